@@ -206,7 +206,7 @@ func clusterFlags(f *pflag.FlagSet, cfg *server.Config) {
 	f.StringVar(&cfg.ClusterPrefix, "cluster-prefix", cfg.ClusterPrefix, "prefix of the keys in that Redis; nodes with the same one are a cluster")
 	f.Var((*bytesValue)(&cfg.ClusterCache), "cluster-cache", "segments of HLS of other nodes that are kept")
 	f.StringVar(&cfg.Segments, "segments", cfg.Segments,
-		`keep the newest segments of HLS where they outlive this node: "redis", that of --cluster, or a directory that all nodes share`)
+		`"redis": keep the newest segments of HLS in the Redis of --cluster, where they outlive this node`)
 	f.DurationVar(&cfg.SegmentsKeep, "segments-keep", cfg.SegmentsKeep, "how long, from 10s to 1h")
 }
 

@@ -5,7 +5,7 @@
 //	server     ── Get, Load ───────────▶ RemoteHLS ─┬▶ Node: who is the owner?
 //	                                                ├▶ Objects ── HTTP ──▶ the owner's server
 //	                                                └▶ Segments
-//	relay.Hub  ── Save, LoadState ─────▶ Segments ──▶ Redis, or a directory (--segments)
+//	relay.Hub  ── Save, LoadState ─────▶ Segments ──▶ Redis
 //
 // The node that has a stream's publisher owns the stream. A [Directory] says which node that is, and numbers the
 // ownerships: an epoch is greater than all before it. directory.go has what every engine promises, and event.go what
@@ -17,7 +17,7 @@
 //
 // HLS is not pulled: a player's request goes to the owner, by a [RemoteHLS] (remotehls.go). [Objects] (objects.go) fetch each
 // thing once for all who wait. [Segments] (segments.go) keep what players still want after their stream's node has died, in
-// Redis (segments_redis.go) or in a directory (segments_dir.go). Neither of them knows Nodes.
+// Redis (segments_redis.go). Neither of them knows Nodes.
 //
 // The package knows no routes and no media: see packages server and relay. It is as large as it is because it holds four
 // things that fail in their own ways: Redis, this node's ownerships, answers of other nodes, and what outlives a node.

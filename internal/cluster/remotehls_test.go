@@ -16,6 +16,7 @@ import (
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/hls"
 	"github.com/millrace-io/millrace/internal/refuse"
+	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
 // A fakeOwners is what a test says that the cluster is.
@@ -258,7 +259,7 @@ func TestHLSOfTheFormerOwner(t *testing.T) {
 func TestHLSWithoutOwner(t *testing.T) {
 	o := &fakeOwners{}
 	o.set("", 0, ErrNoOwner)
-	h := newTestRemote(t, o, dirSegments(t, t.TempDir(), time.Minute))
+	h := newTestRemote(t, o, redisSegments(t, redistest.Shared(t), time.Minute))
 	object := hls.Object{Kind: hls.KindSegment, Epoch: 7, MSN: 4}
 	for path, want := range map[string]int{"index.m3u8": 404, object.String(): 404, "7-5.0.m4s": 404} {
 		if status, text := h.ask(t, path); status != want {

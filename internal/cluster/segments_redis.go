@@ -14,9 +14,9 @@ import (
 // redisStore is a store in Redis. It has one key for each object, and one for each stream:
 //
 //	PREFIX{STREAM}OBJECT   its bytes
-//	PREFIX{STREAM}hls      a hash: epoch, state
+//	PREFIX{STREAM}hls      a hash: epoch, and the state as facts
 //
-// All expire.
+// All expire. Nodes of two versions share them, so the names stay.
 type redisStore struct {
 	rdb    redis.UniversalClient
 	values *redisbuf.Client
@@ -44,15 +44,22 @@ func (s *redisStore) set(ctx context.Context, stream, object string, body *millr
 	return s.values.SetChain(ctx, s.key(stream, object), body, redisbuf.Expire(s.keep))
 }
 
-// factsScript keeps the state ARGV[2] of the epoch ARGV[1] for ARGV[3] milliseconds, unless there are some of a later one.
-var factsScript = redis.NewScript(`
+const (
+	// stateName is the name of the key of a state. No object has that name.
+	stateName = "hls"
+	// stateField is where it is in the hash.
+	stateField = "facts"
+)
+
+// stateScript keeps the state ARGV[2] of the epoch ARGV[1] for ARGV[3] milliseconds, unless there is one of a later epoch.
+var stateScript = redis.NewScript(`
 local epoch = redis.call('HGET', KEYS[1], 'epoch')
 if epoch and tonumber(epoch) > tonumber(ARGV[1]) then return 0 end
-redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'state', ARGV[2])
+redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'facts', ARGV[2])
 return redis.call('PEXPIRE', KEYS[1], ARGV[3])`)
 
 func (s *redisStore) setState(ctx context.Context, stream string, epoch uint64, state []byte) error {
-	return factsScript.Run(ctx, s.rdb, []string{s.key(stream, stateName)}, epoch, state, s.keep.Milliseconds()).Err()
+	return stateScript.Run(ctx, s.rdb, []string{s.key(stream, stateName)}, epoch, state, s.keep.Milliseconds()).Err()
 }
 
 func (s *redisStore) get(ctx context.Context, stream, object string, dst *millrace.Chain, limit int) error {
@@ -60,7 +67,7 @@ func (s *redisStore) get(ctx context.Context, stream, object string, dst *millra
 }
 
 func (s *redisStore) state(ctx context.Context, stream string) ([]byte, error) {
-	state, err := s.rdb.HGet(ctx, s.key(stream, stateName), "state").Bytes()
+	state, err := s.rdb.HGet(ctx, s.key(stream, stateName), stateField).Bytes()
 	return state, notStored(err)
 }
 

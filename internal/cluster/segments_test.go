@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -40,12 +39,6 @@ func redisSegments(t *testing.T, s *redistest.Server, keep time.Duration) *Segme
 	t.Helper()
 	prefix := filepath.Base(filepath.Dir(t.TempDir())) + ":" // one for the test, and another one when it runs again
 	k, err := OpenRedisSegments("redis://"+s.Addr(), "", prefix, 2*time.Second, keep, slog.New(slog.DiscardHandler))
-	return openSegments(t, k, err)
-}
-
-func dirSegments(t *testing.T, dir string, keep time.Duration) *Segments {
-	t.Helper()
-	k, err := OpenSegmentsDir(dir, keep, slog.New(slog.DiscardHandler))
 	return openSegments(t, k, err)
 }
 
@@ -90,109 +83,73 @@ func state(t *testing.T, k *Segments) string {
 
 // What one node saves, another one finds.
 func TestSegments(t *testing.T) {
-	for name, open := range map[string]func(t *testing.T) (a, b *Segments){
-		"redis": func(t *testing.T) (a, b *Segments) {
-			s := redistest.Shared(t)
-			return redisSegments(t, s, time.Minute), redisSegments(t, s, time.Minute)
-		},
-		"directory": func(t *testing.T) (a, b *Segments) {
-			dir := t.TempDir()
-			return dirSegments(t, dir, time.Minute), dirSegments(t, dir, time.Minute)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			a, b := open(t)
-			if got := state(t, b); got != "" {
-				t.Errorf("state %q", got)
-			}
-			for i := range uint64(20) {
-				o, body := testSegment(i)
-				save(a, "tenant/cam", o, body)
-			}
-			init := hls.Object{Kind: hls.KindInit, Epoch: 7}
-			save(a, "tenant/cam", init, "init")
-			a.SaveState("tenant/cam", 1<<52, []byte("new state\nof two lines"))
-			eventually(t, "all to be saved", func() bool { return a.Stats().Waiting == 0 })
-			b.SaveState("tenant/cam", 1<<52-1, []byte("of the owner before"))
-			eventually(t, "nothing to be saved", func() bool { return b.Stats().Waiting == 0 })
-			if got := state(t, b); got != "new state\nof two lines" {
-				t.Errorf("state %q", got)
-			}
-			for i := range uint64(20) {
-				if o, body := testSegment(i); load(t, b, "tenant/cam", o) != body {
-					t.Errorf("segment %d", i)
-				}
-			}
-			if got := load(t, b, "tenant/cam", init); got != "init" {
-				t.Errorf("%q", got)
-			}
-			o, _ := testSegment(20)
-			if load(t, b, "tenant/cam", o) != "" || load(t, b, "tenant", init) != "" {
-				t.Error("what was never saved is there")
-			}
-			var c millrace.Chain
-			if ok, err := b.Load(t.Context(), "tenant/cam", hls.Object{Kind: hls.KindSegment, Epoch: 1 << 50}, &c, 1000); ok || err == nil || c.Len() > 0 {
-				t.Errorf("more than is allowed: %v, %v", ok, err)
-			}
-			a.SaveState("tenant/cam", 1<<52, []byte("newer state"))
-			eventually(t, "newer state", func() bool { return state(t, b) == "newer state" })
-			if st := a.Stats(); st.Saved != 21 || st.Lost != 0 || b.Stats().Loaded != 21 {
-				t.Errorf("%+v, %+v", st, b.Stats())
-			}
-		})
+	redis := redistest.Shared(t)
+	a, b := redisSegments(t, redis, time.Minute), redisSegments(t, redis, time.Minute)
+	if got := state(t, b); got != "" {
+		t.Errorf("state %q", got)
+	}
+	for i := range uint64(20) {
+		o, body := testSegment(i)
+		save(a, "tenant/cam", o, body)
+	}
+	init := hls.Object{Kind: hls.KindInit, Epoch: 7}
+	save(a, "tenant/cam", init, "init")
+	a.SaveState("tenant/cam", 1<<52, []byte("new state\nof two lines"))
+	eventually(t, "all to be saved", func() bool { return a.Stats().Waiting == 0 })
+	b.SaveState("tenant/cam", 1<<52-1, []byte("of the owner before"))
+	eventually(t, "nothing to be saved", func() bool { return b.Stats().Waiting == 0 })
+	if got := state(t, b); got != "new state\nof two lines" {
+		t.Errorf("state %q", got)
+	}
+	for i := range uint64(20) {
+		if o, body := testSegment(i); load(t, b, "tenant/cam", o) != body {
+			t.Errorf("segment %d", i)
+		}
+	}
+	if got := load(t, b, "tenant/cam", init); got != "init" {
+		t.Errorf("%q", got)
+	}
+	o, _ := testSegment(20)
+	if load(t, b, "tenant/cam", o) != "" || load(t, b, "tenant", init) != "" {
+		t.Error("what was never saved is there")
+	}
+	var c millrace.Chain
+	if ok, err := b.Load(t.Context(), "tenant/cam", hls.Object{Kind: hls.KindSegment, Epoch: 1 << 50}, &c, 1000); ok || err == nil || c.Len() > 0 {
+		t.Errorf("more than is allowed: %v, %v", ok, err)
+	}
+	a.SaveState("tenant/cam", 1<<52, []byte("newer state"))
+	eventually(t, "newer state", func() bool { return state(t, b) == "newer state" })
+	if st := a.Stats(); st.Saved != 21 || st.Lost != 0 || b.Stats().Loaded != 21 {
+		t.Errorf("%+v, %+v", st, b.Stats())
 	}
 }
 
-// Old segments go: by their TTL, or because a node deletes them.
+// What a store keeps expires.
 func TestSegmentsExpire(t *testing.T) {
 	o, body := testSegment(1)
-	t.Run("redis", func(t *testing.T) {
-		s := redistest.Shared(t)
-		k := redisSegments(t, s, 100*time.Millisecond)
-		save(k, "tenant/cam", o, body)
-		k.SaveState("tenant/cam", 1, []byte("state"))
-		eventually(t, "the end", func() bool {
-			return k.Stats().Waiting == 0 && load(t, k, "tenant/cam", o) == "" && state(t, k) == ""
-		})
+	k := redisSegments(t, redistest.Shared(t), 100*time.Millisecond)
+	save(k, "tenant/cam", o, body)
+	k.SaveState("tenant/cam", 1, []byte("state"))
+	eventually(t, "the end", func() bool {
+		return k.Stats().Waiting == 0 && load(t, k, "tenant/cam", o) == "" && state(t, k) == ""
 	})
-	t.Run("directory", func(t *testing.T) {
-		dir := t.TempDir()
-		for _, name := range []string{"cam/keep.txt", "cam/sub/x", "other.txt"} {
-			_ = os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700)
-			if err := os.WriteFile(filepath.Join(dir, name), []byte("the operator's"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		k := dirSegments(t, dir, time.Minute)
-		for _, stream := range []string{"tenant/cam", "cam2"} {
-			save(k, stream, o, body)
-			k.SaveState(stream, 1, []byte("state"))
-		}
-		eventually(t, "all to be saved", func() bool { return k.Stats().Waiting == 0 })
-		if err := os.WriteFile(filepath.Join(dir, "cam2", newFile+"X"), []byte("half"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		s := k.store.(*dirStore)
-		s.sweep()
-		if load(t, k, "tenant/cam", o) == "" || load(t, k, "cam2", o) == "" {
-			t.Error("what is new was deleted")
-		}
-		old := time.Now().Add(-2 * time.Minute)
-		_ = filepath.WalkDir(dir, func(name string, _ os.DirEntry, _ error) error { return os.Chtimes(name, old, old) })
-		if load(t, k, "tenant/cam", o) != "" || state(t, k) != "" {
-			t.Error("what is old can be had")
-		}
-		s.sweep()
-		var left []string
-		_ = filepath.WalkDir(dir, func(name string, d os.DirEntry, _ error) error {
-			if !d.IsDir() || name == filepath.Join(dir, "cam2") {
-				left = append(left, strings.TrimPrefix(name, dir))
-			}
-			return nil
-		})
-		if got := strings.Join(left, " "); got != "/cam/keep.txt /cam/sub/x /other.txt" {
-			t.Errorf("%s is left", got)
-		}
+}
+
+// Nodes of two versions share what is in Redis: an earlier one has written this state, and finds the next one.
+func TestStateInRedis(t *testing.T) {
+	k := redisSegments(t, redistest.Shared(t), time.Minute)
+	s := k.store.(*redisStore)
+	const key = "{tenant/cam}hls"
+	if err := s.rdb.HSet(t.Context(), s.prefix+key, "epoch", 7, "facts", "earlier").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if got := state(t, k); got != "earlier" {
+		t.Errorf("the state is %q", got)
+	}
+	k.SaveState("tenant/cam", 8, []byte("later"))
+	eventually(t, "the state", func() bool {
+		got, err := s.rdb.HGetAll(t.Context(), s.prefix+key).Result()
+		return err == nil && len(got) == 2 && got["epoch"] == "8" && got["facts"] == "later"
 	})
 }
 
@@ -229,10 +186,9 @@ func TestSegmentsAway(t *testing.T) {
 
 // Saving and closing at the same time.
 func TestSegmentsClose(t *testing.T) {
-	k, err := OpenSegmentsDir(t.TempDir(), time.Minute, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	slow := &slowStore{goOn: make(chan struct{})}
+	close(slow.goOn)
+	k := newSegments(slow, slog.New(slog.DiscardHandler))
 	o, body := testSegment(1)
 	done := make(chan struct{})
 	go func() {
@@ -247,9 +203,6 @@ func TestSegmentsClose(t *testing.T) {
 	<-done
 	if st := k.Stats(); st.Waiting != 0 || st.Saved+st.Lost != 1000 {
 		t.Errorf("%+v", st)
-	}
-	if _, err := OpenSegmentsDir(filepath.Join(t.TempDir(), "none"), time.Minute, nil); err == nil {
-		t.Error("a directory that is not there")
 	}
 }
 

@@ -68,13 +68,10 @@ func openNode(s *Server, streams *relay.Config) (*clusterNode, error) {
 
 // openSegments returns where segments outlive their node, or nil.
 func openSegments(cfg *Config, log *slog.Logger) (*cluster.Segments, error) {
-	switch cfg.Segments {
-	case "":
+	if cfg.Segments == "" {
 		return nil, nil
-	case "redis":
-		return cluster.OpenRedisSegments(cfg.Cluster, cfg.ClusterPassword, cfg.ClusterPrefix, cfg.ClusterLease, cfg.SegmentsKeep, log)
 	}
-	return cluster.OpenSegmentsDir(cfg.Segments, cfg.SegmentsKeep, log)
+	return cluster.OpenRedisSegments(cfg.Cluster, cfg.ClusterPassword, cfg.ClusterPrefix, cfg.ClusterLease, cfg.SegmentsKeep, log)
 }
 
 // nodeTLS returns how this node verifies others: by the authorities of the system, and those of --cluster-ca. Without the

@@ -91,7 +91,7 @@ type Config struct {
 	ClusterLease    time.Duration // a node that is gone for so long has lost its streams
 	ClusterPrefix   string        // what the names of the keys in Redis begin with
 	ClusterCache    int64         // bytes of HLS of other nodes that are kept
-	Segments        string        // "redis", or a directory that all nodes share: segments outlive their node there; empty: they do not
+	Segments        string        // "redis": segments outlive their node there; empty: they do not
 	SegmentsKeep    time.Duration // how long they are kept there
 
 	// MemoryBytes is what all of it may take; 0: as much as the other limits allow.
@@ -337,6 +337,9 @@ func (c *Config) checkTimes() error {
 	}
 	if c.ClusterLease > maxLease {
 		return fmt.Errorf("--cluster-lease is %v, want at most %v", c.ClusterLease, maxLease)
+	}
+	if c.Segments != "" && c.Segments != "redis" {
+		return fmt.Errorf("--segments is %q, want redis", c.Segments)
 	}
 	if c.SegmentsKeep > maxSegmentsKeep {
 		return fmt.Errorf("--segments-keep is %v, want at most %v", c.SegmentsKeep, maxSegmentsKeep)

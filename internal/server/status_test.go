@@ -154,6 +154,7 @@ func TestConfigIsChecked(t *testing.T) {
 		{"--cluster-lease is", func(c *Config) { c.ClusterLease = time.Millisecond }},
 		{"--cluster-lease is", func(c *Config) { c.ClusterLease = time.Hour }},
 		{"--cluster-cache is", func(c *Config) { c.ClusterCache = 1 }},
+		{"--segments is", func(c *Config) { c.Segments = "/srv/segments" }},
 		{"--segments-keep is", func(c *Config) { c.SegmentsKeep = time.Second }},
 		{"--segments-keep is", func(c *Config) { c.SegmentsKeep = 24 * time.Hour }},
 		{"--max-uploads", func(c *Config) { c.MaxUploads = 0 }},
