@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace-io/millrace/internal/lock"
 	"github.com/millrace-io/millrace/internal/refuse"
+	"github.com/millrace-io/millrace/internal/sleep"
 )
 
 const (
@@ -285,14 +286,7 @@ func (a *Account) Pace(ctx context.Context, n int64) {
 		return
 	}
 	defer func() { <-a.turn }()
-	for wait := a.wait(); wait > 0; wait = a.wait() {
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		}
+	for wait := a.wait(); wait > 0 && sleep.For(ctx, wait); wait = a.wait() {
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/sleep"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -86,25 +87,13 @@ func (s *Redis) run(ctx context.Context, script *redis.Script, keys []string, ar
 		lost = lost || !notExecuted(err)
 		var reply redis.Error
 		final := errors.As(err, &reply) && !isTransient(reply)
-		if final || try == scriptTries || !sleep(ctx, pause) {
+		if final || try == scriptTries || !sleep.For(ctx, pause) {
 			if lost {
 				return "", fmt.Errorf("%w: %w", ErrUnsure, err)
 			}
 			return "", s.failed(err)
 		}
 		pause *= 2
-	}
-}
-
-// sleep waits, and reports false if ctx has ended.
-func sleep(ctx context.Context, pause time.Duration) bool {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

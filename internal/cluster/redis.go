@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/internal/relay"
+	"github.com/millrace-io/millrace/internal/sleep"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
@@ -283,9 +284,7 @@ func (d *Redis) Watch(ctx context.Context, f func(Event)) {
 	for ctx.Err() == nil {
 		d.watchOnce(ctx, f)
 		// Many nodes lose their connections at the same moment.
-		pause, cancel := context.WithTimeout(ctx, d.lease/50+rand.N(d.lease/10))
-		<-pause.Done()
-		cancel()
+		sleep.For(ctx, d.lease/50+rand.N(d.lease/10))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/millrace-io/millrace/frame/hls"
 	"github.com/millrace-io/millrace/internal/refuse"
 	"github.com/millrace-io/millrace/internal/relay/hlslive"
+	"github.com/millrace-io/millrace/internal/sleep"
 )
 
 const (
@@ -145,9 +146,7 @@ func (h *RemoteHLS) Get(ctx context.Context, q *HLSRequest) (out Object, err err
 			cancel()
 			continue
 		}
-		pause, cancel := context.WithTimeout(ctx, wait)
-		<-pause.Done()
-		cancel()
+		sleep.For(ctx, wait)
 	}
 }
 

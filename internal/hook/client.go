@@ -20,6 +20,7 @@ import (
 	"github.com/millrace-io/millrace/internal/lock"
 	"github.com/millrace-io/millrace/internal/outage"
 	"github.com/millrace-io/millrace/internal/refuse"
+	"github.com/millrace-io/millrace/internal/sleep"
 )
 
 const (
@@ -258,11 +259,7 @@ func (c *Client) try(ctx context.Context, attempt func() error) (err error) {
 		if err == nil || ctx.Err() == nil {
 			err = now // not the end of ctx, if there was another reason
 		}
-		t := time.NewTimer(pause)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
+		if !sleep.For(ctx, pause) {
 			return err
 		}
 	}

@@ -17,6 +17,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/sleep"
 )
 
 // run is one load in progress. The publishers and viewers write to their own
@@ -139,7 +141,7 @@ func (r *run) startViewers(ctx context.Context, wg *sync.WaitGroup, ended func()
 		began := time.Now()
 		for i, v := range r.viewers {
 			due := r.cfg.Ramp * time.Duration(i) / time.Duration(len(r.viewers))
-			if !sleep(ctx, due-time.Since(began)) {
+			if !sleep.For(ctx, due-time.Since(began)) {
 				return
 			}
 			wg.Go(func() {
@@ -178,20 +180,5 @@ func (r *run) wait(ctx context.Context, began time.Time, d time.Duration, progre
 		case <-tick.C:
 			progress(r.progress(time.Since(began)))
 		}
-	}
-}
-
-// sleep waits for d or for the end of ctx, and says whether it was d.
-func sleep(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

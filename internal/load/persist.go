@@ -6,6 +6,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/sleep"
 )
 
 // How long, and how often, to try to be let in. A server that was started with
@@ -23,7 +25,7 @@ func persist[T any](ctx context.Context, open func() (T, error)) (T, error) {
 	began := time.Now()
 	for pause := persistFirst; ; pause = min(2*pause, persistMost) {
 		v, err := open()
-		if err == nil || !passing(err) || time.Since(began) >= persistFor || !sleep(ctx, pause) {
+		if err == nil || !passing(err) || time.Since(began) >= persistFor || !sleep.For(ctx, pause) {
 			return v, err
 		}
 	}

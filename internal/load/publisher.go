@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync/atomic"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/sleep"
 )
 
 // publisher sends one synthetic stream in real time.
@@ -28,7 +30,7 @@ func (p *publisher) run(ctx context.Context) {
 	// Real publishers do not start on the same tick. Spread over two pictures
 	// and over a key frame interval, they share neither.
 	n := len(p.load.publishers)
-	if !sleep(ctx, time.Duration(p.index)*min(cfg.KeyInterval, cfg.Ramp)/time.Duration(n)) {
+	if !sleep.For(ctx, time.Duration(p.index)*min(cfg.KeyInterval, cfg.Ramp)/time.Duration(n)) {
 		return
 	}
 	pub, err := persist(ctx, func() (Publication, error) { return p.load.proto.Publish(ctx, p.name) })

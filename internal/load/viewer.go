@@ -3,6 +3,8 @@ package load
 import (
 	"context"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/sleep"
 )
 
 // viewer reads one stream and keeps a record of it.
@@ -32,7 +34,7 @@ func (v *viewer) run(ctx context.Context) {
 	v.group.watching.Add(1)
 	defer v.group.watching.Add(-1)
 
-	if v.stalls && !sleep(ctx, v.load.cfg.StallFor) {
+	if v.stalls && !sleep.For(ctx, v.load.cfg.StallFor) {
 		return
 	}
 	err = v.watch(sub)

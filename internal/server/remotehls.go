@@ -2,7 +2,6 @@ package server
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"net/http"
 	"net/url"
@@ -12,6 +11,7 @@ import (
 	"github.com/millrace-io/millrace/internal/cluster"
 	"github.com/millrace-io/millrace/internal/refuse"
 	"github.com/millrace-io/millrace/internal/relay/hlslive"
+	"github.com/millrace-io/millrace/internal/sleep"
 )
 
 // newHLSRequest returns what a player asks for, as another node is asked for it.
@@ -63,9 +63,7 @@ func (s *Server) serveHLSElsewhere(w http.ResponseWriter, r *http.Request, name,
 		if err = s.serveHLSHere(w, r, name, object); err == nil || time.Now().After(deadline) {
 			return err
 		}
-		pause, cancel := context.WithTimeout(ctx, 50*time.Millisecond) // the stream comes or goes
-		<-pause.Done()
-		cancel()
+		sleep.For(ctx, 50*time.Millisecond) // the stream comes or goes
 	}
 	if err != nil {
 		stored, ok := s.node.hls.Load(ctx, &q)

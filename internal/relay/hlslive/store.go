@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/hls"
+	"github.com/millrace-io/millrace/internal/sleep"
 )
 
 const (
@@ -92,9 +93,7 @@ func (s *saver) load(ctx context.Context) (*playlistState, error) {
 		if err != nil || !state.Open || wait <= 0 {
 			return state, err
 		}
-		select {
-		case <-time.After(lastStateEvery):
-		case <-ctx.Done():
+		if !sleep.For(ctx, lastStateEvery) {
 			return state, nil
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/millrace-io/millrace/frame/hls"
 	"github.com/millrace-io/millrace/frame/mp4"
 	"github.com/millrace-io/millrace/internal/lock"
+	"github.com/millrace-io/millrace/internal/sleep"
 )
 
 const (
@@ -70,12 +71,7 @@ func (w *Window) Run(ctx context.Context) error {
 			w.ended = true
 			w.save(true)
 		})
-		timer := time.NewTimer(w.length())
-		defer timer.Stop()
-		select {
-		case <-timer.C: // players have had the time to get the end
-		case <-ctx.Done():
-		}
+		sleep.For(ctx, w.length()) // players get the end meanwhile
 		err = nil
 	}
 	return err

@@ -1,0 +1,22 @@
+// Package sleep waits with a context.
+package sleep
+
+import (
+	"context"
+	"time"
+)
+
+// For waits for d. It returns at once, and false, when ctx ends before.
+func For(ctx context.Context, d time.Duration) bool {
+	if d <= 0 || ctx.Err() != nil {
+		return ctx.Err() == nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
