@@ -77,7 +77,7 @@ func TestDistanceFromLive(t *testing.T) {
 		v.paused.Store(false)
 		group(25)
 		v.holds() // goes on at the newest key frame
-		if got := time.Duration(v.behindLive.Load()); got != time.Second {
+		if got := v.lag.behindLive(); got != time.Second {
 			t.Errorf("after a pause: %v behind live", got)
 		}
 		leave(v)
@@ -102,16 +102,16 @@ func TestAStallIsDistance(t *testing.T) {
 		defer v.cursor.Close()
 		v.fanout = v.rendition.fanout()
 		v.fanout.apart = append(v.fanout.apart, v)
-		v.progress.Store(now())
-		v.takenAt.Store(now())
+		v.lag.progress.Store(now())
+		v.lag.takenAt.Store(now())
 		if err := v.take(); err != nil {
 			t.Fatal(err)
 		}
 		defer v.pending.Release()
-		v.writing.Store(true)
+		v.lag.writing.Store(true)
 		time.Sleep(3 * time.Second)
 		v.fanout.inspect()
-		v.writing.Store(false)
+		v.lag.writing.Store(false)
 		time.Sleep(3 * time.Second)
 		v.fanout.inspect()
 		if got := h.Streams()[0].BehindLive; got < 3 || got > 3.1 {

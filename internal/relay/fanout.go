@@ -214,9 +214,7 @@ func (v *viewer) writeNow(out *vector) writeState {
 			}
 		}
 		if !v.more {
-			if v.behind.Load() {
-				v.behind.Store(false)
-			}
+			v.lag.keepUp()
 			return upToDate
 		}
 	}
@@ -236,8 +234,7 @@ func (v *viewer) catchUp() bool {
 			break
 		}
 		if v.sentAll() && !v.more {
-			v.arrived.Store(true)
-			v.behind.Store(false)
+			v.lag.catchUp()
 			return true
 		}
 	}
@@ -251,17 +248,14 @@ func (v *viewer) writePending() error {
 		return nil
 	}
 	v.headSent = true
-	at := now()
-	v.takenAt.Store(at)
-	v.progress.Store(at)
-	v.writing.Store(true)
-	defer v.writing.Store(false)
+	v.lag.startWrite()
+	defer v.lag.writing.Store(false)
 	before := v.pending.Len()
 	defer func() { v.noteSent(before - v.pending.Len()) }()
 	out := vectors.Get().(*vector)
 	defer vectors.Put(out)
 	defer out.flush(&v.rendition.stream.hub.counters, v.conn.path())
-	return v.conn.write(&v.chunks.line, &v.pending, out, &v.progress)
+	return v.conn.write(&v.chunks.line, &v.pending, out, &v.lag.progress)
 }
 
 // noteSent counts n bytes of the stream that have left.
@@ -319,12 +313,12 @@ func (f *fanout) report() lagReport {
 	for _, list := range [][]*viewer{f.healthy, f.apart} {
 		for _, v := range list {
 			if v.lease == nil {
-				seen.live = max(seen.live, time.Duration(v.behindLive.Load()))
+				seen.live = max(seen.live, v.lag.behindLive())
 			}
 		}
 	}
 	for _, v := range f.apart {
-		if v.writing.Load() {
+		if v.lag.writing.Load() {
 			seen.blocked++
 		}
 	}

@@ -333,7 +333,7 @@ func TestWhoWaitsForAKeyFrameIsNotBehind(t *testing.T) {
 		if err := v.take(); err != nil {
 			t.Fatal(err)
 		}
-		lag := v.lag(0)
+		lag := v.behindBy(0)
 		lag.Time = 0
 		return lag
 	}
@@ -364,7 +364,7 @@ func TestAViewerIsFoundBehindOnce(t *testing.T) {
 	if err := p.s.publish(&c, true); err != nil {
 		t.Fatal(err)
 	}
-	v.writing.Store(true)
+	v.lag.writing.Store(true)
 	for range 3 {
 		if got := v.inspect(int64(10 * time.Second)); got.behind != 1 {
 			t.Errorf("%+v", got)

@@ -103,12 +103,12 @@ func (h *Hub) dropLaggards(excess int64, of *stream, after time.Duration) (freed
 	at := now()
 	h.mu.Lock()
 	for v := range h.served {
-		since := v.takenAt.Load()
+		since := v.lag.takenAt.Load()
 		switch {
 		case v.node != "" || of != nil && v.rendition.stream != of: // a node stands for any number of viewers
 		case v.hasEnded():
-			freed += v.bytes.Load() // soon
-		case v.writing.Load() && at-since > int64(after):
+			freed += v.lag.bytes.Load() // soon
+		case v.lag.writing.Load() && at-since > int64(after):
 			list = append(list, laggard{v, v.rendition.stream.memory.Stats().InUse, since})
 		}
 	}
@@ -121,7 +121,7 @@ func (h *Hub) dropLaggards(excess int64, of *stream, after time.Duration) (freed
 		if freed >= excess {
 			break
 		}
-		freed += l.viewer.bytes.Load()
+		freed += l.viewer.lag.bytes.Load()
 		l.end(crowded)
 	}
 	return freed

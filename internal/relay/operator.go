@@ -112,11 +112,11 @@ func (v *viewer) info(at int64) ViewerInfo {
 		ID: v.id, Stream: v.rendition.stream.name, Address: v.remote, Node: v.node,
 		Form: v.rendition.format.String(), Path: v.conn.path().String(),
 		Time: time.Duration(at - v.since).Seconds(), Bytes: v.sent.Load(),
-		BehindLive: time.Duration(v.behindLive.Load()).Seconds(),
+		BehindLive: v.lag.behindLive().Seconds(),
 	}
-	if v.writing.Load() {
+	if v.lag.writing.Load() {
 		v.mu.Lock()
-		i.Lag = v.lag(at).Time.Seconds()
+		i.Lag = v.behindBy(at).Time.Seconds()
 		v.mu.Unlock()
 	}
 	return i

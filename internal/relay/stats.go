@@ -145,8 +145,8 @@ func (h *Hub) pending() (sum int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for v := range h.served {
-		if v.writing.Load() {
-			sum += v.bytes.Load()
+		if v.lag.writing.Load() {
+			sum += v.lag.bytes.Load()
 		}
 	}
 	return sum
@@ -178,7 +178,7 @@ type StreamInfo struct {
 	ViewersRTMP int     `json:"viewers_rtmp"`            // and by RTMP
 	ViewersHLS  int     `json:"viewers_hls"`             // beside these: players of HLS, estimated by what they ask for
 	LagMax      float64 `json:"lag_seconds_max"`         // of the viewer that is furthest behind; 0 when all keep up
-	BehindLive  float64 `json:"behind_live_seconds_max"` // of the viewer whose player is furthest behind; see viewer.behindLive
+	BehindLive  float64 `json:"behind_live_seconds_max"` // of the viewer whose player is furthest behind; see lagMeter
 	MP4Time     float64 `json:"mp4_time_seconds"`        // of the newest frame, by the clock of the MP4; 0 if none is made
 	KeyInterval float64 `json:"key_interval_seconds"`    // the longest group of pictures, lately
 	KeptBytes   int64   `json:"kept_bytes"`

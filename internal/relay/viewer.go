@@ -49,38 +49,25 @@ type viewer struct {
 	finished bool
 	sent     atomic.Int64 // of the stream
 	missed   broadcast.Missed
-	start    broadcast.Lag // how far behind it began: by up to a group of pictures
-	warned   bool          // its lag was logged
+	lag      lagMeter
 
-	reason   atomic.Int32 // a disconnectReason
-	writing  atomic.Bool  // a write that may wait is under way
-	progress atomic.Int64 // when the connection last took something; see now
-	takenAt  atomic.Int64 // when pending was taken
-	frames   atomic.Int64 // of pending, when it was taken
-	bytes    atomic.Int64
-	arrived  atomic.Bool // it has caught up once
-	paused   atomic.Bool // it wants nothing of the stream at present
-	held     bool        // it was paused when it would have taken something
+	reason atomic.Int32 // a disconnectReason
+	paused atomic.Bool  // it wants nothing of the stream at present
+	held   bool         // it was paused when it would have taken something
 
-	behind atomic.Bool // it was over its allowance, and has not caught up since
-
-	// behindLive is how old in ns what its player shows was when it left the publisher, if the player has shown all at its
-	// pace since: a player that catches up by itself is nearer.
-	behindLive atomic.Int64
-
-	mu      lock.Mutex     // also held while cursor and start change, and by other goroutines that read these
+	mu      lock.Mutex     // also held while cursor and lag.start change, and by other goroutines that read these
 	replies millrace.Chain // leave in front of the next batch
 }
 
 // begin sets where v starts. It takes ownership of c.
 func (v *viewer) begin(c *broadcast.Cursor) {
-	v.cursor, v.start = c, c.Lag()
+	v.cursor, v.lag.start = c, c.Lag()
 }
 
 // beginAtKey sets v to start at the newest key frame. stream.mu is held.
 func (v *viewer) beginAtKey() {
 	v.begin(v.rendition.cursor())
-	v.behindLive.Store(int64(v.rendition.stream.keyAge()))
+	v.lag.showsAt(v.rendition.stream.keyAge())
 }
 
 func (v *viewer) hasEnded() bool { return disconnectReason(v.reason.Load()) != connected }
@@ -179,8 +166,7 @@ func (v *viewer) take() error {
 		v.stateTracks(&v.pending, first)
 	}
 	v.more = b.More
-	v.frames.Store(int64(b.Frames))
-	v.bytes.Store(int64(b.Bytes - b.Preamble))
+	v.lag.take(b.Frames, b.Bytes-b.Preamble)
 	if err == io.EOF && v.hasProperEnd() && (v.chunks.end() || v.ending.Len() > 0) {
 		v.pending.Merge(&v.ending)
 		v.more = true
@@ -211,7 +197,7 @@ func (v *viewer) miss(m broadcast.Missed) {
 	}
 	s.noteLost(m)
 	s.mu.Lock()
-	v.behindLive.Store(int64(s.keyAge()))
+	v.lag.showsAt(s.keyAge())
 	s.mu.Unlock()
 	v.fallBehind(lagReason(m.Why))
 	if v.missed.Why == broadcast.NotMissed {
@@ -226,7 +212,7 @@ func (v *viewer) miss(m broadcast.Missed) {
 
 // fallBehind notes that v is over its allowance. It returns false if that was known.
 func (v *viewer) fallBehind(why disconnectReason) bool {
-	if !v.behind.CompareAndSwap(false, true) {
+	if !v.lag.fallBehind() {
 		return false
 	}
 	v.rendition.stream.hub.counters.seen[why].Add(1)
@@ -236,17 +222,17 @@ func (v *viewer) fallBehind(why disconnectReason) bool {
 // inspect looks at a viewer that another goroutine has, and ends it if it is stalled, or if it is too far behind and
 // the policy says so. at is the present. fanout.mu is held.
 func (v *viewer) inspect(at int64) lagReport {
-	if !v.writing.Load() {
+	if !v.lag.writing.Load() {
 		return lagReport{} // it waits for frames
 	}
 	s := v.rendition.stream
 	v.mu.Lock()
-	lag := v.lag(at)
-	why := v.exceeds(lag)
+	lag := v.behindBy(at)
+	why := v.lag.exceeds(&s.hub.cfg, lag)
 	v.mu.Unlock()
 	if why != connected {
-		if v.fallBehind(why) && !v.warned {
-			v.warned = true
+		if v.fallBehind(why) && !v.lag.warned {
+			v.lag.warned = true
 			go s.log.Warn("viewer is too far behind", "viewer", v.remote, "reason", why.String(),
 				"bytes", lag.Bytes, "frames", lag.Frames, "time", lag.Time.Round(time.Millisecond))
 		}
@@ -254,48 +240,19 @@ func (v *viewer) inspect(at int64) lagReport {
 			v.end(why)
 		}
 	}
-	if at-v.progress.Load() > int64(s.hub.cfg.StallTimeout) {
+	if v.lag.stalledFor(at) > s.hub.cfg.StallTimeout {
 		v.end(stalled)
 	}
-	if lag.Time > time.Duration(v.behindLive.Load()) { // its player has stood still meanwhile
-		v.behindLive.Store(int64(lag.Time))
-	}
+	v.lag.stand(lag.Time)
 	report := lagReport{most: lag.Time}
-	if v.behind.Load() {
+	if v.lag.behind.Load() {
 		report.behind = 1
 	}
 	return report
 }
 
-// lag returns how far v is behind: what it has taken and not sent, and what it has not taken.
-func (v *viewer) lag(at int64) broadcast.Lag {
-	lag := v.cursor.Lag()
-	lag.Frames += int(v.frames.Load())
-	lag.Bytes += v.bytes.Load()
-	if lag.Frames > 0 {
-		lag.Time = time.Duration(at - v.takenAt.Load()) // what it has not got was published then or later
-	}
-	return lag
-}
-
-// exceeds returns which allowance a lag exceeds, or connected. The allowance counts from where the viewer began until
-// it has caught up.
-func (v *viewer) exceeds(lag broadcast.Lag) disconnectReason {
-	if !v.arrived.Load() {
-		lag.Bytes -= v.start.Bytes
-		lag.Frames -= v.start.Frames
-		lag.Time -= v.start.Time
-	}
-	switch cfg := &v.rendition.stream.hub.cfg; {
-	case cfg.LagBytes > 0 && lag.Bytes > cfg.LagBytes:
-		return lagBytes
-	case cfg.LagFrames > 0 && lag.Frames > cfg.LagFrames:
-		return lagFrames
-	case cfg.LagTime > 0 && lag.Time > cfg.LagTime:
-		return lagTime
-	}
-	return connected
-}
+// behindBy returns how far v is behind: by what it has taken and not sent, and by what it has not taken. v.mu is held.
+func (v *viewer) behindBy(at int64) broadcast.Lag { return v.lag.add(v.cursor.Lag(), at) }
 
 // setPaused stops the stream for v, or lets it go on at the newest key frame.
 func (v *viewer) setPaused(paused bool) {
@@ -317,7 +274,7 @@ func (v *viewer) holds() bool {
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		v.cursor.Close()
-		v.arrived.Store(false)
+		v.lag.arrived.Store(false)
 		v.beginAtKey()
 	}
 	return false

@@ -1,0 +1,103 @@
+package relay
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace-io/millrace/broadcast"
+)
+
+// A lagMeter measures how far a viewer is behind. The goroutine that has the viewer writes it, and any goroutine reads it,
+// except for start and warned.
+type lagMeter struct {
+	// The batch that is being written.
+	writing  atomic.Bool  // a write that may wait is under way
+	progress atomic.Int64 // when the connection last took something; see now
+	takenAt  atomic.Int64 // when the write began
+	frames   atomic.Int64 // of the batch, when it was taken
+	bytes    atomic.Int64
+
+	start   broadcast.Lag // how far behind the viewer began: by up to a GOP. Guarded by viewer.mu
+	arrived atomic.Bool   // it has caught up since then
+	behind  atomic.Bool   // it was over its allowance, and has not caught up since
+	warned  bool          // that was logged. Guarded by fanout.mu
+
+	// live is the age in ns of what the player showed when it left the publisher, if the player has shown everything at
+	// its pace since. A player that catches up by itself is nearer.
+	live atomic.Int64
+}
+
+// take notes a batch that was taken from the ring.
+func (l *lagMeter) take(frames, bytes int) {
+	l.frames.Store(int64(frames))
+	l.bytes.Store(int64(bytes))
+}
+
+// startWrite notes the start of a write that may wait.
+func (l *lagMeter) startWrite() {
+	at := now()
+	l.takenAt.Store(at)
+	l.progress.Store(at)
+	l.writing.Store(true)
+}
+
+// catchUp notes that the viewer has everything.
+func (l *lagMeter) catchUp() {
+	l.arrived.Store(true)
+	l.keepUp()
+}
+
+// keepUp is catchUp of a viewer that was not behind, as far as is known.
+func (l *lagMeter) keepUp() {
+	if l.behind.Load() {
+		l.behind.Store(false)
+	}
+}
+
+// fallBehind notes that the viewer is over its allowance. It returns false if that was known.
+func (l *lagMeter) fallBehind() bool { return l.behind.CompareAndSwap(false, true) }
+
+// add adds the batch that is being written to rest, which has not been taken. at is the present.
+func (l *lagMeter) add(rest broadcast.Lag, at int64) broadcast.Lag {
+	rest.Frames += int(l.frames.Load())
+	rest.Bytes += l.bytes.Load()
+	if rest.Frames > 0 {
+		rest.Time = time.Duration(at - l.takenAt.Load()) // what it has not got was published then or later
+	}
+	return rest
+}
+
+// exceeds returns which allowance a lag exceeds, or connected. The allowance counts from where the viewer began until it
+// has caught up. viewer.mu is held.
+func (l *lagMeter) exceeds(cfg *Config, lag broadcast.Lag) disconnectReason {
+	if !l.arrived.Load() {
+		lag.Bytes -= l.start.Bytes
+		lag.Frames -= l.start.Frames
+		lag.Time -= l.start.Time
+	}
+	switch {
+	case cfg.LagBytes > 0 && lag.Bytes > cfg.LagBytes:
+		return lagBytes
+	case cfg.LagFrames > 0 && lag.Frames > cfg.LagFrames:
+		return lagFrames
+	case cfg.LagTime > 0 && lag.Time > cfg.LagTime:
+		return lagTime
+	}
+	return connected
+}
+
+// stalledFor returns how long the connection has taken nothing. at is the present.
+func (l *lagMeter) stalledFor(at int64) time.Duration { return time.Duration(at - l.progress.Load()) }
+
+// showsAt notes how old the frames are that the player shows from now on.
+func (l *lagMeter) showsAt(age time.Duration) { l.live.Store(int64(age)) }
+
+// stand notes that the player has stood still for so long.
+func (l *lagMeter) stand(lag time.Duration) {
+	if int64(lag) > l.live.Load() {
+		l.live.Store(int64(lag))
+	}
+}
+
+// behindLive returns how far the player is behind the publisher.
+func (l *lagMeter) behindLive() time.Duration { return time.Duration(l.live.Load()) }
