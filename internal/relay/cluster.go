@@ -140,8 +140,8 @@ func (s *stream) lose() {
 		s.stopRecord()
 		s.stopRecord = nil
 	}
-	if w := s.hub.hlsOf(s); w != nil {
-		s.hub.endHLS(w)
+	if w := s.hub.hls.of(s); w != nil {
+		s.hub.hls.end(w)
 		w.Fail(hlslive.ErrElsewhere)
 	}
 }
@@ -161,7 +161,7 @@ func (s *stream) giveUp() {
 	}
 	if !s.lease.Current() {
 		s.cutPeers()
-	} else if w := s.hub.hlsOf(s); w != nil {
+	} else if w := s.hub.hls.of(s); w != nil {
 		w.Disown()
 	}
 	s.lease.Release()

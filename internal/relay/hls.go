@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/hls"
+	"github.com/millrace-io/millrace/internal/limit"
 	"github.com/millrace-io/millrace/internal/refuse"
 	"github.com/millrace-io/millrace/internal/relay/hlslive"
 )
@@ -21,6 +22,103 @@ type liveHLS struct {
 	stop   context.CancelFunc // ends Window.Run
 	idle   *time.Timer        // calls checkIdleHLS
 	before *liveHLS           // of the same stream with other tracks, which has ended; nil if there is none. Guarded by Hub.mu
+}
+
+// An hlsSet has the HLS of all streams. Guarded by Hub.mu.
+type hlsSet struct {
+	shared  hlslive.Shared
+	byName  map[string]*liveHLS
+	numbers map[string]hlslive.SequenceStart // for the next window of a name; see keep
+}
+
+// init makes an empty set. A request that waits acquires waiting.
+func (set *hlsSet) init(cfg *Config, waiting *limit.Limiter) {
+	set.shared.Config, set.shared.Store, set.shared.Waiting = &cfg.HLS, cfg.HLSStore, waiting
+	set.byName, set.numbers = make(map[string]*liveHLS), make(map[string]hlslive.SequenceStart)
+}
+
+// of returns the HLS of s, or nil.
+func (set *hlsSet) of(s *stream) *liveHLS {
+	if w := set.byName[s.name]; w != nil && w.stream == s {
+		return w
+	}
+	return nil
+}
+
+// ended returns the HLS that has ended because the tracks of s changed, if the players of a playlist are to see that end.
+// Otherwise it returns nil.
+func (set *hlsSet) ended(s *stream, object string) *liveHLS {
+	w := set.of(s)
+	if w == nil {
+		return nil
+	}
+	if media, ended := w.Media(); media == object && !ended {
+		return nil
+	}
+	for ; w != nil; w = w.before { // at most two
+		media, ended := w.Media()
+		if ended && (media == object || media != "" && object == hlslive.MediaName) {
+			return w
+		}
+	}
+	return nil
+}
+
+// add adds a window of s, which the caller runs. The HLS of that name that was there has ended.
+func (set *hlsSet) add(s *stream) *liveHLS {
+	first := s.hls.After(set.numbers[s.name])
+	delete(set.numbers, s.name)
+	w := &liveHLS{stream: s}
+	if old := set.byName[s.name]; old != nil {
+		first = old.NextStart()
+		if old.stream == s { // with other tracks: its players have not got to its end yet
+			w.before, old = old, old.before
+			w.before.before = nil
+		}
+		if old != nil {
+			old.stop()
+		}
+	}
+	w.Window = hlslive.New(&set.shared, s.name, s.log, &fragmentReader{stream: s}, s.lease, first)
+	set.byName[s.name] = w
+	return w
+}
+
+// forget makes requests no longer find w.
+func (set *hlsSet) forget(w *liveHLS) {
+	if s := w.stream; set.byName[s.name] == w {
+		delete(set.byName, s.name)
+		s.hls = w.NextStart()
+		set.keep(s.name, s.hls)
+	}
+}
+
+// end ends w, which requests do not find any more.
+func (set *hlsSet) end(w *liveHLS) {
+	set.forget(w)
+	w.stop()
+}
+
+// maxHLSNumbers limits the names whose numbers are kept.
+const maxHLSNumbers = 1 << 10
+
+// keep keeps the numbers for the next window of a name while they are ahead of the wall clock, as they are after a stream
+// that was sent faster than real time. The stream may have ended.
+func (set *hlsSet) keep(name string, n hlslive.SequenceStart) {
+	first := set.shared.Config.FirstMSN(time.Now())
+	maps.DeleteFunc(set.numbers, func(_ string, n hlslive.SequenceStart) bool { return n.MSN <= first })
+	if n.MSN > first && len(set.numbers) < maxHLSNumbers {
+		set.numbers[name] = n
+	}
+}
+
+// stats adds up the HLS of all streams.
+func (set *hlsSet) stats() hlslive.Stats {
+	st := set.shared.Counters.Stats()
+	for _, w := range set.byName {
+		st.Add(w.Stats())
+	}
+	return st
 }
 
 // idleLengths is how many lengths of a playlist pass without a request before HLS is no longer made.
@@ -54,7 +152,7 @@ func (h *Hub) HLSMedia(
 // the part that is next.
 func (h *Hub) HLSObject(ctx context.Context, name string, o hls.Object, dst *millrace.Chain) error {
 	h.mu.Lock()
-	w := h.hls[name]
+	w := h.hls.byName[name]
 	if w != nil {
 		w.Touch()
 		if w.before != nil && w.before.Has(o.Epoch) {
@@ -72,26 +170,19 @@ func (h *Hub) HLSObject(ctx context.Context, name string, o hls.Object, dst *mil
 	return w.Object(ctx, o, dst)
 }
 
-// endedHLS returns the HLS that has ended because the tracks of the stream changed, if the players of a playlist are to
-// see that end. Otherwise it returns nil.
+// endedHLS is hlsSet.ended of the stream of that name.
 func (h *Hub) endedHLS(name, object string) *liveHLS {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	w := h.hls[name]
-	if w == nil || w.stream != h.find(name) {
+	s := h.find(name)
+	if s == nil {
 		return nil
 	}
-	if media, ended := w.Media(); media == object && !ended {
-		return nil
+	w := h.hls.ended(s, object)
+	if w != nil {
+		w.Touch()
 	}
-	for ; w != nil; w = w.before { // at most two
-		media, ended := w.Media()
-		if ended && (media == object || media != "" && object == hlslive.MediaName) {
-			w.Touch()
-			return w
-		}
-	}
-	return nil
+	return w
 }
 
 // findHLS returns the HLS of the stream of that name, and starts it if it is not made yet. It waits for the stream as
@@ -102,7 +193,7 @@ func (h *Hub) findHLS(ctx context.Context, name string) (w *liveHLS, err error) 
 		h.mu.Unlock()
 		return nil, hlslive.ErrElsewhere
 	}
-	w = h.hls[name]
+	w = h.hls.byName[name]
 	if w != nil && (!w.Ended() || h.find(name) == nil) {
 		w.Touch()
 		h.mu.Unlock()
@@ -117,7 +208,7 @@ func (h *Hub) findHLS(ctx context.Context, name string) (w *liveHLS, err error) 
 	}
 	defer h.admitted.Release()
 	err = h.awaitStream(ctx, name, func(s *stream) error {
-		if w = h.hls[name]; w != nil && w.stream == s && !w.Ended() {
+		if w = h.hls.byName[name]; w != nil && w.stream == s && !w.Ended() {
 			w.Touch()
 			return nil
 		}
@@ -138,27 +229,13 @@ func (h *Hub) elsewhere(name string) bool {
 	if s := h.streams[name]; s != nil {
 		return h.cfg.Cluster != nil && s.lease == nil
 	}
-	return h.cfg.Cluster != nil && h.hls[name] == nil
+	return h.cfg.Cluster != nil && h.hls.byName[name] == nil
 }
 
 // startHLS starts the HLS of s. h.mu is held.
 func (h *Hub) startHLS(s *stream) *liveHLS {
-	first := s.hls.After(h.hlsNumbers[s.name])
-	delete(h.hlsNumbers, s.name)
-	w := &liveHLS{stream: s}
-	if old := h.hls[s.name]; old != nil { // it has ended
-		first = old.NextStart()
-		if old.stream == s { // with other tracks: its players have not got to its end yet
-			w.before, old = old, old.before
-			w.before.before = nil
-		}
-		if old != nil {
-			old.stop()
-		}
-	}
-	w.Window = hlslive.New(&h.hlsShared, s.name, s.log, &fragmentReader{stream: s}, s.lease, first)
+	w := h.hls.add(s)
 	w.idle = time.AfterFunc(w.IdleIn(idleLengths), func() { h.checkIdleHLS(w) })
-	h.hls[s.name] = w
 	ctx, stop := context.WithCancel(h.ends)
 	w.stop = stop
 	go h.runHLS(ctx, w)
@@ -174,7 +251,7 @@ func (h *Hub) runHLS(ctx context.Context, w *liveHLS) {
 	defer s.log.Debug("HLS ended", "reason", explain(err))
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.forgetHLS(w)
+	h.hls.forget(w)
 	switch {
 	case h.ends.Err() != nil:
 		w.Close(refuse.ErrShutdown)
@@ -193,52 +270,5 @@ func (h *Hub) checkIdleHLS(w *liveHLS) {
 		w.idle.Reset(left)
 		return
 	}
-	h.endHLS(w)
-}
-
-// endHLS ends w, which requests do not find any more. h.mu is held.
-func (h *Hub) endHLS(w *liveHLS) {
-	h.forgetHLS(w)
-	w.stop()
-}
-
-// forgetHLS makes requests no longer find w. h.mu is held.
-func (h *Hub) forgetHLS(w *liveHLS) {
-	if s := w.stream; h.hls[s.name] == w {
-		delete(h.hls, s.name)
-		s.hls = w.NextStart()
-		h.keepHLSNumbers(s.name, s.hls)
-	}
-}
-
-// hlsOf returns the HLS of s, or nil. h.mu is held.
-func (h *Hub) hlsOf(s *stream) *liveHLS {
-	if w := h.hls[s.name]; w != nil && w.stream == s {
-		return w
-	}
-	return nil
-}
-
-// maxHLSNumbers limits the names whose numbers are kept.
-const maxHLSNumbers = 1 << 10
-
-// keepHLSNumbers keeps the numbers for the next window of a name while they are ahead of the wall clock, as they are
-// after a stream that was sent faster than real time. The stream may have ended. h.mu is held.
-func (h *Hub) keepHLSNumbers(name string, n hlslive.SequenceStart) {
-	first := h.cfg.HLS.FirstMSN(time.Now())
-	maps.DeleteFunc(h.hlsNumbers, func(_ string, n hlslive.SequenceStart) bool { return n.MSN <= first })
-	if n.MSN > first && len(h.hlsNumbers) < maxHLSNumbers {
-		h.hlsNumbers[name] = n
-	}
-}
-
-// hlsStats adds up the HLS of all streams.
-func (h *Hub) hlsStats() hlslive.Stats {
-	st := h.hlsShared.Counters.Stats()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, w := range h.hls {
-		st.Add(w.Stats())
-	}
-	return st
+	h.hls.end(w)
 }

@@ -81,7 +81,7 @@ func TestHLS(t *testing.T) {
 		next := hint(t, first)
 
 		// A hundred wait for the next part, by playlist and by name. One playlist is made.
-		made := h.hlsShared.Counters.Rendered.Load()
+		made := h.hls.shared.Counters.Rendered.Load()
 		got := make(chan string, 200)
 		for range 100 {
 			go func() {
@@ -110,7 +110,7 @@ func TestHLS(t *testing.T) {
 		for range 200 {
 			lists[<-got]++
 		}
-		if n := h.hlsShared.Counters.Rendered.Load() - made; n != 1 || len(lists) != 2 {
+		if n := h.hls.shared.Counters.Rendered.Load() - made; n != 1 || len(lists) != 2 {
 			t.Errorf("%d playlists were made, %v", n, lists)
 		}
 
@@ -144,7 +144,7 @@ func TestHLS(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if n := len(h.hls); n != 0 {
+		if n := len(h.hls.byName); n != 0 {
 			t.Errorf("%d windows after the end", n)
 		}
 		h.Close()
@@ -171,7 +171,7 @@ func TestHLSEndsWithoutRequests(t *testing.T) {
 		}
 		h.pace(p, sc.tags[150+50*35:150+50*38])
 		synctest.Wait()
-		if s.made[formatMP4] != nil || len(h.hls) != 0 {
+		if s.made[formatMP4] != nil || len(h.hls.byName) != 0 {
 			t.Error("38 s after the last request, HLS is still made")
 		}
 		if list, err = h.playlist(hls.Reload{}, false); err != nil {

@@ -174,7 +174,7 @@ func TestHLSRequestsWhileStreamsChange(t *testing.T) {
 		asking.Wait()
 		h.Close()
 		synctest.Wait()
-		if n := len(h.hls); n != 0 {
+		if n := len(h.hls.byName); n != 0 {
 			t.Errorf("%d windows of a hub that has ended", n)
 		}
 		if fmt.Sprint(h.Stats().HLS.Waiting) != "0" {

@@ -341,7 +341,7 @@ func TestHLSIsNotFencedAtTheEndOfAStream(t *testing.T) {
 			f.stopped.Store(!current)
 			h.mu.Lock()
 			h.streams["cam"].giveUp()
-			w := h.hls["cam"]
+			w := h.hls.byName["cam"]
 			h.mu.Unlock()
 			f.stopped.Store(true) // it is released
 			_, err := w.Playlist(t.Context(), hlslive.MediaName, hls.Reload{}, false)

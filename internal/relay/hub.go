@@ -77,8 +77,7 @@ type Hub struct {
 	ends context.Context // ends with Close, under mu
 	stop context.CancelCauseFunc
 
-	counters  counters
-	hlsShared hlslive.Shared
+	counters counters
 
 	clients *millrace.Pool // an account of the blocks of what RTMP clients send that do not publish
 
@@ -88,14 +87,13 @@ type Hub struct {
 
 	pullIdle, cleanEndWait time.Duration // see the constants; set before h is used
 
-	mu         lock.Mutex
-	streams    map[string]*stream // by name, from newStream to end
-	waiting    map[string][]*waiter
-	hls        map[string]*liveHLS
-	hlsNumbers map[string]hlslive.SequenceStart // for the next window of a name; see keepHLSNumbers
-	served     map[*viewer]struct{}
-	records    map[string]chan struct{} // by name: closed when the recording of a stream has ended
-	refused    map[string]time.Time     // names whose publishers the operator refuses until then; at most maxRefusedNames
+	mu      lock.Mutex
+	streams map[string]*stream // by name, from newStream to end
+	waiting map[string][]*waiter
+	hls     hlsSet
+	served  map[*viewer]struct{}
+	records map[string]chan struct{} // by name: closed when the recording of a stream has ended
+	refused map[string]time.Time     // names whose publishers the operator refuses until then; at most maxRefusedNames
 
 	lastViewer uint64 // the number of the viewer that came last
 	cut        bool   // the time to drain was over: every viewer is ended
@@ -110,15 +108,13 @@ func New(cfg Config) *Hub {
 		streams:  make(map[string]*stream),
 		waiting:  make(map[string][]*waiter),
 		served:   make(map[*viewer]struct{}),
-		hls:      make(map[string]*liveHLS),
 
-		hlsNumbers: make(map[string]hlslive.SequenceStart),
-		records:    make(map[string]chan struct{}),
-		refused:    make(map[string]time.Time),
+		records: make(map[string]chan struct{}),
+		refused: make(map[string]time.Time),
 
 		pullIdle: pullIdle, cleanEndWait: cleanEndWait,
 	}
-	h.hlsShared.Config, h.hlsShared.Store, h.hlsShared.Waiting = &h.cfg.HLS, cfg.HLSStore, h.admitted
+	h.hls.init(&h.cfg, h.admitted)
 	h.ends, h.stop = context.WithCancelCause(context.Background())
 	return h
 }

@@ -36,10 +36,10 @@ func (h *Hub) MemorySteps() []memory.Step {
 func (h *Hub) endIdleHLS(excess int64) (freed int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, w := range h.hls {
+	for _, w := range h.hls.byName {
 		if w.IdleIn(1) <= 0 {
 			freed += w.Stats().Bytes
-			h.endHLS(w)
+			h.hls.end(w)
 		}
 		if freed >= excess {
 			break
@@ -70,7 +70,7 @@ func (h *Hub) holders() (list []holder) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for s := range maps.Values(h.streams) {
-		list = append(list, holder{s, s.memory.Stats().InUse, s.live != nil, h.hlsOf(s)})
+		list = append(list, holder{s, s.memory.Stats().InUse, s.live != nil, h.hls.of(s)})
 	}
 	slices.SortFunc(list, func(a, b holder) int { return cmp.Compare(b.bytes, a.bytes) })
 	return list

@@ -99,7 +99,10 @@ func (h *Hub) Stats() Stats {
 		FoundBehind: make(map[string]int64), Dropped: make(map[string]int64), FramesLost: make(map[string]int64),
 	}
 	st.Pulled, st.ToNodes = c.pulled.Load(), c.toNodes.Load()
-	st.HLS, st.Pending = h.hlsStats(), h.pending()
+	h.mu.Lock()
+	st.HLS = h.hls.stats()
+	h.mu.Unlock()
+	st.Pending = h.pending()
 	st.Returns, st.Takeovers = c.returns.Load(), c.takeovers.Load()
 	st.PublisherWait = time.Duration(c.waited.Load())
 	for _, s := range list {
@@ -246,7 +249,7 @@ func (s *stream) info() StreamInfo {
 	} else if p := s.publisher; p.isPull() {
 		i.Epoch, i.Owner = p.epoch, p.address
 	}
-	hls := s.hub.hls[s.name]
+	hls := s.hub.hls.byName[s.name]
 	s.hub.mu.Unlock()
 	if hls != nil {
 		i.ViewersHLS = hls.Stats().Viewers
