@@ -117,8 +117,8 @@ vet-others: ## Type-check what macOS, Windows and 32-bit machines build, tests i
 	GOARCH=386 go vet ./...
 
 .PHONY: ab
-ab: ## This commit beside another one, figure by figure: make ab BASE=commit (some two hours; RUN="relay -case 1x200" for one)
-	@scripts/ab $(BASE) $(RUN)
+ab: ## This tree beside another commit, figure by figure: make ab BASE=commit (some two hours; RUN="relay -case 1x200" for one)
+	@scripts/ab "$(BASE)" $(RUN)
 
 .PHONY: bench
 bench: ## Ours and the rivals, about fifteen minutes, to bench/results (see docs/benchmarks.md)

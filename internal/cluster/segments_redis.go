@@ -51,15 +51,16 @@ const (
 	stateField = "facts"
 )
 
-// stateScript keeps the state ARGV[2] of the epoch ARGV[1] for ARGV[3] milliseconds, unless there is one of a later epoch.
+// stateScript keeps the state ARGV[2] of the epoch ARGV[1] in the field ARGV[4] for ARGV[3] milliseconds, unless there is
+// one of a later epoch.
 var stateScript = redis.NewScript(`
 local epoch = redis.call('HGET', KEYS[1], 'epoch')
 if epoch and tonumber(epoch) > tonumber(ARGV[1]) then return 0 end
-redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'facts', ARGV[2])
+redis.call('HSET', KEYS[1], 'epoch', ARGV[1], ARGV[4], ARGV[2])
 return redis.call('PEXPIRE', KEYS[1], ARGV[3])`)
 
 func (s *redisStore) setState(ctx context.Context, stream string, epoch uint64, state []byte) error {
-	return stateScript.Run(ctx, s.rdb, []string{s.key(stream, stateName)}, epoch, state, s.keep.Milliseconds()).Err()
+	return stateScript.Run(ctx, s.rdb, []string{s.key(stream, stateName)}, epoch, state, s.keep.Milliseconds(), stateField).Err()
 }
 
 func (s *redisStore) get(ctx context.Context, stream, object string, dst *millrace.Chain, limit int) error {

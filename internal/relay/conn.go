@@ -4,7 +4,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -34,7 +33,7 @@ type viewerConn interface {
 	// no more at present. Only pathWritev has it.
 	tryWrite(line *[]byte, c *millrace.Chain, out *vector) (full bool, err error)
 	// write writes line and then c to their end, and stores the time in progress when something was taken.
-	write(line *[]byte, c *millrace.Chain, out *vector, progress *atomic.Int64) error
+	write(line *[]byte, c *millrace.Chain, out *tally, progress *atomic.Int64) error
 	// finish ends the connection when everything was written.
 	finish()
 	// abort ends the connection at once. If reset is set, the kernel drops what the client has not taken; otherwise it
@@ -48,6 +47,13 @@ type tally struct {
 	bytes int64
 }
 
+// take adds other to t, and empties other.
+func (t *tally) take(other *tally) {
+	t.calls += other.calls
+	t.bytes += other.bytes
+	*other = tally{}
+}
+
 // flush adds t to the figures of a Hub. Once a round is enough: one atomic addition for all viewers.
 func (t *tally) flush(c *counters, p path) {
 	if t.bytes == 0 && t.calls == 0 {
@@ -57,8 +63,6 @@ func (t *tally) flush(c *counters, p path) {
 	c.written[p].Add(t.bytes)
 	*t = tally{}
 }
-
-var vectors = sync.Pool{New: func() any { return new(vector) }}
 
 // newStreamConn returns the way to write to conn, which was taken over. talks means that the client sends something now
 // and then, which is read to its end before the connection is closed.
@@ -111,12 +115,12 @@ func (c *plainConn) tryWrite(*[]byte, *millrace.Chain, *vector) (full bool, err 
 	panic("relay: this connection cannot be tried")
 }
 
-func (c *plainConn) write(line *[]byte, body *millrace.Chain, out *vector, _ *atomic.Int64) error {
+func (c *plainConn) write(line *[]byte, body *millrace.Chain, out *tally, _ *atomic.Int64) error {
 	return writeThrough(c.w, line, body, out)
 }
 
 // writeThrough writes line and then c to an ordinary writer.
-func writeThrough(w io.Writer, line *[]byte, c *millrace.Chain, out *vector) error {
+func writeThrough(w io.Writer, line *[]byte, c *millrace.Chain, out *tally) error {
 	if len(*line) > 0 {
 		n, err := w.Write(*line)
 		out.bytes += int64(n)
@@ -149,7 +153,7 @@ func (c *responseConn) tryWrite(*[]byte, *millrace.Chain, *vector) (full bool, e
 	panic("relay: this connection cannot be tried")
 }
 
-func (c *responseConn) write(line *[]byte, body *millrace.Chain, out *vector, _ *atomic.Int64) error {
+func (c *responseConn) write(line *[]byte, body *millrace.Chain, out *tally, _ *atomic.Int64) error {
 	if err := writeThrough(c.w, line, body, out); err != nil {
 		return err
 	}

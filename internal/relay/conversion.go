@@ -27,11 +27,15 @@ func (s *stream) newConversion(f format) (*rendition, *convert.Conversion) {
 	r := s.newRendition(f, nil)
 	source := convert.Source{Facts: s.facts, Head: s.live.head, Cursor: s.live.source(), MaxTag: s.hub.maxTag(),
 		Memory: s.memory, Begun: s.begun}
+	report := &conversionReport{rendition: r}
 	var c *convert.Conversion
-	if report := (&conversionReport{rendition: r}); f == formatMP4 {
+	switch f {
+	case formatMP4:
 		c = convert.MP4(source, report, r.ring, s.hub.cfg.KeepBytes)
-	} else {
+	case formatRTMP:
 		c = convert.RTMP(source, report, r.ring)
+	default:
+		panic("relay: no conversion to " + f.String())
 	}
 	r.ready = c.Ready()
 	return r, c

@@ -135,7 +135,7 @@ func (f *fanout) round() {
 	f.out.flush(&f.rendition.stream.hub.counters, pathWritev)
 }
 
-// nudge has v served, because it has something to send beside the stream, or goes on with that.
+// nudge wakes the goroutine that serves v: v has a reply to send, or has paused or resumed.
 func (f *fanout) nudge(v *viewer) {
 	v.signal()
 	f.mu.Lock()
@@ -252,10 +252,8 @@ func (v *viewer) writePending() error {
 	defer v.lag.writing.Store(false)
 	before := v.pending.Len()
 	defer func() { v.noteSent(before - v.pending.Len()) }()
-	out := vectors.Get().(*vector)
-	defer vectors.Put(out)
-	defer out.flush(&v.rendition.stream.hub.counters, v.conn.path())
-	return v.conn.write(&v.chunks.line, &v.pending, out, &v.lag.progress)
+	defer v.written.flush(&v.rendition.stream.hub.counters, v.conn.path())
+	return v.conn.write(&v.chunks.line, &v.pending, &v.written, &v.lag.progress)
 }
 
 // noteSent counts n bytes of the stream that have left.

@@ -74,7 +74,7 @@ func (c *memoryConn) tryWrite(line *[]byte, body *millrace.Chain, out *vector) (
 	return c.take(line, body)
 }
 
-func (c *memoryConn) write(line *[]byte, body *millrace.Chain, out *vector, progress *atomic.Int64) error {
+func (c *memoryConn) write(line *[]byte, body *millrace.Chain, out *tally, progress *atomic.Int64) error {
 	for {
 		before := body.Len()
 		full, err := c.take(line, body)
@@ -153,7 +153,8 @@ type modelViewer struct {
 	replies int
 }
 
-// A fanoutModel drives the viewers of one stream by random steps, and checks what each of them gets.
+// A fanoutModel drives the viewers of one stream by random steps, and checks what each of them gets. It has no chunks, no
+// other nodes, and no ResponseWriters.
 //
 // What is published are records: a letter (K for a keyframe, f for another frame, C for a tag that later viewers need as
 // well, P for the same as a preamble, R for a reply), the record's length, its number, and zeros. A viewer must get whole
@@ -507,7 +508,7 @@ func TestFanoutModel(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			m := newFanoutModel(t, seed)
 			if err := m.run(300); err != nil {
-				t.Errorf("-model.seed %d: %v", seed, err)
+				t.Errorf("-model.seed %d -model.seeds 1: %v", seed, err)
 			}
 			m.end()
 		})

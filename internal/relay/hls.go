@@ -245,6 +245,7 @@ func (h *Hub) startHLS(s *stream) *liveHLS {
 // runHLS makes w until it ends.
 func (h *Hub) runHLS(ctx context.Context, w *liveHLS) {
 	s := w.stream
+	defer w.stop()
 	s.log.Debug("HLS started")
 	err := w.Run(ctx)
 	w.idle.Stop()

@@ -313,7 +313,7 @@ func (p *Publisher) WriteTag(t flv.Tag, c *millrace.Chain) error {
 // checkEvery is how many bytes a publisher receives between two looks at the memory in use.
 const checkEvery = 256 << 10
 
-// ingest returns conn as the publisher's connection is read. It takes ownership of conn until Release.
+// ingest returns an ingest.Conn that reads conn for p. It takes ownership of conn until Release.
 func (p *Publisher) ingest(conn net.Conn) ingest.Conn {
 	cfg := &p.s.hub.cfg
 	return ingest.NewConn(conn, p, ingest.Config{Beat: cfg.Latency, Silence: cfg.PublishTimeout})

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"unsafe"
@@ -56,7 +57,12 @@ func (s *socketConn) tryWrite(line *[]byte, c *millrace.Chain, vec *vector) (ful
 	return s.writeAll(line, c, vec, nil)
 }
 
-func (s *socketConn) write(line *[]byte, c *millrace.Chain, vec *vector, progress *atomic.Int64) error {
+var vectors = sync.Pool{New: func() any { return new(vector) }}
+
+func (s *socketConn) write(line *[]byte, c *millrace.Chain, out *tally, progress *atomic.Int64) error {
+	vec := vectors.Get().(*vector)
+	defer vectors.Put(vec)
+	defer out.take(&vec.tally)
 	_, err := s.writeAll(line, c, vec, progress)
 	return err
 }

@@ -68,7 +68,7 @@ func cancelAfter(t *testing.T, data []byte, n int) {
 	go func() {
 		s := newStreamConn(sender, false)
 		var progress atomic.Int64
-		err := s.write(new([]byte), &c, new(vector), &progress)
+		err := s.write(new([]byte), &c, new(tally), &progress)
 		sent <- err
 	}()
 	got := make([]byte, n, len(data))
@@ -101,7 +101,7 @@ func sendAll(t *testing.T, c *millrace.Chain) <-chan [32]byte {
 	go func() {
 		s := newStreamConn(sender, false)
 		var progress atomic.Int64
-		_ = s.write(new([]byte), &shares, new(vector), &progress) // the hash tells
+		_ = s.write(new([]byte), &shares, new(tally), &progress) // the hash tells
 		shares.Release()
 		_ = sender.Close()
 	}()
@@ -142,7 +142,7 @@ func TestSendsInAllWaysArriveWhole(t *testing.T) {
 			}
 			var part millrace.Chain
 			c.Cut(&part, min(c.Len(), rnd.IntN(20_000)))
-			if err := s.write(new([]byte), &part, vec, &progress); err != nil {
+			if err := s.write(new([]byte), &part, &vec.tally, &progress); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -187,7 +187,7 @@ func TestASendToOneWhoLeftFails(t *testing.T) {
 	defer c.Release()
 	deadline := time.Now().Add(testTimeout)
 	for time.Now().Before(deadline) {
-		if err := s.write(new([]byte), &c, new(vector), &progress); err != nil {
+		if err := s.write(new([]byte), &c, new(tally), &progress); err != nil {
 			return
 		}
 	}

@@ -48,6 +48,7 @@ type viewer struct {
 	began    bool           // something was taken
 	finished bool
 	sent     atomic.Int64 // of the stream
+	written  tally        // by its own goroutine, in the write that is under way
 	missed   broadcast.Missed
 	lag      lagMeter
 

@@ -1,5 +1,5 @@
-// Command ab measures this commit beside another one: it runs a program of bench in both trees by turns, a round at a
-// time, and prints the ratio of each figure. See "make ab".
+// Command ab measures this tree beside another one: it runs a program of bench in both by turns, a round at a time, and
+// prints the ratio of each figure. See "make ab".
 //
 //	go run ./cmd/ab -base ../../base/bench -rounds 9 -- relay -contenders millrace@50ms -case 1x200
 package main
@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/millrace-io/millrace/bench/measure"
 )
@@ -31,7 +33,7 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("ab", flag.ContinueOnError)
-	base := flags.String("base", "", "the bench directory of the other commit")
+	base := flags.String("base", "", "the bench directory of the other tree")
 	rounds := flags.Int("rounds", 9, "rounds, each of one turn in both trees")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -68,23 +70,34 @@ func run(ctx context.Context, args []string) error {
 		}
 		fmt.Fprintf(os.Stderr, "ab: round %d of %d\n", round+1, *rounds)
 	}
-	t := c.table(fmt.Sprintf("bench %s: this commit beside another one, %d rounds", flags.Arg(0), *rounds))
+	t := c.table(fmt.Sprintf("bench %s: this tree beside another one, %d rounds", flags.Arg(0), *rounds))
+	if len(t.Rows) == 0 {
+		return errors.New("the two have no figure in common")
+	}
 	t.Machine, t.Command = measure.ThisMachine(), "bench "+strings.Join(flags.Args(), " ")
 	_, err = fmt.Println(t.Markdown())
 	return err
 }
 
-// command returns a command whose tables are not printed.
+// command returns a command whose tables are not printed. It may clean up when ctx ends.
 func command(ctx context.Context, dir, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir, cmd.Stderr = dir, os.Stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 30 * time.Second
 	return cmd
 }
 
-// A figure is one number of a table, by the names of its row and its column.
-type figure struct{ table, row, column string }
+// A figure is one number of a table, by the names of its row and its column, and by its place among those of the same
+// names.
+type figure struct {
+	table, row string
+	rowNumber  int
+	column     string
+	columnNo   int
+}
 
-// A comparison has the figures of both sides: 0 is the other commit, 1 is this one.
+// A comparison has the figures of both sides: 0 is the other tree, 1 is this one.
 type comparison struct {
 	order  []figure
 	values map[figure]*[2]measure.Series
@@ -117,49 +130,73 @@ func (c *comparison) add(t *measure.Table, side, round int) {
 	if c.values == nil {
 		c.values = make(map[figure]*[2]measure.Series)
 	}
+	rows := make(map[string]int)
 	for _, row := range t.Rows {
-		var label []string
-		for _, cell := range row {
-			if cell.Value == nil && cell.Text != "" && cell.Text != "-" {
-				label = append(label, cell.Text)
-			}
-		}
-		for i, cell := range row {
-			if cell.Value == nil {
+		label := label(row)
+		f := figure{table: t.Name, row: strings.Join(label, ", ")}
+		f.rowNumber = rows[f.row]
+		rows[f.row]++
+		columns := make(map[string]int)
+		for i := len(label); i < len(row); i++ {
+			f.column, f.columnNo = t.Columns[i], columns[t.Columns[i]]
+			columns[f.column]++
+			value, ok := number(row[i])
+			if !ok {
 				continue
 			}
-			f := figure{t.Name, strings.Join(label, ", "), t.Columns[i]}
 			v := c.values[f]
 			if v == nil {
 				v = new([2]measure.Series)
 				c.values[f] = v
 				c.order = append(c.order, f)
 			}
-			if len(v[side]) == round { // once a round, and in all rounds before
-				v[side] = append(v[side], *cell.Value)
+			if len(v[side]) == round { // it was there in all rounds before
+				v[side] = append(v[side], value)
 			}
 		}
 	}
 }
 
-// table returns the figures that both sides have in all rounds, with the ratio of each round's pair.
+// label returns the texts that a row begins with.
+func label(row []measure.Cell) (texts []string) {
+	for i, cell := range row {
+		if _, ok := number(cell); ok && i > 0 || cell.Value != nil {
+			break
+		}
+		texts = append(texts, cell.Text)
+	}
+	return texts
+}
+
+// number returns the number in a cell, some of which have it as text alone.
+func number(c measure.Cell) (float64, bool) {
+	if c.Value != nil {
+		return *c.Value, true
+	}
+	v, err := strconv.ParseFloat(strings.ReplaceAll(c.Text, ",", ""), 64)
+	return v, err == nil
+}
+
+// table returns the figures with the ratio of each round's pair. A figure that one side lacks in some round has none.
 func (c *comparison) table(title string) *measure.Table {
 	t := measure.NewTable("ab", title, "table", "row", "figure", "other", "this", "this : other")
 	for _, f := range c.order {
 		v := c.values[f]
-		if len(v[0]) != len(v[1]) || len(v[0]) == 0 {
-			continue
-		}
 		var ratio measure.Series
-		for i := range v[0] {
-			if v[0][i] != 0 {
+		for i := range min(len(v[0]), len(v[1])) {
+			switch {
+			case v[0][i] != 0:
 				ratio = append(ratio, v[1][i]/v[0][i])
+			case v[1][i] == 0: // no allocations, and none
+				ratio = append(ratio, 1)
 			}
 		}
-		if len(ratio) == len(v[0]) {
-			t.Row(f.table, f.row, f.column, v[0].Median(), v[1].Median(), ratio)
+		if len(v[0]) != len(v[1]) || len(ratio) != len(v[0]) {
+			ratio = nil
 		}
+		t.Row(f.table, f.row, f.column, v[0].Median(), v[1].Median(), ratio)
 	}
-	t.Note = "Medians, and of the ratio of each round's pair the median and the spread."
+	t.Note = "Medians, and of the ratio of each round's pair the median and the spread. A figure without a ratio is not in " +
+		"both trees in all rounds, or was 0."
 	return t
 }

@@ -26,7 +26,8 @@ type Reporter interface {
 	Missed(m broadcast.Missed)
 }
 
-// A Source is the stream that is converted.
+// A Source is the stream that is converted. Between the making of the Source and that of the Conversion no other tracks
+// may be published: the caller holds the lock under which that is done.
 type Source struct {
 	Facts  *flvstream.Facts
 	Head   []byte            // the FLV header

@@ -24,7 +24,7 @@ type mp4Maker struct {
 	fits     bool                   // a frame of such a codec has come
 	hope     flvstream.TrackTimer
 	refused  error // the first tag that had no place in the file
-	changed  bool  // the codecs have: the file ends as soon as the next one can begin behind that
+	changed  bool  // the codecs have changed: the file ends at the next tag that a new file can start with
 	fresh    bool  // a tag that viewers can start at has come since the latest sequence header
 	tracks   int32 // Facts.TrackSet when the file began
 	leftOut  int64 // of the muxer, as far as it has been noted

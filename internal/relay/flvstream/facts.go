@@ -8,11 +8,12 @@ import (
 	"github.com/millrace-io/millrace/frame/flv"
 )
 
-// Facts describe a stream as it is now. The goroutine of its publisher writes them; any goroutine may read them.
+// Facts describe a stream as it is now. The goroutine of its publisher writes them, and whoever ends the stream calls
+// SetKnown; any goroutine may read them.
 type Facts struct {
 	Promised uint32        // flags of an FLV header: the tracks that the first publisher announced; does not change
 	Tracks   atomic.Uint32 // flags of an FLV header: the tracks that exist
-	TrackSet atomic.Int32  // grows when a track has gone, or is back
+	TrackSet atomic.Int32  // grows when a track has gone, or is back; under the lock of conversions that begin
 	Settled  atomic.Bool   // TrackWait has passed: Video and Audio are all tracks that there will be
 	NoVideo  atomic.Bool   // see VideoGap: audio frames are keyframes
 	Further  atomic.Int32  // tracks besides the default ones

@@ -119,9 +119,9 @@ func (p *Preamble) Release() {
 	}
 }
 
-// MaxUnkept limits the unused bytes that come before a frame, in addition to the frame's own size, which the frame may
-// share a block with. With more of them the frame is copied: otherwise they would stay in memory with it, and a stream
-// would keep a multiple of KeepBytes.
+// MaxUnkept limits the useless bytes before a frame, in addition to the frame's own size. They may share a block with the
+// frame. With more of them the frame is copied: otherwise they would stay in memory with it, and a stream would keep a
+// multiple of KeepBytes.
 const MaxUnkept = 1 << 10
 
 // Keep makes part a copy of c, which it borrows, in a block of p.

@@ -22,9 +22,9 @@ type mediaClock struct {
 }
 
 const (
-	// clockSlack is the delay beyond which the clock is set to the wall clock, if all fragments of a clockSlack have it:
-	// the publisher has paused. If they come at twice their pace, the network has paused. A pause of clockSlack begins
-	// the comparison anew.
+	// clockSlack: if all fragments of a clockSlack are later than this, the publisher has paused, and the clock is set. If
+	// they come at twice their pace, the network has paused, and the clock is right. A pause of clockSlack begins the
+	// comparison anew.
 	clockSlack = time.Second
 	// clockStep is the correction in each clockTime of a clock that is wrong by less than clockSlack, or fast.
 	clockTime = 2 * time.Second

@@ -47,7 +47,7 @@ type Counters struct {
 // follow: the playlist ends, and the multivariant playlist names another one.
 const (
 	MasterName = "index.m3u8"
-	MediaName  = "media.m3u8" // video and audio, or the only track
+	MediaName  = "media.m3u8" // video and audio; players may also ask for it if there is one track
 	VideoName  = "video.m3u8" // video alone
 	AudioName  = "audio.m3u8" // audio alone
 )
@@ -68,7 +68,8 @@ func mediaName(m mp4.Movie) string {
 	return MediaName
 }
 
-// A Source is the stream of a Window. The window's goroutine calls its methods.
+// A Source is the stream of a Window. The window's goroutine calls its methods, all but Next and Release with the window's
+// lock held: they must not block, nor call the window.
 type Source interface {
 	// Next appends the next fragment to dst, which owns it. It returns io.EOF at the end of the stream.
 	Next(ctx context.Context, dst *millrace.Chain) (Fragment, error)
@@ -92,7 +93,7 @@ type Fragment struct {
 	AfterLoss bool       // fragments before this one are missing
 }
 
-// An Owner is a node's ownership of a stream.
+// An Owner is a node's ownership of a stream. Its methods are called with the window's lock held.
 type Owner interface {
 	Epoch() uint64 // 0: unknown yet
 	Current() bool // false: another node may own the stream
@@ -126,8 +127,8 @@ func (n SequenceStart) After(m SequenceStart) SequenceStart {
 	return SequenceStart{max(n.Epoch, m.Epoch), max(n.MSN, m.MSN), max(n.Discontinuity, m.Discontinuity)}
 }
 
-// FirstMSN returns the number of the first segment of a window that begins at a time. It usually exceeds all numbers of
-// earlier windows of the name, because a segment takes longer than that.
+// FirstMSN returns the number of the first segment of a window that begins at a time. It grows by one for each Segment of
+// wall time, and segments last at least about as long: so it usually exceeds all numbers of earlier windows of the name.
 func (c *Config) FirstMSN(at time.Time) uint64 {
 	return uint64(at.Unix() / int64(max(1, c.Segment/time.Second)))
 }

@@ -14,8 +14,8 @@ import (
 const (
 	// loadTimeout limits the wait for the store. Players wait meanwhile.
 	loadTimeout = time.Second
-	// lastStateWait limits the wait for the last state of a window that was still being made: if its owner is alive, it
-	// has just learned that it is no longer the owner.
+	// lastStateWait limits the wait for the last state of the old owner, which writes it as soon as it learns that it is
+	// no longer the owner.
 	lastStateWait = 500 * time.Millisecond
 	// lastStateEvery is the pause between two looks at the store meanwhile.
 	lastStateEvery = 100 * time.Millisecond
@@ -49,7 +49,7 @@ type saver struct {
 // hasNews reports whether the store lacks something of a window.
 func (s *saver) hasNews(window *hls.Window) bool {
 	msn, parts := window.Next()
-	return s.store != nil && (msn != s.msn || parts != s.parts)
+	return msn != s.msn || parts != s.parts
 }
 
 // save gives the store what is complete and new. epoch is that of the window.
@@ -127,7 +127,7 @@ func (s *playlistState) precede(cfg *hls.Config, least uint64, first time.Time) 
 	cfg.FirstMSN, cfg.Past = s.Next.MSN, s.Segments
 	if s.Open {
 		gap := s.Next
-		// As long as its parts that players have, who otherwise have a hole to get over.
+		// The gap covers the parts that players already have: a shorter one would leave a hole.
 		gap.Gap, gap.Duration = true, max(gap.Duration, s.Part)
 		cfg.Past = append(cfg.Past, gap)
 		cfg.FirstMSN++

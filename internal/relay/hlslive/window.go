@@ -145,8 +145,8 @@ func (w *Window) NextStart() SequenceStart {
 	return SequenceStart{w.cfg.Epoch + 1, msn + 1, w.window.Discontinuity() + 1}
 }
 
-// IdleIn returns how long w may stay without a request until it is idle, which is when there was none for so many
-// lengths of its playlist. A window without a playlist becomes idle after half a minute.
+// IdleIn returns the time until w is idle: that is after so many lengths of its playlist without a request, or after half
+// a minute if there is no playlist.
 func (w *Window) IdleIn(lengths int) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -278,7 +278,7 @@ func (w *Window) resume(ctx context.Context, cfg hls.Config, media string, first
 
 // save gives the store what is complete and new. last means that nothing follows. w.mu is held.
 func (w *Window) save(last bool) {
-	if !w.saver.hasNews(w.window) && (!last || w.saver.store == nil) {
+	if w.saver.store == nil || !last && !w.saver.hasNews(w.window) {
 		return
 	}
 	list := w.window.Listed()

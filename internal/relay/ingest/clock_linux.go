@@ -42,8 +42,8 @@ type clockConn struct {
 	heard   time.Duration // when something was read last; see sinceStart
 }
 
-// newClockConn returns nil, and has done nothing, if conn is not to be read by the clock.
-func newClockConn(conn net.Conn, s Session, cfg Config) *clockConn {
+// newClockConn returns nil, and has done nothing, if conn is not to be, or cannot be, read by the clock.
+func newClockConn(conn net.Conn, s Session, cfg Config) Conn {
 	if !ByClock(cfg.Beat) {
 		return nil
 	}
@@ -55,13 +55,16 @@ func newClockConn(conn net.Conn, s Session, cfg Config) *clockConn {
 	} else {
 		return nil
 	}
-	c := &clockConn{session: s, fd: -1, cfg: cfg, heard: sinceStart()}
+	// The copy shares the connection and its non-blocking mode, and is in no poller.
+	fd := -1
 	if raw, err := plain.SyscallConn(); err == nil {
-		// The copy shares the connection and its non-blocking mode, and is in no poller. Without a copy, reads fail.
-		_ = raw.Control(func(fd uintptr) { c.fd, _ = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0) })
+		_ = raw.Control(func(of uintptr) { fd, _ = unix.FcntlInt(of, unix.F_DUPFD_CLOEXEC, 0) })
+	}
+	if fd < 0 { // the process has as many descriptors as it may have
+		return nil
 	}
 	_ = conn.Close()
-	return c
+	return &clockConn{session: s, fd: fd, cfg: cfg, heard: sinceStart()}
 }
 
 // start is what beats and sinceStart count from.

@@ -3,6 +3,7 @@
 package ingest
 
 import (
+	"io"
 	"net"
 )
 
@@ -18,6 +19,14 @@ func NewConn(conn net.Conn, s Session, cfg Config) Conn {
 type idleConn struct {
 	*Reader
 	conn net.Conn
+}
+
+func (c *idleConn) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
 }
 
 func (c *idleConn) Write(p []byte) (int, error) { return c.conn.Write(p) }

@@ -139,3 +139,29 @@ func checkSilence(t *testing.T, r io.Reader, times int, idle time.Duration) {
 		t.Errorf("it took %v: %v of talk and %v of silence were due", took, talk, idle)
 	}
 }
+
+// Without a further descriptor a connection is read as bytes arrive, and can be released.
+func TestNoDescriptors(t *testing.T) {
+	publisher, tcp := nettest.TCPPair(t, false)
+	defer publisher.Close()
+	takeDescriptors(t)
+	in := NewConn(tcp, &testSession{ctx: t.Context()}, Config{Beat: time.Second, Silence: time.Minute})
+	if _, err := publisher.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := in.Read(make([]byte, 10)); n != 1 || err != nil {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	_ = publisher.CloseWrite()
+	if n, err := in.Read(make([]byte, 10)); n != 0 || err != io.ErrUnexpectedEOF {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	conn, err := in.Release()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Write([]byte("an answer")); err != nil {
+		t.Error(err)
+	}
+	_ = conn.Close()
+}

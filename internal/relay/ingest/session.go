@@ -28,8 +28,8 @@ type Config struct {
 
 // A Conn is the connection of a publisher while it is read.
 type Conn interface {
-	// Read returns io.ErrUnexpectedEOF when a connection that is read by the clock ends, because a publisher says
-	// before that where its stream ends. After Config.Silence without a byte, and when the session's context has ended,
+	// Read returns io.ErrUnexpectedEOF when the connection ends, because a publisher says before that where its stream
+	// ends. After Config.Silence without a byte, and when the session's context has ended,
 	// the error wraps os.ErrDeadlineExceeded.
 	io.Reader
 	// Write sends an answer of a few bytes.
