@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/bench/measure"
+	"github.com/millrace-io/millrace/internal/sleep"
 )
 
 // A testCase is so many viewers of one stream, who want parts or whole segments.
@@ -154,12 +155,12 @@ func (c testCase) watch(ctx context.Context, who contender, server *running, a *
 	began := time.Now()
 	for i := range viewers {
 		viewers[i] = newViewer(a, nil)
-		if !sleep(ctx, time.Until(began.Add(c.ramp*time.Duration(i)/time.Duration(len(viewers))))) {
+		if !sleep.For(ctx, time.Until(began.Add(c.ramp*time.Duration(i)/time.Duration(len(viewers))))) {
 			break
 		}
 		run(viewers[i])
 	}
-	sleep(ctx, time.Until(began.Add(c.ramp+c.settle)))
+	sleep.For(ctx, time.Until(began.Add(c.ramp+c.settle)))
 	var before, after state
 	var err error
 	if ctx.Err() == nil {
@@ -167,7 +168,7 @@ func (c testCase) watch(ctx context.Context, who contender, server *running, a *
 	}
 	if err == nil && ctx.Err() == nil {
 		a.measuring.Store(true)
-		sleep(ctx, time.Until(before.at.Add(c.measure)))
+		sleep.For(ctx, time.Until(before.at.Add(c.measure)))
 		a.measuring.Store(false)
 		after, err = readState(ctx, who, server, observer, viewers)
 	}
@@ -184,21 +185,6 @@ func (c testCase) watch(ctx context.Context, who contender, server *running, a *
 	}
 	res.between(before, after, who.counters)
 	return nil
-}
-
-// sleep reports whether the time has passed before the end of ctx.
-func sleep(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }
 
 // A state is what the counters are at one moment.

@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/sleep"
 )
 
 const (
@@ -92,7 +94,7 @@ func (c *cycle) blob(url string, _ context.Context, r *rand.Rand) error {
 	b := c.blobs[r.IntN(len(c.blobs))]
 	url += "/blobs/" + b.key
 	c.done.add(blobRequests, 1)
-	defer pause(c.working, blobRest)
+	defer sleep.For(c.working, blobRest)
 	way := r.IntN(20)
 	if way < 12 {
 		return c.get(b, url)
@@ -144,7 +146,7 @@ func (c *cycle) put(key string, write uint64, size, stop int64, url string, head
 	id, head := blobBody(key, write, size)
 	body := io.MultiReader(bytes.NewReader(head[:min(blobHead, stop)]), &content{id: id, off: blobHead, end: stop})
 	if stop < size {
-		body = io.MultiReader(body, readerFunc(func() error { pause(c.working, 75*time.Millisecond); return errBreakOff }))
+		body = io.MultiReader(body, readerFunc(func() error { sleep.For(c.working, 75*time.Millisecond); return errBreakOff }))
 	}
 	length := size
 	if write%2 == 0 {
@@ -256,7 +258,7 @@ func (c *cycle) expire(url string, _ context.Context, r *rand.Rand) error {
 	case err == nil && got != write:
 		return wrong("blob %s is that of write %d, want %d", key, got, write)
 	}
-	pause(c.hard, ttl+expirySlack-time.Since(confirmed))
+	sleep.For(c.hard, ttl+expirySlack-time.Since(confirmed))
 	if _, err = c.read(key, url); err == nil {
 		return wrong("blob %s is there %v after its time of %v was over", key, time.Since(confirmed)-ttl, ttl)
 	}

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/sleep"
 )
 
 // A cycle is some seconds of work with one server. A client begins nothing new when working has ended, and gives up when hard
@@ -47,12 +49,12 @@ func (c *cycle) run(ctx context.Context, restart syscall.Signal) error {
 
 	var err error
 	if restart == 0 {
-		pause(ctx, c.cfg.Cycle)
+		sleep.For(ctx, c.cfg.Cycle)
 	} else {
-		pause(ctx, c.cfg.Cycle/2)
+		sleep.For(ctx, c.cfg.Cycle/2)
 		if err = c.restart(context.WithoutCancel(ctx), restart); err == nil {
 			err = c.inspect()
-			pause(ctx, c.cfg.Cycle/2)
+			sleep.For(ctx, c.cfg.Cycle/2)
 		}
 	}
 	stop()
@@ -88,7 +90,7 @@ func (c *cycle) work(what string, r *rand.Rand, f func(url string, up context.Co
 		default:
 			c.faults.add("server %s, cycle %d: %s: %v", c.name, c.number, what, err)
 		}
-		pause(c.working, pollEvery)
+		sleep.For(c.working, pollEvery)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/sleep"
 	"github.com/prometheus/procfs"
 )
 
@@ -173,7 +174,7 @@ func (t *target) settle(ctx context.Context) (point, error) {
 		if late || p.busy == 0 && !broken && (len(t.points) > warmUp || looks >= 10) {
 			return p, nil
 		}
-		pause(ctx, pollEvery)
+		sleep.For(ctx, pollEvery)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/sleep"
 )
 
 // fileSizes are the sizes of the files that are served: empty, small enough to be copied rather than sent by the kernel, odd,
@@ -36,7 +38,7 @@ func (c *cycle) file(url string, _ context.Context, r *rand.Rand) error {
 	size := fileSizes[name]
 	url += "/files/" + name
 	c.done.add(fileRequests, 1)
-	defer pause(c.working, 10*time.Millisecond) // leaves the processors to others
+	defer sleep.For(c.working, 10*time.Millisecond) // leaves the processors to others
 	switch way := r.IntN(8); {
 	case way < 3 && size > 0:
 		from := r.Int64N(size)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/bench/measure"
+	"github.com/millrace-io/millrace/internal/sleep"
 )
 
 const (
@@ -100,7 +101,7 @@ func (t *target) start(ctx context.Context) error {
 	for deadline := time.Now().Add(timeout); url == "" || admin == ""; {
 		if err = proc.alive(); err == nil && time.Now().After(deadline) {
 			err = errors.New("it has not said where it listens")
-		} else if err == nil && !pause(ctx, pollEvery) {
+		} else if err == nil && !sleep.For(ctx, pollEvery) {
 			err = ctx.Err()
 		}
 		if err != nil {
@@ -134,7 +135,7 @@ func (t *target) await(ctx context.Context) (url string, up context.Context, err
 		if up != nil && up.Err() == nil {
 			return url, up, nil
 		}
-		if !pause(ctx, pollEvery) {
+		if !sleep.For(ctx, pollEvery) {
 			return "", nil, ctx.Err()
 		}
 	}
@@ -268,16 +269,4 @@ func (p *process) complaint() (err error) {
 func (p *process) tail() string {
 	text, _ := io.ReadAll(io.NewSectionReader(p.log, 0, 1<<62))
 	return string(text[max(0, len(text)-4<<10):])
-}
-
-// pause waits for d, and reports whether ctx has not ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
