@@ -526,7 +526,16 @@ func TestAPublisherMoves(t *testing.T) {
 					t.Errorf("the pull ended with %v", err)
 				}
 			}
-			two := second.publish(sc, edgesLater)
+			two := second.Publisher("cam")
+			two.Send(sc.start())
+			for _, n := range nodes { // an edge may be there for an attempt that comes too early
+				eventually(t, "the new owner", func() bool {
+					s := n.lookUp("cam")
+					return n == second || s != nil && s.info().Owner == second.via && !s.info().waiting
+				})
+			}
+			second.edges(edgesLater)
+			two.Send(join(sc.tags))
 			if !ended {
 				if res := one.Wait(); res.Status != http.StatusConflict || !strings.Contains(res.Body, "another node") {
 					t.Errorf("the first publisher: %d %s", res.Status, res.Body)

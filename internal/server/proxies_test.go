@@ -605,6 +605,8 @@ func TestMaxConnections(t *testing.T) {
 	if n, err := first.Read(make([]byte, 1)); n > 0 || err == nil {
 		t.Error("the idle connection is still there")
 	}
+	// Otherwise it might not be idle yet, and be so for a moment later.
+	eventually(t, "the third one to be idle", func() bool { return idle() == 1 })
 	_, _ = io.WriteString(third, "GET /live/absent.mp4 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
 	eventually(t, "all to have requests", func() bool { return idle() == 0 })
 	last, _ := ask("/healthz")
@@ -620,7 +622,9 @@ func TestMaxConnections(t *testing.T) {
 		}
 		defer res.Body.Close()
 		body, _ := io.ReadAll(res.Body)
-		return bytes.Contains(body, []byte("millrace_connections_evicted_total 1\n"))
+		// The client may have dialled twice: then a connection without a request gave way as well.
+		return bytes.Contains(body, []byte("millrace_connections_evicted_total ")) &&
+			!bytes.Contains(body, []byte("millrace_connections_evicted_total 0\n"))
 	})
 }
 
