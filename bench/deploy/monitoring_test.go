@@ -36,7 +36,7 @@ func scrapeAll(t *testing.T) families {
 	}
 	cfg := server.Defaults()
 	cfg.Log = slog.New(slog.DiscardHandler)
-	cfg.Root, cfg.Record, cfg.Segments = t.TempDir(), t.TempDir(), t.TempDir()
+	cfg.Root, cfg.Record, cfg.Segments = t.TempDir(), t.TempDir(), "redis"
 	cfg.Redis, cfg.Cluster = "redis://"+redis, "redis://"+redis
 	cfg.Advertise, cfg.ClusterToken = "http://"+main.Addr().String(), "token"
 	s, err := server.New(cfg)

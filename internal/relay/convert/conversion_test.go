@@ -9,7 +9,6 @@ import (
 	"github.com/millrace-io/millrace/broadcast"
 	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/internal/relay/flvstream"
-	"github.com/millrace-io/millrace/internal/testkit/alloctest"
 	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 )
 
@@ -174,43 +173,5 @@ func TestNoMP4(t *testing.T) {
 	s.facts.Settled.Store(true)
 	if err := c.Run(t.Context()); err != errNoMP4 {
 		t.Error(err)
-	}
-}
-
-// In steady state a tag costs no allocation on its way to an RTMP message.
-func TestRTMPAllocatesNothing(t *testing.T) {
-	s := newTestStream(t)
-	out := broadcast.New(broadcast.MaxFrames(64))
-	defer out.Close()
-	view := out.Cursor()
-	defer view.Close()
-	c := RTMP(s.source(), &testReport{}, out)
-	defer c.source.Cursor.Close()
-	defer c.maker.release()
-	var taken millrace.Chain
-	convert := func(body []byte) {
-		tag := s.tag(&c.tag, flv.TypeVideo, body)
-		err := c.maker.write(tag, &c.tag, false)
-		if err == nil {
-			_, err = view.Take(&taken)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		taken.Release()
-		s.now += 40
-	}
-	convert(avcHeader)
-	group := func() {
-		for range 200 {
-			convert(keyframe)
-			for range 24 {
-				convert(video)
-			}
-		}
-	}
-	group() // until everything has its size
-	if allocs := alloctest.Count(0, group); allocs != 0 {
-		t.Errorf("%v allocations in 5000 tags, want 0", allocs)
 	}
 }
