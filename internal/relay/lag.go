@@ -47,7 +47,7 @@ func (l *lagMeter) catchUp() {
 	l.keepUp()
 }
 
-// keepUp is catchUp of a viewer that was not behind, as far as is known.
+// keepUp notes that a viewer that has caught up before has everything again.
 func (l *lagMeter) keepUp() {
 	if l.behind.Load() {
 		l.behind.Store(false)
@@ -57,12 +57,12 @@ func (l *lagMeter) keepUp() {
 // fallBehind notes that the viewer is over its allowance. It returns false if that was known.
 func (l *lagMeter) fallBehind() bool { return l.behind.CompareAndSwap(false, true) }
 
-// add adds the batch that is being written to rest, which has not been taken. at is the present.
+// add returns rest, the lag in the ring, plus the batch that is being written. at is the present.
 func (l *lagMeter) add(rest broadcast.Lag, at int64) broadcast.Lag {
 	rest.Frames += int(l.frames.Load())
 	rest.Bytes += l.bytes.Load()
 	if rest.Frames > 0 {
-		rest.Time = time.Duration(at - l.takenAt.Load()) // what it has not got was published then or later
+		rest.Time = time.Duration(at - l.takenAt.Load()) // everything that it lacks was published then or later
 	}
 	return rest
 }
@@ -92,7 +92,7 @@ func (l *lagMeter) stalledFor(at int64) time.Duration { return time.Duration(at 
 // showsAt notes how old the frames are that the player shows from now on.
 func (l *lagMeter) showsAt(age time.Duration) { l.live.Store(int64(age)) }
 
-// stand notes that the player has stood still for so long.
+// stand notes that the player has paused because of a lag.
 func (l *lagMeter) stand(lag time.Duration) {
 	if int64(lag) > l.live.Load() {
 		l.live.Store(int64(lag))

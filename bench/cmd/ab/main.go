@@ -1,4 +1,4 @@
-// Command ab measures this tree beside another one: it runs a program of bench in both by turns, a round at a time, and
+// Command ab compares this tree with another one: it runs a program of bench in both in turns, one round at a time, and
 // prints the ratio of each figure. See "make ab".
 //
 //	go run ./cmd/ab -base ../../base/bench -rounds 9 -- relay -contenders millrace@50ms -case 1x200
@@ -79,7 +79,7 @@ func run(ctx context.Context, args []string) error {
 	return err
 }
 
-// command returns a command whose tables are not printed. It may clean up when ctx ends.
+// command returns a command that runs in dir without its standard output. When ctx ends, it gets SIGTERM and time to clean up.
 func command(ctx context.Context, dir, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir, cmd.Stderr = dir, os.Stderr
@@ -88,8 +88,7 @@ func command(ctx context.Context, dir, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// A figure is one number of a table, by the names of its row and its column, and by its place among those of the same
-// names.
+// A figure names one number of a table: by row and column, and by their positions among rows and columns of the same name.
 type figure struct {
 	table, row string
 	rowNumber  int
