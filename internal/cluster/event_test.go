@@ -3,9 +3,12 @@ package cluster
 import (
 	"strings"
 	"testing"
+
+	"github.com/millrace-io/millrace/internal/streamname"
 )
 
 func TestParseEvent(t *testing.T) {
+	name := strings.Repeat("n", 128)
 	long := "http://" + strings.Repeat("h", maxAddress)
 	for text, want := range map[string]Event{
 		"http://a:1":                        {Owner: Owner{Node: "http://a:1"}},
@@ -19,6 +22,8 @@ func TestParseEvent(t *testing.T) {
 		"http://a:1 1 ":                     {},
 		"http://a:1 1 cam more":             {},
 		"http://a:1 1 ..":                   {},
+		"http://a:1 1 " + name:              {Stream: name, Owner: Owner{Node: "http://a:1", Epoch: 1}},
+		"http://a:1 1 " + name + "n":        {},
 		"http://a:1 ":                       {},
 		"http://":                           {},
 		"ftp://a:1":                         {},
@@ -52,7 +57,7 @@ func FuzzParseEvent(f *testing.F) {
 		if again, ok := parseEvent(e.String()); !ok || again != e {
 			t.Errorf("%q is %v, and %q is %v, %v", text, e, e.String(), again, ok)
 		}
-		if e.Owner.Epoch > maxEpoch || len(e.Owner.Node) > maxAddress || len(e.Stream) > 64 {
+		if e.Owner.Epoch > maxEpoch || len(e.Owner.Node) > maxAddress || e.Stream != "" && streamname.Check(e.Stream) != nil {
 			t.Errorf("%q is %v", text, e)
 		}
 	})
