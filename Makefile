@@ -21,7 +21,7 @@ export STATICCHECK_CACHE ?= $(GOCACHE)/staticcheck
 endif
 
 # What waits longest begins first, so that a run does not end with it alone.
-LIBRARY = . ./arena ./broadcast ./chunk ./frame/... ./redisbuf ./stackbuf
+LIBRARY = . ./arena ./broadcast ./chunk ./frame/... ./media/... ./redisbuf ./stackbuf
 ALL = ./redisbuf ./internal/server ./internal/relay ./...
 
 .DEFAULT_GOAL := help
@@ -104,7 +104,7 @@ test-elsewhere: ## What reads the environment, in those of other machines (make 
 		scripts/environment $$name \
 			go test -short -skip '$(SLOW)' -p $(PACKAGES) $(TESTFLAGS) $(READERS); \
 	done
-	GOARCH=386 go test -short $(TESTFLAGS) . ./arena ./frame/... ./stackbuf
+	GOARCH=386 go test -short $(TESTFLAGS) . ./arena ./frame/... ./media/... ./stackbuf
 
 .PHONY: fresh
 fresh: ## The README's commands on a bare Debian, make test on other machines; needs root, takes hours

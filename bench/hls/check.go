@@ -122,7 +122,7 @@ func (c *checker) header(b []byte) error {
 	return err
 }
 
-// fragments reads pairs of moof and mdat as frame/mp4 makes them: a traf lists durations and sizes and, of pictures,
+// fragments reads pairs of moof and mdat as media/mp4 makes them: a traf lists durations and sizes and, of pictures,
 // flags and delays.
 func (c *checker) fragments(in *contents, b []byte) error {
 	for len(b) > 0 {

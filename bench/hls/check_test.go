@@ -9,9 +9,9 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/bench/httpflv"
-	"github.com/millrace-io/millrace/frame/flv"
-	"github.com/millrace-io/millrace/frame/mp4"
 	"github.com/millrace-io/millrace/internal/load"
+	"github.com/millrace-io/millrace/media/flv"
+	"github.com/millrace-io/millrace/media/mp4"
 )
 
 const testRate = 400_000

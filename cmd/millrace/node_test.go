@@ -22,9 +22,9 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/internal/testkit/childproc"
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
+	"github.com/millrace-io/millrace/media/flv"
 )
 
 // patience is how long something may take on a machine that is busy with other work. Only a failing test waits so long.

@@ -23,12 +23,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace-io/millrace/frame/mp4"
 	"github.com/millrace-io/millrace/internal/record"
 	"github.com/millrace-io/millrace/internal/server"
 	"github.com/millrace-io/millrace/internal/testkit/childproc"
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
+	"github.com/millrace-io/millrace/media/mp4"
 )
 
 // A replaceable is a millrace serve that may be replaced by others: processes in one group, which write to one log.

@@ -15,9 +15,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace-io/millrace/frame/mp4"
 	"github.com/millrace-io/millrace/internal/lock"
 	"github.com/millrace-io/millrace/internal/streamname"
+	"github.com/millrace-io/millrace/media/mp4"
 )
 
 // Defaults of Config.

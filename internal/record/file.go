@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/frame/mp4"
+	"github.com/millrace-io/millrace/media/mp4"
 )
 
 // errRemoved ends a file that is no longer in its directory. What is written to it then has no name.

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/millrace-io/millrace/frame/mp4"
+	"github.com/millrace-io/millrace/media/mp4"
 )
 
 const (

@@ -17,11 +17,11 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/frame/flv"
-	"github.com/millrace-io/millrace/frame/mp4"
 	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 	"github.com/millrace-io/millrace/internal/testkit/need"
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
+	"github.com/millrace-io/millrace/media/flv"
+	"github.com/millrace-io/millrace/media/mp4"
 )
 
 // probe counts the frames of the first stream of a type that ffmpeg decodes. The complaints are what it says of the file.

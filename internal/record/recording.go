@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/frame/mp4"
 	"github.com/millrace-io/millrace/internal/lock"
+	"github.com/millrace-io/millrace/media/mp4"
 )
 
 const (

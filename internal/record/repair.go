@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace-io/millrace/frame/mp4"
+	"github.com/millrace-io/millrace/media/mp4"
 )
 
 // Names of files: the time of their beginning, and one of these.

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace-io/millrace/frame/mp4"
 	"github.com/millrace-io/millrace/internal/testkit/childproc"
+	"github.com/millrace-io/millrace/media/mp4"
 )
 
 // childLimit is MaxBytes of recordUntilKilled.

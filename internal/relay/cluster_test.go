@@ -17,11 +17,11 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/frame/hls"
-	"github.com/millrace-io/millrace/frame/mp4"
 	"github.com/millrace-io/millrace/internal/refuse"
 	"github.com/millrace-io/millrace/internal/relay/hlslive"
 	"github.com/millrace-io/millrace/internal/relay/relaytest"
+	"github.com/millrace-io/millrace/media/hls"
+	"github.com/millrace-io/millrace/media/mp4"
 )
 
 // A testDirectory says which node owns which stream. The latest claim wins.

@@ -8,9 +8,9 @@ import (
 	"runtime/debug"
 
 	"github.com/millrace-io/millrace/broadcast"
-	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/internal/relay/convert"
 	"github.com/millrace-io/millrace/internal/relay/flvstream"
+	"github.com/millrace-io/millrace/media/flv"
 )
 
 // convert starts the making of a rendition. s.mu is held.

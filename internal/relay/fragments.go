@@ -8,9 +8,9 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/broadcast"
-	"github.com/millrace-io/millrace/frame/mp4"
 	"github.com/millrace-io/millrace/internal/relay/convert"
 	"github.com/millrace-io/millrace/internal/relay/hlslive"
+	"github.com/millrace-io/millrace/media/mp4"
 )
 
 // errNotMade ends what is read of a stream's MP4 when that cannot be made.

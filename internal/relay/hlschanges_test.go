@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/frame/hls"
 	"github.com/millrace-io/millrace/internal/refuse"
 	"github.com/millrace-io/millrace/internal/relay/hlslive"
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
+	"github.com/millrace-io/millrace/media/hls"
 )
 
 // A sequence header in the middle of a group of pictures ends the MP4 once: the next one begins at the next key frame,

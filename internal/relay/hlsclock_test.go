@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/frame/flv"
-	"github.com/millrace-io/millrace/frame/hls"
-	"github.com/millrace-io/millrace/frame/mp4"
 	"github.com/millrace-io/millrace/internal/testkit/hlscheck"
+	"github.com/millrace-io/millrace/media/flv"
+	"github.com/millrace-io/millrace/media/hls"
+	"github.com/millrace-io/millrace/media/mp4"
 )
 
 // A timedFrame is a video or audio frame of a publisher: what its timestamp says, and when it comes.

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/frame/flv"
-	"github.com/millrace-io/millrace/frame/hls"
 	"github.com/millrace-io/millrace/internal/testkit/hlscheck"
+	"github.com/millrace-io/millrace/media/flv"
+	"github.com/millrace-io/millrace/media/hls"
 )
 
 // After the publisher's clock has jumped, or the publisher has paused, the dates of a playlist are

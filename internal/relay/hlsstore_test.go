@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/frame/hls"
 	"github.com/millrace-io/millrace/internal/relay/hlslive"
 	"github.com/millrace-io/millrace/internal/testkit/hlscheck"
+	"github.com/millrace-io/millrace/media/hls"
 )
 
 // A testStore is a SegmentStore in memory.

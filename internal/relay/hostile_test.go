@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/internal/relay/flvstream"
+	"github.com/millrace-io/millrace/media/flv"
 )
 
 // For any body a publisher gets a clear answer, the reason is logged, and another stream does not notice.

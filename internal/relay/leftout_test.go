@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/internal/relay/flvstream"
+	"github.com/millrace-io/millrace/media/flv"
 )
 
 // The log and Streams say what MP4, HLS and browsers do not get, once it is known.

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/internal/memory"
+	"github.com/millrace-io/millrace/media/flv"
 )
 
 // When memory is short, new publishers and viewers are refused, and those that are there go on: also a publisher that comes

@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/internal/relay/flvstream"
+	"github.com/millrace-io/millrace/media/flv"
 )
 
 // metadata returns an onMetaData tag that says which tracks there are, among other things.

@@ -14,11 +14,11 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/broadcast"
-	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/internal/relay/convert"
 	"github.com/millrace-io/millrace/internal/relay/flvstream"
 	"github.com/millrace-io/millrace/internal/relay/relaytest"
 	"github.com/millrace-io/millrace/internal/server/demo"
+	"github.com/millrace-io/millrace/media/flv"
 )
 
 // box reads one MP4 box.

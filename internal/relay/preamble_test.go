@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/millrace-io/millrace/frame/flv"
+	"github.com/millrace-io/millrace/media/flv"
 )
 
 // listed returns a tag of one track, in a list of its own. The first byte of what is inside is that of an ordinary

@@ -7,9 +7,9 @@ import (
 	"os"
 	"time"
 
-	"github.com/millrace-io/millrace/frame/flv"
-	"github.com/millrace-io/millrace/frame/rtmp"
 	"github.com/millrace-io/millrace/internal/refuse"
+	"github.com/millrace-io/millrace/media/flv"
+	"github.com/millrace-io/millrace/media/rtmp"
 )
 
 // Publish relays the body of a POST or PUT as the stream name, and answers it at the end. An error is a [refuse.Refusal]: the

@@ -14,11 +14,11 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/internal/refuse"
 	"github.com/millrace-io/millrace/internal/relay/flvstream"
 	"github.com/millrace-io/millrace/internal/relay/ingest"
 	"github.com/millrace-io/millrace/internal/streamname"
+	"github.com/millrace-io/millrace/media/flv"
 )
 
 var (

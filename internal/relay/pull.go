@@ -18,10 +18,10 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/internal/refuse"
 	"github.com/millrace-io/millrace/internal/relay/flvstream"
 	"github.com/millrace-io/millrace/internal/streamname"
+	"github.com/millrace-io/millrace/media/flv"
 )
 
 // headerEpoch is the header that tells another node with which epoch this one owns what it sends.

@@ -5,7 +5,7 @@ import (
 	"io"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/frame/mp4"
+	"github.com/millrace-io/millrace/media/mp4"
 )
 
 // A Recorder keeps what a stream consists of. Its methods never wait, and are called by one goroutine.

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/internal/relay/relaytest"
+	"github.com/millrace-io/millrace/media/flv"
 )
 
 func TestViewersGetTheStreamByteForByte(t *testing.T) {

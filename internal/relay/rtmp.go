@@ -13,12 +13,12 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/frame/flv"
-	"github.com/millrace-io/millrace/frame/rtmp"
 	"github.com/millrace-io/millrace/internal/refuse"
 	"github.com/millrace-io/millrace/internal/relay/flvstream"
 	"github.com/millrace-io/millrace/internal/relay/ingest"
 	"github.com/millrace-io/millrace/internal/tcpconn"
+	"github.com/millrace-io/millrace/media/flv"
+	"github.com/millrace-io/millrace/media/rtmp"
 )
 
 // An RTMPConn is a connection of a client that speaks RTMP: AcceptRTMP, and then Publish or Watch, or Refuse. After Publish,

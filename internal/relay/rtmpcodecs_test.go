@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/millrace-io/millrace/frame/flv"
+	"github.com/millrace-io/millrace/media/flv"
 )
 
 // hvcC is the sequence header of a picture of 322x182 by x265: ffmpeg -f lavfi -i testsrc=size=322x182 -c:v libx265 -tag:v

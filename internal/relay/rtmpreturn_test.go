@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/millrace-io/millrace/frame/flv"
+	"github.com/millrace-io/millrace/media/flv"
 )
 
 // A publisher of RTMP whose connection is cut at any kind of moment comes back by the same protocol or by the other one:

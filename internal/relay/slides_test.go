@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/frame/flv"
-	"github.com/millrace-io/millrace/frame/mp4"
+	"github.com/millrace-io/millrace/media/flv"
+	"github.com/millrace-io/millrace/media/mp4"
 )
 
 // A memoryRecorder keeps what a stream consists of.

@@ -12,12 +12,12 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/broadcast"
-	"github.com/millrace-io/millrace/frame/flv"
-	"github.com/millrace-io/millrace/frame/rtmp"
 	"github.com/millrace-io/millrace/internal/lock"
 	"github.com/millrace-io/millrace/internal/refuse"
 	"github.com/millrace-io/millrace/internal/relay/flvstream"
 	"github.com/millrace-io/millrace/internal/relay/hlslive"
+	"github.com/millrace-io/millrace/media/flv"
+	"github.com/millrace-io/millrace/media/rtmp"
 )
 
 // A stream is what the publishers of a name send, one after the other, for viewers who stay meanwhile.

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/frame/rtmp"
 	"github.com/millrace-io/millrace/internal/memory"
 	"github.com/millrace-io/millrace/internal/relay/relaytest"
+	"github.com/millrace-io/millrace/media/rtmp"
 )
 
 // sendPart sends the first n bytes of a message of size bytes on a chunk stream, with chunks of n

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/internal/relay/flvstream"
+	"github.com/millrace-io/millrace/media/flv"
 )
 
 // pieces returns n tags of sound, 21 ms each, from the given time on.

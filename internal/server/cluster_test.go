@@ -13,12 +13,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace-io/millrace/frame/rtmp"
 	"github.com/millrace-io/millrace/internal/cluster"
 	"github.com/millrace-io/millrace/internal/relay"
 	"github.com/millrace-io/millrace/internal/relay/relaytest"
 	"github.com/millrace-io/millrace/internal/server/demo"
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
+	"github.com/millrace-io/millrace/media/rtmp"
 )
 
 const clusterToken = "t0ken"

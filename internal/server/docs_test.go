@@ -19,11 +19,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/internal/relay"
 	"github.com/millrace-io/millrace/internal/server/demo"
 	"github.com/millrace-io/millrace/internal/testkit/need"
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
+	"github.com/millrace-io/millrace/media/flv"
 )
 
 // userPage returns a page of the user's documentation.

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace-io/millrace/frame/rtmp"
 	"github.com/millrace-io/millrace/internal/relay/relaytest"
+	"github.com/millrace-io/millrace/media/rtmp"
 )
 
 // A server that shuts down asks the publishers of RTMP that can to connect again, by plain TCP and over TLS, and takes

@@ -13,12 +13,12 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/chunk"
-	"github.com/millrace-io/millrace/frame/hls"
 	"github.com/millrace-io/millrace/internal/address"
 	"github.com/millrace-io/millrace/internal/refuse"
 	"github.com/millrace-io/millrace/internal/relay/hlslive"
 	"github.com/millrace-io/millrace/internal/streamname"
 	"github.com/millrace-io/millrace/internal/tcpconn"
+	"github.com/millrace-io/millrace/media/hls"
 )
 
 // serveHLS answers GET and HEAD /live/NAME/OBJECT.

@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace-io/millrace/frame/hls"
 	"github.com/millrace-io/millrace/internal/relay/relaytest"
 	"github.com/millrace-io/millrace/internal/server/demo"
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
+	"github.com/millrace-io/millrace/media/hls"
 )
 
 // awaitHLS returns the names of a part of a stream that has got all of the sample before anything is asked for, and of

@@ -7,11 +7,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/millrace-io/millrace/frame/rtmp"
 	"github.com/millrace-io/millrace/internal/hook"
 	"github.com/millrace-io/millrace/internal/refuse"
 	"github.com/millrace-io/millrace/internal/relay"
 	"github.com/millrace-io/millrace/internal/streamname"
+	"github.com/millrace-io/millrace/media/rtmp"
 	"github.com/prometheus/client_golang/prometheus"
 )
 

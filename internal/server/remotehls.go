@@ -7,11 +7,11 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/millrace-io/millrace/frame/hls"
 	"github.com/millrace-io/millrace/internal/cluster"
 	"github.com/millrace-io/millrace/internal/refuse"
 	"github.com/millrace-io/millrace/internal/relay/hlslive"
 	"github.com/millrace-io/millrace/internal/sleep"
+	"github.com/millrace-io/millrace/media/hls"
 )
 
 // newHLSRequest returns what a player asks for, as another node is asked for it.

@@ -13,11 +13,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace-io/millrace/frame/rtmp"
 	"github.com/millrace-io/millrace/internal/proxy"
 	"github.com/millrace-io/millrace/internal/refuse"
 	"github.com/millrace-io/millrace/internal/relay"
 	"github.com/millrace-io/millrace/internal/streamname"
+	"github.com/millrace-io/millrace/media/rtmp"
 )
 
 // rtmpApp is the application of RTMP addresses: streams are at rtmp://host/live/NAME.

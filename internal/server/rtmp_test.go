@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/frame/rtmp"
 	"github.com/millrace-io/millrace/internal/relay/relaytest"
 	"github.com/millrace-io/millrace/internal/server/demo"
+	"github.com/millrace-io/millrace/media/rtmp"
 )
 
 // An rtmpFixture is a fixture that listens for RTMP too, and for RTMPS if there is a certificate.

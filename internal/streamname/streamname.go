@@ -8,8 +8,8 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/millrace-io/millrace/frame/hls"
 	"github.com/millrace-io/millrace/internal/refuse"
+	"github.com/millrace-io/millrace/media/hls"
 )
 
 // A name has 1 to maxParts parts of nameBytes, separated by slashes: a stream, and before it perhaps an application, a

@@ -3,7 +3,7 @@
 // segment is the concatenation of its parts, a request for a playlist waits on a condition that every new part
 // broadcasts, and each waiting request then renders the playlist for itself, under the stream's mutex.
 //
-// It does more cheaply than gohlslib what has nothing to do with that design. Fragments come from frame/mp4, so that
+// It does more cheaply than gohlslib what has nothing to do with that design. Fragments come from media/mp4, so that
 // viewers get the same bytes from both servers. Playlists are appended to one buffer with strconv. A segment is
 // concatenated once, and not for each request. Every body has a Content-Length, so that net/http sends it in one piece.
 // PART-TARGET and TARGETDURATION do not change. There is no gzip, as in gohlslib.
@@ -22,8 +22,8 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/frame/flv"
-	"github.com/millrace-io/millrace/frame/mp4"
+	"github.com/millrace-io/millrace/media/flv"
+	"github.com/millrace-io/millrace/media/mp4"
 )
 
 const (

@@ -7,8 +7,8 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/broadcast"
-	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/internal/testkit/alloctest"
+	"github.com/millrace-io/millrace/media/flv"
 )
 
 // In steady state a tag costs no allocation on its way to an RTMP message.

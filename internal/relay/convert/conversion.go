@@ -11,8 +11,8 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/broadcast"
-	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/internal/relay/flvstream"
+	"github.com/millrace-io/millrace/media/flv"
 )
 
 // A Reporter is told what a conversion leaves out. The conversion's goroutine calls its methods.

@@ -7,9 +7,9 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/broadcast"
-	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/internal/relay/flvstream"
 	"github.com/millrace-io/millrace/internal/testkit/leaktest"
+	"github.com/millrace-io/millrace/media/flv"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }

@@ -3,9 +3,9 @@ package convert
 import (
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/broadcast"
-	"github.com/millrace-io/millrace/frame/flv"
-	"github.com/millrace-io/millrace/frame/rtmp"
 	"github.com/millrace-io/millrace/internal/relay/flvstream"
+	"github.com/millrace-io/millrace/media/flv"
+	"github.com/millrace-io/millrace/media/rtmp"
 )
 
 // An rtmpMaker makes RTMP messages: a header of twelve bytes with an absolute timestamp, and the body by reference, in one

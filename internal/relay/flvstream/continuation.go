@@ -4,7 +4,7 @@ import (
 	"bytes"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/frame/flv"
+	"github.com/millrace-io/millrace/media/flv"
 )
 
 // A Continuation fits the tags of a publisher to those of the publishers before it: the stream's clock goes on by the

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/millrace-io/millrace/frame/flv"
+	"github.com/millrace-io/millrace/media/flv"
 )
 
 // Facts describe a stream as it is now. The goroutine of its publisher writes them, and whoever ends the stream calls

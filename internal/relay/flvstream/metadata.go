@@ -7,7 +7,7 @@ import (
 	"math"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/frame/flv"
+	"github.com/millrace-io/millrace/media/flv"
 )
 
 // trackNames are the booleans of onMetaData that say which tracks a stream has. Browsers' players

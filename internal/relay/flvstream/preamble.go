@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/frame/flv"
+	"github.com/millrace-io/millrace/media/flv"
 )
 
 // A Preamble holds the tags that a viewer needs before it can start at a keyframe, in the order in

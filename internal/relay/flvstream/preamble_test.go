@@ -3,7 +3,7 @@ package flvstream
 import (
 	"testing"
 
-	"github.com/millrace-io/millrace/frame/flv"
+	"github.com/millrace-io/millrace/media/flv"
 )
 
 // What is kept of tracks beside the default one is bounded, and what is kept already can be renewed.

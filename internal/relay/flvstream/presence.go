@@ -1,6 +1,6 @@
 package flvstream
 
-import "github.com/millrace-io/millrace/frame/flv"
+import "github.com/millrace-io/millrace/media/flv"
 
 const (
 	// audioAbsentAfter and videoAbsentAfter are how long a stream goes on, in ms, without a frame of a track before that

@@ -1,7 +1,7 @@
 package flvstream
 
 import (
-	"github.com/millrace-io/millrace/frame/flv"
+	"github.com/millrace-io/millrace/media/flv"
 )
 
 // A StartFinder reports at which tags of a stream viewers can start: at keyframes of the default track, if the stream has

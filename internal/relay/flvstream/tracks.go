@@ -1,6 +1,6 @@
 package flvstream
 
-import "github.com/millrace-io/millrace/frame/flv"
+import "github.com/millrace-io/millrace/media/flv"
 
 // Flags of an FLV header.
 const (

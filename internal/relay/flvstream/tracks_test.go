@@ -3,7 +3,7 @@ package flvstream
 import (
 	"testing"
 
-	"github.com/millrace-io/millrace/frame/flv"
+	"github.com/millrace-io/millrace/media/flv"
 )
 
 // TrackWait is counted from the first frame, and anew when times go back.

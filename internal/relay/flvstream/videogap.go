@@ -1,7 +1,7 @@
 package flvstream
 
 import (
-	"github.com/millrace-io/millrace/frame/flv"
+	"github.com/millrace-io/millrace/media/flv"
 )
 
 // VideoGapAfter is how much of a stream, in ms, passes without a picture before new viewers are no longer left to wait

@@ -4,7 +4,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/millrace-io/millrace/frame/mp4"
+	"github.com/millrace-io/millrace/media/mp4"
 )
 
 // A mediaClock dates the fragments of a stream, and says how long each one lasts. The dates follow from the durations.

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace-io/millrace/frame/mp4"
+	"github.com/millrace-io/millrace/media/mp4"
 )
 
 // A mediaClock dates fragments of 100 ms by when they come: it follows a publisher that has waited, and not a network that

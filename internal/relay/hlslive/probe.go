@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/frame/hls"
-	"github.com/millrace-io/millrace/frame/mp4"
+	"github.com/millrace-io/millrace/media/hls"
+	"github.com/millrace-io/millrace/media/mp4"
 )
 
 // A probe has the first fragments of a window, and chooses from them the durations that may not change later.

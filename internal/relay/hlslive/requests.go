@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/frame/hls"
 	"github.com/millrace-io/millrace/internal/refuse"
+	"github.com/millrace-io/millrace/media/hls"
 )
 
 // Master returns the multivariant playlist. It waits until the tracks of the stream are known.

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/frame/hls"
 	"github.com/millrace-io/millrace/internal/sleep"
+	"github.com/millrace-io/millrace/media/hls"
 )
 
 const (

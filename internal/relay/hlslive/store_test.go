@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace-io/millrace/frame/hls"
+	"github.com/millrace-io/millrace/media/hls"
 )
 
 // The owner's clock is ahead of the next one's.

@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/frame/hls"
-	"github.com/millrace-io/millrace/frame/mp4"
 	"github.com/millrace-io/millrace/internal/limit"
 	"github.com/millrace-io/millrace/internal/refuse"
 	"github.com/millrace-io/millrace/internal/testkit/leaktest"
+	"github.com/millrace-io/millrace/media/hls"
+	"github.com/millrace-io/millrace/media/mp4"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/frame/rtmp"
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
+	"github.com/millrace-io/millrace/media/rtmp"
 )
 
 // An RTMP is a client that speaks RTMP. One goroutine may send and another one may read.

@@ -1,0 +1,23 @@
+// Package flv cuts a Flash Video stream into tags, and builds tags, without copying what they carry.
+//
+// A [Decoder] reads from a [millrace.Reader]. Each call of [Decoder.Next] appends one whole tag to a chain, unchanged and
+// by reference, and returns a small [Tag] that says what a relay must know about it: whether a viewer can start there,
+// whether it is a header that later tags need, and when it is due.
+//
+//	0        1          4          7     8          11                11+Size     11+Size+4
+//	├─ type ─┼── size ──┼─── ts ───┼ ts+ ┼─ stream ─┼───── data ──────┼─ previous ─┤
+//	│  8,9,  │ of data, │ low 24   │ top │ 0 in a   │ codec's header, │  tag size: │
+//	│  18    │ 24 bits  │ bits, ms │  8  │ file     │ then its bytes  │  11 + Size │
+//	└────────┴──────────┴──────────┴─────┴──────────┴─────────────────┴────────────┘
+//	├─────────────── 11-byte header ────────────────┤  ↑ Tag.Payload: where the codec's bytes begin
+//
+// What other containers of the same streams need is here as well: [Type], [Packet] and [Tag] in tag.go, [Codec] in codec.go, the
+// headers of enhanced RTMP in enhanced.go. A tag's time is its decoding time in milliseconds, which wraps. What the AVC, HEVC
+// and AAC sequence headers say is read in media/mp4/codec.go.
+//
+// The Decoder reads headers and the first few bytes of the data; the rest is only referenced.
+//
+// A Decoder has no timeout. To limit how long a tag may take, including the pause before it, set the connection's read
+// deadline before each call of Next. After the connection's error nothing is lost: the caller ends the stream, or calls
+// Next again.
+package flv

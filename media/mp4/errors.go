@@ -1,0 +1,51 @@
+package mp4
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/millrace-io/millrace/media/flv"
+)
+
+// ErrNoInit is the error of AppendInit before the first fragment.
+var ErrNoInit = errors.New("mp4: no init segment before the first fragment")
+
+// errNotWhole is the error of WriteTag for a chain that is not the tag.
+var errNotWhole = errors.New("mp4: the chain is not the tag")
+
+// CodecError says that a tag is left out because of its codec. Other tags of the stream are not affected.
+type CodecError struct {
+	Type  flv.Type
+	Codec flv.Codec
+	Why   string // empty if the codec itself is the reason
+}
+
+func (e *CodecError) Error() string {
+	if e.Why != "" {
+		return fmt.Sprintf("mp4: %s tag (%s): %s", e.Type, e.Codec, e.Why)
+	}
+	return fmt.Sprintf("mp4: %s is not carried: video is AVC or HEVC, audio is AAC", e.Codec)
+}
+
+// ConfigError says that a sequence header is left out because it cannot be read, or browsers could not. The Muxer goes
+// on with the sequence header before it, or without the track if there is none.
+type ConfigError struct {
+	Codec flv.Codec
+	Why   string
+}
+
+func (e *ConfigError) Error() string {
+	return fmt.Sprintf("mp4: sequence header of %s: %s", e.Codec, e.Why)
+}
+
+// LimitError says that a tag is left out because it is too large. After a picture, all pictures up to the next key
+// frame are left out, too.
+type LimitError struct {
+	What  string // what is too large, with the name of the option
+	Have  int
+	Limit int
+}
+
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("mp4: %s: %d bytes, limit %d", e.What, e.Have, e.Limit)
+}

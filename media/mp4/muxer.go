@@ -1,0 +1,381 @@
+package mp4
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/media/flv"
+)
+
+// DefaultMaxWaitBytes is the default of MaxWaitBytes, above the size of any tag.
+const DefaultMaxWaitBytes = 16 << 20
+
+const (
+	// maxWaitSamples bounds the samples that wait for a fragment: more than a second of a stream of 60 pictures and 47
+	// frames of sound a second.
+	maxWaitSamples = 128
+
+	// audioFrames is how many frames of sound a fragment has in a stream without pictures, or while they have stopped:
+	// about a tenth of a second at the usual rates.
+	audioFrames = 5
+)
+
+// lateFrames is how many audio frames a fragment has at most in place of late video: parts of about 280 ms, as those of
+// video are, can be cut from them.
+const lateFrames = 2
+
+// maxLate bounds the audio frames that leave by and by once video is late. More than these have waited for something else.
+const maxLate = 8
+
+// maxRecord bounds a sequence header. Parameter sets are some dozens of bytes, and every init segment repeats them.
+const maxRecord = 64 << 10
+
+// trackWait is how long, in ms of the stream, the first fragment waits for a sequence header that was announced, or for
+// the first picture behind one. Publishers send both at once, and often announce tracks that they do not have.
+const trackWait = 1000
+
+// damagedWait is how long, in ms of the stream, video may be damaged before the init segment is
+// without it. A keyframe that is damaged costs all frames up to the next one, some seconds later.
+const damagedWait = 10_000
+
+// Option changes how a Muxer works. Options panic if a value is out of range.
+type Option func(*Muxer)
+
+// MaxWaitBytes bounds the samples that wait for a fragment, in bytes. A larger sample is a *LimitError. If one more
+// sample would exceed the bound, the complete ones leave early. The newest sample of each track stays, so two tracks
+// hold at most twice n.
+func MaxWaitBytes(n int) Option {
+	if n < 1 || n > 1<<30 {
+		panic(fmt.Sprintf("mp4: MaxWaitBytes(%d): from 1 byte to 1 GiB", n))
+	}
+	return func(m *Muxer) { m.maxBytes = n }
+}
+
+// Tracks announces what the stream has, as its FLV header says. The first fragment then waits for the sequence header
+// of each track, so that the init segment need not be replaced when the second sequence header comes a moment later.
+// The wait ends after one second of the stream, when 128 samples or MaxWaitBytes wait, and for a track whose codec or
+// sequence header is refused.
+func Tracks(video, audio bool) Option {
+	return func(m *Muxer) { m.video.expected, m.audio.expected = video, audio }
+}
+
+// Fragment describes what WriteTag or Flush has appended: one fragment of MP4, or several if
+// several video frames were complete, each with its audio: see Muxer.Parts. Samples is 0 if they
+// have appended none.
+//
+// Key is set if the fragment begins with a key frame. In a fragment of sound alone it is set if the stream has no
+// pictures, or none has left yet, or the next one will be a key frame because the one before was
+// lost. It is not set while pictures have stopped, because the next one may refer to the pictures
+// before.
+type Fragment struct {
+	Samples  int           // pictures and frames of sound
+	Key      bool          // a viewer can begin here, with the init segment in front; see above
+	KeyNext  bool          // the tag that has completed the fragment is a key frame: the next fragment begins with it
+	NewInit  bool          // the init segment differs from the one of the fragment before, or this is the first
+	Start    time.Duration // earliest decoding time, in the stream's own time and in whole milliseconds
+	Duration time.Duration // of the pictures; of the sound if there are none
+	Sequence uint32        // number of the last fragment, from 1 on
+}
+
+// Clock has the Muxer ask now when a tag comes, for streams that are live. A leap of the timestamps
+// ahead then counts at once if as much time has passed, and is no pause if less has. Without Clock,
+// and for other leaps, it counts once the frames after it confirm it.
+func Clock(now func() time.Time) Option {
+	return func(m *Muxer) { m.wall = now }
+}
+
+// Muxer turns FLV tags into fragmented MP4. It belongs to one goroutine at a time. Release gives back the samples that
+// wait.
+type Muxer struct {
+	maxBytes     int
+	wall         func() time.Time // nil if the stream is not live
+	clock        clock
+	times        []int64 // memory for clock.add
+	video, audio track
+	needKey      bool // pictures are dropped up to the next key frame
+	videoBegun   bool // pictures have left that viewers can begin with
+	noVideo      bool // the video is damaged: the init segment is without it until a frame is good
+
+	sent     [2]*config // of video and sound, for the last fragment
+	sequence uint32
+	head     boxes          // memory for the headers of a fragment
+	parts    []FragmentInfo // see Parts
+
+	leftOut int64    // see LeftOut
+	empty   [][2]int // memory for cleanUnits
+}
+
+// NewMuxer returns a Muxer.
+func NewMuxer(opts ...Option) *Muxer {
+	m := &Muxer{maxBytes: DefaultMaxWaitBytes, needKey: true}
+	m.video.id, m.audio.id = 1, 2
+	for _, opt := range opts {
+		opt(m)
+	}
+	return m
+}
+
+// WriteTag adds the tag that flv.Decoder.Next described as t and appended to src. src is that one tag, whole; WriteTag
+// takes ownership of it, even if it returns an error. If the tag completes a fragment, WriteTag appends the fragment to
+// dst, which owns it.
+//
+// Of video frames WriteTag leaves out NAL units of length 0, and it ignores frames that decoders fail at: see LeftOut.
+// WriteTag ignores tags other than pictures, sound and their sequence headers, pictures before the first key frame, and
+// samples before their sequence header. A new sequence header completes a fragment of all samples that wait; the next
+// fragment has NewInit set, unless the old sequence header has come back by then. A *CodecError, *ConfigError or
+// *LimitError concerns this tag alone: nothing is appended, and the next tag may be written.
+func (m *Muxer) WriteTag(dst *millrace.Chain, t flv.Tag, src *millrace.Chain) (Fragment, error) {
+	defer src.Release()
+	m.parts = m.parts[:0]
+	if t.Type != flv.TypeVideo && t.Type != flv.TypeAudio {
+		return Fragment{}, nil
+	}
+	if t.Packet != flv.PacketSequenceHeader && t.Packet != flv.PacketFrame {
+		return Fragment{}, nil
+	}
+	tr := m.track(t.Type)
+	switch {
+	case t.Encrypted:
+		return Fragment{}, &CodecError{Type: t.Type, Codec: t.Codec, Why: "encrypted"}
+	case t.Multitrack:
+		return Fragment{}, &CodecError{Type: t.Type, Codec: t.Codec, Why: "in a list of tracks"}
+	case !carried(t.Type, t.Codec):
+		tr.expected = false
+		return Fragment{}, &CodecError{Type: t.Type, Codec: t.Codec}
+	case src.Len() != t.Len() || t.Payload <= 0 || t.Payload > t.Len()-4:
+		return Fragment{}, errNotWhole
+	}
+	n := t.Len() - 4 - t.Payload // the last 4 are the previous-tag-size
+	src.Discard(t.Payload)
+	var data millrace.Chain
+	src.Cut(&data, n)
+	defer data.Release()
+	if t.Packet == flv.PacketSequenceHeader {
+		return m.configure(dst, tr, t, &data)
+	}
+	if t.Type == flv.TypeVideo {
+		return m.writeVideo(dst, t, &data)
+	}
+	return m.writeAudio(dst, t, &data)
+}
+
+// LeftOut returns how many NAL units of length 0, which encoders send and decoders fail at, and how many video frames that
+// are no sequence of NAL units, or have no part of a picture, WriteTag has left out. While there is
+// no other video, or has not been for 10 seconds of the stream, the init segment is without video,
+// as if there were no sequence header.
+func (m *Muxer) LeftOut() int64 { return m.leftOut }
+
+// Flush appends a fragment of all samples that wait to dst, which owns it from then on. If none wait, dst is as it was.
+// The newest sample of each track lasts as long as the sample before it. Call Flush at the end of the stream; the Muxer
+// then holds nothing that Release would have to give back.
+func (m *Muxer) Flush(dst *millrace.Chain) Fragment {
+	m.parts = m.parts[:0]
+	m.video.expected, m.audio.expected = false, false
+	m.settle(false)
+	m.video.finish()
+	m.audio.finish()
+	return m.emit(dst, true)
+}
+
+// Parts describes each fragment of MP4 that the last call of WriteTag or Flush has appended, in
+// order, as ReadFragment would. The slice is the Muxer's: the next such call overwrites it.
+func (m *Muxer) Parts() []FragmentInfo { return m.parts }
+
+// settle places the samples that are held. full says that there is no room for more.
+func (m *Muxer) settle(full bool) {
+	if m.video.conf != nil {
+		m.place(&m.video, m.clock.flush(m.times[:0], &m.clock.video, m.video.length(), full))
+	}
+	if m.audio.conf != nil {
+		m.place(&m.audio, m.clock.flush(m.times[:0], &m.clock.audio, m.audio.length(), full))
+	}
+}
+
+// Release gives back the samples that wait. The Muxer may still be used; it drops pictures up to the next key frame.
+func (m *Muxer) Release() {
+	m.settle(false)
+	m.video.release()
+	m.audio.release()
+	m.needKey, m.videoBegun = true, false
+}
+
+// videoConfig returns the sequence header of the video, or nil if the init segment of the next
+// fragment is without it.
+func (m *Muxer) videoConfig() *config {
+	if m.noVideo {
+		return nil
+	}
+	return m.video.conf
+}
+
+// track returns the track of tags of a type, sound or video.
+func (m *Muxer) track(t flv.Type) *track {
+	if t == flv.TypeAudio {
+		return &m.audio
+	}
+	return &m.video
+}
+
+// configure takes a sequence header. It borrows record.
+func (m *Muxer) configure(dst *millrace.Chain, tr *track, t flv.Tag, record *millrace.Chain) (Fragment, error) {
+	if n := record.Len(); n > maxRecord {
+		return Fragment{}, &LimitError{What: "sequence header", Have: n, Limit: maxRecord}
+	}
+	if tr.conf.same(t.Codec, record.Bytes()) {
+		return Fragment{}, nil
+	}
+	conf, err := newConfig(t.Codec, record.Bytes())
+	if err != nil {
+		tr.expected = false
+		return Fragment{}, err
+	}
+	var f Fragment
+	if tr.conf != nil {
+		f = m.Flush(dst)
+		m.clock.restart()
+		tr.rescale(tr.conf.scale, conf.scale)
+	}
+	tr.conf = conf
+	if t.Type == flv.TypeVideo {
+		m.needKey, m.videoBegun = true, false
+	}
+	return f, nil
+}
+
+// writeVideo takes ownership of data if it returns no error.
+func (m *Muxer) writeVideo(dst *millrace.Chain, t flv.Tag, data *millrace.Chain) (Fragment, error) {
+	tr := &m.video
+	if tr.conf == nil || tr.conf.codec != t.Codec || m.needKey && !t.Key {
+		return Fragment{}, nil
+	}
+	if err := m.checkSize(data); err != nil {
+		m.needKey = true
+		return Fragment{}, err
+	}
+	if !m.cleanUnits(tr.conf, data) {
+		return m.leaveOut(dst, t), nil
+	}
+	m.noVideo = false
+	f := m.makeRoom(dst, data.Len())
+	slow := m.clock.video.slow > 0
+	m.needKey = false // what has left is in front of a key frame
+	m.hold(tr, &m.clock.video, t, data)
+	if f.Samples == 0 && len(tr.done) > 0 && m.ready() {
+		m.closeAudio()
+		f = m.emit(dst, false)
+	}
+	// While audio leaves alone, it does so before the next video frame.
+	f.KeyNext = t.Key && f.Samples > 0 && !slow && len(tr.held)+len(tr.done) == 0
+	return f, nil
+}
+
+// leaveOut notes that the frame t is damaged. If there has been no other one for long, it appends a
+// fragment of all samples that wait to dst, which owns it: the next init segment has no video.
+func (m *Muxer) leaveOut(dst *millrace.Chain, t flv.Tag) (f Fragment) {
+	m.needKey = m.needKey || t.Key
+	switch v := &m.clock.video; {
+	case m.noVideo:
+	case v.round == 0:
+		m.noVideo = true
+	case t.Key && m.clock.waited(v) > damagedWait:
+		f = m.Flush(dst)
+		m.noVideo, m.videoBegun = true, false
+	}
+	return f
+}
+
+// writeAudio takes ownership of data if it returns no error.
+func (m *Muxer) writeAudio(dst *millrace.Chain, t flv.Tag, data *millrace.Chain) (Fragment, error) {
+	tr := &m.audio
+	if tr.conf == nil || data.Len() == 0 {
+		return Fragment{}, nil
+	}
+	if err := m.checkSize(data); err != nil {
+		return Fragment{}, err
+	}
+	f := m.makeRoom(dst, data.Len())
+	m.hold(tr, &m.clock.audio, t, data)
+	few := 1
+	if m.videoConfig() == nil {
+		few = audioFrames
+	}
+	if f.Samples == 0 && m.ready() && (len(m.video.done) > 0 || m.audioIsAlone() && len(tr.done) >= few) {
+		f = m.emit(dst, false)
+	}
+	return f, nil
+}
+
+// hold adds a sample, and places those that have a time now. It takes ownership of data.
+func (m *Muxer) hold(tr *track, p *pace, t flv.Tag, data *millrace.Chain) {
+	var wall int64
+	if m.wall != nil {
+		wall = m.wall().UnixMilli()
+	}
+	tr.held = append(tr.held, sample{size: uint32(data.Len()), shift: t.CompositionTime, key: t.Key || tr == &m.audio})
+	tr.heldData.Merge(data)
+	m.place(tr, m.clock.add(m.times[:0], p, t.Timestamp, tr.length(), wall))
+}
+
+// place gives the oldest samples that tr holds their times.
+func (m *Muxer) place(tr *track, times []int64) {
+	m.times = times
+	for i, ms := range times {
+		s := tr.held[i]
+		s.at = tr.time(ms)
+		tr.close(s.at)
+		var data millrace.Chain
+		tr.heldData.Cut(&data, int(s.size))
+		tr.start(s, &data)
+	}
+	tr.held = tr.held[:copy(tr.held, tr.held[len(times):])]
+}
+
+// audioIsAlone reports whether audio does not wait for the next video frame: there are none, they are far apart, or this
+// one is late.
+func (m *Muxer) audioIsAlone() bool {
+	switch v := &m.clock.video; {
+	case m.video.conf == nil || v.slow > 0:
+		return true
+	case v.round == 0:
+		return m.clock.waited(v) > trackWait
+	default:
+		return m.clock.waited(v) > maxAlone && m.clock.audio.now > v.now+maxAlone
+	}
+}
+
+func (m *Muxer) checkSize(data *millrace.Chain) error {
+	if n := data.Len(); n > m.maxBytes {
+		return &LimitError{What: "sample (MaxWaitBytes)", Have: n, Limit: m.maxBytes}
+	}
+	return nil
+}
+
+// ready reports whether each track that was announced has its sequence header, or is no longer waited for.
+func (m *Muxer) ready() bool {
+	if m.clock.passed() >= trackWait {
+		m.video.expected, m.audio.expected = false, false
+	}
+	return (m.video.conf != nil || !m.video.expected) && (m.audio.conf != nil || !m.audio.expected)
+}
+
+// makeRoom appends a fragment of the samples that wait if they have to leave before a sample of n bytes is added. Then no
+// track is waited for any longer, and no time is confirmed.
+func (m *Muxer) makeRoom(dst *millrace.Chain, n int) Fragment {
+	videos, videoBytes := m.video.waiting()
+	sounds, soundBytes := m.audio.waiting()
+	if videos+sounds < maxWaitSamples && videoBytes+soundBytes+n <= m.maxBytes {
+		return Fragment{}
+	}
+	m.video.expected, m.audio.expected = false, false
+	m.settle(true)
+	m.closeAudio()
+	return m.emit(dst, true)
+}
+
+// closeAudio ends the newest audio frame if audio has stopped, instead of waiting for the time of the next one.
+func (m *Muxer) closeAudio() {
+	if a := &m.clock.audio; a.round > 0 && m.clock.waited(a) > maxBack {
+		m.audio.close(m.audio.next)
+	}
+}

@@ -1,0 +1,100 @@
+package mp4
+
+import (
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/media/flv"
+)
+
+// A video frame of AVC and HEVC is a sequence of NAL units, each after its length. Some encoders send units of length 0,
+// which decoders fail at, or frames in the format of Annex B, which have start codes for lengths.
+
+// A unitScanner reads the lengths of the NAL units of a frame.
+type unitScanner struct {
+	codec flv.Codec
+	size  int // of a length, in bytes
+
+	empty   [][2]int // where units of length 0 are, from and to
+	picture bool     // there is a part of a picture
+}
+
+// scan looks at a frame, which it borrows. It reports whether units fill the frame, other than for zeros at its end.
+func (s *unitScanner) scan(data *millrace.Chain) bool {
+	at, total := 0, data.Len()
+	length, have, rest := 0, 0, 0 // of the unit at hand: its length, how much of that is known, and what is left of it
+	first := false                // the next byte is a unit's first
+	for p := range data.All() {
+		for len(p) > 0 {
+			if rest > 0 {
+				if first {
+					first = false
+					s.picture = s.picture || s.isPicture(p[0])
+				}
+				n := min(rest, len(p))
+				p, at, rest = p[n:], at+n, rest-n
+				continue
+			}
+			length, have = length<<8|int(p[0]), have+1
+			p, at = p[1:], at+1
+			if have < s.size {
+				continue
+			}
+			switch {
+			case length == 0:
+				s.addEmpty(at-s.size, at)
+			case length > total-at:
+				return false
+			}
+			rest, first = length, true
+			length, have = 0, 0
+		}
+	}
+	if have > 0 && length == 0 { // padding
+		s.addEmpty(at-have, at)
+		have = 0
+	}
+	return have == 0
+}
+
+// addEmpty notes bytes that are to be left out.
+func (s *unitScanner) addEmpty(from, to int) {
+	if n := len(s.empty); n > 0 && s.empty[n-1][1] == from {
+		s.empty[n-1][1] = to
+		return
+	}
+	s.empty = append(s.empty, [2]int{from, to})
+}
+
+// isPicture reports whether a unit with that first byte is a part of a picture, which each frame must have.
+func (s *unitScanner) isPicture(first byte) bool {
+	if s.codec == flv.HEVC {
+		return first>>1&0x3f < 32 // ITU-T H.265, table 7-1
+	}
+	kind := first & 0x1f // ITU-T H.264, table 7-1
+	return 1 <= kind && kind <= 5
+}
+
+// cleanUnits leaves the NAL units of length 0 out of a frame. It reports false if the frame is no sequence of units, or
+// there is no picture in it.
+func (m *Muxer) cleanUnits(c *config, data *millrace.Chain) bool {
+	s := unitScanner{codec: c.codec, size: c.lengthSize, empty: m.empty[:0]}
+	ok := s.scan(data) && s.picture
+	m.empty = s.empty
+	if !ok {
+		m.leftOut++
+		return false
+	}
+	if len(s.empty) == 0 {
+		return true
+	}
+	m.leftOut += int64(len(s.empty))
+	var clean millrace.Chain
+	at := 0
+	for _, e := range s.empty {
+		data.Slice(&clean, at, e[0])
+		at = e[1]
+	}
+	data.Slice(&clean, at, data.Len())
+	data.Release()
+	data.Merge(&clean)
+	return true
+}

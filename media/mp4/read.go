@@ -1,0 +1,449 @@
+package mp4
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+	"strings"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/media/flv"
+)
+
+// ErrNotMP4 is the error of ReadMovie and ReadFragment for bytes that a Muxer would not write.
+var ErrNotMP4 = errors.New("mp4: not an init segment, or not a fragment, of a Muxer")
+
+// A Movie is what an init segment says of the fragments behind it.
+type Movie struct {
+	Codecs        string // as in RFC 6381, such as "avc1.64001f,mp4a.40.2"
+	Width, Height int    // of the pictures as they are shown; 0 without pictures
+	Video, Audio  bool   // there are pictures; there is sound
+
+	tracks []movieTrack
+}
+
+type movieTrack struct {
+	id, scale uint32
+	video     bool
+}
+
+// A FragmentInfo is what the head of a fragment, its moof, says.
+type FragmentInfo struct {
+	Head, Size int           // bytes of the head, with the 8 that begin the mdat, and of the whole fragment
+	Start, End time.Duration // decoding time of the pictures, or of the sound if there is no picture in it
+	First      time.Duration // decoding time of the first sample, whatever it is
+	Lead       time.Duration // how far its audio goes beyond its video; 0 if it has not both
+	Pictures   int           // in it
+	Sounds     int           // audio frames in it
+	Sequence   uint32        // see Fragment
+	Key        bool          // it begins with a key frame, or is sound of a movie without pictures
+}
+
+// ReadMovie reads an init segment that Muxer.AppendInit has made. It borrows init.
+func ReadMovie(init []byte) (Movie, error) {
+	var m Movie
+	var codecs []string
+	var walk func(kind string, in []byte) error
+	var t *movieTrack
+	walk = func(kind string, in []byte) error {
+		switch kind {
+		case "moov", "mdia", "minf", "stbl":
+			return walkBoxes(in, walk)
+		case "trak":
+			m.tracks = append(m.tracks, movieTrack{})
+			t = &m.tracks[len(m.tracks)-1]
+			return walkBoxes(in, walk)
+		case "tkhd":
+			if t == nil || len(in) < 84 {
+				return ErrNotMP4
+			}
+			t.id = binary.BigEndian.Uint32(in[12:])
+			if width := binary.BigEndian.Uint32(in[76:]); width > 0 {
+				m.Width, m.Height = int(width>>16), int(binary.BigEndian.Uint32(in[80:])>>16)
+			}
+		case "mdhd":
+			if t == nil || len(in) < 24 {
+				return ErrNotMP4
+			}
+			t.scale = binary.BigEndian.Uint32(in[12:])
+		case "stsd":
+			if t == nil || len(in) < 8 {
+				return ErrNotMP4
+			}
+			return walkBoxes(in[8:], func(kind string, in []byte) error {
+				codec, video := sampleEntry(kind, in)
+				if codec == "" {
+					return ErrNotMP4
+				}
+				t.video = video
+				codecs = append(codecs, codec)
+				return nil
+			})
+		}
+		return nil
+	}
+	if err := walkBoxes(init, walk); err != nil {
+		return Movie{}, err
+	}
+	for _, t := range m.tracks {
+		if t.id == 0 || t.scale == 0 {
+			return Movie{}, ErrNotMP4
+		}
+		m.Video, m.Audio = m.Video || t.video, m.Audio || !t.video
+	}
+	if len(codecs) == 0 || len(codecs) != len(m.tracks) {
+		return Movie{}, ErrNotMP4
+	}
+	m.Codecs = strings.Join(codecs, ",")
+	return m, nil
+}
+
+// Movie returns what the init segment of the last fragment says, as ReadMovie would. Before the
+// first fragment it is empty.
+func (m *Muxer) Movie() (movie Movie) {
+	var codecs []string
+	ids := [2]uint32{m.video.id, m.audio.id}
+	for i, c := range m.sent {
+		if c == nil {
+			continue
+		}
+		t := movieTrack{id: ids[i], scale: c.scale, video: c.width > 0}
+		movie.tracks = append(movie.tracks, t)
+		movie.Video, movie.Audio = movie.Video || t.video, movie.Audio || !t.video
+		if t.video {
+			movie.Width, movie.Height = int(c.shownWidth()>>16), int(c.height)
+		}
+		codecs = append(codecs, c.name())
+	}
+	movie.Codecs = strings.Join(codecs, ",")
+	return movie
+}
+
+// name returns the codec as RFC 6381 writes it.
+func (c *config) name() string {
+	switch c.codec {
+	case flv.AVC:
+		return avcCodec(c.box)
+	case flv.HEVC:
+		return hevcCodec(c.entry, c.box)
+	}
+	return aacCodec(c.record)
+}
+
+// ReadFragment reads the head of the fragment that b begins with. If b ends before the head does, it returns how many
+// bytes it needs: 8 for the size of the moof, then the moof and the 8 bytes behind it. It borrows b, and allocates nothing.
+func (m *Movie) ReadFragment(b []byte) (f FragmentInfo, need int, err error) {
+	if len(b) < 8 {
+		return f, 8, nil
+	}
+	moof := int64(binary.BigEndian.Uint32(b))
+	if string(b[4:8]) != "moof" || moof < 8 || moof > maxHead {
+		return f, 0, ErrNotMP4
+	}
+	f.Head = int(moof) + 8
+	if len(b) < f.Head {
+		return f, f.Head, nil
+	}
+	mdat := int64(binary.BigEndian.Uint32(b[moof:]))
+	if string(b[moof+4:moof+8]) != "mdat" || mdat < 8 {
+		return f, 0, ErrNotMP4
+	}
+	size, head := int(moof+mdat), f.Head
+	var video, sound run
+	var sequence uint32
+	for in := b[8:moof]; len(in) > 0; {
+		kind, box, rest := cutBox(in)
+		if kind == nil {
+			return f, 0, ErrNotMP4
+		}
+		in = rest
+		if string(kind) == "mfhd" && len(box) == 8 {
+			sequence = binary.BigEndian.Uint32(box[4:])
+		}
+		if string(kind) != "traf" {
+			continue
+		}
+		r, err := m.readRun(box)
+		if err != nil {
+			return f, 0, err
+		}
+		if r.video {
+			video = r
+		} else {
+			sound = r
+		}
+	}
+	if video.samples+sound.samples == 0 {
+		return f, 0, ErrNotMP4
+	}
+	f = newFragmentInfo(video, sound, m.Video)
+	f.Head, f.Size, f.Sequence = head, size, sequence
+	return f, 0, nil
+}
+
+// newFragmentInfo describes a fragment of a run of each track, without its sizes and its number. A
+// run may be without samples, but not both. hasVideo says whether the movie has video.
+func newFragmentInfo(video, sound run, hasVideo bool) (f FragmentInfo) {
+	f.Pictures, f.Sounds = video.samples, sound.samples
+	switch {
+	case video.samples == 0:
+		f.Start, f.End, f.First, f.Key = sound.start, sound.end, sound.start, !hasVideo
+		return f
+	case sound.samples == 0:
+		sound.start = video.start
+	default:
+		f.Lead = max(sound.end-video.end, 0)
+	}
+	f.Start, f.End, f.First, f.Key = video.start, video.end, min(video.start, sound.start), video.key
+	return f
+}
+
+// maxApart is how far behind the stream a fragment may end. One that ends further back begins a Timeline anew.
+const maxApart = time.Minute
+
+// A Timeline says how far the fragments of a stream have come, in whatever order its audio and video are sent. The video
+// counts. Audio alone counts where it goes beyond the video by more than it did in the latest fragment of both. The zero
+// Timeline is at the beginning.
+type Timeline struct {
+	begun     bool
+	end, lead time.Duration
+}
+
+// Add takes the next fragment, and returns the part of the stream that it adds: nothing, if start is end.
+func (t *Timeline) Add(f FragmentInfo) (start, end time.Duration) {
+	if !t.begun || f.End < t.end-maxApart {
+		t.begun, t.end, t.lead = true, f.Start, 0
+	}
+	start = t.end
+	if f.Pictures > 0 {
+		t.lead = max(f.Lead, t.lead-(f.End-f.Start))
+		t.end = max(t.end, f.End)
+	} else {
+		t.end = max(t.end, f.End-t.lead)
+	}
+	return start, t.end
+}
+
+// AppendEarlier appends the fragment that src begins with, of which f is what ReadFragment returned, to dst with all times
+// earlier by a duration. It copies the head and shares the samples. dst owns what was appended, and src what follows the
+// fragment. A track whose samples would be before 0 is hidden, unless the fragment has no other one.
+func (m *Movie) AppendEarlier(dst, src *millrace.Chain, f FragmentInfo, by time.Duration) {
+	if by != 0 {
+		head := make([]byte, 0, 512)
+		var c millrace.Chain
+		src.Cut(&c, f.Head)
+		for p := range c.All() {
+			head = append(head, p...)
+		}
+		c.Release()
+		m.shift(head, by)
+		dst.AppendCopy(head)
+		f.Size -= f.Head
+	}
+	src.Cut(dst, f.Size)
+}
+
+// shift makes the times in the head of a fragment earlier.
+func (m *Movie) shift(head []byte, by time.Duration) {
+	size := int(binary.BigEndian.Uint32(head))
+	var early []byte // the type of the traf box that is hidden
+	shown := 0
+	for in := head[8:size]; len(in) > 0; {
+		kind, traf, rest := cutBox(in)
+		if kind == nil {
+			return
+		}
+		in = rest
+		if string(kind) != "traf" {
+			continue
+		}
+		if m.shiftTrack(traf, by) {
+			shown++
+		} else {
+			early = kind
+		}
+	}
+	if early != nil && shown > 0 {
+		copy(early, "free")
+	}
+}
+
+// shiftTrack makes the time in a traf box earlier. It returns false if that would be before 0, and sets 0 then.
+func (m *Movie) shiftTrack(traf []byte, by time.Duration) bool {
+	var scale time.Duration
+	for len(traf) > 0 {
+		kind, in, rest := cutBox(traf)
+		switch {
+		case kind == nil:
+			return true
+		case string(kind) == "tfhd" && len(in) >= 8:
+			for i := range m.tracks {
+				if m.tracks[i].id == binary.BigEndian.Uint32(in[4:]) {
+					scale = time.Duration(m.tracks[i].scale)
+				}
+			}
+		case string(kind) == "tfdt" && len(in) >= 12:
+			at := int64(binary.BigEndian.Uint64(in[4:])) - units(by, scale)
+			binary.BigEndian.PutUint64(in[4:], uint64(max(at, 0)))
+			return at >= 0
+		}
+		traf = rest
+	}
+	return true
+}
+
+// units returns d in units of a scale, the nearest number.
+func units(d, scale time.Duration) int64 {
+	return int64(d/time.Second*scale + (d%time.Second*scale+time.Second/2)/time.Second)
+}
+
+// End returns how far the fragments have come.
+func (t *Timeline) End() time.Duration { return t.end }
+
+// maxHead bounds the head of a fragment. A Muxer's has 16 bytes for each of maxWaitSamples, and 200 more.
+const maxHead = 64 << 10
+
+// A run is a track's part of a fragment.
+type run struct {
+	video, key bool
+	samples    int
+	start, end time.Duration
+}
+
+// readRun reads a traf box as boxes.run writes it.
+func (m *Movie) readRun(traf []byte) (r run, err error) {
+	var t *movieTrack
+	var at, length int64
+	timed := false
+	for len(traf) > 0 {
+		box, in, rest := cutBox(traf)
+		traf = rest
+		switch kind := string(box); {
+		case box == nil:
+			return r, ErrNotMP4
+		case kind == "tfhd" && len(in) >= 8:
+			for i := range m.tracks {
+				if m.tracks[i].id == binary.BigEndian.Uint32(in[4:]) {
+					t = &m.tracks[i]
+				}
+			}
+		case kind == "tfdt" && len(in) >= 12:
+			at, timed = int64(binary.BigEndian.Uint64(in[4:])), true
+		case kind == "trun" && len(in) >= 12:
+			size := 8
+			flags := binary.BigEndian.Uint32(in) & 0xffffff
+			if flags == runVideo {
+				size = 16
+			}
+			r.samples = int(binary.BigEndian.Uint32(in[4:]))
+			in = in[12:]
+			if flags != runVideo && flags != runAudio || r.samples < 1 || len(in) != r.samples*size {
+				return r, ErrNotMP4
+			}
+			r.key = flags == runAudio || binary.BigEndian.Uint32(in[8:]) == flagsKey
+			for ; len(in) > 0; in = in[size:] {
+				length += int64(binary.BigEndian.Uint32(in))
+			}
+		}
+	}
+	if t == nil || !timed || r.samples == 0 || at < 0 {
+		return r, ErrNotMP4
+	}
+	r.video = t.video
+	r.start, r.end = toTime(at, t.scale), toTime(at+length, t.scale)
+	return r, nil
+}
+
+// cutBox returns the type of the box that b begins with, what is in it, and what follows. kind is nil if there is none.
+func cutBox(b []byte) (kind, in, rest []byte) {
+	if len(b) < 8 {
+		return nil, nil, nil
+	}
+	n := int64(binary.BigEndian.Uint32(b))
+	if n < 8 || n > int64(len(b)) {
+		return nil, nil, nil
+	}
+	return b[4:8], b[8:n], b[n:]
+}
+
+// walkBoxes calls f with the type and the inside of each box in b.
+func walkBoxes(b []byte, f func(kind string, in []byte) error) error {
+	for len(b) > 0 {
+		kind, in, rest := cutBox(b)
+		if kind == nil {
+			return ErrNotMP4
+		}
+		if err := f(string(kind), in); err != nil {
+			return err
+		}
+		b = rest
+	}
+	return nil
+}
+
+// sampleEntry returns the codec of an entry of a sample description, as RFC 6381 writes it. codec is "" if it is none
+// that a Muxer writes.
+func sampleEntry(kind string, in []byte) (codec string, video bool) {
+	const visual, sound = 78, 28 // bytes in front of the boxes
+	switch {
+	case kind == "mp4a" && len(in) > sound:
+		_ = walkBoxes(in[sound:], func(kind string, in []byte) error {
+			if at := esdsRecord; kind == "esds" && len(in) > at+1 {
+				codec = aacCodec(in[at:])
+			}
+			return nil
+		})
+	case (kind == "avc1" || kind == "hvc1" || kind == "hev1") && len(in) > visual:
+		video = true
+		_ = walkBoxes(in[visual:], func(box string, in []byte) error {
+			switch {
+			case box == "avcC" && len(in) >= 4:
+				codec = avcCodec(in)
+			case box == "hvcC" && len(in) >= 13:
+				codec = hevcCodec(kind, in)
+			}
+			return nil
+		})
+	}
+	return codec, video
+}
+
+// esdsRecord is where an AudioSpecificConfig begins in an esds box that elementaryStream has written: behind version and
+// flags, the heads of three descriptors, 3 bytes of the first one and 13 of the second one.
+const esdsRecord = 4 + 5 + 3 + 5 + 13 + 5
+
+// avcCodec returns the codec of an avcC box in a sample entry (ISO/IEC 14496-15, 5.3.3.1).
+func avcCodec(in []byte) string { return fmt.Sprintf("avc1.%02x%02x%02x", in[1], in[2], in[3]) }
+
+// aacCodec returns the codec of an AudioSpecificConfig.
+func aacCodec(record []byte) string {
+	return fmt.Sprintf("mp4a.40.%d", objectType(record[0], record[1]))
+}
+
+// objectType returns the audio object type that an AudioSpecificConfig begins with (ISO/IEC 14496-3, 1.6.2.1).
+func objectType(a, b byte) int {
+	if t := int(a >> 3); t != 31 {
+		return t
+	}
+	return 32 + int(a&7)<<3 + int(b>>5)
+}
+
+// hevcCodec returns the codec of an hvcC box in a sample entry (ISO/IEC 14496-15, E.3).
+func hevcCodec(entry string, in []byte) string {
+	space := [4]string{"", "A", "B", "C"}[in[1]>>6]
+	tier := "L"
+	if in[1]&0x20 != 0 {
+		tier = "H"
+	}
+	s := fmt.Sprintf("%s.%s%d.%X.%s%d", entry, space, in[1]&0x1f, bits.Reverse32(binary.BigEndian.Uint32(in[2:])), tier, in[12])
+	constraints := in[6:12]
+	for len(constraints) > 0 && constraints[len(constraints)-1] == 0 {
+		constraints = constraints[:len(constraints)-1]
+	}
+	for _, b := range constraints {
+		s += fmt.Sprintf(".%X", b)
+	}
+	return s
+}
