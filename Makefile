@@ -20,9 +20,12 @@ export GOCACHE ?= $(shell bash -c 'echo ~/.cache/go-build')
 export STATICCHECK_CACHE ?= $(GOCACHE)/staticcheck
 endif
 
+# The modules of go.work. bench and tools are not among them, so that what they require does not decide what others get.
+MODULES = ./... ./redisbuf/... ./server/...
+
 # What waits longest begins first, so that a run does not end with it alone.
 LIBRARY = . ./arena ./broadcast ./chunk ./frame/... ./media/... ./redisbuf ./stackbuf
-ALL = ./redisbuf ./internal/server ./internal/relay ./...
+ALL = ./redisbuf ./server/internal/server ./server/internal/relay $(MODULES)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -38,7 +41,7 @@ test: ## Lint and test; needs Go alone, and lists at the end what was skipped an
 .PHONY: check
 check: ## What takes longer: races, released memory poisoned, exhaustive tests, fuzzing, a minute of soak, the benchmarks' tests, other systems
 	@scripts/needs $(MAKE) --no-print-directory test-race test-invariants test-full test-makes fuzz \
-		soak test-bench test-elsewhere vet-others
+		soak test-bench test-elsewhere vet-others test-release
 
 .PHONY: deps
 deps: ## Install what the tests run: redis-server, ffmpeg, nginx, haproxy, chromium, rtmpdump, GStreamer, OBS, wrk, bpftrace, compilers of C and Rust
@@ -48,9 +51,10 @@ deps: ## Install what the tests run: redis-server, ffmpeg, nginx, haproxy, chrom
 lint: ## gofmt, go vet, staticcheck
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "gofmt -w would change:" $$unformatted >&2; exit 1; fi
 	@for script in .ci/run scripts/*; do bash -n $$script || exit 1; done
-	go vet ./...
+	go vet $(MODULES)
+	GOWORK=off go vet ./... # the library needs no other module of this repository
 	go vet -tags invariants . ./arena ./stackbuf
-	go tool staticcheck ./...
+	$$(cd tools && GOWORK=off go tool -n staticcheck) $(MODULES)
 
 .PHONY: test-short
 test-short: ## The whole suite, without what only long runs find
@@ -81,19 +85,19 @@ fuzz: ## Every fuzz target for FUZZTIME (10s)
 
 .PHONY: soak
 soak: ## One minute of streams, files and blobs at once, with restarts; see docs/soak.md
-	cd bench && go run ./cmd/soak --for 1m
+	cd bench && GOWORK=off go run ./cmd/soak --for 1m
 
 .PHONY: test-bench
 test-bench: ## Test the benchmarks, a module of their own, with the servers and libraries that they compare
-	cd bench && go vet ./... && go test $(TESTFLAGS) ./...
+	cd bench && export GOWORK=off && go vet ./... && go test $(TESTFLAGS) ./...
 
 .PHONY: test-library
 test-library: ## The library's tests
 	go test -short -p $(PACKAGES) $(TESTFLAGS) $(LIBRARY)
 
 # The packages that read the environment, without the tests that take longer than seconds.
-READERS = . ./chunk ./internal/doctor ./internal/systemd ./internal/testkit/... ./internal/token \
-	./cmd/millrace
+READERS = . ./chunk ./internal/testkit/... ./server/cmd/millrace ./server/internal/doctor \
+	./server/internal/systemd ./server/internal/token
 SLOW = Soak|Replacement|Memory|Owner|Publisher|Node|Redis|Network|Drain|Image|HLS
 # Those of scripts/environment that need no root.
 ENVIRONMENTS = no-home long-tmpdir odd-tmpdir variables locale umask-077 umask-000 one-cpu
@@ -110,11 +114,15 @@ test-elsewhere: ## What reads the environment, in those of other machines (make 
 fresh: ## The README's commands on a bare Debian, make test on other machines; needs root, takes hours
 	scripts/fresh
 
+.PHONY: test-release
+test-release: ## Rehearse a release: install the command and use redisbuf as a module proxy would serve them
+	scripts/release rehearse
+
 .PHONY: vet-others
 vet-others: ## Type-check what macOS, Windows and 32-bit machines build, tests included
-	GOOS=darwin go vet ./...
-	GOOS=windows go vet ./...
-	GOARCH=386 go vet ./...
+	GOOS=darwin go vet $(MODULES)
+	GOOS=windows go vet $(MODULES)
+	GOARCH=386 go vet $(MODULES)
 
 .PHONY: ab
 ab: ## This tree beside another commit, figure by figure: make ab BASE=commit (some two hours; RUN="relay -case 1x200" for one)
@@ -126,11 +134,11 @@ bench: ## Ours and the rivals, about fifteen minutes, to bench/results (see docs
 
 .PHONY: bench-go
 bench-go: ## The benchmarks of each package, as `go test` runs them
-	go test -run='^$$' -bench=. -benchmem -benchtime=0.3s ./...
+	go test -run='^$$' -bench=. -benchmem -benchtime=0.3s $(MODULES)
 
 .PHONY: build
 build: ## Build bin/millrace, which needs no C library, whether or not there is a C compiler
-	CGO_ENABLED=0 go build -trimpath -o bin/millrace ./cmd/millrace
+	CGO_ENABLED=0 go build -trimpath -o bin/millrace ./server/cmd/millrace
 
 .PHONY: dist
 dist: ## What a release has, in dist/: static binaries for Linux, their bills of materials, checksums
@@ -138,7 +146,7 @@ dist: ## What a release has, in dist/: static binaries for Linux, their bills of
 
 .PHONY: demo
 demo: ## Serve the built-in sample stream on http://127.0.0.1:8080/
-	go run ./cmd/millrace serve --demo
+	go run ./server/cmd/millrace serve --demo
 
 .PHONY: cluster-demo
 cluster-demo: ## Three nodes, Redis and a balancer on this machine, with the sample stream: http://127.0.0.1:8090/

@@ -56,7 +56,7 @@ func run(ctx context.Context, p *measure.Params) error {
 	}
 	defer os.RemoveAll(dir)
 	b := &bench{Params: p, dir: dir, costs: options.model.costs}
-	if b.bin, err = measure.Build(ctx, dir, "github.com/millrace-io/millrace/cmd/millrace"); err != nil {
+	if b.bin, err = measure.Build(ctx, dir, measure.Millrace); err != nil {
 		return err
 	}
 	for _, part := range []struct {

@@ -9,15 +9,11 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/bench/measure"
-	"github.com/millrace-io/millrace/internal/cluster"
 	"github.com/millrace-io/millrace/internal/load"
 )
 
 // The load of an outage: each node has publishers, and viewers of all streams.
 var outageCase = testCase{streams: 6, viewers: 9}
-
-// prefix is what the nodes' keys begin with by default.
-const prefix = "millrace:"
 
 // outageBitRate is that of each of its streams. What counts is each frame, not how large they are.
 const outageBitRate = 500_000
@@ -115,6 +111,11 @@ var errPassed = errors.New("the outage has passed")
 
 // suffer has Redis gone and back, and returns how long it took until it knew all owners.
 func (s *site) suffer(ctx context.Context, o outage) (time.Duration, error) {
+	d, err := s.directory(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer d.close()
 	if err := o.go_(ctx, s); err != nil {
 		return 0, err
 	}
@@ -125,20 +126,9 @@ func (s *site) suffer(ctx context.Context, o outage) (time.Duration, error) {
 		return 0, err
 	}
 	began := time.Now()
-	d, err := cluster.OpenRedis("redis://"+s.addr, "", prefix, benchLease)
-	if err != nil {
-		return 0, err
-	}
-	defer d.Close()
 	for _, name := range outageCase.names() {
-		for {
-			_, err := d.Lookup(ctx, name)
-			if err == nil {
-				break
-			} else if !errors.Is(err, cluster.ErrNoOwner) {
-				return 0, err
-			}
-			time.Sleep(20 * time.Millisecond)
+		if err := d.do("await " + name); err != nil {
+			return 0, err
 		}
 	}
 	known := time.Since(began)

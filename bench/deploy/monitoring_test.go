@@ -1,19 +1,18 @@
 package deploy
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/millrace-io/millrace/internal/server"
+	"github.com/millrace-io/millrace/bench/measure"
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
@@ -30,31 +29,25 @@ type families map[string]*dto.MetricFamily
 func scrapeAll(t *testing.T) families {
 	t.Helper()
 	redis := redistest.Start(t).Addr()
-	main, err := net.Listen("tcp", "127.0.0.1:0")
+	bin, err := measure.Build(t.Context(), t.TempDir(), measure.Millrace)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := server.Defaults()
-	cfg.Log = slog.New(slog.DiscardHandler)
-	cfg.Root, cfg.Record, cfg.Segments = t.TempDir(), t.TempDir(), "redis"
-	cfg.Redis, cfg.Cluster = "redis://"+redis, "redis://"+redis
-	cfg.Advertise, cfg.ClusterToken = "http://"+main.Addr().String(), "token"
-	s, err := server.New(cfg)
+	addr, err := measure.FreeAddr()
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(ctx, server.Listeners{Main: main}) }()
-	defer func() {
-		cancel()
-		http.DefaultClient.CloseIdleConnections()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-	}()
+	s, err := measure.StartServer(t.Context(), addr, exec.Command(bin, "serve", "--listen", addr, "--rtmp", "",
+		"--log-level", "warn", "--root", t.TempDir(), "--record", t.TempDir(), "--segments", "redis",
+		"--redis", "redis://"+redis, "--cluster", "redis://"+redis,
+		"--advertise", "http://"+addr, "--cluster-token", "token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Stop()
+	defer http.DefaultClient.CloseIdleConnections()
 	client := &http.Client{Timeout: time.Minute}
-	res, err := client.Get("http://" + main.Addr().String() + "/metrics")
+	res, err := client.Get("http://" + addr + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -89,15 +89,14 @@ func plainGo() contender {
 }
 
 func millraceServe(dir string) contender {
-	const pkg = "github.com/millrace-io/millrace/cmd/millrace"
 	return contender{
 		name: "millrace serve", in: "HTTP-FLV", parts: true,
 		prepare: func(ctx context.Context) error {
-			_, err := measure.Build(ctx, dir, pkg)
+			_, err := measure.Build(ctx, dir, measure.Millrace)
 			return err
 		},
 		start: func(ctx context.Context, _ string) (*running, error) {
-			bin, err := measure.Build(ctx, dir, pkg)
+			bin, err := measure.Build(ctx, dir, measure.Millrace)
 			if err != nil {
 				return nil, err
 			}

@@ -312,7 +312,7 @@ func TestServersThatDoNotStart(t *testing.T) {
 	if _, err := measure.StartServer(t.Context(), "127.0.0.1:1", exec.Command("/no/such/program")); err == nil {
 		t.Error("a program that does not exist has started")
 	}
-	if _, err := measure.Build(t.Context(), t.TempDir(), "example.com/no/such/package"); err == nil {
+	if _, err := measure.Build(t.Context(), t.TempDir(), "no/such/package"); err == nil {
 		t.Error("a package that does not exist is built")
 	}
 }

@@ -62,23 +62,31 @@ func FreeAddr() (string, error) {
 	return l.Addr().String(), nil
 }
 
-// Build compiles a package of this module, or of the main one, to a file in dir, unless the file is there. It returns
-// the file's name. As in `make build` there is no C library.
-func Build(ctx context.Context, dir, pkg string) (string, error) {
-	out := filepath.Join(dir, filepath.Base(pkg))
+// Millrace is the path of the millrace command, for [Build].
+const Millrace = "server/cmd/millrace"
+
+// Build builds a command of this repository in dir, without a C library, and returns the name of the file. If the file
+// is there, it is not built again. The path is that of the package below the root of the repository. The server is
+// built in the workspace, with the versions that its users get, and bench outside of it.
+func Build(ctx context.Context, dir, path string) (string, error) {
+	out := filepath.Join(dir, filepath.Base(path))
 	if _, err := os.Stat(out); err == nil {
 		return out, nil
 	}
-	list := exec.CommandContext(ctx, "go", "list", "-f", "{{.Dir}}", pkg)
+	list := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/millrace-io/millrace")
 	list.Stderr = os.Stderr
-	src, err := list.Output()
+	root, err := list.Output()
 	if err != nil {
-		return "", fmt.Errorf("finding %s: %w", pkg, err)
+		return "", fmt.Errorf("finding the repository: %w", err)
 	}
-	build := exec.CommandContext(ctx, "go", "build", "-C", strings.TrimSpace(string(src)), "-o", out, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	workspace := "GOWORK="
+	if strings.HasPrefix(path, "bench/") {
+		workspace = "GOWORK=off"
+	}
+	build := exec.CommandContext(ctx, "go", "build", "-C", filepath.Join(strings.TrimSpace(string(root)), path), "-o", out, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", workspace)
 	if msg, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building %s: %w\n%s", pkg, err, msg)
+		return "", fmt.Errorf("building %s: %w\n%s", path, err, msg)
 	}
 	return out, nil
 }

@@ -147,7 +147,7 @@ func millrace(dir string, in, out string, latency time.Duration) contender {
 		by = in + ", "
 	}
 	name := fmt.Sprintf("millrace serve, %s%v", by, latency)
-	c := built(dir, name, "github.com/millrace-io/millrace/cmd/millrace", func(addr string, c *load.Config) ([]string, error) {
+	c := built(dir, name, measure.Millrace, func(addr string, c *load.Config) ([]string, error) {
 		main, err := measure.FreeAddr() // the server listens there first
 		if err != nil {
 			return nil, err
@@ -176,7 +176,7 @@ func (c crossed) Watch(ctx context.Context, name string) (load.Subscription, err
 	return c.out.Watch(ctx, name)
 }
 
-const goRelayPackage = "github.com/millrace-io/millrace/bench/cmd/gorelay"
+const goRelayPackage = "bench/cmd/gorelay"
 
 // goRelay is a relay as it is written with net/http.
 func goRelay(dir string, kind string) contender {

@@ -159,7 +159,7 @@ func Run(ctx context.Context, cfg Config, told func(string)) (*Report, error) {
 // open starts the servers.
 func (r *run) open(ctx context.Context, dir string) (err error) {
 	if r.cfg.Program == "" {
-		if r.cfg.Program, err = measure.Build(ctx, dir, "github.com/millrace-io/millrace/cmd/millrace"); err != nil {
+		if r.cfg.Program, err = measure.Build(ctx, dir, measure.Millrace); err != nil {
 			return err
 		}
 	}

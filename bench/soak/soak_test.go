@@ -50,7 +50,7 @@ func must(err error) {
 }
 
 func TestSoak(t *testing.T) {
-	program, err := measure.Build(t.Context(), t.TempDir(), "github.com/millrace-io/millrace/cmd/millrace")
+	program, err := measure.Build(t.Context(), t.TempDir(), measure.Millrace)
 	must(err)
 	for name, test := range map[string]func(t *testing.T, program string){
 		"faults": faultsAreFound, "exit status": exitStatusIsFound, "nothing": nothingIsFound, "interruption": interruption,

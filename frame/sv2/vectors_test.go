@@ -18,7 +18,7 @@ import (
 	"github.com/millrace-io/millrace/frame/sv2"
 )
 
-// vectors is what the reference implementation has made; internal/sv2vectors says how.
+// vectors is what the reference implementation has made, by the program in testdata/vectors.
 type vectors struct {
 	Acts            [2]int
 	Headers         []vector

@@ -7,8 +7,6 @@ import (
 	"net"
 	"net/url"
 	"time"
-
-	"github.com/millrace-io/millrace/internal/streamname"
 )
 
 // Bounds of a load. They keep a typing error from becoming an attack.
@@ -128,11 +126,6 @@ func (c Config) Check() error {
 	for _, d := range []time.Duration{c.Ramp, c.Settle, c.Duration, c.StallFor} {
 		if d < 0 || d > maxDuration {
 			return fmt.Errorf("load: a time of %v: the limit is %v", d, maxDuration)
-		}
-	}
-	for _, name := range c.Names {
-		if err := streamname.Check(name); err != nil {
-			return fmt.Errorf("load: %w", err)
 		}
 	}
 	if err := checkProcesses(c.ServerPIDs); err != nil {

@@ -8,10 +8,9 @@ import (
 	"maps"
 	"net"
 	"os"
+	"sync"
 	"sync/atomic"
 	"syscall"
-
-	"github.com/millrace-io/millrace/internal/lock"
 )
 
 // A group is viewers that are counted together.
@@ -40,7 +39,7 @@ func (g *group) report() Viewers {
 
 // endings counts why connections ended that we did not end.
 type endings struct {
-	mu  lock.Mutex
+	mu  sync.Mutex
 	why map[string]int
 }
 

@@ -1,0 +1,280 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/millrace-io/millrace/server/internal/server"
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+)
+
+// A serveConfig is what millrace serve is told by its flags, the environment and a file, in this order.
+type serveConfig struct {
+	server.Config
+	file                string // that has the rest; empty if there is none
+	fromVar             bool   // it is that of configVar
+	logFormat, logLevel string
+
+	flags *pflag.FlagSet    // that set all of the above but file
+	from  map[string]string // by the name of each flag that was given: where, for people
+}
+
+const (
+	// configVar is the environment variable for --config.
+	configVar = "MILLRACE_CONFIG"
+
+	// maxConfig is far more than all flags need.
+	maxConfig = 1 << 20
+
+	fromFlag = "the command line"
+)
+
+var (
+	// secrets are never printed.
+	secrets = []string{"publish-token", "read-token", "admin-token", "redis-password", "cluster-token", "cluster-password", "hook"}
+
+	// neverFlags are secrets that have another place, in a URL, for those who want them on the command line.
+	neverFlags = []string{"redis-password", "cluster-password"}
+)
+
+// variable returns the environment variable of a flag.
+func variable(flag string) string {
+	return "MILLRACE_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+func newServeConfig() *serveConfig {
+	c := &serveConfig{Config: server.Defaults(), from: make(map[string]string)}
+	c.Version = version()
+	c.flags = pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	c.flags.SortFlags = false
+	serveFlags(c.flags, &c.Config)
+	c.flags.StringVar(&c.RedisPassword, "redis-password", "", "")
+	c.flags.StringVar(&c.ClusterPassword, "cluster-password", "", "")
+	c.flags.StringVar(&c.logFormat, "log-format", "text", "text or json")
+	c.flags.StringVar(&c.logLevel, "log-level", "info", "debug, info, warn or error")
+	return c
+}
+
+// again returns what the same command line, the environment and the file say now.
+func (c *serveConfig) again() (*serveConfig, error) {
+	next := newServeConfig()
+	next.file, next.fromVar, next.Log = c.file, c.fromVar, c.Log
+	var err error
+	c.flags.VisitAll(func(f *pflag.Flag) {
+		if c.from[f.Name] == fromFlag {
+			err = cmp.Or(err, next.flags.Set(f.Name, f.Value.String()))
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return next, next.read()
+}
+
+// read sets what the command line has not set, and checks all of it.
+func (c *serveConfig) read() error {
+	var err error
+	c.flags.VisitAll(func(f *pflag.Flag) {
+		if f.Changed {
+			c.from[f.Name] = fromFlag
+		} else if value := os.Getenv(variable(f.Name)); value != "" && err == nil { // Compose sets variables to nothing
+			err = c.set(f.Name, value, "$"+variable(f.Name), "$"+variable(f.Name))
+		}
+	})
+	if c.file == "" {
+		c.file, c.fromVar = os.Getenv(configVar), true
+	}
+	if c.file != "" && err == nil {
+		err = c.readFile()
+	}
+	if err != nil {
+		return err
+	}
+	c.RTMPOptional = c.from["rtmp"] == ""
+	return c.located(cmp.Or(c.uselessFlag(), c.Check()))
+}
+
+// serviceVariable finds the variables that Kubernetes sets for a service called millrace, or millrace-*. MILLRACE_PORT
+// is one if it has a URL.
+var serviceVariable = regexp.MustCompile(`^\w+(_SERVICE_HOST|_SERVICE_PORT(_[A-Z0-9_]+)?|_PORT_[0-9]+_(TCP|UDP|SCTP)(_[A-Z]+)?)=|^\w+_PORT=\w+://`)
+
+// unknownVariables returns the names of variables in env that look like those of flags, and are not.
+func (c *serveConfig) unknownVariables(env []string) (names []string) {
+	known := []string{configVar}
+	c.flags.VisitAll(func(f *pflag.Flag) { known = append(known, variable(f.Name)) })
+	for _, v := range env {
+		name, _, _ := strings.Cut(v, "=")
+		upper := strings.ToUpper(name)
+		if strings.HasPrefix(upper, "MILLRACE_") && !slices.Contains(known, name) && !serviceVariable.MatchString(v) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// set sets a flag. An error calls it by name.
+func (c *serveConfig) set(flag, value, from, name string) error {
+	c.from[flag] = from
+	err := c.flags.Set(flag, value)
+	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		return wrongValue(name, invalid)
+	}
+	return err
+}
+
+// readFile sets what neither the command line nor the environment has set. The file is a mapping of flags to scalars.
+func (c *serveConfig) readFile() error {
+	from := "--config"
+	if c.fromVar {
+		from = "$" + configVar
+	}
+	f, err := os.Open(c.file)
+	if err != nil {
+		return fmt.Errorf("%s: %w", from, err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w", from, err)
+	case len(text) > maxConfig:
+		return fmt.Errorf("%s: %s is longer than %s", from, c.file, formatBytes(maxConfig))
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(text))
+	var doc, more yaml.Node
+	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
+		return nil // nothing but comments
+	} else if err != nil {
+		return fmt.Errorf("%s: %s", c.file, strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	if err := dec.Decode(&more); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("%s: want one document, and there is another one after it", c.file)
+	}
+	root := doc.Content[0]
+	if root.Kind == yaml.ScalarNode && root.Tag == "!!null" {
+		return nil
+	}
+	if root.Kind != yaml.MappingNode {
+		return fmt.Errorf("%s:%d: want lines such as max-viewers: 1000", c.file, root.Line)
+	}
+	lines := make(map[string]int)
+	for i := 0; i < len(root.Content); i += 2 {
+		key, value := root.Content[i], root.Content[i+1]
+		at, name := fmt.Sprintf("%s:%d", c.file, key.Line), key.Value
+		switch {
+		case c.flags.Lookup(name) == nil:
+			return fmt.Errorf("%s: millrace serve has no flag --%s: see millrace serve --help", at, name)
+		case lines[name] > 0:
+			return fmt.Errorf("%s: %s is in line %d already", at, name, lines[name])
+		case value.Kind != yaml.ScalarNode:
+			return fmt.Errorf("%s: %s is a list, a mapping or an alias, want one value", at, name)
+		case value.Tag == "!!null":
+			return fmt.Errorf(`%s: %s has no value: write "" for none`, at, name)
+		}
+		lines[name] = key.Line
+		if c.from[name] == "" {
+			if err := c.set(name, value.Value, at, at+": "+name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// flagName finds the flags that an error speaks of.
+var flagName = regexp.MustCompile(`--[a-z-]+`)
+
+// located adds to an error where the flags that it speaks of were given, other than on the command line.
+func (c *serveConfig) located(err error) error {
+	if err == nil {
+		return nil
+	}
+	var places []string
+	for _, name := range flagName.FindAllString(err.Error(), -1) {
+		name = name[2:]
+		from := c.from[name]
+		if place := name + ": " + from; from != "" && from != fromFlag && !slices.Contains(places, place) {
+			places = append(places, place)
+		}
+	}
+	if places == nil {
+		return err
+	}
+	return fmt.Errorf("%w (%s)", err, strings.Join(places, ", "))
+}
+
+// uselessFlag returns an error for a flag that was given and has no effect without another one. Variables may be there
+// for other servers as well.
+func (c *serveConfig) uselessFlag() (err error) {
+	redis := c.Redis != "" || c.RedisCluster != ""
+	c.flags.VisitAll(func(flag *pflag.Flag) {
+		switch name := flag.Name; {
+		case c.from[name] == "" || strings.HasPrefix(c.from[name], "$"):
+		case strings.HasPrefix(name, "files-") && c.Root == "":
+			err = fmt.Errorf("--%s has no effect without --root", name)
+		case (name == "max-blob-bytes" || name == "max-uploads") && c.Blobs == "" && !redis:
+			err = fmt.Errorf("--%s has no effect without --blobs, --redis or --redis-cluster", name)
+		case strings.HasPrefix(name, "hook-") && c.Hook == "":
+			err = fmt.Errorf("--%s has no effect without --hook", name)
+		case strings.HasPrefix(name, "record-") && c.Record == "":
+			err = fmt.Errorf("--%s has no effect without --record", name)
+		case (strings.HasPrefix(name, "cluster-") || name == "advertise" || name == "segments") && c.Cluster == "":
+			err = fmt.Errorf("--%s has no effect without --cluster", name)
+		case name == "segments-keep" && c.Segments == "":
+			err = fmt.Errorf("--%s has no effect without --segments", name)
+		case (name == "redis-prefix" || name == "redis-password") && !redis:
+			err = fmt.Errorf("--%s has no effect without --redis or --redis-cluster", name)
+		}
+	})
+	return err
+}
+
+// print writes a file for --config that has what was given, and the defaults as comments.
+func (c *serveConfig) print(w io.Writer) error {
+	var text bytes.Buffer
+	text.WriteString("# What millrace serve was given, for --config. Defaults are comments. Secrets are hidden: give them again.\n")
+	c.flags.VisitAll(func(f *pflag.Flag) {
+		from, value := c.from[f.Name], f.Value.String()
+		switch {
+		case slices.Contains(secrets, f.Name) && value != "" || hasPassword(value):
+			fmt.Fprintf(&text, "# %s: hidden, from %s\n", f.Name, from)
+			return
+		case from == "":
+			text.WriteString("# ")
+		}
+		line := []byte(f.Name + ": " + value)
+		if f.Value.Type() == "string" {
+			line, _ = yaml.Marshal(map[string]string{f.Name: value}) // which quotes it; it cannot fail
+		}
+		text.Write(bytes.TrimSpace(line))
+		if from != "" && !bytes.ContainsRune(line[:len(line)-1], '\n') {
+			text.WriteString(" # " + from)
+		}
+		text.WriteByte('\n')
+	})
+	_, err := w.Write(text.Bytes())
+	return err
+}
+
+// hasPassword reports whether a value is a URL with a password, or may be one.
+func hasPassword(value string) bool {
+	scheme, rest, ok := strings.Cut(value, "://")
+	if !ok {
+		return false
+	}
+	if u, err := url.Parse(scheme + "://" + rest); err == nil {
+		_, has := u.User.Password()
+		return has || strings.Contains(u.RawQuery, "password")
+	}
+	return strings.ContainsAny(rest, "@")
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/millrace-io/millrace/internal/testkit/childproc"
+	"github.com/millrace-io/millrace/internal/testkit/need"
+)
+
+// The image of deploy/Containerfile is built, and its command serves there with nothing else beside it, without rights, and
+// finds itself healthy. What is compiled and fetched elsewhere is given in the place of the first stage.
+func TestImage(t *testing.T) {
+	t.Parallel()
+	buildah := need.Program(t, "buildah")
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	dir := t.TempDir()
+	stage := filepath.Join(dir, "stage")
+	if err := os.MkdirAll(filepath.Join(stage, "out"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(stage, "out", "ca-certificates.crt"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	run := func(cmd *exec.Cmd) string {
+		t.Helper()
+		var problems bytes.Buffer
+		cmd.Stderr = &problems
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s%s", cmd, err, out, &problems)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	build := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(stage, "out", "millrace"), ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	run(build)
+	// As in the first stage, whatever the mask of this process is.
+	if err := os.Chmod(filepath.Join(stage, "out", "millrace"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	store := []string{"--root", filepath.Join(dir, "root"), "--runroot", filepath.Join(dir, "run"), "--storage-driver", "vfs"}
+	do := func(args ...string) string {
+		t.Helper()
+		return run(exec.Command(buildah, append(store, args...)...))
+	}
+	do("build", "--format", "docker", "--build-context", "build="+stage, "-f", "../../../deploy/Containerfile", "-t", "millrace", "../../../deploy")
+	container := do("from", "millrace")
+	root := do("mount", container)
+	defer do("umount", container)
+	if got := do("inspect", "--format", "{{.Docker.Config.Healthcheck.Test}} {{.Docker.Config.User}}", container); got != "[CMD /millrace healthcheck] 65534:65534" {
+		t.Errorf("the image has %s", got)
+	}
+
+	inside := func(args ...string) *exec.Cmd {
+		cmd := exec.Command("/millrace", args...)
+		cmd.Dir = "/"
+		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: 65534, Gid: 65534},
+			Pdeathsig: syscall.SIGKILL}
+		return cmd
+	}
+	if got := run(inside("version")); !strings.HasPrefix(got, "millrace ") {
+		t.Errorf("its version is %q", got)
+	}
+	addr := freeAddr(t)
+	server := inside("serve", "--listen", addr, "--rtmp=")
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = server.Process.Kill(); _ = server.Wait() }()
+	eventually(t, "the server to be healthy", func() bool { return inside("healthcheck", "--url", "http://"+addr).Run() == nil })
+}
+
+// healthcheck fails if there is no server, and if it does not serve. Its certificate may be that of another name.
+func TestHealthcheck(t *testing.T) {
+	status := http.StatusOK
+	ts := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/healthz" {
+			t.Errorf("it asks for %s", r.URL)
+		}
+		w.WriteHeader(status)
+	}))
+	check := func() error { return execute(t.Context(), io.Discard, io.Discard, "healthcheck", "--url", ts.URL) }
+	for _, path := range []string{"", "/", "/healthz"} {
+		if err := execute(t.Context(), io.Discard, io.Discard, "healthcheck", "--url", ts.URL+path); err != nil {
+			t.Errorf("--url ADDRESS%s: %v", path, err)
+		}
+	}
+	status = http.StatusServiceUnavailable
+	if err := check(); err == nil || exitStatus(err) != 1 {
+		t.Errorf("of a server that shuts down: %v", err)
+	}
+	ts.Close()
+	if err := check(); err == nil || exitStatus(err) != 1 {
+		t.Errorf("of none: %v", err)
+	}
+	if err := execute(t.Context(), io.Discard, io.Discard, "healthcheck", "--url", ":"); err == nil || exitStatus(err) != 2 {
+		t.Errorf("of no address: %v", err)
+	}
+}
+
+// The server takes systemd's sockets for the listeners that their names say, and ignores the addresses of its flags. A name that is not known ends the command.
+func TestSocketActivation(t *testing.T) {
+	t.Parallel()
+	program := need.Program(t, "systemd-socket-activate")
+	activate := func(log io.Writer, name string) (main, second string) {
+		t.Helper()
+		main, second = freeAddr(t), freeAddr(t)
+		cmd := exec.Command(program, "-l", main, "-l", second, "--fdname=main:"+name, "-E", asCommand,
+			os.Args[0], "serve", "--demo", "--listen", "127.0.0.1:1", "--rtmp", "127.0.0.1:1")
+		cmd.Env = append(os.Environ(), asCommand+"=1")
+		cmd.Stdout, cmd.Stderr = log, log
+		var guard childproc.Guard
+		if err := guard.Start(cmd); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+			guard.Release()
+		})
+		eventually(t, "systemd to listen", func() bool { // and the server to start
+			conn, err := net.DialTimeout("tcp", main, time.Second)
+			if err == nil {
+				_ = conn.Close()
+			}
+			return err == nil
+		})
+		return main, second
+	}
+	var log output
+	main, rtmp := activate(&log, "rtmp")
+	eventually(t, "it to serve", func() bool { return status("http://"+main+"/healthz") == http.StatusOK })
+	for _, line := range []string{`msg=listening address=` + main, `msg="RTMP listening" address=` + rtmp} {
+		eventually(t, "the log to say "+line, func() bool { return strings.Contains(log.String(), line) })
+	}
+	for name, says := range map[string]string{"rtmps": "the listener rtmps needs --tls-cert", "other": `a listener is named "other", want main`} {
+		var log output
+		activate(&log, name)
+		eventually(t, "it to say "+says, func() bool { return strings.Contains(log.String(), says) })
+	}
+}

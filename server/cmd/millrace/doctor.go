@@ -1,0 +1,109 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/millrace-io/millrace/server/internal/doctor"
+	"github.com/millrace-io/millrace/server/internal/server"
+	"github.com/spf13/cobra"
+)
+
+// maxPlanned bounds --viewers: more do not fit into one machine's memory, at 4 KiB each.
+const maxPlanned = 1 << 24
+
+func doctorCommand() *cobra.Command {
+	limits := server.Defaults()
+	plan := doctor.Plan{
+		Viewers: 1000, MaxViewers: limits.MaxViewers, MaxStreams: limits.MaxStreams,
+		KeepBytes: limits.KeepBytes, Unsent: int64(limits.Unsent), MaxUploads: limits.MaxUploads,
+	}
+	var asJSON, strict, all bool
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Report what this machine lacks for serving",
+		Long: `Doctor looks at what a streaming server needs of a Linux machine: limits, memory and processors (those of a container
+included), the network's settings, and the disks. It prints what it finds, the worst first: the value, what to do, why, and
+the command for that. It runs none of these commands, and changes nothing.
+
+  bad      keeps --viewers from being served
+  warn     works, and costs speed, memory or safety
+  info     is a choice
+  unknown  cannot be seen from here: another system, a container, no permission
+  ok       needs no change
+
+The exit status is 0 if nothing is bad, 1 if something is bad or, with --strict, if there is a warning, and 2 if doctor
+could not look.
+
+It sees what a server started in its place would see, so run it as the server's user, in its container or unit.`,
+		Example: `  # For 1000 viewers of streams
+  millrace doctor
+
+  # For 20000, with files and blobs
+  millrace doctor --viewers 20000 --root /srv/films --blobs /srv/blobs
+
+  # What a script wants to know
+  millrace doctor --json | jq -r '.findings[] | select(.state == "bad") | .name + ": " + .command'`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if plan.Viewers < 1 || plan.Viewers > maxPlanned {
+				return misused(fmt.Errorf("--viewers is %d, want from 1 to %d", plan.Viewers, maxPlanned))
+			}
+			report := doctor.Examine(plan)
+			if err := printFindings(cmd.OutOrStdout(), report, asJSON, all); err != nil {
+				return withStatus(err, 2)
+			}
+			return verdict(report, strict)
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.IntVar(&plan.Viewers, "viewers", plan.Viewers, "viewers and downloads at a time that are expected")
+	f.StringVar(&plan.Root, "root", "", "the directory that serve is to be given as --root")
+	f.StringVar(&plan.Blobs, "blobs", "", "the directory that serve is to be given as --blobs")
+	f.BoolVar(&strict, "strict", false, "warnings make the exit status 1 as well")
+	f.BoolVar(&all, "all", false, "also explain what needs no change")
+	f.BoolVar(&asJSON, "json", false, "print JSON, with everything")
+	return cmd
+}
+
+// verdict returns an error if a report has what makes the exit status 1.
+func verdict(r doctor.Report, strict bool) error {
+	bad, warn := r.Counts[doctor.Bad], r.Counts[doctor.Warn]
+	if bad == 0 && (!strict || warn == 0) {
+		return nil
+	}
+	return withStatus(fmt.Errorf("this machine needs changes: %d bad, %d warn", bad, warn), 1)
+}
+
+func printFindings(out io.Writer, r doctor.Report, asJSON, all bool) error {
+	if asJSON {
+		e := json.NewEncoder(out)
+		e.SetIndent("", "  ")
+		e.SetEscapeHTML(false) // a command may have a >
+		return e.Encode(r)
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, f := range r.Findings {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", f.State, f.Group, f.Name, f.Value)
+		if f.State == doctor.OK && !all {
+			continue
+		}
+		for _, text := range []struct{ label, text string }{{"advice", f.Advice}, {"why", f.Why}, {"command", f.Command}} {
+			if text.text != "" {
+				fmt.Fprintf(w, "\t%s:\t%s\n", text.label, text.text)
+			}
+		}
+	}
+	var counts []string
+	for _, s := range doctor.States {
+		if n := r.Counts[s]; n > 0 {
+			counts = append(counts, fmt.Sprintf("%d %s", n, s))
+		}
+	}
+	fmt.Fprintf(w, "\nfor %d viewers: %s\n", r.Viewers, strings.Join(counts, ", "))
+	return w.Flush()
+}

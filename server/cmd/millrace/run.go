@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/millrace-io/millrace/server/internal/doctor"
+	"github.com/millrace-io/millrace/server/internal/server"
+	"github.com/millrace-io/millrace/server/internal/systemd"
+	"github.com/spf13/pflag"
+)
+
+// successorTime is how long a successor may take until it serves, after its predecessor has got the directory of
+// recordings.
+const successorTime = time.Minute
+
+// A running server, and what signals do to it.
+type running struct {
+	*server.Server
+	log       *slog.Logger
+	cfg       *serveConfig // what is in force; of what cannot be reloaded, as it was at the start
+	listeners map[string]net.Listener
+	end       context.CancelCauseFunc
+
+	endsOnHangup bool // a SIGHUP because the terminal is closed
+}
+
+// serve runs a server until ctx ends or another process replaces this one.
+func serve(ctx context.Context, cfg *serveConfig) error {
+	inherited, err := systemd.Inherit()
+	if err != nil {
+		return err
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	r := &running{log: cfg.Log, cfg: cfg, end: end, endsOnHangup: !signal.Ignored(syscall.SIGHUP) && hasTerminal()}
+	signal.Ignore(syscall.SIGPIPE) // the server outlives the program that reads its log
+	signals := make(chan os.Signal, 1)
+	signal.Reset(syscall.SIGHUP) // it ends the other commands
+	signal.Notify(signals, append(replaceSignals, syscall.SIGHUP)...)
+	defer signal.Stop(signals)
+
+	cfg.Ready = func(l server.Listeners) {
+		r.listeners = l.Named()
+		r.notify(inherited.Ready())
+		go r.obey(ctx, signals)
+	}
+	of := cfg.Config
+	of.Successor = inherited.Succeeds()
+	most := doctor.MemoryCap()
+	of.MemoryBytes = memoryBudget(of.MemoryBytes, most)
+	if most > 0 && of.MemoryBytes > most {
+		cfg.Log.Warn("--memory is more than this process may have: it may be killed before memory is freed",
+			"memory", formatBytes(of.MemoryBytes), "limit", formatBytes(most))
+	}
+	if of.MemoryBytes > 0 && os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(of.MemoryBytes)
+	}
+	if r.Server, err = server.New(of); err != nil {
+		return err
+	}
+	return r.Run(ctx, inherited.Listeners)
+}
+
+// memoryBudget returns the memory budget of a process: given, or if that is 0, half of most, the
+// memory that the process may have. most is 0 if it is not known.
+func memoryBudget(given, most int64) int64 {
+	if given > 0 || most == 0 {
+		return given
+	}
+	return max(most/2, server.MinMemory)
+}
+
+// obey does what signals say until ctx ends.
+func (r *running) obey(ctx context.Context, signals <-chan os.Signal) {
+	for {
+		select {
+		case <-ctx.Done():
+			if context.Cause(ctx) != server.ErrReplaced {
+				r.notify(systemd.Notify("STOPPING=1"))
+			}
+			return
+		case sig := <-signals:
+			switch {
+			case sig != syscall.SIGHUP:
+				r.replace(ctx)
+			case r.endsOnHangup && !hasTerminal():
+				r.end(nil)
+			default:
+				r.reload()
+			}
+		}
+	}
+}
+
+// reload reads the configuration again.
+func (r *running) reload() {
+	r.notify(systemd.Notify("RELOADING=1\nMONOTONIC_USEC=" + strconv.FormatInt(monotonic(), 10)))
+	defer func() { r.notify(systemd.Notify("READY=1")) }()
+	next, err := r.cfg.again()
+	if err != nil {
+		r.log.Error("the configuration cannot be used: the one before is in force", "reason", err)
+		return
+	}
+	r.Reload(&next.Config)
+	changed, fixed := []string{}, []string{}
+	next.flags.VisitAll(func(f *pflag.Flag) {
+		now := r.cfg.flags.Lookup(f.Name)
+		switch {
+		case now.Value.String() == f.Value.String():
+		case slices.Contains(server.Reloadable, f.Name):
+			changed = append(changed, f.Name)
+			_ = now.Value.Set(f.Value.String()) // which f has taken
+		default:
+			fixed = append(fixed, f.Name)
+		}
+	})
+	r.log.Info("the configuration was read again", "changed", changed)
+	if len(fixed) > 0 {
+		r.log.Warn("these have changed as well, and need a restart", "flags", fixed)
+	}
+}
+
+// replace starts the same command anew, and ends this process when the other one serves. It waits until this process has
+// the directory of recordings: of three processes, the second one must get it before the third.
+func (r *running) replace(ctx context.Context) {
+	ctx, cancel := context.WithTimeoutCause(ctx, successorTime, errors.New("it takes too long"))
+	defer cancel()
+	cmd := exec.Command(os.Args[0], os.Args[1:]...) // by its name: the file may be another one by now
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	err := r.AwaitRecords(ctx)
+	if err == nil {
+		err = systemd.Succeed(ctx, cmd, r.listeners)
+	}
+	if err != nil {
+		r.log.Error("no other process can replace this one", "reason", err)
+		return
+	}
+	r.notify(systemd.Notify("MAINPID=" + strconv.Itoa(cmd.Process.Pid)))
+	r.log.Info("another process replaces this one", "pid", cmd.Process.Pid)
+	r.end(server.ErrReplaced)
+}
+
+func (r *running) notify(err error) {
+	if err != nil {
+		r.log.Warn("systemd cannot be told", "reason", err)
+	}
+}
+
+// hasTerminal reports whether the process has a terminal that is open.
+func hasTerminal() bool {
+	f, err := os.Open("/dev/tty")
+	if err == nil {
+		_ = f.Close()
+	}
+	return err == nil
+}

@@ -1,0 +1,342 @@
+// Package address limits what one client address gets of a server.
+package address
+
+import (
+	"container/list"
+	"context"
+	"maps"
+	"net/http"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace-io/millrace/internal/sleep"
+	"github.com/millrace-io/millrace/server/internal/lock"
+	"github.com/millrace-io/millrace/server/internal/refuse"
+)
+
+const (
+	// burst is for how long an address may have a rate's worth at once. A page that is opened, and a segment of HLS, come
+	// in one piece; an office opens a stream in the minute in which it begins.
+	burst = 5 * time.Second
+
+	// refuseAfter is how far above its rate an address must be for its requests to be refused. Downloads are slowed down
+	// at burst, so that a download does not keep its address' other requests out. Viewers are not slowed down.
+	refuseAfter = 2 * burst
+
+	// mostAhead bounds how long an address is refused after it has stopped.
+	mostAhead = 3 * burst
+
+	// maxIdle bounds the addresses that are remembered without a connection, at some 200 bytes each. The ones that have
+	// been idle for longest go: a client that changes its address so often is not held by a limit per address.
+	maxIdle = 64 << 10
+)
+
+// Limits are what one address may have. 0 means no limit.
+type Limits struct {
+	Connections int   // at a time
+	Viewers     int   // new ones a second
+	Bytes       int64 // a second
+}
+
+// refused refuses a client for a limit of its address, for so long.
+func refused(after time.Duration, format string, args ...any) *refuse.Refusal {
+	return refuse.New(http.StatusTooManyRequests, format, args...).For(refuse.Address).After(after)
+}
+
+// A Table has the accounts of all addresses that have a connection, or have used what they may.
+type Table struct {
+	start  time.Time
+	limits atomic.Pointer[Limits]
+
+	mu       lock.Mutex
+	accounts map[netip.Addr]*Account
+	idle     list.List // of *Account without holders, the one that was held last at the end
+}
+
+// New returns an empty Table.
+func New(l Limits) *Table {
+	t := &Table{start: time.Now(), accounts: make(map[netip.Addr]*Account)}
+	t.limits.Store(&l)
+	return t
+}
+
+// SetLimits replaces the limits. Connections above a lower limit stay, and those that have no account get none.
+func (t *Table) SetLimits(l Limits) { t.limits.Store(&l) }
+
+// An Account is what the clients of one address use. A nil Account has no limits.
+type Account struct {
+	// Invariants, while table.mu is not held:
+	//
+	//	0 ≤ held
+	//	place != nil if, and only if, held == 0 and the table has the account
+
+	table *Table
+	key   netip.Addr
+	bytes atomic.Int64  // when the bytes that were sent are within the rate; see Table.now
+	turn  chan struct{} // has the download that waits for its next bytes
+
+	// Under table.mu.
+	held    int
+	place   *list.Element // in table.idle
+	viewers int64         // when the viewers that came are within the rate
+	waiting int           // requests between StartRequest and EndRequest
+
+	sessions map[uint64]int64 // players of HLS, and until when they are known; at most maxSessions
+}
+
+const (
+	// sessionTime is how long a player of HLS may ask for nothing and still be known.
+	sessionTime = time.Minute
+	// maxSessions bounds the players that are known of an address. Those beyond it count with each request.
+	maxSessions = 1024
+)
+
+// Key returns the address that a client is counted by: IPv4 as it is, and the network of 64 bits of IPv6, all of which one
+// client may have.
+func Key(a netip.Addr) netip.Addr {
+	if a = a.Unmap().WithZone(""); a.Is4() {
+		return a
+	}
+	p, err := a.Prefix(64)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return p.Addr()
+}
+
+// Acquire returns the account of an address for a connection, which Release ends, or a [refuse.Refusal]. The account is nil if
+// there are no limits. The programs of this machine have none.
+func (t *Table) Acquire(a netip.Addr) (*Account, error) {
+	l := *t.limits.Load()
+	if l == (Limits{}) || !a.IsValid() || a.Unmap().IsLoopback() {
+		return nil, nil
+	}
+	key := Key(a)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	acct := t.accounts[key]
+	switch {
+	case acct == nil:
+		acct = &Account{table: t, key: key, turn: make(chan struct{}, 1)}
+		t.accounts[key] = acct
+	case l.Connections > 0 && acct.held >= l.Connections:
+		return nil, refused(time.Second,
+			"this address has %d connections, as many as --max-address-connections allows", acct.held)
+	case acct.place != nil:
+		t.idle.Remove(acct.place)
+		acct.place = nil
+	}
+	acct.held++
+	return acct, nil
+}
+
+// Release ends what Acquire began.
+func (a *Account) Release() {
+	if a == nil {
+		return
+	}
+	t := a.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if a.held--; a.held > 0 {
+		return
+	}
+	if at := t.now(); a.viewers <= at && a.bytes.Load() <= at { // as if it had never come
+		delete(t.accounts, a.key)
+		return
+	}
+	a.place = t.idle.PushBack(a)
+	if t.idle.Len() > maxIdle {
+		oldest := t.idle.Remove(t.idle.Front()).(*Account)
+		oldest.place = nil
+		delete(t.accounts, oldest.key)
+	}
+}
+
+// viewerRate returns how many new viewers a second the address may have, 0 without a limit, or the [refuse.Refusal] of Check.
+func (a *Account) viewerRate() (rate int, err error) {
+	if a == nil {
+		return 0, nil
+	}
+	return a.table.limits.Load().Viewers, a.Check()
+}
+
+// Viewer admits a new viewer, or returns a [refuse.Refusal].
+func (a *Account) Viewer() error {
+	rate, err := a.viewerRate()
+	if err != nil || rate == 0 {
+		return err
+	}
+	a.table.mu.Lock()
+	defer a.table.mu.Unlock()
+	return a.addViewer(rate)
+}
+
+// addViewer is Viewer with table.mu held.
+func (a *Account) addViewer(rate int) error {
+	at := a.table.now()
+	after := max(a.viewers, at) + cost(1, int64(rate))
+	if wait := after - at - int64(burst); wait > 0 {
+		return refused(time.Duration(wait),
+			"viewers come from this address faster than the %d a second that --max-address-viewers allows", rate)
+	}
+	a.viewers = after
+	return nil
+}
+
+// Player is Viewer for a request of a player of HLS, which counts once for all requests with the same id, unless it asks
+// for nothing for a minute. begins says that the player begins with this request.
+func (a *Account) Player(id uint64, begins bool) error {
+	rate, err := a.viewerRate()
+	if err != nil || rate == 0 {
+		return err
+	}
+	a.table.mu.Lock()
+	defer a.table.mu.Unlock()
+	at := a.table.now()
+	if until, known := a.sessions[id]; begins || !known || until < at {
+		if err := a.addViewer(rate); err != nil {
+			return err
+		}
+	}
+	if len(a.sessions) >= maxSessions {
+		maps.DeleteFunc(a.sessions, func(_ uint64, until int64) bool { return until < at })
+	}
+	if len(a.sessions) < maxSessions {
+		if a.sessions == nil {
+			a.sessions = make(map[uint64]int64)
+		}
+		a.sessions[id] = at + int64(sessionTime)
+	}
+	return nil
+}
+
+// StartRequest counts a request that may wait for long, up to EndRequest, or returns a [refuse.Refusal]: there may be as many as
+// connections, which HTTP/2 needs only one of.
+func (a *Account) StartRequest() error {
+	if a == nil {
+		return nil
+	}
+	most := a.table.limits.Load().Connections
+	a.table.mu.Lock()
+	defer a.table.mu.Unlock()
+	if most > 0 && a.waiting >= most {
+		return refused(time.Second,
+			"%d requests of this address wait, as many as --max-address-connections allows", a.waiting)
+	}
+	a.waiting++
+	return nil
+}
+
+// EndRequest ends what StartRequest began.
+func (a *Account) EndRequest() {
+	if a == nil {
+		return
+	}
+	a.table.mu.Lock()
+	a.waiting--
+	a.table.mu.Unlock()
+}
+
+// Check returns a [refuse.Refusal] if the address gets more bytes than it may.
+func (a *Account) Check() error {
+	if a == nil {
+		return nil
+	}
+	rate := a.table.limits.Load().Bytes
+	if wait := a.bytes.Load() - a.table.now() - int64(refuseAfter); rate > 0 && wait > 0 {
+		return refused(time.Duration(wait),
+			"this address gets more than the %d bytes a second that --max-address-bytes allows", rate)
+	}
+	return nil
+}
+
+// Add counts n bytes that were sent. It takes no lock.
+func (a *Account) Add(n int64) {
+	if a == nil {
+		return
+	}
+	rate := a.table.limits.Load().Bytes
+	if rate == 0 {
+		return
+	}
+	more := cost(n, rate)
+	for {
+		at, was := a.table.now(), a.bytes.Load()
+		if a.bytes.CompareAndSwap(was, min(max(was, at)+more, at+int64(mostAhead))) {
+			return
+		}
+	}
+}
+
+// Pace counts n bytes that are sent next, and waits until the address may have them, or ctx ends. Those that wait go on one
+// after the other.
+func (a *Account) Pace(ctx context.Context, n int64) {
+	if a == nil {
+		return
+	}
+	defer a.Add(n)
+	if a.wait() <= 0 {
+		return
+	}
+	select {
+	case a.turn <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
+	defer func() { <-a.turn }()
+	for wait := a.wait(); wait > 0 && sleep.For(ctx, wait); wait = a.wait() {
+	}
+}
+
+// wait returns how long the address has to wait for more bytes.
+func (a *Account) wait() time.Duration {
+	if a.table.limits.Load().Bytes == 0 {
+		return 0
+	}
+	return time.Duration(a.bytes.Load() - a.table.now() - int64(burst))
+}
+
+// cost returns how long n take at a rate a second, and at most mostAhead.
+func cost(n, rate int64) int64 {
+	seconds := float64(n) / float64(rate)
+	return int64(min(seconds, mostAhead.Seconds()) * float64(time.Second))
+}
+
+// Stats are the figures of a Table.
+type Stats struct {
+	Held int // addresses with a connection
+	Idle int // addresses that are remembered without one
+}
+
+// Stats returns the figures of t.
+func (t *Table) Stats() Stats {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return Stats{Held: len(t.accounts) - t.idle.Len(), Idle: t.idle.Len()}
+}
+
+type contextKey struct{}
+
+// A Holder has an account, or will have one when it is asked.
+type Holder interface{ Account() *Account }
+
+// Account implements [Holder].
+func (a *Account) Account() *Account { return a }
+
+// NewContext returns a context from which Of returns the account of h.
+func NewContext(ctx context.Context, h Holder) context.Context {
+	return context.WithValue(ctx, contextKey{}, h)
+}
+
+// Of returns the account of what ctx belongs to, or nil.
+func Of(ctx context.Context) *Account {
+	if h, ok := ctx.Value(contextKey{}).(Holder); ok {
+		return h.Account()
+	}
+	return nil
+}
+
+// now returns the time since New in nanoseconds.
+func (t *Table) now() int64 { return int64(time.Since(t.start)) }

@@ -1,0 +1,198 @@
+// Command directory asks Redis what nodes of a cluster ask, so that it can be measured what that costs.
+//
+//	directory redis://HOST:PORT
+//
+// It reads tasks from its standard input, one a line, and answers each with a line: "ok", or an error. It ends with its
+// input.
+//
+//	claim N      claims streams, N times
+//	renew N      renews N leases, 500 in a pipeline
+//	lookup N     looks the owners of streams up, N times
+//	hear N       has 50 nodes hear heartbeats, N times in all
+//	await NAME   waits until a stream has an owner
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/millrace-io/millrace/internal/sleep"
+	"github.com/millrace-io/millrace/server/internal/cluster"
+	"github.com/millrace-io/millrace/server/internal/relay"
+)
+
+const (
+	prefix    = "millrace:"     // of keys, and
+	lease     = 5 * time.Second // both the defaults of millrace serve
+	node      = "http://127.0.0.1:1"
+	streams   = 500 // and leases in a pipeline
+	listeners = 50  // that each heartbeat is delivered to
+	patience  = time.Minute
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "directory: want one argument, redis://HOST:PORT")
+		os.Exit(2)
+	}
+	if err := serve(ctx, os.Args[1], os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "directory:", err)
+		os.Exit(1)
+	}
+}
+
+// serve does the tasks that it reads from in, and answers them on out.
+func serve(ctx context.Context, address string, in io.Reader, out io.Writer) error {
+	redis, err := cluster.OpenRedis(address, "", prefix, lease)
+	if err != nil {
+		return err
+	}
+	defer redis.Close()
+	d := directory{redis}
+	lines := bufio.NewScanner(in)
+	for lines.Scan() {
+		answer := "ok"
+		if err := d.do(ctx, lines.Text()); err != nil {
+			answer = strings.ReplaceAll(err.Error(), "\n", " ")
+		}
+		if _, err := fmt.Fprintln(out, answer); err != nil {
+			return err
+		}
+	}
+	return lines.Err()
+}
+
+type directory struct{ redis *cluster.Redis }
+
+func (d directory) do(ctx context.Context, line string) error {
+	task, argument, _ := strings.Cut(line, " ")
+	if task == "await" {
+		return d.await(ctx, argument)
+	}
+	n, err := strconv.Atoi(argument)
+	if err != nil {
+		return fmt.Errorf("%q: want TASK N", line)
+	}
+	switch task {
+	case "claim":
+		return d.claim(ctx, n)
+	case "renew":
+		return d.renew(ctx, n)
+	case "lookup":
+		return d.lookup(ctx, n)
+	case "hear":
+		return d.hear(ctx, n)
+	}
+	return fmt.Errorf("%q: no such task", task)
+}
+
+func stream(i int) string { return fmt.Sprintf("s%d", i%streams) }
+
+func (d directory) claimOne(ctx context.Context, stream string) (epoch uint64, err error) {
+	return d.redis.Claim(ctx, cluster.Claim{Stream: stream, Node: node, Takeover: relay.TakeoverAlways})
+}
+
+func (d directory) claim(ctx context.Context, n int) error {
+	for i := range n {
+		if _, err := d.claimOne(ctx, stream(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d directory) renew(ctx context.Context, n int) (err error) {
+	owned := make([]cluster.Ownership, streams)
+	for i := range owned {
+		owned[i].Stream = stream(i)
+		if owned[i].Epoch, err = d.claimOne(ctx, owned[i].Stream); err != nil {
+			return err
+		}
+	}
+	for range n / streams {
+		errs, err := d.redis.Renew(ctx, node, owned...)
+		if err := errors.Join(append(errs, err)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d directory) lookup(ctx context.Context, n int) error {
+	for i := range n {
+		if _, err := d.redis.Lookup(ctx, stream(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hear has n heartbeats delivered in all.
+func (d directory) hear(ctx context.Context, n int) error {
+	ctx, stop := context.WithCancel(ctx)
+	var hearing sync.WaitGroup
+	defer hearing.Wait()
+	defer stop()
+	var connected, heard atomic.Int64
+	for range listeners {
+		hearing.Go(func() {
+			d.redis.Watch(ctx, func(e cluster.Event) {
+				if e == (cluster.Event{}) {
+					connected.Add(1)
+				} else {
+					heard.Add(1)
+				}
+			})
+		})
+	}
+	if err := until(ctx, &connected, listeners); err != nil {
+		return fmt.Errorf("connecting nodes: %w", err)
+	}
+	for i := range n / listeners {
+		if _, err := d.redis.Renew(ctx, node); err != nil {
+			return err
+		}
+		if i%100 == 0 { // Redis disconnects nodes that hear too slowly
+			if err := until(ctx, &heard, i*listeners); err != nil {
+				return err
+			}
+		}
+	}
+	return until(ctx, &heard, n/listeners*listeners)
+}
+
+// until waits until n has become least.
+func until(ctx context.Context, n *atomic.Int64, least int) error {
+	for began := time.Now(); int(n.Load()) < least; {
+		if time.Since(began) > patience || !sleep.For(ctx, time.Millisecond) {
+			return fmt.Errorf("%d of %d", n.Load(), least)
+		}
+	}
+	return nil
+}
+
+// await waits until a stream has an owner.
+func (d directory) await(ctx context.Context, stream string) error {
+	for {
+		_, err := d.redis.Lookup(ctx, stream)
+		if !errors.Is(err, cluster.ErrNoOwner) {
+			return err
+		}
+		if !sleep.For(ctx, 20*time.Millisecond) {
+			return ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,489 @@
+package blob
+
+import (
+	"context"
+	crand "crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/server/internal/lock"
+)
+
+const (
+	// incoming is the directory for files that are not whole yet. It is in the same file system as all others, so that
+	// they can be renamed.
+	incoming = "incoming"
+
+	// lockName is the file that marks a directory of blobs. Its process has a shared lock on it, as has the process that
+	// replaces that one. An exclusive lock is for a start: no other process has the directory then.
+	lockName = "millrace-blobs.lock"
+
+	// namesLockName is the file that a process has locked while it gives a name to a file, or takes one away.
+	namesLockName = "millrace-blobs.names.lock"
+
+	// shards is how many directories the files are spread over, so that listing one of them stays fast.
+	shards = 256
+
+	// suffix keeps names from having a meaning for other programs: index.html, or .gitignore.
+	suffix = ".blob"
+
+	// maxPlainName leaves room for suffix in the 255 bytes that file systems have for a name.
+	maxPlainName = 240
+
+	// sweepInterval is the pause between the sweeps of two shards: all of them take four minutes. A value that has expired
+	// is never served; until it is swept it only takes room.
+	sweepInterval = time.Second
+
+	// sweepNames is how many names are read at a time.
+	sweepNames = 256
+)
+
+// The permissions of a file say whether its value expires; if so, its time of change says when. Both are set before the
+// file gets its name, and survive a restart, and a backup that keeps permissions and times.
+const (
+	lasting  fs.FileMode = 0o600
+	expiring fs.FileMode = 0o700
+)
+
+// A directory is a Store that has a file for each value:
+//
+//	millrace-blobs.lock, millrace-blobs.names.lock
+//	incoming/1a2b          what is being written
+//	00/ … ff/film.mp4.blob see fileOf
+//
+// A file is on the disk before it gets its key's name, is never written to again, and its name is on the disk before
+// Put returns.
+type directory struct {
+	root   *os.Root
+	lock   *os.File
+	blocks *millrace.Pool
+	clock  func() time.Time
+	serial atomic.Int64 // makes the times of two files differ, see stamp
+
+	// names is held, with the lock on namesFile, while a name is given to a file, or taken from one. One for all shards
+	// suffices: the kernel, too, renames one file at a time from one directory to another.
+	names     lock.Mutex
+	namesFile *os.File
+
+	stopSweeper context.CancelFunc
+	swept       chan struct{} // closed when the sweeper has ended
+	expired     atomic.Int64  // files that it has deleted
+}
+
+// OpenDirectory opens the store in the directory called name. The directory must exist, and be empty or one of blobs.
+// Transfers take their memory from blocks. The call that ends the store's life is Close.
+//
+// A successor shares the directory with the process that it replaces, which still has transfers. Any other process must
+// have it alone, and deletes what killed processes have left unfinished.
+func OpenDirectory(name string, successor bool, blocks *millrace.Pool) (Store, error) {
+	d, err := newDirectory(name, successor, blocks)
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+func newDirectory(name string, successor bool, blocks *millrace.Pool) (*directory, error) {
+	root, err := os.OpenRoot(name)
+	if err != nil {
+		return nil, err
+	}
+	d := &directory{root: root, blocks: blocks, clock: time.Now, swept: make(chan struct{})}
+	d.serial.Store(rand.Int64N(int64(time.Millisecond))) // another one than that of a process with the same directory
+	if err := d.prepare(successor); err != nil {
+		_ = d.closeFiles()
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	d.stopSweeper = stop
+	go d.sweep(ctx)
+	return d, nil
+}
+
+// prepare locks the directory and makes its parts.
+func (d *directory) prepare(successor bool) (err error) {
+	if err := d.checkUnused(); err != nil {
+		return err
+	}
+	if d.lock, err = d.root.OpenFile(lockName, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		return err
+	}
+	if !successor {
+		if err := d.clear(); err != nil {
+			return err
+		}
+	}
+	if err := flock(d.lock, shared|noWait); err != nil { // instead of the exclusive one
+		return fmt.Errorf("another process has it: %w", err)
+	}
+	if d.namesFile, err = d.root.OpenFile(namesLockName, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		return err
+	}
+	if err := d.root.Mkdir(incoming, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	for i := range shards {
+		if err := d.root.Mkdir(shardName(i), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	if err := d.sync("."); err != nil {
+		return err
+	}
+	return d.probe()
+}
+
+// clear deletes what is unfinished, if no other process has the directory.
+func (d *directory) clear() error {
+	if err := flock(d.lock, exclusive|noWait); err != nil {
+		return fmt.Errorf("another process has it: %w", err)
+	}
+	return d.root.RemoveAll(incoming)
+}
+
+// checkUnused returns an error if the directory holds other things: the store deletes files.
+func (d *directory) checkUnused() error {
+	if _, err := d.root.Lstat(lockName); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := d.root.Open(".")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	names, err := f.Readdirnames(2)
+	if err != nil && err != io.EOF {
+		return err
+	}
+	for _, name := range names {
+		if name != "lost+found" { // of a new file system
+			return fmt.Errorf("it is neither empty nor a directory of blobs: there is %q", name)
+		}
+	}
+	return nil
+}
+
+// probe returns an error if the file system does not keep permissions, and times to the nanosecond: expiry and entity
+// tags are made of them.
+func (d *directory) probe() error {
+	name := incoming + "/" + crand.Text()
+	f, err := d.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, lasting)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = d.root.Remove(name) }()
+	defer f.Close()
+	at := time.Now().Add(maxTTL).Truncate(time.Second).Add(1)
+	for _, mode := range []fs.FileMode{lasting, expiring} {
+		if err := errors.Join(d.root.Chmod(name, mode), d.root.Chtimes(name, at, at)); err != nil {
+			return err
+		}
+		info, err := d.root.Lstat(name)
+		if err != nil {
+			return err
+		}
+		if info.Mode() != mode || !info.ModTime().Equal(at) {
+			return errors.New("its file system does not keep permissions and exact times, by which values expire and are told apart")
+		}
+	}
+	return nil
+}
+
+// sync makes the names in a directory durable.
+func (d *directory) sync(name string) error {
+	f, err := d.root.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// Close implements Store.
+func (d *directory) Close() error {
+	d.stopSweeper()
+	<-d.swept
+	return d.closeFiles()
+}
+
+func (d *directory) closeFiles() error {
+	err := d.root.Close()
+	for _, f := range []*os.File{d.lock, d.namesFile} {
+		if f != nil {
+			err = errors.Join(err, f.Close())
+		}
+	}
+	return err
+}
+
+// lockNames has no other goroutine, nor another process that shares the directory, change names until unlock.
+func (d *directory) lockNames() (unlock func(), err error) {
+	d.names.Lock()
+	if err := flock(d.namesFile, exclusive); err != nil {
+		d.names.Unlock()
+		return nil, err
+	}
+	return func() {
+		_ = flock(d.namesFile, unlocked)
+		d.names.Unlock()
+	}, nil
+}
+
+// A file says where the file of a key is.
+type file struct {
+	shard int
+	path  string // below the root, as in "3f/film.mp4.blob"
+}
+
+// fileOf returns the file of key. Two keys never have the same file, even where the file system does not distinguish
+// upper and lower case. A name is the key with everything but a few characters written as %2f; a name that would be too
+// long is "%h" and a hash, which no key is written as.
+func fileOf(key string) file {
+	const digits = "0123456789abcdef"
+	sum := sha256.Sum256([]byte(key))
+	var name strings.Builder
+	for i := 0; i < len(key) && name.Len() <= maxPlainName; i++ {
+		c := key[i]
+		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.' && i > 0 {
+			name.WriteByte(c)
+		} else {
+			name.Write([]byte{'%', digits[c>>4], digits[c&15]})
+		}
+	}
+	text := name.String()
+	if len(text) > maxPlainName {
+		text = "%h" + hex.EncodeToString(sum[:])
+	}
+	return file{shard: int(sum[0]), path: shardName(int(sum[0])) + "/" + text + suffix}
+}
+
+// shardName returns the name of a shard's directory.
+func shardName(i int) string { return hex.EncodeToString([]byte{byte(i)}) }
+
+// expires reports whether the time of a file is that at which its value expires.
+func expires(info fs.FileInfo) bool { return info.Mode().Perm() == expiring }
+
+// hasExpired reports whether a file's value has expired.
+func (d *directory) hasExpired(info fs.FileInfo) bool {
+	return info.Mode().IsRegular() && expires(info) && !d.clock().Before(info.ModTime())
+}
+
+// fileTag returns the entity tag of a file. Two files have different times, see stamp.
+func fileTag(info fs.FileInfo) string {
+	return fmt.Sprintf(`"%x-%x"`, info.ModTime().UnixNano(), info.Size())
+}
+
+// Open implements Store.
+func (d *directory) Open(_ context.Context, key string) (*Value, error) {
+	f, err := d.root.Open(fileOf(key).path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, ErrNotFound
+	} else if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && (d.hasExpired(info) || !info.Mode().IsRegular()) {
+		err = ErrNotFound
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	v := &Value{Tag: fileTag(info), Content: f, blocks: d.blocks}
+	if expires(info) {
+		v.TTL = max(info.ModTime().Sub(d.clock()), 1)
+	}
+	return v, nil
+}
+
+// tag returns the entity tag of the value at a path, "" if there is no value.
+func (d *directory) tag(path string) (string, error) {
+	info, err := d.root.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", nil
+	case err != nil:
+		return "", err
+	case d.hasExpired(info) || !info.Mode().IsRegular():
+		return "", nil
+	}
+	return fileTag(info), nil
+}
+
+// Put implements Store.
+func (d *directory) Put(ctx context.Context, key string, body io.Reader, size int64, put Put) (tag string, created bool, err error) {
+	if size > put.Limit {
+		return "", false, &TooLargeError{put.Limit}
+	}
+	pending := incoming + "/" + crand.Text()
+	defer func() {
+		if err != nil {
+			_ = d.root.Remove(pending)
+			err = roomError(err)
+		}
+	}()
+	if tag, err = d.write(ctx, pending, body, size, put); err != nil {
+		return "", false, err
+	}
+	to := fileOf(key)
+	before, err := d.rename(pending, to, put.Only)
+	if err != nil {
+		return "", false, err
+	}
+	if err := d.sync(shardName(to.shard)); err != nil {
+		return "", false, fmt.Errorf("%w: %w", ErrUnsure, err)
+	}
+	return tag, before == "", nil
+}
+
+// write writes body to a new file, makes that durable, and returns its entity tag.
+func (d *directory) write(ctx context.Context, pending string, body io.Reader, size int64, put Put) (tag string, err error) {
+	f, err := d.root.OpenFile(pending, os.O_WRONLY|os.O_CREATE|os.O_EXCL, lasting)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close() // if there is an error
+	src := newSource(body, size, put.Limit)
+	n, err := src.copyTo(ctx, f, d.blocks)
+	if err == nil && size != unknownSize && n != size {
+		err = fmt.Errorf("%w: %w", ErrBody, io.ErrUnexpectedEOF)
+	}
+	if err = src.failure(err); err != nil {
+		return "", err
+	}
+	mode, at := d.stamp(put.TTL)
+	if err := errors.Join(f.Chmod(mode), d.root.Chtimes(pending, at, at)); err != nil {
+		return "", err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	return fileTag(info), errors.Join(f.Sync(), f.Close())
+}
+
+// stamp returns the permissions and the time of a new file. The time differs from that of any other file, if only by some
+// nanoseconds, because entity tags are made of it. A value expires up to a millisecond early for that, and never late.
+func (d *directory) stamp(ttl time.Duration) (mode fs.FileMode, at time.Time) {
+	at, mode = d.clock(), lasting
+	if ttl > 0 {
+		at, mode = at.Add(ttl-time.Millisecond), expiring
+	}
+	return mode, at.Truncate(time.Millisecond).Add(time.Duration(d.serial.Add(1) % int64(time.Millisecond)))
+}
+
+// rename gives a file its key's name, if only allows that, and returns the entity tag that the key had before.
+func (d *directory) rename(pending string, to file, only Condition) (before string, err error) {
+	unlock, err := d.lockNames()
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if before, err = d.allowed(to, only); err != nil {
+		return before, err
+	}
+	return before, d.root.Rename(pending, to.path)
+}
+
+// allowed returns the present entity tag, or ErrCondition.
+func (d *directory) allowed(to file, only Condition) (tag string, err error) {
+	if tag, err = d.tag(to.path); err == nil && !only.allows(tag) {
+		err = ErrCondition
+	}
+	return tag, err
+}
+
+// Check implements Store.
+func (d *directory) Check(_ context.Context, key string, only Condition) error {
+	_, err := d.allowed(fileOf(key), only)
+	return err
+}
+
+// Delete implements Store.
+func (d *directory) Delete(_ context.Context, key string, only Condition) error {
+	at := fileOf(key)
+	if err := d.remove(at, only); err != nil {
+		return err
+	}
+	return d.sync(shardName(at.shard))
+}
+
+func (d *directory) remove(at file, only Condition) error {
+	unlock, err := d.lockNames()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	switch tag, err := d.allowed(at, only); {
+	case err != nil:
+		return err
+	case tag == "":
+		return ErrNotFound
+	}
+	return d.root.Remove(at.path)
+}
+
+// roomError returns ErrFull for the errors of a file system that has no room.
+func roomError(err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return ErrFull
+	}
+	return err
+}
+
+// sweep deletes what has expired, until ctx ends.
+func (d *directory) sweep(ctx context.Context) {
+	defer close(d.swept)
+	t := time.NewTicker(sweepInterval)
+	defer t.Stop()
+	for i := 0; ; i = (i + 1) % shards {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		d.sweepShard(ctx, i)
+	}
+}
+
+// sweepShard deletes what has expired in a shard. What cannot be read is left for the next time.
+func (d *directory) sweepShard(ctx context.Context, shard int) {
+	dir, err := d.root.Open(shardName(shard))
+	if err != nil {
+		return
+	}
+	defer dir.Close()
+	for ctx.Err() == nil {
+		entries, err := dir.ReadDir(sweepNames)
+		for _, e := range entries {
+			if info, err := e.Info(); err == nil && d.hasExpired(info) {
+				d.sweepFile(file{shard, shardName(shard) + "/" + e.Name()})
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// sweepFile deletes a file if it has expired: it may have been replaced since sweepShard looked.
+func (d *directory) sweepFile(at file) {
+	unlock, err := d.lockNames()
+	if err != nil {
+		return
+	}
+	defer unlock()
+	if info, err := d.root.Lstat(at.path); err == nil && d.hasExpired(info) && d.root.Remove(at.path) == nil {
+		d.expired.Add(1)
+	}
+}

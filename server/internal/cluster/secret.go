@@ -1,0 +1,206 @@
+package cluster
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/millrace-io/millrace/server/internal/lock"
+)
+
+const (
+	// HeaderProof has what a node proves with a request, and with an answer, or a challenge.
+	HeaderProof = "Millrace-Cluster"
+	// HeaderNode is the address of the node that asks.
+	HeaderNode = "Millrace-Node"
+)
+
+const (
+	// challengeTime is how long a challenge may be answered. Nodes then get another one.
+	challengeTime = 10 * time.Minute
+	// maxKnown bounds the nodes whose challenges are kept.
+	maxKnown = 2 * maxPeers
+)
+
+var (
+	errChallenged = errors.New("the node wants a proof with its challenge")
+	errNoProof    = errors.New("it does not prove that it knows the cluster token")
+)
+
+// A Secret proves to other nodes that this one knows the cluster's token, and has them prove it. The token is never sent.
+//
+// A request has "CHALLENGE NONCE EPOCH MAC" in HeaderProof: the challenge is the node's that is asked, and the nonce is the
+// asking node's. Without a valid challenge the answer is 401 with one. Any other answer has "MAC" there. A MAC is an HMAC with
+// the token of its role, the challenge, the nonce, the address that was dialled, the epoch, the method, the address of the
+// resource, and the node that asks. Who relays messages to a real node thus proves nothing: that node has another
+// address.
+type Secret struct {
+	token []byte
+	self  string
+	key   [32]byte // of this node's challenges
+	start time.Time
+
+	mu    lock.Mutex
+	nodes map[string]*knownNode // by address; at most maxKnown
+}
+
+type knownNode struct {
+	challenge string
+	proven    bool // it has proved that it knows the token
+}
+
+// NewSecret returns the secret of the node whose address for others is self.
+func NewSecret(token, self string) *Secret {
+	s := &Secret{token: []byte(token), self: self, start: time.Now(), nodes: make(map[string]*knownNode)}
+	_, _ = rand.Read(s.key[:]) // it never fails
+	return s
+}
+
+// Sign adds the proof to a request, and the address of this node. epoch is that of the ownership because of which the node
+// is asked, or 0.
+func (s *Secret) Sign(req *http.Request, epoch uint64) {
+	var nonce [16]byte
+	_, _ = rand.Read(nonce[:])
+	s.mu.Lock()
+	challenge := "-" // there is none
+	if n := s.nodes[nodeOf(req)]; n != nil && n.challenge != "" {
+		challenge = n.challenge
+	}
+	s.mu.Unlock()
+	req.Header.Set(HeaderNode, s.self)
+	p := proof{challenge, hex.EncodeToString(nonce[:]), strconv.FormatUint(epoch, 10)}
+	req.Header.Set(HeaderProof, strings.Join([]string{
+		p.challenge, p.nonce, p.epoch, s.mac("client", nodeOf(req), p, req, req.URL.RequestURI())}, " "))
+}
+
+// Check returns an error if the node that has answered a signed request does not prove that it knows the token. again says
+// that the node has sent a challenge, and the request is to be signed and made once more.
+func (s *Secret) Check(res *http.Response) (again bool, err error) {
+	req := res.Request
+	p, _, ok := parseProof(req.Header.Get(HeaderProof))
+	shown, node := res.Header.Get(HeaderProof), nodeOf(req)
+	switch {
+	case !ok:
+		return false, errNoProof
+	case res.StatusCode == http.StatusUnauthorized && len(shown) == challengeSize && shown != p.challenge:
+		s.note(node, func(n *knownNode) { n.challenge = shown })
+		return true, errChallenged
+	case !hmac.Equal([]byte(shown), []byte(s.mac("server", node, p, req, req.URL.RequestURI()))):
+		return false, fmt.Errorf("%w (status %d)", errNoProof, res.StatusCode)
+	}
+	s.note(node, func(n *knownNode) { n.proven = true })
+	return false, nil
+}
+
+// note changes what is known of a node.
+func (s *Secret) note(node string, change func(n *knownNode)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.nodes[node]
+	if n == nil {
+		if len(s.nodes) >= maxKnown {
+			s.forgetOne()
+		}
+		n = &knownNode{}
+		s.nodes[node] = n
+	}
+	change(n)
+}
+
+// forgetOne forgets a node, one that has proved nothing if there is one. mu is held.
+func (s *Secret) forgetOne() {
+	last := ""
+	for node, n := range s.nodes {
+		if last = node; !n.proven {
+			break
+		}
+	}
+	delete(s.nodes, last)
+}
+
+// Proven reports whether a node has proved that it knows the token.
+func (s *Secret) Proven(node string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.nodes[node]
+	return n != nil && n.proven
+}
+
+// A Verdict is what a request of another node proves.
+type Verdict uint8
+
+// The verdicts.
+const (
+	Proved Verdict = iota
+	Challenged
+	Refused
+)
+
+// Admit checks the proof of a request to this node, and adds to the header of its answer what the asking node checks.
+func (s *Secret) Admit(answer http.Header, req *http.Request) Verdict {
+	p, mac, ok := parseProof(req.Header.Get(HeaderProof))
+	switch {
+	case !ok:
+		return Refused
+	case !s.isChallenge(p.challenge):
+		answer.Set(HeaderProof, s.newChallenge())
+		return Challenged
+	case !hmac.Equal([]byte(mac), []byte(s.mac("client", s.self, p, req, req.RequestURI))):
+		return Refused
+	}
+	answer.Set(HeaderProof, s.mac("server", s.self, p, req, req.RequestURI))
+	return Proved
+}
+
+// A proof is what a MAC is of, beside the request.
+type proof struct{ challenge, nonce, epoch string }
+
+func parseProof(text string) (p proof, mac string, ok bool) {
+	fields := strings.Split(text, " ")
+	if len(fields) != 4 || len(text) > 512 {
+		return proof{}, "", false
+	}
+	return proof{fields[0], fields[1], fields[2]}, fields[3], true
+}
+
+func (s *Secret) mac(role, address string, p proof, req *http.Request, uri string) string {
+	m := hmac.New(sha256.New, s.token)
+	for _, part := range []string{role, address, p.challenge, p.nonce, p.epoch, req.Method, uri, req.Header.Get(HeaderNode)} {
+		_ = binary.Write(m, binary.BigEndian, uint32(len(part)))
+		m.Write([]byte(part))
+	}
+	return hex.EncodeToString(m.Sum(nil))
+}
+
+// challengeSize is the length of a challenge: 8 bytes that say when it was made, and 16 by which the node knows its own.
+const challengeSize = 2 * (8 + 16)
+
+func (s *Secret) newChallenge() string { return s.challengeOf(time.Since(s.start)) }
+
+func (s *Secret) challengeOf(made time.Duration) string {
+	at := binary.BigEndian.AppendUint64(nil, uint64(made))
+	m := hmac.New(sha256.New, s.key[:])
+	m.Write(at)
+	return hex.EncodeToString(m.Sum(at)[:challengeSize/2])
+}
+
+// isChallenge reports whether this node has made a challenge, not long ago.
+func (s *Secret) isChallenge(text string) bool {
+	at, err := hex.DecodeString(text)
+	if err != nil || len(text) != challengeSize {
+		return false
+	}
+	made := time.Duration(binary.BigEndian.Uint64(at))
+	return hmac.Equal([]byte(text), []byte(s.challengeOf(made))) && time.Since(s.start)-made < challengeTime
+}
+
+// nodeOf returns the address of the node that a request is for.
+func nodeOf(req *http.Request) string { return req.URL.Scheme + "://" + req.URL.Host }

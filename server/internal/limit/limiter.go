@@ -1,0 +1,111 @@
+// Package limit bounds what a server does at a time, and waits for its end.
+package limit
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/millrace-io/millrace/server/internal/lock"
+)
+
+// A Limiter admits a bounded number of holders at a time, and says why others are refused.
+type Limiter struct {
+	// Invariants, while mu is not held:
+	//
+	//	0 ≤ held
+	//	empty is closed if, and only if, closed and held == 0
+
+	ending error
+
+	mu      lock.Mutex
+	limit   int
+	full    error
+	held    int
+	refused int64
+	closed  bool
+	empty   chan struct{}
+}
+
+// New returns a Limiter for at most limit holders. Acquire returns full above the limit, and ending after Close.
+func New(limit int, full, ending error) *Limiter {
+	return &Limiter{limit: limit, full: full, ending: ending, empty: make(chan struct{})}
+}
+
+// SetLimit replaces what New was given. Holders above a lower limit stay.
+func (l *Limiter) SetLimit(limit int, full error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.limit, l.full = limit, full
+}
+
+// Acquire admits a holder, which Release ends, or returns the reason why not.
+func (l *Limiter) Acquire() error { return l.acquire(false) }
+
+// Force is Acquire above the limit, too, for holders that are few.
+func (l *Limiter) Force() error { return l.acquire(true) }
+
+func (l *Limiter) acquire(above bool) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.closed:
+		return l.ending
+	case l.held >= l.limit && !above:
+		l.refused++
+		return l.full
+	}
+	l.held++
+	return nil
+}
+
+// Release ends what Acquire or Force began.
+func (l *Limiter) Release() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held--
+	if l.closed && l.held == 0 {
+		close(l.empty)
+	}
+}
+
+// Held returns how many holders there are.
+func (l *Limiter) Held() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.held
+}
+
+// Refused returns how many were above the limit so far.
+func (l *Limiter) Refused() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.refused
+}
+
+// Close admits no more holders. It returns a channel that is closed when the last one has gone.
+func (l *Limiter) Close() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.closed = true
+		if l.held == 0 {
+			close(l.empty)
+		}
+	}
+	return l.empty
+}
+
+// Grace is how long goroutines may take to end that have nothing to wait for any more. A publisher looks at its
+// connection once within the latency bound, which is a second at most.
+const Grace = 3 * time.Second
+
+// Await waits until done is closed, for Grace at most: a bug must not keep the process from ending.
+func Await(log *slog.Logger, who string, done <-chan struct{}) {
+	grace := time.NewTimer(Grace)
+	defer grace.Stop()
+	select {
+	case <-done:
+	case <-grace.C:
+		log.Error("stopping without them", "who", who)
+	}
+}

@@ -1,0 +1,331 @@
+// Package memory keeps a process within a budget of bytes.
+//
+// A [Budget] knows what is in use, and that is what garbage collection cannot free: the blocks that the Pool has lent, whole
+// ones, exactly and at any moment; and the rest of the heap as the last collection has found it, with stacks. Idle blocks
+// and garbage are not in use. They have the rest of the budget, because the command sets Go's memory limit to the budget.
+//
+// Above marks, in sixteenths of the budget, steps free memory in the order in which that hurts: what no client uses, what is
+// only kept for those who are late, those who are late, and at last the largest holder. A step frees no more than what is
+// above its mark. Between the last two, Admit refuses what is new. So a holder that keeps up, and has less than others, is
+// never touched by one that does not. Publishers call Check as they receive: then steps are taken by the goroutine of the
+// publisher that needs the memory, which waits for that.
+package memory
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/server/internal/lock"
+	"github.com/millrace-io/millrace/server/internal/refuse"
+)
+
+const (
+	// sixteenths is what marks are counted in.
+	sixteenths = 16
+	// trimAbove is the mark for idle blocks: they and what is in use have no more.
+	trimAbove = 12
+	// admitBelow is the mark of Admit. It is behind those of all steps but the last.
+	admitBelow = 13
+
+	// watchEvery is how often a Budget looks without being asked.
+	watchEvery = 100 * time.Millisecond
+	// collectAfter is the age of what is known of the heap at which it is found out anew, above half of the budget: the
+	// runtime may not collect for two minutes.
+	collectAfter = time.Second
+	// giveEvery is how often memory that is not in use may go back to the system. Twice that is within a minute.
+	giveEvery = 20 * time.Second
+	// giveBytes is how much that is at least: less is not worth to be got again.
+	giveBytes = 32 << 20
+	// slowdown is how long a publisher waits at each Check while memory cannot be freed as fast as it comes.
+	slowdown = 10 * time.Millisecond
+)
+
+// A Step frees memory when more than Above sixteenths of the budget are in use.
+type Step struct {
+	Name  string // for metrics and the log
+	Above int
+	Heap  bool // what it frees is of the heap, so that Used shows it after the next collection only
+	// Free lets go of about excess bytes, if there are so many, and returns how many go. They may go a little later; then
+	// Free counts them again when it is called meanwhile.
+	Free func(excess int64) int64
+}
+
+// A Budget bounds the memory of a process. A nil Budget bounds nothing.
+type Budget struct {
+	limit  int64
+	pool   *millrace.Pool
+	log    *slog.Logger
+	steps  []Step // by mark
+	lowest int64  // nothing is done below
+
+	heap   atomic.Int64 // bytes in use beside the pool's
+	cycles atomic.Int64 // collections so far
+	// promised is how many bytes of heap the steps have freed, and heap does not know that yet.
+	promised atomic.Int64
+	high     atomic.Int64 // the most that was in use
+
+	refused atomic.Int64
+	taken   []atomic.Int64 // by step: how often it has freed something
+
+	freeing chan struct{} // has room for one: the goroutine that takes the steps
+
+	// Of the goroutine that takes the steps.
+	lastCare   time.Time // when that was logged last
+	promisedIn int64     // cycles when promised was raised last
+}
+
+// New returns a Budget of limit bytes for what p lends and the rest of the heap. Its work begins with Run.
+func New(limit int64, p *millrace.Pool, log *slog.Logger) *Budget {
+	b := &Budget{limit: limit, pool: p, log: lock.Logger(log), freeing: make(chan struct{}, 1)}
+	b.lowest = b.mark(trimAbove)
+	return b
+}
+
+// Add adds steps. Those of one mark are taken in their order. Add is for the time before Run, and before anything calls Check.
+func (b *Budget) Add(steps ...Step) {
+	if b == nil {
+		return
+	}
+	for _, s := range steps {
+		b.lowest = min(b.lowest, b.mark(s.Above))
+	}
+	b.steps = append(b.steps, steps...)
+	slices.SortStableFunc(b.steps, func(x, y Step) int { return x.Above - y.Above })
+	b.taken = make([]atomic.Int64, len(b.steps))
+}
+
+// Limit returns the budget.
+func (b *Budget) Limit() int64 { return b.limit }
+
+// mark returns n sixteenths of the budget.
+func (b *Budget) mark(n int) int64 { return b.limit / sixteenths * int64(n) }
+
+// Used returns how many bytes are in use.
+func (b *Budget) Used() int64 { return b.pool.Stats().InUse + b.heap.Load() }
+
+// retryAfter is when a refused client should try again: by then, clients that hold too much have been disconnected.
+const retryAfter = 5 * time.Second
+
+// Short returns the refusal of clients while memory is short, with a reason.
+func Short(reason string) *refuse.Refusal {
+	return refuse.New(http.StatusServiceUnavailable, "%s (--memory)", reason).For(refuse.Memory).After(retryAfter)
+}
+
+// Admit returns a [refuse.Refusal] if there is no memory for another publisher, viewer or transfer.
+func (b *Budget) Admit() error {
+	if b == nil {
+		return nil
+	}
+	if used := b.Used() - b.promised.Load(); used > b.mark(admitBelow) {
+		b.refused.Add(1)
+		return Short(fmt.Sprintf("the server's memory is in use: %d of %d MiB", used>>20, b.limit>>20))
+	}
+	return nil
+}
+
+// Check frees memory if too much is in use. Those who take memory call it as they do.
+func (b *Budget) Check() {
+	if b == nil {
+		return
+	}
+	used := b.Used()
+	for high := b.high.Load(); used > high && !b.high.CompareAndSwap(high, used); {
+		high = b.high.Load()
+	}
+	last := b.mark(sixteenths - 1)
+	if used > last { // wait until another goroutine has freed what it can
+		b.freeing <- struct{}{}
+	} else {
+		if used+b.pool.Stats().Idle <= b.lowest {
+			return
+		}
+		select {
+		case b.freeing <- struct{}{}:
+		default:
+			return
+		}
+	}
+	b.free()
+	<-b.freeing
+	if b.Used() > last {
+		time.Sleep(slowdown)
+	}
+}
+
+// free takes the steps. One goroutine at a time calls it.
+func (b *Budget) free() {
+	if st := b.pool.Stats(); b.heap.Load()+st.InUse+st.Idle > b.mark(trimAbove) && st.Idle > 0 {
+		b.pool.Trim()
+	}
+	// A collection that was under way when memory was freed may have found it in use.
+	if b.cycles.Load() > b.promisedIn+1 {
+		b.promised.Store(0)
+	}
+	for i, s := range b.steps {
+		used := b.Used() - b.promised.Load()
+		excess := used - b.mark(s.Above)
+		if excess <= 0 {
+			continue
+		}
+		n := s.Free(excess)
+		if n > 0 {
+			b.taken[i].Add(1)
+			if s.Heap {
+				b.promised.Add(n)
+				b.promisedIn = b.cycles.Load()
+			}
+		}
+		if n > 0 && time.Since(b.lastCare) > time.Second {
+			b.lastCare = time.Now()
+			// In another goroutine: the log may block, and publishers wait for this one.
+			go b.log.Warn("memory is short", "step", s.Name, "freed", n, "used", used, "budget", b.limit)
+		}
+	}
+}
+
+// Run watches until ctx ends.
+func (b *Budget) Run(ctx context.Context) {
+	if b == nil {
+		return
+	}
+	defer b.afterGC()()
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	r := newRuntimeStats()
+	var collected, given time.Time
+	var cycle uint64
+	var allocated int64 // when memory was given back last, or could have been
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case at := <-tick.C:
+			r.read()
+			b.cycles.Store(int64(r.cycles))
+			b.bound(&r)
+			b.Check()
+			if r.cycles != cycle {
+				cycle, collected = r.cycles, at
+			}
+			idle := r.mapped - b.Used()
+			if b.Used() > b.limit/2 && at.Sub(collected) > collectAfter ||
+				r.mapped-b.pool.Stats().InUse > giveBytes+b.limit/64 && at.Sub(collected) > giveEvery {
+				runtime.GC()
+			}
+			if at.Sub(given) < giveEvery {
+				continue
+			}
+			// What was allocated since the last look would be allocated again.
+			if grown := r.allocated - allocated; idle > giveBytes && grown < idle {
+				b.pool.Trim()
+				debug.FreeOSMemory()
+			}
+			given, allocated = at, r.allocated
+		}
+	}
+}
+
+// afterGC notes what is in use of the heap after each garbage collection, when that is known, until the function that it
+// returns is called.
+func (b *Budget) afterGC() (stop func()) {
+	var stopped atomic.Bool
+	type sentinel struct{ _ *byte }
+	var rearm func(s *sentinel)
+	// Blocks that were found in use may have come back since, so the least of what a few collections say is the best guess.
+	var last [3]int64
+	n := 0
+	rearm = func(s *sentinel) {
+		if stopped.Load() {
+			return
+		}
+		r := newRuntimeStats()
+		r.read()
+		st := b.pool.Stats()
+		last[n%len(last)] = max(0, r.live-st.InUse-st.Idle) + r.overhead
+		n++
+		b.heap.Store(slices.Min(last[:min(n, len(last))]))
+		b.bound(&r)
+		runtime.SetFinalizer(s, rearm)
+	}
+	runtime.SetFinalizer(new(sentinel), rearm)
+	return func() { stopped.Store(true) }
+}
+
+// bound corrects what is known of the heap: no more can be in use than what objects have, garbage included.
+func (b *Budget) bound(r *runtimeStats) {
+	st := b.pool.Stats()
+	if most := max(0, r.objects-st.InUse-st.Idle) + r.overhead; b.heap.Load() > most {
+		b.heap.Store(most)
+	}
+}
+
+// Stats is what a Budget says of the process.
+type Stats struct {
+	Limit   int64 // 0: none
+	Used    int64
+	High    int64            // the most that was in use
+	Heap    int64            // of Used, what is not of the pool
+	Mapped  int64            // what the process has of the system, with idle blocks and garbage
+	Refused int64            // what Admit has refused
+	Taken   map[string]int64 // by step: how often it has freed something
+}
+
+// Stats returns a snapshot.
+func (b *Budget) Stats() Stats {
+	r := newRuntimeStats()
+	r.read()
+	if b == nil {
+		return Stats{Mapped: r.mapped}
+	}
+	st := Stats{Limit: b.limit, Used: b.Used(), Heap: b.heap.Load(), Mapped: r.mapped, Refused: b.refused.Load(),
+		Taken: make(map[string]int64)}
+	st.High = max(b.high.Load(), st.Used)
+	for i, s := range b.steps {
+		st.Taken[s.Name] += b.taken[i].Load()
+	}
+	return st
+}
+
+// runtimeStats are figures of the Go runtime.
+type runtimeStats struct {
+	samples [10]metrics.Sample
+
+	cycles    uint64 // garbage collections
+	live      int64  // the heap that the last one has found in use
+	objects   int64  // the heap with garbage
+	overhead  int64  // stacks, and what the runtime needs itself
+	mapped    int64  // all that the process has of the system
+	allocated int64  // ever
+}
+
+func newRuntimeStats() (r runtimeStats) {
+	for i, name := range []string{
+		"/gc/cycles/total:gc-cycles", "/gc/heap/live:bytes", "/memory/classes/heap/objects:bytes",
+		"/memory/classes/total:bytes", "/memory/classes/heap/released:bytes", "/gc/heap/allocs:bytes",
+		"/memory/classes/heap/stacks:bytes", "/memory/classes/metadata/mspan/inuse:bytes",
+		"/memory/classes/metadata/other:bytes", "/memory/classes/other:bytes",
+	} {
+		r.samples[i].Name = name
+	}
+	return r
+}
+
+func (r *runtimeStats) read() {
+	metrics.Read(r.samples[:])
+	var v [len(r.samples)]int64
+	for i := range v {
+		v[i] = int64(r.samples[i].Value.Uint64())
+	}
+	r.cycles, r.live, r.objects = uint64(v[0]), v[1], v[2]
+	r.mapped, r.allocated = v[3]-v[4], v[5]
+	r.overhead = v[6] + v[7] + v[8] + v[9]
+}

@@ -1,0 +1,119 @@
+package relay
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"strings"
+	"time"
+
+	"github.com/millrace-io/millrace/server/internal/refuse"
+	"github.com/millrace-io/millrace/server/internal/relay/ingest"
+)
+
+// A publishBody is the body of a publisher's request, and the way to answer it.
+type publishBody interface {
+	io.Reader
+	// answer ends the request.
+	answer(status int, contentType string, text []byte)
+}
+
+// errSlowMessage ends a publisher that takes longer than limit to send one message or tag.
+func errSlowMessage(limit time.Duration) error {
+	return refuse.New(http.StatusRequestTimeout, "a message has not come to its end within %v (--publish-timeout)", limit)
+}
+
+// A connBody reads a publisher's connection, which was taken over from net/http.
+type connBody struct {
+	io.Reader
+	conn ingest.Conn
+}
+
+// newConnBody takes over the connection of r. It returns nil, and has done nothing, if that is not possible or not
+// wanted: for TLS and HTTP/2, and with a small latency bound.
+func newConnBody(w http.ResponseWriter, r *http.Request, p *Publisher) *connBody {
+	if r.ProtoMajor != 1 || r.TLS != nil || !ingest.ByClock(p.s.hub.cfg.Latency) {
+		return nil
+	}
+	conn, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return nil
+	}
+	early, _ := buffered.Reader.Peek(buffered.Reader.Buffered())
+	if len(early) == 0 && r.ProtoAtLeast(1, 1) && strings.EqualFold(r.Header.Get("Expect"), "100-continue") {
+		_, _ = io.WriteString(conn, "HTTP/1.1 100 Continue\r\n\r\n") // if this fails, so will the first read
+	}
+	b := &connBody{conn: p.ingest(conn)}
+	all := io.MultiReader(bytes.NewReader(bytes.Clone(early)), b.conn)
+	if r.ContentLength >= 0 {
+		b.Reader = io.LimitReader(all, r.ContentLength)
+	} else {
+		b.Reader = httputil.NewChunkedReader(bufio.NewReaderSize(all, bodyBuffer))
+	}
+	return b
+}
+
+// bodyBuffer is how much of a chunked body is read at a time: as much as an encoder sends in 50 ms at 5 Mbit/s.
+const bodyBuffer = 32 << 10
+
+func (b *connBody) answer(status int, contentType string, text []byte) {
+	conn, err := b.conn.Release()
+	if err != nil {
+		return // the connection is closed
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(lingerTime))
+	head := fmt.Sprintf("HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n"+
+		"Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
+		status, http.StatusText(status), contentType, len(text))
+	if _, err := conn.Write(append([]byte(head), text...)); err == nil {
+		linger(conn)
+	}
+}
+
+// What linger reads at most.
+const (
+	lingerTime  = 500 * time.Millisecond
+	lingerBytes = 1 << 20
+)
+
+// linger reads on for a moment after an answer, until the publisher closes the connection. If the server closed it at
+// once, with bytes that were not read, the kernel would reset it, and the publisher would see that instead of the
+// answer.
+func linger(conn net.Conn) {
+	half, ok := conn.(interface{ CloseWrite() error })
+	if ok && half.CloseWrite() == nil {
+		_, _ = io.Copy(io.Discard, io.LimitReader(conn, lingerBytes))
+	}
+}
+
+// A handlerBody is a request's body as net/http gives it.
+type handlerBody struct {
+	*ingest.Reader
+	w     http.ResponseWriter
+	r     *http.Request
+	write time.Duration // limits the answer
+}
+
+func newHandlerBody(w http.ResponseWriter, r *http.Request, p *Publisher) *handlerBody {
+	set, cfg := http.NewResponseController(w).SetReadDeadline, &p.s.hub.cfg
+	return &handlerBody{ingest.NewReader(r.Body, set, p, cfg.PublishTimeout), w, r, cfg.StallTimeout}
+}
+
+func (b *handlerBody) answer(status int, contentType string, text []byte) {
+	b.Stop() // the ResponseWriter must not be used after the handler
+	_ = http.NewResponseController(b.w).SetWriteDeadline(time.Now().Add(b.write))
+	h := b.w.Header()
+	h.Set("Content-Type", contentType)
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	if b.r.ProtoMajor == 1 {
+		h.Set("Connection", "close")
+	}
+	b.w.WriteHeader(status)
+	_, _ = b.w.Write(text)
+}

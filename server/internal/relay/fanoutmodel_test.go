@@ -1,0 +1,540 @@
+package relay
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/server/internal/lock"
+)
+
+// A memoryConn is a viewerConn whose client is the test. It takes what the client has room for.
+type memoryConn struct {
+	kind path
+	news chan struct{} // has a signal when room or ended has changed
+	gone chan struct{} // closed when the connection has ended
+
+	mu       lock.Mutex
+	got      []byte
+	room     int // bytes that it takes; < 0: no limit
+	panics   bool
+	since    int64 // when it took something last, while a write waits; 0: none does
+	finished bool
+	aborted  bool
+}
+
+var errMemoryConn = errors.New("the connection has ended")
+
+func newMemoryConn(kind path) *memoryConn {
+	return &memoryConn{kind: kind, room: -1, news: make(chan struct{}, 1), gone: make(chan struct{})}
+}
+
+func (c *memoryConn) path() path { return c.kind }
+
+// take takes what there is room for.
+func (c *memoryConn) take(line *[]byte, body *millrace.Chain) (full bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.panics {
+		c.panics = false
+		body.Release() // which the viewer leaves to the garbage collector
+		panic("a planted mistake")
+	}
+	if c.finished || c.aborted {
+		return false, errMemoryConn
+	}
+	if len(*line) > 0 {
+		panic("this viewer has no chunks")
+	}
+	n := body.Len()
+	if c.room >= 0 {
+		n = min(n, c.room)
+		c.room -= n
+	}
+	var part millrace.Chain
+	body.Cut(&part, n)
+	for piece := range part.All() {
+		c.got = append(c.got, piece...)
+	}
+	part.Release()
+	return body.Len() > 0, nil
+}
+
+func (c *memoryConn) tryWrite(line *[]byte, body *millrace.Chain, out *vector) (full bool, err error) {
+	return c.take(line, body)
+}
+
+func (c *memoryConn) write(line *[]byte, body *millrace.Chain, out *tally, progress *atomic.Int64) error {
+	for {
+		before := body.Len()
+		full, err := c.take(line, body)
+		if body.Len() < before {
+			progress.Store(now())
+		}
+		c.wait(full && err == nil, body.Len() < before)
+		if !full || err != nil {
+			return err
+		}
+		<-c.news
+	}
+}
+
+// wait notes whether a write waits, and whether something was taken.
+func (c *memoryConn) wait(waits, took bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case !waits:
+		c.since = 0
+	case took || c.since == 0:
+		c.since = now()
+	}
+}
+
+// waited returns for how long a write has waited.
+func (c *memoryConn) waited() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.since == 0 {
+		return 0
+	}
+	return time.Duration(now() - c.since)
+}
+
+func (c *memoryConn) finish() { c.end(&c.finished) }
+
+func (c *memoryConn) abort(bool) { c.end(&c.aborted) }
+
+func (c *memoryConn) end(how *bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.finished && !c.aborted {
+		*how = true
+		close(c.gone)
+	}
+	c.signal()
+}
+
+func (c *memoryConn) signal() {
+	select {
+	case c.news <- struct{}{}:
+	default:
+	}
+}
+
+// setRoom changes how many bytes the client takes from now on.
+func (c *memoryConn) setRoom(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.room = n
+	c.signal()
+}
+
+// A modelViewer is a viewer, and what may have happened to it.
+type modelViewer struct {
+	*viewer
+	conn    *memoryConn
+	from    uint64 // the number of the first frame after it came
+	stalled bool
+	paused  bool
+	pauses  int  // that are over
+	left    bool // its client has hung up
+	broken  bool // a write to it panics
+	replies int
+}
+
+// A fanoutModel drives the viewers of one stream by random steps, and checks what each of them gets. It has no chunks, no
+// other nodes, and no ResponseWriters.
+//
+// What is published are records: a letter (K for a keyframe, f for another frame, C for a tag that later viewers need as
+// well, P for the same as a preamble, R for a reply), the record's length, its number, and zeros. A viewer must get whole
+// records: first a keyframe, after the preamble that was current when it was published, and then each next one. Where
+// records are missing, the viewer was moved, which is counted, or had paused; and it continues with a keyframe.
+type fanoutModel struct {
+	t       *testing.T
+	rnd     *rand.Rand
+	h       *Hub
+	p       *Publisher
+	viewers []*modelViewer
+	number  uint64 // of the latest record of the stream
+	config  uint64 // of the latest C
+	configs []configAt
+}
+
+// A configAt says which C was current from a record on.
+type configAt struct{ from, config uint64 }
+
+func (m *fanoutModel) record(letter byte, number uint64, size int) millrace.Chain {
+	b := make([]byte, 13+size)
+	b[0] = letter
+	binary.BigEndian.PutUint32(b[1:], uint32(len(b)))
+	binary.BigEndian.PutUint64(b[5:], number)
+	var c millrace.Chain
+	c.AppendCopy(b)
+	return c
+}
+
+// publish publishes a frame.
+func (m *fanoutModel) publish(key bool) {
+	m.number++
+	letter := byte('f')
+	if key {
+		letter = 'K'
+	}
+	c := m.record(letter, m.number, m.rnd.IntN(3000))
+	if err := m.p.s.publish(&c, key); err != nil {
+		m.t.Error(err)
+	}
+}
+
+// configure publishes what viewers that come later need as well.
+func (m *fanoutModel) configure() {
+	m.number++
+	m.config = m.number
+	c, preamble := m.record('C', m.number, 50), m.record('P', m.number, 50)
+	if err := m.p.s.configure(&c, &preamble); err != nil {
+		m.t.Error(err)
+	}
+	m.configs = append(m.configs, configAt{m.number, m.config})
+}
+
+// add adds a viewer.
+func (m *fanoutModel) add(kind path, room int) *modelViewer {
+	v, err := m.h.admit(m.t.Context(), watchRequest{name: "cam"})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	conn := newMemoryConn(kind)
+	conn.room = room
+	mv := &modelViewer{viewer: v, conn: conn, from: m.number, stalled: room >= 0}
+	v.conn = conn
+	v.hear = func(*viewer) { <-conn.gone }
+	m.viewers = append(m.viewers, mv)
+	v.serveConn(nil)
+	return mv
+}
+
+// takeAll makes all clients take everything.
+func (m *fanoutModel) takeAll() {
+	for _, v := range m.viewers {
+		if !v.hasEnded() {
+			v.stalled = false
+			v.conn.setRoom(-1)
+		}
+	}
+}
+
+// step does something at random.
+func (m *fanoutModel) step() string {
+	var v *modelViewer
+	for range 4 {
+		if v = m.viewers[m.rnd.IntN(len(m.viewers))]; !v.hasEnded() {
+			break
+		}
+	}
+	n := m.rnd.IntN(100)
+	if v.hasEnded() {
+		n = m.rnd.IntN(55) // which needs none
+	}
+	switch {
+	case n < 45:
+		frames := 1 + m.rnd.IntN(8)
+		for range frames {
+			m.publish(m.rnd.IntN(20) == 0)
+		}
+		m.p.Flush()
+		return fmt.Sprintf("%d frames", frames)
+	case n < 47: // while viewers catch up
+		m.takeAll()
+		go func() {
+			for range 30 {
+				m.publish(m.rnd.IntN(20) == 0)
+				m.p.Flush()
+				runtime.Gosched()
+			}
+		}()
+		return "frames while all viewers catch up"
+	case n < 50:
+		m.configure()
+		m.p.Flush()
+		return "a tag for all"
+	case n < 55:
+		kind, room := path(m.rnd.IntN(2)), -1
+		if m.rnd.IntN(3) == 0 {
+			room = m.rnd.IntN(10_000)
+		}
+		m.add(kind, room)
+		return fmt.Sprintf("a viewer by %v with room for %d", kind, room)
+	case n < 63:
+		v.stalled = true
+		v.conn.setRoom(m.rnd.IntN(4000))
+		return "a viewer stalls"
+	case n < 75:
+		v.stalled = false
+		v.conn.setRoom(-1)
+		return "a viewer takes all"
+	case n < 80:
+		c := m.record('R', 0, m.rnd.IntN(100))
+		if v.reply(c.Bytes()) {
+			v.replies++
+		}
+		c.Release()
+		return "a reply"
+	case n < 86:
+		if v.paused {
+			v.pauses++
+		}
+		v.paused = !v.paused
+		v.setPaused(v.paused)
+		return fmt.Sprintf("paused: %v", v.paused)
+	case n < 89:
+		v.left = true
+		v.conn.abort(false) // the client's end of it
+		return "a viewer leaves"
+	case n < 90:
+		v.conn.mu.Lock()
+		v.conn.panics = true
+		v.conn.mu.Unlock()
+		v.broken = true
+		return "a write panics"
+	case n < 95:
+		time.Sleep(inspectEvery)
+		return "a quarter of a second"
+	}
+	time.Sleep(time.Duration(m.rnd.IntN(7)) * time.Second)
+	return "some seconds"
+}
+
+// check checks what a viewer has got so far. upToDate says that it must have all that there is for it.
+func (m *fanoutModel) check(v *modelViewer, upToDate bool) error {
+	v.conn.mu.Lock()
+	got, ended := v.conn.got, v.conn.finished || v.conn.aborted
+	v.conn.mu.Unlock()
+	var last, pre uint64
+	missing, again, replies := uint64(0), 0, 0
+	mustBeKey := true
+	for len(got) > 0 {
+		if len(got) < 13 || len(got) < int(binary.BigEndian.Uint32(got[1:])) {
+			if upToDate {
+				return fmt.Errorf("the last record is cut at %d bytes", len(got))
+			}
+			break
+		}
+		letter, size, number := got[0], binary.BigEndian.Uint32(got[1:]), binary.BigEndian.Uint64(got[5:])
+		if size < 13 {
+			return fmt.Errorf("no record after %d: %q", last, got[:13])
+		}
+		got = got[size:]
+		switch letter {
+		case 'R':
+			replies++
+			continue
+		case 'P':
+			pre, mustBeKey = number, true
+			continue
+		case 'K':
+			if mustBeKey && pre != m.configBefore(number) {
+				return fmt.Errorf("keyframe %d follows preamble %d, want %d", number, pre, m.configBefore(number))
+			}
+		case 'f', 'C':
+			if mustBeKey {
+				return fmt.Errorf("it begins or goes on at %c %d", letter, number)
+			}
+		default:
+			return fmt.Errorf("no record after %d: %q", last, letter)
+		}
+		switch {
+		case last == 0 || number == last+1:
+		case letter == 'K' && number > last:
+			missing += number - last - 1
+		case letter == 'K' && again < v.pauses: // it goes on at the newest keyframe, which it may have had
+			again++
+		default:
+			return fmt.Errorf("%c %d follows %d", letter, number, last)
+		}
+		last, mustBeKey, pre = number, false, 0
+	}
+	if v.pauses == 0 && !v.paused && !ended {
+		if lost := uint64(v.missed.Frames); missing > lost || upToDate && missing < lost {
+			return fmt.Errorf("%d records are missing, and %d were counted", missing, lost)
+		}
+	}
+	// Without a keyframe that is kept, a viewer that was moved waits for the next one.
+	if upToDate && last != m.number && m.p.s.live.startIsKept() {
+		return fmt.Errorf("it has record %d, and %d is the latest", last, m.number)
+	}
+	if upToDate && replies != v.replies {
+		return fmt.Errorf("%d replies, want %d", replies, v.replies)
+	}
+	return nil
+}
+
+// configBefore returns the tag for all that was current at a record, or 0.
+func (m *fanoutModel) configBefore(number uint64) (config uint64) {
+	for _, c := range m.configs {
+		if c.from > number {
+			break
+		}
+		config = c.config
+	}
+	return config
+}
+
+// checkAll checks all viewers at rest.
+func (m *fanoutModel) checkAll() error {
+	for i, v := range m.viewers {
+		why := disconnectReason(v.reason.Load())
+		if err := m.check(v, why == connected && !v.stalled && !v.paused); err != nil {
+			return fmt.Errorf("viewer %d (%v, %v): %w", i, v.conn.kind, why, err)
+		}
+		ok := true
+		switch why {
+		case connected:
+			if waited := v.conn.waited(); waited > m.h.cfg.StallTimeout+2*inspectEvery {
+				return fmt.Errorf("viewer %d has taken nothing for %v, and is still there", i, waited)
+			}
+		case hungUp:
+			ok = v.left
+		case stalled:
+			ok = v.stalled
+		case failed: // a mistake ends the viewers of one fanout
+			ok = slices.ContainsFunc(m.viewers, func(other *modelViewer) bool { return other.broken && other.fanout == v.fanout })
+		default:
+			ok = false
+		}
+		if !ok {
+			return fmt.Errorf("viewer %d (%v) ended: %v", i, v.conn.kind, why)
+		}
+	}
+	return nil
+}
+
+// run does some steps, ends the stream, and returns the first thing that is wrong.
+func (m *fanoutModel) run(steps int) error {
+	m.publish(true)
+	m.add(pathWritev, -1)
+	var log []string
+	for range steps {
+		log = append(log, m.step())
+		synctest.Wait()
+		if m.h.cfg.Latency > 0 {
+			time.Sleep(m.h.cfg.Latency)
+			synctest.Wait()
+		}
+		if err := m.checkAll(); err != nil {
+			return fmt.Errorf("after step %d of %q: %w", len(log), log[max(0, len(log)-12):], err)
+		}
+	}
+	m.takeAll()
+	for _, v := range m.viewers {
+		if v.paused && !v.hasEnded() {
+			v.paused = false
+			v.pauses++
+			v.setPaused(false)
+		}
+	}
+	synctest.Wait()
+	m.p.Close(nil)
+	m.p.Done()
+	synctest.Wait()
+	for i, v := range m.viewers {
+		switch why := disconnectReason(v.reason.Load()); {
+		case why == connected:
+			return fmt.Errorf("viewer %d (%v) is still there", i, v.conn.kind)
+		case why == streamEnded:
+			if err := m.check(v, true); err != nil {
+				return fmt.Errorf("viewer %d (%v), at the end: %w", i, v.conn.kind, err)
+			}
+			if !v.conn.finished {
+				return fmt.Errorf("viewer %d (%v) has no proper end", i, v.conn.kind)
+			}
+		}
+	}
+	if n := m.h.Viewers(); n != 0 {
+		return fmt.Errorf("%d viewers are left", n)
+	}
+	return nil
+}
+
+// end ends the server, also after a failure.
+func (m *fanoutModel) end() {
+	if m.p.Context().Err() == nil {
+		m.p.Close(nil)
+		m.p.Done()
+	}
+	ctx, cancel := context.WithCancel(m.t.Context())
+	cancel()
+	m.h.Drain(ctx)
+	time.Sleep(inspectEvery) // the fanouts end
+}
+
+// newFanoutModel begins a stream.
+func newFanoutModel(t *testing.T, seed uint64) *fanoutModel {
+	cfg := testConfig()
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	cfg.KeepFrames, cfg.Latency = 32+rnd.IntN(200), time.Duration(rnd.IntN(2)*50)*time.Millisecond
+	cfg.LagBytes, cfg.LagFrames = int64(rnd.IntN(2)*(50_000+rnd.IntN(100_000))), rnd.IntN(2)*60
+	cfg.StallTimeout = 6 * time.Second
+	cfg.LagTime = time.Duration(rnd.IntN(2)*3) * time.Second
+	p, err := New(cfg).Open("cam", "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.s.open(formatFLV, []byte("FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00"))
+	p.s.live.head = nil
+	p.s.facts.SetKnown()
+	return &fanoutModel{t: t, rnd: rnd, h: p.s.hub, p: p}
+}
+
+var (
+	modelSeed  = flag.Uint64("model.seed", 1, "the first seed of TestFanoutModel")
+	modelSeeds = flag.Uint64("model.seeds", 60, "how many seeds TestFanoutModel runs")
+)
+
+// A viewer gets a sequence that begins at a keyframe and has no gap but those that are counted, whatever the viewers do:
+// see fanoutModel.
+func TestFanoutModel(t *testing.T) {
+	for seed := *modelSeed; seed < *modelSeed+*modelSeeds; seed++ {
+		synctest.Test(t, func(t *testing.T) {
+			m := newFanoutModel(t, seed)
+			if err := m.run(300); err != nil {
+				t.Errorf("-model.seed %d -model.seeds 1: %v", seed, err)
+			}
+			m.end()
+		})
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// A second fanout serves the viewers beyond the first fanoutViewers, and both hold to the model.
+func TestSecondFanout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newFanoutModel(t, 7)
+		m.publish(true)
+		for range fanoutViewers + 20 {
+			m.add(pathWritev, -1)
+		}
+		m.p.s.live.mu.Lock()
+		fanouts := len(m.p.s.live.fanouts)
+		m.p.s.live.mu.Unlock()
+		if want := min(2, runtime.GOMAXPROCS(0)); fanouts != want {
+			t.Errorf("%d fanouts, want %d: one a processor", fanouts, want)
+		}
+		if err := m.run(60); err != nil {
+			t.Error(err)
+		}
+		m.end()
+	})
+}

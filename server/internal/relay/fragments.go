@@ -1,0 +1,117 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/broadcast"
+	"github.com/millrace-io/millrace/media/mp4"
+	"github.com/millrace-io/millrace/server/internal/relay/convert"
+	"github.com/millrace-io/millrace/server/internal/relay/hlslive"
+)
+
+// errNotMade ends what is read of a stream's MP4 when that cannot be made.
+var errNotMade = errors.New("the stream has nothing, or nothing any more, that MP4 is made of")
+
+// A fragmentReader reads the fragments of MP4 that viewers get, and continues with the next rendition when the codecs
+// change. It is the [hlslive.Source] of HLS, and what recordings read.
+type fragmentReader struct {
+	stream *stream
+	from   *rendition // nil before the first one, and between two
+	cursor *broadcast.Cursor
+
+	init  millrace.Chain // the init segment of the fragments that come
+	movie *mp4.Movie     // what it says
+	early bool           // the first video frame, which is a keyframe, has not come
+	lost  bool           // fragments are missing in front of the next one
+}
+
+// Next appends the next fragment to dst, which owns it. It returns io.EOF at the end of the stream, and errNotMade if
+// there is no MP4 of it.
+func (r *fragmentReader) Next(ctx context.Context, dst *millrace.Chain) (hlslive.Fragment, error) {
+	for {
+		if r.from == nil {
+			r.begin()
+		}
+		var c millrace.Chain
+		b, err := r.cursor.Next(ctx, &c)
+		if b.Missed.Why != broadcast.NotMissed {
+			r.lost, r.early = true, false
+		}
+		if b.Frames > 0 {
+			return r.take(dst, &c, b), nil
+		}
+		if err == io.EOF {
+			switch why := disconnectReason(r.from.reason.Load()); why {
+			case codecsChange:
+				r.end()
+				continue
+			case makingFailed:
+				return hlslive.Fragment{}, errNotMade
+			}
+		}
+		if err != nil {
+			return hlslive.Fragment{}, err
+		}
+	}
+}
+
+// begin finds the rendition of MP4, or has it made.
+func (r *fragmentReader) begin() {
+	s := r.stream
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.from = s.rendition(formatMP4)
+	r.from.readers++
+	r.early = !s.facts.NoVideo.Load() // otherwise it begins with audio between video frames
+	r.cursor = r.from.source(broadcast.BatchFrames(1))
+}
+
+// end leaves the rendition.
+func (r *fragmentReader) end() {
+	if r.from == nil {
+		return
+	}
+	r.cursor.Close()
+	r.stream.leave(r.from)
+	r.from = nil
+}
+
+// Release gives back what r holds.
+func (r *fragmentReader) Release() {
+	r.end()
+	r.init.Release()
+}
+
+// AppendInit appends a reference to the init segment of the latest fragment to dst.
+func (r *fragmentReader) AppendInit(dst *millrace.Chain) { r.init.Clone(dst) }
+
+// KeyInterval returns the usual distance of keyframes, or 0 if it is unknown.
+func (r *fragmentReader) KeyInterval() time.Duration {
+	return time.Duration(r.stream.facts.UsualInterval.Load()) * time.Millisecond
+}
+
+// ExpectsKey reports whether the stream has had keyframes, and goes on to have video.
+func (r *fragmentReader) ExpectsKey() bool {
+	return r.stream.ownStart.Load() && !r.stream.facts.NoVideo.Load()
+}
+
+// take moves the fragment of a batch, c, to dst.
+func (r *fragmentReader) take(dst, c *millrace.Chain, b broadcast.Batch) hlslive.Fragment {
+	info := b.Info.(*convert.Fragment)
+	f := hlslive.Fragment{FragmentInfo: info.FragmentInfo, Movie: info.Movie, KeyNext: info.KeyNext, AfterLoss: r.lost}
+	if b.Preamble > 0 { // also after a loss
+		r.init.Release()
+		c.Cut(&r.init, b.Preamble)
+		f.NewInit = info.Movie != r.movie
+		r.movie = info.Movie
+	}
+	r.lost = false
+	r.early = r.early && f.Pictures == 0
+	f.Early = r.early
+	dst.Merge(c)
+	return f
+}

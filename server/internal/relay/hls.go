@@ -1,0 +1,275 @@
+package relay
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"net/http"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/media/hls"
+	"github.com/millrace-io/millrace/server/internal/limit"
+	"github.com/millrace-io/millrace/server/internal/refuse"
+	"github.com/millrace-io/millrace/server/internal/relay/hlslive"
+)
+
+// A liveHLS is the HLS of a stream: made from the first request until none comes for a while, or until players have had
+// the time to get the end of the stream.
+type liveHLS struct {
+	*hlslive.Window
+	stream *stream
+	stop   context.CancelFunc // ends Window.Run
+	idle   *time.Timer        // calls checkIdleHLS
+	before *liveHLS           // of the same stream with other tracks, which has ended; nil if there is none. Guarded by Hub.mu
+}
+
+// An hlsSet has the HLS of all streams. Guarded by Hub.mu.
+type hlsSet struct {
+	shared  hlslive.Shared
+	byName  map[string]*liveHLS
+	numbers map[string]hlslive.SequenceStart // for the next window of a name; see keep
+}
+
+// init makes an empty set. A request that waits acquires waiting.
+func (set *hlsSet) init(cfg *Config, waiting *limit.Limiter) {
+	set.shared.Config, set.shared.Store, set.shared.Waiting = &cfg.HLS, cfg.HLSStore, waiting
+	set.byName, set.numbers = make(map[string]*liveHLS), make(map[string]hlslive.SequenceStart)
+}
+
+// of returns the HLS of s, or nil.
+func (set *hlsSet) of(s *stream) *liveHLS {
+	if w := set.byName[s.name]; w != nil && w.stream == s {
+		return w
+	}
+	return nil
+}
+
+// ended returns the HLS that has ended because the tracks of s changed, if the players of a playlist are to see that end.
+// Otherwise it returns nil.
+func (set *hlsSet) ended(s *stream, object string) *liveHLS {
+	w := set.of(s)
+	if w == nil {
+		return nil
+	}
+	if media, ended := w.Media(); media == object && !ended {
+		return nil
+	}
+	for ; w != nil; w = w.before { // at most two
+		media, ended := w.Media()
+		if ended && (media == object || media != "" && object == hlslive.MediaName) {
+			return w
+		}
+	}
+	return nil
+}
+
+// add adds a window of s, which the caller runs. The HLS of that name that was there has ended.
+func (set *hlsSet) add(s *stream) *liveHLS {
+	first := s.hls.After(set.numbers[s.name])
+	delete(set.numbers, s.name)
+	w := &liveHLS{stream: s}
+	if old := set.byName[s.name]; old != nil {
+		first = old.NextStart()
+		if old.stream == s { // with other tracks: its players have not got to its end yet
+			w.before, old = old, old.before
+			w.before.before = nil
+		}
+		if old != nil {
+			old.stop()
+		}
+	}
+	w.Window = hlslive.New(&set.shared, s.name, s.log, &fragmentReader{stream: s}, s.lease, first)
+	set.byName[s.name] = w
+	return w
+}
+
+// forget makes requests no longer find w.
+func (set *hlsSet) forget(w *liveHLS) {
+	if s := w.stream; set.byName[s.name] == w {
+		delete(set.byName, s.name)
+		s.hls = w.NextStart()
+		set.keep(s.name, s.hls)
+	}
+}
+
+// end ends w, which requests do not find any more.
+func (set *hlsSet) end(w *liveHLS) {
+	set.forget(w)
+	w.stop()
+}
+
+// maxHLSNumbers limits the names whose numbers are kept.
+const maxHLSNumbers = 1 << 10
+
+// keep keeps the numbers for the next window of a name while they are ahead of the wall clock, as they are after a stream
+// that was sent faster than real time. The stream may have ended.
+func (set *hlsSet) keep(name string, n hlslive.SequenceStart) {
+	first := set.shared.Config.FirstMSN(time.Now())
+	maps.DeleteFunc(set.numbers, func(_ string, n hlslive.SequenceStart) bool { return n.MSN <= first })
+	if n.MSN > first && len(set.numbers) < maxHLSNumbers {
+		set.numbers[name] = n
+	}
+}
+
+// stats adds up the HLS of all streams.
+func (set *hlsSet) stats() hlslive.Stats {
+	st := set.shared.Counters.Stats()
+	for _, w := range set.byName {
+		st.Add(w.Stats())
+	}
+	return st
+}
+
+// idleLengths is how many lengths of a playlist pass without a request before HLS is no longer made.
+const idleLengths = 3
+
+// HLSMaster returns the multivariant playlist of the stream of that name. It waits for the stream as viewers do, and
+// until its tracks are known. Errors are as those of Watch.
+func (h *Hub) HLSMaster(ctx context.Context, name string) (*hlslive.Playlist, error) {
+	w, err := h.findHLS(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return w.Master(ctx)
+}
+
+// HLSMedia returns a media playlist of the stream of that name. object is the playlist's name; see [hlslive.IsMedia]. If
+// blocks is set, it waits until the playlist has what want asks for.
+func (h *Hub) HLSMedia(
+	ctx context.Context, name, object string, want hls.Reload, blocks bool,
+) (list *hlslive.Playlist, err error) {
+	w := h.endedHLS(name, object)
+	if w == nil {
+		if w, err = h.findHLS(ctx, name); err != nil {
+			return nil, err
+		}
+	}
+	return w.Playlist(ctx, object, want, blocks)
+}
+
+// HLSObject appends references to an init segment, a segment or a part to dst, which stays the caller's. It waits for
+// the part that is next.
+func (h *Hub) HLSObject(ctx context.Context, name string, o hls.Object, dst *millrace.Chain) error {
+	h.mu.Lock()
+	w := h.hls.byName[name]
+	if w != nil {
+		w.Touch()
+		if w.before != nil && w.before.Has(o.Epoch) {
+			w = w.before
+		}
+	}
+	elsewhere := w == nil && h.elsewhere(name)
+	h.mu.Unlock()
+	switch {
+	case elsewhere:
+		return hlslive.ErrElsewhere
+	case w == nil:
+		return hlslive.Absent(name, o)
+	}
+	return w.Object(ctx, o, dst)
+}
+
+// endedHLS is hlsSet.ended of the stream of that name.
+func (h *Hub) endedHLS(name, object string) *liveHLS {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.find(name)
+	if s == nil {
+		return nil
+	}
+	w := h.hls.ended(s, object)
+	if w != nil {
+		w.Touch()
+	}
+	return w
+}
+
+// findHLS returns the HLS of the stream of that name, and starts it if it is not made yet. It waits for the stream as
+// viewers do.
+func (h *Hub) findHLS(ctx context.Context, name string) (w *liveHLS, err error) {
+	h.mu.Lock()
+	if h.elsewhere(name) {
+		h.mu.Unlock()
+		return nil, hlslive.ErrElsewhere
+	}
+	w = h.hls.byName[name]
+	if w != nil && (!w.Ended() || h.find(name) == nil) {
+		w.Touch()
+		h.mu.Unlock()
+		return w, nil
+	}
+	h.mu.Unlock()
+	if err := h.cfg.Memory.Admit(); err != nil {
+		return nil, err
+	}
+	if err := h.admitted.Acquire(); err != nil {
+		return nil, err
+	}
+	defer h.admitted.Release()
+	err = h.awaitStream(ctx, name, func(s *stream) error {
+		if w = h.hls.byName[name]; w != nil && w.stream == s && !w.Ended() {
+			w.Touch()
+			return nil
+		}
+		if h.elsewhere(name) {
+			return hlslive.ErrElsewhere
+		}
+		if _, err := s.format(watchRequest{format: formatMP4}); err != nil {
+			return err
+		}
+		w = h.startHLS(s)
+		return nil
+	})
+	return w, err
+}
+
+// elsewhere reports whether this node must leave the HLS of that name to another node. h.mu is held.
+func (h *Hub) elsewhere(name string) bool {
+	if s := h.streams[name]; s != nil {
+		return h.cfg.Cluster != nil && s.lease == nil
+	}
+	return h.cfg.Cluster != nil && h.hls.byName[name] == nil
+}
+
+// startHLS starts the HLS of s. h.mu is held.
+func (h *Hub) startHLS(s *stream) *liveHLS {
+	w := h.hls.add(s)
+	w.idle = time.AfterFunc(w.IdleIn(idleLengths), func() { h.checkIdleHLS(w) })
+	ctx, stop := context.WithCancel(h.ends)
+	w.stop = stop
+	go h.runHLS(ctx, w)
+	return w
+}
+
+// runHLS makes w until it ends.
+func (h *Hub) runHLS(ctx context.Context, w *liveHLS) {
+	s := w.stream
+	defer w.stop()
+	s.log.Debug("HLS started")
+	err := w.Run(ctx)
+	w.idle.Stop()
+	defer s.log.Debug("HLS ended", "reason", explain(err))
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.hls.forget(w)
+	switch {
+	case h.ends.Err() != nil:
+		w.Close(refuse.ErrShutdown)
+	case err == errNotMade:
+		w.Close(cmp.Or(s.checkMP4(), error(refuse.New(http.StatusNotAcceptable, "stream %q: %v", s.name, err))))
+	default:
+		w.Close(errAbsent(s.name))
+	}
+}
+
+// checkIdleHLS ends w if there was no request for long enough. The next request does not find it any more.
+func (h *Hub) checkIdleHLS(w *liveHLS) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if left := w.IdleIn(idleLengths); left > 0 {
+		w.idle.Reset(left)
+		return
+	}
+	h.hls.end(w)
+}

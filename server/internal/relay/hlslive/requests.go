@@ -1,0 +1,146 @@
+package hlslive
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/media/hls"
+	"github.com/millrace-io/millrace/server/internal/refuse"
+)
+
+// Master returns the multivariant playlist. It waits until the tracks of the stream are known.
+func (w *Window) Master(ctx context.Context) (list *Playlist, err error) {
+	err = w.await(ctx, func() (bool, error) {
+		if w.window == nil {
+			return false, nil
+		}
+		list = newPlaylist(w.master(), w.cfg.Target)
+		return true, nil
+	})
+	return list, err
+}
+
+// Playlist returns the media playlist of that name. If blocks is set, it waits until the playlist has what want asks
+// for. An error is a [refuse.Refusal], ErrElsewhere, or that of ctx.
+func (w *Window) Playlist(ctx context.Context, object string, want hls.Reload, blocks bool) (list *Playlist, err error) {
+	asked, late := now(), false
+	err = w.await(ctx, func() (bool, error) {
+		if w.window == nil {
+			return false, nil
+		}
+		if object != mediaName(w.movie) && object != MediaName {
+			return false, refuse.New(http.StatusNotFound, "stream %q has other tracks than %s now: ask for %s", w.name, object, MasterName)
+		}
+		switch status := w.window.Status(want); {
+		case !blocks:
+		case status == hls.Wait:
+			if late = w.news.gaveUp(asked, w.cfg.Target); !late {
+				return false, nil
+			}
+		case status == hls.TooFar:
+			msn, part := w.window.Next()
+			return false, refuse.New(http.StatusBadRequest, "segment %d is too far ahead: part %d of segment %d is next", want.MSN, part, msn)
+		}
+		lasts := w.cfg.Target
+		if blocks {
+			lasts = w.cfg.Part
+		}
+		w.players.add(now(), w.cfg.Target, lasts)
+		list = w.render(want.Skip)
+		if late {
+			list = &Playlist{Text: list.Text, Gzip: list.Gzip, Target: list.Target, Late: true}
+		}
+		w.shared.Counters.Playlists.Add(1)
+		return true, nil
+	})
+	return list, err
+}
+
+// Object appends references to an init segment, a segment or a part to dst, which stays the caller's. It waits for the
+// part that is next. Errors are as those of Playlist.
+func (w *Window) Object(ctx context.Context, o hls.Object, dst *millrace.Chain) error {
+	asked := now()
+	return w.await(ctx, func() (bool, error) {
+		switch {
+		case w.window == nil:
+			return false, Absent(w.name, o)
+		case w.window.Append(dst, o):
+			w.shared.Counters.Objects.Add(1)
+			w.shared.Counters.Bytes.Add(int64(dst.Len()))
+			return true, nil
+		case w.ended || !w.isNext(o):
+			return false, Absent(w.name, o)
+		case w.news.gaveUp(asked, w.cfg.Target):
+			return false, refuse.New(http.StatusServiceUnavailable,
+				"%s has not come: stream %q waits for its publisher", o, w.name).After(time.Second)
+		}
+		return false, nil
+	})
+}
+
+// Absent refuses a request for an object that no window has.
+func Absent(name string, o hls.Object) error {
+	return refuse.New(http.StatusNotFound, "%s is not, or no longer, in the window of stream %q", o, name)
+}
+
+// isNext reports whether o is the next part, or the first part of the next segment. w.mu is held.
+func (w *Window) isNext(o hls.Object) bool {
+	msn, part := w.window.Next()
+	return o.Kind == hls.KindPart && o.Epoch == w.cfg.Epoch &&
+		(o.MSN == msn && o.Part == part || o.MSN == msn+1 && o.Part == 0)
+}
+
+// await calls done with w.mu held, at once and whenever there is something new, until it returns true or an error. A
+// call that waits acquires Shared.Waiting.
+func (w *Window) await(ctx context.Context, done func() (bool, error)) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for waits := false; ; {
+		if w.err != nil {
+			return w.err
+		}
+		if w.fenced() {
+			return ErrElsewhere
+		}
+		if ok, err := done(); ok || err != nil {
+			return err
+		}
+		if !waits {
+			if err := w.shared.Waiting.Acquire(); err != nil {
+				return err
+			}
+			waits = true
+			w.news.waiting++
+			defer func() {
+				w.news.waiting--
+				w.Touch()
+				w.shared.Waiting.Release()
+			}()
+		}
+		changed := w.news.changed
+		w.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+		w.mu.Lock()
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+}
+
+// render returns the media playlist, which is made once. w.mu is held.
+func (w *Window) render(skip bool) *Playlist {
+	list := &w.full
+	if skip {
+		list = &w.delta
+	}
+	if *list == nil {
+		w.shared.Counters.Rendered.Add(1)
+		*list = newPlaylist(w.window.AppendPlaylist(nil, skip), w.cfg.Target)
+	}
+	return *list
+}

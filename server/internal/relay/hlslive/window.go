@@ -1,0 +1,349 @@
+package hlslive
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/internal/sleep"
+	"github.com/millrace-io/millrace/media/hls"
+	"github.com/millrace-io/millrace/media/mp4"
+	"github.com/millrace-io/millrace/server/internal/lock"
+)
+
+const (
+	// rounding is how much longer than the target duration a segment may be.
+	rounding = 499 * time.Millisecond
+	// firstIdle limits the time without a request before there is a playlist.
+	firstIdle = 30 * time.Second
+)
+
+// A Window is the HLS form of a stream. Run adds fragments, one goroutine at a time. The other methods may be called
+// from any goroutine; requests wait for what Run adds.
+type Window struct {
+	shared *Shared
+	source Source
+	name   string // of the stream
+	log    *slog.Logger
+	first  SequenceStart
+	asked  atomic.Int64 // when the latest request came; see now
+
+	mu     lock.Mutex
+	owner  Owner       // nil if the server is alone, and when the stream has ended while its owner was current
+	window *hls.Window // nil before the first playlist can be made
+	cfg    hls.Config  // of the window
+	movie  mp4.Movie
+	rates  rates // of the fragments since the init segment changed
+	ended  bool  // nothing follows: the stream has ended, or has other tracks
+	err    error // why there is no window, or no longer one
+	saver  saver
+
+	news        news
+	full, delta *Playlist // of the window as it is; nil until a request asks for it
+	players     playerEstimate
+}
+
+// New returns a Window of the stream of that name, whose numbers begin at first or later. The caller calls Run. The
+// window takes ownership of source, and keeps owner, which is nil if the server is alone.
+func New(shared *Shared, name string, log *slog.Logger, source Source, owner Owner, first SequenceStart) *Window {
+	w := &Window{shared: shared, source: source, name: name, log: log, owner: owner, first: first}
+	w.saver.store, w.saver.stream = shared.Store, name
+	w.news.changed = make(chan struct{})
+	w.Touch()
+	w.news.silence = time.AfterFunc(firstIdle, w.noteSilence)
+	return w
+}
+
+// Touch notes a request: an idle window ends some time after the last one.
+func (w *Window) Touch() { w.asked.Store(now()) }
+
+// Run adds fragments until the stream ends or ctx does, and then keeps what there is until players have had the time to
+// get it, or ctx ends. The error is nil if a playlist got its proper end. The caller calls Close next.
+func (w *Window) Run(ctx context.Context) error {
+	err := w.fill(ctx)
+	w.source.Release()
+	if (err == io.EOF || err == errTracksChanged) && w.window != nil {
+		w.update(func() {
+			w.window.End()
+			w.ended = true
+			w.save(true)
+		})
+		sleep.For(ctx, w.length()) // players get the end meanwhile
+		err = nil
+	}
+	return err
+}
+
+// Close ends w after Run. Requests get err from now on, unless Fail was called before.
+func (w *Window) Close(err error) {
+	w.update(func() {
+		if w.err == nil {
+			w.err = err
+		}
+		if w.window != nil {
+			if !w.ended {
+				w.window.Flush()
+				w.save(true)
+			}
+			w.window.Release()
+		}
+	})
+	w.news.silence.Stop()
+}
+
+// Fail answers all requests with err from now on.
+func (w *Window) Fail(err error) { w.update(func() { w.err = err }) }
+
+// Disown makes w independent of its owner: the stream has ended properly, and HLS reaches the end a moment later.
+func (w *Window) Disown() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.owner = nil
+}
+
+// fenced reports whether this node may no longer own the stream, because the process was stopped for a while. Until that
+// is known, players get nothing that could contradict another node, and must ask again. w.mu is held.
+func (w *Window) fenced() bool {
+	return w.owner != nil && w.owner.Epoch() != 0 && !w.owner.Current() && !w.ended
+}
+
+// Ended reports whether nothing follows in w.
+func (w *Window) Ended() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.ended
+}
+
+// Media returns the name of the media playlist, "" if there is none, and whether nothing follows in it.
+func (w *Window) Media() (name string, ended bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.window == nil || w.err != nil {
+		return "", w.ended
+	}
+	return mediaName(w.movie), w.ended
+}
+
+// Has reports whether w has the objects of an epoch.
+func (w *Window) Has(epoch uint64) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.window != nil && w.cfg.Epoch == epoch
+}
+
+// NextStart returns the numbers for the window that follows w.
+func (w *Window) NextStart() SequenceStart {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.window == nil {
+		return w.first
+	}
+	msn, _ := w.window.Next()
+	return SequenceStart{w.cfg.Epoch + 1, msn + 1, w.window.Discontinuity() + 1}
+}
+
+// IdleIn returns the time until w is idle: that is after so many lengths of its playlist without a request, or after half
+// a minute if there is no playlist.
+func (w *Window) IdleIn(lengths int) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	keep := firstIdle
+	if w.window != nil {
+		keep = time.Duration(lengths) * w.length()
+	}
+	if w.news.waiting > 0 {
+		return keep
+	}
+	return keep - time.Duration(now()-w.asked.Load())
+}
+
+// length returns about how long the playlist is.
+func (w *Window) length() time.Duration {
+	return max(time.Duration(w.cfg.Segments)*w.cfg.Segment, 3*w.cfg.Target)
+}
+
+// Stats describes w.
+func (w *Window) Stats() Stats {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	st := Stats{Windows: 1, Waiting: w.news.waiting}
+	if w.window != nil {
+		st.Viewers, st.Bytes = w.players.size(now(), w.cfg.Target), w.window.Bytes()
+	}
+	return st
+}
+
+// Shorten limits the playlist to what the rules ask for, and the bytes to a limit. It returns how many bytes that frees
+// at once.
+func (w *Window) Shorten(maxBytes int64) (freed int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.window == nil {
+		return 0
+	}
+	before := w.window.Bytes()
+	if w.window.Shorten(maxBytes) {
+		w.tell()
+	}
+	return before - w.window.Bytes()
+}
+
+// fill adds the fragments. It returns io.EOF at the end of the stream, and errTracksChanged where its tracks change.
+func (w *Window) fill(ctx context.Context) error {
+	p := probe{cfg: w.shared.Config, source: w.source}
+	defer p.release()
+	var clock mediaClock
+	for {
+		var c millrace.Chain
+		f, err := w.source.Next(ctx, &c)
+		if err == io.EOF && w.window == nil && len(p.list) > 0 { // a short stream
+			if err := w.open(ctx, &p, &clock); err != nil {
+				return err
+			}
+		}
+		if err != nil {
+			return err
+		}
+		if w.window != nil {
+			if f.NewInit && mediaName(*f.Movie) != mediaName(w.movie) {
+				c.Release()
+				return errTracksChanged
+			}
+			w.add(&clock, f, &c)
+			continue
+		}
+		if p.add(f, &c); p.enough() {
+			if err := w.open(ctx, &p, &clock); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// open makes the first playlist of the fragments so far.
+func (w *Window) open(ctx context.Context, p *probe, clock *mediaClock) error {
+	cfg := p.config()
+	cfg.Epoch = max(cfg.Epoch, w.first.Epoch)
+	cfg.FirstMSN = max(cfg.FirstMSN, w.first.MSN)
+	cfg.FirstDiscontinuity = w.first.Discontinuity // hls.js does not play if it is large
+	window, cfg, first, err := w.resume(ctx, cfg, mediaName(p.movie()), time.Now().Add(-p.length()))
+	if err != nil {
+		return err
+	}
+	clock.begin(first)
+	w.update(func() {
+		w.window, w.cfg = window, cfg
+		end := p.firstEnd()
+		for i := range p.list {
+			b := &p.list[i]
+			if msn, _ := window.Next(); b.end > end && msn == cfg.FirstMSN && len(cfg.Past) == 0 {
+				window.Flush()
+			}
+			w.put(clock, b.Fragment, &b.body, first.Add(b.end))
+		}
+		// Some players take a playlist without a whole segment for a broken one, and give up after a few attempts.
+		if msn, _ := window.Next(); msn == cfg.FirstMSN && len(cfg.Past) == 0 {
+			window.Flush()
+		}
+		w.save(false)
+	})
+	p.list = nil
+	w.log.Debug("HLS has a window", "target", cfg.Target, "part", cfg.Part)
+	return nil
+}
+
+// resume returns a window of cfg for the playlist media, which continues what the store knows of that playlist, if
+// anything. first is when the first fragment was live; shown is the date of it in the playlist.
+func (w *Window) resume(ctx context.Context, cfg hls.Config, media string, first time.Time) (
+	window *hls.Window, _ hls.Config, shown time.Time, err error,
+) {
+	state, err := w.saver.load(ctx)
+	if err == nil && state != nil {
+		next := cfg
+		state.Ended = state.Ended || state.Media != "" && state.Media != media // players of other tracks cannot follow
+		shown = state.precede(&next, w.first.MSN, first)
+		if window, err = hls.NewWindow(next); err == nil {
+			return window, next, shown, nil
+		}
+	}
+	if err != nil {
+		w.log.Warn("HLS does not continue the playlist that players may have", "reason", err)
+	}
+	window, err = hls.NewWindow(cfg)
+	return window, cfg, first, err
+}
+
+// save gives the store what is complete and new. last means that nothing follows. w.mu is held.
+func (w *Window) save(last bool) {
+	if w.saver.store == nil || !last && !w.saver.hasNews(w.window) {
+		return
+	}
+	list := w.window.Listed()
+	w.saver.save(w.window, w.cfg.Epoch, &playlistState{
+		Target: w.cfg.Target, Part: w.cfg.Part, Segments: list[max(0, len(list)-maxStateSegments):],
+		Next: w.window.Opening(), Open: !last, Ended: w.ended, Master: string(w.master()), Media: mediaName(w.movie),
+	})
+}
+
+// add adds a fragment, and wakes the requests that wait for it. It takes ownership of body.
+func (w *Window) add(clock *mediaClock, f Fragment, body *millrace.Chain) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.put(clock, f, body, time.Now()) {
+		w.save(false)
+		w.tell()
+	}
+}
+
+// put adds a fragment that came at a time, and reports whether requests may wait for it. w.mu is held.
+func (w *Window) put(clock *mediaClock, f Fragment, body *millrace.Chain, came time.Time) (news bool) {
+	switch {
+	case f.NewInit:
+		var init millrace.Chain
+		w.source.AppendInit(&init)
+		news = w.window.Init(&init)
+		w.movie, w.rates = *f.Movie, rates{}
+	case f.AfterLoss || clock.cut: // after a pause, players have to jump
+		news = w.window.Break()
+	}
+	lasts, at := clock.add(f, f.NewInit || f.AfterLoss, w.cfg.Target+rounding, came)
+	w.rates.add(f, lasts, body.Len())
+	return w.window.Add(hls.Fragment{Duration: lasts, Key: f.Key, KeyNext: f.KeyNext, Time: at}, body) || news
+}
+
+// update changes w by f, and wakes the requests that wait.
+func (w *Window) update(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f()
+	w.tell()
+}
+
+// tell wakes the requests that wait, because there is something new. w.mu is held.
+func (w *Window) tell() {
+	w.full, w.delta = nil, nil
+	w.news.tell(w.cfg.Target)
+}
+
+// noteSilence wakes the requests that wait, once in a target duration, until there is something new.
+func (w *Window) noteSilence() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err == nil && !w.ended {
+		w.news.silent = true
+		w.news.silence.Reset(max(w.cfg.Target, time.Second))
+		w.news.wake()
+	}
+}
+
+// master returns the text of the multivariant playlist. w.mu is held.
+func (w *Window) master() []byte {
+	v := hls.Variant{URI: mediaName(w.movie), Codecs: w.movie.Codecs, Width: w.movie.Width, Height: w.movie.Height}
+	v.FrameRate = w.rates.frameRate()
+	v.Bandwidth, v.AverageBandwidth = w.window.Bandwidth()
+	v.Bandwidth = max(v.Bandwidth, w.rates.bandwidth()) * 5 / 4 // no later segment should have more
+	return hls.AppendMultivariant(nil, v)
+}

@@ -1,0 +1,356 @@
+package relay
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/server/internal/limit"
+	"github.com/millrace-io/millrace/server/internal/lock"
+	"github.com/millrace-io/millrace/server/internal/memory"
+	"github.com/millrace-io/millrace/server/internal/refuse"
+	"github.com/millrace-io/millrace/server/internal/relay/hlslive"
+)
+
+// A Policy says what happens to a viewer that is further behind than its allowance.
+type Policy string
+
+const (
+	// Skip moves the viewer forward to the newest key frame. It loses pictures, and stays.
+	Skip Policy = "skip"
+	// Drop closes the viewer's connection.
+	Drop Policy = "drop"
+)
+
+// Config is what can be chosen about a Hub. The names of the flags in messages are those of millrace serve.
+type Config struct {
+	MaxStreams       int // streams at a time; one more gets 503
+	MaxViewers       int // viewers in all, including those that wait for a publisher; one more gets 503
+	MaxStreamViewers int // viewers per stream; one more gets 503
+
+	PublishTimeout  time.Duration // a publisher that sends nothing for this long gets 408
+	PublisherReturn time.Duration // how long a stream waits for a publisher that is gone; 0: it ends with its publisher
+	Takeover        Takeover      // what happens when a second publisher comes; "" means TakeoverAlways
+
+	ViewerWait   time.Duration // how long a viewer waits for a publisher before it gets 404; 0: not at all, when alone
+	StallTimeout time.Duration // a viewer that takes nothing for this long is disconnected, also with LagPolicy Skip
+
+	KeepBytes   int64 // what a stream keeps, in bytes
+	KeepFrames  int   // and in frames
+	MaxTagBytes int   // the longest data of an FLV tag
+
+	Latency time.Duration // how long a frame may wait to be sent together with others; 0: not at all
+
+	HLS hlslive.Config
+
+	// Memory is what all of it may take; nil: as much as the other limits allow.
+	Memory *memory.Budget
+
+	// HLSStore keeps segments of HLS where other nodes find them; nil: they are here only.
+	HLSStore hlslive.SegmentStore
+
+	// Cluster is what streams are shared with; nil: this server is alone.
+	Cluster Cluster
+
+	// Record returns what records the stream of a name from its beginning to its end, or nil. It is called once for each
+	// stream, or each time that this node of a cluster has come to own it, after the Recorder before of that name was
+	// closed. It must not wait. A nil Record records nothing.
+	Record func(name string) Recorder
+
+	LagBytes  int64         // a viewer may be this many bytes behind; 0: as many as the stream keeps
+	LagFrames int           // or this many frames; 0: as many as the stream keeps
+	LagTime   time.Duration // or this long; 0: no limit
+	LagPolicy Policy        // what happens beyond
+	Unsent    int           // bytes that the kernel may hold unsent for a viewer; 0: the system's default
+
+	Log *slog.Logger
+}
+
+// A Hub has the streams of a server.
+type Hub struct {
+	cfg  Config // MaxStreams and MaxStreamViewers under mu; the rest does not change
+	log  *slog.Logger
+	ends context.Context // ends with Close, under mu
+	stop context.CancelCauseFunc
+
+	counters counters
+
+	clients *millrace.Pool // an account of the blocks of what RTMP clients send that do not publish
+
+	publishers sync.WaitGroup // publishers that are served, or answered
+	recording  sync.WaitGroup // streams that are recorded
+	admitted   *limit.Limiter // viewers, including those that wait for a stream
+
+	pullIdle, cleanEndWait time.Duration // see the constants; set before h is used
+
+	mu      lock.Mutex
+	streams map[string]*stream // by name, from newStream to end
+	waiting map[string][]*waiter
+	hls     hlsSet
+	served  map[*viewer]struct{}
+	records map[string]chan struct{} // by name: closed when the recording of a stream has ended
+	refused map[string]time.Time     // names whose publishers the operator refuses until then; at most maxRefusedNames
+
+	lastViewer uint64 // the number of the viewer that came last
+	cut        bool   // the time to drain was over: every viewer is ended
+}
+
+// New returns a Hub without streams. Drain ends it.
+func New(cfg Config) *Hub {
+	cfg.Log = lock.Logger(cfg.Log)
+	h := &Hub{
+		cfg: cfg, log: cfg.Log, clients: millrace.DefaultPool().Account(),
+		admitted: limit.New(cfg.MaxViewers, tooManyViewers(cfg.MaxViewers), refuse.ErrShutdown),
+		streams:  make(map[string]*stream),
+		waiting:  make(map[string][]*waiter),
+		served:   make(map[*viewer]struct{}),
+
+		records: make(map[string]chan struct{}),
+		refused: make(map[string]time.Time),
+
+		pullIdle: pullIdle, cleanEndWait: cleanEndWait,
+	}
+	h.hls.init(&h.cfg, h.admitted)
+	h.ends, h.stop = context.WithCancelCause(context.Background())
+	return h
+}
+
+// SetLimits replaces the limits of Config. Streams and viewers above lower ones stay.
+func (h *Hub) SetLimits(streams, viewers, streamViewers int) {
+	h.admitted.SetLimit(viewers, tooManyViewers(viewers))
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.cfg.MaxStreams, h.cfg.MaxStreamViewers = streams, streamViewers
+}
+
+func tooManyViewers(limit int) error {
+	return refuse.New(http.StatusServiceUnavailable, "the server has %d viewers, as many as --max-viewers allows", limit).For(refuse.Limit)
+}
+
+// errAbsent refuses viewers of a stream that there is not.
+func errAbsent(name string) error {
+	return refuse.New(http.StatusNotFound, "no stream %q: it has no publisher", name)
+}
+
+// absent refuses viewers that have waited for a stream.
+func (h *Hub) absent(name string) error {
+	if c := h.cfg.Cluster; c != nil && !c.Reachable() {
+		return refuse.New(http.StatusServiceUnavailable,
+			"it cannot be found out at present where the stream is").After(retryAfter)
+	}
+	return errAbsent(name)
+}
+
+// announce lets viewers find s, and gives it the viewers that wait for it. They enter before its first frame.
+func (h *Hub) announce(s *stream, live *rendition) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s.live = live
+	for _, w := range h.waiting[s.name] {
+		w.err = w.enter(s)
+		close(w.done)
+	}
+	delete(h.waiting, s.name)
+}
+
+// find returns the stream that viewers see under name, or nil. h.mu is held.
+func (h *Hub) find(name string) *stream {
+	if s := h.streams[name]; s != nil && s.live != nil {
+		return s
+	}
+	return nil
+}
+
+// A waiter is a viewer that waits for a stream.
+type waiter struct {
+	enter func(s *stream) error // called with Hub.mu held
+	done  chan struct{}         // closed when enter has returned, or err was set
+	err   error
+
+	unreached bool // the last pull has not reached the owner; under Hub.mu
+}
+
+// enter returns a viewer of the stream that is asked for, and waits for the stream until ctx ends.
+func (h *Hub) enter(ctx context.Context, want watchRequest) (v *viewer, err error) {
+	err = h.awaitStream(ctx, want.name, func(s *stream) (err error) {
+		v, err = s.enter(want)
+		return err
+	})
+	return v, err
+}
+
+// awaitStream calls enter with the stream of that name, with mu held, and waits for the stream until ctx ends. It returns what
+// enter returns.
+func (h *Hub) awaitStream(ctx context.Context, name string, enter func(s *stream) error) error {
+	wait := h.cfg.ViewerWait
+	if h.cfg.Cluster != nil {
+		wait = max(wait, pullWait)
+	}
+	h.mu.Lock()
+	switch s := h.find(name); {
+	case s != nil:
+		err := enter(s)
+		waits := s.wait != nil
+		h.mu.Unlock()
+		if waits {
+			h.want(name)
+		}
+		return err
+	case h.ends.Err() != nil:
+		h.mu.Unlock()
+		return refuse.ErrShutdown
+	case wait == 0:
+		h.mu.Unlock()
+		return errAbsent(name)
+	}
+	w := &waiter{enter: enter, done: make(chan struct{})}
+	h.waiting[name] = append(h.waiting[name], w)
+	h.mu.Unlock()
+	h.want(name)
+
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	select {
+	case <-w.done:
+		return w.err
+	case <-ctx.Done():
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	select {
+	case <-w.done: // at the same moment
+		return w.err
+	default:
+	}
+	rest := slices.DeleteFunc(h.waiting[name], func(other *waiter) bool { return other == w })
+	if h.waiting[name] = rest; len(rest) == 0 {
+		delete(h.waiting, name)
+	}
+	switch {
+	case h.cfg.Cluster != nil && len(h.streams) >= h.cfg.MaxStreams: // it may be at another node
+		return h.tooManyStreams()
+	case w.unreached:
+		return refuse.New(http.StatusServiceUnavailable,
+			"the node that has the stream %q does not answer", name).After(retryAfter)
+	}
+	return h.absent(name)
+}
+
+// serve notes that v is served from now on.
+func (h *Hub) serve(v *viewer) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lastViewer++
+	v.id = h.lastViewer
+	h.served[v] = struct{}{}
+	if h.cut {
+		v.end(drained)
+	}
+	if s := v.rendition.stream; v.lease != nil {
+		s.peers[v] = struct{}{}
+		if v.lease != s.lease {
+			v.end(moved)
+		}
+	}
+}
+
+// leave notes that v has ended.
+func (h *Hub) leave(v *viewer) {
+	h.mu.Lock()
+	delete(h.served, v)
+	delete(v.rendition.stream.peers, v)
+	h.mu.Unlock()
+	h.admitted.Release()
+}
+
+// Close refuses new publishers and viewers from now on, and ends all publishers and all streams that wait for one.
+// Viewers stay until they have everything.
+func (h *Hub) Close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stop(refuse.ErrShutdown)
+	for _, s := range h.streams {
+		if s.wait != nil {
+			s.end()
+		}
+	}
+	h.admitted.Close()
+	for _, list := range h.waiting {
+		for _, w := range list {
+			w.err = refuse.ErrShutdown
+			close(w.done)
+		}
+	}
+	clear(h.waiting)
+}
+
+// reconnectWait is how long a publisher may take to leave that was asked to connect again: it goes on up to its next key
+// frame, and encoders are told to send one every two seconds.
+const reconnectWait = 2 * time.Second
+
+// AskToReconnect asks the publishers that can to connect again, to a server that goes on, and waits until they have left:
+// for reconnectWait, and no longer than ctx.
+func (h *Hub) AskToReconnect(ctx context.Context) {
+	var asked []*Publisher
+	h.mu.Lock()
+	for _, s := range h.streams {
+		if p := s.publisher; s.wait == nil && p.reconnects.Load() {
+			p.leaves.Store(true)
+			asked = append(asked, p)
+		}
+	}
+	h.mu.Unlock()
+	if len(asked) == 0 {
+		return
+	}
+	h.log.Info("publishers are asked to connect again", "publishers", len(asked))
+	ctx, cancel := context.WithTimeout(ctx, reconnectWait)
+	defer cancel()
+	for _, p := range asked {
+		select {
+		case <-p.ctx.Done():
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Drain closes h, and waits until all publishers have been answered and all viewers have got what is kept for them.
+// Viewers that are still there when ctx ends are disconnected.
+func (h *Hub) Drain(ctx context.Context) {
+	h.Close()
+	empty := h.admitted.Close()
+	select {
+	case <-empty:
+	case <-ctx.Done():
+		h.log.Warn("time is up, viewers are disconnected", "viewers", h.Viewers())
+		h.cutViewers()
+		limit.Await(h.log, "viewers", empty)
+	}
+	answered := make(chan struct{})
+	go func() {
+		h.AwaitRecorders()
+		close(answered)
+	}()
+	limit.Await(h.log, "publishers", answered)
+}
+
+// cutViewers ends all viewers that are served, and those that are about to be.
+func (h *Hub) cutViewers() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.cut = true
+	for v := range h.served {
+		v.end(drained)
+	}
+}
+
+// start is what now counts from.
+var start = time.Now()
+
+// now returns the monotonic time in nanoseconds.
+func now() int64 { return int64(time.Since(start)) }

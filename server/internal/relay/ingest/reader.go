@@ -1,0 +1,66 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"github.com/millrace-io/millrace/server/internal/lock"
+)
+
+// A Reader reads what a publisher sends as it arrives: over TLS and HTTP/2. A deadline in the past ends a read that has
+// waited for too long, and all reads when the session's context ends.
+type Reader struct {
+	session Session
+	r       io.Reader
+	set     func(time.Time) error // the deadline of reads
+	silence time.Duration
+	timer   *time.Timer
+	unwatch func() bool
+
+	mu      lock.Mutex
+	stopped bool
+}
+
+// NewReader returns a Reader of r, whose reads fail after a silence. It borrows r, and calls set with r's read deadline,
+// until Stop.
+func NewReader(r io.Reader, set func(time.Time) error, s Session, silence time.Duration) *Reader {
+	b := &Reader{session: s, r: r, set: set, silence: silence}
+	_ = set(time.Time{})
+	b.timer = time.AfterFunc(silence, b.cut)
+	b.unwatch = context.AfterFunc(s.Context(), b.cut)
+	return b
+}
+
+func (b *Reader) cut() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.stopped {
+		_ = b.set(time.Unix(1, 0))
+	}
+}
+
+// Read implements io.Reader. The error after a silence wraps os.ErrDeadlineExceeded.
+func (b *Reader) Read(p []byte) (int, error) {
+	n, err := b.r.Read(p)
+	if n > 0 {
+		b.session.Received(n)
+		b.timer.Reset(b.silence)
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = errSilent(b.silence)
+	}
+	return n, err
+}
+
+// Stop ends the use of b, and leaves its source without a deadline.
+func (b *Reader) Stop() {
+	b.timer.Stop()
+	b.unwatch()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stopped = true
+	_ = b.set(time.Time{})
+}

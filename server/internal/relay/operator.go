@@ -1,0 +1,153 @@
+package relay
+
+import (
+	"cmp"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/millrace-io/millrace/server/internal/refuse"
+	"github.com/millrace-io/millrace/server/internal/streamname"
+)
+
+// maxRefusedNames bounds the names that the operator has refused for a time. Each takes some 200 bytes.
+const maxRefusedNames = 10_000
+
+// errOperator ends a publisher whose stream the operator has ended.
+var errOperator = refuse.New(http.StatusForbidden, "the operator has ended this stream").For(refuse.Operator)
+
+// EndStream ends the stream of a name, if there is one, and refuses its publishers for a time; 0 frees the name. Its
+// viewers get what there is, and their end. It reports whether there was such a stream. The error is a [refuse.Refusal], and
+// nothing has changed then: the stream is that of another node, or too many names are refused.
+func (h *Hub) EndStream(name string, refused time.Duration) (was bool, err error) {
+	if err := streamname.Check(name); err != nil {
+		return false, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.streams[name]
+	if s != nil && s.wait == nil && s.publisher.isPull() {
+		return false, refuse.New(http.StatusConflict, "the stream is published at the node %s: end it there",
+			s.publisher.address)
+	}
+	at := time.Now()
+	maps.DeleteFunc(h.refused, func(_ string, until time.Time) bool { return !until.After(at) })
+	if _, again := h.refused[name]; refused > 0 && !again && len(h.refused) >= maxRefusedNames {
+		return false, refuse.New(http.StatusServiceUnavailable, "%d names are refused already", maxRefusedNames)
+	}
+	if refused > 0 {
+		h.refused[name] = at.Add(refused)
+	} else {
+		delete(h.refused, name)
+	}
+	switch {
+	case s == nil:
+		return false, nil
+	case s.wait != nil:
+		s.end()
+	default:
+		s.ended = true
+		s.publisher.cancel(errOperator)
+		if s.next != nil {
+			s.next.cancel(errOperator)
+		}
+	}
+	return true, nil
+}
+
+// checkRefused refuses a publisher whose name the operator has refused. h.mu is held.
+func (h *Hub) checkRefused(name string) error {
+	until, ok := h.refused[name]
+	if !ok {
+		return nil
+	}
+	left := time.Until(until)
+	if left <= 0 {
+		return nil
+	}
+	return refuse.New(http.StatusForbidden, "the operator has ended this stream: it may be published again in %v",
+		left.Round(time.Second)).For(refuse.Operator).After(left)
+}
+
+// ViewerInfo describes one viewer, as JSON.
+type ViewerInfo struct {
+	ID         uint64  `json:"id"`
+	Stream     string  `json:"stream"`
+	Address    string  `json:"address"`
+	Node       string  `json:"node,omitempty"` // another node of the cluster, which reads for its viewers
+	Form       string  `json:"form"`           // flv, mp4, rtmp or raw
+	Path       string  `json:"path"`           // see the metrics
+	Time       float64 `json:"time_seconds"`   // since it came
+	Bytes      int64   `json:"bytes"`          // of the stream, that were sent
+	Lag        float64 `json:"lag_seconds"`    // what it has still to get is so old; 0 if nothing waits for it
+	BehindLive float64 `json:"behind_live_seconds"`
+}
+
+// StreamViewers returns up to limit viewers of a stream whose numbers are greater than after, in the order in which
+// they came. It returns false if there is no such stream.
+func (h *Hub) StreamViewers(name string, after uint64, limit int) (list []ViewerInfo, ok bool) {
+	h.mu.Lock()
+	s := h.find(name)
+	var viewers []*viewer
+	if s != nil {
+		for v := range h.served {
+			if v.rendition.stream == s && v.id > after {
+				viewers = append(viewers, v)
+			}
+		}
+	}
+	h.mu.Unlock()
+	slices.SortFunc(viewers, func(a, b *viewer) int { return cmp.Compare(a.id, b.id) })
+	list = []ViewerInfo{} // not null
+	at := now()
+	for _, v := range viewers[:min(limit, len(viewers))] {
+		list = append(list, v.info(at))
+	}
+	return list, s != nil
+}
+
+func (v *viewer) info(at int64) ViewerInfo {
+	i := ViewerInfo{
+		ID: v.id, Stream: v.rendition.stream.name, Address: v.remote, Node: v.node,
+		Form: v.rendition.format.String(), Path: v.conn.path().String(),
+		Time: time.Duration(at - v.since).Seconds(), Bytes: v.sent.Load(),
+		BehindLive: v.lag.behindLive().Seconds(),
+	}
+	if v.lag.writing.Load() {
+		v.mu.Lock()
+		i.Lag = v.behindBy(at).Time.Seconds()
+		v.mu.Unlock()
+	}
+	return i
+}
+
+// Stream describes the stream of a name, if viewers can find it.
+func (h *Hub) Stream(name string) (info StreamInfo, ok bool) {
+	h.mu.Lock()
+	s := h.find(name)
+	h.mu.Unlock()
+	if s == nil {
+		return StreamInfo{}, false
+	}
+	return s.info(), true
+}
+
+// EndViewer ends the viewer of a number, and returns what it was. It returns false if there is none.
+func (h *Hub) EndViewer(id uint64) (was ViewerInfo, ok bool) {
+	h.mu.Lock()
+	var found *viewer
+	for v := range h.served {
+		if v.id == id {
+			found = v
+			break
+		}
+	}
+	h.mu.Unlock()
+	if found == nil {
+		return ViewerInfo{}, false
+	}
+	was = found.info(now())
+	found.end(byOperator)
+	return was, true
+}

@@ -1,0 +1,312 @@
+package relay
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/media/flv"
+	"github.com/millrace-io/millrace/server/internal/refuse"
+	"github.com/millrace-io/millrace/server/internal/relay/flvstream"
+	"github.com/millrace-io/millrace/server/internal/streamname"
+)
+
+// headerEpoch is the header that tells another node with which epoch this one owns what it sends.
+const headerEpoch = "Millrace-Epoch"
+
+// A Source is where a stream can be pulled from.
+type Source struct {
+	Node  string      // the owner's address, as in http://10.0.0.5:8080, always with a port
+	Epoch uint64      // of its ownership, as far as is known: an answer with a lower one is refused
+	Proof Proof       // what both nodes prove; nil: nothing
+	TLS   *tls.Config // how an owner of https is verified; nil: by the system's authorities
+}
+
+// A Proof is how a node proves to another one that it belongs to the cluster, and has that prove it.
+type Proof interface {
+	Sign(req *http.Request, epoch uint64)
+	// Check returns an error if the answer proves nothing; again says that the request is to be signed and made once more.
+	Check(res *http.Response) (again bool, err error)
+}
+
+const (
+	// pullIdle is how long a stream is pulled on after its last viewer has left: a player that comes back finds it.
+	pullIdle = 5 * time.Second
+	// DialTimeout is how long a node may take to accept a connection. Nodes are near each other.
+	DialTimeout = 3 * time.Second
+	// maxAnswer bounds the head of the owner's answer, in bytes. It has a few hundred.
+	maxAnswer = 16 << 10
+)
+
+var (
+	// errUnwatched ends a pull without viewers.
+	errUnwatched = errors.New("it has no viewers")
+	// errOwnerEnded ends a pull when the stream has ended at its owner.
+	errOwnerEnded = errors.New("the stream has ended at its owner")
+	// errFed refuses a pull of a stream that has a publisher, or is this node's.
+	errFed = errors.New("the stream needs no pull: it has a publisher, or waits for its own")
+	// errStale refuses a pull from an owner of the past.
+	errStale = errors.New("the stream has a later owner than this one")
+)
+
+// isPull reports whether p is not a client of this node, but what another node sends.
+func (p *Publisher) isPull() bool { return p.epoch != 0 }
+
+// Pull feeds the stream of that name with what its owner sends, until that ends, ctx ends, a publisher comes, or there
+// is no viewer for a while: then the stream ends, and Pull returns nil. After any other end the stream waits as after
+// one of a publisher. The error is a *[refuse.Refusal] with the owner's status if that is another one than 200.
+func (h *Hub) Pull(ctx context.Context, name string, from Source) error {
+	if err := cmp.Or(streamname.Check(name), h.checkRoom(name)); err != nil {
+		return err
+	}
+	p := h.newPublisher(from.Node)
+	defer p.cancel(nil)
+	defer context.AfterFunc(ctx, func() { p.cancel(context.Cause(ctx)) })()
+	conn, early, err := h.ask(p, name, from)
+	if err == nil {
+		if err = h.claimPull(p, name); err != nil {
+			_ = conn.Close()
+		}
+	}
+	if p.s == nil {
+		err = cmp.Or(context.Cause(p.ctx), context.Cause(ctx), err)
+		h.unreached(name, err)
+		return err
+	}
+	defer p.Done()
+	defer h.endUnwatched(p).Stop()
+	in := p.ingest(conn)
+	defer func() {
+		if conn, err := in.Release(); err == nil {
+			_ = conn.Close()
+		}
+	}()
+	body := httputil.NewChunkedReader(bufio.NewReaderSize(io.MultiReader(bytes.NewReader(early), in), bodyBuffer))
+	err = p.Run(func() error { return cmp.Or(p.ReadBody(body), errOwnerEnded) })
+	if err == errUnwatched {
+		return nil
+	}
+	return err
+}
+
+// unreached notes for those who wait for the stream of that name whether its owner could not be asked, which a pull that
+// ended with err has shown. A node that has given the stream up answers.
+func (h *Hub) unreached(name string, err error) {
+	var refused *refuse.Refusal
+	ok := errors.As(err, &refused) && refused.Status == http.StatusMisdirectedRequest
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, w := range h.waiting[name] {
+		w.unreached = !ok
+	}
+}
+
+// ask requests the stream of that name for p, whose epoch it sets. It returns the connection, and what has come of the
+// body.
+func (h *Hub) ask(p *Publisher, name string, from Source) (conn net.Conn, early []byte, err error) {
+	if conn, early, err = h.askOnce(p, name, from); err == errAskAgain {
+		conn, early, err = h.askOnce(p, name, from)
+	}
+	return conn, early, err
+}
+
+// errAskAgain ends a request that is to be made once more.
+var errAskAgain = errors.New("the owner wants another proof")
+
+func (h *Hub) askOnce(p *Publisher, name string, from Source) (net.Conn, []byte, error) {
+	req, err := http.NewRequest(http.MethodGet, from.Node+"/live/"+name, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	if from.Proof != nil {
+		from.Proof.Sign(req, from.Epoch)
+	}
+	dialer := &net.Dialer{Timeout: DialTimeout}
+	var conn net.Conn
+	if req.URL.Scheme == "https" {
+		conn, err = (&tls.Dialer{NetDialer: dialer, Config: from.TLS}).DialContext(p.ctx, "tcp", req.URL.Host)
+	} else {
+		conn, err = dialer.DialContext(p.ctx, "tcp", req.URL.Host)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	_ = conn.SetDeadline(time.Now().Add(h.cfg.PublishTimeout))
+	uncut := context.AfterFunc(p.ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	early, err := p.readAnswer(conn, req, from)
+	if !uncut() { // conn may still be used by the function above
+		err = context.Cause(p.ctx)
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, nil, err
+	}
+	_ = conn.SetDeadline(time.Time{})
+	return conn, early, nil
+}
+
+// readAnswer makes a request, and reads the head of its answer. It returns what has come behind that.
+func (p *Publisher) readAnswer(conn net.Conn, req *http.Request, from Source) (early []byte, err error) {
+	if err := req.Write(conn); err != nil {
+		return nil, err
+	}
+	r := bufio.NewReader(io.LimitReader(conn, maxAnswer))
+	res, err := http.ReadResponse(r, req) // whose body is read in another way
+	if err != nil {
+		return nil, fmt.Errorf("the owner's answer: %w", err)
+	}
+	if from.Proof != nil {
+		if again, err := from.Proof.Check(res); again {
+			return nil, errAskAgain
+		} else if err != nil {
+			return nil, fmt.Errorf("the owner's answer: %w", err)
+		}
+	}
+	p.epoch, err = strconv.ParseUint(res.Header.Get(headerEpoch), 10, 64)
+	switch {
+	case res.StatusCode != http.StatusOK:
+		return nil, refuse.New(res.StatusCode, "the owner answers %d", res.StatusCode)
+	case err != nil || p.epoch == 0 || !slices.Equal(res.TransferEncoding, []string{"chunked"}):
+		return nil, fmt.Errorf("the owner's answer is not that of a node: %s %.40q", headerEpoch, res.Header.Get(headerEpoch))
+	case p.epoch < from.Epoch:
+		return nil, errStale
+	}
+	early, _ = r.Peek(r.Buffered())
+	return bytes.Clone(early), nil
+}
+
+// claimPull makes p the publisher of the stream of that name if it has none, and is not this node's.
+func (h *Hub) claimPull(p *Publisher, name string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.streams[name]
+	switch {
+	case h.ends.Err() != nil:
+		return refuse.ErrShutdown
+	case s == nil && len(h.streams) >= h.cfg.MaxStreams:
+		return h.tooManyStreams()
+	case s == nil:
+		s = h.newStream(name)
+	case s.lease != nil || s.wait == nil:
+		return errFed
+	case p.epoch < s.epoch:
+		return errStale
+	}
+	s.grant(p)
+	h.publishers.Add(1)
+	return nil
+}
+
+// endUnwatched ends p, a pull, when its stream has had no viewers for a while.
+func (h *Hub) endUnwatched(p *Publisher) (t *time.Timer) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t = time.AfterFunc(h.pullIdle, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		left := h.pullIdle - p.s.unwatched()
+		switch {
+		case p.ctx.Err() != nil:
+		case left > 0:
+			t.Reset(left)
+		default:
+			p.cancel(errUnwatched)
+		}
+	})
+	return t
+}
+
+// A pull is how far a stream has got in what its owner sends. The connection may be cut anywhere. The next one begins
+// with the owner's newest group of pictures, of which the stream may have a part: it goes on behind that. The goroutine
+// of the stream's publisher has it.
+type pull struct {
+	epoch  uint64
+	goesOn *flvstream.Continuation // from the publishers before; nil: there were none
+
+	// What has come, in the owner's frames.
+	starts flvstream.StartFinder
+	start  frameID // the newest one that viewers can start at
+	frames int     // from start on; 0: there is no start
+	last   uint32  // the owner's time of the latest one
+
+	joins bool // the first frame of a connection is to come
+	again int  // frames that come a second time
+}
+
+// A frameID tells a frame from others of its stream.
+type frameID struct {
+	size int
+	sum  uint32
+}
+
+// identify borrows c.
+func identify(c *millrace.Chain) frameID {
+	id := frameID{size: c.Len()}
+	for piece := range c.All() {
+		id.sum = crc32.Update(id.sum, crc32.IEEETable, piece)
+	}
+	return id
+}
+
+// follow notes what p, which begins, gets its tags from, and goes on with that if the stream has had a part of it.
+func (f *feed) follow(p *Publisher) {
+	f.address = p.address
+	switch n := f.pull; {
+	case !p.isPull():
+		f.pull = nil
+	case n == nil || n.epoch != p.epoch:
+		f.pull = &pull{epoch: p.epoch, goesOn: p.goesOn}
+	default:
+		n.goesOn = cmp.Or(n.goesOn, &flvstream.Continuation{}) // which leaves headers out that are known
+		p.goesOn = n.goesOn
+		n.joins, n.again = true, 0
+	}
+}
+
+// isNew reports whether t, which is in c, has not come before. It borrows c.
+func (p *Publisher) isNew(t flv.Tag, c *millrace.Chain) bool {
+	f, frame := &p.s.feed, t.Packet == flv.PacketFrame
+	n := f.pull
+	n.starts.Note(t)
+	if n.joins && frame {
+		n.joins = false
+		switch ahead := int32(t.Timestamp - n.last); {
+		case n.frames > 0 && identify(c) == n.start:
+			n.again = n.frames
+		case n.frames > 0 && ahead <= 0: // the owner has begun anew
+			n.goesOn = f.goOn()
+			p.goesOn = n.goesOn
+		default: // what is between is lost
+			last := f.last
+			p.s.facts.Resumed.Store(&last)
+		}
+	}
+	switch {
+	case n.again > 0: // headers among them are known, or newer than those that the connection began with
+		n.again--
+		return !frame && flvstream.InPreamble(t)
+	case n.joins:
+		return true
+	case n.starts.IsStart(t, p.s.live.startIsKept):
+		n.start, n.frames = identify(c), 1
+	case n.frames > 0:
+		n.frames++
+	}
+	if frame {
+		n.last = t.Timestamp
+	}
+	return true
+}

@@ -1,0 +1,132 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/millrace-io/millrace/server/internal/memory"
+	"github.com/millrace-io/millrace/server/internal/refuse"
+)
+
+const (
+	// requestBytes is what a request holds whose client does not take the answer: its goroutine,
+	// what net/http has for it, a buffer, and a short body.
+	requestBytes = 32 << 10
+	// metricsBytes is what an answer to /metrics holds beside that.
+	metricsBytes = 128 << 10
+	// streamBytes is what the description of one stream, or viewer, holds, as a value and as JSON.
+	streamBytes = 2 << 10
+
+	// requestsShare is the part of the memory budget that requests may hold until their answers
+	// have been taken.
+	requestsShare = 8
+	// requestAfter is how long a request may take before it may be ended to make room for a new
+	// one.
+	requestAfter = time.Second
+)
+
+// An answerLoan is the memory that a request may hold until the client has taken the answer.
+type answerLoan struct {
+	server   *Server
+	requests *memory.Loans
+	loan     *memory.Loan // of requests; nil while the request has another limit
+	end      func()
+}
+
+type answerKey struct{}
+
+// limitAnswers gives each request a part of the memory for answers. A request that holds it for
+// long, because its client takes nothing, is ended when a new one needs the memory, or when memory
+// is short. Without that, clients of HTTP/2 could make the server hold thousands of answers that
+// they do not take. The memory is that of requests: viewers cannot keep the operator from what the
+// admin listener tells.
+func (s *Server) limitAnswers(requests *memory.Loans, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		control := http.NewResponseController(w)
+		end := func() { _ = control.SetWriteDeadline(time.Unix(1, 0)) }
+		a := &answerLoan{server: s, requests: requests, end: end}
+		defer a.wait() // a panic, too, ends the request
+		if err := a.resume(0); err != nil {
+			s.refuseFull(w, r, err)
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), answerKey{}, a)))
+		if r.ProtoMajor == 2 { // otherwise net/http would wait for the client after this handler
+			if a.resume(0) != nil {
+				panic(http.ErrAbortHandler)
+			}
+			_ = control.Flush()
+		}
+	})
+}
+
+// answerOf returns the answerLoan of a request. Tests of single handlers have none.
+func answerOf(r *http.Request) *answerLoan {
+	a, _ := r.Context().Value(answerKey{}).(*answerLoan)
+	return a
+}
+
+// wait gives the memory back: the request has another limit from now on, that of viewers,
+// publishers or downloads.
+func (a *answerLoan) wait() {
+	if a != nil {
+		a.loan.Done()
+		a.loan = nil
+	}
+}
+
+// renew says that the client has taken a part of the answer. It returns false if the request was
+// ended.
+func (a *answerLoan) renew() bool { return a == nil || a.loan.Renew() }
+
+// resume takes the memory again, for an answer that holds more bytes than a short one. The error is
+// a [refuse.Refusal].
+func (a *answerLoan) resume(more int) error {
+	if a == nil {
+		return nil
+	}
+	var err error
+	limit := a.server.answerLimit()
+	if limit > 0 {
+		more = int(min(int64(more), limit/2)) // a long answer can be had when there are few others
+	}
+	switch {
+	case a.loan == nil:
+		a.loan, err = a.requests.AddWithin(limit, requestAfter, requestBytes+int64(more), a.end)
+	case more > 0:
+		err = a.loan.Grow(limit, requestAfter, int64(more))
+	}
+	return err
+}
+
+// lend takes memory for an answer that is to be made and holds more bytes than a short one, or
+// refuses the request.
+func (s *Server) lend(w http.ResponseWriter, r *http.Request, bytes int) bool {
+	err := answerOf(r).resume(bytes)
+	if err != nil {
+		s.refuseFull(w, r, err)
+	}
+	return err == nil
+}
+
+// answerLimit returns how many bytes requests may hold; 0: as many as they like.
+func (s *Server) answerLimit() int64 {
+	if s.memory == nil {
+		return 0
+	}
+	return s.memory.Limit() / requestsShare
+}
+
+// refuseFull refuses a request for whose answer there is no memory. Over HTTP/2 the answer has no
+// body: its client could leave that.
+func (s *Server) refuseFull(w http.ResponseWriter, r *http.Request, why error) {
+	s.refused(wanted(r), r, why)
+	status := refuse.SetHeader(w.Header(), why)
+	if r.ProtoMajor == 2 {
+		w.Header().Set("Content-Length", "0")
+		w.WriteHeader(status)
+		return
+	}
+	refuseBody(w, r, status, why.Error())
+}

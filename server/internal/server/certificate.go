@@ -1,0 +1,150 @@
+package server
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/millrace-io/millrace/server/internal/lock"
+)
+
+// certificateLook is how often, at most, the certificate's files are looked at. Certificates are renewed days before
+// they expire.
+const certificateLook = time.Minute
+
+// A certificate is what the server shows over TLS. It reads its files again when they have changed, without a restart.
+// If it cannot read them, it keeps the certificate before.
+type certificate struct {
+	cert, key string // names of files
+	log       *slog.Logger
+
+	mu     lock.Mutex
+	shown  *tls.Certificate // never nil
+	files  [2]time.Time     // when the files were changed that load has tried last
+	looked time.Time
+	warned bool // shown is out of date, and the log has that
+}
+
+// openCertificate reads the certificate. It returns nil if the configuration names none.
+func openCertificate(cfg *Config, log *slog.Logger) (*certificate, error) {
+	if cfg.TLSCert == "" {
+		return nil, nil
+	}
+	c := &certificate{cert: cfg.TLSCert, key: cfg.TLSKey, log: log, looked: time.Now()}
+	var err error
+	if c.files, err = c.changed(); err == nil {
+		err = c.load()
+	}
+	if _, ok := errors.AsType[*fs.PathError](err); err != nil && !ok {
+		err = fmt.Errorf("%s, %s: %w", c.cert, c.key, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--tls-cert, --tls-key: %w", err)
+	}
+	if report := c.outOfDate(c.looked); report != nil {
+		report()
+	}
+	return c, nil
+}
+
+// config is for http.Server.ServeTLS.
+func (c *certificate) config() *tls.Config {
+	return &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		return c.get(time.Now()), nil
+	}}
+}
+
+// get returns the certificate to show now.
+func (c *certificate) get(now time.Time) *tls.Certificate {
+	c.mu.Lock()
+	var report func()
+	if now.Sub(c.looked) >= certificateLook {
+		c.looked = now
+		report = c.look(now)
+	}
+	shown := c.shown
+	c.mu.Unlock()
+	if report != nil {
+		go report() // the handshake does not wait for the log
+	}
+	return shown
+}
+
+// reload looks at the files now. A nil certificate has none.
+func (c *certificate) reload() {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	report := c.look(time.Now())
+	c.mu.Unlock()
+	if report != nil {
+		report()
+	}
+}
+
+// look reads the files if they have changed, and returns a function that logs that, or that the
+// certificate has expired, or nil. c.mu is held.
+func (c *certificate) look(now time.Time) (report func()) {
+	files, err := c.changed()
+	if err == nil && files == c.files {
+		return c.outOfDate(now)
+	}
+	c.files = files
+	if err == nil {
+		err = c.load()
+	}
+	if err != nil {
+		return func() {
+			c.log.Warn("the certificate has changed and cannot be read: the one before is shown",
+				"cert", c.cert, "key", c.key, "reason", err)
+		}
+	}
+	until := c.shown.Leaf.NotAfter
+	c.warned = false
+	warn := c.outOfDate(now)
+	return func() {
+		c.log.Info("the certificate was read again", "cert", c.cert, "until", until)
+		if warn != nil {
+			warn()
+		}
+	}
+}
+
+// outOfDate returns a function that logs that the certificate is not valid now, or nil if it is, or
+// if outOfDate has returned one for it. c.mu is held, unless no other goroutine has c.
+func (c *certificate) outOfDate(now time.Time) (report func()) {
+	leaf := c.shown.Leaf
+	if c.warned || !now.Before(leaf.NotBefore) && !now.After(leaf.NotAfter) {
+		return nil
+	}
+	c.warned = true
+	return func() {
+		c.log.Warn("the certificate is out of date: clients refuse it until it is renewed",
+			"cert", c.cert, "from", leaf.NotBefore, "until", leaf.NotAfter)
+	}
+}
+
+// changed returns when the files were changed.
+func (c *certificate) changed() (at [2]time.Time, err error) {
+	for i, name := range []string{c.cert, c.key} {
+		info, err := os.Stat(name)
+		if err != nil {
+			return [2]time.Time{}, err
+		}
+		at[i] = info.ModTime()
+	}
+	return at, nil
+}
+
+func (c *certificate) load() error {
+	read, err := tls.LoadX509KeyPair(c.cert, c.key)
+	if err == nil {
+		c.shown = &read
+	}
+	return err
+}

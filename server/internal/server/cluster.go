@@ -1,0 +1,234 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/millrace-io/millrace/server/internal/address"
+	"github.com/millrace-io/millrace/server/internal/cluster"
+	"github.com/millrace-io/millrace/server/internal/refuse"
+	"github.com/millrace-io/millrace/server/internal/relay"
+)
+
+// clusterNode is this server among the others of its cluster.
+type clusterNode struct {
+	*cluster.Node
+	directory *cluster.Redis
+	secret    *cluster.Secret
+	segments  *cluster.Segments // nil if they do not outlive their node
+	objects   *cluster.Objects
+	reports   nodeReports
+	hls       *cluster.RemoteHLS
+}
+
+// openNode sets what the streams are shared with, and returns nil if the configuration names no cluster. The call that
+// ends the node's life is its close.
+func openNode(s *Server, streams *relay.Config) (*clusterNode, error) {
+	cfg := &s.cfg
+	if cfg.Cluster == "" {
+		return nil, nil
+	}
+	trust, err := cfg.nodeTLS()
+	if err != nil {
+		return nil, fmt.Errorf("--cluster-ca: %w", err)
+	}
+	directory, err := cfg.openDirectory()
+	if err != nil {
+		return nil, fmt.Errorf("--cluster: %w", err)
+	}
+	secret := cluster.NewSecret(cfg.ClusterToken, cfg.self())
+	n := &clusterNode{directory: directory, secret: secret, Node: cluster.New(cluster.Config{
+		Directory: directory, Self: cfg.self(), Secret: secret, TLS: trust, Lease: cfg.ClusterLease,
+		Takeover: cfg.Takeover, Log: s.log,
+	})}
+	streams.Cluster = n.Node
+	if n.segments, err = openSegments(cfg, s.log); err != nil {
+		_ = n.directory.Close()
+		return nil, fmt.Errorf("--segments: %w", err)
+	}
+	if n.segments != nil {
+		streams.HLSStore = n.segments
+	}
+	n.objects = cluster.NewObjects(cfg.ClusterCache, cfg.HLS.MaxBytes, secret, trust)
+	n.hls = cluster.NewRemoteHLS(n.Node, n.objects, n.segments, cfg.ViewerWait)
+	n.reports = nodeReports{peers: n.Peers, from: func(node, path string) cluster.Fetch {
+		return n.objects.From(node, path, 0, false)
+	}, proven: secret.Proven}
+	return n, nil
+}
+
+// openSegments returns where segments outlive their node, or nil.
+func openSegments(cfg *Config, log *slog.Logger) (*cluster.Segments, error) {
+	if cfg.Segments == "" {
+		return nil, nil
+	}
+	return cluster.OpenRedisSegments(cfg.Cluster, cfg.ClusterPassword, cfg.ClusterPrefix, cfg.ClusterLease, cfg.SegmentsKeep, log)
+}
+
+// nodeTLS returns how this node verifies others: by the authorities of the system, and those of --cluster-ca. Without the
+// flag it returns nil, which means the system's.
+func (c *Config) nodeTLS() (*tls.Config, error) {
+	if c.ClusterCA == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(c.ClusterCA)
+	if err != nil {
+		return nil, err
+	}
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		return nil, err
+	}
+	if !roots.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s has no certificate in PEM", c.ClusterCA)
+	}
+	return &tls.Config{RootCAs: roots}, nil
+}
+
+func (c *Config) openDirectory() (*cluster.Redis, error) {
+	return cluster.OpenRedis(c.Cluster, c.ClusterPassword, c.ClusterPrefix, c.ClusterLease)
+}
+
+// drain has n refuse publishers. A nil node has none.
+func (n *clusterNode) drain() {
+	if n != nil {
+		n.Drain()
+	}
+}
+
+// close gives up what the node still owns, saves what is still to be saved until ctx ends, and ends the connections. The
+// streams have ended.
+func (n *clusterNode) close(ctx context.Context) (err error) {
+	if n == nil {
+		return nil
+	}
+	n.objects.Close()
+	if n.segments != nil {
+		err = n.segments.Close(ctx)
+	}
+	n.Node.Close()
+	return errors.Join(err, n.directory.Close())
+}
+
+// collect reports the metrics of the node, and of the bytes between nodes.
+func (n *clusterNode) collect(c scrape, streams relay.Stats) {
+	st := n.Stats()
+	reachable := int64(0)
+	if st.Reachable {
+		reachable = 1
+	}
+	c.gauge("cluster_reachable", "1 if Redis answers, which says which node owns which stream; otherwise 0.", reachable)
+	c.gauge("cluster_nodes", "Nodes that are alive, this one included.", int64(st.Nodes))
+	c.gauge("cluster_owned", "Streams that this node owns.", int64(st.Owned))
+	c.gauge("cluster_pulled", "Streams that are pulled from other nodes at present.", int64(st.Pulled))
+	c.counter("cluster_claims_total", "Streams that this node has come to own.", st.Claims)
+	c.counter("cluster_refused_total", "Streams that this node did not get, because another node has the publisher.", st.Refused)
+	c.counter("cluster_lost_total", "Streams that another node has taken from this one.", st.Lost)
+	c.counter("cluster_renew_failures_total", "Ownerships that could not be renewed when it was time, added up.", st.Failures)
+	c.counter("cluster_lookups_total", "Questions to Redis which node owns a stream.", st.Lookups)
+	c.counter("cluster_pulled_bytes_total", "Bytes of streams that other nodes sent to this one.", streams.Pulled)
+	c.counter("cluster_sent_bytes_total", "Bytes of streams that this node sent to other nodes.", streams.ToNodes)
+
+	objects := n.objects.Stats()
+	c.counter("cluster_objects_fetched_total", "Requests for HLS to other nodes, and to the store.", objects.Fetched)
+	c.counter("cluster_objects_collapsed_total", "Requests of players that waited for such a request of another player.", objects.Collapsed)
+	c.counter("cluster_objects_cached_total", "Requests of players that found what another one had asked for.", objects.Hits)
+	c.counter("cluster_objects_failed_total", "Requests for HLS to other nodes, and to the store, that failed.", objects.Failed)
+	c.counter("cluster_objects_bytes_total", "Bytes of HLS that came from other nodes, and from the store.", objects.BytesIn)
+	c.gauge("cluster_cache_bytes", "Bytes of HLS of other nodes that are kept, or are coming.", objects.Bytes)
+	if n.segments != nil {
+		st := n.segments.Stats()
+		c.counter("cluster_segments_saved_total", "Segments of HLS that were saved where they outlive this node.", st.Saved)
+		c.counter("cluster_segments_saved_bytes_total", "Bytes of these.", st.Bytes)
+		c.counter("cluster_segments_lost_total", "Segments and playlists of HLS that could not be saved.", st.Lost)
+		c.counter("cluster_segments_loaded_total", "Segments that were read from where they were saved.", st.Loaded)
+	}
+}
+
+// checkCluster checks what a node needs.
+func (c *Config) checkCluster() error {
+	if c.Cluster == "" {
+		return nil
+	}
+	d, err := c.openDirectory()
+	if err != nil {
+		return fmt.Errorf("--cluster: %w", err)
+	}
+	_ = d.Close()
+	switch {
+	case c.Advertise == "":
+		return errors.New("--cluster needs --advertise: the address at which the other nodes reach this one, " +
+			"as in http://10.0.0.5:8080")
+	case c.ClusterToken == "":
+		return errors.New("--cluster needs --cluster-token, the same for all nodes: they prove to each other that they know it")
+	}
+	return c.checkAdvertise()
+}
+
+// checkAdvertise refuses what is not the address of a node.
+func (c *Config) checkAdvertise() error {
+	u, err := url.Parse(c.Advertise)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.Port() == "" ||
+		u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
+		return fmt.Errorf("--advertise is %q, want http://HOST:PORT or https://HOST:PORT", c.Advertise)
+	}
+	if ip := net.ParseIP(u.Hostname()); ip.IsUnspecified() {
+		return fmt.Errorf("--advertise is %q, which no other machine can reach: want an address of this one", c.Advertise)
+	}
+	return nil
+}
+
+// self returns the address of this node for others, as they write it; "" if the server is alone.
+func (c *Config) self() string {
+	if c.Cluster == "" {
+		return ""
+	}
+	return strings.TrimRight(c.Advertise, "/")
+}
+
+type nodeKey struct{}
+
+// admitNodes lets the requests of other nodes pass to next, marked as such, and all others to others. A node proves that it
+// knows the cluster's token, and needs no other one. A wrong proof is refused.
+func (s *Server) admitNodes(next, others http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, ok := r.Header[cluster.HeaderProof]; !ok {
+			others.ServeHTTP(w, r)
+			return
+		}
+		if s.node == nil {
+			s.refuseRequest(clientNode, w, r, refuse.New(http.StatusForbidden,
+				"this server is no node of a cluster: it was started without --cluster"))
+			return
+		}
+		switch s.node.secret.Admit(w.Header(), r) {
+		case cluster.Challenged: // which nodes are now and then
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		case cluster.Refused:
+			s.refuseRequest(clientNode, w, r, refuse.New(http.StatusForbidden,
+				"wrong cluster token, or a request for another node than %s", s.cfg.self()))
+			return
+		}
+		ctx := address.NewContext(r.Context(), (*address.Account)(nil)) // a node stands for any number of clients
+		next.ServeHTTP(w, r.WithContext(context.WithValue(ctx, nodeKey{}, r.Header.Get(cluster.HeaderNode))))
+	})
+}
+
+// fromNode reports whether another node makes the request.
+func fromNode(r *http.Request) bool { return r.Context().Value(nodeKey{}) != nil }
+
+// askingNode returns the address of the node that makes the request, as it says.
+func askingNode(r *http.Request) string {
+	node, _ := r.Context().Value(nodeKey{}).(string)
+	return node
+}

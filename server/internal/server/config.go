@@ -1,0 +1,462 @@
+package server
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/millrace-io/millrace/media/flv"
+	"github.com/millrace-io/millrace/server/internal/blob"
+	"github.com/millrace-io/millrace/server/internal/hook"
+	"github.com/millrace-io/millrace/server/internal/proxy"
+	"github.com/millrace-io/millrace/server/internal/record"
+	"github.com/millrace-io/millrace/server/internal/relay"
+	"github.com/millrace-io/millrace/server/internal/relay/hlslive"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// Config is everything that can be chosen about a Server. Every limit has a value in [Defaults]; zero means what the
+// field's comment says.
+type Config struct {
+	// Config is that of the streams at /live/. Log may be nil: nothing is logged. The server takes PublishTimeout for
+	// uploads, and StallTimeout and Unsent for downloads, as well.
+	relay.Config
+
+	Listen string // the address of the main listener
+	RTMP   string // the address of RTMP; empty: there is none
+	RTMPS  string // the same over TLS, with the certificate of the main listener
+	Admin  string // a second address for the operator: decisions, /debug/pprof, /metrics and /api/streams; empty: there is none
+
+	RTMPOptional bool // the server goes on without RTMP if it cannot listen there
+
+	TLSCert, TLSKey string // files in PEM with a certificate and its key; empty: there is no TLS
+
+	PublishToken string        // what a publisher must show; empty: publishing works through a loopback listener only
+	ReadToken    string        // what viewers and all other readers must show; empty: nothing
+	TokenKey     string        // a file with the keys of signed tokens; empty: there are none
+	AdminToken   string        // what clients of Admin must show; empty: nothing, and only a loopback listener takes decisions
+	Hook         string        // the URL that is asked who may publish, play and record; empty if there is none
+	HookTimeout  time.Duration // for its answer, with all attempts
+	HookOpen     bool          // a hook that fails allows all
+	CORS         string        // the origins of the sites whose pages may play streams, with commas; "*" stands for all
+	Demo         bool          // play the built-in sample as the stream "demo"
+	Version      string        // shown in the API and in the metrics
+
+	// TrustedProxies are addresses and networks with commas between them. Their connections may begin with a PROXY header, and
+	// X-Forwarded-For of their requests has the client. Empty: none are trusted.
+	TrustedProxies string
+
+	MaxConnections        int   // connections of the main listener at a time, without viewers of HTTP/1; an idle one gives way
+	MaxAddressConnections int   // connections of one address at a time; 0: no limit
+	MaxAddressViewers     int   // new viewers of one address a second; 0: no limit
+	MaxAddressBytes       int64 // bytes that one address gets a second; 0: no limit
+
+	// Successor says that this process replaces another one, which still has the directories of blobs and recordings. They
+	// share the one; the other is this process's when the other process has ended its recordings.
+	Successor bool
+
+	Ready func(Listeners) // called when the server serves; it must not wait. nil: it is not
+
+	Root               string // a directory whose files are served at /files/; empty: no files
+	FilesListing       bool   // a directory without an index.html is answered with a list of what is in it
+	FilesPrecompressed bool   // name.br, name.zst or name.gz is sent for name to clients that accept it
+	FilesDropBehind    int64  // responses of at least this many bytes leave the page cache as it was; 0: none do
+	MaxDownloads       int    // requests for files at a time, and for blobs; one more gets 503
+
+	Blobs         string // a directory for the values at /blobs/; empty: as the next two say
+	Redis         string // redis://[user:password@]host:port/db that has them; empty if there is none
+	RedisCluster  string // host:port,... of a Redis Cluster that has them, or a URL; empty if there is none
+	RedisPassword string // for a Redis whose address names none
+	RedisPrefix   string // what the names of their keys in Redis begin with
+	MaxBlobBytes  int64  // the longest value; a longer one gets 413
+	MaxUploads    int    // values that are being written at a time; one more gets 503
+
+	Record        string        // a directory that streams are recorded to; empty: no recordings
+	RecordStreams string        // a pattern of their names, as path.Match has them
+	RecordBytes   int64         // of all recordings; beyond it the oldest are deleted. 0: no limit
+	RecordQueue   int64         // bytes of a stream that may wait for the disk
+	RecordEvery   time.Duration // a recording goes on in another file at whole multiples of it, in UTC
+
+	Cluster         string        // the Redis that says which node owns which stream, as a URL; empty: the server is alone
+	ClusterPassword string        // for a Redis whose address names none
+	Advertise       string        // the URL at which the other nodes reach the main listener
+	ClusterToken    string        // what nodes prove to know
+	ClusterCA       string        // a file in PEM with authorities that nodes trust for each other, beside the system's; empty if there is none
+	ClusterLease    time.Duration // a node that is gone for so long has lost its streams
+	ClusterPrefix   string        // what the names of the keys in Redis begin with
+	ClusterCache    int64         // bytes of HLS of other nodes that are kept
+	Segments        string        // "redis": segments outlive their node there; empty: they do not
+	SegmentsKeep    time.Duration // how long they are kept there
+
+	// MemoryBytes is what all of it may take; 0: as much as the other limits allow.
+	MemoryBytes int64
+
+	HeaderTimeout time.Duration // for a request's head to arrive
+	IdleTimeout   time.Duration // for the next request on a connection that is kept alive
+	DrainTimeout  time.Duration // how long SIGTERM waits for the viewers to get what is queued
+}
+
+// Defaults returns the configuration of a server that was asked for nothing special.
+func Defaults() Config {
+	return Config{
+		// A player on another site is what streams are for, and a page of another site cannot read what needs a token.
+		CORS: "*",
+		// Reachable from this machine only: trying the command must not open the machine to strangers.
+		Listen: "127.0.0.1:8080",
+		RTMP:   "127.0.0.1:1935",
+		// Another program may have the usual port of RTMP, and a user who did not ask for RTMP should not notice.
+		RTMPOptional: true,
+
+		// Twice what viewers over HTTP/2 and downloads of files may have by their own limits: the rest is for players of HLS,
+		// whose connections wait for requests. Each takes some 10 KiB.
+		MaxConnections: 16384,
+		// No limits for an address: thousands of viewers of a mobile network, a school or a proxy share one, and the server
+		// cannot tell them from one client with many connections. The operator can.
+
+		// No lists: a user who puts a file there for a friend does not expect strangers to see its name. Nothing
+		// precompressed: name.gz may be a file of its own. Nothing is dropped from the page cache: the kernel lets go
+		// of what is read once before what is read often, and a file that many load in turn should stay.
+		// As many as viewers. A download holds a goroutine, net/http's two buffers of 4 KiB, and what the kernel takes for
+		// its connection: up to 4 MiB if the client is slow.
+		MaxDownloads: 4096,
+
+		// /blobs/ must not reach the keys of other programs.
+		RedisPrefix: "blobs:",
+		// What Redis takes, so that a value fits wherever it may be kept one day. In a directory it may be more.
+		MaxBlobBytes: blob.MaxRedisValue,
+		// An upload holds 64 KiB here, or up to 1 MiB for Redis, and a descriptor. A disk is busy with fewer.
+		MaxUploads: 64,
+
+		// A client waits for it. A hook that asks a database answers in some ms, and one that restarts is back in two seconds.
+		HookTimeout: 3 * time.Second,
+
+		RecordStreams: "*",
+		// Eight seconds at 16 Mbit/s: as long as a disk is busy with something else.
+		RecordQueue: record.DefaultQueueBytes,
+		// Names of files say when they begin; people look for an hour.
+		RecordEvery: record.DefaultEvery,
+
+		// Three renewals: one may be lost, and one late. Viewers of a node that died wait for it.
+		ClusterLease:  5 * time.Second,
+		ClusterPrefix: "millrace:",
+		// The windows of ten streams at 5 Mbit/s, of which a player asks for the newest segments.
+		ClusterCache: 128 << 20,
+		// A player that is behind, and the time in which an encoder comes back.
+		SegmentsKeep: time.Minute,
+
+		// A request's head is one packet. Ten seconds forgive the worst mobile network, but not a client that holds a
+		// place.
+		HeaderTimeout: 10 * time.Second,
+		// Longer than the poll interval of the page, so that its connection is reused.
+		IdleTimeout: 60 * time.Second,
+		// Below the ten seconds after which Docker kills, well below the thirty of Kubernetes.
+		DrainTimeout: 8 * time.Second,
+
+		Config: relay.Config{
+			// 128 streams that keep 16 MiB each are 2 GiB, which a small server has; twice that at the very most, if each
+			// is watched as MP4 as well and none of what that keeps is what the stream keeps.
+			MaxStreams: 128,
+			// A viewer costs about 4 KiB here; a slow one pins up to Unsent bytes in the kernel: 512 MiB if all 4096 are slow.
+			MaxViewers:       4096,
+			MaxStreamViewers: 4096,
+
+			// An encoder sends many times a second. Half a minute outlasts a roaming handover, and frees the name soon after
+			// an encoder has failed.
+			PublishTimeout: 30 * time.Second,
+			// An encoder that lost its connection, or was restarted, is back after a few seconds. Viewers' players give up, or
+			// their users do, when nothing comes for longer.
+			PublisherReturn: 15 * time.Second,
+			// Publishing needs a loopback listener or the token, so all publishers have the same rights. The later one is
+			// where the operator is.
+			Takeover: relay.TakeoverAlways,
+			// Long enough to start the player first and then the encoder by hand.
+			ViewerWait: 10 * time.Second,
+			// A browser tab in the background may stop reading for a while. After that it only takes memory.
+			StallTimeout: 30 * time.Second,
+
+			// A group of pictures of ten seconds (x264's default at 25 pictures a second) at 12 Mbit/s fits.
+			KeepBytes: 16 << 20,
+			// No bound of its own for what people send: a still picture with sound, one a second and every 250th a key
+			// frame, has groups of 12,000 frames and 4 MB.
+			KeepFrames: 16384,
+			// A key frame of a 4K picture is one to two MB. The format allows 16 MiB.
+			MaxTagBytes: 4 << 20,
+
+			HLS: hlslive.Config{
+				// Six pictures at 30 a second. A player is three parts behind: shorter ones save little of its second, and cost a
+				// request of each viewer.
+				Part: 200 * time.Millisecond,
+				// What encoders are told to send: a key frame every two seconds.
+				Segment: 2 * time.Second,
+				// Twelve seconds: players without parts begin three segments from the end.
+				Segments: 6,
+				// Twelve seconds at 40 Mbit/s, or groups of ten seconds at 8.
+				MaxBytes: 64 << 20,
+			},
+
+			// What is sent costs per segment, not per byte.
+			Latency: 50 * time.Millisecond,
+
+			// A player buffers one to three seconds. A viewer that is five behind does not see the present any more.
+			LagTime: 5 * time.Second,
+			// 8 MiB are those five seconds at 12 Mbit/s, and leave half of what is kept as a margin.
+			LagBytes:  8 << 20,
+			LagPolicy: relay.Skip,
+			// Without a bound the kernel swallows about 4 MB before a stall is seen. 128 KiB are half a second at 2 Mbit/s
+			// and still fill a link of 10 Mbit/s for 100 ms.
+			Unsent: 128 << 10,
+		},
+	}
+}
+
+const (
+	// maxLatency bounds --latency: a publisher's end, and the server's own, wait for it.
+	maxLatency = time.Second
+
+	// maxHookTimeout is what encoders and players wait for an answer before they give up.
+	maxHookTimeout = 10 * time.Second
+
+	// minHLSPart is three pictures at 60 a second: a request of each viewer for less costs more than it saves.
+	minHLSPart = 50 * time.Millisecond
+	// maxHLSSegment and maxHLSSegments bound playlists to what players expect: a segment may be twice as long as its
+	// least, and a playlist is read as often as there are parts.
+	maxHLSSegment  = 8 * time.Second
+	maxHLSSegments = 1000
+
+	// maxLease bounds how long the viewers of a node that died wait for their stream.
+	maxLease = time.Minute
+	// maxSegmentsKeep bounds what Redis holds of each stream.
+	maxSegmentsKeep = time.Hour
+
+	// minAddressBytes is with what a step of a download takes less time than --stall-timeout.
+	minAddressBytes = 64 << 10
+
+	// MinMemory is what a stream of the default limits needs, with viewers and HLS.
+	MinMemory = 64 << 20
+
+	// maxKeepFrames bounds a stream's lists of frames and pieces to 90 MiB. --keep-bytes does not: frames may be empty.
+	maxKeepFrames = 1 << 20
+
+	// maxBlobBytes is more than any disk has, and does not overflow in sums.
+	maxBlobBytes = 1 << 60
+)
+
+// Check returns an error if a value cannot be used on any machine. It names the value by its flag.
+func (c *Config) Check() error {
+	for _, check := range []func() error{c.checkNumbers, c.checkTimes, c.checkAccess, c.checkBlobs, c.checkCluster} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	if c.LagPolicy != relay.Skip && c.LagPolicy != relay.Drop {
+		return fmt.Errorf("--lag-policy is %q, want %q or %q", c.LagPolicy, relay.Skip, relay.Drop)
+	}
+	switch c.Takeover {
+	case "", relay.TakeoverAlways, relay.TakeoverStalled, relay.TakeoverNever:
+	default:
+		return fmt.Errorf("--takeover is %q, want %q, %q or %q", c.Takeover, relay.TakeoverAlways, relay.TakeoverStalled,
+			relay.TakeoverNever)
+	}
+	if longest := (flv.Tag{Size: c.MaxTagBytes}).Len(); int64(longest) > c.KeepBytes {
+		return fmt.Errorf("--max-tag-bytes %d is, with what is around the data, %d bytes a tag, and --keep-bytes is %d: "+
+			"the longest tag could not be kept", c.MaxTagBytes, longest, c.KeepBytes)
+	}
+	return nil
+}
+
+func (c *Config) checkNumbers() error {
+	const most = math.MaxInt64
+	for _, n := range []struct {
+		flag            string
+		value, min, max int64
+	}{
+		{"max-streams", int64(c.MaxStreams), 1, most},
+		{"max-viewers", int64(c.MaxViewers), 1, most},
+		{"max-stream-viewers", int64(c.MaxStreamViewers), 1, most},
+		{"keep-bytes", c.KeepBytes, 64 << 10, most},
+		{"keep-frames", int64(c.KeepFrames), 2, maxKeepFrames},
+		{"max-tag-bytes", int64(c.MaxTagBytes), 1 << 10, most},
+		{"lag-bytes", c.LagBytes, 0, most},
+		{"lag-frames", int64(c.LagFrames), 0, most},
+		{"unsent", int64(c.Unsent), 0, most},
+		{"hls-segments", int64(c.HLS.Segments), 3, maxHLSSegments},
+		{"hls-bytes", c.HLS.MaxBytes, 1 << 20, most},
+		{"files-drop-behind", c.FilesDropBehind, 0, most},
+		{"max-connections", int64(c.MaxConnections), 1, most},
+		{"max-address-connections", int64(c.MaxAddressConnections), 0, most},
+		{"max-address-viewers", int64(c.MaxAddressViewers), 0, most},
+		{"max-address-bytes", cmp.Or(c.MaxAddressBytes, minAddressBytes), minAddressBytes, most},
+		{"max-downloads", int64(c.MaxDownloads), 1, most},
+		{"max-uploads", int64(c.MaxUploads), 1, most},
+		{"max-blob-bytes", c.MaxBlobBytes, 1, maxBlobBytes},
+		{"record-bytes", c.RecordBytes, 0, most},
+		{"record-queue", c.RecordQueue, 1 << 20, most},
+		{"cluster-cache", c.ClusterCache, 1 << 20, most},
+		{"memory", cmp.Or(c.MemoryBytes, MinMemory), MinMemory, most},
+	} {
+		if n.value < n.min {
+			return fmt.Errorf("--%s is %d, want at least %d", n.flag, n.value, n.min)
+		}
+		if n.value > n.max {
+			return fmt.Errorf("--%s is %d, want at most %d", n.flag, n.value, n.max)
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkTimes() error {
+	for _, t := range []struct {
+		flag       string
+		value, min time.Duration
+	}{
+		{"header-timeout", c.HeaderTimeout, 1},
+		{"idle-timeout", c.IdleTimeout, 1},
+		{"publish-timeout", c.PublishTimeout, 1},
+		{"hook-timeout", c.HookTimeout, 1},
+		{"publisher-return", c.PublisherReturn, 0},
+		{"viewer-wait", c.ViewerWait, 0},
+		{"drain-timeout", c.DrainTimeout, 0},
+		{"latency", c.Latency, 0},
+		{"lag-time", c.LagTime, 0},
+		{"stall-timeout", c.StallTimeout, 1},
+		{"hls-part", c.HLS.Part, minHLSPart},
+		{"record-every", c.RecordEvery, time.Minute},
+		{"hls-segment", c.HLS.Segment, time.Second},
+		{"cluster-lease", c.ClusterLease, time.Second},
+		{"segments-keep", c.SegmentsKeep, 10 * time.Second},
+	} {
+		if t.value < t.min {
+			return fmt.Errorf("--%s is %v, want at least %v", t.flag, t.value, t.min)
+		}
+	}
+	if c.ClusterLease > maxLease {
+		return fmt.Errorf("--cluster-lease is %v, want at most %v", c.ClusterLease, maxLease)
+	}
+	if c.Segments != "" && c.Segments != "redis" {
+		return fmt.Errorf("--segments is %q, want redis", c.Segments)
+	}
+	if c.SegmentsKeep > maxSegmentsKeep {
+		return fmt.Errorf("--segments-keep is %v, want at most %v", c.SegmentsKeep, maxSegmentsKeep)
+	}
+	if c.HookTimeout > maxHookTimeout {
+		return fmt.Errorf("--hook-timeout is %v, want at most %v", c.HookTimeout, maxHookTimeout)
+	}
+	if c.Latency > maxLatency {
+		return fmt.Errorf("--latency is %v, want at most %v", c.Latency, maxLatency)
+	}
+	if c.HLS.Segment > maxHLSSegment {
+		return fmt.Errorf("--hls-segment is %v, want at most %v", c.HLS.Segment, maxHLSSegment)
+	}
+	if c.HLS.Part > c.HLS.Segment/2 {
+		return fmt.Errorf("--hls-part is %v, want at most half of --hls-segment, which is %v", c.HLS.Part, c.HLS.Segment)
+	}
+	return nil
+}
+
+func (c *Config) checkAccess() error {
+	for _, a := range []struct{ flag, address, port string }{
+		{"listen", c.Listen, "8080"}, {"admin", c.Admin, "8081"}, {"rtmp", c.RTMP, "1935"}, {"rtmps", c.RTMPS, "1936"},
+	} {
+		if _, _, err := net.SplitHostPort(a.address); err != nil && (a.address != "" || a.flag == "listen") {
+			return fmt.Errorf("--%s is %q, want HOST:PORT, as in 127.0.0.1:%[3]s, or :%[3]s for all addresses",
+				a.flag, a.address, a.port)
+		}
+		if a.address == "" {
+			continue
+		}
+		_, port, _ := net.SplitHostPort(a.address)
+		if _, err := net.LookupPort("tcp", port); err != nil {
+			return fmt.Errorf("--%s is %q, want a port from 0 to 65535, as in %s", a.flag, a.address, a.port)
+		}
+	}
+	for _, a := range []struct{ flag, token string }{
+		{"publish-token", c.PublishToken}, {"read-token", c.ReadToken}, {"admin-token", c.AdminToken},
+		{"cluster-token", c.ClusterToken},
+	} {
+		if a.token != strings.TrimSpace(a.token) {
+			return fmt.Errorf("--%s begins or ends with a space, which a header cannot show", a.flag)
+		}
+	}
+	if _, err := parseOrigins(c.CORS); err != nil {
+		return err
+	}
+	if err := hook.CheckURL(c.Hook); err != nil && c.Hook != "" {
+		return fmt.Errorf("--hook is not a URL that can be asked: %w", err)
+	}
+	if _, err := path.Match(c.RecordStreams, ""); err != nil {
+		return fmt.Errorf("--record-streams is %q, want a pattern such as cam-*", c.RecordStreams)
+	}
+	if _, err := proxy.ParseTrusted(c.TrustedProxies); err != nil {
+		return fmt.Errorf("--trusted-proxies: %w", err)
+	}
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		return errors.New("--tls-cert and --tls-key are needed together")
+	}
+	if c.RTMPS != "" && c.TLSCert == "" {
+		return errors.New("--rtmps needs --tls-cert and --tls-key")
+	}
+	return nil
+}
+
+func (c *Config) checkBlobs() error {
+	stores := 0
+	for _, s := range []string{c.Blobs, c.Redis, c.RedisCluster} {
+		if s != "" {
+			stores++
+		}
+	}
+	if stores > 1 {
+		return errors.New("--blobs, --redis and --redis-cluster are places for the same blobs: want one of them")
+	}
+	if stores == 0 || c.Blobs != "" {
+		return nil
+	}
+	if c.MaxBlobBytes > blob.MaxRedisValue {
+		return fmt.Errorf("--max-blob-bytes is %d, and Redis takes %d at most", c.MaxBlobBytes, blob.MaxRedisValue)
+	}
+	if strings.ContainsAny(c.RedisPrefix, "{}") {
+		return fmt.Errorf("--redis-prefix is %q, and braces have a meaning in keys", c.RedisPrefix)
+	}
+	_, _, err := c.redisOptions()
+	return err
+}
+
+// redisOptions returns the options for --redis, or those for --redis-cluster.
+func (c *Config) redisOptions() (*redis.Options, *redis.ClusterOptions, error) {
+	// Only Redis Enterprise sends such notifications.
+	off := &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	const dials = 1 // of a call: calls are tried again as well
+	if c.RedisCluster == "" {
+		opt, err := redis.ParseURL(c.Redis)
+		if err != nil {
+			return nil, nil, fmt.Errorf("--redis: %w: want redis://HOST:PORT, rediss:// or unix://", withoutURL(err))
+		}
+		opt.Password = cmp.Or(opt.Password, c.RedisPassword)
+		opt.MaintNotificationsConfig, opt.DialerRetries = off, dials
+		return opt, nil, nil
+	}
+	opt := &redis.ClusterOptions{Addrs: strings.Split(c.RedisCluster, ",")}
+	if strings.Contains(c.RedisCluster, "://") {
+		var err error
+		if opt, err = redis.ParseClusterURL(c.RedisCluster); err != nil {
+			return nil, nil, fmt.Errorf("--redis-cluster: %w: want HOST:PORT,… or redis://HOST:PORT?addr=…", withoutURL(err))
+		}
+	}
+	opt.Password = cmp.Or(opt.Password, c.RedisPassword)
+	opt.MaintNotificationsConfig, opt.DialerRetries = off, dials
+	return nil, opt, nil
+}
+
+// withoutURL takes the URL, which may have a password, out of the error of parsing it.
+func withoutURL(err error) error {
+	if inner := errors.Unwrap(err); inner != nil {
+		return inner
+	}
+	return err
+}

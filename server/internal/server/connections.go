@@ -1,0 +1,189 @@
+package server
+
+import (
+	"cmp"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/millrace-io/millrace/server/internal/lock"
+	"github.com/millrace-io/millrace/server/internal/proxy"
+	"github.com/millrace-io/millrace/server/internal/refuse"
+)
+
+// connections are those of the main listener that net/http serves: viewers of HTTP/1 are not among them. When there are as
+// many as the limit, one that waits for a request gives way to a new one.
+type connections struct {
+	server *Server
+
+	mu      lock.Mutex
+	limit   int
+	all     map[*proxy.Conn]netip.Addr // and by which address each counts
+	from    map[netip.Addr]int         // connections by address
+	evicted int64
+	shed    int64
+}
+
+const (
+	// evictAmong is how many connections are looked at for the one that gives way. Maps begin
+	// anywhere, so it is old as a rule, and a flood of connections does not make each of them look
+	// at all others.
+	evictAmong = 256
+	// shedAfter is how long a connection must have waited for a request before it may be closed
+	// because memory is short.
+	shedAfter = time.Second
+	// plainBytes and tlsBytes are what a connection holds that waits for a request: its goroutine
+	// and its buffers.
+	plainBytes, tlsBytes = 12 << 10, 36 << 10
+)
+
+// note is http.Server.ConnState.
+func (c *connections) note(conn net.Conn, state http.ConnState) {
+	p := proxy.Of(conn)
+	if p == nil {
+		return
+	}
+	switch state {
+	case http.StateNew:
+		p.IdleSince.Store(time.Now().UnixNano())
+		c.add(p)
+	case http.StateIdle:
+		p.IdleSince.Store(time.Now().UnixNano())
+	case http.StateActive:
+		p.IdleSince.Store(0)
+		if !p.Direct() {
+			c.identify(p)
+		}
+	case http.StateHijacked, http.StateClosed:
+		p.Hijacked.Store(state == http.StateHijacked)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.remove(p)
+	}
+}
+
+// add adds p, or closes it if all others have requests.
+func (c *connections) add(p *proxy.Conn) {
+	c.mu.Lock()
+	var closing *proxy.Conn
+	full := len(c.all) >= c.limit
+	if full {
+		if closing = c.worst(); closing != nil {
+			c.evicted++
+			c.remove(closing)
+		}
+	}
+	refused := full && closing == nil
+	if !refused {
+		a := addressOf(p.TCPConn.RemoteAddr())
+		c.all[p] = a
+		c.from[a]++
+	}
+	limit := c.limit
+	c.mu.Unlock()
+	switch {
+	case refused:
+		_ = p.Close()
+		// In another goroutine: the log may block, and net/http accepts no connection before add
+		// returns.
+		go c.server.refusals.note(clientReader, refuse.New(0,
+			"all %d connections that --max-connections allows have requests", limit).For(refuse.Limit), "client", p.TCPConn.RemoteAddr().String())
+	case closing != nil:
+		_ = closing.Close()
+	}
+}
+
+// remove forgets p. c.mu is held.
+func (c *connections) remove(p *proxy.Conn) {
+	a, ok := c.all[p]
+	if !ok {
+		return
+	}
+	delete(c.all, p)
+	if c.from[a]--; c.from[a] == 0 {
+		delete(c.from, a)
+	}
+}
+
+// identify counts p, which comes through a proxy, for its client from now on.
+func (c *connections) identify(p *proxy.Conn) {
+	client := addressOf(p.RemoteAddr()) // the header has come
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if was, ok := c.all[p]; ok && was != client {
+		c.remove(p)
+		c.all[p] = client
+		c.from[client]++
+	}
+}
+
+// worst returns a connection that waits for a request, or nil: one of an address that has many, and
+// that waits long. c.mu is held.
+func (c *connections) worst() (worst *proxy.Conn) {
+	looked, most, least := 0, 0, int64(0)
+	for p, a := range c.all {
+		have := max(c.from[a], fairShare)
+		since := p.IdleSince.Load()
+		if since != 0 && (worst == nil || have > most || have == most && since < least) {
+			worst, most, least = p, have, since
+		}
+		if looked++; looked == evictAmong {
+			break
+		}
+	}
+	return worst
+}
+
+// free closes the connections that have waited for a request for longest. See [memory.Step].
+func (c *connections) free(excess int64) (freed int64) {
+	each := int64(plainBytes)
+	if c.server.cert != nil {
+		each = tlsBytes
+	}
+	type waiting struct {
+		conn  *proxy.Conn
+		since int64
+	}
+	var list []waiting
+	before := time.Now().Add(-shedAfter).UnixNano()
+	c.mu.Lock()
+	for p := range c.all {
+		if since := p.IdleSince.Load(); since != 0 && since < before {
+			list = append(list, waiting{p, since})
+		}
+	}
+	slices.SortFunc(list, func(a, b waiting) int { return cmp.Compare(a.since, b.since) })
+	list = list[:min(int64(len(list)), (excess+each-1)/each)]
+	for _, w := range list {
+		c.remove(w.conn)
+	}
+	c.shed += int64(len(list))
+	c.mu.Unlock()
+	for _, w := range list {
+		_ = w.conn.Close()
+	}
+	return int64(len(list)) * each
+}
+
+// setLimit replaces the limit. Connections above a lower one stay.
+func (c *connections) setLimit(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.limit = n
+}
+
+// collect reports the metrics of connections.
+func (c *connections) collect(to scrape) {
+	c.mu.Lock()
+	n, evicted, shed := len(c.all), c.evicted, c.shed
+	c.mu.Unlock()
+	to.gauge("connections", "Connections of the main listener, apart from viewers by HTTP/1.", int64(n))
+	to.counter("connections_evicted_total", "Of these, those that were closed while they waited for a request, because "+
+		"there were as many as --max-connections allows.", evicted)
+	to.counter("connections_shed_total", "Of these, those that were closed while they waited for a request, because "+
+		"memory was short.", shed)
+	st := c.server.addresses.Stats()
+	to.gauge("addresses", "Addresses that have a connection and are limited.", int64(st.Held))
+}

@@ -1,0 +1,152 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/media/flv"
+	"github.com/millrace-io/millrace/server/internal/cluster"
+	"github.com/millrace-io/millrace/server/internal/outage"
+	"github.com/millrace-io/millrace/server/internal/refuse"
+	"github.com/millrace-io/millrace/server/internal/relay"
+	"github.com/millrace-io/millrace/server/internal/server/demo"
+)
+
+// demoName is the stream that --demo publishes.
+const demoName = "demo"
+
+// demoPause is before a node looks again whether another one has the demo.
+const demoPause = time.Second
+
+// playDemo publishes the built-in sample, over and over, until the server shuts down or another publisher takes over. A
+// node of a cluster does so whenever no node has the stream, so that nodes do not take it from each other, nor from
+// another publisher.
+func (s *Server) playDemo() {
+	if s.node == nil {
+		if err := s.publishDemo(); err != nil {
+			s.log.Error("the demo cannot be played", "reason", err)
+		}
+		return
+	}
+	again := time.NewTicker(demoPause)
+	defer again.Stop()
+	var failures outage.Outage
+	for s.draining.Err() == nil {
+		_, err := s.node.Owner(s.draining, demoName)
+		if errors.Is(err, cluster.ErrNoOwner) {
+			err = s.publishDemo()
+		}
+		if refuse.Status(err) == http.StatusConflict {
+			err = nil // another publisher has the stream
+		}
+		if failures.Note(err) && err != nil && s.draining.Err() == nil {
+			s.log.Warn("the demo is not played", "reason", err)
+		}
+		select {
+		case <-again.C:
+		case <-s.draining.Done():
+		}
+	}
+}
+
+// publishDemo publishes the sample until that ends. An error says why it did not begin.
+func (s *Server) publishDemo() error {
+	p, err := s.relay.Open(demoName, demoName)
+	if err != nil {
+		return err
+	}
+	defer p.Done()
+	_ = p.Run(func() error {
+		d, err := newDemo(p)
+		if err != nil {
+			return err
+		}
+		defer d.release()
+		return d.play(p.Context())
+	})
+	return nil
+}
+
+// A demoPlayer publishes the sample's tags when they are due.
+type demoPlayer struct {
+	p    *relay.Publisher
+	tags []demoTag // in the order in which they are sent
+}
+
+type demoTag struct {
+	flv.Tag
+	bytes millrace.Chain
+}
+
+// newDemo begins the stream.
+func newDemo(p *relay.Publisher) (*demoPlayer, error) {
+	r := millrace.NewReader(bytes.NewReader(demo.Sample))
+	defer r.Release()
+	dec := flv.NewDecoder(r)
+	header, err := dec.Header()
+	if err != nil {
+		return nil, err
+	}
+	d := &demoPlayer{p: p}
+	for {
+		var tag demoTag
+		if tag.Tag, err = dec.Next(&tag.bytes); err == io.EOF {
+			p.Begin(header)
+			return d, nil
+		}
+		if err != nil {
+			d.release()
+			return nil, err
+		}
+		d.tags = append(d.tags, tag)
+	}
+}
+
+func (d *demoPlayer) release() {
+	for i := range d.tags {
+		d.tags[i].bytes.Release()
+	}
+}
+
+// isConfig reports whether a tag is what viewers need before they can start.
+func (t *demoTag) isConfig() bool { return t.Metadata || t.SequenceHeader }
+
+// play publishes round after round. Each tag is due at a time counted from the start, so that errors do not add up, and
+// its timestamp says so; everything behind the timestamp is the sample's own memory.
+func (d *demoPlayer) play(ctx context.Context) error {
+	begin := time.Now()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var enc flv.Encoder
+	defer enc.Release()
+	var frame millrace.Chain
+	for round := 0; ; round++ {
+		for i := range d.tags {
+			tag := &d.tags[i]
+			if round > 0 && tag.isConfig() {
+				continue
+			}
+			at := d.due(tag, round)
+			timer.Reset(time.Until(begin.Add(at)))
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+			enc.Retime(&frame, &tag.bytes, uint32(at/time.Millisecond))
+			if err := d.p.WriteTag(tag.Tag, &frame); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// due returns when a tag is to be sent, counted from the start.
+func (d *demoPlayer) due(tag *demoTag, round int) time.Duration {
+	return time.Duration(round)*demo.Length + time.Duration(tag.Timestamp)*time.Millisecond
+}

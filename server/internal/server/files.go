@@ -1,0 +1,141 @@
+package server
+
+import (
+	"fmt"
+	"log/slog"
+	"mime"
+	"net/http"
+	"os"
+	"sync/atomic"
+
+	"github.com/millrace-io/millrace/chunk"
+	"github.com/millrace-io/millrace/server/internal/limit"
+	"github.com/millrace-io/millrace/server/internal/refuse"
+)
+
+// filesPath is where the files under --root are.
+const filesPath = "/files/"
+
+// errNoRoot says why there is nothing at filesPath.
+const errNoRoot = "no files are served here: that takes millrace serve --root DIR"
+
+// A fileService serves the files under a directory, and counts what it does.
+type fileService struct {
+	server  *Server
+	root    *os.Root
+	handler *chunk.FileHandler
+	answer  http.Handler // handler, for paths that begin with filesPath
+
+	downloads *limit.Limiter // of requests that are being answered
+
+	answered statusCounts
+	stalled  atomic.Int64 // cut because the client took nothing
+}
+
+// openFiles returns nil if the configuration names no root. The call that ends the service's life is close.
+func openFiles(s *Server) (*fileService, error) {
+	cfg := &s.cfg
+	if cfg.Root == "" {
+		return nil, nil
+	}
+	if err := mime.AddExtensionType(".m3u8", playlistType); err != nil { // which recordings have
+		return nil, err
+	}
+	root, err := os.OpenRoot(cfg.Root)
+	if err != nil {
+		return nil, fmt.Errorf("--root: %w", err)
+	}
+	f := &fileService{server: s, root: root,
+		downloads: limit.New(cfg.MaxDownloads, tooMany("files", "sent", cfg.MaxDownloads, "downloads"), refuse.ErrShutdown)}
+	opts := []chunk.FileOption{
+		chunk.Listing(cfg.FilesListing),
+		chunk.OnServed(f.served),
+	}
+	if cfg.FilesPrecompressed {
+		opts = append(opts, chunk.Precompressed())
+	}
+	if cfg.FilesDropBehind > 0 {
+		opts = append(opts, chunk.DropBehind(cfg.FilesDropBehind))
+	}
+	f.handler = chunk.FileServer(root, opts...)
+	// The path keeps its leading slash.
+	f.answer = http.StripPrefix(filesPath[:len(filesPath)-1], f.handler)
+	return f, nil
+}
+
+// serveFile answers GET and HEAD /files/NAME.
+func (s *Server) serveFile(w http.ResponseWriter, r *http.Request) {
+	f := s.files
+	if f == nil {
+		writeReason(w, http.StatusNotFound, errNoRoot)
+		return
+	}
+	if err := s.acquire(f.downloads); err != nil {
+		writeReason(w, refuse.SetHeader(w.Header(), err), err.Error())
+		return
+	}
+	defer f.downloads.Release()
+	p, err := s.beginDownload(w, r, s.memoryOf.downloads)
+	if err != nil {
+		s.refuseFull(w, r, err)
+		return
+	}
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	defer s.endDownload(p, r, &f.stalled)
+	f.answer.ServeHTTP(p, r)
+}
+
+// served is called after each request.
+func (f *fileService) served(r *http.Request, sent chunk.Report, status int) {
+	f.answered.add(status)
+	log := f.server.log
+	if !log.Enabled(r.Context(), slog.LevelDebug) {
+		return
+	}
+	attrs := []any{
+		"client", r.RemoteAddr, "method", r.Method, "path", filesPath[:len(filesPath)-1] + r.URL.Path, "status", status,
+		"bytes", sent.Bytes, "sendfile", sent.Sendfile, "splice", sent.Splice, "copied", sent.Copied,
+	}
+	if err := sent.FastPath(); err != nil && kernelSends(r) {
+		attrs = append(attrs, "slow", err)
+	}
+	log.Log(r.Context(), slog.LevelDebug, "file served", attrs...)
+}
+
+// count returns how many downloads there are. f may be nil.
+func (f *fileService) count() int {
+	if f == nil {
+		return 0
+	}
+	return f.downloads.Held()
+}
+
+// drain refuses further requests, and returns a channel that is closed when all present ones have ended. f may be nil.
+func (f *fileService) drain() <-chan struct{} {
+	if f == nil {
+		none := make(chan struct{})
+		close(none)
+		return none
+	}
+	return f.downloads.Close()
+}
+
+// close closes the root.
+func (f *fileService) close() error {
+	if f == nil {
+		return nil
+	}
+	return f.root.Close()
+}
+
+// offer says in a word what a visitor of the page finds at filesPath: nothing ("off"), files whose names have to be
+// known ("named"), or lists of them ("listed").
+func (f *fileService) offer() string {
+	switch {
+	case f == nil:
+		return "off"
+	case f.server.cfg.FilesListing:
+		return "listed"
+	}
+	return "named"
+}

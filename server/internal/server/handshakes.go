@@ -1,0 +1,127 @@
+package server
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/millrace-io/millrace/server/internal/address"
+	"github.com/millrace-io/millrace/server/internal/lock"
+	"github.com/millrace-io/millrace/server/internal/proxy"
+)
+
+const (
+	// maxHandshakes bounds the RTMP connections that have said nothing yet, and also those that
+	// have not said yet what they want. One of the latter takes 32 KiB at the very most, for
+	// --header-timeout at most. Publishers and viewers have limits of their own.
+	maxHandshakes = 512
+
+	// fairShare is how many connections an address may have before it counts as one that has many.
+	fairShare = 8
+)
+
+// handshakes are the RTMP connections that have not said yet what they want. Clients say it within
+// a few round trips.
+type handshakes struct {
+	mu lock.Mutex
+	// Nothing has come from silent ones yet. They do not keep those out that have begun.
+	silent, begun crowd
+}
+
+// A crowd has up to maxHandshakes connections. When there is one more, the oldest one of the
+// address that has the most gives way: an address cannot keep the clients of others out.
+type crowd struct {
+	list []handshake        // the oldest first
+	from map[netip.Addr]int // connections by address
+}
+
+// A handshake is one connection.
+type handshake struct {
+	conn net.Conn
+	from netip.Addr // the client, or the proxy until it has said for whom it speaks
+}
+
+// errCrowded ends a connection that gave way to a new one.
+var errCrowded = errors.New("it said nothing until there were too many connections that say nothing")
+
+// addressOf returns what an address is counted by.
+func addressOf(a net.Addr) netip.Addr { return address.Key(proxy.AddrOf(a)) }
+
+// peerOf returns the address of the other end of a connection, which may be a proxy. It does not
+// wait.
+func peerOf(conn net.Conn) netip.Addr {
+	if p := proxy.Of(conn); p != nil {
+		return addressOf(p.TCPConn.RemoteAddr())
+	}
+	return addressOf(conn.RemoteAddr())
+}
+
+// add adds conn, which it borrows until remove. It may close another connection.
+func (h *handshakes) add(conn net.Conn) {
+	h.mu.Lock()
+	victim := h.silent.add(handshake{conn, peerOf(conn)})
+	h.mu.Unlock()
+	if victim != nil {
+		_ = victim.Close()
+	}
+}
+
+// begin notes that something has come on conn, from a client that is known now. It may close
+// another connection.
+func (h *handshakes) begin(conn net.Conn, client net.Addr) {
+	h.mu.Lock()
+	var victim net.Conn
+	if h.silent.remove(conn) {
+		victim = h.begun.add(handshake{conn, addressOf(client)})
+	}
+	h.mu.Unlock()
+	if victim != nil {
+		_ = victim.Close()
+	}
+}
+
+// remove removes conn. It reports false if conn has given way to another one.
+func (h *handshakes) remove(conn net.Conn) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.silent.remove(conn) || h.begun.remove(conn)
+}
+
+// add adds a connection, and returns the one that gives way to it, or nil.
+func (c *crowd) add(a handshake) (victim net.Conn) {
+	if c.from == nil {
+		c.from = make(map[netip.Addr]int)
+	}
+	c.list = append(c.list, a)
+	c.from[a.from]++
+	if len(c.list) <= maxHandshakes {
+		return nil
+	}
+	worst, most := 0, 0
+	for i := range c.list {
+		if have := max(c.from[c.list[i].from], fairShare); have > most {
+			worst, most = i, have
+		}
+	}
+	return c.take(worst).conn
+}
+
+// take removes the connection at an index.
+func (c *crowd) take(i int) handshake {
+	a := c.list[i]
+	c.list = slices.Delete(c.list, i, i+1)
+	if c.from[a.from]--; c.from[a.from] == 0 {
+		delete(c.from, a.from)
+	}
+	return a
+}
+
+// remove removes conn, and reports whether it was there.
+func (c *crowd) remove(conn net.Conn) bool {
+	i := slices.IndexFunc(c.list, func(a handshake) bool { return a.conn == conn })
+	if i >= 0 {
+		c.take(i)
+	}
+	return i >= 0
+}

@@ -1,0 +1,309 @@
+package server
+
+import (
+	"bytes"
+	"hash/maphash"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/chunk"
+	"github.com/millrace-io/millrace/media/hls"
+	"github.com/millrace-io/millrace/server/internal/address"
+	"github.com/millrace-io/millrace/server/internal/refuse"
+	"github.com/millrace-io/millrace/server/internal/relay/hlslive"
+	"github.com/millrace-io/millrace/server/internal/streamname"
+	"github.com/millrace-io/millrace/server/internal/tcpconn"
+)
+
+// serveHLS answers GET and HEAD /live/NAME/OBJECT.
+func (s *Server) serveHLS(w http.ResponseWriter, r *http.Request, name, object string) {
+	s.origins.Load().allow(w.Header(), r)
+	noWriteLimit(w) // a request may wait for what comes next
+	answerOf(r).wait()
+	err := streamname.Check(name)
+	if err == nil {
+		account := address.Of(r.Context())
+		if err = account.StartRequest(); err == nil {
+			defer account.EndRequest()
+			err = s.admitPlayer(account, r, name, object)
+		}
+	}
+	if err == nil {
+		r, name, err = s.admitHLS(r, name)
+	}
+	if err == nil {
+		err = s.serveHLSHere(w, r, name, object)
+		if s.node != nil && err != nil {
+			err = s.serveHLSElsewhere(w, r, name, object, err)
+		}
+	}
+	if err != nil {
+		s.refuseViewer(w, r, err)
+	}
+}
+
+// playerSeed makes numbers of what tells players of an address apart.
+var playerSeed = maphash.MakeSeed()
+
+// admitPlayer counts a player of HLS with its first request for a playlist. The stream and the token tell the players of an
+// address apart, and with a hook, which is asked about each of them, all that they show.
+func (s *Server) admitPlayer(account *address.Account, r *http.Request, name, object string) error {
+	begins := object == hlslive.MasterName
+	if account == nil || !begins && !hlslive.IsMedia(object) {
+		return nil
+	}
+	var h maphash.Hash
+	h.SetSeed(playerSeed)
+	h.WriteString(name + " " + s.auth.Load().shownToken(r))
+	if s.hook != nil {
+		h.WriteString(" " + ownQuery(r.URL.RawQuery))
+	}
+	return account.Player(h.Sum64(), begins)
+}
+
+// serveHLSHere is serveHLS of what is made here.
+func (s *Server) serveHLSHere(w http.ResponseWriter, r *http.Request, name, object string) error {
+	switch {
+	case object == hlslive.MasterName:
+		return s.serveMaster(w, r, name)
+	case hlslive.IsMedia(object):
+		return s.serveMedia(w, r, name, object)
+	}
+	return s.serveObject(w, r, name, object)
+}
+
+func (s *Server) serveMaster(w http.ResponseWriter, r *http.Request, name string) error {
+	list, err := s.relay.HLSMaster(r.Context(), name)
+	if err != nil {
+		return err
+	}
+	return s.servePlaylist(w, r, list, time.Second)
+}
+
+func (s *Server) serveMedia(w http.ResponseWriter, r *http.Request, name, object string) error {
+	want, blocks, err := hls.ParseReload(r.URL.Query())
+	if err != nil {
+		return refuse.New(http.StatusBadRequest, "%v", err)
+	}
+	list, err := s.relay.HLSMedia(r.Context(), name, object, want, blocks)
+	if err != nil {
+		return err
+	}
+	// An answer to a request that names a part is the same for all who ask for that part.
+	fresh := time.Second
+	switch {
+	case list.Late:
+		fresh = 0
+	case blocks:
+		fresh = list.Target
+	}
+	return s.servePlaylist(w, r, list, fresh)
+}
+
+// playlistType is the content type of playlists of HLS.
+const playlistType = "application/vnd.apple.mpegurl"
+
+// servePlaylist answers with a playlist that a cache may keep for a while.
+func (s *Server) servePlaylist(w http.ResponseWriter, r *http.Request, list *hlslive.Playlist, fresh time.Duration) error {
+	if s.wantsGzip(r) {
+		return s.writePlaylist(w, r, list.Gzip, true, fresh)
+	}
+	return s.writePlaylist(w, r, list.Text, false, fresh)
+}
+
+// wantsGzip reports whether a playlist is sent with gzip. If the request needs the token in its
+// address, each address in the
+// playlist gets it, too: players show it with no other request by themselves.
+func (s *Server) wantsGzip(r *http.Request) bool {
+	return chunk.AcceptsEncoding(r.Header["Accept-Encoding"], "gzip") && s.addedQuery(r) == ""
+}
+
+// maxAddedToken bounds the token that each address in a playlist gets, in bytes: there are hundreds
+// of addresses. What signs tokens makes shorter ones.
+const maxAddedToken = 1 << 10
+
+// addedQuery returns what each address in a playlist gets, without "?": the token if one is needed,
+// or all that the hook has seen.
+func (s *Server) addedQuery(r *http.Request) string {
+	if p := hookPlayOf(r); p != nil {
+		return p.query
+	}
+	a := s.auth.Load()
+	if !a.readNeedsToken(r) {
+		return ""
+	}
+	if token := a.queryToken(r.URL.RawQuery); token != "" && len(token) <= maxAddedToken {
+		return "token=" + url.QueryEscape(token)
+	}
+	return ""
+}
+
+// writePlaylist answers with the text of a playlist, or with that as zip. An error is a
+// [refuse.Refusal]: nothing was written.
+func (s *Server) writePlaylist(w http.ResponseWriter, r *http.Request, body []byte, zip bool, fresh time.Duration) error {
+	query := s.addedQuery(r)
+	more := len(body)
+	if query != "" {
+		more += bytes.Count(body, []byte("\n")) * (len(query) + 1)
+	}
+	if err := answerOf(r).resume(more); err != nil {
+		return err
+	}
+	if query != "" {
+		body = addQuery(body, query)
+	}
+	hookPlayOf(r).served(len(body))
+	h := w.Header()
+	h.Set("Content-Type", playlistType)
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	h.Add("Vary", "Accept-Encoding")
+	if zip {
+		h.Set("Content-Encoding", "gzip")
+	}
+	s.setFresh(w, r, fresh, "")
+	s.limitWrite(w)
+	w.WriteHeader(http.StatusOK)
+	if r.Method != http.MethodHead {
+		address.Of(r.Context()).Add(int64(len(body)))
+		_, _ = w.Write(body) // an error means that the client has gone away
+	}
+	return nil
+}
+
+// setFresh says how long an answer may be had from a cache, which is a shared one if anyone may read and no token was
+// shown. more is added to that.
+func (s *Server) setFresh(w http.ResponseWriter, r *http.Request, fresh time.Duration, more string) {
+	who := "public"
+	if a := s.auth.Load(); a.read != "" || a.shownToken(r) != "" || s.hook != nil {
+		who = "private"
+	}
+	w.Header().Set("Cache-Control", who+", max-age="+strconv.Itoa(int(fresh/time.Second))+more)
+}
+
+// addQuery returns text with the query in every address.
+func addQuery(text []byte, query string) []byte {
+	var b bytes.Buffer
+	query = "?" + query
+	for line := range bytes.Lines(text) {
+		uri := []byte(`URI="`)
+		switch before, after, ok := bytes.Cut(line, uri); {
+		case line[0] != '#' && line[0] != '\n':
+			b.Write(bytes.TrimSuffix(line, []byte("\n")))
+			b.WriteString(query + "\n")
+		case ok:
+			address, rest, _ := bytes.Cut(after, []byte(`"`))
+			b.Write(before)
+			b.Write(uri)
+			b.Write(address)
+			b.WriteString(query + `"`)
+			b.Write(rest)
+		default:
+			b.Write(line)
+		}
+	}
+	return b.Bytes()
+}
+
+// objectFresh is how long a segment may be had from a cache: its name never means anything else.
+const objectFresh = time.Hour
+
+func (s *Server) serveObject(w http.ResponseWriter, r *http.Request, name, object string) error {
+	o, ok := hls.ParseObject(object)
+	if !ok {
+		return refuse.New(http.StatusNotFound,
+			"nothing here: see %s for the stream", hlslive.MasterName).For(refuse.Path)
+	}
+	var body millrace.Chain
+	defer body.Release()
+	if err := s.relay.HLSObject(r.Context(), name, o, &body); err != nil {
+		return err
+	}
+	return s.writeObject(w, r, object, &body)
+}
+
+// writeObject answers with the bytes of an object. It borrows body, which is empty or shorter then.
+// An error is a [refuse.Refusal]: nothing was written.
+func (s *Server) writeObject(w http.ResponseWriter, r *http.Request, object string, body *millrace.Chain) error {
+	if err := answerOf(r).resume(0); err != nil {
+		return err
+	}
+	s.limitWrite(w)
+	h := w.Header()
+	etag := `"` + object + `"`
+	h.Set("ETag", etag)
+	s.setFresh(w, r, objectFresh, ", immutable")
+	if strings.Contains(r.Header.Get("If-None-Match"), etag) { // perhaps weak, or one of several
+		w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	h.Set("Content-Type", "video/mp4")
+	h.Set("Content-Length", strconv.Itoa(body.Len()))
+	w.WriteHeader(http.StatusOK)
+	if r.Method != http.MethodHead {
+		hookPlayOf(r).served(body.Len())
+		s.sendChain(w, r, body)
+	}
+	return nil
+}
+
+// chainStep is what a client must take of a Chain within the stall timeout.
+const chainStep = 256 << 10
+
+// sendChain sends c. An error means that the client has gone away, or takes nothing.
+func (s *Server) sendChain(w http.ResponseWriter, r *http.Request, c *millrace.Chain) {
+	var step millrace.Chain
+	defer step.Release()
+	loan := s.answers.Add(int64(c.Len()), func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) })
+	defer loan.Done()
+	account := address.Of(r.Context())
+	conn, _ := r.Context().Value(connKey{}).(net.Conn)
+	tcp := tcpconn.Plain(conn)
+	for c.Len() > 0 {
+		account.Pace(r.Context(), int64(min(c.Len(), chainStep)))
+		s.limitWrite(w)
+		if !answerOf(r).renew() || loan.Ended() {
+			panic(http.ErrAbortHandler)
+		}
+		c.Cut(&step, min(c.Len(), chainStep))
+		var err error
+		if rf, ok := w.(io.ReaderFrom); ok {
+			_, err = rf.ReadFrom(chainBody{&step, tcp})
+		} else {
+			_, err = step.WriteTo(w)
+		}
+		if err != nil {
+			panic(http.ErrAbortHandler) // the answer is incomplete
+		}
+	}
+}
+
+// A chainBody is the body of an answer. Over HTTP/1 without TLS, net/http gives it to the TCP connection itself, which
+// has it write, and then the pieces leave in one writev.
+type chainBody struct {
+	*millrace.Chain
+	tcp *net.TCPConn // nil if the answer takes another way
+}
+
+// Read copies what leaves with the head of the answer: net/http takes 512 bytes of the body.
+func (b chainBody) Read(p []byte) (int, error) {
+	n := b.CopyTo(p)
+	b.Discard(n)
+	if n == 0 && len(p) > 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// WriteTo writes all of b to w.
+func (b chainBody) WriteTo(w io.Writer) (int64, error) {
+	if _, ok := w.(interface{ SetNoDelay(bool) error }); ok && b.tcp != nil { // tcp, hidden by net in a type of its own
+		w = b.tcp
+	}
+	return b.Chain.WriteTo(w)
+}

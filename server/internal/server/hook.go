@@ -1,0 +1,276 @@
+package server
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/millrace-io/millrace/media/rtmp"
+	"github.com/millrace-io/millrace/server/internal/hook"
+	"github.com/millrace-io/millrace/server/internal/refuse"
+	"github.com/millrace-io/millrace/server/internal/relay"
+	"github.com/millrace-io/millrace/server/internal/streamname"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// openHook returns what asks the hook, or nil if the configuration names none. The call that ends its life is its Close.
+func openHook(s *Server) (*hook.Client, error) {
+	cfg := &s.cfg
+	if cfg.Hook == "" {
+		return nil, nil
+	}
+	return hook.New(hook.Config{URL: cfg.Hook, Timeout: cfg.HookTimeout, Open: cfg.HookOpen, Node: cfg.self(), Log: s.log})
+}
+
+// publicName returns the name that the hook gives to a stream, and a refusal if that is none.
+func publicName(asked string, a *hook.Answer) (string, error) {
+	if a.Name == "" {
+		return asked, nil
+	}
+	if err := streamname.Check(a.Name); err != nil {
+		return "", refuse.New(http.StatusServiceUnavailable,
+			"the hook that this server asks gives the stream a %s", strings.TrimPrefix(err.Error(), "bad stream name ")).
+			For(refuse.HookFailed)
+	}
+	return a.Name, nil
+}
+
+// askPublish asks the hook about a publisher. It returns the public name of its stream and its terms.
+func (s *Server) askPublish(ctx context.Context, q *hook.Request) (string, relay.Terms, error) {
+	a, err := s.hook.Ask(ctx, q)
+	if err != nil {
+		return "", relay.Terms{}, err
+	}
+	end := func(reason string, bytes int64) { s.hook.End(q, reason, bytes) }
+	q.Forget()
+	if q.Name, err = publicName(q.Stream, &a); err != nil {
+		end(err.Error(), 0)
+		return "", relay.Terms{}, err
+	}
+	return q.Name, relay.Terms{MaxViewers: a.MaxViewers, MaxTime: a.MaxTime, Ended: end}, nil
+}
+
+// askPlay asks the hook about a viewer with a connection. It returns the public name of the stream and the viewer's
+// terms.
+func (s *Server) askPlay(ctx context.Context, q *hook.Request) (string, relay.Terms, error) {
+	p, err := s.hook.Play(ctx, q)
+	if err != nil {
+		return "", relay.Terms{}, err
+	}
+	a := p.Answer()
+	name, err := publicName(q.Stream, &a)
+	if err != nil {
+		p.End(err.Error(), 0)
+		return "", relay.Terms{}, err
+	}
+	return name, relay.Terms{MaxTime: a.MaxTime, Ended: p.End}, nil
+}
+
+// hookRequest returns what the hook gets of a request.
+func (s *Server) hookRequest(event hook.Event, r *http.Request, name, protocol string) *hook.Request {
+	return &hook.Request{Event: event, Stream: name, Protocol: protocol, Address: withoutPort(r.RemoteAddr),
+		Agent: r.UserAgent(), Query: r.URL.RawQuery, Token: s.auth.Load().shownToken(r)}
+}
+
+func withoutPort(address string) string {
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		return host
+	}
+	return address
+}
+
+// publishAs is relay.Publish, under the name that the hook says if there is one.
+func (s *Server) publishAs(w http.ResponseWriter, r *http.Request, name string) (err error) {
+	var terms relay.Terms
+	if s.hook != nil {
+		if name, terms, err = s.askPublish(r.Context(), s.hookRequest(hook.Publish, r, name, "http")); err != nil {
+			return err
+		}
+	}
+	if err = s.relay.Publish(w, r, name, terms); err != nil {
+		terms.End(err.Error(), 0)
+	}
+	return err
+}
+
+// watchAs is relay.Watch, of the stream that the hook says if there is one.
+func (s *Server) watchAs(w http.ResponseWriter, r *http.Request, path string) (err error) {
+	var terms relay.Terms
+	if s.hook != nil {
+		name := streamname.Of(path)
+		ext := path[len(name):]
+		if err := streamname.Check(name); err != nil {
+			return err
+		}
+		q := s.hookRequest(hook.PlayBegin, r, name, "http"+strings.ReplaceAll(ext, ".", "-"))
+		if name, terms, err = s.askPlay(r.Context(), q); err != nil {
+			return err
+		}
+		path = name + ext
+	}
+	switch err = s.relay.Watch(w, r, path, terms); {
+	case err != nil:
+		terms.End(err.Error(), 0)
+	case r.Method == http.MethodHead:
+		terms.End("HEAD", 0)
+	}
+	return err
+}
+
+// serveAs serves a client under the name that the hook says if there is one, which it returns.
+func (v *rtmpService) serveAs(ctx context.Context, c *relay.RTMPConn, want *rtmp.Request, name string) (string, error) {
+	s, err := v.server, error(nil)
+	if s.hook != nil {
+		q := &hook.Request{Event: hook.PlayBegin, Stream: name, Protocol: "rtmp", Address: withoutPort(c.RemoteAddr()),
+			Agent: want.Client, Query: want.RawQuery, Token: s.auth.Load().queryToken(want.RawQuery)}
+		if v.tls != nil {
+			q.Protocol = "rtmps"
+		}
+		ask := s.askPlay
+		if want.Publish {
+			q.Event, ask = hook.Publish, s.askPublish
+		}
+		if name, c.Terms, err = ask(s.draining, q); err != nil {
+			if s.draining.Err() != nil {
+				err = refuse.ErrShutdown
+			}
+			return "", err
+		}
+	}
+	if want.Publish {
+		err = c.Publish(name)
+	} else {
+		err = c.Watch(ctx, name)
+	}
+	if err != nil {
+		c.Terms.End(err.Error(), 0)
+	}
+	return name, err
+}
+
+// A hookPlay is a player of HLS that the hook allows. A nil hookPlay is one that the hook is not asked about.
+type hookPlay struct {
+	*hook.Play
+	query string // what each address in a playlist gets
+}
+
+type hookPlayKey struct{}
+
+func hookPlayOf(r *http.Request) *hookPlay {
+	p, _ := r.Context().Value(hookPlayKey{}).(*hookPlay)
+	return p
+}
+
+// served notes bytes that the player gets.
+func (p *hookPlay) served(n int) {
+	if p != nil {
+		p.Served(n)
+	}
+}
+
+// admitHLS asks the hook about a player of HLS, unless its answer to an earlier request counts. It returns the request to
+// serve, and the public name of the stream.
+func (s *Server) admitHLS(r *http.Request, name string) (*http.Request, string, error) {
+	if s.hook == nil || fromNode(r) {
+		return r, name, nil
+	}
+	q := s.hookRequest(hook.PlayBegin, r, name, hook.HLS)
+	q.Query = ownQuery(r.URL.RawQuery)
+	p := &hookPlay{query: q.Query}
+	var err error
+	if p.Play, err = s.hook.Play(r.Context(), q); err != nil {
+		return r, "", err
+	}
+	a := p.Answer()
+	if name, err = publicName(name, &a); err != nil {
+		return r, "", err
+	}
+	return r.WithContext(context.WithValue(r.Context(), hookPlayKey{}, p)), name, nil
+}
+
+// ownQuery returns a query as the client sent it, without the parameters that players of HLS add. They
+// are in one order, so that all requests of a player have the same ones, and fit into a playlist.
+func ownQuery(query string) string {
+	own := strings.Split(query, "&")
+	own = slices.DeleteFunc(own, func(parameter string) bool {
+		return parameter == "" || strings.HasPrefix(parameter, "_HLS_")
+	})
+	slices.SortStableFunc(own, func(a, b string) int {
+		key, _, _ := strings.Cut(a, "=")
+		other, _, _ := strings.Cut(b, "=")
+		return strings.Compare(key, other)
+	})
+	return notInPlaylists.Replace(strings.Join(own, "&"))
+}
+
+// notInPlaylists escapes what a client may send in a query and what ends an address in a playlist.
+var notInPlaylists = strings.NewReplacer(" ", "%20", `"`, "%22", "#", "%23")
+
+// admitRecording returns what asks the hook whether a stream is recorded, or nil.
+func (s *Server) admitRecording() func(name string) (end func(reason string, bytes int64), err error) {
+	if s.hook == nil {
+		return nil
+	}
+	return func(name string) (func(string, int64), error) {
+		q := &hook.Request{Event: hook.Record, Stream: name, Name: name}
+		_, err := s.hook.Ask(context.Background(), q)
+		if refuse.CauseOf(err) == refuse.Hook {
+			s.log.Info("the hook refuses a recording", "stream", name, "reason", err)
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		return func(reason string, bytes int64) { s.hook.End(q, reason, bytes) }, nil
+	}
+}
+
+// loggedPath returns what the log says of the path of a request. With a hook, what clients call a stream may be a secret, also
+// where a publisher has mistyped what stands before it.
+func (s *Server) loggedPath(client clientKind, path string) string {
+	switch {
+	case s.hook == nil:
+	case strings.HasPrefix(path, "/live/"):
+		return "/live/…"
+	case client == clientPublisher:
+		return "/…"
+	}
+	return path
+}
+
+// unnamed returns a refusal for the log, without the name that the client has said, if that may be a secret.
+func (s *Server) unnamed(why error, asked string) error {
+	refused := refuse.Of(why)
+	if refused == nil || s.hook == nil || asked == "" {
+		return why
+	}
+	hidden := *refused
+	if hidden.Reason = strings.ReplaceAll(hidden.Reason, asked, "…"); hidden.Cause == refuse.BadName {
+		hidden.Reason = "bad stream name" // which is quoted in part, as a rule
+	}
+	for _, named := range []string{": the token is for ", ": the name is "} { // names of streams, too
+		hidden.Reason, _, _ = strings.Cut(hidden.Reason, named)
+	}
+	return &hidden
+}
+
+// collectHook reports the metrics of the hook.
+func (s *Server) collectHook(c scrape) {
+	if s.hook == nil {
+		return
+	}
+	st := s.hook.Stats()
+	for of, n := range st.Requests {
+		c.counterOf("hook_requests_total", "Questions to the hook and ends that it was told, by event and result.", n,
+			"event", string(of.Event), "result", of.Result)
+	}
+	c.counter("hook_attempts_total", "POSTs to the hook.", st.Attempts)
+	c.send(prometheus.CounterValue, "hook_seconds_total", "How long these took, added up.", st.Spent.Seconds())
+	c.counter("hook_cache_hits_total", "Players for which an answer for another request counted.", st.Hits)
+	c.counter("hook_ends_dropped_total", "Ends that the hook was not told.", st.Dropped)
+	c.gauge("hook_waiting", "Questions that wait for the hook.", int64(st.Waiting))
+	c.gauge("hook_ends_queued", "Ends that wait for the hook.", int64(st.Queued))
+	c.gauge("hook_plays", "Answers about players that are kept.", int64(st.Plays))
+}

@@ -1,0 +1,227 @@
+package server
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"sync/atomic"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/server/internal/relay"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// metrics answers /metrics.
+func (s *Server) metrics() http.HandlerFunc {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(
+		collector{s},
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+	handler := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+	return func(w http.ResponseWriter, r *http.Request) {
+		if s.lend(w, r, metricsBytes) {
+			handler.ServeHTTP(w, r)
+		}
+	}
+}
+
+// A collector tells Prometheus what the parts of the server have counted. Streams' names are not among the labels:
+// publishers choose them, and a time series for each would never end. /api/streams tells about single streams.
+type collector struct{ server *Server }
+
+// Describe sends nothing, which tells the registry that Collect decides.
+func (collector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (m collector) Collect(ch chan<- prometheus.Metric) {
+	c := scrape{ch}
+	c.gauges("build_info", "Always 1; the label says which version runs.",
+		"version", map[string]int64{m.server.cfg.Version: 1})
+	streams := m.server.relay.Stats()
+	c.relay(streams)
+	if n := m.server.node; n != nil {
+		n.collect(c, streams)
+	}
+	m.server.collectMemory(c, streams)
+	m.server.refusals.collect(c)
+	m.server.connections.collect(c)
+	c.pool(millrace.DefaultPool().Stats())
+	if f := m.server.files; f != nil {
+		f.collect(c)
+	}
+	if b := m.server.blobs; b != nil {
+		b.collect(c)
+	}
+	m.server.collectRecords(c)
+	m.server.collectHook(c)
+}
+
+// A scrape takes the values of metrics, each with its name after millrace_ and its help.
+type scrape struct{ to chan<- prometheus.Metric }
+
+func (c scrape) gauge(name, help string, value int64) {
+	c.send(prometheus.GaugeValue, name, help, float64(value))
+}
+
+func (c scrape) counter(name, help string, value int64) {
+	c.send(prometheus.CounterValue, name, help, float64(value))
+}
+
+// gauges takes a value for each value of a label.
+func (c scrape) gauges(name, help, label string, values map[string]int64) {
+	c.sendAll(prometheus.GaugeValue, name, help, label, values)
+}
+
+// counters is gauges for counters.
+func (c scrape) counters(name, help, label string, values map[string]int64) {
+	c.sendAll(prometheus.CounterValue, name, help, label, values)
+}
+
+// counterOf takes a counter with the given names and values of labels in turn.
+func (c scrape) counterOf(name, help string, value int64, labels ...string) {
+	var names, values []string
+	for pair := range slices.Chunk(labels, 2) {
+		names, values = append(names, pair[0]), append(values, pair[1])
+	}
+	desc := prometheus.NewDesc("millrace_"+name, help, names, nil)
+	c.to <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(value), values...)
+}
+
+func (c scrape) send(kind prometheus.ValueType, name, help string, value float64) {
+	c.to <- prometheus.MustNewConstMetric(prometheus.NewDesc("millrace_"+name, help, nil, nil), kind, value)
+}
+
+func (c scrape) sendAll(kind prometheus.ValueType, name, help, label string, values map[string]int64) {
+	desc := prometheus.NewDesc("millrace_"+name, help, []string{label}, nil)
+	for of, value := range values {
+		c.to <- prometheus.MustNewConstMetric(desc, kind, float64(value), of)
+	}
+}
+
+func (c scrape) relay(st relay.Stats) {
+	viewers, came, sent := make(map[string]int64), make(map[string]int64), make(map[string]int64)
+	for path, p := range st.Paths {
+		viewers[path], came[path], sent[path] = p.Viewers, p.Came, p.BytesOut
+	}
+	c.gauge("streams", "Streams, those that wait for their publisher included.", int64(st.Streams))
+	c.gauge("streams_waiting", "Streams whose publisher is gone and may come back.", int64(st.Waiting))
+	c.counter("streams_total", "Streams that were published, those that still are included.", st.Published)
+	c.counter("publisher_returns_total", "Publishers that came to a stream that waited, and went on with it.", st.Returns)
+	c.counter("publisher_takeovers_total", "Publishers that took over a name from another publisher.", st.Takeovers)
+	c.send(prometheus.CounterValue, "publisher_wait_seconds_total",
+		"Time in which streams had no publisher, added up over all streams.", st.PublisherWait.Seconds())
+	c.send(prometheus.GaugeValue, "publisher_silent_seconds_max",
+		"How long no frame has come from the most silent of all publishers.", st.SilentMax.Seconds())
+	c.gauges("viewers", "Viewers, by the way in which their bytes reach the connection.", "path", viewers)
+	c.counters("viewers_total", "Viewers that ever came, by the same.", "path", came)
+	c.gauge("viewers_behind", "Viewers that were further behind than their allowance and have not caught up.",
+		int64(st.Behind))
+	c.gauge("viewers_blocked", "Viewers whose connection takes no more at present, or that have only begun.",
+		int64(st.Blocked))
+	c.counters("viewers_behind_total", "Viewers found further behind than their allowance, by what they exceeded.",
+		"reason", st.FoundBehind)
+	c.counters("viewers_dropped_total", "Viewers that the server disconnected, by reason.", "reason", st.Dropped)
+	c.send(prometheus.GaugeValue, "viewer_lag_seconds_max",
+		"How far behind the last of all viewers is; 0 when all keep up.", st.LagMax.Seconds())
+	c.send(prometheus.GaugeValue, "viewer_behind_live_seconds_max", "How far behind live the last of all players is that "+
+		"shows what it gets at its pace: a viewer begins at the last key frame.", st.BehindLive.Seconds())
+	c.counters("frames_lost_total", "Frames that viewers were moved past because they were behind, by reason.",
+		"reason", st.FramesLost)
+	c.counter("bytes_in_total", "Bytes of streams that publishers sent.", st.BytesIn)
+	c.counter("frames_in_total", "Frames (FLV tags, or pieces of an unknown form) that publishers sent.", st.FramesIn)
+	c.counter("groups_cut_total", "Groups of pictures longer than what is kept, so that who came late had to wait for "+
+		"the next key frame.", st.GroupsCut)
+	c.counter("video_left_out_total", "NAL units of length 0, and video frames that are empty or have "+
+		"start codes (Annex B) or wrong lengths, that MP4, HLS and recordings were made without.", st.LeftOut)
+	c.counters("bytes_out_total", "Bytes written to viewers.", "path", sent)
+	c.counter("writev_calls_total", "Calls of writev to plain TCP viewers.", st.WriteCalls)
+	c.gauge("further_tracks", "Tracks that streams have beside the first ones of pictures and sound. They are passed on.",
+		int64(st.FurtherTracks))
+	c.gauge("hls_streams", "Streams of which HLS is made at present, because players ask for it.", int64(st.HLS.Windows))
+	c.gauge("hls_viewers", "Players of HLS, estimated by what they ask for; those behind a cache are not seen.",
+		int64(st.HLS.Viewers))
+	c.gauge("hls_waiting", "Requests that wait for the next part of HLS.", int64(st.HLS.Waiting))
+	c.gauge("hls_window_bytes", "Bytes of segments of HLS that are kept.", st.HLS.Bytes)
+	c.counter("hls_playlists_made_total", "Media playlists that were made, once for all who ask for them.", st.HLS.Rendered)
+	c.counter("hls_playlists_sent_total", "Media playlists that were sent.", st.HLS.Playlists)
+	c.counter("hls_objects_sent_total", "Segments, parts and initialization segments that were sent.", st.HLS.Objects)
+	c.counter("hls_bytes_out_total", "Bytes of these.", st.HLS.BytesOut)
+	c.gauge("kept_bytes", "Bytes of streams that are kept for viewers.", st.KeptBytes)
+}
+
+// memoryOwners returns the bytes that are in use or idle, by owner.
+func (s *Server) memoryOwners(streams relay.Stats, heap int64) map[string]int64 {
+	pool, downloads, blobs := millrace.DefaultPool().Stats(), s.memoryOf.downloads.Stats().InUse, s.memoryOf.blobs.Stats().InUse
+	return map[string]int64{
+		"streams": streams.Memory, "clients": streams.Clients, "downloads": downloads, "blobs": blobs,
+		"blocks": max(0, pool.InUse-streams.Memory-streams.Clients-downloads-blobs),
+		"idle":   pool.Idle, "heap": heap,
+	}
+}
+
+// collectMemory reports what is in use, by owner and by what for.
+func (s *Server) collectMemory(c scrape, streams relay.Stats) {
+	st := s.memory.Stats()
+	c.gauge("memory_budget_bytes", "What the server may use (--memory); 0: as much as the other limits allow.", st.Limit)
+	c.gauge("memory_used_bytes", "What is in use: blocks of the pool that are lent, and the rest of the heap as the last "+
+		"garbage collection found it.", st.Used)
+	c.gauge("memory_high_water_bytes", "The most that was in use.", st.High)
+	c.gauge("memory_mapped_bytes", "What the server has of the system, with idle blocks and garbage.", st.Mapped)
+	c.gauges("memory_owner_bytes", "What is in use or idle, by owner: the blocks of streams' bytes with all who hold a part of "+
+		"them, those of what RTMP clients send that do not publish, of downloads of files and of transfers of blobs, other "+
+		"blocks (headers), idle blocks, and the heap beside blocks (connections, goroutines).", "owner", s.memoryOwners(streams, st.Heap))
+	held := map[string]int64{"kept": streams.KeptBytes, "viewers": streams.Pending, "hls": streams.HLS.Bytes,
+		"hls_answers": s.answers.Bytes(), "downloads": s.downloads.Bytes(), "requests": s.requests.Bytes() + s.operator.Bytes()}
+	if s.node != nil {
+		held["cluster_cache"] = s.node.objects.Stats().Bytes
+	}
+	if s.records != nil {
+		held["recordings"] = s.records.Stats().Queued
+	}
+	c.gauges("memory_held_bytes", "Bytes by what they are held for: those of streams, of which what is "+
+		"shared counts for each, and what requests may hold until their answers are taken.", "by", held)
+	c.counters("memory_freed_total", "How often memory was freed because it was short, by step.", "step", st.Taken)
+	c.counter("memory_refused_total", "Publishers, viewers and transfers that were refused because memory was short.", st.Refused)
+}
+
+func (c scrape) pool(p millrace.PoolStats) {
+	c.gauge("pool_in_use_bytes", "Memory that the pool has lent.", p.InUse)
+	c.gauge("pool_idle_bytes", "Memory that the pool keeps for the next loan.", p.Idle)
+	c.gauge("pool_high_water_bytes", "The most memory that the pool had lent: the sum of each size class' own peak, "+
+		"which need not have been at one time.", p.HighWater)
+	c.counter("pool_taken_total", "Blocks lent.", int64(p.Taken))
+	c.counter("pool_reused_total", "Of the blocks lent, those that had been lent before.", int64(p.Reused))
+	c.counter("pool_oversize_total", "Of the blocks lent, those too large to be kept.", int64(p.Oversize))
+}
+
+// collect reports the metrics of files.
+func (f *fileService) collect(c scrape) {
+	sent := f.handler.Sent()
+	c.counters("files_requests_total", "Requests for files that were answered, by the first digit of the status.",
+		"status", f.answered.byClass())
+	c.counters("files_bytes_total", "Bytes of files that were sent: by sendfile, or copied through the server's memory.",
+		"path", map[string]int64{"sendfile": sent.Sendfile, "copied": sent.Copied})
+	c.gauge("files_downloads", "Requests for files that are being answered.", int64(f.count()))
+	c.counter("files_refused_total", "Requests for files that were refused because there were too many at a time.",
+		f.downloads.Refused())
+	c.counter("files_stalled_total", "Downloads that were cut because the client took nothing for the stall timeout.",
+		f.stalled.Load())
+}
+
+// statusCounts counts answers by the first digit of their status.
+type statusCounts [6]atomic.Int64
+
+func (c *statusCounts) add(status int) { c[min(max(status/100, 0), len(c)-1)].Add(1) }
+
+// byClass returns the counts of 1xx to 5xx.
+func (c *statusCounts) byClass() map[string]int64 {
+	counts := make(map[string]int64)
+	for class := 1; class < len(c); class++ {
+		counts[strconv.Itoa(class)+"xx"] = c[class].Load()
+	}
+	return counts
+}

@@ -1,0 +1,186 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/millrace-io/millrace/server/internal/cluster"
+	"github.com/millrace-io/millrace/server/internal/lock"
+	"github.com/millrace-io/millrace/server/internal/relay"
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// reportFresh is how long what the other nodes have said is told again: pages ask once a second.
+	reportFresh = time.Second
+	// reportTimeout is how long a node may take to answer. One that is slower is shown as such, and the page is not late.
+	reportTimeout = 2 * time.Second
+	// reportBytes bounds an answer: some 5,000 streams.
+	reportBytes = 4 << 20
+	// reportAsked bounds how many nodes are asked at a time, and with reportBytes what their answers hold until they have
+	// been read.
+	reportAsked = 8
+	// reportStreams bounds what is told of all nodes together. Nodes beyond it are listed without their streams.
+	reportStreams = 20_000
+)
+
+var errTooManyStreams = errors.New("too many streams in all to be told here")
+
+// nodeReport is what another node says of itself, or why it does not.
+type nodeReport struct {
+	Node    string             `json:"node"`
+	Error   string             `json:"error,omitempty"`
+	Server  apiServer          `json:"server"`
+	Streams []relay.StreamInfo `json:"streams"`
+}
+
+// nodeReports asks the other nodes for their reports, once for all who want them within reportFresh.
+type nodeReports struct {
+	peers func() []string // the other nodes' addresses, in order
+	from  func(node, path string) cluster.Fetch
+
+	proven func(node string) bool // it has proved to be a node
+
+	mu     lock.Mutex // held while the nodes are asked, which reportTimeout bounds
+	at     time.Time  // of last
+	last   []nodeReport
+	failed map[string]failedReport // by node: one that is not proven is not asked again for failedPause
+}
+
+// failedPause is how long a node is not asked that has failed: anyone who may publish in Redis can invent nodes.
+const failedPause = 5 * time.Second
+
+type failedReport struct {
+	at     time.Time
+	reason string
+}
+
+// get returns a report for each of the other nodes, in the order of their addresses. The caller must not change what it
+// gets. When ctx ends, what has not been answered is an error.
+func (n *nodeReports) get(ctx context.Context) []nodeReport {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if time.Since(n.at) < reportFresh {
+		return n.last
+	}
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	list := make([]nodeReport, 0)
+	for _, node := range n.peers() {
+		list = append(list, nodeReport{Node: node, Streams: []relay.StreamInfo{}})
+	}
+	var asking errgroup.Group
+	asking.SetLimit(reportAsked)
+	for i := range list {
+		report := &list[i]
+		if f, failed := n.failed[report.Node]; failed && time.Since(f.at) < failedPause && !n.proven(report.Node) {
+			report.Error = f.reason
+			continue
+		}
+		asking.Go(func() error {
+			if err := n.ask(ctx, report); err != nil {
+				report.Error, report.Streams = err.Error(), []relay.StreamInfo{}
+			}
+			return nil
+		})
+	}
+	_ = asking.Wait()
+	n.noteFailed(list)
+	left := reportStreams
+	for i := range list {
+		if left -= len(list[i].Streams); left < 0 {
+			list[i].Error, list[i].Streams = errTooManyStreams.Error(), []relay.StreamInfo{}
+		}
+	}
+	n.at, n.last = time.Now(), list
+	return list
+}
+
+// noteFailed notes the nodes that have failed, and when they did first. mu is held.
+func (n *nodeReports) noteFailed(list []nodeReport) {
+	failed := make(map[string]failedReport)
+	for _, r := range list {
+		if r.Error == "" {
+			continue
+		}
+		f, known := n.failed[r.Node]
+		if !known || time.Since(f.at) >= failedPause {
+			f = failedReport{time.Now(), r.Error}
+		}
+		failed[r.Node] = f
+	}
+	n.failed = failed
+}
+
+// ask fills in the report of a node.
+func (n *nodeReports) ask(ctx context.Context, report *nodeReport) error {
+	out, err := n.from(report.Node, "/api/streams")(ctx, func(size int64) error {
+		if size > reportBytes {
+			return fmt.Errorf("%d bytes are more than %d", size, reportBytes)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("it does not answer: %w", err)
+	}
+	defer out.Body.Release()
+	if out.Status != http.StatusOK {
+		return fmt.Errorf("it answers %d", out.Status)
+	}
+	if err := report.read(out.Body.Reader()); err != nil {
+		return fmt.Errorf("its answer cannot be read: %w", err)
+	}
+	return nil
+}
+
+// read reads the answer of a node stream by stream, and no further than reportStreams: an answer of a few megabytes may name
+// a million of them.
+func (r *nodeReport) read(answer io.Reader) error {
+	dec := json.NewDecoder(answer)
+	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+		return cmp.Or(err, errors.New("no object"))
+	}
+	for dec.More() {
+		key, err := dec.Token()
+		if err != nil {
+			return err
+		}
+		switch key {
+		case "server":
+			err = dec.Decode(&r.Server)
+		case "streams":
+			err = r.readStreams(dec)
+		default:
+			err = dec.Decode(new(json.RawMessage))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	_, err := dec.Token()
+	return err
+}
+
+func (r *nodeReport) readStreams(dec *json.Decoder) error {
+	if t, err := dec.Token(); err != nil || t != json.Delim('[') {
+		return err // or null
+	}
+	for dec.More() {
+		if len(r.Streams) == reportStreams {
+			return errTooManyStreams
+		}
+		var s relay.StreamInfo
+		if err := dec.Decode(&s); err != nil {
+			return err
+		}
+		r.Streams = append(r.Streams, s)
+	}
+	_, err := dec.Token()
+	return err
+}

@@ -1,0 +1,125 @@
+package server
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"github.com/millrace-io/millrace/server/internal/address"
+	"github.com/millrace-io/millrace/server/internal/proxy"
+)
+
+// addressLimits returns the limits of an address.
+func (c *Config) addressLimits() address.Limits {
+	return address.Limits{Connections: c.MaxAddressConnections, Viewers: c.MaxAddressViewers, Bytes: c.MaxAddressBytes}
+}
+
+// setAddresses takes over who is trusted and what an address may have. cfg was checked.
+func (s *Server) setAddresses(cfg *Config) {
+	trusted, _ := proxy.ParseTrusted(cfg.TrustedProxies)
+	s.trusted.Store(&trusted)
+	s.addresses.SetLimits(cfg.addressLimits())
+}
+
+// behindProxies returns ln for connections that may come through proxies. It takes ownership of ln.
+func (s *Server) behindProxies(ln net.Listener, main bool) net.Listener {
+	cfg := proxy.Config{Trusted: &s.trusted, Timeout: s.cfg.HeaderTimeout, Addresses: s.addresses}
+	if main { // net/http closes what is wrong without a word, and ends what waits
+		cfg.Refused = s.refusedHeader
+	} else {
+		cfg.Ends = s.draining
+	}
+	return proxy.Listen(ln, cfg)
+}
+
+// refusedHeader notes a connection of the main listener that is closed because of its PROXY header.
+func (s *Server) refusedHeader(peer net.Addr, why error) {
+	s.refusals.note(clientReader, why, "client", peer.String())
+}
+
+// requestConn returns the connection of a request, or nil.
+func requestConn(r *http.Request) *proxy.Conn {
+	c, _ := r.Context().Value(connKey{}).(net.Conn)
+	return proxy.Of(c)
+}
+
+// nameClients gives each request the address of its client, and takes headers off that only a trusted proxy may set.
+func (s *Server) nameClients(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c := requestConn(r); c == nil || !c.Trusted() {
+			delete(r.Header, "X-Forwarded-Proto")
+		} else if client := s.trusted.Load().Client(r.Header); client.IsValid() {
+			r.RemoteAddr = client.String()
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// overTLS reports whether the client's request came over TLS, here or at a trusted proxy.
+func overTLS(r *http.Request) bool {
+	return r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
+}
+
+// limitAddresses refuses requests of addresses that have what they may have.
+func (s *Server) limitAddresses(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := requestConn(r)
+		if c == nil || r.URL.Path == "/healthz" {
+			next.ServeHTTP(w, r)
+			return
+		}
+		err := c.Above()
+		if c.Trusted() { // its requests count, and not its connections
+			var account *address.Account
+			if account, err = s.proxied(r); account != nil {
+				r = r.WithContext(address.NewContext(r.Context(), account))
+				defer func() {
+					if c.Hijacked.Load() {
+						c.Keep(account)
+					} else {
+						account.Release()
+					}
+				}()
+			}
+		}
+		if err == nil && r.Method == http.MethodGet && takesBytes(r.URL.Path) {
+			err = address.Of(r.Context()).Check()
+		}
+		if err != nil {
+			if c.Above() != nil { // all of its requests are refused: over HTTP/2, too, the client needs another connection
+				w.Header().Set("Connection", "close")
+			}
+			s.refuseRequest(wanted(r), w, r, err)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// proxied returns the account of the client of a trusted proxy, which the caller releases.
+func (s *Server) proxied(r *http.Request) (*address.Account, error) {
+	client, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil || s.trusted.Load().Has(client.Addr()) { // the proxy asks for itself
+		return nil, nil
+	}
+	return s.addresses.Acquire(client.Addr())
+}
+
+// takesBytes reports whether what is at path is counted for --max-address-bytes.
+func takesBytes(path string) bool {
+	return strings.HasPrefix(path, "/live/") || strings.HasPrefix(path, filesPath) || strings.HasPrefix(path, blobsPath)
+}
+
+// admitAddress is limitAddresses for a connection of RTMP, and admits its viewer.
+func admitAddress(conn net.Conn, publish bool) error {
+	c := proxy.Of(conn)
+	if c == nil {
+		return nil
+	}
+	err := c.Above()
+	if err == nil && !publish {
+		err = c.Account().Viewer()
+	}
+	return err
+}

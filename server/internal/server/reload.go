@@ -1,0 +1,78 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/millrace-io/millrace/server/internal/refuse"
+	"github.com/millrace-io/millrace/server/internal/token"
+)
+
+// Reloadable are the flags of what Reload takes over.
+var Reloadable = []string{
+	"publish-token", "read-token", "admin-token", "token-key", "cors", "trusted-proxies",
+	"max-streams", "max-viewers", "max-stream-viewers", "max-downloads", "max-uploads",
+	"max-connections", "max-address-connections", "max-address-viewers", "max-address-bytes",
+}
+
+// Reload takes tokens and limits from cfg, which was checked, and reads the keys of signed tokens again, and the
+// certificate's files if they have changed. What goes on already goes on. Config.Ready was called before.
+func (s *Server) Reload(cfg *Config) {
+	next := *s.auth.Load()
+	opens := next.read != "" && cfg.ReadToken == ""
+	next.publish, next.read = cfg.PublishToken, cfg.ReadToken
+	if keys, err := cfg.tokenKeys(); err == nil {
+		next.keys = keys
+	} else {
+		s.log.Error("the keys of signed tokens cannot be used: those before are in force", "reason", err)
+	}
+	s.auth.Store(&next)
+	if opens {
+		s.log.Warn("reading needs no token from now on: the configuration no longer has --read-token")
+	}
+	s.warnOfTokens(cfg)
+	if admin := s.adminAuth.Load(); admin != nil {
+		if admin.read != "" && cfg.AdminToken == "" && !admin.loopback {
+			s.log.Warn("the admin listener needs no token from now on, and other machines can reach it: " +
+				"the configuration no longer has --admin-token")
+		}
+		s.adminAuth.Store(&auth{read: cfg.AdminToken, loopback: admin.loopback})
+	}
+	s.origins.Store(cfg.origins())
+
+	s.setAddresses(cfg)
+	s.connections.setLimit(cfg.MaxConnections)
+	s.relay.SetLimits(cfg.MaxStreams, cfg.MaxViewers, cfg.MaxStreamViewers)
+	if s.files != nil {
+		s.files.downloads.SetLimit(cfg.MaxDownloads, tooMany("files", "sent", cfg.MaxDownloads, "downloads"))
+	}
+	if s.blobs != nil {
+		s.blobs.downloads.SetLimit(cfg.MaxDownloads, tooMany("blobs", "sent", cfg.MaxDownloads, "downloads"))
+		s.blobs.uploads.SetLimit(cfg.MaxUploads, tooMany("blobs", "received", cfg.MaxUploads, "uploads"))
+	}
+	s.cert.reload()
+}
+
+// tokenKeys returns the keys of signed tokens, if there are any.
+func (c *Config) tokenKeys() (token.Keys, error) {
+	if c.TokenKey == "" {
+		return nil, nil
+	}
+	keys, err := token.ReadKeys(c.TokenKey)
+	if err != nil {
+		return nil, fmt.Errorf("--token-key: %w", err)
+	}
+	return keys, nil
+}
+
+// origins returns those of --cors, which was checked.
+func (c *Config) origins() *origins {
+	o, _ := parseOrigins(c.CORS)
+	return &o
+}
+
+func tooMany(things, done string, limit int, flag string) error {
+	return refuse.New(http.StatusServiceUnavailable,
+		"%d %s are being %s already, as many as --max-%s allows", limit, things, done, flag).For(refuse.Limit).After(time.Second)
+}

@@ -1,0 +1,103 @@
+package server
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/millrace-io/millrace/internal/sleep"
+	"github.com/millrace-io/millrace/media/hls"
+	"github.com/millrace-io/millrace/server/internal/cluster"
+	"github.com/millrace-io/millrace/server/internal/refuse"
+	"github.com/millrace-io/millrace/server/internal/relay/hlslive"
+)
+
+// newHLSRequest returns what a player asks for, as another node is asked for it.
+func (s *Server) newHLSRequest(r *http.Request, name, object string) (q cluster.HLSRequest, err error) {
+	_, isObject := hls.ParseObject(object)
+	q = cluster.HLSRequest{Stream: name, Object: object, Gzip: !isObject && s.wantsGzip(r)}
+	if !hlslive.IsMedia(object) {
+		return q, nil
+	}
+	all, known := r.URL.Query(), make(url.Values)
+	if _, q.Blocks, err = hls.ParseReload(all); err != nil {
+		return q, refuse.New(http.StatusBadRequest, "%v", err)
+	}
+	for _, name := range []string{"_HLS_msn", "_HLS_part", "_HLS_skip"} {
+		if v := all.Get(name); v != "" {
+			known.Set(name, v)
+		}
+	}
+	if len(known) > 0 {
+		q.Query = "?" + known.Encode()
+	}
+	return q, nil
+}
+
+// serveHLSElsewhere is serveHLS of what there is not here, which err says. It returns why it is not anywhere.
+func (s *Server) serveHLSElsewhere(w http.ResponseWriter, r *http.Request, name, object string, err error) error {
+	elsewhere := errors.Is(err, hlslive.ErrElsewhere)
+	if elsewhere && fromNode(r) { // which is told to look again who the owner is
+		return refuse.New(http.StatusMisdirectedRequest, "this node does not own the stream %q", name)
+	}
+	q, bad := s.newHLSRequest(r, name, object)
+	switch {
+	case bad != nil:
+		return bad
+	case !elsewhere && (refuse.Status(err) != http.StatusNotFound || !q.InStore() || fromNode(r)):
+		return err
+	}
+	ctx, release, full := s.relay.Admit(r.Context())
+	if full != nil {
+		return full
+	}
+	defer release()
+	var out cluster.Object
+	defer func() { out.Body.Release() }()
+	for deadline := time.Now().Add(s.node.hls.Wait); errors.Is(err, hlslive.ErrElsewhere); {
+		if out, err = s.node.hls.Get(ctx, &q); err != cluster.ErrHere {
+			break
+		}
+		if err = s.serveHLSHere(w, r, name, object); err == nil || time.Now().After(deadline) {
+			return err
+		}
+		sleep.For(ctx, 50*time.Millisecond) // the stream comes or goes
+	}
+	if err != nil {
+		stored, ok := s.node.hls.Load(ctx, &q)
+		switch {
+		case ok:
+			out = stored
+		case errors.Is(err, cluster.ErrNoOwner):
+			return s.relay.HLSAbsent(ctx, name)
+		default:
+			return err
+		}
+	}
+	release()
+	return s.writeAnswer(w, r, object, &out)
+}
+
+// writeAnswer answers with what another node has answered. It borrows out, whose body is empty or
+// shorter then. An error is a [refuse.Refusal]: nothing was written.
+func (s *Server) writeAnswer(w http.ResponseWriter, r *http.Request, object string, out *cluster.Object) error {
+	if err := answerOf(r).resume(0); err != nil {
+		return err
+	}
+	switch _, isObject := hls.ParseObject(object); {
+	case out.Status != http.StatusOK:
+		if out.RetryAfter != "" {
+			w.Header().Set("Retry-After", out.RetryAfter)
+		}
+		refused := refuse.New(out.Status, "%s", bytes.TrimSpace(out.Body.Bytes()))
+		s.refused(clientViewer, r, refused)
+		s.limitWrite(w)
+		writeReason(w, out.Status, refused.Reason)
+		return nil
+	case isObject:
+		return s.writeObject(w, r, object, &out.Body)
+	}
+	return s.writePlaylist(w, r, out.Body.Bytes(), out.Gzip, out.Fresh)
+}

@@ -1,0 +1,205 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/millrace-io/millrace/media/rtmp"
+	"github.com/millrace-io/millrace/server/internal/proxy"
+	"github.com/millrace-io/millrace/server/internal/refuse"
+	"github.com/millrace-io/millrace/server/internal/relay"
+	"github.com/millrace-io/millrace/server/internal/streamname"
+)
+
+// rtmpApp is the application of RTMP addresses: streams are at rtmp://host/live/NAME.
+const rtmpApp = "live"
+
+// An rtmpService serves one listener of RTMP: publishers and viewers of the streams at /live/.
+type rtmpService struct {
+	server   *Server
+	tls      *tls.Config // nil without TLS
+	loopback bool        // only this machine can reach it
+}
+
+// newRTMPService returns the service of a listener. It takes ownership of config, which is nil without TLS.
+func (s *Server) newRTMPService(ln net.Listener, config *tls.Config) *rtmpService {
+	if config != nil {
+		config.SessionTicketsDisabled = true // rtmpdump takes a ticket of TLS 1.3 for an error
+	}
+	return &rtmpService{server: s, tls: config, loopback: isLoopback(ln.Addr())}
+}
+
+// acceptPause is how long no connection is accepted after that has failed: too many files are open, as a rule.
+const acceptPause = 100 * time.Millisecond
+
+// An rtmpPort is where a listener of RTMP is, for the page. The zero value stands for none.
+type rtmpPort struct {
+	port     int
+	loopback bool // only this machine reaches it
+}
+
+func newRTMPPort(ln net.Listener) rtmpPort {
+	if ln != nil {
+		if a, ok := ln.Addr().(*net.TCPAddr); ok {
+			return rtmpPort{a.Port, isLoopback(a)}
+		}
+	}
+	return rtmpPort{}
+}
+
+// serve serves connections until ln is closed.
+func (v *rtmpService) serve(ln net.Listener) {
+	for {
+		conn, err := ln.Accept()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil:
+			v.server.log.Warn("no RTMP connection is accepted for a moment", "reason", err)
+			time.Sleep(acceptPause)
+		default:
+			if p := proxy.Of(conn); p != nil && p.Direct() && p.Above() != nil {
+				// Before the handshake, so that it takes no place of others.
+				go v.refuse(conn, p.Above())
+				continue
+			}
+			v.server.handshakes.add(conn)
+			go v.serveConn(conn)
+		}
+	}
+}
+
+// writeReason closes a connection that has not said what it wants.
+func (v *rtmpService) refuse(conn net.Conn, why error) {
+	_ = conn.Close() // so that RemoteAddr does not wait
+	client := conn.RemoteAddr().String()
+	v.server.refusals.note(clientUnknown, unaccepted(why), "client", client)
+}
+
+// serveConn serves a connection, one of handshakes, up to the end of its last publisher, or until its viewer is served. A
+// panic is logged, and ends this connection alone.
+func (v *rtmpService) serveConn(conn net.Conn) {
+	client := conn.RemoteAddr().String()
+	defer func() {
+		if cause := recover(); cause != nil {
+			v.server.log.Error("serving an RTMP client failed", "client", client,
+				"cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+			_ = conn.Close()
+		}
+	}()
+	c, want, err := v.accept(conn)
+	if err != nil {
+		v.server.refusals.note(clientUnknown, unaccepted(err), "client", client)
+		return
+	}
+	for want != nil {
+		if publish := want.Publish; !v.serveRequest(conn, c, want) || !publish {
+			return
+		}
+		again := c.Conn() // which gives way to others, as before the first request
+		v.server.handshakes.add(again)
+		want = c.Next(time.Now().Add(v.server.cfg.HeaderTimeout))
+		v.server.handshakes.remove(again)
+	}
+}
+
+// serveRequest serves what a client wants, up to the end of its publisher or until its viewer is served. It returns false if it
+// has refused that, and ended the connection.
+func (v *rtmpService) serveRequest(conn net.Conn, c *relay.RTMPConn, want *rtmp.Request) bool {
+	client := conn.RemoteAddr().String()
+	name, err := v.admit(want)
+	asked := name
+	if err == nil {
+		err = admitAddress(conn, want.Publish)
+	}
+	if err == nil {
+		name, err = v.serveAs(connContext(context.Background(), conn), c, want, name)
+	}
+	if err != nil {
+		who := clientViewer
+		if want.Publish {
+			who = clientPublisher
+		}
+		logged := name
+		if v.server.hook != nil && name == asked {
+			logged = ""
+		}
+		v.server.refusals.note(who, v.server.unnamed(err, asked), "stream", clip(logged), "client", client,
+			"program", clip(want.Client))
+		c.Refuse(want, err)
+	}
+	return err == nil
+}
+
+// unaccepted returns the refusal of a client that has not said what it wants.
+func unaccepted(err error) error {
+	if refuse.Of(err) != nil {
+		return err
+	}
+	refused := refuse.New(0, "%v", err).For(refuse.Protocol)
+	switch plain := (tls.RecordHeaderError{}); {
+	case err == errCrowded:
+		refused.Cause = refuse.Limit
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, os.ErrDeadlineExceeded):
+		refused.Cause = refuse.Silent
+	case errors.As(err, &plain):
+		refused.Reason = "the client does not speak TLS, and this address does: use rtmps instead of rtmp"
+	}
+	return refused
+}
+
+// accept returns what a client wants. Its connection has left handshakes then.
+func (v *rtmpService) accept(conn net.Conn) (c *relay.RTMPConn, want *rtmp.Request, err error) {
+	defer func() {
+		if !v.server.handshakes.remove(conn) && err != nil {
+			err = errCrowded
+		}
+	}()
+	if p := proxy.Of(conn); p != nil {
+		if err = p.Err(); err == nil { // something has come
+			v.server.handshakes.begin(conn, p.RemoteAddr())
+			err = p.Above()
+		}
+		if err != nil {
+			_ = conn.Close()
+			return nil, nil, err
+		}
+	}
+	over := conn
+	if v.tls != nil {
+		over = tls.Server(conn, v.tls)
+	}
+	return v.server.relay.AcceptRTMP(over, time.Now().Add(v.server.cfg.HeaderTimeout))
+}
+
+// clip bounds what a client says of itself in the log.
+func clip(text string) string { return fmt.Sprintf("%.100s", text) }
+
+// admit returns the name of the stream that a client wants, and perhaps a [refuse.Refusal]. Where there is no such name,
+// it returns the path.
+func (v *rtmpService) admit(want *rtmp.Request) (name string, err error) {
+	name, ok := strings.CutPrefix(want.Path, rtmpApp+"/")
+	if !ok {
+		return want.Path, refuse.New(http.StatusNotFound,
+			"streams are at rtmp://HOST/%[1]s/NAME: the server is rtmp://HOST/%[1]s, the stream key is NAME", rtmpApp).
+			For(refuse.Path)
+	}
+	if name, err = streamname.Published(name); err != nil {
+		return want.Path, err
+	}
+	auth := v.server.auth.Load().on(v.loopback)
+	token := auth.queryToken(want.RawQuery)
+	if want.Publish {
+		return name, auth.mayPublish(token, name, "NAME?token=TOKEN as the stream key")
+	}
+	return name, auth.mayRead(token, name, "NAME?token=TOKEN")
+}
