@@ -216,14 +216,13 @@ func (c *serveConfig) located(err error) error {
 // uselessFlag returns an error for a flag that was given and has no effect without another one. Variables may be there
 // for other servers as well.
 func (c *serveConfig) uselessFlag() (err error) {
-	redis := c.Redis != "" || c.RedisCluster != ""
 	c.flags.VisitAll(func(flag *pflag.Flag) {
 		switch name := flag.Name; {
 		case c.from[name] == "" || strings.HasPrefix(c.from[name], "$"):
 		case strings.HasPrefix(name, "files-") && c.Root == "":
 			err = fmt.Errorf("--%s has no effect without --root", name)
-		case (name == "max-blob-bytes" || name == "max-uploads") && c.Blobs == "" && !redis:
-			err = fmt.Errorf("--%s has no effect without --blobs, --redis or --redis-cluster", name)
+		case (name == "max-blob-bytes" || name == "max-uploads") && c.Blobs == "" && c.Redis == "":
+			err = fmt.Errorf("--%s has no effect without --blobs or --redis", name)
 		case strings.HasPrefix(name, "hook-") && c.Hook == "":
 			err = fmt.Errorf("--%s has no effect without --hook", name)
 		case strings.HasPrefix(name, "record-") && c.Record == "":
@@ -232,8 +231,8 @@ func (c *serveConfig) uselessFlag() (err error) {
 			err = fmt.Errorf("--%s has no effect without --cluster", name)
 		case name == "segments-keep" && c.Segments == "":
 			err = fmt.Errorf("--%s has no effect without --segments", name)
-		case (name == "redis-prefix" || name == "redis-password") && !redis:
-			err = fmt.Errorf("--%s has no effect without --redis or --redis-cluster", name)
+		case strings.HasPrefix(name, "redis-") && c.Redis == "":
+			err = fmt.Errorf("--%s has no effect without --redis", name)
 		}
 	})
 	return err

@@ -223,8 +223,7 @@ func filesFlags(f *pflag.FlagSet, cfg *server.Config) {
 func blobsFlags(f *pflag.FlagSet, cfg *server.Config) {
 	f.StringVar(&cfg.Blobs, "blobs", cfg.Blobs, "keep the blobs at /blobs/ in this directory, which must be used for nothing else")
 	f.StringVar(&cfg.Redis, "redis", cfg.Redis,
-		"keep the blobs in Redis, at redis://[USER:PASSWORD@]HOST:PORT/DB, rediss:// or unix:// ($"+redisPasswordVar+" does not show in ps)")
-	f.StringVar(&cfg.RedisCluster, "redis-cluster", cfg.RedisCluster, "keep the blobs in a Redis Cluster: HOST:PORT,HOST:PORT, or a URL")
+		"keep the blobs in this Redis: redis://[USER:PASSWORD@]HOST:PORT[/DB], or as --cluster says ($"+redisPasswordVar+" does not show in ps)")
 	f.StringVar(&cfg.RedisPrefix, "redis-prefix", cfg.RedisPrefix, "prefix of the blobs' keys in Redis")
 	f.Var((*bytesValue)(&cfg.MaxBlobBytes), "max-blob-bytes", "longest blob")
 	f.IntVar(&cfg.MaxUploads, "max-uploads", cfg.MaxUploads, "blobs that are written at a time")

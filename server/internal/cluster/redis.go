@@ -1,13 +1,10 @@
 package cluster
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,9 +12,9 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/internal/sleep"
+	"github.com/millrace-io/millrace/server/internal/redisurl"
 	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // epochKept is how long the last epoch of a stream is remembered that has no owner: longer than a command is under way,
@@ -46,21 +43,8 @@ type Redis struct {
 // Cluster: that would answer for some streams and not for others.
 var errSharded = errors.New("the server is a node of a Redis Cluster: its address must begin with redis+cluster:// or rediss+cluster://")
 
-// errAddress does not say what is wrong, because that may be the password.
-var errAddress = errors.New("want redis://[USER:PASSWORD@]HOST:PORT[/DB], rediss://…, unix://PATH, " +
-	"redis://HOST:PORT,HOST:PORT?master_name=NAME for Sentinel, or redis+cluster://HOST:PORT,HOST:PORT for a cluster")
-
 // OpenRedis opens a directory whose leases last as long as lease says, and sends nothing to the server yet. The address
-// is one of
-//
-//	redis://[USER:PASSWORD@]HOST:PORT[/DB]                      a server
-//	unix://[USER:PASSWORD@]PATH[?db=DB]                         a server on this machine
-//	redis://[USER:PASSWORD@]HOST:PORT,…[/DB]?master_name=NAME   the master that these sentinels know by that name
-//	redis+cluster://[USER:PASSWORD@]HOST:PORT,…                 a cluster, of which these are some nodes
-//
-// or begins with rediss instead of redis, for TLS. Further hosts may also be options: addr=HOST:PORT. USER and PASSWORD are
-// those of the servers that have the data; sentinels are told sentinel_username and sentinel_password. password is used
-// if the address has none. Errors do not show the address. The call that ends the directory's life is Close.
+// is one of [redisurl.Parse], and password is used if it has none. The call that ends the directory's life is Close.
 func OpenRedis(address, password, prefix string, lease time.Duration) (*Redis, error) {
 	if strings.ContainsAny(prefix, "{} ") {
 		return nil, fmt.Errorf("the prefix of keys is %q, and braces have a meaning in keys", prefix)
@@ -73,47 +57,13 @@ func OpenRedis(address, password, prefix string, lease time.Duration) (*Redis, e
 }
 
 func openClient(address, password string, lease time.Duration) (redis.UniversalClient, error) {
-	// net/url takes one host, and go-redis an address without what is not for a single server.
-	scheme, rest, _ := strings.Cut(address, "://")
-	end := strings.IndexAny(rest+"/", "/?#")
-	at := strings.LastIndexByte(rest[:end], '@') + 1
-	hosts := strings.Split(rest[at:end], ",")
-	scheme, cluster := strings.CutSuffix(scheme, "+cluster")
-	u, err := url.Parse(scheme + "://" + rest[:at] + hosts[0] + rest[end:])
+	opt, err := redisurl.Parse(address, password)
 	if err != nil {
-		return nil, errAddress
+		return nil, err
 	}
-	q := u.Query()
-	hosts = append(hosts, q["addr"]...)
-	u.RawQuery = ""
-	if q.Has("db") {
-		u.RawQuery = "db=" + url.QueryEscape(q.Get("db"))
-	}
-	opt, err := redis.ParseURL(u.String())
-	for _, host := range hosts[1:] {
-		if _, _, bad := net.SplitHostPort(host); bad != nil {
-			err = bad
-		}
-	}
-	for name := range q {
-		if !slices.Contains([]string{"db", "addr", "master_name", "sentinel_username", "sentinel_password"}, name) {
-			err = errAddress
-		}
-	}
-	if err != nil || len(hosts) > 1 && !cluster && !q.Has("master_name") {
-		return nil, errAddress
-	}
-	hosts[0] = opt.Addr
 	most := attemptTime(lease) // which is what a caller's context says as well
-	return redis.NewUniversalClient(&redis.UniversalOptions{
-		Addrs: hosts, IsClusterMode: cluster, DB: opt.DB, TLSConfig: opt.TLSConfig,
-		Username: opt.Username, Password: cmp.Or(opt.Password, password), MasterName: q.Get("master_name"),
-		SentinelUsername: q.Get("sentinel_username"), SentinelPassword: q.Get("sentinel_password"),
-		DialTimeout: most, ReadTimeout: most, WriteTimeout: most, ContextTimeoutEnabled: true,
-		DialerRetries: 1, // of a call: calls are tried again as well
-		// Only Redis Enterprise sends such notifications.
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	}), nil
+	opt.DialTimeout, opt.ReadTimeout, opt.WriteTimeout, opt.ContextTimeoutEnabled = most, most, most, true
+	return redis.NewUniversalClient(opt), nil
 }
 
 // Close closes the connections.

@@ -56,21 +56,15 @@ func openBlobs(s *Server) (*blobService, error) {
 			return nil, fmt.Errorf("--blobs: %w", err)
 		}
 		return newBlobService(s, d, cfg.Blobs), nil
-	case cfg.Redis == "" && cfg.RedisCluster == "":
+	case cfg.Redis == "":
 		return nil, nil
 	}
-	single, cluster, err := cfg.redisOptions()
+	opt, err := cfg.redisOptions()
 	if err != nil {
 		return nil, err
 	}
-	var rdb redis.UniversalClient
-	var where string // without the password
-	if single != nil {
-		rdb, where = redis.NewClient(single), "redis://"+single.Addr
-	} else {
-		rdb, where = redis.NewClusterClient(cluster), "cluster "+strings.Join(cluster.Addrs, ",")
-	}
-	store, err := blob.OpenRedis(rdb, cfg.RedisPrefix, s.memoryOf.blobs)
+	where := "Redis at " + strings.Join(opt.Addrs, ",")
+	store, err := blob.OpenRedis(redis.NewUniversalClient(opt), cfg.RedisPrefix, s.memoryOf.blobs)
 	if err != nil {
 		return nil, fmt.Errorf("--redis: %w", err)
 	}

@@ -31,7 +31,7 @@ func onEachStore(t *testing.T, test func(t *testing.T, start func(change func(*C
 			c.Redis = "redis://" + redistest.Shared(t).Addr()
 		},
 		"cluster": func(t *testing.T, c *Config) {
-			c.RedisCluster = strings.Join(redistest.SharedCluster(t).Addrs(), ",")
+			c.Redis = "redis+cluster://" + strings.Join(redistest.SharedCluster(t).Addrs(), ",")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -161,6 +161,20 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
+func TestBlobsBehindSentinel(t *testing.T) {
+	t.Parallel()
+	sentinel := redistest.StartSentinel(t)
+	f := serve(t, func(c *Config) { c.Redis = "redis://" + sentinel.Addr() + "?master_name=mymaster" })
+	value := random(100_000)
+	if res := f.put("k", value); res.Status != 201 {
+		t.Fatalf("PUT: %d %s", res.Status, res.Body)
+	}
+	f.has("k", value)
+	sentinel.Failover(t)
+	f.has("k", value)
+}
+
+// A value can have a time to live.
 func TestBlobsThatExpire(t *testing.T) {
 	onEachStore(t, func(t *testing.T, start func(func(*Config)) *fixture) {
 		f := start(nil)

@@ -15,10 +15,10 @@ import (
 	"github.com/millrace-io/millrace/server/internal/hook"
 	"github.com/millrace-io/millrace/server/internal/proxy"
 	"github.com/millrace-io/millrace/server/internal/record"
+	"github.com/millrace-io/millrace/server/internal/redisurl"
 	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/millrace-io/millrace/server/internal/relay/hlslive"
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // Config is everything that can be chosen about a Server. Every limit has a value in [Defaults]; zero means what the
@@ -69,9 +69,8 @@ type Config struct {
 	FilesDropBehind    int64  // responses of at least this many bytes leave the page cache as it was; 0: none do
 	MaxDownloads       int    // requests for files at a time, and for blobs; one more gets 503
 
-	Blobs         string // a directory for the values at /blobs/; empty: as the next two say
-	Redis         string // redis://[user:password@]host:port/db that has them; empty if there is none
-	RedisCluster  string // host:port,... of a Redis Cluster that has them, or a URL; empty if there is none
+	Blobs         string // a directory for the values at /blobs/
+	Redis         string // or the address of a Redis for them, as package redisurl reads it
 	RedisPassword string // for a Redis whose address names none
 	RedisPrefix   string // what the names of their keys in Redis begin with
 	MaxBlobBytes  int64  // the longest value; a longer one gets 413
@@ -405,17 +404,11 @@ func (c *Config) checkAccess() error {
 }
 
 func (c *Config) checkBlobs() error {
-	stores := 0
-	for _, s := range []string{c.Blobs, c.Redis, c.RedisCluster} {
-		if s != "" {
-			stores++
-		}
-	}
-	if stores > 1 {
-		return errors.New("--blobs, --redis and --redis-cluster are places for the same blobs: want one of them")
-	}
-	if stores == 0 || c.Blobs != "" {
+	if c.Redis == "" {
 		return nil
+	}
+	if c.Blobs != "" {
+		return errors.New("--blobs and --redis are places for the same blobs: want one of them")
 	}
 	if c.MaxBlobBytes > blob.MaxRedisValue {
 		return fmt.Errorf("--max-blob-bytes is %d, and Redis takes %d at most", c.MaxBlobBytes, blob.MaxRedisValue)
@@ -423,40 +416,15 @@ func (c *Config) checkBlobs() error {
 	if strings.ContainsAny(c.RedisPrefix, "{}") {
 		return fmt.Errorf("--redis-prefix is %q, and braces have a meaning in keys", c.RedisPrefix)
 	}
-	_, _, err := c.redisOptions()
+	_, err := c.redisOptions()
 	return err
 }
 
-// redisOptions returns the options for --redis, or those for --redis-cluster.
-func (c *Config) redisOptions() (*redis.Options, *redis.ClusterOptions, error) {
-	// Only Redis Enterprise sends such notifications.
-	off := &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	const dials = 1 // of a call: calls are tried again as well
-	if c.RedisCluster == "" {
-		opt, err := redis.ParseURL(c.Redis)
-		if err != nil {
-			return nil, nil, fmt.Errorf("--redis: %w: want redis://HOST:PORT, rediss:// or unix://", withoutURL(err))
-		}
-		opt.Password = cmp.Or(opt.Password, c.RedisPassword)
-		opt.MaintNotificationsConfig, opt.DialerRetries = off, dials
-		return opt, nil, nil
+// redisOptions returns the options of --redis.
+func (c *Config) redisOptions() (*redis.UniversalOptions, error) {
+	opt, err := redisurl.Parse(c.Redis, c.RedisPassword)
+	if err != nil {
+		return nil, fmt.Errorf("--redis: %w", err)
 	}
-	opt := &redis.ClusterOptions{Addrs: strings.Split(c.RedisCluster, ",")}
-	if strings.Contains(c.RedisCluster, "://") {
-		var err error
-		if opt, err = redis.ParseClusterURL(c.RedisCluster); err != nil {
-			return nil, nil, fmt.Errorf("--redis-cluster: %w: want HOST:PORT,… or redis://HOST:PORT?addr=…", withoutURL(err))
-		}
-	}
-	opt.Password = cmp.Or(opt.Password, c.RedisPassword)
-	opt.MaintNotificationsConfig, opt.DialerRetries = off, dials
-	return nil, opt, nil
-}
-
-// withoutURL takes the URL, which may have a password, out of the error of parsing it.
-func withoutURL(err error) error {
-	if inner := errors.Unwrap(err); inner != nil {
-		return inner
-	}
-	return err
+	return opt, nil
 }

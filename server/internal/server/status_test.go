@@ -135,8 +135,7 @@ func TestConfigIsChecked(t *testing.T) {
 
 		{"want one of them", redis(func(c *Config) { c.Blobs = dir })},
 		{"no such file", func(c *Config) { c.Blobs = none }},
-		{"--redis", func(c *Config) { c.Redis = "http://user:secret@127.0.0.1:1" }},
-		{"--redis-cluster", func(c *Config) { c.RedisCluster = "http://user:secret@127.0.0.1:1" }},
+		{"--redis: want redis://", func(c *Config) { c.Redis = "http://user:secret@127.0.0.1:1" }},
 		{"braces", redis(func(c *Config) { c.RedisPrefix = "a{b}" })},
 		{"Redis takes", redis(func(c *Config) { c.MaxBlobBytes = 1 << 30 })},
 		{"--max-blob-bytes", func(c *Config) { c.MaxBlobBytes = 0 }},

@@ -1,0 +1,70 @@
+// Package redisurl reads the addresses of Redis that flags take.
+package redisurl
+
+import (
+	"cmp"
+	"errors"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// errAddress does not say what is wrong, because that may be the password.
+var errAddress = errors.New("want redis://[USER:PASSWORD@]HOST:PORT[/DB], rediss://…, unix://PATH, " +
+	"redis://HOST:PORT,HOST:PORT?master_name=NAME for Sentinel, or redis+cluster://HOST:PORT,HOST:PORT for a cluster")
+
+// Parse returns the options of a client of the Redis at address, which is one of
+//
+//	redis://[USER:PASSWORD@]HOST:PORT[/DB]                      a server
+//	unix://[USER:PASSWORD@]PATH[?db=DB]                         a server on this machine
+//	redis://[USER:PASSWORD@]HOST:PORT,…[/DB]?master_name=NAME   the master that these sentinels know by that name
+//	redis+cluster://[USER:PASSWORD@]HOST:PORT,…                 a cluster, of which these are some nodes
+//
+// or begins with rediss instead of redis, for TLS. Further hosts may also be options: addr=HOST:PORT. USER and PASSWORD
+// are those of the servers that have the data; sentinels are told sentinel_username and sentinel_password. password is
+// used if the address has none. Errors do not show the address.
+func Parse(address, password string) (*redis.UniversalOptions, error) {
+	// net/url takes one host, and go-redis an address without what is not for a single server.
+	scheme, rest, _ := strings.Cut(address, "://")
+	end := strings.IndexAny(rest+"/", "/?#")
+	at := strings.LastIndexByte(rest[:end], '@') + 1
+	hosts := strings.Split(rest[at:end], ",")
+	scheme, cluster := strings.CutSuffix(scheme, "+cluster")
+	u, err := url.Parse(scheme + "://" + rest[:at] + hosts[0] + rest[end:])
+	if err != nil {
+		return nil, errAddress
+	}
+	q := u.Query()
+	hosts = append(hosts, q["addr"]...)
+	u.RawQuery = ""
+	if q.Has("db") {
+		u.RawQuery = "db=" + url.QueryEscape(q.Get("db"))
+	}
+	opt, err := redis.ParseURL(u.String())
+	for _, host := range hosts[1:] {
+		if _, _, bad := net.SplitHostPort(host); bad != nil {
+			err = bad
+		}
+	}
+	for name := range q {
+		if !slices.Contains([]string{"db", "addr", "master_name", "sentinel_username", "sentinel_password"}, name) {
+			err = errAddress
+		}
+	}
+	if err != nil || len(hosts) > 1 && !cluster && !q.Has("master_name") {
+		return nil, errAddress
+	}
+	hosts[0] = opt.Addr
+	return &redis.UniversalOptions{
+		Addrs: hosts, IsClusterMode: cluster, DB: opt.DB, TLSConfig: opt.TLSConfig,
+		Username: opt.Username, Password: cmp.Or(opt.Password, password), MasterName: q.Get("master_name"),
+		SentinelUsername: q.Get("sentinel_username"), SentinelPassword: q.Get("sentinel_password"),
+		DialerRetries: 1, // of a call: calls are tried again as well
+		// Only Redis Enterprise sends such notifications.
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}, nil
+}
