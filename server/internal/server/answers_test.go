@@ -244,6 +244,9 @@ func TestDownloadsHaveABudget(t *testing.T) {
 			c := dial(t, f.Addr, 4<<10)
 			_, _ = fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", path)
 			clients = append(clients, c)
+			if len(clients)%100 == 0 { // requests have a budget, too, until they are downloads
+				eventually(t, "requests to be downloads", func() bool { return f.downloads.Bytes() == int64(len(clients))*requestBytes })
+			}
 		}
 		eventually(t, "downloads", func() bool { return f.downloads.Bytes() == limit })
 		if res := f.Get(path); res.Status != http.StatusServiceUnavailable || !strings.Contains(res.Body, "--memory") {
