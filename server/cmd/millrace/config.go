@@ -6,13 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net/url"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/millrace-io/millrace/server/internal/bytesize"
 	"github.com/millrace-io/millrace/server/internal/server"
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 )
@@ -24,8 +28,9 @@ type serveConfig struct {
 	fromVar             bool   // it is that of configVar
 	logFormat, logLevel string
 
-	flags *pflag.FlagSet    // that set all of the above but file
-	from  map[string]string // by the name of each flag that was given: where, for people
+	groups []server.FlagGroup // of flags that set all of the above but file
+	flags  *pflag.FlagSet     // the same
+	from   map[string]string  // by the name of each flag that was given: where, for people
 }
 
 const (
@@ -38,31 +43,92 @@ const (
 	fromFlag = "the command line"
 )
 
-var (
-	// secrets are never printed.
-	secrets = []string{"publish-token", "read-token", "admin-token", "redis-password", "cluster-token", "cluster-password", "hook"}
-
-	// neverFlags are secrets that have another place, in a URL, for those who want them on the command line.
-	neverFlags = []string{"redis-password", "cluster-password"}
-)
-
 // variable returns the environment variable of a flag.
 func variable(flag string) string {
 	return "MILLRACE_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
 func newServeConfig() *serveConfig {
-	c := &serveConfig{Config: server.Defaults(), from: make(map[string]string)}
+	c := &serveConfig{Config: server.Defaults(), from: make(map[string]string), logFormat: "text", logLevel: "info"}
 	c.Version = version()
+	c.groups = append(c.Flags(), server.FlagGroup{Title: "Configuration and log", Flags: []server.Flag{
+		{Name: "log-format", Value: &c.logFormat, Help: "text or json"},
+		{Name: "log-level", Value: &c.logLevel, Help: "debug, info, warn or error"},
+	}})
 	c.flags = pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	c.flags.SortFlags = false
-	serveFlags(c.flags, &c.Config)
-	c.flags.StringVar(&c.RedisPassword, "redis-password", "", "")
-	c.flags.StringVar(&c.ClusterPassword, "cluster-password", "", "")
-	c.flags.StringVar(&c.logFormat, "log-format", "text", "text or json")
-	c.flags.StringVar(&c.logLevel, "log-level", "info", "debug, info, warn or error")
+	for flag := range c.all() {
+		bind(c.flags, flag)
+	}
 	return c
 }
+
+// all yields the flags of all groups.
+func (c *serveConfig) all() iter.Seq[server.Flag] {
+	return func(yield func(server.Flag) bool) {
+		for _, group := range c.groups {
+			for _, flag := range group.Flags {
+				if !yield(flag) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// bind adds a flag to f.
+func bind(f *pflag.FlagSet, flag server.Flag) {
+	help := flag.Help
+	if flag.Secret {
+		help += " ($" + variable(flag.Name) + " does not show in ps)"
+	}
+	switch v := flag.Value.(type) {
+	case *string:
+		f.StringVar(v, flag.Name, *v, help)
+	case *bool:
+		f.BoolVar(v, flag.Name, *v, help)
+	case *int:
+		f.IntVar(v, flag.Name, *v, help)
+	case *time.Duration:
+		f.DurationVar(v, flag.Name, *v, help)
+	case pflag.Value:
+		f.Var(v, flag.Name, help)
+	default:
+		panic(fmt.Sprintf("millrace: --%s is for a %T", flag.Name, v))
+	}
+}
+
+// addTo gives cmd the flags, and a help that lists them in their groups. Those of own are in the last one.
+func (c *serveConfig) addTo(cmd *cobra.Command, own *pflag.FlagSet) {
+	cmd.Flags().SortFlags = false
+	cmd.InitDefaultHelpFlag()
+	own.AddFlag(cmd.Flags().Lookup("help"))
+	var help strings.Builder
+	for i, group := range c.groups {
+		set := pflag.NewFlagSet(group.Title, pflag.ContinueOnError)
+		set.SortFlags = false
+		var variables string
+		for _, flag := range group.Flags {
+			if flag.NoCommand {
+				variables += fmt.Sprintf("      $%s: %s, which does not show in ps\n", variable(flag.Name), flag.Help)
+			} else {
+				set.AddFlag(c.flags.Lookup(flag.Name))
+			}
+		}
+		if i == len(c.groups)-1 {
+			set.AddFlagSet(own)
+		}
+		fmt.Fprintf(&help, "\n%s:\n%s%s", group.Title, set.FlagUsagesWrapped(helpWidth), variables)
+		cmd.Flags().AddFlagSet(set)
+	}
+	cmd.SetUsageFunc(func(cmd *cobra.Command) error {
+		_, err := fmt.Fprintf(cmd.OutOrStderr(), "Usage:\n  %s\n\nExamples:\n%s\n%s", cmd.UseLine(), cmd.Example, &help)
+		return err
+	})
+}
+
+// helpWidth is where lines of --help are broken.
+const helpWidth = 110
 
 // again returns what the same command line, the environment and the file say now.
 func (c *serveConfig) again() (*serveConfig, error) {
@@ -148,7 +214,7 @@ func (c *serveConfig) readFile() error {
 	case err != nil:
 		return fmt.Errorf("%s: %w", from, err)
 	case len(text) > maxConfig:
-		return fmt.Errorf("%s: %s is longer than %s", from, c.file, formatBytes(maxConfig))
+		return fmt.Errorf("%s: %s is longer than %s", from, c.file, bytesize.Format(maxConfig))
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(text))
 	var doc, more yaml.Node
@@ -215,54 +281,52 @@ func (c *serveConfig) located(err error) error {
 
 // uselessFlag returns an error for a flag that was given and has no effect without another one. Variables may be there
 // for other servers as well.
-func (c *serveConfig) uselessFlag() (err error) {
-	c.flags.VisitAll(func(flag *pflag.Flag) {
-		switch name := flag.Name; {
-		case c.from[name] == "" || strings.HasPrefix(c.from[name], "$"):
-		case strings.HasPrefix(name, "files-") && c.Root == "":
-			err = fmt.Errorf("--%s has no effect without --root", name)
-		case (name == "max-blob-bytes" || name == "max-uploads") && c.Blobs == "" && c.Redis == "":
-			err = fmt.Errorf("--%s has no effect without --blobs or --redis", name)
-		case strings.HasPrefix(name, "hook-") && c.Hook == "":
-			err = fmt.Errorf("--%s has no effect without --hook", name)
-		case strings.HasPrefix(name, "record-") && c.Record == "":
-			err = fmt.Errorf("--%s has no effect without --record", name)
-		case (strings.HasPrefix(name, "cluster-") || name == "advertise" || name == "segments") && c.Cluster == "":
-			err = fmt.Errorf("--%s has no effect without --cluster", name)
-		case name == "segments-keep" && c.Segments == "":
-			err = fmt.Errorf("--%s has no effect without --segments", name)
-		case strings.HasPrefix(name, "redis-") && c.Redis == "":
-			err = fmt.Errorf("--%s has no effect without --redis", name)
+func (c *serveConfig) uselessFlag() error {
+	for flag := range c.all() {
+		if from := c.from[flag.Name]; from == "" || strings.HasPrefix(from, "$") {
+			continue
 		}
-	})
-	return err
+		given := func(name string) bool { return c.flags.Lookup(name).Value.String() != "" }
+		if len(flag.Needs) > 0 && !slices.ContainsFunc(flag.Needs, given) {
+			return fmt.Errorf("--%s has no effect without --%s", flag.Name, strings.Join(flag.Needs, " or --"))
+		}
+	}
+	return nil
 }
 
 // print writes a file for --config that has what was given, and the defaults as comments.
 func (c *serveConfig) print(w io.Writer) error {
 	var text bytes.Buffer
 	text.WriteString("# What millrace serve was given, for --config. Defaults are comments. Secrets are hidden: give them again.\n")
-	c.flags.VisitAll(func(f *pflag.Flag) {
-		from, value := c.from[f.Name], f.Value.String()
-		switch {
-		case slices.Contains(secrets, f.Name) && value != "" || hasPassword(value):
-			fmt.Fprintf(&text, "# %s: hidden, from %s\n", f.Name, from)
-			return
-		case from == "":
-			text.WriteString("# ")
+	for _, group := range c.groups {
+		fmt.Fprintf(&text, "\n# %s\n\n", group.Title)
+		for _, flag := range group.Flags {
+			c.printFlag(&text, flag)
 		}
-		line := []byte(f.Name + ": " + value)
-		if f.Value.Type() == "string" {
-			line, _ = yaml.Marshal(map[string]string{f.Name: value}) // which quotes it; it cannot fail
-		}
-		text.Write(bytes.TrimSpace(line))
-		if from != "" && !bytes.ContainsRune(line[:len(line)-1], '\n') {
-			text.WriteString(" # " + from)
-		}
-		text.WriteByte('\n')
-	})
+	}
 	_, err := w.Write(text.Bytes())
 	return err
+}
+
+func (c *serveConfig) printFlag(text *bytes.Buffer, flag server.Flag) {
+	f := c.flags.Lookup(flag.Name)
+	from, value := c.from[f.Name], f.Value.String()
+	switch {
+	case flag.Secret && value != "" || hasPassword(value):
+		fmt.Fprintf(text, "# %s: hidden, from %s\n", f.Name, from)
+		return
+	case from == "":
+		text.WriteString("# ")
+	}
+	line := []byte(f.Name + ": " + value)
+	if f.Value.Type() == "string" {
+		line, _ = yaml.Marshal(map[string]string{f.Name: value}) // which quotes it; it cannot fail
+	}
+	text.Write(bytes.TrimSpace(line))
+	if from != "" && !bytes.ContainsRune(line[:len(line)-1], '\n') {
+		text.WriteString(" # " + from)
+	}
+	text.WriteByte('\n')
 }
 
 // hasPassword reports whether a value is a URL with a password, or may be one.

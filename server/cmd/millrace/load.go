@@ -84,7 +84,7 @@ var errInterrupted = errors.New("interrupted: the figures are of the time until 
 func loadFlags(f *pflag.FlagSet, cfg *load.Config) {
 	f.StringVar(&cfg.URL, "url", cfg.URL, "the server")
 	f.BoolVar(&cfg.AllowRemote, "remote", false, "allow a server on another machine: only load servers that you run")
-	f.StringVar(&cfg.Token, "token", os.Getenv(tokenVar), "publish token ($"+tokenVar+")")
+	f.StringVar(&cfg.Token, "token", os.Getenv(variable("publish-token")), "publish token ($"+variable("publish-token")+")")
 	f.Lookup("token").DefValue = ""
 
 	f.IntVar(&cfg.Streams, "streams", cfg.Streams, "streams to publish, called load-0, load-1 and so on")

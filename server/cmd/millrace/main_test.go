@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"math"
@@ -20,7 +21,6 @@ import (
 
 	"github.com/millrace-io/millrace/internal/load"
 	"github.com/millrace-io/millrace/internal/testkit/leaktest"
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
@@ -223,7 +223,7 @@ func TestMistakesAreToldByTheirFlag(t *testing.T) {
 		{"serve --takeover perhaps", "want always, stalled or never", 2},
 		{"serve --publisher-return -1s", "--publisher-return is -1s", 2},
 		{"serve --keep-bytes lots", "--keep-bytes is \"lots\", want a whole number of bytes", 2},
-		{"serve --keep-bytes 1K", "--keep-bytes is 1024, want at least 65536", 2},
+		{"serve --keep-bytes 1K", "--keep-bytes is 1KiB, want at least 64KiB", 2},
 		{"serve --unsent 2GiB", "want less than 2GiB", 2},
 		{"serve --log-format xml", "--log-format", 2},
 		{"serve --log-level loud", "--log-level", 2},
@@ -312,28 +312,6 @@ func TestPortInUse(t *testing.T) {
 	}
 }
 
-func TestBytes(t *testing.T) {
-	for text, want := range map[string]int64{
-		"0": 0, "4096": 4096,
-		"1K": 1 << 10, "3m": 3 << 20, "2G": 2 << 30,
-		"64KiB": 64 << 10, "16MiB": 16 << 20, "1gib": 1 << 30,
-		"64kB": 64_000, "50MB": 50_000_000, "1GB": 1_000_000_000,
-		"2TB": 2_000_000_000_000, "3T": 3 << 40, "1TiB": 1 << 40,
-	} {
-		if got, err := parseBytes(text); err != nil || got != want {
-			t.Errorf("%s: %d, %v; want %d", text, got, err, want)
-		}
-		if again, err := parseBytes(formatBytes(want)); err != nil || again != want {
-			t.Errorf("%d is printed as %s", want, formatBytes(want))
-		}
-	}
-	for _, text := range []string{"", "K", "-1", "1P", "1.5M", "KiB5", "99999999999G", "1KMiB", "1iB"} {
-		if n, err := parseBytes(text); err == nil {
-			t.Errorf("%q was taken for %d", text, n)
-		}
-	}
-}
-
 func TestVersion(t *testing.T) {
 	var out bytes.Buffer
 	if err := execute(t.Context(), &out, io.Discard, "version"); err != nil || !strings.HasPrefix(out.String(), "millrace ") {
@@ -345,28 +323,48 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// The pages tell of every flag of serve and of load with its default, and of no other.
-func TestThePagesTellOfEveryFlag(t *testing.T) {
-	for page, cmd := range map[string]*cobra.Command{"serve.md": serveCommand(), "load.md": loadCommand()} {
-		doc, err := os.ReadFile("../../../docs/" + page)
-		if err != nil {
+var update = flag.Bool("update", false, "write docs/flags.md instead of comparing it")
+
+// The page of the flags is made from them.
+func TestFlagsPage(t *testing.T) {
+	const file = "../../../docs/flags.md"
+	var want bytes.Buffer
+	newServeConfig().writePage(&want)
+	if *update {
+		if err := os.WriteFile(file, want.Bytes(), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		_, section, _ := strings.Cut(string(doc), "\n## Flags\n")
-		section, _, _ = strings.Cut(section, "\n## ")
-		cmd.Flags().VisitAll(func(f *pflag.Flag) {
-			value := f.DefValue
-			if value == "" || value == "false" || value == "[]" {
-				value = "–"
-			}
-			if row := "| `--" + f.Name + "` | " + value + " |"; !strings.Contains(section, row) {
-				t.Errorf("docs/%s has no row under Flags that begins %q", page, row)
-			}
-		})
-		for _, m := range regexp.MustCompile("(?m)^\\| `--([a-z-]+)`").FindAllStringSubmatch(section, -1) {
-			if cmd.Flags().Lookup(m[1]) == nil {
-				t.Errorf("docs/%s tells of --%s, which there is not", page, m[1])
-			}
+	}
+	got, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want.Bytes()) {
+		t.Error("docs/flags.md is not what the flags say: go test ./server/cmd/millrace -run TestFlagsPage -update")
+	}
+}
+
+// The page of load tells of each of its flags with its default, and of no other.
+func TestThePageTellsOfEveryFlagOfLoad(t *testing.T) {
+	doc, err := os.ReadFile("../../../docs/load.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(doc), "\n## Flags\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	flags := loadCommand().Flags()
+	flags.VisitAll(func(f *pflag.Flag) {
+		value := f.DefValue
+		if value == "" || value == "false" || value == "[]" {
+			value = "–"
+		}
+		if row := "| `--" + f.Name + "` | " + value + " |"; !strings.Contains(section, row) {
+			t.Errorf("docs/load.md has no row under Flags that begins %q", row)
+		}
+	})
+	for _, m := range regexp.MustCompile("(?m)^\\| `--([a-z-]+)`").FindAllStringSubmatch(section, -1) {
+		if flags.Lookup(m[1]) == nil {
+			t.Errorf("docs/load.md tells of --%s, which there is not", m[1])
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/millrace-io/millrace/server/internal/bytesize"
 	"github.com/millrace-io/millrace/server/internal/doctor"
 	"github.com/millrace-io/millrace/server/internal/server"
 	"github.com/millrace-io/millrace/server/internal/systemd"
@@ -61,7 +62,7 @@ func serve(ctx context.Context, cfg *serveConfig) error {
 	of.MemoryBytes = memoryBudget(of.MemoryBytes, most)
 	if most > 0 && of.MemoryBytes > most {
 		cfg.Log.Warn("--memory is more than this process may have: it may be killed before memory is freed",
-			"memory", formatBytes(of.MemoryBytes), "limit", formatBytes(most))
+			"memory", bytesize.Format(of.MemoryBytes), "limit", bytesize.Format(most))
 	}
 	if of.MemoryBytes > 0 && os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(of.MemoryBytes)

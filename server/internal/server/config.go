@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"path"
 	"strings"
@@ -248,114 +247,21 @@ const (
 
 // Check returns an error if a value cannot be used on any machine. It names the value by its flag.
 func (c *Config) Check() error {
-	for _, check := range []func() error{c.checkNumbers, c.checkTimes, c.checkAccess, c.checkBlobs, c.checkCluster} {
-		if err := check(); err != nil {
-			return err
+	for _, group := range c.Flags() {
+		for _, flag := range group.Flags {
+			if err := flag.check(); err != nil {
+				return err
+			}
 		}
 	}
-	if c.LagPolicy != relay.Skip && c.LagPolicy != relay.Drop {
-		return fmt.Errorf("--lag-policy is %q, want %q or %q", c.LagPolicy, relay.Skip, relay.Drop)
-	}
-	switch c.Takeover {
-	case "", relay.TakeoverAlways, relay.TakeoverStalled, relay.TakeoverNever:
-	default:
-		return fmt.Errorf("--takeover is %q, want %q, %q or %q", c.Takeover, relay.TakeoverAlways, relay.TakeoverStalled,
-			relay.TakeoverNever)
+	if c.HLS.Part > c.HLS.Segment/2 {
+		return fmt.Errorf("--hls-part is %v, want at most half of --hls-segment, which is %v", c.HLS.Part, c.HLS.Segment)
 	}
 	if longest := (flv.Tag{Size: c.MaxTagBytes}).Len(); int64(longest) > c.KeepBytes {
 		return fmt.Errorf("--max-tag-bytes %d is, with what is around the data, %d bytes a tag, and --keep-bytes is %d: "+
 			"the longest tag could not be kept", c.MaxTagBytes, longest, c.KeepBytes)
 	}
-	return nil
-}
-
-func (c *Config) checkNumbers() error {
-	const most = math.MaxInt64
-	for _, n := range []struct {
-		flag            string
-		value, min, max int64
-	}{
-		{"max-streams", int64(c.MaxStreams), 1, most},
-		{"max-viewers", int64(c.MaxViewers), 1, most},
-		{"max-stream-viewers", int64(c.MaxStreamViewers), 1, most},
-		{"keep-bytes", c.KeepBytes, 64 << 10, most},
-		{"keep-frames", int64(c.KeepFrames), 2, maxKeepFrames},
-		{"max-tag-bytes", int64(c.MaxTagBytes), 1 << 10, most},
-		{"lag-bytes", c.LagBytes, 0, most},
-		{"lag-frames", int64(c.LagFrames), 0, most},
-		{"unsent", int64(c.Unsent), 0, most},
-		{"hls-segments", int64(c.HLS.Segments), 3, maxHLSSegments},
-		{"hls-bytes", c.HLS.MaxBytes, 1 << 20, most},
-		{"files-drop-behind", c.FilesDropBehind, 0, most},
-		{"max-connections", int64(c.MaxConnections), 1, most},
-		{"max-address-connections", int64(c.MaxAddressConnections), 0, most},
-		{"max-address-viewers", int64(c.MaxAddressViewers), 0, most},
-		{"max-address-bytes", cmp.Or(c.MaxAddressBytes, minAddressBytes), minAddressBytes, most},
-		{"max-downloads", int64(c.MaxDownloads), 1, most},
-		{"max-uploads", int64(c.MaxUploads), 1, most},
-		{"max-blob-bytes", c.MaxBlobBytes, 1, maxBlobBytes},
-		{"record-bytes", c.RecordBytes, 0, most},
-		{"record-queue", c.RecordQueue, 1 << 20, most},
-		{"cluster-cache", c.ClusterCache, 1 << 20, most},
-		{"memory", cmp.Or(c.MemoryBytes, MinMemory), MinMemory, most},
-	} {
-		if n.value < n.min {
-			return fmt.Errorf("--%s is %d, want at least %d", n.flag, n.value, n.min)
-		}
-		if n.value > n.max {
-			return fmt.Errorf("--%s is %d, want at most %d", n.flag, n.value, n.max)
-		}
-	}
-	return nil
-}
-
-func (c *Config) checkTimes() error {
-	for _, t := range []struct {
-		flag       string
-		value, min time.Duration
-	}{
-		{"header-timeout", c.HeaderTimeout, 1},
-		{"idle-timeout", c.IdleTimeout, 1},
-		{"publish-timeout", c.PublishTimeout, 1},
-		{"hook-timeout", c.HookTimeout, 1},
-		{"publisher-return", c.PublisherReturn, 0},
-		{"viewer-wait", c.ViewerWait, 0},
-		{"drain-timeout", c.DrainTimeout, 0},
-		{"latency", c.Latency, 0},
-		{"lag-time", c.LagTime, 0},
-		{"stall-timeout", c.StallTimeout, 1},
-		{"hls-part", c.HLS.Part, minHLSPart},
-		{"record-every", c.RecordEvery, time.Minute},
-		{"hls-segment", c.HLS.Segment, time.Second},
-		{"cluster-lease", c.ClusterLease, time.Second},
-		{"segments-keep", c.SegmentsKeep, 10 * time.Second},
-	} {
-		if t.value < t.min {
-			return fmt.Errorf("--%s is %v, want at least %v", t.flag, t.value, t.min)
-		}
-	}
-	if c.ClusterLease > maxLease {
-		return fmt.Errorf("--cluster-lease is %v, want at most %v", c.ClusterLease, maxLease)
-	}
-	if c.Segments != "" && c.Segments != "redis" {
-		return fmt.Errorf("--segments is %q, want redis", c.Segments)
-	}
-	if c.SegmentsKeep > maxSegmentsKeep {
-		return fmt.Errorf("--segments-keep is %v, want at most %v", c.SegmentsKeep, maxSegmentsKeep)
-	}
-	if c.HookTimeout > maxHookTimeout {
-		return fmt.Errorf("--hook-timeout is %v, want at most %v", c.HookTimeout, maxHookTimeout)
-	}
-	if c.Latency > maxLatency {
-		return fmt.Errorf("--latency is %v, want at most %v", c.Latency, maxLatency)
-	}
-	if c.HLS.Segment > maxHLSSegment {
-		return fmt.Errorf("--hls-segment is %v, want at most %v", c.HLS.Segment, maxHLSSegment)
-	}
-	if c.HLS.Part > c.HLS.Segment/2 {
-		return fmt.Errorf("--hls-part is %v, want at most half of --hls-segment, which is %v", c.HLS.Part, c.HLS.Segment)
-	}
-	return nil
+	return cmp.Or(c.checkAccess(), c.checkBlobs(), c.checkCluster())
 }
 
 func (c *Config) checkAccess() error {

@@ -1,0 +1,81 @@
+// Package bytesize reads and prints numbers of bytes with units, as in 16MiB, 50GB or 4096.
+package bytesize
+
+import (
+	"errors"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// A Size is a flag for a number of bytes.
+type Size int64
+
+// String returns the number with the largest unit that divides it.
+func (s *Size) String() string { return Format(int64(*s)) }
+
+// Set sets the number to what text says.
+func (s *Size) Set(text string) error {
+	n, err := Parse(text)
+	*s = Size(n)
+	return err
+}
+
+// Type returns what help calls the value.
+func (*Size) Type() string { return "bytes" }
+
+// An Int is a Size that fits an int on every machine.
+type Int int
+
+// String returns the number with the largest unit that divides it.
+func (s *Int) String() string { return Format(int64(*s)) }
+
+// Set sets the number to what text says.
+func (s *Int) Set(text string) error {
+	n, err := Parse(text)
+	if err == nil && n > math.MaxInt32 {
+		err = errors.New("want less than 2GiB")
+	}
+	*s = Int(n)
+	return err
+}
+
+// Type returns what help calls the value.
+func (*Int) Type() string { return "bytes" }
+
+// units are those of Parse. A unit comes before those that it ends with.
+var units = []struct {
+	name string
+	size int64
+}{
+	{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10},
+	{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3},
+	{"T", 1 << 40}, {"G", 1 << 30}, {"M", 1 << 20}, {"K", 1 << 10},
+}
+
+// Format returns n in the largest of TiB, GiB, MiB and KiB that divides it.
+func Format(n int64) string {
+	for _, u := range units[:4] {
+		if n >= u.size && n%u.size == 0 {
+			return strconv.FormatInt(n/u.size, 10) + u.name
+		}
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// Parse reads a number with an optional unit in upper or lower case: KiB to TiB and K to T are powers of 1024; KB to TB
+// are powers of 1000.
+func Parse(s string) (int64, error) {
+	digits, size := strings.ToUpper(s), int64(1)
+	for _, u := range units {
+		if number, ok := strings.CutSuffix(digits, strings.ToUpper(u.name)); ok {
+			digits, size = number, u.size
+			break
+		}
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || n < 0 || n > 1<<62/size {
+		return 0, errors.New("want a whole number of bytes, as in 4096, 128KiB, 16MiB or 50GB")
+	}
+	return n * size, nil
+}
