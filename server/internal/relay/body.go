@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace-io/millrace/server/internal/refuse"
 	"github.com/millrace-io/millrace/server/internal/relay/ingest"
 )
 
@@ -20,11 +19,6 @@ type publishBody interface {
 	io.Reader
 	// answer ends the request.
 	answer(status int, contentType string, text []byte)
-}
-
-// errSlowMessage ends a publisher that takes longer than limit to send one message or tag.
-func errSlowMessage(limit time.Duration) error {
-	return refuse.New(http.StatusRequestTimeout, "a message has not come to its end within %v (--publish-timeout)", limit)
 }
 
 // A connBody reads a publisher's connection, which was taken over from net/http.

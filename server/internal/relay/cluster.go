@@ -59,9 +59,14 @@ func errNotOwner(name string) error {
 	return refuse.New(http.StatusMisdirectedRequest, "this node does not own the stream %q", name)
 }
 
+// headerEpoch is the header that tells another node with which epoch this one owns what it sends.
+const headerEpoch = "Millrace-Epoch"
+
 const (
 	// pullWait is how long a viewer waits for a stream of another node, at least.
 	pullWait = 2 * time.Second
+	// pullIdle is how long a stream is pulled on after its last viewer has left: a player that comes back finds it.
+	pullIdle = 5 * time.Second
 	// retryAfter is when a viewer may come again if it could not be found out where its stream is.
 	retryAfter = 2 * time.Second
 )

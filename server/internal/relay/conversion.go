@@ -41,9 +41,6 @@ func (s *stream) newConversion(f format) (*rendition, *convert.Conversion) {
 	return r, c
 }
 
-// maxTag is the longest data of a tag, in bytes.
-func (h *Hub) maxTag() int { return min(h.cfg.MaxTagBytes, flv.MaxData) }
-
 // run makes r until the stream ends or the last viewer has left.
 func (r *rendition) run(ctx context.Context, c *convert.Conversion) {
 	log, form, why := r.stream.log, r.format.String(), makingFailed

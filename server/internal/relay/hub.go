@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/media/flv"
 	"github.com/millrace-io/millrace/server/internal/limit"
 	"github.com/millrace-io/millrace/server/internal/lock"
 	"github.com/millrace-io/millrace/server/internal/memory"
@@ -126,6 +127,9 @@ func (h *Hub) SetLimits(streams, viewers, streamViewers int) {
 	defer h.mu.Unlock()
 	h.cfg.MaxStreams, h.cfg.MaxStreamViewers = streams, streamViewers
 }
+
+// maxTag is the longest data of a tag, in bytes.
+func (h *Hub) maxTag() int { return min(h.cfg.MaxTagBytes, flv.MaxData) }
 
 func tooManyViewers(limit int) error {
 	return refuse.New(http.StatusServiceUnavailable, "the server has %d viewers, as many as --max-viewers allows", limit).For(refuse.Limit)

@@ -2,14 +2,8 @@ package relay
 
 import (
 	"encoding/json"
-	"errors"
 	"net/http"
-	"os"
 	"time"
-
-	"github.com/millrace-io/millrace/media/flv"
-	"github.com/millrace-io/millrace/media/rtmp"
-	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
 // Publish relays the body of a POST or PUT as the stream name, and answers it at the end. An error is a [refuse.Refusal]: the
@@ -53,24 +47,4 @@ func (p *Publisher) receive(body publishBody) {
 		panic(err) // numbers and checked strings
 	}
 	body.answer(http.StatusOK, "application/json", append(report, '\n'))
-}
-
-// publishStatus is the status for the way a publisher ended.
-func publishStatus(err error) int {
-	var limit *flv.LimitError
-	var rtmpLimit *rtmp.LimitError
-	var refused *refuse.Refusal
-	switch {
-	case err == nil, err == errUnwatched, err == errOwnerEnded:
-		return http.StatusOK
-	case errors.As(err, &refused):
-		return refused.Status
-	case errors.As(err, &limit), errors.As(err, &rtmpLimit):
-		return http.StatusRequestEntityTooLarge
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return http.StatusRequestTimeout
-	case err == errPanic:
-		return http.StatusInternalServerError
-	}
-	return http.StatusBadRequest
 }

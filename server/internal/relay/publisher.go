@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"runtime/debug"
 	"strings"
 	"sync/atomic"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/media/flv"
+	"github.com/millrace-io/millrace/media/rtmp"
 	"github.com/millrace-io/millrace/server/internal/refuse"
 	"github.com/millrace-io/millrace/server/internal/relay/flvstream"
 	"github.com/millrace-io/millrace/server/internal/relay/ingest"
@@ -29,10 +31,19 @@ var (
 		"other, join them first (ffmpeg -f concat), or send one after the other")
 	// errPanic ends a stream after a panic in this package.
 	errPanic = errors.New("internal error")
+	// errUnwatched ends a pull without viewers.
+	errUnwatched = errors.New("it has no viewers")
+	// errOwnerEnded ends a pull when the stream has ended at its owner.
+	errOwnerEnded = errors.New("the stream has ended at its owner")
 	// errNotFLV refuses bytes of another format for a stream that its viewers get as FLV.
 	errNotFLV = refuse.New(http.StatusUnsupportedMediaType, "this stream is FLV, and waits for its publisher to come back: "+
 		"it cannot go on with bytes of another format")
 )
+
+// errSlowMessage ends a publisher that takes longer than limit to send one message or tag.
+func errSlowMessage(limit time.Duration) error {
+	return refuse.New(http.StatusRequestTimeout, "a message has not come to its end within %v (--publish-timeout)", limit)
+}
 
 // rawChunk bounds how much of a stream of unknown format is relayed at a time.
 const rawChunk = 64 << 10
@@ -99,6 +110,9 @@ func (h *Hub) newPublisher(address string) *Publisher {
 	p.ctx, p.cancel = context.WithCancelCause(h.ends)
 	return p
 }
+
+// isPull reports whether p is not a client of this node, but what another node sends.
+func (p *Publisher) isPull() bool { return p.epoch != 0 }
 
 // Context ends when the publisher must stop. Its cause is then a [refuse.Refusal] that says why: another publisher took over,
 // or the server shuts down. The caller calls Close soon. Close ends the context, too.
@@ -347,4 +361,24 @@ func (p *Publisher) count(n int) int64 {
 	}
 	p.s.feed.meter.add(p.s, n, at)
 	return at
+}
+
+// publishStatus is the status for the way a publisher ended.
+func publishStatus(err error) int {
+	var limit *flv.LimitError
+	var rtmpLimit *rtmp.LimitError
+	var refused *refuse.Refusal
+	switch {
+	case err == nil, err == errUnwatched, err == errOwnerEnded:
+		return http.StatusOK
+	case errors.As(err, &refused):
+		return refused.Status
+	case errors.As(err, &limit), errors.As(err, &rtmpLimit):
+		return http.StatusRequestEntityTooLarge
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return http.StatusRequestTimeout
+	case err == errPanic:
+		return http.StatusInternalServerError
+	}
+	return http.StatusBadRequest
 }

@@ -24,9 +24,6 @@ import (
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
-// headerEpoch is the header that tells another node with which epoch this one owns what it sends.
-const headerEpoch = "Millrace-Epoch"
-
 // A Source is where a stream can be pulled from.
 type Source struct {
 	Node  string      // the owner's address, as in http://10.0.0.5:8080, always with a port
@@ -43,8 +40,6 @@ type Proof interface {
 }
 
 const (
-	// pullIdle is how long a stream is pulled on after its last viewer has left: a player that comes back finds it.
-	pullIdle = 5 * time.Second
 	// DialTimeout is how long a node may take to accept a connection. Nodes are near each other.
 	DialTimeout = 3 * time.Second
 	// maxAnswer bounds the head of the owner's answer, in bytes. It has a few hundred.
@@ -52,18 +47,11 @@ const (
 )
 
 var (
-	// errUnwatched ends a pull without viewers.
-	errUnwatched = errors.New("it has no viewers")
-	// errOwnerEnded ends a pull when the stream has ended at its owner.
-	errOwnerEnded = errors.New("the stream has ended at its owner")
 	// errFed refuses a pull of a stream that has a publisher, or is this node's.
 	errFed = errors.New("the stream needs no pull: it has a publisher, or waits for its own")
 	// errStale refuses a pull from an owner of the past.
 	errStale = errors.New("the stream has a later owner than this one")
 )
-
-// isPull reports whether p is not a client of this node, but what another node sends.
-func (p *Publisher) isPull() bool { return p.epoch != 0 }
 
 // Pull feeds the stream of that name with what its owner sends, until that ends, ctx ends, a publisher comes, or there
 // is no viewer for a while: then the stream ends, and Pull returns nil. After any other end the stream waits as after
