@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
+	"github.com/millrace-io/millrace/server/internal/relay/fanout"
 	"github.com/millrace-io/millrace/server/internal/testkit/relaytest"
 )
 
@@ -42,7 +43,7 @@ func TestTheLogBlocks(t *testing.T) {
 				defer f.mu.Unlock()
 				for v := range f.served {
 					if v.remote == w.Conn.LocalAddr().String() {
-						v.end(timeUp)
+						v.transport.End(fanout.TimeUp)
 					}
 				}
 			}},

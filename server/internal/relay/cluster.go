@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/server/internal/refuse"
+	"github.com/millrace-io/millrace/server/internal/relay/fanout"
 	"github.com/millrace-io/millrace/server/internal/relay/hlslive"
 )
 
@@ -183,7 +184,7 @@ func (h *Hub) release(name string, l Lease) {
 // cutPeers ends what is sent to other nodes. Hub.mu is held.
 func (s *stream) cutPeers() {
 	for v := range s.peers {
-		v.end(moved)
+		v.transport.End(fanout.Moved)
 	}
 }
 

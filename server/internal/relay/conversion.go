@@ -10,6 +10,7 @@ import (
 	"github.com/millrace-io/millrace/broadcast"
 	"github.com/millrace-io/millrace/media/flv"
 	"github.com/millrace-io/millrace/server/internal/relay/convert"
+	"github.com/millrace-io/millrace/server/internal/relay/fanout"
 	"github.com/millrace-io/millrace/server/internal/relay/flvstream"
 )
 
@@ -43,8 +44,8 @@ func (s *stream) newConversion(f format) (*rendition, *convert.Conversion) {
 
 // run makes r until the stream ends or the last viewer has left.
 func (r *rendition) run(ctx context.Context, c *convert.Conversion) {
-	log, form, why := r.stream.log, r.format.String(), makingFailed
-	defer func() { r.close(why) }()
+	log, form, why := r.stream.log, r.format.String(), fanout.ConversionFailed
+	defer func() { r.fanout.Close(why) }()
 	defer r.stream.retire(r)
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -56,9 +57,9 @@ func (r *rendition) run(ctx context.Context, c *convert.Conversion) {
 	level := slog.LevelDebug
 	switch {
 	case err == nil || ctx.Err() != nil: // or it has no viewers
-		why = streamEnded
+		why = fanout.StreamEnded
 	case errors.Is(err, convert.ErrNewInit):
-		why, level = codecsChange, slog.LevelInfo
+		why, level = fanout.CodecsChanged, slog.LevelInfo
 	default:
 		level = slog.LevelWarn
 	}

@@ -9,9 +9,8 @@
 // A [Hub] knows the streams by name. A [Publisher] feeds one stream with FLV tags or with bytes. One publisher after the
 // other may feed a stream of FLV: handover.go says when the next one comes, and feed.go applies what package flvstream
 // knows about the tags. A rendition is one form of a stream: it is made once, while it has viewers, and all of them share
-// it. All writes to viewers start in fanout.go: the fanout's goroutine writes to plain TCP viewers that keep up, by
-// vector.writev in socket_linux.go. Every other viewer has a goroutine of its own: a TCP viewer until it has caught up,
-// a viewer over TLS or HTTP/2 to its end.
+// it. Package fanout writes a rendition to its viewers. A viewer (viewer.go) knows who watches; its transport, a
+// [fanout.Viewer], knows how far the client has got.
 //
 // HLS has no viewers here, only requests. Package hlslive makes it; hls.go says which streams have HLS, and for how long.
 //
@@ -24,8 +23,8 @@
 // A protocol that publishes calls [Hub.Open], [Publisher.Run] with a function that calls WriteTag or ReadBody until
 // [Publisher.Context] ends, and Done. For HTTP that is publish.go and body.go, for RTMP rtmp.go, which makes tags of
 // messages. Package ingest reads the connections. A protocol that watches calls Hub.admit, which takes a place of the
-// viewers' limit and waits for the stream. Then it puts what it sends first into viewer.pending, what tells of the end
-// into viewer.ending, and what reads from the client into viewer.hear, and calls serveConn; or it gives the place back by
+// viewers' limit and waits for the stream. Then it calls viewer.connect, appends the head of its response to the transport,
+// calls viewer.enter, and starts the transport with a function that reads from the client. Or it gives the place back by
 // viewer.decline.
 //
 // A further form of a stream needs a format (rendition.go) and a conversion (package convert). Beyond that,

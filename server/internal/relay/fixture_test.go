@@ -85,7 +85,7 @@ func serveTLS(t testing.TB, change func(*Config), config *tls.Config) *fixture {
 	srv.Config.Protocols = new(http.Protocols)
 	srv.Config.Protocols.SetHTTP1(true)
 	srv.Config.Protocols.SetUnencryptedHTTP2(true)
-	srv.Config.HTTP2 = &http.HTTP2Config{WriteByteTimeout: cfg.StallTimeout + 2*inspectEvery}
+	srv.Config.HTTP2 = &http.HTTP2Config{WriteByteTimeout: cfg.StallTimeout + time.Second/2}
 	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
 	if srv.TLS = config; config != nil {
 		srv.StartTLS()

@@ -10,6 +10,7 @@ import (
 	"github.com/millrace-io/millrace/broadcast"
 	"github.com/millrace-io/millrace/media/mp4"
 	"github.com/millrace-io/millrace/server/internal/relay/convert"
+	"github.com/millrace-io/millrace/server/internal/relay/fanout"
 	"github.com/millrace-io/millrace/server/internal/relay/hlslive"
 )
 
@@ -45,11 +46,11 @@ func (r *fragmentReader) Next(ctx context.Context, dst *millrace.Chain) (hlslive
 			return r.take(dst, &c, b), nil
 		}
 		if err == io.EOF {
-			switch why := disconnectReason(r.from.reason.Load()); why {
-			case codecsChange:
+			switch r.from.fanout.Reason() {
+			case fanout.CodecsChanged:
 				r.end()
 				continue
-			case makingFailed:
+			case fanout.ConversionFailed:
 				return hlslive.Fragment{}, errNotMade
 			}
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 	"github.com/millrace-io/millrace/server/internal/limit"
 	"github.com/millrace-io/millrace/server/internal/refuse"
+	"github.com/millrace-io/millrace/server/internal/relay/fanout"
 	"github.com/millrace-io/millrace/server/internal/testkit/relaytest"
 )
 
@@ -113,7 +114,7 @@ func (w *hubView) read() [][]byte {
 	var c millrace.Chain
 	defer c.Release()
 	for more := true; more; {
-		b, err := w.v.cursor.Take(&c)
+		b, err := w.v.start.Cursor.Take(&c)
 		if err != nil {
 			w.over = true
 		}
@@ -128,7 +129,7 @@ func (w *hubView) read() [][]byte {
 func (w *hubView) close() {
 	w.h.t.Helper()
 	checkClock(w.h.t, w.tags)
-	w.v.cursor.Close()
+	w.v.start.Cursor.Close()
 	w.v.rendition.stream.exit(w.v)
 }
 
@@ -315,7 +316,7 @@ func TestTheClockNeverGoesBack(t *testing.T) {
 		if want := []uint32{1000, 990, 1050, 1050, 1000, 1070, 1000}; fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%v, want %v", got, want)
 		}
-		w.v.cursor.Close()
+		w.v.start.Cursor.Close()
 		h.done(p, nil)
 		h.Close()
 	})
@@ -337,7 +338,7 @@ func TestTheClockGoesOnForMonths(t *testing.T) {
 				t.Fatalf("after %d days the clock is at %d ms, want %d", i*step/86_400_000, got, want)
 			}
 		}
-		w.v.cursor.Close()
+		w.v.start.Cursor.Close()
 		h.done(p, nil)
 		h.Close()
 	})
@@ -366,7 +367,7 @@ func TestAClockThatLeapsBackGoesOn(t *testing.T) {
 		if want := []uint32{1000, 1000, 1040, 1080, 1120}; fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%v, want %v", got, want)
 		}
-		w.v.cursor.Close()
+		w.v.start.Cursor.Close()
 		h.done(p, nil)
 		h.Close()
 	})
@@ -661,7 +662,7 @@ func TestAPublisherOfOtherTracksComesBack(t *testing.T) {
 		}
 		p := h.publish(tags...)
 		same(t, "what goes on", untimed(w.read()), untimed([][]byte{tags[0], tags[2]}))
-		w.v.cursor.Close()
+		w.v.start.Cursor.Close()
 		h.done(p, nil)
 		h.Close()
 	})
@@ -891,7 +892,7 @@ func TestMP4OfAPublisherThatComesBack(t *testing.T) {
 			if n := contiguous(t, stretches(t, file)); n != want {
 				t.Errorf("%d samples, want %d; codecs changed: %v", n, want, changed)
 			}
-			if why, want := disconnectReason(l.r.reason.Load()), map[bool]disconnectReason{true: codecsChange, false: streamEnded}[changed]; why != want {
+			if why, want := l.r.fanout.Reason(), map[bool]fanout.Reason{true: fanout.CodecsChanged, false: fanout.StreamEnded}[changed]; why != want {
 				t.Errorf("viewers end with %q, want %q", why, want)
 			}
 			for _, r := range stretches(t, file) {

@@ -14,6 +14,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 	"github.com/millrace-io/millrace/server/internal/memory"
 	"github.com/millrace-io/millrace/server/internal/refuse"
+	"github.com/millrace-io/millrace/server/internal/relay/fanout"
 	"github.com/millrace-io/millrace/server/internal/relay/hlslive"
 )
 
@@ -72,6 +73,10 @@ type Config struct {
 }
 
 // A Hub has the streams of a server.
+//
+// Hub.mu is taken before stream.mu. A goroutine that holds either of them does not log, and does not take a lock of package
+// fanout but that of a Conn (by Viewer.End): a loop there holds its lock while it calls methods of viewer, which take
+// stream.mu.
 type Hub struct {
 	cfg  Config // MaxStreams and MaxStreamViewers under mu; the rest does not change
 	log  *slog.Logger
@@ -252,12 +257,12 @@ func (h *Hub) serve(v *viewer) {
 	v.id = h.lastViewer
 	h.served[v] = struct{}{}
 	if h.cut {
-		v.end(drained)
+		v.transport.End(fanout.Drained)
 	}
 	if s := v.rendition.stream; v.lease != nil {
 		s.peers[v] = struct{}{}
 		if v.lease != s.lease {
-			v.end(moved)
+			v.transport.End(fanout.Moved)
 		}
 	}
 }
@@ -349,7 +354,7 @@ func (h *Hub) cutViewers() {
 	defer h.mu.Unlock()
 	h.cut = true
 	for v := range h.served {
-		v.end(drained)
+		v.transport.End(fanout.Drained)
 	}
 }
 

@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/broadcast"
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 	"github.com/millrace-io/millrace/server/internal/refuse"
 	"github.com/millrace-io/millrace/server/internal/testkit/relaytest"
@@ -302,77 +300,6 @@ func TestDrainEndsViewersOfEveryKind(t *testing.T) {
 	}
 	p.Wait()
 	raw.Wait()
-}
-
-// What passes before a viewer's key frame comes is nothing that it is behind by.
-func TestWhoWaitsForAKeyFrameIsNotBehind(t *testing.T) {
-	p := shortStream(t)
-	defer p.Close(nil)
-	st := p.s
-	st.open(formatFLV, make([]byte, 13))
-	publish := func(data string, key bool) {
-		t.Helper()
-		var c millrace.Chain
-		c.AppendCopy([]byte(data))
-		if err := st.publish(&c, key); err != nil {
-			t.Fatal(err)
-		}
-	}
-	publish("of a group that is not kept", false)
-	v, err := st.enter(watchRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer v.cursor.Close()
-	defer v.pending.Release()
-	for range 3 {
-		publish("picture", false)
-	}
-	lag := func() broadcast.Lag {
-		t.Helper()
-		if err := v.take(); err != nil {
-			t.Fatal(err)
-		}
-		lag := v.behindBy(0)
-		lag.Time = 0
-		return lag
-	}
-	lag()
-	publish("key", true)
-	publish("picture", false)
-	got, pending := lag(), v.pending.Bytes()
-	if got != (broadcast.Lag{Frames: 2, Bytes: 10}) || !bytes.HasSuffix(pending, []byte("keypicture")) {
-		t.Errorf("with %q pending the viewer is behind by %+v", pending, got)
-	}
-	if got := lag(); got != (broadcast.Lag{}) {
-		t.Errorf("with everything the viewer is behind by %+v", got)
-	}
-}
-
-// A viewer that is found behind again and again, and has not caught up meanwhile, is counted once.
-func TestAViewerIsFoundBehindOnce(t *testing.T) {
-	p := shortStream(t)
-	defer p.Close(nil)
-	p.s.open(formatFLV, make([]byte, 13))
-	v, err := p.s.enter(watchRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer v.cursor.Close()
-	var c millrace.Chain
-	c.AppendCopy([]byte("frame"))
-	if err := p.s.publish(&c, true); err != nil {
-		t.Fatal(err)
-	}
-	v.lag.writing.Store(true)
-	for range 3 {
-		if got := v.inspect(int64(10 * time.Second)); got.behind != 1 {
-			t.Errorf("%+v", got)
-		}
-	}
-	if n := p.s.hub.counters.seen[lagTime].Load(); n != 1 {
-		t.Errorf("counted %d times", n)
-	}
 }
 
 // tlsConfig is for a server; httptest adds its certificate.

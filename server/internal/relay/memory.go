@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/server/internal/memory"
+	"github.com/millrace-io/millrace/server/internal/relay/fanout"
 )
 
 const (
@@ -97,32 +98,32 @@ func (h *Hub) evictGroups(excess int64) (freed int64) {
 func (h *Hub) dropLaggards(excess int64, of *stream, after time.Duration) (freed int64) {
 	type laggard struct {
 		*viewer
-		bytes, since int64
+		bytes int64
+		since time.Duration
 	}
 	var list []laggard
-	at := now()
 	h.mu.Lock()
 	for v := range h.served {
-		since := v.lag.takenAt.Load()
+		since, writes := v.transport.WritingFor()
 		switch {
 		case v.node != "" || of != nil && v.rendition.stream != of: // a node stands for any number of viewers
-		case v.hasEnded():
-			freed += v.lag.bytes.Load() // soon
-		case v.lag.writing.Load() && at-since > int64(after):
+		case v.transport.Reason() != fanout.Connected:
+			freed += v.transport.Batch() // soon
+		case writes && since > after:
 			list = append(list, laggard{v, v.rendition.stream.memory.Stats().InUse, since})
 		}
 	}
 	h.mu.Unlock()
 	slices.SortFunc(list, func(a, b laggard) int {
 		return cmp.Or(cmp.Compare(b.bytes, a.bytes), strings.Compare(a.rendition.stream.name, b.rendition.stream.name),
-			cmp.Compare(a.since, b.since))
+			cmp.Compare(b.since, a.since))
 	})
 	for _, l := range list {
 		if freed >= excess {
 			break
 		}
-		freed += l.viewer.lag.bytes.Load()
-		l.end(crowded)
+		freed += l.transport.Batch()
+		l.transport.End(fanout.Crowded)
 	}
 	return freed
 }

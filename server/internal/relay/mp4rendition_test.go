@@ -104,7 +104,7 @@ func TestMP4IsMadeOnlyWhileItIsWatched(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v.cursor.Close()
+	v.start.Cursor.Close()
 	st.exit(v)
 	if len(st.renditions()) > 1 {
 		t.Error("the next viewer would get a rendition that ends")

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/server/internal/refuse"
+	"github.com/millrace-io/millrace/server/internal/relay/fanout"
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
@@ -108,18 +109,12 @@ func (h *Hub) StreamViewers(name string, after uint64, limit int) (list []Viewer
 }
 
 func (v *viewer) info(at int64) ViewerInfo {
-	i := ViewerInfo{
+	return ViewerInfo{
 		ID: v.id, Stream: v.rendition.stream.name, Address: v.remote, Node: v.node,
-		Form: v.rendition.format.String(), Path: v.conn.path().String(),
-		Time: time.Duration(at - v.since).Seconds(), Bytes: v.sent.Load(),
-		BehindLive: v.lag.behindLive().Seconds(),
+		Form: v.rendition.format.String(), Path: v.transport.Path(),
+		Time: time.Duration(at - v.since).Seconds(), Bytes: v.transport.Sent(),
+		Lag: v.transport.Lag().Seconds(), BehindLive: v.transport.BehindLive().Seconds(),
 	}
-	if v.lag.writing.Load() {
-		v.mu.Lock()
-		i.Lag = v.behindBy(at).Time.Seconds()
-		v.mu.Unlock()
-	}
-	return i
 }
 
 // Stream describes the stream of a name, if viewers can find it.
@@ -148,6 +143,6 @@ func (h *Hub) EndViewer(id uint64) (was ViewerInfo, ok bool) {
 		return ViewerInfo{}, false
 	}
 	was = found.info(now())
-	found.end(byOperator)
+	found.transport.End(fanout.ByOperator)
 	return was, true
 }

@@ -1,11 +1,10 @@
 package relay
 
 import (
-	"runtime"
-	"sync/atomic"
+	"time"
 
 	"github.com/millrace-io/millrace/broadcast"
-	"github.com/millrace-io/millrace/server/internal/lock"
+	"github.com/millrace-io/millrace/server/internal/relay/fanout"
 )
 
 // A format is how a rendition's bytes are made.
@@ -35,8 +34,6 @@ const (
 	// batchBytes bounds what a viewer takes from the ring at a time. A viewer that stalls pins one batch beyond what the
 	// ring keeps; 256 KiB is more than the kernel takes at once from a connection whose unsent bytes are bounded.
 	batchBytes = 256 << 10
-	// fanoutViewers is how many viewers one fanout has before a second one starts. Writing to 512 takes about 4 ms.
-	fanoutViewers = 512
 	// minMP4Frames is room for fragments of 90 seconds of sound, however small --keep-frames is.
 	minMP4Frames = 1 << 12
 )
@@ -47,8 +44,7 @@ type rendition struct {
 	format format
 	head   []byte // what every viewer gets before anything from the ring
 	ring   *broadcast.Ring
-
-	reason atomic.Int32 // the disconnectReason of viewers that get everything; set before the ring is closed
+	fanout *fanout.Fanout // writes the ring to the viewers, and closes it
 
 	// Of a rendition that is made from the stream; nil for the stream as it comes.
 	ready <-chan struct{} // closed when what was there at the start has been made
@@ -56,9 +52,6 @@ type rendition struct {
 
 	viewers int // guarded by stream.mu
 	readers int // beside them, guarded by stream.mu; see fragmentReader
-
-	mu      lock.Mutex
-	fanouts []*fanout
 }
 
 func (s *stream) newRendition(f format, head []byte) *rendition {
@@ -69,9 +62,36 @@ func (s *stream) newRendition(f format, head []byte) *rendition {
 		// and two of its own.
 		frames = max(minMP4Frames, 2*frames)
 	}
-	return &rendition{stream: s, format: f, head: head, ring: broadcast.New(
+	r := &rendition{stream: s, format: f, head: head, ring: broadcast.New(
 		broadcast.MaxBytes(cfg.KeepBytes), broadcast.MaxFrames(frames), broadcast.Latency(cfg.Latency))}
+	r.fanout = fanout.New(r.ring, fanout.Config{Log: s.log, Counters: &s.hub.counters.fanout, Allowance: cfg.allowance(),
+		Drop: r.policy() == Drop, Stall: cfg.StallTimeout})
+	return r
 }
+
+// allowance returns how far behind a viewer may be.
+func (c *Config) allowance() broadcast.Lag {
+	return broadcast.Lag{Bytes: c.LagBytes, Frames: c.LagFrames, Time: c.LagTime}
+}
+
+// startAtKey returns a start at the newest keyframe. stream.mu is held.
+func (r *rendition) startAtKey() fanout.Start {
+	start := startAt(r.cursor())
+	start.Age = r.stream.live.keyAge()
+	return start
+}
+
+// startAtNextKey returns a start at the next keyframe. stream.mu is held.
+func (r *rendition) startAtNextKey() fanout.Start { return startAt(r.cursor(broadcast.FromNextKey())) }
+
+// keyAge returns the age of the newest keyframe that viewers can start at, or 0 if they begin without one. stream.mu is held.
+func (r *rendition) keyAge() time.Duration {
+	c := r.source()
+	defer c.Close()
+	return c.Lag().Time
+}
+
+func startAt(c *broadcast.Cursor) fanout.Start { return fanout.Start{Cursor: c, Lag: c.Lag()} }
 
 // cursor returns a new viewer's place in the ring: at the newest key frame, unless opts say otherwise. As long as
 // nothing has been published that a viewer cannot start after, it is at the head, so that the first viewers miss
@@ -84,7 +104,7 @@ func (r *rendition) cursor(opts ...broadcast.CursorOption) *broadcast.Cursor {
 	}
 	limits := broadcast.Lag{} // a viewer that is dropped for its lag is not moved first
 	if r.policy() == Skip {
-		limits = broadcast.Lag{Bytes: cfg.LagBytes, Frames: cfg.LagFrames, Time: cfg.LagTime}
+		limits = cfg.allowance()
 	}
 	return r.newCursor(limits, append(opts, broadcast.BatchBytes(batch))...)
 }
@@ -111,41 +131,6 @@ func (r *rendition) policy() Policy {
 		return Drop
 	}
 	return r.stream.hub.cfg.LagPolicy
-}
-
-// close ends the rendition: its viewers get what is there, and end for the given reason.
-func (r *rendition) close(why disconnectReason) {
-	r.reason.Store(int32(why))
-	_ = r.ring.Close()
-}
-
-// fanout returns the fanout that a new viewer belongs to: the one with the fewest viewers, or a new one when all have
-// many and there is a processor for it.
-func (r *rendition) fanout() *fanout {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var least *fanout
-	for _, f := range r.fanouts {
-		if least == nil || f.viewers.Load() < least.viewers.Load() {
-			least = f
-		}
-	}
-	if least == nil || least.viewers.Load() >= fanoutViewers && len(r.fanouts) < runtime.GOMAXPROCS(0) {
-		least = newFanout(r)
-		r.fanouts = append(r.fanouts, least)
-	}
-	least.viewers.Add(1)
-	return least
-}
-
-// lag sums up what the fanouts saw when they last looked.
-func (r *rendition) lag() (sum lagReport) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, f := range r.fanouts {
-		sum.add(f.report())
-	}
-	return sum
 }
 
 // startIsKept reports whether viewers can start at a keyframe that is kept.

@@ -16,6 +16,7 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 	"github.com/millrace-io/millrace/media/rtmp"
 	"github.com/millrace-io/millrace/server/internal/refuse"
+	"github.com/millrace-io/millrace/server/internal/relay/fanout"
 	"github.com/millrace-io/millrace/server/internal/relay/flvstream"
 	"github.com/millrace-io/millrace/server/internal/relay/ingest"
 	"github.com/millrace-io/millrace/server/internal/tcpconn"
@@ -332,14 +333,16 @@ func (c *RTMPConn) Watch(ctx context.Context, name string) error {
 		c.out.Writer = c.conn
 		return err
 	}
-	v.pending.Merge(&first.Chain)
-	c.proto.AppendEnd(&v.ending)
-	v.hear = c.hear
-	v.conn = newStreamConn(c.conn, true) // which the timer may end
-	c.proto.SetMessageTimeout(c.hub.cfg.StallTimeout, func() { v.end(stalled) })
-	v.paused.Store(c.proto.Paused())
-	c.out.Writer = replies{v}
-	v.serveConn(c.conn)
+	v.connect(fanout.NewConn(c.conn, true, c.hub.cfg.Unsent)) // which the timer may end
+	v.transport.Append(first.Bytes())
+	var end millrace.Chain
+	c.proto.AppendEnd(&end)
+	v.transport.SetEnd(&end)
+	c.proto.SetMessageTimeout(c.hub.cfg.StallTimeout, func() { v.transport.End(fanout.Stalled) })
+	v.transport.SetPaused(c.proto.Paused())
+	c.out.Writer = replies{v.transport}
+	v.enter()
+	v.rendition.fanout.Start(v.transport, func() { c.hear(v) })
 	return nil
 }
 
@@ -368,7 +371,7 @@ func (c *RTMPConn) hearWaiting(ctx context.Context) (waiting context.Context, st
 type earlyReplies struct{ millrace.Chain }
 
 func (r *earlyReplies) Write(p []byte) (int, error) {
-	if r.Len()+len(p) > maxReplies {
+	if r.Len()+len(p) > fanout.MaxReplies {
 		return 0, errReplies
 	}
 	r.AppendCopy(p)
@@ -378,10 +381,10 @@ func (r *earlyReplies) Write(p []byte) (int, error) {
 // hear reads what a viewer sends until it hangs up or ends the stream.
 func (c *RTMPConn) hear(v *viewer) {
 	defer c.release()
-	err := c.hearAll(func() { v.setPaused(c.proto.Paused()) })
+	err := c.hearAll(func() { v.transport.SetPaused(c.proto.Paused()) })
 	if errors.Is(err, errReplies) {
-		v.rendition.stream.log.Warn("viewer takes no answers", "viewer", v.remote, "bytes", maxReplies)
-		v.end(stalled)
+		v.rendition.stream.log.Warn("viewer takes no answers", "viewer", v.remote, "bytes", fanout.MaxReplies)
+		v.transport.End(fanout.Stalled)
 	}
 }
 
@@ -408,17 +411,14 @@ func (c *RTMPConn) hearAll(pause func()) (err error) {
 	}
 }
 
-// maxReplies bounds what waits to be sent to a viewer beside the stream: a hundred answers.
-const maxReplies = 16 << 10
-
-var errReplies = fmt.Errorf("a viewer asks and takes no answers: %d bytes wait", maxReplies)
+var errReplies = fmt.Errorf("a viewer asks and takes no answers: %d bytes wait", fanout.MaxReplies)
 
 // replies takes what the protocol answers to a viewer while another goroutine may be writing the stream to it: answers
 // leave between batches.
-type replies struct{ v *viewer }
+type replies struct{ to *fanout.Viewer }
 
 func (r replies) Write(p []byte) (int, error) {
-	if !r.v.reply(p) {
+	if !r.to.Reply(p) {
 		return 0, errReplies
 	}
 	return len(p), nil

@@ -19,6 +19,7 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 	"github.com/millrace-io/millrace/media/flv"
 	"github.com/millrace-io/millrace/media/rtmp"
+	"github.com/millrace-io/millrace/server/internal/relay/fanout"
 	"github.com/millrace-io/millrace/server/internal/testkit/relaytest"
 )
 
@@ -626,7 +627,7 @@ func TestAnRTMPViewerWithoutRoomForItsStart(t *testing.T) {
 	w := f.playRTMP("cam", 0)
 	f.waiting("cam", 1)
 	const answer = 18 // bytes of one to a ping
-	for v := range uint32(maxReplies / answer) {
+	for v := range uint32(fanout.MaxReplies / answer) {
 		_ = w.Ping(v)
 	}
 	sc := newScript(2, 3, 1000)

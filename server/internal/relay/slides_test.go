@@ -98,7 +98,7 @@ func TestAudioBeforeTheFirstSlideLeaves(t *testing.T) {
 				var c millrace.Chain
 				defer c.Release()
 				for err == nil {
-					_, err = v.cursor.Take(&c)
+					_, err = v.start.Cursor.Take(&c)
 				}
 				for what, file := range map[string][]byte{"recording": rec.all, "MP4": c.Bytes()} {
 					got := map[flv.Type]int{}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace-io/millrace/broadcast"
 	"github.com/millrace-io/millrace/server/internal/relay/convert"
+	"github.com/millrace-io/millrace/server/internal/relay/fanout"
 	"github.com/millrace-io/millrace/server/internal/relay/hlslive"
 )
 
@@ -17,22 +18,18 @@ import (
 type counters struct {
 	published atomic.Int64 // streams
 
-	returns    atomic.Int64
-	takeovers  atomic.Int64
-	waited     atomic.Int64 // ns that streams have waited for publishers, in waits that are over
-	bytesIn    atomic.Int64
-	pulled     atomic.Int64 // bytes, of these
-	toNodes    atomic.Int64 // bytes, of those that are written
-	framesIn   atomic.Int64
-	groupsCut  atomic.Int64
-	leftOut    atomic.Int64 // NAL units and video frames
-	writeCalls atomic.Int64
-	written    [paths]atomic.Int64 // bytes
-	watching   [paths]atomic.Int64
-	came       [paths]atomic.Int64
-	dropped    [disconnectReasons]atomic.Int64
-	seen       [disconnectReasons]atomic.Int64     // viewers that were found too far behind
-	lost       [broadcast.Refused + 1]atomic.Int64 // frames that viewers were moved past
+	returns   atomic.Int64
+	takeovers atomic.Int64
+	waited    atomic.Int64 // ns that streams have waited for publishers, in waits that are over
+	bytesIn   atomic.Int64
+	pulled    atomic.Int64 // bytes, of these
+	toNodes   atomic.Int64 // bytes, of those that are written
+	framesIn  atomic.Int64
+	groupsCut atomic.Int64
+	leftOut   atomic.Int64                        // NAL units and video frames
+	lost      [broadcast.Refused + 1]atomic.Int64 // frames that viewers were moved past
+
+	fanout fanout.Counters // of all renditions
 }
 
 // Stats is a snapshot of a Hub. The maps have an entry for every key that there can be.
@@ -44,7 +41,6 @@ type Stats struct {
 	FramesIn  int64
 	GroupsCut int64 // groups of pictures longer than what is kept
 	LeftOut   int64 // NAL units of length 0, and damaged video frames, that MP4 is made without
-	BytesOut  int64
 
 	Pulled  int64 // bytes, of those that came in, from other nodes
 	ToNodes int64 // bytes of streams, of those that went out, to other nodes
@@ -68,17 +64,9 @@ type Stats struct {
 	LagMax        time.Duration // of the viewer that is furthest behind; 0 when all keep up
 	BehindLive    time.Duration // of the viewer whose player is furthest behind live: see StreamInfo
 
-	WriteCalls int64                // of writev, to plain TCP viewers
-	Paths      map[string]PathStats // by how bytes reach the connection: "writev", "write", "responsewriter"
+	FramesLost map[string]int64 // frames that viewers were moved past, by reason
 
-	FoundBehind map[string]int64 // viewers found further behind than allowed, by reason
-	Dropped     map[string]int64 // viewers that the server disconnected, by reason
-	FramesLost  map[string]int64 // frames that viewers were moved past, by reason
-}
-
-// PathStats counts the viewers of one path.
-type PathStats struct {
-	Viewers, Came, BytesOut int64
+	fanout.Stats // how viewers were written to
 }
 
 // Len returns how many streams there are.
@@ -95,8 +83,7 @@ func (h *Hub) Stats() Stats {
 	st := Stats{
 		Streams: len(list), Viewers: h.Viewers(), Published: c.published.Load(),
 		BytesIn: c.bytesIn.Load(), FramesIn: c.framesIn.Load(), GroupsCut: c.groupsCut.Load(), LeftOut: c.leftOut.Load(),
-		WriteCalls: c.writeCalls.Load(), Paths: make(map[string]PathStats),
-		FoundBehind: make(map[string]int64), Dropped: make(map[string]int64), FramesLost: make(map[string]int64),
+		FramesLost: make(map[string]int64), Stats: c.fanout.Stats(),
 	}
 	st.Pulled, st.ToNodes = c.pulled.Load(), c.toNodes.Load()
 	h.mu.Lock()
@@ -123,19 +110,6 @@ func (h *Hub) Stats() Stats {
 		st.Memory += s.bytes
 	}
 	st.Clients = h.clients.Stats().InUse
-	for p := range paths {
-		out := c.written[p].Load()
-		st.BytesOut += out
-		st.Paths[p.String()] = PathStats{Viewers: c.watching[p].Load(), Came: c.came[p].Load(), BytesOut: out}
-	}
-	for why := range disconnectReasons {
-		if why.byServer() {
-			st.Dropped[why.label()] = c.dropped[why].Load()
-			if why <= evicted {
-				st.FoundBehind[why.label()] = c.seen[why].Load()
-			}
-		}
-	}
 	for why := broadcast.LagBytes; why <= broadcast.Refused; why++ {
 		st.FramesLost[why.String()] = c.lost[why].Load()
 	}
@@ -148,8 +122,8 @@ func (h *Hub) pending() (sum int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for v := range h.served {
-		if v.lag.writing.Load() {
-			sum += v.lag.bytes.Load()
+		if _, writes := v.transport.WritingFor(); writes {
+			sum += v.transport.Batch()
 		}
 	}
 	return sum
@@ -181,7 +155,7 @@ type StreamInfo struct {
 	ViewersRTMP int     `json:"viewers_rtmp"`            // and by RTMP
 	ViewersHLS  int     `json:"viewers_hls"`             // beside these: players of HLS, estimated by what they ask for
 	LagMax      float64 `json:"lag_seconds_max"`         // of the viewer that is furthest behind; 0 when all keep up
-	BehindLive  float64 `json:"behind_live_seconds_max"` // of the viewer whose player is furthest behind; see lagMeter
+	BehindLive  float64 `json:"behind_live_seconds_max"` // of the viewer whose player is furthest behind; see fanout.LagReport
 	MP4Time     float64 `json:"mp4_time_seconds"`        // of the newest frame, by the clock of the MP4; 0 if none is made
 	KeyInterval float64 `json:"key_interval_seconds"`    // the longest group of pictures, lately
 	KeptBytes   int64   `json:"kept_bytes"`
@@ -254,14 +228,14 @@ func (s *stream) info() StreamInfo {
 	if hls != nil {
 		i.ViewersHLS = hls.Stats().Viewers
 	}
-	var lag lagReport
+	var lag fanout.LagReport
 	for _, r := range s.renditions() {
-		lag.add(r.lag())
+		lag.Add(r.fanout.Lag())
 		i.KeptBytes += r.ring.Stats().Bytes
 	}
-	i.BehindLive = lag.live.Seconds()
+	i.BehindLive = lag.Live.Seconds()
 	i.KeyInterval = float64(max(s.facts.KeyInterval.Load(), s.facts.GOP.Load())) / 1e3
-	i.LagMax, i.Stalled, i.blocked = lag.most.Seconds(), lag.behind, lag.blocked
+	i.LagMax, i.Stalled, i.blocked = lag.Most.Seconds(), lag.Behind, lag.Blocked
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i.Viewers = s.viewers + len(i.Edges)

@@ -16,6 +16,7 @@ import (
 	"github.com/millrace-io/millrace/media/rtmp"
 	"github.com/millrace-io/millrace/server/internal/lock"
 	"github.com/millrace-io/millrace/server/internal/refuse"
+	"github.com/millrace-io/millrace/server/internal/relay/fanout"
 	"github.com/millrace-io/millrace/server/internal/relay/flvstream"
 	"github.com/millrace-io/millrace/server/internal/relay/hlslive"
 )
@@ -146,18 +147,11 @@ func (s *stream) enter(want watchRequest) (*viewer, error) {
 	}
 	switch {
 	case !next || !s.begun: // at the start of a stream there is nothing to leave out
-		v.beginAtKey()
+		v.start = r.startAtKey()
 	case r.ready == nil:
-		v.begin(r.cursor(broadcast.FromNextKey()))
+		v.start = r.startAtNextKey()
 	} // otherwise the viewer begins when what is there has been made
 	return v, nil
-}
-
-// keyAge returns when the newest key frame that is kept came, or 0 if viewers begin without one. s.mu is held.
-func (s *stream) keyAge() time.Duration {
-	c := s.live.source()
-	defer c.Close()
-	return c.Lag().Time
 }
 
 // rendition returns the form f of s, and has it made if it is not. s.mu is held.
@@ -264,7 +258,7 @@ func (s *stream) end() {
 	s.giveUp()
 	s.feed.release()
 	if s.live != nil {
-		s.live.close(streamEnded)
+		s.live.fanout.Close(fanout.StreamEnded)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/server/internal/refuse"
+	"github.com/millrace-io/millrace/server/internal/relay/fanout"
 )
 
 // Terms are what a publisher or viewer is allowed beside the limits of Config. The zero value says nothing.
@@ -43,6 +44,6 @@ func (p *Publisher) keepTo(t Terms) {
 // keepTo has the viewer, which is served, end when its time is up.
 func (v *viewer) keepTo(t *Terms) {
 	if t.MaxTime > 0 {
-		v.timeUp = time.AfterFunc(t.MaxTime, func() { v.end(timeUp) })
+		v.timeUp = time.AfterFunc(t.MaxTime, func() { v.transport.End(fanout.TimeUp) })
 	}
 }

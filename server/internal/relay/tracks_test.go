@@ -40,7 +40,7 @@ func (h *hubTest) joinStart() (flags byte, headers string, waited time.Duration)
 	defer v.decline()
 	var c millrace.Chain
 	defer c.Release()
-	if _, err := v.cursor.Take(&c); err != nil {
+	if _, err := v.start.Cursor.Take(&c); err != nil {
 		h.t.Fatal(err)
 	}
 	for _, tag := range cut(h.t, bytes.Clone(c.Bytes())) {

@@ -8,12 +8,11 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/millrace-io/millrace/broadcast"
 	"github.com/millrace-io/millrace/server/internal/address"
 	"github.com/millrace-io/millrace/server/internal/refuse"
+	"github.com/millrace-io/millrace/server/internal/relay/fanout"
 	"github.com/millrace-io/millrace/server/internal/relay/flvstream"
 	"github.com/millrace-io/millrace/server/internal/streamname"
-	"github.com/millrace-io/millrace/server/internal/tcpconn"
 )
 
 // A watchRequest is what a viewer asks for.
@@ -70,14 +69,16 @@ func (h *Hub) watch(w http.ResponseWriter, r *http.Request, want watchRequest) e
 	if err != nil {
 		return err
 	}
-	if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
-		v.appendHead(w.Header(), r.ProtoAtLeast(1, 1))
-		v.hear = func(v *viewer) { v.hearHTTP(conn) }
-		v.conn = newStreamConn(conn, false)
-		v.serveConn(conn)
-	} else {
+	// Neither the handler's stack nor the buffers of net/http then live as long as the viewer.
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
 		v.serveWriter(w, r)
+		return nil
 	}
+	v.connect(fanout.NewConn(conn, false, h.cfg.Unsent))
+	v.appendHead(w.Header(), r.ProtoAtLeast(1, 1))
+	v.enter()
+	v.rendition.fanout.Start(v.transport, func() { v.hearHTTP(conn) })
 	return nil
 }
 
@@ -110,7 +111,7 @@ func (h *Hub) admit(ctx context.Context, want watchRequest) (*viewer, error) {
 
 // decline gives back the place of a viewer that will not be served.
 func (v *viewer) decline() {
-	v.cursor.Close()
+	v.start.Cursor.Close()
 	v.rendition.stream.exit(v)
 	v.rendition.stream.hub.admitted.Release()
 }
@@ -118,7 +119,7 @@ func (v *viewer) decline() {
 // awaitReady waits until v can begin at the next key frame of its rendition. Until the rendition is ready, a key frame
 // that comes next may be an old one.
 func (v *viewer) awaitReady(ctx context.Context) error {
-	if v.cursor != nil {
+	if v.start.Cursor != nil {
 		return nil
 	}
 	r := v.rendition
@@ -130,7 +131,7 @@ func (v *viewer) awaitReady(ctx context.Context) error {
 	}
 	r.stream.mu.Lock()
 	defer r.stream.mu.Unlock()
-	v.begin(r.cursor(broadcast.FromNextKey()))
+	v.start = r.startAtNextKey()
 	return nil
 }
 
@@ -147,7 +148,7 @@ func (v *viewer) awaitTracks(ctx context.Context) error {
 	case <-s.facts.Known():
 	case <-timer.C:
 	case <-ctx.Done():
-		v.cursor.Close()
+		v.start.Cursor.Close()
 		s.exit(v)
 		return ctx.Err()
 	}
@@ -196,67 +197,51 @@ func (v *viewer) setHeader(h http.Header) {
 	}
 }
 
-// appendHead puts the response's head, which begins with h, and what every viewer of the rendition begins with, into pending, for a
-// connection that was taken over.
+// appendHead appends the head of a response to the transport, for a connection that was taken over, and then v.head.
 func (v *viewer) appendHead(h http.Header, chunked bool) {
 	h.Set("Connection", "close")
 	v.setHeader(h)
-	if v.chunks.on = chunked; chunked {
+	if chunked {
 		h.Set("Transfer-Encoding", "chunked")
 	}
 	head := bytes.NewBufferString("HTTP/1.1 200 OK\r\n")
 	_ = h.Write(head)
-	v.pending.AppendCopy(append(head.Bytes(), "\r\n"...))
-	if first := v.head(); len(first) > 0 {
-		v.chunks.begin(len(first))
-		v.pending.AppendCopy(v.chunks.line)
-		v.pending.AppendCopy(first)
-		v.chunks.line = nil
+	v.transport.Append(append(head.Bytes(), "\r\n"...))
+	if chunked {
+		v.transport.SetChunked()
 	}
+	v.transport.Append(v.head())
 }
 
-// serveConn serves v on v.conn, which is conn, and was taken over so that neither the handler's stack nor net/http's
-// buffers live as long as the viewer. It sends what is pending first, and returns at once.
-func (v *viewer) serveConn(conn net.Conn) {
-	tcpconn.BoundUnsent(tcpconn.Of(conn), v.rendition.stream.hub.cfg.Unsent)
-	if v.conn.path() != pathWritev {
-		v.follow()
+// maxChatter limits the bytes that a viewer may send after its request.
+const maxChatter = 64 << 10
+
+// hearHTTP reads from the connection until the viewer hangs up. It ignores further requests.
+func (v *viewer) hearHTTP(conn net.Conn) {
+	var p [64]byte
+	for heard := 0; ; {
+		n, err := conn.Read(p[:])
+		if err != nil {
+			return
+		}
+		if heard += n; heard >= maxChatter {
+			v.transport.End(fanout.Failed)
+			return
+		}
 	}
-	v.enter()
-	go v.listen()
-	go v.fanout.serve(v)
 }
 
 // serveWriter serves v through its ResponseWriter until it ends.
 func (v *viewer) serveWriter(w http.ResponseWriter, r *http.Request) {
 	v.setHeader(w.Header())
-	v.pending.AppendCopy(v.head())
-	conn := newResponseConn(w)
-	defer conn.release()
-	v.conn = conn
-	v.follow()
-	defer context.AfterFunc(r.Context(), func() { v.end(hungUp) })()
+	conn := fanout.NewResponseConn(w)
+	defer conn.Release()
+	v.connect(conn)
+	v.transport.Append(v.head())
+	defer context.AfterFunc(r.Context(), func() { v.transport.End(fanout.HungUp) })()
 	v.enter()
-	v.fanout.serve(v)
-	if !disconnectReason(v.reason.Load()).complete() || !v.hasProperEnd() {
+	v.rendition.fanout.Serve(v.transport)
+	if !v.transport.Reason().Complete() || !v.Complete() {
 		panic(http.ErrAbortHandler) // otherwise the viewer would take it for the stream's proper end
 	}
-}
-
-// follow prepares v for a goroutine of its own that waits for what is new.
-func (v *viewer) follow() {
-	v.news = v.rendition.ring.Watch()
-	v.nudged = make(chan struct{}, 1)
-}
-
-// enter makes v known, before a goroutine serves it.
-func (v *viewer) enter() {
-	s := v.rendition.stream
-	v.fanout = v.rendition.fanout()
-	s.hub.counters.came[v.conn.path()].Add(1)
-	s.hub.counters.watching[v.conn.path()].Add(1)
-	s.hub.serve(v)
-	s.log.Info("viewer started", append(v.attrs(), "path", v.conn.path().String())...)
-	v.keepTo(&v.terms)
-	v.fanout.add(v)
 }

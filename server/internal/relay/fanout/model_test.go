@@ -1,7 +1,6 @@
-package relay
+package fanout
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"flag"
@@ -15,10 +14,11 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/broadcast"
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// A memoryConn is a viewerConn whose client is the test. It takes what the client has room for.
+// A memoryConn is a Conn whose client is the test. It takes what the client has room for.
 type memoryConn struct {
 	kind path
 	news chan struct{} // has a signal when room or ended has changed
@@ -142,7 +142,7 @@ func (c *memoryConn) setRoom(n int) {
 
 // A modelViewer is a viewer, and what may have happened to it.
 type modelViewer struct {
-	*viewer
+	*Viewer
 	conn    *memoryConn
 	from    uint64 // the number of the first frame after it came
 	stalled bool
@@ -161,10 +161,10 @@ type modelViewer struct {
 // records: first a keyframe, after the preamble that was current when it was published, and then each next one. Where
 // records are missing, the viewer was moved, which is counted, or had paused; and it continues with a keyframe.
 type fanoutModel struct {
+	*fixture
 	t       *testing.T
 	rnd     *rand.Rand
-	h       *Hub
-	p       *Publisher
+	latency time.Duration
 	viewers []*modelViewer
 	number  uint64 // of the latest record of the stream
 	config  uint64 // of the latest C
@@ -192,7 +192,7 @@ func (m *fanoutModel) publish(key bool) {
 		letter = 'K'
 	}
 	c := m.record(letter, m.number, m.rnd.IntN(3000))
-	if err := m.p.s.publish(&c, key); err != nil {
+	if err := m.ring.Publish(&c, broadcast.Frame{Key: key}); err != nil {
 		m.t.Error(err)
 	}
 }
@@ -202,26 +202,23 @@ func (m *fanoutModel) configure() {
 	m.number++
 	m.config = m.number
 	c, preamble := m.record('C', m.number, 50), m.record('P', m.number, 50)
-	if err := m.p.s.configure(&c, &preamble); err != nil {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.ring.Publish(&c, broadcast.Frame{}); err != nil {
 		m.t.Error(err)
 	}
+	m.ring.SetPreamble(&preamble)
 	m.configs = append(m.configs, configAt{m.number, m.config})
 }
 
 // add adds a viewer.
 func (m *fanoutModel) add(kind path, room int) *modelViewer {
-	v, err := m.h.admit(m.t.Context(), watchRequest{name: "cam"})
-	if err != nil {
-		m.t.Fatal(err)
-	}
 	conn := newMemoryConn(kind)
 	conn.room = room
-	mv := &modelViewer{viewer: v, conn: conn, from: m.number, stalled: room >= 0}
-	v.conn = conn
-	v.hear = func(*viewer) { <-conn.gone }
-	m.viewers = append(m.viewers, mv)
-	v.serveConn(nil)
-	return mv
+	v := &modelViewer{Viewer: m.viewer(conn), conn: conn, from: m.number, stalled: room >= 0}
+	m.viewers = append(m.viewers, v)
+	m.Start(v.Viewer, func() { <-conn.gone })
+	return v
 }
 
 // takeAll makes all clients take everything.
@@ -252,21 +249,21 @@ func (m *fanoutModel) step() string {
 		for range frames {
 			m.publish(m.rnd.IntN(20) == 0)
 		}
-		m.p.Flush()
+		m.ring.Flush()
 		return fmt.Sprintf("%d frames", frames)
 	case n < 47: // while viewers catch up
 		m.takeAll()
 		go func() {
 			for range 30 {
 				m.publish(m.rnd.IntN(20) == 0)
-				m.p.Flush()
+				m.ring.Flush()
 				runtime.Gosched()
 			}
 		}()
 		return "frames while all viewers catch up"
 	case n < 50:
 		m.configure()
-		m.p.Flush()
+		m.ring.Flush()
 		return "a tag for all"
 	case n < 55:
 		kind, room := path(m.rnd.IntN(2)), -1
@@ -285,7 +282,7 @@ func (m *fanoutModel) step() string {
 		return "a viewer takes all"
 	case n < 80:
 		c := m.record('R', 0, m.rnd.IntN(100))
-		if v.reply(c.Bytes()) {
+		if v.Reply(c.Bytes()) {
 			v.replies++
 		}
 		c.Release()
@@ -295,7 +292,7 @@ func (m *fanoutModel) step() string {
 			v.pauses++
 		}
 		v.paused = !v.paused
-		v.setPaused(v.paused)
+		v.SetPaused(v.paused)
 		return fmt.Sprintf("paused: %v", v.paused)
 	case n < 89:
 		v.left = true
@@ -370,7 +367,7 @@ func (m *fanoutModel) check(v *modelViewer, upToDate bool) error {
 		}
 	}
 	// Without a keyframe that is kept, a viewer that was moved waits for the next one.
-	if upToDate && last != m.number && m.p.s.live.startIsKept() {
+	if upToDate && last != m.number && m.ring.Stats().Start {
 		return fmt.Errorf("it has record %d, and %d is the latest", last, m.number)
 	}
 	if upToDate && replies != v.replies {
@@ -393,22 +390,22 @@ func (m *fanoutModel) configBefore(number uint64) (config uint64) {
 // checkAll checks all viewers at rest.
 func (m *fanoutModel) checkAll() error {
 	for i, v := range m.viewers {
-		why := disconnectReason(v.reason.Load())
-		if err := m.check(v, why == connected && !v.stalled && !v.paused); err != nil {
+		why := v.Reason()
+		if err := m.check(v, why == Connected && !v.stalled && !v.paused); err != nil {
 			return fmt.Errorf("viewer %d (%v, %v): %w", i, v.conn.kind, why, err)
 		}
 		ok := true
 		switch why {
-		case connected:
-			if waited := v.conn.waited(); waited > m.h.cfg.StallTimeout+2*inspectEvery {
+		case Connected:
+			if waited := v.conn.waited(); waited > m.src.Stall+2*inspectEvery {
 				return fmt.Errorf("viewer %d has taken nothing for %v, and is still there", i, waited)
 			}
-		case hungUp:
+		case HungUp:
 			ok = v.left
-		case stalled:
+		case Stalled:
 			ok = v.stalled
-		case failed: // a mistake ends the viewers of one fanout
-			ok = slices.ContainsFunc(m.viewers, func(other *modelViewer) bool { return other.broken && other.fanout == v.fanout })
+		case Failed: // a mistake ends the viewers of one loop
+			ok = slices.ContainsFunc(m.viewers, func(other *modelViewer) bool { return other.broken && other.loop == v.loop })
 		default:
 			ok = false
 		}
@@ -427,8 +424,8 @@ func (m *fanoutModel) run(steps int) error {
 	for range steps {
 		log = append(log, m.step())
 		synctest.Wait()
-		if m.h.cfg.Latency > 0 {
-			time.Sleep(m.h.cfg.Latency)
+		if m.latency > 0 {
+			time.Sleep(m.latency)
 			synctest.Wait()
 		}
 		if err := m.checkAll(); err != nil {
@@ -440,18 +437,17 @@ func (m *fanoutModel) run(steps int) error {
 		if v.paused && !v.hasEnded() {
 			v.paused = false
 			v.pauses++
-			v.setPaused(false)
+			v.SetPaused(false)
 		}
 	}
 	synctest.Wait()
-	m.p.Close(nil)
-	m.p.Done()
+	m.Close(StreamEnded)
 	synctest.Wait()
 	for i, v := range m.viewers {
-		switch why := disconnectReason(v.reason.Load()); {
-		case why == connected:
+		switch why := v.Reason(); {
+		case why == Connected:
 			return fmt.Errorf("viewer %d (%v) is still there", i, v.conn.kind)
-		case why == streamEnded:
+		case why == StreamEnded:
 			if err := m.check(v, true); err != nil {
 				return fmt.Errorf("viewer %d (%v), at the end: %w", i, v.conn.kind, err)
 			}
@@ -460,40 +456,36 @@ func (m *fanoutModel) run(steps int) error {
 			}
 		}
 	}
-	if n := m.h.Viewers(); n != 0 {
+	if n := m.served.Load(); n != 0 {
 		return fmt.Errorf("%d viewers are left", n)
 	}
 	return nil
 }
 
-// end ends the server, also after a failure.
+// end ends all viewers, also after a failure.
 func (m *fanoutModel) end() {
-	if m.p.Context().Err() == nil {
-		m.p.Close(nil)
-		m.p.Done()
+	if m.Reason() == Connected {
+		m.Close(StreamEnded)
 	}
-	ctx, cancel := context.WithCancel(m.t.Context())
-	cancel()
-	m.h.Drain(ctx)
-	time.Sleep(inspectEvery) // the fanouts end
+	for _, v := range m.viewers {
+		v.End(Drained)
+	}
+	time.Sleep(inspectEvery) // the loops end
 }
 
 // newFanoutModel begins a stream.
 func newFanoutModel(t *testing.T, seed uint64) *fanoutModel {
-	cfg := testConfig()
 	rnd := rand.New(rand.NewPCG(seed, 1))
-	cfg.KeepFrames, cfg.Latency = 32+rnd.IntN(200), time.Duration(rnd.IntN(2)*50)*time.Millisecond
-	cfg.LagBytes, cfg.LagFrames = int64(rnd.IntN(2)*(50_000+rnd.IntN(100_000))), rnd.IntN(2)*60
-	cfg.StallTimeout = 6 * time.Second
-	cfg.LagTime = time.Duration(rnd.IntN(2)*3) * time.Second
-	p, err := New(cfg).Open("cam", "test")
-	if err != nil {
-		t.Fatal(err)
+	frames, latency := 32+rnd.IntN(200), time.Duration(rnd.IntN(2)*50)*time.Millisecond
+	var cfg Config
+	cfg.Allowance.Bytes, cfg.Allowance.Frames = int64(rnd.IntN(2)*(50_000+rnd.IntN(100_000))), rnd.IntN(2)*60
+	cfg.Stall = 6 * time.Second
+	cfg.Allowance.Time = time.Duration(rnd.IntN(2)*3) * time.Second
+	f := newFixture(cfg, broadcast.MaxFrames(frames), broadcast.Latency(latency))
+	if limit := cfg.Allowance.Bytes; limit > 0 {
+		f.options = append(f.options, broadcast.BatchBytes(int(limit/4)))
 	}
-	p.s.open(formatFLV, []byte("FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00"))
-	p.s.live.head = nil
-	p.s.facts.SetKnown()
-	return &fanoutModel{t: t, rnd: rnd, h: p.s.hub, p: p}
+	return &fanoutModel{fixture: f, t: t, rnd: rnd, latency: latency}
 }
 
 var (
@@ -518,19 +510,16 @@ func TestFanoutModel(t *testing.T) {
 	}
 }
 
-// A second fanout serves the viewers beyond the first fanoutViewers, and both hold to the model.
-func TestSecondFanout(t *testing.T) {
+// A second loop serves the viewers beyond the first loopViewers, and both hold to the model.
+func TestSecondLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newFanoutModel(t, 7)
 		m.publish(true)
-		for range fanoutViewers + 20 {
+		for range loopViewers + 20 {
 			m.add(pathWritev, -1)
 		}
-		m.p.s.live.mu.Lock()
-		fanouts := len(m.p.s.live.fanouts)
-		m.p.s.live.mu.Unlock()
-		if want := min(2, runtime.GOMAXPROCS(0)); fanouts != want {
-			t.Errorf("%d fanouts, want %d: one a processor", fanouts, want)
+		if want := min(2, runtime.GOMAXPROCS(0)); len(m.loops) != want {
+			t.Errorf("%d loops, want %d: one a processor", len(m.loops), want)
 		}
 		if err := m.run(60); err != nil {
 			t.Error(err)

@@ -1,18 +1,17 @@
-package relay
+package fanout
 
 import "strconv"
 
-// A chunkWriter puts a response into chunks as it is sent, one per batch. Without them only the end of the connection
-// would end the response, and a player could not tell the stream's end from a broken connection. (ffmpeg takes it for
-// broken.)
+// A chunkWriter divides a response into the chunks of HTTP/1.1, one for each batch. Without chunks, only the end of the
+// connection ends the response, and ffmpeg reports that as a broken connection.
 //
-// It makes the line in front of a chunk, which goes out in the same system call as the chunk.
+// The line before a chunk leaves in the same system call as the chunk.
 type chunkWriter struct {
 	on    bool // HTTP/1.0 has no chunks
-	begun bool // a chunk was sent, whose end is still to be sent
+	begun bool // the end of the last chunk is still to be sent
 	ended bool // the last one was announced
 
-	line []byte // what is to be sent before the next bytes of the stream; part of room
+	line []byte // is sent before the next bytes of the stream; part of room
 	room [24]byte
 }
 

@@ -1,4 +1,4 @@
-package relay
+package fanout
 
 import (
 	"io"
@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/tcpconn"
 )
 
-// A path is how a viewer's bytes reach its connection.
+// A path is a way for bytes to reach a viewer's connection.
 type path uint8
 
 const (
@@ -25,53 +25,36 @@ const (
 
 func (p path) String() string { return [paths]string{"writev", "write", "responsewriter"}[p] }
 
-// A viewerConn is the connection of a viewer. One goroutine at a time writes to it; any goroutine may end it, which makes
-// a write that waits fail.
-type viewerConn interface {
+// A Conn is the connection of a viewer: [NewConn], [NewResponseConn]. One goroutine at a time writes to it. Any goroutine
+// may end it, and then a write that waits fails.
+type Conn interface {
 	path() path
-	// tryWrite writes line and then c without waiting, and cuts off what was taken. full means that the connection takes
-	// no more at present. Only pathWritev has it.
+	// tryWrite writes line and then c without waiting, and cuts off the bytes that the connection took. full says that it
+	// takes no more at present. Only pathWritev has it.
 	tryWrite(line *[]byte, c *millrace.Chain, out *vector) (full bool, err error)
 	// write writes line and then c to their end, and stores the time in progress when something was taken.
 	write(line *[]byte, c *millrace.Chain, out *tally, progress *atomic.Int64) error
-	// finish ends the connection when everything was written.
+	// finish ends the connection after the last byte.
 	finish()
-	// abort ends the connection at once. If reset is set, the kernel drops what the client has not taken; otherwise it
-	// would try to deliver that for minutes.
+	// abort ends the connection at once. If reset is set, the kernel drops the unsent bytes; otherwise it tries to deliver
+	// them, for minutes.
 	abort(reset bool)
 }
 
-// A tally counts what was written, for all viewers of a round.
-type tally struct {
-	calls int64 // of writev
-	bytes int64
-}
-
-// take adds other to t, and empties other.
-func (t *tally) take(other *tally) {
-	t.calls += other.calls
-	t.bytes += other.bytes
-	*other = tally{}
-}
-
-// flush adds t to the figures of a Hub. Once a round is enough: one atomic addition for all viewers.
-func (t *tally) flush(c *counters, p path) {
-	if t.bytes == 0 && t.calls == 0 {
-		return
-	}
-	c.writeCalls.Add(t.calls)
-	c.written[p].Add(t.bytes)
-	*t = tally{}
-}
-
-// newStreamConn returns the way to write to conn, which was taken over. talks means that the client sends something now
-// and then, which is read to its end before the connection is closed.
-func newStreamConn(conn net.Conn, talks bool) viewerConn {
+// NewConn returns a Conn that writes to conn, and closes it when the viewer has ended. The caller may read from conn. talks
+// says that the client sends requests, which are read for a moment after the end of the stream. unsent limits the bytes that
+// the kernel holds unsent, so that a client that reads nothing is noticed; 0 means the system's default.
+func NewConn(conn net.Conn, talks bool, unsent int) Conn {
+	tcpconn.BoundUnsent(tcpconn.Of(conn), unsent)
 	base := streamConn{conn: conn, talks: talks}
 	if s := newSocketConn(base); s != nil {
 		return s
 	}
-	return &plainConn{streamConn: base, w: plain(conn)}
+	w := io.Writer(conn)
+	if tcp := tcpconn.Plain(conn); tcp != nil {
+		w = tcp
+	}
+	return &plainConn{streamConn: base, w: w}
 }
 
 // A streamConn is a connection that was taken over.
@@ -83,8 +66,8 @@ type streamConn struct {
 // closeGrace limits the time in which a client that talks may take the end of its stream and close the connection.
 const closeGrace = 5 * time.Second
 
-// finish leaves the rest to the reader of a client that talks. If the server closed the connection at once, the kernel
-// would reset it because of what the client sends meanwhile, and the client would lose what it has not read yet.
+// finish leaves the connection of a client that talks to its reader. If the server closed it at once, the next bytes of the
+// client would make the kernel reset it, and the client would lose the bytes that it has not read yet.
 func (c *streamConn) finish() {
 	if c.talks {
 		_ = c.conn.SetReadDeadline(time.Now().Add(closeGrace))
@@ -112,7 +95,7 @@ type plainConn struct {
 func (c *plainConn) path() path { return pathWrite }
 
 func (c *plainConn) tryWrite(*[]byte, *millrace.Chain, *vector) (full bool, err error) {
-	panic("relay: this connection cannot be tried")
+	panic("fanout: this connection cannot be tried")
 }
 
 func (c *plainConn) write(line *[]byte, body *millrace.Chain, out *tally, _ *atomic.Int64) error {
@@ -134,8 +117,8 @@ func writeThrough(w io.Writer, line *[]byte, c *millrace.Chain, out *tally) erro
 	return err
 }
 
-// A responseConn is written to through a ResponseWriter, until the handler returns.
-type responseConn struct {
+// A ResponseConn is written to through a ResponseWriter, until Release.
+type ResponseConn struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 
@@ -143,17 +126,18 @@ type responseConn struct {
 	returned bool
 }
 
-func newResponseConn(w http.ResponseWriter) *responseConn {
-	return &responseConn{w: w, control: http.NewResponseController(w)}
+// NewResponseConn returns a Conn that writes through w until Release.
+func NewResponseConn(w http.ResponseWriter) *ResponseConn {
+	return &ResponseConn{w: w, control: http.NewResponseController(w)}
 }
 
-func (c *responseConn) path() path { return pathWriter }
+func (c *ResponseConn) path() path { return pathWriter }
 
-func (c *responseConn) tryWrite(*[]byte, *millrace.Chain, *vector) (full bool, err error) {
-	panic("relay: this connection cannot be tried")
+func (c *ResponseConn) tryWrite(*[]byte, *millrace.Chain, *vector) (full bool, err error) {
+	panic("fanout: this connection cannot be tried")
 }
 
-func (c *responseConn) write(line *[]byte, body *millrace.Chain, out *tally, _ *atomic.Int64) error {
+func (c *ResponseConn) write(line *[]byte, body *millrace.Chain, out *tally, _ *atomic.Int64) error {
 	if err := writeThrough(c.w, line, body, out); err != nil {
 		return err
 	}
@@ -161,9 +145,9 @@ func (c *responseConn) write(line *[]byte, body *millrace.Chain, out *tally, _ *
 }
 
 // finish does nothing: the last bytes are still on their way when the handler returns.
-func (c *responseConn) finish() {}
+func (c *ResponseConn) finish() {}
 
-func (c *responseConn) abort(bool) {
+func (c *ResponseConn) abort(bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.returned {
@@ -171,8 +155,8 @@ func (c *responseConn) abort(bool) {
 	}
 }
 
-// release ends the use of the ResponseWriter.
-func (c *responseConn) release() {
+// Release ends the use of the ResponseWriter. The handler calls it before it returns.
+func (c *ResponseConn) Release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.returned = true

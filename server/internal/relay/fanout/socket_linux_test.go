@@ -1,4 +1,4 @@
-package relay
+package fanout
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/broadcast"
 	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 	"github.com/millrace-io/millrace/server/internal/tcpconn"
 	"golang.org/x/sys/unix"
@@ -66,7 +67,7 @@ func cancelAfter(t *testing.T, data []byte, n int) {
 	other := sendAll(t, &c)
 	sent := make(chan error, 1)
 	go func() {
-		s := newStreamConn(sender, false)
+		s := NewConn(sender, false, 0)
 		var progress atomic.Int64
 		err := s.write(new([]byte), &c, new(tally), &progress)
 		sent <- err
@@ -99,7 +100,7 @@ func sendAll(t *testing.T, c *millrace.Chain) <-chan [32]byte {
 	var shares millrace.Chain
 	c.Clone(&shares)
 	go func() {
-		s := newStreamConn(sender, false)
+		s := NewConn(sender, false, 0)
 		var progress atomic.Int64
 		_ = s.write(new([]byte), &shares, new(tally), &progress) // the hash tells
 		shares.Release()
@@ -127,7 +128,7 @@ func TestSendsInAllWaysArriveWhole(t *testing.T) {
 			p, _ := io.ReadAll(receiver)
 			sum <- sha256.Sum256(p)
 		}()
-		s := newStreamConn(sender, false)
+		s := NewConn(sender, false, 0)
 		tcpconn.BoundUnsent(tcpconn.Of(sender), 4096)
 		vec := new(vector)
 		var progress atomic.Int64
@@ -163,7 +164,7 @@ func TestSendsInAllWaysArriveWhole(t *testing.T) {
 func TestABatchIsOneSystemCall(t *testing.T) {
 	sender, _ := tcpPair(t, false)
 	_ = sender.SetWriteBuffer(1 << 20)
-	s := newStreamConn(sender, false)
+	s := NewConn(sender, false, 0)
 	vec := new(vector)
 	c := chainOf(make([]byte, 64*600), 600)
 	if c.Pieces() != 64 {
@@ -181,7 +182,7 @@ func TestASendToOneWhoLeftFails(t *testing.T) {
 	sender, receiver := tcpPair(t, true)
 	_ = receiver.SetLinger(0)
 	_ = receiver.Close()
-	s := newStreamConn(sender, false)
+	s := NewConn(sender, false, 0)
 	var progress atomic.Int64
 	c := chainOf(make([]byte, 1<<20), 1000)
 	defer c.Release()
@@ -210,64 +211,44 @@ func unsentBound(t *testing.T, raw syscall.RawConn) (n int) {
 // The kernel is told how much it may hold for a viewer: otherwise some megabytes hide that it has stopped.
 func TestUnsentBytesAreBounded(t *testing.T) {
 	const bound = 12345
-	f := serve(t, func(c *Config) { c.Unsent = bound })
-	sc := newScript(1, 5, 100)
-	p := f.Publisher("cam")
-	p.Send(sc.whole())
-	w := f.Watcher("/live/cam", 0)
-	same(t, "the stream", w.Next(len(sc.whole())), sc.whole())
-	st := f.lookUp("cam")
-	eventually(t, "the viewer to be healthy", func() bool {
-		st.live.mu.Lock()
-		defer st.live.mu.Unlock()
-		fan := st.live.fanouts[0]
-		fan.mu.Lock()
-		defer fan.mu.Unlock()
-		for _, v := range fan.healthy {
-			if n := unsentBound(t, v.conn.(*socketConn).raw); n != bound {
-				t.Errorf("the kernel may hold %d bytes, want %d", n, bound)
-			}
-		}
-		return len(fan.healthy) == 1
-	})
-	p.End()
-	w.Rest()
+	sender, _ := tcpPair(t, false)
+	if n := unsentBound(t, NewConn(sender, false, bound).(*socketConn).raw); n != bound {
+		t.Errorf("the kernel may hold %d bytes, want %d", n, bound)
+	}
 }
 
 // A viewer that keeps up until the stream ends, and finds only then that the ring has lost the rest, has reached the
 // end: it is not up to date with a stream that goes on.
 func TestAViewerThatLosesTheEndHasEnded(t *testing.T) {
-	for name, write := range map[string]func(*viewer) bool{
-		"by the fanout":             func(v *viewer) bool { return v.writeNow(new(vector)) != ended },
-		"by a goroutine of its own": (*viewer).catchUp,
+	for name, write := range map[string]func(*Viewer) bool{
+		"by the loop":               func(v *Viewer) bool { return v.writeNow(new(vector)) != ended },
+		"by a goroutine of its own": (*Viewer).catchUp,
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := shortStream(t) // keeps 64 frames
-			p.s.open(formatFLV, make([]byte, 13))
-			v, err := p.s.enter(watchRequest{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			p.s.hub.admitted.Acquire()
-			v.fanout = newFanout(p.s.live)
-			defer v.finish()
+			f := newFixture(Config{}, broadcast.MaxFrames(64))
 			sender, receiver := tcpPair(t, false)
-			go func() { _, _ = io.Copy(io.Discard, receiver) }()
-			v.conn = newStreamConn(sender, false)
+			go discard(receiver)
+			v := f.unserved(NewConn(sender, false, 0), newLoop(&f.src))
+			defer v.finish()
 			for i := range 100 {
-				var c millrace.Chain
-				c.AppendCopy([]byte("frame"))
-				if err := p.s.publish(&c, i == 0); err != nil {
-					t.Fatal(err)
-				}
+				f.publish(t, "frame", i == 0)
 			}
-			p.Close(nil)
+			f.Close(StreamEnded)
 			if write(v) {
 				t.Error("the viewer waits for more")
 			}
-			if why := disconnectReason(v.reason.Load()); why != streamEnded {
+			if why := v.Reason(); why != StreamEnded {
 				t.Errorf("it ended because: %v", why)
 			}
 		})
 	}
+}
+
+// noise returns n random bytes.
+func noise(rnd *rand.Rand, n int) []byte {
+	p := make([]byte, n)
+	for i := range p {
+		p[i] = byte(rnd.Uint32())
+	}
+	return p
 }

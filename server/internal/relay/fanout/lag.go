@@ -1,4 +1,4 @@
-package relay
+package fanout
 
 import (
 	"sync/atomic"
@@ -6,6 +6,22 @@ import (
 
 	"github.com/millrace-io/millrace/broadcast"
 )
+
+// A LagReport sums up the lag of viewers.
+type LagReport struct {
+	Blocked int           // viewers that a write waits for
+	Behind  int           // viewers that have exceeded their allowance, and have not caught up since
+	Most    time.Duration // the greatest lag
+	Live    time.Duration // the greatest distance between a player and its publisher
+}
+
+// Add adds other to l.
+func (l *LagReport) Add(other LagReport) {
+	l.Blocked += other.Blocked
+	l.Behind += other.Behind
+	l.Most = max(l.Most, other.Most)
+	l.Live = max(l.Live, other.Live)
+}
 
 // A lagMeter measures how far a viewer is behind. The goroutine that has the viewer writes it, and any goroutine reads it,
 // except for start and warned.
@@ -17,13 +33,13 @@ type lagMeter struct {
 	frames   atomic.Int64 // of the batch, when it was taken
 	bytes    atomic.Int64
 
-	start   broadcast.Lag // how far behind the viewer began: by up to a GOP. Guarded by viewer.mu
+	start   broadcast.Lag // how far behind the viewer began: by up to a GOP. Guarded by Viewer.mu
 	arrived atomic.Bool   // it has caught up since then
 	behind  atomic.Bool   // it was over its allowance, and has not caught up since
-	warned  bool          // that was logged. Guarded by fanout.mu
+	warned  bool          // that was logged. Guarded by loop.mu
 
 	// live is the age in ns of what the player showed when it left the publisher, if the player has shown everything at
-	// its pace since. A player that catches up by itself is nearer.
+	// its pace since. A player that skips frames is nearer.
 	live atomic.Int64
 }
 
@@ -67,23 +83,23 @@ func (l *lagMeter) add(rest broadcast.Lag, at int64) broadcast.Lag {
 	return rest
 }
 
-// exceeds returns which allowance a lag exceeds, or connected. The allowance counts from where the viewer began until it
-// has caught up. viewer.mu is held.
-func (l *lagMeter) exceeds(cfg *Config, lag broadcast.Lag) disconnectReason {
+// exceeds returns which allowance a lag exceeds, or Connected. The allowance counts from where the viewer began until it
+// has caught up. Viewer.mu is held.
+func (l *lagMeter) exceeds(allowed, lag broadcast.Lag) Reason {
 	if !l.arrived.Load() {
 		lag.Bytes -= l.start.Bytes
 		lag.Frames -= l.start.Frames
 		lag.Time -= l.start.Time
 	}
 	switch {
-	case cfg.LagBytes > 0 && lag.Bytes > cfg.LagBytes:
-		return lagBytes
-	case cfg.LagFrames > 0 && lag.Frames > cfg.LagFrames:
-		return lagFrames
-	case cfg.LagTime > 0 && lag.Time > cfg.LagTime:
-		return lagTime
+	case allowed.Bytes > 0 && lag.Bytes > allowed.Bytes:
+		return LagBytes
+	case allowed.Frames > 0 && lag.Frames > allowed.Frames:
+		return LagFrames
+	case allowed.Time > 0 && lag.Time > allowed.Time:
+		return LagTime
 	}
-	return connected
+	return Connected
 }
 
 // stalledFor returns how long the connection has taken nothing. at is the present.
@@ -101,3 +117,9 @@ func (l *lagMeter) stand(lag time.Duration) {
 
 // behindLive returns how far the player is behind the publisher.
 func (l *lagMeter) behindLive() time.Duration { return time.Duration(l.live.Load()) }
+
+// start is what now counts from.
+var start = time.Now()
+
+// now returns the monotonic time in nanoseconds.
+func now() int64 { return int64(time.Since(start)) }

@@ -1,4 +1,4 @@
-package relay
+package fanout
 
 import (
 	"sync"
@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// vectorLen is how many pieces go out in one system call: what a batch is at most, and room for the response's head.
-// The kernel takes 1024.
+// vectorLen limits the pieces of one system call: a batch has 64 at most, and the response's head needs some. The kernel
+// takes 1024.
 const vectorLen = 64 + 8
 
-// A vector is the scratch memory of a goroutine that writes to viewers, and counts what was written.
+// A vector is the scratch memory of a goroutine that writes to viewers, and counts its writes.
 type vector struct {
 	list [vectorLen]unix.Iovec
 	tally
@@ -37,7 +37,7 @@ type socketConn struct {
 }
 
 // newSocketConn returns nil if the connection has no file descriptor to write to.
-func newSocketConn(base streamConn) viewerConn {
+func newSocketConn(base streamConn) Conn {
 	c, ok := base.conn.(syscall.Conn)
 	if !ok {
 		return nil

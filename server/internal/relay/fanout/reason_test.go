@@ -1,4 +1,4 @@
-package relay
+package fanout
 
 import (
 	"slices"
@@ -6,9 +6,9 @@ import (
 )
 
 // The labels that docs/serve.md promises.
-func TestDisconnectReasonLabels(t *testing.T) {
+func TestReasonLabels(t *testing.T) {
 	var got []string
-	for why := range disconnectReasons {
+	for why := range reasons {
 		if why.byServer() {
 			got = append(got, why.label())
 		}

@@ -1,0 +1,86 @@
+package fanout
+
+import "sync/atomic"
+
+// Counters count viewers and writes. The zero value is ready to use.
+//
+// They are plain atomic numbers, because a metrics library is too slow to be called for every batch.
+type Counters struct {
+	writeCalls atomic.Int64
+	written    [paths]atomic.Int64 // bytes
+	viewers    [paths]atomic.Int64
+	came       [paths]atomic.Int64
+	behind     [reasons]atomic.Int64
+	dropped    [reasons]atomic.Int64
+}
+
+// Stats is a snapshot of Counters. The maps have an entry for every possible key.
+type Stats struct {
+	BytesOut    int64
+	WriteCalls  int64                // of writev, to plain TCP viewers
+	Paths       map[string]PathStats // by the way to the connection: "writev", "write", "responsewriter"
+	FoundBehind map[string]int64     // viewers found further behind than allowed, by reason
+	Dropped     map[string]int64     // viewers that the server disconnected, by reason
+}
+
+// PathStats counts the viewers of one path.
+type PathStats struct {
+	Viewers, Came, BytesOut int64
+}
+
+// Stats returns a snapshot.
+func (c *Counters) Stats() Stats {
+	st := Stats{WriteCalls: c.writeCalls.Load(), Paths: make(map[string]PathStats), FoundBehind: make(map[string]int64),
+		Dropped: make(map[string]int64)}
+	for p := range paths {
+		out := c.written[p].Load()
+		st.BytesOut += out
+		st.Paths[p.String()] = PathStats{Viewers: c.viewers[p].Load(), Came: c.came[p].Load(), BytesOut: out}
+	}
+	for why := range reasons {
+		if why.byServer() {
+			st.Dropped[why.label()] = c.dropped[why].Load()
+			if why <= Evicted {
+				st.FoundBehind[why.label()] = c.behind[why].Load()
+			}
+		}
+	}
+	return st
+}
+
+// enter counts a viewer that is served from now on.
+func (c *Counters) enter(p path) {
+	c.came[p].Add(1)
+	c.viewers[p].Add(1)
+}
+
+// leave counts a viewer that has ended.
+func (c *Counters) leave(p path, why Reason) {
+	c.viewers[p].Add(-1)
+	if why.byServer() {
+		c.dropped[why].Add(1)
+	}
+}
+
+// A tally counts the writes of a round.
+type tally struct {
+	calls int64 // of writev
+	bytes int64
+}
+
+// take adds other to t, and empties other.
+func (t *tally) take(other *tally) {
+	t.calls += other.calls
+	t.bytes += other.bytes
+	*other = tally{}
+}
+
+// flush adds t to c, and empties t. Once a round is enough: it is one atomic addition for all viewers.
+func (t *tally) flush(c *Counters, p path) {
+	if t.bytes == 0 && t.calls == 0 {
+		return
+	}
+	c.writeCalls.Add(t.calls)
+	c.written[p].Add(t.bytes)
+	*t = tally{}
+}

@@ -1,0 +1,82 @@
+package fanout
+
+import (
+	"bytes"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-io/millrace/broadcast"
+)
+
+// The time before the first keyframe of a viewer does not count as lag.
+func TestWhoWaitsForAKeyFrameIsNotBehind(t *testing.T) {
+	f := newFixture(Config{}, broadcast.MaxFrames(64))
+	defer f.Close(StreamEnded)
+	f.publish(t, "of a group that is not kept", false)
+	v := f.unserved(newMemoryConn(pathWritev), newLoop(&f.src))
+	defer v.finish()
+	for range 3 {
+		f.publish(t, "picture", false)
+	}
+	lag := func() broadcast.Lag {
+		t.Helper()
+		if err := v.take(); err != nil {
+			t.Fatal(err)
+		}
+		lag := v.behindBy(0)
+		lag.Time = 0
+		return lag
+	}
+	lag()
+	f.publish(t, "key", true)
+	f.publish(t, "picture", false)
+	got, pending := lag(), v.out.pending.Bytes()
+	if got != (broadcast.Lag{Frames: 2, Bytes: 10}) || !bytes.HasSuffix(pending, []byte("keypicture")) {
+		t.Errorf("with %q pending the viewer is behind by %+v", pending, got)
+	}
+	if got := lag(); got != (broadcast.Lag{}) {
+		t.Errorf("with everything the viewer is behind by %+v", got)
+	}
+}
+
+// A viewer that is found behind again and again, and has not caught up meanwhile, is counted once.
+func TestAViewerIsFoundBehindOnce(t *testing.T) {
+	f := newFixture(Config{Allowance: broadcast.Lag{Time: 5 * time.Second}, Stall: 30 * time.Second})
+	defer f.Close(StreamEnded)
+	v := f.unserved(newMemoryConn(pathWritev), newLoop(&f.src))
+	defer v.finish()
+	f.publish(t, "frame", true)
+	v.lag.writing.Store(true)
+	for range 3 {
+		if got := v.inspect(int64(10 * time.Second)); got.Behind != 1 {
+			t.Errorf("%+v", got)
+		}
+	}
+	if n := f.counters.Stats().FoundBehind["lag_time"]; n != 1 {
+		t.Errorf("counted %d times", n)
+	}
+}
+
+// A viewer whose connection took nothing for a while is behind by that from then on.
+func TestAStallIsDistance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(Config{Stall: 30 * time.Second})
+		f.publish(t, "frame", true)
+		conn := newMemoryConn(pathWrite)
+		conn.setRoom(0)
+		v := f.viewer(conn)
+		f.Start(v, func() { <-conn.gone })
+		time.Sleep(3*time.Second + inspectEvery/2)
+		if got := f.Lag(); got.Blocked != 1 || got.Live < 3*time.Second || got.Live > 3100*time.Millisecond {
+			t.Errorf("after 3 s without a byte: %+v", got)
+		}
+		conn.setRoom(-1)
+		time.Sleep(3 * time.Second)
+		if got := f.Lag(); got.Blocked != 0 || got.Live < 3*time.Second || got.Live > 3100*time.Millisecond {
+			t.Errorf("3 s later: %+v", got)
+		}
+		f.Close(StreamEnded)
+		time.Sleep(inspectEvery) // the loop ends
+	})
+}

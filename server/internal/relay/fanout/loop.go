@@ -1,0 +1,266 @@
+package fanout
+
+import (
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace-io/millrace/broadcast"
+	"github.com/millrace-io/millrace/server/internal/lock"
+)
+
+// inspectEvery is the time between two inspections of the viewers that have goroutines. Their time limits are in seconds.
+const inspectEvery = 250 * time.Millisecond
+
+// A loop is a goroutine that serves viewers. It runs while the loop has viewers.
+//
+// A healthy viewer has got every frame, and its socket takes more: the loop writes to it. Every other viewer is apart: it
+// has its own goroutine (serve), which a plain socket needs only until it has caught up. A new viewer is apart at first. The
+// loop inspects the viewers that are apart every inspectEvery, because their goroutines may be waiting in a write.
+type loop struct {
+	src     *source
+	viewers atomic.Int32  // that belong to this loop
+	wake    chan struct{} // has room for one signal: apart was empty, and is not
+
+	mu      lock.Mutex // held while healthy viewers are written to
+	running bool       // the goroutine is there
+	healthy []*Viewer  // the loop writes to them
+	apart   []*Viewer  // their goroutines write to them
+	out     vector
+
+	seen LagReport // at the last inspection
+}
+
+func newLoop(src *source) *loop { return &loop{src: src, wake: make(chan struct{}, 1)} }
+
+// add adds v. The caller starts serve.
+func (l *loop) add(v *Viewer) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.addApart(v)
+}
+
+// addApart adds v to apart, and starts the loop's goroutine if it is not running. l.mu is held.
+func (l *loop) addApart(v *Viewer) {
+	l.apart = append(l.apart, v)
+	switch {
+	case !l.running:
+		l.running = true
+		go l.run(l.src.ring.Watch())
+	case len(l.apart) == 1:
+		select {
+		case l.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// run is the loop's goroutine. It ends when the loop has no viewers.
+func (l *loop) run(news *broadcast.Watcher) {
+	defer news.Stop()
+	defer l.contain()
+	tick := time.NewTimer(inspectEvery)
+	defer tick.Stop()
+	for ticking := true; ; {
+		select {
+		case <-news.C:
+			l.round()
+		case <-l.wake:
+		case <-tick.C:
+			ticking = false
+			l.inspect()
+		}
+		apart, ended := l.rest()
+		if ended {
+			return
+		}
+		if apart && !ticking {
+			tick.Reset(inspectEvery)
+			ticking = true
+		}
+	}
+}
+
+// rest reports whether there are viewers apart, and ends the goroutine if there are no viewers at all.
+func (l *loop) rest() (apart, ended bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.running = len(l.healthy)+len(l.apart) > 0; !l.running {
+		l.seen = LagReport{}
+	}
+	return len(l.apart) > 0, !l.running
+}
+
+// round writes the new frames to every healthy viewer.
+func (l *loop) round() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	stay := l.healthy[:0]
+	for _, v := range l.healthy {
+		switch v.writeNow(&l.out) {
+		case upToDate:
+			stay = append(stay, v)
+		case full:
+			l.addApart(v)
+			go l.serve(v)
+		case ended:
+			go l.finish(v) // which logs
+		}
+	}
+	clear(l.healthy[len(stay):])
+	l.healthy = stay
+	l.out.flush(l.src.Counters, pathWritev)
+}
+
+// nudge wakes the goroutine that serves v: v has a reply to send, or has paused or resumed.
+func (l *loop) nudge(v *Viewer) {
+	v.signal()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if slices.Contains(l.healthy, v) { // otherwise its goroutine looks before it waits
+		l.healthy = without(l.healthy, v)
+		l.addApart(v)
+		go l.serve(v)
+	}
+}
+
+// serve is the goroutine of a viewer that is apart. It returns when v has ended or is healthy.
+func (l *loop) serve(v *Viewer) {
+	defer l.containOne(v)
+	for v.catchUp() {
+		if v.conn.path() == pathWritev {
+			if l.adopt(v) {
+				return
+			}
+			continue
+		}
+		select {
+		case <-v.news.C:
+		case <-v.nudged:
+		}
+	}
+	l.leave(v)
+	v.finish()
+}
+
+// adopt makes v healthy, unless its socket has become full again.
+func (l *loop) adopt(v *Viewer) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.out.flush(l.src.Counters, pathWritev)
+	// The loop has not written the frames that were announced before v is in its list.
+	if v.writeNow(&l.out) != upToDate {
+		return false
+	}
+	if v.hasEnded() { // and remove would not have found it
+		return false
+	}
+	l.apart = without(l.apart, v)
+	l.healthy = append(l.healthy, v)
+	return true
+}
+
+// leave removes v from apart.
+func (l *loop) leave(v *Viewer) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.apart = without(l.apart, v)
+}
+
+// remove finishes a viewer that has ended, if it is healthy. Otherwise its goroutine finishes it.
+func (l *loop) remove(v *Viewer) {
+	l.mu.Lock()
+	found := slices.Contains(l.healthy, v)
+	if found {
+		l.healthy = without(l.healthy, v)
+	}
+	l.mu.Unlock()
+	if found {
+		v.finish()
+	}
+}
+
+// listen calls hear, which returns when the client of v has hung up. The goroutine's stack is all that it costs.
+func (l *loop) listen(v *Viewer, hear func()) {
+	hear()
+	v.End(HungUp)
+	v.conn.abort(false) // if v has ended before, and waited for the client
+	l.remove(v)
+}
+
+// finish finishes a viewer that is in no list. It has a goroutine, because the log may block.
+func (l *loop) finish(v *Viewer) {
+	defer l.containOne(v)
+	v.finish()
+}
+
+// inspect looks at the viewers that are apart.
+func (l *loop) inspect() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.seen = LagReport{}
+	at := now()
+	for _, v := range l.apart {
+		l.seen.Add(v.inspect(at))
+	}
+}
+
+// report returns the lag of the viewers: see Fanout.Lag. Peers play nothing, and so they are not behind live.
+func (l *loop) report() LagReport {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	seen := l.seen
+	for _, list := range [][]*Viewer{l.healthy, l.apart} {
+		for _, v := range list {
+			if !v.peer {
+				seen.Live = max(seen.Live, v.lag.behindLive())
+			}
+		}
+	}
+	for _, v := range l.apart {
+		if v.lag.writing.Load() {
+			seen.Blocked++
+		}
+	}
+	return seen
+}
+
+// contain recovers from a panic, so that other streams continue. It disconnects the viewers of l, and the next viewer starts
+// the goroutine again.
+func (l *loop) contain() {
+	cause := recover()
+	if cause == nil {
+		return
+	}
+	defer l.src.Log.Error("fanout failed, its viewers are disconnected",
+		"cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.running = false
+	for _, v := range l.apart {
+		v.End(Failed)
+	}
+	for _, v := range l.healthy {
+		if v != nil && !slices.Contains(l.apart, v) { // or the round that failed has given it a goroutine
+			go v.abandon() // which logs
+		}
+	}
+	l.healthy = nil
+}
+
+// containOne is contain for the goroutine of one viewer.
+func (l *loop) containOne(v *Viewer) {
+	if cause := recover(); cause != nil {
+		l.src.Log.Error("serving a viewer failed", "viewer", v.remote,
+			"cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+		l.leave(v)
+		v.abandon()
+	}
+}
+
+// without returns list without v.
+func without(list []*Viewer, v *Viewer) []*Viewer {
+	return slices.DeleteFunc(list, func(other *Viewer) bool { return other == v })
+}

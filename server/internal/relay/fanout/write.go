@@ -1,0 +1,157 @@
+package fanout
+
+import (
+	"io"
+
+	"github.com/millrace-io/millrace/broadcast"
+)
+
+// A writeState is the result of writeNow.
+type writeState int
+
+const (
+	upToDate writeState = iota
+	full                // the socket takes no more
+	ended
+)
+
+// writeNow writes the new frames without waiting, a batch per system call.
+func (v *Viewer) writeNow(out *vector) writeState {
+	for !v.hasEnded() {
+		if v.out.empty() {
+			if v.take() != nil {
+				v.End(v.src.reason())
+				break
+			}
+		}
+		if !v.out.empty() {
+			before := v.out.pending.Len()
+			isFull, err := v.conn.tryWrite(&v.out.chunks.line, &v.out.pending, out)
+			v.noteSent(before - v.out.pending.Len())
+			if err != nil {
+				v.End(HungUp)
+				break
+			}
+			if isFull {
+				return full
+			}
+		}
+		if !v.more {
+			v.lag.keepUp()
+			return upToDate
+		}
+	}
+	return ended
+}
+
+// catchUp writes until v has every frame, and waits for the connection. If that takes too long, inspect ends v. catchUp
+// returns false when v has ended.
+func (v *Viewer) catchUp() bool {
+	for !v.hasEnded() {
+		if err := v.writePending(); err != nil {
+			v.End(HungUp)
+			break
+		}
+		if v.take() != nil {
+			v.End(v.src.reason())
+			break
+		}
+		if v.out.empty() && !v.more {
+			v.lag.catchUp()
+			return true
+		}
+	}
+	return false
+}
+
+// writePending writes all of pending. The first call writes even if pending is empty: a ResponseWriter then sends its
+// header, so that the client of a stream without frames need not wait for it.
+func (v *Viewer) writePending() error {
+	if v.out.empty() && v.out.begun {
+		return nil
+	}
+	v.out.begun = true
+	v.lag.startWrite()
+	defer v.lag.writing.Store(false)
+	before := v.out.pending.Len()
+	defer func() { v.noteSent(before - v.out.pending.Len()) }()
+	defer v.written.flush(v.src.Counters, v.conn.path())
+	return v.conn.write(&v.out.chunks.line, &v.out.pending, &v.written, &v.lag.progress)
+}
+
+// noteSent counts n bytes that the connection has taken.
+func (v *Viewer) noteSent(n int) {
+	v.sent.Add(int64(n))
+	v.session.Sent(n)
+}
+
+// take moves the replies and the next batch of the ring to pending, which is empty. At the end of the ring it appends the
+// end of the response, if there is one; the next call returns io.EOF.
+func (v *Viewer) take() error {
+	v.takeReplies()
+	if v.holds() || v.peer && !v.session.Current() && v.src.reason() == Connected {
+		v.more = false
+		return nil
+	}
+	pending := &v.out.pending
+	first := pending.Len()
+	b, err := v.cursor.Take(pending)
+	if b.Preamble > 0 || b.Bytes > 0 && !v.began {
+		v.began = true
+		v.session.Begin(pending, first)
+	}
+	v.more = b.More
+	v.lag.take(b.Frames, b.Bytes-b.Preamble)
+	if err == io.EOF && v.endsProperly() && v.out.end() {
+		v.more = true
+		return nil
+	}
+	if pending.Len() > 0 {
+		v.out.chunks.begin(pending.Len())
+	}
+	if b.Missed.Why != broadcast.NotMissed {
+		v.miss(b.Missed)
+	}
+	return err
+}
+
+// endsProperly reports whether the end of the ring is the end of the stream for v.
+func (v *Viewer) endsProperly() bool {
+	return v.src.reason().Complete() && (!v.peer || v.session.Complete())
+}
+
+// holds reports whether v is paused. After a pause it moves v to Session.Restart.
+func (v *Viewer) holds() bool {
+	if v.paused.Load() && v.src.reason() == Connected { // a viewer that is paused gets the end of the stream
+		v.held = true
+		return true
+	}
+	if v.held {
+		v.held = false
+		start := v.session.Restart()
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.cursor.Close()
+		v.lag.arrived.Store(false)
+		v.begin(start)
+	}
+	return false
+}
+
+// miss notes that the ring has moved v forward. It ends v if Config.Drop is set.
+func (v *Viewer) miss(m broadcast.Missed) {
+	if v.src.Drop {
+		v.End(lagReason(m.Why))
+		return
+	}
+	v.lag.showsAt(v.session.Missed(m))
+	v.fallBehind(lagReason(m.Why))
+	if v.missed.Why == broadcast.NotMissed {
+		v.missed.Why = m.Why
+		// In another goroutine: the log may block, and loop.mu may be held.
+		go v.src.Log.Warn("viewer skips to the newest key frame", "viewer", v.remote,
+			"frames", m.Frames, "bytes", m.Bytes, "reason", m.Why.String())
+	}
+	v.missed.Frames += m.Frames
+	v.missed.Bytes += m.Bytes
+}
