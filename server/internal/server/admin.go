@@ -29,12 +29,12 @@ func (s *Server) adminRoutes(main net.Addr) http.Handler {
 		"/main":                s.mainPage(main),
 		"/":                    page.Admin().ServeHTTP,
 	} {
-		mux.HandleFunc(path, s.onlyGet(h))
+		mux.HandleFunc(path, s.refusals.onlyGet(h))
 	}
 	mux.HandleFunc("DELETE /api/streams/{name...}", s.decision(s.endStream))
-	mux.HandleFunc("/api/streams/{name...}", s.only("GET, HEAD, DELETE", s.adminStream))
-	mux.HandleFunc("/api/viewers/{id}", s.only("DELETE", s.decision(s.endViewer)))
-	mux.HandleFunc("/api/drain", s.only("POST", s.decision(s.beginDrain)))
+	mux.HandleFunc("/api/streams/{name...}", s.refusals.only("GET, HEAD, DELETE", s.adminStream))
+	mux.HandleFunc("/api/viewers/{id}", s.refusals.only("DELETE", s.decision(s.endViewer)))
+	mux.HandleFunc("/api/drain", s.refusals.only("POST", s.decision(s.beginDrain)))
 	return s.protect(s.adminAuth.Load, cleanPaths(mux))
 }
 
@@ -42,7 +42,7 @@ func (s *Server) adminRoutes(main net.Addr) http.Handler {
 func (s *Server) decision(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := s.adminAuth.Load().checkDecision(r); err != nil {
-			s.refuseRequest(clientReader, w, r, err)
+			s.refusals.refuse(clientReader, w, r, err)
 			return
 		}
 		next(w, r)
@@ -55,7 +55,7 @@ func (s *Server) mainPage(main net.Addr) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		tcp, ok := main.(*net.TCPAddr)
 		if !ok {
-			s.refuseRequest(clientReader, w, r, refuse.New(http.StatusNotFound, "the main listener is no TCP port"))
+			s.refusals.refuse(clientReader, w, r, refuse.New(http.StatusNotFound, "the main listener is no TCP port"))
 			return
 		}
 		link := url.URL{Scheme: "http", Host: tcp.String(), Path: "/"}
@@ -80,18 +80,18 @@ func (s *Server) adminStream(w http.ResponseWriter, r *http.Request) {
 	if text := r.URL.Query().Get("after"); text != "" {
 		var err error
 		if after, err = strconv.ParseUint(text, 10, 64); err != nil {
-			s.refuseRequest(clientReader, w, r,
+			s.refusals.refuse(clientReader, w, r,
 				refuse.New(http.StatusBadRequest, "bad after=%.40q: want the number of a viewer", text))
 			return
 		}
 	}
-	if !s.lend(w, r, maxListed*streamBytes/4) {
+	if !s.budget.lend(w, r, maxListed*streamBytes/4) {
 		return
 	}
 	info, ok := s.relay.Stream(name)
 	viewers, _ := s.relay.StreamViewers(name, after, maxListed)
 	if !ok {
-		s.refuseRequest(clientReader, w, r, refuse.New(http.StatusNotFound, "no stream %.200q", name))
+		s.refusals.refuse(clientReader, w, r, refuse.New(http.StatusNotFound, "no stream %.200q", name))
 		return
 	}
 	answer(w, struct {
@@ -115,18 +115,18 @@ func (s *Server) endStream(w http.ResponseWriter, r *http.Request) {
 	if text != "" {
 		var err error
 		if lasts, err = time.ParseDuration(text); err != nil || lasts < 0 || lasts > maxRefuseEnded {
-			s.refuseRequest(clientReader, w, r,
+			s.refusals.refuse(clientReader, w, r,
 				refuse.New(http.StatusBadRequest, "bad for=%.40q: want a time such as 10m, up to %v", text, maxRefuseEnded))
 			return
 		}
 	}
 	if _, here := s.relay.Stream(name); !here && text == "" { // perhaps a typing error; a name may be refused in advance
-		s.refuseRequest(clientReader, w, r, refuse.New(http.StatusNotFound, "no stream %.200q", name))
+		s.refusals.refuse(clientReader, w, r, refuse.New(http.StatusNotFound, "no stream %.200q", name))
 		return
 	}
 	ended, err := s.relay.EndStream(name, lasts)
 	if err != nil {
-		s.refuseRequest(clientReader, w, r, err)
+		s.refusals.refuse(clientReader, w, r, err)
 		return
 	}
 	s.log.Info("the operator ends a stream", "stream", name, "was", ended, "refused for", lasts, "client", r.RemoteAddr)
@@ -141,13 +141,13 @@ func (s *Server) endStream(w http.ResponseWriter, r *http.Request) {
 func (s *Server) endViewer(w http.ResponseWriter, r *http.Request) {
 	id, err := strconv.ParseUint(r.PathValue("id"), 10, 64)
 	if err != nil {
-		s.refuseRequest(clientReader, w, r,
+		s.refusals.refuse(clientReader, w, r,
 			refuse.New(http.StatusBadRequest, "bad viewer %.40q: want its number", r.PathValue("id")))
 		return
 	}
 	was, ok := s.relay.EndViewer(id)
 	if !ok {
-		s.refuseRequest(clientReader, w, r, refuse.New(http.StatusNotFound, "no viewer %d", id))
+		s.refusals.refuse(clientReader, w, r, refuse.New(http.StatusNotFound, "no viewer %d", id))
 		return
 	}
 	s.log.Info("the operator ends a viewer", "stream", was.Stream, "viewer", was.Address, "client", r.RemoteAddr)

@@ -2,9 +2,12 @@ package server
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"time"
 
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/server/internal/limit"
 	"github.com/millrace-io/millrace/server/internal/memory"
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
@@ -26,9 +29,58 @@ const (
 	requestAfter = time.Second
 )
 
+// answerAfter is how long a segment of HLS may be on its way before its answer is cut because memory is short. A player that
+// keeps up gets one in less time than it lasts.
+const answerAfter = 5 * time.Second
+
+// A budget has what requests and transfers may hold, and what they do hold.
+type budget struct {
+	memory    *memory.Budget // of the whole server; nil without a limit
+	requests  memory.Loans   // whose answers are being made or sent
+	operator  memory.Loans   // the same of the admin listener
+	answers   memory.Loans   // of HLS, what they hold beside that
+	downloads memory.Loans   // of files and blobs
+
+	fileBlocks, blobBlocks *millrace.Pool // accounts of the blocks of their transfers
+
+	refusals *refusals
+	log      *slog.Logger
+	stall    time.Duration // in which a client must take something
+	unsent   int           // bytes that the kernel may hold for a download
+}
+
+func newBudget(cfg *Config, refusals *refusals) *budget {
+	b := &budget{
+		fileBlocks: millrace.DefaultPool().Account(), blobBlocks: millrace.DefaultPool().Account(),
+		refusals: refusals, log: cfg.Log, stall: cfg.StallTimeout, unsent: cfg.Unsent,
+	}
+	if cfg.MemoryBytes > 0 {
+		b.memory = memory.New(cfg.MemoryBytes, millrace.DefaultPool(), cfg.Log)
+	}
+	return b
+}
+
+// addSteps has requests and answers that take long end when memory is short.
+func (b *budget) addSteps() {
+	for _, a := range []struct {
+		above int
+		after time.Duration
+	}{{12, answerAfter}, {14, answerAfter / 5}} {
+		b.memory.Add(
+			memory.Step{Name: "requests", Above: a.above, Heap: true, Free: func(excess int64) int64 {
+				freed := b.requests.Free(excess, a.after)
+				freed += b.operator.Free(excess-freed, a.after)
+				return freed + b.downloads.Free(excess-freed, a.after)
+			}},
+			memory.Step{Name: "answers", Above: a.above, Free: func(excess int64) int64 {
+				return b.answers.Free(excess, a.after)
+			}})
+	}
+}
+
 // An answerLoan is the memory that a request may hold until the client has taken the answer.
 type answerLoan struct {
-	server   *Server
+	budget   *budget
 	requests *memory.Loans
 	loan     *memory.Loan // of requests; nil while the request has another limit
 	end      func()
@@ -41,14 +93,14 @@ type answerKey struct{}
 // is short. Without that, clients of HTTP/2 could make the server hold thousands of answers that
 // they do not take. The memory is that of requests: viewers cannot keep the operator from what the
 // admin listener tells.
-func (s *Server) limitAnswers(requests *memory.Loans, next http.Handler) http.Handler {
+func (b *budget) limitAnswers(requests *memory.Loans, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
 		end := func() { _ = control.SetWriteDeadline(time.Unix(1, 0)) }
-		a := &answerLoan{server: s, requests: requests, end: end}
+		a := &answerLoan{budget: b, requests: requests, end: end}
 		defer a.wait() // a panic, too, ends the request
 		if err := a.resume(0); err != nil {
-			s.refuseFull(w, r, err)
+			b.refuseFull(w, r, err)
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), answerKey{}, a)))
@@ -87,7 +139,7 @@ func (a *answerLoan) resume(more int) error {
 		return nil
 	}
 	var err error
-	limit := a.server.answerLimit()
+	limit := a.budget.answerLimit()
 	if limit > 0 {
 		more = int(min(int64(more), limit/2)) // a long answer can be had when there are few others
 	}
@@ -102,26 +154,26 @@ func (a *answerLoan) resume(more int) error {
 
 // lend takes memory for an answer that is to be made and holds more bytes than a short one, or
 // refuses the request.
-func (s *Server) lend(w http.ResponseWriter, r *http.Request, bytes int) bool {
+func (b *budget) lend(w http.ResponseWriter, r *http.Request, bytes int) bool {
 	err := answerOf(r).resume(bytes)
 	if err != nil {
-		s.refuseFull(w, r, err)
+		b.refuseFull(w, r, err)
 	}
 	return err == nil
 }
 
 // answerLimit returns how many bytes requests may hold; 0: as many as they like.
-func (s *Server) answerLimit() int64 {
-	if s.memory == nil {
+func (b *budget) answerLimit() int64 {
+	if b.memory == nil {
 		return 0
 	}
-	return s.memory.Limit() / requestsShare
+	return b.memory.Limit() / requestsShare
 }
 
 // refuseFull refuses a request for whose answer there is no memory. Over HTTP/2 the answer has no
 // body: its client could leave that.
-func (s *Server) refuseFull(w http.ResponseWriter, r *http.Request, why error) {
-	s.refused(wanted(r), r, why)
+func (b *budget) refuseFull(w http.ResponseWriter, r *http.Request, why error) {
+	b.refusals.noteRequest(wanted(r), r, why)
 	status := refuse.SetHeader(w.Header(), why)
 	if r.ProtoMajor == 2 {
 		w.Header().Set("Content-Length", "0")
@@ -129,4 +181,17 @@ func (s *Server) refuseFull(w http.ResponseWriter, r *http.Request, why error) {
 		return
 	}
 	refuseBody(w, r, status, why.Error())
+}
+
+// limitWrite sets when the client must have taken what is written next.
+func (b *budget) limitWrite(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(b.stall))
+}
+
+// acquire admits a transfer, which l.Release ends, or returns the reason why not.
+func (b *budget) acquire(l *limit.Limiter) error {
+	if err := b.memory.Admit(); err != nil {
+		return err
+	}
+	return l.Acquire()
 }

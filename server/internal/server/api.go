@@ -46,12 +46,12 @@ type apiServer struct {
 // apiStreams answers GET /api/streams. It tells the publishers' addresses only if other machines cannot ask, and to none that
 // asks through a proxy: they are for the operator. A node gets what this one knows itself.
 func (s *Server) apiStreams(w http.ResponseWriter, r *http.Request) {
-	if !s.lend(w, r, s.relay.Len()*streamBytes) {
+	if !s.budget.lend(w, r, s.relay.Len()*streamBytes) {
 		return
 	}
 	report := s.report()
 	if !fromNode(r) {
-		if s.addNodes(&report); !s.lend(w, r, report.nodeStreams()*streamBytes) {
+		if s.addNodes(&report); !s.budget.lend(w, r, report.nodeStreams()*streamBytes) {
 			return
 		}
 		if client, err := netip.ParseAddrPort(r.RemoteAddr); !s.auth.Load().loopback || err == nil && !client.Addr().IsLoopback() {
@@ -65,12 +65,12 @@ func (s *Server) apiStreams(w http.ResponseWriter, r *http.Request) {
 
 // adminStreams is apiStreams for the admin listener.
 func (s *Server) adminStreams(w http.ResponseWriter, r *http.Request) {
-	if !s.lend(w, r, s.relay.Len()*streamBytes) {
+	if !s.budget.lend(w, r, s.relay.Len()*streamBytes) {
 		return
 	}
 	report := s.report()
 	report.Server.Operator = true
-	if s.addNodes(&report); s.lend(w, r, report.nodeStreams()*streamBytes) {
+	if s.addNodes(&report); s.budget.lend(w, r, report.nodeStreams()*streamBytes) {
 		answer(w, report)
 	}
 }
@@ -92,7 +92,7 @@ func (s *Server) addNodes(report *apiReport) {
 
 // report describes the server and its streams.
 func (s *Server) report() apiReport {
-	streams, relayed, mem := s.relay.Streams(), s.relay.Stats(), s.memory.Stats()
+	streams, relayed, mem := s.relay.Streams(), s.relay.Stats(), s.budget.memory.Stats()
 	auth := s.auth.Load()
 	return apiReport{
 		Server: apiServer{

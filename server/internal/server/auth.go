@@ -209,7 +209,7 @@ func (s *Server) protect(auth func() *auth, next http.Handler) http.Handler {
 		}
 		h, a := w.Header(), auth()
 		if err := a.checkRead(r); err != nil {
-			s.refuseRequest(wanted(r), w, r, err)
+			s.refusals.refuse(wanted(r), w, r, err)
 			return
 		}
 		if a.read != "" {

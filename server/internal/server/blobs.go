@@ -51,7 +51,7 @@ func openBlobs(s *Server) (*blobService, error) {
 	cfg := &s.cfg
 	switch {
 	case cfg.Blobs != "":
-		d, err := blob.OpenDirectory(cfg.Blobs, cfg.Successor, s.memoryOf.blobs)
+		d, err := blob.OpenDirectory(cfg.Blobs, cfg.Successor, s.budget.blobBlocks)
 		if err != nil {
 			return nil, fmt.Errorf("--blobs: %w", err)
 		}
@@ -64,7 +64,7 @@ func openBlobs(s *Server) (*blobService, error) {
 		return nil, err
 	}
 	where := "Redis at " + strings.Join(opt.Addrs, ",")
-	store, err := blob.OpenRedis(redis.NewUniversalClient(opt), cfg.RedisPrefix, s.memoryOf.blobs)
+	store, err := blob.OpenRedis(redis.NewUniversalClient(opt), cfg.RedisPrefix, s.budget.blobBlocks)
 	if err != nil {
 		return nil, fmt.Errorf("--redis: %w", err)
 	}
@@ -105,7 +105,7 @@ func (s *Server) serveBlob(w http.ResponseWriter, r *http.Request, key string) {
 	case http.MethodPut, http.MethodDelete:
 		b.write(response, r, key)
 	default:
-		s.refuseMethod(response, r, blobMethods)
+		s.refusals.refuseMethod(response, r, blobMethods)
 	}
 }
 
@@ -128,17 +128,17 @@ func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // get answers GET and HEAD.
 func (b *blobService) get(w *statusWriter, r *http.Request, key string) {
-	if err := b.server.acquire(b.downloads); err != nil {
+	if err := b.server.budget.acquire(b.downloads); err != nil {
 		b.refuse(w, r, err)
 		return
 	}
 	defer b.downloads.Release()
-	p, err := b.server.beginDownload(w.ResponseWriter, r, b.server.memoryOf.blobs)
+	p, err := b.server.budget.beginDownload(w.ResponseWriter, r, b.server.budget.blobBlocks)
 	if err != nil {
-		b.server.refuseFull(w, r, err)
+		b.server.budget.refuseFull(w, r, err)
 		return
 	}
-	defer b.server.endDownload(p, r, &b.stalled)
+	defer b.server.budget.endDownload(p, r, &b.stalled)
 	value, err := b.store.Open(blob.ContextOf(r), key)
 	if err != nil {
 		b.refuse(w, r, err)
@@ -158,7 +158,7 @@ func (b *blobService) get(w *statusWriter, r *http.Request, key string) {
 // write answers PUT and DELETE.
 func (b *blobService) write(w *statusWriter, r *http.Request, key string) {
 	if err := b.server.auth.Load().checkPublish(r, ""); err != nil {
-		b.server.refused(clientWriter, r, err)
+		b.server.refusals.noteRequest(clientWriter, r, err)
 		refuseBody(w, r, refuse.SetHeader(w.Header(), err), "writing a blob needs the right to publish: "+err.Error())
 		return
 	}
@@ -170,7 +170,7 @@ func (b *blobService) write(w *statusWriter, r *http.Request, key string) {
 // change answers PUT and DELETE from clients that may write, unless it returns an error. Refusing takes no place among
 // the uploads.
 func (b *blobService) change(w http.ResponseWriter, r *http.Request, key string) error {
-	if err := b.server.acquire(b.uploads); err != nil {
+	if err := b.server.budget.acquire(b.uploads); err != nil {
 		return err
 	}
 	defer b.uploads.Release()

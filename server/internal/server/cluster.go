@@ -206,7 +206,7 @@ func (s *Server) admitNodes(next, others http.Handler) http.Handler {
 			return
 		}
 		if s.node == nil {
-			s.refuseRequest(clientNode, w, r, refuse.New(http.StatusForbidden,
+			s.refusals.refuse(clientNode, w, r, refuse.New(http.StatusForbidden,
 				"this server is no node of a cluster: it was started without --cluster"))
 			return
 		}
@@ -215,7 +215,7 @@ func (s *Server) admitNodes(next, others http.Handler) http.Handler {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		case cluster.Refused:
-			s.refuseRequest(clientNode, w, r, refuse.New(http.StatusForbidden,
+			s.refusals.refuse(clientNode, w, r, refuse.New(http.StatusForbidden,
 				"wrong cluster token, or a request for another node than %s", s.cfg.self()))
 			return
 		}

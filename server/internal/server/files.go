@@ -70,18 +70,18 @@ func (s *Server) serveFile(w http.ResponseWriter, r *http.Request) {
 		writeReason(w, http.StatusNotFound, errNoRoot)
 		return
 	}
-	if err := s.acquire(f.downloads); err != nil {
+	if err := s.budget.acquire(f.downloads); err != nil {
 		writeReason(w, refuse.SetHeader(w.Header(), err), err.Error())
 		return
 	}
 	defer f.downloads.Release()
-	p, err := s.beginDownload(w, r, s.memoryOf.downloads)
+	p, err := s.budget.beginDownload(w, r, s.budget.fileBlocks)
 	if err != nil {
-		s.refuseFull(w, r, err)
+		s.budget.refuseFull(w, r, err)
 		return
 	}
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	defer s.endDownload(p, r, &f.stalled)
+	defer s.budget.endDownload(p, r, &f.stalled)
 	f.answer.ServeHTTP(p, r)
 }
 

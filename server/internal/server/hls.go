@@ -167,7 +167,7 @@ func (s *Server) writePlaylist(w http.ResponseWriter, r *http.Request, body []by
 		h.Set("Content-Encoding", "gzip")
 	}
 	s.setFresh(w, r, fresh, "")
-	s.limitWrite(w)
+	s.budget.limitWrite(w)
 	w.WriteHeader(http.StatusOK)
 	if r.Method != http.MethodHead {
 		address.Of(r.Context()).Add(int64(len(body)))
@@ -233,7 +233,7 @@ func (s *Server) writeObject(w http.ResponseWriter, r *http.Request, object stri
 	if err := answerOf(r).resume(0); err != nil {
 		return err
 	}
-	s.limitWrite(w)
+	s.budget.limitWrite(w)
 	h := w.Header()
 	etag := `"` + object + `"`
 	h.Set("ETag", etag)
@@ -259,14 +259,14 @@ const chainStep = 256 << 10
 func (s *Server) sendChain(w http.ResponseWriter, r *http.Request, c *millrace.Chain) {
 	var step millrace.Chain
 	defer step.Release()
-	loan := s.answers.Add(int64(c.Len()), func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) })
+	loan := s.budget.answers.Add(int64(c.Len()), func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) })
 	defer loan.Done()
 	account := address.Of(r.Context())
 	conn, _ := r.Context().Value(connKey{}).(net.Conn)
 	tcp := tcpconn.Plain(conn)
 	for c.Len() > 0 {
 		account.Pace(r.Context(), int64(min(c.Len(), chainStep)))
-		s.limitWrite(w)
+		s.budget.limitWrite(w)
 		if !answerOf(r).renew() || loan.Ended() {
 			panic(http.ErrAbortHandler)
 		}

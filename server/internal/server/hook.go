@@ -227,35 +227,6 @@ func (s *Server) admitRecording() func(name string) (end func(reason string, byt
 	}
 }
 
-// loggedPath returns what the log says of the path of a request. With a hook, what clients call a stream may be a secret, also
-// where a publisher has mistyped what stands before it.
-func (s *Server) loggedPath(client clientKind, path string) string {
-	switch {
-	case s.hook == nil:
-	case strings.HasPrefix(path, "/live/"):
-		return "/live/…"
-	case client == clientPublisher:
-		return "/…"
-	}
-	return path
-}
-
-// unnamed returns a refusal for the log, without the name that the client has said, if that may be a secret.
-func (s *Server) unnamed(why error, asked string) error {
-	refused := refuse.Of(why)
-	if refused == nil || s.hook == nil || asked == "" {
-		return why
-	}
-	hidden := *refused
-	if hidden.Reason = strings.ReplaceAll(hidden.Reason, asked, "…"); hidden.Cause == refuse.BadName {
-		hidden.Reason = "bad stream name" // which is quoted in part, as a rule
-	}
-	for _, named := range []string{": the token is for ", ": the name is "} { // names of streams, too
-		hidden.Reason, _, _ = strings.Cut(hidden.Reason, named)
-	}
-	return &hidden
-}
-
 // collectHook reports the metrics of the hook.
 func (s *Server) collectHook(c scrape) {
 	if s.hook == nil {

@@ -21,12 +21,12 @@ func (s *Server) publish(w http.ResponseWriter, r *http.Request, path string) {
 		err = s.publishAs(w, r, name)
 	}
 	if err != nil {
-		s.limitWrite(w)
+		s.budget.limitWrite(w)
 		if full := answerOf(r).resume(0); full != nil {
-			s.refuseFull(w, r, full)
+			s.budget.refuseFull(w, r, full)
 			return
 		}
-		s.refuseRequest(clientPublisher, w, r, err)
+		s.refusals.refuse(clientPublisher, w, r, err)
 	}
 }
 
@@ -48,13 +48,13 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, name string) {
 
 // refuseViewer refuses a request with an error of package relay.
 func (s *Server) refuseViewer(w http.ResponseWriter, r *http.Request, err error) {
-	s.limitWrite(w)
+	s.budget.limitWrite(w)
 	if full := answerOf(r).resume(0); full != nil {
-		s.refuseFull(w, r, full)
+		s.budget.refuseFull(w, r, full)
 		return
 	}
 	if r.Context().Err() == nil { // otherwise the client has gone away
-		s.refused(clientViewer, r, err)
+		s.refusals.noteRequest(clientViewer, r, err)
 	}
 	writeReason(w, refuse.SetHeader(w.Header(), err), err.Error())
 }
@@ -63,9 +63,4 @@ func (s *Server) refuseViewer(w http.ResponseWriter, r *http.Request, err error)
 // silence instead.
 func noWriteLimit(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
-}
-
-// limitWrite sets when the client must have taken what is written next.
-func (s *Server) limitWrite(w http.ResponseWriter) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.cfg.StallTimeout))
 }

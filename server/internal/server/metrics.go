@@ -23,7 +23,7 @@ func (s *Server) metrics() http.HandlerFunc {
 	)
 	handler := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 	return func(w http.ResponseWriter, r *http.Request) {
-		if s.lend(w, r, metricsBytes) {
+		if s.budget.lend(w, r, metricsBytes) {
 			handler.ServeHTTP(w, r)
 		}
 	}
@@ -155,7 +155,7 @@ func (c scrape) relay(st relay.Stats) {
 
 // memoryOwners returns the bytes that are in use or idle, by owner.
 func (s *Server) memoryOwners(streams relay.Stats, heap int64) map[string]int64 {
-	pool, downloads, blobs := millrace.DefaultPool().Stats(), s.memoryOf.downloads.Stats().InUse, s.memoryOf.blobs.Stats().InUse
+	pool, downloads, blobs := millrace.DefaultPool().Stats(), s.budget.fileBlocks.Stats().InUse, s.budget.blobBlocks.Stats().InUse
 	return map[string]int64{
 		"streams": streams.Memory, "clients": streams.Clients, "downloads": downloads, "blobs": blobs,
 		"blocks": max(0, pool.InUse-streams.Memory-streams.Clients-downloads-blobs),
@@ -165,7 +165,7 @@ func (s *Server) memoryOwners(streams relay.Stats, heap int64) map[string]int64 
 
 // collectMemory reports what is in use, by owner and by what for.
 func (s *Server) collectMemory(c scrape, streams relay.Stats) {
-	st := s.memory.Stats()
+	st := s.budget.memory.Stats()
 	c.gauge("memory_budget_bytes", "What the server may use (--memory); 0: as much as the other limits allow.", st.Limit)
 	c.gauge("memory_used_bytes", "What is in use: blocks of the pool that are lent, and the rest of the heap as the last "+
 		"garbage collection found it.", st.Used)
@@ -175,7 +175,7 @@ func (s *Server) collectMemory(c scrape, streams relay.Stats) {
 		"them, those of what RTMP clients send that do not publish, of downloads of files and of transfers of blobs, other "+
 		"blocks (headers), idle blocks, and the heap beside blocks (connections, goroutines).", "owner", s.memoryOwners(streams, st.Heap))
 	held := map[string]int64{"kept": streams.KeptBytes, "viewers": streams.Pending, "hls": streams.HLS.Bytes,
-		"hls_answers": s.answers.Bytes(), "downloads": s.downloads.Bytes(), "requests": s.requests.Bytes() + s.operator.Bytes()}
+		"hls_answers": s.budget.answers.Bytes(), "downloads": s.budget.downloads.Bytes(), "requests": s.budget.requests.Bytes() + s.budget.operator.Bytes()}
 	if s.node != nil {
 		held["cluster_cache"] = s.node.objects.Stats().Bytes
 	}

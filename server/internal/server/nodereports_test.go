@@ -23,7 +23,7 @@ func TestRequestsOfNodes(t *testing.T) {
 	const token, path, self = "s3cret", "/api/streams", "http://10.0.0.1:8080"
 	var node, marked bool
 	s := &Server{cfg: Config{Cluster: "redis://127.0.0.1:1", ClusterToken: token, Advertise: self},
-		log: slog.New(slog.DiscardHandler), refusals: newRefusals(slog.New(slog.DiscardHandler)),
+		log: slog.New(slog.DiscardHandler), refusals: newRefusals(slog.New(slog.DiscardHandler), new(atomic.Pointer[origins]), false),
 		node: &clusterNode{secret: cluster.NewSecret(token, self)}}
 	s.auth.Store(&auth{read: "reader", loopback: true})
 	inner := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

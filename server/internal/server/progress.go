@@ -108,35 +108,35 @@ func (p *progressResponse) ReadFrom(src io.Reader) (total int64, err error) {
 // megabytes takes nothing more before a third of that is free, which a slow client may not reach within the stall
 // timeout. What must be copied is in one of blocks. The error is a [refuse.Refusal]: other downloads hold all the memory
 // that they may. The call that ends the download is endDownload.
-func (s *Server) beginDownload(w http.ResponseWriter, r *http.Request, blocks *millrace.Pool) (*progressResponse, error) {
+func (b *budget) beginDownload(w http.ResponseWriter, r *http.Request, blocks *millrace.Pool) (*progressResponse, error) {
 	holds, limit := int64(requestBytes), int64(0)
 	if !kernelSends(r) {
 		holds += copyStep
 	}
-	if s.memory != nil {
-		limit = s.memory.Limit() / downloadsShare
+	if b.memory != nil {
+		limit = b.memory.Limit() / downloadsShare
 	}
 	control := http.NewResponseController(w)
-	loan, err := s.downloads.AddWithin(limit, downloadAfter, holds, func() { _ = control.SetWriteDeadline(time.Unix(1, 0)) })
+	loan, err := b.downloads.AddWithin(limit, downloadAfter, holds, func() { _ = control.SetWriteDeadline(time.Unix(1, 0)) })
 	if err != nil {
 		return nil, err
 	}
 	answerOf(r).wait()
-	tcpconn.BoundUnsent(downloadConn(r), s.cfg.Unsent)
+	tcpconn.BoundUnsent(downloadConn(r), b.unsent)
 	return &progressResponse{
-		ResponseWriter: w, blocks: blocks, loan: loan, limit: s.cfg.StallTimeout, ctx: r.Context(), account: address.Of(r.Context()),
+		ResponseWriter: w, blocks: blocks, loan: loan, limit: b.stall, ctx: r.Context(), account: address.Of(r.Context()),
 	}, nil
 }
 
 // endDownload logs and counts a download whose client has stalled, and has the kernel forget what it still holds for
 // that client.
-func (s *Server) endDownload(p *progressResponse, r *http.Request, stalled *atomic.Int64) {
+func (b *budget) endDownload(p *progressResponse, r *http.Request, stalled *atomic.Int64) {
 	p.loan.Done()
 	if !p.stalled {
 		return
 	}
 	stalled.Add(1)
-	s.log.Info("download ended", "client", r.RemoteAddr, "path", r.URL.Path,
+	b.log.Info("download ended", "client", r.RemoteAddr, "path", r.URL.Path,
 		"reason", "the client took nothing for --stall-timeout")
 	if tcp := downloadConn(r); tcp != nil {
 		_ = tcp.SetLinger(0)

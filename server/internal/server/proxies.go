@@ -90,7 +90,7 @@ func (s *Server) limitAddresses(next http.Handler) http.Handler {
 			if c.Above() != nil { // all of its requests are refused: over HTTP/2, too, the client needs another connection
 				w.Header().Set("Connection", "close")
 			}
-			s.refuseRequest(wanted(r), w, r, err)
+			s.refusals.refuse(wanted(r), w, r, err)
 			return
 		}
 		next.ServeHTTP(w, r)

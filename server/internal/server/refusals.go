@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace-io/millrace/server/internal/lock"
@@ -63,7 +64,9 @@ func (k refusalKey) quiet() bool {
 // refusals counts and logs clients that are refused. A client that comes again and again does not fill the log: beyond
 // refusalLines in refusalPeriod for each kind of client, refusals are logged for debugging only.
 type refusals struct {
-	log *slog.Logger
+	log         *slog.Logger
+	origins     *atomic.Pointer[origins] // whose players may see why they are refused
+	secretNames bool                     // with a hook, the name by which a client asks for a stream may be a key
 
 	mu     lock.Mutex
 	counts map[refusalKey]int64 // has all keys that there can be
@@ -81,8 +84,8 @@ type lineLimit struct {
 	lines, muted int       // muted: since the last line
 }
 
-func newRefusals(log *slog.Logger) *refusals {
-	r := &refusals{log: log, counts: make(map[refusalKey]int64), lines: make(map[clientKind]*lineLimit)}
+func newRefusals(log *slog.Logger, origins *atomic.Pointer[origins], secretNames bool) *refusals {
+	r := &refusals{log: log, origins: origins, secretNames: secretNames, counts: make(map[refusalKey]int64), lines: make(map[clientKind]*lineLimit)}
 	for client, list := range causes {
 		r.lines[client] = &lineLimit{}
 		for _, cause := range list {
@@ -145,24 +148,24 @@ func (r *refusals) collect(c scrape) {
 	}
 }
 
-// refuseRequest notes that the request of a client is refused, and answers it with the error.
-func (s *Server) refuseRequest(client clientKind, w http.ResponseWriter, r *http.Request, why error) {
+// refuse notes that the request of a client is refused, and answers it with the error.
+func (f *refusals) refuse(client clientKind, w http.ResponseWriter, r *http.Request, why error) {
 	if client == clientViewer {
-		s.origins.Load().allow(w.Header(), r) // without it a player on another site cannot see the status
+		f.origins.Load().allow(w.Header(), r) // without it a player on another site cannot see the status
 	}
-	s.refused(client, r, why)
+	f.noteRequest(client, r, why)
 	refuseBody(w, r, refuse.SetHeader(w.Header(), why), why.Error())
 }
 
-// refused notes that the request of a client is refused.
-func (s *Server) refused(client clientKind, r *http.Request, why error) {
+// noteRequest notes that the request of a client is refused.
+func (f *refusals) noteRequest(client clientKind, r *http.Request, why error) {
 	if fromNode(r) {
 		client = clientNode
 	}
 	if strings.HasPrefix(r.URL.Path, "/live/") {
-		why = s.unnamed(why, requestedStream(r))
+		why = f.unnamed(why, requestedStream(r))
 	}
-	s.refusals.note(client, why, "method", r.Method, "path", s.loggedPath(client, r.URL.Path), "client", r.RemoteAddr)
+	f.note(client, why, "method", r.Method, "path", f.loggedPath(client, r.URL.Path), "client", r.RemoteAddr)
 }
 
 // wanted returns what the client of a request wants that no handler knows.
@@ -174,4 +177,55 @@ func wanted(r *http.Request) clientKind {
 		return clientViewer
 	}
 	return clientReader
+}
+
+// onlyGet returns h for GET and HEAD, and refuses other methods.
+func (f *refusals) onlyGet(h http.HandlerFunc) http.HandlerFunc { return f.only("GET, HEAD", h) }
+
+// only returns h for the methods in a list, and refuses others.
+func (f *refusals) only(allowed string, h http.HandlerFunc) http.HandlerFunc {
+	methods := strings.Split(allowed, ", ")
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !slices.Contains(methods, r.Method) {
+			f.refuseMethod(w, r, allowed)
+			return
+		}
+		h(w, r)
+	}
+}
+
+// refuseMethod refuses a request whose method is not among those that are allowed.
+func (f *refusals) refuseMethod(w http.ResponseWriter, r *http.Request, allowed string) {
+	w.Header().Set("Allow", allowed)
+	f.refuse(wanted(r), w, r,
+		refuse.New(http.StatusMethodNotAllowed, "method %.20q is not allowed here: %s", r.Method, allowed))
+}
+
+// loggedPath returns what the log says of the path of a request. Where names may be secret, a publisher may also have mistyped
+// what stands before one.
+func (f *refusals) loggedPath(client clientKind, path string) string {
+	switch {
+	case !f.secretNames:
+	case strings.HasPrefix(path, "/live/"):
+		return "/live/…"
+	case client == clientPublisher:
+		return "/…"
+	}
+	return path
+}
+
+// unnamed returns a refusal for the log, without the name that the client has asked for, if that may be a secret.
+func (f *refusals) unnamed(why error, asked string) error {
+	refused := refuse.Of(why)
+	if refused == nil || !f.secretNames || asked == "" {
+		return why
+	}
+	hidden := *refused
+	if hidden.Reason = strings.ReplaceAll(hidden.Reason, asked, "…"); hidden.Cause == refuse.BadName {
+		hidden.Reason = "bad stream name" // which is quoted in part, as a rule
+	}
+	for _, named := range []string{": the token is for ", ": the name is "} { // names of streams, too
+		hidden.Reason, _, _ = strings.Cut(hidden.Reason, named)
+	}
+	return &hidden
 }

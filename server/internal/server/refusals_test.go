@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -126,7 +127,7 @@ func TestRefusalsAreCountedAndLogged(t *testing.T) {
 // Clients that come again and again do not fill the log, and do not hide others.
 func TestRefusalsDoNotFillTheLog(t *testing.T) {
 	book := &logBook{}
-	r := newRefusals(slog.New(slog.NewTextHandler(book, nil)))
+	r := newRefusals(slog.New(slog.NewTextHandler(book, nil)), new(atomic.Pointer[origins]), false)
 	wrong := &refuse.Refusal{Status: http.StatusForbidden, Reason: "wrong token"}
 	for range 100 {
 		r.note(clientViewer, wrong)

@@ -92,8 +92,8 @@ func (s *Server) writeAnswer(w http.ResponseWriter, r *http.Request, object stri
 			w.Header().Set("Retry-After", out.RetryAfter)
 		}
 		refused := refuse.New(out.Status, "%s", bytes.TrimSpace(out.Body.Bytes()))
-		s.refused(clientViewer, r, refused)
-		s.limitWrite(w)
+		s.refusals.noteRequest(clientViewer, r, refused)
+		s.budget.limitWrite(w)
 		writeReason(w, out.Status, refused.Reason)
 		return nil
 	case isObject:

@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,15 +17,15 @@ import (
 // routes returns everything that the main listener serves.
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc(filesPath, s.onlyGet(s.serveFile))
-	mux.HandleFunc("/api/streams", s.onlyGet(s.apiStreams))
-	mux.HandleFunc("/healthz", s.onlyGet(s.health))
-	mux.Handle("/metrics", s.onlyGet(s.metrics()))
+	mux.HandleFunc(filesPath, s.refusals.onlyGet(s.serveFile))
+	mux.HandleFunc("/api/streams", s.refusals.onlyGet(s.apiStreams))
+	mux.HandleFunc("/healthz", s.refusals.onlyGet(s.health))
+	mux.Handle("/metrics", s.refusals.onlyGet(s.metrics()))
 	pages := page.Handler()
 	mux.Handle("/{$}", pages)
 	mux.Handle("/page/", pages)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		s.refuseRequest(wanted(r), w, r, refuse.New(http.StatusNotFound,
+		s.refusals.refuse(wanted(r), w, r, refuse.New(http.StatusNotFound,
 			"nothing here: see / for the page, /live/NAME for a stream, /files/NAME for a file, /blobs/KEY for a blob").
 			For(refuse.Path))
 	})
@@ -86,7 +85,7 @@ func (s *Server) live(w http.ResponseWriter, r *http.Request, at string) {
 	case object == "" && (r.Method == http.MethodPost || r.Method == http.MethodPut):
 		s.publish(w, r, name)
 	default:
-		s.refuseMethod(w, r, allow)
+		s.refusals.refuseMethod(w, r, allow)
 	}
 }
 
@@ -101,28 +100,6 @@ func (s *Server) allowPlayers(w http.ResponseWriter, r *http.Request, allow stri
 		h.Set("Access-Control-Max-Age", "86400")
 	}
 	w.WriteHeader(http.StatusNoContent)
-}
-
-// onlyGet returns h for GET and HEAD, and refuses other methods.
-func (s *Server) onlyGet(h http.HandlerFunc) http.HandlerFunc { return s.only("GET, HEAD", h) }
-
-// only returns h for the methods in a list, and refuses others.
-func (s *Server) only(allowed string, h http.HandlerFunc) http.HandlerFunc {
-	methods := strings.Split(allowed, ", ")
-	return func(w http.ResponseWriter, r *http.Request) {
-		if !slices.Contains(methods, r.Method) {
-			s.refuseMethod(w, r, allowed)
-			return
-		}
-		h(w, r)
-	}
-}
-
-// refuseMethod refuses a request whose method is not among those that are allowed.
-func (s *Server) refuseMethod(w http.ResponseWriter, r *http.Request, allowed string) {
-	w.Header().Set("Allow", allowed)
-	s.refuseRequest(wanted(r), w, r,
-		refuse.New(http.StatusMethodNotAllowed, "method %.20q is not allowed here: %s", r.Method, allowed))
 }
 
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {

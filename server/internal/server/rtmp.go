@@ -133,7 +133,7 @@ func (v *rtmpService) serveRequest(conn net.Conn, c *relay.RTMPConn, want *rtmp.
 		if v.server.hook != nil && name == asked {
 			logged = ""
 		}
-		v.server.refusals.note(who, v.server.unnamed(err, asked), "stream", clip(logged), "client", client,
+		v.server.refusals.note(who, v.server.refusals.unnamed(err, asked), "stream", clip(logged), "client", client,
 			"program", clip(want.Client))
 		c.Refuse(want, err)
 	}

@@ -19,7 +19,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/server/internal/address"
 	"github.com/millrace-io/millrace/server/internal/hook"
 	"github.com/millrace-io/millrace/server/internal/limit"
@@ -46,13 +45,7 @@ type Server struct {
 	hook    *hook.Client    // nil if none is asked
 	started time.Time
 
-	memory    *memory.Budget                            // nil without a budget
-	requests  memory.Loans                              // whose answers are being made or sent
-	operator  memory.Loans                              // the same of the admin listener
-	answers   memory.Loans                              // of HLS, what they hold beside that
-	downloads memory.Loans                              // of files and blobs
-	memoryOf  struct{ downloads, blobs *millrace.Pool } // accounts of the blocks of their transfers
-
+	budget      *budget
 	refusals    *refusals
 	handshakes  handshakes
 	connections connections
@@ -82,11 +75,9 @@ func New(cfg Config) (*Server, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	cfg.Log = lock.Logger(cfg.Log)
-	s := &Server{
-		cfg: cfg, log: cfg.Log,
-		started: time.Now(), refusals: newRefusals(cfg.Log),
-	}
-	s.memoryOf.downloads, s.memoryOf.blobs = millrace.DefaultPool().Account(), millrace.DefaultPool().Account()
+	s := &Server{cfg: cfg, log: cfg.Log, started: time.Now()}
+	s.refusals = newRefusals(cfg.Log, &s.origins, cfg.Hook != "")
+	s.budget = newBudget(&s.cfg, s.refusals)
 	s.connections = connections{server: s, limit: cfg.MaxConnections, all: make(map[*proxy.Conn]netip.Addr),
 		from: make(map[netip.Addr]int)}
 	s.addresses = address.New(cfg.addressLimits())
@@ -121,40 +112,20 @@ func New(cfg Config) (*Server, error) {
 		_ = s.closeStores(context.Background())
 		return nil, err
 	}
-	if cfg.MemoryBytes > 0 {
-		s.memory = memory.New(cfg.MemoryBytes, millrace.DefaultPool(), s.log)
-	}
-	streams.Memory = s.memory
+	streams.Memory = s.budget.memory
 	s.relay = relay.New(streams)
 	if s.node != nil {
-		s.memory.Add(memory.Step{Name: "cache", Above: 8, Free: s.node.objects.Free})
+		s.budget.memory.Add(memory.Step{Name: "cache", Above: 8, Free: s.node.objects.Free})
 	}
-	s.memory.Add(memory.Step{Name: "connections", Above: 11, Heap: true, Free: s.connections.free})
-	for _, a := range []struct {
-		above int
-		after time.Duration
-	}{{12, answerAfter}, {14, answerAfter / 5}} {
-		s.memory.Add(
-			memory.Step{Name: "requests", Above: a.above, Heap: true, Free: func(excess int64) int64 {
-				freed := s.requests.Free(excess, a.after)
-				freed += s.operator.Free(excess-freed, a.after)
-				return freed + s.downloads.Free(excess-freed, a.after)
-			}},
-			memory.Step{Name: "answers", Above: a.above, Free: func(excess int64) int64 {
-				return s.answers.Free(excess, a.after)
-			}})
-	}
-	s.memory.Add(s.relay.MemorySteps()...)
+	s.budget.memory.Add(memory.Step{Name: "connections", Above: 11, Heap: true, Free: s.connections.free})
+	s.budget.addSteps()
+	s.budget.memory.Add(s.relay.MemorySteps()...)
 	if s.records != nil {
-		s.memory.Add(memory.Step{Name: "recordings", Above: 12, Free: s.records.Free})
+		s.budget.memory.Add(memory.Step{Name: "recordings", Above: 12, Free: s.records.Free})
 	}
 	s.draining, s.drain = context.WithCancel(context.Background())
 	return s, nil
 }
-
-// answerAfter is how long a segment of HLS may be on its way before its answer is cut because memory is short. A player that
-// keeps up gets one in less time than it lasts.
-const answerAfter = 5 * time.Second
 
 // Listeners are what a Server listens on. All but Main may be nil.
 type Listeners struct {
@@ -306,20 +277,20 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	if s.node != nil {
 		s.node.Start(s.relay)
 	}
-	main := s.httpServer(s.nameClients(s.routes()), &s.requests)
+	main := s.httpServer(s.nameClients(s.routes()), &s.budget.requests)
 	main.ConnState = s.connections.note
 	servers := []*http.Server{main}
 	failed := make(chan error, 2)
 	go func() { failed <- s.serveMain(main, s.behindProxies(l.Main, true)) }()
 	if l.Admin != nil {
 		s.adminAuth.Store(&auth{read: s.cfg.AdminToken, loopback: isLoopback(l.Admin.Addr())})
-		side := s.httpServer(s.adminRoutes(l.Main.Addr()), &s.operator)
+		side := s.httpServer(s.adminRoutes(l.Main.Addr()), &s.budget.operator)
 		servers = append(servers, side)
 		go func() { failed <- side.Serve(l.Admin) }()
 	}
 	watching, unwatch := context.WithCancel(context.Background())
 	var others sync.WaitGroup
-	others.Go(func() { s.memory.Run(watching) })
+	others.Go(func() { s.budget.memory.Run(watching) })
 	if l.RTMP != nil {
 		others.Go(func() { s.newRTMPService(l.RTMP, nil).serve(s.behindProxies(l.RTMP, false)) })
 	}
@@ -361,14 +332,6 @@ func (s *Server) serveMain(main *http.Server, ln net.Listener) error {
 	main.TLSConfig = s.cert.config()
 	main.Protocols.SetHTTP2(true)
 	return main.ServeTLS(ln, "", "")
-}
-
-// acquire admits a transfer, which l.Release ends, or returns the reason why not.
-func (s *Server) acquire(l *limit.Limiter) error {
-	if err := s.memory.Admit(); err != nil {
-		return err
-	}
-	return l.Acquire()
 }
 
 // closeStores closes the stores of files and blobs, the recordings, which may take until ctx ends, and the node.
@@ -483,7 +446,7 @@ func (s *Server) httpServer(h http.Handler, requests *memory.Loans) *http.Server
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
-		Handler:           s.limitBodies(s.limitAnswers(requests, h)),
+		Handler:           s.limitBodies(s.budget.limitAnswers(requests, h)),
 		Protocols:         protocols,
 		ReadHeaderTimeout: s.cfg.HeaderTimeout,
 		IdleTimeout:       s.cfg.IdleTimeout,
