@@ -1,6 +1,7 @@
 package server
 
 import (
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -13,10 +14,21 @@ import (
 	"github.com/millrace-io/millrace/server/internal/server/page"
 )
 
+// An adminService answers the operator: about single streams, and decisions.
+type adminService struct {
+	relay    *relay.Hub
+	budget   *budget
+	refusals *refusals
+	log      *slog.Logger
+	tls      bool   // of the main listener
+	stop     func() // ends the server as SIGTERM does
+}
+
 // adminRoutes returns everything that the admin listener serves: what costs time to make, what tells where publishers
 // and viewers are, and the operator's decisions. There is no /debug/pprof/cmdline: tokens and passwords are on the
 // command line.
 func (s *Server) adminRoutes(main net.Addr) http.Handler {
+	a := &adminService{relay: s.relay, budget: s.budget, refusals: s.refusals, log: s.log, tls: s.cert != nil, stop: s.stopServing}
 	mux := http.NewServeMux()
 	for path, h := range map[string]http.HandlerFunc{
 		"/debug/pprof/":        pprof.Index,
@@ -26,32 +38,21 @@ func (s *Server) adminRoutes(main net.Addr) http.Handler {
 		"/metrics":             s.metrics(),
 		"/api/streams":         s.adminStreams,
 		"/healthz":             s.health,
-		"/main":                s.mainPage(main),
+		"/main":                a.mainPage(main),
 		"/":                    page.Admin().ServeHTTP,
 	} {
 		mux.HandleFunc(path, s.refusals.onlyGet(h))
 	}
-	mux.HandleFunc("DELETE /api/streams/{name...}", s.decision(s.endStream))
-	mux.HandleFunc("/api/streams/{name...}", s.refusals.only("GET, HEAD, DELETE", s.adminStream))
-	mux.HandleFunc("/api/viewers/{id}", s.refusals.only("DELETE", s.decision(s.endViewer)))
-	mux.HandleFunc("/api/drain", s.refusals.only("POST", s.decision(s.beginDrain)))
-	return s.protect(s.adminAuth.Load, cleanPaths(mux))
-}
-
-// decision returns next for clients that may decide.
-func (s *Server) decision(next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if err := s.adminAuth.Load().checkDecision(r); err != nil {
-			s.refusals.refuse(clientReader, w, r, err)
-			return
-		}
-		next(w, r)
-	}
+	mux.HandleFunc("DELETE /api/streams/{name...}", s.access.decision(a.endStream))
+	mux.HandleFunc("/api/streams/{name...}", s.refusals.only("GET, HEAD, DELETE", a.stream))
+	mux.HandleFunc("/api/viewers/{id}", s.refusals.only("DELETE", s.access.decision(a.endViewer)))
+	mux.HandleFunc("/api/drain", s.refusals.only("POST", s.access.decision(a.beginDrain)))
+	return s.access.protect(s.access.operator.Load, cleanPaths(mux))
 }
 
 // mainPage sends a browser to the page of the main listener. If that listener has all addresses of this machine, it is
 // the one that the browser has found this machine by.
-func (s *Server) mainPage(main net.Addr) http.HandlerFunc {
+func (s *adminService) mainPage(main net.Addr) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		tcp, ok := main.(*net.TCPAddr)
 		if !ok {
@@ -62,7 +63,7 @@ func (s *Server) mainPage(main net.Addr) http.HandlerFunc {
 		if host := (&url.URL{Host: r.Host}).Hostname(); tcp.IP.IsUnspecified() && host != "" {
 			link.Host = net.JoinHostPort(host, strconv.Itoa(tcp.Port))
 		}
-		if s.cert != nil {
+		if s.tls {
 			link.Scheme = "https"
 		}
 		w.Header().Set("Cache-Control", "no-store")
@@ -73,8 +74,8 @@ func (s *Server) mainPage(main net.Addr) http.HandlerFunc {
 // maxListed is how many viewers one answer has at most.
 const maxListed = 1000
 
-// adminStream answers GET /api/streams/NAME: the stream and its viewers.
-func (s *Server) adminStream(w http.ResponseWriter, r *http.Request) {
+// stream answers GET /api/streams/NAME: the stream and its viewers.
+func (s *adminService) stream(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	var after uint64
 	if text := r.URL.Query().Get("after"); text != "" {
@@ -109,7 +110,7 @@ const (
 )
 
 // endStream answers DELETE /api/streams/NAME.
-func (s *Server) endStream(w http.ResponseWriter, r *http.Request) {
+func (s *adminService) endStream(w http.ResponseWriter, r *http.Request) {
 	name, lasts := r.PathValue("name"), refuseEnded
 	text := r.URL.Query().Get("for")
 	if text != "" {
@@ -138,7 +139,7 @@ func (s *Server) endStream(w http.ResponseWriter, r *http.Request) {
 }
 
 // endViewer answers DELETE /api/viewers/ID.
-func (s *Server) endViewer(w http.ResponseWriter, r *http.Request) {
+func (s *adminService) endViewer(w http.ResponseWriter, r *http.Request) {
 	id, err := strconv.ParseUint(r.PathValue("id"), 10, 64)
 	if err != nil {
 		s.refusals.refuse(clientReader, w, r,
@@ -155,8 +156,8 @@ func (s *Server) endViewer(w http.ResponseWriter, r *http.Request) {
 }
 
 // beginDrain answers POST /api/drain.
-func (s *Server) beginDrain(w http.ResponseWriter, r *http.Request) {
+func (s *adminService) beginDrain(w http.ResponseWriter, r *http.Request) {
 	s.log.Info("the operator ends the server", "client", r.RemoteAddr)
 	w.WriteHeader(http.StatusAccepted)
-	s.stopServing()
+	s.stop()
 }

@@ -242,7 +242,7 @@ func TestTheLinkToTheMainPage(t *testing.T) {
 	} {
 		w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/main", nil)
 		r.Host = tt.host
-		f.mainPage(tt.main)(w, r)
+		(&adminService{tls: f.cert != nil, refusals: f.refusals}).mainPage(tt.main)(w, r)
 		if got := w.Header().Get("Location"); got != tt.want {
 			t.Errorf("%v asked by %s: %d %q, want %q", tt.main, tt.host, w.Code, got, tt.want)
 		}
@@ -301,7 +301,7 @@ func TestWhoDecides(t *testing.T) {
 	if res := tokened.Get("/metrics"); res.Status != 401 {
 		t.Errorf("metrics without the token: %d", res.Status)
 	}
-	f.adminAuth.Store(&auth{})
+	f.access.operator.Store(&auth{})
 	if res := admin.Request("POST", "/api/drain", ""); res.Status != 403 || !strings.Contains(res.Body, "--admin-token") {
 		t.Errorf("a listener that other machines reach: %d %s", res.Status, res.Body)
 	}
@@ -339,14 +339,14 @@ func TestTheOperatorsPage(t *testing.T) {
 	}
 	pagetest.Await(t, ctx, `(document.querySelector('#streams .pick')?.click(), document.querySelector('#viewers tr') !== null)`)
 	// A refusal stays to be read, and the button can be pressed again.
-	before := f.adminAuth.Load()
-	f.adminAuth.Store(&auth{})
+	before := f.access.operator.Load()
+	f.access.operator.Store(&auth{})
 	press(`#viewers button`)
 	pagetest.Await(t, ctx, `document.querySelector('#banner:not([hidden]) p')?.textContent.includes('--admin-token')`)
 	if n := f.relay.Viewers(); n != 1 {
 		t.Errorf("%d viewers after a refusal", n)
 	}
-	f.adminAuth.Store(before)
+	f.access.operator.Store(before)
 	press(`#viewers button`)
 	eventually(t, "the viewer to be ended", func() bool { return f.relay.Viewers() == 0 })
 	pagetest.Await(t, ctx, `document.querySelector('#viewers tr') === null`)

@@ -195,3 +195,16 @@ func (b *budget) acquire(l *limit.Limiter) error {
 	}
 	return l.Acquire()
 }
+
+// refuseViewer refuses a request with an error of package relay.
+func (b *budget) refuseViewer(w http.ResponseWriter, r *http.Request, err error) {
+	b.limitWrite(w)
+	if full := answerOf(r).resume(0); full != nil {
+		b.refuseFull(w, r, full)
+		return
+	}
+	if r.Context().Err() == nil { // otherwise the client has gone away
+		b.refusals.noteRequest(clientViewer, r, err)
+	}
+	writeReason(w, refuse.SetHeader(w.Header(), err), err.Error())
+}

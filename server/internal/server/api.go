@@ -54,7 +54,7 @@ func (s *Server) apiStreams(w http.ResponseWriter, r *http.Request) {
 		if s.addNodes(&report); !s.budget.lend(w, r, report.nodeStreams()*streamBytes) {
 			return
 		}
-		if client, err := netip.ParseAddrPort(r.RemoteAddr); !s.auth.Load().loopback || err == nil && !client.Addr().IsLoopback() {
+		if client, err := netip.ParseAddrPort(r.RemoteAddr); !s.access.auth.Load().loopback || err == nil && !client.Addr().IsLoopback() {
 			report.hideAddresses()
 		} else {
 			report.Server.Operator = true
@@ -93,7 +93,7 @@ func (s *Server) addNodes(report *apiReport) {
 // report describes the server and its streams.
 func (s *Server) report() apiReport {
 	streams, relayed, mem := s.relay.Streams(), s.relay.Stats(), s.budget.memory.Stats()
-	auth := s.auth.Load()
+	auth := s.access.auth.Load()
 	return apiReport{
 		Server: apiServer{
 			Version: s.cfg.Version, Node: s.cfg.self(), Uptime: time.Since(s.started).Seconds(),

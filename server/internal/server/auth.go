@@ -4,16 +4,30 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
+	"github.com/millrace-io/millrace/server/internal/hook"
 	"github.com/millrace-io/millrace/server/internal/refuse"
 	"github.com/millrace-io/millrace/server/internal/streamname"
 	"github.com/millrace-io/millrace/server/internal/token"
 )
+
+// access decides who may publish, watch and read: by tokens, by the hook, and by the site of a player.
+type access struct {
+	auth     atomic.Pointer[auth] // of the main listener and RTMP
+	operator atomic.Pointer[auth] // of the admin listener: whose token to read is that of the operator
+	origins  atomic.Pointer[origins]
+	hook     *hook.Client // nil if none is asked
+
+	refusals *refusals
+	log      *slog.Logger
+}
 
 // An auth decides who may do what on a listener. It does not change: Reload makes another one.
 //
@@ -201,7 +215,7 @@ func requestedStream(r *http.Request) string {
 
 // protect returns next for clients that may read, as auth says at the time. Requests that write are checked by their
 // handlers, and OPTIONS and /healthz are for everyone: browsers and monitors cannot show a token with them.
-func (s *Server) protect(auth func() *auth, next http.Handler) http.Handler {
+func (s *access) protect(auth func() *auth, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead || r.URL.Path == "/healthz" {
 			next.ServeHTTP(w, r)
@@ -300,4 +314,15 @@ func isLocalName(hostport string) bool {
 	}
 	ip := net.ParseIP(host)
 	return ip != nil && ip.IsLoopback()
+}
+
+// decision returns next for clients that may decide.
+func (s *access) decision(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := s.operator.Load().checkDecision(r); err != nil {
+			s.refusals.refuse(clientReader, w, r, err)
+			return
+		}
+		next(w, r)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"strings"
@@ -32,9 +33,15 @@ const errNoBlobs = "no blobs are kept here: that takes millrace serve --blobs DI
 
 // A blobService keeps values under keys for clients.
 type blobService struct {
-	server *Server
+	access *access
+	budget *budget
+	log    *slog.Logger
 	store  blob.Store
 	where  string // the store, for the log
+
+	maxBytes int64         // of a value
+	silence  time.Duration // an upload that sends nothing for so long is ended
+	stall    time.Duration // in which a client must take an answer
 
 	downloads *limit.Limiter
 	uploads   *limit.Limiter
@@ -47,15 +54,14 @@ type blobService struct {
 }
 
 // openBlobs returns nil if the configuration names no store. The call that ends the service's life is close.
-func openBlobs(s *Server) (*blobService, error) {
-	cfg := &s.cfg
+func openBlobs(cfg *Config, access *access, budget *budget) (*blobService, error) {
 	switch {
 	case cfg.Blobs != "":
-		d, err := blob.OpenDirectory(cfg.Blobs, cfg.Successor, s.budget.blobBlocks)
+		d, err := blob.OpenDirectory(cfg.Blobs, cfg.Successor, budget.blobBlocks)
 		if err != nil {
 			return nil, fmt.Errorf("--blobs: %w", err)
 		}
-		return newBlobService(s, d, cfg.Blobs), nil
+		return newBlobService(cfg, access, budget, d, cfg.Blobs), nil
 	case cfg.Redis == "":
 		return nil, nil
 	}
@@ -64,31 +70,31 @@ func openBlobs(s *Server) (*blobService, error) {
 		return nil, err
 	}
 	where := "Redis at " + strings.Join(opt.Addrs, ",")
-	store, err := blob.OpenRedis(redis.NewUniversalClient(opt), cfg.RedisPrefix, s.budget.blobBlocks)
+	store, err := blob.OpenRedis(redis.NewUniversalClient(opt), cfg.RedisPrefix, budget.blobBlocks)
 	if err != nil {
 		return nil, fmt.Errorf("--redis: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), pingTimeout)
 	defer cancel()
 	if err := store.Ping(ctx); err != nil {
-		s.log.Warn("Redis cannot be used: blobs get 503 until it can", "redis", where, "reason", err)
+		cfg.Log.Warn("Redis cannot be used: blobs get 503 until it can", "redis", where, "reason", err)
 	}
-	return newBlobService(s, store, where), nil
+	return newBlobService(cfg, access, budget, store, where), nil
 }
 
 // newBlobService takes ownership of store.
-func newBlobService(s *Server, store blob.Store, where string) *blobService {
-	down, up := s.cfg.MaxDownloads, s.cfg.MaxUploads
+func newBlobService(cfg *Config, access *access, budget *budget, store blob.Store, where string) *blobService {
+	down, up := cfg.MaxDownloads, cfg.MaxUploads
 	return &blobService{
-		server: s, store: store, where: where,
+		access: access, budget: budget, log: cfg.Log, store: store, where: where,
+		maxBytes: cfg.MaxBlobBytes, silence: cfg.PublishTimeout, stall: cfg.StallTimeout,
 		downloads: limit.New(down, tooMany("blobs", "sent", down, "downloads"), refuse.ErrShutdown),
 		uploads:   limit.New(up, tooMany("blobs", "received", up, "uploads"), refuse.ErrShutdown),
 	}
 }
 
-// serveBlob answers everything below blobsPath.
-func (s *Server) serveBlob(w http.ResponseWriter, r *http.Request, key string) {
-	b := s.blobs
+// serve answers everything below blobsPath. b may be nil.
+func (b *blobService) serve(w http.ResponseWriter, r *http.Request, key string) {
 	if b == nil {
 		refuseBody(w, r, http.StatusNotFound, errNoBlobs)
 		return
@@ -105,7 +111,7 @@ func (s *Server) serveBlob(w http.ResponseWriter, r *http.Request, key string) {
 	case http.MethodPut, http.MethodDelete:
 		b.write(response, r, key)
 	default:
-		s.refusals.refuseMethod(response, r, blobMethods)
+		b.access.refusals.refuseMethod(response, r, blobMethods)
 	}
 }
 
@@ -128,17 +134,17 @@ func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // get answers GET and HEAD.
 func (b *blobService) get(w *statusWriter, r *http.Request, key string) {
-	if err := b.server.budget.acquire(b.downloads); err != nil {
+	if err := b.budget.acquire(b.downloads); err != nil {
 		b.refuse(w, r, err)
 		return
 	}
 	defer b.downloads.Release()
-	p, err := b.server.budget.beginDownload(w.ResponseWriter, r, b.server.budget.blobBlocks)
+	p, err := b.budget.beginDownload(w.ResponseWriter, r, b.budget.blobBlocks)
 	if err != nil {
-		b.server.budget.refuseFull(w, r, err)
+		b.budget.refuseFull(w, r, err)
 		return
 	}
-	defer b.server.budget.endDownload(p, r, &b.stalled)
+	defer b.budget.endDownload(p, r, &b.stalled)
 	value, err := b.store.Open(blob.ContextOf(r), key)
 	if err != nil {
 		b.refuse(w, r, err)
@@ -157,8 +163,8 @@ func (b *blobService) get(w *statusWriter, r *http.Request, key string) {
 
 // write answers PUT and DELETE.
 func (b *blobService) write(w *statusWriter, r *http.Request, key string) {
-	if err := b.server.auth.Load().checkPublish(r, ""); err != nil {
-		b.server.refusals.noteRequest(clientWriter, r, err)
+	if err := b.access.auth.Load().checkPublish(r, ""); err != nil {
+		b.access.refusals.noteRequest(clientWriter, r, err)
 		refuseBody(w, r, refuse.SetHeader(w.Header(), err), "writing a blob needs the right to publish: "+err.Error())
 		return
 	}
@@ -170,14 +176,14 @@ func (b *blobService) write(w *statusWriter, r *http.Request, key string) {
 // change answers PUT and DELETE from clients that may write, unless it returns an error. Refusing takes no place among
 // the uploads.
 func (b *blobService) change(w http.ResponseWriter, r *http.Request, key string) error {
-	if err := b.server.budget.acquire(b.uploads); err != nil {
+	if err := b.budget.acquire(b.uploads); err != nil {
 		return err
 	}
 	defer b.uploads.Release()
 	answerOf(r).wait()
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(time.Time{}) // receiving the body may take longer than answering
-	defer func() { _ = control.SetWriteDeadline(time.Now().Add(b.server.cfg.StallTimeout)) }()
+	defer func() { _ = control.SetWriteDeadline(time.Now().Add(b.stall)) }()
 	if r.Method == http.MethodPut {
 		return b.put(w, r, key)
 	}
@@ -191,7 +197,7 @@ func (b *blobService) change(w http.ResponseWriter, r *http.Request, key string)
 // put answers PUT, unless it returns an error.
 func (b *blobService) put(w http.ResponseWriter, r *http.Request, key string) error {
 	h := r.Header
-	put := blob.Put{Limit: b.server.cfg.MaxBlobBytes, Only: blob.ConditionOf(h)}
+	put := blob.Put{Limit: b.maxBytes, Only: blob.ConditionOf(h)}
 	var err error
 	if put.TTL, err = blob.ParseTTL(h.Get(blob.HeaderTTL)); err != nil {
 		return refuse.New(http.StatusBadRequest, "%v", err)
@@ -212,7 +218,7 @@ func (b *blobService) put(w http.ResponseWriter, r *http.Request, key string) er
 		return err
 	}
 	body := &upload{
-		Reader: r.Body, control: http.NewResponseController(w), idle: b.server.cfg.PublishTimeout, received: &b.received,
+		Reader: r.Body, control: http.NewResponseController(w), idle: b.silence, received: &b.received,
 	}
 	tag, created, err := b.store.Put(ctx, key, body, r.ContentLength, put)
 	_ = body.control.SetReadDeadline(time.Time{})
@@ -225,7 +231,7 @@ func (b *blobService) put(w http.ResponseWriter, r *http.Request, key string) er
 		status = http.StatusCreated
 	}
 	w.WriteHeader(status)
-	b.server.log.Debug("blob put", "client", r.RemoteAddr, "path", r.URL.Path, "created", created)
+	b.log.Debug("blob put", "client", r.RemoteAddr, "path", r.URL.Path, "created", created)
 	return nil
 }
 
@@ -252,7 +258,7 @@ func (u *upload) Read(p []byte) (int, error) {
 func (b *blobService) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	refused := blobRefusal(err)
 	if refused.Status >= http.StatusInternalServerError {
-		b.server.log.Warn("blob request failed", "method", r.Method, "path", r.URL.Path, "client", r.RemoteAddr,
+		b.log.Warn("blob request failed", "method", r.Method, "path", r.URL.Path, "client", r.RemoteAddr,
 			"status", refused.Status, "reason", err)
 	}
 	refuseBody(w, r, refuse.SetHeader(w.Header(), refused), refused.Reason)

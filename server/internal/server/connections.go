@@ -16,7 +16,8 @@ import (
 // connections are those of the main listener that net/http serves: viewers of HTTP/1 are not among them. When there are as
 // many as the limit, one that waits for a request gives way to a new one.
 type connections struct {
-	server *Server
+	clients *clients
+	tls     bool
 
 	mu      lock.Mutex
 	limit   int
@@ -88,7 +89,7 @@ func (c *connections) add(p *proxy.Conn) {
 		_ = p.Close()
 		// In another goroutine: the log may block, and net/http accepts no connection before add
 		// returns.
-		go c.server.refusals.note(clientReader, refuse.New(0,
+		go c.clients.refusals.note(clientReader, refuse.New(0,
 			"all %d connections that --max-connections allows have requests", limit).For(refuse.Limit), "client", p.TCPConn.RemoteAddr().String())
 	case closing != nil:
 		_ = closing.Close()
@@ -139,7 +140,7 @@ func (c *connections) worst() (worst *proxy.Conn) {
 // free closes the connections that have waited for a request for longest. See [memory.Step].
 func (c *connections) free(excess int64) (freed int64) {
 	each := int64(plainBytes)
-	if c.server.cert != nil {
+	if c.tls {
 		each = tlsBytes
 	}
 	type waiting struct {
@@ -184,6 +185,6 @@ func (c *connections) collect(to scrape) {
 		"there were as many as --max-connections allows.", evicted)
 	to.counter("connections_shed_total", "Of these, those that were closed while they waited for a request, because "+
 		"memory was short.", shed)
-	st := c.server.addresses.Stats()
+	st := c.clients.addresses.Stats()
 	to.gauge("addresses", "Addresses that have a connection and are limited.", int64(st.Held))
 }

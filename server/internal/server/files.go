@@ -21,7 +21,9 @@ const errNoRoot = "no files are served here: that takes millrace serve --root DI
 
 // A fileService serves the files under a directory, and counts what it does.
 type fileService struct {
-	server  *Server
+	budget  *budget
+	log     *slog.Logger
+	listing bool // directories without an index.html are listed
 	root    *os.Root
 	handler *chunk.FileHandler
 	answer  http.Handler // handler, for paths that begin with filesPath
@@ -33,8 +35,7 @@ type fileService struct {
 }
 
 // openFiles returns nil if the configuration names no root. The call that ends the service's life is close.
-func openFiles(s *Server) (*fileService, error) {
-	cfg := &s.cfg
+func openFiles(cfg *Config, budget *budget) (*fileService, error) {
 	if cfg.Root == "" {
 		return nil, nil
 	}
@@ -45,7 +46,7 @@ func openFiles(s *Server) (*fileService, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--root: %w", err)
 	}
-	f := &fileService{server: s, root: root,
+	f := &fileService{budget: budget, log: cfg.Log, listing: cfg.FilesListing, root: root,
 		downloads: limit.New(cfg.MaxDownloads, tooMany("files", "sent", cfg.MaxDownloads, "downloads"), refuse.ErrShutdown)}
 	opts := []chunk.FileOption{
 		chunk.Listing(cfg.FilesListing),
@@ -63,32 +64,31 @@ func openFiles(s *Server) (*fileService, error) {
 	return f, nil
 }
 
-// serveFile answers GET and HEAD /files/NAME.
-func (s *Server) serveFile(w http.ResponseWriter, r *http.Request) {
-	f := s.files
+// serve answers GET and HEAD /files/NAME. f may be nil.
+func (f *fileService) serve(w http.ResponseWriter, r *http.Request) {
 	if f == nil {
 		writeReason(w, http.StatusNotFound, errNoRoot)
 		return
 	}
-	if err := s.budget.acquire(f.downloads); err != nil {
+	if err := f.budget.acquire(f.downloads); err != nil {
 		writeReason(w, refuse.SetHeader(w.Header(), err), err.Error())
 		return
 	}
 	defer f.downloads.Release()
-	p, err := s.budget.beginDownload(w, r, s.budget.fileBlocks)
+	p, err := f.budget.beginDownload(w, r, f.budget.fileBlocks)
 	if err != nil {
-		s.budget.refuseFull(w, r, err)
+		f.budget.refuseFull(w, r, err)
 		return
 	}
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	defer s.budget.endDownload(p, r, &f.stalled)
+	defer f.budget.endDownload(p, r, &f.stalled)
 	f.answer.ServeHTTP(p, r)
 }
 
 // served is called after each request.
 func (f *fileService) served(r *http.Request, sent chunk.Report, status int) {
 	f.answered.add(status)
-	log := f.server.log
+	log := f.log
 	if !log.Enabled(r.Context(), slog.LevelDebug) {
 		return
 	}
@@ -134,7 +134,7 @@ func (f *fileService) offer() string {
 	switch {
 	case f == nil:
 		return "off"
-	case f.server.cfg.FilesListing:
+	case f.listing:
 		return "listed"
 	}
 	return "named"

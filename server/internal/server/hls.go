@@ -16,14 +16,24 @@ import (
 	"github.com/millrace-io/millrace/media/hls"
 	"github.com/millrace-io/millrace/server/internal/address"
 	"github.com/millrace-io/millrace/server/internal/refuse"
+	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/millrace-io/millrace/server/internal/relay/hlslive"
 	"github.com/millrace-io/millrace/server/internal/streamname"
 	"github.com/millrace-io/millrace/server/internal/tcpconn"
 )
 
-// serveHLS answers GET and HEAD /live/NAME/OBJECT.
-func (s *Server) serveHLS(w http.ResponseWriter, r *http.Request, name, object string) {
-	s.origins.Load().allow(w.Header(), r)
+// An hlsService answers players of HLS, with streams of this node and of others.
+type hlsService struct {
+	relay    *relay.Hub
+	node     *clusterNode // nil if the server is alone
+	access   *access
+	budget   *budget
+	refusals *refusals
+}
+
+// serve answers GET and HEAD /live/NAME/OBJECT.
+func (s *hlsService) serve(w http.ResponseWriter, r *http.Request, name, object string) {
+	s.access.origins.Load().allow(w.Header(), r)
 	noWriteLimit(w) // a request may wait for what comes next
 	answerOf(r).wait()
 	err := streamname.Check(name)
@@ -35,16 +45,16 @@ func (s *Server) serveHLS(w http.ResponseWriter, r *http.Request, name, object s
 		}
 	}
 	if err == nil {
-		r, name, err = s.admitHLS(r, name)
+		r, name, err = s.access.admitHLS(r, name)
 	}
 	if err == nil {
-		err = s.serveHLSHere(w, r, name, object)
+		err = s.serveHere(w, r, name, object)
 		if s.node != nil && err != nil {
-			err = s.serveHLSElsewhere(w, r, name, object, err)
+			err = s.serveElsewhere(w, r, name, object, err)
 		}
 	}
 	if err != nil {
-		s.refuseViewer(w, r, err)
+		s.budget.refuseViewer(w, r, err)
 	}
 }
 
@@ -53,22 +63,22 @@ var playerSeed = maphash.MakeSeed()
 
 // admitPlayer counts a player of HLS with its first request for a playlist. The stream and the token tell the players of an
 // address apart, and with a hook, which is asked about each of them, all that they show.
-func (s *Server) admitPlayer(account *address.Account, r *http.Request, name, object string) error {
+func (s *hlsService) admitPlayer(account *address.Account, r *http.Request, name, object string) error {
 	begins := object == hlslive.MasterName
 	if account == nil || !begins && !hlslive.IsMedia(object) {
 		return nil
 	}
 	var h maphash.Hash
 	h.SetSeed(playerSeed)
-	h.WriteString(name + " " + s.auth.Load().shownToken(r))
-	if s.hook != nil {
+	h.WriteString(name + " " + s.access.auth.Load().shownToken(r))
+	if s.access.hook != nil {
 		h.WriteString(" " + ownQuery(r.URL.RawQuery))
 	}
 	return account.Player(h.Sum64(), begins)
 }
 
-// serveHLSHere is serveHLS of what is made here.
-func (s *Server) serveHLSHere(w http.ResponseWriter, r *http.Request, name, object string) error {
+// serveHere is serve of what is made here.
+func (s *hlsService) serveHere(w http.ResponseWriter, r *http.Request, name, object string) error {
 	switch {
 	case object == hlslive.MasterName:
 		return s.serveMaster(w, r, name)
@@ -78,7 +88,7 @@ func (s *Server) serveHLSHere(w http.ResponseWriter, r *http.Request, name, obje
 	return s.serveObject(w, r, name, object)
 }
 
-func (s *Server) serveMaster(w http.ResponseWriter, r *http.Request, name string) error {
+func (s *hlsService) serveMaster(w http.ResponseWriter, r *http.Request, name string) error {
 	list, err := s.relay.HLSMaster(r.Context(), name)
 	if err != nil {
 		return err
@@ -86,7 +96,7 @@ func (s *Server) serveMaster(w http.ResponseWriter, r *http.Request, name string
 	return s.servePlaylist(w, r, list, time.Second)
 }
 
-func (s *Server) serveMedia(w http.ResponseWriter, r *http.Request, name, object string) error {
+func (s *hlsService) serveMedia(w http.ResponseWriter, r *http.Request, name, object string) error {
 	want, blocks, err := hls.ParseReload(r.URL.Query())
 	if err != nil {
 		return refuse.New(http.StatusBadRequest, "%v", err)
@@ -110,7 +120,7 @@ func (s *Server) serveMedia(w http.ResponseWriter, r *http.Request, name, object
 const playlistType = "application/vnd.apple.mpegurl"
 
 // servePlaylist answers with a playlist that a cache may keep for a while.
-func (s *Server) servePlaylist(w http.ResponseWriter, r *http.Request, list *hlslive.Playlist, fresh time.Duration) error {
+func (s *hlsService) servePlaylist(w http.ResponseWriter, r *http.Request, list *hlslive.Playlist, fresh time.Duration) error {
 	if s.wantsGzip(r) {
 		return s.writePlaylist(w, r, list.Gzip, true, fresh)
 	}
@@ -120,7 +130,7 @@ func (s *Server) servePlaylist(w http.ResponseWriter, r *http.Request, list *hls
 // wantsGzip reports whether a playlist is sent with gzip. If the request needs the token in its
 // address, each address in the
 // playlist gets it, too: players show it with no other request by themselves.
-func (s *Server) wantsGzip(r *http.Request) bool {
+func (s *hlsService) wantsGzip(r *http.Request) bool {
 	return chunk.AcceptsEncoding(r.Header["Accept-Encoding"], "gzip") && s.addedQuery(r) == ""
 }
 
@@ -130,11 +140,11 @@ const maxAddedToken = 1 << 10
 
 // addedQuery returns what each address in a playlist gets, without "?": the token if one is needed,
 // or all that the hook has seen.
-func (s *Server) addedQuery(r *http.Request) string {
+func (s *hlsService) addedQuery(r *http.Request) string {
 	if p := hookPlayOf(r); p != nil {
 		return p.query
 	}
-	a := s.auth.Load()
+	a := s.access.auth.Load()
 	if !a.readNeedsToken(r) {
 		return ""
 	}
@@ -146,7 +156,7 @@ func (s *Server) addedQuery(r *http.Request) string {
 
 // writePlaylist answers with the text of a playlist, or with that as zip. An error is a
 // [refuse.Refusal]: nothing was written.
-func (s *Server) writePlaylist(w http.ResponseWriter, r *http.Request, body []byte, zip bool, fresh time.Duration) error {
+func (s *hlsService) writePlaylist(w http.ResponseWriter, r *http.Request, body []byte, zip bool, fresh time.Duration) error {
 	query := s.addedQuery(r)
 	more := len(body)
 	if query != "" {
@@ -178,9 +188,9 @@ func (s *Server) writePlaylist(w http.ResponseWriter, r *http.Request, body []by
 
 // setFresh says how long an answer may be had from a cache, which is a shared one if anyone may read and no token was
 // shown. more is added to that.
-func (s *Server) setFresh(w http.ResponseWriter, r *http.Request, fresh time.Duration, more string) {
+func (s *hlsService) setFresh(w http.ResponseWriter, r *http.Request, fresh time.Duration, more string) {
 	who := "public"
-	if a := s.auth.Load(); a.read != "" || a.shownToken(r) != "" || s.hook != nil {
+	if a := s.access.auth.Load(); a.read != "" || a.shownToken(r) != "" || s.access.hook != nil {
 		who = "private"
 	}
 	w.Header().Set("Cache-Control", who+", max-age="+strconv.Itoa(int(fresh/time.Second))+more)
@@ -213,7 +223,7 @@ func addQuery(text []byte, query string) []byte {
 // objectFresh is how long a segment may be had from a cache: its name never means anything else.
 const objectFresh = time.Hour
 
-func (s *Server) serveObject(w http.ResponseWriter, r *http.Request, name, object string) error {
+func (s *hlsService) serveObject(w http.ResponseWriter, r *http.Request, name, object string) error {
 	o, ok := hls.ParseObject(object)
 	if !ok {
 		return refuse.New(http.StatusNotFound,
@@ -229,7 +239,7 @@ func (s *Server) serveObject(w http.ResponseWriter, r *http.Request, name, objec
 
 // writeObject answers with the bytes of an object. It borrows body, which is empty or shorter then.
 // An error is a [refuse.Refusal]: nothing was written.
-func (s *Server) writeObject(w http.ResponseWriter, r *http.Request, object string, body *millrace.Chain) error {
+func (s *hlsService) writeObject(w http.ResponseWriter, r *http.Request, object string, body *millrace.Chain) error {
 	if err := answerOf(r).resume(0); err != nil {
 		return err
 	}
@@ -256,7 +266,7 @@ func (s *Server) writeObject(w http.ResponseWriter, r *http.Request, object stri
 const chainStep = 256 << 10
 
 // sendChain sends c. An error means that the client has gone away, or takes nothing.
-func (s *Server) sendChain(w http.ResponseWriter, r *http.Request, c *millrace.Chain) {
+func (s *hlsService) sendChain(w http.ResponseWriter, r *http.Request, c *millrace.Chain) {
 	var step millrace.Chain
 	defer step.Release()
 	loan := s.budget.answers.Add(int64(c.Len()), func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) })

@@ -38,7 +38,7 @@ func publicName(asked string, a *hook.Answer) (string, error) {
 }
 
 // askPublish asks the hook about a publisher. It returns the public name of its stream and its terms.
-func (s *Server) askPublish(ctx context.Context, q *hook.Request) (string, relay.Terms, error) {
+func (s *access) askPublish(ctx context.Context, q *hook.Request) (string, relay.Terms, error) {
 	a, err := s.hook.Ask(ctx, q)
 	if err != nil {
 		return "", relay.Terms{}, err
@@ -54,7 +54,7 @@ func (s *Server) askPublish(ctx context.Context, q *hook.Request) (string, relay
 
 // askPlay asks the hook about a viewer with a connection. It returns the public name of the stream and the viewer's
 // terms.
-func (s *Server) askPlay(ctx context.Context, q *hook.Request) (string, relay.Terms, error) {
+func (s *access) askPlay(ctx context.Context, q *hook.Request) (string, relay.Terms, error) {
 	p, err := s.hook.Play(ctx, q)
 	if err != nil {
 		return "", relay.Terms{}, err
@@ -69,7 +69,7 @@ func (s *Server) askPlay(ctx context.Context, q *hook.Request) (string, relay.Te
 }
 
 // hookRequest returns what the hook gets of a request.
-func (s *Server) hookRequest(event hook.Event, r *http.Request, name, protocol string) *hook.Request {
+func (s *access) hookRequest(event hook.Event, r *http.Request, name, protocol string) *hook.Request {
 	return &hook.Request{Event: event, Stream: name, Protocol: protocol, Address: withoutPort(r.RemoteAddr),
 		Agent: r.UserAgent(), Query: r.URL.RawQuery, Token: s.auth.Load().shownToken(r)}
 }
@@ -81,47 +81,9 @@ func withoutPort(address string) string {
 	return address
 }
 
-// publishAs is relay.Publish, under the name that the hook says if there is one.
-func (s *Server) publishAs(w http.ResponseWriter, r *http.Request, name string) (err error) {
-	var terms relay.Terms
-	if s.hook != nil {
-		if name, terms, err = s.askPublish(r.Context(), s.hookRequest(hook.Publish, r, name, "http")); err != nil {
-			return err
-		}
-	}
-	if err = s.relay.Publish(w, r, name, terms); err != nil {
-		terms.End(err.Error(), 0)
-	}
-	return err
-}
-
-// watchAs is relay.Watch, of the stream that the hook says if there is one.
-func (s *Server) watchAs(w http.ResponseWriter, r *http.Request, path string) (err error) {
-	var terms relay.Terms
-	if s.hook != nil {
-		name := streamname.Of(path)
-		ext := path[len(name):]
-		if err := streamname.Check(name); err != nil {
-			return err
-		}
-		q := s.hookRequest(hook.PlayBegin, r, name, "http"+strings.ReplaceAll(ext, ".", "-"))
-		if name, terms, err = s.askPlay(r.Context(), q); err != nil {
-			return err
-		}
-		path = name + ext
-	}
-	switch err = s.relay.Watch(w, r, path, terms); {
-	case err != nil:
-		terms.End(err.Error(), 0)
-	case r.Method == http.MethodHead:
-		terms.End("HEAD", 0)
-	}
-	return err
-}
-
 // serveAs serves a client under the name that the hook says if there is one, which it returns.
 func (v *rtmpService) serveAs(ctx context.Context, c *relay.RTMPConn, want *rtmp.Request, name string) (string, error) {
-	s, err := v.server, error(nil)
+	s, err := v.access, error(nil)
 	if s.hook != nil {
 		q := &hook.Request{Event: hook.PlayBegin, Stream: name, Protocol: "rtmp", Address: withoutPort(c.RemoteAddr()),
 			Agent: want.Client, Query: want.RawQuery, Token: s.auth.Load().queryToken(want.RawQuery)}
@@ -132,8 +94,8 @@ func (v *rtmpService) serveAs(ctx context.Context, c *relay.RTMPConn, want *rtmp
 		if want.Publish {
 			q.Event, ask = hook.Publish, s.askPublish
 		}
-		if name, c.Terms, err = ask(s.draining, q); err != nil {
-			if s.draining.Err() != nil {
+		if name, c.Terms, err = ask(v.draining, q); err != nil {
+			if v.draining.Err() != nil {
 				err = refuse.ErrShutdown
 			}
 			return "", err
@@ -172,7 +134,7 @@ func (p *hookPlay) served(n int) {
 
 // admitHLS asks the hook about a player of HLS, unless its answer to an earlier request counts. It returns the request to
 // serve, and the public name of the stream.
-func (s *Server) admitHLS(r *http.Request, name string) (*http.Request, string, error) {
+func (s *access) admitHLS(r *http.Request, name string) (*http.Request, string, error) {
 	if s.hook == nil || fromNode(r) {
 		return r, name, nil
 	}
@@ -209,7 +171,7 @@ func ownQuery(query string) string {
 var notInPlaylists = strings.NewReplacer(" ", "%20", `"`, "%22", "#", "%23")
 
 // admitRecording returns what asks the hook whether a stream is recorded, or nil.
-func (s *Server) admitRecording() func(name string) (end func(reason string, bytes int64), err error) {
+func (s *access) admitRecording() func(name string) (end func(reason string, bytes int64), err error) {
 	if s.hook == nil {
 		return nil
 	}
@@ -228,7 +190,7 @@ func (s *Server) admitRecording() func(name string) (end func(reason string, byt
 }
 
 // collectHook reports the metrics of the hook.
-func (s *Server) collectHook(c scrape) {
+func (s *access) collectHook(c scrape) {
 	if s.hook == nil {
 		return
 	}

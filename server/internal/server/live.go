@@ -2,18 +2,64 @@ package server
 
 import (
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/millrace-io/millrace/server/internal/address"
-	"github.com/millrace-io/millrace/server/internal/refuse"
+	"github.com/millrace-io/millrace/server/internal/hook"
+	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
+// A liveService answers at /live/: publishers, viewers and players of HLS.
+type liveService struct {
+	relay    *relay.Hub
+	access   *access
+	budget   *budget
+	refusals *refusals
+	hls      *hlsService
+}
+
+// serve answers everything at /live/NAME and /live/NAME/OBJECT. at is what follows /live/.
+func (s *liveService) serve(w http.ResponseWriter, r *http.Request, at string) {
+	name, object := streamname.Split(at)
+	read := r.Method == http.MethodGet || r.Method == http.MethodHead
+	allow := "GET, HEAD, POST, PUT, OPTIONS"
+	if object != "" {
+		allow = "GET, HEAD, OPTIONS"
+	}
+	switch {
+	case read && object != "":
+		s.hls.serve(w, r, name, object)
+	case read:
+		s.watch(w, r, name)
+	case r.Method == http.MethodOptions:
+		s.allowPlayers(w, r, allow)
+	case object == "" && (r.Method == http.MethodPost || r.Method == http.MethodPut):
+		s.publish(w, r, name)
+	default:
+		s.refusals.refuseMethod(w, r, allow)
+	}
+}
+
+// allowPlayers answers OPTIONS: a browser asks before a player on another site sends a header of its own. The player
+// may only watch.
+func (s *liveService) allowPlayers(w http.ResponseWriter, r *http.Request, allow string) {
+	h := w.Header()
+	h.Set("Allow", allow)
+	if s.access.origins.Load().allow(h, r) {
+		h.Set("Access-Control-Allow-Methods", "GET, HEAD")
+		h.Set("Access-Control-Allow-Headers", "Authorization, Range")
+		h.Set("Access-Control-Max-Age", "86400")
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
 // publish answers POST and PUT /live/NAME: the body is the stream.
-func (s *Server) publish(w http.ResponseWriter, r *http.Request, path string) {
+func (s *liveService) publish(w http.ResponseWriter, r *http.Request, path string) {
 	name, err := streamname.Published(path)
 	if err == nil {
-		err = s.auth.Load().checkPublish(r, name)
+		err = s.access.auth.Load().checkPublish(r, name)
 	}
 	if err == nil {
 		noWriteLimit(w)
@@ -31,8 +77,8 @@ func (s *Server) publish(w http.ResponseWriter, r *http.Request, path string) {
 }
 
 // watch answers GET and HEAD /live/NAME, NAME.flv and NAME.mp4.
-func (s *Server) watch(w http.ResponseWriter, r *http.Request, name string) {
-	s.origins.Load().allow(w.Header(), r)
+func (s *liveService) watch(w http.ResponseWriter, r *http.Request, name string) {
+	s.access.origins.Load().allow(w.Header(), r)
 	noWriteLimit(w)
 	answerOf(r).wait()
 	var err error
@@ -42,21 +88,46 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, name string) {
 		err = s.watchAs(w, r, name)
 	}
 	if err != nil {
-		s.refuseViewer(w, r, err)
+		s.budget.refuseViewer(w, r, err)
 	}
 }
 
-// refuseViewer refuses a request with an error of package relay.
-func (s *Server) refuseViewer(w http.ResponseWriter, r *http.Request, err error) {
-	s.budget.limitWrite(w)
-	if full := answerOf(r).resume(0); full != nil {
-		s.budget.refuseFull(w, r, full)
-		return
+// publishAs is relay.Publish, under the name that the hook says if there is one.
+func (s *liveService) publishAs(w http.ResponseWriter, r *http.Request, name string) (err error) {
+	var terms relay.Terms
+	if s.access.hook != nil {
+		if name, terms, err = s.access.askPublish(r.Context(), s.access.hookRequest(hook.Publish, r, name, "http")); err != nil {
+			return err
+		}
 	}
-	if r.Context().Err() == nil { // otherwise the client has gone away
-		s.refusals.noteRequest(clientViewer, r, err)
+	if err = s.relay.Publish(w, r, name, terms); err != nil {
+		terms.End(err.Error(), 0)
 	}
-	writeReason(w, refuse.SetHeader(w.Header(), err), err.Error())
+	return err
+}
+
+// watchAs is relay.Watch, of the stream that the hook says if there is one.
+func (s *liveService) watchAs(w http.ResponseWriter, r *http.Request, path string) (err error) {
+	var terms relay.Terms
+	if s.access.hook != nil {
+		name := streamname.Of(path)
+		ext := path[len(name):]
+		if err := streamname.Check(name); err != nil {
+			return err
+		}
+		q := s.access.hookRequest(hook.PlayBegin, r, name, "http"+strings.ReplaceAll(ext, ".", "-"))
+		if name, terms, err = s.access.askPlay(r.Context(), q); err != nil {
+			return err
+		}
+		path = name + ext
+	}
+	switch err = s.relay.Watch(w, r, path, terms); {
+	case err != nil:
+		terms.End(err.Error(), 0)
+	case r.Method == http.MethodHead:
+		terms.End("HEAD", 0)
+	}
+	return err
 }
 
 // noWriteLimit takes the limit off an answer as a whole. A stream has no end: publishing and watching limit each

@@ -57,7 +57,7 @@ func (m collector) Collect(ch chan<- prometheus.Metric) {
 		b.collect(c)
 	}
 	m.server.collectRecords(c)
-	m.server.collectHook(c)
+	m.server.access.collectHook(c)
 }
 
 // A scrape takes the values of metrics, each with its name after millrace_ and its help.

@@ -25,7 +25,8 @@ func TestRequestsOfNodes(t *testing.T) {
 	s := &Server{cfg: Config{Cluster: "redis://127.0.0.1:1", ClusterToken: token, Advertise: self},
 		log: slog.New(slog.DiscardHandler), refusals: newRefusals(slog.New(slog.DiscardHandler), new(atomic.Pointer[origins]), false),
 		node: &clusterNode{secret: cluster.NewSecret(token, self)}}
-	s.auth.Store(&auth{read: "reader", loopback: true})
+	access := &access{refusals: s.refusals}
+	access.auth.Store(&auth{read: "reader", loopback: true})
 	inner := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		node, marked = fromNode(r), askingNode(r) == "http://10.0.0.2:8080"
 	})
@@ -56,7 +57,7 @@ func TestRequestsOfNodes(t *testing.T) {
 				r.Header.Del(cluster.HeaderProof)
 			}
 			w = httptest.NewRecorder()
-			s.admitNodes(inner, s.protect(s.auth.Load, inner)).ServeHTTP(w, r)
+			s.admitNodes(inner, access.protect(access.auth.Load, inner)).ServeHTTP(w, r)
 			res := w.Result()
 			res.Request = out
 			again, _ = secret.Check(res)

@@ -1,10 +1,13 @@
 package server
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/millrace-io/millrace/server/internal/address"
 	"github.com/millrace-io/millrace/server/internal/proxy"
@@ -15,27 +18,39 @@ func (c *Config) addressLimits() address.Limits {
 	return address.Limits{Connections: c.MaxAddressConnections, Viewers: c.MaxAddressViewers, Bytes: c.MaxAddressBytes}
 }
 
-// setAddresses takes over who is trusted and what an address may have. cfg was checked.
-func (s *Server) setAddresses(cfg *Config) {
+// clients are those that the listeners accept: who they are, and what an address may have.
+type clients struct {
+	trusted   atomic.Pointer[proxy.Trusted]
+	addresses *address.Table
+	refusals  *refusals
+
+	headerTimeout time.Duration
+	draining      context.Context // ends what has not said yet what it wants
+}
+
+// newClients returns the clients of a configuration, which was checked.
+func newClients(draining context.Context, cfg *Config, refusals *refusals) *clients {
+	s := &clients{addresses: address.New(cfg.addressLimits()), refusals: refusals, headerTimeout: cfg.HeaderTimeout, draining: draining}
+	s.setLimits(cfg)
+	return s
+}
+
+// setLimits takes over who is trusted and what an address may have. cfg was checked.
+func (s *clients) setLimits(cfg *Config) {
 	trusted, _ := proxy.ParseTrusted(cfg.TrustedProxies)
 	s.trusted.Store(&trusted)
 	s.addresses.SetLimits(cfg.addressLimits())
 }
 
 // behindProxies returns ln for connections that may come through proxies. It takes ownership of ln.
-func (s *Server) behindProxies(ln net.Listener, main bool) net.Listener {
-	cfg := proxy.Config{Trusted: &s.trusted, Timeout: s.cfg.HeaderTimeout, Addresses: s.addresses}
+func (s *clients) behindProxies(ln net.Listener, main bool) net.Listener {
+	cfg := proxy.Config{Trusted: &s.trusted, Timeout: s.headerTimeout, Addresses: s.addresses}
 	if main { // net/http closes what is wrong without a word, and ends what waits
-		cfg.Refused = s.refusedHeader
+		cfg.Refused = func(peer net.Addr, why error) { s.refusals.note(clientReader, why, "client", peer.String()) }
 	} else {
 		cfg.Ends = s.draining
 	}
 	return proxy.Listen(ln, cfg)
-}
-
-// refusedHeader notes a connection of the main listener that is closed because of its PROXY header.
-func (s *Server) refusedHeader(peer net.Addr, why error) {
-	s.refusals.note(clientReader, why, "client", peer.String())
 }
 
 // requestConn returns the connection of a request, or nil.
@@ -45,7 +60,7 @@ func requestConn(r *http.Request) *proxy.Conn {
 }
 
 // nameClients gives each request the address of its client, and takes headers off that only a trusted proxy may set.
-func (s *Server) nameClients(next http.Handler) http.Handler {
+func (s *clients) nameClients(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c := requestConn(r); c == nil || !c.Trusted() {
 			delete(r.Header, "X-Forwarded-Proto")
@@ -62,7 +77,7 @@ func overTLS(r *http.Request) bool {
 }
 
 // limitAddresses refuses requests of addresses that have what they may have.
-func (s *Server) limitAddresses(next http.Handler) http.Handler {
+func (s *clients) limitAddresses(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := requestConn(r)
 		if c == nil || r.URL.Path == "/healthz" {
@@ -98,7 +113,7 @@ func (s *Server) limitAddresses(next http.Handler) http.Handler {
 }
 
 // proxied returns the account of the client of a trusted proxy, which the caller releases.
-func (s *Server) proxied(r *http.Request) (*address.Account, error) {
+func (s *clients) proxied(r *http.Request) (*address.Account, error) {
 	client, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil || s.trusted.Load().Has(client.Addr()) { // the proxy asks for itself
 		return nil, nil

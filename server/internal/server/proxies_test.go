@@ -351,7 +351,7 @@ func TestRatesOfAnAddress(t *testing.T) {
 	w := f.AskOn(conn, "/live/live.flv")
 	w.Begin()
 	w.Next(1000)
-	account, err := f.addresses.Acquire(netip.MustParseAddr("192.0.2.3"))
+	account, err := f.clients.addresses.Acquire(netip.MustParseAddr("192.0.2.3"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -373,10 +373,10 @@ func TestBytesOfAnAddressAreCounted(t *testing.T) {
 	})
 	p, part, _ := f.publishSample(t)
 	defer p.Cut()
-	f.addresses.SetLimits(address.Limits{Bytes: 1}) // so that the first bytes are too many
+	f.clients.addresses.SetLimits(address.Limits{Bytes: 1}) // so that the first bytes are too many
 	for i, path := range []string{"/live/cam.flv", "/live/cam/" + part, "/live/cam/media.m3u8", "/files/file"} {
 		client := netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)})
-		account, err := f.addresses.Acquire(client)
+		account, err := f.clients.addresses.Acquire(client)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,7 +21,7 @@ func openRecords(s *Server, streams *relay.Config) (*record.Archive, error) {
 	archive, err := record.Open(record.Config{
 		Dir: cfg.Record, MaxBytes: cfg.RecordBytes, QueueBytes: cfg.RecordQueue, Every: cfg.RecordEvery, Log: s.log,
 		Successor: cfg.Successor,
-		Admit:     s.admitRecording(),
+		Admit:     s.access.admitRecording(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("--record: %w", err)

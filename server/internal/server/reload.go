@@ -19,7 +19,7 @@ var Reloadable = []string{
 // Reload takes tokens and limits from cfg, which was checked, and reads the keys of signed tokens again, and the
 // certificate's files if they have changed. What goes on already goes on. Config.Ready was called before.
 func (s *Server) Reload(cfg *Config) {
-	next := *s.auth.Load()
+	next := *s.access.auth.Load()
 	opens := next.read != "" && cfg.ReadToken == ""
 	next.publish, next.read = cfg.PublishToken, cfg.ReadToken
 	if keys, err := cfg.tokenKeys(); err == nil {
@@ -27,21 +27,21 @@ func (s *Server) Reload(cfg *Config) {
 	} else {
 		s.log.Error("the keys of signed tokens cannot be used: those before are in force", "reason", err)
 	}
-	s.auth.Store(&next)
+	s.access.auth.Store(&next)
 	if opens {
 		s.log.Warn("reading needs no token from now on: the configuration no longer has --read-token")
 	}
 	s.warnOfTokens(cfg)
-	if admin := s.adminAuth.Load(); admin != nil {
+	if admin := s.access.operator.Load(); admin != nil {
 		if admin.read != "" && cfg.AdminToken == "" && !admin.loopback {
 			s.log.Warn("the admin listener needs no token from now on, and other machines can reach it: " +
 				"the configuration no longer has --admin-token")
 		}
-		s.adminAuth.Store(&auth{read: cfg.AdminToken, loopback: admin.loopback})
+		s.access.operator.Store(&auth{read: cfg.AdminToken, loopback: admin.loopback})
 	}
-	s.origins.Store(cfg.origins())
+	s.access.origins.Store(cfg.origins())
 
-	s.setAddresses(cfg)
+	s.clients.setLimits(cfg)
 	s.connections.setLimit(cfg.MaxConnections)
 	s.relay.SetLimits(cfg.MaxStreams, cfg.MaxViewers, cfg.MaxStreamViewers)
 	if s.files != nil {

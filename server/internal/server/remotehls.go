@@ -14,8 +14,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/relay/hlslive"
 )
 
-// newHLSRequest returns what a player asks for, as another node is asked for it.
-func (s *Server) newHLSRequest(r *http.Request, name, object string) (q cluster.HLSRequest, err error) {
+// newRequest returns what a player asks for, as another node is asked for it.
+func (s *hlsService) newRequest(r *http.Request, name, object string) (q cluster.HLSRequest, err error) {
 	_, isObject := hls.ParseObject(object)
 	q = cluster.HLSRequest{Stream: name, Object: object, Gzip: !isObject && s.wantsGzip(r)}
 	if !hlslive.IsMedia(object) {
@@ -36,13 +36,13 @@ func (s *Server) newHLSRequest(r *http.Request, name, object string) (q cluster.
 	return q, nil
 }
 
-// serveHLSElsewhere is serveHLS of what there is not here, which err says. It returns why it is not anywhere.
-func (s *Server) serveHLSElsewhere(w http.ResponseWriter, r *http.Request, name, object string, err error) error {
+// serveElsewhere is serve of what there is not here, which err says. It returns why it is not anywhere.
+func (s *hlsService) serveElsewhere(w http.ResponseWriter, r *http.Request, name, object string, err error) error {
 	elsewhere := errors.Is(err, hlslive.ErrElsewhere)
 	if elsewhere && fromNode(r) { // which is told to look again who the owner is
 		return refuse.New(http.StatusMisdirectedRequest, "this node does not own the stream %q", name)
 	}
-	q, bad := s.newHLSRequest(r, name, object)
+	q, bad := s.newRequest(r, name, object)
 	switch {
 	case bad != nil:
 		return bad
@@ -60,7 +60,7 @@ func (s *Server) serveHLSElsewhere(w http.ResponseWriter, r *http.Request, name,
 		if out, err = s.node.hls.Get(ctx, &q); err != cluster.ErrHere {
 			break
 		}
-		if err = s.serveHLSHere(w, r, name, object); err == nil || time.Now().After(deadline) {
+		if err = s.serveHere(w, r, name, object); err == nil || time.Now().After(deadline) {
 			return err
 		}
 		sleep.For(ctx, 50*time.Millisecond) // the stream comes or goes
@@ -82,7 +82,7 @@ func (s *Server) serveHLSElsewhere(w http.ResponseWriter, r *http.Request, name,
 
 // writeAnswer answers with what another node has answered. It borrows out, whose body is empty or
 // shorter then. An error is a [refuse.Refusal]: nothing was written.
-func (s *Server) writeAnswer(w http.ResponseWriter, r *http.Request, object string, out *cluster.Object) error {
+func (s *hlsService) writeAnswer(w http.ResponseWriter, r *http.Request, object string, out *cluster.Object) error {
 	if err := answerOf(r).resume(0); err != nil {
 		return err
 	}

@@ -11,13 +11,12 @@ import (
 
 	"github.com/millrace-io/millrace/server/internal/refuse"
 	"github.com/millrace-io/millrace/server/internal/server/page"
-	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
 // routes returns everything that the main listener serves.
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc(filesPath, s.refusals.onlyGet(s.serveFile))
+	mux.HandleFunc(filesPath, s.refusals.onlyGet(s.files.serve))
 	mux.HandleFunc("/api/streams", s.refusals.onlyGet(s.apiStreams))
 	mux.HandleFunc("/healthz", s.refusals.onlyGet(s.health))
 	mux.Handle("/metrics", s.refusals.onlyGet(s.metrics()))
@@ -29,18 +28,20 @@ func (s *Server) routes() http.Handler {
 			"nothing here: see / for the page, /live/NAME for a stream, /files/NAME for a file, /blobs/KEY for a blob").
 			For(refuse.Path))
 	})
-	all := s.besideNames(cleanPaths(mux))
-	return s.admitNodes(all, s.limitAddresses(s.protect(s.auth.Load, all)))
+	live := &liveService{relay: s.relay, access: s.access, budget: s.budget, refusals: s.refusals,
+		hls: &hlsService{relay: s.relay, node: s.node, access: s.access, budget: s.budget, refusals: s.refusals}}
+	all := s.besideNames(live, cleanPaths(mux))
+	return s.admitNodes(all, s.clients.limitAddresses(s.access.protect(s.access.auth.Load, all)))
 }
 
 // besideNames answers requests for streams and blobs, and passes all others to next. A ServeMux would
 // redirect a name such as a//b to another one.
-func (s *Server) besideNames(next http.Handler) http.Handler {
+func (s *Server) besideNames(live *liveService, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if key, ok := strings.CutPrefix(r.URL.Path, blobsPath); ok {
-			s.serveBlob(w, r, key)
+			s.blobs.serve(w, r, key)
 		} else if strings.HasPrefix(r.URL.EscapedPath(), "/live/") { // not /live%2F
-			s.live(w, r, r.URL.Path[len("/live/"):])
+			live.serve(w, r, r.URL.Path[len("/live/"):])
 		} else {
 			next.ServeHTTP(w, r)
 		}
@@ -65,41 +66,6 @@ func cleanPaths(next http.Handler) http.Handler {
 		}
 		http.Redirect(w, r, clean, http.StatusTemporaryRedirect)
 	})
-}
-
-// live answers everything at /live/NAME and /live/NAME/OBJECT. at is what follows /live/.
-func (s *Server) live(w http.ResponseWriter, r *http.Request, at string) {
-	name, object := streamname.Split(at)
-	read := r.Method == http.MethodGet || r.Method == http.MethodHead
-	allow := "GET, HEAD, POST, PUT, OPTIONS"
-	if object != "" {
-		allow = "GET, HEAD, OPTIONS"
-	}
-	switch {
-	case read && object != "":
-		s.serveHLS(w, r, name, object)
-	case read:
-		s.watch(w, r, name)
-	case r.Method == http.MethodOptions:
-		s.allowPlayers(w, r, allow)
-	case object == "" && (r.Method == http.MethodPost || r.Method == http.MethodPut):
-		s.publish(w, r, name)
-	default:
-		s.refusals.refuseMethod(w, r, allow)
-	}
-}
-
-// allowPlayers answers OPTIONS: a browser asks before a player on another site sends a header of its own. The player
-// may only watch.
-func (s *Server) allowPlayers(w http.ResponseWriter, r *http.Request, allow string) {
-	h := w.Header()
-	h.Set("Allow", allow)
-	if s.origins.Load().allow(h, r) {
-		h.Set("Access-Control-Allow-Methods", "GET, HEAD")
-		h.Set("Access-Control-Allow-Headers", "Authorization, Range")
-		h.Set("Access-Control-Max-Age", "86400")
-	}
-	w.WriteHeader(http.StatusNoContent)
 }
 
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {

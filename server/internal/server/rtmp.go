@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -25,9 +26,15 @@ const rtmpApp = "live"
 
 // An rtmpService serves one listener of RTMP: publishers and viewers of the streams at /live/.
 type rtmpService struct {
-	server   *Server
-	tls      *tls.Config // nil without TLS
-	loopback bool        // only this machine can reach it
+	relay      *relay.Hub
+	access     *access
+	handshakes *handshakes
+	log        *slog.Logger
+
+	tls           *tls.Config // nil without TLS
+	loopback      bool        // only this machine can reach it
+	headerTimeout time.Duration
+	draining      context.Context // ends when no more is to be published
 }
 
 // newRTMPService returns the service of a listener. It takes ownership of config, which is nil without TLS.
@@ -35,7 +42,10 @@ func (s *Server) newRTMPService(ln net.Listener, config *tls.Config) *rtmpServic
 	if config != nil {
 		config.SessionTicketsDisabled = true // rtmpdump takes a ticket of TLS 1.3 for an error
 	}
-	return &rtmpService{server: s, tls: config, loopback: isLoopback(ln.Addr())}
+	return &rtmpService{
+		relay: s.relay, access: s.access, handshakes: &s.handshakes, log: s.log,
+		tls: config, loopback: isLoopback(ln.Addr()), headerTimeout: s.cfg.HeaderTimeout, draining: s.draining,
+	}
 }
 
 // acceptPause is how long no connection is accepted after that has failed: too many files are open, as a rule.
@@ -64,7 +74,7 @@ func (v *rtmpService) serve(ln net.Listener) {
 		case errors.Is(err, net.ErrClosed):
 			return
 		case err != nil:
-			v.server.log.Warn("no RTMP connection is accepted for a moment", "reason", err)
+			v.log.Warn("no RTMP connection is accepted for a moment", "reason", err)
 			time.Sleep(acceptPause)
 		default:
 			if p := proxy.Of(conn); p != nil && p.Direct() && p.Above() != nil {
@@ -72,7 +82,7 @@ func (v *rtmpService) serve(ln net.Listener) {
 				go v.refuse(conn, p.Above())
 				continue
 			}
-			v.server.handshakes.add(conn)
+			v.handshakes.add(conn)
 			go v.serveConn(conn)
 		}
 	}
@@ -82,7 +92,7 @@ func (v *rtmpService) serve(ln net.Listener) {
 func (v *rtmpService) refuse(conn net.Conn, why error) {
 	_ = conn.Close() // so that RemoteAddr does not wait
 	client := conn.RemoteAddr().String()
-	v.server.refusals.note(clientUnknown, unaccepted(why), "client", client)
+	v.access.refusals.note(clientUnknown, unaccepted(why), "client", client)
 }
 
 // serveConn serves a connection, one of handshakes, up to the end of its last publisher, or until its viewer is served. A
@@ -91,14 +101,14 @@ func (v *rtmpService) serveConn(conn net.Conn) {
 	client := conn.RemoteAddr().String()
 	defer func() {
 		if cause := recover(); cause != nil {
-			v.server.log.Error("serving an RTMP client failed", "client", client,
+			v.log.Error("serving an RTMP client failed", "client", client,
 				"cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
 			_ = conn.Close()
 		}
 	}()
 	c, want, err := v.accept(conn)
 	if err != nil {
-		v.server.refusals.note(clientUnknown, unaccepted(err), "client", client)
+		v.access.refusals.note(clientUnknown, unaccepted(err), "client", client)
 		return
 	}
 	for want != nil {
@@ -106,9 +116,9 @@ func (v *rtmpService) serveConn(conn net.Conn) {
 			return
 		}
 		again := c.Conn() // which gives way to others, as before the first request
-		v.server.handshakes.add(again)
-		want = c.Next(time.Now().Add(v.server.cfg.HeaderTimeout))
-		v.server.handshakes.remove(again)
+		v.handshakes.add(again)
+		want = c.Next(time.Now().Add(v.headerTimeout))
+		v.handshakes.remove(again)
 	}
 }
 
@@ -130,10 +140,10 @@ func (v *rtmpService) serveRequest(conn net.Conn, c *relay.RTMPConn, want *rtmp.
 			who = clientPublisher
 		}
 		logged := name
-		if v.server.hook != nil && name == asked {
+		if v.access.hook != nil && name == asked {
 			logged = ""
 		}
-		v.server.refusals.note(who, v.server.refusals.unnamed(err, asked), "stream", clip(logged), "client", client,
+		v.access.refusals.note(who, v.access.refusals.unnamed(err, asked), "stream", clip(logged), "client", client,
 			"program", clip(want.Client))
 		c.Refuse(want, err)
 	}
@@ -160,13 +170,13 @@ func unaccepted(err error) error {
 // accept returns what a client wants. Its connection has left handshakes then.
 func (v *rtmpService) accept(conn net.Conn) (c *relay.RTMPConn, want *rtmp.Request, err error) {
 	defer func() {
-		if !v.server.handshakes.remove(conn) && err != nil {
+		if !v.handshakes.remove(conn) && err != nil {
 			err = errCrowded
 		}
 	}()
 	if p := proxy.Of(conn); p != nil {
 		if err = p.Err(); err == nil { // something has come
-			v.server.handshakes.begin(conn, p.RemoteAddr())
+			v.handshakes.begin(conn, p.RemoteAddr())
 			err = p.Above()
 		}
 		if err != nil {
@@ -178,7 +188,7 @@ func (v *rtmpService) accept(conn net.Conn) (c *relay.RTMPConn, want *rtmp.Reque
 	if v.tls != nil {
 		over = tls.Server(conn, v.tls)
 	}
-	return v.server.relay.AcceptRTMP(over, time.Now().Add(v.server.cfg.HeaderTimeout))
+	return v.relay.AcceptRTMP(over, time.Now().Add(v.headerTimeout))
 }
 
 // clip bounds what a client says of itself in the log.
@@ -196,7 +206,7 @@ func (v *rtmpService) admit(want *rtmp.Request) (name string, err error) {
 	if name, err = streamname.Published(name); err != nil {
 		return want.Path, err
 	}
-	auth := v.server.auth.Load().on(v.loopback)
+	auth := v.access.auth.Load().on(v.loopback)
 	token := auth.queryToken(want.RawQuery)
 	if want.Publish {
 		return name, auth.mayPublish(token, name, "NAME?token=TOKEN as the stream key")

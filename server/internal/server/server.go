@@ -15,12 +15,10 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/millrace-io/millrace/server/internal/address"
-	"github.com/millrace-io/millrace/server/internal/hook"
 	"github.com/millrace-io/millrace/server/internal/limit"
 	"github.com/millrace-io/millrace/server/internal/lock"
 	"github.com/millrace-io/millrace/server/internal/memory"
@@ -42,22 +40,17 @@ type Server struct {
 	blobs   *blobService    // nil if no blobs are kept
 	records *record.Archive // nil if no streams are recorded
 	node    *clusterNode    // nil if the server is alone
-	hook    *hook.Client    // nil if none is asked
 	started time.Time
 
-	budget      *budget
-	refusals    *refusals
+	access   *access // Reload replaces its parts. Serve sets whether only this machine reaches the listeners
+	clients  *clients
+	budget   *budget
+	refusals *refusals
+
 	handshakes  handshakes
 	connections connections
-	trusted     atomic.Pointer[proxy.Trusted]
-	addresses   *address.Table
 	rtmp        rtmpPort // set by Serve, as is rtmps
 	rtmps       rtmpPort
-
-	// Reload replaces these. Serve sets whether only this machine reaches the listener, and adminAuth.
-	auth      atomic.Pointer[auth]
-	adminAuth atomic.Pointer[auth] // whose token to read is that of the operator
-	origins   atomic.Pointer[origins]
 
 	stopServing context.CancelFunc // has Serve end as SIGTERM does; set by Serve
 
@@ -75,13 +68,14 @@ func New(cfg Config) (*Server, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	cfg.Log = lock.Logger(cfg.Log)
-	s := &Server{cfg: cfg, log: cfg.Log, started: time.Now()}
-	s.refusals = newRefusals(cfg.Log, &s.origins, cfg.Hook != "")
+	s := &Server{cfg: cfg, log: cfg.Log, started: time.Now(), access: &access{log: cfg.Log}}
+	s.draining, s.drain = context.WithCancel(context.Background())
+	s.refusals = newRefusals(cfg.Log, &s.access.origins, cfg.Hook != "")
+	s.access.refusals = s.refusals
 	s.budget = newBudget(&s.cfg, s.refusals)
-	s.connections = connections{server: s, limit: cfg.MaxConnections, all: make(map[*proxy.Conn]netip.Addr),
+	s.clients = newClients(s.draining, &cfg, s.refusals)
+	s.connections = connections{clients: s.clients, tls: cfg.TLSCert != "", limit: cfg.MaxConnections, all: make(map[*proxy.Conn]netip.Addr),
 		from: make(map[netip.Addr]int)}
-	s.addresses = address.New(cfg.addressLimits())
-	s.setAddresses(&cfg)
 	var err error
 	if s.cert, err = openCertificate(&cfg, s.log); err != nil {
 		return nil, err
@@ -90,20 +84,20 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.files, err = openFiles(s); err != nil {
+	if s.files, err = openFiles(&s.cfg, s.budget); err != nil {
 		return nil, err
 	}
-	if s.blobs, err = openBlobs(s); err != nil {
+	if s.blobs, err = openBlobs(&s.cfg, s.access, s.budget); err != nil {
 		_ = s.files.close()
 		return nil, err
 	}
 	streams := cfg.Config
-	if s.hook, err = openHook(s); err != nil {
+	if s.access.hook, err = openHook(s); err != nil {
 		_ = s.closeStores(context.Background())
 		return nil, err
 	}
-	s.auth.Store(&auth{publish: cfg.PublishToken, read: cfg.ReadToken, keys: keys, hook: s.hook != nil})
-	s.origins.Store(cfg.origins())
+	s.access.auth.Store(&auth{publish: cfg.PublishToken, read: cfg.ReadToken, keys: keys, hook: s.access.hook != nil})
+	s.access.origins.Store(cfg.origins())
 	if s.records, err = openRecords(s, &streams); err != nil {
 		_ = s.closeStores(context.Background())
 		return nil, err
@@ -123,7 +117,6 @@ func New(cfg Config) (*Server, error) {
 	if s.records != nil {
 		s.budget.memory.Add(memory.Step{Name: "recordings", Above: 12, Free: s.records.Free})
 	}
-	s.draining, s.drain = context.WithCancel(context.Background())
 	return s, nil
 }
 
@@ -272,18 +265,18 @@ const acceptedPause = time.Second
 func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	ctx, s.stopServing = context.WithCancel(ctx)
 	defer s.stopServing()
-	s.auth.Store(s.auth.Load().on(isLoopback(l.Main.Addr())))
+	s.access.auth.Store(s.access.auth.Load().on(isLoopback(l.Main.Addr())))
 	s.rtmp, s.rtmps = newRTMPPort(l.RTMP), newRTMPPort(l.RTMPS)
 	if s.node != nil {
 		s.node.Start(s.relay)
 	}
-	main := s.httpServer(s.nameClients(s.routes()), &s.budget.requests)
+	main := s.httpServer(s.clients.nameClients(s.routes()), &s.budget.requests)
 	main.ConnState = s.connections.note
 	servers := []*http.Server{main}
 	failed := make(chan error, 2)
-	go func() { failed <- s.serveMain(main, s.behindProxies(l.Main, true)) }()
+	go func() { failed <- s.serveMain(main, s.clients.behindProxies(l.Main, true)) }()
 	if l.Admin != nil {
-		s.adminAuth.Store(&auth{read: s.cfg.AdminToken, loopback: isLoopback(l.Admin.Addr())})
+		s.access.operator.Store(&auth{read: s.cfg.AdminToken, loopback: isLoopback(l.Admin.Addr())})
 		side := s.httpServer(s.adminRoutes(l.Main.Addr()), &s.budget.operator)
 		servers = append(servers, side)
 		go func() { failed <- side.Serve(l.Admin) }()
@@ -292,10 +285,10 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	var others sync.WaitGroup
 	others.Go(func() { s.budget.memory.Run(watching) })
 	if l.RTMP != nil {
-		others.Go(func() { s.newRTMPService(l.RTMP, nil).serve(s.behindProxies(l.RTMP, false)) })
+		others.Go(func() { s.newRTMPService(l.RTMP, nil).serve(s.clients.behindProxies(l.RTMP, false)) })
 	}
 	if l.RTMPS != nil {
-		others.Go(func() { s.newRTMPService(l.RTMPS, s.cert.config()).serve(s.behindProxies(l.RTMPS, false)) })
+		others.Go(func() { s.newRTMPService(l.RTMPS, s.cert.config()).serve(s.clients.behindProxies(l.RTMPS, false)) })
 	}
 	s.greet(l)
 	if s.cfg.Ready != nil {
@@ -337,7 +330,7 @@ func (s *Server) serveMain(main *http.Server, ln net.Listener) error {
 // closeStores closes the stores of files and blobs, the recordings, which may take until ctx ends, and the node.
 func (s *Server) closeStores(ctx context.Context) error {
 	err := errors.Join(s.files.close(), s.blobs.close(), s.closeRecords(ctx), s.node.close(ctx))
-	s.hook.Close(ctx) // last: what is closed tells the hook of its end
+	s.access.hook.Close(ctx) // last: what is closed tells the hook of its end
 	return err
 }
 
@@ -354,7 +347,7 @@ func (s *Server) greet(l Listeners) {
 	for _, ln := range []net.Listener{l.RTMP, l.RTMPS} {
 		if ln != nil {
 			s.log.Info("RTMP listening", "address", ln.Addr().String(), "tls", ln == l.RTMPS)
-			if s.auth.Load().on(isLoopback(ln.Addr())).publishPolicy() == "off" {
+			if s.access.auth.Load().on(isLoopback(ln.Addr())).publishPolicy() == "off" {
 				s.log.Warn("publishing by RTMP is off: other machines can reach this listener, and there is no --publish-token",
 					"address", ln.Addr().String())
 			}
@@ -383,7 +376,7 @@ func (s *Server) greet(l Listeners) {
 		s.log.Info("reading needs the token", "page", s.pageLink(ln.Addr())+"?token=TOKEN")
 	}
 	s.warnOfTokens(&s.cfg)
-	publish := s.auth.Load().publishPolicy()
+	publish := s.access.auth.Load().publishPolicy()
 	if publish == "open" && s.cfg.TrustedProxies != "" {
 		s.log.Warn("all clients of the proxies may publish that these let name this machine: there is no --publish-token",
 			"proxies", s.cfg.TrustedProxies)
