@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -128,6 +129,11 @@ func (c Config) Check() error {
 			return fmt.Errorf("load: a time of %v: the limit is %v", d, maxDuration)
 		}
 	}
+	for _, name := range c.Names {
+		if err := checkName(name); err != nil {
+			return err
+		}
+	}
 	if err := checkProcesses(c.ServerPIDs); err != nil {
 		return err
 	}
@@ -135,6 +141,19 @@ func (c Config) Check() error {
 		return nil
 	}
 	return c.checkURL()
+}
+
+const nameBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
+
+// checkName refuses a name that would change the path or the request line of a
+// URL. The server may refuse more.
+func checkName(name string) error {
+	for part := range strings.SplitSeq(name, "/") {
+		if strings.Trim(part, ".") == "" || strings.Trim(part, nameBytes) != "" {
+			return fmt.Errorf("load: bad stream name %.80q: want A-Z a-z 0-9 . _ -, not dots alone, in parts with a slash between them", name)
+		}
+	}
+	return nil
 }
 
 func (c Config) checkURL() error {

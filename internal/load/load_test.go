@@ -242,7 +242,9 @@ func TestConfigRefusesWhatCannotBeMeant(t *testing.T) {
 		{Config{Streams: 1, URL: here, Duration: 25 * time.Hour}, "25h0m0s"},
 		{Config{Streams: 1, URL: here, Duration: -1}, "-1ns"},
 		{Config{URL: here, Names: []string{"a//b"}}, `stream name "a//b"`},
-		{Config{URL: here, Names: []string{".."}}, "dots alone"},
+		{Config{URL: here, Names: []string{"a", ".."}}, `stream name ".."`},
+		{Config{URL: here, Names: []string{"a b"}}, `stream name "a b"`},
+		{Config{URL: here, Names: []string{"A-Z/a_z/0.9"}}, ""},
 		{Config{Streams: 1, URL: here, ServerPIDs: []int{1 << 30}}, "--server-pid 1073741824"},
 	} {
 		err := c.cfg.Check()

@@ -3,9 +3,10 @@ package load
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
-
-	"github.com/prometheus/procfs"
 )
 
 // sample is the state of some processes at one moment.
@@ -31,23 +32,62 @@ func checkProcesses(pids []int) error {
 func sampleProcesses(pids []int) sample {
 	sum := sample{known: len(pids) > 0}
 	for _, pid := range pids {
-		proc, err := procfs.NewProc(pid)
+		dir := filepath.Join("/proc", strconv.Itoa(pid))
+		stat, err := os.ReadFile(filepath.Join(dir, "stat"))
 		if err != nil {
 			return sample{}
 		}
-		stat, err := proc.Stat()
+		status, err := os.ReadFile(filepath.Join(dir, "status"))
 		if err != nil {
 			return sample{}
 		}
-		status, err := proc.NewStatus()
+		cpu, err := cpuTime(string(stat))
 		if err != nil {
 			return sample{}
 		}
-		sum.cpu += time.Duration(stat.CPUTime() * float64(time.Second))
-		sum.rss += int64(status.VmRSS)
-		sum.peak += int64(status.VmHWM)
+		sum.cpu += cpu
+		sum.rss += statusBytes(string(status), "VmRSS")
+		sum.peak += statusBytes(string(status), "VmHWM")
 	}
 	return sum
 }
 
 func sampleSelf() sample { return sampleProcesses([]int{os.Getpid()}) }
+
+// userHZ is the number of clock ticks in a second of CPU time. It is 100 on
+// every architecture that Linux and Go share.
+const userHZ = 100
+
+// cpuTime returns the user and system time in /proc/PID/stat, which are its
+// fields 14 and 15. Field 2 is the name of the program in parentheses; the name
+// may contain spaces and parentheses.
+func cpuTime(stat string) (time.Duration, error) {
+	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:]) // from field 3
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("load: malformed /proc/PID/stat: %q", stat)
+	}
+	var sum time.Duration
+	for _, field := range fields[11:13] {
+		ticks, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("load: malformed /proc/PID/stat: %w", err)
+		}
+		sum += time.Duration(ticks) * time.Second / userHZ
+	}
+	return sum, nil
+}
+
+// statusBytes returns a size in /proc/PID/status, which has lines such as
+// "VmRSS:     1024 kB". It returns 0 for a process without memory, such as a zombie.
+func statusBytes(status, name string) int64 {
+	for line := range strings.Lines(status) {
+		fields := strings.Fields(line)
+		if len(fields) != 3 || fields[0] != name+":" {
+			continue
+		}
+		if kB, err := strconv.ParseInt(fields[1], 10, 64); err == nil {
+			return kB << 10
+		}
+	}
+	return 0
+}
