@@ -242,11 +242,10 @@ func (l *link) cut(hard bool) {
 	l.silence(toServer)
 	l.silence(toClient)
 	l.endHolds()
-	l.server.Close()
 	if hard {
-		reset(l.client)
-		return
+		reset(l.client) // first: after the end of server, copyLoop would send FIN
 	}
+	l.server.Close()
 	closeWrite(l.client)
 }
 
