@@ -9,10 +9,9 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
-	"github.com/redis/go-redis/v9"
-
 	"github.com/millrace-io/millrace/internal/testkit/alloctest"
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
+	"github.com/redis/go-redis/v9"
 )
 
 // The race detector and the invariants allocate on their own account. Each client is opened alone, because the background
@@ -21,10 +20,10 @@ func TestNoAllocations(t *testing.T) {
 	tcp := redistest.Shared(t)
 	unix := redistest.Start(t, redistest.UnixSocket())
 	for name, open := range map[string]func(t *testing.T) redis.UniversalClient{
-		"tcp":  func(t *testing.T) redis.UniversalClient { return tcp.Client(t) },
-		"unix": func(t *testing.T) redis.UniversalClient { return unix.Client(t) },
+		"tcp":  func(t *testing.T) redis.UniversalClient { return rdbOf(t, tcp.Endpoint()) },
+		"unix": func(t *testing.T) redis.UniversalClient { return rdbOf(t, unix.Endpoint()) },
 		"cluster": func(t *testing.T) redis.UniversalClient {
-			return redistest.StartCluster(t, 1, 0).Client(t)
+			return clusterRdb(t, redistest.StartCluster(t, 1, 0))
 		},
 		"ring": func(t *testing.T) redis.UniversalClient {
 			ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": tcp.Addr()}, HeartbeatFrequency: time.Hour})

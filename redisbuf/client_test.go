@@ -11,9 +11,8 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
-	"github.com/redis/go-redis/v9"
-
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
+	"github.com/redis/go-redis/v9"
 )
 
 // sizes are those where something changes: the digits of the header, the areas that a reply lands in, the buffers of sockets
@@ -39,7 +38,7 @@ func TestEveryWayToSetAndGet(t *testing.T) {
 		{"no timeouts", tcp, fewSizes, func(o *redis.Options) { o.ReadTimeout, o.WriteTimeout = -1, -1 }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			o := test.server.Options()
+			o := optionsOf(test.server.Endpoint())
 			test.change(o)
 			c, rdb := clientOf(t, o)
 			everyWay(t, c, rdb, "every/"+test.name, test.sizes)

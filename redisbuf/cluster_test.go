@@ -10,14 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
+	"github.com/redis/go-redis/v9"
 )
 
 func TestCluster(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3, 3)
-	rdb := cluster.Client(t)
+	rdb := clusterRdb(t, cluster)
 	c := newClient(t, rdb)
 	t.Run("every way", func(t *testing.T) { everyWay(t, c, rdb, "cluster", fewSizes) })
 	t.Run("many servers", func(t *testing.T) { manyServers(t, c, rdb) })

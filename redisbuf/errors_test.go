@@ -8,10 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/millrace-io/millrace/internal/testkit/need"
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
+	"github.com/redis/go-redis/v9"
 )
 
 func TestGetOfNoKey(t *testing.T) {
@@ -45,7 +44,7 @@ func TestErrorsOfTheServer(t *testing.T) {
 	idle(t, c, 1)
 
 	user := redistest.Start(t, redistest.Config("user reader on >secret ~mine:* +@read +hello +client"))
-	o := user.Options()
+	o := optionsOf(user.Endpoint())
 	o.Username, o.Password, o.ClientName = "reader", "secret", "large"
 	c, _ = clientOf(t, o)
 	for _, s := range sets {
@@ -64,14 +63,14 @@ func TestErrorsOfTheServer(t *testing.T) {
 	}
 	idle(t, c, 1)
 
-	o = user.Options()
+	o = optionsOf(user.Endpoint())
 	o.Username, o.Password = "reader", "wrong"
 	c, _ = clientOf(t, o)
 	if _, err := c.GetToBuffer(ctx, "mine:k", nil); !redis.IsAuthError(err) || !redis.HasErrorPrefix(err, "WRONGPASS") {
 		t.Errorf("%v, want WRONGPASS", err)
 	}
 	locked := redistest.Start(t, redistest.Password("open"))
-	o = locked.Options()
+	o = optionsOf(locked.Endpoint())
 	o.Password = ""
 	for _, protocol := range []int{2, 3} {
 		o.Protocol = protocol
@@ -94,11 +93,11 @@ func TestLoading(t *testing.T) {
 	}
 	s := redistest.Start(t, redistest.Config("enable-debug-command local", "key-load-delay 1000",
 		"loading-process-events-interval-bytes 1024"))
-	o := s.Options()
+	o := optionsOf(s.Endpoint())
 	patient(o)
 	o.MaxRetries = -1
 	once, rdb := clientOf(t, o)
-	o = s.Options()
+	o = optionsOf(s.Endpoint())
 	patient(o)
 	o.MaxRetries, o.MinRetryBackoff, o.MaxRetryBackoff = 200, 10*time.Millisecond, 50*time.Millisecond
 	again, _ := clientOf(t, o)
@@ -133,7 +132,7 @@ func TestLoading(t *testing.T) {
 // A value above the server's limit is refused when its header arrives, and the connection closed while the rest is sent.
 func TestServerRefusesALargeValueInTheMiddle(t *testing.T) {
 	s := redistest.Start(t, redistest.Config("proto-max-bulk-len 1mb"))
-	c, _ := clientOf(t, s.Options())
+	c, _ := clientOf(t, optionsOf(s.Endpoint()))
 	ctx := bounded(t)
 	value := randomValue(32 << 20)
 	for _, set := range sets {

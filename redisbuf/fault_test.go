@@ -10,9 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
+	"github.com/redis/go-redis/v9"
 )
 
 // oneConn has a client say nothing of its own in between.
@@ -171,7 +170,7 @@ func TestCutAtEveryByteOfAReplyToASet(t *testing.T) {
 func TestCutReplyIsTriedAgain(t *testing.T) {
 	s := redistest.Shared(t)
 	p := s.Proxy(t)
-	c, rdb := clientOf(t, p.Options())
+	c, rdb := clientOf(t, optionsOf(p.Endpoint()))
 	ctx := bounded(t)
 	value := randomValue(200000)
 	must(t, rdb.Set(ctx, "again", value, 0).Err())
@@ -376,7 +375,7 @@ func awaitUnusable(t *testing.T, c *Client) {
 // A server that takes nothing more is left when the WriteTimeout is over, and what it has of the value is not set.
 func TestWriteTimeout(t *testing.T) {
 	s := redistest.Start(t)
-	o := s.Options()
+	o := optionsOf(s.Endpoint())
 	patient(o)
 	o.MaxRetries, o.WriteTimeout = -1, 100*time.Millisecond
 	c, rdb := clientOf(t, o)

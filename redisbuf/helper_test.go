@@ -15,6 +15,7 @@ import (
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // testTime bounds a call of a test that nothing else bounds.
@@ -35,6 +36,45 @@ func newClient(t testing.TB, rdb redis.UniversalClient, opts ...Option) *Client 
 	return c
 }
 
+// optionsOf returns the options of go-redis for a server.
+func optionsOf(e redistest.Endpoint) *redis.Options {
+	return &redis.Options{
+		Network: e.Network, Addr: e.Addr, Password: e.Password, TLSConfig: e.TLS, MaintNotificationsConfig: noMaintenance(),
+	}
+}
+
+// noMaintenance turns off notifications of maintenance, which only Redis Enterprise sends.
+func noMaintenance() *maintnotifications.Config {
+	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+}
+
+// rdbOf returns go-redis's client of a server. It is closed when the test ends.
+func rdbOf(t testing.TB, e redistest.Endpoint) *redis.Client {
+	return closing(t, redis.NewClient(optionsOf(e)))
+}
+
+// clusterRdb returns go-redis's client of a cluster. It is closed when the test ends.
+func clusterRdb(t testing.TB, c *redistest.Cluster) *redis.ClusterClient {
+	return closing(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), MaintNotificationsConfig: noMaintenance()}))
+}
+
+// sentinelRdb returns go-redis's client of a sentinel's master. It is closed when the test ends.
+func sentinelRdb(t testing.TB, s *redistest.Sentinel) *redis.Client {
+	return closing(t, redis.NewFailoverClient(&redis.FailoverOptions{
+		MasterName: redistest.MasterName, SentinelAddrs: []string{s.Addr()},
+	}))
+}
+
+// closing closes rdb when the test ends.
+func closing[C io.Closer](t testing.TB, rdb C) C {
+	t.Cleanup(func() {
+		if err := rdb.Close(); err != nil && !errors.Is(err, redis.ErrClosed) {
+			t.Error(err)
+		}
+	})
+	return rdb
+}
+
 // clientOf returns a Client with such options of go-redis, and that client; both are closed when the test ends.
 func clientOf(t testing.TB, o *redis.Options, opts ...Option) (*Client, *redis.Client) {
 	t.Helper()
@@ -46,7 +86,7 @@ func clientOf(t testing.TB, o *redis.Options, opts ...Option) (*Client, *redis.C
 // shared returns a Client of the shared server.
 func shared(t testing.TB, opts ...Option) (*Client, *redis.Client) {
 	t.Helper()
-	return clientOf(t, redistest.Shared(t).Options(), opts...)
+	return clientOf(t, optionsOf(redistest.Shared(t).Endpoint()), opts...)
 }
 
 // proxied returns a Client that reaches the shared server through a proxy, and does not try again.
@@ -54,7 +94,7 @@ func proxied(t testing.TB, change ...func(*redis.Options)) (*Client, *redistest.
 	t.Helper()
 	s := redistest.Shared(t)
 	p := s.Proxy(t)
-	o := p.Options()
+	o := optionsOf(p.Endpoint())
 	o.MaxRetries = -1
 	for _, f := range change {
 		f(o)
@@ -347,7 +387,7 @@ func setFromSocket(ctx context.Context, c *Client, key string, value []byte, opt
 func hostile(t testing.TB, script ...redistest.Answer) (*Client, *redistest.Hostile) {
 	t.Helper()
 	h := redistest.StartHostile(t, script...)
-	o := h.Options()
+	o := optionsOf(h.Endpoint())
 	o.MaxRetries = -1
 	c, _ := clientOf(t, o)
 	return c, h

@@ -9,9 +9,8 @@ import (
 	"testing"
 
 	"github.com/millrace-io/millrace"
-	"github.com/redis/go-redis/v9"
-
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
+	"github.com/redis/go-redis/v9"
 )
 
 // hostileReplies are none that a server gives to a GET.
@@ -106,7 +105,7 @@ func TestHostileRange(t *testing.T) {
 // What a server says while it loads, or has lost its cluster, goes by, and the call is tried again.
 func TestErrorsThatPass(t *testing.T) {
 	h := redistest.StartHostile(t)
-	o := h.Options()
+	o := optionsOf(h.Endpoint())
 	o.MinRetryBackoff = 1
 	c, _ := clientOf(t, o)
 	ctx := bounded(t)

@@ -7,15 +7,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
+	"github.com/redis/go-redis/v9"
 )
 
 func TestConnsBoundsConnections(t *testing.T) {
 	s := redistest.Shared(t)
 	p := s.Proxy(t)
-	c, _ := clientOf(t, p.Options(), Conns(3))
+	c, _ := clientOf(t, optionsOf(p.Endpoint()), Conns(3))
 	ctx := bounded(t)
 	value := randomValue(100000)
 	must(t, c.SetFromBuffer(ctx, "conns", value))
@@ -37,7 +36,7 @@ func TestConnsBoundsConnections(t *testing.T) {
 
 // Waiting for a connection ends with the context, and with PoolTimeout.
 func TestWaitForAConnectionEnds(t *testing.T) {
-	o := redistest.Shared(t).Options()
+	o := optionsOf(redistest.Shared(t).Endpoint())
 	o.PoolTimeout = 20 * time.Millisecond
 	c, _ := clientOf(t, o, Conns(1))
 	conn, err := c.Conn(bounded(t))
@@ -122,7 +121,7 @@ func taken(c *Client) bool {
 
 // Calls that wait for InFlight and have no connection do not stop a Conn, which has the one that they are going to need.
 func TestInFlightDoesNotStopAConn(t *testing.T) {
-	o := redistest.Shared(t).Options()
+	o := optionsOf(redistest.Shared(t).Endpoint())
 	c, _ := clientOf(t, o, Conns(1), InFlight(1<<20))
 	ctx := bounded(t)
 	conn, err := c.Conn(ctx)

@@ -13,10 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
+	"github.com/redis/go-redis/v9"
 )
 
 // A pipeRedis is a server behind a Dialer, on pipes instead of sockets, so that time can be a test's own. It may be several, as
@@ -296,7 +295,7 @@ func TestLostConnectionsCostOneTry(t *testing.T) {
 	}
 	s := redistest.Shared(t)
 	p := s.Proxy(t)
-	o := p.Options()
+	o := optionsOf(p.Endpoint())
 	o.MaxRetries = 1
 	c, _ := clientOf(t, o)
 	ctx := bounded(t)

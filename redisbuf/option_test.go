@@ -8,10 +8,9 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/millrace-io/millrace/internal/testkit/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/auth"
-
-	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
 func TestNewTakesWhatTheClientHas(t *testing.T) {
@@ -36,7 +35,7 @@ func TestNewTakesWhatTheClientHas(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := s.Options()
+			o := optionsOf(s.Endpoint())
 			o.DB = 3
 			change(o)
 			c, rdb := clientOf(t, o)

@@ -8,9 +8,8 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
-	"github.com/redis/go-redis/v9"
-
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
+	"github.com/redis/go-redis/v9"
 )
 
 // A connection that was lost is not a server that was: what comes in later goes is sent on another one.
@@ -23,7 +22,7 @@ func TestPipelineGoesOnAfterALostConnection(t *testing.T) {
 		}
 		replies = append(replies, redistest.Say("$5\r\nlater\r\n"), redistest.Say("+OK\r\n"))
 		h := redistest.StartHostile(t, replies...)
-		o := h.Options()
+		o := optionsOf(h.Endpoint())
 		o.MaxRetries, o.MinRetryBackoff, o.MaxRetryBackoff = retries, 1, 1
 		c, _ := clientOf(t, o, InFlight(100))
 		p := c.Pipeline()
@@ -80,7 +79,7 @@ func TestPipelineOfASilentServer(t *testing.T) {
 func TestPipelineGoesOnAfterAServerHungUp(t *testing.T) {
 	for _, sticky := range []bool{false, true} {
 		h := redistest.StartHostile(t, redistest.Say("").ThenClose(), redistest.Say("+OK\r\n"), redistest.Say("$0\r\n\r\n"))
-		c, _ := clientOf(t, h.Options(), InFlight(100))
+		c, _ := clientOf(t, optionsOf(h.Endpoint()), InFlight(100))
 		requests, want := 3, error(nil)
 		if sticky {
 			conn, err := c.Conn(bounded(t))

@@ -11,9 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
+	"github.com/redis/go-redis/v9"
 )
 
 // A refused call is executed again if no later one of its key was executed, or may have been, or if both of them read.
@@ -54,7 +53,7 @@ func TestPipelineRetriesInOrder(t *testing.T) {
 				}
 			}
 			h := redistest.StartHostile(t, replies...)
-			o := h.Options()
+			o := optionsOf(h.Endpoint())
 			o.MinRetryBackoff, o.MaxRetryBackoff = 1, 1
 			c, _ := clientOf(t, o)
 			p := c.Pipeline()
@@ -117,7 +116,7 @@ func ending(err error) string {
 // those without an error once.
 func TestPipelineOrderOfAnything(t *testing.T) {
 	h := redistest.StartHostile(t)
-	o := h.Options()
+	o := optionsOf(h.Endpoint())
 	o.MaxRetries, o.MinRetryBackoff, o.MaxRetryBackoff = 1, 1, 1
 	c, _ := clientOf(t, o)
 	p := c.Pipeline()
@@ -168,7 +167,7 @@ func TestPipelineRedirectsInOrder(t *testing.T) {
 		here, there := redistest.StartHostile(t), redistest.StartHostile(t)
 		there.Always(redistest.Say("+OK\r\n"))
 		var asked atomic.Int64
-		o := here.Options()
+		o := optionsOf(here.Endpoint())
 		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
 			return &asking{Conn: conn, n: &asked}, err

@@ -10,9 +10,8 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
-	"github.com/redis/go-redis/v9"
-
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
+	"github.com/redis/go-redis/v9"
 )
 
 // Many calls go out in few writes, and come back in their order.
@@ -105,11 +104,11 @@ func TestPipelineBatches(t *testing.T) {
 func TestPipelineCut(t *testing.T) {
 	s := redistest.Shared(t)
 	proxy := s.Proxy(t)
-	o := proxy.Options()
+	o := optionsOf(proxy.Endpoint())
 	o.Protocol = 2
 	o.MinRetryBackoff, o.MaxRetryBackoff = time.Millisecond, time.Millisecond
 	c, _ := clientOf(t, o)
-	direct := s.Client(t)
+	direct := rdbOf(t, s.Endpoint())
 	ctx := bounded(t)
 	values := make([][]byte, 5)
 	for i := range values {

@@ -13,9 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
+	"github.com/redis/go-redis/v9"
 )
 
 // describe returns a value of size bytes that says which one it is: whose key's, who made it, its number, its size, and a
@@ -110,11 +109,11 @@ func chaos(p *redistest.Proxy) {
 func TestPropertyNoTornValues(t *testing.T) {
 	s := redistest.Shared(t)
 	p := s.Proxy(t)
-	opt := p.Options()
+	opt := optionsOf(p.Endpoint())
 	opt.ReadTimeout, opt.WriteTimeout = 200*time.Millisecond, 200*time.Millisecond
 	opt.MinRetryBackoff, opt.MaxRetryBackoff = time.Millisecond, 5*time.Millisecond
 	c, _ := clientOf(t, opt, Conns(4), InFlight(1<<20))
-	must(t, s.Client(t).Del(context.Background(), "property/0", "property/1", "property/2").Err())
+	must(t, rdbOf(t, s.Endpoint()).Del(context.Background(), "property/0", "property/1", "property/2").Err())
 	var stop atomic.Bool
 	var all sync.WaitGroup
 	var o outcomes

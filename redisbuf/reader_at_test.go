@@ -15,9 +15,8 @@ import (
 	"testing/iotest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
+	"github.com/redis/go-redis/v9"
 )
 
 func TestReaderAtIsAReader(t *testing.T) {
@@ -240,7 +239,7 @@ func TestGetToAResponse(t *testing.T) {
 // A client that goes away in the middle of a response is the writer's error, not the server's.
 func TestGetToAClientThatGoesAway(t *testing.T) {
 	s := redistest.Shared(t)
-	c, rdb := clientOf(t, s.Options())
+	c, rdb := clientOf(t, optionsOf(s.Endpoint()))
 	ctx := bounded(t)
 	must(t, rdb.Set(ctx, "away", randomValue(16<<20), 0).Err())
 	client, server := tcpPair(t)
@@ -258,7 +257,7 @@ func TestGetToAClientThatGoesAway(t *testing.T) {
 func TestReaderAtOfAKeyThatIsSetMeanwhile(t *testing.T) {
 	s := redistest.Start(t)
 	p := s.Proxy(t)
-	c, _ := clientOf(t, p.Options())
+	c, _ := clientOf(t, optionsOf(p.Endpoint()))
 	ctx := bounded(t)
 	for _, size := range []int{1, 100, 3 << 20} {
 		value := randomValue(size)

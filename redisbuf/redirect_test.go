@@ -11,16 +11,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
+	"github.com/redis/go-redis/v9"
 )
 
 // A MOVED or ASK of a single server is an error, and no other server gets the password.
 func TestOnlyAClusterRedirects(t *testing.T) {
 	other := redistest.StartHostile(t)
 	h := redistest.StartHostile(t)
-	o := h.Options()
+	o := optionsOf(h.Endpoint())
 	o.Password = "secret"
 	c, _ := clientOf(t, o)
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": h.Addr()}, Password: "secret"})
@@ -60,7 +59,7 @@ func TestRedirects(t *testing.T) {
 		for _, word := range []string{"MOVED", "ASK"} {
 			var mu sync.Mutex
 			var dialed []string
-			o := here.Options()
+			o := optionsOf(here.Endpoint())
 			o.MaxRetries = 1
 			o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 				mu.Lock()
@@ -90,7 +89,7 @@ func TestRedirects(t *testing.T) {
 // The topology is asked for again whether or not a call can be tried again itself.
 func TestReloadWithoutAnotherTry(t *testing.T) {
 	h := redistest.StartHostile(t)
-	o := h.Options()
+	o := optionsOf(h.Endpoint())
 	o.MaxRetries = -1
 	for _, test := range []struct {
 		text string
@@ -136,7 +135,7 @@ func TestReadOnlyLeavesTheServer(t *testing.T) {
 func TestContextEndsBetweenTries(t *testing.T) {
 	h := redistest.StartHostile(t)
 	h.Always(redistest.Say("-TRYAGAIN Multiple keys request during rehashing of slot\r\n"))
-	o := h.Options()
+	o := optionsOf(h.Endpoint())
 	o.MinRetryBackoff, o.MaxRetryBackoff = time.Hour, time.Hour
 	c, _ := clientOf(t, o)
 	ctx, cancel := context.WithTimeout(bounded(t), 50*time.Millisecond)

@@ -7,9 +7,8 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
+	"github.com/redis/go-redis/v9"
 )
 
 // unwanted returns the options of a client of a server that says why it rejects a connection, before it was asked anything,
@@ -73,7 +72,7 @@ func TestUnwantedConnections(t *testing.T) {
 // A server that has no room at first is asked again.
 func TestFullServer(t *testing.T) {
 	for protocol := 2; protocol <= 3; protocol++ {
-		o := redistest.Shared(t).Options()
+		o := optionsOf(redistest.Shared(t).Endpoint())
 		full, dials := unwanted(t, "ERR max number of clients reached"), 0
 		o.Protocol, o.MaxRetries = protocol, 1
 		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {

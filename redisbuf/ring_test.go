@@ -9,9 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
+	"github.com/redis/go-redis/v9"
 )
 
 // ringOf returns a client of a Ring of such servers, which finds out by calls alone that one is down.
@@ -68,12 +67,12 @@ func TestRingOfShardsOfOneAddress(t *testing.T) {
 	servers := []*redistest.Server{redistest.Start(t), redistest.Start(t)}
 	for name, shard := range map[string]func(i int) *redis.Options{
 		"databases": func(i int) *redis.Options {
-			o := servers[0].Options()
+			o := optionsOf(servers[0].Endpoint())
 			o.DB = i + 1
 			return o
 		},
 		"Dialers": func(i int) *redis.Options {
-			o := servers[i].Options()
+			o := optionsOf(servers[i].Endpoint())
 			o.Addr = failoverAddr
 			o.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) {
 				return new(net.Dialer).DialContext(ctx, "tcp", servers[i].Addr())

@@ -11,7 +11,7 @@ import (
 
 func TestSentinel(t *testing.T) {
 	s := redistest.StartSentinel(t)
-	rdb := s.Client(t)
+	rdb := sentinelRdb(t, s)
 	c := newClient(t, rdb)
 	ctx := bounded(t)
 	value := randomValue(200000)
@@ -27,14 +27,14 @@ func TestSentinel(t *testing.T) {
 	if err != nil || !bytes.Equal(got, value) {
 		t.Fatal(err)
 	}
-	check(t, s.Master().Client(t), "sentinel", value)
+	check(t, rdbOf(t, s.Master().Endpoint()), "sentinel", value)
 }
 
 // A master that cannot be told that it is none any more goes on to take what it is given. It is left by itself, although
 // none of its connections is ever lost.
 func TestSentinelThatCannotTellTheOldMaster(t *testing.T) {
 	s := redistest.StartSentinel(t)
-	c := newClient(t, s.Client(t))
+	c := newClient(t, sentinelRdb(t, s))
 	ctx := bounded(t)
 	conn, err := c.Conn(ctx)
 	must(t, err)
@@ -43,7 +43,7 @@ func TestSentinelThatCannotTellTheOldMaster(t *testing.T) {
 	s.Master().Do(t, "ACL", "SETUSER", "default", "-replicaof", "-slaveof", "-client|kill", "-config", "-multi")
 	stop := load(t, c, "load", 10000)
 	s.Promote(t)
-	rdb := s.Master().Client(t)
+	rdb := rdbOf(t, s.Master().Endpoint())
 	for err = nil; err != ErrConnLost; err = conn.SetFromBuffer(ctx, "stale", nil) {
 		must(t, err)
 		time.Sleep(10 * time.Millisecond)

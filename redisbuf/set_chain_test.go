@@ -21,7 +21,7 @@ func scattered(t testing.TB, value []byte, n int) *millrace.Chain {
 func TestSetChainOfManyPieces(t *testing.T) {
 	unix := redistest.Start(t, redistest.UnixSocket())
 	tcp, rdb := shared(t)
-	local, localRdb := clientOf(t, unix.Options())
+	local, localRdb := clientOf(t, optionsOf(unix.Endpoint()))
 	for _, n := range []int{
 		1, 2, 10, 100,
 		maxQueue - 2, maxQueue - 1, maxQueue, maxQueue + 1, 3*maxQueue + 5,

@@ -10,9 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
+	"github.com/redis/go-redis/v9"
 )
 
 const (
@@ -28,7 +27,7 @@ func onBothNetworks(t *testing.T, change func(*redis.Options), f func(t *testing
 	for name, opts := range map[string][]redistest.Option{"TCP": nil, "Unix": {redistest.UnixSocket()}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // it waits
-			o := redistest.Start(t, opts...).Options()
+			o := optionsOf(redistest.Start(t, opts...).Endpoint())
 			change(o)
 			c, rdb := clientOf(t, o)
 			f(t, c, rdb)
@@ -138,11 +137,11 @@ func TestServerStopsAmidASplice(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := redistest.Start(t)
-			rdb := s.Client(t)
+			rdb := rdbOf(t, s.Endpoint())
 			must(t, rdb.Set(bounded(t), "stops", make([]byte, size), 0).Err())
 			p := s.Proxy(t)
 			p.Set(redistest.HoldReply(1<<20), redistest.HoldRequest(1<<20))
-			o := p.Options()
+			o := optionsOf(p.Endpoint())
 			o.MaxRetries, o.ReadTimeout, o.WriteTimeout = -1, time.Second, time.Second
 			c, _ := clientOf(t, o)
 			mine, others := tcpPair(t)

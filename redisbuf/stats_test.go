@@ -5,9 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
+	"github.com/redis/go-redis/v9"
 )
 
 // says fails the test unless c's Stats are these.
@@ -88,7 +87,7 @@ func TestStatsOfBytesInFlight(t *testing.T) {
 func TestStatsOfRetries(t *testing.T) {
 	there := redistest.StartHostile(t, redistest.Say("+OK\r\n"))
 	here := redistest.StartHostile(t, redistest.Say("-LOADING Redis is loading\r\n"), redistest.Say("-MOVED 1 "+there.Addr()+"\r\n"))
-	c, _ := clientOf(t, here.Options())
+	c, _ := clientOf(t, optionsOf(here.Endpoint()))
 	c.router.redirects = true
 	must(t, c.SetFromBuffer(bounded(t), "k", []byte("v")))
 	if s := c.Stats(); s.Retries != 2 || s.Redirects != 1 || s.Dials != 2 || s.Conns != 2 {

@@ -6,15 +6,14 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
+	"github.com/redis/go-redis/v9"
 )
 
 func TestConnIsOneConnection(t *testing.T) {
 	s := redistest.Shared(t)
 	p := s.Proxy(t)
-	c, rdb := clientOf(t, p.Options())
+	c, rdb := clientOf(t, optionsOf(p.Endpoint()))
 	ctx := bounded(t)
 	conn, err := c.Conn(ctx)
 	must(t, err)

@@ -11,8 +11,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/millrace-io/millrace/internal/testkit/need"
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
@@ -56,8 +54,8 @@ func usualCalls(t *testing.T, f func() error) (reads, writes int) {
 // by one that has its beginning, one or two for the rest of the value, and one for the end.
 func TestSystemCalls(t *testing.T) {
 	unix := redistest.Start(t, redistest.UnixSocket())
-	for name, o := range map[string]*redis.Options{"tcp": redistest.Shared(t).Options(), "unix": unix.Options()} {
-		c, _ := clientOf(t, o)
+	for name, s := range map[string]*redistest.Server{"tcp": redistest.Shared(t), "unix": unix} {
+		c, _ := clientOf(t, optionsOf(s.Endpoint()))
 		ctx := context.Background()
 		value, buf := randomValue(64<<10), make([]byte, 64<<10)
 		reads, writes := usualCalls(t, func() error { return c.SetFromBuffer(ctx, "calls", value) })

@@ -12,12 +12,12 @@ import (
 
 func TestTLS(t *testing.T) {
 	s := redistest.Start(t, redistest.TLS(), redistest.Password("secret"))
-	o := s.Options()
+	o := optionsOf(s.Endpoint())
 	o.MaxRetries = -1
 	c, rdb := clientOf(t, o)
 	everyWay(t, c, rdb, "tls", fewSizes)
 
-	o = s.Options()
+	o = optionsOf(s.Endpoint())
 	o.TLSConfig.RootCAs, o.MaxRetries = nil, -1
 	c, _ = clientOf(t, o)
 	if _, err := c.GetToBuffer(bounded(t), "tls", nil); err == nil || isServerError(err) {
@@ -28,7 +28,7 @@ func TestTLS(t *testing.T) {
 // A TLS connection does not survive a Write that a deadline has ended, so none is that has not run out.
 func TestTLSWriteThatHasToWait(t *testing.T) {
 	s := redistest.Start(t, redistest.TLS())
-	o := s.Options()
+	o := optionsOf(s.Endpoint())
 	o.MaxRetries = -1
 	c, rdb := clientOf(t, o)
 	must(t, c.SetFromBuffer(bounded(t), "wait", []byte("v")))
@@ -54,7 +54,7 @@ func TestTLSIdleConnectionThatWasClosed(t *testing.T) {
 		t.Skip("idle connections are looked at on Linux only")
 	}
 	s := redistest.Start(t, redistest.TLS())
-	o := s.Options()
+	o := optionsOf(s.Endpoint())
 	o.MaxRetries = -1
 	c, rdb := clientOf(t, o)
 	ctx := bounded(t)

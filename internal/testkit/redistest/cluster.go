@@ -15,7 +15,6 @@ import (
 
 	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
-	"github.com/redis/go-redis/v9"
 )
 
 // nodeTimeout is the number of milliseconds of silence after which a node is suspected: as little as a busy machine
@@ -148,26 +147,43 @@ func (s *Server) view(ctx context.Context) (v view, err error) {
 	if state := info["cluster_state"]; state != "ok" {
 		return nil, fmt.Errorf("%s: the state is %s", s, state)
 	}
-	client := s.once()
-	defer client.Close()
-	shards, err := client.ClusterShards(ctx).Result()
-	for _, shard := range shards {
+	reply, err := s.do(ctx, "CLUSTER", "SHARDS")
+	for _, shard := range list(reply) {
 		var o owned
-		for _, n := range shard.Nodes {
-			if n.Role == "master" {
-				o.master = n.ID
-			} else if n.Health == "online" {
-				o.replicas = append(o.replicas, n.ID)
+		parts := dict(shard)
+		for _, n := range list(parts["nodes"]) {
+			node := dict(n)
+			if id := fmt.Sprint(node["id"]); node["role"] == "master" {
+				o.master = id
+			} else if node["health"] == "online" {
+				o.replicas = append(o.replicas, id)
 			}
 		}
 		slices.Sort(o.replicas)
-		for _, r := range shard.Slots {
-			o.first, o.last = int(r.Start), int(r.End)
+		for r := range slices.Chunk(list(parts["slots"]), 2) {
+			first, _ := r[0].(int64)
+			last, _ := r[len(r)-1].(int64)
+			o.first, o.last = int(first), int(last)
 			v = append(v, o)
 		}
 	}
 	slices.SortFunc(v, func(a, b owned) int { return a.first - b.first })
 	return v, err
+}
+
+// list returns the elements of a reply, if it is an array.
+func list(reply any) []any {
+	elements, _ := reply.([]any)
+	return elements
+}
+
+// dict returns a reply in which each value follows its name.
+func dict(reply any) map[string]any {
+	m := make(map[string]any)
+	for pair := range slices.Chunk(list(reply), 2) {
+		m[fmt.Sprint(pair[0])] = pair[len(pair)-1]
+	}
+	return m
 }
 
 // awaitView waits until all nodes that live serve, and have the same view, which is as it is to be.
@@ -203,17 +219,6 @@ func (c *Cluster) Addrs() []string {
 		addrs = append(addrs, s.Addr())
 	}
 	return addrs
-}
-
-// Options returns new options of a client of the cluster; see [Server.Options].
-func (c *Cluster) Options() *redis.ClusterOptions {
-	return &redis.ClusterOptions{Addrs: c.Addrs(), MaintNotificationsConfig: noMaintenance()}
-}
-
-// Client returns a client of the cluster that is closed when the test ends.
-func (c *Cluster) Client(t testing.TB) *redis.ClusterClient {
-	t.Helper()
-	return closing(t, redis.NewClusterClient(c.Options()))
 }
 
 // Owner returns the master that owns the key's slot.
@@ -318,8 +323,7 @@ func (m *Migration) Move(t testing.TB, key string) {
 // Finish moves the keys that are left, and then the slot. When it returns all nodes know.
 func (m *Migration) Finish(t testing.TB) {
 	t.Helper()
-	keys, _ := m.from.Do(t, "CLUSTER", "GETKEYSINSLOT", m.slot, 1000).([]any)
-	for _, key := range keys {
+	for _, key := range list(m.from.Do(t, "CLUSTER", "GETKEYSINSLOT", m.slot, 1000)) {
 		m.Move(t, fmt.Sprint(key))
 	}
 	// The new owner first: else the slot would have no owner in between.

@@ -47,12 +47,12 @@ func configure(opts []Option) (c config) {
 	return c
 }
 
-// Password sets requirepass. [Server.Options] holds it.
+// Password sets requirepass. [Server.Endpoint] holds it.
 func Password(password string) Option {
 	return func(c *config) { c.password = password }
 }
 
-// TLS has the server speak nothing else on its port. [Server.Options] trusts its certificate.
+// TLS has the server speak nothing else on its port. [Server.Endpoint] trusts its certificate.
 func TLS() Option {
 	return func(c *config) { c.tls = true }
 }

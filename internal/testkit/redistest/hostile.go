@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // Answer is what a [Hostile] does on a request.
@@ -50,10 +48,8 @@ func StartHostile(t testing.TB, script ...Answer) *Hostile {
 	return h
 }
 
-// Options returns new options of a client; see [Server.Options].
-func (h *Hostile) Options() *redis.Options {
-	return &redis.Options{Addr: h.Addr(), MaintNotificationsConfig: noMaintenance()}
-}
+// Endpoint returns how to connect to it.
+func (h *Hostile) Endpoint() Endpoint { return Endpoint{Network: "tcp", Addr: h.Addr()} }
 
 // Script replaces what is left of the script.
 func (h *Hostile) Script(script ...Answer) {

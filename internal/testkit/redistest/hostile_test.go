@@ -2,52 +2,42 @@ package redistest
 
 import (
 	"context"
-	"slices"
+	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
+// A Hostile says its script, and a conn understands what is a reply.
 func TestHostile(t *testing.T) {
-	for _, protocol := range []int{2, 3} {
-		h := StartHostile(t, Say("$2\r\nhi\r\n"), Say("-ERR no\r\n"), Say("$100\r\nhalf").ThenClose(), Say("").ThenClose())
-		o := h.Options()
-		o.Protocol, o.MaxRetries, o.Username, o.Password, o.DB, o.ClientName = protocol, -1, "u", "p", 2, "n"
-		o.PoolSize = 1
-		c := closing(t, redis.NewClient(o))
-		for i, says := range []string{"", "ERR no", "EOF", "", "EOF"} {
-			got, err := c.Get(t.Context(), "k").Result()
-			if i == 0 {
-				if got != "hi" || err != nil {
-					t.Errorf("%q, %v", got, err)
-				}
-				continue
-			}
-			// go-redis may have read the reset when it looked for a push, and then finds EOF.
-			if err == nil || !strings.Contains(err.Error(), says) {
-				t.Errorf("%d: %q, %v; want %s", i, got, err, says)
-			}
+	h := StartHostile(t, Say("*4\r\n$4\r\na\r\nb\r\n:-7\r\n*-1\r\n*1\r\n-ERR part\r\n"), Say("$-1\r\n"), Say("-ERR no\r\n"),
+		Say("+x\n"), Say("?\r\n"), Say("$1\r\nabc"), Say("$100\r\nhalf").ThenClose())
+	e := h.Endpoint()
+	e.Password = "p" // AUTH takes nothing from the script
+	var want []string
+	for i, tt := range []struct {
+		reply any
+		says  string // the error
+	}{
+		{reply: []any{"a\r\nb", int64(-7), nil, []any{replyError("ERR part")}}},
+		{reply: nil},
+		{says: "ERR no"}, {says: "malformed"}, {says: "malformed"}, {says: "malformed"}, {says: "unexpected EOF"},
+		{says: "EOF"}, // the script has ended
+	} {
+		got, err := dial(t, e).do(t.Context(), "GET", i)
+		if !reflect.DeepEqual(got, tt.reply) || (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%d: %q, %v; want %q, %s", i, got, err, tt.reply, tt.says)
 		}
-		if got := h.Requests(); !slices.Equal(got, slices.Repeat([]string{"get k"}, 5)) {
-			t.Errorf("asked: %q", got)
-		}
-		if h.Accepted() != 3 {
-			t.Errorf("%d connections, want 3", h.Accepted())
-		}
+		want = append(want, fmt.Sprint("GET ", i))
 	}
-}
-
-func TestHostileStalls(t *testing.T) {
-	h := StartHostile(t)
+	if got := h.Requests(); !reflect.DeepEqual(got, want) {
+		t.Errorf("asked: %q", got)
+	}
 	h.Always(Say(""))
-	o := h.Options()
-	o.MaxRetries, o.ContextTimeoutEnabled = -1, true
-	c := closing(t, redis.NewClient(o))
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
-	if err := c.Set(ctx, "k", strings.Repeat("x", 1<<20), 0).Err(); !timedOut(err) {
-		t.Errorf("%v", err)
+	if _, err := dial(t, e).do(ctx, "SET", "k", strings.Repeat("x", 1<<20)); !timedOut(err) {
+		t.Errorf("no answer: %v", err)
 	}
 }

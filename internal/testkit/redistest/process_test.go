@@ -8,14 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/millrace-io/millrace/internal/testkit/need"
 )
 
-// childEnv makes this test binary a child that prints its servers' processes and waits to be killed.
+// childEnv makes this test binary a child that prints its servers' addresses and waits to be killed.
 const childEnv = "MILLRACE_REDISTEST_CHILD"
 
 // childDir is a directory that the child leaves.
@@ -28,7 +26,7 @@ func TestChild(t *testing.T) {
 	if err := removeAtExit(childDir); err != nil {
 		t.Fatal(err)
 	}
-	fmt.Println("pids", Start(t).pid(), Shared(t).pid())
+	fmt.Println("servers", Start(t).Addr(), Shared(t).Addr())
 	select {}
 }
 
@@ -53,20 +51,22 @@ func TestNothingOutlivesTheTestBinary(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := bufio.NewScanner(out)
-	var pids [2]int
+	var addrs [2]string
 	for lines.Scan() {
-		if n, _ := fmt.Sscanf(lines.Text(), "pids %d %d", &pids[0], &pids[1]); n == 2 {
+		if n, _ := fmt.Sscanf(lines.Text(), "servers %s %s", &addrs[0], &addrs[1]); n == 2 {
 			break
 		}
 	}
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
-	for _, pid := range pids {
-		if pid == 0 {
+	for _, addr := range addrs {
+		if addr == "" {
 			t.Fatal("the child has not started its servers")
 		}
-		await(t, "a server to die", func(context.Context) error {
-			if probe(pid) == nil && !zombie(pid) {
+		await(t, "a server to die", func(ctx context.Context) error {
+			c, err := Endpoint{Network: "tcp", Addr: addr}.dial(ctx)
+			if err == nil {
+				c.Close()
 				return errors.New("it lives")
 			}
 			return nil
@@ -78,20 +78,4 @@ func TestNothingOutlivesTheTestBinary(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-// probe returns os.ErrProcessDone if there is no such process.
-func probe(pid int) error {
-	p, err := os.FindProcess(pid)
-	if err != nil {
-		return err
-	}
-	defer p.Release()
-	return p.Signal(syscall.Signal(0))
-}
-
-// zombie reports whether a process has ended and was not waited for: a container may have no init that waits.
-func zombie(pid int) bool {
-	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	return strings.Contains(string(stat), ") Z ")
 }

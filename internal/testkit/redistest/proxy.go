@@ -5,8 +5,6 @@ import (
 	"net"
 	"sync"
 	"testing"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // direction is where bytes go.
@@ -105,11 +103,11 @@ func (s *Server) Proxy(t testing.TB) *Proxy {
 	return p
 }
 
-// Options returns new options of a client that reaches the server through the proxy.
-func (p *Proxy) Options() *redis.Options {
-	o := p.server.Options()
-	o.Network, o.Addr = "tcp", p.Addr()
-	return o
+// Endpoint returns how to connect to the server through the proxy; see [Server.Endpoint].
+func (p *Proxy) Endpoint() Endpoint {
+	e := p.server.Endpoint()
+	e.Network, e.Addr = "tcp", p.Addr()
+	return e
 }
 
 // Set replaces all rules, and begins to count anew on the connections that are open. What the old rules have done stays

@@ -5,164 +5,119 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
+	"syscall"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
-// behind returns a proxy before the shared server and a client that goes through it on one connection, without retries.
-func behind(t *testing.T) (*Proxy, *redis.Client) {
+// whole is the reply to a GET of the key that proxied returns.
+const whole = "$5\r\nvalue\r\n"
+
+// proxied returns a proxy before the shared server, and a key that is set there.
+func proxied(t *testing.T) (p *Proxy, key string) {
+	t.Helper()
 	s := Shared(t)
-	p := s.Proxy(t)
-	o := p.Options()
-	o.MaxRetries, o.PoolSize, o.ContextTimeoutEnabled = -1, 1, true
-	return p, closing(t, redis.NewClient(o))
+	s.Do(t, "SET", t.Name(), "value")
+	return s.Proxy(t), t.Name()
 }
 
-// Every byte of a reply is the last that arrives, once; cut at the end, the value is whole.
-func TestCutReplyAtEveryByte(t *testing.T) {
-	p, c := behind(t)
-	key := t.Name()
-	roundTrip(t, c, key)
-	whole := len(fmt.Sprintf("$%d\r\n%s\r\n", len("value of "+key), "value of "+key))
-	for n := 0; n <= whole; n++ {
-		p.Set(CutReply(int64(n)).On("get"))
-		got, err := c.Get(t.Context(), key).Result()
-		if n == whole && (err != nil || got != "value of "+key) {
-			t.Errorf("after the whole reply: %q, %v", got, err)
-		}
-		if n < whole && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-			t.Errorf("after %d of %d bytes: %q, %v", n, whole, got, err)
-		}
+// ask sends GET on a new connection through the proxy.
+func ask(t *testing.T, p *Proxy, key string) *conn {
+	t.Helper()
+	c := dial(t, p.Endpoint())
+	_ = c.SetDeadline(time.Now().Add(timeout))
+	if _, err := c.Write(request("GET", key)); err != nil {
+		t.Fatal(err)
 	}
-	p.Set()
-	c.Ping(t.Context()) // may be the one to notice that the last connection is cut
-	roundTrip(t, c, key)
+	return c
 }
 
-// The server gets n bytes and no more.
-func TestCutRequest(t *testing.T) {
-	p, c := behind(t)
-	key := t.Name()
-	roundTrip(t, c, key)
-	request := fmt.Sprintf("*3\r\n$3\r\nset\r\n$%d\r\n%s\r\n$5\r\nother\r\n", len(key), key)
-	for n := range len(request) {
-		p.Set(CutRequest(int64(n)))
-		if err := c.Set(t.Context(), key, "other", 0).Err(); err == nil {
+// receive fails the test unless c gets these bytes next.
+func (c *conn) receive(t *testing.T, want string) {
+	t.Helper()
+	got := make([]byte, len(want))
+	_ = c.SetReadDeadline(time.Now().Add(timeout))
+	if n, err := io.ReadFull(c, got); string(got[:n]) != want {
+		t.Fatalf("got %q, %v; want %q", got[:n], err, want)
+	}
+}
+
+// receiveNothing fails the test if c gets a byte within a moment, or ends.
+func (c *conn) receiveNothing(t *testing.T) {
+	t.Helper()
+	_ = c.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
+	if n, err := c.Read(make([]byte, 1)); n > 0 || !timedOut(err) {
+		t.Errorf("got %d bytes, %v", n, err)
+	}
+}
+
+// Each rule holds after every byte of a reply.
+func TestReplyRules(t *testing.T) {
+	p, key := proxied(t)
+	set := func(r Rule) *conn {
+		p.Set(r.On("GET"))
+		return ask(t, p, key)
+	}
+	for n := range int64(len(whole) + 1) {
+		if got, err := io.ReadAll(set(CutReply(n))); string(got) != whole[:n] || err != nil {
+			t.Errorf("cut after %d bytes: %q, %v", n, got, err)
+		}
+		if got, err := io.ReadAll(set(CutReply(n).Reset())); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("reset after %d bytes: %q, %v", n, got, err)
+		}
+		set(InjectReply(n, "xyz")).receive(t, whole[:n]+"xyz"+whole[n:])
+		c := set(SwallowReply(n))
+		c.receive(t, whole[:n])
+		c.receiveNothing(t)
+		c = set(HoldReply(n))
+		c.receive(t, whole[:n])
+		c.receiveNothing(t)
+		p.Release()
+		c.receive(t, whole[n:])
+	}
+}
+
+// The server gets n bytes of a request and no more.
+func TestRequestRules(t *testing.T) {
+	p, key := proxied(t)
+	set := func(r Rule) error {
+		p.Set(r)
+		_, err := dial(t, p.Endpoint()).do(t.Context(), "SET", key, "other")
+		return err
+	}
+	for n := range request("SET", key, "other") {
+		if set(CutRequest(int64(n))) == nil {
 			t.Errorf("no error after %d bytes", n)
 		}
 	}
-	p.Set()
-	if got := c.Get(t.Context(), key).Val(); got != "value of "+key {
-		t.Errorf("a cut request has set %q", got)
+	if set(CutRequest(0).On(key+"\r\n").Once()) == nil {
+		t.Error("no error after the marker")
 	}
-	p.Set(CutRequest(0).On(key + "\r\n").Once())
-	if err := c.Set(t.Context(), key, "other", 0).Err(); err == nil {
-		t.Error("no error behind the marker")
-	}
-	if err := c.Set(t.Context(), key, "other", 0).Err(); err != nil {
-		t.Errorf("a second connection is cut: %v", err)
-	}
-}
+	ask(t, p, key).receive(t, whole) // once
 
-func TestCutReset(t *testing.T) {
-	p, c := behind(t)
-	roundTrip(t, c, t.Name())
-	p.Set(CutReply(1).On("get").Reset())
-	if err := c.Get(t.Context(), t.Name()).Err(); err == nil || errors.Is(err, redis.Nil) {
-		t.Errorf("reset: %v", err)
-	}
-	p.Set()
-	p.Cut()
-	roundTrip(t, c, t.Name())
-}
-
-func TestHold(t *testing.T) {
-	for name, rule := range map[string]Rule{"reply": HoldReply(3), "request": HoldRequest(2)} {
-		t.Run(name, func(t *testing.T) {
-			p, c := behind(t)
-			roundTrip(t, c, t.Name())
-			p.Set(rule.On("get"))
-			got := make(chan string)
-			before := p.Requests()
-			go func() { got <- c.Get(t.Context(), t.Name()).Val() }()
-			await(t, "the first bytes", func(context.Context) error {
-				if p.Requests() == before {
-					return errors.New("none has passed")
-				}
-				return nil
-			})
-			select {
-			case v := <-got:
-				t.Fatalf("%q came past", v)
-			default:
-			}
-			p.Release()
-			if v := <-got; v != "value of "+t.Name() {
-				t.Errorf("released: %q", v)
-			}
-		})
-	}
-}
-
-// A RESP3 push may stand before any reply; in the middle of one it breaks it.
-func TestInject(t *testing.T) {
-	const push = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nx\r\n"
-	p, c := behind(t)
-	key := t.Name()
-	roundTrip(t, c, key)
-	reply := fmt.Sprintf("$%d\r\nvalue of %s\r\n", len("value of "+key), key)
-	for _, n := range []int{0, len(reply)} {
-		p.Set(InjectReply(int64(n), push).On("get"))
-		for range 2 {
-			if got, err := c.Get(t.Context(), key).Result(); err != nil || got != "value of "+key {
-				t.Errorf("a push at %d: %q, %v", n, got, err)
-			}
+	p.Set(HoldRequest(2).On("GET"))
+	passed := p.Requests() + int64(len("*2\r\n$3\r\nGET\r\n"))
+	c := ask(t, p, key)
+	await(t, "the first bytes", func(context.Context) error {
+		if n := p.Requests(); n != passed {
+			return fmt.Errorf("%d have passed, want %d", n, passed)
 		}
-	}
-	p.Set(InjectReply(5, "xx").On("get"))
-	if got, _ := c.Get(t.Context(), key).Result(); !strings.Contains(got, "xx") {
-		t.Errorf("injected: %q", got)
-	}
+		return nil
+	})
+	c.receiveNothing(t)
+	p.Release()
+	c.receive(t, whole)
 }
 
-func TestSwallow(t *testing.T) {
-	p, c := behind(t)
-	roundTrip(t, c, t.Name())
-	p.Set(SwallowReply(1).On("get"))
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
-	defer cancel()
-	if err := c.Get(ctx, t.Name()).Err(); !timedOut(err) {
-		t.Errorf("%v", err)
+func TestPushAndCut(t *testing.T) {
+	p, key := proxied(t)
+	c := ask(t, p, key)
+	c.receive(t, whole)
+	p.Push(">0\r\n")
+	c.receive(t, ">0\r\n")
+	p.Cut()
+	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+		t.Error(err)
 	}
-}
-
-// Bytes without a rule pass unchanged, through TLS and Unix sockets too.
-func TestProxyPasses(t *testing.T) {
-	for name, opts := range map[string][]Option{"tcp": nil, "TLS": {TLS(), Password("p")}, "unix": {UnixSocket()}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := Start(t, opts...)
-			p := s.Proxy(t)
-			o := p.Options()
-			o.MaxRetries, o.DialerRetries = -1, 1
-			c := closing(t, redis.NewClient(o))
-			value := strings.Repeat("0123456789abcdef", 1<<16)
-			if err := c.Set(t.Context(), "k", value, 0).Err(); err != nil {
-				t.Fatal(err)
-			}
-			if got, err := c.Get(t.Context(), "k").Result(); err != nil || got != value {
-				t.Errorf("%d bytes, %v", len(got), err)
-			}
-			if p.Accepted() < 1 || p.Open() < 1 || p.Requests() < 1<<20 {
-				t.Errorf("%d accepted, %d open, %d bytes", p.Accepted(), p.Open(), p.Requests())
-			}
-			s.Kill()
-			if err := c.Ping(t.Context()).Err(); err == nil {
-				t.Error("an answer without a server")
-			}
-		})
-	}
+	ask(t, p, key).receive(t, whole)
 }

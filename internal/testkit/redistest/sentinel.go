@@ -7,12 +7,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/redis/go-redis/v9"
 )
 
-// masterName is what the sentinel calls its master.
-const masterName = "mymaster"
+// MasterName is what the sentinel calls its master.
+const MasterName = "mymaster"
 
 // sentinelTimings replace the sentinel's sense of time, in milliseconds: it is made for networks of machines. While a
 // master is down, a replica is good for its place if its INFO is no older than five ping periods. It is asked for INFO
@@ -37,32 +35,24 @@ func StartSentinel(t testing.TB) *Sentinel {
 	s.replica = Start(t, Config(fmt.Sprintf("replicaof %s %d", host, s.master.port)))
 	s.replica.awaitSync(t)
 	s.server = start(t, config{sentinel: true, lines: []string{
-		fmt.Sprintf("sentinel monitor %s %s %d 1", masterName, host, s.master.port),
-		fmt.Sprintf("sentinel down-after-milliseconds %s %d", masterName, nodeTimeout),
+		fmt.Sprintf("sentinel monitor %s %s %d 1", MasterName, host, s.master.port),
+		fmt.Sprintf("sentinel down-after-milliseconds %s %d", MasterName, nodeTimeout),
 		// Twice this long after a failover the sentinel begins none by itself.
-		fmt.Sprintf("sentinel failover-timeout %s %d", masterName, 2*nodeTimeout),
+		fmt.Sprintf("sentinel failover-timeout %s %d", MasterName, 2*nodeTimeout),
 	}})
 	s.server.Do(t, sentinelTimings...)
 	await(t, "the sentinel to know the replica", func(ctx context.Context) error {
-		reply, err := s.server.do(ctx, "SENTINEL", "REPLICAS", masterName)
-		if replicas, _ := reply.([]any); err == nil && len(replicas) != 1 {
-			err = fmt.Errorf("%d replicas", len(replicas))
+		reply, err := s.server.do(ctx, "SENTINEL", "REPLICAS", MasterName)
+		if n := len(list(reply)); err == nil && n != 1 {
+			err = fmt.Errorf("%d replicas", n)
 		}
 		return err
 	})
 	return s
 }
 
-// Addr returns the sentinel's address, host:port. It calls its master "mymaster".
+// Addr returns the sentinel's address, host:port. It calls its master [MasterName].
 func (s *Sentinel) Addr() string { return s.server.Addr() }
-
-// Client returns a client that asks the sentinel for the master, and follows it. It is closed when the test ends.
-func (s *Sentinel) Client(t testing.TB) *redis.Client {
-	t.Helper()
-	return closing(t, redis.NewFailoverClient(&redis.FailoverOptions{
-		MasterName: masterName, SentinelAddrs: []string{s.server.Addr()},
-	}))
-}
 
 // Master returns the server that was last made the master.
 func (s *Sentinel) Master() *Server { return s.master }
@@ -72,16 +62,16 @@ func (s *Sentinel) Master() *Server { return s.master }
 func (s *Sentinel) Promote(t testing.TB) {
 	t.Helper()
 	await(t, "the sentinel to call the replica the master", func(ctx context.Context) error {
-		reply, err := s.server.do(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", masterName)
+		reply, err := s.server.do(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", MasterName)
 		if err != nil {
 			return err
 		}
-		if addr, _ := reply.([]any); len(addr) == 2 && addr[1] == strconv.Itoa(s.replica.port) {
+		if addr := list(reply); len(addr) == 2 && addr[1] == strconv.Itoa(s.replica.port) {
 			return nil
 		}
 		// INPROG while it is at it; NOGOODSLAVE as long as it knows too little of the replica. It may also begin, find that
 		// out, and give up: then it is to be told again.
-		if _, err = s.server.do(ctx, "SENTINEL", "FAILOVER", masterName); err == nil {
+		if _, err = s.server.do(ctx, "SENTINEL", "FAILOVER", MasterName); err == nil {
 			err = errors.New("it has begun")
 		}
 		return err
@@ -101,7 +91,7 @@ func (s *Sentinel) Failover(t testing.TB) {
 		if err != nil {
 			return err
 		}
-		state, err := s.server.do(ctx, "SENTINEL", "MASTER", masterName)
+		state, err := s.server.do(ctx, "SENTINEL", "MASTER", MasterName)
 		if err == nil && strings.Contains(fmt.Sprint(state), "failover_in_progress") {
 			err = errors.New("the failover is not over")
 		}

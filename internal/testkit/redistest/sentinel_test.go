@@ -5,15 +5,15 @@ import "testing"
 func TestSentinel(t *testing.T) {
 	t.Parallel()
 	s := StartSentinel(t)
-	client := s.Client(t)
-	roundTrip(t, client, "k")
-	first := s.Master()
+	first, second := s.master, s.replica
 	s.Failover(t)
-	if s.Master() == first || first != s.replica {
-		t.Error("the two have not changed places")
+	if s.Master() != second {
+		t.Errorf("the master is %s, want %s", s.Master(), second)
 	}
-	roundTrip(t, s.Client(t), "k")
-	if got := first.Do(t, "ROLE").([]any)[0]; got != "slave" {
-		t.Errorf("the old master is a %v", got)
+	for server, want := range map[*Server]string{first: "slave", second: "master"} {
+		if role := list(server.Do(t, "ROLE"))[0]; role != want {
+			t.Errorf("%s is a %v, want %s", server, role, want)
+		}
 	}
+	second.Do(t, "SET", "k", "value") // which a replica refuses
 }

@@ -27,8 +27,6 @@ import (
 
 	"github.com/millrace-io/millrace/internal/testkit/need"
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // Server is a running server. Its methods may be called from several goroutines, except those that start and end it: Kill
@@ -117,11 +115,6 @@ func (s *Server) answers(ctx context.Context) error {
 			return errGaveUp
 		}
 	}
-	conn, err := net.Dial(s.network(), s.Addr()) // fails much faster than a client while the port is closed
-	if err != nil {
-		return err
-	}
-	conn.Close()
 	info, err := s.fields(ctx, "INFO", "server")
 	if err != nil {
 		return err
@@ -172,39 +165,13 @@ func (s *Server) Addr() string {
 	return net.JoinHostPort(host, strconv.Itoa(s.port))
 }
 
-// Options returns new options of a client of this server, all others at go-redis's defaults but one: it does not ask
-// for notifications of maintenance, which only Redis Enterprise knows.
-func (s *Server) Options() *redis.Options {
-	return &redis.Options{
-		Network:                  s.network(),
-		Addr:                     s.Addr(),
-		Password:                 s.conf.password,
-		TLSConfig:                s.tlsConfig(),
-		MaintNotificationsConfig: noMaintenance(),
-	}
+// Endpoint returns how to connect to this server, with a TLS configuration that the caller may change.
+func (s *Server) Endpoint() Endpoint {
+	return Endpoint{Network: s.network(), Addr: s.Addr(), Password: s.conf.password, TLS: s.tlsConfig()}
 }
 
-func noMaintenance() *maintnotifications.Config {
-	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-}
-
-// Client returns a client of the server that is closed when the test ends.
-func (s *Server) Client(t testing.TB) *redis.Client {
-	t.Helper()
-	return closing(t, redis.NewClient(s.Options()))
-}
-
-// closing closes a client when the test ends.
-func closing[C interface{ Close() error }](t testing.TB, client C) C {
-	t.Cleanup(func() {
-		if err := client.Close(); err != nil && !errors.Is(err, redis.ErrClosed) {
-			t.Error(err)
-		}
-	})
-	return client
-}
-
-// Do sends a command on a connection of its own and returns the reply; an error fails the test.
+// Do sends a command on a connection of its own and returns the reply: a string, an int64, nil, or a []any of these. An
+// error fails the test.
 func (s *Server) Do(t testing.TB, args ...any) any {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
@@ -217,18 +184,12 @@ func (s *Server) Do(t testing.TB, args ...any) any {
 }
 
 func (s *Server) do(ctx context.Context, args ...any) (any, error) {
-	client := s.once()
-	defer client.Close()
-	return client.Do(ctx, args...).Result()
-}
-
-// once returns a client that makes one attempt, and neither tells nor asks anything beside the command. A paused server must
-// not hold a poll for long.
-func (s *Server) once() *redis.Client {
-	o := s.Options()
-	o.MaxRetries, o.PoolSize, o.DisableIdentity, o.Protocol = -1, 1, true, 2
-	o.DialerRetries, o.DialTimeout, o.ReadTimeout = 1, time.Second, 5*time.Second
-	return redis.NewClient(o)
+	c, err := s.Endpoint().dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	return c.do(ctx, args...)
 }
 
 // fields returns the "name:value" lines of INFO and CLUSTER INFO.

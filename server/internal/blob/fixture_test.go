@@ -12,10 +12,10 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/millrace-io/millrace/internal/testkit/redistest"
-	"github.com/redis/go-redis/v9"
-
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/internal/testkit/redistest"
+	"github.com/millrace-io/millrace/server/internal/testkit/redisclient"
+	"github.com/redis/go-redis/v9"
 )
 
 // limit is how long values of tests may be.
@@ -26,10 +26,10 @@ func onEachStore(t *testing.T, test func(t *testing.T, s Store)) {
 	prefix := t.Name() + ":"
 	t.Run("directory", func(t *testing.T) { test(t, openDirectory(t, t.TempDir())) })
 	t.Run("Redis", func(t *testing.T) {
-		test(t, openRedis(t, redis.NewClient(redistest.Shared(t).Options()), prefix))
+		test(t, openServer(t, redistest.Shared(t).Endpoint(), prefix))
 	})
 	t.Run("cluster", func(t *testing.T) {
-		test(t, openRedis(t, redis.NewClusterClient(redistest.SharedCluster(t).Options()), prefix))
+		test(t, openRedis(t, redis.NewClusterClient(redisclient.ClusterOptions(redistest.SharedCluster(t))), prefix))
 	})
 }
 
@@ -40,6 +40,11 @@ func openDirectory(t *testing.T, name string) *directory {
 		t.Fatal(err)
 	}
 	return closing(t, d)
+}
+
+func openServer(t *testing.T, e redistest.Endpoint, prefix string) *Redis {
+	t.Helper()
+	return openRedis(t, redis.NewClient(redisclient.Options(e)), prefix)
 }
 
 func openRedis(t *testing.T, rdb redis.UniversalClient, prefix string) *Redis {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
+	"github.com/millrace-io/millrace/server/internal/testkit/redisclient"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -17,8 +18,8 @@ import (
 func TestLostAnswers(t *testing.T) {
 	server := redistest.Shared(t)
 	proxy := server.Proxy(t)
-	s := openRedis(t, redis.NewClient(proxy.Options()), t.Name()+":")
-	other := openRedis(t, redis.NewClient(server.Options()), t.Name()+":")
+	s := openServer(t, proxy.Endpoint(), t.Name()+":")
+	other := openServer(t, server.Endpoint(), t.Name()+":")
 	w := serve(t, other)
 	mustPut(t, s, "warm", []byte("the scripts are known"))
 	if err := s.Delete(t.Context(), "warm", nil); err != nil {
@@ -69,7 +70,7 @@ func TestLostAnswers(t *testing.T) {
 
 // The second try of a write does not undo what another writer has written since the first.
 func TestSecondTries(t *testing.T) {
-	s := openRedis(t, redis.NewClient(redistest.Shared(t).Options()), t.Name()+":")
+	s := openServer(t, redistest.Shared(t).Endpoint(), t.Name()+":")
 	w := serve(t, s)
 	name := s.name("k")
 	version := newVersion(name)
@@ -129,7 +130,7 @@ func TestTries(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := redistest.StartHostile(t, tt.script...)
-			s := openRedis(t, redis.NewClient(h.Options()), "")
+			s := openServer(t, h.Endpoint(), "")
 			answer, err := s.run(t.Context(), commitScript, []string{"k"}, "1")
 			if answer != tt.answer || (err == nil) != (tt.answer != "") || errors.Is(err, ErrUnsure) != tt.unsure ||
 				errors.Is(err, ErrUnavailable) != tt.unavailable || errors.Is(err, ErrFull) != tt.full {
@@ -150,7 +151,7 @@ func repeat(a redistest.Answer, n int) (all []redistest.Answer) {
 func TestSlotsThatMove(t *testing.T) {
 	t.Parallel() // it waits
 	cluster := redistest.StartCluster(t, 3, 0)
-	s := openRedis(t, redis.NewClusterClient(cluster.Options()), "")
+	s := openRedis(t, redis.NewClusterClient(redisclient.ClusterOptions(cluster)), "")
 	long, short := described(1, spoolMemory+1), described(2, 100)
 	// try does everything, and returns how much of it is to be tried again.
 	try := func() (later int) {

@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace-io/millrace/internal/testkit/redistest"
-	"github.com/redis/go-redis/v9"
-
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/internal/testkit/redistest"
+	"github.com/millrace-io/millrace/server/internal/testkit/redisclient"
+	"github.com/redis/go-redis/v9"
 )
 
 // keysOf returns the Redis keys of a store that do not expire, without those of replaced values.
@@ -49,7 +49,7 @@ func keysOf(t *testing.T, s *Redis) []string {
 
 // Other programs find a value by its hash, as it is.
 func TestRedisKeys(t *testing.T) {
-	s := openRedis(t, redis.NewClient(redistest.Shared(t).Options()), t.Name()+":")
+	s := openServer(t, redistest.Shared(t).Endpoint(), t.Name()+":")
 	for _, key := range []string{"k", "}x", "{a}b{c}", "a/b"} {
 		tag := mustPut(t, s, key, []byte("value of "+key))
 		hash := t.Name() + ":{/" + key + "}"
@@ -65,7 +65,7 @@ func TestRedisKeys(t *testing.T) {
 
 // A value that was replaced stays while it is read, and then goes.
 func TestReplacedValues(t *testing.T) {
-	s := openRedis(t, redis.NewClient(redistest.Shared(t).Options()), t.Name()+":")
+	s := openServer(t, redistest.Shared(t).Endpoint(), t.Name()+":")
 	old := described(1, 1000)
 	mustPut(t, s, "k", old)
 	v, err := s.lookup(t.Context(), s.name("k"))
@@ -101,7 +101,7 @@ func TestReplacedValues(t *testing.T) {
 
 // A value that was not replaced does not begin to expire because it is read.
 func TestReadsDoNotMakeValuesExpire(t *testing.T) {
-	s := openRedis(t, redis.NewClient(redistest.Shared(t).Options()), t.Name()+":")
+	s := openServer(t, redistest.Shared(t).Endpoint(), t.Name()+":")
 	mustPut(t, s, "k", []byte("value"))
 	v, err := s.Open(t.Context(), "k")
 	if err != nil {
@@ -120,7 +120,7 @@ func TestReadsDoNotMakeValuesExpire(t *testing.T) {
 
 // When a client leaves amid an answer in several parts, reading ends.
 func TestAnUnfinishedAnswerInParts(t *testing.T) {
-	s := openRedis(t, redis.NewClient(redistest.Shared(t).Options()), t.Name()+":")
+	s := openServer(t, redistest.Shared(t).Endpoint(), t.Name()+":")
 	mustPut(t, s, "k", described(1, 4<<20))
 	for i := range 20 {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
@@ -157,7 +157,7 @@ func (w *brokenResponse) Write(p []byte) (int, error) {
 
 // A value that Redis has evicted is not found. A key of another type is an error, and is not replaced.
 func TestKeysThatOthersTouch(t *testing.T) {
-	s := openRedis(t, redis.NewClient(redistest.Shared(t).Options()), t.Name()+":")
+	s := openServer(t, redistest.Shared(t).Endpoint(), t.Name()+":")
 	w := serve(t, s)
 	mustPut(t, s, "k", []byte("value"))
 	s.rdb.Del(t.Context(), s.rdb.HGet(t.Context(), s.name("k"), "value").Val())
@@ -184,7 +184,7 @@ func TestKeysThatOthersTouch(t *testing.T) {
 
 func TestErrorsOfRedis(t *testing.T) {
 	server := redistest.Start(t, redistest.Config("maxmemory 2mb", "maxmemory-policy noeviction"))
-	opt := server.Options()
+	opt := redisclient.Options(server.Endpoint())
 	opt.DialerRetries = 1
 	s := openRedis(t, redis.NewClient(opt), "")
 	mustPut(t, s, "small", []byte("x"))
@@ -213,7 +213,7 @@ func TestErrorsOfRedis(t *testing.T) {
 	if err := s.Delete(t.Context(), "k", nil); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("%v", err)
 	}
-	if _, err := OpenRedis(redis.NewClient(server.Options()), "{x}", millrace.DefaultPool()); err == nil {
+	if _, err := OpenRedis(redis.NewClient(redisclient.Options(server.Endpoint())), "{x}", millrace.DefaultPool()); err == nil {
 		t.Error("a prefix with braces")
 	}
 }
@@ -221,9 +221,9 @@ func TestErrorsOfRedis(t *testing.T) {
 // An answer that cannot be finished breaks off, and is not taken for a whole one.
 func TestAnswersThatBreakOff(t *testing.T) {
 	server := redistest.Start(t)
-	s := openRedis(t, redis.NewClient(server.Options()), "")
+	s := openServer(t, server.Endpoint(), "")
 	proxy := server.Proxy(t)
-	through := openRedis(t, redis.NewClient(proxy.Options()), "")
+	through := openServer(t, proxy.Endpoint(), "")
 	mustPut(t, s, "k", described(1, 4<<20))
 	w := serve(t, through)
 	for range 4 {

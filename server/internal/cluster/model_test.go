@@ -22,7 +22,7 @@ func TestModel(t *testing.T) {
 	if testing.Short() {
 		seeds = 6
 	}
-	d := openServer(t, redistest.Shared(t).Options())
+	d := openServer(t, redistest.Shared(t))
 	for seed := range seeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { checkModel(t, d, fmt.Sprint("s", seed), uint64(seed)) })
 	}

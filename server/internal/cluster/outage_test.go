@@ -136,7 +136,7 @@ func TestRedisCluster(t *testing.T) {
 func TestRedisSentinel(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinel(t)
-	p := joinPair(t, "redis://"+s.Addr()+"?master_name=mymaster")
+	p := joinPair(t, "redis://"+s.Addr()+"?master_name="+redistest.MasterName)
 	s.Failover(t)
 	p.check(t)
 	s.Master().Kill()

@@ -21,8 +21,8 @@ const (
 )
 
 // openServer opens a directory in a server. Its leases do not end during a test.
-func openServer(t *testing.T, o *redis.Options) *Redis {
-	return openRedis(t, "redis://"+o.Addr, time.Hour)
+func openServer(t *testing.T, s *redistest.Server) *Redis {
+	return openRedis(t, "redis://"+s.Addr(), time.Hour)
 }
 
 // prefixes has one for each test, also if it runs again.
@@ -100,7 +100,7 @@ func (d *Redis) store(t *testing.T, stream string, s stored) {
 // What the scripts do in each state.
 func TestScripts(t *testing.T) {
 	s := redistest.Shared(t)
-	d := openServer(t, s.Options())
+	d := openServer(t, s)
 	const future = "8000000000000000" // later than any clock
 	for i, tt := range []struct {
 		name   string
@@ -236,8 +236,8 @@ func TestScripts(t *testing.T) {
 
 // A lease ends by itself, and one that is renewed does not.
 func TestLeaseEnds(t *testing.T) {
-	d := openRedis(t, "redis://"+redistest.Shared(t).Options().Addr, 50*time.Millisecond)
-	d2 := openRedis(t, "redis://"+redistest.Shared(t).Options().Addr, time.Hour)
+	d := openRedis(t, "redis://"+redistest.Shared(t).Addr(), 50*time.Millisecond)
+	d2 := openRedis(t, "redis://"+redistest.Shared(t).Addr(), time.Hour)
 	for _, d := range []*Redis{d, d2} {
 		if _, err := d.Claim(t.Context(), Claim{Stream: fmt.Sprint(d.lease), Node: nodeA, Takeover: never}); err != nil {
 			t.Fatal(err)
@@ -254,7 +254,7 @@ func TestLeaseEnds(t *testing.T) {
 
 // What the publisher does is known to those who claim.
 func TestRenewTellsOfThePublisher(t *testing.T) {
-	d := openServer(t, redistest.Shared(t).Options())
+	d := openServer(t, redistest.Shared(t))
 	epoch, err := d.Claim(t.Context(), Claim{Stream: "s", Node: nodeA, Takeover: never})
 	if err != nil {
 		t.Fatal(err)
@@ -285,7 +285,7 @@ func TestClaimsAtOnce(t *testing.T) {
 		rounds = 1000
 	}
 	s := redistest.Shared(t)
-	a, b := openServer(t, s.Options()), openServer(t, s.Options())
+	a, b := openServer(t, s), openServer(t, s)
 	for i := range rounds {
 		stream := fmt.Sprint("s", i)
 		var won [2]uint64
@@ -329,7 +329,7 @@ func TestWrongAnswers(t *testing.T) {
 			t.Errorf("%q: lookup: %v, %v", answer, o, err)
 		}
 	}
-	d := openServer(t, redistest.Shared(t).Options())
+	d := openServer(t, redistest.Shared(t))
 	d.rdb.Set(t.Context(), d.key("s"), "of another program", 0)
 	if _, err := d.Lookup(t.Context(), "s"); err == nil || err == ErrNoOwner {
 		t.Error(err)
@@ -379,7 +379,7 @@ func TestWrongPassword(t *testing.T) {
 func TestWatch(t *testing.T) {
 	s := redistest.Start(t)
 	p := s.Proxy(t)
-	d, through := openServer(t, s.Options()), openRedis(t, "redis://"+p.Addr(), 3*time.Second)
+	d, through := openServer(t, s), openRedis(t, "redis://"+p.Addr(), 3*time.Second)
 	ctx, stop := context.WithCancel(t.Context())
 	events := make(chan Event, 100)
 	var watch sync.WaitGroup

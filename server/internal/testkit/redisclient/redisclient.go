@@ -1,0 +1,29 @@
+// Package redisclient returns options for go-redis clients of the servers that package redistest starts.
+package redisclient
+
+import (
+	"github.com/millrace-io/millrace/internal/testkit/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// Options returns new options for a client of e. Timeouts and the like are go-redis's defaults.
+func Options(e redistest.Endpoint) *redis.Options {
+	return &redis.Options{
+		Network:                  e.Network,
+		Addr:                     e.Addr,
+		Password:                 e.Password,
+		TLSConfig:                e.TLS,
+		MaintNotificationsConfig: noMaintenance(),
+	}
+}
+
+// ClusterOptions returns new options for a client of c; see [Options].
+func ClusterOptions(c *redistest.Cluster) *redis.ClusterOptions {
+	return &redis.ClusterOptions{Addrs: c.Addrs(), MaintNotificationsConfig: noMaintenance()}
+}
+
+// noMaintenance turns off notifications of maintenance, which only Redis Enterprise sends.
+func noMaintenance() *maintnotifications.Config {
+	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+}
