@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/chromedp/chromedp v0.22.1
+	github.com/golang-jwt/jwt/v5 v5.3.1
 	github.com/millrace-io/millrace v0.0.0
 	github.com/millrace-io/millrace/redisbuf v0.0.0
 	github.com/pires/go-proxyproto v0.15.0

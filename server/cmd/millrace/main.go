@@ -3,7 +3,7 @@
 //   - `millrace serve` relays streams from publishers to viewers, serves files and keeps blobs.
 //   - `millrace load` puts a load on a server and measures what arrives.
 //   - `millrace doctor` reports what the machine lacks for serving.
-//   - `millrace token` signs tokens for publishers and viewers.
+//   - `millrace token` signs and inspects tokens (JWT) of publishers and viewers.
 //
 // This package is flags and wiring: the server is in internal/server, the load in internal/load, the checks of the
 // machine in internal/doctor.

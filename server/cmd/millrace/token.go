@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/millrace-io/millrace/server/internal/token"
@@ -10,35 +11,34 @@ import (
 )
 
 func tokenCommand() *cobra.Command {
-	var file, name, right, until string
+	var file, stream, right, until, inspected string
 	var lasts time.Duration
 	var newKey bool
 	cmd := &cobra.Command{
 		Use:   "token",
-		Short: "Sign a token: a right to one stream, for a while",
-		Long: `Token prints a token that gives one right to the streams of one name, and expires. The server has the same file as
+		Short: "Sign or inspect a token (JWT): a right to one stream, for a while",
+		Long: `Token prints a JWT that gives one right to the streams of one name, and expires. The server has the same file as
 --token-key. A name such as tenant/* stands for all that begin with tenant/, and * for all.
 
+With --inspect it prints what a token says, and whether a server with the file takes it.
+
   millrace token --new-key > keys
-  millrace token --key keys --name cam --right publish --for 24h`,
+  millrace token --key keys --stream cam --right publish --for 24h`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if newKey {
 				fmt.Fprintln(cmd.OutOrStdout(), token.NewKey())
 				return nil
 			}
-			if file == "" || name == "" {
-				return misused(errors.New("--key and --name are needed, or --new-key"))
-			}
-			what, err := token.ParseRight(right)
-			if err != nil {
-				return misused(fmt.Errorf("--right: %w", err))
+			if file == "" || (stream == "") == (inspected == "") {
+				return misused(errors.New("--key is needed, and --stream or --inspect; or --new-key alone"))
 			}
 			expires := time.Now().Add(lasts)
 			if until != "" {
 				if cmd.Flags().Changed("for") {
 					return misused(errors.New("--for and --until are two ways to say the same"))
 				}
+				var err error
 				if expires, err = time.Parse(time.RFC3339, until); err != nil {
 					return misused(fmt.Errorf("--until is %q, want a time such as 2030-01-31T20:00:00Z", until))
 				}
@@ -50,7 +50,10 @@ func tokenCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("--key: %w", err)
 			}
-			text, err := keys.Sign(token.Token{Right: what, Name: name, Expires: expires})
+			if inspected != "" {
+				return inspect(cmd.OutOrStdout(), keys, inspected)
+			}
+			text, err := keys.Sign(token.Token{Right: token.Right(right), Stream: stream, Expires: expires})
 			if err != nil {
 				return misused(err)
 			}
@@ -60,10 +63,26 @@ func tokenCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&file, "key", "", "file with the keys, of which the first one signs")
-	f.StringVar(&name, "name", "", "of the stream, or TENANT/* or *")
+	f.StringVar(&stream, "stream", "", "name of the stream, or TENANT/* or *")
 	f.StringVar(&right, "right", string(token.Read), "read, or publish, which is both")
 	f.DurationVar(&lasts, "for", time.Hour, "how long it is valid")
 	f.StringVar(&until, "until", "", "until when it is valid, instead of --for")
-	f.BoolVar(&newKey, "new-key", false, "print a new key, for the file, and no token")
+	f.StringVar(&inspected, "inspect", "", "print what this token says, and sign none")
+	f.BoolVar(&newKey, "new-key", false, "print a line with a new key of HS256, for the file, and no token")
 	return cmd
+}
+
+// inspect prints the header and the claims of a token, and until when it is valid. It fails if a server refuses the token.
+func inspect(w io.Writer, keys token.Keys, text string) error {
+	header, claims, err := token.Decode(text)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "%s\n%s\n", header, claims)
+	t, err := keys.Verify(text, time.Now())
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "valid until %s\n", t.Expires.Format(time.RFC3339))
+	return nil
 }

@@ -11,48 +11,71 @@ import (
 	"github.com/millrace-io/millrace/server/internal/token"
 )
 
-// What the command prints the server takes.
+// What the command prints the server takes, and so does --inspect.
 func TestTokenCommand(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "keys")
-	var key strings.Builder
-	if err := execute(t.Context(), &key, io.Discard, "token", "--new-key"); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(key.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	keys, err := token.ReadKeys(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, args := range [][]string{{"--for", "24h"}, {"--until", time.Now().Add(24 * time.Hour).Format(time.RFC3339)}} {
-		var out strings.Builder
-		if err := execute(t.Context(), &out, io.Discard, append([]string{"token", "--key", file, "--name", "tenant/*", "--right", "publish"}, args...)...); err != nil {
-			t.Fatal(err)
-		}
-		got, err := keys.Verify(strings.TrimSuffix(out.String(), "\n"))
-		if left := time.Until(got.Expires); err != nil || got.Right != token.Publish || got.Name != "tenant/*" || left > 24*time.Hour || left < 23*time.Hour {
-			t.Errorf("%v: %s is %v, %v", args, &out, got, err)
-		}
-	}
-	for args, says := range map[string]string{
-		"":                                    "--key and --name are needed",
-		"--key KEYS":                          "--key and --name are needed",
-		"--key KEYS --name cam --right write": "want publish or read",
-		"--key KEYS --name cam --for -1h":     "would have expired",
-		"--key KEYS --name cam --until soon":  "want a time such as",
-		"--key KEYS --name cam --for 1h --until 2030-01-31T20:00:00Z": "two ways",
-		"--key KEYS --name c*m":      "* stands alone",
-		"--key KEYS-none --name cam": "no such file",
-		"--key KEYS --name cam more": "takes no argument",
-	} {
+	dir := t.TempDir() // its path may have spaces
+	run := func(args string) (string, error) {
 		var out strings.Builder
 		list := append([]string{"token"}, strings.Fields(args)...)
 		for i, arg := range list {
-			list[i] = strings.ReplaceAll(arg, "KEYS", file) // its path may have spaces
+			list[i] = strings.ReplaceAll(arg, "DIR", dir)
 		}
-		if err := execute(t.Context(), &out, io.Discard, list...); err == nil || !strings.Contains(err.Error(), says) || out.Len() > 0 {
-			t.Errorf("%s: %s, %v, want %q", args, &out, err, says)
+		err := execute(t.Context(), &out, io.Discard, list...)
+		return out.String(), err
+	}
+	for _, name := range []string{"keys", "others"} {
+		key, err := run("--new-key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(key), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keys, err := token.ReadKeys(filepath.Join(dir, "keys"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text string
+	for _, args := range []string{"--for 24h", "--until " + time.Now().Add(24*time.Hour).Format(time.RFC3339)} {
+		out, err := run("--key DIR/keys --stream tenant/* --right publish " + args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = strings.TrimSuffix(out, "\n")
+		got, err := keys.Verify(text, time.Now())
+		left := time.Until(got.Expires)
+		if err != nil || got.Right != token.Publish || got.Stream != "tenant/*" || left > 24*time.Hour || left < 23*time.Hour {
+			t.Errorf("%v: %s is %v, %v", args, out, got, err)
+		}
+	}
+	out, err := run("--key DIR/keys --inspect " + text)
+	lines := strings.Split(out, "\n")
+	if err != nil || len(lines) != 4 || !strings.HasPrefix(lines[0], `{"alg":"HS256","kid":"20`) ||
+		!strings.HasSuffix(lines[1], `,"right":"publish","stream":"tenant/*"}`) || !strings.HasPrefix(lines[2], "valid until 20") {
+		t.Errorf("--inspect: %s, %v", out, err)
+	}
+	out, err = run("--key DIR/others --inspect " + text)
+	if err == nil || !strings.Contains(err.Error(), "no key with the token's kid") || !strings.Contains(out, "tenant/*") {
+		t.Errorf("--inspect with another key: %s, %v", out, err)
+	}
+
+	for args, says := range map[string]string{
+		"":               "--key is needed, and --stream or --inspect",
+		"--key DIR/keys": "--key is needed, and --stream or --inspect",
+		"--stream cam":   "--key is needed, and --stream or --inspect",
+		"--key DIR/keys --stream cam --inspect " + text:                     "--key is needed, and --stream or --inspect",
+		"--key DIR/keys --inspect mine":                                     "malformed",
+		"--key DIR/keys --stream cam --right write":                         `want "publish" or "read"`,
+		"--key DIR/keys --stream cam --for -1h":                             "would have expired",
+		"--key DIR/keys --stream cam --until soon":                          "want a time such as",
+		"--key DIR/keys --stream cam --for 1h --until 2030-01-31T20:00:00Z": "two ways",
+		"--key DIR/keys --stream c*m":                                       "* stands alone",
+		"--key DIR/none --stream cam":                                       "no such file",
+		"--key DIR/keys --stream cam more":                                  "takes no argument",
+	} {
+		if out, err := run(args); err == nil || !strings.Contains(err.Error(), says) || out != "" {
+			t.Errorf("%s: %s, %v, want %q", args, out, err, says)
 		}
 	}
 }

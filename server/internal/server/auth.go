@@ -152,9 +152,9 @@ func (a *auth) checkToken(shown string, right token.Right, name string) error {
 	case name == "":
 		return refuse.New(http.StatusForbidden, "%s: signed tokens are for streams", wrong)
 	}
-	t, err := a.keys.Verify(shown)
+	t, err := a.keys.Verify(shown, time.Now())
 	if err == nil {
-		err = t.Allow(right, name, time.Now())
+		err = t.Allow(right, name)
 	}
 	if err != nil {
 		return refuse.New(http.StatusForbidden, "%s: %v", wrong, err)

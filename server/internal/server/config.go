@@ -38,7 +38,7 @@ type Config struct {
 
 	PublishToken string        // what a publisher must show; empty: publishing works through a loopback listener only
 	ReadToken    string        // what viewers and all other readers must show; empty: nothing
-	TokenKey     string        // a file with the keys of signed tokens; empty: there are none
+	TokenKey     string        // a file with the keys of signed tokens (JWT); empty: there are none
 	AdminToken   string        // what clients of Admin must show; empty: nothing, and only a loopback listener takes decisions
 	Hook         string        // the URL that is asked who may publish, play and record; empty if there is none
 	HookTimeout  time.Duration // for its answer, with all attempts

@@ -55,7 +55,7 @@ func (c *Config) Flags() []FlagGroup {
 			{Name: "admin-token", Value: &c.AdminToken, Secret: true, Page: "admin.md",
 				Help: "token that clients of --admin must show; needed to decide when other machines can reach it"},
 			{Name: "token-key", Value: &c.TokenKey, Page: "access.md#signed-tokens",
-				Help: "file with the keys of signed tokens, which millrace token makes: each is for a stream and a time"},
+				Help: "file with the keys of signed tokens (JWT), as millrace token makes them: each is for a stream and a time"},
 			{Name: "cors", Value: &c.CORS, Page: "access.md#other-sites",
 				Help: `sites whose pages may play streams, as https://example.org,…; *: all; "": no other site`},
 			{Name: "hook", Value: &c.Hook, Secret: true, Page: "hook.md",

@@ -135,7 +135,7 @@ func (s *hlsService) wantsGzip(r *http.Request) bool {
 }
 
 // maxAddedToken bounds the token that each address in a playlist gets, in bytes: there are hundreds
-// of addresses. What signs tokens makes shorter ones.
+// of addresses. Signed tokens are no longer.
 const maxAddedToken = 1 << 10
 
 // addedQuery returns what each address in a playlist gets, without "?": the token if one is needed,

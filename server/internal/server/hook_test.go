@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/golang-jwt/jwt/v5"
 	"github.com/millrace-io/millrace/internal/testkit/need"
 	"github.com/millrace-io/millrace/server/internal/hook"
 	"github.com/millrace-io/millrace/server/internal/server/demo"
@@ -168,12 +169,19 @@ func TestHookRenames(t *testing.T) {
 func TestHookHidesMistypedNames(t *testing.T) {
 	h := newTestHook(t, keyed)
 	file := filepath.Join(t.TempDir(), "keys")
-	sign := writeKeys(t, file, token.NewKey())
+	key := token.NewKey()
+	sign := writeKeys(t, file, key)
 	f := serveRTMP(t, func(c *Config) { c.Hook, c.TokenKey = h.URL, file })
 	other := sign(token.Publish, "oth3r", time.Hour)
+	misspelt, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
+		"stream": "w r0ng", "right": "publish", "exp": time.Now().Add(time.Hour).Unix(),
+	}).SignedString([]byte(strings.Fields(key)[2]))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for path, want := range map[string]int{
 		"/app/wr0ng": 404, "/wr0ng": 404, "//live/wr0ng/": 400, "/live/wr0ng": 401, "/live/wr0ng?token=" + other: 403,
-		"/live/wr0ng?token=m1.publish.17.w+r0ng.x": 403, "/live%2Fwr0ng": 404, "/live/wr0ng/": 400, "/live/..%2Fwr0ng": 400,
+		"/live/wr0ng?token=" + misspelt: 403, "/live%2Fwr0ng": 404, "/live/wr0ng/": 400, "/live/..%2Fwr0ng": 400,
 	} {
 		if res := f.Request("POST", path, "x"); res.Status != want {
 			t.Errorf("%s: %d %s, want %d", path, res.Status, res.Body, want)
@@ -181,7 +189,7 @@ func TestHookHidesMistypedNames(t *testing.T) {
 	}
 	f.client("live").Publish("wr0ng?token=" + other)
 	f.Logged("publisher refused", "wrong publish token")
-	f.keepsSecrets("wr0ng", "r0ng", "oth3r", other)
+	f.keepsSecrets("wr0ng", "r0ng", "oth3r", other, misspelt)
 }
 
 // A hook that dies touches nothing that runs; what is new gets 503, or is allowed.

@@ -224,7 +224,7 @@ func (f *refusals) unnamed(why error, asked string) error {
 	if hidden.Reason = strings.ReplaceAll(hidden.Reason, asked, "…"); hidden.Cause == refuse.BadName {
 		hidden.Reason = "bad stream name" // which is quoted in part, as a rule
 	}
-	for _, named := range []string{": the token is for ", ": the name is "} { // names of streams, too
+	for _, named := range []string{": the token is for ", ": the claim stream is "} { // names of streams, too
 		hidden.Reason, _, _ = strings.Cut(hidden.Reason, named)
 	}
 	return &hidden

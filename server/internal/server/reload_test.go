@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/millrace-io/millrace/server/internal/token"
 )
 
 // What is reloaded holds for the next request, while others are being served.
@@ -79,7 +81,7 @@ func TestReload(t *testing.T) {
 // A reload that loses tokens, as of a file that is being written, logs what is open now.
 func TestReloadWithoutTokens(t *testing.T) {
 	key := filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(key, []byte(strings.Repeat("k", 32)), 0o600); err != nil {
+	if err := os.WriteFile(key, []byte(token.NewKey()), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, signed := range []string{"", key} {

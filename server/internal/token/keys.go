@@ -1,30 +1,42 @@
 package token
 
 import (
+	"crypto/ed25519"
 	"crypto/rand"
+	"crypto/x509"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
 )
 
-// Keys are what tokens are signed with: the first one signs, and all verify. They are replaced by putting a new one
-// first, and taking the old one out when its tokens have expired.
+// Keys sign and verify tokens: the first one signs, and all verify. To replace a key, add the new one, and remove the old
+// one when its tokens have expired.
 type Keys []key
 
-type key string
+type key struct {
+	id      string // kid
+	method  jwt.SigningMethod
+	private any // nil: the key only verifies
+	public  any
+}
 
 const (
-	minKey  = 32 // bytes of a key: an HMAC-SHA256 is no stronger than its key
-	maxKey  = 256
-	maxKeys = 16 // each costs a request with a wrong token one more HMAC
+	minSecret = 32 // bytes: an HMAC-SHA256 is no stronger than its key
+	maxSecret = 256
+	maxKeys   = 16
 )
 
-// ReadKeys reads the keys of a file: one a line. Lines that are empty or begin with # are left out. It refuses a file
-// that all users of the machine may write: each could sign. They may read it, since that is how containers mount secrets.
+// ReadKeys reads the keys of a file, one a line: KID ALG KEY. It ignores empty lines and lines that begin with #. It
+// refuses a file that all users of the machine may write: each could sign. They may read it, since containers mount
+// secrets so.
 func ReadKeys(file string) (Keys, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -52,15 +64,21 @@ func parseKeys(text string) (Keys, error) {
 	n := 0
 	for line := range strings.Lines(text) {
 		n++
-		line = strings.TrimSpace(line)
-		switch {
-		case line == "" || line[0] == '#':
-		case len(line) < minKey || len(line) > maxKey:
-			return nil, fmt.Errorf("line %d has a key of %d bytes, want %d to %d: millrace token --new-key prints one",
-				n, len(line), minKey, maxKey)
-		default:
-			keys = append(keys, key(line))
+		words := strings.Fields(line)
+		if len(words) == 0 || words[0][0] == '#' {
+			continue
 		}
+		if len(words) != 3 {
+			return nil, fmt.Errorf("line %d is not KID ALG KEY: millrace token --new-key prints such a line", n)
+		}
+		k, err := parseKey(words[0], words[1], words[2])
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		if slices.ContainsFunc(keys, func(other key) bool { return other.id == k.id }) {
+			return nil, fmt.Errorf("line %d has the kid of a line before it: give each key its own", n)
+		}
+		keys = append(keys, k)
 	}
 	switch {
 	case len(keys) == 0:
@@ -71,9 +89,35 @@ func parseKeys(text string) (Keys, error) {
 	return keys, nil
 }
 
-// NewKey returns a key that nothing can guess.
+// parseKey returns the key of a line. Its errors quote no word of the line: each may be a secret.
+func parseKey(id, alg, text string) (key, error) {
+	switch alg {
+	case "HS256":
+		if len(text) < minSecret || len(text) > maxSecret {
+			return key{}, fmt.Errorf("the secret of HS256 has %d bytes, want %d to %d: millrace token --new-key prints one",
+				len(text), minSecret, maxSecret)
+		}
+		return key{id, jwt.SigningMethodHS256, []byte(text), []byte(text)}, nil
+	case "EdDSA":
+		der, _ := base64.StdEncoding.DecodeString(text)
+		public, _ := x509.ParsePKIXPublicKey(der)
+		if public, ok := public.(ed25519.PublicKey); ok {
+			return key{id, jwt.SigningMethodEdDSA, nil, public}, nil
+		}
+		private, _ := x509.ParsePKCS8PrivateKey(der)
+		if private, ok := private.(ed25519.PrivateKey); ok {
+			return key{id, jwt.SigningMethodEdDSA, private, private.Public()}, nil
+		}
+		return key{}, errors.New("the key of EdDSA is not one of Ed25519: " +
+			"want the line between BEGIN and END of what openssl pkey -pubout prints")
+	}
+	return key{}, errors.New("the second word is not HS256 or EdDSA: want KID ALG KEY")
+}
+
+// NewKey returns a line for the key file, with a random secret. Its kid begins with the date.
 func NewKey() string {
-	var b [32]byte
+	var b [minSecret]byte
 	_, _ = rand.Read(b[:]) // it never fails
-	return base64.RawURLEncoding.EncodeToString(b[:])
+	kid := time.Now().UTC().Format(time.DateOnly) + "-" + rand.Text()[:6]
+	return kid + " HS256 " + base64.RawURLEncoding.EncodeToString(b[:])
 }

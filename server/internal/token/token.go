@@ -1,22 +1,19 @@
-// Package token makes and checks signed tokens: each gives one right to streams of one name, or of names with one
-// beginning, until a time.
+// Package token makes and checks signed tokens: JSON Web Tokens (RFC 7519) with HS256 or EdDSA. A token gives one right to
+// one stream, or to all streams of a pattern, until it expires. docs/access.md lists the claims.
 //
-//	m1.RIGHT.EXPIRY.NAME.SIGNATURE
-//
-// EXPIRY is in seconds since 1970, in UTC. SIGNATURE is the HMAC-SHA256, by a key of the server, of all that stands
-// before its dot, in base64url without padding. NAME may have dots; no other field has. A token is what an address or the
-// stream key of an encoder may have without escapes.
+// The key file says which algorithm each key is for. A token whose alg differs is refused: its header never chooses the
+// algorithm (RFC 8725).
 package token
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/golang-jwt/jwt/v5"
 )
 
 // A Right is what a token permits.
@@ -27,138 +24,184 @@ const (
 	Read    Right = "read"
 )
 
-// ParseRight returns the right that a text names.
-func ParseRight(text string) (Right, error) {
-	if r := Right(text); r == Publish || r == Read {
-		return r, nil
-	}
-	return "", fmt.Errorf("the right is %.20q, want publish or read", text)
-}
+const (
+	// maxToken bounds the text of a token, in bytes. HLS playlists repeat it in each address.
+	maxToken = 1 << 10
 
-// version begins each token. What it signs is no text of another use of the key.
-const version = "m1."
+	// leeway is how far the clocks of the issuer and of the server may differ.
+	leeway = 30 * time.Second
 
-// maxToken bounds the text of a token. A name has at most 128 bytes.
-const maxToken = 256
+	// audience is the server's name in aud. A token for other audiences must be refused (RFC 7519, 4.1.3).
+	audience = "millrace"
 
-// A Token is what a signed text says.
+	// maxTime is the end of the year 9999, in seconds. A larger exp is in milliseconds, as Date.now() of JavaScript
+	// returns them: the token would never expire.
+	maxTime = 253402300799
+)
+
+// A Token is the content of a signed token.
 type Token struct {
 	Right   Right
-	Name    string // of a stream; "tenant/*" stands for all names that begin with "tenant/", and "*" for all
+	Stream  string // a name; "tenant/*" is all names that begin with "tenant/", and "*" is all names
 	Expires time.Time
 }
 
-// nameBytes are those of the names of streams, and of patterns.
-const nameBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-/*"
+// streamBytes are the bytes of names and patterns.
+const streamBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-/*"
 
-// check refuses what no server would take.
+// check refuses a token that no server accepts.
 func (t Token) check() error {
-	if _, err := ParseRight(string(t.Right)); err != nil {
-		return err
-	}
-	beginning, _ := strings.CutSuffix(t.Name, "*")
+	beginning, isPattern := strings.CutSuffix(t.Stream, "*")
 	switch {
-	case t.Name == "" || strings.Trim(t.Name, nameBytes) != "":
-		return fmt.Errorf("the name is %.80q, want a stream's, with A-Z a-z 0-9 . _ - /", t.Name)
-	case strings.Contains(beginning, "*"), beginning != t.Name && beginning != "" && !strings.HasSuffix(beginning, "/"):
-		return fmt.Errorf("the name is %.80q: * stands alone, or for all that follows a /", t.Name)
-	case t.Expires.Unix() <= 0:
-		return errors.New("the expiry is before 1970")
+	case t.Right != Publish && t.Right != Read:
+		return fmt.Errorf(`the claim right is %.20q, want "publish" or "read"`, string(t.Right))
+	case t.Stream == "" || strings.Trim(t.Stream, streamBytes) != "":
+		return fmt.Errorf("the claim stream is %.80q, want a string: a stream's name, with A-Z a-z 0-9 . _ - /", t.Stream)
+	case strings.Contains(beginning, "*"), isPattern && beginning != "" && !strings.HasSuffix(beginning, "/"):
+		return fmt.Errorf("the claim stream is %.80q: * stands alone, or for all that follows a /", t.Stream)
+	case t.Expires.Unix() < 1 || t.Expires.Unix() > maxTime:
+		return errors.New("the token has to expire between 1970 and the year 9999")
 	}
 	return nil
 }
 
-// text returns what is signed.
-func (t Token) text() string {
-	return version + string(t.Right) + "." + strconv.FormatInt(t.Expires.Unix(), 10) + "." + t.Name
-}
-
-// Is reports whether a text looks like a token that is signed, and no other kind.
-func Is(text string) bool { return strings.HasPrefix(text, version) && strings.Count(text, ".") >= 4 }
-
-var (
-	errForm = errors.New("the token is not complete: want m1.RIGHT.EXPIRY.NAME.SIGNATURE")
-	errSign = errors.New("no key of this server has signed the token")
-)
-
-// parse returns what text says. It does not look at the signature.
-func parse(text string) (t Token, signed, signature string, err error) {
-	end := strings.LastIndexByte(text, '.')
-	if len(text) > maxToken || end < len(version) || !strings.HasPrefix(text, version) {
-		return t, "", "", errForm
-	}
-	signed, signature = text[:end], text[end+1:]
-	right, rest, ok := strings.Cut(signed[len(version):], ".")
-	expiry, name, ok2 := strings.Cut(rest, ".")
-	seconds, err := strconv.ParseInt(expiry, 10, 64)
-	if !ok || !ok2 || err != nil {
-		return t, "", "", errForm
-	}
-	t = Token{Right: Right(right), Name: name, Expires: time.Unix(seconds, 0)}
-	if err := t.check(); err != nil {
-		return t, "", "", err
-	}
-	if t.text() != signed { // +1764060000, 01764060000
-		return t, "", "", errForm
-	}
-	return t, signed, signature, nil
-}
-
-// Sign returns the text of t, signed by the first of k.
+// Sign returns t as a JWT, signed by the first of k.
 func (k Keys) Sign(t Token) (string, error) {
 	if err := t.check(); err != nil {
 		return "", err
 	}
-	if len(k) == 0 {
+	switch {
+	case len(k) == 0:
 		return "", errors.New("there is no key")
+	case k[0].private == nil:
+		return "", fmt.Errorf("the first key, %s, is a public key, which cannot sign: put the private key first", k[0].id)
 	}
-	text := t.text()
-	text += "." + k[0].sign(text)
+	claims := jwt.MapClaims{"stream": t.Stream, "right": t.Right, "exp": t.Expires.Unix()}
+	unsigned := jwt.NewWithClaims(k[0].method, claims)
+	unsigned.Header["kid"] = k[0].id
+	text, err := unsigned.SignedString(k[0].private)
 	if len(text) > maxToken {
-		return "", fmt.Errorf("the token has %d bytes, and %d at most are allowed", len(text), maxToken)
+		return "", fmt.Errorf("the token has %d bytes, want %d at most: shorten the stream or the kid", len(text), maxToken)
 	}
-	return text, nil
+	return text, err
 }
 
-// Verify returns what a text says that one of k has signed.
-func (k Keys) Verify(text string) (Token, error) {
-	t, signed, signature, err := parse(text)
+// Is reports whether a text has the form of a JWT: an object, an object and a signature. The alphabet matters because
+// package base64 ignores line breaks, and a token should have one text.
+func Is(text string) bool {
+	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_."
+	return strings.HasPrefix(text, "e") && strings.Count(text, ".") == 2 && strings.Trim(text, alphabet) == ""
+}
+
+var parser = jwt.NewParser(jwt.WithStrictDecoding())
+
+// Verify returns the token in text if one of k signed it and it is valid at now, with leeway.
+func (k Keys) Verify(text string, now time.Time) (Token, error) {
+	switch {
+	case len(text) > maxToken:
+		return Token{}, fmt.Errorf("the token has %d bytes, want %d at most: leave out claims that the server ignores",
+			len(text), maxToken)
+	case !Is(text):
+		return Token{}, errors.New("the token is not a JWT: want HEADER.CLAIMS.SIGNATURE, each in base64url")
+	}
+	claims := jwt.MapClaims{} // a struct would take "EXP" for exp, and "1" for a number
+	t, parts, err := parser.ParseUnverified(text, claims)
 	if err != nil {
 		return Token{}, err
 	}
-	ok := false
-	for _, key := range k {
-		ok = hmac.Equal([]byte(key.sign(signed)), []byte(signature)) || ok
+	key, err := k.find(t.Header)
+	if err != nil {
+		return Token{}, err
 	}
-	if !ok {
-		return Token{}, errSign
+	// The method is the key's. That of t is what the header asked for.
+	if err := key.method.Verify(parts[0]+"."+parts[1], t.Signature, key.public); err != nil {
+		return Token{}, fmt.Errorf("the token is not signed with this server's key %q", key.id)
+	}
+	return read(claims, now)
+}
+
+// find returns the key that a header names. A header without kid means the only key.
+func (k Keys) find(header map[string]any) (key, error) {
+	kid, named := header["kid"]
+	i := slices.IndexFunc(k, func(key key) bool { return key.id == kid })
+	switch {
+	case !named && len(k) == 1:
+		i = 0
+	case !named:
+		return key{}, fmt.Errorf("the token's header has no kid, and this server has %d keys: name one", len(k))
+	case i < 0:
+		return key{}, fmt.Errorf("this server has no key with the token's kid %.40q", fmt.Sprint(kid))
+	}
+	if alg := header["alg"]; alg != k[i].method.Alg() {
+		return key{}, fmt.Errorf("the token's alg is %.20q, and its key %q is for %s",
+			fmt.Sprint(alg), k[i].id, k[i].method.Alg())
+	}
+	if _, ok := header["crit"]; ok { // RFC 7515, 4.1.11
+		return key{}, errors.New("the token's header has crit, and this server knows no extensions: leave it out")
+	}
+	return k[i], nil
+}
+
+// read returns the token that verified claims describe, if it is valid at now. The errors of the library's own checks of
+// exp and nbf lack the times.
+func read(claims jwt.MapClaims, now time.Time) (Token, error) {
+	expires, err := seconds(claims, "exp")
+	if err != nil {
+		return Token{}, err
+	}
+	if _, ok := claims["nbf"]; ok {
+		begins, err := seconds(claims, "nbf")
+		if err != nil {
+			return Token{}, err
+		}
+		if now.Before(begins.Add(-leeway)) {
+			return Token{}, fmt.Errorf("the token is not valid before %s", begins.Format(time.RFC3339))
+		}
+	}
+	if !now.Before(expires.Add(leeway)) {
+		return Token{}, fmt.Errorf("the token has expired at %s", expires.Format(time.RFC3339))
+	}
+	if _, ok := claims["aud"]; ok {
+		if all, err := claims.GetAudience(); err != nil || !slices.Contains(all, audience) {
+			return Token{}, fmt.Errorf("the claim aud does not name this server: leave it out, or add %q", audience)
+		}
+	}
+	right, _ := claims["right"].(string) // check refuses ""
+	stream, _ := claims["stream"].(string)
+	t := Token{Right: Right(right), Stream: stream, Expires: expires}
+	if err := t.check(); err != nil {
+		return Token{}, err
 	}
 	return t, nil
 }
 
-func (k key) sign(text string) string {
-	mac := hmac.New(sha256.New, []byte(k))
-	mac.Write([]byte(text))
-	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+// seconds returns the time in a claim.
+func seconds(claims jwt.MapClaims, name string) (time.Time, error) {
+	if s, ok := claims[name].(float64); ok && s >= 1 && s <= maxTime {
+		return time.Unix(int64(s), 0).UTC(), nil
+	}
+	return time.Time{}, fmt.Errorf("the token needs %s as a number: seconds since 1970, not milliseconds", name)
 }
 
-// Allow returns nil if t gives the right to the stream of a name at a time, or says why not.
-func (t Token) Allow(right Right, name string, now time.Time) error {
+// Decode returns the header and the claims of a token as JSON. It verifies nothing.
+func Decode(text string) (header, claims []byte, err error) {
+	t, _, err := parser.ParseUnverified(text, jwt.MapClaims{})
+	if errors.Is(err, jwt.ErrTokenMalformed) {
+		return nil, nil, err
+	}
+	header, _ = json.Marshal(t.Header) // it was JSON
+	claims, _ = json.Marshal(t.Claims)
+	return header, claims, nil
+}
+
+// Allow returns nil if t gives right to the stream called name.
+func (t Token) Allow(right Right, name string) error {
+	beginning, isPattern := strings.CutSuffix(t.Stream, "*")
 	switch {
-	case !now.Before(t.Expires):
-		return fmt.Errorf("the token has expired at %s", t.Expires.UTC().Format(time.RFC3339))
 	case right == Publish && t.Right != Publish:
 		return errors.New("the token is for reading, not for publishing")
-	case !t.covers(name):
-		return fmt.Errorf("the token is for %s, not for this stream", t.Name)
+	case name != t.Stream && !(isPattern && strings.HasPrefix(name, beginning)):
+		return fmt.Errorf("the token is for %s, not for this stream", t.Stream)
 	}
 	return nil
-}
-
-// covers reports whether t is for the stream of a name.
-func (t Token) covers(name string) bool {
-	if beginning, ok := strings.CutSuffix(t.Name, "*"); ok {
-		return strings.HasPrefix(name, beginning)
-	}
-	return name == t.Name
 }

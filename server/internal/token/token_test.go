@@ -1,7 +1,16 @@
 package token
 
 import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,141 +19,361 @@ import (
 	"testing"
 	"time"
 
+	"github.com/golang-jwt/jwt/v5"
 	"github.com/millrace-io/millrace/internal/testkit/need"
 )
 
-const testKey = "0123456789abcdef0123456789abcdef"
+const secret = "0123456789abcdef0123456789abcdef"
 
-var testKeys = Keys{testKey}
+// now is the time of the tests.
+var now = time.Unix(1_900_000_000, 0)
+
+// edKey is a key of Ed25519 in the words of the key file.
+func edKey(tb testing.TB) (private, public string) {
+	tb.Helper()
+	key := ed25519.NewKeyFromSeed([]byte(secret))
+	p, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	q, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return base64.StdEncoding.EncodeToString(p), base64.StdEncoding.EncodeToString(q)
+}
+
+// parsed returns the keys of lines.
+func parsed(tb testing.TB, lines ...string) Keys {
+	tb.Helper()
+	keys, err := parseKeys(strings.Join(lines, "\n"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return keys
+}
 
 func Example() {
-	keys := Keys{"0123456789abcdef0123456789abcdef"}
-	text, _ := keys.Sign(Token{Right: Read, Name: "tenant/*", Expires: time.Unix(1_900_000_000, 0)})
-	fmt.Println(text)
-	t, err := keys.Verify(text)
-	fmt.Println(t.Name, err)
-	fmt.Println(t.Allow(Read, "tenant/cam", time.Unix(1_899_999_999, 0)))
-	fmt.Println(t.Allow(Publish, "tenant/cam", time.Unix(1_899_999_999, 0)))
+	keys, _ := parseKeys("2030-03 HS256 0123456789abcdef0123456789abcdef")
+	text, _ := keys.Sign(Token{Right: Read, Stream: "tenant/*", Expires: time.Unix(1_900_000_000, 0)})
+	fmt.Println(strings.ReplaceAll(text, ".", "\n."))
+	t, err := keys.Verify(text, time.Unix(1_899_999_999, 0))
+	fmt.Println(t.Stream, err)
+	fmt.Println(t.Allow(Read, "tenant/cam"))
+	fmt.Println(t.Allow(Publish, "tenant/cam"))
 	// Output:
-	// m1.read.1900000000.tenant/*.N3Ao19FBYFMTWTY9rvRO8IYEdJdF39stAKvZo3frms4
+	// eyJhbGciOiJIUzI1NiIsImtpZCI6IjIwMzAtMDMiLCJ0eXAiOiJKV1QifQ
+	// .eyJleHAiOjE5MDAwMDAwMDAsInJpZ2h0IjoicmVhZCIsInN0cmVhbSI6InRlbmFudC8qIn0
+	// .zcYsWk9o8ppCK9yGyRra46ozUBa5cObEdsIKE9B_8z8
 	// tenant/* <nil>
 	// <nil>
 	// the token is for reading, not for publishing
 }
 
 func TestAllow(t *testing.T) {
-	now := time.Unix(1_900_000_000, 0)
 	for _, tt := range []struct {
-		name    string
+		pattern string
 		right   Right
-		expires time.Duration
 		want    Right
 		stream  string
 		says    string
 	}{
-		{"cam", Publish, time.Second, Publish, "cam", ""},
-		{"cam", Publish, time.Second, Read, "cam", ""},
-		{"cam", Read, time.Second, Read, "cam", ""},
-		{"cam", Read, time.Second, Publish, "cam", "for reading"},
-		{"cam", Read, 0, Read, "cam", "expired at 2030-03-17T17:46:40Z"},
-		{"cam", Read, -time.Hour, Read, "cam", "expired"},
-		{"cam", Read, time.Second, Read, "cam2", "for cam, not"},
-		{"cam", Read, time.Second, Read, "cam/2", "for cam, not"},
-		{"cam", Read, time.Second, Read, "ca", "for cam, not"},
-		{"cam.1", Read, time.Second, Read, "cam.1", ""},
-		{"t/*", Read, time.Second, Read, "t/cam", ""},
-		{"t/*", Read, time.Second, Read, "t/a/b", ""},
-		{"t/*", Read, time.Second, Read, "t", "for t/*, not"},
-		{"t/*", Read, time.Second, Read, "t2/cam", "for t/*, not"},
-		{"*", Read, time.Second, Read, "any/thing", ""},
+		{"cam", Publish, Publish, "cam", ""},
+		{"cam", Publish, Read, "cam", ""},
+		{"cam", Read, Read, "cam", ""},
+		{"cam", Read, Publish, "cam", "for reading"},
+		{"cam", Read, Read, "cam2", "for cam, not"},
+		{"cam", Read, Read, "cam/2", "for cam, not"},
+		{"cam", Read, Read, "ca", "for cam, not"},
+		{"cam.1", Read, Read, "cam.1", ""},
+		{"t/*", Read, Read, "t/cam", ""},
+		{"t/*", Read, Read, "t/a/b", ""},
+		{"t/*", Read, Read, "t", "for t/*, not"},
+		{"t/*", Read, Read, "t2/cam", "for t/*, not"},
+		{"*", Read, Read, "any/thing", ""},
 	} {
-		text, err := testKeys.Sign(Token{tt.right, tt.name, now.Add(tt.expires)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := testKeys.Verify(text)
-		if err != nil || !Is(text) {
-			t.Fatal(text, err)
-		}
-		switch err := got.Allow(tt.want, tt.stream, now); {
-		case err == nil && tt.says != "", err != nil && (tt.says == "" || !strings.Contains(err.Error(), tt.says)):
-			t.Errorf("%s: %s of %s: %v, want %q", text, tt.want, tt.stream, err, tt.says)
+		err := Token{Right: tt.right, Stream: tt.pattern}.Allow(tt.want, tt.stream)
+		if err == nil && tt.says != "" || err != nil && (tt.says == "" || !strings.Contains(err.Error(), tt.says)) {
+			t.Errorf("%s of %s: %s of %s: %v, want %q", tt.right, tt.pattern, tt.want, tt.stream, err, tt.says)
 		}
 	}
 }
 
-func TestSignRefuses(t *testing.T) {
+// Either kind of key signs what it verifies, and the public key is enough to verify.
+func TestSign(t *testing.T) {
+	private, public := edKey(t)
+	for signs, verifies := range map[string]string{
+		"a HS256 " + secret:  "a HS256 " + secret,
+		"a EdDSA " + private: "a EdDSA " + public,
+		"b EdDSA " + private: "b EdDSA " + private,
+	} {
+		want := Token{Publish, "a.b/*", now.UTC()}
+		text, err := parsed(t, signs, "other HS256 "+secret).Sign(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := parsed(t, "other HS256 "+secret, verifies).Verify(text, now)
+		if err != nil || got != want || !Is(text) {
+			t.Errorf("%s: %v, %v", text, got, err)
+		}
+	}
+	keys := parsed(t, "a HS256 "+secret)
 	for _, tt := range []struct {
+		keys  Keys
 		token Token
 		says  string
 	}{
-		{Token{"write", "cam", time.Now()}, "want publish or read"},
-		{Token{Read, "", time.Now()}, "want a stream's"},
-		{Token{Read, "a b", time.Now()}, "want a stream's"},
-		{Token{Read, "a*", time.Now()}, "* stands alone"},
-		{Token{Read, "*/a", time.Now()}, "* stands alone"},
-		{Token{Read, "a/**", time.Now()}, "* stands alone"},
-		{Token{Read, "cam", time.Time{}}, "before 1970"},
-		{Token{Read, strings.Repeat("x", 250), time.Now()}, "256 at most"},
+		{keys, Token{"write", "cam", now}, `want "publish" or "read"`},
+		{keys, Token{Read, "", now}, "want a string"},
+		{keys, Token{Read, "a b", now}, "with A-Z"},
+		{keys, Token{Read, "a*", now}, "* stands alone"},
+		{keys, Token{Read, "*/a", now}, "* stands alone"},
+		{keys, Token{Read, "a/**", now}, "* stands alone"},
+		{keys, Token{Read, "cam", time.Time{}}, "between 1970 and"},
+		{keys, Token{Read, strings.Repeat("x", 800), now}, "1024 at most"},
+		{nil, Token{Read, "cam", now}, "no key"},
+		{parsed(t, "a EdDSA "+public), Token{Read, "cam", now}, "the first key, a, is a public key"},
 	} {
-		if text, err := testKeys.Sign(tt.token); err == nil || !strings.Contains(err.Error(), tt.says) {
+		if text, err := tt.keys.Sign(tt.token); err == nil || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%v: %s, %v, want %q", tt.token, text, err, tt.says)
 		}
 	}
-	if _, err := (Keys{}).Sign(Token{Read, "cam", time.Now()}); err == nil {
-		t.Error("signed without a key")
+}
+
+// issue returns a token of any header and claims, as another program might sign it.
+func issue(tb testing.TB, method jwt.SigningMethod, key any, header, claims string) string {
+	tb.Helper()
+	text := encode(header) + "." + encode(claims)
+	signature, err := method.Sign(text, key)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return text + "." + encode(string(signature))
+}
+
+func encode(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+
+// The header of a token cannot choose how it is verified, and names its key.
+func TestHeaders(t *testing.T) {
+	private, public := edKey(t)
+	ed := ed25519.NewKeyFromSeed([]byte(secret))
+	der, err := base64.StdEncoding.DecodeString(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rawPublic := []byte(ed.Public().(ed25519.PublicKey))
+	asPEM := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
+	hs, none, unsafe := jwt.SigningMethodHS256, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType
+	one, onePublic := parsed(t, "a HS256 "+secret), parsed(t, "e EdDSA "+public)
+	two := parsed(t, "a HS256 "+secret, "e EdDSA "+private)
+	const claims = `{"stream":"cam","right":"publish","exp":1900000000}`
+	for _, tt := range []struct {
+		what   string
+		keys   Keys
+		method jwt.SigningMethod
+		key    any
+		header string
+		says   string
+	}{
+		{"the key's alg", one, hs, []byte(secret), `{"alg":"HS256","kid":"a"}`, ""},
+		{"the key's alg", onePublic, jwt.SigningMethodEdDSA, ed, `{"alg":"EdDSA","kid":"e","typ":"JWT"}`, ""},
+		{"the second key", two, jwt.SigningMethodEdDSA, ed, `{"alg":"EdDSA","kid":"e"}`, ""},
+		{"no kid, one key", one, hs, []byte(secret), `{"alg":"HS256"}`, ""},
+		{"no kid, one key", onePublic, jwt.SigningMethodEdDSA, ed, `{"alg":"EdDSA"}`, ""},
+		{"no kid, two keys", two, hs, []byte(secret), `{"alg":"HS256"}`, "has no kid, and this server has 2 keys"},
+		{"no key", nil, hs, []byte(secret), `{"alg":"HS256"}`, "has no kid, and this server has 0 keys"},
+		{"unknown kid", one, hs, []byte(secret), `{"alg":"HS256","kid":"b"}`, `no key with the token's kid "b"`},
+		{"unknown kid", two, hs, []byte(secret), `{"alg":"HS256","kid":""}`, `no key with the token's kid ""`},
+		{"a kid of another type", one, hs, []byte(secret), `{"alg":"HS256","kid":["a"]}`, "no key with the token's kid"},
+		{"a kid of null", one, hs, []byte(secret), `{"alg":"HS256","kid":null}`, "no key with the token's kid"},
+		{"another secret", one, hs, []byte(secret + "x"), `{"alg":"HS256","kid":"a"}`, "not signed with"},
+		{"another key's secret", two, hs, []byte(secret), `{"alg":"HS256","kid":"e"}`, `its key "e" is for EdDSA`},
+
+		// alg none, in all its spellings, with and without a kid.
+		{"none", one, none, unsafe, `{"alg":"none","kid":"a"}`, `is "none", and its key "a" is for HS256`},
+		{"none", one, none, unsafe, `{"alg":"none"}`, `is "none"`},
+		{"none", onePublic, none, unsafe, `{"alg":"none"}`, `is "none"`},
+		{"None", one, none, unsafe, `{"alg":"None","kid":"a"}`, "alg"},
+		{"no alg", one, hs, []byte(secret), `{"kid":"a"}`, "alg"},
+		{"an alg of another type", one, hs, []byte(secret), `{"alg":["HS256"],"kid":"a"}`, "alg"},
+		{"no signature", one, none, unsafe, `{"alg":"HS256","kid":"a"}`, "not signed with"},
+
+		// The public key is no secret: whoever has it must not be able to sign with it.
+		{"HS256 by the public key", onePublic, hs, rawPublic, `{"alg":"HS256","kid":"e"}`, "is for EdDSA"},
+		{"HS256 by the public key", onePublic, hs, []byte(public), `{"alg":"HS256","kid":"e"}`, "is for EdDSA"},
+		{"HS256 by the public key", onePublic, hs, der, `{"alg":"HS256"}`, "is for EdDSA"},
+		{"HS256 by the public key", onePublic, hs, asPEM, `{"alg":"HS256"}`, "is for EdDSA"},
+		{"HS256 by the public key, said to be EdDSA", onePublic, hs, []byte(public), `{"alg":"EdDSA"}`, "not signed with"},
+		{"EdDSA, said to be HS256", one, jwt.SigningMethodEdDSA, ed, `{"alg":"HS256","kid":"a"}`, "not signed with"},
+		{"EdDSA for a secret", one, jwt.SigningMethodEdDSA, ed, `{"alg":"EdDSA","kid":"a"}`, "is for HS256"},
+
+		{"HS512", one, jwt.SigningMethodHS512, []byte(secret), `{"alg":"HS512","kid":"a"}`, "is for HS256"},
+		{"RS256", one, hs, []byte(secret), `{"alg":"RS256","kid":"a"}`, "is for HS256"},
+		{"an extension", one, hs, []byte(secret), `{"alg":"HS256","kid":"a","crit":["b64"],"b64":false}`, "has crit"},
+		{"a header of no object", one, hs, []byte(secret), `["HS256"]`, "not a JWT"},
+		{"a header of two values", one, hs, []byte(secret), `{"alg":"HS256"}{}`, "malformed"},
+		{"a header with spaces", one, hs, []byte(secret), "{\n  \"alg\": \"HS256\"\n}", ""},
+		{"a header of null", one, hs, []byte(secret), `null`, "not a JWT"},
+	} {
+		text := issue(t, tt.method, tt.key, tt.header, claims)
+		got, err := tt.keys.Verify(text, now)
+		if tt.says == "" {
+			if want := (Token{Publish, "cam", now.UTC()}); err != nil || got != want {
+				t.Errorf("%s: %s: %v, %v", tt.what, tt.header, got, err)
+			}
+		} else if err == nil || !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%s: %s: %v, want %q", tt.what, tt.header, err, tt.says)
+		}
+	}
+}
+
+// Claims of wrong types, of other services and of other times are refused, whoever has signed them.
+func TestClaims(t *testing.T) {
+	keys := parsed(t, "a HS256 "+secret)
+	for _, tt := range []struct {
+		change, says string // with null, the claim is missing
+	}{
+		{`{}`, ""},
+		{`{"iss":5,"iat":"x","sub":{},"other":[1]}`, ""},
+		{`{"exp":1900000000.5}`, ""},
+		{`{"exp":1899999971}`, ""},
+		{`{"exp":1899999970}`, "has expired at 2030-03-17T17:46:10Z"},
+		{`{"exp":1}`, "has expired"},
+		{`{"exp":null}`, "needs exp as a number"},
+		{`{"exp":"1900000000"}`, "needs exp as a number"},
+		{`{"exp":[1900000000]}`, "needs exp as a number"},
+		{`{"exp":0}`, "needs exp as a number"},
+		{`{"exp":-1900000000}`, "needs exp as a number"},
+		{`{"exp":1900000000000}`, "not milliseconds"},
+		{`{"exp":1e300}`, "not milliseconds"},
+		{`{"exp":null,"Exp":1900000000}`, "needs exp as a number"},
+		{`{"nbf":1900000030}`, ""},
+		{`{"nbf":1900000031}`, "not valid before 2030-03-17T17:47:11Z"},
+		{`{"nbf":"soon"}`, "needs nbf as a number"},
+		{`{"nbf":1e300}`, "needs nbf as a number"},
+		{`{"aud":"millrace"}`, ""},
+		{`{"aud":["https://example.org","millrace"]}`, ""},
+		{`{"aud":"https://example.org"}`, "aud does not name this server"},
+		{`{"aud":""}`, "aud does not name this server"},
+		{`{"aud":[]}`, "aud does not name this server"},
+		{`{"aud":["millrace",5]}`, "aud does not name this server"},
+		{`{"aud":5}`, "aud does not name this server"},
+		{`{"right":null}`, `want "publish" or "read"`},
+		{`{"right":"write"}`, `want "publish" or "read"`},
+		{`{"right":"Publish"}`, `want "publish" or "read"`},
+		{`{"right":["publish"]}`, `want "publish" or "read"`},
+		{`{"stream":null}`, "want a string"},
+		{`{"stream":""}`, "want a string"},
+		{`{"stream":5}`, "want a string"},
+		{`{"stream":["cam"]}`, "want a string"},
+		{`{"stream":"cam cam"}`, "with A-Z"},
+		{`{"stream":"ca*"}`, "* stands alone"},
+		{`{"stream":"*/cam"}`, "* stands alone"},
+		{`{"stream":"t/**"}`, "* stands alone"},
+		{`{"other":"` + strings.Repeat("x", 800) + `"}`, "want 1024 at most"},
+	} {
+		claims, change := map[string]any{"stream": "cam", "right": "read", "exp": now.Unix()}, map[string]any{}
+		if err := json.Unmarshal([]byte(tt.change), &change); err != nil {
+			t.Fatal(err)
+		}
+		maps.Copy(claims, change)
+		maps.DeleteFunc(claims, func(_ string, value any) bool { return value == nil })
+		list, err := json.Marshal(claims)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := issue(t, jwt.SigningMethodHS256, []byte(secret), `{"alg":"HS256"}`, string(list))
+		got, err := keys.Verify(text, now)
+		switch {
+		case tt.says == "" && (err != nil || got.Right != Read || got.Stream != "cam"),
+			tt.says != "" && (err == nil || !strings.Contains(err.Error(), tt.says)):
+			t.Errorf("%s: %v, %v, want %q", tt.change, got, err, tt.says)
+		}
+	}
+	for _, list := range []string{"", "null", "[]", "5", `{"stream":"cam"`,
+		`{"stream":"cam","right":"read","exp":1900000000}{}`} {
+		text := issue(t, jwt.SigningMethodHS256, []byte(secret), `{"alg":"HS256"}`, list)
+		if got, err := keys.Verify(text, now); err == nil {
+			t.Errorf("%s: %v", list, got)
+		}
 	}
 }
 
 // A token of which one byte is another one is refused, as is one with a byte more or less.
 func TestVerifyRefuses(t *testing.T) {
-	text, err := testKeys.Sign(Token{Read, "a.b/cam", time.Unix(1_900_000_000, 0)})
+	keys := parsed(t, "a HS256 "+secret)
+	text, err := keys.Sign(Token{Read, "a.b/cam", now})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range len(text) {
-		for _, c := range []byte("0aZ.-_*/+ \x00\xff") {
+		for _, c := range []byte("0aZ.-_*/+= \n\r\x00\xff") {
 			if c == text[i] {
 				continue
 			}
-			for _, other := range []string{text[:i] + string([]byte{c}) + text[i+1:], text[:i] + string([]byte{c}) + text[i:], text[:i] + text[i+1:]} {
-				if got, err := testKeys.Verify(other); err == nil {
+			for _, other := range []string{
+				text[:i] + string([]byte{c}) + text[i+1:], text[:i] + string([]byte{c}) + text[i:], text[:i] + text[i+1:],
+			} {
+				if got, err := keys.Verify(other, now); err == nil {
 					t.Errorf("%q means %v", other, got)
 				}
 			}
 		}
 	}
-	for _, other := range []string{"", "m1", "m1.", "m1.read", "m1....", text + "=", strings.ToUpper(text), " " + text,
-		strings.Replace(text, ".19", ".+19", 1), strings.Replace(text, ".19", ".019", 1), strings.Repeat(text, 9)} {
-		if got, err := testKeys.Verify(other); err == nil {
-			t.Errorf("%q means %v", other, got)
+	for _, c := range []byte(streamBytes) { // some differ only in bits that base64 leaves unused
+		if other := text[:len(text)-1] + string([]byte{c}); other != text {
+			if got, err := keys.Verify(other, now); err == nil {
+				t.Errorf("%q means %v", other, got)
+			}
 		}
 	}
-	if _, err := (Keys{testKey + "x", testKey + "y"}).Verify(text); err != errSign {
-		t.Errorf("by other keys: %v", err)
-	}
-	if _, err := (Keys{testKey + "x", testKey}).Verify(text); err != nil {
-		t.Errorf("by the second key: %v", err)
+	for _, other := range []string{"", ".", "..", "ey..", "ey.ey.ey", text + "=", text + "\n", text + ".", " " + text,
+		strings.Repeat(text, 9)} {
+		if got, err := keys.Verify(other, now); err == nil {
+			t.Errorf("%q means %v", other, got)
+		}
 	}
 }
 
 func TestKeys(t *testing.T) {
-	if k := NewKey(); len(k) < minKey || k == NewKey() {
-		t.Errorf("a key is %q", k)
+	private, public := edKey(t)
+	if parsed(t, NewKey(), NewKey())[0].method != jwt.SigningMethodHS256 {
+		t.Error("a new key is not for HS256")
+	}
+	otherKind, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKIXPublicKey(otherKind.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	many := ""
+	for range 17 {
+		many += NewKey() + "\n"
 	}
 	for text, says := range map[string]string{
-		"":                               "no key",
-		"# " + testKey + "\n\n":          "no key",
-		"short\n":                        "line 1 has a key of 5 bytes",
-		"\n" + strings.Repeat("x", 300):  "line 2 has a key of 300 bytes",
-		strings.Repeat(testKey+"\n", 17): "17 keys",
-		"# a\r\n" + testKey + "\r\n\n  " + testKey: "",
+		"":                                      "no key",
+		"# a HS256 " + secret + "\n\n":          "no key",
+		secret:                                  "line 1 is not KID ALG KEY",
+		"a HS256 " + secret + " x":              "line 1 is not KID ALG KEY",
+		"a HS256 " + secret[1:]:                 "line 1: the secret of HS256 has 31 bytes, want 32 to 256",
+		"\na HS256 " + strings.Repeat("x", 257): "line 2: the secret of HS256 has 257 bytes, want 32 to 256",
+		"a HS512 " + secret:                     "not HS256 or EdDSA",
+		"a none " + secret:                      "not HS256 or EdDSA",
+		"a EdDSA " + secret:                     "not one of Ed25519",
+		"a EdDSA " + public[1:]:                 "not one of Ed25519",
+		"a EdDSA " + base64.StdEncoding.EncodeToString(der): "not one of Ed25519",
+		"a HS256 " + secret + "\na EdDSA " + public:         "line 2 has the kid of a line before it",
+		many: "17 keys, want 16 at most",
+		"# a\r\na HS256 " + secret + "\r\n\n  b\tEdDSA  " + private: "",
 	} {
 		keys, err := parseKeys(text)
-		if says == "" && (err != nil || len(keys) != 2 || keys[1] != testKey) || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
+		if says == "" && (err != nil || len(keys) != 2 || keys[1].id != "b") ||
+			says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
 			t.Errorf("%.20q: %d keys, %v, want %q", text, len(keys), err, says)
 		}
-		if err != nil && strings.Contains(err.Error(), testKey) {
+		if err != nil && (strings.Contains(err.Error(), secret) || strings.Contains(err.Error(), private)) {
 			t.Errorf("the error has the key: %v", err)
 		}
 	}
@@ -152,7 +381,7 @@ func TestKeys(t *testing.T) {
 	if _, err := ReadKeys(file); err == nil {
 		t.Error("there is no such file")
 	}
-	if err := os.WriteFile(file, []byte(testKey), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(NewKey()), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if keys, err := ReadKeys(file); err != nil || len(keys) != 1 {
@@ -165,58 +394,138 @@ func TestKeys(t *testing.T) {
 		if err := os.Chmod(file, mode); err != nil { // the process's mask does not count here
 			t.Fatal(err)
 		}
-		if _, err := ReadKeys(file); (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "all users may write it") {
+		_, err := ReadKeys(file)
+		if (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "all users may write it") {
 			t.Errorf("mode %#o: %v", mode, err)
 		}
 	}
 }
 
-// The lines of docs/access.md make a token with openssl.
+// The lines of docs/access.md make keys with openssl and a token with PyJWT, with either kind of key.
 func TestOtherPrograms(t *testing.T) {
 	need.Program(t, "openssl")
 	page, err := os.ReadFile("../../../docs/access.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, script, _ := strings.Cut(string(page), "```sh\n")
-	script, _, _ = strings.Cut(script, "```")
+	block := func(language string) string {
+		_, text, _ := strings.Cut(string(page), "```"+language+"\n")
+		text, _, _ = strings.Cut(text, "```")
+		return text
+	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "keys"), []byte(testKey+"\n"), 0o600); err != nil {
-		t.Fatal(err)
+	file := filepath.Join(dir, "keys")
+	run := func(program, option, script string) string {
+		cmd := exec.Command(program, option, script)
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return strings.TrimSpace(string(out))
 	}
-	cmd := exec.Command("sh", "-c", strings.ReplaceAll(script, "/etc/millrace/keys", "keys"))
-	cmd.Dir = dir
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
+	run("sh", "-c", "echo 'a HS256 "+secret+"' > keys\n"+strings.ReplaceAll(block("sh"), "/etc/millrace/keys", "keys"))
+	keys, err := ReadKeys(file)
+	if err != nil || len(keys) != 2 {
+		t.Fatalf("%d keys, %v", len(keys), err)
 	}
-	got, err := testKeys.Verify(strings.TrimSpace(string(out)))
-	if err != nil || got.Right != Publish || got.Name != "cam" || time.Until(got.Expires) < time.Hour-time.Minute {
-		t.Errorf("%s means %v: %v", out, got, err)
+	private := run("sh", "-c", "sed /---/d private.pem")
+	if text, err := parsed(t, "2026-11 EdDSA "+private).Sign(Token{Read, "cam", now}); err != nil {
+		t.Error(err)
+	} else if _, err := keys.Verify(text, now); err != nil {
+		t.Error(err)
+	}
+
+	python := pythonWithJWT(t)
+	eddsa := block("python")
+	hs256 := strings.NewReplacer(
+		`open("private.pem").read()`, `"`+secret+`"`, "EdDSA", "HS256", "2026-11", "a").Replace(eddsa)
+	for _, script := range []string{eddsa, hs256} {
+		text := run(python, "-c", script)
+		got, err := keys.Verify(text, time.Now())
+		if err != nil || got.Right != Publish || got.Stream != "cam" || time.Until(got.Expires) < time.Hour-time.Minute {
+			t.Errorf("%s prints %s, which means %v: %v", script, text, got, err)
+		}
 	}
 }
 
-// What is verified says what it was signed as, and is signed again as the same text.
-func FuzzVerify(f *testing.F) {
-	for _, name := range []string{"cam", "t/*", "*", "a.b.c/d"} {
-		text, err := testKeys.Sign(Token{Publish, name, time.Unix(1_900_000_000, 0)})
-		if err != nil {
-			f.Fatal(err)
+// pythonWithJWT returns a Python that has PyJWT. Debian's has its packages, another one in the path perhaps not.
+func pythonWithJWT(t *testing.T) string {
+	for _, python := range []string{"python3", "/usr/bin/python3"} {
+		if exec.Command(python, "-c", "import jwt, cryptography").Run() == nil {
+			return python
 		}
-		f.Add(text, false)
-		f.Add(text[:strings.LastIndexByte(text, '.')], true)
 	}
-	f.Fuzz(func(t *testing.T, text string, sign bool) {
-		if sign { // or no text would get past the signature
-			text += "." + testKeys[0].sign(text)
+	need.Missing(t, "PyJWT: apt-get install python3-jwt python3-cryptography")
+	return ""
+}
+
+// A token that is verified has the alg of its key and is not expired, and means the same when it is signed again.
+func FuzzVerify(f *testing.F) {
+	private, public := edKey(f)
+	keys := parsed(f, "a HS256 "+secret, "e EdDSA "+public)
+	signers := []Keys{parsed(f, "a HS256 "+secret), parsed(f, "e EdDSA "+private)}
+	for _, stream := range []string{"cam", "t/*", "*", "a.b.c/d"} {
+		for i, k := range signers {
+			text, err := k.Sign(Token{Publish, stream, now})
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(text, "", byte(2))
+			header, claims, err := Decode(text)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(string(header), string(claims), byte(i))
 		}
-		got, err := testKeys.Verify(text)
+	}
+	f.Add(`{"alg":"none","kid":"a"}`, `{"stream":"cam","right":"read","exp":2e9,"nbf":1.8e9,"aud":["millrace"]}`, byte(0))
+	f.Fuzz(func(t *testing.T, text, claims string, signer byte) {
+		if signer %= 3; signer < 2 { // or no text would get past the signature
+			k := signers[signer][0]
+			text = issue(t, k.method, k.private, text, claims)
+		}
+		got, err := keys.Verify(text, now)
 		if err != nil {
 			return
 		}
-		again, err := testKeys.Sign(got)
-		if err != nil || again != text {
-			t.Errorf("%q, signed again: %q, %v", text, again, err)
+		header := struct{ Alg, Kid string }{}
+		list, _, err := Decode(text)
+		if err == nil {
+			err = json.Unmarshal(list, &header)
+		}
+		want := map[string]string{"a": "HS256", "e": "EdDSA"}[header.Kid]
+		if err != nil || header.Alg != want || signer < 2 && keys[signer].id != header.Kid {
+			t.Errorf("%q is verified with %s as %q, %v", text, header.Alg, header.Kid, err)
+		}
+		if !now.Before(got.Expires.Add(leeway)) || len(text) > maxToken {
+			t.Errorf("%q, of %d bytes, expires at %s", text, len(text), got.Expires)
+		}
+		again, err := signers[0].Sign(got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if twice, err := keys.Verify(again, now); err != nil || twice != got {
+			t.Errorf("%q means %v, signed again %v, %v", text, got, twice, err)
 		}
 	})
+}
+
+func BenchmarkVerify(b *testing.B) {
+	private, public := edKey(b)
+	for _, key := range []struct{ alg, signs, verifies string }{{"HS256", secret, secret}, {"EdDSA", private, public}} {
+		b.Run(key.alg, func(b *testing.B) {
+			text, err := parsed(b, "a "+key.alg+" "+key.signs).Sign(Token{Read, "tenant/cam", now})
+			if err != nil {
+				b.Fatal(err)
+			}
+			keys := parsed(b, "a "+key.alg+" "+key.verifies)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := keys.Verify(text, now); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }
