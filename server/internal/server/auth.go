@@ -14,7 +14,6 @@ import (
 
 	"github.com/millrace-io/millrace/server/internal/hook"
 	"github.com/millrace-io/millrace/server/internal/refuse"
-	"github.com/millrace-io/millrace/server/internal/streamname"
 	"github.com/millrace-io/millrace/server/internal/token"
 )
 
@@ -202,15 +201,6 @@ func (a *auth) cookie() (name, value string) {
 	sum := sha256.Sum256([]byte("millrace-read\x00" + a.read))
 	text := hex.EncodeToString(sum[:])
 	return "millrace-read-" + text[:8], text[8:]
-}
-
-// requestedStream returns the name of the stream that the request is about, or "".
-func requestedStream(r *http.Request) string {
-	path, ok := strings.CutPrefix(r.URL.Path, "/live/")
-	if !ok {
-		return ""
-	}
-	return streamname.Of(path)
 }
 
 // protect returns next for clients that may read, as auth says at the time. Requests that write are checked by their

@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -22,6 +21,7 @@ import (
 // clusterNode is this server among the others of its cluster.
 type clusterNode struct {
 	*cluster.Node
+	self      string // its address for others
 	directory *cluster.Redis
 	secret    *cluster.Secret
 	segments  *cluster.Segments // nil if they do not outlive their node
@@ -32,8 +32,7 @@ type clusterNode struct {
 
 // openNode sets what the streams are shared with, and returns nil if the configuration names no cluster. The call that
 // ends the node's life is its close.
-func openNode(s *Server, streams *relay.Config) (*clusterNode, error) {
-	cfg := &s.cfg
+func openNode(cfg *Config, streams *relay.Config) (*clusterNode, error) {
 	if cfg.Cluster == "" {
 		return nil, nil
 	}
@@ -46,12 +45,12 @@ func openNode(s *Server, streams *relay.Config) (*clusterNode, error) {
 		return nil, fmt.Errorf("--cluster: %w", err)
 	}
 	secret := cluster.NewSecret(cfg.ClusterToken, cfg.self())
-	n := &clusterNode{directory: directory, secret: secret, Node: cluster.New(cluster.Config{
+	n := &clusterNode{self: cfg.self(), directory: directory, secret: secret, Node: cluster.New(cluster.Config{
 		Directory: directory, Self: cfg.self(), Secret: secret, TLS: trust, Lease: cfg.ClusterLease,
-		Takeover: cfg.Takeover, Log: s.log,
+		Takeover: cfg.Takeover, Log: cfg.Log,
 	})}
 	streams.Cluster = n.Node
-	if n.segments, err = openSegments(cfg, s.log); err != nil {
+	if n.segments, err = openSegments(cfg); err != nil {
 		_ = n.directory.Close()
 		return nil, fmt.Errorf("--segments: %w", err)
 	}
@@ -67,11 +66,11 @@ func openNode(s *Server, streams *relay.Config) (*clusterNode, error) {
 }
 
 // openSegments returns where segments outlive their node, or nil.
-func openSegments(cfg *Config, log *slog.Logger) (*cluster.Segments, error) {
+func openSegments(cfg *Config) (*cluster.Segments, error) {
 	if cfg.Segments == "" {
 		return nil, nil
 	}
-	return cluster.OpenRedisSegments(cfg.Cluster, cfg.ClusterPassword, cfg.ClusterPrefix, cfg.ClusterLease, cfg.SegmentsKeep, log)
+	return cluster.OpenRedisSegments(cfg.Cluster, cfg.ClusterPassword, cfg.ClusterPrefix, cfg.ClusterLease, cfg.SegmentsKeep, cfg.Log)
 }
 
 // nodeTLS returns how this node verifies others: by the authorities of the system, and those of --cluster-ca. Without the
@@ -195,40 +194,31 @@ func (c *Config) self() string {
 	return strings.TrimRight(c.Advertise, "/")
 }
 
-type nodeKey struct{}
-
-// admitNodes lets the requests of other nodes pass to next, marked as such, and all others to others. A node proves that it
+// admit lets the requests of other nodes pass to next, marked as such, and all others to others. A node proves that it
 // knows the cluster's token, and needs no other one. A wrong proof is refused.
-func (s *Server) admitNodes(next, others http.Handler) http.Handler {
+//
+// n may be nil: the server is alone.
+func (n *clusterNode) admit(refusals *refusals, next, others http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, ok := r.Header[cluster.HeaderProof]; !ok {
 			others.ServeHTTP(w, r)
 			return
 		}
-		if s.node == nil {
-			s.refusals.refuse(clientNode, w, r, refuse.New(http.StatusForbidden,
+		if n == nil {
+			refusals.refuse(clientNode, w, r, refuse.New(http.StatusForbidden,
 				"this server is no node of a cluster: it was started without --cluster"))
 			return
 		}
-		switch s.node.secret.Admit(w.Header(), r) {
+		switch n.secret.Admit(w.Header(), r) {
 		case cluster.Challenged: // which nodes are now and then
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		case cluster.Refused:
-			s.refusals.refuse(clientNode, w, r, refuse.New(http.StatusForbidden,
-				"wrong cluster token, or a request for another node than %s", s.cfg.self()))
+			refusals.refuse(clientNode, w, r, refuse.New(http.StatusForbidden,
+				"wrong cluster token, or a request for another node than %s", n.self))
 			return
 		}
 		ctx := address.NewContext(r.Context(), (*address.Account)(nil)) // a node stands for any number of clients
 		next.ServeHTTP(w, r.WithContext(context.WithValue(ctx, nodeKey{}, r.Header.Get(cluster.HeaderNode))))
 	})
-}
-
-// fromNode reports whether another node makes the request.
-func fromNode(r *http.Request) bool { return r.Context().Value(nodeKey{}) != nil }
-
-// askingNode returns the address of the node that makes the request, as it says.
-func askingNode(r *http.Request) string {
-	node, _ := r.Context().Value(nodeKey{}).(string)
-	return node
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/redisurl"
 	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/millrace-io/millrace/server/internal/relay/hlslive"
+	"github.com/millrace-io/millrace/server/internal/token"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -333,4 +334,22 @@ func (c *Config) redisOptions() (*redis.UniversalOptions, error) {
 		return nil, fmt.Errorf("--redis: %w", err)
 	}
 	return opt, nil
+}
+
+// tokenKeys returns the keys of signed tokens, if there are any.
+func (c *Config) tokenKeys() (token.Keys, error) {
+	if c.TokenKey == "" {
+		return nil, nil
+	}
+	keys, err := token.ReadKeys(c.TokenKey)
+	if err != nil {
+		return nil, fmt.Errorf("--token-key: %w", err)
+	}
+	return keys, nil
+}
+
+// origins returns those of --cors, which was checked.
+func (c *Config) origins() *origins {
+	o, _ := parseOrigins(c.CORS)
+	return &o
 }

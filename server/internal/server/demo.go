@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -23,12 +24,19 @@ const demoName = "demo"
 // demoPause is before a node looks again whether another one has the demo.
 const demoPause = time.Second
 
-// playDemo publishes the built-in sample, over and over, until the server shuts down or another publisher takes over. A
+// A demoService publishes the built-in sample.
+type demoService struct {
+	relay *relay.Hub
+	node  *clusterNode // nil if the server is alone
+	log   *slog.Logger
+}
+
+// run publishes the sample, over and over, until ctx ends or another publisher takes over. A
 // node of a cluster does so whenever no node has the stream, so that nodes do not take it from each other, nor from
 // another publisher.
-func (s *Server) playDemo() {
+func (s *demoService) run(ctx context.Context) {
 	if s.node == nil {
-		if err := s.publishDemo(); err != nil {
+		if err := s.publish(); err != nil {
 			s.log.Error("the demo cannot be played", "reason", err)
 		}
 		return
@@ -36,26 +44,26 @@ func (s *Server) playDemo() {
 	again := time.NewTicker(demoPause)
 	defer again.Stop()
 	var failures outage.Outage
-	for s.draining.Err() == nil {
-		_, err := s.node.Owner(s.draining, demoName)
+	for ctx.Err() == nil {
+		_, err := s.node.Owner(ctx, demoName)
 		if errors.Is(err, cluster.ErrNoOwner) {
-			err = s.publishDemo()
+			err = s.publish()
 		}
 		if refuse.Status(err) == http.StatusConflict {
 			err = nil // another publisher has the stream
 		}
-		if failures.Note(err) && err != nil && s.draining.Err() == nil {
+		if failures.Note(err) && err != nil && ctx.Err() == nil {
 			s.log.Warn("the demo is not played", "reason", err)
 		}
 		select {
 		case <-again.C:
-		case <-s.draining.Done():
+		case <-ctx.Done():
 		}
 	}
 }
 
-// publishDemo publishes the sample until that ends. An error says why it did not begin.
-func (s *Server) publishDemo() error {
+// publish publishes the sample until that ends. An error says why it did not begin.
+func (s *demoService) publish() error {
 	p, err := s.relay.Open(demoName, demoName)
 	if err != nil {
 		return err

@@ -10,6 +10,10 @@
 //	RTMP  ─▶ proxy.Listener ─▶ rtmpService ─▶ auth, admitAddress, hook ─▶ relay
 //	admin ─▶ protect ─▶ pages, profiles, /metrics, /api/...; what decides passes auth a second time
 //
+// A [Server] opens the parts and puts them together: liveService and hlsService, fileService, blobService, adminService,
+// rtmpService, demoService. None of them knows the Server; each is given what it needs of access (who may), clients (who
+// they are), budget (what requests and transfers may hold) and refusals.
+//
 // An auth knows the tokens, plain and signed, and says who may do what (auth.go). The hook, a program of the operator,
 // is asked after it (hook.go). A client's address is that of its connection, or what a trusted proxy says that it is
 // (proxies.go). All refusals are counted and logged in refusals.go.

@@ -139,3 +139,17 @@ func (f *fileService) offer() string {
 	}
 	return "named"
 }
+
+// collect reports the metrics of files.
+func (f *fileService) collect(c scrape) {
+	sent := f.handler.Sent()
+	c.counters("files_requests_total", "Requests for files that were answered, by the first digit of the status.",
+		"status", f.answered.byClass())
+	c.counters("files_bytes_total", "Bytes of files that were sent: by sendfile, or copied through the server's memory.",
+		"path", map[string]int64{"sendfile": sent.Sendfile, "copied": sent.Copied})
+	c.gauge("files_downloads", "Requests for files that are being answered.", int64(f.count()))
+	c.counter("files_refused_total", "Requests for files that were refused because there were too many at a time.",
+		f.downloads.Refused())
+	c.counter("files_stalled_total", "Downloads that were cut because the client took nothing for the stall timeout.",
+		f.stalled.Load())
+}

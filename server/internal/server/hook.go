@@ -2,12 +2,10 @@ package server
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
 
-	"github.com/millrace-io/millrace/media/rtmp"
 	"github.com/millrace-io/millrace/server/internal/hook"
 	"github.com/millrace-io/millrace/server/internal/refuse"
 	"github.com/millrace-io/millrace/server/internal/relay"
@@ -16,12 +14,11 @@ import (
 )
 
 // openHook returns what asks the hook, or nil if the configuration names none. The call that ends its life is its Close.
-func openHook(s *Server) (*hook.Client, error) {
-	cfg := &s.cfg
+func openHook(cfg *Config) (*hook.Client, error) {
 	if cfg.Hook == "" {
 		return nil, nil
 	}
-	return hook.New(hook.Config{URL: cfg.Hook, Timeout: cfg.HookTimeout, Open: cfg.HookOpen, Node: cfg.self(), Log: s.log})
+	return hook.New(hook.Config{URL: cfg.Hook, Timeout: cfg.HookTimeout, Open: cfg.HookOpen, Node: cfg.self(), Log: cfg.Log})
 }
 
 // publicName returns the name that the hook gives to a stream, and a refusal if that is none.
@@ -72,44 +69,6 @@ func (s *access) askPlay(ctx context.Context, q *hook.Request) (string, relay.Te
 func (s *access) hookRequest(event hook.Event, r *http.Request, name, protocol string) *hook.Request {
 	return &hook.Request{Event: event, Stream: name, Protocol: protocol, Address: withoutPort(r.RemoteAddr),
 		Agent: r.UserAgent(), Query: r.URL.RawQuery, Token: s.auth.Load().shownToken(r)}
-}
-
-func withoutPort(address string) string {
-	if host, _, err := net.SplitHostPort(address); err == nil {
-		return host
-	}
-	return address
-}
-
-// serveAs serves a client under the name that the hook says if there is one, which it returns.
-func (v *rtmpService) serveAs(ctx context.Context, c *relay.RTMPConn, want *rtmp.Request, name string) (string, error) {
-	s, err := v.access, error(nil)
-	if s.hook != nil {
-		q := &hook.Request{Event: hook.PlayBegin, Stream: name, Protocol: "rtmp", Address: withoutPort(c.RemoteAddr()),
-			Agent: want.Client, Query: want.RawQuery, Token: s.auth.Load().queryToken(want.RawQuery)}
-		if v.tls != nil {
-			q.Protocol = "rtmps"
-		}
-		ask := s.askPlay
-		if want.Publish {
-			q.Event, ask = hook.Publish, s.askPublish
-		}
-		if name, c.Terms, err = ask(v.draining, q); err != nil {
-			if v.draining.Err() != nil {
-				err = refuse.ErrShutdown
-			}
-			return "", err
-		}
-	}
-	if want.Publish {
-		err = c.Publish(name)
-	} else {
-		err = c.Watch(ctx, name)
-	}
-	if err != nil {
-		c.Terms.End(err.Error(), 0)
-	}
-	return name, err
 }
 
 // A hookPlay is a player of HLS that the hook allows. A nil hookPlay is one that the hook is not asked about.

@@ -19,11 +19,7 @@ func TestNetworkOfAnAddress(t *testing.T) {
 	}
 	cfg := Defaults()
 	cfg.Listen, cfg.RTMP = "0.0.0.0:0", "0.0.0.0:0"
-	s, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := s.listen(nil)
+	l, err := openListeners(&cfg, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

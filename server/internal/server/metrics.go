@@ -2,9 +2,6 @@ package server
 
 import (
 	"net/http"
-	"slices"
-	"strconv"
-	"sync/atomic"
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/server/internal/relay"
@@ -56,50 +53,8 @@ func (m collector) Collect(ch chan<- prometheus.Metric) {
 	if b := m.server.blobs; b != nil {
 		b.collect(c)
 	}
-	m.server.collectRecords(c)
+	m.server.records.collect(c)
 	m.server.access.collectHook(c)
-}
-
-// A scrape takes the values of metrics, each with its name after millrace_ and its help.
-type scrape struct{ to chan<- prometheus.Metric }
-
-func (c scrape) gauge(name, help string, value int64) {
-	c.send(prometheus.GaugeValue, name, help, float64(value))
-}
-
-func (c scrape) counter(name, help string, value int64) {
-	c.send(prometheus.CounterValue, name, help, float64(value))
-}
-
-// gauges takes a value for each value of a label.
-func (c scrape) gauges(name, help, label string, values map[string]int64) {
-	c.sendAll(prometheus.GaugeValue, name, help, label, values)
-}
-
-// counters is gauges for counters.
-func (c scrape) counters(name, help, label string, values map[string]int64) {
-	c.sendAll(prometheus.CounterValue, name, help, label, values)
-}
-
-// counterOf takes a counter with the given names and values of labels in turn.
-func (c scrape) counterOf(name, help string, value int64, labels ...string) {
-	var names, values []string
-	for pair := range slices.Chunk(labels, 2) {
-		names, values = append(names, pair[0]), append(values, pair[1])
-	}
-	desc := prometheus.NewDesc("millrace_"+name, help, names, nil)
-	c.to <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(value), values...)
-}
-
-func (c scrape) send(kind prometheus.ValueType, name, help string, value float64) {
-	c.to <- prometheus.MustNewConstMetric(prometheus.NewDesc("millrace_"+name, help, nil, nil), kind, value)
-}
-
-func (c scrape) sendAll(kind prometheus.ValueType, name, help, label string, values map[string]int64) {
-	desc := prometheus.NewDesc("millrace_"+name, help, []string{label}, nil)
-	for of, value := range values {
-		c.to <- prometheus.MustNewConstMetric(desc, kind, float64(value), of)
-	}
 }
 
 func (c scrape) relay(st relay.Stats) {
@@ -196,32 +151,4 @@ func (c scrape) pool(p millrace.PoolStats) {
 	c.counter("pool_taken_total", "Blocks lent.", int64(p.Taken))
 	c.counter("pool_reused_total", "Of the blocks lent, those that had been lent before.", int64(p.Reused))
 	c.counter("pool_oversize_total", "Of the blocks lent, those too large to be kept.", int64(p.Oversize))
-}
-
-// collect reports the metrics of files.
-func (f *fileService) collect(c scrape) {
-	sent := f.handler.Sent()
-	c.counters("files_requests_total", "Requests for files that were answered, by the first digit of the status.",
-		"status", f.answered.byClass())
-	c.counters("files_bytes_total", "Bytes of files that were sent: by sendfile, or copied through the server's memory.",
-		"path", map[string]int64{"sendfile": sent.Sendfile, "copied": sent.Copied})
-	c.gauge("files_downloads", "Requests for files that are being answered.", int64(f.count()))
-	c.counter("files_refused_total", "Requests for files that were refused because there were too many at a time.",
-		f.downloads.Refused())
-	c.counter("files_stalled_total", "Downloads that were cut because the client took nothing for the stall timeout.",
-		f.stalled.Load())
-}
-
-// statusCounts counts answers by the first digit of their status.
-type statusCounts [6]atomic.Int64
-
-func (c *statusCounts) add(status int) { c[min(max(status/100, 0), len(c)-1)].Add(1) }
-
-// byClass returns the counts of 1xx to 5xx.
-func (c *statusCounts) byClass() map[string]int64 {
-	counts := make(map[string]int64)
-	for class := 1; class < len(c); class++ {
-		counts[strconv.Itoa(class)+"xx"] = c[class].Load()
-	}
-	return counts
 }

@@ -24,7 +24,7 @@ func TestRequestsOfNodes(t *testing.T) {
 	var node, marked bool
 	s := &Server{cfg: Config{Cluster: "redis://127.0.0.1:1", ClusterToken: token, Advertise: self},
 		log: slog.New(slog.DiscardHandler), refusals: newRefusals(slog.New(slog.DiscardHandler), new(atomic.Pointer[origins]), false),
-		node: &clusterNode{secret: cluster.NewSecret(token, self)}}
+		node: &clusterNode{self: self, secret: cluster.NewSecret(token, self)}}
 	access := &access{refusals: s.refusals}
 	access.auth.Store(&auth{read: "reader", loopback: true})
 	inner := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -57,7 +57,7 @@ func TestRequestsOfNodes(t *testing.T) {
 				r.Header.Del(cluster.HeaderProof)
 			}
 			w = httptest.NewRecorder()
-			s.admitNodes(inner, access.protect(access.auth.Load, inner)).ServeHTTP(w, r)
+			s.node.admit(s.refusals, inner, access.protect(access.auth.Load, inner)).ServeHTTP(w, r)
 			res := w.Result()
 			res.Request = out
 			again, _ = secret.Check(res)

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"io"
-	"net"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -142,15 +141,3 @@ func (b *budget) endDownload(p *progressResponse, r *http.Request, stalled *atom
 		_ = tcp.SetLinger(0)
 	}
 }
-
-// downloadConn returns the TCP connection that carries the response to r alone, or nil.
-func downloadConn(r *http.Request) *net.TCPConn {
-	c, ok := r.Context().Value(connKey{}).(net.Conn)
-	if !ok || r.ProtoMajor != 1 {
-		return nil
-	}
-	return tcpconn.Of(c)
-}
-
-// kernelSends reports whether a request came by HTTP/1 straight through TCP: then the kernel sends the file.
-func kernelSends(r *http.Request) bool { return r.TLS == nil && r.ProtoMajor == 1 }

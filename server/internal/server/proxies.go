@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -53,12 +52,6 @@ func (s *clients) behindProxies(ln net.Listener, main bool) net.Listener {
 	return proxy.Listen(ln, cfg)
 }
 
-// requestConn returns the connection of a request, or nil.
-func requestConn(r *http.Request) *proxy.Conn {
-	c, _ := r.Context().Value(connKey{}).(net.Conn)
-	return proxy.Of(c)
-}
-
 // nameClients gives each request the address of its client, and takes headers off that only a trusted proxy may set.
 func (s *clients) nameClients(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -69,11 +62,6 @@ func (s *clients) nameClients(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-// overTLS reports whether the client's request came over TLS, here or at a trusted proxy.
-func overTLS(r *http.Request) bool {
-	return r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
 }
 
 // limitAddresses refuses requests of addresses that have what they may have.
@@ -119,11 +107,6 @@ func (s *clients) proxied(r *http.Request) (*address.Account, error) {
 		return nil, nil
 	}
 	return s.addresses.Acquire(client.Addr())
-}
-
-// takesBytes reports whether what is at path is counted for --max-address-bytes.
-func takesBytes(path string) bool {
-	return strings.HasPrefix(path, "/live/") || strings.HasPrefix(path, filesPath) || strings.HasPrefix(path, blobsPath)
 }
 
 // admitAddress is limitAddresses for a connection of RTMP, and admits its viewer.

@@ -11,17 +11,19 @@ import (
 	"github.com/millrace-io/millrace/server/internal/relay"
 )
 
+// recordings are the streams as files. A nil recordings has none.
+type recordings struct{ *record.Archive }
+
 // openRecords sets what records the streams, and returns nil if the configuration names no directory. The call that
-// ends the archive's life is its Close.
-func openRecords(s *Server, streams *relay.Config) (*record.Archive, error) {
-	cfg := &s.cfg
+// ends their life is close.
+func openRecords(cfg *Config, access *access, streams *relay.Config) (*recordings, error) {
 	if cfg.Record == "" {
 		return nil, nil
 	}
 	archive, err := record.Open(record.Config{
-		Dir: cfg.Record, MaxBytes: cfg.RecordBytes, QueueBytes: cfg.RecordQueue, Every: cfg.RecordEvery, Log: s.log,
+		Dir: cfg.Record, MaxBytes: cfg.RecordBytes, QueueBytes: cfg.RecordQueue, Every: cfg.RecordEvery, Log: cfg.Log,
 		Successor: cfg.Successor,
-		Admit:     s.access.admitRecording(),
+		Admit:     access.admitRecording(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("--record: %w", err)
@@ -32,20 +34,20 @@ func openRecords(s *Server, streams *relay.Config) (*record.Archive, error) {
 		}
 		r, err := archive.Stream(name)
 		if err != nil {
-			s.log.Error("a stream is not recorded", "stream", name, "reason", err)
+			cfg.Log.Error("a stream is not recorded", "stream", name, "reason", err)
 			return nil
 		}
 		return r
 	}
-	return archive, nil
+	return &recordings{archive}, nil
 }
 
-// AwaitRecords waits until the directory of recordings, if there is one, is this process's: see Config.Successor.
-func (s *Server) AwaitRecords(ctx context.Context) error {
-	if s.records == nil {
+// await waits until the directory is this process's: see Config.Successor.
+func (r *recordings) await(ctx context.Context) error {
+	if r == nil {
 		return nil
 	}
-	if err := s.records.Await(ctx); err != nil {
+	if err := r.Await(ctx); err != nil {
 		return fmt.Errorf("--record: %w", err)
 	}
 	return nil
@@ -58,24 +60,24 @@ func recorded(pattern, name string) bool {
 	return ok
 }
 
-// closeRecords waits until what was recorded is on the disk, or ctx ends.
-func (s *Server) closeRecords(ctx context.Context) error {
-	if s.records == nil {
+// close waits until what was recorded is on the disk, or ctx ends.
+func (r *recordings) close(ctx context.Context) error {
+	if r == nil {
 		return nil
 	}
-	err := s.records.Close(ctx)
+	err := r.Close(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
 		return errors.New("--record: the disk is too slow: the end of a recording is lost")
 	}
 	return err
 }
 
-// collectRecords reports the metrics of recordings.
-func (s *Server) collectRecords(c scrape) {
-	if s.records == nil {
+// collect reports the metrics of recordings.
+func (r *recordings) collect(c scrape) {
+	if r == nil {
 		return
 	}
-	st := s.records.Stats()
+	st := r.Stats()
 	c.gauge("recordings", "Streams that are being recorded.", int64(st.Recordings))
 	c.gauge("recordings_bytes", "Bytes of all recordings.", st.Bytes)
 	c.gauge("recordings_queued_bytes", "Bytes that wait for the disk.", st.Queued)

@@ -229,3 +229,8 @@ func (f *refusals) unnamed(why error, asked string) error {
 	}
 	return &hidden
 }
+
+func tooMany(things, done string, limit int, flag string) error {
+	return refuse.New(http.StatusServiceUnavailable,
+		"%d %s are being %s already, as many as --max-%s allows", limit, things, done, flag).For(refuse.Limit).After(time.Second)
+}

@@ -1,14 +1,5 @@
 package server
 
-import (
-	"fmt"
-	"net/http"
-	"time"
-
-	"github.com/millrace-io/millrace/server/internal/refuse"
-	"github.com/millrace-io/millrace/server/internal/token"
-)
-
 // Reloadable are the flags of what Reload takes over.
 var Reloadable = []string{
 	"publish-token", "read-token", "admin-token", "token-key", "cors", "trusted-proxies",
@@ -52,27 +43,4 @@ func (s *Server) Reload(cfg *Config) {
 		s.blobs.uploads.SetLimit(cfg.MaxUploads, tooMany("blobs", "received", cfg.MaxUploads, "uploads"))
 	}
 	s.cert.reload()
-}
-
-// tokenKeys returns the keys of signed tokens, if there are any.
-func (c *Config) tokenKeys() (token.Keys, error) {
-	if c.TokenKey == "" {
-		return nil, nil
-	}
-	keys, err := token.ReadKeys(c.TokenKey)
-	if err != nil {
-		return nil, fmt.Errorf("--token-key: %w", err)
-	}
-	return keys, nil
-}
-
-// origins returns those of --cors, which was checked.
-func (c *Config) origins() *origins {
-	o, _ := parseOrigins(c.CORS)
-	return &o
-}
-
-func tooMany(things, done string, limit int, flag string) error {
-	return refuse.New(http.StatusServiceUnavailable,
-		"%d %s are being %s already, as many as --max-%s allows", limit, things, done, flag).For(refuse.Limit).After(time.Second)
 }

@@ -1,13 +1,9 @@
 package server
 
 import (
-	"encoding/json"
-	"io"
 	"net/http"
 	"path"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/millrace-io/millrace/server/internal/refuse"
 	"github.com/millrace-io/millrace/server/internal/server/page"
@@ -31,7 +27,7 @@ func (s *Server) routes() http.Handler {
 	live := &liveService{relay: s.relay, access: s.access, budget: s.budget, refusals: s.refusals,
 		hls: &hlsService{relay: s.relay, node: s.node, access: s.access, budget: s.budget, refusals: s.refusals}}
 	all := s.besideNames(live, cleanPaths(mux))
-	return s.admitNodes(all, s.clients.limitAddresses(s.access.protect(s.access.auth.Load, all)))
+	return s.node.admit(s.refusals, all, s.clients.limitAddresses(s.access.protect(s.access.auth.Load, all)))
 }
 
 // besideNames answers requests for streams and blobs, and passes all others to next. A ServeMux would
@@ -75,56 +71,4 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = w.Write([]byte("ok\n"))
-}
-
-const (
-	// refusedWait is how long a refused body is still received: long enough for the answer to reach the other side of the
-	// world, and for the client there to stop.
-	refusedWait = 2 * time.Second
-
-	// refusedBytes bounds the same in bytes: what a gigabit a second brings in a quarter of that time.
-	refusedBytes = 64 << 20
-)
-
-// refuseBody refuses a request whose body may still be coming, and closes the connection. It receives some of the body
-// after the answer: a connection that is closed while bytes arrive is reset, and a client that has not read the answer
-// yet loses it.
-func refuseBody(w http.ResponseWriter, r *http.Request, status int, reason string) {
-	if r.ProtoMajor != 1 {
-		writeReason(w, status, reason)
-		return
-	}
-	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(refusedWait))
-	w.Header().Set("Connection", "close")
-	writeReason(w, status, reason)
-	if r.Body != nil && r.Body != http.NoBody && control.Flush() == nil {
-		_, _ = io.CopyN(io.Discard, r.Body, refusedBytes)
-	}
-}
-
-// writeReason answers with a status and one line of text.
-func writeReason(w http.ResponseWriter, status int, reason string) {
-	text := strings.ToValidUTF8(reason, "?") + "\n"
-	h := w.Header()
-	h.Set("Cache-Control", "no-store")
-	h.Set("Content-Type", "text/plain; charset=utf-8")
-	h.Set("Content-Length", strconv.Itoa(len(text)))
-	h.Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(status)
-	_, _ = io.WriteString(w, text) // an error means that the client has gone away
-}
-
-// answer answers 200 with JSON.
-func answer(w http.ResponseWriter, v any) {
-	text, err := json.Marshal(v)
-	if err != nil {
-		panic(err) // numbers and strings
-	}
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set("Content-Length", strconv.Itoa(len(text)+1)) // by which another node knows that it has all
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
-	_, _ = w.Write(append(text, '\n'))
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/media/rtmp"
+	"github.com/millrace-io/millrace/server/internal/hook"
 	"github.com/millrace-io/millrace/server/internal/proxy"
 	"github.com/millrace-io/millrace/server/internal/refuse"
 	"github.com/millrace-io/millrace/server/internal/relay"
@@ -35,17 +36,6 @@ type rtmpService struct {
 	loopback      bool        // only this machine can reach it
 	headerTimeout time.Duration
 	draining      context.Context // ends when no more is to be published
-}
-
-// newRTMPService returns the service of a listener. It takes ownership of config, which is nil without TLS.
-func (s *Server) newRTMPService(ln net.Listener, config *tls.Config) *rtmpService {
-	if config != nil {
-		config.SessionTicketsDisabled = true // rtmpdump takes a ticket of TLS 1.3 for an error
-	}
-	return &rtmpService{
-		relay: s.relay, access: s.access, handshakes: &s.handshakes, log: s.log,
-		tls: config, loopback: isLoopback(ln.Addr()), headerTimeout: s.cfg.HeaderTimeout, draining: s.draining,
-	}
 }
 
 // acceptPause is how long no connection is accepted after that has failed: too many files are open, as a rule.
@@ -212,4 +202,35 @@ func (v *rtmpService) admit(want *rtmp.Request) (name string, err error) {
 		return name, auth.mayPublish(token, name, "NAME?token=TOKEN as the stream key")
 	}
 	return name, auth.mayRead(token, name, "NAME?token=TOKEN")
+}
+
+// serveAs serves a client under the name that the hook says if there is one, which it returns.
+func (v *rtmpService) serveAs(ctx context.Context, c *relay.RTMPConn, want *rtmp.Request, name string) (string, error) {
+	s, err := v.access, error(nil)
+	if s.hook != nil {
+		q := &hook.Request{Event: hook.PlayBegin, Stream: name, Protocol: "rtmp", Address: withoutPort(c.RemoteAddr()),
+			Agent: want.Client, Query: want.RawQuery, Token: s.auth.Load().queryToken(want.RawQuery)}
+		if v.tls != nil {
+			q.Protocol = "rtmps"
+		}
+		ask := s.askPlay
+		if want.Publish {
+			q.Event, ask = hook.Publish, s.askPublish
+		}
+		if name, c.Terms, err = ask(v.draining, q); err != nil {
+			if v.draining.Err() != nil {
+				err = refuse.ErrShutdown
+			}
+			return "", err
+		}
+	}
+	if want.Publish {
+		err = c.Publish(name)
+	} else {
+		err = c.Watch(ctx, name)
+	}
+	if err != nil {
+		c.Terms.End(err.Error(), 0)
+	}
+	return name, err
 }

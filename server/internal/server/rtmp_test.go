@@ -199,7 +199,7 @@ func TestPublishingThroughAPublicRTMPListener(t *testing.T) {
 	f := serveRTMP(t, nil)
 	want := &rtmp.Request{Publish: true, Path: "live/cam", Query: url.Values{}}
 	f.Get("/healthz") // it serves
-	public := f.newRTMPService(publicListener{}, nil)
+	public := f.newRTMPService(publicListener{}.Addr(), nil)
 	if _, err := public.admit(want); err == nil || !strings.Contains(err.Error(), "publishing is off") {
 		t.Errorf("%v", err)
 	}
@@ -391,7 +391,7 @@ func (panickingConn) SetDeadline(time.Time) error { panic("a mistake") }
 // A mistake ends one connection, and gives back its place.
 func TestAMistakeEndsOneRTMPConnection(t *testing.T) {
 	f := serveRTMP(t, nil)
-	v := f.newRTMPService(listen(t), nil)
+	v := f.newRTMPService(listen(t).Addr(), nil)
 	client, conn := net.Pipe()
 	defer client.Close()
 	f.handshakes.add(panickingConn{conn})

@@ -1,0 +1,92 @@
+package server
+
+import (
+	"net"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// greet logs where the server listens and what it serves.
+func (s *Server) greet(l Listeners) {
+	ln, admin := l.Main, l.Admin
+	s.log.Info("listening", "address", ln.Addr().String(), "page", s.pageLink(ln.Addr()), "version", s.cfg.Version)
+	if admin != nil {
+		s.log.Info("admin listening", "address", admin.Addr().String())
+		if s.cfg.AdminToken == "" && !isLoopback(admin.Addr()) {
+			s.log.Warn("the admin listener can be reached from other machines: without --admin-token it shows profiles to all who ask")
+		}
+	}
+	for _, ln := range []net.Listener{l.RTMP, l.RTMPS} {
+		if ln != nil {
+			s.log.Info("RTMP listening", "address", ln.Addr().String(), "tls", ln == l.RTMPS)
+			if s.access.auth.Load().on(isLoopback(ln.Addr())).publishPolicy() == "off" {
+				s.log.Warn("publishing by RTMP is off: other machines can reach this listener, and there is no --publish-token",
+					"address", ln.Addr().String())
+			}
+		}
+	}
+	if s.files != nil {
+		s.log.Info("serving files",
+			"root", s.cfg.Root, "at", s.pageLink(ln.Addr())+filesPath[1:], "lists", s.cfg.FilesListing)
+	}
+	if s.records != nil {
+		s.log.Info("recording streams", "in", s.cfg.Record, "named", s.cfg.RecordStreams)
+	}
+	if s.node != nil {
+		s.log.Info("sharing streams with other nodes", "as", s.cfg.self())
+		if _, host, _ := strings.Cut(s.cfg.self(), "://"); isLoopback(ln.Addr()) && !isLocalName(host) {
+			s.log.Warn("no other node can reach this listener: --listen is for this machine only", "advertised", s.cfg.self())
+		}
+	}
+	if s.blobs != nil {
+		s.log.Info("keeping blobs", "in", s.blobs.where, "at", s.pageLink(ln.Addr())+blobsPath[1:])
+		if s.files != nil && s.cfg.Blobs != "" && isWithin(s.cfg.Blobs, s.cfg.Root) {
+			s.log.Warn("blobs can be read at /files/ too: --blobs lies in --root")
+		}
+	}
+	if s.cfg.ReadToken != "" {
+		s.log.Info("reading needs the token", "page", s.pageLink(ln.Addr())+"?token=TOKEN")
+	}
+	s.warnOfTokens(&s.cfg)
+	publish := s.access.auth.Load().publishPolicy()
+	if publish == "open" && s.cfg.TrustedProxies != "" {
+		s.log.Warn("all clients of the proxies may publish that these let name this machine: there is no --publish-token",
+			"proxies", s.cfg.TrustedProxies)
+	}
+	if publish == "off" {
+		s.log.Warn("publishing is off: other machines can reach this listener, and there is no --publish-token")
+	}
+}
+
+// warnOfTokens warns of tokens that clients have to escape in an address.
+func (s *Server) warnOfTokens(cfg *Config) {
+	for _, t := range []struct{ flag, token string }{
+		{"publish-token", cfg.PublishToken}, {"read-token", cfg.ReadToken}, {"admin-token", cfg.AdminToken},
+	} {
+		if changedInURL(t.token) {
+			s.log.Warn("the token has characters that addresses and programs may change: "+
+				"escape them in addresses, or choose letters, digits and -._~", "flag", "--"+t.flag)
+		}
+	}
+}
+
+// isWithin reports whether path is dir or lies in it.
+func isWithin(path, dir string) bool {
+	path, err1 := filepath.Abs(path)
+	dir, err2 := filepath.Abs(dir)
+	rel, err := filepath.Rel(dir, path)
+	return err1 == nil && err2 == nil && err == nil && filepath.IsLocal(rel)
+}
+
+// pageLink returns the address of the page for a browser on this machine: not every browser opens 0.0.0.0.
+func (s *Server) pageLink(a net.Addr) string {
+	host := a.String()
+	if tcp, ok := a.(*net.TCPAddr); ok && (len(tcp.IP) == 0 || tcp.IP.IsUnspecified()) {
+		host = net.JoinHostPort("127.0.0.1", strconv.Itoa(tcp.Port))
+	}
+	if s.cert != nil {
+		return "https://" + host + "/"
+	}
+	return "http://" + host + "/"
+}

@@ -1,0 +1,133 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"net/netip"
+	"strconv"
+	"syscall"
+)
+
+// Listeners are what a Server listens on. All but Main may be nil.
+type Listeners struct {
+	Main  net.Listener
+	Admin net.Listener
+	RTMP  net.Listener
+	RTMPS net.Listener // without TLS, which the Server adds
+}
+
+// close closes all of them.
+func (l *Listeners) close() {
+	for _, ln := range []net.Listener{l.Main, l.Admin, l.RTMP, l.RTMPS} {
+		if ln != nil {
+			_ = ln.Close()
+		}
+	}
+}
+
+// fields are the listeners by the names that systemd and a process that is replaced give them.
+func (l *Listeners) fields() map[string]*net.Listener {
+	return map[string]*net.Listener{"main": &l.Main, "admin": &l.Admin, "rtmp": &l.RTMP, "rtmps": &l.RTMPS}
+}
+
+// Named returns those that there are, by the names that Run takes.
+func (l *Listeners) Named() map[string]net.Listener {
+	named := make(map[string]net.Listener)
+	for name, ln := range l.fields() {
+		if *ln != nil {
+			named[name] = *ln
+		}
+	}
+	return named
+}
+
+// openListeners opens the listeners of cfg that are not given by name.
+func openListeners(cfg *Config, given map[string]net.Listener) (l Listeners, err error) {
+	fields := l.fields()
+	for name, ln := range given {
+		if fields[name] == nil {
+			err = fmt.Errorf("a listener is named %q, want main, admin, rtmp or rtmps: see FileDescriptorName= in systemd.socket(5)", name)
+			_ = ln.Close()
+			continue
+		}
+		*fields[name] = ln
+	}
+	if l.RTMPS != nil && cfg.TLSCert == "" {
+		err = errors.New("the listener rtmps needs --tls-cert and --tls-key")
+	}
+	if err != nil {
+		return l, err
+	}
+	for _, a := range []struct {
+		flag, address string
+		ln            *net.Listener
+	}{
+		{"listen", cfg.Listen, &l.Main}, {"admin", cfg.Admin, &l.Admin},
+		{"rtmp", cfg.RTMP, &l.RTMP}, {"rtmps", cfg.RTMPS, &l.RTMPS},
+	} {
+		if *a.ln != nil && cfg.Successor && !listensAt((*a.ln).Addr(), a.address) {
+			cfg.Log.Warn("the address has changed, and only a restart takes it over",
+				"flag", "--"+a.flag, "want", a.address, "listening", (*a.ln).Addr().String())
+		}
+		if *a.ln != nil || a.address == "" {
+			continue
+		}
+		ln, err := net.Listen(network(a.address), a.address)
+		if err != nil && a.flag == "rtmp" && cfg.RTMPOptional {
+			cfg.Log.Warn("RTMP is off: its address cannot be used, and --rtmp chooses another one", "reason", err)
+			continue
+		}
+		if err != nil {
+			return l, listenError(a.flag, a.address, err)
+		}
+		*a.ln = ln
+	}
+	return l, nil
+}
+
+// network returns the network of an address to listen at: 0.0.0.0 means all addresses of IPv4.
+func network(address string) string {
+	host, _, _ := net.SplitHostPort(address)
+	if ip, err := netip.ParseAddr(host); err == nil && ip.Is4() {
+		return "tcp4"
+	}
+	return "tcp"
+}
+
+// listensAt reports whether a listener at a is what an address of the configuration may mean.
+func listensAt(a net.Addr, address string) bool {
+	tcp, ok := a.(*net.TCPAddr)
+	host, port, err := net.SplitHostPort(address)
+	if !ok || err != nil {
+		return !ok // a Unix socket of systemd, or no address
+	}
+	if number, err := net.LookupPort("tcp", port); err != nil || number != tcp.Port && number != 0 {
+		return false
+	}
+	ip := net.ParseIP(host)
+	switch {
+	case host == "":
+		return tcp.IP.IsUnspecified()
+	case ip == nil: // a name, which may mean this address
+		return host != "localhost" || tcp.IP.IsLoopback()
+	}
+	return ip.Equal(tcp.IP)
+}
+
+// listenError returns the error of listening at the address of a flag, and says what may help.
+func listenError(flag, address string, err error) error {
+	host, port, _ := net.SplitHostPort(address)
+	n, notANumber := strconv.Atoi(port)
+	switch {
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return fmt.Errorf("--%s: %w: this machine has no such address, and :%s is for all that it has", flag, err, port)
+	case errors.Is(err, syscall.EACCES):
+		return fmt.Errorf("--%s: %w: choose a port from 1024 on, or start the server with the socket units of deploy", flag, err)
+	case !errors.Is(err, syscall.EADDRINUSE) || notANumber != nil:
+		return fmt.Errorf("--%s: %w", flag, err)
+	}
+	return fmt.Errorf("--%s: %w: choose another port, as in --%s %s, or port 0 for a free one", flag, err,
+		flag, net.JoinHostPort(host, strconv.Itoa(n%math.MaxUint16+1)))
+}

@@ -1,0 +1,65 @@
+package server
+
+import (
+	"slices"
+	"strconv"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// A scrape takes the values of metrics, each with its name after millrace_ and its help.
+type scrape struct{ to chan<- prometheus.Metric }
+
+func (c scrape) gauge(name, help string, value int64) {
+	c.send(prometheus.GaugeValue, name, help, float64(value))
+}
+
+func (c scrape) counter(name, help string, value int64) {
+	c.send(prometheus.CounterValue, name, help, float64(value))
+}
+
+// gauges takes a value for each value of a label.
+func (c scrape) gauges(name, help, label string, values map[string]int64) {
+	c.sendAll(prometheus.GaugeValue, name, help, label, values)
+}
+
+// counters is gauges for counters.
+func (c scrape) counters(name, help, label string, values map[string]int64) {
+	c.sendAll(prometheus.CounterValue, name, help, label, values)
+}
+
+// counterOf takes a counter with the given names and values of labels in turn.
+func (c scrape) counterOf(name, help string, value int64, labels ...string) {
+	var names, values []string
+	for pair := range slices.Chunk(labels, 2) {
+		names, values = append(names, pair[0]), append(values, pair[1])
+	}
+	desc := prometheus.NewDesc("millrace_"+name, help, names, nil)
+	c.to <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(value), values...)
+}
+
+func (c scrape) send(kind prometheus.ValueType, name, help string, value float64) {
+	c.to <- prometheus.MustNewConstMetric(prometheus.NewDesc("millrace_"+name, help, nil, nil), kind, value)
+}
+
+func (c scrape) sendAll(kind prometheus.ValueType, name, help, label string, values map[string]int64) {
+	desc := prometheus.NewDesc("millrace_"+name, help, []string{label}, nil)
+	for of, value := range values {
+		c.to <- prometheus.MustNewConstMetric(desc, kind, float64(value), of)
+	}
+}
+
+// statusCounts counts answers by the first digit of their status.
+type statusCounts [6]atomic.Int64
+
+func (c *statusCounts) add(status int) { c[min(max(status/100, 0), len(c)-1)].Add(1) }
+
+// byClass returns the counts of 1xx to 5xx.
+func (c *statusCounts) byClass() map[string]int64 {
+	counts := make(map[string]int64)
+	for class := 1; class < len(c); class++ {
+		counts[strconv.Itoa(class)+"xx"] = c[class].Load()
+	}
+	return counts
+}
