@@ -1,7 +1,7 @@
 // Package cluster lets several servers be one: any node takes a publisher, and any node serves a viewer.
 //
 //	relay.Hub  ── Claim, Want, Lease ──▶ Node ── Claim, Renew, Lookup, Watch ──▶ Directory (Redis)
-//	relay.Hub  ◀── Lost, Pull, Wanted ── Node
+//	relay.Peers ◀─ Lost, Pull, Wanted ── Node
 //	server     ── Get, Load ───────────▶ RemoteHLS ─┬▶ Node: who is the owner?
 //	                                                ├▶ Objects ── HTTP ──▶ the owner's server
 //	                                                └▶ Segments

@@ -29,7 +29,7 @@ type Config struct {
 	Log       *slog.Logger
 }
 
-// A Hub is what a Node asks of a [relay.Hub], whose documentation says what the methods do. They are called while no lock
+// A Hub is what a Node asks of [relay.Peers], whose documentation says what the methods do. They are called while no lock
 // of the Node is held, and may call it.
 type Hub interface {
 	Lost(name string, epoch uint64)
@@ -38,7 +38,7 @@ type Hub interface {
 	Pull(ctx context.Context, name string, from relay.Source) error
 }
 
-var _ Hub = (*relay.Hub)(nil)
+var _ Hub = relay.Peers{}
 
 // attempts is how many times in a lease its renewal begins.
 const attempts = 3

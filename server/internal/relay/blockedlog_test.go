@@ -30,10 +30,10 @@ func TestTheLogBlocks(t *testing.T) {
 			}},
 		{name: "the operator ends a viewer", line: "viewer ended",
 			happen: func(f *fixture, w *relaytest.Watcher) {
-				list, _ := f.StreamViewers("cam", 0, 10)
+				list, _ := NewOperator(f.Hub).Viewers("cam", 0, 10)
 				for _, v := range list {
 					if v.Address == w.Conn.LocalAddr().String() {
-						f.EndViewer(v.ID)
+						NewOperator(f.Hub).EndViewer(v.ID)
 					}
 				}
 			}},

@@ -82,11 +82,17 @@ func (h *Hub) owns(name string) (epoch uint64, ok bool) {
 	return 0, false
 }
 
+// Peers are the other nodes of a cluster: what they ask of a Hub, and what it gets from them.
+type Peers struct{ hub *Hub }
+
+// NewPeers returns the peers of h.
+func NewPeers(h *Hub) Peers { return Peers{h} }
+
 // Silent returns how long the publisher of a stream that this node owns has sent nothing, and whether it is away.
-func (h *Hub) Silent(name string) (silent time.Duration, away bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	s := h.streams[name]
+func (e Peers) Silent(name string) (silent time.Duration, away bool) {
+	e.hub.mu.Lock()
+	defer e.hub.mu.Unlock()
+	s := e.hub.streams[name]
 	if s == nil || s.lease == nil {
 		return 0, false
 	}
@@ -94,7 +100,10 @@ func (h *Hub) Silent(name string) (silent time.Duration, away bool) {
 }
 
 // Wanted reports whether there are viewers, or were lately, for a stream that this node does not own.
-func (h *Hub) Wanted(name string) bool {
+func (e Peers) Wanted(name string) bool { return e.hub.wanted(name) }
+
+// wanted is Peers.Wanted.
+func (h *Hub) wanted(name string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := h.streams[name]
@@ -109,24 +118,24 @@ func (h *Hub) Wanted(name string) bool {
 
 // want tells the cluster if there are viewers for a stream that has no publisher here.
 func (h *Hub) want(name string) {
-	if h.cfg.Cluster != nil && h.Wanted(name) {
+	if h.cfg.Cluster != nil && h.wanted(name) {
 		h.cfg.Cluster.Want(name)
 	}
 }
 
 // Lost ends the ownership of a stream with that epoch: another node has it. Its publisher, and what is sent to other
 // nodes, ends at once. Its viewers stay, and wait for what is pulled.
-func (h *Hub) Lost(name string, epoch uint64) {
-	h.mu.Lock()
-	s := h.streams[name]
+func (e Peers) Lost(name string, epoch uint64) {
+	e.hub.mu.Lock()
+	s := e.hub.streams[name]
 	lost := s != nil && s.lease != nil && s.lease.Epoch() == epoch
 	if lost {
 		s.lose()
 	}
-	h.mu.Unlock()
+	e.hub.mu.Unlock()
 	if lost {
 		s.log.Warn("another node owns the stream now", "epoch", epoch)
-		h.want(name)
+		e.hub.want(name)
 	}
 }
 
@@ -198,37 +207,37 @@ func (s *stream) edges() []string {
 	return slices.Compact(list)
 }
 
-// WatchPeer is Watch for another node, whose address is node, and which gets only what this node owns. The answer says
+// Watch is HTTP.Watch for another node, whose address is node, and which gets only what this node owns. The answer says
 // the epoch of that. It ends without its end, as a connection that fails, when this node loses the stream or shuts
 // down.
-func (h *Hub) WatchPeer(w http.ResponseWriter, r *http.Request, name, node string) error {
+func (e Peers) Watch(w http.ResponseWriter, r *http.Request, name, node string) error {
 	want, err := parseWatchRequest(r, name)
 	if err != nil {
 		return err
 	}
-	if epoch, ok := h.owns(want.name); !ok || epoch == 0 { // otherwise it waits until it is known what the stream is
+	if epoch, ok := e.hub.owns(want.name); !ok || epoch == 0 { // otherwise it waits until it is known what the stream is
 		return errNotOwner(want.name)
 	}
 	want.node = cmp.Or(node, r.RemoteAddr)
-	return h.watch(w, r, want)
+	return NewHTTP(e.hub).watch(w, r, want)
 }
 
 // Admit takes one of the places of viewers for a request that waits for what another node has. release gives it back, once.
 // The context that is returned ends with ctx, and when h closes.
-func (h *Hub) Admit(ctx context.Context) (admitted context.Context, release func(), err error) {
-	if err := h.admitted.Acquire(); err != nil {
+func (e Peers) Admit(ctx context.Context) (admitted context.Context, release func(), err error) {
+	if err := e.hub.admitted.Acquire(); err != nil {
 		return nil, nil, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(h.ends, func() { cancel(refuse.ErrShutdown) })
+	stop := context.AfterFunc(e.hub.ends, func() { cancel(refuse.ErrShutdown) })
 	return ctx, sync.OnceFunc(func() {
 		stop()
 		cancel(nil)
-		h.admitted.Release()
+		e.hub.admitted.Release()
 	}), nil
 }
 
-// HLSAbsent is what viewers are told that have waited for the HLS of a stream which no node has.
-func (h *Hub) HLSAbsent(ctx context.Context, name string) error {
-	return cmp.Or(context.Cause(ctx), h.absent(name))
+// Absent is what viewers are told that have waited for the HLS of a stream which no node has.
+func (l HLS) Absent(ctx context.Context, name string) error {
+	return cmp.Or(context.Cause(ctx), l.hub.cfg.absent(name))
 }

@@ -117,7 +117,7 @@ func (n *testNode) Claim(_ context.Context, name string) (Lease, error) {
 	d.mu.Unlock()
 	if was != nil {
 		was.gone.Store(true)
-		was.node.Lost(name, was.Epoch())
+		NewPeers(was.node.Hub).Lost(name, was.Epoch())
 	}
 	return l, nil
 }
@@ -133,7 +133,7 @@ func (n *testNode) Want(name string) {
 	n.all.Go(func() {
 		for {
 			n.mu.Lock()
-			if !n.Wanted(name) {
+			if !NewPeers(n.Hub).Wanted(name) {
 				n.pulling[name] = false
 				n.mu.Unlock()
 				return
@@ -150,7 +150,7 @@ func (n *testNode) Want(name string) {
 func (n *testNode) pull(name string, l *testLease) {
 	n.pulls.Add(1)
 	n.times.Add(1)
-	err := n.Pull(context.Background(), name, Source{Node: l.node.via, Epoch: l.Epoch(), Proof: askingAs(n.via)})
+	err := NewPeers(n.Hub).Pull(context.Background(), name, Source{Node: l.node.via, Epoch: l.Epoch(), Proof: askingAs(n.via)})
 	n.pulls.Add(-1)
 	select {
 	case n.ended <- err:
@@ -440,15 +440,15 @@ func TestAClaimIsRefusedLater(t *testing.T) {
 	w := n.Watcher("/live/cam", 0)
 	l := d.owner("cam")
 	l.Release()
-	n.Lost("cam", 1) // which is another ownership's
+	NewPeers(n.Hub).Lost("cam", 1) // which is another ownership's
 	if _, ok := n.owns("cam"); !ok {
 		t.Error("it is lost with an epoch that it does not have")
 	}
-	n.Lost("cam", 0)
+	NewPeers(n.Hub).Lost("cam", 0)
 	if res := p.Wait(); res.Status != http.StatusConflict {
 		t.Errorf("the publisher: %d %s", res.Status, res.Body)
 	}
-	if _, ok := n.owns("cam"); ok || !n.Wanted("cam") {
+	if _, ok := n.owns("cam"); ok || !NewPeers(n.Hub).Wanted("cam") {
 		t.Error("its viewer does not want it from another node")
 	}
 	_ = w.Conn.Close()
@@ -468,17 +468,17 @@ func TestLimitsAreNotForPeers(t *testing.T) {
 		w.Begin()
 		same(t, "the stream", w.Next(len(sc.whole())), sc.whole())
 	}
-	before, away := owner.Silent("cam")
+	before, away := NewPeers(owner.Hub).Silent("cam")
 	time.Sleep(20 * time.Millisecond)
-	if after, gone := owner.Silent("cam"); away || gone || after < before+20*time.Millisecond {
+	if after, gone := NewPeers(owner.Hub).Silent("cam"); away || gone || after < before+20*time.Millisecond {
 		t.Errorf("silent for %v and then %v, away %v, %v", before, after, away, gone)
 	}
 	p.Cut()
 	owner.waits("cam")
-	if _, away := owner.Silent("cam"); !away {
+	if _, away := NewPeers(owner.Hub).Silent("cam"); !away {
 		t.Error("the publisher is there")
 	}
-	if silent, away := edge.Silent("cam"); silent > 0 || away {
+	if silent, away := NewPeers(edge.Hub).Silent("cam"); silent > 0 || away {
 		t.Error("a node knows of the publisher of a stream that it does not own")
 	}
 }
@@ -628,9 +628,9 @@ func TestAwayIsTold(t *testing.T) {
 			t.Errorf("told %d times", got)
 		}
 		p.Cut()
-		eventually(t, "the publisher to be away", func() bool { _, away := n.Silent("cam"); return away && l.told.Load() == 2*i+1 })
+		eventually(t, "the publisher to be away", func() bool { _, away := NewPeers(n.Hub).Silent("cam"); return away && l.told.Load() == 2*i+1 })
 		p = n.publish(sc, 0)
-		eventually(t, "the publisher to be back", func() bool { _, away := n.Silent("cam"); return !away && l.told.Load() == 2*i+2 })
+		eventually(t, "the publisher to be back", func() bool { _, away := NewPeers(n.Hub).Silent("cam"); return !away && l.told.Load() == 2*i+2 })
 	}
 	p.End()
 }
@@ -687,7 +687,7 @@ func TestPeersOfAnotherNode(t *testing.T) {
 	if status := ask(edge, "none"); status != http.StatusMisdirectedRequest {
 		t.Errorf("no stream: %d", status)
 	}
-	err := owner.Pull(t.Context(), "cam", Source{Node: edge.via, Epoch: 0, Proof: askingAs(owner.via)})
+	err := NewPeers(owner.Hub).Pull(t.Context(), "cam", Source{Node: edge.via, Epoch: 0, Proof: askingAs(owner.via)})
 	var refused *refuse.Refusal
 	if !errors.As(err, &refused) || refused.Status != http.StatusMisdirectedRequest {
 		t.Errorf("a loop: %v", err)
@@ -742,7 +742,7 @@ func TestALeaseThatIsNotCurrent(t *testing.T) {
 	p.Send(join(sc.tags))
 	local.Next(len(join(sc.tags)))
 	l.gone.Store(true)
-	owner.Lost("cam", l.Epoch())
+	NewPeers(owner.Hub).Lost("cam", l.Epoch())
 	if err := <-edge.ended; !isReset(err) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("the pull ended with %v", err)
 	}
@@ -790,18 +790,18 @@ func TestRecordingAndHLSOfOwnedStreams(t *testing.T) {
 	if first.began.Load() != 1 || second.began.Load() != 0 {
 		t.Errorf("%d and %d recordings", first.began.Load(), second.began.Load())
 	}
-	if _, err := two.HLSMaster(t.Context(), "cam"); err != hlslive.ErrElsewhere {
+	if _, err := NewHLS(two.Hub).Master(t.Context(), "cam"); err != hlslive.ErrElsewhere {
 		t.Errorf("HLS of a pulled stream: %v", err)
 	}
-	if _, err := one.HLSMaster(t.Context(), "cam"); err != nil {
+	if _, err := NewHLS(one.Hub).Master(t.Context(), "cam"); err != nil {
 		t.Errorf("HLS of an owned stream: %v", err)
 	}
 	blocked := make(chan error, 1)
 	go func() {
-		list, err := one.HLSMedia(t.Context(), "cam", hlslive.MediaName, hls.Reload{}, false)
+		list, err := NewHLS(one.Hub).Media(t.Context(), "cam", hlslive.MediaName, hls.Reload{}, false)
 		if err == nil {
 			next := hint(t, string(list.Text))
-			_, err = one.HLSMedia(t.Context(), "cam", hlslive.MediaName, hls.Reload{MSN: next.MSN + 1, Part: next.Part}, true)
+			_, err = NewHLS(one.Hub).Media(t.Context(), "cam", hlslive.MediaName, hls.Reload{MSN: next.MSN + 1, Part: next.Part}, true)
 		}
 		blocked <- err
 	}()
@@ -811,16 +811,16 @@ func TestRecordingAndHLSOfOwnedStreams(t *testing.T) {
 	if err := <-blocked; err != hlslive.ErrElsewhere {
 		t.Errorf("a request that waits: %v", err)
 	}
-	if _, err := one.HLSMaster(t.Context(), "cam"); err != hlslive.ErrElsewhere {
+	if _, err := NewHLS(one.Hub).Master(t.Context(), "cam"); err != hlslive.ErrElsewhere {
 		t.Errorf("HLS of a lost stream: %v", err)
 	}
 	var c millrace.Chain
-	if err := one.HLSObject(t.Context(), "cam", hls.Object{}, &c); err != hlslive.ErrElsewhere {
+	if err := NewHLS(one.Hub).Object(t.Context(), "cam", hls.Object{}, &c); err != hlslive.ErrElsewhere {
 		t.Errorf("an object of a lost stream: %v", err)
 	}
 	eventually(t, "the end of the recording", func() bool { return first.closed.Load() == 1 })
 	eventually(t, "a recording at the new owner", func() bool { return second.began.Load() == 1 })
-	if _, err := two.HLSMaster(t.Context(), "cam"); err != nil {
+	if _, err := NewHLS(two.Hub).Master(t.Context(), "cam"); err != nil {
 		t.Errorf("HLS at the new owner: %v", err)
 	}
 	p.Wait()
@@ -897,7 +897,7 @@ func TestHostileOwners(t *testing.T) {
 					}
 				}()
 				before := millrace.DefaultPool().Stats().InUse
-				err = f.Pull(t.Context(), "cam", Source{Node: "http://" + ln.Addr().String(), Epoch: 5})
+				err = NewPeers(f.Hub).Pull(t.Context(), "cam", Source{Node: "http://" + ln.Addr().String(), Epoch: 5})
 				if err == nil || !strings.Contains(err.Error(), tt.says) && !isReset(err) {
 					t.Errorf("%v, want %s", err, tt.says)
 				}
@@ -934,7 +934,7 @@ func TestPullThatEndsAsTheOwnerHangsUp(t *testing.T) {
 				_ = conn.Close()
 			}
 		}()
-		if err := f.Pull(ctx, "cam", Source{Node: "http://" + ln.Addr().String(), Epoch: 5}); err == nil {
+		if err := NewPeers(f.Hub).Pull(ctx, "cam", Source{Node: "http://" + ln.Addr().String(), Epoch: 5}); err == nil {
 			t.Error("a stream was pulled")
 		}
 		cancel()
@@ -954,21 +954,21 @@ func TestPullsThatAreRefused(t *testing.T) {
 	q.Send(sc.whole())
 	p.Wait()
 	header := askingAs("http://x")
-	if err := other.Pull(t.Context(), "cam", Source{Node: other.via, Epoch: 2, Proof: header}); err != errFed {
+	if err := NewPeers(other.Hub).Pull(t.Context(), "cam", Source{Node: other.via, Epoch: 2, Proof: header}); err != errFed {
 		t.Errorf("of an own stream: %v", err)
 	}
-	if err := owner.Pull(t.Context(), "cam", Source{Node: other.via, Epoch: 3, Proof: header}); err != errStale {
+	if err := NewPeers(owner.Hub).Pull(t.Context(), "cam", Source{Node: other.via, Epoch: 3, Proof: header}); err != errStale {
 		t.Errorf("from an owner before the one that is known: %v", err)
 	}
-	if err := other.Pull(t.Context(), "a/b", Source{Node: owner.via, Epoch: 0, Proof: header}); err == nil {
+	if err := NewPeers(other.Hub).Pull(t.Context(), "a/b", Source{Node: owner.via, Epoch: 0, Proof: header}); err == nil {
 		t.Error("a bad name")
 	}
-	if err := other.Pull(t.Context(), "new", Source{Node: "ftp://x", Epoch: 0, Proof: header}); err == nil {
+	if err := NewPeers(other.Hub).Pull(t.Context(), "new", Source{Node: "ftp://x", Epoch: 0, Proof: header}); err == nil {
 		t.Error("a bad address")
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(io.ErrClosedPipe)
-	if err := other.Pull(ctx, "new", Source{Node: owner.via, Epoch: 0, Proof: header}); err != io.ErrClosedPipe {
+	if err := NewPeers(other.Hub).Pull(ctx, "new", Source{Node: owner.via, Epoch: 0, Proof: header}); err != io.ErrClosedPipe {
 		t.Errorf("with a context that has ended: %v", err)
 	}
 	q.End()
@@ -1106,7 +1106,7 @@ func TestAPublisherWithANewLease(t *testing.T) {
 	})
 	sc := newScript(4, 10, 500)
 	p := n.publish(sc, 0)
-	if _, err := n.HLSMaster(t.Context(), "cam"); err != nil {
+	if _, err := NewHLS(n.Hub).Master(t.Context(), "cam"); err != nil {
 		t.Fatal(err)
 	}
 	p.Cut()
@@ -1114,10 +1114,10 @@ func TestAPublisherWithANewLease(t *testing.T) {
 	d.owner("cam").Release()
 	q := n.publish(sc, 0)
 	eventually(t, "the stream with another lease", func() bool { epoch, _ := n.owns("cam"); return epoch == 2 })
-	n.Lost("cam", 1)
+	NewPeers(n.Hub).Lost("cam", 1)
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
-	if _, err := n.HLSMaster(ctx, "cam"); err != nil {
+	if _, err := NewHLS(n.Hub).Master(ctx, "cam"); err != nil {
 		t.Errorf("HLS of the stream with another lease: %v", err)
 	}
 	q.End()

@@ -26,7 +26,7 @@ func (s *stream) convert(f format) *rendition {
 // newConversion is convert without the goroutine. s.mu is held.
 func (s *stream) newConversion(f format) (*rendition, *convert.Conversion) {
 	r := s.newRendition(f, nil)
-	source := convert.Source{Facts: s.facts, Head: s.live.head, Cursor: s.live.source(), MaxTag: s.hub.maxTag(),
+	source := convert.Source{Facts: s.facts, Head: s.live.head, Cursor: s.live.source(), MaxTag: s.hub.cfg.maxTag(),
 		Memory: s.memory, Begun: s.begun}
 	report := &conversionReport{rendition: r}
 	var c *convert.Conversion

@@ -2,7 +2,7 @@
 //
 //	POST ─▶ publishBody ─┬▶ Publisher ─▶ broadcast.Ring ─▶ fanout ─▶ viewers, other nodes            FLV, or bytes
 //	RTMP ─▶ RTMPConn ────┤                    │
-//	node ─▶ Hub.Pull ────┘                    ├▶ convert.RTMP ─▶ Ring ─▶ fanout ─▶ viewers           RTMP
+//	node ─▶ Peers.Pull ──┘                    ├▶ convert.RTMP ─▶ Ring ─▶ fanout ─▶ viewers           RTMP
 //	                                          └▶ convert.MP4 ──▶ Ring ─▶ fanout ─▶ viewers           MP4
 //	                                                               └▶ fragmentReader ─▶ hlslive.Window ─▶ requests
 //
@@ -15,9 +15,9 @@
 // HLS has no viewers here, only requests. Package hlslive makes it; hls.go says which streams have HLS, and for how long.
 //
 // In a cluster (cluster.go) the node that has a stream's publisher owns it, by a [Lease]: only then it records the
-// stream, makes HLS of it, and sends it to other nodes ([Hub.WatchPeer]), which get nothing while the lease is not
-// current. Where there are viewers alone, [Hub.Pull] feeds the stream from its owner, as a publisher does, over one
-// connection for all of them (pull.go). When the ownership is lost ([Hub.Lost]) the stream and its viewers stay, and
+// stream, makes HLS of it, and sends it to other nodes ([Peers.Watch]), which get nothing while the lease is not
+// current. Where there are viewers alone, [Peers.Pull] feeds the stream from its owner, as a publisher does, over one
+// connection for all of them (pull.go). When the ownership is lost ([Peers.Lost]) the stream and its viewers stay, and
 // wait for what is pulled. Package cluster decides who owns what; this one only obeys ([Cluster]).
 //
 // A protocol that publishes calls [Hub.Open], [Publisher.Run] with a function that calls WriteTag or ReadBody until
@@ -30,6 +30,9 @@
 // A further form of a stream needs a format (rendition.go) and a conversion (package convert). Beyond that,
 // rendition.policy says whether its viewers may lose frames, stream.format whether a stream can be had in it, and
 // newCursor where a viewer begins. What is made of fragments of MP4 needs a fragmentReader alone.
+//
+// Above the Hub stand the types that other packages call: [HTTP], [RTMP], [HLS], [Peers], [Operator], and [MemorySteps]. Each has the
+// Hub, and the Hub knows none of them.
 //
 // It knows nothing of routes and of who may publish or watch: see package server.
 package relay

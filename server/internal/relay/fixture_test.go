@@ -120,11 +120,11 @@ func routes(h *Hub) http.Handler {
 		name := r.PathValue("name")
 		var err error
 		if node := r.Header.Get(nodeHeader); node != "" {
-			err = h.WatchPeer(w, r, name, node)
+			err = NewPeers(h).Watch(w, r, name, node)
 		} else if r.Method == http.MethodGet || r.Method == http.MethodHead {
-			err = h.Watch(w, r, name, Terms{})
+			err = NewHTTP(h).Watch(w, r, name, Terms{})
 		} else if name, err = streamname.Published(name); err == nil {
-			err = h.Publish(w, r, name, Terms{})
+			err = NewHTTP(h).Publish(w, r, name, Terms{})
 		}
 		var refused *refuse.Refusal
 		if errors.As(err, &refused) {

@@ -86,7 +86,7 @@ func (h *Hub) claim(p *Publisher, name string) (err error) {
 	case s != nil && s.ended:
 		return errOperator
 	case s == nil && len(h.streams) >= h.cfg.MaxStreams:
-		return h.tooManyStreams()
+		return h.cfg.tooManyStreams()
 	case s == nil:
 		if err := h.cfg.Memory.Admit(); err != nil {
 			return err
@@ -121,15 +121,15 @@ func (h *Hub) checkRoom(name string) error {
 		return err
 	}
 	if h.streams[name] == nil && len(h.streams) >= h.cfg.MaxStreams {
-		return h.tooManyStreams()
+		return h.cfg.tooManyStreams()
 	}
 	return nil
 }
 
 // tooManyStreams refuses another stream. h.mu is held.
-func (h *Hub) tooManyStreams() error {
+func (c *Config) tooManyStreams() error {
 	return refuse.New(http.StatusServiceUnavailable,
-		"the server has %d streams, as many as --max-streams allows", h.cfg.MaxStreams).For(refuse.Limit)
+		"the server has %d streams, as many as --max-streams allows", c.MaxStreams).For(refuse.Limit)
 }
 
 // yields returns an error if the publisher of s is to stay. A pull never is. Hub.mu is held.

@@ -14,6 +14,12 @@ import (
 	"github.com/millrace-io/millrace/server/internal/relay/hlslive"
 )
 
+// HLS answers players of HLS, with the streams of a Hub.
+type HLS struct{ hub *Hub }
+
+// NewHLS returns the HLS of the streams of h.
+func NewHLS(h *Hub) HLS { return HLS{h} }
+
 // A liveHLS is the HLS of a stream: made from the first request until none comes for a while, or until players have had
 // the time to get the end of the stream.
 type liveHLS struct {
@@ -124,43 +130,43 @@ func (set *hlsSet) stats() hlslive.Stats {
 // idleLengths is how many lengths of a playlist pass without a request before HLS is no longer made.
 const idleLengths = 3
 
-// HLSMaster returns the multivariant playlist of the stream of that name. It waits for the stream as viewers do, and
+// Master returns the multivariant playlist of the stream of that name. It waits for the stream as viewers do, and
 // until its tracks are known. Errors are as those of Watch.
-func (h *Hub) HLSMaster(ctx context.Context, name string) (*hlslive.Playlist, error) {
-	w, err := h.findHLS(ctx, name)
+func (l HLS) Master(ctx context.Context, name string) (*hlslive.Playlist, error) {
+	w, err := l.find(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	return w.Master(ctx)
 }
 
-// HLSMedia returns a media playlist of the stream of that name. object is the playlist's name; see [hlslive.IsMedia]. If
+// Media returns a media playlist of the stream of that name. object is the playlist's name; see [hlslive.IsMedia]. If
 // blocks is set, it waits until the playlist has what want asks for.
-func (h *Hub) HLSMedia(
+func (l HLS) Media(
 	ctx context.Context, name, object string, want hls.Reload, blocks bool,
 ) (list *hlslive.Playlist, err error) {
-	w := h.endedHLS(name, object)
+	w := l.ended(name, object)
 	if w == nil {
-		if w, err = h.findHLS(ctx, name); err != nil {
+		if w, err = l.find(ctx, name); err != nil {
 			return nil, err
 		}
 	}
 	return w.Playlist(ctx, object, want, blocks)
 }
 
-// HLSObject appends references to an init segment, a segment or a part to dst, which stays the caller's. It waits for
+// Object appends references to an init segment, a segment or a part to dst, which stays the caller's. It waits for
 // the part that is next.
-func (h *Hub) HLSObject(ctx context.Context, name string, o hls.Object, dst *millrace.Chain) error {
-	h.mu.Lock()
-	w := h.hls.byName[name]
+func (l HLS) Object(ctx context.Context, name string, o hls.Object, dst *millrace.Chain) error {
+	l.hub.mu.Lock()
+	w := l.hub.hls.byName[name]
 	if w != nil {
 		w.Touch()
 		if w.before != nil && w.before.Has(o.Epoch) {
 			w = w.before
 		}
 	}
-	elsewhere := w == nil && h.elsewhere(name)
-	h.mu.Unlock()
+	elsewhere := w == nil && l.elsewhere(name)
+	l.hub.mu.Unlock()
 	switch {
 	case elsewhere:
 		return hlslive.ErrElsewhere
@@ -170,91 +176,91 @@ func (h *Hub) HLSObject(ctx context.Context, name string, o hls.Object, dst *mil
 	return w.Object(ctx, o, dst)
 }
 
-// endedHLS is hlsSet.ended of the stream of that name.
-func (h *Hub) endedHLS(name, object string) *liveHLS {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	s := h.find(name)
+// ended is hlsSet.ended of the stream of that name.
+func (l HLS) ended(name, object string) *liveHLS {
+	l.hub.mu.Lock()
+	defer l.hub.mu.Unlock()
+	s := l.hub.find(name)
 	if s == nil {
 		return nil
 	}
-	w := h.hls.ended(s, object)
+	w := l.hub.hls.ended(s, object)
 	if w != nil {
 		w.Touch()
 	}
 	return w
 }
 
-// findHLS returns the HLS of the stream of that name, and starts it if it is not made yet. It waits for the stream as
+// find returns the HLS of the stream of that name, and starts it if it is not made yet. It waits for the stream as
 // viewers do.
-func (h *Hub) findHLS(ctx context.Context, name string) (w *liveHLS, err error) {
-	h.mu.Lock()
-	if h.elsewhere(name) {
-		h.mu.Unlock()
+func (l HLS) find(ctx context.Context, name string) (w *liveHLS, err error) {
+	l.hub.mu.Lock()
+	if l.elsewhere(name) {
+		l.hub.mu.Unlock()
 		return nil, hlslive.ErrElsewhere
 	}
-	w = h.hls.byName[name]
-	if w != nil && (!w.Ended() || h.find(name) == nil) {
+	w = l.hub.hls.byName[name]
+	if w != nil && (!w.Ended() || l.hub.find(name) == nil) {
 		w.Touch()
-		h.mu.Unlock()
+		l.hub.mu.Unlock()
 		return w, nil
 	}
-	h.mu.Unlock()
-	if err := h.cfg.Memory.Admit(); err != nil {
+	l.hub.mu.Unlock()
+	if err := l.hub.cfg.Memory.Admit(); err != nil {
 		return nil, err
 	}
-	if err := h.admitted.Acquire(); err != nil {
+	if err := l.hub.admitted.Acquire(); err != nil {
 		return nil, err
 	}
-	defer h.admitted.Release()
-	err = h.awaitStream(ctx, name, func(s *stream) error {
-		if w = h.hls.byName[name]; w != nil && w.stream == s && !w.Ended() {
+	defer l.hub.admitted.Release()
+	err = l.hub.awaitStream(ctx, name, func(s *stream) error {
+		if w = l.hub.hls.byName[name]; w != nil && w.stream == s && !w.Ended() {
 			w.Touch()
 			return nil
 		}
-		if h.elsewhere(name) {
+		if l.elsewhere(name) {
 			return hlslive.ErrElsewhere
 		}
 		if _, err := s.format(watchRequest{format: formatMP4}); err != nil {
 			return err
 		}
-		w = h.startHLS(s)
+		w = l.start(s)
 		return nil
 	})
 	return w, err
 }
 
-// elsewhere reports whether this node must leave the HLS of that name to another node. h.mu is held.
-func (h *Hub) elsewhere(name string) bool {
-	if s := h.streams[name]; s != nil {
-		return h.cfg.Cluster != nil && s.lease == nil
+// elsewhere reports whether this node must leave the HLS of that name to another node. Hub.mu is held.
+func (l HLS) elsewhere(name string) bool {
+	if s := l.hub.streams[name]; s != nil {
+		return l.hub.cfg.Cluster != nil && s.lease == nil
 	}
-	return h.cfg.Cluster != nil && h.hls.byName[name] == nil
+	return l.hub.cfg.Cluster != nil && l.hub.hls.byName[name] == nil
 }
 
-// startHLS starts the HLS of s. h.mu is held.
-func (h *Hub) startHLS(s *stream) *liveHLS {
-	w := h.hls.add(s)
-	w.idle = time.AfterFunc(w.IdleIn(idleLengths), func() { h.checkIdleHLS(w) })
-	ctx, stop := context.WithCancel(h.ends)
+// start starts the HLS of s. Hub.mu is held.
+func (l HLS) start(s *stream) *liveHLS {
+	w := l.hub.hls.add(s)
+	w.idle = time.AfterFunc(w.IdleIn(idleLengths), func() { l.checkIdle(w) })
+	ctx, stop := context.WithCancel(l.hub.ends)
 	w.stop = stop
-	go h.runHLS(ctx, w)
+	go l.run(ctx, w)
 	return w
 }
 
-// runHLS makes w until it ends.
-func (h *Hub) runHLS(ctx context.Context, w *liveHLS) {
+// run makes w until it ends.
+func (l HLS) run(ctx context.Context, w *liveHLS) {
 	s := w.stream
 	defer w.stop()
 	s.log.Debug("HLS started")
 	err := w.Run(ctx)
 	w.idle.Stop()
 	defer s.log.Debug("HLS ended", "reason", explain(err))
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.hls.forget(w)
+	l.hub.mu.Lock()
+	defer l.hub.mu.Unlock()
+	l.hub.hls.forget(w)
 	switch {
-	case h.ends.Err() != nil:
+	case l.hub.ends.Err() != nil:
 		w.Close(refuse.ErrShutdown)
 	case err == errNotMade:
 		w.Close(cmp.Or(s.checkMP4(), error(refuse.New(http.StatusNotAcceptable, "stream %q: %v", s.name, err))))
@@ -263,13 +269,13 @@ func (h *Hub) runHLS(ctx context.Context, w *liveHLS) {
 	}
 }
 
-// checkIdleHLS ends w if there was no request for long enough. The next request does not find it any more.
-func (h *Hub) checkIdleHLS(w *liveHLS) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+// checkIdle ends w if there was no request for long enough. The next request does not find it any more.
+func (l HLS) checkIdle(w *liveHLS) {
+	l.hub.mu.Lock()
+	defer l.hub.mu.Unlock()
 	if left := w.IdleIn(idleLengths); left > 0 {
 		w.idle.Reset(left)
 		return
 	}
-	h.hls.end(w)
+	l.hub.hls.end(w)
 }

@@ -24,7 +24,7 @@ var hlsDefaults = hlslive.Config{Part: 200 * time.Millisecond, Segment: 2 * time
 // playlist returns what is there, and checks what can be said of it alone. Short parts are left to follow, whose cases
 // say where they cannot be avoided.
 func (h *hubTest) playlist(want hls.Reload, blocks bool) (string, error) {
-	list, err := h.HLSMedia(h.t.Context(), "cam", hlslive.MediaName, want, blocks)
+	list, err := NewHLS(h.Hub).Media(h.t.Context(), "cam", hlslive.MediaName, want, blocks)
 	if err != nil {
 		return "", err
 	}
@@ -69,7 +69,7 @@ func TestHLS(t *testing.T) {
 		sc := newScript(30, 25, 1000) // groups of a second
 		p := h.publish(sc.config...)
 		h.pace(p, sc.tags[:150])
-		master, err := h.HLSMaster(t.Context(), "cam")
+		master, err := NewHLS(h.Hub).Master(t.Context(), "cam")
 		if err != nil || !strings.Contains(string(master.Text), "avc1.") || !strings.Contains(string(master.Text), "FRAME-RATE=25") {
 			t.Fatalf("%v\n%s", err, master.Text)
 		}
@@ -85,7 +85,7 @@ func TestHLS(t *testing.T) {
 		got := make(chan string, 200)
 		for range 100 {
 			go func() {
-				list, err := h.HLSMedia(t.Context(), "cam", hlslive.MediaName, hls.Reload{MSN: next.MSN, Part: next.Part}, true)
+				list, err := NewHLS(h.Hub).Media(t.Context(), "cam", hlslive.MediaName, hls.Reload{MSN: next.MSN, Part: next.Part}, true)
 				if err != nil {
 					t.Error(err)
 					return
@@ -95,7 +95,7 @@ func TestHLS(t *testing.T) {
 			go func() {
 				var c millrace.Chain
 				defer c.Release()
-				if err := h.HLSObject(t.Context(), "cam", next, &c); err != nil || c.Len() < 5*1000 {
+				if err := NewHLS(h.Hub).Object(t.Context(), "cam", next, &c); err != nil || c.Len() < 5*1000 {
 					t.Errorf("%d bytes, %v", c.Len(), err)
 				}
 				got <- ""
@@ -123,7 +123,7 @@ func TestHLS(t *testing.T) {
 			{Kind: hls.KindInit, Epoch: next.Epoch, MSN: 1},
 		} {
 			var refused *refuse.Refusal
-			if err := h.HLSObject(t.Context(), "cam", o, new(millrace.Chain)); !errors.As(err, &refused) || refused.Status != http.StatusNotFound {
+			if err := NewHLS(h.Hub).Object(t.Context(), "cam", o, new(millrace.Chain)); !errors.As(err, &refused) || refused.Status != http.StatusNotFound {
 				t.Errorf("%s: %v", o, err)
 			}
 		}
@@ -246,11 +246,11 @@ func TestHLSRefusals(t *testing.T) {
 		got := make(chan error)
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
-			_, err := h.HLSMaster(ctx, "cam")
+			_, err := NewHLS(h.Hub).Master(ctx, "cam")
 			got <- err
 		}()
 		synctest.Wait()
-		if _, err := h.HLSMaster(t.Context(), "cam"); status(err) != http.StatusServiceUnavailable {
+		if _, err := NewHLS(h.Hub).Master(t.Context(), "cam"); status(err) != http.StatusServiceUnavailable {
 			t.Errorf("one more than may wait: %v", err)
 		}
 		cancel()
@@ -268,7 +268,7 @@ func TestHLSRefusals(t *testing.T) {
 		sc := newScript(2, 25, 100)
 		p = h.publish(sc.config[0]) // no codecs
 		go func() {
-			_, err := h.HLSMaster(t.Context(), "cam")
+			_, err := NewHLS(h.Hub).Master(t.Context(), "cam")
 			got <- err
 		}()
 		time.Sleep(time.Second)

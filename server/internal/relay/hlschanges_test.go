@@ -154,9 +154,9 @@ func TestHLSRequestsWhileStreamsChange(t *testing.T) {
 					}
 					mu.Unlock()
 					var c millrace.Chain
-					_ = h.HLSObject(t.Context(), "cam", o, &c)
+					_ = NewHLS(h.Hub).Object(t.Context(), "cam", o, &c)
 					c.Release()
-					_, _ = h.HLSMaster(t.Context(), "cam")
+					_, _ = NewHLS(h.Hub).Master(t.Context(), "cam")
 				}
 			})
 		}
@@ -259,7 +259,7 @@ func TestHLSAnswersInSilence(t *testing.T) {
 			target, next := 2*time.Second, hint(t, list)
 			media := func(want hls.Reload) *hlslive.Playlist {
 				t.Helper()
-				list, err := h.HLSMedia(t.Context(), "cam", hlslive.MediaName, want, true)
+				list, err := NewHLS(h.Hub).Media(t.Context(), "cam", hlslive.MediaName, want, true)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -270,7 +270,7 @@ func TestHLSAnswersInSilence(t *testing.T) {
 			go func() {
 				var c millrace.Chain
 				defer c.Release()
-				err := h.HLSObject(t.Context(), "cam", next, &c)
+				err := NewHLS(h.Hub).Object(t.Context(), "cam", next, &c)
 				var refused *refuse.Refusal
 				if !errors.As(err, &refused) || refused.Status != 503 || refused.RetryAfter == 0 {
 					t.Errorf("a part that does not come: %v", err)

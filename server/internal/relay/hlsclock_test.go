@@ -245,7 +245,7 @@ func (h *hubTest) keepsTime(t *testing.T, slack time.Duration) {
 	get := func(o hls.Object) []byte {
 		var c millrace.Chain
 		defer c.Release()
-		if err := h.HLSObject(t.Context(), "cam", o, &c); err != nil {
+		if err := NewHLS(h.Hub).Object(t.Context(), "cam", o, &c); err != nil {
 			t.Fatal(o, err)
 		}
 		return slices.Clone(c.Bytes())

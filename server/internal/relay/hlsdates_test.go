@@ -109,7 +109,7 @@ func (h *hubTest) checkDates(t *testing.T, start time.Time, after time.Duration)
 	for _, s := range c.Playlist().Segments {
 		var c millrace.Chain
 		o := hls.Object{Kind: hls.KindSegment, Epoch: epoch, MSN: s.MSN}
-		if err := h.HLSObject(t.Context(), "cam", o, &c); err != nil {
+		if err := NewHLS(h.Hub).Object(t.Context(), "cam", o, &c); err != nil {
 			t.Fatal(o, err)
 		}
 		var made []int64

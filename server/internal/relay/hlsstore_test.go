@@ -322,7 +322,7 @@ func TestHLSFence(t *testing.T) {
 			t.Error(err)
 		}
 		f.stopped.Store(true)
-		h.Lost("cam", 1)
+		NewPeers(h.Hub).Lost("cam", 1)
 		if _, err := h.playlist(hls.Reload{}, false); err != hlslive.ErrElsewhere {
 			t.Error(err)
 		}

@@ -193,7 +193,7 @@ func (h *hubTest) follow(ctx context.Context) (problems []hlscheck.Problem, brok
 			o, ok := hls.ParseObject(uri)
 			var c millrace.Chain
 			defer c.Release()
-			if err := h.HLSObject(ctx, "cam", o, &c); err != nil || !ok {
+			if err := NewHLS(h.Hub).Object(ctx, "cam", o, &c); err != nil || !ok {
 				h.t.Errorf("%s: %v", uri, err)
 			}
 			return bytes.Clone(c.Bytes())

@@ -134,7 +134,7 @@ func (h *Hub) SetLimits(streams, viewers, streamViewers int) {
 }
 
 // maxTag is the longest data of a tag, in bytes.
-func (h *Hub) maxTag() int { return min(h.cfg.MaxTagBytes, flv.MaxData) }
+func (c *Config) maxTag() int { return min(c.MaxTagBytes, flv.MaxData) }
 
 func tooManyViewers(limit int) error {
 	return refuse.New(http.StatusServiceUnavailable, "the server has %d viewers, as many as --max-viewers allows", limit).For(refuse.Limit)
@@ -146,8 +146,8 @@ func errAbsent(name string) error {
 }
 
 // absent refuses viewers that have waited for a stream.
-func (h *Hub) absent(name string) error {
-	if c := h.cfg.Cluster; c != nil && !c.Reachable() {
+func (c *Config) absent(name string) error {
+	if c.Cluster != nil && !c.Cluster.Reachable() {
 		return refuse.New(http.StatusServiceUnavailable,
 			"it cannot be found out at present where the stream is").After(retryAfter)
 	}
@@ -241,12 +241,12 @@ func (h *Hub) awaitStream(ctx context.Context, name string, enter func(s *stream
 	}
 	switch {
 	case h.cfg.Cluster != nil && len(h.streams) >= h.cfg.MaxStreams: // it may be at another node
-		return h.tooManyStreams()
+		return h.cfg.tooManyStreams()
 	case w.unreached:
 		return refuse.New(http.StatusServiceUnavailable,
 			"the node that has the stream %q does not answer", name).After(retryAfter)
 	}
-	return h.absent(name)
+	return h.cfg.absent(name)
 }
 
 // serve notes that v is served from now on.

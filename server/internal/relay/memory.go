@@ -22,25 +22,29 @@ const (
 	blockedAfter = 250 * time.Millisecond
 )
 
+// A shedder frees memory of a Hub.
+type shedder struct{ hub *Hub }
+
 // MemorySteps returns what h can do when memory is short, in order. The largest streams are always the first ones: a stream
 // that holds less than others is left alone.
-func (h *Hub) MemorySteps() []memory.Step {
+func MemorySteps(h *Hub) []memory.Step {
+	s := shedder{h}
 	return []memory.Step{
-		{Name: "idle", Above: 8, Free: h.endIdleHLS},
-		{Name: "groups", Above: 10, Free: h.evictGroups},
-		{Name: "laggards", Above: 12, Free: func(excess int64) int64 { return h.dropLaggards(excess, nil, crowdedAfter) }},
-		{Name: "streams", Above: 14, Free: h.cutLargest},
+		{Name: "idle", Above: 8, Free: NewHLS(h).endIdle},
+		{Name: "groups", Above: 10, Free: s.evictGroups},
+		{Name: "laggards", Above: 12, Free: func(excess int64) int64 { return s.dropLaggards(excess, nil, crowdedAfter) }},
+		{Name: "streams", Above: 14, Free: s.cutLargest},
 	}
 }
 
-// endIdleHLS ends the HLS that no player has asked for while all that a playlist has was played.
-func (h *Hub) endIdleHLS(excess int64) (freed int64) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, w := range h.hls.byName {
+// endIdle ends the HLS that no player has asked for while all that a playlist has was played.
+func (l HLS) endIdle(excess int64) (freed int64) {
+	l.hub.mu.Lock()
+	defer l.hub.mu.Unlock()
+	for _, w := range l.hub.hls.byName {
 		if w.IdleIn(1) <= 0 {
 			freed += w.Stats().Bytes
-			h.hls.end(w)
+			l.hub.hls.end(w)
 		}
 		if freed >= excess {
 			break
@@ -78,10 +82,10 @@ func (h *Hub) holders() (list []holder) {
 }
 
 // evictGroups has the windows of HLS hold no more than the rules ask for, and drops old groups of pictures.
-func (h *Hub) evictGroups(excess int64) (freed int64) {
-	for _, s := range h.holders() {
+func (d shedder) evictGroups(excess int64) (freed int64) {
+	for _, s := range d.hub.holders() {
 		if s.window != nil {
-			freed += s.window.Shorten(h.cfg.HLS.MaxBytes)
+			freed += s.window.Shorten(d.hub.cfg.HLS.MaxBytes)
 		}
 		for _, r := range s.made() {
 			freed += r.ring.Evict(lateAfter, false)
@@ -95,15 +99,15 @@ func (h *Hub) evictGroups(excess int64) (freed int64) {
 
 // dropLaggards disconnects viewers whose connections have not taken what they hold for so long, of a stream or, if of is nil,
 // of all: those of the largest streams first, and of these the latest.
-func (h *Hub) dropLaggards(excess int64, of *stream, after time.Duration) (freed int64) {
+func (d shedder) dropLaggards(excess int64, of *stream, after time.Duration) (freed int64) {
 	type laggard struct {
 		*viewer
 		bytes int64
 		since time.Duration
 	}
 	var list []laggard
-	h.mu.Lock()
-	for v := range h.served {
+	d.hub.mu.Lock()
+	for v := range d.hub.served {
 		since, writes := v.transport.WritingFor()
 		switch {
 		case v.node != "" || of != nil && v.rendition.stream != of: // a node stands for any number of viewers
@@ -113,7 +117,7 @@ func (h *Hub) dropLaggards(excess int64, of *stream, after time.Duration) (freed
 			list = append(list, laggard{v, v.rendition.stream.memory.Stats().InUse, since})
 		}
 	}
-	h.mu.Unlock()
+	d.hub.mu.Unlock()
 	slices.SortFunc(list, func(a, b laggard) int {
 		return cmp.Or(cmp.Compare(b.bytes, a.bytes), strings.Compare(a.rendition.stream.name, b.rendition.stream.name),
 			cmp.Compare(b.since, a.since))
@@ -134,17 +138,17 @@ var errLargest = memory.Short("memory is short, and this stream holds the most")
 // cutLargest disconnects the viewers of the largest streams that are blocked, drops what these streams keep, but for some HLS,
 // and at last ends their publishers and their HLS. A stream that holds less than a quarter of what the budget has for each is not the
 // cause, and is left alone.
-func (h *Hub) cutLargest(excess int64) (freed int64) {
-	list := h.holders()
+func (d shedder) cutLargest(excess int64) (freed int64) {
+	list := d.hub.holders()
 	for _, s := range list {
-		if freed >= excess || s.bytes < h.cfg.Memory.Limit()/int64(4*len(list)) {
+		if freed >= excess || s.bytes < d.hub.cfg.Memory.Limit()/int64(4*len(list)) {
 			break
 		}
-		if freed += h.dropLaggards(excess-freed, s.stream, blockedAfter); freed >= excess {
+		if freed += d.dropLaggards(excess-freed, s.stream, blockedAfter); freed >= excess {
 			break
 		}
 		if s.window != nil {
-			s.window.Shorten(h.cfg.HLS.MaxBytes / 4)
+			s.window.Shorten(d.hub.cfg.HLS.MaxBytes / 4)
 		}
 		for _, r := range s.made() {
 			r.ring.Evict(0, true)
@@ -154,14 +158,14 @@ func (h *Hub) cutLargest(excess int64) (freed int64) {
 			break
 		}
 		freed += left // soon
-		h.mu.Lock()
+		d.hub.mu.Lock()
 		if s.wait == nil {
 			s.publisher.cancel(errLargest)
 		}
 		if s.window != nil {
 			s.window.stop()
 		}
-		h.mu.Unlock()
+		d.hub.mu.Unlock()
 	}
 	return freed
 }

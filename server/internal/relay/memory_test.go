@@ -56,7 +56,7 @@ func TestLargestStreamEnds(t *testing.T) {
 	f.published("large", len(large.whole())-len(large.header))
 	w := f.Watcher("/live/small", 0)
 
-	if n := f.cutLargest(1 << 20); n < 1<<20 {
+	if n := (shedder{f.Hub}).cutLargest(1 << 20); n < 1<<20 {
 		t.Errorf("%d bytes freed", n)
 	}
 	if kept := f.lookUp("large").live.ring.Stats().Bytes; kept != 0 {
@@ -65,7 +65,7 @@ func TestLargestStreamEnds(t *testing.T) {
 	if f.lookUp("small").live.ring.Stats().Bytes == 0 {
 		t.Error("the small stream keeps nothing")
 	}
-	if n := f.cutLargest(1 << 30); n > 2<<20 { // the rest of what it holds
+	if n := (shedder{f.Hub}).cutLargest(1 << 30); n > 2<<20 { // the rest of what it holds
 		t.Errorf("%d bytes freed", n)
 	}
 	if f.lookUp("small").live.ring.Stats().Bytes == 0 {
@@ -91,7 +91,7 @@ func TestLargestPublisherIsTold(t *testing.T) {
 		s := f.lookUp("large")
 		return s != nil && s.memory.Stats().InUse > 2<<20
 	})
-	f.cutLargest(1 << 20)
+	(shedder{f.Hub}).cutLargest(1 << 20)
 	if res := p.Wait(); res.Status != http.StatusServiceUnavailable || !strings.Contains(res.Body, "this stream holds the most") {
 		t.Errorf("%d %s", res.Status, res.Body)
 	}
@@ -107,7 +107,7 @@ func TestLaggardsGo(t *testing.T) {
 	p.Send(sc.whole()[len(sc.start()):])
 	same(t, "the stream", w.Next(len(sc.whole())), sc.whole())
 	eventually(t, "a blocked viewer", func() bool { return f.Stats().Blocked == 1 })
-	eventually(t, "it to be late", func() bool { return f.dropLaggards(1, nil, 0) > 0 })
+	eventually(t, "it to be late", func() bool { return (shedder{f.Hub}).dropLaggards(1, nil, 0) > 0 })
 	f.viewers(1)
 	if n := f.Stats().Dropped["memory"]; n != 1 {
 		t.Errorf("%d viewers dropped", n)

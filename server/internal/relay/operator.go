@@ -18,29 +18,35 @@ const maxRefusedNames = 10_000
 // errOperator ends a publisher whose stream the operator has ended.
 var errOperator = refuse.New(http.StatusForbidden, "the operator has ended this stream").For(refuse.Operator)
 
+// An Operator sees and ends the streams and viewers of a Hub.
+type Operator struct{ hub *Hub }
+
+// NewOperator returns the operator of h.
+func NewOperator(h *Hub) Operator { return Operator{h} }
+
 // EndStream ends the stream of a name, if there is one, and refuses its publishers for a time; 0 frees the name. Its
 // viewers get what there is, and their end. It reports whether there was such a stream. The error is a [refuse.Refusal], and
 // nothing has changed then: the stream is that of another node, or too many names are refused.
-func (h *Hub) EndStream(name string, refused time.Duration) (was bool, err error) {
+func (o Operator) EndStream(name string, refused time.Duration) (was bool, err error) {
 	if err := streamname.Check(name); err != nil {
 		return false, err
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	s := h.streams[name]
+	o.hub.mu.Lock()
+	defer o.hub.mu.Unlock()
+	s := o.hub.streams[name]
 	if s != nil && s.wait == nil && s.publisher.isPull() {
 		return false, refuse.New(http.StatusConflict, "the stream is published at the node %s: end it there",
 			s.publisher.address)
 	}
 	at := time.Now()
-	maps.DeleteFunc(h.refused, func(_ string, until time.Time) bool { return !until.After(at) })
-	if _, again := h.refused[name]; refused > 0 && !again && len(h.refused) >= maxRefusedNames {
+	maps.DeleteFunc(o.hub.refused, func(_ string, until time.Time) bool { return !until.After(at) })
+	if _, again := o.hub.refused[name]; refused > 0 && !again && len(o.hub.refused) >= maxRefusedNames {
 		return false, refuse.New(http.StatusServiceUnavailable, "%d names are refused already", maxRefusedNames)
 	}
 	if refused > 0 {
-		h.refused[name] = at.Add(refused)
+		o.hub.refused[name] = at.Add(refused)
 	} else {
-		delete(h.refused, name)
+		delete(o.hub.refused, name)
 	}
 	switch {
 	case s == nil:
@@ -57,7 +63,7 @@ func (h *Hub) EndStream(name string, refused time.Duration) (was bool, err error
 	return true, nil
 }
 
-// checkRefused refuses a publisher whose name the operator has refused. h.mu is held.
+// checkRefused refuses a publisher whose name the operator has refused. Hub.mu is held.
 func (h *Hub) checkRefused(name string) error {
 	until, ok := h.refused[name]
 	if !ok {
@@ -85,20 +91,20 @@ type ViewerInfo struct {
 	BehindLive float64 `json:"behind_live_seconds"`
 }
 
-// StreamViewers returns up to limit viewers of a stream whose numbers are greater than after, in the order in which
+// Viewers returns up to limit viewers of a stream whose numbers are greater than after, in the order in which
 // they came. It returns false if there is no such stream.
-func (h *Hub) StreamViewers(name string, after uint64, limit int) (list []ViewerInfo, ok bool) {
-	h.mu.Lock()
-	s := h.find(name)
+func (o Operator) Viewers(name string, after uint64, limit int) (list []ViewerInfo, ok bool) {
+	o.hub.mu.Lock()
+	s := o.hub.find(name)
 	var viewers []*viewer
 	if s != nil {
-		for v := range h.served {
+		for v := range o.hub.served {
 			if v.rendition.stream == s && v.id > after {
 				viewers = append(viewers, v)
 			}
 		}
 	}
-	h.mu.Unlock()
+	o.hub.mu.Unlock()
 	slices.SortFunc(viewers, func(a, b *viewer) int { return cmp.Compare(a.id, b.id) })
 	list = []ViewerInfo{} // not null
 	at := now()
@@ -118,10 +124,10 @@ func (v *viewer) info(at int64) ViewerInfo {
 }
 
 // Stream describes the stream of a name, if viewers can find it.
-func (h *Hub) Stream(name string) (info StreamInfo, ok bool) {
-	h.mu.Lock()
-	s := h.find(name)
-	h.mu.Unlock()
+func (o Operator) Stream(name string) (info StreamInfo, ok bool) {
+	o.hub.mu.Lock()
+	s := o.hub.find(name)
+	o.hub.mu.Unlock()
 	if s == nil {
 		return StreamInfo{}, false
 	}
@@ -129,16 +135,16 @@ func (h *Hub) Stream(name string) (info StreamInfo, ok bool) {
 }
 
 // EndViewer ends the viewer of a number, and returns what it was. It returns false if there is none.
-func (h *Hub) EndViewer(id uint64) (was ViewerInfo, ok bool) {
-	h.mu.Lock()
+func (o Operator) EndViewer(id uint64) (was ViewerInfo, ok bool) {
+	o.hub.mu.Lock()
 	var found *viewer
-	for v := range h.served {
+	for v := range o.hub.served {
 		if v.id == id {
 			found = v
 			break
 		}
 	}
-	h.mu.Unlock()
+	o.hub.mu.Unlock()
 	if found == nil {
 		return ViewerInfo{}, false
 	}

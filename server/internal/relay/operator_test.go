@@ -36,7 +36,7 @@ func TestRefuseDuringClaim(t *testing.T) {
 	var n *testNode
 	n = d.node(t, func(c *Config) {
 		c.Cluster = &duringClaim{c.Cluster.(*testNode), func() {
-			if _, err := n.EndStream("cam", time.Hour); err != nil {
+			if _, err := NewOperator(n.Hub).EndStream("cam", time.Hour); err != nil {
 				t.Error(err)
 			}
 		}}
@@ -54,18 +54,18 @@ func TestRefuseDuringClaim(t *testing.T) {
 func TestRefusedNamesAreBounded(t *testing.T) {
 	h := newHubTest(t, nil)
 	for i := range maxRefusedNames {
-		if _, err := h.EndStream(strconv.Itoa(i), time.Hour); err != nil {
+		if _, err := NewOperator(h.Hub).EndStream(strconv.Itoa(i), time.Hour); err != nil {
 			t.Fatal(err)
 		}
 	}
 	p := h.open()
-	if _, err := h.EndStream("cam", time.Hour); err == nil || p.Context().Err() != nil {
+	if _, err := NewOperator(h.Hub).EndStream("cam", time.Hour); err == nil || p.Context().Err() != nil {
 		t.Errorf("one more name: %v, and its publisher %v", err, p.Context().Err())
 	}
-	if _, err := h.EndStream("7", time.Minute); err != nil {
+	if _, err := NewOperator(h.Hub).EndStream("7", time.Minute); err != nil {
 		t.Error(err)
 	}
-	if was, err := h.EndStream("cam", 0); !was || err != nil || p.Context().Err() == nil {
+	if was, err := NewOperator(h.Hub).EndStream("cam", 0); !was || err != nil || p.Context().Err() == nil {
 		t.Errorf("without a refusal of its name: %v, %v", was, err)
 	}
 	p.Close(nil)
@@ -73,10 +73,10 @@ func TestRefusedNamesAreBounded(t *testing.T) {
 	if _, err := h.Open("7", "test"); !operatorRefused(err) {
 		t.Errorf("a refused name: %v", err)
 	}
-	if _, err := h.EndStream("8", 0); err != nil {
+	if _, err := NewOperator(h.Hub).EndStream("8", 0); err != nil {
 		t.Error(err)
 	}
-	if _, err := h.EndStream("cam", time.Hour); err != nil {
+	if _, err := NewOperator(h.Hub).EndStream("cam", time.Hour); err != nil {
 		t.Errorf("one name was freed: %v", err)
 	}
 }
@@ -89,11 +89,11 @@ func TestEndAPulledStream(t *testing.T) {
 	p := owner.Publisher("cam")
 	p.Send(newScript(2, 5, 100).whole())
 	w := edge.Watcher("/live/cam.flv", 0)
-	was, err := edge.EndStream("cam", time.Hour)
+	was, err := NewOperator(edge.Hub).EndStream("cam", time.Hour)
 	if r, ok := errors.AsType[*refuse.Refusal](err); was || !ok || r.Status != http.StatusConflict || !strings.Contains(r.Reason, owner.via) {
 		t.Fatalf("at the edge: %v, %v; the owner is %s", was, err, owner.via)
 	}
-	if was, err := owner.EndStream("cam", time.Hour); !was || err != nil {
+	if was, err := NewOperator(owner.Hub).EndStream("cam", time.Hour); !was || err != nil {
 		t.Fatalf("at the owner: %v, %v", was, err)
 	}
 	if res := p.End(); res.Status != http.StatusForbidden {

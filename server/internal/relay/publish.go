@@ -6,11 +6,17 @@ import (
 	"time"
 )
 
+// HTTP answers publishers and viewers by HTTP, with the streams of a Hub.
+type HTTP struct{ hub *Hub }
+
+// NewHTTP returns what answers for h.
+func NewHTTP(h *Hub) HTTP { return HTTP{h} }
+
 // Publish relays the body of a POST or PUT as the stream name, and answers it at the end. An error is a [refuse.Refusal]: the
 // body was not read, and the caller answers. A plain HTTP/1.1 connection is taken over, and Publish returns at once, so
 // that net/http's buffers and stack do not live as long as the stream.
-func (h *Hub) Publish(w http.ResponseWriter, r *http.Request, name string, terms Terms) error {
-	p, err := h.Open(name, r.RemoteAddr)
+func (d HTTP) Publish(w http.ResponseWriter, r *http.Request, name string, terms Terms) error {
+	p, err := d.hub.Open(name, r.RemoteAddr)
 	if err != nil {
 		return err
 	}

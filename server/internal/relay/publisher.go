@@ -93,7 +93,7 @@ func (h *Hub) Open(name, address string) (*Publisher, error) {
 	if err := streamname.Check(name); err != nil {
 		return nil, err
 	}
-	p := h.newPublisher(address)
+	p := newPublisher(h.ends, address)
 	err := h.own(p, name)
 	if err == nil {
 		err = h.await(p, name)
@@ -105,9 +105,9 @@ func (h *Hub) Open(name, address string) (*Publisher, error) {
 	return p, nil
 }
 
-func (h *Hub) newPublisher(address string) *Publisher {
+func newPublisher(ends context.Context, address string) *Publisher {
 	p := &Publisher{address: address, granted: make(chan struct{}), started: time.Now()}
-	p.ctx, p.cancel = context.WithCancelCause(h.ends)
+	p.ctx, p.cancel = context.WithCancelCause(ends)
 	return p
 }
 
@@ -265,7 +265,7 @@ func (p *Publisher) readRaw() error {
 
 // readFLV cuts the body into tags.
 func (p *Publisher) readFLV() error {
-	dec := flv.NewDecoder(p.r, flv.MaxTag(p.s.hub.maxTag()))
+	dec := flv.NewDecoder(p.r, flv.MaxTag(p.s.hub.cfg.maxTag()))
 	header, err := dec.Header()
 	if err != nil {
 		return err

@@ -56,26 +56,26 @@ var (
 // Pull feeds the stream of that name with what its owner sends, until that ends, ctx ends, a publisher comes, or there
 // is no viewer for a while: then the stream ends, and Pull returns nil. After any other end the stream waits as after
 // one of a publisher. The error is a *[refuse.Refusal] with the owner's status if that is another one than 200.
-func (h *Hub) Pull(ctx context.Context, name string, from Source) error {
-	if err := cmp.Or(streamname.Check(name), h.checkRoom(name)); err != nil {
+func (e Peers) Pull(ctx context.Context, name string, from Source) error {
+	if err := cmp.Or(streamname.Check(name), e.hub.checkRoom(name)); err != nil {
 		return err
 	}
-	p := h.newPublisher(from.Node)
+	p := newPublisher(e.hub.ends, from.Node)
 	defer p.cancel(nil)
 	defer context.AfterFunc(ctx, func() { p.cancel(context.Cause(ctx)) })()
-	conn, early, err := h.ask(p, name, from)
+	conn, early, err := e.ask(p, name, from)
 	if err == nil {
-		if err = h.claimPull(p, name); err != nil {
+		if err = e.claimPull(p, name); err != nil {
 			_ = conn.Close()
 		}
 	}
 	if p.s == nil {
 		err = cmp.Or(context.Cause(p.ctx), context.Cause(ctx), err)
-		h.unreached(name, err)
+		e.unreached(name, err)
 		return err
 	}
 	defer p.Done()
-	defer h.endUnwatched(p).Stop()
+	defer e.endUnwatched(p).Stop()
 	in := p.ingest(conn)
 	defer func() {
 		if conn, err := in.Release(); err == nil {
@@ -92,21 +92,21 @@ func (h *Hub) Pull(ctx context.Context, name string, from Source) error {
 
 // unreached notes for those who wait for the stream of that name whether its owner could not be asked, which a pull that
 // ended with err has shown. A node that has given the stream up answers.
-func (h *Hub) unreached(name string, err error) {
+func (e Peers) unreached(name string, err error) {
 	var refused *refuse.Refusal
 	ok := errors.As(err, &refused) && refused.Status == http.StatusMisdirectedRequest
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, w := range h.waiting[name] {
+	e.hub.mu.Lock()
+	defer e.hub.mu.Unlock()
+	for _, w := range e.hub.waiting[name] {
 		w.unreached = !ok
 	}
 }
 
 // ask requests the stream of that name for p, whose epoch it sets. It returns the connection, and what has come of the
 // body.
-func (h *Hub) ask(p *Publisher, name string, from Source) (conn net.Conn, early []byte, err error) {
-	if conn, early, err = h.askOnce(p, name, from); err == errAskAgain {
-		conn, early, err = h.askOnce(p, name, from)
+func (e Peers) ask(p *Publisher, name string, from Source) (conn net.Conn, early []byte, err error) {
+	if conn, early, err = e.askOnce(p, name, from); err == errAskAgain {
+		conn, early, err = e.askOnce(p, name, from)
 	}
 	return conn, early, err
 }
@@ -114,7 +114,7 @@ func (h *Hub) ask(p *Publisher, name string, from Source) (conn net.Conn, early 
 // errAskAgain ends a request that is to be made once more.
 var errAskAgain = errors.New("the owner wants another proof")
 
-func (h *Hub) askOnce(p *Publisher, name string, from Source) (net.Conn, []byte, error) {
+func (e Peers) askOnce(p *Publisher, name string, from Source) (net.Conn, []byte, error) {
 	req, err := http.NewRequest(http.MethodGet, from.Node+"/live/"+name, nil)
 	if err != nil {
 		return nil, nil, err
@@ -132,7 +132,7 @@ func (h *Hub) askOnce(p *Publisher, name string, from Source) (net.Conn, []byte,
 	if err != nil {
 		return nil, nil, err
 	}
-	_ = conn.SetDeadline(time.Now().Add(h.cfg.PublishTimeout))
+	_ = conn.SetDeadline(time.Now().Add(e.hub.cfg.PublishTimeout))
 	uncut := context.AfterFunc(p.ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	early, err := p.readAnswer(conn, req, from)
 	if !uncut() { // conn may still be used by the function above
@@ -177,35 +177,35 @@ func (p *Publisher) readAnswer(conn net.Conn, req *http.Request, from Source) (e
 }
 
 // claimPull makes p the publisher of the stream of that name if it has none, and is not this node's.
-func (h *Hub) claimPull(p *Publisher, name string) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	s := h.streams[name]
+func (e Peers) claimPull(p *Publisher, name string) error {
+	e.hub.mu.Lock()
+	defer e.hub.mu.Unlock()
+	s := e.hub.streams[name]
 	switch {
-	case h.ends.Err() != nil:
+	case e.hub.ends.Err() != nil:
 		return refuse.ErrShutdown
-	case s == nil && len(h.streams) >= h.cfg.MaxStreams:
-		return h.tooManyStreams()
+	case s == nil && len(e.hub.streams) >= e.hub.cfg.MaxStreams:
+		return e.hub.cfg.tooManyStreams()
 	case s == nil:
-		s = h.newStream(name)
+		s = e.hub.newStream(name)
 	case s.lease != nil || s.wait == nil:
 		return errFed
 	case p.epoch < s.epoch:
 		return errStale
 	}
 	s.grant(p)
-	h.publishers.Add(1)
+	e.hub.publishers.Add(1)
 	return nil
 }
 
 // endUnwatched ends p, a pull, when its stream has had no viewers for a while.
-func (h *Hub) endUnwatched(p *Publisher) (t *time.Timer) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	t = time.AfterFunc(h.pullIdle, func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		left := h.pullIdle - p.s.unwatched()
+func (e Peers) endUnwatched(p *Publisher) (t *time.Timer) {
+	e.hub.mu.Lock()
+	defer e.hub.mu.Unlock()
+	t = time.AfterFunc(e.hub.pullIdle, func() {
+		e.hub.mu.Lock()
+		defer e.hub.mu.Unlock()
+		left := e.hub.pullIdle - p.s.unwatched()
 		switch {
 		case p.ctx.Err() != nil:
 		case left > 0:

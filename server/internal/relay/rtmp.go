@@ -22,7 +22,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/tcpconn"
 )
 
-// An RTMPConn is a connection of a client that speaks RTMP: AcceptRTMP, and then Publish or Watch, or Refuse. After Publish,
+// An RTMPConn is a connection of a client that speaks RTMP: RTMP.Accept, and then Publish or Watch, or Refuse. After Publish,
 // Next may return another request.
 type RTMPConn struct {
 	hub   *Hub
@@ -39,11 +39,17 @@ type RTMPConn struct {
 // An rtmpWriter takes what the protocol answers, to where it can be written at present.
 type rtmpWriter struct{ io.Writer }
 
-// AcceptRTMP shakes hands with a client, and returns what it wants. It takes ownership of conn: Publish, Watch and Refuse
+// RTMP accepts clients of RTMP, for the streams of a Hub.
+type RTMP struct{ hub *Hub }
+
+// NewRTMP returns what accepts clients for h.
+func NewRTMP(h *Hub) RTMP { return RTMP{h} }
+
+// Accept shakes hands with a client, and returns what it wants. It takes ownership of conn: Publish, Watch and Refuse
 // end its life, and an error has closed it. All that must be done by the deadline.
-func (h *Hub) AcceptRTMP(conn net.Conn, deadline time.Time) (*RTMPConn, *rtmp.Request, error) {
-	c := &RTMPConn{hub: h, conn: conn, out: &rtmpWriter{conn}, r: millrace.NewReader(plain(conn))}
-	c.proto = rtmp.NewServerConn(c.r, c.out, h.maxTag())
+func (d RTMP) Accept(conn net.Conn, deadline time.Time) (*RTMPConn, *rtmp.Request, error) {
+	c := &RTMPConn{hub: d.hub, conn: conn, out: &rtmpWriter{conn}, r: millrace.NewReader(plain(conn))}
+	c.proto = rtmp.NewServerConn(c.r, c.out, d.hub.cfg.maxTag())
 	c.hearClient()
 	want, err := c.awaitRequest(deadline, c.proto.Accept)
 	if err != nil {

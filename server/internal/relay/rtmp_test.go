@@ -75,7 +75,7 @@ func (f *fixture) withRTMPOver(config *tls.Config, sndbuf int) *rtmpFixture {
 
 // serveRTMP serves a connection as package server does.
 func (f *fixture) serveRTMP(conn net.Conn) {
-	c, want, err := f.AcceptRTMP(conn, time.Now().Add(testTimeout))
+	c, want, err := NewRTMP(f.Hub).Accept(conn, time.Now().Add(testTimeout))
 	if err != nil {
 		return
 	}
@@ -964,7 +964,7 @@ func TestAnRTMPHandshakeHasADeadline(t *testing.T) {
 	} {
 		client, server := nettest.TCPPair(t, false)
 		_, _ = io.WriteString(client, sent)
-		if _, _, err := h.AcceptRTMP(server, time.Now().Add(50*time.Millisecond)); err == nil {
+		if _, _, err := NewRTMP(h).Accept(server, time.Now().Add(50*time.Millisecond)); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 		if _, err := io.Copy(io.Discard, client); err != nil && !strings.Contains(err.Error(), "reset") {

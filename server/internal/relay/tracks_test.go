@@ -260,7 +260,7 @@ func TestHLSPlaylistEndsWhenTracksChange(t *testing.T) {
 				}()
 				media := func(name string) string {
 					t.Helper()
-					list, err := h.HLSMedia(t.Context(), "cam", name, hls.Reload{}, false)
+					list, err := NewHLS(h.Hub).Media(t.Context(), "cam", name, hls.Reload{}, false)
 					if err != nil {
 						return err.Error()
 					}
@@ -275,7 +275,7 @@ func TestHLSPlaylistEndsWhenTracksChange(t *testing.T) {
 							t.Errorf("after %d s %s is another playlist than %s:\n%s", look.at, hlslive.MediaName, before, got)
 						}
 					}
-					list, err := h.HLSMaster(t.Context(), "cam")
+					list, err := NewHLS(h.Hub).Master(t.Context(), "cam")
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -308,7 +308,7 @@ func (h *hubTest) checkEnd(list string) {
 	for _, line := range strings.Split(list, "\n") {
 		if o, ok := hls.ParseObject(line); ok {
 			var c millrace.Chain
-			if err := h.HLSObject(h.t.Context(), "cam", o, &c); err != nil || c.Len() == 0 {
+			if err := NewHLS(h.Hub).Object(h.t.Context(), "cam", o, &c); err != nil || c.Len() == 0 {
 				h.t.Errorf("%s: %v", line, err)
 			}
 			c.Release()

@@ -145,7 +145,7 @@ func TestLargestUnfinishedPublisherEnds(t *testing.T) {
 		p := f.Publisher("cam")
 		p.Send(append(sc.header[:len(sc.header):len(sc.header)], sc.tags[0][:size]...))
 		eventually(t, "a tag that does not end", holds(f))
-		f.cutLargest(1 << 20)
+		(shedder{f.Hub}).cutLargest(1 << 20)
 		if res := p.Wait(); res.Status != http.StatusServiceUnavailable {
 			t.Errorf("%d %s", res.Status, res.Body)
 		}
@@ -160,7 +160,7 @@ func TestLargestUnfinishedPublisherEnds(t *testing.T) {
 		if n := f.Stats().Memory; n < size-64<<10 {
 			t.Errorf("the streams' memory is %d bytes", n)
 		}
-		f.cutLargest(1 << 20)
+		(shedder{f.Hub}).cutLargest(1 << 20)
 		f.Logged("publisher ended", "this stream holds the most")
 		p.AwaitEnd()
 	}

@@ -25,7 +25,7 @@ func TestUnsentBytesAreBounded(t *testing.T) {
 	p := h.publish(avcHeader(), picture(true, 0, 10))
 	sender, receiver := tcpPair(t, false)
 	w := hijackable{httptest.NewRecorder(), sender}
-	if err := h.Watch(w, httptest.NewRequest(http.MethodGet, "/live/cam", nil), "cam", Terms{}); err != nil {
+	if err := NewHTTP(h.Hub).Watch(w, httptest.NewRequest(http.MethodGet, "/live/cam", nil), "cam", Terms{}); err != nil {
 		t.Fatal(err)
 	}
 	raw, err := sender.SyscallConn()

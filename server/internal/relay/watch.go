@@ -52,20 +52,20 @@ func parseWatchRequest(r *http.Request, name string) (watchRequest, error) {
 // Watch answers a GET or HEAD for the stream name, name.flv or name.mp4. An error is a [refuse.Refusal], which the caller
 // answers, or that of the request's context. Over HTTP/1 Watch takes over the connection and returns at once; otherwise
 // it returns when the viewer has ended.
-func (h *Hub) Watch(w http.ResponseWriter, r *http.Request, name string, terms Terms) error {
+func (d HTTP) Watch(w http.ResponseWriter, r *http.Request, name string, terms Terms) error {
 	want, err := parseWatchRequest(r, name)
 	if err != nil {
 		return err
 	}
 	want.terms = terms
-	return h.watch(w, r, want)
+	return d.watch(w, r, want)
 }
 
-func (h *Hub) watch(w http.ResponseWriter, r *http.Request, want watchRequest) error {
+func (d HTTP) watch(w http.ResponseWriter, r *http.Request, want watchRequest) error {
 	if r.Method == http.MethodHead {
-		return h.head(w, want)
+		return d.head(w, want)
 	}
-	v, err := h.admit(r.Context(), want)
+	v, err := d.hub.admit(r.Context(), want)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (h *Hub) watch(w http.ResponseWriter, r *http.Request, want watchRequest) e
 		v.serveWriter(w, r)
 		return nil
 	}
-	v.connect(fanout.NewConn(conn, false, h.cfg.Unsent))
+	v.connect(fanout.NewConn(conn, false, d.hub.cfg.Unsent))
 	v.appendHead(w.Header(), r.ProtoAtLeast(1, 1))
 	v.enter()
 	v.rendition.fanout.Start(v.transport, func() { v.hearHTTP(conn) })
@@ -168,10 +168,10 @@ func (v *viewer) head() []byte {
 }
 
 // head answers a HEAD, which does not wait for a stream.
-func (h *Hub) head(w http.ResponseWriter, want watchRequest) error {
-	h.mu.Lock()
-	s := h.find(want.name)
-	h.mu.Unlock()
+func (d HTTP) head(w http.ResponseWriter, want watchRequest) error {
+	d.hub.mu.Lock()
+	s := d.hub.find(want.name)
+	d.hub.mu.Unlock()
 	if s == nil {
 		return errAbsent(want.name)
 	}

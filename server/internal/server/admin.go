@@ -16,7 +16,7 @@ import (
 
 // An adminService answers the operator: about single streams, and decisions.
 type adminService struct {
-	relay    *relay.Hub
+	operator relay.Operator
 	budget   *budget
 	refusals *refusals
 	log      *slog.Logger
@@ -28,7 +28,7 @@ type adminService struct {
 // and viewers are, and the operator's decisions. There is no /debug/pprof/cmdline: tokens and passwords are on the
 // command line.
 func (s *Server) adminRoutes(main net.Addr) http.Handler {
-	a := &adminService{relay: s.relay, budget: s.budget, refusals: s.refusals, log: s.log, tls: s.cert != nil, stop: s.stopServing}
+	a := &adminService{operator: relay.NewOperator(s.relay), budget: s.budget, refusals: s.refusals, log: s.log, tls: s.cert != nil, stop: s.stopServing}
 	mux := http.NewServeMux()
 	for path, h := range map[string]http.HandlerFunc{
 		"/debug/pprof/":        pprof.Index,
@@ -89,8 +89,8 @@ func (s *adminService) stream(w http.ResponseWriter, r *http.Request) {
 	if !s.budget.lend(w, r, maxListed*streamBytes/4) {
 		return
 	}
-	info, ok := s.relay.Stream(name)
-	viewers, _ := s.relay.StreamViewers(name, after, maxListed)
+	info, ok := s.operator.Stream(name)
+	viewers, _ := s.operator.Viewers(name, after, maxListed)
 	if !ok {
 		s.refusals.refuse(clientReader, w, r, refuse.New(http.StatusNotFound, "no stream %.200q", name))
 		return
@@ -121,11 +121,11 @@ func (s *adminService) endStream(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	if _, here := s.relay.Stream(name); !here && text == "" { // perhaps a typing error; a name may be refused in advance
+	if _, here := s.operator.Stream(name); !here && text == "" { // perhaps a typing error; a name may be refused in advance
 		s.refusals.refuse(clientReader, w, r, refuse.New(http.StatusNotFound, "no stream %.200q", name))
 		return
 	}
-	ended, err := s.relay.EndStream(name, lasts)
+	ended, err := s.operator.EndStream(name, lasts)
 	if err != nil {
 		s.refusals.refuse(clientReader, w, r, err)
 		return
@@ -146,7 +146,7 @@ func (s *adminService) endViewer(w http.ResponseWriter, r *http.Request) {
 			refuse.New(http.StatusBadRequest, "bad viewer %.40q: want its number", r.PathValue("id")))
 		return
 	}
-	was, ok := s.relay.EndViewer(id)
+	was, ok := s.operator.EndViewer(id)
 	if !ok {
 		s.refusals.refuse(clientReader, w, r, refuse.New(http.StatusNotFound, "no viewer %d", id))
 		return

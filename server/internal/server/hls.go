@@ -24,7 +24,8 @@ import (
 
 // An hlsService answers players of HLS, with streams of this node and of others.
 type hlsService struct {
-	relay    *relay.Hub
+	hls      relay.HLS
+	peers    relay.Peers
 	node     *clusterNode // nil if the server is alone
 	access   *access
 	budget   *budget
@@ -89,7 +90,7 @@ func (s *hlsService) serveHere(w http.ResponseWriter, r *http.Request, name, obj
 }
 
 func (s *hlsService) serveMaster(w http.ResponseWriter, r *http.Request, name string) error {
-	list, err := s.relay.HLSMaster(r.Context(), name)
+	list, err := s.hls.Master(r.Context(), name)
 	if err != nil {
 		return err
 	}
@@ -101,7 +102,7 @@ func (s *hlsService) serveMedia(w http.ResponseWriter, r *http.Request, name, ob
 	if err != nil {
 		return refuse.New(http.StatusBadRequest, "%v", err)
 	}
-	list, err := s.relay.HLSMedia(r.Context(), name, object, want, blocks)
+	list, err := s.hls.Media(r.Context(), name, object, want, blocks)
 	if err != nil {
 		return err
 	}
@@ -231,7 +232,7 @@ func (s *hlsService) serveObject(w http.ResponseWriter, r *http.Request, name, o
 	}
 	var body millrace.Chain
 	defer body.Release()
-	if err := s.relay.HLSObject(r.Context(), name, o, &body); err != nil {
+	if err := s.hls.Object(r.Context(), name, o, &body); err != nil {
 		return err
 	}
 	return s.writeObject(w, r, object, &body)

@@ -13,7 +13,8 @@ import (
 
 // A liveService answers at /live/: publishers, viewers and players of HLS.
 type liveService struct {
-	relay    *relay.Hub
+	http     relay.HTTP
+	peers    relay.Peers
 	access   *access
 	budget   *budget
 	refusals *refusals
@@ -83,7 +84,7 @@ func (s *liveService) watch(w http.ResponseWriter, r *http.Request, name string)
 	answerOf(r).wait()
 	var err error
 	if fromNode(r) {
-		err = s.relay.WatchPeer(w, r, name, askingNode(r))
+		err = s.peers.Watch(w, r, name, askingNode(r))
 	} else if err = address.Of(r.Context()).Viewer(); err == nil {
 		err = s.watchAs(w, r, name)
 	}
@@ -100,7 +101,7 @@ func (s *liveService) publishAs(w http.ResponseWriter, r *http.Request, name str
 			return err
 		}
 	}
-	if err = s.relay.Publish(w, r, name, terms); err != nil {
+	if err = s.http.Publish(w, r, name, terms); err != nil {
 		terms.End(err.Error(), 0)
 	}
 	return err
@@ -121,7 +122,7 @@ func (s *liveService) watchAs(w http.ResponseWriter, r *http.Request, path strin
 		}
 		path = name + ext
 	}
-	switch err = s.relay.Watch(w, r, path, terms); {
+	switch err = s.http.Watch(w, r, path, terms); {
 	case err != nil:
 		terms.End(err.Error(), 0)
 	case r.Method == http.MethodHead:

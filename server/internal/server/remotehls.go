@@ -49,7 +49,7 @@ func (s *hlsService) serveElsewhere(w http.ResponseWriter, r *http.Request, name
 	case !elsewhere && (refuse.Status(err) != http.StatusNotFound || !q.InStore() || fromNode(r)):
 		return err
 	}
-	ctx, release, full := s.relay.Admit(r.Context())
+	ctx, release, full := s.peers.Admit(r.Context())
 	if full != nil {
 		return full
 	}
@@ -71,7 +71,7 @@ func (s *hlsService) serveElsewhere(w http.ResponseWriter, r *http.Request, name
 		case ok:
 			out = stored
 		case errors.Is(err, cluster.ErrNoOwner):
-			return s.relay.HLSAbsent(ctx, name)
+			return s.hls.Absent(ctx, name)
 		default:
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/millrace-io/millrace/server/internal/refuse"
+	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/millrace-io/millrace/server/internal/server/page"
 )
 
@@ -24,8 +25,8 @@ func (s *Server) routes() http.Handler {
 			"nothing here: see / for the page, /live/NAME for a stream, /files/NAME for a file, /blobs/KEY for a blob").
 			For(refuse.Path))
 	})
-	live := &liveService{relay: s.relay, access: s.access, budget: s.budget, refusals: s.refusals,
-		hls: &hlsService{relay: s.relay, node: s.node, access: s.access, budget: s.budget, refusals: s.refusals}}
+	live := &liveService{http: relay.NewHTTP(s.relay), peers: relay.NewPeers(s.relay), access: s.access, budget: s.budget, refusals: s.refusals,
+		hls: &hlsService{hls: relay.NewHLS(s.relay), peers: relay.NewPeers(s.relay), node: s.node, access: s.access, budget: s.budget, refusals: s.refusals}}
 	all := s.besideNames(live, cleanPaths(mux))
 	return s.node.admit(s.refusals, all, s.clients.limitAddresses(s.access.protect(s.access.auth.Load, all)))
 }

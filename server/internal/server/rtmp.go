@@ -27,7 +27,7 @@ const rtmpApp = "live"
 
 // An rtmpService serves one listener of RTMP: publishers and viewers of the streams at /live/.
 type rtmpService struct {
-	relay      *relay.Hub
+	relay      relay.RTMP
 	access     *access
 	handshakes *handshakes
 	log        *slog.Logger
@@ -178,7 +178,7 @@ func (v *rtmpService) accept(conn net.Conn) (c *relay.RTMPConn, want *rtmp.Reque
 	if v.tls != nil {
 		over = tls.Server(conn, v.tls)
 	}
-	return v.relay.AcceptRTMP(over, time.Now().Add(v.headerTimeout))
+	return v.relay.Accept(over, time.Now().Add(v.headerTimeout))
 }
 
 // clip bounds what a client says of itself in the log.

@@ -102,7 +102,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.budget.memory.Add(memory.Step{Name: "connections", Above: 11, Heap: true, Free: s.connections.free})
 	s.budget.addSteps()
-	s.budget.memory.Add(s.relay.MemorySteps()...)
+	s.budget.memory.Add(relay.MemorySteps(s.relay)...)
 	if s.records != nil {
 		s.budget.memory.Add(memory.Step{Name: "recordings", Above: 12, Free: s.records.Free})
 	}
@@ -136,7 +136,7 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	s.access.auth.Store(s.access.auth.Load().on(isLoopback(l.Main.Addr())))
 	s.rtmp, s.rtmps = newRTMPPort(l.RTMP), newRTMPPort(l.RTMPS)
 	if s.node != nil {
-		s.node.Start(s.relay)
+		s.node.Start(relay.NewPeers(s.relay))
 	}
 	main := s.httpServer(s.clients.nameClients(s.routes()), &s.budget.requests)
 	main.ConnState = s.connections.note
@@ -193,7 +193,7 @@ func (s *Server) newRTMPService(at net.Addr, config *tls.Config) *rtmpService {
 		config.SessionTicketsDisabled = true // rtmpdump takes a ticket of TLS 1.3 for an error
 	}
 	return &rtmpService{
-		relay: s.relay, access: s.access, handshakes: &s.handshakes, log: s.log,
+		relay: relay.NewRTMP(s.relay), access: s.access, handshakes: &s.handshakes, log: s.log,
 		tls: config, loopback: isLoopback(at), headerTimeout: s.cfg.HeaderTimeout, draining: s.draining,
 	}
 }
