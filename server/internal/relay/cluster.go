@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace-io/millrace/server/internal/refuse"
@@ -139,6 +140,15 @@ func (e Peers) Lost(name string, epoch uint64) {
 	}
 }
 
+// An ownership is what a stream is to the nodes of a cluster.
+type ownership struct {
+	lease      Lease                // nil if this node does not own the stream, or is alone
+	epoch      uint64               // the greatest one of those that have fed it and are over, or are pulled
+	peers      map[*viewer]struct{} // other nodes that read it
+	ownStart   atomic.Bool          // a frame that viewers can start at has come since this node owns it
+	stopRecord context.CancelFunc   // nil if the stream is not, and was not, recorded
+}
+
 // lose ends the ownership of s. Hub.mu is held.
 func (s *stream) lose() {
 	if s.next != nil && s.next.lease == s.lease {
@@ -161,10 +171,10 @@ func (s *stream) lose() {
 	}
 }
 
-// tell has other nodes know soon whether s has a publisher. Hub.mu is held.
-func (s *stream) tell() {
-	if s.lease != nil {
-		s.lease.Tell()
+// tell has other nodes know soon whether the stream has a publisher. Hub.mu is held.
+func (o *ownership) tell() {
+	if o.lease != nil {
+		o.lease.Tell()
 	}
 }
 
@@ -191,16 +201,16 @@ func (h *Hub) release(name string, l Lease) {
 }
 
 // cutPeers ends what is sent to other nodes. Hub.mu is held.
-func (s *stream) cutPeers() {
-	for v := range s.peers {
+func (o *ownership) cutPeers() {
+	for v := range o.peers {
 		v.transport.End(fanout.Moved)
 	}
 }
 
-// edges returns the nodes that read s. Hub.mu is held.
-func (s *stream) edges() []string {
+// edges returns the nodes that read the stream. Hub.mu is held.
+func (o *ownership) edges() []string {
 	var list []string
-	for v := range s.peers {
+	for v := range o.peers {
 		list = append(list, v.node)
 	}
 	slices.Sort(list)

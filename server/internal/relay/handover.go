@@ -44,6 +44,15 @@ type wait struct {
 	timer *time.Timer
 }
 
+// A succession is who publishes a stream, one after the other.
+type succession struct {
+	publisher *Publisher // the current one, or while the stream waits the last one
+	next      *Publisher // takes over from it; nil while the stream waits
+	wait      *wait      // nil while there is a publisher
+	ended     bool       // by the operator: the stream goes when its publisher has gone
+	until     int64      // when a wait ends; see left
+}
+
 // own is claim, after the cluster, if there is one, has made this node the owner of the stream.
 func (h *Hub) own(p *Publisher, name string) (err error) {
 	if h.cfg.Cluster == nil {

@@ -78,12 +78,15 @@ type Publisher struct {
 	lease Lease  // of a stream that this node owns; nil for a pull, and when the server is alone
 	epoch uint64 // of a pull: that of its owner; otherwise 0
 
-	unchecked int // bytes that were received since the memory in use was looked at
+	received
+}
 
-	// What it has sent.
+// received is what a publisher has sent.
+type received struct {
 	bytes, frames int64
 	framed        int64        // when a frame was complete last; see now
 	heard         atomic.Int64 // when something came last; see now
+	unchecked     int          // bytes since the memory in use was looked at
 }
 
 // Open begins a stream of the given name, goes on with the one that waits for its publisher, or takes over from the

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"io"
+	"log/slog"
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/media/mp4"
@@ -67,18 +68,18 @@ func (s *stream) record() {
 			}
 		}
 		defer to.Close()
-		s.recordTo(ctx, to, &r)
+		recordTo(ctx, to, &r, s.log)
 	})
 }
 
 // recordTo gives what r reads to a Recorder until the stream ends or ctx does.
-func (s *stream) recordTo(ctx context.Context, to Recorder, r *fragmentReader) {
+func recordTo(ctx context.Context, to Recorder, r *fragmentReader, log *slog.Logger) {
 	for {
 		var c millrace.Chain
 		f, err := r.Next(ctx, &c)
 		if err != nil {
 			if err != io.EOF && ctx.Err() == nil {
-				s.log.Warn("recording ended", "reason", explain(err))
+				log.Warn("recording ended", "reason", explain(err))
 			}
 			return
 		}

@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -38,44 +37,50 @@ type stream struct {
 	live *rendition // the stream as it comes; set under hub.mu, and from then on viewers can find it
 	feed feed       // the publisher's; ended with the stream
 
-	// Guarded by hub.mu.
-	publisher *Publisher            // the current one, or while the stream waits the last one
-	next      *Publisher            // takes over from it; nil while the stream waits
-	wait      *wait                 // nil while there is a publisher
-	ended     bool                  // by the operator: it goes when its publisher has gone
-	until     int64                 // when a wait ends; see left
-	hls       hlslive.SequenceStart // for its next window
+	succession                       // guarded by hub.mu
+	ownership                        // guarded by hub.mu
+	hls        hlslive.SequenceStart // for its next window; guarded by hub.mu
+	figures
 
-	lease      Lease                // nil if this node does not own the stream, or is alone
-	epoch      uint64               // the greatest one of those that have fed it and are over, or are pulled
-	peers      map[*viewer]struct{} // other nodes that read it
-	stopRecord context.CancelFunc   // nil if the stream is not, and was not, recorded
+	mu       lock.Mutex
+	audience            // guarded by mu
+	begun    bool       // a frame was published that a viewer cannot start after; guarded by mu
+	made     renditions // made from live, each while it has viewers. Guarded by mu
+}
 
-	// The publisher's goroutine writes these and others read them.
-	rate     atomic.Int64 // bits per second, lately
-	frameAt  atomic.Int64 // when the last frame came; see now
-	ownStart atomic.Bool  // a frame that viewers can start at has come since this node owns the stream
+// renditions are those of a stream, by format; nil where there is none.
+type renditions [formats]*rendition
 
-	returns   atomic.Int64
+// forget removes r, if it is there.
+func (m *renditions) forget(r *rendition) {
+	if m[r.format] == r {
+		m[r.format] = nil
+	}
+}
+
+// figures are what a stream counts. The publisher's goroutine writes most of them, and others read them.
+type figures struct {
+	rate      atomic.Int64 // bits per second, lately
+	frameAt   atomic.Int64 // when the last frame came; see now
+	returns   atomic.Int64 // of publishers
 	takeovers atomic.Int64
+	lost      atomic.Int64 // frames that viewers were moved past
+}
 
-	lost atomic.Int64 // frames that viewers were moved past
-
-	mu      lock.Mutex
-	viewers int                 // of all renditions, without other nodes
-	leftAt  int64               // when one left last; see now
-	begun   bool                // a frame was published that a viewer cannot start after
-	made    [formats]*rendition // made from live, each while it has viewers; nil otherwise
-
-	maxViewers int // that its publisher is allowed; 0: no limit of its own. Under mu
+// An audience is the viewers of a stream, without other nodes.
+type audience struct {
+	viewers    int   // of all renditions
+	leftAt     int64 // when one left last; see now
+	maxViewers int   // that the publisher is allowed; 0: no limit of its own
 }
 
 // newStream adds a stream, which is to be granted to a publisher. hub.mu is held.
 func (h *Hub) newStream(name string) *stream {
 	s := &stream{hub: h, name: name, started: time.Now(), log: h.log.With("stream", name),
-		leftAt: now() - int64(h.pullIdle), peers: make(map[*viewer]struct{}), memory: millrace.DefaultPool().Account()}
-	s.facts = flvstream.NewFacts()
+		facts: flvstream.NewFacts(), memory: millrace.DefaultPool().Account()}
 	s.feed.s = s
+	s.peers = make(map[*viewer]struct{})
+	s.leftAt = now() - int64(h.pullIdle)
 	s.frameAt.Store(now())
 	h.streams[name] = s
 	return s
@@ -198,7 +203,7 @@ func (s *stream) leave(r *rendition) {
 // stopUnused ends the making of r if nothing takes it. s.mu is held.
 func (s *stream) stopUnused(r *rendition) {
 	if r.viewers+r.readers == 0 && r != s.live {
-		s.forget(r)
+		s.made.forget(r)
 		r.stop()
 	}
 }
@@ -207,14 +212,7 @@ func (s *stream) stopUnused(r *rendition) {
 func (s *stream) retire(r *rendition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.forget(r)
-}
-
-// forget is retire with s.mu held.
-func (s *stream) forget(r *rendition) {
-	if s.made[r.format] == r {
-		s.made[r.format] = nil
-	}
+	s.made.forget(r)
 }
 
 // publish adds a frame to the stream. It takes ownership of c.
