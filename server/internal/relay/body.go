@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httputil"
 	"strings"
@@ -66,22 +65,6 @@ func (b *connBody) answer(status int, contentType string, text []byte) {
 		status, http.StatusText(status), contentType, len(text))
 	if _, err := conn.Write(append([]byte(head), text...)); err == nil {
 		linger(conn)
-	}
-}
-
-// What linger reads at most.
-const (
-	lingerTime  = 500 * time.Millisecond
-	lingerBytes = 1 << 20
-)
-
-// linger reads on for a moment after an answer, until the publisher closes the connection. If the server closed it at
-// once, with bytes that were not read, the kernel would reset it, and the publisher would see that instead of the
-// answer.
-func linger(conn net.Conn) {
-	half, ok := conn.(interface{ CloseWrite() error })
-	if ok && half.CloseWrite() == nil {
-		_, _ = io.Copy(io.Discard, io.LimitReader(conn, lingerBytes))
 	}
 }
 

@@ -14,7 +14,7 @@
 //
 // HLS has no viewers here, only requests. Package hlslive makes it; hls.go says which streams have HLS, and for how long.
 //
-// In a cluster (cluster.go) the node that has a stream's publisher owns it, by a [Lease]: only then it records the
+// In a cluster (ownership.go, peers.go) the node that has a stream's publisher owns it, by a [Lease]: only then it records the
 // stream, makes HLS of it, and sends it to other nodes ([Peers.Watch]), which get nothing while the lease is not
 // current. Where there are viewers alone, [Peers.Pull] feeds the stream from its owner, as a publisher does, over one
 // connection for all of them (pull.go). When the ownership is lost ([Peers.Lost]) the stream and its viewers stay, and

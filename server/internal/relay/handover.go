@@ -12,32 +12,6 @@ import (
 	"github.com/millrace-io/millrace/server/internal/relay/flvstream"
 )
 
-// A Takeover says what happens when a publisher comes to a stream that has one.
-type Takeover string
-
-const (
-	// TakeoverAlways ends the publisher that is there: the later one goes on with the stream.
-	TakeoverAlways Takeover = "always"
-	// TakeoverStalled does so if the publisher that is there has sent nothing for StalledAfter.
-	TakeoverStalled Takeover = "stalled"
-	// TakeoverNever refuses the later one.
-	TakeoverNever Takeover = "never"
-)
-
-const (
-	// StalledAfter is longer than an encoder is silent that works: it sends several times a second.
-	StalledAfter = 2 * time.Second
-	// LeastStay is how long a publisher has its stream at least before a later one takes over. Two encoders that both come
-	// back at once would otherwise replace each other hundreds of times a second, before either has sent a picture.
-	LeastStay = time.Second
-	// cleanEndWait is how long a stream waits after a clean end, which is also how an encoder ends that is restarted, and how
-	// the owner of a pulled stream tells of the end when the encoder has moved to another node.
-	cleanEndWait = 2 * time.Second
-)
-
-// errTakenOver ends a publisher when a later one has come.
-var errTakenOver = refuse.New(http.StatusConflict, "another publisher took over this stream")
-
 // A wait is the time in which a stream has no publisher.
 type wait struct {
 	since int64 // see now
@@ -133,12 +107,6 @@ func (h *Hub) checkRoom(name string) error {
 		return h.cfg.tooManyStreams()
 	}
 	return nil
-}
-
-// tooManyStreams refuses another stream. h.mu is held.
-func (c *Config) tooManyStreams() error {
-	return refuse.New(http.StatusServiceUnavailable,
-		"the server has %d streams, as many as --max-streams allows", c.MaxStreams).For(refuse.Limit)
 }
 
 // yields returns an error if the publisher of s is to stay. A pull never is. Hub.mu is held.
@@ -319,4 +287,18 @@ func (s *stream) resume(p *Publisher) *flvstream.Continuation {
 // goOn returns what fits the tags of the next publisher to those that there were.
 func (f *feed) goOn() *flvstream.Continuation {
 	return flvstream.Continue(f.timed, f.last, f.lastAt)
+}
+
+// checkRefused refuses a publisher whose name the operator has refused. Hub.mu is held.
+func (h *Hub) checkRefused(name string) error {
+	until, ok := h.refused[name]
+	if !ok {
+		return nil
+	}
+	left := time.Until(until)
+	if left <= 0 {
+		return nil
+	}
+	return refuse.New(http.StatusForbidden, "the operator has ended this stream: it may be published again in %v",
+		left.Round(time.Second)).For(refuse.Operator).After(left)
 }

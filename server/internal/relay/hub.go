@@ -9,72 +9,16 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/media/flv"
 	"github.com/millrace-io/millrace/server/internal/limit"
 	"github.com/millrace-io/millrace/server/internal/lock"
-	"github.com/millrace-io/millrace/server/internal/memory"
 	"github.com/millrace-io/millrace/server/internal/refuse"
 	"github.com/millrace-io/millrace/server/internal/relay/fanout"
-	"github.com/millrace-io/millrace/server/internal/relay/hlslive"
 )
-
-// A Policy says what happens to a viewer that is further behind than its allowance.
-type Policy string
-
-const (
-	// Skip moves the viewer forward to the newest key frame. It loses pictures, and stays.
-	Skip Policy = "skip"
-	// Drop closes the viewer's connection.
-	Drop Policy = "drop"
-)
-
-// Config is what can be chosen about a Hub. The names of the flags in messages are those of millrace serve.
-type Config struct {
-	MaxStreams       int // streams at a time; one more gets 503
-	MaxViewers       int // viewers in all, including those that wait for a publisher; one more gets 503
-	MaxStreamViewers int // viewers per stream; one more gets 503
-
-	PublishTimeout  time.Duration // a publisher that sends nothing for this long gets 408
-	PublisherReturn time.Duration // how long a stream waits for a publisher that is gone; 0: it ends with its publisher
-	Takeover        Takeover      // what happens when a second publisher comes; "" means TakeoverAlways
-
-	ViewerWait   time.Duration // how long a viewer waits for a publisher before it gets 404; 0: not at all, when alone
-	StallTimeout time.Duration // a viewer that takes nothing for this long is disconnected, also with LagPolicy Skip
-
-	KeepBytes   int64 // what a stream keeps, in bytes
-	KeepFrames  int   // and in frames
-	MaxTagBytes int   // the longest data of an FLV tag
-
-	Latency time.Duration // how long a frame may wait to be sent together with others; 0: not at all
-
-	HLS hlslive.Config
-
-	// Memory is what all of it may take; nil: as much as the other limits allow.
-	Memory *memory.Budget
-
-	// HLSStore keeps segments of HLS where other nodes find them; nil: they are here only.
-	HLSStore hlslive.SegmentStore
-
-	// Cluster is what streams are shared with; nil: this server is alone.
-	Cluster Cluster
-
-	// Record returns what records the stream of a name from its beginning to its end, or nil. It is called once for each
-	// stream, or each time that this node of a cluster has come to own it, after the Recorder before of that name was
-	// closed. It must not wait. A nil Record records nothing.
-	Record func(name string) Recorder
-
-	LagBytes  int64         // a viewer may be this many bytes behind; 0: as many as the stream keeps
-	LagFrames int           // or this many frames; 0: as many as the stream keeps
-	LagTime   time.Duration // or this long; 0: no limit
-	LagPolicy Policy        // what happens beyond
-	Unsent    int           // bytes that the kernel may hold unsent for a viewer; 0: the system's default
-
-	Log *slog.Logger
-}
 
 // A Hub has the streams of a server.
 //
-// Hub.mu is taken before stream.mu. A goroutine that holds either of them does not log, and does not take a lock of package
+// Locks are taken in this order: Hub.mu, stream.mu, and then that of an hlslive.Window, a broadcast.Ring or a
+// limit.Limiter, which take no other. A goroutine that holds Hub.mu or stream.mu does not log, and does not take a lock of package
 // fanout but that of a Conn (by Viewer.End): a loop there holds its lock while it calls methods of viewer, which take
 // stream.mu.
 type Hub struct {
@@ -131,27 +75,6 @@ func (h *Hub) SetLimits(streams, viewers, streamViewers int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.cfg.MaxStreams, h.cfg.MaxStreamViewers = streams, streamViewers
-}
-
-// maxTag is the longest data of a tag, in bytes.
-func (c *Config) maxTag() int { return min(c.MaxTagBytes, flv.MaxData) }
-
-func tooManyViewers(limit int) error {
-	return refuse.New(http.StatusServiceUnavailable, "the server has %d viewers, as many as --max-viewers allows", limit).For(refuse.Limit)
-}
-
-// errAbsent refuses viewers of a stream that there is not.
-func errAbsent(name string) error {
-	return refuse.New(http.StatusNotFound, "no stream %q: it has no publisher", name)
-}
-
-// absent refuses viewers that have waited for a stream.
-func (c *Config) absent(name string) error {
-	if c.Cluster != nil && !c.Cluster.Reachable() {
-		return refuse.New(http.StatusServiceUnavailable,
-			"it cannot be found out at present where the stream is").After(retryAfter)
-	}
-	return errAbsent(name)
 }
 
 // announce lets viewers find s, and gives it the viewers that wait for it. They enter before its first frame.
@@ -363,3 +286,10 @@ var start = time.Now()
 
 // now returns the monotonic time in nanoseconds.
 func now() int64 { return int64(time.Since(start)) }
+
+// AwaitRecorders waits until no publisher is there any more and what they sent has been given to the recorders, all of
+// which are closed. It is for the time after Close.
+func (h *Hub) AwaitRecorders() {
+	h.publishers.Wait()
+	h.recording.Wait()
+}

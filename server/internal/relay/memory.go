@@ -2,7 +2,6 @@ package relay
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -51,34 +50,6 @@ func (l HLS) endIdle(excess int64) (freed int64) {
 		}
 	}
 	return freed
-}
-
-// A holder is a stream, and the memory that its publishers' bytes are in.
-type holder struct {
-	*stream
-	bytes   int64
-	visible bool     // viewers can find it
-	window  *liveHLS // its HLS; nil if none is made
-}
-
-// made returns the renditions of s that are being made.
-func (s *holder) made() []*rendition {
-	if !s.visible {
-		return nil
-	}
-	return s.renditions()
-}
-
-// holders returns the streams, the one that holds the most first. Viewers cannot find some of them:
-// nothing that came is complete.
-func (h *Hub) holders() (list []holder) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for s := range maps.Values(h.streams) {
-		list = append(list, holder{s, s.memory.Stats().InUse, s.live != nil, h.hls.of(s)})
-	}
-	slices.SortFunc(list, func(a, b holder) int { return cmp.Compare(b.bytes, a.bytes) })
-	return list
 }
 
 // evictGroups has the windows of HLS hold no more than the rules ask for, and drops old groups of pictures.

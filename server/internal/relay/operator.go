@@ -15,9 +15,6 @@ import (
 // maxRefusedNames bounds the names that the operator has refused for a time. Each takes some 200 bytes.
 const maxRefusedNames = 10_000
 
-// errOperator ends a publisher whose stream the operator has ended.
-var errOperator = refuse.New(http.StatusForbidden, "the operator has ended this stream").For(refuse.Operator)
-
 // An Operator sees and ends the streams and viewers of a Hub.
 type Operator struct{ hub *Hub }
 
@@ -61,20 +58,6 @@ func (o Operator) EndStream(name string, refused time.Duration) (was bool, err e
 		}
 	}
 	return true, nil
-}
-
-// checkRefused refuses a publisher whose name the operator has refused. Hub.mu is held.
-func (h *Hub) checkRefused(name string) error {
-	until, ok := h.refused[name]
-	if !ok {
-		return nil
-	}
-	left := time.Until(until)
-	if left <= 0 {
-		return nil
-	}
-	return refuse.New(http.StatusForbidden, "the operator has ended this stream: it may be published again in %v",
-		left.Round(time.Second)).For(refuse.Operator).After(left)
 }
 
 // ViewerInfo describes one viewer, as JSON.

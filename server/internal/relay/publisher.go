@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
-	"os"
 	"runtime/debug"
 	"strings"
 	"sync/atomic"
@@ -16,34 +14,10 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/media/flv"
-	"github.com/millrace-io/millrace/media/rtmp"
-	"github.com/millrace-io/millrace/server/internal/refuse"
 	"github.com/millrace-io/millrace/server/internal/relay/flvstream"
 	"github.com/millrace-io/millrace/server/internal/relay/ingest"
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
-
-var (
-	// errEmpty refuses a body without a byte.
-	errEmpty = errors.New("the body is empty")
-	// errSecondHeader refuses a second file after the first one: its times begin anew, and it may be of other codecs.
-	errSecondHeader = errors.New("a second FLV header in the body: files do not become one stream by standing one behind the " +
-		"other, join them first (ffmpeg -f concat), or send one after the other")
-	// errPanic ends a stream after a panic in this package.
-	errPanic = errors.New("internal error")
-	// errUnwatched ends a pull without viewers.
-	errUnwatched = errors.New("it has no viewers")
-	// errOwnerEnded ends a pull when the stream has ended at its owner.
-	errOwnerEnded = errors.New("the stream has ended at its owner")
-	// errNotFLV refuses bytes of another format for a stream that its viewers get as FLV.
-	errNotFLV = refuse.New(http.StatusUnsupportedMediaType, "this stream is FLV, and waits for its publisher to come back: "+
-		"it cannot go on with bytes of another format")
-)
-
-// errSlowMessage ends a publisher that takes longer than limit to send one message or tag.
-func errSlowMessage(limit time.Duration) error {
-	return refuse.New(http.StatusRequestTimeout, "a message has not come to its end within %v (--publish-timeout)", limit)
-}
 
 // rawChunk bounds how much of a stream of unknown format is relayed at a time.
 const rawChunk = 64 << 10
@@ -366,22 +340,14 @@ func (p *Publisher) count(n int) int64 {
 	return at
 }
 
-// publishStatus is the status for the way a publisher ended.
-func publishStatus(err error) int {
-	var limit *flv.LimitError
-	var rtmpLimit *rtmp.LimitError
-	var refused *refuse.Refusal
-	switch {
-	case err == nil, err == errUnwatched, err == errOwnerEnded:
-		return http.StatusOK
-	case errors.As(err, &refused):
-		return refused.Status
-	case errors.As(err, &limit), errors.As(err, &rtmpLimit):
-		return http.StatusRequestEntityTooLarge
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return http.StatusRequestTimeout
-	case err == errPanic:
-		return http.StatusInternalServerError
+// keepTo has the publisher keep to its terms. It is called once, by what has opened it.
+func (p *Publisher) keepTo(t Terms) {
+	p.terms = t
+	p.s.mu.Lock()
+	p.s.maxViewers = t.MaxViewers
+	p.s.mu.Unlock()
+	if t.MaxTime > 0 {
+		timer := time.AfterFunc(t.MaxTime, func() { p.cancel(errTimeUp) })
+		context.AfterFunc(p.ctx, func() { timer.Stop() })
 	}
-	return http.StatusBadRequest
 }

@@ -6,22 +6,7 @@ import (
 	"log/slog"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/media/mp4"
 )
-
-// A Recorder keeps what a stream consists of. Its methods never wait, and are called by one goroutine.
-type Recorder interface {
-	Init(body *millrace.Chain)                    // the init segment of the fragments that come; takes ownership of body
-	Add(f mp4.FragmentInfo, body *millrace.Chain) // takes ownership of body
-	Close()                                       // the stream has ended
-}
-
-// AwaitRecorders waits until no publisher is there any more and what they sent has been given to the recorders, all of
-// which are closed. It is for the time after Close.
-func (h *Hub) AwaitRecorders() {
-	h.publishers.Wait()
-	h.recording.Wait()
-}
 
 // record gives the fragments of s, which is FLV, to what Config.Record returns for it, if that is anything, until s ends
 // or is lost to another node. It does nothing if that was begun before.

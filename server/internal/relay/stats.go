@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/millrace-io/millrace/broadcast"
@@ -12,25 +11,6 @@ import (
 	"github.com/millrace-io/millrace/server/internal/relay/fanout"
 	"github.com/millrace-io/millrace/server/internal/relay/hlslive"
 )
-
-// counters counts what happens in a Hub. They are plain atomic numbers: what is done for every batch does not go
-// through a metrics library.
-type counters struct {
-	published atomic.Int64 // streams
-
-	returns   atomic.Int64
-	takeovers atomic.Int64
-	waited    atomic.Int64 // ns that streams have waited for publishers, in waits that are over
-	bytesIn   atomic.Int64
-	pulled    atomic.Int64 // bytes, of these
-	toNodes   atomic.Int64 // bytes, of those that are written
-	framesIn  atomic.Int64
-	groupsCut atomic.Int64
-	leftOut   atomic.Int64                        // NAL units and video frames
-	lost      [broadcast.Refused + 1]atomic.Int64 // frames that viewers were moved past
-
-	fanout fanout.Counters // of all renditions
-}
 
 // Stats is a snapshot of a Hub. The maps have an entry for every key that there can be.
 type Stats struct {
@@ -250,4 +230,32 @@ func (s *stream) info() StreamInfo {
 		}
 	}
 	return i
+}
+
+// A holder is a stream, and the memory that its publishers' bytes are in.
+type holder struct {
+	*stream
+	bytes   int64
+	visible bool     // viewers can find it
+	window  *liveHLS // its HLS; nil if none is made
+}
+
+// made returns the renditions of s that are being made.
+func (s *holder) made() []*rendition {
+	if !s.visible {
+		return nil
+	}
+	return s.renditions()
+}
+
+// holders returns the streams, the one that holds the most first. Viewers cannot find some of them:
+// nothing that came is complete.
+func (h *Hub) holders() (list []holder) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for s := range maps.Values(h.streams) {
+		list = append(list, holder{s, s.memory.Stats().InUse, s.live != nil, h.hls.of(s)})
+	}
+	slices.SortFunc(list, func(a, b holder) int { return cmp.Compare(b.bytes, a.bytes) })
+	return list
 }

@@ -1,18 +1,13 @@
 package relay
 
 import (
-	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/broadcast"
-	"github.com/millrace-io/millrace/media/flv"
-	"github.com/millrace-io/millrace/media/rtmp"
 	"github.com/millrace-io/millrace/server/internal/lock"
 	"github.com/millrace-io/millrace/server/internal/refuse"
 	"github.com/millrace-io/millrace/server/internal/relay/fanout"
@@ -271,18 +266,4 @@ func (s *stream) renditions() []*rendition {
 		}
 	}
 	return list
-}
-
-// explain puts the reason for a stream's end into words.
-func explain(err error) string {
-	if err == nil {
-		return "end of the stream"
-	}
-	var limit *flv.LimitError
-	var rtmpLimit *rtmp.LimitError
-	if errors.As(err, &limit) && strings.HasPrefix(limit.What, "tag data") ||
-		errors.As(err, &rtmpLimit) && strings.HasPrefix(rtmpLimit.What, "bytes of") {
-		return fmt.Sprintf("%v (--max-tag-bytes)", err)
-	}
-	return err.Error()
 }

@@ -111,3 +111,10 @@ func (v *viewer) Ended(why fanout.Reason, sent int64, missed broadcast.Missed) {
 	v.terms.End(why.String(), sent)
 	s.hub.leave(v)
 }
+
+// keepTo has the viewer, which is served, end when its time is up.
+func (v *viewer) keepTo(t *Terms) {
+	if t.MaxTime > 0 {
+		v.timeUp = time.AfterFunc(t.MaxTime, func() { v.transport.End(fanout.TimeUp) })
+	}
+}
