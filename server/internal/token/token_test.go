@@ -424,7 +424,7 @@ func TestOtherPrograms(t *testing.T) {
 		}
 		return strings.TrimSpace(string(out))
 	}
-	run("sh", "-c", "echo 'a HS256 "+secret+"' > keys\n"+strings.ReplaceAll(block("sh"), "/etc/millrace/keys", "keys"))
+	run("sh", "-c", "umask 077\necho 'a HS256 "+secret+"' > keys\n"+strings.ReplaceAll(block("sh"), "/etc/millrace/keys", "keys"))
 	keys, err := ReadKeys(file)
 	if err != nil || len(keys) != 2 {
 		t.Fatalf("%d keys, %v", len(keys), err)
