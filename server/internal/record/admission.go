@@ -1,6 +1,12 @@
 package record
 
-import "time"
+import (
+	"log/slog"
+	"time"
+)
+
+// retryAfter is the pause after an error of Config.Admit or of the disk.
+const retryAfter = 5 * time.Second
 
 // An admission is what Config.Admit has said of a stream since it began. It belongs to the writer goroutine.
 type admission struct {
@@ -10,14 +16,13 @@ type admission struct {
 	bytes int64                            // that were written
 }
 
-// admitted reports whether r is to be recorded. It asks at the beginning, and after an error again some seconds later.
-func (r *Recording) admitted() bool {
-	a := &r.admission
-	if !a.asked && !r.a.cfg.now().Before(a.askAt) {
+// admitted reports whether the stream is recorded. It asks cfg.Admit at the beginning, and retryAfter after an error again.
+func (a *admission) admitted(cfg *Config, stream string, log *slog.Logger) bool {
+	if !a.asked && !cfg.now().Before(a.askAt) {
 		var err error
-		if a.ended, err = r.a.cfg.Admit(r.name); err != nil {
-			a.askAt = r.a.cfg.now().Add(retryAfter)
-			r.log.Warn("it is not known whether the stream is to be recorded: it is not, and that is asked again", "reason", err)
+		if a.ended, err = cfg.Admit(stream); err != nil {
+			a.askAt = cfg.now().Add(retryAfter)
+			log.Warn("it is not known whether the stream is to be recorded: it is not, and that is asked again", "reason", err)
 		}
 		a.asked = err == nil
 	}

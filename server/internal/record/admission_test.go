@@ -16,10 +16,12 @@ func TestAdmission(t *testing.T) {
 			t.Errorf("%d bytes", bytes)
 		}
 	}
-	r := newRecording(&Archive{log: slog.New(slog.DiscardHandler), cfg: Config{
+	var a admission
+	cfg := Config{
 		now:   func() time.Time { return at },
 		Admit: func(string) (func(string, int64), error) { asked++; return end, err },
-	}}, "cam")
+	}
+	admitted := func() bool { return a.admitted(&cfg, "cam", slog.New(slog.DiscardHandler)) }
 	check := func(what string, got, want bool, times int) {
 		t.Helper()
 		if got != want || asked != times {
@@ -28,20 +30,20 @@ func TestAdmission(t *testing.T) {
 	}
 	allowed := end
 	end, err = nil, errors.New("away")
-	check("away", r.admitted(), false, 1)
-	check("at once", r.admitted(), false, 1)
+	check("away", admitted(), false, 1)
+	check("at once", admitted(), false, 1)
 	at = at.Add(retryAfter)
 	err = nil
-	check("refused", r.admitted(), false, 2)
+	check("refused", admitted(), false, 2)
 	at = at.Add(time.Hour)
-	check("later", r.admitted(), false, 2)
-	r.admission.end()
+	check("later", admitted(), false, 2)
+	a.end()
 	end = allowed
-	check("another stream", r.admitted(), true, 3)
-	check("the same", r.admitted(), true, 3)
-	r.admission.bytes = 7
-	r.admission.end()
-	r.admission.end()
+	check("another stream", admitted(), true, 3)
+	check("the same", admitted(), true, 3)
+	a.bytes = 7
+	a.end()
+	a.end()
 	if ends != 1 {
 		t.Errorf("told of %d ends", ends)
 	}

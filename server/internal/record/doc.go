@@ -7,6 +7,10 @@
 // viewers of MP4 get, by reference. A file ends at the whole hour, when the init segment changes, and when the stream
 // ends. Each file plays alone, and has a playlist beside it.
 //
+// The files of the package use each other downwards: archive.go, which starts and ends recordings; recording.go, the queue of
+// one stream; writer.go, which decides where files begin and end; file.go, a file that grows; store.go, the files that have
+// ended, and the counts of all; repair.go and playlist.go.
+//
 // Add never waits for the disk: fragments wait in a queue of limited size. When it is full, fragments up to the next
 // key frame are lost, and the playlist names the gap. An error of the disk ends the file; some seconds later the next
 // key frame begins another one.

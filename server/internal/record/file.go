@@ -31,31 +31,31 @@ type file struct {
 	movie  mp4.Movie
 	base   time.Duration // the stream's time at the beginning of the file, where players show 0
 
-	run        millrace.Chain // was added and is not written
+	pending    millrace.Chain // was added and is not written
 	init, next int64          // of media: the size of the init segment, and where the next fragment will be
 	listSize   int64
-	fragments  int // in run
+	fragments  int // in pending
 	segments   segmenter
 	done       []segment // that have ended, and are not in the playlist
 	text       []byte    // memory for their entries
 }
 
 // size returns how many bytes were written.
-func (f *file) size() int64 { return f.next - int64(f.run.Len()) + f.listSize }
+func (f *file) size() int64 { return f.next - int64(f.pending.Len()) + f.listSize }
 
-// createFile begins a file of a stream with a fragment that first describes. It borrows init.
-func (a *Archive) createFile(stream string, first *entry, init *millrace.Chain) (*file, error) {
+// createFile begins a file of a stream with a fragment that arrived at the given time. base is the stream's time where the
+// fragment begins. createFile borrows init.
+func createFile(cfg *Config, stream string, at time.Time, base time.Duration, init *millrace.Chain) (*file, error) {
 	movie, err := mp4.ReadMovie(init.Bytes())
 	if err != nil {
 		return nil, err
 	}
-	root, err := os.OpenRoot(a.cfg.Dir)
+	root, err := os.OpenRoot(cfg.Dir)
 	if err != nil {
 		return nil, err
 	}
-	at := first.at
-	f := &file{root: root, period: at.Truncate(a.cfg.Every), init: int64(init.Len()), next: int64(init.Len()),
-		movie: movie, base: first.First}
+	f := &file{root: root, period: at.Truncate(cfg.Every), init: int64(init.Len()), next: int64(init.Len()),
+		movie: movie, base: base}
 	for range 3 { // the directory may be removed in between, because its last file was
 		if err = f.create(stream, at); !errors.Is(err, fs.ErrNotExist) {
 			break
@@ -66,8 +66,8 @@ func (a *Archive) createFile(stream string, first *entry, init *millrace.Chain) 
 		return nil, err
 	}
 	f.out = f.media
-	if a.cfg.disk != nil {
-		f.out = a.cfg.disk(f.media)
+	if cfg.disk != nil {
+		f.out = cfg.disk(f.media)
 	}
 	var share millrace.Chain
 	init.Clone(&share)
@@ -103,7 +103,7 @@ func (f *file) create(stream string, at time.Time) error {
 
 // add takes a fragment, which c begins with, for the next write.
 func (f *file) add(e mp4.FragmentInfo, at time.Time, c *millrace.Chain) {
-	f.movie.AppendEarlier(&f.run, c, e, f.base)
+	f.movie.AppendEarlier(&f.pending, c, e, f.base)
 	e.Start, e.End = e.Start-f.base, e.End-f.base
 	if g, ok := f.segments.add(e, at, f.next); ok {
 		f.done = append(f.done, g)
@@ -114,8 +114,8 @@ func (f *file) add(e mp4.FragmentInfo, at time.Time, c *millrace.Chain) {
 
 // write writes what was added, and then the entries of segments that have ended.
 func (f *file) write() error {
-	defer f.run.Release()
-	if err := writeTo(&f.run, f.out); err != nil {
+	defer f.pending.Release()
+	if err := writeTo(&f.pending, f.out); err != nil {
 		return err
 	}
 	f.fragments = 0
@@ -175,7 +175,7 @@ func (f *file) writeEntries() (err error) {
 
 // close closes the file, which is not finished by that.
 func (f *file) close() {
-	f.run.Release()
+	f.pending.Release()
 	_ = f.media.Close()
 	if f.list != nil {
 		_ = f.list.Close()

@@ -15,23 +15,6 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// Names of files: the time of their beginning, and one of these.
-const (
-	mediaExt    = ".mp4"
-	listExt     = ".m3u8"
-	newListExt  = ".m3u8.new" // before it is renamed
-	stampFormat = "2006-01-02T15-04-05.000Z"
-)
-
-// extensions are those of the files of a recording, in the order in which they are deleted: there is never a playlist
-// whose media file is gone.
-var extensions = []string{newListExt, listExt, mediaExt}
-
-const (
-	fileMode = 0o640
-	dirMode  = 0o750
-)
-
 // maxInit bounds the init segment of a file: a Muxer's has two sequence headers of 64 KiB at most.
 const maxInit = 256 << 10
 
@@ -84,7 +67,7 @@ func finish(root *os.Root, name string) (int64, error) {
 	}
 	base := path.Base(name) + mediaExt
 	known := parseList(text, base, init, r.size)
-	end, target, entries, err := r.segments(known, init, base, stampTime(path.Base(name)))
+	end, target, entries, err := r.readSegments(known, init, base, stampTime(path.Base(name)))
 	if err != nil {
 		return 0, err
 	}
@@ -136,15 +119,6 @@ func replaceList(root *os.Root, name string, text []byte) error {
 		_ = root.Remove(name + newListExt)
 	}
 	return err
-}
-
-// stampTime returns the time that the name of a file says, or zero.
-func stampTime(stamp string) time.Time {
-	at, err := time.Parse(stampFormat, stamp)
-	if err != nil || at.Format(stampFormat) != stamp {
-		return time.Time{}
-	}
-	return at
 }
 
 // A reader reads a media file.
@@ -202,9 +176,9 @@ func (r *reader) fragment(offset int64) (f mp4.FragmentInfo, ok bool, err error)
 	return f, f.Size >= f.Head && int64(f.Size) <= r.size-offset, nil
 }
 
-// segments returns where the last whole fragment ends, and the text of the entries of all segments: those of known, and
+// readSegments returns where the last whole fragment ends, and the text of the entries of all segments: those of known, and
 // what follows behind them. The last known segment is read again, and left out if its fragments are not whole.
-func (r *reader) segments(known list, init int64, media string, date time.Time) (end int64, target time.Duration, text []byte, err error) {
+func (r *reader) readSegments(known list, init int64, media string, date time.Time) (end int64, target time.Duration, text []byte, err error) {
 	s := segmenter{target: known.target, zero: date}
 	end = init
 	for n := len(known.entries); n > 0; n-- {

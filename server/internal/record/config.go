@@ -1,0 +1,49 @@
+package record
+
+import (
+	"cmp"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+)
+
+// Defaults of Config.
+const (
+	DefaultQueueBytes = 16 << 20
+	DefaultEvery      = time.Hour
+)
+
+// A Config says where recordings are, and how much there may be.
+type Config struct {
+	Dir        string        // of all recordings; it exists
+	MaxBytes   int64         // of all recordings; the oldest files are deleted beyond it. 0 is no limit
+	QueueBytes int64         // of one stream, that may wait for the disk. 0 is DefaultQueueBytes
+	Every      time.Duration // a file ends at whole multiples of it, in UTC. 0 is DefaultEvery
+	Successor  bool          // this process replaces another one, which may have the directory for a while
+	Log        *slog.Logger  // nil discards
+
+	// Admit says whether a stream is recorded: what comes meanwhile waits in the queue. end is called when the recording
+	// ends that was admitted; nil: it is not recorded. After an error Admit is called again. A nil Admit admits all.
+	Admit func(stream string) (end func(reason string, bytes int64), err error)
+
+	now  func() time.Time         // of tests
+	disk func(*os.File) io.Writer // of tests: what media files are written by
+}
+
+// setDefaults fills in what is not set, and refuses negative limits.
+func (c *Config) setDefaults() error {
+	c.QueueBytes = cmp.Or(c.QueueBytes, DefaultQueueBytes)
+	c.Every = cmp.Or(c.Every, DefaultEvery)
+	if c.MaxBytes < 0 || c.QueueBytes < 0 || c.Every < 0 {
+		return errors.New("record: a limit is negative")
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.now == nil {
+		c.now = time.Now
+	}
+	return nil
+}

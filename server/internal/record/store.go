@@ -1,0 +1,232 @@
+package record
+
+import (
+	"cmp"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/millrace-io/millrace/media/mp4"
+	"github.com/millrace-io/millrace/server/internal/lock"
+)
+
+// A store knows the files in the directory of an Archive, counts them, and deletes the oldest ones. Its methods are for any
+// goroutine.
+type store struct {
+	dir      string
+	maxBytes int64 // of all files; 0 is no limit
+	log      *slog.Logger
+
+	recordings atomic.Int64 // that share maxBytes
+
+	mu       lock.Mutex
+	files    []kept // that have ended, oldest first
+	bytes    int64  // of all files
+	repaired int
+
+	written, lost, lostBytes, failures, removed atomic.Int64
+}
+
+// A kept file has ended.
+type kept struct {
+	stream, stamp string
+	bytes         int64
+}
+
+func (k *kept) name() string { return path.Join(k.stream, k.stamp) }
+
+// compare puts the older file first.
+func (k kept) compare(o kept) int {
+	return cmp.Or(strings.Compare(k.stamp, o.stamp), strings.Compare(k.stream, o.stream))
+}
+
+// readDir finds the recordings in the directory.
+func (s *store) readDir(root *os.Root) error {
+	streams, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		return err
+	}
+	for _, d := range streams {
+		if err := s.readSub(root, d.Name(), d); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	slices.SortFunc(s.files, kept.compare)
+	s.mu.Unlock()
+	return nil
+}
+
+// readSub is readStream of what an entry d of a directory is, if that is the directory of a stream.
+func (s *store) readSub(root *os.Root, stream string, d fs.DirEntry) error {
+	if !d.IsDir() || checkName(stream) != nil {
+		return nil
+	}
+	return s.readStream(root, stream)
+}
+
+// readStream finds the recordings of a stream, and of those whose names begin with its name and a slash. A recording that cannot
+// be repaired is left as it is.
+func (s *store) readStream(root *os.Root, stream string) error {
+	entries, err := fs.ReadDir(root.FS(), stream)
+	if err != nil {
+		return err
+	}
+	var before string // the stamp of the file before: up to three files have the same
+	for _, e := range entries {
+		if err := s.readSub(root, stream+"/"+e.Name(), e); err != nil {
+			return err
+		}
+		stamp, ext := e.Name(), ""
+		if len(stamp) > len(stampFormat) {
+			stamp, ext = stamp[:len(stampFormat)], stamp[len(stampFormat):]
+		}
+		if stamp == before || stampTime(stamp).IsZero() || !slices.Contains(extensions, ext) || !e.Type().IsRegular() {
+			continue
+		}
+		before = stamp
+		if err := s.readFile(root, kept{stream: stream, stamp: stamp}); err != nil {
+			s.log.Warn("a recording cannot be repaired", "stream", stream, "file", stamp+mediaExt, "reason", err)
+		}
+	}
+	return nil
+}
+
+// readFile adds k to the files, and finishes it before that if it is unfinished. A file that cannot be finished may still
+// be deleted, unless it is none of an archive.
+func (s *store) readFile(root *os.Root, k kept) error {
+	name := k.name()
+	ended, err := hasEnded(root, name)
+	if ended {
+		_, err = root.Lstat(name + mediaExt)
+		ended = err == nil
+	}
+	if !ended && (err == nil || errors.Is(err, fs.ErrNotExist)) {
+		if _, err = finish(root, name); errors.Is(err, mp4.ErrNotMP4) {
+			return err
+		} else if err == nil {
+			s.mu.Lock()
+			s.repaired++
+			s.mu.Unlock()
+			s.log.Info("an unfinished recording was ended", "stream", k.stream, "file", k.stamp+mediaExt)
+		}
+	}
+	if k.bytes = sizeOf(root, name); k.bytes > 0 {
+		s.mu.Lock()
+		s.files, s.bytes = append(s.files, k), s.bytes+k.bytes
+		s.mu.Unlock()
+	}
+	return err
+}
+
+// sizeOf returns the size of a recording, as far as that can be told.
+func sizeOf(root *os.Root, name string) (bytes int64) {
+	for _, ext := range extensions {
+		if info, err := root.Lstat(name + ext); err == nil {
+			bytes += info.Size()
+		}
+	}
+	return bytes
+}
+
+// Stats says what there is, and what has happened since Open.
+type Stats struct {
+	Recordings int   // that go on
+	Files      int   // that have ended and are in the directory
+	Bytes      int64 // of all files
+	Queued     int64 // bytes that wait for the disk
+
+	Written   int64 // bytes, of media files
+	Lost      int64 // fragments that are in no file: the queue was full, or the disk failed
+	LostBytes int64 // in them
+	Refused   int64 // streams that are in no file: Stream returned an error
+	Failures  int64 // errors of the disk
+	Removed   int64 // files, because of MaxBytes
+	Repaired  int   // files, by Open
+}
+
+// stats returns a snapshot of what the store counts.
+func (s *store) stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Stats{
+		Files: len(s.files), Bytes: s.bytes, Repaired: s.repaired,
+		Written: s.written.Load(), Lost: s.lost.Load(), LostBytes: s.lostBytes.Load(),
+		Failures: s.failures.Load(), Removed: s.removed.Load(),
+	}
+}
+
+// lose counts fragments that are in no file.
+func (s *store) lose(fragments, bytes int) {
+	s.lost.Add(int64(fragments))
+	s.lostBytes.Add(int64(bytes))
+}
+
+// grow counts n bytes more, or less.
+func (s *store) grow(n int64) {
+	s.mu.Lock()
+	s.bytes += n
+	s.mu.Unlock()
+}
+
+// keep adds a file that has ended. counted of its bytes are counted already.
+func (s *store) keep(k kept, counted int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bytes += k.bytes - counted
+	if k.bytes > 0 {
+		i, _ := slices.BinarySearchFunc(s.files, k, kept.compare)
+		s.files = slices.Insert(s.files, i, k)
+	}
+}
+
+// enough reports whether a growing file of n bytes is so large that it ends at the next key frame. maxBytes holds
+// several files of each stream, so that the oldest one is a small part of it.
+func (s *store) enough(n int64) bool {
+	const files = 4
+	if s.maxBytes == 0 {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return n > s.maxBytes/files/s.recordings.Load()
+}
+
+// makeRoom deletes the oldest files while there are more than maxBytes. It reports whether those that grow are more
+// than that by themselves.
+func (s *store) makeRoom() (over bool) {
+	for {
+		s.mu.Lock()
+		if s.maxBytes == 0 || s.bytes <= s.maxBytes || len(s.files) == 0 {
+			over = s.maxBytes > 0 && s.bytes > s.maxBytes
+			s.mu.Unlock()
+			return over
+		}
+		k := s.files[0]
+		s.files = slices.Delete(s.files, 0, 1)
+		s.bytes -= k.bytes
+		s.mu.Unlock()
+		s.remove(k)
+	}
+}
+
+// remove deletes a file that has ended. If that fails the file is no longer counted, until the next Open.
+func (s *store) remove(k kept) {
+	root, err := os.OpenRoot(s.dir)
+	if err == nil {
+		err = remove(root, k.name())
+		_ = root.Close()
+	}
+	if err != nil {
+		s.failures.Add(1)
+		s.log.Warn("an old recording cannot be deleted", "stream", k.stream, "file", k.stamp+mediaExt, "reason", err)
+		return
+	}
+	s.removed.Add(1)
+	s.log.Info("an old recording was deleted", "stream", k.stream, "file", k.stamp+mediaExt, "bytes", k.bytes)
+}
