@@ -10,6 +10,9 @@
 // the answer is not older than it says, the others ask nothing. Players of HLS have no connection: their Play lasts until
 // they have asked for nothing for a while.
 //
+// client.go holds the parts together: play.go has the answers that are kept, ask.go asks questions, ends.go delivers ends,
+// post.go makes the POSTs of both, and request.go has the formats.
+//
 // # Limits
 //
 // So many wait for an answer (maxWaiting), so many answers are kept (maxPlays), so many ends wait for delivery (maxEnds),

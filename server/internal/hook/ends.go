@@ -4,7 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
 const (
@@ -20,120 +25,126 @@ const (
 	endCheck = time.Second
 )
 
-// End tells the hook, later, that what q has begun has ended. It never waits.
-func (c *Client) End(q *Request, reason string, bytes int64) {
-	e := q.ended(reason, bytes)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.queueEnd(e)
+// An endQueue delivers ends to the hook. Its methods are for any goroutine.
+type endQueue struct {
+	poster  *poster
+	counts  *counter
+	log     *slog.Logger
+	timeout time.Duration   // of one attempt
+	closing context.Context // ends with the last moment of Client.Close
+
+	queue   chan Request
+	workers sync.WaitGroup
+
+	delivered, undelivered atomic.Int64 // attempts
+
+	mu      lock.Mutex
+	closed  bool
+	dropped int64
 }
 
-// queueEnd queues an end. c.mu is held.
-func (c *Client) queueEnd(e Request) {
-	if !c.closed {
+// start starts the goroutines that deliver ends.
+func (q *endQueue) start() {
+	for range endWorkers {
+		q.workers.Go(q.deliverAll)
+	}
+}
+
+// add queues an end. It never waits.
+func (q *endQueue) add(e Request) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.closed {
 		select {
-		case c.queue <- e:
+		case q.queue <- e:
 			return
 		default:
 		}
 	}
-	c.drop(&e, fmt.Errorf("%d ends wait", len(c.queue)))
+	q.drop(&e, fmt.Errorf("%d ends wait", len(q.queue)))
 }
 
-// drop counts an end that the hook does not get, and logs some of them. c.mu is held.
-func (c *Client) drop(e *Request, why error) {
-	c.dropped++
-	c.counts[Outcome{e.Event, "dropped"}]++
-	if c.dropped&(c.dropped-1) == 0 { // 1, 2, 4, 8, ...: a hook that is away must not fill the log
-		// In another goroutine: the log may block.
-		go c.log.Warn("the hook was not told of an end", "event", string(e.Event), "id", e.ID, "reason", why, "dropped", c.dropped)
+// drop counts an end that the hook does not get, and logs some of them. q.mu is held.
+func (q *endQueue) drop(e *Request, why error) {
+	q.dropped++
+	q.counts.count(e.Event, "dropped")
+	if q.dropped&(q.dropped-1) == 0 { // 1, 2, 4, 8, ...: a hook that is away must not fill the log
+		// In another goroutine: the log may block, and mutexes are held.
+		go q.log.Warn("the hook was not told of an end", "event", string(e.Event), "id", e.ID, "reason", why, "dropped", q.dropped)
 	}
 }
 
 // deliverAll delivers ends until the queue is closed.
-func (c *Client) deliverAll() {
-	for e := range c.queue {
-		err := c.deliver(&e)
-		c.mu.Lock()
-		if err != nil {
-			c.drop(&e, err)
-		} else {
-			c.counts[Outcome{e.Event, "sent"}]++
+func (q *endQueue) deliverAll() {
+	for e := range q.queue {
+		err := q.deliver(&e)
+		if err == nil {
+			q.counts.count(e.Event, "sent")
+			continue
 		}
-		c.mu.Unlock()
+		q.mu.Lock()
+		q.drop(&e, err)
+		q.mu.Unlock()
 	}
 }
 
-func (c *Client) deliver(e *Request) error {
+func (q *endQueue) deliver(e *Request) error {
 	body, err := json.Marshal(e)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(c.ends, endPatience)
+	ctx, cancel := context.WithTimeout(q.closing, endPatience)
 	defer cancel()
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return c.try(ctx, func() error {
-		once, done := context.WithTimeout(ctx, c.cfg.Timeout)
+	return try(ctx, func() error {
+		once, done := context.WithTimeout(ctx, q.timeout)
 		defer done()
-		status, _, err := c.post(once, body)
+		status, _, err := q.poster.post(once, body)
 		if err == nil && (status < 200 || status > 299) {
 			err = &failure{fmt.Errorf("it answers %d", status), status >= 500}
 		}
 		if err == nil {
-			c.delivered.Add(1)
+			q.delivered.Add(1)
 		} else {
-			c.undelivered.Add(1)
+			q.undelivered.Add(1)
 		}
 		return err
 	})
 }
 
-// Close ends the plays that are left, and delivers the ends that wait until ctx ends, or a little
-// longer, or until the hook fails and gets none for a while. Ask and Play must not be called any more.
-func (c *Client) Close(ctx context.Context) {
-	if c == nil {
-		return
-	}
-	c.mu.Lock()
-	if c.closed {
-		c.mu.Unlock()
-		return
-	}
-	for _, p := range c.plays {
-		c.endPlay(p, "the server is shutting down")
-	}
-	c.closed = true
-	close(c.queue)
-	c.mu.Unlock()
+// close delivers the ends that wait until ctx ends, or a little longer, or until the hook fails and gets none for a while.
+// Then it calls giveUp, which ends what is under way.
+func (q *endQueue) close(ctx context.Context, giveUp context.CancelFunc) {
+	q.mu.Lock()
+	q.closed = true
+	close(q.queue)
+	q.mu.Unlock()
 	delivered := make(chan struct{})
 	go func() {
-		c.workers.Wait()
+		q.workers.Wait()
 		close(delivered)
 	}()
 	grace := time.NewTimer(endGrace)
 	defer grace.Stop()
-	c.awaitEnds(ctx, delivered)
+	q.await(ctx, delivered)
 	if ctx.Err() != nil {
 		select {
 		case <-delivered:
 		case <-grace.C:
 		}
 	}
-	c.stop()
+	giveUp()
 	<-delivered
-	c.deciding.Wait()
-	<-c.swept
-	c.http.CloseIdleConnections()
 }
 
-// awaitEnds waits until all ends are delivered, ctx ends, or the hook has got none within endCheck and
+// await waits until all ends are delivered, ctx ends, or the hook has got none within endCheck and
 // an attempt has failed.
-func (c *Client) awaitEnds(ctx context.Context, delivered <-chan struct{}) {
+func (q *endQueue) await(ctx context.Context, delivered <-chan struct{}) {
 	check := time.NewTicker(endCheck)
 	defer check.Stop()
-	sent, failed := c.delivered.Load(), c.undelivered.Load()
+	sent, failed := q.delivered.Load(), q.undelivered.Load()
 	for {
 		select {
 		case <-delivered:
@@ -142,12 +153,19 @@ func (c *Client) awaitEnds(ctx context.Context, delivered <-chan struct{}) {
 			return
 		case <-check.C:
 		}
-		now := c.delivered.Load()
-		if now == sent && c.undelivered.Load() > failed {
+		now := q.delivered.Load()
+		if now == sent && q.undelivered.Load() > failed {
 			return
 		}
 		if now != sent {
-			sent, failed = now, c.undelivered.Load()
+			sent, failed = now, q.undelivered.Load()
 		}
 	}
+}
+
+// waiting returns how many ends wait, and how many were dropped.
+func (q *endQueue) waiting() (ends int, dropped int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.queue), q.dropped
 }

@@ -3,8 +3,11 @@ package hook
 import (
 	"cmp"
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
 const (
@@ -26,13 +29,13 @@ const (
 // another Play. Of HLS it is one from the first request on, with one ID: when the answer is too old, the next request asks
 // again.
 type Play struct {
-	c   *Client
+	t   *playTable
 	key playKey
 	q   Request // that began it, without what the client has shown
 
 	served atomic.Int64 // bytes
 
-	// Guarded by c.mu.
+	// Guarded by t.mu.
 	ready   chan struct{} // closed when the answer is there; another one when it is asked for again
 	asking  bool
 	answer  Answer
@@ -48,10 +51,27 @@ type Play struct {
 	ended   bool
 }
 
+// A playTable has the plays that go on and the refusals that are kept. Its methods are for any goroutine.
+type playTable struct {
+	asker   *asker
+	ends    *endQueue
+	counts  *counter
+	open    bool            // see Config.Open
+	closing context.Context // ends with the last moment of Client.Close
+
+	deciding sync.WaitGroup
+	swept    chan struct{} // closed when the sweeper has ended
+	hits     atomic.Int64
+
+	mu     lock.Mutex // before that of ends
+	closed bool
+	plays  map[playKey]*Play
+}
+
 // Answer returns what the hook allows.
 func (p *Play) Answer() Answer {
-	p.c.mu.Lock()
-	defer p.c.mu.Unlock()
+	p.t.mu.Lock()
+	defer p.t.mu.Unlock()
 	return p.answer
 }
 
@@ -62,67 +82,62 @@ func (p *Play) Served(n int) { p.served.Add(int64(n)) }
 // last one.
 func (p *Play) End(reason string, bytes int64) {
 	p.served.Add(bytes)
-	p.c.mu.Lock()
-	defer p.c.mu.Unlock()
-	p.c.leave(p, reason)
+	p.t.mu.Lock()
+	defer p.t.mu.Unlock()
+	p.t.leave(p, reason)
 }
 
-// leave is End with c.mu held.
-func (c *Client) leave(p *Play, reason string) {
+// leave is End with t.mu held.
+func (t *playTable) leave(p *Play, reason string) {
 	if p.players--; p.players == 0 && !p.asking && p.allowed {
-		c.endPlay(p, reason)
+		t.endPlay(p, reason)
 	}
 }
 
-// endPlay removes p, and tells the hook of its end if it was allowed. c.mu is held.
-func (c *Client) endPlay(p *Play, reason string) {
-	if c.plays[p.key] == p {
-		delete(c.plays, p.key)
+// endPlay removes p, and tells the hook of its end if it was allowed. t.mu is held.
+func (t *playTable) endPlay(p *Play, reason string) {
+	if t.plays[p.key] == p {
+		delete(t.plays, p.key)
 	}
 	if p.allowed && !p.ended {
 		p.ended = true
-		c.queueEnd(p.q.ended(reason, p.served.Load()))
+		t.ends.add(p.q.ended(reason, p.served.Load()))
 	}
 }
 
-// Play asks the hook whether the client of q may play, unless an answer counts that is there or on its way. With a
-// connection, the caller calls End when its player has ended. Errors are those of Ask.
-func (c *Client) Play(ctx context.Context, q *Request) (*Play, error) {
+// play asks the hook whether the client of q may play, unless an answer counts that is there or on its way. q is complete.
+func (t *playTable) play(ctx context.Context, q *Request) (*Play, error) {
 	key := q.key()
-	if err := q.prepare(c.cfg.Node); err != nil {
-		c.count(q.Event, "refused")
-		return nil, err
-	}
 	hls := q.Protocol == HLS
-	c.mu.Lock()
-	p, now := c.plays[key], time.Now()
+	t.mu.Lock()
+	p, now := t.plays[key], time.Now()
 	if p != nil && !p.over.IsZero() && !now.Before(p.over) {
 		if hls {
-			c.endPlay(p, "time is up")
+			t.endPlay(p, "time is up")
 		}
 		p = nil
 	}
 	switch {
 	case p != nil && (p.asking || now.Before(p.until)):
-		c.hits.Add(1)
-	case p != nil && hls && p.allowed && !c.closed:
+		t.hits.Add(1)
+	case p != nil && hls && p.allowed && !t.closed:
 		q.ID = p.q.ID
 		p.asking, p.ready = true, make(chan struct{})
-		c.deciding.Add(1)
-		go c.decide(c.ends, p, *q)
+		t.deciding.Add(1)
+		go t.decide(t.closing, p, *q)
 	default:
-		if len(c.plays) >= maxPlays || c.closed {
-			c.mu.Unlock()
-			c.count(q.Event, "busy")
+		if len(t.plays) >= maxPlays || t.closed {
+			t.mu.Unlock()
+			t.counts.count(q.Event, "busy")
 			return nil, errBusy
 		}
-		p = &Play{c: c, key: key, q: *q, asking: true, ready: make(chan struct{}), asked: now}
+		p = &Play{t: t, key: key, q: *q, asking: true, ready: make(chan struct{}), asked: now}
 		p.q.Forget()
-		c.plays[key] = p
+		t.plays[key] = p
 		var wanted context.Context
-		wanted, p.forget = context.WithCancel(c.ends)
-		c.deciding.Add(1)
-		go c.decide(wanted, p, *q)
+		wanted, p.forget = context.WithCancel(t.closing)
+		t.deciding.Add(1)
+		go t.decide(wanted, p, *q)
 	}
 	p.asked = now
 	ready, stale := p.ready, p.stale
@@ -130,7 +145,7 @@ func (c *Client) Play(ctx context.Context, q *Request) (*Play, error) {
 		p.players++
 	}
 	p.waiters++
-	c.mu.Unlock()
+	t.mu.Unlock()
 
 	err := ctx.Err()
 	if err == nil && !stale {
@@ -140,11 +155,11 @@ func (c *Client) Play(ctx context.Context, q *Request) (*Play, error) {
 			err = ctx.Err()
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if p.waiters--; p.waiters == 0 && p.asking && !p.allowed {
-		if c.plays[p.key] == p { // who comes next asks anew
-			delete(c.plays, p.key)
+		if t.plays[p.key] == p { // who comes next asks anew
+			delete(t.plays, p.key)
 		}
 		p.forget()
 	}
@@ -153,7 +168,7 @@ func (c *Client) Play(ctx context.Context, q *Request) (*Play, error) {
 	}
 	if err != nil {
 		if !hls {
-			c.leave(p, "the client has gone")
+			t.leave(p, "the client has gone")
 		}
 		return nil, err
 	}
@@ -161,12 +176,12 @@ func (c *Client) Play(ctx context.Context, q *Request) (*Play, error) {
 }
 
 // decide asks for the answer of p, for all who wait for it. The question is dropped if wanted ends before its turn comes.
-func (c *Client) decide(wanted context.Context, p *Play, q Request) {
-	defer c.deciding.Done()
+func (t *playTable) decide(wanted context.Context, p *Play, q Request) {
+	defer t.deciding.Done()
 	defer p.forget()
-	a, err := c.ask(c.ends, wanted, &q)
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	a, err := t.asker.ask(t.closing, wanted, &q)
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	defer close(p.ready)
 	now, refused := time.Now(), isRefusal(err)
 	p.asking = false
@@ -175,7 +190,7 @@ func (c *Client) decide(wanted context.Context, p *Play, q Request) {
 		p.until = now.Add(failedKeep)
 		return
 	}
-	if c.cfg.Open && err == errFails {
+	if t.open && err == errFails {
 		a, err = Answer{Keep: failedKeep}, nil
 	}
 	if err == nil {
@@ -184,52 +199,79 @@ func (c *Client) decide(wanted context.Context, p *Play, q Request) {
 			p.over = now.Add(a.MaxTime)
 		}
 		p.allowed, p.until = true, now.Add(a.Keep)
-		if gone := c.plays[p.key] != p; gone && p.waiters == 0 || p.q.Protocol != HLS && p.players == 0 { // all have gone
-			c.endPlay(p, "the client has gone")
+		if gone := t.plays[p.key] != p; gone && p.waiters == 0 || p.q.Protocol != HLS && p.players == 0 { // all have gone
+			t.endPlay(p, "the client has gone")
 		}
 		return
 	}
-	current := c.plays[p.key] == p // and not one that began when the time of p was up
-	c.endPlay(p, "refused: "+err.Error())
+	current := t.plays[p.key] == p // and not one that began when the time of p was up
+	t.endPlay(p, "refused: "+err.Error())
 	p.allowed, p.err, p.until = false, err, now.Add(failedKeep)
 	if refused {
 		p.until = now.Add(a.Keep)
 	}
-	if current && len(c.plays) < maxRefused && !c.closed {
-		c.plays[p.key] = p
+	if current && len(t.plays) < maxRefused && !t.closed {
+		t.plays[p.key] = p
 	}
 }
 
-// sweepAll ends plays of HLS whose players ask no more, and forgets refusals, until c is closed.
-func (c *Client) sweepAll() {
-	defer close(c.swept)
-	t := time.NewTicker(sweepEvery)
-	defer t.Stop()
+// sweepAll ends plays of HLS whose players ask no more, and forgets refusals, until t is closed.
+func (t *playTable) sweepAll() {
+	defer close(t.swept)
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
 	for {
 		select {
-		case <-t.C:
-			c.sweep(time.Now())
-		case <-c.ends.Done():
+		case <-tick.C:
+			t.sweep(time.Now())
+		case <-t.closing.Done():
 			return
 		}
 	}
 }
 
-func (c *Client) sweep(now time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for key, p := range c.plays {
+func (t *playTable) sweep(now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for key, p := range t.plays {
 		switch {
 		case p.asking:
 		case !p.allowed:
 			if !now.Before(p.until) {
-				delete(c.plays, key)
+				delete(t.plays, key)
 			}
 		case p.q.Protocol != HLS:
 		case !p.over.IsZero() && !now.Before(p.over):
-			c.endPlay(p, "time is up")
+			t.endPlay(p, "time is up")
 		case now.Sub(p.asked) >= hlsIdle && !now.Before(p.until):
-			c.endPlay(p, "it asks no more")
+			t.endPlay(p, "it asks no more")
 		}
 	}
+}
+
+// close ends the plays that are left. It reports false if that has been done already.
+func (t *playTable) close() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return false
+	}
+	for _, p := range t.plays {
+		t.endPlay(p, "the server is shutting down")
+	}
+	t.closed = true
+	return true
+}
+
+// wait waits for the goroutines of t, which end when closing does.
+func (t *playTable) wait() {
+	t.deciding.Wait()
+	<-t.swept
+}
+
+// size returns how many answers are kept.
+func (t *playTable) size() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.plays)
 }

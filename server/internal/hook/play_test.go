@@ -60,7 +60,7 @@ func bubble(t *testing.T, test func(t *testing.T, c *Client, r *roundTripper)) {
 			t.Fatal(err)
 		}
 		r := &roundTripper{status: 200}
-		c.http.Transport = r
+		c.poster.http.Transport = r
 		test(t, c, r)
 		c.Close(context.Background())
 	})
@@ -269,7 +269,7 @@ func (s *slowly) RoundTrip(req *http.Request) (*http.Response, error) {
 func TestLateRefusal(t *testing.T) {
 	bubble(t, func(t *testing.T, c *Client, r *roundTripper) {
 		s := &slowly{roundTripper: r}
-		c.http.Transport = s
+		c.poster.http.Transport = s
 		ask := func() error {
 			_, err := c.Play(t.Context(), play(HLS))
 			return err

@@ -1,0 +1,61 @@
+package hook
+
+import (
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/millrace-io/millrace/server/internal/lock"
+)
+
+// An Outcome is what requests are counted by.
+type Outcome struct {
+	Event  Event
+	Result string // allowed, refused, failed or busy; of ends sent or dropped
+}
+
+// A counter counts requests by their outcome. Its methods are for any goroutine.
+type counter struct {
+	mu lock.Mutex
+	by map[Outcome]int64
+}
+
+// newCounter returns a counter in which each possible outcome is 0.
+func newCounter() *counter {
+	c := &counter{by: make(map[Outcome]int64)}
+	for _, e := range events {
+		results := []string{"allowed", "refused", "failed", "busy"}
+		if strings.HasSuffix(string(e), "_end") {
+			results = []string{"sent", "dropped"}
+		}
+		for _, r := range results {
+			c.by[Outcome{e, r}] = 0
+		}
+	}
+	return c
+}
+
+func (c *counter) count(e Event, result string) {
+	c.mu.Lock()
+	c.by[Outcome{e, result}]++
+	c.mu.Unlock()
+}
+
+// all returns a copy of the counts.
+func (c *counter) all() map[Outcome]int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.by)
+}
+
+// Stats is what a Client has done.
+type Stats struct {
+	Requests map[Outcome]int64
+	Attempts int64 // POSTs
+	Spent    time.Duration
+	Hits     int64 // players that an answer for another one was for, too
+	Dropped  int64 // ends
+	Plays    int   // answers that are kept
+	Waiting  int   // callers and requests
+	Queued   int   // ends
+}
