@@ -11,9 +11,10 @@
 // ownerships: an epoch is greater than all before it. directory.go has what every engine promises, and event.go what
 // nodes tell each other through it. redis.go is the only engine so far.
 //
-// A [Node] is this server. lease.go keeps what it owns, owner.go knows what other nodes own, pull.go has the hub get from
-// these what viewers want here, and node.go knows which nodes are alive and whether the directory answers. A Node calls
-// its hub while it holds no lock; the hub calls the Node with its own lock held.
+// A [Node] is this server. It makes these parts, of which each uses those behind it: pull.go has the hub get from other nodes
+// what viewers want here, finder.go finds the owner of a stream, lease.go keeps what this node owns, owner.go knows what
+// other nodes own, peers.go knows which nodes are alive, and client.go calls the directory and knows whether it answers. A
+// Node calls its hub while it holds no lock; the hub calls the Node with its own lock held.
 //
 // HLS is not pulled: a player's request goes to the owner, by a [RemoteHLS] (remotehls.go). [Objects] (objects.go) fetch each
 // thing once for all who wait. [Segments] (segments.go) keep what players still want after their stream's node has died, in

@@ -132,7 +132,10 @@ type sizes struct{ leaving, owners, pulls int }
 
 // sizes returns how many entries the Node's lists have.
 func (m *member) sizes() sizes {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return sizes{len(m.leaving), len(m.owners), len(m.pulls)}
+	m.leases.mu.Lock()
+	leaving := len(m.leases.leaving)
+	m.leases.mu.Unlock()
+	m.pulls.mu.Lock()
+	defer m.pulls.mu.Unlock()
+	return sizes{leaving, m.owners.size(), len(m.pulls.pulls)}
 }

@@ -380,10 +380,10 @@ func TestOwner(t *testing.T) {
 		time.Sleep(testLease)
 		lookups(c, 1, "s", owner, nil)
 		lookups(c, 0, "s", owner, nil)
-		c.forget("s", owner.Epoch-1)
-		c.forget("other", 1)
+		c.finder.forget("s", owner.Epoch-1)
+		c.finder.forget("other", 1)
 		lookups(c, 0, "s", owner, nil)
-		c.forget("s", owner.Epoch)
+		c.finder.forget("s", owner.Epoch)
 		lookups(c, 1, "s", owner, nil)
 		moved := b.claim(t, "s")
 		synctest.Wait()
@@ -414,7 +414,7 @@ func TestLookupsCollapse(t *testing.T) {
 		a, b := join(t, d, nodeA, always, testLease), join(t, d, nodeB, always, testLease)
 		synctest.Wait()
 		l := a.claim(t, "s")
-		b.forget("s", l.Epoch())
+		b.finder.forget("s", l.Epoch())
 		b.net.set(func(context.Context) error { time.Sleep(testLease / 10); return nil })
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
@@ -471,7 +471,7 @@ func TestAwaitOwner(t *testing.T) {
 				}
 				found := make(chan Owner)
 				go func() {
-					o, err := b.awaitOwner(t.Context(), "s")
+					o, err := b.finder.awaitOwner(t.Context(), "s")
 					if err != nil {
 						t.Error(err)
 					}
@@ -496,7 +496,7 @@ func TestAwaitOwner(t *testing.T) {
 		await := func() error {
 			ctx, cancel := context.WithTimeout(t.Context(), testLease)
 			defer cancel()
-			_, err := a.awaitOwner(ctx, "s")
+			_, err := a.finder.awaitOwner(ctx, "s")
 			return err
 		}
 		if err := await(); err != ErrNoOwner {
@@ -622,7 +622,7 @@ func TestFormerOwner(t *testing.T) {
 		a, b := join(t, d, nodeA, always, testLease), join(t, d, nodeB, always, testLease)
 		former := func(want relay.Lease) {
 			t.Helper()
-			switch o, ok := b.formerOwner("s"); {
+			switch o, ok := b.finder.formerOwner("s"); {
 			case want == nil && ok:
 				t.Errorf("%v", o)
 			case want != nil && (o.Node != nodeA || o.Epoch != want.Epoch()):
@@ -641,17 +641,17 @@ func TestFormerOwner(t *testing.T) {
 		p.end <- errors.New("the stream has ended at its owner")
 		time.Sleep(10 * testLease)
 		former(l)
-		b.forget("s", l.Epoch())
-		b.forgetFormer("s", l.Epoch()+1)
+		b.finder.forget("s", l.Epoch())
+		b.finder.forgetFormer("s", l.Epoch()+1)
 		former(l)
 		later := a.claim(t, "s")
 		synctest.Wait()
 		former(nil)
 		later.Release()
 		synctest.Wait()
-		b.forgetFormer("s", l.Epoch())
+		b.finder.forgetFormer("s", l.Epoch())
 		former(later)
-		b.forgetFormer("s", later.Epoch())
+		b.finder.forgetFormer("s", later.Epoch())
 		former(nil)
 	})
 }
@@ -662,7 +662,7 @@ func TestWantWhilePullEnds(t *testing.T) {
 		a, edge := join(t, d, nodeA, always, testLease), join(t, d, nodeC, always, testLease)
 		a.claim(t, "s")
 		var asked int
-		edge.Node.hub = wantedHub{edge.hub, func() bool {
+		edge.Node.pulls.hub = wantedHub{edge.hub, func() bool {
 			if asked++; asked == 1 {
 				edge.Want("s")
 				return false

@@ -159,7 +159,7 @@ func (o *Objects) Get(ctx context.Context, key string, fetch Fetch) (Object, err
 		return Object{}, refuse.ErrShutdown
 	case e == nil:
 		o.stats.Fetched++
-		e = o.start(key, fetch)
+		e = o.startFetch(key, fetch)
 	case e.landed:
 		o.stats.Hits++
 		o.kept.MoveToFront(e.place)
@@ -193,8 +193,8 @@ func (e *objectEntry) share() (Object, error) {
 	return out, nil
 }
 
-// start begins a fetch. mu is held.
-func (o *Objects) start(key string, fetch Fetch) *objectEntry {
+// startFetch begins a fetch. mu is held.
+func (o *Objects) startFetch(key string, fetch Fetch) *objectEntry {
 	ctx, stop := context.WithCancel(o.ctx)
 	e := &objectEntry{key: key, done: make(chan struct{}), stop: stop}
 	o.entries[key] = e

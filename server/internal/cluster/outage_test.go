@@ -96,7 +96,7 @@ func TestRedisAway(t *testing.T) {
 	defer cancel()
 	found := make(chan Owner, 1)
 	go func() {
-		o, _ := p.other.awaitOwner(ctx, "new")
+		o, _ := p.other.finder.awaitOwner(ctx, "new")
 		found <- o
 	}()
 	l := p.owner.claim(t, "new")
@@ -124,7 +124,7 @@ func TestRedisCluster(t *testing.T) {
 	p.check(t)
 	c.Kill(t, c.Owner(t, key("s2")))
 	p.check(t)
-	moved := p.owner.leases["s3"]
+	moved := p.owner.Node.leases.leases["s3"]
 	moved.Release()
 	eventually(t, "a claim after a release", func() bool {
 		l, err := p.other.Claim(t.Context(), "s3")

@@ -1,18 +1,14 @@
 package cluster
 
 import (
-	"context"
-	"fmt"
-	"math/rand/v2"
 	"time"
+
+	"github.com/millrace-io/millrace/server/internal/lock"
+	"github.com/millrace-io/millrace/server/internal/relay"
 )
 
-const (
-	// maxOwners bounds what is remembered of streams: 4 MB. Viewers may ask for any names.
-	maxOwners = 16384
-	// absentFor is how long it is remembered that a stream has no owner. An event tells earlier.
-	absentFor = 250 * time.Millisecond
-)
+// maxOwners bounds what is remembered of streams: 4 MB. Viewers may ask for any names.
+const maxOwners = 16384
 
 // An ownerRecord is what this node knows of the owner of a stream.
 type ownerRecord struct {
@@ -24,48 +20,56 @@ type ownerRecord struct {
 	changed chan struct{} // closed when owner changes, and events that may have been missed are a change
 }
 
-// record returns that of a stream. n.mu is held.
-func (n *Node) record(name string) *ownerRecord {
-	r := n.owners[name]
+// An ownerTable is what this node knows of the owners of streams. Its methods are for any goroutine.
+type ownerTable struct {
+	self string // the address of this node
+
+	mu      lock.Mutex
+	records map[string]*ownerRecord // at most maxOwners
+}
+
+// record returns that of a stream. t.mu is held.
+func (t *ownerTable) record(name string) *ownerRecord {
+	r := t.records[name]
 	if r == nil {
-		if len(n.owners) >= maxOwners {
-			n.forgetOne()
+		if len(t.records) >= maxOwners {
+			t.forgetOne()
 		}
 		r = &ownerRecord{changed: make(chan struct{})}
-		n.owners[name] = r
+		t.records[name] = r
 	}
 	return r
 }
 
 // forgetOne makes room for another record. Of a few it takes one of a stream without an owner, so that viewers who ask for
-// any names do not have the others forgotten, which are needed when the directory is away. n.mu is held.
-func (n *Node) forgetOne() {
+// any names do not have the others forgotten, which are needed when the directory is away. t.mu is held.
+func (t *ownerTable) forgetOne() {
 	var victim string
 	tries := 0
-	for name, r := range n.owners { // in no order
+	for name, r := range t.records { // in no order
 		victim = name
 		if tries++; r.owner.Node == "" || tries == 16 {
 			break
 		}
 	}
-	close(n.owners[victim].changed)
-	delete(n.owners, victim)
+	close(t.records[victim].changed)
+	delete(t.records, victim)
 }
 
-// change wakes those that wait for r to change. n.mu is held.
+// change wakes those that wait for r to change. t.mu is held.
 func (r *ownerRecord) change() {
 	close(r.changed)
 	r.changed = make(chan struct{})
 }
 
 // learn takes note of a stream's owner: what the directory answered to a question asked at that time, which is zero for an
-// event. The owner is Owner{} if the answer was that there is none.
-func (n *Node) learn(name string, o Owner, asked time.Time) {
-	n.mu.Lock()
-	r := n.record(name)
+// event. The owner is Owner{} if the answer was that there is none. It reports false if more recent news is known.
+func (t *ownerTable) learn(name string, o Owner, asked time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.record(name)
 	if o.Epoch < r.seen && r.checked.After(asked) { // it is of before
-		n.mu.Unlock()
-		return
+		return false
 	}
 	r.seen, r.checked = max(r.seen, o.Epoch), time.Now()
 	if r.owner != o {
@@ -76,157 +80,114 @@ func (n *Node) learn(name string, o Owner, asked time.Time) {
 		}
 		r.change()
 	}
-	l := n.leases[name]
-	n.mu.Unlock()
-	if l == nil || o.Node == n.cfg.Self {
-		return
+	return true
+}
+
+// last returns the last known owner of a stream, Owner{} if that is this node or there is none, and when that was learned. ok
+// is false if nothing is known.
+func (t *ownerTable) last(name string) (o Owner, checked time.Time, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.records[name]
+	switch {
+	case r == nil:
+		return Owner{}, time.Time{}, false
+	case r.owner.Node == "" || r.owner.Node == t.self: // which has released it, or ran before
+		return Owner{}, r.checked, true
 	}
-	if epoch := l.epoch.Load(); epoch != 0 && epoch < o.Epoch {
-		n.lose(l)
+	return r.owner, r.checked, true
+}
+
+// stays returns for how long a stream is left to another node that has just claimed it, and what is closed when that
+// changes.
+func (t *ownerTable) stays(name string) (left time.Duration, changed <-chan struct{}) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.records[name]
+	if r == nil || r.owner.Node == "" || r.owner.Node == t.self {
+		return 0, nil
 	}
+	return relay.LeastStay - time.Since(r.came), r.changed
+}
+
+// seen returns the greatest known epoch of a stream.
+func (t *ownerTable) seen(name string) uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if r := t.records[name]; r != nil {
+		return r.seen
+	}
+	return 0
+}
+
+// wake wakes those that wait for the owner of a stream to change.
+func (t *ownerTable) wake(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.record(name).change()
 }
 
 // gaveUp takes note that a node owns a stream no more.
-func (n *Node) gaveUp(name, node string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if r := n.owners[name]; r != nil && r.owner.Node == node {
+func (t *ownerTable) gaveUp(name, node string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if r := t.records[name]; r != nil && r.owner.Node == node {
 		r.former, r.owner, r.checked = r.owner, Owner{}, time.Now()
 		r.change()
 	}
 }
 
 // missed is called when events may have been missed. The owners of streams must be looked up.
-func (n *Node) missed() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, r := range n.owners {
+func (t *ownerTable) missed() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, r := range t.records {
 		r.checked = time.Time{}
 		r.change()
 	}
 }
 
-// known returns the owner of a stream if the directory need not be asked. An Owner without Node says that there is none.
-func (n *Node) known(name string) (o Owner, ok bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if l := n.leases[name]; l != nil {
-		select {
-		case <-l.claimed:
-			return Owner{Node: n.cfg.Self, Epoch: l.epoch.Load()}, true
-		default:
-		}
-	}
-	r := n.owners[name]
-	switch {
-	case r == nil:
-		return Owner{}, false
-	case r.owner.Node == "" || r.owner.Node == n.cfg.Self: // which has released it, or ran before
-		return Owner{}, time.Since(r.checked) < absentFor
-	}
-	return r.owner, time.Since(r.checked) < n.cfg.Lease || !n.Reachable()
-}
-
-// Owner returns the owner of a stream, or ErrNoOwner. What it knows for less than a lease it does not look up again. While the
-// directory cannot be reached it returns the last owner that it knows of; another error says that it knows of none.
-func (n *Node) Owner(ctx context.Context, name string) (Owner, error) {
-	o, ok := n.known(name)
-	if !ok {
-		answer := n.lookups.DoChan(name, func() (any, error) { return n.lookup(name) })
-		select {
-		case <-ctx.Done():
-			return Owner{}, ctx.Err()
-		case a := <-answer:
-			if a.Err != nil {
-				return Owner{}, a.Err
-			}
-			o = a.Val.(Owner)
-		}
-	}
-	if o.Node == "" {
-		return Owner{}, ErrNoOwner
-	}
-	return o, nil
-}
-
-// lookup asks the directory.
-func (n *Node) lookup(name string) (Owner, error) {
-	n.counters.lookups.Add(1)
-	err := n.ask(func(ctx context.Context) error {
-		asked := time.Now()
-		o, err := n.cfg.Directory.Lookup(ctx, name)
-		if !n.answered(err) {
-			return err
-		}
-		n.learn(name, o, asked)
-		return nil
-	})
-	if last, _ := n.known(name); err == nil || last.Node != "" {
-		return last, nil
-	}
-	return Owner{}, fmt.Errorf("it cannot be found out which node has this stream: %w", err)
-}
-
-// awaitOwner returns the owner of a stream as Owner does, which may be this node, as soon as there is one. When ctx ends
-// the error is what Owner returned last.
-func (n *Node) awaitOwner(ctx context.Context, name string) (Owner, error) {
-	var last error
-	for {
-		changed := n.changed(name)
-		o, err := n.Owner(ctx, name)
-		if err == nil {
-			return o, nil
-		}
-		if last == nil || ctx.Err() == nil {
-			last = err
-		}
-		// An event may have been missed.
-		pause, cancel := context.WithTimeout(ctx, n.cfg.Lease/attempts/2+rand.N(n.cfg.Lease/attempts))
-		select {
-		case <-changed:
-		case <-pause.Done():
-		}
-		cancel()
-		if ctx.Err() != nil {
-			return Owner{}, last
-		}
-	}
-}
-
 // changed returns a channel that is closed when the owner of the stream changes.
-func (n *Node) changed(name string) <-chan struct{} {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.record(name).changed
+func (t *ownerTable) changed(name string) <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.record(name).changed
 }
 
 // formerOwner returns the node that had a stream before it had no owner, if it may still have the
 // end of its HLS.
-func (n *Node) formerOwner(name string) (o Owner, ok bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	r := n.owners[name]
-	if r == nil || r.owner.Node != "" || r.former.Node == "" || r.former.Node == n.cfg.Self {
+func (t *ownerTable) formerOwner(name string) (o Owner, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.records[name]
+	if r == nil || r.owner.Node != "" || r.former.Node == "" || r.former.Node == t.self {
 		return Owner{}, false
 	}
 	return r.former, true
 }
 
 // forget says that what Owner returned turned out to be wrong. The owner will be looked up.
-func (n *Node) forget(name string, epoch uint64) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if r := n.owners[name]; r != nil && r.owner.Epoch == epoch {
+func (t *ownerTable) forget(name string, epoch uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if r := t.records[name]; r != nil && r.owner.Epoch == epoch {
 		r.checked = time.Time{}
 	}
 }
 
 // forgetFormer says that the node that formerOwner returned has nothing left of the stream, or does
 // not answer.
-func (n *Node) forgetFormer(name string, epoch uint64) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if r := n.owners[name]; r != nil && r.former.Epoch == epoch {
+func (t *ownerTable) forgetFormer(name string, epoch uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if r := t.records[name]; r != nil && r.former.Epoch == epoch {
 		r.former = Owner{}
 	}
+}
+
+// size returns how many streams are remembered.
+func (t *ownerTable) size() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.records)
 }

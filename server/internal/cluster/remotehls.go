@@ -34,8 +34,8 @@ var (
 	errOtherOwner = errors.New("the stream has another owner now")
 )
 
-// owners says which node owns which stream. A Node does.
-type owners interface {
+// An ownerSource says which node owns which stream. The ownerFinder of a Node does.
+type ownerSource interface {
 	Owner(ctx context.Context, name string) (Owner, error)
 	awaitOwner(ctx context.Context, name string) (Owner, error)
 	formerOwner(name string) (o Owner, ok bool)
@@ -46,7 +46,7 @@ type owners interface {
 // A RemoteHLS gets the HLS of streams that this node does not own: from their owners, and while there is none, from the
 // store.
 type RemoteHLS struct {
-	owners  owners
+	owners  ownerSource
 	self    string // the address of this node
 	objects *Objects
 	store   *Segments // nil if there is none
@@ -57,7 +57,7 @@ type RemoteHLS struct {
 // NewRemoteHLS returns what gets HLS for the players at n, who wait for an owner as long as viewers do, and at least for
 // ownerWait. store may be nil.
 func NewRemoteHLS(n *Node, objects *Objects, store *Segments, viewerWait time.Duration) *RemoteHLS {
-	return &RemoteHLS{owners: n, self: n.cfg.Self, objects: objects, store: store, Wait: max(viewerWait, ownerWait)}
+	return &RemoteHLS{owners: n.finder, self: n.cfg.Self, objects: objects, store: store, Wait: max(viewerWait, ownerWait)}
 }
 
 // An HLSRequest is what a player asks for.
@@ -69,7 +69,7 @@ type HLSRequest struct {
 	Gzip   bool   // the player takes a playlist with gzip
 }
 
-func (q *HLSRequest) path() string { return "/live/" + q.Stream + "/" + q.Object + q.Query }
+func (q *HLSRequest) target() string { return "/live/" + q.Stream + "/" + q.Object + q.Query }
 
 // isPlaylist reports whether q may have another answer later.
 func (q *HLSRequest) isPlaylist() bool {
@@ -108,7 +108,7 @@ func (h *RemoteHLS) Get(ctx context.Context, q *HLSRequest) (out Object, err err
 		case owner.Node == h.self:
 			return Object{}, ErrHere
 		default:
-			out, err = h.fetch(ctx, owner, q)
+			out, err = h.fetchFrom(ctx, owner, q)
 			if err != nil && ctx.Err() == nil && !errors.Is(err, errFull) {
 				forget(q.Stream, owner.Epoch)
 			}
@@ -166,9 +166,9 @@ func (h *RemoteHLS) absent(ctx context.Context, q *HLSRequest, err error) error 
 	return ErrNoOwner
 }
 
-// fetch asks the owner, once for all players that want the same, and until it is the owner no more.
-func (h *RemoteHLS) fetch(ctx context.Context, owner Owner, q *HLSRequest) (Object, error) {
-	path := q.path()
+// fetchFrom asks the owner, once for all players that want the same, and until it is the owner no more.
+func (h *RemoteHLS) fetchFrom(ctx context.Context, owner Owner, q *HLSRequest) (Object, error) {
+	path := q.target()
 	key := path
 	if q.isPlaylist() { // the next owner has another one
 		key = fmt.Sprint(owner.Node, " ", owner.Epoch, " ", q.Gzip, path)

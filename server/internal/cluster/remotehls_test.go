@@ -77,7 +77,7 @@ func (o *fakeOwners) forgetFormer(_ string, epoch uint64) {
 }
 
 // newTestRemote returns a RemoteHLS whose players wait for an owner for ownerWait. store may be nil.
-func newTestRemote(t *testing.T, o owners, store *Segments) *RemoteHLS {
+func newTestRemote(t *testing.T, o ownerSource, store *Segments) *RemoteHLS {
 	t.Helper()
 	return &RemoteHLS{owners: o, self: "http://self:1", objects: newTestObjects(t, 1<<20, 1<<20), store: store, Wait: ownerWait}
 }

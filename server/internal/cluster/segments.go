@@ -84,6 +84,16 @@ type SegmentStats struct {
 	Waiting int64 // bytes to be saved
 }
 
+// OpenRedisSegments returns Segments in the Redis of [OpenRedis], which keeps them for a time. The call that ends their life
+// is Close.
+func OpenRedisSegments(address, password, prefix string, lease, keep time.Duration, log *slog.Logger) (*Segments, error) {
+	s, err := openRedisStore(address, password, prefix, lease, keep)
+	if err != nil {
+		return nil, err
+	}
+	return newSegments(s, log), nil
+}
+
 func newSegments(s store, log *slog.Logger) *Segments {
 	k := &Segments{store: s, log: lock.Logger(log), seed: maphash.MakeSeed(), newest: make(map[string]*savedState)}
 	k.ctx, k.stop = context.WithCancel(context.Background())

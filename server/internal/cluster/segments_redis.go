@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"time"
 
 	"github.com/millrace-io/millrace"
@@ -24,9 +23,7 @@ type redisStore struct {
 	keep   time.Duration
 }
 
-// OpenRedisSegments returns Segments in the Redis of [OpenRedis], which keeps them for a time. The call that ends their life
-// is Close.
-func OpenRedisSegments(address, password, prefix string, lease, keep time.Duration, log *slog.Logger) (*Segments, error) {
+func openRedisStore(address, password, prefix string, lease, keep time.Duration) (*redisStore, error) {
 	rdb, err := openClient(address, password, lease)
 	if err != nil {
 		return nil, err
@@ -35,7 +32,7 @@ func OpenRedisSegments(address, password, prefix string, lease, keep time.Durati
 	if err != nil {
 		return nil, errors.Join(err, rdb.Close())
 	}
-	return newSegments(&redisStore{rdb, values, prefix, keep}, log), nil
+	return &redisStore{rdb, values, prefix, keep}, nil
 }
 
 func (s *redisStore) key(stream, object string) string { return s.prefix + "{" + stream + "}" + object }
