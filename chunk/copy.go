@@ -222,13 +222,6 @@ func (c *copying) sendFile(rf io.ReaderFrom, src io.Reader) error {
 	return err
 }
 
-// addFile counts n bytes of a file, of which read were read and all others sent by the kernel.
-func (r *Report) addFile(n, read int64) {
-	copied := min(n, read)
-	r.add(&r.Copied, copied)
-	r.add(&r.Sendfile, n-copied)
-}
-
 // fileToFile copies in steps, because the standard library's copy_file_range ends neither with a context nor by a deadline.
 func (c *copying) fileToFile(dst *os.File, src io.Reader) error {
 	_, left := unlimited(src)

@@ -73,13 +73,9 @@ func (f *servedFile) SyscallConn() (syscall.RawConn, error) {
 	return f.countedFile.SyscallConn()
 }
 
-func (h *FileHandler) begin(w http.ResponseWriter, r *http.Request) *fileRequest {
-	return &fileRequest{ResponseWriter: w, h: h, r: r, encoded: encodes(w.Header())}
-}
-
 // serve answers with the file of that name. If it returns an error, it has answered nothing.
 func (x *fileRequest) serve(name string) error {
-	f, info, err := x.h.open(name)
+	f, info, err := x.h.root.open(name)
 	if err != nil {
 		return err
 	}
@@ -91,7 +87,7 @@ func (x *fileRequest) serve(name string) error {
 			header.Set("Content-Type", x.contentType(name))
 		}
 		header.Add("Vary", "Accept-Encoding")
-		other, plain := x.h.openEncoded(name, info, x.r.Header["Accept-Encoding"])
+		other, plain := x.h.root.openEncoded(name, info, x.r.Header["Accept-Encoding"])
 		if other.file != nil {
 			defer other.file.Close()
 			x.file, x.info, x.form = newServedFile(other.file, other.info), other.info, other.encoding
@@ -180,6 +176,37 @@ func (x *fileRequest) send(body *io.LimitedReader) error {
 	return x.give(x.destination(), body)
 }
 
+// sendAndDrop gives body to rf in steps, and drops the bytes of the file that were sent from the page cache.
+func (x *fileRequest) sendAndDrop(rf io.ReaderFrom, body *io.LimitedReader) error {
+	version := versionOf(x.info)
+	x.h.dropper.count(version, 1)
+	defer x.h.dropper.count(version, -1)
+	f := x.file.file
+	from, err := f.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return err
+	}
+	at := from
+	defer func() { x.h.dropper.drop(f, version, from, at) }()
+	for dropped := from; body.N > 0; {
+		step := io.LimitedReader{R: x.file, N: min(body.N, dropStep)}
+		asked := step.N
+		before := x.report.Bytes
+		err := x.give(rf, &step)
+		n := x.report.Bytes - before
+		at += n
+		body.N -= n
+		if err != nil || n < asked {
+			return err
+		}
+		if to := at - dropLag; to > dropped {
+			x.h.dropper.drop(f, version, dropped, to)
+			dropped = to
+		}
+	}
+	return nil
+}
+
 // destination returns the io.ReaderFrom to give the file to: the response, one that it wraps, or its Write.
 func (x *fileRequest) destination() io.ReaderFrom {
 	if rf, ok := x.ResponseWriter.(io.ReaderFrom); ok {
@@ -226,15 +253,4 @@ func (x *fileRequest) failText(status int, text string) {
 		x.Header().Del(key) // as net/http does: they are of the file that is not sent
 	}
 	http.Error(x, text, status)
-}
-
-// finish tells how the request went.
-func (x *fileRequest) finish() {
-	h := x.h
-	h.mu.Lock()
-	h.sent.merge(x.report)
-	h.mu.Unlock()
-	if h.served != nil {
-		h.served(x.r, x.report, x.status)
-	}
 }

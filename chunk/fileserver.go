@@ -1,7 +1,6 @@
 package chunk
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
@@ -10,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 )
 
 // A FileHandler serves the files under a directory. [FileServer] makes one.
@@ -32,16 +30,17 @@ import (
 //
 // All methods may be called from any goroutine.
 type FileHandler struct {
-	root          *os.Root
+	root          fileRoot
 	standard      http.Handler // redirects and lists of directories
 	listing       bool
 	precompressed bool
 	dropFrom      int64                                          // bytes; 0: no response is dropped behind
 	served        func(r *http.Request, sent Report, status int) // or nil
 
-	mu       sync.Mutex
-	sent     Report
-	dropping map[fileVersion]int // responses that are being dropped behind, by what they send
+	dropper dropper
+
+	mu   sync.Mutex
+	sent Report
 }
 
 // A FileOption changes what [FileServer] makes. Options panic when a value is out of range.
@@ -86,8 +85,8 @@ func OnServed(f func(r *http.Request, sent Report, status int)) FileOption {
 // FileServer returns a handler for the files under root. It borrows root, which must stay open for as long as the
 // handler is used.
 func FileServer(root *os.Root, opts ...FileOption) *FileHandler {
-	h := &FileHandler{root: root, listing: true, dropping: make(map[fileVersion]int)}
-	h.standard = http.FileServer(openedFiles{h})
+	h := &FileHandler{root: fileRoot{root}, listing: true, dropper: dropper{sending: make(map[fileVersion]int)}}
+	h.standard = http.FileServer(openedFiles{h.root})
 	for _, opt := range opts {
 		opt(h)
 	}
@@ -97,7 +96,7 @@ func FileServer(root *os.Root, opts ...FileOption) *FileHandler {
 // ServeHTTP implements http.Handler.
 func (h *FileHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := h.begin(w, r)
-	defer x.finish() // also when a response is aborted
+	defer h.finish(x) // also when a response is aborted
 	clean := path.Clean("/" + r.URL.Path)
 	name := rootName(clean)
 	isDir := r.URL.Path == "" || strings.HasSuffix(r.URL.Path, "/")
@@ -114,6 +113,20 @@ func (h *FileHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	default:
 		h.serveDirectory(x, name)
+	}
+}
+
+func (h *FileHandler) begin(w http.ResponseWriter, r *http.Request) *fileRequest {
+	return &fileRequest{ResponseWriter: w, h: h, r: r, encoded: encodes(w.Header())}
+}
+
+// finish tells how a request went.
+func (h *FileHandler) finish(x *fileRequest) {
+	h.mu.Lock()
+	h.sent.merge(x.report)
+	h.mu.Unlock()
+	if h.served != nil {
+		h.served(x.r, x.report, x.status)
 	}
 }
 
@@ -144,7 +157,7 @@ func (h *FileHandler) isDir(name string) bool {
 // name is a 404, and so is a directory. There are no redirects. Symbolic links within the root are followed.
 func (h *FileHandler) ServeFile(w http.ResponseWriter, r *http.Request, name string) {
 	x := h.begin(w, r)
-	defer x.finish()
+	defer h.finish(x)
 	if _, err := filepath.Localize(name); err != nil {
 		x.fail(fs.ErrNotExist)
 	} else if err := x.serve(name); err != nil {
@@ -157,99 +170,4 @@ func (h *FileHandler) Sent() Report {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.sent
-}
-
-var (
-	errDirectory = errors.New("chunk: is a directory")
-	errSpecial   = fmt.Errorf("chunk: not served: %w", fs.ErrPermission)
-)
-
-// open opens a regular file. The caller closes it. A directory is errDirectory.
-func (h *FileHandler) open(name string) (*os.File, os.FileInfo, error) {
-	// Opening a pipe wakes the process that waits to write to it, and opening a device may do anything.
-	info, err := h.root.Stat(name)
-	if err == nil {
-		err = checkRegular(info)
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	f, err := h.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may be a pipe by now
-	if err != nil {
-		return nil, nil, err
-	}
-	if info, err = f.Stat(); err == nil {
-		err = checkRegular(info)
-	}
-	if err != nil {
-		_ = f.Close()
-		return nil, nil, err
-	}
-	return f, info, nil
-}
-
-func checkRegular(info os.FileInfo) error {
-	switch {
-	case info.IsDir():
-		return errDirectory
-	case !info.Mode().IsRegular():
-		return errSpecial
-	}
-	return nil
-}
-
-// openedFiles is what net/http redirects to and lists: the files and directories under the root.
-type openedFiles struct{ h *FileHandler }
-
-// Open implements http.FileSystem.
-func (o openedFiles) Open(name string) (http.File, error) {
-	f, _, err := o.h.open(rootName(name))
-	if err == errDirectory {
-		f, err = o.h.root.Open(rootName(name))
-	}
-	if err != nil {
-		return nil, standardError(err)
-	}
-	return f, nil
-}
-
-// rootName returns the name within the root of a clean path that begins with a slash.
-func rootName(clean string) string {
-	if clean == "/" {
-		return "."
-	}
-	return clean[1:]
-}
-
-// standardError returns the error that net/http answers with the status of err.
-func standardError(err error) error {
-	switch statusOf(err) {
-	case http.StatusNotFound:
-		return fs.ErrNotExist
-	case http.StatusForbidden:
-		return fs.ErrPermission
-	}
-	return err
-}
-
-// statusOf returns the status that answers an error of opening a file.
-func statusOf(err error) int {
-	var errno syscall.Errno
-	switch {
-	case errors.Is(err, fs.ErrNotExist), err == errDirectory:
-		return http.StatusNotFound
-	case errors.Is(err, fs.ErrPermission):
-		return http.StatusForbidden
-	case errors.Is(err, fs.ErrClosed):
-		return http.StatusInternalServerError
-	case !errors.As(err, &errno):
-		return http.StatusNotFound // the name leads out of the root
-	}
-	switch errno {
-	case syscall.ENOTDIR, syscall.EINVAL, syscall.ENAMETOOLONG, syscall.ELOOP:
-		return http.StatusNotFound // no file has such a name
-	case syscall.ENXIO:
-		return http.StatusForbidden // a Unix socket
-	}
-	return http.StatusInternalServerError
 }

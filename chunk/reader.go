@@ -15,15 +15,7 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-const (
-	// The options say why.
-	defaultSize      = 64 << 10
-	defaultDepth     = 3
-	defaultMaxRecord = 1 << 20
-
-	// mostBytes bounds sizes, so that they can be doubled and fit into a block.
-	mostBytes = 1 << 30
-)
+const defaultMaxRecord = 1 << 20 // see MaxRecord
 
 // A Reader reads a source in chunks of pooled memory, ahead of the code that works on them, and cuts them where records end.
 //
@@ -144,14 +136,6 @@ func NewReader(src io.Reader, opts ...ReaderOption) *Reader {
 		r.limit = max(r.limit, r.tuner.rules.most.ChunkSize)
 	}
 	return r
-}
-
-// retune takes over the Tuner's setting. r.mu is held. A block that is being filled stays as it is.
-func (r *Reader) retune() {
-	if r.tuner != nil {
-		now := r.tuner.setting.Load()
-		r.size, r.depth = now.ChunkSize, now.Depth
-	}
 }
 
 // Next returns the next chunk, which the caller owns and releases. It is never empty.

@@ -47,6 +47,14 @@ func (r *Reader) readUnlocked(p []byte) (n int, err error) {
 	return r.src.Read(p)
 }
 
+// retune takes over the Tuner's setting. r.mu is held. A block that is being filled stays as it is.
+func (r *Reader) retune() {
+	if r.tuner != nil {
+		now := r.tuner.setting.Load()
+		r.size, r.depth = now.ChunkSize, now.Depth
+	}
+}
+
 // target returns where the source is to write: behind what has arrived, in a larger block if that fills this one. When
 // the record is as long as it may be, target returns a byte outside the block, to see whether there is more: see
 // overrun.

@@ -45,6 +45,13 @@ func (r *Report) add(way *int64, n int64) {
 	r.Bytes += n
 }
 
+// addFile counts n bytes of a file, of which read were read and all others sent by the kernel.
+func (r *Report) addFile(n, read int64) {
+	copied := min(n, read)
+	r.add(&r.Copied, copied)
+	r.add(&r.Sendfile, n-copied)
+}
+
 // merge adds what other says.
 func (r *Report) merge(other Report) {
 	r.Bytes += other.Bytes

@@ -1,0 +1,108 @@
+package chunk
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"syscall"
+)
+
+var (
+	errDirectory = errors.New("chunk: is a directory")
+	errSpecial   = fmt.Errorf("chunk: not served: %w", fs.ErrPermission)
+)
+
+// A fileRoot is the directory that files are served from. Nothing leads out of it.
+type fileRoot struct{ *os.Root }
+
+// open opens a regular file. The caller closes it. A directory is errDirectory.
+func (d fileRoot) open(name string) (*os.File, os.FileInfo, error) {
+	// Opening a pipe wakes the process that waits to write to it, and opening a device may do anything.
+	info, err := d.Root.Stat(name)
+	if err == nil {
+		err = checkRegular(info)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	f, err := d.Root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may be a pipe by now
+	if err != nil {
+		return nil, nil, err
+	}
+	if info, err = f.Stat(); err == nil {
+		err = checkRegular(info)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, nil, err
+	}
+	return f, info, nil
+}
+
+func checkRegular(info os.FileInfo) error {
+	switch {
+	case info.IsDir():
+		return errDirectory
+	case !info.Mode().IsRegular():
+		return errSpecial
+	}
+	return nil
+}
+
+// openedFiles is what net/http redirects to and lists: the files and directories under the root.
+type openedFiles struct{ fileRoot }
+
+// Open implements http.FileSystem.
+func (o openedFiles) Open(name string) (http.File, error) {
+	f, _, err := o.fileRoot.open(rootName(name))
+	if err == errDirectory {
+		f, err = o.Root.Open(rootName(name))
+	}
+	if err != nil {
+		return nil, standardError(err)
+	}
+	return f, nil
+}
+
+// rootName returns the name within the root of a clean path that begins with a slash.
+func rootName(clean string) string {
+	if clean == "/" {
+		return "."
+	}
+	return clean[1:]
+}
+
+// standardError returns the error that net/http answers with the status of err.
+func standardError(err error) error {
+	switch statusOf(err) {
+	case http.StatusNotFound:
+		return fs.ErrNotExist
+	case http.StatusForbidden:
+		return fs.ErrPermission
+	}
+	return err
+}
+
+// statusOf returns the status that answers an error of opening a file.
+func statusOf(err error) int {
+	var errno syscall.Errno
+	switch {
+	case errors.Is(err, fs.ErrNotExist), err == errDirectory:
+		return http.StatusNotFound
+	case errors.Is(err, fs.ErrPermission):
+		return http.StatusForbidden
+	case errors.Is(err, fs.ErrClosed):
+		return http.StatusInternalServerError
+	case !errors.As(err, &errno):
+		return http.StatusNotFound // the name leads out of the root
+	}
+	switch errno {
+	case syscall.ENOTDIR, syscall.EINVAL, syscall.ENAMETOOLONG, syscall.ELOOP:
+		return http.StatusNotFound // no file has such a name
+	case syscall.ENXIO:
+		return http.StatusForbidden // a Unix socket
+	}
+	return http.StatusInternalServerError
+}
