@@ -306,8 +306,8 @@ func (d *directory) Open(_ context.Context, key string) (*Value, error) {
 	return v, nil
 }
 
-// tag returns the entity tag of the value at a path, "" if there is no value.
-func (d *directory) tag(path string) (string, error) {
+// tagAt returns the entity tag of the value at a path, "" if there is no value.
+func (d *directory) tagAt(path string) (string, error) {
 	info, err := d.root.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -397,7 +397,7 @@ func (d *directory) rename(pending string, to file, only Condition) (before stri
 
 // allowed returns the present entity tag, or ErrCondition.
 func (d *directory) allowed(to file, only Condition) (tag string, err error) {
-	if tag, err = d.tag(to.path); err == nil && !only.allows(tag) {
+	if tag, err = d.tagAt(to.path); err == nil && !only.allows(tag) {
 		err = ErrCondition
 	}
 	return tag, err

@@ -356,6 +356,15 @@ func (s *Redis) Delete(ctx context.Context, key string, only Condition) error {
 	}
 }
 
+// run runs a script. The error says what it means for the caller.
+func (s *Redis) run(ctx context.Context, script *redis.Script, keys []string, args ...any) (string, error) {
+	answer, err := runScript(ctx, s.rdb, script, keys, args...)
+	if err != nil && !errors.Is(err, ErrUnsure) {
+		err = s.failed(err)
+	}
+	return answer, err
+}
+
 // failed returns what the error of a call means if the call has changed nothing.
 func (s *Redis) failed(err error) error {
 	var reply redis.Error
@@ -367,15 +376,3 @@ func (s *Redis) failed(err error) error {
 	}
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
-
-// isTransient reports whether a later try may succeed. A slot that moves to another server makes tries fail: this
-// process does not know the new server yet, or only some of a value's keys have moved.
-func isTransient(err redis.Error) bool {
-	text := err.Error()
-	return strings.HasPrefix(text, "MOVED ") || strings.HasPrefix(text, "ASK ") || strings.Contains(text, nonLocal) ||
-		redis.IsLoadingError(err) || redis.IsTryAgainError(err) || redis.IsClusterDownError(err) ||
-		redis.IsMasterDownError(err) || redis.IsMaxClientsError(err) || redis.IsReadOnlyError(err)
-}
-
-// nonLocal is in the error of a script that uses a key which has moved to another server.
-const nonLocal = "attempted to access a non local key"

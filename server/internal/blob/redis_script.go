@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/millrace-io/millrace/internal/sleep"
@@ -74,13 +75,13 @@ return 'deleted'`)
 // caller. It is not a field of the hash, because another writer may replace the hash between two tries.
 func outcomeKey(version string) string { return version + ":done" }
 
-// run runs a script that remembers its outcome, and returns the answer. If the answer is lost, run asks again. It does
-// so itself, because go-redis would not tell that an answer was lost: a last try that was refused (LOADING, no
-// connection) would look as if nothing had been done.
-func (s *Redis) run(ctx context.Context, script *redis.Script, keys []string, args ...any) (string, error) {
+// runScript runs a script that remembers its outcome, and returns the answer. If the answer is lost, runScript asks again,
+// and returns ErrUnsure if none comes. It does so itself, because go-redis would not tell that an answer was lost: a last
+// try that was refused (LOADING, no connection) would look as if nothing had been done.
+func runScript(ctx context.Context, rdb redis.UniversalClient, script *redis.Script, keys []string, args ...any) (string, error) {
 	lost, pause := false, scriptPause
 	for try := 1; ; try++ {
-		answer, err := script.Run(ctx, onceClient{s.rdb}, keys, args...).Text()
+		answer, err := script.Run(ctx, onceClient{rdb}, keys, args...).Text()
 		if err == nil {
 			return answer, nil
 		}
@@ -89,13 +90,25 @@ func (s *Redis) run(ctx context.Context, script *redis.Script, keys []string, ar
 		final := errors.As(err, &reply) && !isTransient(reply)
 		if final || try == scriptTries || !sleep.For(ctx, pause) {
 			if lost {
-				return "", fmt.Errorf("%w: %w", ErrUnsure, err)
+				err = fmt.Errorf("%w: %w", ErrUnsure, err)
 			}
-			return "", s.failed(err)
+			return "", err
 		}
 		pause *= 2
 	}
 }
+
+// isTransient reports whether a later try may succeed. A slot that moves to another server makes tries fail: this
+// process does not know the new server yet, or only some of a value's keys have moved.
+func isTransient(err redis.Error) bool {
+	text := err.Error()
+	return strings.HasPrefix(text, "MOVED ") || strings.HasPrefix(text, "ASK ") || strings.Contains(text, nonLocal) ||
+		redis.IsLoadingError(err) || redis.IsTryAgainError(err) || redis.IsClusterDownError(err) ||
+		redis.IsMasterDownError(err) || redis.IsMaxClientsError(err) || redis.IsReadOnlyError(err)
+}
+
+// nonLocal is in the error of a script that uses a key which has moved to another server.
+const nonLocal = "attempted to access a non local key"
 
 // notExecuted reports whether an error proves that the try has changed nothing.
 func notExecuted(err error) bool {

@@ -12,19 +12,6 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// A Value is one version of a blob. It never changes, even if the blob is replaced or deleted. The call that ends its
-// life is Close.
-type Value struct {
-	Tag     string        // its entity tag, in quotes
-	TTL     time.Duration // how long it will be there; 0: until it is deleted
-	Content io.ReadSeekCloser
-
-	blocks *millrace.Pool
-}
-
-// Close closes the content.
-func (v *Value) Close() error { return v.Content.Close() }
-
 // Serve answers a GET or HEAD request with v, and returns how many bytes of the body were sent which way. Conditions
 // and ranges are http.ServeContent's. After an error the body is not complete: the caller must abort the response.
 func (v *Value) Serve(w http.ResponseWriter, r *http.Request) (chunk.Report, error) {

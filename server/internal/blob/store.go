@@ -31,6 +31,19 @@ type Store interface {
 	Close() error
 }
 
+// A Value is one version of a blob. It never changes, even if the blob is replaced or deleted. The call that ends its
+// life is Close.
+type Value struct {
+	Tag     string        // its entity tag, in quotes
+	TTL     time.Duration // how long it will be there; 0: until it is deleted
+	Content io.ReadSeekCloser
+
+	blocks *millrace.Pool
+}
+
+// Close closes the content.
+func (v *Value) Close() error { return v.Content.Close() }
+
 // unknownSize is the size of a body that comes without a length.
 const unknownSize = -1
 
