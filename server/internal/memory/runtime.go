@@ -1,0 +1,38 @@
+package memory
+
+import "runtime/metrics"
+
+// runtimeStats are figures of the Go runtime.
+type runtimeStats struct {
+	samples [10]metrics.Sample
+
+	cycles    uint64 // garbage collections
+	live      int64  // the heap that the last one has found in use
+	objects   int64  // the heap with garbage
+	overhead  int64  // stacks, and what the runtime needs itself
+	mapped    int64  // all that the process has of the system
+	allocated int64  // ever
+}
+
+func newRuntimeStats() (r runtimeStats) {
+	for i, name := range []string{
+		"/gc/cycles/total:gc-cycles", "/gc/heap/live:bytes", "/memory/classes/heap/objects:bytes",
+		"/memory/classes/total:bytes", "/memory/classes/heap/released:bytes", "/gc/heap/allocs:bytes",
+		"/memory/classes/heap/stacks:bytes", "/memory/classes/metadata/mspan/inuse:bytes",
+		"/memory/classes/metadata/other:bytes", "/memory/classes/other:bytes",
+	} {
+		r.samples[i].Name = name
+	}
+	return r
+}
+
+func (r *runtimeStats) read() {
+	metrics.Read(r.samples[:])
+	var v [len(r.samples)]int64
+	for i := range v {
+		v[i] = int64(r.samples[i].Value.Uint64())
+	}
+	r.cycles, r.live, r.objects = uint64(v[0]), v[1], v[2]
+	r.mapped, r.allocated = v[3]-v[4], v[5]
+	r.overhead = v[6] + v[7] + v[8] + v[9]
+}
