@@ -65,27 +65,6 @@ func (t Token) check() error {
 	return nil
 }
 
-// Sign returns t as a JWT, signed by the first of k.
-func (k Keys) Sign(t Token) (string, error) {
-	if err := t.check(); err != nil {
-		return "", err
-	}
-	switch {
-	case len(k) == 0:
-		return "", errors.New("there is no key")
-	case k[0].private == nil:
-		return "", fmt.Errorf("the first key, %s, is a public key, which cannot sign: put the private key first", k[0].id)
-	}
-	claims := jwt.MapClaims{"stream": t.Stream, "right": t.Right, "exp": t.Expires.Unix()}
-	unsigned := jwt.NewWithClaims(k[0].method, claims)
-	unsigned.Header["kid"] = k[0].id
-	text, err := unsigned.SignedString(k[0].private)
-	if len(text) > maxToken {
-		return "", fmt.Errorf("the token has %d bytes, want %d at most: shorten the stream or the kid", len(text), maxToken)
-	}
-	return text, err
-}
-
 // Is reports whether a text has the form of a JWT: an object, an object and a signature. The alphabet matters because
 // package base64 ignores line breaks, and a token should have one text.
 func Is(text string) bool {
@@ -94,53 +73,6 @@ func Is(text string) bool {
 }
 
 var parser = jwt.NewParser(jwt.WithStrictDecoding())
-
-// Verify returns the token in text if one of k signed it and it is valid at now, with leeway.
-func (k Keys) Verify(text string, now time.Time) (Token, error) {
-	switch {
-	case len(text) > maxToken:
-		return Token{}, fmt.Errorf("the token has %d bytes, want %d at most: leave out claims that the server ignores",
-			len(text), maxToken)
-	case !Is(text):
-		return Token{}, errors.New("the token is not a JWT: want HEADER.CLAIMS.SIGNATURE, each in base64url")
-	}
-	claims := jwt.MapClaims{} // a struct would take "EXP" for exp, and "1" for a number
-	t, parts, err := parser.ParseUnverified(text, claims)
-	if err != nil {
-		return Token{}, err
-	}
-	key, err := k.find(t.Header)
-	if err != nil {
-		return Token{}, err
-	}
-	// The method is the key's. That of t is what the header asked for.
-	if err := key.method.Verify(parts[0]+"."+parts[1], t.Signature, key.public); err != nil {
-		return Token{}, fmt.Errorf("the token is not signed with this server's key %q", key.id)
-	}
-	return read(claims, now)
-}
-
-// find returns the key that a header names. A header without kid means the only key.
-func (k Keys) find(header map[string]any) (key, error) {
-	kid, named := header["kid"]
-	i := slices.IndexFunc(k, func(key key) bool { return key.id == kid })
-	switch {
-	case !named && len(k) == 1:
-		i = 0
-	case !named:
-		return key{}, fmt.Errorf("the token's header has no kid, and this server has %d keys: name one", len(k))
-	case i < 0:
-		return key{}, fmt.Errorf("this server has no key with the token's kid %.40q", fmt.Sprint(kid))
-	}
-	if alg := header["alg"]; alg != k[i].method.Alg() {
-		return key{}, fmt.Errorf("the token's alg is %.20q, and its key %q is for %s",
-			fmt.Sprint(alg), k[i].id, k[i].method.Alg())
-	}
-	if _, ok := header["crit"]; ok { // RFC 7515, 4.1.11
-		return key{}, errors.New("the token's header has crit, and this server knows no extensions: leave it out")
-	}
-	return k[i], nil
-}
 
 // read returns the token that verified claims describe, if it is valid at now. The errors of the library's own checks of
 // exp and nbf lack the times.
