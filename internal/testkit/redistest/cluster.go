@@ -17,18 +17,6 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
-// nodeTimeout is the number of milliseconds of silence after which a node is suspected: as little as a busy machine
-// bears without taking a live one for dead.
-const nodeTimeout = 1000
-
-// clusterLines is the configuration of a node.
-var clusterLines = []string{
-	"cluster-enabled yes",
-	fmt.Sprint("cluster-node-timeout ", nodeTimeout),
-	"cluster-replica-validity-factor 0",  // a replica that was out of touch for long stands for election, too
-	"cluster-allow-replica-migration no", // a replica stays with its master, and a master without slots a master
-}
-
 // Cluster is a running Redis Cluster. Its methods are for one goroutine; clients may use it meanwhile.
 type Cluster struct {
 	nodes []*Server // those that live: first those that began as masters

@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 )
 
@@ -25,6 +24,18 @@ var dataLines = []string{
 	"enable-debug-command local", // DEBUG SLEEP, DEBUG JMAP and the like are for tests
 	"repl-diskless-sync-delay 0", // a second replica need not be waited for
 	"repl-ping-replica-period 1",
+}
+
+// nodeTimeout is the number of milliseconds of silence after which a node is suspected: as little as a busy machine
+// bears without taking a live one for dead.
+const nodeTimeout = 1000
+
+// clusterLines is the configuration of a node.
+var clusterLines = []string{
+	"cluster-enabled yes",
+	fmt.Sprint("cluster-node-timeout ", nodeTimeout),
+	"cluster-replica-validity-factor 0",  // a replica that was out of touch for long stands for election, too
+	"cluster-allow-replica-migration no", // a replica stays with its master, and a master without slots a master
 }
 
 // An Option changes what [Start] starts.
@@ -67,38 +78,6 @@ func Config(lines ...string) Option {
 	return func(c *config) { c.lines = append(c.lines, lines...) }
 }
 
-func (s *Server) confPath() string { return filepath.Join(s.dir, "redis.conf") }
-
-// configure writes redis.conf, which a sentinel rewrites as it goes.
-func (s *Server) configure() error {
-	lines := []string{"bind " + host, "dir " + s.dir}
-	switch {
-	case s.conf.unix:
-		lines = append(lines, "port 0", "unixsocket "+s.Addr())
-	case s.conf.tls:
-		names, err := writeCertificate(s.dir)
-		if err != nil {
-			return err
-		}
-		lines = append(lines, names...)
-		lines = append(lines, "port 0", fmt.Sprint("tls-port ", s.port), "tls-auth-clients no")
-	default:
-		lines = append(lines, fmt.Sprint("port ", s.port))
-	}
-	if !s.conf.sentinel {
-		lines = append(lines, dataLines...)
-	}
-	if s.conf.cluster {
-		lines = append(lines, clusterLines...)
-		lines = append(lines, fmt.Sprint("cluster-port ", s.bus))
-	}
-	if p := s.conf.password; p != "" {
-		lines = append(lines, "requirepass "+p)
-	}
-	lines = append(lines, s.conf.lines...)
-	return os.WriteFile(s.confPath(), []byte(strings.Join(lines, "\n")+"\n"), 0o600)
-}
-
 // certificate returns that of net/http/httptest, for 127.0.0.1, which nothing else trusts.
 var certificate = sync.OnceValue(func() tls.Certificate {
 	srv := httptest.NewTLSServer(nil)
@@ -123,19 +102,4 @@ func writeCertificate(dir string) (lines []string, err error) {
 		lines = append(lines, directive+" "+path)
 	}
 	return lines, nil
-}
-
-// tlsConfig returns a new configuration for a client that trusts the server; nil if the server does not speak TLS. The
-// server's name is set, so that it fits a [Proxy]'s address as well.
-func (s *Server) tlsConfig() *tls.Config {
-	if !s.conf.tls {
-		return nil
-	}
-	leaf, err := x509.ParseCertificate(certificate().Certificate[0])
-	if err != nil {
-		panic(err) // net/http/httptest has made it
-	}
-	roots := x509.NewCertPool()
-	roots.AddCert(leaf)
-	return &tls.Config{RootCAs: roots, ServerName: leaf.DNSNames[0]}
 }

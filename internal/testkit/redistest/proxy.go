@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"net"
 	"sync"
-	"testing"
 )
 
 // direction is where bytes go.
@@ -80,7 +79,7 @@ func (r Rule) Reset() Rule {
 // Its methods may be called from several goroutines.
 type Proxy struct {
 	service
-	server *Server
+	server Endpoint
 
 	// Guarded by mu.
 	rules    []*proxyRule
@@ -95,18 +94,10 @@ type proxyRule struct {
 	fired    bool
 }
 
-// Proxy starts a proxy before the server, on a port of its own. It ends with the test, and so do its connections.
-func (s *Server) Proxy(t testing.TB) *Proxy {
-	t.Helper()
-	p := &Proxy{server: s, released: make(chan struct{})}
-	p.start(t, p.connect)
-	return p
-}
-
 // Endpoint returns how to connect to the server through the proxy; see [Server.Endpoint].
 func (p *Proxy) Endpoint() Endpoint {
-	e := p.server.Endpoint()
-	e.Network, e.Addr = "tcp", p.Addr()
+	e := p.server
+	e.Network, e.Addr, e.TLS = "tcp", p.Addr(), e.TLS.Clone()
 	return e
 }
 
@@ -171,7 +162,7 @@ func (p *Proxy) links() (links []*link) {
 
 // connect takes ownership of client.
 func (p *Proxy) connect(client net.Conn) {
-	server, err := net.Dial(p.server.network(), p.server.Addr())
+	server, err := net.Dial(p.server.Network, p.server.Addr)
 	if err != nil {
 		reset(client) // what a client sees of a server that is not there
 		return

@@ -13,6 +13,8 @@ package redistest
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -83,6 +85,38 @@ const startTries = 5
 
 // errGaveUp is of a server that is not going to answer, which may be because its port was taken in the meantime.
 var errGaveUp = errors.New("it gave up")
+
+func (s *Server) confPath() string { return filepath.Join(s.dir, "redis.conf") }
+
+// configure writes redis.conf, which a sentinel rewrites as it goes.
+func (s *Server) configure() error {
+	lines := []string{"bind " + host, "dir " + s.dir}
+	switch {
+	case s.conf.unix:
+		lines = append(lines, "port 0", "unixsocket "+s.Addr())
+	case s.conf.tls:
+		names, err := writeCertificate(s.dir)
+		if err != nil {
+			return err
+		}
+		lines = append(lines, names...)
+		lines = append(lines, "port 0", fmt.Sprint("tls-port ", s.port), "tls-auth-clients no")
+	default:
+		lines = append(lines, fmt.Sprint("port ", s.port))
+	}
+	if !s.conf.sentinel {
+		lines = append(lines, dataLines...)
+	}
+	if s.conf.cluster {
+		lines = append(lines, clusterLines...)
+		lines = append(lines, fmt.Sprint("cluster-port ", s.bus))
+	}
+	if p := s.conf.password; p != "" {
+		lines = append(lines, "requirepass "+p)
+	}
+	lines = append(lines, s.conf.lines...)
+	return os.WriteFile(s.confPath(), []byte(strings.Join(lines, "\n")+"\n"), 0o600)
+}
 
 // launch starts the process and returns when it answers.
 func (s *Server) launch() error {
@@ -163,6 +197,14 @@ func (s *Server) Addr() string {
 		return filepath.Join(s.dir, "socket")
 	}
 	return net.JoinHostPort(host, strconv.Itoa(s.port))
+}
+
+// Proxy starts a proxy before the server, on a port of its own. It ends with the test, and so do its connections.
+func (s *Server) Proxy(t testing.TB) *Proxy {
+	t.Helper()
+	p := &Proxy{server: s.Endpoint(), released: make(chan struct{})}
+	p.start(t, p.connect)
+	return p
 }
 
 // Endpoint returns how to connect to this server, with a TLS configuration that the caller may change.
@@ -260,8 +302,6 @@ func Shared(t testing.TB) *Server {
 	return shared.server
 }
 
-const host = "127.0.0.1"
-
 // The ports to choose from lie below those that Linux (32768) and macOS (49152) give to outgoing connections: a server
 // that a test kills finds its own port free when it starts again.
 const (
@@ -314,4 +354,19 @@ func await(t testing.TB, what string, f func(ctx context.Context) error) {
 	if err := poll(ctx, f); err != nil {
 		t.Fatalf("redistest: waited %v for %s: %v", timeout, what, err)
 	}
+}
+
+// tlsConfig returns a new configuration for a client that trusts the server; nil if the server does not speak TLS. The
+// server's name is set, so that it fits a [Proxy]'s address as well.
+func (s *Server) tlsConfig() *tls.Config {
+	if !s.conf.tls {
+		return nil
+	}
+	leaf, err := x509.ParseCertificate(certificate().Certificate[0])
+	if err != nil {
+		panic(err) // net/http/httptest has made it
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(leaf)
+	return &tls.Config{RootCAs: roots, ServerName: leaf.DNSNames[0]}
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 )
 
+const host = "127.0.0.1"
+
 // A service accepts connections on a port of its own until the test ends.
 type service struct {
 	ln      net.Listener
