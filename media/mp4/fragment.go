@@ -15,6 +15,35 @@ const (
 	runAudio   = 0x001 | 0x03<<8 // trun: offset; duration and size
 )
 
+// A FragmentInfo is what the head of a fragment, its moof, says.
+type FragmentInfo struct {
+	Head, Size int           // bytes of the head, with the 8 that begin the mdat, and of the whole fragment
+	Start, End time.Duration // decoding time of the pictures, or of the sound if there is no picture in it
+	First      time.Duration // decoding time of the first sample, whatever it is
+	Lead       time.Duration // how far its audio goes beyond its video; 0 if it has not both
+	Pictures   int           // in it
+	Sounds     int           // audio frames in it
+	Sequence   uint32        // see Fragment
+	Key        bool          // it begins with a key frame, or is sound of a movie without pictures
+}
+
+// newFragmentInfo describes a fragment of a run of each track, without its sizes and its number. A
+// run may be without samples, but not both. hasVideo says whether the movie has video.
+func newFragmentInfo(video, sound run, hasVideo bool) (f FragmentInfo) {
+	f.Pictures, f.Sounds = video.samples, sound.samples
+	switch {
+	case video.samples == 0:
+		f.Start, f.End, f.First, f.Key = sound.start, sound.end, sound.start, !hasVideo
+		return f
+	case sound.samples == 0:
+		sound.start = video.start
+	default:
+		f.Lead = max(sound.end-video.end, 0)
+	}
+	f.Start, f.End, f.First, f.Key = video.start, video.end, min(video.start, sound.start), video.key
+	return f
+}
+
 // lastKey returns the index of the last keyframe among the complete samples, if a fragment ends before it, or 0. Of two
 // keyframes neither waits for the other.
 func (m *Muxer) lastKey() int {

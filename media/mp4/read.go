@@ -29,18 +29,6 @@ type movieTrack struct {
 	video     bool
 }
 
-// A FragmentInfo is what the head of a fragment, its moof, says.
-type FragmentInfo struct {
-	Head, Size int           // bytes of the head, with the 8 that begin the mdat, and of the whole fragment
-	Start, End time.Duration // decoding time of the pictures, or of the sound if there is no picture in it
-	First      time.Duration // decoding time of the first sample, whatever it is
-	Lead       time.Duration // how far its audio goes beyond its video; 0 if it has not both
-	Pictures   int           // in it
-	Sounds     int           // audio frames in it
-	Sequence   uint32        // see Fragment
-	Key        bool          // it begins with a key frame, or is sound of a movie without pictures
-}
-
 // ReadMovie reads an init segment that Muxer.AppendInit has made. It borrows init.
 func ReadMovie(init []byte) (Movie, error) {
 	var m Movie
@@ -183,23 +171,6 @@ func (m *Movie) ReadFragment(b []byte) (f FragmentInfo, need int, err error) {
 	return f, 0, nil
 }
 
-// newFragmentInfo describes a fragment of a run of each track, without its sizes and its number. A
-// run may be without samples, but not both. hasVideo says whether the movie has video.
-func newFragmentInfo(video, sound run, hasVideo bool) (f FragmentInfo) {
-	f.Pictures, f.Sounds = video.samples, sound.samples
-	switch {
-	case video.samples == 0:
-		f.Start, f.End, f.First, f.Key = sound.start, sound.end, sound.start, !hasVideo
-		return f
-	case sound.samples == 0:
-		sound.start = video.start
-	default:
-		f.Lead = max(sound.end-video.end, 0)
-	}
-	f.Start, f.End, f.First, f.Key = video.start, video.end, min(video.start, sound.start), video.key
-	return f
-}
-
 // maxApart is how far behind the stream a fragment may end. One that ends further back begins a Timeline anew.
 const maxApart = time.Minute
 
@@ -238,15 +209,15 @@ func (m *Movie) AppendEarlier(dst, src *millrace.Chain, f FragmentInfo, by time.
 			head = append(head, p...)
 		}
 		c.Release()
-		m.shift(head, by)
+		m.shiftHead(head, by)
 		dst.AppendCopy(head)
 		f.Size -= f.Head
 	}
 	src.Cut(dst, f.Size)
 }
 
-// shift makes the times in the head of a fragment earlier.
-func (m *Movie) shift(head []byte, by time.Duration) {
+// shiftHead makes the times in the head of a fragment earlier.
+func (m *Movie) shiftHead(head []byte, by time.Duration) {
 	size := int(binary.BigEndian.Uint32(head))
 	var early []byte // the type of the traf box that is hidden
 	shown := 0
