@@ -35,6 +35,14 @@ func exitStatus(err error) int {
 // misused gives an error in the command line the exit status 2.
 func misused(err error) error { return withStatus(err, 2) }
 
+// noArguments refuses arguments that are not flags.
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return misused(fmt.Errorf("%s takes no argument, such as %q: see %[1]s --help", cmd.CommandPath(), args[0]))
+	}
+	return nil
+}
+
 // withStatus gives err an exit status. It returns nil for no error.
 func withStatus(err error, status int) error {
 	if err == nil {
