@@ -18,6 +18,8 @@ const (
 	Opus Codec = 'O'<<24 | 'p'<<16 | 'u'<<8 | 's'
 
 	vvc Codec = 'v'<<24 | 'v'<<16 | 'c'<<8 | '1' // H.266
+	av1 Codec = 'a'<<24 | 'v'<<16 | '0'<<8 | '1'
+	vp9 Codec = 'v'<<24 | 'p'<<16 | '0'<<8 | '9'
 )
 
 // Marks of classic numbers. A FourCC is printable, so its top byte is never 1 or 2.
@@ -52,7 +54,7 @@ func audioCodec(n byte) Codec {
 func codec(fourCC string) Codec { return Codec(binary.BigEndian.Uint32([]byte(fourCC))) }
 
 var codecNames = map[Codec]string{
-	AVC: "AVC", HEVC: "HEVC", vvc: "VVC", codec("av01"): "AV1", codec("vp08"): "VP8", codec("vp09"): "VP9",
+	AVC: "AVC", HEVC: "HEVC", vvc: "VVC", av1: "AV1", codec("vp08"): "VP8", vp9: "VP9",
 	AAC: "AAC", MP3: "MP3", Opus: "Opus", codec("fLaC"): "FLAC", codec("ac-3"): "AC-3", codec("ec-3"): "E-AC-3",
 	classicVideo | 2: "Sorenson H.263", classicVideo | 3: "Screen Video", classicVideo | 4: "VP6",
 	classicVideo | 5: "VP6 with alpha", classicVideo | 6: "Screen Video 2",

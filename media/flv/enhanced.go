@@ -138,7 +138,45 @@ func (t *Tag) parseExVideo(p []byte) {
 		return
 	}
 	t.setPacket(packet, codec, at)
-	t.Key = packet == PacketFrame && frame == frameKey
+	t.Key = packet == PacketFrame && (frame == frameKey || frame == frameUnset && !t.Multitrack && beginsKey(codec, p[at:]))
+}
+
+// beginsKey reports whether p, which may be cut short, begins like the data of a key frame: what can be seen of a frame whose
+// sender leaves out the frame type, as gortmplib does.
+func beginsKey(c Codec, p []byte) bool {
+	switch c {
+	case AVC, HEVC:
+		for len(p) > 4 {
+			var parameters, delimiter, random bool
+			if c == AVC {
+				n := p[4] & 0x1f
+				parameters, delimiter, random = n == 7 || n == 8, n == 9, n == 5
+			} else {
+				n := p[4] >> 1 & 0x3f
+				parameters, delimiter, random = n >= 32 && n <= 34, n == 35, n >= 16 && n <= 23
+			}
+			if !delimiter {
+				return parameters || random
+			}
+			p = p[min(4+uint64(binary.BigEndian.Uint32(p)), uint64(len(p))):]
+		}
+	case av1:
+		if len(p) > 2 && p[0]>>3 == 2 { // a temporal delimiter, which is empty
+			p = p[2:]
+		}
+		return len(p) > 0 && p[0]>>3&0xf == 1 // a sequence header
+	case vp9:
+		// After the marker and the profile: show_existing_frame, and then the frame type, of which 0 is a key frame. Profile 3
+		// has a bit more.
+		if len(p) > 0 && p[0]>>6 == 2 {
+			bits := p[0] << 4
+			if p[0]>>4&3 == 3 {
+				bits <<= 1
+			}
+			return bits>>6 == 0
+		}
+	}
+	return false
 }
 
 // hasCompositionTime reports whether coded frames of c begin with a composition time. Players show the frames of other codecs

@@ -107,7 +107,7 @@ func slowVideo(t *flv.Tag, data []byte) {
 			at += 3
 		}
 		t.Packet, t.Codec, t.Payload = packets[kind], codec, 11+at
-		t.Key = frame == 1 && t.Packet == flv.PacketFrame
+		t.Key = t.Packet == flv.PacketFrame && (frame == 1 || frame == 0 && !t.Multitrack && slowKey(codec.String(), data[at:]))
 		return
 	}
 	codec, withHeader := flv.Codec(1<<24|uint32(data[0]&15)), false
@@ -130,6 +130,39 @@ func slowVideo(t *flv.Tag, data []byte) {
 		}
 	}
 	t.Key = frame == 1 && t.Packet == flv.PacketFrame
+}
+
+// slowKey looks for a key frame in what can be seen of a frame.
+func slowKey(codec string, p []byte) bool {
+	kinds := map[string]string{"AVC": "\x05\x07\x08", "HEVC": "\x10\x11\x12\x13\x14\x15\x16\x17\x20\x21\x22"}[codec]
+	switch codec {
+	case "AVC", "HEVC":
+		for len(p) >= 5 {
+			kind, delimiter := p[4]&31, byte(9)
+			if codec == "HEVC" {
+				kind, delimiter = p[4]<<1>>2, 35
+			}
+			if kind != delimiter {
+				return bytes.Contains([]byte(kinds), []byte{kind})
+			}
+			n := 4 + int64(binary.BigEndian.Uint32(p))
+			if n > int64(len(p)) {
+				return false
+			}
+			p = p[n:]
+		}
+	case "AV1":
+		if len(p) >= 3 && p[0]&0xf8 == 0x10 {
+			p = p[2:]
+		}
+		return len(p) > 0 && p[0]&0x78 == 0x08
+	case "VP9":
+		if len(p) > 0 && p[0]&0xf0 == 0xb0 {
+			return p[0]&0x06 == 0
+		}
+		return len(p) > 0 && p[0]&0xc0 == 0x80 && p[0]&0x0c == 0
+	}
+	return false
 }
 
 func slowAudio(t *flv.Tag, data []byte) {

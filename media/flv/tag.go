@@ -105,6 +105,7 @@ func (t *Tag) parseData(p []byte) {
 
 // Video frame types (bits 4 to 6 of the first byte).
 const (
+	frameUnset   = 0 // reserved
 	frameKey     = 1
 	frameCommand = 5
 )

@@ -70,7 +70,7 @@ func (c *ServerConn) answerConnect(transaction float64) {
 	const dynamic = 2 // kind of a bandwidth limit
 	c.enc.appendNumber(&c.out, TypeWindowSize, windowSize)
 	c.enc.appendControl(&c.out, TypeSetPeerBandwidth, []byte{windowSize >> 24, windowSize >> 16 & 0xff, windowSize >> 8 & 0xff, windowSize & 0xff, dynamic})
-	c.enc.SetChunkSize(&c.out, c.maxMessage)
+	c.enc.SetChunkSize(&c.out, c.ChunkSize())
 	server := Object{{"fmsVer", "FMS/3,5,7,7009"}, {"capabilities", 31}, {"mode", 1}}
 	info := status("status", "NetConnection.Connect.Success", "connected")
 	info = append(info, Property{"objectEncoding", 0})

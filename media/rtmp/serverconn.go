@@ -25,6 +25,10 @@ const (
 	leastWindow = 1 << 10
 )
 
+// MaxAnnounced is the largest chunk size that a ServerConn announces. Some clients refuse a larger one: those of gortmplib,
+// as MediaMTX, take 10 MiB.
+const MaxAnnounced = 8 << 20
+
 // A ServerConn is the server's side of a connection: Accept, then Start or Refuse, and then Next until it fails. When a
 // publisher has ended its stream, NextRequest may follow. A ServerConn belongs to one goroutine at a time.
 //
@@ -49,8 +53,8 @@ type ServerConn struct {
 }
 
 // NewServerConn returns a ServerConn that reads from r and writes to w, both of which it borrows. A message above
-// maxMessage bytes, at most 16777215, is refused. The client is told that chunks of that size come, and those that follow
-// the server's choice send each message in one. [ServerConn.Release] ends its life.
+// maxMessage bytes, at most 16777215, is refused. The client is told that chunks of that size come, or of MaxAnnounced, and
+// those that follow the server's choice send each message in one. [ServerConn.Release] ends its life.
 func NewServerConn(r *millrace.Reader, w io.Writer, maxMessage int) *ServerConn {
 	c := &ServerConn{r: r, w: w, dec: NewDecoder(r, maxCommand), maxMessage: min(maxMessage, maxBody), window: windowSize}
 	_ = c.dec.limit(maxCommand) // nothing has come
@@ -174,7 +178,7 @@ func (c *ServerConn) AppendEnd(dst *millrace.Chain) {
 }
 
 // ChunkSize returns the size of the chunks that the client has been told to expect.
-func (c *ServerConn) ChunkSize() int { return c.maxMessage }
+func (c *ServerConn) ChunkSize() int { return min(c.maxMessage, MaxAnnounced) }
 
 // Received returns how many bytes have been read behind the handshake.
 func (c *ServerConn) Received() uint64 { return c.dec.Received() }

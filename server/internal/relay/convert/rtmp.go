@@ -20,13 +20,14 @@ type rtmpMaker struct {
 	tracks   int32 // Facts.TrackSet when the preamble was set last
 }
 
-// RTMP returns the conversion of a stream to RTMP messages in out, in chunks of up to Source.MaxTag.
+// RTMP returns the conversion of a stream to RTMP messages in out, in the chunks that a [rtmp.ServerConn] announces for
+// messages of up to Source.MaxTag.
 func RTMP(source Source, report Reporter, out *broadcast.Ring) *Conversion {
 	m := &rtmpMaker{Conversion: newConversion(source, report, out), tracks: source.Facts.TrackSet.Load()}
 	m.maker = m
 	m.starts.Gap.Open = source.Facts.NoVideo.Load() // then the cursor is at an audio frame
 	var announced millrace.Chain
-	m.enc.SetChunkSize(&announced, source.MaxTag)
+	m.enc.SetChunkSize(&announced, min(source.MaxTag, rtmp.MaxAnnounced))
 	announced.Release() // each viewer's connection has announced it
 	return m.Conversion
 }
