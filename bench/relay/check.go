@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/bench/httpflv"
+	"github.com/millrace-io/millrace/bench/rtmp"
 	"github.com/millrace-io/millrace/internal/load"
 )
 
@@ -155,7 +156,11 @@ func publish(ctx context.Context, to load.Protocol, stream string, bitRate int, 
 
 // watch returns the checksums of the payloads that a viewer gets.
 func watch(ctx context.Context, r *running) (*sums, error) {
-	s, err := r.protocol().Watch(ctx, "check")
+	p := r.protocol()
+	if server, ok := p.(*rtmp.Server); ok {
+		p = library{server}
+	}
+	s, err := p.Watch(ctx, "check")
 	if err != nil {
 		return nil, err
 	}
