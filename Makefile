@@ -25,7 +25,7 @@ MODULES = ./... ./redisbuf/... ./server/...
 
 # What waits longest begins first, so that a run does not end with it alone.
 LIBRARY = . ./arena ./broadcast ./chunk ./frame/... ./media/... ./redisbuf ./stackbuf
-ALL = ./redisbuf ./server/internal/server ./server/internal/relay $(MODULES)
+ALL = ./redisbuf ./server/internal/server/page ./server/internal/server ./server/internal/relay $(MODULES)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
