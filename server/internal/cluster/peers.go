@@ -11,8 +11,8 @@ import (
 const peerRounds = 3 * attempts
 
 const (
-	// maxPeers bounds the list of nodes, all of which a page asks.
-	maxPeers = 256
+	// maxPeers bounds the list of nodes, all of which a page asks. A Secret knows twice as many.
+	maxPeers = maxKnown / 2
 	// maxUnproven bounds those that have not proved to be nodes: anyone who may publish in Redis can invent some.
 	maxUnproven = 32
 )

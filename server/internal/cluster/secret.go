@@ -27,7 +27,7 @@ const (
 	// challengeTime is how long a challenge may be answered. Nodes then get another one.
 	challengeTime = 10 * time.Minute
 	// maxKnown bounds the nodes whose challenges are kept.
-	maxKnown = 2 * maxPeers
+	maxKnown = 512
 )
 
 var (

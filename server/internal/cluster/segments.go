@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"hash/maphash"
 	"log/slog"
 	"sync"
@@ -34,14 +33,12 @@ type store interface {
 	set(ctx context.Context, stream, object string, body *millrace.Chain) error
 	// setState keeps the state, unless there is one of a later epoch.
 	setState(ctx context.Context, stream string, epoch uint64, state []byte) error
-	// get appends an object of at most limit bytes to dst, or returns errNotStored.
-	get(ctx context.Context, stream, object string, dst *millrace.Chain, limit int) error
-	// state returns what was kept, or errNotStored.
+	// get appends an object of at most limit bytes to dst. It reports whether there is one.
+	get(ctx context.Context, stream, object string, dst *millrace.Chain, limit int) (found bool, err error)
+	// state returns what was kept, or nil.
 	state(ctx context.Context, stream string) ([]byte, error)
 	close() error
 }
-
-var errNotStored = errors.New("not stored")
 
 // Segments keep the newest segments of HLS where they outlive their node. They implement [hlslive.SegmentStore].
 type Segments struct {
@@ -216,23 +213,16 @@ func (k *Segments) save(job *saveJob) {
 
 // LoadState implements [hlslive.SegmentStore].
 func (k *Segments) LoadState(ctx context.Context, stream string) ([]byte, error) {
-	state, err := k.store.state(ctx, stream)
-	if err == errNotStored {
-		return nil, nil
-	}
-	return state, err
+	return k.store.state(ctx, stream)
 }
 
 // Load appends an object of at most limit bytes to dst, whose owner releases it. It reports whether there is one.
 func (k *Segments) Load(ctx context.Context, stream string, o hls.Object, dst *millrace.Chain, limit int) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, saveWait)
 	defer cancel()
-	err := k.store.get(ctx, stream, o.String(), dst, limit)
-	if err == nil {
+	found, err := k.store.get(ctx, stream, o.String(), dst, limit)
+	if found {
 		k.loaded.Add(1)
 	}
-	if err == errNotStored {
-		return false, nil
-	}
-	return err == nil, err
+	return found, err
 }

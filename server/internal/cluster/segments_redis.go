@@ -60,20 +60,20 @@ func (s *redisStore) setState(ctx context.Context, stream string, epoch uint64, 
 	return stateScript.Run(ctx, s.rdb, []string{s.key(stream, stateName)}, epoch, state, s.keep.Milliseconds(), stateField).Err()
 }
 
-func (s *redisStore) get(ctx context.Context, stream, object string, dst *millrace.Chain, limit int) error {
-	return notStored(s.values.GetChain(ctx, s.key(stream, object), dst, limit))
+func (s *redisStore) get(ctx context.Context, stream, object string, dst *millrace.Chain, limit int) (found bool, err error) {
+	err = s.values.GetChain(ctx, s.key(stream, object), dst, limit)
+	if err == redis.Nil {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 func (s *redisStore) state(ctx context.Context, stream string) ([]byte, error) {
 	state, err := s.rdb.HGet(ctx, s.key(stream, stateName), stateField).Bytes()
-	return state, notStored(err)
-}
-
-func notStored(err error) error {
 	if err == redis.Nil {
-		return errNotStored
+		return nil, nil
 	}
-	return err
+	return state, err
 }
 
 func (s *redisStore) close() error { return errors.Join(s.values.Close(), s.rdb.Close()) }
