@@ -1,5 +1,5 @@
 // Package deploy checks the manifests in ../../deploy with the libraries of the programs that read them. nginx and
-// HAProxy check theirs in internal/server.
+// HAProxy check theirs in server/internal/server.
 package deploy
 
 import (

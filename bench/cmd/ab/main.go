@@ -1,7 +1,7 @@
 // Command ab compares this tree with another one: it runs a program of bench in both in turns, one round at a time, and
 // prints the ratio of each figure. See "make ab".
 //
-//	go run ./cmd/ab -base ../../base/bench -rounds 9 -- relay -contenders millrace@50ms -case 1x200
+//	GOWORK=off go run ./cmd/ab -base ../../base/bench -rounds 9 -- relay -contenders millrace@50ms -case 1x200
 package main
 
 import (

@@ -1,5 +1,6 @@
 // Command bench measures Millrace beside its rivals, in interleaved rounds.
 //
+//	export GOWORK=off                               # a module that go.work does not list
 //	go run ./cmd/bench                              # lists the programs
 //	go run ./cmd/bench reader -only tcp -rounds 31
 //	go run ./cmd/bench all -out results             # all of them briefly, with tables and a report in results/

@@ -319,7 +319,7 @@ func (c *serveConfig) printFlag(text *bytes.Buffer, flag server.Flag) {
 		text.WriteString("# ")
 	}
 	line := []byte(f.Name + ": " + value)
-	if f.Value.Type() == "string" {
+	if t := f.Value.Type(); t == "string" || t == "word" {
 		line, _ = yaml.Marshal(map[string]string{f.Name: value}) // which quotes it; it cannot fail
 	}
 	text.Write(bytes.TrimSpace(line))

@@ -80,6 +80,22 @@ redis-password: of the file
 	}
 }
 
+// What --print-config prints says the same again.
+func TestPrintedConfigIsRead(t *testing.T) {
+	t.Setenv("MILLRACE_CLUSTER_TOKEN", "x") // which is not printed
+	const text = "cluster: redis://127.0.0.1:1\nadvertise: http://127.0.0.1:1\nsegments: \"\"\nrtmp: \"\"\nlag-policy: drop\nkeep-bytes: 8MiB\nlatency: 20ms\ncors: \"*\"\ndemo: true\n"
+	c := readServeConfig(t, "--config", configFile(t, text))
+	var printed bytes.Buffer
+	if err := c.print(&printed); err != nil {
+		t.Fatal(err)
+	}
+	again := readServeConfig(t, "--config", configFile(t, printed.String()))
+	if again.Segments != "" || again.LagPolicy != "drop" || again.KeepBytes != 8<<20 || again.RTMP != "" ||
+		again.Latency != 20*time.Millisecond || again.CORS != "*" || !again.Demo || again.from["segments"] == "" {
+		t.Errorf("%s\nis %+v", &printed, again.Config)
+	}
+}
+
 // Every flag has a variable of its own.
 func TestVariables(t *testing.T) {
 	c := newServeConfig()

@@ -5,8 +5,8 @@
 //   - `millrace doctor` reports what the machine lacks for serving.
 //   - `millrace token` signs and inspects tokens (JWT) of publishers and viewers.
 //
-// This package is flags and wiring: the server is in internal/server, the load in internal/load, the checks of the
-// machine in internal/doctor.
+// This package is wiring: the server and its flags are in server/internal/server, the load in internal/load, the checks of the
+// machine in server/internal/doctor.
 package main
 
 import (

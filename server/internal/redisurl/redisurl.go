@@ -17,6 +17,12 @@ import (
 var errAddress = errors.New("want redis://[USER:PASSWORD@]HOST:PORT[/DB], rediss://…, unix://PATH, " +
 	"redis://HOST:PORT,HOST:PORT?master_name=NAME for Sentinel, or redis+cluster://HOST:PORT,HOST:PORT for a cluster")
 
+// options are those of an address.
+var options = []string{"addr", "db", "master_name", "sentinel_username", "sentinel_password"}
+
+var errOption = errors.New("an option of the address cannot be used: there are addr=HOST:PORT, db=DB, and master_name=NAME " +
+	"for Sentinel, with sentinel_username and sentinel_password; a cluster has addr alone")
+
 // Parse returns the options of a client of the Redis at address, which is one of
 //
 //	redis://[USER:PASSWORD@]HOST:PORT[/DB]                      a server
@@ -50,13 +56,15 @@ func Parse(address, password string) (*redis.UniversalOptions, error) {
 			err = bad
 		}
 	}
-	for name := range q {
-		if !slices.Contains([]string{"db", "addr", "master_name", "sentinel_username", "sentinel_password"}, name) {
-			err = errAddress
-		}
-	}
-	if err != nil || len(hosts) > 1 && !cluster && !q.Has("master_name") {
+	if err != nil || len(hosts) > 1 && !cluster && !q.Has("master_name") || cluster && opt.DB != 0 {
 		return nil, errAddress
+	}
+	for name := range q {
+		known := name == "addr" || name == "db" && !cluster || name == "master_name" && !cluster ||
+			strings.HasPrefix(name, "sentinel_") && q.Has("master_name")
+		if !known || !slices.Contains(options, name) {
+			return nil, errOption
+		}
 	}
 	hosts[0] = opt.Addr
 	return &redis.UniversalOptions{

@@ -56,7 +56,9 @@ func TestParseRefuses(t *testing.T) {
 		"redis://:secret@h:port", "redis://:secret@h:1/secret", "redis://:secret@h:1?secret=1", "redis://u:secret@h:1/1/2",
 		"redis+cluster://:secret@h:1,secret", "redis://:secret@h:1,secret?master_name=m", "redis+cluster://:%secret@h:1",
 		"redis+sentinel://:secret@h:1", "unix://:secret@h", "redis+cluster://:secret@h:1?read_only=true",
-		"redis://h:1,secret:2", "redis://:secret@h:1?db=secret",
+		"redis://h:1,secret:2", "redis://:secret@h:1?db=secret", "redis+cluster://:secret@h:1/3",
+		"redis+cluster://:secret@h:1?db=3", "redis+cluster://:secret@h:1?master_name=m", "redis://:secret@h:1?sentinel_username=u",
+		"rediss://:secret@h:1?skip_verify=true",
 	} {
 		if _, err := Parse(address, ""); err == nil || strings.Contains(err.Error(), "sec") {
 			t.Errorf("%s: %v", address, err)

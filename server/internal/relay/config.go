@@ -87,7 +87,7 @@ func tooManyViewers(limit int) error {
 	return refuse.New(http.StatusServiceUnavailable, "the server has %d viewers, as many as --max-viewers allows", limit).For(refuse.Limit)
 }
 
-// tooManyStreams refuses another stream. h.mu is held.
+// tooManyStreams refuses another stream. Hub.mu is held.
 func (c *Config) tooManyStreams() error {
 	return refuse.New(http.StatusServiceUnavailable,
 		"the server has %d streams, as many as --max-streams allows", c.MaxStreams).For(refuse.Limit)
@@ -136,7 +136,7 @@ type Cluster interface {
 	// who owns the stream, Claim returns a Lease whose Epoch is 0 until it can.
 	Claim(ctx context.Context, name string) (Lease, error)
 
-	// Want says that viewers here want a stream that this node does not own. See [Hub.Wanted].
+	// Want says that viewers here want a stream that this node does not own. See [Peers.Wanted].
 	Want(name string)
 
 	// Reachable reports whether it can be found out who owns a stream.
@@ -152,11 +152,11 @@ type Lease interface {
 	// process was stopped for longer than a lease lasts, other nodes get nothing until it is.
 	Current() bool
 
-	// Held reports whether the ownership is neither lost nor released. A lease is no longer held when [Hub.Lost] is
+	// Held reports whether the ownership is neither lost nor released. A lease is no longer held when [Peers.Lost] is
 	// called.
 	Held() bool
 
-	// Tell says that what Hub.Silent returns has changed: the publisher is away, or is back.
+	// Tell says that what Peers.Silent returns has changed: the publisher is away, or is back.
 	Tell()
 
 	// Release gives the stream up. It does nothing if the ownership is not held.

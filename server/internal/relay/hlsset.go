@@ -15,7 +15,7 @@ type liveHLS struct {
 	*hlslive.Window
 	stream *stream
 	stop   context.CancelFunc // ends Window.Run
-	idle   *time.Timer        // calls checkIdleHLS
+	idle   *time.Timer        // calls HLS.checkIdle
 	before *liveHLS           // of the same stream with other tracks, which has ended; nil if there is none. Guarded by Hub.mu
 }
 

@@ -93,7 +93,7 @@ func (s *liveService) watch(w http.ResponseWriter, r *http.Request, name string)
 	}
 }
 
-// publishAs is relay.Publish, under the name that the hook says if there is one.
+// publishAs is relay.HTTP.Publish, under the name that the hook says if there is one.
 func (s *liveService) publishAs(w http.ResponseWriter, r *http.Request, name string) (err error) {
 	var terms relay.Terms
 	if s.access.hook != nil {
@@ -107,7 +107,7 @@ func (s *liveService) publishAs(w http.ResponseWriter, r *http.Request, name str
 	return err
 }
 
-// watchAs is relay.Watch, of the stream that the hook says if there is one.
+// watchAs is relay.HTTP.Watch, of the stream that the hook says if there is one.
 func (s *liveService) watchAs(w http.ResponseWriter, r *http.Request, path string) (err error) {
 	var terms relay.Terms
 	if s.access.hook != nil {

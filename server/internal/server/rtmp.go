@@ -78,7 +78,7 @@ func (v *rtmpService) serve(ln net.Listener) {
 	}
 }
 
-// writeReason closes a connection that has not said what it wants.
+// refuse closes a connection that has not said what it wants.
 func (v *rtmpService) refuse(conn net.Conn, why error) {
 	_ = conn.Close() // so that RemoteAddr does not wait
 	client := conn.RemoteAddr().String()

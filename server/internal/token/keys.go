@@ -34,6 +34,9 @@ const (
 	maxKeys   = 16
 )
 
+// maxKeyFile bounds a file of keys, in bytes: hundreds of them.
+const maxKeyFile = 64 << 10
+
 // ReadKeys reads the keys of a file, one a line: KID ALG KEY. It ignores empty lines and lines that begin with #. It
 // refuses a file that all users of the machine may write: each could sign. They may read it, since containers mount
 // secrets so.
@@ -48,9 +51,12 @@ func ReadKeys(file string) (Keys, error) {
 	} else if mode := info.Mode().Perm(); mode&0o002 != 0 && runtime.GOOS != "windows" { // which has no such modes
 		return nil, fmt.Errorf("%s has mode %#o: all users may write it, so take that right away (chmod o-w)", file, mode)
 	}
-	text, err := io.ReadAll(io.LimitReader(f, 64<<10)) // it may be another file by mistake
+	text, err := io.ReadAll(io.LimitReader(f, maxKeyFile+1)) // it may be another file by mistake
 	if err != nil {
 		return nil, err
+	}
+	if len(text) > maxKeyFile {
+		return nil, fmt.Errorf("%s is longer than %d bytes, which a file of keys may have", file, maxKeyFile)
 	}
 	keys, err := parseKeys(string(text))
 	if err != nil {
