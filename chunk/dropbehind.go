@@ -14,7 +14,7 @@ const (
 	dropLag = 8 << 20
 )
 
-// A dropper drops what was sent from the page cache, unless another response that does so sends the same file.
+// A dropper removes sent files from the page cache. A file stays while another such response sends it.
 type dropper struct {
 	mu      sync.Mutex
 	sending map[fileVersion]int // responses that are being dropped behind, by what they send

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A Hostile says its script, and a conn understands what is a reply.
+// A Hostile sends its script, and a conn accepts only valid replies.
 func TestHostile(t *testing.T) {
 	h := StartHostile(t, Say("*4\r\n$4\r\na\r\nb\r\n:-7\r\n*-1\r\n*1\r\n-ERR part\r\n"), Say("$-1\r\n"), Say("-ERR no\r\n"),
 		Say("+x\n"), Say("?\r\n"), Say("$1\r\nabc"), Say("$100\r\nhalf").ThenClose())

@@ -18,9 +18,8 @@ import (
 // A Hub has the streams of a server.
 //
 // Locks are taken in this order: Hub.mu, stream.mu, and then that of an hlslive.Window, a broadcast.Ring or a
-// limit.Limiter, which take no other. A goroutine that holds Hub.mu or stream.mu does not log, and does not take a lock of package
-// fanout but that of a Conn (by Viewer.End): a loop there holds its lock while it calls methods of viewer, which take
-// stream.mu.
+// limit.Limiter. A goroutine that holds Hub.mu or stream.mu does not log. Of package fanout it takes the lock of a Conn
+// alone (by Viewer.End): a loop there holds its lock while it calls methods of viewer, which take stream.mu.
 type Hub struct {
 	cfg  Config // MaxStreams and MaxStreamViewers under mu; the rest does not change
 	log  *slog.Logger

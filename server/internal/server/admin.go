@@ -28,7 +28,10 @@ type adminService struct {
 // and viewers are, and the operator's decisions. There is no /debug/pprof/cmdline: tokens and passwords are on the
 // command line.
 func (s *Server) adminRoutes(main net.Addr) http.Handler {
-	a := &adminService{operator: relay.NewOperator(s.relay), budget: s.budget, refusals: s.refusals, log: s.log, tls: s.cert != nil, stop: s.stopServing}
+	a := &adminService{
+		operator: relay.NewOperator(s.relay), budget: s.budget, refusals: s.refusals, log: s.log,
+		tls: s.cert != nil, stop: s.stopServing,
+	}
 	mux := http.NewServeMux()
 	for path, h := range map[string]http.HandlerFunc{
 		"/debug/pprof/":        pprof.Index,

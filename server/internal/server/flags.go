@@ -98,7 +98,7 @@ func (c *Config) Flags() []FlagGroup {
 		}},
 		{"Limits", []Flag{
 			{Name: "max-streams", Value: &c.MaxStreams, Min: 1, Help: "streams at a time"},
-			{Name: "max-viewers", Value: &c.MaxViewers, Min: 1, Help: "viewers in all, including those that wait for a publisher"},
+			{Name: "max-viewers", Value: &c.MaxViewers, Min: 1, Help: "viewers of all streams, including those that wait for a publisher"},
 			{Name: "max-stream-viewers", Value: &c.MaxStreamViewers, Min: 1, Help: "viewers a stream"},
 			{Name: "max-connections", Value: &c.MaxConnections, Min: 1,
 				Help: "connections of the main listener, without viewers by HTTP/1; one that waits for a request gives way to a new one"},
@@ -110,13 +110,13 @@ func (c *Config) Flags() []FlagGroup {
 				Page: "access.md#limits-per-address",
 				Help: "bytes a second that one address gets: downloads are slowed down, new requests are refused; at least 64KiB; 0: no limit"},
 			{Name: "memory", Value: (*bytesize.Size)(&c.MemoryBytes), Min: MinMemory, OrZero: true, Page: "serve.md#memory",
-				Help: "what the server may use in all; beyond it what is late is dropped, and what is new is refused; " +
+				Help: "memory that the server may use; above it, late viewers are dropped and new clients are refused; " +
 					"0: half of the machine's or the control group's memory"},
 			{Name: "header-timeout", Value: &c.HeaderTimeout, Min: 1,
 				Help: "for the head of a request to arrive, and for a body that is not wanted"},
 			{Name: "idle-timeout", Value: &c.IdleTimeout, Min: 1, Help: "for the next request on a connection that is kept open"},
 			{Name: "drain-timeout", Value: &c.DrainTimeout, Page: "serve.md#shutdown",
-				Help: "how long SIGTERM waits for viewers to get what is queued, and for downloads and uploads"},
+				Help: "how long a shutdown waits for viewers to receive queued data, and for downloads and uploads"},
 		}},
 		{"HLS", []Flag{
 			{Name: "hls-part", Value: &c.HLS.Part, Min: ns(minHLSPart), Page: "hls.md",
@@ -142,7 +142,7 @@ func (c *Config) Flags() []FlagGroup {
 		{"Files", []Flag{
 			{Name: "root", Value: &c.Root, Help: "serve the files under this directory at /files/"},
 			{Name: "files-listing", Value: &c.FilesListing, Needs: []string{"root"},
-				Help: "list what is in a directory that has no index.html"},
+				Help: "list directories that have no index.html"},
 			{Name: "files-precompressed", Value: &c.FilesPrecompressed, Needs: []string{"root"},
 				Help: "send NAME.br, NAME.zst or NAME.gz for NAME to clients that accept it"},
 			{Name: "files-drop-behind", Value: (*bytesize.Size)(&c.FilesDropBehind), Needs: []string{"root"},

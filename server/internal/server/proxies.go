@@ -29,7 +29,10 @@ type clients struct {
 
 // newClients returns the clients of a configuration, which was checked.
 func newClients(draining context.Context, cfg *Config, refusals *refusals) *clients {
-	s := &clients{addresses: address.New(cfg.addressLimits()), refusals: refusals, headerTimeout: cfg.HeaderTimeout, draining: draining}
+	s := &clients{
+		addresses: address.New(cfg.addressLimits()), refusals: refusals,
+		headerTimeout: cfg.HeaderTimeout, draining: draining,
+	}
 	s.setLimits(cfg)
 	return s
 }

@@ -25,8 +25,13 @@ func (s *Server) routes() http.Handler {
 			"nothing here: see / for the page, /live/NAME for a stream, /files/NAME for a file, /blobs/KEY for a blob").
 			For(refuse.Path))
 	})
-	live := &liveService{http: relay.NewHTTP(s.relay), peers: relay.NewPeers(s.relay), access: s.access, budget: s.budget, refusals: s.refusals,
-		hls: &hlsService{hls: relay.NewHLS(s.relay), peers: relay.NewPeers(s.relay), node: s.node, access: s.access, budget: s.budget, refusals: s.refusals}}
+	peers := relay.NewPeers(s.relay)
+	players := &hlsService{
+		hls: relay.NewHLS(s.relay), peers: peers, node: s.node, access: s.access, budget: s.budget, refusals: s.refusals,
+	}
+	live := &liveService{
+		http: relay.NewHTTP(s.relay), peers: peers, access: s.access, budget: s.budget, refusals: s.refusals, hls: players,
+	}
 	all := s.besideNames(live, cleanPaths(mux))
 	return s.node.admit(s.refusals, all, s.clients.limitAddresses(s.access.protect(s.access.auth.Load, all)))
 }

@@ -205,9 +205,8 @@ func (v *rtmpService) admit(want *rtmp.Request) (name string, err error) {
 }
 
 // serveAs serves a client under the name that the hook says if there is one, which it returns.
-func (v *rtmpService) serveAs(ctx context.Context, c *relay.RTMPConn, want *rtmp.Request, name string) (string, error) {
-	s, err := v.access, error(nil)
-	if s.hook != nil {
+func (v *rtmpService) serveAs(ctx context.Context, c *relay.RTMPConn, want *rtmp.Request, name string) (_ string, err error) {
+	if s := v.access; s.hook != nil {
 		q := &hook.Request{Event: hook.PlayBegin, Stream: name, Protocol: "rtmp", Address: withoutPort(c.RemoteAddr()),
 			Agent: want.Client, Query: want.RawQuery, Token: s.auth.Load().queryToken(want.RawQuery)}
 		if v.tls != nil {

@@ -63,8 +63,10 @@ func New(cfg Config) (*Server, error) {
 	s.access.refusals = s.refusals
 	s.budget = newBudget(&s.cfg, s.refusals)
 	s.clients = newClients(s.draining, &cfg, s.refusals)
-	s.connections = connections{clients: s.clients, tls: cfg.TLSCert != "", limit: cfg.MaxConnections, all: make(map[*proxy.Conn]netip.Addr),
-		from: make(map[netip.Addr]int)}
+	s.connections = connections{
+		clients: s.clients, tls: cfg.TLSCert != "", limit: cfg.MaxConnections,
+		all: make(map[*proxy.Conn]netip.Addr), from: make(map[netip.Addr]int),
+	}
 	var err error
 	if s.cert, err = openCertificate(&cfg, s.log); err != nil {
 		return nil, err
