@@ -111,6 +111,34 @@ func TestReaderReadLineOfASourceThatIsFull(t *testing.T) {
 	}
 }
 
+// ReadLine gives a '\r' back that may belong to a "\r\n" across the limit, and UnreadByte then puts it in place of the byte
+// before it, as in bufio.
+func TestUnreadByteAfterCarriageReturn(t *testing.T) {
+	const text = "fifteen letters\rand more"
+	type reader interface {
+		ReadLine() ([]byte, bool, error)
+		UnreadByte() error
+		io.Reader
+	}
+	for _, r := range []reader{
+		bufio.NewReaderSize(strings.NewReader(text), 16), millrace.NewReaderSize(strings.NewReader(text), 16),
+	} {
+		line, prefix, err := r.ReadLine()
+		if string(line) != "fifteen letters" || !prefix || err != nil {
+			t.Errorf("%T: ReadLine returned %q, %v, %v", r, line, prefix, err)
+		}
+		if err := r.UnreadByte(); err != nil {
+			t.Errorf("%T: UnreadByte: %v", r, err)
+		}
+		if rest, err := io.ReadAll(r); string(rest) != "\r\rand more" || err != nil {
+			t.Errorf("%T: the rest is %q, %v", r, rest, err)
+		}
+		if r, ok := r.(*millrace.Reader); ok {
+			r.Release()
+		}
+	}
+}
+
 func TestReaderReset(t *testing.T) {
 	all := func(r io.Reader, want string) {
 		t.Helper()
