@@ -731,7 +731,7 @@ func TestALeaseThatIsNotCurrent(t *testing.T) {
 	m := n + len(join(sc.tags[1:3]))
 	same(t, "a viewer here", local.Next(m-n), sc.whole()[n:m])
 	time.Sleep(50 * time.Millisecond) // in which it would come
-	if got := edge.lookUp("cam").live.ring.Stats().PublishedBytes; got != uint64(n-len(sc.header)) {
+	if got := edge.lookUp("cam").forms.Stats().PublishedBytes; got != uint64(n-len(sc.header)) {
 		t.Errorf("the other node has %d bytes, want %d", got, n-len(sc.header))
 	}
 	l.stopped.Store(false)
@@ -746,7 +746,7 @@ func TestALeaseThatIsNotCurrent(t *testing.T) {
 	if err := <-edge.ended; !isReset(err) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("the pull ended with %v", err)
 	}
-	if got := edge.lookUp("cam").live.ring.Stats().PublishedBytes; got != uint64(len(sc.whole())-len(sc.header)) {
+	if got := edge.lookUp("cam").forms.Stats().PublishedBytes; got != uint64(len(sc.whole())-len(sc.header)) {
 		t.Errorf("the other node has %d bytes, want %d", got, len(sc.whole())-len(sc.header))
 	}
 	if res := p.Wait(); res.Status != http.StatusConflict {

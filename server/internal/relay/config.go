@@ -7,11 +7,13 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/broadcast"
 	"github.com/millrace-io/millrace/media/flv"
 	"github.com/millrace-io/millrace/media/mp4"
 	"github.com/millrace-io/millrace/server/internal/memory"
 	"github.com/millrace-io/millrace/server/internal/refuse"
 	"github.com/millrace-io/millrace/server/internal/relay/hlslive"
+	"github.com/millrace-io/millrace/server/internal/relay/rendition"
 )
 
 // A Policy says what happens to a viewer that is further behind than its allowance.
@@ -78,6 +80,13 @@ type Config struct {
 	Unsent    int           // bytes that the kernel may hold unsent for a viewer; 0: the system's default
 
 	Log *slog.Logger
+}
+
+// forms returns what applies to the renditions of streams.
+func (c *Config) forms(counters *rendition.Counters) rendition.Config {
+	return rendition.Config{KeepBytes: c.KeepBytes, KeepFrames: c.KeepFrames, MaxTag: c.maxTag(), Latency: c.Latency,
+		Lag:  broadcast.Lag{Bytes: c.LagBytes, Frames: c.LagFrames, Time: c.LagTime},
+		Drop: c.LagPolicy == Drop, Stall: c.StallTimeout, Counters: counters}
 }
 
 // maxTag is the longest data of a tag, in bytes.

@@ -3,8 +3,7 @@ package relay
 import (
 	"sync/atomic"
 
-	"github.com/millrace-io/millrace/broadcast"
-	"github.com/millrace-io/millrace/server/internal/relay/fanout"
+	"github.com/millrace-io/millrace/server/internal/relay/rendition"
 )
 
 // counters counts what happens in a Hub. They are plain atomic numbers: what is done for every batch does not go
@@ -19,9 +18,6 @@ type counters struct {
 	pulled    atomic.Int64 // bytes, of these
 	toNodes   atomic.Int64 // bytes, of those that are written
 	framesIn  atomic.Int64
-	groupsCut atomic.Int64
-	leftOut   atomic.Int64                        // NAL units and video frames
-	lost      [broadcast.Refused + 1]atomic.Int64 // frames that viewers were moved past
 
-	fanout fanout.Counters // of all renditions
+	forms rendition.Counters
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 	"github.com/millrace-io/millrace/server/internal/relay/fanout"
+	"github.com/millrace-io/millrace/server/internal/relay/rendition"
 )
 
 // A viewer that joins late in a long group of pictures is behind live by that, in every form, and for as long as it stays;
@@ -44,7 +45,7 @@ func TestDistanceFromLive(t *testing.T) {
 			clients[v] = client
 			v.connect(fanout.NewConn(conn, false, 0))
 			v.enter()
-			v.rendition.fanout.Start(v.transport, func() { v.hearHTTP(conn) })
+			v.rendition.Fanout().Start(v.transport, func() { v.hearHTTP(conn) })
 			synctest.Wait() // it has got everything
 			return v
 		}
@@ -57,10 +58,10 @@ func TestDistanceFromLive(t *testing.T) {
 			age  time.Duration
 		}{
 			{watchRequest{asIs: true}, age},
-			{watchRequest{format: formatMP4}, age},
-			{watchRequest{format: formatRTMP}, age},
+			{watchRequest{format: rendition.MP4}, age},
+			{watchRequest{format: rendition.RTMP}, age},
 			{watchRequest{asIs: true, next: true}, 0},
-			{watchRequest{format: formatMP4, next: true}, 0},
+			{watchRequest{format: rendition.MP4, next: true}, 0},
 		} {
 			v := enter(tt.want)
 			if i, most := h.Streams()[0], h.Stats().BehindLive; i.BehindLive != tt.age.Seconds() || most != tt.age {

@@ -149,11 +149,11 @@ func TestFFmpegIsKilledAndComesBack(t *testing.T) {
 	}
 	first := publish()
 	st := f.stream("film")
-	eventually(t, "a second of film", func() bool { return st.live.ring.Stats().PublishedFrames > 60 })
+	eventually(t, "a second of film", func() bool { return st.forms.Stats().PublishedFrames > 60 })
 	_ = first.Process.Kill()
 	_ = first.Wait()
 	f.waits("film")
-	before := st.live.ring.Stats().PublishedFrames
+	before := st.forms.Stats().PublishedFrames
 	if err := publish().Wait(); err != nil {
 		t.Errorf("the second publisher: %v", err)
 	}

@@ -165,7 +165,7 @@ func (f *fixture) published(name string, n int) {
 	f.T.Helper()
 	eventually(f.T, fmt.Sprintf("%d bytes of %s", n, name), func() bool {
 		s := f.lookUp(name)
-		return s != nil && s.live.ring.Stats().PublishedBytes >= uint64(n)
+		return s != nil && s.forms.Stats().PublishedBytes >= uint64(n)
 	})
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/millrace-io/millrace/server/internal/limit"
 	"github.com/millrace-io/millrace/server/internal/refuse"
-	"github.com/millrace-io/millrace/server/internal/relay/flvstream"
 )
 
 // A wait is the time in which a stream has no publisher.
@@ -166,7 +165,9 @@ func (s *stream) grant(p *Publisher) {
 	s.epoch = max(s.epoch, p.epoch)
 	if s.lease != p.lease {
 		s.lease = p.lease
-		s.ownStart.Store(false)
+		if s.forms != nil {
+			s.forms.ForgetStart()
+		}
 	}
 	if p.lease != nil && !p.lease.Held() { // it was lost while p waited
 		s.lose()
@@ -205,7 +206,7 @@ func (s *stream) handOver(p *Publisher, err error) time.Duration {
 	next := s.next
 	s.next = nil
 	left := s.left(p, err)
-	stays := s.live != nil && s.live.format == formatFLV && err != errPanic && h.ends.Err() == nil && !s.ended
+	stays := s.feed != nil && err != errPanic && h.ends.Err() == nil && !s.ended
 	if !stays || left <= 0 && next == nil {
 		if next != nil && next.lease == s.lease {
 			s.lease = nil // next has it
@@ -263,30 +264,14 @@ func (s *stream) expire(w *wait) {
 	}
 }
 
-// resume lets p, which sends FLV as well, go on with s.
-func (s *stream) resume(p *Publisher) *flvstream.Continuation {
-	f := &s.feed
-	f.keys.Pause()
-	f.farLogged = false // what comes between is no group of pictures
-	f.starts.ForgetTracks()
-	f.presence, f.tracks = flvstream.Presence{}, nil
-	s.facts.Further.Store(0)
-	pause := time.Duration(0)
-	if f.timed {
-		pause = time.Duration(now() - f.lastAt)
-	}
+// resumed notes that p goes on with s, after a pause without frames.
+func (s *stream) resumed(p *Publisher, pause time.Duration) {
 	if !p.replaced && !p.isPull() {
 		s.returns.Add(1)
 		s.hub.counters.returns.Add(1)
 	}
 	s.log.Info("publisher goes on with the stream", "publisher", p.address, "after", pause.Round(time.Millisecond),
 		"takeover", p.replaced)
-	return f.goOn()
-}
-
-// goOn returns what fits the tags of the next publisher to those that there were.
-func (f *feed) goOn() *flvstream.Continuation {
-	return flvstream.Continue(f.timed, f.last, f.lastAt)
 }
 
 // checkRefused refuses a publisher whose name the operator has refused. Hub.mu is held.

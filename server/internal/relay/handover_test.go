@@ -21,6 +21,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/limit"
 	"github.com/millrace-io/millrace/server/internal/refuse"
 	"github.com/millrace-io/millrace/server/internal/relay/fanout"
+	"github.com/millrace-io/millrace/server/internal/relay/rendition"
 	"github.com/millrace-io/millrace/server/internal/testkit/relaytest"
 )
 
@@ -130,7 +131,7 @@ func (w *hubView) close() {
 	w.h.t.Helper()
 	checkClock(w.h.t, w.tags)
 	w.v.start.Cursor.Close()
-	w.v.rendition.stream.exit(w.v)
+	w.v.stream.exit(w.v)
 }
 
 // timeOf returns a tag's time.
@@ -201,8 +202,9 @@ func TestHowLongAStreamWaits(t *testing.T) {
 				p := tt.send(h)
 				st := p.s
 				var viewer *broadcast.Cursor
-				if st.live != nil {
-					viewer = st.live.ring.Cursor()
+				if st.forms != nil {
+					_, start := st.forms.Join(rendition.FLV, false)
+					viewer = start.Cursor
 					defer viewer.Close()
 				}
 				h.done(p, tt.err)
@@ -892,7 +894,7 @@ func TestMP4OfAPublisherThatComesBack(t *testing.T) {
 			if n := contiguous(t, stretches(t, file)); n != want {
 				t.Errorf("%d samples, want %d; codecs changed: %v", n, want, changed)
 			}
-			if why, want := l.r.fanout.Reason(), map[bool]fanout.Reason{true: fanout.CodecsChanged, false: fanout.StreamEnded}[changed]; why != want {
+			if why, want := l.r.Fanout().Reason(), map[bool]fanout.Reason{true: fanout.CodecsChanged, false: fanout.StreamEnded}[changed]; why != want {
 				t.Errorf("viewers end with %q, want %q", why, want)
 			}
 			for _, r := range stretches(t, file) {

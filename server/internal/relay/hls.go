@@ -10,6 +10,7 @@ import (
 	"github.com/millrace-io/millrace/media/hls"
 	"github.com/millrace-io/millrace/server/internal/refuse"
 	"github.com/millrace-io/millrace/server/internal/relay/hlslive"
+	"github.com/millrace-io/millrace/server/internal/relay/rendition"
 )
 
 // HLS answers players of HLS, with the streams of a Hub.
@@ -112,7 +113,7 @@ func (l HLS) find(ctx context.Context, name string) (w *liveHLS, err error) {
 		if l.elsewhere(name) {
 			return hlslive.ErrElsewhere
 		}
-		if _, err := s.format(watchRequest{format: formatMP4}); err != nil {
+		if _, err := s.format(watchRequest{format: rendition.MP4}); err != nil {
 			return err
 		}
 		w = l.start(s)
@@ -153,7 +154,7 @@ func (l HLS) run(ctx context.Context, w *liveHLS) {
 	switch {
 	case l.hub.ends.Err() != nil:
 		w.Close(refuse.ErrShutdown)
-	case err == errNotMade:
+	case err == rendition.ErrNotMade:
 		w.Close(cmp.Or(s.checkMP4(), error(refuse.New(http.StatusNotAcceptable, "stream %q: %v", s.name, err))))
 	default:
 		w.Close(errAbsent(s.name))

@@ -166,12 +166,12 @@ func TestHLSEndsWithoutRequests(t *testing.T) {
 		before := hint(t, list)
 		h.pace(p, sc.tags[150:150+50*35])
 		synctest.Wait()
-		if s.made[formatMP4] == nil {
+		if len(s.forms.All()) == 1 {
 			t.Error("35 s after the last request, HLS is not made any more")
 		}
 		h.pace(p, sc.tags[150+50*35:150+50*38])
 		synctest.Wait()
-		if s.made[formatMP4] != nil || len(h.hls.byName) != 0 {
+		if len(s.forms.All()) > 1 || len(h.hls.byName) != 0 {
 			t.Error("38 s after the last request, HLS is still made")
 		}
 		if list, err = h.playlist(hls.Reload{}, false); err != nil {

@@ -74,7 +74,7 @@ func (set *hlsSet) add(s *stream) *liveHLS {
 			old.stop()
 		}
 	}
-	w.Window = hlslive.New(&set.shared, s.name, s.log, &fragmentReader{stream: s}, s.lease, first)
+	w.Window = hlslive.New(&set.shared, s.name, s.log, s.forms.Fragments(), s.lease, first)
 	set.byName[s.name] = w
 	return w
 }

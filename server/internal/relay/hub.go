@@ -13,6 +13,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 	"github.com/millrace-io/millrace/server/internal/refuse"
 	"github.com/millrace-io/millrace/server/internal/relay/fanout"
+	"github.com/millrace-io/millrace/server/internal/relay/rendition"
 )
 
 // A Hub has the streams of a server.
@@ -27,6 +28,7 @@ type Hub struct {
 	stop context.CancelCauseFunc
 
 	counters counters
+	forms    rendition.Config
 
 	clients *millrace.Pool // an account of the blocks of what RTMP clients send that do not publish
 
@@ -63,6 +65,7 @@ func New(cfg Config) *Hub {
 
 		pullIdle: pullIdle, cleanEndWait: cleanEndWait,
 	}
+	h.forms = cfg.forms(&h.counters.forms)
 	h.hls.init(&h.cfg, h.admitted)
 	h.ends, h.stop = context.WithCancelCause(context.Background())
 	return h
@@ -77,10 +80,10 @@ func (h *Hub) SetLimits(streams, viewers, streamViewers int) {
 }
 
 // announce lets viewers find s, and gives it the viewers that wait for it. They enter before its first frame.
-func (h *Hub) announce(s *stream, live *rendition) {
+func (h *Hub) announce(s *stream, forms *rendition.Set) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s.live = live
+	s.forms = forms
 	for _, w := range h.waiting[s.name] {
 		w.err = w.enter(s)
 		close(w.done)
@@ -90,7 +93,7 @@ func (h *Hub) announce(s *stream, live *rendition) {
 
 // find returns the stream that viewers see under name, or nil. h.mu is held.
 func (h *Hub) find(name string) *stream {
-	if s := h.streams[name]; s != nil && s.live != nil {
+	if s := h.streams[name]; s != nil && s.forms != nil {
 		return s
 	}
 	return nil
@@ -181,7 +184,7 @@ func (h *Hub) serve(v *viewer) {
 	if h.cut {
 		v.transport.End(fanout.Drained)
 	}
-	if s := v.rendition.stream; v.lease != nil {
+	if s := v.stream; v.lease != nil {
 		s.peers[v] = struct{}{}
 		if v.lease != s.lease {
 			v.transport.End(fanout.Moved)
@@ -193,7 +196,7 @@ func (h *Hub) serve(v *viewer) {
 func (h *Hub) leave(v *viewer) {
 	h.mu.Lock()
 	delete(h.served, v)
-	delete(v.rendition.stream.peers, v)
+	delete(v.stream.peers, v)
 	h.mu.Unlock()
 	h.admitted.Release()
 }

@@ -59,7 +59,7 @@ func (d shedder) evictGroups(excess int64) (freed int64) {
 			freed += s.window.Shorten(d.hub.cfg.HLS.MaxBytes)
 		}
 		for _, r := range s.made() {
-			freed += r.ring.Evict(lateAfter, false)
+			freed += r.Evict(lateAfter, false)
 		}
 		if freed >= excess {
 			break
@@ -81,16 +81,16 @@ func (d shedder) dropLaggards(excess int64, of *stream, after time.Duration) (fr
 	for v := range d.hub.served {
 		since, writes := v.transport.WritingFor()
 		switch {
-		case v.node != "" || of != nil && v.rendition.stream != of: // a node stands for any number of viewers
+		case v.node != "" || of != nil && v.stream != of: // a node stands for any number of viewers
 		case v.transport.Reason() != fanout.Connected:
 			freed += v.transport.Batch() // soon
 		case writes && since > after:
-			list = append(list, laggard{v, v.rendition.stream.memory.Stats().InUse, since})
+			list = append(list, laggard{v, v.stream.memory.Stats().InUse, since})
 		}
 	}
 	d.hub.mu.Unlock()
 	slices.SortFunc(list, func(a, b laggard) int {
-		return cmp.Or(cmp.Compare(b.bytes, a.bytes), strings.Compare(a.rendition.stream.name, b.rendition.stream.name),
+		return cmp.Or(cmp.Compare(b.bytes, a.bytes), strings.Compare(a.stream.name, b.stream.name),
 			cmp.Compare(b.since, a.since))
 	})
 	for _, l := range list {
@@ -122,7 +122,7 @@ func (d shedder) cutLargest(excess int64) (freed int64) {
 			s.window.Shorten(d.hub.cfg.HLS.MaxBytes / 4)
 		}
 		for _, r := range s.made() {
-			r.ring.Evict(0, true)
+			r.Evict(0, true)
 		}
 		left := s.memory.Stats().InUse
 		if freed += s.bytes - left; freed >= excess {

@@ -59,16 +59,16 @@ func TestLargestStreamEnds(t *testing.T) {
 	if n := (shedder{f.Hub}).cutLargest(1 << 20); n < 1<<20 {
 		t.Errorf("%d bytes freed", n)
 	}
-	if kept := f.lookUp("large").live.ring.Stats().Bytes; kept != 0 {
+	if kept := f.lookUp("large").forms.Stats().Bytes; kept != 0 {
 		t.Errorf("the large stream keeps %d bytes", kept)
 	}
-	if f.lookUp("small").live.ring.Stats().Bytes == 0 {
+	if f.lookUp("small").forms.Stats().Bytes == 0 {
 		t.Error("the small stream keeps nothing")
 	}
 	if n := (shedder{f.Hub}).cutLargest(1 << 30); n > 2<<20 { // the rest of what it holds
 		t.Errorf("%d bytes freed", n)
 	}
-	if f.lookUp("small").live.ring.Stats().Bytes == 0 {
+	if f.lookUp("small").forms.Stats().Bytes == 0 {
 		t.Error("the small stream keeps nothing after the large one")
 	}
 	p.Send(sc.from(0)[len(sc.start()):])
@@ -130,8 +130,8 @@ func TestFragmentsOfTinyPictures(t *testing.T) {
 	fragments := func(n int) { // but for the last one, which is not complete
 		t.Helper()
 		eventually(t, fmt.Sprintf("%d fragments", n), func() bool {
-			all := f.lookUp("cam").renditions()
-			return len(all) == 2 && all[1].ring.Stats().PublishedFrames >= uint64(n)
+			all := f.lookUp("cam").forms.All()
+			return len(all) == 2 && all[1].Stats().PublishedFrames >= uint64(n)
 		})
 	}
 	f.published("cam", len(sc.whole())-len(sc.header))

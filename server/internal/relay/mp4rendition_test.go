@@ -2,7 +2,6 @@ package relay
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -15,8 +14,8 @@ import (
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/broadcast"
 	"github.com/millrace-io/millrace/media/flv"
-	"github.com/millrace-io/millrace/server/internal/relay/convert"
 	"github.com/millrace-io/millrace/server/internal/relay/flvstream"
+	"github.com/millrace-io/millrace/server/internal/relay/rendition"
 	"github.com/millrace-io/millrace/server/internal/server/demo"
 	"github.com/millrace-io/millrace/server/internal/testkit/relaytest"
 )
@@ -98,15 +97,15 @@ func TestMP4IsMadeOnlyWhileItIsWatched(t *testing.T) {
 		box(w)
 		box(w)
 		_ = w.Conn.Close()
-		eventually(t, "the making to end", func() bool { return len(st.renditions()) == 1 && st.live.ring.Stats().Cursors == 0 })
+		eventually(t, "the making to end", func() bool { return len(st.forms.All()) == 1 && st.forms.Stats().Cursors == 0 })
 	}
-	v, err := st.enter(watchRequest{format: formatMP4})
+	v, err := st.enter(watchRequest{format: rendition.MP4})
 	if err != nil {
 		t.Fatal(err)
 	}
 	v.start.Cursor.Close()
 	st.exit(v)
-	if len(st.renditions()) > 1 {
+	if len(st.forms.All()) > 1 {
 		t.Error("the next viewer would get a rendition that ends")
 	}
 	p.End()
@@ -273,13 +272,12 @@ type mill struct {
 	st   *stream
 	p    *Publisher
 	dec  *flv.Decoder
-	r    *rendition
-	m    *convert.Conversion
+	r    *rendition.Rendition
 	view *broadcast.Cursor // of its only viewer
 }
 
-// newMill publishes what stands before the tags of sc, and then makes a rendition, which waits for the test to begin
-// it.
+// newMill publishes what stands before the tags of sc, and then makes a rendition, which has made
+// nothing yet.
 func newMill(t *testing.T, change func(*Config), sc *script) *mill {
 	t.Helper()
 	cfg := testConfig()
@@ -297,11 +295,8 @@ func newMill(t *testing.T, change func(*Config), sc *script) *mill {
 	}
 	p.Begin(header)
 	l.publish(len(sc.config))
-	l.st.mu.Lock()
-	defer l.st.mu.Unlock()
-	l.r, l.m = l.st.newConversion(formatMP4)
-	l.st.made[formatMP4], l.r.viewers = l.r, 1
-	l.view = l.r.cursor()
+	r, start := l.st.forms.Join(rendition.MP4, false)
+	l.r, l.view = r, start.Cursor
 	return l
 }
 
@@ -317,7 +312,7 @@ func (l *mill) publish(n int) {
 
 // begin makes MP4 of what is there.
 func (l *mill) begin() {
-	go l.r.run(context.Background(), l.m)
+	l.p.Flush()
 	synctest.Wait()
 }
 
@@ -428,7 +423,7 @@ func TestMP4GoesOnAtAKeyFrame(t *testing.T) {
 					l.publish(late)
 					list := stretches(t, l.end())
 					samples := contiguous(t, list)
-					if lost := l.st.lost.Load(); lost == 0 || int(lost) != len(sc.tags)-samples {
+					if lost := l.st.forms.Lost(); lost == 0 || int(lost) != len(sc.tags)-samples {
 						t.Errorf("%d frames lost, and %d samples of %d", lost, samples, len(sc.tags))
 					}
 					if kept := samples - early; kept < 20 || kept > 64+late {
@@ -471,32 +466,4 @@ func TestMP4FragmentsFit(t *testing.T) {
 			t.Errorf("%d samples, want %d", n, len(sc.tags))
 		}
 	})
-}
-
-// When MP4 cannot be made any more its viewers can tell, and so can the operator.
-func TestMP4ThatFailsHasNoProperEnd(t *testing.T) {
-	f := serve(t, nil)
-	p := f.Publisher("cam")
-	p.Send(newScript(2, 3, 500).whole())
-	f.published("cam", 3000)
-	st := f.lookUp("cam")
-	st.mu.Lock()
-	r := st.newRendition(formatMP4, nil)
-	r.stop = func() {}
-	st.made[formatMP4] = r
-	st.mu.Unlock()
-	w := f.Watcher("/live/cam.mp4", 0)
-	go r.run(t.Context(), nil) // a mistake
-	if _, err := io.ReadAll(w.Res.Body); err == nil {
-		t.Error("the viewer got a proper end")
-	}
-	f.Logged("level=ERROR", "making a rendition failed")
-	f.Logged("viewer ended", `reason="form not made"`)
-	if got := f.metric(`millrace_viewers_dropped_total{reason="form"}`); got != "1" {
-		t.Errorf("%s viewers dropped by the metrics", got)
-	}
-	again := f.Watcher("/live/cam.mp4", 0)
-	box(again)
-	p.End()
-	again.Rest()
 }

@@ -82,7 +82,7 @@ func (o Operator) Viewers(name string, after uint64, limit int) (list []ViewerIn
 	var viewers []*viewer
 	if s != nil {
 		for v := range o.hub.served {
-			if v.rendition.stream == s && v.id > after {
+			if v.stream == s && v.id > after {
 				viewers = append(viewers, v)
 			}
 		}
@@ -99,8 +99,8 @@ func (o Operator) Viewers(name string, after uint64, limit int) (list []ViewerIn
 
 func (v *viewer) info(at int64) ViewerInfo {
 	return ViewerInfo{
-		ID: v.id, Stream: v.rendition.stream.name, Address: v.remote, Node: v.node,
-		Form: v.rendition.format.String(), Path: v.transport.Path(),
+		ID: v.id, Stream: v.stream.name, Address: v.remote, Node: v.node,
+		Form: v.rendition.Format().String(), Path: v.transport.Path(),
 		Time: time.Duration(at - v.since).Seconds(), Bytes: v.transport.Sent(),
 		Lag: v.transport.Lag().Seconds(), BehindLive: v.transport.BehindLive().Seconds(),
 	}

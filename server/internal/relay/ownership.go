@@ -3,7 +3,6 @@ package relay
 import (
 	"context"
 	"slices"
-	"sync/atomic"
 
 	"github.com/millrace-io/millrace/server/internal/relay/fanout"
 	"github.com/millrace-io/millrace/server/internal/relay/hlslive"
@@ -48,7 +47,6 @@ type ownership struct {
 	lease      Lease                // nil if this node does not own the stream, or is alone
 	epoch      uint64               // the greatest one of those that have fed it and are over, or are pulled
 	peers      map[*viewer]struct{} // other nodes that read it
-	ownStart   atomic.Bool          // a frame that viewers can start at has come since this node owns it
 	stopRecord context.CancelFunc   // nil if the stream is not, and was not, recorded
 }
 

@@ -46,7 +46,7 @@ func (p *Publisher) receive(body publishBody) {
 		return
 	}
 	report, err := json.Marshal(summary{
-		Stream: p.s.name, Format: p.s.live.format.String(), Bytes: p.bytes, Frames: p.frames,
+		Stream: p.s.name, Format: p.s.forms.Format().String(), Bytes: p.bytes, Frames: p.frames,
 		Seconds: time.Since(p.started).Seconds(),
 	})
 	if err != nil {

@@ -14,8 +14,9 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/media/flv"
-	"github.com/millrace-io/millrace/server/internal/relay/flvstream"
+	"github.com/millrace-io/millrace/server/internal/relay/feed"
 	"github.com/millrace-io/millrace/server/internal/relay/ingest"
+	"github.com/millrace-io/millrace/server/internal/relay/rendition"
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
@@ -36,16 +37,11 @@ type Publisher struct {
 	r     *millrace.Reader // of ReadBody
 	frame millrace.Chain   // being moved; empty between frames
 
-	// unkept is how many bytes have come since the last frame that was published. RTMP counts the frame itself, too.
-	unkept int
+	skipped int // bytes that came before Begin
 
-	oddVideo   atomic.Bool   // see conversionReport.LeftOut
-	refused    atomic.Uint32 // flags of an FLV header; see conversionReport.Refused
-	reconnects atomic.Bool   // the client connects again when it is asked to
-	leaves     atomic.Bool   // it is to be asked
-
-	goesOn   *flvstream.Continuation // nil: the first publisher of the stream
-	replaced bool                    // it took over from another one
+	reconnects atomic.Bool // the client connects again when it is asked to
+	leaves     atomic.Bool // it is to be asked
+	replaced   bool        // it took over from another one
 
 	terms Terms // set by keepTo
 
@@ -114,8 +110,8 @@ func (p *Publisher) Run(send func() error) (err error) {
 // that takes over, waits for the next one ([Config].PublisherReturn), or ends: its viewers get what there is, and the
 // name is free.
 func (p *Publisher) Close(err error) {
-	if p.s.live != nil {
-		p.s.feed.meter.stop(p.s)
+	if p.s.forms != nil {
+		p.s.forms.Pause()
 		p.Flush()
 	}
 	if p.r != nil {
@@ -137,23 +133,25 @@ func (p *Publisher) Done() { p.s.hub.publishers.Done() }
 
 // Begin says that FLV tags will come, and lets viewers find the stream.
 func (p *Publisher) Begin(h flv.Header) {
-	if p.s.live != nil {
-		p.goesOn = p.s.resume(p)
+	as := feed.Publisher{Address: p.address, Epoch: p.epoch, Skipped: p.skipped}
+	if p.s.feed != nil {
+		p.s.resumed(p, p.s.feed.Resume(as, now()))
 	} else {
 		var head millrace.Chain
 		flv.AppendHeader(&head, h)
-		p.s.open(formatFLV, bytes.Clone(head.Bytes()))
+		p.s.open(rendition.FLV, bytes.Clone(head.Bytes()))
 		head.Release()
+		p.s.feed.Begin(as)
 	}
-	if p.s.feed.follow(p); !p.isPull() {
+	if !p.isPull() {
 		p.s.record()
 	}
 }
 
 // Flush has the viewers served now with what was published: nothing more will come for a while.
 func (p *Publisher) Flush() {
-	if p.s.live != nil {
-		p.s.live.ring.Flush()
+	if p.s.forms != nil {
+		p.s.forms.Flush()
 	}
 }
 
@@ -218,10 +216,10 @@ func looksLike(first []byte) string {
 
 // readRaw relays bytes as they come.
 func (p *Publisher) readRaw() error {
-	if p.s.live != nil {
+	if p.s.forms != nil {
 		return errNotFLV
 	}
-	p.s.open(formatRaw, nil)
+	p.s.open(rendition.Raw, nil)
 	first, _ := p.r.Peek(min(max(p.r.Buffered(), 1), 8))
 	p.s.log.Warn("the stream is not FLV: its bytes are relayed as they are, and there is no RTMP, MP4 or HLS of it",
 		"publisher", p.address, "looks_like", looksLike(first))
@@ -234,7 +232,7 @@ func (p *Publisher) readRaw() error {
 			return err
 		}
 		p.count(n)
-		if err := p.s.publish(&p.frame, true); err != nil {
+		if err := p.s.forms.Publish(&p.frame, true); err != nil {
 			return err
 		}
 	}
@@ -272,33 +270,7 @@ func (p *Publisher) next(dec *flv.Decoder) error {
 
 // WriteTag publishes a tag. It takes ownership of c, which holds all of it.
 func (p *Publisher) WriteTag(t flv.Tag, c *millrace.Chain) error {
-	at := p.count(t.Len())
-	f := &p.s.feed
-	f.starts.Note(t)
-	f.presence.Note(t)
-	f.noteTracks(t, c)
-	if p.isPull() && !p.isNew(t, c) {
-		p.unkept += c.Len()
-		c.Release()
-		return nil
-	}
-	if n := p.goesOn; n != nil && n.Begin(t, at) {
-		last := n.Last()
-		p.s.facts.Resumed.Store(&last)
-	}
-	if p.goesOn != nil && !p.goesOn.Fit(&t, c, at, &f.starts, &f.preamble, &f.enc) {
-		p.unkept += c.Len()
-		c.Release()
-		return nil
-	}
-	if p.unkept > 2*c.Len()+flvstream.MaxUnkept {
-		var frame millrace.Chain
-		flvstream.Keep(p.s.memory, &frame, c)
-		c.Release()
-		c.Merge(&frame)
-	}
-	p.unkept = 0
-	return f.write(t, c, at)
+	return p.s.feed.Write(t, c, p.count(t.Len()))
 }
 
 // checkEvery is how many bytes a publisher receives between two looks at the memory in use.
@@ -336,7 +308,7 @@ func (p *Publisher) count(n int) int64 {
 	if p.isPull() {
 		p.s.hub.counters.pulled.Add(int64(n))
 	}
-	p.s.feed.meter.add(p.s, n, at)
+	p.s.forms.Count(n, at)
 	return at
 }
 
@@ -349,5 +321,14 @@ func (p *Publisher) keepTo(t Terms) {
 	if t.MaxTime > 0 {
 		timer := time.AfterFunc(t.MaxTime, func() { p.cancel(errTimeUp) })
 		context.AfterFunc(p.ctx, func() { timer.Stop() })
+	}
+}
+
+// skip notes n bytes that came and are not part of a frame.
+func (p *Publisher) skip(n int) {
+	if p.frames == 0 {
+		p.skipped += n
+	} else {
+		p.s.feed.Skip(n)
 	}
 }

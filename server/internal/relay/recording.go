@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/server/internal/relay/rendition"
 )
 
 // record gives the fragments of s, which is FLV, to what Config.Record returns for it, if that is anything, until s ends
@@ -41,8 +42,7 @@ func (s *stream) record() {
 			return
 		}
 	}
-	r := fragmentReader{stream: s}
-	r.begin() // before the first frame is published
+	r := s.forms.Fragments() // before the first frame is published
 	h.recording.Go(func() {
 		defer end()
 		defer r.Release()
@@ -53,12 +53,12 @@ func (s *stream) record() {
 			}
 		}
 		defer to.Close()
-		recordTo(ctx, to, &r, s.log)
+		recordTo(ctx, to, r, s.log)
 	})
 }
 
 // recordTo gives what r reads to a Recorder until the stream ends or ctx does.
-func recordTo(ctx context.Context, to Recorder, r *fragmentReader, log *slog.Logger) {
+func recordTo(ctx context.Context, to Recorder, r *rendition.FragmentReader, log *slog.Logger) {
 	for {
 		var c millrace.Chain
 		f, err := r.Next(ctx, &c)

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/media/flv"
 	"github.com/millrace-io/millrace/server/internal/testkit/relaytest"
 )
@@ -236,25 +235,6 @@ func TestAViewerThatLeavesIsNoticedWhileNothingIsSent(t *testing.T) {
 	f.viewers(0)
 	f.Logged("viewer ended", `reason="viewer left"`)
 	p.End()
-}
-
-// What could not be published is not counted.
-func TestWhatIsNotPublishedIsNotCounted(t *testing.T) {
-	p := shortStream(t)
-	defer p.Close(nil)
-	st := p.s
-	st.open(formatFLV, make([]byte, 13))
-	_ = st.live.ring.Close()
-	var frame, header, preamble millrace.Chain
-	frame.AppendCopy([]byte("frame"))
-	header.AppendCopy([]byte("header"))
-	header.Clone(&preamble)
-	if err := st.publish(&frame, true); err == nil {
-		t.Error("published to a closed ring")
-	}
-	if err := st.configure(&header, &preamble); err == nil {
-		t.Error("configured a closed ring")
-	}
 }
 
 // Viewers of a server with its defaults, which take a stream more slowly than it comes and lose its end, are told that

@@ -19,6 +19,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/relay/fanout"
 	"github.com/millrace-io/millrace/server/internal/relay/flvstream"
 	"github.com/millrace-io/millrace/server/internal/relay/ingest"
+	"github.com/millrace-io/millrace/server/internal/relay/rendition"
 	"github.com/millrace-io/millrace/server/internal/tcpconn"
 )
 
@@ -209,7 +210,7 @@ func (c *RTMPConn) receive(p *Publisher) error {
 			}
 		}
 		m, err := c.proto.Next(&tags.body)
-		p.unkept += int(c.proto.Received() - received)
+		p.skip(int(c.proto.Received() - received))
 		received = c.proto.Received()
 		switch {
 		case err == io.EOF:
@@ -315,7 +316,7 @@ func promised(t flv.Tag, tag *millrace.Chain) flv.Header {
 // Watch sends the stream name until it or the client ends. It waits for the stream, and then returns at once; the
 // connection is the viewer's from then on. An error is a [refuse.Refusal] that the caller answers with Refuse.
 func (c *RTMPConn) Watch(ctx context.Context, name string) error {
-	want := watchRequest{name: name, format: formatRTMP, remote: c.conn.RemoteAddr().String(), terms: c.Terms}
+	want := watchRequest{name: name, format: rendition.RTMP, remote: c.conn.RemoteAddr().String(), terms: c.Terms}
 	var first earlyReplies
 	defer first.Release()
 	c.out.Writer = &first
@@ -348,7 +349,7 @@ func (c *RTMPConn) Watch(ctx context.Context, name string) error {
 	v.transport.SetPaused(c.proto.Paused())
 	c.out.Writer = replies{v.transport}
 	v.enter()
-	v.rendition.fanout.Start(v.transport, func() { c.hear(v) })
+	v.rendition.Fanout().Start(v.transport, func() { c.hear(v) })
 	return nil
 }
 
@@ -389,7 +390,7 @@ func (c *RTMPConn) hear(v *viewer) {
 	defer c.release()
 	err := c.hearAll(func() { v.transport.SetPaused(c.proto.Paused()) })
 	if errors.Is(err, errReplies) {
-		v.rendition.stream.log.Warn("viewer takes no answers", "viewer", v.remote, "bytes", fanout.MaxReplies)
+		v.stream.log.Warn("viewer takes no answers", "viewer", v.remote, "bytes", fanout.MaxReplies)
 		v.transport.End(fanout.Stalled)
 	}
 }

@@ -738,11 +738,11 @@ func TestWhatIsNotKeptIsNotHeld(t *testing.T) {
 			f.Logged("stream waits for its publisher")
 			p := f.publishRTMP("cam", 1<<20)
 			before := millrace.DefaultPool().Stats().InUse
-			was := f.lookUp("cam").live.ring.Stats().PublishedFrames
+			was := f.lookUp("cam").forms.Stats().PublishedFrames
 			for i := range frames {
 				send(p, i)
 			}
-			eventually(t, "all frames", func() bool { return f.lookUp("cam").live.ring.Stats().PublishedFrames == was+frames })
+			eventually(t, "all frames", func() bool { return f.lookUp("cam").forms.Stats().PublishedFrames == was+frames })
 			if held := millrace.DefaultPool().Stats().InUse - before; held > frames*1024+256<<10 {
 				t.Errorf("%d bytes are held for %d frames of 200 bytes", held, frames)
 			}

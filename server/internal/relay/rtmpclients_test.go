@@ -277,7 +277,7 @@ func TestOBSPublishes(t *testing.T) {
 	var st *stream
 	comes("OBS publishes", func() bool {
 		st = f.lookUp("obs")
-		return st != nil && st.live.ring.Stats().PublishedFrames > 100
+		return st != nil && st.forms.Stats().PublishedFrames > 100
 	})
 	file := filepath.Join(t.TempDir(), "obs.flv")
 	var wg sync.WaitGroup
@@ -293,9 +293,9 @@ func TestOBSPublishes(t *testing.T) {
 	}
 	kill()
 	f.waits("obs")
-	before := st.live.ring.Stats().PublishedFrames
+	before := st.forms.Stats().PublishedFrames
 	kill = start()
-	comes("OBS comes back", func() bool { return st.live.ring.Stats().PublishedFrames > before+200 })
+	comes("OBS comes back", func() bool { return st.forms.Stats().PublishedFrames > before+200 })
 	if n := st.returns.Load(); n != 1 {
 		t.Errorf("OBS has come back %d times", n)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/media/flv"
 	"github.com/millrace-io/millrace/media/mp4"
+	"github.com/millrace-io/millrace/server/internal/relay/rendition"
 )
 
 // A memoryRecorder keeps what a stream consists of.
@@ -71,7 +72,7 @@ func TestAudioBeforeTheFirstSlideLeaves(t *testing.T) {
 				if s.audio > 0 {
 					h.send(p, flvTag(flv.TypeAudio, 0, []byte("\xaf\x00\x12\x10")))
 				}
-				v, err := h.admit(t.Context(), watchRequest{name: "cam", format: formatMP4})
+				v, err := h.admit(t.Context(), watchRequest{name: "cam", format: rendition.MP4})
 				if err != nil {
 					t.Fatal(err)
 				}

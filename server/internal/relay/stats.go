@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/broadcast"
-	"github.com/millrace-io/millrace/server/internal/relay/convert"
 	"github.com/millrace-io/millrace/server/internal/relay/fanout"
 	"github.com/millrace-io/millrace/server/internal/relay/hlslive"
+	"github.com/millrace-io/millrace/server/internal/relay/rendition"
 )
 
 // Stats is a snapshot of a Hub. The maps have an entry for every key that there can be.
@@ -62,8 +62,8 @@ func (h *Hub) Stats() Stats {
 	list := h.Streams()
 	st := Stats{
 		Streams: len(list), Viewers: h.Viewers(), Published: c.published.Load(),
-		BytesIn: c.bytesIn.Load(), FramesIn: c.framesIn.Load(), GroupsCut: c.groupsCut.Load(), LeftOut: c.leftOut.Load(),
-		FramesLost: make(map[string]int64), Stats: c.fanout.Stats(),
+		BytesIn: c.bytesIn.Load(), FramesIn: c.framesIn.Load(), GroupsCut: c.forms.GroupsCut.Load(), LeftOut: c.forms.Damaged.Load(),
+		FramesLost: make(map[string]int64), Stats: c.forms.Fanout.Stats(),
 	}
 	st.Pulled, st.ToNodes = c.pulled.Load(), c.toNodes.Load()
 	h.mu.Lock()
@@ -91,7 +91,7 @@ func (h *Hub) Stats() Stats {
 	}
 	st.Clients = h.clients.Stats().InUse
 	for why := broadcast.LagBytes; why <= broadcast.Refused; why++ {
-		st.FramesLost[why.String()] = c.lost[why].Load()
+		st.FramesLost[why.String()] = c.forms.Lost[why].Load()
 	}
 	return st
 }
@@ -159,7 +159,7 @@ type StreamInfo struct {
 func (h *Hub) Streams() []StreamInfo {
 	h.mu.Lock()
 	streams := slices.Collect(maps.Values(h.streams))
-	streams = slices.DeleteFunc(streams, func(s *stream) bool { return s.live == nil })
+	streams = slices.DeleteFunc(streams, func(s *stream) bool { return s.forms == nil })
 	h.mu.Unlock()
 	list := make([]StreamInfo, 0, len(streams))
 	for _, s := range streams {
@@ -173,25 +173,26 @@ func (h *Hub) Streams() []StreamInfo {
 const rateFresh = 2 * time.Second
 
 func (s *stream) info() StreamInfo {
+	facts := s.forms.Facts()
 	i := StreamInfo{
-		Name: s.name, Format: s.live.format.String(), Returns: s.returns.Load(), Takeovers: s.takeovers.Load(),
-		Uptime: time.Since(s.started).Seconds(), FramesLost: s.lost.Load(),
-		Further: int(s.facts.Further.Load()), GroupsCut: s.live.ring.Stats().GroupsCut,
+		Name: s.name, Format: s.forms.Format().String(), Returns: s.returns.Load(), Takeovers: s.takeovers.Load(),
+		Uptime: time.Since(s.started).Seconds(), FramesLost: s.forms.Lost(),
+		Further: int(facts.Further.Load()), GroupsCut: s.forms.Stats().GroupsCut,
 	}
 	mem := s.memory.Stats()
 	i.Memory, i.MemoryHigh = mem.InUse, mem.HighWater
 	silent := time.Duration(now() - s.frameAt.Load())
 	if i.Silent = silent.Seconds(); silent < rateFresh {
-		i.BitRate = s.rate.Load()
+		i.BitRate = s.forms.Rate()
 	}
-	if t := s.facts.Video.Load(); t != nil {
+	if t := facts.Video.Load(); t != nil {
 		i.Video = t.Name
 	}
-	if t := s.facts.Audio.Load(); t != nil {
+	if t := facts.Audio.Load(); t != nil {
 		i.Audio = t.Name
 	}
-	if s.live.format == formatFLV {
-		i.LeftOut = s.facts.LeftOut()
+	if s.forms.Format() == rendition.FLV {
+		i.LeftOut = facts.LeftOut()
 	}
 	s.hub.mu.Lock()
 	if i.Publisher = s.publisher.address; s.wait != nil {
@@ -209,26 +210,18 @@ func (s *stream) info() StreamInfo {
 		i.ViewersHLS = hls.Stats().Viewers
 	}
 	var lag fanout.LagReport
-	for _, r := range s.renditions() {
-		lag.Add(r.fanout.Lag())
-		i.KeptBytes += r.ring.Stats().Bytes
+	for _, r := range s.forms.All() {
+		lag.Add(r.Fanout().Lag())
+		i.KeptBytes += r.Stats().Bytes
 	}
 	i.BehindLive = lag.Live.Seconds()
-	i.KeyInterval = float64(max(s.facts.KeyInterval.Load(), s.facts.GOP.Load())) / 1e3
+	i.KeyInterval = float64(max(facts.KeyInterval.Load(), facts.GOP.Load())) / 1e3
 	i.LagMax, i.Stalled, i.blocked = lag.Most.Seconds(), lag.Behind, lag.Blocked
+	i.ViewersMP4, i.ViewersRTMP = s.forms.Viewers(rendition.MP4), s.forms.Viewers(rendition.RTMP)
+	i.MP4Time = s.forms.MP4Time().Seconds()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i.Viewers = s.viewers + len(i.Edges)
-	for f, n := range map[format]*int{formatMP4: &i.ViewersMP4, formatRTMP: &i.ViewersRTMP} {
-		if r := s.made[f]; r != nil {
-			*n = r.viewers
-		}
-	}
-	if r := s.made[formatMP4]; r != nil {
-		if newest, ok := r.ring.Stats().Info.(*convert.Fragment); ok {
-			i.MP4Time = newest.End.Seconds()
-		}
-	}
 	return i
 }
 
@@ -241,11 +234,11 @@ type holder struct {
 }
 
 // made returns the renditions of s that are being made.
-func (s *holder) made() []*rendition {
+func (s *holder) made() []*rendition.Rendition {
 	if !s.visible {
 		return nil
 	}
-	return s.renditions()
+	return s.forms.All()
 }
 
 // holders returns the streams, the one that holds the most first. Viewers cannot find some of them:
@@ -254,7 +247,7 @@ func (h *Hub) holders() (list []holder) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for s := range maps.Values(h.streams) {
-		list = append(list, holder{s, s.memory.Stats().InUse, s.live != nil, h.hls.of(s)})
+		list = append(list, holder{s, s.memory.Stats().InUse, s.forms != nil, h.hls.of(s)})
 	}
 	slices.SortFunc(list, func(a, b holder) int { return cmp.Compare(b.bytes, a.bytes) })
 	return list

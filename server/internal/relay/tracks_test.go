@@ -15,6 +15,7 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 	"github.com/millrace-io/millrace/media/hls"
 	"github.com/millrace-io/millrace/server/internal/relay/hlslive"
+	"github.com/millrace-io/millrace/server/internal/relay/rendition"
 )
 
 // only returns the tags of a type.
@@ -32,7 +33,7 @@ func only(kind flv.Type, tags [][]byte) (out [][]byte) {
 func (h *hubTest) joinStart() (flags byte, headers string, waited time.Duration) {
 	h.t.Helper()
 	since := time.Now()
-	v, err := h.admit(h.t.Context(), watchRequest{name: "cam", format: formatFLV})
+	v, err := h.admit(h.t.Context(), watchRequest{name: "cam", format: rendition.FLV})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -51,10 +52,10 @@ func (h *hubTest) joinStart() (flags byte, headers string, waited time.Duration)
 		case kind == flv.TypeAudio && first == 0xaf && second == 0:
 			headers += "a"
 		case kind != flv.TypeScript:
-			return v.head()[4], headers, waited
+			return v.rendition.Head()[4], headers, waited
 		}
 	}
-	return v.head()[4], headers, waited
+	return v.rendition.Head()[4], headers, waited
 }
 
 // The header of FLV states the tracks that exist. Who joins before they are known waits for at most a second.

@@ -7,13 +7,14 @@ import (
 	"github.com/millrace-io/millrace/broadcast"
 	"github.com/millrace-io/millrace/server/internal/address"
 	"github.com/millrace-io/millrace/server/internal/relay/fanout"
-	"github.com/millrace-io/millrace/server/internal/relay/flvstream"
+	"github.com/millrace-io/millrace/server/internal/relay/rendition"
 )
 
 // A viewer is a client that watches a rendition: who it is, and where it begins. Its transport sends the frames; the viewer is
 // the [fanout.Session] of it.
 type viewer struct {
-	rendition *rendition
+	stream    *stream
+	rendition *rendition.Rendition
 	remote    string
 	account   *address.Account // of its address
 	since     int64            // when it came; see now
@@ -32,16 +33,15 @@ type viewer struct {
 
 // connect creates the transport, which owns conn and the cursor. The caller then calls enter, and starts the transport.
 func (v *viewer) connect(conn fanout.Conn) {
-	v.transport = v.rendition.fanout.NewViewer(fanout.ViewerConfig{
+	v.transport = v.rendition.Fanout().NewViewer(fanout.ViewerConfig{
 		Session: v, Conn: conn, Remote: v.remote, Peer: v.lease != nil, Start: v.start})
 	v.start = fanout.Start{}
 }
 
 // enter makes v known, before its transport is served.
 func (v *viewer) enter() {
-	s := v.rendition.stream
-	s.hub.serve(v)
-	s.log.Info("viewer started", append(v.attrs(), "path", v.transport.Path())...)
+	v.stream.hub.serve(v)
+	v.stream.log.Info("viewer started", append(v.attrs(), "path", v.transport.Path())...)
 	v.keepTo(&v.terms)
 }
 
@@ -51,53 +51,44 @@ func (v *viewer) attrs() []any {
 	if v.node != "" {
 		attrs = append(attrs, "node", v.node)
 	}
-	return append(attrs, "form", v.rendition.format.String())
+	return append(attrs, "form", v.rendition.Format().String())
 }
 
 // Current reports whether this node still owns the stream that another node reads.
 func (v *viewer) Current() bool { return v.lease.Current() }
 
 // Complete returns false while the server shuts down: for another node, the stream continues elsewhere.
-func (v *viewer) Complete() bool { return v.lease == nil || v.rendition.stream.hub.ends.Err() == nil }
+func (v *viewer) Complete() bool { return v.lease == nil || v.stream.hub.ends.Err() == nil }
 
 // Begin corrects the metadata that a viewer of FLV begins with, as its header is corrected.
 func (v *viewer) Begin(batch *millrace.Chain, from int) {
-	s := v.rendition.stream
-	tracks := s.facts.Tracks.Load()
-	if v.rendition.format != formatFLV || tracks == 0 || v.node != "" { // another node does so for its own viewers
-		return
+	if v.node == "" { // another node does so for its own viewers
+		v.rendition.StateTracks(batch, from)
 	}
-	flvstream.StateAll(s.memory, batch, from, tracks)
 }
 
 // Missed counts the lost frames.
 func (v *viewer) Missed(m broadcast.Missed) time.Duration {
-	s := v.rendition.stream
-	s.noteLost(m)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.live.keyAge()
+	v.stream.forms.NoteLost(m)
+	return v.stream.forms.KeyAge()
 }
 
 // Restart begins at the newest keyframe again.
 func (v *viewer) Restart() fanout.Start {
-	s := v.rendition.stream
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return v.rendition.startAtKey()
+	return v.stream.forms.Restart(v.rendition)
 }
 
 // Sent counts n bytes for the address of v, or for the other node.
 func (v *viewer) Sent(n int) {
 	v.account.Add(int64(n))
 	if v.lease != nil {
-		v.rendition.stream.hub.counters.toNodes.Add(int64(n))
+		v.stream.hub.counters.toNodes.Add(int64(n))
 	}
 }
 
 // Ended logs the end of v, and removes v from its stream and its hub.
 func (v *viewer) Ended(why fanout.Reason, sent int64, missed broadcast.Missed) {
-	s := v.rendition.stream
+	s := v.stream
 	attrs := append(v.attrs(), "reason", why.String(), "bytes", sent,
 		"time", time.Duration(now()-v.since).Round(time.Millisecond))
 	if missed.Why != broadcast.NotMissed {

@@ -6,11 +6,10 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/millrace-io/millrace/server/internal/address"
 	"github.com/millrace-io/millrace/server/internal/relay/fanout"
-	"github.com/millrace-io/millrace/server/internal/relay/flvstream"
+	"github.com/millrace-io/millrace/server/internal/relay/rendition"
 )
 
 // Watch answers a GET or HEAD for the stream name, name.flv or name.mp4. An error is a [refuse.Refusal], which the caller
@@ -42,7 +41,7 @@ func (d HTTP) watch(w http.ResponseWriter, r *http.Request, want watchRequest) e
 	v.connect(fanout.NewConn(conn, false, d.hub.cfg.Unsent))
 	v.appendHead(w.Header(), r.ProtoAtLeast(1, 1))
 	v.enter()
-	v.rendition.fanout.Start(v.transport, func() { v.hearHTTP(conn) })
+	v.rendition.Fanout().Start(v.transport, func() { v.hearHTTP(conn) })
 	return nil
 }
 
@@ -76,8 +75,8 @@ func (h *Hub) admit(ctx context.Context, want watchRequest) (*viewer, error) {
 // decline gives back the place of a viewer that will not be served.
 func (v *viewer) decline() {
 	v.start.Cursor.Close()
-	v.rendition.stream.exit(v)
-	v.rendition.stream.hub.admitted.Release()
+	v.stream.exit(v)
+	v.stream.hub.admitted.Release()
 }
 
 // awaitReady waits until v can begin at the next key frame of its rendition. Until the rendition is ready, a key frame
@@ -86,49 +85,27 @@ func (v *viewer) awaitReady(ctx context.Context) error {
 	if v.start.Cursor != nil {
 		return nil
 	}
-	r := v.rendition
-	select {
-	case <-r.ready:
-	case <-ctx.Done():
-		r.stream.exit(v)
-		return ctx.Err()
+	start, err := v.rendition.AwaitReady(ctx)
+	if err != nil {
+		v.stream.exit(v)
+		return err
 	}
-	r.stream.mu.Lock()
-	defer r.stream.mu.Unlock()
-	v.start = r.startAtNextKey()
+	v.start = start
 	return nil
 }
 
 // awaitTracks waits until v can be told which tracks the stream has: the header of FLV must not announce one that does not
 // come, because browsers would wait for it. A node that asks finds that out for its own viewers.
 func (v *viewer) awaitTracks(ctx context.Context) error {
-	if v.rendition.format != formatFLV || v.node != "" {
+	if v.node != "" {
 		return nil
 	}
-	s := v.rendition.stream
-	timer := time.NewTimer(flvstream.TrackWait * time.Millisecond) // the publisher may send nothing
-	defer timer.Stop()
-	select {
-	case <-s.facts.Known():
-	case <-timer.C:
-	case <-ctx.Done():
+	err := v.rendition.AwaitTracks(ctx)
+	if err != nil {
 		v.start.Cursor.Close()
-		s.exit(v)
-		return ctx.Err()
+		v.stream.exit(v)
 	}
-	return nil
-}
-
-// head returns what v gets before anything from the ring.
-func (v *viewer) head() []byte {
-	r := v.rendition
-	tracks := r.stream.facts.Tracks.Load()
-	if r.format != formatFLV || tracks == 0 {
-		return r.head
-	}
-	head := bytes.Clone(r.head)
-	head[4] = byte(tracks)
-	return head
+	return err
 }
 
 // head answers a HEAD, which does not wait for a stream.
@@ -147,15 +124,15 @@ func (d HTTP) head(w http.ResponseWriter, want watchRequest) error {
 }
 
 // setWatchHeader fills the head of a viewer's response.
-func setWatchHeader(h http.Header, f format) {
-	h.Set("Content-Type", f.contentType())
+func setWatchHeader(h http.Header, f rendition.Format) {
+	h.Set("Content-Type", f.ContentType())
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 }
 
 // setHeader is setWatchHeader, and tells other nodes of the ownership.
 func (v *viewer) setHeader(h http.Header) {
-	setWatchHeader(h, v.rendition.format)
+	setWatchHeader(h, v.rendition.Format())
 	if v.lease != nil {
 		h.Set(headerEpoch, strconv.FormatUint(v.lease.Epoch(), 10))
 	}
@@ -174,7 +151,7 @@ func (v *viewer) appendHead(h http.Header, chunked bool) {
 	if chunked {
 		v.transport.SetChunked()
 	}
-	v.transport.Append(v.head())
+	v.transport.Append(v.rendition.Head())
 }
 
 // maxChatter limits the bytes that a viewer may send after its request.
@@ -201,10 +178,10 @@ func (v *viewer) serveWriter(w http.ResponseWriter, r *http.Request) {
 	conn := fanout.NewResponseConn(w)
 	defer conn.Release()
 	v.connect(conn)
-	v.transport.Append(v.head())
+	v.transport.Append(v.rendition.Head())
 	defer context.AfterFunc(r.Context(), func() { v.transport.End(fanout.HungUp) })()
 	v.enter()
-	v.rendition.fanout.Serve(v.transport)
+	v.rendition.Fanout().Serve(v.transport)
 	if !v.transport.Reason().Complete() || !v.Complete() {
 		panic(http.ErrAbortHandler) // otherwise the viewer would take it for the stream's proper end
 	}

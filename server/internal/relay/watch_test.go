@@ -131,7 +131,7 @@ func TestRefusedWaitersLeaveNoCursor(t *testing.T) {
 	p.Send(newScript(3, 10, 2000).whole())
 	eventually(t, "one viewer, and one cursor", func() bool {
 		st := f.lookUp("x")
-		return st != nil && st.live != nil && f.Viewers() == 1 && st.live.ring.Stats().Cursors == 1
+		return st != nil && st.forms != nil && f.Viewers() == 1 && st.forms.Stats().Cursors == 1
 	})
 	p.End()
 }

@@ -1,4 +1,4 @@
-package relay
+package rendition
 
 import (
 	"context"
@@ -14,14 +14,15 @@ import (
 	"github.com/millrace-io/millrace/server/internal/relay/hlslive"
 )
 
-// errNotMade ends what is read of a stream's MP4 when that cannot be made.
-var errNotMade = errors.New("the stream has nothing, or nothing any more, that MP4 is made of")
+// ErrNotMade is the error of FragmentReader.Next when no MP4 can be made of the stream.
+var ErrNotMade = errors.New("the stream has nothing, or nothing any more, that MP4 is made of")
 
-// A fragmentReader reads the fragments of MP4 that viewers get, and continues with the next rendition when the codecs
-// change. It is the [hlslive.Source] of HLS, and what recordings read.
-type fragmentReader struct {
-	stream *stream
-	from   *rendition // nil before the first one, and between two
+// A FragmentReader reads the MP4 fragments that viewers get, and continues with the next rendition when the codecs
+// change. It is the [hlslive.Source] of HLS, and recordings read from it. One goroutine at a time uses it, and calls Release
+// at the end.
+type FragmentReader struct {
+	set    *Set
+	from   *Rendition // nil before the first one, and between two
 	cursor *broadcast.Cursor
 
 	init  millrace.Chain // the init segment of the fragments that come
@@ -30,9 +31,9 @@ type fragmentReader struct {
 	lost  bool           // fragments are missing in front of the next one
 }
 
-// Next appends the next fragment to dst, which owns it. It returns io.EOF at the end of the stream, and errNotMade if
+// Next appends the next fragment to dst, which owns it. It returns io.EOF at the end of the stream, and ErrNotMade if
 // there is no MP4 of it.
-func (r *fragmentReader) Next(ctx context.Context, dst *millrace.Chain) (hlslive.Fragment, error) {
+func (r *FragmentReader) Next(ctx context.Context, dst *millrace.Chain) (hlslive.Fragment, error) {
 	for {
 		if r.from == nil {
 			r.begin()
@@ -51,7 +52,7 @@ func (r *fragmentReader) Next(ctx context.Context, dst *millrace.Chain) (hlslive
 				r.end()
 				continue
 			case fanout.ConversionFailed:
-				return hlslive.Fragment{}, errNotMade
+				return hlslive.Fragment{}, ErrNotMade
 			}
 		}
 		if err != nil {
@@ -60,48 +61,58 @@ func (r *fragmentReader) Next(ctx context.Context, dst *millrace.Chain) (hlslive
 	}
 }
 
-// begin finds the rendition of MP4, or has it made.
-func (r *fragmentReader) begin() {
-	s := r.stream
+// Fragments returns a reader of the fragments that come from now on.
+func (s *Set) Fragments() *FragmentReader {
+	r := &FragmentReader{set: s}
+	r.begin()
+	return r
+}
+
+// begin joins the MP4 rendition.
+func (r *FragmentReader) begin() {
+	s := r.set
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r.from = s.rendition(formatMP4)
+	r.from = s.get(MP4)
 	r.from.readers++
 	r.early = !s.facts.NoVideo.Load() // otherwise it begins with audio between video frames
 	r.cursor = r.from.source(broadcast.BatchFrames(1))
 }
 
 // end leaves the rendition.
-func (r *fragmentReader) end() {
+func (r *FragmentReader) end() {
 	if r.from == nil {
 		return
 	}
 	r.cursor.Close()
-	r.stream.leave(r.from)
+	r.set.mu.Lock()
+	defer r.set.mu.Unlock()
+	r.from.readers--
+	r.set.stopUnused(r.from)
 	r.from = nil
 }
 
 // Release gives back what r holds.
-func (r *fragmentReader) Release() {
+func (r *FragmentReader) Release() {
 	r.end()
 	r.init.Release()
 }
 
 // AppendInit appends a reference to the init segment of the latest fragment to dst.
-func (r *fragmentReader) AppendInit(dst *millrace.Chain) { r.init.Clone(dst) }
+func (r *FragmentReader) AppendInit(dst *millrace.Chain) { r.init.Clone(dst) }
 
 // KeyInterval returns the usual distance of keyframes, or 0 if it is unknown.
-func (r *fragmentReader) KeyInterval() time.Duration {
-	return time.Duration(r.stream.facts.UsualInterval.Load()) * time.Millisecond
+func (r *FragmentReader) KeyInterval() time.Duration {
+	return time.Duration(r.set.facts.UsualInterval.Load()) * time.Millisecond
 }
 
 // ExpectsKey reports whether the stream has had keyframes, and goes on to have video.
-func (r *fragmentReader) ExpectsKey() bool {
-	return r.stream.ownStart.Load() && !r.stream.facts.NoVideo.Load()
+func (r *FragmentReader) ExpectsKey() bool {
+	return r.set.HasStart() && !r.set.facts.NoVideo.Load()
 }
 
 // take moves the fragment of a batch, c, to dst.
-func (r *fragmentReader) take(dst, c *millrace.Chain, b broadcast.Batch) hlslive.Fragment {
+func (r *FragmentReader) take(dst, c *millrace.Chain, b broadcast.Batch) hlslive.Fragment {
 	info := b.Info.(*convert.Fragment)
 	f := hlslive.Fragment{FragmentInfo: info.FragmentInfo, Movie: info.Movie, KeyNext: info.KeyNext, AfterLoss: r.lost}
 	if b.Preamble > 0 { // also after a loss

@@ -1,0 +1,26 @@
+package rendition
+
+// A meter measures the bit rate of a stream.
+type meter struct {
+	since int64 // ns; the start of the measurement
+	bytes int64
+	rate  int64 // bits per second; 0 before a second has passed
+}
+
+// add counts n bytes that came at a monotonic time in ns. It reports whether rate has changed, which it does once a second.
+func (m *meter) add(n int, at int64) bool {
+	if m.since == 0 {
+		m.since = at
+	}
+	m.bytes += int64(n)
+	elapsed := at - m.since
+	if elapsed < 1e9 {
+		return false
+	}
+	rate := int64(float64(m.bytes) * 8e9 / float64(elapsed))
+	if m.rate > 0 {
+		rate = (rate + m.rate) / 2 // one keyframe more or less in a second must not make the figure jump
+	}
+	*m = meter{since: at, rate: rate}
+	return true
+}
