@@ -44,7 +44,7 @@ type fakeHub struct {
 // A fakePull is a pull that is under way until end gets what it returns.
 type fakePull struct {
 	name string
-	from relay.Source
+	from relay.Owner
 	end  chan error
 	ctx  context.Context
 }
@@ -83,7 +83,7 @@ func (h *fakeHub) losses() []Event {
 	return slices.Clone(h.lost)
 }
 
-func (h *fakeHub) Pull(ctx context.Context, name string, from relay.Source) error {
+func (h *fakeHub) Pull(ctx context.Context, name string, from relay.Owner) error {
 	p := &fakePull{name, from, make(chan error), ctx}
 	select {
 	case h.pulls <- p:

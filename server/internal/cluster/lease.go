@@ -39,7 +39,7 @@ type Hub interface {
 	Lost(name string, epoch uint64)
 	Silent(name string) (silent time.Duration, away bool)
 	Wanted(name string) bool
-	Pull(ctx context.Context, name string, from relay.Source) error
+	Pull(ctx context.Context, name string, from relay.Owner) error
 }
 
 var _ Hub = relay.Peers{}

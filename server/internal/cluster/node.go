@@ -57,7 +57,7 @@ func New(cfg Config) *Node {
 	}
 	n.finder = &ownerFinder{leases: n.leases, owners: n.owners, client: n.client}
 	n.pulls = &puller{
-		finder: n.finder, owners: n.owners, source: relay.Source{Proof: cfg.Secret, TLS: cfg.TLS},
+		finder: n.finder, owners: n.owners, source: relay.Owner{Proof: cfg.Secret, TLS: cfg.TLS},
 		self: cfg.Self, leaseTime: cfg.Lease, log: cfg.Log, pulls: make(map[string]bool),
 	}
 	n.pulls.ctx, n.pulls.stop = context.WithCancel(n.ctx)

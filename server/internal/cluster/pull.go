@@ -23,7 +23,7 @@ type puller struct {
 	hub       Hub // set before viewers come
 	finder    *ownerFinder
 	owners    *ownerTable
-	source    relay.Source // without Node and Epoch
+	source    relay.Owner // without Node and Epoch
 	self      string
 	leaseTime time.Duration
 	log       *slog.Logger

@@ -83,7 +83,7 @@ const (
 	Limit       Cause = "limit"    // of the server: streams, viewers, connections
 	Memory      Cause = "memory"   // is short
 	Shutdown    Cause = "shutdown" // of the server
-	Operator    Cause = "operator" // has ended the stream
+	ByOperator  Cause = "operator" // has ended the stream
 	Unavailable Cause = "unavailable"
 	NotOwner    Cause = "not_owner" // another node takes this one for the owner of a stream
 	Protocol    Cause = "protocol"  // the bytes are not RTMP, or not TLS

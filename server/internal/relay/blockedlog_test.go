@@ -1,4 +1,4 @@
-package relay
+package relay_test
 
 import (
 	"log/slog"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
+	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/millrace-io/millrace/server/internal/relay/fanout"
 	"github.com/millrace-io/millrace/server/internal/testkit/relaytest"
 )
@@ -16,7 +17,7 @@ import (
 func TestTheLogBlocks(t *testing.T) {
 	for _, event := range []struct {
 		name, line string
-		change     func(*Config)
+		change     func(*relay.Config)
 		script     *script
 		rcvbuf     int                                        // of the connection of another viewer, which reads nothing more
 		happen     func(f *fixture, other *relaytest.Watcher) // what happens to it
@@ -30,32 +31,26 @@ func TestTheLogBlocks(t *testing.T) {
 			}},
 		{name: "the operator ends a viewer", line: "viewer ended",
 			happen: func(f *fixture, w *relaytest.Watcher) {
-				list, _ := NewOperator(f.Hub).Viewers("cam", 0, 10)
+				list, _ := relay.NewOperator(f.Hub).Viewers("cam", 0, 10)
 				for _, v := range list {
 					if v.Address == w.Conn.LocalAddr().String() {
-						NewOperator(f.Hub).EndViewer(v.ID)
+						relay.NewOperator(f.Hub).EndViewer(v.ID)
 					}
 				}
 			}},
 		{name: "the time of a viewer is up", line: "viewer ended",
 			happen: func(f *fixture, w *relaytest.Watcher) {
-				f.mu.Lock()
-				defer f.mu.Unlock()
-				for v := range f.served {
-					if v.remote == w.Conn.LocalAddr().String() {
-						v.transport.End(fanout.TimeUp)
-					}
-				}
+				f.Transports()[w.Conn.LocalAddr().String()].End(fanout.TimeUp)
 			}},
-		{name: "a viewer is dropped", line: "viewer ended", change: tight(Drop), script: newScript(20, 5, 8000),
+		{name: "a viewer is dropped", line: "viewer ended", change: tight(relay.Drop), script: newScript(20, 5, 8000),
 			rcvbuf: smallBuffer},
 		{name: "a viewer is too far behind", line: "viewer is too far behind", script: newScript(20, 5, 8000),
-			rcvbuf: smallBuffer, change: tightBy(Skip, func(c *Config) { c.LagTime = time.Millisecond })},
+			rcvbuf: smallBuffer, change: tightBy(relay.Skip, func(c *relay.Config) { c.LagTime = time.Millisecond })},
 		{name: "key frames are far apart", line: "key frames are far apart", script: newScript(1, 130, 100)},
 	} {
 		t.Run(event.name, func(t *testing.T) {
 			var b *nettest.BlockingLog
-			f := serve(t, func(c *Config) {
+			f := serve(t, func(c *relay.Config) {
 				if event.change != nil {
 					event.change(c)
 				}

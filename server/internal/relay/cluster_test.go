@@ -1,4 +1,4 @@
-package relay
+package relay_test
 
 import (
 	"bytes"
@@ -20,6 +20,7 @@ import (
 	"github.com/millrace-io/millrace/media/hls"
 	"github.com/millrace-io/millrace/media/mp4"
 	"github.com/millrace-io/millrace/server/internal/refuse"
+	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/millrace-io/millrace/server/internal/relay/hlslive"
 	"github.com/millrace-io/millrace/server/internal/testkit/relaytest"
 )
@@ -80,10 +81,10 @@ type testNode struct {
 func newTestDirectory() *testDirectory { return &testDirectory{owners: map[string]*testLease{}} }
 
 // node adds a server. change may be nil.
-func (d *testDirectory) node(t testing.TB, change func(*Config)) *testNode {
+func (d *testDirectory) node(t testing.TB, change func(*relay.Config)) *testNode {
 	t.Helper()
 	n := &testNode{dir: d, pulling: map[string]bool{}, ended: make(chan error, 1<<10)}
-	n.rtmpFixture = serveRTMP(t, func(c *Config) {
+	n.rtmpFixture = serveRTMP(t, func(c *relay.Config) {
 		c.Cluster, c.PublisherReturn = n, testTimeout
 		if change != nil {
 			change(c)
@@ -99,7 +100,7 @@ func (d *testDirectory) node(t testing.TB, change func(*Config)) *testNode {
 
 func (n *testNode) Reachable() bool { return !n.dir.away.Load() }
 
-func (n *testNode) Claim(_ context.Context, name string) (Lease, error) {
+func (n *testNode) Claim(_ context.Context, name string) (relay.Lease, error) {
 	d := n.dir
 	d.mu.Lock()
 	was := d.owners[name]
@@ -117,7 +118,7 @@ func (n *testNode) Claim(_ context.Context, name string) (Lease, error) {
 	d.mu.Unlock()
 	if was != nil {
 		was.gone.Store(true)
-		NewPeers(was.node.Hub).Lost(name, was.Epoch())
+		relay.NewPeers(was.node.Hub).Lost(name, was.Epoch())
 	}
 	return l, nil
 }
@@ -126,14 +127,14 @@ func (n *testNode) Claim(_ context.Context, name string) (Lease, error) {
 func (n *testNode) Want(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.pulling[name] || n.ends.Err() != nil {
+	if n.pulling[name] || n.Closing().Err() != nil {
 		return
 	}
 	n.pulling[name] = true
 	n.all.Go(func() {
 		for {
 			n.mu.Lock()
-			if !NewPeers(n.Hub).Wanted(name) {
+			if !relay.NewPeers(n.Hub).Wanted(name) {
 				n.pulling[name] = false
 				n.mu.Unlock()
 				return
@@ -150,7 +151,7 @@ func (n *testNode) Want(name string) {
 func (n *testNode) pull(name string, l *testLease) {
 	n.pulls.Add(1)
 	n.times.Add(1)
-	err := NewPeers(n.Hub).Pull(context.Background(), name, Source{Node: l.node.via, Epoch: l.Epoch(), Proof: askingAs(n.via)})
+	err := relay.NewPeers(n.Hub).Pull(context.Background(), name, relay.Owner{Node: l.node.via, Epoch: l.Epoch(), Proof: askingAs(n.via)})
 	n.pulls.Add(-1)
 	select {
 	case n.ended <- err:
@@ -183,16 +184,16 @@ func (n *testNode) pullsFrom(owner *testNode, sc *script) (*relaytest.Publisher,
 func (n *testNode) edges(want int) {
 	n.T.Helper()
 	eventually(n.T, fmt.Sprintf("%d other nodes", want), func() bool {
-		s := n.lookUp("cam")
-		return s != nil && len(s.info().Edges) == want
+		s := n.LookUp("cam")
+		return s != nil && len(n.Hub.Info(s).Edges) == want
 	})
 }
 
 // info returns what is known of a stream, which is there.
-func (n *testNode) info(name string) StreamInfo {
+func (n *testNode) info(name string) relay.StreamInfo {
 	n.T.Helper()
 	list := n.Streams()
-	i := slices.IndexFunc(list, func(i StreamInfo) bool { return i.Name == name })
+	i := slices.IndexFunc(list, func(i relay.StreamInfo) bool { return i.Name == name })
 	if i < 0 {
 		n.T.Fatalf("there is no stream %s", name)
 	}
@@ -269,9 +270,9 @@ func TestAStreamIsPulledOnce(t *testing.T) {
 	for _, latency := range []time.Duration{0, 5 * time.Millisecond} {
 		t.Run(latency.String(), func(t *testing.T) {
 			d := newTestDirectory()
-			set := func(c *Config) { c.Latency = latency }
+			set := func(c *relay.Config) { c.Latency = latency }
 			owner, edge := d.node(t, set), d.node(t, set)
-			edge.pullIdle = 300 * time.Millisecond
+			edge.SetPullIdle(300 * time.Millisecond)
 			sc := newScript(2, 5, 3000)
 			const viewers = 20
 			var list []*relaytest.Watcher
@@ -294,10 +295,10 @@ func TestAStreamIsPulledOnce(t *testing.T) {
 			if pulled.Epoch != 1 || pulled.Owner != owner.via || pulled.Viewers != viewers+1 || pulled.Edges != nil {
 				t.Errorf("the edge: %+v", pulled)
 			}
-			if _, ok := edge.owns("cam"); ok {
+			if _, ok := edge.Owns("cam"); ok {
 				t.Error("the edge owns what it has pulled")
 			}
-			if epoch, ok := owner.owns("cam"); !ok || epoch != 1 {
+			if epoch, ok := owner.Owns("cam"); !ok || epoch != 1 {
 				t.Error("the owner does not own its stream")
 			}
 			for _, w := range append(list, late) {
@@ -312,7 +313,7 @@ func TestAStreamIsPulledOnce(t *testing.T) {
 			}
 			owner.Logged("viewer started", "node="+edge.via)
 			edge.Logged("publisher ended", "it has no viewers", "status=200")
-			eventually(t, "the end of the stream", func() bool { return edge.lookUp("cam") == nil })
+			eventually(t, "the end of the stream", func() bool { return edge.LookUp("cam") == nil })
 			p.End()
 		})
 	}
@@ -320,7 +321,7 @@ func TestAStreamIsPulledOnce(t *testing.T) {
 
 func TestBytesArePulled(t *testing.T) {
 	d := newTestDirectory()
-	owner, edge := d.node(t, func(c *Config) { c.PublisherReturn = 0 }), d.node(t, nil)
+	owner, edge := d.node(t, func(c *relay.Config) { c.PublisherReturn = 0 }), d.node(t, nil)
 	w := edge.Ask("/live/raw", 0)
 	edge.waiting("raw", 1)
 	p := owner.Publisher("raw")
@@ -338,7 +339,7 @@ func TestBytesArePulled(t *testing.T) {
 func TestAPullIsCutAnywhere(t *testing.T) {
 	t.Parallel()
 	d := newTestDirectory()
-	owner, edge := d.node(t, func(c *Config) { c.Latency = 0 }), d.node(t, nil)
+	owner, edge := d.node(t, func(c *relay.Config) { c.Latency = 0 }), d.node(t, nil)
 	c := owner.between(1)
 	sc := newScript(3, 4, 300)
 	var watching sync.WaitGroup
@@ -356,7 +357,7 @@ func TestAPullIsCutAnywhere(t *testing.T) {
 		for {
 			select {
 			case err := <-edge.ended:
-				if errors.Is(err, errOwnerEnded) || err == nil {
+				if errors.Is(err, relay.ErrOwnerEnded) || err == nil {
 					t.Errorf("a pull ended with %v", err)
 				}
 				if c.limit.Add(1+rnd.Int64N(9)) > 6000 { // as the group is sent again from its start each time
@@ -440,15 +441,15 @@ func TestAClaimIsRefusedLater(t *testing.T) {
 	w := n.Watcher("/live/cam", 0)
 	l := d.owner("cam")
 	l.Release()
-	NewPeers(n.Hub).Lost("cam", 1) // which is another ownership's
-	if _, ok := n.owns("cam"); !ok {
+	relay.NewPeers(n.Hub).Lost("cam", 1) // which is another ownership's
+	if _, ok := n.Owns("cam"); !ok {
 		t.Error("it is lost with an epoch that it does not have")
 	}
-	NewPeers(n.Hub).Lost("cam", 0)
+	relay.NewPeers(n.Hub).Lost("cam", 0)
 	if res := p.Wait(); res.Status != http.StatusConflict {
 		t.Errorf("the publisher: %d %s", res.Status, res.Body)
 	}
-	if _, ok := n.owns("cam"); ok || !NewPeers(n.Hub).Wanted("cam") {
+	if _, ok := n.Owns("cam"); ok || !relay.NewPeers(n.Hub).Wanted("cam") {
 		t.Error("its viewer does not want it from another node")
 	}
 	_ = w.Conn.Close()
@@ -457,7 +458,7 @@ func TestAClaimIsRefusedLater(t *testing.T) {
 // Another node gets a stream whose viewers are as many as are allowed, and the lease knows of its publisher's silence.
 func TestLimitsAreNotForPeers(t *testing.T) {
 	d := newTestDirectory()
-	owner := d.node(t, func(c *Config) { c.MaxViewers, c.MaxStreamViewers = 1, 1 })
+	owner := d.node(t, func(c *relay.Config) { c.MaxViewers, c.MaxStreamViewers = 1, 1 })
 	edge := d.node(t, nil)
 	sc := newScript(1, 3, 500)
 	near, far := owner.Ask("/live/cam", 0), edge.Ask("/live/cam", 0)
@@ -468,17 +469,17 @@ func TestLimitsAreNotForPeers(t *testing.T) {
 		w.Begin()
 		same(t, "the stream", w.Next(len(sc.whole())), sc.whole())
 	}
-	before, away := NewPeers(owner.Hub).Silent("cam")
+	before, away := relay.NewPeers(owner.Hub).Silent("cam")
 	time.Sleep(20 * time.Millisecond)
-	if after, gone := NewPeers(owner.Hub).Silent("cam"); away || gone || after < before+20*time.Millisecond {
+	if after, gone := relay.NewPeers(owner.Hub).Silent("cam"); away || gone || after < before+20*time.Millisecond {
 		t.Errorf("silent for %v and then %v, away %v, %v", before, after, away, gone)
 	}
 	p.Cut()
 	owner.waits("cam")
-	if _, away := NewPeers(owner.Hub).Silent("cam"); !away {
+	if _, away := relay.NewPeers(owner.Hub).Silent("cam"); !away {
 		t.Error("the publisher is there")
 	}
-	if silent, away := NewPeers(edge.Hub).Silent("cam"); silent > 0 || away {
+	if silent, away := relay.NewPeers(edge.Hub).Silent("cam"); silent > 0 || away {
 		t.Error("a node knows of the publisher of a stream that it does not own")
 	}
 }
@@ -489,13 +490,13 @@ func TestAPublisherMoves(t *testing.T) {
 	for _, how := range []string{"to a new node", "to an edge", "after the end"} {
 		t.Run(how, func(t *testing.T) {
 			d := newTestDirectory()
-			first := d.node(t, func(c *Config) {
+			first := d.node(t, func(c *relay.Config) {
 				if how == "after the end" {
 					c.PublisherReturn = 0
 				}
 			})
 			second, edge := d.node(t, nil), d.node(t, nil)
-			edge.cleanEndWait = testTimeout
+			edge.SetCleanEndWait(testTimeout)
 			nodes, edges, edgesLater := []*testNode{first, edge}, 1, 2
 			switch how {
 			case "to an edge":
@@ -522,7 +523,7 @@ func TestAPublisherMoves(t *testing.T) {
 			ended := how == "after the end"
 			if ended {
 				one.End()
-				if err := <-edge.ended; err != errOwnerEnded {
+				if err := <-edge.ended; err != relay.ErrOwnerEnded {
 					t.Errorf("the pull ended with %v", err)
 				}
 			}
@@ -530,8 +531,8 @@ func TestAPublisherMoves(t *testing.T) {
 			two.Send(sc.start())
 			for _, n := range nodes { // an edge may be there for an attempt that comes too early
 				eventually(t, "the new owner", func() bool {
-					s := n.lookUp("cam")
-					return n == second || s != nil && s.info().Owner == second.via && !s.info().waiting
+					s := n.LookUp("cam")
+					return n == second || s != nil && n.Hub.Info(s).Owner == second.via && !n.Hub.Info(s).IsWaiting()
 				})
 			}
 			second.edges(edgesLater)
@@ -603,11 +604,11 @@ func TestAnEdgeBeginsWithTheNewOwner(t *testing.T) {
 // gone: their viewers see a clean end.
 func TestTheEndOfAPulledStream(t *testing.T) {
 	d := newTestDirectory()
-	owner, edge := d.node(t, func(c *Config) { c.PublisherReturn = 0 }), d.node(t, func(c *Config) { c.PublisherReturn = time.Hour })
-	edge.cleanEndWait = time.Millisecond
+	owner, edge := d.node(t, func(c *relay.Config) { c.PublisherReturn = 0 }), d.node(t, func(c *relay.Config) { c.PublisherReturn = time.Hour })
+	edge.SetCleanEndWait(time.Millisecond)
 	p, w := edge.pullsFrom(owner, newScript(1, 3, 500))
 	p.End()
-	if err := <-edge.ended; err != errOwnerEnded {
+	if err := <-edge.ended; err != relay.ErrOwnerEnded {
 		t.Errorf("the pull ended with %v", err)
 	}
 	if rest := w.Rest(); len(rest) > 0 {
@@ -628,19 +629,19 @@ func TestAwayIsTold(t *testing.T) {
 			t.Errorf("told %d times", got)
 		}
 		p.Cut()
-		eventually(t, "the publisher to be away", func() bool { _, away := NewPeers(n.Hub).Silent("cam"); return away && l.told.Load() == 2*i+1 })
+		eventually(t, "the publisher to be away", func() bool { _, away := relay.NewPeers(n.Hub).Silent("cam"); return away && l.told.Load() == 2*i+1 })
 		p = n.publish(sc, 0)
-		eventually(t, "the publisher to be back", func() bool { _, away := NewPeers(n.Hub).Silent("cam"); return !away && l.told.Load() == 2*i+2 })
+		eventually(t, "the publisher to be back", func() bool { _, away := relay.NewPeers(n.Hub).Silent("cam"); return !away && l.told.Load() == 2*i+2 })
 	}
 	p.End()
 }
 
 // The stream has a publisher here, and not another node's any more.
 func TestAPublisherReplacesAPull(t *testing.T) {
-	for _, takeover := range []Takeover{TakeoverAlways, TakeoverStalled, TakeoverNever} {
+	for _, takeover := range []relay.Takeover{relay.TakeoverAlways, relay.TakeoverStalled, relay.TakeoverNever} {
 		t.Run(string(takeover), func(t *testing.T) {
 			d := newTestDirectory()
-			owner, edge := d.node(t, nil), d.node(t, func(c *Config) { c.Takeover = takeover })
+			owner, edge := d.node(t, nil), d.node(t, func(c *relay.Config) { c.Takeover = takeover })
 			sc := newScript(1, 3, 500)
 			w := edge.Ask("/live/cam", 0)
 			edge.waiting("cam", 1)
@@ -652,17 +653,17 @@ func TestAPublisherReplacesAPull(t *testing.T) {
 			w.Next(len(sc.whole()) + len(join(sc.tags)))
 			one.Wait()
 			i := edge.info("cam")
-			if epoch, ok := edge.owns("cam"); !ok || epoch != 2 || i.Epoch != 2 || i.Owner != "" {
+			if epoch, ok := edge.Owns("cam"); !ok || epoch != 2 || i.Epoch != 2 || i.Owner != "" {
 				t.Errorf("epoch %d, %v; %+v", epoch, ok, i)
 			}
 			if i.Returns != 1 || i.Takeovers != 0 {
 				t.Errorf("%d returns and %d takeovers", i.Returns, i.Takeovers)
 			}
-			if _, ok := owner.owns("cam"); ok {
+			if _, ok := owner.Owns("cam"); ok {
 				t.Error("two nodes own the stream")
 			}
 			err := <-edge.ended
-			if err != errTakenOver && !errors.Is(err, io.ErrUnexpectedEOF) && !isReset(err) { // Lost may have been faster
+			if err != relay.ErrTakenOver && !errors.Is(err, io.ErrUnexpectedEOF) && !isReset(err) { // Lost may have been faster
 				t.Errorf("the pull ended with %v", err)
 			}
 			two.End()
@@ -687,7 +688,7 @@ func TestPeersOfAnotherNode(t *testing.T) {
 	if status := ask(edge, "none"); status != http.StatusMisdirectedRequest {
 		t.Errorf("no stream: %d", status)
 	}
-	err := NewPeers(owner.Hub).Pull(t.Context(), "cam", Source{Node: edge.via, Epoch: 0, Proof: askingAs(owner.via)})
+	err := relay.NewPeers(owner.Hub).Pull(t.Context(), "cam", relay.Owner{Node: edge.via, Epoch: 0, Proof: askingAs(owner.via)})
 	var refused *refuse.Refusal
 	if !errors.As(err, &refused) || refused.Status != http.StatusMisdirectedRequest {
 		t.Errorf("a loop: %v", err)
@@ -699,7 +700,7 @@ func TestPeersOfAnotherNode(t *testing.T) {
 	if status := ask(owner, "new"); status != http.StatusMisdirectedRequest {
 		t.Errorf("a stream without an epoch: %d", status)
 	}
-	if epoch, ok := owner.owns("new"); epoch != 0 || !ok {
+	if epoch, ok := owner.Owns("new"); epoch != 0 || !ok {
 		t.Errorf("a stream without an epoch: %d, %v", epoch, ok)
 	}
 	local := owner.Watcher("/live/new", 0)
@@ -731,7 +732,7 @@ func TestALeaseThatIsNotCurrent(t *testing.T) {
 	m := n + len(join(sc.tags[1:3]))
 	same(t, "a viewer here", local.Next(m-n), sc.whole()[n:m])
 	time.Sleep(50 * time.Millisecond) // in which it would come
-	if got := edge.lookUp("cam").forms.Stats().PublishedBytes; got != uint64(n-len(sc.header)) {
+	if got := edge.LookUp("cam").Forms().Stats().PublishedBytes; got != uint64(n-len(sc.header)) {
 		t.Errorf("the other node has %d bytes, want %d", got, n-len(sc.header))
 	}
 	l.stopped.Store(false)
@@ -742,11 +743,11 @@ func TestALeaseThatIsNotCurrent(t *testing.T) {
 	p.Send(join(sc.tags))
 	local.Next(len(join(sc.tags)))
 	l.gone.Store(true)
-	NewPeers(owner.Hub).Lost("cam", l.Epoch())
+	relay.NewPeers(owner.Hub).Lost("cam", l.Epoch())
 	if err := <-edge.ended; !isReset(err) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("the pull ended with %v", err)
 	}
-	if got := edge.lookUp("cam").forms.Stats().PublishedBytes; got != uint64(len(sc.whole())-len(sc.header)) {
+	if got := edge.LookUp("cam").Forms().Stats().PublishedBytes; got != uint64(len(sc.whole())-len(sc.header)) {
 		t.Errorf("the other node has %d bytes, want %d", got, len(sc.whole())-len(sc.header))
 	}
 	if res := p.Wait(); res.Status != http.StatusConflict {
@@ -778,9 +779,9 @@ func TestDrainCutsPeers(t *testing.T) {
 func TestRecordingAndHLSOfOwnedStreams(t *testing.T) {
 	d := newTestDirectory()
 	var first, second testRecorder
-	set := func(r *testRecorder) func(*Config) {
-		return func(c *Config) {
-			c.Record = func(string) Recorder { r.began.Add(1); return r }
+	set := func(r *testRecorder) func(*relay.Config) {
+		return func(c *relay.Config) {
+			c.Record = func(string) relay.Recorder { r.began.Add(1); return r }
 			c.HLS = hlslive.Config{Part: 100 * time.Millisecond, Segment: time.Second, Segments: 4, MaxBytes: 1 << 20}
 		}
 	}
@@ -790,18 +791,18 @@ func TestRecordingAndHLSOfOwnedStreams(t *testing.T) {
 	if first.began.Load() != 1 || second.began.Load() != 0 {
 		t.Errorf("%d and %d recordings", first.began.Load(), second.began.Load())
 	}
-	if _, err := NewHLS(two.Hub).Master(t.Context(), "cam"); err != hlslive.ErrElsewhere {
+	if _, err := relay.NewHLS(two.Hub).Master(t.Context(), "cam"); err != hlslive.ErrElsewhere {
 		t.Errorf("HLS of a pulled stream: %v", err)
 	}
-	if _, err := NewHLS(one.Hub).Master(t.Context(), "cam"); err != nil {
+	if _, err := relay.NewHLS(one.Hub).Master(t.Context(), "cam"); err != nil {
 		t.Errorf("HLS of an owned stream: %v", err)
 	}
 	blocked := make(chan error, 1)
 	go func() {
-		list, err := NewHLS(one.Hub).Media(t.Context(), "cam", hlslive.MediaName, hls.Reload{}, false)
+		list, err := relay.NewHLS(one.Hub).Media(t.Context(), "cam", hlslive.MediaName, hls.Reload{}, false)
 		if err == nil {
 			next := hint(t, string(list.Text))
-			_, err = NewHLS(one.Hub).Media(t.Context(), "cam", hlslive.MediaName, hls.Reload{MSN: next.MSN + 1, Part: next.Part}, true)
+			_, err = relay.NewHLS(one.Hub).Media(t.Context(), "cam", hlslive.MediaName, hls.Reload{MSN: next.MSN + 1, Part: next.Part}, true)
 		}
 		blocked <- err
 	}()
@@ -811,16 +812,16 @@ func TestRecordingAndHLSOfOwnedStreams(t *testing.T) {
 	if err := <-blocked; err != hlslive.ErrElsewhere {
 		t.Errorf("a request that waits: %v", err)
 	}
-	if _, err := NewHLS(one.Hub).Master(t.Context(), "cam"); err != hlslive.ErrElsewhere {
+	if _, err := relay.NewHLS(one.Hub).Master(t.Context(), "cam"); err != hlslive.ErrElsewhere {
 		t.Errorf("HLS of a lost stream: %v", err)
 	}
 	var c millrace.Chain
-	if err := NewHLS(one.Hub).Object(t.Context(), "cam", hls.Object{}, &c); err != hlslive.ErrElsewhere {
+	if err := relay.NewHLS(one.Hub).Object(t.Context(), "cam", hls.Object{}, &c); err != hlslive.ErrElsewhere {
 		t.Errorf("an object of a lost stream: %v", err)
 	}
 	eventually(t, "the end of the recording", func() bool { return first.closed.Load() == 1 })
 	eventually(t, "a recording at the new owner", func() bool { return second.began.Load() == 1 })
-	if _, err := NewHLS(two.Hub).Master(t.Context(), "cam"); err != nil {
+	if _, err := relay.NewHLS(two.Hub).Master(t.Context(), "cam"); err != nil {
 		t.Errorf("HLS at the new owner: %v", err)
 	}
 	p.Wait()
@@ -874,7 +875,7 @@ func TestHostileOwners(t *testing.T) {
 	} {
 		for _, latency := range []time.Duration{0, 5 * time.Millisecond} {
 			t.Run(fmt.Sprintf("%s, latency %v", name, latency), func(t *testing.T) {
-				f := serve(t, func(c *Config) { c.PublishTimeout, c.Latency = 200*time.Millisecond, latency })
+				f := serve(t, func(c *relay.Config) { c.PublishTimeout, c.Latency = 200*time.Millisecond, latency })
 				ln, err := net.Listen("tcp", "127.0.0.1:0")
 				if err != nil {
 					t.Fatal(err)
@@ -897,16 +898,12 @@ func TestHostileOwners(t *testing.T) {
 					}
 				}()
 				before := millrace.DefaultPool().Stats().InUse
-				err = NewPeers(f.Hub).Pull(t.Context(), "cam", Source{Node: "http://" + ln.Addr().String(), Epoch: 5})
+				err = relay.NewPeers(f.Hub).Pull(t.Context(), "cam", relay.Owner{Node: "http://" + ln.Addr().String(), Epoch: 5})
 				if err == nil || !strings.Contains(err.Error(), tt.says) && !isReset(err) {
 					t.Errorf("%v, want %s", err, tt.says)
 				}
 				<-over
-				eventually(t, "the end of the stream", func() bool {
-					f.mu.Lock()
-					defer f.mu.Unlock()
-					return len(f.streams) == 0
-				})
+				eventually(t, "the end of the stream", func() bool { return f.Count() == 0 })
 				if after := millrace.DefaultPool().Stats().InUse; after > before+1<<20 {
 					t.Errorf("%d bytes more in use", after-before)
 				}
@@ -934,7 +931,7 @@ func TestPullThatEndsAsTheOwnerHangsUp(t *testing.T) {
 				_ = conn.Close()
 			}
 		}()
-		if err := NewPeers(f.Hub).Pull(ctx, "cam", Source{Node: "http://" + ln.Addr().String(), Epoch: 5}); err == nil {
+		if err := relay.NewPeers(f.Hub).Pull(ctx, "cam", relay.Owner{Node: "http://" + ln.Addr().String(), Epoch: 5}); err == nil {
 			t.Error("a stream was pulled")
 		}
 		cancel()
@@ -954,21 +951,21 @@ func TestPullsThatAreRefused(t *testing.T) {
 	q.Send(sc.whole())
 	p.Wait()
 	header := askingAs("http://x")
-	if err := NewPeers(other.Hub).Pull(t.Context(), "cam", Source{Node: other.via, Epoch: 2, Proof: header}); err != errFed {
+	if err := relay.NewPeers(other.Hub).Pull(t.Context(), "cam", relay.Owner{Node: other.via, Epoch: 2, Proof: header}); err != relay.ErrFed {
 		t.Errorf("of an own stream: %v", err)
 	}
-	if err := NewPeers(owner.Hub).Pull(t.Context(), "cam", Source{Node: other.via, Epoch: 3, Proof: header}); err != errStale {
+	if err := relay.NewPeers(owner.Hub).Pull(t.Context(), "cam", relay.Owner{Node: other.via, Epoch: 3, Proof: header}); err != relay.ErrStale {
 		t.Errorf("from an owner before the one that is known: %v", err)
 	}
-	if err := NewPeers(other.Hub).Pull(t.Context(), "a/b", Source{Node: owner.via, Epoch: 0, Proof: header}); err == nil {
+	if err := relay.NewPeers(other.Hub).Pull(t.Context(), "a/b", relay.Owner{Node: owner.via, Epoch: 0, Proof: header}); err == nil {
 		t.Error("a bad name")
 	}
-	if err := NewPeers(other.Hub).Pull(t.Context(), "new", Source{Node: "ftp://x", Epoch: 0, Proof: header}); err == nil {
+	if err := relay.NewPeers(other.Hub).Pull(t.Context(), "new", relay.Owner{Node: "ftp://x", Epoch: 0, Proof: header}); err == nil {
 		t.Error("a bad address")
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(io.ErrClosedPipe)
-	if err := NewPeers(other.Hub).Pull(ctx, "new", Source{Node: owner.via, Epoch: 0, Proof: header}); err != io.ErrClosedPipe {
+	if err := relay.NewPeers(other.Hub).Pull(ctx, "new", relay.Owner{Node: owner.via, Epoch: 0, Proof: header}); err != io.ErrClosedPipe {
 		t.Errorf("with a context that has ended: %v", err)
 	}
 	q.End()
@@ -980,7 +977,7 @@ func TestAnOwnerThatIsNotReached(t *testing.T) {
 	for _, answers := range []bool{false, true} {
 		d := newTestDirectory()
 		owner := d.node(t, nil)
-		edge := d.node(t, func(c *Config) { c.ViewerWait = pullWait })
+		edge := d.node(t, func(c *relay.Config) { c.ViewerWait = relay.PullWait })
 		p := owner.Publisher("cam")
 		p.Send(newScript(1, 3, 500).whole())
 		eventually(t, "the owner", func() bool { return d.owner("cam") != nil })
@@ -989,7 +986,7 @@ func TestAnOwnerThatIsNotReached(t *testing.T) {
 		} else {
 			owner.via = "http://127.0.0.1:1" // where nothing listens
 		}
-		err := edge.awaitStream(t.Context(), "cam", nil)
+		err := edge.AwaitStream(t.Context(), "cam")
 		var refused *refuse.Refusal
 		if !errors.As(err, &refused) || (refused.Status == 503) != !answers || (refused.RetryAfter > 0) != !answers {
 			t.Errorf("answers %v: %#v", answers, err)
@@ -1002,10 +999,10 @@ func TestAnOwnerThatIsNotReached(t *testing.T) {
 func TestViewersOfNoStream(t *testing.T) {
 	t.Parallel()
 	d := newTestDirectory()
-	n := d.node(t, func(c *Config) { c.ViewerWait = 10 * time.Millisecond })
+	n := d.node(t, func(c *relay.Config) { c.ViewerWait = 10 * time.Millisecond })
 	for _, away := range []bool{false, true} {
 		d.away.Store(away)
-		err := n.awaitStream(t.Context(), "none", nil)
+		err := n.AwaitStream(t.Context(), "none")
 		var refused *refuse.Refusal
 		if !errors.As(err, &refused) || (refused.Status == 503) != away || (refused.RetryAfter > 0) != away {
 			t.Errorf("away %v: %#v", away, err)
@@ -1018,8 +1015,8 @@ func TestPublishersMoveAtRandom(t *testing.T) {
 	d := newTestDirectory()
 	var nodes []*testNode
 	for range 3 {
-		n := d.node(t, func(c *Config) { c.PublisherReturn = 50 * time.Millisecond })
-		n.pullIdle = 20 * time.Millisecond
+		n := d.node(t, func(c *relay.Config) { c.PublisherReturn = 50 * time.Millisecond })
+		n.SetPullIdle(20 * time.Millisecond)
 		nodes = append(nodes, n)
 	}
 	sc := newScript(2, 3, 200)
@@ -1029,12 +1026,12 @@ func TestPublishersMoveAtRandom(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(uint64(i), 7))
 			for range 30 {
 				n := nodes[rnd.IntN(3)]
-				p, err := n.Open("cam", "test")
+				p, err := n.Open("cam", "test", relay.Terms{})
 				if err != nil {
 					continue
 				}
 				_ = p.Run(func() error { return p.ReadBody(readerFunc(pacedBytes(sc.whole()))) })
-				p.Done()
+				p.Answered()
 			}
 		})
 		all.Go(func() {
@@ -1051,9 +1048,7 @@ func TestPublishersMoveAtRandom(t *testing.T) {
 	eventually(t, "the end of all streams", func() bool {
 		for _, n := range nodes {
 			n.mu.Lock()
-			n.Hub.mu.Lock()
-			busy := len(n.streams) > 0
-			n.Hub.mu.Unlock()
+			busy := n.Count() > 0
 			n.mu.Unlock()
 			if busy {
 				return false
@@ -1077,19 +1072,19 @@ func TestAFullNodeTakesNoStream(t *testing.T) {
 	t.Parallel()
 	d := newTestDirectory()
 	owner := d.node(t, nil)
-	full := d.node(t, func(c *Config) { c.MaxStreams, c.ViewerWait = 1, time.Second })
+	full := d.node(t, func(c *relay.Config) { c.MaxStreams, c.ViewerWait = 1, time.Second })
 	p := owner.publish(newScript(1, 3, 500), 0)
 	other := full.Publisher("other")
 	other.Send(newScript(1, 3, 500).whole())
-	eventually(t, "the other stream", func() bool { return full.lookUp("other") != nil })
+	eventually(t, "the other stream", func() bool { return full.LookUp("other") != nil })
 	if res := full.Publisher("cam").Wait(); res.Status != http.StatusServiceUnavailable {
 		t.Errorf("a publisher that there is no room for: %d %s", res.Status, res.Body)
 	}
-	if _, ok := owner.owns("cam"); !ok {
+	if _, ok := owner.Owns("cam"); !ok {
 		t.Error("the owner has lost the stream")
 	}
 	// A viewer there finds it at another node.
-	err := full.awaitStream(t.Context(), "cam", nil)
+	err := full.AwaitStream(t.Context(), "cam")
 	var refused *refuse.Refusal
 	if !errors.As(err, &refused) || refused.Status != http.StatusServiceUnavailable {
 		t.Errorf("a viewer of a stream that there is no room for: %v", err)
@@ -1101,23 +1096,23 @@ func TestAFullNodeTakesNoStream(t *testing.T) {
 // A publisher comes to a stream whose lease was lost before that is known here: what the lease was for ends with it.
 func TestAPublisherWithANewLease(t *testing.T) {
 	d := newTestDirectory()
-	n := d.node(t, func(c *Config) {
+	n := d.node(t, func(c *relay.Config) {
 		c.HLS = hlslive.Config{Part: 100 * time.Millisecond, Segment: time.Second, Segments: 4, MaxBytes: 1 << 20}
 	})
 	sc := newScript(4, 10, 500)
 	p := n.publish(sc, 0)
-	if _, err := NewHLS(n.Hub).Master(t.Context(), "cam"); err != nil {
+	if _, err := relay.NewHLS(n.Hub).Master(t.Context(), "cam"); err != nil {
 		t.Fatal(err)
 	}
 	p.Cut()
 	n.waits("cam")
 	d.owner("cam").Release()
 	q := n.publish(sc, 0)
-	eventually(t, "the stream with another lease", func() bool { epoch, _ := n.owns("cam"); return epoch == 2 })
-	NewPeers(n.Hub).Lost("cam", 1)
+	eventually(t, "the stream with another lease", func() bool { epoch, _ := n.Owns("cam"); return epoch == 2 })
+	relay.NewPeers(n.Hub).Lost("cam", 1)
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
-	if _, err := NewHLS(n.Hub).Master(ctx, "cam"); err != nil {
+	if _, err := relay.NewHLS(n.Hub).Master(ctx, "cam"); err != nil {
 		t.Errorf("HLS of the stream with another lease: %v", err)
 	}
 	q.End()

@@ -83,14 +83,14 @@ type Config struct {
 }
 
 // forms returns what applies to the renditions of streams.
-func (c *Config) forms(counters *rendition.Counters) rendition.Config {
-	return rendition.Config{KeepBytes: c.KeepBytes, KeepFrames: c.KeepFrames, MaxTag: c.maxTag(), Latency: c.Latency,
+func (c *Config) forms(all *rendition.Counters) rendition.Config {
+	return rendition.Config{KeepBytes: c.KeepBytes, KeepFrames: c.KeepFrames, MaxTag: c.MaxTag(), Latency: c.Latency,
 		Lag:  broadcast.Lag{Bytes: c.LagBytes, Frames: c.LagFrames, Time: c.LagTime},
-		Drop: c.LagPolicy == Drop, Stall: c.StallTimeout, Counters: counters}
+		Drop: c.LagPolicy == Drop, Stall: c.StallTimeout, Counters: all}
 }
 
-// maxTag is the longest data of a tag, in bytes.
-func (c *Config) maxTag() int { return min(c.MaxTagBytes, flv.MaxData) }
+// MaxTag returns the longest data of a tag, in bytes.
+func (c *Config) MaxTag() int { return min(c.MaxTagBytes, flv.MaxData) }
 
 func tooManyViewers(limit int) error {
 	return refuse.New(http.StatusServiceUnavailable, "the server has %d viewers, as many as --max-viewers allows", limit).For(refuse.Limit)

@@ -1,4 +1,4 @@
-package relay
+package relay_test
 
 import (
 	"io"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
+	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/millrace-io/millrace/server/internal/relay/fanout"
 	"github.com/millrace-io/millrace/server/internal/relay/rendition"
 )
@@ -19,7 +20,7 @@ import (
 func TestDistanceFromLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		book := &nettest.LogBook{}
-		h := newHubTest(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(book, nil)) })
+		h := newHubTest(t, func(c *relay.Config) { c.Log = slog.New(slog.NewTextHandler(book, nil)) })
 		p := h.publish(avcHeader())
 		at := uint32(0)
 		group := func(pictures int) {
@@ -32,36 +33,35 @@ func TestDistanceFromLive(t *testing.T) {
 		group(250)
 		group(243) // 9.72 s
 		const age = 243 * 40 * time.Millisecond
-		clients := make(map[*viewer]net.Conn)
-		enter := func(want watchRequest) *viewer {
+		clients := make(map[*relay.Viewer]net.Conn)
+		enter := func(want relay.WatchRequest) *relay.Viewer {
 			t.Helper()
-			want.name = "cam"
-			v, err := h.admit(t.Context(), want)
+			want.Name = "cam"
+			v, err := relay.NewAdmission(h.Hub).Admit(t.Context(), want)
 			if err != nil {
 				t.Fatal(err)
 			}
 			conn, client := net.Pipe()
 			go func() { _, _ = io.Copy(io.Discard, client) }()
 			clients[v] = client
-			v.connect(fanout.NewConn(conn, false, 0))
-			v.enter()
-			v.rendition.Fanout().Start(v.transport, func() { v.hearHTTP(conn) })
+			v.Connect(fanout.NewConn(conn, false, 0))
+			relay.NewAdmission(h.Hub).Start(v, func() { _, _ = io.Copy(io.Discard, conn) })
 			synctest.Wait() // it has got everything
 			return v
 		}
-		leave := func(v *viewer) {
+		leave := func(v *relay.Viewer) {
 			_ = clients[v].Close()
 			synctest.Wait()
 		}
 		for _, tt := range []struct {
-			want watchRequest
+			want relay.WatchRequest
 			age  time.Duration
 		}{
-			{watchRequest{asIs: true}, age},
-			{watchRequest{format: rendition.MP4}, age},
-			{watchRequest{format: rendition.RTMP}, age},
-			{watchRequest{asIs: true, next: true}, 0},
-			{watchRequest{format: rendition.MP4, next: true}, 0},
+			{relay.WatchRequest{AsIs: true}, age},
+			{relay.WatchRequest{Format: rendition.MP4}, age},
+			{relay.WatchRequest{Format: rendition.RTMP}, age},
+			{relay.WatchRequest{AsIs: true, Next: true}, 0},
+			{relay.WatchRequest{Format: rendition.MP4, Next: true}, 0},
 		} {
 			v := enter(tt.want)
 			if i, most := h.Streams()[0], h.Stats().BehindLive; i.BehindLive != tt.age.Seconds() || most != tt.age {
@@ -69,19 +69,19 @@ func TestDistanceFromLive(t *testing.T) {
 			}
 			leave(v)
 		}
-		v := enter(watchRequest{asIs: true})
-		other := enter(watchRequest{asIs: true})
+		v := enter(relay.WatchRequest{AsIs: true})
+		other := enter(relay.WatchRequest{AsIs: true})
 		group(1)
 		time.Sleep(time.Minute)
 		if got := h.Streams()[0].BehindLive; got != age.Seconds() {
 			t.Errorf("later: %v s behind live", got)
 		}
-		v.transport.SetPaused(true)
+		v.Transport().SetPaused(true)
 		synctest.Wait()
 		group(25)
-		v.transport.SetPaused(false) // goes on at the newest key frame
+		v.Transport().SetPaused(false) // goes on at the newest key frame
 		synctest.Wait()
-		if got := v.transport.BehindLive(); got != time.Second {
+		if got := v.Transport().BehindLive(); got != time.Second {
 			t.Errorf("after a pause: %v behind live", got)
 		}
 		leave(v)

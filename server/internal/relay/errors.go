@@ -19,8 +19,8 @@ var (
 	// errSecondHeader refuses a second file after the first one: its times begin anew, and it may be of other codecs.
 	errSecondHeader = errors.New("a second FLV header in the body: files do not become one stream by standing one behind the " +
 		"other, join them first (ffmpeg -f concat), or send one after the other")
-	// errPanic ends a stream after a panic in this package.
-	errPanic = errors.New("internal error")
+	// ErrPanic ends a publisher or a viewer after a panic.
+	ErrPanic = errors.New("internal error")
 	// errUnwatched ends a pull without viewers.
 	errUnwatched = errors.New("it has no viewers")
 	// errOwnerEnded ends a pull when the stream has ended at its owner.
@@ -30,13 +30,13 @@ var (
 		"it cannot go on with bytes of another format")
 )
 
-// errSlowMessage ends a publisher that takes longer than limit to send one message or tag.
-func errSlowMessage(limit time.Duration) error {
+// ErrSlowMessage ends a publisher that takes longer than limit to send one message or tag.
+func ErrSlowMessage(limit time.Duration) error {
 	return refuse.New(http.StatusRequestTimeout, "a message has not come to its end within %v (--publish-timeout)", limit)
 }
 
-// publishStatus is the status for the way a publisher ended.
-func publishStatus(err error) int {
+// PublishStatus is the status for the way a publisher ended.
+func PublishStatus(err error) int {
 	var limit *flv.LimitError
 	var rtmpLimit *rtmp.LimitError
 	var refused *refuse.Refusal
@@ -49,14 +49,14 @@ func publishStatus(err error) int {
 		return http.StatusRequestEntityTooLarge
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return http.StatusRequestTimeout
-	case err == errPanic:
+	case err == ErrPanic:
 		return http.StatusInternalServerError
 	}
 	return http.StatusBadRequest
 }
 
-// explain puts the reason for a stream's end into words.
-func explain(err error) string {
+// Explain puts the reason for a stream's end into words.
+func Explain(err error) string {
 	if err == nil {
 		return "end of the stream"
 	}
@@ -76,7 +76,7 @@ var errTakenOver = refuse.New(http.StatusConflict, "another publisher took over 
 var errMoved = refuse.New(http.StatusConflict, "this stream is published at another node now")
 
 // errOperator ends a publisher whose stream the operator has ended.
-var errOperator = refuse.New(http.StatusForbidden, "the operator has ended this stream").For(refuse.Operator)
+var errOperator = refuse.New(http.StatusForbidden, "the operator has ended this stream").For(refuse.ByOperator)
 
 // errNotOwner refuses other nodes that take this one for the owner.
 func errNotOwner(name string) error {

@@ -1,4 +1,4 @@
-package relay
+package relay_test
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/millrace-io/millrace/internal/testkit/need"
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
+	"github.com/millrace-io/millrace/server/internal/relay"
 )
 
 // run runs a program to its end. It must say nothing on stderr.
@@ -47,7 +48,7 @@ func TestFFmpeg(t *testing.T) {
 	t.Parallel()
 	need.Program(t, "ffmpeg")
 	need.Program(t, "ffprobe")
-	f := serve(t, func(c *Config) { c.Latency = 50 * time.Millisecond })
+	f := serve(t, func(c *relay.Config) { c.Latency = 50 * time.Millisecond })
 	source, dir := film(t, "15"), t.TempDir() // long enough for one to come late on a busy machine
 	url := f.URL("/live/film")
 
@@ -67,7 +68,7 @@ func TestFFmpeg(t *testing.T) {
 			"-send_expect_100", "1", "-method", "POST", url)
 	})
 	st := f.stream("film")
-	eventually(t, "two seconds of film", func() bool { return time.Since(st.started) > 2*time.Second })
+	eventually(t, "two seconds of film", func() bool { return time.Since(st.Started()) > 2*time.Second })
 	late := filepath.Join(dir, "late.flv")
 	run(t, "ffmpeg", "-v", "error", "-i", url, "-c", "copy", "-flvflags", "no_duration_filesize", late, "-f", "null", "-")
 	wg.Wait()
@@ -100,10 +101,10 @@ func probe(t *testing.T, url string) string {
 }
 
 // stream waits for a stream to be there.
-func (f *fixture) stream(name string) (st *stream) {
+func (f *fixture) stream(name string) (st *relay.Stream) {
 	f.T.Helper()
 	eventually(f.T, "the stream "+name, func() bool {
-		st = f.lookUp(name)
+		st = f.LookUp(name)
 		return st != nil
 	})
 	return st
@@ -125,7 +126,9 @@ func TestFFmpegIsKilledAndComesBack(t *testing.T) {
 	t.Parallel()
 	need.Program(t, "ffmpeg")
 	need.Program(t, "ffprobe")
-	f := serve(t, func(c *Config) { c.Latency, c.PublisherReturn, c.ViewerWait = defaultLatency, time.Minute, time.Minute })
+	f := serve(t, func(c *relay.Config) {
+		c.Latency, c.PublisherReturn, c.ViewerWait = defaultLatency, time.Minute, time.Minute
+	})
 	source, dir := film(t, "4"), t.TempDir()
 	url := f.URL("/live/film")
 	var wg sync.WaitGroup
@@ -149,11 +152,11 @@ func TestFFmpegIsKilledAndComesBack(t *testing.T) {
 	}
 	first := publish()
 	st := f.stream("film")
-	eventually(t, "a second of film", func() bool { return st.forms.Stats().PublishedFrames > 60 })
+	eventually(t, "a second of film", func() bool { return st.Forms().Stats().PublishedFrames > 60 })
 	_ = first.Process.Kill()
 	_ = first.Wait()
 	f.waits("film")
-	before := st.forms.Stats().PublishedFrames
+	before := st.Forms().Stats().PublishedFrames
 	if err := publish().Wait(); err != nil {
 		t.Errorf("the second publisher: %v", err)
 	}

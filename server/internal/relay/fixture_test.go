@@ -1,4 +1,4 @@
-package relay
+package relay_test
 
 import (
 	"bytes"
@@ -21,9 +21,12 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 	"github.com/millrace-io/millrace/media/flv"
 	"github.com/millrace-io/millrace/server/internal/refuse"
+	"github.com/millrace-io/millrace/server/internal/relay"
+	"github.com/millrace-io/millrace/server/internal/rtmp"
 	"github.com/millrace-io/millrace/server/internal/server/demo"
 	"github.com/millrace-io/millrace/server/internal/streamname"
 	"github.com/millrace-io/millrace/server/internal/testkit/relaytest"
+	"github.com/millrace-io/millrace/server/internal/web"
 )
 
 // testTimeout is how long a test waits for something that must happen. Only a failing test waits so long.
@@ -37,8 +40,9 @@ var (
 
 // A fixture is a Hub behind a server on a loopback port, and what it logs.
 type fixture struct {
-	*Hub
+	*relay.Hub
 	relaytest.Client
+	rtmp *rtmp.Door
 	stop func() // as SIGTERM does; returns when the Hub is empty
 
 	// nextTimeout is how long a publisher of RTMP that has ended its stream may take to publish
@@ -50,13 +54,13 @@ type fixture struct {
 const defaultLatency = 50 * time.Millisecond
 
 // testConfig is the configuration of tests.
-func testConfig() Config {
-	return Config{
+func testConfig() relay.Config {
+	return relay.Config{
 		MaxStreams: 128, MaxViewers: 4096, MaxStreamViewers: 4096,
 		PublishTimeout: 30 * time.Second, ViewerWait: testTimeout, StallTimeout: 30 * time.Second,
 		KeepBytes: 16 << 20, KeepFrames: 16384, MaxTagBytes: 4 << 20,
 		Latency: 5 * time.Millisecond,
-		LagTime: 5 * time.Second, LagBytes: 8 << 20, LagPolicy: Skip,
+		LagTime: 5 * time.Second, LagBytes: 8 << 20, LagPolicy: relay.Skip,
 		Unsent: 128 << 10,
 		Log:    slog.New(slog.DiscardHandler),
 	}
@@ -66,13 +70,13 @@ func testConfig() Config {
 const drainTime = 2 * time.Second
 
 // serve starts a server. change may be nil.
-func serve(t testing.TB, change func(*Config)) *fixture {
+func serve(t testing.TB, change func(*relay.Config)) *fixture {
 	t.Helper()
 	return serveTLS(t, change, nil)
 }
 
 // serveTLS is serve over TLS unless config is nil.
-func serveTLS(t testing.TB, change func(*Config), config *tls.Config) *fixture {
+func serveTLS(t testing.TB, change func(*relay.Config), config *tls.Config) *fixture {
 	t.Helper()
 	book := &nettest.LogBook{}
 	cfg := testConfig()
@@ -80,7 +84,7 @@ func serveTLS(t testing.TB, change func(*Config), config *tls.Config) *fixture {
 	if change != nil {
 		change(&cfg)
 	}
-	h := New(cfg)
+	h := relay.NewHub(cfg)
 	srv := httptest.NewUnstartedServer(routes(h))
 	srv.Config.Protocols = new(http.Protocols)
 	srv.Config.Protocols.SetHTTP1(true)
@@ -107,24 +111,24 @@ func serveTLS(t testing.TB, change func(*Config), config *tls.Config) *fixture {
 		}
 	})
 	client := relaytest.Client{T: t, Addr: srv.Listener.Addr().String(), Log: book}
-	return &fixture{Hub: h, Client: client, stop: stop}
+	return &fixture{Hub: h, Client: client, rtmp: rtmp.New(h), stop: stop}
 }
 
 // nodeHeader says that a request is another node's, as one of package cluster does with a token.
 const nodeHeader = "Millrace-Node"
 
 // routes has the streams at /live/, as package server does.
-func routes(h *Hub) http.Handler {
+func routes(h *relay.Hub) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/live/{name}", func(w http.ResponseWriter, r *http.Request) {
 		name := r.PathValue("name")
 		var err error
 		if node := r.Header.Get(nodeHeader); node != "" {
-			err = NewPeers(h).Watch(w, r, name, node)
+			err = web.New(h).WatchNode(w, r, name, node)
 		} else if r.Method == http.MethodGet || r.Method == http.MethodHead {
-			err = NewHTTP(h).Watch(w, r, name, Terms{})
+			err = web.New(h).Watch(w, r, name, relay.Terms{})
 		} else if name, err = streamname.Published(name); err == nil {
-			err = NewHTTP(h).Publish(w, r, name, Terms{})
+			err = web.New(h).Publish(w, r, name, relay.Terms{})
 		}
 		var refused *refuse.Refusal
 		if errors.As(err, &refused) {
@@ -141,9 +145,7 @@ func routes(h *Hub) http.Handler {
 func (f *fixture) waiting(name string, n int) {
 	f.T.Helper()
 	eventually(f.T, fmt.Sprintf("%d viewers that wait for %s", n, name), func() bool {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		return len(f.Hub.waiting[name]) == n
+		return f.Waiters(name) == n
 	})
 }
 
@@ -153,19 +155,12 @@ func (f *fixture) viewers(n int) {
 	eventually(f.T, fmt.Sprintf("%d viewers", n), func() bool { return f.Viewers() == n })
 }
 
-// lookUp returns the stream that viewers see, or nil.
-func (h *Hub) lookUp(name string) *stream {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.find(name)
-}
-
 // published waits until the stream has taken n bytes after its FLV header.
 func (f *fixture) published(name string, n int) {
 	f.T.Helper()
 	eventually(f.T, fmt.Sprintf("%d bytes of %s", n, name), func() bool {
-		s := f.lookUp(name)
-		return s != nil && s.forms.Stats().PublishedBytes >= uint64(n)
+		s := f.LookUp(name)
+		return s != nil && s.Forms().Stats().PublishedBytes >= uint64(n)
 	})
 }
 
@@ -309,11 +304,11 @@ func cut(t testing.TB, p []byte) [][]byte {
 }
 
 // shortStream returns a publisher of a stream that keeps few frames, so that it is soon in its steady state.
-func shortStream(t testing.TB) *Publisher {
+func shortStream(t testing.TB) *relay.Publisher {
 	t.Helper()
 	cfg := testConfig()
 	cfg.KeepFrames, cfg.Latency = 64, 0 // the timer of a latency bound starts goroutines
-	p, err := New(cfg).Open("cam", "test")
+	p, err := relay.NewHub(cfg).Open("cam", "test", relay.Terms{})
 	if err != nil {
 		t.Fatal(err)
 	}

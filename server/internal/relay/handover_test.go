@@ -1,4 +1,4 @@
-package relay
+package relay_test
 
 import (
 	"bytes"
@@ -20,8 +20,8 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 	"github.com/millrace-io/millrace/server/internal/limit"
 	"github.com/millrace-io/millrace/server/internal/refuse"
+	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/millrace-io/millrace/server/internal/relay/fanout"
-	"github.com/millrace-io/millrace/server/internal/relay/rendition"
 	"github.com/millrace-io/millrace/server/internal/testkit/relaytest"
 )
 
@@ -30,23 +30,23 @@ var flvStart = []byte("FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00")
 
 // A hubTest publishes to a Hub without connections, and reads what viewers get.
 type hubTest struct {
-	*Hub
+	*relay.Hub
 	t *testing.T
 }
 
-func newHubTest(t *testing.T, change func(*Config)) *hubTest {
+func newHubTest(t *testing.T, change func(*relay.Config)) *hubTest {
 	cfg := testConfig()
 	cfg.Latency, cfg.PublisherReturn = 0, 15*time.Second
 	if change != nil {
 		change(&cfg)
 	}
-	return &hubTest{New(cfg), t}
+	return &hubTest{relay.NewHub(cfg), t}
 }
 
 // open opens the stream cam.
-func (h *hubTest) open() *Publisher {
+func (h *hubTest) open() *relay.Publisher {
 	h.t.Helper()
-	p, err := h.Open("cam", "test")
+	p, err := h.Open("cam", "test", relay.Terms{})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func (h *hubTest) open() *Publisher {
 }
 
 // publish opens the stream cam and sends tags.
-func (h *hubTest) publish(tags ...[]byte) *Publisher {
+func (h *hubTest) publish(tags ...[]byte) *relay.Publisher {
 	h.t.Helper()
 	p := h.open()
 	p.Begin(flv.Header{HasAudio: true, HasVideo: true})
@@ -63,7 +63,7 @@ func (h *hubTest) publish(tags ...[]byte) *Publisher {
 }
 
 // send sends tags as a protocol does that has whole ones.
-func (h *hubTest) send(p *Publisher, tags ...[]byte) {
+func (h *hubTest) send(p *relay.Publisher, tags ...[]byte) {
 	h.t.Helper()
 	r := millrace.NewReader(bytes.NewReader(join(append([][]byte{flvStart}, tags...))))
 	defer r.Release()
@@ -81,28 +81,26 @@ func (h *hubTest) send(p *Publisher, tags ...[]byte) {
 }
 
 // done closes p.
-func (h *hubTest) done(p *Publisher, err error) {
+func (h *hubTest) done(p *relay.Publisher, err error) {
 	p.Close(err)
-	p.Done()
+	p.Answered()
 }
 
 // A hubView is a viewer of cam.
 type hubView struct {
 	h    *hubTest
-	v    *viewer
+	v    *relay.Viewer
 	tags [][]byte
 	over bool // the stream has ended
 }
 
 func (h *hubTest) view() *hubView {
 	h.t.Helper()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	s := h.find("cam")
+	s := h.LookUp("cam")
 	if s == nil {
 		h.t.Fatal("there is no stream")
 	}
-	v, err := s.enter(watchRequest{})
+	v, err := h.NewViewer(s, relay.WatchRequest{})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -115,7 +113,7 @@ func (w *hubView) read() [][]byte {
 	var c millrace.Chain
 	defer c.Release()
 	for more := true; more; {
-		b, err := w.v.start.Cursor.Take(&c)
+		b, err := w.v.Start().Cursor.Take(&c)
 		if err != nil {
 			w.over = true
 		}
@@ -130,8 +128,8 @@ func (w *hubView) read() [][]byte {
 func (w *hubView) close() {
 	w.h.t.Helper()
 	checkClock(w.h.t, w.tags)
-	w.v.start.Cursor.Close()
-	w.v.stream.exit(w.v)
+	w.v.Start().Cursor.Close()
+	w.v.Exit()
 }
 
 // timeOf returns a tag's time.
@@ -170,27 +168,27 @@ func TestHowLongAStreamWaits(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		ret  time.Duration
-		send func(h *hubTest) *Publisher
+		send func(h *hubTest) *relay.Publisher
 		err  error
 		want time.Duration
 	}{
-		{"cut", ret, func(h *hubTest) *Publisher { return h.publish(sc.tags...) }, cutOff, ret},
-		{"nothing but the header", ret, func(h *hubTest) *Publisher { return h.publish() }, cutOff, ret},
-		{"a clean end", ret, func(h *hubTest) *Publisher { return h.publish(sc.tags...) }, nil, cleanEndWait},
-		{"a clean end, less is allowed", time.Second, func(h *hubTest) *Publisher { return h.publish(sc.tags...) }, nil, time.Second},
-		{"the end at its owner", ret, func(h *hubTest) *Publisher { return h.publish(sc.tags...) }, errOwnerEnded, cleanEndWait},
-		{"no return", 0, func(h *hubTest) *Publisher { return h.publish(sc.tags...) }, cutOff, 0},
-		{"no return, a clean end", 0, func(h *hubTest) *Publisher { return h.publish(sc.tags...) }, nil, 0},
-		{"a panic", ret, func(h *hubTest) *Publisher { return h.publish(sc.tags...) }, errPanic, 0},
+		{"cut", ret, func(h *hubTest) *relay.Publisher { return h.publish(sc.tags...) }, cutOff, ret},
+		{"nothing but the header", ret, func(h *hubTest) *relay.Publisher { return h.publish() }, cutOff, ret},
+		{"a clean end", ret, func(h *hubTest) *relay.Publisher { return h.publish(sc.tags...) }, nil, relay.CleanEndWait},
+		{"a clean end, less is allowed", time.Second, func(h *hubTest) *relay.Publisher { return h.publish(sc.tags...) }, nil, time.Second},
+		{"the end at its owner", ret, func(h *hubTest) *relay.Publisher { return h.publish(sc.tags...) }, relay.ErrOwnerEnded, relay.CleanEndWait},
+		{"no return", 0, func(h *hubTest) *relay.Publisher { return h.publish(sc.tags...) }, cutOff, 0},
+		{"no return, a clean end", 0, func(h *hubTest) *relay.Publisher { return h.publish(sc.tags...) }, nil, 0},
+		{"a panic", ret, func(h *hubTest) *relay.Publisher { return h.publish(sc.tags...) }, relay.ErrPanic, 0},
 		{"nothing", ret, (*hubTest).open, cutOff, 0},
-		{"bytes", ret, func(h *hubTest) *Publisher {
+		{"bytes", ret, func(h *hubTest) *relay.Publisher {
 			p := h.open()
 			if err := p.ReadBody(strings.NewReader("bytes")); err != nil {
 				h.t.Error(err)
 			}
 			return p
 		}, cutOff, 0},
-		{"draining", ret, func(h *hubTest) *Publisher {
+		{"draining", ret, func(h *hubTest) *relay.Publisher {
 			p := h.publish(sc.tags...)
 			h.Close()
 			return p
@@ -198,25 +196,22 @@ func TestHowLongAStreamWaits(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := newHubTest(t, func(c *Config) { c.PublisherReturn = tt.ret })
+				h := newHubTest(t, func(c *relay.Config) { c.PublisherReturn = tt.ret })
 				p := tt.send(h)
-				st := p.s
+				st := p.Stream()
 				var viewer *broadcast.Cursor
-				if st.forms != nil {
-					_, start := st.forms.Join(rendition.FLV, false)
+				if st.Forms() != nil {
+					_, start := st.Forms().Join(st.Forms().Format(), false)
 					viewer = start.Cursor
 					defer viewer.Close()
 				}
 				h.done(p, tt.err)
-				if p.Context().Err() == nil {
+				if p.Lifetime().Err() == nil {
 					t.Error("the publisher's context goes on")
 				}
 				began := time.Now()
 				for {
-					h.mu.Lock()
-					there := h.streams["cam"] == st
-					h.mu.Unlock()
-					if !there {
+					if h.AnyStream("cam") != st {
 						break
 					}
 					time.Sleep(10 * time.Millisecond)
@@ -318,7 +313,7 @@ func TestTheClockNeverGoesBack(t *testing.T) {
 		if want := []uint32{1000, 990, 1050, 1050, 1000, 1070, 1000}; fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%v, want %v", got, want)
 		}
-		w.v.start.Cursor.Close()
+		w.v.Start().Cursor.Close()
 		h.done(p, nil)
 		h.Close()
 	})
@@ -340,7 +335,7 @@ func TestTheClockGoesOnForMonths(t *testing.T) {
 				t.Fatalf("after %d days the clock is at %d ms, want %d", i*step/86_400_000, got, want)
 			}
 		}
-		w.v.start.Cursor.Close()
+		w.v.Start().Cursor.Close()
 		h.done(p, nil)
 		h.Close()
 	})
@@ -369,7 +364,7 @@ func TestAClockThatLeapsBackGoesOn(t *testing.T) {
 		if want := []uint32{1000, 1000, 1040, 1080, 1120}; fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%v, want %v", got, want)
 		}
-		w.v.start.Cursor.Close()
+		w.v.Start().Cursor.Close()
 		h.done(p, nil)
 		h.Close()
 	})
@@ -453,8 +448,8 @@ func TestBytesAreRefusedForAStreamThatWaits(t *testing.T) {
 			p := h.open()
 			err := p.ReadBody(strings.NewReader([]string{"bytes", ""}[i%2]))
 			h.done(p, err)
-			if status := []int{http.StatusUnsupportedMediaType, http.StatusBadRequest}[i%2]; publishStatus(err) != status {
-				t.Errorf("%v, status %d, want %d", err, publishStatus(err), status)
+			if status := []int{http.StatusUnsupportedMediaType, http.StatusBadRequest}[i%2]; relay.PublishStatus(err) != status {
+				t.Errorf("%v, status %d, want %d", err, relay.PublishStatus(err), status)
 			}
 			if st := h.Stats(); st.Streams != 1 || st.Waiting != 1 || st.Returns != 0 {
 				t.Fatalf("after %d s: %d streams, %d wait, %d returns", i, st.Streams, st.Waiting, st.Returns)
@@ -480,15 +475,15 @@ func TestBytesAreRefusedForAStreamThatWaits(t *testing.T) {
 // Who may take over, and when.
 func TestTakeoverPolicies(t *testing.T) {
 	for _, tt := range []struct {
-		policy Takeover
+		policy relay.Takeover
 		silent time.Duration
 		says   string // "": the second publisher takes over
 	}{
 		{"", 0, ""},
-		{TakeoverAlways, 0, ""},
-		{TakeoverStalled, StalledAfter - time.Millisecond, "--takeover stalled"},
-		{TakeoverStalled, StalledAfter, ""},
-		{TakeoverNever, time.Hour, "--takeover never"},
+		{relay.TakeoverAlways, 0, ""},
+		{relay.TakeoverStalled, relay.StalledAfter - time.Millisecond, "--takeover stalled"},
+		{relay.TakeoverStalled, relay.StalledAfter, ""},
+		{relay.TakeoverNever, time.Hour, "--takeover never"},
 	} {
 		for _, format := range []string{"flv", "raw", "none yet"} {
 			t.Run(fmt.Sprintf("%s after %v, %s", tt.policy, tt.silent, format), func(t *testing.T) {
@@ -498,18 +493,18 @@ func TestTakeoverPolicies(t *testing.T) {
 	}
 }
 
-func takeover(t *testing.T, policy Takeover, silent time.Duration, says, format string) {
-	h := newHubTest(t, func(c *Config) { c.Takeover = policy })
+func takeover(t *testing.T, policy relay.Takeover, silent time.Duration, says, format string) {
+	h := newHubTest(t, func(c *relay.Config) { c.Takeover = policy })
 	sc := newScript(1, 2, 100)
 	body, sender := io.Pipe()
 	ended := make(chan error, 1)
 	first := h.open()
-	before := first.s
+	before := first.Stream()
 	go func() {
-		defer context.AfterFunc(first.Context(), func() { _ = body.CloseWithError(errors.New("cut")) })()
+		defer context.AfterFunc(first.Lifetime(), func() { _ = body.CloseWithError(errors.New("cut")) })()
 		_ = first.ReadBody(body)
 		time.Sleep(time.Second) // the second one waits for that
-		err := context.Cause(first.Context())
+		err := context.Cause(first.Lifetime())
 		h.done(first, err)
 		ended <- err
 	}()
@@ -521,9 +516,9 @@ func takeover(t *testing.T, policy Takeover, silent time.Duration, says, format 
 	}
 	synctest.Wait()
 	time.Sleep(silent)
-	second, err := h.Open("cam", "second")
+	second, err := h.Open("cam", "second", relay.Terms{})
 	if says != "" {
-		if err == nil || !strings.Contains(err.Error(), says) || publishStatus(err) != http.StatusConflict {
+		if err == nil || !strings.Contains(err.Error(), says) || relay.PublishStatus(err) != http.StatusConflict {
 			t.Errorf("%v, want an error with %q", err, says)
 		}
 		_ = sender.Close()
@@ -537,13 +532,13 @@ func takeover(t *testing.T, policy Takeover, silent time.Duration, says, format 
 	synctest.Wait() // what ended the first one says so after that has let the second one go on
 	select {
 	case err := <-ended:
-		if err != errTakenOver || publishStatus(err) != http.StatusConflict {
+		if err != relay.ErrTakenOver || relay.PublishStatus(err) != http.StatusConflict {
 			t.Errorf("the first one ends with %v", err)
 		}
 	default:
 		t.Error("the second publisher has not waited for the first one")
 	}
-	if goesOn := second.s == before; goesOn != (format == "flv") {
+	if goesOn := second.Stream() == before; goesOn != (format == "flv") {
 		t.Errorf("goes on with the stream: %v", goesOn)
 	}
 	second.Begin(flv.Header{HasVideo: true, HasAudio: true})
@@ -569,7 +564,7 @@ func TestTwoPublishersReplaceEachOther(t *testing.T) {
 			for range publishers {
 				all.Go(func() {
 					for {
-						p, err := h.Open("cam", "test")
+						p, err := h.Open("cam", "test", relay.Terms{})
 						switch {
 						case err == refuse.ErrShutdown:
 							return
@@ -579,13 +574,13 @@ func TestTwoPublishersReplaceEachOther(t *testing.T) {
 						}
 						p.Begin(flv.Header{HasVideo: true})
 						h.send(p, picture(true, 0, 10))
-						<-p.Context().Done()
-						h.done(p, context.Cause(p.Context()))
+						<-p.Lifetime().Done()
+						h.done(p, context.Cause(p.Lifetime()))
 					}
 				})
 			}
 			const turns = 10
-			time.Sleep(turns*LeastStay + LeastStay/2)
+			time.Sleep(turns*relay.LeastStay + relay.LeastStay/2)
 			if st := h.Stats(); st.Takeovers != turns {
 				t.Errorf("%d takeovers in %v, want %d", st.Takeovers, time.Since(began), turns)
 			}
@@ -594,10 +589,10 @@ func TestTwoPublishersReplaceEachOther(t *testing.T) {
 
 			h = newHubTest(t, nil)
 			first := h.publish(picture(true, 0, 10))
-			time.Sleep(LeastStay)
+			time.Sleep(relay.LeastStay)
 			go func() {
-				<-first.Context().Done()
-				h.done(first, context.Cause(first.Context()))
+				<-first.Lifetime().Done()
+				h.done(first, context.Cause(first.Lifetime()))
 			}()
 			began = time.Now()
 			second := h.open()
@@ -612,35 +607,35 @@ func TestTwoPublishersReplaceEachOther(t *testing.T) {
 
 // While one publisher waits to take over, a later one takes its place, or is refused where publishers must be stalled.
 func TestALaterPublisherTakesOverInPlaceOfAnother(t *testing.T) {
-	for _, policy := range []Takeover{TakeoverAlways, TakeoverStalled} {
+	for _, policy := range []relay.Takeover{relay.TakeoverAlways, relay.TakeoverStalled} {
 		synctest.Test(t, func(t *testing.T) {
-			h := newHubTest(t, func(c *Config) { c.Takeover = policy })
+			h := newHubTest(t, func(c *relay.Config) { c.Takeover = policy })
 			first := h.publish(newScript(1, 2, 100).tags...)
-			time.Sleep(StalledAfter)
+			time.Sleep(relay.StalledAfter)
 			go func() {
-				<-first.Context().Done()
+				<-first.Lifetime().Done()
 				time.Sleep(time.Second)
-				h.done(first, context.Cause(first.Context()))
+				h.done(first, context.Cause(first.Lifetime()))
 			}()
 			var err error
 			var took time.Duration
-			var second *Publisher
+			var second *relay.Publisher
 			go func() {
 				began := time.Now()
-				second, err = h.Open("cam", "second")
+				second, err = h.Open("cam", "second", relay.Terms{})
 				took = time.Since(began)
 			}()
 			synctest.Wait()
-			third, refused := h.Open("cam", "third")
+			third, refused := h.Open("cam", "third", relay.Terms{})
 			synctest.Wait()
-			if policy == TakeoverStalled {
+			if policy == relay.TakeoverStalled {
 				time.Sleep(2 * time.Second) // until the second has the stream
 				synctest.Wait()
-				if publishStatus(refused) != http.StatusConflict || err != nil {
+				if relay.PublishStatus(refused) != http.StatusConflict || err != nil {
 					t.Fatalf("the third: %v, the second: %v", refused, err)
 				}
 				third = second
-			} else if refused != nil || err != errTakenOver || took != 0 {
+			} else if refused != nil || err != relay.ErrTakenOver || took != 0 {
 				t.Errorf("the third: %v, the second: %v after %v", refused, err, took)
 			}
 			h.done(third, nil)
@@ -664,7 +659,7 @@ func TestAPublisherOfOtherTracksComesBack(t *testing.T) {
 		}
 		p := h.publish(tags...)
 		same(t, "what goes on", untimed(w.read()), untimed([][]byte{tags[0], tags[2]}))
-		w.v.start.Cursor.Close()
+		w.v.Start().Cursor.Close()
 		h.done(p, nil)
 		h.Close()
 	})
@@ -676,8 +671,8 @@ func TestAPublisherThatDoesNotEndIsNotReplaced(t *testing.T) {
 		h := newHubTest(t, nil)
 		first := h.publish(newScript(1, 2, 100).tags...)
 		began := time.Now()
-		_, err := h.Open("cam", "second")
-		if publishStatus(err) != http.StatusConflict || time.Since(began) != limit.Grace {
+		_, err := h.Open("cam", "second", relay.Terms{})
+		if relay.PublishStatus(err) != http.StatusConflict || time.Since(began) != limit.Grace {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 		h.done(first, nil)
@@ -690,7 +685,7 @@ func TestAPublisherThatDoesNotEndIsNotReplaced(t *testing.T) {
 
 // Of publishers that come at the same time one is left. Viewers stay, and what they get has whole tags in order.
 func TestManyPublishersAtOnce(t *testing.T) {
-	f := serve(t, func(c *Config) { c.PublisherReturn = testTimeout })
+	f := serve(t, func(c *relay.Config) { c.PublisherReturn = testTimeout })
 	sc := newScript(3, 5, 300)
 	p := f.Publisher("cam")
 	p.Send(sc.whole())
@@ -722,7 +717,7 @@ func TestManyPublishersAtOnce(t *testing.T) {
 	if res := <-answers; res.Status != http.StatusOK {
 		t.Errorf("the one that is left: %d %s", res.Status, res.Body)
 	}
-	f.Logged("publisher ended", "status=409", errTakenOver.Error())
+	f.Logged("publisher ended", "status=409", relay.ErrTakenOver.Error())
 	f.stop()
 	checkClock(t, cut(t, (<-got)[len(sc.header):]))
 }
@@ -730,9 +725,9 @@ func TestManyPublishersAtOnce(t *testing.T) {
 // Publishers come, send a little and go in any way while others do the same and the Hub is closed in the middle: there
 // is never more than one that writes, and all of them end.
 func TestPublishersComeAndGo(t *testing.T) {
-	for _, policy := range []Takeover{TakeoverAlways, TakeoverStalled, TakeoverNever} {
+	for _, policy := range []relay.Takeover{relay.TakeoverAlways, relay.TakeoverStalled, relay.TakeoverNever} {
 		synctest.Test(t, func(t *testing.T) {
-			h := newHubTest(t, func(c *Config) { c.Takeover, c.PublisherReturn = policy, 2*time.Millisecond })
+			h := newHubTest(t, func(c *relay.Config) { c.Takeover, c.PublisherReturn = policy, 2*time.Millisecond })
 			sc := newScript(1, 3, 100)
 			var writing, all sync.WaitGroup
 			var writers sync.Mutex // TryLock fails if two write
@@ -740,9 +735,9 @@ func TestPublishersComeAndGo(t *testing.T) {
 				writing.Go(func() {
 					rnd := rand.New(rand.NewPCG(uint64(n), 1))
 					for range 100 {
-						p, err := h.Open("cam", "test")
+						p, err := h.Open("cam", "test", relay.Terms{})
 						if err != nil {
-							if publishStatus(err) != http.StatusConflict && err != refuse.ErrShutdown {
+							if relay.PublishStatus(err) != http.StatusConflict && err != refuse.ErrShutdown {
 								t.Errorf("refused: %v", err)
 							}
 							time.Sleep(time.Millisecond)
@@ -756,19 +751,19 @@ func TestPublishersComeAndGo(t *testing.T) {
 							p.Begin(flv.Header{HasVideo: true, HasAudio: true})
 							h.send(p, sc.tags[:rnd.IntN(len(sc.tags))]...)
 						}
-						if policy == TakeoverAlways && rnd.IntN(4) == 0 {
-							<-p.Context().Done()
+						if policy == relay.TakeoverAlways && rnd.IntN(4) == 0 {
+							<-p.Lifetime().Done()
 						} else if rnd.IntN(2) == 0 {
 							time.Sleep(time.Duration(rnd.IntN(3)) * time.Millisecond)
 						}
 						writers.Unlock()
-						h.done(p, []error{nil, io.ErrUnexpectedEOF, errPanic}[rnd.IntN(3)])
+						h.done(p, []error{nil, io.ErrUnexpectedEOF, relay.ErrPanic}[rnd.IntN(3)])
 					}
 				})
 			}
 			all.Go(writing.Wait)
 			// Publishers that wait to be replaced end with the Hub.
-			time.Sleep(5 * LeastStay)
+			time.Sleep(5 * relay.LeastStay)
 			h.Drain(t.Context())
 			all.Wait()
 			if n := len(h.Streams()); n > 0 {
@@ -780,7 +775,7 @@ func TestPublishersComeAndGo(t *testing.T) {
 
 // Draining does not wait for a publisher to come back, and viewers get the stream's end.
 func TestDrainEndsStreamsThatWait(t *testing.T) {
-	f := serve(t, func(c *Config) { c.PublisherReturn = time.Hour })
+	f := serve(t, func(c *relay.Config) { c.PublisherReturn = time.Hour })
 	sc := newScript(1, 5, 500)
 	p := f.Publisher("cam")
 	p.Send(sc.whole())
@@ -838,7 +833,7 @@ func TestAPublisherIsCutAnywhere(t *testing.T) {
 		{"in the last tag", len(whole) - 1, len(sc.tags) - 1},
 		{"at the end", len(whole), len(sc.tags)},
 	} {
-		atEachLatency(t, tt.name, func(c *Config) { c.PublisherReturn = testTimeout }, func(t *testing.T, f *fixture) {
+		atEachLatency(t, tt.name, func(c *relay.Config) { c.PublisherReturn = testTimeout }, func(t *testing.T, f *fixture) {
 			flvView, mp4View := f.Ask("/live/cam", 0), f.Ask("/live/cam.mp4", 0)
 			f.waiting("cam", 2)
 			p := f.Publisher("cam")
@@ -874,8 +869,8 @@ func TestMP4OfAPublisherThatComesBack(t *testing.T) {
 	for _, changed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			sc := newScript(4, 10, 500)
-			l := newMill(t, func(c *Config) { c.PublisherReturn = time.Minute }, sc)
-			h := &hubTest{l.st.hub, t}
+			l := newMill(t, func(c *relay.Config) { c.PublisherReturn = time.Minute }, sc)
+			h := &hubTest{l.p.Hub(), t}
 			l.begin()
 			l.publish(len(sc.tags))
 			h.done(l.p, io.ErrUnexpectedEOF)

@@ -113,7 +113,7 @@ func (l HLS) find(ctx context.Context, name string) (w *liveHLS, err error) {
 		if l.elsewhere(name) {
 			return hlslive.ErrElsewhere
 		}
-		if _, err := s.format(watchRequest{format: rendition.MP4}); err != nil {
+		if _, err := s.format(WatchRequest{Format: rendition.MP4}); err != nil {
 			return err
 		}
 		w = l.start(s)
@@ -147,7 +147,7 @@ func (l HLS) run(ctx context.Context, w *liveHLS) {
 	s.log.Debug("HLS started")
 	err := w.Run(ctx)
 	w.idle.Stop()
-	defer s.log.Debug("HLS ended", "reason", explain(err))
+	defer s.log.Debug("HLS ended", "reason", Explain(err))
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()
 	l.hub.hls.forget(w)

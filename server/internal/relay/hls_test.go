@@ -1,4 +1,4 @@
-package relay
+package relay_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/hlscheck"
 	"github.com/millrace-io/millrace/media/hls"
 	"github.com/millrace-io/millrace/server/internal/refuse"
+	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/millrace-io/millrace/server/internal/relay/hlslive"
 )
 
@@ -24,7 +25,7 @@ var hlsDefaults = hlslive.Config{Part: 200 * time.Millisecond, Segment: 2 * time
 // playlist returns what is there, and checks what can be said of it alone. Short parts are left to follow, whose cases
 // say where they cannot be avoided.
 func (h *hubTest) playlist(want hls.Reload, blocks bool) (string, error) {
-	list, err := NewHLS(h.Hub).Media(h.t.Context(), "cam", hlslive.MediaName, want, blocks)
+	list, err := relay.NewHLS(h.Hub).Media(h.t.Context(), "cam", hlslive.MediaName, want, blocks)
 	if err != nil {
 		return "", err
 	}
@@ -53,7 +54,7 @@ func hint(t *testing.T, playlist string) hls.Object {
 }
 
 // pace sends tags at the pace of their times: 40 ms for two.
-func (h *hubTest) pace(p *Publisher, tags [][]byte) {
+func (h *hubTest) pace(p *relay.Publisher, tags [][]byte) {
 	for i, tag := range tags {
 		if i%2 == 0 {
 			time.Sleep(40 * time.Millisecond)
@@ -65,11 +66,11 @@ func (h *hubTest) pace(p *Publisher, tags [][]byte) {
 // HLS is there from the first request on, waits for parts, goes on while it is asked for, and ends with the stream.
 func TestHLS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHubTest(t, func(c *Config) { c.HLS = hlsDefaults })
+		h := newHubTest(t, func(c *relay.Config) { c.HLS = hlsDefaults })
 		sc := newScript(30, 25, 1000) // groups of a second
 		p := h.publish(sc.config...)
 		h.pace(p, sc.tags[:150])
-		master, err := NewHLS(h.Hub).Master(t.Context(), "cam")
+		master, err := relay.NewHLS(h.Hub).Master(t.Context(), "cam")
 		if err != nil || !strings.Contains(string(master.Text), "avc1.") || !strings.Contains(string(master.Text), "FRAME-RATE=25") {
 			t.Fatalf("%v\n%s", err, master.Text)
 		}
@@ -81,11 +82,11 @@ func TestHLS(t *testing.T) {
 		next := hint(t, first)
 
 		// A hundred wait for the next part, by playlist and by name. One playlist is made.
-		made := h.hls.shared.Counters.Rendered.Load()
+		_, made := h.Windows()
 		got := make(chan string, 200)
 		for range 100 {
 			go func() {
-				list, err := NewHLS(h.Hub).Media(t.Context(), "cam", hlslive.MediaName, hls.Reload{MSN: next.MSN, Part: next.Part}, true)
+				list, err := relay.NewHLS(h.Hub).Media(t.Context(), "cam", hlslive.MediaName, hls.Reload{MSN: next.MSN, Part: next.Part}, true)
 				if err != nil {
 					t.Error(err)
 					return
@@ -95,7 +96,7 @@ func TestHLS(t *testing.T) {
 			go func() {
 				var c millrace.Chain
 				defer c.Release()
-				if err := NewHLS(h.Hub).Object(t.Context(), "cam", next, &c); err != nil || c.Len() < 5*1000 {
+				if err := relay.NewHLS(h.Hub).Object(t.Context(), "cam", next, &c); err != nil || c.Len() < 5*1000 {
 					t.Errorf("%d bytes, %v", c.Len(), err)
 				}
 				got <- ""
@@ -110,8 +111,8 @@ func TestHLS(t *testing.T) {
 		for range 200 {
 			lists[<-got]++
 		}
-		if n := h.hls.shared.Counters.Rendered.Load() - made; n != 1 || len(lists) != 2 {
-			t.Errorf("%d playlists were made, %v", n, lists)
+		if _, n := h.Windows(); n-made != 1 || len(lists) != 2 {
+			t.Errorf("%d playlists were made, %v", n-made, lists)
 		}
 
 		// What is too far ahead, of another epoch, gone or not named so.
@@ -123,7 +124,7 @@ func TestHLS(t *testing.T) {
 			{Kind: hls.KindInit, Epoch: next.Epoch, MSN: 1},
 		} {
 			var refused *refuse.Refusal
-			if err := NewHLS(h.Hub).Object(t.Context(), "cam", o, new(millrace.Chain)); !errors.As(err, &refused) || refused.Status != http.StatusNotFound {
+			if err := relay.NewHLS(h.Hub).Object(t.Context(), "cam", o, new(millrace.Chain)); !errors.As(err, &refused) || refused.Status != http.StatusNotFound {
 				t.Errorf("%s: %v", o, err)
 			}
 		}
@@ -144,7 +145,7 @@ func TestHLS(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if n := len(h.hls.byName); n != 0 {
+		if n, _ := h.Windows(); n != 0 {
 			t.Errorf("%d windows after the end", n)
 		}
 		h.Close()
@@ -154,7 +155,7 @@ func TestHLS(t *testing.T) {
 // A window that is not asked for ends, and the next request gets another one, whose numbers are greater.
 func TestHLSEndsWithoutRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHubTest(t, func(c *Config) { c.HLS = hlsDefaults })
+		h := newHubTest(t, func(c *relay.Config) { c.HLS = hlsDefaults })
 		sc := newScript(70, 25, 1000)
 		p := h.publish(sc.config...)
 		h.pace(p, sc.tags[:150])
@@ -162,16 +163,16 @@ func TestHLSEndsWithoutRequests(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := h.lookUp("cam")
+		s := h.LookUp("cam")
 		before := hint(t, list)
 		h.pace(p, sc.tags[150:150+50*35])
 		synctest.Wait()
-		if len(s.forms.All()) == 1 {
+		if len(s.Forms().All()) == 1 {
 			t.Error("35 s after the last request, HLS is not made any more")
 		}
 		h.pace(p, sc.tags[150+50*35:150+50*38])
 		synctest.Wait()
-		if len(s.forms.All()) > 1 || len(h.hls.byName) != 0 {
+		if n, _ := h.Windows(); len(s.Forms().All()) > 1 || n != 0 {
 			t.Error("38 s after the last request, HLS is still made")
 		}
 		if list, err = h.playlist(hls.Reload{}, false); err != nil {
@@ -194,7 +195,7 @@ func TestHLSOverAReturn(t *testing.T) {
 	for _, codecs := range []string{"same", "other"} {
 		t.Run(codecs, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := newHubTest(t, func(c *Config) { c.HLS = hlsDefaults })
+				h := newHubTest(t, func(c *relay.Config) { c.HLS = hlsDefaults })
 				sc := newScript(30, 25, 1000)
 				p := h.publish(sc.config...)
 				h.pace(p, sc.tags[:150])
@@ -232,7 +233,7 @@ func TestHLSOverAReturn(t *testing.T) {
 // Requests wait for a publisher, and are refused if there is none, or nothing for them.
 func TestHLSRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHubTest(t, func(c *Config) { c.HLS, c.ViewerWait, c.MaxViewers = hlsDefaults, 10*time.Second, 1 })
+		h := newHubTest(t, func(c *relay.Config) { c.HLS, c.ViewerWait, c.MaxViewers = hlsDefaults, 10*time.Second, 1 })
 		status := func(err error) int {
 			var refused *refuse.Refusal
 			if errors.As(err, &refused) {
@@ -246,11 +247,11 @@ func TestHLSRefusals(t *testing.T) {
 		got := make(chan error)
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
-			_, err := NewHLS(h.Hub).Master(ctx, "cam")
+			_, err := relay.NewHLS(h.Hub).Master(ctx, "cam")
 			got <- err
 		}()
 		synctest.Wait()
-		if _, err := NewHLS(h.Hub).Master(t.Context(), "cam"); status(err) != http.StatusServiceUnavailable {
+		if _, err := relay.NewHLS(h.Hub).Master(t.Context(), "cam"); status(err) != http.StatusServiceUnavailable {
 			t.Errorf("one more than may wait: %v", err)
 		}
 		cancel()
@@ -268,7 +269,7 @@ func TestHLSRefusals(t *testing.T) {
 		sc := newScript(2, 25, 100)
 		p = h.publish(sc.config[0]) // no codecs
 		go func() {
-			_, err := NewHLS(h.Hub).Master(t.Context(), "cam")
+			_, err := relay.NewHLS(h.Hub).Master(t.Context(), "cam")
 			got <- err
 		}()
 		time.Sleep(time.Second)
@@ -287,7 +288,7 @@ func TestHLSRefusals(t *testing.T) {
 // request waits, and gets 404 when the stream ends.
 func TestHLSWithoutKeyFrames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHubTest(t, func(c *Config) { c.HLS, c.PublisherReturn = hlsDefaults, 0 })
+		h := newHubTest(t, func(c *relay.Config) { c.HLS, c.PublisherReturn = hlsDefaults, 0 })
 		sc := newScript(1, 500, 300)
 		p := h.publish(sc.config...)
 		go func() { _, _ = h.playlist(hls.Reload{}, false) }()
@@ -314,7 +315,7 @@ func TestHLSWithoutKeyFrames(t *testing.T) {
 		h.Close()
 	})
 	synctest.Test(t, func(t *testing.T) {
-		h := newHubTest(t, func(c *Config) { c.HLS, c.PublisherReturn = hlsDefaults, 0 })
+		h := newHubTest(t, func(c *relay.Config) { c.HLS, c.PublisherReturn = hlsDefaults, 0 })
 		sc := newScript(1, 500, 300)
 		p := h.publish(sc.config[1])
 		got := make(chan error, 1)

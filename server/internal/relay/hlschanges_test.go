@@ -1,4 +1,4 @@
-package relay
+package relay_test
 
 import (
 	"errors"
@@ -15,6 +15,7 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 	"github.com/millrace-io/millrace/media/hls"
 	"github.com/millrace-io/millrace/server/internal/refuse"
+	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/millrace-io/millrace/server/internal/relay/hlslive"
 )
 
@@ -39,7 +40,7 @@ func TestHLSCodecsChangeInAGroup(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				book := &nettest.LogBook{}
-				h := newHubTest(t, func(c *Config) {
+				h := newHubTest(t, func(c *relay.Config) {
 					c.HLS, c.PublisherReturn = hlsDefaults, 0
 					c.Log = slog.New(slog.NewTextHandler(book, &slog.HandlerOptions{Level: slog.LevelDebug}))
 				})
@@ -89,7 +90,7 @@ func TestHLSCodecsChangeInAGroup(t *testing.T) {
 // once.
 func TestHLSNumbersGrow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHubTest(t, func(c *Config) { c.HLS, c.PublisherReturn = hlsDefaults, 0 })
+		h := newHubTest(t, func(c *relay.Config) { c.HLS, c.PublisherReturn = hlsDefaults, 0 })
 		sc := newScript(60, 25, 300)
 		p := h.publish(append(sc.config, sc.tags[:100]...)...)
 		if _, err := h.playlist(hls.Reload{}, false); err != nil {
@@ -126,7 +127,7 @@ func TestHLSRequestsWhileStreamsChange(t *testing.T) {
 		t.Skip("takes some seconds")
 	}
 	synctest.Test(t, func(t *testing.T) {
-		h := newHubTest(t, func(c *Config) { c.HLS, c.PublisherReturn = hlsDefaults, 0 })
+		h := newHubTest(t, func(c *relay.Config) { c.HLS, c.PublisherReturn = hlsDefaults, 0 })
 		sc := newScript(6, 25, 300)
 		stop := make(chan struct{})
 		var asking sync.WaitGroup
@@ -154,9 +155,9 @@ func TestHLSRequestsWhileStreamsChange(t *testing.T) {
 					}
 					mu.Unlock()
 					var c millrace.Chain
-					_ = NewHLS(h.Hub).Object(t.Context(), "cam", o, &c)
+					_ = relay.NewHLS(h.Hub).Object(t.Context(), "cam", o, &c)
 					c.Release()
-					_, _ = NewHLS(h.Hub).Master(t.Context(), "cam")
+					_, _ = relay.NewHLS(h.Hub).Master(t.Context(), "cam")
 				}
 			})
 		}
@@ -174,7 +175,7 @@ func TestHLSRequestsWhileStreamsChange(t *testing.T) {
 		asking.Wait()
 		h.Close()
 		synctest.Wait()
-		if n := len(h.hls.byName); n != 0 {
+		if n, _ := h.Windows(); n != 0 {
 			t.Errorf("%d windows of a hub that has ended", n)
 		}
 		if fmt.Sprint(h.Stats().HLS.Waiting) != "0" {
@@ -187,7 +188,7 @@ func TestHLSRequestsWhileStreamsChange(t *testing.T) {
 // that ended before it had a playlist.
 func TestHLSNumbersAfterAFastStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHubTest(t, func(c *Config) { c.HLS, c.PublisherReturn = hlsDefaults, 0 })
+		h := newHubTest(t, func(c *relay.Config) { c.HLS, c.PublisherReturn = hlsDefaults, 0 })
 		sc := newScript(20, 25, 300)
 		number := func() uint64 {
 			t.Helper()
@@ -240,7 +241,7 @@ func TestHLSNumbersAfterAFastStream(t *testing.T) {
 func TestHLSAnswersInSilence(t *testing.T) {
 	for _, cut := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			h := newHubTest(t, func(c *Config) { c.HLS, c.PublisherReturn = hlsDefaults, 15*time.Second })
+			h := newHubTest(t, func(c *relay.Config) { c.HLS, c.PublisherReturn = hlsDefaults, 15*time.Second })
 			defer h.Close()
 			sc := newScript(60, 50, 300)
 			p := h.publish(sc.config...)
@@ -259,7 +260,7 @@ func TestHLSAnswersInSilence(t *testing.T) {
 			target, next := 2*time.Second, hint(t, list)
 			media := func(want hls.Reload) *hlslive.Playlist {
 				t.Helper()
-				list, err := NewHLS(h.Hub).Media(t.Context(), "cam", hlslive.MediaName, want, true)
+				list, err := relay.NewHLS(h.Hub).Media(t.Context(), "cam", hlslive.MediaName, want, true)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -270,7 +271,7 @@ func TestHLSAnswersInSilence(t *testing.T) {
 			go func() {
 				var c millrace.Chain
 				defer c.Release()
-				err := NewHLS(h.Hub).Object(t.Context(), "cam", next, &c)
+				err := relay.NewHLS(h.Hub).Object(t.Context(), "cam", next, &c)
 				var refused *refuse.Refusal
 				if !errors.As(err, &refused) || refused.Status != 503 || refused.RetryAfter == 0 {
 					t.Errorf("a part that does not come: %v", err)

@@ -1,4 +1,4 @@
-package relay
+package relay_test
 
 import (
 	"math/rand/v2"
@@ -12,6 +12,7 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 	"github.com/millrace-io/millrace/media/hls"
 	"github.com/millrace-io/millrace/media/mp4"
+	"github.com/millrace-io/millrace/server/internal/relay"
 )
 
 // A timedFrame is a video or audio frame of a publisher: what its timestamp says, and when it comes.
@@ -186,7 +187,7 @@ func TestHLSKeepsTime(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := newHubTest(t, func(c *Config) { c.HLS, c.PublisherReturn = hlsDefaults, 0 })
+				h := newHubTest(t, func(c *relay.Config) { c.HLS, c.PublisherReturn = hlsDefaults, 0 })
 				p := h.open()
 				p.Begin(flv.Header{HasAudio: tt.audio > 0, HasVideo: true})
 				h.send(p, avcHeader())
@@ -245,7 +246,7 @@ func (h *hubTest) keepsTime(t *testing.T, slack time.Duration) {
 	get := func(o hls.Object) []byte {
 		var c millrace.Chain
 		defer c.Release()
-		if err := NewHLS(h.Hub).Object(t.Context(), "cam", o, &c); err != nil {
+		if err := relay.NewHLS(h.Hub).Object(t.Context(), "cam", o, &c); err != nil {
 			t.Fatal(o, err)
 		}
 		return slices.Clone(c.Bytes())

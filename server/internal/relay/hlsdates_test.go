@@ -1,4 +1,4 @@
-package relay
+package relay_test
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/hlscheck"
 	"github.com/millrace-io/millrace/media/flv"
 	"github.com/millrace-io/millrace/media/hls"
+	"github.com/millrace-io/millrace/server/internal/relay"
 )
 
 // After the publisher's clock has jumped, or the publisher has paused, the dates of a playlist are
@@ -61,7 +62,7 @@ func TestHLSDatesAfterAJump(t *testing.T) {
 // testHLSDates publishes half a minute of frames that odd has changed, and checks the dates after a
 // time.
 func testHLSDates(t *testing.T, odd func(f *timedFrame), after time.Duration) {
-	h := newHubTest(t, func(c *Config) { c.HLS, c.PublisherReturn = hlsDefaults, 0 })
+	h := newHubTest(t, func(c *relay.Config) { c.HLS, c.PublisherReturn = hlsDefaults, 0 })
 	p := h.open()
 	p.Begin(flv.Header{HasAudio: true, HasVideo: true})
 	h.send(p, avcHeader())
@@ -109,7 +110,7 @@ func (h *hubTest) checkDates(t *testing.T, start time.Time, after time.Duration)
 	for _, s := range c.Playlist().Segments {
 		var c millrace.Chain
 		o := hls.Object{Kind: hls.KindSegment, Epoch: epoch, MSN: s.MSN}
-		if err := NewHLS(h.Hub).Object(t.Context(), "cam", o, &c); err != nil {
+		if err := relay.NewHLS(h.Hub).Object(t.Context(), "cam", o, &c); err != nil {
 			t.Fatal(o, err)
 		}
 		var made []int64

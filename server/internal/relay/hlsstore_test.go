@@ -1,4 +1,4 @@
-package relay
+package relay_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/internal/testkit/hlscheck"
 	"github.com/millrace-io/millrace/media/hls"
+	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/millrace-io/millrace/server/internal/relay/hlslive"
 )
 
@@ -69,11 +70,11 @@ func newTakeoverTest(t *testing.T) *takeoverTest {
 }
 
 func (tt *takeoverTest) hub() *hubTest {
-	return newHubTest(tt.t, func(c *Config) { c.HLS, c.PublisherReturn, c.HLSStore = hlsDefaults, 0, &tt.store })
+	return newHubTest(tt.t, func(c *relay.Config) { c.HLS, c.PublisherReturn, c.HLSStore = hlsDefaults, 0, &tt.store })
 }
 
 // publish publishes the first 145 tags of cam in their time, and asks for HLS meanwhile.
-func (tt *takeoverTest) publish(h *hubTest, sc *script) *Publisher {
+func (tt *takeoverTest) publish(h *hubTest, sc *script) *relay.Publisher {
 	tt.t.Helper()
 	p := h.publish(sc.config...)
 	h.pace(p, sc.tags[:100])
@@ -96,7 +97,7 @@ func (tt *takeoverTest) check(list string) *hlscheck.Media {
 }
 
 // watch publishes tags in their time, and checks playlists meanwhile.
-func (tt *takeoverTest) watch(h *hubTest, p *Publisher, tags [][]byte) (m *hlscheck.Media) {
+func (tt *takeoverTest) watch(h *hubTest, p *relay.Publisher, tags [][]byte) (m *hlscheck.Media) {
 	tt.t.Helper()
 	const step = 25
 	for ; len(tags) > 0; tags = tags[min(step, len(tags)):] {
@@ -125,7 +126,7 @@ func (tt *takeoverTest) stored() *hlscheck.Media {
 }
 
 // kill ends h without anything being saved.
-func (tt *takeoverTest) kill(h *hubTest, p *Publisher) {
+func (tt *takeoverTest) kill(h *hubTest, p *relay.Publisher) {
 	tt.store.away = true
 	h.Close()
 	h.done(p, nil)
@@ -269,7 +270,7 @@ func TestHLSStoreFails(t *testing.T) {
 				t.Error("playlists of nothing")
 			}
 			synctest.Test(t, func(t *testing.T) {
-				h := newHubTest(t, func(c *Config) { c.HLS, c.HLSStore = hlsDefaults, store })
+				h := newHubTest(t, func(c *relay.Config) { c.HLS, c.HLSStore = hlsDefaults, store })
 				sc := newScript(10, 25, 1000)
 				p := h.publish(sc.config...)
 				h.pace(p, sc.tags[:200])
@@ -287,18 +288,18 @@ func TestHLSStoreFails(t *testing.T) {
 // A fenceTest is a cluster of one, whose lease may not be current.
 type fenceTest struct{ stopped atomic.Bool }
 
-func (f *fenceTest) Claim(context.Context, string) (Lease, error) { return f, nil }
-func (f *fenceTest) Want(string)                                  {}
-func (f *fenceTest) Reachable() bool                              { return true }
-func (f *fenceTest) Epoch() uint64                                { return 1 }
-func (f *fenceTest) Current() bool                                { return !f.stopped.Load() }
-func (f *fenceTest) Held() bool                                   { return true }
-func (f *fenceTest) Tell()                                        {}
-func (f *fenceTest) Release()                                     {}
+func (f *fenceTest) Claim(context.Context, string) (relay.Lease, error) { return f, nil }
+func (f *fenceTest) Want(string)                                        {}
+func (f *fenceTest) Reachable() bool                                    { return true }
+func (f *fenceTest) Epoch() uint64                                      { return 1 }
+func (f *fenceTest) Current() bool                                      { return !f.stopped.Load() }
+func (f *fenceTest) Held() bool                                         { return true }
+func (f *fenceTest) Tell()                                              {}
+func (f *fenceTest) Release()                                           {}
 
 // publish starts a stream at a Hub of that cluster, and its HLS.
-func (f *fenceTest) publish(t *testing.T) (*hubTest, *Publisher) {
-	h := newHubTest(t, func(c *Config) { c.HLS, c.Cluster = hlsDefaults, f })
+func (f *fenceTest) publish(t *testing.T) (*hubTest, *relay.Publisher) {
+	h := newHubTest(t, func(c *relay.Config) { c.HLS, c.Cluster = hlsDefaults, f })
 	sc := newScript(10, 25, 1000)
 	p := h.publish(sc.config...)
 	h.pace(p, sc.tags[:145])
@@ -322,7 +323,7 @@ func TestHLSFence(t *testing.T) {
 			t.Error(err)
 		}
 		f.stopped.Store(true)
-		NewPeers(h.Hub).Lost("cam", 1)
+		relay.NewPeers(h.Hub).Lost("cam", 1)
 		if _, err := h.playlist(hls.Reload{}, false); err != hlslive.ErrElsewhere {
 			t.Error(err)
 		}
@@ -339,10 +340,7 @@ func TestHLSIsNotFencedAtTheEndOfAStream(t *testing.T) {
 			var f fenceTest
 			h, p := f.publish(t)
 			f.stopped.Store(!current)
-			h.mu.Lock()
-			h.streams["cam"].giveUp()
-			w := h.hls.byName["cam"]
-			h.mu.Unlock()
+			w := h.GiveUp("cam")
 			f.stopped.Store(true) // it is released
 			_, err := w.Playlist(t.Context(), hlslive.MediaName, hls.Reload{}, false)
 			if (err == hlslive.ErrElsewhere) == current || current && err != nil {

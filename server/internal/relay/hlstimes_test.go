@@ -1,4 +1,4 @@
-package relay
+package relay_test
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 	"github.com/millrace-io/millrace/media/hls"
 	"github.com/millrace-io/millrace/server/internal/refuse"
+	"github.com/millrace-io/millrace/server/internal/relay"
 )
 
 // A timedTag is sent after a pause.
@@ -132,7 +133,7 @@ func TestHLSTimelines(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := newHubTest(t, func(c *Config) { c.HLS, c.PublisherReturn = hlsDefaults, 0 })
+				h := newHubTest(t, func(c *relay.Config) { c.HLS, c.PublisherReturn = hlsDefaults, 0 })
 				l := &timeline{rate: 1}
 				if !tt.mute {
 					l.config(picture)
@@ -193,7 +194,7 @@ func (h *hubTest) follow(ctx context.Context) (problems []hlscheck.Problem, brok
 			o, ok := hls.ParseObject(uri)
 			var c millrace.Chain
 			defer c.Release()
-			if err := NewHLS(h.Hub).Object(ctx, "cam", o, &c); err != nil || !ok {
+			if err := relay.NewHLS(h.Hub).Object(ctx, "cam", o, &c); err != nil || !ok {
 				h.t.Errorf("%s: %v", uri, err)
 			}
 			return bytes.Clone(c.Bytes())

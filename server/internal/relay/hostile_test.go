@@ -1,4 +1,4 @@
-package relay
+package relay_test
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/media/flv"
+	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/millrace-io/millrace/server/internal/relay/flvstream"
 )
 
@@ -103,7 +104,7 @@ func TestTheAnswerReachesAPublisherInFullFlow(t *testing.T) {
 			conn := f.Dial("POST /live/cam HTTP/1.1\nHost: localhost\n" + tt.head + "\n\n")
 			go func() { _, _ = io.WriteString(conn, tt.body) }()
 			res, err := io.ReadAll(conn)
-			if err != nil && (f.cfg.Latency > 0 || tt.status != "200") || bytes.Count(res, []byte("HTTP/1.1")) != 1 ||
+			if err != nil && (f.Config().Latency > 0 || tt.status != "200") || bytes.Count(res, []byte("HTTP/1.1")) != 1 ||
 				!bytes.HasPrefix(res, []byte("HTTP/1.1 "+tt.status)) || !bytes.Contains(res, []byte(tt.says)) {
 				t.Errorf("%.300q, %v; want %s with %q", res, err, tt.status, tt.says)
 			}
@@ -112,10 +113,10 @@ func TestTheAnswerReachesAPublisherInFullFlow(t *testing.T) {
 }
 
 // atEachLatency runs a test on servers that read publishers through net/http and by the clock. change may be nil.
-func atEachLatency(t *testing.T, name string, change func(*Config), test func(t *testing.T, f *fixture)) {
+func atEachLatency(t *testing.T, name string, change func(*relay.Config), test func(t *testing.T, f *fixture)) {
 	for _, latency := range []time.Duration{0, 5 * time.Millisecond} {
 		t.Run(fmt.Sprintf("%s, latency %v", name, latency), func(t *testing.T) {
-			test(t, serve(t, func(c *Config) {
+			test(t, serve(t, func(c *relay.Config) {
 				c.Latency = latency
 				if change != nil {
 					change(c)
@@ -188,7 +189,7 @@ func TestOddTags(t *testing.T) {
 
 func TestAPublisherThatFallsSilentGets408(t *testing.T) {
 	for name, by := range map[string]func(testing.TB) *http.Client{"HTTP/1": http1Client, "HTTP/2": http2Client} {
-		atEachLatency(t, name, func(c *Config) { c.PublishTimeout = 50 * time.Millisecond }, func(t *testing.T, f *fixture) {
+		atEachLatency(t, name, func(c *relay.Config) { c.PublishTimeout = 50 * time.Millisecond }, func(t *testing.T, f *fixture) {
 			p := f.PublisherBy(by(t), "cam")
 			go func() { _, _ = p.Body.Write([]byte("x")) }() // it may be too late for that already
 			if res := p.Wait(); res.Status != http.StatusRequestTimeout || !strings.Contains(res.Body, "--publish-timeout") {
@@ -205,16 +206,16 @@ func TestAPanicEndsOneStream(t *testing.T) {
 	good.Send([]byte("x"))
 	f.published("good", 1)
 
-	bad, err := f.Open("bad", "test")
+	bad, err := f.Open("bad", "test", relay.Terms{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	err = bad.Run(func() error {
 		return bad.ReadBody(readerFunc(func([]byte) (int, error) { panic("a mistake") }))
 	})
-	bad.Done()
-	if publishStatus(err) != 500 {
-		t.Errorf("%v: status %d", err, publishStatus(err))
+	bad.Answered()
+	if relay.PublishStatus(err) != 500 {
+		t.Errorf("%v: status %d", err, relay.PublishStatus(err))
 	}
 	f.Logged("publishing failed", "a mistake")
 	if res := f.Publisher("bad").End(); res.Status != 400 {
@@ -228,7 +229,7 @@ func TestAPanicEndsOneStream(t *testing.T) {
 
 // A limit above what FLV can say is as good as that.
 func TestMaxTagBytesAboveTheFormat(t *testing.T) {
-	f := serve(t, func(c *Config) { c.KeepBytes, c.MaxTagBytes = 64<<20, 32<<20 })
+	f := serve(t, func(c *relay.Config) { c.KeepBytes, c.MaxTagBytes = 64<<20, 32<<20 })
 	if res := f.Request("POST", "/live/cam", string(newScript(1, 3, 500).whole())); res.Status != 200 {
 		t.Errorf("%d %s", res.Status, res.Body)
 	}
@@ -247,20 +248,20 @@ func FuzzIngest(f *testing.F) {
 	f.Add([]byte("FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00\x09\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00\x97avc1"))
 	cfg := testConfig()
 	cfg.MaxTagBytes = 1 << 10
-	h := New(cfg)
+	h := relay.NewHub(cfg)
 	f.Fuzz(func(t *testing.T, body []byte) {
 		before := millrace.DefaultPool().Stats().InUse
-		p, err := h.Open("fuzz", "test")
+		p, err := h.Open("fuzz", "test", relay.Terms{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		err = p.ReadBody(bytes.NewReader(body))
 		p.Close(err)
-		p.Done()
-		if err == errPanic {
+		p.Answered()
+		if err == relay.ErrPanic {
 			t.Fatal("panic")
 		}
-		if h.lookUp("fuzz") != nil {
+		if h.LookUp("fuzz") != nil {
 			t.Error("the stream is still there")
 		}
 		if after := millrace.DefaultPool().Stats().InUse; after > before { // less: what other tests held

@@ -1,4 +1,4 @@
-package relay
+package relay_test
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
+	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/millrace-io/millrace/server/internal/testkit/relaytest"
 )
 
@@ -52,7 +53,7 @@ func TestHTTP2(t *testing.T) {
 }
 
 func TestAStalledHTTP2ViewerIsDropped(t *testing.T) {
-	f := serve(t, func(c *Config) { c.StallTimeout = time.Second })
+	f := serve(t, func(c *relay.Config) { c.StallTimeout = time.Second })
 	sc := newScript(4, 5, 100_000)
 	client := relaytest.HTTP2(t, 64<<10)
 	p := f.Publisher("cam")
@@ -94,7 +95,7 @@ func (f *fixture) h2Gated(t *testing.T) (*http.Client, *gatedConn) {
 
 // Where a connection takes nothing, not even what ends its viewers one by one gets through: it is closed.
 func TestAnHTTP2ConnectionThatTakesNothingIsClosed(t *testing.T) {
-	f := serve(t, func(c *Config) { c.StallTimeout = time.Second })
+	f := serve(t, func(c *relay.Config) { c.StallTimeout = time.Second })
 	sc := newScript(4, 5, 700_000)
 	p := f.Publisher("cam")
 	p.Send(sc.start())
@@ -146,7 +147,7 @@ func TestAnHTTP2ViewerIsAnsweredBeforeThereIsAnything(t *testing.T) {
 // A publisher and many viewers on one connection, some of which leave, do not disturb one another.
 func TestManyOnOneHTTP2Connection(t *testing.T) {
 	const viewers = 120
-	f := serve(t, func(c *Config) { c.Latency = time.Millisecond })
+	f := serve(t, func(c *relay.Config) { c.Latency = time.Millisecond })
 	sc := newScript(20, 5, 3000)
 	client := relaytest.HTTP2(t, 1<<20)
 	p := f.PublisherBy(client, "cam")

@@ -1,4 +1,4 @@
-package relay
+package relay_test
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 	"github.com/millrace-io/millrace/server/internal/refuse"
+	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/millrace-io/millrace/server/internal/testkit/relaytest"
 )
 
@@ -35,8 +36,8 @@ func inStep(t *testing.T, p *relaytest.Publisher, tags [][]byte, watchers []*rel
 }
 
 // tight gives viewers little room.
-func tight(policy Policy) func(*Config) {
-	return func(c *Config) {
+func tight(policy relay.Policy) func(*relay.Config) {
+	return func(c *relay.Config) {
 		c.Latency = 0
 		c.Unsent = smallBuffer
 		c.LagPolicy, c.LagBytes = policy, 200<<10
@@ -48,17 +49,17 @@ var allowances = []struct {
 	label  string
 	reason string // as the log says it of a viewer that is dropped
 	moved  string // as it says it of one that was moved
-	set    func(*Config)
+	set    func(*relay.Config)
 	pass   time.Duration // in the middle of the stream
 }{
-	{"lag_bytes", "behind by bytes", "lag_bytes", func(c *Config) { c.LagBytes = 200 << 10 }, 0},
-	{"lag_frames", "behind by frames", "lag_frames", func(c *Config) { c.LagFrames = 50 }, 0},
-	{"lag_time", "behind by time", "lag_time", func(c *Config) { c.LagTime = time.Second }, time.Second},
+	{"lag_bytes", "behind by bytes", "lag_bytes", func(c *relay.Config) { c.LagBytes = 200 << 10 }, 0},
+	{"lag_frames", "behind by frames", "lag_frames", func(c *relay.Config) { c.LagFrames = 50 }, 0},
+	{"lag_time", "behind by time", "lag_time", func(c *relay.Config) { c.LagTime = time.Second }, time.Second},
 }
 
 // tightBy gives viewers little room, by one allowance.
-func tightBy(policy Policy, set func(*Config)) func(*Config) {
-	return func(c *Config) {
+func tightBy(policy relay.Policy, set func(*relay.Config)) func(*relay.Config) {
+	return func(c *relay.Config) {
 		tight(policy)(c)
 		c.LagBytes, c.LagFrames, c.LagTime = 0, 0, 0
 		set(c)
@@ -70,7 +71,7 @@ func TestAStalledViewerIsDroppedByPolicy(t *testing.T) {
 	t.Parallel()
 	for _, allow := range allowances {
 		t.Run(allow.label, func(t *testing.T) {
-			f := serve(t, tightBy(Drop, allow.set))
+			f := serve(t, tightBy(relay.Drop, allow.set))
 			sc := newScript(20, 5, 8000)
 			watchers := []*relaytest.Watcher{f.Ask("/live/cam", 0), f.Ask("/live/cam", 0), f.Ask("/live/cam", 0)}
 			stalled := f.Ask("/live/cam", smallBuffer)
@@ -105,7 +106,7 @@ func TestAStalledViewerIsMovedByPolicy(t *testing.T) {
 	t.Parallel()
 	for _, allow := range allowances {
 		t.Run(allow.label, func(t *testing.T) {
-			f := serve(t, tightBy(Skip, allow.set))
+			f := serve(t, tightBy(relay.Skip, allow.set))
 			sc := newScript(20, 5, 8000)
 			healthy := f.Ask("/live/cam", 0)
 			stalled := f.Ask("/live/cam", smallBuffer)
@@ -176,7 +177,7 @@ func jumps(t *testing.T, sc *script, tags [][]byte, next int) (missing int) {
 // A viewer that takes nothing for long is dropped under either policy, and though it is within its allowance.
 func TestAStalledViewerIsDroppedInTheEnd(t *testing.T) {
 	t.Parallel()
-	f := serve(t, func(c *Config) {
+	f := serve(t, func(c *relay.Config) {
 		c.Unsent, c.StallTimeout = smallBuffer, time.Second // long for a healthy viewer on a busy machine
 	})
 	sc := newScript(4, 5, 50_000)
@@ -195,7 +196,7 @@ func TestAStalledViewerIsDroppedInTheEnd(t *testing.T) {
 
 // Bytes of unknown form are never left out of their middle: a viewer that is too far behind is dropped.
 func TestNothingIsLeftOutOfUnknownBytes(t *testing.T) {
-	f := serve(t, tight(Skip))
+	f := serve(t, tight(relay.Skip))
 	healthy := f.Ask("/live/raw", 0)
 	stalled := f.Ask("/live/raw", smallBuffer)
 	f.waiting("raw", 2)
@@ -221,7 +222,7 @@ func TestNothingIsLeftOutOfUnknownBytes(t *testing.T) {
 }
 
 func TestDrainGivesViewersTheRest(t *testing.T) {
-	f := serve(t, func(c *Config) { c.Unsent = smallBuffer })
+	f := serve(t, func(c *relay.Config) { c.Unsent = smallBuffer })
 	sc := newScript(4, 5, 20_000)
 	slow := f.Ask("/live/cam", smallBuffer)
 	f.waiting("cam", 1)
@@ -240,10 +241,10 @@ func TestDrainGivesViewersTheRest(t *testing.T) {
 	}
 	// Publishers are told first: theirs may know of the end before the listener is closed.
 	eventually(t, "a new viewer is refused", func() bool { return f.Get("/live/cam").Status == http.StatusServiceUnavailable })
-	if _, err := f.Open("other", "test"); err != error(refuse.ErrShutdown) {
+	if _, err := f.Open("other", "test", relay.Terms{}); err != error(refuse.ErrShutdown) {
 		t.Errorf("a new publisher: %v", err)
 	}
-	if _, err := f.enter(t.Context(), watchRequest{name: "other"}); err != error(refuse.ErrShutdown) { // admitted just before
+	if err := f.AwaitStream(t.Context(), "other"); err != error(refuse.ErrShutdown) { // admitted just before
 		t.Errorf("a viewer without a stream: %v", err)
 	}
 	same(t, "the viewer", slow.Rest(), sc.whole())
@@ -256,7 +257,7 @@ func TestDrainGivesViewersTheRest(t *testing.T) {
 // and that take nothing, of each form, over HTTP/1 and HTTP/2.
 func TestDrainEndsViewersOfEveryKind(t *testing.T) {
 	t.Parallel()
-	f := serve(t, func(c *Config) { c.Unsent = smallBuffer })
+	f := serve(t, func(c *relay.Config) { c.Unsent = smallBuffer })
 	sc := newScript(4, 5, 700_000)
 	p, raw := f.Publisher("cam"), f.Publisher("raw")
 	overH2 := f.PublisherBy(relaytest.HTTP2(t, 64<<10), "h2")
@@ -312,14 +313,14 @@ func (f *fixture) askTLS(path string, rcvbuf int) *relaytest.Watcher {
 
 // A viewer over TLS that is dropped is not left to the kernel, which would try to deliver the rest for minutes.
 func TestADroppedTLSViewerIsReset(t *testing.T) {
-	f := serveTLS(t, func(c *Config) { c.StallTimeout = 50 * time.Millisecond }, tlsConfig())
+	f := serveTLS(t, func(c *relay.Config) { c.StallTimeout = 50 * time.Millisecond }, tlsConfig())
 	w := f.askTLS("/live/cam", smallBuffer)
 	f.waiting("cam", 1)
-	p, err := f.Open("cam", "test")
+	p, err := f.Open("cam", "test", relay.Terms{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.Done()
+	defer p.Answered()
 	defer p.Close(nil)
 	if err := p.ReadBody(bytes.NewReader(newScript(10, 10, 100_000).whole())); err != nil {
 		t.Fatal(err)
@@ -358,11 +359,11 @@ func TestHealthyViewersAreNotBlocked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f, w := watch(t)
 			f.waiting("cam", 1)
-			p, err := f.Open("cam", "test")
+			p, err := f.Open("cam", "test", relay.Terms{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer p.Done()
+			defer p.Answered()
 			defer p.Close(nil)
 			if err := p.ReadBody(bytes.NewReader(sc.whole())); err != nil {
 				t.Fatal(err)

@@ -72,7 +72,7 @@ func (d shedder) evictGroups(excess int64) (freed int64) {
 // of all: those of the largest streams first, and of these the latest.
 func (d shedder) dropLaggards(excess int64, of *stream, after time.Duration) (freed int64) {
 	type laggard struct {
-		*viewer
+		*Viewer
 		bytes int64
 		since time.Duration
 	}
@@ -130,7 +130,7 @@ func (d shedder) cutLargest(excess int64) (freed int64) {
 		}
 		freed += left // soon
 		d.hub.mu.Lock()
-		if s.wait == nil {
+		if s.pause == nil {
 			s.publisher.cancel(errLargest)
 		}
 		if s.window != nil {

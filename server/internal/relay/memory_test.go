@@ -1,4 +1,4 @@
-package relay
+package relay_test
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/media/flv"
 	"github.com/millrace-io/millrace/server/internal/memory"
+	"github.com/millrace-io/millrace/server/internal/relay"
 )
 
 // When memory is short, new publishers and viewers are refused, and those that are there go on: also a publisher that comes
@@ -18,7 +19,7 @@ import (
 func TestMemoryRefuses(t *testing.T) {
 	pool := millrace.NewPool()
 	budget := memory.New(1<<20, pool, slog.New(slog.DiscardHandler))
-	f := serve(t, func(c *Config) { c.Memory, c.PublisherReturn = budget, testTimeout })
+	f := serve(t, func(c *relay.Config) { c.Memory, c.PublisherReturn = budget, testTimeout })
 	sc := newScript(2, 3, 1000)
 	w := f.Ask("/live/cam", 0)
 	f.waiting("cam", 1)
@@ -47,7 +48,7 @@ func TestMemoryRefuses(t *testing.T) {
 // At last the largest streams end, and the others, and their viewers, do not notice.
 func TestLargestStreamEnds(t *testing.T) {
 	budget := memory.New(4<<20, millrace.NewPool(), slog.New(slog.DiscardHandler))
-	f := serve(t, func(c *Config) { c.Memory = budget })
+	f := serve(t, func(c *relay.Config) { c.Memory = budget })
 	sc, large := newScript(2, 3, 1000), newScript(1, 20, 100<<10)
 	p, q := f.Publisher("small"), f.Publisher("large")
 	p.Send(sc.whole())
@@ -56,19 +57,19 @@ func TestLargestStreamEnds(t *testing.T) {
 	f.published("large", len(large.whole())-len(large.header))
 	w := f.Watcher("/live/small", 0)
 
-	if n := (shedder{f.Hub}).cutLargest(1 << 20); n < 1<<20 {
+	if n := f.CutLargest(1 << 20); n < 1<<20 {
 		t.Errorf("%d bytes freed", n)
 	}
-	if kept := f.lookUp("large").forms.Stats().Bytes; kept != 0 {
+	if kept := f.LookUp("large").Forms().Stats().Bytes; kept != 0 {
 		t.Errorf("the large stream keeps %d bytes", kept)
 	}
-	if f.lookUp("small").forms.Stats().Bytes == 0 {
+	if f.LookUp("small").Forms().Stats().Bytes == 0 {
 		t.Error("the small stream keeps nothing")
 	}
-	if n := (shedder{f.Hub}).cutLargest(1 << 30); n > 2<<20 { // the rest of what it holds
+	if n := f.CutLargest(1 << 30); n > 2<<20 { // the rest of what it holds
 		t.Errorf("%d bytes freed", n)
 	}
-	if f.lookUp("small").forms.Stats().Bytes == 0 {
+	if f.LookUp("small").Forms().Stats().Bytes == 0 {
 		t.Error("the small stream keeps nothing after the large one")
 	}
 	p.Send(sc.from(0)[len(sc.start()):])
@@ -83,15 +84,15 @@ func TestLargestStreamEnds(t *testing.T) {
 // A publisher whose stream holds the most, and cannot drop it, is told so.
 func TestLargestPublisherIsTold(t *testing.T) {
 	budget := memory.New(4<<20, millrace.NewPool(), slog.New(slog.DiscardHandler))
-	f := serve(t, func(c *Config) { c.Memory = budget })
+	f := serve(t, func(c *relay.Config) { c.Memory = budget })
 	p := f.Publisher("large")
 	sc := newScript(1, 1, 3<<20)
 	p.Send(sc.whole()[:len(sc.whole())-500<<10])
 	eventually(t, "a tag that does not end", func() bool {
-		s := f.lookUp("large")
-		return s != nil && s.memory.Stats().InUse > 2<<20
+		s := f.LookUp("large")
+		return s != nil && s.InUse() > 2<<20
 	})
-	(shedder{f.Hub}).cutLargest(1 << 20)
+	f.CutLargest(1 << 20)
 	if res := p.Wait(); res.Status != http.StatusServiceUnavailable || !strings.Contains(res.Body, "this stream holds the most") {
 		t.Errorf("%d %s", res.Status, res.Body)
 	}
@@ -99,7 +100,7 @@ func TestLargestPublisherIsTold(t *testing.T) {
 
 // A viewer that takes nothing goes when memory is short, and one that keeps up stays.
 func TestLaggardsGo(t *testing.T) {
-	f := serve(t, func(c *Config) { c.LagBytes, c.LagTime = 0, 0 })
+	f := serve(t, func(c *relay.Config) { c.LagBytes, c.LagTime = 0, 0 })
 	sc := newScript(3, 3, 1<<20)
 	p := f.Publisher("cam")
 	p.Send(sc.start())
@@ -107,7 +108,7 @@ func TestLaggardsGo(t *testing.T) {
 	p.Send(sc.whole()[len(sc.start()):])
 	same(t, "the stream", w.Next(len(sc.whole())), sc.whole())
 	eventually(t, "a blocked viewer", func() bool { return f.Stats().Blocked == 1 })
-	eventually(t, "it to be late", func() bool { return (shedder{f.Hub}).dropLaggards(1, nil, 0) > 0 })
+	eventually(t, "it to be late", func() bool { return f.DropLaggards(1, 0) > 0 })
 	f.viewers(1)
 	if n := f.Stats().Dropped["memory"]; n != 1 {
 		t.Errorf("%d viewers dropped", n)
@@ -120,7 +121,7 @@ func TestLaggardsGo(t *testing.T) {
 // The fragments of tiny pictures do not keep the blocks that these came in, beside what MP4 has no use for.
 func TestFragmentsOfTinyPictures(t *testing.T) {
 	const keep = 1 << 20
-	f := serve(t, func(c *Config) { c.KeepBytes, c.MaxTagBytes = keep, 64<<10 })
+	f := serve(t, func(c *relay.Config) { c.KeepBytes, c.MaxTagBytes = keep, 64<<10 })
 	sc := newScript(1, 1, 20)
 	p := f.Publisher("cam")
 	p.Send(sc.whole())
@@ -130,7 +131,7 @@ func TestFragmentsOfTinyPictures(t *testing.T) {
 	fragments := func(n int) { // but for the last one, which is not complete
 		t.Helper()
 		eventually(t, fmt.Sprintf("%d fragments", n), func() bool {
-			all := f.lookUp("cam").forms.All()
+			all := f.LookUp("cam").Forms().All()
 			return len(all) == 2 && all[1].Stats().PublishedFrames >= uint64(n)
 		})
 	}
@@ -142,8 +143,8 @@ func TestFragmentsOfTinyPictures(t *testing.T) {
 		p.Send(append(script, flvTag(flv.TypeVideo, uint32(100+40*i), []byte("\x27\x01\x00\x00\x00\x00\x00\x00\x01\x41"))...))
 	}
 	fragments(1000)
-	if st := f.lookUp("cam").memory.Stats(); st.InUse > 3*keep {
-		t.Errorf("%+v, and at most %d bytes are kept", st, keep)
+	if held := f.LookUp("cam").InUse(); held > 3*keep {
+		t.Errorf("%d bytes are held, and at most %d bytes are kept", held, keep)
 	}
 	p.End()
 }

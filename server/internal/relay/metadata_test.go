@@ -1,4 +1,4 @@
-package relay
+package relay_test
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package relay
+package relay_test
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/broadcast"
 	"github.com/millrace-io/millrace/media/flv"
+	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/millrace-io/millrace/server/internal/relay/flvstream"
 	"github.com/millrace-io/millrace/server/internal/relay/rendition"
 	"github.com/millrace-io/millrace/server/internal/server/demo"
@@ -90,22 +91,22 @@ func TestMP4IsMadeOnlyWhileItIsWatched(t *testing.T) {
 	p := f.Publisher("cam")
 	p.Send(newScript(2, 3, 500).whole())
 	f.published("cam", 3000)
-	st := f.lookUp("cam")
+	st := f.LookUp("cam")
 	for range 3 {
 		w := f.Watcher("/live/cam.mp4", 0)
 		box(w)
 		box(w)
 		box(w)
 		_ = w.Conn.Close()
-		eventually(t, "the making to end", func() bool { return len(st.forms.All()) == 1 && st.forms.Stats().Cursors == 0 })
+		eventually(t, "the making to end", func() bool { return len(st.Forms().All()) == 1 && st.Forms().Stats().Cursors == 0 })
 	}
-	v, err := st.enter(watchRequest{format: rendition.MP4})
+	v, err := f.NewViewer(st, relay.WatchRequest{Format: rendition.MP4})
 	if err != nil {
 		t.Fatal(err)
 	}
-	v.start.Cursor.Close()
-	st.exit(v)
-	if len(st.forms.All()) > 1 {
+	v.Start().Cursor.Close()
+	v.Exit()
+	if len(st.Forms().All()) > 1 {
 		t.Error("the next viewer would get a rendition that ends")
 	}
 	p.End()
@@ -269,8 +270,8 @@ func TestMP4OfSoundInFrontOfThePictures(t *testing.T) {
 // A mill makes MP4 of a stream whose tags come when the test says so.
 type mill struct {
 	t    *testing.T
-	st   *stream
-	p    *Publisher
+	st   *relay.Stream
+	p    *relay.Publisher
 	dec  *flv.Decoder
 	r    *rendition.Rendition
 	view *broadcast.Cursor // of its only viewer
@@ -278,24 +279,24 @@ type mill struct {
 
 // newMill publishes what stands before the tags of sc, and then makes a rendition, which has made
 // nothing yet.
-func newMill(t *testing.T, change func(*Config), sc *script) *mill {
+func newMill(t *testing.T, change func(*relay.Config), sc *script) *mill {
 	t.Helper()
 	cfg := testConfig()
 	cfg.Latency = 0
 	change(&cfg)
-	p, err := New(cfg).Open("cam", "test")
+	p, err := relay.NewHub(cfg).Open("cam", "test", relay.Terms{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.r = millrace.NewReader(bytes.NewReader(sc.whole()))
-	l := &mill{t: t, p: p, st: p.s, dec: flv.NewDecoder(p.r)}
+	body := p.SetReader(millrace.NewReader(bytes.NewReader(sc.whole())))
+	l := &mill{t: t, p: p, st: p.Stream(), dec: flv.NewDecoder(body)}
 	header, err := l.dec.Header()
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.Begin(header)
 	l.publish(len(sc.config))
-	r, start := l.st.forms.Join(rendition.MP4, false)
+	r, start := l.st.Forms().Join(rendition.MP4, false)
 	l.r, l.view = r, start.Cursor
 	return l
 }
@@ -304,7 +305,7 @@ func newMill(t *testing.T, change func(*Config), sc *script) *mill {
 func (l *mill) publish(n int) {
 	l.t.Helper()
 	for range n {
-		if err := l.p.next(l.dec); err != nil {
+		if err := l.p.Next(l.dec); err != nil {
 			l.t.Fatal(err)
 		}
 	}
@@ -414,7 +415,7 @@ func TestMP4GoesOnAtAKeyFrame(t *testing.T) {
 			t.Run(fmt.Sprintf("%d before, %d after", early, late), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					sc := newScript(30, 10, 500) // twenty tags a group
-					l := newMill(t, func(c *Config) { c.KeepFrames = 64; c.Latency = time.Hour }, sc)
+					l := newMill(t, func(c *relay.Config) { c.KeepFrames = 64; c.Latency = time.Hour }, sc)
 					l.publish(early)
 					l.begin()
 					l.publish(len(sc.tags) - early - late)
@@ -423,7 +424,7 @@ func TestMP4GoesOnAtAKeyFrame(t *testing.T) {
 					l.publish(late)
 					list := stretches(t, l.end())
 					samples := contiguous(t, list)
-					if lost := l.st.forms.Lost(); lost == 0 || int(lost) != len(sc.tags)-samples {
+					if lost := l.st.Forms().Lost(); lost == 0 || int(lost) != len(sc.tags)-samples {
 						t.Errorf("%d frames lost, and %d samples of %d", lost, samples, len(sc.tags))
 					}
 					if kept := samples - early; kept < 20 || kept > 64+late {
@@ -450,7 +451,7 @@ func TestMP4FragmentsFit(t *testing.T) {
 				sc.tags = append(sc.tags, flvTag(flv.TypeAudio, uint32(500*i+12*j), append([]byte{0xaf, 1}, make([]byte, 1000)...)))
 			}
 		}
-		l := newMill(t, func(c *Config) { c.KeepBytes, c.MaxTagBytes = 64<<10, 48<<10 }, sc)
+		l := newMill(t, func(c *relay.Config) { c.KeepBytes, c.MaxTagBytes = 64<<10, 48<<10 }, sc)
 		l.begin()
 		var file millrace.Chain
 		defer file.Release()

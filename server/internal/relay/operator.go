@@ -31,7 +31,7 @@ func (o Operator) EndStream(name string, refused time.Duration) (was bool, err e
 	o.hub.mu.Lock()
 	defer o.hub.mu.Unlock()
 	s := o.hub.streams[name]
-	if s != nil && s.wait == nil && s.publisher.isPull() {
+	if s != nil && s.pause == nil && s.publisher.isPull() {
 		return false, refuse.New(http.StatusConflict, "the stream is published at the node %s: end it there",
 			s.publisher.address)
 	}
@@ -48,13 +48,13 @@ func (o Operator) EndStream(name string, refused time.Duration) (was bool, err e
 	switch {
 	case s == nil:
 		return false, nil
-	case s.wait != nil:
-		s.end()
+	case s.pause != nil:
+		registrar{o.hub}.end(s)
 	default:
 		s.ended = true
 		s.publisher.cancel(errOperator)
-		if s.next != nil {
-			s.next.cancel(errOperator)
+		if s.successor != nil {
+			s.successor.cancel(errOperator)
 		}
 	}
 	return true, nil
@@ -79,7 +79,7 @@ type ViewerInfo struct {
 func (o Operator) Viewers(name string, after uint64, limit int) (list []ViewerInfo, ok bool) {
 	o.hub.mu.Lock()
 	s := o.hub.find(name)
-	var viewers []*viewer
+	var viewers []*Viewer
 	if s != nil {
 		for v := range o.hub.served {
 			if v.stream == s && v.id > after {
@@ -88,7 +88,7 @@ func (o Operator) Viewers(name string, after uint64, limit int) (list []ViewerIn
 		}
 	}
 	o.hub.mu.Unlock()
-	slices.SortFunc(viewers, func(a, b *viewer) int { return cmp.Compare(a.id, b.id) })
+	slices.SortFunc(viewers, func(a, b *Viewer) int { return cmp.Compare(a.id, b.id) })
 	list = []ViewerInfo{} // not null
 	at := now()
 	for _, v := range viewers[:min(limit, len(viewers))] {
@@ -97,7 +97,7 @@ func (o Operator) Viewers(name string, after uint64, limit int) (list []ViewerIn
 	return list, s != nil
 }
 
-func (v *viewer) info(at int64) ViewerInfo {
+func (v *Viewer) info(at int64) ViewerInfo {
 	return ViewerInfo{
 		ID: v.id, Stream: v.stream.name, Address: v.remote, Node: v.node,
 		Form: v.rendition.Format().String(), Path: v.transport.Path(),
@@ -114,13 +114,13 @@ func (o Operator) Stream(name string) (info StreamInfo, ok bool) {
 	if s == nil {
 		return StreamInfo{}, false
 	}
-	return s.info(), true
+	return o.hub.info(s), true
 }
 
 // EndViewer ends the viewer of a number, and returns what it was. It returns false if there is none.
 func (o Operator) EndViewer(id uint64) (was ViewerInfo, ok bool) {
 	o.hub.mu.Lock()
-	var found *viewer
+	var found *Viewer
 	for v := range o.hub.served {
 		if v.id == id {
 			found = v

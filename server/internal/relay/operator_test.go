@@ -1,4 +1,4 @@
-package relay
+package relay_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/server/internal/refuse"
+	"github.com/millrace-io/millrace/server/internal/relay"
 )
 
 // A duringClaim is a cluster that calls a function whenever it has made the node an owner.
@@ -18,7 +19,7 @@ type duringClaim struct {
 	call func()
 }
 
-func (c *duringClaim) Claim(ctx context.Context, name string) (Lease, error) {
+func (c *duringClaim) Claim(ctx context.Context, name string) (relay.Lease, error) {
 	l, err := c.testNode.Claim(ctx, name)
 	c.call()
 	return l, err
@@ -27,24 +28,24 @@ func (c *duringClaim) Claim(ctx context.Context, name string) (Lease, error) {
 // operatorRefused reports whether err is the refusal of a name.
 func operatorRefused(err error) bool {
 	r, ok := errors.AsType[*refuse.Refusal](err)
-	return ok && r.Cause == refuse.Operator && r.Status == http.StatusForbidden && r.RetryAfter > 0
+	return ok && r.Cause == refuse.ByOperator && r.Status == http.StatusForbidden && r.RetryAfter > 0
 }
 
 // A name that is refused while its publisher waits for the cluster has no stream, and no owner.
 func TestRefuseDuringClaim(t *testing.T) {
 	d := newTestDirectory()
 	var n *testNode
-	n = d.node(t, func(c *Config) {
+	n = d.node(t, func(c *relay.Config) {
 		c.Cluster = &duringClaim{c.Cluster.(*testNode), func() {
-			if _, err := NewOperator(n.Hub).EndStream("cam", time.Hour); err != nil {
+			if _, err := relay.NewOperator(n.Hub).EndStream("cam", time.Hour); err != nil {
 				t.Error(err)
 			}
 		}}
 	})
-	if _, err := n.Open("cam", "test"); !operatorRefused(err) {
+	if _, err := n.Open("cam", "test", relay.Terms{}); !operatorRefused(err) {
 		t.Fatalf("the publisher got %v", err)
 	}
-	if n.lookUp("cam") != nil || d.owner("cam") != nil {
+	if n.LookUp("cam") != nil || d.owner("cam") != nil {
 		t.Error("the stream is there, or has an owner")
 	}
 }
@@ -53,30 +54,30 @@ func TestRefuseDuringClaim(t *testing.T) {
 // be refused for another time, and a stream be ended without a refusal of its name.
 func TestRefusedNamesAreBounded(t *testing.T) {
 	h := newHubTest(t, nil)
-	for i := range maxRefusedNames {
-		if _, err := NewOperator(h.Hub).EndStream(strconv.Itoa(i), time.Hour); err != nil {
+	for i := range relay.MaxRefusedNames {
+		if _, err := relay.NewOperator(h.Hub).EndStream(strconv.Itoa(i), time.Hour); err != nil {
 			t.Fatal(err)
 		}
 	}
 	p := h.open()
-	if _, err := NewOperator(h.Hub).EndStream("cam", time.Hour); err == nil || p.Context().Err() != nil {
-		t.Errorf("one more name: %v, and its publisher %v", err, p.Context().Err())
+	if _, err := relay.NewOperator(h.Hub).EndStream("cam", time.Hour); err == nil || p.Lifetime().Err() != nil {
+		t.Errorf("one more name: %v, and its publisher %v", err, p.Lifetime().Err())
 	}
-	if _, err := NewOperator(h.Hub).EndStream("7", time.Minute); err != nil {
+	if _, err := relay.NewOperator(h.Hub).EndStream("7", time.Minute); err != nil {
 		t.Error(err)
 	}
-	if was, err := NewOperator(h.Hub).EndStream("cam", 0); !was || err != nil || p.Context().Err() == nil {
+	if was, err := relay.NewOperator(h.Hub).EndStream("cam", 0); !was || err != nil || p.Lifetime().Err() == nil {
 		t.Errorf("without a refusal of its name: %v, %v", was, err)
 	}
 	p.Close(nil)
-	p.Done()
-	if _, err := h.Open("7", "test"); !operatorRefused(err) {
+	p.Answered()
+	if _, err := h.Open("7", "test", relay.Terms{}); !operatorRefused(err) {
 		t.Errorf("a refused name: %v", err)
 	}
-	if _, err := NewOperator(h.Hub).EndStream("8", 0); err != nil {
+	if _, err := relay.NewOperator(h.Hub).EndStream("8", 0); err != nil {
 		t.Error(err)
 	}
-	if _, err := NewOperator(h.Hub).EndStream("cam", time.Hour); err != nil {
+	if _, err := relay.NewOperator(h.Hub).EndStream("cam", time.Hour); err != nil {
 		t.Errorf("one name was freed: %v", err)
 	}
 }
@@ -89,11 +90,11 @@ func TestEndAPulledStream(t *testing.T) {
 	p := owner.Publisher("cam")
 	p.Send(newScript(2, 5, 100).whole())
 	w := edge.Watcher("/live/cam.flv", 0)
-	was, err := NewOperator(edge.Hub).EndStream("cam", time.Hour)
+	was, err := relay.NewOperator(edge.Hub).EndStream("cam", time.Hour)
 	if r, ok := errors.AsType[*refuse.Refusal](err); was || !ok || r.Status != http.StatusConflict || !strings.Contains(r.Reason, owner.via) {
 		t.Fatalf("at the edge: %v, %v; the owner is %s", was, err, owner.via)
 	}
-	if was, err := NewOperator(owner.Hub).EndStream("cam", time.Hour); !was || err != nil {
+	if was, err := relay.NewOperator(owner.Hub).EndStream("cam", time.Hour); !was || err != nil {
 		t.Fatalf("at the owner: %v, %v", was, err)
 	}
 	if res := p.End(); res.Status != http.StatusForbidden {

@@ -1,15 +1,11 @@
 package relay
 
 import (
-	"context"
-	"slices"
-
-	"github.com/millrace-io/millrace/server/internal/relay/fanout"
 	"github.com/millrace-io/millrace/server/internal/relay/hlslive"
 )
 
-// headerEpoch is the header that tells another node with which epoch this one owns what it sends.
-const headerEpoch = "Millrace-Epoch"
+// EpochHeader is the header that tells another node with which epoch this one owns what it sends.
+const EpochHeader = "Millrace-Epoch"
 
 // owns reports whether this node owns the stream of that name, with which epoch: 0 if that is not known yet.
 func (h *Hub) owns(name string) (epoch uint64, ok bool) {
@@ -32,7 +28,7 @@ func (h *Hub) wanted(name string) bool {
 	case s == nil:
 		return len(h.waiting[name]) > 0
 	}
-	return s.lease == nil && s.unwatched() < h.pullIdle
+	return s.lease == nil && h.unwatched(s) < h.pullIdle
 }
 
 // want tells the cluster if there are viewers for a stream that has no publisher here.
@@ -42,23 +38,15 @@ func (h *Hub) want(name string) {
 	}
 }
 
-// An ownership is what a stream is to the nodes of a cluster.
-type ownership struct {
-	lease      Lease                // nil if this node does not own the stream, or is alone
-	epoch      uint64               // the greatest one of those that have fed it and are over, or are pulled
-	peers      map[*viewer]struct{} // other nodes that read it
-	stopRecord context.CancelFunc   // nil if the stream is not, and was not, recorded
-}
-
-// lose ends the ownership of s. Hub.mu is held.
-func (s *stream) lose() {
-	if s.next != nil && s.next.lease == s.lease {
-		s.next.cancel(errMoved)
-		s.next = nil
+// lose ends the ownership of s. mu is held.
+func (h *Hub) lose(s *stream) {
+	if s.successor != nil && s.successor.lease == s.lease {
+		s.successor.cancel(errMoved)
+		s.successor = nil
 	}
 	s.epoch = max(s.epoch, s.lease.Epoch())
 	s.lease = nil
-	if s.wait == nil {
+	if s.pause == nil {
 		s.publisher.cancel(errMoved)
 	}
 	s.cutPeers()
@@ -66,54 +54,30 @@ func (s *stream) lose() {
 		s.stopRecord()
 		s.stopRecord = nil
 	}
-	if w := s.hub.hls.of(s); w != nil {
-		s.hub.hls.end(w)
+	if w := h.hls.of(s); w != nil {
+		h.hls.end(w)
 		w.Fail(hlslive.ErrElsewhere)
 	}
 }
 
-// tell has other nodes know soon whether the stream has a publisher. Hub.mu is held.
-func (o *ownership) tell() {
-	if o.lease != nil {
-		o.lease.Tell()
-	}
-}
-
-// giveUp releases the lease of s, which has ended. If it was current, other nodes and players get the rest of s. Hub.mu is
+// giveUp releases the lease of s, which has ended. If it was current, other nodes and players get the rest of s. mu is
 // held.
-func (s *stream) giveUp() {
+func (h *Hub) giveUp(s *stream) {
 	if s.lease == nil {
 		return
 	}
 	if !s.lease.Current() {
 		s.cutPeers()
-	} else if w := s.hub.hls.of(s); w != nil {
+	} else if w := h.hls.of(s); w != nil {
 		w.Disown()
 	}
 	s.lease.Release()
 	s.lease = nil
 }
 
-// release releases l unless a publisher here has it. Hub.mu is held.
+// release releases l unless a publisher here has it. mu is held.
 func (h *Hub) release(name string, l Lease) {
-	if s := h.streams[name]; l != nil && (s == nil || s.lease != l && (s.next == nil || s.next.lease != l)) {
+	if s := h.streams[name]; l != nil && (s == nil || s.lease != l && (s.successor == nil || s.successor.lease != l)) {
 		l.Release()
 	}
-}
-
-// cutPeers ends what is sent to other nodes. Hub.mu is held.
-func (o *ownership) cutPeers() {
-	for v := range o.peers {
-		v.transport.End(fanout.Moved)
-	}
-}
-
-// edges returns the nodes that read the stream. Hub.mu is held.
-func (o *ownership) edges() []string {
-	var list []string
-	for v := range o.peers {
-		list = append(list, v.node)
-	}
-	slices.Sort(list)
-	return slices.Compact(list)
 }

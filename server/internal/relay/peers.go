@@ -1,9 +1,7 @@
 package relay
 
 import (
-	"cmp"
 	"context"
-	"net/http"
 	"sync"
 	"time"
 
@@ -24,7 +22,7 @@ func (e Peers) Silent(name string) (silent time.Duration, away bool) {
 	if s == nil || s.lease == nil {
 		return 0, false
 	}
-	return time.Duration(now() - s.publisher.heard.Load()), s.wait != nil
+	return time.Duration(now() - s.publisher.heard.Load()), s.pause != nil
 }
 
 // Wanted reports whether there are viewers, or were lately, for a stream that this node does not own.
@@ -37,7 +35,7 @@ func (e Peers) Lost(name string, epoch uint64) {
 	s := e.hub.streams[name]
 	lost := s != nil && s.lease != nil && s.lease.Epoch() == epoch
 	if lost {
-		s.lose()
+		e.hub.lose(s)
 	}
 	e.hub.mu.Unlock()
 	if lost {
@@ -46,24 +44,17 @@ func (e Peers) Lost(name string, epoch uint64) {
 	}
 }
 
-// Watch is HTTP.Watch for another node, whose address is node, and which gets only what this node owns. The answer says
-// the epoch of that. It ends without its end, as a connection that fails, when this node loses the stream or shuts
-// down.
-func (e Peers) Watch(w http.ResponseWriter, r *http.Request, name, node string) error {
-	want, err := parseWatchRequest(r, name)
-	if err != nil {
-		return err
+// CheckOwned returns a [refuse.Refusal] unless this node owns the stream of that name, and knows with which epoch.
+func (e Peers) CheckOwned(name string) error {
+	if epoch, ok := e.hub.owns(name); !ok || epoch == 0 { // otherwise it waits until it is known what the stream is
+		return errNotOwner(name)
 	}
-	if epoch, ok := e.hub.owns(want.name); !ok || epoch == 0 { // otherwise it waits until it is known what the stream is
-		return errNotOwner(want.name)
-	}
-	want.node = cmp.Or(node, r.RemoteAddr)
-	return NewHTTP(e.hub).watch(w, r, want)
+	return nil
 }
 
-// Admit takes one of the places of viewers for a request that waits for what another node has. release gives it back, once.
+// AdmitRequest takes one of the places of viewers for a request that waits for what another node has. release gives it back, once.
 // The context that is returned ends with ctx, and when h closes.
-func (e Peers) Admit(ctx context.Context) (admitted context.Context, release func(), err error) {
+func (e Peers) AdmitRequest(ctx context.Context) (admitted context.Context, release func(), err error) {
 	if err := e.hub.admitted.Acquire(); err != nil {
 		return nil, nil, err
 	}

@@ -9,7 +9,6 @@ import (
 	"net"
 	"runtime/debug"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/millrace-io/millrace"
@@ -26,78 +25,62 @@ const rawChunk = 64 << 10
 // A Publisher feeds one stream, from [Hub.Open] to Close, with FLV tags (Begin, then WriteTag) or with what a body has
 // (ReadBody). It is one connection of those that feed the stream one after the other. One goroutine at a time may use it.
 type Publisher struct {
-	s       *stream // set before granted is closed
-	address string
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
-	granted chan struct{} // closed when the stream is this publisher's
-	since   int64         // when that was; see now. Set before granted is closed
+	*claim
+	hub     *Hub
+	s       *stream
 	started time.Time
+	terms   Terms // set by keepTo
 
 	r     *millrace.Reader // of ReadBody
 	frame millrace.Chain   // being moved; empty between frames
 
 	skipped int // bytes that came before Begin
-
-	reconnects atomic.Bool // the client connects again when it is asked to
-	leaves     atomic.Bool // it is to be asked
-	replaced   bool        // it took over from another one
-
-	terms Terms // set by keepTo
-
-	lease Lease  // of a stream that this node owns; nil for a pull, and when the server is alone
-	epoch uint64 // of a pull: that of its owner; otherwise 0
-
 	received
 }
 
 // received is what a publisher has sent.
 type received struct {
 	bytes, frames int64
-	framed        int64        // when a frame was complete last; see now
-	heard         atomic.Int64 // when something came last; see now
-	unchecked     int          // bytes since the memory in use was looked at
+	framed        int64 // when a frame was complete last; see now
+	unchecked     int   // bytes since the memory in use was looked at
 }
 
 // Open begins a stream of the given name, goes on with the one that waits for its publisher, or takes over from the
-// publisher that there is; address says in logs and in the API who publishes it. An error is a [refuse.Refusal]. Viewers find a
-// new stream when its format is known. The caller ends the publisher with Run or Close, and then calls Done.
-func (h *Hub) Open(name, address string) (*Publisher, error) {
+// publisher that there is; address says in logs and in the API who publishes it. The
+// publisher ends when its terms say so. An error is a [refuse.Refusal]. Viewers find a
+// new stream when its format is known. The caller ends the publisher with Run or Close, and then calls Answered.
+func (h *Hub) Open(name, address string, terms Terms) (*Publisher, error) {
 	if err := streamname.Check(name); err != nil {
 		return nil, err
 	}
-	p := newPublisher(h.ends, address)
-	err := h.own(p, name)
+	p := h.newPublisher(address)
+	err := registrar{h}.claim(p.claim, name)
 	if err == nil {
-		err = h.await(p, name)
+		p.s, err = registrar{h}.awaitGrant(p.claim, name)
 	}
 	if err != nil {
 		p.cancel(err)
 		return nil, err
 	}
+	p.keepTo(terms)
 	return p, nil
 }
 
-func newPublisher(ends context.Context, address string) *Publisher {
-	p := &Publisher{address: address, granted: make(chan struct{}), started: time.Now()}
-	p.ctx, p.cancel = context.WithCancelCause(ends)
-	return p
+func (h *Hub) newPublisher(address string) *Publisher {
+	return &Publisher{hub: h, claim: newClaim(h.ends, address), started: time.Now()}
 }
 
-// isPull reports whether p is not a client of this node, but what another node sends.
-func (p *Publisher) isPull() bool { return p.epoch != 0 }
-
-// Context ends when the publisher must stop. Its cause is then a [refuse.Refusal] that says why: another publisher took over,
-// or the server shuts down. The caller calls Close soon. Close ends the context, too.
-func (p *Publisher) Context() context.Context { return p.ctx }
+// Lifetime ends when the publisher must stop. Its cause is then a [refuse.Refusal] that says why: another publisher took over,
+// or the server shuts down. The caller calls Close soon. Close ends it, too.
+func (p *Publisher) Lifetime() context.Context { return p.ctx }
 
 // Run calls send, which publishes, and then Close. It returns what it gave to Close: what send returned, or the cause of
-// the end of Context, or an error for a panic, which is logged, and ends this stream alone.
+// the end of Lifetime, or an error for a panic, which is logged, and ends this stream alone.
 func (p *Publisher) Run(send func() error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			p.s.log.Error("publishing failed", "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
-			err = errPanic
+			err = ErrPanic
 		} else if err != nil && p.ctx.Err() != nil {
 			err = context.Cause(p.ctx)
 		}
@@ -119,33 +102,84 @@ func (p *Publisher) Close(err error) {
 	}
 	p.frame.Release()
 	p.cancel(nil)
-	p.s.log.Info("publisher ended", "publisher", p.address, "reason", explain(err), "status", publishStatus(err),
+	p.s.log.Info("publisher ended", "publisher", p.address, "reason", Explain(err), "status", PublishStatus(err),
 		"bytes", p.bytes, "frames", p.frames, "time", time.Since(p.started).Round(time.Millisecond))
-	if left := p.s.handOver(p, err); left > 0 {
+	left := registrar{p.hub}.handOver(p.s, p.claim, p.frames, err)
+	if left > 0 {
 		p.s.log.Info("stream waits for its publisher", "for", left.Round(time.Millisecond))
 	}
-	p.s.hub.want(p.s.name)
-	p.terms.End(explain(err), p.bytes)
+	p.hub.want(p.s.name)
+	p.terms.End(Explain(err), p.bytes)
 }
 
-// Done tells the Hub that the publisher has been answered: Drain waits for that.
-func (p *Publisher) Done() { p.s.hub.publishers.Done() }
+// End ends Lifetime, with why as its cause.
+func (p *Publisher) End(why error) { p.cancel(why) }
+
+// Memory returns the account of the blocks that the publisher's bytes are in.
+func (p *Publisher) Memory() *millrace.Pool { return p.s.memory }
+
+// SetReconnects says whether the client connects again when it is asked to.
+func (p *Publisher) SetReconnects(can bool) { p.reconnects.Store(can) }
+
+// MustReconnect reports whether the client is to be asked to connect again.
+func (p *Publisher) MustReconnect() bool { return p.leaves.Load() }
+
+// A Summary is what a publisher has sent, as JSON.
+type Summary struct {
+	Stream  string  `json:"stream"`
+	Format  string  `json:"format"`
+	Bytes   int64   `json:"bytes"`
+	Frames  int64   `json:"frames"`
+	Seconds float64 `json:"seconds"`
+}
+
+// Summary returns what p has sent. The stream has a format.
+func (p *Publisher) Summary() Summary {
+	return Summary{Stream: p.s.name, Format: p.s.forms.Format().String(), Bytes: p.bytes, Frames: p.frames,
+		Seconds: time.Since(p.started).Seconds()}
+}
+
+// Answered tells the Hub that the publisher has been answered: Drain waits for that.
+func (p *Publisher) Answered() { p.hub.publishers.Done() }
 
 // Begin says that FLV tags will come, and lets viewers find the stream.
 func (p *Publisher) Begin(h flv.Header) {
 	as := feed.Publisher{Address: p.address, Epoch: p.epoch, Skipped: p.skipped}
 	if p.s.feed != nil {
-		p.s.resumed(p, p.s.feed.Resume(as, now()))
+		p.noteResumed(p.s.feed.Resume(as, now()))
 	} else {
 		var head millrace.Chain
 		flv.AppendHeader(&head, h)
-		p.s.open(rendition.FLV, bytes.Clone(head.Bytes()))
+		p.open(rendition.FLV, bytes.Clone(head.Bytes()))
 		head.Release()
 		p.s.feed.Begin(as)
 	}
 	if !p.isPull() {
-		p.s.record()
+		p.hub.record(p.s)
 	}
+}
+
+// open says what the publisher sends, and lets viewers find the stream.
+func (p *Publisher) open(f rendition.Format, head []byte) {
+	s := p.s
+	p.hub.counters.published.Add(1)
+	forms := rendition.New(&p.hub.forms, s.log, s.memory, f, head)
+	forms.SetPublisher(p.address)
+	if f == rendition.FLV {
+		s.feed = feed.New(forms, s.log, s.memory)
+	}
+	p.hub.announce(s, forms)
+	s.log.Info("publisher started", "publisher", p.address, "format", f.String())
+}
+
+// noteResumed notes that p goes on with its stream, after a pause without frames.
+func (p *Publisher) noteResumed(pause time.Duration) {
+	if !p.replaced && !p.isPull() {
+		p.s.returns.Add(1)
+		p.hub.counters.returns.Add(1)
+	}
+	p.s.log.Info("publisher goes on with the stream", "publisher", p.address, "after", pause.Round(time.Millisecond),
+		"takeover", p.replaced)
 }
 
 // Flush has the viewers served now with what was published: nothing more will come for a while.
@@ -219,7 +253,7 @@ func (p *Publisher) readRaw() error {
 	if p.s.forms != nil {
 		return errNotFLV
 	}
-	p.s.open(rendition.Raw, nil)
+	p.open(rendition.Raw, nil)
 	first, _ := p.r.Peek(min(max(p.r.Buffered(), 1), 8))
 	p.s.log.Warn("the stream is not FLV: its bytes are relayed as they are, and there is no RTMP, MP4 or HLS of it",
 		"publisher", p.address, "looks_like", looksLike(first))
@@ -240,7 +274,7 @@ func (p *Publisher) readRaw() error {
 
 // readFLV cuts the body into tags.
 func (p *Publisher) readFLV() error {
-	dec := flv.NewDecoder(p.r, flv.MaxTag(p.s.hub.cfg.maxTag()))
+	dec := flv.NewDecoder(p.r, flv.MaxTag(p.hub.cfg.MaxTag()))
 	header, err := dec.Header()
 	if err != nil {
 		return err
@@ -276,9 +310,9 @@ func (p *Publisher) WriteTag(t flv.Tag, c *millrace.Chain) error {
 // checkEvery is how many bytes a publisher receives between two looks at the memory in use.
 const checkEvery = 256 << 10
 
-// ingest returns an ingest.Conn that reads conn for p. It takes ownership of conn until Release.
-func (p *Publisher) ingest(conn net.Conn) ingest.Conn {
-	cfg := &p.s.hub.cfg
+// Ingest returns an ingest.Conn that reads conn for p. It takes ownership of conn until Release.
+func (p *Publisher) Ingest(conn net.Conn) ingest.Conn {
+	cfg := &p.hub.cfg
 	return ingest.NewConn(conn, p, ingest.Config{Beat: cfg.Latency, Silence: cfg.PublishTimeout})
 }
 
@@ -286,12 +320,12 @@ func (p *Publisher) ingest(conn net.Conn) ingest.Conn {
 func (p *Publisher) Received(n int) {
 	at := now()
 	p.heard.Store(at)
-	if limit := p.s.hub.cfg.PublishTimeout; p.r != nil && at-max(p.since, p.framed) > int64(limit) {
-		p.cancel(errSlowMessage(limit)) // over RTMP the connection looks after that
+	if limit := p.hub.cfg.PublishTimeout; p.r != nil && at-max(p.since, p.framed) > int64(limit) {
+		p.cancel(ErrSlowMessage(limit)) // over RTMP the connection looks after that
 	}
 	if p.unchecked += n; p.unchecked >= checkEvery {
 		p.unchecked = 0
-		p.s.hub.cfg.Memory.Check()
+		p.hub.cfg.Memory.Check()
 	}
 }
 
@@ -303,16 +337,16 @@ func (p *Publisher) count(n int) int64 {
 	p.framed = at
 	p.bytes += int64(n)
 	p.frames++
-	p.s.hub.counters.bytesIn.Add(int64(n))
-	p.s.hub.counters.framesIn.Add(1)
+	p.hub.counters.bytesIn.Add(int64(n))
+	p.hub.counters.framesIn.Add(1)
 	if p.isPull() {
-		p.s.hub.counters.pulled.Add(int64(n))
+		p.hub.counters.pulled.Add(int64(n))
 	}
 	p.s.forms.Count(n, at)
 	return at
 }
 
-// keepTo has the publisher keep to its terms. It is called once, by what has opened it.
+// keepTo makes the publisher end when its terms say so.
 func (p *Publisher) keepTo(t Terms) {
 	p.terms = t
 	p.s.mu.Lock()
@@ -324,8 +358,8 @@ func (p *Publisher) keepTo(t Terms) {
 	}
 }
 
-// skip notes n bytes that came and are not part of a frame.
-func (p *Publisher) skip(n int) {
+// Skip notes n bytes that came and are not part of a frame.
+func (p *Publisher) Skip(n int) {
 	if p.frames == 0 {
 		p.skipped += n
 	} else {

@@ -20,8 +20,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
-// A Source is where a stream can be pulled from.
-type Source struct {
+// An Owner is where a stream can be pulled from.
+type Owner struct {
 	Node  string      // the owner's address, as in http://10.0.0.5:8080, always with a port
 	Epoch uint64      // of its ownership, as far as is known: an answer with a lower one is refused
 	Proof Proof       // what both nodes prove; nil: nothing
@@ -38,6 +38,8 @@ type Proof interface {
 const (
 	// DialTimeout is how long a node may take to accept a connection. Nodes are near each other.
 	DialTimeout = 3 * time.Second
+	// bodyBuffer is how much of the owner's answer is read at a time: as much as an encoder sends in 50 ms at 5 Mbit/s.
+	bodyBuffer = 32 << 10
 	// maxAnswer bounds the head of the owner's answer, in bytes. It has a few hundred.
 	maxAnswer = 16 << 10
 )
@@ -52,16 +54,16 @@ var (
 // Pull feeds the stream of that name with what its owner sends, until that ends, ctx ends, a publisher comes, or there
 // is no viewer for a while: then the stream ends, and Pull returns nil. After any other end the stream waits as after
 // one of a publisher. The error is a *[refuse.Refusal] with the owner's status if that is another one than 200.
-func (e Peers) Pull(ctx context.Context, name string, from Source) error {
-	if err := cmp.Or(streamname.Check(name), e.hub.checkRoom(name)); err != nil {
+func (e Peers) Pull(ctx context.Context, name string, from Owner) error {
+	if err := cmp.Or(streamname.Check(name), registrar{e.hub}.checkRoom(name)); err != nil {
 		return err
 	}
-	p := newPublisher(e.hub.ends, from.Node)
+	p := e.hub.newPublisher(from.Node)
 	defer p.cancel(nil)
 	defer context.AfterFunc(ctx, func() { p.cancel(context.Cause(ctx)) })()
 	conn, early, err := e.ask(p, name, from)
 	if err == nil {
-		if err = e.claimPull(p, name); err != nil {
+		if p.s, err = e.claimPull(p.claim, name); err != nil {
 			_ = conn.Close()
 		}
 	}
@@ -70,9 +72,9 @@ func (e Peers) Pull(ctx context.Context, name string, from Source) error {
 		e.unreached(name, err)
 		return err
 	}
-	defer p.Done()
+	defer p.Answered()
 	defer e.endUnwatched(p).Stop()
-	in := p.ingest(conn)
+	in := p.Ingest(conn)
 	defer func() {
 		if conn, err := in.Release(); err == nil {
 			_ = conn.Close()
@@ -100,7 +102,7 @@ func (e Peers) unreached(name string, err error) {
 
 // ask requests the stream of that name for p, whose epoch it sets. It returns the connection, and what has come of the
 // body.
-func (e Peers) ask(p *Publisher, name string, from Source) (conn net.Conn, early []byte, err error) {
+func (e Peers) ask(p *Publisher, name string, from Owner) (conn net.Conn, early []byte, err error) {
 	if conn, early, err = e.askOnce(p, name, from); err == errAskAgain {
 		conn, early, err = e.askOnce(p, name, from)
 	}
@@ -110,7 +112,7 @@ func (e Peers) ask(p *Publisher, name string, from Source) (conn net.Conn, early
 // errAskAgain ends a request that is to be made once more.
 var errAskAgain = errors.New("the owner wants another proof")
 
-func (e Peers) askOnce(p *Publisher, name string, from Source) (net.Conn, []byte, error) {
+func (e Peers) askOnce(p *Publisher, name string, from Owner) (net.Conn, []byte, error) {
 	req, err := http.NewRequest(http.MethodGet, from.Node+"/live/"+name, nil)
 	if err != nil {
 		return nil, nil, err
@@ -143,7 +145,7 @@ func (e Peers) askOnce(p *Publisher, name string, from Source) (net.Conn, []byte
 }
 
 // readAnswer makes a request, and reads the head of its answer. It returns what has come behind that.
-func (p *Publisher) readAnswer(conn net.Conn, req *http.Request, from Source) (early []byte, err error) {
+func (p *Publisher) readAnswer(conn net.Conn, req *http.Request, from Owner) (early []byte, err error) {
 	if err := req.Write(conn); err != nil {
 		return nil, err
 	}
@@ -159,12 +161,12 @@ func (p *Publisher) readAnswer(conn net.Conn, req *http.Request, from Source) (e
 			return nil, fmt.Errorf("the owner's answer: %w", err)
 		}
 	}
-	p.epoch, err = strconv.ParseUint(res.Header.Get(headerEpoch), 10, 64)
+	p.epoch, err = strconv.ParseUint(res.Header.Get(EpochHeader), 10, 64)
 	switch {
 	case res.StatusCode != http.StatusOK:
 		return nil, refuse.New(res.StatusCode, "the owner answers %d", res.StatusCode)
 	case err != nil || p.epoch == 0 || !slices.Equal(res.TransferEncoding, []string{"chunked"}):
-		return nil, fmt.Errorf("the owner's answer is not that of a node: %s %.40q", headerEpoch, res.Header.Get(headerEpoch))
+		return nil, fmt.Errorf("the owner's answer is not that of a node: %s %.40q", EpochHeader, res.Header.Get(EpochHeader))
 	case p.epoch < from.Epoch:
 		return nil, errStale
 	}
@@ -172,26 +174,26 @@ func (p *Publisher) readAnswer(conn net.Conn, req *http.Request, from Source) (e
 	return bytes.Clone(early), nil
 }
 
-// claimPull makes p the publisher of the stream of that name if it has none, and is not this node's.
-func (e Peers) claimPull(p *Publisher, name string) error {
+// claimPull makes c the publisher of the stream of that name if it has none, and is not this node's.
+func (e Peers) claimPull(c *claim, name string) (*stream, error) {
 	e.hub.mu.Lock()
 	defer e.hub.mu.Unlock()
 	s := e.hub.streams[name]
 	switch {
 	case e.hub.ends.Err() != nil:
-		return refuse.ErrShutdown
+		return nil, refuse.ErrShutdown
 	case s == nil && len(e.hub.streams) >= e.hub.cfg.MaxStreams:
-		return e.hub.cfg.tooManyStreams()
+		return nil, e.hub.cfg.tooManyStreams()
 	case s == nil:
 		s = e.hub.newStream(name)
-	case s.lease != nil || s.wait == nil:
-		return errFed
-	case p.epoch < s.epoch:
-		return errStale
+	case s.lease != nil || s.pause == nil:
+		return nil, errFed
+	case c.epoch < s.epoch:
+		return nil, errStale
 	}
-	s.grant(p)
+	registrar{e.hub}.grant(s, c)
 	e.hub.publishers.Add(1)
-	return nil
+	return s, nil
 }
 
 // endUnwatched ends p, a pull, when its stream has had no viewers for a while.
@@ -201,7 +203,7 @@ func (e Peers) endUnwatched(p *Publisher) (t *time.Timer) {
 	t = time.AfterFunc(e.hub.pullIdle, func() {
 		e.hub.mu.Lock()
 		defer e.hub.mu.Unlock()
-		left := e.hub.pullIdle - p.s.unwatched()
+		left := e.hub.pullIdle - e.hub.unwatched(p.s)
 		switch {
 		case p.ctx.Err() != nil:
 		case left > 0:

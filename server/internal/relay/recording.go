@@ -9,10 +9,9 @@ import (
 	"github.com/millrace-io/millrace/server/internal/relay/rendition"
 )
 
-// record gives the fragments of s, which is FLV, to what Config.Record returns for it, if that is anything, until s ends
-// or is lost to another node. It does nothing if that was begun before.
-func (s *stream) record() {
-	h := s.hub
+// record feeds the fragments of s, which is FLV, to its recorder, if Config.Record returns one, until s ends or moves to
+// another node. It does nothing if that was begun before.
+func (h *Hub) record(s *stream) {
 	if h.cfg.Record == nil {
 		return
 	}
@@ -64,7 +63,7 @@ func recordTo(ctx context.Context, to Recorder, r *rendition.FragmentReader, log
 		f, err := r.Next(ctx, &c)
 		if err != nil {
 			if err != io.EOF && ctx.Err() == nil {
-				log.Warn("recording ended", "reason", explain(err))
+				log.Warn("recording ended", "reason", Explain(err))
 			}
 			return
 		}

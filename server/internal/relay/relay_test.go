@@ -1,4 +1,4 @@
-package relay
+package relay_test
 
 import (
 	"bufio"
@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/media/flv"
+	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/millrace-io/millrace/server/internal/testkit/relaytest"
 )
 
@@ -35,7 +36,7 @@ func TestViewersGetTheStreamByteForByte(t *testing.T) {
 	}
 
 	res := p.End()
-	var got summary
+	var got relay.Summary
 	if err := json.Unmarshal([]byte(res.Body), &got); err != nil || res.Status != http.StatusOK {
 		t.Fatalf("answer %d %q: %v", res.Status, res.Body, err)
 	}
@@ -108,17 +109,17 @@ func withTracks(stream []byte, flags byte) []byte {
 func TestAGroupThatDoesNotFitIsToldOf(t *testing.T) {
 	for _, limit := range []struct {
 		name string
-		set  func(*Config)
+		set  func(*relay.Config)
 		size int // of a picture
 	}{
-		{"frames", func(c *Config) { c.KeepFrames = 16 }, 100},
-		{"bytes", func(c *Config) { c.KeepBytes, c.MaxTagBytes = 64<<10, 32<<10 }, 10_000},
+		{"frames", func(c *relay.Config) { c.KeepFrames = 16 }, 100},
+		{"bytes", func(c *relay.Config) { c.KeepBytes, c.MaxTagBytes = 64<<10, 32<<10 }, 10_000},
 	} {
 		t.Run(limit.name, func(t *testing.T) { groupThatDoesNotFit(t, limit.set, limit.size) })
 	}
 }
 
-func groupThatDoesNotFit(t *testing.T, set func(*Config), size int) {
+func groupThatDoesNotFit(t *testing.T, set func(*relay.Config), size int) {
 	f := serve(t, set)
 	sc := newScript(3, 10, size) // twenty frames a group, of which the last one is only begun
 	p := f.Publisher("cam")
@@ -129,7 +130,7 @@ func groupThatDoesNotFit(t *testing.T, set func(*Config), size int) {
 	want := bytes.Join([][]byte{sc.start(), bytes.Join(sc.tags[sc.keys[2]:sc.keys[2]+4], nil)}, nil)
 	same(t, "the late viewer", w.Rest(), want)
 	f.Logged("level=WARN", "a group of pictures is longer", "stream=cam",
-		fmt.Sprintf("keep-bytes=%d", f.cfg.KeepBytes), fmt.Sprintf("keep-frames=%d", f.cfg.KeepFrames))
+		fmt.Sprintf("keep-bytes=%d", f.Config().KeepBytes), fmt.Sprintf("keep-frames=%d", f.Config().KeepFrames))
 	if n := strings.Count(f.Log.String(), "a group of pictures is longer"); n != 1 {
 		t.Errorf("logged %d times", n)
 	}
@@ -241,7 +242,7 @@ func TestAViewerThatLeavesIsNoticedWhileNothingIsSent(t *testing.T) {
 // it has ended.
 func TestViewersWhoLoseTheEndOfAStreamGetItsEnd(t *testing.T) {
 	const viewers, pictures = 16, 1000
-	f := serve(t, func(c *Config) { c.Latency = defaultLatency })
+	f := serve(t, func(c *relay.Config) { c.Latency = defaultLatency })
 	sc := newScript(1, 0, 0)
 	body := bytes.NewBuffer(sc.start())
 	for i := range pictures {
@@ -314,7 +315,7 @@ func TestTheLastFrameOfABurstLeavesAtOnce(t *testing.T) {
 		{http1Client, "HTTP/1", 0},
 	} {
 		t.Run(fmt.Sprintf("%s, latency %v", tt.name, tt.latency), func(t *testing.T) {
-			f := serve(t, func(c *Config) { c.Latency = tt.latency })
+			f := serve(t, func(c *relay.Config) { c.Latency = tt.latency })
 			watchers := []*relaytest.Watcher{f.Ask("/live/cam", 0), f.Ask("/live/cam", 0)}
 			f.waiting("cam", 2)
 			p := f.PublisherBy(tt.by(t), "cam")

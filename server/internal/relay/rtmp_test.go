@@ -1,4 +1,4 @@
-package relay
+package relay_test
 
 import (
 	"bytes"
@@ -19,7 +19,9 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 	"github.com/millrace-io/millrace/media/flv"
 	"github.com/millrace-io/millrace/media/rtmp"
+	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/millrace-io/millrace/server/internal/relay/fanout"
+	door "github.com/millrace-io/millrace/server/internal/rtmp"
 	"github.com/millrace-io/millrace/server/internal/testkit/relaytest"
 )
 
@@ -31,7 +33,7 @@ type rtmpFixture struct {
 }
 
 // serveRTMP is serve with a listener for RTMP.
-func serveRTMP(t testing.TB, change func(*Config)) *rtmpFixture {
+func serveRTMP(t testing.TB, change func(*relay.Config)) *rtmpFixture {
 	t.Helper()
 	return serve(t, change).withRTMP(nil)
 }
@@ -75,7 +77,7 @@ func (f *fixture) withRTMPOver(config *tls.Config, sndbuf int) *rtmpFixture {
 
 // serveRTMP serves a connection as package server does.
 func (f *fixture) serveRTMP(conn net.Conn) {
-	c, want, err := NewRTMP(f.Hub).Accept(conn, time.Now().Add(testTimeout))
+	c, want, err := f.rtmp.Accept(conn, time.Now().Add(testTimeout))
 	if err != nil {
 		return
 	}
@@ -203,7 +205,7 @@ func TestRTMPCarriesTheSameTags(t *testing.T) {
 			if tt.tls {
 				config = tlsServer(t)
 			}
-			f := serve(t, func(c *Config) { c.Latency = tt.latency }).withRTMP(config)
+			f := serve(t, func(c *relay.Config) { c.Latency = tt.latency }).withRTMP(config)
 			plays := []*relaytest.RTMP{f.playRTMP("cam", 0), f.playRTMP("cam", 0)}
 			overHTTP, asMP4 := f.Ask("/live/cam.flv", 0), f.Ask("/live/cam.mp4", 0)
 			f.waiting("cam", 4)
@@ -335,7 +337,7 @@ func TestAnRTMPViewerThatTalksGetsTheEnd(t *testing.T) {
 	t.Parallel()
 	for name, config := range carriers {
 		t.Run(name, func(t *testing.T) {
-			f := serve(t, func(c *Config) { c.Unsent = 0 }).withRTMPOver(config(t), 1<<20)
+			f := serve(t, func(c *relay.Config) { c.Unsent = 0 }).withRTMPOver(config(t), 1<<20)
 			sc := newScript(2, 5, 20_000) // more than the client holds, and less than the kernel takes for it
 			w := f.playRTMP("cam", 0)
 			f.waiting("cam", 1)
@@ -362,7 +364,7 @@ func TestDrainEndsRTMP(t *testing.T) {
 	t.Parallel()
 	for name, config := range carriers {
 		t.Run(name, func(t *testing.T) {
-			f := serve(t, func(c *Config) { c.Unsent, c.LagBytes = smallBuffer, 0 }).withRTMP(config(t))
+			f := serve(t, func(c *relay.Config) { c.Unsent, c.LagBytes = smallBuffer, 0 }).withRTMP(config(t))
 			sc := newScript(4, 5, 20_000)
 			slow := f.playRTMP("cam", smallBuffer)
 			f.waiting("cam", 1)
@@ -392,8 +394,8 @@ func TestDrainEndsRTMP(t *testing.T) {
 
 // A client that does not get what it wants is told why, by a code that encoders and players know.
 func TestRTMPRefusals(t *testing.T) {
-	f := serveRTMP(t, func(c *Config) {
-		c.Takeover, c.MaxStreams, c.MaxViewers, c.MaxStreamViewers = TakeoverNever, 1, 2, 1
+	f := serveRTMP(t, func(c *relay.Config) {
+		c.Takeover, c.MaxStreams, c.MaxViewers, c.MaxStreamViewers = relay.TakeoverNever, 1, 2, 1
 		c.ViewerWait = 10 * time.Millisecond
 	})
 	p := f.publishRTMP("cam", 0)
@@ -449,7 +451,7 @@ func TestAnRTMPPublisherIsToldWhyItEnds(t *testing.T) {
 		}, "NetStream.Publish.BadName", "took over"},
 		"silence": {func(f *rtmpFixture, p *relaytest.RTMP) {}, "NetStream.Publish.Denied", "--publish-timeout"},
 	} {
-		atEachLatency(t, name, func(c *Config) {
+		atEachLatency(t, name, func(c *relay.Config) {
 			c.MaxTagBytes = 64 << 10
 			if name == "silence" {
 				c.PublishTimeout = 2 * time.Second // long for what comes before
@@ -476,7 +478,7 @@ func TestAnRTMPPublisherIsToldWhyItEnds(t *testing.T) {
 
 // A viewer that reads nothing is dropped when it is further behind than it may be, and others lose nothing.
 func TestASlowRTMPViewerIsDroppedByPolicy(t *testing.T) {
-	f := serveRTMP(t, tightBy(Drop, func(c *Config) { c.LagBytes = 200 << 10 }))
+	f := serveRTMP(t, tightBy(relay.Drop, func(c *relay.Config) { c.LagBytes = 200 << 10 }))
 	sc := newScript(20, 5, 8000)
 	healthy := f.playRTMP("cam", 0)
 	f.playRTMP("cam", smallBuffer)
@@ -505,7 +507,7 @@ func (f *rtmpFixture) inStepRTMP(p *relaytest.RTMP, tags [][]byte, w *relaytest.
 func TestASlowRTMPViewerIsMovedByPolicy(t *testing.T) {
 	for name, config := range carriers {
 		t.Run(name, func(t *testing.T) {
-			f := serve(t, tightBy(Skip, func(c *Config) { c.LagBytes = 200 << 10 })).withRTMP(config(t))
+			f := serve(t, tightBy(relay.Skip, func(c *relay.Config) { c.LagBytes = 200 << 10 })).withRTMP(config(t))
 			sc := newScript(30, 5, 8000)
 			healthy := f.playRTMP("cam", 0)
 			slow := f.playRTMP("cam", smallBuffer)
@@ -534,7 +536,7 @@ func TestASlowRTMPViewerIsMovedByPolicy(t *testing.T) {
 // A viewer that takes nothing for long is ended.
 func TestAStalledRTMPViewerIsEnded(t *testing.T) {
 	t.Parallel()
-	f := serveRTMP(t, func(c *Config) {
+	f := serveRTMP(t, func(c *relay.Config) {
 		c.Unsent, c.StallTimeout = smallBuffer, time.Second // long for a healthy viewer on a busy machine
 	})
 	sc := newScript(4, 5, 50_000)
@@ -600,7 +602,7 @@ func TestAnRTMPViewerPauses(t *testing.T) {
 func TestAnRTMPViewerThatWaitsHangsUp(t *testing.T) {
 	for name, config := range carriers {
 		t.Run(name, func(t *testing.T) {
-			f := serve(t, func(c *Config) { c.MaxViewers, c.ViewerWait = 2, time.Hour }).withRTMP(config(t))
+			f := serve(t, func(c *relay.Config) { c.MaxViewers, c.ViewerWait = 2, time.Hour }).withRTMP(config(t))
 			for _, end := range []func(c *relaytest.RTMP){
 				func(c *relaytest.RTMP) { _ = c.Conn.Close() },
 				func(c *relaytest.RTMP) {
@@ -623,7 +625,7 @@ func TestAnRTMPViewerThatWaitsHangsUp(t *testing.T) {
 
 // A viewer that has asked so much while it waited that there is no room for the beginning of the stream gives its place back.
 func TestAnRTMPViewerWithoutRoomForItsStart(t *testing.T) {
-	f := serve(t, func(c *Config) { c.MaxViewers = 1 }).withRTMP(nil)
+	f := serve(t, func(c *relay.Config) { c.MaxViewers = 1 }).withRTMP(nil)
 	w := f.playRTMP("cam", 0)
 	f.waiting("cam", 1)
 	const answer = 18 // bytes of one to a ping
@@ -636,7 +638,7 @@ func TestAnRTMPViewerWithoutRoomForItsStart(t *testing.T) {
 	_ = p.SendTags(sc.tags...)
 	_, _ = io.Copy(io.Discard, io.LimitReader(w.Conn, 1))
 	_ = w.Conn.Close()
-	eventually(t, "the place to be free", func() bool { return f.admitted.Held() == 0 })
+	eventually(t, "the place to be free", func() bool { return f.Admitted() == 0 })
 	unpublish(t, p)
 }
 
@@ -730,7 +732,7 @@ func TestWhatIsNotKeptIsNotHeld(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := serveRTMP(t, func(c *Config) { c.PublisherReturn = testTimeout })
+			f := serveRTMP(t, func(c *relay.Config) { c.PublisherReturn = testTimeout })
 			sc := newScript(1, 1, 100)
 			first := f.publishRTMP("cam", 0)
 			_ = first.SendTags(append(sc.config, sc.tags...)...)
@@ -738,11 +740,11 @@ func TestWhatIsNotKeptIsNotHeld(t *testing.T) {
 			f.Logged("stream waits for its publisher")
 			p := f.publishRTMP("cam", 1<<20)
 			before := millrace.DefaultPool().Stats().InUse
-			was := f.lookUp("cam").forms.Stats().PublishedFrames
+			was := f.LookUp("cam").Forms().Stats().PublishedFrames
 			for i := range frames {
 				send(p, i)
 			}
-			eventually(t, "all frames", func() bool { return f.lookUp("cam").forms.Stats().PublishedFrames == was+frames })
+			eventually(t, "all frames", func() bool { return f.LookUp("cam").Forms().Stats().PublishedFrames == was+frames })
 			if held := millrace.DefaultPool().Stats().InUse - before; held > frames*1024+256<<10 {
 				t.Errorf("%d bytes are held for %d frames of 200 bytes", held, frames)
 			}
@@ -803,7 +805,7 @@ func TestAnAnswerWaitsForTheStream(t *testing.T) {
 func TestRTMPViewersPauseAndAskAllTheTime(t *testing.T) {
 	for name, config := range carriers {
 		t.Run(name, func(t *testing.T) {
-			f := serve(t, func(c *Config) {
+			f := serve(t, func(c *relay.Config) {
 				c.Latency, c.Unsent, c.LagBytes, c.KeepBytes, c.MaxTagBytes = time.Millisecond, smallBuffer, 100<<10, 400<<10, 64<<10
 			}).withRTMP(config(t))
 			sc := newScript(60, 5, 4000)
@@ -919,7 +921,7 @@ func TestAnRTMPViewerThatTakesNoAnswersIsEnded(t *testing.T) {
 func TestAnRTMPPublisherThatTakesNoAnswersIsEnded(t *testing.T) {
 	for name, config := range carriers {
 		t.Run(name, func(t *testing.T) {
-			f := serve(t, func(c *Config) { c.PublishTimeout = 500 * time.Millisecond }).withRTMPOver(config(t), smallBuffer)
+			f := serve(t, func(c *relay.Config) { c.PublishTimeout = 500 * time.Millisecond }).withRTMPOver(config(t), smallBuffer)
 			sc := newScript(1, 2, 100)
 			c := f.publishRTMP("cam", 0)
 			_ = c.SendTags(sc.config...)
@@ -936,7 +938,7 @@ func TestAnAnswerThatIsNotTakenEndsAnRTMPPublisher(t *testing.T) {
 	t.Parallel()
 	for name, timeout := range map[string]time.Duration{"timeout": time.Second, "takeover": time.Minute} {
 		t.Run(name, func(t *testing.T) {
-			f := serve(t, func(c *Config) { c.PublishTimeout = timeout }).withRTMP(nil)
+			f := serve(t, func(c *relay.Config) { c.PublishTimeout = timeout }).withRTMP(nil)
 			client, conn := net.Pipe()
 			var served sync.WaitGroup
 			served.Go(func() { f.serveRTMP(conn) })
@@ -958,13 +960,13 @@ func TestAnAnswerThatIsNotTakenEndsAnRTMPPublisher(t *testing.T) {
 // A connection that falls silent before it has said what it wants is closed at its deadline, and one that is cut is
 // given up.
 func TestAnRTMPHandshakeHasADeadline(t *testing.T) {
-	h := New(testConfig())
+	h := relay.NewHub(testConfig())
 	for name, sent := range map[string]string{
 		"nothing": "", "half of C1": "\x03" + strings.Repeat("x", 700), "a handshake": "\x03" + strings.Repeat("\x00", 2*1536),
 	} {
 		client, server := nettest.TCPPair(t, false)
 		_, _ = io.WriteString(client, sent)
-		if _, _, err := NewRTMP(h).Accept(server, time.Now().Add(50*time.Millisecond)); err == nil {
+		if _, _, err := door.New(h).Accept(server, time.Now().Add(50*time.Millisecond)); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 		if _, err := io.Copy(io.Discard, client); err != nil && !strings.Contains(err.Error(), "reset") {
@@ -986,7 +988,7 @@ func TestRTMPPublishAgain(t *testing.T) {
 		{"TLS", 20 * time.Millisecond, tlsServer},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f := serve(t, func(c *Config) { c.Latency, c.PublisherReturn = tt.latency, 0 })
+			f := serve(t, func(c *relay.Config) { c.Latency, c.PublisherReturn = tt.latency, 0 })
 			f.nextTimeout = testTimeout
 			var config *tls.Config
 			if tt.config != nil {

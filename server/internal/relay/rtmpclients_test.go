@@ -1,4 +1,4 @@
-package relay
+package relay_test
 
 import (
 	"bytes"
@@ -15,10 +15,11 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/childproc"
 	"github.com/millrace-io/millrace/internal/testkit/need"
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
+	"github.com/millrace-io/millrace/server/internal/relay"
 )
 
 // patient has viewers wait for programs that start slowly.
-func patient(c *Config) { c.Latency, c.ViewerWait = defaultLatency, time.Minute }
+func patient(c *relay.Config) { c.Latency, c.ViewerWait = defaultLatency, time.Minute }
 
 // url returns the address of a stream.
 func (f *rtmpFixture) url(name string) string { return "rtmp://" + f.rtmpAddr + "/live/" + name }
@@ -241,7 +242,7 @@ func TestOBSPublishes(t *testing.T) {
 	need.Program(t, "ffmpeg")
 	need.Program(t, "ffprobe")
 	obs, xvfb := need.Program(t, "obs"), need.Program(t, "Xvfb")
-	f := serveRTMP(t, func(c *Config) {
+	f := serveRTMP(t, func(c *relay.Config) {
 		patient(c)
 		c.PublisherReturn = time.Minute
 	})
@@ -274,10 +275,10 @@ func TestOBSPublishes(t *testing.T) {
 		}
 	}
 	kill := start()
-	var st *stream
+	var st *relay.Stream
 	comes("OBS publishes", func() bool {
-		st = f.lookUp("obs")
-		return st != nil && st.forms.Stats().PublishedFrames > 100
+		st = f.LookUp("obs")
+		return st != nil && st.Forms().Stats().PublishedFrames > 100
 	})
 	file := filepath.Join(t.TempDir(), "obs.flv")
 	var wg sync.WaitGroup
@@ -293,10 +294,10 @@ func TestOBSPublishes(t *testing.T) {
 	}
 	kill()
 	f.waits("obs")
-	before := st.forms.Stats().PublishedFrames
+	before := st.Forms().Stats().PublishedFrames
 	kill = start()
-	comes("OBS comes back", func() bool { return st.forms.Stats().PublishedFrames > before+200 })
-	if n := st.returns.Load(); n != 1 {
+	comes("OBS comes back", func() bool { return st.Forms().Stats().PublishedFrames > before+200 })
+	if n := st.Returns(); n != 1 {
 		t.Errorf("OBS has come back %d times", n)
 	}
 	kill()

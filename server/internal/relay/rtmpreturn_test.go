@@ -1,4 +1,4 @@
-package relay
+package relay_test
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/millrace-io/millrace/media/flv"
+	"github.com/millrace-io/millrace/server/internal/relay"
 )
 
 // A publisher of RTMP whose connection is cut at any kind of moment comes back by the same protocol or by the other one:
@@ -21,7 +22,7 @@ func TestAnRTMPPublisherComesBack(t *testing.T) {
 		for _, by := range []string{"RTMP", "HTTP"} {
 			t.Run(moment+", by "+by, func(t *testing.T) {
 				t.Parallel()
-				f := serveRTMP(t, func(c *Config) { c.PublisherReturn = testTimeout })
+				f := serveRTMP(t, func(c *relay.Config) { c.PublisherReturn = testTimeout })
 				sc := newScript(2, 3, 5000)
 				var watching sync.WaitGroup
 				var byFLV, byRTMP [][]byte

@@ -1,4 +1,4 @@
-package relay
+package relay_test
 
 import (
 	"testing"
@@ -8,6 +8,7 @@ import (
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/media/flv"
 	"github.com/millrace-io/millrace/media/mp4"
+	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/millrace-io/millrace/server/internal/relay/rendition"
 )
 
@@ -62,9 +63,9 @@ func TestAudioBeforeTheFirstSlideLeaves(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rec := &memoryRecorder{}
-				h := newHubTest(t, func(c *Config) {
+				h := newHubTest(t, func(c *relay.Config) {
 					c.PublisherReturn = 0
-					c.Record = func(string) Recorder { return rec }
+					c.Record = func(string) relay.Recorder { return rec }
 				})
 				p := h.open()
 				p.Begin(flv.Header{HasAudio: s.audio > 0, HasVideo: true})
@@ -72,11 +73,11 @@ func TestAudioBeforeTheFirstSlideLeaves(t *testing.T) {
 				if s.audio > 0 {
 					h.send(p, flvTag(flv.TypeAudio, 0, []byte("\xaf\x00\x12\x10")))
 				}
-				v, err := h.admit(t.Context(), watchRequest{name: "cam", format: rendition.MP4})
+				v, err := relay.NewAdmission(h.Hub).Admit(t.Context(), relay.WatchRequest{Name: "cam", Format: rendition.MP4})
 				if err != nil {
 					t.Fatal(err)
 				}
-				defer v.decline()
+				defer v.Decline()
 				start, sent := time.Now(), map[flv.Type]int{}
 				for _, f := range s.frames(40_000) {
 					time.Sleep(time.Until(start.Add(time.Duration(f.at * 1e6))))
@@ -99,7 +100,7 @@ func TestAudioBeforeTheFirstSlideLeaves(t *testing.T) {
 				var c millrace.Chain
 				defer c.Release()
 				for err == nil {
-					_, err = v.start.Cursor.Take(&c)
+					_, err = v.Start().Cursor.Take(&c)
 				}
 				for what, file := range map[string][]byte{"recording": rec.all, "MP4": c.Bytes()} {
 					got := map[flv.Type]int{}

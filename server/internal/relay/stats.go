@@ -37,7 +37,6 @@ type Stats struct {
 	FurtherTracks int           // of all streams: see StreamInfo
 	KeptBytes     int64         // by all streams
 	Memory        int64         // see StreamInfo
-	Clients       int64         // bytes of blocks that have what clients of RTMP sent that do not publish
 	Pending       int64         // bytes that viewers have taken, and their connections have not
 	Blocked       int           // viewers whose connection takes no more at present
 	Behind        int           // viewers that were over their allowance and have not caught up
@@ -49,8 +48,8 @@ type Stats struct {
 	fanout.Stats // how viewers were written to
 }
 
-// Len returns how many streams there are.
-func (h *Hub) Len() int {
+// Count returns how many streams there are.
+func (h *Hub) Count() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.streams)
@@ -89,7 +88,6 @@ func (h *Hub) Stats() Stats {
 	for _, s := range h.holders() {
 		st.Memory += s.bytes
 	}
-	st.Clients = h.clients.Stats().InUse
 	for why := broadcast.LagBytes; why <= broadcast.Refused; why++ {
 		st.FramesLost[why.String()] = c.forms.Lost[why].Load()
 	}
@@ -163,7 +161,7 @@ func (h *Hub) Streams() []StreamInfo {
 	h.mu.Unlock()
 	list := make([]StreamInfo, 0, len(streams))
 	for _, s := range streams {
-		list = append(list, s.info())
+		list = append(list, h.info(s))
 	}
 	slices.SortFunc(list, func(a, b StreamInfo) int { return cmp.Compare(a.Name, b.Name) })
 	return list
@@ -172,7 +170,8 @@ func (h *Hub) Streams() []StreamInfo {
 // rateFresh is for how long a rate holds when nothing comes: encoders send several times a second.
 const rateFresh = 2 * time.Second
 
-func (s *stream) info() StreamInfo {
+// info describes s, which viewers can find.
+func (h *Hub) info(s *stream) StreamInfo {
 	facts := s.forms.Facts()
 	i := StreamInfo{
 		Name: s.name, Format: s.forms.Format().String(), Returns: s.returns.Load(), Takeovers: s.takeovers.Load(),
@@ -194,18 +193,18 @@ func (s *stream) info() StreamInfo {
 	if s.forms.Format() == rendition.FLV {
 		i.LeftOut = facts.LeftOut()
 	}
-	s.hub.mu.Lock()
-	if i.Publisher = s.publisher.address; s.wait != nil {
+	h.mu.Lock()
+	if i.Publisher = s.publisher.address; s.pause != nil {
 		i.waiting = true
-		i.Waiting = time.Duration(now() - s.wait.since).Seconds()
+		i.Waiting = time.Duration(now() - s.pause.since).Seconds()
 	}
 	if i.Edges = s.edges(); s.lease != nil {
 		i.Epoch = s.lease.Epoch()
 	} else if p := s.publisher; p.isPull() {
 		i.Epoch, i.Owner = p.epoch, p.address
 	}
-	hls := s.hub.hls.byName[s.name]
-	s.hub.mu.Unlock()
+	hls := h.hls.byName[s.name]
+	h.mu.Unlock()
 	if hls != nil {
 		i.ViewersHLS = hls.Stats().Viewers
 	}

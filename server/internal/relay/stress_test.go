@@ -1,4 +1,4 @@
-package relay
+package relay_test
 
 import (
 	"bytes"
@@ -9,12 +9,14 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/millrace-io/millrace/server/internal/relay"
 )
 
 // Viewers of two streams come, read some, fast or slowly, and go, on connections with little room, while the streams go
 // on: what a viewer gets is the publisher's, in order, with gaps only before key frames.
 func TestViewersComeAndGo(t *testing.T) {
-	f := serve(t, func(c *Config) {
+	f := serve(t, func(c *relay.Config) {
 		c.Latency = time.Millisecond
 		c.Unsent, c.LagBytes, c.KeepBytes, c.MaxTagBytes = smallBuffer, 100<<10, 400<<10, 64<<10
 	})

@@ -1,4 +1,4 @@
-package relay
+package relay_test
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/media/flv"
 	"github.com/millrace-io/millrace/media/hls"
+	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/millrace-io/millrace/server/internal/relay/hlslive"
 	"github.com/millrace-io/millrace/server/internal/relay/rendition"
 )
@@ -33,15 +34,15 @@ func only(kind flv.Type, tags [][]byte) (out [][]byte) {
 func (h *hubTest) joinStart() (flags byte, headers string, waited time.Duration) {
 	h.t.Helper()
 	since := time.Now()
-	v, err := h.admit(h.t.Context(), watchRequest{name: "cam", format: rendition.FLV})
+	v, err := relay.NewAdmission(h.Hub).Admit(h.t.Context(), relay.WatchRequest{Name: "cam", Format: rendition.FLV})
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	waited = time.Since(since)
-	defer v.decline()
+	defer v.Decline()
 	var c millrace.Chain
 	defer c.Release()
-	if _, err := v.start.Cursor.Take(&c); err != nil {
+	if _, err := v.Start().Cursor.Take(&c); err != nil {
 		h.t.Fatal(err)
 	}
 	for _, tag := range cut(h.t, bytes.Clone(c.Bytes())) {
@@ -52,10 +53,10 @@ func (h *hubTest) joinStart() (flags byte, headers string, waited time.Duration)
 		case kind == flv.TypeAudio && first == 0xaf && second == 0:
 			headers += "a"
 		case kind != flv.TypeScript:
-			return v.rendition.Head()[4], headers, waited
+			return v.Head()[4], headers, waited
 		}
 	}
-	return v.rendition.Head()[4], headers, waited
+	return v.Head()[4], headers, waited
 }
 
 // The header of FLV states the tracks that exist. Who joins before they are known waits for at most a second.
@@ -66,77 +67,77 @@ func TestHeaderStatesTheTracksThatExist(t *testing.T) {
 	var pacing sync.WaitGroup
 	for _, tt := range []struct {
 		name    string
-		publish func(h *hubTest) *Publisher
+		publish func(h *hubTest) *relay.Publisher
 		flags   byte
 		headers string
 		waits   time.Duration // at most
 	}{
-		{"both", func(h *hubTest) *Publisher {
+		{"both", func(h *hubTest) *relay.Publisher {
 			p := h.publish(sc.config...)
 			h.pace(p, sc.tags[:4])
 			return p
 		}, 5, "va", 0},
-		{"video alone, for 0.2 s so far", func(h *hubTest) *Publisher {
+		{"video alone, for 0.2 s so far", func(h *hubTest) *relay.Publisher {
 			p := h.publish(videoHeader)
 			h.pace(p, video[:5])
 			pacing.Go(func() { h.pace(p, video[5:100]) })
 			return p
 		}, 1, "v", 900 * time.Millisecond},
-		{"nothing so far but the metadata", func(h *hubTest) *Publisher { return h.publish(sc.config[0]) }, 5, "", time.Second},
-		{"audio alone", func(h *hubTest) *Publisher {
+		{"nothing so far but the metadata", func(h *hubTest) *relay.Publisher { return h.publish(sc.config[0]) }, 5, "", time.Second},
+		{"audio alone", func(h *hubTest) *relay.Publisher {
 			p := h.publish(audioHeader)
 			h.pace(p, audio[:60])
 			return p
 		}, 4, "a", 0},
-		{"an audio header without audio", func(h *hubTest) *Publisher {
+		{"an audio header without audio", func(h *hubTest) *relay.Publisher {
 			p := h.publish(sc.config...)
 			h.pace(p, video[:175])
 			return p
 		}, 1, "v", 0},
-		{"audio that begins after 2 s", func(h *hubTest) *Publisher {
+		{"audio that begins after 2 s", func(h *hubTest) *relay.Publisher {
 			p := h.publish(videoHeader)
 			h.pace(p, video[:50])
 			h.send(p, audioHeader)
 			h.pace(p, sc.tags[100:160])
 			return p
 		}, 5, "va", 0},
-		{"a video header without video", func(h *hubTest) *Publisher {
+		{"a video header without video", func(h *hubTest) *relay.Publisher {
 			p := h.publish(sc.config...)
 			h.pace(p, audio[:175])
 			return p
 		}, 4, "a", 0},
-		{"a video header long before the video", func(h *hubTest) *Publisher {
+		{"a video header long before the video", func(h *hubTest) *relay.Publisher {
 			p := h.publish(sc.config...)
 			h.pace(p, audio[:175])
 			h.pace(p, sc.tags[350:400])
 			return p
 		}, 5, "va", 0},
-		{"audio that has stopped", func(h *hubTest) *Publisher {
+		{"audio that has stopped", func(h *hubTest) *relay.Publisher {
 			p := h.publish(sc.config...)
 			h.pace(p, sc.tags[:100])
 			h.pace(p, video[50:50+7*25])
 			return p
 		}, 1, "v", 0},
-		{"audio that has stopped for a moment", func(h *hubTest) *Publisher {
+		{"audio that has stopped for a moment", func(h *hubTest) *relay.Publisher {
 			p := h.publish(sc.config...)
 			h.pace(p, sc.tags[:100])
 			h.pace(p, video[50:50+3*25])
 			return p
 		}, 5, "va", 0},
-		{"audio that is back", func(h *hubTest) *Publisher {
+		{"audio that is back", func(h *hubTest) *relay.Publisher {
 			p := h.publish(sc.config...)
 			h.pace(p, sc.tags[:100])
 			h.pace(p, video[50:50+7*25])
 			h.pace(p, sc.tags[2*(50+7*25):2*(50+9*25)])
 			return p
 		}, 5, "va", 0},
-		{"video that has stopped", func(h *hubTest) *Publisher {
+		{"video that has stopped", func(h *hubTest) *relay.Publisher {
 			p := h.publish(sc.config...)
 			h.pace(p, sc.tags[:100])
 			h.pace(p, audio[50:50+32*25])
 			return p
 		}, 4, "a", 0},
-		{"a still picture every 10 s", func(h *hubTest) *Publisher {
+		{"a still picture every 10 s", func(h *hubTest) *relay.Publisher {
 			p := h.publish(sc.config...)
 			for from := 0; from < 40*25; from += 250 {
 				h.send(p, video[from])
@@ -144,14 +145,14 @@ func TestHeaderStatesTheTracksThatExist(t *testing.T) {
 			}
 			return p
 		}, 5, "va", 0},
-		{"one odd time in the future", func(h *hubTest) *Publisher {
+		{"one odd time in the future", func(h *hubTest) *relay.Publisher {
 			p := h.publish(sc.config...)
 			h.pace(p, sc.tags[:100])
 			h.send(p, flvTag(flv.TypeVideo, 60_000, []byte("\x27\x01\x00\x00\x00"+unitOf("later"))))
 			h.pace(p, sc.tags[100:200])
 			return p
 		}, 5, "va", 0},
-		{"a publisher that comes back without audio", func(h *hubTest) *Publisher {
+		{"a publisher that comes back without audio", func(h *hubTest) *relay.Publisher {
 			p := h.publish(sc.config...)
 			h.pace(p, sc.tags[:100])
 			h.done(p, errors.New("cut"))
@@ -159,7 +160,7 @@ func TestHeaderStatesTheTracksThatExist(t *testing.T) {
 			h.pace(p, video[:75])
 			return p
 		}, 1, "v", 0},
-		{"a publisher that comes back without video", func(h *hubTest) *Publisher {
+		{"a publisher that comes back without video", func(h *hubTest) *relay.Publisher {
 			p := h.publish(sc.config...)
 			h.pace(p, sc.tags[:100])
 			h.done(p, errors.New("cut"))
@@ -167,7 +168,7 @@ func TestHeaderStatesTheTracksThatExist(t *testing.T) {
 			h.pace(p, audio[:75])
 			return p
 		}, 4, "a", 0},
-		{"one that comes back with audio again", func(h *hubTest) *Publisher {
+		{"one that comes back with audio again", func(h *hubTest) *relay.Publisher {
 			p := h.publish(sc.config...)
 			h.pace(p, sc.tags[:100])
 			h.done(p, errors.New("cut"))
@@ -247,7 +248,7 @@ func TestHLSPlaylistEndsWhenTracksChange(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := newHubTest(t, func(c *Config) { c.HLS = hlsDefaults })
+				h := newHubTest(t, func(c *relay.Config) { c.HLS = hlsDefaults })
 				p := h.publish()
 				paced := make(chan struct{})
 				go func() {
@@ -261,7 +262,7 @@ func TestHLSPlaylistEndsWhenTracksChange(t *testing.T) {
 				}()
 				media := func(name string) string {
 					t.Helper()
-					list, err := NewHLS(h.Hub).Media(t.Context(), "cam", name, hls.Reload{}, false)
+					list, err := relay.NewHLS(h.Hub).Media(t.Context(), "cam", name, hls.Reload{}, false)
 					if err != nil {
 						return err.Error()
 					}
@@ -276,7 +277,7 @@ func TestHLSPlaylistEndsWhenTracksChange(t *testing.T) {
 							t.Errorf("after %d s %s is another playlist than %s:\n%s", look.at, hlslive.MediaName, before, got)
 						}
 					}
-					list, err := NewHLS(h.Hub).Master(t.Context(), "cam")
+					list, err := relay.NewHLS(h.Hub).Master(t.Context(), "cam")
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -309,7 +310,7 @@ func (h *hubTest) checkEnd(list string) {
 	for _, line := range strings.Split(list, "\n") {
 		if o, ok := hls.ParseObject(line); ok {
 			var c millrace.Chain
-			if err := NewHLS(h.Hub).Object(h.t.Context(), "cam", o, &c); err != nil || c.Len() == 0 {
+			if err := relay.NewHLS(h.Hub).Object(h.t.Context(), "cam", o, &c); err != nil || c.Len() == 0 {
 				h.t.Errorf("%s: %v", line, err)
 			}
 			c.Release()
@@ -319,7 +320,7 @@ func (h *hubTest) checkEnd(list string) {
 
 // Video at which decoders fail is not in MP4, is counted, and is logged once for each publisher. Viewers of FLV get it.
 func TestDamagedVideoIsLeftOutOfMP4(t *testing.T) {
-	f := serve(t, func(c *Config) { c.PublisherReturn = testTimeout })
+	f := serve(t, func(c *relay.Config) { c.PublisherReturn = testTimeout })
 	sc := newScript(4, 10, 100)
 	damaged := 0
 	for i, tag := range sc.tags {

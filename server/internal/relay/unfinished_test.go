@@ -1,4 +1,4 @@
-package relay
+package relay_test
 
 import (
 	"log/slog"
@@ -10,6 +10,7 @@ import (
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/media/rtmp"
 	"github.com/millrace-io/millrace/server/internal/memory"
+	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/millrace-io/millrace/server/internal/testkit/relaytest"
 )
 
@@ -27,7 +28,7 @@ func TestPlayersThatFinishNoMessage(t *testing.T) {
 	t.Parallel()
 	for name, config := range carriers {
 		t.Run(name, func(t *testing.T) {
-			f := serve(t, func(c *Config) { c.StallTimeout = 300 * time.Millisecond }).withRTMP(config(t))
+			f := serve(t, func(c *relay.Config) { c.StallTimeout = 300 * time.Millisecond }).withRTMP(config(t))
 			waiting := f.playRTMP("none", 0)
 			f.waiting("none", 1)
 			sendPart(waiting, 10, 1000, 500)
@@ -80,8 +81,8 @@ func TestMemoryOfRTMPPlayers(t *testing.T) {
 	for range players {
 		sendPart(f.playRTMP("cam", 0), 10, 4000, 3999)
 	}
-	eventually(t, "their bytes", func() bool { return f.Stats().Clients >= players*3999 })
-	if n := f.Stats().Clients; n > players*8<<10 {
+	eventually(t, "their bytes", func() bool { return f.rtmp.ClientBytes() >= players*3999 })
+	if n := f.rtmp.ClientBytes(); n > players*8<<10 {
 		t.Errorf("%d bytes", n)
 	}
 	for range players {
@@ -92,13 +93,13 @@ func TestMemoryOfRTMPPlayers(t *testing.T) {
 	f.viewers(players)
 	unpublish(t, p)
 	f.stop()
-	eventually(t, "nothing to be left", func() bool { return f.Stats().Clients == 0 })
+	eventually(t, "nothing to be left", func() bool { return f.rtmp.ClientBytes() == 0 })
 }
 
 // A publisher whose messages do not come to their end is told so, whatever it sends meanwhile.
 func TestPublishersThatFinishNoMessage(t *testing.T) {
 	t.Parallel()
-	change := func(c *Config) { c.PublishTimeout = time.Second }
+	change := func(c *relay.Config) { c.PublishTimeout = time.Second }
 	atEachLatency(t, "RTMP", change, func(t *testing.T, plain *fixture) {
 		f := plain.withRTMP(nil)
 		sc := newScript(2, 3, 1000)
@@ -130,13 +131,11 @@ func TestLargestUnfinishedPublisherEnds(t *testing.T) {
 	const size = 3 << 20
 	holds := func(f *fixture) func() bool {
 		return func() bool {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			s := f.streams["cam"]
-			return s != nil && s.memory.Stats().InUse > size-64<<10
+			s := f.AnyStream("cam")
+			return s != nil && s.InUse() > size-64<<10
 		}
 	}
-	budget := func(c *Config) {
+	budget := func(c *relay.Config) {
 		c.Memory = memory.New(4<<20, millrace.NewPool(), slog.New(slog.DiscardHandler))
 	}
 	t.Run("HTTP", func(t *testing.T) {
@@ -145,7 +144,7 @@ func TestLargestUnfinishedPublisherEnds(t *testing.T) {
 		p := f.Publisher("cam")
 		p.Send(append(sc.header[:len(sc.header):len(sc.header)], sc.tags[0][:size]...))
 		eventually(t, "a tag that does not end", holds(f))
-		(shedder{f.Hub}).cutLargest(1 << 20)
+		f.CutLargest(1 << 20)
 		if res := p.Wait(); res.Status != http.StatusServiceUnavailable {
 			t.Errorf("%d %s", res.Status, res.Body)
 		}
@@ -160,7 +159,7 @@ func TestLargestUnfinishedPublisherEnds(t *testing.T) {
 		if n := f.Stats().Memory; n < size-64<<10 {
 			t.Errorf("the streams' memory is %d bytes", n)
 		}
-		(shedder{f.Hub}).cutLargest(1 << 20)
+		f.CutLargest(1 << 20)
 		f.Logged("publisher ended", "this stream holds the most")
 		p.AwaitEnd()
 	}

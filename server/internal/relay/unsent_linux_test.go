@@ -1,4 +1,4 @@
-package relay
+package relay_test
 
 import (
 	"bufio"
@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"github.com/millrace-io/millrace/server/internal/relay"
+	"github.com/millrace-io/millrace/server/internal/web"
 	"golang.org/x/sys/unix"
 )
 
@@ -21,11 +23,11 @@ func (h hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) { return h.con
 // The kernel is told how much it may hold for a viewer: otherwise some megabytes hide that it has stopped.
 func TestUnsentBytesAreBounded(t *testing.T) {
 	const bound = 12345
-	h := newHubTest(t, func(c *Config) { c.Unsent = bound })
+	h := newHubTest(t, func(c *relay.Config) { c.Unsent = bound })
 	p := h.publish(avcHeader(), picture(true, 0, 10))
 	sender, receiver := tcpPair(t, false)
 	w := hijackable{httptest.NewRecorder(), sender}
-	if err := NewHTTP(h.Hub).Watch(w, httptest.NewRequest(http.MethodGet, "/live/cam", nil), "cam", Terms{}); err != nil {
+	if err := web.New(h.Hub).Watch(w, httptest.NewRequest(http.MethodGet, "/live/cam", nil), "cam", relay.Terms{}); err != nil {
 		t.Fatal(err)
 	}
 	raw, err := sender.SyscallConn()

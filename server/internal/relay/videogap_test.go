@@ -1,4 +1,4 @@
-package relay
+package relay_test
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/millrace-io/millrace/media/flv"
+	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/millrace-io/millrace/server/internal/relay/flvstream"
 )
 
@@ -24,7 +25,7 @@ func pieces(n int, at uint32) (tags [][]byte) {
 func TestLateViewersInAVideoGap(t *testing.T) {
 	for name, pictures := range map[string]int{"no picture": 0, "a group that is not kept": 6} {
 		t.Run(name, func(t *testing.T) {
-			f := serve(t, func(c *Config) { c.KeepFrames = 200 })
+			f := serve(t, func(c *relay.Config) { c.KeepFrames = 200 })
 			sc := newScript(1, 3, 100)
 			start := bytes.Join([][]byte{sc.start(), bytes.Join(sc.tags[:pictures], nil)}, nil)
 			dark := pieces(600, 120)

@@ -10,9 +10,10 @@ import (
 	"github.com/millrace-io/millrace/server/internal/relay/rendition"
 )
 
-// A viewer is a client that watches a rendition: who it is, and where it begins. Its transport sends the frames; the viewer is
+// A Viewer is a client that watches a rendition: who it is, and where it begins. Its transport sends the frames; the viewer is
 // the [fanout.Session] of it.
-type viewer struct {
+type Viewer struct {
+	hub       *Hub
 	stream    *stream
 	rendition *rendition.Rendition
 	remote    string
@@ -31,22 +32,42 @@ type viewer struct {
 	transport *fanout.Viewer // writes to it; nil until connect
 }
 
-// connect creates the transport, which owns conn and the cursor. The caller then calls enter, and starts the transport.
-func (v *viewer) connect(conn fanout.Conn) {
+// exit removes v from its stream.
+func (v *Viewer) exit() {
+	s := v.stream
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if v.lease == nil {
+		s.leave()
+	}
+	s.forms.Leave(v.rendition)
+}
+
+// Connect creates the transport, and returns it. It takes ownership of conn. The caller appends the head of its response, and
+// then calls Admission.Start or Admission.Serve.
+func (v *Viewer) Connect(conn fanout.Conn) *fanout.Viewer {
 	v.transport = v.rendition.Fanout().NewViewer(fanout.ViewerConfig{
 		Session: v, Conn: conn, Remote: v.remote, Peer: v.lease != nil, Start: v.start})
 	v.start = fanout.Start{}
+	return v.transport
 }
 
-// enter makes v known, before its transport is served.
-func (v *viewer) enter() {
-	v.stream.hub.serve(v)
-	v.stream.log.Info("viewer started", append(v.attrs(), "path", v.transport.Path())...)
-	v.keepTo(&v.terms)
+// Format returns the format that v gets.
+func (v *Viewer) Format() rendition.Format { return v.rendition.Format() }
+
+// Head returns what v gets before any frame.
+func (v *Viewer) Head() []byte { return v.rendition.Head() }
+
+// Epoch returns that of the ownership if v is another node, or 0.
+func (v *Viewer) Epoch() uint64 {
+	if v.lease == nil {
+		return 0
+	}
+	return v.lease.Epoch()
 }
 
 // attrs returns what the log says of v. Another node is told from viewers.
-func (v *viewer) attrs() []any {
+func (v *Viewer) attrs() []any {
 	attrs := []any{"viewer", v.remote}
 	if v.node != "" {
 		attrs = append(attrs, "node", v.node)
@@ -54,58 +75,48 @@ func (v *viewer) attrs() []any {
 	return append(attrs, "form", v.rendition.Format().String())
 }
 
-// Current reports whether this node still owns the stream that another node reads.
-func (v *viewer) Current() bool { return v.lease.Current() }
+// Owned reports whether this node still owns the stream that another node reads.
+func (v *Viewer) Owned() bool { return v.lease.Current() }
 
 // Complete returns false while the server shuts down: for another node, the stream continues elsewhere.
-func (v *viewer) Complete() bool { return v.lease == nil || v.stream.hub.ends.Err() == nil }
+func (v *Viewer) Complete() bool { return v.lease == nil || v.hub.ends.Err() == nil }
 
 // Begin corrects the metadata that a viewer of FLV begins with, as its header is corrected.
-func (v *viewer) Begin(batch *millrace.Chain, from int) {
+func (v *Viewer) Begin(batch *millrace.Chain, from int) {
 	if v.node == "" { // another node does so for its own viewers
 		v.rendition.StateTracks(batch, from)
 	}
 }
 
 // Missed counts the lost frames.
-func (v *viewer) Missed(m broadcast.Missed) time.Duration {
+func (v *Viewer) Missed(m broadcast.Missed) time.Duration {
 	v.stream.forms.NoteLost(m)
 	return v.stream.forms.KeyAge()
 }
 
 // Restart begins at the newest keyframe again.
-func (v *viewer) Restart() fanout.Start {
-	return v.stream.forms.Restart(v.rendition)
-}
+func (v *Viewer) Restart() fanout.Start { return v.stream.forms.Restart(v.rendition) }
 
 // Sent counts n bytes for the address of v, or for the other node.
-func (v *viewer) Sent(n int) {
+func (v *Viewer) Sent(n int) {
 	v.account.Add(int64(n))
 	if v.lease != nil {
-		v.stream.hub.counters.toNodes.Add(int64(n))
+		v.hub.counters.toNodes.Add(int64(n))
 	}
 }
 
 // Ended logs the end of v, and removes v from its stream and its hub.
-func (v *viewer) Ended(why fanout.Reason, sent int64, missed broadcast.Missed) {
-	s := v.stream
+func (v *Viewer) Ended(why fanout.Reason, sent int64, missed broadcast.Missed) {
 	attrs := append(v.attrs(), "reason", why.String(), "bytes", sent,
 		"time", time.Duration(now()-v.since).Round(time.Millisecond))
 	if missed.Why != broadcast.NotMissed {
 		attrs = append(attrs, "missed", missed.String())
 	}
-	s.log.Info("viewer ended", attrs...)
-	s.exit(v)
+	v.stream.log.Info("viewer ended", attrs...)
+	v.exit()
 	if v.timeUp != nil {
 		v.timeUp.Stop()
 	}
 	v.terms.End(why.String(), sent)
-	s.hub.leave(v)
-}
-
-// keepTo has the viewer, which is served, end when its time is up.
-func (v *viewer) keepTo(t *Terms) {
-	if t.MaxTime > 0 {
-		v.timeUp = time.AfterFunc(t.MaxTime, func() { v.transport.End(fanout.TimeUp) })
-	}
+	v.hub.leave(v)
 }

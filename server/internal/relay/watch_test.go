@@ -1,4 +1,4 @@
-package relay
+package relay_test
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/millrace-io/millrace/server/internal/relay/flvstream"
 	"github.com/millrace-io/millrace/server/internal/testkit/relaytest"
 )
@@ -53,7 +54,7 @@ func TestFormsThatAStreamCannotBeHadIn(t *testing.T) {
 }
 
 func TestLimitsOnStreamsAndViewers(t *testing.T) {
-	f := serve(t, func(c *Config) { c.MaxStreams, c.MaxViewers, c.MaxStreamViewers = 1, 2, 1 })
+	f := serve(t, func(c *relay.Config) { c.MaxStreams, c.MaxViewers, c.MaxStreamViewers = 1, 2, 1 })
 	p := f.Publisher("one")
 	p.Send([]byte("x"))
 	f.published("one", 1)
@@ -71,7 +72,7 @@ func TestLimitsOnStreamsAndViewers(t *testing.T) {
 	}
 	_ = waits.Conn.Close()
 	eventually(t, "the one who waited to be gone", func() bool {
-		return f.admitted.Held() == 1
+		return f.Admitted() == 1
 	})
 	p.End()
 	w.Rest()
@@ -79,16 +80,16 @@ func TestLimitsOnStreamsAndViewers(t *testing.T) {
 
 func TestViewersWaitForAPublisher(t *testing.T) {
 	t.Run("in vain", func(t *testing.T) {
-		f := serve(t, func(c *Config) { c.ViewerWait = 20 * time.Millisecond })
+		f := serve(t, func(c *relay.Config) { c.ViewerWait = 20 * time.Millisecond })
 		if res := f.Get("/live/cam"); res.Status != 404 {
 			t.Errorf("%d %s", res.Status, res.Body)
 		}
-		if n := len(f.Hub.waiting); n != 0 {
+		if n := f.Names(); n != 0 {
 			t.Errorf("%d names are still waited for", n)
 		}
 	})
 	t.Run("not at all", func(t *testing.T) {
-		f := serve(t, func(c *Config) { c.ViewerWait = 0 })
+		f := serve(t, func(c *relay.Config) { c.ViewerWait = 0 })
 		if res := f.Get("/live/cam"); res.Status != 404 {
 			t.Errorf("%d %s", res.Status, res.Body)
 		}
@@ -107,9 +108,7 @@ func TestViewersWaitForAPublisher(t *testing.T) {
 		f := serve(t, nil)
 		p := f.Publisher("cam")
 		eventually(t, "the claim", func() bool {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			return f.streams["cam"] != nil
+			return f.AnyStream("cam") != nil
 		})
 		w := f.Ask("/live/cam", 0)
 		f.waiting("cam", 1)
@@ -122,7 +121,7 @@ func TestViewersWaitForAPublisher(t *testing.T) {
 
 // A viewer who has waited for the publisher and then finds the stream full leaves nothing behind in the ring.
 func TestRefusedWaitersLeaveNoCursor(t *testing.T) {
-	f := serve(t, func(c *Config) { c.MaxStreamViewers = 1; c.LagPolicy = Drop })
+	f := serve(t, func(c *relay.Config) { c.MaxStreamViewers = 1; c.LagPolicy = relay.Drop })
 	for range 4 {
 		f.Ask("/live/x.flv", 0)
 	}
@@ -130,8 +129,8 @@ func TestRefusedWaitersLeaveNoCursor(t *testing.T) {
 	p := f.Publisher("x")
 	p.Send(newScript(3, 10, 2000).whole())
 	eventually(t, "one viewer, and one cursor", func() bool {
-		st := f.lookUp("x")
-		return st != nil && st.forms != nil && f.Viewers() == 1 && st.forms.Stats().Cursors == 1
+		st := f.LookUp("x")
+		return st != nil && st.Forms() != nil && f.Viewers() == 1 && st.Forms().Stats().Cursors == 1
 	})
 	p.End()
 }
@@ -219,7 +218,7 @@ func TestStartAtTheNextKeyFrameOfAStreamToCome(t *testing.T) {
 }
 
 func TestBadStart(t *testing.T) {
-	f := serve(t, func(c *Config) { c.ViewerWait = 0 })
+	f := serve(t, func(c *relay.Config) { c.ViewerWait = 0 })
 	for query, want := range map[string]int{
 		"?start=now": 400, "?start=": 400, "?start=Next": 400, "?start=next": 404, "?start=last": 404, "?started=now": 404,
 	} {

@@ -46,7 +46,7 @@ type apiServer struct {
 // apiStreams answers GET /api/streams. It tells the publishers' addresses only if other machines cannot ask, and to none that
 // asks through a proxy: they are for the operator. A node gets what this one knows itself.
 func (s *Server) apiStreams(w http.ResponseWriter, r *http.Request) {
-	if !s.budget.lend(w, r, s.relay.Len()*streamBytes) {
+	if !s.budget.lend(w, r, s.relay.Count()*streamBytes) {
 		return
 	}
 	report := s.report()
@@ -65,7 +65,7 @@ func (s *Server) apiStreams(w http.ResponseWriter, r *http.Request) {
 
 // adminStreams is apiStreams for the admin listener.
 func (s *Server) adminStreams(w http.ResponseWriter, r *http.Request) {
-	if !s.budget.lend(w, r, s.relay.Len()*streamBytes) {
+	if !s.budget.lend(w, r, s.relay.Count()*streamBytes) {
 		return
 	}
 	report := s.report()

@@ -13,6 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/millrace-io/millrace/internal/testkit/need"
+	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/millrace-io/millrace/server/internal/testkit/pagetest"
 )
 
@@ -123,7 +124,7 @@ func TestThePageGoesOnWithAStream(t *testing.T) {
 	ctx, console := pagetest.Browser(t)
 	f := serve(t, func(c *Config) { c.PublisherReturn, c.Latency = testTimeout, Defaults().Latency })
 	play := func() (cut func()) {
-		p, err := f.relay.Open("cam", "test")
+		p, err := f.relay.Open("cam", "test", relay.Terms{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +132,7 @@ func TestThePageGoesOnWithAStream(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		on, stop := context.WithCancel(p.Context())
+		on, stop := context.WithCancel(p.Lifetime())
 		var playing sync.WaitGroup
 		playing.Go(func() { _ = d.play(on) })
 		return func() {
@@ -139,7 +140,7 @@ func TestThePageGoesOnWithAStream(t *testing.T) {
 			playing.Wait()
 			d.release()
 			p.Close(io.ErrUnexpectedEOF)
-			p.Done()
+			p.Answered()
 		}
 	}
 	cut := play()

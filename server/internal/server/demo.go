@@ -64,18 +64,18 @@ func (s *demoService) run(ctx context.Context) {
 
 // publish publishes the sample until that ends. An error says why it did not begin.
 func (s *demoService) publish() error {
-	p, err := s.relay.Open(demoName, demoName)
+	p, err := s.relay.Open(demoName, demoName, relay.Terms{})
 	if err != nil {
 		return err
 	}
-	defer p.Done()
+	defer p.Answered()
 	_ = p.Run(func() error {
 		d, err := newDemo(p)
 		if err != nil {
 			return err
 		}
 		defer d.release()
-		return d.play(p.Context())
+		return d.play(p.Lifetime())
 	})
 	return nil
 }

@@ -33,8 +33,8 @@ func TestTheDemoIsPlayedInRealTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := Defaults()
 		cfg.Log = slog.New(slog.DiscardHandler)
-		h := relay.New(cfg.Config)
-		p, err := h.Open(demoName, demoName)
+		h := relay.NewHub(cfg.Config)
+		p, err := h.Open(demoName, demoName, relay.Terms{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +77,7 @@ func TestTheDemoIsPlayedInRealTime(t *testing.T) {
 		}
 		d.release()
 		p.Close(nil)
-		p.Done()
+		p.Answered()
 		h.Drain(t.Context())
 	})
 }

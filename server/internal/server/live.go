@@ -9,12 +9,12 @@ import (
 	"github.com/millrace-io/millrace/server/internal/hook"
 	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/millrace-io/millrace/server/internal/streamname"
+	"github.com/millrace-io/millrace/server/internal/web"
 )
 
 // A liveService answers at /live/: publishers, viewers and players of HLS.
 type liveService struct {
-	http     relay.HTTP
-	peers    relay.Peers
+	streams  web.Door
 	access   *access
 	budget   *budget
 	refusals *refusals
@@ -84,7 +84,7 @@ func (s *liveService) watch(w http.ResponseWriter, r *http.Request, name string)
 	answerOf(r).wait()
 	var err error
 	if fromNode(r) {
-		err = s.peers.Watch(w, r, name, askingNode(r))
+		err = s.streams.WatchNode(w, r, name, askingNode(r))
 	} else if err = address.Of(r.Context()).Viewer(); err == nil {
 		err = s.watchAs(w, r, name)
 	}
@@ -93,7 +93,7 @@ func (s *liveService) watch(w http.ResponseWriter, r *http.Request, name string)
 	}
 }
 
-// publishAs is relay.HTTP.Publish, under the name that the hook says if there is one.
+// publishAs is web.Door.Publish, under the name that the hook says if there is one.
 func (s *liveService) publishAs(w http.ResponseWriter, r *http.Request, name string) (err error) {
 	var terms relay.Terms
 	if s.access.hook != nil {
@@ -101,13 +101,13 @@ func (s *liveService) publishAs(w http.ResponseWriter, r *http.Request, name str
 			return err
 		}
 	}
-	if err = s.http.Publish(w, r, name, terms); err != nil {
+	if err = s.streams.Publish(w, r, name, terms); err != nil {
 		terms.End(err.Error(), 0)
 	}
 	return err
 }
 
-// watchAs is relay.HTTP.Watch, of the stream that the hook says if there is one.
+// watchAs is web.Door.Watch, of the stream that the hook says if there is one.
 func (s *liveService) watchAs(w http.ResponseWriter, r *http.Request, path string) (err error) {
 	var terms relay.Terms
 	if s.access.hook != nil {
@@ -122,7 +122,7 @@ func (s *liveService) watchAs(w http.ResponseWriter, r *http.Request, path strin
 		}
 		path = name + ext
 	}
-	switch err = s.http.Watch(w, r, path, terms); {
+	switch err = s.streams.Watch(w, r, path, terms); {
 	case err != nil:
 		terms.End(err.Error(), 0)
 	case r.Method == http.MethodHead:

@@ -111,9 +111,10 @@ func (c scrape) relay(st relay.Stats) {
 // memoryOwners returns the bytes that are in use or idle, by owner.
 func (s *Server) memoryOwners(streams relay.Stats, heap int64) map[string]int64 {
 	pool, downloads, blobs := millrace.DefaultPool().Stats(), s.budget.fileBlocks.Stats().InUse, s.budget.blobBlocks.Stats().InUse
+	clients := s.door.ClientBytes()
 	return map[string]int64{
-		"streams": streams.Memory, "clients": streams.Clients, "downloads": downloads, "blobs": blobs,
-		"blocks": max(0, pool.InUse-streams.Memory-streams.Clients-downloads-blobs),
+		"streams": streams.Memory, "clients": clients, "downloads": downloads, "blobs": blobs,
+		"blocks": max(0, pool.InUse-streams.Memory-clients-downloads-blobs),
 		"idle":   pool.Idle, "heap": heap,
 	}
 }

@@ -29,7 +29,7 @@ const (
 // causes has the causes that each kind of client can be refused for. What is not among them counts as refuse.Other.
 var causes = map[clientKind][]refuse.Cause{
 	clientPublisher: {refuse.BadName, refuse.Path, refuse.Method, refuse.NoToken, refuse.Forbidden, refuse.Conflict, refuse.Limit,
-		refuse.Memory, refuse.Operator, refuse.Shutdown, refuse.Unavailable, refuse.Address, refuse.Hook, refuse.HookFailed,
+		refuse.Memory, refuse.ByOperator, refuse.Shutdown, refuse.Unavailable, refuse.Address, refuse.Hook, refuse.HookFailed,
 		refuse.Other},
 	clientViewer: {refuse.BadName, refuse.BadRequest, refuse.Path, refuse.NotFound, refuse.Method, refuse.NoToken, refuse.Forbidden,
 		refuse.Format, refuse.Limit, refuse.Memory, refuse.Shutdown, refuse.Unavailable, refuse.Address, refuse.Hook,

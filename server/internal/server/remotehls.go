@@ -49,7 +49,7 @@ func (s *hlsService) serveElsewhere(w http.ResponseWriter, r *http.Request, name
 	case !elsewhere && (refuse.Status(err) != http.StatusNotFound || !q.InStore() || fromNode(r)):
 		return err
 	}
-	ctx, release, full := s.peers.Admit(r.Context())
+	ctx, release, full := s.peers.AdmitRequest(r.Context())
 	if full != nil {
 		return full
 	}

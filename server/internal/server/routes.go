@@ -8,6 +8,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/millrace-io/millrace/server/internal/server/page"
+	"github.com/millrace-io/millrace/server/internal/web"
 )
 
 // routes returns everything that the main listener serves.
@@ -30,7 +31,7 @@ func (s *Server) routes() http.Handler {
 		hls: relay.NewHLS(s.relay), peers: peers, node: s.node, access: s.access, budget: s.budget, refusals: s.refusals,
 	}
 	live := &liveService{
-		http: relay.NewHTTP(s.relay), peers: peers, access: s.access, budget: s.budget, refusals: s.refusals, hls: players,
+		streams: web.New(s.relay), access: s.access, budget: s.budget, refusals: s.refusals, hls: players,
 	}
 	all := s.besideNames(live, cleanPaths(mux))
 	return s.node.admit(s.refusals, all, s.clients.limitAddresses(s.access.protect(s.access.auth.Load, all)))

@@ -18,7 +18,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/hook"
 	"github.com/millrace-io/millrace/server/internal/proxy"
 	"github.com/millrace-io/millrace/server/internal/refuse"
-	"github.com/millrace-io/millrace/server/internal/relay"
+	door "github.com/millrace-io/millrace/server/internal/rtmp"
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
@@ -27,7 +27,7 @@ const rtmpApp = "live"
 
 // An rtmpService serves one listener of RTMP: publishers and viewers of the streams at /live/.
 type rtmpService struct {
-	relay      relay.RTMP
+	door       *door.Door
 	access     *access
 	handshakes *handshakes
 	log        *slog.Logger
@@ -114,7 +114,7 @@ func (v *rtmpService) serveConn(conn net.Conn) {
 
 // serveRequest serves what a client wants, up to the end of its publisher or until its viewer is served. It returns false if it
 // has refused that, and ended the connection.
-func (v *rtmpService) serveRequest(conn net.Conn, c *relay.RTMPConn, want *rtmp.Request) bool {
+func (v *rtmpService) serveRequest(conn net.Conn, c *door.Conn, want *rtmp.Request) bool {
 	client := conn.RemoteAddr().String()
 	name, err := v.admit(want)
 	asked := name
@@ -158,7 +158,7 @@ func unaccepted(err error) error {
 }
 
 // accept returns what a client wants. Its connection has left handshakes then.
-func (v *rtmpService) accept(conn net.Conn) (c *relay.RTMPConn, want *rtmp.Request, err error) {
+func (v *rtmpService) accept(conn net.Conn) (c *door.Conn, want *rtmp.Request, err error) {
 	defer func() {
 		if !v.handshakes.remove(conn) && err != nil {
 			err = errCrowded
@@ -178,7 +178,7 @@ func (v *rtmpService) accept(conn net.Conn) (c *relay.RTMPConn, want *rtmp.Reque
 	if v.tls != nil {
 		over = tls.Server(conn, v.tls)
 	}
-	return v.relay.Accept(over, time.Now().Add(v.headerTimeout))
+	return v.door.Accept(over, time.Now().Add(v.headerTimeout))
 }
 
 // clip bounds what a client says of itself in the log.
@@ -205,7 +205,7 @@ func (v *rtmpService) admit(want *rtmp.Request) (name string, err error) {
 }
 
 // serveAs serves a client under the name that the hook says if there is one, which it returns.
-func (v *rtmpService) serveAs(ctx context.Context, c *relay.RTMPConn, want *rtmp.Request, name string) (_ string, err error) {
+func (v *rtmpService) serveAs(ctx context.Context, c *door.Conn, want *rtmp.Request, name string) (_ string, err error) {
 	if s := v.access; s.hook != nil {
 		q := &hook.Request{Event: hook.PlayBegin, Stream: name, Protocol: "rtmp", Address: withoutPort(c.RemoteAddr()),
 			Agent: want.Client, Query: want.RawQuery, Token: s.auth.Load().queryToken(want.RawQuery)}

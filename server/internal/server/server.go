@@ -17,6 +17,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/memory"
 	"github.com/millrace-io/millrace/server/internal/proxy"
 	"github.com/millrace-io/millrace/server/internal/relay"
+	"github.com/millrace-io/millrace/server/internal/rtmp"
 )
 
 // A Server relays streams. New makes one, and Serve runs it once.
@@ -24,6 +25,7 @@ type Server struct {
 	cfg     Config
 	log     *slog.Logger
 	relay   *relay.Hub
+	door    *rtmp.Door
 	cert    *certificate // nil without TLS
 	files   *fileService // nil if no files are served
 	blobs   *blobService // nil if no blobs are kept
@@ -98,7 +100,8 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	streams.Memory = s.budget.memory
-	s.relay = relay.New(streams)
+	s.relay = relay.NewHub(streams)
+	s.door = rtmp.New(s.relay)
 	if s.node != nil {
 		s.budget.memory.Add(memory.Step{Name: "cache", Above: 8, Free: s.node.objects.Free})
 	}
@@ -195,7 +198,7 @@ func (s *Server) newRTMPService(at net.Addr, config *tls.Config) *rtmpService {
 		config.SessionTicketsDisabled = true // rtmpdump takes a ticket of TLS 1.3 for an error
 	}
 	return &rtmpService{
-		relay: relay.NewRTMP(s.relay), access: s.access, handshakes: &s.handshakes, log: s.log,
+		door: s.door, access: s.access, handshakes: &s.handshakes, log: s.log,
 		tls: config, loopback: isLoopback(at), headerTimeout: s.cfg.HeaderTimeout, draining: s.draining,
 	}
 }

@@ -49,8 +49,8 @@ type Start struct {
 // The goroutine that serves the viewer calls the methods. Except in Ended, a loop may be holding its mutex, and its other
 // viewers wait: the methods must not block, log, or call SetPaused, Reply or a method of Fanout.
 type Session interface {
-	// Current reports whether a peer may get frames now. It is called for peers only.
-	Current() bool
+	// Owned reports whether a peer may get frames now. It is called for peers only.
+	Owned() bool
 
 	// Complete reports whether the end of the ring is the end of the stream for a peer. It is called for peers only.
 	Complete() bool

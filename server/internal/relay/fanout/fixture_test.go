@@ -87,7 +87,7 @@ func (f *fixture) Missed(broadcast.Missed) time.Duration {
 	return f.age()
 }
 
-func (f *fixture) Current() bool                         { return true }
+func (f *fixture) Owned() bool                           { return true }
 func (f *fixture) Complete() bool                        { return true }
 func (f *fixture) Begin(*millrace.Chain, int)            {}
 func (f *fixture) Sent(int)                              {}

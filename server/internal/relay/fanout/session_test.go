@@ -19,7 +19,7 @@ type peerSession struct {
 	total int64
 }
 
-func (p *peerSession) Current() bool                       { return p.current }
+func (p *peerSession) Owned() bool                         { return p.current }
 func (p *peerSession) Complete() bool                      { return p.complete }
 func (p *peerSession) Begin(batch *millrace.Chain, at int) { p.begun += batch.Len() - at }
 func (p *peerSession) Sent(n int)                          { p.sent += n }

@@ -89,7 +89,7 @@ func (v *Viewer) noteSent(n int) {
 // end of the response, if there is one; the next call returns io.EOF.
 func (v *Viewer) take() error {
 	v.takeReplies()
-	if v.holds() || v.peer && !v.session.Current() && v.src.reason() == Connected {
+	if v.holds() || v.peer && !v.session.Owned() && v.src.reason() == Connected {
 		v.more = false
 		return nil
 	}

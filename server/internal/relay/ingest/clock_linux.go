@@ -81,7 +81,7 @@ func (c *clockConn) Read(p []byte) (int, error) {
 			c.flushed = c.got
 			c.session.Flush()
 		}
-		if c.session.Context().Err() != nil {
+		if c.session.Lifetime().Err() != nil {
 			return 0, os.ErrDeadlineExceeded
 		}
 		// Raw, because the call does not wait: telling the scheduler of it would wake the runtime's monitor at each beat.

@@ -23,9 +23,9 @@ type testSession struct {
 	received, flushed int
 }
 
-func (s *testSession) Context() context.Context { return s.ctx }
-func (s *testSession) Received(n int)           { s.received += n }
-func (s *testSession) Flush()                   { s.flushed++ }
+func (s *testSession) Lifetime() context.Context { return s.ctx }
+func (s *testSession) Received(n int)            { s.received += n }
+func (s *testSession) Flush()                    { s.flushed++ }
 
 // A publisher that sends a little now and then is not silent, however long that takes.
 func TestSilenceEndsAPublisher(t *testing.T) {

@@ -30,7 +30,7 @@ func NewReader(r io.Reader, set func(time.Time) error, s Session, silence time.D
 	b := &Reader{session: s, r: r, set: set, silence: silence}
 	_ = set(time.Time{})
 	b.timer = time.AfterFunc(silence, b.cut)
-	b.unwatch = context.AfterFunc(s.Context(), b.cut)
+	b.unwatch = context.AfterFunc(s.Lifetime(), b.cut)
 	return b
 }
 

@@ -11,8 +11,8 @@ import (
 
 // A Session is the publisher whose connection is read. The goroutine that reads calls its methods.
 type Session interface {
-	// Context ends when nothing more is to be read.
-	Context() context.Context
+	// Lifetime ends when nothing more is to be read.
+	Lifetime() context.Context
 	// Received notes n bytes that were read.
 	Received(n int)
 	// Flush is called when everything that had arrived has been read, and again and again while more than that arrives.

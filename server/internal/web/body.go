@@ -1,4 +1,4 @@
-package relay
+package web
 
 import (
 	"bufio"
@@ -10,7 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/millrace-io/millrace/server/internal/relay/ingest"
+	"github.com/millrace-io/millrace/server/internal/tcpconn"
 )
 
 // A publishBody is the body of a publisher's request, and the way to answer it.
@@ -28,8 +30,8 @@ type connBody struct {
 
 // newConnBody takes over the connection of r. It returns nil, and has done nothing, if that is not possible or not
 // wanted: for TLS and HTTP/2, and with a small latency bound.
-func newConnBody(w http.ResponseWriter, r *http.Request, p *Publisher) *connBody {
-	if r.ProtoMajor != 1 || r.TLS != nil || !ingest.ByClock(p.s.hub.cfg.Latency) {
+func (d Door) newConnBody(w http.ResponseWriter, r *http.Request, p *relay.Publisher) *connBody {
+	if r.ProtoMajor != 1 || r.TLS != nil || !ingest.ByClock(d.cfg.Latency) {
 		return nil
 	}
 	conn, buffered, err := http.NewResponseController(w).Hijack()
@@ -40,7 +42,7 @@ func newConnBody(w http.ResponseWriter, r *http.Request, p *Publisher) *connBody
 	if len(early) == 0 && r.ProtoAtLeast(1, 1) && strings.EqualFold(r.Header.Get("Expect"), "100-continue") {
 		_, _ = io.WriteString(conn, "HTTP/1.1 100 Continue\r\n\r\n") // if this fails, so will the first read
 	}
-	b := &connBody{conn: p.ingest(conn)}
+	b := &connBody{conn: p.Ingest(conn)}
 	all := io.MultiReader(bytes.NewReader(bytes.Clone(early)), b.conn)
 	if r.ContentLength >= 0 {
 		b.Reader = io.LimitReader(all, r.ContentLength)
@@ -59,12 +61,12 @@ func (b *connBody) answer(status int, contentType string, text []byte) {
 		return // the connection is closed
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(lingerTime))
+	_ = conn.SetDeadline(time.Now().Add(tcpconn.LingerTime))
 	head := fmt.Sprintf("HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n"+
 		"Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
 		status, http.StatusText(status), contentType, len(text))
 	if _, err := conn.Write(append([]byte(head), text...)); err == nil {
-		linger(conn)
+		tcpconn.Linger(conn)
 	}
 }
 
@@ -76,9 +78,9 @@ type handlerBody struct {
 	write time.Duration // limits the answer
 }
 
-func newHandlerBody(w http.ResponseWriter, r *http.Request, p *Publisher) *handlerBody {
-	set, cfg := http.NewResponseController(w).SetReadDeadline, &p.s.hub.cfg
-	return &handlerBody{ingest.NewReader(r.Body, set, p, cfg.PublishTimeout), w, r, cfg.StallTimeout}
+func (d Door) newHandlerBody(w http.ResponseWriter, r *http.Request, p *relay.Publisher) *handlerBody {
+	set := http.NewResponseController(w).SetReadDeadline
+	return &handlerBody{ingest.NewReader(r.Body, set, p, d.cfg.PublishTimeout), w, r, d.cfg.StallTimeout}
 }
 
 func (b *handlerBody) answer(status int, contentType string, text []byte) {

@@ -1,0 +1,70 @@
+package rtmp
+
+import (
+	"bytes"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/media/flv"
+	"github.com/millrace-io/millrace/media/rtmp"
+	"github.com/millrace-io/millrace/server/internal/relay"
+	"github.com/millrace-io/millrace/server/internal/relay/flvstream"
+)
+
+// tagMaker makes FLV tags of the messages of a publisher: a header and a trailer around the body, which is not copied.
+type tagMaker struct {
+	enc       flv.Encoder
+	body, tag millrace.Chain // both empty between messages
+	begun     bool
+}
+
+func (r *tagMaker) release() {
+	r.enc.Release()
+	r.body.Release()
+	r.tag.Release()
+}
+
+// setDataFrame stands in front of metadata that the server is to keep.
+var setDataFrame = rtmp.AppendAMF(nil, "@setDataFrame")
+
+// publish publishes the message that is in body, if it is of use to viewers.
+func (r *tagMaker) publish(p *relay.Publisher, m rtmp.Message) error {
+	if r.body.Len() == 0 {
+		return nil
+	}
+	if m.Type == rtmp.TypeData {
+		var head [len("\x02\x00\x0d@setDataFrame")]byte
+		if n := r.body.CopyTo(head[:]); bytes.Equal(head[:n], setDataFrame) {
+			r.body.Discard(n)
+		}
+		if r.body.Len() == 0 || r.body.CopyTo(head[:1]) == 0 || head[0] != setDataFrame[0] {
+			r.body.Release() // not the name of an event: some encoders send time codes so
+			return nil
+		}
+	}
+	t, err := r.enc.Append(&r.tag, flv.Type(m.Type), m.Timestamp, &r.body)
+	if err != nil {
+		return err
+	}
+	if t.SequenceHeader && t.Payload+4 == t.Len() { // with nothing in it
+		r.tag.Release()
+		return nil
+	}
+	if !r.begun {
+		r.begun = true
+		p.Begin(promised(t, &r.tag))
+	}
+	return p.WriteTag(t, &r.tag)
+}
+
+// promised is what the first tag says about what will come. It borrows tag.
+func promised(t flv.Tag, tag *millrace.Chain) flv.Header {
+	h := flv.Header{HasAudio: true, HasVideo: true}
+	if t.Metadata && t.Len() <= flvstream.MaxPart {
+		text := tag.Bytes()
+		audio, video := bytes.Contains(text, []byte("audiocodecid")), bytes.Contains(text, []byte("videocodecid"))
+		if audio != video {
+			h = flv.Header{HasAudio: audio, HasVideo: video}
+		}
+	}
+	return h
+}

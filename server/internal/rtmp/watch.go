@@ -1,0 +1,134 @@
+package rtmp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/media/rtmp"
+	"github.com/millrace-io/millrace/server/internal/relay"
+	"github.com/millrace-io/millrace/server/internal/relay/fanout"
+	"github.com/millrace-io/millrace/server/internal/relay/rendition"
+)
+
+// Watch sends the stream name until it or the client ends. It waits for the stream, and then returns at once; the
+// connection is the viewer's from then on. An error is a [refuse.Refusal] that the caller answers with Refuse.
+func (c *Conn) Watch(ctx context.Context, name string) error {
+	want := relay.WatchRequest{Name: name, Format: rendition.RTMP, Remote: c.conn.RemoteAddr().String(), Terms: c.Terms}
+	viewers := relay.NewAdmission(c.door.hub)
+	var first earlyReplies
+	defer first.Release()
+	c.out.Writer = &first
+	ctx, stop := c.hearWaiting(ctx)
+	v, err := viewers.Admit(ctx, want)
+	if gone := stop(); gone != nil {
+		if err == nil {
+			v.Decline()
+		}
+		c.log().Info("viewer left while it waited", "stream", name, "viewer", want.Remote, "reason", gone)
+		c.close()
+		c.Terms.End("viewer left while it waited", 0)
+		return nil
+	}
+	if err == nil {
+		if err = c.proto.Start(); err != nil { // there is no room behind what it has asked while it waited
+			v.Decline()
+		}
+	}
+	if err != nil {
+		c.out.Writer = c.conn
+		return err
+	}
+	to := v.Connect(fanout.NewConn(c.conn, true, c.door.cfg.Unsent)) // which the timer may end
+	to.Append(first.Bytes())
+	var end millrace.Chain
+	c.proto.AppendEnd(&end)
+	to.SetEnd(&end)
+	c.proto.SetMessageTimeout(c.door.cfg.StallTimeout, func() { to.End(fanout.Stalled) })
+	to.SetPaused(c.proto.Paused())
+	c.out.Writer = replies{to}
+	viewers.Start(v, func() { c.hear(to, want) })
+	return nil
+}
+
+// hearWaiting reads what a viewer sends that waits for its stream, and ends the context that it returns when the viewer
+// hangs up. stop ends that, and returns why the viewer is gone, or nil.
+func (c *Conn) hearWaiting(ctx context.Context) (waiting context.Context, stop func() error) {
+	waiting, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() {
+		defer cancel()
+		ended <- c.hearAll(func() {})
+	}()
+	return waiting, func() error {
+		cancel()
+		_ = c.conn.SetReadDeadline(time.Unix(1, 0))
+		err := <-ended
+		_ = c.conn.SetReadDeadline(time.Time{})
+		if errors.Is(err, os.ErrDeadlineExceeded) { // which loses nothing
+			return nil
+		}
+		return err
+	}
+}
+
+// earlyReplies keeps what the protocol answers to a viewer before it is served.
+type earlyReplies struct{ millrace.Chain }
+
+func (r *earlyReplies) Write(p []byte) (int, error) {
+	if r.Len()+len(p) > fanout.MaxReplies {
+		return 0, errReplies
+	}
+	r.AppendCopy(p)
+	return len(p), nil
+}
+
+// hear reads what a viewer sends until it hangs up or ends the stream.
+func (c *Conn) hear(to *fanout.Viewer, want relay.WatchRequest) {
+	defer c.release()
+	err := c.hearAll(func() { to.SetPaused(c.proto.Paused()) })
+	if errors.Is(err, errReplies) {
+		c.log().Warn("viewer takes no answers", "stream", want.Name, "viewer", want.Remote, "bytes", fanout.MaxReplies)
+		to.End(fanout.Stalled)
+	}
+}
+
+// hearAll reads what a viewer sends until that fails, and calls pause when the viewer pauses or goes on. A panic is
+// logged, and ends this viewer alone.
+func (c *Conn) hearAll(pause func()) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			c.log().Error("hearing a viewer failed", "viewer", c.conn.RemoteAddr().String(),
+				"cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+			err = relay.ErrPanic
+		}
+	}()
+	var none millrace.Chain
+	for {
+		m, err := c.proto.Next(&none)
+		none.Release()
+		if err != nil {
+			return err
+		}
+		if m.Type == rtmp.TypeCommand {
+			pause()
+		}
+	}
+}
+
+var errReplies = fmt.Errorf("a viewer asks and takes no answers: %d bytes wait", fanout.MaxReplies)
+
+// replies takes what the protocol answers to a viewer while another goroutine may be writing the stream to it: answers
+// leave between batches.
+type replies struct{ to *fanout.Viewer }
+
+func (r replies) Write(p []byte) (int, error) {
+	if !r.to.Reply(p) {
+		return 0, errReplies
+	}
+	return len(p), nil
+}

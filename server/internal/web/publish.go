@@ -1,0 +1,38 @@
+package web
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/millrace-io/millrace/server/internal/relay"
+)
+
+// Publish relays the body of a POST or PUT as the stream name, and answers it at the end. An error is a [refuse.Refusal]: the
+// body was not read, and the caller answers. A plain HTTP/1.1 connection is taken over, and Publish returns at once, so
+// that net/http's buffers and stack do not live as long as the stream.
+func (d Door) Publish(w http.ResponseWriter, r *http.Request, name string, terms relay.Terms) error {
+	p, err := d.hub.Open(name, r.RemoteAddr, terms)
+	if err != nil {
+		return err
+	}
+	if body := d.newConnBody(w, r, p); body != nil {
+		go receive(p, body)
+	} else {
+		receive(p, d.newHandlerBody(w, r, p))
+	}
+	return nil
+}
+
+// receive publishes a body and answers it.
+func receive(p *relay.Publisher, body publishBody) {
+	defer p.Answered()
+	if err := p.Run(func() error { return p.ReadBody(body) }); err != nil {
+		body.answer(relay.PublishStatus(err), "text/plain; charset=utf-8", []byte(relay.Explain(err)+"\n"))
+		return
+	}
+	report, err := json.Marshal(p.Summary())
+	if err != nil {
+		panic(err) // numbers and checked strings
+	}
+	body.answer(http.StatusOK, "application/json", append(report, '\n'))
+}

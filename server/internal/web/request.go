@@ -1,0 +1,33 @@
+package web
+
+import (
+	"net/http"
+
+	"github.com/millrace-io/millrace/server/internal/refuse"
+	"github.com/millrace-io/millrace/server/internal/relay"
+	"github.com/millrace-io/millrace/server/internal/relay/rendition"
+	"github.com/millrace-io/millrace/server/internal/streamname"
+)
+
+// parseWatchRequest understands a request for name, which may end with a format.
+func parseWatchRequest(r *http.Request, name string) (relay.WatchRequest, error) {
+	name, ext := streamname.CutExt(name)
+	want := relay.WatchRequest{Name: name, AsIs: ext == "", Format: rendition.FLV, Remote: r.RemoteAddr}
+	if ext == streamname.MP4 {
+		want.Format = rendition.MP4
+	}
+	if err := streamname.Check(want.Name); err != nil {
+		return want, err
+	}
+	if q := r.URL.Query(); q.Has("start") {
+		switch start := q.Get("start"); start {
+		case "last":
+		case "next":
+			want.Next = true
+		default:
+			return want, refuse.New(http.StatusBadRequest,
+				"bad start=%.80q: want last (the newest key frame, as without it) or next (the next one)", start)
+		}
+	}
+	return want, nil
+}

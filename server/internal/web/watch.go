@@ -1,0 +1,128 @@
+package web
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"net"
+	"net/http"
+	"strconv"
+
+	"github.com/millrace-io/millrace/server/internal/relay"
+	"github.com/millrace-io/millrace/server/internal/relay/fanout"
+	"github.com/millrace-io/millrace/server/internal/relay/rendition"
+)
+
+// Watch answers a GET or HEAD for the stream name, name.flv or name.mp4. An error is a [refuse.Refusal], which the caller
+// answers, or that of the request's context. Over HTTP/1 Watch takes over the connection and returns at once; otherwise
+// it returns when the viewer has ended.
+func (d Door) Watch(w http.ResponseWriter, r *http.Request, name string, terms relay.Terms) error {
+	want, err := parseWatchRequest(r, name)
+	if err != nil {
+		return err
+	}
+	want.Terms = terms
+	return d.watch(w, r, want)
+}
+
+// WatchNode is Watch for another node, whose address is node, and which gets only what this node owns. The answer says
+// the epoch of that. It ends without its end, as a connection that fails, when this node loses the stream or shuts
+// down.
+func (d Door) WatchNode(w http.ResponseWriter, r *http.Request, name, node string) error {
+	want, err := parseWatchRequest(r, name)
+	if err == nil {
+		err = relay.NewPeers(d.hub).CheckOwned(want.Name)
+	}
+	if err != nil {
+		return err
+	}
+	want.Node = cmp.Or(node, r.RemoteAddr)
+	return d.watch(w, r, want)
+}
+
+func (d Door) watch(w http.ResponseWriter, r *http.Request, want relay.WatchRequest) error {
+	viewers := relay.NewAdmission(d.hub)
+	if r.Method == http.MethodHead { // which does not wait for a stream
+		f, err := viewers.Format(want)
+		if err == nil {
+			setFormat(w.Header(), f)
+		}
+		return err
+	}
+	v, err := viewers.Admit(r.Context(), want)
+	if err != nil {
+		return err
+	}
+	// Neither the handler's stack nor the buffers of net/http then live as long as the viewer.
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		serveWriter(viewers, v, w, r)
+		return nil
+	}
+	to := v.Connect(fanout.NewConn(conn, false, d.cfg.Unsent))
+	appendHead(to, v, w.Header(), r.ProtoAtLeast(1, 1))
+	viewers.Start(v, func() { hear(to, conn) })
+	return nil
+}
+
+// setFormat fills the head of a viewer's response.
+func setFormat(h http.Header, f rendition.Format) {
+	h.Set("Content-Type", f.ContentType())
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+}
+
+// setHeader is setFormat, and tells other nodes of the ownership.
+func setHeader(h http.Header, v *relay.Viewer) {
+	setFormat(h, v.Format())
+	if epoch := v.Epoch(); epoch != 0 {
+		h.Set(relay.EpochHeader, strconv.FormatUint(epoch, 10))
+	}
+}
+
+// appendHead appends the head of a response, for a connection that was taken over, and then what a viewer begins with.
+func appendHead(to *fanout.Viewer, v *relay.Viewer, h http.Header, chunked bool) {
+	h.Set("Connection", "close")
+	setHeader(h, v)
+	if chunked {
+		h.Set("Transfer-Encoding", "chunked")
+	}
+	head := bytes.NewBufferString("HTTP/1.1 200 OK\r\n")
+	_ = h.Write(head)
+	to.Append(append(head.Bytes(), "\r\n"...))
+	if chunked {
+		to.SetChunked()
+	}
+	to.Append(v.Head())
+}
+
+// maxInput limits the bytes that a viewer may send after its request.
+const maxInput = 64 << 10
+
+// hear reads from the connection until the viewer hangs up. It ignores further requests.
+func hear(to *fanout.Viewer, conn net.Conn) {
+	var p [64]byte
+	for heard := 0; ; {
+		n, err := conn.Read(p[:])
+		if err != nil {
+			return
+		}
+		if heard += n; heard >= maxInput {
+			to.End(fanout.Failed)
+			return
+		}
+	}
+}
+
+// serveWriter serves v through its ResponseWriter until it ends.
+func serveWriter(viewers relay.Admission, v *relay.Viewer, w http.ResponseWriter, r *http.Request) {
+	setHeader(w.Header(), v)
+	conn := fanout.NewResponseConn(w)
+	defer conn.Release()
+	to := v.Connect(conn)
+	to.Append(v.Head())
+	defer context.AfterFunc(r.Context(), func() { to.End(fanout.HungUp) })()
+	if !viewers.Serve(v) {
+		panic(http.ErrAbortHandler) // otherwise the viewer would take it for the stream's proper end
+	}
+}
