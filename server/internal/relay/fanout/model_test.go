@@ -28,7 +28,8 @@ type memoryConn struct {
 	got      []byte
 	room     int // bytes that it takes; < 0: no limit
 	panics   bool
-	since    int64 // when it took something last, while a write waits; 0: none does
+	onWrite  func() // called once, by the next tryWrite
+	since    int64  // when it took something last, while a write waits; 0: none does
 	finished bool
 	aborted  bool
 }
@@ -71,6 +72,13 @@ func (c *memoryConn) take(line *[]byte, body *millrace.Chain) (full bool, err er
 }
 
 func (c *memoryConn) tryWrite(line *[]byte, body *millrace.Chain, out *vector) (full bool, err error) {
+	c.mu.Lock()
+	hook := c.onWrite
+	c.onWrite = nil
+	c.mu.Unlock()
+	if hook != nil {
+		hook()
+	}
 	return c.take(line, body)
 }
 
@@ -147,17 +155,28 @@ type modelViewer struct {
 	from    uint64 // the number of the first frame after it came
 	stalled bool
 	paused  bool
-	pauses  int  // that are over
-	left    bool // its client has hung up
-	broken  bool // a write to it panics
+	pauses  int   // that are over
+	resumes []int // how many bytes it had after each pause in which it took all that came before
+	left    bool  // its client has hung up
+	broken  bool  // a write to it panics
 	replies int
+}
+
+// endPause notes the end of a pause.
+func (v *modelViewer) endPause() {
+	v.pauses++
+	if !v.stalled {
+		v.conn.mu.Lock()
+		defer v.conn.mu.Unlock()
+		v.resumes = append(v.resumes, len(v.conn.got))
+	}
 }
 
 // A fanoutModel drives the viewers of one stream by random steps, and checks what each of them gets. It has no chunks, no
 // other nodes, and no ResponseWriters.
 //
 // What is published are records: a letter (K for a keyframe, f for another frame, C for a tag that later viewers need as
-// well, P for the same as a preamble, R for a reply), the record's length, its number, and zeros. A viewer must get whole
+// well, P for the same as a preamble, R for a reply, E for the end of the response), the record's length, its number, and zeros. A viewer must get whole
 // records: first a keyframe, after the preamble that was current when it was published, and then each next one. Where
 // records are missing, the viewer was moved, which is counted, or had paused; and it continues with a keyframe.
 type fanoutModel struct {
@@ -217,6 +236,8 @@ func (m *fanoutModel) add(kind path, room int) *modelViewer {
 	conn.room = room
 	v := &modelViewer{Viewer: m.viewer(conn), conn: conn, from: m.number, stalled: room >= 0}
 	m.viewers = append(m.viewers, v)
+	end := m.record('E', 0, 0)
+	v.SetEnd(&end)
 	m.Start(v.Viewer, func() { <-conn.gone })
 	return v
 }
@@ -229,6 +250,28 @@ func (m *fanoutModel) takeAll() {
 			v.conn.setRoom(-1)
 		}
 	}
+}
+
+// publishInRound publishes more frames while a loop is in a round and other viewers catch up: those are healthy again before
+// or after the loop has written these frames.
+func (m *fanoutModel) publishInRound(v *modelViewer) string {
+	v.conn.mu.Lock()
+	v.conn.onWrite = func() {
+		for range 100 {
+			runtime.Gosched()
+		}
+		m.publish(false)
+		m.ring.Flush()
+	}
+	v.conn.mu.Unlock()
+	m.takeAll()
+	m.publish(false)
+	m.ring.Flush()
+	synctest.Wait()
+	v.conn.mu.Lock()
+	v.conn.onWrite = nil // v is not healthy
+	v.conn.mu.Unlock()
+	return "frames during a round, while viewers catch up"
 }
 
 // step does something at random.
@@ -272,7 +315,9 @@ func (m *fanoutModel) step() string {
 		}
 		m.add(kind, room)
 		return fmt.Sprintf("a viewer by %v with room for %d", kind, room)
-	case n < 63:
+	case n < 58:
+		return m.publishInRound(v)
+	case n < 65:
 		v.stalled = true
 		v.conn.setRoom(m.rnd.IntN(4000))
 		return "a viewer stalls"
@@ -289,7 +334,7 @@ func (m *fanoutModel) step() string {
 		return "a reply"
 	case n < 86:
 		if v.paused {
-			v.pauses++
+			v.endPause()
 		}
 		v.paused = !v.paused
 		v.SetPaused(v.paused)
@@ -318,6 +363,7 @@ func (m *fanoutModel) check(v *modelViewer, upToDate bool) error {
 	got, ended := v.conn.got, v.conn.finished || v.conn.aborted
 	v.conn.mu.Unlock()
 	var last, pre uint64
+	all, complete := len(got), false
 	missing, again, replies := uint64(0), 0, 0
 	mustBeKey := true
 	for len(got) > 0 {
@@ -331,8 +377,17 @@ func (m *fanoutModel) check(v *modelViewer, upToDate bool) error {
 		if size < 13 {
 			return fmt.Errorf("no record after %d: %q", last, got[:13])
 		}
+		if complete {
+			return fmt.Errorf("%c %d follows the end", letter, number)
+		}
+		if slices.Contains(v.resumes, all-len(got)) {
+			mustBeKey, pre = true, 0 // after a pause it restarts
+		}
 		got = got[size:]
 		switch letter {
+		case 'E':
+			complete = true
+			continue
 		case 'R':
 			replies++
 			continue
@@ -360,6 +415,9 @@ func (m *fanoutModel) check(v *modelViewer, upToDate bool) error {
 			return fmt.Errorf("%c %d follows %d", letter, number, last)
 		}
 		last, mustBeKey, pre = number, false, 0
+	}
+	if why := v.Reason(); complete != (why == StreamEnded && v.conn.finished) {
+		return fmt.Errorf("the end of the response was sent: %v, and the viewer ended: %v", complete, why)
 	}
 	if v.pauses == 0 && !v.paused && !ended {
 		if lost := uint64(v.missed.Frames); missing > lost || upToDate && missing < lost {
@@ -436,7 +494,7 @@ func (m *fanoutModel) run(steps int) error {
 	for _, v := range m.viewers {
 		if v.paused && !v.hasEnded() {
 			v.paused = false
-			v.pauses++
+			v.endPause()
 			v.SetPaused(false)
 		}
 	}
