@@ -110,7 +110,7 @@ type member struct {
 func join(t *testing.T, d Directory, self string, rule relay.Takeover, lease time.Duration) *member {
 	t.Helper()
 	m := &member{hub: newFakeHub(), net: &network{Directory: d}, log: new(nettest.LogBook)}
-	m.Node = New(Config{
+	m.Node = NewNode(Config{
 		Directory: m.net, Self: self, Secret: NewSecret("secret", self), Lease: lease, Takeover: rule, Log: slog.New(slog.NewTextHandler(m.log, nil)),
 	})
 	m.Start(m.hub)

@@ -40,8 +40,8 @@ type Node struct {
 
 var _ relay.Cluster = (*Node)(nil)
 
-// New returns a Node that does nothing by itself before Start. Close ends it.
-func New(cfg Config) *Node {
+// NewNode returns a Node that does nothing by itself before Start. Close ends it.
+func NewNode(cfg Config) *Node {
 	cfg.Takeover = cmp.Or(cfg.Takeover, relay.TakeoverAlways)
 	cfg.Log = lock.Logger(cfg.Log)
 	n := &Node{

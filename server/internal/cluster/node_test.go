@@ -721,7 +721,8 @@ func TestDirectoryIsNeverThere(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
 		m := &member{hub: newFakeHub(), net: &network{Directory: d}, log: new(nettest.LogBook)}
 		m.net.set(unreachable)
-		m.Node = New(Config{Directory: m.net, Self: nodeA, Lease: testLease, Log: slog.New(slog.NewTextHandler(m.log, nil))})
+		m.Node = NewNode(Config{
+			Directory: m.net, Self: nodeA, Lease: testLease, Log: slog.New(slog.NewTextHandler(m.log, nil))})
 		m.Start(m.hub)
 		defer m.Close()
 		time.Sleep(10 * testLease)
@@ -738,7 +739,8 @@ func TestDirectoryIsNeverThere(t *testing.T) {
 func TestReasonsOfAnOutage(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
 		m := &member{hub: newFakeHub(), net: &network{Directory: d}, log: new(nettest.LogBook)}
-		m.Node = New(Config{Directory: m.net, Self: nodeA, Lease: testLease, Log: slog.New(slog.NewTextHandler(m.log, nil))})
+		m.Node = NewNode(Config{
+			Directory: m.net, Self: nodeA, Lease: testLease, Log: slog.New(slog.NewTextHandler(m.log, nil))})
 		m.Start(m.hub)
 		defer m.Close()
 		noAuth := func(context.Context) error { return errors.New("NOAUTH Authentication required.") }

@@ -45,7 +45,7 @@ func openNode(cfg *Config, streams *relay.Config) (*clusterNode, error) {
 		return nil, fmt.Errorf("--cluster: %w", err)
 	}
 	secret := cluster.NewSecret(cfg.ClusterToken, cfg.self())
-	n := &clusterNode{self: cfg.self(), directory: directory, secret: secret, Node: cluster.New(cluster.Config{
+	n := &clusterNode{self: cfg.self(), directory: directory, secret: secret, Node: cluster.NewNode(cluster.Config{
 		Directory: directory, Self: cfg.self(), Secret: secret, TLS: trust, Lease: cfg.ClusterLease,
 		Takeover: cfg.Takeover, Log: cfg.Log,
 	})}
