@@ -9,15 +9,15 @@
 // above its mark. Between the last two, Admit refuses what is new. So a holder that keeps up, and has less than others, is
 // never touched by one that does not. Publishers call Check as they receive: then steps are taken by the goroutine of the
 // publisher that needs the memory, which waits for that.
+//
+// watch.go finds out how much of the heap is in use, and gives back what is not. loans.go keeps the answers that clients have
+// not taken yet, and ends the oldest ones in a step.
 package memory
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"runtime"
-	"runtime/debug"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -34,16 +34,6 @@ const (
 	trimAbove = 12
 	// admitBelow is the mark of Admit. It is behind those of all steps but the last.
 	admitBelow = 13
-
-	// watchEvery is how often a Budget looks without being asked.
-	watchEvery = 100 * time.Millisecond
-	// collectAfter is the age of what is known of the heap at which it is found out anew, above half of the budget: the
-	// runtime may not collect for two minutes.
-	collectAfter = time.Second
-	// giveEvery is how often memory that is not in use may go back to the system. Twice that is within a minute.
-	giveEvery = 20 * time.Second
-	// giveBytes is how much that is at least: less is not worth to be got again.
-	giveBytes = 32 << 20
 	// slowdown is how long a publisher waits at each Check while memory cannot be freed as fast as it comes.
 	slowdown = 10 * time.Millisecond
 )
@@ -188,82 +178,6 @@ func (b *Budget) free() {
 			// In another goroutine: the log may block, and publishers wait for this one.
 			go b.log.Warn("memory is short", "step", s.Name, "freed", n, "used", used, "budget", b.limit)
 		}
-	}
-}
-
-// Run watches until ctx ends.
-func (b *Budget) Run(ctx context.Context) {
-	if b == nil {
-		return
-	}
-	defer b.afterGC()()
-	tick := time.NewTicker(watchEvery)
-	defer tick.Stop()
-	r := newRuntimeStats()
-	var collected, given time.Time
-	var cycle uint64
-	var allocated int64 // when memory was given back last, or could have been
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case at := <-tick.C:
-			r.read()
-			b.cycles.Store(int64(r.cycles))
-			b.bound(&r)
-			b.Check()
-			if r.cycles != cycle {
-				cycle, collected = r.cycles, at
-			}
-			idle := r.mapped - b.Used()
-			if b.Used() > b.limit/2 && at.Sub(collected) > collectAfter ||
-				r.mapped-b.pool.Stats().InUse > giveBytes+b.limit/64 && at.Sub(collected) > giveEvery {
-				runtime.GC()
-			}
-			if at.Sub(given) < giveEvery {
-				continue
-			}
-			// What was allocated since the last look would be allocated again.
-			if grown := r.allocated - allocated; idle > giveBytes && grown < idle {
-				b.pool.Trim()
-				debug.FreeOSMemory()
-			}
-			given, allocated = at, r.allocated
-		}
-	}
-}
-
-// afterGC notes what is in use of the heap after each garbage collection, when that is known, until the function that it
-// returns is called.
-func (b *Budget) afterGC() (stop func()) {
-	var stopped atomic.Bool
-	type sentinel struct{ _ *byte }
-	var rearm func(s *sentinel)
-	// Blocks that were found in use may have come back since, so the least of what a few collections say is the best guess.
-	var last [3]int64
-	n := 0
-	rearm = func(s *sentinel) {
-		if stopped.Load() {
-			return
-		}
-		r := newRuntimeStats()
-		r.read()
-		st := b.pool.Stats()
-		last[n%len(last)] = max(0, r.live-st.InUse-st.Idle) + r.overhead
-		n++
-		b.heap.Store(slices.Min(last[:min(n, len(last))]))
-		b.bound(&r)
-		runtime.SetFinalizer(s, rearm)
-	}
-	runtime.SetFinalizer(new(sentinel), rearm)
-	return func() { stopped.Store(true) }
-}
-
-// bound corrects what is known of the heap: no more can be in use than what objects have, garbage included.
-func (b *Budget) bound(r *runtimeStats) {
-	st := b.pool.Stats()
-	if most := max(0, r.objects-st.InUse-st.Idle) + r.overhead; b.heap.Load() > most {
-		b.heap.Store(most)
 	}
 }
 

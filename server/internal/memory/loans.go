@@ -2,11 +2,9 @@ package memory
 
 import (
 	"container/list"
-	"net/http"
 	"time"
 
 	"github.com/millrace-io/millrace/server/internal/lock"
-	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
 // Loans are what answers hold that are being made or sent. The zero value is ready to use.
@@ -28,8 +26,7 @@ type Loan struct {
 }
 
 // ErrFull refuses an answer while others hold all the memory that answers may, and none of them has taken long.
-var ErrFull = refuse.New(http.StatusServiceUnavailable,
-	"answers that clients have not taken yet hold as much memory as they may (--memory)").For(refuse.Memory).After(time.Second)
+var ErrFull = Short("answers that clients have not taken yet hold as much memory as they may").After(time.Second)
 
 // Add notes an answer that holds bytes. end ends it soon, and does not wait. The call that ends the Loan is Done.
 func (l *Loans) Add(bytes int64, end func()) *Loan {
