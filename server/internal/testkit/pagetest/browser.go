@@ -3,6 +3,7 @@ package pagetest
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -61,7 +62,7 @@ func Browser(t testing.TB) (context.Context, *Console) {
 				return
 			}
 			console.mu.Lock()
-			console.lines = append(console.lines, m.String()+" ("+m.URL+")")
+			console.lines = append(console.lines, fmt.Sprintf("%v (%s)", m, m.URL))
 			console.mu.Unlock()
 		}
 	})

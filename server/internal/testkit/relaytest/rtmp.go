@@ -161,9 +161,17 @@ func (m *RTMPMessage) Status() (s Status, ok bool) {
 		return s, false
 	}
 	info, _ := values[3].(rtmp.Object)
-	s.Level, _ = info.Get("level").(string)
-	s.Code, _ = info.Get("code").(string)
-	s.Description, _ = info.Get("description").(string)
+	for _, p := range info {
+		text, _ := p.Value.(string)
+		switch p.Name {
+		case "level":
+			s.Level = text
+		case "code":
+			s.Code = text
+		case "description":
+			s.Description = text
+		}
+	}
 	return s, true
 }
 
