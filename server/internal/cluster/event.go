@@ -23,7 +23,8 @@ func (e Event) String() string {
 	return e.Owner.Node + " " + strconv.FormatUint(e.Owner.Epoch, 10) + " " + e.Stream
 }
 
-// parseEvent reads what String returns, and reports whether text is an event.
+// parseEvent reads what String returns, and reports whether text is an event. Words behind the stream are of a later
+// version, and mean nothing here.
 func parseEvent(text string) (e Event, ok bool) {
 	node, rest, ofStream := strings.Cut(text, " ")
 	if !isAddress(node) {
@@ -32,7 +33,8 @@ func parseEvent(text string) (e Event, ok bool) {
 	if !ofStream {
 		return Event{Owner: Owner{Node: node}}, true
 	}
-	number, stream, _ := strings.Cut(rest, " ")
+	number, rest, _ := strings.Cut(rest, " ")
+	stream, _, _ := strings.Cut(rest, " ")
 	epoch, err := strconv.ParseUint(number, 10, 64)
 	if err != nil || epoch > maxEpoch || streamname.Check(stream) != nil {
 		return Event{}, false
