@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/millrace-io/millrace/server/internal/access"
 	"github.com/millrace-io/millrace/server/internal/refuse"
 	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/millrace-io/millrace/server/internal/server/page"
@@ -18,7 +19,7 @@ import (
 type adminService struct {
 	operator relay.Operator
 	budget   *budget
-	refusals *refusals
+	refusals *access.Refusals
 	log      *slog.Logger
 	tls      bool   // of the main listener
 	stop     func() // ends the server as SIGTERM does
@@ -44,13 +45,13 @@ func (s *Server) adminRoutes(main net.Addr) http.Handler {
 		"/main":                a.mainPage(main),
 		"/":                    page.Admin().ServeHTTP,
 	} {
-		mux.HandleFunc(path, s.refusals.onlyGet(h))
+		mux.HandleFunc(path, s.refusals.Only("GET, HEAD", h))
 	}
-	mux.HandleFunc("DELETE /api/streams/{name...}", s.access.decision(a.endStream))
-	mux.HandleFunc("/api/streams/{name...}", s.refusals.only("GET, HEAD, DELETE", a.stream))
-	mux.HandleFunc("/api/viewers/{id}", s.refusals.only("DELETE", s.access.decision(a.endViewer)))
-	mux.HandleFunc("/api/drain", s.refusals.only("POST", s.access.decision(a.beginDrain)))
-	return s.access.protect(s.access.operator.Load, cleanPaths(mux))
+	mux.HandleFunc("DELETE /api/streams/{name...}", s.operator.ProtectDecision(a.endStream))
+	mux.HandleFunc("/api/streams/{name...}", s.refusals.Only("GET, HEAD, DELETE", a.stream))
+	mux.HandleFunc("/api/viewers/{id}", s.refusals.Only("DELETE", s.operator.ProtectDecision(a.endViewer)))
+	mux.HandleFunc("/api/drain", s.refusals.Only("POST", s.operator.ProtectDecision(a.beginDrain)))
+	return openHealth(mux, s.operator.Protect(cleanPaths(mux)))
 }
 
 // mainPage sends a browser to the page of the main listener. If that listener has all addresses of this machine, it is
@@ -59,7 +60,7 @@ func (s *adminService) mainPage(main net.Addr) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		tcp, ok := main.(*net.TCPAddr)
 		if !ok {
-			s.refusals.refuse(clientReader, w, r, refuse.New(http.StatusNotFound, "the main listener is no TCP port"))
+			s.refusals.Refuse(access.Reader, w, r, refuse.New(http.StatusNotFound, "the main listener is no TCP port"))
 			return
 		}
 		link := url.URL{Scheme: "http", Host: tcp.String(), Path: "/"}
@@ -84,7 +85,7 @@ func (s *adminService) stream(w http.ResponseWriter, r *http.Request) {
 	if text := r.URL.Query().Get("after"); text != "" {
 		var err error
 		if after, err = strconv.ParseUint(text, 10, 64); err != nil {
-			s.refusals.refuse(clientReader, w, r,
+			s.refusals.Refuse(access.Reader, w, r,
 				refuse.New(http.StatusBadRequest, "bad after=%.40q: want the number of a viewer", text))
 			return
 		}
@@ -95,7 +96,7 @@ func (s *adminService) stream(w http.ResponseWriter, r *http.Request) {
 	info, ok := s.operator.Stream(name)
 	viewers, _ := s.operator.Viewers(name, after, maxListed)
 	if !ok {
-		s.refusals.refuse(clientReader, w, r, refuse.New(http.StatusNotFound, "no stream %.200q", name))
+		s.refusals.Refuse(access.Reader, w, r, refuse.New(http.StatusNotFound, "no stream %.200q", name))
 		return
 	}
 	answer(w, struct {
@@ -119,18 +120,18 @@ func (s *adminService) endStream(w http.ResponseWriter, r *http.Request) {
 	if text != "" {
 		var err error
 		if lasts, err = time.ParseDuration(text); err != nil || lasts < 0 || lasts > maxRefuseEnded {
-			s.refusals.refuse(clientReader, w, r,
+			s.refusals.Refuse(access.Reader, w, r,
 				refuse.New(http.StatusBadRequest, "bad for=%.40q: want a time such as 10m, up to %v", text, maxRefuseEnded))
 			return
 		}
 	}
 	if _, here := s.operator.Stream(name); !here && text == "" { // perhaps a typing error; a name may be refused in advance
-		s.refusals.refuse(clientReader, w, r, refuse.New(http.StatusNotFound, "no stream %.200q", name))
+		s.refusals.Refuse(access.Reader, w, r, refuse.New(http.StatusNotFound, "no stream %.200q", name))
 		return
 	}
 	ended, err := s.operator.EndStream(name, lasts)
 	if err != nil {
-		s.refusals.refuse(clientReader, w, r, err)
+		s.refusals.Refuse(access.Reader, w, r, err)
 		return
 	}
 	s.log.Info("the operator ends a stream", "stream", name, "was", ended, "refused for", lasts, "client", r.RemoteAddr)
@@ -145,13 +146,13 @@ func (s *adminService) endStream(w http.ResponseWriter, r *http.Request) {
 func (s *adminService) endViewer(w http.ResponseWriter, r *http.Request) {
 	id, err := strconv.ParseUint(r.PathValue("id"), 10, 64)
 	if err != nil {
-		s.refusals.refuse(clientReader, w, r,
+		s.refusals.Refuse(access.Reader, w, r,
 			refuse.New(http.StatusBadRequest, "bad viewer %.40q: want its number", r.PathValue("id")))
 		return
 	}
 	was, ok := s.operator.EndViewer(id)
 	if !ok {
-		s.refusals.refuse(clientReader, w, r, refuse.New(http.StatusNotFound, "no viewer %d", id))
+		s.refusals.Refuse(access.Reader, w, r, refuse.New(http.StatusNotFound, "no viewer %d", id))
 		return
 	}
 	s.log.Info("the operator ends a viewer", "stream", was.Stream, "viewer", was.Address, "client", r.RemoteAddr)

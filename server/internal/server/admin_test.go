@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
-
+	"github.com/millrace-io/millrace/server/internal/access"
 	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/millrace-io/millrace/server/internal/server/demo"
 	"github.com/millrace-io/millrace/server/internal/testkit/pagetest"
@@ -301,7 +301,7 @@ func TestWhoDecides(t *testing.T) {
 	if res := tokened.Get("/metrics"); res.Status != 401 {
 		t.Errorf("metrics without the token: %d", res.Status)
 	}
-	f.access.operator.Store(&auth{})
+	f.operator.SetPolicy(&access.Policy{})
 	if res := admin.Request("POST", "/api/drain", ""); res.Status != 403 || !strings.Contains(res.Body, "--admin-token") {
 		t.Errorf("a listener that other machines reach: %d %s", res.Status, res.Body)
 	}
@@ -339,14 +339,14 @@ func TestTheOperatorsPage(t *testing.T) {
 	}
 	pagetest.Await(t, ctx, `(document.querySelector('#streams .pick')?.click(), document.querySelector('#viewers tr') !== null)`)
 	// A refusal stays to be read, and the button can be pressed again.
-	before := f.access.operator.Load()
-	f.access.operator.Store(&auth{})
+	before := f.operator.Policy()
+	f.operator.SetPolicy(&access.Policy{})
 	press(`#viewers button`)
 	pagetest.Await(t, ctx, `document.querySelector('#banner:not([hidden]) p')?.textContent.includes('--admin-token')`)
 	if n := f.relay.Viewers(); n != 1 {
 		t.Errorf("%d viewers after a refusal", n)
 	}
-	f.access.operator.Store(before)
+	f.operator.SetPolicy(before)
 	press(`#viewers button`)
 	eventually(t, "the viewer to be ended", func() bool { return f.relay.Viewers() == 0 })
 	pagetest.Await(t, ctx, `document.querySelector('#viewers tr') === null`)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/server/internal/access"
 	"github.com/millrace-io/millrace/server/internal/limit"
 	"github.com/millrace-io/millrace/server/internal/memory"
 	"github.com/millrace-io/millrace/server/internal/refuse"
@@ -43,13 +44,13 @@ type budget struct {
 
 	fileBlocks, blobBlocks *millrace.Pool // accounts of the blocks of their transfers
 
-	refusals *refusals
+	refusals *access.Refusals
 	log      *slog.Logger
 	stall    time.Duration // in which a client must take something
 	unsent   int           // bytes that the kernel may hold for a download
 }
 
-func newBudget(cfg *Config, refusals *refusals) *budget {
+func newBudget(cfg *Config, refusals *access.Refusals) *budget {
 	b := &budget{
 		fileBlocks: millrace.DefaultPool().Account(), blobBlocks: millrace.DefaultPool().Account(),
 		refusals: refusals, log: cfg.Log, stall: cfg.StallTimeout, unsent: cfg.Unsent,
@@ -173,14 +174,14 @@ func (b *budget) answerLimit() int64 {
 // refuseFull refuses a request for whose answer there is no memory. Over HTTP/2 the answer has no
 // body: its client could leave that.
 func (b *budget) refuseFull(w http.ResponseWriter, r *http.Request, why error) {
-	b.refusals.noteRequest(wanted(r), r, why)
+	b.refusals.NoteRequest(access.KindOf(r), r, why)
 	status := refuse.SetHeader(w.Header(), why)
 	if r.ProtoMajor == 2 {
 		w.Header().Set("Content-Length", "0")
 		w.WriteHeader(status)
 		return
 	}
-	refuseBody(w, r, status, why.Error())
+	refuse.WriteAndClose(w, r, status, why.Error())
 }
 
 // limitWrite sets when the client must have taken what is written next.
@@ -204,7 +205,14 @@ func (b *budget) refuseViewer(w http.ResponseWriter, r *http.Request, err error)
 		return
 	}
 	if r.Context().Err() == nil { // otherwise the client has gone away
-		b.refusals.noteRequest(clientViewer, r, err)
+		b.refusals.NoteRequest(access.Viewer, r, err)
 	}
-	writeReason(w, refuse.SetHeader(w.Header(), err), err.Error())
+	refuse.Write(w, refuse.SetHeader(w.Header(), err), err.Error())
+}
+
+// tooMany returns the refusal of what a limit of transfers has no room for.
+func tooMany(things, done string, limit int, flag string) error {
+	return refuse.New(http.StatusServiceUnavailable,
+		"%d %s are being %s already, as many as --max-%s allows", limit, things, done, flag).
+		For(refuse.Limit).After(time.Second)
 }

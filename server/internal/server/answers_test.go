@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace-io/millrace/server/internal/access"
+	"github.com/millrace-io/millrace/server/internal/refuse"
 	"github.com/millrace-io/millrace/server/internal/server/demo"
 )
 
@@ -183,9 +185,7 @@ func TestAnswersHaveABudget(t *testing.T) {
 		c.ask("/healthz", http2Streams)
 	}
 	eventually(t, "refusals", func() bool {
-		f.refusals.mu.Lock()
-		defer f.refusals.mu.Unlock()
-		return f.refusals.counts[refusalKey{clientReader, "memory"}] > 0
+		return f.refusals.Counts()[access.Refused{Client: access.Reader, Cause: refuse.Memory}] > 0
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/millrace-io/millrace/server/internal/access"
 	"github.com/millrace-io/millrace/server/internal/relay"
 )
 
@@ -50,11 +51,12 @@ func (s *Server) apiStreams(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	report := s.report()
-	if !fromNode(r) {
+	if _, ok := access.NodeOf(r); !ok {
 		if s.addNodes(&report); !s.budget.lend(w, r, report.nodeStreams()*streamBytes) {
 			return
 		}
-		if client, err := netip.ParseAddrPort(r.RemoteAddr); !s.access.auth.Load().loopback || err == nil && !client.Addr().IsLoopback() {
+		client, err := netip.ParseAddrPort(r.RemoteAddr)
+		if !s.gate.Policy().Loopback || err == nil && !client.Addr().IsLoopback() {
 			report.hideAddresses()
 		} else {
 			report.Server.Operator = true
@@ -93,14 +95,14 @@ func (s *Server) addNodes(report *apiReport) {
 // report describes the server and its streams.
 func (s *Server) report() apiReport {
 	streams, relayed, mem := s.relay.Streams(), s.relay.Stats(), s.budget.memory.Stats()
-	auth := s.access.auth.Load()
+	policy := s.gate.Policy()
 	return apiReport{
 		Server: apiServer{
 			Version: s.cfg.Version, Node: s.cfg.self(), Uptime: time.Since(s.started).Seconds(),
 			Streams: len(streams), Viewers: s.relay.Viewers(), BytesOut: relayed.BytesOut,
 			Memory: mem.Used, MemoryOf: mem.Limit, MemoryHi: mem.High,
 			Files: s.files.offer(), Blobs: s.blobs != nil,
-			Publish: auth.publishPolicy(), Read: auth.readPolicy(), Loopback: auth.loopback,
+			Publish: policy.Publishing(), Read: policy.Reading(), Loopback: policy.Loopback,
 			RTMP: s.rtmp.port, RTMPS: s.rtmps.port, RTMPLoopback: s.rtmp.loopback, RTMPSLoopback: s.rtmps.loopback,
 			MemoryOwners: s.memoryOwners(relayed, mem.Heap),
 		},

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace-io/millrace/server/internal/access"
 	"github.com/millrace-io/millrace/server/internal/blob"
 	"github.com/millrace-io/millrace/server/internal/limit"
 	"github.com/millrace-io/millrace/server/internal/refuse"
@@ -33,11 +34,12 @@ const errNoBlobs = "no blobs are kept here: that takes millrace serve --blobs DI
 
 // A blobService keeps values under keys for clients.
 type blobService struct {
-	access *access
-	budget *budget
-	log    *slog.Logger
-	store  blob.Store
-	where  string // the store, for the log
+	gate     *access.Gate
+	refusals *access.Refusals
+	budget   *budget
+	log      *slog.Logger
+	store    blob.Store
+	where    string // the store, for the log
 
 	maxBytes int64         // of a value
 	silence  time.Duration // an upload that sends nothing for so long is ended
@@ -54,14 +56,14 @@ type blobService struct {
 }
 
 // openBlobs returns nil if the configuration names no store. The call that ends the service's life is close.
-func openBlobs(cfg *Config, access *access, budget *budget) (*blobService, error) {
+func openBlobs(cfg *Config, gate *access.Gate, refusals *access.Refusals, budget *budget) (*blobService, error) {
 	switch {
 	case cfg.Blobs != "":
 		d, err := blob.OpenDirectory(cfg.Blobs, cfg.Successor, budget.blobBlocks)
 		if err != nil {
 			return nil, fmt.Errorf("--blobs: %w", err)
 		}
-		return newBlobService(cfg, access, budget, d, cfg.Blobs), nil
+		return newBlobService(cfg, gate, refusals, budget, d, cfg.Blobs), nil
 	case cfg.Redis == "":
 		return nil, nil
 	}
@@ -79,14 +81,16 @@ func openBlobs(cfg *Config, access *access, budget *budget) (*blobService, error
 	if err := store.Ping(ctx); err != nil {
 		cfg.Log.Warn("Redis cannot be used: blobs get 503 until it can", "redis", where, "reason", err)
 	}
-	return newBlobService(cfg, access, budget, store, where), nil
+	return newBlobService(cfg, gate, refusals, budget, store, where), nil
 }
 
 // newBlobService takes ownership of store.
-func newBlobService(cfg *Config, access *access, budget *budget, store blob.Store, where string) *blobService {
+func newBlobService(
+	cfg *Config, gate *access.Gate, refusals *access.Refusals, budget *budget, store blob.Store, where string,
+) *blobService {
 	down, up := cfg.MaxDownloads, cfg.MaxUploads
 	return &blobService{
-		access: access, budget: budget, log: cfg.Log, store: store, where: where,
+		gate: gate, refusals: refusals, budget: budget, log: cfg.Log, store: store, where: where,
 		maxBytes: cfg.MaxBlobBytes, silence: cfg.PublishTimeout, stall: cfg.StallTimeout,
 		downloads: limit.New(down, tooMany("blobs", "sent", down, "downloads"), refuse.ErrShutdown),
 		uploads:   limit.New(up, tooMany("blobs", "received", up, "uploads"), refuse.ErrShutdown),
@@ -96,13 +100,13 @@ func newBlobService(cfg *Config, access *access, budget *budget, store blob.Stor
 // serve answers everything below blobsPath. b may be nil.
 func (b *blobService) serve(w http.ResponseWriter, r *http.Request, key string) {
 	if b == nil {
-		refuseBody(w, r, http.StatusNotFound, errNoBlobs)
+		refuse.WriteAndClose(w, r, http.StatusNotFound, errNoBlobs)
 		return
 	}
 	response := &statusWriter{ResponseWriter: w}
 	defer func() { b.answered.add(response.status) }()
 	if err := blob.CheckKey(key); err != nil {
-		refuseBody(response, r, http.StatusBadRequest, err.Error())
+		refuse.WriteAndClose(response, r, http.StatusBadRequest, err.Error())
 		return
 	}
 	switch r.Method {
@@ -111,7 +115,7 @@ func (b *blobService) serve(w http.ResponseWriter, r *http.Request, key string) 
 	case http.MethodPut, http.MethodDelete:
 		b.write(response, r, key)
 	default:
-		b.access.refusals.refuseMethod(response, r, blobMethods)
+		b.refusals.RefuseMethod(response, r, blobMethods)
 	}
 }
 
@@ -163,9 +167,10 @@ func (b *blobService) get(w *statusWriter, r *http.Request, key string) {
 
 // write answers PUT and DELETE.
 func (b *blobService) write(w *statusWriter, r *http.Request, key string) {
-	if err := b.access.auth.Load().checkPublish(r, ""); err != nil {
-		b.access.refusals.noteRequest(clientWriter, r, err)
-		refuseBody(w, r, refuse.SetHeader(w.Header(), err), "writing a blob needs the right to publish: "+err.Error())
+	if err := b.gate.Policy().CheckPublish(r, ""); err != nil {
+		b.refusals.NoteRequest(access.Writer, r, err)
+		refuse.WriteAndClose(w, r, refuse.SetHeader(w.Header(), err),
+			"writing a blob needs the right to publish: "+err.Error())
 		return
 	}
 	if err := b.change(w, r, key); err != nil {
@@ -261,7 +266,7 @@ func (b *blobService) refuse(w http.ResponseWriter, r *http.Request, err error) 
 		b.log.Warn("blob request failed", "method", r.Method, "path", r.URL.Path, "client", r.RemoteAddr,
 			"status", refused.Status, "reason", err)
 	}
-	refuseBody(w, r, refuse.SetHeader(w.Header(), refused), refused.Reason)
+	refuse.WriteAndClose(w, r, refuse.SetHeader(w.Header(), refused), refused.Reason)
 }
 
 // blobRefusal returns the refusal for an error. Its reason has no address or path of the server in it.

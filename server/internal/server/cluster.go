@@ -12,6 +12,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/millrace-io/millrace/server/internal/access"
 	"github.com/millrace-io/millrace/server/internal/address"
 	"github.com/millrace-io/millrace/server/internal/cluster"
 	"github.com/millrace-io/millrace/server/internal/refuse"
@@ -198,14 +199,14 @@ func (c *Config) self() string {
 // knows the cluster's token, and needs no other one. A wrong proof is refused.
 //
 // n may be nil: the server is alone.
-func (n *clusterNode) admit(refusals *refusals, next, others http.Handler) http.Handler {
+func (n *clusterNode) admit(refusals *access.Refusals, next, others http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, ok := r.Header[cluster.HeaderProof]; !ok {
 			others.ServeHTTP(w, r)
 			return
 		}
 		if n == nil {
-			refusals.refuse(clientNode, w, r, refuse.New(http.StatusForbidden,
+			refusals.Refuse(access.Node, w, r, refuse.New(http.StatusForbidden,
 				"this server is no node of a cluster: it was started without --cluster"))
 			return
 		}
@@ -214,11 +215,11 @@ func (n *clusterNode) admit(refusals *refusals, next, others http.Handler) http.
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		case cluster.Refused:
-			refusals.refuse(clientNode, w, r, refuse.New(http.StatusForbidden,
+			refusals.Refuse(access.Node, w, r, refuse.New(http.StatusForbidden,
 				"wrong cluster token, or a request for another node than %s", n.self))
 			return
 		}
 		ctx := address.NewContext(r.Context(), (*address.Account)(nil)) // a node stands for any number of clients
-		next.ServeHTTP(w, r.WithContext(context.WithValue(ctx, nodeKey{}, r.Header.Get(cluster.HeaderNode))))
+		next.ServeHTTP(w, r.WithContext(access.WithNode(ctx, r.Header.Get(cluster.HeaderNode))))
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/media/flv"
+	"github.com/millrace-io/millrace/server/internal/access"
 	"github.com/millrace-io/millrace/server/internal/blob"
 	"github.com/millrace-io/millrace/server/internal/hook"
 	"github.com/millrace-io/millrace/server/internal/proxy"
@@ -289,7 +290,7 @@ func (c *Config) checkAccess() error {
 			return fmt.Errorf("--%s begins or ends with a space, which a header cannot show", a.flag)
 		}
 	}
-	if _, err := parseOrigins(c.CORS); err != nil {
+	if _, err := access.ParseOrigins(c.CORS); err != nil {
 		return err
 	}
 	if err := hook.CheckURL(c.Hook); err != nil && c.Hook != "" {
@@ -349,7 +350,7 @@ func (c *Config) tokenKeys() (token.Keys, error) {
 }
 
 // origins returns those of --cors, which was checked.
-func (c *Config) origins() *origins {
-	o, _ := parseOrigins(c.CORS)
-	return &o
+func (c *Config) origins() []string {
+	list, _ := access.ParseOrigins(c.CORS)
+	return list
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/millrace-io/millrace/server/internal/access"
 	"github.com/millrace-io/millrace/server/internal/lock"
 	"github.com/millrace-io/millrace/server/internal/proxy"
 	"github.com/millrace-io/millrace/server/internal/refuse"
@@ -89,8 +90,9 @@ func (c *connections) add(p *proxy.Conn) {
 		_ = p.Close()
 		// In another goroutine: the log may block, and net/http accepts no connection before add
 		// returns.
-		go c.clients.refusals.note(clientReader, refuse.New(0,
-			"all %d connections that --max-connections allows have requests", limit).For(refuse.Limit), "client", p.TCPConn.RemoteAddr().String())
+		go c.clients.refusals.Note(access.Reader, refuse.New(0,
+			"all %d connections that --max-connections allows have requests", limit).For(refuse.Limit),
+			"client", p.TCPConn.RemoteAddr().String())
 	case closing != nil:
 		_ = closing.Close()
 	}

@@ -1,24 +1,23 @@
-// Package server is the server of HTTP and RTMP behind `millrace serve`: listeners, routes, who may read, publish and
-// decide, limits, metrics, the page, files at /files/ and blobs at /blobs/. The streams at /live/ are package relay's, the
-// values package blob's, the files package chunk's.
+// Package server is the server of HTTP and RTMP behind `millrace serve`: listeners, routes, limits, metrics, the page,
+// files at /files/ and blobs at /blobs/. Who may do what is said by package access; the streams at /live/ are package
+// relay's, the values package blob's, the files package chunk's.
 //
-//	main ─▶ proxy.Listener ─▶ nameClients ─▶ limitAddresses ─▶ protect ─┬▶ /live/NAME   auth, hook ─▶ relay
-//	                                                                    ├▶ /files/NAME  Limiter ─▶ chunk.FileServer
-//	                                                                    ├▶ /blobs/KEY   auth, Limiter ─▶ blob.Store
-//	                                                                    └▶ /  /api/streams  /metrics  /healthz
+//	main ─▶ proxy.Listener ─▶ nameClients ─▶ limitAddresses ─▶ Gate.Protect ─┬▶ /live/NAME   Gate ─▶ relay
+//	                                                                         ├▶ /files/NAME  Limiter ─▶ chunk.FileServer
+//	                                                                         ├▶ /blobs/KEY   Gate, Limiter ─▶ blob.Store
+//	                                                                         └▶ /  /api/streams  /metrics  /healthz
 //
-//	RTMP  ─▶ proxy.Listener ─▶ rtmpService ─▶ auth, admitAddress, hook ─▶ relay
-//	admin ─▶ protect ─▶ pages, profiles, /metrics, /api/...; what decides passes auth a second time
+//	RTMP  ─▶ proxy.Listener ─▶ rtmpService ─▶ Gate, admitAddress ─▶ relay
+//	admin ─▶ Gate.Protect ─▶ pages, profiles, /metrics, /api/...; what decides passes Gate.ProtectDecision, too
 //
 // A [Server] opens the parts and puts them together: liveService and hlsService, fileService, blobService, adminService,
-// rtmpService, demoService. None of them knows the Server; each is given what it needs of access (who may), clients (who
-// they are), budget (what requests and transfers may hold) and refusals.
+// rtmpService, demoService. None of them knows the Server; each is given what it needs of the gate (who may), clients
+// (who they are), budget (what requests and transfers may hold) and refusals.
 //
-// An auth knows the tokens, plain and signed, and says who may do what (auth.go). The hook, a program of the operator,
-// is asked after it (hook.go). A client's address is that of its connection, or what a trusted proxy says that it is
-// (proxies.go). All refusals are counted and logged in refusals.go.
+// An access.Gate knows the tokens and asks the hook. A client's address is that of its connection, or what a trusted
+// proxy says that it is (proxies.go). All refusals are counted and logged by access.Refusals.
 //
-// A request of another node of a cluster shows the cluster's token instead, and passes limitAddresses and protect by
+// A request of another node of a cluster shows the cluster's token instead, and passes limitAddresses and Protect by
 // (cluster.go). HLS that is not made here comes by a cluster.RemoteHLS from its owner or from a store, and goes out as
 // that of relay does.
 package server

@@ -67,11 +67,11 @@ func openFiles(cfg *Config, budget *budget) (*fileService, error) {
 // serve answers GET and HEAD /files/NAME. f may be nil.
 func (f *fileService) serve(w http.ResponseWriter, r *http.Request) {
 	if f == nil {
-		writeReason(w, http.StatusNotFound, errNoRoot)
+		refuse.Write(w, http.StatusNotFound, errNoRoot)
 		return
 	}
 	if err := f.budget.acquire(f.downloads); err != nil {
-		writeReason(w, refuse.SetHeader(w.Header(), err), err.Error())
+		refuse.Write(w, refuse.SetHeader(w.Header(), err), err.Error())
 		return
 	}
 	defer f.downloads.Release()

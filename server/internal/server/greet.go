@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/millrace-io/millrace/server/internal/access"
 )
 
 // greet logs where the server listens and what it serves.
@@ -13,14 +15,14 @@ func (s *Server) greet(l Listeners) {
 	s.log.Info("listening", "address", ln.Addr().String(), "page", s.pageLink(ln.Addr()), "version", s.cfg.Version)
 	if admin != nil {
 		s.log.Info("admin listening", "address", admin.Addr().String())
-		if s.cfg.AdminToken == "" && !isLoopback(admin.Addr()) {
+		if s.cfg.AdminToken == "" && !access.IsLoopback(admin.Addr()) {
 			s.log.Warn("the admin listener can be reached from other machines: without --admin-token it shows profiles to all who ask")
 		}
 	}
 	for _, ln := range []net.Listener{l.RTMP, l.RTMPS} {
 		if ln != nil {
 			s.log.Info("RTMP listening", "address", ln.Addr().String(), "tls", ln == l.RTMPS)
-			if s.access.auth.Load().on(isLoopback(ln.Addr())).publishPolicy() == "off" {
+			if s.gate.Policy().On(access.IsLoopback(ln.Addr())).Publishing() == "off" {
 				s.log.Warn("publishing by RTMP is off: other machines can reach this listener, and there is no --publish-token",
 					"address", ln.Addr().String())
 			}
@@ -35,7 +37,7 @@ func (s *Server) greet(l Listeners) {
 	}
 	if s.node != nil {
 		s.log.Info("sharing streams with other nodes", "as", s.cfg.self())
-		if _, host, _ := strings.Cut(s.cfg.self(), "://"); isLoopback(ln.Addr()) && !isLocalName(host) {
+		if _, host, _ := strings.Cut(s.cfg.self(), "://"); access.IsLoopback(ln.Addr()) && !access.IsThisMachine(host) {
 			s.log.Warn("no other node can reach this listener: --listen is for this machine only", "advertised", s.cfg.self())
 		}
 	}
@@ -49,7 +51,7 @@ func (s *Server) greet(l Listeners) {
 		s.log.Info("reading needs the token", "page", s.pageLink(ln.Addr())+"?token=TOKEN")
 	}
 	s.warnOfTokens(&s.cfg)
-	publish := s.access.auth.Load().publishPolicy()
+	publish := s.gate.Policy().Publishing()
 	if publish == "open" && s.cfg.TrustedProxies != "" {
 		s.log.Warn("all clients of the proxies may publish that these let name this machine: there is no --publish-token",
 			"proxies", s.cfg.TrustedProxies)
@@ -69,6 +71,13 @@ func (s *Server) warnOfTokens(cfg *Config) {
 				"escape them in addresses, or choose letters, digits and -._~", "flag", "--"+t.flag)
 		}
 	}
+}
+
+// changedInURL reports whether a URL, or a program that reads one, may change a token.
+func changedInURL(token string) bool {
+	return strings.HasSuffix(token, "/") || strings.ContainsFunc(token, func(r rune) bool {
+		return r <= ' ' || r >= 0x7f || strings.ContainsRune("+%&;#?\"'<>\\^`{|}[]", r)
+	})
 }
 
 // isWithin reports whether path is dir or lies in it.

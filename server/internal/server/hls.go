@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/chunk"
 	"github.com/millrace-io/millrace/media/hls"
+	"github.com/millrace-io/millrace/server/internal/access"
 	"github.com/millrace-io/millrace/server/internal/address"
 	"github.com/millrace-io/millrace/server/internal/refuse"
 	"github.com/millrace-io/millrace/server/internal/relay"
@@ -27,14 +27,15 @@ type hlsService struct {
 	hls      relay.HLS
 	peers    relay.Peers
 	node     *clusterNode // nil if the server is alone
-	access   *access
+	gate     *access.Gate
+	origins  *access.Origins
 	budget   *budget
-	refusals *refusals
+	refusals *access.Refusals
 }
 
 // serve answers GET and HEAD /live/NAME/OBJECT.
 func (s *hlsService) serve(w http.ResponseWriter, r *http.Request, name, object string) {
-	s.access.origins.Load().allow(w.Header(), r)
+	s.origins.Allow(w.Header(), r)
 	noWriteLimit(w) // a request may wait for what comes next
 	answerOf(r).wait()
 	err := streamname.Check(name)
@@ -46,7 +47,7 @@ func (s *hlsService) serve(w http.ResponseWriter, r *http.Request, name, object 
 		}
 	}
 	if err == nil {
-		r, name, err = s.access.admitHLS(r, name)
+		r, name, err = s.gate.AskPlayer(r, name)
 	}
 	if err == nil {
 		err = s.serveHere(w, r, name, object)
@@ -71,10 +72,7 @@ func (s *hlsService) admitPlayer(account *address.Account, r *http.Request, name
 	}
 	var h maphash.Hash
 	h.SetSeed(playerSeed)
-	h.WriteString(name + " " + s.access.auth.Load().shownToken(r))
-	if s.access.hook != nil {
-		h.WriteString(" " + ownQuery(r.URL.RawQuery))
-	}
+	h.WriteString(name + " " + s.gate.Shown(r))
 	return account.Player(h.Sum64(), begins)
 }
 
@@ -128,37 +126,15 @@ func (s *hlsService) servePlaylist(w http.ResponseWriter, r *http.Request, list 
 	return s.writePlaylist(w, r, list.Text, false, fresh)
 }
 
-// wantsGzip reports whether a playlist is sent with gzip. If the request needs the token in its
-// address, each address in the
-// playlist gets it, too: players show it with no other request by themselves.
+// wantsGzip reports whether a playlist is sent with gzip: as it was made, with nothing added to its addresses.
 func (s *hlsService) wantsGzip(r *http.Request) bool {
-	return chunk.AcceptsEncoding(r.Header["Accept-Encoding"], "gzip") && s.addedQuery(r) == ""
-}
-
-// maxAddedToken bounds the token that each address in a playlist gets, in bytes: there are hundreds
-// of addresses. Signed tokens are no longer.
-const maxAddedToken = 1 << 10
-
-// addedQuery returns what each address in a playlist gets, without "?": the token if one is needed,
-// or all that the hook has seen.
-func (s *hlsService) addedQuery(r *http.Request) string {
-	if p := hookPlayOf(r); p != nil {
-		return p.query
-	}
-	a := s.access.auth.Load()
-	if !a.readNeedsToken(r) {
-		return ""
-	}
-	if token := a.queryToken(r.URL.RawQuery); token != "" && len(token) <= maxAddedToken {
-		return "token=" + url.QueryEscape(token)
-	}
-	return ""
+	return chunk.AcceptsEncoding(r.Header["Accept-Encoding"], "gzip") && s.gate.AddedQuery(r) == ""
 }
 
 // writePlaylist answers with the text of a playlist, or with that as zip. An error is a
 // [refuse.Refusal]: nothing was written.
 func (s *hlsService) writePlaylist(w http.ResponseWriter, r *http.Request, body []byte, zip bool, fresh time.Duration) error {
-	query := s.addedQuery(r)
+	query := s.gate.AddedQuery(r)
 	more := len(body)
 	if query != "" {
 		more += bytes.Count(body, []byte("\n")) * (len(query) + 1)
@@ -169,7 +145,7 @@ func (s *hlsService) writePlaylist(w http.ResponseWriter, r *http.Request, body 
 	if query != "" {
 		body = addQuery(body, query)
 	}
-	hookPlayOf(r).served(len(body))
+	access.NoteServed(r, len(body))
 	h := w.Header()
 	h.Set("Content-Type", playlistType)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
@@ -191,7 +167,7 @@ func (s *hlsService) writePlaylist(w http.ResponseWriter, r *http.Request, body 
 // shown. more is added to that.
 func (s *hlsService) setFresh(w http.ResponseWriter, r *http.Request, fresh time.Duration, more string) {
 	who := "public"
-	if a := s.access.auth.Load(); a.read != "" || a.shownToken(r) != "" || s.access.hook != nil {
+	if !s.gate.IsPublic(r) {
 		who = "private"
 	}
 	w.Header().Set("Cache-Control", who+", max-age="+strconv.Itoa(int(fresh/time.Second))+more)
@@ -257,7 +233,7 @@ func (s *hlsService) writeObject(w http.ResponseWriter, r *http.Request, object 
 	h.Set("Content-Length", strconv.Itoa(body.Len()))
 	w.WriteHeader(http.StatusOK)
 	if r.Method != http.MethodHead {
-		hookPlayOf(r).served(body.Len())
+		access.NoteServed(r, body.Len())
 		s.sendChain(w, r, body)
 	}
 	return nil

@@ -305,25 +305,6 @@ func TestHookOfRecordings(t *testing.T) {
 	}
 }
 
-// With a hook and without a token, other machines may publish, but write no blobs, and names of hosts count on loopback.
-func TestHookDecidesForOtherMachines(t *testing.T) {
-	a := &auth{hook: true}
-	r := httptest.NewRequest("POST", "http://example.org/live/cam", nil)
-	if err := a.checkPublish(r, "cam"); err != nil || a.publishPolicy() != "hook" {
-		t.Errorf("%v, %s", err, a.publishPolicy())
-	}
-	if err := a.checkPublish(r, ""); statusOf(err) != 403 {
-		t.Errorf("a blob: %v", err)
-	}
-	if err := a.on(true).checkPublish(r, "cam"); statusOf(err) != 403 {
-		t.Errorf("another host on loopback: %v", err)
-	}
-	a.publish = "t0ken"
-	if err := a.checkPublish(r, "cam"); statusOf(err) != 401 || a.publishPolicy() != "token" {
-		t.Errorf("without the token: %v, %s", err, a.publishPolicy())
-	}
-}
-
 // The node with the client asks; a stream and its players are renamed, and other nodes that pull it ask nothing.
 func TestHookInACluster(t *testing.T) {
 	h := newTestHook(t, keyed)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millrace-io/millrace/server/internal/access"
 	"github.com/millrace-io/millrace/server/internal/address"
 	"github.com/millrace-io/millrace/server/internal/hook"
 	"github.com/millrace-io/millrace/server/internal/relay"
@@ -15,9 +16,10 @@ import (
 // A liveService answers at /live/: publishers, viewers and players of HLS.
 type liveService struct {
 	streams  web.Door
-	access   *access
+	gate     *access.Gate
+	origins  *access.Origins
 	budget   *budget
-	refusals *refusals
+	refusals *access.Refusals
 	hls      *hlsService
 }
 
@@ -39,7 +41,7 @@ func (s *liveService) serve(w http.ResponseWriter, r *http.Request, at string) {
 	case object == "" && (r.Method == http.MethodPost || r.Method == http.MethodPut):
 		s.publish(w, r, name)
 	default:
-		s.refusals.refuseMethod(w, r, allow)
+		s.refusals.RefuseMethod(w, r, allow)
 	}
 }
 
@@ -48,7 +50,7 @@ func (s *liveService) serve(w http.ResponseWriter, r *http.Request, at string) {
 func (s *liveService) allowPlayers(w http.ResponseWriter, r *http.Request, allow string) {
 	h := w.Header()
 	h.Set("Allow", allow)
-	if s.access.origins.Load().allow(h, r) {
+	if s.origins.Allow(h, r) {
 		h.Set("Access-Control-Allow-Methods", "GET, HEAD")
 		h.Set("Access-Control-Allow-Headers", "Authorization, Range")
 		h.Set("Access-Control-Max-Age", "86400")
@@ -60,7 +62,7 @@ func (s *liveService) allowPlayers(w http.ResponseWriter, r *http.Request, allow
 func (s *liveService) publish(w http.ResponseWriter, r *http.Request, path string) {
 	name, err := streamname.Published(path)
 	if err == nil {
-		err = s.access.auth.Load().checkPublish(r, name)
+		err = s.gate.Policy().CheckPublish(r, name)
 	}
 	if err == nil {
 		noWriteLimit(w)
@@ -73,18 +75,18 @@ func (s *liveService) publish(w http.ResponseWriter, r *http.Request, path strin
 			s.budget.refuseFull(w, r, full)
 			return
 		}
-		s.refusals.refuse(clientPublisher, w, r, err)
+		s.refusals.Refuse(access.Publisher, w, r, err)
 	}
 }
 
 // watch answers GET and HEAD /live/NAME, NAME.flv and NAME.mp4.
 func (s *liveService) watch(w http.ResponseWriter, r *http.Request, name string) {
-	s.access.origins.Load().allow(w.Header(), r)
+	s.origins.Allow(w.Header(), r)
 	noWriteLimit(w)
 	answerOf(r).wait()
 	var err error
-	if fromNode(r) {
-		err = s.streams.WatchNode(w, r, name, askingNode(r))
+	if node, ok := access.NodeOf(r); ok {
+		err = s.streams.WatchNode(w, r, name, node)
 	} else if err = address.Of(r.Context()).Viewer(); err == nil {
 		err = s.watchAs(w, r, name)
 	}
@@ -94,12 +96,10 @@ func (s *liveService) watch(w http.ResponseWriter, r *http.Request, name string)
 }
 
 // publishAs is web.Door.Publish, under the name that the hook says if there is one.
-func (s *liveService) publishAs(w http.ResponseWriter, r *http.Request, name string) (err error) {
-	var terms relay.Terms
-	if s.access.hook != nil {
-		if name, terms, err = s.access.askPublish(r.Context(), s.access.hookRequest(hook.Publish, r, name, "http")); err != nil {
-			return err
-		}
+func (s *liveService) publishAs(w http.ResponseWriter, r *http.Request, name string) error {
+	name, terms, err := s.gate.Ask(r.Context(), s.gate.Question(hook.Publish, r, name, "http"))
+	if err != nil {
+		return err
 	}
 	if err = s.streams.Publish(w, r, name, terms); err != nil {
 		terms.End(err.Error(), 0)
@@ -110,14 +110,14 @@ func (s *liveService) publishAs(w http.ResponseWriter, r *http.Request, name str
 // watchAs is web.Door.Watch, of the stream that the hook says if there is one.
 func (s *liveService) watchAs(w http.ResponseWriter, r *http.Request, path string) (err error) {
 	var terms relay.Terms
-	if s.access.hook != nil {
+	if s.gate.HasHook() {
 		name := streamname.Of(path)
 		ext := path[len(name):]
 		if err := streamname.Check(name); err != nil {
 			return err
 		}
-		q := s.access.hookRequest(hook.PlayBegin, r, name, "http"+strings.ReplaceAll(ext, ".", "-"))
-		if name, terms, err = s.access.askPlay(r.Context(), q); err != nil {
+		q := s.gate.Question(hook.PlayBegin, r, name, "http"+strings.ReplaceAll(ext, ".", "-"))
+		if name, terms, err = s.gate.Ask(r.Context(), q); err != nil {
 			return err
 		}
 		path = name + ext

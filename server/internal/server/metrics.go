@@ -4,6 +4,8 @@ import (
 	"net/http"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/server/internal/access"
+	"github.com/millrace-io/millrace/server/internal/hook"
 	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -44,7 +46,7 @@ func (m collector) Collect(ch chan<- prometheus.Metric) {
 		n.collect(c, streams)
 	}
 	m.server.collectMemory(c, streams)
-	m.server.refusals.collect(c)
+	c.refusals(m.server.refusals)
 	m.server.connections.collect(c)
 	c.pool(millrace.DefaultPool().Stats())
 	if f := m.server.files; f != nil {
@@ -54,7 +56,7 @@ func (m collector) Collect(ch chan<- prometheus.Metric) {
 		b.collect(c)
 	}
 	m.server.records.collect(c)
-	m.server.access.collectHook(c)
+	c.hook(m.server.hook)
 }
 
 func (c scrape) relay(st relay.Stats) {
@@ -152,4 +154,31 @@ func (c scrape) pool(p millrace.PoolStats) {
 	c.counter("pool_taken_total", "Blocks lent.", int64(p.Taken))
 	c.counter("pool_reused_total", "Of the blocks lent, those that had been lent before.", int64(p.Reused))
 	c.counter("pool_oversize_total", "Of the blocks lent, those too large to be kept.", int64(p.Oversize))
+}
+
+// refusals reports who was refused.
+func (c scrape) refusals(r *access.Refusals) {
+	for of, n := range r.Counts() {
+		c.counterOf("refused_total", "Clients that were refused, by what they wanted and why.", n,
+			"client", string(of.Client), "reason", string(of.Cause))
+	}
+}
+
+// hook reports what the hook was asked. h is nil if there is none.
+func (c scrape) hook(h *hook.Client) {
+	if h == nil {
+		return
+	}
+	st := h.Stats()
+	for of, n := range st.Requests {
+		c.counterOf("hook_requests_total", "Questions to the hook and ends that it was told, by event and result.", n,
+			"event", string(of.Event), "result", of.Result)
+	}
+	c.counter("hook_attempts_total", "POSTs to the hook.", st.Attempts)
+	c.send(prometheus.CounterValue, "hook_seconds_total", "How long these took, added up.", st.Spent.Seconds())
+	c.counter("hook_cache_hits_total", "Players for which an answer for another request counted.", st.Hits)
+	c.counter("hook_ends_dropped_total", "Ends that the hook was not told.", st.Dropped)
+	c.gauge("hook_waiting", "Questions that wait for the hook.", int64(st.Waiting))
+	c.gauge("hook_ends_queued", "Ends that wait for the hook.", int64(st.Queued))
+	c.gauge("hook_plays", "Answers about players that are kept.", int64(st.Plays))
 }

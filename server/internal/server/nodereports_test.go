@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/millrace-io/millrace/server/internal/access"
 	"github.com/millrace-io/millrace/server/internal/cluster"
 )
 
@@ -23,12 +24,15 @@ func TestRequestsOfNodes(t *testing.T) {
 	const token, path, self = "s3cret", "/api/streams", "http://10.0.0.1:8080"
 	var node, marked bool
 	s := &Server{cfg: Config{Cluster: "redis://127.0.0.1:1", ClusterToken: token, Advertise: self},
-		log: slog.New(slog.DiscardHandler), refusals: newRefusals(slog.New(slog.DiscardHandler), new(atomic.Pointer[origins]), false),
-		node: &clusterNode{self: self, secret: cluster.NewSecret(token, self)}}
-	access := &access{refusals: s.refusals}
-	access.auth.Store(&auth{read: "reader", loopback: true})
+		log:      slog.New(slog.DiscardHandler),
+		refusals: access.NewRefusals(slog.New(slog.DiscardHandler), new(access.Origins), false),
+		node:     &clusterNode{self: self, secret: cluster.NewSecret(token, self)}}
+	gate := access.NewGate(nil, s.refusals)
+	gate.SetPolicy(&access.Policy{Read: "reader", Loopback: true})
 	inner := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		node, marked = fromNode(r), askingNode(r) == "http://10.0.0.2:8080"
+		var asking string
+		asking, node = access.NodeOf(r)
+		marked = asking == "http://10.0.0.2:8080"
 	})
 	for _, tt := range []struct {
 		token  string // that the node knows
@@ -57,7 +61,7 @@ func TestRequestsOfNodes(t *testing.T) {
 				r.Header.Del(cluster.HeaderProof)
 			}
 			w = httptest.NewRecorder()
-			s.node.admit(s.refusals, inner, access.protect(access.auth.Load, inner)).ServeHTTP(w, r)
+			s.node.admit(s.refusals, inner, gate.Protect(inner)).ServeHTTP(w, r)
 			res := w.Result()
 			res.Request = out
 			again, _ = secret.Check(res)

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace-io/millrace/server/internal/access"
 	"github.com/millrace-io/millrace/server/internal/address"
 	"github.com/millrace-io/millrace/server/internal/proxy"
 )
@@ -21,14 +22,14 @@ func (c *Config) addressLimits() address.Limits {
 type clients struct {
 	trusted   atomic.Pointer[proxy.Trusted]
 	addresses *address.Table
-	refusals  *refusals
+	refusals  *access.Refusals
 
 	headerTimeout time.Duration
 	draining      context.Context // ends what has not said yet what it wants
 }
 
 // newClients returns the clients of a configuration, which was checked.
-func newClients(draining context.Context, cfg *Config, refusals *refusals) *clients {
+func newClients(draining context.Context, cfg *Config, refusals *access.Refusals) *clients {
 	s := &clients{
 		addresses: address.New(cfg.addressLimits()), refusals: refusals,
 		headerTimeout: cfg.HeaderTimeout, draining: draining,
@@ -48,7 +49,7 @@ func (s *clients) setLimits(cfg *Config) {
 func (s *clients) behindProxies(ln net.Listener, main bool) net.Listener {
 	cfg := proxy.Config{Trusted: &s.trusted, Timeout: s.headerTimeout, Addresses: s.addresses}
 	if main { // net/http closes what is wrong without a word, and ends what waits
-		cfg.Refused = func(peer net.Addr, why error) { s.refusals.note(clientReader, why, "client", peer.String()) }
+		cfg.Refused = func(peer net.Addr, why error) { s.refusals.Note(access.Reader, why, "client", peer.String()) }
 	} else {
 		cfg.Ends = s.draining
 	}
@@ -71,7 +72,7 @@ func (s *clients) nameClients(next http.Handler) http.Handler {
 func (s *clients) limitAddresses(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := requestConn(r)
-		if c == nil || r.URL.Path == "/healthz" {
+		if c == nil {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -96,7 +97,7 @@ func (s *clients) limitAddresses(next http.Handler) http.Handler {
 			if c.Above() != nil { // all of its requests are refused: over HTTP/2, too, the client needs another connection
 				w.Header().Set("Connection", "close")
 			}
-			s.refusals.refuse(wanted(r), w, r, err)
+			s.refusals.Refuse(access.KindOf(r), w, r, err)
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -7,6 +7,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/millrace-io/millrace/server/internal/access"
 	"github.com/millrace-io/millrace/server/internal/record"
 	"github.com/millrace-io/millrace/server/internal/relay"
 )
@@ -16,15 +17,18 @@ type recordings struct{ *record.Archive }
 
 // openRecords sets what records the streams, and returns nil if the configuration names no directory. The call that
 // ends their life is close.
-func openRecords(cfg *Config, access *access, streams *relay.Config) (*recordings, error) {
+func openRecords(cfg *Config, gate *access.Gate, streams *relay.Config) (*recordings, error) {
 	if cfg.Record == "" {
 		return nil, nil
 	}
-	archive, err := record.Open(record.Config{
+	config := record.Config{
 		Dir: cfg.Record, MaxBytes: cfg.RecordBytes, QueueBytes: cfg.RecordQueue, Every: cfg.RecordEvery, Log: cfg.Log,
 		Successor: cfg.Successor,
-		Admit:     access.admitRecording(),
-	})
+	}
+	if gate.HasHook() {
+		config.Admit = gate.AskRecording
+	}
+	archive, err := record.Open(config)
 	if err != nil {
 		return nil, fmt.Errorf("--record: %w", err)
 	}

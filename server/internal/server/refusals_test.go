@@ -1,16 +1,11 @@
 package server
 
 import (
-	"errors"
 	"fmt"
-	"log/slog"
-	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/millrace-io/millrace/server/internal/refuse"
 	"github.com/millrace-io/millrace/server/internal/relay"
 )
 
@@ -122,32 +117,4 @@ func TestRefusalsAreCountedAndLogged(t *testing.T) {
 
 	f = start(time.Second) // after which a client is silent, and this test's requests must not be
 	check(say("\x03"), "unknown", "silent", debug, "RTMP client")
-}
-
-// Clients that come again and again do not fill the log, and do not hide others.
-func TestRefusalsDoNotFillTheLog(t *testing.T) {
-	book := &logBook{}
-	r := newRefusals(slog.New(slog.NewTextHandler(book, nil)), new(atomic.Pointer[origins]), false)
-	wrong := &refuse.Refusal{Status: http.StatusForbidden, Reason: "wrong token"}
-	for range 100 {
-		r.note(clientViewer, wrong)
-	}
-	r.note(clientPublisher, errors.New("odd"))
-	if n := strings.Count(book.String(), "viewer refused"); n != refusalLines {
-		t.Errorf("%d lines, want %d", n, refusalLines)
-	}
-	if !strings.Contains(book.String(), "publisher refused") {
-		t.Error("a publisher's refusal is not logged")
-	}
-	if n := r.counts[refusalKey{clientViewer, refuse.Forbidden}]; n != 100 {
-		t.Errorf("%d are counted", n)
-	}
-	if n := r.counts[refusalKey{clientPublisher, refuse.Other}]; n != 1 {
-		t.Errorf("%d others are counted", n)
-	}
-	r.lines[clientViewer].since = time.Now().Add(-refusalPeriod)
-	r.note(clientViewer, wrong)
-	if !strings.Contains(book.String(), fmt.Sprintf("unlogged=%d", 100-refusalLines)) {
-		t.Errorf("the log does not say what is missing:\n%s", book)
-	}
 }

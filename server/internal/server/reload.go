@@ -1,5 +1,9 @@
 package server
 
+import (
+	"github.com/millrace-io/millrace/server/internal/access"
+)
+
 // Reloadable are the flags of what Reload takes over.
 var Reloadable = []string{
 	"publish-token", "read-token", "admin-token", "token-key", "cors", "trusted-proxies",
@@ -10,27 +14,27 @@ var Reloadable = []string{
 // Reload takes tokens and limits from cfg, which was checked, and reads the keys of signed tokens again, and the
 // certificate's files if they have changed. What goes on already goes on. Config.Ready was called before.
 func (s *Server) Reload(cfg *Config) {
-	next := *s.access.auth.Load()
-	opens := next.read != "" && cfg.ReadToken == ""
-	next.publish, next.read = cfg.PublishToken, cfg.ReadToken
+	next := *s.gate.Policy()
+	opens := next.Read != "" && cfg.ReadToken == ""
+	next.Publish, next.Read = cfg.PublishToken, cfg.ReadToken
 	if keys, err := cfg.tokenKeys(); err == nil {
-		next.keys = keys
+		next.Keys = keys
 	} else {
 		s.log.Error("the keys of signed tokens cannot be used: those before are in force", "reason", err)
 	}
-	s.access.auth.Store(&next)
+	s.gate.SetPolicy(&next)
 	if opens {
 		s.log.Warn("reading needs no token from now on: the configuration no longer has --read-token")
 	}
 	s.warnOfTokens(cfg)
-	if admin := s.access.operator.Load(); admin != nil {
-		if admin.read != "" && cfg.AdminToken == "" && !admin.loopback {
+	if admin := s.operator.Policy(); admin != nil {
+		if admin.Read != "" && cfg.AdminToken == "" && !admin.Loopback {
 			s.log.Warn("the admin listener needs no token from now on, and other machines can reach it: " +
 				"the configuration no longer has --admin-token")
 		}
-		s.access.operator.Store(&auth{read: cfg.AdminToken, loopback: admin.loopback})
+		s.operator.SetPolicy(&access.Policy{Read: cfg.AdminToken, Loopback: admin.Loopback})
 	}
-	s.access.origins.Store(cfg.origins())
+	s.origins.Set(cfg.origins())
 
 	s.clients.setLimits(cfg)
 	s.connections.setLimit(cfg.MaxConnections)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace-io/millrace/internal/sleep"
 	"github.com/millrace-io/millrace/media/hls"
+	"github.com/millrace-io/millrace/server/internal/access"
 	"github.com/millrace-io/millrace/server/internal/cluster"
 	"github.com/millrace-io/millrace/server/internal/refuse"
 	"github.com/millrace-io/millrace/server/internal/relay/hlslive"
@@ -39,14 +40,15 @@ func (s *hlsService) newRequest(r *http.Request, name, object string) (q cluster
 // serveElsewhere is serve of what there is not here, which err says. It returns why it is not anywhere.
 func (s *hlsService) serveElsewhere(w http.ResponseWriter, r *http.Request, name, object string, err error) error {
 	elsewhere := errors.Is(err, hlslive.ErrElsewhere)
-	if elsewhere && fromNode(r) { // which is told to look again who the owner is
+	_, fromNode := access.NodeOf(r)
+	if elsewhere && fromNode { // which is told to look again who the owner is
 		return refuse.New(http.StatusMisdirectedRequest, "this node does not own the stream %q", name)
 	}
 	q, bad := s.newRequest(r, name, object)
 	switch {
 	case bad != nil:
 		return bad
-	case !elsewhere && (refuse.Status(err) != http.StatusNotFound || !q.InStore() || fromNode(r)):
+	case !elsewhere && (refuse.Status(err) != http.StatusNotFound || !q.InStore() || fromNode):
 		return err
 	}
 	ctx, release, full := s.peers.AdmitRequest(r.Context())
@@ -92,9 +94,9 @@ func (s *hlsService) writeAnswer(w http.ResponseWriter, r *http.Request, object 
 			w.Header().Set("Retry-After", out.RetryAfter)
 		}
 		refused := refuse.New(out.Status, "%s", bytes.TrimSpace(out.Body.Bytes()))
-		s.refusals.noteRequest(clientViewer, r, refused)
+		s.refusals.NoteRequest(access.Viewer, r, refused)
 		s.budget.limitWrite(w)
-		writeReason(w, out.Status, refused.Reason)
+		refuse.Write(w, out.Status, refused.Reason)
 		return nil
 	case isObject:
 		return s.writeObject(w, r, object, &out.Body)

@@ -29,34 +29,10 @@ func requestConn(r *http.Request) *proxy.Conn {
 	return proxy.Of(c)
 }
 
-// overTLS reports whether the client's request came over TLS, here or at a trusted proxy.
-func overTLS(r *http.Request) bool {
-	return r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
-}
-
 // takesBytes reports whether what is at path is counted for --max-address-bytes.
 func takesBytes(path string) bool {
-	return strings.HasPrefix(path, "/live/") || strings.HasPrefix(path, filesPath) || strings.HasPrefix(path, blobsPath)
-}
-
-// requestedStream returns the name of the stream that the request is about, or "".
-func requestedStream(r *http.Request) string {
-	path, ok := strings.CutPrefix(r.URL.Path, "/live/")
-	if !ok {
-		return ""
-	}
-	return streamname.Of(path)
-}
-
-type nodeKey struct{}
-
-// fromNode reports whether another node makes the request.
-func fromNode(r *http.Request) bool { return r.Context().Value(nodeKey{}) != nil }
-
-// askingNode returns the address of the node that makes the request, as it says.
-func askingNode(r *http.Request) string {
-	node, _ := r.Context().Value(nodeKey{}).(string)
-	return node
+	return strings.HasPrefix(path, streamname.Path) || strings.HasPrefix(path, filesPath) ||
+		strings.HasPrefix(path, blobsPath)
 }
 
 // downloadConn returns the TCP connection that carries the response to r alone, or nil.
@@ -70,10 +46,3 @@ func downloadConn(r *http.Request) *net.TCPConn {
 
 // kernelSends reports whether a request came by HTTP/1 straight through TCP: then the kernel sends the file.
 func kernelSends(r *http.Request) bool { return r.TLS == nil && r.ProtoMajor == 1 }
-
-func withoutPort(address string) string {
-	if host, _, err := net.SplitHostPort(address); err == nil {
-		return host
-	}
-	return address
-}

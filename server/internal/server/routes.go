@@ -5,36 +5,39 @@ import (
 	"path"
 	"strings"
 
+	"github.com/millrace-io/millrace/server/internal/access"
 	"github.com/millrace-io/millrace/server/internal/refuse"
 	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/millrace-io/millrace/server/internal/server/page"
+	"github.com/millrace-io/millrace/server/internal/streamname"
 	"github.com/millrace-io/millrace/server/internal/web"
 )
 
 // routes returns everything that the main listener serves.
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc(filesPath, s.refusals.onlyGet(s.files.serve))
-	mux.HandleFunc("/api/streams", s.refusals.onlyGet(s.apiStreams))
-	mux.HandleFunc("/healthz", s.refusals.onlyGet(s.health))
-	mux.Handle("/metrics", s.refusals.onlyGet(s.metrics()))
+	mux.HandleFunc(filesPath, s.refusals.Only("GET, HEAD", s.files.serve))
+	mux.HandleFunc("/api/streams", s.refusals.Only("GET, HEAD", s.apiStreams))
+	mux.HandleFunc("/healthz", s.refusals.Only("GET, HEAD", s.health))
+	mux.Handle("/metrics", s.refusals.Only("GET, HEAD", s.metrics()))
 	pages := page.Handler()
 	mux.Handle("/{$}", pages)
 	mux.Handle("/page/", pages)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		s.refusals.refuse(wanted(r), w, r, refuse.New(http.StatusNotFound,
+		s.refusals.Refuse(access.KindOf(r), w, r, refuse.New(http.StatusNotFound,
 			"nothing here: see / for the page, /live/NAME for a stream, /files/NAME for a file, /blobs/KEY for a blob").
 			For(refuse.Path))
 	})
 	peers := relay.NewPeers(s.relay)
 	players := &hlsService{
-		hls: relay.NewHLS(s.relay), peers: peers, node: s.node, access: s.access, budget: s.budget, refusals: s.refusals,
+		hls: relay.NewHLS(s.relay), peers: peers, node: s.node, gate: s.gate, origins: s.origins, budget: s.budget,
+		refusals: s.refusals,
 	}
 	live := &liveService{
-		streams: web.New(s.relay), access: s.access, budget: s.budget, refusals: s.refusals, hls: players,
+		streams: web.New(s.relay), gate: s.gate, origins: s.origins, budget: s.budget, refusals: s.refusals, hls: players,
 	}
 	all := s.besideNames(live, cleanPaths(mux))
-	return s.node.admit(s.refusals, all, s.clients.limitAddresses(s.access.protect(s.access.auth.Load, all)))
+	return s.node.admit(s.refusals, all, openHealth(all, s.clients.limitAddresses(s.gate.Protect(all))))
 }
 
 // besideNames answers requests for streams and blobs, and passes all others to next. A ServeMux would
@@ -43,8 +46,8 @@ func (s *Server) besideNames(live *liveService, next http.Handler) http.Handler 
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if key, ok := strings.CutPrefix(r.URL.Path, blobsPath); ok {
 			s.blobs.serve(w, r, key)
-		} else if strings.HasPrefix(r.URL.EscapedPath(), "/live/") { // not /live%2F
-			live.serve(w, r, r.URL.Path[len("/live/"):])
+		} else if strings.HasPrefix(r.URL.EscapedPath(), streamname.Path) { // not /live%2F
+			live.serve(w, r, r.URL.Path[len(streamname.Path):])
 		} else {
 			next.ServeHTTP(w, r)
 		}
@@ -71,9 +74,20 @@ func cleanPaths(next http.Handler) http.Handler {
 	})
 }
 
+// openHealth answers requests for /healthz by all, and others by limited: monitors cannot show a token.
+func openHealth(all, limited http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/healthz" {
+			all.ServeHTTP(w, r)
+			return
+		}
+		limited.ServeHTTP(w, r)
+	})
+}
+
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 	if s.draining.Err() != nil {
-		writeReason(w, http.StatusServiceUnavailable, refuse.ErrShutdown.Error())
+		refuse.Write(w, http.StatusServiceUnavailable, refuse.ErrShutdown.Error())
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/media/rtmp"
+	"github.com/millrace-io/millrace/server/internal/access"
 	"github.com/millrace-io/millrace/server/internal/hook"
 	"github.com/millrace-io/millrace/server/internal/proxy"
 	"github.com/millrace-io/millrace/server/internal/refuse"
@@ -28,7 +29,8 @@ const rtmpApp = "live"
 // An rtmpService serves one listener of RTMP: publishers and viewers of the streams at /live/.
 type rtmpService struct {
 	door       *door.Door
-	access     *access
+	gate       *access.Gate
+	refusals   *access.Refusals
 	handshakes *handshakes
 	log        *slog.Logger
 
@@ -50,7 +52,7 @@ type rtmpPort struct {
 func newRTMPPort(ln net.Listener) rtmpPort {
 	if ln != nil {
 		if a, ok := ln.Addr().(*net.TCPAddr); ok {
-			return rtmpPort{a.Port, isLoopback(a)}
+			return rtmpPort{a.Port, access.IsLoopback(a)}
 		}
 	}
 	return rtmpPort{}
@@ -82,7 +84,7 @@ func (v *rtmpService) serve(ln net.Listener) {
 func (v *rtmpService) refuse(conn net.Conn, why error) {
 	_ = conn.Close() // so that RemoteAddr does not wait
 	client := conn.RemoteAddr().String()
-	v.access.refusals.note(clientUnknown, unaccepted(why), "client", client)
+	v.refusals.Note(access.Unknown, unaccepted(why), "client", client)
 }
 
 // serveConn serves a connection, one of handshakes, up to the end of its last publisher, or until its viewer is served. A
@@ -98,7 +100,7 @@ func (v *rtmpService) serveConn(conn net.Conn) {
 	}()
 	c, want, err := v.accept(conn)
 	if err != nil {
-		v.access.refusals.note(clientUnknown, unaccepted(err), "client", client)
+		v.refusals.Note(access.Unknown, unaccepted(err), "client", client)
 		return
 	}
 	for want != nil {
@@ -125,15 +127,15 @@ func (v *rtmpService) serveRequest(conn net.Conn, c *door.Conn, want *rtmp.Reque
 		name, err = v.serveAs(connContext(context.Background(), conn), c, want, name)
 	}
 	if err != nil {
-		who := clientViewer
+		who := access.Viewer
 		if want.Publish {
-			who = clientPublisher
+			who = access.Publisher
 		}
 		logged := name
-		if v.access.hook != nil && name == asked {
+		if v.gate.HasHook() && name == asked {
 			logged = ""
 		}
-		v.access.refusals.note(who, v.access.refusals.unnamed(err, asked), "stream", clip(logged), "client", client,
+		v.refusals.Note(who, v.refusals.WithoutName(err, asked), "stream", clip(logged), "client", client,
 			"program", clip(want.Client))
 		c.Refuse(want, err)
 	}
@@ -196,32 +198,29 @@ func (v *rtmpService) admit(want *rtmp.Request) (name string, err error) {
 	if name, err = streamname.Published(name); err != nil {
 		return want.Path, err
 	}
-	auth := v.access.auth.Load().on(v.loopback)
-	token := auth.queryToken(want.RawQuery)
+	policy := v.gate.Policy().On(v.loopback)
+	token := policy.QueryToken(want.RawQuery)
 	if want.Publish {
-		return name, auth.mayPublish(token, name, "NAME?token=TOKEN as the stream key")
+		return name, policy.MayPublish(token, name, "NAME?token=TOKEN as the stream key")
 	}
-	return name, auth.mayRead(token, name, "NAME?token=TOKEN")
+	return name, policy.MayRead(token, name, "NAME?token=TOKEN")
 }
 
 // serveAs serves a client under the name that the hook says if there is one, which it returns.
 func (v *rtmpService) serveAs(ctx context.Context, c *door.Conn, want *rtmp.Request, name string) (_ string, err error) {
-	if s := v.access; s.hook != nil {
-		q := &hook.Request{Event: hook.PlayBegin, Stream: name, Protocol: "rtmp", Address: withoutPort(c.RemoteAddr()),
-			Agent: want.Client, Query: want.RawQuery, Token: s.auth.Load().queryToken(want.RawQuery)}
-		if v.tls != nil {
-			q.Protocol = "rtmps"
+	q := &hook.Request{Event: hook.PlayBegin, Stream: name, Protocol: "rtmp", Address: c.RemoteAddr(),
+		Agent: want.Client, Query: want.RawQuery, Token: v.gate.Policy().QueryToken(want.RawQuery)}
+	if v.tls != nil {
+		q.Protocol = "rtmps"
+	}
+	if want.Publish {
+		q.Event = hook.Publish
+	}
+	if name, c.Terms, err = v.gate.Ask(v.draining, q); err != nil {
+		if v.draining.Err() != nil {
+			err = refuse.ErrShutdown
 		}
-		ask := s.askPlay
-		if want.Publish {
-			q.Event, ask = hook.Publish, s.askPublish
-		}
-		if name, c.Terms, err = ask(v.draining, q); err != nil {
-			if v.draining.Err() != nil {
-				err = refuse.ErrShutdown
-			}
-			return "", err
-		}
+		return "", err
 	}
 	if want.Publish {
 		err = c.Publish(name)

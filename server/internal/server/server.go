@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace-io/millrace/server/internal/access"
+	"github.com/millrace-io/millrace/server/internal/hook"
 	"github.com/millrace-io/millrace/server/internal/limit"
 	"github.com/millrace-io/millrace/server/internal/lock"
 	"github.com/millrace-io/millrace/server/internal/memory"
@@ -33,10 +35,13 @@ type Server struct {
 	node    *clusterNode // nil if the server is alone
 	started time.Time
 
-	access   *access // Reload replaces its parts. Serve sets whether only this machine reaches the listeners
+	gate     *access.Gate // of the main listener and RTMP. Reload replaces its policy, and Serve says who reaches it
+	operator *access.Gate // of the admin listener: to read takes the token of the operator. Serve sets its policy
+	hook     *hook.Client // nil if none is asked
+	origins  *access.Origins
 	clients  *clients
 	budget   *budget
-	refusals *refusals
+	refusals *access.Refusals
 
 	handshakes  handshakes
 	connections connections
@@ -59,10 +64,10 @@ func New(cfg Config) (*Server, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	cfg.Log = lock.Logger(cfg.Log)
-	s := &Server{cfg: cfg, log: cfg.Log, started: time.Now(), access: &access{log: cfg.Log}}
+	s := &Server{cfg: cfg, log: cfg.Log, started: time.Now(), origins: new(access.Origins)}
 	s.draining, s.drain = context.WithCancel(context.Background())
-	s.refusals = newRefusals(cfg.Log, &s.access.origins, cfg.Hook != "")
-	s.access.refusals = s.refusals
+	s.origins.Set(cfg.origins())
+	s.refusals = access.NewRefusals(cfg.Log, s.origins, cfg.Hook != "")
 	s.budget = newBudget(&s.cfg, s.refusals)
 	s.clients = newClients(s.draining, &cfg, s.refusals)
 	s.connections = connections{
@@ -77,21 +82,21 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.hook, err = openHook(&s.cfg); err != nil {
+		return nil, err
+	}
+	s.gate, s.operator = access.NewGate(s.hook, s.refusals), access.NewGate(nil, s.refusals)
+	s.gate.SetPolicy(&access.Policy{Publish: cfg.PublishToken, Read: cfg.ReadToken, Keys: keys, Hook: s.hook != nil})
 	if s.files, err = openFiles(&s.cfg, s.budget); err != nil {
-		return nil, err
-	}
-	if s.blobs, err = openBlobs(&s.cfg, s.access, s.budget); err != nil {
-		_ = s.files.close()
-		return nil, err
-	}
-	streams := cfg.Config
-	if s.access.hook, err = openHook(&s.cfg); err != nil {
 		_ = s.closeStores(context.Background())
 		return nil, err
 	}
-	s.access.auth.Store(&auth{publish: cfg.PublishToken, read: cfg.ReadToken, keys: keys, hook: s.access.hook != nil})
-	s.access.origins.Store(cfg.origins())
-	if s.records, err = openRecords(&s.cfg, s.access, &streams); err != nil {
+	if s.blobs, err = openBlobs(&s.cfg, s.gate, s.refusals, s.budget); err != nil {
+		_ = s.closeStores(context.Background())
+		return nil, err
+	}
+	streams := cfg.Config
+	if s.records, err = openRecords(&s.cfg, s.gate, &streams); err != nil {
 		_ = s.closeStores(context.Background())
 		return nil, err
 	}
@@ -112,6 +117,16 @@ func New(cfg Config) (*Server, error) {
 		s.budget.memory.Add(memory.Step{Name: "recordings", Above: 12, Free: s.records.Free})
 	}
 	return s, nil
+}
+
+// openHook returns what asks the hook, or nil if the configuration names none. The call that ends its life is its Close.
+func openHook(cfg *Config) (*hook.Client, error) {
+	if cfg.Hook == "" {
+		return nil, nil
+	}
+	return hook.New(hook.Config{
+		URL: cfg.Hook, Timeout: cfg.HookTimeout, Open: cfg.HookOpen, Node: cfg.self(), Log: cfg.Log,
+	})
 }
 
 // Run listens where the configuration says and serves until ctx ends; see Serve. It takes ownership of the listeners that
@@ -138,7 +153,7 @@ const acceptedPause = time.Second
 func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	ctx, s.stopServing = context.WithCancel(ctx)
 	defer s.stopServing()
-	s.access.auth.Store(s.access.auth.Load().on(isLoopback(l.Main.Addr())))
+	s.gate.SetPolicy(s.gate.Policy().On(access.IsLoopback(l.Main.Addr())))
 	s.rtmp, s.rtmps = newRTMPPort(l.RTMP), newRTMPPort(l.RTMPS)
 	if s.node != nil {
 		s.node.Start(relay.NewPeers(s.relay))
@@ -149,7 +164,7 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	failed := make(chan error, 2)
 	go func() { failed <- s.serveMain(main, s.clients.behindProxies(l.Main, true)) }()
 	if l.Admin != nil {
-		s.access.operator.Store(&auth{read: s.cfg.AdminToken, loopback: isLoopback(l.Admin.Addr())})
+		s.operator.SetPolicy(&access.Policy{Read: s.cfg.AdminToken, Loopback: access.IsLoopback(l.Admin.Addr())})
 		side := s.httpServer(s.adminRoutes(l.Main.Addr()), &s.budget.operator)
 		servers = append(servers, side)
 		go func() { failed <- side.Serve(l.Admin) }()
@@ -198,8 +213,8 @@ func (s *Server) newRTMPService(at net.Addr, config *tls.Config) *rtmpService {
 		config.SessionTicketsDisabled = true // rtmpdump takes a ticket of TLS 1.3 for an error
 	}
 	return &rtmpService{
-		door: s.door, access: s.access, handshakes: &s.handshakes, log: s.log,
-		tls: config, loopback: isLoopback(at), headerTimeout: s.cfg.HeaderTimeout, draining: s.draining,
+		door: s.door, gate: s.gate, refusals: s.refusals, handshakes: &s.handshakes, log: s.log,
+		tls: config, loopback: access.IsLoopback(at), headerTimeout: s.cfg.HeaderTimeout, draining: s.draining,
 	}
 }
 
@@ -219,7 +234,7 @@ func (s *Server) AwaitRecords(ctx context.Context) error { return s.records.awai
 // closeStores closes the stores of files and blobs, the recordings, which may take until ctx ends, and the node.
 func (s *Server) closeStores(ctx context.Context) error {
 	err := errors.Join(s.files.close(), s.blobs.close(), s.records.close(ctx), s.node.close(ctx))
-	s.access.hook.Close(ctx) // last: what is closed tells the hook of its end
+	s.hook.Close(ctx) // last: what is closed tells the hook of its end
 	return err
 }
 

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -137,23 +136,11 @@ func TestSignedTokens(t *testing.T) {
 	}
 }
 
-// On a listener that other machines reach, keys are enough to publish.
-func TestSignedTokensOpenPublishing(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "keys")
-	sign := writeKeys(t, file, token.NewKey())
-	keys, err := (&Config{TokenKey: file}).tokenKeys()
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := &auth{keys: keys}
-	r, _ := http.NewRequest("POST", "http://example.org/live/a?token="+sign(token.Publish, "a", time.Hour), nil)
-	if err := a.checkPublish(r, "a"); err != nil || a.publishPolicy() != "token" {
-		t.Errorf("%s: %v", a.publishPolicy(), err)
-	}
-	if err := a.checkPublish(r, ""); statusOf(err) != 403 || !strings.Contains(err.Error(), "--publish-token") {
-		t.Errorf("a blob: %v", err)
-	}
-	if _, err := New(func() Config { c := Defaults(); c.TokenKey = "/none"; return c }()); err == nil || !strings.Contains(err.Error(), "--token-key") {
+// A server does not start without its keys.
+func TestWithoutTheFileOfKeys(t *testing.T) {
+	cfg := Defaults()
+	cfg.TokenKey = "/none"
+	if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "--token-key") {
 		t.Errorf("without the file: %v", err)
 	}
 }

@@ -20,6 +20,9 @@ const (
 	nameBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 )
 
+// Path is where streams are in addresses of HTTP.
+const Path = "/live/"
+
 // The extensions that ask for a format.
 const (
 	FLV = ".flv"
@@ -103,4 +106,13 @@ func Of(path string) string {
 		name, _ = CutExt(name)
 	}
 	return name
+}
+
+// InPath returns the name of the stream that a path of HTTP is about, or "". The name is not checked.
+func InPath(path string) string {
+	below, ok := strings.CutPrefix(path, Path)
+	if !ok {
+		return ""
+	}
+	return Of(below)
 }

@@ -82,3 +82,13 @@ func FuzzNames(f *testing.F) {
 		}
 	})
 }
+
+func TestInPath(t *testing.T) {
+	for path, want := range map[string]string{
+		"/live/a": "a", "/live/a/b.flv": "a/b", "/live/a/index.m3u8": "a", "/live/": "", "/live": "", "/": "", "/files/live/a": "",
+	} {
+		if got := InPath(path); got != want {
+			t.Errorf("%s: %q, want %q", path, got, want)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package access
+
+import (
+	"net/http"
+	"strings"
+	"sync/atomic"
+
+	"github.com/millrace-io/millrace/server/internal/hook"
+)
+
+// A Gate admits the clients of a listener as its Policy says, which may be replaced at any time, and asks the hook after
+// it if there is one.
+type Gate struct {
+	policy   atomic.Pointer[Policy]
+	hook     *hook.Client // nil if none is asked
+	refusals *Refusals
+}
+
+// NewGate returns a gate, whose policy is to be set before it is used. It borrows h, which is nil if there is no hook.
+func NewGate(h *hook.Client, refusals *Refusals) *Gate { return &Gate{hook: h, refusals: refusals} }
+
+// Policy returns the policy in force, or nil before SetPolicy.
+func (g *Gate) Policy() *Policy { return g.policy.Load() }
+
+// SetPolicy replaces the policy, and shares p with its readers: it is not to be changed any more.
+func (g *Gate) SetPolicy(p *Policy) { g.policy.Store(p) }
+
+// Protect returns next for clients that may read. Requests that write are checked by their handlers, and OPTIONS is for
+// everyone: browsers cannot show a token with it.
+func (g *Gate) Protect(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			next.ServeHTTP(w, r)
+			return
+		}
+		p := g.Policy()
+		if err := p.checkRead(r); err != nil {
+			g.refusals.Refuse(KindOf(r), w, r, err)
+			return
+		}
+		if p.Read != "" {
+			w.Header().Set("Cache-Control", "private") // not for shared caches; a handler may add no-cache
+			p.giveCookie(w, r)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// giveCookie gives a browser that opens a page with the token the cookie. A signed token is for one stream, and the
+// cookie for everything.
+func (p *Policy) giveCookie(w http.ResponseWriter, r *http.Request) {
+	shown := p.QueryToken(r.URL.RawQuery)
+	if shown == "" || !strings.Contains(r.Header.Get("Accept"), "text/html") || !p.isPlain(shown) {
+		return
+	}
+	w.Header().Set("Referrer-Policy", "same-origin") // the address has the token in it
+	name, value := p.cookie()
+	http.SetCookie(w, &http.Cookie{Name: name, Value: value, Path: "/", HttpOnly: true,
+		Secure: overTLS(r), SameSite: http.SameSiteStrictMode})
+}
+
+// ProtectDecision returns next for clients that may decide.
+func (g *Gate) ProtectDecision(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := g.Policy().checkDecision(r); err != nil {
+			g.refusals.Refuse(Reader, w, r, err)
+			return
+		}
+		next(w, r)
+	}
+}

@@ -1,0 +1,94 @@
+package access
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/millrace-io/millrace/server/internal/hook"
+	"github.com/millrace-io/millrace/server/internal/refuse"
+	"github.com/millrace-io/millrace/server/internal/relay"
+	"github.com/millrace-io/millrace/server/internal/streamname"
+)
+
+// HasHook reports whether the hook is asked.
+func (g *Gate) HasHook() bool { return g.hook != nil }
+
+// Question returns what the hook is to be asked about the request of a publisher or viewer, which names a stream.
+func (g *Gate) Question(event hook.Event, r *http.Request, name, protocol string) *hook.Request {
+	return &hook.Request{Event: event, Stream: name, Protocol: protocol, Address: r.RemoteAddr,
+		Agent: r.UserAgent(), Query: r.URL.RawQuery, Token: g.Policy().shownToken(r)}
+}
+
+// Ask asks the hook about a publisher, or a viewer with a connection, whose address may have a port. It returns the
+// public name of the stream and the client's terms. Without a hook they are what the client asks for, and none. The
+// error is a [refuse.Refusal] or that of ctx.
+func (g *Gate) Ask(ctx context.Context, q *hook.Request) (name string, terms relay.Terms, err error) {
+	q.Address = withoutPort(q.Address)
+	switch {
+	case g.hook == nil:
+		return q.Stream, relay.Terms{}, nil
+	case q.Event == hook.Publish:
+		return g.askPublish(ctx, q)
+	}
+	return g.askPlay(ctx, q)
+}
+
+// askPublish asks the hook about a publisher. It returns the public name of its stream and its terms.
+func (g *Gate) askPublish(ctx context.Context, q *hook.Request) (string, relay.Terms, error) {
+	a, err := g.hook.Ask(ctx, q)
+	if err != nil {
+		return "", relay.Terms{}, err
+	}
+	end := func(reason string, bytes int64) { g.hook.End(q, reason, bytes) }
+	q.Forget()
+	if q.Name, err = publicName(q.Stream, &a); err != nil {
+		end(err.Error(), 0)
+		return "", relay.Terms{}, err
+	}
+	return q.Name, relay.Terms{MaxViewers: a.MaxViewers, MaxTime: a.MaxTime, Ended: end}, nil
+}
+
+// askPlay asks the hook about a viewer with a connection. It returns the public name of the stream and the viewer's
+// terms.
+func (g *Gate) askPlay(ctx context.Context, q *hook.Request) (string, relay.Terms, error) {
+	p, err := g.hook.Play(ctx, q)
+	if err != nil {
+		return "", relay.Terms{}, err
+	}
+	a := p.Answer()
+	name, err := publicName(q.Stream, &a)
+	if err != nil {
+		p.End(err.Error(), 0)
+		return "", relay.Terms{}, err
+	}
+	return name, relay.Terms{MaxTime: a.MaxTime, Ended: p.End}, nil
+}
+
+// publicName returns the name that the hook gives to a stream, and a refusal if that is none.
+func publicName(asked string, a *hook.Answer) (string, error) {
+	if a.Name == "" {
+		return asked, nil
+	}
+	if err := streamname.Check(a.Name); err != nil {
+		return "", refuse.New(http.StatusServiceUnavailable,
+			"the hook that this server asks gives the stream a %s", strings.TrimPrefix(err.Error(), "bad stream name ")).
+			For(refuse.HookFailed)
+	}
+	return a.Name, nil
+}
+
+// AskRecording asks the hook whether a stream is recorded. The gate has one. The caller calls end, which is nil if the
+// stream is not to be recorded, with the recording's end.
+func (g *Gate) AskRecording(name string) (end func(reason string, bytes int64), err error) {
+	q := &hook.Request{Event: hook.Record, Stream: name, Name: name}
+	_, err = g.hook.Ask(context.Background(), q)
+	if refuse.CauseOf(err) == refuse.Hook {
+		g.refusals.log.Info("the hook refuses a recording", "stream", name, "reason", err)
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return func(reason string, bytes int64) { g.hook.End(q, reason, bytes) }, nil
+}

@@ -1,0 +1,9 @@
+package access
+
+import (
+	"testing"
+
+	"github.com/millrace-io/millrace/internal/testkit/leaktest"
+)
+
+func TestMain(m *testing.M) { leaktest.Main(m) }

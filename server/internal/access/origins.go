@@ -1,0 +1,55 @@
+package access
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+)
+
+// Origins are the sites whose pages may play streams; "*" stands for all. The zero value has none.
+type Origins struct{ list atomic.Pointer[[]string] }
+
+// ParseOrigins returns the origins in a list with commas.
+func ParseOrigins(list string) ([]string, error) {
+	var origins []string
+	for origin := range strings.SplitSeq(list, ",") {
+		origin = strings.ToLower(strings.TrimSpace(origin))
+		u, err := url.Parse(origin)
+		switch {
+		case origin == "":
+			continue
+		case origin != "*" && (err != nil || u.Host == "" || origin != u.Scheme+"://"+u.Host):
+			return nil, fmt.Errorf("--cors has %.80q, want origins such as https://example.org or http://localhost:3000, or *",
+				origin)
+		}
+		origins = append(origins, origin)
+	}
+	return origins, nil
+}
+
+// Set replaces all origins by those in list, which it takes ownership of.
+func (o *Origins) Set(list []string) { o.list.Store(&list) }
+
+// Allow sets the headers of an answer that a page of another site may read, and reports whether it may.
+func (o *Origins) Allow(h http.Header, r *http.Request) bool {
+	var list []string
+	if set := o.list.Load(); set != nil {
+		list = *set
+	}
+	if slices.Contains(list, "*") {
+		h.Set("Access-Control-Allow-Origin", "*")
+		return true
+	}
+	if len(list) > 0 {
+		h.Add("Vary", "Origin")
+	}
+	origin := r.Header.Get("Origin")
+	if !slices.Contains(list, strings.ToLower(origin)) {
+		return false
+	}
+	h.Set("Access-Control-Allow-Origin", origin)
+	return true
+}

@@ -1,0 +1,108 @@
+package access
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/millrace-io/millrace/server/internal/hook"
+)
+
+// A player is one of HLS that the hook allows.
+type player struct {
+	*hook.Play
+	query string // what it has shown
+}
+
+type playerKey struct{}
+
+// playerOf returns the player that makes the request, or nil if the hook is not asked about it.
+func playerOf(r *http.Request) *player {
+	p, _ := r.Context().Value(playerKey{}).(*player)
+	return p
+}
+
+// AskPlayer asks the hook about a player of HLS, unless its answer to an earlier request counts. It returns the request
+// to serve, and the public name of the stream. Without a hook, and for another node, they are those that it has got.
+func (g *Gate) AskPlayer(r *http.Request, name string) (*http.Request, string, error) {
+	if _, ok := NodeOf(r); ok || g.hook == nil {
+		return r, name, nil
+	}
+	q := g.Question(hook.PlayBegin, r, name, hook.HLS)
+	q.Address = withoutPort(q.Address)
+	q.Query = ownQuery(r.URL.RawQuery)
+	p := &player{query: q.Query}
+	var err error
+	if p.Play, err = g.hook.Play(r.Context(), q); err != nil {
+		return r, "", err
+	}
+	a := p.Answer()
+	if name, err = publicName(name, &a); err != nil {
+		return r, "", err
+	}
+	return r.WithContext(context.WithValue(r.Context(), playerKey{}, p)), name, nil
+}
+
+// NoteServed notes bytes of HLS that a player gets, if the hook was asked about it.
+func NoteServed(r *http.Request, n int) {
+	if p := playerOf(r); p != nil {
+		p.Served(n)
+	}
+}
+
+// Shown returns what a player of HLS shows, by which it can be told from others of its address: the token, and with a
+// hook, which is asked about each of them, its whole query.
+func (g *Gate) Shown(r *http.Request) string {
+	shown := g.Policy().shownToken(r)
+	if g.hook != nil {
+		shown += " " + ownQuery(r.URL.RawQuery)
+	}
+	return shown
+}
+
+// maxAddedToken bounds the token that each address in a playlist gets, in bytes: there are hundreds of addresses. Signed
+// tokens are no longer.
+const maxAddedToken = 1 << 10
+
+// AddedQuery returns what each address in a playlist gets, without "?": the token if one is needed, or all that the hook
+// has seen. Players show it with no other request by themselves.
+func (g *Gate) AddedQuery(r *http.Request) string {
+	if p := playerOf(r); p != nil {
+		return p.query
+	}
+	p := g.Policy()
+	if !p.readNeedsToken(r) {
+		return ""
+	}
+	if token := p.QueryToken(r.URL.RawQuery); token != "" && len(token) <= maxAddedToken {
+		return "token=" + url.QueryEscape(token)
+	}
+	return ""
+}
+
+// IsPublic reports whether anyone gets the answer to a request, which a shared cache may keep then: anyone may read,
+// and no token was shown.
+func (g *Gate) IsPublic(r *http.Request) bool {
+	p := g.Policy()
+	return p.Read == "" && p.shownToken(r) == "" && g.hook == nil
+}
+
+// ownQuery returns a query as the client sent it, without the parameters that players of HLS add. They
+// are in one order, so that all requests of a player have the same ones, and fit into a playlist.
+func ownQuery(query string) string {
+	own := strings.Split(query, "&")
+	own = slices.DeleteFunc(own, func(parameter string) bool {
+		return parameter == "" || strings.HasPrefix(parameter, "_HLS_")
+	})
+	slices.SortStableFunc(own, func(a, b string) int {
+		key, _, _ := strings.Cut(a, "=")
+		other, _, _ := strings.Cut(b, "=")
+		return strings.Compare(key, other)
+	})
+	return notInPlaylists.Replace(strings.Join(own, "&"))
+}
+
+// notInPlaylists escapes what a client may send in a query and what ends an address in a playlist.
+var notInPlaylists = strings.NewReplacer(" ", "%20", `"`, "%22", "#", "%23")

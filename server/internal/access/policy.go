@@ -1,0 +1,232 @@
+package access
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/millrace-io/millrace/server/internal/refuse"
+	"github.com/millrace-io/millrace/server/internal/streamname"
+	"github.com/millrace-io/millrace/server/internal/token"
+)
+
+// A Policy says who may do what on a listener. It does not change: a [Gate] gets another one.
+//
+// May publish, and write blobs:
+//
+//   - With a token: a client that shows it.
+//   - With keys: a client that shows a token which one of them has signed, for the stream that it publishes.
+//   - Without both: a client of a loopback listener that names this machine in Host. The name matters because a page in
+//     a browser can make its own host name resolve to 127.0.0.1, and would then count as same-origin (DNS rebinding).
+//   - With a hook and without a token: also a client of another listener, to publish. The hook is asked later.
+//   - In all cases never a page of another site.
+//
+// May read streams, files, blobs, the page, the API and the metrics:
+//
+//   - With a token: a client that shows it, or that of publishers, or one that is signed for the stream in question.
+//   - Without: every client; on a loopback listener, a client that names this machine in Host or shows such a token.
+//
+// A browser shows the token once, as ?token=TOKEN of a page that it opens, and gets a cookie in return, so that the
+// page's requests, players and links need no token. The cookie gives no right to write.
+//
+// May decide, on the admin listener: a client that may read there, and shows the token or comes by loopback; never a
+// page of another site.
+type Policy struct {
+	Publish, Read string // tokens; either may be empty
+	Keys          token.Keys
+	Hook          bool // a hook decides about publishers, too
+	Loopback      bool // only this machine can reach the listener
+}
+
+// crossOrigin refuses requests of pages of other sites.
+var crossOrigin = http.NewCrossOriginProtection()
+
+// needsToken reports whether a client must show a token to publish the stream of a name, or to write a blob if that is
+// empty.
+func (p *Policy) needsToken(name string) bool {
+	return p.Publish != "" || name != "" && len(p.Keys) > 0
+}
+
+// CheckPublish returns nil if the request may publish the stream of a name, or write a blob if that is empty, or a
+// [refuse.Refusal].
+func (p *Policy) CheckPublish(r *http.Request, name string) error {
+	if crossOrigin.Check(r) != nil {
+		return refuse.New(http.StatusForbidden, "publishing from a page of another site is not allowed")
+	}
+	err := p.MayPublish(p.shownToken(r), name, "Authorization: Bearer TOKEN, or ?token=TOKEN")
+	if err == nil && !p.needsToken(name) && p.Loopback && !IsThisMachine(r.Host) {
+		return refuse.New(http.StatusForbidden, "publishing without a token is for this machine only, and the request names "+
+			"host %.80q: use 127.0.0.1 or localhost, or start with --publish-token", r.Host)
+	}
+	return err
+}
+
+// MayPublish is CheckPublish for a client that no web page can be: it shows a token, or "". how says how to show one.
+func (p *Policy) MayPublish(shown, name, how string) error {
+	switch {
+	case p.needsToken(name) && shown == "":
+		return refuse.New(http.StatusUnauthorized, "publishing needs the token: %s", how)
+	case p.needsToken(name):
+		return p.checkToken(shown, token.Publish, name)
+	case !p.Loopback && !(p.Hook && name != ""):
+		return refuse.New(http.StatusForbidden,
+			"publishing is off: this server can be reached from other machines and was started without --publish-token")
+	}
+	return nil
+}
+
+// checkRead returns nil if the request may read, or a [refuse.Refusal]. The cookie counts only if no token is shown: it
+// may come from an older token.
+func (p *Policy) checkRead(r *http.Request) error {
+	shown, name := p.shownToken(r), streamname.InPath(r.URL.Path)
+	if p.Read == "" && p.readNeedsToken(r) && p.checkToken(shown, token.Read, name) != nil {
+		return refuse.New(http.StatusForbidden, "this server is for this machine only, and the request names host %.80q: "+
+			"use 127.0.0.1 or localhost, or start with --read-token", r.Host)
+	}
+	if p.Read != "" && shown == "" {
+		cookie, value := p.cookie()
+		if c, err := r.Cookie(cookie); err == nil && sameToken(c.Value, value) {
+			return nil
+		}
+	}
+	return p.MayRead(shown, name, "?token=TOKEN, or Authorization: Bearer TOKEN")
+}
+
+// readNeedsToken reports whether a client must show a token to read.
+func (p *Policy) readNeedsToken(r *http.Request) bool {
+	return p.Read != "" || p.Loopback && !IsThisMachine(r.Host)
+}
+
+// MayRead is checkRead for a client that no web page can be: it shows a token, or "". how says how to show one.
+func (p *Policy) MayRead(shown, name, how string) error {
+	switch {
+	case p.Read == "":
+		return nil
+	case shown == "":
+		return refuse.New(http.StatusUnauthorized, "reading needs the token: %s", how)
+	}
+	return p.checkToken(shown, token.Read, name)
+}
+
+// checkDecision returns nil if the request may decide, or a [refuse.Refusal].
+func (p *Policy) checkDecision(r *http.Request) error {
+	switch {
+	case crossOrigin.Check(r) != nil:
+		return refuse.New(http.StatusForbidden, "a page of another site decides nothing here")
+	case p.Read == "" && !p.Loopback:
+		return refuse.New(http.StatusForbidden, "other machines can reach this listener: deciding needs --admin-token")
+	}
+	return p.checkRead(r)
+}
+
+// checkToken returns nil if a token gives a right to the stream of a name, or to all but streams if that is empty.
+func (p *Policy) checkToken(shown string, right token.Right, name string) error {
+	wrong := "wrong token"
+	if right == token.Publish {
+		wrong = "wrong publish token"
+	}
+	switch {
+	case p.Publish != "" && sameToken(shown, p.Publish), right == token.Read && p.Read != "" && sameToken(shown, p.Read):
+		return nil
+	case len(p.Keys) == 0 || !token.Is(shown):
+		return refuse.New(http.StatusForbidden, "%s", wrong)
+	case name == "":
+		return refuse.New(http.StatusForbidden, "%s: signed tokens are for streams", wrong)
+	}
+	t, err := p.Keys.Verify(shown, time.Now())
+	if err == nil {
+		err = t.Allow(right, name)
+	}
+	if err != nil {
+		return refuse.New(http.StatusForbidden, "%s: %v", wrong, err)
+	}
+	return nil
+}
+
+// On returns p for a listener that only this machine can reach, or that all can.
+func (p *Policy) On(loopback bool) *Policy {
+	on := *p
+	on.Loopback = loopback
+	return &on
+}
+
+// Publishing says what a publisher needs: a token ("token"), what a hook asks for ("hook"), nothing ("open"), or
+// that publishing is impossible ("off").
+func (p *Policy) Publishing() string {
+	switch {
+	case p.needsToken("any"):
+		return "token"
+	case p.Hook:
+		return "hook"
+	case p.Loopback:
+		return "open"
+	}
+	return "off"
+}
+
+// Reading says what a reader needs: nothing ("open") or a token ("token").
+func (p *Policy) Reading() string {
+	if p.Read != "" {
+		return "token"
+	}
+	return "open"
+}
+
+// isPlain reports whether a token gives the right to read everything.
+func (p *Policy) isPlain(shown string) bool {
+	return p.Publish != "" && sameToken(shown, p.Publish) || p.Read != "" && sameToken(shown, p.Read)
+}
+
+// cookie returns the cookie of a browser that has shown the token. Browsers send a cookie to all ports of a host: its
+// value does not reveal the token, and its name depends on the token, so that servers beside each other keep their own.
+func (p *Policy) cookie() (name, value string) {
+	sum := sha256.Sum256([]byte("millrace-read\x00" + p.Read))
+	text := hex.EncodeToString(sum[:])
+	return "millrace-read-" + text[:8], text[8:]
+}
+
+// shownToken returns the token in the request, or "".
+func (p *Policy) shownToken(r *http.Request) string {
+	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
+		return strings.TrimSpace(token)
+	}
+	return p.QueryToken(r.URL.RawQuery)
+}
+
+// QueryToken returns the token in a query, or "". People type a token as it is, and programs escape it, as a form or
+// otherwise: it is the first of these readings that is a token of p, or the first of all.
+func (p *Policy) QueryToken(query string) string {
+	for len(query) > 0 && !strings.HasPrefix(query, "token=") {
+		_, query, _ = strings.Cut(query, "&")
+	}
+	if query == "" { // most requests of players
+		return ""
+	}
+	rest := strings.TrimPrefix(query, "token=")
+	typed, _, _ := strings.Cut(rest, "&")
+	plain := unescape(url.PathUnescape, typed)
+	for _, reading := range []string{plain, typed, unescape(url.QueryUnescape, typed), rest} {
+		if p.isPlain(reading) {
+			return reading
+		}
+	}
+	return plain
+}
+
+// unescape returns text as a function reads it, or as it is if that is impossible.
+func unescape(by func(string) (string, error), text string) string {
+	if plain, err := by(text); err == nil {
+		return plain
+	}
+	return text
+}
+
+// sameToken compares in a time that depends neither on where the two differ nor on their lengths.
+func sameToken(a, b string) bool {
+	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
+	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
+}

@@ -1,0 +1,229 @@
+package access
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millrace-io/millrace/server/internal/lock"
+	"github.com/millrace-io/millrace/server/internal/refuse"
+	"github.com/millrace-io/millrace/server/internal/streamname"
+)
+
+// A Kind says what a refused client wanted.
+type Kind string
+
+// The kinds of clients.
+const (
+	Publisher Kind = "publisher"
+	Viewer    Kind = "viewer"
+	Writer    Kind = "writer" // of a blob
+	Reader    Kind = "reader" // of anything else: the page, the API, metrics, files, blobs
+	Node      Kind = "node"
+	Unknown   Kind = "unknown" // a connection of RTMP that has not said it
+)
+
+// causes has the causes that each kind of client can be refused for. What is not among them counts as refuse.Other.
+var causes = map[Kind][]refuse.Cause{
+	Publisher: {refuse.BadName, refuse.Path, refuse.Method, refuse.NoToken, refuse.Forbidden, refuse.Conflict, refuse.Limit,
+		refuse.Memory, refuse.ByOperator, refuse.Shutdown, refuse.Unavailable, refuse.Address, refuse.Hook, refuse.HookFailed,
+		refuse.Other},
+	Viewer: {refuse.BadName, refuse.BadRequest, refuse.Path, refuse.NotFound, refuse.Method, refuse.NoToken,
+		refuse.Forbidden, refuse.Format, refuse.Limit, refuse.Memory, refuse.Shutdown, refuse.Unavailable, refuse.Address,
+		refuse.Hook, refuse.HookFailed, refuse.Other},
+	Writer: {refuse.NoToken, refuse.Forbidden, refuse.Other},
+	Reader: {refuse.BadName, refuse.BadRequest, refuse.Path, refuse.NotFound, refuse.Method, refuse.NoToken,
+		refuse.Forbidden, refuse.Conflict, refuse.Limit, refuse.Memory, refuse.Address, refuse.Proxy, refuse.Other},
+	Node:    {refuse.Forbidden, refuse.NotFound, refuse.NotOwner, refuse.Shutdown, refuse.Other},
+	Unknown: {refuse.Protocol, refuse.Silent, refuse.Proxy, refuse.Address, refuse.Limit, refuse.Shutdown, refuse.Other},
+}
+
+// Refused says what refusals are counted by.
+type Refused struct {
+	Client Kind
+	Cause  refuse.Cause
+}
+
+// quiet reports whether port scanners and probes are refused so all the time, or nodes in passing, which ask again and
+// log by themselves what lasts: that is logged for debugging only.
+func (k Refused) quiet() bool {
+	switch k.Client {
+	case Reader:
+		return k.Cause == refuse.Path || k.Cause == refuse.Method || k.Cause == refuse.NoToken
+	case Unknown:
+		return k.Cause == refuse.Silent || k.Cause == refuse.Limit
+	case Node:
+		return k.Cause == refuse.NotOwner || k.Cause == refuse.NotFound
+	}
+	return false
+}
+
+// Refusals answers, counts and logs clients that are refused. A client that comes again and again does not fill the
+// log: beyond refusalLines in refusalPeriod for each kind of client, refusals are logged for debugging only.
+type Refusals struct {
+	log         *slog.Logger
+	origins     *Origins // whose players may see why they are refused
+	secretNames bool     // with a hook, the name by which a client asks for a stream may be a key
+
+	mu     lock.Mutex
+	counts map[Refused]int64 // has all keys that there can be
+	lines  map[Kind]*lineLimit
+}
+
+const (
+	refusalLines  = 20
+	refusalPeriod = time.Minute
+)
+
+// A lineLimit counts lines of a log.
+type lineLimit struct {
+	since        time.Time // the period's beginning
+	lines, muted int       // muted: since the last line
+}
+
+// NewRefusals returns refusals that are logged to log. It borrows origins, whose players may see why they are refused.
+// secretNames keeps the names that clients ask for out of the log.
+func NewRefusals(log *slog.Logger, origins *Origins, secretNames bool) *Refusals {
+	r := &Refusals{
+		log: log, origins: origins, secretNames: secretNames,
+		counts: make(map[Refused]int64), lines: make(map[Kind]*lineLimit),
+	}
+	for client, list := range causes {
+		r.lines[client] = &lineLimit{}
+		for _, cause := range list {
+			r.counts[Refused{client, cause}] = 0
+		}
+	}
+	return r
+}
+
+// Note counts a refusal, and logs it with attrs, the status if there is one, and the reason. The caller answers.
+func (f *Refusals) Note(client Kind, why error, attrs ...any) {
+	key := Refused{client, refuse.CauseOf(why)}
+	if !slices.Contains(causes[client], key.Cause) {
+		key.Cause = refuse.Other
+	}
+	level, muted := f.count(key, time.Now())
+	if refused := refuse.Of(why); refused != nil && refused.Status != 0 {
+		attrs = append(attrs, "status", refused.Status)
+	}
+	attrs = append(attrs, "reason", why)
+	if muted > 0 {
+		attrs = append(attrs, "unlogged", muted)
+	}
+	message := string(client) + " refused"
+	if client == Unknown {
+		message = "RTMP client refused"
+	}
+	f.log.Log(context.Background(), level, message, attrs...)
+}
+
+// count counts a refusal. It returns the level of its line, and how many before it were not logged for want of room.
+func (f *Refusals) count(key Refused, at time.Time) (level slog.Level, muted int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.counts[key]++
+	if key.quiet() {
+		return slog.LevelDebug, 0
+	}
+	l := f.lines[key.Client]
+	if at.Sub(l.since) >= refusalPeriod {
+		l.since, l.lines = at, 0
+	}
+	if l.lines == refusalLines {
+		l.muted++
+		return slog.LevelDebug, 0
+	}
+	l.lines++
+	muted, l.muted = l.muted, 0
+	return slog.LevelWarn, muted
+}
+
+// Counts returns how many were refused since the start, with a count for all that can be refused.
+func (f *Refusals) Counts() map[Refused]int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.counts)
+}
+
+// Refuse notes that the request of a client is refused, and answers it with the error. It closes the connection of a
+// request whose body may still be coming.
+func (f *Refusals) Refuse(client Kind, w http.ResponseWriter, r *http.Request, why error) {
+	if client == Viewer {
+		f.origins.Allow(w.Header(), r) // without it a player on another site cannot see the status
+	}
+	f.NoteRequest(client, r, why)
+	refuse.WriteAndClose(w, r, refuse.SetHeader(w.Header(), why), why.Error())
+}
+
+// NoteRequest notes that the request of a client is refused. The caller answers.
+func (f *Refusals) NoteRequest(client Kind, r *http.Request, why error) {
+	if _, ok := NodeOf(r); ok {
+		client = Node
+	}
+	why = f.WithoutName(why, streamname.InPath(r.URL.Path))
+	f.Note(client, why, "method", r.Method, "path", f.loggedPath(client, r.URL.Path), "client", r.RemoteAddr)
+}
+
+// KindOf returns what the client of a request wants that no handler knows.
+func KindOf(r *http.Request) Kind {
+	switch {
+	case r.Method == http.MethodPost || r.Method == http.MethodPut:
+		return Publisher
+	case strings.HasPrefix(r.URL.Path, streamname.Path):
+		return Viewer
+	}
+	return Reader
+}
+
+// Only returns h for the methods in a list, such as "GET, HEAD", and refuses others.
+func (f *Refusals) Only(allowed string, h http.HandlerFunc) http.HandlerFunc {
+	methods := strings.Split(allowed, ", ")
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !slices.Contains(methods, r.Method) {
+			f.RefuseMethod(w, r, allowed)
+			return
+		}
+		h(w, r)
+	}
+}
+
+// RefuseMethod refuses a request whose method is not among those that are allowed.
+func (f *Refusals) RefuseMethod(w http.ResponseWriter, r *http.Request, allowed string) {
+	w.Header().Set("Allow", allowed)
+	f.Refuse(KindOf(r), w, r,
+		refuse.New(http.StatusMethodNotAllowed, "method %.20q is not allowed here: %s", r.Method, allowed))
+}
+
+// loggedPath returns what the log says of the path of a request. Where names may be secret, a publisher may also have
+// mistyped what stands before one.
+func (f *Refusals) loggedPath(client Kind, path string) string {
+	switch {
+	case !f.secretNames:
+	case strings.HasPrefix(path, streamname.Path):
+		return streamname.Path + "…"
+	case client == Publisher:
+		return "/…"
+	}
+	return path
+}
+
+// WithoutName returns a refusal for the log, without the name that the client has asked for, if that may be a secret.
+func (f *Refusals) WithoutName(why error, asked string) error {
+	refused := refuse.Of(why)
+	if refused == nil || !f.secretNames || asked == "" {
+		return why
+	}
+	hidden := *refused
+	if hidden.Reason = strings.ReplaceAll(hidden.Reason, asked, "…"); hidden.Cause == refuse.BadName {
+		hidden.Reason = "bad stream name" // which is quoted in part, as a rule
+	}
+	for _, named := range []string{": the token is for ", ": the claim stream is "} { // names of streams, too
+		hidden.Reason, _, _ = strings.Cut(hidden.Reason, named)
+	}
+	return &hidden
+}
