@@ -92,6 +92,10 @@ const (
 	maxSessions = 1024
 )
 
+// FairShare is how many connections an address may have before it counts as one that has many: of those, connections give
+// way to newcomers.
+const FairShare = 8
+
 // Key returns the address that a client is counted by: IPv4 as it is, and the network of 64 bits of IPv6, all of which one
 // client may have.
 func Key(a netip.Addr) netip.Addr {

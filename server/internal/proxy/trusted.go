@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+
+	"github.com/millrace-io/millrace/server/internal/address"
 )
 
 // Trusted are the addresses of proxies that are believed. The zero value has none.
@@ -79,6 +81,9 @@ func parseAddr(text string) (netip.AddrPort, bool) {
 	a, err := netip.ParseAddrPort(text)
 	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port()), err == nil
 }
+
+// KeyOf returns what a client with the address a is counted by: see [address.Key].
+func KeyOf(a net.Addr) netip.Addr { return address.Key(AddrOf(a)) }
 
 // AddrOf returns the IP address of a, or the zero value.
 func AddrOf(a net.Addr) netip.Addr {

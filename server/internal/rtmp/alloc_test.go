@@ -6,9 +6,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"io"
-	"log/slog"
 	"testing"
-	"time"
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/internal/testkit/alloctest"
@@ -27,12 +25,6 @@ func (l *repeater) Read(p []byte) (int, error) {
 	n := copy(p[:min(len(p), 1400)], l.p[l.at:]) // as packets come
 	l.at = (l.at + n) % len(l.p)
 	return n, nil
-}
-
-// testConfig keeps few frames, so that a stream is soon in its steady state.
-func testConfig() relay.Config {
-	return relay.Config{MaxStreams: 1, MaxViewers: 1, MaxStreamViewers: 1, PublishTimeout: time.Minute, StallTimeout: time.Minute,
-		KeepBytes: 16 << 20, KeepFrames: 64, MaxTagBytes: 4 << 20, Log: slog.New(slog.DiscardHandler)}
 }
 
 // sample returns the tags before the first frame, and four GOPs of ten video frames with audio in between.

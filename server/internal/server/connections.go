@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/server/internal/access"
+	"github.com/millrace-io/millrace/server/internal/address"
 	"github.com/millrace-io/millrace/server/internal/lock"
 	"github.com/millrace-io/millrace/server/internal/proxy"
 	"github.com/millrace-io/millrace/server/internal/refuse"
@@ -79,7 +80,7 @@ func (c *connections) add(p *proxy.Conn) {
 	}
 	refused := full && closing == nil
 	if !refused {
-		a := addressOf(p.TCPConn.RemoteAddr())
+		a := proxy.KeyOf(p.TCPConn.RemoteAddr())
 		c.all[p] = a
 		c.from[a]++
 	}
@@ -112,7 +113,7 @@ func (c *connections) remove(p *proxy.Conn) {
 
 // identify counts p, which comes through a proxy, for its client from now on.
 func (c *connections) identify(p *proxy.Conn) {
-	client := addressOf(p.RemoteAddr()) // the header has come
+	client := proxy.KeyOf(p.RemoteAddr()) // the header has come
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if was, ok := c.all[p]; ok && was != client {
@@ -127,7 +128,7 @@ func (c *connections) identify(p *proxy.Conn) {
 func (c *connections) worst() (worst *proxy.Conn) {
 	looked, most, least := 0, 0, int64(0)
 	for p, a := range c.all {
-		have := max(c.from[a], fairShare)
+		have := max(c.from[a], address.FairShare)
 		since := p.IdleSince.Load()
 		if since != 0 && (worst == nil || have > most || have == most && since < least) {
 			worst, most, least = p, have, since

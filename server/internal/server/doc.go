@@ -7,11 +7,11 @@
 //	                                                                         ├▶ /blobs/KEY   Gate, Limiter ─▶ blob.Store
 //	                                                                         └▶ /  /api/streams  /metrics  /healthz
 //
-//	RTMP  ─▶ proxy.Listener ─▶ rtmpService ─▶ Gate, admitAddress ─▶ relay
+//	RTMP  ─▶ proxy.Listener ─▶ rtmp.Service ─▶ Gate ─▶ relay
 //	admin ─▶ Gate.Protect ─▶ pages, profiles, /metrics, /api/...; what decides passes Gate.ProtectDecision, too
 //
 // A [Server] opens the parts and puts them together: liveService and hlsService, fileService, blobService, adminService,
-// rtmpService, demoService. None of them knows the Server; each is given what it needs of the gate (who may), clients
+// rtmp.Service, demoService. None of them knows the Server; each is given what it needs of the gate (who may), clients
 // (who they are), budget (what requests and transfers may hold) and refusals.
 //
 // An access.Gate knows the tokens and asks the hook. A client's address is that of its connection, or what a trusted

@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"strconv"
 	"syscall"
+
+	"github.com/millrace-io/millrace/server/internal/access"
 )
 
 // Listeners are what a Server listens on. All but Main may be nil.
@@ -130,4 +132,19 @@ func listenError(flag, address string, err error) error {
 	}
 	return fmt.Errorf("--%s: %w: choose another port, as in --%s %s, or port 0 for a free one", flag, err,
 		flag, net.JoinHostPort(host, strconv.Itoa(n%math.MaxUint16+1)))
+}
+
+// An rtmpPort is where a listener of RTMP is, for the page. The zero value stands for none.
+type rtmpPort struct {
+	port     int
+	loopback bool // only this machine reaches it
+}
+
+func newRTMPPort(ln net.Listener) rtmpPort {
+	if ln != nil {
+		if a, ok := ln.Addr().(*net.TCPAddr); ok {
+			return rtmpPort{a.Port, access.IsLoopback(a)}
+		}
+	}
+	return rtmpPort{}
 }

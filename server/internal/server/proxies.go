@@ -112,16 +112,3 @@ func (s *clients) proxied(r *http.Request) (*address.Account, error) {
 	}
 	return s.addresses.Acquire(client.Addr())
 }
-
-// admitAddress is limitAddresses for a connection of RTMP, and admits its viewer.
-func admitAddress(conn net.Conn, publish bool) error {
-	c := proxy.Of(conn)
-	if c == nil {
-		return nil
-	}
-	err := c.Above()
-	if err == nil && !publish {
-		err = c.Account().Viewer()
-	}
-	return err
-}

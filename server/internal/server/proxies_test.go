@@ -409,7 +409,7 @@ func TestDownloadsOfAnAddressWait(t *testing.T) {
 // When there is no place for a connection more, one of the address that has the most gives way, and
 // not the oldest one.
 func TestTheAddressWithTheMostConnectionsGivesWay(t *testing.T) {
-	const flood = 2 * fairShare
+	const flood = 2 * address.FairShare
 	f := serve(t, func(c *Config) {
 		trustLoopback(c)
 		c.MaxConnections = flood + 1

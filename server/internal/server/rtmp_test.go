@@ -17,6 +17,7 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/media/rtmp"
+	rtmpdoor "github.com/millrace-io/millrace/server/internal/rtmp"
 	"github.com/millrace-io/millrace/server/internal/server/demo"
 	"github.com/millrace-io/millrace/server/internal/testkit/relaytest"
 )
@@ -200,11 +201,11 @@ func TestPublishingThroughAPublicRTMPListener(t *testing.T) {
 	want := &rtmp.Request{Publish: true, Path: "live/cam", Query: url.Values{}}
 	f.Get("/healthz") // it serves
 	public := f.newRTMPService(publicListener{}.Addr(), nil)
-	if _, err := public.admit(want); err == nil || !strings.Contains(err.Error(), "publishing is off") {
+	if _, err := public.Check(want); err == nil || !strings.Contains(err.Error(), "publishing is off") {
 		t.Errorf("%v", err)
 	}
 	want.Publish = false
-	if name, err := public.admit(want); err != nil || name != "cam" {
+	if name, err := public.Check(want); err != nil || name != "cam" {
 		t.Errorf("%q, %v", name, err)
 	}
 	main := listen(t)
@@ -354,7 +355,7 @@ func TestSilentRTMPClients(t *testing.T) {
 	w.AwaitCode("NetStream.Play.Start")
 	const more = 88
 	var silent []net.Conn
-	for range maxHandshakes + more {
+	for range rtmpdoor.MaxHandshakes + more {
 		conn, err := net.Dial("tcp", f.rtmp)
 		if err != nil {
 			t.Skipf("no connection more: %v", err) // the limit of open files
@@ -380,24 +381,5 @@ func TestSilentRTMPClients(t *testing.T) {
 	f.Logged("level=DEBUG", "RTMP client refused", "too many connections")
 	if strings.Contains(f.Log.String(), "level=WARN") {
 		t.Error("silent connections fill the log with warnings")
-	}
-}
-
-// A panickingConn stands for a mistake in what serves a connection.
-type panickingConn struct{ net.Conn }
-
-func (panickingConn) SetDeadline(time.Time) error { panic("a mistake") }
-
-// A mistake ends one connection, and gives back its place.
-func TestAMistakeEndsOneRTMPConnection(t *testing.T) {
-	f := serveRTMP(t, nil)
-	v := f.newRTMPService(listen(t).Addr(), nil)
-	client, conn := net.Pipe()
-	defer client.Close()
-	f.handshakes.add(panickingConn{conn})
-	v.serveConn(panickingConn{conn})
-	f.Logged("serving an RTMP client failed", "a mistake")
-	if n := len(f.handshakes.silent.list) + len(f.handshakes.begun.list); n > 0 {
-		t.Errorf("%d places are lost", n)
 	}
 }

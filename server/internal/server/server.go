@@ -43,7 +43,7 @@ type Server struct {
 	budget   *budget
 	refusals *access.Refusals
 
-	handshakes  handshakes
+	handshakes  rtmp.Handshakes
 	connections connections
 	rtmp        rtmpPort // set by Serve, as is rtmps
 	rtmps       rtmpPort
@@ -173,11 +173,11 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	var others sync.WaitGroup
 	others.Go(func() { s.budget.memory.Run(watching) })
 	if l.RTMP != nil {
-		others.Go(func() { s.newRTMPService(l.RTMP.Addr(), nil).serve(s.clients.behindProxies(l.RTMP, false)) })
+		others.Go(func() { s.newRTMPService(l.RTMP.Addr(), nil).Serve(s.clients.behindProxies(l.RTMP, false)) })
 	}
 	if l.RTMPS != nil {
 		others.Go(func() {
-			s.newRTMPService(l.RTMPS.Addr(), s.cert.config()).serve(s.clients.behindProxies(l.RTMPS, false))
+			s.newRTMPService(l.RTMPS.Addr(), s.cert.config()).Serve(s.clients.behindProxies(l.RTMPS, false))
 		})
 	}
 	s.greet(l)
@@ -208,13 +208,13 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 }
 
 // newRTMPService returns the service of a listener. It takes ownership of config, which is nil without TLS.
-func (s *Server) newRTMPService(at net.Addr, config *tls.Config) *rtmpService {
+func (s *Server) newRTMPService(at net.Addr, config *tls.Config) *rtmp.Service {
 	if config != nil {
 		config.SessionTicketsDisabled = true // rtmpdump takes a ticket of TLS 1.3 for an error
 	}
-	return &rtmpService{
-		door: s.door, gate: s.gate, refusals: s.refusals, handshakes: &s.handshakes, log: s.log,
-		tls: config, loopback: access.IsLoopback(at), headerTimeout: s.cfg.HeaderTimeout, draining: s.draining,
+	return &rtmp.Service{
+		Door: s.door, Gate: s.gate, Refusals: s.refusals, Handshakes: &s.handshakes, Log: s.log,
+		TLS: config, Loopback: access.IsLoopback(at), HeaderTimeout: s.cfg.HeaderTimeout, Draining: s.draining,
 	}
 }
 

@@ -1,4 +1,4 @@
-package server
+package rtmp
 
 import (
 	"errors"
@@ -11,25 +11,20 @@ import (
 	"github.com/millrace-io/millrace/server/internal/proxy"
 )
 
-const (
-	// maxHandshakes bounds the RTMP connections that have said nothing yet, and also those that
-	// have not said yet what they want. One of the latter takes 32 KiB at the very most, for
-	// --header-timeout at most. Publishers and viewers have limits of their own.
-	maxHandshakes = 512
+// MaxHandshakes bounds the RTMP connections that have said nothing yet, and also those that
+// have not said yet what they want. One of the latter takes 32 KiB at the very most, for
+// --header-timeout at most. Publishers and viewers have limits of their own.
+const MaxHandshakes = 512
 
-	// fairShare is how many connections an address may have before it counts as one that has many.
-	fairShare = 8
-)
-
-// handshakes are the RTMP connections that have not said yet what they want. Clients say it within
+// Handshakes are the RTMP connections that have not said yet what they want. Clients say it within
 // a few round trips.
-type handshakes struct {
+type Handshakes struct {
 	mu lock.Mutex
 	// Nothing has come from silent ones yet. They do not keep those out that have begun.
 	silent, begun crowd
 }
 
-// A crowd has up to maxHandshakes connections. When there is one more, the oldest one of the
+// A crowd has up to MaxHandshakes connections. When there is one more, the oldest one of the
 // address that has the most gives way: an address cannot keep the clients of others out.
 type crowd struct {
 	list []handshake        // the oldest first
@@ -45,20 +40,17 @@ type handshake struct {
 // errCrowded ends a connection that gave way to a new one.
 var errCrowded = errors.New("it said nothing until there were too many connections that say nothing")
 
-// addressOf returns what an address is counted by.
-func addressOf(a net.Addr) netip.Addr { return address.Key(proxy.AddrOf(a)) }
-
 // peerOf returns the address of the other end of a connection, which may be a proxy. It does not
 // wait.
 func peerOf(conn net.Conn) netip.Addr {
 	if p := proxy.Of(conn); p != nil {
-		return addressOf(p.TCPConn.RemoteAddr())
+		return proxy.KeyOf(p.TCPConn.RemoteAddr())
 	}
-	return addressOf(conn.RemoteAddr())
+	return proxy.KeyOf(conn.RemoteAddr())
 }
 
 // add adds conn, which it borrows until remove. It may close another connection.
-func (h *handshakes) add(conn net.Conn) {
+func (h *Handshakes) add(conn net.Conn) {
 	h.mu.Lock()
 	victim := h.silent.add(handshake{conn, peerOf(conn)})
 	h.mu.Unlock()
@@ -69,11 +61,11 @@ func (h *handshakes) add(conn net.Conn) {
 
 // begin notes that something has come on conn, from a client that is known now. It may close
 // another connection.
-func (h *handshakes) begin(conn net.Conn, client net.Addr) {
+func (h *Handshakes) begin(conn net.Conn, client net.Addr) {
 	h.mu.Lock()
 	var victim net.Conn
 	if h.silent.remove(conn) {
-		victim = h.begun.add(handshake{conn, addressOf(client)})
+		victim = h.begun.add(handshake{conn, proxy.KeyOf(client)})
 	}
 	h.mu.Unlock()
 	if victim != nil {
@@ -82,7 +74,7 @@ func (h *handshakes) begin(conn net.Conn, client net.Addr) {
 }
 
 // remove removes conn. It reports false if conn has given way to another one.
-func (h *handshakes) remove(conn net.Conn) bool {
+func (h *Handshakes) remove(conn net.Conn) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.silent.remove(conn) || h.begun.remove(conn)
@@ -95,12 +87,12 @@ func (c *crowd) add(a handshake) (victim net.Conn) {
 	}
 	c.list = append(c.list, a)
 	c.from[a.from]++
-	if len(c.list) <= maxHandshakes {
+	if len(c.list) <= MaxHandshakes {
 		return nil
 	}
 	worst, most := 0, 0
 	for i := range c.list {
-		if have := max(c.from[c.list[i].from], fairShare); have > most {
+		if have := max(c.from[c.list[i].from], address.FairShare); have > most {
 			worst, most = i, have
 		}
 	}

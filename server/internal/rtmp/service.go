@@ -1,4 +1,4 @@
-package server
+package rtmp
 
 import (
 	"context"
@@ -16,57 +16,42 @@ import (
 
 	"github.com/millrace-io/millrace/media/rtmp"
 	"github.com/millrace-io/millrace/server/internal/access"
+	"github.com/millrace-io/millrace/server/internal/address"
 	"github.com/millrace-io/millrace/server/internal/hook"
 	"github.com/millrace-io/millrace/server/internal/proxy"
 	"github.com/millrace-io/millrace/server/internal/refuse"
-	door "github.com/millrace-io/millrace/server/internal/rtmp"
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
-// rtmpApp is the application of RTMP addresses: streams are at rtmp://host/live/NAME.
-const rtmpApp = "live"
+// app is the application of RTMP addresses: streams are at rtmp://host/live/NAME.
+const app = "live"
 
-// An rtmpService serves one listener of RTMP: publishers and viewers of the streams at /live/.
-type rtmpService struct {
-	door       *door.Door
-	gate       *access.Gate
-	refusals   *access.Refusals
-	handshakes *handshakes
-	log        *slog.Logger
+// A Service serves one listener of RTMP: publishers and viewers of the streams at /live/.
+type Service struct {
+	Door       *Door
+	Gate       *access.Gate
+	Refusals   *access.Refusals
+	Handshakes *Handshakes // of all listeners
+	Log        *slog.Logger
 
-	tls           *tls.Config // nil without TLS
-	loopback      bool        // only this machine can reach it
-	headerTimeout time.Duration
-	draining      context.Context // ends when no more is to be published
+	TLS           *tls.Config     // nil without TLS
+	Loopback      bool            // only this machine can reach it
+	HeaderTimeout time.Duration   // in which a client says what it wants
+	Draining      context.Context // ends when no more is to be published
 }
 
 // acceptPause is how long no connection is accepted after that has failed: too many files are open, as a rule.
 const acceptPause = 100 * time.Millisecond
 
-// An rtmpPort is where a listener of RTMP is, for the page. The zero value stands for none.
-type rtmpPort struct {
-	port     int
-	loopback bool // only this machine reaches it
-}
-
-func newRTMPPort(ln net.Listener) rtmpPort {
-	if ln != nil {
-		if a, ok := ln.Addr().(*net.TCPAddr); ok {
-			return rtmpPort{a.Port, access.IsLoopback(a)}
-		}
-	}
-	return rtmpPort{}
-}
-
-// serve serves connections until ln is closed.
-func (v *rtmpService) serve(ln net.Listener) {
+// Serve serves connections until ln is closed.
+func (v *Service) Serve(ln net.Listener) {
 	for {
 		conn, err := ln.Accept()
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return
 		case err != nil:
-			v.log.Warn("no RTMP connection is accepted for a moment", "reason", err)
+			v.Log.Warn("no RTMP connection is accepted for a moment", "reason", err)
 			time.Sleep(acceptPause)
 		default:
 			if p := proxy.Of(conn); p != nil && p.Direct() && p.Above() != nil {
@@ -74,33 +59,33 @@ func (v *rtmpService) serve(ln net.Listener) {
 				go v.refuse(conn, p.Above())
 				continue
 			}
-			v.handshakes.add(conn)
+			v.Handshakes.add(conn)
 			go v.serveConn(conn)
 		}
 	}
 }
 
 // refuse closes a connection that has not said what it wants.
-func (v *rtmpService) refuse(conn net.Conn, why error) {
+func (v *Service) refuse(conn net.Conn, why error) {
 	_ = conn.Close() // so that RemoteAddr does not wait
 	client := conn.RemoteAddr().String()
-	v.refusals.Note(access.Unknown, unaccepted(why), "client", client)
+	v.Refusals.Note(access.Unknown, unaccepted(why), "client", client)
 }
 
 // serveConn serves a connection, one of handshakes, up to the end of its last publisher, or until its viewer is served. A
 // panic is logged, and ends this connection alone.
-func (v *rtmpService) serveConn(conn net.Conn) {
+func (v *Service) serveConn(conn net.Conn) {
 	client := conn.RemoteAddr().String()
 	defer func() {
 		if cause := recover(); cause != nil {
-			v.log.Error("serving an RTMP client failed", "client", client,
+			v.Log.Error("serving an RTMP client failed", "client", client,
 				"cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
 			_ = conn.Close()
 		}
 	}()
 	c, want, err := v.accept(conn)
 	if err != nil {
-		v.refusals.Note(access.Unknown, unaccepted(err), "client", client)
+		v.Refusals.Note(access.Unknown, unaccepted(err), "client", client)
 		return
 	}
 	for want != nil {
@@ -108,23 +93,23 @@ func (v *rtmpService) serveConn(conn net.Conn) {
 			return
 		}
 		again := c.Conn() // which gives way to others, as before the first request
-		v.handshakes.add(again)
-		want = c.Next(time.Now().Add(v.headerTimeout))
-		v.handshakes.remove(again)
+		v.Handshakes.add(again)
+		want = c.Next(time.Now().Add(v.HeaderTimeout))
+		v.Handshakes.remove(again)
 	}
 }
 
 // serveRequest serves what a client wants, up to the end of its publisher or until its viewer is served. It returns false if it
 // has refused that, and ended the connection.
-func (v *rtmpService) serveRequest(conn net.Conn, c *door.Conn, want *rtmp.Request) bool {
+func (v *Service) serveRequest(conn net.Conn, c *Conn, want *rtmp.Request) bool {
 	client := conn.RemoteAddr().String()
-	name, err := v.admit(want)
+	name, err := v.Check(want)
 	asked := name
 	if err == nil {
-		err = admitAddress(conn, want.Publish)
+		err = checkAddress(conn, want.Publish)
 	}
 	if err == nil {
-		name, err = v.serveAs(connContext(context.Background(), conn), c, want, name)
+		name, err = v.serveAs(clientContext(conn), c, want, name)
 	}
 	if err != nil {
 		who := access.Viewer
@@ -132,14 +117,35 @@ func (v *rtmpService) serveRequest(conn net.Conn, c *door.Conn, want *rtmp.Reque
 			who = access.Publisher
 		}
 		logged := name
-		if v.gate.HasHook() && name == asked {
+		if v.Gate.HasHook() && name == asked {
 			logged = ""
 		}
-		v.refusals.Note(who, v.refusals.WithoutName(err, asked), "stream", clip(logged), "client", client,
+		v.Refusals.Note(who, v.Refusals.WithoutName(err, asked), "stream", clip(logged), "client", client,
 			"program", clip(want.Client))
 		c.Refuse(want, err)
 	}
 	return err == nil
+}
+
+// clientContext has the account of the client's address.
+func clientContext(conn net.Conn) context.Context {
+	if p := proxy.Of(conn); p != nil {
+		return address.NewContext(context.Background(), p)
+	}
+	return context.Background()
+}
+
+// checkAddress refuses a client whose address has what it may have, and counts a viewer.
+func checkAddress(conn net.Conn, publish bool) error {
+	c := proxy.Of(conn)
+	if c == nil {
+		return nil
+	}
+	err := c.Above()
+	if err == nil && !publish {
+		err = c.Account().Viewer()
+	}
+	return err
 }
 
 // unaccepted returns the refusal of a client that has not said what it wants.
@@ -160,15 +166,15 @@ func unaccepted(err error) error {
 }
 
 // accept returns what a client wants. Its connection has left handshakes then.
-func (v *rtmpService) accept(conn net.Conn) (c *door.Conn, want *rtmp.Request, err error) {
+func (v *Service) accept(conn net.Conn) (c *Conn, want *rtmp.Request, err error) {
 	defer func() {
-		if !v.handshakes.remove(conn) && err != nil {
+		if !v.Handshakes.remove(conn) && err != nil {
 			err = errCrowded
 		}
 	}()
 	if p := proxy.Of(conn); p != nil {
 		if err = p.Err(); err == nil { // something has come
-			v.handshakes.begin(conn, p.RemoteAddr())
+			v.Handshakes.begin(conn, p.RemoteAddr())
 			err = p.Above()
 		}
 		if err != nil {
@@ -177,28 +183,28 @@ func (v *rtmpService) accept(conn net.Conn) (c *door.Conn, want *rtmp.Request, e
 		}
 	}
 	over := conn
-	if v.tls != nil {
-		over = tls.Server(conn, v.tls)
+	if v.TLS != nil {
+		over = tls.Server(conn, v.TLS)
 	}
-	return v.door.Accept(over, time.Now().Add(v.headerTimeout))
+	return v.Door.Accept(over, time.Now().Add(v.HeaderTimeout))
 }
 
 // clip bounds what a client says of itself in the log.
 func clip(text string) string { return fmt.Sprintf("%.100s", text) }
 
-// admit returns the name of the stream that a client wants, and perhaps a [refuse.Refusal]. Where there is no such name,
+// Check returns the name of the stream that a client wants, and perhaps a [refuse.Refusal]. Where there is no such name,
 // it returns the path.
-func (v *rtmpService) admit(want *rtmp.Request) (name string, err error) {
-	name, ok := strings.CutPrefix(want.Path, rtmpApp+"/")
+func (v *Service) Check(want *rtmp.Request) (name string, err error) {
+	name, ok := strings.CutPrefix(want.Path, app+"/")
 	if !ok {
 		return want.Path, refuse.New(http.StatusNotFound,
-			"streams are at rtmp://HOST/%[1]s/NAME: the server is rtmp://HOST/%[1]s, the stream key is NAME", rtmpApp).
+			"streams are at rtmp://HOST/%[1]s/NAME: the server is rtmp://HOST/%[1]s, the stream key is NAME", app).
 			For(refuse.Path)
 	}
 	if name, err = streamname.Published(name); err != nil {
 		return want.Path, err
 	}
-	policy := v.gate.Policy().On(v.loopback)
+	policy := v.Gate.Policy().On(v.Loopback)
 	token := policy.QueryToken(want.RawQuery)
 	if want.Publish {
 		return name, policy.MayPublish(token, name, "NAME?token=TOKEN as the stream key")
@@ -207,17 +213,17 @@ func (v *rtmpService) admit(want *rtmp.Request) (name string, err error) {
 }
 
 // serveAs serves a client under the name that the hook says if there is one, which it returns.
-func (v *rtmpService) serveAs(ctx context.Context, c *door.Conn, want *rtmp.Request, name string) (_ string, err error) {
+func (v *Service) serveAs(ctx context.Context, c *Conn, want *rtmp.Request, name string) (_ string, err error) {
 	q := &hook.Request{Event: hook.PlayBegin, Stream: name, Protocol: "rtmp", Address: c.RemoteAddr(),
-		Agent: want.Client, Query: want.RawQuery, Token: v.gate.Policy().QueryToken(want.RawQuery)}
-	if v.tls != nil {
+		Agent: want.Client, Query: want.RawQuery, Token: v.Gate.Policy().QueryToken(want.RawQuery)}
+	if v.TLS != nil {
 		q.Protocol = "rtmps"
 	}
 	if want.Publish {
 		q.Event = hook.Publish
 	}
-	if name, c.Terms, err = v.gate.Ask(v.draining, q); err != nil {
-		if v.draining.Err() != nil {
+	if name, c.Terms, err = v.Gate.Ask(v.Draining, q); err != nil {
+		if v.Draining.Err() != nil {
 			err = refuse.ErrShutdown
 		}
 		return "", err

@@ -1,4 +1,4 @@
-package server
+package rtmp
 
 import (
 	"net"
@@ -28,7 +28,7 @@ func (c *connFrom) Close() error {
 func TestHandshakesOfAFlood(t *testing.T) {
 	for _, begins := range []bool{false, true} {
 		for _, flood := range []string{"192.0.2.1", "2001:db8::1"} {
-			var h handshakes
+			var h Handshakes
 			honest := []*connFrom{from("198.51.100.1", 1), from("198.51.100.1", 2), from("2001:db8:1::1", 3)}
 			add := func(c *connFrom) {
 				h.add(c)
@@ -40,7 +40,7 @@ func TestHandshakesOfAFlood(t *testing.T) {
 				add(c)
 			}
 			var last *connFrom
-			for i := range 3 * maxHandshakes {
+			for i := range 3 * MaxHandshakes {
 				last = from(flood, i)
 				if ip := last.addr.(*net.TCPAddr).IP; ip.To4() == nil {
 					ip[15] = byte(i)
@@ -55,7 +55,7 @@ func TestHandshakesOfAFlood(t *testing.T) {
 			if last.closed {
 				t.Errorf("%s: the newest connection has gone, and not the oldest", flood)
 			}
-			if n := len(h.silent.list) + len(h.begun.list); n != maxHandshakes-len(honest) {
+			if n := len(h.silent.list) + len(h.begun.list); n != MaxHandshakes-len(honest) {
 				t.Errorf("%s: %d connections", flood, n)
 			}
 		}
@@ -65,22 +65,22 @@ func TestHandshakesOfAFlood(t *testing.T) {
 // Connections that say nothing do not keep those out that have begun, of the same address, and
 // those of many addresses with few each have the oldest give way.
 func TestSilentHandshakesGiveWay(t *testing.T) {
-	var h handshakes
+	var h Handshakes
 	begun, silent := from("192.0.2.1", 1), from("192.0.2.2", 2)
 	h.add(begun)
 	h.begin(begun, begun.addr)
 	h.add(silent)
-	for i := range maxHandshakes {
+	for i := range MaxHandshakes {
 		h.add(from("192.0.2.1", i))
 	}
 	if begun.closed || silent.closed {
 		t.Error("a connection has gone that is none of the flood")
 	}
 
-	h = handshakes{}
+	h = Handshakes{}
 	pair := []*connFrom{from("192.0.2.1", 1), from("192.0.2.1", 2)}
 	var all []*connFrom
-	for i := range maxHandshakes - len(pair) {
+	for i := range MaxHandshakes - len(pair) {
 		all = append(all, from(net.IPv4(10, 0, byte(i>>8), byte(i)).String(), 1))
 		h.add(all[i])
 	}
