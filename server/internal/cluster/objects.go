@@ -187,9 +187,9 @@ func (e *objectEntry) share() (Object, error) {
 	if e.err != nil {
 		return Object{}, e.err
 	}
-	out := e.object
-	out.Body = millrace.Chain{}
-	e.object.Body.Clone(&out.Body)
+	o := &e.object
+	out := Object{Status: o.Status, Gzip: o.Gzip, RetryAfter: o.RetryAfter, Fresh: o.Fresh, Once: o.Once}
+	o.Body.Clone(&out.Body)
 	return out, nil
 }
 

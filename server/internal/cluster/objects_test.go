@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -59,6 +60,24 @@ func get(ctx context.Context, o *Objects, node, path string) (int, string, error
 }
 
 func keep(w http.ResponseWriter) { w.Header().Set("Cache-Control", "public, max-age=3600, immutable") }
+
+// A call gets a share of the bytes, and everything else that an object has.
+func TestShare(t *testing.T) {
+	e := objectEntry{object: Object{Status: 200, Gzip: true, RetryAfter: "7", Fresh: time.Hour, Once: true}}
+	e.object.Body.AppendCopy([]byte("body"))
+	out, err := e.share()
+	if err != nil || string(out.Body.Bytes()) != "body" || string(e.object.Body.Bytes()) != "body" {
+		t.Errorf("%v, %q of %q", err, out.Body.Bytes(), e.object.Body.Bytes())
+	}
+	was, is := reflect.ValueOf(e.object), reflect.ValueOf(out)
+	for i := range was.NumField() {
+		if field := was.Type().Field(i); field.Name != "Body" && (was.Field(i).IsZero() || !was.Field(i).Equal(is.Field(i))) {
+			t.Errorf("%s is %v, and was %v", field.Name, is.Field(i), was.Field(i))
+		}
+	}
+	out.Body.Release()
+	e.object.Body.Release()
+}
 
 // A thousand calls wait for one fetch, and each gets all of it.
 func TestObjectsCollapse(t *testing.T) {

@@ -127,8 +127,8 @@ func (k *Segments) Stats() SegmentStats {
 
 // Save implements [hlslive.SegmentStore].
 func (k *Segments) Save(stream string, o hls.Object, body *millrace.Chain) {
-	job := saveJob{stream: stream, object: o.String(), body: *body}
-	*body = millrace.Chain{}
+	job := saveJob{stream: stream, object: o.String()}
+	job.body.Merge(body)
 	k.put(job)
 }
 
