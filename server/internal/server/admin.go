@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/server/internal/access"
+	"github.com/millrace-io/millrace/server/internal/answer"
 	"github.com/millrace-io/millrace/server/internal/refuse"
 	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/millrace-io/millrace/server/internal/server/page"
@@ -18,7 +19,7 @@ import (
 // An adminService answers the operator: about single streams, and decisions.
 type adminService struct {
 	operator relay.Operator
-	budget   *budget
+	budget   *answer.Budget
 	refusals *access.Refusals
 	log      *slog.Logger
 	tls      bool   // of the main listener
@@ -90,7 +91,7 @@ func (s *adminService) stream(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	if !s.budget.lend(w, r, maxListed*streamBytes/4) {
+	if !s.budget.Lend(w, r, maxListed*streamBytes/4) {
 		return
 	}
 	info, ok := s.operator.Stream(name)
@@ -99,7 +100,7 @@ func (s *adminService) stream(w http.ResponseWriter, r *http.Request) {
 		s.refusals.Refuse(access.Reader, w, r, refuse.New(http.StatusNotFound, "no stream %.200q", name))
 		return
 	}
-	answer(w, struct {
+	writeJSON(w, struct {
 		Stream  relay.StreamInfo   `json:"stream"`
 		Viewers []relay.ViewerInfo `json:"viewers"`
 	}{info, viewers})
@@ -135,7 +136,7 @@ func (s *adminService) endStream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.log.Info("the operator ends a stream", "stream", name, "was", ended, "refused for", lasts, "client", r.RemoteAddr)
-	answer(w, struct {
+	writeJSON(w, struct {
 		Stream  string  `json:"stream"`
 		Ended   bool    `json:"ended"`           // there was such a stream
 		Refused float64 `json:"refused_seconds"` // for how long its publishers are refused
@@ -156,7 +157,7 @@ func (s *adminService) endViewer(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.log.Info("the operator ends a viewer", "stream", was.Stream, "viewer", was.Address, "client", r.RemoteAddr)
-	answer(w, was)
+	writeJSON(w, was)
 }
 
 // beginDrain answers POST /api/drain.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/server/internal/access"
+	"github.com/millrace-io/millrace/server/internal/answer"
 	"github.com/millrace-io/millrace/server/internal/refuse"
 	"github.com/millrace-io/millrace/server/internal/server/demo"
 )
@@ -106,7 +107,7 @@ func TestAnswersThatAreNotTaken(t *testing.T) {
 		main, admin := l.Main.Addr().String(), l.Admin.Addr().String()
 		f := serveOn(t, cfg, &logBook{}, l)
 		holds := func() int64 {
-			return f.budget.requests.Bytes() + f.budget.operator.Bytes() + f.budget.answers.Bytes() + f.budget.downloads.Bytes()
+			return f.budget.Requests.Bytes() + f.budget.Operator.Bytes() + f.budget.HLS.Bytes() + f.budget.Downloads.Bytes()
 		}
 		if !secure {
 			p := f.Publisher("cam")
@@ -126,7 +127,7 @@ func TestAnswersThatAreNotTaken(t *testing.T) {
 			if ends {
 				asked[path] = c
 			} else {
-				eventually(t, path+" to hold memory", func() bool { return holds() >= requestBytes })
+				eventually(t, path+" to hold memory", func() bool { return holds() >= answer.RequestBytes })
 				_ = c.Close()
 				eventually(t, path+" to hold none", func() bool { return holds() == 0 })
 			}
@@ -158,17 +159,17 @@ func TestAnswersThatAreNotTaken(t *testing.T) {
 // answered.
 func TestAnswersHaveABudget(t *testing.T) {
 	f := serve(t, func(c *Config) { c.MemoryBytes = 256 << 20 })
-	limit := f.budget.answerLimit()
+	limit := f.budget.Share()
 	for _, path := range []string{"/metrics", "/healthz", "/live/none/media.m3u8"} {
 		var clients []*stalledClient
-		for range 2 * int(limit/requestBytes) / http2Streams {
+		for range 2 * int(limit/answer.RequestBytes) / http2Streams {
 			c := stall(t, f.Addr, false)
 			c.ask(path, http2Streams)
 			clients = append(clients, c)
 		}
 		most := int64(0)
 		eventually(t, "others to be answered", func() bool {
-			most = max(most, f.budget.requests.Bytes())
+			most = max(most, f.budget.Requests.Bytes())
 			return f.Get("/healthz").Status == http.StatusOK
 		})
 		if most > 2*limit {
@@ -177,10 +178,10 @@ func TestAnswersHaveABudget(t *testing.T) {
 		for _, c := range clients {
 			_ = c.Close()
 		}
-		eventually(t, "nothing to be held", func() bool { return f.budget.requests.Bytes() == 0 })
+		eventually(t, "nothing to be held", func() bool { return f.budget.Requests.Bytes() == 0 })
 	}
 	// Those above the limit are told so, without a body.
-	for range 2 * int(limit/requestBytes) / http2Streams {
+	for range 2 * int(limit/answer.RequestBytes) / http2Streams {
 		c := stall(t, f.Addr, false)
 		c.ask("/healthz", http2Streams)
 	}
@@ -196,7 +197,7 @@ func TestAnswersOfTheAdminListener(t *testing.T) {
 	l := Listeners{Main: listen(t), Admin: listen(t)}
 	admin := "http://" + l.Admin.Addr().String()
 	f := serveOn(t, cfg, &logBook{}, l)
-	defer f.budget.requests.Add(2*f.budget.answerLimit(), func() {}).Done()
+	defer f.budget.Requests.Add(2*f.budget.Share(), func() {}).Done()
 	if got := f.Get("/healthz").Status; got != http.StatusServiceUnavailable {
 		t.Errorf("a viewer: status %d", got)
 	}
@@ -220,10 +221,10 @@ func TestDownloadsThatAreNotTaken(t *testing.T) {
 	}
 	c := stall(t, f.Addr, false)
 	c.ask("/blobs/large", 3)
-	eventually(t, "downloads", func() bool { return f.budget.downloads.Bytes() >= 3*requestBytes })
-	eventually(t, "them to end", func() bool { return f.budget.downloads.Free(1<<20, time.Millisecond) > 0 })
+	eventually(t, "downloads", func() bool { return f.budget.Downloads.Bytes() >= 3*answer.RequestBytes })
+	eventually(t, "them to end", func() bool { return f.budget.Downloads.Free(1<<20, time.Millisecond) > 0 })
 	c.await(t, "the end", frameReset)
-	eventually(t, "nothing to be held", func() bool { return f.budget.downloads.Bytes() == 0 && f.budget.requests.Bytes() == 0 })
+	eventually(t, "nothing to be held", func() bool { return f.budget.Downloads.Bytes() == 0 && f.budget.Requests.Bytes() == 0 })
 }
 
 // Downloads that are not taken hold no more than their part of the budget. Publishers and viewers
@@ -237,18 +238,18 @@ func TestDownloadsHaveABudget(t *testing.T) {
 	if res := f.Request("PUT", "/blobs/large", strings.Repeat("x", 32<<20)); res.Status != http.StatusCreated {
 		t.Fatal(res)
 	}
-	limit := f.budget.memory.Limit() / downloadsShare
+	limit := f.budget.Memory.Limit() / 4 // the share of downloads
 	for _, path := range []string{"/files/large", "/blobs/large"} {
 		var clients []net.Conn
-		for range limit / requestBytes {
+		for range limit / answer.RequestBytes {
 			c := dial(t, f.Addr, 4<<10)
 			_, _ = fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", path)
 			clients = append(clients, c)
 			if len(clients)%100 == 0 { // requests have a budget, too, until they are downloads
-				eventually(t, "requests to be downloads", func() bool { return f.budget.downloads.Bytes() == int64(len(clients))*requestBytes })
+				eventually(t, "requests to be downloads", func() bool { return f.budget.Downloads.Bytes() == int64(len(clients))*answer.RequestBytes })
 			}
 		}
-		eventually(t, "downloads", func() bool { return f.budget.downloads.Bytes() == limit })
+		eventually(t, "downloads", func() bool { return f.budget.Downloads.Bytes() == limit })
 		if res := f.Get(path); res.Status != http.StatusServiceUnavailable || !strings.Contains(res.Body, "--memory") {
 			t.Errorf("%s: status %d", path, res.Status)
 		}
@@ -261,6 +262,6 @@ func TestDownloadsHaveABudget(t *testing.T) {
 		for _, c := range clients {
 			_ = c.Close()
 		}
-		eventually(t, "nothing to be held", func() bool { return f.budget.downloads.Bytes() == 0 })
+		eventually(t, "nothing to be held", func() bool { return f.budget.Downloads.Bytes() == 0 })
 	}
 }

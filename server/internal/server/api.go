@@ -1,9 +1,11 @@
 package server
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/netip"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/millrace-io/millrace/server/internal/access"
@@ -47,12 +49,12 @@ type apiServer struct {
 // apiStreams answers GET /api/streams. It tells the publishers' addresses only if other machines cannot ask, and to none that
 // asks through a proxy: they are for the operator. A node gets what this one knows itself.
 func (s *Server) apiStreams(w http.ResponseWriter, r *http.Request) {
-	if !s.budget.lend(w, r, s.relay.Count()*streamBytes) {
+	if !s.budget.Lend(w, r, s.relay.Count()*streamBytes) {
 		return
 	}
 	report := s.report()
 	if _, ok := access.NodeOf(r); !ok {
-		if s.addNodes(&report); !s.budget.lend(w, r, report.nodeStreams()*streamBytes) {
+		if s.addNodes(&report); !s.budget.Lend(w, r, report.nodeStreams()*streamBytes) {
 			return
 		}
 		client, err := netip.ParseAddrPort(r.RemoteAddr)
@@ -62,20 +64,23 @@ func (s *Server) apiStreams(w http.ResponseWriter, r *http.Request) {
 			report.Server.Operator = true
 		}
 	}
-	answer(w, report)
+	writeJSON(w, report)
 }
 
 // adminStreams is apiStreams for the admin listener.
 func (s *Server) adminStreams(w http.ResponseWriter, r *http.Request) {
-	if !s.budget.lend(w, r, s.relay.Count()*streamBytes) {
+	if !s.budget.Lend(w, r, s.relay.Count()*streamBytes) {
 		return
 	}
 	report := s.report()
 	report.Server.Operator = true
-	if s.addNodes(&report); s.budget.lend(w, r, report.nodeStreams()*streamBytes) {
-		answer(w, report)
+	if s.addNodes(&report); s.budget.Lend(w, r, report.nodeStreams()*streamBytes) {
+		writeJSON(w, report)
 	}
 }
+
+// streamBytes is what the description of one stream, or viewer, holds, as a value and as JSON.
+const streamBytes = 2 << 10
 
 // nodeStreams returns how many streams the reports of other nodes have.
 func (r *apiReport) nodeStreams() (n int) {
@@ -94,14 +99,14 @@ func (s *Server) addNodes(report *apiReport) {
 
 // report describes the server and its streams.
 func (s *Server) report() apiReport {
-	streams, relayed, mem := s.relay.Streams(), s.relay.Stats(), s.budget.memory.Stats()
+	streams, relayed, mem := s.relay.Streams(), s.relay.Stats(), s.budget.Memory.Stats()
 	policy := s.gate.Policy()
 	return apiReport{
 		Server: apiServer{
 			Version: s.cfg.Version, Node: s.cfg.self(), Uptime: time.Since(s.started).Seconds(),
 			Streams: len(streams), Viewers: s.relay.Viewers(), BytesOut: relayed.BytesOut,
 			Memory: mem.Used, MemoryOf: mem.Limit, MemoryHi: mem.High,
-			Files: s.files.offer(), Blobs: s.blobs != nil,
+			Files: s.files.Offer(), Blobs: s.blobs != nil,
 			Publish: policy.Publishing(), Read: policy.Reading(), Loopback: policy.Loopback,
 			RTMP: s.rtmp.port, RTMPS: s.rtmps.port, RTMPLoopback: s.rtmp.loopback, RTMPSLoopback: s.rtmps.loopback,
 			MemoryOwners: s.memoryOwners(relayed, mem.Heap),
@@ -126,4 +131,18 @@ func hideAddresses(streams []relay.StreamInfo) {
 			*p = ""
 		}
 	}
+}
+
+// writeJSON answers 200 with JSON.
+func writeJSON(w http.ResponseWriter, v any) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // numbers and strings
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(text)+1)) // by which another node knows that it has all
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	_, _ = w.Write(append(text, '\n'))
 }

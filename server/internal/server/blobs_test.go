@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -243,7 +244,7 @@ func TestBlobsThatBreakOff(t *testing.T) {
 		for _, head := range []string{"Content-Length: 3000000\n\n", "Transfer-Encoding: chunked\n\n1e8480\n"} {
 			for _, sent := range []int{0, 1, 5000, 1500000} {
 				_ = f.Dial("PUT /blobs/k HTTP/1.1\nHost: localhost\n" + head + strings.Repeat("x", sent)).Close()
-				eventually(t, "the end of the upload", func() bool { return f.blobs.uploads.Held() == 0 })
+				eventually(t, "the end of the upload", func() bool { return f.blobs.Stats().Uploads == 0 })
 				f.has("k", old)
 			}
 		}
@@ -301,7 +302,7 @@ func TestAStalledBlobIsCut(t *testing.T) {
 		}
 		w := f.Watcher("/blobs/big", 4096)
 		f.Logged("download ended", "path=/blobs/big", "stall-timeout")
-		eventually(t, "no downloads", func() bool { return f.blobs.count() == 0 })
+		eventually(t, "no downloads", func() bool { return f.blobs.Held() == 0 })
 		if n, err := io.Copy(io.Discard, w.Res.Body); err == nil {
 			t.Errorf("the client got %d bytes and no error", n)
 		}
@@ -344,16 +345,14 @@ func TestBlobsAreDrained(t *testing.T) {
 		answer := make(chan relaytest.Response, 1)
 		go func() { answer <- f.Do(req) }()
 		_, _ = body.Write([]byte("half, "))
-		eventually(t, "the upload", func() bool { return f.blobs.uploads.Held() == 1 })
+		eventually(t, "the upload", func() bool { return f.blobs.Stats().Uploads == 1 })
 		stopped := make(chan struct{})
 		go func() { f.stop(); close(stopped) }()
 		<-f.draining.Done()
 		eventually(t, "downloads to be refused", func() bool {
-			err := f.blobs.downloads.Acquire()
-			if err == nil {
-				f.blobs.downloads.Release()
-			}
-			return err == refuse.ErrShutdown
+			res := httptest.NewRecorder()
+			f.blobs.Serve(res, httptest.NewRequest("HEAD", "/blobs/none", nil), "none")
+			return res.Code == http.StatusServiceUnavailable && strings.Contains(res.Body.String(), refuse.ErrShutdown.Reason)
 		})
 		select {
 		case <-stopped:
@@ -382,7 +381,7 @@ func TestTooManyBlobs(t *testing.T) {
 			t.Errorf("%d %s", res.Status, res.Body)
 		}
 		conn := f.Dial("PUT /blobs/k HTTP/1.1\nHost: localhost\nContent-Length: 10\n\n12345")
-		eventually(t, "the upload", func() bool { return f.blobs.uploads.Held() == 1 })
+		eventually(t, "the upload", func() bool { return f.blobs.Stats().Uploads == 1 })
 		if res := f.put("b", nil); res.Status != 503 || !strings.Contains(res.Body, "--max-uploads") || res.Header.Get("Retry-After") == "" {
 			t.Errorf("%d %s", res.Status, res.Body)
 		}
@@ -581,7 +580,7 @@ func TestRefusalsAmidTheBodyArrive(t *testing.T) {
 				_ = conn.Close()
 			}
 		}
-		eventually(t, "room", func() bool { return f.blobs.uploads.Held() == 0 })
+		eventually(t, "room", func() bool { return f.blobs.Stats().Uploads == 0 })
 	})
 }
 

@@ -1,16 +1,16 @@
-// Package server is the server of HTTP and RTMP behind `millrace serve`: listeners, routes, limits, metrics, the page,
-// files at /files/ and blobs at /blobs/. Who may do what is said by package access; the streams at /live/ are package
-// relay's, the values package blob's, the files package chunk's.
+// Package server is the server of HTTP and RTMP behind `millrace serve`: listeners, routes, limits, metrics and the
+// page. Who may do what is said by package access, and what requests may hold by package answer. The streams at /live/
+// are package relay's, the files at /files/ and the blobs at /blobs/ package store's.
 //
 //	main ─▶ proxy.Listener ─▶ nameClients ─▶ limitAddresses ─▶ Gate.Protect ─┬▶ /live/NAME   Gate ─▶ relay
-//	                                                                         ├▶ /files/NAME  Limiter ─▶ chunk.FileServer
-//	                                                                         ├▶ /blobs/KEY   Gate, Limiter ─▶ blob.Store
+//	                                                                         ├▶ /files/NAME  store.Files
+//	                                                                         ├▶ /blobs/KEY   Gate ─▶ store.Blobs
 //	                                                                         └▶ /  /api/streams  /metrics  /healthz
 //
 //	RTMP  ─▶ proxy.Listener ─▶ rtmp.Service ─▶ Gate ─▶ relay
 //	admin ─▶ Gate.Protect ─▶ pages, profiles, /metrics, /api/...; what decides passes Gate.ProtectDecision, too
 //
-// A [Server] opens the parts and puts them together: liveService and hlsService, fileService, blobService, adminService,
+// A [Server] opens the parts and puts them together: liveService and hlsService, store.Files, store.Blobs, adminService,
 // rtmp.Service, demoService. None of them knows the Server; each is given what it needs of the gate (who may), clients
 // (who they are), budget (what requests and transfers may hold) and refusals.
 //

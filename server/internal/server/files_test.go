@@ -168,7 +168,7 @@ func TestAStalledDownloadIsCut(t *testing.T) {
 	cut := func(t *testing.T, f *fixture) {
 		t.Helper()
 		f.Logged("download ended", "path=/files/big", "stall-timeout")
-		eventually(t, "no downloads", func() bool { return f.files.count() == 0 })
+		eventually(t, "no downloads", func() bool { return f.files.Held() == 0 })
 		if n := f.metric("millrace_files_stalled_total"); n != "1" {
 			t.Errorf("%s stalled", n)
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/millrace-io/millrace/server/internal/access"
+	"github.com/millrace-io/millrace/server/internal/store"
 )
 
 // greet logs where the server listens and what it serves.
@@ -30,7 +31,7 @@ func (s *Server) greet(l Listeners) {
 	}
 	if s.files != nil {
 		s.log.Info("serving files",
-			"root", s.cfg.Root, "at", s.pageLink(ln.Addr())+filesPath[1:], "lists", s.cfg.FilesListing)
+			"root", s.cfg.Root, "at", s.pageLink(ln.Addr())+store.FilesPath[1:], "lists", s.cfg.FilesListing)
 	}
 	if s.records != nil {
 		s.log.Info("recording streams", "in", s.cfg.Record, "named", s.cfg.RecordStreams)
@@ -42,7 +43,7 @@ func (s *Server) greet(l Listeners) {
 		}
 	}
 	if s.blobs != nil {
-		s.log.Info("keeping blobs", "in", s.blobs.where, "at", s.pageLink(ln.Addr())+blobsPath[1:])
+		s.log.Info("keeping blobs", "in", s.blobs.Where(), "at", s.pageLink(ln.Addr())+store.BlobsPath[1:])
 		if s.files != nil && s.cfg.Blobs != "" && isWithin(s.cfg.Blobs, s.cfg.Root) {
 			s.log.Warn("blobs can be read at /files/ too: --blobs lies in --root")
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/millrace-io/millrace/media/hls"
 	"github.com/millrace-io/millrace/server/internal/access"
 	"github.com/millrace-io/millrace/server/internal/address"
+	"github.com/millrace-io/millrace/server/internal/answer"
 	"github.com/millrace-io/millrace/server/internal/refuse"
 	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/millrace-io/millrace/server/internal/relay/hlslive"
@@ -29,7 +30,7 @@ type hlsService struct {
 	node     *clusterNode // nil if the server is alone
 	gate     *access.Gate
 	origins  *access.Origins
-	budget   *budget
+	budget   *answer.Budget
 	refusals *access.Refusals
 }
 
@@ -37,7 +38,7 @@ type hlsService struct {
 func (s *hlsService) serve(w http.ResponseWriter, r *http.Request, name, object string) {
 	s.origins.Allow(w.Header(), r)
 	noWriteLimit(w) // a request may wait for what comes next
-	answerOf(r).wait()
+	answer.Of(r).Wait()
 	err := streamname.Check(name)
 	if err == nil {
 		account := address.Of(r.Context())
@@ -56,7 +57,7 @@ func (s *hlsService) serve(w http.ResponseWriter, r *http.Request, name, object 
 		}
 	}
 	if err != nil {
-		s.budget.refuseViewer(w, r, err)
+		s.budget.RefuseViewer(w, r, err)
 	}
 }
 
@@ -139,7 +140,7 @@ func (s *hlsService) writePlaylist(w http.ResponseWriter, r *http.Request, body 
 	if query != "" {
 		more += bytes.Count(body, []byte("\n")) * (len(query) + 1)
 	}
-	if err := answerOf(r).resume(more); err != nil {
+	if err := answer.Of(r).Resume(more); err != nil {
 		return err
 	}
 	if query != "" {
@@ -154,7 +155,7 @@ func (s *hlsService) writePlaylist(w http.ResponseWriter, r *http.Request, body 
 		h.Set("Content-Encoding", "gzip")
 	}
 	s.setFresh(w, r, fresh, "")
-	s.budget.limitWrite(w)
+	s.budget.LimitWrite(w)
 	w.WriteHeader(http.StatusOK)
 	if r.Method != http.MethodHead {
 		address.Of(r.Context()).Add(int64(len(body)))
@@ -217,10 +218,10 @@ func (s *hlsService) serveObject(w http.ResponseWriter, r *http.Request, name, o
 // writeObject answers with the bytes of an object. It borrows body, which is empty or shorter then.
 // An error is a [refuse.Refusal]: nothing was written.
 func (s *hlsService) writeObject(w http.ResponseWriter, r *http.Request, object string, body *millrace.Chain) error {
-	if err := answerOf(r).resume(0); err != nil {
+	if err := answer.Of(r).Resume(0); err != nil {
 		return err
 	}
-	s.budget.limitWrite(w)
+	s.budget.LimitWrite(w)
 	h := w.Header()
 	etag := `"` + object + `"`
 	h.Set("ETag", etag)
@@ -246,15 +247,14 @@ const chainStep = 256 << 10
 func (s *hlsService) sendChain(w http.ResponseWriter, r *http.Request, c *millrace.Chain) {
 	var step millrace.Chain
 	defer step.Release()
-	loan := s.budget.answers.Add(int64(c.Len()), func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) })
+	loan := s.budget.HLS.Add(int64(c.Len()), func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) })
 	defer loan.Done()
 	account := address.Of(r.Context())
-	conn, _ := r.Context().Value(connKey{}).(net.Conn)
-	tcp := tcpconn.Plain(conn)
+	tcp := tcpconn.Plain(tcpconn.FromContext(r.Context()))
 	for c.Len() > 0 {
 		account.Pace(r.Context(), int64(min(c.Len(), chainStep)))
-		s.budget.limitWrite(w)
-		if !answerOf(r).renew() || loan.Ended() {
+		s.budget.LimitWrite(w)
+		if !answer.Of(r).Renew() || loan.Ended() {
 			panic(http.ErrAbortHandler)
 		}
 		c.Cut(&step, min(c.Len(), chainStep))

@@ -36,7 +36,7 @@ func (s *Server) httpServer(h http.Handler, requests *memory.Loans) *http.Server
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
-		Handler:           s.limitBodies(s.budget.limitAnswers(requests, h)),
+		Handler:           s.limitBodies(s.budget.Limit(requests, h)),
 		Protocols:         protocols,
 		ReadHeaderTimeout: s.cfg.HeaderTimeout,
 		IdleTimeout:       s.cfg.IdleTimeout,

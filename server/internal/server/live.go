@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace-io/millrace/server/internal/access"
 	"github.com/millrace-io/millrace/server/internal/address"
+	"github.com/millrace-io/millrace/server/internal/answer"
 	"github.com/millrace-io/millrace/server/internal/hook"
 	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/millrace-io/millrace/server/internal/streamname"
@@ -18,7 +19,7 @@ type liveService struct {
 	streams  web.Door
 	gate     *access.Gate
 	origins  *access.Origins
-	budget   *budget
+	budget   *answer.Budget
 	refusals *access.Refusals
 	hls      *hlsService
 }
@@ -66,13 +67,13 @@ func (s *liveService) publish(w http.ResponseWriter, r *http.Request, path strin
 	}
 	if err == nil {
 		noWriteLimit(w)
-		answerOf(r).wait()
+		answer.Of(r).Wait()
 		err = s.publishAs(w, r, name)
 	}
 	if err != nil {
-		s.budget.limitWrite(w)
-		if full := answerOf(r).resume(0); full != nil {
-			s.budget.refuseFull(w, r, full)
+		s.budget.LimitWrite(w)
+		if full := answer.Of(r).Resume(0); full != nil {
+			s.budget.RefuseFull(w, r, full)
 			return
 		}
 		s.refusals.Refuse(access.Publisher, w, r, err)
@@ -83,7 +84,7 @@ func (s *liveService) publish(w http.ResponseWriter, r *http.Request, path strin
 func (s *liveService) watch(w http.ResponseWriter, r *http.Request, name string) {
 	s.origins.Allow(w.Header(), r)
 	noWriteLimit(w)
-	answerOf(r).wait()
+	answer.Of(r).Wait()
 	var err error
 	if node, ok := access.NodeOf(r); ok {
 		err = s.streams.WatchNode(w, r, name, node)
@@ -91,7 +92,7 @@ func (s *liveService) watch(w http.ResponseWriter, r *http.Request, name string)
 		err = s.watchAs(w, r, name)
 	}
 	if err != nil {
-		s.budget.refuseViewer(w, r, err)
+		s.budget.RefuseViewer(w, r, err)
 	}
 }
 

@@ -7,10 +7,14 @@ import (
 	"github.com/millrace-io/millrace/server/internal/access"
 	"github.com/millrace-io/millrace/server/internal/hook"
 	"github.com/millrace-io/millrace/server/internal/relay"
+	"github.com/millrace-io/millrace/server/internal/store"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
+
+// metricsBytes is what an answer to /metrics holds beside what each request does.
+const metricsBytes = 128 << 10
 
 // metrics answers /metrics.
 func (s *Server) metrics() http.HandlerFunc {
@@ -22,7 +26,7 @@ func (s *Server) metrics() http.HandlerFunc {
 	)
 	handler := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 	return func(w http.ResponseWriter, r *http.Request) {
-		if s.budget.lend(w, r, metricsBytes) {
+		if s.budget.Lend(w, r, metricsBytes) {
 			handler.ServeHTTP(w, r)
 		}
 	}
@@ -50,10 +54,10 @@ func (m collector) Collect(ch chan<- prometheus.Metric) {
 	m.server.connections.collect(c)
 	c.pool(millrace.DefaultPool().Stats())
 	if f := m.server.files; f != nil {
-		f.collect(c)
+		c.files(f.Stats())
 	}
 	if b := m.server.blobs; b != nil {
-		b.collect(c)
+		c.blobs(b.Stats())
 	}
 	m.server.records.collect(c)
 	c.hook(m.server.hook)
@@ -112,7 +116,7 @@ func (c scrape) relay(st relay.Stats) {
 
 // memoryOwners returns the bytes that are in use or idle, by owner.
 func (s *Server) memoryOwners(streams relay.Stats, heap int64) map[string]int64 {
-	pool, downloads, blobs := millrace.DefaultPool().Stats(), s.budget.fileBlocks.Stats().InUse, s.budget.blobBlocks.Stats().InUse
+	pool, downloads, blobs := millrace.DefaultPool().Stats(), s.files.BlockBytes(), s.blobs.BlockBytes()
 	clients := s.door.ClientBytes()
 	return map[string]int64{
 		"streams": streams.Memory, "clients": clients, "downloads": downloads, "blobs": blobs,
@@ -123,7 +127,7 @@ func (s *Server) memoryOwners(streams relay.Stats, heap int64) map[string]int64 
 
 // collectMemory reports what is in use, by owner and by what for.
 func (s *Server) collectMemory(c scrape, streams relay.Stats) {
-	st := s.budget.memory.Stats()
+	st := s.budget.Memory.Stats()
 	c.gauge("memory_budget_bytes", "What the server may use (--memory); 0: as much as the other limits allow.", st.Limit)
 	c.gauge("memory_used_bytes", "What is in use: blocks of the pool that are lent, and the rest of the heap as the last "+
 		"garbage collection found it.", st.Used)
@@ -133,7 +137,8 @@ func (s *Server) collectMemory(c scrape, streams relay.Stats) {
 		"them, those of what RTMP clients send that do not publish, of downloads of files and of transfers of blobs, other "+
 		"blocks (headers), idle blocks, and the heap beside blocks (connections, goroutines).", "owner", s.memoryOwners(streams, st.Heap))
 	held := map[string]int64{"kept": streams.KeptBytes, "viewers": streams.Pending, "hls": streams.HLS.Bytes,
-		"hls_answers": s.budget.answers.Bytes(), "downloads": s.budget.downloads.Bytes(), "requests": s.budget.requests.Bytes() + s.budget.operator.Bytes()}
+		"hls_answers": s.budget.HLS.Bytes(), "downloads": s.budget.Downloads.Bytes(),
+		"requests": s.budget.Requests.Bytes() + s.budget.Operator.Bytes()}
 	if s.node != nil {
 		held["cluster_cache"] = s.node.objects.Stats().Bytes
 	}
@@ -154,6 +159,46 @@ func (c scrape) pool(p millrace.PoolStats) {
 	c.counter("pool_taken_total", "Blocks lent.", int64(p.Taken))
 	c.counter("pool_reused_total", "Of the blocks lent, those that had been lent before.", int64(p.Reused))
 	c.counter("pool_oversize_total", "Of the blocks lent, those too large to be kept.", int64(p.Oversize))
+}
+
+// files reports what downloads of files there were.
+func (c scrape) files(st store.FilesStats) {
+	c.counters("files_requests_total", "Requests for files that were answered, by the first digit of the status.",
+		"status", st.Requests)
+	c.counters("files_bytes_total", "Bytes of files that were sent: by sendfile, or copied through the server's memory.",
+		"path", map[string]int64{"sendfile": st.Sent.Sendfile, "copied": st.Sent.Copied})
+	c.gauge("files_downloads", "Requests for files that are being answered.", int64(st.Downloads))
+	c.counter("files_refused_total", "Requests for files that were refused because there were too many at a time.",
+		st.Refused)
+	c.counter("files_stalled_total", "Downloads that were cut because the client took nothing for the stall timeout.",
+		st.Stalled)
+}
+
+// blobs reports what came and went of blobs, and the state of their Redis.
+func (c scrape) blobs(st store.BlobsStats) {
+	c.counters("blobs_requests_total", "Requests for blobs that were answered, by the first digit of the status.",
+		"status", st.Requests)
+	c.counters("blobs_bytes_total", "Bytes of blobs that were sent: by sendfile or splice, without passing through the "+
+		"server's memory, or copied.", "path",
+		map[string]int64{"sendfile": st.Sendfile, "splice": st.Splice, "copied": st.Copied})
+	c.counter("blobs_bytes_in_total", "Bytes of blobs that were received.", st.Received)
+	c.gauge("blobs_downloads", "Requests for blobs that are being answered.", int64(st.Downloads))
+	c.gauge("blobs_uploads", "Requests that write blobs and are being answered.", int64(st.Uploads))
+	c.counters("blobs_refused_total", "Requests for blobs that were refused because there were too many at a time.",
+		"what", map[string]int64{"download": st.Refused, "upload": st.RefusedUploads})
+	c.counter("blobs_stalled_total",
+		"Downloads of blobs that were cut because the client took nothing for the stall timeout.", st.Stalled)
+	r := st.Redis
+	if r == nil {
+		return
+	}
+	c.gauges("blobs_redis_connections", "Connections that carry blobs to and from Redis.", "state",
+		map[string]int64{"in_use": int64(r.InUse), "idle": int64(r.Idle)})
+	c.gauge("blobs_redis_waiting", "Calls that wait for one of these connections.", int64(r.Waiting))
+	c.counter("blobs_redis_dials_failed_total", "Connections to Redis that could not be made.", r.DialsFailed)
+	c.counter("blobs_redis_dropped_total", "Connections to Redis that were lost or given up.", r.Dropped)
+	c.counter("blobs_redis_retries_total", "Calls to Redis that were tried again, or sent on to another server.",
+		r.Retries)
 }
 
 // refusals reports who was refused.

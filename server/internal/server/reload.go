@@ -39,12 +39,7 @@ func (s *Server) Reload(cfg *Config) {
 	s.clients.setLimits(cfg)
 	s.connections.setLimit(cfg.MaxConnections)
 	s.relay.SetLimits(cfg.MaxStreams, cfg.MaxViewers, cfg.MaxStreamViewers)
-	if s.files != nil {
-		s.files.downloads.SetLimit(cfg.MaxDownloads, tooMany("files", "sent", cfg.MaxDownloads, "downloads"))
-	}
-	if s.blobs != nil {
-		s.blobs.downloads.SetLimit(cfg.MaxDownloads, tooMany("blobs", "sent", cfg.MaxDownloads, "downloads"))
-		s.blobs.uploads.SetLimit(cfg.MaxUploads, tooMany("blobs", "received", cfg.MaxUploads, "uploads"))
-	}
+	s.files.SetLimit(cfg.MaxDownloads)
+	s.blobs.SetLimits(cfg.MaxDownloads, cfg.MaxUploads)
 	s.cert.reload()
 }

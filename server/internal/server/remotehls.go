@@ -10,6 +10,7 @@ import (
 	"github.com/millrace-io/millrace/internal/sleep"
 	"github.com/millrace-io/millrace/media/hls"
 	"github.com/millrace-io/millrace/server/internal/access"
+	"github.com/millrace-io/millrace/server/internal/answer"
 	"github.com/millrace-io/millrace/server/internal/cluster"
 	"github.com/millrace-io/millrace/server/internal/refuse"
 	"github.com/millrace-io/millrace/server/internal/relay/hlslive"
@@ -85,7 +86,7 @@ func (s *hlsService) serveElsewhere(w http.ResponseWriter, r *http.Request, name
 // writeAnswer answers with what another node has answered. It borrows out, whose body is empty or
 // shorter then. An error is a [refuse.Refusal]: nothing was written.
 func (s *hlsService) writeAnswer(w http.ResponseWriter, r *http.Request, object string, out *cluster.Object) error {
-	if err := answerOf(r).resume(0); err != nil {
+	if err := answer.Of(r).Resume(0); err != nil {
 		return err
 	}
 	switch _, isObject := hls.ParseObject(object); {
@@ -95,7 +96,7 @@ func (s *hlsService) writeAnswer(w http.ResponseWriter, r *http.Request, object 
 		}
 		refused := refuse.New(out.Status, "%s", bytes.TrimSpace(out.Body.Bytes()))
 		s.refusals.NoteRequest(access.Viewer, r, refused)
-		s.budget.limitWrite(w)
+		s.budget.LimitWrite(w)
 		refuse.Write(w, out.Status, refused.Reason)
 		return nil
 	case isObject:

@@ -9,6 +9,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/millrace-io/millrace/server/internal/server/page"
+	"github.com/millrace-io/millrace/server/internal/store"
 	"github.com/millrace-io/millrace/server/internal/streamname"
 	"github.com/millrace-io/millrace/server/internal/web"
 )
@@ -16,7 +17,7 @@ import (
 // routes returns everything that the main listener serves.
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc(filesPath, s.refusals.Only("GET, HEAD", s.files.serve))
+	mux.HandleFunc(store.FilesPath, s.refusals.Only("GET, HEAD", s.files.ServeHTTP))
 	mux.HandleFunc("/api/streams", s.refusals.Only("GET, HEAD", s.apiStreams))
 	mux.HandleFunc("/healthz", s.refusals.Only("GET, HEAD", s.health))
 	mux.Handle("/metrics", s.refusals.Only("GET, HEAD", s.metrics()))
@@ -44,8 +45,8 @@ func (s *Server) routes() http.Handler {
 // redirect a name such as a//b to another one.
 func (s *Server) besideNames(live *liveService, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if key, ok := strings.CutPrefix(r.URL.Path, blobsPath); ok {
-			s.blobs.serve(w, r, key)
+		if key, ok := strings.CutPrefix(r.URL.Path, store.BlobsPath); ok {
+			s.blobs.Serve(w, r, key)
 		} else if strings.HasPrefix(r.URL.EscapedPath(), streamname.Path) { // not /live%2F
 			live.serve(w, r, r.URL.Path[len(streamname.Path):])
 		} else {

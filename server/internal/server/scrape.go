@@ -2,8 +2,6 @@ package server
 
 import (
 	"slices"
-	"strconv"
-	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -48,18 +46,4 @@ func (c scrape) sendAll(kind prometheus.ValueType, name, help, label string, val
 	for of, value := range values {
 		c.to <- prometheus.MustNewConstMetric(desc, kind, float64(value), of)
 	}
-}
-
-// statusCounts counts answers by the first digit of their status.
-type statusCounts [6]atomic.Int64
-
-func (c *statusCounts) add(status int) { c[min(max(status/100, 0), len(c)-1)].Add(1) }
-
-// byClass returns the counts of 1xx to 5xx.
-func (c *statusCounts) byClass() map[string]int64 {
-	counts := make(map[string]int64)
-	for class := 1; class < len(c); class++ {
-		counts[strconv.Itoa(class)+"xx"] = c[class].Load()
-	}
-	return counts
 }

@@ -12,7 +12,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/server/internal/access"
+	"github.com/millrace-io/millrace/server/internal/answer"
 	"github.com/millrace-io/millrace/server/internal/hook"
 	"github.com/millrace-io/millrace/server/internal/limit"
 	"github.com/millrace-io/millrace/server/internal/lock"
@@ -20,6 +22,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/proxy"
 	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/millrace-io/millrace/server/internal/rtmp"
+	"github.com/millrace-io/millrace/server/internal/store"
 )
 
 // A Server relays streams. New makes one, and Serve runs it once.
@@ -29,8 +32,8 @@ type Server struct {
 	relay   *relay.Hub
 	door    *rtmp.Door
 	cert    *certificate // nil without TLS
-	files   *fileService // nil if no files are served
-	blobs   *blobService // nil if no blobs are kept
+	files   *store.Files // nil if no files are served
+	blobs   *store.Blobs // nil if no blobs are kept
 	records *recordings  // nil if no streams are recorded
 	node    *clusterNode // nil if the server is alone
 	started time.Time
@@ -40,7 +43,7 @@ type Server struct {
 	hook     *hook.Client // nil if none is asked
 	origins  *access.Origins
 	clients  *clients
-	budget   *budget
+	budget   *answer.Budget
 	refusals *access.Refusals
 
 	handshakes  rtmp.Handshakes
@@ -68,7 +71,11 @@ func New(cfg Config) (*Server, error) {
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.origins.Set(cfg.origins())
 	s.refusals = access.NewRefusals(cfg.Log, s.origins, cfg.Hook != "")
-	s.budget = newBudget(&s.cfg, s.refusals)
+	var limited *memory.Budget
+	if cfg.MemoryBytes > 0 {
+		limited = memory.New(cfg.MemoryBytes, millrace.DefaultPool(), cfg.Log)
+	}
+	s.budget = answer.New(limited, cfg.StallTimeout, s.refusals)
 	s.clients = newClients(s.draining, &cfg, s.refusals)
 	s.connections = connections{
 		clients: s.clients, tls: cfg.TLSCert != "", limit: cfg.MaxConnections,
@@ -104,17 +111,17 @@ func New(cfg Config) (*Server, error) {
 		_ = s.closeStores(context.Background())
 		return nil, err
 	}
-	streams.Memory = s.budget.memory
+	streams.Memory = s.budget.Memory
 	s.relay = relay.NewHub(streams)
 	s.door = rtmp.New(s.relay)
 	if s.node != nil {
-		s.budget.memory.Add(memory.Step{Name: "cache", Above: 8, Free: s.node.objects.Free})
+		s.budget.Memory.Add(memory.Step{Name: "cache", Above: 8, Free: s.node.objects.Free})
 	}
-	s.budget.memory.Add(memory.Step{Name: "connections", Above: 11, Heap: true, Free: s.connections.free})
-	s.budget.addSteps()
-	s.budget.memory.Add(relay.MemorySteps(s.relay)...)
+	s.budget.Memory.Add(memory.Step{Name: "connections", Above: 11, Heap: true, Free: s.connections.free})
+	s.budget.AddSteps()
+	s.budget.Memory.Add(relay.MemorySteps(s.relay)...)
 	if s.records != nil {
-		s.budget.memory.Add(memory.Step{Name: "recordings", Above: 12, Free: s.records.Free})
+		s.budget.Memory.Add(memory.Step{Name: "recordings", Above: 12, Free: s.records.Free})
 	}
 	return s, nil
 }
@@ -158,20 +165,20 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	if s.node != nil {
 		s.node.Start(relay.NewPeers(s.relay))
 	}
-	main := s.httpServer(s.clients.nameClients(s.routes()), &s.budget.requests)
+	main := s.httpServer(s.clients.nameClients(s.routes()), &s.budget.Requests)
 	main.ConnState = s.connections.note
 	servers := []*http.Server{main}
 	failed := make(chan error, 2)
 	go func() { failed <- s.serveMain(main, s.clients.behindProxies(l.Main, true)) }()
 	if l.Admin != nil {
 		s.operator.SetPolicy(&access.Policy{Read: s.cfg.AdminToken, Loopback: access.IsLoopback(l.Admin.Addr())})
-		side := s.httpServer(s.adminRoutes(l.Main.Addr()), &s.budget.operator)
+		side := s.httpServer(s.adminRoutes(l.Main.Addr()), &s.budget.Operator)
 		servers = append(servers, side)
 		go func() { failed <- side.Serve(l.Admin) }()
 	}
 	watching, unwatch := context.WithCancel(context.Background())
 	var others sync.WaitGroup
-	others.Go(func() { s.budget.memory.Run(watching) })
+	others.Go(func() { s.budget.Memory.Run(watching) })
 	if l.RTMP != nil {
 		others.Go(func() { s.newRTMPService(l.RTMP.Addr(), nil).Serve(s.clients.behindProxies(l.RTMP, false)) })
 	}
@@ -233,7 +240,7 @@ func (s *Server) AwaitRecords(ctx context.Context) error { return s.records.awai
 
 // closeStores closes the stores of files and blobs, the recordings, which may take until ctx ends, and the node.
 func (s *Server) closeStores(ctx context.Context) error {
-	err := errors.Join(s.files.close(), s.blobs.close(), s.records.close(ctx), s.node.close(ctx))
+	err := errors.Join(s.files.Close(), s.blobs.Close(), s.records.close(ctx), s.node.close(ctx))
 	s.hook.Close(ctx) // last: what is closed tells the hook of its end
 	return err
 }
@@ -243,7 +250,7 @@ func (s *Server) closeStores(ctx context.Context) error {
 func (s *Server) shutDown(servers []*http.Server) {
 	began := time.Now()
 	s.log.Info("shutting down", "streams", s.relay.Stats().Streams, "viewers", s.relay.Viewers(),
-		"downloads", s.files.count(), "blobs", s.blobs.count(), "within", s.cfg.DrainTimeout)
+		"downloads", s.files.Held(), "blobs", s.blobs.Held(), "within", s.cfg.DrainTimeout)
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.DrainTimeout)
 	defer cancel()
 	s.drain()
@@ -257,13 +264,13 @@ func (s *Server) shutDown(servers []*http.Server) {
 		s.relay.AwaitRecorders()
 		_ = s.records.close(ctx) // closeStores has the error as well
 	}()
-	files, blobs := s.files.drain(), s.blobs.drain()
+	files, blobs := s.files.Drain(), s.blobs.Drain()
 
 	var closing sync.WaitGroup
 	for _, srv := range servers {
 		closing.Go(func() {
 			if err := srv.Shutdown(ctx); errors.Is(err, context.DeadlineExceeded) {
-				if n, m := s.files.count(), s.blobs.count(); n+m > 0 && srv == servers[0] {
+				if n, m := s.files.Held(), s.blobs.Held(); n+m > 0 && srv == servers[0] {
 					s.log.Warn("time is up, downloads are cut", "downloads", n, "blobs", m)
 				}
 				_ = srv.Close()

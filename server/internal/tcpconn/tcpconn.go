@@ -2,13 +2,14 @@
 package tcpconn
 
 import (
+	"context"
 	"io"
 	"net"
 )
 
-// Of returns the TCP connection that carries what is written to c: c, or the one under TLS or under a connection with the
-// address of a proxy's client; nil if there is none. It is there to be asked and told what TCP knows, and not to be read
-// from or written to.
+// Of returns the TCP connection that carries what is written to c: c, or the one under TLS or under a connection with
+// the address of a proxy's client; nil if there is none. It is there to be asked and told what TCP knows, and not to be
+// read from or written to.
 func Of(c net.Conn) *net.TCPConn {
 	for {
 		over, ok := c.(interface{ NetConn() net.Conn })
@@ -21,8 +22,8 @@ func Of(c net.Conn) *net.TCPConn {
 	return tcp
 }
 
-// Plain returns the TCP connection that c is, perhaps with the address of a proxy's client; nil if c is another one or has
-// TLS. It may be read from and written to, but c must be closed.
+// Plain returns the TCP connection that c is, perhaps with the address of a proxy's client; nil if c is another one or
+// has TLS. It may be read from and written to, but c must be closed.
 func Plain(c net.Conn) *net.TCPConn {
 	switch c := c.(type) {
 	case *net.TCPConn:
@@ -35,4 +36,17 @@ func Plain(c net.Conn) *net.TCPConn {
 		return tcp
 	}
 	return nil
+}
+
+type connKey struct{}
+
+// NewContext returns ctx for the requests that come by c.
+func NewContext(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, c)
+}
+
+// FromContext returns the connection that a request came by, or nil.
+func FromContext(ctx context.Context) net.Conn {
+	c, _ := ctx.Value(connKey{}).(net.Conn)
+	return c
 }

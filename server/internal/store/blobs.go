@@ -1,4 +1,4 @@
-package server
+package store
 
 import (
 	"context"
@@ -12,7 +12,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace-io/millrace/redisbuf"
 	"github.com/millrace-io/millrace/server/internal/access"
+	"github.com/millrace-io/millrace/server/internal/answer"
 	"github.com/millrace-io/millrace/server/internal/blob"
 	"github.com/millrace-io/millrace/server/internal/limit"
 	"github.com/millrace-io/millrace/server/internal/refuse"
@@ -20,8 +22,8 @@ import (
 )
 
 const (
-	// blobsPath is where the values are.
-	blobsPath = "/blobs/"
+	// BlobsPath is where the values are.
+	BlobsPath = "/blobs/"
 
 	blobMethods = "GET, HEAD, PUT, DELETE"
 
@@ -29,76 +31,76 @@ const (
 	pingTimeout = 2 * time.Second
 )
 
-// errNoBlobs says why nothing is at blobsPath.
+// errNoBlobs says why nothing is at BlobsPath.
 const errNoBlobs = "no blobs are kept here: that takes millrace serve --blobs DIR, or --redis URL"
 
-// A blobService keeps values under keys for clients.
-type blobService struct {
-	gate     *access.Gate
+// BlobsConfig says where blobs are kept, and how many may come and go. One of Dir and Redis is set.
+type BlobsConfig struct {
+	Dir         string // a directory
+	Successor   bool   // another process, which this one replaces, still has the directory
+	Redis       *redis.UniversalOptions
+	RedisPrefix string // what the names of their keys in Redis begin with
+
+	MaxBytes      int64         // of a value
+	MaxUploads    int           // values that are being written at a time
+	UploadTimeout time.Duration // an upload that sends nothing for so long is ended
+	Downloads     DownloadConfig
+}
+
+// Blobs keeps values under keys for clients. A nil Blobs keeps none.
+type Blobs struct {
+	gate     *access.Gate // who may write
 	refusals *access.Refusals
-	budget   *budget
 	log      *slog.Logger
 	store    blob.Store
 	where    string // the store, for the log
 
 	maxBytes int64         // of a value
 	silence  time.Duration // an upload that sends nothing for so long is ended
-	stall    time.Duration // in which a client must take an answer
 
-	downloads *limit.Limiter
+	downloads *downloads
 	uploads   *limit.Limiter
 
 	answered statusCounts
 	received atomic.Int64 // bytes of bodies
-	stalled  atomic.Int64 // downloads that were cut because the client took nothing
 
 	sendfile, splice, copied atomic.Int64 // bytes sent
 }
 
-// openBlobs returns nil if the configuration names no store. The call that ends the service's life is close.
-func openBlobs(cfg *Config, gate *access.Gate, refusals *access.Refusals, budget *budget) (*blobService, error) {
-	switch {
-	case cfg.Blobs != "":
-		d, err := blob.OpenDirectory(cfg.Blobs, cfg.Successor, budget.blobBlocks)
+// OpenBlobs returns the blobs of a store. The call that ends their life is Close.
+func OpenBlobs(cfg BlobsConfig, gate *access.Gate, refusals *access.Refusals, budget *answer.Budget) (*Blobs, error) {
+	b := &Blobs{
+		gate: gate, refusals: refusals, log: cfg.Downloads.Log, where: cfg.Dir,
+		maxBytes: cfg.MaxBytes, silence: cfg.UploadTimeout,
+		downloads: newDownloads("blobs", cfg.Downloads, budget),
+		uploads:   limit.New(cfg.MaxUploads, tooManyUploads(cfg.MaxUploads), refuse.ErrShutdown),
+	}
+	if cfg.Redis == nil {
+		dir, err := blob.OpenDirectory(cfg.Dir, cfg.Successor, b.downloads.blocks)
 		if err != nil {
 			return nil, fmt.Errorf("--blobs: %w", err)
 		}
-		return newBlobService(cfg, gate, refusals, budget, d, cfg.Blobs), nil
-	case cfg.Redis == "":
-		return nil, nil
+		b.store = dir
+		return b, nil
 	}
-	opt, err := cfg.redisOptions()
-	if err != nil {
-		return nil, err
-	}
-	where := "Redis at " + strings.Join(opt.Addrs, ",")
-	store, err := blob.OpenRedis(redis.NewUniversalClient(opt), cfg.RedisPrefix, budget.blobBlocks)
+	b.where = "Redis at " + strings.Join(cfg.Redis.Addrs, ",")
+	store, err := blob.OpenRedis(redis.NewUniversalClient(cfg.Redis), cfg.RedisPrefix, b.downloads.blocks)
 	if err != nil {
 		return nil, fmt.Errorf("--redis: %w", err)
 	}
+	b.store = store
 	ctx, cancel := context.WithTimeout(context.Background(), pingTimeout)
 	defer cancel()
 	if err := store.Ping(ctx); err != nil {
-		cfg.Log.Warn("Redis cannot be used: blobs get 503 until it can", "redis", where, "reason", err)
+		b.log.Warn("Redis cannot be used: blobs get 503 until it can", "redis", b.where, "reason", err)
 	}
-	return newBlobService(cfg, gate, refusals, budget, store, where), nil
+	return b, nil
 }
 
-// newBlobService takes ownership of store.
-func newBlobService(
-	cfg *Config, gate *access.Gate, refusals *access.Refusals, budget *budget, store blob.Store, where string,
-) *blobService {
-	down, up := cfg.MaxDownloads, cfg.MaxUploads
-	return &blobService{
-		gate: gate, refusals: refusals, budget: budget, log: cfg.Log, store: store, where: where,
-		maxBytes: cfg.MaxBlobBytes, silence: cfg.PublishTimeout, stall: cfg.StallTimeout,
-		downloads: limit.New(down, tooMany("blobs", "sent", down, "downloads"), refuse.ErrShutdown),
-		uploads:   limit.New(up, tooMany("blobs", "received", up, "uploads"), refuse.ErrShutdown),
-	}
-}
+func tooManyUploads(limit int) error { return tooMany("blobs", "received", limit, "uploads") }
 
-// serve answers everything below blobsPath. b may be nil.
-func (b *blobService) serve(w http.ResponseWriter, r *http.Request, key string) {
+// Serve answers everything below BlobsPath. key is what follows it.
+func (b *Blobs) Serve(w http.ResponseWriter, r *http.Request, key string) {
 	if b == nil {
 		refuse.WriteAndClose(w, r, http.StatusNotFound, errNoBlobs)
 		return
@@ -119,36 +121,19 @@ func (b *blobService) serve(w http.ResponseWriter, r *http.Request, key string) 
 	}
 }
 
-// A statusWriter remembers the status.
-type statusWriter struct {
-	http.ResponseWriter
-	status int
-}
-
-// WriteHeader implements http.ResponseWriter.
-func (w *statusWriter) WriteHeader(status int) {
-	if w.status == 0 && status >= 200 {
-		w.status = status
-	}
-	w.ResponseWriter.WriteHeader(status)
-}
-
-// Unwrap is for http.ResponseController and chunk.Copy.
-func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
 // get answers GET and HEAD.
-func (b *blobService) get(w *statusWriter, r *http.Request, key string) {
-	if err := b.budget.acquire(b.downloads); err != nil {
+func (b *Blobs) get(w *statusWriter, r *http.Request, key string) {
+	if err := b.downloads.acquire(); err != nil {
 		b.refuse(w, r, err)
 		return
 	}
 	defer b.downloads.Release()
-	p, err := b.budget.beginDownload(w.ResponseWriter, r, b.budget.blobBlocks)
+	p, err := b.downloads.begin(w.ResponseWriter, r)
 	if err != nil {
-		b.budget.refuseFull(w, r, err)
+		b.downloads.budget.RefuseFull(w, r, err)
 		return
 	}
-	defer b.budget.endDownload(p, r, &b.stalled)
+	defer b.downloads.end(p, r)
 	value, err := b.store.Open(blob.ContextOf(r), key)
 	if err != nil {
 		b.refuse(w, r, err)
@@ -166,7 +151,7 @@ func (b *blobService) get(w *statusWriter, r *http.Request, key string) {
 }
 
 // write answers PUT and DELETE.
-func (b *blobService) write(w *statusWriter, r *http.Request, key string) {
+func (b *Blobs) write(w *statusWriter, r *http.Request, key string) {
 	if err := b.gate.Policy().CheckPublish(r, ""); err != nil {
 		b.refusals.NoteRequest(access.Writer, r, err)
 		refuse.WriteAndClose(w, r, refuse.SetHeader(w.Header(), err),
@@ -180,15 +165,15 @@ func (b *blobService) write(w *statusWriter, r *http.Request, key string) {
 
 // change answers PUT and DELETE from clients that may write, unless it returns an error. Refusing takes no place among
 // the uploads.
-func (b *blobService) change(w http.ResponseWriter, r *http.Request, key string) error {
-	if err := b.budget.acquire(b.uploads); err != nil {
+func (b *Blobs) change(w http.ResponseWriter, r *http.Request, key string) error {
+	if err := b.downloads.admit(b.uploads); err != nil {
 		return err
 	}
 	defer b.uploads.Release()
-	answerOf(r).wait()
+	answer.Of(r).Wait()
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(time.Time{}) // receiving the body may take longer than answering
-	defer func() { _ = control.SetWriteDeadline(time.Now().Add(b.stall)) }()
+	defer func() { _ = control.SetWriteDeadline(time.Now().Add(b.downloads.stall)) }()
 	if r.Method == http.MethodPut {
 		return b.put(w, r, key)
 	}
@@ -200,7 +185,7 @@ func (b *blobService) change(w http.ResponseWriter, r *http.Request, key string)
 }
 
 // put answers PUT, unless it returns an error.
-func (b *blobService) put(w http.ResponseWriter, r *http.Request, key string) error {
+func (b *Blobs) put(w http.ResponseWriter, r *http.Request, key string) error {
 	h := r.Header
 	put := blob.Put{Limit: b.maxBytes, Only: blob.ConditionOf(h)}
 	var err error
@@ -260,7 +245,7 @@ func (u *upload) Read(p []byte) (int, error) {
 }
 
 // refuse answers with a refusal for err. A 503 means that nothing has changed, and that the client may try again.
-func (b *blobService) refuse(w http.ResponseWriter, r *http.Request, err error) {
+func (b *Blobs) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	refused := blobRefusal(err)
 	if refused.Status >= http.StatusInternalServerError {
 		b.log.Warn("blob request failed", "method", r.Method, "path", r.URL.Path, "client", r.RemoteAddr,
@@ -296,8 +281,16 @@ func blobRefusal(err error) *refuse.Refusal {
 	return refuse.New(status, "%s", reason)
 }
 
-// drain refuses further requests, and returns a channel that is closed when all present ones have ended. b may be nil.
-func (b *blobService) drain() <-chan struct{} {
+// SetLimits replaces how many downloads and uploads there may be at a time. Those above a lower limit stay.
+func (b *Blobs) SetLimits(downloads, uploads int) {
+	if b != nil {
+		b.downloads.setLimit(downloads)
+		b.uploads.SetLimit(uploads, tooManyUploads(uploads))
+	}
+}
+
+// Drain refuses further requests, and returns a channel that is closed when all present ones have ended.
+func (b *Blobs) Drain() <-chan struct{} {
 	idle := make(chan struct{})
 	if b == nil {
 		close(idle)
@@ -312,46 +305,55 @@ func (b *blobService) drain() <-chan struct{} {
 	return idle
 }
 
-// count returns how many requests are being answered. b may be nil.
-func (b *blobService) count() int {
+// Held returns how many requests are being answered.
+func (b *Blobs) Held() int {
 	if b == nil {
 		return 0
 	}
 	return b.downloads.Held() + b.uploads.Held()
 }
 
-// close closes the store. b may be nil.
-func (b *blobService) close() error {
+// Close closes the store.
+func (b *Blobs) Close() error {
 	if b == nil {
 		return nil
 	}
 	return b.store.Close()
 }
 
-// collect reports the metrics of blobs.
-func (b *blobService) collect(c scrape) {
-	c.counters("blobs_requests_total", "Requests for blobs that were answered, by the first digit of the status.",
-		"status", b.answered.byClass())
-	c.counters("blobs_bytes_total", "Bytes of blobs that were sent: by sendfile or splice, without passing through the "+
-		"server's memory, or copied.", "path",
-		map[string]int64{"sendfile": b.sendfile.Load(), "splice": b.splice.Load(), "copied": b.copied.Load()})
-	c.counter("blobs_bytes_in_total", "Bytes of blobs that were received.", b.received.Load())
-	c.gauge("blobs_downloads", "Requests for blobs that are being answered.", int64(b.downloads.Held()))
-	c.gauge("blobs_uploads", "Requests that write blobs and are being answered.", int64(b.uploads.Held()))
-	c.counters("blobs_refused_total", "Requests for blobs that were refused because there were too many at a time.",
-		"what", map[string]int64{"download": b.downloads.Refused(), "upload": b.uploads.Refused()})
-	c.counter("blobs_stalled_total",
-		"Downloads of blobs that were cut because the client took nothing for the stall timeout.", b.stalled.Load())
-	r, ok := b.store.(*blob.Redis)
-	if !ok {
-		return
+// BlockBytes returns the bytes of the blocks that transfers hold.
+func (b *Blobs) BlockBytes() int64 {
+	if b == nil {
+		return 0
 	}
-	stats := r.Stats()
-	c.gauges("blobs_redis_connections", "Connections that carry blobs to and from Redis.", "state",
-		map[string]int64{"in_use": int64(stats.InUse), "idle": int64(stats.Idle)})
-	c.gauge("blobs_redis_waiting", "Calls that wait for one of these connections.", int64(stats.Waiting))
-	c.counter("blobs_redis_dials_failed_total", "Connections to Redis that could not be made.", stats.DialsFailed)
-	c.counter("blobs_redis_dropped_total", "Connections to Redis that were lost or given up.", stats.Dropped)
-	c.counter("blobs_redis_retries_total", "Calls to Redis that were tried again, or sent on to another server.",
-		stats.Retries)
+	return b.downloads.blocks.Stats().InUse
+}
+
+// Where returns the store in words, for the log.
+func (b *Blobs) Where() string { return b.where }
+
+// BlobsStats says what Blobs has done.
+type BlobsStats struct {
+	Requests                 map[string]int64 // that were answered, by the first digit of the status
+	Sendfile, Splice, Copied int64            // bytes that were sent
+	Received                 int64            // bytes
+	Downloads, Uploads       int              // at present
+	Refused, RefusedUploads  int64            // because there were too many at a time
+	Stalled                  int64            // downloads that were cut because the client took nothing
+	Redis                    *redisbuf.Stats  // nil if they are not in Redis
+}
+
+// Stats returns what b, which is not nil, has done.
+func (b *Blobs) Stats() BlobsStats {
+	st := BlobsStats{
+		Requests: b.answered.byClass(),
+		Sendfile: b.sendfile.Load(), Splice: b.splice.Load(), Copied: b.copied.Load(), Received: b.received.Load(),
+		Downloads: b.downloads.Held(), Uploads: b.uploads.Held(),
+		Refused: b.downloads.Refused(), RefusedUploads: b.uploads.Refused(), Stalled: b.downloads.stalled.Load(),
+	}
+	if r, ok := b.store.(*blob.Redis); ok {
+		stats := r.Stats()
+		st.Redis = &stats
+	}
+	return st
 }

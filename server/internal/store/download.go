@@ -1,0 +1,210 @@
+package store
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/server/internal/address"
+	"github.com/millrace-io/millrace/server/internal/answer"
+	"github.com/millrace-io/millrace/server/internal/limit"
+	"github.com/millrace-io/millrace/server/internal/memory"
+	"github.com/millrace-io/millrace/server/internal/refuse"
+	"github.com/millrace-io/millrace/server/internal/tcpconn"
+)
+
+const (
+	// writeStep and readFromStep are what a client must take within the stall timeout, apart from what the kernel's
+	// buffers add: by Write, and by sendfile or splice, where each step costs a system call.
+	writeStep    = 16 << 10
+	readFromStep = 256 << 10
+
+	copyStep = 32 << 10 // bytes that are read at a time where Write must send them
+
+	// downloadsShare is the part of the memory budget that downloads may hold.
+	downloadsShare = 4
+	// downloadAfter is how long a download may take for a step before it may be ended to make room
+	// for a new one.
+	downloadAfter = 10 * time.Second
+)
+
+// DownloadConfig bounds downloads.
+type DownloadConfig struct {
+	Max          int           // at a time; one more gets 503
+	StallTimeout time.Duration // in which a client must take something
+	Unsent       int           // bytes that the kernel may hold for a download
+	Log          *slog.Logger
+}
+
+// downloads are those of files or of blobs.
+type downloads struct {
+	*limit.Limiter                // of requests that are being answered
+	things         string         // that are sent
+	blocks         *millrace.Pool // an account of what must be copied
+	stalled        atomic.Int64   // cut because the client took nothing
+
+	budget *answer.Budget
+	log    *slog.Logger
+	stall  time.Duration
+	unsent int
+}
+
+func newDownloads(things string, cfg DownloadConfig, budget *answer.Budget) *downloads {
+	return &downloads{
+		Limiter: limit.New(cfg.Max, tooMany(things, "sent", cfg.Max, "downloads"), refuse.ErrShutdown),
+		things:  things, blocks: millrace.DefaultPool().Account(),
+		budget: budget, log: cfg.Log, stall: cfg.StallTimeout, unsent: cfg.Unsent,
+	}
+}
+
+func (d *downloads) setLimit(n int) { d.SetLimit(n, tooMany(d.things, "sent", n, "downloads")) }
+
+// acquire admits a download, which Release ends, or returns the reason why not.
+func (d *downloads) acquire() error { return d.admit(d.Limiter) }
+
+// admit admits a transfer, which l.Release ends, or returns the reason why not.
+func (d *downloads) admit(l *limit.Limiter) error {
+	if err := d.budget.Memory.Admit(); err != nil {
+		return err
+	}
+	return l.Acquire()
+}
+
+// A progressResponse is a response whose write deadline moves on as the client takes the body. The response as a whole
+// may take for ever.
+type progressResponse struct {
+	http.ResponseWriter
+	blocks  *millrace.Pool
+	ctx     context.Context
+	account *address.Account // of the client's address
+	loan    *memory.Loan     // of what the download holds
+	limit   time.Duration
+	due     time.Time // the deadline, zero before the first step
+	stalled bool      // a step did not end in time
+}
+
+// Unwrap is for http.ResponseController.
+func (p *progressResponse) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+
+// extend moves the deadline. It keeps a deadline that is new, because over HTTP/2 setting it costs a message.
+func (p *progressResponse) extend() {
+	if !p.loan.Renew() {
+		return // the deadline has ended the response
+	}
+	due := time.Now().Add(p.limit)
+	if due.Sub(p.due) > p.limit/8 {
+		p.due = due
+		_ = http.NewResponseController(p.ResponseWriter).SetWriteDeadline(due)
+	}
+}
+
+func (p *progressResponse) ended(err error) {
+	p.stalled = p.stalled || err != nil && !time.Now().Before(p.due)
+}
+
+// Write implements io.Writer.
+func (p *progressResponse) Write(b []byte) (n int, err error) {
+	for {
+		step := b[n:min(len(b), n+writeStep)]
+		p.account.Pace(p.ctx, int64(len(step)))
+		p.extend()
+		m, err := p.ResponseWriter.Write(step)
+		n += m
+		if err != nil || n == len(b) {
+			p.ended(err)
+			return n, err
+		}
+	}
+}
+
+// ReadFrom gives src to the response in steps, each in a LimitedReader of its own, as sendfile and splice need it.
+func (p *progressResponse) ReadFrom(src io.Reader) (total int64, err error) {
+	rf, ok := p.ResponseWriter.(io.ReaderFrom)
+	if !ok {
+		block := p.blocks.Get(copyStep)
+		defer block.Release()
+		return io.CopyBuffer(struct{ io.Writer }{p}, struct{ io.Reader }{src}, block.Bytes())
+	}
+	whole, ok := src.(*io.LimitedReader)
+	if !ok {
+		whole = &io.LimitedReader{R: src, N: 1<<63 - 1}
+	}
+	for whole.N > 0 {
+		p.account.Pace(p.ctx, min(whole.N, readFromStep))
+		p.extend()
+		step := io.LimitedReader{R: whole.R, N: min(whole.N, readFromStep)}
+		asked := step.N
+		n, err := rf.ReadFrom(&step)
+		total += n
+		whole.N -= asked - step.N
+		if err != nil || n < asked {
+			p.ended(err)
+			return total, err
+		}
+	}
+	return total, nil
+}
+
+// begin returns the response to write to. It bounds what the kernel holds unsent: a socket with a buffer of megabytes
+// takes nothing more before a third of that is free, which a slow client may not reach within the stall timeout. What
+// must be copied is in one of blocks. The error is a [refuse.Refusal]: other downloads hold all the memory that they
+// may. The call that ends the download is end.
+func (d *downloads) begin(w http.ResponseWriter, r *http.Request) (*progressResponse, error) {
+	holds, limit := int64(answer.RequestBytes), int64(0)
+	if !kernelSends(r) {
+		holds += copyStep
+	}
+	if m := d.budget.Memory; m != nil {
+		limit = m.Limit() / downloadsShare
+	}
+	control := http.NewResponseController(w)
+	end := func() { _ = control.SetWriteDeadline(time.Unix(1, 0)) }
+	loan, err := d.budget.Downloads.AddWithin(limit, downloadAfter, holds, end)
+	if err != nil {
+		return nil, err
+	}
+	answer.Of(r).Wait()
+	tcpconn.BoundUnsent(downloadConn(r), d.unsent)
+	return &progressResponse{
+		ResponseWriter: w, blocks: d.blocks, loan: loan, limit: d.stall, ctx: r.Context(), account: address.Of(r.Context()),
+	}, nil
+}
+
+// end logs and counts a download whose client has stalled, and has the kernel forget what it still holds for that
+// client.
+func (d *downloads) end(p *progressResponse, r *http.Request) {
+	p.loan.Done()
+	if !p.stalled {
+		return
+	}
+	d.stalled.Add(1)
+	d.log.Info("download ended", "client", r.RemoteAddr, "path", r.URL.Path,
+		"reason", "the client took nothing for --stall-timeout")
+	if tcp := downloadConn(r); tcp != nil {
+		_ = tcp.SetLinger(0)
+	}
+}
+
+// downloadConn returns the TCP connection that carries the response to r alone, or nil.
+func downloadConn(r *http.Request) *net.TCPConn {
+	c := tcpconn.FromContext(r.Context())
+	if c == nil || r.ProtoMajor != 1 {
+		return nil
+	}
+	return tcpconn.Of(c)
+}
+
+// kernelSends reports whether a request came by HTTP/1 straight through TCP: then the kernel sends the file.
+func kernelSends(r *http.Request) bool { return r.TLS == nil && r.ProtoMajor == 1 }
+
+// tooMany returns the refusal of a transfer for which a limit has no room.
+func tooMany(things, done string, limit int, flag string) error {
+	return refuse.New(http.StatusServiceUnavailable,
+		"%d %s are being %s already, as many as --max-%s allows", limit, things, done, flag).
+		For(refuse.Limit).After(time.Second)
+}

@@ -1,0 +1,36 @@
+package store
+
+import (
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// Where there is nothing, a client is told what it takes.
+func TestNoFilesAndNoBlobs(t *testing.T) {
+	var f *Files
+	var b *Blobs
+	for _, path := range []string{FilesPath + "a", BlobsPath + "a"} {
+		w, r := httptest.NewRecorder(), httptest.NewRequest("GET", path, nil)
+		says := "--root DIR"
+		if strings.HasPrefix(path, FilesPath) {
+			f.ServeHTTP(w, r)
+		} else {
+			b.Serve(w, r, "a")
+			says = "--blobs DIR"
+		}
+		if w.Code != 404 || !strings.Contains(w.Body.String(), says) {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+	}
+	f.SetLimit(1)
+	b.SetLimits(1, 1)
+	if f.Held()+b.Held() != 0 || f.BlockBytes()+b.BlockBytes() != 0 || f.Offer() != "off" {
+		t.Error("nothing holds something")
+	}
+	<-f.Drain()
+	<-b.Drain()
+	if f.Close() != nil || b.Close() != nil {
+		t.Error("nothing cannot be closed")
+	}
+}
