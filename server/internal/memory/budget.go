@@ -10,8 +10,8 @@
 // never touched by one that does not. Publishers call Check as they receive: then steps are taken by the goroutine of the
 // publisher that needs the memory, which waits for that.
 //
-// watch.go finds out how much of the heap is in use, and gives back what is not. loans.go keeps the answers that clients have
-// not taken yet, and ends the oldest ones in a step.
+// watch.go finds out how much of the heap is in use, and gives back what is not. loans.go keeps the answers that
+// clients have not taken yet, and ends the oldest ones in a step.
 package memory
 
 import (
