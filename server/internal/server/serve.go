@@ -1,0 +1,159 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/millrace-io/millrace/server/internal/access"
+	"github.com/millrace-io/millrace/server/internal/limit"
+	"github.com/millrace-io/millrace/server/internal/relay"
+	"github.com/millrace-io/millrace/server/internal/rtmp"
+)
+
+// Run listens where the configuration says and serves until ctx ends; see Serve. It takes ownership of the listeners that
+// are given by name, instead of which it opens none: main, admin, rtmp and rtmps.
+func (s *Server) Run(ctx context.Context, given map[string]net.Listener) error {
+	l, err := openListeners(&s.cfg, given)
+	if err != nil {
+		l.close()
+		return errors.Join(err, s.closeStores(ctx))
+	}
+	return s.Serve(ctx, l)
+}
+
+// ErrReplaced is the cause of the end of Serve's context if another process has its listeners.
+var ErrReplaced = errors.New("another process has taken the listeners over")
+
+// acceptedPause is how long the requests of connections that were accepted already are served as before when another
+// process has the listeners: as long as clients take to send their first request.
+const acceptedPause = time.Second
+
+// Serve takes ownership of the listeners and serves until ctx ends. Then it accepts no more connections, ends the
+// publishers, lets the viewers have what is queued for them, and returns nil, all that within the drain timeout. It
+// returns an error when it cannot serve.
+func (s *Server) Serve(ctx context.Context, l Listeners) error {
+	ctx, s.stopServing = context.WithCancel(ctx)
+	defer s.stopServing()
+	s.gate.SetPolicy(s.gate.Policy().On(access.IsLoopback(l.Main.Addr())))
+	s.rtmp, s.rtmps = newRTMPPort(l.RTMP), newRTMPPort(l.RTMPS)
+	if s.node != nil {
+		s.node.Start(relay.NewPeers(s.relay))
+	}
+	main := s.httpServer(s.clients.nameClients(s.routes()), &s.budget.Requests)
+	main.ConnState = s.connections.note
+	servers := []*http.Server{main}
+	failed := make(chan error, 2)
+	go func() { failed <- s.serveMain(main, s.clients.behindProxies(l.Main, true)) }()
+	if l.Admin != nil {
+		s.operator.SetPolicy(&access.Policy{Read: s.cfg.AdminToken, Loopback: access.IsLoopback(l.Admin.Addr())})
+		side := s.httpServer(s.adminRoutes(l.Main.Addr()), &s.budget.Operator)
+		servers = append(servers, side)
+		go func() { failed <- side.Serve(l.Admin) }()
+	}
+	watching, unwatch := context.WithCancel(context.Background())
+	var others sync.WaitGroup
+	others.Go(func() { s.budget.Memory.Run(watching) })
+	if l.RTMP != nil {
+		others.Go(func() { s.newRTMPService(l.RTMP.Addr(), nil).Serve(s.clients.behindProxies(l.RTMP, false)) })
+	}
+	if l.RTMPS != nil {
+		others.Go(func() {
+			s.newRTMPService(l.RTMPS.Addr(), s.cert.config()).Serve(s.clients.behindProxies(l.RTMPS, false))
+		})
+	}
+	s.greet(l)
+	if s.cfg.Ready != nil {
+		s.cfg.Ready(l)
+	}
+	if s.cfg.Demo {
+		others.Go(func() { (&demoService{s.relay, s.node, s.log}).run(s.draining) })
+	}
+
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+		err = fmt.Errorf("server: %w", err)
+	}
+	l.close()
+	if context.Cause(ctx) == ErrReplaced {
+		for _, srv := range servers {
+			srv.SetKeepAlivesEnabled(false) // the next request is for the other process
+		}
+		time.Sleep(acceptedPause)
+	}
+	s.shutDown(servers)
+	unwatch()
+	others.Wait()
+	return err
+}
+
+// newRTMPService returns the service of a listener. It takes ownership of config, which is nil without TLS.
+func (s *Server) newRTMPService(at net.Addr, config *tls.Config) *rtmp.Service {
+	if config != nil {
+		config.SessionTicketsDisabled = true // rtmpdump takes a ticket of TLS 1.3 for an error
+	}
+	return &rtmp.Service{
+		Door: s.door, Gate: s.gate, Refusals: s.refusals, Handshakes: &s.handshakes, Log: s.log,
+		TLS: config, Loopback: access.IsLoopback(at), HeaderTimeout: s.cfg.HeaderTimeout, Draining: s.draining,
+	}
+}
+
+// serveMain serves the main listener, over TLS if there is a certificate.
+func (s *Server) serveMain(main *http.Server, ln net.Listener) error {
+	if s.cert == nil {
+		return main.Serve(ln)
+	}
+	main.TLSConfig = s.cert.config()
+	main.Protocols.SetHTTP2(true)
+	return main.ServeTLS(ln, "", "")
+}
+
+// shutDown ends everything in the order in which nothing is lost: publishers first, then viewers when they have the
+// rest. Downloads have the same time to come to their end.
+func (s *Server) shutDown(servers []*http.Server) {
+	began := time.Now()
+	s.log.Info("shutting down", "streams", s.relay.Stats().Streams, "viewers", s.relay.Viewers(),
+		"downloads", s.files.Held(), "blobs", s.blobs.Held(), "within", s.cfg.DrainTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.DrainTimeout)
+	defer cancel()
+	s.drain()
+	s.node.drain()
+	s.relay.AskToReconnect(ctx)
+	s.relay.Close()
+	// The process that replaces this one waits for the directory of recordings: it does not wait for viewers, too.
+	recorded := make(chan struct{})
+	go func() {
+		defer close(recorded)
+		s.relay.AwaitRecorders()
+		_ = s.records.close(ctx) // closeStores has the error as well
+	}()
+	files, blobs := s.files.Drain(), s.blobs.Drain()
+
+	var closing sync.WaitGroup
+	for _, srv := range servers {
+		closing.Go(func() {
+			if err := srv.Shutdown(ctx); errors.Is(err, context.DeadlineExceeded) {
+				if n, m := s.files.Held(), s.blobs.Held(); n+m > 0 && srv == servers[0] {
+					s.log.Warn("time is up, downloads are cut", "downloads", n, "blobs", m)
+				}
+				_ = srv.Close()
+			}
+		})
+	}
+	s.relay.Drain(ctx)
+	closing.Wait()
+	limit.Await(s.log, "downloads", files) // their connections are closed
+	limit.Await(s.log, "blobs", blobs)
+	if err := s.closeStores(ctx); err != nil {
+		s.log.Error("the files, blobs or recordings are not closed", "reason", err)
+	}
+	limit.Await(s.log, "recordings", recorded)
+	s.log.Info("stopped", "after", time.Since(began).Round(time.Millisecond))
+}
