@@ -119,6 +119,14 @@ func (n *clusterNode) close(ctx context.Context) (err error) {
 	return errors.Join(err, n.directory.Close())
 }
 
+// remote returns the HLS of streams that other nodes own, or nil if n is nil.
+func (n *clusterNode) remote() *cluster.RemoteHLS {
+	if n == nil {
+		return nil
+	}
+	return n.hls
+}
+
 // collect reports the metrics of the node, and of the bytes between nodes.
 func (n *clusterNode) collect(c scrape, streams relay.Stats) {
 	st := n.Stats()

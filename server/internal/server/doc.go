@@ -2,7 +2,7 @@
 // page. Who may do what is said by package access, and what requests may hold by package answer. The streams at /live/
 // are package relay's, the files at /files/ and the blobs at /blobs/ package store's.
 //
-//	main ─▶ proxy.Listener ─▶ nameClients ─▶ limitAddresses ─▶ Gate.Protect ─┬▶ /live/NAME   Gate ─▶ relay
+//	main ─▶ proxy.Listener ─▶ nameClients ─▶ limitAddresses ─▶ Gate.Protect ─┬▶ /live/NAME   web.Service
 //	                                                                         ├▶ /files/NAME  store.Files
 //	                                                                         ├▶ /blobs/KEY   Gate ─▶ store.Blobs
 //	                                                                         └▶ /  /api/streams  /metrics  /healthz
@@ -10,7 +10,7 @@
 //	RTMP  ─▶ proxy.Listener ─▶ rtmp.Service ─▶ Gate ─▶ relay
 //	admin ─▶ Gate.Protect ─▶ pages, profiles, /metrics, /api/...; what decides passes Gate.ProtectDecision, too
 //
-// A [Server] opens the parts and puts them together: liveService and hlsService, store.Files, store.Blobs, adminService,
+// A [Server] opens the parts and puts them together: web.Service, store.Files, store.Blobs, adminService,
 // rtmp.Service, demoService. None of them knows the Server; each is given what it needs of the gate (who may), clients
 // (who they are), budget (what requests and transfers may hold) and refusals.
 //
@@ -18,6 +18,5 @@
 // proxy says that it is (proxies.go). All refusals are counted and logged by access.Refusals.
 //
 // A request of another node of a cluster shows the cluster's token instead, and passes limitAddresses and Protect by
-// (cluster.go). HLS that is not made here comes by a cluster.RemoteHLS from its owner or from a store, and goes out as
-// that of relay does.
+// (cluster.go).
 package server

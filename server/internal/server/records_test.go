@@ -40,7 +40,7 @@ func TestRecordings(t *testing.T) {
 		return strings.Count(f.Get(playlist).Body, "#EXTINF") >= 2
 	})
 	res := f.Get(playlist)
-	if kind := res.Header.Get("Content-Type"); kind != playlistType || !strings.Contains(res.Body, "EXT-X-PLAYLIST-TYPE:EVENT") {
+	if kind := res.Header.Get("Content-Type"); kind != "application/vnd.apple.mpegurl" || !strings.Contains(res.Body, "EXT-X-PLAYLIST-TYPE:EVENT") {
 		t.Errorf("%s\n%s", kind, res.Body)
 	}
 	if n := f.metric("millrace_recordings"); n != "1" {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/millrace-io/millrace/server/internal/access"
 	"github.com/millrace-io/millrace/server/internal/refuse"
-	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/millrace-io/millrace/server/internal/server/page"
 	"github.com/millrace-io/millrace/server/internal/store"
 	"github.com/millrace-io/millrace/server/internal/streamname"
@@ -29,26 +28,21 @@ func (s *Server) routes() http.Handler {
 			"nothing here: see / for the page, /live/NAME for a stream, /files/NAME for a file, /blobs/KEY for a blob").
 			For(refuse.Path))
 	})
-	peers := relay.NewPeers(s.relay)
-	players := &hlsService{
-		hls: relay.NewHLS(s.relay), peers: peers, node: s.node, gate: s.gate, origins: s.origins, budget: s.budget,
-		refusals: s.refusals,
-	}
-	live := &liveService{
-		streams: web.New(s.relay), gate: s.gate, origins: s.origins, budget: s.budget, refusals: s.refusals, hls: players,
-	}
+	live := web.NewService(web.Config{
+		Hub: s.relay, Gate: s.gate, Origins: s.origins, Budget: s.budget, Refusals: s.refusals, Remote: s.node.remote(),
+	})
 	all := s.besideNames(live, cleanPaths(mux))
 	return s.node.admit(s.refusals, all, openHealth(all, s.clients.limitAddresses(s.gate.Protect(all))))
 }
 
 // besideNames answers requests for streams and blobs, and passes all others to next. A ServeMux would
 // redirect a name such as a//b to another one.
-func (s *Server) besideNames(live *liveService, next http.Handler) http.Handler {
+func (s *Server) besideNames(live *web.Service, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if key, ok := strings.CutPrefix(r.URL.Path, store.BlobsPath); ok {
 			s.blobs.Serve(w, r, key)
 		} else if strings.HasPrefix(r.URL.EscapedPath(), streamname.Path) { // not /live%2F
-			live.serve(w, r, r.URL.Path[len(streamname.Path):])
+			live.Serve(w, r, r.URL.Path[len(streamname.Path):])
 		} else {
 			next.ServeHTTP(w, r)
 		}

@@ -1,9 +1,16 @@
-// Package web is the door of live streams over HTTP: publishers that send a body, and viewers of FLV, MP4 or bytes.
+// Package web serves live streams over HTTP at /live/: publishers that send a body, viewers of FLV, MP4 or bytes, and players
+// of HLS.
 //
-// It knows nothing of routes and of who may publish or watch: see package server.
+// A [Service] asks the gate who may, and answers; a [Door] publishes and watches. Players of HLS get what this node makes, and
+// otherwise what another node or a store has.
 package web
 
-import "github.com/millrace-io/millrace/server/internal/relay"
+import (
+	"net/http"
+	"time"
+
+	"github.com/millrace-io/millrace/server/internal/relay"
+)
 
 // A Door answers publishers and viewers with the streams of a Hub.
 type Door struct {
@@ -13,3 +20,9 @@ type Door struct {
 
 // New returns a Door to the streams of h.
 func New(h *relay.Hub) Door { return Door{h, h.Config()} }
+
+// noWriteLimit takes the limit off an answer as a whole. A stream has no end: publishing and watching limit each
+// silence instead.
+func noWriteLimit(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
+}

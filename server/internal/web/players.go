@@ -1,4 +1,4 @@
-package server
+package web
 
 import (
 	"bytes"
@@ -23,20 +23,16 @@ import (
 	"github.com/millrace-io/millrace/server/internal/tcpconn"
 )
 
-// An hlsService answers players of HLS, with streams of this node and of others.
-type hlsService struct {
-	hls      relay.HLS
-	peers    relay.Peers
-	node     *clusterNode // nil if the server is alone
-	gate     *access.Gate
-	origins  *access.Origins
-	budget   *answer.Budget
-	refusals *access.Refusals
+// players answers players of HLS, with streams of this node and of others.
+type players struct {
+	cfg   Config
+	hls   relay.HLS
+	peers relay.Peers
 }
 
 // serve answers GET and HEAD /live/NAME/OBJECT.
-func (s *hlsService) serve(w http.ResponseWriter, r *http.Request, name, object string) {
-	s.origins.Allow(w.Header(), r)
+func (s *players) serve(w http.ResponseWriter, r *http.Request, name, object string) {
+	s.cfg.Origins.Allow(w.Header(), r)
 	noWriteLimit(w) // a request may wait for what comes next
 	answer.Of(r).Wait()
 	err := streamname.Check(name)
@@ -48,16 +44,16 @@ func (s *hlsService) serve(w http.ResponseWriter, r *http.Request, name, object 
 		}
 	}
 	if err == nil {
-		r, name, err = s.gate.AskPlayer(r, name)
+		r, name, err = s.cfg.Gate.AskPlayer(r, name)
 	}
 	if err == nil {
 		err = s.serveHere(w, r, name, object)
-		if s.node != nil && err != nil {
+		if s.cfg.Remote != nil && err != nil {
 			err = s.serveElsewhere(w, r, name, object, err)
 		}
 	}
 	if err != nil {
-		s.budget.RefuseViewer(w, r, err)
+		s.cfg.Budget.RefuseViewer(w, r, err)
 	}
 }
 
@@ -66,19 +62,19 @@ var playerSeed = maphash.MakeSeed()
 
 // admitPlayer counts a player of HLS with its first request for a playlist. The stream and the token tell the players of an
 // address apart, and with a hook, which is asked about each of them, all that they show.
-func (s *hlsService) admitPlayer(account *address.Account, r *http.Request, name, object string) error {
+func (s *players) admitPlayer(account *address.Account, r *http.Request, name, object string) error {
 	begins := object == hlslive.MasterName
 	if account == nil || !begins && !hlslive.IsMedia(object) {
 		return nil
 	}
 	var h maphash.Hash
 	h.SetSeed(playerSeed)
-	h.WriteString(name + " " + s.gate.Shown(r))
+	h.WriteString(name + " " + s.cfg.Gate.Shown(r))
 	return account.Player(h.Sum64(), begins)
 }
 
 // serveHere is serve of what is made here.
-func (s *hlsService) serveHere(w http.ResponseWriter, r *http.Request, name, object string) error {
+func (s *players) serveHere(w http.ResponseWriter, r *http.Request, name, object string) error {
 	switch {
 	case object == hlslive.MasterName:
 		return s.serveMaster(w, r, name)
@@ -88,7 +84,7 @@ func (s *hlsService) serveHere(w http.ResponseWriter, r *http.Request, name, obj
 	return s.serveObject(w, r, name, object)
 }
 
-func (s *hlsService) serveMaster(w http.ResponseWriter, r *http.Request, name string) error {
+func (s *players) serveMaster(w http.ResponseWriter, r *http.Request, name string) error {
 	list, err := s.hls.Master(r.Context(), name)
 	if err != nil {
 		return err
@@ -96,7 +92,7 @@ func (s *hlsService) serveMaster(w http.ResponseWriter, r *http.Request, name st
 	return s.servePlaylist(w, r, list, time.Second)
 }
 
-func (s *hlsService) serveMedia(w http.ResponseWriter, r *http.Request, name, object string) error {
+func (s *players) serveMedia(w http.ResponseWriter, r *http.Request, name, object string) error {
 	want, blocks, err := hls.ParseReload(r.URL.Query())
 	if err != nil {
 		return refuse.New(http.StatusBadRequest, "%v", err)
@@ -120,7 +116,7 @@ func (s *hlsService) serveMedia(w http.ResponseWriter, r *http.Request, name, ob
 const playlistType = "application/vnd.apple.mpegurl"
 
 // servePlaylist answers with a playlist that a cache may keep for a while.
-func (s *hlsService) servePlaylist(w http.ResponseWriter, r *http.Request, list *hlslive.Playlist, fresh time.Duration) error {
+func (s *players) servePlaylist(w http.ResponseWriter, r *http.Request, list *hlslive.Playlist, fresh time.Duration) error {
 	if s.wantsGzip(r) {
 		return s.writePlaylist(w, r, list.Gzip, true, fresh)
 	}
@@ -128,14 +124,14 @@ func (s *hlsService) servePlaylist(w http.ResponseWriter, r *http.Request, list 
 }
 
 // wantsGzip reports whether a playlist is sent with gzip: as it was made, with nothing added to its addresses.
-func (s *hlsService) wantsGzip(r *http.Request) bool {
-	return chunk.AcceptsEncoding(r.Header["Accept-Encoding"], "gzip") && s.gate.AddedQuery(r) == ""
+func (s *players) wantsGzip(r *http.Request) bool {
+	return chunk.AcceptsEncoding(r.Header["Accept-Encoding"], "gzip") && s.cfg.Gate.AddedQuery(r) == ""
 }
 
 // writePlaylist answers with the text of a playlist, or with that as zip. An error is a
 // [refuse.Refusal]: nothing was written.
-func (s *hlsService) writePlaylist(w http.ResponseWriter, r *http.Request, body []byte, zip bool, fresh time.Duration) error {
-	query := s.gate.AddedQuery(r)
+func (s *players) writePlaylist(w http.ResponseWriter, r *http.Request, body []byte, zip bool, fresh time.Duration) error {
+	query := s.cfg.Gate.AddedQuery(r)
 	more := len(body)
 	if query != "" {
 		more += bytes.Count(body, []byte("\n")) * (len(query) + 1)
@@ -155,7 +151,7 @@ func (s *hlsService) writePlaylist(w http.ResponseWriter, r *http.Request, body 
 		h.Set("Content-Encoding", "gzip")
 	}
 	s.setFresh(w, r, fresh, "")
-	s.budget.LimitWrite(w)
+	s.cfg.Budget.LimitWrite(w)
 	w.WriteHeader(http.StatusOK)
 	if r.Method != http.MethodHead {
 		address.Of(r.Context()).Add(int64(len(body)))
@@ -166,9 +162,9 @@ func (s *hlsService) writePlaylist(w http.ResponseWriter, r *http.Request, body 
 
 // setFresh says how long an answer may be had from a cache, which is a shared one if anyone may read and no token was
 // shown. more is added to that.
-func (s *hlsService) setFresh(w http.ResponseWriter, r *http.Request, fresh time.Duration, more string) {
+func (s *players) setFresh(w http.ResponseWriter, r *http.Request, fresh time.Duration, more string) {
 	who := "public"
-	if !s.gate.IsPublic(r) {
+	if !s.cfg.Gate.IsPublic(r) {
 		who = "private"
 	}
 	w.Header().Set("Cache-Control", who+", max-age="+strconv.Itoa(int(fresh/time.Second))+more)
@@ -201,7 +197,7 @@ func addQuery(text []byte, query string) []byte {
 // objectFresh is how long a segment may be had from a cache: its name never means anything else.
 const objectFresh = time.Hour
 
-func (s *hlsService) serveObject(w http.ResponseWriter, r *http.Request, name, object string) error {
+func (s *players) serveObject(w http.ResponseWriter, r *http.Request, name, object string) error {
 	o, ok := hls.ParseObject(object)
 	if !ok {
 		return refuse.New(http.StatusNotFound,
@@ -217,11 +213,11 @@ func (s *hlsService) serveObject(w http.ResponseWriter, r *http.Request, name, o
 
 // writeObject answers with the bytes of an object. It borrows body, which is empty or shorter then.
 // An error is a [refuse.Refusal]: nothing was written.
-func (s *hlsService) writeObject(w http.ResponseWriter, r *http.Request, object string, body *millrace.Chain) error {
+func (s *players) writeObject(w http.ResponseWriter, r *http.Request, object string, body *millrace.Chain) error {
 	if err := answer.Of(r).Resume(0); err != nil {
 		return err
 	}
-	s.budget.LimitWrite(w)
+	s.cfg.Budget.LimitWrite(w)
 	h := w.Header()
 	etag := `"` + object + `"`
 	h.Set("ETag", etag)
@@ -244,16 +240,16 @@ func (s *hlsService) writeObject(w http.ResponseWriter, r *http.Request, object 
 const chainStep = 256 << 10
 
 // sendChain sends c. An error means that the client has gone away, or takes nothing.
-func (s *hlsService) sendChain(w http.ResponseWriter, r *http.Request, c *millrace.Chain) {
+func (s *players) sendChain(w http.ResponseWriter, r *http.Request, c *millrace.Chain) {
 	var step millrace.Chain
 	defer step.Release()
-	loan := s.budget.HLS.Add(int64(c.Len()), func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) })
+	loan := s.cfg.Budget.HLS.Add(int64(c.Len()), func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) })
 	defer loan.Done()
 	account := address.Of(r.Context())
 	tcp := tcpconn.Plain(tcpconn.FromContext(r.Context()))
 	for c.Len() > 0 {
 		account.Pace(r.Context(), int64(min(c.Len(), chainStep)))
-		s.budget.LimitWrite(w)
+		s.cfg.Budget.LimitWrite(w)
 		if !answer.Of(r).Renew() || loan.Ended() {
 			panic(http.ErrAbortHandler)
 		}

@@ -1,4 +1,4 @@
-package server
+package web
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 )
 
 // newRequest returns what a player asks for, as another node is asked for it.
-func (s *hlsService) newRequest(r *http.Request, name, object string) (q cluster.HLSRequest, err error) {
+func (s *players) newRequest(r *http.Request, name, object string) (q cluster.HLSRequest, err error) {
 	_, isObject := hls.ParseObject(object)
 	q = cluster.HLSRequest{Stream: name, Object: object, Gzip: !isObject && s.wantsGzip(r)}
 	if !hlslive.IsMedia(object) {
@@ -39,7 +39,7 @@ func (s *hlsService) newRequest(r *http.Request, name, object string) (q cluster
 }
 
 // serveElsewhere is serve of what there is not here, which err says. It returns why it is not anywhere.
-func (s *hlsService) serveElsewhere(w http.ResponseWriter, r *http.Request, name, object string, err error) error {
+func (s *players) serveElsewhere(w http.ResponseWriter, r *http.Request, name, object string, err error) error {
 	elsewhere := errors.Is(err, hlslive.ErrElsewhere)
 	_, fromNode := access.NodeOf(r)
 	if elsewhere && fromNode { // which is told to look again who the owner is
@@ -59,8 +59,8 @@ func (s *hlsService) serveElsewhere(w http.ResponseWriter, r *http.Request, name
 	defer release()
 	var out cluster.Object
 	defer func() { out.Body.Release() }()
-	for deadline := time.Now().Add(s.node.hls.Wait); errors.Is(err, hlslive.ErrElsewhere); {
-		if out, err = s.node.hls.Get(ctx, &q); err != cluster.ErrHere {
+	for deadline := time.Now().Add(s.cfg.Remote.Wait); errors.Is(err, hlslive.ErrElsewhere); {
+		if out, err = s.cfg.Remote.Get(ctx, &q); err != cluster.ErrHere {
 			break
 		}
 		if err = s.serveHere(w, r, name, object); err == nil || time.Now().After(deadline) {
@@ -69,7 +69,7 @@ func (s *hlsService) serveElsewhere(w http.ResponseWriter, r *http.Request, name
 		sleep.For(ctx, 50*time.Millisecond) // the stream comes or goes
 	}
 	if err != nil {
-		stored, ok := s.node.hls.Load(ctx, &q)
+		stored, ok := s.cfg.Remote.Load(ctx, &q)
 		switch {
 		case ok:
 			out = stored
@@ -85,7 +85,7 @@ func (s *hlsService) serveElsewhere(w http.ResponseWriter, r *http.Request, name
 
 // writeAnswer answers with what another node has answered. It borrows out, whose body is empty or
 // shorter then. An error is a [refuse.Refusal]: nothing was written.
-func (s *hlsService) writeAnswer(w http.ResponseWriter, r *http.Request, object string, out *cluster.Object) error {
+func (s *players) writeAnswer(w http.ResponseWriter, r *http.Request, object string, out *cluster.Object) error {
 	if err := answer.Of(r).Resume(0); err != nil {
 		return err
 	}
@@ -95,8 +95,8 @@ func (s *hlsService) writeAnswer(w http.ResponseWriter, r *http.Request, object 
 			w.Header().Set("Retry-After", out.RetryAfter)
 		}
 		refused := refuse.New(out.Status, "%s", bytes.TrimSpace(out.Body.Bytes()))
-		s.refusals.NoteRequest(access.Viewer, r, refused)
-		s.budget.LimitWrite(w)
+		s.cfg.Refusals.NoteRequest(access.Viewer, r, refused)
+		s.cfg.Budget.LimitWrite(w)
 		refuse.Write(w, out.Status, refused.Reason)
 		return nil
 	case isObject:
