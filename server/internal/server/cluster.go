@@ -15,6 +15,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/access"
 	"github.com/millrace-io/millrace/server/internal/address"
 	"github.com/millrace-io/millrace/server/internal/cluster"
+	"github.com/millrace-io/millrace/server/internal/ops"
 	"github.com/millrace-io/millrace/server/internal/refuse"
 	"github.com/millrace-io/millrace/server/internal/relay"
 )
@@ -27,7 +28,7 @@ type clusterNode struct {
 	secret    *cluster.Secret
 	segments  *cluster.Segments // nil if they do not outlive their node
 	objects   *cluster.Objects
-	reports   nodeReports
+	observed  *ops.Cluster
 	hls       *cluster.RemoteHLS
 }
 
@@ -60,9 +61,7 @@ func openNode(cfg *Config, streams *relay.Config) (*clusterNode, error) {
 	}
 	n.objects = cluster.NewObjects(cfg.ClusterCache, cfg.HLS.MaxBytes, secret, trust)
 	n.hls = cluster.NewRemoteHLS(n.Node, n.objects, n.segments, cfg.ViewerWait)
-	n.reports = nodeReports{peers: n.Peers, from: func(node, path string) cluster.Fetch {
-		return n.objects.From(node, path, 0, false)
-	}, proven: secret.Proven}
+	n.observed = ops.NewCluster(n.Node, n.objects, n.segments, secret)
 	return n, nil
 }
 
@@ -125,41 +124,6 @@ func (n *clusterNode) remote() *cluster.RemoteHLS {
 		return nil
 	}
 	return n.hls
-}
-
-// collect reports the metrics of the node, and of the bytes between nodes.
-func (n *clusterNode) collect(c scrape, streams relay.Stats) {
-	st := n.Stats()
-	reachable := int64(0)
-	if st.Reachable {
-		reachable = 1
-	}
-	c.gauge("cluster_reachable", "1 if Redis answers, which says which node owns which stream; otherwise 0.", reachable)
-	c.gauge("cluster_nodes", "Nodes that are alive, this one included.", int64(st.Nodes))
-	c.gauge("cluster_owned", "Streams that this node owns.", int64(st.Owned))
-	c.gauge("cluster_pulled", "Streams that are pulled from other nodes at present.", int64(st.Pulled))
-	c.counter("cluster_claims_total", "Streams that this node has come to own.", st.Claims)
-	c.counter("cluster_refused_total", "Streams that this node did not get, because another node has the publisher.", st.Refused)
-	c.counter("cluster_lost_total", "Streams that another node has taken from this one.", st.Lost)
-	c.counter("cluster_renew_failures_total", "Ownerships that could not be renewed when it was time, added up.", st.Failures)
-	c.counter("cluster_lookups_total", "Questions to Redis which node owns a stream.", st.Lookups)
-	c.counter("cluster_pulled_bytes_total", "Bytes of streams that other nodes sent to this one.", streams.Pulled)
-	c.counter("cluster_sent_bytes_total", "Bytes of streams that this node sent to other nodes.", streams.ToNodes)
-
-	objects := n.objects.Stats()
-	c.counter("cluster_objects_fetched_total", "Requests for HLS to other nodes, and to the store.", objects.Fetched)
-	c.counter("cluster_objects_collapsed_total", "Requests of players that waited for such a request of another player.", objects.Collapsed)
-	c.counter("cluster_objects_cached_total", "Requests of players that found what another one had asked for.", objects.Hits)
-	c.counter("cluster_objects_failed_total", "Requests for HLS to other nodes, and to the store, that failed.", objects.Failed)
-	c.counter("cluster_objects_bytes_total", "Bytes of HLS that came from other nodes, and from the store.", objects.BytesIn)
-	c.gauge("cluster_cache_bytes", "Bytes of HLS of other nodes that are kept, or are coming.", objects.Bytes)
-	if n.segments != nil {
-		st := n.segments.Stats()
-		c.counter("cluster_segments_saved_total", "Segments of HLS that were saved where they outlive this node.", st.Saved)
-		c.counter("cluster_segments_saved_bytes_total", "Bytes of these.", st.Bytes)
-		c.counter("cluster_segments_lost_total", "Segments and playlists of HLS that could not be saved.", st.Lost)
-		c.counter("cluster_segments_loaded_total", "Segments that were read from where they were saved.", st.Loaded)
-	}
 }
 
 // checkCluster checks what a node needs.

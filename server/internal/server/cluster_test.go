@@ -16,6 +16,7 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
 	"github.com/millrace-io/millrace/media/rtmp"
 	"github.com/millrace-io/millrace/server/internal/cluster"
+	"github.com/millrace-io/millrace/server/internal/ops"
 	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/millrace-io/millrace/server/internal/server/demo"
 	"github.com/millrace-io/millrace/server/internal/testkit/relaytest"
@@ -52,7 +53,7 @@ func serveCluster(t *testing.T, n int, change func(*Config)) []*rtmpFixture {
 }
 
 // told returns what a node says at /api/streams.
-func (f *fixture) told(t *testing.T) (r apiReport) {
+func (f *fixture) told(t *testing.T) (r ops.Report) {
 	t.Helper()
 	res := f.Get("/api/streams")
 	if err := json.Unmarshal([]byte(res.Body), &r); err != nil || res.Status != 200 {
@@ -103,7 +104,7 @@ func TestAStreamAtAllNodes(t *testing.T) {
 	viewer.Play("cam?token=reader")
 	viewer.NextTag()
 
-	read := func(f *rtmpFixture) (r apiReport) {
+	read := func(f *rtmpFixture) (r ops.Report) {
 		res := f.Get("/api/streams?token=reader")
 		if err := json.Unmarshal([]byte(res.Body), &r); err != nil {
 			t.Fatalf("%v in %s", err, res.Body)
@@ -113,7 +114,7 @@ func TestAStreamAtAllNodes(t *testing.T) {
 	for _, f := range nodes {
 		eventually(t, "where the stream is", func() bool {
 			r := read(f)
-			reports := append(r.Nodes, nodeReport{Node: r.Server.Node, Streams: r.Streams})
+			reports := append(r.Nodes, ops.NodeReport{Node: r.Server.Node, Streams: r.Streams})
 			for _, each := range reports {
 				if len(each.Streams) != 1 || each.Streams[0].Name != "cam" || each.Streams[0].Epoch == 0 {
 					return false
@@ -273,7 +274,7 @@ func TestTheDemoOfACluster(t *testing.T) {
 	for len(nodes) > 1 {
 		var owner *rtmpFixture
 		eventually(t, "one demo", func() bool {
-			published, _ := where(t, nodes, demoName)
+			published, _ := where(t, nodes, demo.Name)
 			if len(published) == 1 {
 				owner = published[0]
 			}
@@ -282,7 +283,7 @@ func TestTheDemoOfACluster(t *testing.T) {
 		owner.stop()
 		nodes = slices.DeleteFunc(nodes, func(f *rtmpFixture) bool { return f == owner })
 	}
-	eventually(t, "the last demo", func() bool { published, _ := where(t, nodes, demoName); return len(published) == 1 })
+	eventually(t, "the last demo", func() bool { published, _ := where(t, nodes, demo.Name); return len(published) == 1 })
 }
 
 // Nodes reach each other over TLS, with certificates of an authority that --cluster-ca names: FLV, HLS and what they tell of
@@ -323,12 +324,14 @@ func TestNodesOverTLS(t *testing.T) {
 			t.Errorf("%s of %s: %.100s", objects[0], n.self(), got)
 		}
 		eventually(t, "all nodes' reports", func() bool {
-			var r apiReport
+			var r ops.Report
 			text := exchanged(client, "GET", n.self()+"/api/streams", nil)
 			if err := json.Unmarshal([]byte(strings.TrimPrefix(text, "200 ")), &r); err != nil {
 				t.Fatalf("%v in %s", err, text)
 			}
-			return slices.ContainsFunc(r.Nodes, func(o nodeReport) bool { return o.Node == f.self() && o.Error == "" && len(o.Streams) == 1 })
+			return slices.ContainsFunc(r.Nodes, func(o ops.NodeReport) bool {
+				return o.Node == f.self() && o.Error == "" && len(o.Streams) == 1
+			})
 		})
 	}
 	if res := stranger.Get("/live/cam"); res.Status != 503 {

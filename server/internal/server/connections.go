@@ -11,6 +11,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/access"
 	"github.com/millrace-io/millrace/server/internal/address"
 	"github.com/millrace-io/millrace/server/internal/lock"
+	"github.com/millrace-io/millrace/server/internal/ops"
 	"github.com/millrace-io/millrace/server/internal/proxy"
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
@@ -20,13 +21,12 @@ import (
 type connections struct {
 	clients *clients
 	tls     bool
+	counts  ops.Connections
 
-	mu      lock.Mutex
-	limit   int
-	all     map[*proxy.Conn]netip.Addr // and by which address each counts
-	from    map[netip.Addr]int         // connections by address
-	evicted int64
-	shed    int64
+	mu    lock.Mutex
+	limit int
+	all   map[*proxy.Conn]netip.Addr // and by which address each counts
+	from  map[netip.Addr]int         // connections by address
 }
 
 const (
@@ -74,15 +74,13 @@ func (c *connections) add(p *proxy.Conn) {
 	full := len(c.all) >= c.limit
 	if full {
 		if closing = c.worst(); closing != nil {
-			c.evicted++
+			c.counts.Evicted.Add(1)
 			c.remove(closing)
 		}
 	}
 	refused := full && closing == nil
 	if !refused {
-		a := proxy.KeyOf(p.TCPConn.RemoteAddr())
-		c.all[p] = a
-		c.from[a]++
+		c.put(p, proxy.KeyOf(p.TCPConn.RemoteAddr()))
 	}
 	limit := c.limit
 	c.mu.Unlock()
@@ -99,6 +97,13 @@ func (c *connections) add(p *proxy.Conn) {
 	}
 }
 
+// put counts p for an address. c.mu is held.
+func (c *connections) put(p *proxy.Conn, a netip.Addr) {
+	c.all[p] = a
+	c.from[a]++
+	c.counts.Open.Add(1)
+}
+
 // remove forgets p. c.mu is held.
 func (c *connections) remove(p *proxy.Conn) {
 	a, ok := c.all[p]
@@ -106,6 +111,7 @@ func (c *connections) remove(p *proxy.Conn) {
 		return
 	}
 	delete(c.all, p)
+	c.counts.Open.Add(-1)
 	if c.from[a]--; c.from[a] == 0 {
 		delete(c.from, a)
 	}
@@ -118,8 +124,7 @@ func (c *connections) identify(p *proxy.Conn) {
 	defer c.mu.Unlock()
 	if was, ok := c.all[p]; ok && was != client {
 		c.remove(p)
-		c.all[p] = client
-		c.from[client]++
+		c.put(p, client)
 	}
 }
 
@@ -163,7 +168,7 @@ func (c *connections) free(excess int64) (freed int64) {
 	for _, w := range list {
 		c.remove(w.conn)
 	}
-	c.shed += int64(len(list))
+	c.counts.Shed.Add(int64(len(list)))
 	c.mu.Unlock()
 	for _, w := range list {
 		_ = w.conn.Close()
@@ -176,18 +181,4 @@ func (c *connections) setLimit(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.limit = n
-}
-
-// collect reports the metrics of connections.
-func (c *connections) collect(to scrape) {
-	c.mu.Lock()
-	n, evicted, shed := len(c.all), c.evicted, c.shed
-	c.mu.Unlock()
-	to.gauge("connections", "Connections of the main listener, apart from viewers by HTTP/1.", int64(n))
-	to.counter("connections_evicted_total", "Of these, those that were closed while they waited for a request, because "+
-		"there were as many as --max-connections allows.", evicted)
-	to.counter("connections_shed_total", "Of these, those that were closed while they waited for a request, because "+
-		"memory was short.", shed)
-	st := c.clients.addresses.Stats()
-	to.gauge("addresses", "Addresses that have a connection and are limited.", int64(st.Held))
 }

@@ -18,9 +18,6 @@ import (
 	"github.com/millrace-io/millrace/server/internal/server/demo"
 )
 
-// demoName is the stream that --demo publishes.
-const demoName = "demo"
-
 // demoPause is before a node looks again whether another one has the demo.
 const demoPause = time.Second
 
@@ -45,7 +42,7 @@ func (s *demoService) run(ctx context.Context) {
 	defer again.Stop()
 	var failures outage.Outage
 	for ctx.Err() == nil {
-		_, err := s.node.Owner(ctx, demoName)
+		_, err := s.node.Owner(ctx, demo.Name)
 		if errors.Is(err, cluster.ErrNoOwner) {
 			err = s.publish()
 		}
@@ -64,7 +61,7 @@ func (s *demoService) run(ctx context.Context) {
 
 // publish publishes the sample until that ends. An error says why it did not begin.
 func (s *demoService) publish() error {
-	p, err := s.relay.Open(demoName, demoName, relay.Terms{})
+	p, err := s.relay.Open(demo.Name, demo.Name, relay.Terms{})
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/server/internal/relay"
+	"github.com/millrace-io/millrace/server/internal/server/demo"
 )
 
 func TestTheDemoPlays(t *testing.T) {
@@ -34,7 +35,7 @@ func TestTheDemoIsPlayedInRealTime(t *testing.T) {
 		cfg := Defaults()
 		cfg.Log = slog.New(slog.DiscardHandler)
 		h := relay.NewHub(cfg.Config)
-		p, err := h.Open(demoName, demoName, relay.Terms{})
+		p, err := h.Open(demo.Name, demo.Name, relay.Terms{})
 		if err != nil {
 			t.Fatal(err)
 		}

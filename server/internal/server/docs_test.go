@@ -22,6 +22,7 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/need"
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 	"github.com/millrace-io/millrace/media/flv"
+	"github.com/millrace-io/millrace/server/internal/ops"
 	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/millrace-io/millrace/server/internal/server/demo"
 )
@@ -41,7 +42,8 @@ func userPage(t *testing.T, name string) string {
 func TestTheDocumentedAPI(t *testing.T) {
 	page := userPage(t, "metrics.md") + userPage(t, "admin.md")
 	for heading, of := range map[string]reflect.Type{
-		"| field of a stream |": reflect.TypeFor[relay.StreamInfo](), "| field of `server` |": reflect.TypeFor[apiServer](),
+		"| field of a stream |": reflect.TypeFor[relay.StreamInfo](),
+		"| field of `server` |": reflect.TypeFor[ops.ServerReport](),
 		"| field of a viewer |": reflect.TypeFor[relay.ViewerInfo](),
 	} {
 		_, table, ok := strings.Cut(page, heading)

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/millrace-io/millrace/server/internal/access"
+	"github.com/millrace-io/millrace/server/internal/ops"
 )
 
 // Listeners are what a Server listens on. All but Main may be nil.
@@ -134,17 +135,12 @@ func listenError(flag, address string, err error) error {
 		flag, net.JoinHostPort(host, strconv.Itoa(n%math.MaxUint16+1)))
 }
 
-// An rtmpPort is where a listener of RTMP is, for the page. The zero value stands for none.
-type rtmpPort struct {
-	port     int
-	loopback bool // only this machine reaches it
-}
-
-func newRTMPPort(ln net.Listener) rtmpPort {
+// rtmpPort returns where a listener of RTMP is, for the page. ln is nil if there is none.
+func rtmpPort(ln net.Listener) ops.Port {
 	if ln != nil {
 		if a, ok := ln.Addr().(*net.TCPAddr); ok {
-			return rtmpPort{a.Port, access.IsLoopback(a)}
+			return ops.Port{Number: a.Port, Loopback: access.IsLoopback(a)}
 		}
 	}
-	return rtmpPort{}
+	return ops.Port{}
 }

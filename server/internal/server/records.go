@@ -75,19 +75,3 @@ func (r *recordings) close(ctx context.Context) error {
 	}
 	return err
 }
-
-// collect reports the metrics of recordings.
-func (r *recordings) collect(c scrape) {
-	if r == nil {
-		return
-	}
-	st := r.Stats()
-	c.gauge("recordings", "Streams that are being recorded.", int64(st.Recordings))
-	c.gauge("recordings_bytes", "Bytes of all recordings.", st.Bytes)
-	c.gauge("recordings_queued_bytes", "Bytes that wait for the disk.", st.Queued)
-	c.counter("recordings_written_bytes_total", "Bytes of recordings that were written.", st.Written)
-	c.counter("recordings_lost_total", "Fragments that are in no recording: the disk was too slow, or failed.", st.Lost)
-	c.counter("recordings_refused_total", "Streams that are in no recording, although they should be.", st.Refused)
-	c.counter("recordings_failures_total", "Errors of the disk.", st.Failures)
-	c.counter("recordings_removed_total", "Recordings that were deleted because of --record-bytes.", st.Removed)
-}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/millrace-io/millrace/server/internal/access"
+	"github.com/millrace-io/millrace/server/internal/ops"
 	"github.com/millrace-io/millrace/server/internal/refuse"
 	"github.com/millrace-io/millrace/server/internal/server/page"
 	"github.com/millrace-io/millrace/server/internal/store"
@@ -14,12 +15,12 @@ import (
 )
 
 // routes returns everything that the main listener serves.
-func (s *Server) routes() http.Handler {
+func (s *Server) routes(observer *ops.Observer) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc(store.FilesPath, s.refusals.Only("GET, HEAD", s.files.ServeHTTP))
-	mux.HandleFunc("/api/streams", s.refusals.Only("GET, HEAD", s.apiStreams))
+	mux.HandleFunc("/api/streams", s.refusals.Only("GET, HEAD", observer.ServeStreams))
 	mux.HandleFunc("/healthz", s.refusals.Only("GET, HEAD", s.health))
-	mux.Handle("/metrics", s.refusals.Only("GET, HEAD", s.metrics()))
+	mux.Handle("/metrics", s.refusals.Only("GET, HEAD", observer.Metrics()))
 	pages := page.Handler()
 	mux.Handle("/{$}", pages)
 	mux.Handle("/page/", pages)

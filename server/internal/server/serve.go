@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace-io/millrace/server/internal/access"
 	"github.com/millrace-io/millrace/server/internal/limit"
+	"github.com/millrace-io/millrace/server/internal/ops"
 	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/millrace-io/millrace/server/internal/rtmp"
 )
@@ -41,18 +42,18 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	ctx, s.stopServing = context.WithCancel(ctx)
 	defer s.stopServing()
 	s.gate.SetPolicy(s.gate.Policy().On(access.IsLoopback(l.Main.Addr())))
-	s.rtmp, s.rtmps = newRTMPPort(l.RTMP), newRTMPPort(l.RTMPS)
 	if s.node != nil {
 		s.node.Start(relay.NewPeers(s.relay))
 	}
-	main := s.httpServer(s.clients.nameClients(s.routes()), &s.budget.Requests)
+	observer := s.observer(&l)
+	main := s.httpServer(s.clients.nameClients(s.routes(observer)), &s.budget.Requests)
 	main.ConnState = s.connections.note
 	servers := []*http.Server{main}
 	failed := make(chan error, 2)
 	go func() { failed <- s.serveMain(main, s.clients.behindProxies(l.Main, true)) }()
 	if l.Admin != nil {
 		s.operator.SetPolicy(&access.Policy{Read: s.cfg.AdminToken, Loopback: access.IsLoopback(l.Admin.Addr())})
-		side := s.httpServer(s.adminRoutes(l.Main.Addr()), &s.budget.Operator)
+		side := s.httpServer(s.adminRoutes(observer, l.Main.Addr()), &s.budget.Operator)
 		servers = append(servers, side)
 		go func() { failed <- side.Serve(l.Admin) }()
 	}
@@ -92,6 +93,24 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	unwatch()
 	others.Wait()
 	return err
+}
+
+// observer returns what tells of the server.
+func (s *Server) observer(l *Listeners) *ops.Observer {
+	o := &ops.Observer{
+		Version: s.cfg.Version, Self: s.cfg.self(), Started: s.started, Log: s.log,
+		Hub: s.relay, Door: s.door, Gate: s.gate, Refusals: s.refusals, Budget: s.budget, Connections: &s.connections.counts,
+		Addresses: s.clients.addresses,
+		RTMP:      rtmpPort(l.RTMP), RTMPS: rtmpPort(l.RTMPS),
+		Files: s.files, Blobs: s.blobs, Hook: s.hook, Draining: s.draining,
+	}
+	if s.records != nil {
+		o.Records = s.records.Archive
+	}
+	if s.node != nil {
+		o.Cluster = s.node.observed
+	}
+	return o
 }
 
 // newRTMPService returns the service of a listener. It takes ownership of config, which is nil without TLS.

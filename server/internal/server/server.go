@@ -42,8 +42,6 @@ type Server struct {
 
 	handshakes  rtmp.Handshakes
 	connections connections
-	rtmp        rtmpPort // set by Serve, as is rtmps
-	rtmps       rtmpPort
 
 	stopServing context.CancelFunc // has Serve end as SIGTERM does; set by Serve
 

@@ -7,6 +7,9 @@ import (
 	"time"
 )
 
+// Name is the stream that --demo publishes, and its publisher.
+const Name = "demo"
+
 // Sample is a whole FLV file: header, onMetaData, the sequence headers, then 8 s of H.264 (640x360, 25/s, a key frame a
 // second, no B-frames) and AAC (48 kHz, mono), beginning with a key frame at timestamp 0. It is shared by all who play it and
 // must not be changed.

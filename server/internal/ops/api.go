@@ -1,25 +1,25 @@
-package server
+package ops
 
 import (
-	"encoding/json"
 	"net/http"
 	"net/netip"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/millrace-io/millrace/server/internal/access"
 	"github.com/millrace-io/millrace/server/internal/relay"
+	"github.com/millrace-io/millrace/server/internal/server/demo"
 )
 
-// apiReport is the answer to /api/streams.
-type apiReport struct {
-	Server  apiServer          `json:"server"`
+// A Report is the answer to /api/streams.
+type Report struct {
+	Server  ServerReport       `json:"server"`
 	Streams []relay.StreamInfo `json:"streams"`
-	Nodes   []nodeReport       `json:"nodes,omitempty"` // what the other nodes of a cluster say
+	Nodes   []NodeReport       `json:"nodes,omitempty"` // what the other nodes of a cluster say
 }
 
-type apiServer struct {
+// A ServerReport says what a server is and does.
+type ServerReport struct {
 	MemoryOwners map[string]int64 `json:"memory_by_owner"` // as the metric memory_owner_bytes
 
 	// Operator says that the client is an operator: it is on this machine, or asks the admin listener.
@@ -46,19 +46,19 @@ type apiServer struct {
 	RTMPSLoopback bool `json:"rtmps_loopback"` // and of RTMP over TLS
 }
 
-// apiStreams answers GET /api/streams. It tells the publishers' addresses only if other machines cannot ask, and to none that
-// asks through a proxy: they are for the operator. A node gets what this one knows itself.
-func (s *Server) apiStreams(w http.ResponseWriter, r *http.Request) {
-	if !s.budget.Lend(w, r, s.relay.Count()*streamBytes) {
+// ServeStreams answers GET /api/streams. It tells the publishers' addresses only if other machines cannot ask, and to
+// none that asks through a proxy: they are for the operator. A node gets what this one knows itself.
+func (o *Observer) ServeStreams(w http.ResponseWriter, r *http.Request) {
+	if !o.Budget.Lend(w, r, o.Hub.Count()*streamBytes) {
 		return
 	}
-	report := s.report()
+	report := o.report()
 	if _, ok := access.NodeOf(r); !ok {
-		if s.addNodes(&report); !s.budget.Lend(w, r, report.nodeStreams()*streamBytes) {
+		if o.addNodes(&report); !o.Budget.Lend(w, r, report.nodeStreams()*streamBytes) {
 			return
 		}
 		client, err := netip.ParseAddrPort(r.RemoteAddr)
-		if !s.gate.Policy().Loopback || err == nil && !client.Addr().IsLoopback() {
+		if !o.Gate.Policy().Loopback || err == nil && !client.Addr().IsLoopback() {
 			report.hideAddresses()
 		} else {
 			report.Server.Operator = true
@@ -67,14 +67,14 @@ func (s *Server) apiStreams(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, report)
 }
 
-// adminStreams is apiStreams for the admin listener.
-func (s *Server) adminStreams(w http.ResponseWriter, r *http.Request) {
-	if !s.budget.Lend(w, r, s.relay.Count()*streamBytes) {
+// ServeOperator is ServeStreams for the admin listener.
+func (o *Observer) ServeOperator(w http.ResponseWriter, r *http.Request) {
+	if !o.Budget.Lend(w, r, o.Hub.Count()*streamBytes) {
 		return
 	}
-	report := s.report()
+	report := o.report()
 	report.Server.Operator = true
-	if s.addNodes(&report); s.budget.Lend(w, r, report.nodeStreams()*streamBytes) {
+	if o.addNodes(&report); o.Budget.Lend(w, r, report.nodeStreams()*streamBytes) {
 		writeJSON(w, report)
 	}
 }
@@ -83,7 +83,7 @@ func (s *Server) adminStreams(w http.ResponseWriter, r *http.Request) {
 const streamBytes = 2 << 10
 
 // nodeStreams returns how many streams the reports of other nodes have.
-func (r *apiReport) nodeStreams() (n int) {
+func (r *Report) nodeStreams() (n int) {
 	for i := range r.Nodes {
 		n += len(r.Nodes[i].Streams)
 	}
@@ -91,32 +91,32 @@ func (r *apiReport) nodeStreams() (n int) {
 }
 
 // addNodes asks the other nodes for theirs.
-func (s *Server) addNodes(report *apiReport) {
-	if s.node != nil {
-		report.Nodes = s.node.reports.get(s.draining)
+func (o *Observer) addNodes(report *Report) {
+	if o.Cluster != nil {
+		report.Nodes = o.Cluster.others.get(o.Draining)
 	}
 }
 
 // report describes the server and its streams.
-func (s *Server) report() apiReport {
-	streams, relayed, mem := s.relay.Streams(), s.relay.Stats(), s.budget.Memory.Stats()
-	policy := s.gate.Policy()
-	return apiReport{
-		Server: apiServer{
-			Version: s.cfg.Version, Node: s.cfg.self(), Uptime: time.Since(s.started).Seconds(),
-			Streams: len(streams), Viewers: s.relay.Viewers(), BytesOut: relayed.BytesOut,
+func (o *Observer) report() Report {
+	streams, relayed, mem := o.Hub.Streams(), o.Hub.Stats(), o.Budget.Memory.Stats()
+	policy := o.Gate.Policy()
+	return Report{
+		Server: ServerReport{
+			Version: o.Version, Node: o.Self, Uptime: time.Since(o.Started).Seconds(),
+			Streams: len(streams), Viewers: o.Hub.Viewers(), BytesOut: relayed.BytesOut,
 			Memory: mem.Used, MemoryOf: mem.Limit, MemoryHi: mem.High,
-			Files: s.files.Offer(), Blobs: s.blobs != nil,
+			Files: o.Files.Offer(), Blobs: o.Blobs != nil,
 			Publish: policy.Publishing(), Read: policy.Reading(), Loopback: policy.Loopback,
-			RTMP: s.rtmp.port, RTMPS: s.rtmps.port, RTMPLoopback: s.rtmp.loopback, RTMPSLoopback: s.rtmps.loopback,
-			MemoryOwners: s.memoryOwners(relayed, mem.Heap),
+			RTMP: o.RTMP.Number, RTMPS: o.RTMPS.Number, RTMPLoopback: o.RTMP.Loopback, RTMPSLoopback: o.RTMPS.Loopback,
+			MemoryOwners: o.memoryOwners(relayed, mem.Heap),
 		},
 		Streams: streams,
 	}
 }
 
 // hideAddresses takes the publishers' addresses out. What is shared with other reports stays as it is.
-func (r *apiReport) hideAddresses() {
+func (r *Report) hideAddresses() {
 	hideAddresses(r.Streams)
 	r.Nodes = slices.Clone(r.Nodes)
 	for i := range r.Nodes {
@@ -127,22 +127,8 @@ func (r *apiReport) hideAddresses() {
 
 func hideAddresses(streams []relay.StreamInfo) {
 	for i := range streams {
-		if p := &streams[i].Publisher; *p != demoName {
+		if p := &streams[i].Publisher; *p != demo.Name {
 			*p = ""
 		}
 	}
-}
-
-// writeJSON answers 200 with JSON.
-func writeJSON(w http.ResponseWriter, v any) {
-	text, err := json.Marshal(v)
-	if err != nil {
-		panic(err) // numbers and strings
-	}
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set("Content-Length", strconv.Itoa(len(text)+1)) // by which another node knows that it has all
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
-	_, _ = w.Write(append(text, '\n'))
 }

@@ -1,4 +1,4 @@
-package server
+package ops
 
 import (
 	"cmp"
@@ -32,16 +32,16 @@ const (
 
 var errTooManyStreams = errors.New("too many streams in all to be told here")
 
-// nodeReport is what another node says of itself, or why it does not.
-type nodeReport struct {
+// A NodeReport is what another node says of itself, or why it does not.
+type NodeReport struct {
 	Node    string             `json:"node"`
 	Error   string             `json:"error,omitempty"`
-	Server  apiServer          `json:"server"`
+	Server  ServerReport       `json:"server"`
 	Streams []relay.StreamInfo `json:"streams"`
 }
 
-// nodeReports asks the other nodes for their reports, once for all who want them within reportFresh.
-type nodeReports struct {
+// nodes asks the other nodes for their reports, once for all who want them within reportFresh.
+type nodes struct {
 	peers func() []string // the other nodes' addresses, in order
 	from  func(node, path string) cluster.Fetch
 
@@ -49,7 +49,7 @@ type nodeReports struct {
 
 	mu     lock.Mutex // held while the nodes are asked, which reportTimeout bounds
 	at     time.Time  // of last
-	last   []nodeReport
+	last   []NodeReport
 	failed map[string]failedReport // by node: one that is not proven is not asked again for failedPause
 }
 
@@ -63,7 +63,7 @@ type failedReport struct {
 
 // get returns a report for each of the other nodes, in the order of their addresses. The caller must not change what it
 // gets. When ctx ends, what has not been answered is an error.
-func (n *nodeReports) get(ctx context.Context) []nodeReport {
+func (n *nodes) get(ctx context.Context) []NodeReport {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if time.Since(n.at) < reportFresh {
@@ -71,9 +71,9 @@ func (n *nodeReports) get(ctx context.Context) []nodeReport {
 	}
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	list := make([]nodeReport, 0)
+	list := make([]NodeReport, 0)
 	for _, node := range n.peers() {
-		list = append(list, nodeReport{Node: node, Streams: []relay.StreamInfo{}})
+		list = append(list, NodeReport{Node: node, Streams: []relay.StreamInfo{}})
 	}
 	var asking errgroup.Group
 	asking.SetLimit(reportAsked)
@@ -103,7 +103,7 @@ func (n *nodeReports) get(ctx context.Context) []nodeReport {
 }
 
 // noteFailed notes the nodes that have failed, and when they did first. mu is held.
-func (n *nodeReports) noteFailed(list []nodeReport) {
+func (n *nodes) noteFailed(list []NodeReport) {
 	failed := make(map[string]failedReport)
 	for _, r := range list {
 		if r.Error == "" {
@@ -119,7 +119,7 @@ func (n *nodeReports) noteFailed(list []nodeReport) {
 }
 
 // ask fills in the report of a node.
-func (n *nodeReports) ask(ctx context.Context, report *nodeReport) error {
+func (n *nodes) ask(ctx context.Context, report *NodeReport) error {
 	out, err := n.from(report.Node, "/api/streams")(ctx, func(size int64) error {
 		if size > reportBytes {
 			return fmt.Errorf("%d bytes are more than %d", size, reportBytes)
@@ -139,9 +139,9 @@ func (n *nodeReports) ask(ctx context.Context, report *nodeReport) error {
 	return nil
 }
 
-// read reads the answer of a node stream by stream, and no further than reportStreams: an answer of a few megabytes may name
-// a million of them.
-func (r *nodeReport) read(answer io.Reader) error {
+// read reads the answer of a node stream by stream, and no further than reportStreams: an answer of a few megabytes may
+// name a million of them.
+func (r *NodeReport) read(answer io.Reader) error {
 	dec := json.NewDecoder(answer)
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
 		return cmp.Or(err, errors.New("no object"))
@@ -167,7 +167,7 @@ func (r *nodeReport) read(answer io.Reader) error {
 	return err
 }
 
-func (r *nodeReport) readStreams(dec *json.Decoder) error {
+func (r *NodeReport) readStreams(dec *json.Decoder) error {
 	if t, err := dec.Token(); err != nil || t != json.Delim('[') {
 		return err // or null
 	}

@@ -1,11 +1,13 @@
-package server
+package ops
 
 import (
 	"net/http"
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/server/internal/access"
+	"github.com/millrace-io/millrace/server/internal/address"
 	"github.com/millrace-io/millrace/server/internal/hook"
+	"github.com/millrace-io/millrace/server/internal/record"
 	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/millrace-io/millrace/server/internal/store"
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,17 +18,17 @@ import (
 // metricsBytes is what an answer to /metrics holds beside what each request does.
 const metricsBytes = 128 << 10
 
-// metrics answers /metrics.
-func (s *Server) metrics() http.HandlerFunc {
+// Metrics returns what answers /metrics.
+func (o *Observer) Metrics() http.HandlerFunc {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(
-		collector{s},
+		collector{o},
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	handler := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 	return func(w http.ResponseWriter, r *http.Request) {
-		if s.budget.Lend(w, r, metricsBytes) {
+		if o.Budget.Lend(w, r, metricsBytes) {
 			handler.ServeHTTP(w, r)
 		}
 	}
@@ -34,33 +36,34 @@ func (s *Server) metrics() http.HandlerFunc {
 
 // A collector tells Prometheus what the parts of the server have counted. Streams' names are not among the labels:
 // publishers choose them, and a time series for each would never end. /api/streams tells about single streams.
-type collector struct{ server *Server }
+type collector struct{ of *Observer }
 
 // Describe sends nothing, which tells the registry that Collect decides.
 func (collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (m collector) Collect(ch chan<- prometheus.Metric) {
-	c := scrape{ch}
-	c.gauges("build_info", "Always 1; the label says which version runs.",
-		"version", map[string]int64{m.server.cfg.Version: 1})
-	streams := m.server.relay.Stats()
+	c, o := scrape{ch}, m.of
+	c.gauges("build_info", "Always 1; the label says which version runs.", "version", map[string]int64{o.Version: 1})
+	streams := o.Hub.Stats()
 	c.relay(streams)
-	if n := m.server.node; n != nil {
-		n.collect(c, streams)
+	if o.Cluster != nil {
+		c.cluster(o.Cluster, streams)
 	}
-	m.server.collectMemory(c, streams)
-	c.refusals(m.server.refusals)
-	m.server.connections.collect(c)
+	o.collectMemory(c, streams)
+	c.refusals(o.Refusals)
+	c.connections(o.Connections, o.Addresses.Stats())
 	c.pool(millrace.DefaultPool().Stats())
-	if f := m.server.files; f != nil {
-		c.files(f.Stats())
+	if o.Files != nil {
+		c.files(o.Files.Stats())
 	}
-	if b := m.server.blobs; b != nil {
-		c.blobs(b.Stats())
+	if o.Blobs != nil {
+		c.blobs(o.Blobs.Stats())
 	}
-	m.server.records.collect(c)
-	c.hook(m.server.hook)
+	if o.Records != nil {
+		c.records(o.Records.Stats())
+	}
+	c.hook(o.Hook)
 }
 
 func (c scrape) relay(st relay.Stats) {
@@ -115,9 +118,9 @@ func (c scrape) relay(st relay.Stats) {
 }
 
 // memoryOwners returns the bytes that are in use or idle, by owner.
-func (s *Server) memoryOwners(streams relay.Stats, heap int64) map[string]int64 {
-	pool, downloads, blobs := millrace.DefaultPool().Stats(), s.files.BlockBytes(), s.blobs.BlockBytes()
-	clients := s.door.ClientBytes()
+func (o *Observer) memoryOwners(streams relay.Stats, heap int64) map[string]int64 {
+	pool, downloads, blobs := millrace.DefaultPool().Stats(), o.Files.BlockBytes(), o.Blobs.BlockBytes()
+	clients := o.Door.ClientBytes()
 	return map[string]int64{
 		"streams": streams.Memory, "clients": clients, "downloads": downloads, "blobs": blobs,
 		"blocks": max(0, pool.InUse-streams.Memory-clients-downloads-blobs),
@@ -126,29 +129,31 @@ func (s *Server) memoryOwners(streams relay.Stats, heap int64) map[string]int64 
 }
 
 // collectMemory reports what is in use, by owner and by what for.
-func (s *Server) collectMemory(c scrape, streams relay.Stats) {
-	st := s.budget.Memory.Stats()
+func (o *Observer) collectMemory(c scrape, streams relay.Stats) {
+	st := o.Budget.Memory.Stats()
 	c.gauge("memory_budget_bytes", "What the server may use (--memory); 0: as much as the other limits allow.", st.Limit)
 	c.gauge("memory_used_bytes", "What is in use: blocks of the pool that are lent, and the rest of the heap as the last "+
 		"garbage collection found it.", st.Used)
 	c.gauge("memory_high_water_bytes", "The most that was in use.", st.High)
 	c.gauge("memory_mapped_bytes", "What the server has of the system, with idle blocks and garbage.", st.Mapped)
-	c.gauges("memory_owner_bytes", "What is in use or idle, by owner: the blocks of streams' bytes with all who hold a part of "+
-		"them, those of what RTMP clients send that do not publish, of downloads of files and of transfers of blobs, other "+
-		"blocks (headers), idle blocks, and the heap beside blocks (connections, goroutines).", "owner", s.memoryOwners(streams, st.Heap))
+	c.gauges("memory_owner_bytes", "What is in use or idle, by owner: the blocks of streams' bytes with all who hold a "+
+		"part of them, those of what RTMP clients send that do not publish, of downloads of files and of transfers of "+
+		"blobs, other blocks (headers), idle blocks, and the heap beside blocks (connections, goroutines).",
+		"owner", o.memoryOwners(streams, st.Heap))
 	held := map[string]int64{"kept": streams.KeptBytes, "viewers": streams.Pending, "hls": streams.HLS.Bytes,
-		"hls_answers": s.budget.HLS.Bytes(), "downloads": s.budget.Downloads.Bytes(),
-		"requests": s.budget.Requests.Bytes() + s.budget.Operator.Bytes()}
-	if s.node != nil {
-		held["cluster_cache"] = s.node.objects.Stats().Bytes
+		"hls_answers": o.Budget.HLS.Bytes(), "downloads": o.Budget.Downloads.Bytes(),
+		"requests": o.Budget.Requests.Bytes() + o.Budget.Operator.Bytes()}
+	if o.Cluster != nil {
+		held["cluster_cache"] = o.Cluster.objects.Stats().Bytes
 	}
-	if s.records != nil {
-		held["recordings"] = s.records.Stats().Queued
+	if o.Records != nil {
+		held["recordings"] = o.Records.Stats().Queued
 	}
 	c.gauges("memory_held_bytes", "Bytes by what they are held for: those of streams, of which what is "+
 		"shared counts for each, and what requests may hold until their answers are taken.", "by", held)
 	c.counters("memory_freed_total", "How often memory was freed because it was short, by step.", "step", st.Taken)
-	c.counter("memory_refused_total", "Publishers, viewers and transfers that were refused because memory was short.", st.Refused)
+	c.counter("memory_refused_total", "Publishers, viewers and transfers that were refused because memory was short.",
+		st.Refused)
 }
 
 func (c scrape) pool(p millrace.PoolStats) {
@@ -226,4 +231,67 @@ func (c scrape) hook(h *hook.Client) {
 	c.gauge("hook_waiting", "Questions that wait for the hook.", int64(st.Waiting))
 	c.gauge("hook_ends_queued", "Ends that wait for the hook.", int64(st.Queued))
 	c.gauge("hook_plays", "Answers about players that are kept.", int64(st.Plays))
+}
+
+// connections reports the connections of the main listener, and their addresses.
+func (c scrape) connections(n *Connections, limited address.Stats) {
+	c.gauge("connections", "Connections of the main listener, apart from viewers by HTTP/1.", n.Open.Load())
+	c.counter("connections_evicted_total", "Of these, those that were closed while they waited for a request, because "+
+		"there were as many as --max-connections allows.", n.Evicted.Load())
+	c.counter("connections_shed_total", "Of these, those that were closed while they waited for a request, because "+
+		"memory was short.", n.Shed.Load())
+	c.gauge("addresses", "Addresses that have a connection and are limited.", int64(limited.Held))
+}
+
+// cluster reports the metrics of the node, and of the bytes between nodes.
+func (c scrape) cluster(n *Cluster, streams relay.Stats) {
+	st := n.node.Stats()
+	reachable := int64(0)
+	if st.Reachable {
+		reachable = 1
+	}
+	c.gauge("cluster_reachable", "1 if Redis answers, which says which node owns which stream; otherwise 0.", reachable)
+	c.gauge("cluster_nodes", "Nodes that are alive, this one included.", int64(st.Nodes))
+	c.gauge("cluster_owned", "Streams that this node owns.", int64(st.Owned))
+	c.gauge("cluster_pulled", "Streams that are pulled from other nodes at present.", int64(st.Pulled))
+	c.counter("cluster_claims_total", "Streams that this node has come to own.", st.Claims)
+	c.counter("cluster_refused_total", "Streams that this node did not get, because another node has the publisher.",
+		st.Refused)
+	c.counter("cluster_lost_total", "Streams that another node has taken from this one.", st.Lost)
+	c.counter("cluster_renew_failures_total", "Ownerships that could not be renewed when it was time, added up.",
+		st.Failures)
+	c.counter("cluster_lookups_total", "Questions to Redis which node owns a stream.", st.Lookups)
+	c.counter("cluster_pulled_bytes_total", "Bytes of streams that other nodes sent to this one.", streams.Pulled)
+	c.counter("cluster_sent_bytes_total", "Bytes of streams that this node sent to other nodes.", streams.ToNodes)
+
+	objects := n.objects.Stats()
+	c.counter("cluster_objects_fetched_total", "Requests for HLS to other nodes, and to the store.", objects.Fetched)
+	c.counter("cluster_objects_collapsed_total", "Requests of players that waited for such a request of another player.",
+		objects.Collapsed)
+	c.counter("cluster_objects_cached_total", "Requests of players that found what another one had asked for.",
+		objects.Hits)
+	c.counter("cluster_objects_failed_total", "Requests for HLS to other nodes, and to the store, that failed.",
+		objects.Failed)
+	c.counter("cluster_objects_bytes_total", "Bytes of HLS that came from other nodes, and from the store.",
+		objects.BytesIn)
+	c.gauge("cluster_cache_bytes", "Bytes of HLS of other nodes that are kept, or are coming.", objects.Bytes)
+	if n.segments != nil {
+		st := n.segments.Stats()
+		c.counter("cluster_segments_saved_total", "Segments of HLS that were saved where they outlive this node.", st.Saved)
+		c.counter("cluster_segments_saved_bytes_total", "Bytes of these.", st.Bytes)
+		c.counter("cluster_segments_lost_total", "Segments and playlists of HLS that could not be saved.", st.Lost)
+		c.counter("cluster_segments_loaded_total", "Segments that were read from where they were saved.", st.Loaded)
+	}
+}
+
+// records reports the metrics of recordings.
+func (c scrape) records(st record.Stats) {
+	c.gauge("recordings", "Streams that are being recorded.", int64(st.Recordings))
+	c.gauge("recordings_bytes", "Bytes of all recordings.", st.Bytes)
+	c.gauge("recordings_queued_bytes", "Bytes that wait for the disk.", st.Queued)
+	c.counter("recordings_written_bytes_total", "Bytes of recordings that were written.", st.Written)
+	c.counter("recordings_lost_total", "Fragments that are in no recording: the disk was too slow, or failed.", st.Lost)
+	c.counter("recordings_refused_total", "Streams that are in no recording, although they should be.", st.Refused)
+	c.counter("recordings_failures_total", "Errors of the disk.", st.Failures)
+	c.counter("recordings_removed_total", "Recordings that were deleted because of --record-bytes.", st.Removed)
 }

@@ -1,0 +1,125 @@
+package ops
+
+import (
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/millrace-io/millrace/server/internal/access"
+	"github.com/millrace-io/millrace/server/internal/answer"
+	"github.com/millrace-io/millrace/server/internal/refuse"
+	"github.com/millrace-io/millrace/server/internal/relay"
+)
+
+// An Operator answers the operator about single streams, and carries out decisions. Its caller checks who may.
+type Operator struct {
+	streams  relay.Operator
+	budget   *answer.Budget
+	refusals *access.Refusals
+	log      *slog.Logger
+}
+
+// NewOperator returns the operator of the streams of o.
+func NewOperator(o *Observer) *Operator {
+	return &Operator{streams: relay.NewOperator(o.Hub), budget: o.Budget, refusals: o.Refusals, log: o.Log}
+}
+
+// maxListed is how many viewers one answer has at most.
+const maxListed = 1000
+
+// Stream answers GET /api/streams/NAME: the stream and its viewers.
+func (o *Operator) Stream(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	var after uint64
+	if text := r.URL.Query().Get("after"); text != "" {
+		var err error
+		if after, err = strconv.ParseUint(text, 10, 64); err != nil {
+			o.refusals.Refuse(access.Reader, w, r,
+				refuse.New(http.StatusBadRequest, "bad after=%.40q: want the number of a viewer", text))
+			return
+		}
+	}
+	if !o.budget.Lend(w, r, maxListed*streamBytes/4) {
+		return
+	}
+	info, ok := o.streams.Stream(name)
+	viewers, _ := o.streams.Viewers(name, after, maxListed)
+	if !ok {
+		o.refusals.Refuse(access.Reader, w, r, refuse.New(http.StatusNotFound, "no stream %.200q", name))
+		return
+	}
+	writeJSON(w, struct {
+		Stream  relay.StreamInfo   `json:"stream"`
+		Viewers []relay.ViewerInfo `json:"viewers"`
+	}{info, viewers})
+}
+
+const (
+	// refuseEnded is for how long the publishers of a stream are refused that was ended: long enough for an encoder's user
+	// to see it.
+	refuseEnded = time.Minute
+	// maxRefuseEnded bounds what the operator asks for, so that what was forgotten ends one day.
+	maxRefuseEnded = 30 * 24 * time.Hour
+)
+
+// EndStream answers DELETE /api/streams/NAME.
+func (o *Operator) EndStream(w http.ResponseWriter, r *http.Request) {
+	name, lasts := r.PathValue("name"), refuseEnded
+	text := r.URL.Query().Get("for")
+	if text != "" {
+		var err error
+		if lasts, err = time.ParseDuration(text); err != nil || lasts < 0 || lasts > maxRefuseEnded {
+			o.refusals.Refuse(access.Reader, w, r,
+				refuse.New(http.StatusBadRequest, "bad for=%.40q: want a time such as 10m, up to %v", text, maxRefuseEnded))
+			return
+		}
+	}
+	if _, here := o.streams.Stream(name); !here && text == "" { // perhaps a typing error; a name may be refused in advance
+		o.refusals.Refuse(access.Reader, w, r, refuse.New(http.StatusNotFound, "no stream %.200q", name))
+		return
+	}
+	ended, err := o.streams.EndStream(name, lasts)
+	if err != nil {
+		o.refusals.Refuse(access.Reader, w, r, err)
+		return
+	}
+	o.log.Info("the operator ends a stream", "stream", name, "was", ended, "refused for", lasts, "client", r.RemoteAddr)
+	writeJSON(w, struct {
+		Stream  string  `json:"stream"`
+		Ended   bool    `json:"ended"`           // there was such a stream
+		Refused float64 `json:"refused_seconds"` // for how long its publishers are refused
+	}{name, ended, lasts.Seconds()})
+}
+
+// EndViewer answers DELETE /api/viewers/ID.
+func (o *Operator) EndViewer(w http.ResponseWriter, r *http.Request) {
+	id, err := strconv.ParseUint(r.PathValue("id"), 10, 64)
+	if err != nil {
+		o.refusals.Refuse(access.Reader, w, r,
+			refuse.New(http.StatusBadRequest, "bad viewer %.40q: want its number", r.PathValue("id")))
+		return
+	}
+	was, ok := o.streams.EndViewer(id)
+	if !ok {
+		o.refusals.Refuse(access.Reader, w, r, refuse.New(http.StatusNotFound, "no viewer %d", id))
+		return
+	}
+	o.log.Info("the operator ends a viewer", "stream", was.Stream, "viewer", was.Address, "client", r.RemoteAddr)
+	writeJSON(w, was)
+}
+
+// writeJSON answers 200 with JSON.
+func writeJSON(w http.ResponseWriter, v any) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // numbers and strings
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(text)+1)) // by which another node knows that it has all
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	_, _ = w.Write(append(text, '\n'))
+}
