@@ -46,9 +46,9 @@ func (m collector) Collect(ch chan<- prometheus.Metric) {
 	c, o := scrape{ch}, m.of
 	c.gauges("build_info", "Always 1; the label says which version runs.", "version", map[string]int64{o.Version: 1})
 	streams := o.Hub.Stats()
-	c.relay(streams)
+	c.addStreams(streams)
 	if o.Cluster != nil {
-		c.cluster(o.Cluster, streams)
+		c.addCluster(o.Cluster, streams)
 	}
 	o.collectMemory(c, streams)
 	c.refusals(o.Refusals)
@@ -63,10 +63,10 @@ func (m collector) Collect(ch chan<- prometheus.Metric) {
 	if o.Records != nil {
 		c.records(o.Records.Stats())
 	}
-	c.hook(o.Hook)
+	c.addHook(o.Hook)
 }
 
-func (c scrape) relay(st relay.Stats) {
+func (c scrape) addStreams(st relay.Stats) {
 	viewers, came, sent := make(map[string]int64), make(map[string]int64), make(map[string]int64)
 	for path, p := range st.Paths {
 		viewers[path], came[path], sent[path] = p.Viewers, p.Came, p.BytesOut
@@ -214,8 +214,8 @@ func (c scrape) refusals(r *access.Refusals) {
 	}
 }
 
-// hook reports what the hook was asked. h is nil if there is none.
-func (c scrape) hook(h *hook.Client) {
+// addHook reports what the hook was asked. h is nil if there is none.
+func (c scrape) addHook(h *hook.Client) {
 	if h == nil {
 		return
 	}
@@ -243,8 +243,8 @@ func (c scrape) connections(n *Connections, limited address.Stats) {
 	c.gauge("addresses", "Addresses that have a connection and are limited.", int64(limited.Held))
 }
 
-// cluster reports the metrics of the node, and of the bytes between nodes.
-func (c scrape) cluster(n *Cluster, streams relay.Stats) {
+// addCluster reports the metrics of the node, and of the bytes between nodes.
+func (c scrape) addCluster(n *Cluster, streams relay.Stats) {
 	st := n.node.Stats()
 	reachable := int64(0)
 	if st.Reachable {

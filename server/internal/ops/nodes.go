@@ -32,14 +32,6 @@ const (
 
 var errTooManyStreams = errors.New("too many streams in all to be told here")
 
-// A NodeReport is what another node says of itself, or why it does not.
-type NodeReport struct {
-	Node    string             `json:"node"`
-	Error   string             `json:"error,omitempty"`
-	Server  ServerReport       `json:"server"`
-	Streams []relay.StreamInfo `json:"streams"`
-}
-
 // nodes asks the other nodes for their reports, once for all who want them within reportFresh.
 type nodes struct {
 	peers func() []string // the other nodes' addresses, in order

@@ -1,7 +1,6 @@
 package ops
 
 import (
-	"encoding/json"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -108,18 +107,4 @@ func (o *Operator) EndViewer(w http.ResponseWriter, r *http.Request) {
 	}
 	o.log.Info("the operator ends a viewer", "stream", was.Stream, "viewer", was.Address, "client", r.RemoteAddr)
 	writeJSON(w, was)
-}
-
-// writeJSON answers 200 with JSON.
-func writeJSON(w http.ResponseWriter, v any) {
-	text, err := json.Marshal(v)
-	if err != nil {
-		panic(err) // numbers and strings
-	}
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set("Content-Length", strconv.Itoa(len(text)+1)) // by which another node knows that it has all
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
-	_, _ = w.Write(append(text, '\n'))
 }
