@@ -73,7 +73,8 @@ func checkModel(t *testing.T, d *Redis, stream string, seed uint64) {
 		case op < 16 && len(believed[node]) > 0:
 			mine := believed[node]
 			o := Ownership{Stream: stream, Epoch: mine[len(mine)-1-min(len(mine)-1, r.IntN(3)*r.IntN(2))]}
-			o.Silent, o.Away, o.GiveUp = time.Duration(r.IntN(3))*10*time.Minute, r.IntN(3) == 0, r.IntN(8) == 0
+			o.Silent = []time.Duration{0, relay.StalledAfter / 100, 10 * time.Minute}[r.IntN(3)]
+			o.Away, o.GiveUp = r.IntN(3) == 0, r.IntN(8) == 0
 			log = append(log, fmt.Sprintf("%d: %s %+v", step, node, o))
 			errs, err := d.Renew(t.Context(), node, o)
 			others, _ := m.Renew(t.Context(), node, o)

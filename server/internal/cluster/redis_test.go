@@ -252,32 +252,6 @@ func TestLeaseEnds(t *testing.T) {
 	}
 }
 
-// What the publisher does is known to those who claim.
-func TestRenewTellsOfThePublisher(t *testing.T) {
-	d := openServer(t, redistest.Shared(t))
-	epoch, err := d.Claim(t.Context(), Claim{Stream: "s", Node: nodeA, Takeover: never})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, tt := range []struct {
-		o    Ownership
-		rule relay.Takeover
-		wins bool
-	}{
-		{Ownership{}, stalled, false},
-		{Ownership{Silent: relay.StalledAfter}, never, false},
-		{Ownership{Silent: relay.StalledAfter, Away: true}, never, true},
-	} {
-		tt.o.Stream, tt.o.Epoch = "s", epoch
-		if errs, err := d.Renew(t.Context(), nodeA, tt.o); err != nil || errs[0] != nil {
-			t.Fatal(errs, err)
-		}
-		if _, err := d.Claim(t.Context(), Claim{Stream: "s", Node: nodeB, Takeover: tt.rule}); (err == nil) != tt.wins {
-			t.Errorf("%+v: %v", tt, err)
-		}
-	}
-}
-
 // Of two nodes that claim at once one wins.
 func TestClaimsAtOnce(t *testing.T) {
 	rounds := 10_000
