@@ -84,23 +84,3 @@ func TestAProcessDiesWithItsStarter(t *testing.T) {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
 }
-
-// What ends by itself leaves nothing that could end another process of its number.
-func TestRelease(t *testing.T) {
-	var g childproc.Guard
-	cmd := process("neither")
-	if err := g.Start(cmd); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Wait(); err != nil {
-		t.Error(err)
-	}
-	g.Release()
-}
-
-func TestNoSuchProgram(t *testing.T) {
-	var g childproc.Guard
-	if err := g.Start(exec.Command("/no/such/program")); err == nil {
-		t.Error("it was started")
-	}
-}
