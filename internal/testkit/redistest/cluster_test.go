@@ -5,16 +5,6 @@ import (
 	"testing"
 )
 
-// Slot agrees with the server.
-func TestSlot(t *testing.T) {
-	s := start(t, config{cluster: true})
-	for _, key := range []string{"", "foo", "{}", "{}foo", "{foo}bar", "x{foo}{bar}", "{{foo}}", "}{foo", "{foo", "\x00\xff", KeyIn(12345, "x")} {
-		if got, want := Slot(key), s.Do(t, "CLUSTER", "KEYSLOT", key); int64(got) != want {
-			t.Errorf("%q: slot %d, want %d", key, got, want)
-		}
-	}
-}
-
 // get returns the value of a key, or the error that s answers with.
 func get(t *testing.T, s *Server, key string) string {
 	t.Helper()
@@ -55,22 +45,4 @@ func TestMigration(t *testing.T) {
 	}
 	m.Finish(t)
 	check("finished", [3]string{movedTo, movedTo, movedTo}, [3]string{"value", "value", "value"})
-}
-
-// The only replica takes over from its master, and when it is killed itself, that from it.
-func TestFailovers(t *testing.T) {
-	t.Parallel()
-	c := StartCluster(t, 3, 3)
-	key := t.Name()
-	master := c.Owner(t, key)
-	master.Do(t, "SET", key, "value")
-	c.Failover(t, master)
-	replica := c.Owner(t, key)
-	if got := get(t, replica, key); replica == master || got != "value" {
-		t.Errorf("%s took over from %s, with %q", replica, master, got)
-	}
-	c.Kill(t, replica)
-	if now := c.Owner(t, key); now != master || get(t, now, key) != "value" {
-		t.Errorf("%s took over, not %s, with %q", now, master, get(t, now, key))
-	}
 }
