@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -488,7 +489,7 @@ func TestLimitsAreNotForPeers(t *testing.T) {
 // clock does not go back, and pictures go on at the new key frame: a node that reads from the new owner before it has sent one
 // does not get the pictures of the owner before again.
 func TestAPublisherMoves(t *testing.T) {
-	for _, how := range []string{"to a new node", "to an edge", "after the end"} {
+	for _, how := range []string{"to a new node", "to an edge", "while it is away", "after the end"} {
 		t.Run(how, func(t *testing.T) {
 			d := newTestDirectory()
 			first := d.node(t, func(c *relay.Config) {
@@ -528,6 +529,11 @@ func TestAPublisherMoves(t *testing.T) {
 					t.Errorf("the pull ended with %v", err)
 				}
 			}
+			away := how == "while it is away"
+			if away {
+				one.Cut()
+				first.waits("cam")
+			}
 			two := second.Publisher("cam")
 			two.Send(sc.start())
 			for _, n := range nodes { // an edge may be there for an attempt that comes too early
@@ -538,7 +544,7 @@ func TestAPublisherMoves(t *testing.T) {
 			}
 			second.edges(edgesLater)
 			two.Send(join(sc.tags))
-			if !ended {
+			if !ended && !away {
 				if res := one.Wait(); res.Status != http.StatusConflict || !strings.Contains(res.Body, "another node") {
 					t.Errorf("the first publisher: %d %s", res.Status, res.Body)
 				}
@@ -911,20 +917,20 @@ func TestPullThatEndsAsTheOwnerHangsUp(t *testing.T) {
 // Pulls of what needs none, and by a name or an address that is none, fail.
 func TestPullsThatAreRefused(t *testing.T) {
 	d := newTestDirectory()
+	d.epoch = 10
 	owner, other := d.node(t, nil), d.node(t, nil)
 	sc := newScript(1, 3, 500)
 	p := owner.Publisher("cam")
 	p.Send(sc.whole())
-	// Whoever claims the stream later gets it.
-	eventually(t, "the owner", func() bool { return d.owner("cam") != nil })
+	owner.published("cam", len(sc.whole())-len(sc.header))
 	q := other.Publisher("cam") // which takes it over
 	q.Send(sc.whole())
 	p.Wait()
 	header := askingAs("http://x")
-	if err := relay.NewPeers(other.Hub).Pull(t.Context(), "cam", relay.Owner{Node: other.via, Epoch: 2, Proof: header}); err != relay.ErrFed {
+	if err := relay.NewPeers(other.Hub).Pull(t.Context(), "cam", relay.Owner{Node: other.via, Epoch: 12, Proof: header}); err != relay.ErrFed {
 		t.Errorf("of an own stream: %v", err)
 	}
-	if err := relay.NewPeers(owner.Hub).Pull(t.Context(), "cam", relay.Owner{Node: other.via, Epoch: 3, Proof: header}); err != relay.ErrStale {
+	if err := relay.NewPeers(owner.Hub).Pull(t.Context(), "cam", relay.Owner{Node: other.via, Epoch: 13, Proof: header}); err != relay.ErrStale {
 		t.Errorf("from an owner before the one that is known: %v", err)
 	}
 	if err := relay.NewPeers(other.Hub).Pull(t.Context(), "a/b", relay.Owner{Node: owner.via, Epoch: 0, Proof: header}); err == nil {
@@ -937,6 +943,15 @@ func TestPullsThatAreRefused(t *testing.T) {
 	cancel(io.ErrClosedPipe)
 	if err := relay.NewPeers(other.Hub).Pull(ctx, "new", relay.Owner{Node: owner.via, Epoch: 0, Proof: header}); err != io.ErrClosedPipe {
 		t.Errorf("with a context that has ended: %v", err)
+	}
+	// An owner that knows of no other yet, and is asked by a node that knows nothing of either.
+	past := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set(relay.EpochHeader, "1")
+		w.(http.Flusher).Flush()
+	}))
+	defer past.Close()
+	if err := relay.NewPeers(owner.Hub).Pull(t.Context(), "cam", relay.Owner{Node: past.URL}); err != relay.ErrStale {
+		t.Errorf("from an owner of the past: %v", err)
 	}
 	q.End()
 }
