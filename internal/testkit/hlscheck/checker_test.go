@@ -223,39 +223,6 @@ func TestMultivariantRules(t *testing.T) {
 	}
 }
 
-// TestGood follows streams that keep the rules, part by part, with full playlists, delta updates, and some that are left out.
-func TestGood(t *testing.T) {
-	for _, window := range []int{6, 9} {
-		for _, delta := range []bool{false, true} {
-			for _, step := range []int{1, 2, 3, 4, 7, 50} {
-				s := &stream{window: window, breaks: map[int]bool{14: true, 19: true, 20: true}}
-				c := New()
-				for s.parts = 1; s.parts < 25*perSegment; s.parts += step {
-					text := s.render(delta && s.parts > 1 && step < 10)
-					if ps := c.Media(text); len(ps) > 0 {
-						t.Fatalf("window %d, delta %v, step %d: %v\n%s", window, delta, step, ps, text)
-					}
-					full, got := parseMedia(s.render(false), &report{}), c.media
-					full.number()
-					if len(got.Segments) != len(full.Segments) || got.first() != full.Sequence || got.Open.MSN != full.Open.MSN {
-						t.Fatalf("delta gives segments from %d, %d of them", got.first(), len(got.Segments))
-					}
-					for i := range full.Segments {
-						g, w := got.Segments[i], full.Segments[i]
-						if g.URI != w.URI || g.MSN != w.MSN || g.Discontinuity != w.Discontinuity || g.Map != w.Map || !g.Date.Equal(w.Date) {
-							t.Fatalf("delta gives %+v, want %+v", g, w)
-						}
-					}
-				}
-				s.parts, s.ended = 25*perSegment, true
-				if ps := c.Media(s.render(false)); len(ps) > 0 {
-					t.Fatal(ps)
-				}
-			}
-		}
-	}
-}
-
 func FuzzMedia(f *testing.F) {
 	for _, tc := range mediaCases {
 		f.Add(tc.playlists[0], tc.playlists[len(tc.playlists)-1])

@@ -392,41 +392,6 @@ func TestEachRule(t *testing.T) {
 	}
 }
 
-// TestClientNetwork follows a stream over TCP that goes on whenever the client waits for it.
-func TestClientNetwork(t *testing.T) {
-	s := newServer("")
-	wait := make(chan struct{}, 1)
-	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Query().Has("_HLS_msn") {
-			select {
-			case wait <- struct{}{}:
-			case <-r.Context().Done():
-			}
-		}
-		s.ServeHTTP(w, r)
-	}))
-	defer ts.Close()
-	var published sync.WaitGroup
-	ran := make(chan struct{})
-	published.Go(func() {
-		for n := s.s.parts; ; n++ {
-			select {
-			case <-wait:
-				s.advance(n == 12*perSegment)
-			case <-ran:
-				return
-			}
-		}
-	})
-	c := Client{URL: ts.URL + "/live/s/index.m3u8", HTTP: ts.Client(), Delta: true, Hints: true, Verify: 2}
-	stats, err := c.Run(t.Context())
-	close(ran)
-	published.Wait()
-	if err != nil || len(stats.Problems) > 0 || stats.Parts != 32 || stats.Missed > 0 || stats.Compared == 0 {
-		t.Errorf("%v, %v", err, stats)
-	}
-}
-
 // TestClientEnds has the ways in which Run ends without the stream.
 func TestClientEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
