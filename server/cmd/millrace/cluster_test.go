@@ -15,11 +15,11 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/millrace-io/millrace/internal/testkit/need"
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
@@ -167,90 +167,14 @@ func TestRedisIsAway(t *testing.T) {
 	watch(t, nodes[1].addr, "new").sees(groupOf)
 }
 
-// A link is a network between nodes: it passes on what comes to it, and can be cut.
-type link struct {
-	ln net.Listener
-	to string
-
-	mu    sync.Mutex
-	conns map[net.Conn]bool
-	down  bool
-}
-
-// newLink returns a link to an address, which ends with the test.
-func newLink(t *testing.T, to string) *link {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &link{ln: ln, to: to, conns: make(map[net.Conn]bool)}
-	var all sync.WaitGroup
-	all.Go(func() {
-		for {
-			conn, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			all.Go(func() { l.pass(conn) })
-		}
-	})
-	t.Cleanup(func() {
-		_ = ln.Close()
-		l.cut(true)
-		all.Wait()
-	})
-	return l
-}
-
-// pass passes on what comes on a connection, and what is answered.
-func (l *link) pass(in net.Conn) {
-	defer in.Close()
-	out, err := net.Dial("tcp", l.to)
-	if err != nil {
-		return
-	}
-	defer out.Close()
-	l.mu.Lock()
-	if l.down {
-		l.mu.Unlock()
-		return
-	}
-	l.conns[in], l.conns[out] = true, true
-	l.mu.Unlock()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_, _ = io.Copy(out, in)
-		_ = out.Close()
-	}()
-	_, _ = io.Copy(in, out)
-	_ = in.Close()
-	<-done
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.conns, in)
-	delete(l.conns, out)
-}
-
-// cut breaks all connections. While the link is down, there are no new ones.
-func (l *link) cut(down bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.down = down
-	for c := range l.conns {
-		_ = c.Close()
-	}
-}
-
 // The network between two nodes is cut again and again: the stream at the edge goes on where it broke off, or at the key
 // frame that has come since then.
 func TestTheNetworkBetweenNodesIsCut(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	owner := &node{t: t, addr: freeAddr(t), rtmp: freeAddr(t)}
-	between := newLink(t, owner.addr)
-	owner.advertise = between.ln.Addr().String()
+	between := nettest.NewLink(t, owner.addr)
+	owner.advertise = between.Addr()
 	args := []string{"--cluster", redisURL(redis), "--cluster-token", clusterToken}
 	edge := &node{t: t, args: args}
 	owner.args = args
@@ -261,9 +185,9 @@ func TestTheNetworkBetweenNodesIsCut(t *testing.T) {
 	here.sees(groupOf)
 	there.sees(groupOf)
 	for range 5 {
-		between.cut(true)
+		between.Cut(true)
 		time.Sleep(200 * time.Millisecond)
-		between.cut(false)
+		between.Cut(false)
 		there.sees(groupOf)
 	}
 	here.flawless()

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
 	"github.com/millrace-io/millrace/media/hls"
 	"github.com/millrace-io/millrace/media/mp4"
 	"github.com/millrace-io/millrace/server/internal/refuse"
@@ -201,68 +202,12 @@ func (n *testNode) info(name string) relay.StreamInfo {
 	return list[i]
 }
 
-// A cutter forwards connections to a node, and cuts each one when so many bytes of the answer have gone through.
-type cutter struct {
-	ln    net.Listener
-	limit atomic.Int64
-	all   sync.WaitGroup
-
-	mu    sync.Mutex
-	conns []net.Conn // to the owner
-}
-
-// cut cuts the connections that there are.
-func (c *cutter) cut() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, conn := range c.conns {
-		_ = conn.Close()
-	}
-	c.conns = nil
-}
-
-// between puts a cutter in front of n.
-func (n *testNode) between(limit int64) *cutter {
+// behind puts a link in front of n, by which other nodes reach it.
+func (n *testNode) behind() *nettest.Link {
 	n.T.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		n.T.Fatal(err)
-	}
-	c := &cutter{ln: ln}
-	c.limit.Store(limit)
-	n.via = "http://" + ln.Addr().String()
-	c.all.Go(func() {
-		for {
-			edge, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			owner, err := net.Dial("tcp", n.Addr)
-			if err != nil {
-				_ = edge.Close()
-				continue
-			}
-			c.mu.Lock()
-			c.conns = append(c.conns, owner)
-			c.mu.Unlock()
-			c.all.Go(func() {
-				_, _ = io.Copy(owner, edge)
-				_ = owner.Close()
-			})
-			c.all.Go(func() {
-				_, _ = io.CopyN(edge, owner, c.limit.Load())
-				_ = edge.Close()
-				_ = owner.Close()
-			})
-		}
-	})
-	n.T.Cleanup(func() {
-		_ = ln.Close()
-		n.stop()
-		c.cut()
-		c.all.Wait()
-	})
-	return c
+	l := nettest.NewLink(n.T, n.Addr)
+	n.via = "http://" + l.Addr()
+	return l
 }
 
 // A pulled stream is the owner's, byte for byte, and comes once however many viewers there are. It ends a while after
@@ -341,7 +286,8 @@ func TestAPullIsCutAnywhere(t *testing.T) {
 	t.Parallel()
 	d := newTestDirectory()
 	owner, edge := d.node(t, func(c *relay.Config) { c.Latency = 0 }), d.node(t, nil)
-	c := owner.between(1)
+	link := owner.behind()
+	link.Limit(1)
 	sc := newScript(3, 4, 300)
 	var watching sync.WaitGroup
 	var byRTMP [][]byte
@@ -354,16 +300,17 @@ func TestAPullIsCutAnywhere(t *testing.T) {
 	p := owner.Publisher("cam")
 	stop := make(chan struct{})
 	watching.Go(func() {
-		rnd := rand.New(rand.NewPCG(1, 2))
+		rnd, limit := rand.New(rand.NewPCG(1, 2)), int64(1)
 		for {
 			select {
 			case err := <-edge.ended:
 				if errors.Is(err, relay.ErrOwnerEnded) || err == nil {
 					t.Errorf("a pull ended with %v", err)
 				}
-				if c.limit.Add(1+rnd.Int64N(9)) > 6000 { // as the group is sent again from its start each time
-					c.limit.Store(1)
+				if limit += 1 + rnd.Int64N(9); limit > 6000 { // as the group is sent again from its start each time
+					limit = 1
 				}
+				link.Limit(limit)
 			case <-stop:
 				return
 			}
@@ -402,7 +349,7 @@ func TestAPullIsCutAnywhere(t *testing.T) {
 func TestAPullThatMissesAGroup(t *testing.T) {
 	d := newTestDirectory()
 	owner, edge := d.node(t, nil), d.node(t, nil)
-	c := owner.between(1 << 40)
+	link := owner.behind()
 	sc := newScript(4, 3, 500)
 	w, m := edge.Ask("/live/cam", 0), edge.Ask("/live/cam.mp4", 0)
 	edge.waiting("cam", 2)
@@ -415,11 +362,10 @@ func TestAPullThatMissesAGroup(t *testing.T) {
 	m.Begin()
 	n := len(sc.start()) + len(join(first))
 	same(t, "the first group", w.Next(n), sc.whole()[:n])
-	c.limit.Store(0)
-	c.cut()
+	link.Cut(true)
 	p.Send(join(sc.tags[len(first) : sc.keys[3]+1]))
 	owner.published("cam", len(sc.whole())-len(sc.header)-len(join(sc.tags[sc.keys[3]+1:])))
-	c.limit.Store(1 << 40)
+	link.Cut(false)
 	p.Send(join(sc.tags[sc.keys[3]+1:]))
 	same(t, "the last group", w.Next(len(join(sc.tags[sc.keys[3]:]))), join(sc.tags[sc.keys[3]:]))
 	edge.stop()

@@ -1,0 +1,97 @@
+package nettest
+
+import (
+	"io"
+	"math"
+	"net"
+	"sync"
+	"testing"
+)
+
+// A Link is a network in front of a server: it passes on what comes to its address and what is answered, and can be cut.
+type Link struct {
+	ln net.Listener
+	to string
+
+	mu    sync.Mutex
+	conns map[net.Conn]bool
+	down  bool
+	limit int64 // of the answer on a connection, in bytes
+}
+
+// NewLink returns a link to an address. It ends with the test.
+func NewLink(t testing.TB, to string) *Link {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &Link{ln: ln, to: to, conns: make(map[net.Conn]bool), limit: math.MaxInt64}
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() { l.pass(conn) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = ln.Close()
+		l.Cut(true)
+		all.Wait()
+	})
+	return l
+}
+
+// Addr returns the address of the link.
+func (l *Link) Addr() string { return l.ln.Addr().String() }
+
+// Limit has each connection that comes be cut when n bytes of its answer have gone through.
+func (l *Link) Limit(n int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.limit = n
+}
+
+// Cut breaks all connections. While the link is down, there are no new ones.
+func (l *Link) Cut(down bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.down = down
+	for c := range l.conns {
+		_ = c.Close()
+	}
+}
+
+// pass passes on what comes on a connection, and what is answered.
+func (l *Link) pass(in net.Conn) {
+	defer in.Close()
+	out, err := net.Dial("tcp", l.to)
+	if err != nil {
+		return
+	}
+	defer out.Close()
+	l.mu.Lock()
+	if l.down {
+		l.mu.Unlock()
+		return
+	}
+	l.conns[in], l.conns[out] = true, true
+	limit := l.limit
+	l.mu.Unlock()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = io.Copy(out, in)
+		_ = out.Close()
+	}()
+	_, _ = io.CopyN(in, out, limit)
+	_ = in.Close()
+	<-done
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.conns, in)
+	delete(l.conns, out)
+}
