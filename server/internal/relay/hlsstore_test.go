@@ -309,29 +309,6 @@ func (f *fenceTest) publish(t *testing.T) (*hubTest, *relay.Publisher) {
 	return h, p
 }
 
-// A node that was stopped for a while says nothing of a playlist before it knows that it still owns the stream.
-func TestHLSFence(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var f fenceTest
-		h, p := f.publish(t)
-		f.stopped.Store(true)
-		if _, err := h.playlist(hls.Reload{}, false); err != hlslive.ErrElsewhere {
-			t.Error(err)
-		}
-		f.stopped.Store(false)
-		if _, err := h.playlist(hls.Reload{}, false); err != nil {
-			t.Error(err)
-		}
-		f.stopped.Store(true)
-		relay.NewPeers(h.Hub).Lost("cam", 1)
-		if _, err := h.playlist(hls.Reload{}, false); err != hlslive.ErrElsewhere {
-			t.Error(err)
-		}
-		h.Close()
-		h.done(p, nil)
-	})
-}
-
 // When a stream ends, its lease is released before its window has the last fragment. Players are
 // not sent away in between.
 func TestHLSIsNotFencedAtTheEndOfAStream(t *testing.T) {

@@ -118,42 +118,6 @@ func TestHLSTokenAtAnotherNode(t *testing.T) {
 	p.End()
 }
 
-// Hundreds of players at another node wait for the next part. The owner gets one request.
-func TestHLSCollapsesAtAnotherNode(t *testing.T) {
-	t.Parallel()
-	nodes := serveCluster(t, 2, nil)
-	p, _, name := nodes[0].publishSample(t)
-	next, _ := hls.ParseObject(name)
-	before := count(nodes[1], "millrace_cluster_objects_fetched_total")
-	var players sync.WaitGroup
-	var bodies sync.Map
-	const many = 200
-	for range many {
-		players.Go(func() {
-			res := nodes[1].Get(fmt.Sprintf("/live/cam/media.m3u8?_HLS_part=%d&_HLS_msn=%d", next.Part, next.MSN))
-			if res.Status != 200 {
-				t.Errorf("%d %s", res.Status, res.Body)
-			}
-			bodies.Store(res.Body, true)
-		})
-	}
-	eventually(t, "the players", func() bool { return count(nodes[1], "millrace_cluster_objects_collapsed_total") >= many-1 })
-	if n := count(nodes[1], "millrace_cluster_objects_fetched_total") - before; n != 1 {
-		t.Errorf("%d requests", n)
-	}
-	if n := count(nodes[0], "millrace_hls_waiting"); n > 1 {
-		t.Errorf("%d requests wait at the owner", n)
-	}
-	p.Send(bytes.Join(sampleReel(2).rest().later(8000), nil))
-	players.Wait()
-	p.End()
-	n := 0
-	bodies.Range(func(any, any) bool { n++; return true })
-	if n != 1 {
-		t.Errorf("%d playlists", n)
-	}
-}
-
 // A publisher moves to another node: the playlist goes on there, and players at the third one see a discontinuity. A node
 // that shuts down later leaves its segments behind.
 func TestHLSGoesOnAtAnotherNode(t *testing.T) {
