@@ -25,7 +25,7 @@ MODULES = ./... ./redisbuf/... ./server/...
 
 # What waits longest begins first, so that a run does not end with it alone.
 LIBRARY = . ./arena ./broadcast ./chunk ./frame/... ./media/... ./redisbuf ./stackbuf
-ALL = ./redisbuf ./server/internal/server/page ./server/internal/server ./server/internal/relay $(MODULES)
+ALL = ./redisbuf ./server/internal/ops/page ./server/internal/server ./server/internal/live $(MODULES)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -97,7 +97,7 @@ test-library: ## The library's tests
 
 # The packages that read the environment, without the tests that take longer than seconds.
 READERS = . ./chunk ./internal/testkit/... ./server/cmd/millrace ./server/internal/doctor \
-	./server/internal/systemd ./server/internal/token
+	./server/internal/conn/systemd ./server/internal/token
 SLOW = Soak|Replacement|Memory|Owner|Publisher|Node|Redis|Network|Drain|Image|HLS
 # Those of scripts/environment that need no root.
 ENVIRONMENTS = no-home long-tmpdir odd-tmpdir variables locale umask-077 umask-000 one-cpu

@@ -28,7 +28,7 @@ import (
 
 	"github.com/millrace-io/millrace/internal/load"
 	"github.com/millrace-io/millrace/internal/testkit/childproc"
-	"github.com/millrace-io/millrace/server/internal/testkit/relaytest"
+	"github.com/millrace-io/millrace/server/internal/testkit/livetest"
 )
 
 // A memoryServer is a millrace serve in a process of its own, whose memory is looked at.
@@ -294,7 +294,7 @@ func (s *memoryServer) slowViewers(name string, viewers, size int, forms ...stri
 				return
 			}
 			_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
-			c := relaytest.NewRTMP(s.t, conn)
+			c := livetest.NewRTMP(s.t, conn)
 			c.Connect("live")
 			c.Play(name)
 		case "http2":

@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/server/internal/bytesize"
+	"github.com/millrace-io/millrace/server/internal/conn/systemd"
 	"github.com/millrace-io/millrace/server/internal/doctor"
 	"github.com/millrace-io/millrace/server/internal/server"
-	"github.com/millrace-io/millrace/server/internal/systemd"
 	"github.com/spf13/pflag"
 )
 

@@ -27,7 +27,7 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
 	"github.com/millrace-io/millrace/media/mp4"
-	"github.com/millrace-io/millrace/server/internal/record"
+	"github.com/millrace-io/millrace/server/internal/live/record"
 	"github.com/millrace-io/millrace/server/internal/server"
 )
 

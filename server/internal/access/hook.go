@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/millrace-io/millrace/server/internal/hook"
+	"github.com/millrace-io/millrace/server/internal/live"
 	"github.com/millrace-io/millrace/server/internal/refuse"
-	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
@@ -23,11 +23,11 @@ func (g *Gate) Question(event hook.Event, r *http.Request, name, protocol string
 // Ask asks the hook about a publisher, or a viewer with a connection, whose address may have a port. It returns the
 // public name of the stream and the client's terms. Without a hook they are what the client asks for, and none. The
 // error is a [refuse.Refusal] or that of ctx.
-func (g *Gate) Ask(ctx context.Context, q *hook.Request) (name string, terms relay.Terms, err error) {
+func (g *Gate) Ask(ctx context.Context, q *hook.Request) (name string, terms live.Terms, err error) {
 	q.Address = withoutPort(q.Address)
 	switch {
 	case g.hook == nil:
-		return q.Stream, relay.Terms{}, nil
+		return q.Stream, live.Terms{}, nil
 	case q.Event == hook.Publish:
 		return g.askPublish(ctx, q)
 	}
@@ -35,34 +35,34 @@ func (g *Gate) Ask(ctx context.Context, q *hook.Request) (name string, terms rel
 }
 
 // askPublish asks the hook about a publisher. It returns the public name of its stream and its terms.
-func (g *Gate) askPublish(ctx context.Context, q *hook.Request) (string, relay.Terms, error) {
+func (g *Gate) askPublish(ctx context.Context, q *hook.Request) (string, live.Terms, error) {
 	a, err := g.hook.Ask(ctx, q)
 	if err != nil {
-		return "", relay.Terms{}, err
+		return "", live.Terms{}, err
 	}
 	end := func(reason string, bytes int64) { g.hook.End(q, reason, bytes) }
 	q.Forget()
 	if q.Name, err = publicName(q.Stream, &a); err != nil {
 		end(err.Error(), 0)
-		return "", relay.Terms{}, err
+		return "", live.Terms{}, err
 	}
-	return q.Name, relay.Terms{MaxViewers: a.MaxViewers, MaxTime: a.MaxTime, Ended: end}, nil
+	return q.Name, live.Terms{MaxViewers: a.MaxViewers, MaxTime: a.MaxTime, Ended: end}, nil
 }
 
 // askPlay asks the hook about a viewer with a connection. It returns the public name of the stream and the viewer's
 // terms.
-func (g *Gate) askPlay(ctx context.Context, q *hook.Request) (string, relay.Terms, error) {
+func (g *Gate) askPlay(ctx context.Context, q *hook.Request) (string, live.Terms, error) {
 	p, err := g.hook.Play(ctx, q)
 	if err != nil {
-		return "", relay.Terms{}, err
+		return "", live.Terms{}, err
 	}
 	a := p.Answer()
 	name, err := publicName(q.Stream, &a)
 	if err != nil {
 		p.End(err.Error(), 0)
-		return "", relay.Terms{}, err
+		return "", live.Terms{}, err
 	}
-	return name, relay.Terms{MaxTime: a.MaxTime, Ended: p.End}, nil
+	return name, live.Terms{MaxTime: a.MaxTime, Ended: p.End}, nil
 }
 
 // publicName returns the name that the hook gives to a stream, and a refusal if that is none.

@@ -168,7 +168,7 @@ func (b *Budget) LimitWrite(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(b.stall))
 }
 
-// RefuseViewer refuses a request with an error of package relay.
+// RefuseViewer refuses a request with an error of package live.
 func (b *Budget) RefuseViewer(w http.ResponseWriter, r *http.Request, err error) {
 	b.LimitWrite(w)
 	if full := Of(r).Resume(0); full != nil {

@@ -5,10 +5,10 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/server/internal/access"
-	"github.com/millrace-io/millrace/server/internal/address"
+	"github.com/millrace-io/millrace/server/internal/conn/address"
 	"github.com/millrace-io/millrace/server/internal/hook"
-	"github.com/millrace-io/millrace/server/internal/record"
-	"github.com/millrace-io/millrace/server/internal/relay"
+	"github.com/millrace-io/millrace/server/internal/live"
+	"github.com/millrace-io/millrace/server/internal/live/record"
 	"github.com/millrace-io/millrace/server/internal/store"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -66,7 +66,7 @@ func (m collector) Collect(ch chan<- prometheus.Metric) {
 	c.addHook(o.Hook)
 }
 
-func (c scrape) addStreams(st relay.Stats) {
+func (c scrape) addStreams(st live.Stats) {
 	viewers, came, sent := make(map[string]int64), make(map[string]int64), make(map[string]int64)
 	for path, p := range st.Paths {
 		viewers[path], came[path], sent[path] = p.Viewers, p.Came, p.BytesOut
@@ -118,7 +118,7 @@ func (c scrape) addStreams(st relay.Stats) {
 }
 
 // memoryOwners returns the bytes that are in use or idle, by owner.
-func (o *Observer) memoryOwners(streams relay.Stats, heap int64) map[string]int64 {
+func (o *Observer) memoryOwners(streams live.Stats, heap int64) map[string]int64 {
 	pool, downloads, blobs := millrace.DefaultPool().Stats(), o.Files.BlockBytes(), o.Blobs.BlockBytes()
 	clients := o.Door.ClientBytes()
 	return map[string]int64{
@@ -129,7 +129,7 @@ func (o *Observer) memoryOwners(streams relay.Stats, heap int64) map[string]int6
 }
 
 // collectMemory reports what is in use, by owner and by what for.
-func (o *Observer) collectMemory(c scrape, streams relay.Stats) {
+func (o *Observer) collectMemory(c scrape, streams live.Stats) {
 	st := o.Budget.Memory.Stats()
 	c.gauge("memory_budget_bytes", "What the server may use (--memory); 0: as much as the other limits allow.", st.Limit)
 	c.gauge("memory_used_bytes", "What is in use: blocks of the pool that are lent, and the rest of the heap as the last "+
@@ -244,7 +244,7 @@ func (c scrape) connections(n *Connections, limited address.Stats) {
 }
 
 // addCluster reports the metrics of the node, and of the bytes between nodes.
-func (c scrape) addCluster(n *Cluster, streams relay.Stats) {
+func (c scrape) addCluster(n *Cluster, streams live.Stats) {
 	st := n.node.Stats()
 	reachable := int64(0)
 	if st.Reachable {

@@ -10,9 +10,9 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/millrace-io/millrace/server/internal/cluster"
+	"github.com/millrace-io/millrace/server/internal/live"
+	"github.com/millrace-io/millrace/server/internal/live/cluster"
 	"github.com/millrace-io/millrace/server/internal/lock"
-	"github.com/millrace-io/millrace/server/internal/relay"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -65,7 +65,7 @@ func (n *nodes) get(ctx context.Context) []NodeReport {
 	defer cancel()
 	list := make([]NodeReport, 0)
 	for _, node := range n.peers() {
-		list = append(list, NodeReport{Node: node, Streams: []relay.StreamInfo{}})
+		list = append(list, NodeReport{Node: node, Streams: []live.StreamInfo{}})
 	}
 	var asking errgroup.Group
 	asking.SetLimit(reportAsked)
@@ -77,7 +77,7 @@ func (n *nodes) get(ctx context.Context) []NodeReport {
 		}
 		asking.Go(func() error {
 			if err := n.ask(ctx, report); err != nil {
-				report.Error, report.Streams = err.Error(), []relay.StreamInfo{}
+				report.Error, report.Streams = err.Error(), []live.StreamInfo{}
 			}
 			return nil
 		})
@@ -87,7 +87,7 @@ func (n *nodes) get(ctx context.Context) []NodeReport {
 	left := reportStreams
 	for i := range list {
 		if left -= len(list[i].Streams); left < 0 {
-			list[i].Error, list[i].Streams = errTooManyStreams.Error(), []relay.StreamInfo{}
+			list[i].Error, list[i].Streams = errTooManyStreams.Error(), []live.StreamInfo{}
 		}
 	}
 	n.at, n.last = time.Now(), list
@@ -167,7 +167,7 @@ func (r *NodeReport) readStreams(dec *json.Decoder) error {
 		if len(r.Streams) == reportStreams {
 			return errTooManyStreams
 		}
-		var s relay.StreamInfo
+		var s live.StreamInfo
 		if err := dec.Decode(&s); err != nil {
 			return err
 		}

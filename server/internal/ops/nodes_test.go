@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/millrace-io/millrace/server/internal/cluster"
+	"github.com/millrace-io/millrace/server/internal/live/cluster"
 )
 
 // The other nodes are asked once for all who want their streams, and what is wrong with one is said beside the others.

@@ -8,13 +8,13 @@ import (
 
 	"github.com/millrace-io/millrace/server/internal/access"
 	"github.com/millrace-io/millrace/server/internal/answer"
+	"github.com/millrace-io/millrace/server/internal/live"
 	"github.com/millrace-io/millrace/server/internal/refuse"
-	"github.com/millrace-io/millrace/server/internal/relay"
 )
 
 // An Operator answers the operator about single streams, and carries out decisions. Its caller checks who may.
 type Operator struct {
-	streams  relay.Operator
+	streams  live.Operator
 	budget   *answer.Budget
 	refusals *access.Refusals
 	log      *slog.Logger
@@ -22,7 +22,7 @@ type Operator struct {
 
 // NewOperator returns the operator of the streams of o.
 func NewOperator(o *Observer) *Operator {
-	return &Operator{streams: relay.NewOperator(o.Hub), budget: o.Budget, refusals: o.Refusals, log: o.Log}
+	return &Operator{streams: live.NewOperator(o.Hub), budget: o.Budget, refusals: o.Refusals, log: o.Log}
 }
 
 // maxListed is how many viewers one answer has at most.
@@ -50,8 +50,8 @@ func (o *Operator) Stream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	writeJSON(w, struct {
-		Stream  relay.StreamInfo   `json:"stream"`
-		Viewers []relay.ViewerInfo `json:"viewers"`
+		Stream  live.StreamInfo   `json:"stream"`
+		Viewers []live.ViewerInfo `json:"viewers"`
 	}{info, viewers})
 }
 

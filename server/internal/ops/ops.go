@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/server/internal/access"
-	"github.com/millrace-io/millrace/server/internal/address"
 	"github.com/millrace-io/millrace/server/internal/answer"
-	"github.com/millrace-io/millrace/server/internal/cluster"
+	"github.com/millrace-io/millrace/server/internal/conn/address"
 	"github.com/millrace-io/millrace/server/internal/hook"
-	"github.com/millrace-io/millrace/server/internal/record"
-	"github.com/millrace-io/millrace/server/internal/relay"
+	"github.com/millrace-io/millrace/server/internal/live"
+	"github.com/millrace-io/millrace/server/internal/live/cluster"
+	"github.com/millrace-io/millrace/server/internal/live/record"
 	"github.com/millrace-io/millrace/server/internal/rtmp"
 	"github.com/millrace-io/millrace/server/internal/store"
 )
@@ -24,7 +24,7 @@ type Observer struct {
 	Started time.Time
 	Log     *slog.Logger
 
-	Hub         *relay.Hub
+	Hub         *live.Hub
 	Door        *rtmp.Door
 	Gate        *access.Gate // of the main listener
 	Refusals    *access.Refusals

@@ -6,15 +6,15 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/millrace-io/millrace/server/internal/relay"
-	"github.com/millrace-io/millrace/server/internal/server/demo"
+	"github.com/millrace-io/millrace/server/internal/demo"
+	"github.com/millrace-io/millrace/server/internal/live"
 )
 
 // A Report is the answer to /api/streams.
 type Report struct {
-	Server  ServerReport       `json:"server"`
-	Streams []relay.StreamInfo `json:"streams"`
-	Nodes   []NodeReport       `json:"nodes,omitempty"` // what the other nodes of a cluster say
+	Server  ServerReport      `json:"server"`
+	Streams []live.StreamInfo `json:"streams"`
+	Nodes   []NodeReport      `json:"nodes,omitempty"` // what the other nodes of a cluster say
 }
 
 // A ServerReport says what a server is and does.
@@ -47,10 +47,10 @@ type ServerReport struct {
 
 // A NodeReport is what another node says of itself, or why it does not.
 type NodeReport struct {
-	Node    string             `json:"node"`
-	Error   string             `json:"error,omitempty"`
-	Server  ServerReport       `json:"server"`
-	Streams []relay.StreamInfo `json:"streams"`
+	Node    string            `json:"node"`
+	Error   string            `json:"error,omitempty"`
+	Server  ServerReport      `json:"server"`
+	Streams []live.StreamInfo `json:"streams"`
 }
 
 // streamBytes is what the description of one stream, or viewer, holds, as a value and as JSON.
@@ -74,7 +74,7 @@ func (r *Report) hideAddresses() {
 	}
 }
 
-func hideAddresses(streams []relay.StreamInfo) {
+func hideAddresses(streams []live.StreamInfo) {
 	for i := range streams {
 		if p := &streams[i].Publisher; *p != demo.Name {
 			*p = ""

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/alloctest"
 	"github.com/millrace-io/millrace/media/flv"
 	"github.com/millrace-io/millrace/media/rtmp"
-	"github.com/millrace-io/millrace/server/internal/relay"
+	"github.com/millrace-io/millrace/server/internal/live"
 )
 
 // A repeater gives its bytes again and again.
@@ -52,7 +52,7 @@ func sample() (config, film [][]byte) {
 // In steady state a message costs no allocation on its way from a publisher of RTMP to the ring, in one chunk or in many.
 func TestReadingRTMPAllocatesNothing(t *testing.T) {
 	for _, chunk := range []int{1 << 20, 1 << 10, 128} {
-		p, err := relay.NewHub(testConfig()).Open("cam", "test", relay.Terms{})
+		p, err := live.NewHub(testConfig()).Open("cam", "test", live.Terms{})
 		if err != nil {
 			t.Fatal(err)
 		}

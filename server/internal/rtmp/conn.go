@@ -15,10 +15,10 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/media/rtmp"
+	"github.com/millrace-io/millrace/server/internal/conn/tcpconn"
+	"github.com/millrace-io/millrace/server/internal/live"
+	"github.com/millrace-io/millrace/server/internal/live/ingest"
 	"github.com/millrace-io/millrace/server/internal/refuse"
-	"github.com/millrace-io/millrace/server/internal/relay"
-	"github.com/millrace-io/millrace/server/internal/relay/ingest"
-	"github.com/millrace-io/millrace/server/internal/tcpconn"
 )
 
 // A Conn is a connection of a client that speaks RTMP: Door.Accept, and then Publish or Watch, or Refuse. After Publish,
@@ -32,7 +32,7 @@ type Conn struct {
 	ended bool
 
 	// Terms are those of what the client wants. The caller of Publish or Watch sets them before.
-	Terms relay.Terms
+	Terms live.Terms
 }
 
 // A writer takes what the protocol answers, to where it can be written at present.
@@ -40,13 +40,13 @@ type writer struct{ io.Writer }
 
 // A Door accepts clients of RTMP, for the streams of a Hub.
 type Door struct {
-	hub     *relay.Hub
-	cfg     *relay.Config
+	hub     *live.Hub
+	cfg     *live.Config
 	clients *millrace.Pool // an account of the blocks of what clients send that do not publish
 }
 
 // New returns a Door to the streams of h.
-func New(h *relay.Hub) *Door {
+func New(h *live.Hub) *Door {
 	return &Door{hub: h, cfg: h.Config(), clients: millrace.DefaultPool().Account()}
 }
 
@@ -147,7 +147,7 @@ func (c *Conn) release() {
 // Refuse tells the client why it does not get what it wants, and ends the connection.
 func (c *Conn) Refuse(want *rtmp.Request, why error) {
 	_ = c.conn.SetDeadline(time.Now().Add(tcpconn.LingerTime))
-	if c.proto.Refuse(errorCode(want, relay.PublishStatus(why)), relay.Explain(why)) == nil {
+	if c.proto.Refuse(errorCode(want, live.PublishStatus(why)), live.Explain(why)) == nil {
 		tcpconn.Linger(c.conn)
 	}
 	c.close()
@@ -207,7 +207,7 @@ func (c *Conn) endPublish(why error) {
 }
 
 // receive publishes messages until the client ends the stream, and returns nil then.
-func (c *Conn) receive(p *relay.Publisher) error {
+func (c *Conn) receive(p *live.Publisher) error {
 	var tags tagMaker
 	defer tags.release()
 	asked := false
@@ -234,12 +234,12 @@ func (c *Conn) receive(p *relay.Publisher) error {
 }
 
 // listenTo reads the connection as a publisher's, until takeBack.
-func (c *Conn) listenTo(p *relay.Publisher) ingest.Conn {
+func (c *Conn) listenTo(p *live.Publisher) ingest.Conn {
 	in := p.Ingest(c.conn)
 	c.out.Writer = in
 	c.proto.SetPool(p.Memory())
 	limit := c.door.cfg.PublishTimeout
-	c.proto.SetMessageTimeout(limit, func() { p.End(relay.ErrSlowMessage(limit)) })
+	c.proto.SetMessageTimeout(limit, func() { p.End(live.ErrSlowMessage(limit)) })
 	c.read(in)
 	return in
 }

@@ -6,9 +6,9 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/millrace-io/millrace/server/internal/address"
+	"github.com/millrace-io/millrace/server/internal/conn/address"
+	"github.com/millrace-io/millrace/server/internal/conn/proxy"
 	"github.com/millrace-io/millrace/server/internal/lock"
-	"github.com/millrace-io/millrace/server/internal/proxy"
 )
 
 // MaxHandshakes bounds the RTMP connections that have said nothing yet, and also those that

@@ -6,8 +6,8 @@ import (
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/media/flv"
 	"github.com/millrace-io/millrace/media/rtmp"
-	"github.com/millrace-io/millrace/server/internal/relay"
-	"github.com/millrace-io/millrace/server/internal/relay/flvstream"
+	"github.com/millrace-io/millrace/server/internal/live"
+	"github.com/millrace-io/millrace/server/internal/live/flvstream"
 )
 
 // tagMaker makes FLV tags of the messages of a publisher: a header and a trailer around the body, which is not copied.
@@ -27,7 +27,7 @@ func (r *tagMaker) release() {
 var setDataFrame = rtmp.AppendAMF(nil, "@setDataFrame")
 
 // publish publishes the message that is in body, if it is of use to viewers.
-func (r *tagMaker) publish(p *relay.Publisher, m rtmp.Message) error {
+func (r *tagMaker) publish(p *live.Publisher, m rtmp.Message) error {
 	if r.body.Len() == 0 {
 		return nil
 	}

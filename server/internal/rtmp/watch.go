@@ -10,16 +10,16 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/media/rtmp"
-	"github.com/millrace-io/millrace/server/internal/relay"
-	"github.com/millrace-io/millrace/server/internal/relay/fanout"
-	"github.com/millrace-io/millrace/server/internal/relay/rendition"
+	"github.com/millrace-io/millrace/server/internal/live"
+	"github.com/millrace-io/millrace/server/internal/live/fanout"
+	"github.com/millrace-io/millrace/server/internal/live/rendition"
 )
 
 // Watch sends the stream name until it or the client ends. It waits for the stream, and then returns at once; the
 // connection is the viewer's from then on. An error is a [refuse.Refusal] that the caller answers with Refuse.
 func (c *Conn) Watch(ctx context.Context, name string) error {
-	want := relay.WatchRequest{Name: name, Format: rendition.RTMP, Remote: c.conn.RemoteAddr().String(), Terms: c.Terms}
-	viewers := relay.NewAdmission(c.door.hub)
+	want := live.WatchRequest{Name: name, Format: rendition.RTMP, Remote: c.conn.RemoteAddr().String(), Terms: c.Terms}
+	viewers := live.NewAdmission(c.door.hub)
 	var first earlyReplies
 	defer first.Release()
 	c.out.Writer = &first
@@ -88,7 +88,7 @@ func (r *earlyReplies) Write(p []byte) (int, error) {
 }
 
 // hear reads what a viewer sends until it hangs up or ends the stream.
-func (c *Conn) hear(to *fanout.Viewer, want relay.WatchRequest) {
+func (c *Conn) hear(to *fanout.Viewer, want live.WatchRequest) {
 	defer c.release()
 	err := c.hearAll(func() { to.SetPaused(c.proto.Paused()) })
 	if errors.Is(err, errReplies) {
@@ -104,7 +104,7 @@ func (c *Conn) hearAll(pause func()) (err error) {
 		if cause := recover(); cause != nil {
 			c.log().Error("hearing a viewer failed", "viewer", c.conn.RemoteAddr().String(),
 				"cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
-			err = relay.ErrPanic
+			err = live.ErrPanic
 		}
 	}()
 	var none millrace.Chain

@@ -10,8 +10,8 @@ import (
 
 	"github.com/millrace-io/millrace/server/internal/access"
 	"github.com/millrace-io/millrace/server/internal/ops"
+	"github.com/millrace-io/millrace/server/internal/ops/page"
 	"github.com/millrace-io/millrace/server/internal/refuse"
-	"github.com/millrace-io/millrace/server/internal/server/page"
 )
 
 // An adminService answers what the operator asks of the server as a whole.

@@ -17,14 +17,14 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/millrace-io/millrace/server/internal/access"
-	"github.com/millrace-io/millrace/server/internal/relay"
-	"github.com/millrace-io/millrace/server/internal/server/demo"
+	"github.com/millrace-io/millrace/server/internal/demo"
+	"github.com/millrace-io/millrace/server/internal/live"
+	"github.com/millrace-io/millrace/server/internal/testkit/livetest"
 	"github.com/millrace-io/millrace/server/internal/testkit/pagetest"
-	"github.com/millrace-io/millrace/server/internal/testkit/relaytest"
 )
 
 // serveAdmin is serve with listeners for RTMP and for the operator; admin asks the latter.
-func serveAdmin(t *testing.T, change func(*Config)) (f *rtmpFixture, admin relaytest.Client) {
+func serveAdmin(t *testing.T, change func(*Config)) (f *rtmpFixture, admin livetest.Client) {
 	t.Helper()
 	book := &logBook{}
 	cfg := Defaults()
@@ -42,11 +42,11 @@ func serveAdmin(t *testing.T, change func(*Config)) (f *rtmpFixture, admin relay
 }
 
 // inspect returns what the operator sees of a stream.
-func inspect(t *testing.T, admin relaytest.Client, path string) (list []relay.ViewerInfo) {
+func inspect(t *testing.T, admin livetest.Client, path string) (list []live.ViewerInfo) {
 	t.Helper()
 	var got struct {
-		Stream  relay.StreamInfo
-		Viewers []relay.ViewerInfo
+		Stream  live.StreamInfo
+		Viewers []live.ViewerInfo
 	}
 	res := admin.Get("/api/streams/" + path)
 	if err := json.Unmarshal([]byte(res.Body), &got); err != nil || res.Status != 200 || got.Stream.Publisher == "" {
@@ -64,12 +64,12 @@ func TestEndViewers(t *testing.T) {
 	rtmp := f.client("live")
 	rtmp.Play("tenant/cam")
 	rtmp.AwaitStatus()
-	var viewers []relay.ViewerInfo
+	var viewers []live.ViewerInfo
 	eventually(t, "three viewers that have got something", func() bool {
 		viewers = inspect(t, admin, "tenant/cam")
 		return len(viewers) == 3 && viewers[0].Bytes > 0 && viewers[1].Bytes > 0 && viewers[2].Bytes > 0
 	})
-	forms := map[string]relay.ViewerInfo{}
+	forms := map[string]live.ViewerInfo{}
 	for _, v := range viewers {
 		forms[v.Form] = v
 		if v.Stream != "tenant/cam" || v.Address == "" || v.Path != "writev" || v.Time <= 0 {
@@ -136,7 +136,7 @@ func TestEndStream(t *testing.T) {
 	if res := byHTTP.End(); res.Status != 403 || !strings.Contains(res.Body, "operator") {
 		t.Errorf("by HTTP: %d %s", res.Status, res.Body)
 	}
-	eventually(t, "no streams", func() bool { return len(f.relay.Streams()) == 0 })
+	eventually(t, "no streams", func() bool { return len(f.hub.Streams()) == 0 })
 	if res := f.Request("POST", "/live/http", string(demo.Sample)); res.Status != 403 || !strings.Contains(res.Body, "again in 1h0m0s") && !strings.Contains(res.Body, "again in 59m") {
 		t.Errorf("again: %d %s", res.Status, res.Body)
 	}
@@ -280,7 +280,7 @@ func TestWhoDecides(t *testing.T) {
 	f, admin := serveAdmin(t, nil)
 	_, tokened := serveAdmin(t, func(c *Config) { c.AdminToken = "s3cret" })
 	for _, tt := range []struct {
-		to           relaytest.Client
+		to           livetest.Client
 		path, header string
 		want         int
 	}{
@@ -343,15 +343,15 @@ func TestTheOperatorsPage(t *testing.T) {
 	f.operator.SetPolicy(&access.Policy{})
 	press(`#viewers button`)
 	pagetest.Await(t, ctx, `document.querySelector('#banner:not([hidden]) p')?.textContent.includes('--admin-token')`)
-	if n := f.relay.Viewers(); n != 1 {
+	if n := f.hub.Viewers(); n != 1 {
 		t.Errorf("%d viewers after a refusal", n)
 	}
 	f.operator.SetPolicy(before)
 	press(`#viewers button`)
-	eventually(t, "the viewer to be ended", func() bool { return f.relay.Viewers() == 0 })
+	eventually(t, "the viewer to be ended", func() bool { return f.hub.Viewers() == 0 })
 	pagetest.Await(t, ctx, `document.querySelector('#viewers tr') === null`)
 	press(`#streams button[aria-label]`)
-	eventually(t, "the stream to be ended", func() bool { return len(f.relay.Streams()) == 0 })
+	eventually(t, "the stream to be ended", func() bool { return len(f.hub.Streams()) == 0 })
 	pagetest.Await(t, ctx, `document.querySelector('#streams tr') === null`)
 	pagetest.Await(t, ctx, `document.querySelector('#banner').hidden`)
 	for _, line := range console.Lines() {

@@ -14,8 +14,8 @@ import (
 
 	"github.com/millrace-io/millrace/server/internal/access"
 	"github.com/millrace-io/millrace/server/internal/answer"
+	"github.com/millrace-io/millrace/server/internal/demo"
 	"github.com/millrace-io/millrace/server/internal/refuse"
-	"github.com/millrace-io/millrace/server/internal/server/demo"
 )
 
 // A stalledClient is a client of HTTP/2 whose window is 0: it takes no byte of a body.

@@ -19,7 +19,7 @@ import (
 
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
 	"github.com/millrace-io/millrace/server/internal/refuse"
-	"github.com/millrace-io/millrace/server/internal/testkit/relaytest"
+	"github.com/millrace-io/millrace/server/internal/testkit/livetest"
 )
 
 // onEachStore runs a test on servers that keep their blobs in a directory, in Redis, and in a Redis Cluster. start
@@ -58,7 +58,7 @@ func random(n int) []byte {
 }
 
 // put puts a blob, whose length is told.
-func (f *fixture) put(key string, value []byte, header ...string) relaytest.Response {
+func (f *fixture) put(key string, value []byte, header ...string) livetest.Response {
 	f.T.Helper()
 	return f.Request("PUT", "/blobs/"+key, string(value), header...)
 }
@@ -342,7 +342,7 @@ func TestBlobsAreDrained(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer := make(chan relaytest.Response, 1)
+		answer := make(chan livetest.Response, 1)
 		go func() { answer <- f.Do(req) }()
 		_, _ = body.Write([]byte("half, "))
 		eventually(t, "the upload", func() bool { return f.blobs.Stats().Uploads == 1 })
@@ -605,7 +605,7 @@ func TestMemoryOwners(t *testing.T) {
 		go func() { put <- exchanged(http.DefaultClient, "PUT", f.URL("/blobs/slow"), body) }()
 		_, _ = send.Write(random(100_000))
 		owned("blobs", true)
-		res, err := relaytest.HTTP2(t, 64<<10).Get(f.URL("/files/big")) // and takes nothing
+		res, err := livetest.HTTP2(t, 64<<10).Get(f.URL("/files/big")) // and takes nothing
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/millrace-io/millrace/internal/testkit/need"
-	"github.com/millrace-io/millrace/server/internal/relay"
+	"github.com/millrace-io/millrace/server/internal/live"
 	"github.com/millrace-io/millrace/server/internal/testkit/pagetest"
 )
 
@@ -95,7 +95,7 @@ func TestThePageCatchesUp(t *testing.T) {
 	defer func() { _ = cmd.Wait() }()
 	defer stop()
 	f.published("cam", 1)
-	eventually(t, "a long group of pictures", func() bool { return f.relay.Streams()[0].KeyInterval > 5 })
+	eventually(t, "a long group of pictures", func() bool { return f.hub.Streams()[0].KeyInterval > 5 })
 	if err := chromedp.Do(ctx, chromedp.Navigate(f.URL("/"))); err != nil {
 		t.Fatal(err)
 	}
@@ -107,9 +107,9 @@ func TestThePageCatchesUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return f.relay.Streams()[0].MP4Time-at < 2.5
+		return f.hub.Streams()[0].MP4Time-at < 2.5
 	})
-	if list := f.relay.Streams(); len(list) != 1 || list[0].BehindLive < 4 {
+	if list := f.hub.Streams(); len(list) != 1 || list[0].BehindLive < 4 {
 		t.Errorf("the server says %+v", list)
 	}
 	pagetest.Await(t, ctx, `document.querySelector('#facts').textContent.includes('which is long')`)
@@ -124,7 +124,7 @@ func TestThePageGoesOnWithAStream(t *testing.T) {
 	ctx, console := pagetest.Browser(t)
 	f := serve(t, func(c *Config) { c.PublisherReturn, c.Latency = testTimeout, Defaults().Latency })
 	play := func() (cut func()) {
-		p, err := f.relay.Open("cam", "test", relay.Terms{})
+		p, err := f.hub.Open("cam", "test", live.Terms{})
 		if err != nil {
 			t.Fatal(err)
 		}

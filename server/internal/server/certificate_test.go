@@ -22,7 +22,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
-	"github.com/millrace-io/millrace/server/internal/server/demo"
+	"github.com/millrace-io/millrace/server/internal/demo"
 )
 
 // writeCertificate writes a certificate for 127.0.0.1 with its key to files, and returns their names.

@@ -13,11 +13,11 @@ import (
 	"strings"
 
 	"github.com/millrace-io/millrace/server/internal/access"
-	"github.com/millrace-io/millrace/server/internal/address"
-	"github.com/millrace-io/millrace/server/internal/cluster"
+	"github.com/millrace-io/millrace/server/internal/conn/address"
+	"github.com/millrace-io/millrace/server/internal/live"
+	"github.com/millrace-io/millrace/server/internal/live/cluster"
 	"github.com/millrace-io/millrace/server/internal/ops"
 	"github.com/millrace-io/millrace/server/internal/refuse"
-	"github.com/millrace-io/millrace/server/internal/relay"
 )
 
 // clusterNode is this server among the others of its cluster.
@@ -34,7 +34,7 @@ type clusterNode struct {
 
 // openNode sets what the streams are shared with, and returns nil if the configuration names no cluster. The call that
 // ends the node's life is its close.
-func openNode(cfg *Config, streams *relay.Config) (*clusterNode, error) {
+func openNode(cfg *Config, streams *live.Config) (*clusterNode, error) {
 	if cfg.Cluster == "" {
 		return nil, nil
 	}

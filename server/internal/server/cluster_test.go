@@ -15,11 +15,11 @@ import (
 
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
 	"github.com/millrace-io/millrace/media/rtmp"
-	"github.com/millrace-io/millrace/server/internal/cluster"
+	"github.com/millrace-io/millrace/server/internal/demo"
+	"github.com/millrace-io/millrace/server/internal/live"
+	"github.com/millrace-io/millrace/server/internal/live/cluster"
 	"github.com/millrace-io/millrace/server/internal/ops"
-	"github.com/millrace-io/millrace/server/internal/relay"
-	"github.com/millrace-io/millrace/server/internal/server/demo"
-	"github.com/millrace-io/millrace/server/internal/testkit/relaytest"
+	"github.com/millrace-io/millrace/server/internal/testkit/livetest"
 )
 
 const clusterToken = "t0ken"
@@ -200,17 +200,17 @@ func askAsNode(t *testing.T, f *rtmpFixture, path string) int {
 // A node that shuts down has its publishers connect to another one, whatever the rule of takeovers, and viewers elsewhere
 // stay.
 func TestAPublisherLeavesANodeThatShutsDown(t *testing.T) {
-	for _, rule := range []relay.Takeover{relay.TakeoverAlways, relay.TakeoverNever} {
+	for _, rule := range []live.Takeover{live.TakeoverAlways, live.TakeoverNever} {
 		t.Run(string(rule), func(t *testing.T) { testLeaving(t, rule) })
 	}
 }
 
-func testLeaving(t *testing.T, rule relay.Takeover) {
+func testLeaving(t *testing.T, rule live.Takeover) {
 	t.Parallel()
 	nodes := serveCluster(t, 2, func(c *Config) { c.PublisherReturn, c.Takeover = testTimeout, rule })
 	sample := sampleTags()
-	publish := func(f *rtmpFixture) *relaytest.RTMP {
-		c := relaytest.NewRTMP(t, dial(t, f.rtmp, 0))
+	publish := func(f *rtmpFixture) *livetest.RTMP {
+		c := livetest.NewRTMP(t, dial(t, f.rtmp, 0))
 		c.Connect("live", rtmp.Property{Name: "capsEx", Value: 1})
 		if s := c.Publish("cam"); s.Level != "status" {
 			t.Fatalf("%+v", s)

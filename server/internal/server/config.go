@@ -12,12 +12,12 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 	"github.com/millrace-io/millrace/server/internal/access"
 	"github.com/millrace-io/millrace/server/internal/blob"
+	"github.com/millrace-io/millrace/server/internal/conn/proxy"
 	"github.com/millrace-io/millrace/server/internal/hook"
-	"github.com/millrace-io/millrace/server/internal/proxy"
-	"github.com/millrace-io/millrace/server/internal/record"
+	"github.com/millrace-io/millrace/server/internal/live"
+	"github.com/millrace-io/millrace/server/internal/live/hlslive"
+	"github.com/millrace-io/millrace/server/internal/live/record"
 	"github.com/millrace-io/millrace/server/internal/redisurl"
-	"github.com/millrace-io/millrace/server/internal/relay"
-	"github.com/millrace-io/millrace/server/internal/relay/hlslive"
 	"github.com/millrace-io/millrace/server/internal/token"
 	"github.com/redis/go-redis/v9"
 )
@@ -27,7 +27,7 @@ import (
 type Config struct {
 	// Config is that of the streams at /live/. Log may be nil: nothing is logged. The server takes PublishTimeout for
 	// uploads, and StallTimeout and Unsent for downloads, as well.
-	relay.Config
+	live.Config
 
 	Listen string // the address of the main listener
 	RTMP   string // the address of RTMP; empty: there is none
@@ -158,7 +158,7 @@ func Defaults() Config {
 		// Below the ten seconds after which Docker kills, well below the thirty of Kubernetes.
 		DrainTimeout: 8 * time.Second,
 
-		Config: relay.Config{
+		Config: live.Config{
 			// 128 streams that keep 16 MiB each are 2 GiB, which a small server has; twice that at the very most, if each
 			// is watched as MP4 as well and none of what that keeps is what the stream keeps.
 			MaxStreams: 128,
@@ -174,7 +174,7 @@ func Defaults() Config {
 			PublisherReturn: 15 * time.Second,
 			// Publishing needs a loopback listener or the token, so all publishers have the same rights. The later one is
 			// where the operator is.
-			Takeover: relay.TakeoverAlways,
+			Takeover: live.TakeoverAlways,
 			// Long enough to start the player first and then the encoder by hand.
 			ViewerWait: 10 * time.Second,
 			// A browser tab in the background may stop reading for a while. After that it only takes memory.
@@ -207,7 +207,7 @@ func Defaults() Config {
 			LagTime: 5 * time.Second,
 			// 8 MiB are those five seconds at 12 Mbit/s, and leave half of what is kept as a margin.
 			LagBytes:  8 << 20,
-			LagPolicy: relay.Skip,
+			LagPolicy: live.Skip,
 			// Without a bound the kernel swallows about 4 MB before a stall is seen. 128 KiB are half a second at 2 Mbit/s
 			// and still fill a link of 10 Mbit/s for 100 ms.
 			Unsent: 128 << 10,

@@ -11,11 +11,11 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/media/flv"
-	"github.com/millrace-io/millrace/server/internal/cluster"
+	"github.com/millrace-io/millrace/server/internal/demo"
+	"github.com/millrace-io/millrace/server/internal/live"
+	"github.com/millrace-io/millrace/server/internal/live/cluster"
 	"github.com/millrace-io/millrace/server/internal/outage"
 	"github.com/millrace-io/millrace/server/internal/refuse"
-	"github.com/millrace-io/millrace/server/internal/relay"
-	"github.com/millrace-io/millrace/server/internal/server/demo"
 )
 
 // demoPause is before a node looks again whether another one has the demo.
@@ -23,9 +23,9 @@ const demoPause = time.Second
 
 // A demoService publishes the built-in sample.
 type demoService struct {
-	relay *relay.Hub
-	node  *clusterNode // nil if the server is alone
-	log   *slog.Logger
+	hub  *live.Hub
+	node *clusterNode // nil if the server is alone
+	log  *slog.Logger
 }
 
 // run publishes the sample, over and over, until ctx ends or another publisher takes over. A
@@ -61,7 +61,7 @@ func (s *demoService) run(ctx context.Context) {
 
 // publish publishes the sample until that ends. An error says why it did not begin.
 func (s *demoService) publish() error {
-	p, err := s.relay.Open(demo.Name, demo.Name, relay.Terms{})
+	p, err := s.hub.Open(demo.Name, demo.Name, live.Terms{})
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (s *demoService) publish() error {
 
 // A demoPlayer publishes the sample's tags when they are due.
 type demoPlayer struct {
-	p    *relay.Publisher
+	p    *live.Publisher
 	tags []demoTag // in the order in which they are sent
 }
 
@@ -89,7 +89,7 @@ type demoTag struct {
 }
 
 // newDemo begins the stream.
-func newDemo(p *relay.Publisher) (*demoPlayer, error) {
+func newDemo(p *live.Publisher) (*demoPlayer, error) {
 	r := millrace.NewReader(bytes.NewReader(demo.Sample))
 	defer r.Release()
 	dec := flv.NewDecoder(r)

@@ -10,12 +10,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace-io/millrace/server/internal/relay"
-	"github.com/millrace-io/millrace/server/internal/server/demo"
+	"github.com/millrace-io/millrace/server/internal/demo"
+	"github.com/millrace-io/millrace/server/internal/live"
 )
 
 func TestTheDemoPlays(t *testing.T) {
-	f := serve(t, func(c *Config) { c.Demo, c.Takeover = true, relay.TakeoverNever })
+	f := serve(t, func(c *Config) { c.Demo, c.Takeover = true, live.TakeoverNever })
 	w := f.Watcher("/live/demo.flv", 0)
 	got := w.Next(30_000)
 	if !bytes.HasPrefix(got, []byte("FLV\x01")) || !bytes.Contains(got, []byte("onMetaData")) {
@@ -34,8 +34,8 @@ func TestTheDemoIsPlayedInRealTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := Defaults()
 		cfg.Log = slog.New(slog.DiscardHandler)
-		h := relay.NewHub(cfg.Config)
-		p, err := h.Open(demo.Name, demo.Name, relay.Terms{})
+		h := live.NewHub(cfg.Config)
+		p, err := h.Open(demo.Name, demo.Name, live.Terms{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/millrace-io/millrace/internal/testkit/need"
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
-	"github.com/millrace-io/millrace/server/internal/testkit/relaytest"
+	"github.com/millrace-io/millrace/server/internal/testkit/livetest"
 )
 
 // A balancer is a proxy with its configuration in deploy/.
@@ -100,13 +100,13 @@ func startBalancer(t *testing.T, name string, http, rtmp [3]string) *balancer {
 }
 
 // client connects to the application by RTMP through the balancer.
-func (b *balancer) client(t *testing.T, app string) *relaytest.RTMP {
+func (b *balancer) client(t *testing.T, app string) *livetest.RTMP {
 	t.Helper()
 	conn, err := new(net.Dialer).DialContext(t.Context(), "unix", b.rtmp)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := relaytest.NewRTMP(t, conn)
+	c := livetest.NewRTMP(t, conn)
 	c.Connect(app)
 	return c
 }
@@ -134,7 +134,7 @@ func TestBalancers(t *testing.T) {
 
 			req, _ := http.NewRequestWithContext(context.Background(), "GET", "http://example.org/api/streams?token=secret", nil)
 			req.Header.Set("Millrace-Cluster", "token") // which the server would refuse
-			if res := relaytest.Do(b.Client, req); res.Status != 200 {
+			if res := livetest.Do(b.Client, req); res.Status != 200 {
 				t.Errorf("%d %s", res.Status, res.Body)
 			}
 		})
@@ -153,7 +153,7 @@ func TestAClusterBehindBalancers(t *testing.T) {
 				http[i], rtmp[i] = f.Addr, f.rtmp
 			}
 			b := startBalancer(t, name, http, rtmp)
-			publish := func() *relaytest.RTMP {
+			publish := func() *livetest.RTMP {
 				p := b.client(t, "live")
 				if s := p.Publish("cam"); s.Level != "status" {
 					t.Fatalf("%+v", s)

@@ -1,13 +1,13 @@
 // Package server is the server of HTTP and RTMP behind `millrace serve`: listeners, routes, limits and the page. Who may
 // do what is said by package access, and what requests may hold by package answer. The streams at /live/ are package
-// relay's, the files at /files/ and the blobs at /blobs/ package store's, the metrics and the API package ops's.
+// live's, the files at /files/ and the blobs at /blobs/ package store's, the metrics and the API package ops's.
 //
 //	main ─▶ proxy.Listener ─▶ nameClients ─▶ limitAddresses ─▶ Gate.Protect ─┬▶ /live/NAME   web.Service
 //	                                                                         ├▶ /files/NAME  store.Files
 //	                                                                         ├▶ /blobs/KEY   Gate ─▶ store.Blobs
 //	                                                                         └▶ /  /api/streams  /metrics  /healthz
 //
-//	RTMP  ─▶ proxy.Listener ─▶ rtmp.Service ─▶ Gate ─▶ relay
+//	RTMP  ─▶ proxy.Listener ─▶ rtmp.Service ─▶ Gate ─▶ live
 //	admin ─▶ Gate.Protect ─▶ pages, profiles, /metrics, /api/...; what decides passes Gate.ProtectDecision, too
 //
 // A [Server] opens the parts and puts them together: web.Service, store.Files, store.Blobs, adminService,

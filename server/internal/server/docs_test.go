@@ -22,9 +22,9 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/need"
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 	"github.com/millrace-io/millrace/media/flv"
+	"github.com/millrace-io/millrace/server/internal/demo"
+	"github.com/millrace-io/millrace/server/internal/live"
 	"github.com/millrace-io/millrace/server/internal/ops"
-	"github.com/millrace-io/millrace/server/internal/relay"
-	"github.com/millrace-io/millrace/server/internal/server/demo"
 )
 
 // userPage returns a page of the user's documentation.
@@ -42,9 +42,9 @@ func userPage(t *testing.T, name string) string {
 func TestTheDocumentedAPI(t *testing.T) {
 	page := userPage(t, "metrics.md") + userPage(t, "admin.md")
 	for heading, of := range map[string]reflect.Type{
-		"| field of a stream |": reflect.TypeFor[relay.StreamInfo](),
+		"| field of a stream |": reflect.TypeFor[live.StreamInfo](),
 		"| field of `server` |": reflect.TypeFor[ops.ServerReport](),
-		"| field of a viewer |": reflect.TypeFor[relay.ViewerInfo](),
+		"| field of a viewer |": reflect.TypeFor[live.ViewerInfo](),
 	} {
 		_, table, ok := strings.Cut(page, heading)
 		table, _, _ = strings.Cut(table, "\n\n")

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/media/rtmp"
-	"github.com/millrace-io/millrace/server/internal/testkit/relaytest"
+	"github.com/millrace-io/millrace/server/internal/testkit/livetest"
 )
 
 // A server that shuts down asks the publishers of RTMP that can to connect again, by plain TCP and over TLS, and takes
@@ -31,7 +31,7 @@ func TestPublishersAreAskedToConnectAgain(t *testing.T) {
 		if tt.tls {
 			conn = tls.Client(dial(t, f.rtmps, 0), &tls.Config{InsecureSkipVerify: true})
 		}
-		c := relaytest.NewRTMP(t, conn)
+		c := livetest.NewRTMP(t, conn)
 		c.Connect("live", rtmp.Property{Name: "capsEx", Value: tt.caps})
 		if s := c.Publish(tt.name); s.Level != "status" {
 			t.Fatalf("%s: %+v", tt.name, s)

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/chunk"
-	"github.com/millrace-io/millrace/server/internal/testkit/relaytest"
+	"github.com/millrace-io/millrace/server/internal/testkit/livetest"
 )
 
 // serveFiles starts a server with a root that holds files of these sizes, and returns what is in them. change may be
@@ -187,7 +187,7 @@ func TestAStalledDownloadIsCut(t *testing.T) {
 	t.Run("HTTP/2", func(t *testing.T) {
 		t.Parallel() // it waits
 		f, _ := serveFiles(t, map[string]int{"big": 16 << 20}, quick)
-		res, err := relaytest.HTTP2(t, 64<<10).Get(f.URL("/files/big"))
+		res, err := livetest.HTTP2(t, 64<<10).Get(f.URL("/files/big"))
 		if err != nil {
 			t.Fatal(err)
 		}

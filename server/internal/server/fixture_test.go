@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
-	"github.com/millrace-io/millrace/server/internal/relay"
-	"github.com/millrace-io/millrace/server/internal/testkit/relaytest"
+	"github.com/millrace-io/millrace/server/internal/live"
+	"github.com/millrace-io/millrace/server/internal/testkit/livetest"
 )
 
 // testTimeout is how long a test waits for something that must happen. Only a failing test waits so long.
@@ -31,7 +31,7 @@ var (
 // A fixture is a server on a loopback port, and what it logs.
 type fixture struct {
 	*Server
-	relaytest.Client
+	livetest.Client
 	stop func() // as SIGTERM does; returns when Serve has
 }
 
@@ -77,7 +77,7 @@ func serveOn(t testing.TB, cfg Config, book *logBook, l Listeners) *fixture {
 			t.Logf("the server's log:\n%s", book)
 		}
 	})
-	client := relaytest.Client{T: t, Addr: l.Main.Addr().String(), Log: book}
+	client := livetest.Client{T: t, Addr: l.Main.Addr().String(), Log: book}
 	return &fixture{Server: s, Client: client, stop: stop}
 }
 
@@ -85,8 +85,8 @@ func serveOn(t testing.TB, cfg Config, book *logBook, l Listeners) *fixture {
 func (f *fixture) published(name string, n int) {
 	f.T.Helper()
 	eventually(f.T, fmt.Sprintf("%d bytes of %s", n, name), func() bool {
-		there := slices.ContainsFunc(f.relay.Streams(), func(s relay.StreamInfo) bool { return s.Name == name })
-		return there && f.relay.Stats().BytesIn >= int64(n)
+		there := slices.ContainsFunc(f.hub.Streams(), func(s live.StreamInfo) bool { return s.Name == name })
+		return there && f.hub.Stats().BytesIn >= int64(n)
 	})
 }
 

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/server/internal/bytesize"
-	"github.com/millrace-io/millrace/server/internal/relay"
+	"github.com/millrace-io/millrace/server/internal/live"
 )
 
 // A Flag is a field of a [Config] as an operator sets it: --help, the configuration file, the checks of its value and the
@@ -80,7 +80,7 @@ func (c *Config) Flags() []FlagGroup {
 			{Name: "publisher-return", Value: &c.PublisherReturn, Page: "serve.md#publishers-that-come-and-go",
 				Help: "how long a stream of FLV waits for a publisher that is gone, after a clean end at most 2s; viewers stay; 0: it ends at once"},
 			{Name: "takeover", Value: choiceOf((*string)(&c.Takeover),
-				string(relay.TakeoverAlways), string(relay.TakeoverStalled), string(relay.TakeoverNever)),
+				string(live.TakeoverAlways), string(live.TakeoverStalled), string(live.TakeoverNever)),
 				Page: "serve.md#publishers-that-come-and-go",
 				Help: "whether a second publisher of a name ends the first: always, stalled (if that has sent nothing for 2s) or never"},
 			{Name: "viewer-wait", Value: &c.ViewerWait, Help: "how long a viewer waits for a publisher to come"},
@@ -89,7 +89,7 @@ func (c *Config) Flags() []FlagGroup {
 			{Name: "lag-bytes", Value: (*bytesize.Size)(&c.LagBytes), Help: "how far behind a viewer may be; 0: as far as is kept"},
 			{Name: "lag-frames", Value: &c.LagFrames, Help: "how many frames a viewer may be behind; 0: as far as is kept"},
 			{Name: "lag-time", Value: &c.LagTime, Help: "how long a viewer may be behind; 0: as far as is kept"},
-			{Name: "lag-policy", Value: choiceOf((*string)(&c.LagPolicy), string(relay.Skip), string(relay.Drop)),
+			{Name: "lag-policy", Value: choiceOf((*string)(&c.LagPolicy), string(live.Skip), string(live.Drop)),
 				Help: "what happens to a viewer beyond that: skip moves it to the newest key frame, drop disconnects it"},
 			{Name: "stall-timeout", Value: &c.StallTimeout, Min: 1,
 				Help: "a viewer or download that takes nothing for so long is disconnected in any case"},

@@ -27,7 +27,7 @@ import (
 	"github.com/bluenviron/mediacommon/v2/pkg/codecs/h264"
 	"github.com/bluenviron/mediacommon/v2/pkg/codecs/mpeg4audio"
 	"github.com/bluenviron/mediacommon/v2/pkg/codecs/opus"
-	"github.com/millrace-io/millrace/server/internal/server/demo"
+	"github.com/millrace-io/millrace/server/internal/demo"
 )
 
 // gortmplib is the RTMP client of another project. It shares no code with media/rtmp: not the handshake, the chunks, the
@@ -631,7 +631,7 @@ func TestGortmplib(t *testing.T) {
 				if tags == nil {
 					tags = got
 				}
-				eventually(t, "the stream to end", func() bool { return len(f.relay.Streams()) == 0 })
+				eventually(t, "the stream to end", func() bool { return len(f.hub.Streams()) == 0 })
 			}) {
 				break
 			}
@@ -751,7 +751,7 @@ func TestGortmplibEndsItsStream(t *testing.T) {
 			p.await("NetStream.Unpublish.Success")
 		}
 		v.rest().same(t, name, sample)
-		eventually(t, "the stream to end", func() bool { return len(f.relay.Streams()) == 0 })
+		eventually(t, "the stream to end", func() bool { return len(f.hub.Streams()) == 0 })
 		p.client.Close()
 	}
 }

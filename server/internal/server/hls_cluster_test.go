@@ -19,9 +19,9 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/hlscheck"
 	"github.com/millrace-io/millrace/internal/testkit/need"
 	"github.com/millrace-io/millrace/media/hls"
-	"github.com/millrace-io/millrace/server/internal/cluster"
-	"github.com/millrace-io/millrace/server/internal/server/demo"
-	"github.com/millrace-io/millrace/server/internal/testkit/relaytest"
+	"github.com/millrace-io/millrace/server/internal/demo"
+	"github.com/millrace-io/millrace/server/internal/live/cluster"
+	"github.com/millrace-io/millrace/server/internal/testkit/livetest"
 )
 
 // count returns a metric.
@@ -31,7 +31,7 @@ func count(f *rtmpFixture, name string) int {
 }
 
 // sendHLS sends a reel, and has HLS made of it from its first frame on, for the player that there is.
-func (f *rtmpFixture) sendHLS(p *relaytest.Publisher, r reel) {
+func (f *rtmpFixture) sendHLS(p *livetest.Publisher, r reel) {
 	f.T.Helper()
 	p.Send(r[:1].bytes(5))
 	f.Logged("rendition started")

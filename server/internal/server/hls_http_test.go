@@ -15,8 +15,8 @@ import (
 
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 	"github.com/millrace-io/millrace/media/hls"
-	"github.com/millrace-io/millrace/server/internal/server/demo"
-	"github.com/millrace-io/millrace/server/internal/testkit/relaytest"
+	"github.com/millrace-io/millrace/server/internal/demo"
+	"github.com/millrace-io/millrace/server/internal/testkit/livetest"
 )
 
 // awaitHLS returns the names of a part of a stream that has got all of the sample before anything is asked for, and of
@@ -37,7 +37,7 @@ func (f *fixture) awaitHLS(t *testing.T, get func(name string) (string, error)) 
 }
 
 // publishSample publishes the sample, and then nothing. See awaitHLS for what it returns.
-func (f *fixture) publishSample(t *testing.T) (p *relaytest.Publisher, part, next string) {
+func (f *fixture) publishSample(t *testing.T) (p *livetest.Publisher, part, next string) {
 	t.Helper()
 	p = f.Publisher("cam")
 	p.Send(demo.Sample)
@@ -138,7 +138,7 @@ func TestHLSToken(t *testing.T) {
 				t.Fatal(err)
 			}
 			req.Header.Set("Authorization", "Bearer "+token)
-			go func() { relaytest.Do(http.DefaultClient, req) }()
+			go func() { livetest.Do(http.DefaultClient, req) }()
 			_, _ = w.Write(demo.Sample)
 
 			paths, todo := map[string]bool{}, []string{"index.m3u8"}
@@ -192,7 +192,7 @@ func TestHLSClientsThatHangUp(t *testing.T) {
 			} else {
 				f = serve(t, few)
 				if at = f.URL(""); protocol == "HTTP/2" {
-					client = relaytest.HTTP2(t, 1<<20)
+					client = livetest.HTTP2(t, 1<<20)
 				}
 			}
 			at = strings.TrimSuffix(at, "/")
@@ -231,7 +231,7 @@ func TestHLSClientsThatHangUp(t *testing.T) {
 					}
 				})
 			}
-			eventually(t, "requests that wait", func() bool { return f.relay.Stats().HLS.Waiting == clients })
+			eventually(t, "requests that wait", func() bool { return f.hub.Stats().HLS.Waiting == clients })
 			if _, err := get(t.Context(), next); err == nil || !strings.Contains(err.Error(), "503") {
 				t.Errorf("one more than may wait: %v", err)
 			}
@@ -240,7 +240,7 @@ func TestHLSClientsThatHangUp(t *testing.T) {
 			}
 			cancel()
 			asking.Wait()
-			eventually(t, "their places", func() bool { return f.relay.Stats().HLS.Waiting == 0 })
+			eventually(t, "their places", func() bool { return f.hub.Stats().HLS.Waiting == 0 })
 			if _, err := get(t.Context(), "media.m3u8"); err != nil {
 				t.Error(err)
 			}
@@ -272,7 +272,7 @@ func TestHLSKeepAliveAfterAWait(t *testing.T) {
 		}
 	}
 	ask(next, 0)
-	eventually(t, "a request that waits", func() bool { return f.relay.Stats().HLS.Waiting == 1 })
+	eventually(t, "a request that waits", func() bool { return f.hub.Stats().HLS.Waiting == 1 })
 	time.Sleep(2 * stall) // for longer than the limit, not for something to happen
 	p.End()
 	res, err := http.ReadResponse(r, nil)

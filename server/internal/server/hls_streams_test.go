@@ -16,8 +16,8 @@ import (
 
 	"github.com/millrace-io/millrace/internal/testkit/hlscheck"
 	"github.com/millrace-io/millrace/internal/testkit/need"
-	"github.com/millrace-io/millrace/server/internal/server/demo"
-	"github.com/millrace-io/millrace/server/internal/testkit/relaytest"
+	"github.com/millrace-io/millrace/server/internal/demo"
+	"github.com/millrace-io/millrace/server/internal/testkit/livetest"
 )
 
 // A reel is an FLV stream in tags, with the times that they are sent with.
@@ -146,7 +146,7 @@ func (r reel) bytes(kinds byte) []byte {
 func keepAll(c *Config) { c.HLS.Segments = 1000 }
 
 // Get checks what can be said of a media playlist alone.
-func (f *fixture) Get(path string) relaytest.Response {
+func (f *fixture) Get(path string) livetest.Response {
 	f.T.Helper()
 	res := f.Client.Get(path)
 	if file, _, _ := strings.Cut(path, "?"); res.Status == http.StatusOK && strings.HasSuffix(file, "/media.m3u8") {
@@ -434,13 +434,13 @@ func TestHLSGoesOnWithAStream(t *testing.T) {
 }
 
 // begin publishes a reel as the stream film, and has HLS made of it from its first frame on. It returns the first playlist.
-func (f *fixture) begin(r reel) (*relaytest.Publisher, relaytest.Response) {
+func (f *fixture) begin(r reel) (*livetest.Publisher, livetest.Response) {
 	f.T.Helper()
 	const sign = "rendition started"
 	before := strings.Count(f.Log.String(), sign)
 	p := f.Publisher("film")
 	p.Send(r[:1].bytes(5))
-	first := make(chan relaytest.Response)
+	first := make(chan livetest.Response)
 	go func() {
 		for {
 			// Until the stream is there, the playlist of the one before is.
@@ -520,7 +520,7 @@ func TestHLSForgets(t *testing.T) {
 	}
 	eventually(t, "the first segments to be gone", func() bool { gone, there := old(early.Body); return gone > 0 && there == 0 })
 	p.End()
-	var late relaytest.Response
+	var late livetest.Response
 	eventually(t, "the end", func() bool {
 		late = f.Get("/live/film/media.m3u8")
 		return strings.Contains(late.Body, "#EXT-X-ENDLIST")
@@ -528,8 +528,8 @@ func TestHLSForgets(t *testing.T) {
 	if gone, there := old(late.Body); gone > 0 || there < 3 {
 		t.Errorf("of the segments in the playlist %d are gone, and %d there:\n%s", gone, there, late.Body)
 	}
-	if f.relay.Stats().HLS.Bytes > 4<<20 {
-		t.Errorf("%d bytes are kept", f.relay.Stats().HLS.Bytes)
+	if f.hub.Stats().HLS.Bytes > 4<<20 {
+		t.Errorf("%d bytes are kept", f.hub.Stats().HLS.Bytes)
 	}
 }
 
@@ -557,12 +557,12 @@ func TestHLSPlayersComeAndGo(t *testing.T) {
 				answers <- -1
 				return
 			}
-			answers <- relaytest.Do(client, req).Status
+			answers <- livetest.Do(client, req).Status
 		}()
 	}
 	waiting := func(n int) {
 		t.Helper()
-		eventually(t, fmt.Sprintf("%d players that wait", n), func() bool { return f.relay.Stats().HLS.Waiting == n })
+		eventually(t, fmt.Sprintf("%d players that wait", n), func() bool { return f.hub.Stats().HLS.Waiting == n })
 	}
 	waiting(2 * players)
 	leave()

@@ -18,8 +18,8 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/millrace-io/millrace/internal/testkit/need"
+	"github.com/millrace-io/millrace/server/internal/demo"
 	"github.com/millrace-io/millrace/server/internal/hook"
-	"github.com/millrace-io/millrace/server/internal/server/demo"
 	"github.com/millrace-io/millrace/server/internal/token"
 )
 
@@ -252,7 +252,7 @@ func TestHookLimits(t *testing.T) {
 		t.Errorf("%d %s", res.Status, res.Body)
 	}
 	_ = w.Conn.Close()
-	eventually(t, "room for a viewer", func() bool { return f.relay.Stats().Viewers == 0 })
+	eventually(t, "room for a viewer", func() bool { return f.hub.Stats().Viewers == 0 })
 	_, _ = io.Copy(io.Discard, f.Watcher("/live/cam.flv?short=1", 0).R)
 	f.Logged("viewer ended", "time is up")
 	if res := f.Get("/live/bad"); res.Status != 503 || !strings.Contains(res.Body, "gives the stream a") {

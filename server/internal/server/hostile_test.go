@@ -11,15 +11,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace-io/millrace/server/internal/relay"
-	"github.com/millrace-io/millrace/server/internal/server/demo"
-	"github.com/millrace-io/millrace/server/internal/testkit/relaytest"
+	"github.com/millrace-io/millrace/server/internal/demo"
+	"github.com/millrace-io/millrace/server/internal/live"
+	"github.com/millrace-io/millrace/server/internal/testkit/livetest"
 )
 
 // A client that is refused and sends nothing does not keep its connection.
 func TestARefusedClientThatFallsSilentIsDisconnected(t *testing.T) {
 	t.Parallel()
-	f := serve(t, func(c *Config) { c.Takeover = relay.TakeoverNever })
+	f := serve(t, func(c *Config) { c.Takeover = live.TakeoverNever })
 	p := f.Publisher("cam")
 	p.Send([]byte("x"))
 	f.published("cam", 1)
@@ -50,7 +50,7 @@ func TestARefusedClientThatFallsSilentIsDisconnected(t *testing.T) {
 // A second publisher takes over, and the first one is told why: over HTTP/1 by either way to read it, and over HTTP/2.
 func TestAPublisherThatIsReplacedIsToldWhy(t *testing.T) {
 	t.Parallel()
-	for name, client := range map[string]*http.Client{"HTTP/1": http.DefaultClient, "HTTP/2": relaytest.HTTP2(t, 1<<20)} {
+	for name, client := range map[string]*http.Client{"HTTP/1": http.DefaultClient, "HTTP/2": livetest.HTTP2(t, 1<<20)} {
 		for _, latency := range []time.Duration{0, 5 * time.Millisecond} {
 			f := serve(t, func(c *Config) { c.Latency = latency })
 			first := f.PublisherBy(client, "cam")

@@ -11,7 +11,7 @@ import (
 
 	"github.com/millrace-io/millrace/internal/testkit/hlscheck"
 	"github.com/millrace-io/millrace/internal/testkit/need"
-	"github.com/millrace-io/millrace/server/internal/server/demo"
+	"github.com/millrace-io/millrace/server/internal/demo"
 )
 
 // A stream whose name has parts is one stream by all protocols, and another one than that of its first part.

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/millrace-io/millrace/server/internal/access"
-	"github.com/millrace-io/millrace/server/internal/cluster"
+	"github.com/millrace-io/millrace/server/internal/live/cluster"
 )
 
 // A node proves that it knows the cluster's token, which counts instead of that of readers, and need not name this machine.

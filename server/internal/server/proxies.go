@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/server/internal/access"
-	"github.com/millrace-io/millrace/server/internal/address"
-	"github.com/millrace-io/millrace/server/internal/proxy"
+	"github.com/millrace-io/millrace/server/internal/conn/address"
+	"github.com/millrace-io/millrace/server/internal/conn/proxy"
 )
 
 // addressLimits returns the limits of an address.

@@ -24,10 +24,10 @@ import (
 
 	"github.com/millrace-io/millrace/internal/testkit/need"
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
-	"github.com/millrace-io/millrace/server/internal/address"
-	"github.com/millrace-io/millrace/server/internal/proxy"
-	"github.com/millrace-io/millrace/server/internal/server/demo"
-	"github.com/millrace-io/millrace/server/internal/testkit/relaytest"
+	"github.com/millrace-io/millrace/server/internal/conn/address"
+	"github.com/millrace-io/millrace/server/internal/conn/proxy"
+	"github.com/millrace-io/millrace/server/internal/demo"
+	"github.com/millrace-io/millrace/server/internal/testkit/livetest"
 	"github.com/pires/go-proxyproto"
 )
 
@@ -74,7 +74,7 @@ func TestPROXYKeepsTheConnection(t *testing.T) {
 		trustLoopback(c)
 		c.Root = root
 	})
-	publisher := relaytest.NewRTMP(t, dialFrom(t, f.rtmp, "192.0.2.9:9"))
+	publisher := livetest.NewRTMP(t, dialFrom(t, f.rtmp, "192.0.2.9:9"))
 	publisher.Connect("live")
 	if s := publisher.Publish("cam"); s.Level != "status" {
 		t.Fatalf("%+v", s)
@@ -93,7 +93,7 @@ func TestPROXYKeepsTheConnection(t *testing.T) {
 		w.Next(1000)
 		f.Logged("viewer started", "viewer="+client, "path=writev")
 	}
-	viewer := relaytest.NewRTMP(t, dialFrom(t, f.rtmp, "[2001:db8::1]:1"))
+	viewer := livetest.NewRTMP(t, dialFrom(t, f.rtmp, "[2001:db8::1]:1"))
 	viewer.Connect("live")
 	viewer.Play("cam")
 	viewer.NextTag()
@@ -122,7 +122,7 @@ func TestPROXYKeepsTheConnection(t *testing.T) {
 	conn := tls.Client(dialFrom(t, sealed.Addr, "192.0.2.3:3"), &tls.Config{InsecureSkipVerify: true})
 	_, _ = io.WriteString(conn, "POST /elsewhere HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n")
 	sealed.Logged("publisher refused", "path=/elsewhere", "client=192.0.2.3:3")
-	client := relaytest.NewRTMP(t, tls.Client(dialFrom(t, sealed.rtmps, "192.0.2.4:4"), &tls.Config{InsecureSkipVerify: true}))
+	client := livetest.NewRTMP(t, tls.Client(dialFrom(t, sealed.rtmps, "192.0.2.4:4"), &tls.Config{InsecureSkipVerify: true}))
 	client.Connect("other")
 	client.Play("cam")
 	if s := client.AwaitStatus(); s.Level != "error" {
@@ -194,7 +194,7 @@ func TestForwardedFor(t *testing.T) {
 }
 
 // refusedFor reports an error if an answer is not the refusal of an address that names the flag.
-func refusedFor(t *testing.T, res relaytest.Response, flag string) {
+func refusedFor(t *testing.T, res livetest.Response, flag string) {
 	t.Helper()
 	if res.Status != 429 || res.Header.Get("Retry-After") == "" || !strings.Contains(res.Body, flag) {
 		t.Errorf("%d %.200q, Retry-After %q; want 429 that names %s", res.Status, res.Body, res.Header.Get("Retry-After"), flag)
@@ -213,12 +213,12 @@ func TestConnectionsOfAnAddress(t *testing.T) {
 	conn := dialFrom(t, f.Addr, "192.0.2.1:1")
 	w := f.AskOn(conn, "/live/cam.flv")
 	w.Begin()
-	request := func(client *http.Client, path string) relaytest.Response {
+	request := func(client *http.Client, path string) livetest.Response {
 		req, err := http.NewRequestWithContext(t.Context(), "GET", "http://127.0.0.1"+path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return relaytest.Do(client, req)
+		return livetest.Do(client, req)
 	}
 	refusedFor(t, request(clientFrom(t, f.Addr, "192.0.2.1:2"), "/"), flag)
 	refusedFor(t, f.Request("GET", "/", "", "X-Forwarded-For: 192.0.2.1"), flag)
@@ -281,13 +281,13 @@ func TestHTTP2OfAFullAddress(t *testing.T) {
 	tr := client.Transport.(*http.Transport)
 	tr.Protocols = new(http.Protocols)
 	tr.Protocols.SetUnencryptedHTTP2(true)
-	get := func() relaytest.Response {
+	get := func() livetest.Response {
 		req, err := http.NewRequestWithContext(t.Context(), "GET", "http://127.0.0.1/live/cam", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		req.Header.Set("Origin", "https://b.example")
-		return relaytest.Do(client, req)
+		return livetest.Do(client, req)
 	}
 	res := get()
 	refusedFor(t, res, "--max-address-connections")
@@ -319,7 +319,7 @@ func TestRatesOfAnAddress(t *testing.T) {
 		c.MaxAddressViewers, c.MaxAddressBytes = 1, 1<<30
 		c.ViewerWait = time.Millisecond
 	})
-	from := func(client, path string) relaytest.Response {
+	from := func(client, path string) livetest.Response {
 		return f.Request("GET", path, "", "X-Forwarded-For: "+client)
 	}
 	eventually(t, "a refusal", func() bool {
@@ -719,7 +719,7 @@ func TestProxiesTellTheClient(t *testing.T) {
 			web, rtmp := freePort(t), freePort(t)
 			startTellingBalancer(t, name, f, web, rtmp)
 
-			viewer := relaytest.NewRTMP(t, dialLocal(t, "127.0.0.7", rtmp))
+			viewer := livetest.NewRTMP(t, dialLocal(t, "127.0.0.7", rtmp))
 			viewer.Connect("live")
 			viewer.Play("cam")
 			viewer.NextTag()

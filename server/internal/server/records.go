@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/millrace-io/millrace/server/internal/access"
-	"github.com/millrace-io/millrace/server/internal/record"
-	"github.com/millrace-io/millrace/server/internal/relay"
+	"github.com/millrace-io/millrace/server/internal/live"
+	"github.com/millrace-io/millrace/server/internal/live/record"
 )
 
 // recordings are the streams as files. A nil recordings has none.
@@ -17,7 +17,7 @@ type recordings struct{ *record.Archive }
 
 // openRecords sets what records the streams, and returns nil if the configuration names no directory. The call that
 // ends their life is close.
-func openRecords(cfg *Config, gate *access.Gate, streams *relay.Config) (*recordings, error) {
+func openRecords(cfg *Config, gate *access.Gate, streams *live.Config) (*recordings, error) {
 	if cfg.Record == "" {
 		return nil, nil
 	}
@@ -32,7 +32,7 @@ func openRecords(cfg *Config, gate *access.Gate, streams *relay.Config) (*record
 	if err != nil {
 		return nil, fmt.Errorf("--record: %w", err)
 	}
-	streams.Record = func(name string) relay.Recorder {
+	streams.Record = func(name string) live.Recorder {
 		if !recorded(cfg.RecordStreams, name) {
 			return nil
 		}

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/internal/testkit/need"
-	"github.com/millrace-io/millrace/server/internal/record"
-	"github.com/millrace-io/millrace/server/internal/server/demo"
+	"github.com/millrace-io/millrace/server/internal/demo"
+	"github.com/millrace-io/millrace/server/internal/live/record"
 )
 
 // A recording is at /files/ while it grows, and whole after the stream. Streams of other names are not recorded.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace-io/millrace/server/internal/relay"
+	"github.com/millrace-io/millrace/server/internal/live"
 )
 
 // Each refusal is counted with its reason and logged, by HTTP and by RTMP.
@@ -14,7 +14,7 @@ func TestRefusalsAreCountedAndLogged(t *testing.T) {
 	t.Parallel()
 	start := func(headerTimeout time.Duration) *rtmpFixture {
 		return serveRTMP(t, func(c *Config) {
-			c.PublishToken, c.ReadToken, c.Takeover = "p", "r", relay.TakeoverNever
+			c.PublishToken, c.ReadToken, c.Takeover = "p", "r", live.TakeoverNever
 			c.MaxStreams, c.MaxViewers, c.ViewerWait = 1, 1, time.Millisecond
 			c.HeaderTimeout = headerTimeout
 		})

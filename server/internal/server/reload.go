@@ -38,7 +38,7 @@ func (s *Server) Reload(cfg *Config) {
 
 	s.clients.setLimits(cfg)
 	s.connections.setLimit(cfg.MaxConnections)
-	s.relay.SetLimits(cfg.MaxStreams, cfg.MaxViewers, cfg.MaxStreamViewers)
+	s.hub.SetLimits(cfg.MaxStreams, cfg.MaxViewers, cfg.MaxStreamViewers)
 	s.files.SetLimit(cfg.MaxDownloads)
 	s.blobs.SetLimits(cfg.MaxDownloads, cfg.MaxUploads)
 	s.cert.reload()

@@ -6,11 +6,11 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/millrace-io/millrace/server/internal/address"
-	"github.com/millrace-io/millrace/server/internal/proxy"
+	"github.com/millrace-io/millrace/server/internal/conn/address"
+	"github.com/millrace-io/millrace/server/internal/conn/proxy"
+	"github.com/millrace-io/millrace/server/internal/conn/tcpconn"
 	"github.com/millrace-io/millrace/server/internal/store"
 	"github.com/millrace-io/millrace/server/internal/streamname"
-	"github.com/millrace-io/millrace/server/internal/tcpconn"
 )
 
 // connContext puts the connection where handlers find it.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/millrace-io/millrace/server/internal/access"
 	"github.com/millrace-io/millrace/server/internal/ops"
+	"github.com/millrace-io/millrace/server/internal/ops/page"
 	"github.com/millrace-io/millrace/server/internal/refuse"
-	"github.com/millrace-io/millrace/server/internal/server/page"
 	"github.com/millrace-io/millrace/server/internal/store"
 	"github.com/millrace-io/millrace/server/internal/streamname"
 	"github.com/millrace-io/millrace/server/internal/web"
@@ -30,7 +30,7 @@ func (s *Server) routes(observer *ops.Observer) http.Handler {
 			For(refuse.Path))
 	})
 	live := web.NewService(web.Config{
-		Hub: s.relay, Gate: s.gate, Origins: s.origins, Budget: s.budget, Refusals: s.refusals, Remote: s.node.remote(),
+		Hub: s.hub, Gate: s.gate, Origins: s.origins, Budget: s.budget, Refusals: s.refusals, Remote: s.node.remote(),
 	})
 	all := s.besideNames(live, cleanPaths(mux))
 	return s.node.admit(s.refusals, all, openHealth(all, s.clients.limitAddresses(s.gate.Protect(all))))

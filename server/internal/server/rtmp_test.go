@@ -17,9 +17,9 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/media/rtmp"
+	"github.com/millrace-io/millrace/server/internal/demo"
 	rtmpdoor "github.com/millrace-io/millrace/server/internal/rtmp"
-	"github.com/millrace-io/millrace/server/internal/server/demo"
-	"github.com/millrace-io/millrace/server/internal/testkit/relaytest"
+	"github.com/millrace-io/millrace/server/internal/testkit/livetest"
 )
 
 // An rtmpFixture is a fixture that listens for RTMP too, and for RTMPS if there is a certificate.
@@ -57,15 +57,15 @@ func serveRTMPOn(t *testing.T, change func(net.Listener, *Config)) *rtmpFixture 
 }
 
 // client connects to the application by RTMP.
-func (f *rtmpFixture) client(app string) *relaytest.RTMP {
+func (f *rtmpFixture) client(app string) *livetest.RTMP {
 	f.T.Helper()
-	c := relaytest.NewRTMP(f.T, dial(f.T, f.rtmp, 0))
+	c := livetest.NewRTMP(f.T, dial(f.T, f.rtmp, 0))
 	c.Connect(app)
 	return c
 }
 
 // publisher publishes the sample as the stream name.
-func (f *rtmpFixture) publisher(name string) *relaytest.RTMP {
+func (f *rtmpFixture) publisher(name string) *livetest.RTMP {
 	f.T.Helper()
 	c := f.client("live")
 	if s := c.Publish(name); s.Level != "status" {
@@ -167,7 +167,7 @@ func TestRTMPTokens(t *testing.T) {
 		{false, "", "live/cam?token=" + read, "NetStream.Play.Reset"},
 	} {
 		c := f.client(tt.app)
-		var s relaytest.Status
+		var s livetest.Status
 		if tt.publish {
 			s = c.Publish(tt.key)
 		} else {
@@ -235,8 +235,8 @@ func TestRTMPS(t *testing.T) {
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(text)
-	client := func() *relaytest.RTMP {
-		c := relaytest.NewRTMP(t, tls.Client(dial(t, f.rtmps, 0), &tls.Config{
+	client := func() *livetest.RTMP {
+		c := livetest.NewRTMP(t, tls.Client(dial(t, f.rtmps, 0), &tls.Config{
 			RootCAs: roots, ServerName: "127.0.0.1", ClientSessionCache: noSessions{t},
 		}))
 		c.Connect("live")

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/server/internal/access"
-	"github.com/millrace-io/millrace/server/internal/limit"
+	"github.com/millrace-io/millrace/server/internal/conn/limit"
+	"github.com/millrace-io/millrace/server/internal/live"
 	"github.com/millrace-io/millrace/server/internal/ops"
-	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/millrace-io/millrace/server/internal/rtmp"
 )
 
@@ -43,7 +43,7 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	defer s.stopServing()
 	s.gate.SetPolicy(s.gate.Policy().On(access.IsLoopback(l.Main.Addr())))
 	if s.node != nil {
-		s.node.Start(relay.NewPeers(s.relay))
+		s.node.Start(live.NewPeers(s.hub))
 	}
 	observer := s.observer(&l)
 	main := s.httpServer(s.clients.nameClients(s.routes(observer)), &s.budget.Requests)
@@ -73,7 +73,7 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 		s.cfg.Ready(l)
 	}
 	if s.cfg.Demo {
-		others.Go(func() { (&demoService{s.relay, s.node, s.log}).run(s.draining) })
+		others.Go(func() { (&demoService{s.hub, s.node, s.log}).run(s.draining) })
 	}
 
 	var err error
@@ -99,7 +99,7 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 func (s *Server) observer(l *Listeners) *ops.Observer {
 	o := &ops.Observer{
 		Version: s.cfg.Version, Self: s.cfg.self(), Started: s.started, Log: s.log,
-		Hub: s.relay, Door: s.door, Gate: s.gate, Refusals: s.refusals, Budget: s.budget, Connections: &s.connections.counts,
+		Hub: s.hub, Door: s.door, Gate: s.gate, Refusals: s.refusals, Budget: s.budget, Connections: &s.connections.counts,
 		Addresses: s.clients.addresses,
 		RTMP:      rtmpPort(l.RTMP), RTMPS: rtmpPort(l.RTMPS),
 		Files: s.files, Blobs: s.blobs, Hook: s.hook, Draining: s.draining,
@@ -138,19 +138,19 @@ func (s *Server) serveMain(main *http.Server, ln net.Listener) error {
 // rest. Downloads have the same time to come to their end.
 func (s *Server) shutDown(servers []*http.Server) {
 	began := time.Now()
-	s.log.Info("shutting down", "streams", s.relay.Stats().Streams, "viewers", s.relay.Viewers(),
+	s.log.Info("shutting down", "streams", s.hub.Stats().Streams, "viewers", s.hub.Viewers(),
 		"downloads", s.files.Held(), "blobs", s.blobs.Held(), "within", s.cfg.DrainTimeout)
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.DrainTimeout)
 	defer cancel()
 	s.drain()
 	s.node.drain()
-	s.relay.AskToReconnect(ctx)
-	s.relay.Close()
+	s.hub.AskToReconnect(ctx)
+	s.hub.Close()
 	// The process that replaces this one waits for the directory of recordings: it does not wait for viewers, too.
 	recorded := make(chan struct{})
 	go func() {
 		defer close(recorded)
-		s.relay.AwaitRecorders()
+		s.hub.AwaitRecorders()
 		_ = s.records.close(ctx) // closeStores has the error as well
 	}()
 	files, blobs := s.files.Drain(), s.blobs.Drain()
@@ -166,7 +166,7 @@ func (s *Server) shutDown(servers []*http.Server) {
 			}
 		})
 	}
-	s.relay.Drain(ctx)
+	s.hub.Drain(ctx)
 	closing.Wait()
 	limit.Await(s.log, "downloads", files) // their connections are closed
 	limit.Await(s.log, "blobs", blobs)

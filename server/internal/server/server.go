@@ -10,11 +10,11 @@ import (
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/server/internal/access"
 	"github.com/millrace-io/millrace/server/internal/answer"
+	"github.com/millrace-io/millrace/server/internal/conn/proxy"
 	"github.com/millrace-io/millrace/server/internal/hook"
+	"github.com/millrace-io/millrace/server/internal/live"
 	"github.com/millrace-io/millrace/server/internal/lock"
 	"github.com/millrace-io/millrace/server/internal/memory"
-	"github.com/millrace-io/millrace/server/internal/proxy"
-	"github.com/millrace-io/millrace/server/internal/relay"
 	"github.com/millrace-io/millrace/server/internal/rtmp"
 	"github.com/millrace-io/millrace/server/internal/store"
 )
@@ -23,7 +23,7 @@ import (
 type Server struct {
 	cfg     Config
 	log     *slog.Logger
-	relay   *relay.Hub
+	hub     *live.Hub
 	door    *rtmp.Door
 	cert    *certificate // nil without TLS
 	files   *store.Files // nil if no files are served
@@ -104,14 +104,14 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	streams.Memory = s.budget.Memory
-	s.relay = relay.NewHub(streams)
-	s.door = rtmp.New(s.relay)
+	s.hub = live.NewHub(streams)
+	s.door = rtmp.New(s.hub)
 	if s.node != nil {
 		s.budget.Memory.Add(memory.Step{Name: "cache", Above: 8, Free: s.node.objects.Free})
 	}
 	s.budget.Memory.Add(memory.Step{Name: "connections", Above: 11, Heap: true, Free: s.connections.free})
 	s.budget.AddSteps()
-	s.budget.Memory.Add(relay.MemorySteps(s.relay)...)
+	s.budget.Memory.Add(live.MemorySteps(s.hub)...)
 	if s.records != nil {
 		s.budget.Memory.Add(memory.Step{Name: "recordings", Above: 12, Free: s.records.Free})
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace-io/millrace/server/internal/server/demo"
+	"github.com/millrace-io/millrace/server/internal/demo"
 )
 
 func TestStatus(t *testing.T) {

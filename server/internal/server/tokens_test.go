@@ -114,7 +114,7 @@ func TestSignedTokens(t *testing.T) {
 	if err := p.SendTags(sampleTags()...); err != nil {
 		t.Errorf("the publisher whose key is gone: %v", err)
 	}
-	eventually(t, "the stream of the publisher whose key is gone", func() bool { return len(f.relay.Streams()) == 1 })
+	eventually(t, "the stream of the publisher whose key is gone", func() bool { return len(f.hub.Streams()) == 1 })
 	if res := f.Request("GET", "/live/cam.flv?token="+read, ""); res.Status != 403 {
 		t.Errorf("with a token of the key that is gone: %d", res.Status)
 	}

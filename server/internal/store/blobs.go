@@ -16,7 +16,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/access"
 	"github.com/millrace-io/millrace/server/internal/answer"
 	"github.com/millrace-io/millrace/server/internal/blob"
-	"github.com/millrace-io/millrace/server/internal/limit"
+	"github.com/millrace-io/millrace/server/internal/conn/limit"
 	"github.com/millrace-io/millrace/server/internal/refuse"
 	"github.com/redis/go-redis/v9"
 )

@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/server/internal/address"
 	"github.com/millrace-io/millrace/server/internal/answer"
-	"github.com/millrace-io/millrace/server/internal/limit"
+	"github.com/millrace-io/millrace/server/internal/conn/address"
+	"github.com/millrace-io/millrace/server/internal/conn/limit"
+	"github.com/millrace-io/millrace/server/internal/conn/tcpconn"
 	"github.com/millrace-io/millrace/server/internal/memory"
 	"github.com/millrace-io/millrace/server/internal/refuse"
-	"github.com/millrace-io/millrace/server/internal/tcpconn"
 )
 
 const (

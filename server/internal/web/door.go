@@ -9,17 +9,17 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/millrace-io/millrace/server/internal/relay"
+	"github.com/millrace-io/millrace/server/internal/live"
 )
 
 // A Door answers publishers and viewers with the streams of a Hub.
 type Door struct {
-	hub *relay.Hub
-	cfg *relay.Config
+	hub *live.Hub
+	cfg *live.Config
 }
 
 // New returns a Door to the streams of h.
-func New(h *relay.Hub) Door { return Door{h, h.Config()} }
+func New(h *live.Hub) Door { return Door{h, h.Config()} }
 
 // noWriteLimit takes the limit off an answer as a whole. A stream has no end: publishing and watching limit each
 // silence instead.

@@ -14,20 +14,20 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 	"github.com/millrace-io/millrace/media/hls"
 	"github.com/millrace-io/millrace/server/internal/access"
-	"github.com/millrace-io/millrace/server/internal/address"
 	"github.com/millrace-io/millrace/server/internal/answer"
+	"github.com/millrace-io/millrace/server/internal/conn/address"
+	"github.com/millrace-io/millrace/server/internal/conn/tcpconn"
+	"github.com/millrace-io/millrace/server/internal/live"
+	"github.com/millrace-io/millrace/server/internal/live/hlslive"
 	"github.com/millrace-io/millrace/server/internal/refuse"
-	"github.com/millrace-io/millrace/server/internal/relay"
-	"github.com/millrace-io/millrace/server/internal/relay/hlslive"
 	"github.com/millrace-io/millrace/server/internal/streamname"
-	"github.com/millrace-io/millrace/server/internal/tcpconn"
 )
 
 // players answers players of HLS, with streams of this node and of others.
 type players struct {
 	cfg   Config
-	hls   relay.HLS
-	peers relay.Peers
+	hls   live.HLS
+	peers live.Peers
 }
 
 // serve answers GET and HEAD /live/NAME/OBJECT.

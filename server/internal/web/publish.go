@@ -4,13 +4,13 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"github.com/millrace-io/millrace/server/internal/relay"
+	"github.com/millrace-io/millrace/server/internal/live"
 )
 
 // Publish relays the body of a POST or PUT as the stream name, and answers it at the end. An error is a [refuse.Refusal]: the
 // body was not read, and the caller answers. A plain HTTP/1.1 connection is taken over, and Publish returns at once, so
 // that net/http's buffers and stack do not live as long as the stream.
-func (d Door) Publish(w http.ResponseWriter, r *http.Request, name string, terms relay.Terms) error {
+func (d Door) Publish(w http.ResponseWriter, r *http.Request, name string, terms live.Terms) error {
 	p, err := d.hub.Open(name, r.RemoteAddr, terms)
 	if err != nil {
 		return err
@@ -24,10 +24,10 @@ func (d Door) Publish(w http.ResponseWriter, r *http.Request, name string, terms
 }
 
 // receive publishes a body and answers it.
-func receive(p *relay.Publisher, body publishBody) {
+func receive(p *live.Publisher, body publishBody) {
 	defer p.Answered()
 	if err := p.Run(func() error { return p.ReadBody(body) }); err != nil {
-		body.answer(relay.PublishStatus(err), "text/plain; charset=utf-8", []byte(relay.Explain(err)+"\n"))
+		body.answer(live.PublishStatus(err), "text/plain; charset=utf-8", []byte(live.Explain(err)+"\n"))
 		return
 	}
 	report, err := json.Marshal(p.Summary())

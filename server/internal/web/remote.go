@@ -11,9 +11,9 @@ import (
 	"github.com/millrace-io/millrace/media/hls"
 	"github.com/millrace-io/millrace/server/internal/access"
 	"github.com/millrace-io/millrace/server/internal/answer"
-	"github.com/millrace-io/millrace/server/internal/cluster"
+	"github.com/millrace-io/millrace/server/internal/live/cluster"
+	"github.com/millrace-io/millrace/server/internal/live/hlslive"
 	"github.com/millrace-io/millrace/server/internal/refuse"
-	"github.com/millrace-io/millrace/server/internal/relay/hlslive"
 )
 
 // newRequest returns what a player asks for, as another node is asked for it.

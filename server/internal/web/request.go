@@ -3,16 +3,16 @@ package web
 import (
 	"net/http"
 
+	"github.com/millrace-io/millrace/server/internal/live"
+	"github.com/millrace-io/millrace/server/internal/live/rendition"
 	"github.com/millrace-io/millrace/server/internal/refuse"
-	"github.com/millrace-io/millrace/server/internal/relay"
-	"github.com/millrace-io/millrace/server/internal/relay/rendition"
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
 // parseWatchRequest understands a request for name, which may end with a format.
-func parseWatchRequest(r *http.Request, name string) (relay.WatchRequest, error) {
+func parseWatchRequest(r *http.Request, name string) (live.WatchRequest, error) {
 	name, ext := streamname.CutExt(name)
-	want := relay.WatchRequest{Name: name, AsIs: ext == "", Format: rendition.FLV, Remote: r.RemoteAddr}
+	want := live.WatchRequest{Name: name, AsIs: ext == "", Format: rendition.FLV, Remote: r.RemoteAddr}
 	if ext == streamname.MP4 {
 		want.Format = rendition.MP4
 	}

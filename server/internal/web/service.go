@@ -5,17 +5,17 @@ import (
 	"strings"
 
 	"github.com/millrace-io/millrace/server/internal/access"
-	"github.com/millrace-io/millrace/server/internal/address"
 	"github.com/millrace-io/millrace/server/internal/answer"
-	"github.com/millrace-io/millrace/server/internal/cluster"
+	"github.com/millrace-io/millrace/server/internal/conn/address"
 	"github.com/millrace-io/millrace/server/internal/hook"
-	"github.com/millrace-io/millrace/server/internal/relay"
+	"github.com/millrace-io/millrace/server/internal/live"
+	"github.com/millrace-io/millrace/server/internal/live/cluster"
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
 // A Config is what a Service needs.
 type Config struct {
-	Hub      *relay.Hub
+	Hub      *live.Hub
 	Gate     *access.Gate
 	Origins  *access.Origins
 	Budget   *answer.Budget
@@ -32,7 +32,7 @@ type Service struct {
 
 // NewService returns a Service.
 func NewService(cfg Config) *Service {
-	return &Service{cfg: cfg, door: New(cfg.Hub), hls: players{cfg, relay.NewHLS(cfg.Hub), relay.NewPeers(cfg.Hub)}}
+	return &Service{cfg: cfg, door: New(cfg.Hub), hls: players{cfg, live.NewHLS(cfg.Hub), live.NewPeers(cfg.Hub)}}
 }
 
 // Serve answers everything at /live/NAME and /live/NAME/OBJECT. at is what follows /live/.
@@ -121,7 +121,7 @@ func (s *Service) publishAs(w http.ResponseWriter, r *http.Request, name string)
 
 // watchAs is Door.Watch, of the stream that the hook says if there is one.
 func (s *Service) watchAs(w http.ResponseWriter, r *http.Request, path string) (err error) {
-	var terms relay.Terms
+	var terms live.Terms
 	if s.cfg.Gate.HasHook() {
 		name := streamname.Of(path)
 		ext := path[len(name):]

@@ -8,15 +8,15 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/millrace-io/millrace/server/internal/relay"
-	"github.com/millrace-io/millrace/server/internal/relay/fanout"
-	"github.com/millrace-io/millrace/server/internal/relay/rendition"
+	"github.com/millrace-io/millrace/server/internal/live"
+	"github.com/millrace-io/millrace/server/internal/live/fanout"
+	"github.com/millrace-io/millrace/server/internal/live/rendition"
 )
 
 // Watch answers a GET or HEAD for the stream name, name.flv or name.mp4. An error is a [refuse.Refusal], which the caller
 // answers, or that of the request's context. Over HTTP/1 Watch takes over the connection and returns at once; otherwise
 // it returns when the viewer has ended.
-func (d Door) Watch(w http.ResponseWriter, r *http.Request, name string, terms relay.Terms) error {
+func (d Door) Watch(w http.ResponseWriter, r *http.Request, name string, terms live.Terms) error {
 	want, err := parseWatchRequest(r, name)
 	if err != nil {
 		return err
@@ -31,7 +31,7 @@ func (d Door) Watch(w http.ResponseWriter, r *http.Request, name string, terms r
 func (d Door) WatchNode(w http.ResponseWriter, r *http.Request, name, node string) error {
 	want, err := parseWatchRequest(r, name)
 	if err == nil {
-		err = relay.NewPeers(d.hub).CheckOwned(want.Name)
+		err = live.NewPeers(d.hub).CheckOwned(want.Name)
 	}
 	if err != nil {
 		return err
@@ -40,8 +40,8 @@ func (d Door) WatchNode(w http.ResponseWriter, r *http.Request, name, node strin
 	return d.watch(w, r, want)
 }
 
-func (d Door) watch(w http.ResponseWriter, r *http.Request, want relay.WatchRequest) error {
-	viewers := relay.NewAdmission(d.hub)
+func (d Door) watch(w http.ResponseWriter, r *http.Request, want live.WatchRequest) error {
+	viewers := live.NewAdmission(d.hub)
 	if r.Method == http.MethodHead { // which does not wait for a stream
 		f, err := viewers.Format(want)
 		if err == nil {
@@ -73,15 +73,15 @@ func setFormat(h http.Header, f rendition.Format) {
 }
 
 // setHeader is setFormat, and tells other nodes of the ownership.
-func setHeader(h http.Header, v *relay.Viewer) {
+func setHeader(h http.Header, v *live.Viewer) {
 	setFormat(h, v.Format())
 	if epoch := v.Epoch(); epoch != 0 {
-		h.Set(relay.EpochHeader, strconv.FormatUint(epoch, 10))
+		h.Set(live.EpochHeader, strconv.FormatUint(epoch, 10))
 	}
 }
 
 // appendHead appends the head of a response, for a connection that was taken over, and then what a viewer begins with.
-func appendHead(to *fanout.Viewer, v *relay.Viewer, h http.Header, chunked bool) {
+func appendHead(to *fanout.Viewer, v *live.Viewer, h http.Header, chunked bool) {
 	h.Set("Connection", "close")
 	setHeader(h, v)
 	if chunked {
@@ -115,7 +115,7 @@ func hear(to *fanout.Viewer, conn net.Conn) {
 }
 
 // serveWriter serves v through its ResponseWriter until it ends.
-func serveWriter(viewers relay.Admission, v *relay.Viewer, w http.ResponseWriter, r *http.Request) {
+func serveWriter(viewers live.Admission, v *live.Viewer, w http.ResponseWriter, r *http.Request) {
 	setHeader(w.Header(), v)
 	conn := fanout.NewResponseConn(w)
 	defer conn.Release()

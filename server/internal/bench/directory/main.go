@@ -28,8 +28,8 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/internal/sleep"
-	"github.com/millrace-io/millrace/server/internal/cluster"
-	"github.com/millrace-io/millrace/server/internal/relay"
+	"github.com/millrace-io/millrace/server/internal/live"
+	"github.com/millrace-io/millrace/server/internal/live/cluster"
 )
 
 const (
@@ -102,7 +102,7 @@ func (d directory) do(ctx context.Context, line string) error {
 func stream(i int) string { return fmt.Sprintf("s%d", i%streams) }
 
 func (d directory) claimOne(ctx context.Context, stream string) (epoch uint64, err error) {
-	return d.redis.Claim(ctx, cluster.Claim{Stream: stream, Node: node, Takeover: relay.TakeoverAlways})
+	return d.redis.Claim(ctx, cluster.Claim{Stream: stream, Node: node, Takeover: live.TakeoverAlways})
 }
 
 func (d directory) claim(ctx context.Context, n int) error {

@@ -1,0 +1,94 @@
+// Package proxy finds the address of a client that comes through proxies.
+package proxy
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"github.com/millrace-io/millrace/server/internal/conn/address"
+)
+
+// Trusted are the addresses of proxies that are believed. The zero value has none.
+type Trusted []netip.Prefix
+
+// ParseTrusted reads addresses and networks with commas between them.
+func ParseTrusted(list string) (Trusted, error) {
+	var t Trusted
+	for text := range strings.SplitSeq(list, ",") {
+		text = strings.TrimSpace(text)
+		if text == "" && strings.TrimSpace(list) == "" {
+			break
+		}
+		p, err := netip.ParsePrefix(text)
+		if a, notAddr := netip.ParseAddr(text); notAddr == nil {
+			p, err = netip.PrefixFrom(a.WithZone(""), a.BitLen()), nil
+		}
+		if err != nil || p.Addr().Is4In6() && p.Bits() < 96 {
+			return nil, fmt.Errorf("%q is no address and no network such as 10.0.0.0/8", text)
+		}
+		if p.Addr().Is4In6() {
+			p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+		}
+		t = append(t, p.Masked())
+	}
+	return t, nil
+}
+
+// Has reports whether a is that of a trusted proxy.
+func (t Trusted) Has(a netip.Addr) bool {
+	a = a.Unmap().WithZone("")
+	for _, p := range t {
+		if p.Contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
+// Client returns who made a request that a trusted proxy passes on: the last address in X-Forwarded-For that is not
+// trusted. Addresses before it may be inventions of the client. It is invalid if the header has no address. Where the
+// header has what is no address, the proxy next to it counts.
+func (t Trusted) Client(h http.Header) (client netip.AddrPort) {
+	lines := h["X-Forwarded-For"]
+	for i := len(lines) - 1; i >= 0; i-- {
+		for line, more := lines[i], true; more; {
+			var text string
+			if comma := strings.LastIndexByte(line, ','); comma >= 0 {
+				line, text = line[:comma], line[comma+1:]
+			} else {
+				text, more = line, false
+			}
+			a, ok := parseAddr(strings.TrimSpace(text))
+			if !ok {
+				return client
+			}
+			if client = a; !t.Has(a.Addr()) {
+				return client
+			}
+		}
+	}
+	return client
+}
+
+// parseAddr reads an address with or without a port.
+func parseAddr(text string) (netip.AddrPort, bool) {
+	if a, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(text, "["), "]")); err == nil {
+		return netip.AddrPortFrom(a.Unmap().WithZone(""), 0), true
+	}
+	a, err := netip.ParseAddrPort(text)
+	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port()), err == nil
+}
+
+// KeyOf returns what a client with the address a is counted by: see [address.Key].
+func KeyOf(a net.Addr) netip.Addr { return address.Key(AddrOf(a)) }
+
+// AddrOf returns the IP address of a, or the zero value.
+func AddrOf(a net.Addr) netip.Addr {
+	if tcp, ok := a.(*net.TCPAddr); ok {
+		return tcp.AddrPort().Addr().Unmap()
+	}
+	return netip.Addr{}
+}

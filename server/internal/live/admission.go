@@ -1,0 +1,217 @@
+package live
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/millrace-io/millrace/server/internal/conn/address"
+	"github.com/millrace-io/millrace/server/internal/live/fanout"
+	"github.com/millrace-io/millrace/server/internal/live/rendition"
+	"github.com/millrace-io/millrace/server/internal/refuse"
+)
+
+// An Admission lets viewers in to the streams of a Hub.
+type Admission struct{ hub *Hub }
+
+// NewAdmission returns the admission to the streams of h.
+func NewAdmission(h *Hub) Admission { return Admission{h} }
+
+// Admit returns a viewer that has a place, and waits for its stream until ctx ends. The caller calls Viewer.Connect, and then
+// Start or Serve, or it calls Decline. An error is a [refuse.Refusal], or that of ctx.
+func (a Admission) Admit(ctx context.Context, want WatchRequest) (*Viewer, error) {
+	if err := a.hub.cfg.Memory.Admit(); err != nil {
+		return nil, err
+	}
+	acquire := a.hub.admitted.Acquire
+	if want.Node != "" { // which stands for any number of viewers, and there are as many as nodes
+		acquire = a.hub.admitted.Force
+	}
+	if err := acquire(); err != nil {
+		return nil, err
+	}
+	var v *Viewer
+	err := a.hub.awaitStream(ctx, want.Name, func(s *stream) (err error) {
+		v, err = a.hub.newViewer(s, want)
+		return err
+	})
+	if err == nil {
+		err = v.awaitReady(ctx)
+	}
+	if err == nil {
+		err = v.awaitTracks(ctx)
+	}
+	if err != nil {
+		a.hub.admitted.Release()
+		return nil, err
+	}
+	v.account = address.Of(ctx)
+	return v, nil
+}
+
+// awaitStream calls enter with the stream of that name, with mu held, and waits for the stream until ctx ends. It returns what
+// enter returns.
+func (h *Hub) awaitStream(ctx context.Context, name string, enter func(s *stream) error) error {
+	wait := h.cfg.ViewerWait
+	if h.cfg.Cluster != nil {
+		wait = max(wait, pullWait)
+	}
+	h.mu.Lock()
+	switch s := h.find(name); {
+	case s != nil:
+		err := enter(s)
+		waits := s.pause != nil
+		h.mu.Unlock()
+		if waits {
+			h.want(name)
+		}
+		return err
+	case h.ends.Err() != nil:
+		h.mu.Unlock()
+		return refuse.ErrShutdown
+	case wait == 0:
+		h.mu.Unlock()
+		return errAbsent(name)
+	}
+	w := &waiter{enter: enter, done: make(chan struct{})}
+	h.waiting[name] = append(h.waiting[name], w)
+	h.mu.Unlock()
+	h.want(name)
+
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	select {
+	case <-w.done:
+		return w.err
+	case <-ctx.Done():
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	select {
+	case <-w.done: // at the same moment
+		return w.err
+	default:
+	}
+	rest := slices.DeleteFunc(h.waiting[name], func(other *waiter) bool { return other == w })
+	if h.waiting[name] = rest; len(rest) == 0 {
+		delete(h.waiting, name)
+	}
+	switch {
+	case h.cfg.Cluster != nil && len(h.streams) >= h.cfg.MaxStreams: // it may be at another node
+		return h.cfg.tooManyStreams()
+	case w.unreached:
+		return refuse.New(http.StatusServiceUnavailable,
+			"the node that has the stream %q does not answer", name).After(retryAfter)
+	}
+	return h.cfg.absent(name)
+}
+
+// newViewer adds a viewer to s, which exit removes. Hub.mu is held.
+func (h *Hub) newViewer(s *stream, want WatchRequest) (*Viewer, error) {
+	f, err := s.format(want)
+	peer := want.Node != ""
+	if peer && (s.lease == nil || s.lease.Epoch() == 0) {
+		err = errNotOwner(s.name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v := &Viewer{hub: h, stream: s, remote: want.Remote, since: now(), terms: want.Terms}
+	next := want.Next
+	if peer {
+		v.node, v.lease = want.Node, s.lease
+		next = next || !s.forms.HasStart() // what there is came from an owner before
+	} else if err := s.join(h.cfg.MaxStreamViewers); err != nil {
+		return nil, err
+	}
+	v.rendition, v.start = s.forms.Join(f, next)
+	return v, nil
+}
+
+// Decline gives back the place of a viewer that will not be served, and has no transport.
+func (v *Viewer) Decline() {
+	v.start.Cursor.Close()
+	v.exit()
+	v.hub.admitted.Release()
+}
+
+// awaitReady waits until v can begin at the next keyframe of its rendition.
+func (v *Viewer) awaitReady(ctx context.Context) error {
+	if v.start.Cursor != nil {
+		return nil
+	}
+	start, err := v.rendition.AwaitReady(ctx)
+	if err != nil {
+		v.exit()
+		return err
+	}
+	v.start = start
+	return nil
+}
+
+// awaitTracks waits until v can be told which tracks the stream has. A node that asks finds that out for its own viewers.
+func (v *Viewer) awaitTracks(ctx context.Context) error {
+	if v.node != "" {
+		return nil
+	}
+	err := v.rendition.AwaitTracks(ctx)
+	if err != nil {
+		v.start.Cursor.Close()
+		v.exit()
+	}
+	return err
+}
+
+// Format returns the format of the stream that is asked for. It does not wait for the stream.
+func (a Admission) Format(want WatchRequest) (rendition.Format, error) {
+	a.hub.mu.Lock()
+	s := a.hub.find(want.Name)
+	a.hub.mu.Unlock()
+	if s == nil {
+		return 0, errAbsent(want.Name)
+	}
+	return s.format(want)
+}
+
+// Start serves v, which has a transport, and returns at once. hear reads from the client until it hangs up.
+func (a Admission) Start(v *Viewer, hear func()) {
+	a.enter(v)
+	v.rendition.Fanout().Start(v.transport, hear)
+}
+
+// Serve serves v, which has a transport, until it has ended. It reports whether v got all of the stream and its end.
+func (a Admission) Serve(v *Viewer) (complete bool) {
+	a.enter(v)
+	v.rendition.Fanout().Serve(v.transport)
+	return v.transport.Reason().Complete() && v.Complete()
+}
+
+// enter makes v known, before its transport is served.
+func (a Admission) enter(v *Viewer) {
+	a.hub.noteServed(v)
+	v.stream.log.Info("viewer started", append(v.attrs(), "path", v.transport.Path())...)
+	if v.terms.MaxTime > 0 {
+		v.timeUp = time.AfterFunc(v.terms.MaxTime, func() { v.transport.End(fanout.TimeUp) })
+	}
+}
+
+// noteServed notes that v is served from now on.
+func (h *Hub) noteServed(v *Viewer) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lastViewer++
+	v.id = h.lastViewer
+	h.served[v] = struct{}{}
+	if h.cut {
+		v.transport.End(fanout.Drained)
+	}
+	if v.lease != nil {
+		v.stream.peers[v.transport] = v.node
+		if v.lease != v.stream.lease {
+			v.transport.End(fanout.Moved)
+		}
+	}
+}

@@ -1,0 +1,383 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace-io/millrace/server/internal/live"
+	"github.com/millrace-io/millrace/server/internal/lock"
+	"github.com/millrace-io/millrace/server/internal/refuse"
+)
+
+// A lease is this node's ownership of a stream. It implements [live.Lease].
+type lease struct {
+	t       *leaseTable
+	name    string
+	claimed chan struct{} // closed when the first try to claim it has ended
+
+	epoch     atomic.Uint64 // 0 until it is claimed; then it stays
+	ended     atomic.Bool   // lost to another node, or released; set under t.mu
+	changed   atomic.Bool   // its publisher is away, or back, and the directory is to be told
+	attempted atomic.Int64  // when the last attempt began to renew it that has ended, by clock
+}
+
+// started is the origin of clock.
+var started = time.Now()
+
+// clock returns a monotonic time in nanoseconds.
+func clock(t time.Time) int64 { return int64(t.Sub(started)) }
+
+// errTaken refuses publishers of a stream that has another owner.
+var errTaken = refuse.New(http.StatusConflict, "this name has a publisher already, at another node")
+
+// A Hub is what a Node asks of [live.Peers], whose documentation says what the methods do. They are called while no lock
+// of the Node is held, and may call it.
+type Hub interface {
+	Lost(name string, epoch uint64)
+	Silent(name string) (silent time.Duration, away bool)
+	Wanted(name string) bool
+	Pull(ctx context.Context, name string, from live.Owner) error
+}
+
+var _ Hub = live.Peers{}
+
+// A leaseTable keeps what this node owns. Its methods are for any goroutine.
+type leaseTable struct {
+	client   *directoryClient
+	owners   *ownerTable
+	peers    *peerTable
+	hub      Hub // set before renew starts
+	self     string
+	takeover live.Takeover
+	news     chan struct{} // has an element if a lease was released, or has changed
+
+	claims, refused, lost, failures atomic.Int64
+
+	// mu is before that of owners. It is held for a moment only.
+	mu       lock.Mutex
+	draining bool
+	leases   map[string]*lease    // that are held, or being claimed
+	leaving  map[*lease]time.Time // those that are released, and since when, until the directory knows
+}
+
+// claim implements [live.Cluster.Claim].
+func (t *leaseTable) claim(ctx context.Context, name string) (live.Lease, error) {
+	for {
+		t.mu.Lock()
+		if t.draining {
+			t.mu.Unlock()
+			return nil, refuse.ErrShutdown
+		}
+		l := t.leases[name]
+		if left, changed := t.leaveAlone(name); l == nil && left > 0 {
+			t.mu.Unlock()
+			select {
+			case <-time.After(left):
+			case <-changed:
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+			continue
+		}
+		if l == nil {
+			l = &lease{t: t, name: name, claimed: make(chan struct{})}
+			t.leases[name] = l
+			t.mu.Unlock()
+			return t.claimFirst(l)
+		}
+		t.mu.Unlock()
+		select {
+		case <-l.claimed:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		if l.Held() {
+			return l, nil
+		}
+	}
+}
+
+// leaveAlone returns for how long a stream is left to another node that has just claimed it, and what is closed when that
+// changes. Under another rule than TakeoverAlways the directory would leave it alone for longer.
+func (t *leaseTable) leaveAlone(name string) (left time.Duration, changed <-chan struct{}) {
+	if t.takeover != live.TakeoverAlways {
+		return 0, nil
+	}
+	return t.owners.stays(name)
+}
+
+// claimFirst claims l for a publisher that waits for it.
+func (t *leaseTable) claimFirst(l *lease) (live.Lease, error) {
+	var taken bool
+	_ = t.client.ask(func(ctx context.Context) (err error) { taken, err = t.request(ctx, l); return err })
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if taken {
+		t.remove(l)
+	}
+	close(l.claimed) // waiters take l if it is still held
+	if taken {
+		return nil, errTaken
+	}
+	t.owners.wake(l.name) // it may have no epoch
+	return l, nil
+}
+
+// request claims l, which has no epoch. It reports whether another node keeps the stream; after another error it is not known.
+func (t *leaseTable) request(ctx context.Context, l *lease) (taken bool, err error) {
+	begun := time.Now()
+	epoch, err := t.client.directory.Claim(ctx, Claim{
+		Stream: l.name, Node: t.self, Seen: t.owners.seen(l.name), Takeover: t.takeover})
+	t.client.answered(err)
+	if other, taken := errors.AsType[*TakenError](err); taken {
+		t.refused.Add(1)
+		t.learn(l.name, other.Owner, begun)
+		return true, err
+	}
+	if err != nil {
+		return false, err
+	}
+	t.claims.Add(1)
+	l.attempted.Store(clock(begun))
+	l.epoch.Store(epoch)
+	t.learn(l.name, Owner{Node: t.self, Epoch: epoch}, begun)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if l.ended.Load() { // meanwhile
+		t.giveUp(l)
+	}
+	return false, nil
+}
+
+// learn takes note of a stream's owner as [ownerTable.learn] does. This node loses its lease if the owner is another node with
+// a later epoch.
+func (t *leaseTable) learn(name string, o Owner, asked time.Time) {
+	if !t.owners.learn(name, o, asked) {
+		return
+	}
+	t.mu.Lock()
+	l := t.leases[name]
+	t.mu.Unlock()
+	if l == nil || o.Node == t.self {
+		return
+	}
+	if epoch := l.epoch.Load(); epoch != 0 && epoch < o.Epoch {
+		t.lose(l)
+	}
+}
+
+// held returns this node as the owner of a stream of which it has the lease, or of which it may get one.
+func (t *leaseTable) held(name string) (o Owner, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if l := t.leases[name]; l != nil {
+		select {
+		case <-l.claimed:
+			return Owner{Node: t.self, Epoch: l.epoch.Load()}, true
+		default:
+		}
+	}
+	return Owner{}, false
+}
+
+// Epoch implements [live.Lease].
+func (l *lease) Epoch() uint64 { return l.epoch.Load() }
+
+// Current implements [live.Lease]. An attempt that got no answer counts as well: while the directory cannot be reached no
+// other node can become the owner.
+func (l *lease) Current() bool {
+	return l.Held() && l.epoch.Load() != 0 && clock(time.Now())-l.attempted.Load() <= int64(l.t.client.leaseTime)
+}
+
+// Held implements [live.Lease].
+func (l *lease) Held() bool { return !l.ended.Load() }
+
+// Tell implements [live.Lease].
+func (l *lease) Tell() {
+	l.changed.Store(true)
+	l.t.tellSoon()
+}
+
+// Release implements [live.Lease].
+func (l *lease) Release() {
+	l.t.mu.Lock()
+	defer l.t.mu.Unlock()
+	l.t.leave(l)
+}
+
+// leave ends the ownership of l, if it is held. t.mu is held.
+func (t *leaseTable) leave(l *lease) {
+	if t.remove(l) && l.epoch.Load() != 0 {
+		t.giveUp(l)
+	}
+}
+
+// remove takes l from those that are renewed, and reports whether it was held. t.mu is held.
+func (t *leaseTable) remove(l *lease) bool {
+	held := !l.ended.Swap(true)
+	if held {
+		delete(t.leases, l.name)
+	}
+	return held
+}
+
+// giveUp has the directory told soon that l is not owned any more. t.mu is held.
+func (t *leaseTable) giveUp(l *lease) {
+	t.leaving[l] = time.Now()
+	t.tellSoon()
+}
+
+// tellSoon has the directory told before the next round of what was released, and what has changed.
+func (t *leaseTable) tellSoon() {
+	select {
+	case t.news <- struct{}{}:
+	default:
+	}
+}
+
+// renew runs until the node ends.
+func (t *leaseTable) renew() {
+	ticker := time.NewTicker(t.client.leaseTime / attempts)
+	defer ticker.Stop()
+	for t.client.ctx.Err() == nil {
+		begun := time.Now()
+		if t.client.Reachable() {
+			t.peers.nextRound()
+		}
+		t.attempt(t.client.ctx, true)
+		t.claimLate(begun.Add(t.client.leaseTime / attempts))
+		for waiting := true; waiting; {
+			select {
+			case <-ticker.C:
+				waiting = false
+			case <-t.news:
+				if t.client.Reachable() { // if not, the next round has to do
+					t.attempt(t.client.ctx, false)
+				}
+			case <-t.client.ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// attempt gives up what has been released, and renews all other leases, or those that have changed.
+func (t *leaseTable) attempt(ctx context.Context, all bool) {
+	begun := time.Now()
+	var tried []*lease
+	var owned []Ownership
+	t.mu.Lock()
+	draining := t.draining
+	for l := range t.leaving {
+		tried = append(tried, l)
+		owned = append(owned, Ownership{Stream: l.name, Epoch: l.epoch.Load(), GiveUp: true})
+	}
+	for _, l := range t.leases {
+		changed := l.changed.Swap(false)
+		if epoch := l.epoch.Load(); (all || changed) && epoch != 0 {
+			tried = append(tried, l)
+			owned = append(owned, Ownership{Stream: l.name, Epoch: epoch})
+		}
+	}
+	t.mu.Unlock()
+	for i := range owned {
+		if o := &owned[i]; !o.GiveUp {
+			o.Silent, o.Away = t.hub.Silent(o.Stream)
+			o.Away = o.Away || draining
+		}
+	}
+	if !all && len(owned) == 0 {
+		return
+	}
+	ctx, cancel := t.client.call(ctx)
+	defer cancel()
+	errs, err := t.client.directory.Renew(ctx, t.self, owned...)
+	for _, each := range errs {
+		if err == nil && !errors.Is(each, ErrLost) {
+			err = each
+		}
+	}
+	t.client.answered(err)
+	for i, l := range tried {
+		lost := errors.Is(errs[i], ErrLost)
+		switch {
+		case owned[i].GiveUp:
+			t.mu.Lock()
+			// A lease ends by itself.
+			if errs[i] == nil || lost || time.Since(t.leaving[l]) > t.client.leaseTime {
+				delete(t.leaving, l)
+			}
+			t.mu.Unlock()
+		case lost:
+			t.lose(l)
+		default:
+			if errs[i] != nil {
+				t.failures.Add(1)
+			}
+			l.attempted.Store(clock(begun))
+		}
+	}
+}
+
+// claimLate claims the leases that were given out while the directory could not be reached, until the deadline at most.
+func (t *leaseTable) claimLate(deadline time.Time) {
+	t.mu.Lock()
+	var late []*lease
+	for _, l := range t.leases {
+		select {
+		case <-l.claimed:
+			if l.epoch.Load() == 0 && !t.draining {
+				late = append(late, l)
+			}
+		default: // it is being claimed
+		}
+	}
+	t.mu.Unlock()
+	ctx, cancel := context.WithDeadline(t.client.ctx, deadline)
+	defer cancel()
+	for _, l := range late {
+		if taken, err := t.request(ctx, l); taken {
+			t.lose(l)
+		} else if err != nil {
+			return
+		}
+	}
+}
+
+// lose is called when another node has become the owner.
+func (t *leaseTable) lose(l *lease) {
+	t.mu.Lock()
+	held := t.remove(l)
+	t.mu.Unlock()
+	if held {
+		t.lost.Add(1)
+		t.hub.Lost(l.name, l.epoch.Load())
+	}
+}
+
+// drain refuses publishers from now on.
+func (t *leaseTable) drain() {
+	t.mu.Lock()
+	t.draining = true
+	t.mu.Unlock()
+}
+
+// releaseAll gives up what this node still owns.
+func (t *leaseTable) releaseAll() {
+	t.mu.Lock()
+	for _, l := range t.leases {
+		t.leave(l)
+	}
+	t.mu.Unlock()
+	t.attempt(context.Background(), false)
+}
+
+// size returns how many streams are this node's.
+func (t *leaseTable) size() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.leases)
+}

@@ -1,0 +1,152 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/millrace-io/millrace/server/internal/live"
+	"github.com/millrace-io/millrace/server/internal/lock"
+)
+
+// Config is what can be chosen about a Node.
+type Config struct {
+	Directory Directory
+	Self      string        // the address of this node for other nodes, as in http://10.0.0.5:8080
+	Secret    *Secret       // which the nodes prove to know
+	TLS       *tls.Config   // how other nodes are verified; nil: by the system's authorities
+	Lease     time.Duration // as long as those of Directory
+	Takeover  live.Takeover
+	Log       *slog.Logger
+}
+
+// A Node is this server among those that share their streams through a Directory. It implements [live.Cluster].
+type Node struct {
+	cfg     Config
+	ctx     context.Context
+	stop    context.CancelFunc
+	running sync.WaitGroup
+
+	client *directoryClient
+	peers  *peerTable
+	owners *ownerTable
+	leases *leaseTable
+	finder *ownerFinder
+	pulls  *puller
+}
+
+var _ live.Cluster = (*Node)(nil)
+
+// NewNode returns a Node that does nothing by itself before Start. Close ends it.
+func NewNode(cfg Config) *Node {
+	cfg.Takeover = cmp.Or(cfg.Takeover, live.TakeoverAlways)
+	cfg.Log = lock.Logger(cfg.Log)
+	n := &Node{
+		cfg:    cfg,
+		peers:  &peerTable{secret: cfg.Secret, nodes: make(map[string]int64)},
+		owners: &ownerTable{self: cfg.Self, records: make(map[string]*ownerRecord)},
+	}
+	n.ctx, n.stop = context.WithCancel(context.Background())
+	n.client = newDirectoryClient(n.ctx, cfg.Directory, cfg.Lease, cfg.Log)
+	n.leases = &leaseTable{
+		client: n.client, owners: n.owners, peers: n.peers, self: cfg.Self, takeover: cfg.Takeover,
+		news: make(chan struct{}, 1), leases: make(map[string]*lease), leaving: make(map[*lease]time.Time),
+	}
+	n.finder = &ownerFinder{leases: n.leases, owners: n.owners, client: n.client}
+	n.pulls = &puller{
+		finder: n.finder, owners: n.owners, source: live.Owner{Proof: cfg.Secret, TLS: cfg.TLS},
+		self: cfg.Self, leaseTime: cfg.Lease, log: cfg.Log, pulls: make(map[string]bool),
+	}
+	n.pulls.ctx, n.pulls.stop = context.WithCancel(n.ctx)
+	return n
+}
+
+// Start renews what is claimed, hears of other nodes, and pulls what hub wants, until Close.
+func (n *Node) Start(hub Hub) {
+	n.leases.hub, n.pulls.hub = hub, hub
+	n.running.Go(n.leases.renew)
+	n.running.Go(func() { n.cfg.Directory.Watch(n.ctx, n.heard) })
+}
+
+// Drain refuses publishers from now on, and lets other nodes have the streams that this one owns, also under live.TakeoverNever.
+func (n *Node) Drain() {
+	n.leases.drain()
+	if n.Reachable() {
+		n.leases.attempt(n.ctx, true)
+	}
+}
+
+// Close ends the goroutines, and the pulls, and gives up what this node still owns.
+func (n *Node) Close() {
+	n.leases.drain()
+	n.stop()
+	n.pulls.close()
+	n.running.Wait()
+	n.leases.releaseAll()
+}
+
+// Claim implements [live.Cluster].
+func (n *Node) Claim(ctx context.Context, name string) (live.Lease, error) {
+	return n.leases.claim(ctx, name)
+}
+
+// Want implements [live.Cluster].
+func (n *Node) Want(name string) { n.pulls.want(name) }
+
+// Reachable implements [live.Cluster].
+func (n *Node) Reachable() bool { return n.client.Reachable() }
+
+// Owner returns the owner of a stream, or ErrNoOwner: see [ownerFinder.Owner].
+func (n *Node) Owner(ctx context.Context, name string) (Owner, error) {
+	return n.finder.Owner(ctx, name)
+}
+
+// Peers returns the addresses of the other nodes that are alive.
+func (n *Node) Peers() []string { return n.peers.list() }
+
+// heard is told what happens in the cluster.
+func (n *Node) heard(e Event) {
+	switch {
+	case e == Event{}:
+		n.owners.missed()
+	case e.Stream == "":
+		if e.Owner.Node != n.cfg.Self {
+			n.peers.heard(e.Owner.Node)
+		}
+	case e.Owner.Epoch == 0:
+		n.owners.gaveUp(e.Stream, e.Owner.Node)
+	default:
+		n.leases.learn(e.Stream, e.Owner, time.Time{})
+	}
+}
+
+// Stats is a Node's state and what it has counted.
+type Stats struct {
+	Reachable bool  // whether the directory answers
+	Nodes     int   // that are alive, this one included
+	Owned     int   // streams that are this node's
+	Pulled    int   // streams that are pulled from other nodes
+	Claims    int64 // streams that this node was given
+	Refused   int64 // streams that it was not given, because they have another owner
+	Lost      int64 // streams that another node has taken
+	Failures  int64 // renewals that got no answer
+	Lookups   int64 // questions to the directory who owns a stream
+}
+
+// Stats returns a snapshot.
+func (n *Node) Stats() Stats {
+	return Stats{
+		Reachable: n.Reachable(),
+		Nodes:     1 + n.peers.count(),
+		Owned:     n.leases.size(),
+		Pulled:    n.pulls.count(),
+		Claims:    n.leases.claims.Load(),
+		Refused:   n.leases.refused.Load(),
+		Lost:      n.leases.lost.Load(),
+		Failures:  n.leases.failures.Load(),
+		Lookups:   n.finder.asked.Load(),
+	}
+}

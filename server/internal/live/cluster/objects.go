@@ -1,0 +1,389 @@
+package cluster
+
+import (
+	"cmp"
+	"container/list"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/server/internal/live"
+	"github.com/millrace-io/millrace/server/internal/lock"
+	"github.com/millrace-io/millrace/server/internal/refuse"
+)
+
+const (
+	// silence is how long a node may pause in an answer that has begun. How long it waits before is its matter.
+	silence = 10 * time.Second
+	// idleConns is how many connections to a node are kept for later: what players of a hundred streams ask for at a time.
+	idleConns = 256
+	// maxHead bounds the head of an answer, which has a few hundred bytes.
+	maxHead = 16 << 10
+	// maxText bounds an answer that says what is wrong: a line.
+	maxText = 4 << 10
+	// maxFresh bounds how long an answer is kept.
+	maxFresh = time.Hour
+	// entryCost is what an entry takes beside its body.
+	entryCost = 1 << 10
+)
+
+// Objects are what HLS players at this node get of streams that other nodes own. Each is fetched once for all who want
+// it at the same time, and kept for as long as it may be, the latest used ones up to a number of bytes. Close ends them.
+type Objects struct {
+	max, maxObject int64
+	silence        time.Duration
+	secret         *Secret
+	transport      *http.Transport
+	ctx            context.Context // ends with Close, under mu
+	stop           context.CancelFunc
+	fetches        sync.WaitGroup
+
+	// Invariants:
+	//
+	//	entries has those that are in flight, and those in kept, and no others
+	//	stats.Bytes = sum of the costs of both
+	mu      lock.Mutex
+	entries map[string]*objectEntry
+	kept    list.List // of *objectEntry, the latest used first
+	stats   ObjectStats
+}
+
+// ObjectStats is what Objects have done, and have.
+type ObjectStats struct {
+	Fetched   int64 // requests to other nodes and to the store
+	Collapsed int64 // calls that waited for a fetch that was under way
+	Hits      int64 // calls that found what they asked for
+	Failed    int64 // fetches
+	BytesIn   int64 // of bodies that were fetched
+	Objects   int64 // that are kept
+	Bytes     int64 // of what is kept, and of what is coming
+}
+
+// An Object is an answer. Body belongs to the receiver.
+type Object struct {
+	Status     int
+	Gzip       bool          // Body is compressed
+	RetryAfter string        // the header, or ""
+	Fresh      time.Duration // for how long it may be kept, from when it came
+	Once       bool          // it is not kept here: only calls that wait for it get it
+	Body       millrace.Chain
+}
+
+// A Fetch gets an object. It calls reserve once, with the length of the body, and fails if that does. After an error the
+// body is empty.
+type Fetch func(ctx context.Context, reserve func(n int64) error) (Object, error)
+
+// An objectEntry is an object that is in flight or kept, or that was and is still to be taken. All of it is guarded by
+// Objects.mu.
+type objectEntry struct {
+	key     string
+	done    chan struct{} // closed when object and err are set
+	stop    context.CancelFunc
+	waiting int           // calls that have not taken their share
+	place   *list.Element // in kept, or nil
+	cost    int64
+	until   time.Time // it is fresh
+	landed  bool
+	object  Object
+	err     error
+}
+
+var (
+	errNoLength = errors.New("an answer without a length, of which it cannot be told whether it is whole")
+	errSilent   = errors.New("the node pauses in its answer")
+	errFull     = errors.New("too much is being fetched from other nodes at a time (--cluster-cache)")
+)
+
+// NewObjects returns Objects that keep up to maxBytes, and take no object longer than maxObject. Requests to other nodes
+// prove to know secret, and verify these by trust; nil: by the system's authorities. The call that ends their life is Close.
+func NewObjects(maxBytes, maxObject int64, secret *Secret, trust *tls.Config) *Objects {
+	dialer := &net.Dialer{Timeout: live.DialTimeout, KeepAliveConfig: net.KeepAliveConfig{ // a request may wait for long
+		Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	o := &Objects{
+		max: maxBytes, maxObject: maxObject, silence: silence, secret: secret, entries: make(map[string]*objectEntry),
+		transport: &http.Transport{ // without a proxy: the request has the cluster's token
+			DialContext: dialer.DialContext, TLSClientConfig: trust, TLSHandshakeTimeout: live.DialTimeout, Protocols: protocols,
+			DisableCompression: true, MaxIdleConnsPerHost: idleConns, IdleConnTimeout: 30 * time.Second, MaxResponseHeaderBytes: maxHead,
+		},
+	}
+	o.ctx, o.stop = context.WithCancel(context.Background())
+	return o
+}
+
+// Close ends what is under way, and gives back what is kept.
+func (o *Objects) Close() {
+	o.mu.Lock()
+	o.stop()
+	o.mu.Unlock()
+	o.fetches.Wait()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for o.kept.Len() > 0 {
+		o.drop(o.kept.Back().Value.(*objectEntry))
+	}
+	o.transport.CloseIdleConnections()
+}
+
+// Stats returns a snapshot.
+func (o *Objects) Stats() ObjectStats {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	st := o.stats
+	st.Objects = int64(o.kept.Len())
+	return st
+}
+
+// Get returns the object with a key, which it fetches unless it is there, or another call does so already. The fetch ends
+// with the last call that waits for it. The body belongs to the caller, who releases it.
+func (o *Objects) Get(ctx context.Context, key string, fetch Fetch) (Object, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	e := o.entries[key]
+	if e != nil && e.landed && !time.Now().Before(e.until) {
+		o.drop(e)
+		e = nil
+	}
+	switch {
+	case o.ctx.Err() != nil:
+		return Object{}, refuse.ErrShutdown
+	case e == nil:
+		o.stats.Fetched++
+		e = o.startFetch(key, fetch)
+	case e.landed:
+		o.stats.Hits++
+		o.kept.MoveToFront(e.place)
+		return e.share()
+	default:
+		o.stats.Collapsed++
+	}
+	e.waiting++
+	o.mu.Unlock()
+	select {
+	case <-e.done:
+	case <-ctx.Done():
+	}
+	o.mu.Lock()
+	e.waiting--
+	defer o.leave(e)
+	if !e.landed {
+		return Object{}, context.Cause(ctx)
+	}
+	return e.share()
+}
+
+// share returns a share of what e has, or its error.
+func (e *objectEntry) share() (Object, error) {
+	if e.err != nil {
+		return Object{}, e.err
+	}
+	o := &e.object
+	out := Object{Status: o.Status, Gzip: o.Gzip, RetryAfter: o.RetryAfter, Fresh: o.Fresh, Once: o.Once}
+	o.Body.Clone(&out.Body)
+	return out, nil
+}
+
+// startFetch begins a fetch. mu is held.
+func (o *Objects) startFetch(key string, fetch Fetch) *objectEntry {
+	ctx, stop := context.WithCancel(o.ctx)
+	e := &objectEntry{key: key, done: make(chan struct{}), stop: stop}
+	o.entries[key] = e
+	o.fetches.Go(func() {
+		defer stop()
+		object, err := fetch(ctx, func(n int64) error { return o.reserve(e, n) })
+		o.land(e, object, err)
+	})
+	return e
+}
+
+// reserve counts the n bytes of e, which is in flight. What is kept makes room for them.
+func (o *Objects) reserve(e *objectEntry, n int64) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.stats.Bytes+n > o.max+o.maxObject {
+		o.makeRoom(n)
+	}
+	if o.stats.Bytes+n > o.max+o.maxObject {
+		return errFull
+	}
+	e.cost = n
+	o.stats.Bytes += n
+	return nil
+}
+
+// makeRoom drops what was not used for the longest time, until there is room for n more bytes, or nothing is kept. mu is
+// held.
+func (o *Objects) makeRoom(n int64) {
+	for o.kept.Len() > 0 && o.stats.Bytes+n > o.max {
+		o.drop(o.kept.Back().Value.(*objectEntry))
+	}
+}
+
+// Free drops about excess bytes of what is kept, for a process that is short of memory, and returns how many go.
+func (o *Objects) Free(excess int64) int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	before := o.stats.Bytes
+	for o.kept.Len() > 0 && before-o.stats.Bytes < excess {
+		o.drop(o.kept.Back().Value.(*objectEntry))
+	}
+	return before - o.stats.Bytes
+}
+
+// land ends the flight of e.
+func (o *Objects) land(e *objectEntry, object Object, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.stats.Bytes -= e.cost
+	o.stats.BytesIn += int64(object.Body.Len())
+	if err != nil {
+		o.stats.Failed++
+	}
+	e.object, e.err, e.landed = object, err, true
+	e.until = time.Now().Add(object.Fresh)
+	// Blocks of at most 64 KiB are half full at least.
+	e.cost = int64(e.object.Body.Len()+min(e.object.Body.Len(), 64<<10)) + entryCost
+	close(e.done)
+	switch current := o.entries[e.key] == e; {
+	case current && err == nil && object.Fresh > 0 && !object.Once && object.Status == http.StatusOK && e.cost <= o.max &&
+		o.ctx.Err() == nil:
+		o.makeRoom(e.cost)
+		o.stats.Bytes += e.cost
+		e.place = o.kept.PushFront(e)
+	case current:
+		delete(o.entries, e.key)
+		fallthrough
+	default:
+		o.leave(e)
+	}
+}
+
+// drop forgets e, which is kept. mu is held.
+func (o *Objects) drop(e *objectEntry) {
+	o.kept.Remove(e.place)
+	e.place = nil
+	delete(o.entries, e.key)
+	o.stats.Bytes -= e.cost
+	o.leave(e)
+}
+
+// leave gives back what e has if no call waits for it any more: a fetch ends, and a body that is not kept is released. mu
+// is held.
+func (o *Objects) leave(e *objectEntry) {
+	switch {
+	case e.waiting > 0 || e.place != nil:
+	case e.landed:
+		e.object.Body.Release()
+	default:
+		e.stop()
+		if o.entries[e.key] == e {
+			delete(o.entries, e.key)
+		}
+	}
+}
+
+// request asks a node for path. epoch is that of the ownership because of which it is asked, or 0. The caller closes the body
+// of the answer.
+func (o *Objects) request(ctx context.Context, node, path string, epoch uint64, gzip bool) (*http.Response, error) {
+	for again := false; ; again = true {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, node+path, nil)
+		if err != nil {
+			return nil, err
+		}
+		if gzip {
+			req.Header.Set("Accept-Encoding", "gzip")
+		}
+		o.secret.Sign(req, epoch)
+		res, err := o.transport.RoundTrip(req)
+		if err != nil {
+			return nil, err
+		}
+		challenged, err := o.secret.Check(res)
+		if err == nil {
+			return res, nil
+		}
+		_, _ = io.CopyN(io.Discard, res.Body, maxText) // so that the connection can be used again
+		_ = res.Body.Close()
+		if !challenged || again {
+			return nil, err
+		}
+	}
+}
+
+// From returns a Fetch of path, which may have a query, from a node. epoch is that of the ownership because of which it is
+// asked, or 0. A status that is not for players is an error.
+func (o *Objects) From(node, path string, epoch uint64, gzip bool) Fetch {
+	return func(ctx context.Context, reserve func(n int64) error) (out Object, err error) {
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		res, err := o.request(ctx, node, path, epoch, gzip)
+		if err != nil {
+			return Object{}, err
+		}
+		defer res.Body.Close()
+		out = Object{Status: res.StatusCode, Gzip: res.Header.Get("Content-Encoding") == "gzip",
+			RetryAfter: res.Header.Get("Retry-After")}
+		limit := o.maxObject
+		switch res.StatusCode {
+		case http.StatusOK:
+			out.Fresh = maxAge(res.Header.Get("Cache-Control"))
+		case http.StatusBadRequest, http.StatusNotFound, http.StatusNotAcceptable, http.StatusServiceUnavailable:
+			limit = maxText
+		default:
+			return Object{}, fmt.Errorf("the node answers %d", res.StatusCode)
+		}
+		switch {
+		case res.ContentLength < 0:
+			return Object{}, errNoLength
+		case res.ContentLength > limit:
+			return Object{}, fmt.Errorf("an answer of %d bytes, more than %d", res.ContentLength, limit)
+		}
+		if err := reserve(res.ContentLength); err != nil {
+			return Object{}, err
+		}
+		timer := time.AfterFunc(o.silence, func() { cancel(errSilent) })
+		defer timer.Stop()
+		if _, err = out.Body.ReadFrom(&bodyReader{res.Body, func() { timer.Reset(o.silence) }}); err != nil {
+			out.Body.Release()
+			return Object{}, cmp.Or(context.Cause(ctx), err)
+		}
+		return out, nil
+	}
+}
+
+// maxAge returns how long an answer may be kept.
+func maxAge(control string) time.Duration {
+	for directive := range strings.SplitSeq(control, ",") {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(directive), "max-age="); ok {
+			if n, err := strconv.Atoi(value); err == nil && n > 0 {
+				return time.Duration(min(n, int(maxFresh/time.Second))) * time.Second
+			}
+		}
+	}
+	return 0
+}
+
+// A bodyReader reads the body of an answer, and calls heard when something has come. net/http sees to it that the body has
+// the length that the head says.
+type bodyReader struct {
+	io.Reader
+	heard func()
+}
+
+func (b *bodyReader) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if n > 0 {
+		b.heard()
+	}
+	return n, err
+}

@@ -1,0 +1,146 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace-io/millrace/internal/testkit/redistest"
+	"github.com/millrace-io/millrace/server/internal/live"
+)
+
+// outageLease is long enough for a busy machine: an attempt may take three quarters of a second.
+const outageLease = 3 * time.Second
+
+// A pair is an owner of streams, and a node that looks for them, each with a client of its own.
+type pair struct {
+	owner, other *member
+	leases       map[string]live.Lease
+	epochs       map[string]uint64
+}
+
+func joinPair(t *testing.T, address string) *pair {
+	t.Helper()
+	p := &pair{leases: make(map[string]live.Lease), epochs: make(map[string]uint64)}
+	p.owner = join(t, openRedis(t, address, outageLease), nodeA, never, outageLease)
+	p.other = join(t, openRedis(t, address, outageLease), nodeB, never, outageLease)
+	for i := range 50 {
+		name := fmt.Sprint("s", i)
+		l := p.owner.claim(t, name)
+		eventually(t, name+" to be claimed", func() bool { return l.Epoch() != 0 }) // later, if Redis is slow
+		p.leases[name], p.epochs[name] = l, l.Epoch()
+	}
+	p.check(t)
+	return p
+}
+
+// check waits until each stream is where it was from the beginning, for all.
+func (p *pair) check(t *testing.T) {
+	t.Helper()
+	for name, l := range p.leases {
+		eventually(t, name+" to have its owner", func() bool {
+			o, err := p.other.net.Directory.Lookup(t.Context(), name)
+			return err == nil && o == Owner{nodeA, p.epochs[name]} && l.Current() && l.Held()
+		})
+		if o, err := p.other.Owner(t.Context(), name); err != nil || o.Node != nodeA {
+			t.Errorf("%s: %v, %v", name, o, err)
+		}
+	}
+	if lost := p.owner.hub.losses(); len(lost) != 0 {
+		t.Errorf("lost %v", lost)
+	}
+	eventually(t, "the nodes to know each other", func() bool {
+		return p.owner.Reachable() && p.other.Reachable() && len(p.owner.Peers()) == 1 && len(p.other.Peers()) == 1
+	})
+}
+
+// away waits until neither node gets an answer, and checks what goes on.
+func (p *pair) away(t *testing.T) {
+	t.Helper()
+	eventually(t, "no answers", func() bool { return !p.owner.Reachable() && !p.other.Reachable() })
+	for name, l := range p.leases {
+		if o, err := p.other.Owner(t.Context(), name); err != nil || o != (Owner{nodeA, p.epochs[name]}) {
+			t.Errorf("%s: %v, %v", name, o, err)
+		}
+		eventually(t, "the owner to go on", l.Current)
+	}
+}
+
+// A server that stops to answer, and one that dies and comes back empty, change nothing for what runs.
+func TestRedisAway(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p := joinPair(t, "redis://"+s.Addr())
+	s.Pause(t)
+	p.away(t)
+	late := p.other.claim(t, "late")
+	if late.Epoch() != 0 {
+		t.Errorf("epoch %d", late.Epoch())
+	}
+	time.Sleep(outageLease) // so that the leases have ended when it goes on
+	s.Resume(t)
+	p.check(t)
+	eventually(t, "the late claim", late.Current)
+	s.Kill()
+	p.away(t)
+	s.Restart(t)
+	p.check(t)
+	eventually(t, "the late claim", func() bool {
+		o, err := p.owner.Owner(t.Context(), "late")
+		return err == nil && o == Owner{nodeB, late.Epoch()}
+	})
+	// Events come again, too.
+	ctx, cancel := context.WithTimeout(t.Context(), wait)
+	defer cancel()
+	found := make(chan Owner, 1)
+	go func() {
+		o, _ := p.other.finder.awaitOwner(ctx, "new")
+		found <- o
+	}()
+	l := p.owner.claim(t, "new")
+	if o := <-found; o != (Owner{nodeA, l.Epoch()}) {
+		t.Errorf("%v", o)
+	}
+}
+
+// Slots move and masters change while streams are renewed.
+func TestRedisCluster(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 3, 3)
+	p := joinPair(t, "redis+cluster://"+strings.Join(c.Addrs(), ","))
+	key := p.other.net.Directory.(*Redis).key
+	m := c.BeginMigration(t, redistest.Slot(key("s7")))
+	p.check(t)
+	if l, err := p.other.Claim(t.Context(), "s7"); err == nil {
+		t.Errorf("a claim while the slot moves: epoch %d", l.Epoch())
+	}
+	m.Move(t, key("s7"))
+	p.check(t)
+	m.Finish(t)
+	p.check(t)
+	c.Failover(t, c.Owner(t, key("s1")))
+	p.check(t)
+	c.Kill(t, c.Owner(t, key("s2")))
+	p.check(t)
+	moved := p.owner.Node.leases.leases["s3"]
+	moved.Release()
+	eventually(t, "a claim after a release", func() bool {
+		l, err := p.other.Claim(t.Context(), "s3")
+		return err == nil && l.Epoch() > p.epochs["s3"]
+	})
+}
+
+// Sentinels make another server the master.
+func TestRedisSentinel(t *testing.T) {
+	t.Parallel()
+	s := redistest.StartSentinel(t)
+	p := joinPair(t, "redis://"+s.Addr()+"?master_name="+redistest.MasterName)
+	s.Failover(t)
+	p.check(t)
+	s.Master().Kill()
+	p.away(t)
+	s.Master().Restart(t)
+	p.check(t)
+}

@@ -1,0 +1,155 @@
+package cluster
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/millrace-io/millrace/server/internal/live"
+	"github.com/millrace-io/millrace/server/internal/lock"
+)
+
+const (
+	// askAgain is how often the hub is asked whether a stream is wanted that has no owner.
+	askAgain = time.Second
+	// pullPause is before the second try to pull a stream: an owner is known before its publisher has sent something.
+	pullPause = 50 * time.Millisecond
+)
+
+// A puller has the hub pull what viewers here want from the nodes that own it. Its methods are for any goroutine.
+type puller struct {
+	hub       Hub // set before viewers come
+	finder    *ownerFinder
+	owners    *ownerTable
+	source    live.Owner // without Node and Epoch
+	self      string
+	leaseTime time.Duration
+	log       *slog.Logger
+
+	ctx     context.Context
+	stop    context.CancelFunc // under mu
+	running sync.WaitGroup
+
+	mu    lock.Mutex
+	pulls map[string]bool // what viewers want, and whether it is pulled at present
+}
+
+// close ends the pulls.
+func (p *puller) close() {
+	p.mu.Lock()
+	p.stop()
+	p.mu.Unlock()
+	p.running.Wait()
+}
+
+// count returns how many streams are pulled at present.
+func (p *puller) count() (pulled int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, now := range p.pulls {
+		if now {
+			pulled++
+		}
+	}
+	return pulled
+}
+
+// want implements [live.Cluster.Want].
+func (p *puller) want(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, pulled := p.pulls[name]; !pulled && p.ctx.Err() == nil {
+		p.pulls[name] = false
+		p.running.Go(func() { p.pull(name) })
+	}
+}
+
+// wanted reports whether the pull of a stream goes on. If not, p.pulls does not have it any more.
+func (p *puller) wanted(name string) bool {
+	p.mu.Lock()
+	delete(p.pulls, name) // want, which may be called from now on, begins another one
+	p.mu.Unlock()
+	if !p.hub.Wanted(name) {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, begun := p.pulls[name]; begun || p.ctx.Err() != nil {
+		return false
+	}
+	p.pulls[name] = false
+	return true
+}
+
+// pull runs until the stream is not wanted any more, or p is closed.
+func (p *puller) pull(name string) {
+	wait := pullPause
+	warned := false
+	for p.wanted(name) {
+		ctx, cancel := context.WithTimeout(p.ctx, askAgain)
+		owner, err := p.finder.awaitOwner(ctx, name)
+		cancel()
+		if err != nil {
+			continue
+		}
+		changed := p.owners.changed(name)
+		begun := time.Now()
+		if owner.Node != p.self { // else the hub is about to know
+			err = p.pullFrom(name, owner)
+			if err != nil {
+				p.log.Debug("pulling ended", "stream", name, "node", owner.Node, "epoch", owner.Epoch, "err", err)
+				p.owners.forget(name, owner.Epoch)
+			}
+		}
+		longest := p.leaseTime / attempts
+		switch {
+		case time.Since(begun) > p.leaseTime:
+			wait, warned = pullPause, false
+		case err != nil && wait == longest && !warned && p.ctx.Err() == nil: // it goes on for more than a moment
+			warned = true
+			p.log.Warn("a stream cannot be pulled from its owner", "stream", name, "node", owner.Node, "err", err)
+		}
+		pause, cancel := context.WithTimeout(p.ctx, wait/2+rand.N(wait))
+		select {
+		case <-changed: // another owner, at once
+			wait = pullPause
+		case <-pause.Done():
+			wait = min(2*wait, longest)
+		}
+		cancel()
+	}
+}
+
+// pullFrom pulls until there is an owner with a greater epoch, or the pull ends by itself.
+func (p *puller) pullFrom(name string, from Owner) error {
+	ctx, cancel := context.WithCancel(p.ctx)
+	defer cancel()
+	p.setPulled(name, true)
+	defer p.setPulled(name, false)
+	p.running.Go(func() { p.follow(ctx, name, from.Epoch, cancel) })
+	source := p.source
+	source.Node, source.Epoch = from.Node, from.Epoch
+	return p.hub.Pull(ctx, name, source)
+}
+
+func (p *puller) setPulled(name string, pulled bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pulls[name] = pulled
+}
+
+// follow calls stop when the stream has an owner with a greater epoch. It ends with ctx.
+func (p *puller) follow(ctx context.Context, name string, epoch uint64, stop func()) {
+	for ctx.Err() == nil {
+		changed := p.owners.changed(name)
+		if o, err := p.finder.Owner(ctx, name); err == nil && o.Epoch > epoch {
+			stop()
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
+}

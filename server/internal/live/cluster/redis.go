@@ -1,0 +1,261 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace-io/millrace/internal/sleep"
+	"github.com/millrace-io/millrace/server/internal/live"
+	"github.com/millrace-io/millrace/server/internal/redisurl"
+	"github.com/redis/go-redis/v9"
+)
+
+// epochKept is how long the last epoch of a stream is remembered that has no owner: longer than a command is under way,
+// and longer than a process is usually stopped and continued. If it were forgotten earlier, such a process could restore an
+// ownership that was given up, or whose epoch another node has had meanwhile.
+const epochKept = time.Hour
+
+// A Redis is a Directory in a Redis or Valkey server, or a cluster of them. It has one key for each stream,
+//
+//	PREFIX{STREAM}owner    a hash: epoch, node, until, heard, away
+//
+// where until is when the lease ends and heard when the publisher was heard, both in milliseconds by the server's clock.
+// A stream that was given up has no node. The key outlives the lease by epochKept, so that an owner that was replaced is
+// not taken for one whose data were lost. There is one key, because a script with more cannot run while their slot moves.
+//
+// Events are published in the channel PREFIXevents.
+type Redis struct {
+	rdb     redis.UniversalClient
+	prefix  string
+	lease   time.Duration
+	channel string
+	sharded atomic.Bool // see errSharded
+}
+
+// errSharded ends all calls of a directory that was opened as one server, once it has turned out to be a node of a Redis
+// Cluster: that would answer for some streams and not for others.
+var errSharded = errors.New("the server is a node of a Redis Cluster: its address must begin with redis+cluster:// or rediss+cluster://")
+
+// OpenRedis opens a directory whose leases last as long as lease says, and sends nothing to the server yet. The address
+// is one of [redisurl.Parse], and password is used if it has none. The call that ends the directory's life is Close.
+func OpenRedis(address, password, prefix string, lease time.Duration) (*Redis, error) {
+	if strings.ContainsAny(prefix, "{} ") {
+		return nil, fmt.Errorf("the prefix of keys is %q, and braces have a meaning in keys", prefix)
+	}
+	rdb, err := openClient(address, password, lease)
+	if err != nil {
+		return nil, err
+	}
+	return &Redis{rdb: rdb, prefix: prefix, lease: lease, channel: prefix + "events"}, nil
+}
+
+func openClient(address, password string, lease time.Duration) (redis.UniversalClient, error) {
+	opt, err := redisurl.Parse(address, password)
+	if err != nil {
+		return nil, err
+	}
+	most := attemptTime(lease) // which is what a caller's context says as well
+	opt.DialTimeout, opt.ReadTimeout, opt.WriteTimeout, opt.ContextTimeoutEnabled = most, most, most, true
+	return redis.NewUniversalClient(opt), nil
+}
+
+// Close closes the connections.
+func (d *Redis) Close() error { return d.rdb.Close() }
+
+func (d *Redis) key(stream string) string { return d.prefix + "{" + stream + "}owner" }
+
+// scriptTime is the beginning of the scripts: t is the time in seconds and microseconds, now in milliseconds.
+const scriptTime = `
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)`
+
+var (
+	// claimScript makes ARGV[1] the owner of KEYS[1], unless the takeover ARGV[3] leaves another owner alone, which is then
+	// returned. ARGV[2] is the greatest epoch that is known. ARGV[4] is the time after which a publisher has stalled, ARGV[5]
+	// the lease and ARGV[6] how long the key outlives it, all in milliseconds. ARGV[7] is the channel, ARGV[8] the stream.
+	// Lua's numbers hold an epoch, but print 14 digits of it.
+	claimScript = redis.NewScript(scriptTime + `
+local o = redis.call('HMGET', KEYS[1], 'epoch', 'node', 'until', 'heard', 'away')
+if o[2] and o[2] ~= ARGV[1] and tonumber(o[3]) > now and o[5] ~= '1' and
+  (ARGV[3] == 'never' or ARGV[3] == 'stalled' and now - o[4] < tonumber(ARGV[4])) then
+  return {o[1], o[2]}
+end
+local epoch = string.format('%.0f', math.max(t[1] * 1000000 + t[2], (o[1] or 0) + 1, ARGV[2] + 1))
+redis.call('HSET', KEYS[1], 'epoch', epoch, 'node', ARGV[1], 'until', now + ARGV[5], 'heard', now, 'away', 0)
+redis.call('PEXPIRE', KEYS[1], ARGV[5] + ARGV[6])
+redis.call('PUBLISH', ARGV[7], ARGV[1] .. ' ' .. epoch .. ' ' .. ARGV[8])
+return {epoch}`)
+
+	// renewScript begins the lease of ARGV[1], which owns KEYS[1] with the epoch ARGV[2], anew, or restores it, and returns 1;
+	// or 0 if there was a later owner, or if it was given up. ARGV[3] is for how long the publisher has been silent, ARGV[4]
+	// is 1 if it is away. ARGV[5] to ARGV[8] are as above. If ARGV[9] is 1 the stream is given up.
+	renewScript = redis.NewScript(scriptTime + `
+local o = redis.call('HMGET', KEYS[1], 'epoch', 'node')
+local stored, mine = tonumber(o[1] or 0), tonumber(ARGV[2])
+if stored > mine or stored == mine and o[2] ~= ARGV[1] then return 0 end
+if ARGV[9] == '1' then
+  if stored == mine then
+    redis.call('HDEL', KEYS[1], 'node')
+    redis.call('PUBLISH', ARGV[7], ARGV[1] .. ' 0 ' .. ARGV[8])
+  end
+  return 1
+end
+redis.call('HSET', KEYS[1], 'epoch', ARGV[2], 'node', ARGV[1],
+  'until', now + ARGV[5], 'heard', now - ARGV[3], 'away', ARGV[4])
+redis.call('PEXPIRE', KEYS[1], ARGV[5] + ARGV[6])
+if stored < mine then redis.call('PUBLISH', ARGV[7], ARGV[1] .. ' ' .. ARGV[2] .. ' ' .. ARGV[8]) end
+return 1`)
+
+	// lookupScript returns the epoch and the owner of KEYS[1], or nothing.
+	lookupScript = redis.NewScript(scriptTime + `
+local o = redis.call('HMGET', KEYS[1], 'epoch', 'node', 'until')
+if o[2] and tonumber(o[3]) > now then return {o[1], o[2]} end
+return {}`)
+)
+
+// failed returns err, or what is behind it. If it may mean that another server has become the master of a slot, go-redis is
+// told to ask which, what it does by itself once a minute.
+func (d *Redis) failed(ctx context.Context, err error) error {
+	var reply redis.Error
+	switch c, ok := d.rdb.(*redis.ClusterClient); {
+	case ok && err != nil && !errors.As(err, &reply):
+		c.ReloadState(ctx)
+	case !ok && redis.HasErrorPrefix(err, "MOVED"):
+		d.sharded.Store(true)
+		return errSharded
+	}
+	return err
+}
+
+// Claim implements Directory.
+func (d *Redis) Claim(ctx context.Context, c Claim) (uint64, error) {
+	if d.sharded.Load() {
+		return 0, errSharded
+	}
+	reply, err := claimScript.Run(ctx, d.rdb, []string{d.key(c.Stream)}, c.Node, c.Seen, string(c.Takeover),
+		live.StalledAfter.Milliseconds(), d.lease.Milliseconds(), epochKept.Milliseconds(), d.channel, c.Stream).StringSlice()
+	if err != nil {
+		return 0, d.failed(ctx, err)
+	}
+	o, err := parseOwner(reply)
+	if err == nil && o.Node != "" {
+		err = &TakenError{o}
+	}
+	return o.Epoch, err
+}
+
+// parseOwner reads the answer of claimScript and lookupScript: an epoch, and perhaps an address.
+func parseOwner(reply []string) (o Owner, err error) {
+	if len(reply) == 0 || len(reply) > 2 {
+		return Owner{}, fmt.Errorf("an answer of %d elements", len(reply))
+	}
+	if o.Epoch, err = strconv.ParseUint(reply[0], 10, 64); err != nil || o.Epoch > maxEpoch {
+		return Owner{}, fmt.Errorf("%.30q is no epoch", reply[0])
+	}
+	if len(reply) == 2 {
+		if o.Node = reply[1]; !isAddress(o.Node) {
+			return Owner{}, fmt.Errorf("%.80q is no address of a node", o.Node)
+		}
+	}
+	return o, nil
+}
+
+// Renew implements Directory.
+func (d *Redis) Renew(ctx context.Context, node string, owned ...Ownership) ([]error, error) {
+	if d.sharded.Load() {
+		return slices.Repeat([]error{errSharded}, len(owned)), errSharded
+	}
+	type run func(ctx context.Context, c redis.Scripter, keys []string, args ...any) *redis.Cmd
+	queue := func(run run, pipe redis.Pipeliner, o Ownership) *redis.Cmd {
+		return run(ctx, pipe, []string{d.key(o.Stream)}, node, o.Epoch, o.Silent.Milliseconds(), o.Away,
+			d.lease.Milliseconds(), epochKept.Milliseconds(), d.channel, o.Stream, o.GiveUp)
+	}
+	pipe, whole := d.rdb.Pipeline(), d.rdb.Pipeline()
+	alive := pipe.Publish(ctx, d.channel, Event{Owner: Owner{Node: node}}.String())
+	cmds := make([]*redis.Cmd, len(owned))
+	for i, o := range owned {
+		cmds[i] = queue(renewScript.EvalSha, pipe, o)
+	}
+	exec(ctx, pipe)
+	for i, o := range owned {
+		if redis.HasErrorPrefix(cmds[i].Err(), "NOSCRIPT") {
+			cmds[i] = queue(renewScript.Eval, whole, o)
+		}
+	}
+	if whole.Len() > 0 {
+		exec(ctx, whole)
+	}
+	errs := make([]error, len(owned))
+	for i, cmd := range cmds {
+		kept, err := cmd.Bool()
+		if errs[i] = d.failed(ctx, err); err == nil && !kept {
+			errs[i] = ErrLost
+		}
+	}
+	return errs, d.failed(ctx, alive.Err())
+}
+
+// exec sends what pipe has. Each command then has its error: go-redis sets none if there is no connection, because a
+// password is wrong, or sentinels do not know the master.
+func exec(ctx context.Context, pipe redis.Pipeliner) {
+	cmds, err := pipe.Exec(ctx)
+	if err == nil || slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Err() != nil }) {
+		return
+	}
+	for _, c := range cmds {
+		c.SetErr(err)
+	}
+}
+
+// Lookup implements Directory.
+func (d *Redis) Lookup(ctx context.Context, stream string) (Owner, error) {
+	if d.sharded.Load() {
+		return Owner{}, errSharded
+	}
+	reply, err := lookupScript.Run(ctx, d.rdb, []string{d.key(stream)}).StringSlice()
+	if err != nil {
+		return Owner{}, d.failed(ctx, err)
+	}
+	if len(reply) == 0 {
+		return Owner{}, ErrNoOwner
+	}
+	return parseOwner(reply)
+}
+
+// Watch implements Directory.
+func (d *Redis) Watch(ctx context.Context, f func(Event)) {
+	for ctx.Err() == nil {
+		d.watchOnce(ctx, f)
+		// Many nodes lose their connections at the same moment.
+		sleep.For(ctx, d.lease/50+rand.N(d.lease/10))
+	}
+}
+
+// watchOnce returns when the connection has failed, or when nothing was heard for a lease: at least this node says three
+// times meanwhile that it is alive.
+func (d *Redis) watchOnce(ctx context.Context, f func(Event)) {
+	sub := d.rdb.Subscribe(ctx, d.channel)
+	defer sub.Close()
+	defer context.AfterFunc(ctx, func() { _ = sub.Close() })()
+	for {
+		message, err := sub.ReceiveTimeout(ctx, d.lease)
+		if err != nil {
+			return
+		}
+		switch m := message.(type) {
+		case *redis.Subscription:
+			f(Event{})
+		case *redis.Message:
+			if e, ok := parseEvent(m.Payload); ok {
+				f(e)
+			}
+		}
+	}
+}

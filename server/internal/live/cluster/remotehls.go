@@ -1,0 +1,280 @@
+package cluster
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/millrace-io/millrace/internal/sleep"
+	"github.com/millrace-io/millrace/media/hls"
+	"github.com/millrace-io/millrace/server/internal/live/hlslive"
+	"github.com/millrace-io/millrace/server/internal/refuse"
+)
+
+const (
+	// followEvery is how often it is looked whether the node that is asked still owns the stream: it may never answer.
+	followEvery = 500 * time.Millisecond
+	// ownerWait is how long players wait for an owner, at least: one that restarts needs as long.
+	ownerWait = 2 * time.Second
+	// The pause between two attempts to get something from an owner doubles from firstPause on.
+	firstPause = 50 * time.Millisecond
+	mostPause  = time.Second
+	// storedFresh is how long a playlist from the store is kept: as long as one of an owner.
+	storedFresh = time.Second
+)
+
+var (
+	// ErrHere says that this node is the owner.
+	ErrHere = errors.New("this node has the stream")
+	// errOtherOwner ends a request to a node that does not own the stream any more.
+	errOtherOwner = errors.New("the stream has another owner now")
+)
+
+// An ownerSource says which node owns which stream. The ownerFinder of a Node does.
+type ownerSource interface {
+	Owner(ctx context.Context, name string) (Owner, error)
+	awaitOwner(ctx context.Context, name string) (Owner, error)
+	formerOwner(name string) (o Owner, ok bool)
+	forget(name string, epoch uint64)
+	forgetFormer(name string, epoch uint64)
+}
+
+// A RemoteHLS gets the HLS of streams that this node does not own: from their owners, and while there is none, from the
+// store.
+type RemoteHLS struct {
+	owners  ownerSource
+	self    string // the address of this node
+	objects *Objects
+	store   *Segments // nil if there is none
+
+	Wait time.Duration // how long players wait for an owner
+}
+
+// NewRemoteHLS returns what gets HLS for the players at n, who wait for an owner as long as viewers do, and at least for
+// ownerWait. store may be nil.
+func NewRemoteHLS(n *Node, objects *Objects, store *Segments, viewerWait time.Duration) *RemoteHLS {
+	return &RemoteHLS{owners: n.finder, self: n.cfg.Self, objects: objects, store: store, Wait: max(viewerWait, ownerWait)}
+}
+
+// An HLSRequest is what a player asks for.
+type HLSRequest struct {
+	Stream string
+	Object string // the name of a playlist, or of an object
+	Query  string // of the media playlist: "" or "?" and what it asks for, in one order
+	Blocks bool   // for what comes next
+	Gzip   bool   // the player takes a playlist with gzip
+}
+
+func (q *HLSRequest) target() string { return "/live/" + q.Stream + "/" + q.Object + q.Query }
+
+// isPlaylist reports whether q may have another answer later.
+func (q *HLSRequest) isPlaylist() bool {
+	return q.Object == hlslive.MasterName || hlslive.IsMedia(q.Object)
+}
+
+// mayGoBack reports whether a player that gets a kept answer, after one of another node, may see its playlist go back.
+func (q *HLSRequest) mayGoBack() bool { return q.isPlaylist() && !q.Blocks }
+
+// InStore reports whether q is for an object of those that a store keeps: all but parts.
+func (q *HLSRequest) InStore() bool {
+	o, ok := hls.ParseObject(q.Object)
+	return ok && o.Kind != hls.KindPart
+}
+
+// Get returns what the owner of the stream answers, or the node that owned it last, which keeps the
+// end of a stream for a while, or the store. It waits for an owner as viewers do. The error is
+// ErrHere, ErrNoOwner if no node has had the stream lately, a *[refuse.Refusal], or the cause of
+// ctx's end. The body belongs to the caller.
+func (h *RemoteHLS) Get(ctx context.Context, q *HLSRequest) (out Object, err error) {
+	var deadline time.Time // from the first failure on
+	for wait := firstPause; ; wait = min(2*wait, mostPause) {
+		owner, lost := h.owners.Owner(ctx, q.Stream)
+		forget := h.owners.forget
+		if errors.Is(lost, ErrNoOwner) {
+			if former, ok := h.owners.formerOwner(q.Stream); ok {
+				if stored, ok := h.Load(ctx, q); ok { // the former owner may be dead
+					return stored, nil
+				}
+				owner, lost, forget = former, nil, h.owners.forgetFormer
+			}
+		}
+		switch {
+		case lost != nil:
+			err = lost
+		case owner.Node == h.self:
+			return Object{}, ErrHere
+		default:
+			out, err = h.fetchFrom(ctx, owner, q)
+			if err != nil && ctx.Err() == nil && !errors.Is(err, errFull) {
+				forget(q.Stream, owner.Epoch)
+			}
+		}
+		gone := err == nil && out.Status == http.StatusNotFound && q.InStore()  // but the store may have it
+		if err == nil && !gone && out.Status != http.StatusServiceUnavailable { // which it is while the owner shuts down
+			return out, nil
+		}
+		if ctx.Err() != nil {
+			out.Body.Release()
+			return Object{}, context.Cause(ctx)
+		}
+		if stored, ok := h.Load(ctx, q); ok {
+			out.Body.Release()
+			return stored, nil
+		}
+		switch {
+		case gone:
+			return out, nil
+		case deadline.IsZero():
+			deadline = time.Now().Add(h.Wait)
+		case time.Now().After(deadline):
+			if err == nil {
+				return out, nil // 503
+			}
+			return Object{}, h.absent(ctx, q, err)
+		}
+		out.Body.Release()
+		if errors.Is(err, ErrNoOwner) && !q.isPlaylist() { // it is of an owner of the past
+			return Object{}, h.absent(ctx, q, err)
+		}
+		if lost != nil {
+			until, cancel := context.WithDeadline(ctx, deadline)
+			_, _ = h.owners.awaitOwner(until, q.Stream)
+			cancel()
+			continue
+		}
+		sleep.For(ctx, wait)
+	}
+}
+
+// absent returns what a player is told that could not get what it asked for, for which err is the reason. If the stream was
+// there lately, or is said to be, the player should try again.
+func (h *RemoteHLS) absent(ctx context.Context, q *HLSRequest, err error) error {
+	known := !errors.Is(err, ErrNoOwner)
+	if !known && q.isPlaylist() {
+		out, found := h.Load(ctx, &HLSRequest{Stream: q.Stream, Object: hlslive.MasterName})
+		out.Body.Release()
+		known = found
+	}
+	if known {
+		return refuse.New(http.StatusServiceUnavailable,
+			"the node that had the stream %q does not answer", q.Stream).After(ownerWait)
+	}
+	return ErrNoOwner
+}
+
+// fetchFrom asks the owner, once for all players that want the same, and until it is the owner no more.
+func (h *RemoteHLS) fetchFrom(ctx context.Context, owner Owner, q *HLSRequest) (Object, error) {
+	path := q.target()
+	key := path
+	if q.isPlaylist() { // the next owner has another one
+		key = fmt.Sprint(owner.Node, " ", owner.Epoch, " ", q.Gzip, path)
+	}
+	return h.objects.Get(ctx, key, func(ctx context.Context, reserve func(n int64) error) (Object, error) {
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		go h.follow(ctx, q.Stream, owner, cancel)
+		out, err := h.objects.From(owner.Node, path, owner.Epoch, q.Gzip)(ctx, reserve)
+		if err != nil {
+			err = cmp.Or(context.Cause(ctx), err)
+		}
+		out.Once = q.mayGoBack()
+		return out, err
+	})
+}
+
+// follow cancels what is asked of owner when another node owns the stream, or none, unless owner
+// was the last. It ends with ctx.
+func (h *RemoteHLS) follow(ctx context.Context, name string, owner Owner, cancel context.CancelCauseFunc) {
+	ticker := time.NewTicker(followEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		o, err := h.owners.Owner(ctx, name)
+		if errors.Is(err, ErrNoOwner) {
+			o, _ = h.owners.formerOwner(name)
+			err = nil
+		}
+		if err == nil && o != owner {
+			cancel(errOtherOwner)
+			return
+		}
+	}
+}
+
+// Load returns what the store has, and whether that answers q: objects, and playlists for players that do not wait, or need
+// not because the stream has ended. The body belongs to the caller.
+func (h *RemoteHLS) Load(ctx context.Context, q *HLSRequest) (out Object, ok bool) {
+	if h.store == nil || !q.isPlaylist() && !q.InStore() {
+		return Object{}, false
+	}
+	if q.Blocks {
+		plain, found := h.Load(ctx, &HLSRequest{Stream: q.Stream, Object: q.Object})
+		defer plain.Body.Release()
+		if !found || !bytes.HasSuffix(plain.Body.Bytes(), []byte("#EXT-X-ENDLIST\n")) {
+			return Object{}, false
+		}
+	}
+	key := fmt.Sprint("store ", q.Gzip, " ", q.Stream, "/", q.Object)
+	out, err := h.objects.Get(ctx, key, func(ctx context.Context, reserve func(n int64) error) (out Object, err error) {
+		if q.isPlaylist() {
+			out, err = h.loadPlaylist(ctx, q)
+		} else {
+			out, err = h.loadObject(ctx, q)
+		}
+		if err == nil {
+			err = reserve(int64(out.Body.Len()))
+		}
+		if err != nil {
+			out.Body.Release()
+		}
+		out.Once = q.mayGoBack()
+		return out, err
+	})
+	if err != nil || out.Status != http.StatusOK {
+		out.Body.Release()
+		return Object{}, false
+	}
+	return out, true
+}
+
+func (h *RemoteHLS) loadObject(ctx context.Context, q *HLSRequest) (out Object, err error) {
+	out = Object{Status: http.StatusNotFound, Fresh: maxFresh}
+	o, _ := hls.ParseObject(q.Object)
+	found, err := h.store.Load(ctx, q.Stream, o, &out.Body, int(h.objects.maxObject))
+	if found {
+		out.Status = http.StatusOK
+	}
+	return out, err
+}
+
+func (h *RemoteHLS) loadPlaylist(ctx context.Context, q *HLSRequest) (out Object, err error) {
+	ctx, cancel := context.WithTimeout(ctx, ownerWait)
+	defer cancel()
+	out = Object{Status: http.StatusNotFound, Fresh: storedFresh}
+	state, err := h.store.LoadState(ctx, q.Stream)
+	if err != nil || state == nil {
+		return out, err
+	}
+	list, media, err := hlslive.Stored(state)
+	if err != nil {
+		return out, err
+	}
+	if q.Object != hlslive.MasterName {
+		list = media
+	}
+	text := list.Text
+	if q.Gzip {
+		text = list.Gzip
+	}
+	out.Status, out.Gzip = http.StatusOK, q.Gzip
+	out.Body.AppendCopy(text)
+	return out, nil
+}

@@ -1,0 +1,228 @@
+package cluster
+
+import (
+	"context"
+	"hash/maphash"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/media/hls"
+	"github.com/millrace-io/millrace/server/internal/live/hlslive"
+	"github.com/millrace-io/millrace/server/internal/lock"
+	"github.com/millrace-io/millrace/server/internal/outage"
+)
+
+const (
+	// savers is how many objects are saved at a time: those of one stream one after the other.
+	savers = 4
+	// saverQueue bounds what waits for each of them, in objects. A node of 200 streams saves 200 in two seconds.
+	saverQueue = 256
+	// saverBytes bounds the same in bytes, for all: some seconds of 200 streams of 2 Mbit/s.
+	saverBytes = 128 << 20
+	// saveWait is how long saving one may take, and loading one.
+	saveWait = 3 * time.Second
+)
+
+// A store is where Segments are. Its methods may be called from any goroutine. What is set is kept for a time that the store
+// knows.
+type store interface {
+	// set keeps an object. It borrows body.
+	set(ctx context.Context, stream, object string, body *millrace.Chain) error
+	// setState keeps the state, unless there is one of a later epoch.
+	setState(ctx context.Context, stream string, epoch uint64, state []byte) error
+	// get appends an object of at most limit bytes to dst. It reports whether there is one.
+	get(ctx context.Context, stream, object string, dst *millrace.Chain, limit int) (found bool, err error)
+	// state returns what was kept, or nil.
+	state(ctx context.Context, stream string) ([]byte, error)
+	close() error
+}
+
+// Segments keep the newest segments of HLS where they outlive their node. They implement [hlslive.SegmentStore].
+type Segments struct {
+	store  store
+	log    *slog.Logger
+	seed   maphash.Seed
+	ctx    context.Context // ends when Close has waited for long enough: then nothing more is saved
+	stop   context.CancelFunc
+	saving sync.WaitGroup
+	outage outage.Outage // of saving
+
+	saved, lost, loaded, waiting, bytes atomic.Int64 // waiting is in bytes
+
+	mu     lock.Mutex
+	closed bool // and so are the queues
+	queues [savers]chan saveJob
+	newest map[string]*savedState // the newest state of each stream that is in the queues; older ones need not be saved
+}
+
+var _ hlslive.SegmentStore = (*Segments)(nil)
+
+// A saveJob is an object or a state to be saved.
+type saveJob struct {
+	stream, object string
+	body           millrace.Chain // of the object; the job's
+	state          *savedState    // nil for an object
+}
+
+type savedState struct {
+	epoch uint64
+	text  []byte
+}
+
+// SegmentStats is what Segments have done.
+type SegmentStats struct {
+	Saved   int64 // objects
+	Bytes   int64 // of these
+	Lost    int64 // objects and states that could not be saved
+	Loaded  int64 // objects that were read
+	Waiting int64 // bytes to be saved
+}
+
+// OpenRedisSegments returns Segments in the Redis of [OpenRedis], which keeps them for a time. The call that ends their life
+// is Close.
+func OpenRedisSegments(address, password, prefix string, lease, keep time.Duration, log *slog.Logger) (*Segments, error) {
+	s, err := openRedisStore(address, password, prefix, lease, keep)
+	if err != nil {
+		return nil, err
+	}
+	return newSegments(s, log), nil
+}
+
+func newSegments(s store, log *slog.Logger) *Segments {
+	k := &Segments{store: s, log: lock.Logger(log), seed: maphash.MakeSeed(), newest: make(map[string]*savedState)}
+	k.ctx, k.stop = context.WithCancel(context.Background())
+	for i := range k.queues {
+		k.queues[i] = make(chan saveJob, saverQueue)
+		k.saving.Go(func() {
+			for job := range k.queues[i] {
+				k.save(&job)
+			}
+		})
+	}
+	return k
+}
+
+// Close saves what waits, until ctx ends. What comes later is lost.
+func (k *Segments) Close(ctx context.Context) error {
+	k.mu.Lock()
+	k.closed = true
+	for _, q := range k.queues {
+		close(q)
+	}
+	k.mu.Unlock()
+	defer k.stop()
+	defer context.AfterFunc(ctx, k.stop)()
+	k.saving.Wait()
+	return k.store.close()
+}
+
+// Stats returns a snapshot.
+func (k *Segments) Stats() SegmentStats {
+	return SegmentStats{Saved: k.saved.Load(), Bytes: k.bytes.Load(), Lost: k.lost.Load(), Loaded: k.loaded.Load(),
+		Waiting: k.waiting.Load()}
+}
+
+// Save implements [hlslive.SegmentStore].
+func (k *Segments) Save(stream string, o hls.Object, body *millrace.Chain) {
+	job := saveJob{stream: stream, object: o.String()}
+	job.body.Merge(body)
+	k.put(job)
+}
+
+// SaveState implements [hlslive.SegmentStore].
+func (k *Segments) SaveState(stream string, epoch uint64, state []byte) {
+	k.put(saveJob{stream: stream, state: &savedState{epoch, state}})
+}
+
+func (j *saveJob) size() int64 {
+	if j.state != nil {
+		return int64(len(j.state.text))
+	}
+	return int64(j.body.Len())
+}
+
+// put takes ownership of job.
+func (k *Segments) put(job saveJob) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	n := job.size()
+	if !k.closed && k.waiting.Add(n) <= saverBytes {
+		select {
+		case k.queues[maphash.String(k.seed, job.stream)%savers] <- job:
+			if job.state != nil {
+				k.newest[job.stream] = job.state
+			}
+			return
+		default:
+		}
+	}
+	if !k.closed {
+		k.waiting.Add(-n)
+	}
+	k.lost.Add(1)
+	job.body.Release()
+}
+
+// isNewest reports whether job, which has left its queue, has the newest state of its stream.
+func (k *Segments) isNewest(job *saveJob) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	newest := k.newest[job.stream] == job.state
+	if newest {
+		delete(k.newest, job.stream)
+	}
+	return newest
+}
+
+// save saves job, which is released.
+func (k *Segments) save(job *saveJob) {
+	if job.state != nil && !k.isNewest(job) {
+		k.waiting.Add(-job.size())
+		return
+	}
+	ctx, cancel := context.WithTimeout(k.ctx, saveWait)
+	defer cancel()
+	n := job.size()
+	err := k.ctx.Err()
+	switch {
+	case err != nil:
+	case job.state != nil:
+		err = k.store.setState(ctx, job.stream, job.state.epoch, job.state.text)
+	default:
+		err = k.store.set(ctx, job.stream, job.object, &job.body)
+	}
+	job.body.Release()
+	k.waiting.Add(-n)
+	switch {
+	case err != nil:
+		k.lost.Add(1)
+	case job.state == nil:
+		k.saved.Add(1)
+		k.bytes.Add(n)
+	}
+	switch news := k.outage.Note(err); {
+	case news && err != nil:
+		k.log.Warn("segments of HLS are not kept (--segments)", "stream", job.stream, "reason", err)
+	case news:
+		k.log.Info("segments of HLS are kept again")
+	}
+}
+
+// LoadState implements [hlslive.SegmentStore].
+func (k *Segments) LoadState(ctx context.Context, stream string) ([]byte, error) {
+	return k.store.state(ctx, stream)
+}
+
+// Load appends an object of at most limit bytes to dst, whose owner releases it. It reports whether there is one.
+func (k *Segments) Load(ctx context.Context, stream string, o hls.Object, dst *millrace.Chain, limit int) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, saveWait)
+	defer cancel()
+	found, err := k.store.get(ctx, stream, o.String(), dst, limit)
+	if found {
+		k.loaded.Add(1)
+	}
+	return found, err
+}

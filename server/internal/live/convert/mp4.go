@@ -1,0 +1,242 @@
+package convert
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/broadcast"
+	"github.com/millrace-io/millrace/media/flv"
+	"github.com/millrace-io/millrace/media/mp4"
+	"github.com/millrace-io/millrace/server/internal/live/flvstream"
+)
+
+// An mp4Maker makes fragmented MP4.
+type mp4Maker struct {
+	*Conversion
+	muxer    *mp4.Muxer
+	fragment millrace.Chain
+	read     int                    // bytes of tags since the last fragment, without the tag that has completed it
+	movie    *mp4.Movie             // what the init segment says that viewers have been given; nil before
+	heads    map[flv.Type]flv.Codec // of the sequence headers that the muxer has taken
+	fits     bool                   // a frame of such a codec has come
+	hope     flvstream.TrackTimer
+	refused  error // the first tag that had no place in the file
+	changed  bool  // the codecs have changed: the file ends at the next tag that a new file can start with
+	fresh    bool  // a tag that viewers can start at has come since the latest sequence header
+	tracks   int32 // Facts.TrackSet when the file began
+	leftOut  int64 // of the muxer, as far as it has been noted
+
+	gap     flvstream.VideoGap
+	placed  bool    // there was a frame
+	resumed *uint32 // the newest of Facts.Resumed that was reached
+	shift   uint32  // what is missing, in ms: it is taken off the time of all that follows
+	last    uint32  // time of the last frame in the file
+}
+
+// ErrNewInit ends an MP4 file in the middle of a stream: it has one header, and the stream's codecs or tracks have changed.
+var ErrNewInit = errors.New("the stream's codecs or tracks changed, and an MP4 file cannot follow: viewers must come again")
+
+// errNoHeader says why frames are not in an MP4 file.
+var errNoHeader = errors.New("frames without the sequence header of their codec")
+
+// errNoMP4 ends an MP4 file of a stream without a codec that MP4 carries.
+var errNoMP4 = errors.New("the stream has nothing that MP4 is made of: H.264, H.265, AAC")
+
+// errNoTrack ends an MP4 file that has nothing to play.
+var errNoTrack = errors.New("no frame of H.264, H.265 or AAC has come after its sequence header")
+
+// fragmentRoom is what a fragment may have beside the samples that a muxer's MaxWaitBytes counts:
+// headers of 14 KiB, and a frame of sound that was open when the fragment before left.
+const fragmentRoom = 20 << 10
+
+// leastPause is how much of a stream, in ms, is without frames because it waited for its publisher before that is taken
+// out of the file.
+const leastPause = 100
+
+// MP4 returns the conversion of a stream to fragmented MP4 in out, which keeps up to keepBytes. The Info of each frame
+// is a *[Fragment].
+func MP4(source Source, report Reporter, out *broadcast.Ring, keepBytes int64) *Conversion {
+	m := &mp4Maker{Conversion: newConversion(source, report, out), heads: make(map[flv.Type]flv.Codec)}
+	m.maker = m
+	m.tracks = source.Facts.TrackSet.Load()
+	m.gap.Open = source.Facts.NoVideo.Load()                     // then the cursor is at an audio frame
+	fits := min(mp4.DefaultMaxWaitBytes, keepBytes-fragmentRoom) // so that the ring takes every fragment
+	m.muxer = mp4.NewMuxer(mp4.Tracks(source.tracks()), mp4.MaxWaitBytes(int(fits)), mp4.Clock(time.Now))
+	return m.Conversion
+}
+
+// tracks returns the tracks that the stream has, or will have if it has only begun.
+func (s *Source) tracks() (video, audio bool) {
+	if s.Begun {
+		return s.Facts.Video.Load() != nil, s.Facts.Audio.Load() != nil
+	}
+	return s.Facts.Promised&flvstream.VideoFlag != 0, s.Facts.Promised&flvstream.AudioFlag != 0
+}
+
+// write publishes a fragment if t completes one.
+func (m *mp4Maker) write(t flv.Tag, tag *millrace.Chain, afterLoss bool) error {
+	err := m.hopeless(&t)
+	if err == nil {
+		err = m.place(&t, afterLoss)
+	}
+	starts := m.starts(&t)
+	if m.fresh = m.fresh || starts; err == nil && m.changed && m.fresh {
+		err = ErrNewInit
+	}
+	if err == nil && starts && m.movie != nil && m.tracks != m.source.Facts.TrackSet.Load() {
+		err = cmp.Or(m.finish(), ErrNewInit)
+	}
+	if err != nil {
+		tag.Release()
+		return err
+	}
+	size := tag.Len()
+	f, err := m.muxer.WriteTag(&m.fragment, t, tag)
+	if err == nil && t.SequenceHeader {
+		m.heads[t.Type] = t.Codec
+		m.fresh = false
+	}
+	if n := m.muxer.LeftOut(); n != m.leftOut {
+		m.report.LeftOut(n - m.leftOut)
+		m.leftOut = n
+	}
+	if err != nil {
+		m.refused = cmp.Or(m.refused, err)
+		m.report.Refused(t.Type, err)
+	}
+	if f.Samples == 0 {
+		m.read += size
+		return nil
+	}
+	defer func() { m.read = size }()
+	return m.publishFragment(f)
+}
+
+// hopeless returns an error if there will be nothing in the file: its viewers came before that was known.
+func (m *mp4Maker) hopeless(t *flv.Tag) error {
+	if t.Packet != flv.PacketFrame {
+		return nil
+	}
+	codec, known := m.heads[t.Type]
+	fits, passed := known && codec == t.Codec, m.hope.Passed(t.Timestamp)
+	if passed && !fits && slices.Contains([]flv.Codec{flv.AVC, flv.HEVC, flv.AAC}, t.Codec) {
+		m.report.Refused(t.Type, errNoHeader)
+	}
+	if m.movie != nil {
+		return nil
+	}
+	m.fits = m.fits || fits
+	// The reason is the same whether or not the publisher is ahead.
+	if m.source.Facts.NoMP4() {
+		return errNoMP4
+	}
+	if passed && !m.fits {
+		return cmp.Or(m.refused, errNoTrack)
+	}
+	return nil
+}
+
+// starts reports whether viewers of the stream can start at t. If the stream is ahead, it may return false for one that
+// they can start at.
+func (m *mp4Maker) starts(t *flv.Tag) bool {
+	f := m.source.Facts
+	return t.Key || t.Type == flv.TypeAudio && t.Packet == flv.PacketFrame && (f.NoVideo.Load() || f.Video.Load() == nil)
+}
+
+// place moves t to its time in the file. Where frames are missing, or the stream waited for its publisher, the file goes on
+// without a pause: in a pause a browser would go on with the sound at once, and be as long late with the pictures from
+// then on.
+func (m *mp4Maker) place(t *flv.Tag, afterLoss bool) error {
+	if t.Packet != flv.PacketFrame {
+		return nil
+	}
+	if gap := m.gap.Open; m.gap.Note(*t, m.startIsKept) && !gap && m.movie != nil {
+		// New viewers begin with the audio. They cannot decode the video frame that waits for the next one.
+		if err := m.finish(); err != nil {
+			return err
+		}
+	}
+	if last := m.source.Facts.Resumed.Load(); last != m.resumed && int32(t.Timestamp-*last) > 0 {
+		m.resumed = last
+		afterLoss = afterLoss || m.placed && int32(t.Timestamp-m.shift-m.last) > leastPause
+	}
+	m.placed = true
+	if afterLoss {
+		m.shift = t.Timestamp - m.last
+		if m.movie != nil {
+			if err := m.finish(); err != nil {
+				return err
+			}
+		}
+		m.muxer.Release() // and pictures are dropped up to a key frame
+		m.gap.Open = t.Type == flv.TypeAudio
+	}
+	t.Timestamp -= m.shift
+	m.last = t.Timestamp
+	return nil
+}
+
+// finish publishes what waits in the muxer.
+func (m *mp4Maker) finish() error {
+	f := m.muxer.Flush(&m.fragment)
+	if f.Samples == 0 {
+		return nil
+	}
+	return m.publishFragment(f)
+}
+
+func (m *mp4Maker) release() {
+	m.muxer.Release()
+	m.fragment.Release()
+}
+
+// A Fragment describes a fragment of MP4. It is the Info of the fragment's frame in the ring.
+type Fragment struct {
+	mp4.FragmentInfo
+	Movie   *mp4.Movie // of its init segment; the same for all fragments of a conversion
+	KeyNext bool       // the next fragment is known to begin with a keyframe
+}
+
+// publishFragment adds what f describes to the ring, and before the first fragment what every viewer
+// begins with.
+func (m *mp4Maker) publishFragment(f mp4.Fragment) error {
+	m.changed = m.changed || f.NewInit && m.movie != nil
+	switch {
+	case m.changed && m.fresh:
+		return ErrNewInit
+	case m.changed: // another file would begin in front of the change, and end here again
+		m.fragment.Release()
+		return nil
+	}
+	if f.NewInit {
+		var head millrace.Chain
+		if err := m.muxer.AppendInit(&head); err != nil {
+			return err
+		}
+		m.out.SetPreamble(&head)
+		movie := m.muxer.Movie()
+		m.movie = &movie
+	}
+	if n := m.fragment.Len(); m.read > 3*n+flvstream.MaxUnkept { // as for a publisher's frame
+		var c millrace.Chain
+		flvstream.Keep(m.source.Memory, &c, &m.fragment)
+		m.fragment.Release()
+		m.fragment.Merge(&c)
+	}
+	// The muxer takes sound for a place to start if there are no pictures at all.
+	key := f.Key || m.gap.Open
+	for _, part := range m.muxer.Parts() {
+		info := &Fragment{FragmentInfo: part, Movie: m.movie, KeyNext: f.KeyNext && part.Sequence == f.Sequence}
+		var c millrace.Chain
+		m.fragment.Cut(&c, part.Size)
+		if err := m.publish(&c, broadcast.Frame{Key: key || part.Key, Info: info}); err != nil {
+			m.fragment.Release()
+			return err
+		}
+		key = false
+	}
+	return nil
+}

@@ -1,0 +1,78 @@
+package convert
+
+import (
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/broadcast"
+	"github.com/millrace-io/millrace/media/flv"
+	"github.com/millrace-io/millrace/media/rtmp"
+	"github.com/millrace-io/millrace/server/internal/live/flvstream"
+)
+
+// An rtmpMaker makes RTMP messages: a header of twelve bytes with an absolute timestamp, and the body by reference, in one
+// chunk. All viewers get the same messages.
+type rtmpMaker struct {
+	*Conversion
+	enc      rtmp.Encoder
+	body     millrace.Chain // of the tag at hand; empty between tags
+	message  millrace.Chain // made of it; the same
+	starts   flvstream.StartFinder
+	preamble flvstream.Preamble
+	tracks   int32 // Facts.TrackSet when the preamble was set last
+}
+
+// RTMP returns the conversion of a stream to RTMP messages in out, in the chunks that a [rtmp.ServerConn] announces for
+// messages of up to Source.MaxTag.
+func RTMP(source Source, report Reporter, out *broadcast.Ring) *Conversion {
+	m := &rtmpMaker{Conversion: newConversion(source, report, out), tracks: source.Facts.TrackSet.Load()}
+	m.maker = m
+	m.starts.Gap.Open = source.Facts.NoVideo.Load() // then the cursor is at an audio frame
+	var announced millrace.Chain
+	m.enc.SetChunkSize(&announced, min(source.MaxTag, rtmp.MaxAnnounced))
+	announced.Release() // each viewer's connection has announced it
+	return m.Conversion
+}
+
+// write makes a message of t.
+func (m *rtmpMaker) write(t flv.Tag, tag *millrace.Chain, _ bool) error {
+	tag.Discard(t.Len() - t.Size - 4) // the tag's header
+	tag.Cut(&m.body, t.Size)
+	tag.Release()
+	chunks := rtmp.DataChunks
+	switch t.Type {
+	case flv.TypeAudio:
+		chunks = rtmp.AudioChunks
+	case flv.TypeVideo:
+		chunks = rtmp.VideoChunks
+	}
+	head := rtmp.Message{Type: rtmp.Type(t.Type), ChunkStream: chunks, Stream: rtmp.Stream, Timestamp: t.Timestamp}
+	if err := m.enc.Append(&m.message, head, &m.body); err != nil {
+		return err
+	}
+	m.starts.Note(t)
+	if f := m.source.Facts; m.tracks != f.TrackSet.Load() {
+		m.tracks = f.TrackSet.Load()
+		m.starts.Video = f.Tracks.Load()&flvstream.VideoFlag != 0
+		m.preamble.Without.Video, m.preamble.Without.Audio = !m.starts.Video, f.Tracks.Load()&flvstream.AudioFlag == 0
+		var all millrace.Chain
+		m.preamble.Clone(&all)
+		m.out.SetPreamble(&all)
+	}
+	start := m.starts.IsStart(t, m.startIsKept)
+	if part := m.preamble.Part(t); part != nil {
+		flvstream.Keep(m.source.Memory, part, &m.message)
+		var all millrace.Chain
+		m.preamble.Clone(&all)
+		defer m.out.SetPreamble(&all)
+	}
+	return m.publish(&m.message, broadcast.Frame{Key: start})
+}
+
+// finish has nothing to publish: no message waits.
+func (m *rtmpMaker) finish() error { return nil }
+
+func (m *rtmpMaker) release() {
+	m.enc.Release()
+	m.body.Release()
+	m.message.Release()
+	m.preamble.Release()
+}

@@ -1,0 +1,87 @@
+package live
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/millrace-io/millrace/media/flv"
+	"github.com/millrace-io/millrace/media/rtmp"
+	"github.com/millrace-io/millrace/server/internal/refuse"
+)
+
+var (
+	// errEmpty refuses a body without a byte.
+	errEmpty = errors.New("the body is empty")
+	// errSecondHeader refuses a second file after the first one: its times begin anew, and it may be of other codecs.
+	errSecondHeader = errors.New("a second FLV header in the body: files do not become one stream by standing one behind the " +
+		"other, join them first (ffmpeg -f concat), or send one after the other")
+	// ErrPanic ends a publisher or a viewer after a panic.
+	ErrPanic = errors.New("internal error")
+	// errUnwatched ends a pull without viewers.
+	errUnwatched = errors.New("it has no viewers")
+	// errOwnerEnded ends a pull when the stream has ended at its owner.
+	errOwnerEnded = errors.New("the stream has ended at its owner")
+	// errNotFLV refuses bytes of another format for a stream that its viewers get as FLV.
+	errNotFLV = refuse.New(http.StatusUnsupportedMediaType, "this stream is FLV, and waits for its publisher to come back: "+
+		"it cannot go on with bytes of another format")
+)
+
+// ErrSlowMessage ends a publisher that takes longer than limit to send one message or tag.
+func ErrSlowMessage(limit time.Duration) error {
+	return refuse.New(http.StatusRequestTimeout, "a message has not come to its end within %v (--publish-timeout)", limit)
+}
+
+// PublishStatus is the status for the way a publisher ended.
+func PublishStatus(err error) int {
+	var limit *flv.LimitError
+	var rtmpLimit *rtmp.LimitError
+	var refused *refuse.Refusal
+	switch {
+	case err == nil, err == errUnwatched, err == errOwnerEnded:
+		return http.StatusOK
+	case errors.As(err, &refused):
+		return refused.Status
+	case errors.As(err, &limit), errors.As(err, &rtmpLimit):
+		return http.StatusRequestEntityTooLarge
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return http.StatusRequestTimeout
+	case err == ErrPanic:
+		return http.StatusInternalServerError
+	}
+	return http.StatusBadRequest
+}
+
+// Explain puts the reason for a stream's end into words.
+func Explain(err error) string {
+	if err == nil {
+		return "end of the stream"
+	}
+	var limit *flv.LimitError
+	var rtmpLimit *rtmp.LimitError
+	if errors.As(err, &limit) && strings.HasPrefix(limit.What, "tag data") ||
+		errors.As(err, &rtmpLimit) && strings.HasPrefix(rtmpLimit.What, "bytes of") {
+		return fmt.Sprintf("%v (--max-tag-bytes)", err)
+	}
+	return err.Error()
+}
+
+// errTakenOver ends a publisher when a later one has come.
+var errTakenOver = refuse.New(http.StatusConflict, "another publisher took over this stream")
+
+// errMoved ends a publisher whose stream has another owner.
+var errMoved = refuse.New(http.StatusConflict, "this stream is published at another node now")
+
+// errOperator ends a publisher whose stream the operator has ended.
+var errOperator = refuse.New(http.StatusForbidden, "the operator has ended this stream").For(refuse.ByOperator)
+
+// errNotOwner refuses other nodes that take this one for the owner.
+func errNotOwner(name string) error {
+	return refuse.New(http.StatusMisdirectedRequest, "this node does not own the stream %q", name)
+}
+
+// errTimeUp ends a publisher whose time is over.
+var errTimeUp = refuse.New(http.StatusForbidden, "the time is up that this publisher was allowed")

@@ -1,0 +1,163 @@
+package fanout
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/server/internal/conn/tcpconn"
+	"github.com/millrace-io/millrace/server/internal/lock"
+)
+
+// A path is a way for bytes to reach a viewer's connection.
+type path uint8
+
+const (
+	pathWritev path = iota // the connection was taken over; one system call per batch
+	pathWrite              // the same without writev: TLS, or another system than Linux
+	pathWriter             // through an http.ResponseWriter: HTTP/2, or a wrapper without Unwrap
+
+	paths // how many there are
+)
+
+func (p path) String() string { return [paths]string{"writev", "write", "responsewriter"}[p] }
+
+// A Conn is the connection of a viewer: [NewConn], [NewResponseConn]. One goroutine at a time writes to it. Any goroutine
+// may end it, and then a write that waits fails.
+type Conn interface {
+	path() path
+	// tryWrite writes line and then c without waiting, and cuts off the bytes that the connection took. full says that it
+	// takes no more at present. Only pathWritev has it.
+	tryWrite(line *[]byte, c *millrace.Chain, out *vector) (full bool, err error)
+	// write writes line and then c to their end, and stores the time in progress when something was taken.
+	write(line *[]byte, c *millrace.Chain, out *tally, progress *atomic.Int64) error
+	// finish ends the connection after the last byte.
+	finish()
+	// abort ends the connection at once. If reset is set, the kernel drops the unsent bytes; otherwise it tries to deliver
+	// them, for minutes.
+	abort(reset bool)
+}
+
+// NewConn returns a Conn that writes to conn, and closes it when the viewer has ended. The caller may read from conn. talks
+// says that the client sends requests, which are read for a moment after the end of the stream. unsent limits the bytes that
+// the kernel holds unsent, so that a client that reads nothing is noticed; 0 means the system's default.
+func NewConn(conn net.Conn, talks bool, unsent int) Conn {
+	tcpconn.BoundUnsent(tcpconn.Of(conn), unsent)
+	base := streamConn{conn: conn, talks: talks}
+	if s := newSocketConn(base); s != nil {
+		return s
+	}
+	w := io.Writer(conn)
+	if tcp := tcpconn.Plain(conn); tcp != nil {
+		w = tcp
+	}
+	return &plainConn{streamConn: base, w: w}
+}
+
+// A streamConn is a connection that was taken over.
+type streamConn struct {
+	conn  net.Conn
+	talks bool
+}
+
+// closeGrace limits the time in which a client that talks may take the end of its stream and close the connection.
+const closeGrace = 5 * time.Second
+
+// finish leaves the connection of a client that talks to its reader. If the server closed it at once, the next bytes of the
+// client would make the kernel reset it, and the client would lose the bytes that it has not read yet.
+func (c *streamConn) finish() {
+	if c.talks {
+		_ = c.conn.SetReadDeadline(time.Now().Add(closeGrace))
+		if half, ok := c.conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
+			return
+		}
+	}
+	_ = c.conn.Close()
+}
+
+func (c *streamConn) abort(reset bool) {
+	if tcp := tcpconn.Of(c.conn); reset && tcp != nil {
+		_ = tcp.SetLinger(0)
+		_ = tcp.Close() // before TLS can wait to say goodbye
+	}
+	_ = c.conn.Close()
+}
+
+// A plainConn is written to by an ordinary Write: over TLS, and on systems without writev here.
+type plainConn struct {
+	streamConn
+	w io.Writer
+}
+
+func (c *plainConn) path() path { return pathWrite }
+
+func (c *plainConn) tryWrite(*[]byte, *millrace.Chain, *vector) (full bool, err error) {
+	panic("fanout: this connection cannot be tried")
+}
+
+func (c *plainConn) write(line *[]byte, body *millrace.Chain, out *tally, _ *atomic.Int64) error {
+	return writeThrough(c.w, line, body, out)
+}
+
+// writeThrough writes line and then c to an ordinary writer.
+func writeThrough(w io.Writer, line *[]byte, c *millrace.Chain, out *tally) error {
+	if len(*line) > 0 {
+		n, err := w.Write(*line)
+		out.bytes += int64(n)
+		if err != nil {
+			return err
+		}
+		*line = nil
+	}
+	n, err := c.WriteTo(w)
+	out.bytes += n
+	return err
+}
+
+// A ResponseConn is written to through a ResponseWriter, until Release.
+type ResponseConn struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+
+	mu       lock.Mutex // so that w is not used after its handler
+	returned bool
+}
+
+// NewResponseConn returns a Conn that writes through w until Release.
+func NewResponseConn(w http.ResponseWriter) *ResponseConn {
+	return &ResponseConn{w: w, control: http.NewResponseController(w)}
+}
+
+func (c *ResponseConn) path() path { return pathWriter }
+
+func (c *ResponseConn) tryWrite(*[]byte, *millrace.Chain, *vector) (full bool, err error) {
+	panic("fanout: this connection cannot be tried")
+}
+
+func (c *ResponseConn) write(line *[]byte, body *millrace.Chain, out *tally, _ *atomic.Int64) error {
+	if err := writeThrough(c.w, line, body, out); err != nil {
+		return err
+	}
+	return c.control.Flush()
+}
+
+// finish does nothing: the last bytes are still on their way when the handler returns.
+func (c *ResponseConn) finish() {}
+
+func (c *ResponseConn) abort(bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.returned {
+		_ = c.control.SetWriteDeadline(time.Unix(1, 0))
+	}
+}
+
+// Release ends the use of the ResponseWriter. The handler calls it before it returns.
+func (c *ResponseConn) Release() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.returned = true
+}

@@ -1,0 +1,345 @@
+// Package feed makes the frames of a live stream from the FLV tags of its publishers.
+//
+// A [Feed] belongs to one stream and continues from one publisher to the next: it fits the times of the tags to those before,
+// leaves out what the stream has had already, and finds the tags at which viewers can start. It applies what package
+// flvstream knows about the tags, and publishes to a [rendition.Set].
+package feed
+
+import (
+	"cmp"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/media/flv"
+	"github.com/millrace-io/millrace/server/internal/live/flvstream"
+	"github.com/millrace-io/millrace/server/internal/live/rendition"
+)
+
+// A Feed makes frames of FLV tags, and knows what the tags so far say about the stream. The goroutine of the stream's
+// publisher uses it. A publisher calls Begin, and then Write.
+type Feed struct {
+	log    *slog.Logger
+	memory *millrace.Pool
+	out    *rendition.Set
+	facts  *flvstream.Facts // of out
+
+	address   string                  // of the publisher
+	continues *flvstream.Continuation // fits the publisher's tags to those before; nil: there were none
+	overlap   *overlap                // nil for a publisher of this node
+
+	// unkept is how many bytes have come since the last frame that was published. RTMP counts the frame itself, too.
+	unkept int
+
+	starts    flvstream.StartFinder
+	presence  flvstream.Presence
+	tracks    map[flv.Type]map[byte]bool // numbers of those that the publisher's sequence headers have announced
+	gapLogged bool
+	trackTime flvstream.TrackTimer
+	farLogged bool // that keyframes are far apart
+	warned    bool // of what MP4 leaves out
+	resized   bool // the metadata have changed, and with them perhaps the size of the video
+	keys      flvstream.KeyMeter
+
+	enc      flv.Encoder // of tags that get another time
+	preamble flvstream.Preamble
+	size     string // of the video, as in 640x360; "" if not known
+
+	last lastFrame
+}
+
+// A lastFrame is the frame with the latest time that was published.
+type lastFrame struct {
+	timed bool   // there was a frame
+	time  uint32 // its time, in ms
+	at    int64  // when it was published: monotonic, in ns
+}
+
+// New returns a Feed that publishes to out. It borrows memory, the account of the stream's bytes. Release ends it.
+func New(out *rendition.Set, log *slog.Logger, memory *millrace.Pool) *Feed {
+	return &Feed{out: out, facts: out.Facts(), log: log, memory: memory}
+}
+
+// Release gives back what f holds.
+func (f *Feed) Release() {
+	f.preamble.Release()
+	f.enc.Release()
+}
+
+// A Publisher is the source of the tags that a Feed takes.
+type Publisher struct {
+	Address string
+	Epoch   uint64 // the ownership of the node that the stream is pulled from; 0 for a publisher of this node
+	Skipped int    // bytes that came before the first tag
+}
+
+// Begin starts the tags of a publisher.
+func (f *Feed) Begin(p Publisher) {
+	f.address, f.unkept = p.Address, p.Skipped
+	f.follow(p.Epoch)
+	f.out.SetPublisher(p.Address)
+}
+
+// Resume is Begin for each publisher after the first. at is the present: monotonic, in ns. It returns the time since the last
+// frame, or 0 if there was none.
+func (f *Feed) Resume(p Publisher, at int64) (pause time.Duration) {
+	f.keys.Pause()
+	f.farLogged = false // the time between two publishers is no GOP
+	f.starts.ForgetTracks()
+	f.presence, f.tracks = flvstream.Presence{}, nil
+	f.facts.Further.Store(0)
+	if f.last.timed {
+		pause = time.Duration(at - f.last.at)
+	}
+	f.continues = f.goOn()
+	f.Begin(p)
+	return pause
+}
+
+// follow prepares for the tags of a publisher that begins. A pull continues after the part that the stream has had of it.
+func (f *Feed) follow(epoch uint64) {
+	switch o := f.overlap; {
+	case epoch == 0:
+		f.overlap = nil
+	case o == nil || o.epoch != epoch:
+		f.overlap = &overlap{epoch: epoch, continues: f.continues}
+	default:
+		o.continues = cmp.Or(o.continues, &flvstream.Continuation{}) // which leaves out headers that are known
+		f.continues = o.continues
+		o.joins, o.again = true, 0
+	}
+}
+
+// goOn returns what fits the tags of the next publisher to those before.
+func (f *Feed) goOn() *flvstream.Continuation {
+	return flvstream.Continue(f.last.timed, f.last.time, f.last.at)
+}
+
+// Skip notes n bytes of the publisher that are not part of a frame.
+func (f *Feed) Skip(n int) { f.unkept += n }
+
+// Write publishes a tag that came at the time at, unless the stream has had it. It takes ownership of c, which holds all of
+// the tag.
+func (f *Feed) Write(t flv.Tag, c *millrace.Chain, at int64) error {
+	f.starts.Note(t)
+	f.presence.Note(t)
+	f.noteTracks(t, c)
+	if f.overlap != nil {
+		switch f.overlap.take(t, c, f.out.StartIsKept) {
+		case repeated:
+			f.leave(c)
+			return nil
+		case restarted:
+			f.continues = f.goOn()
+			f.overlap.continues = f.continues
+		case afterGap:
+			last := f.last.time
+			f.facts.Resumed.Store(&last)
+		}
+	}
+	if n := f.continues; n != nil && n.Begin(t, at) {
+		last := n.Last()
+		f.facts.Resumed.Store(&last)
+	}
+	if f.continues != nil && !f.continues.Fit(&t, c, at, &f.starts, &f.preamble, &f.enc) {
+		f.leave(c)
+		return nil
+	}
+	if f.unkept > 2*c.Len()+flvstream.MaxUnkept {
+		var frame millrace.Chain
+		flvstream.Keep(f.memory, &frame, c)
+		c.Release()
+		c.Merge(&frame)
+	}
+	f.unkept = 0
+	return f.write(t, c, at)
+}
+
+// leave releases a tag that is not published.
+func (f *Feed) leave(c *millrace.Chain) {
+	f.unkept += c.Len()
+	c.Release()
+}
+
+// warnOfCodecs logs once what browsers and players of MP4 and HLS do not get.
+func (f *Feed) warnOfCodecs() {
+	if f.warned || !f.facts.Settled.Load() || f.overlap != nil {
+		return
+	}
+	if left := f.facts.LeftOut(); left != "" {
+		f.warned = true
+		f.log.Warn("MP4, HLS and browsers get only H.264, H.265 and AAC of this stream",
+			"left_out", left, "video", f.facts.Video.Load().String(), "audio", f.facts.Audio.Load().String())
+	}
+}
+
+// write publishes a tag, which came at a time of now. It takes ownership of c, which holds all of it.
+func (f *Feed) write(t flv.Tag, c *millrace.Chain, at int64) error {
+	switch {
+	case f.starts.Secondary(t): // what people and MP4 get is the default track
+	case t.Codec == 0: // of no codec, or of several
+	case t.Type == flv.TypeVideo && (f.resized || !f.facts.Video.Load().Is(t.Codec)):
+		f.resized = false
+		f.facts.Describe(t, f.size)
+	case t.Type == flv.TypeAudio && !f.facts.Audio.Load().Is(t.Codec):
+		f.facts.Describe(t, "")
+	}
+	f.noteTrack(t)
+	f.warnOfCodecs()
+	if t.Packet == flv.PacketFrame {
+		if ahead := int32(t.Timestamp - f.last.time); !f.last.timed || ahead >= 0 || ahead < -flvstream.Interleave {
+			f.last = lastFrame{true, t.Timestamp, at}
+		}
+		if f.trackTime.Passed(t.Timestamp) && !f.facts.Settled.Load() {
+			f.facts.Settled.Store(true)
+			f.facts.SetKnown()
+		}
+	}
+	if part := f.preamble.Part(t); part != nil {
+		return f.configure(t, c, part)
+	}
+	start, without := f.isStart(t), f.preamble.Without
+	if f.tracksChange(start) {
+		if without.Video && t.Type == flv.TypeVideo || without.Audio && t.Type == flv.TypeAudio {
+			if err := f.repeatHeaders(t); err != nil {
+				c.Release()
+				return err
+			}
+		}
+		return f.publishTracks(c, start || !f.starts.Video)
+	}
+	return f.out.Publish(c, start)
+}
+
+// noteTrack notes that the track of t exists. Viewers need not wait for it any longer.
+func (f *Feed) noteTrack(t flv.Tag) {
+	flag := flvstream.TrackFlag(t.Type)
+	if t.Packet != flv.PacketFrame && !t.SequenceHeader || f.facts.Tracks.Load()&flag != 0 {
+		return
+	}
+	f.facts.Tracks.Store(f.facts.Tracks.Load() | flag)
+	if f.facts.AllPromised() {
+		f.facts.SetKnown()
+	}
+}
+
+// tracksChange reports whether later viewers get other tracks than before: absent audio is left out from a frame on that
+// viewers can start at, which the next one is if start is set. Absent video is left out at once, and makes all audio such
+// frames. A track that is back is added at once.
+func (f *Feed) tracksChange(start bool) bool {
+	was := f.preamble.Without
+	f.leaveOut(flv.TypeVideo, &f.preamble.Without.Video, &f.facts.Video, start)
+	f.leaveOut(flv.TypeAudio, &f.preamble.Without.Audio, &f.facts.Audio, start)
+	return f.preamble.Without != was
+}
+
+func (f *Feed) leaveOut(t flv.Type, without *bool, known *atomic.Pointer[flvstream.Track], start bool) {
+	switch tracks, flag := f.facts.Tracks.Load(), flvstream.TrackFlag(t); {
+	case !f.presence.Absent(t):
+		*without = false
+	case tracks&flag != 0 && (start || t == flv.TypeVideo):
+		*without = true
+		f.starts.Video = f.starts.Video && t != flv.TypeVideo
+		f.facts.Tracks.Store(tracks &^ flag)
+		known.Store(nil)
+	}
+}
+
+// publishTracks publishes a frame, the first with a preamble of other tracks. It takes ownership of c.
+func (f *Feed) publishTracks(c *millrace.Chain, start bool) error {
+	f.log.Info("the tracks of the stream changed", "video", f.facts.Video.Load().String(), "audio", f.facts.Audio.Load().String())
+	var preamble millrace.Chain
+	f.preamble.Clone(&preamble)
+	return f.out.ChangeTracks(c, &preamble, start)
+}
+
+// repeatHeaders publishes the sequence headers of the track of t, which is back, for viewers who
+// came without it.
+func (f *Feed) repeatHeaders(t flv.Tag) error {
+	var headers millrace.Chain
+	f.preamble.RetimeHeaders(&headers, &f.enc, t)
+	if headers.Len() == 0 {
+		return nil
+	}
+	return f.out.Publish(&headers, false)
+}
+
+// noteTracks counts the tracks that t, which is in c, announces. It borrows c.
+func (f *Feed) noteTracks(t flv.Tag, c *millrace.Chain) {
+	if !t.SequenceHeader || t.Len() > flvstream.MaxPart {
+		return
+	}
+	var tag []byte
+	if t.Multitrack {
+		tag = c.Bytes()
+	}
+	if f.tracks == nil {
+		f.tracks = map[flv.Type]map[byte]bool{flv.TypeVideo: {}, flv.TypeAudio: {}}
+	}
+	for _, number := range t.AppendTracks(nil, tag) {
+		f.tracks[t.Type][number] = true
+	}
+	further := 0
+	for _, numbers := range f.tracks {
+		further += max(0, len(numbers)-1)
+	}
+	f.facts.Further.Store(int32(further))
+}
+
+// farKeys is how far key frames may be apart. Encoders for live streams send one every two seconds.
+const farKeys = 4 * time.Second
+
+// noteKeys takes the time of a picture. It warns once of each publisher whose key frames are far apart.
+func (f *Feed) noteKeys(at uint32, key bool) {
+	group := f.keys.Group(at)
+	if far := farKeys.Milliseconds(); group > far && f.facts.GOP.Load() > far && !f.farLogged { // not for one odd timestamp
+		f.farLogged = true
+		// In another goroutine, as below: the log may block, and the stream must go on.
+		go f.log.Warn("key frames are far apart: viewers begin at the last one, and stay that far behind live "+
+			"(set the encoder's key frame interval to 2 s)", "publisher", f.address, "more than", farKeys)
+	}
+	if key {
+		f.keys.Note(at)
+		f.facts.KeyInterval.Store(f.keys.Longest())
+		f.facts.UsualInterval.Store(f.keys.Usual())
+		group = 0
+	}
+	f.facts.GOP.Store(group)
+}
+
+// isStart reports whether viewers can start at a tag, and notes whether they begin with the sound.
+func (f *Feed) isStart(t flv.Tag) bool {
+	start := f.starts.IsStart(t, f.out.StartIsKept)
+	if start {
+		f.out.NoteStart()
+	}
+	if t.Type == flv.TypeVideo {
+		f.noteKeys(t.Timestamp, start)
+	}
+	if gap := f.starts.Gap.Open; gap != f.facts.NoVideo.Load() {
+		f.facts.NoVideo.Store(gap)
+		if !f.gapLogged {
+			f.gapLogged = true
+			go f.log.Info("there is sound, but no picture has come for a while: new viewers begin with the sound",
+				"while", flvstream.VideoGapAfter*time.Millisecond)
+		}
+	}
+	return start
+}
+
+// configure publishes a tag that viewers to come need as well.
+func (f *Feed) configure(t flv.Tag, c, part *millrace.Chain) error {
+	flvstream.Keep(f.memory, part, c)
+	if t.Metadata {
+		f.size = flvstream.PictureSize(part.Bytes())
+		f.resized = true
+		// Before that, it is not known which tracks there will be, and viewers wait.
+		if f.facts.Settled.Load() || f.facts.AllPromised() {
+			flvstream.StateTracks(f.memory, c, f.facts.Tracks.Load())
+		}
+	}
+	var preamble millrace.Chain
+	f.preamble.Clone(&preamble)
+	return f.out.Configure(c, &preamble)
+}

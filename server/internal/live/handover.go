@@ -1,0 +1,272 @@
+package live
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/millrace-io/millrace/server/internal/conn/limit"
+	"github.com/millrace-io/millrace/server/internal/refuse"
+)
+
+// A registrar decides who publishes each stream of a Hub, one publisher after the other.
+type registrar struct{ *Hub }
+
+// claim is claimHere, after the cluster, if there is one, has made this node the owner of the stream.
+func (h registrar) claim(c *claim, name string) (err error) {
+	if h.cfg.Cluster == nil {
+		return h.claimHere(c, name)
+	}
+	if err = h.checkRoom(name); err != nil { // before another node loses its publisher for nothing
+		return err
+	}
+	for err = errNotHeld; err == errNotHeld; { // a lease can end at the same moment
+		if c.lease, err = h.cfg.Cluster.Claim(c.ctx, name); err != nil {
+			return cmp.Or(context.Cause(c.ctx), err)
+		}
+		err = h.claimHere(c, name)
+	}
+	return err
+}
+
+// errNotHeld says that a lease was lost, or given up as the one of a stream that ended, before the stream was claimed.
+var errNotHeld = errors.New("the lease is not held any more")
+
+// claimHere makes c the publisher of the stream of that name, or its successor. The publisher that is there is then told to
+// end.
+func (h registrar) claimHere(c *claim, name string) (err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	defer func() {
+		if err != nil {
+			h.release(name, c.lease)
+		}
+	}()
+	if err := h.checkRefused(name); err != nil { // since the cluster was asked, perhaps
+		return err
+	}
+	s := h.streams[name]
+	switch {
+	case h.ends.Err() != nil:
+		return refuse.ErrShutdown
+	case c.lease != nil && !c.lease.Held():
+		return errNotHeld
+	case s != nil && s.ended:
+		return errOperator
+	case s == nil && len(h.streams) >= h.cfg.MaxStreams:
+		return h.cfg.tooManyStreams()
+	case s == nil:
+		if err := h.cfg.Memory.Admit(); err != nil {
+			return err
+		}
+		h.grant(h.newStream(name), c)
+	case s.pause != nil:
+		h.grant(s, c)
+	default:
+		if err := h.yields(s); err != nil {
+			return err
+		}
+		switch {
+		case s.successor != nil: // which is to replace the same publisher
+			s.successor.cancel(errTakenOver)
+		case s.publisher.isPull():
+			s.publisher.cancel(errTakenOver)
+		default:
+			s.publisher.replace()
+		}
+		s.successor = c
+	}
+	h.publishers.Add(1)
+	return nil
+}
+
+// checkRoom returns an error if the operator has refused the name, or the stream is not here and there is no room for
+// one more.
+func (h registrar) checkRoom(name string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.checkRefused(name); err != nil {
+		return err
+	}
+	if h.streams[name] == nil && len(h.streams) >= h.cfg.MaxStreams {
+		return h.cfg.tooManyStreams()
+	}
+	return nil
+}
+
+// yields returns an error if the publisher of s is to stay. A pull never is. mu is held.
+func (h registrar) yields(s *stream) error {
+	if s.publisher.isPull() && s.successor == nil {
+		return nil
+	}
+	switch h.cfg.Takeover {
+	case TakeoverNever:
+		return refuse.New(http.StatusConflict, "this name has a publisher already (--takeover never)")
+	case TakeoverStalled:
+		if s.successor != nil || now()-s.publisher.heard.Load() < int64(StalledAfter) {
+			return refuse.New(http.StatusConflict,
+				"this name has a publisher already, which sent something in the last %v (--takeover stalled)", StalledAfter)
+		}
+	}
+	return nil
+}
+
+// awaitGrant waits until the stream is that of c: the publisher before must not write any more.
+func (h registrar) awaitGrant(c *claim, name string) (*stream, error) {
+	grace := time.NewTimer(limit.Grace)
+	defer grace.Stop()
+	select {
+	case s := <-c.granted:
+		return s, nil
+	case <-c.ctx.Done():
+	case <-grace.C:
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	select {
+	case s := <-c.granted: // at the same moment
+		return s, nil
+	default:
+	}
+	if s := h.streams[name]; s != nil && s.successor == c {
+		s.successor = nil
+	}
+	h.release(name, c.lease)
+	h.publishers.Done()
+	if err := context.Cause(c.ctx); err != nil {
+		return nil, err
+	}
+	return nil, refuse.New(http.StatusConflict, "this name has a publisher already, which has not ended within %v", limit.Grace)
+}
+
+// grant makes c the publisher of s, which has none. mu is held.
+func (h registrar) grant(s *stream, c *claim) {
+	if s.lease != nil && s.lease != c.lease { // it was lost, which is not known here yet
+		h.lose(s)
+	}
+	returns := s.pause != nil
+	h.endPause(s)
+	s.publisher = c
+	c.since = now()
+	c.heard.Store(c.since)
+	c.granted <- s
+	s.epoch = max(s.epoch, c.epoch)
+	if s.lease != c.lease {
+		s.lease = c.lease
+		if s.forms != nil {
+			s.forms.ForgetStart()
+		}
+	}
+	if c.lease != nil && !c.lease.Held() { // it was lost while c waited
+		h.lose(s)
+	}
+	if returns {
+		s.tell()
+	}
+}
+
+// endPause ends the pause of s if there is one. mu is held.
+func (h registrar) endPause(s *stream) {
+	if s.pause == nil {
+		return
+	}
+	s.pause.timer.Stop()
+	h.counters.waited.Add(now() - s.pause.since)
+	s.pause = nil
+}
+
+// handOver gives s to the next publisher, makes it wait for one, or ends it: its publisher c has ended with err, after a number
+// of frames. It returns how long s waits.
+func (h registrar) handOver(s *stream, c *claim, frames int64, err error) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	next := s.successor
+	s.successor = nil
+	left := h.left(s, frames, err)
+	stays := s.feed != nil && err != ErrPanic && h.ends.Err() == nil && !s.ended
+	if !stays || left <= 0 && next == nil {
+		if next != nil && next.lease == s.lease {
+			s.lease = nil // next has it
+		}
+		h.end(s)
+	}
+	switch {
+	case h.ends.Err() != nil, s.ended: // next learns that from its context
+	case next != nil:
+		if !stays {
+			s = h.newStream(s.name)
+		}
+		if !c.isPull() {
+			next.replaced = true
+			s.takeovers.Add(1)
+			h.counters.takeovers.Add(1)
+		}
+		h.grant(s, next)
+	case stays && left > 0:
+		w := &pause{since: now()}
+		w.timer = time.AfterFunc(left, func() { h.expire(s, w) })
+		s.pause = w
+		s.tell()
+		return left
+	}
+	return 0
+}
+
+// left returns how long s may wait for a publisher after one has ended with err. A publisher that sent no frame does not
+// prolong the pause that it came to. mu is held.
+func (h registrar) left(s *stream, frames int64, err error) time.Duration {
+	if err == errUnwatched && h.unwatched(s) > 0 {
+		return 0
+	}
+	if at := now(); frames > 0 || s.until == 0 {
+		wait := h.cfg.PublisherReturn
+		if err == nil || err == errOwnerEnded {
+			wait = min(wait, h.cleanEndWait)
+		}
+		s.until = at + int64(wait)
+	}
+	return time.Duration(s.until - now())
+}
+
+// expire ends s if w is still its pause.
+func (h registrar) expire(s *stream, w *pause) {
+	h.mu.Lock()
+	over := s.pause == w
+	if over {
+		h.end(s)
+	}
+	h.mu.Unlock()
+	if over {
+		s.log.Info("stream ended", "reason", "its publisher has not come back")
+	}
+}
+
+// end closes s, which has no publisher any more: viewers get the rest, the name is free, and later viewers wait for the
+// next stream. mu is held.
+func (h registrar) end(s *stream) {
+	h.endPause(s)
+	delete(h.streams, s.name)
+	h.giveUp(s)
+	if s.feed != nil {
+		s.feed.Release()
+	}
+	if s.forms != nil {
+		s.forms.Close()
+	}
+}
+
+// checkRefused refuses a publisher whose name the operator has refused. mu is held.
+func (h registrar) checkRefused(name string) error {
+	until, ok := h.refused[name]
+	if !ok {
+		return nil
+	}
+	left := time.Until(until)
+	if left <= 0 {
+		return nil
+	}
+	return refuse.New(http.StatusForbidden, "the operator has ended this stream: it may be published again in %v",
+		left.Round(time.Second)).For(refuse.ByOperator).After(left)
+}

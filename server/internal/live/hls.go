@@ -1,0 +1,178 @@
+package live
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/media/hls"
+	"github.com/millrace-io/millrace/server/internal/live/hlslive"
+	"github.com/millrace-io/millrace/server/internal/live/rendition"
+	"github.com/millrace-io/millrace/server/internal/refuse"
+)
+
+// HLS answers players of HLS, with the streams of a Hub.
+type HLS struct{ hub *Hub }
+
+// NewHLS returns the HLS of the streams of h.
+func NewHLS(h *Hub) HLS { return HLS{h} }
+
+// idleLengths is how many lengths of a playlist pass without a request before HLS is no longer made.
+const idleLengths = 3
+
+// Master returns the multivariant playlist of the stream of that name. It waits for the stream as viewers do, and
+// until its tracks are known. Errors are as those of Watch.
+func (l HLS) Master(ctx context.Context, name string) (*hlslive.Playlist, error) {
+	w, err := l.find(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return w.Master(ctx)
+}
+
+// Media returns a media playlist of the stream of that name. object is the playlist's name; see [hlslive.IsMedia]. If
+// blocks is set, it waits until the playlist has what want asks for.
+func (l HLS) Media(
+	ctx context.Context, name, object string, want hls.Reload, blocks bool,
+) (list *hlslive.Playlist, err error) {
+	w := l.ended(name, object)
+	if w == nil {
+		if w, err = l.find(ctx, name); err != nil {
+			return nil, err
+		}
+	}
+	return w.Playlist(ctx, object, want, blocks)
+}
+
+// Object appends references to an init segment, a segment or a part to dst, which stays the caller's. It waits for
+// the part that is next.
+func (l HLS) Object(ctx context.Context, name string, o hls.Object, dst *millrace.Chain) error {
+	l.hub.mu.Lock()
+	w := l.hub.hls.byName[name]
+	if w != nil {
+		w.Touch()
+		if w.before != nil && w.before.Has(o.Epoch) {
+			w = w.before
+		}
+	}
+	elsewhere := w == nil && l.elsewhere(name)
+	l.hub.mu.Unlock()
+	switch {
+	case elsewhere:
+		return hlslive.ErrElsewhere
+	case w == nil:
+		return hlslive.Absent(name, o)
+	}
+	return w.Object(ctx, o, dst)
+}
+
+// ended is hlsSet.ended of the stream of that name.
+func (l HLS) ended(name, object string) *liveHLS {
+	l.hub.mu.Lock()
+	defer l.hub.mu.Unlock()
+	s := l.hub.find(name)
+	if s == nil {
+		return nil
+	}
+	w := l.hub.hls.ended(s, object)
+	if w != nil {
+		w.Touch()
+	}
+	return w
+}
+
+// find returns the HLS of the stream of that name, and starts it if it is not made yet. It waits for the stream as
+// viewers do.
+func (l HLS) find(ctx context.Context, name string) (w *liveHLS, err error) {
+	l.hub.mu.Lock()
+	if l.elsewhere(name) {
+		l.hub.mu.Unlock()
+		return nil, hlslive.ErrElsewhere
+	}
+	w = l.hub.hls.byName[name]
+	if w != nil && (!w.Ended() || l.hub.find(name) == nil) {
+		w.Touch()
+		l.hub.mu.Unlock()
+		return w, nil
+	}
+	l.hub.mu.Unlock()
+	if err := l.hub.cfg.Memory.Admit(); err != nil {
+		return nil, err
+	}
+	if err := l.hub.admitted.Acquire(); err != nil {
+		return nil, err
+	}
+	defer l.hub.admitted.Release()
+	err = l.hub.awaitStream(ctx, name, func(s *stream) error {
+		if w = l.hub.hls.byName[name]; w != nil && w.stream == s && !w.Ended() {
+			w.Touch()
+			return nil
+		}
+		if l.elsewhere(name) {
+			return hlslive.ErrElsewhere
+		}
+		if _, err := s.format(WatchRequest{Format: rendition.MP4}); err != nil {
+			return err
+		}
+		w = l.start(s)
+		return nil
+	})
+	return w, err
+}
+
+// elsewhere reports whether this node must leave the HLS of that name to another node. Hub.mu is held.
+func (l HLS) elsewhere(name string) bool {
+	if s := l.hub.streams[name]; s != nil {
+		return l.hub.cfg.Cluster != nil && s.lease == nil
+	}
+	return l.hub.cfg.Cluster != nil && l.hub.hls.byName[name] == nil
+}
+
+// start starts the HLS of s. Hub.mu is held.
+func (l HLS) start(s *stream) *liveHLS {
+	w := l.hub.hls.add(s)
+	w.idle = time.AfterFunc(w.IdleIn(idleLengths), func() { l.checkIdle(w) })
+	ctx, stop := context.WithCancel(l.hub.ends)
+	w.stop = stop
+	go l.run(ctx, w)
+	return w
+}
+
+// run makes w until it ends.
+func (l HLS) run(ctx context.Context, w *liveHLS) {
+	s := w.stream
+	defer w.stop()
+	s.log.Debug("HLS started")
+	err := w.Run(ctx)
+	w.idle.Stop()
+	defer s.log.Debug("HLS ended", "reason", Explain(err))
+	l.hub.mu.Lock()
+	defer l.hub.mu.Unlock()
+	l.hub.hls.forget(w)
+	switch {
+	case l.hub.ends.Err() != nil:
+		w.Close(refuse.ErrShutdown)
+	case err == rendition.ErrNotMade:
+		w.Close(cmp.Or(s.checkMP4(), error(refuse.New(http.StatusNotAcceptable, "stream %q: %v", s.name, err))))
+	default:
+		w.Close(errAbsent(s.name))
+	}
+}
+
+// checkIdle ends w if there was no request for long enough. The next request does not find it any more.
+func (l HLS) checkIdle(w *liveHLS) {
+	l.hub.mu.Lock()
+	defer l.hub.mu.Unlock()
+	if left := w.IdleIn(idleLengths); left > 0 {
+		w.idle.Reset(left)
+		return
+	}
+	l.hub.hls.end(w)
+}
+
+// Absent is what viewers are told that have waited for the HLS of a stream which no node has.
+func (l HLS) Absent(ctx context.Context, name string) error {
+	return cmp.Or(context.Cause(ctx), l.hub.cfg.absent(name))
+}

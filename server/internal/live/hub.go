@@ -1,0 +1,141 @@
+package live
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/server/internal/conn/limit"
+	"github.com/millrace-io/millrace/server/internal/live/fanout"
+	"github.com/millrace-io/millrace/server/internal/live/rendition"
+	"github.com/millrace-io/millrace/server/internal/lock"
+	"github.com/millrace-io/millrace/server/internal/refuse"
+)
+
+// A Hub has the streams of a server.
+//
+// Locks are taken in this order: Hub.mu, stream.mu, rendition.Set.mu, and then that of an hlslive.Window, a broadcast.Ring or a
+// limit.Limiter. A goroutine that holds one of the first three does not log. Of package fanout it takes the lock of a Conn
+// alone (by Viewer.End): a loop there holds its lock while it calls methods of viewer, which take stream.mu and Set.mu.
+type Hub struct {
+	cfg  Config // MaxStreams and MaxStreamViewers under mu; the rest does not change
+	log  *slog.Logger
+	ends context.Context // ends with Close, under mu
+	stop context.CancelCauseFunc
+
+	counters counters
+	forms    rendition.Config
+
+	publishers sync.WaitGroup // publishers that are served, or answered
+	recording  sync.WaitGroup // streams that are recorded
+	admitted   *limit.Limiter // viewers, including those that wait for a stream
+
+	pullIdle, cleanEndWait time.Duration // see the constants; set before h is used
+
+	mu      lock.Mutex
+	streams map[string]*stream // by name, from newStream to end
+	waiting map[string][]*waiter
+	hls     hlsSet
+	served  map[*Viewer]struct{}
+	records map[string]chan struct{} // by name: closed when the recording of a stream has ended
+	refused map[string]time.Time     // names whose publishers the operator refuses until then; at most maxRefusedNames
+
+	lastViewer uint64 // the number of the viewer that came last
+	cut        bool   // the time to drain was over: every viewer is ended
+}
+
+// A waiter is a viewer that waits for a stream.
+type waiter struct {
+	enter func(s *stream) error // called with Hub.mu held
+	done  chan struct{}         // closed when enter has returned, or err was set
+	err   error
+
+	unreached bool // the last pull has not reached the owner; under Hub.mu
+}
+
+// NewHub returns a Hub without streams. Drain ends it.
+func NewHub(cfg Config) *Hub {
+	cfg.Log = lock.Logger(cfg.Log)
+	h := &Hub{
+		cfg: cfg, log: cfg.Log,
+		admitted: limit.New(cfg.MaxViewers, tooManyViewers(cfg.MaxViewers), refuse.ErrShutdown),
+		streams:  make(map[string]*stream),
+		waiting:  make(map[string][]*waiter),
+		served:   make(map[*Viewer]struct{}),
+
+		records: make(map[string]chan struct{}),
+		refused: make(map[string]time.Time),
+
+		pullIdle: pullIdle, cleanEndWait: cleanEndWait,
+	}
+	h.forms = cfg.forms(&h.counters.forms)
+	h.hls.init(&h.cfg, h.admitted)
+	h.ends, h.stop = context.WithCancelCause(context.Background())
+	return h
+}
+
+// Config returns the configuration of h. It does not change, except for the limits that SetLimits replaces.
+func (h *Hub) Config() *Config { return &h.cfg }
+
+// Closing ends when h refuses new publishers and viewers.
+func (h *Hub) Closing() context.Context { return h.ends }
+
+// SetLimits replaces the limits of Config. Streams and viewers above lower ones stay.
+func (h *Hub) SetLimits(streams, viewers, streamViewers int) {
+	h.admitted.SetLimit(viewers, tooManyViewers(viewers))
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.cfg.MaxStreams, h.cfg.MaxStreamViewers = streams, streamViewers
+}
+
+// newStream adds a stream, which is to be granted to a publisher. mu is held.
+func (h *Hub) newStream(name string) *stream {
+	s := &stream{name: name, started: time.Now(), log: h.log.With("stream", name),
+		memory: millrace.DefaultPool().Account()}
+	s.peers = make(map[*fanout.Viewer]string)
+	s.leftAt = now() - int64(h.pullIdle)
+	s.frameAt.Store(now())
+	h.streams[name] = s
+	return s
+}
+
+// announce lets viewers find s, and gives it the viewers that wait for it. They enter before its first frame.
+func (h *Hub) announce(s *stream, forms *rendition.Set) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s.forms = forms
+	for _, w := range h.waiting[s.name] {
+		w.err = w.enter(s)
+		close(w.done)
+	}
+	delete(h.waiting, s.name)
+}
+
+// find returns the stream that viewers see under name, or nil. mu is held.
+func (h *Hub) find(name string) *stream {
+	if s := h.streams[name]; s != nil && s.forms != nil {
+		return s
+	}
+	return nil
+}
+
+// unwatched returns for how long there are no viewers of s. mu is held.
+func (h *Hub) unwatched(s *stream) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.viewers+len(h.waiting[s.name]) > 0 {
+		return 0
+	}
+	return time.Duration(now() - s.leftAt)
+}
+
+// leave notes that v has ended.
+func (h *Hub) leave(v *Viewer) {
+	h.mu.Lock()
+	delete(h.served, v)
+	delete(v.stream.peers, v.transport)
+	h.mu.Unlock()
+	h.admitted.Release()
+}

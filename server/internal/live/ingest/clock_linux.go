@@ -1,0 +1,134 @@
+package ingest
+
+import (
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/millrace-io/millrace/server/internal/conn/tcpconn"
+)
+
+const (
+	// leastBeat is the smallest beat with which connections are read by the clock.
+	leastBeat = 5 * time.Millisecond
+	// gatherBytes is what a read should find at most: more would fill the kernel's receive buffer and slow the
+	// publisher down.
+	gatherBytes = 48 << 10
+	// floodPause is how long a read waits after one that found more.
+	floodPause = time.Millisecond
+	// flushBytes is how much of a flood is read before Flush is called. An encoder's stream never gets there.
+	flushBytes = 64 << 10
+)
+
+// ByClock reports whether plain TCP and Unix connections are read by the clock with a beat of that length.
+func ByClock(beat time.Duration) bool { return beat >= leastBeat }
+
+// A clockConn reads a connection once a beat, and not as packets arrive: a packet that wakes the process costs more than
+// reading it does. Beats are the same for all connections, so that one wake-up serves all. The connection is outside of
+// the runtime's poller, which each packet would wake all the same.
+type clockConn struct {
+	session Session
+	fd      int
+	cfg     Config
+
+	empty   bool          // the last read took everything that was there
+	got     int           // bytes since the last pause
+	flushed int           // of these, before the last call of Flush
+	heard   time.Duration // when something was read last; see sinceStart
+}
+
+// newClockConn returns nil, and has done nothing, if conn is not to be, or cannot be, read by the clock.
+func newClockConn(conn net.Conn, s Session, cfg Config) Conn {
+	if !ByClock(cfg.Beat) {
+		return nil
+	}
+	var plain syscall.Conn
+	if tcp := tcpconn.Plain(conn); tcp != nil {
+		plain = tcp
+	} else if u, ok := conn.(*net.UnixConn); ok {
+		plain = u
+	} else {
+		return nil
+	}
+	// The copy shares the connection and its non-blocking mode, and is in no poller.
+	fd := -1
+	if raw, err := plain.SyscallConn(); err == nil {
+		_ = raw.Control(func(of uintptr) { fd, _ = unix.FcntlInt(of, unix.F_DUPFD_CLOEXEC, 0) })
+	}
+	if fd < 0 { // the process has as many descriptors as it may have
+		return nil
+	}
+	_ = conn.Close()
+	return &clockConn{session: s, fd: fd, cfg: cfg, heard: sinceStart()}
+}
+
+// start is what beats and sinceStart count from.
+var start = time.Now()
+
+func sinceStart() time.Duration { return time.Since(start) }
+
+// Read waits for the next beat when everything has been read.
+func (c *clockConn) Read(p []byte) (int, error) {
+	for {
+		if c.empty {
+			c.pause()
+		} else if c.got-c.flushed >= flushBytes {
+			c.flushed = c.got
+			c.session.Flush()
+		}
+		if c.session.Lifetime().Err() != nil {
+			return 0, os.ErrDeadlineExceeded
+		}
+		// Raw, because the call does not wait: telling the scheduler of it would wake the runtime's monitor at each beat.
+		r, _, errno := unix.RawSyscall(unix.SYS_READ,
+			uintptr(c.fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
+		switch n := int(r); {
+		case errno == 0 && n > 0:
+			c.empty = n < len(p)
+			c.got += n
+			c.heard = sinceStart()
+			c.session.Received(n)
+			return n, nil
+		case errno == 0:
+			return 0, io.ErrUnexpectedEOF
+		case errno == unix.EAGAIN:
+			if sinceStart()-c.heard > c.cfg.Silence {
+				return 0, errSilent(c.cfg.Silence)
+			}
+			c.empty = true
+		case errno != unix.EINTR:
+			return 0, os.NewSyscallError("read", errno)
+		}
+	}
+}
+
+// Write does not wait: a publisher that takes no answers is no longer listening.
+func (c *clockConn) Write(p []byte) (int, error) {
+	n, err := unix.Write(c.fd, p)
+	if err == nil && n < len(p) {
+		err = io.ErrShortWrite
+	}
+	return max(n, 0), os.NewSyscallError("write", err)
+}
+
+// pause calls Flush, and waits for the next beat.
+func (c *clockConn) pause() {
+	c.session.Flush()
+	wait := c.cfg.Beat - sinceStart()%c.cfg.Beat
+	if c.got > gatherBytes {
+		wait = min(wait, floodPause)
+	}
+	c.got, c.flushed = 0, 0
+	time.Sleep(wait)
+}
+
+func (c *clockConn) Release() (net.Conn, error) {
+	f := os.NewFile(uintptr(c.fd), "publisher")
+	defer f.Close()
+	return net.FileConn(f)
+}

@@ -1,0 +1,142 @@
+package live
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millrace-io/millrace/server/internal/live/fanout"
+	"github.com/millrace-io/millrace/server/internal/memory"
+)
+
+const (
+	// lateAfter is how far behind a viewer is that is not healthy: a frame waits for the latency bound, and for the round.
+	// What a stream keeps that is older is for late viewers alone, unless it is of the newest group of pictures.
+	lateAfter = time.Second
+	// crowdedAfter is for how long a viewer holds a batch that it does not take before it may be disconnected for it. A new
+	// viewer of a slow connection takes about so long for what it begins with.
+	crowdedAfter = 2 * time.Second
+	// blockedAfter is the same for the largest stream, when nothing else has helped: more than a moment.
+	blockedAfter = 250 * time.Millisecond
+)
+
+// A shedder frees memory of a Hub.
+type shedder struct{ hub *Hub }
+
+// MemorySteps returns what h can do when memory is short, in order. The largest streams are always the first ones: a stream
+// that holds less than others is left alone.
+func MemorySteps(h *Hub) []memory.Step {
+	s := shedder{h}
+	return []memory.Step{
+		{Name: "idle", Above: 8, Free: NewHLS(h).endIdle},
+		{Name: "groups", Above: 10, Free: s.evictGroups},
+		{Name: "laggards", Above: 12, Free: func(excess int64) int64 { return s.dropLaggards(excess, nil, crowdedAfter) }},
+		{Name: "streams", Above: 14, Free: s.cutLargest},
+	}
+}
+
+// endIdle ends the HLS that no player has asked for while all that a playlist has was played.
+func (l HLS) endIdle(excess int64) (freed int64) {
+	l.hub.mu.Lock()
+	defer l.hub.mu.Unlock()
+	for _, w := range l.hub.hls.byName {
+		if w.IdleIn(1) <= 0 {
+			freed += w.Stats().Bytes
+			l.hub.hls.end(w)
+		}
+		if freed >= excess {
+			break
+		}
+	}
+	return freed
+}
+
+// evictGroups has the windows of HLS hold no more than the rules ask for, and drops old groups of pictures.
+func (d shedder) evictGroups(excess int64) (freed int64) {
+	for _, s := range d.hub.holders() {
+		if s.window != nil {
+			freed += s.window.Shorten(d.hub.cfg.HLS.MaxBytes)
+		}
+		for _, r := range s.made() {
+			freed += r.Evict(lateAfter, false)
+		}
+		if freed >= excess {
+			break
+		}
+	}
+	return freed
+}
+
+// dropLaggards disconnects viewers whose connections have not taken what they hold for so long, of a stream or, if of is nil,
+// of all: those of the largest streams first, and of these the latest.
+func (d shedder) dropLaggards(excess int64, of *stream, after time.Duration) (freed int64) {
+	type laggard struct {
+		*Viewer
+		bytes int64
+		since time.Duration
+	}
+	var list []laggard
+	d.hub.mu.Lock()
+	for v := range d.hub.served {
+		since, writes := v.transport.WritingFor()
+		switch {
+		case v.node != "" || of != nil && v.stream != of: // a node stands for any number of viewers
+		case v.transport.Reason() != fanout.Connected:
+			freed += v.transport.Batch() // soon
+		case writes && since > after:
+			list = append(list, laggard{v, v.stream.memory.Stats().InUse, since})
+		}
+	}
+	d.hub.mu.Unlock()
+	slices.SortFunc(list, func(a, b laggard) int {
+		return cmp.Or(cmp.Compare(b.bytes, a.bytes), strings.Compare(a.stream.name, b.stream.name),
+			cmp.Compare(b.since, a.since))
+	})
+	for _, l := range list {
+		if freed >= excess {
+			break
+		}
+		freed += l.transport.Batch()
+		l.transport.End(fanout.Crowded)
+	}
+	return freed
+}
+
+// errLargest ends the publisher of a stream because of what the stream holds.
+var errLargest = memory.Short("memory is short, and this stream holds the most")
+
+// cutLargest disconnects the viewers of the largest streams that are blocked, drops what these streams keep, but for some HLS,
+// and at last ends their publishers and their HLS. A stream that holds less than a quarter of what the budget has for each is not the
+// cause, and is left alone.
+func (d shedder) cutLargest(excess int64) (freed int64) {
+	list := d.hub.holders()
+	for _, s := range list {
+		if freed >= excess || s.bytes < d.hub.cfg.Memory.Limit()/int64(4*len(list)) {
+			break
+		}
+		if freed += d.dropLaggards(excess-freed, s.stream, blockedAfter); freed >= excess {
+			break
+		}
+		if s.window != nil {
+			s.window.Shorten(d.hub.cfg.HLS.MaxBytes / 4)
+		}
+		for _, r := range s.made() {
+			r.Evict(0, true)
+		}
+		left := s.memory.Stats().InUse
+		if freed += s.bytes - left; freed >= excess {
+			break
+		}
+		freed += left // soon
+		d.hub.mu.Lock()
+		if s.pause == nil {
+			s.publisher.cancel(errLargest)
+		}
+		if s.window != nil {
+			s.window.stop()
+		}
+		d.hub.mu.Unlock()
+	}
+	return freed
+}

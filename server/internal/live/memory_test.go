@@ -1,0 +1,150 @@
+package live_test
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/media/flv"
+	"github.com/millrace-io/millrace/server/internal/live"
+	"github.com/millrace-io/millrace/server/internal/memory"
+)
+
+// When memory is short, new publishers and viewers are refused, and those that are there go on: also a publisher that comes
+// back.
+func TestMemoryRefuses(t *testing.T) {
+	pool := millrace.NewPool()
+	budget := memory.New(1<<20, pool, slog.New(slog.DiscardHandler))
+	f := serve(t, func(c *live.Config) { c.Memory, c.PublisherReturn = budget, testTimeout })
+	sc := newScript(2, 3, 1000)
+	w := f.Ask("/live/cam", 0)
+	f.waiting("cam", 1)
+	p := f.Publisher("cam")
+	p.Send(sc.whole())
+	w.Begin()
+
+	all := pool.Get(1 << 20)
+	res := f.Get("/live/cam")
+	if res.Status != http.StatusServiceUnavailable || !strings.Contains(res.Body, "memory is in use: 1 of 1 MiB") {
+		t.Errorf("a viewer: %d %s", res.Status, res.Body)
+	}
+	if res := f.Request(http.MethodPost, "/live/other", string(sc.whole())); res.Status != http.StatusServiceUnavailable {
+		t.Errorf("a publisher: %d %s", res.Status, res.Body)
+	}
+	p.Cut()
+	p.Wait()
+	again := f.Publisher("cam")
+	again.Send(sc.whole())
+	again.End()
+	all.Release()
+	f.stop()
+	same(t, "the stream", untimed(cut(t, w.Rest()[len(sc.header):])), untimed(append(append(sc.config, sc.tags...), sc.tags...)))
+}
+
+// At last the largest streams end, and the others, and their viewers, do not notice.
+func TestLargestStreamEnds(t *testing.T) {
+	budget := memory.New(4<<20, millrace.NewPool(), slog.New(slog.DiscardHandler))
+	f := serve(t, func(c *live.Config) { c.Memory = budget })
+	sc, large := newScript(2, 3, 1000), newScript(1, 20, 100<<10)
+	p, q := f.Publisher("small"), f.Publisher("large")
+	p.Send(sc.whole())
+	q.Send(large.whole())
+	f.published("small", len(sc.whole())-len(sc.header))
+	f.published("large", len(large.whole())-len(large.header))
+	w := f.Watcher("/live/small", 0)
+
+	if n := f.CutLargest(1 << 20); n < 1<<20 {
+		t.Errorf("%d bytes freed", n)
+	}
+	if kept := f.LookUp("large").Forms().Stats().Bytes; kept != 0 {
+		t.Errorf("the large stream keeps %d bytes", kept)
+	}
+	if f.LookUp("small").Forms().Stats().Bytes == 0 {
+		t.Error("the small stream keeps nothing")
+	}
+	if n := f.CutLargest(1 << 30); n > 2<<20 { // the rest of what it holds
+		t.Errorf("%d bytes freed", n)
+	}
+	if f.LookUp("small").Forms().Stats().Bytes == 0 {
+		t.Error("the small stream keeps nothing after the large one")
+	}
+	p.Send(sc.from(0)[len(sc.start()):])
+	if res := p.End(); res.Status != http.StatusOK {
+		t.Errorf("the small stream: %d %s", res.Status, res.Body)
+	}
+	if got := w.Rest(); len(got) < len(sc.from(sc.keys[1]))+len(sc.whole())-len(sc.start()) {
+		t.Errorf("its viewer got %d bytes", len(got))
+	}
+}
+
+// A publisher whose stream holds the most, and cannot drop it, is told so.
+func TestLargestPublisherIsTold(t *testing.T) {
+	budget := memory.New(4<<20, millrace.NewPool(), slog.New(slog.DiscardHandler))
+	f := serve(t, func(c *live.Config) { c.Memory = budget })
+	p := f.Publisher("large")
+	sc := newScript(1, 1, 3<<20)
+	p.Send(sc.whole()[:len(sc.whole())-500<<10])
+	eventually(t, "a tag that does not end", func() bool {
+		s := f.LookUp("large")
+		return s != nil && s.InUse() > 2<<20
+	})
+	f.CutLargest(1 << 20)
+	if res := p.Wait(); res.Status != http.StatusServiceUnavailable || !strings.Contains(res.Body, "this stream holds the most") {
+		t.Errorf("%d %s", res.Status, res.Body)
+	}
+}
+
+// A viewer that takes nothing goes when memory is short, and one that keeps up stays.
+func TestLaggardsGo(t *testing.T) {
+	f := serve(t, func(c *live.Config) { c.LagBytes, c.LagTime = 0, 0 })
+	sc := newScript(3, 3, 1<<20)
+	p := f.Publisher("cam")
+	p.Send(sc.start())
+	slow, w := f.Watcher("/live/cam", 4<<10), f.Watcher("/live/cam", 0)
+	p.Send(sc.whole()[len(sc.start()):])
+	same(t, "the stream", w.Next(len(sc.whole())), sc.whole())
+	eventually(t, "a blocked viewer", func() bool { return f.Stats().Blocked == 1 })
+	eventually(t, "it to be late", func() bool { return f.DropLaggards(1, 0) > 0 })
+	f.viewers(1)
+	if n := f.Stats().Dropped["memory"]; n != 1 {
+		t.Errorf("%d viewers dropped", n)
+	}
+	_ = slow.Conn.Close()
+	p.End()
+	w.Rest()
+}
+
+// The fragments of tiny pictures do not keep the blocks that these came in, beside what MP4 has no use for.
+func TestFragmentsOfTinyPictures(t *testing.T) {
+	const keep = 1 << 20
+	f := serve(t, func(c *live.Config) { c.KeepBytes, c.MaxTagBytes = keep, 64<<10 })
+	sc := newScript(1, 1, 20)
+	p := f.Publisher("cam")
+	p.Send(sc.whole())
+	w := f.Watcher("/live/cam.mp4", 0)
+	go func() { _, _ = io.Copy(io.Discard, w.R) }()
+	script := flvTag(flv.TypeScript, 0, append([]byte("\x02\x00\x0aonCuePoint\x05"), make([]byte, 30_000)...))
+	fragments := func(n int) { // but for the last one, which is not complete
+		t.Helper()
+		eventually(t, fmt.Sprintf("%d fragments", n), func() bool {
+			all := f.LookUp("cam").Forms().All()
+			return len(all) == 2 && all[1].Stats().PublishedFrames >= uint64(n)
+		})
+	}
+	f.published("cam", len(sc.whole())-len(sc.header))
+	for i := range 1000 {
+		if i%10 == 0 { // so that no tag is left out of MP4, which is behind by what it has not read
+			fragments(i)
+		}
+		p.Send(append(script, flvTag(flv.TypeVideo, uint32(100+40*i), []byte("\x27\x01\x00\x00\x00\x00\x00\x00\x01\x41"))...))
+	}
+	fragments(1000)
+	if held := f.LookUp("cam").InUse(); held > 3*keep {
+		t.Errorf("%d bytes are held, and at most %d bytes are kept", held, keep)
+	}
+	p.End()
+}

@@ -1,0 +1,137 @@
+package live
+
+import (
+	"cmp"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/millrace-io/millrace/server/internal/live/fanout"
+	"github.com/millrace-io/millrace/server/internal/refuse"
+	"github.com/millrace-io/millrace/server/internal/streamname"
+)
+
+// maxRefusedNames bounds the names that the operator has refused for a time. Each takes some 200 bytes.
+const maxRefusedNames = 10_000
+
+// An Operator sees and ends the streams and viewers of a Hub.
+type Operator struct{ hub *Hub }
+
+// NewOperator returns the operator of h.
+func NewOperator(h *Hub) Operator { return Operator{h} }
+
+// EndStream ends the stream of a name, if there is one, and refuses its publishers for a time; 0 frees the name. Its
+// viewers get what there is, and their end. It reports whether there was such a stream. The error is a [refuse.Refusal], and
+// nothing has changed then: the stream is that of another node, or too many names are refused.
+func (o Operator) EndStream(name string, refused time.Duration) (was bool, err error) {
+	if err := streamname.Check(name); err != nil {
+		return false, err
+	}
+	o.hub.mu.Lock()
+	defer o.hub.mu.Unlock()
+	s := o.hub.streams[name]
+	if s != nil && s.pause == nil && s.publisher.isPull() {
+		return false, refuse.New(http.StatusConflict, "the stream is published at the node %s: end it there",
+			s.publisher.address)
+	}
+	at := time.Now()
+	maps.DeleteFunc(o.hub.refused, func(_ string, until time.Time) bool { return !until.After(at) })
+	if _, again := o.hub.refused[name]; refused > 0 && !again && len(o.hub.refused) >= maxRefusedNames {
+		return false, refuse.New(http.StatusServiceUnavailable, "%d names are refused already", maxRefusedNames)
+	}
+	if refused > 0 {
+		o.hub.refused[name] = at.Add(refused)
+	} else {
+		delete(o.hub.refused, name)
+	}
+	switch {
+	case s == nil:
+		return false, nil
+	case s.pause != nil:
+		registrar{o.hub}.end(s)
+	default:
+		s.ended = true
+		s.publisher.cancel(errOperator)
+		if s.successor != nil {
+			s.successor.cancel(errOperator)
+		}
+	}
+	return true, nil
+}
+
+// ViewerInfo describes one viewer, as JSON.
+type ViewerInfo struct {
+	ID         uint64  `json:"id"`
+	Stream     string  `json:"stream"`
+	Address    string  `json:"address"`
+	Node       string  `json:"node,omitempty"` // another node of the cluster, which reads for its viewers
+	Form       string  `json:"form"`           // flv, mp4, rtmp or raw
+	Path       string  `json:"path"`           // see the metrics
+	Time       float64 `json:"time_seconds"`   // since it came
+	Bytes      int64   `json:"bytes"`          // of the stream, that were sent
+	Lag        float64 `json:"lag_seconds"`    // what it has still to get is so old; 0 if nothing waits for it
+	BehindLive float64 `json:"behind_live_seconds"`
+}
+
+// Viewers returns up to limit viewers of a stream whose numbers are greater than after, in the order in which
+// they came. It returns false if there is no such stream.
+func (o Operator) Viewers(name string, after uint64, limit int) (list []ViewerInfo, ok bool) {
+	o.hub.mu.Lock()
+	s := o.hub.find(name)
+	var viewers []*Viewer
+	if s != nil {
+		for v := range o.hub.served {
+			if v.stream == s && v.id > after {
+				viewers = append(viewers, v)
+			}
+		}
+	}
+	o.hub.mu.Unlock()
+	slices.SortFunc(viewers, func(a, b *Viewer) int { return cmp.Compare(a.id, b.id) })
+	list = []ViewerInfo{} // not null
+	at := now()
+	for _, v := range viewers[:min(limit, len(viewers))] {
+		list = append(list, v.info(at))
+	}
+	return list, s != nil
+}
+
+func (v *Viewer) info(at int64) ViewerInfo {
+	return ViewerInfo{
+		ID: v.id, Stream: v.stream.name, Address: v.remote, Node: v.node,
+		Form: v.rendition.Format().String(), Path: v.transport.Path(),
+		Time: time.Duration(at - v.since).Seconds(), Bytes: v.transport.Sent(),
+		Lag: v.transport.Lag().Seconds(), BehindLive: v.transport.BehindLive().Seconds(),
+	}
+}
+
+// Stream describes the stream of a name, if viewers can find it.
+func (o Operator) Stream(name string) (info StreamInfo, ok bool) {
+	o.hub.mu.Lock()
+	s := o.hub.find(name)
+	o.hub.mu.Unlock()
+	if s == nil {
+		return StreamInfo{}, false
+	}
+	return o.hub.info(s), true
+}
+
+// EndViewer ends the viewer of a number, and returns what it was. It returns false if there is none.
+func (o Operator) EndViewer(id uint64) (was ViewerInfo, ok bool) {
+	o.hub.mu.Lock()
+	var found *Viewer
+	for v := range o.hub.served {
+		if v.id == id {
+			found = v
+			break
+		}
+	}
+	o.hub.mu.Unlock()
+	if found == nil {
+		return ViewerInfo{}, false
+	}
+	was = found.info(now())
+	found.transport.End(fanout.ByOperator)
+	return was, true
+}

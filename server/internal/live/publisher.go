@@ -1,0 +1,368 @@
+package live
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/media/flv"
+	"github.com/millrace-io/millrace/server/internal/live/feed"
+	"github.com/millrace-io/millrace/server/internal/live/ingest"
+	"github.com/millrace-io/millrace/server/internal/live/rendition"
+	"github.com/millrace-io/millrace/server/internal/streamname"
+)
+
+// rawChunk bounds how much of a stream of unknown format is relayed at a time.
+const rawChunk = 64 << 10
+
+// A Publisher feeds one stream, from [Hub.Open] to Close, with FLV tags (Begin, then WriteTag) or with what a body has
+// (ReadBody). It is one connection of those that feed the stream one after the other. One goroutine at a time may use it.
+type Publisher struct {
+	*claim
+	hub     *Hub
+	s       *stream
+	started time.Time
+	terms   Terms // set by keepTo
+
+	r     *millrace.Reader // of ReadBody
+	frame millrace.Chain   // being moved; empty between frames
+
+	skipped int // bytes that came before Begin
+	received
+}
+
+// received is what a publisher has sent.
+type received struct {
+	bytes, frames int64
+	framed        int64 // when a frame was complete last; see now
+	unchecked     int   // bytes since the memory in use was looked at
+}
+
+// Open begins a stream of the given name, goes on with the one that waits for its publisher, or takes over from the
+// publisher that there is; address says in logs and in the API who publishes it. The
+// publisher ends when its terms say so. An error is a [refuse.Refusal]. Viewers find a
+// new stream when its format is known. The caller ends the publisher with Run or Close, and then calls Answered.
+func (h *Hub) Open(name, address string, terms Terms) (*Publisher, error) {
+	if err := streamname.Check(name); err != nil {
+		return nil, err
+	}
+	p := h.newPublisher(address)
+	err := registrar{h}.claim(p.claim, name)
+	if err == nil {
+		p.s, err = registrar{h}.awaitGrant(p.claim, name)
+	}
+	if err != nil {
+		p.cancel(err)
+		return nil, err
+	}
+	p.keepTo(terms)
+	return p, nil
+}
+
+func (h *Hub) newPublisher(address string) *Publisher {
+	return &Publisher{hub: h, claim: newClaim(h.ends, address), started: time.Now()}
+}
+
+// Lifetime ends when the publisher must stop. Its cause is then a [refuse.Refusal] that says why: another publisher took over,
+// or the server shuts down. The caller calls Close soon. Close ends it, too.
+func (p *Publisher) Lifetime() context.Context { return p.ctx }
+
+// Run calls send, which publishes, and then Close. It returns what it gave to Close: what send returned, or the cause of
+// the end of Lifetime, or an error for a panic, which is logged, and ends this stream alone.
+func (p *Publisher) Run(send func() error) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			p.s.log.Error("publishing failed", "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+			err = ErrPanic
+		} else if err != nil && p.ctx.Err() != nil {
+			err = context.Cause(p.ctx)
+		}
+		p.Close(err)
+	}()
+	return send()
+}
+
+// Close ends what this publisher sends. err is logged; nil means a clean end. The stream then belongs to the publisher
+// that takes over, waits for the next one ([Config].PublisherReturn), or ends: its viewers get what there is, and the
+// name is free.
+func (p *Publisher) Close(err error) {
+	if p.s.forms != nil {
+		p.s.forms.Pause()
+		p.Flush()
+	}
+	if p.r != nil {
+		p.r.Release()
+	}
+	p.frame.Release()
+	p.cancel(nil)
+	p.s.log.Info("publisher ended", "publisher", p.address, "reason", Explain(err), "status", PublishStatus(err),
+		"bytes", p.bytes, "frames", p.frames, "time", time.Since(p.started).Round(time.Millisecond))
+	left := registrar{p.hub}.handOver(p.s, p.claim, p.frames, err)
+	if left > 0 {
+		p.s.log.Info("stream waits for its publisher", "for", left.Round(time.Millisecond))
+	}
+	p.hub.want(p.s.name)
+	p.terms.End(Explain(err), p.bytes)
+}
+
+// End ends Lifetime, with why as its cause.
+func (p *Publisher) End(why error) { p.cancel(why) }
+
+// Memory returns the account of the blocks that the publisher's bytes are in.
+func (p *Publisher) Memory() *millrace.Pool { return p.s.memory }
+
+// SetReconnects says whether the client connects again when it is asked to.
+func (p *Publisher) SetReconnects(can bool) { p.reconnects.Store(can) }
+
+// MustReconnect reports whether the client is to be asked to connect again.
+func (p *Publisher) MustReconnect() bool { return p.leaves.Load() }
+
+// A Summary is what a publisher has sent, as JSON.
+type Summary struct {
+	Stream  string  `json:"stream"`
+	Format  string  `json:"format"`
+	Bytes   int64   `json:"bytes"`
+	Frames  int64   `json:"frames"`
+	Seconds float64 `json:"seconds"`
+}
+
+// Summary returns what p has sent. The stream has a format.
+func (p *Publisher) Summary() Summary {
+	return Summary{Stream: p.s.name, Format: p.s.forms.Format().String(), Bytes: p.bytes, Frames: p.frames,
+		Seconds: time.Since(p.started).Seconds()}
+}
+
+// Answered tells the Hub that the publisher has been answered: Drain waits for that.
+func (p *Publisher) Answered() { p.hub.publishers.Done() }
+
+// Begin says that FLV tags will come, and lets viewers find the stream.
+func (p *Publisher) Begin(h flv.Header) {
+	as := feed.Publisher{Address: p.address, Epoch: p.epoch, Skipped: p.skipped}
+	if p.s.feed != nil {
+		p.noteResumed(p.s.feed.Resume(as, now()))
+	} else {
+		var head millrace.Chain
+		flv.AppendHeader(&head, h)
+		p.open(rendition.FLV, bytes.Clone(head.Bytes()))
+		head.Release()
+		p.s.feed.Begin(as)
+	}
+	if !p.isPull() {
+		p.hub.record(p.s)
+	}
+}
+
+// open says what the publisher sends, and lets viewers find the stream.
+func (p *Publisher) open(f rendition.Format, head []byte) {
+	s := p.s
+	p.hub.counters.published.Add(1)
+	forms := rendition.New(&p.hub.forms, s.log, s.memory, f, head)
+	forms.SetPublisher(p.address)
+	if f == rendition.FLV {
+		s.feed = feed.New(forms, s.log, s.memory)
+	}
+	p.hub.announce(s, forms)
+	s.log.Info("publisher started", "publisher", p.address, "format", f.String())
+}
+
+// noteResumed notes that p goes on with its stream, after a pause without frames.
+func (p *Publisher) noteResumed(pause time.Duration) {
+	if !p.replaced && !p.isPull() {
+		p.s.returns.Add(1)
+		p.hub.counters.returns.Add(1)
+	}
+	p.s.log.Info("publisher goes on with the stream", "publisher", p.address, "after", pause.Round(time.Millisecond),
+		"takeover", p.replaced)
+}
+
+// Flush has the viewers served now with what was published: nothing more will come for a while.
+func (p *Publisher) Flush() {
+	if p.s.forms != nil {
+		p.s.forms.Flush()
+	}
+}
+
+// ReadBody publishes all of body: FLV if it begins like that, and otherwise bytes as they come. It returns nil when the
+// body ends where it may end.
+func (p *Publisher) ReadBody(body io.Reader) error {
+	p.r = millrace.NewReader(body)
+	p.r.SetPool(p.s.memory)
+	isFLV, err := p.sniff()
+	switch {
+	case err != nil:
+	case isFLV:
+		err = p.readFLV()
+	default:
+		err = p.readRaw()
+	}
+	if err == io.EOF {
+		return nil
+	}
+	return err
+}
+
+// flvHeader is how many bytes of a stream tell that it is FLV.
+const flvHeader = 9
+
+// sniff looks at the first bytes, no further than it takes to know.
+func (p *Publisher) sniff() (isFLV bool, err error) {
+	const signature = "FLV\x01"
+	for n := 1; ; n++ {
+		b, err := p.r.Peek(n)
+		k := min(len(b), len(signature))
+		switch {
+		case len(b) == 0 && err == io.EOF:
+			return false, errEmpty
+		case string(b[:k]) != signature[:k]:
+			return false, nil
+		case err == io.EOF: // a cut header, or less than shows what it is
+			return k == len(signature), nil
+		case err != nil:
+			return false, err
+		case n == flvHeader:
+			return flv.Sniff(b), nil
+		}
+	}
+}
+
+// looksLike guesses what a stream is from its first bytes.
+func looksLike(first []byte) string {
+	begins := func(text string) bool { return strings.HasPrefix(string(first), text) }
+	switch {
+	case begins("G"):
+		return "MPEG-TS"
+	case begins("\x1aE\xdf\xa3"):
+		return "Matroska or WebM"
+	case len(first) == 8 && string(first[4:]) == "ftyp":
+		return "MP4"
+	case begins("\x00\x00\x01"), begins("\x00\x00\x00\x01"):
+		return "H.264 or H.265 without a container"
+	}
+	return "unknown"
+}
+
+// readRaw relays bytes as they come.
+func (p *Publisher) readRaw() error {
+	if p.s.forms != nil {
+		return errNotFLV
+	}
+	p.open(rendition.Raw, nil)
+	first, _ := p.r.Peek(min(max(p.r.Buffered(), 1), 8))
+	p.s.log.Warn("the stream is not FLV: its bytes are relayed as they are, and there is no RTMP, MP4 or HLS of it",
+		"publisher", p.address, "looks_like", looksLike(first))
+	for {
+		if _, err := p.r.Peek(1); err != nil {
+			return err
+		}
+		n := min(p.r.Buffered(), rawChunk)
+		if err := p.r.ReadChain(&p.frame, n); err != nil {
+			return err
+		}
+		p.count(n)
+		if err := p.s.forms.Publish(&p.frame, true); err != nil {
+			return err
+		}
+	}
+}
+
+// readFLV cuts the body into tags.
+func (p *Publisher) readFLV() error {
+	dec := flv.NewDecoder(p.r, flv.MaxTag(p.hub.cfg.MaxTag()))
+	header, err := dec.Header()
+	if err != nil {
+		return err
+	}
+	p.Begin(header)
+	for err == nil {
+		err = p.next(dec)
+	}
+	// A header where a tag is due would be one of 5,002,753 bytes: "LV\x01". A tag that is refused stays where it is.
+	var limit *flv.LimitError
+	if errors.As(err, &limit) {
+		if b, _ := p.r.Peek(min(p.r.Buffered(), flvHeader)); flv.Sniff(b) {
+			return errSecondHeader
+		}
+	}
+	return err
+}
+
+// next moves one tag.
+func (p *Publisher) next(dec *flv.Decoder) error {
+	t, err := dec.Next(&p.frame)
+	if err != nil {
+		return err
+	}
+	return p.WriteTag(t, &p.frame)
+}
+
+// WriteTag publishes a tag. It takes ownership of c, which holds all of it.
+func (p *Publisher) WriteTag(t flv.Tag, c *millrace.Chain) error {
+	return p.s.feed.Write(t, c, p.count(t.Len()))
+}
+
+// checkEvery is how many bytes a publisher receives between two looks at the memory in use.
+const checkEvery = 256 << 10
+
+// Ingest returns an ingest.Conn that reads conn for p. It takes ownership of conn until Release.
+func (p *Publisher) Ingest(conn net.Conn) ingest.Conn {
+	cfg := &p.hub.cfg
+	return ingest.NewConn(conn, p, ingest.Config{Beat: cfg.Latency, Silence: cfg.PublishTimeout})
+}
+
+// Received notes n bytes that were read from the connection.
+func (p *Publisher) Received(n int) {
+	at := now()
+	p.heard.Store(at)
+	if limit := p.hub.cfg.PublishTimeout; p.r != nil && at-max(p.since, p.framed) > int64(limit) {
+		p.cancel(ErrSlowMessage(limit)) // over RTMP the connection looks after that
+	}
+	if p.unchecked += n; p.unchecked >= checkEvery {
+		p.unchecked = 0
+		p.hub.cfg.Memory.Check()
+	}
+}
+
+// count notes n bytes of a frame that has come, and returns the present.
+func (p *Publisher) count(n int) int64 {
+	at := now()
+	p.heard.Store(at)
+	p.s.frameAt.Store(at)
+	p.framed = at
+	p.bytes += int64(n)
+	p.frames++
+	p.hub.counters.bytesIn.Add(int64(n))
+	p.hub.counters.framesIn.Add(1)
+	if p.isPull() {
+		p.hub.counters.pulled.Add(int64(n))
+	}
+	p.s.forms.Count(n, at)
+	return at
+}
+
+// keepTo makes the publisher end when its terms say so.
+func (p *Publisher) keepTo(t Terms) {
+	p.terms = t
+	p.s.mu.Lock()
+	p.s.maxViewers = t.MaxViewers
+	p.s.mu.Unlock()
+	if t.MaxTime > 0 {
+		timer := time.AfterFunc(t.MaxTime, func() { p.cancel(errTimeUp) })
+		context.AfterFunc(p.ctx, func() { timer.Stop() })
+	}
+}
+
+// Skip notes n bytes that came and are not part of a frame.
+func (p *Publisher) Skip(n int) {
+	if p.frames == 0 {
+		p.skipped += n
+	} else {
+		p.s.feed.Skip(n)
+	}
+}

@@ -1,0 +1,216 @@
+package live
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/millrace-io/millrace/server/internal/refuse"
+	"github.com/millrace-io/millrace/server/internal/streamname"
+)
+
+// An Owner is where a stream can be pulled from.
+type Owner struct {
+	Node  string      // the owner's address, as in http://10.0.0.5:8080, always with a port
+	Epoch uint64      // of its ownership, as far as is known: an answer with a lower one is refused
+	Proof Proof       // what both nodes prove; nil: nothing
+	TLS   *tls.Config // how an owner of https is verified; nil: by the system's authorities
+}
+
+// A Proof is how a node proves to another one that it belongs to the cluster, and has that prove it.
+type Proof interface {
+	Sign(req *http.Request, epoch uint64)
+	// Check returns an error if the answer proves nothing; again says that the request is to be signed and made once more.
+	Check(res *http.Response) (again bool, err error)
+}
+
+const (
+	// DialTimeout is how long a node may take to accept a connection. Nodes are near each other.
+	DialTimeout = 3 * time.Second
+	// bodyBuffer is how much of the owner's answer is read at a time: as much as an encoder sends in 50 ms at 5 Mbit/s.
+	bodyBuffer = 32 << 10
+	// maxAnswer bounds the head of the owner's answer, in bytes. It has a few hundred.
+	maxAnswer = 16 << 10
+)
+
+var (
+	// errFed refuses a pull of a stream that has a publisher, or is this node's.
+	errFed = errors.New("the stream needs no pull: it has a publisher, or waits for its own")
+	// errStale refuses a pull from an owner of the past.
+	errStale = errors.New("the stream has a later owner than this one")
+)
+
+// Pull feeds the stream of that name with what its owner sends, until that ends, ctx ends, a publisher comes, or there
+// is no viewer for a while: then the stream ends, and Pull returns nil. After any other end the stream waits as after
+// one of a publisher. The error is a *[refuse.Refusal] with the owner's status if that is another one than 200.
+func (e Peers) Pull(ctx context.Context, name string, from Owner) error {
+	if err := cmp.Or(streamname.Check(name), registrar{e.hub}.checkRoom(name)); err != nil {
+		return err
+	}
+	p := e.hub.newPublisher(from.Node)
+	defer p.cancel(nil)
+	defer context.AfterFunc(ctx, func() { p.cancel(context.Cause(ctx)) })()
+	conn, early, err := e.ask(p, name, from)
+	if err == nil {
+		if p.s, err = e.claimPull(p.claim, name); err != nil {
+			_ = conn.Close()
+		}
+	}
+	if p.s == nil {
+		err = cmp.Or(context.Cause(p.ctx), context.Cause(ctx), err)
+		e.unreached(name, err)
+		return err
+	}
+	defer p.Answered()
+	defer e.endUnwatched(p).Stop()
+	in := p.Ingest(conn)
+	defer func() {
+		if conn, err := in.Release(); err == nil {
+			_ = conn.Close()
+		}
+	}()
+	body := httputil.NewChunkedReader(bufio.NewReaderSize(io.MultiReader(bytes.NewReader(early), in), bodyBuffer))
+	err = p.Run(func() error { return cmp.Or(p.ReadBody(body), errOwnerEnded) })
+	if err == errUnwatched {
+		return nil
+	}
+	return err
+}
+
+// unreached notes for those who wait for the stream of that name whether its owner could not be asked, which a pull that
+// ended with err has shown. A node that has given the stream up answers.
+func (e Peers) unreached(name string, err error) {
+	var refused *refuse.Refusal
+	ok := errors.As(err, &refused) && refused.Status == http.StatusMisdirectedRequest
+	e.hub.mu.Lock()
+	defer e.hub.mu.Unlock()
+	for _, w := range e.hub.waiting[name] {
+		w.unreached = !ok
+	}
+}
+
+// ask requests the stream of that name for p, whose epoch it sets. It returns the connection, and what has come of the
+// body.
+func (e Peers) ask(p *Publisher, name string, from Owner) (conn net.Conn, early []byte, err error) {
+	if conn, early, err = e.askOnce(p, name, from); err == errAskAgain {
+		conn, early, err = e.askOnce(p, name, from)
+	}
+	return conn, early, err
+}
+
+// errAskAgain ends a request that is to be made once more.
+var errAskAgain = errors.New("the owner wants another proof")
+
+func (e Peers) askOnce(p *Publisher, name string, from Owner) (net.Conn, []byte, error) {
+	req, err := http.NewRequest(http.MethodGet, from.Node+"/live/"+name, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	if from.Proof != nil {
+		from.Proof.Sign(req, from.Epoch)
+	}
+	dialer := &net.Dialer{Timeout: DialTimeout}
+	var conn net.Conn
+	if req.URL.Scheme == "https" {
+		conn, err = (&tls.Dialer{NetDialer: dialer, Config: from.TLS}).DialContext(p.ctx, "tcp", req.URL.Host)
+	} else {
+		conn, err = dialer.DialContext(p.ctx, "tcp", req.URL.Host)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	_ = conn.SetDeadline(time.Now().Add(e.hub.cfg.PublishTimeout))
+	uncut := context.AfterFunc(p.ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	early, err := p.readAnswer(conn, req, from)
+	if !uncut() { // conn may still be used by the function above
+		err = context.Cause(p.ctx)
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, nil, err
+	}
+	_ = conn.SetDeadline(time.Time{})
+	return conn, early, nil
+}
+
+// readAnswer makes a request, and reads the head of its answer. It returns what has come behind that.
+func (p *Publisher) readAnswer(conn net.Conn, req *http.Request, from Owner) (early []byte, err error) {
+	if err := req.Write(conn); err != nil {
+		return nil, err
+	}
+	r := bufio.NewReader(io.LimitReader(conn, maxAnswer))
+	res, err := http.ReadResponse(r, req) // whose body is read in another way
+	if err != nil {
+		return nil, fmt.Errorf("the owner's answer: %w", err)
+	}
+	if from.Proof != nil {
+		if again, err := from.Proof.Check(res); again {
+			return nil, errAskAgain
+		} else if err != nil {
+			return nil, fmt.Errorf("the owner's answer: %w", err)
+		}
+	}
+	p.epoch, err = strconv.ParseUint(res.Header.Get(EpochHeader), 10, 64)
+	switch {
+	case res.StatusCode != http.StatusOK:
+		return nil, refuse.New(res.StatusCode, "the owner answers %d", res.StatusCode)
+	case err != nil || p.epoch == 0 || !slices.Equal(res.TransferEncoding, []string{"chunked"}):
+		return nil, fmt.Errorf("the owner's answer is not that of a node: %s %.40q", EpochHeader, res.Header.Get(EpochHeader))
+	case p.epoch < from.Epoch:
+		return nil, errStale
+	}
+	early, _ = r.Peek(r.Buffered())
+	return bytes.Clone(early), nil
+}
+
+// claimPull makes c the publisher of the stream of that name if it has none, and is not this node's.
+func (e Peers) claimPull(c *claim, name string) (*stream, error) {
+	e.hub.mu.Lock()
+	defer e.hub.mu.Unlock()
+	s := e.hub.streams[name]
+	switch {
+	case e.hub.ends.Err() != nil:
+		return nil, refuse.ErrShutdown
+	case s == nil && len(e.hub.streams) >= e.hub.cfg.MaxStreams:
+		return nil, e.hub.cfg.tooManyStreams()
+	case s == nil:
+		s = e.hub.newStream(name)
+	case s.lease != nil || s.pause == nil:
+		return nil, errFed
+	case c.epoch < s.epoch:
+		return nil, errStale
+	}
+	registrar{e.hub}.grant(s, c)
+	e.hub.publishers.Add(1)
+	return s, nil
+}
+
+// endUnwatched ends p, a pull, when its stream has had no viewers for a while.
+func (e Peers) endUnwatched(p *Publisher) (t *time.Timer) {
+	e.hub.mu.Lock()
+	defer e.hub.mu.Unlock()
+	t = time.AfterFunc(e.hub.pullIdle, func() {
+		e.hub.mu.Lock()
+		defer e.hub.mu.Unlock()
+		left := e.hub.pullIdle - e.hub.unwatched(p.s)
+		switch {
+		case p.ctx.Err() != nil:
+		case left > 0:
+			t.Reset(left)
+		default:
+			p.cancel(errUnwatched)
+		}
+	})
+	return t
+}

@@ -1,0 +1,78 @@
+package live
+
+import (
+	"context"
+	"io"
+	"log/slog"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/server/internal/live/rendition"
+)
+
+// record feeds the fragments of s, which is FLV, to its recorder, if Config.Record returns one, until s ends or moves to
+// another node. It does nothing if that was begun before.
+func (h *Hub) record(s *stream) {
+	if h.cfg.Record == nil {
+		return
+	}
+	h.mu.Lock()
+	if s.stopRecord != nil || h.cfg.Cluster != nil && s.lease == nil {
+		h.mu.Unlock()
+		return
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	s.stopRecord = stop
+	before, done := h.records[s.name], make(chan struct{})
+	h.records[s.name] = done
+	h.mu.Unlock()
+	end := func() {
+		stop()
+		h.mu.Lock()
+		if h.records[s.name] == done {
+			delete(h.records, s.name)
+		}
+		h.mu.Unlock()
+		close(done)
+	}
+	var to Recorder
+	if before == nil {
+		if to = h.cfg.Record(s.name); to == nil {
+			end()
+			return
+		}
+	}
+	r := s.forms.Fragments() // before the first frame is published
+	h.recording.Go(func() {
+		defer end()
+		defer r.Release()
+		if before != nil { // of a stream of the same name, which has ended
+			<-before
+			if to = h.cfg.Record(s.name); to == nil {
+				return
+			}
+		}
+		defer to.Close()
+		recordTo(ctx, to, r, s.log)
+	})
+}
+
+// recordTo gives what r reads to a Recorder until the stream ends or ctx does.
+func recordTo(ctx context.Context, to Recorder, r *rendition.FragmentReader, log *slog.Logger) {
+	for {
+		var c millrace.Chain
+		f, err := r.Next(ctx, &c)
+		if err != nil {
+			if err != io.EOF && ctx.Err() == nil {
+				log.Warn("recording ended", "reason", Explain(err))
+			}
+			return
+		}
+		if f.NewInit {
+			var init millrace.Chain
+			r.AppendInit(&init)
+			to.Init(&init)
+		}
+		f.Key = f.Key || f.Early // so that a recording has the audio before the first slide leaves
+		to.Add(f.FragmentInfo, &c)
+	}
+}

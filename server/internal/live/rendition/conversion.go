@@ -1,0 +1,107 @@
+package rendition
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+
+	"github.com/millrace-io/millrace/broadcast"
+	"github.com/millrace-io/millrace/media/flv"
+	"github.com/millrace-io/millrace/server/internal/live/convert"
+	"github.com/millrace-io/millrace/server/internal/live/fanout"
+	"github.com/millrace-io/millrace/server/internal/live/flvstream"
+)
+
+// A conversion makes a rendition from another one.
+type conversion struct {
+	*convert.Conversion
+	to *Rendition
+}
+
+// newConversion returns a conversion to r from the FLV rendition live. mu is held.
+func newConversion(r, live *Rendition) conversion {
+	source := convert.Source{Facts: r.facts, Head: live.head, Cursor: live.source(), MaxTag: r.cfg.MaxTag,
+		Memory: r.memory, Begun: r.begun}
+	c := conversion{to: r}
+	switch report := (&report{rendition: r}); r.format {
+	case MP4:
+		c.Conversion = convert.MP4(source, report, r.ring, r.cfg.KeepBytes)
+	case RTMP:
+		c.Conversion = convert.RTMP(source, report, r.ring)
+	default:
+		panic("rendition: no conversion to " + r.format.String())
+	}
+	r.ready = c.Ready()
+	return c
+}
+
+// run converts until the stream ends or ctx does. It returns the reason for which the viewers end.
+func (c conversion) run(ctx context.Context) (why fanout.Reason) {
+	log, form := c.to.log, c.to.format.String()
+	defer func() {
+		if cause := recover(); cause != nil {
+			why = fanout.ConversionFailed
+			log.Error("making a rendition failed", "form", form, "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+		}
+	}()
+	log.Debug("rendition started", "form", form)
+	err := c.Run(ctx)
+	why = fanout.ConversionFailed
+	level, reason := slog.LevelDebug, "end of the stream"
+	switch {
+	case err == nil || ctx.Err() != nil: // or it has no viewers
+		why = fanout.StreamEnded
+	case errors.Is(err, convert.ErrNewInit):
+		why, level = fanout.CodecsChanged, slog.LevelInfo
+	default:
+		level = slog.LevelWarn
+	}
+	if err != nil {
+		reason = err.Error()
+	}
+	log.Log(ctx, level, "rendition ended", "form", form, "reason", reason)
+	return why
+}
+
+// A report logs and counts what a conversion leaves out.
+type report struct {
+	rendition *Rendition
+	warned    bool // that frames were missed
+}
+
+// LeftOut warns once of each publisher that sends such video.
+func (c *report) LeftOut(n int64) {
+	s := c.rendition
+	s.cfg.Counters.Damaged.Add(n)
+	if p := s.publisher.Load(); !p.oddVideo.Swap(true) {
+		s.log.Warn("the publisher sends video that decoders fail at: MP4, HLS and recordings are made without it",
+			"publisher", p.address, "wrong", "NAL units of length 0, start codes (Annex B) in place of "+
+				"lengths, lengths beyond the end, or frames without a picture")
+	}
+}
+
+// Refused warns once of each publisher that sends such tags.
+func (c *report) Refused(t flv.Type, why error) {
+	s, flag := c.rendition, flvstream.TrackFlag(t)
+	if p := s.publisher.Load(); p.refused.Or(flag)&flag == 0 {
+		s.log.Warn("MP4, HLS and recordings are made without something that the publisher sends",
+			"publisher", p.address, "reason", why)
+	}
+}
+
+// Missed counts the frames for each viewer of the rendition.
+func (c *report) Missed(lost broadcast.Missed) {
+	s := c.rendition
+	s.mu.Lock()
+	viewers := s.viewers
+	s.mu.Unlock()
+	if !c.warned {
+		c.warned = true
+		go s.log.Warn("the making of a rendition is behind what is kept, and skips to the newest key frame",
+			"form", s.format.String(), "viewers", viewers, "frames", lost.Frames, "bytes", lost.Bytes, "reason", lost.Why.String())
+	}
+	lost.Frames *= viewers
+	s.NoteLost(lost)
+}

@@ -1,0 +1,129 @@
+package rendition
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/broadcast"
+	"github.com/millrace-io/millrace/media/mp4"
+	"github.com/millrace-io/millrace/server/internal/live/convert"
+	"github.com/millrace-io/millrace/server/internal/live/fanout"
+	"github.com/millrace-io/millrace/server/internal/live/hlslive"
+)
+
+// ErrNotMade is the error of FragmentReader.Next when no MP4 can be made of the stream.
+var ErrNotMade = errors.New("the stream has nothing, or nothing any more, that MP4 is made of")
+
+// A FragmentReader reads the MP4 fragments that viewers get, and continues with the next rendition when the codecs
+// change. It is the [hlslive.Source] of HLS, and recordings read from it. One goroutine at a time uses it, and calls Release
+// at the end.
+type FragmentReader struct {
+	set    *Set
+	from   *Rendition // nil before the first one, and between two
+	cursor *broadcast.Cursor
+
+	init  millrace.Chain // the init segment of the fragments that come
+	movie *mp4.Movie     // what it says
+	early bool           // the first video frame, which is a keyframe, has not come
+	lost  bool           // fragments are missing in front of the next one
+}
+
+// Next appends the next fragment to dst, which owns it. It returns io.EOF at the end of the stream, and ErrNotMade if
+// there is no MP4 of it.
+func (r *FragmentReader) Next(ctx context.Context, dst *millrace.Chain) (hlslive.Fragment, error) {
+	for {
+		if r.from == nil {
+			r.begin()
+		}
+		var c millrace.Chain
+		b, err := r.cursor.Next(ctx, &c)
+		if b.Missed.Why != broadcast.NotMissed {
+			r.lost, r.early = true, false
+		}
+		if b.Frames > 0 {
+			return r.take(dst, &c, b), nil
+		}
+		if err == io.EOF {
+			switch r.from.fanout.Reason() {
+			case fanout.CodecsChanged:
+				r.end()
+				continue
+			case fanout.ConversionFailed:
+				return hlslive.Fragment{}, ErrNotMade
+			}
+		}
+		if err != nil {
+			return hlslive.Fragment{}, err
+		}
+	}
+}
+
+// Fragments returns a reader of the fragments that come from now on.
+func (s *Set) Fragments() *FragmentReader {
+	r := &FragmentReader{set: s}
+	r.begin()
+	return r
+}
+
+// begin joins the MP4 rendition.
+func (r *FragmentReader) begin() {
+	s := r.set
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.from = s.get(MP4)
+	r.from.readers++
+	r.early = !s.facts.NoVideo.Load() // otherwise it begins with audio between video frames
+	r.cursor = r.from.source(broadcast.BatchFrames(1))
+}
+
+// end leaves the rendition.
+func (r *FragmentReader) end() {
+	if r.from == nil {
+		return
+	}
+	r.cursor.Close()
+	r.set.mu.Lock()
+	defer r.set.mu.Unlock()
+	r.from.readers--
+	r.set.stopUnused(r.from)
+	r.from = nil
+}
+
+// Release gives back what r holds.
+func (r *FragmentReader) Release() {
+	r.end()
+	r.init.Release()
+}
+
+// AppendInit appends a reference to the init segment of the latest fragment to dst.
+func (r *FragmentReader) AppendInit(dst *millrace.Chain) { r.init.Clone(dst) }
+
+// KeyInterval returns the usual distance of keyframes, or 0 if it is unknown.
+func (r *FragmentReader) KeyInterval() time.Duration {
+	return time.Duration(r.set.facts.UsualInterval.Load()) * time.Millisecond
+}
+
+// ExpectsKey reports whether the stream has had keyframes, and goes on to have video.
+func (r *FragmentReader) ExpectsKey() bool {
+	return r.set.HasStart() && !r.set.facts.NoVideo.Load()
+}
+
+// take moves the fragment of a batch, c, to dst.
+func (r *FragmentReader) take(dst, c *millrace.Chain, b broadcast.Batch) hlslive.Fragment {
+	info := b.Info.(*convert.Fragment)
+	f := hlslive.Fragment{FragmentInfo: info.FragmentInfo, Movie: info.Movie, KeyNext: info.KeyNext, AfterLoss: r.lost}
+	if b.Preamble > 0 { // also after a loss
+		r.init.Release()
+		c.Cut(&r.init, b.Preamble)
+		f.NewInit = info.Movie != r.movie
+		r.movie = info.Movie
+	}
+	r.lost = false
+	r.early = r.early && f.Pictures == 0
+	f.Early = r.early
+	dst.Merge(c)
+	return f
+}

@@ -1,0 +1,268 @@
+package rendition
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/broadcast"
+	"github.com/millrace-io/millrace/server/internal/live/convert"
+	"github.com/millrace-io/millrace/server/internal/live/fanout"
+	"github.com/millrace-io/millrace/server/internal/live/flvstream"
+)
+
+// A Set is the renditions of one stream. One goroutine at a time publishes: SetPublisher, Publish, Configure, ChangeTracks,
+// Count, Pause and Flush. Any goroutine may call the other methods.
+//
+// Locks: Set.mu, then that of a broadcast.Ring. The Set logs nothing while it holds mu.
+type Set struct {
+	*base
+	live *Rendition          // the stream as it comes
+	made [formats]*Rendition // made from live; nil where there is none. Guarded by mu
+
+	hasStart atomic.Bool  // see HasStart
+	rate     atomic.Int64 // see Rate
+
+	// Of the publisher's goroutine.
+	meter meter
+	cuts  int64 // GOPs that noteCuts has counted
+}
+
+// New returns the renditions of a stream in the format f. head is sent to each viewer before any frame; for FLV it is the FLV
+// header. New borrows memory, the account of the stream's bytes. The caller calls SetPublisher before it publishes, and Close
+// at the end of the stream.
+func New(cfg *Config, log *slog.Logger, memory *millrace.Pool, f Format, head []byte) *Set {
+	b := &base{cfg: cfg, log: log, memory: memory, facts: flvstream.NewFacts()}
+	if f == FLV {
+		b.facts.Promised = uint32(head[4])
+	}
+	return &Set{base: b, live: newRendition(b, f, head)}
+}
+
+// Close ends the stream. Viewers get the rest of it.
+func (s *Set) Close() {
+	s.facts.SetKnown() // there will be no more
+	s.live.fanout.Close(fanout.StreamEnded)
+}
+
+// Format returns the format that the publisher sends.
+func (s *Set) Format() Format { return s.live.format }
+
+// Publish adds a frame. It takes ownership of c. Viewers can start at the frame if start is set.
+func (s *Set) Publish(c *millrace.Chain, start bool) error {
+	if !s.begun { // only this goroutine writes it
+		s.mu.Lock()
+		s.begun = true
+		defer s.mu.Unlock()
+	}
+	return s.live.ring.Publish(c, broadcast.Frame{Key: start})
+}
+
+// Configure adds a frame that later viewers need as well: from now on they get preamble before the keyframe at which they start.
+// It takes ownership of both.
+func (s *Set) Configure(c, preamble *millrace.Chain) error {
+	s.mu.Lock() // so that a viewer that joins gets it once
+	defer s.mu.Unlock()
+	defer s.live.ring.SetPreamble(preamble)
+	return s.live.ring.Publish(c, broadcast.Frame{})
+}
+
+// ChangeTracks adds the first frame after a track has gone or come back. preamble has the tracks that are left. It takes
+// ownership of both.
+func (s *Set) ChangeTracks(c, preamble *millrace.Chain, start bool) error {
+	s.mu.Lock() // a conversion begins before or after both
+	defer s.mu.Unlock()
+	s.live.ring.SetPreamble(preamble)
+	s.facts.TrackSet.Add(1)
+	return s.live.ring.Publish(c, broadcast.Frame{Key: start})
+}
+
+// Flush has the viewers served now: nothing will be published for a while.
+func (s *Set) Flush() { s.live.ring.Flush() }
+
+// Count adds n bytes that the publisher sent, at a monotonic time in ns. It updates Rate once a second.
+func (s *Set) Count(n int, at int64) {
+	if s.meter.add(n, at) {
+		s.rate.Store(s.meter.rate)
+		s.noteCuts()
+	}
+}
+
+// Pause says that the publisher has gone: Rate is 0 until the next one comes.
+func (s *Set) Pause() {
+	s.meter = meter{}
+	s.rate.Store(0)
+	s.noteCuts()
+}
+
+// Rate returns the recent bit rate, in bits per second.
+func (s *Set) Rate() int64 { return s.rate.Load() }
+
+// noteCuts counts the GOPs whose keyframe was dropped before they ended.
+func (s *Set) noteCuts() {
+	n := int64(s.Stats().GroupsCut)
+	if n == s.cuts {
+		return
+	}
+	s.cfg.Counters.GroupsCut.Add(n - s.cuts)
+	if s.cuts == 0 {
+		go s.log.Warn("a group of pictures is longer than what is kept: late viewers get nothing until the next key frame "+
+			"(--keep-bytes, --keep-frames, or a shorter key frame interval)",
+			"keep-bytes", s.cfg.KeepBytes, "keep-frames", s.cfg.KeepFrames)
+	}
+	s.cuts = n
+}
+
+// NoteStart notes that a frame at which viewers can start was published.
+func (s *Set) NoteStart() {
+	if !s.hasStart.Load() {
+		s.hasStart.Store(true)
+	}
+}
+
+// HasStart reports whether NoteStart was called since the Set was made, or since ForgetStart.
+func (s *Set) HasStart() bool { return s.hasStart.Load() }
+
+// ForgetStart makes HasStart return false: what was published belongs to another owner of the stream.
+func (s *Set) ForgetStart() { s.hasStart.Store(false) }
+
+// StartIsKept reports whether the live rendition has a keyframe at which viewers can start.
+func (s *Set) StartIsKept() bool { return s.live.startIsKept() }
+
+// Join adds a viewer of format f, which Leave removes. The viewer begins at the newest keyframe, or at the next one if next
+// is set. If it cannot be said yet where that is, start has no cursor, and Rendition.AwaitReady returns it.
+func (s *Set) Join(f Format, next bool) (r *Rendition, start fanout.Start) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r = s.get(f)
+	r.viewers++
+	switch {
+	case !next || !s.begun: // at the start of a stream there is nothing to leave out
+		start = s.startAtKey(r)
+	case r.ready == nil:
+		start = r.startAtNextKey()
+	} // otherwise the viewer begins when what is there has been made
+	return r, start
+}
+
+// Leave removes a viewer of r.
+func (s *Set) Leave(r *Rendition) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.viewers--
+	s.stopUnused(r)
+}
+
+// Restart returns a start at the newest keyframe, for a viewer of r that has lost its place.
+func (s *Set) Restart(r *Rendition) fanout.Start {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.startAtKey(r)
+}
+
+// startAtKey returns a start at the newest keyframe. mu is held.
+func (s *Set) startAtKey(r *Rendition) fanout.Start {
+	start := startAt(r.cursor())
+	start.Age = s.live.keyAge()
+	return start
+}
+
+// get returns the rendition of format f, and starts a conversion if there is none. mu is held.
+func (s *Set) get(f Format) *Rendition {
+	if f == s.live.format {
+		return s.live
+	}
+	if s.made[f] == nil {
+		s.startConversion(f)
+	}
+	return s.made[f]
+}
+
+// startConversion starts the conversion to format f. mu is held.
+func (s *Set) startConversion(f Format) {
+	r := newRendition(s.base, f, nil)
+	c := newConversion(r, s.live)
+	ctx, stop := context.WithCancel(context.Background())
+	r.stop = stop
+	s.made[f] = r
+	go s.run(ctx, r, c)
+}
+
+// run makes r until the stream ends or the last viewer has left.
+func (s *Set) run(ctx context.Context, r *Rendition, c conversion) {
+	why := c.run(ctx)
+	s.retire(r) // first, so that a viewer that comes again does not get r
+	r.fanout.Close(why)
+}
+
+// stopUnused ends the conversion to r if r has no viewer and no reader. mu is held.
+func (s *Set) stopUnused(r *Rendition) {
+	if r.viewers+r.readers == 0 && r != s.live {
+		s.forget(r)
+		r.stop()
+	}
+}
+
+// retire makes the next viewer of r's format get another rendition.
+func (s *Set) retire(r *Rendition) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forget(r)
+}
+
+// forget removes r from made, if it is there. mu is held.
+func (s *Set) forget(r *Rendition) {
+	if s.made[r.format] == r {
+		s.made[r.format] = nil
+	}
+}
+
+// All returns the live rendition and those that are being made.
+func (s *Set) All() []*Rendition {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := []*Rendition{s.live}
+	for _, r := range s.made {
+		if r != nil {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// Viewers returns how many viewers the rendition of format f has.
+func (s *Set) Viewers(f Format) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch r := s.made[f]; {
+	case f == s.live.format:
+		return s.live.viewers
+	case r != nil:
+		return r.viewers
+	}
+	return 0
+}
+
+// MP4Time returns the time of the newest MP4 fragment, by the clock of the MP4, or 0 if none is made.
+func (s *Set) MP4Time() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.made[MP4]; r != nil {
+		if newest, ok := r.ring.Stats().Info.(*convert.Fragment); ok {
+			return newest.End
+		}
+	}
+	return 0
+}
+
+// Stats describes what the live rendition keeps.
+func (s *Set) Stats() broadcast.Stats { return s.live.Stats() }
+
+// KeyAge returns the age of the newest keyframe at which viewers can start, or 0 if they begin without one.
+func (s *Set) KeyAge() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.live.keyAge()
+}

@@ -1,0 +1,206 @@
+package rendition
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/broadcast"
+	"github.com/millrace-io/millrace/internal/testkit/leaktest"
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
+	"github.com/millrace-io/millrace/server/internal/live/fanout"
+)
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
+
+// newSet returns the renditions of a stream without frames.
+func newSet(t *testing.T, f Format) (s *Set, log *nettest.LogBook) {
+	log = &nettest.LogBook{}
+	cfg := &Config{KeepBytes: 1 << 20, KeepFrames: 1 << 10, MaxTag: 1 << 20, Counters: &Counters{}}
+	var head []byte
+	if f == FLV {
+		head = []byte("FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00")
+	}
+	s = New(cfg, slog.New(slog.NewTextHandler(log, nil)), millrace.DefaultPool().Account(), f, head)
+	s.SetPublisher("test")
+	t.Cleanup(s.Close)
+	return s, log
+}
+
+func (s *Set) publish(t *testing.T, data string, start bool) {
+	t.Helper()
+	var c millrace.Chain
+	c.AppendCopy([]byte(data))
+	if err := s.Publish(&c, start); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A format is made while it has viewers or readers, and once for all of them.
+func TestFormatIsMadeWhileItIsUsed(t *testing.T) {
+	s, _ := newSet(t, FLV)
+	made := func(want int) {
+		t.Helper()
+		if n := len(s.All()); n != want {
+			t.Fatalf("%d renditions, want %d", n, want)
+		}
+	}
+	made(1)
+	first, start1 := s.Join(MP4, false)
+	second, start2 := s.Join(MP4, false)
+	reader := s.Fragments()
+	if first != second || s.Viewers(MP4) != 2 || s.Viewers(RTMP) != 0 || s.Viewers(FLV) != 0 {
+		t.Errorf("%d viewers of MP4, want 2 of one rendition", s.Viewers(MP4))
+	}
+	made(2)
+	_, start3 := s.Join(RTMP, false)
+	live, start4 := s.Join(FLV, false)
+	made(3)
+	for _, start := range []fanout.Start{start1, start2, start3, start4} {
+		start.Cursor.Close()
+	}
+	s.Leave(first)
+	s.Leave(second)
+	made(3) // the reader is left
+	reader.Release()
+	made(2)
+	s.Leave(live)
+	made(2)
+	again, start := s.Join(MP4, false)
+	if again == first {
+		t.Error("the next viewer gets a rendition that has ended")
+	}
+	start.Cursor.Close()
+	s.Leave(again)
+}
+
+// A viewer that wants the next keyframe of a format that is being made begins when what is there has been made.
+func TestNextKeyframeOfAFormatThatIsMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := newSet(t, FLV)
+		s.publish(t, "\x09", true) // of any kind: what matters is that there was a frame
+		r, start := s.Join(RTMP, true)
+		if start.Cursor != nil {
+			t.Error("a start is known before the format was made")
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := r.AwaitReady(ctx); err == nil {
+			select {
+			case <-r.ready:
+			default:
+				t.Error("AwaitReady did not end with its context")
+			}
+		}
+		start, err := r.AwaitReady(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		start.Cursor.Close()
+		s.Leave(r)
+	})
+}
+
+// Viewers of a conversion that panics can tell: their stream does not end as if it were complete.
+func TestViewersOfAFailedConversion(t *testing.T) {
+	s, log := newSet(t, FLV)
+	s.mu.Lock()
+	r := newRendition(s.base, MP4, nil)
+	r.stop = func() {}
+	s.made[MP4] = r
+	s.mu.Unlock()
+	joined, start := s.Join(MP4, false)
+	if joined != r {
+		t.Fatal("the viewer got another rendition")
+	}
+	start.Cursor.Close()
+	s.run(t.Context(), r, conversion{to: r}) // a mistake
+	if why := r.Fanout().Reason(); why != fanout.ConversionFailed || why.Complete() {
+		t.Errorf("viewers end with %q", why)
+	}
+	if text := log.String(); !strings.Contains(text, "level=ERROR") || !strings.Contains(text, "making a rendition failed") {
+		t.Errorf("the log has\n%s", text)
+	}
+	s.Leave(r)
+	if again, start := s.Join(MP4, false); again == r {
+		t.Error("the next viewer gets the failed rendition")
+	} else {
+		start.Cursor.Close()
+		s.Leave(again)
+	}
+}
+
+// Bytes of an unknown format have no place at which a viewer could continue, nor have MP4 players.
+func TestWhoIsDisconnectedForLag(t *testing.T) {
+	for _, drop := range []bool{false, true} {
+		raw, _ := newSet(t, Raw)
+		raw.cfg.Drop = drop
+		if !raw.live.drops() {
+			t.Error("viewers of bytes would be moved")
+		}
+		s, _ := newSet(t, FLV)
+		s.cfg.Drop = drop
+		for f, want := range map[Format]bool{FLV: drop, RTMP: drop, MP4: true} {
+			if r := (&Rendition{base: s.base, format: f}); r.drops() != want {
+				t.Errorf("%s with Drop %v: drops is %v", f, drop, r.drops())
+			}
+		}
+	}
+}
+
+func TestRate(t *testing.T) {
+	s, _ := newSet(t, Raw)
+	at := int64(time.Hour)
+	second := func(bytes int) {
+		for range 10 {
+			at += int64(time.Second / 10)
+			s.Count(bytes/10, at)
+		}
+	}
+	s.Count(0, at)
+	second(100_000)
+	if got := s.Rate(); got != 800_000 {
+		t.Errorf("%d bit/s, want 800000", got)
+	}
+	second(200_000)
+	if got := s.Rate(); got != 1_200_000 { // between the old rate and the new one
+		t.Errorf("%d bit/s, want 1200000", got)
+	}
+	s.Pause()
+	if got := s.Rate(); got != 0 {
+		t.Errorf("%d bit/s without a publisher", got)
+	}
+}
+
+// Frames that viewers were moved past are counted for the stream and for the server.
+func TestLostFramesAreCounted(t *testing.T) {
+	s, _ := newSet(t, FLV)
+	s.NoteLost(broadcast.Missed{Frames: 3, Why: broadcast.LagBytes})
+	s.NoteLost(broadcast.Missed{Frames: 4, Why: broadcast.Refused})
+	if s.Lost() != 7 || s.cfg.Counters.Lost[broadcast.LagBytes].Load() != 3 || s.cfg.Counters.Lost[broadcast.Refused].Load() != 4 {
+		t.Errorf("%d frames lost, want 7", s.Lost())
+	}
+}
+
+// A frame that the ring refuses is not counted as published.
+func TestPublishAfterClose(t *testing.T) {
+	s, _ := newSet(t, FLV)
+	s.Close()
+	var frame, header, preamble millrace.Chain
+	frame.AppendCopy([]byte("frame"))
+	header.AppendCopy([]byte("header"))
+	header.Clone(&preamble)
+	if err := s.Publish(&frame, true); err == nil {
+		t.Error("published after Close")
+	}
+	if err := s.Configure(&header, &preamble); err == nil {
+		t.Error("configured after Close")
+	}
+	if n := s.Stats().PublishedFrames; n != 0 {
+		t.Errorf("%d frames published", n)
+	}
+}

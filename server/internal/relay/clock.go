@@ -1,9 +1,0 @@
-package relay
-
-import "time"
-
-// start is what now counts from.
-var start = time.Now()
-
-// now returns the monotonic time in nanoseconds.
-func now() int64 { return int64(time.Since(start)) }

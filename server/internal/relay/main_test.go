@@ -1,9 +1,0 @@
-package relay_test
-
-import (
-	"testing"
-
-	"github.com/millrace-io/millrace/internal/testkit/leaktest"
-)
-
-func TestMain(m *testing.M) { leaktest.Main(m) }

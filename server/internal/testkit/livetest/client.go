@@ -1,0 +1,108 @@
+// Package livetest publishes to a server under test and watches it, as encoders and players do.
+package livetest
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
+)
+
+// A Client makes requests to the server at Addr. It ends the test where a request cannot be made.
+type Client struct {
+	T    testing.TB
+	Addr string
+	Log  *nettest.LogBook // of the server
+}
+
+// URL returns the address of path.
+func (c *Client) URL(path string) string { return "http://" + c.Addr + path }
+
+// Logged waits until all of words stand in one line of the server's log.
+func (c *Client) Logged(words ...string) {
+	c.T.Helper()
+	nettest.Eventually(c.T, fmt.Sprintf("a log line with %q", words), func() bool {
+	lines:
+		for line := range strings.Lines(c.Log.String()) {
+			for _, w := range words {
+				if !strings.Contains(line, w) {
+					continue lines
+				}
+			}
+			return true
+		}
+		return false
+	})
+}
+
+// A Response is an answer that was read to its end.
+type Response struct {
+	Status int // 0: an error, whose text is Body
+	Header http.Header
+	Body   string
+}
+
+// Do makes a request over HTTP/1.
+func (c *Client) Do(req *http.Request) Response { return Do(http.DefaultClient, req) }
+
+// Do makes a request with client.
+func Do(client *http.Client, req *http.Request) Response {
+	res, err := client.Do(req)
+	if err != nil {
+		return Response{Body: err.Error()}
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		body = append(body, err.Error()...)
+	}
+	return Response{res.StatusCode, res.Header, string(body)}
+}
+
+// Get makes a GET request.
+func (c *Client) Get(path string) Response {
+	c.T.Helper()
+	return c.Request(http.MethodGet, path, "")
+}
+
+// Request makes a request with headers given as "Name: value".
+func (c *Client) Request(method, path, body string, header ...string) Response {
+	c.T.Helper()
+	req, err := http.NewRequest(method, c.URL(path), strings.NewReader(body))
+	if err != nil {
+		c.T.Fatal(err)
+	}
+	for _, h := range header {
+		name, value, ok := strings.Cut(h, ": ")
+		if name == "Host" {
+			req.Host = value
+		} else if ok {
+			req.Header.Set(name, value)
+		}
+	}
+	return c.Do(req)
+}
+
+// HTTP2 returns a client that speaks HTTP/2 without TLS and lets window bytes of an answer wait unread.
+func HTTP2(t testing.TB, window int) *http.Client {
+	t.Helper()
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	tr := &http.Transport{Protocols: protocols, HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: window}}
+	t.Cleanup(tr.CloseIdleConnections)
+	return &http.Client{Transport: tr}
+}
+
+// Dial opens a connection to write a request to by hand, and writes head, whose lines end with "\n".
+func (c *Client) Dial(head string) net.Conn {
+	c.T.Helper()
+	conn := nettest.Dial(c.T, c.Addr, 0)
+	_ = conn.SetDeadline(time.Now().Add(2 * nettest.Timeout))
+	_, _ = io.WriteString(conn, strings.ReplaceAll(head, "\n", "\r\n"))
+	return conn
+}

@@ -1,0 +1,353 @@
+package livetest
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
+	"github.com/millrace-io/millrace/media/rtmp"
+)
+
+// An RTMP is a client that speaks RTMP. One goroutine may send and another one may read.
+type RTMP struct {
+	t    testing.TB
+	Conn net.Conn
+
+	enc   rtmp.Encoder
+	out   millrace.Chain
+	calls float64 // commands so far
+
+	r   *millrace.Reader
+	dec *rtmp.Decoder
+}
+
+// handshakeSize is the length of C1, C2, S1 and S2.
+const handshakeSize = 1536
+
+// maxMessage is the longest message that the client takes.
+const maxMessage = 16 << 20
+
+// NewRTMP shakes hands on conn, and ends the test if that fails. conn lives as long as the test.
+func NewRTMP(t testing.TB, conn net.Conn) *RTMP {
+	t.Helper()
+	_ = conn.SetDeadline(time.Now().Add(2 * nettest.Timeout))
+	c := &RTMP{t: t, Conn: conn, r: millrace.NewReader(conn)}
+	c.dec = rtmp.NewDecoder(c.r, maxMessage)
+	t.Cleanup(func() {
+		_ = conn.Close()
+		c.enc.Release()
+		c.out.Release()
+		c.dec.Release()
+		c.r.Release()
+	})
+	hello := make([]byte, 1+handshakeSize)
+	hello[0] = 3
+	answer := make([]byte, 1+2*handshakeSize)
+	_, err := conn.Write(hello)
+	if err == nil {
+		_, err = io.ReadFull(c.r, answer)
+	}
+	if err == nil {
+		_, err = conn.Write(answer[1 : 1+handshakeSize])
+	}
+	if err != nil {
+		t.Fatalf("the handshake: %v", err)
+	}
+	return c
+}
+
+// ChunkSize makes the client send chunks of n bytes from now on, in place of 128.
+func (c *RTMP) ChunkSize(n int) {
+	c.t.Helper()
+	c.enc.SetChunkSize(&c.out, n)
+	c.flush()
+}
+
+// flush sends what was made. A server that has closed the connection is no failure: tests read what it has said.
+func (c *RTMP) flush() { _, _ = c.out.WriteTo(c.Conn) }
+
+// Send sends a message, and returns whether the connection took it.
+func (c *RTMP) Send(m rtmp.Message, body []byte) error {
+	c.t.Helper()
+	c.make(m, body)
+	_, err := c.out.WriteTo(c.Conn)
+	return err
+}
+
+// make appends a message to out.
+func (c *RTMP) make(m rtmp.Message, body []byte) {
+	c.t.Helper()
+	var b millrace.Chain
+	b.AppendCopy(body)
+	if err := c.enc.Append(&c.out, m, &b); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// Call sends a command on a message stream: a name, a transaction, null or an object, and arguments.
+func (c *RTMP) Call(stream uint32, name string, values ...any) {
+	c.t.Helper()
+	c.calls++
+	body := rtmp.AppendAMF(rtmp.AppendAMF(nil, name, c.calls), values...)
+	_ = c.Send(rtmp.Message{Type: rtmp.TypeCommand, ChunkStream: 3, Stream: stream}, body)
+}
+
+// Ping asks the server for an answer with the number v.
+func (c *RTMP) Ping(v uint32) error {
+	c.ping(v)
+	_, err := c.out.WriteTo(c.Conn)
+	return err
+}
+
+// ping makes a request for an answer.
+func (c *RTMP) ping(v uint32) {
+	const request = 6
+	c.make(rtmp.Message{Type: rtmp.TypeUserControl, ChunkStream: 2},
+		binary.BigEndian.AppendUint32([]byte{0, request}, v))
+}
+
+// PingUntilItEnds asks for answers, and reads none, until the connection takes no more requests: the server has closed it.
+func (c *RTMP) PingUntilItEnds() {
+	c.t.Helper()
+	for c.enc.SetChunkSize(&c.out, 1<<10); ; {
+		for range 200 {
+			c.ping(1)
+		}
+		_, err := c.out.WriteTo(c.Conn)
+		var timeout net.Error
+		if errors.As(err, &timeout) && timeout.Timeout() {
+			c.t.Fatalf("the server neither reads nor closes: %v", err)
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Pong returns the number of an answer to Ping.
+func (m *RTMPMessage) Pong() (v uint32, ok bool) {
+	const response = 7
+	if m.Type != rtmp.TypeUserControl || len(m.Body) != 6 || m.Body[1] != response {
+		return 0, false
+	}
+	return binary.BigEndian.Uint32(m.Body[2:]), true
+}
+
+// An RTMPMessage is a message with its body.
+type RTMPMessage struct {
+	rtmp.Message
+	Body []byte
+}
+
+// Command returns the values of a command, or nil.
+func (m *RTMPMessage) Command() []any {
+	if m.Type != rtmp.TypeCommand {
+		return nil
+	}
+	values, _ := rtmp.ParseAMF(m.Body)
+	return values
+}
+
+// Status returns level, code and description of an onStatus; ok is false for other messages.
+func (m *RTMPMessage) Status() (s Status, ok bool) {
+	values := m.Command()
+	if len(values) < 4 || values[0] != "onStatus" {
+		return s, false
+	}
+	info, _ := values[3].(rtmp.Object)
+	for _, p := range info {
+		text, _ := p.Value.(string)
+		switch p.Name {
+		case "level":
+			s.Level = text
+		case "code":
+			s.Code = text
+		case "description":
+			s.Description = text
+		}
+	}
+	return s, true
+}
+
+// A Status is what an onStatus says.
+type Status struct{ Level, Code, Description string }
+
+// Tag returns sound, pictures and metadata as an FLV tag, and nil for other messages.
+func (m *RTMPMessage) Tag() []byte {
+	switch m.Type {
+	case rtmp.TypeAudio, rtmp.TypeVideo:
+	case rtmp.TypeData:
+		if values, _ := rtmp.ParseAMF(m.Body); len(values) == 0 || values[0] != "onMetaData" {
+			return nil
+		}
+	default:
+		return nil
+	}
+	n, at := len(m.Body), m.Timestamp
+	p := []byte{byte(m.Type), byte(n >> 16), byte(n >> 8), byte(n), byte(at >> 16), byte(at >> 8), byte(at), byte(at >> 24), 0, 0, 0}
+	p = append(p, m.Body...)
+	return binary.BigEndian.AppendUint32(p, uint32(11+n))
+}
+
+// Next reads a message.
+func (c *RTMP) Next() (*RTMPMessage, error) {
+	var body millrace.Chain
+	m, err := c.dec.Next(&body)
+	if err != nil {
+		return nil, err
+	}
+	p := make([]byte, body.Len())
+	body.CopyTo(p)
+	body.Release()
+	return &RTMPMessage{m, p}, nil
+}
+
+// await reads up to a message that is wanted.
+func (c *RTMP) await(what string, wanted func(m *RTMPMessage) bool) *RTMPMessage {
+	c.t.Helper()
+	for {
+		m, err := c.Next()
+		if err != nil {
+			c.t.Fatalf("waiting for %s: %v", what, err)
+		}
+		if wanted(m) {
+			return m
+		}
+	}
+}
+
+// Connect connects to the application, with more to say of the client, and creates a message stream.
+func (c *RTMP) Connect(app string, more ...rtmp.Property) {
+	c.t.Helper()
+	c.Call(0, "connect", append(rtmp.Object{{Name: "app", Value: app}, {Name: "flashVer", Value: "a test"},
+		{Name: "tcUrl", Value: "rtmp://localhost/" + app}}, more...))
+	c.result("connect")
+	c.Call(0, "createStream", nil)
+	c.result("createStream")
+}
+
+// result reads up to the answer of the last call.
+func (c *RTMP) result(what string) {
+	c.t.Helper()
+	c.await(what, func(m *RTMPMessage) bool {
+		values := m.Command()
+		return len(values) > 1 && values[0] == "_result" && values[1] == c.calls
+	})
+}
+
+// Publish asks to publish, and returns the first status.
+func (c *RTMP) Publish(key string) Status {
+	c.t.Helper()
+	c.Call(rtmp.Stream, "publish", nil, key, "live")
+	return c.AwaitStatus()
+}
+
+// Play asks to play, and does not wait.
+func (c *RTMP) Play(key string) {
+	c.t.Helper()
+	c.Call(rtmp.Stream, "play", nil, key)
+}
+
+// AwaitStatus reads up to the next onStatus.
+func (c *RTMP) AwaitStatus() (s Status) {
+	c.t.Helper()
+	c.await("a status", func(m *RTMPMessage) (ok bool) {
+		s, ok = m.Status()
+		return ok
+	})
+	return s
+}
+
+// AwaitCode reads up to the onStatus of that code.
+func (c *RTMP) AwaitCode(code string) (s Status) {
+	c.t.Helper()
+	c.await(code, func(m *RTMPMessage) (ok bool) {
+		s, ok = m.Status()
+		return ok && s.Code == code
+	})
+	return s
+}
+
+// SendTags sends FLV tags as messages, and metadata as encoders do: with the request to keep them.
+func (c *RTMP) SendTags(tags ...[]byte) error {
+	c.t.Helper()
+	for _, tag := range tags {
+		m := rtmp.Message{Type: rtmp.Type(tag[0]), Stream: rtmp.Stream,
+			Timestamp: uint32(tag[7])<<24 | binary.BigEndian.Uint32(tag[3:7])&0xffffff}
+		body := tag[11 : len(tag)-4]
+		switch m.Type {
+		case rtmp.TypeAudio:
+			m.ChunkStream = rtmp.AudioChunks
+		case rtmp.TypeVideo:
+			m.ChunkStream = rtmp.VideoChunks
+		default:
+			m.ChunkStream = rtmp.DataChunks
+			body = append(rtmp.AppendAMF(nil, "@setDataFrame"), body...)
+		}
+		if err := c.Send(m, body); err != nil {
+			return fmt.Errorf("a tag at %d ms: %w", m.Timestamp, err)
+		}
+	}
+	return nil
+}
+
+// NextTag reads the next tag.
+func (c *RTMP) NextTag() []byte {
+	c.t.Helper()
+	return c.await("a tag", func(m *RTMPMessage) bool { return m.Tag() != nil }).Tag()
+}
+
+// Rest reads to the end of the connection, and returns the tags and the statuses.
+func (c *RTMP) Rest() (tags [][]byte, statuses []Status) {
+	c.t.Helper()
+	for {
+		m, err := c.Next()
+		if errors.Is(err, io.EOF) {
+			return tags, statuses
+		}
+		if err != nil {
+			c.t.Fatalf("after %d tags: %v", len(tags), err)
+		}
+		if tag := m.Tag(); tag != nil {
+			tags = append(tags, tag)
+		}
+		if s, ok := m.Status(); ok {
+			statuses = append(statuses, s)
+		}
+	}
+}
+
+// AwaitEnd reads to the end of the connection, however it comes, and fails the test if it does not.
+func (c *RTMP) AwaitEnd() {
+	c.t.Helper()
+	for {
+		if _, err := c.Next(); err != nil {
+			var timeout net.Error
+			if errors.As(err, &timeout) && timeout.Timeout() {
+				c.t.Errorf("the connection stays: %v", err)
+			}
+			return
+		}
+	}
+}
+
+// RTMPChunks returns a message in chunks of size bytes.
+func RTMPChunks(m rtmp.Message, body []byte, size int) []byte {
+	var enc rtmp.Encoder
+	defer enc.Release()
+	var c, out millrace.Chain
+	enc.SetChunkSize(&out, size)
+	out.Release()
+	c.AppendCopy(body)
+	if err := enc.Append(&out, m, &c); err != nil {
+		panic(err)
+	}
+	defer out.Release()
+	return append([]byte(nil), out.Bytes()...)
+}
