@@ -45,8 +45,8 @@ func NewLink(t testing.TB, to string) *Link {
 	return l
 }
 
-// Addr returns the address of the link.
-func (l *Link) Addr() string { return l.ln.Addr().String() }
+// Address returns the address of the link.
+func (l *Link) Address() string { return l.ln.Addr().String() }
 
 // Limit has each connection that comes be cut when n bytes of its answer have gone through.
 func (l *Link) Limit(n int64) {

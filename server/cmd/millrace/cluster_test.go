@@ -174,7 +174,7 @@ func TestTheNetworkBetweenNodesIsCut(t *testing.T) {
 	redis := redistest.Start(t)
 	owner := &node{t: t, addr: freeAddr(t), rtmp: freeAddr(t)}
 	between := nettest.NewLink(t, owner.addr)
-	owner.advertise = between.Addr()
+	owner.advertise = between.Address()
 	args := []string{"--cluster", redisURL(redis), "--cluster-token", clusterToken}
 	edge := &node{t: t, args: args}
 	owner.args = args

@@ -32,8 +32,8 @@ func (a Admission) Admit(ctx context.Context, want WatchRequest) (*Viewer, error
 		return nil, err
 	}
 	var v *Viewer
-	err := a.hub.awaitStream(ctx, want.Name, func(s *stream) (err error) {
-		v, err = a.hub.newViewer(s, want)
+	err := a.awaitStream(ctx, want.Name, func(s *stream) (err error) {
+		v, err = a.newViewer(s, want)
 		return err
 	})
 	if err == nil {
@@ -50,9 +50,10 @@ func (a Admission) Admit(ctx context.Context, want WatchRequest) (*Viewer, error
 	return v, nil
 }
 
-// awaitStream calls enter with the stream of that name, with mu held, and waits for the stream until ctx ends. It returns what
-// enter returns.
-func (h *Hub) awaitStream(ctx context.Context, name string, enter func(s *stream) error) error {
+// awaitStream calls enter with the stream of that name, while Hub.mu is held, and waits for the stream until ctx ends. It
+// returns what enter returns.
+func (a Admission) awaitStream(ctx context.Context, name string, enter func(s *stream) error) error {
+	h := a.hub
 	wait := h.cfg.ViewerWait
 	if h.cfg.Cluster != nil {
 		wait = max(wait, pullWait)
@@ -108,7 +109,7 @@ func (h *Hub) awaitStream(ctx context.Context, name string, enter func(s *stream
 }
 
 // newViewer adds a viewer to s, which exit removes. Hub.mu is held.
-func (h *Hub) newViewer(s *stream, want WatchRequest) (*Viewer, error) {
+func (a Admission) newViewer(s *stream, want WatchRequest) (*Viewer, error) {
 	f, err := s.format(want)
 	peer := want.Node != ""
 	if peer && (s.lease == nil || s.lease.Epoch() == 0) {
@@ -119,12 +120,12 @@ func (h *Hub) newViewer(s *stream, want WatchRequest) (*Viewer, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	v := &Viewer{hub: h, stream: s, remote: want.Remote, since: now(), terms: want.Terms}
+	v := &Viewer{hub: a.hub, stream: s, remote: want.Remote, since: now(), terms: want.Terms}
 	next := want.Next
 	if peer {
 		v.node, v.lease = want.Node, s.lease
 		next = next || !s.forms.HasStart() // what there is came from an owner before
-	} else if err := s.join(h.cfg.MaxStreamViewers); err != nil {
+	} else if err := s.join(a.hub.cfg.MaxStreamViewers); err != nil {
 		return nil, err
 	}
 	v.rendition, v.start = s.forms.Join(f, next)
@@ -191,7 +192,7 @@ func (a Admission) Serve(v *Viewer) (complete bool) {
 
 // enter makes v known, before its transport is served.
 func (a Admission) enter(v *Viewer) {
-	a.hub.noteServed(v)
+	a.noteServed(v)
 	v.stream.log.Info("viewer started", append(v.attrs(), "path", v.transport.Path())...)
 	if v.terms.MaxTime > 0 {
 		v.timeUp = time.AfterFunc(v.terms.MaxTime, func() { v.transport.End(fanout.TimeUp) })
@@ -199,13 +200,13 @@ func (a Admission) enter(v *Viewer) {
 }
 
 // noteServed notes that v is served from now on.
-func (h *Hub) noteServed(v *Viewer) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.lastViewer++
-	v.id = h.lastViewer
-	h.served[v] = struct{}{}
-	if h.cut {
+func (a Admission) noteServed(v *Viewer) {
+	a.hub.mu.Lock()
+	defer a.hub.mu.Unlock()
+	a.hub.lastViewer++
+	v.id = a.hub.lastViewer
+	a.hub.served[v] = struct{}{}
+	if a.hub.cut {
 		v.transport.End(fanout.Drained)
 	}
 	if v.lease != nil {

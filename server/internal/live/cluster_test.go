@@ -206,7 +206,7 @@ func (n *testNode) info(name string) live.StreamInfo {
 func (n *testNode) behind() *nettest.Link {
 	n.T.Helper()
 	l := nettest.NewLink(n.T, n.Addr)
-	n.via = "http://" + l.Addr()
+	n.via = "http://" + l.Address()
 	return l
 }
 

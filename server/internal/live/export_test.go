@@ -64,7 +64,7 @@ func (h *Hub) SetCleanEndWait(d time.Duration)          { h.cleanEndWait = d }
 
 // AwaitStream waits for a stream, as viewers do.
 func (h *Hub) AwaitStream(ctx context.Context, name string) error {
-	return h.awaitStream(ctx, name, func(*stream) error { return nil })
+	return Admission{h}.awaitStream(ctx, name, func(*stream) error { return nil })
 }
 
 // Names returns how many names viewers wait for.
@@ -110,7 +110,7 @@ func (h *Hub) CutLargest(excess int64) int64 { return shedder{h}.cutLargest(exce
 func (h *Hub) NewViewer(s *Stream, want WatchRequest) (*Viewer, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.newViewer(s, want)
+	return Admission{h}.newViewer(s, want)
 }
 
 func (v *Viewer) Start() *fanout.Start      { return &v.start }
