@@ -33,7 +33,8 @@ func ParseOrigins(list string) ([]string, error) {
 // Set replaces all origins by those in list, which it takes ownership of.
 func (o *Origins) Set(list []string) { o.list.Store(&list) }
 
-// Allow sets the headers of an answer that a page of another site may read, and reports whether it may.
+// Allow sets the headers by which a browser lets a page of another site read the answer, and reports whether it set them. It
+// refuses nobody.
 func (o *Origins) Allow(h http.Header, r *http.Request) bool {
 	var list []string
 	if set := o.list.Load(); set != nil {

@@ -42,7 +42,7 @@ type Policy struct {
 	Loopback      bool // only this machine can reach the listener
 }
 
-// crossOrigin refuses requests of pages of other sites.
+// crossOrigin refuses requests of pages of other sites, except GET, HEAD and OPTIONS.
 var crossOrigin = http.NewCrossOriginProtection()
 
 // needsToken reports whether a client must show a token to publish the stream of a name, or to write a blob if that is

@@ -81,7 +81,7 @@ func (b *Budget) Limit(requests *memory.Loans, next http.Handler) http.Handler {
 		control := http.NewResponseController(w)
 		end := func() { _ = control.SetWriteDeadline(time.Unix(1, 0)) }
 		a := &Loan{budget: b, requests: requests, end: end}
-		defer a.Wait() // a panic, too, ends the request
+		defer a.GiveBack() // a panic, too, ends the request
 		if err := a.Resume(0); err != nil {
 			b.RefuseFull(w, r, err)
 			return
@@ -102,8 +102,9 @@ func Of(r *http.Request) *Loan {
 	return a
 }
 
-// Wait gives the memory back: the request has another limit from now on, that of viewers, publishers or downloads.
-func (a *Loan) Wait() {
+// GiveBack gives the memory back: the request has another limit from now on, that of live.Admission, of Hub.Open, or of
+// Budget.Downloads.
+func (a *Loan) GiveBack() {
 	if a != nil {
 		a.loan.Done()
 		a.loan = nil

@@ -26,5 +26,5 @@
 // The types call each other downwards: [HLS], [Peers], [Operator], [MemorySteps] and [Admission], which other packages call;
 // then Publisher and registrar; Hub; stream, claim and Viewer. A stream and a claim know nothing above them.
 //
-// The package knows nothing of routes and of who may publish or watch: see package server.
+// The package knows nothing of routes (package server) and of who may publish or watch (package access).
 package live

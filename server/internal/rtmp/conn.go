@@ -1,6 +1,6 @@
-// Package rtmp is the door of live streams over RTMP: publishers and viewers.
+// Package rtmp serves live streams over RTMP: publishers and viewers.
 //
-// It knows nothing of listeners and of who may publish or watch: see package server.
+// A [Service] serves the connections of a listener, and asks the gate who may; a [Door] publishes and watches.
 package rtmp
 
 import (

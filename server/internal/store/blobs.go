@@ -170,7 +170,7 @@ func (b *Blobs) change(w http.ResponseWriter, r *http.Request, key string) error
 		return err
 	}
 	defer b.uploads.Release()
-	answer.Of(r).Wait()
+	answer.Of(r).GiveBack()
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(time.Time{}) // receiving the body may take longer than answering
 	defer func() { _ = control.SetWriteDeadline(time.Now().Add(b.downloads.stall)) }()

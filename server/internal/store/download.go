@@ -168,7 +168,7 @@ func (d *downloads) begin(w http.ResponseWriter, r *http.Request) (*progressResp
 	if err != nil {
 		return nil, err
 	}
-	answer.Of(r).Wait()
+	answer.Of(r).GiveBack()
 	tcpconn.BoundUnsent(downloadConn(r), d.unsent)
 	return &progressResponse{
 		ResponseWriter: w, blocks: d.blocks, loan: loan, limit: d.stall, ctx: r.Context(), account: address.Of(r.Context()),

@@ -34,7 +34,7 @@ type players struct {
 func (s *players) serve(w http.ResponseWriter, r *http.Request, name, object string) {
 	s.cfg.Origins.Allow(w.Header(), r)
 	noWriteLimit(w) // a request may wait for what comes next
-	answer.Of(r).Wait()
+	answer.Of(r).GiveBack()
 	err := streamname.Check(name)
 	if err == nil {
 		account := address.Of(r.Context())

@@ -78,7 +78,7 @@ func (s *Service) publish(w http.ResponseWriter, r *http.Request, path string) {
 	}
 	if err == nil {
 		noWriteLimit(w)
-		answer.Of(r).Wait()
+		answer.Of(r).GiveBack()
 		err = s.publishAs(w, r, name)
 	}
 	if err != nil {
@@ -95,7 +95,7 @@ func (s *Service) publish(w http.ResponseWriter, r *http.Request, path string) {
 func (s *Service) watch(w http.ResponseWriter, r *http.Request, name string) {
 	s.cfg.Origins.Allow(w.Header(), r)
 	noWriteLimit(w)
-	answer.Of(r).Wait()
+	answer.Of(r).GiveBack()
 	var err error
 	if node, ok := access.NodeOf(r); ok {
 		err = s.door.WatchNode(w, r, name, node)

@@ -54,7 +54,7 @@ func (d Door) watch(w http.ResponseWriter, r *http.Request, want live.WatchReque
 		return err
 	}
 	// Neither the handler's stack nor the buffers of net/http then live as long as the viewer.
-	conn, _, err := http.NewResponseController(w).Hijack()
+	conn, _, err := http.NewResponseController(w).Hijack() // hear would ignore what the client has sent after its request
 	if err != nil {
 		serveWriter(viewers, v, w, r)
 		return nil
@@ -96,7 +96,7 @@ func appendHead(to *fanout.Viewer, v *live.Viewer, h http.Header, chunked bool) 
 	to.Append(v.Head())
 }
 
-// maxInput limits the bytes that a viewer may send after its request.
+// maxInput limits the bytes that a viewer may send after its request, in all.
 const maxInput = 64 << 10
 
 // hear reads from the connection until the viewer hangs up. It ignores further requests.

@@ -42,7 +42,8 @@ type Conn interface {
 }
 
 // NewConn returns a Conn that writes to conn, and closes it when the viewer has ended. The caller may read from conn. talks
-// says that the client sends requests, which are read for a moment after the end of the stream. unsent limits the bytes that
+// says that the client goes on sending while it watches: after the end the connection stays open for closeGrace, so that what
+// it sends does not make the kernel reset it. unsent limits the bytes that
 // the kernel holds unsent, so that a client that reads nothing is noticed; 0 means the system's default.
 func NewConn(conn net.Conn, talks bool, unsent int) Conn {
 	tcpconn.BoundUnsent(tcpconn.Of(conn), unsent)

@@ -91,7 +91,8 @@ func (v *Viewer) SetPaused(paused bool) {
 	}
 }
 
-// Reply sends p between two batches of the stream. It borrows p. It returns false if more than MaxReplies would wait.
+// Reply sends p before the next batch of the stream, and in the same chunk: it is for viewers without SetChunked. It borrows p.
+// It returns false if more than MaxReplies would wait.
 func (v *Viewer) Reply(p []byte) bool {
 	v.mu.Lock()
 	room := v.replies.Len()+len(p) <= MaxReplies

@@ -1,7 +1,7 @@
 // Package page is the server's page at /: it lists the live streams and plays one. It is plain HTML, CSS and JavaScript
 // embedded in the binary, and loads nothing from other servers.
 //
-// The page reads what it shows once a second from api/streams, a JSON document that package server makes.
+// The page reads what it shows once a second from api/streams, a JSON document that package ops makes.
 package page
 
 import (
