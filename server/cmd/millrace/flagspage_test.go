@@ -13,7 +13,7 @@ func (c *serveConfig) writePage(w io.Writer) {
 	fmt.Fprint(w, `# The flags of millrace serve
 
 Each flag is also a variable, as in `+"`MILLRACE_MAX_VIEWERS`"+`, and a key of the file of `+"`--config`"+`: see
-[deploy.md](deploy.md#configuration). `+"`millrace serve --help`"+` has the same list, and `+"`--print-config`"+` says which value counts, and
+[deploy.md](deploy.md#configuration). `+"`millrace serve --help`"+` has the same list, with what stands on the command line alone, and `+"`--print-config`"+` says which value counts, and
 where it is from. What begins with `+"`$`"+` is a variable or a key, and no flag.
 
 Sizes are whole numbers of bytes, or have a unit: `+"`KiB` to `TiB` are powers of 1024, and so are `K` to `T`; `KB` to `TB`"+` are powers

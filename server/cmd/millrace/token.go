@@ -79,10 +79,15 @@ func inspect(w io.Writer, keys token.Keys, text string) error {
 		return err
 	}
 	fmt.Fprintf(w, "%s\n%s\n", header, claims)
-	t, err := keys.Verify(text, time.Now())
+	at := time.Now()
+	t, err := keys.Verify(text, at)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "valid until %s\n", t.Expires.Format(time.RFC3339))
+	if until := t.Expires.Format(time.RFC3339); t.Expires.After(at) {
+		fmt.Fprintf(w, "valid until %s\n", until)
+	} else {
+		fmt.Fprintf(w, "expired at %s, and taken for %v more, because clocks may differ\n", until, token.Leeway)
+	}
 	return nil
 }

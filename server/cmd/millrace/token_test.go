@@ -55,6 +55,13 @@ func TestTokenCommand(t *testing.T) {
 		!strings.HasSuffix(lines[1], `,"right":"publish","stream":"tenant/*"}`) || !strings.HasPrefix(lines[2], "valid until 20") {
 		t.Errorf("--inspect: %s, %v", out, err)
 	}
+	late, err := keys.Sign(token.Token{Right: token.Read, Stream: "cam", Expires: time.Now().Add(-time.Second)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err = run("--key DIR/keys --inspect " + late); err != nil || !strings.Contains(out, "and taken for 30s more") {
+		t.Errorf("--inspect of a token that has just expired: %s, %v", out, err)
+	}
 	out, err = run("--key DIR/others --inspect " + text)
 	if err == nil || !strings.Contains(err.Error(), "no key with the token's kid") || !strings.Contains(out, "tenant/*") {
 		t.Errorf("--inspect with another key: %s, %v", out, err)

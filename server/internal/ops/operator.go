@@ -84,7 +84,11 @@ func (o *Operator) EndStream(w http.ResponseWriter, r *http.Request) {
 		o.refusals.Refuse(access.Reader, w, r, err)
 		return
 	}
-	o.log.Info("the operator ends a stream", "stream", name, "was", ended, "refused for", lasts, "client", r.RemoteAddr)
+	what := "the operator ends a stream"
+	if !ended && lasts == 0 {
+		what = "the operator frees a name"
+	}
+	o.log.Info(what, "stream", name, "was", ended, "refused for", lasts, "client", r.RemoteAddr)
 	writeJSON(w, struct {
 		Stream  string  `json:"stream"`
 		Ended   bool    `json:"ended"`           // there was such a stream

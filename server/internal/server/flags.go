@@ -120,7 +120,7 @@ func (c *Config) Flags() []FlagGroup {
 		}},
 		{"HLS", []Flag{
 			{Name: "hls-part", Value: &c.HLS.Part, Min: ns(minHLSPart), Page: "hls.md",
-				Help: "about how long a part of HLS is, which low-latency players get; at least 50ms, and with video 282ms"},
+				Help: "about how long a part of HLS is, which low-latency players get; with video 282ms at least, whatever is set (a shorter one is for audio alone)"},
 			{Name: "hls-segment", Value: &c.HLS.Segment, Min: ns(time.Second), Max: ns(maxHLSSegment), Page: "hls.md",
 				Help: "a segment of HLS ends at the first key frame from here on; from 1s to 8s"},
 			{Name: "hls-segments", Value: &c.HLS.Segments, Min: 3, Max: maxHLSSegments, Page: "hls.md",

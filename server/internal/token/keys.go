@@ -141,7 +141,7 @@ func (k Keys) Sign(t Token) (string, error) {
 	return text, err
 }
 
-// Verify returns the token in text if one of k signed it and it is valid at now, with leeway.
+// Verify returns the token in text if one of k signed it and it is valid at now, with Leeway.
 func (k Keys) Verify(text string, now time.Time) (Token, error) {
 	switch {
 	case len(text) > maxToken:

@@ -28,8 +28,8 @@ const (
 	// maxToken bounds the text of a token, in bytes. HLS playlists repeat it in each address.
 	maxToken = 1 << 10
 
-	// leeway is how far the clocks of the issuer and of the server may differ.
-	leeway = 30 * time.Second
+	// Leeway is how far the clocks of the issuer and of the server may differ.
+	Leeway = 30 * time.Second
 
 	// audience is the server's name in aud. A token for other audiences must be refused (RFC 7519, 4.1.3).
 	audience = "millrace"
@@ -86,11 +86,11 @@ func read(claims jwt.MapClaims, now time.Time) (Token, error) {
 		if err != nil {
 			return Token{}, err
 		}
-		if now.Before(begins.Add(-leeway)) {
+		if now.Before(begins.Add(-Leeway)) {
 			return Token{}, fmt.Errorf("the token is not valid before %s", begins.Format(time.RFC3339))
 		}
 	}
-	if !now.Before(expires.Add(leeway)) {
+	if !now.Before(expires.Add(Leeway)) {
 		return Token{}, fmt.Errorf("the token has expired at %s", expires.Format(time.RFC3339))
 	}
 	if _, ok := claims["aud"]; ok {

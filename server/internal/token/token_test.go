@@ -498,7 +498,7 @@ func FuzzVerify(f *testing.F) {
 		if err != nil || header.Alg != want || signer < 2 && keys[signer].id != header.Kid {
 			t.Errorf("%q is verified with %s as %q, %v", text, header.Alg, header.Kid, err)
 		}
-		if !now.Before(got.Expires.Add(leeway)) || len(text) > maxToken {
+		if !now.Before(got.Expires.Add(Leeway)) || len(text) > maxToken {
 			t.Errorf("%q, of %d bytes, expires at %s", text, len(text), got.Expires)
 		}
 		again, err := signers[0].Sign(got)
