@@ -105,7 +105,7 @@ func (l HLS) find(ctx context.Context, name string) (w *liveHLS, err error) {
 		return nil, err
 	}
 	defer l.hub.admitted.Release()
-	err = Admission{l.hub}.awaitStream(ctx, name, func(s *stream) error {
+	err = NewAdmission(l.hub).awaitStream(ctx, name, func(s *stream) error {
 		if w = l.hub.hls.byName[name]; w != nil && w.stream == s && !w.Ended() {
 			w.Touch()
 			return nil
