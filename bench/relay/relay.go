@@ -1,4 +1,4 @@
-// Package live puts the same load of publishers and viewers on relays of live streams, in turns, and compares what they
+// Package relay puts the same load of publishers and viewers on relays of live streams, in turns, and compares what they
 // need for it. Before the measurement every relay must deliver what was published.
 //
 // A quarter of the package checks that a relay delivers, by payloads that it compares itself; a relay that loses tags

@@ -3,7 +3,7 @@
 //
 // It is written by hand because a load must cost less than the server that it measures. With viewers by gortmplib v1.0.1,
 // bench relay -contenders millrace-rtmp@50ms -case 1x200 reports a generator CPU of 2.36 s/GB, with gortmplib's parser of
-// chunks alone 1.55, and with this client 0.99 (medians of seven rounds of 12 s). Package live checks by gortmplib what a
+// chunks alone 1.55, and with this client 0.99 (medians of seven rounds of 12 s). Package relay checks by gortmplib what a
 // server sends.
 package rtmp
 

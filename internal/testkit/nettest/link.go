@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A Link is a network in front of a server: it passes on what comes to its address and what is answered, and can be cut.
+// A Link is a network in front of a server. It forwards each connection to the server, and can be cut.
 type Link struct {
 	ln net.Listener
 	to string
@@ -48,7 +48,7 @@ func NewLink(t testing.TB, to string) *Link {
 // Address returns the address of the link.
 func (l *Link) Address() string { return l.ln.Addr().String() }
 
-// Limit has each connection that comes be cut when n bytes of its answer have gone through.
+// Limit makes each later connection end after n bytes of its answer.
 func (l *Link) Limit(n int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -65,7 +65,7 @@ func (l *Link) Cut(down bool) {
 	}
 }
 
-// pass passes on what comes on a connection, and what is answered.
+// pass forwards a connection in both directions.
 func (l *Link) pass(in net.Conn) {
 	defer in.Close()
 	out, err := net.Dial("tcp", l.to)

@@ -1,5 +1,5 @@
 // Package access decides who may publish, watch, read and decide: by tokens, by the hook, and by the site of a player.
-// It counts and logs those who may not.
+// It counts and logs refusals.
 //
 // A [Policy] knows the tokens of a listener, plain and signed, and says who may do what. A [Gate] has the policy in force, and
 // then asks the hook, a program of the operator. [Origins] are the sites whose pages may play streams. [Refusals] answers,

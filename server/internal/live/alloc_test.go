@@ -11,21 +11,10 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/internal/testkit/alloctest"
+	"github.com/millrace-io/millrace/internal/testkit/sourcetest"
 	"github.com/millrace-io/millrace/media/flv"
 	"github.com/millrace-io/millrace/server/internal/live"
 )
-
-// A repeater gives the same bytes again and again.
-type repeater struct {
-	p  []byte
-	at int
-}
-
-func (l *repeater) Read(p []byte) (int, error) {
-	n := copy(p[:min(len(p), 1400)], l.p[l.at:]) // as packets come
-	l.at = (l.at + n) % len(l.p)
-	return n, nil
-}
 
 // In steady state a tag costs no allocation on its way from the publisher to the ring.
 func TestIngestAllocatesNothing(t *testing.T) {
@@ -33,7 +22,7 @@ func TestIngestAllocatesNothing(t *testing.T) {
 	defer p.Close(nil)
 	sc := newScript(4, 10, 3000)
 	dec := flv.NewDecoder(p.SetReader(
-		millrace.NewReader(io.MultiReader(bytes.NewReader(sc.start()), &repeater{p: bytes.Join(sc.tags, nil)}))))
+		millrace.NewReader(io.MultiReader(bytes.NewReader(sc.start()), &sourcetest.Loop{Bytes: string(bytes.Join(sc.tags, nil))}))))
 	header, err := dec.Header()
 	if err != nil {
 		t.Fatal(err)

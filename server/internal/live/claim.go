@@ -7,7 +7,7 @@ import (
 )
 
 // A claim is a publisher as its stream sees it: who sends, since when, and how to end it. The claim waits until it is
-// granted, and then the stream is its publisher's until Hub.handOver.
+// granted, and then the stream is its publisher's until registrar.handOver.
 type claim struct {
 	address string
 	ctx     context.Context

@@ -19,8 +19,8 @@ import (
 
 // A stream is what the publishers of a name send, one after the other, for viewers who stay meanwhile.
 //
-// From Hub.newStream to Hub.end it is in Hub.streams, and either has a publisher, from Hub.grant to Hub.handOver, or waits
-// for one. A publisher writes to the stream in this time only. The first publisher decides on the format; only FLV outlives
+// From Hub.newStream to registrar.end it is in Hub.streams, and either has a publisher, from registrar.grant to
+// registrar.handOver, or waits for one. A publisher writes to the stream in this time only. The first publisher decides on the format; only FLV outlives
 // it. In a cluster the publisher is a pull if another node owns the stream.
 type stream struct {
 	name    string
@@ -49,7 +49,7 @@ type succession struct {
 	successor *claim // takes over from it; nil while the stream waits
 	pause     *pause // nil while there is a publisher
 	ended     bool   // by the operator: the stream goes when its publisher has gone
-	until     int64  // when a pause ends; see Hub.left
+	until     int64  // when a pause ends; see registrar.left
 }
 
 // A pause is the time in which a stream has no publisher.
@@ -66,7 +66,7 @@ type ownership struct {
 	stopRecord context.CancelFunc        // nil if the stream is not, and was not, recorded
 }
 
-// tell has other nodes know soon whether the stream has a publisher. Hub.mu is held.
+// tell says that other nodes are to know soon whether the stream has a publisher. Hub.mu is held.
 func (o *ownership) tell() {
 	if o.lease != nil {
 		o.lease.Tell()

@@ -19,7 +19,7 @@ type Viewer struct {
 	remote    string
 	account   *address.Account // of its address
 	since     int64            // when it came; see now
-	id        uint64           // its number among all viewers, set by Hub.serve
+	id        uint64           // its number among all viewers, set by Admission.noteServed
 
 	// Of another node: its address, and the ownership without which it gets nothing. Otherwise nil.
 	node  string
@@ -28,7 +28,7 @@ type Viewer struct {
 	terms  Terms
 	timeUp *time.Timer // nil without a limit
 
-	start     fanout.Start   // where it begins; it has no cursor until that is known, and after connect
+	start     fanout.Start   // where it begins; it has no cursor until that is known, and after Connect
 	transport *fanout.Viewer // writes to it; nil until connect
 }
 

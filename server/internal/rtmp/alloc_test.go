@@ -10,22 +10,11 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/internal/testkit/alloctest"
+	"github.com/millrace-io/millrace/internal/testkit/sourcetest"
 	"github.com/millrace-io/millrace/media/flv"
 	"github.com/millrace-io/millrace/media/rtmp"
 	"github.com/millrace-io/millrace/server/internal/live"
 )
-
-// A repeater gives its bytes again and again.
-type repeater struct {
-	p  []byte
-	at int
-}
-
-func (l *repeater) Read(p []byte) (int, error) {
-	n := copy(p[:min(len(p), 1400)], l.p[l.at:]) // as packets come
-	l.at = (l.at + n) % len(l.p)
-	return n, nil
-}
 
 // sample returns the tags before the first frame, and four GOPs of ten video frames with audio in between.
 func sample() (config, film [][]byte) {
@@ -84,7 +73,7 @@ func TestReadingRTMPAllocatesNothing(t *testing.T) {
 		tags(config)
 		start = append(start, cut()...)
 		tags(film)
-		r := millrace.NewReader(io.MultiReader(bytes.NewReader(start), &repeater{p: cut()}))
+		r := millrace.NewReader(io.MultiReader(bytes.NewReader(start), &sourcetest.Loop{Bytes: string(cut())}))
 		conn := rtmp.NewServerConn(r, io.Discard, 1<<20)
 		if _, err := conn.Accept(); err != nil {
 			t.Fatal(err)

@@ -7,7 +7,8 @@
 // which does not block (socket_linux.go); waking a goroutine for it would cost a quarter more. Every other viewer has its
 // own goroutine: over TCP until it has caught up, over TLS and HTTP/2 to its end.
 //
-// All writes start in write.go. chunked.go frames what is written for HTTP/1.1. lag.go measures how far a viewer is behind, and [Config] limits that.
+// All writes start in write.go. chunked.go frames what is written for HTTP/1.1. lag.go measures how far a viewer is behind,
+// and [Config] limits that.
 //
 // The package does not know who a viewer is: it asks the viewer's [Session].
 package fanout
