@@ -1,7 +1,7 @@
 // Package live hands live streams from their publishers to their viewers.
 //
-//	web.Door ────┬▶ Publisher ─▶ feed.Feed ─▶ rendition.Set ─┬▶ fanout ─▶ viewers, other nodes
-//	rtmp.Door ───┤                                           ├▶ rendition.FragmentReader ─▶ hlslive.Window ─▶ HLS ─▶ requests
+//	web.Handler ─┬▶ Publisher ─▶ feed.Feed ─▶ rendition.Set ─┬▶ fanout ─▶ viewers, other nodes
+//	rtmp.Conn ───┤                                           ├▶ rendition.FragmentReader ─▶ hlslive.Window ─▶ HLS ─▶ requests
 //	Peers.Pull ──┘                                           └▶ rendition.FragmentReader ─▶ Recorder
 //
 // A [Hub] knows the streams by name. A [Publisher] feeds one stream with FLV tags or with bytes. One publisher after the
@@ -17,9 +17,9 @@
 // (pull.go). When the ownership is lost ([Peers.Lost]) the stream and its viewers stay, and wait for what is pulled. Package
 // cluster decides who owns what; this one only obeys ([Cluster]).
 //
-// The doors are packages of their own: web for HTTP, rtmp for RTMP. A door that publishes calls [Hub.Open], [Publisher.Run]
+// Each protocol has its own package: web for HTTP, rtmp for RTMP. To publish, it calls [Hub.Open], [Publisher.Run]
 // with a function that calls WriteTag or ReadBody until [Publisher.Lifetime] ends, and Answered. Package ingest reads the
-// connections. A door that watches calls [Admission.Admit], which takes a place of the viewers' limit and waits for the
+// connections. To watch, it calls [Admission.Admit], which takes a place of the viewers' limit and waits for the
 // stream. Then it calls [Viewer.Connect], appends the head of its response to the transport, and calls [Admission.Start] with
 // a function that reads from the client. Or it gives the place back with [Viewer.Decline].
 //

@@ -10,7 +10,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/rendition"
 )
 
-// What the tests, which are outside the package because the doors are, see of its inside.
+// What the tests, which are outside the package because web and rtmp are, see of its inside.
 
 var (
 	ErrFed        = errFed

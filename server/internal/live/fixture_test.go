@@ -42,7 +42,7 @@ var (
 type fixture struct {
 	*live.Hub
 	livetest.Client
-	rtmp *rtmp.Door
+	rtmp *rtmp.Acceptor
 	stop func() // as SIGTERM does; returns when the Hub is empty
 
 	// nextTimeout is how long a publisher of RTMP that has ended its stream may take to publish

@@ -21,7 +21,7 @@ import (
 	"github.com/millrace-io/millrace/media/rtmp"
 	"github.com/millrace-io/millrace/server/internal/live"
 	"github.com/millrace-io/millrace/server/internal/live/fanout"
-	door "github.com/millrace-io/millrace/server/internal/rtmp"
+	rtmpserver "github.com/millrace-io/millrace/server/internal/rtmp"
 	"github.com/millrace-io/millrace/server/internal/testkit/livetest"
 )
 
@@ -966,7 +966,7 @@ func TestAnRTMPHandshakeHasADeadline(t *testing.T) {
 	} {
 		client, server := nettest.TCPPair(t, false)
 		_, _ = io.WriteString(client, sent)
-		if _, _, err := door.New(h).Accept(server, time.Now().Add(50*time.Millisecond)); err == nil {
+		if _, _, err := rtmpserver.New(h).Accept(server, time.Now().Add(50*time.Millisecond)); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 		if _, err := io.Copy(io.Discard, client); err != nil && !strings.Contains(err.Error(), "reset") {

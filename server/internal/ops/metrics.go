@@ -120,7 +120,7 @@ func (c scrape) addStreams(st live.Stats) {
 // memoryOwners returns the bytes that are in use or idle, by owner.
 func (o *Observer) memoryOwners(streams live.Stats, heap int64) map[string]int64 {
 	pool, downloads, blobs := millrace.DefaultPool().Stats(), o.Files.BlockBytes(), o.Blobs.BlockBytes()
-	clients := o.Door.ClientBytes()
+	clients := o.Acceptor.ClientBytes()
 	return map[string]int64{
 		"streams": streams.Memory, "clients": clients, "downloads": downloads, "blobs": blobs,
 		"blocks": max(0, pool.InUse-streams.Memory-clients-downloads-blobs),

@@ -25,7 +25,7 @@ type Observer struct {
 	Log     *slog.Logger
 
 	Hub         *live.Hub
-	Door        *rtmp.Door
+	Acceptor    *rtmp.Acceptor
 	Gate        *access.Gate // of the main listener
 	Refusals    *access.Refusals
 	Budget      *answer.Budget

@@ -1,5 +1,5 @@
 // Package refuse has the error that clients are refused with, whatever they ask for and over whatever protocol. The
-// package that knows the reason makes it; a door answers with its status and reason, and counts its cause.
+// package that knows the reason makes it; a protocol answers with its status and reason, and counts its cause.
 package refuse
 
 import (

@@ -1,6 +1,7 @@
 // Package rtmp serves live streams over RTMP: publishers and viewers.
 //
-// A [Service] serves the connections of a listener, and asks the gate who may; a [Door] publishes and watches.
+// A [Service] serves the connections of a listener, and asks the gate who may. An [Acceptor] makes a [Conn] of each, which
+// publishes or watches.
 package rtmp
 
 import (
@@ -21,15 +22,15 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// A Conn is a connection of a client that speaks RTMP: Door.Accept, and then Publish or Watch, or Refuse. After Publish,
+// A Conn is a connection of a client that speaks RTMP: Acceptor.Accept, and then Publish or Watch, or Refuse. After Publish,
 // Next may return another request.
 type Conn struct {
-	door  *Door
-	conn  net.Conn
-	out   *writer
-	r     *millrace.Reader
-	proto *rtmp.ServerConn
-	ended bool
+	acceptor *Acceptor
+	conn     net.Conn
+	out      *writer
+	r        *millrace.Reader
+	proto    *rtmp.ServerConn
+	ended    bool
 
 	// Terms are those of what the client wants. The caller of Publish or Watch sets them before.
 	Terms live.Terms
@@ -38,25 +39,25 @@ type Conn struct {
 // A writer takes what the protocol answers, to where it can be written at present.
 type writer struct{ io.Writer }
 
-// A Door accepts clients of RTMP, for the streams of a Hub.
-type Door struct {
+// An Acceptor accepts clients of RTMP, for the streams of a Hub.
+type Acceptor struct {
 	hub     *live.Hub
 	cfg     *live.Config
 	clients *millrace.Pool // an account of the blocks of what clients send that do not publish
 }
 
-// New returns a Door to the streams of h.
-func New(h *live.Hub) *Door {
-	return &Door{hub: h, cfg: h.Config(), clients: millrace.DefaultPool().Account()}
+// New returns an Acceptor for the streams of h.
+func New(h *live.Hub) *Acceptor {
+	return &Acceptor{hub: h, cfg: h.Config(), clients: millrace.DefaultPool().Account()}
 }
 
 // ClientBytes returns the bytes of the blocks that have what clients sent that do not publish.
-func (d *Door) ClientBytes() int64 { return d.clients.Stats().InUse }
+func (d *Acceptor) ClientBytes() int64 { return d.clients.Stats().InUse }
 
 // Accept shakes hands with a client, and returns what it wants. It takes ownership of conn: Publish, Watch and Refuse
 // end its life, and an error has closed it. All that must be done by the deadline.
-func (d *Door) Accept(conn net.Conn, deadline time.Time) (*Conn, *rtmp.Request, error) {
-	c := &Conn{door: d, conn: conn, out: &writer{conn}, r: millrace.NewReader(plain(conn))}
+func (d *Acceptor) Accept(conn net.Conn, deadline time.Time) (*Conn, *rtmp.Request, error) {
+	c := &Conn{acceptor: d, conn: conn, out: &writer{conn}, r: millrace.NewReader(plain(conn))}
 	c.proto = rtmp.NewServerConn(c.r, c.out, d.cfg.MaxTag())
 	c.hearClient()
 	want, err := c.awaitRequest(deadline, c.proto.Accept)
@@ -68,9 +69,9 @@ func (d *Door) Accept(conn net.Conn, deadline time.Time) (*Conn, *rtmp.Request, 
 
 // hearClient accounts for what a client sends that does not publish.
 func (c *Conn) hearClient() {
-	c.proto.SetPool(c.door.clients)
+	c.proto.SetPool(c.acceptor.clients)
 	conn := c.conn
-	c.proto.SetMessageTimeout(c.door.cfg.StallTimeout, func() { _ = conn.Close() })
+	c.proto.SetMessageTimeout(c.acceptor.cfg.StallTimeout, func() { _ = conn.Close() })
 }
 
 // Next returns what a client wants after it has ended the stream that it published, or nil: then the connection has ended.
@@ -86,7 +87,7 @@ func (c *Conn) Next(deadline time.Time) *rtmp.Request {
 func (c *Conn) awaitRequest(deadline time.Time, next func() (*rtmp.Request, error)) (*rtmp.Request, error) {
 	_ = c.conn.SetDeadline(deadline)
 	cut := make(chan struct{})
-	stop := context.AfterFunc(c.door.hub.Closing(), func() {
+	stop := context.AfterFunc(c.acceptor.hub.Closing(), func() {
 		defer close(cut)
 		_ = c.conn.SetDeadline(time.Unix(1, 0))
 	})
@@ -121,7 +122,7 @@ func (c *Conn) Conn() net.Conn {
 func (c *Conn) RemoteAddr() string { return c.conn.RemoteAddr().String() }
 
 // log returns the log of the server.
-func (c *Conn) log() *slog.Logger { return c.door.cfg.Log }
+func (c *Conn) log() *slog.Logger { return c.acceptor.cfg.Log }
 
 // plain returns the TCP connection that conn is, or conn. A Reader of a TCP connection holds no memory while it waits.
 func plain(conn net.Conn) io.ReadWriter {
@@ -169,7 +170,7 @@ func errorCode(want *rtmp.Request, status int) string {
 // Publish relays what the client sends as the stream name until it ends. It ends the connection, unless the client has
 // ended its stream itself, and Next may follow. An error is a [refuse.Refusal] that the caller answers with Refuse.
 func (c *Conn) Publish(name string) error {
-	p, err := c.door.hub.Open(name, c.conn.RemoteAddr().String(), c.Terms)
+	p, err := c.acceptor.hub.Open(name, c.conn.RemoteAddr().String(), c.Terms)
 	if err != nil {
 		return err
 	}
@@ -238,7 +239,7 @@ func (c *Conn) listenTo(p *live.Publisher) ingest.Conn {
 	in := p.Ingest(c.conn)
 	c.out.Writer = in
 	c.proto.SetPool(p.Memory())
-	limit := c.door.cfg.PublishTimeout
+	limit := c.acceptor.cfg.PublishTimeout
 	c.proto.SetMessageTimeout(limit, func() { p.End(live.ErrSlowMessage(limit)) })
 	c.read(in)
 	return in

@@ -28,7 +28,7 @@ const app = "live"
 
 // A Service serves one listener of RTMP: publishers and viewers of the streams at /live/.
 type Service struct {
-	Door       *Door
+	Acceptor   *Acceptor
 	Gate       *access.Gate
 	Refusals   *access.Refusals
 	Handshakes *Handshakes // of all listeners
@@ -186,7 +186,7 @@ func (v *Service) accept(conn net.Conn) (c *Conn, want *rtmp.Request, err error)
 	if v.TLS != nil {
 		over = tls.Server(conn, v.TLS)
 	}
-	return v.Door.Accept(over, time.Now().Add(v.HeaderTimeout))
+	return v.Acceptor.Accept(over, time.Now().Add(v.HeaderTimeout))
 }
 
 // clip bounds what a client says of itself in the log.

@@ -19,7 +19,7 @@ func (panickingConn) SetDeadline(time.Time) error { panic("a mistake") }
 // A mistake ends one connection, and gives back its place.
 func TestAMistakeEndsOneRTMPConnection(t *testing.T) {
 	log := &nettest.LogBook{}
-	v := &Service{Door: New(live.NewHub(testConfig())), Handshakes: &Handshakes{}, Log: slog.New(slog.NewTextHandler(log, nil))}
+	v := &Service{Acceptor: New(live.NewHub(testConfig())), Handshakes: &Handshakes{}, Log: slog.New(slog.NewTextHandler(log, nil))}
 	client, conn := net.Pipe()
 	defer client.Close()
 	v.Handshakes.add(panickingConn{conn})

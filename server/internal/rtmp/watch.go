@@ -19,7 +19,7 @@ import (
 // connection is the viewer's from then on. An error is a [refuse.Refusal] that the caller answers with Refuse.
 func (c *Conn) Watch(ctx context.Context, name string) error {
 	want := live.WatchRequest{Name: name, Format: rendition.RTMP, Remote: c.conn.RemoteAddr().String(), Terms: c.Terms}
-	viewers := live.NewAdmission(c.door.hub)
+	viewers := live.NewAdmission(c.acceptor.hub)
 	var first earlyReplies
 	defer first.Release()
 	c.out.Writer = &first
@@ -43,12 +43,12 @@ func (c *Conn) Watch(ctx context.Context, name string) error {
 		c.out.Writer = c.conn
 		return err
 	}
-	to := v.Connect(fanout.NewConn(c.conn, true, c.door.cfg.Unsent)) // which the timer may end
+	to := v.Connect(fanout.NewConn(c.conn, true, c.acceptor.cfg.Unsent)) // which the timer may end
 	to.Append(first.Bytes())
 	var end millrace.Chain
 	c.proto.AppendEnd(&end)
 	to.SetEnd(&end)
-	c.proto.SetMessageTimeout(c.door.cfg.StallTimeout, func() { to.End(fanout.Stalled) })
+	c.proto.SetMessageTimeout(c.acceptor.cfg.StallTimeout, func() { to.End(fanout.Stalled) })
 	to.SetPaused(c.proto.Paused())
 	c.out.Writer = replies{to}
 	viewers.Start(v, func() { c.hear(to, want) })

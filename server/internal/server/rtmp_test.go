@@ -18,7 +18,7 @@ import (
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/media/rtmp"
 	"github.com/millrace-io/millrace/server/internal/demo"
-	rtmpdoor "github.com/millrace-io/millrace/server/internal/rtmp"
+	rtmpserver "github.com/millrace-io/millrace/server/internal/rtmp"
 	"github.com/millrace-io/millrace/server/internal/testkit/livetest"
 )
 
@@ -355,7 +355,7 @@ func TestSilentRTMPClients(t *testing.T) {
 	w.AwaitCode("NetStream.Play.Start")
 	const more = 88
 	var silent []net.Conn
-	for range rtmpdoor.MaxHandshakes + more {
+	for range rtmpserver.MaxHandshakes + more {
 		conn, err := net.Dial("tcp", f.rtmp)
 		if err != nil {
 			t.Skipf("no connection more: %v", err) // the limit of open files

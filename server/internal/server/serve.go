@@ -99,7 +99,7 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 func (s *Server) observer(l *Listeners) *ops.Observer {
 	o := &ops.Observer{
 		Version: s.cfg.Version, Self: s.cfg.self(), Started: s.started, Log: s.log,
-		Hub: s.hub, Door: s.door, Gate: s.gate, Refusals: s.refusals, Budget: s.budget, Connections: &s.connections.counts,
+		Hub: s.hub, Acceptor: s.acceptor, Gate: s.gate, Refusals: s.refusals, Budget: s.budget, Connections: &s.connections.counts,
 		Addresses: s.clients.addresses,
 		RTMP:      rtmpPort(l.RTMP), RTMPS: rtmpPort(l.RTMPS),
 		Files: s.files, Blobs: s.blobs, Hook: s.hook, Draining: s.draining,
@@ -119,7 +119,7 @@ func (s *Server) newRTMPService(at net.Addr, config *tls.Config) *rtmp.Service {
 		config.SessionTicketsDisabled = true // rtmpdump takes a ticket of TLS 1.3 for an error
 	}
 	return &rtmp.Service{
-		Door: s.door, Gate: s.gate, Refusals: s.refusals, Handshakes: &s.handshakes, Log: s.log,
+		Acceptor: s.acceptor, Gate: s.gate, Refusals: s.refusals, Handshakes: &s.handshakes, Log: s.log,
 		TLS: config, Loopback: access.IsLoopback(at), HeaderTimeout: s.cfg.HeaderTimeout, Draining: s.draining,
 	}
 }

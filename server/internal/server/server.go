@@ -21,16 +21,16 @@ import (
 
 // A Server relays streams. New makes one, and Serve runs it once.
 type Server struct {
-	cfg     Config
-	log     *slog.Logger
-	hub     *live.Hub
-	door    *rtmp.Door
-	cert    *certificate // nil without TLS
-	files   *store.Files // nil if no files are served
-	blobs   *store.Blobs // nil if no blobs are kept
-	records *recordings  // nil if no streams are recorded
-	node    *clusterNode // nil if the server is alone
-	started time.Time
+	cfg      Config
+	log      *slog.Logger
+	hub      *live.Hub
+	acceptor *rtmp.Acceptor
+	cert     *certificate // nil without TLS
+	files    *store.Files // nil if no files are served
+	blobs    *store.Blobs // nil if no blobs are kept
+	records  *recordings  // nil if no streams are recorded
+	node     *clusterNode // nil if the server is alone
+	started  time.Time
 
 	gate     *access.Gate // of the main listener and RTMP. Reload replaces its policy, and Serve says who reaches it
 	operator *access.Gate // of the admin listener: to read takes the token of the operator. Serve sets its policy
@@ -105,7 +105,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	streams.Memory = s.budget.Memory
 	s.hub = live.NewHub(streams)
-	s.door = rtmp.New(s.hub)
+	s.acceptor = rtmp.New(s.hub)
 	if s.node != nil {
 		s.budget.Memory.Add(memory.Step{Name: "cache", Above: 8, Free: s.node.objects.Free})
 	}

@@ -30,7 +30,7 @@ type connBody struct {
 
 // newConnBody takes over the connection of r. It returns nil, and has done nothing, if that is not possible or not
 // wanted: for TLS and HTTP/2, and with a small latency bound.
-func (d Door) newConnBody(w http.ResponseWriter, r *http.Request, p *live.Publisher) *connBody {
+func (d Handler) newConnBody(w http.ResponseWriter, r *http.Request, p *live.Publisher) *connBody {
 	if r.ProtoMajor != 1 || r.TLS != nil || !ingest.ByClock(d.cfg.Latency) {
 		return nil
 	}
@@ -78,7 +78,7 @@ type handlerBody struct {
 	write time.Duration // limits the answer
 }
 
-func (d Door) newHandlerBody(w http.ResponseWriter, r *http.Request, p *live.Publisher) *handlerBody {
+func (d Handler) newHandlerBody(w http.ResponseWriter, r *http.Request, p *live.Publisher) *handlerBody {
 	set := http.NewResponseController(w).SetReadDeadline
 	return &handlerBody{ingest.NewReader(r.Body, set, p, d.cfg.PublishTimeout), w, r, d.cfg.StallTimeout}
 }

@@ -25,14 +25,14 @@ type Config struct {
 
 // A Service answers at /live/: publishers, viewers and players of HLS.
 type Service struct {
-	cfg  Config
-	door Door
-	hls  players
+	cfg     Config
+	handler Handler
+	hls     players
 }
 
 // NewService returns a Service.
 func NewService(cfg Config) *Service {
-	return &Service{cfg: cfg, door: New(cfg.Hub), hls: players{cfg, live.NewHLS(cfg.Hub), live.NewPeers(cfg.Hub)}}
+	return &Service{cfg: cfg, handler: New(cfg.Hub), hls: players{cfg, live.NewHLS(cfg.Hub), live.NewPeers(cfg.Hub)}}
 }
 
 // Serve answers everything at /live/NAME and /live/NAME/OBJECT. at is what follows /live/.
@@ -98,7 +98,7 @@ func (s *Service) watch(w http.ResponseWriter, r *http.Request, name string) {
 	answer.Of(r).GiveBack()
 	var err error
 	if node, ok := access.NodeOf(r); ok {
-		err = s.door.WatchNode(w, r, name, node)
+		err = s.handler.WatchNode(w, r, name, node)
 	} else if err = address.Of(r.Context()).Viewer(); err == nil {
 		err = s.watchAs(w, r, name)
 	}
@@ -107,19 +107,19 @@ func (s *Service) watch(w http.ResponseWriter, r *http.Request, name string) {
 	}
 }
 
-// publishAs is Door.Publish, under the name that the hook says if there is one.
+// publishAs is Handler.Publish, under the name that the hook says if there is one.
 func (s *Service) publishAs(w http.ResponseWriter, r *http.Request, name string) error {
 	name, terms, err := s.cfg.Gate.Ask(r.Context(), s.cfg.Gate.Question(hook.Publish, r, name, "http"))
 	if err != nil {
 		return err
 	}
-	if err = s.door.Publish(w, r, name, terms); err != nil {
+	if err = s.handler.Publish(w, r, name, terms); err != nil {
 		terms.End(err.Error(), 0)
 	}
 	return err
 }
 
-// watchAs is Door.Watch, of the stream that the hook says if there is one.
+// watchAs is Handler.Watch, of the stream that the hook says if there is one.
 func (s *Service) watchAs(w http.ResponseWriter, r *http.Request, path string) (err error) {
 	var terms live.Terms
 	if s.cfg.Gate.HasHook() {
@@ -134,7 +134,7 @@ func (s *Service) watchAs(w http.ResponseWriter, r *http.Request, path string) (
 		}
 		path = name + ext
 	}
-	switch err = s.door.Watch(w, r, path, terms); {
+	switch err = s.handler.Watch(w, r, path, terms); {
 	case err != nil:
 		terms.End(err.Error(), 0)
 	case r.Method == http.MethodHead:

@@ -16,7 +16,7 @@ import (
 // Watch answers a GET or HEAD for the stream name, name.flv or name.mp4. An error is a [refuse.Refusal], which the caller
 // answers, or that of the request's context. Over HTTP/1 Watch takes over the connection and returns at once; otherwise
 // it returns when the viewer has ended.
-func (d Door) Watch(w http.ResponseWriter, r *http.Request, name string, terms live.Terms) error {
+func (d Handler) Watch(w http.ResponseWriter, r *http.Request, name string, terms live.Terms) error {
 	want, err := parseWatchRequest(r, name)
 	if err != nil {
 		return err
@@ -28,7 +28,7 @@ func (d Door) Watch(w http.ResponseWriter, r *http.Request, name string, terms l
 // WatchNode is Watch for another node, whose address is node, and which gets only what this node owns. The answer says
 // the epoch of that. It ends without its end, as a connection that fails, when this node loses the stream or shuts
 // down.
-func (d Door) WatchNode(w http.ResponseWriter, r *http.Request, name, node string) error {
+func (d Handler) WatchNode(w http.ResponseWriter, r *http.Request, name, node string) error {
 	want, err := parseWatchRequest(r, name)
 	if err == nil {
 		err = live.NewPeers(d.hub).CheckOwned(want.Name)
@@ -40,7 +40,7 @@ func (d Door) WatchNode(w http.ResponseWriter, r *http.Request, name, node strin
 	return d.watch(w, r, want)
 }
 
-func (d Door) watch(w http.ResponseWriter, r *http.Request, want live.WatchRequest) error {
+func (d Handler) watch(w http.ResponseWriter, r *http.Request, want live.WatchRequest) error {
 	viewers := live.NewAdmission(d.hub)
 	if r.Method == http.MethodHead { // which does not wait for a stream
 		f, err := viewers.Format(want)

@@ -1,7 +1,7 @@
 // Package web serves live streams over HTTP at /live/: publishers that send a body, viewers of FLV, MP4 or bytes, and players
 // of HLS.
 //
-// A [Service] asks the gate who may, and answers; a [Door] publishes and watches. Players of HLS get what this node makes, and
+// A [Service] asks the gate who may, and answers; a [Handler] publishes and watches. Players of HLS get what this node makes, and
 // otherwise what another node or a store has.
 package web
 
@@ -12,14 +12,14 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live"
 )
 
-// A Door answers publishers and viewers with the streams of a Hub.
-type Door struct {
+// A Handler answers publishers and viewers with the streams of a Hub.
+type Handler struct {
 	hub *live.Hub
 	cfg *live.Config
 }
 
-// New returns a Door to the streams of h.
-func New(h *live.Hub) Door { return Door{h, h.Config()} }
+// New returns a Handler for the streams of h.
+func New(h *live.Hub) Handler { return Handler{h, h.Config()} }
 
 // noWriteLimit takes the limit off an answer as a whole. A stream has no end: publishing and watching limit each
 // silence instead.
