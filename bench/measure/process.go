@@ -3,6 +3,7 @@ package measure
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -52,14 +53,17 @@ func StartServer(ctx context.Context, addr string, cmd *exec.Cmd) (*Server, erro
 // Stop ends the server: with SIGTERM, and by force after ten seconds.
 func (s *Server) Stop() { s.proc.Stop(10 * time.Second) }
 
-// FreeAddr returns an address on loopback at which no server listens.
+// FreeAddr returns an address of 127.0.0.1 at which no server listens. Its port is below those that
+// Linux gives to outgoing connections, so that none of them takes it before the server listens.
 func FreeAddr() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+	var err error
+	for range 100 {
+		var l net.Listener
+		if l, err = net.Listen("tcp", fmt.Sprint("127.0.0.1:", 12000+rand.IntN(20000))); err == nil {
+			return l.Addr().String(), l.Close()
+		}
 	}
-	defer l.Close()
-	return l.Addr().String(), nil
+	return "", err
 }
 
 // Millrace is the path of the millrace command, for [Build].

@@ -4,6 +4,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -28,5 +29,43 @@ func TestPlainDir(t *testing.T) {
 			continue
 		}
 		_ = ln.Close()
+	}
+}
+
+// A server can listen on a free port, and listen again; another test does not get the port.
+func TestFreePorts(t *testing.T) {
+	first := FreePorts(t, 9)
+	for port := first; port < first+9; port++ {
+		for range 2 {
+			ln, err := net.Listen("tcp", loopback(port))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = ln.Close()
+		}
+		if _, ok := reserve(port); ok && runtime.GOOS == "linux" {
+			t.Errorf("port %d was given to two tests", port)
+		}
+	}
+}
+
+// Ports of which another process has one are not given, and none of them stays reserved.
+func TestFreePortsAreReservedTogether(t *testing.T) {
+	port := FreePort(t)
+	if port == lastPort {
+		t.Skip("the port has no neighbor")
+	}
+	ln, err := net.Listen("tcp", loopback(port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	if reserveAll(t, port-1, 2) {
+		t.Fatal("a port that is in use was given")
+	}
+	if release, ok := reserve(port - 1); ok {
+		release()
+	} else if canListen(port - 1) {
+		t.Errorf("port %d stays reserved", port-1)
 	}
 }

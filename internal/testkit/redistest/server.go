@@ -17,7 +17,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -68,7 +67,7 @@ func newServer(t testing.TB, dir string, c config) *Server {
 	err := errGaveUp
 	for range startTries {
 		if errors.Is(err, errGaveUp) {
-			s.port, s.bus = freePort(t), freePort(t)
+			s.port, s.bus = nettest.FreePort(t), nettest.FreePort(t)
 			if err = s.configure(); err == nil {
 				err = s.launch()
 			}
@@ -300,32 +299,6 @@ func Shared(t testing.TB) *Server {
 	}
 	shared.server.show(t)
 	return shared.server
-}
-
-// The ports to choose from lie below those that Linux (32768) and macOS (49152) give to outgoing connections: a server
-// that a test kills finds its own port free when it starts again.
-const (
-	firstPort = 12000
-	ports     = 20000
-)
-
-// portTries is more than enough: a machine whose ports are half taken fails once in 2^50.
-const portTries = 50
-
-// freePort returns a port that is free. Another process may take it before the server does, so the caller
-// starts again with another when that happens.
-func freePort(t testing.TB) int {
-	t.Helper()
-	for range portTries {
-		port := firstPort + rand.IntN(ports)
-		ln, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
-		if err == nil {
-			ln.Close()
-			return port
-		}
-	}
-	t.Fatalf("redistest: no free port in %d tries", portTries)
-	return 0
 }
 
 // timeout is how long anything may take on a machine that is busy with other tests; only a failure waits for it.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -91,7 +90,7 @@ func TestThePublisherMoves(t *testing.T) {
 	first.moveTo() // it will not come back
 	for i := range 4 {
 		n := nodes[(i+1)%2]
-		first.moveTo(freeAddr(t))
+		first.moveTo(nettest.FreeAddr(t))
 		next := startEncoder(t, "cam", n.addr)
 		eventually(t, "the stream to move", func() bool { return n.owns("cam") })
 		see(t, groupOf, all...)
@@ -172,7 +171,7 @@ func TestRedisIsAway(t *testing.T) {
 func TestTheNetworkBetweenNodesIsCut(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	owner := &node{t: t, addr: freeAddr(t), rtmp: freeAddr(t)}
+	owner := &node{t: t, addr: nettest.FreeAddr(t), rtmp: nettest.FreeAddr(t)}
 	between := nettest.NewLink(t, owner.addr)
 	owner.advertise = between.Address()
 	args := []string{"--cluster", redisURL(redis), "--cluster-token", clusterToken}
@@ -204,7 +203,7 @@ func clusterDemo(t *testing.T, nginx string) (out, rtmp string, err error) {
 	need.Program(t, "redis-server", "valkey-server")
 	need.Program(t, "curl")
 	real := need.Program(t, "nginx")
-	port := freePorts(t, 9)
+	port := nettest.FreePorts(t, 9)
 	cmd := exec.Command("../../../scripts/cluster-demo", "once")
 	cmd.Env = append(os.Environ(), "PORT="+strconv.Itoa(port))
 	if nginx != "" {
@@ -217,25 +216,6 @@ func clusterDemo(t *testing.T, nginx string) (out, rtmp string, err error) {
 	}
 	b, err := cmd.CombinedOutput()
 	return string(b), "rtmp://127.0.0.1:" + strconv.Itoa(port+8), err
-}
-
-// freePorts returns the first of n ports in a row that are free.
-func freePorts(t *testing.T, n int) int {
-	t.Helper()
-tries:
-	for range 100 {
-		port := 12000 + rand.IntN(18000)
-		for i := range n {
-			ln, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port+i)))
-			if err != nil {
-				continue tries
-			}
-			_ = ln.Close()
-		}
-		return port
-	}
-	t.Fatalf("no %d ports in a row are free", n)
-	return 0
 }
 
 var demoLine = regexp.MustCompile(`(?m)^demo +http://\S+ +(the publisher|http://\S+) +[1-9]`)

@@ -100,7 +100,7 @@ func balance(t *testing.T, nodes []*node) string {
 		t.Fatal(err)
 	}
 	conf, _, _ := strings.Cut(string(lines), "\nstream {") // no RTMP here
-	addr, dir := freeAddr(t), nettest.PlainDir(t)
+	addr, dir := nettest.FreeAddr(t), nettest.PlainDir(t)
 	if err := os.Chmod(dir, 0o711); err != nil { // for the workers of nginx
 		t.Fatal(err)
 	}

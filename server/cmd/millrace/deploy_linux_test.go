@@ -16,6 +16,7 @@ import (
 
 	"github.com/millrace-io/millrace/internal/testkit/childproc"
 	"github.com/millrace-io/millrace/internal/testkit/need"
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
 // The image of deploy/Containerfile is built, and its command serves there with nothing else beside it, without rights, and
@@ -74,7 +75,7 @@ func TestImage(t *testing.T) {
 	if got := run(inside("version")); !strings.HasPrefix(got, "millrace ") {
 		t.Errorf("its version is %q", got)
 	}
-	addr := freeAddr(t)
+	addr := nettest.FreeAddr(t)
 	server := inside("serve", "--listen", addr, "--rtmp=")
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
@@ -117,7 +118,7 @@ func TestSocketActivation(t *testing.T) {
 	program := need.Program(t, "systemd-socket-activate")
 	activate := func(log io.Writer, name string) (main, second string) {
 		t.Helper()
-		main, second = freeAddr(t), freeAddr(t)
+		main, second = nettest.FreeAddr(t), nettest.FreeAddr(t)
 		cmd := exec.Command(program, "-l", main, "-l", second, "--fdname=main:"+name, "-E", asCommand,
 			os.Args[0], "serve", "--demo", "--listen", "127.0.0.1:1", "--rtmp", "127.0.0.1:1")
 		cmd.Env = append(os.Environ(), asCommand+"=1")

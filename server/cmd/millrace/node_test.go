@@ -9,13 +9,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"slices"
-	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -23,6 +21,7 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/internal/testkit/childproc"
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
 	"github.com/millrace-io/millrace/media/flv"
 )
@@ -74,20 +73,6 @@ func startNodes(t testing.TB, count int, cluster string, flags ...string) []*nod
 	return nodes
 }
 
-// freeAddr returns an address that is free, outside of the range that the kernel chooses from.
-func freeAddr(t testing.TB) string {
-	t.Helper()
-	for range 100 {
-		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(12000+rand.IntN(18000)))
-		if ln, err := net.Listen("tcp", addr); err == nil {
-			_ = ln.Close()
-			return addr
-		}
-	}
-	t.Fatal("no port is free")
-	return ""
-}
-
 // start starts a process at new addresses, or at those of the process before it.
 func (n *node) start() {
 	n.t.Helper()
@@ -102,7 +87,7 @@ func (n *node) start() {
 	}
 	for tries := 0; ; tries++ {
 		if !again {
-			n.addr, n.rtmp = freeAddr(n.t), freeAddr(n.t)
+			n.addr, n.rtmp = nettest.FreeAddr(n.t), nettest.FreeAddr(n.t)
 		}
 		n.run()
 		if n.listening() {

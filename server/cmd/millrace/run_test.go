@@ -238,7 +238,7 @@ func TestAReplacementRefusesNoClient(t *testing.T) {
 	if testing.Short() {
 		replacements = 3
 	}
-	rtmp := freeAddr(t)
+	rtmp := nettest.FreeAddr(t)
 	c := startCommand(t, nil, "--demo", "--listen", "127.0.0.1:0", "--rtmp", rtmp, "--drain-timeout", "3s")
 	var clients, viewers clientLoops
 	var served, watched atomic.Int64
@@ -516,7 +516,7 @@ func recordedPictures(t *testing.T, dir, name string) map[int]bool {
 func TestAReplacementInACluster(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	addr := freeAddr(t)
+	addr := nettest.FreeAddr(t)
 	c := startCommand(t, nil, "--listen", addr, "--rtmp=", "--advertise", "http://"+addr, "--cluster", redisURL(redis),
 		"--cluster-token", clusterToken, "--takeover", "never")
 	other := startNodes(t, 1, redisURL(redis))[0]

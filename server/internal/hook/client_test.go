@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -148,12 +147,7 @@ func TestAway(t *testing.T) {
 	hang := make(chan struct{})
 	f := newFakeHook(t, func(http.ResponseWriter, Request) { <-hang })
 	t.Cleanup(func() { close(hang) })
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = ln.Close()
-	for _, url := range []string{f.URL, "http://user:passw0rd@" + ln.Addr().String()} {
+	for _, url := range []string{f.URL, "http://user:passw0rd@" + nettest.FreeAddr(t)} {
 		for _, open := range []bool{false, true} {
 			c, book := newClient(t, url, func(cfg *Config) { cfg.Timeout, cfg.Open = 100*time.Millisecond, open })
 			_, err := c.Ask(t.Context(), publish())

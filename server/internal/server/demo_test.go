@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
 	"github.com/millrace-io/millrace/server/internal/demo"
 	"github.com/millrace-io/millrace/server/internal/live"
 )
@@ -85,9 +86,6 @@ func TestTheDemoIsPlayedInRealTime(t *testing.T) {
 
 // A node whose Redis is down says that it does not play the demo.
 func TestTheDemoWithoutRedis(t *testing.T) {
-	ln := listen(t)
-	away := ln.Addr().String()
-	_ = ln.Close()
-	f := serveNode(t, "redis://"+away, "p:", func(c *Config) { c.Demo = true })
+	f := serveNode(t, "redis://"+nettest.FreeAddr(t), "p:", func(c *Config) { c.Demo = true })
 	f.Logged("level=WARN", "the demo is not played", "reason=")
 }

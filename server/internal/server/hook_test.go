@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/millrace-io/millrace/internal/testkit/need"
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
 	"github.com/millrace-io/millrace/server/internal/demo"
 	"github.com/millrace-io/millrace/server/internal/hook"
 	"github.com/millrace-io/millrace/server/internal/token"
@@ -334,9 +336,7 @@ func TestTheDocumentedHook(t *testing.T) {
 	if !ok || !strings.Contains(code, "9000") {
 		t.Fatal("the page has no hook")
 	}
-	ln := listen(t)
-	_, port, _ := net.SplitHostPort(ln.Addr().String())
-	_ = ln.Close()
+	port := strconv.Itoa(nettest.FreePort(t))
 	cmd := exec.Command(python, "-c", strings.ReplaceAll(code, "9000", port))
 	var said bytes.Buffer
 	cmd.Stderr = &said

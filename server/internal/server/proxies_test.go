@@ -687,14 +687,6 @@ func TestConnectionsAreForgotten(t *testing.T) {
 	}
 }
 
-// freePort returns the address of a port that nothing listens at.
-func freePort(t *testing.T) string {
-	t.Helper()
-	ln := listen(t)
-	_ = ln.Close()
-	return ln.Addr().String()
-}
-
 // dialLocal connects to addr from another address of this machine.
 func dialLocal(t *testing.T, from, addr string) net.Conn {
 	t.Helper()
@@ -716,7 +708,7 @@ func TestProxiesTellTheClient(t *testing.T) {
 			f := serveRTMP(t, trustLoopback)
 			f.publisher("cam")
 			f.published("cam", 1)
-			web, rtmp := freePort(t), freePort(t)
+			web, rtmp := nettest.FreeAddr(t), nettest.FreeAddr(t)
 			startTellingBalancer(t, name, f, web, rtmp)
 
 			viewer := livetest.NewRTMP(t, dialLocal(t, "127.0.0.7", rtmp))

@@ -1,0 +1,78 @@
+package nettest
+
+import (
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"testing"
+)
+
+// The ports to choose from lie below those that Linux (32768) and macOS (49152) give to outgoing
+// connections, so that a server that a test kills finds its own port free when it starts again.
+const (
+	firstPort = 12000
+	lastPort  = 31999
+)
+
+// portTries is more than enough: on a machine whose ports are half taken, one port is not found
+// once in 2^100 times.
+const portTries = 100
+
+// FreePort returns a port of 127.0.0.1 that a server can be started on until the test ends.
+func FreePort(t testing.TB) int {
+	t.Helper()
+	return FreePorts(t, 1)
+}
+
+// FreeAddr returns 127.0.0.1 and a FreePort.
+func FreeAddr(t testing.TB) string {
+	t.Helper()
+	return loopback(FreePort(t))
+}
+
+// FreePorts returns the first of n consecutive ports that are free as [FreePort] says.
+//
+// On Linux the ports are reserved until the test ends: no other test of this or another process
+// gets one of them. Elsewhere another process may take them before the server listens.
+func FreePorts(t testing.TB, n int) int {
+	t.Helper()
+	for range portTries {
+		first := firstPort + rand.IntN(lastPort+2-n-firstPort)
+		if reserveAll(t, first, n) {
+			return first
+		}
+	}
+	t.Fatalf("no %d consecutive ports are free", n)
+	return 0
+}
+
+func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+// reserveAll reserves n consecutive ports, or none.
+func reserveAll(t testing.TB, first, n int) bool {
+	var reserved []func()
+	for port := first; port < first+n; port++ {
+		release, ok := reserve(port)
+		if !ok {
+			for _, release := range reserved {
+				release()
+			}
+			return false
+		}
+		reserved = append(reserved, release)
+	}
+	for _, release := range reserved {
+		t.Cleanup(release)
+	}
+	return true
+}
+
+// canListen reports whether a server can listen on a port.
+func canListen(port int) bool {
+	ln, err := net.Listen("tcp", loopback(port))
+	if err != nil {
+		return false
+	}
+	_ = ln.Close()
+	return true
+}
