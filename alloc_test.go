@@ -44,7 +44,8 @@ func newEndless() *endless {
 
 var anEndless = newEndless()
 
-// In steady state nothing that a Reader does makes garbage, but for the copies that ReadBytes and ReadString give.
+// In steady state nothing that a Reader does makes garbage, but for the copies that ReadBytes and
+// ReadString give.
 func TestReaderAllocations(t *testing.T) {
 	buf := make([]byte, 300)
 	var c millrace.Chain
@@ -256,7 +257,8 @@ func TestPoolAllocatesNothing(t *testing.T) {
 	wantNoAllocs(t, "Stats", func() { pool.Stats() })
 }
 
-// Blocks come back to lists whose room was made when they were allocated: not even the first Release allocates.
+// Blocks return to lists whose memory was allocated with them: not even the first Release
+// allocates.
 func TestReleaseAllocatesNothingFromTheStart(t *testing.T) {
 	const n = 1000
 	var sets [6][]millrace.Ref // two for each try: AllocsPerRun calls its function once before it counts

@@ -9,7 +9,8 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
-// A burst gives 64 to 2048 bytes a Read, as segments come from a network, and costs next to nothing itself.
+// A burst gives 64 to 2048 bytes a Read, as segments come from a network, and costs next to nothing
+// itself.
 type burst struct {
 	state uint64
 	data  [4096]byte
@@ -30,7 +31,7 @@ func newBurst() *burst {
 	return b
 }
 
-// sink keeps what is read from being optimised away.
+// sink keeps reads from being optimized away.
 var sink byte
 
 func touch(p []byte) { sink ^= p[0] }
@@ -45,8 +46,8 @@ func measure(b *testing.B, size int, f func()) {
 	}
 }
 
-// BenchmarkReader reads packets of three sizes in the ways that there are to look at them. The programs in bench
-// compare them with other packages.
+// BenchmarkReader reads packets of three sizes in the ways that there are to look at them. The
+// programs in bench compare them with other packages.
 func BenchmarkReader(b *testing.B) {
 	for _, size := range []int{64, 1 << 10, 16 << 10} {
 		b.Run(fmt.Sprintf("N%d", size), func(b *testing.B) {

@@ -9,46 +9,52 @@ import "sync/atomic"
 //	0 ≤ used ≤ len(buf)
 //	count(state) = shares held by all Refs + shares held by the block's writer (a Draft or a Reader) > 0
 //
-// buf[:used] may be visible through shares and never changes. buf[used:] belongs to the writer, or, once no writer is
-// left, to the holder of every share there is (see Chain.AppendCopy).
+// buf[:used] may be visible through shares and never changes. buf[used:] belongs to the writer, or,
+// once no writer is left, to the holder of every share there is (see Chain.AppendCopy).
 //
-// state packs two numbers into one word, so that a handle can be checked and a count changed together:
+// state packs two numbers into one word, so that a handle can be checked and a count changed
+// together:
 //
 //	bits 63..32  generation: how often this memory has gone back to its Pool
 //	bits 31..0   count: shares that are out; an idle block has the stock that its next owner will find
 //
-// Only a holder of shares subtracts, and the subtraction that leaves 0 makes the subtracter the sole owner, who
-// advances the generation before the Pool can lend the block again. Go's atomics are sequentially consistent, so all
-// that other holders did with the bytes happened before that.
+// Only a holder of shares subtracts, and the subtraction that leaves 0 makes the subtracter the
+// sole owner, who advances the generation before the Pool can lend the block again. Go's atomics
+// are sequentially consistent, so all that other holders did with the bytes happened before that.
 //
-// Shares are counted by weight: a Ref stands for one or more of them, so Clone usually splits what is at hand and
-// touches no shared word, and a release gives back a whole stock with one subtraction. (Weighted reference counting:
-// D. I. Bevan, "Distributed garbage collection using reference counting", PARLE 1987.)
+// Shares are counted by weight. A Ref stands for one or more of them: Clone usually splits the
+// Ref's own shares and touches no shared word, and Release returns all of them with one
+// subtraction. (Weighted reference counting: D. I. Bevan, "Distributed garbage collection using
+// reference counting", PARLE 1987.)
 type block struct {
 	state atomic.Uint64
 	buf   []byte
 	pool  *Pool
 	class int8 // index into pool.classes, or oversize
 
-	// used is written only by the writer or by the holder of every share; atomically where the other may look.
+	// used is written only by the writer or by the holder of every share; atomically where the
+	// other may look.
 	used uint32
 	_    [cacheLine - 48]byte // two blocks' counts never share a cache line
 }
 
 const (
-	// cacheLine is what x86-64 and most ARM cores move between their caches at a time. The allocator aligns an object
-	// of this size to it.
+	// cacheLine is what x86-64 and most ARM cores move between their caches at a time. The
+	// allocator aligns an object of this size to it.
 	cacheLine = 64
 
-	// stock is how many shares are bought with one addition when a holder has none left to give away.
+	// stock is how many shares are bought with one addition when a holder has none left to give
+	// away.
 	stock = 256
 
-	// countLimit bounds the shares of one block far below the 32 bits of the count, so that an overrun is seen
-	// before it could reach the generation. It leaves room for eight million holders that each bought a stock.
+	// countLimit bounds the shares of one block far below the 32 bits of the count, so that an
+	// overrun is seen before it could reach the generation. It leaves room for eight million
+	// holders that each bought a stock.
 	countLimit = 1 << 31
 )
 
-// oversize is the class of a block that is larger than the largest size class: it comes from the heap and goes there.
+// oversize is the class of a block that is larger than the largest size class: it comes from the
+// heap and goes there.
 const oversize = -1
 
 func generation(state uint64) uint32 { return uint32(state >> 32) }
@@ -67,8 +73,8 @@ func newBlock(p *Pool, class int8, size int) *block {
 	return b
 }
 
-// advice ends the texts of panics that may hit an owner who did nothing wrong: the count alone does not show whose
-// mistake it was.
+// advice ends the texts of panics that may hit an innocent owner: the count alone does not show who
+// made the mistake.
 const advice = "; build with -tags invariants to see where it was taken and released"
 
 // check panics when the block has gone back since the generation gen was lent.
@@ -85,8 +91,8 @@ func (b *block) buy(n uint32) {
 	}
 }
 
-// rejoin adds n shares for a caller who holds none but held some in generation gen.
-// It fails when the block went back in the meantime.
+// rejoin adds n shares for a caller who holds none but held some in generation gen. It fails when
+// the block went back in the meantime.
 func (b *block) rejoin(gen, n uint32) bool {
 	for {
 		s := b.state.Load()
@@ -102,8 +108,9 @@ func (b *block) rejoin(gen, n uint32) bool {
 // setUsed is for a writer while others hold shares of the block as well.
 func (b *block) setUsed(n int) { atomic.StoreUint32(&b.used, uint32(n)) }
 
-// endsAt reports whether nothing behind end is visible. A caller who holds every share may then write there. A Reader
-// that gave up its shares to wait may come back for the block meanwhile, but has marked all of it as used.
+// endsAt reports whether nothing behind end is visible. A caller who holds every share may then
+// write there. A Reader that gave up its shares to wait may come back for the block meanwhile, but
+// has marked all of it as used.
 func (b *block) endsAt(end uint32) bool { return atomic.LoadUint32(&b.used) == end }
 
 // sole reports whether a caller who holds n shares holds all that there are.

@@ -2,29 +2,32 @@ package millrace
 
 import "fmt"
 
-// fewPieces is how many pieces a Chain holds without allocating. A packet that was read whole is one piece, or two
-// where it crossed from one block into the next; a built header and a trailer make it three or four.
+// fewPieces is how many pieces a Chain holds without allocating. A packet that was read whole is
+// one piece, or two where it crossed from one block into the next; a built header and a trailer
+// make it three or four.
 const fewPieces = 4
 
-// keepPieces bounds the room for pieces that Release leaves in an empty Chain for its next use: 6 KiB, enough for a
-// send queue that goes out in a few writevs, too little to matter in a pool of Chains.
+// keepPieces bounds the room for pieces that Release leaves in an empty Chain for its next use: 6
+// KiB, enough for a send queue that goes out in a few writevs, too little to matter in a pool of
+// Chains.
 const keepPieces = 256
 
-// appendBlock is the least memory that AppendCopy takes at a time, so that a header built from many small pieces
-// stays in one block.
+// appendBlock is the least memory that AppendCopy takes at a time, so that a header built from many
+// small pieces stays in one block.
 const appendBlock = 1 << 10
 
-// A Chain is a queue of Refs that reads as one sequence of bytes. Neighbouring pieces of one block become one piece
-// however they come together, so that a batch of packets that arrived one after the other is a few pieces, and is
-// shared, sent and released as such.
+// A Chain is a queue of Refs that reads as one sequence of bytes. Neighbouring pieces of one block
+// become one piece however they come together, so that a batch of packets that arrived one after
+// the other is a few pieces, and is shared, sent and released as such.
 //
-// The zero Chain is empty and ready to use. A Chain has one owner and is a plain value: copying it moves it, and only
-// the copy may be used from then on. Its methods are for one goroutine at a time; shares of the same bytes in other
-// Chains are independent of it.
+// The zero Chain is empty and ready to use. A Chain has one owner and is a plain value: copying it
+// moves it, and only the copy may be used from then on. Its methods are for one goroutine at a
+// time; shares of the same bytes in other Chains are independent of it.
 //
-// The owner ends the life of the bytes with Release, Discard or WriteTo, or hands them on with Merge, Cut or
-// [Chain.Append] on another Chain. A released Chain is empty and may be filled again; with -tags invariants, reading or
-// sending from it before that panics. Offsets and lengths out of range panic, as they do with slices.
+// The owner ends the life of the bytes with Release, Discard or WriteTo, or hands them on with
+// Merge, Cut or [Chain.Append] on another Chain. A released Chain is empty and may be filled again;
+// with -tags invariants, reading or sending from it before that panics. Offsets and lengths out of
+// range panic, as they do with slices.
 type Chain struct {
 	// Invariants:
 	//
@@ -52,7 +55,7 @@ func (c *Chain) pieces() []Ref {
 // Len returns the number of bytes.
 func (c *Chain) Len() int { return c.size }
 
-// Pieces returns the number of contiguous pieces: what All yields, and what one writev is given.
+// Pieces returns the number of contiguous pieces: those that All yields, and one writev takes.
 func (c *Chain) Pieces() int { return len(c.pieces()) }
 
 // Append adds r's bytes at the end. It takes ownership of *r, which is left empty.
@@ -68,8 +71,9 @@ func (c *Chain) Append(r *Ref) {
 	*r = Ref{}
 }
 
-// push is Append of a Ref that is known to be good and not empty. It takes the Ref by value, in registers: a Ref that
-// was written field by field and is then copied as a whole makes the processor wait for its own stores.
+// push is Append of a Ref that is known to be good and not empty. It takes the Ref by value, in
+// registers: a Ref that was written field by field and is then copied as a whole makes the
+// processor wait for its own stores.
 func (c *Chain) push(r Ref) {
 	c.released.clear()
 	c.size += int(r.n)
@@ -92,7 +96,8 @@ func (c *Chain) push(r Ref) {
 	c.many = append(c.many, r)
 }
 
-// makeRoom makes room for one more piece behind a few that reach the array's end: it moves them up, or out.
+// makeRoom makes room for one more piece behind a few that reach the array's end: it moves them up,
+// or out.
 func (c *Chain) makeRoom() {
 	if c.head > 0 {
 		n := copy(c.few[:], c.few[c.head:])
@@ -129,8 +134,8 @@ func (c *Chain) rewind() {
 	}
 }
 
-// AppendCopy adds a copy of p at the end. It borrows p. A block of [DefaultPool] is taken unless there is room behind
-// the last piece, in a block of which c has every share.
+// AppendCopy adds a copy of p at the end. It borrows p. A block of [DefaultPool] is taken unless
+// there is room behind the last piece, in a block of which c has every share.
 func (c *Chain) AppendCopy(p []byte) {
 	if len(p) == 0 {
 		return
@@ -146,8 +151,8 @@ func (c *Chain) AppendCopy(p []byte) {
 	c.push(d.Freeze(copy(d.Bytes(), p)))
 }
 
-// room returns the last piece and the memory behind it, if c has every share of that block and no reader of it; nil
-// otherwise.
+// room returns the last piece and the free memory after it, if c has every share of that block and
+// no Reader uses it; nil otherwise.
 func (c *Chain) room() (last *Ref, room []byte) {
 	pieces := c.pieces()
 	if len(pieces) == 0 {
@@ -168,7 +173,8 @@ func (c *Chain) extend(last *Ref, n int) {
 	c.size += n
 }
 
-// Merge adds all of src at the end. It takes ownership of src's bytes and leaves src empty. It panics when src is c.
+// Merge adds all of src at the end. It takes ownership of src's bytes and leaves src empty. It
+// panics when src is c.
 func (c *Chain) Merge(src *Chain) {
 	if src == c {
 		panic("millrace: Merge of a Chain into itself")
@@ -190,8 +196,8 @@ func (c *Chain) Merge(src *Chain) {
 	src.rewind()
 }
 
-// Cut moves the first n bytes to the end of dst, without copying them. dst takes ownership, and is not c: Cut panics
-// then, and when there are fewer than n bytes.
+// Cut moves the first n bytes to the end of dst, without copying them. dst takes ownership, and is
+// not c: Cut panics then, and when there are fewer than n bytes.
 func (c *Chain) Cut(dst *Chain, n int) {
 	c.inRange("Cut", 0, n)
 	if dst == c {
@@ -214,8 +220,8 @@ func (c *Chain) Cut(dst *Chain, n int) {
 	}
 }
 
-// Slice adds shares of the bytes [from, to) at the end of dst, which owns them. It borrows c and copies nothing. It
-// panics when dst is c, and when there are no such bytes.
+// Slice adds shares of the bytes [from, to) at the end of dst, which owns them. It borrows c and
+// copies nothing. It panics when dst is c, and when there are no such bytes.
 func (c *Chain) Slice(dst *Chain, from, to int) {
 	c.released.check()
 	c.inRange("Slice", from, to)
@@ -237,8 +243,8 @@ func (c *Chain) Slice(dst *Chain, from, to int) {
 	}
 }
 
-// Clone adds shares of all of c's bytes at the end of dst, which owns them. It borrows c and copies nothing. It panics
-// when dst is c.
+// Clone adds shares of all of c's bytes at the end of dst, which owns them. It borrows c and copies
+// nothing. It panics when dst is c.
 func (c *Chain) Clone(dst *Chain) { c.Slice(dst, 0, c.size) }
 
 // Discard releases the first n bytes. It panics when c has fewer.
@@ -259,7 +265,8 @@ func (c *Chain) Discard(n int) {
 	}
 }
 
-// Release gives back every share and leaves c empty and ready for more. Releasing an empty Chain does nothing.
+// Release gives back every share and leaves c empty and ready for more. Releasing an empty Chain
+// does nothing.
 func (c *Chain) Release() {
 	pieces := c.pieces()
 	if len(pieces) > 0 {
@@ -274,8 +281,9 @@ func (c *Chain) Release() {
 	c.rewind()
 }
 
-// find returns the index of the piece that holds the byte at offset at, 0 ≤ at < c.size, and where in the piece it
-// lies. It searches from the nearer end, because a log is read where it is written and a queue where it is drained.
+// find returns the index of the piece that holds the byte at offset at, 0 ≤ at < c.size, and where
+// in the piece it lies. It searches from the nearer end, because a log is read where it is written
+// and a queue where it is drained.
 func (c *Chain) find(at int) (piece, off int) {
 	pieces := c.pieces()
 	if at < c.size/2 {

@@ -17,9 +17,9 @@ const (
 	readFromMost  = 64 << 10
 )
 
-// WriteTo joins pieces for a writer that is no socket. A Write of such a writer may well be a system call, a TLS record
-// or an HTTP/2 frame: joinMost is what a TLS record holds (RFC 8446, section 5.1). Of a piece that is as long as
-// joinBelow, all that costs less than copying it.
+// WriteTo joins pieces for a writer that is not a socket. Each Write of such a writer may be a
+// system call, a TLS record or an HTTP/2 frame: joinMost is the size of a TLS record (RFC 8446,
+// section 5.1). For a piece of joinBelow bytes, all of that costs less than copying it.
 const (
 	joinBelow = 8 << 10
 	joinMost  = 16 << 10
@@ -38,8 +38,8 @@ func (c *Chain) All() iter.Seq[[]byte] {
 	}
 }
 
-// CopyTo copies the first bytes of c into p, as many as there is room for, and returns how many. It borrows p and
-// consumes nothing.
+// CopyTo copies the first bytes of c into p, as many as there is room for, and returns how many. It
+// borrows p and consumes nothing.
 func (c *Chain) CopyTo(p []byte) int { return c.copyAt(p, 0) }
 
 // copyAt copies from offset at on, 0 ≤ at ≤ c.size.
@@ -62,8 +62,9 @@ func (c *Chain) copyFrom(p []byte, i, off int) (n int) {
 	return n
 }
 
-// Bytes returns all of c as one slice, valid until c next changes or is released. Where c is one piece nothing is
-// copied; otherwise the pieces are replaced by one block, so that the copy is made once.
+// Bytes returns all of c as one slice, valid until c next changes or is released. Where c is one
+// piece nothing is copied; otherwise the pieces are replaced by one block, so that the copy is made
+// once.
 func (c *Chain) Bytes() []byte {
 	c.released.check()
 	switch pieces := c.pieces(); len(pieces) {
@@ -79,10 +80,11 @@ func (c *Chain) Bytes() []byte {
 	return c.pieces()[0].Bytes()
 }
 
-// ReadFrom adds all that src gives until io.EOF, and returns how many bytes that was. It borrows src. From a [*Reader]
-// the blocks are taken over without copying; from anything else the room behind the last piece is filled, in a block of
-// which c has every share, and then blocks of [DefaultPool]. What arrived before an error stays in c. Put an
-// io.LimitedReader around a source that may not end.
+// ReadFrom appends the bytes of src until io.EOF, and returns their number. It borrows src. From a
+// [*Reader] the blocks are taken over without copying; from any other source ReadFrom fills the
+// room after the last piece, in a block of which c has every share, and then blocks of
+// [DefaultPool]. Bytes that arrived before an error stay in c. Put an io.LimitedReader around a
+// source that may not end.
 func (c *Chain) ReadFrom(src io.Reader) (int64, error) {
 	if r, ok := src.(*Reader); ok {
 		return r.drainTo(c)
@@ -105,7 +107,7 @@ func (c *Chain) ReadFrom(src io.Reader) (int64, error) {
 	return total, err
 }
 
-// readBlock adds what src gives until a block of size bytes is full or src fails.
+// readBlock appends bytes of src until a block of size bytes is full or src fails.
 func (c *Chain) readBlock(src io.Reader, size int) (int, error) {
 	d := defaultPool.Get(size)
 	defer d.Release() // if src panics; otherwise Freeze leaves d empty
@@ -133,13 +135,14 @@ func fillBlock(src io.Reader, p []byte) (n int, err error) {
 	return n, err
 }
 
-// WriteTo writes c to w, which borrows the pieces, and releases what w has taken. When it returns an error, c holds
-// exactly the bytes that were not taken: nothing is lost, and calling WriteTo again sends nothing twice.
+// WriteTo writes c to w, which borrows the pieces, and releases the bytes that w has written. If it
+// returns an error, c holds exactly the unwritten bytes: nothing is lost, and calling WriteTo again
+// sends nothing twice.
 //
-// On a *net.TCPConn or *net.UnixConn the pieces go out together in one writev (up to 1024 of them, the kernel's limit).
-// For any other writer, a piece shorter than 8 KiB is copied together with what follows it, up to 16 KiB for each
-// Write, unless w has a WriteByte, as *bytes.Buffer and *bufio.Writer do: such a writer takes short writes at little
-// cost.
+// On a *net.TCPConn or *net.UnixConn the pieces are sent together in one writev (up to 1024 of
+// them, the kernel's limit). For any other writer, a piece shorter than 8 KiB is copied together
+// with the next ones, up to 16 KiB for each Write, unless w has a WriteByte, as *bytes.Buffer and
+// *bufio.Writer do: such a writer takes short writes at little cost.
 func (c *Chain) WriteTo(w io.Writer) (int64, error) {
 	c.released.check()
 	switch w.(type) {
@@ -153,8 +156,8 @@ func (c *Chain) WriteTo(w io.Writer) (int64, error) {
 	return c.writePieces(w, joinBelow)
 }
 
-// writePieces writes each piece by itself, but for those shorter than shortest, which are joined with what follows
-// them.
+// writePieces writes the pieces one by one, but joins those shorter than shortest with the next
+// ones.
 func (c *Chain) writePieces(w io.Writer, shortest int) (total int64, err error) {
 	var joined Draft
 	defer joined.Release()
@@ -181,8 +184,8 @@ func (c *Chain) writePieces(w io.Writer, shortest int) (total int64, err error) 
 	return total, err
 }
 
-// vector is the list of slices that net.Buffers wants, kept between calls. net.Buffers moves its own slice header
-// along as it writes, so all keeps the whole.
+// vector is the list of slices that net.Buffers wants, kept between calls. net.Buffers moves its
+// own slice header along as it writes, so all keeps the whole.
 type vector struct {
 	all  [][]byte
 	rest net.Buffers

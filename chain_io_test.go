@@ -13,8 +13,9 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 )
 
-// writes are the ways of WriteTo: for any io.Writer, for one that takes bytes one at a time, and for a socket. The last
-// is given a writer here that no kernel stands behind, so that it can be stopped at any byte.
+// writes are the ways of WriteTo: for any io.Writer, for one that takes bytes one at a time, and
+// for a socket. The last is given a writer here that no kernel stands behind, so that it can be
+// stopped at any byte.
 var writes = map[string]func(*millrace.Chain, io.Writer) (int64, error){
 	"joined":       func(c *millrace.Chain, w io.Writer) (int64, error) { return c.WriteTo(writerFunc(w.Write)) },
 	"a Write each": func(c *millrace.Chain, w io.Writer) (int64, error) { return c.WriteTo(byteWriter{w}) },
@@ -95,7 +96,7 @@ func TestWriteToReleasesAsItGoes(t *testing.T) {
 	}
 }
 
-// Short pieces reach a writer that is no socket together, and long ones as they are.
+// Short pieces are joined for a writer that is not a socket, and long ones are written unchanged.
 func TestWriteToJoinsShortPieces(t *testing.T) {
 	const k = 1 << 10
 	for _, test := range []struct {
@@ -143,7 +144,8 @@ func TestWriteToJoinsShortPieces(t *testing.T) {
 	}
 }
 
-// What was joined goes back to its pool even if the writer panics, and the chain still has all that was not taken.
+// Joined bytes return to their pool even if the writer panics, and the chain still has all
+// unwritten bytes.
 func TestWriteToAWriterThatPanics(t *testing.T) {
 	leaktest.Check(t, millrace.DefaultPool())
 	var c millrace.Chain
@@ -154,7 +156,8 @@ func TestWriteToAWriterThatPanics(t *testing.T) {
 	c.Release()
 }
 
-// All that a source gives up to an error is there, in blocks of all sizes, and nothing else is held.
+// All that a source gives up to an error is there, in blocks of all sizes, and nothing else is
+// held.
 func TestReadFrom(t *testing.T) {
 	fault := errors.New("a fault")
 	whole := func(r io.Reader) io.Reader { return r }
@@ -241,7 +244,7 @@ func TestReadFromPanicsOnAnImpossibleCount(t *testing.T) {
 	}
 }
 
-// From a Reader the blocks are taken over, what is buffered first.
+// The blocks of a Reader are taken over, starting with the buffered bytes.
 func TestReadFromAReader(t *testing.T) {
 	p := letters(100_000)
 	r := newPool(t).NewReader(bytes.NewReader(p), 4096)

@@ -12,15 +12,15 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// A herd is a few Chains that share blocks with each other, and what each of them ought to hold. A program decides what
-// is done. After each step all the Chains are looked at, because what must not happen is that a call on one changes
-// another.
+// A herd is a few Chains that share blocks with each other, and their expected contents. A program
+// chooses the operations. After each step all Chains are compared, because a call on one must not
+// change another.
 type herd struct {
 	t       testing.TB
 	pool    *millrace.Pool
 	chains  [4]millrace.Chain
 	want    [4][]byte
-	refs    []millrace.Ref // shares that are held beside the Chains
+	refs    []millrace.Ref // shares outside of the Chains
 	refWant [][]byte
 	reader  *millrace.Reader // gives packets that are neighbours
 	read    int              // bytes
@@ -28,7 +28,7 @@ type herd struct {
 	calls []string
 }
 
-// look compares every Chain and every Ref with what it ought to hold.
+// look compares every Chain and every Ref with its expected contents.
 func (h *herd) look() {
 	h.t.Helper()
 	for i := range h.chains {

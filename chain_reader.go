@@ -6,8 +6,9 @@ import (
 	"io"
 )
 
-// A ChainReader reads a Chain without consuming it. It borrows the Chain, which must not change or be released
-// meanwhile. It implements io.Reader, io.ReaderAt and io.Seeker; ReadAt may be called from several goroutines at once.
+// A ChainReader reads a Chain without consuming it. It borrows the Chain, which must not change or
+// be released meanwhile. It implements io.Reader, io.ReaderAt and io.Seeker; ReadAt may be called
+// from several goroutines at once.
 type ChainReader struct {
 	// Invariants: 0 ≤ at, and 0 ≤ start ≤ at unless piece is unknown.
 	c     *Chain
@@ -19,8 +20,8 @@ type ChainReader struct {
 // unknown is the piece after a Seek.
 const unknown = -1
 
-// Reader returns a view of c, which it borrows, that starts at the first byte. It allocates only if the view outlives
-// the caller.
+// Reader returns a view of c, which it borrows, that starts at the first byte. It allocates only if
+// the view outlives the caller.
 func (c *Chain) Reader() *ChainReader { return &ChainReader{c: c} }
 
 // Len returns the number of bytes that have not been read.
@@ -51,7 +52,8 @@ func (v *ChainReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// ReadAt copies the bytes from offset off on into p. It returns io.EOF when that is fewer than len(p).
+// ReadAt copies the bytes from offset off on into p. It returns io.EOF when that is fewer than
+// len(p).
 func (v *ChainReader) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, errors.New("millrace: ReadAt at a negative offset")
@@ -67,8 +69,8 @@ func (v *ChainReader) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// Seek sets where the next Read begins, as io.Seeker describes. A position beyond the end is allowed: Read returns
-// io.EOF there.
+// Seek sets where the next Read begins, as io.Seeker describes. A position beyond the end is
+// allowed: Read returns io.EOF there.
 func (v *ChainReader) Seek(offset int64, whence int) (int64, error) {
 	switch whence {
 	case io.SeekStart:

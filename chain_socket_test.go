@@ -15,8 +15,8 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// tighten makes the kernel take little before a write has to wait. (A smaller receive buffer than this one makes TCP
-// wait for its own timers.)
+// tighten makes the kernel take little before a write has to wait. (A smaller receive buffer than
+// this one makes TCP wait for its own timers.)
 func tighten(t testing.TB, conns ...streamConn) {
 	t.Helper()
 	for _, c := range conns {
@@ -45,8 +45,9 @@ func patternChain(pool *millrace.Pool, rng *rand.Rand, at, n, most int) (c millr
 	return c
 }
 
-// receive reads the pattern from its start to the end of the stream, in reads of all sizes with pauses in between, and
-// returns how many bytes that was. Any other byte, or one that comes twice, is an error.
+// receive reads the pattern from its start to the end of the stream, in reads of all sizes with
+// pauses in between, and returns how many bytes that was. Any other byte, or one that comes twice,
+// is an error.
 func receive(t testing.TB, r io.Reader) (at int) {
 	rng := rand.New(rand.NewPCG(8, 8))
 	p := make([]byte, 10_000)
@@ -80,8 +81,8 @@ func checkRest(t testing.TB, c *millrace.Chain, at, end int) {
 	checkPattern(t, c, at, end-at)
 }
 
-// Deadlines in the middle, many times over, with more added behind and some written elsewhere by hand: nothing is lost
-// and nothing is sent twice.
+// Deadlines in the middle, many times over, with more added behind and some written elsewhere by
+// hand: nothing is lost and nothing is sent twice.
 func TestWriteToDeadlinesInTheMiddle(t *testing.T) {
 	onSockets(t, func(t *testing.T, client, server streamConn) {
 		tighten(t, client, server)
@@ -127,8 +128,8 @@ func TestWriteToDeadlinesInTheMiddle(t *testing.T) {
 	})
 }
 
-// blocked starts to write c, waits until the kernel takes no more, lets the other end read n bytes, and returns what
-// ends the write and what it returned then.
+// blocked starts to write c, waits until the kernel accepts no more, and lets the other end read n
+// bytes. It returns the function that ends the write, and its result.
 func blocked(
 	t *testing.T, c *millrace.Chain, client, server streamConn, n int,
 ) (got []byte, result func() (int64, error)) {
@@ -199,8 +200,8 @@ func TestWriteToAClosedConnection(t *testing.T) {
 	})
 }
 
-// More than one writev takes, to a reader that is slower than the writer. The blocks of a write that waits are held
-// until the kernel has taken them, even when all other shares are released.
+// More than one writev takes, to a reader that is slower than the writer. The blocks of a write
+// that waits are held until the kernel has taken them, even when all other shares are released.
 func TestWriteToHoldsItsShares(t *testing.T) {
 	for _, most := range []int{1, 3000} {
 		onSockets(t, func(t *testing.T, client, server streamConn) {

@@ -12,8 +12,9 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/need"
 )
 
-// writeCalls counts the system calls that write, made on the thread that it is called on by what make returns. It is
-// the least of a few times: the runtime writes too now and then, to wake the poller.
+// writeCalls counts the system calls that write, made on the thread that it is called on by what
+// make returns. It is the least of a few times: the runtime writes too now and then, to wake the
+// poller.
 func writeCalls(t testing.TB, make func() (send func())) int {
 	t.Helper()
 	runtime.LockOSThread()

@@ -91,7 +91,8 @@ func TestChainReaderAgainstBytesReader(t *testing.T) {
 	}
 }
 
-// ReadAt of one view may be called from several goroutines at once, as io.ReaderAt says, while others release theirs.
+// ReadAt of one view may be called from several goroutines at once, as io.ReaderAt says, while
+// others release theirs.
 func TestChainReaderReadAtIsForManyGoroutines(t *testing.T) {
 	p := letters(3000)
 	var c millrace.Chain
@@ -149,11 +150,11 @@ func TestAppendCopyFillsItsOwnBlock(t *testing.T) {
 	c.Release()
 }
 
-// AppendCopy must not write behind bytes when another share may reach what is there.
+// AppendCopy must not write after bytes that another share can reach.
 func TestAppendCopyWritesOnlyItsOwnBlock(t *testing.T) {
 	more := []byte("more")
 	for name, test := range map[string]struct {
-		// share returns what others have of c's block, with what they see.
+		// share returns shares of c's block, and their contents.
 		share func(c *millrace.Chain) (others millrace.Chain)
 		alone bool
 	}{
@@ -213,7 +214,8 @@ func cutBehind(c *millrace.Chain) millrace.Chain {
 	return rest
 }
 
-// The block of a packet belongs to the Reader for as long as it may go on in it, and to all who hold packets of it.
+// The block of a packet belongs to the Reader as long as it may continue in it, and to all holders
+// of its packets.
 func TestAppendCopyBehindAPacket(t *testing.T) {
 	r := newPool(t).NewReader(bytes.NewReader(letters(30)), 4096)
 	var c, d millrace.Chain

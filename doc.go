@@ -1,10 +1,12 @@
-// Package millrace moves bytes through network services without copying them and without making garbage.
+// Package millrace moves bytes through network services without copying them and without making
+// garbage.
 //
-// It has five nouns. A [Pool] lends blocks of memory. A [Draft] is a block with one writer; [Draft.Freeze] turns it
-// into a [Ref], one read-only share of part of a block, and [Draft.Cut] the first part of it. A [Chain] is a queue of
-// Refs. A [Reader] is a buffered network reader, a drop-in for [bufio.Reader], that lends its blocks instead of copying
-// out of them. Nearly half of the package is the Reader, because it has every method of bufio.Reader beside its own,
-// and waits for sockets without holding memory.
+// It has five nouns. A [Pool] lends blocks of memory. A [Draft] is a block with one writer;
+// [Draft.Freeze] turns it into a [Ref], one read-only share of part of a block, and [Draft.Cut]
+// turns its first bytes into one. A [Chain] is a queue of Refs. A [Reader] is a buffered network
+// reader, a drop-in for [bufio.Reader], that lends its blocks instead of copying out of them.
+// Nearly half of the package is the Reader, because it has every method of bufio.Reader in addition
+// to its own, and waits for sockets without holding memory.
 //
 //	          Get                Freeze             Append
 //	Pool ────────────▶ Draft ────────────▶ Ref ────────────▶ Chain ──── WriteTo ───▶ socket (one writev)
@@ -14,38 +16,41 @@
 //
 // # The rule of ownership
 //
-// A block is memory on loan from a Pool. Every Ref and Chain has one owner, who releases it once or hands it on.
+// A block is memory on loan from a Pool. Every Ref and Chain has one owner, who releases it once or
+// hands it on.
 //
-//   - "Takes ownership" means that the callee owns it from that moment, even if it returns an error. The caller's
-//     variable is left empty, and releasing an empty one does nothing.
-//   - "Borrows" means that the callee uses what it is given until it returns, and no longer.
+//   - "Takes ownership" means that the callee owns it from that moment, even if it returns an
+//     error. The caller's variable is left empty, and releasing an empty one does nothing.
+//   - "Borrows" means that the callee uses its argument only until it returns.
 //   - To keep bytes for longer, Clone (another share, no copy) or copy them out.
 //   - Bytes that you can see never change while a share of them is held.
-//   - A call that fails leaves you nothing new to release: what it gave you before it failed, if anything, is in a
-//     Chain that was yours already.
+//   - A call that fails leaves you nothing new to release: bytes that arrived before the failure
+//     are in a Chain that you own already.
 //
-// Ref and Chain are plain values. Copying one moves it: use the copy and forget the original, or pass a pointer.
+// Ref and Chain are plain values. Copying one moves it: use the copy and forget the original, or
+// pass a pointer.
 //
 // # When the rule is broken
 //
-// A Ref carries the generation of its block. A copy of a Ref or Chain that is used or released after the block went
-// back to the Pool panics in every build, even when the block has been lent again meanwhile (up to 2³² times). These
-// mistakes are seen late, or not at all:
+// A Ref carries the generation of its block. A copy of a Ref or Chain that is used or released
+// after the block went back to the Pool panics in every build, even when the block has been lent
+// again meanwhile (up to 2³² times). These mistakes are seen late, or not at all:
 //
-//   - The variable itself is empty after Release. Its methods find no bytes: Draft.Bytes and Ref.Bytes return nil, and
-//     Chain.WriteTo sends nothing.
-//   - The use of a copy whose block has not gone back, because other shares are out or a Reader is still filling the
-//     block. Nothing panics, and a Reader may write new bytes there.
-//   - A double release in that situation. It takes away another owner's share, and the panic comes when the count runs
-//     out, perhaps at an owner who did nothing wrong.
-//   - A slice that is kept after its share was released. It is plain memory: nothing panics, and its bytes change when
-//     the memory is used again.
-//   - A write into a Draft's bytes after Freeze, by a slice or a copy of the Draft from before. The holders of shares
-//     see other bytes.
+//   - The variable itself is empty after Release. Its methods find no bytes: Draft.Bytes and
+//     Ref.Bytes return nil, and Chain.WriteTo sends nothing.
+//   - Using a copy of a Ref whose block has not gone back, because there are other shares or a
+//     Reader is still filling the block. Nothing panics, and a Reader may write new bytes there.
+//   - A double release in that situation. It takes away another owner's share, and the panic comes
+//     when the count runs out, perhaps at an owner who did nothing wrong.
+//   - A slice that is kept after its share was released. It is plain memory: nothing panics, and
+//     its bytes change when the memory is used again.
+//   - A write into a Draft's bytes after Freeze, by a slice or a copy of the Draft from before. The
+//     holders of shares see other bytes.
 //
-// Building with -tags invariants catches the first three at once, at a price that only tests can afford. Every double
-// release and every use of a released Draft or Ref panics with the stacks of where it was taken and released; reading
-// or sending from a Chain after its Release panics with the stack of the Release, unless the Chain has been filled
-// again. A block's memory is overwritten when it goes back. [Pool.Leaks] gives the stacks of the calls that took what
-// is still out.
+// Building with -tags invariants catches the first three at once, at a price that only tests can
+// afford. Every double release and every use of a released Draft or Ref panics with the stacks of
+// its allocation and its release; reading or sending from a Chain after its Release panics with the
+// stack of the Release, unless the Chain has been filled again. A block's memory is overwritten
+// when it goes back. [Pool.Leaks] returns the stacks of the allocations that have not been
+// released.
 package millrace

@@ -11,7 +11,8 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// A message is cut out of a stream, gets a header, is shared with two, and is sent to both, without being copied.
+// A message is cut out of a stream, gets a header, is shared with two, and is sent to both, without
+// being copied.
 func Example() {
 	r := millrace.NewReader(strings.NewReader("hello, world; the next message"))
 	defer r.Release()
@@ -59,7 +60,7 @@ func ExampleRef() {
 	whole := draft.Freeze(copy(draft.Bytes(), "key=value"))
 
 	key := whole.Slice(0, 3)   // shares of the same memory,
-	value := whole.Slice(4, 9) // each with an owner of its own
+	value := whole.Slice(4, 9) // with its own owner
 	whole.Release()
 
 	done := make(chan bool)
@@ -180,8 +181,8 @@ func ExampleReader_ReadChain() {
 	// 2 got packet
 }
 
-// A message that begins with its length is passed on with it: Peek looks at the length and leaves it there. What a peer
-// announces is checked first, and memory is taken as bytes arrive.
+// A message that begins with its length is passed on with it: Peek looks at the length and leaves
+// it there. What a peer announces is checked first, and memory is taken as bytes arrive.
 func ExampleReader_ReadChain_prefixed() {
 	const prefix, most = 4, 1 << 20
 	r := millrace.NewReader(strings.NewReader("\x00\x00\x00\x05first\x00\x00\x00\x06second"))
@@ -245,8 +246,8 @@ func ExampleNewReaderFrom() {
 	// second line
 }
 
-// A Reader that is fed with blocks of another one: what that has received, in pieces of at most 16 bytes, and none of
-// it copied.
+// A Reader fed by another Reader: the bytes that one has received, in pieces of at most 16 bytes,
+// without a copy.
 func ExampleNewReaderFrom_anotherReader() {
 	first := millrace.NewReader(strings.NewReader("a header\nand what stands behind it"))
 	defer first.Release()

@@ -11,8 +11,8 @@ import (
 
 const Invariants = invariants
 
-// Sole returns a function that reports, on any goroutine, whether the shares that c now holds of its last piece's block
-// are all that there are.
+// Sole returns a function that reports, on any goroutine, whether the shares that c now holds of
+// its last piece's block are all that there are.
 func Sole(c *Chain) func() bool {
 	pieces := c.pieces()
 	last := pieces[len(pieces)-1]
@@ -89,5 +89,5 @@ func stray(c *Chain) error {
 	return nil
 }
 
-// WriteVector is WriteTo as it is done on a socket.
+// WriteVector is WriteTo for a socket.
 func WriteVector(c *Chain, w io.Writer) (int64, error) { return c.writeVector(w) }

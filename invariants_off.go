@@ -5,16 +5,16 @@ package millrace
 // invariants tells the compiler whether to keep the checks that only tests can afford.
 const invariants = false
 
-// token follows one Draft or Ref from where it was taken to where it is released. Without -tags invariants it has
-// no size and does nothing.
+// token follows one Draft or Ref from where it was taken to where it is released. Without -tags
+// invariants it has no size and does nothing.
 type token struct{}
 
 func (*token) open(*block, int) {}
 func (*token) close()           {}
 func (*token) check()           {}
 
-// released tells a Chain whose Release was called from one that has always been empty. Without -tags invariants it has
-// no size and does nothing.
+// released tells a released Chain from one that has always been empty. Without -tags invariants it
+// has no size and does nothing.
 type released struct{}
 
 func (*released) note()  {}

@@ -16,7 +16,7 @@ const invariants = true
 // token follows one Draft or Ref from where it was taken to where it is released.
 type token struct{ id uint64 }
 
-// A record is what is remembered of a token.
+// A record is the history of a token.
 type record struct {
 	pool     *Pool
 	bytes    int
@@ -24,7 +24,8 @@ type record struct {
 	released []uintptr
 }
 
-// records remembers every open token, and the last closedKept closed ones, so that a second release can name the first.
+// records remembers every open token, and the last closedKept closed ones, so that a second release
+// can name the first.
 var records = struct {
 	mu     sync.Mutex
 	last   uint64
@@ -70,7 +71,8 @@ func (t *token) close() {
 	}
 }
 
-// check panics when the token has been closed. The zero token was never open: it belongs to an empty variable.
+// check panics when the token has been closed. The zero token was never open: it belongs to an
+// empty variable.
 func (t *token) check() {
 	if t.id == 0 {
 		return
@@ -82,7 +84,7 @@ func (t *token) check() {
 	}
 }
 
-// released tells a Chain whose Release was called from one that has always been empty.
+// released tells a released Chain from one that has always been empty.
 type released struct{ at []uintptr } // the stack of that call
 
 // note remembers the call of Release.
@@ -122,7 +124,8 @@ func stack(pcs []uintptr) string {
 	}
 }
 
-// poison overwrites memory that has no reader any more, so that a slice that was kept shows garbage at once.
+// poison overwrites memory that has no reader any more, so that a slice that was kept shows garbage
+// at once.
 func poison(p []byte) {
 	for i := range p {
 		p[i] = poisonByte

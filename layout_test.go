@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// mayImport is what each package of the library may import beside the standard library. The root package imports nothing,
-// and the others the root package alone. The exceptions are formats that build on others.
+// mayImport lists what each package of the library may import in addition to the standard library.
+// The root package imports nothing, and the others only the root package. The exceptions are
+// formats that build on others.
 var mayImport = map[string][]string{
 	"":           nil,
 	"arena":      {""},

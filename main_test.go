@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// newPool returns a Pool whose blocks have all come back when the test ends.
+// newPool returns a Pool, and checks at the end of the test that all blocks have been returned.
 func newPool(t testing.TB) *millrace.Pool {
 	t.Helper()
 	pool := millrace.NewPool()
@@ -114,7 +114,8 @@ func panicText(f func()) (text string) {
 	return ""
 }
 
-// pattern is a source of bytes that can be checked wherever they end up: byte i is i*i/255, roughly.
+// pattern is a source of bytes that can be checked wherever they end up: byte i is i*i/255,
+// roughly.
 type pattern struct {
 	at, end int
 	most    int // bytes at a time
@@ -151,7 +152,8 @@ func checkPattern(t testing.TB, c *millrace.Chain, at, n int) {
 	}
 }
 
-// A program, any string of bytes, decides what a test does; so the random tests and the fuzzers share it.
+// A program, any string of bytes, decides what a test does; so the random tests and the fuzzers
+// share it.
 type program []byte
 
 // choose returns the next byte of the program, and 0 behind its end.
@@ -164,8 +166,8 @@ func (p *program) choose() byte {
 	return b
 }
 
-// randomProgram makes a program that prefers a few calls, others each time: some bugs need one call often, others need
-// many different ones.
+// randomProgram makes a program that prefers a few calls, others each time: some bugs need one call
+// often, others need many different ones.
 func randomProgram(rng *rand.Rand) program {
 	program := make([]byte, 20+rng.IntN(600))
 	favourites := make([]byte, 1+rng.IntN(4))

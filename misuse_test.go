@@ -40,7 +40,7 @@ var refVerbs = []verb[millrace.Ref]{
 	{"Append", func(r *millrace.Ref) { new(millrace.Chain).Append(r) }},
 }
 
-// Merge moves what it is given without a look at it; the next call that looks panics.
+// Merge moves its argument without looking at it; the next call that looks panics.
 var chainVerbs = []verb[millrace.Chain]{
 	{"All", func(c *millrace.Chain) {
 		for range c.All() {
@@ -89,8 +89,9 @@ func TestChainMisuse(t *testing.T) {
 	misuse(t, chainVerbs, takeChain, (*millrace.Chain).Release)
 }
 
-// misuse does each verb to a copy of what take gives after the original has been released, and once more after the
-// memory was lent again. With -tags invariants it is no excuse that another share keeps the bytes alive.
+// misuse does each verb to a copy of what take gives after the original has been released, and once
+// more after the memory was lent again. With -tags invariants it is no excuse that another share
+// keeps the bytes alive.
 func misuse[T any](t *testing.T, verbs []verb[T], take func(*millrace.Pool) (T, millrace.Ref), release func(*T)) {
 	const again, beside = "after Release and another Get", "beside another share"
 	cases := []string{"after Release", again}
@@ -122,8 +123,8 @@ func misuse[T any](t *testing.T, verbs []verb[T], take func(*millrace.Pool) (T, 
 	}
 }
 
-// wantMisuse checks that f panics over a share whose block went back, and, with -tags invariants, that the panic names
-// the functions where the share was taken and where it was released.
+// wantMisuse checks that f panics over a share of a returned block, and, with -tags invariants,
+// that the panic names the functions that took and released the share.
 func wantMisuse(t *testing.T, f func()) {
 	t.Helper()
 	message := panicText(f)
@@ -155,8 +156,8 @@ func releaseTheFirstTime(r *millrace.Ref) { r.Release() }
 //go:noinline
 func releaseTheSecondTime(r *millrace.Ref) { r.Release() }
 
-// While other shares keep the block alive, a second release takes away another owner's share. The last rightful
-// owner is told; with -tags invariants the culprit is, with the stacks of both calls.
+// While other shares keep the block alive, a second release takes away another owner's share. The
+// last rightful owner is told; with -tags invariants the culprit is, with the stacks of both calls.
 func TestDoubleReleaseBesideOtherShares(t *testing.T) {
 	pool := millrace.NewPool()
 	r := freeze(pool, []byte("shared"))
@@ -187,8 +188,8 @@ func TestDoubleReleaseBesideOtherShares(t *testing.T) {
 	}
 }
 
-// A variable that was released is empty, and stays silent, unless the program is built with -tags invariants. It may be
-// released again, and a Chain may be filled again.
+// A variable that was released is empty, and stays silent, unless the program is built with -tags
+// invariants. It may be released again, and a Chain may be filled again.
 func TestUseOfAReleasedVariable(t *testing.T) {
 	var nothing millrace.Chain
 	for name, use := range map[string]func(r *millrace.Ref, c *millrace.Chain) int{
@@ -243,8 +244,8 @@ func TestUseOfAReleasedVariable(t *testing.T) {
 	}
 }
 
-// A Draft that was released is empty: Freeze panics in every build, Bytes with -tags invariants, and neither a second
-// Release nor the zero Draft ever does.
+// A Draft that was released is empty: Freeze panics in every build, Bytes with -tags invariants,
+// and neither a second Release nor the zero Draft ever does.
 func TestUseOfAReleasedDraft(t *testing.T) {
 	var zero, d millrace.Draft
 	for range 2 {
@@ -266,7 +267,7 @@ func TestUseOfAReleasedDraft(t *testing.T) {
 	wantMisuse(t, func() { d.Freeze(0) })
 }
 
-// Freeze, Append, Merge and joining end the life of what they are given.
+// Freeze, Append, Merge and joining empty their arguments.
 func TestUseAfterHandingOn(t *testing.T) {
 	needInvariants(t)
 	pool := millrace.NewPool()
@@ -287,11 +288,12 @@ func TestUseAfterHandingOn(t *testing.T) {
 	r.Release()
 }
 
-// A panic over a stale piece in the middle of a write leaves nothing behind that the next write would send.
+// A panic over a stale piece in the middle of a write leaves nothing behind that the next write
+// would send.
 func TestWriteToAfterAPanic(t *testing.T) {
 	client, server := nettest.TCPPair(t, false)
 	pool := millrace.NewPool()
-	for range 4 { // those who write next may find what this one left
+	for range 4 { // later owners may find the bytes of this one
 		var c millrace.Chain
 		for _, p := range []string{"secret", "stale"} {
 			r := freeze(pool, []byte(p))
@@ -334,7 +336,7 @@ func TestReleasedMemoryIsPoisoned(t *testing.T) {
 	}
 }
 
-// What ReadRange lent and what was peeked is spoiled as soon as it is over.
+// Bytes lent by ReadRange or Peek are overwritten after their loan.
 func TestLentMemoryIsPoisoned(t *testing.T) {
 	needInvariants(t)
 	r := millrace.NewReader(strings.NewReader("some text that is longer than that"))
@@ -356,7 +358,8 @@ func TestLentMemoryIsPoisoned(t *testing.T) {
 	}
 }
 
-// Leaks names the functions that took what is out, a Reader's too. Without -tags invariants it knows of none.
+// Leaks names the functions that took shares, including a Reader's. Without -tags invariants it
+// returns nothing.
 func TestLeaks(t *testing.T) {
 	pool, other := newPool(t), newPool(t)
 	d := other.Get(10)

@@ -17,35 +17,38 @@ const (
 	maxClassBits = 20 // 1 MiB: above that allocating costs less than filling, so keeping idle ones buys nothing
 	numClasses   = maxClassBits - minClassBits + 1
 
-	// defaultIdleLimit is a thousand connections' worth of 64 KiB blocks, and little compared with the memory of a
-	// machine that has that many.
+	// defaultIdleLimit is a thousand connections' worth of 64 KiB blocks, and little compared with
+	// the memory of a machine that has that many.
 	defaultIdleLimit = 64 << 20
 
-	// trimEvery is the least time between two collections that trim. A program that makes garbage may collect it a
-	// hundred times a second, and much traffic comes in bursts that are seconds apart (a segment of a stream, a poll):
-	// a block says nothing about the traffic until it has been idle for longer than that.
+	// trimEvery is the least time between two collections that trim. A program that makes garbage
+	// may collect it a hundred times a second, and much traffic comes in bursts that are seconds
+	// apart (a segment of a stream, a poll): a block says nothing about the traffic until it has
+	// been idle for longer than that.
 	trimEvery = 10 * time.Second
 
-	// minTrimBytes is the fewest bytes that are refused before a trim. Looking through the classes costs as much as
-	// allocating a few small blocks, so it must not be done for each.
+	// minTrimBytes is the fewest bytes that are refused before a trim. Looking through the classes
+	// costs as much as allocating a few small blocks, so it must not be done for each.
 	minTrimBytes = 1 << 20
 )
 
 var defaultPool = NewPool()
 
-// DefaultPool returns the Pool that lends to everything that is not given a Pool of its own. It is the same one in the
-// whole program, with the default [IdleLimit].
+// DefaultPool returns the Pool of everything that was given no other Pool. There is one in the
+// program, with the default [IdleLimit].
 func DefaultPool() *Pool { return defaultPool }
 
-// A Pool lends blocks of memory in size classes, the powers of two from 512 bytes to 1 MiB. A larger block is served
-// from the heap, and counted. Blocks are not cleared between loans.
+// A Pool lends blocks of memory in size classes, the powers of two from 512 bytes to 1 MiB. A
+// larger block is served from the heap, and counted. Blocks are not cleared between loans.
 //
-// What a Pool keeps idle is bounded by [IdleLimit], and follows the traffic. A block that stayed idle from one garbage
-// collection to the next is left to the collector (at most every ten seconds; the runtime collects at least every two
-// minutes). When the limit keeps out released blocks of a quarter of it in all, the blocks that have been idle since
-// the last trim make way for the sizes that are in use now.
+// A Pool's idle blocks are limited by [IdleLimit], and follow the traffic. A block that stayed idle
+// from one garbage collection to the next is left to the collector (at most every ten seconds; the
+// runtime collects at least every two minutes). When the limit has kept out released blocks of a
+// quarter of its size in total, the blocks that have been idle since the last trim are dropped for
+// the sizes that are in use now.
 //
-// All methods may be called from any goroutine, and a block may be taken on one and released on another.
+// All methods may be called from any goroutine, and a block may be taken on one and released on
+// another.
 type Pool struct {
 	parent *Pool // of an account; then out, peak and taken are all that is used
 
@@ -72,8 +75,8 @@ type heapBlocks struct {
 	taken       uint64
 }
 
-// class is the idle blocks of one size, last in, first out, because the block that was used last is still in the
-// processor's cache.
+// class is the idle blocks of one size, last in, first out, because the block that was used last is
+// still in the processor's cache.
 //
 // Invariants, under mu:
 //
@@ -86,16 +89,16 @@ type class struct {
 	out   int // blocks lent at present
 	peak  int // the most that were ever lent at once
 	taken uint64
-	fresh uint64   // of taken, those that had to be allocated
+	fresh uint64   // of taken, the allocated ones
 	_     [64]byte // two classes never share a cache line
 }
 
 // A PoolOption changes what [NewPool] makes. A value that is out of range panics.
 type PoolOption func(*Pool)
 
-// IdleLimit bounds the bytes that the Pool keeps idle. A released block that would exceed it is left to the garbage
-// collector, so a program that gets back more than that at once allocates the rest anew. 0 keeps nothing. The default
-// is 64 MiB.
+// IdleLimit bounds the bytes that the Pool keeps idle. A released block that would exceed it is
+// left to the garbage collector, so a program that gets back more than that at once allocates the
+// rest anew. 0 keeps nothing. The default is 64 MiB.
 func IdleLimit(bytes int64) PoolOption {
 	if bytes < 0 {
 		panic(fmt.Sprintf("millrace: IdleLimit(%d): the limit is 0 or more bytes", bytes))
@@ -113,8 +116,9 @@ func NewPool(opts ...PoolOption) *Pool {
 	return p
 }
 
-// Account returns a Pool that counts: its blocks come from p and go back to p, and are counted by both for as long as a
-// share of them is held. It costs two additions a block, keeps nothing idle, and has no accounts of its own.
+// Account returns a Pool that counts: its blocks come from p and go back to p, and both count them
+// as long as a share of them is held. It costs two additions a block, keeps nothing idle, and has
+// no accounts.
 func (p *Pool) Account() *Pool {
 	if p.parent != nil {
 		panic("millrace: an account of an account")
@@ -122,8 +126,8 @@ func (p *Pool) Account() *Pool {
 	return &Pool{parent: p}
 }
 
-// Get lends a block with room for at least n bytes. The caller owns the Draft and ends the loan with [Draft.Freeze]
-// (and the Ref's Release) or [Draft.Release]. The memory is not cleared.
+// Get lends a block with room for at least n bytes. The caller owns the Draft and ends the loan
+// with [Draft.Freeze] (and the Ref's Release) or [Draft.Release]. The memory is not cleared.
 //
 // Get panics when n is negative or 4 GiB or more: a block is smaller than that.
 func (p *Pool) Get(n int) Draft {
@@ -160,7 +164,7 @@ func (p *Pool) take(n int) *block {
 	return b
 }
 
-// put takes back a block whose last share is gone.
+// put takes back a block after the release of its last share.
 func (p *Pool) put(b *block) {
 	size := int64(len(b.buf))
 	if p.parent != nil {
@@ -183,9 +187,9 @@ func (p *Pool) put(b *block) {
 	}
 }
 
-// refuse counts a block that the limit kept out, and trims when there were many. It takes two trims until a size that
-// was just needed has gone, so at a quarter of the limit a change of traffic costs half of it in new blocks; at less, a
-// size that is needed now and then would go with it.
+// refuse counts a block that the limit kept out, and trims when there were many. It takes two trims
+// until a size that was just needed has gone, so at a quarter of the limit a change of traffic
+// costs half of it in new blocks; at less, a size that is needed now and then would go with it.
 func (p *Pool) refuse(size int64) {
 	most := max(p.idleLimit/4, minTrimBytes)
 	if p.refused.Add(size) < most || !p.trimming.TryLock() {
@@ -218,8 +222,8 @@ func (c *class) take() *block {
 	last := len(c.free) - 1
 	if last < 0 {
 		c.fresh++
-		// The caller is going to allocate: make the list's room for the block
-		// now as well, so that giving it back allocates nothing.
+		// The caller is going to allocate: make the list's room for the block now as well, so that
+		// giving it back allocates nothing.
 		c.free = slices.Grow(c.free, c.out)
 		return nil
 	}
@@ -256,7 +260,8 @@ func (c *class) drop(n int) int {
 	return n
 }
 
-// trimUnneeded lets go of the blocks that were idle ever since the last trim, if that is some time ago.
+// trimUnneeded lets go of the blocks that were idle ever since the last trim, if that is some time
+// ago.
 func (p *Pool) trimUnneeded(now time.Time) {
 	p.trimming.Lock()
 	defer p.trimming.Unlock()
@@ -276,7 +281,8 @@ func (p *Pool) Trim() {
 	}
 }
 
-// dropUnneeded lets go of the blocks that were idle ever since the last call. The caller has p.trimming.
+// dropUnneeded lets go of the blocks that were idle ever since the last call. The caller has
+// p.trimming.
 func (p *Pool) dropUnneeded(now time.Time) {
 	p.lastTrim = now
 	p.refused.Store(0)
@@ -290,9 +296,10 @@ func (p *Pool) dropUnneeded(now time.Time) {
 	}
 }
 
-// trimAfterGC calls p.trimUnneeded after each garbage collection for as long as p is reachable. Dropped blocks are
-// freed by a collection and by nothing else, so a timer could not return memory any earlier; and unlike a timer this
-// costs an idle program nothing and belongs to no synctest bubble.
+// trimAfterGC calls p.trimUnneeded after each garbage collection for as long as p is reachable.
+// Dropped blocks are freed by a collection and by nothing else, so a timer could not return memory
+// any earlier; and unlike a timer this costs an idle program nothing and belongs to no synctest
+// bubble.
 func trimAfterGC(p *Pool) {
 	type sentinel struct{ pool weak.Pointer[Pool] }
 	var rearm func(s *sentinel)
@@ -305,7 +312,7 @@ func trimAfterGC(p *Pool) {
 	runtime.SetFinalizer(&sentinel{weak.Make(p)}, rearm)
 }
 
-// PoolStats says what a Pool has lent and what it keeps.
+// PoolStats describes the blocks that a Pool has lent or keeps idle.
 type PoolStats struct {
 	InUse       int64  // bytes lent at present, by block size
 	InUseBlocks int64  // blocks lent at present
@@ -316,8 +323,8 @@ type PoolStats struct {
 	Oversize    uint64 // of Taken, those above the largest size class, served from the heap
 }
 
-// Stats returns a snapshot. The figures are exact when no other call is under way. An account has InUse, HighWater (what it
-// had lent at one time) and Taken.
+// Stats returns a snapshot. The figures are exact if no other call is running. An account has
+// InUse, HighWater (its largest InUse) and Taken.
 func (p *Pool) Stats() PoolStats {
 	if p.parent != nil {
 		return PoolStats{InUse: p.out.Load(), HighWater: p.peak.Load(), Taken: p.taken.Load()}
@@ -346,9 +353,9 @@ func (p *Pool) Stats() PoolStats {
 	return s
 }
 
-// Leaks describes the shares of p's blocks that have not been released: the size of each one's block, and the stack of
-// the call that took it. Only a program built with -tags invariants records stacks; in any other build Leaks returns
-// nil, and [Pool.Stats] says how much is out.
+// Leaks describes the shares of p's blocks that have not been released: the size of each one's
+// block, and the stack of the call that took it. Only a program built with -tags invariants records
+// stacks; in any other build Leaks returns nil, and [Pool.Stats] says how much is out.
 func (p *Pool) Leaks() []string { return leaks(p) }
 
 // classFor returns the index of the smallest size class with room for n bytes, or oversize.

@@ -68,8 +68,8 @@ func TestPoolStats(t *testing.T) {
 	expect("trimmed", millrace.PoolStats{HighWater: 9216 + 2<<20, Taken: 4, Reused: 1, Oversize: 1})
 }
 
-// A block is handed out again as it was: clearing it would cost as much as filling it. (With -tags invariants it was
-// poisoned.)
+// A block is handed out again as it was: clearing it would cost as much as filling it. (With -tags
+// invariants it was poisoned.)
 func TestPoolLendsTheBlockThatCameBackLast(t *testing.T) {
 	p := millrace.NewPool()
 	a, b := p.Get(1000), p.Get(1000)
@@ -153,7 +153,7 @@ func TestPoolIdleLimitUnderConcurrentUse(t *testing.T) {
 	}
 }
 
-// Blocks that were idle from one trim to the next go; those that were needed stay.
+// Blocks idle from one trim to the next are freed; used ones stay.
 func TestPoolTrimsWhatWasNotNeeded(t *testing.T) {
 	p := millrace.NewPool()
 	now := time.Now().Add(time.Hour)
@@ -192,8 +192,8 @@ func TestPoolTrimsWhatWasNotNeeded(t *testing.T) {
 	trim(time.Minute, 0)
 }
 
-// A size that is not needed any more makes way for one that is, without a garbage collection; one that is
-// needed now and then stays.
+// A size that is not needed any more makes way for one that is, without a garbage collection; one
+// that is needed now and then stays.
 func TestPoolFollowsTheSizesThatAreNeeded(t *testing.T) {
 	const limit = 16 << 20
 	p := millrace.NewPool(millrace.IdleLimit(limit))
@@ -218,7 +218,7 @@ func TestPoolFollowsTheSizesThatAreNeeded(t *testing.T) {
 		t.Fatalf("%d blocks were allocated though all were idle", n)
 	}
 	use(512<<10, limit/2) // no room, twice as much as it takes to look
-	use(512<<10, limit/2) // those of 64 KiB were idle since
+	use(512<<10, limit/2) // the blocks of 64 KiB have been idle since
 	if n := use(512<<10, limit/2); n != 0 {
 		t.Errorf("%d blocks of the size that is needed were allocated", n)
 	}
@@ -247,7 +247,7 @@ func TestPoolTrimsAfterGarbageCollections(t *testing.T) {
 func TestPoolIsCollected(t *testing.T) {
 	p := millrace.NewPool()
 	gone := weak.Make(p)
-	if !millrace.Invariants { // which keeps the stacks of those who took the last blocks
+	if !millrace.Invariants { // which keeps the stacks of the last allocations
 		d := p.Get(1 << 20)
 		d.Release()
 	}
@@ -258,7 +258,7 @@ func TestPoolIsCollected(t *testing.T) {
 	})
 }
 
-// An account counts what is lent through it, until the last share of it is gone, and so does its Pool.
+// An account counts its loans until their last share is released, and so does its Pool.
 func TestAccount(t *testing.T) {
 	p := millrace.NewPool()
 	one, two := p.Account(), p.Account()

@@ -13,25 +13,28 @@ const (
 	// minSize is the smallest size that bufio.NewReaderSize gives.
 	minSize = 16
 
-	// Blocks start at firstBlock, because most connections trickle, and grow to mostBlock with the traffic. A larger
-	// block saves no system call that is worth its memory: a socket seldom has more than that to give at once.
+	// Blocks start at firstBlock, because most connections trickle, and grow to mostBlock with the
+	// traffic. A larger block saves no system call that is worth its memory: a socket seldom has
+	// more than that to give at once.
 	firstBlock = 4 << 10
 	mostBlock  = 64 << 10
 
-	// blockReads is how many reads of the source a block holds, and keptReads how many where packets are kept: each
-	// block is then one more piece to share and to send. More would pin more memory for a slow stream.
+	// blockReads is how many reads of the source a block holds, and keptReads how many where
+	// packets are kept: each block is then one more piece to share and to send. More would pin more
+	// memory for a slow stream.
 	blockReads = 8
 	keptReads  = 16
 
 	// minTail is the least room behind kept bytes that is worth another read into the same block.
 	minTail = 512
 
-	// handOut is how many shares ReadChain gives with a piece, so that a caller who sends it to a few receivers need
-	// not buy more. readerStock is how many the Reader buys at a time.
+	// handOut is how many shares ReadChain gives with a piece, so that a caller who sends it to a
+	// few receivers need not buy more. readerStock is how many the Reader buys at a time.
 	handOut     = 32
 	readerStock = 1 << 16
 
-	// maxEmptyReads is how often a source may return nothing and no error before io.ErrNoProgress, as in bufio.
+	// maxEmptyReads is how often a source may return nothing and no error before io.ErrNoProgress,
+	// as in bufio.
 	maxEmptyReads = 100
 )
 
@@ -40,22 +43,23 @@ var (
 	errReleased = errors.New("millrace: Reader used after Release")
 )
 
-// A Reader is a buffered reader that lends its memory instead of copying out of it. It has all of [bufio.Reader]'s
-// methods with the same meaning and the same errors, so that bufio.NewReader can be replaced by NewReader and nothing
-// else, and these besides:
+// A Reader is a buffered reader that lends its memory instead of copying out of it. It has all of
+// [bufio.Reader]'s methods with the same meaning and the same errors, so that bufio.NewReader can
+// be replaced by NewReader and nothing else, and these besides:
 //
-//   - [Reader.ReadRange] lends the next n bytes to a function, wherever they lie: nothing is copied, and no counter and
-//     no pool is touched, except to wait for a socket.
+//   - [Reader.ReadRange] lends the next n bytes to a function, wherever they lie: nothing is
+//     copied, and no counter and no pool is touched, except to wait for a socket.
 //   - [Reader.ReadChain] moves the next n bytes to a [Chain] that may be kept, shared and sent.
 //   - [Reader.Skip], and integers of any width in either byte order.
 //
-// Over a *net.TCPConn or a stream *net.UnixConn, a Reader holds no memory while it waits for data: it waits until the
-// socket is readable and takes a block only then. Deadlines keep working.
+// Over a *net.TCPConn or a stream *net.UnixConn, a Reader holds no memory while it waits for data:
+// it waits until the socket is readable and takes a block only then. Deadlines keep working.
 //
-// Blocks come from a [Pool]. A block holds about eight reads of the source, or sixteen where packets are kept, within
-// 4 KiB to 64 KiB; a larger or smaller size that the caller asked for widens these bounds. A Reader is for one
-// goroutine at a time. [Reader.Release] gives its blocks back. A Reader that is dropped without Release is collected as
-// garbage together with its block, which the Pool then counts as in use for ever.
+// Blocks come from a [Pool]. A block holds about eight reads of the source, or sixteen where
+// packets are kept, within 4 KiB to 64 KiB; a larger or smaller size that the caller asked for
+// widens these bounds. A Reader is for one goroutine at a time. [Reader.Release] gives its blocks
+// back. A Reader that is dropped without Release is collected as garbage together with its block,
+// which the Pool then counts as in use for ever.
 type Reader struct {
 	// Invariants:
 	//
@@ -97,16 +101,16 @@ type supply struct {
 	next  func(*Chain) error // gives more; nil for a Reader over an io.Reader
 }
 
-// NewReader returns a Reader of src whose Peek and ReadSlice reach 4096 bytes. src is borrowed until the Reader is
-// released or reset; closing src is left to the caller.
+// NewReader returns a Reader of src whose Peek and ReadSlice reach 4096 bytes. It borrows src until
+// the Reader is released or reset; the caller closes src.
 func NewReader(src io.Reader) *Reader { return NewReaderSize(src, defaultSize) }
 
-// NewReaderSize returns a Reader of src whose Peek, ReadSlice and ReadLine reach size bytes, at least 16. How much
-// memory it holds is decided by the traffic; size moves only the bounds of that. If src is a Reader that reaches as far
-// already, it is returned as it is.
+// NewReaderSize returns a Reader of src whose Peek, ReadSlice and ReadLine reach size bytes, at
+// least 16. The memory of the Reader depends on the traffic; size only sets its bounds. If src is a
+// Reader with at least that size, NewReaderSize returns src.
 func NewReaderSize(src io.Reader, size int) *Reader { return defaultPool.NewReader(src, size) }
 
-// NewReader is [NewReaderSize] with blocks from p. A Reader that is returned as it is keeps its own Pool.
+// NewReader is [NewReaderSize] with blocks from p. If src is returned, it keeps its own Pool.
 func (p *Pool) NewReader(src io.Reader, size int) *Reader {
 	if r, ok := src.(*Reader); ok && r.size >= size {
 		return r
@@ -116,13 +120,14 @@ func (p *Pool) NewReader(src io.Reader, size int) *Reader {
 	return b
 }
 
-// SetPool has b take the blocks that it needs from now on from p, as for an [Pool.Account] that is known late.
+// SetPool has b take the blocks that it needs from now on from p, as for an [Pool.Account] that is
+// known late.
 func (b *Reader) SetPool(p *Pool) { b.pool = p }
 
-// NewReaderFrom returns a Reader of blocks that come from elsewhere: a channel, another Reader, a decoder. next adds at
-// least one byte to dst, which is empty and which the Reader owns, or returns an error. The Reader gives that error
-// after the bytes that next has added. The bytes are lent and handed on without copying; only Peek, ReadSlice and
-// integers that straddle two pieces copy.
+// NewReaderFrom returns a Reader of blocks that come from elsewhere: a channel, another Reader, a
+// decoder. next adds at least one byte to dst, which is empty and which the Reader owns, or returns
+// an error. The Reader gives that error after the bytes that next has added. The bytes are lent and
+// handed on without copying; only Peek, ReadSlice and integers that straddle two pieces copy.
 func NewReaderFrom(next func(dst *Chain) error) *Reader {
 	b := &Reader{pool: defaultPool, size: defaultSize, more: &supply{next: next}}
 	b.start(nil)
@@ -139,8 +144,8 @@ func (b *Reader) start(src io.Reader) {
 // Size returns how many bytes Peek can look ahead for certain. More may be buffered.
 func (b *Reader) Size() int { return b.size }
 
-// Buffered returns the number of bytes that can be read without waiting. Peek(Buffered()) always succeeds while that
-// number does not exceed Size, or while the bytes lie in one block.
+// Buffered returns the number of bytes that can be read without waiting. Peek(Buffered()) always
+// succeeds while that number does not exceed Size, or while the bytes lie in one block.
 func (b *Reader) Buffered() int {
 	n := b.w - b.r
 	if b.more != nil {
@@ -149,8 +154,8 @@ func (b *Reader) Buffered() int {
 	return n
 }
 
-// Reset drops what is buffered and makes b read from src, which is borrowed as by [NewReader], keeping a block that
-// has no other shares. Calling Reset on the zero Reader prepares it as NewReader does.
+// Reset drops the buffered bytes and makes b read from src, which it borrows like [NewReader]. It
+// keeps a block that has no other shares. Reset on the zero Reader prepares it like NewReader.
 func (b *Reader) Reset(src io.Reader) {
 	if b == src {
 		return
@@ -169,8 +174,8 @@ func (b *Reader) Reset(src io.Reader) {
 	b.start(src)
 }
 
-// Release drops what is buffered and gives every block back. The source stays the caller's. Shares that ReadChain gave
-// live on. After Release only Reset and Release may be called; a read fails.
+// Release drops the buffered bytes and returns every block. It does not close the source. Shares
+// from ReadChain stay valid. After Release only Reset and Release may be called; a read fails.
 func (b *Reader) Release() {
 	b.retire()
 	if b.more != nil {
@@ -182,7 +187,8 @@ func (b *Reader) Release() {
 	b.lastByte, b.lastRuneSize = -1, -1
 }
 
-// readErr returns the pending error and clears it, as bufio does: the next read tries the source again.
+// readErr returns the pending error and clears it, as bufio does: the next read tries the source
+// again.
 func (b *Reader) readErr() error {
 	err := b.err
 	if err != errReleased {
@@ -191,14 +197,17 @@ func (b *Reader) readErr() error {
 	return err
 }
 
-// ReadRange lends the next n bytes: it calls yield with one or more slices, in order, that add up to n. A slice is
-// valid until yield returns, and yield must not use b. A range may be far larger than any buffer.
+// ReadRange lends the next n bytes: it calls yield with one or more slices, in order, that add up
+// to n. A slice is valid until yield returns, and yield must not use b. A range may be far larger
+// than any buffer.
 //
-// Over a socket (see [Reader]), what has arrived is lent before b waits for more. Over any other source, b first reads
-// until the range is complete if it fits into the block, which makes fewer, larger slices.
+// Over a socket (see [Reader]), ReadRange lends the bytes that have arrived before it waits for
+// more. Over any other source, it first reads the whole range if that fits into the block, which
+// makes fewer, larger slices.
 //
-// When the source ends early, ReadRange returns io.EOF if there were no bytes and io.ErrUnexpectedEOF if there were
-// some. Those bytes, and the ones before any other error, have been lent and are gone. n < 0 is bufio.ErrNegativeCount.
+// When the source ends early, ReadRange returns io.EOF if there were no bytes and
+// io.ErrUnexpectedEOF if there were some. Those bytes, and the ones before any other error, have
+// been lent and are gone. n < 0 is bufio.ErrNegativeCount.
 func (b *Reader) ReadRange(n int, yield func([]byte)) error {
 	if n < 0 {
 		return bufio.ErrNegativeCount
@@ -220,19 +229,19 @@ func (b *Reader) ReadRange(n int, yield func([]byte)) error {
 	return nil
 }
 
-// spoil overwrites bytes whose loan is over, unless they may belong to a piece that others see.
+// spoil overwrites bytes after their loan, unless they may belong to a piece that others see.
 func (b *Reader) spoil(p []byte) {
 	if !b.window && !b.lent {
 		poison(p)
 	}
 }
 
-// ReadChain moves the next n bytes to the end of dst, which owns them, without copying: they stay where the source put
-// them. Bytes of one block become one piece.
+// ReadChain moves the next n bytes to the end of dst, which owns them, without copying: they stay
+// where the source put them. Bytes of one block become one piece.
 //
-// On an error nothing is added to dst and nothing is lost: what has arrived stays buffered, however much it is, and a
-// later call finds it. When the source ends early the error is io.EOF if nothing was left and io.ErrUnexpectedEOF
-// otherwise. n < 0 is bufio.ErrNegativeCount.
+// On an error nothing is added to dst and nothing is lost: all bytes that have arrived stay
+// buffered for a later call. If the source ends early the error is io.EOF if nothing was left and
+// io.ErrUnexpectedEOF otherwise. n < 0 is bufio.ErrNegativeCount.
 func (b *Reader) ReadChain(dst *Chain, n int) error {
 	b.lastByte, b.lastRuneSize = -1, -1
 	if n < 0 {
@@ -312,7 +321,7 @@ func (b *Reader) drainTo(dst *Chain) (total int64, err error) {
 	}
 }
 
-// Skip drops the next n bytes. Errors are those of [Reader.ReadRange].
+// Skip drops the next n bytes. Errors are as for [Reader.ReadRange].
 func (b *Reader) Skip(n int) error {
 	got, err := b.Discard(n)
 	return midway(err, got)
@@ -334,7 +343,7 @@ func blockSize(n int) int {
 	return n
 }
 
-// retire gives up the block. What is buffered in it is lost.
+// retire returns the block. Its buffered bytes are lost.
 func (b *Reader) retire() {
 	if b.blk == nil {
 		return
@@ -367,8 +376,9 @@ func (b *Reader) take(n int) {
 	b.token.open(b.blk, 1)
 }
 
-// measure takes note of a read of n bytes, and chooses the size of the next block when a block's worth of bytes has
-// arrived: room for several such reads, but no more than twice as much as now, and no less unless that is far less.
+// measure takes note of a read of n bytes, and chooses the size of the next block when a block's
+// worth of bytes has arrived: room for several such reads, but no more than twice as much as now,
+// and no less unless that is far less.
 func (b *Reader) measure(n int) {
 	b.arrived += n
 	b.reads++

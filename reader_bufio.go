@@ -9,13 +9,13 @@ import (
 	"unicode/utf8"
 )
 
-// The methods of bufio.Reader, each with the meaning and the errors that it has there.
+// The methods of bufio.Reader, with their meaning and errors.
 
 var errNegativeWrite = errors.New("millrace: writer returned an impossible count from Write")
 
-// Peek returns the next n bytes without consuming them. They are valid until the next read, Reset or Release. If there
-// are fewer than n, the error says why; it is bufio.ErrBufferFull when n is above [Reader.Size] and they are not all
-// here already.
+// Peek returns the next n bytes without consuming them. They are valid until the next read, Reset
+// or Release. If there are fewer than n, the error says why; it is bufio.ErrBufferFull when n is
+// above [Reader.Size] and they are not all here already.
 func (b *Reader) Peek(n int) ([]byte, error) {
 	if n < 0 {
 		return nil, bufio.ErrNegativeCount
@@ -34,7 +34,8 @@ func (b *Reader) Peek(n int) ([]byte, error) {
 	return b.buf[b.r : b.r+n : b.r+n], nil
 }
 
-// Discard skips the next n bytes and returns how many it skipped. If that is fewer than n, the error says why.
+// Discard skips the next n bytes and returns how many it skipped. If that is fewer than n, the
+// error says why.
 func (b *Reader) Discard(n int) (discarded int, err error) {
 	if n < 0 {
 		return 0, bufio.ErrNegativeCount
@@ -56,8 +57,9 @@ func (b *Reader) Discard(n int) (discarded int, err error) {
 	return discarded, nil
 }
 
-// Read copies what is buffered into p, which it borrows, or, when nothing is, what one read of the source gives. A p of
-// at least [Reader.Size] bytes is then read into directly. At the end it returns 0, io.EOF.
+// Read copies buffered bytes into p, which it borrows. If nothing is buffered, it reads from the
+// source once, directly into p if p has at least [Reader.Size] bytes. At the end it returns 0,
+// io.EOF.
 func (b *Reader) Read(p []byte) (n int, err error) {
 	if len(p) == 0 {
 		if b.Buffered() > 0 {
@@ -115,8 +117,9 @@ func (b *Reader) ReadByte() (byte, error) {
 	return c, nil
 }
 
-// UnreadByte makes the last byte that was read the next one to be read. It returns bufio.ErrInvalidUnreadByte when the
-// last call was not one that reads bytes: after Peek, Discard, WriteTo, ReadRange and ReadChain, for example.
+// UnreadByte makes the last byte that was read the next one to be read. It returns
+// bufio.ErrInvalidUnreadByte when the last call was not one that reads bytes: after Peek, Discard,
+// WriteTo, ReadRange and ReadChain, for example.
 func (b *Reader) UnreadByte() error {
 	if b.lastByte < 0 {
 		return bufio.ErrInvalidUnreadByte
@@ -131,8 +134,8 @@ func (b *Reader) UnreadByte() error {
 	return nil
 }
 
-// prepend puts c in front of what is buffered when it does not lie there any more: it was read past the buffer, or
-// its block has been given up.
+// prepend puts c before the buffered bytes when it is no longer in the buffer: it was read past the
+// buffer, or its block was returned.
 func (b *Reader) prepend(c byte) {
 	d := b.pool.Get(1 + b.w - b.r)
 	p := d.Bytes()
@@ -144,7 +147,8 @@ func (b *Reader) prepend(c byte) {
 	b.putBack(&front)
 }
 
-// ReadRune returns the next UTF-8 character and its size in bytes. An invalid byte is U+FFFD of size 1.
+// ReadRune returns the next UTF-8 character and its size in bytes. An invalid byte is U+FFFD of
+// size 1.
 func (b *Reader) ReadRune() (r rune, size int, err error) {
 	for b.w-b.r < utf8.UTFMax && !utf8.FullRune(b.buf[b.r:b.w]) && (b.err == nil || b.behind()) {
 		b.extend(utf8.UTFMax)
@@ -160,8 +164,8 @@ func (b *Reader) ReadRune() (r rune, size int, err error) {
 	return r, size, nil
 }
 
-// UnreadRune makes the last rune the next one to be read. It returns bufio.ErrInvalidUnreadRune when the last call
-// was not ReadRune.
+// UnreadRune makes the last rune the next one to be read. It returns bufio.ErrInvalidUnreadRune
+// when the last call was not ReadRune.
 func (b *Reader) UnreadRune() error {
 	if b.lastRuneSize < 0 || b.r < int(b.lastRuneSize) || b.parked {
 		return bufio.ErrInvalidUnreadRune
@@ -171,9 +175,9 @@ func (b *Reader) UnreadRune() error {
 	return nil
 }
 
-// ReadSlice reads until delim, inclusive, and returns the bytes where they lie. They are valid until the next read,
-// Reset or Release. When an error comes first it returns all there was and the error; that is bufio.ErrBufferFull when
-// [Reader.Size] bytes hold no delim.
+// ReadSlice reads until delim, inclusive, and returns the bytes where they lie. They are valid
+// until the next read, Reset or Release. When an error comes first it returns all there was and the
+// error; that is bufio.ErrBufferFull when [Reader.Size] bytes hold no delim.
 func (b *Reader) ReadSlice(delim byte) (line []byte, err error) {
 	for searched := 0; ; {
 		end := min(b.w, b.r+b.size)
@@ -201,12 +205,13 @@ func (b *Reader) ReadSlice(delim byte) (line []byte, err error) {
 	return line, err
 }
 
-// sliceStep is how many bytes of the next piece ReadSlice copies at a time when a line straddles two pieces that came
-// from elsewhere: most lines end within it, and what lies behind the line need not be copied.
+// sliceStep is how many bytes of the next piece ReadSlice copies at a time when a line straddles
+// two pieces from elsewhere. Most lines end within it, so few bytes after the line are copied.
 const sliceStep = 64
 
-// ReadLine returns the next line without its end ("\n" or "\r\n"), valid until the next read, Reset or Release. A line
-// longer than [Reader.Size] comes in parts, isPrefix true for all but the last. ReadBytes and ReadString are simpler.
+// ReadLine returns the next line without its end ("\n" or "\r\n"), valid until the next read, Reset
+// or Release. A line longer than [Reader.Size] comes in parts, isPrefix true for all but the last.
+// ReadBytes and ReadString are simpler.
 func (b *Reader) ReadLine() (line []byte, isPrefix bool, err error) {
 	line, err = b.ReadSlice('\n')
 	if err == bufio.ErrBufferFull {
@@ -228,8 +233,8 @@ func (b *Reader) ReadLine() (line []byte, isPrefix bool, err error) {
 	return line, false, nil
 }
 
-// ReadBytes reads until delim, inclusive, and returns a copy that is the caller's. When an error comes first it
-// returns what there was and the error.
+// ReadBytes reads until delim, inclusive, and returns a copy that the caller owns. On an error
+// before delim it returns the bytes so far and the error.
 func (b *Reader) ReadBytes(delim byte) ([]byte, error) {
 	var all []byte
 	for {
@@ -260,8 +265,9 @@ func (b *Reader) ReadString(delim byte) (string, error) {
 	}
 }
 
-// WriteTo writes all that is buffered, and then all that the source gives, to w. It uses the source's WriteTo or w's
-// ReadFrom where there is one, so that the kernel can move the rest itself. w borrows what it is given.
+// WriteTo writes the buffered bytes, and then the rest of the source, to w. It uses the source's
+// WriteTo or w's ReadFrom if there is one, so that the kernel can move the rest. w borrows the
+// bytes.
 func (b *Reader) WriteTo(w io.Writer) (n int64, err error) {
 	b.lastByte, b.lastRuneSize = -1, -1
 	for {
@@ -301,7 +307,7 @@ func (b *Reader) WriteTo(w io.Writer) (n int64, err error) {
 	return n, b.readErr()
 }
 
-// writeBuffered writes what lies in the block.
+// writeBuffered writes the bytes in the block.
 func (b *Reader) writeBuffered(w io.Writer) (int64, error) {
 	n, err := w.Write(b.buf[b.r:b.w])
 	if n < 0 || n > b.w-b.r {

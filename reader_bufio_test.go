@@ -34,8 +34,8 @@ type emptyReader struct{}
 
 func (emptyReader) Read([]byte) (int, error) { return 0, nil }
 
-// Each call that waits gives the error of its source, and gives up when nothing comes for too long. Two differ: Read
-// asks once, and WriteTo leaves the source to a writer that has a ReadFrom.
+// Each call that waits gives the error of its source, and gives up when nothing comes for too long.
+// Two differ: Read asks once, and WriteTo leaves the source to a writer that has a ReadFrom.
 func TestReaderReportsTheErrorOfItsSource(t *testing.T) {
 	errBroken := errors.New("broken")
 	for how, read := range waiting {
@@ -72,7 +72,8 @@ func TestReaderDoesNotReadMoreThanOnce(t *testing.T) {
 	}
 }
 
-// What millrace adds counts as follows: an integer can be unread by its last byte, bytes that were lent or moved not.
+// What millrace adds counts as follows: an integer can be unread by its last byte, bytes that were
+// lent or moved not.
 func TestReaderUnreadAfterOwnMethods(t *testing.T) {
 	for name, test := range map[string]struct {
 		call func(r *millrace.Reader)
@@ -111,8 +112,8 @@ func TestReaderReadLineOfASourceThatIsFull(t *testing.T) {
 	}
 }
 
-// ReadLine gives a '\r' back that may belong to a "\r\n" across the limit, and UnreadByte then puts it in place of the byte
-// before it, as in bufio.
+// ReadLine gives a '\r' back that may belong to a "\r\n" across the limit, and UnreadByte then puts
+// it in place of the byte before it, as in bufio.
 func TestUnreadByteAfterCarriageReturn(t *testing.T) {
 	const text = "fifteen letters\rand more"
 	type reader interface {

@@ -2,8 +2,9 @@ package millrace
 
 import "io"
 
-// fill makes at least one byte available when nothing is buffered, or returns the error that says why not.
-// The bytes that were read from the block may be overwritten or given back, unless others have shares of it.
+// fill makes at least one byte available when nothing is buffered, or returns the error that says
+// why not. The bytes that were read from the block may be overwritten or given back, unless others
+// have shares of it.
 func (b *Reader) fill() error {
 	for range maxEmptyReads {
 		if b.err != nil && !b.behind() {
@@ -20,9 +21,9 @@ func (b *Reader) fill() error {
 	return io.ErrNoProgress
 }
 
-// fillRange makes at least one byte available, or returns the error that says why not. Unless src is a socket, it then
-// reads on until n bytes are buffered, as long as they fit into the block and src gives some. Fewer than n are
-// buffered.
+// fillRange makes at least one byte available, or returns the error that says why not. Unless src
+// is a socket, it then reads on until n bytes are buffered, as long as they fit into the block and
+// src gives some. Fewer than n are buffered.
 func (b *Reader) fillRange(n int) error {
 	if b.r == b.w {
 		if err := b.fill(); err != nil {
@@ -42,8 +43,8 @@ func (b *Reader) fillRange(n int) error {
 	return nil
 }
 
-// fillOnce asks the source once. Nothing is buffered; afterwards something is, or b.err is set, or the source gave
-// nothing.
+// fillOnce asks the source once. Nothing is buffered; afterwards something is, or b.err is set, or
+// the source gave nothing.
 func (b *Reader) fillOnce() {
 	switch {
 	case b.behind():
@@ -54,7 +55,7 @@ func (b *Reader) fillOnce() {
 			b.advance()
 		}
 	default:
-		b.more = nil // what was put back has been read
+		b.more = nil // the bytes put back have been read
 		b.receive()
 	}
 }
@@ -87,7 +88,7 @@ func (b *Reader) readInto(p []byte) {
 	b.received(n, len(p), err)
 }
 
-// received takes note of what one read into buf[w:] gave.
+// received processes the result of one read into buf[w:].
 func (b *Reader) received(n, room int, err error) {
 	if n < 0 || n > room {
 		panic(errBadCount)
@@ -99,8 +100,8 @@ func (b *Reader) received(n, room int, err error) {
 	}
 }
 
-// makeRoom returns memory behind w to read into. Nothing is buffered. While others have no share of the block it is
-// started over in place, which touches neither the pool nor a counter.
+// makeRoom returns memory behind w to read into. Nothing is buffered. While others have no share of
+// the block it is started over in place, which touches neither the pool nor a counter.
 func (b *Reader) makeRoom() []byte {
 	if b.parked {
 		b.rejoin()
@@ -123,8 +124,9 @@ func (b *Reader) makeRoom() []byte {
 	return b.buf[b.w:]
 }
 
-// park gives up every share of the block before waiting for the socket. If others have shares, the block is
-// remembered: when it is still theirs afterwards, the room behind their bytes is used instead of another block.
+// park gives up every share of the block before waiting for the socket. If others have shares, the
+// block is remembered: when it is still theirs afterwards, the room behind their bytes is used
+// instead of another block.
 func (b *Reader) park() {
 	if b.blk == nil || b.parked {
 		return
@@ -133,7 +135,7 @@ func (b *Reader) park() {
 		b.retire()
 		return
 	}
-	b.blk.setUsed(len(b.buf)) // the holders of its packets must not write behind them meanwhile
+	b.blk.setUsed(len(b.buf)) // holders of its packets must not append meanwhile
 	b.parked = true
 	b.token.close()
 	b.blk.release(b.gen, b.stock)
@@ -150,8 +152,8 @@ func (b *Reader) rejoin() {
 	b.token.open(b.blk, 1)
 }
 
-// extend makes at least one more byte available, in one piece with those that are buffered and with room for n in all,
-// or sets b.err. There are fewer than n, and no error is pending.
+// extend makes at least one more byte available, in one piece with the buffered bytes and with room
+// for n in total, or sets b.err. Fewer than n bytes are buffered, and no error is pending.
 func (b *Reader) extend(n int) {
 	for range maxEmptyReads {
 		before := b.w - b.r
@@ -184,8 +186,7 @@ func (b *Reader) extendOnce(n int) {
 	b.readInto(b.buf[b.w:])
 }
 
-// need sees to it that n bytes are buffered in one piece, or returns the error that says why not and leaves what there
-// is. n ≤ size.
+// need buffers n bytes in one piece, or returns an error and keeps the buffered bytes. n ≤ size.
 func (b *Reader) need(n int) error {
 	for b.w-b.r < n {
 		if b.err != nil && !b.behind() {
@@ -196,7 +197,8 @@ func (b *Reader) need(n int) error {
 	return nil
 }
 
-// gather copies bytes from ahead behind those that are buffered, so that there are n, or as many as have arrived.
+// gather copies bytes from ahead to the end of the buffer until it holds n bytes, or all that have
+// arrived.
 func (b *Reader) gather(n int) {
 	m := min(n-(b.w-b.r), b.more.ahead.Len())
 	b.contiguous(n)
@@ -205,8 +207,8 @@ func (b *Reader) gather(n int) {
 	b.more.ahead.Discard(m)
 }
 
-// contiguous sees to it that the block has room for n bytes from r on, moving what is buffered to the block's start or
-// to another block where it must. Something is buffered, but fewer than n bytes.
+// contiguous makes room in the block for n bytes from r on. If necessary, it moves the buffered
+// bytes to the block's start or to another block. At least one and fewer than n bytes are buffered.
 func (b *Reader) contiguous(n int) {
 	if !b.window && len(b.buf)-b.r >= n {
 		return
@@ -220,7 +222,7 @@ func (b *Reader) contiguous(n int) {
 	if n > 1<<maxClassBits { // which no size class rounds up: a line that grows by sliceStep would be moved for each
 		n = max(n, min(2*len(left), b.size))
 	}
-	old := *b // holds the block whose bytes are moved until they have been
+	old := *b // holds the old block until its bytes are moved
 	b.token = token{}
 	b.take(max(n, b.want))
 	b.w = copy(b.buf, left)

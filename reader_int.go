@@ -8,9 +8,9 @@ import (
 
 var errVarintOverflow = errors.New("millrace: varint overflows 64 bits")
 
-// ReadBE reads a big-endian unsigned integer of n bytes, 1 to 8. On an error nothing is consumed. The error is io.EOF
-// when the source ended before the first byte, io.ErrUnexpectedEOF when it ended after that, and one that names n when
-// n is not 1 to 8.
+// ReadBE reads a big-endian unsigned integer of n bytes, 1 to 8. On an error nothing is consumed.
+// The error is io.EOF when the source ended before the first byte, io.ErrUnexpectedEOF when it
+// ended after that, and one that names n when n is not 1 to 8.
 func (b *Reader) ReadBE(n int) (uint64, error) {
 	p, err := b.fixed(n)
 	var v uint64
@@ -20,7 +20,8 @@ func (b *Reader) ReadBE(n int) (uint64, error) {
 	return v, err
 }
 
-// ReadLE reads a little-endian unsigned integer of n bytes, 1 to 8. Errors are those of [Reader.ReadBE].
+// ReadLE reads a little-endian unsigned integer of n bytes, 1 to 8. Errors are as for
+// [Reader.ReadBE].
 func (b *Reader) ReadLE(n int) (uint64, error) {
 	p, err := b.fixed(n)
 	var v uint64
@@ -47,16 +48,17 @@ func (b *Reader) fixed(n int) ([]byte, error) {
 	return p, nil
 }
 
-// ReadUvarint reads an unsigned integer in the encoding of [binary.Uvarint]: seven bits per byte, the lowest first. An
-// encoding above 64 bits is an error and is left unread; so is one that the source ends in.
+// ReadUvarint reads an unsigned integer in the encoding of [binary.Uvarint]: seven bits per byte,
+// the lowest first. An encoding above 64 bits is an error and is left unread; so is one that the
+// source ends in.
 func (b *Reader) ReadUvarint() (uint64, error) {
 	v, _, err := b.ReadULEB128()
 	return v, err
 }
 
-// ReadULEB128 reads an unsigned integer in the LEB128 encoding of DWARF, WebAssembly and AV1, and returns how many
-// bytes it took. AV1 and WebAssembly each limit that number, because an encoding may be longer than it need be. Errors
-// are those of [Reader.ReadUvarint].
+// ReadULEB128 reads an unsigned integer in the LEB128 encoding of DWARF, WebAssembly and AV1, and
+// returns how many bytes it took. AV1 and WebAssembly each limit that number, because an encoding
+// may be longer than necessary. Errors are as for [Reader.ReadUvarint].
 func (b *Reader) ReadULEB128() (v uint64, size int, err error) {
 	b.lastRuneSize = -1
 	for size = 1; ; size++ {

@@ -18,7 +18,8 @@ import (
 
 var pairSizes = []int{16, 17, 64, 512, 4096, 65536}
 
-// TestReaderAgainstBufio runs random programs on a Reader and on a bufio.Reader over the same source.
+// TestReaderAgainstBufio runs random programs on a Reader and on a bufio.Reader over the same
+// source.
 func TestReaderAgainstBufio(t *testing.T) {
 	for _, size := range pairSizes {
 		for i, k := range kinds {
@@ -87,11 +88,11 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// A pair runs a millrace.Reader and a bufio.Reader over the same tape side by side and compares all that they say.
-// A program decides what is called.
+// A pair runs a millrace.Reader and a bufio.Reader over the same tape side by side and compares all
+// results. A program chooses the calls.
 //
-// Two readers that buffer different amounts may differ in how much one Read gives, and in nothing else, but for what
-// docs/reader.md lists. The oracle is brought back into step where that happens.
+// Two readers that buffer different amounts may differ in how much one Read gives, and in nothing
+// else, but for what docs/reader.md lists. The oracle is brought back into step where that happens.
 type pair struct {
 	t    testing.TB
 	size int
@@ -110,8 +111,8 @@ type pair struct {
 
 func (p *pair) delim() byte { return "\n\rae\x00\xe6"[int(p.choose())%6] }
 
-// discard is bufio's Discard, but for one thing: with nothing buffered bufio reads on past an error that is pending,
-// and gives what comes behind the error first.
+// discard is bufio's Discard with one difference: with nothing buffered bufio reads past a pending
+// error, and returns the bytes after the error first.
 func (p *pair) discard(n int) (int, error) {
 	if n == 0 {
 		p.pass() // both keep what could be unread
@@ -136,7 +137,7 @@ func (p *pair) step() {
 	}
 }
 
-// pass is for a call that is not made this time: what is loose stays so.
+// pass skips a call: loose bytes stay loose.
 func (p *pair) pass() { p.loose = p.was }
 
 // number chooses a length that is likely to be on some edge.
@@ -174,8 +175,8 @@ func (p *pair) next(n int) []byte {
 	return b
 }
 
-// readFull is io.ReadFull on the oracle, in reads that are too small to go past its buffer: io.ReadFull drops an error
-// that a direct read gives together with the last of the bytes.
+// readFull is io.ReadFull on the oracle, in reads that are too small to go past its buffer:
+// io.ReadFull drops an error that a direct read gives together with the last of the bytes.
 func (p *pair) readFull(n int) ([]byte, error) {
 	b := make([]byte, n)
 	for at := 0; at < n; {
@@ -205,7 +206,8 @@ func (p *pair) level() {
 	p.want.Peek(0)
 }
 
-// stayed tells the oracle that got returned an error, which it checks, and kept the n bytes before it.
+// stayed tells the oracle that got returned an error, which it checks, and kept the n bytes before
+// it.
 func (p *pair) stayed(n int, err error) {
 	if p.gotP.kind.ahead {
 		p.over = true
@@ -334,7 +336,8 @@ func midway(err error, n int) error {
 	return err
 }
 
-// pairOps is all that a Reader can do. Fuzz inputs refer to the entries by index: add new ones at the end.
+// pairOps is all that a Reader can do. Fuzz inputs refer to the entries by index: add new ones at
+// the end.
 var pairOps = []struct {
 	name string
 	run  func(*pair)
@@ -479,8 +482,8 @@ func pairUnreadRune(p *pair) {
 	p.level()
 }
 
-// readToError is what WriteTo should write: all up to an error, of which io.EOF is none. (bufio's own WriteTo reads on
-// past an error that came together with bytes.)
+// readToError is what WriteTo should write: all up to an error, of which io.EOF is none. (bufio's
+// own WriteTo reads on past an error that came together with bytes.)
 func readToError(r *bufio.Reader) ([]byte, error) {
 	all, err := io.ReadAll(r)
 	return all, err
@@ -659,9 +662,9 @@ func pairReset(p *pair) {
 	}
 }
 
-// A tape is what a source gives: bytes, and errors that lie between them. Where an error lies depends on the bytes
-// before it and on nothing else, so that two readers that ask for different amounts still meet the same stream.
-// Behind everything lies io.EOF, again and again.
+// A tape is what a source gives: bytes, and errors that lie between them. Where an error lies
+// depends on the bytes before it and on nothing else, so that two readers that ask for different
+// amounts still meet the same stream. Behind everything lies io.EOF, again and again.
 type tape struct {
 	data   []byte
 	faults []fault // in order of at
@@ -700,7 +703,8 @@ func (p *player) source() io.Reader {
 	return p
 }
 
-// rewound returns a player that gives the last n bytes again, but not the error that came behind them.
+// rewound returns a player that gives the last n bytes again, but not the error that came behind
+// them.
 func (p *player) rewound(n int) *player {
 	q := newPlayer(p.tape, p.kind, uint64(p.at))
 	q.at, q.next, q.bare = p.at-n, p.next, p.at
@@ -749,7 +753,8 @@ func (p *player) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// feed is a player as NewReaderFrom wants it: it gives a few pieces at a time, made in different ways.
+// feed is a player as NewReaderFrom wants it: it gives a few pieces at a time, made in different
+// ways.
 func (p *player) feed(dst *millrace.Chain) error {
 	if p.calls++; dst.Len() > 0 {
 		return errors.New("fed before what there was has been read")
@@ -781,7 +786,7 @@ type kind struct {
 	zeros  bool // now and then nothing and no error
 	attach bool // an error comes together with the bytes before it
 	wrap   func(io.Reader) io.Reader
-	ahead  bool // wrap reads ahead, so that the player cannot tell what has been consumed
+	ahead  bool // wrap reads ahead, so the player does not know how much was consumed
 }
 
 var kinds = []kind{
@@ -819,8 +824,8 @@ func addPiece(c *millrace.Chain, b []byte, how int) {
 	}
 }
 
-// stuff makes n bytes of everything that the methods of a Reader look for: lines of either ending and of all lengths,
-// characters of all sizes, broken characters, varints.
+// stuff makes n bytes of everything that the methods of a Reader look for: lines of either ending
+// and of all lengths, characters of all sizes, broken characters, varints.
 func stuff(rng *rand.Rand, n int) []byte {
 	b := make([]byte, 0, n+64)
 	for len(b) < n {

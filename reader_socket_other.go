@@ -4,7 +4,7 @@ package millrace
 
 import "io"
 
-// socket stands for a connection whose readiness can be waited for; on this system there is none.
+// socket is a connection that can be waited for without a buffer. This system has none.
 type socket struct{}
 
 func newSocket(*Reader, io.Reader) *socket { return nil }

@@ -23,7 +23,8 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
-// sockets makes a connected pair of each kind of socket that a Reader waits for. Both are closed when the test ends.
+// sockets makes a connected pair of each kind of socket that a Reader waits for. Both are closed
+// when the test ends.
 var sockets = map[string]func(t testing.TB) (client, server streamConn){
 	"tcp": func(t testing.TB) (client, server streamConn) { return nettest.TCPPair(t, false) },
 	"unix": func(t testing.TB) (client, server streamConn) {
@@ -44,8 +45,8 @@ func onSockets(t *testing.T, test func(t *testing.T, client, server streamConn))
 	}
 }
 
-// Each call that waits holds no block meanwhile. If a deadline or a close ends the wait, the error is the one that the
-// connection gives, and after a deadline reading goes on.
+// Each waiting call holds no block meanwhile. If a deadline or a close ends the wait, the error is
+// the connection's, and reading continues after a deadline.
 func TestReaderHoldsNoBlockWhileItWaits(t *testing.T) {
 	for network, pair := range sockets {
 		for name, call := range waiting {
@@ -85,8 +86,8 @@ func TestReaderHoldsNoBlockWhileItWaits(t *testing.T) {
 	}
 }
 
-// A Reader that waits on an idle connection costs less than 400 bytes, all counted: itself, what it needs to wait, and
-// no block. (bufio's buffer alone has 4096.)
+// A Reader that waits on an idle connection costs less than 400 bytes in total: itself and its
+// state for waiting, and no block. (bufio's buffer alone has 4096.)
 func TestIdleReadersNeedNoBuffer(t *testing.T) {
 	if raceEnabled || millrace.Invariants {
 		t.Skip("measures the heap of an ordinary build")
@@ -98,8 +99,8 @@ func TestIdleReadersNeedNoBuffer(t *testing.T) {
 	}
 	pool := millrace.NewPool()
 	var waiting sync.WaitGroup
-	// The goroutines are there before and after, and wait for their connections both times: the Readers alone make the
-	// difference.
+	// The goroutines are there before and after, and wait for their connections both times: the
+	// Readers alone make the difference.
 	var first [idleConnections]byte
 	for i := range conns {
 		waiting.Go(func() {
@@ -134,21 +135,21 @@ func TestIdleReadersNeedNoBuffer(t *testing.T) {
 	}
 }
 
-// idleConnections is how many are opened; 10,000 need more descriptors than most systems allow a test, and show the
-// same.
+// idleConnections is how many are opened; 10,000 need more descriptors than most systems allow a
+// test, and show the same.
 const idleConnections = 1000
 
 // heapInUse returns the bytes that live objects occupy.
 func heapInUse() int64 {
 	var m runtime.MemStats
-	for range 5 { // what has finalizers or lies in a sync.Pool goes later than the rest
+	for range 5 { // memory with finalizers or in a sync.Pool is freed later
 		runtime.GC()
 	}
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }
 
-// Over a socket, what has arrived of a range is lent before the Reader waits for the rest.
+// Over a socket, ReadRange lends the received part of a range before the Reader waits for the rest.
 func TestReadRangeLendsBeforeItWaits(t *testing.T) {
 	onSockets(t, func(t *testing.T, client, server streamConn) {
 		pool := millrace.NewPool()
@@ -169,7 +170,8 @@ func TestReadRangeLendsBeforeItWaits(t *testing.T) {
 	})
 }
 
-// socketError returns what the connection's own Read gives, or, for WriteTo, its own WriteTo, as with a bufio.Reader.
+// socketError returns what the connection's own Read gives, or, for WriteTo, its own WriteTo, as
+// with a bufio.Reader.
 func socketError(call string, conn net.Conn) error {
 	if strings.HasPrefix(call, "WriteTo") {
 		_, err := bufio.NewReader(conn).WriteTo(io.Discard)
@@ -187,8 +189,8 @@ func sameError(t testing.TB, what string, got, want error) {
 	}
 }
 
-// A deadline in the middle of everything, many times over, with packets kept and released at random: nothing is lost,
-// nothing changes that is held.
+// A deadline in the middle of everything, many times over, with packets kept and released at
+// random: nothing is lost, nothing changes that is held.
 func TestReaderDeadlinesInTheMiddle(t *testing.T) {
 	onSockets(t, func(t *testing.T, client, server streamConn) {
 		const total = 1 << 20
@@ -271,8 +273,8 @@ func TestReaderOfAResetConnection(t *testing.T) {
 	sameError(t, "reset", got, &op)
 }
 
-// What was read last cannot be unread into a block that the Reader gave up to wait, and that may have another
-// owner by now. Was a bug with UnreadRune.
+// The last rune cannot be unread into a block that the Reader returned in order to wait, and that
+// may have another owner by now. (A bug with UnreadRune.)
 func TestReaderUnreadRuneAfterWaiting(t *testing.T) {
 	pool := newPool(t)
 	client, server := nettest.TCPPair(t, false)
@@ -310,8 +312,8 @@ func TestReaderUnreadRuneAfterWaiting(t *testing.T) {
 	r.Release()
 }
 
-// readAndWait reads n bytes into a Chain, has the Reader wait for n more on another goroutine, and returns when it has
-// given up its shares.
+// readAndWait reads n bytes into a Chain, has the Reader wait for n more on another goroutine, and
+// returns when it has given up its shares.
 func readAndWait(t *testing.T, r *millrace.Reader, n int) (c *millrace.Chain, next func() *millrace.Chain) {
 	t.Helper()
 	c = new(millrace.Chain)
@@ -329,7 +331,8 @@ func readAndWait(t *testing.T, r *millrace.Reader, n int) (c *millrace.Chain, ne
 	return c, func() *millrace.Chain { return <-done }
 }
 
-// Packets with a wait between them lie one behind the other in one block, if the first is still held.
+// Packets with a wait between them lie one behind the other in one block, if the first is still
+// held.
 func TestKeptPacketsAreAdjacentAcrossAWait(t *testing.T) {
 	onSockets(t, func(t *testing.T, client, server streamConn) {
 		pool := newPool(t)
@@ -339,7 +342,7 @@ func TestKeptPacketsAreAdjacentAcrossAWait(t *testing.T) {
 		if s := pool.Stats(); s.InUse != 4096 {
 			t.Errorf("%d bytes in use for a packet that is held", s.InUse)
 		}
-		c.AppendCopy([]byte(" and more")) // must not go where the Reader goes on
+		c.AppendCopy([]byte(" and more")) // must not be written where the Reader continues
 		server.Write([]byte("after"))
 		d := next()
 		if string(c.Bytes()) != "first and more" || string(d.Bytes()) != "after" {

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// socket lets a Reader wait for its connection without holding memory: the runtime's poller tells when there is
-// something to read, and only then is a block taken.
+// socket lets a Reader wait for its connection without holding memory: the runtime's poller tells
+// when there is something to read, and only then is a block taken.
 type socket struct {
 	b    *Reader
 	conn net.Conn
@@ -21,8 +21,9 @@ type socket struct {
 	err     error
 }
 
-// newSocket returns a socket for src, or nil when src is not known to be a stream socket. Only the net package's own
-// types count: a type that embeds one may have bytes of its own to give, or a Read that must not be passed by.
+// newSocket returns a socket for src, or nil when src is not known to be a stream socket. Only the
+// net package's own types count: a type that embeds one may have buffered bytes, or a Read that
+// must not be bypassed.
 func newSocket(b *Reader, src io.Reader) *socket {
 	var raw syscall.RawConn
 	var err error
@@ -57,7 +58,8 @@ func (s *socket) receive() {
 	s.b.received(s.n, s.room, err)
 }
 
-// tryRead is called by the runtime with the descriptor; false means: wait until it is readable, then call again.
+// tryRead is called by the runtime with the descriptor; false means: wait until it is readable,
+// then call again.
 func (s *socket) tryRead(fd uintptr) bool {
 	p := s.b.makeRoom()
 	for {

@@ -67,8 +67,8 @@ func TestReadRangeOfAnyLengthNeedsOneBlock(t *testing.T) {
 	r.Release()
 }
 
-// Over a source that is no socket, a range that fits into the block is lent as one slice, however little each read
-// gives. A longer range is lent as it arrives.
+// Over a source that is no socket, a range that fits into the block is lent as one slice, however
+// little each read gives. A longer range is lent as it arrives.
 func TestReadRangeOfSmallReads(t *testing.T) {
 	r := millrace.NewReader(&pattern{end: 1 << 20, most: 100})
 	defer r.Release()
@@ -198,7 +198,7 @@ func TestReaderResetAndItsBlock(t *testing.T) {
 	r.Release()
 }
 
-// What was read before the source panicked is still there, in the right order.
+// Bytes read before the source panicked are still there, in order.
 func TestReaderLosesNothingWhenItsSourcePanics(t *testing.T) {
 	src := &pattern{end: 1000, most: 10}
 	reads := 0
@@ -222,7 +222,7 @@ func TestReaderLosesNothingWhenItsSourcePanics(t *testing.T) {
 	}
 }
 
-// feedApart feeds p in pieces of n bytes, all at once and each in a block of its own.
+// feedApart feeds p in pieces of n bytes, all at once, each in a separate block.
 func feedApart(p []byte, n int) *millrace.Reader {
 	return millrace.NewReaderFrom(func(dst *millrace.Chain) error {
 		for i := 0; i < len(p); i += n {
@@ -291,7 +291,7 @@ func TestFedReaderGivesUp(t *testing.T) {
 	}
 }
 
-// A feeder that gives a Reader what has been released already.
+// A feeder that passes a released chain to a Reader.
 func TestFedReaderMisuse(t *testing.T) {
 	r := freeze(millrace.NewPool(), []byte("text"))
 	var c millrace.Chain
@@ -309,7 +309,8 @@ func TestFedReaderMisuse(t *testing.T) {
 	wantPanic(t, "ReadByte", text, func() { fed.ReadByte() })
 }
 
-// The byte that is put back comes before all that has arrived, also when that lies in several pieces.
+// The byte that is put back comes before all that has arrived, also when that lies in several
+// pieces.
 func TestFedReaderUnreadByte(t *testing.T) {
 	first := bytes.Repeat([]byte{'x'}, 4095)
 	r := feedApart(append(first, "\rnext"...), 2048)
@@ -336,7 +337,8 @@ func (s *sizedSource) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// consume reads count packets without keeping any and returns the largest and the last size of the block.
+// consume reads count packets without keeping any and returns the largest and the last size of the
+// block.
 func consume(t *testing.T, pool *millrace.Pool, r *millrace.Reader, packet, count int) (largest, last int64) {
 	t.Helper()
 	for range count {
@@ -376,7 +378,7 @@ func TestBlockSizeFollowsTheTraffic(t *testing.T) {
 	r.Release()
 }
 
-// A Reader may be made larger than any block grows by itself.
+// A Reader may be larger than any block that grows automatically.
 func TestBlockOfALargeReader(t *testing.T) {
 	pool := newPool(t)
 	r := pool.NewReader(&sizedSource{size: 100}, 1<<20)
@@ -390,7 +392,7 @@ func TestBlockOfALargeReader(t *testing.T) {
 	r.Release()
 }
 
-// A stream whose packets are kept pins little more than it sends: its blocks hold a few reads.
+// A stream with kept packets pins little more than it sends: its blocks hold a few reads.
 func TestBlockSizeOfAStreamThatIsKept(t *testing.T) {
 	for _, test := range []struct {
 		read  int   // bytes a read
@@ -424,7 +426,8 @@ func TestBlockSizeOfAStreamThatIsKept(t *testing.T) {
 	}
 }
 
-// A block whose packets were all released in time is started over in place, as if nothing had been kept.
+// If all packets of a block were released in time, the block is reused from its start, as if
+// nothing had been kept.
 func TestReleasedPacketsLeaveTheBlock(t *testing.T) {
 	pool := millrace.NewPool()
 	r := pool.NewReader(&sizedSource{size: 100}, 4096)
@@ -466,7 +469,8 @@ func TestBlocksOfAWindowComeBack(t *testing.T) {
 	r.Release()
 }
 
-// A line that is longer than the largest size class is moved to a larger block a few times, however it arrives.
+// A line that is longer than the largest size class is moved to a larger block a few times, however
+// it arrives.
 func TestLongLinesAreMovedRarely(t *testing.T) {
 	line := append(letters(5<<20), '\n')
 	for _, read := range []int{1460, 64 << 10} {
@@ -502,7 +506,8 @@ func TestReadIntegersOfImpossibleWidth(t *testing.T) {
 	}
 }
 
-// The same as encoding/binary says to every encoding, good and bad; what is bad stays unread.
+// The results equal those of encoding/binary for every valid and invalid encoding; invalid ones
+// stay unread.
 func TestReadVarintsLikeEncodingBinary(t *testing.T) {
 	nines := bytes.Repeat([]byte{0xff}, 9)
 	for _, p := range [][]byte{

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// What the README shows can be put into a function as it is.
+// The README's code compiles inside a function.
 func TestTheReadmeCompiles(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	if err != nil {

@@ -2,9 +2,9 @@ package millrace
 
 import "fmt"
 
-// A Draft is a block with one owner, who may write to it. Cut turns what is written first into a Ref and leaves the rest
-// to the owner; Freeze ends the writing and turns all of it into a Ref; Release gives back what is left. The zero Draft
-// is empty. A Draft is a value; copying it moves it.
+// A Draft is a block with one owner, who may write to it. Cut turns its first bytes into a Ref and
+// keeps the rest; Freeze ends the writing and turns all of it into a Ref; Release returns the
+// block. The zero Draft is empty. A Draft is a value; copying it moves it.
 type Draft struct {
 	// Invariants, unless blk == nil, when it is empty:
 	//
@@ -17,8 +17,9 @@ type Draft struct {
 	off uint32
 }
 
-// Bytes returns the memory to write to. For a Draft of [Pool.Get] it has at least the length that Get was asked for, and
-// it is valid until Cut, Freeze or Release. An empty Draft has nil; with -tags invariants, Bytes panics after Release.
+// Bytes returns the memory to write to. For a Draft of [Pool.Get] it has at least the length that
+// Get was asked for, and it is valid until Cut, Freeze or Release. An empty Draft has nil; with
+// -tags invariants, Bytes panics after Release.
 func (d *Draft) Bytes() []byte {
 	d.token.check()
 	if d.blk == nil {
@@ -28,9 +29,9 @@ func (d *Draft) Bytes() []byte {
 	return d.blk.buf[d.off:]
 }
 
-// Cut returns the first n bytes as a Ref that the caller owns and releases. From here on they are read-only, and Bytes
-// begins behind them: many small pieces, such as headers, share one block. Refs that were cut one after the other become
-// one piece in a Chain. Cut panics when n is out of range or d is empty.
+// Cut returns the first n bytes as a Ref that the caller owns and releases. They become read-only,
+// and Bytes starts after them: many small pieces, such as headers, share one block. Refs cut one
+// after the other become one piece in a Chain. Cut panics if n is out of range or d is empty.
 func (d *Draft) Cut(n int) Ref {
 	d.inRange("Cut", n)
 	if d.shares == 1 {
@@ -45,8 +46,8 @@ func (d *Draft) Cut(n int) Ref {
 	return r
 }
 
-// Freeze returns the first n bytes as a Ref that the caller owns and releases, and leaves d empty. From here on the
-// bytes are read-only. Freeze panics when n is out of range or d is empty.
+// Freeze returns the first n bytes as a Ref that the caller owns and releases, and leaves d empty.
+// From here on the bytes are read-only. Freeze panics when n is out of range or d is empty.
 func (d *Draft) Freeze(n int) Ref {
 	d.inRange("Freeze", n)
 	d.token.close()
@@ -69,7 +70,8 @@ func (d *Draft) inRange(method string, n int) {
 	}
 }
 
-// Release gives the rest of the block back and leaves d empty. Releasing an empty Draft does nothing.
+// Release gives the rest of the block back and leaves d empty. Releasing an empty Draft does
+// nothing.
 func (d *Draft) Release() {
 	if d.blk == nil {
 		return
@@ -80,11 +82,12 @@ func (d *Draft) Release() {
 	blk.release(l.gen, l.shares)
 }
 
-// A Ref is one read-only share of part of a block. It has one owner, who calls Release once or hands it on. The zero
-// Ref is empty, and releasing it does nothing.
+// A Ref is one read-only share of part of a block. It has one owner, who calls Release once or
+// hands it on. The zero Ref is empty, and releasing it does nothing.
 //
-// A Ref is a value of 24 bytes; copying it moves it. Its methods may be called by its owner only, on one goroutine at
-// a time; other shares of the same block are independent of it, on any goroutine.
+// A Ref is a value of 24 bytes; copying it moves it. Its methods may be called by its owner only,
+// on one goroutine at a time; other shares of the same block are independent of it, on any
+// goroutine.
 type Ref struct {
 	// Invariants, unless it is empty:
 	//
@@ -97,8 +100,9 @@ type Ref struct {
 	span
 }
 
-// loan and span are types of their own because the compiler keeps a struct in registers only if it has at most four
-// fields at each level. A Ref that went through memory on its way into a Chain would cost ten times as much.
+// loan and span are separate types because the compiler keeps a struct in registers only if it has
+// at most four fields at each level. A Ref that went through memory on its way into a Chain would
+// cost ten times as much.
 type (
 	loan struct {
 		gen    uint32 // which loan of the block this is a share of
@@ -109,8 +113,8 @@ type (
 	}
 )
 
-// check reports whether r has a block. It panics when the block has gone back to its Pool, and, with -tags invariants,
-// when r or a copy of it was released before.
+// check reports whether r has a block. It panics when the block has gone back to its Pool, and,
+// with -tags invariants, when r or a copy of it was released before.
 func (r *Ref) check() bool {
 	r.token.check()
 	if r.blk == nil {
@@ -126,9 +130,10 @@ func (r *Ref) Len() int {
 	return int(r.n)
 }
 
-// Bytes returns the bytes to read, not to write. They are valid, and do not change, until r is released. An empty Ref
-// has nil. Bytes panics when the block has gone back to its Pool, which means that a copy of r was released before. A
-// Ref whose own Release was called is empty; with -tags invariants, Bytes panics then, too.
+// Bytes returns the bytes to read, not to write. They are valid, and do not change, until r is
+// released. For an empty Ref, such as a released one, Bytes returns nil; with -tags invariants it
+// panics if r was released. Bytes panics if the block has gone back to its Pool, because a copy of
+// r was released.
 func (r *Ref) Bytes() []byte {
 	if !r.check() {
 		return nil
@@ -141,8 +146,9 @@ func (r *Ref) bytes() []byte {
 	return r.blk.buf[r.off:end:end]
 }
 
-// Clone returns another share of the same bytes, which the caller owns and releases. Most calls touch no memory that
-// other goroutines see: r has shares in stock and buys more, with one addition, when it has given them away.
+// Clone returns another share of the same bytes, which the caller owns and releases. Most calls
+// touch no memory that other goroutines see: r has shares in stock and buys more, with one
+// addition, when it has given them away.
 func (r *Ref) Clone() Ref {
 	if !r.check() {
 		return Ref{}
@@ -150,8 +156,8 @@ func (r *Ref) Clone() Ref {
 	return r.share(0, r.n)
 }
 
-// Slice returns another share, of the bytes [from, to), which the caller owns and releases. It panics when the range
-// is not within r.
+// Slice returns another share, of the bytes [from, to), which the caller owns and releases. It
+// panics when the range is not within r.
 func (r *Ref) Slice(from, to int) Ref {
 	full := r.check()
 	if from < 0 || to < from || to > int(r.n) {
@@ -175,7 +181,7 @@ func (r *Ref) share(off, n uint32) Ref {
 	return s
 }
 
-// cut takes the first n bytes off r and returns them as a share of their own. 0 < n < r.n.
+// cut takes the first n bytes off r and returns them as a separate share. 0 < n < r.n.
 func (r *Ref) cut(n uint32) Ref {
 	s := r.share(0, n)
 	r.off += n
@@ -183,8 +189,8 @@ func (r *Ref) cut(n uint32) Ref {
 	return s
 }
 
-// Release gives the share back and leaves r empty. Releasing an empty Ref does nothing. Release panics when the block
-// has gone back already, which means that a copy of r was released before.
+// Release gives the share back and leaves r empty. Releasing an empty Ref does nothing. Release
+// panics when the block has gone back already, which means that a copy of r was released before.
 func (r *Ref) Release() {
 	if r.blk == nil {
 		return
@@ -195,8 +201,8 @@ func (r *Ref) Release() {
 	blk.release(gen, shares)
 }
 
-// join makes r cover next as well, and own its shares, when next is the bytes right behind it in the same block.
-// It costs no atomic operation: the shares of both are released together later.
+// join extends r by next, and takes its shares, if next follows r directly in the same block. It
+// costs no atomic operation: the shares of both are released together later.
 func (r *Ref) join(next Ref) bool {
 	if r.blk != next.blk || r.off+r.n != next.off || r.gen != next.gen {
 		return false

@@ -43,7 +43,8 @@ func TestDraftFreeze(t *testing.T) {
 	wantPanic(t, "Freeze of nothing", "millrace: Freeze of an empty Draft", func() { d.Freeze(0) })
 }
 
-// What was cut from one Draft never changes, is one piece where it is joined, and gives nobody the right to write behind it.
+// Refs cut from one Draft never change, become one piece when joined, and give no one the right to
+// append.
 func TestDraftCut(t *testing.T) {
 	pool := newPool(t)
 	d := pool.Get(4096)
@@ -189,7 +190,7 @@ func TestBlockGoesBackWithTheLastShare(t *testing.T) {
 	}
 }
 
-// Many goroutines, each with a share of its own, clone and release as fast as they can.
+// Many goroutines, each with its own share, clone and release as fast as they can.
 func TestCloneStorm(t *testing.T) {
 	pool := millrace.NewPool()
 	r := freeze(pool, []byte("0123456789"))

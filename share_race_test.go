@@ -19,9 +19,9 @@ type packet struct {
 	at, n int
 }
 
-// TestPacketsChangeHands has a Reader on one goroutine and, on others, those who keep its packets, add to them in place
-// when they can, share, cut and release them, while the Reader goes on in the same blocks. Over a socket it gives up
-// its shares whenever it waits, and takes them up again.
+// TestPacketsChangeHands runs a Reader on one goroutine, while other goroutines keep its packets,
+// append to them in place when possible, share, cut and release them, and the Reader continues in
+// the same blocks. Over a socket it gives up its shares whenever it waits, and takes them again.
 func TestPacketsChangeHands(t *testing.T) {
 	for name, source := range map[string]func(total int) io.Reader{
 		"memory": func(total int) io.Reader { return &pattern{end: total, most: 3000} },
@@ -40,7 +40,8 @@ func TestPacketsChangeHands(t *testing.T) {
 	}
 }
 
-// writePattern writes n bytes of the pattern in steps of all sizes, and now and then lets others go first.
+// writePattern writes n bytes of the pattern in steps of all sizes, and now and then lets others go
+// first.
 func writePattern(t testing.TB, w streamConn, n int) {
 	rng := rand.New(rand.NewPCG(6, 6))
 	src := &pattern{end: n}
@@ -116,8 +117,9 @@ func handlePackets(t *testing.T, queue <-chan *packet, rng *rand.Rand) {
 	}
 }
 
-// A Reader that waits has no share of the block behind its packets. Was a bug: the holder of the last packet, asking
-// whether it may write behind it, looked at what the Reader wrote when it came back.
+// A Reader that waits has no share of the block behind its packets. Was a bug: the holder of the
+// last packet, asking whether it may write behind it, looked at what the Reader wrote when it came
+// back.
 func TestAppendCopyWhileTheReaderWaits(t *testing.T) {
 	client, server := nettest.TCPPair(t, false)
 	r := millrace.NewPool().NewReader(client, 4096)
@@ -144,7 +146,8 @@ func TestAppendCopyWhileTheReaderWaits(t *testing.T) {
 			c.Release()
 			break
 		}
-		// The appender shares no lock and no channel with the Reader: nothing but the block orders what they do.
+		// The appender shares no lock and no channel with the Reader: only the block orders their
+		// accesses.
 		sole := millrace.Sole(c)
 		var stop atomic.Bool
 		var appender sync.WaitGroup

@@ -22,8 +22,8 @@ func must[T any](v T, err error) T {
 
 var block = must(aes.NewCipher([]byte("sixteen byte key")))
 
-// aeads have every way in which a frame can become longer: by a tag, by a nonce in front and a tag behind, not at all,
-// and by less than they say.
+// aeads have every way in which a frame can become longer: by a tag, by a nonce in front and a tag
+// behind, not at all, and by less than they say.
 var aeads = []struct {
 	name string
 	aead cipher.AEAD
@@ -38,8 +38,8 @@ var aeads = []struct {
 	{"toy, 4 of 9 bytes", toy{overhead: 9, unused: 5}, 4},
 }
 
-// An empty frame can be sealed, and one that is not there cannot be opened. A frame that an AEAD does not take, because
-// the nonce is too short, is as long as it was. The next frame starts at 0.
+// An empty frame can be sealed, and one that is not there cannot be opened. A frame that an AEAD
+// does not take, because the nonce is too short, is as long as it was. The next frame starts at 0.
 func TestSealOfNothing(t *testing.T) {
 	gcm := aeads[0].aead
 	nonce := make([]byte, gcm.NonceSize())
@@ -71,8 +71,8 @@ func TestSealOfNothing(t *testing.T) {
 // shortTag returns an AES-GCM with a tag of so many bytes, less than 16.
 func shortTag(size int) cipher.AEAD { return roomyGCM{must(cipher.NewGCMWithTagSize(block, size))} }
 
-// roomyGCM is an AES-GCM that writes as if its tag had 16 bytes, as that of Go 1.26 does (golang.org/issue/80288).
-// Where that would be another owner's memory, it panics instead.
+// roomyGCM is an AES-GCM that writes as if its tag had 16 bytes, as that of Go 1.26 does
+// (golang.org/issue/80288). Where that would be another owner's memory, it panics instead.
 type roomyGCM struct{ cipher.AEAD }
 
 func (a roomyGCM) Seal(dst, nonce, plaintext, additionalData []byte) []byte {
@@ -86,7 +86,8 @@ func (a roomyGCM) Seal(dst, nonce, plaintext, additionalData []byte) []byte {
 	return a.AEAD.Seal(dst, nonce, plaintext, additionalData)
 }
 
-// Seal has room for 16 bytes behind the frame, even if the allocator gives no more than the frame and a tag of 12 need.
+// Seal has room for 16 bytes behind the frame, even if the allocator gives no more than the frame
+// and a tag of 12 need.
 func TestSealWithAShortTagHasRoom(t *testing.T) {
 	for size := 12; size < 16; size++ {
 		aead := shortTag(size)
@@ -108,7 +109,7 @@ func TestSealWithAShortTagHasRoom(t *testing.T) {
 
 var errForged = errors.New("forged")
 
-// A toy is an AEAD that hides nothing: as many bytes of check sum as it is told, of which it may use fewer.
+// A toy is an AEAD without secrecy: with a checksum of the given size, of which it may use less.
 type toy struct {
 	overhead int
 	unused   int

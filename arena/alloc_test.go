@@ -122,7 +122,7 @@ func TestSealAndOpenAllocateNothing(t *testing.T) {
 	}
 }
 
-// sealedOnce returns a Heap whose frame has room for more.
+// sealedOnce returns a Heap with room in its frame.
 func sealedOnce(aead cipher.AEAD, nonce []byte) *arena.Heap {
 	var h arena.Heap
 	h.Writable(500)

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-io/millrace/arena"
 )
 
-// A parcel is a Slice on its way to another goroutine, with what it ought to hold.
+// A parcel is a Slice on its way to another goroutine, with its expected contents.
 type parcel struct {
 	slice  arena.Slice
 	number int
@@ -25,7 +25,7 @@ func fill(p []byte, number, at int) {
 	}
 }
 
-// check reports whether the Slice still holds what was written.
+// check reports whether the Slice still holds the written bytes.
 func (p *parcel) check() error {
 	b := p.slice.Bytes()
 	if len(b) != p.length || p.slice.Len() != p.length {
@@ -39,7 +39,8 @@ func (p *parcel) check() error {
 	return nil
 }
 
-// A depot is a Pool whose Slices go to goroutines, which verify them, hold them for a while, and release them.
+// A depot is a Pool with Slices that go to goroutines, which verify them, hold them for a while,
+// and release them.
 type depot struct {
 	t       testing.TB
 	pool    *arena.Pool
@@ -60,7 +61,7 @@ func newDepot(t testing.TB, capacity, slots int, fallback bool, workers int) *de
 	return d
 }
 
-// work takes parcels and holds a few of them, in no order; when nothing comes it releases what it holds.
+// work takes parcels and holds a few of them, in no order; without new ones it releases all.
 func (d *depot) work(rng *rand.Rand) {
 	var held []parcel
 	for {
@@ -126,8 +127,8 @@ func (d *depot) letGo(rng *rand.Rand, held []parcel) []parcel {
 	return append(held[:i], held[i+1:]...)
 }
 
-// writable adds n bytes to the frame. If there is no room, it waits until there is: the workers release what they hold
-// when nothing comes.
+// writable adds n bytes to the frame. Without room it waits: the workers release all Slices when no
+// new ones arrive.
 func (d *depot) writable(n int) []byte {
 	for {
 		out := d.out.Load()
@@ -160,7 +161,8 @@ func (d *depot) send(number int, lengths ...int) {
 	d.parcels <- p
 }
 
-// close ends the workers. Then everything has been released, and the next frame is in memory, from its beginning on.
+// close ends the workers. Then everything has been released, and the next frame is in memory, from
+// its beginning on.
 func (d *depot) close() {
 	close(d.parcels)
 	d.workers.Wait()
@@ -206,8 +208,8 @@ func TestSlicesOnManyGoroutines(t *testing.T) {
 	}
 }
 
-// All slots are taken, and the producer looks for one while another goroutine releases them, oldest first, so that
-// nearly every release comes while the producer searches.
+// All slots are taken, and the producer looks for one while another goroutine releases them, oldest
+// first, so that nearly every release comes while the producer searches.
 func TestReleaseWhileTheProducerSearches(t *testing.T) {
 	for _, slots := range []int{8, 64, 512} {
 		for _, size := range []int{1, 3} { // of frames in places for 2 bytes: the slots are short, or the memory is

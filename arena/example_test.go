@@ -30,8 +30,8 @@ func Example() {
 	// all released: true
 }
 
-// When all slots are taken, or the memory is, frames are on the heap. With the first one that is released there is room
-// again.
+// When all slots are taken, or the memory is, frames are on the heap. With the first one that is
+// released there is room again.
 func Example_exhaustion() {
 	pool := arena.NewPool(8 * 100)
 
@@ -60,8 +60,8 @@ func Example_exhaustion() {
 	// all were released: back
 }
 
-// Messages may have any length: each takes as much memory as it has bytes. One that turns out to be longer than what is
-// free behind it is moved.
+// Messages may have any length: each takes as much memory as it has bytes. A message that outgrows
+// the free memory after it is moved.
 func Example_variableSizes() {
 	pool := arena.NewPool(1000)
 
@@ -92,7 +92,7 @@ func Example_variableSizes() {
 	// moved to the heap: 1
 }
 
-// A Pool with NoHeap refuses what it has no room for. It never holds more than its capacity.
+// A Pool with NoHeap refuses frames without room. It never holds more than its capacity.
 func ExampleNoHeap() {
 	pool := arena.NewPool(100, arena.NoHeap())
 	pool.Writable(80)
@@ -110,7 +110,8 @@ func ExampleNoHeap() {
 	// 30
 }
 
-// A frame is encrypted where it was written, behind a header in plain text, and decrypted where it arrived.
+// A frame is encrypted where it was written, behind a header in plain text, and decrypted where it
+// arrived.
 func ExamplePool_Seal() {
 	block, err := aes.NewCipher([]byte("sixteen byte key"))
 	if err != nil {

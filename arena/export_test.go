@@ -23,8 +23,8 @@ func PlaceOfSlice(p *Pool, s Slice) int {
 	return -1
 }
 
-// PlaceOf reports whether the frame that is being written has a place, and where that begins in p's memory: -1 on the
-// heap.
+// PlaceOf reports whether the frame that is being written has a place, and where that begins in p's
+// memory: -1 on the heap.
 func PlaceOf(p *Pool) (at int, placed bool) {
 	if p.placed() && p.mode != Alloc {
 		return p.begin, true

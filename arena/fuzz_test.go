@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// FuzzPoolSmall lets the fuzzer write a program for a Pool of a few bytes, where something is full or moved at nearly
-// each step, and compares with the model after each. It starts from every call behind every other.
+// FuzzPoolSmall lets the fuzzer write a program for a Pool of a few bytes, where something is full
+// or moved at nearly each step, and compares with the model after each. It starts from every call
+// behind every other.
 func FuzzPoolSmall(f *testing.F) {
 	rng := rand.New(rand.NewPCG(31, 31))
 	for first := range modelOps {
@@ -26,8 +27,8 @@ func FuzzPoolSmall(f *testing.F) {
 	})
 }
 
-// FuzzPoolLarge lets it choose any capacity up to 16 MiB and any frames, which go to other goroutines: what they hold
-// must stay as it was, for as long as they hold it.
+// FuzzPoolLarge chooses any capacity up to 16 MiB and any frames, which go to other goroutines:
+// their contents must not change while they are held.
 func FuzzPoolLarge(f *testing.F) {
 	rng := rand.New(rand.NewPCG(32, 32))
 	for _, capacity := range []uint32{0, 1, 100, 5000, 1 << 16, 1 << 20, 1 << 24} {

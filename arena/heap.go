@@ -6,14 +6,14 @@ import (
 	"slices"
 )
 
-// Heap is a Buffer without memory of its own: each frame is allocated, and freed by the garbage collector. The zero
-// value is ready to use.
+// Heap is a Buffer that allocates each frame, which the garbage collector frees. The zero value is
+// ready to use.
 type Heap struct {
 	frame
 }
 
-// Writable makes the frame n bytes longer and returns those bytes, which are never nil. They are valid until the next
-// call of Writable, Write, Seal, Truncate or Take.
+// Writable makes the frame n bytes longer and returns those bytes, which are never nil. They are
+// valid until the next call of Writable, Write, Seal, Truncate or Take.
 func (h *Heap) Writable(n int) []byte {
 	if uint(n) > uint(h.limit-h.end) {
 		h.grow(n)
@@ -26,7 +26,8 @@ func (h *Heap) Writable(n int) []byte {
 	return h.mem[from:h.end:h.end]
 }
 
-// grow moves the frame to new memory on the heap, with room for n more bytes, and at least twice as large as the frame.
+// grow moves the frame to new memory on the heap, with room for n more bytes, and at least twice as
+// large as the frame.
 func (f *frame) grow(n int) {
 	if n < 0 {
 		panic(fmt.Sprintf("arena: Writable(%d)", n))
@@ -36,11 +37,12 @@ func (f *frame) grow(n int) {
 	f.mem, f.begin, f.end, f.limit = mem, 0, f.Len(), len(mem)
 }
 
-// Write appends a copy of p to the frame. It borrows p, which may be bytes of the frame, and returns len(p) and nil.
+// Write appends a copy of p to the frame. It borrows p, which may be bytes of the frame, and
+// returns len(p) and nil.
 func (h *Heap) Write(p []byte) (int, error) { return copy(h.Writable(len(p)), p), nil }
 
-// Seal encrypts the frame from its start on, in place, and appends the AEAD's tag. It borrows nonce and additionalData,
-// which may be bytes of the frame in front of its start. It returns nil.
+// Seal encrypts the frame from its start on, in place, and appends the AEAD's tag. It borrows nonce
+// and additionalData, which may be bytes of the frame in front of its start. It returns nil.
 func (h *Heap) Seal(aead cipher.AEAD, nonce, additionalData []byte) error {
 	h.Writable(sealRoom(aead))
 	h.seal(aead, nonce, additionalData)

@@ -35,7 +35,7 @@ const (
 	releasedTwice = "arena: Slice released twice"
 )
 
-// sliceVerbs is what can be done to a Slice, and what it panics with if a copy of it has been released.
+// sliceVerbs are the operations on a Slice, and their panics if a copy of it has been released.
 var sliceVerbs = []struct {
 	name string
 	do   func(s *arena.Slice)
@@ -63,7 +63,8 @@ func takeText(b arena.Buffer, text string) arena.Slice {
 	return b.Take()
 }
 
-// Each verb, on a copy of a Slice that was released, before and after its memory has gone to the next frame, or moved.
+// Each verb, on a copy of a Slice that was released, before and after its memory has gone to the
+// next frame, or moved.
 func TestSliceMisuse(t *testing.T) {
 	for _, source := range frameSources {
 		for _, v := range sliceVerbs {
@@ -144,7 +145,8 @@ func TestBufferMisuse(t *testing.T) {
 	}
 }
 
-// Counts that no memory holds leave the frame as it is. A Pool with NoHeap refuses them, and negative counts panic.
+// Counts larger than any memory leave the frame unchanged. A Pool with NoHeap refuses them, and
+// negative counts panic.
 func TestWritableOutOfRange(t *testing.T) {
 	noHeap := arena.NewPool(10, arena.NoHeap())
 	for _, b := range []arena.Buffer{arena.NewPool(10), arena.NewPool(2), new(arena.Heap), noHeap} {

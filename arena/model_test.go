@@ -10,7 +10,7 @@ import (
 	"github.com/millrace-io/millrace/arena"
 )
 
-// A lent is a Slice that is held, with what it ought to hold.
+// A lent is a held Slice with its expected contents.
 type lent struct {
 	slice  arena.Slice
 	want   []byte
@@ -18,9 +18,9 @@ type lent struct {
 	number uint64 // of the frame
 }
 
-// A model is a Pool and what it ought to do. It holds copies of all that is held, and knows from them whether a frame
-// has room in memory, and in which mode it is; where in memory is the Pool's choice. It compares after each step,
-// because no call may change what another owner holds.
+// A model is a Pool and its expected behaviour. It holds copies of all held frames, and computes
+// from them whether a frame has room in memory, and in which mode; the place in memory is the
+// Pool's choice. It compares after each step, because no call may change another owner's frame.
 type model struct {
 	t        testing.TB
 	pool     *arena.Pool
@@ -69,7 +69,7 @@ func (m *model) errorf(format string, args ...any) {
 	}
 }
 
-// inMemory returns what is held of the Pool's memory, in the order of memory.
+// inMemory returns the held frames in the Pool's memory, in the order of memory.
 func (m *model) inMemory() []lent {
 	var in []lent
 	for _, l := range m.held {
@@ -201,8 +201,8 @@ func (m *model) setStart(i int) {
 	m.look()
 }
 
-// seal encrypts the frame with one of aeads. Then it is opened, or forged and opened, or neither. The header goes where
-// the frame goes.
+// seal encrypts the frame with one of aeads. Then it is opened, or forged and opened, or neither.
+// The header goes where the frame goes.
 func (m *model) seal(which, then int) {
 	a := aeads[which%len(aeads)]
 	m.note("Seal with %s", a.name)

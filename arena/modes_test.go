@@ -45,8 +45,8 @@ func (p *picture) String() string {
 	return fmt.Sprintf("%s %v", memory, p.pool.Mode())
 }
 
-// The three classic mode diagrams. Steps are pairs: what is done, and memory and mode afterwards. All other cases are
-// the model's.
+// The three classic mode diagrams. Steps are pairs: an operation, and memory and mode afterwards.
+// All other cases are the model's.
 var diagrams = []struct {
 	name  string
 	steps []string

@@ -23,7 +23,7 @@ func stride(slots int) int {
 	return 1
 }
 
-// A program, any string of bytes, decides what is done; so the random test and the fuzzers share it.
+// A program, any string of bytes, chooses the operations; the random test and the fuzzers share it.
 type program []byte
 
 // choose returns the next byte of the program, and 0 behind its end.
@@ -136,8 +136,8 @@ func runModel(t testing.TB, todo program, most int) {
 	}
 }
 
-// size chooses how many bytes are written: few, what a slot can have if all have the same, all that is free in one
-// place, one more than that, more than there is.
+// size chooses how many bytes are written: few, what a slot can have if all have the same, all that
+// is free in one place, one more than that, more than there is.
 func (p *modelRun) size() int {
 	switch b := p.choose(); {
 	case b < 96:
@@ -158,7 +158,8 @@ func (p *modelRun) size() int {
 	return p.number(p.capacity) / (1 + int(p.choose())%8)
 }
 
-// some does something to one of the Slices that are held, if there is one: the oldest, the newest or any.
+// some does something to one of the Slices that are held, if there is one: the oldest, the newest
+// or any.
 func (p *modelRun) some(do func(m *model, i int)) {
 	if len(p.held) > 0 {
 		do(p.model, p.upTo(len(p.held)-1))
@@ -187,9 +188,9 @@ var releaseOrders = []struct {
 	{"all but the oldest", func(_ *rand.Rand, held int) int { return min(1, held-1) }},
 }
 
-// Every order of release, with every number of Slices held, up to one more than there are slots; depth 1 is one frame
-// after the other. The model says where each frame has to be: frames of one size never leave a memory that has a place
-// for each of them, in any order.
+// Every order of release, with every number of Slices held, up to one more than there are slots;
+// depth 1 is one frame after the other. The model says where each frame has to be: frames of one
+// size never leave a memory that has a place for each of them, in any order.
 func TestReleaseOrders(t *testing.T) {
 	for _, order := range releaseOrders {
 		t.Run(order.name, func(t *testing.T) {
@@ -231,8 +232,8 @@ func (m *model) hold(rng *rand.Rand, depth, frames, size int, next func(*rand.Ra
 	}
 }
 
-// 8 Slices released in each of the 40,320 orders that there are, or in a quarter of them where it takes long, and a
-// frame taken after each release.
+// 8 Slices released in each of the 40,320 orders that there are, or in a quarter of them where it
+// takes long, and a frame taken after each release.
 func TestEveryOrderOfEight(t *testing.T) {
 	pool := arena.NewPool(8 * unit)
 	quarter := 1

@@ -11,14 +11,17 @@ import (
 // defaultSlots is few because most programs work on one frame at a time.
 const defaultSlots = 8
 
-// A Pool is a Buffer whose frames lie in memory that is allocated once. It belongs to one goroutine at a time; the
-// Slices that it returns belong to their owners, on any goroutine. Frames never overlap, and each is contiguous.
+// A Pool is a Buffer whose frames lie in memory that is allocated once. It belongs to one goroutine
+// at a time; the Slices that it returns belong to their owners, on any goroutine. Frames never
+// overlap, and each is contiguous.
 //
-// The Pool places a frame when its first byte is asked for: in the first gap that is large enough, from the last frame
-// on to the end of memory, and then from the beginning of memory on. A frame behind all frames that are held is in back
-// mode, another one in front mode. If there is no such gap, or no slot is free, the frame is allocated (alloc mode),
-// unless the Pool has [NoHeap]. The next frame is placed in the same way, so the Pool returns to its memory with the
-// first frame that fits, in any order in which Slices are released. A frame that outgrows its gap is moved to another.
+// The Pool places a frame when its first byte is asked for: in the first gap that is large enough,
+// from the last frame on to the end of memory, and then from the beginning of memory on. A frame
+// behind all frames that are held is in back mode, another one in front mode. If there is no such
+// gap, or no slot is free, the frame is allocated (alloc mode), unless the Pool has [NoHeap]. The
+// next frame is placed in the same way, so the Pool returns to its memory with the first frame that
+// fits, in any order in which Slices are released. A frame that outgrows its gap is moved to
+// another.
 //
 // Slices keep a Pool's memory alive. There is nothing to close.
 type Pool struct {
@@ -49,9 +52,9 @@ type Pool struct {
 // Option changes how a Pool works. Options panic if a value is out of range.
 type Option func(*Pool)
 
-// Slots sets how many Slices of the Pool's memory can be held at a time: at least 1, 8 by default. A slot takes 64
-// bytes. A Pool whose slots are all held looks at each of them to place a frame, so n should be larger than the number
-// of Slices that are usually held.
+// Slots sets how many Slices of the Pool's memory can be held at a time: at least 1, 8 by default.
+// A slot takes 64 bytes. If all slots are held, the Pool looks at each of them to place a frame, so
+// n should exceed the usual number of held Slices.
 func Slots(n int) Option {
 	if n < 1 {
 		panic(fmt.Sprintf("arena: Slots(%d): at least 1", n))
@@ -59,12 +62,12 @@ func Slots(n int) Option {
 	return func(p *Pool) { p.slots = make([]slot, n) }
 }
 
-// NoHeap makes Writable return nil, and Write and Seal ErrFull, where the Pool would allocate a frame. It bounds what
-// the Pool holds to its capacity.
+// NoHeap makes Writable return nil, and Write and Seal ErrFull, when the Pool would allocate a
+// frame. It limits the Pool's memory to its capacity.
 func NoHeap() Option { return func(p *Pool) { p.noHeap = true } }
 
-// PromoteAfter sets how long a frame must be held before [Slice.Promote] moves it to the heap. The default is 0: at
-// once.
+// PromoteAfter sets how long a frame must be held before [Slice.Promote] moves it to the heap. The
+// default is 0: at once.
 func PromoteAfter(d time.Duration) Option {
 	if d < 0 {
 		panic(fmt.Sprintf("arena: PromoteAfter(%v): at least 0", d))
@@ -72,7 +75,8 @@ func PromoteAfter(d time.Duration) Option {
 	return func(p *Pool) { p.promoteAfter = d }
 }
 
-// NewPool returns a Pool with that many bytes of memory, less than 4 GiB. It panics if capacity is out of range.
+// NewPool returns a Pool with that many bytes of memory, less than 4 GiB. It panics if capacity is
+// out of range.
 func NewPool(capacity int, opts ...Option) *Pool {
 	if uint64(capacity) > math.MaxUint32 {
 		panic(fmt.Sprintf("arena: NewPool(%d): capacity is from 0 to %d bytes", capacity, uint32(math.MaxUint32)))
@@ -101,9 +105,9 @@ func (p *Pool) placed() bool { return p.begin < p.limit }
 // allocated reports whether the frame is on the heap.
 func (p *Pool) allocated() bool { return p.mode == Alloc && p.placed() }
 
-// Writable makes the frame n bytes longer and returns those bytes. They are valid until the next call of Writable,
-// Write, Seal, Truncate or Take, and hold what was in memory before. Writable returns nil and leaves the frame as it
-// was if there is no room and the Pool has NoHeap.
+// Writable makes the frame n bytes longer and returns those bytes. They are valid until the next
+// call of Writable, Write, Seal, Truncate or Take; their content is undefined. If there is no room
+// and the Pool has NoHeap, Writable returns nil and does not change the frame.
 func (p *Pool) Writable(n int) []byte {
 	if uint(n) > uint(p.limit-p.end) && !p.place(n) {
 		return nil
@@ -113,8 +117,8 @@ func (p *Pool) Writable(n int) []byte {
 	return p.mem[from:p.end:p.end]
 }
 
-// place finds room for the frame and n bytes more: in memory, where the frame is moved if need be, or on the heap. It
-// reports whether there is room.
+// place finds room for the frame and n bytes more: in memory, where the frame is moved if need be,
+// or on the heap. It reports whether there is room.
 func (p *Pool) place(n int) bool {
 	if n < 0 {
 		panic(fmt.Sprintf("arena: Writable(%d)", n))
@@ -128,7 +132,7 @@ func (p *Pool) place(n int) bool {
 			p.unlink(p.prev)
 		}
 	}
-	for p.edge.prev.released() { // so that a frame with no slot behind it is in back mode, and only that
+	for p.edge.prev.released() { // so that a frame is in back mode exactly if no slot is after it
 		p.unlink(p.edge.prev)
 	}
 	if n <= len(p.memory) && p.findGap(p.Len()+n) {
@@ -154,10 +158,10 @@ func (p *Pool) place(n int) bool {
 	return true
 }
 
-// findGap makes prev a slot that n bytes fit behind, and reports whether there is one. It looks at the gaps in the
-// order of memory from prev on and round, which is Knuth's "next fit" (The Art of Computer Programming, 2.5), and
-// unlinks the released slots that it meets. If prev is one of them, its predecessor takes its place, and the round is
-// longer.
+// findGap makes prev a slot that n bytes fit behind, and reports whether there is one. It looks at
+// the gaps in the order of memory from prev on and round, which is Knuth's "next fit" (The Art of
+// Computer Programming, 2.5), and unlinks the released slots that it meets. If prev is one of them,
+// its predecessor takes its place, and the round is longer.
 func (p *Pool) findGap(n int) bool {
 	full := p.free == nil
 	for s := p.prev; ; {
@@ -175,7 +179,8 @@ func (p *Pool) findGap(n int) bool {
 	}
 }
 
-// clearGap unlinks released slots behind s until a slot is free and n bytes fit behind s. It reports whether they do.
+// clearGap unlinks released slots behind s until a slot is free and n bytes fit behind s. It
+// reports whether they do.
 func (p *Pool) clearGap(s *slot, n int) bool {
 	for p.free == nil || n > p.gapEnd(s)-s.end() {
 		if !s.next.released() {
@@ -245,8 +250,8 @@ func (p *Pool) abandon() {
 	}
 }
 
-// Write appends a copy of b to the frame. It borrows b, which may be bytes of the frame. It returns len(b) and nil, or
-// 0 and ErrFull.
+// Write appends a copy of b to the frame. It borrows b, which may be bytes of the frame. It returns
+// len(b) and nil, or 0 and ErrFull.
 func (p *Pool) Write(b []byte) (int, error) {
 	b = p.aside(b, len(b))
 	to := p.Writable(len(b))
@@ -256,9 +261,10 @@ func (p *Pool) Write(b []byte) (int, error) {
 	return copy(to, b), nil
 }
 
-// Seal encrypts the frame from its start on, in place, and appends the AEAD's tag. It borrows nonce and additionalData,
-// which may be bytes of the frame in front of its start. It returns ErrFull and leaves the frame as it was if there is
-// no room for the tag, or for 16 bytes if the tag is shorter.
+// Seal encrypts the frame from its start on, in place, and appends the AEAD's tag. It borrows nonce
+// and additionalData, which may be bytes of the frame in front of its start. It returns ErrFull and
+// leaves the frame as it was if there is no room for the tag, or for 16 bytes if the tag is
+// shorter.
 func (p *Pool) Seal(aead cipher.AEAD, nonce, additionalData []byte) error {
 	room := sealRoom(aead)
 	nonce, additionalData = p.aside(nonce, room), p.aside(additionalData, room)
@@ -269,8 +275,8 @@ func (p *Pool) Seal(aead cipher.AEAD, nonce, additionalData []byte) error {
 	return nil
 }
 
-// aside returns b, or a copy if Writable(n) may move the frame: b may be bytes of the frame, which then lies over where
-// it was.
+// aside returns b, or a copy if Writable(n) may move the frame: b may be bytes of the frame, which
+// then lies over where it was.
 func (p *Pool) aside(b []byte, n int) []byte {
 	if p.placed() && p.mode != Alloc && n > p.limit-p.end {
 		return bytes.Clone(b)
@@ -278,8 +284,8 @@ func (p *Pool) aside(b []byte, n int) []byte {
 	return b
 }
 
-// Truncate shortens the frame to n bytes. It panics if the frame is shorter. Truncate(0) gives up a frame on the heap:
-// the next byte begins a frame in the Pool's memory if there is room.
+// Truncate shortens the frame to n bytes. It panics if the frame is shorter. Truncate(0) gives up a
+// frame on the heap: the next byte begins a frame in the Pool's memory if there is room.
 func (p *Pool) Truncate(n int) {
 	p.frame.Truncate(n)
 	if n == 0 && p.allocated() {
@@ -297,7 +303,7 @@ func (p *Pool) Droppable() bool {
 	return true
 }
 
-// Stats returns what p has done and holds.
+// Stats returns the statistics of p.
 func (p *Pool) Stats() Stats {
 	st := p.stats
 	st.Slots = len(p.slots)

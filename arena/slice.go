@@ -7,12 +7,13 @@ import (
 	"time"
 )
 
-// A Slice is one owner's frame: contiguous bytes that only the owner reads and writes. The owner ends its life with
-// Release, once, on any goroutine, or hands it on. The zero Slice is empty, and releasing it does nothing.
+// A Slice is one owner's frame: contiguous bytes that only the owner reads and writes. The owner
+// ends its life with Release, once, on any goroutine, or hands it on. The zero Slice is empty, and
+// releasing it does nothing.
 //
-// A Slice is a value of 16 bytes; copying it moves it. A copy that is used after another copy was released panics, and
-// so does its Release, in every build, whether the frame is in a Pool's memory or on the heap. (A slot of a Pool tells
-// 2³² frames apart.)
+// A Slice is a value of 16 bytes; copying it moves it. A copy that is used after another copy was
+// released panics, and so does its Release, in every build, whether the frame is in a Pool's memory
+// or on the heap. (A slot of a Pool tells 2³² frames apart.)
 type Slice struct {
 	slot *slot
 	gen  uint32
@@ -23,8 +24,9 @@ type Slice struct {
 	//	len(slot.data) > 0
 }
 
-// A slot is the place of one frame that was taken. Slots in use are linked in the order of their memory, in a ring that
-// the Pool's edge closes. A released slot stays in the ring until the Pool needs it, or the memory around it.
+// A slot is the place of one frame that was taken. Slots in use are linked in the order of their
+// memory, in a ring that the Pool's edge closes. A released slot stays in the ring until the Pool
+// needs it, or the memory around it.
 //
 // It fills a cache line, so that goroutines which release neighbours do not wait for each other.
 type slot struct {
@@ -59,7 +61,8 @@ func onHeap(data []byte) Slice {
 	return Slice{slot: &slot{due: never, data: data}}
 }
 
-// Bytes returns the frame, to read and to write. It is valid until s is released, or moved by Promote.
+// Bytes returns the frame, to read and to write. It is valid until s is released, or moved by
+// Promote.
 func (s *Slice) Bytes() []byte {
 	if s.slot == nil {
 		return nil
@@ -87,10 +90,10 @@ func (s *Slice) Release() {
 	s.slot = nil
 }
 
-// Promote moves a frame that is due from its Pool's memory to the heap, with one copy, and reports whether it did: so
-// that a frame that is held for long does not keep the Pool from using the memory around it. A frame is due at once, or
-// after the time that [PromoteAfter] sets; a frame on the heap never is. The caller still owns s. What Bytes returned
-// before is no longer valid.
+// Promote moves a frame that is due from its Pool's memory to the heap, with one copy, and reports
+// whether it did. A frame that is held for long then no longer keeps the Pool from using the memory
+// around it. A frame is due at once, or after the time that [PromoteAfter] sets; a frame on the
+// heap never is. The caller still owns s. Earlier results of Bytes become invalid.
 func (s *Slice) Promote() bool {
 	data := s.Bytes()
 	if len(data) == 0 || s.slot.due > 0 && time.Now().UnixNano() < s.slot.due {

@@ -13,8 +13,8 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/alloctest"
 )
 
-// fill adds blocks of their own to a frame, n bytes each. It allocates nothing
-// once the pool is warm, unless the chain needs an array for its pieces.
+// fill adds new blocks to a frame, n bytes each. It allocates nothing once the pool is warm, unless
+// the chain needs an array for its pieces.
 func fill(frame *millrace.Chain, pool *millrace.Pool, pieces, n int) {
 	for range pieces {
 		draft := pool.Get(n)
@@ -78,14 +78,14 @@ func TestFullRingAllocatesNothing(t *testing.T) {
 func TestPublishAllocatesNothing(t *testing.T) {
 	for _, test := range []struct {
 		name    string
-		every   int // a key frame every so many
+		every   int // a keyframe every so many
 		pieces  int
 		cursors int
 		opts    []broadcast.Option
 	}{
 		{"groups of 30", 30, 1, 0, nil},
-		{"no key frames: evicts", 1 << 30, 1, 0, []broadcast.Option{broadcast.MaxFrames(1024)}},
-		{"every frame a key frame", 1, 1, 3, nil},
+		{"no keyframes: evicts", 1 << 30, 1, 0, []broadcast.Option{broadcast.MaxFrames(1024)}},
+		{"every frame a keyframe", 1, 1, 3, nil},
 		{"groups of 30, three cursors", 30, 1, 3, nil},
 		{"frames of seven pieces", 30, 7, 3, nil},
 		{"latency", 30, 1, 3, []broadcast.Option{broadcast.Latency(time.Hour)}},
@@ -100,8 +100,8 @@ func TestPublishAllocatesNothing(t *testing.T) {
 		for range test.cursors {
 			cursors = append(cursors, ring.Cursor())
 		}
-		// The array of a frame of many pieces is the publisher's business, who
-		// uses its chain again.
+		// The array of a frame of many pieces is the publisher's business, who uses its chain
+		// again.
 		var frame, dst millrace.Chain
 		n := 0
 		publish := func() {

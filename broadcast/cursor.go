@@ -11,25 +11,23 @@ import (
 
 // A Cursor is one reader's place in a Ring.
 //
-// Next and Take belong to one goroutine at a time, the reader's; Lag and Close
-// may be called from any goroutine. Next waits; a reader that waits for other
-// things as well uses Take and a [Watcher].
+// Next and Take belong to one goroutine at a time, the reader's; Lag and Close may be called from
+// any goroutine. Next waits; a reader that waits for other things as well uses Take and a
+// [Watcher].
 //
 // # When a cursor is behind
 //
-// A cursor that is over its allowance (MaxLagBytes, MaxLagFrames, MaxLagTime)
-// moves forward to the newest key frame. It is never moved within the newest
-// group of pictures. There is no newer place to start from, and the ring keeps
-// that group for late joiners anyway. A reader that has begun it sees more by
-// going on than by waiting for the next one. So a reader goes on, when it takes
-// something again, its allowance and one group behind the head at most, and a
-// late joiner is not moved because of the group that it begins with.
+// A cursor beyond its allowance (MaxLagBytes, MaxLagFrames, MaxLagTime) moves forward to the newest
+// keyframe. It is never moved within the newest GOP: there is no newer place to start from, and the
+// ring keeps that GOP for late joiners anyway. A reader that has begun the GOP sees more if it
+// continues than if it waits for the next one. So when a slow reader takes frames again, it
+// continues at most its allowance and one GOP behind the head, and a late joiner is not moved
+// because of its first GOP.
 //
-// A cursor whose place was evicted, or that comes to a frame that Publish
-// refused, moves to the newest key frame after that place. If there is none it
-// waits for the next one to be published, however long that takes: until then
-// Take gives nothing, and the batch that ends the wait tells what was lost. In
-// a stream that has key frames only at its start the wait ends with Close.
+// A cursor whose place was evicted, or that comes to a frame that Publish refused, moves to the
+// newest keyframe after that place. If there is none it waits for the next keyframe, however long
+// that takes: until then Take adds nothing, and the batch that ends the wait reports the loss. In a
+// stream with keyframes only at its start the wait ends with Close.
 type Cursor struct {
 	ring *Ring
 	opts cursorOptions
@@ -46,9 +44,9 @@ type Cursor struct {
 	next int64 // the frame to give next, or, while it can't be read, the first one lost
 	off  int64 // log offset of its first byte
 
-	joining      bool      // waits for the first key frame it will ever see
+	joining      bool      // waits for the first keyframe it will ever see
 	starting     bool      // the next frame given is a start: its preamble goes first
-	headPreamble *preamble // with FromHead, until the first batch: what goes first; counted
+	headPreamble *preamble // with FromHead, until the first batch: the preamble to send first; counted
 	given        uint64    // id of the preamble that it was given last
 
 	missed Missed // not told yet
@@ -58,7 +56,7 @@ type Cursor struct {
 	index  int // in ring.cursors
 }
 
-// Batch describes what Next or Take added.
+// Batch describes the frames that Next or Take added.
 type Batch struct {
 	Frames int // whole frames; 0: nothing new
 	Bytes  int // by how much the chain has grown
@@ -66,23 +64,21 @@ type Batch struct {
 	// Preamble is how many of Bytes, the first ones, are the preamble.
 	Preamble int
 
-	// Info is the Info of the last frame: with [BatchFrames](1) that of the
-	// only one.
+	// Info is the Info of the last frame: with [BatchFrames](1) that of the only one.
 	Info any
 
-	// More says that the next Take has something to give at once: frames that
-	// this batch had no room for, or the end of the stream.
+	// More says that the next Take has something to give at once: frames that this batch had no
+	// room for, or the end of the stream.
 	More bool
 
-	// Missed says what was lost right before these frames. With Frames == 0
-	// it is what was lost before the end of the stream.
+	// Missed is the loss directly before these frames. If Frames == 0 it is the loss before the end
+	// of the stream.
 	Missed Missed
 }
 
-// Cursor returns a new cursor, which its owner ends with Close. It starts at the
-// newest key frame that is kept with all that follows it, preceded by that key
-// frame's preamble; if there is none, at the next key frame to be published,
-// never in the middle of a group. On a closed ring it starts at the end.
+// Cursor returns a new cursor, which its owner ends with Close. It starts at the newest keyframe
+// that is kept with its whole GOP, after that keyframe's preamble; if there is none, at the next
+// keyframe to be published, never in the middle of a GOP. On a closed ring it starts at the end.
 func (r *Ring) Cursor(opts ...CursorOption) *Cursor {
 	c := &Cursor{
 		ring: r,
@@ -115,8 +111,8 @@ func (r *Ring) Cursor(opts ...CursorOption) *Cursor {
 	return c
 }
 
-// canRead reports whether a frame before upto can be taken, now or after a move
-// to the newest key frame. r.mu is held.
+// canRead reports whether a frame before upto can be taken, now or after a move to the newest
+// keyframe. r.mu is held.
 func (c *Cursor) canRead(upto int64) bool {
 	r := c.ring
 	if c.joining || c.stuck() != NotMissed {
@@ -137,12 +133,10 @@ func (c *Cursor) stuck() Reason {
 	return NotMissed
 }
 
-// behind reports whether there is a key frame newer than c's place to move to.
-// r.mu is held.
+// behind reports whether there is a keyframe newer than c's place to move to. r.mu is held.
 func (c *Cursor) behind() bool { return c.ring.keyOK && c.ring.key > c.next }
 
-// late says which allowance c exceeds, if any. c.next must be in the window.
-// r.mu is held.
+// late says which allowance c exceeds, if any. c.next must be in the window. r.mu is held.
 func (c *Cursor) late(now int64) Reason {
 	r, o := c.ring, &c.opts
 	switch {
@@ -156,8 +150,8 @@ func (c *Cursor) late(now int64) Reason {
 	return NotMissed
 }
 
-// advance moves c to the newest key frame if it has to go there and can; see the
-// type's comment. r.mu is held.
+// advance moves c to the newest keyframe if it has to go there and can; see the type's comment.
+// r.mu is held.
 func (c *Cursor) advance(now int64) {
 	r := c.ring
 	if c.joining {
@@ -168,7 +162,7 @@ func (c *Cursor) advance(now int64) {
 	}
 	why := c.stuck()
 	if why != NotMissed {
-		c.note(why) // the frame's record may be gone when the next key frame comes
+		c.note(why) // the frame's record may be gone when the next keyframe comes
 	}
 	if !c.behind() {
 		return
@@ -184,7 +178,7 @@ func (c *Cursor) advance(now int64) {
 	c.headPreamble = nil
 }
 
-// begin starts c with the newest key frame, which is there. r.mu is held.
+// begin starts c with the newest keyframe, which is there. r.mu is held.
 func (c *Cursor) begin() {
 	c.joining, c.starting = false, true
 	c.moveTo(c.ring.key, c.ring.frames.begin(c.ring.key))
@@ -200,9 +194,9 @@ func (c *Cursor) lose(next, off int64, why Reason) {
 	c.moveTo(next, off)
 }
 
-// note keeps why the frame at c.next is lost, and when it was published, if it
-// is the first that c was not told of. Its record is there: evict and trim
-// call note before they take it away. r.mu is held.
+// note keeps why the frame at c.next is lost, and when it was published, if it is the first that c
+// was not told of. Its record is there: evict and trim call note before they take it away. r.mu is
+// held.
 func (c *Cursor) note(why Reason) {
 	if c.missed.Why == NotMissed {
 		c.missed.Why = why
@@ -210,21 +204,20 @@ func (c *Cursor) note(why Reason) {
 	}
 }
 
-// moveTo moves c to frame next at offset off, which may be lower than where any
-// other cursor is. r.mu is held.
+// moveTo moves c to frame next at offset off, which may be lower than where any other cursor is.
+// r.mu is held.
 func (c *Cursor) moveTo(next, off int64) {
 	c.next, c.off = next, off
 	c.ring.lowest = min(c.ring.lowest, next)
 }
 
-// Take adds shares of the frames between c and the head to dst: whole frames
-// only, as many as the batch limits allow, and at least one if there is any.
-// dst and all that is in it stay the caller's: dst.Release, or sending them,
-// ends the life of the shares. Take never waits: when there is nothing new it
-// returns the zero Batch.
+// Take adds shares of the frames between c and the head to dst: whole frames only, as many as the
+// batch limits allow, and at least one if there is any. dst and all that is in it stay the
+// caller's: dst.Release, or sending them, ends the life of the shares. Take never waits: when there
+// is nothing new it returns the zero Batch.
 //
-// After the ring was closed and c has got the rest, Take returns io.EOF; after
-// c was closed, ErrClosed. Nothing is added to dst with an error.
+// After the ring was closed and c has got the rest, Take returns io.EOF; after c was closed,
+// ErrClosed. Nothing is added to dst with an error.
 func (c *Cursor) Take(dst *millrace.Chain) (b Batch, err error) {
 	_ = dst.Len() // a nil dst panics here, not with the ring's lock held
 	r := c.ring
@@ -244,7 +237,7 @@ func (c *Cursor) Take(dst *millrace.Chain) (b Batch, err error) {
 	switch {
 	case c.canRead(r.frames.head):
 		b = c.give(dst)
-	case r.closed: // no key frame will come: the loss is final
+	case r.closed: // no keyframe will come: the loss is final
 		c.lose(r.frames.head, r.log.end, c.missed.Why)
 	default:
 		return b, nil
@@ -258,12 +251,11 @@ func (c *Cursor) Take(dst *millrace.Chain) (b Batch, err error) {
 	return b, nil
 }
 
-// Next is Take for a reader with nothing else to wait for: while there is nothing
-// new it waits until there is, or until ctx ends, and then it returns ctx.Err().
-// It does not wait on its first call, nor while Batch.More says that there are
-// more frames: after any other batch it waits for an announcement, so that
-// frames that come within [Latency] of each other come in one batch. A batch
-// without frames tells of a loss at the end of the stream.
+// Next is Take for a reader that waits for nothing else. If there are no new frames it waits for
+// them, or until ctx ends, and then returns ctx.Err(). It does not wait on its first call, nor
+// while Batch.More says that there are more frames: after any other batch it waits for an
+// announcement, so that frames that arrive within [Latency] of each other form one batch. A batch
+// without frames reports a loss at the end of the stream.
 func (c *Cursor) Next(ctx context.Context, dst *millrace.Chain) (Batch, error) {
 	if c.wait == nil {
 		c.wait = c.watch()
@@ -297,8 +289,7 @@ func (c *Cursor) watch() *Watcher {
 	return w
 }
 
-// drained reports whether c has got all that it will ever get from a closed
-// ring. r.mu is held.
+// drained reports whether c has got all that it will ever get from a closed ring. r.mu is held.
 func (c *Cursor) drained() bool { return c.joining || c.next == c.ring.frames.head }
 
 // give adds a batch to dst. The frame at c.next can be read. r.mu is held.
@@ -329,8 +320,8 @@ func (c *Cursor) give(dst *millrace.Chain) (b Batch) {
 	return b
 }
 
-// fit returns the frame before which the batch that begins at c.next ends, given
-// how many pieces there is room for. r.mu is held.
+// fit returns the frame before which the batch that begins at c.next ends, given how many pieces
+// there is room for. r.mu is held.
 func (c *Cursor) fit(room int) int64 {
 	l := &c.ring.frames
 	begin := l.at(c.next).firstPiece
@@ -351,10 +342,9 @@ type Lag struct {
 	Time   time.Duration // since the first frame it has not got, perhaps a lost one, was published
 }
 
-// Lag returns how far c is behind. What c has lost counts until a Take tells of
-// it: a cursor is moved without a Take, too (see [Stats]), and the Lag of a
-// reader that takes nothing grows all the same. A cursor that waits for its
-// first key frame is not behind.
+// Lag returns how far c is behind. Lost frames count until a Take reports them. The Lag of a reader
+// that takes nothing keeps growing, even though the ring moves its cursor (see [Stats]). A cursor
+// that waits for its first keyframe is not behind.
 func (c *Cursor) Lag() Lag {
 	r := c.ring
 	r.mu.Lock()
@@ -385,7 +375,7 @@ func (c *Cursor) Close() {
 	}
 }
 
-// end is the part of Close that needs the lock. It returns what Next waits for.
+// end is the part of Close that needs the lock. It returns the Watcher of a waiting Next.
 func (c *Cursor) end() (news *Watcher) {
 	r := c.ring
 	r.mu.Lock()

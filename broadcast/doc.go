@@ -1,5 +1,5 @@
-// Package broadcast hands one stream of frames to any number of readers: no
-// copy, no queue per reader, and no waiting for the slow.
+// Package broadcast hands one stream of frames to any number of readers: no copy, no queue per
+// reader, and no waiting for the slow.
 //
 //	   evicted       kept: MaxBytes, MaxFrames              to come
 //	. . . . . . ┌────┬────┬────┬────┬────┬────┬────┬────┐ . . . . . .
@@ -10,25 +10,22 @@
 //	             (behind)             a late joiner
 //	                                  starts here
 //
-// A [Ring] keeps the newest frames of a stream as one log of bytes, shared by
-// reference. Its publisher appends to the log with [Ring.Publish]; each reader
-// is a [Cursor], a place in the log, that takes what is between itself and the
-// head in batches. A key frame (K) is one where a reader may start; what
-// it needs before that (metadata, sequence headers) is the stream's preamble,
-// set with [Ring.SetPreamble]. A stream whose frames each stand alone marks
-// every frame as a key frame.
+// A [Ring] keeps the newest frames of a stream as one log of bytes, shared by reference. Its
+// publisher appends to the log with [Ring.Publish]; each reader is a [Cursor], a position in the
+// log, that takes the frames between itself and the head in batches. A reader may start at a
+// keyframe (K). The data that it needs before that (metadata, sequence headers) is the stream's
+// preamble, set with [Ring.SetPreamble]. If the frames of a stream are independent of each other,
+// the publisher marks every frame as a keyframe.
 //
-// A reader that falls behind by more than its allowance moves forward to the
-// newest key frame and is told how much it missed and why (see [Missed]). What
-// it gets is always a start and what follows it, never a group without its
-// start.
+// A reader that falls behind by more than its allowance moves forward to the newest keyframe and
+// learns how much it missed and why (see [Missed]). Its frames are always a keyframe and the frames
+// after it, never a GOP without its keyframe.
 //
-// Ownership: Publish and SetPreamble take ownership of their chains, even when
-// they return an error. [Cursor.Take] adds shares to a chain that is and stays
-// the caller's: they live until the caller releases them, also after the ring
-// has dropped the frames. A send holds its references until the kernel has taken
-// the bytes.
+// Ownership: Publish and SetPreamble take ownership of their chains, even when they return an
+// error. [Cursor.Take] adds shares to a chain that is and stays the caller's: they live until the
+// caller releases them, also after the ring has dropped the frames. A send holds its references
+// until the kernel has taken the bytes.
 //
-// The package is large for its few calls because each case of a late, evicted or
-// refused reader is decided here, in cursor.go and ring.go, and nowhere else.
+// The package is large for its few calls because each case of a late, evicted or refused reader is
+// decided here, in cursor.go and ring.go, and nowhere else.
 package broadcast

@@ -5,13 +5,12 @@ import (
 	"fmt"
 )
 
-// ErrClosed is returned by Publish on a closed ring, and by Take on a closed
-// cursor. A cursor whose ring was closed gets io.EOF instead, after the
-// last frame.
+// ErrClosed is returned by Publish on a closed ring, and by Take on a closed cursor. A cursor whose
+// ring was closed gets io.EOF instead, after the last frame.
 var ErrClosed = errors.New("broadcast: closed")
 
-// FrameTooLargeError is returned by Publish for a frame that the ring could
-// not keep even if it kept nothing else.
+// FrameTooLargeError is returned by Publish for a frame that the ring could not keep even if it
+// kept nothing else.
 type FrameTooLargeError struct {
 	Size  int64 // length of the frame, in bytes
 	Limit int64 // the ring's MaxBytes

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-io/millrace/broadcast"
 )
 
-// A publisher, and a viewer that came after the second key frame.
+// A publisher, and a viewer that came after the second keyframe.
 func Example() {
 	ring := broadcast.New()
 
@@ -154,7 +154,7 @@ func ExampleRing_Watch() {
 	// hello
 }
 
-// A viewer that cannot keep up moves to the newest key frame, and is told so.
+// A viewer that cannot keep up moves to the newest keyframe, and is told so.
 func ExampleMissed() {
 	ring := broadcast.New()
 	viewer := ring.Cursor(broadcast.MaxLagFrames(3))

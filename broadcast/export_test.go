@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// RecordSize is what MaxFrames says that a frame costs beside its bytes.
+// RecordSize is the cost of a frame, in addition to its bytes, that MaxFrames documents.
 const RecordSize = unsafe.Sizeof(record{})
 
 // Records returns in how many places r's records go round.
@@ -15,8 +15,8 @@ func (r *Ring) Records() int {
 	return len(r.frames.recs)
 }
 
-// PieceSize is what MaxFrames says that a piece costs beside its bytes: its part
-// of a segment, and of the two lists that have room for one.
+// PieceSize is the cost of a piece, in addition to its bytes, that MaxFrames documents: its part of
+// a segment, and of the two lists that have room for one.
 const PieceSize = (float64(unsafe.Sizeof(segment{})) + 2*8) / segmentPieces
 
 // MaxPieces sets the limit that New derives from MaxBytes and MaxFrames.
@@ -25,7 +25,7 @@ func MaxPieces(n int) Option { return func(o *options) { o.maxPieces = n } }
 // BatchPieces sets how many pieces one Take adds to its chain.
 func BatchPieces(n int) CursorOption { return func(o *cursorOptions) { o.batchPieces = n } }
 
-// Check returns what is wrong with r's invariants.
+// Check returns a violation of r's invariants.
 func (r *Ring) Check() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -49,7 +49,7 @@ func (r *Ring) checkRecords() error {
 			return fmt.Errorf("frame %d ends at %d, before it begins at %d", n, rec.end, off)
 		}
 		if rec.pre != nil && rec.kind != key {
-			return fmt.Errorf("frame %d has a preamble and is no key frame", n)
+			return fmt.Errorf("frame %d has a preamble and is no keyframe", n)
 		}
 		off = rec.end
 	}

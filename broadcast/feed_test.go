@@ -7,8 +7,8 @@ import (
 	"github.com/millrace-io/millrace/broadcast"
 )
 
-// A feed cuts frames out of blocks of a pool, as a Reader does with what a
-// socket brings: neighbours lie in one block, and large ones in several.
+// A feed cuts frames out of blocks of a pool, as a Reader does with what a socket brings:
+// neighbours lie in one block, and large ones in several.
 type feed struct {
 	pool  *millrace.Pool
 	block int
@@ -50,8 +50,7 @@ func (f *feed) publish(t testing.TB, r *broadcast.Ring, n int, key bool) string 
 	return s
 }
 
-// group publishes so many frames of n bytes, the first a key frame, and returns
-// a copy of them.
+// group publishes so many frames of n bytes, the first a keyframe, and returns a copy of them.
 func (f *feed) group(t testing.TB, r *broadcast.Ring, frames, n int) string {
 	t.Helper()
 	all := f.publish(t, r, n, true)
@@ -61,7 +60,7 @@ func (f *feed) group(t testing.TB, r *broadcast.Ring, frames, n int) string {
 	return all
 }
 
-// done releases what was not used and checks that everything came back.
+// done releases the unused blocks and checks that all were returned.
 func (f *feed) done(t testing.TB) {
 	t.Helper()
 	f.chain.Release()

@@ -6,9 +6,9 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// segmentPieces is the most pieces of a segment: what a Chain holds without an
-// array of its own. A segment then costs nothing beyond itself, and finding or
-// dropping a byte in it is a walk over four pieces at most.
+// segmentPieces limits the pieces of a segment: the number that a Chain holds without allocating an
+// array. A segment then costs nothing in addition, and finding or dropping a byte in it visits four
+// pieces at most.
 const segmentPieces = 4
 
 // A segment is a run of pieces of the log.
@@ -17,10 +17,9 @@ type segment struct {
 	start, end int64 // log offsets of the chain's bytes: end-start == chain.Len()
 }
 
-// A byteLog keeps the bytes of the frames at absolute offsets that only grow.
-// It is a queue of small chains rather than one chain, so that the cost of
-// sharing a range depends on the range and not on how much the ring keeps.
-// Segments that are empty again are kept for later.
+// A byteLog keeps the bytes of the frames at absolute offsets that only grow. It is a queue of
+// small chains rather than one chain, so that the cost of sharing a range depends on the range and
+// not on how much the ring keeps. Segments that are empty again are kept for later.
 type byteLog struct {
 	// Invariants:
 	//
@@ -49,16 +48,16 @@ func (l *byteLog) at(i int) **segment {
 	return &l.queue[i]
 }
 
-// append takes ownership of p's bytes and returns the range of pieces that they
-// lie in. Bytes that follow the log's last byte in the same block join its
-// piece, if that is not the last one of a full segment. There must be room.
+// append takes ownership of p's bytes and returns the range of pieces that they lie in. Bytes that
+// follow the log's last byte in the same block join its piece, if that is not the last one of a
+// full segment. There must be room.
 func (l *byteLog) append(p *millrace.Chain) (firstPiece, lastPiece uint32) {
 	if p.Len() == 0 {
 		return l.here()
 	}
 	if p.Pieces() > segmentPieces {
-		// More than one segment gets a part of it. A chain that its owner has
-		// released must panic before the first one does.
+		// More than one segment gets a part of it. A chain that its owner has released must panic
+		// before the first one does.
 		bytesOf(p, p.Pieces())
 	}
 	first := l.pieces
@@ -83,8 +82,8 @@ func (l *byteLog) append(p *millrace.Chain) (firstPiece, lastPiece uint32) {
 	return first, l.pieces
 }
 
-// here returns the range of pieces of a frame without bytes. The frame behind it
-// may join the piece before it: that one counts, so that no sum is ever low.
+// here returns the range of pieces of a frame without bytes. The next frame may join the piece
+// before it; that piece counts, so that no sum is ever low.
 func (l *byteLog) here() (firstPiece, lastPiece uint32) { return l.pieces - 1, l.pieces }
 
 // bytesOf returns the length of p's first pieces.
@@ -100,7 +99,8 @@ func bytesOf(p *millrace.Chain, pieces int) int {
 	return n
 }
 
-// lastSegment returns the segment that the next piece goes to: the last one, or a new one if that is full.
+// lastSegment returns the segment that the next piece goes to: the last one, or a new one if that
+// is full.
 func (l *byteLog) lastSegment() *segment {
 	if l.count > 0 {
 		if s := *l.at(l.count - 1); s.chain.Pieces() < segmentPieces {
@@ -147,8 +147,8 @@ func (l *byteLog) share(dst *millrace.Chain, from, to int64) {
 	}
 }
 
-// drop releases the bytes below offset. A chain that its publisher has released
-// as well panics here; the segment is lost then, and the log goes on without it.
+// drop releases the bytes below offset. If the publisher also released a chain that it had
+// published, drop panics; the segment is lost then, and the log continues without it.
 func (l *byteLog) drop(offset int64) {
 	for l.count > 0 {
 		s := l.queue[l.first]

@@ -8,15 +8,14 @@ type Reason uint8
 const (
 	// NotMissed is the zero Reason: nothing was lost.
 	NotMissed Reason = iota
-	// LagBytes, LagFrames and LagTime: the cursor was further behind than
-	// MaxLagBytes, MaxLagFrames or MaxLagTime allow.
+	// LagBytes, LagFrames and LagTime: the cursor was further behind than MaxLagBytes, MaxLagFrames
+	// or MaxLagTime allow.
 	LagBytes
 	LagFrames
 	LagTime
 	// Evicted: the ring had to make room (MaxBytes, MaxFrames).
 	Evicted
-	// Refused: Publish refused a frame (FrameTooLargeError), which spoils
-	// the rest of its group.
+	// Refused: Publish refused a frame (FrameTooLargeError), which spoils the rest of its group.
 	Refused
 
 	reasons // how many there are
@@ -32,12 +31,12 @@ func (r Reason) String() string {
 	return fmt.Sprintf("Reason(%d)", uint8(r))
 }
 
-// Missed says what a cursor lost since the last batch that said so. The zero
-// Missed means that nothing was lost.
+// Missed is a cursor's loss since the last batch that reported one. The zero Missed means that
+// nothing was lost.
 type Missed struct {
 	Frames int
-	// Bytes counts the lost frames that the ring had taken; a frame that
-	// Publish refused counts as a frame without bytes.
+	// Bytes counts the lost frames that the ring had taken; a frame that Publish refused counts as
+	// a frame without bytes.
 	Bytes int64
 	// Why is the reason of the first loss, when there were several.
 	Why Reason

@@ -21,7 +21,7 @@ func next(ctx context.Context, c *broadcast.Cursor) string {
 	return fmt.Sprintf("%q %v more=%v missed=%v %v", dst.Bytes(), time.Since(began), b.More, b.Missed.Frames, err)
 }
 
-// Next waits for new frames. Those that come within the ring's latency are one batch.
+// Next waits for new frames. Frames within the ring's latency are one batch.
 func TestNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := broadcast.New(broadcast.Latency(50 * time.Millisecond))

@@ -8,8 +8,8 @@ import (
 	"github.com/millrace-io/millrace/broadcast"
 )
 
-// The oracle: a ring as slow and as plain as can be. Every frame of the stream
-// stays in one slice, nothing is counted on the way, everything is looked up.
+// The oracle: a ring as slow and as plain as can be. Every frame of the stream stays in one slice,
+// nothing is counted on the way, everything is looked up.
 type oracle struct {
 	maxBytes, maxFrames int
 	latency             time.Duration
@@ -68,7 +68,7 @@ func (o *oracle) now() time.Time {
 	return time.Now()
 }
 
-// start is the newest key frame that is kept with all that follows, or -1.
+// start is the newest keyframe that is kept with all that follows, or -1.
 func (o *oracle) start() int {
 	for i := len(o.frames) - 1; i >= o.tail; i-- {
 		if o.frames[i].hole {
@@ -125,7 +125,7 @@ func (o *oracle) flush() {
 	}
 }
 
-// tick announces what is due.
+// tick announces due frames.
 func (o *oracle) tick() {
 	if !o.due.IsZero() && !o.now().Before(o.due) {
 		o.announce()
@@ -258,9 +258,8 @@ func (c *oCursor) most() (n int) {
 	return n
 }
 
-// take returns what a Take must give. frames is how many frames the ring has
-// given when a limit in pieces, which the oracle knows nothing of, may have made
-// that less than most; otherwise 0.
+// take returns what a Take must give. frames is how many frames the ring has given when a limit in
+// pieces, which the oracle knows nothing of, may have made that less than most; otherwise 0.
 func (c *oCursor) take(frames int) (string, broadcast.Batch, error) {
 	o := c.o
 	var b broadcast.Batch

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-io/millrace/broadcast"
 )
 
-// A ring keeps as many pieces as MaxPieces says, however they are spread over
-// frames, and lets the oldest frames go for more.
+// A ring keeps as many pieces as MaxPieces says, however they are spread over frames, and lets the
+// oldest frames go for more.
 func TestGroupOfMaxPieces(t *testing.T) {
 	const block = 10
 	for most := 1; most <= 20; most++ {
@@ -23,7 +23,7 @@ func TestGroupOfMaxPieces(t *testing.T) {
 				group := f.group(t, r, fit, each*block)
 				check(t, r)
 				wantLate(t, r, group)
-				// The next group's first frame has no room beside this group.
+				// The first frame of the next GOP has no room next to this GOP.
 				if s := r.Stats(); s.GroupsCut != uint64(round) || s.Frames != fit {
 					t.Fatalf("MaxPieces %d, frames of %d: %d groups cut, %d frames, want %d, %d",
 						most, each, s.GroupsCut, s.Frames, round, fit)
@@ -57,8 +57,8 @@ func TestFrameOfTooManyPieces(t *testing.T) {
 	f.done(t)
 }
 
-// Frames of any size from blocks of any size, of which neighbours join, under
-// any limit: a reader gets each frame whole or is told that it did not.
+// Frames of any size from blocks of any size, of which neighbours join, under any limit: a reader
+// gets each frame whole or is told that it did not.
 func TestRandomFramesWithinMaxPieces(t *testing.T) {
 	for _, most := range []int{1, 2, 4, 5, 17, 100, 2000} {
 		for _, block := range []int{8, 100, 512} {
@@ -123,8 +123,8 @@ func (w *follower) follow(t *testing.T, frames []string) {
 	}
 }
 
-// A chain that its owner has published and released panics in the call
-// that drops it. Later calls go on.
+// A chain that its owner has published and released panics in the call that drops it. Later calls
+// continue.
 func TestChainPublishedAndReleased(t *testing.T) {
 	f := newFeed(10)
 	r := broadcast.New(broadcast.MaxPieces(100))

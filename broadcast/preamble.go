@@ -2,10 +2,10 @@ package broadcast
 
 import "github.com/millrace-io/millrace"
 
-// A preamble is what a reader needs before it can start at a key frame. It is
-// shared by the ring (while it is the current one), the records of the key
-// frames that were published under it, and cursors that start at the head and
-// have not taken anything yet: one ref each. All of it is guarded by Ring.mu.
+// A preamble is the data that a reader needs before it can start at a keyframe. The ring shares it
+// (while it is the current one) with the records of the keyframes published under it, and with
+// cursors that start at the head and have not taken anything yet: one ref each. Ring.mu guards all
+// of it.
 type preamble struct {
 	chain millrace.Chain
 	id    uint64 // counts from 1, so that 0 is "none"

@@ -64,7 +64,7 @@ func (p *program) did(format string, args ...any) {
 	p.trace = append(p.trace, fmt.Sprintf(format, args...))
 }
 
-// run runs a program in a synctest bubble, whose time stands still otherwise.
+// run runs a program in a synctest bubble, where time only advances by its steps.
 func run(t *testing.T, code []byte) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &program{t: t, code: code}

@@ -14,8 +14,8 @@ import (
 	"github.com/millrace-io/millrace/broadcast"
 )
 
-// A letter is a frame that says who it is: its number, its length, whether it is
-// a key frame, and a hash of what follows.
+// A letter is a frame that says who it is: its number, its length, whether it is a keyframe, and a
+// hash of what follows.
 const letterHeader = 8 + 4 + 1 + 8
 
 var letterSeed = maphash.MakeSeed()
@@ -39,8 +39,8 @@ func letter(pool *millrace.Pool, number uint64, length int, key bool) (frame mil
 	return frame
 }
 
-// A recipient checks that what a cursor gives is a stream of letters without a
-// gap that was not told of.
+// A recipient checks that what a cursor gives is a stream of letters without a gap that was not
+// told of.
 type recipient struct {
 	next    uint64 // number of the next letter; 0 before the first
 	frames  int
@@ -63,7 +63,7 @@ func (rc *recipient) read(dst *millrace.Chain, b broadcast.Batch) error {
 		case maphash.Bytes(letterSeed, body) != binary.BigEndian.Uint64(data[13:]):
 			return fmt.Errorf("letter %d differs", number)
 		case begins && data[12] != 1:
-			return fmt.Errorf("letter %d is a start and no key frame", number)
+			return fmt.Errorf("letter %d is a start and no keyframe", number)
 		case rc.next > 0 && number != rc.next:
 			return fmt.Errorf("letter %d, want %d", number, rc.next)
 		}
@@ -110,8 +110,8 @@ func (rc *recipient) follow(c *broadcast.Cursor, w *broadcast.Watcher, slow, lea
 	}
 }
 
-// TestPublisherAndManyReaders is for the race detector. It depends on no timing:
-// what the readers are given and lose must add up.
+// TestPublisherAndManyReaders is for the race detector. It depends on no timing: what the readers
+// are given and lose must add up.
 func TestPublisherAndManyReaders(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -134,7 +134,7 @@ func TestPublisherAndManyReaders(t *testing.T) {
 					if err := rc.follow(c, w, i%3 == 2, joined); err != nil {
 						t.Errorf("reader %d: %v", i, err)
 					}
-					if rc.frames == 0 { // the last letter is a key frame
+					if rc.frames == 0 { // the last letter is a keyframe
 						t.Errorf("reader %d got nothing", i)
 					}
 				})
@@ -172,8 +172,8 @@ func TestPublisherAndManyReaders(t *testing.T) {
 	}
 }
 
-// Close of the cursor, of the watcher and of the ring, and a frame, at the same
-// moment: a watcher that is not stopped is signalled.
+// Close of the cursor, of the watcher and of the ring, and a frame, at the same moment: a watcher
+// that is not stopped is signalled.
 func TestEverythingAtOnceEndsTheWait(t *testing.T) {
 	for range 300 {
 		ring := broadcast.New(broadcast.Latency(10 * time.Microsecond))

@@ -6,11 +6,11 @@ import "math/bits"
 type record struct {
 	end int64     // log offset after the frame's last byte
 	at  int64     // when it was published, in nanoseconds since the ring's epoch
-	pre *preamble // of a key frame: what a reader needs before it; counted in refs
+	pre *preamble // the preamble of a keyframe; counted in refs
 
-	// The frame's bytes lie in the pieces [firstPiece, lastPiece) of the log,
-	// counted from the ring's start modulo 2^32; only differences are used.
-	// A frame may share its first piece with the frame before it.
+	// The frame's bytes lie in the pieces [firstPiece, lastPiece) of the log, counted from the
+	// ring's start modulo 2^32; only differences are used. A frame may share its first piece with
+	// the frame before it.
 	firstPiece, lastPiece uint32
 
 	kind kind
@@ -24,13 +24,12 @@ const (
 	hole       // a frame that Publish refused: no bytes, and no reader goes across it
 )
 
-// records is the window [tail, head) of the stream's frames, numbered from 0 in
-// the order of Publish. They go round in an array, which doubles while it is too
-// small.
+// records is the window [tail, head) of the stream's frames, numbered from 0 in the order of
+// Publish. They go round in an array, which doubles while it is too small.
 //
-// Invariants: 0 ≤ head-tail ≤ min(limit, len(recs)), and len(recs) is a power of
-// two; frame n is recs[n%len(recs)], and len(infos) is 0 or len(recs); the frames'
-// offsets do not decrease, and start ≤ end of frame tail.
+// Invariants: 0 ≤ head-tail ≤ min(limit, len(recs)), and len(recs) is a power of two; frame n is
+// recs[n%len(recs)], and len(infos) is 0 or len(recs); the frames' offsets do not decrease, and
+// start ≤ end of frame tail.
 type records struct {
 	recs       []record
 	infos      []any // of the frames, in the same order; none before a frame has one
@@ -39,8 +38,8 @@ type records struct {
 	start      int64 // log offset of the first byte of frame tail
 }
 
-// firstRecords is how many records there are at first: two seconds of pictures
-// and sound, a usual group. Few streams ever need more.
+// firstRecords is the initial number of records: two seconds of video and audio, a usual GOP. Few
+// streams ever need more.
 const firstRecords = 256
 
 // newRecords returns a window for at most limit frames.

@@ -7,36 +7,33 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// Frame says what a published chain is.
+// Frame describes a published chain.
 type Frame struct {
-	// Key marks a frame at which a reader may start, given the preamble. A
-	// stream whose frames each stand alone marks every one.
+	// Key marks a frame at which a reader may start, after the preamble. If the frames of a stream
+	// are independent of each other, every frame has Key set.
 	Key bool
 
-	// Info is what the publisher knows about the frame. Readers that take
-	// frames one by one get it with the frame, so that they need not parse it;
-	// see Batch.Info. They share it: it must not change any more. It may be nil.
+	// Info is the publisher's knowledge about the frame. Readers that take frames one by one get it
+	// with the frame, so that they need not parse it; see Batch.Info. They share it: it must not
+	// change any more. It may be nil.
 	Info any
 }
 
 // A Ring keeps the newest frames of one stream for any number of Cursors.
 //
-// All methods may be called from any goroutine. Frames and preambles have the
-// order in which Publish and SetPreamble were called, so one goroutine at a
-// time should call those.
+// All methods may be called from any goroutine. Frames and preambles have the order in which
+// Publish and SetPreamble were called, so one goroutine at a time should call those.
 //
-// Publish waits for no reader: at most for the batches that are being shared at
-// that moment.
+// Publish waits for no reader: at most for the batches that are being shared at that moment.
 //
-// What is kept: from each key frame on, everything that a late joiner needs
-// (from the newest key frame on) or a cursor within its allowance has not taken
-// yet. MaxBytes and MaxFrames bound it in any case.
+// The ring keeps, from each keyframe on, everything that a late joiner needs (from the newest
+// keyframe on) or a cursor within its allowance has not taken yet. MaxBytes and MaxFrames limit it
+// in any case.
 type Ring struct {
-	// mu guards all but opts, epoch and watchers. Publish holds it while one
-	// frame is added to the log and others are dropped, and to look at each
-	// cursor when the frame is a key frame or evicts one that a cursor may be
-	// at. Take holds it while one batch of pieces is shared. No goroutine holds
-	// it while it waits, sends or wakes others.
+	// mu guards all but opts, epoch and watchers. Publish holds it while one frame is added to the
+	// log and others are dropped, and to look at each cursor when the frame is a keyframe or evicts
+	// one that a cursor may be at. Take holds it while one batch of pieces is shared. No goroutine
+	// holds it while it waits, sends or wakes others.
 	mu sync.Mutex
 
 	opts  options
@@ -47,7 +44,7 @@ type Ring struct {
 
 	frames   records
 	log      byteLog
-	key      int64     // the newest key frame, if keyOK
+	key      int64     // the newest keyframe, if keyOK
 	keyOK    bool      // there is one, and everything from it on is kept
 	preamble *preamble // the current one; nil for none
 	preID    uint64    // preambles so far
@@ -83,8 +80,8 @@ func New(opts ...Option) *Ring {
 	return r
 }
 
-// now returns the ring's time. It stands still when the ring is closed: a
-// reader that drains it cannot be late for anything.
+// now returns the ring's time. It stands still when the ring is closed: a reader that drains it
+// cannot be late for anything.
 func (r *Ring) now() int64 {
 	if r.closed {
 		return r.closedAt
@@ -92,14 +89,13 @@ func (r *Ring) now() int64 {
 	return int64(time.Since(r.epoch))
 }
 
-// Publish adds a frame at the head. It takes ownership of p, which is left
-// empty, even when it returns an error. It waits for no reader. It allocates
-// when the ring keeps more frames than ever before: see [MaxFrames].
+// Publish adds a frame at the head. It takes ownership of p, which is left empty, even when it
+// returns an error. It waits for no reader. It allocates when the ring keeps more frames than ever
+// before: see [MaxFrames].
 //
-// The errors are ErrClosed, and *FrameTooLargeError for a frame that the ring
-// could not keep even if it kept nothing else. Such a frame spoils the rest of
-// its group: readers go on up to the frame before it, then at the next key
-// frame, with Missed saying Refused. The ring stays usable.
+// The errors are ErrClosed, and *FrameTooLargeError for a frame that the ring could not keep even
+// alone. Such a frame spoils the rest of its GOP: readers continue up to the frame before it, then
+// at the next keyframe, with Missed reporting Refused. The ring stays usable.
 func (r *Ring) Publish(p *millrace.Chain, f Frame) error {
 	defer p.Release()
 	announce, err := r.publish(p, f)
@@ -156,7 +152,7 @@ func (r *Ring) refuse(now int64) {
 	r.cutGroup()
 }
 
-// cutGroup notes that no reader can start at the newest key frame any more.
+// cutGroup notes that no reader can start at the newest keyframe any more.
 func (r *Ring) cutGroup() {
 	if r.keyOK {
 		r.keyOK = false
@@ -164,8 +160,7 @@ func (r *Ring) cutGroup() {
 	}
 }
 
-// makeRoom evicts the oldest frames until one of so many bytes and pieces fits.
-// r.mu is held.
+// makeRoom evicts the oldest frames until one of so many bytes and pieces fits. r.mu is held.
 func (r *Ring) makeRoom(size int64, pieces int) {
 	evicted := false
 	for r.frames.full() || r.kept()+size > r.opts.maxBytes || r.keptPieces()+pieces > r.opts.maxPieces {
@@ -180,10 +175,9 @@ func (r *Ring) makeRoom(size int64, pieces int) {
 	}
 }
 
-// evict drops the oldest frame. Cursors that are at it note the loss now, while
-// it is known when the frame was published, and move when they come. lowest
-// saves looking at all of them for frames that they took long ago. r.mu is
-// held, and the caller drops the log's bytes.
+// evict drops the oldest frame. Cursors that are at it note the loss now, while it is known when
+// the frame was published, and move when they come. lowest saves looking at all of them for frames
+// that they took long ago. r.mu is held, and the caller drops the log's bytes.
 func (r *Ring) evict() {
 	if n := r.frames.tail; n >= r.lowest {
 		r.lowest = r.frames.head
@@ -201,10 +195,9 @@ func (r *Ring) evict() {
 	r.stats.Evicted++
 }
 
-// Evict drops the frames that were published longer ago than age, as if the ring
-// were full: those in front of the newest group of pictures, and with all also
-// those of that group. It returns how many bytes went. Cursors that have not
-// taken them lose them.
+// Evict drops the frames that are older than age, as if the ring were full: frames before the
+// newest GOP and, if all is set, also frames of that GOP. It returns the number of bytes dropped.
+// Cursors that have not taken these frames lose them.
 func (r *Ring) Evict(age time.Duration, all bool) (bytes int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -225,8 +218,7 @@ func (r *Ring) Evict(age time.Duration, all bool) (bytes int64) {
 // kept returns the bytes of the frames in the window. r.mu is held.
 func (r *Ring) kept() int64 { return r.log.end - r.frames.start }
 
-// keptPieces returns the pieces that the frames in the window lie in. r.mu is
-// held.
+// keptPieces returns the pieces that the frames in the window lie in. r.mu is held.
 func (r *Ring) keptPieces() int {
 	if r.frames.count() == 0 {
 		return 0
@@ -234,15 +226,14 @@ func (r *Ring) keptPieces() int {
 	return int(r.log.pieces - r.frames.at(r.frames.tail).firstPiece)
 }
 
-// forget removes the oldest frame's record. r.mu is held, and the caller drops
-// the log's bytes.
+// forget removes the oldest frame's record. r.mu is held, and the caller drops the log's bytes.
 func (r *Ring) forget() {
 	rec := r.frames.pop()
 	rec.pre.drop()
 }
 
-// trim moves the cursors that are over their allowance, then drops what neither
-// a cursor nor a late joiner needs. r.mu is held.
+// trim moves the cursors beyond their allowance, then drops frames that neither a cursor nor a late
+// joiner needs. r.mu is held.
 func (r *Ring) trim(now int64) {
 	need := r.frames.head
 	if r.keyOK && !r.closed {
@@ -263,12 +254,12 @@ func (r *Ring) trim(now int64) {
 	r.log.drop(r.frames.start)
 }
 
-// SetPreamble sets what a reader needs before it can start at any later key
-// frame. It takes ownership of p, which is left empty; an empty p means that no
-// preamble is needed. Frames published so far keep the preamble they had.
+// SetPreamble sets the data that a reader needs before it can start at any later keyframe. It takes
+// ownership of p, which is left empty; an empty p means that no preamble is needed. Earlier frames
+// keep their preamble.
 //
-// A preamble is given to readers that start or are moved. A change that readers
-// on their way must see as well is published as a frame, too.
+// A preamble is given to readers that start or are moved. A change that readers on their way must
+// see as well is published as a frame, too.
 //
 // A closed ring has no use for a preamble: it takes p and releases it.
 func (r *Ring) SetPreamble(p *millrace.Chain) {
@@ -291,10 +282,10 @@ func (r *Ring) SetPreamble(p *millrace.Chain) {
 	r.preamble = pre
 }
 
-// Close ends the stream: Publish fails from here on, every watcher is signalled,
-// and cursors get what they have not taken yet, then io.EOF. The ring's
-// memory goes back when the last cursor has drained it or was closed; shares
-// that were taken live on. Closing a closed ring does nothing. It returns nil.
+// Close ends the stream: Publish fails from now on, every Watcher is signalled, and cursors get the
+// remaining frames, then io.EOF. The ring's memory is released when the last cursor has drained it
+// or was closed; shares that were taken stay valid. Closing a closed ring does nothing. It returns
+// nil.
 func (r *Ring) Close() error {
 	if r.end() {
 		r.watchers.signal()
@@ -302,8 +293,7 @@ func (r *Ring) Close() error {
 	return nil
 }
 
-// end is the part of Close that needs the lock. It reports whether the ring was
-// open.
+// end is the part of Close that needs the lock. It reports whether the ring was open.
 func (r *Ring) end() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,10 +15,10 @@ import (
 
 // Scripts say what happens to a ring, and what a single cursor then gets:
 //
-//	K:text       publish a key frame     p:text   publish another frame
+//	K:text       publish a keyframe     p:text   publish another frame
 //	big          publish a frame above MaxBytes
 //	P:text       set the preamble        sleep:d  let time pass
-//	join, head   open the cursor, at the newest key frame or at the head
+//	join, head   open the cursor, at the newest keyframe or at the head
 //	take:text    Take gives text, and nothing was missed
 //	miss:N/B/why behind a take: it says that N frames, B bytes were missed
 //	eof          Take returns io.EOF     close    close the ring
@@ -29,21 +29,21 @@ var scripts = []struct {
 	cursor []broadcast.CursorOption
 	script string
 }{
-	{name: "a late joiner starts at the newest key frame with its preamble",
+	{name: "a late joiner starts at the newest keyframe with its preamble",
 		script: "P:<pre> K:one p:two K:three p:four join take:<pre>threefour take: p:five take:five"},
-	{name: "a joiner starts at the first key frame that comes, if its allowance lets it",
+	{name: "a joiner starts at the first keyframe that comes, if its allowance lets it",
 		script: "join K:k p:a K:l p:b take:kalb"},
-	{name: "a joiner's allowance counts from the key frame on that it starts at",
+	{name: "a joiner's allowance counts from the keyframe on that it starts at",
 		cursor: []broadcast.CursorOption{broadcast.MaxLagFrames(2)},
 		script: "p:x join p:y K:k p:a K:l p:b take:lb miss:2/2/lag_frames"},
-	{name: "from the head, key frame or not, after the current preamble",
+	{name: "from the head, keyframe or not, after the current preamble",
 		script: "P:<pre> K:k p:a head take: p:b take:<pre>b p:c take:c"},
-	{name: "from the next key frame, though one is there",
+	{name: "from the next keyframe, though one is there",
 		script: "P:<1> K:k p:a next take: p:b P:<2> take: K:l p:c take:<2>lc"},
-	{name: "from the next key frame, of which there are several before a Take",
+	{name: "from the next keyframe, of which there are several before a Take",
 		cursor: []broadcast.CursorOption{broadcast.MaxLagFrames(3)},
 		script: "K:k next K:l p:a keep:la K:m take:lam K:n p:b K:o p:c K:q take:q miss:4/4/lag_frames"},
-	{name: "nothing is kept, or lost, for who waits for the next key frame",
+	{name: "nothing is kept, or lost, for who waits for the next keyframe",
 		cursor: []broadcast.CursorOption{broadcast.MaxLagFrames(1)},
 		ring:   []broadcast.Option{broadcast.MaxFrames(3)},
 		script: "K:k next p:a p:b p:c keep:abc take: K:l keep:l take:l"},
@@ -53,7 +53,7 @@ var scripts = []struct {
 	{name: "a batch ends at BatchPieces",
 		cursor: []broadcast.CursorOption{broadcast.BatchPieces(2)},
 		script: "K:aa p:bb p:cc p:d join take:aabb take:ccd"},
-	{name: "a key frame keeps what a cursor has not taken",
+	{name: "a keyframe keeps what a cursor has not taken",
 		script: "K:k p:a join take:ka p:b K:l keep:bl take:bl K:m keep:m"},
 	{name: "an allowance in frames",
 		cursor: []broadcast.CursorOption{broadcast.MaxLagFrames(3)},
@@ -85,7 +85,7 @@ var scripts = []struct {
 	{name: "no cursor starts in the middle of a group that outgrew the ring",
 		ring:   []broadcast.Option{broadcast.MaxFrames(3)},
 		script: "K:k p:a p:b p:c join take: p:d take: K:l p:e take:le"},
-	{name: "an evicted cursor waits for the next key frame",
+	{name: "an evicted cursor waits for the next keyframe",
 		ring:   []broadcast.Option{broadcast.MaxFrames(3)},
 		script: "P:<1> K:k join take:<1>k p:a p:bb p:c p:d take: p:e take: K:l take:l miss:5/6/evicted"},
 	{name: "a refused frame ends its group",
@@ -95,7 +95,7 @@ var scripts = []struct {
 		script: "K:k join take:k p:a K:l p:b close take:alb eof eof keep:"},
 	{name: "a closed ring has nothing for those who come",
 		script: "K:k p:a close keep: join eof"},
-	{name: "a loss that no key frame ended is told at the end",
+	{name: "a loss that no keyframe ended is told at the end",
 		ring:   []broadcast.Option{broadcast.MaxFrames(2)},
 		script: "K:k join take:k p:a p:bb p:c close take: miss:3/4/evicted eof"},
 }
@@ -204,7 +204,8 @@ func (p *player) tooLarge() {
 	}
 }
 
-// Evict drops what is older than an age: old groups, and the newest one if asked. Readers at the head notice nothing.
+// Evict drops frames older than an age: old GOPs, and the newest one if requested. Readers at the
+// head notice nothing.
 func TestEvict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFeed(512)
@@ -250,8 +251,8 @@ func TestEvict(t *testing.T) {
 	})
 }
 
-// A group is kept whole up to MaxFrames, and late readers get it; the array of
-// its records grows on the way, wherever the oldest one stands.
+// A group is kept whole up to MaxFrames, and late readers get it; the array of its records grows on
+// the way, wherever the oldest one stands.
 func TestGroupOfMaxFrames(t *testing.T) {
 	const most = 1500
 	for _, before := range []int{0, 1, 100, 255, 256, 400, 1600} {

@@ -2,12 +2,12 @@ package broadcast
 
 // Stats is a snapshot of a Ring. The counters begin with 0 and only grow.
 type Stats struct {
-	// What is kept at present.
+	// The frames that are kept.
 	Frames int
 	Bytes  int64
 
-	// Start says that a new cursor starts at once: the newest key frame is
-	// kept with all that follows it.
+	// Start says that a new cursor starts at once: the newest keyframe is kept with all that
+	// follows it.
 	Start bool
 
 	// Info is the Info of the newest frame, or nil if none is kept.
@@ -16,20 +16,18 @@ type Stats struct {
 	Cursors  int // open ones
 	Watchers int
 
-	PublishedFrames, PublishedBytes uint64 // what Publish has taken
+	PublishedFrames, PublishedBytes uint64 // accepted by Publish
 
 	Refused uint64 // frames that were too large
 	Evicted uint64 // frames that were dropped to make room
 
-	// GroupsCut counts how often the newest group of pictures lost its start
-	// (it outgrew MaxBytes or MaxFrames) or got a hole (a refused
-	// frame), so that new readers have to wait for the next key frame.
+	// GroupsCut counts how often the newest GOP lost its start (it outgrew MaxBytes or MaxFrames)
+	// or got a gap (a refused frame), so that new readers have to wait for the next keyframe.
 	GroupsCut uint64
 
-	// Lost counts what cursors have lost, each for itself, by Reason. It
-	// counts a move when it happens: in Take, or, for a cursor that takes
-	// nothing, when a key frame is published while it is over its allowance.
-	// Missed tells the reader later, in its next batch.
+	// Lost counts the losses of all cursors, by Reason. It counts a move when it happens: in Take,
+	// or, for a cursor that takes nothing, when a keyframe is published while it is beyond its
+	// allowance. Missed reports the loss to the reader in its next batch.
 	Lost [reasons]struct{ Moves, Frames, Bytes uint64 }
 }
 

@@ -2,12 +2,12 @@ package broadcast
 
 import "sync"
 
-// A Watcher is told of new frames through a channel. It suits a goroutine that
-// serves one cursor, or many, and may wait for other things as well.
+// A Watcher is notified of new frames through a channel. It suits a goroutine that serves one
+// cursor, or many, and may wait for other events as well.
 type Watcher struct {
-	// C is signalled at each announcement (see [Latency]) and when the ring is
-	// closed. It has room for one signal: announcements that come before the
-	// last signal was received become one. It is never closed.
+	// C is signalled at each announcement (see [Latency]) and when the ring is closed. It has room
+	// for one signal: announcements that come before the last signal was received become one. It is
+	// never closed.
 	C <-chan struct{}
 
 	c     chan struct{}
@@ -18,8 +18,8 @@ type Watcher struct {
 // stopped is the index of a Watcher that is on no list.
 const stopped = -1
 
-// watchers are a ring's. Their mutex is not the ring's: a goroutine that is
-// woken will want that one.
+// watchers are a ring's. Their mutex is not the ring's: a goroutine that is woken will want that
+// one.
 type watchers struct {
 	mu   sync.Mutex
 	list []*Watcher // each at its index
@@ -41,9 +41,9 @@ func (w *Watcher) signal() {
 	}
 }
 
-// Watch returns a new Watcher, which its owner ends with Stop. Look at the
-// cursors once before the first wait: frames that were announced before are not
-// announced again. If the ring is closed, C has a signal at once.
+// Watch returns a new Watcher, which its owner ends with Stop. Look at the cursors once before the
+// first wait: frames that were announced before are not announced again. If the ring is closed, C
+// has a signal at once.
 func (r *Ring) Watch() *Watcher {
 	ch := make(chan struct{}, 1)
 	w := &Watcher{C: ch, c: ch, ring: r}
@@ -58,8 +58,8 @@ func (r *Ring) Watch() *Watcher {
 	return w
 }
 
-// Stop ends the signals; one that was sent before may still be in C. Stop may
-// be called from any goroutine, and more than once.
+// Stop ends the signals; one that was sent before may still be in C. Stop may be called from any
+// goroutine, and more than once.
 func (w *Watcher) Stop() {
 	s := &w.ring.watchers
 	s.mu.Lock()
@@ -75,8 +75,8 @@ func (w *Watcher) Stop() {
 	w.index = stopped
 }
 
-// announceSoon notes a new frame, and reports whether the caller has to signal
-// the watchers; otherwise the timer does. r.mu is held.
+// announceSoon notes a new frame, and reports whether the caller has to signal the watchers;
+// otherwise the timer does. r.mu is held.
 func (r *Ring) announceSoon(now int64) bool {
 	if r.opts.latency == 0 {
 		return true
@@ -88,8 +88,8 @@ func (r *Ring) announceSoon(now int64) bool {
 	return false
 }
 
-// announce reports whether there are frames that were not announced, and stops
-// the timer. r.mu is held.
+// announce reports whether there are frames that were not announced, and stops the timer. r.mu is
+// held.
 func (r *Ring) announce() bool {
 	if r.due == 0 {
 		return false
@@ -99,8 +99,8 @@ func (r *Ring) announce() bool {
 	return true
 }
 
-// Flush announces at once what waits for [Latency]. Its caller, the publisher,
-// knows that nothing more will come for a while.
+// Flush announces the frames that wait for [Latency] at once. The publisher calls it when it will
+// publish nothing for a while.
 func (r *Ring) Flush() {
 	r.mu.Lock()
 	waiting := r.announce()
@@ -110,7 +110,7 @@ func (r *Ring) Flush() {
 	}
 }
 
-// expire is what the timer calls.
+// expire runs when the timer fires.
 func (r *Ring) expire() {
 	r.mu.Lock()
 	// It may be early: flushed or closed since it fired, and perhaps armed again.

@@ -8,7 +8,7 @@ import (
 	"github.com/millrace-io/millrace/broadcast"
 )
 
-// wantSignals counts what has been sent to w.
+// wantSignals counts the signals to w.
 func wantSignals(t *testing.T, w *broadcast.Watcher, want int) {
 	t.Helper()
 	n := 0

@@ -10,8 +10,8 @@ import (
 
 const identity = "identity" // no encoding
 
-// An acceptance is what the Accept-Encoding headers of a request say of the encodings that matter here. A
-// header may have any number of others; they are not kept.
+// An acceptance is the result of parsing a request's Accept-Encoding headers for the encodings that
+// matter here. Others are dropped.
 type acceptance struct {
 	absent  bool                      // the client has not asked for an encoding
 	weights [len(acceptNames)]float64 // by index in acceptNames; below 0 if it is not named
@@ -22,7 +22,8 @@ const others = "*" // the encodings that are not named
 // acceptNames are the encodings of files, none, and all others.
 var acceptNames = [...]string{"br", "zstd", "gzip", identity, others}
 
-// parseAccept reads the values of Accept-Encoding (RFC 9110, section 12.5.3); what it cannot read is left out.
+// parseAccept parses the values of Accept-Encoding (RFC 9110, section 12.5.3), and skips invalid
+// elements.
 func parseAccept(values []string) acceptance {
 	if len(values) == 0 {
 		return acceptance{absent: true}
@@ -48,7 +49,7 @@ func acceptIndex(name string) int {
 	return slices.IndexFunc(acceptNames[:], func(s string) bool { return strings.EqualFold(s, name) })
 }
 
-// parseWeight returns the weight in the parameters of an element, 1 if there is none.
+// parseWeight returns the weight in the parameters of an element, 1 by default.
 func parseWeight(params string) (float64, bool) {
 	params = textproto.TrimString(params)
 	if params == "" {
@@ -77,9 +78,9 @@ func (h acceptance) weight(name string) float64 {
 	return 0
 }
 
-// AcceptsEncoding reports whether a client takes an answer in an encoding no less than without one.
-// values are those of its Accept-Encoding headers, and name is br, zstd or gzip. A client that sends no
-// such header has not asked for an encoding.
+// AcceptsEncoding reports whether a client accepts a response in an encoding at least as readily as
+// without one. values are the values of its Accept-Encoding headers, and name is br, zstd or gzip.
+// A client without such a header has not asked for an encoding.
 func AcceptsEncoding(values []string, name string) bool { return parseAccept(values).takes(name) }
 
 // takes is AcceptsEncoding of the headers that h was read from.

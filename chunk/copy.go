@@ -20,12 +20,13 @@ import (
 )
 
 const (
-	// copyBlock is what is read and written at a time where the kernel cannot move the bytes: large enough for a system
-	// call to cost less than its bytes, small enough to stay in the processor's caches between the two.
+	// copyBlock is the size of reads and writes when the kernel cannot move the bytes: large enough
+	// that a system call costs less than its bytes, and small enough to stay in the processor's
+	// caches between read and write.
 	copyBlock = 32 << 10
 
-	// fileStep is how much one file gets from another before Copy looks at its context: a file system that does not
-	// share blocks takes some ten milliseconds for it.
+	// fileStep is how much one file gets from another before Copy looks at its context: a file
+	// system that does not share blocks takes some ten milliseconds for it.
 	fileStep = 16 << 20
 
 	// kernelSplices says that the standard library splices connections and uses copy_file_range.
@@ -34,30 +35,34 @@ const (
 
 var errBadCount = errors.New("chunk: the writer returned an invalid count")
 
-// Copy copies from src to dst until the end of src, like io.Copy, and returns how many bytes went which way. It borrows
-// both. At the end of src it returns no error.
+// Copy copies from src to dst until the end of src, like io.Copy, and returns how many bytes went
+// which way. It borrows both. At the end of src it returns no error.
 //
-// The kernel moves the bytes wherever io.Copy has it do so: from a file or a connection to a TCP connection, from a TCP
-// connection to a Unix socket, from a file or a connection to a file. Copy does that behind wrapped responses as well: if
-// dst is an http.ResponseWriter without ReadFrom, Copy looks for ReadFrom in what Unwrap() http.ResponseWriter returns,
-// has dst write the header, and gives the body to the response within. The wrapper does not see the body then. Copy does
-// not bypass a wrapper whose header shows that it encodes the body: a Content-Encoding, a Vary: Accept-Encoding, a
-// Content-Length that it has changed. A wrapper that must see the body has ReadFrom, or no Unwrap.
+// The kernel moves the bytes wherever io.Copy lets it: from a file or a connection to a TCP
+// connection, from a TCP connection to a Unix socket, from a file or a connection to a file. Copy
+// does that behind wrapped responses as well: if dst is an http.ResponseWriter without ReadFrom,
+// Copy looks for ReadFrom in the result of Unwrap() http.ResponseWriter, lets dst write the header,
+// and sends the body through the inner response. The wrapper then does not see the body. Copy does
+// not bypass a wrapper whose header shows that it encodes the body: a Content-Encoding, a Vary:
+// Accept-Encoding, a Content-Length that it has changed. A wrapper that must see the body has
+// ReadFrom, or no Unwrap.
 //
-// If src is a regular file or memory and the response has no Content-Length, Copy sets it to the length of src, because
-// net/http copies a body without one. To write more after src, write the header first. If src has more than the response's
-// Content-Length, Copy sends no more than that and returns http.ErrContentLength; it does not know of bytes that were
-// written to the response before. If a file has less, the error is io.ErrUnexpectedEOF.
+// If src is a regular file or memory and the response has no Content-Length, Copy sets it to the
+// length of src, because net/http copies a body without one. To write more after src, write the
+// header first. If src has more than the response's Content-Length, Copy sends no more than that
+// and returns http.ErrContentLength; it does not know of bytes that were written to the response
+// before. If a file has less, the error is io.ErrUnexpectedEOF.
 //
 // All else passes through a pooled block, or is left to the WriteTo of src or the ReadFrom of dst.
 //
-// When ctx ends, Copy returns ctx's error. To end a Read or a Write that waits, it sets a deadline in the past: by the
-// methods SetReadDeadline of src and SetWriteDeadline of dst, or those of the http.ResponseController. Afterwards it
-// removes the deadline; the caller sets its own again. A response that is not complete keeps the deadline, so that its
-// connection is not used again. Where there are no deadlines, Copy returns after the Read or Write that is under way.
-// While ctx lasts, Copy sets no deadlines.
+// When ctx ends, Copy returns ctx's error. To end a Read or a Write that waits, it sets a deadline
+// in the past, with the methods SetReadDeadline of src and SetWriteDeadline of dst, or those of the
+// http.ResponseController. Afterwards it removes the deadline; the caller sets its own again. An
+// incomplete response keeps the deadline, so that its connection is not used again. Without
+// deadlines, Copy returns after the current Read or Write. While ctx lasts, Copy sets no deadlines.
 //
-// After an error, the position of a file is right after the bytes that dst took. From any other src, more may have been read.
+// After an error, the position of a file is right after the bytes that dst took. From any other
+// src, more may have been read.
 func Copy(ctx context.Context, dst io.Writer, src io.Reader) (Report, error) {
 	if err := ctx.Err(); err != nil {
 		return Report{}, err
@@ -87,7 +92,7 @@ func Copy(ctx context.Context, dst io.Writer, src io.Reader) (Report, error) {
 type copying struct {
 	ctx    context.Context
 	report Report
-	file   *os.File // src, or what src limits, which may be a pipe; or nil
+	file   *os.File // src, or the source that src limits, which may be a pipe; or nil
 	waits  interruption
 }
 
@@ -108,12 +113,12 @@ func (c *copying) to(dst io.Writer, src io.Reader) error {
 		c.report.add(way, n)
 		return err
 	}
-	if wt, ok := src.(io.WriterTo); ok && !isKernels(src) {
+	if wt, ok := src.(io.WriterTo); ok && !kernelOnly(src) {
 		n, err := wt.WriteTo(dst)
 		c.report.add(&c.report.Copied, n)
 		return err
 	}
-	if rf, ok := dst.(io.ReaderFrom); ok && !isKernels(dst) {
+	if rf, ok := dst.(io.ReaderFrom); ok && !kernelOnly(dst) {
 		n, err := rf.ReadFrom(src)
 		c.report.add(&c.report.Copied, n)
 		return err
@@ -121,8 +126,9 @@ func (c *copying) to(dst io.Writer, src io.Reader) error {
 	return c.blocks(dst, src)
 }
 
-// wayBetween returns the field of the Report that counts what io.Copy has the kernel move from src to dst, or nil if io.Copy
-// would copy it. Regular files that go to TCP or to a file are not its concern.
+// wayBetween returns the field of the Report that counts what io.Copy has the kernel move from src
+// to dst, or nil if io.Copy would copy it. Regular files that go to TCP or to a file are not its
+// concern.
 func (c *copying) wayBetween(dst io.Writer, src io.Reader) *int64 {
 	inner, limit := unlimited(src)
 	_, toUnix := dst.(*net.UnixConn)
@@ -144,7 +150,7 @@ func (c *copying) wayBetween(dst io.Writer, src io.Reader) *int64 {
 	return nil
 }
 
-// splicesFrom reports whether dst's ReadFrom splices what comes from a connection.
+// splicesFrom reports whether dst's ReadFrom splices data of a connection.
 func splicesFrom(dst io.Writer) bool {
 	switch dst.(type) {
 	case *net.TCPConn, *os.File:
@@ -163,8 +169,9 @@ func isStream(conn any) bool {
 	return addr != nil && addr.Network() == "unix"
 }
 
-// isKernels reports whether x is of a kind whose WriteTo and ReadFrom are only worth their buffers when the kernel copies.
-func isKernels(x any) bool {
+// kernelOnly reports whether x is of a kind whose WriteTo and ReadFrom are only worth their buffers
+// when the kernel copies.
+func kernelOnly(x any) bool {
 	switch x.(type) {
 	case *net.TCPConn, *net.UnixConn, *os.File:
 		return true
@@ -172,7 +179,8 @@ func isKernels(x any) bool {
 	return false
 }
 
-// isSeekable reports whether f is a file that has a position, as regular files have and pipes do not.
+// isSeekable reports whether f is a file that has a position, as regular files have and pipes do
+// not.
 func isSeekable(f *os.File) bool {
 	if f == nil {
 		return false
@@ -189,7 +197,8 @@ func unlimited(src io.Reader) (io.Reader, int64) {
 	return src, math.MaxInt64
 }
 
-// A countedFile is a file that counts what is read from it by Read. Sendfile uses its SyscallConn, and is not counted.
+// A countedFile is a file that counts the bytes of Read. Sendfile uses its SyscallConn, and is not
+// counted.
 type countedFile struct {
 	file *os.File
 	read int64
@@ -222,7 +231,8 @@ func (c *copying) sendFile(rf io.ReaderFrom, src io.Reader) error {
 	return err
 }
 
-// fileToFile copies in steps, because the standard library's copy_file_range ends neither with a context nor by a deadline.
+// fileToFile copies in steps, because the standard library's copy_file_range ends neither with a
+// context nor by a deadline.
 func (c *copying) fileToFile(dst *os.File, src io.Reader) error {
 	_, left := unlimited(src)
 	for left > 0 {
@@ -319,7 +329,7 @@ func (c *copying) toResponse(w http.ResponseWriter, src io.Reader) error {
 		rf = unwrapBody(w, head)
 	}
 	if rf == nil {
-		err := c.to(plainResponse{w}, src) // whose Write knows how much room there is
+		err := c.to(plainResponse{w}, src) // its Write knows how much room there is
 		if c.report.Bytes == room && c.ctx.Err() != nil {
 			return nil // a client that has all of the response hangs up, which ends the context of the request
 		}
@@ -348,7 +358,8 @@ func (c *copying) toResponse(w http.ResponseWriter, src io.Reader) error {
 	return nil
 }
 
-// tooLong returns http.ErrContentLength if src has another byte. It ignores an error of src: the response is complete.
+// tooLong returns http.ErrContentLength if src has another byte. It ignores an error of src: the
+// response is complete.
 func (c *copying) tooLong(src io.Reader) error {
 	var p [1]byte
 	if n, _ := src.Read(p[:]); n > 0 {
@@ -421,7 +432,7 @@ func (c *copying) begin(dst io.Writer, src io.Reader) {
 	}
 }
 
-// interrupt runs on a goroutine of its own when ctx ends.
+// interrupt runs in a separate goroutine when ctx ends.
 func (i *interruption) interrupt() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -439,8 +450,8 @@ func (i *interruption) setDeadlines(read, write time.Time) {
 	}
 }
 
-// stop removes the deadlines if ctx has ended. The response that is not complete keeps a deadline in the past: net/http could
-// otherwise end the body as if it were.
+// stop removes the deadlines if ctx has ended. The response that is not complete keeps a deadline
+// in the past: net/http could otherwise end the body as if it were.
 func (i *interruption) stop(complete bool) {
 	if i.unhook == nil || i.unhook() {
 		return

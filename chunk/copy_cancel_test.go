@@ -18,7 +18,8 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 )
 
-// soon is how long a test lets something wait before it ends the wait. Nothing depends on its length.
+// soon is how long a test lets something wait before it ends the wait. Nothing depends on its
+// length.
 const soon = 20 * time.Millisecond
 
 // waitingEnds are both ends of a connection, of which a Read or a Write may wait.
@@ -60,7 +61,7 @@ func TestCopyEndsWhileTheTargetHangs(t *testing.T) {
 	}
 }
 
-// What has no deadlines is not interrupted, but nothing is begun any more.
+// Ends without deadlines are not interrupted, but no further read or write starts.
 func TestCopyWithoutDeadlinesEndsAfterTheRead(t *testing.T) {
 	r, w := io.Pipe()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -208,7 +208,8 @@ func tlsEnds(t testing.TB, a, b net.Conn) (server, client *tls.Conn) {
 	return server, client
 }
 
-// feed writes data to w on a goroutine and closes it. It ends with the test, which may have closed the other end.
+// feed writes data to w on a goroutine and closes it. It ends with the test, which may have closed
+// the other end.
 func feed(t testing.TB, w io.WriteCloser, data []byte) {
 	var done sync.WaitGroup
 	done.Go(func() {

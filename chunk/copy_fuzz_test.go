@@ -60,7 +60,8 @@ func (s steppedWriter) Write(p []byte) (int, error) {
 	return s.w.Write(p)
 }
 
-// FuzzCopy copies between ends that do what the steps say, several times, and compares with what they have seen.
+// FuzzCopy copies between ends that follow the steps, several times, and compares with their
+// records.
 func FuzzCopy(f *testing.F) {
 	f.Add(uint16(0), []byte{})
 	f.Add(uint16(100), []byte{0, 7, 7, 7})
@@ -86,7 +87,8 @@ func FuzzCopy(f *testing.F) {
 	})
 }
 
-// fuzzFile copies parts of a file. Its position says what has arrived, also if the target failed.
+// fuzzFile copies parts of a file. Its position shows how much has arrived, even if the target
+// failed.
 func fuzzFile(t *testing.T, s *copySteps, file *os.File, data []byte, w steppedWriter) {
 	for range 4 {
 		before := w.w.Len()

@@ -15,7 +15,8 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 )
 
-// Parts of a file in any order and of any length, with reads of the caller's own in between, are those that io.Copy copies.
+// Parts of a file in any order and of any length, with reads of the caller in between, are copied
+// as by io.Copy.
 func TestCopyLikeIOCopy(t *testing.T) {
 	leaktest.Check(t, millrace.DefaultPool())
 	data := someBytes(400_000)
@@ -81,14 +82,15 @@ func randomPart(rnd *rand.Rand, size int64) func(f *os.File) io.Reader {
 	}
 }
 
-// Whenever the context ends, what has arrived is what the report says and the beginning of the source, and a file is right
-// behind it, so that a second Copy completes the first.
+// Whenever the context ends, the bytes that have arrived are those of the report and the start of
+// the source, and a file is positioned directly after them, so that a second Copy completes the
+// first.
 func TestCopyCancelledAtAnyMoment(t *testing.T) {
 	leaktest.Check(t, millrace.DefaultPool())
 	data := someBytes(600_000)
 	for _, src := range copySources {
 		for _, dst := range copyTargets {
-			if dst.slow || dst.name == "TLS" { // whose connection is lost after a Write that was cut off
+			if dst.slow || dst.name == "TLS" { // the connection is lost after an incomplete Write
 				continue
 			}
 			t.Run(src.name+" to "+dst.name, func(t *testing.T) {

@@ -13,7 +13,8 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// exchange sends requests on one connection, with nothing but HTTP's own syntax, and returns all that comes back.
+// exchange sends requests on one connection, with nothing but HTTP's own syntax, and returns all
+// that comes back.
 func exchange(t *testing.T, url, requests string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
@@ -30,7 +31,7 @@ func request(line string, header ...string) string {
 	return line + "\r\nHost: x\r\n" + strings.Join(append(header, "\r\n"), "\r\n")
 }
 
-// The answers that have no body of the usual kind, and those whose length is another than the file's.
+// Responses without the usual body, and those with another length than the file's.
 func TestCopyToUnusualResponses(t *testing.T) {
 	data := someBytes(100_000)
 	last := request("GET /ok HTTP/1.1", "Connection: close")
@@ -104,7 +105,8 @@ func TestCopyToUnusualResponses(t *testing.T) {
 	}
 }
 
-// Of a connection no more is taken than the response may have, but for the byte that shows that there is more.
+// Of a connection no more is taken than the response may have, but for the byte that shows that
+// there is more.
 func TestCopyStreamThatIsTooLongToResponse(t *testing.T) {
 	data := someBytes(100_000)
 	for _, src := range copySources {

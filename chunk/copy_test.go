@@ -48,7 +48,7 @@ func TestCopyPairs(t *testing.T) {
 	}
 }
 
-// A stream goes on after a limit: nothing behind it was taken.
+// A stream continues after a limit: nothing after it was read.
 func TestCopyTakesNoMoreThanTheLimit(t *testing.T) {
 	leaktest.Check(t, millrace.DefaultPool())
 	data := someBytes(300_000)
@@ -146,7 +146,7 @@ func TestCopyPassesErrorsOn(t *testing.T) {
 				"counts": {writesBy(func(p []byte) (int, error) { return len(p) + 1, nil }), nil},
 			} {
 				if src.name == "memory" {
-					continue // a bytes.Reader copies by itself
+					continue // a bytes.Reader copies without Copy's buffer
 				}
 				report, err := chunk.Copy(context.Background(), test.w, src.open(t, data))
 				if err == nil || test.want != nil && err != test.want {

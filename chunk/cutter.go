@@ -2,39 +2,41 @@ package chunk
 
 import "bytes"
 
-// A Cutter finds the ends of records in a stream, for a [Reader] that cuts its chunks there. [Lines] and [JSON] return
-// Cutters, and a [CutFunc] is one.
+// A Cutter finds the ends of records in a stream, for a [Reader] that cuts its chunks there.
+// [Lines] and [JSON] return Cutters, and a [CutFunc] is one.
 //
-// What a Cutter knows of a stream is in the scan, so that one Cutter may serve any number of Readers at a time.
+// A Cutter's state of a stream is in the scan, so one Cutter may serve any number of Readers at a
+// time.
 type Cutter interface {
-	// cut returns the length of the longest part of w.data, from its start and at most w.limit bytes, that ends where
-	// a record ends. Where the first record is longer than that, it returns that record's length: more than
-	// len(w.data) if it is known before the record has arrived, and 0 if it is not known yet. A negative number says
-	// that no record can begin like w.data, which is not empty.
+	// cut returns the length of the longest part of w.data, from its start and at most w.limit
+	// bytes, that ends where a record ends. Where the first record is longer than that, it returns
+	// that record's length: more than len(w.data) if it is known before the record has arrived, and
+	// 0 if it is not known yet. A negative number says that no record can begin like w.data, which
+	// is not empty.
 	//
-	// It sets w.seen to the number of bytes that it need not look at again, and w.state to what it must remember.
-	// A length up to len(w.data) is cut off before cut is called again. It borrows w.
+	// It sets w.seen to the number of bytes that it need not see again, and w.state to the state to
+	// remember. A length up to len(w.data) is cut off before cut is called again. It borrows w.
 	cut(w *scan) int
 
-	// whole is asked when the source has ended. It reports whether what follows the last end in w.data, all of which
-	// cut has been shown, is a record although no end follows. It borrows w.
+	// whole is called at the end of the source. It reports whether the bytes after the last end in
+	// w.data are a record although it has no end. cut has seen all of w.data. It borrows w.
 	whole(w *scan) bool
 }
 
-// A scan is what a Cutter looks at: the bytes that have arrived since the last cut, and what it knows of them.
+// A scan is a Cutter's input: the bytes that have arrived since the last cut, and its state.
 //
 // Invariant: 0 ≤ seen ≤ len(data).
 type scan struct {
 	data  []byte // begins where a record begins; valid until cut or whole returns, not to be written to
 	seen  int    // bytes that the last cut need not see again
-	state int    // the Cutter's own: 0 at the start of the stream, then what the last cut left
+	state int    // for the Cutter: 0 at the start of the stream, then the value that the last cut set
 	limit int    // bytes: a chunk should not be longer
 }
 
-// CutFunc makes a Cutter from a function that returns the length in bytes of the first record in data, which is not
-// empty. It returns 0 while the length is not known, more than len(data) when the length is known from the record's
-// start, and less than 0 when no record can begin like this. Records that end with a zero byte, and records that begin
-// with their length:
+// CutFunc makes a Cutter from a function that returns the length in bytes of the first record in
+// data, which is not empty. It returns 0 while the length is not known, more than len(data) when
+// the length is known from the record's start, and less than 0 when no record can begin like this.
+// Records that end with a zero byte, and records that begin with their length:
 //
 //	chunk.CutFunc(func(data []byte) int { return bytes.IndexByte(data, 0) + 1 })
 //	chunk.CutFunc(func(data []byte) int {
@@ -44,9 +46,9 @@ type scan struct {
 //		return 4 + int(binary.BigEndian.Uint32(data))
 //	})
 //
-// It is called once for each record, and again for the last one, from its start, when more has arrived. A source that
-// ends within a record is an error. The Reader calls it on one goroutine at a time, not always the same one. The function
-// borrows data and must not call the Reader.
+// It is called once for each record, and again for the last one, from its start, when more has
+// arrived. A source that ends within a record is an error. The Reader calls it on one goroutine at
+// a time, not always the same one. The function borrows data and must not call the Reader.
 type CutFunc func(data []byte) int
 
 func (f CutFunc) cut(w *scan) (end int) {
@@ -77,13 +79,14 @@ func (anywhere) cut(w *scan) int {
 
 func (anywhere) whole(*scan) bool { return true }
 
-// Lines cuts behind line feeds, so that a line ends with LF or CR LF, which belong to it. What follows the last line feed
-// of the source is a line, too.
+// Lines cuts after line feeds, so that a line includes its LF or CR LF. The bytes after the last
+// line feed of the source are a line, too.
 func Lines() Cutter { return lines{} }
 
 type lines struct{}
 
-// cut looks for the last line feed from the back: how many lines there are before it makes no difference.
+// cut looks for the last line feed from the back: how many lines there are before it makes no
+// difference.
 func (lines) cut(w *scan) int {
 	seen, limit := w.seen, min(len(w.data), w.limit)
 	w.seen = len(w.data)

@@ -8,8 +8,8 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// With a limit of one byte a Cutter stops at every end there is. What it has seen it does not look at again: here it is no
-// longer there.
+// With a limit of one byte a Cutter stops at every end. It does not look again at bytes that it has
+// seen: here they are gone.
 func TestCuttersScanOnce(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 6))
 	for _, s := range slowCutters[:3] {

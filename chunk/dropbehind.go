@@ -9,15 +9,17 @@ const (
 	// dropStep is how much is sent between two drops.
 	dropStep = 8 << 20
 
-	// dropLag is how far behind the last byte sent the page cache is emptied: a socket holds up to 4 MiB of pages,
-	// unless the system is told otherwise (net.ipv4.tcp_wmem), and what it holds cannot be dropped.
+	// dropLag is the distance between the last byte sent and the part of the page cache that is
+	// dropped: a socket holds up to 4 MiB of pages by default (net.ipv4.tcp_wmem), and these cannot
+	// be dropped.
 	dropLag = 8 << 20
 )
 
-// A dropper removes sent files from the page cache. A file stays while another such response sends it.
+// A dropper removes sent files from the page cache. A file stays while another such response sends
+// it.
 type dropper struct {
 	mu      sync.Mutex
-	sending map[fileVersion]int // responses that are being dropped behind, by what they send
+	sending map[fileVersion]int // responses with files to drop, by file
 }
 
 // count adds n to the responses that are being dropped behind and send this file.
@@ -29,7 +31,8 @@ func (d *dropper) count(v fileVersion, n int) {
 	}
 }
 
-// drop drops the bytes [from, to) of f from the page cache, unless another response that is dropped behind sends the file.
+// drop drops the bytes [from, to) of f from the page cache, unless another response that is dropped
+// behind sends the file.
 func (d *dropper) drop(f *os.File, v fileVersion, from, to int64) {
 	d.mu.Lock()
 	alone := d.sending[v] == 1

@@ -9,10 +9,11 @@ import (
 // From takes the blocks from p, so that a test can count them.
 func From(p *millrace.Pool) ReaderOption { return func(r *Reader) { r.pool = p } }
 
-// ReadInNext has Next read any source by itself, so that where chunks end depends on the bytes alone.
+// ReadInNext makes Next read any source itself, so that the ends of chunks depend on the bytes
+// alone.
 func ReadInNext() ReaderOption { return func(r *Reader) { r.mayHang = false } }
 
-// Cut and Whole ask a Cutter; Scan is what it looks at.
+// Cut and Whole call a Cutter; Scan is its input.
 func Cut(c Cutter, s *Scan) int { return c.cut((*scan)(s)) }
 
 func Whole(c Cutter, s *Scan) bool { return c.whole((*scan)(s)) }

@@ -19,7 +19,8 @@ func versionOf(info os.FileInfo) fileVersion {
 	}
 }
 
-// dropFromCache has the kernel drop the bytes [from, to) of f from the page cache, except those that are in use.
+// dropFromCache lets the kernel drop the bytes [from, to) of f from the page cache, except those in
+// use.
 func dropFromCache(f *os.File, from, to int64) {
 	raw, err := f.SyscallConn()
 	if err != nil {

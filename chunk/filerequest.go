@@ -12,8 +12,9 @@ import (
 	"syscall"
 )
 
-// A fileRequest is one request to a FileHandler, and the ResponseWriter that net/http answers it with. net/http gives the
-// body of a file to its ReadFrom, and all else to Write. A file takes this way:
+// A fileRequest is one request to a FileHandler, and the ResponseWriter that net/http answers it
+// with. net/http gives the body of a file to its ReadFrom, and all else to Write. A file takes this
+// way:
 //
 //	ServeHTTP → serve → http.ServeContent → ReadFrom → give → the ReadFrom of net/http's response → sendfile
 type fileRequest struct {
@@ -32,7 +33,8 @@ type fileRequest struct {
 	broken bool // the body has ended too soon
 }
 
-// A servedFile is a file that http.ServeContent seeks to its end and back to its start without a system call.
+// A servedFile is a file that http.ServeContent seeks to its end and back to its start without a
+// system call.
 //
 // Invariant: if !moved, the file's position is 0.
 type servedFile struct {
@@ -124,7 +126,8 @@ func (x *fileRequest) serveContent(name string) {
 	}
 }
 
-// clientSeesLength reports whether the client has the body's Content-Length, by which it sees that bytes are missing.
+// clientSeesLength reports whether the client has the body's Content-Length, by which it sees that
+// bytes are missing.
 func (x *fileRequest) clientSeesLength() bool {
 	return x.r.ProtoMajor == 1 && x.head.length != "" && headOf(x.Header()) == x.head
 }
@@ -149,7 +152,8 @@ func (x *fileRequest) Write(p []byte) (int, error) {
 	return x.ResponseWriter.Write(p)
 }
 
-// ReadFrom sends the body of a file, or of several ranges of it, which net/http has in a LimitedReader.
+// ReadFrom sends the body of a file, or of several ranges of it, which net/http has in a
+// LimitedReader.
 func (x *fileRequest) ReadFrom(src io.Reader) (int64, error) {
 	body, ok := src.(*io.LimitedReader)
 	if !ok {
@@ -176,7 +180,8 @@ func (x *fileRequest) send(body *io.LimitedReader) error {
 	return x.give(x.destination(), body)
 }
 
-// sendAndDrop gives body to rf in steps, and drops the bytes of the file that were sent from the page cache.
+// sendAndDrop gives body to rf in steps, and drops the bytes of the file that were sent from the
+// page cache.
 func (x *fileRequest) sendAndDrop(rf io.ReaderFrom, body *io.LimitedReader) error {
 	version := versionOf(x.info)
 	x.h.dropper.count(version, 1)
@@ -207,7 +212,8 @@ func (x *fileRequest) sendAndDrop(rf io.ReaderFrom, body *io.LimitedReader) erro
 	return nil
 }
 
-// destination returns the io.ReaderFrom to give the file to: the response, one that it wraps, or its Write.
+// destination returns the io.ReaderFrom to give the file to: the response, one that it wraps, or
+// its Write.
 func (x *fileRequest) destination() io.ReaderFrom {
 	if rf, ok := x.ResponseWriter.(io.ReaderFrom); ok {
 		return rf
@@ -220,7 +226,7 @@ func (x *fileRequest) destination() io.ReaderFrom {
 	return copiedBody{x.ResponseWriter}
 }
 
-// A copiedBody is a response whose body goes through its Write.
+// A copiedBody is a response without ReadFrom, so that the body goes through its Write.
 type copiedBody struct{ w http.ResponseWriter }
 
 func (b copiedBody) ReadFrom(src io.Reader) (int64, error) {

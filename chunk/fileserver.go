@@ -13,20 +13,23 @@ import (
 
 // A FileHandler serves the files under a directory. [FileServer] makes one.
 //
-// It answers as http.FileServer does, whose conditions, ranges, redirects and lists it uses. In addition:
+// It answers like http.FileServer, and uses its conditions, ranges, redirects and lists. In
+// addition:
 //
-//   - No symbolic link leads out of the root; see os.Root. Such a name is a 404, and so is a name that no file can have.
+//   - No symbolic link leads out of the root; see os.Root. Such a name is a 404, and so is a name
+//     that no file can have.
 //   - A pipe, a socket or a device is a 403, and is not opened.
-//   - Each file has a strong ETag, made of its size, times of change, device and inode. Two versions of a file have the
-//     same tag only if one was written over the other within the same tick of the file system's clock (4 ms on older
-//     kernels), without a change of size. Copies on two machines have different tags. An ETag that is set already stays,
-//     and a nil value in the header's map prevents it.
-//   - The file reaches the kernel's sendfile behind a middleware that only has Unwrap, as [Copy] describes. Such a
-//     middleware does not see the body.
+//   - Each file has a strong ETag, made of its size, times of change, device and inode. Two
+//     versions of a file have the same tag only if one was written over the other within the same
+//     tick of the file system's clock (4 ms on older kernels), without a change of size. Copies on
+//     two machines have different tags. An ETag that is set already stays, and a nil value in the
+//     header's map prevents it.
+//   - The file reaches the kernel's sendfile behind a middleware that only has Unwrap, as [Copy]
+//     describes. Such a middleware does not see the body.
 //   - A body that ends too soon, because the file was cut, breaks the connection or the stream.
 //
-// To replace a file, rename a new one over it: what is written to a file, or cut off it, while it is being sent may show
-// in what is sent.
+// To replace a file, rename a new one over it. If a file is written or truncated while it is being
+// sent, clients may get a mixture.
 //
 // All methods may be called from any goroutine.
 type FileHandler struct {
@@ -46,25 +49,27 @@ type FileHandler struct {
 // A FileOption changes what [FileServer] makes. Options panic when a value is out of range.
 type FileOption func(*FileHandler)
 
-// Listing says whether a directory without an index.html is answered with a list of its files, as http.FileServer does and
-// as is the default. Otherwise the answer is a 403.
+// Listing says whether a directory without an index.html is answered with a list of its files, as
+// http.FileServer does and as is the default. Otherwise the answer is a 403.
 func Listing(on bool) FileOption {
 	return func(h *FileHandler) { h.listing = on }
 }
 
-// Precompressed serves a file name.br, name.zst or name.gz instead of name to a client that accepts the encoding, with
-// the Content-Type of name. The client's preference decides, and then this order. The file must not be older than name, in
-// whole seconds. If neither name nor another form is acceptable to the client (identity;q=0), the answer is 406.
+// Precompressed serves a file name.br, name.zst or name.gz instead of name to a client that accepts
+// the encoding, with the Content-Type of name. The client's preference decides, and then this
+// order. The file must not be older than name, in whole seconds. If neither name nor another form
+// is acceptable to the client (identity;q=0), the answer is 406.
 //
-// It is off by default, because name.gz could be a file of its own. An ETag that a middleware has set stays the same for
-// all forms of name, so that clients cannot tell them apart.
+// It is off by default, because name.gz could be a different file. An ETag set by a middleware is
+// the same for all encodings of a name, so that clients cannot tell them apart.
 func Precompressed() FileOption {
 	return func(h *FileHandler) { h.precompressed = true }
 }
 
-// DropBehind keeps responses of at least this many bytes from filling the page cache. The handler drops the part of a file
-// that was sent (posix_fadvise), in steps of 8 MiB, unless another such response sends the same file. Some of the last
-// bytes, which the socket still holds, stay. It works on Linux. It is off by default.
+// DropBehind keeps responses of at least this many bytes from filling the page cache. The handler
+// drops the part of a file that was sent (posix_fadvise), in steps of 8 MiB, unless another such
+// response sends the same file. Some of the last bytes, which the socket still holds, stay. It
+// works on Linux. It is off by default.
 func DropBehind(bytes int64) FileOption {
 	if bytes < 1 {
 		panic(fmt.Sprintf("chunk: DropBehind(%d) is below 1", bytes))
@@ -72,9 +77,10 @@ func DropBehind(bytes int64) FileOption {
 	return func(h *FileHandler) { h.dropFrom = bytes }
 }
 
-// OnServed has f called after each request, with the status and with how many bytes of files were handed to the connection,
-// and which way they went. f is called on the request's goroutine, even if the response was aborted by a panic. Headers and
-// lists of directories are not counted; a body of several ranges is, with what separates them.
+// OnServed calls f after each request, with the status, the number of bytes of files that were
+// passed to the connection, and the way that they took. f is called on the request's goroutine,
+// even after a panic that aborted the response. Headers and lists of directories are not counted; a
+// body with several ranges is, including its separators.
 func OnServed(f func(r *http.Request, sent Report, status int)) FileOption {
 	if f == nil {
 		panic("chunk: OnServed(nil)")
@@ -82,8 +88,8 @@ func OnServed(f func(r *http.Request, sent Report, status int)) FileOption {
 	return func(h *FileHandler) { h.served = f }
 }
 
-// FileServer returns a handler for the files under root. It borrows root, which must stay open for as long as the
-// handler is used.
+// FileServer returns a handler for the files under root. It borrows root, which must stay open for
+// as long as the handler is used.
 func FileServer(root *os.Root, opts ...FileOption) *FileHandler {
 	h := &FileHandler{root: fileRoot{root}, listing: true, dropper: dropper{sending: make(map[fileVersion]int)}}
 	h.standard = http.FileServer(openedFiles{h.root})
@@ -136,7 +142,7 @@ func (h *FileHandler) serveDirectory(x *fileRequest, name string) {
 	switch {
 	case err == nil:
 	case statusOf(err) == http.StatusInternalServerError:
-		x.fail(err) // there may be an index.html, and a list would show what it hides
+		x.fail(err) // there may be an index.html, and a list would show the files that it hides
 	case !h.listing && h.isDir(name):
 		x.failText(http.StatusForbidden, "403 Forbidden: the directory has no index.html, and lists of files are off")
 	default:
@@ -149,12 +155,13 @@ func (h *FileHandler) isDir(name string) bool {
 	return err == nil && info.IsDir()
 }
 
-// ServeFile answers r with the file of that name in the root, instead of the one that the URL of r names; the URL may be
-// nil. Use it when the handler has already authorized the request or looked up the file name. Methods, conditions, ranges
-// and options are as with ServeHTTP.
+// ServeFile answers r with the file of that name in the root, instead of the one that the URL of r
+// names; the URL may be nil. Use it when the handler has already authorized the request or looked
+// up the file name. Methods, conditions, ranges and options are as with ServeHTTP.
 //
-// The name is one that fs.ValidPath accepts and that a file of this system can have (see filepath.Localize). Any other
-// name is a 404, and so is a directory. There are no redirects. Symbolic links within the root are followed.
+// The name is one that fs.ValidPath accepts and that a file of this system can have (see
+// filepath.Localize). Any other name is a 404, and so is a directory. There are no redirects.
+// Symbolic links within the root are followed.
 func (h *FileHandler) ServeFile(w http.ResponseWriter, r *http.Request, name string) {
 	x := h.begin(w, r)
 	defer h.finish(x)

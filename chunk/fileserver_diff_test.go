@@ -22,8 +22,8 @@ import (
 // modified is when all files of a tree were.
 var modified = time.Date(2024, 2, 29, 12, 30, 15, 123456789, time.UTC)
 
-// tree is what the differential tests serve. A name that ends with a slash is a directory, and a value that begins with
-// "->" a symbolic link.
+// tree is what the differential tests serve. A name that ends with a slash is a directory, and a
+// value that begins with "->" a symbolic link.
 var tree = map[string]string{
 	"plain.txt":           "Hello, this is a plain text.\n",
 	"large.bin":           string(someBytes(256 << 10)),
@@ -70,7 +70,7 @@ var tree = map[string]string{
 func makeTree(t testing.TB, files map[string]string) (*os.Root, string) {
 	t.Helper()
 	dir := t.TempDir()
-	// The longest names first: what is written into a directory changes its time.
+	// The longest names first: writing into a directory changes its time.
 	for _, name := range slices.Backward(slices.Sorted(maps.Keys(files))) {
 		full := filepath.Join(dir, name)
 		must(t, os.MkdirAll(filepath.Dir(full), 0o755))
@@ -104,7 +104,8 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// reference is what chunk.FileServer is compared with. The standard library takes an entity tag from the header.
+// reference is what chunk.FileServer is compared with. The standard library takes an entity tag
+// from the header.
 func reference(root *os.Root, etag string) http.Handler {
 	return tagged(http.FileServer(http.FS(root.FS())), etag)
 }
@@ -129,7 +130,8 @@ type reply struct {
 
 var boundaries = regexp.MustCompile("boundary=([0-9a-f]{60})")
 
-// newReply reads an answer. The boundary of a multipart one, which is random, becomes 60 times B, and the date goes.
+// newReply reads an answer. The boundary of a multipart one, which is random, becomes 60 times B,
+// and the date goes.
 func newReply(t testing.TB, res *http.Response) reply {
 	t.Helper()
 	body, err := io.ReadAll(res.Body)
@@ -144,7 +146,8 @@ func newReply(t testing.TB, res *http.Response) reply {
 	return r
 }
 
-// compare fails the test if two answers differ by anything but by a Content-Length that only ours has and that is right.
+// compare fails the test if two answers differ by anything but by a Content-Length that only ours
+// has and that is right.
 func compare(t testing.TB, what string, method string, got, want reply) {
 	t.Helper()
 	if want.header.Get("Content-Length") == "" && method != http.MethodHead {
@@ -215,7 +218,7 @@ func (q question) request(t testing.TB, base string) *http.Request {
 	return r
 }
 
-// questions are those that tests of net/http's own file server ask, and more.
+// questions are those of the tests of net/http's file server, and more.
 func questions() (list []question) {
 	paths := []string{
 		"/", "/dir", "/dir/", "/dir/sub", "/dir/sub/", "/indexed", "/indexed/", "/indexed/index.html", "/index.html",
@@ -283,8 +286,8 @@ var (
 	}
 )
 
-// different says which questions are answered in another way than http.FileServer does, and is all that the documentation
-// says about that.
+// different says which questions are answered in another way than http.FileServer does, and is all
+// that the documentation says about that.
 func different(q question) bool {
 	path, _, _ := strings.Cut(q.path, "?")
 	switch {
@@ -327,7 +330,7 @@ func TestFileServerLikeHTTP(t *testing.T) {
 	}
 }
 
-// TestFileServerHeldBackDifferences pins what is answered in another way.
+// TestFileServerHeldBackDifferences pins the differences in answers.
 func TestFileServerHeldBackDifferences(t *testing.T) {
 	root, _ := makeTree(t, tree)
 	h := chunk.FileServer(root)

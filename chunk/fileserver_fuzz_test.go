@@ -58,8 +58,8 @@ func FuzzFileServer(f *testing.F) {
 	})
 }
 
-// fuzzDifferent says which requests are answered in another way than http.FileServer does. The reasons are those of
-// TestFileServerHeldBackDifferences.
+// fuzzDifferent reports which requests are answered differently from http.FileServer. The reasons
+// are in TestFileServerHeldBackDifferences.
 func fuzzDifferent(path string) bool {
 	if !utf8.ValidString(path) || len(path) > 200 || strings.ContainsRune(path, 0) {
 		return true // what fs.FS does not open at all
@@ -67,7 +67,8 @@ func fuzzDifferent(path string) bool {
 	if different(question{path: "/" + strings.Trim(path, "/")}) || different(question{path: path}) {
 		return true
 	}
-	// What leads to the same directories in other words, and redirects to names that have to be escaped.
+	// What leads to the same directories in other words, and redirects to names that have to be
+	// escaped.
 	for _, odd := range []string{"loop", "outside", "absolute", "parent", ".", "?", "#", ":", " ", "%", "\\", "\"", "&", "ü", "<"} {
 		if strings.Contains(path, odd) && !strings.Contains(path, ".txt") && !strings.Contains(path, ".bin") {
 			return true

@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestFileServerSpecialFiles: a pipe, a socket or a device is refused without being opened, so that no writer is woken.
+// TestFileServerSpecialFiles: a pipe, a socket or a device is refused without being opened, so that
+// no writer is woken.
 func TestFileServerSpecialFiles(t *testing.T) {
 	root, dir := makeTree(t, map[string]string{"link": "->pipe", "sub/index.html": "->../pipe"})
 	must(t, unix.Mkfifo(filepath.Join(dir, "pipe"), 0o644))
@@ -57,7 +58,8 @@ func TestFileServerSpecialFiles(t *testing.T) {
 	must(t, f.Close())
 }
 
-// TestDropBehind: what a long response has sent leaves the page cache, and what another one sends meanwhile stays.
+// TestDropBehind: what a long response has sent leaves the page cache, and what another one sends
+// meanwhile stays.
 func TestDropBehind(t *testing.T) {
 	const size = 40 << 20
 	root, dir := makeTree(t, map[string]string{"large.bin": "", "control.bin": ""})

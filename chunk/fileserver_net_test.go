@@ -23,7 +23,8 @@ func TestFileServerWithoutASlash(t *testing.T) {
 	}
 }
 
-// TestFileServerServed: OnServed hears of every request, once, with what was sent, and Sent adds up.
+// TestFileServerServed: OnServed is called once for every request, with the bytes sent, and Sent
+// adds them up.
 func TestFileServerServed(t *testing.T) {
 	root, _ := makeTree(t, tree)
 	var log []string

@@ -23,7 +23,8 @@ import (
 // ask asks a handler without a network.
 func ask(h http.Handler, path string) *httptest.ResponseRecorder { return serveTo(h, get(path, "")) }
 
-// TestFileServerTagsEachVersion: each change of a file, in place or by another one, gives it another tag.
+// TestFileServerTagsEachVersion: each change of a file, in place or by another one, gives it
+// another tag.
 func TestFileServerTagsEachVersion(t *testing.T) {
 	root, dir := makeTree(t, map[string]string{"a": "one", "b": "two", "same": "0"})
 	h, name, other := chunk.FileServer(root), filepath.Join(dir, "a"), filepath.Join(dir, "b")
@@ -74,7 +75,8 @@ func (p *probe) Write(b []byte) (int, error) {
 	return p.ResponseRecorder.Write(b)
 }
 
-// TestFileServerWhileFilesChange has many ask while names are given to other files: each answer is a version that there was, whole.
+// TestFileServerWhileFilesChange has many ask while names are given to other files: each answer is
+// a version that there was, whole.
 func TestFileServerWhileFilesChange(t *testing.T) {
 	root, dir := makeTree(t, map[string]string{"0": "", "1": "", "2": "", "link": "->0"})
 	var versions sync.Map // SHA-256 of all that ever had a name
@@ -120,7 +122,8 @@ func TestFileServerWhileFilesChange(t *testing.T) {
 	client.CloseIdleConnections()
 }
 
-// checkVersion downloads a file and looks whether its bytes and its tag belong to one version that there was.
+// checkVersion downloads a file and looks whether its bytes and its tag belong to one version that
+// there was.
 func checkVersion(t *testing.T, client *http.Client, url string, versions, tags *sync.Map) {
 	res, err := client.Get(url)
 	if err != nil {
@@ -144,7 +147,8 @@ func checkVersion(t *testing.T, client *http.Client, url string, versions, tags 
 	}
 }
 
-// TestFileServerOfAFileThatIsCut: a file that is cut off while it is sent breaks the connection, with either protocol.
+// TestFileServerOfAFileThatIsCut: a file that is cut off while it is sent breaks the connection,
+// with either protocol.
 func TestFileServerOfAFileThatIsCut(t *testing.T) {
 	const size, left = 32 << 20, 1 << 20
 	for _, tr := range transports {

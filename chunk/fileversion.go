@@ -6,8 +6,8 @@ import (
 	"encoding/hex"
 )
 
-// A fileVersion tells versions of a file apart: a change of the file's bytes changes one of these, in all file systems that
-// keep them.
+// A fileVersion tells versions of a file apart: a change of the file's bytes changes one of these,
+// in all file systems that keep them.
 type fileVersion struct {
 	size, modified, changed int64 // bytes, and Unix nanoseconds
 	device, inode           uint64
@@ -16,7 +16,8 @@ type fileVersion struct {
 // tagBytes is how much of a SHA-256 makes a tag.
 const tagBytes = 12
 
-// etag returns a strong entity tag. It is a hash because inode numbers are not the client's business.
+// etag returns a strong entity tag. It is a hash because inode numbers are not the client's
+// business.
 func (v fileVersion) etag() string {
 	var b [5 * 8]byte
 	for i, n := range [...]uint64{uint64(v.size), uint64(v.modified), uint64(v.changed), v.device, v.inode} {

@@ -26,8 +26,8 @@ func FuzzLines(f *testing.F) {
 	})
 }
 
-// FuzzJSON compares with the reference, and with what encoding/json takes for values: decoding the chunks one by one gives
-// what decoding all of the input gives.
+// FuzzJSON compares with the reference, and with what encoding/json takes for values: decoding the
+// chunks one by one gives what decoding all of the input gives.
 func FuzzJSON(f *testing.F) {
 	for i, seed := range jsonSeeds {
 		f.Add([]byte(seed), uint16(i), uint64(i))

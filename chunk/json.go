@@ -1,12 +1,13 @@
 package chunk
 
-// JSON cuts between JSON values that follow each other, one per line or with anything or nothing between them that JSON
-// takes for space. A string is never cut, and neither is a value in brackets, at any depth. Space belongs to the value
-// before it where it arrived in the same chunk, and to the next one otherwise.
+// JSON cuts between JSON values that follow each other, one per line or with anything or nothing
+// between them that JSON takes for space. A string is never cut, and neither is a value in
+// brackets, at any depth. Space belongs to the value before it where it arrived in the same chunk,
+// and to the next one otherwise.
 //
-// It looks for the ends of values and at nothing else: what is no JSON is handed on, for a parser to complain about.
-// Adjacent numbers or words with no space between them stay together. Their end shows only in the byte after, which
-// does not count towards [MaxRecord].
+// It only looks for the ends of values: invalid JSON is passed on, for a parser to report. Adjacent
+// numbers or words without a space between them stay together. The end of a number or word shows
+// only in the next byte, which does not count for [MaxRecord].
 func JSON() Cutter { return jsonValues{} }
 
 // jsonValues keeps in scan.state how many brackets are open, above jsonModeBits, and its mode.
@@ -16,16 +17,16 @@ const (
 	jsonPlain   = iota // not in a string; with no bracket open: between values
 	jsonString         // in a string
 	jsonEscaped        // in a string, behind a backslash
-	jsonScalar         // in a number or a word that no bracket holds, which only what follows it ends
+	jsonScalar         // in a number or a word outside of brackets, which ends only at the next byte
 
 	jsonModeBits = 2
 	jsonBracket  = 1 << jsonModeBits
 	jsonModes    = jsonBracket - 1
 )
 
-// What bytes mean: where no bracket is open, where one is, and in a string. A table for each byte is as fast as it gets
-// where something that matters comes every few bytes, as it does in JSON. Looking for it eight bytes at a time, or in
-// masks of 64, takes longer, because it must then be found out which of them it was.
+// The meaning of bytes outside of brackets, within brackets, and in a string. A table lookup for
+// each byte is fastest when relevant bytes are a few bytes apart, as in JSON. Searching eight bytes
+// at a time, or in masks of 64, takes longer, because the match must then be identified.
 var (
 	jsonTop    = [256]uint8{' ': isSpace, '\t': isSpace, '\r': isSpace, '\n': isSpace, '"': isQuote, '{': isOpen, '[': isOpen}
 	jsonNested = [256]uint8{'"': isQuote, '{': isOpen, '[': isOpen, '}': isClose, ']': isClose}
@@ -41,8 +42,8 @@ const (
 	isEscape
 )
 
-// cut notes each place where no value is open before it looks at the byte behind it, so that one that is beyond the
-// limit this time is noted again the next time.
+// cut records each place where no value is open before it looks at the byte after it. If that byte
+// is beyond the limit, the next call records the place again.
 func (jsonValues) cut(w *scan) (end int) {
 	p, i, state := w.data, w.seen, w.state
 	for {
@@ -75,7 +76,8 @@ func (jsonValues) cut(w *scan) (end int) {
 
 func (jsonValues) whole(w *scan) bool { return w.state == 0 || w.state == jsonScalar }
 
-// beginValue looks at p[i], between two values. A bracket that closes nothing is taken for a part of a word.
+// beginValue looks at p[i], between two values. A bracket that closes nothing is taken for a part
+// of a word.
 func beginValue(p []byte, i int) (next, state int) {
 	switch jsonTop[p[i]] {
 	case isSpace:
@@ -88,8 +90,8 @@ func beginValue(p []byte, i int) (next, state int) {
 	return i, jsonScalar
 }
 
-// endValue goes on from p[i], within brackets or in a string, to behind the value's end, or to the end of p. Which
-// bracket closes which is not looked at.
+// endValue continues at p[i], within brackets or in a string, and returns the position after the
+// value's end, or the end of p. It does not check that brackets match.
 func endValue(p []byte, i, state int) (next, after int) {
 	open, inString := state&^jsonModes, state&jsonModes != jsonPlain
 	if state&jsonModes == jsonEscaped {
@@ -122,7 +124,8 @@ func endValue(p []byte, i, state int) (next, after int) {
 	}
 }
 
-// endString goes on from p[i], in a string, to behind its end, or to the end of p.
+// endString continues at p[i], in a string, and returns the position after its end, or the end of
+// p.
 func endString(p []byte, i int) (next, mode int) {
 	for i < len(p) {
 		class := jsonText[p[i]]

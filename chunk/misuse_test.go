@@ -54,7 +54,8 @@ type reads func(p []byte) (int, error)
 
 func (f reads) Read(p []byte) (int, error) { return f(p) }
 
-// A panic in the source or in the cutter, on any goroutine, comes out of Next, and nothing is leaked.
+// A panic in the source or in the cutter, on any goroutine, comes out of Next, and nothing is
+// leaked.
 func TestPanicsComeOutOfNext(t *testing.T) {
 	pool := millrace.NewPool()
 	leaktest.Check(t, pool)

@@ -10,7 +10,7 @@ import (
 // An encoding is one in which a file may be there already.
 type encoding struct {
 	name string // as in Accept-Encoding
-	ext  string // what the name of the encoded file ends with
+	ext  string // extension of the encoded file
 }
 
 // encodings are in the order of preference: br makes the smallest files.
@@ -19,12 +19,13 @@ var encodings = []encoding{{"br", ".br"}, {"zstd", ".zst"}, {"gzip", ".gz"}}
 // An encodedFile is an open file that has the bytes of another one, encoded.
 type encodedFile struct {
 	encoding
-	file *os.File // nil if there is none
+	file *os.File // may be nil
 	info os.FileInfo
 }
 
-// openEncoded opens the form of a file that the client prefers to the file itself, if there is one. The caller closes it.
-// plain reports whether the file itself is acceptable. A form that is older than the file was made of another version.
+// openEncoded opens the form of a file that the client prefers to the file itself, if there is one.
+// The caller closes it. plain reports whether the file itself is acceptable. A form that is older
+// than the file was made of another version.
 func (d fileRoot) openEncoded(name string, of os.FileInfo, accept []string) (found encodedFile, plain bool) {
 	wanted, plain := choose(parseAccept(accept), encodings)
 	for _, e := range wanted {
@@ -40,13 +41,14 @@ func (d fileRoot) openEncoded(name string, of os.FileInfo, accept []string) (fou
 	return encodedFile{}, plain
 }
 
-// olderBySeconds compares times of change in whole seconds, which is what archives and copies keep of them.
+// olderBySeconds compares modification times in whole seconds, because archives and copies keep
+// only those.
 func olderBySeconds(a, b os.FileInfo) bool {
 	return a.ModTime().Truncate(time.Second).Before(b.ModTime().Truncate(time.Second))
 }
 
-// choose returns the encodings that are wanted no less than the file itself, the most wanted one first, and whether the
-// file itself is acceptable.
+// choose returns the encodings that are wanted no less than the file itself, the most wanted one
+// first, and whether the file itself is acceptable.
 func choose(accept acceptance, from []encoding) (wanted []encoding, plain bool) {
 	if accept.absent {
 		return nil, true

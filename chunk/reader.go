@@ -17,19 +17,22 @@ import (
 
 const defaultMaxRecord = 1 << 20 // see MaxRecord
 
-// A Reader reads a source in chunks of pooled memory, ahead of the code that works on them, and cuts them where records end.
+// A Reader reads a source in chunks of pooled memory, ahead of the code that works on them, and
+// cuts them where records end.
 //
-// Put together, the chunks are the source, byte for byte. Each begins where a record begins and ends where one ends,
-// with as many whole records as fit into [Size]; a record that is longer is a chunk by itself, up to [MaxRecord]. While
-// Next waits, it is given a chunk as soon as one whole record has arrived. Only the last chunk may end within a record, when
-// the source ended or failed there; what is left of it then is a chunk of its own, and the error comes next.
+// Joined together, the chunks are the source, byte for byte. Each begins where a record begins and
+// ends where one ends, with as many whole records as fit into [Size]; a longer record is a separate
+// chunk, up to [MaxRecord]. While Next waits, it gets a chunk as soon as one whole record has
+// arrived. Only the last chunk may end within a record, if the source ended or failed there; the
+// incomplete record is then a separate chunk, and the error comes next.
 //
-// A source that may hang is read by a goroutine. It starts with the first Next, and from then on is at most [Depth] chunks
-// ahead. Memory and regular files are read in Next itself: the kernel reads a file ahead, and waking another goroutine
-// costs more than copying from the page cache. (Put a file into a struct{ io.Reader } to have it read by a goroutine.)
+// A source that may hang is read by a goroutine. It starts with the first Next, and from then on is
+// at most [Depth] chunks ahead. Memory and regular files are read in Next itself: the kernel reads
+// a file ahead, and waking another goroutine costs more than copying from the page cache. (Put a
+// file into a struct{ io.Reader } to have it read by a goroutine.)
 //
-// The goroutine ends with the source, with Close, and when the ctx of a Next or of Chunks ends. A Reader that has not
-// reached the end of its source must be closed.
+// The goroutine ends with the source, with Close, and when the ctx of a Next or of Chunks ends. A
+// Reader that has not reached the end of its source must be closed.
 //
 // Methods are for one goroutine at a time, except Close, which any goroutine may call at any time.
 type Reader struct {
@@ -44,7 +47,7 @@ type Reader struct {
 
 	wake chan struct{} // has one after something was done for a Next that waits
 	mu   sync.Mutex    // guards what follows; src.Read is called without it
-	room sync.Cond     // signalled when the goroutine may have to go on or to end
+	room sync.Cond     // signalled when the goroutine may have to continue or end
 
 	filling filling
 	queue   []millrace.Ref // chunks that wait for Next, in order
@@ -68,17 +71,19 @@ type Reader struct {
 // A ReaderOption changes what [NewReader] makes. Options panic when a value is out of range.
 type ReaderOption func(*Reader)
 
-// Size is the largest number of bytes in a chunk, unless a single record is longer: up to 1 GiB. The default is 64 KiB:
-// a read of that costs less than what is done with the bytes, and they stay in the processor's second cache until it is
-// done. Blocks come in powers of two: another size wastes the rest of each block.
+// Size is the largest number of bytes in a chunk, unless a single record is longer: up to 1 GiB.
+// The default is 64 KiB: reading that much costs less than processing it, and it stays in the
+// processor's second-level cache meanwhile. Blocks have sizes that are powers of two: another Size
+// wastes the rest of each block.
 func Size(bytes int) ReaderOption {
 	inRange("Size", bytes, mostBytes)
 	return func(r *Reader) { r.size = bytes }
 }
 
-// Depth is how many chunks may be read ahead of those that Next has given, the one that is being read among them. They
-// hold up to Depth blocks of Size, and larger ones where records are longer. The default is 3, so that the source may be
-// late by three chunks' work before Next waits for it, for up to 192 KiB per Reader.
+// Depth is how many chunks may be read ahead of those that Next has returned, including the one
+// being read. They hold up to Depth blocks of Size, and larger ones for longer records. The default
+// is 3, so that the source may be late by three chunks' work before Next waits for it, for up to
+// 192 KiB per Reader.
 func Depth(chunks int) ReaderOption {
 	inRange("Depth", chunks, mostBytes)
 	return func(r *Reader) { r.depth = chunks }
@@ -92,17 +97,19 @@ func At(c Cutter) ReaderOption {
 	return func(r *Reader) { r.cutter = c }
 }
 
-// MaxRecord is how many bytes a record may have, its end included, before the Reader fails with a [RecordError]: up to
-// 1 GiB. The default is 1 MiB, the largest block that a Pool keeps, and more than any record that was meant as one:
-// a peer that sends more has forgotten the end, or attacks the memory. A record that fits into a chunk is
-// never refused, so that a limit below Size is one of Size.
+// MaxRecord is how many bytes a record may have, its end included, before the Reader fails with a
+// [RecordError]: up to 1 GiB. The default is 1 MiB, the largest block that a Pool keeps, and more
+// than any record that was meant as one: a peer that sends more has forgotten the end, or attacks
+// the memory. A record that fits into a chunk is never refused, so that a limit below Size is one
+// of Size.
 func MaxRecord(bytes int) ReaderOption {
 	inRange("MaxRecord", bytes, mostBytes)
 	return func(r *Reader) { r.limit = bytes }
 }
 
-// TunedBy puts a Reader under t, which takes the place of [Size] and [Depth]: each block is as large as t wants chunks
-// to be when the block is taken. What the Reader gives counts as work done.
+// TunedBy puts a Reader under the control of t, instead of [Size] and [Depth]: each block has the
+// chunk size of t at the time when it is allocated. The bytes that the Reader returns count as work
+// done.
 func TunedBy(t *Tuner) ReaderOption {
 	if t == nil {
 		panic("chunk: TunedBy(nil)")
@@ -119,7 +126,8 @@ func inRange(name string, n, most int) {
 	}
 }
 
-// NewReader returns a Reader of src, which it borrows until Close. Nothing is read before the first call of Next or Chunks.
+// NewReader returns a Reader of src, which it borrows until Close. Nothing is read before the first
+// call of Next or Chunks.
 func NewReader(src io.Reader, opts ...ReaderOption) *Reader {
 	r := &Reader{
 		size: defaultSize, depth: defaultDepth, limit: defaultMaxRecord, cutter: anywhere{}, pool: millrace.DefaultPool(),
@@ -140,14 +148,15 @@ func NewReader(src io.Reader, opts ...ReaderOption) *Reader {
 
 // Next returns the next chunk, which the caller owns and releases. It is never empty.
 //
-// It waits no longer than until ctx ends, and then returns ctx's error. Nothing is lost: what has arrived stays, and
-// the next Next goes on. An error of the source comes after all that arrived before it, and so does io.EOF; it is
-// returned by every call from then on. But an error whose Timeout method reports true, such as that of a deadline, is
-// returned once: the record that it interrupted is kept, and the next Next reads on. A record that cannot be cut is a
-// [*RecordError]. If src.Read panics, Next panics with the same value. After an error there is nothing to release.
+// Next waits at most until ctx ends, and then returns ctx's error. Nothing is lost: bytes that have
+// arrived stay, and the next call continues. An error of the source, like io.EOF, comes after all
+// bytes that arrived before it, and every later call returns it again. But an error whose Timeout
+// method reports true, such as that of a deadline, is returned once: the record that it interrupted
+// is kept, and the next Next reads on. A record that cannot be cut is a [*RecordError]. If src.Read
+// panics, Next panics with the same value. After an error there is nothing to release.
 //
-// A source that has SetReadDeadline is woken by a deadline in the past when ctx ends, and has none afterwards: set yours
-// again.
+// A source that has SetReadDeadline is woken by a deadline in the past when ctx ends, and has none
+// afterwards: set yours again.
 func (r *Reader) Next(ctx context.Context) (millrace.Ref, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -202,10 +211,11 @@ func (r *Reader) takeFirst() millrace.Ref {
 	return first
 }
 
-// Chunks lends the chunks one after the other: each is valid until the loop's body ends. The sequence ends with the
-// source, or, after any other error, with a nil chunk and that error. Errors are those of [Reader.Next]. When ctx ends,
-// the goroutine that reads ahead ends at once, even while the loop's body runs. A loop that is left early can be
-// followed by another one, or by Next, which go on behind the chunk that was lent last.
+// Chunks lends the chunks one after the other: each is valid until the loop's body ends. The
+// sequence ends with the source or, after any other error, with a nil chunk and that error. Errors
+// are as for [Reader.Next]. When ctx ends, the goroutine that reads ahead ends at once, even while
+// the loop's body runs. After an early exit from the loop, another loop or Next continues after the
+// last chunk.
 func (r *Reader) Chunks(ctx context.Context) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		stop := context.AfterFunc(ctx, func() {
@@ -236,7 +246,8 @@ func lend(ref millrace.Ref, yield func([]byte, error) bool) bool {
 	return yield(ref.Bytes(), nil)
 }
 
-// wait waits until there may be something to give, or until ctx ends. r.mu is held, and let go meanwhile.
+// wait waits until there may be something to give, or until ctx ends. r.mu is held, and let go
+// meanwhile.
 func (r *Reader) wait(ctx context.Context) {
 	if r.waiting {
 		panic("chunk: Next while another goroutine is in it")
@@ -251,7 +262,8 @@ func (r *Reader) wait(ctx context.Context) {
 	r.waiting = false
 }
 
-// notify ends the wait of Next. A notification that comes too late makes the next wait look again. r.mu is held.
+// notify ends the wait of Next. A notification that comes too late makes the next wait look again.
+// r.mu is held.
 func (r *Reader) notify() {
 	if !r.waiting {
 		return
@@ -265,7 +277,7 @@ func (r *Reader) notify() {
 // closeGrace is how long Close waits for a source that ought to have been woken, and was not.
 const closeGrace = time.Second
 
-// readAhead starts the goroutine, or makes it go on if it was told to end. r.mu is held.
+// readAhead starts the goroutine, or lets it continue if it was told to end. r.mu is held.
 func (r *Reader) readAhead() {
 	r.stopping = false
 	if r.running || r.pendingErr != nil || r.finalErr != nil {
@@ -296,7 +308,8 @@ func (r *Reader) run() {
 	}
 }
 
-// ended is where the goroutine ends, also if src.Read panicked or ended it. r.mu is held, and let go.
+// ended is where the goroutine ends, also if src.Read panicked or ended it. r.mu is held, and let
+// go.
 func (r *Reader) ended() {
 	v := recover()
 	if !r.leaving {
@@ -323,7 +336,8 @@ func (r *Reader) interrupt() {
 	}
 }
 
-// unwake takes back the deadline that woke the source. r.mu is held, and the source is not being read.
+// unwake takes back the deadline that woke the source. r.mu is held, and the source is not being
+// read.
 func (r *Reader) unwake() {
 	if r.woken {
 		r.woken = false
@@ -331,12 +345,14 @@ func (r *Reader) unwake() {
 	}
 }
 
-// Close ends the goroutine that reads, gives back what was read ahead, and makes each reading method return [ErrClosed], even
-// a Next that waits on another goroutine. Chunks that Next gave live on. Closing again does nothing. It returns nil.
+// Close ends the goroutine that reads, releases the chunks read ahead, and makes each reading
+// method return [ErrClosed], even a Next that waits in another goroutine. Chunks that Next returned
+// stay valid. Closing again does nothing. It returns nil.
 //
-// A Read that hangs is ended by a deadline in the past if the source has SetReadDeadline, as connections and pipes do.
-// Close waits for that, a second at most, and leaves the source without a read deadline. Any other source is to be closed
-// by its owner: until its Read returns, the goroutine and its block stay, and Close does not wait for them.
+// A Read that hangs is ended by a deadline in the past if the source has SetReadDeadline, as
+// connections and pipes do. Close waits for that, a second at most, and leaves the source without a
+// read deadline. Any other source is to be closed by its owner: until its Read returns, the
+// goroutine and its block stay, and Close does not wait for them.
 func (r *Reader) Close() error {
 	r.mu.Lock()
 	if r.closed {
@@ -391,7 +407,8 @@ func mayHang(src io.Reader) bool {
 	case *bytes.Reader, *bytes.Buffer, *strings.Reader, *millrace.ChainReader:
 		return false
 	case *os.File:
-		// Files that the kernel makes up, of which some hang, say that they are regular and have no bytes.
+		// Files that the kernel makes up, of which some hang, say that they are regular and have no
+		// bytes.
 		info, err := s.Stat()
 		return err != nil || !info.Mode().IsRegular() || info.Size() == 0
 	case *io.LimitedReader:

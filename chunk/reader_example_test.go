@@ -39,7 +39,7 @@ func Example() {
 	// 3 times GET
 }
 
-// Next gives chunks to keep: here to workers, each of which releases what it has done.
+// Next returns chunks to keep: here for workers, which release them.
 func ExampleReader_Next() {
 	src := strings.NewReader(strings.Repeat(`{"bytes": 10} {"bytes": 32}`+"\n", 1000))
 	r := chunk.NewReader(src, chunk.At(chunk.JSON()), chunk.Size(4096))

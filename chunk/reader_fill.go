@@ -8,11 +8,12 @@ import (
 )
 
 const (
-	// maxEmptyReads is how often a source may return nothing and no error before io.ErrNoProgress, as in bufio.
+	// maxEmptyReads is how often a source may return nothing and no error before io.ErrNoProgress,
+	// as in bufio.
 	maxEmptyReads = 100
 
-	// earlyPart of a block is copied out of it when it must be given early, so that a source that trickles does not
-	// have the block of each chunk pinned, and the block is filled further.
+	// earlyPart of a block is copied out of it when it must be given early, so that a source that
+	// trickles does not have the block of each chunk pinned, and the block is filled further.
 	earlyPart = 8
 )
 
@@ -47,7 +48,8 @@ func (r *Reader) readUnlocked(p []byte) (n int, err error) {
 	return r.src.Read(p)
 }
 
-// retune takes over the Tuner's setting. r.mu is held. A block that is being filled stays as it is.
+// retune applies the Tuner's setting. r.mu is held. It does not change a block that is being
+// filled.
 func (r *Reader) retune() {
 	if r.tuner != nil {
 		now := r.tuner.setting.Load()
@@ -55,9 +57,9 @@ func (r *Reader) retune() {
 	}
 }
 
-// target returns where the source is to write: behind what has arrived, in a larger block if that fills this one. When
-// the record is as long as it may be, target returns a byte outside the block, to see whether there is more: see
-// overrun.
+// target returns the memory for the source's next bytes: after those that have arrived, in a larger
+// block if they fill this one. If the record has reached its limit, target returns a byte outside
+// of the block, to see whether there is more: see overrun.
 func (r *Reader) target() []byte {
 	f := &r.filling
 	if f.start == f.end {
@@ -72,8 +74,9 @@ func (r *Reader) target() []byte {
 	return f.buf[f.end:]
 }
 
-// blockFor returns the size of the block for a record of which have bytes are there, if its length is not known, or need.
-// Doubling it bounds the copies of a record, however long it is, to two of each byte on the average.
+// blockFor returns the size of the block for a record of which have bytes are there, if its length
+// is not known, or need. Doubling it bounds the copies of a record, however long it is, to two of
+// each byte on the average.
 func (r *Reader) blockFor(have, need int) int {
 	if need > r.size {
 		return need
@@ -85,7 +88,7 @@ func (r *Reader) blockFor(have, need int) int {
 	return min(size, r.limit)
 }
 
-// arrived takes in what the source wrote to p.
+// arrived processes the bytes that the source wrote to p.
 func (r *Reader) arrived(p []byte, n int, err error) {
 	f := &r.filling
 	if r.empty++; n > 0 || err != nil {
@@ -118,9 +121,9 @@ func (r *Reader) arrived(p []byte, n int, err error) {
 	}
 }
 
-// overrun takes in the byte in probe. The record is too long then, unless it is one whose end shows only in what
-// follows it, as that of a number in JSON does. For the Cutter to see both, the record is copied, once, at a point
-// where most often nothing but an error is to come.
+// overrun processes the byte in probe. The record is too long then, unless its end shows only in
+// the next byte, like that of a number in JSON. For the Cutter to see both, the record is copied,
+// once; usually only an error follows.
 func (r *Reader) overrun() {
 	f := &r.filling
 	f.carry(r.pool, f.data(), r.limit+1)
@@ -143,7 +146,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// cut returns how many bytes of what has arrived are a chunk, or 0.
+// cut returns how many of the bytes that have arrived form a chunk, or 0.
 func (r *Reader) cut() int {
 	f := &r.filling
 	have := f.end - f.start
@@ -166,8 +169,8 @@ func (r *Reader) cut() int {
 	return 0
 }
 
-// give hands over the whole records that have arrived: in a hurry all of them, and otherwise only as long as they fill
-// chunks.
+// give hands over the whole records that have arrived: in a hurry all of them, and otherwise only
+// as long as they fill chunks.
 func (r *Reader) give(hurry bool) {
 	f := &r.filling
 	if f.end-f.start <= len(f.buf)/earlyPart && r.copyOut() {
@@ -229,8 +232,8 @@ func (r *Reader) push(whole *millrace.Ref, n int) {
 	f.cut(n)
 }
 
-// copyOut makes a chunk of the whole records that have arrived, without waiting for the block to be filled, by copying
-// them. The source may be writing behind them meanwhile. It reports whether there were any.
+// copyOut copies the whole records that have arrived to a new chunk, without waiting for the block
+// to be filled. The source may be writing after them meanwhile. It reports whether there were any.
 func (r *Reader) copyOut() bool {
 	f := &r.filling
 	end := r.cut()
@@ -257,18 +260,18 @@ type filling struct {
 	start, end int
 
 	offset int64 // of buf[start] in the source
-	scan   scan  // what the Cutter knows of buf[start:end]
+	scan   scan  // the Cutter's state of buf[start:end]
 	asked  int   // bytes there were when the Cutter found no end, 0 if it has not been asked since the last cut
 	need   int   // length of the first record, 0 while it is not known
 }
 
-// data returns what has arrived and has not been given.
+// data returns the bytes that have arrived and have not been returned.
 func (f *filling) data() []byte { return f.buf[f.start:f.end] }
 
 // full reports whether the source has no room left to write to.
 func (f *filling) full() bool { return f.end == len(f.buf) }
 
-// look shows the Cutter what there is.
+// look shows the Cutter the bytes.
 func (f *filling) look(limit int) *scan {
 	f.scan.data, f.scan.limit = f.data(), limit
 	return &f.scan
@@ -291,7 +294,7 @@ func (f *filling) carry(p *millrace.Pool, rest []byte, size int) {
 	f.block = block
 }
 
-// release gives the block back. What is in it is lost.
+// release releases the block. Its bytes are lost.
 func (f *filling) release() {
 	f.block.Release()
 	f.buf, f.start, f.end = nil, 0, 0

@@ -20,7 +20,8 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 )
 
-// newPipe returns a Reader of one end of a net.Pipe, whose Write returns when all has been read.
+// newPipe returns a Reader of one end of a net.Pipe. A Write to the other end returns when all has
+// been read.
 func newPipe(t *testing.T, opts ...chunk.ReaderOption) (net.Conn, *chunk.Reader) {
 	t.Helper()
 	w, src := net.Pipe()
@@ -29,7 +30,8 @@ func newPipe(t *testing.T, opts ...chunk.ReaderOption) (net.Conn, *chunk.Reader)
 	return w, r
 }
 
-// hangers are sources that hang until write is called. wakes says that a Read that hangs can be ended.
+// hangers are sources that hang until write is called. wakes says that a Read that hangs can be
+// ended.
 func hangers(t *testing.T) map[string]struct {
 	src   io.ReadCloser
 	write func(string)
@@ -67,7 +69,8 @@ func until(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// A Next that is cancelled ends the goroutine at once if the source can be woken, and loses nothing either way.
+// A Next that is cancelled ends the goroutine at once if the source can be woken, and loses nothing
+// either way.
 func TestCancelledNextLosesNothing(t *testing.T) {
 	for name, h := range hangers(t) {
 		t.Run(name, func(t *testing.T) {
@@ -130,7 +133,7 @@ func TestCloseEndsAReadThatHangs(t *testing.T) {
 			if n := pool.Stats().InUseBlocks; !h.wakes && n != 1 {
 				t.Errorf("%d blocks in use while the source may be writing to one", n)
 			}
-			h.write("xy") // what cannot be woken ends with its Read, and takes what it reads along
+			h.write("xy") // a read that cannot be woken ends with its Read, and consumes its bytes
 			until(t, "the goroutine has ended", func() bool { return !r.Running() })
 			if n := pool.Stats().InUseBlocks; n != 0 {
 				t.Errorf("%d blocks in use", n)
@@ -212,7 +215,8 @@ func TestCloseRacesWithEverything(t *testing.T) {
 	}
 }
 
-// What has arrived is given while the source hangs: when Next waits already, and when it comes later.
+// Records that have arrived are returned while the source hangs: to a waiting Next, and to a later
+// one.
 func TestWholeRecordsAreGivenAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, r := newPipe(t, chunk.At(chunk.JSON()))
@@ -237,7 +241,8 @@ func TestWholeRecordsAreGivenAtOnce(t *testing.T) {
 	})
 }
 
-// A record that is seen to be too long while the source hangs is told at once, and the source is left.
+// A record that is seen to be too long while the source hangs is told at once, and the source is
+// left.
 func TestBadRecordIsToldWhileTheSourceHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, r := newPipe(t, chunk.At(chunk.CutFunc(func(p []byte) int {
@@ -295,7 +300,8 @@ func (s *slowSource) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Interrupted at any moment, by the caller's deadline or the source's, the chunks are those of the reference.
+// Interrupted at any moment, by the caller's deadline or the source's, the chunks are those of the
+// reference.
 func TestInterruptionsLoseNothing(t *testing.T) {
 	for seed := range uint64(100) {
 		s := &slowCutters[seed%uint64(len(slowCutters))]
@@ -374,7 +380,8 @@ func TestCancelWithinChunks(t *testing.T) {
 	})
 }
 
-// The body of a request can be read through a ResponseController, which has the deadline that the body lacks.
+// The body of a request can be read through a ResponseController, which has the deadline that the
+// body lacks.
 func TestCloseEndsReadingARequestBody(t *testing.T) {
 	served := make(chan bool, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

@@ -14,7 +14,8 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 )
 
-// A randomReader gives as much as it likes, at times nothing, and its last error with or after the last bytes.
+// A randomReader gives as much as it likes, at times nothing, and its last error with or after the
+// last bytes.
 type randomReader struct {
 	in  []byte
 	rnd *rand.Rand

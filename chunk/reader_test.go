@@ -50,7 +50,7 @@ func next(t *testing.T, r *chunk.Reader) string {
 // fixed cuts every n bytes.
 func fixed(n int) chunk.Cutter { return chunk.CutFunc(func([]byte) int { return n }) }
 
-// chunksOf returns what there is before the error, and the error.
+// chunksOf returns the chunks before the error, and the error.
 func chunksOf(r *chunk.Reader) (all []string, err error) {
 	for {
 		ref, err := r.Next(context.Background())
@@ -192,7 +192,8 @@ func TestTimeoutPasses(t *testing.T) {
 	}
 }
 
-// Deadlines that pass are no reads that gave nothing, however many there are, and do not hide those that follow.
+// Passed deadlines do not count as reads without progress, however many there are, and do not hide
+// later ones.
 func TestNoProgressAfterDeadlines(t *testing.T) {
 	timeouts := 250
 	r := chunk.NewReader(reads(func([]byte) (int, error) {
@@ -213,7 +214,8 @@ func TestNoProgressAfterDeadlines(t *testing.T) {
 	}
 }
 
-// A regular file is read without a goroutine, and as whole blocks; a made-up one, which may hang, is not taken for one.
+// A regular file is read without a goroutine, and as whole blocks; a made-up one, which may hang,
+// is not taken for one.
 func TestFile(t *testing.T) {
 	in := bytes.Repeat([]byte("a line of a file\n"), 50_000)
 	path := filepath.Join(t.TempDir(), "file")
@@ -245,7 +247,7 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// Depth bounds what is read ahead, in chunks and in memory.
+// Depth limits how much is read ahead, in chunks and in memory.
 func TestDepthBoundsWhatIsReadAhead(t *testing.T) {
 	for _, depth := range []int{1, 3, 7} {
 		synctest.Test(t, func(t *testing.T) {

@@ -4,11 +4,12 @@ import "fmt"
 
 // A Report says how many bytes were moved, and which way they went.
 //
-// Bytes of files that go to a connection or a response are counted as Copied when they pass through this process's
-// memory. Everything else is counted by the kinds of its two ends: between two regular files it is CopyFileRange, and
-// from one connection to another, to a file or to a response with a Content-Length it is Splice, which are the ways of
-// the standard library on Linux. A response over TLS that is given a connection is therefore counted as Splice, though
-// its bytes are copied to be encrypted.
+// Bytes of files that go to a connection or a response are counted as Copied when they pass through
+// this process's memory. Everything else is counted by the kinds of its two ends: between two
+// regular files it is CopyFileRange, and from one connection to another, to a file or to a response
+// with a Content-Length it is Splice, which are the ways of the standard library on Linux. A
+// response over TLS that is given a connection is therefore counted as Splice, though its bytes are
+// copied to be encrypted.
 type Report struct {
 	// Bytes = Sendfile + Splice + CopyFileRange + Copied
 	Bytes         int64 // all of them
@@ -21,11 +22,11 @@ type Report struct {
 // sniffLen is how much of a body net/http copies before it lets the kernel send the rest.
 const sniffLen = 512
 
-// FastPath returns nil if the kernel moved the bytes of one transfer, and otherwise an error that says how many were copied.
-// It ignores the first 512 bytes, which net/http always copies.
+// FastPath returns nil if the kernel moved the bytes of one transfer, and otherwise an error that
+// says how many were copied. It ignores the first 512 bytes, which net/http always copies.
 //
-// Bytes that go over TLS or HTTP/2 are always copied, and so are those of a request for several ranges. A test that calls
-// FastPath fails when a middleware that hides the connection is added:
+// Bytes over TLS or HTTP/2 are always copied, and so are those of a request for several ranges. A
+// test that calls FastPath fails when a middleware that hides the connection is added:
 //
 //	files := chunk.FileServer(root, chunk.OnServed(func(r *http.Request, sent chunk.Report, status int) {
 //		if err := sent.FastPath(); err != nil {
@@ -52,7 +53,7 @@ func (r *Report) addFile(n, read int64) {
 	r.add(&r.Sendfile, n-copied)
 }
 
-// merge adds what other says.
+// merge adds other to r.
 func (r *Report) merge(other Report) {
 	r.Bytes += other.Bytes
 	r.Sendfile += other.Sendfile

@@ -9,15 +9,17 @@ import (
 // maxWrappers bounds how deep a response may be wrapped, because a faulty wrapper may wrap itself.
 const maxWrappers = 32
 
-// bodyHead is what a handler's header says about the body. A middleware that changes it changes the body as well.
+// bodyHead is the part of a handler's header that describes the body. A middleware that changes it
+// changes the body as well.
 type bodyHead struct{ length, encoding string }
 
 func headOf(h http.Header) bodyHead {
 	return bodyHead{h.Get("Content-Length"), h.Get("Content-Encoding")}
 }
 
-// encodes reports whether a header shows that the middleware that set it is going to encode the body. A middleware that
-// compresses sets Vary before the handler runs, because caches must know of it even if this body is left as it is.
+// encodes reports whether a header shows that its middleware will encode the body. A middleware
+// that compresses sets Vary before the handler runs, because caches must know of it even if this
+// body is not compressed.
 func encodes(h http.Header) bool {
 	if len(h["Content-Encoding"]) > 0 {
 		return true
@@ -51,9 +53,10 @@ type bodyReader interface {
 	io.ReaderFrom
 }
 
-// unwrapBody returns what to give the body of a response to: w, or the response that it wraps. In the second case it has
-// w write the header first. It returns nil if the body must go through w.Write: if no wrapped response has ReadFrom, or
-// if w has changed the header that the handler set, which was head.
+// unwrapBody returns the writer for the body of a response: w, or the response that it wraps. In
+// the second case w writes the header first. It returns nil if the body must go through w.Write: if
+// no wrapped response has ReadFrom, or if w has changed the header that the handler set, which was
+// head.
 func unwrapBody(w http.ResponseWriter, head bodyHead) io.ReaderFrom {
 	inner, ok := within[bodyReader](w)
 	if !ok || http.ResponseWriter(inner) != w && !passes(w, inner, head) {
@@ -62,13 +65,15 @@ func unwrapBody(w http.ResponseWriter, head bodyHead) io.ReaderFrom {
 	return inner
 }
 
-// passes reports whether w has passed the handler's header on to inner, as far as their header maps tell.
+// passes reports whether w has passed the handler's header on to inner, as far as their header maps
+// tell.
 func passes(w, inner http.ResponseWriter, head bodyHead) bool {
 	_, err := w.Write(nil) // many wrappers hold the header back until the first Write
 	return err == nil && headOf(w.Header()) == head && headOf(inner.Header()) == head
 }
 
-// A plainResponse is a response without its ReadFrom, so that a source that copies by itself goes through Write.
+// A plainResponse is a response without its ReadFrom, so that a source that copies for itself goes
+// through Write.
 type plainResponse struct{ http.ResponseWriter }
 
 // WriteString implements io.StringWriter.

@@ -88,7 +88,7 @@ func (l *logged) Write(p []byte) (int, error) {
 
 func (l *logged) Unwrap() http.ResponseWriter { return l.ResponseWriter }
 
-// hooked is one that counts what goes by each way, as generated wrappers do.
+// hooked counts the bytes of each method, like generated wrappers.
 type hooked struct {
 	http.ResponseWriter
 	bytes int64
@@ -126,7 +126,7 @@ func (k *keeper) Write(p []byte) (int, error) {
 	return k.ResponseWriter.Write(p)
 }
 
-// pass passes on what was kept. It is to be called at the end.
+// pass writes the kept bytes. It is called at the end.
 func (k *keeper) pass() {
 	if k.passed {
 		return
@@ -231,13 +231,15 @@ func tryFetch(t testing.TB, method, url string, header ...string) (*http.Respons
 	return resp, body, err
 }
 
-// client follows no redirects and keeps no connections, so that nothing is left when a test is over.
+// client follows no redirects and keeps no connections, so that nothing is left when a test is
+// over.
 var client = &http.Client{
 	Transport:     &http.Transport{DisableKeepAlives: true},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-// A file, and a connection if the handler says how much there will be, reach the kernel's fast path.
+// A file, and a connection if the handler says how much there will be, reach the kernel's fast
+// path.
 func TestCopyToResponse(t *testing.T) {
 	const size = 300_000
 	data := someBytes(size)
@@ -325,7 +327,8 @@ func TestCopyDeclaresTheLength(t *testing.T) {
 				if test.before != nil {
 					test.before(w)
 				}
-				// Not the request's context: a client that has the header of a HEAD closes the connection.
+				// Not the request's context: a client that has the header of a HEAD closes the
+				// connection.
 				if _, err := chunk.Copy(context.Background(), w, test.src()); err != nil {
 					t.Error(err)
 				}
@@ -379,7 +382,8 @@ func TestCopyToResponseThatIsCancelled(t *testing.T) {
 	}
 }
 
-// cancelledResponse returns what a client gets that reads only after the copy of data to it was cancelled.
+// cancelledResponse returns what a client gets that reads only after the copy of data to it was
+// cancelled.
 func cancelledResponse(t *testing.T, data []byte, declared bool) (raw []byte, report chunk.Report) {
 	f := fileOf(t, data)
 	done := make(chan struct{})

@@ -16,7 +16,8 @@ import (
 type slowCutter struct {
 	name   string
 	cutter chunk.Cutter
-	// ends returns where records end, in order; the end of the input is among them if the last record is whole.
+	// ends returns where records end, in order; the end of the input is among them if the last
+	// record is whole.
 	ends func(in []byte) []int
 	// late are ends that are seen only when the byte behind them is.
 	late func(in []byte) []int
@@ -108,7 +109,7 @@ func fromAlphabet(rnd *rand.Rand, n int, alphabet string) []byte {
 	return out
 }
 
-// slowJSON lists the places between values, a byte at a time, with a stack of what is open.
+// slowJSON lists the places between values, a byte at a time, with a stack of open brackets.
 func slowJSON(in []byte) (ends, late []int) {
 	var open []byte
 	scalar := false
@@ -186,8 +187,8 @@ func writeJSON(b *bytes.Buffer, rnd *rand.Rand, depth int) {
 	}
 }
 
-// checkChunks compares what a Reader gave with what it has to be: all of the input, cut where records end, as much as
-// fits. full says that the Reader never gave less than it could.
+// checkChunks compares a Reader's chunks with the expected ones: all of the input, cut where
+// records end, as large as possible. full says that the Reader never returned less than it could.
 func (s *slowCutter) checkChunks(in []byte, chunks [][]byte, err error, size, limit int, full bool) error {
 	ends, late := s.ends(in), s.late(in)
 	isEnd := func(at int) bool { return contains(ends, at) }
@@ -208,7 +209,7 @@ func (s *slowCutter) checkChunks(in []byte, chunks [][]byte, err error, size, li
 		case isEnd(end) && len(c) > limit:
 			return fmt.Errorf("chunk %d has %d bytes, above the limit of %d", i, len(c), limit)
 		}
-		// An end that is where the block ends may not have been seen: what is behind it had not been read.
+		// An end at the end of the block may be unknown: the next byte had not been read.
 		more := at + size + 1
 		if full && (more > len(in) || contains(late, at+size)) {
 			more = at + size

@@ -14,12 +14,13 @@ import (
 
 const tunerInterval = 250 * time.Millisecond // hundreds of chunks, and many ticks of a coarse processor clock
 
-// A Tuner moves three things while work is done: how many workers do it, how large the chunks are, and how many chunks
-// are read ahead. It measures processor time, memory, waiting and the bytes that were worked on, tries one step at a
-// time, and takes back each step that did not pay. docs/chunk.md has the table of its rules.
+// A Tuner moves three things while work is done: how many workers do it, how large the chunks are,
+// and how many chunks are read ahead. It measures processor time, memory, waiting and the bytes
+// that were worked on, tries one step at a time, and takes back each step that did not pay.
+// docs/chunk.md has the table of its rules.
 //
-// One Tuner may serve any number of Readers and workers, which it takes for one load. All methods may be called from any
-// goroutine.
+// One Tuner may serve any number of Readers and workers, which it takes for one load. All methods
+// may be called from any goroutine.
 type Tuner struct {
 	setting atomic.Pointer[Setting] // in force: rules.now, for Readers, which take it without mu
 
@@ -43,8 +44,8 @@ type Tuner struct {
 // A TunerOption changes what [NewTuner] makes. Options panic when a value is out of range.
 type TunerOption func(*Tuner)
 
-// Between bounds the setting. The default is from 1 worker, 4 KiB and a depth of 1 to 16 workers per processor, 1 MiB and a
-// depth of 16.
+// Between bounds the setting. The default is from 1 worker, 4 KiB and a depth of 1 to 16 workers
+// per processor, 1 MiB and a depth of 16.
 func Between(least, most Setting) TunerOption {
 	if least.within(Setting{1, 1, 1}, most) != least || most.within(least, Setting{1 << 16, mostBytes, 1 << 16}) != most {
 		panic(fmt.Sprintf("chunk: Between(%+v; %+v) is out of range", least, most))
@@ -52,8 +53,8 @@ func Between(least, most Setting) TunerOption {
 	return func(t *Tuner) { t.rules.least, t.rules.most = least, most }
 }
 
-// NewTuner returns a Tuner. It begins with two workers per processor, chunks of 64 KiB and a depth of 3, as far as the bounds
-// allow, and moves nothing until Run is called.
+// NewTuner returns a Tuner. It begins with two workers per processor, chunks of 64 KiB and a depth
+// of 3, as far as the bounds allow, and moves nothing until Run is called.
 func NewTuner(opts ...TunerOption) *Tuner {
 	processors := runtime.GOMAXPROCS(0)
 	t := &Tuner{moves: make(map[string]uint64), rules: tuning{
@@ -90,17 +91,18 @@ func (t *Tuner) observe(s sample) (why string) {
 	return why
 }
 
-// Stats returns the setting in force, and how often each rule has led to a move, by the rule's name. Steps that were taken
-// back are counted as "not_paid".
+// Stats returns the setting in force, and how often each rule has led to a move, by the rule's
+// name. Steps that were taken back are counted as "not_paid".
 func (t *Tuner) Stats() (now Setting, moves map[string]uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.rules.now, maps.Clone(t.moves)
 }
 
-// Acquire waits until fewer workers are at work than the setting allows, and makes the caller one more. [Tuner.Release] ends
-// its work. When ctx ends before that, Acquire returns ctx's error, and there is nothing to release. When the setting falls,
-// no worker is stopped: the next ones wait until enough have released.
+// Acquire waits until fewer workers are at work than the setting allows, and makes the caller one
+// more. [Tuner.Release] ends its work. When ctx ends before that, Acquire returns ctx's error, and
+// there is nothing to release. When the setting falls, no worker is stopped: the next ones wait
+// until enough have released.
 func (t *Tuner) Acquire(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -126,7 +128,7 @@ func (t *Tuner) Acquire(ctx context.Context) error {
 	return nil
 }
 
-// Release ends the work of a worker that has Acquired. It panics when there is none.
+// Release ends the work of a worker that called Acquire. It panics without one.
 func (t *Tuner) Release() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -137,9 +139,9 @@ func (t *Tuner) Release() {
 	t.room.Signal()
 }
 
-// Run samples the process every 250 ms and moves the setting, until ctx ends. The number of processors is GOMAXPROCS,
-// which follows the limit of a cgroup. Memory is what the Go runtime has and has not given back, as GOMEMLIMIT counts it.
-// One goroutine at a time may be in Run.
+// Run samples the process every 250 ms and adjusts the setting, until ctx ends. The number of
+// processors is GOMAXPROCS, which follows the limit of a cgroup. Memory is what the Go runtime has
+// and has not returned, as GOMEMLIMIT counts it. One goroutine at a time may be in Run.
 func (t *Tuner) Run(ctx context.Context) {
 	tick := time.NewTicker(tunerInterval)
 	defer tick.Stop()
@@ -153,7 +155,7 @@ func (t *Tuner) Run(ctx context.Context) {
 	}
 }
 
-// sample returns what has happened since the call before.
+// sample returns the work since the previous call.
 func (t *Tuner) sample() sample {
 	memory := [2]metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	metrics.Read(memory[:])

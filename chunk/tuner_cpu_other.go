@@ -4,6 +4,6 @@ package chunk
 
 import "time"
 
-// processorTime knows nothing here: workers then grow while work waits and it pays, and never fall because processors
-// are busy.
+// processorTime knows nothing here: workers then grow while work waits and it pays, and never fall
+// because processors are busy.
 func processorTime() time.Duration { return 0 }

@@ -8,8 +8,8 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// A plant is a model of a machine, a source and workers that the tests of the Tuner run it against. Times are in seconds,
-// speeds in bytes a second.
+// A plant is a model of a machine, a source and workers that the tests of the Tuner run it against.
+// Times are in seconds, speeds in bytes a second.
 type plant struct {
 	processors float64 // that the sample says there are
 	quota      float64 // that there really are, 0: the same
@@ -27,7 +27,7 @@ type plant struct {
 	sourceSpeed   float64 // 0: no matter
 	bursts        float64 // chunks that the source is early or late by
 
-	offered float64 // what there is to do, 0: more than can be done
+	offered float64 // the work available; 0: unlimited
 
 	memory  float64 // bytes that there are before it swaps, 0: no matter
 	heaps   float64 // bytes of memory for each byte of chunks
@@ -92,8 +92,8 @@ func (p *plant) run(s chunk.Setting) outcome {
 	return o
 }
 
-// mostSpeed is that of the best fixed setting, found by trying them all. limit is the memory's, of which a Tuner uses nine
-// tenths, or 0.
+// mostSpeed is that of the best fixed setting, found by trying them all. limit is the memory's, of
+// which a Tuner uses nine tenths, or 0.
 func (p *plant) mostSpeed(limit int64) (most float64) {
 	memory := 0.9 * or(float64(limit), math.Inf(1))
 	for workers := 1; workers <= 16*int(p.processors); workers++ {

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// A sample is what happened between one look at the process and the next.
+// A sample is the work of a process between two calls of sample.
 type sample struct {
 	elapsed    time.Duration // above 0
 	processors float64       // that the process may use
 	cpu        time.Duration // processor time that it took, of all processors together
-	memory     int64         // bytes that it has at the end
+	memory     int64         // memory at the end, in bytes
 	moved      int64         // bytes that were worked on
 	waited     int64         // times that Acquire had to wait
 	starved    int64         // times that a Reader's Next waited for its source
@@ -26,7 +26,8 @@ type rule struct {
 	pays func(now, before *measure, best float64) bool
 }
 
-// tunerRules are tried in this order. The first one is no trial: its step is taken after a single sample, and always kept.
+// tunerRules are tried in this order. The first one is no trial: its step is taken after a single
+// sample, and always kept.
 var tunerRules = []rule{
 	{"memory_full", "memory above 90 % of GOMEMLIMIT", "depth × 1/2 down to 2, then chunks, then workers", "always",
 		nil, nil, nil}, // see shrink
@@ -88,7 +89,8 @@ func halfChunks(s *Setting)   { s.ChunkSize /= 2 }
 func halfDepth(s *Setting)    { s.Depth = max(s.Depth/2, min(s.Depth, leastBusyDepth)) }
 func fewerWorkers(s *Setting) { s.Workers -= max(s.Workers/4, 1) }
 
-// lessMemory are the steps of memory_full. The first that the bounds allow is taken: it costs the least speed.
+// lessMemory are the steps of memory_full. The first that the bounds allow is taken: it costs the
+// least speed.
 var lessMemory = []func(s *Setting){halfDepth, halfChunks, fewerWorkers}
 
 func faster(now, before *measure, _ float64) bool {
@@ -116,7 +118,8 @@ func (m *measure) isOther(before *measure) bool {
 //
 //	settle ──▶ look (a window of samples) ──▶ try a step ──▶ settle ──▶ look ──▶ keep it, or take it back
 //
-// A round tries each rule that asks, and bars a rule that did not pay. When no rule is left, tuning rests.
+// A round tries each rule that asks, and bars a rule that did not pay. When no rule is left, tuning
+// rests.
 type tuning struct {
 	least, most Setting
 	limit       int64 // bytes of memory; math.MaxInt64 for none
@@ -137,7 +140,8 @@ type tuning struct {
 	patience int      // windows that the next rest takes: 1 ≤ patience ≤ mostPatience
 }
 
-// observe takes in a sample. It returns the name of the rule that moved the setting, notPaid, or "" for no move.
+// observe takes in a sample. It returns the name of the rule that moved the setting, notPaid, or ""
+// for no move.
 func (t *tuning) observe(s sample) (why string) {
 	from := t.now
 	if s.elapsed <= 0 {
@@ -174,8 +178,8 @@ func (t *tuning) decide(s sample) (why string) {
 	return t.look(&m)
 }
 
-// shrink makes something smaller because memory is short, if anything can become smaller: what is on trial, if that is larger
-// than home, and otherwise home.
+// shrink makes a setting smaller because memory is short: the one on trial, if that is larger than
+// home, and otherwise home.
 func (t *tuning) shrink() {
 	if t.now.memory() <= t.home.memory() {
 		t.home = t.now
@@ -193,7 +197,7 @@ func (t *tuning) moved(step func(s *Setting)) Setting {
 	return next.within(t.least, t.most)
 }
 
-// judge keeps what is on trial, or takes it back.
+// judge keeps the setting on trial, or reverts it.
 func (t *tuning) judge(m *measure) (paid bool) {
 	tooMuch := m.growth > mostGrowth && t.now.memory() > t.home.memory() // smaller chunks would be tried next, and so on
 	if tooMuch || !tunerRules[t.trial].pays(m, &t.before, t.best) {
@@ -246,7 +250,7 @@ func (t *tuning) try(k int, m *measure) bool {
 	return true
 }
 
-// measureOf returns what a window of samples says.
+// measureOf summarizes a window of samples.
 func measureOf(window []sample) (m measure) {
 	var seconds, sum, squares float64
 	waited := 0

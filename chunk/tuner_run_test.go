@@ -28,8 +28,9 @@ func wantWorkers(t *testing.T, tuner *chunk.Tuner, running, waiting int) {
 	}
 }
 
-// A waiter whose context ends while another worker releases passes on the place that it was woken for. Its context has
-// other work to end first, so that it is seen to have ended before it wakes the waiter itself.
+// A waiter whose context ends while another worker releases passes on the slot for which it was
+// woken. Its context has other work to end first, so that the end is visible before it wakes the
+// waiter.
 func TestAcquireGivesUpAsAnotherReleases(t *testing.T) {
 	for range 50 {
 		tuner := fixedWorkers(1)
@@ -109,7 +110,8 @@ func TestAcquireWaits(t *testing.T) {
 	}
 }
 
-// Never more workers than the setting says, also when waits are cancelled, and none is left in the end.
+// Never more workers than the setting says, also when waits are cancelled, and none is left in the
+// end.
 func TestAcquireRaces(t *testing.T) {
 	const limit = 3
 	tuner := fixedWorkers(limit)
@@ -167,7 +169,7 @@ func TestAcquireFollowsTheSetting(t *testing.T) {
 	})
 }
 
-// Run takes a sample each interval, of what was done since the last, and ends with its context.
+// Run takes a sample per interval, of the work since the last one, and ends with its context.
 func TestRunSamples(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tuner := newTuner()

@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	// converged is how many samples the Tuner has where there is little noise: at the default interval a minute and a half.
+	// converged is how many samples the Tuner has where there is little noise: at the default
+	// interval a minute and a half.
 	converged = 360
 
 	// longRun is how many samples it is watched for: two hours.
@@ -80,8 +81,9 @@ func newSimulation(p plant, start chunk.Setting, limit int64, noise float64, see
 	return &simulation{tuner: tuner, plant: p, noise: noise, rnd: rand.New(rand.NewPCG(seed, 1))}
 }
 
-// enough is the part of the best fixed setting's speed that the Tuner must reach. Noise hides the last steps: with 0.2,
-// what brings less than an eighth can't be told from chance. From the corners of all settings it may end on a lower hill.
+// enough is the part of the best fixed setting's speed that the Tuner must reach. Noise hides the
+// last steps: with 0.2, what brings less than an eighth can't be told from chance. From the corners
+// of all settings it may end on a lower hill.
 func enough(noise float64, corner bool) float64 {
 	least := 0.90
 	if corner {
@@ -93,7 +95,8 @@ func enough(noise float64, corner bool) float64 {
 	return least
 }
 
-// convergedAt is how many samples the Tuner has. It looks at a noisy load five times as long before it judges.
+// convergedAt is how many samples the Tuner has. It looks at a noisy load five times as long before
+// it judges.
 func convergedAt(noise float64) int {
 	if noise > 0.1 {
 		return 4 * converged
@@ -128,8 +131,7 @@ func TestTunerConverges(t *testing.T) {
 	}
 }
 
-// Under a load that stays the same the Tuner comes to rest: what it tries gets less and less, and most of it is taken
-// back.
+// Under a constant load the Tuner comes to rest: it tries less and less, and reverts most of it.
 func TestTunerNeverOscillates(t *testing.T) {
 	for _, test := range plants {
 		for _, noise := range []float64{0.02, 0.2} {
@@ -166,7 +168,8 @@ func TestTunerFollowsTheLoad(t *testing.T) {
 	}
 }
 
-// A load that changes to and fro, with nothing to be gained from any step, is tried on less and less.
+// A load that changes to and fro, with nothing to be gained from any step, is tried on less and
+// less.
 func TestTunerTiresOfChange(t *testing.T) {
 	on := plant{processors: 4, cost: zipping, perChunk: 5e-6}
 	off := on

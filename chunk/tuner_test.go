@@ -17,7 +17,8 @@ import (
 
 var home = chunk.Setting{Workers: 8, ChunkSize: 64 << 10, Depth: 3}
 
-// steady is a second of a load that moves 100 MB/s on 4 processors of which half are busy, and in which nothing waits.
+// steady is a second of a load that moves 100 MB/s on 4 processors of which half are busy, and in
+// which nothing waits.
 func steady() chunk.Sample {
 	return chunk.Sample{Elapsed: time.Second, Processors: 4, CPU: 2 * time.Second, Memory: 50e6, Moved: 100e6}
 }
@@ -30,7 +31,8 @@ func newTuner(opts ...chunk.TunerOption) *chunk.Tuner {
 	return t
 }
 
-// untilMove observes what next gives until something moves, and returns that; or, after so many samples, what was last.
+// untilMove observes the samples of next until something moves, and returns that; or the last
+// result after that many samples.
 func untilMove(t *chunk.Tuner, samples int, next func(i int) chunk.Sample) (m chunk.Move) {
 	for i := range samples {
 		if m = t.Observe(next(i)); m.From != m.To {
@@ -105,7 +107,7 @@ func TestTunerRulesAreDocumented(t *testing.T) {
 	}
 }
 
-// What was too large for the memory shrinks to the bounds, and no further.
+// Settings too large for the memory shrink to the limits, and no further.
 func TestTunerShrinksToTheLeast(t *testing.T) {
 	for _, least := range []chunk.Setting{
 		{Workers: 1, ChunkSize: 4 << 10, Depth: 2},
@@ -135,7 +137,8 @@ func TestTunerMisusePanics(t *testing.T) {
 	mustPanic(t, "chunk: TunedBy(nil)", func() { chunk.TunedBy(nil) })
 }
 
-// After any sample the setting stays within its bounds, and a move changes one part of it or takes one back.
+// After any sample the setting stays within its bounds, and a move changes one part of it or takes
+// one back.
 func FuzzTuner(f *testing.F) {
 	f.Add([]byte("a load that changes all the time, and more often than not"))
 	f.Fuzz(func(t *testing.T, in []byte) {
@@ -193,7 +196,7 @@ func TestReaderFollowsTheTuner(t *testing.T) {
 	}
 }
 
-// What a Reader waits for, and what it gives, is in the samples.
+// The samples contain a Reader's waits and its work.
 func TestReaderCountsForTheTuner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tuner := newTuner()

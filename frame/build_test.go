@@ -9,7 +9,8 @@ import (
 	"github.com/millrace-io/millrace/frame"
 )
 
-// record is a format for tests: a flag and the kind in one byte, the length of the payload in three, big-endian.
+// record is a format for tests: a flag and the kind in one byte, the length of the payload in
+// three, big-endian.
 type record struct{}
 
 const (
@@ -70,8 +71,8 @@ func (l limits) options() []frame.Option {
 	return opts
 }
 
-// slowParse is the reference: it has the whole stream in front of it and slices what it needs. It returns the frames
-// before the first error.
+// slowParse is the reference: it has the whole stream and slices it. It returns the frames before
+// the first error.
 func slowParse(b string, l limits) (frames []slowFrame, err error) {
 	for len(b) > 0 {
 		if len(b) < 4 {
@@ -106,8 +107,8 @@ func randomBytes(rnd *rand.Rand, n int) string {
 	return string(p)
 }
 
-// randomStream builds a well-formed stream of n frames, of lengths on both sides of the steps in which memory is
-// granted.
+// randomStream builds a well-formed stream of n frames, of lengths on both sides of the steps in
+// which memory is granted.
 func randomStream(rnd *rand.Rand, n int) string {
 	s := ""
 	for range n {
@@ -128,8 +129,9 @@ func randomStream(rnd *rand.Rand, n int) string {
 	return s
 }
 
-// masked is a format for tests whose frames are sealed: each byte is combined with a number that counts headers and
-// chunks, and each of those has a sum behind it that depends on the number. It has records inside.
+// masked is a format with sealed frames for tests: each byte is combined with a number that counts
+// headers and chunks, and each of these is followed by a sum that depends on the number. It has
+// records inside.
 type masked struct {
 	calls byte
 	plain [recordSize]byte
@@ -174,7 +176,7 @@ func (m *masked) mask(p []byte) {
 	}
 }
 
-// sum returns the sum of what is sent, which no change of one byte leaves as it is.
+// sum returns the checksum of p, which every change of one byte changes.
 func (m *masked) sum(p []byte) byte {
 	sum := m.calls
 	for _, b := range p {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A partDeadline limits how long each part of a frame may take. It sets no deadline for what is buffered already,
-// because a deadline costs a look at the clock and a timer.
+// A partDeadline limits how long each part of a frame may take. It sets no deadline for buffered
+// bytes, because a deadline costs a look at the clock and a timer.
 type partDeadline struct {
 	conn   interface{ SetReadDeadline(time.Time) error } // nil if there are no limits
 	limits [parts]time.Duration                          // 0: no limit
@@ -31,7 +31,8 @@ func (p *partDeadline) arm(part Part) error {
 	return nil
 }
 
-// disarm clears conn's deadline after the wait. It fails only if conn is closed, which the next read reports.
+// disarm clears conn's deadline after the wait. It fails only if conn is closed, which the next
+// read reports.
 func (p *partDeadline) disarm() {
 	if p.armed {
 		p.armed = false
@@ -45,8 +46,8 @@ func (p *partDeadline) complete() {
 	p.due = time.Time{}
 }
 
-// expired reports whether err came because the time for the part is over, not because of a deadline that the caller has
-// set meanwhile.
+// expired reports whether err came because the time for the part is over, not because of a deadline
+// that the caller has set meanwhile.
 func (p *partDeadline) expired(err error) bool {
 	return p.armed && errors.Is(err, os.ErrDeadlineExceeded) && !time.Now().Before(p.due)
 }

@@ -47,7 +47,7 @@ func (c *counted) SetReadDeadline(t time.Time) error {
 	return c.Conn.SetReadDeadline(t)
 }
 
-// conversation runs test with a Decoder whose peer follows s, in a bubble where time passes at once. The connection
+// conversation runs test with a Decoder and a peer that follows s, in virtual time. The connection
 // ends with the script when the test has returned.
 func conversation(t *testing.T, s script, f frame.Format, test func(*testing.T, *frame.Decoder, *counted)) {
 	t.Helper()
@@ -121,8 +121,8 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
-// Between frames the connection's deadline is the caller's: it is left alone, its error is the connection's, and the
-// Decoder goes on after it.
+// Between frames the connection's deadline is the caller's: the Decoder does not change it, its
+// error is the connection's, and the Decoder continues after it.
 func TestTheCallersDeadlineIsLeftAlone(t *testing.T) {
 	whole := rawFrame(1, "payload")
 	for _, w := range ways() {
@@ -153,8 +153,8 @@ func TestTheCallersDeadlineIsLeftAlone(t *testing.T) {
 	}
 }
 
-// A deadline that the caller sets in the middle of a frame, to interrupt the Decoder, is not the peer's fault; the
-// peer's time runs on.
+// A deadline that the caller sets in the middle of a frame, to interrupt the Decoder, is not the
+// peer's fault; the peer's time runs on.
 func TestInterruptedFramesGoOn(t *testing.T) {
 	whole := rawFrame(1, "payload")
 	for _, late := range []bool{false, true} {
@@ -223,7 +223,7 @@ func TestDeadlineOfAClosedConnection(t *testing.T) {
 	}
 }
 
-// What has arrived already costs no deadline; what has not costs one for each part, however it comes.
+// Bytes that have arrived need no deadline; each later part needs one, however it arrives.
 func TestDeadlinesThatAreSet(t *testing.T) {
 	slow := rawFrame(1, strings.Repeat("x", 50_000))
 	for _, tt := range []struct {

@@ -9,20 +9,23 @@ import (
 	"github.com/millrace-io/millrace/arena"
 )
 
-// defaultMaxPayload is the largest payload that a Decoder accepts unless MaxPayload or MaxKind says otherwise: 1 MiB. A
-// thousand peers that each send the largest payload at the same time fill 1 GiB.
+// defaultMaxPayload is the largest payload that a Decoder accepts unless MaxPayload or MaxKind says
+// otherwise: 1 MiB. A thousand peers that each send the largest payload at the same time fill 1
+// GiB.
 const defaultMaxPayload = 1 << 20
 
 const (
-	// maxLimit is the largest limit: 1 GiB, so that a payload and its header are an int on every machine. Read what is
-	// longer from the Reader, as a stream.
+	// maxLimit is the largest limit: 1 GiB, so that the size of a payload and its header fits into
+	// an int on every machine. Read longer payloads from the Reader, as a stream.
 	maxLimit = 1 << 30
 
-	// firstGrant is how much memory a payload gets before any of it has arrived: most frames fit, and a peer that sends
-	// only headers ties up no more. From then on a frame gets as much again as has arrived.
+	// firstGrant is how much memory a payload gets before any of it has arrived: most frames fit,
+	// and a peer that sends only headers ties up no more. From then on a frame gets as much again
+	// as has arrived.
 	firstGrant = 4 << 10
 
-	// maxEmptyReads is how often in a row the source may return nothing and no error before io.ErrNoProgress, as in bufio.
+	// maxEmptyReads is how often in a row the source may return nothing and no error before
+	// io.ErrNoProgress, as in bufio.
 	maxEmptyReads = 100
 
 	// maxKept is how much memory a Decoder keeps from one frame to the next, enough for a header.
@@ -32,14 +35,15 @@ const (
 // Option changes how a Decoder reads. Options panic if a value is out of range.
 type Option func(*Decoder)
 
-// MaxPayload sets the largest payload that is accepted, in bytes, for kinds that MaxKind does not name. The default is
-// 1 MiB.
+// MaxPayload sets the largest payload that is accepted, in bytes, for kinds that MaxKind does not
+// name. The default is 1 MiB.
 func MaxPayload(n int) Option {
 	checkLimit("MaxPayload", n)
 	return func(d *Decoder) { d.maxPayload = n }
 }
 
-// MaxKind sets the largest payload that is accepted in frames of one kind, in bytes. It may be above MaxPayload.
+// MaxKind sets the largest payload that is accepted in frames of one kind, in bytes. It may be
+// above MaxPayload.
 func MaxKind(kind uint32, n int) Option {
 	checkLimit("MaxKind", n)
 	return func(d *Decoder) {
@@ -56,12 +60,13 @@ func checkLimit(option string, n int) {
 	}
 }
 
-// Deadlines ends the stream with a *TimeoutError if a header that has begun, or a payload, is not complete within the
-// given time. 0 sets no limit. The time runs on when the source returns an error in between.
+// Deadlines ends the stream with a *TimeoutError if a header that has begun, or a payload, is not
+// complete within the given time. 0 sets no limit. The time runs on when the source returns an
+// error in between.
 //
-// conn is the connection that the Reader reads from. The Decoder sets its read deadline while it waits for the rest of
-// a header or of a payload, and clears it afterwards. Between frames the deadline is the caller's: to end an idle
-// connection, set it before each call of Next.
+// conn is the connection that the Reader reads from. The Decoder sets its read deadline while it
+// waits for the rest of a header or of a payload, and clears it afterwards. Between frames the
+// deadline is the caller's: to end an idle connection, set it before each call of Next.
 func Deadlines(conn interface{ SetReadDeadline(time.Time) error }, header, payload time.Duration) Option {
 	if conn == nil {
 		panic("frame: Deadlines without a connection")
@@ -74,10 +79,12 @@ func Deadlines(conn interface{ SetReadDeadline(time.Time) error }, header, paylo
 	}
 }
 
-// A Decoder cuts a stream into frames. It belongs to one goroutine at a time. Next and NextInto may be mixed.
+// A Decoder cuts a stream into frames. It belongs to one goroutine at a time. Next and NextInto may
+// be mixed.
 //
-// A fault in the stream is final: a *LimitError, a *TimeoutError, or an error of the Format. An error of the source,
-// such as a deadline of the caller's, and arena.ErrFull lose nothing, even inside a frame: call again.
+// A fault in the stream is final: a *LimitError, a *TimeoutError, or an error of the Format. An
+// error of the source, such as a deadline of the caller's, and arena.ErrFull lose nothing, even
+// inside a frame: call again.
 type Decoder struct {
 	r          *millrace.Reader
 	f          Format
@@ -89,7 +96,7 @@ type Decoder struct {
 
 	begun  bool // the header has been parsed
 	header Header
-	kept   []byte // what earlier calls have read of the frame
+	kept   []byte // the part of the frame that earlier calls have read
 	open   int    // how many bytes of kept are plain
 	err    error  // a fault in the stream
 
@@ -100,8 +107,8 @@ type Decoder struct {
 	//	begun, sealed != nil: kept[:open] is plain, and the next chunk is kept[open:] and then the next bytes of r
 }
 
-// NewDecoder returns a Decoder of the frames that come from r. It borrows r and f for as long as it is used, and there
-// is nothing to close. r is positioned behind the last frame that was returned, unless a call has failed since.
+// NewDecoder returns a Decoder of the frames in r. It borrows r and f while in use; there is
+// nothing to close. r is positioned after the last returned frame, unless a call has failed since.
 // NewDecoder panics if a header is larger than the Reader's Size.
 func NewDecoder(r *millrace.Reader, f Format, opts ...Option) *Decoder {
 	d := &Decoder{r: r, f: f, size: f.HeaderSize(), maxPayload: defaultMaxPayload}
@@ -115,11 +122,12 @@ func NewDecoder(r *millrace.Reader, f Format, opts ...Option) *Decoder {
 	return d
 }
 
-// Next appends the next frame, header and payload, to dst, which owns it from then on. Nothing is copied, and frames
-// that arrived in one block come as one piece.
+// Next appends the next frame, header and payload, to dst, which owns it from then on. Nothing is
+// copied, and frames that arrived in one block come as one piece.
 //
-// The error is io.EOF if the stream ends between two frames, io.ErrUnexpectedEOF if it ends inside one. With any error
-// dst is as it was. Next panics if the Format is a Sealed, whose frames have to be decrypted: they need NextInto.
+// The error is io.EOF if the stream ends between two frames, io.ErrUnexpectedEOF if it ends inside
+// one. On any error dst is unchanged. Next panics if the Format is a Sealed: its frames must be
+// decrypted with NextInto.
 func (d *Decoder) Next(dst *millrace.Chain) (Header, error) {
 	if d.sealed != nil {
 		panic("frame: Next of a sealed format; it has NextInto")
@@ -152,12 +160,14 @@ func (d *Decoder) readChain(dst *millrace.Chain, n int) error {
 	return nil
 }
 
-// NextInto puts the next frame, header and payload, into buf and takes it out as a Slice, which the caller owns and
-// releases. The frame is contiguous, and plain if the Format is a Sealed. What buf held before comes in front of it.
+// NextInto reads the next frame, header and payload, into buf and takes it out as a Slice, which
+// the caller owns and releases. The frame is contiguous, and decrypted if the Format is a Sealed.
+// Bytes already in buf come before it.
 //
-// Errors are those of [Decoder.Next], and arena.ErrFull if buf has no room. With any error buf is as it was: the
-// Decoder keeps what has arrived of the frame, and the next call goes on from there, with this Buffer or another. A
-// frame that is larger than the memory of a Pool with NoHeap never fits: set MaxPayload below that.
+// Errors are as for [Decoder.Next], and arena.ErrFull if buf has no room. On any error buf is
+// unchanged: the Decoder keeps the part of the frame that has arrived, and the next call continues
+// with it, in this Buffer or another. A frame that is larger than the memory of a Pool with NoHeap
+// never fits: set MaxPayload below that.
 //
 // Large payloads are read from the source into buf's memory, without a copy in between.
 func (d *Decoder) NextInto(buf arena.Buffer) (arena.Slice, Header, error) {
@@ -183,7 +193,7 @@ func (d *Decoder) NextInto(buf arena.Buffer) (arena.Slice, Header, error) {
 	return buf.Take(), d.finish(), nil
 }
 
-// assemble reads the rest of the frame, whose beginning is in buf from base on.
+// assemble reads the rest of the frame, which starts at base in buf.
 func (d *Decoder) assemble(buf arena.Buffer, base int) error {
 	if d.sealed == nil {
 		return d.gather(buf, base, d.size+d.header.Payload)
@@ -203,8 +213,8 @@ func (d *Decoder) assemble(buf arena.Buffer, base int) error {
 	return nil
 }
 
-// gather reads until n bytes of the frame are in buf from base on. It asks buf for memory in steps: first firstGrant,
-// then as much again as has arrived.
+// gather reads until n bytes of the frame are in buf from base on. It asks buf for memory in steps:
+// first firstGrant, then as much again as has arrived.
 func (d *Decoder) gather(buf arena.Buffer, base, n int) error {
 	for have := buf.Len() - base; have < n; {
 		if err := d.await(n - have); err != nil {
@@ -225,8 +235,8 @@ func (d *Decoder) gather(buf arena.Buffer, base, n int) error {
 	return nil
 }
 
-// readFull fills p, as io.ReadFull does, but not from a source that returns nothing and no error for ever. The error is
-// the source's.
+// readFull fills p, as io.ReadFull does, but not from a source that returns nothing and no error
+// for ever. The error is the source's.
 func (d *Decoder) readFull(p []byte) (n int, err error) {
 	for empty := 0; n < len(p) && err == nil; {
 		var m int
@@ -243,7 +253,7 @@ func (d *Decoder) readFull(p []byte) (n int, err error) {
 	return n, err
 }
 
-// undo takes back what has been written to buf since it held base bytes.
+// undo truncates buf to base bytes.
 func undo(buf arena.Buffer, base int) {
 	buf.Truncate(base)
 	if base == 0 {

@@ -51,8 +51,8 @@ func ways() []way {
 	}
 }
 
-// decodeAll reads all frames from src over a pool of its own. It checks that nothing is left out, and that the error
-// with which it ends is the last word, whichever call comes then.
+// decodeAll reads all frames from src with a new pool. It checks that none is left out, and that
+// the final error is permanent for all calls.
 func decodeAll(t testing.TB, src io.Reader, f frame.Format, w way, opts ...frame.Option) ([]slowFrame, error) {
 	t.Helper()
 	pool := millrace.NewPool()
@@ -115,7 +115,7 @@ var seedStreams = []string{
 	"\x01\xff\xff\xffabc",
 }
 
-// seedLimits let some of what is in seedStreams pass.
+// seedLimits accept some of seedStreams.
 var seedLimits = limits{most: 100, kind: map[uint32]int{5: 300, 6: 0}}
 
 // The frames are the same for every way in which the bytes come in and the frames go out.

@@ -13,12 +13,12 @@ type Encoder struct {
 	head []byte // memory for a header
 }
 
-// NewEncoder returns an Encoder of frames of f, which it borrows for as long as it is used.
+// NewEncoder returns an Encoder of frames of f, which it borrows while in use.
 func NewEncoder(f Encoding) *Encoder { return &Encoder{f: f} }
 
-// Append appends a frame to dst: the header, with the payload's length filled in, and the payload by reference. It
-// takes ownership of payload, which is left empty, even if it returns an error. The error is the Encoding's; dst is as
-// it was then.
+// Append appends a frame to dst: the header, with the payload's length filled in, and the payload
+// by reference. It takes ownership of payload, which is left empty, even if it returns an error.
+// The error is the Encoding's; dst is as it was then.
 func (e *Encoder) Append(dst *millrace.Chain, h Header, payload *millrace.Chain) error {
 	h.Payload = payload.Len()
 	if err := e.build(h); err != nil {
@@ -30,11 +30,13 @@ func (e *Encoder) Append(dst *millrace.Chain, h Header, payload *millrace.Chain)
 	return nil
 }
 
-// Assemble builds a frame in place. It reserves room for the header in buf and calls write, which adds the payload to
-// buf with Write or Writable. Then it fills in the header, and takes the frame out as a Slice, which the caller owns
-// and releases. write borrows buf and must not call Take. What buf held before comes in front of the frame.
+// Assemble builds a frame in place. It reserves room for the header in buf and calls write, which
+// adds the payload to buf with Write or Writable. Then it fills in the header, and takes the frame
+// out as a Slice, which the caller owns and releases. write borrows buf and must not call Take.
+// Bytes already in buf come before the frame.
 //
-// The error is write's, the Encoding's, or arena.ErrFull if there is no room for the header. buf is as it was then.
+// The error is write's, the Encoding's, or arena.ErrFull if there is no room for the header. buf is
+// as it was then.
 func (e *Encoder) Assemble(buf arena.Buffer, h Header, write func(buf arena.Buffer) error) (arena.Slice, error) {
 	base, size := buf.Len(), e.f.HeaderSize()
 	if buf.Writable(size) == nil {

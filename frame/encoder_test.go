@@ -27,7 +27,7 @@ func assemble(e *frame.Encoder, buf arena.Buffer, h frame.Header, payload string
 	})
 }
 
-// What is built is byte for byte what is read, by either way, in any Buffer, behind what is there.
+// Built frames equal the frames read, by either method, in any Buffer, after any existing bytes.
 func TestEncoderIsTheInverseOfDecoder(t *testing.T) {
 	leaktest.Check(t, millrace.DefaultPool())
 	rnd := rand.New(rand.NewPCG(1, 5))

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// FuzzDecoder compares with the reference, in random portions, with errors in between, by all calls mixed.
+// FuzzDecoder compares with the reference, in random portions, with errors in between, by all calls
+// mixed.
 func FuzzDecoder(f *testing.F) {
 	for i, s := range seedStreams {
 		f.Add([]byte(s), uint64(i), uint32(100))
@@ -17,7 +18,7 @@ func FuzzDecoder(f *testing.F) {
 	})
 }
 
-// FuzzSealed damages a sealed stream, or does not: what comes out before the error is what went in.
+// FuzzSealed may damage a sealed stream: the frames before the error are the original ones.
 func FuzzSealed(f *testing.F) {
 	f.Add(uint64(1), uint16(0), byte(0))
 	f.Add(uint64(2), uint16(20), byte(1))

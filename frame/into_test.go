@@ -30,7 +30,7 @@ func (b *sparing) Writable(n int) []byte {
 	return b.Buffer.Writable(n)
 }
 
-// Memory is granted as bytes arrive, not as they are announced.
+// Memory is allocated as bytes arrive, not as they are announced.
 func TestMemoryIsGrantedAsBytesArrive(t *testing.T) {
 	long := rawFrame(1, strings.Repeat("x", recordMost))
 	plain := func() frame.Format { return record{} }
@@ -106,7 +106,8 @@ func (c *counting) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A large payload is read to where it stays: the reads are as large as the grants, which no block of the Reader is.
+// A large payload is read to where it stays: the reads are as large as the grants, which no block
+// of the Reader is.
 func TestLargePayloadsAreReadInPlace(t *testing.T) {
 	src := &counting{src: strings.NewReader(rawFrame(1, strings.Repeat("x", 1<<20)))}
 	r := millrace.NewReader(src)

@@ -17,8 +17,8 @@ type held struct {
 	want  string
 }
 
-// Any call in any order, from an unsteady source, with frames released in any order, gives the frames of the reference,
-// and leaves the frames that are held as they were.
+// Any call in any order, from an unsteady source, with frames released in any order, gives the
+// frames of the reference, and leaves the frames that are held as they were.
 func TestRandomOperations(t *testing.T) {
 	for seed := range uint64(150) {
 		rnd := rand.New(rand.NewPCG(seed, 3))

@@ -16,10 +16,10 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/sourcetest"
 )
 
-// sealedWays are those that a sealed format has.
+// sealedWays are the ways of a sealed format.
 func sealedWays() []way { return ways()[1:] }
 
-// sealedRecords are frames whose payloads end on both sides of a chunk's end.
+// sealedRecords are frames with payloads that end on both sides of a chunk's end.
 func sealedRecords() (records []string) {
 	for i, n := range []int{0, 1, 7, 8, 9, 15, 16, 17, 0, 40, 3} {
 		records = append(records, rawFrame(byte(i), strings.Repeat(string(rune('a'+i)), n)))
@@ -27,7 +27,7 @@ func sealedRecords() (records []string) {
 	return records
 }
 
-// Cut anywhere, the stream gives what was whole, and says that it ended in the middle of the rest.
+// A stream cut anywhere returns its complete frames, and an error for the rest.
 func TestSealedStreamsThatEnd(t *testing.T) {
 	records := sealedRecords()
 	for whole := range records {
@@ -42,8 +42,8 @@ func TestSealedStreamsThatEnd(t *testing.T) {
 	}
 }
 
-// Errors of the source and full arenas lose nothing, between and inside chunks, in any Buffer with which the call is
-// repeated.
+// Errors of the source and full arenas lose nothing, between and inside chunks, in any Buffer with
+// which the call is repeated.
 func TestSealedFramesGoOn(t *testing.T) {
 	for seed := range uint64(100) {
 		checkSealed(t, seed, 0, 0)
@@ -99,7 +99,7 @@ func TestSealedFaults(t *testing.T) {
 	}
 }
 
-// Limits and deadlines are those of plain formats.
+// Limits and deadlines work as for plain formats.
 func TestSealedLimitsAndDeadlines(t *testing.T) {
 	r := millrace.NewReader(strings.NewReader(new(masked).seal(rawFrame(3, "too long"))))
 	defer r.Release()

@@ -14,8 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The race detector and the invariants allocate on their own account. Each client is opened alone, because the background
-// goroutines of another one may allocate at any time.
+// The race detector and the invariants allocate on their own account. Each client is opened alone,
+// because the background goroutines of another one may allocate at any time.
 func TestNoAllocations(t *testing.T) {
 	tcp := redistest.Shared(t)
 	unix := redistest.Start(t, redistest.UnixSocket())
@@ -94,8 +94,8 @@ func noAllocations(t *testing.T, c *Client) {
 	}
 }
 
-// allocations returns how often a hundred calls of f allocate. No garbage collection is under way meanwhile: it would empty
-// the lists of free commands.
+// allocations returns how often a hundred calls of f allocate. No garbage collection is under way
+// meanwhile: it would empty the lists of free commands.
 func allocations(t *testing.T, f func() error) float64 {
 	runtime.GC()
 	return alloctest.Count(0, func() {

@@ -16,11 +16,13 @@ func (c *Client) do(ctx context.Context, cmd command) error {
 	return k.run(cmd)
 }
 
-// freeWeight is how many bytes a call may have in flight without being counted. So much for each connection is little.
+// freeWeight is how many bytes a call may have in flight without being counted. So much for each
+// connection is little.
 const freeWeight = 16 << 10
 
-// admit waits until weight bytes may be in flight. It returns how many of them are counted; the caller gives these back to
-// c.inFlight. A call of a Conn does not wait, because the calls before it may wait for its connection.
+// admit waits until weight bytes may be in flight. It returns how many of them are counted; the
+// caller gives these back to c.inFlight. A call of a Conn does not wait, because the calls before
+// it may wait for its connection.
 func (c *Client) admit(ctx context.Context, weight int64) (counted int64, err error) {
 	if weight <= freeWeight || c.sticky != nil {
 		return 0, nil
@@ -29,8 +31,8 @@ func (c *Client) admit(ctx context.Context, weight int64) (counted int64, err er
 	return counted, c.inFlight.acquire(ctx, counted, 0)
 }
 
-// acquire returns a connection to n, which the caller gives back by release. It returns the error of a context that has
-// ended, also while the call waited in admit.
+// acquire returns a connection to n, which the caller gives back by release. It returns the error
+// of a context that has ended, also while the call waited in admit.
 func (c *Client) acquire(ctx context.Context, n *node) (*conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -41,8 +43,8 @@ func (c *Client) acquire(ctx context.Context, n *node) (*conn, error) {
 	return n.acquire(ctx)
 }
 
-// release gives a connection to n back. After a panic of the caller's reader or writer the connection is in the middle of a
-// command.
+// release gives a connection to n back. After a panic of the caller's reader or writer the
+// connection is in the middle of a command.
 func (c *Client) release(ctx context.Context, n *node, conn *conn) {
 	if conn.calling {
 		conn.broken = true
@@ -113,8 +115,8 @@ func (k *call) connect() (*conn, error) {
 	return k.client.acquire(k.ctx, k.node)
 }
 
-// prepare makes the call ready for another try after err, with the pause for that. If there is none, it returns the call's
-// error.
+// prepare makes the call ready for another try after err, with the pause before it. If the call
+// must not be retried, it returns the call's error.
 func (k *call) prepare(err error) error {
 	k.reload(err)
 	again, pause := k.retryable(err)
@@ -130,8 +132,8 @@ func (k *call) prepare(err error) error {
 	return nil
 }
 
-// reload has the topology asked for if err may mean that it has changed. It does so even if the call is not tried again: the
-// next call goes to the right server.
+// reload starts a reload of the topology if err may mean that it has changed. It does so even if
+// the call is not retried: the next call uses the right server.
 func (k *call) reload(err error) {
 	_, _, redirected := redirection(err)
 	if isServerError(err) && !redirected && !isTransient(err) || !isServerError(err) && !isLoss(err) {
@@ -161,7 +163,8 @@ func (k *call) retryable(err error) (yes, pause bool) {
 	return yes, yes
 }
 
-// follow has the next try go where err, which is retryable, redirects it. It returns the context's error if that has ended.
+// follow sends the next try to the server that err, which is retryable, redirects to. It returns
+// the context's error if that has ended.
 func (k *call) follow(err error) error {
 	if ctxErr := k.ctx.Err(); ctxErr != nil {
 		return ctxErr
@@ -178,7 +181,8 @@ func (k *call) follow(err error) error {
 	return nil
 }
 
-// nodeAt returns the node at an address that the last try's server has named, and nil if that is not an address.
+// nodeAt returns the node at an address that the last try's server has named, and nil if that is
+// not an address.
 func (k *call) nodeAt(addr string) *node {
 	opt := *k.node.opt
 	colon := strings.LastIndexByte(addr, ':')
@@ -213,7 +217,8 @@ func (k *call) pause() error {
 	return k.client.sleep(k.ctx, d/2+rand.N(d/2+1))
 }
 
-// redirection returns the address that a MOVED or ASK names, and whether the command needs an ASKING there.
+// redirection returns the address that a MOVED or ASK names, and whether the command needs an
+// ASKING there.
 func redirection(err error) (addr string, asking, redirected bool) {
 	if !isServerError(err) {
 		return "", false, false
@@ -225,7 +230,8 @@ func redirection(err error) (addr string, asking, redirected bool) {
 	return addr, false, redirected
 }
 
-// isLoss reports whether err, which is not a reply, says that a connection was lost or could not be made.
+// isLoss reports whether err, which is not a reply, says that a connection was lost or could not be
+// made.
 func isLoss(err error) bool {
 	switch err.(type) {
 	case nil, *ProtocolError, *BufferTooSmallError, *ValueTooLargeError, *ValueChangedError, *ReaderError, *WriterError:
@@ -240,7 +246,8 @@ func isLoss(err error) bool {
 	return true
 }
 
-// isTransient reports whether a reply says that the command was not executed, for a reason that passes.
+// isTransient reports whether a reply says that the command was not executed, for a reason that
+// passes.
 func isTransient(err error) bool {
 	return redis.IsLoadingError(err) || redis.IsTryAgainError(err) || redis.IsClusterDownError(err) ||
 		redis.IsMasterDownError(err) || redis.IsMaxClientsError(err) || redis.IsReadOnlyError(err)

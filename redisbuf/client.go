@@ -14,8 +14,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Client moves large values between Redis and the caller's memory, over connections of its own. Everything else stays
-// with the go-redis client that it was made from, whose addresses, credentials and topology it uses.
+// A Client moves large values between Redis and the caller's memory, over separate connections.
+// Everything else stays with the go-redis client that it was made from, whose addresses,
+// credentials and topology it uses.
 //
 // All methods may be called from any goroutine.
 type Client struct {
@@ -23,18 +24,20 @@ type Client struct {
 	sticky *stickyConn // the connection for all calls; nil if each call takes one from a pool
 }
 
-// New returns a Client for the servers of rdb, which is a *redis.Client (of a server, or of a Sentinel's master), a
-// *redis.ClusterClient or a *redis.Ring of such clients. It borrows rdb, which must stay open for as long as the Client is
-// used. Close closes the Client's own connections.
+// New returns a Client for the servers of rdb, which is a *redis.Client (of a server, or of a
+// Sentinel's master), a *redis.ClusterClient or a *redis.Ring of such clients. It borrows rdb,
+// which must stay open for as long as the Client is used. Close closes the Client's own
+// connections.
 //
-// Network, address, Dialer, TLS, credentials (as they are when a connection is made), database, protocol, client name,
-// timeouts, the lifetime of connections and retries are those of rdb's options. Hooks, OnConnect and Limiter are not called,
-// and replicas are not read. (A NewFailoverClusterClient chooses its database in an OnConnect: use database 0 with it.) The
-// deadline of a context ends a call even without ContextTimeoutEnabled. Only a cluster's calls follow MOVED and ASK.
+// Network, address, Dialer, TLS, credentials (read for each new connection), database, protocol,
+// client name, timeouts, the lifetime of connections and retries come from rdb's options. Hooks,
+// OnConnect and Limiter are not called, and replicas are not read. (A NewFailoverClusterClient
+// chooses its database in an OnConnect: use database 0 with it.) The deadline of a context ends a
+// call even without ContextTimeoutEnabled. Only a cluster's calls follow MOVED and ASK.
 //
-// While there are connections to a Sentinel's master, the Client makes another one each second by rdb's Dialer, which asks
-// the Sentinel. If it leads to a new master, no call starts on the old connections any more. If it cannot be made, nothing
-// changes.
+// While there are connections to a Sentinel's master, the Client makes another one each second by
+// rdb's Dialer, which asks the Sentinel. If it leads to a new master, no call starts on the old
+// connections any more. If it cannot be made, nothing changes.
 func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	s := settings{conns: defaultConns, inFlight: defaultInFlight}
 	for _, opt := range opts {
@@ -53,8 +56,9 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	return &Client{servers: all}, nil
 }
 
-// Close closes the connections. Calls that are under way end with an error; calls that wait for others, or begin later, end
-// with ErrClosed. It waits until no Dialer or credentials provider runs in the background.
+// Close closes the connections. Calls that are under way end with an error; calls that wait for
+// others, or begin later, end with ErrClosed. It waits until no Dialer or credentials provider runs
+// in the background.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -71,12 +75,12 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// servers are the servers of a Client, and what all calls share.
+// servers are the servers of a Client, and the state that all calls share.
 type servers struct {
 	settings settings
 	router   router
 	inFlight *limiter     // bytes
-	lastLen  atomic.Int64 // length of the last value whose length was not known before
+	lastLen  atomic.Int64 // length of the last value of unknown length
 	counters counters
 
 	mu     sync.RWMutex
@@ -88,11 +92,12 @@ type servers struct {
 	background sync.WaitGroup // goroutines that end with closing
 }
 
-// maxServers bounds the servers that redirections name in the life of a Client. A cluster has no more masters than slots.
+// maxServers bounds the servers that redirections name in the life of a Client. A cluster has no
+// more masters than slots.
 const maxServers = 16384
 
-// A serverKey identifies a server: by its address in a cluster, and otherwise by its Options. Shards of a Ring may have one
-// address and differ in anything else, such as the Dialer.
+// A serverKey identifies a server: by its address in a cluster, and otherwise by its Options.
+// Shards of a Ring may have one address and differ in anything else, such as the Dialer.
 //
 // One of the fields is set.
 type serverKey struct {
@@ -168,7 +173,8 @@ func (s *servers) closeExpired() {
 	}
 }
 
-// sleep waits for d. It returns the context's error if that ends meanwhile, and ErrClosed if the Client is closed.
+// sleep waits for d. It returns the context's error if that ends meanwhile, and ErrClosed if the
+// Client is closed.
 func (s *servers) sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -189,7 +195,8 @@ type router struct {
 	// route returns the options of the server that has key. The caller does not change them.
 	route func(ctx context.Context, key string) (*redis.Options, error)
 
-	// reload is called when a server said that it does not have a key, or was lost. It is nil if that changes nothing.
+	// reload is called when a server said that it does not have a key, or was lost. It is nil if
+	// that changes nothing.
 	reload func(ctx context.Context)
 
 	redirects          bool          // a server may send a call to another one, which gets the credentials
@@ -227,7 +234,8 @@ func routerOfOne(opt *redis.Options) router {
 	}
 }
 
-// keyOfSlot0 is a key in slot 0, as the empty key is. go-redis takes an empty key for no key, which any server may get.
+// keyOfSlot0 is a key in slot 0, as the empty key is. go-redis takes an empty key for no key, which
+// any server may get.
 const keyOfSlot0 = "06S"
 
 func routerOfCluster(rdb *redis.ClusterClient) router {

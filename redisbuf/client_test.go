@@ -15,8 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// sizes are those where something changes: the digits of the header, the areas that a reply lands in, the buffers of sockets
-// and of go-redis, the blocks.
+// sizes are those where something changes: the digits of the header, the areas that a reply lands
+// in, the buffers of sockets and of go-redis, the blocks.
 var sizes = []int{0, 1, 9, 10, 63, 99, 100, 999, 1000, 4095, 4096, 4097, 9999, 10000, 32 << 10, 65535, 64 << 10, 65537,
 	99999, 100000, 1<<20 - 1, 1 << 20, 1<<20 + 1, 10 << 20}
 

@@ -29,7 +29,8 @@ func TestCluster(t *testing.T) {
 	t.Run("slots without a master", func(t *testing.T) { slotsWithoutAMaster(t, c, cluster) })
 }
 
-// A Pipeline and MGet go to all servers of their keys, and have the same results as one call after the other.
+// A Pipeline and MGet go to all servers of their keys, and have the same results as one call after
+// the other.
 func manyServers(t *testing.T, c *Client, rdb *redis.ClusterClient) {
 	ctx := bounded(t)
 	const n = 60
@@ -131,8 +132,9 @@ func migration(t *testing.T, c *Client, cluster *redistest.Cluster, rdb *redis.C
 	must(t, c.SetFromBuffer(ctx, stays, value))
 }
 
-// load sets and reads values of one key from several goroutines. stop ends that, and fails the test if no call has succeeded. A
-// value that was not set as a whole, and an error that a lost or changed server does not explain, fail the test, too.
+// load sets and reads values of one key from several goroutines. stop ends that, and fails the test
+// if no call has succeeded. A value that was not set as a whole, and an error that a lost or
+// changed server does not explain, fail the test, too.
 func load(t *testing.T, c *Client, key string, size int) (stop func()) {
 	var all sync.WaitGroup
 	var done, failed atomic.Int64
@@ -183,7 +185,7 @@ func load(t *testing.T, c *Client, key string, size int) (stop func()) {
 	}
 }
 
-// A replica that takes over from a master that lives is found, and no call reads what it does not have.
+// A replica that takes over from a living master is found, and no call reads missing data.
 func promotion(t *testing.T, c *Client, cluster *redistest.Cluster) {
 	key := "promotion"
 	old := cluster.Owner(t, key)
@@ -197,7 +199,7 @@ func promotion(t *testing.T, c *Client, cluster *redistest.Cluster) {
 	}
 }
 
-// A master that dies under load costs errors, but no torn value; its replica goes on.
+// A master that dies under load causes errors, but no torn value; its replica takes over.
 func killedMaster(t *testing.T, c *Client, cluster *redistest.Cluster) {
 	key := "killed"
 	old := cluster.Owner(t, key)

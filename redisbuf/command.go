@@ -2,8 +2,9 @@ package redisbuf
 
 import "sync"
 
-// A command is one Redis command: it writes its request to a connection, and reads the reply into the caller's memory. The
-// pool, the retries and the topology know nothing else of a command. A command borrows what it reads from and writes to.
+// A command is one Redis command: it writes its request to a connection, and reads the reply into
+// the caller's memory. The pool, the retries and the topology use commands only through this
+// interface. A command borrows the caller's readers, writers and memory.
 type command interface {
 	// compose queues the request on c.
 	compose(c *conn) error
@@ -11,11 +12,11 @@ type command interface {
 	// read reads the reply from c.
 	read(c *conn) error
 
-	// weight returns how many bytes of values the command has in flight. A command that cannot know how long its value is
-	// returns unknown.
+	// weight returns how many bytes of values the command has in flight. A command that cannot know
+	// how long its value is returns unknown.
 	weight(unknown int64) int64
 
-	// info returns what all commands have in common.
+	// info returns the common part of the command.
 	info() *commandInfo
 }
 
@@ -29,11 +30,12 @@ type commandInfo struct {
 
 func (i *commandInfo) info() *commandInfo { return i }
 
-// leastUnknown is the least weight of a value of unknown length: few values are longer, and a longer one is received into
-// blocks of this size.
+// leastUnknown is the least weight of a value of unknown length: few values are longer, and a
+// longer one is received into blocks of this size.
 const leastUnknown = 1 << 20
 
-// weightOf returns how many bytes cmd has in flight. A value of unknown length counts as the last one.
+// weightOf returns how many bytes cmd has in flight. A value of unknown length counts as the last
+// one.
 func (c *Client) weightOf(cmd command) int64 {
 	w := cmd.weight(max(c.lastLen.Load(), leastUnknown))
 	return int64(len(cmd.info().key)) + max(min(w, c.settings.inFlight), 0)
@@ -50,7 +52,7 @@ func (l *freeList[T]) get() *T {
 	return new(T)
 }
 
-// put takes cmd back, and forgets what it has borrowed.
+// put returns cmd to the list, and clears its borrowed arguments.
 func (l *freeList[T]) put(cmd *T) {
 	var zero T
 	*cmd = zero

@@ -15,22 +15,22 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A conn is a connection to one server. One call uses it at a time. Between calls it holds no block and none of the caller's
-// memory.
+// A conn is a connection to one server. One call uses it at a time. Between calls it holds neither
+// a block nor any memory of the caller.
 type conn struct {
 	net     net.Conn
 	watcher watcher
 	request
-	in *bufio.Reader // what the server sends
+	in *bufio.Reader // received data
 
 	readDeadline, writeDeadline ioDeadline
 
-	queue    [][]byte        // what is to be sent
+	queue    [][]byte        // data to send
 	sending  net.Buffers     // the unsent end of queue, during flush
 	raw      syscall.RawConn // of a TCP or Unix socket, which takes the queue in one writev; otherwise nil
 	buffered *bufio.Writer   // of any other connection, such as TLS
 
-	// Of the call under way. Bytes that the kernel moves by itself are not counted.
+	// Of the current call. Bytes that only the kernel moves are not counted.
 	calling         bool
 	queued, written int64 // bytes
 	sent            bool  // the request has left completely, so that the server may execute it
@@ -61,8 +61,8 @@ func newConn(netConn net.Conn, readTimeout, writeTimeout time.Duration) *conn {
 	return c
 }
 
-// rawSocket returns the descriptor of a TCP or Unix stream socket, and nil of anything else. A type that embeds one of these
-// may encrypt or count what is written, and is something else.
+// rawSocket returns the descriptor of a TCP or Unix stream socket, or nil for any other type. A
+// type that embeds one of these may encrypt or count data.
 func rawSocket(netConn net.Conn) syscall.RawConn {
 	var raw syscall.RawConn
 	var err error
@@ -81,7 +81,8 @@ func rawSocket(netConn net.Conn) syscall.RawConn {
 	return raw
 }
 
-// close closes a connection that no call uses. It does not wait, as the Close of a TLS connection may for its peer.
+// close closes a connection that no call uses. It does not wait, as the Close of a TLS connection
+// may for its peer.
 func (c *conn) close() {
 	c.watcher.stop()
 	go c.net.Close()
@@ -121,7 +122,8 @@ func (c *conn) send(cmd command) error {
 	return nil
 }
 
-// finish is called after the last reply of a call was read, with the error of that. It returns the error for the caller.
+// finish is called after the last reply of a call was read, with the error of that. It returns the
+// error for the caller.
 func (c *conn) finish(ctx context.Context, err error) error {
 	c.request.reset()
 	c.unqueue()
@@ -145,8 +147,8 @@ func (c *conn) finish(ctx context.Context, err error) error {
 	return err
 }
 
-// aligned reports whether the next byte from the server is the first one of a reply after err: the reply was an error, or was
-// read to its end.
+// aligned reports whether the next byte from the server is the first one of a reply after err: the
+// reply was an error, or was read to its end.
 func (c *conn) aligned(err error) bool {
 	switch err.(type) {
 	case *BufferTooSmallError, *ValueTooLargeError, *ValueChangedError, *WriterError:
@@ -155,7 +157,8 @@ func (c *conn) aligned(err error) bool {
 	return isServerError(err)
 }
 
-// isRejection reports whether err is what a server says to a connection that it has accepted and is about to close.
+// isRejection reports whether err is the reply of a server that has accepted a connection and is
+// about to close it.
 func isRejection(err error) bool {
 	if err == nil || err == redis.Nil || !isServerError(err) {
 		return false
@@ -163,8 +166,9 @@ func isRejection(err error) bool {
 	return redis.HasErrorPrefix(err, "max number of clients") || redis.HasErrorPrefix(err, "DENIED")
 }
 
-// pendingError is called when the request could not be sent because of err. If the server has closed the connection after an
-// error reply to what it had seen so far, it returns that reply, and otherwise err.
+// pendingError is called when the request could not be sent because of err. If the server has
+// closed the connection after an error reply to the part that it received, it returns that reply,
+// and otherwise err.
 func (c *conn) pendingError(err error) error {
 	if !closedByServer(err) {
 		return err
@@ -176,8 +180,8 @@ func (c *conn) pendingError(err error) error {
 	return err
 }
 
-// closedByServer reports whether a write has failed with err because the server has closed the connection. Reading what is
-// left does not wait then.
+// closedByServer reports whether a write has failed with err because the server has closed the
+// connection. Reading the rest does not block then.
 func closedByServer(err error) bool {
 	return (errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)) && !isA[*ReaderError](err)
 }
@@ -215,7 +219,7 @@ func (c *conn) push(p []byte) error {
 	return nil
 }
 
-// flush sends what is queued. Each step has the whole timeout.
+// flush sends the queue. Each step has the whole timeout.
 func (c *conn) flush() error {
 	defer c.unqueue()
 	if c.buffered != nil {
@@ -235,14 +239,14 @@ func (c *conn) flush() error {
 	return nil
 }
 
-// unqueue forgets what is queued.
+// unqueue clears the queue.
 func (c *conn) unqueue() {
 	clear(c.queue)
 	c.queue, c.sending = c.queue[:0], nil
 }
 
-// flushBuffered sends what is queued by the connection's own Write. Short pieces go together, because each Write makes a TLS
-// record.
+// flushBuffered sends the queue with the connection's Write. Short pieces are joined, because each
+// Write makes a TLS record.
 func (c *conn) flushBuffered() error {
 	for _, p := range c.queue {
 		if _, err := c.buffered.Write(p); err != nil {
@@ -252,8 +256,9 @@ func (c *conn) flushBuffered() error {
 	return c.buffered.Flush()
 }
 
-// writeStep is how much the connection's own Write is given at a time: a TLS connection whose Write a deadline has ended
-// cannot be written to again, so the deadline must be for little. It is also the length of a TLS record.
+// writeStep limits one Write of the connection: a TLS connection cannot be used after a deadline
+// has ended its Write, so the deadline must cover little data. It is also the length of a TLS
+// record.
 const writeStep = 16 << 10
 
 // A stepWriter writes to a connection in steps that have the whole timeout each.
@@ -290,7 +295,8 @@ func (r stepReader) Read(p []byte) (int, error) {
 	return 0, c.ioError(err)
 }
 
-// ioError returns what the caller is told of a read or write that has failed with err: the context's error if that has ended.
+// ioError returns the caller's error for a read or write that has failed with err: the context's
+// error if that has ended.
 func (c *conn) ioError(err error) error {
 	if ctxErr := c.watcher.err(); ctxErr != nil {
 		return ctxErr

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// pipeConn returns a connection on a net.Pipe with such a timeout. Its server does what a test wants, and hangs up then.
+// pipeConn returns a connection on a net.Pipe with such a timeout. Its server does what a test
+// wants, and hangs up then.
 func pipeConn(t *testing.T, timeout time.Duration, serve func(server net.Conn)) *conn {
 	client, server := net.Pipe()
 	done := make(chan struct{})
@@ -62,7 +63,8 @@ func TestContextEndsAWait(t *testing.T) {
 	}
 }
 
-// The time that a reader takes is not the server's, also on a connection whose Write cannot be called again.
+// A reader's time does not count as the server's, even on a connection that cannot be written to
+// after a failed Write.
 func TestSlowReaderIsNotATimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const request = "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$5\r\nvalue\r\n"
@@ -83,7 +85,8 @@ func TestSlowReaderIsNotATimeout(t *testing.T) {
 	})
 }
 
-// A call that ends in time leaves nothing behind that could end the next one, whenever its context ends.
+// A call that ends in time leaves nothing behind that could end the next one, whenever its context
+// ends.
 func TestContextDoesNotEndTheNextCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := pipeConn(t, 3*time.Second, func(server net.Conn) {
@@ -106,7 +109,8 @@ func TestContextDoesNotEndTheNextCall(t *testing.T) {
 	})
 }
 
-// A context that several calls have had still ends the next one, and one that ends between calls ends none.
+// A context that several calls have had still ends the next one, and one that ends between calls
+// ends none.
 func TestContextOfSeveralCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := pipeConn(t, 0, func(server net.Conn) {

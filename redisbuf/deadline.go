@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// An ioDeadline gives each read, or each write, of a connection at least the timeout. Setting a deadline costs nearly as much
-// as a short read, so a deadline has a quarter of the timeout to spare, and stays as long as it has more than the timeout left.
+// An ioDeadline gives each read, or each write, of a connection at least the timeout. Setting a
+// deadline costs nearly as much as a short read, so a deadline has a quarter of the timeout to
+// spare, and stays as long as it has more than the timeout left.
 type ioDeadline struct {
 	set     func(time.Time) error // of the connection
 	watcher *watcher              // sets a deadline, too
@@ -43,8 +44,9 @@ func (d *ioDeadline) clear() error {
 // longAgo is a deadline that ends reads and writes at once.
 var longAgo = time.Unix(1, 0)
 
-// A watcher ends the reads and writes of a connection when the context of the call under way ends. A context that comes twice
-// in a row stays registered between calls, so that the next call with it allocates nothing.
+// A watcher ends the reads and writes of a connection when the context of the call under way ends.
+// A context that comes twice in a row stays registered between calls, so that the next call with it
+// allocates nothing.
 type watcher struct {
 	conn       net.Conn
 	ctx        context.Context // of the call under way, if it can be cancelled; otherwise nil
@@ -57,7 +59,8 @@ type watcher struct {
 	fired   bool            // the connection's reads and writes were ended
 }
 
-// begin is called before a call, and returns the error of a context that has ended. The caller calls end in any case.
+// begin is called before a call, and returns the error of a context that has ended. The caller
+// calls end in any case.
 func (w *watcher) begin(ctx context.Context) error {
 	done := ctx.Done()
 	if done == nil {
@@ -92,7 +95,8 @@ func (w *watcher) end() (fired bool) {
 	return w.fired
 }
 
-// err returns the context's error, if it has ended. Call it after setting a deadline, which may have replaced the watcher's.
+// err returns the context's error, if it has ended. Call it after setting a deadline, which may
+// have replaced the watcher's.
 func (w *watcher) err() error {
 	if w.ctx == nil {
 		return nil

@@ -11,8 +11,9 @@ import (
 	"github.com/redis/go-redis/v9/auth"
 )
 
-// dial returns a new connection. As go-redis does, it tries again for a while if the server cannot be reached. As long as the
-// server stays unreachable, later calls do not wait: they fail at once, and have retries of their own.
+// dial returns a new connection. Like go-redis, it retries for a while if the server cannot be
+// reached. As long as the server stays unreachable, later calls do not wait: they fail at once, and
+// have their own retries.
 func (n *node) dial(ctx context.Context) (*conn, error) {
 	for failures := 0; ; {
 		c, reached, err := n.dialOnce(ctx)
@@ -87,7 +88,8 @@ func (n *node) dialContext(ctx context.Context) (context.Context, context.Cancel
 	return ctx, func() {}
 }
 
-// dialError returns the context's error if that has ended, and otherwise err as the error of a dial.
+// dialError returns the context's error if that has ended, and otherwise err as the error of a
+// dial.
 func (n *node) dialError(ctx context.Context, err error, to net.Addr) error {
 	if ctxErr := ctx.Err(); ctxErr != nil {
 		return ctxErr
@@ -147,7 +149,7 @@ func (c *conn) hello(ctx context.Context, user, password string) error {
 	return c.run(ctx, newTextCmd(hello...))
 }
 
-// credentials returns what a connection that is made now logs in with.
+// credentials returns the current credentials for a new connection.
 func credentials(ctx context.Context, opt *redis.Options) (user, password string, err error) {
 	switch {
 	case opt.StreamingCredentialsProvider != nil:
@@ -175,7 +177,7 @@ type noopListener struct{}
 func (noopListener) OnNext(auth.Credentials) {}
 func (noopListener) OnError(error)           {}
 
-// A textCmd is a command of short arguments, whose reply is ignored unless it is an error.
+// A textCmd is a command with short arguments. Its reply is ignored unless it is an error.
 type textCmd struct {
 	commandInfo
 	args []string
@@ -192,7 +194,8 @@ func (t *textCmd) read(c *conn) error { return c.skipReply() }
 
 func (t *textCmd) weight(int64) int64 { return 0 }
 
-// A roleCmd is a HELLO that reads which role the server has. A server that does not know HELLO has none.
+// A roleCmd is a HELLO that reads which role the server has. A server that does not know HELLO has
+// none.
 type roleCmd struct {
 	textCmd
 	role string

@@ -15,8 +15,9 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
-// What the user's code panics with while a connection is made reaches the call that wants it, and code that ends the goroutine
-// of a call, as a test's FailNow does, keeps nothing from the next one.
+// What the user's code panics with while a connection is made reaches the call that wants it, and
+// code that ends the goroutine of a call, as a test's FailNow does, keeps nothing from the next
+// one.
 func TestDialPanics(t *testing.T) {
 	for name, set := range map[string]func(o *redis.Options, fail func()){
 		"Dialer": func(o *redis.Options, fail func()) {
@@ -100,7 +101,7 @@ func booms(t *testing.T, f func()) {
 	f()
 }
 
-// A Conn whose connection could not be made because of that can be used again.
+// A Conn that failed to connect because of that can be used again.
 func TestDialPanicsOfAConn(t *testing.T) {
 	s := redistest.Shared(t)
 	left := 1
@@ -138,7 +139,8 @@ func (a *away) install(o *redis.Options) {
 	o.MaxRetries = -1
 }
 
-// A server that is away for a moment is waited for as go-redis does; one that stays away is asked once by each further call.
+// A server that is away for a moment is waited for as go-redis does; one that stays away is asked
+// once by each further call.
 func TestDialerRetries(t *testing.T) {
 	for _, tt := range []struct {
 		refuse, first, asked int

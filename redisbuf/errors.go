@@ -12,21 +12,22 @@ import (
 var ErrClosed = redis.ErrClosed
 
 var (
-	// ErrConnLost is returned by the calls of a Conn whose connection was lost in an earlier call, or leads to a server that a
-	// Sentinel has replaced as master.
+	// ErrConnLost is returned by the calls of a Conn that lost its connection in an earlier call,
+	// or leads to a server that is no longer the Sentinel's master.
 	ErrConnLost = errors.New("redisbuf: the connection was lost in an earlier call")
 
-	// ErrConnBusy is returned by the calls and the Close of a Conn while another call of the Conn is under way. That call goes
-	// on.
+	// ErrConnBusy is returned by the calls and the Close of a Conn while another call of the Conn
+	// is running. That call continues.
 	ErrConnBusy = errors.New("redisbuf: another call of the Conn is under way")
 
 	// ErrOtherServer is returned by the calls of a Conn for a key that is not on the Conn's server.
 	ErrOtherServer = errors.New("redisbuf: the key belongs to another server than the Conn's first one")
 )
 
-// A BufferTooSmallError says that a value is longer than the buffer that it was to be read into. The content of the buffer is
-// undefined. The Client skips a value of at most 1 MiB, and any value on the connection of a Conn or a Pipeline; for a longer
-// one, it closes the connection, and makes another one for the next call.
+// A BufferTooSmallError says that a value is longer than the buffer that it was to be read into.
+// The content of the buffer is undefined. The Client skips a value of at most 1 MiB, and any value
+// on the connection of a Conn or a Pipeline; for a longer one, it closes the connection, and makes
+// another one for the next call.
 type BufferTooSmallError struct {
 	Need int64 // length of the value
 	Have int64 // length of the buffer
@@ -36,7 +37,7 @@ func (e *BufferTooSmallError) Error() string {
 	return fmt.Sprintf("redisbuf: the value has %d bytes, the buffer %d", e.Need, e.Have)
 }
 
-// A ValueTooLargeError says that a value is longer than the caller's limit. None of it was read.
+// A ValueTooLargeError reports that a value is longer than the caller's limit. None of it was read.
 type ValueTooLargeError struct {
 	Size  int64 // length of the value
 	Limit int64
@@ -46,7 +47,8 @@ func (e *ValueTooLargeError) Error() string {
 	return fmt.Sprintf("redisbuf: the value has %d bytes, more than the limit of %d", e.Size, e.Limit)
 }
 
-// A ProtocolError says that the server sent something that is not a valid reply to the request. Its connection is closed.
+// A ProtocolError says that the server sent something that is not a valid reply to the request. Its
+// connection is closed.
 type ProtocolError struct {
 	Reason string
 }
@@ -62,8 +64,8 @@ var (
 	errNotExecuted = errors.New("redisbuf: the pipeline was not executed yet")
 )
 
-// A SentError says that a SET was sent completely, and that the connection ended before the reply came. The server may have
-// executed it, may still do so, or may never have received it.
+// A SentError says that a SET was sent completely, and that the connection ended before the reply
+// came. The server may have executed it, may still do so, or may never have received it.
 type SentError struct {
 	Err error // why the connection ended
 }
@@ -75,8 +77,8 @@ func (e *SentError) Error() string {
 // Unwrap returns why the connection ended.
 func (e *SentError) Unwrap() error { return e.Err }
 
-// A serverError is what a server has replied with. redis.HasErrorPrefix, redis.IsReadOnlyError and the like say the same of it
-// as of go-redis' own errors.
+// A serverError is a server's error reply. redis.HasErrorPrefix, redis.IsReadOnlyError and similar
+// functions treat it like go-redis' own errors.
 type serverError string
 
 func (e serverError) Error() string { return string(e) }
@@ -84,8 +86,8 @@ func (e serverError) Error() string { return string(e) }
 // RedisError makes it a redis.Error.
 func (serverError) RedisError() {}
 
-// isServerError reports whether err is a reply of the server. An error of the caller's reader or writer is not, even if that has
-// it from another server.
+// isServerError reports whether err is a reply of the server. An error of the caller's reader or
+// writer is not, even if that has it from another server.
 func isServerError(err error) bool {
 	switch err.(type) {
 	case *ReaderError, *WriterError:

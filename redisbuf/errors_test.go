@@ -78,7 +78,8 @@ func TestErrorsOfTheServer(t *testing.T) {
 		if _, err := c.GetToBuffer(ctx, "k", nil); !redis.IsAuthError(err) {
 			t.Errorf("%v, want NOAUTH", err)
 		}
-		// Without the password, a server does not look at large values: it closes the connection in the middle.
+		// Without the password, a server does not look at large values: it closes the connection in
+		// the middle.
 		if err := c.SetFromBuffer(ctx, "k", randomValue(8<<20)); !isServerError(err) {
 			t.Errorf("%v, want an error of the server", err)
 		}
@@ -129,7 +130,8 @@ func TestLoading(t *testing.T) {
 	idle(t, once, 1)
 }
 
-// A value above the server's limit is refused when its header arrives, and the connection closed while the rest is sent.
+// A value above the server's limit is refused when its header arrives, and the connection closed
+// while the rest is sent.
 func TestServerRefusesALargeValueInTheMiddle(t *testing.T) {
 	s := redistest.Start(t, redistest.Config("proto-max-bulk-len 1mb"))
 	c, _ := clientOf(t, optionsOf(s.Endpoint()))
@@ -143,7 +145,8 @@ func TestServerRefusesALargeValueInTheMiddle(t *testing.T) {
 	}
 }
 
-// errForeign is what a reader or writer may give that stands on a Redis client of its own: an error of another server.
+// errForeign is an error of another server, as a reader or writer may return it that uses another
+// Redis client.
 var errForeign = serverError("LOADING Redis is loading the dataset in memory")
 
 // A failing reader gives so many bytes, and a failing writer takes as many, and then that error.
@@ -171,8 +174,8 @@ type failingReaderFrom struct{ failing }
 
 func (f *failingReaderFrom) ReadFrom(io.Reader) (int64, error) { return 0, f.err }
 
-// A writer that fails is told from a server that does, even if its error is that of another server: the call is not tried
-// again, and the next one is not disturbed.
+// A writer that fails is told from a server that does, even if its error is that of another server:
+// the call is not tried again, and the next one is not disturbed.
 func TestGetToAWriterThatFails(t *testing.T) {
 	c, rdb := shared(t, Conns(1))
 	ctx := bounded(t)
@@ -195,7 +198,8 @@ func TestGetToAWriterThatFails(t *testing.T) {
 	}
 }
 
-// A reader that fails, or is at its end, leaves half a command on the connection, which no other call gets.
+// A reader that fails, or is at its end, leaves half a command on the connection, which no other
+// call gets.
 func TestSetFromAReaderThatFails(t *testing.T) {
 	c, rdb := shared(t, Conns(1))
 	ctx := bounded(t)

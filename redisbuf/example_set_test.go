@@ -14,7 +14,7 @@ import (
 	"github.com/millrace-io/millrace/redisbuf"
 )
 
-// A file is sent by the kernel. IfAbsent leaves a value that is there as it is.
+// The kernel sends a file. IfAbsent does not replace an existing value.
 func ExampleClient_SetFile() {
 	var c *redisbuf.Client // from New
 	f, err := os.Open("film.mp4")
@@ -49,7 +49,7 @@ func ExampleClient_SetFrom() {
 	})
 }
 
-// What was received as a chain is sent as it lies. SetChain borrows it.
+// A received chain is sent without a copy. SetChain borrows it.
 func ExampleClient_SetChain() {
 	var c *redisbuf.Client // from New
 	var r *millrace.Reader // from millrace.NewReader(conn)

@@ -16,7 +16,7 @@ import (
 	"github.com/millrace-io/millrace/redisbuf"
 )
 
-// A Client stands beside the go-redis client that a program has already.
+// A Client next to the go-redis client of a program.
 func Example() {
 	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 	defer rdb.Close()
@@ -44,7 +44,7 @@ func Example() {
 	fmt.Println(n, "bytes")
 }
 
-// A chain is filled from pooled blocks, whose owner releases them.
+// A chain is filled with pooled blocks; its owner releases them.
 func ExampleClient_GetChain() {
 	var c *redisbuf.Client // from New
 	var chain millrace.Chain
@@ -72,8 +72,9 @@ func (n *noticing) Read(p []byte) (int, error) {
 	return m, err
 }
 
-// A value is served with ranges by net/http, and not held in memory for that. Its length is the Content-Length. Each version
-// has a key of its own, so that the ETag says which one it is, and all ranges are of that.
+// net/http serves a value with ranges, without holding it in memory. Its length is the
+// Content-Length. Each version has its own key, so that the ETag identifies it, and all ranges are
+// of the same version.
 func ExampleClient_ReaderAt() {
 	var c *redisbuf.Client // from New
 	const version = "7"
@@ -97,7 +98,7 @@ func ExampleClient_ReaderAt() {
 	})
 }
 
-// A value goes to a response whose length is not known before. What fails halfway must not look like the end of it.
+// A value is copied to a response of unknown length. A failure halfway must not look like its end.
 func ExampleClient_GetTo() {
 	var c *redisbuf.Client // from New
 	http.HandleFunc("/report", func(w http.ResponseWriter, req *http.Request) {

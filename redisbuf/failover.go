@@ -6,16 +6,17 @@ import (
 )
 
 const (
-	// failoverAddr is the address that go-redis gives a client of a Sentinel's master, whose Dialer asks the Sentinel.
+	// failoverAddr is go-redis' address for the master of a Sentinel; the Dialer asks the Sentinel.
 	failoverAddr = "FailoverClient"
 
-	// followInterval is how often the Sentinel is asked while there are connections. A master that was cut off does not know
-	// that it was replaced: it accepts writes, and loses them when it rejoins.
+	// followInterval is how often the Sentinel is asked while there are connections. A master that
+	// was cut off does not know that it was replaced: it accepts writes, and loses them when it
+	// rejoins.
 	followInterval = time.Second
 )
 
-// followMaster leaves masters that the Sentinel has replaced, until ctx ends. Without it, connections that are always in use
-// would stay there: only the Sentinel knows.
+// followMaster leaves masters that the Sentinel has replaced, until ctx ends. Without it,
+// connections that are always in use would stay there: only the Sentinel knows.
 func (n *node) followMaster(ctx context.Context) {
 	t := time.NewTicker(followInterval)
 	defer t.Stop()
@@ -26,7 +27,7 @@ func (n *node) followMaster(ctx context.Context) {
 		case <-t.C:
 		}
 		checked := make(chan struct{})
-		go func() { // of its own, because the user's Dialer may end it
+		go func() { // another goroutine, because the user's Dialer may end it
 			defer close(checked)
 			defer func() { _ = recover() }() // a call that makes a connection panics as well, and tells the user
 			n.checkMaster(ctx)
@@ -35,8 +36,9 @@ func (n *node) followMaster(ctx context.Context) {
 	}
 }
 
-// checkMaster makes a connection. If that leads to another master, it marks the connections that do not: each is closed
-// when no call uses it. A replica is ignored: go-redis chooses among replicas by chance if it was made for them (ReplicaOnly).
+// checkMaster makes a connection. If that leads to another master, it marks the connections that do
+// not: each is closed when no call uses it. A replica is ignored: go-redis chooses among replicas
+// by chance if it was made for them (ReplicaOnly).
 func (n *node) checkMaster(ctx context.Context) {
 	n.mu.Lock()
 	live := len(n.live)

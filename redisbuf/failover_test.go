@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// told runs a test with a client of a Sentinel, in time of its own.
+// told runs a test with a client of a Sentinel, in virtual time.
 func told(t *testing.T, test func(t *testing.T, c *Client, s *pipeRedis)) {
 	t.Helper()
 	change := func(o *redis.Options) { o.Addr = failoverAddr }
@@ -42,7 +42,8 @@ func nameOf(t *testing.T, c *Client) string {
 	return string(buf[:n])
 }
 
-// A master that was replaced, and does not know it, is left in time, however busy its connections are.
+// A master that was replaced, and does not know it, is left in time, however busy its connections
+// are.
 func TestFailoverLeavesTheOldMaster(t *testing.T) {
 	told(t, func(t *testing.T, c *Client, d *pipeRedis) {
 		conn, err := c.Conn(t.Context())
@@ -100,7 +101,8 @@ func TestFailoverOfAShard(t *testing.T) {
 	})
 }
 
-// After a check in which the user's Dialer panics or ends its goroutine, there is another one a second later.
+// After a check in which the user's Dialer panics or ends its goroutine, there is another one a
+// second later.
 func TestFailoverAfterAFailedCheck(t *testing.T) {
 	for name, fail := range map[string]func(){"a panic": func() { panic("boom") }, "Goexit": runtime.Goexit} {
 		told(t, func(t *testing.T, c *Client, d *pipeRedis) {

@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// oneConn has a client say nothing of its own in between.
+// oneConn keeps a client from sending its own commands in between.
 func oneConn(o *redis.Options) { o.Protocol = 2 }
 
 // patient has a client wait for a minute: a call that needs a timeout to notice a loss is too late.
@@ -28,8 +28,8 @@ func atOnce(t *testing.T, begun time.Time, name string, n int64) {
 	}
 }
 
-// nextCut is where a connection is cut after it was at n: at every byte of what is short and of a header, and here and there
-// in what is long.
+// nextCut returns the next position of a cut after n: every byte of short data and of headers, and
+// samples of long data.
 func nextCut(n int64, size int) int64 {
 	if n < 12 || size < 1000 {
 		return n + 1
@@ -40,13 +40,13 @@ func nextCut(n int64, size int) int64 {
 // A cutter has a rule end one connection, or reset it.
 type cutter func(redistest.Rule) redistest.Rule
 
-// onEachCut runs f with a key of its own for each way to cut a connection: ended or reset (RST), and with a context that can
-// be cancelled or cannot.
+// onEachCut runs f with a new key for each way to cut a connection: closed or reset (RST), and with
+// a context that can be cancelled or cannot.
 func onEachCut(t *testing.T, f func(t *testing.T, ctx context.Context, key string, cut cutter)) {
 	for name, cut := range map[string]cutter{"end": ended, "rst": redistest.Rule.Reset} {
 		for _, background := range []bool{false, true} {
 			if name == "rst" && !background {
-				continue // what is noticed without a watch is noticed with one
+				continue // cuts noticed without a watch are noticed with one
 			}
 			key := fmt.Sprint(name, background)
 			t.Run(key, func(t *testing.T) {
@@ -63,7 +63,8 @@ func onEachCut(t *testing.T, f func(t *testing.T, ctx context.Context, key strin
 
 func ended(r redistest.Rule) redistest.Rule { return r }
 
-// A reply that is cut, and a request to read, gives an error at once, however far it came, and the next call is not disturbed.
+// A reply that is cut, and a request to read, gives an error at once, however far it came, and the
+// next call is not disturbed.
 func TestCutAtEveryByteOfARead(t *testing.T) {
 	onEachCut(t, func(t *testing.T, ctx context.Context, key string, cut cutter) {
 		c, p := proxied(t, oneConn, patient)
@@ -104,8 +105,8 @@ func TestCutAtEveryByteOfARead(t *testing.T) {
 	})
 }
 
-// A request that is cut gives an error at once, and the key has either value as a whole. Only if all of it had left is that a
-// SentError.
+// A request that is cut gives an error at once, and the key has either value as a whole. Only if
+// all of it had left is that a SentError.
 func TestCutAtEveryByteOfARequest(t *testing.T) {
 	_, direct := shared(t)
 	onEachCut(t, func(t *testing.T, ctx context.Context, key string, cut cutter) {
@@ -142,7 +143,7 @@ func TestCutAtEveryByteOfARequest(t *testing.T) {
 	})
 }
 
-// A SET whose reply is cut has happened, and the call says at once that it does not know.
+// A SET with a cut reply has happened, and the call reports that it does not know.
 func TestCutAtEveryByteOfAReplyToASet(t *testing.T) {
 	_, direct := shared(t)
 	onEachCut(t, func(t *testing.T, ctx context.Context, key string, cut cutter) {
@@ -166,7 +167,7 @@ func TestCutAtEveryByteOfAReplyToASet(t *testing.T) {
 	})
 }
 
-// What is safe to be tried again is.
+// Calls that are safe to retry are retried.
 func TestCutReplyIsTriedAgain(t *testing.T) {
 	s := redistest.Shared(t)
 	p := s.Proxy(t)
@@ -249,7 +250,7 @@ func TestLateReplyToASet(t *testing.T) {
 			if err != redis.Nil {
 				t.Fatalf("%s: %v, want redis.Nil", s.name, err)
 			}
-			eventually(t, func() bool { // what has left may still be on its way to the server
+			eventually(t, func() bool { // sent bytes may still be on their way to the server
 				got, _ := direct.Get(ctx, "late/1").Bytes()
 				return bytes.Equal(got, one)
 			})
@@ -258,7 +259,8 @@ func TestLateReplyToASet(t *testing.T) {
 	}
 }
 
-// A context that ends in the middle of a value ends the call, with the context's error, and takes the connection with it.
+// A context that ends in the middle of a value ends the call, with the context's error, and takes
+// the connection with it.
 func TestCancelInTheMiddle(t *testing.T) {
 	c, p := proxied(t, patient)
 	ctx := bounded(t)
@@ -267,7 +269,8 @@ func TestCancelInTheMiddle(t *testing.T) {
 	for _, n := range []int64{0, 5, 1000, 200000} {
 		for _, g := range gets {
 			for _, wait := range []time.Duration{0, time.Millisecond, 15 * time.Millisecond} {
-				// On each connection: one that a cancelled call has closed may still be passing its request on.
+				// On each connection: one that a cancelled call has closed may still be passing its
+				// request on.
 				p.Set(redistest.HoldReply(n).On("cancel\r\n"))
 				inner, cancel := context.WithCancel(ctx)
 				time.AfterFunc(wait, cancel)
@@ -318,7 +321,8 @@ func TestSlowValue(t *testing.T) {
 	}
 }
 
-// An idle connection is checked before it is used: whether the server has closed it, and what the server has sent meanwhile.
+// An idle connection is checked before it is used: whether the server has closed it, and what the
+// server has sent meanwhile.
 func TestIdleConnections(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("idle connections are looked at on Linux only")
@@ -361,7 +365,8 @@ func letIdle(c *Client) {
 	}
 }
 
-// awaitUnusable waits until the end of c's idle connection, or what the server has said on it, has arrived.
+// awaitUnusable waits until the end of c's idle connection, or what the server has said on it, has
+// arrived.
 func awaitUnusable(t *testing.T, c *Client) {
 	t.Helper()
 	for _, n := range c.nodes {
@@ -372,7 +377,8 @@ func awaitUnusable(t *testing.T, c *Client) {
 	}
 }
 
-// A server that takes nothing more is left when the WriteTimeout is over, and what it has of the value is not set.
+// A server that accepts nothing more is given up after WriteTimeout, and its partial value is not
+// set.
 func TestWriteTimeout(t *testing.T) {
 	s := redistest.Start(t)
 	o := optionsOf(s.Endpoint())

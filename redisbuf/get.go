@@ -5,10 +5,11 @@ import (
 	"math"
 )
 
-// GetToBuffer reads the value of key straight from the socket into buf, and returns its length. It borrows buf, and may
-// overwrite all of it.
+// GetToBuffer reads the value of key straight from the socket into buf, and returns its length. It
+// borrows buf, and may overwrite all of it.
 //
-// The error is redis.Nil if there is no such key, and a *BufferTooSmallError if the value is longer than buf.
+// The error is redis.Nil if there is no such key, and a *BufferTooSmallError if the value is longer
+// than buf.
 func (c *Client) GetToBuffer(ctx context.Context, key string, buf []byte) (n int, err error) {
 	cmd := getCmds.get()
 	defer getCmds.put(cmd)
@@ -17,8 +18,8 @@ func (c *Client) GetToBuffer(ctx context.Context, key string, buf []byte) (n int
 	return int(cmd.n), err
 }
 
-// GetRangeToBuffer reads bytes of the value of key into buf, from offset off on, until buf is full or the value ends, and
-// returns how many. A key that does not exist has no bytes. It borrows buf.
+// GetRangeToBuffer reads bytes of the value of key into buf, from offset off on, until buf is full
+// or the value ends, and returns how many. A key that does not exist has no bytes. It borrows buf.
 func (c *Client) GetRangeToBuffer(ctx context.Context, key string, off int64, buf []byte) (n int, err error) {
 	if off < 0 {
 		return 0, errOffset
@@ -96,11 +97,13 @@ type Slot struct {
 	Err        error // redis.Nil if there is no such key, a *BufferTooSmallError if the rest of the buffer was too small
 }
 
-// MGet reads the values of keys into buf, one after the other, and says in slots where each of them is. It panics
-// unless there are as many slots as keys. Keys of one server take one round trip. A value that does not fit into the rest
-// of buf is skipped. MGet borrows keys, buf and slots, and may overwrite all of buf.
+// MGet reads the values of keys into buf, one after the other, and says in slots where each of them
+// is. It panics unless there are as many slots as keys. Keys of one server take one round trip. A
+// value that does not fit into the rest of buf is skipped. MGet borrows keys, buf and slots, and
+// may overwrite all of buf.
 //
-// It returns how many bytes of buf the values take up, and the first error of a slot that is not redis.Nil.
+// It returns how many bytes of buf the values take up, and the first error of a slot that is not
+// redis.Nil.
 func (c *Client) MGet(ctx context.Context, keys []string, buf []byte, slots []Slot) (n int, err error) {
 	p := c.Pipeline()
 	p.MGet(keys, buf, slots)
@@ -111,8 +114,8 @@ func (c *Client) MGet(ctx context.Context, keys []string, buf []byte, slots []Sl
 	return n, err
 }
 
-// MGet collects what Client.MGet does. Exec fills slots, and asks the servers one after the other. A missing key is reported
-// only in its slot.
+// MGet collects what Client.MGet does. Exec fills slots, and asks the servers one after the other.
+// A missing key is reported only in its slot.
 func (p *Pipeline) MGet(keys []string, buf []byte, slots []Slot) {
 	if len(slots) != len(keys) {
 		panic("redisbuf: MGet with another number of slots than of keys")

@@ -7,15 +7,17 @@ import (
 )
 
 const (
-	// firstBlock is the size of the first block of a value that is longer than maxBlock: such a value may never come.
+	// firstBlock is the size of the first block of a value that is longer than maxBlock: such a
+	// value may never come.
 	firstBlock = 64 << 10
 
 	// maxBlock is the largest block that is taken at a time. A millrace.Pool keeps no larger ones.
 	maxBlock = 1 << 20
 )
 
-// GetChain reads the value of key into pooled blocks, and adds them to dst, whose owner releases them with dst. A value of
-// more than limit bytes is refused with a *ValueTooLargeError before its blocks are taken. After an error dst is as it was.
+// GetChain reads the value of key into pooled blocks, and adds them to dst, whose owner releases
+// them with dst. A value of more than limit bytes is refused with a *ValueTooLargeError before its
+// blocks are taken. On an error dst is unchanged.
 //
 // Blocks are taken as the value arrives, of at most 1 MiB each.
 //
@@ -57,7 +59,7 @@ func (g *getChainCmd) read(c *conn) error {
 		return c.refuse(size, &ValueTooLargeError{Size: size, Limit: g.limit})
 	}
 	whole := &c.chain
-	defer whole.Release() // what it has after an error
+	defer whole.Release() // the rest after an error
 	for left := size; left > 0; {
 		if err := c.readBlock(whole, &left); err != nil {
 			return err

@@ -10,22 +10,26 @@ import (
 )
 
 const (
-	// relayBlock is the size of the block that values pass through where the kernel cannot move them.
+	// relayBlock is the size of the block that values pass through where the kernel cannot move
+	// them.
 	relayBlock = 64 << 10
 
 	// minSplice is the shortest rest of a value for which a splice pays.
 	minSplice = 64 << 10
 )
 
-// GetTo writes the value of key to w, and returns how many bytes w took. Between two TCP connections, or from a Unix socket
-// to a TCP connection, the kernel moves the bytes (splice), also if w is an http.ResponseWriter with a Content-Length.
-// Otherwise they pass through one pooled block. The value is one that the key had, even if it is replaced meanwhile.
+// GetTo writes the value of key to w, and returns how many bytes w took. Between two TCP
+// connections, or from a Unix socket to a TCP connection, the kernel moves the bytes (splice), also
+// if w is an http.ResponseWriter with a Content-Length. Otherwise they pass through one pooled
+// block. The value is one that the key had, even if it is replaced meanwhile.
 //
-// The length is not known in advance. If you need it first, as for a Content-Length, use a [ReaderAt], which reads ranges.
+// The length is not known in advance. If you need it first, as for a Content-Length, use a
+// [ReaderAt], which reads ranges.
 //
-// The error is redis.Nil if there is no such key. The call is not retried once w was written to. If there is an error after
-// that, w has a part of the value: an HTTP handler then panics with http.ErrAbortHandler, so that its client sees that the
-// response is incomplete. While w blocks, the connection to the server waits, and the server keeps the rest in its memory.
+// The error is redis.Nil if there is no such key. The call is not retried once w was written to. If
+// there is an error after that, w has a part of the value: an HTTP handler then panics with
+// http.ErrAbortHandler, so that its client sees that the response is incomplete. While w blocks,
+// the connection to the server waits, and the server keeps the rest in its memory.
 func (c *Client) GetTo(ctx context.Context, key string, w io.Writer) (n int64, err error) {
 	cmd := &getToCmd{getHeader: wholeOf(key), w: w}
 	err = c.do(ctx, cmd)
@@ -33,11 +37,13 @@ func (c *Client) GetTo(ctx context.Context, key string, w io.Writer) (n int64, e
 	return cmd.n, err
 }
 
-// GetRangeTo writes n bytes of the value of key to w, from offset off on, or fewer if the value ends before. It returns how
-// many bytes w took. A key that does not exist has no bytes. In all else it does what GetTo does.
+// GetRangeTo writes n bytes of the value of key to w, from offset off on, or fewer if the value
+// ends earlier. It returns how many bytes w accepted. A key that does not exist has no bytes.
+// Otherwise it behaves like GetTo.
 //
-// Of a long value that does not change, ranges of 256 KiB to 1 MiB are faster than the whole value, and hold up the server's
-// other clients for less long: a server copies what it is asked for before it sends it.
+// For a long value that does not change, ranges of 256 KiB to 1 MiB are faster than the whole
+// value, and delay the server's other clients for less time: a server copies the requested bytes
+// before it sends them.
 func (c *Client) GetRangeTo(ctx context.Context, key string, off, n int64, w io.Writer) (int64, error) {
 	if off < 0 || n < 0 {
 		return 0, errOffset
@@ -85,8 +91,8 @@ func (g *getToCmd) weight(unknown int64) int64 {
 	return cmp.Or(g.size, unknown)
 }
 
-// copy moves what has arrived of a value's last left bytes through buf, and returns how many bytes it took from the
-// connection.
+// copy moves the received part of a value's last left bytes through buf, and returns how many bytes
+// it took from the connection.
 func (g *getToCmd) copy(c *conn, buf []byte, left int64) (int64, error) {
 	got, err := c.in.Read(buf[:min(left, int64(len(buf)))])
 	if err != nil {
@@ -104,8 +110,8 @@ func (g *getToCmd) copy(c *conn, buf []byte, left int64) (int64, error) {
 	return int64(got), nil
 }
 
-// splice has w read what has arrived of a value's last left bytes. Only w can make it wait, because the bytes are there: the
-// server's timeout does not run meanwhile.
+// splice makes w read the received part of a value's last left bytes. Only w can block, because the
+// bytes are there: the server's timeout does not run meanwhile.
 func (g *getToCmd) splice(c *conn, w io.ReaderFrom, left int64) (int64, error) {
 	there, err := c.awaitBytes()
 	if err != nil {

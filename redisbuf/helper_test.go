@@ -75,7 +75,8 @@ func closing[C io.Closer](t testing.TB, rdb C) C {
 	return rdb
 }
 
-// clientOf returns a Client with such options of go-redis, and that client; both are closed when the test ends.
+// clientOf returns a Client with such options of go-redis, and that client; both are closed when
+// the test ends.
 func clientOf(t testing.TB, o *redis.Options, opts ...Option) (*Client, *redis.Client) {
 	t.Helper()
 	rdb := redis.NewClient(o)
@@ -141,7 +142,7 @@ type plainWriter struct{ io.Writer }
 // asksTwice reports whether it takes more than one reply to read a value.
 func (g get) asksTwice() bool { return g.name == "ReaderAt" }
 
-// gets are all ways to read a value whose size is known to be size at most.
+// gets are all methods that read a value of at most a known size.
 var gets = []get{
 	{"GetToBuffer", func(ctx context.Context, c *Client, key string, size int) ([]byte, error) {
 		buf := guarded(size)
@@ -225,7 +226,7 @@ var gets = []get{
 	}},
 }
 
-// guard is what comes behind a buffer that is read to.
+// guard is the byte after a buffer that is read into.
 const guard = 0xA5
 
 // guardLen is how much of that there is.
@@ -349,7 +350,7 @@ var sets = []set{
 	}},
 }
 
-// chainOf returns value as a Chain of n pieces, each in a block of its own.
+// chainOf returns value as a Chain of n pieces, each in a separate block.
 func chainOf(value []byte, n int) *millrace.Chain {
 	c := new(millrace.Chain)
 	size := int64(len(value)) // times n it may be more than an int of 32 bits

@@ -24,7 +24,7 @@ var hostileReplies = []string{
 	"|4611686018427387903\r\n", "=3\r\ntxt\r\n", "#t\r\n", ",1.5\r\n", "(12\r\n", "~1\r\n+x\r\n",
 }
 
-// No way to read or to set takes such a reply for an answer, or allocates what it announces, and the next call goes well.
+// No method accepts such a reply, or allocates its announced length, and the next call succeeds.
 func TestHostileReplies(t *testing.T) {
 	c, h := hostile(t)
 	ctx := bounded(t)

@@ -80,7 +80,7 @@ func TestCloseEndsWhatWaits(t *testing.T) {
 	must(t, conn.Close())
 }
 
-// A call that weighs more than InFlight goes alone, and those that came later wait for it, in order.
+// A call larger than InFlight runs alone, and later calls wait for it, in order.
 func TestInFlight(t *testing.T) {
 	c, p := proxied(t)
 	c.settings.inFlight = defaultInFlight
@@ -119,7 +119,8 @@ func taken(c *Client) bool {
 	return false
 }
 
-// Calls that wait for InFlight and have no connection do not stop a Conn, which has the one that they are going to need.
+// Calls that wait for InFlight and have no connection do not stop a Conn, which has the one that
+// they are going to need.
 func TestInFlightDoesNotStopAConn(t *testing.T) {
 	o := optionsOf(redistest.Shared(t).Endpoint())
 	c, _ := clientOf(t, o, Conns(1), InFlight(1<<20))

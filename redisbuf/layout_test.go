@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Beside the standard library and millrace, the package imports no more than this.
+// The package imports only these, besides the standard library and millrace.
 func TestImports(t *testing.T) {
 	may := []string{"github.com/millrace-io/millrace", "github.com/redis/go-redis/v9", "github.com/redis/go-redis/v9/auth",
 		"golang.org/x/sync/semaphore", "golang.org/x/sys/unix"}

@@ -21,8 +21,8 @@ func newLimiter(size int64, closing context.Context) *limiter {
 	return &limiter{sem: semaphore.NewWeighted(size), closing: closing}
 }
 
-// acquire takes n, which the caller gives back by release. It gives up when ctx or closing ends, and after timeout unless that
-// is 0.
+// acquire takes n, which the caller gives back by release. It gives up when ctx or closing ends,
+// and after timeout unless that is 0.
 func (l *limiter) acquire(ctx context.Context, n int64, timeout time.Duration) error {
 	if !l.sem.TryAcquire(n) {
 		if err := l.wait(ctx, n, timeout); err != nil {

@@ -8,7 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// In a pipeline, keys that share a buffer stand among other calls, twice if need be, and have slots as by themselves.
+// In a pipeline, keys that share a buffer stand among other calls, twice if need be, and have slots
+// as by themselves.
 func TestPipelineMGet(t *testing.T) {
 	c, rdb := shared(t)
 	ctx := bounded(t)

@@ -14,11 +14,13 @@ import (
 )
 
 const (
-	// checkIdleAfter is how long a connection may have been idle when it is used again without a check. The server or
-	// something in between may have closed it. The check takes two system calls.
+	// checkIdleAfter is how long a connection may have been idle when it is used again without a
+	// check. The server or something in between may have closed it. The check takes two system
+	// calls.
 	checkIdleAfter = time.Second
 
-	// maxIdleTime is how long a connection may be idle before it is closed, if go-redis' ConnMaxIdleTime is not shorter.
+	// maxIdleTime is how long a connection may be idle before it is closed, if go-redis'
+	// ConnMaxIdleTime is not shorter.
 	maxIdleTime = 5 * time.Minute
 )
 
@@ -32,7 +34,7 @@ type node struct {
 
 	mu     sync.Mutex
 	live   map[*conn]struct{} // all connections
-	idle   []*conn            // those that no call uses; the last one was used last
+	idle   []*conn            // unused connections; the most recently used one is last
 	epoch  int                // a connection of an older epoch is closed instead of becoming idle
 	lostAt time.Time          // when a connection was found to be lost: the others may be lost, too
 	closed bool
@@ -83,7 +85,7 @@ func (n *node) release(c *conn) {
 	n.turns.release(1)
 }
 
-// takeIdle returns an idle connection that can be used, or nil if there is none.
+// takeIdle returns a usable idle connection, or nil.
 func (n *node) takeIdle() (*conn, error) {
 	for {
 		c, suspect, err := n.popIdle()
@@ -105,7 +107,8 @@ func (n *node) takeIdle() (*conn, error) {
 	}
 }
 
-// popIdle takes the idle connection that was used last. suspect says that another connection was lost since then.
+// popIdle takes the idle connection that was used last. suspect says that another connection was
+// lost since then.
 func (n *node) popIdle() (c *conn, suspect bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -133,8 +136,8 @@ func (n *node) add(c *conn) error {
 	return nil
 }
 
-// discard closes a connection that is not among the idle ones, and that no call uses. The idle ones need no mark: they have
-// been idle for longer, and are checked as well.
+// discard closes a connection that is not among the idle ones, and that no call uses. The idle ones
+// need no mark: they have been idle for longer, and are checked as well.
 func (n *node) discard(c *conn) {
 	n.mu.Lock()
 	delete(n.live, c)
@@ -192,7 +195,7 @@ func (n *node) removeIdle(yes func(*conn) bool) (taken []*conn) {
 	return taken
 }
 
-// close closes all connections, also those that calls use.
+// close closes all connections, including those in use.
 func (n *node) close() {
 	n.mu.Lock()
 	n.closed = true

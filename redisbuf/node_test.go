@@ -18,8 +18,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A pipeRedis is a server behind a Dialer, on pipes instead of sockets, so that time can be a test's own. It may be several, as
-// behind the Dialer of a client of a Sentinel: their values are their names.
+// A pipeRedis is a server behind a Dialer, on pipes instead of sockets, so that time can be a
+// test's own. It may be several, as behind the Dialer of a client of a Sentinel: their values are
+// their names.
 type pipeRedis struct {
 	mu     sync.Mutex
 	dialed int
@@ -48,7 +49,7 @@ func (c namedConn) RemoteAddr() net.Addr { return c }
 func (c namedConn) Network() string      { return "pipe" }
 func (c namedConn) String() string       { return c.name }
 
-// set changes what it does from now on.
+// set changes the server's behaviour.
 func (s *pipeRedis) set(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,7 +126,7 @@ func (s *pipeRedis) counts() (dialed, open int) {
 	return s.dialed, s.open
 }
 
-// onPipes runs a test in time of its own.
+// onPipes runs a test in virtual time.
 func onPipes(t *testing.T, change func(*redis.Options), opts []Option, test func(t *testing.T, c *Client, s *pipeRedis)) {
 	t.Helper()
 	s := newPipeRedis()
@@ -239,7 +240,8 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 	}
 }
 
-// A connection that is never idle for long is replaced all the same, also if it is in use whenever the expired ones are closed.
+// A connection that is never idle for long is replaced all the same, also if it is in use whenever
+// the expired ones are closed.
 func TestOldConnectionsAreReplaced(t *testing.T) {
 	change := func(o *redis.Options) { o.ConnMaxLifetime = time.Minute }
 	for name, use := range map[string]func(t *testing.T, n *node){
@@ -266,7 +268,8 @@ func TestOldConnectionsAreReplaced(t *testing.T) {
 	}
 }
 
-// A server that accepts and says nothing costs a call no more than its timeouts, and it is the dial that has failed.
+// A server that accepts and says nothing costs a call no more than its timeouts, and it is the dial
+// that has failed.
 func TestSilentServer(t *testing.T) {
 	change := func(o *redis.Options) { o.MaxRetries, o.DialTimeout = -1, time.Second }
 	onPipes(t, change, nil, func(t *testing.T, c *Client, s *pipeRedis) {
@@ -287,8 +290,8 @@ func TestSilentServer(t *testing.T) {
 	})
 }
 
-// After one connection was lost the others are looked at, even if they were idle for a moment only: a call does not spend its
-// tries on connections that the server has closed all at once.
+// After one connection was lost the others are looked at, even if they were idle for a moment only:
+// a call does not spend its tries on connections that the server has closed all at once.
 func TestLostConnectionsCostOneTry(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("connections are looked at on Linux only")
@@ -315,7 +318,7 @@ func TestLostConnectionsCostOneTry(t *testing.T) {
 			t.Errorf("%d new connections for calls one after the other", n)
 		}
 	}
-	// Those that are alive stay.
+	// Living ones stay.
 	rest(t, c, 8)
 	accepted := p.Accepted()
 	p.Set(redistest.CutReply(0).On("lost").Once())

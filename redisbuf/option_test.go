@@ -84,7 +84,7 @@ func TestOptionsPanic(t *testing.T) {
 	}
 }
 
-// oneCredential is a provider whose credentials never change.
+// oneCredential is a provider with constant credentials.
 type oneCredential struct{ unsubscribe auth.UnsubscribeFunc }
 
 func (o oneCredential) Subscribe(auth.CredentialsListener) (auth.Credentials, auth.UnsubscribeFunc, error) {
@@ -104,7 +104,7 @@ func (p *countedCredential) Subscribe(l auth.CredentialsListener) (auth.Credenti
 	return now, func() error { p.listening.Add(-1); return nil }, err
 }
 
-// A provider that keeps what it tells others does not keep something for every connection that there ever was.
+// A provider that keeps its subscribers does not keep one for every past connection.
 func TestNoCredentialSubscriptionIsKept(t *testing.T) {
 	p := new(countedCredential)
 	change := func(o *redis.Options) { o.StreamingCredentialsProvider = p }

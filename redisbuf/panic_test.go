@@ -36,8 +36,8 @@ func panics(f func()) (yes bool) {
 	return false
 }
 
-// Who recovers from a panic of a reader or writer, as net/http does, has lost neither a connection, nor what may be in flight,
-// nor a block.
+// Who recovers from a panic of a reader or writer, as net/http does, has lost neither a connection,
+// nor what may be in flight, nor a block.
 func TestPanicsGiveEverythingBack(t *testing.T) {
 	const size = 300000
 	c, rdb := shared(t, Conns(2), InFlight(size))
@@ -82,7 +82,7 @@ func TestPanicsGiveEverythingBack(t *testing.T) {
 	check(t, rdb, "panic", value)
 }
 
-// A Conn whose connection a panic has spoiled says that it is lost.
+// A Conn with a connection spoiled by a panic reports that it is lost.
 func TestPanicOnAConn(t *testing.T) {
 	c, rdb := shared(t)
 	ctx := bounded(t)

@@ -8,13 +8,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Pipeline collects calls that read into memory or set from memory. Exec sends them together before it reads the replies: one
-// round trip for all calls that go to one server. It borrows what the calls read from and write to until Exec returns, and
-// keeps nothing of it alive after that. This is not a transaction: other clients' commands may run in between. Each call has
-// its own error.
+// A Pipeline collects calls that read into memory or set from memory. Exec sends them together
+// before it reads the replies: one round trip for all calls to one server. It borrows the calls'
+// arguments until Exec returns, and keeps none of them alive after that. This is not a transaction:
+// other clients' commands may run in between. Each call has its own error.
 //
-// InFlight bounds what is sent before the first reply is read: calls that have more bytes in flight take more than one round
-// trip. Several servers are asked at the same time, each from its own goroutine.
+// InFlight limits the bytes that are sent before the first reply is read: calls with more bytes in
+// flight take more than one round trip. Several servers are asked at the same time, each in a
+// separate goroutine.
 //
 // A Pipeline can be used again after Exec. It is for one goroutine at a time.
 type Pipeline struct {
@@ -23,7 +24,7 @@ type Pipeline struct {
 	oneByOne bool // the servers are asked one after the other
 }
 
-// A Result is what became of one call of a Pipeline.
+// A Result is the result of one call of a Pipeline.
 type Result struct {
 	cmd  command // nil when it is not to be executed any more
 	n    int64
@@ -36,8 +37,8 @@ type Result struct {
 // Len returns the length of the value that was read.
 func (r *Result) Len() int64 { return r.n }
 
-// Err returns the call's error: what the Client's method of the same name would have returned. Before Exec it is an error,
-// too.
+// Err returns the error that the Client's method of the same name would have returned. Before Exec
+// it returns an error, too.
 func (r *Result) Err() error {
 	if !r.done {
 		return errNotExecuted
@@ -111,12 +112,14 @@ func (p *Pipeline) SetChain(key string, src *millrace.Chain, opts ...SetOption) 
 	return p.add(&setChainCmd{setHeader: set, src: src})
 }
 
-// Exec executes the calls that were collected, in their order on each server, and returns the first error of a call, or nil.
+// Exec executes the calls that were collected, in their order on each server, and returns the first
+// error of a call, or nil.
 //
-// Calls that failed and are safe to retry are retried one by one, which may put them behind calls of other keys. Calls
-// of one key stay in their order: a call that the server has refused, or that was lost, keeps its error if a later one of
-// the same key was executed, or may have been, unless both of them read. (Only if go-redis learns in the middle of Exec
-// that a key's slot has moved can two calls of the key be on two servers at once.)
+// Calls that failed and are safe to retry are retried one by one, which may put them behind calls
+// of other keys. Calls of one key stay in their order: a call that the server has refused, or that
+// was lost, keeps its error if a later one of the same key was executed, or may have been, unless
+// both of them read. (Only if go-redis learns in the middle of Exec that a key's slot has moved can
+// two calls of the key be on two servers at once.)
 func (p *Pipeline) Exec(ctx context.Context) error {
 	defer p.reset() // also after a panic in one of the calls
 	p.run(ctx, p.groups(ctx))
@@ -170,7 +173,8 @@ func (p *Pipeline) run(ctx context.Context, groups []*group) {
 	}
 }
 
-// runAll executes groups at the same time. It panics with what the user's Dialer or credentials provider has panicked with.
+// runAll executes groups at the same time. If the user's Dialer or credentials provider has
+// panicked, it panics with that value.
 func runAll(ctx context.Context, groups []*group) {
 	var all sync.WaitGroup
 	for _, g := range groups {

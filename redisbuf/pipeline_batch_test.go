@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A connection that was lost is not a server that was: what comes in later goes is sent on another one.
+// A lost connection is not a lost server: later batches are sent on another one.
 func TestPipelineGoesOnAfterALostConnection(t *testing.T) {
 	for _, retries := range []int{-1, 1} {
 		noValue := redistest.Say(":1\r\n")
@@ -74,8 +74,8 @@ func TestPipelineOfASilentServer(t *testing.T) {
 	}
 }
 
-// A server that hangs up on a SET has the next one tried, on another connection. What is left for a Conn to do says that
-// its connection is lost.
+// If a server closes the connection at a SET, the next call uses another connection. The remaining
+// calls of a Conn report the lost connection.
 func TestPipelineGoesOnAfterAServerHungUp(t *testing.T) {
 	for _, sticky := range []bool{false, true} {
 		h := redistest.StartHostile(t, redistest.Say("").ThenClose(), redistest.Say("+OK\r\n"), redistest.Say("$0\r\n\r\n"))

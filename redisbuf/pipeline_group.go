@@ -13,11 +13,12 @@ type group struct {
 	client   *Client
 	node     *node
 	calls    []*Result
-	panicked any // what the user's Dialer or credentials provider has panicked with
+	panicked any // panic of the user's Dialer or credentials provider
 }
 
-// run executes the calls, as many at a time as InFlight allows. A batch's failed calls are retried before the next batch, so
-// that they stay ahead of its calls. There is no other batch after the server was lost.
+// run executes the calls, as many at a time as InFlight allows. A batch's failed calls are retried
+// before the next batch, so that they stay ahead of its calls. There is no other batch after the
+// server was lost.
 func (g *group) run(ctx context.Context) {
 	for rest := g.calls; len(rest) > 0; {
 		n, weight := g.batch(rest)
@@ -41,8 +42,8 @@ func (g *group) run(ctx context.Context) {
 	}
 }
 
-// batch returns how many of the calls may be sent before the first reply is read, which is at least one, and how many bytes
-// they have in flight.
+// batch returns how many of the calls may be sent before the first reply is read, which is at least
+// one, and how many bytes they have in flight.
 func (g *group) batch(calls []*Result) (n int, weight int64) {
 	limit := g.client.settings.inFlight
 	for i, r := range calls {
@@ -55,7 +56,7 @@ func (g *group) batch(calls []*Result) (n int, weight int64) {
 	return len(calls), weight
 }
 
-// execute executes calls on one connection. If there is none, all calls have the error of that.
+// execute executes calls on one connection. Without a connection, all calls get the error of that.
 func (g *group) execute(ctx context.Context, calls []*Result, weight int64) {
 	if err := g.runAll(ctx, calls, weight); err != nil {
 		for _, r := range calls {
@@ -91,7 +92,8 @@ func (g *group) runAll(ctx context.Context, calls []*Result, weight int64) error
 // errNotSent is the error of calls that were not sent because of a call before them.
 var errNotSent = errors.New("redisbuf: not sent, because a call before it in the pipeline has failed")
 
-// runAll sends calls and then reads the replies. If the connection is lost, calls without a reply get an error.
+// runAll sends calls and then reads the replies. If the connection is lost, calls without a reply
+// get an error.
 func (c *conn) runAll(ctx context.Context, calls []*Result) {
 	err := c.begin(ctx)
 	c.pipelined = true
@@ -117,7 +119,8 @@ func (c *conn) runAll(ctx context.Context, calls []*Result) {
 	_ = c.finish(ctx, err)
 }
 
-// sendAll sends calls. If it returns an error, it has composed the first of them, and some of these may have left.
+// sendAll sends calls. If it returns an error, it has composed the first of them, and some of these
+// may have left.
 func (c *conn) sendAll(calls []*Result) (composed int, err error) {
 	for i, r := range calls {
 		if err := r.cmd.compose(c); err != nil {
@@ -137,7 +140,8 @@ func (c *conn) sentOf(calls []*Result) int {
 	return n
 }
 
-// readAll reads the replies to calls. It returns how many calls have one, and why the next one has none.
+// readAll reads the replies to calls. It returns how many calls have one, and why the next one has
+// none.
 func (c *conn) readAll(calls []*Result) (read int, err error) {
 	for i, r := range calls {
 		if r.err = r.cmd.read(c); r.err != nil && (c.broken || !c.aligned(r.err)) {
@@ -164,7 +168,8 @@ func fail(calls []*Result, err error, sent bool) {
 	}
 }
 
-// retry executes failed calls again, one by one, if that may help. It stops when a call finds no server.
+// retry executes failed calls again, one by one, if that may help. It stops when a call finds no
+// server.
 func (g *group) retry(ctx context.Context, calls []*Result) {
 	if !slices.ContainsFunc(calls, func(r *Result) bool { return r.err != nil }) {
 		return
@@ -194,9 +199,9 @@ type failedCall struct {
 	call   call
 }
 
-// retryable returns the failed calls that may be executed again, after all of calls, and whether to pause before. A SET would
-// undo a later one, or contradict a later read that has seen the value before it, and a read would see the value of a later
-// SET.
+// retryable returns the failed calls that may be executed again, after all of calls, and whether to
+// pause before. A SET would undo a later one, or contradict a later read that has seen the value
+// before it, and a read would see the value of a later SET.
 func (g *group) retryable(ctx context.Context, calls []*Result) (failed []failedCall, pause bool) {
 	later := make(map[string]struct{ read, written bool }) // keys of later calls that may have been executed
 	for _, r := range slices.Backward(calls) {
@@ -226,7 +231,8 @@ func (g *group) retryable(ctx context.Context, calls []*Result) (failed []failed
 	return failed, pause
 }
 
-// mayHaveRun reports whether a call with this error may have been executed. A read without a reply counts as not executed.
+// mayHaveRun reports whether a call with this error may have been executed. A read without a reply
+// counts as not executed.
 func mayHaveRun(err error) bool {
 	switch {
 	case err == nil, isA[*SentError](err):
@@ -238,8 +244,8 @@ func mayHaveRun(err error) bool {
 	return !isLoss(err)
 }
 
-// isUnreachable reports whether err, of a call with all its tries, means that another call would have no server either, or no
-// time.
+// isUnreachable reports whether err, of a call with all its tries, means that another call would
+// have no server either, or no time.
 func isUnreachable(err error) bool {
 	if err == nil || isServerError(err) {
 		return false
@@ -250,7 +256,8 @@ func isUnreachable(err error) bool {
 		}
 	}
 	if isA[*SentError](err) || errors.Is(err, ErrConnLost) {
-		// One connection was lost, at the first try. Only after a timeout would another call wait as long.
+		// One connection was lost, at the first try. Only after a timeout would another call wait
+		// as long.
 		return isTimeout(err)
 	}
 	return isLoss(err)

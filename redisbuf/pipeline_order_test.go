@@ -15,7 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A refused call is executed again if no later one of its key was executed, or may have been, or if both of them read.
+// A refused call is executed again if no later one of its key was executed, or may have been, or if
+// both of them read.
 func TestPipelineRetriesInOrder(t *testing.T) {
 	const ok, value, none = "+OK\r\n", "$1\r\nv\r\n", "$-1\r\n"
 	for _, refusal := range []string{
@@ -26,9 +27,9 @@ func TestPipelineRetriesInOrder(t *testing.T) {
 		no := "-" + refusal + "\r\n"
 		for _, test := range []struct {
 			calls   string   // r and w read and write key a, R and W key b
-			replies []string // first those to all of them, then those to what is executed again; "" ends the connection
+			replies []string // first the replies to all of them, then those to retried ones; "" closes the connection
 			want    string   // how they end: + executed, - refused, 0 redis.Nil, ? a SentError
-			again   string   // what is executed again
+			again   string   // the retried calls
 		}{
 			{"ww", []string{no, ok}, "-+", ""},
 			{"ww", []string{no, none}, "-0", ""},
@@ -73,8 +74,8 @@ func TestPipelineRetriesInOrder(t *testing.T) {
 	}
 }
 
-// numbered collects a call for each letter: r and w read and write key a, R and W key b. A request has the number of its
-// call behind the key.
+// numbered collects a call for each letter: r and w read and write key a, R and W key b. A request
+// has the number of its call behind the key.
 func numbered(p *Pipeline, calls string) []*Result {
 	results := make([]*Result, len(calls))
 	for i, kind := range calls {
@@ -112,8 +113,8 @@ func ending(err error) string {
 	return "-"
 }
 
-// Calls are refused at random. The calls of a key were executed in order, but for reads among themselves, and
-// those without an error once.
+// Calls are refused at random. The calls of a key were executed in order, but for reads among
+// themselves, and those without an error once.
 func TestPipelineOrderOfAnything(t *testing.T) {
 	h := redistest.StartHostile(t)
 	o := optionsOf(h.Endpoint())
@@ -160,8 +161,8 @@ func TestPipelineOrderOfAnything(t *testing.T) {
 	}
 }
 
-// Where a cluster sends the calls of a key that has moved, they go in their order, and at once. One that has stayed does
-// not follow.
+// Where a cluster sends the calls of a key that has moved, they go in their order, and at once. One
+// that has stayed does not follow.
 func TestPipelineRedirectsInOrder(t *testing.T) {
 	for _, word := range []string{"MOVED", "ASK"} {
 		here, there := redistest.StartHostile(t), redistest.StartHostile(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Those SETs of a pipeline may have been executed that have left to their last byte, and no others, wherever the
-// connection ends.
+// Those SETs of a pipeline may have been executed that have left to their last byte, and no others,
+// wherever the connection ends.
 func TestPipelineSaysWhatMayHaveBeenSent(t *testing.T) {
 	chain := scattered(t, []byte("twelve blocks"), 12) // more than are pushed before something is sent
 	kinds := []func() command{
@@ -25,7 +25,8 @@ func TestPipelineSaysWhatMayHaveBeenSent(t *testing.T) {
 		},
 		func() command { return setOf("e", []byte("value")) },
 	}
-	// execute returns the results of such commands on a connection that takes so many bytes, and how many it has taken.
+	// execute returns the results of such commands on a connection that takes so many bytes, and
+	// how many it has taken.
 	execute := func(kinds []func() command, takes int) (calls []*Result, took int) {
 		s := &tape{takes: takes}
 		for _, kind := range kinds {
@@ -49,7 +50,7 @@ func TestPipelineSaysWhatMayHaveBeenSent(t *testing.T) {
 	}
 }
 
-// The kernel may have taken some of what it was given at once.
+// The kernel may have accepted some of the bytes.
 func TestPipelineWhoseServerStopsReading(t *testing.T) {
 	client, _ := tcpPair(t)
 	c := newConn(client, time.Minute, time.Second/2) // enough for the first of them on a busy machine
@@ -71,7 +72,8 @@ func TestPipelineWhoseServerStopsReading(t *testing.T) {
 	}
 }
 
-// What a server has said before it closed the connection is why, if it is an error, and no reply to what has not left.
+// An error that the server sent before it closed the connection is the reason, and not a reply to
+// unsent calls.
 func TestPipelineWithAPendingError(t *testing.T) {
 	for reply, refuses := range map[string]bool{
 		"-ERR max number of clients reached\r\n": true, "-ERR max": false, "": false,

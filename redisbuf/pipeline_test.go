@@ -35,7 +35,7 @@ func TestPipelineOfMany(t *testing.T) {
 	}
 }
 
-// The errors of one call are not those of the others.
+// An error of one call does not affect the others.
 func TestPipelineErrorsAreOfOneCall(t *testing.T) {
 	c, rdb := shared(t)
 	ctx := bounded(t)
@@ -100,7 +100,8 @@ func TestPipelineBatches(t *testing.T) {
 	}
 }
 
-// Wherever a pipeline's connection is cut, each call gives its own value or an error, and no SET is executed twice.
+// Wherever a pipeline's connection is cut, each call gives its own value or an error, and no SET is
+// executed twice.
 func TestPipelineCut(t *testing.T) {
 	s := redistest.Shared(t)
 	proxy := s.Proxy(t)

@@ -17,8 +17,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// describe returns a value of size bytes that says which one it is: whose key's, who made it, its number, its size, and a
-// checksum; the rest is a pattern of all that.
+// describe returns a value of size bytes that identifies itself: its key, its writer, its number,
+// its size, and a checksum; the rest is a pattern of these.
 func describe(key string, worker, number, size int) []byte {
 	p := make([]byte, max(size, 32))
 	for i := 32; i < len(p); i++ {
@@ -46,8 +46,8 @@ func (o *outcomes) enough() bool {
 	return o.sets.Load() >= 100 && o.values.Load() >= 100 && o.failures.Load() >= 50
 }
 
-// anyCall makes a call of some kind, and fails the test if it reads a value that was not set as a whole for that key, or after
-// an error that no fault of a connection explains.
+// anyCall makes a call of some kind, and fails the test if it reads a value that was not set as a
+// whole for that key, or after an error that no fault of a connection explains.
 func anyCall(ctx context.Context, t *testing.T, c *Client, worker, number int, o *outcomes) {
 	key := fmt.Sprint("property/", rand.N(3))
 	if rand.N(2) == 0 {
@@ -105,7 +105,8 @@ func chaos(p *redistest.Proxy) {
 	}
 }
 
-// While connections are cut, held and reset, a call returns a value that was set as a whole, or an error.
+// While connections are cut, held and reset, a call returns a value that was set as a whole, or an
+// error.
 func TestPropertyNoTornValues(t *testing.T) {
 	s := redistest.Shared(t)
 	p := s.Proxy(t)

@@ -37,7 +37,7 @@ func TestPushes(t *testing.T) {
 	}
 }
 
-// Pushes may also come between the replies that one call gets: those of a pipeline, or of a ReaderAt.
+// Pushes may also arrive between the replies to one call: of a pipeline, or of a ReaderAt.
 func TestPushesBetweenReplies(t *testing.T) {
 	const push = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$3\r\nkey\r\n"
 	const value = "0123456789"

@@ -9,23 +9,25 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// readAheadLen is how much of a value a ReaderAt's Read asks for at a time, so that the round trip does not matter.
+// readAheadLen is how much of a value a ReaderAt's Read asks for at a time, so that the round trip
+// does not matter.
 const readAheadLen = 1 << 20
 
-// A ReaderAt reads ranges of a value. It is an io.ReaderAt, for any number of goroutines, and an io.ReadSeeker, for
-// one: fit for http.ServeContent and io.NewSectionReader.
+// A ReaderAt reads ranges of a value. It is an io.ReaderAt, for any number of goroutines, and an
+// io.ReadSeeker, for one: fit for http.ServeContent and io.NewSectionReader.
 //
-// Each range is read by one GETRANGE, so it is of one version of the value. The length is asked for before and after it: if it
-// is not the one that the value had when the ReaderAt was made, the error is a *ValueChangedError, with length 0 if the key is
-// gone. A value that was replaced by one of the same length is not noticed. If you need all ranges to be of one version, give
-// each version a key of its own, or read the value as a whole with GetTo or GetChain.
+// Each range is read by one GETRANGE, so it is of one version of the value. The length is requested
+// before and after it: if it differs from the length at the creation of the ReaderAt, the error is
+// a *ValueChangedError, with length 0 if the key is gone. The replacement of a value by one of the
+// same length is not noticed. If you need all ranges from one version, give each version its own
+// key, or read the whole value with GetTo or GetChain.
 type ReaderAt struct {
 	c     *Client
 	ctx   context.Context
 	key   string
 	size  int64
 	off   int64          // of Read and Seek, at least 0
-	block millrace.Draft // what was read ahead, unless it is empty
+	block millrace.Draft // the bytes read ahead, unless it is empty
 	ahead []byte         // the end of block, which is the bytes at off
 }
 
@@ -38,14 +40,14 @@ func (e *ValueChangedError) Error() string {
 	return fmt.Sprintf("redisbuf: the value has changed from %d to %d bytes", e.Was, e.Is)
 }
 
-// ReaderAt returns a ReaderAt of the value of key, or redis.Nil if there is none. The ReaderAt uses ctx for all calls. Its
-// Close releases what it has read ahead.
+// ReaderAt returns a ReaderAt of the value of key, or redis.Nil if there is no value. The ReaderAt
+// uses ctx for all calls. Its Close releases the bytes read ahead.
 func (c *Client) ReaderAt(ctx context.Context, key string) (*ReaderAt, error) {
 	cmd := &strlenCmd{commandInfo{key: key}}
 	err := c.do(ctx, cmd)
 	size := cmd.n
 	if err == nil && size == 0 {
-		// The value is empty, or there is none. A GET tells both from each other at one moment.
+		// The value is empty or missing. A GET tells one from the other atomically.
 		get := &getCmd{getHeader: wholeOf(key)}
 		err = c.do(ctx, get)
 		if small, ok := errors.AsType[*BufferTooSmallError](err); ok {
@@ -146,7 +148,7 @@ func (r *ReaderAt) Seek(offset int64, whence int) (int64, error) {
 	return offset, nil
 }
 
-// Close releases what was read ahead. It returns nil.
+// Close releases the bytes read ahead. It returns nil.
 func (r *ReaderAt) Close() error {
 	r.skipAhead(len(r.ahead))
 	return nil
@@ -167,8 +169,8 @@ func (s *strlenCmd) read(c *conn) (err error) {
 
 func (s *strlenCmd) weight(int64) int64 { return 0 }
 
-// A rangeCmd reads a range of a value that has length bytes into buf, and notices if the value has another length. It asks for
-// the length, the range, and the length again.
+// A rangeCmd reads a range of a value that has length bytes into buf, and notices if the value has
+// another length. It asks for the length, the range, and the length again.
 type rangeCmd struct {
 	getCmd
 	length int64
@@ -185,7 +187,8 @@ func (r *rangeCmd) compose(c *conn) error {
 	return err
 }
 
-// read reads all three replies. The first error counts, unless a later one makes the connection unusable.
+// read reads all three replies. The first error counts, unless a later one makes the connection
+// unusable.
 func (r *rangeCmd) read(c *conn) error {
 	var first error
 	for _, read := range []func(*conn) error{r.readLength, r.getCmd.read, r.readLength} {

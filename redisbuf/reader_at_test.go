@@ -38,7 +38,7 @@ func TestReaderAtIsAReader(t *testing.T) {
 	idle(t, c, 1)
 }
 
-// Reads, seeks and ranges in any order, beside a bytes.Reader that does the same.
+// Reads, seeks and ranges in any order, compared with a bytes.Reader.
 func TestReaderAtBesideABytesReader(t *testing.T) {
 	c, rdb := shared(t)
 	ctx := bounded(t)
@@ -83,7 +83,8 @@ func TestReaderAtBesideABytesReader(t *testing.T) {
 	}
 }
 
-// A value that has become longer or shorter between two ranges is not taken for the one that it was.
+// A value that has become longer or shorter between two ranges is not taken for the one that it
+// was.
 func TestReaderAtOfAValueThatChanges(t *testing.T) {
 	c, rdb := shared(t)
 	ctx := bounded(t)
@@ -253,7 +254,8 @@ func TestGetToAClientThatGoesAway(t *testing.T) {
 	must(t, rdb.Del(ctx, "away").Err())
 }
 
-// A key that is set when its length has been asked for, and before it is known whether it is there, has never been empty.
+// A key that is set when its length has been asked for, and before it is known whether it is there,
+// has never been empty.
 func TestReaderAtOfAKeyThatIsSetMeanwhile(t *testing.T) {
 	s := redistest.Start(t)
 	p := s.Proxy(t)

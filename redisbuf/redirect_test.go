@@ -131,7 +131,7 @@ func TestReadOnlyLeavesTheServer(t *testing.T) {
 	idle(t, c, 0)
 }
 
-// A call whose context ends between two tries says so, and not what the first one was told.
+// A call whose context ends between two tries reports that, and not the first try's error.
 func TestContextEndsBetweenTries(t *testing.T) {
 	h := redistest.StartHostile(t)
 	h.Always(redistest.Say("-TRYAGAIN Multiple keys request during rehashing of slot\r\n"))

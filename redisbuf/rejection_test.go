@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// unwanted returns the options of a client of a server that says why it rejects a connection, before it was asked anything,
-// and has closed the connection when the Dialer returns.
+// unwanted returns the options of a client of a server that says why it rejects a connection,
+// before it was asked anything, and has closed the connection when the Dialer returns.
 func unwanted(t *testing.T, words string) *redis.Options {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -40,8 +40,9 @@ func unwanted(t *testing.T, words string) *redis.Options {
 	}}
 }
 
-// What a server says to a client that it rejects is the error of the call, and the connection is not used again. A server that
-// closes the connection after its reply to HELLO is not taken for one that does not know HELLO.
+// What a server says to a client that it rejects is the error of the call, and the connection is
+// not used again. A server that closes the connection after its reply to HELLO is not taken for one
+// that does not know HELLO.
 func TestUnwantedConnections(t *testing.T) {
 	const going = "ERR I am about to go" // which no server says to a connection that it rejects: only HELLO is answered with it
 	for _, words := range []string{

@@ -8,7 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The kinds of replies, by the first byte: those of RESP2, and those of RESP3 that a server may send.
+// The kinds of replies, by the first byte: all of RESP2, and the ones of RESP3 that are possible
+// here.
 const (
 	kindStatus    = '+'
 	kindError     = '-'
@@ -28,10 +29,12 @@ const (
 )
 
 const (
-	// maxValue is the largest length that a server may announce: what Redis allows by default (proto-max-bulk-len).
+	// maxValue is the largest length that a server may announce: Redis' default limit
+	// (proto-max-bulk-len).
 	maxValue = 512 << 20
 
-	// maxSkip is how much of an unwanted value is read to keep the connection. Reading more costs more than a new connection.
+	// maxSkip is how much of an unwanted value is read to keep the connection. Reading more costs
+	// more than a new connection.
 	maxSkip = 1 << 20
 
 	// maxNesting bounds how deep an unwanted reply may be.
@@ -79,8 +82,9 @@ func parseInt(p []byte) (n int64, ok bool) {
 	return n, err == nil && p[0] != '+'
 }
 
-// lineLen is the longest line of a reply. It is also how many bytes a connection receives at a time when it waits for a line:
-// a short value, or the beginning of a long one, comes with it. A long value is received past that buffer.
+// lineLen is the longest line of a reply. It is also how many bytes a connection receives at a time
+// when it waits for a line: a short value, or the beginning of a long one, comes with it. A long
+// value is received past that buffer.
 const lineLen = 4 << 10
 
 // readLine returns the next line, without its end. The line is valid until more bytes are read.
@@ -103,7 +107,7 @@ func (c *conn) readPart(p []byte) error {
 	return err
 }
 
-// nextHeader returns the header of what comes next, which may be a push or an attribute.
+// nextHeader returns the next header, which may be of a push or an attribute.
 func (c *conn) nextHeader() (header, error) {
 	line, err := c.readLine()
 	if err != nil {
@@ -112,11 +116,12 @@ func (c *conn) nextHeader() (header, error) {
 	return parseHeader(line)
 }
 
-// readReply returns the header of the reply to a command. It skips pushes and attributes. If the reply is an error, it
-// returns that, and redis.Nil for null.
+// readReply returns the header of the reply to a command. It skips pushes and attributes. If the
+// reply is an error, it returns that, and redis.Nil for null.
 func (c *conn) readReply() (header, error) {
 	if c.asking {
-		// The reply to the ASKING before the command. If it is an error, the command's reply says what that means.
+		// The reply to the ASKING before the command. If it is an error, the command's reply has
+		// the consequence.
 		if err := c.skipReply(); err != nil && !isServerError(err) {
 			return header{}, err
 		}
@@ -178,7 +183,8 @@ func (c *conn) readKind(kind byte, want string) (int64, error) {
 	return h.n, nil
 }
 
-// readValueHeader returns the length of the value that a reply is. The value follows, and is read by readPart and readEnd.
+// readValueHeader returns the length of the value that a reply is. The value follows, and is read
+// by readPart and readEnd.
 func (c *conn) readValueHeader() (int64, error) { return c.readKind(kindBulk, "a value") }
 
 // readOK reads the reply to a command that returns nothing.
@@ -209,7 +215,8 @@ func (c *conn) readEnd() error {
 	return err
 }
 
-// refuse skips the last rest bytes of a value, and returns why. A connection that has too much to skip is given up.
+// refuse skips the last rest bytes of a value, and returns why. A connection that has too much to
+// skip is given up.
 func (c *conn) refuse(rest int64, why error) error {
 	if rest > maxSkip && !c.keep && !c.pipelined {
 		c.broken = true
@@ -228,7 +235,7 @@ func (c *conn) skipReply() error {
 	return c.skipRest(h, maxNesting)
 }
 
-// skipRest reads what follows the header of a reply, and forgets it.
+// skipRest reads and drops the rest of a reply after its header.
 func (c *conn) skipRest(h header, nesting int) error {
 	switch h.kind {
 	case kindBulk, kindVerbatim, kindBulkError:
@@ -269,7 +276,7 @@ func (c *conn) skipElement(nesting int) error {
 	}
 }
 
-// skipValue reads n bytes and the line end behind them, and forgets them.
+// skipValue reads and drops n bytes and the line end after them.
 func (c *conn) skipValue(n int64) error {
 	if _, err := c.in.Discard(int(n)); err != nil {
 		return err
@@ -277,7 +284,8 @@ func (c *conn) skipValue(n int64) error {
 	return c.readEnd()
 }
 
-// skipPushes reads the pushes that have come behind the last reply. Anything else there is a protocol error.
+// skipPushes reads the pushes that have come behind the last reply. Anything else there is a
+// protocol error.
 func (c *conn) skipPushes() error {
 	for c.in.Buffered() > 0 {
 		if !c.behindReply() {
@@ -290,13 +298,13 @@ func (c *conn) skipPushes() error {
 	return nil
 }
 
-// unread returns what was received and is not read yet.
+// unread returns the received bytes that have not been read.
 func (c *conn) unread() []byte {
 	p, _ := c.in.Peek(c.in.Buffered())
 	return p
 }
 
-// behindReply reports whether what was received and is not read yet may stand behind the last reply of a call.
+// behindReply reports whether the unread bytes may follow the last reply of a call.
 func (c *conn) behindReply() bool {
 	p := c.unread()
 	return len(p) == 0 || p[0] == kindPush

@@ -17,10 +17,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A tape is a connection on which a server has said all that it is going to say. Each Read gives step bytes at most. It
-// takes some bytes, and then it is closed.
+// A tape is a connection on which a server has said all that it is going to say. Each Read gives
+// step bytes at most. It takes some bytes, and then it is closed.
 type tape struct {
-	net.Conn // nil: what is not below is not called
+	net.Conn // nil: other methods are not called
 	left     []byte
 	step     int
 	takes    int
@@ -60,8 +60,8 @@ const (
 	unknown   = "not for this oracle"
 )
 
-// slowReply reads the next reply of s as one would without any haste. It returns what a Client says about it: the value,
-// or an error's text. rest is nil if nothing more can be read.
+// slowReply reads the next reply of s as one would without any haste. It returns what a Client says
+// about it: the value, or an error's text. rest is nil if nothing more can be read.
 func slowReply(s []byte) (value []byte, failure string, rest []byte) {
 	line, rest, ok := slowLine(s)
 	if !ok {
@@ -108,7 +108,8 @@ func slowLine(s []byte) (line string, rest []byte, ok bool) {
 	return string(head[:len(head)-1]), rest, true
 }
 
-// checkReply compares what was received with what the oracle says, and reports whether there may be another reply.
+// checkReply compares the received value with the oracle's, and reports whether another reply may
+// follow.
 func checkReply(t *testing.T, what string, c *conn, have int, got []byte, err error, value []byte, failure string) bool {
 	t.Helper()
 	var small *BufferTooSmallError
@@ -212,14 +213,14 @@ func answerInPieces(t *testing.T, conn net.Conn, replies <-chan [][]byte) (wait 
 	return func() { <-done }
 }
 
-// extras are what a server may say besides. The first ones may come behind a reply, too: an attribute is about what follows
-// it.
+// extras are what a server may say besides. The first ones may come behind a reply, too: an
+// attribute is about what follows it.
 var extras = []string{"", "", ">2\r\n$10\r\ninvalidate\r\n*1\r\n$3\r\nkey\r\n", ">0\r\n",
 	">1\r\n$9000\r\n" + strings.Repeat("p", 9000) + "\r\n", "|1\r\n+key\r\n:90\r\n"}
 
 const extrasBehind = 5
 
-// randomReply returns a reply in random pieces, and what it means.
+// randomReply returns a reply in random pieces, and its meaning.
 func randomReply() (r [][]byte, value []byte, want error) {
 	value = randomValue(rand.N(1 << rand.N(17)))
 	answer := fmt.Sprintf("$%d\r\n%s\r\n", len(value), value)
@@ -237,7 +238,7 @@ func randomReply() (r [][]byte, value []byte, want error) {
 	return r, value, want
 }
 
-// Over a real socket the kernel decides what comes together. What the server says besides is stepped over.
+// Over a real socket the kernel decides how replies are split. Pushes are skipped.
 func TestRepliesOverTCP(t *testing.T) {
 	client, server := tcpPair(t)
 	replies := make(chan [][]byte)

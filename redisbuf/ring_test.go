@@ -13,7 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ringOf returns a client of a Ring of such servers, which finds out by calls alone that one is down.
+// ringOf returns a client of a Ring of such servers, which finds out by calls alone that one is
+// down.
 func ringOf(t testing.TB, change func(*redis.RingOptions), servers ...*redistest.Server) *redis.Ring {
 	t.Helper()
 	o := &redis.RingOptions{Addrs: make(map[string]string), HeartbeatFrequency: 24 * time.Hour}
@@ -61,8 +62,8 @@ func TestRing(t *testing.T) {
 	}
 }
 
-// Shards of one address are different servers if they are different databases, or if their Dialers say so, as those of clients
-// of a Sentinel do.
+// Shards with one address are different servers if they have different databases, or different
+// Dialers, like clients of a Sentinel.
 func TestRingOfShardsOfOneAddress(t *testing.T) {
 	servers := []*redistest.Server{redistest.Start(t), redistest.Start(t)}
 	for name, shard := range map[string]func(i int) *redis.Options{
@@ -95,7 +96,8 @@ func TestRingOfShardsOfOneAddress(t *testing.T) {
 	}
 }
 
-// A Dialer that ends its goroutine, as a test's FailNow does, does not leave calls that look as if they had been executed.
+// A Dialer that ends its goroutine, as a test's FailNow does, does not leave calls that look as if
+// they had been executed.
 func TestGoexitInAPipelineOfSeveralServers(t *testing.T) {
 	rdb := ringOf(t, func(o *redis.RingOptions) {
 		o.Dialer = func(context.Context, string, string) (net.Conn, error) {

@@ -30,8 +30,8 @@ func TestSentinel(t *testing.T) {
 	check(t, rdbOf(t, s.Master().Endpoint()), "sentinel", value)
 }
 
-// A master that cannot be told that it is none any more goes on to take what it is given. It is left by itself, although
-// none of its connections is ever lost.
+// An old master that cannot be notified keeps accepting writes. The client leaves it, although no
+// connection is lost.
 func TestSentinelThatCannotTellTheOldMaster(t *testing.T) {
 	s := redistest.StartSentinel(t)
 	c := newClient(t, sentinelRdb(t, s))

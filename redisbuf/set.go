@@ -6,10 +6,11 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// SetFromBuffer sets key to buf. The command and buf go to the socket in one writev; from 1 MiB on, in two. It borrows buf.
+// SetFromBuffer sets key to buf. The command and buf go to the socket in one writev; from 1 MiB on,
+// in two. It borrows buf.
 //
-// The error is redis.Nil if a condition ([IfAbsent], [IfPresent]) did not hold. After a *SentError it is unknown
-// whether the key was set.
+// The error is redis.Nil if a condition ([IfAbsent], [IfPresent]) did not hold. After a *SentError
+// it is unknown whether the key was set.
 func (c *Client) SetFromBuffer(ctx context.Context, key string, buf []byte, opts ...SetOption) error {
 	set, err := newSetHeader(key, int64(len(buf)), opts)
 	if err != nil {
@@ -21,7 +22,7 @@ func (c *Client) SetFromBuffer(ctx context.Context, key string, buf []byte, opts
 	return c.do(ctx, cmd)
 }
 
-// SetChain sets key to the bytes of src, whose blocks go to the socket as they are. It borrows src. The errors are those of
+// SetChain sets key to the bytes of src, without a copy. It borrows src. The errors are as for
 // SetFromBuffer.
 func (c *Client) SetChain(ctx context.Context, key string, src *millrace.Chain, opts ...SetOption) error {
 	set, err := newSetHeader(key, int64(src.Len()), opts) // a nil chain panics here
@@ -55,7 +56,7 @@ func (s *setHeader) begin(c *conn) {
 	c.pushRequest()
 }
 
-// end queues what follows the value.
+// end queues the end of the request after the value.
 func (s *setHeader) end(c *conn) {
 	c.lineEnd()
 	s.opt.appendTo(&c.request)
@@ -105,8 +106,9 @@ func (s *setChainCmd) compose(c *conn) error {
 }
 
 const (
-	// headStartLen is how much of a long value is sent ahead of the rest. Redis takes a long argument over as it was received,
-	// instead of copying it, if it has seen the command before all of the argument is there.
+	// headStartLen is how much of a long value is sent ahead of the rest. Redis takes a long
+	// argument over as it was received, instead of copying it, if it has seen the command before
+	// all of the argument is there.
 	headStartLen = 64 << 10
 
 	// minHeadStart is the shortest value for which that pays.

@@ -9,16 +9,19 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// SetFrom sets key to the next n bytes of r. From a TCP or Unix connection the kernel moves them to a server's TCP connection
-// (splice); otherwise they pass through one pooled block. It borrows r, and does not read more than n bytes.
+// SetFrom sets key to the next n bytes of r. From a TCP or Unix connection the kernel moves them to
+// a server's TCP connection (splice); otherwise they pass through one pooled block. It borrows r,
+// and does not read more than n bytes.
 //
-// The errors are those of SetFromBuffer, and a *ReaderError if r fails: with io.ErrUnexpectedEOF if r ends early, and with
-// io.ErrNoProgress after a hundred reads without bytes or an error. The key then stays as it was. The end of ctx does not end
-// a Read of r that blocks. The call keeps its connection meanwhile: an r that reads values needs a Client of its own.
+// The errors are as for SetFromBuffer, and a *ReaderError if r fails: with io.ErrUnexpectedEOF if r
+// ends early, and with io.ErrNoProgress after a hundred reads without bytes or an error. The key is
+// then unchanged. The end of ctx does not end a Read of r that blocks. The call keeps its
+// connection meanwhile: an r that reads values needs another Client.
 //
-// The call is not retried once r was read from. While a cluster moves slots, it may therefore return an error that says MOVED
-// or ASK (redis.IsMovedError, redis.IsAskError). After a MOVED, another call finds the new server as soon as go-redis knows
-// it; an ASK lasts as long as the slot moves. SetFromBuffer, SetChain and SetFile follow the redirection themselves.
+// The call is not retried once r was read from. While a cluster moves slots, it may therefore
+// return an error that says MOVED or ASK (redis.IsMovedError, redis.IsAskError). After a MOVED,
+// another call finds the new server as soon as go-redis knows it; an ASK lasts as long as the slot
+// moves. SetFromBuffer, SetChain and SetFile follow the redirection themselves.
 func (c *Client) SetFrom(ctx context.Context, key string, r io.Reader, n int64, opts ...SetOption) error {
 	cmd, err := newSetFrom(key, r, n, opts)
 	if err != nil {
@@ -54,7 +57,8 @@ func (s *setFromCmd) compose(c *conn) error {
 	return s.copyFrom(c, s.r, left)
 }
 
-// copyFrom sends the last n bytes of the value from r, through a block, and the rest of the command.
+// copyFrom sends the last n bytes of the value from r, through a block, and the rest of the
+// command.
 func (s *setHeader) copyFrom(c *conn, r io.Reader, n int64) error {
 	if n == 0 {
 		s.end(c)
@@ -104,7 +108,8 @@ func (c *conn) readFrom(r io.Reader, p []byte) (int, error) {
 	return 0, &ReaderError{Err: io.ErrNoProgress}
 }
 
-// A ReaderError says that the reader of SetFrom, or the file of SetFile, failed. The key is as it was.
+// A ReaderError says that the reader of SetFrom, or the file of SetFile, failed. The key is as it
+// was.
 type ReaderError struct{ Err error }
 
 func (e *ReaderError) Error() string { return fmt.Sprintf("redisbuf: reading the value: %v", e.Err) }
@@ -112,16 +117,17 @@ func (e *ReaderError) Error() string { return fmt.Sprintf("redisbuf: reading the
 // Unwrap returns the reader's error.
 func (e *ReaderError) Unwrap() error { return e.Err }
 
-// minSendfile is the shortest file for which sendfile pays. A shorter one is read into a block, and leaves together with the
-// command.
+// minSendfile is the shortest file for which sendfile pays. A shorter one is read into a block, and
+// leaves together with the command.
 const minSendfile = 64 << 10
 
-// SetFile sets key to the content of f, from its beginning to its end. On a TCP or Unix connection the kernel moves the bytes
-// of a file of 64 KiB and more (sendfile). It borrows f, and neither uses nor moves its position. It refuses files that are
-// not regular, and those that report size 0 but have content, as in /proc.
+// SetFile sets key to the content of f, from its beginning to its end. On a TCP or Unix connection
+// the kernel moves the bytes of a file of 64 KiB and more (sendfile). It borrows f, and neither
+// uses nor moves its position. It refuses files that are not regular, and files with size 0 and
+// content, as in /proc.
 //
-// The errors are those of SetFromBuffer, and a *ReaderError if f cannot be read: with io.ErrUnexpectedEOF if f has become
-// shorter meanwhile. The key then stays as it was.
+// The errors are as for SetFromBuffer, and a *ReaderError if f cannot be read: with
+// io.ErrUnexpectedEOF if f has become shorter meanwhile. The key is then unchanged.
 func (c *Client) SetFile(ctx context.Context, key string, f *os.File, opts ...SetOption) error {
 	cmd, err := newSetFile(key, f, opts)
 	if err != nil {

@@ -54,7 +54,8 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// A context that ends when all of a SET has left is no reason to say that it was not sent, whenever that is noticed.
+// A context that ends when all of a SET has left is no reason to say that it was not sent, whenever
+// that is noticed.
 func TestContextEndsBehindAValue(t *testing.T) {
 	value := randomValue(minSendfile)
 	f, err := os.Create(filepath.Join(t.TempDir(), "value"))
@@ -156,7 +157,7 @@ func TestSetFileOfOddFiles(t *testing.T) {
 	check(t, rdb, "odd", nil)
 }
 
-// A file that is closed while its SET is on its way is what has failed, and not the connection.
+// If a file is closed during its SET, the file has failed, and not the connection.
 func TestSetFileThatIsClosed(t *testing.T) {
 	c, rdb := shared(t)
 	ctx := bounded(t)

@@ -7,7 +7,8 @@ import (
 	"os"
 )
 
-// On other systems than Linux, values pass through a block, and idle connections are used without a look at them.
+// On other systems than Linux, values pass through a block, and idle connections are used without a
+// look at them.
 
 func (c *conn) canSplice() bool { return false }
 

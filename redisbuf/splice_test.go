@@ -35,8 +35,8 @@ func onBothNetworks(t *testing.T, change func(*redis.Options), f func(t *testing
 	}
 }
 
-// A sender that takes longer than any timeout, in the middle of what the kernel moves at a time, loses nothing. (A deadline
-// that passes meanwhile would take with it what has left one socket and has not got to the other.)
+// A sender that takes longer than any timeout, in the middle of a splice, loses nothing. (A
+// deadline that passes meanwhile would lose the bytes between the two sockets.)
 func TestSetFromASlowConnection(t *testing.T) {
 	t.Parallel() // it waits
 	hasty := func(o *redis.Options) { o.ReadTimeout, o.WriteTimeout = time.Minute, hastyTimeout }
@@ -58,8 +58,8 @@ func TestSetFromASlowConnection(t *testing.T) {
 	})
 }
 
-// While a receiver takes its time no deadline of the connection to the server is set: there are bytes to read, and the
-// deadline would take with it what has left one socket and has not got to the other.
+// While a receiver is slow no deadline is set on the connection to the server: there are bytes to
+// read, and a deadline would lose those between the two sockets.
 func TestGetToASlowConnection(t *testing.T) {
 	onBothNetworks(t, patient, func(t *testing.T, c *Client, rdb *redis.Client) {
 		value := randomValue(8 << 20)
@@ -95,8 +95,8 @@ type readerFromFunc struct {
 
 func (f readerFromFunc) ReadFrom(r io.Reader) (int64, error) { return f.readFrom(r) }
 
-// A deadline of the writer's own ends the call, even if the next ReadFrom would set a new one: how many bytes it has cost is
-// unknown.
+// A deadline of the writer's own ends the call, even if the next ReadFrom would set a new one: how
+// many bytes it has cost is unknown.
 func TestGetToAWriterWithADeadline(t *testing.T) {
 	onBothNetworks(t, patient, func(t *testing.T, c *Client, rdb *redis.Client) {
 		must(t, rdb.Set(bounded(t), "late", make([]byte, 16<<20), 0).Err())

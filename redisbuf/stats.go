@@ -2,7 +2,7 @@ package redisbuf
 
 import "sync/atomic"
 
-// Stats says what a Client is doing, on all servers together, and counts what it has done since New.
+// Stats describes a Client, on all servers together, and counts its work since New.
 type Stats struct {
 	Conns   int // open connections: InUse and Idle
 	InUse   int // connections that a call or a Conn has
@@ -10,7 +10,7 @@ type Stats struct {
 	Waiting int // calls that wait for a connection: there are as many as the option Conns allows
 
 	InFlight        int64 // bytes of values on their way, as the option InFlight counts them
-	InFlightLimit   int64 // what the option InFlight allows
+	InFlightLimit   int64 // the limit of the option InFlight
 	InFlightWaiting int   // calls that wait until fewer bytes are on their way
 
 	Dials       int64 // tries to make a connection, without the checks of a Sentinel's master
@@ -25,8 +25,8 @@ type counters struct {
 	dials, dialsFailed, dropped, retries, redirects atomic.Int64
 }
 
-// Stats returns what the Client is doing, also after Close. It allocates nothing, and locks each server's pool for a moment.
-// The figures need not be of the same moment.
+// Stats returns the Client's statistics, also after Close. It allocates nothing, and locks each
+// server's pool for a moment. The figures may be of slightly different moments.
 func (c *Client) Stats() Stats {
 	s := Stats{ // a part is read before the whole, so that it is never larger
 		InFlight: c.inFlight.taken.Load(), InFlightLimit: c.settings.inFlight, InFlightWaiting: int(c.inFlight.waiting.Load()),

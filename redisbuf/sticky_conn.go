@@ -5,12 +5,14 @@ import (
 	"sync/atomic"
 )
 
-// A Conn is a Client whose calls all use one connection, so they execute in order. The connection leads to the server of the
-// first call's key; keys of other servers give [ErrOtherServer]. Calls are not retried, and once the connection is lost all
-// of them give [ErrConnLost]. A Conn is for one goroutine and one call at a time: a call from within the reader or writer of
-// another one gives [ErrConnBusy].
+// A Conn is a Client with one connection for all calls, so they execute in order. The connection
+// leads to the server of the first call's key; keys of other servers give [ErrOtherServer]. Calls
+// are not retried, and once the connection is lost all of them give [ErrConnLost]. A Conn is for
+// one goroutine and one call at a time: a call from within the reader or writer of another one
+// gives [ErrConnBusy].
 //
-// In a cluster, a slot that moves gives an error that says MOVED or ASK. A new Conn finds the slot once it has moved.
+// In a cluster, a slot that moves gives an error that says MOVED or ASK. A new Conn finds the slot
+// once it has moved.
 //
 // Close gives the connection back.
 type Conn struct {
@@ -26,8 +28,8 @@ type stickyConn struct {
 	closed bool
 }
 
-// Conn returns a Conn. If the Client has one server, the Conn takes its connection now, and ctx bounds the wait for that.
-// Otherwise the Conn takes its connection when it is first used.
+// Conn returns a Conn. If the Client has one server, the Conn takes its connection now, and ctx
+// bounds the wait for that. Otherwise the Conn takes its connection when it is first used.
 func (c *Client) Conn(ctx context.Context) (*Conn, error) {
 	conn := &Conn{}
 	conn.Client = Client{servers: c.servers, sticky: &conn.own}
@@ -47,8 +49,8 @@ func (c *Client) Conn(ctx context.Context) (*Conn, error) {
 	}
 }
 
-// Close gives the connection back. Later calls give ErrClosed. While a call is under way, Close gives ErrConnBusy and does
-// nothing.
+// Close gives the connection back. Later calls give ErrClosed. While a call is under way, Close
+// gives ErrConnBusy and does nothing.
 func (c *Conn) Close() error {
 	if !c.own.busy.CompareAndSwap(false, true) {
 		return ErrConnBusy

@@ -40,7 +40,7 @@ func TestConnIsOneConnection(t *testing.T) {
 	}
 }
 
-// A Conn that is used from within one of its own calls would put a request into the middle of a value.
+// A Conn used from within one of its own calls would put a request into the middle of a value.
 func TestConnWithinItsOwnCall(t *testing.T) {
 	c, rdb := shared(t, Conns(1))
 	ctx := bounded(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
-// threadIO is how many bytes this thread has read and written by system calls that read and that write, and how many of these
-// there were. A splice is none of them.
+// threadIO is how many bytes this thread has read and written by system calls that read and that
+// write, and how many of these there were. A splice is none of them.
 type threadIO struct{ read, written, reads, writes int }
 
 func threadNow(t *testing.T) (io threadIO) {
@@ -30,8 +30,8 @@ func threadNow(t *testing.T) (io threadIO) {
 	return io
 }
 
-// usualCalls returns how many system calls f makes: in the middle of many times, because the kernel is free to hand over a
-// value in more pieces when it is busy.
+// usualCalls returns how many system calls f makes: in the middle of many times, because the kernel
+// is free to hand over a value in more pieces when it is busy.
 func usualCalls(t *testing.T, f func() error) (reads, writes int) {
 	t.Helper()
 	runtime.LockOSThread()
@@ -50,8 +50,9 @@ func usualCalls(t *testing.T, f func() error) (reads, writes int) {
 	return allReads[50], allWrites[50]
 }
 
-// A value goes out together with its command, in one system call. A reply is waited for by a read that finds nothing, and comes
-// by one that has its beginning, one or two for the rest of the value, and one for the end.
+// A value goes out together with its command, in one system call. A reply is waited for by a read
+// that finds nothing, and comes by one that has its beginning, one or two for the rest of the
+// value, and one for the end.
 func TestSystemCalls(t *testing.T) {
 	unix := redistest.Start(t, redistest.UnixSocket())
 	for name, s := range map[string]*redistest.Server{"tcp": redistest.Shared(t), "unix": unix} {
@@ -70,7 +71,8 @@ func TestSystemCalls(t *testing.T) {
 	}
 }
 
-// Between two sockets the kernel moves a large value: it does not pass through this process' memory.
+// Between two sockets the kernel moves a large value: it does not pass through this process'
+// memory.
 func TestLargeValuesAreSpliced(t *testing.T) {
 	c, rdb := shared(t)
 	ctx := bounded(t)
@@ -95,7 +97,8 @@ func TestLargeValuesAreSpliced(t *testing.T) {
 	check(t, rdb, "splice", value)
 }
 
-// The kernel reads a file into the socket: what passes through memory would take a read and a write for every 64 KiB.
+// The kernel reads a file into the socket: what passes through memory would take a read and a write
+// for every 64 KiB.
 func TestFilesAreSentByTheKernel(t *testing.T) {
 	c, rdb := shared(t)
 	value := randomValue(1 << 20)

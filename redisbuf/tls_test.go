@@ -25,7 +25,8 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// A TLS connection does not survive a Write that a deadline has ended, so none is that has not run out.
+// A TLS connection does not survive a Write that a deadline has ended, so none is that has not run
+// out.
 func TestTLSWriteThatHasToWait(t *testing.T) {
 	s := redistest.Start(t, redistest.TLS())
 	o := optionsOf(s.Endpoint())

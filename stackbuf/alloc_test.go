@@ -15,7 +15,8 @@ import (
 	"github.com/millrace-io/millrace/stackbuf"
 )
 
-// wantAllocs checks how often a hundred calls of f allocate once everything is warm: want times a call.
+// wantAllocs checks how often a hundred calls of f allocate once everything is warm: want times a
+// call.
 func wantAllocs(t *testing.T, what string, want float64, f func()) {
 	t.Helper()
 	for range 10 {
@@ -180,7 +181,7 @@ func TestASpillAllocatesOnce(t *testing.T) {
 	}
 }
 
-// Reset and Truncate keep the memory, and a queue that does not grow makes do with what it has.
+// Reset and Truncate keep the memory, and a queue of constant length needs no more.
 func TestMemoryIsUsedAgain(t *testing.T) {
 	var b stackbuf.Buffer
 	wantAllocs(t, "Reset", 0, func() {
@@ -218,7 +219,7 @@ func TestMemoryIsUsedAgain(t *testing.T) {
 	}
 }
 
-// What goes down deep into the stack has its Buffers there.
+// Deep in the stack, Buffers are there, too.
 func TestDeepAllocatesNothing(t *testing.T) {
 	wantAllocs(t, "deep", 0, func() { deep(10, 1, [200]byte{}) })
 }

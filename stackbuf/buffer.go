@@ -3,8 +3,9 @@ package stackbuf
 import "bytes"
 
 const (
-	// inlineSize is how many bytes need no heap. Together with the other fields they make 112 bytes, which is a size
-	// class of the allocator: a Buffer that does live on the heap wastes nothing.
+	// inlineSize is how many bytes need no heap. Together with the other fields they make 112
+	// bytes, which is a size class of the allocator: a Buffer that does live on the heap wastes
+	// nothing.
 	inlineSize = 64
 
 	// MinRead is the least room that ReadFrom passes to a source's Read.
@@ -13,21 +14,24 @@ const (
 
 const maxInt = int(^uint(0) >> 1)
 
-// ErrTooLarge is what methods panic with when the contents do not fit into memory. It is [bytes.ErrTooLarge].
+// ErrTooLarge is the value with which methods panic when the contents do not fit into memory. It is
+// [bytes.ErrTooLarge].
 var ErrTooLarge = bytes.ErrTooLarge
 
-// A Buffer is a variable-sized buffer of bytes. It has all of [bytes.Buffer]'s methods with the same meaning, results,
-// errors and panics; only Cap and Available differ, because there is room for 64 bytes before anything is allocated,
-// and slices of an empty Buffer are not nil. The zero value is an empty buffer ready to use, and those first 64 bytes
-// live in it.
+// A Buffer is a variable-sized buffer of bytes. It has all of [bytes.Buffer]'s methods with the
+// same meaning, results, errors and panics; only Cap and Available differ, because there is room
+// for 64 bytes before anything is allocated, and slices of an empty Buffer are not nil. The zero
+// value is an empty buffer ready to use, and those first 64 bytes live in it.
 //
-// Copying a Buffer copies what it holds, as long as that is in the value itself: such a copy and its original never
-// see each other's writes. Once it has held more than 64 bytes, a Buffer keeps them on the heap until Shrink is called
-// with at most 64. While they are there, copies share its memory, as those of a bytes.Buffer do, and only one of them
-// may be changed: what the others show is right until that happens, and undefined from then on.
+// Copying a Buffer copies its contents, if they are in the value: such a copy and its original
+// never see each other's writes. A Buffer that has held more than 64 bytes keeps its contents on
+// the heap until Shrink is called with at most 64 bytes left. Until then copies share its memory,
+// like copies of a bytes.Buffer, and only one of them may be changed; the contents of the others
+// are undefined after that.
 //
-// A Buffer is for one goroutine at a time. Slices that it returns are the Buffer's memory, lent to the caller until the
-// next call that changes the Buffer; a caller that keeps one for longer copies it.
+// A Buffer is for one goroutine at a time. Slices that it returns are the Buffer's memory, lent to
+// the caller until the next call that changes the Buffer; a caller that keeps one for longer copies
+// it.
 type Buffer struct {
 	// Invariants:
 	//
@@ -41,7 +45,8 @@ type Buffer struct {
 	inline   [inlineSize]byte
 }
 
-// lastRead says what Unread* may take back: 0 nothing, lastByte a byte, 1 to 4 the length of a rune, or a byte.
+// lastRead says what Unread* may take back: 0 nothing, lastByte a byte, 1 to 4 the length of a
+// rune, or a byte.
 type lastRead int8
 
 const (
@@ -49,12 +54,12 @@ const (
 	lastByte lastRead = -1
 )
 
-// NewBuffer returns a Buffer whose contents are buf, to read them or to write behind them into its capacity. It takes
-// ownership of buf.
+// NewBuffer returns a Buffer with the contents buf, to read them or to append to them within its
+// capacity. It takes ownership of buf.
 func NewBuffer(buf []byte) *Buffer { return &Buffer{spill: buf[:cap(buf)], w: len(buf)} }
 
-// NewBufferString returns a Buffer whose contents are s. Up to 64 bytes are copied into the value, and more onto the
-// heap.
+// NewBufferString returns a Buffer with the contents s. Up to 64 bytes are copied into the value,
+// and more onto the heap.
 func NewBufferString(s string) *Buffer {
 	b := new(Buffer)
 	if len(s) <= inlineSize {
@@ -65,8 +70,8 @@ func NewBufferString(s string) *Buffer {
 	return b
 }
 
-// Bytes returns the contents. The slice is valid until the next call that changes b; it reaches no further than the
-// contents and their Available room, and to change its bytes changes b's.
+// Bytes returns the contents. The slice is valid until the next call that changes b; it reaches no
+// further than the contents and their Available room, and to change its bytes changes b's.
 func (b *Buffer) Bytes() []byte {
 	if b.spill == nil {
 		return b.inline[b.r:b.w]
@@ -74,8 +79,8 @@ func (b *Buffer) Bytes() []byte {
 	return b.spill[b.r:b.w]
 }
 
-// AvailableBuffer returns an empty slice with room for Available bytes. It is there to be appended to and given to the
-// next Write, which then copies nothing, and is valid until then.
+// AvailableBuffer returns an empty slice with room for Available bytes. It is there to be appended
+// to and given to the next Write, which then copies nothing, and is valid until then.
 func (b *Buffer) AvailableBuffer() []byte {
 	if b.spill == nil {
 		return b.inline[b.w:b.w]
@@ -100,7 +105,8 @@ func (b *Buffer) String() string {
 // Len returns the number of bytes that can be read.
 func (b *Buffer) Len() int { return b.w - b.r }
 
-// Cap returns the size of the memory that the contents lie in, in bytes: 64, or what was needed.
+// Cap returns the size in bytes of the memory that holds the contents: 64, or more if more was
+// needed.
 func (b *Buffer) Cap() int {
 	if b.spill == nil {
 		return inlineSize
@@ -111,14 +117,15 @@ func (b *Buffer) Cap() int {
 // Available returns how many bytes can be written before anything is moved or allocated.
 func (b *Buffer) Available() int { return b.Cap() - b.w }
 
-// Reset empties b and keeps its memory for the next use, as bytes.Buffer does. [Buffer.Shrink] lets it go.
+// Reset empties b and keeps its memory for the next use, as bytes.Buffer does. [Buffer.Shrink] lets
+// it go.
 func (b *Buffer) Reset() {
 	b.r, b.w = 0, 0
 	b.lastRead = nothing
 }
 
-// Truncate drops all but the first n bytes of the contents and keeps the memory. It panics when n is negative or
-// more than Len.
+// Truncate drops all but the first n bytes of the contents and keeps the memory. It panics when n
+// is negative or more than Len.
 func (b *Buffer) Truncate(n int) {
 	if n == 0 {
 		b.Reset()
@@ -131,12 +138,12 @@ func (b *Buffer) Truncate(n int) {
 	b.w = b.r + n
 }
 
-// Shrink gives back what memory the contents do not need: up to 64 bytes move into the value and leave the heap, and
-// more move to memory of their size if that is at least an eighth less. Slices that b has returned keep what they show
-// and are b's no longer.
+// Shrink frees memory that the contents do not need: up to 64 bytes move from the heap into the
+// value, and more move to memory of their size if that is at least an eighth smaller. Slices that b
+// returned earlier keep their contents and no longer belong to b.
 //
-// It is for a Buffer that is used again after something large has passed through it. It copies the contents, so call
-// it when there are none.
+// It is for a Buffer that is used again after something large has passed through it. It copies the
+// contents, so call it when there are none.
 func (b *Buffer) Shrink() {
 	old := b.Bytes()
 	switch {
@@ -150,8 +157,8 @@ func (b *Buffer) Shrink() {
 	}
 }
 
-// Grow makes room for n more bytes, so that they can be written without allocating. It panics with ErrTooLarge when
-// there cannot be so many, and when n is negative.
+// Grow makes room for n more bytes, so that they can be written without allocating. It panics with
+// ErrTooLarge when there cannot be so many, and when n is negative.
 func (b *Buffer) Grow(n int) {
 	if n < 0 {
 		panic("stackbuf.Buffer.Grow: negative count")
@@ -159,7 +166,7 @@ func (b *Buffer) Grow(n int) {
 	b.makeRoom(n)
 }
 
-// become makes mem the memory of b, with all its capacity, and what is in it the contents.
+// become makes mem the memory of b, with all its capacity, and its bytes the contents.
 func (b *Buffer) become(mem []byte) {
 	b.spill, b.r, b.w = mem[:cap(mem)], 0, len(mem)
 	b.lastRead = nothing
@@ -174,7 +181,8 @@ func (b *Buffer) makeRoom(n int) {
 	switch {
 	case n <= size-b.w:
 	case n <= inlineSize-held && size <= inlineSize:
-		// The array is as good as the memory: move down, or in from a little slice that NewBuffer was given.
+		// The array is as good as the memory: move down, or in from a little slice that NewBuffer
+		// was given.
 		b.w = copy(b.inline[:], b.Bytes())
 		b.r, b.spill = 0, nil
 	case b.canMoveDown(n):
@@ -185,11 +193,11 @@ func (b *Buffer) makeRoom(n int) {
 	}
 }
 
-// canMoveDown says whether to make room for n more bytes on the heap by moving the contents down: if half of the memory
-// is free or has been read. Moving for less would mean moving all the time.
+// canMoveDown says whether to make room for n more bytes on the heap by moving the contents down:
+// if half of the memory is free or has been read. Moving for less would mean moving all the time.
 func (b *Buffer) canMoveDown(n int) bool { return b.spill != nil && n <= b.Cap()/2-b.Len() }
 
-// enlarge moves the contents to twice the memory, or to what they need together with n more bytes.
+// enlarge moves the contents to twice the memory, or to memory for them and n more bytes.
 func (b *Buffer) enlarge(n int) {
 	if n > maxInt-b.Len() {
 		panic(ErrTooLarge)
@@ -197,7 +205,7 @@ func (b *Buffer) enlarge(n int) {
 	b.move(max(b.Len()+n, b.twice()))
 }
 
-// twice is how much memory comes after what there is now.
+// twice returns the next size of the memory.
 func (b *Buffer) twice() int {
 	size := b.Cap()
 	if b.spill == nil && b.w == 0 {

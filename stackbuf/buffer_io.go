@@ -11,18 +11,19 @@ import (
 
 var errNegativeRead = errors.New("stackbuf.Buffer: reader returned negative count from Read")
 
-// maxClaim bounds what a source is believed to have when the claim may come from a peer: the limit of an
-// io.LimitedReader, or the Len of a type that this package does not know. More memory is taken as the bytes arrive.
+// maxClaim limits how much a source's stated length is trusted if it may come from a peer: the
+// limit of an io.LimitedReader, or the Len of a type that this package does not know. More memory
+// is allocated as the bytes arrive.
 const maxClaim = 64 << 10
 
-// ReadFrom adds what src gives to the contents until io.EOF, and returns how many bytes that was. It borrows src. The
-// error is src's, unless that is io.EOF; what came before it is in b. ReadFrom panics with ErrTooLarge when there is no
-// memory for so many bytes, and when src returns a negative count.
+// ReadFrom appends the bytes of src until io.EOF, and returns their number. It borrows src. The
+// error is src's, unless that is io.EOF; the bytes before it are in b. ReadFrom panics with
+// ErrTooLarge when there is not enough memory, and panics when src returns a negative count.
 //
-// If src tells how much it has, memory is taken once, to fit, unless b is a queue that has been read from. An *os.File
-// and the in-memory readers of the standard library tell. A method Len() int of any other type, and the limit of an
-// io.LimitedReader whose source does not tell, are believed up to 64 KiB. Otherwise the memory doubles. It never grows
-// merely to see io.EOF.
+// If src states its length, memory is allocated once, to fit, unless b is a queue that has been
+// read from. An *os.File and the in-memory readers of the standard library state it. A method Len()
+// int of any other type, and the limit of an io.LimitedReader with a source that states no length,
+// are trusted up to 64 KiB. Otherwise the memory doubles. It never grows only to see io.EOF.
 func (b *Buffer) ReadFrom(src io.Reader) (n int64, err error) {
 	b.lastRead = nothing
 	if b.r == b.w {
@@ -58,8 +59,8 @@ func (b *Buffer) ReadFrom(src io.Reader) (n int64, err error) {
 	}
 }
 
-// expect makes room for n bytes that a source says it has. The memory fits them, unless many small sources come
-// together or b is a queue: the contents of both would be moved each time.
+// expect makes room for n bytes that a source says it has. The memory fits them, unless many small
+// sources come together or b is a queue: the contents of both would be moved each time.
 func (b *Buffer) expect(n int64) {
 	held := b.Len()
 	switch {
@@ -77,7 +78,8 @@ func (b *Buffer) expect(n int64) {
 // unknown is the size of a source that does not tell.
 const unknown = -1
 
-// sizeOf returns how many bytes r has, as far as it says and can be believed; unknown if it does not say.
+// sizeOf returns how many bytes r has, as far as it says and can be believed; unknown if it does
+// not say.
 func sizeOf(r io.Reader) int64 {
 	switch r := r.(type) {
 	case *bytes.Reader:
@@ -102,8 +104,8 @@ func sizeOf(r io.Reader) int64 {
 	return unknown
 }
 
-// fileSize returns how many bytes f has from its offset on. They are unknown if it is a pipe, a device, or a file that
-// the kernel makes up while it is read, which says that it is empty.
+// fileSize returns the number of bytes of f from its offset on. It is unknown for a pipe, a device,
+// or a file that the kernel generates while it is read and reports as empty.
 func fileSize(f *os.File) int64 {
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
@@ -122,9 +124,9 @@ func (b *Buffer) add(p []byte) {
 	b.w += copy(b.room(), p)
 }
 
-// WriteTo reads all of the contents and writes them to dst in one call of its Write, unless there are none. It borrows
-// dst and returns how many bytes were written; what was not stays in b. The error is dst's, or io.ErrShortWrite.
-// WriteTo panics when dst returns a count that cannot be.
+// WriteTo reads all of the contents and writes them to dst in one call of its Write, unless there
+// are none. It borrows dst and returns how many bytes were written; the rest stays in b. The error
+// is dst's, or io.ErrShortWrite. WriteTo panics when dst returns an invalid count.
 func (b *Buffer) WriteTo(dst io.Writer) (n int64, err error) {
 	b.lastRead = nothing
 	if held := b.Len(); held > 0 {
@@ -151,7 +153,7 @@ func (b *Buffer) send(dst io.Writer) (int, error) {
 		return dst.Write(b.spill[b.r:b.w])
 	}
 	held := b.inline[b.r:b.w]
-	switch dst := dst.(type) { // of the others the compiler has to assume that they keep what they are given
+	switch dst := dst.(type) { // the compiler must assume that other types keep their argument
 	case *bufio.Writer:
 		if len(held) <= dst.Available() { // put where Write would copy it to: Write may also hand it on
 			return dst.Write(append(dst.AvailableBuffer(), held...))

@@ -12,8 +12,8 @@ var (
 	errUnreadRune = errors.New("stackbuf.Buffer: UnreadRune: previous operation was not a successful ReadRune")
 )
 
-// Peek returns the next n bytes and leaves them where they are. If there are fewer, it returns those and io.EOF. The
-// slice is valid until the next call that changes b.
+// Peek returns the next n bytes and leaves them where they are. If there are fewer, it returns
+// those and io.EOF. The slice is valid until the next call that changes b.
 func (b *Buffer) Peek(n int) ([]byte, error) {
 	p := b.Bytes()
 	if len(p) < n {
@@ -22,8 +22,8 @@ func (b *Buffer) Peek(n int) ([]byte, error) {
 	return p[:n], nil
 }
 
-// Read moves up to len(p) bytes of the contents to p. It returns how many; io.EOF if there are none, unless p is
-// empty.
+// Read moves up to len(p) bytes of the contents to p. It returns how many; io.EOF if there are
+// none, unless p is empty.
 func (b *Buffer) Read(p []byte) (n int, err error) {
 	b.lastRead = nothing
 	if b.r == b.w {
@@ -41,8 +41,8 @@ func (b *Buffer) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// Next returns the next n bytes, or all if there are fewer, and moves past them. The slice is valid until the next call
-// that changes b.
+// Next returns the next n bytes, or all if there are fewer, and moves past them. The slice is valid
+// until the next call that changes b.
 func (b *Buffer) Next(n int) []byte {
 	b.lastRead = nothing
 	p := b.Bytes()
@@ -56,7 +56,7 @@ func (b *Buffer) Next(n int) []byte {
 	return p
 }
 
-// ReadByte returns the next byte, or io.EOF if there is none.
+// ReadByte returns the next byte, or io.EOF at the end.
 func (b *Buffer) ReadByte() (byte, error) {
 	if b.r == b.w {
 		b.Reset()
@@ -71,8 +71,8 @@ func (b *Buffer) ReadByte() (byte, error) {
 	return b.spill[r], nil
 }
 
-// ReadRune returns the next UTF-8 encoded rune and its length, or io.EOF. Bytes that are not UTF-8 are U+FFFD, one at
-// a time.
+// ReadRune returns the next UTF-8 encoded rune and its length, or io.EOF. Bytes that are not UTF-8
+// are U+FFFD, one at a time.
 func (b *Buffer) ReadRune() (r rune, size int, err error) {
 	if b.r == b.w {
 		b.Reset()
@@ -90,8 +90,8 @@ func (b *Buffer) ReadRune() (r rune, size int, err error) {
 	return r, size, nil
 }
 
-// UnreadRune takes back the rune that ReadRune returned. It is an error if the last call that read or wrote was not a
-// successful ReadRune.
+// UnreadRune takes back the rune that ReadRune returned. It is an error if the last call that read
+// or wrote was not a successful ReadRune.
 func (b *Buffer) UnreadRune() error {
 	if b.lastRead <= nothing {
 		return errUnreadRune
@@ -103,9 +103,9 @@ func (b *Buffer) UnreadRune() error {
 	return nil
 }
 
-// UnreadByte takes back the last byte that was read. It is an error if the last call that read or wrote did not read at
-// least one byte. After a Grow that moved the contents there is nothing to take back, and no error either, as in
-// bytes.Buffer.
+// UnreadByte takes back the last byte that was read. It is an error if the last call that read or
+// wrote did not read at least one byte. After a Grow that moved the contents there is nothing to
+// take back, and no error either, as in bytes.Buffer.
 func (b *Buffer) UnreadByte() error {
 	if b.lastRead == nothing {
 		return errUnreadByte
@@ -117,8 +117,8 @@ func (b *Buffer) UnreadByte() error {
 	return nil
 }
 
-// ReadBytes returns a copy of what comes up to and with the first delim. If there is none it returns all of the
-// contents and io.EOF.
+// ReadBytes returns a copy of the bytes up to and including the first delim. Without a delim it
+// returns all of the contents and io.EOF.
 func (b *Buffer) ReadBytes(delim byte) (line []byte, err error) {
 	p, err := b.readTo(delim)
 	return append(line, p...), err

@@ -133,7 +133,8 @@ func TestNewBufferOfNothing(t *testing.T) {
 	}
 }
 
-// An empty Buffer gives no nil slice, which bytes.Buffer's zero value does. Where that shows, it does in this way.
+// An empty Buffer gives no nil slice, which bytes.Buffer's zero value does. Where that shows, it
+// does in this way.
 func TestBytesOfAnEmptyBufferAreNotNil(t *testing.T) {
 	var ours stackbuf.Buffer
 	var theirs bytes.Buffer
@@ -144,7 +145,8 @@ func TestBytesOfAnEmptyBufferAreNotNil(t *testing.T) {
 	}
 }
 
-// signatures maps the exported methods of t, a pointer type, to their signatures without the receiver.
+// signatures maps the exported methods of t, a pointer type, to their signatures without the
+// receiver.
 func signatures(t reflect.Type) map[string]string {
 	of := map[string]string{}
 	for m := range t.Methods() {
@@ -161,7 +163,8 @@ func signatures(t reflect.Type) map[string]string {
 	return of
 }
 
-// Every method of bytes.Buffer, also of a later Go, is one of Buffer with the same signature. Shrink is the only other.
+// Every method of bytes.Buffer, also of a later Go, is one of Buffer with the same signature.
+// Shrink is the only other.
 func TestBufferHasEveryMethod(t *testing.T) {
 	want := signatures(reflect.TypeFor[*bytes.Buffer]())
 	got := signatures(reflect.TypeFor[*stackbuf.Buffer]())
@@ -254,7 +257,7 @@ func TestWritingInPieces(t *testing.T) {
 	}
 }
 
-// What is read in between makes room: as long as no more than 64 bytes are held at once, the array does.
+// Reading makes room: while at most 64 bytes are held at once, the array is enough.
 func TestTheArrayIsUsedAgain(t *testing.T) {
 	for what, write := range writers {
 		var b stackbuf.Buffer
@@ -298,8 +301,8 @@ func TestRunesFillTheRoomThatThereIs(t *testing.T) {
 	}
 }
 
-// The memory doubles at least, so that writing n bytes copies no more than a few times n, and many small sources cost
-// no more than as many writes.
+// The memory doubles at least, so that writing n bytes copies no more than a few times n, and many
+// small sources cost no more than as many writes.
 func TestMemoryDoubles(t *testing.T) {
 	for what, add := range map[string]func(b *stackbuf.Buffer, s string){
 		"WriteString": func(b *stackbuf.Buffer, s string) { b.WriteString(s) },
@@ -324,7 +327,7 @@ func TestMemoryDoubles(t *testing.T) {
 	}
 }
 
-// A queue whose length stays the same needs no more memory than at the start, however it is written.
+// A queue of constant length needs no more memory than at the start, with any kind of writes.
 func TestAQueueDoesNotGrow(t *testing.T) {
 	for what, add := range map[string]func(b *stackbuf.Buffer, s string){
 		"WriteString": func(b *stackbuf.Buffer, s string) { b.WriteString(s) },
@@ -395,7 +398,8 @@ var blunders = map[string]func(b buffer){
 	"WriteTo nil":                      func(b buffer) { b.WriteTo(nil) },
 }
 
-// Both panic at the same places and with the same words, and have the same contents afterwards, and go on working.
+// Both panic in the same cases with the same messages, have the same contents afterwards, and keep
+// working.
 func TestPanics(t *testing.T) {
 	for _, n := range []int{1, 10, 64, 65, 1000} {
 		for what, call := range blunders {
@@ -420,7 +424,7 @@ func TestPanics(t *testing.T) {
 	}
 }
 
-// bytes.Buffer takes a negative count from a Writer and is broken from then on. Buffer takes it for what it is.
+// bytes.Buffer accepts a negative count from a Writer and is broken from then on. Buffer panics.
 func TestWriteToANegativeCountPanics(t *testing.T) {
 	for _, n := range []int{1, 64, 65, 1000} {
 		for what, b := range filled(text(n)) {

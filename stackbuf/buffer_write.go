@@ -2,12 +2,12 @@ package stackbuf
 
 import "unicode/utf8"
 
-// The methods that write say the same thing twice, for the array and for the heap: to choose the slice first and then
-// go on with it costs twice as much for a byte. What is seldom needed is in functions that they end with, so that they
-// have nothing to keep for afterwards.
+// The methods that write have two branches, for the array and for the heap: choosing the slice
+// first costs twice as much for a byte. Rare work is in functions that are called last, so that the
+// methods need not save registers for them.
 
-// Write adds p to the contents. It borrows p. It returns len(p) and nil, and panics with ErrTooLarge when there is no
-// memory for so many bytes.
+// Write adds p to the contents. It borrows p. It returns len(p) and nil, and panics with
+// ErrTooLarge when there is no memory for so many bytes.
 func (b *Buffer) Write(p []byte) (n int, err error) {
 	b.lastRead = nothing
 	if len(p) == 0 { // memmove of nothing would be half of the cost
@@ -73,7 +73,8 @@ func (b *Buffer) growWriteString(s string) (n int, err error) {
 	return n, nil
 }
 
-// WriteByte adds c to the contents. It returns nil, and panics with ErrTooLarge when there is no memory for it.
+// WriteByte adds c to the contents. It returns nil, and panics with ErrTooLarge when there is no
+// memory for it.
 func (b *Buffer) WriteByte(c byte) error {
 	b.lastRead = nothing
 	w := b.w
@@ -99,8 +100,8 @@ func (b *Buffer) growByte(c byte) error {
 	return nil
 }
 
-// WriteRune adds the UTF-8 encoding of r to the contents, and returns its length and nil. An invalid r is written as
-// U+FFFD. It panics with ErrTooLarge when there is no memory for it.
+// WriteRune adds the UTF-8 encoding of r to the contents, and returns its length and nil. An
+// invalid r is written as U+FFFD. It panics with ErrTooLarge when there is no memory for it.
 func (b *Buffer) WriteRune(r rune) (n int, err error) {
 	if uint32(r) < utf8.RuneSelf { // a negative rune is a large uint32
 		return 1, b.WriteByte(byte(r))

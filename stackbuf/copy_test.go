@@ -33,7 +33,7 @@ func TestShrink(t *testing.T) {
 	}
 }
 
-// What is tight already stays where it is.
+// Tight memory is not moved.
 func TestShrinkOfWhatFits(t *testing.T) {
 	for _, n := range []int{1, 64, 70, 100, 600, 1100, 8192} {
 		b := stackbuf.NewBufferString(text(n))
@@ -48,7 +48,7 @@ func TestShrinkOfWhatFits(t *testing.T) {
 	}
 }
 
-// What b has returned before is no longer b's, and keeps what it shows.
+// Slices that b has returned no longer belong to b, and keep their contents.
 func TestShrinkLeavesSlicesAlone(t *testing.T) {
 	for _, left := range []int{10, 64, 65, 300} {
 		b := stackbuf.NewBufferString(text(1000))

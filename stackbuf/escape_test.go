@@ -21,7 +21,7 @@ var (
 	toStack  = regexp.MustCompile(`escape\.go:(\d+):\d+: ` + made + ` does not escape`)
 )
 
-// Where the compiler puts a Buffer is what it says itself; the program in testdata says what it ought to be.
+// The compiler reports where it puts a Buffer; the program in testdata states where that should be.
 func TestWhatStaysOnTheStack(t *testing.T) {
 	out, err := exec.Command("go", "build", "-gcflags=-m", "./testdata/escape").CombinedOutput()
 	if err != nil {
@@ -56,8 +56,9 @@ func TestWhatStaysOnTheStack(t *testing.T) {
 	}
 }
 
-// What every method does to its Buffer: none makes it escape, those that lend its bytes tie it to them, and those that
-// hand its bytes to an interface give away what spill points to, not the Buffer.
+// The effect of every method on its Buffer: none makes it escape, methods that lend its bytes tie
+// them to it, and methods that pass its bytes to an interface pass the memory of spill, not the
+// Buffer.
 func TestWhatMethodsDoToTheirBuffer(t *testing.T) {
 	out, err := exec.Command("go", "build", "-gcflags=-m", ".").CombinedOutput()
 	if err != nil {

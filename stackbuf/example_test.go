@@ -39,8 +39,8 @@ func ExampleBuffer() {
 	// /index.html
 }
 
-// A function that appends to a slice can append to the room in a Buffer: Write then finds the bytes where they belong.
-// Passed as an io.Writer, as to fmt.Fprintf, b would have to be on the heap.
+// A function that appends to a slice can append to the room in a Buffer: Write then finds the bytes
+// where they belong. Passed as an io.Writer, as to fmt.Fprintf, b would have to be on the heap.
 func ExampleBuffer_AvailableBuffer() {
 	var b stackbuf.Buffer
 	for i := range int64(4) {
@@ -91,8 +91,8 @@ func ExampleBuffer_copyOfTheLarge() {
 	// xxxxxxxxxx3
 }
 
-// Buffers in a sync.Pool keep their memory, unless something unusually large has passed through them. This keeps up to
-// 4 KiB in each.
+// Buffers in a sync.Pool keep their memory, unless something unusually large has passed through
+// them. This keeps up to 4 KiB in each.
 func ExampleBuffer_Shrink() {
 	pool := sync.Pool{New: func() any { return new(stackbuf.Buffer) }}
 	give := func(b *stackbuf.Buffer) {

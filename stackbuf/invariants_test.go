@@ -53,7 +53,7 @@ func (k *keeper) Read(p []byte) (int, error) {
 	return k.Reader.Read(p)
 }
 
-// A source that keeps its slice can neither see nor change what is in the value.
+// A source that keeps its slice can neither see nor change the bytes in the value.
 func TestWhatASourceKeepsIsPoisoned(t *testing.T) {
 	for n := range 65 {
 		var b stackbuf.Buffer

@@ -12,7 +12,8 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// narrow says that memory of almost math.MaxInt bytes is not out of the question, and to ask for it ends the process.
+// narrow says that memory of almost math.MaxInt bytes is not out of the question, and to ask for it
+// ends the process.
 const narrow = strconv.IntSize == 32
 
 // rounds is n, or a tenth of it when the tests are to be short.
@@ -23,7 +24,7 @@ func rounds(n int) int {
 	return n
 }
 
-// text returns n bytes of which no two that are near each other are alike, so that what is out of its place shows.
+// text returns n bytes without repetitions nearby, so that misplaced bytes show.
 func text(n int) string {
 	if n > len(long) {
 		return strings.Repeat(period, n/len(period)+1)[:n]
@@ -43,9 +44,9 @@ var (
 	}()
 )
 
-// Sources and targets that do what is hard to come by otherwise.
+// Sources and targets with rare behaviour.
 
-// A step is what one Read of a script does: it gives so many bytes, and err with them.
+// A step is one Read of a script: it returns that many bytes, and err.
 type step struct {
 	n   int
 	err error
@@ -56,7 +57,8 @@ const (
 	panics = math.MaxInt
 )
 
-// A script is a source that does its steps one after the other, and then gives io.EOF. Its bytes are those of text.
+// A script is a source that performs its steps one after the other, and then returns io.EOF. Its
+// bytes are those of text.
 type script struct {
 	steps []step
 	given int // bytes
@@ -100,8 +102,8 @@ func (w withLen) Len() int { return w.n }
 // only has nothing but Read.
 type only struct{ io.Reader }
 
-// A taker is a target that takes at most so many bytes of each Write and then returns err. It claims to have taken
-// extra more than it did, or panics.
+// A taker is a target that takes at most so many bytes of each Write and then returns err. It
+// claims to have taken extra more than it did, or panics.
 type taker struct {
 	most   int
 	err    error

@@ -40,9 +40,10 @@ type buffer interface {
 	WriteRune(r rune) (int, error)
 }
 
-// A rig has a few Buffers, which are copied to each other, and beside each a bytes.Buffer that gets the same calls. A
-// program, any string of bytes, decides which; so the random test and the fuzzer share it. After each call all of them
-// are compared, because what must not happen is that a call on one changes another.
+// A rig has a few Buffers, which are copied to each other, and for each a bytes.Buffer that gets
+// the same calls. A program, any string of bytes, chooses the calls; the random test and the fuzzer
+// share it. After each call all of them are compared, because a call on one must not change
+// another.
 type rig struct {
 	t       testing.TB
 	slots   [3]slot
@@ -56,8 +57,8 @@ type slot struct {
 	b stackbuf.Buffer
 	o *bytes.Buffer
 
-	// What made o what it is. Copies of a bytes.Buffer share memory; those of a small Buffer do not. So the oracle of a
-	// copy is a new bytes.Buffer that the same was done to.
+	// The history of o. Copies of a bytes.Buffer share memory; those of a small Buffer do not. So
+	// the oracle of a copy is a new bytes.Buffer with the same history.
 	origin func() *bytes.Buffer
 	calls  []func(b buffer)
 
@@ -74,7 +75,7 @@ func (s *slot) empty() { s.start(stackbuf.Buffer{}, func() *bytes.Buffer { retur
 // offset is how much of b's memory lies in front of the contents.
 func offset(b buffer) int { return b.Cap() - b.Available() - b.Len() }
 
-// outcome calls f and returns what it returned or panicked with, in words that are the same for both types.
+// outcome calls f and returns its result or panic, in words that are the same for both types.
 func outcome(f func() string) (result string) {
 	defer func() {
 		if e := recover(); e != nil {
@@ -88,7 +89,7 @@ func outcome(f func() string) (result string) {
 	return f()
 }
 
-// do makes a call on a Buffer and on its oracle, and compares what comes of it.
+// do makes a call on a Buffer and on its oracle, and compares the results.
 func (r *rig) do(i int, call func(b buffer) string) {
 	r.t.Helper()
 	s := &r.slots[i]
@@ -128,7 +129,8 @@ func (r *rig) claim(i int) {
 	r.slots[i].group = 0
 }
 
-// shrink has no counterpart in bytes.Buffer: the oracle starts again with its contents if the memory is another.
+// shrink has no counterpart in bytes.Buffer: the oracle starts again with its contents if the
+// memory is another.
 func (r *rig) shrink(i int) {
 	s := &r.slots[i]
 	spilled, p := stackbuf.Spilled(&s.b), s.b.Bytes()
@@ -140,8 +142,9 @@ func (r *rig) shrink(i int) {
 	s.start(s.b, func() *bytes.Buffer { return bytes.NewBuffer(bytes.Clone(contents)) })
 }
 
-// unread is UnreadByte or UnreadRune. When the contents have moved, what was in front of them is gone; whether they
-// have is a matter of capacity, in which the two differ. Then they are made equal again.
+// unread is UnreadByte or UnreadRune. When the contents have moved, the bytes before them are gone;
+// whether they have moved depends on the capacity, in which the two differ. Then they are made
+// equal again.
 func (r *rig) unread(i int, call func(b buffer) error) {
 	s := &r.slots[i]
 	before, oracleBefore := s.b.Len(), s.o.Len()
@@ -273,10 +276,11 @@ type effect int
 const (
 	writes effect = 1 << iota // changes memory that copies may share
 	moves                     // may move the contents away from what Unread* takes back
-	keeps                     // leaves to Unread* what was left to it before
+	keeps                     // does not change what Unread* can undo
 )
 
-// rigOps is what can be done to slot i. Fuzz inputs refer to the entries by index: add new ones at the end.
+// rigOps is what can be done to slot i. Fuzz inputs refer to the entries by index: add new ones at
+// the end.
 var rigOps = []struct {
 	name   string
 	effect effect

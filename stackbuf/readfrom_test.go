@@ -16,7 +16,7 @@ import (
 	"github.com/millrace-io/millrace/stackbuf"
 )
 
-// A source gives s in its own way. What it claims to have, where it does, need not be true.
+// A source returns s in one of several ways. Its stated length need not be true.
 type source struct {
 	name string
 	of   func(s string, claim int) io.Reader
@@ -108,8 +108,8 @@ func (h *hesitant) Read(p []byte) (int, error) {
 	return h.Reader.Read(p[:min(len(p), 1000)])
 }
 
-// Each source, with each length that it may claim, after contents of each size: as into a bytes.Buffer, and not onto
-// the heap before it has to be.
+// Each source, with each length that it may claim, after contents of each size: as into a
+// bytes.Buffer, and not onto the heap before it has to be.
 func TestReadFrom(t *testing.T) {
 	all := append(slices.Clone(sources),
 		source{"file", func(s string, _ int) io.Reader { return file(t, s) }},
@@ -200,7 +200,7 @@ func TestReadFromShowsNoOtherBuffersBytes(t *testing.T) {
 	}
 }
 
-// Those whose size is certain, at any size: the memory has their size class.
+// Sources of certain length, at any size: the memory has their size class.
 func TestReadFromOfCertainSize(t *testing.T) {
 	for _, n := range []int{65, 512, 1000, 4096, 100_000, 1 << 20, 3 << 20} {
 		s := text(n)
@@ -230,8 +230,8 @@ func TestReadFromOfCertainSize(t *testing.T) {
 	}
 }
 
-// A source that does not tell makes the memory double, as Write does, and io.EOF costs none: it is the same whether it
-// comes with the last bytes or after them.
+// A source that does not tell makes the memory double, as Write does, and io.EOF costs none: it is
+// the same whether it comes with the last bytes or after them.
 func TestReadFromUnknownDoesNotGrowForEOF(t *testing.T) {
 	for _, n := range append([]int{256, 1024, 2048, 8192, 16384, 1 << 20}, sizes...) {
 		for _, piece := range []int{1, 64, 500, 512, 1000, 4096, 5000, 1 << 20} {
@@ -286,8 +286,9 @@ func TestReadFromProc(t *testing.T) {
 	}
 }
 
-// The limit of an io.LimitedReader and the Len of a foreign type may be a peer's word: up to 64 KiB the memory is taken
-// once, to fit, and more only as bytes arrive. A claim of too little or too much costs memory and no byte.
+// The limit of an io.LimitedReader and the Len of a foreign type may be a peer's word: up to 64 KiB
+// the memory is taken once, to fit, and more only as bytes arrive. A claim of too little or too
+// much costs memory and no byte.
 func TestClaims(t *testing.T) {
 	for what, claim := range map[string]func(r io.Reader, n int) io.Reader{
 		"Len":   func(r io.Reader, n int) io.Reader { return withLen{r, n} },

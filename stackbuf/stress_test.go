@@ -13,9 +13,9 @@ import (
 	"github.com/millrace-io/millrace/stackbuf"
 )
 
-// deep goes down with a Buffer in every frame, so that the stack has to be moved again and again, with the arrays in
-// it, and comes back up to find in each what it wrote on the way. It returns what it found wrong. It allocates nothing,
-// or else its Buffers might be on the heap; there is a test for that.
+// deep recurses with a Buffer in every frame, so that the stack, with the arrays in it, moves again
+// and again, and checks on the way back that each still has its bytes. It returns the first fault.
+// It allocates nothing, or else its Buffers might be on the heap; there is a test for that.
 //
 //go:noinline
 func deep(depth, id int, padding [200]byte) (wrong string) {
@@ -68,7 +68,7 @@ func TestStacksGrowUnderBuffers(t *testing.T) {
 	wg.Wait()
 }
 
-// The stack moves while a source or a target is at work with what it was given.
+// The stack moves while a source or a target uses its slice.
 func TestStacksGrowDuringReadFromAndWriteTo(t *testing.T) {
 	var wg sync.WaitGroup
 	for id := range 8 {
@@ -84,7 +84,8 @@ func TestStacksGrowDuringReadFromAndWriteTo(t *testing.T) {
 	wg.Wait()
 }
 
-// relay passes text through a Buffer on the stack of a new goroutine, whose source and target need a deep stack.
+// relay passes text through a Buffer on the stack of a new goroutine, with a source and a target
+// that need a deep stack.
 func relay(id, n int) error {
 	result := make(chan error, 1)
 	go func() {

@@ -28,7 +28,7 @@ func TestWriteTo(t *testing.T) {
 	}
 }
 
-// spoiler is a target that writes to what it was given, which it must not.
+// spoiler is a target that writes to its argument, which is forbidden.
 type spoiler struct{}
 
 func (spoiler) Write(p []byte) (int, error) {
@@ -36,7 +36,7 @@ func (spoiler) Write(p []byte) (int, error) {
 	return 0, errBroken
 }
 
-// What is in the value is out of the target's reach.
+// Contents in the value are out of the target's reach.
 func TestSmallContentsAreWrittenFromElsewhere(t *testing.T) {
 	for n := range 65 {
 		var b stackbuf.Buffer
@@ -46,7 +46,7 @@ func TestSmallContentsAreWrittenFromElsewhere(t *testing.T) {
 	}
 }
 
-// What is on the heap is written from where it is, which costs no copy.
+// Contents on the heap are written without a copy.
 func TestLargeContentsAreWrittenFromWhereTheyAre(t *testing.T) {
 	for _, n := range []int{65, 5000} {
 		b := stackbuf.NewBufferString(text(n))
@@ -67,8 +67,7 @@ func (a *aside) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A bufio.Writer gets all of it in one Write, however much room it has left, and what it says of its own target is
-// said.
+// A bufio.Writer gets all bytes in one Write, with any room left, and its errors are reported.
 func TestWriteToBufioWriter(t *testing.T) {
 	for _, n := range sizes {
 		for room := range 70 {

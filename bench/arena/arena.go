@@ -1,11 +1,13 @@
-// Package arena measures what it costs to assemble a frame, hand it over and get its memory back: arena.Pool beside what Go
-// programs do without it, and beside the Rust crate buffer_sv2, which runs as a child process.
+// Package arena measures the cost of assembling a frame, passing it on and getting its memory back:
+// arena.Pool compared with plain Go programs, and with the Rust crate buffer_sv2, which runs as a
+// child process.
 //
-// Every contender has the same work by a generic function. Only the loops that run some hundred times a frame, or that
-// measure single nanoseconds, are written once for each type, because a generic function calls methods indirectly.
+// Every contender has the same work by a generic function. Only the loops that run some hundred
+// times a frame, or that measure single nanoseconds, are written once for each type, because a
+// generic function calls methods indirectly.
 //
-// The Rust program's work is written down here a second time, with the same random numbers, so that its frames can be
-// compared byte by byte.
+// The Rust program's work is written down here a second time, with the same random numbers, so that
+// its frames can be compared byte by byte.
 package arena
 
 import (
@@ -17,7 +19,8 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// Program measures the tables. Turns are short, and there are many, so that most are not interrupted.
+// Program measures the tables. Turns are short, and there are many, so that most are not
+// interrupted.
 var Program = &measure.Program{
 	Name: "arena", What: "frames assembled, handed over and released", Rounds: 15, Turn: 10 * time.Millisecond,
 	Parts: []string{"ten", "whole", "slots", "handoff"},
@@ -36,7 +39,7 @@ const (
 	longer   = 8                // how many times as long a turn is in which frames are kept
 )
 
-// A shape says what a contender works in, where that means anything to it.
+// A shape is the memory of a contender, if it has a fixed one.
 type shape struct {
 	capacity int // bytes
 	slots    int // of a Pool
@@ -60,8 +63,8 @@ var (
 	ample    = shape{capacity: 8 << 20, slots: 512}
 )
 
-// random is a SplitMix64 generator: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014.
-// The Rust program has it too.
+// random is a SplitMix64 generator: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number
+// Generators", OOPSLA 2014. The Rust program has it too.
 type random uint64
 
 func (r *random) next() uint64 {
@@ -72,8 +75,8 @@ func (r *random) next() uint64 {
 	return z ^ z>>31
 }
 
-// What every contender writes. It is not on the heap, which it would make larger: the collector would run less often for
-// contenders that make garbage.
+// The input of every contender. It is not on the heap, because a larger heap would make the
+// collector run less often for contenders that make garbage.
 var (
 	lengths    [messages / 2]int
 	data       [maxFrame + messages/2]byte
@@ -93,14 +96,15 @@ func init() {
 	}
 }
 
-// message returns the length of message i and what it is written from: byte k of piece j is src[j+k], and byte k of a whole
-// message is src[k].
+// message returns the length of message i and its source: byte k of piece j is src[j+k], and byte k
+// of a whole message is src[k].
 func message(i int) (n int, src []byte) {
 	i = i / 2 % len(lengths)
 	return lengths[i], data[i:]
 }
 
-// slotOrder returns which of the frames that are held is released next, for each of maxOrders operations.
+// slotOrder returns which of the frames that are held is released next, for each of maxOrders
+// operations.
 func slotOrder(s shape) *[maxOrders]uint8 {
 	var next [maxOrders]uint8
 	for i := range next {
@@ -199,7 +203,8 @@ func percent(c measure.Cost) string {
 	return fmt.Sprintf("%.3g%%", 100*s.Median())
 }
 
-// slots measures the structure alone. In the last rows a Pool has just as many slots as frames are held.
+// slots measures the structure alone. In the last rows a Pool has just as many slots as frames are
+// held.
 func slots(ctx context.Context, p *measure.Params, title string, crate *crate) error {
 	var shapes []shape
 	for _, held := range [][2]int{{1, 8}, {4, 8}, {8, 64}, {32, 64}, {8, 8}, {64, 64}} {
@@ -222,7 +227,7 @@ func slots(ctx context.Context, p *measure.Params, title string, crate *crate) e
 		if err != nil {
 			return err
 		}
-		costs = append(costs, measure.Cost{}) // stands for the crate where there is none
+		costs = append(costs, measure.Cost{}) // in place of the missing crate
 		ours, rust := costs[0], costs[3]
 		t.Row(fmt.Sprintf("%d, %d, %s", s.live, s.slots, s.order), ours.Nanos, ours.Bytes.Whole(), percent(ours),
 			costs[1].Nanos.Median(), costs[2].Nanos.Median(), rust.Nanos, percent(rust), rust.Nanos.Over(ours.Nanos))

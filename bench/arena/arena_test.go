@@ -34,7 +34,7 @@ func TestCheckSeesOtherBytes(t *testing.T) {
 	}
 }
 
-// TestHandOffDelivers compares the sum of what was read from frames that were handed over.
+// TestHandOffDelivers compares the sum of the bytes read from the frames.
 func TestHandOffDelivers(t *testing.T) {
 	const frames = 200
 	var sum uint64
@@ -51,7 +51,8 @@ func TestHandOffDelivers(t *testing.T) {
 	}
 }
 
-// TestPoolHasSlots checks that there is a slot for each frame, also where as many are held as there are slots.
+// TestPoolHasSlots checks that there is a slot for each frame, also where as many are held as there
+// are slots.
 func TestPoolHasSlots(t *testing.T) {
 	for _, live := range []int{1, 8, 64} {
 		for _, o := range []order{newest, oldest, anyOrder} {

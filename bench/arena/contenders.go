@@ -28,7 +28,7 @@ type buffer[F any] struct {
 	take    func() F
 	bytes   func(*F) []byte
 	release func(*F)
-	outside func() uint64 // how many frames had no room in its memory; nil if it has none of its own
+	outside func() uint64 // the number of frames outside of its memory; nil without such memory
 }
 
 // A contender does each kind of work.
@@ -86,7 +86,7 @@ func (b buffer[F]) handOff(n int) {
 	out.Wait()
 }
 
-// looked is the sum of what the goroutines read to which frames were handed over.
+// looked is the sum of the bytes that the goroutines read.
 var looked atomic.Uint64
 
 // deliver makes messages, every other one at once, and shows each frame just before it is released.
@@ -110,7 +110,7 @@ func (b buffer[F]) deliver(live, n int, show func(i int, frame []byte)) {
 	}
 }
 
-// frame is what message i must be in deliver.
+// frame returns the expected bytes of message i in deliver.
 func frame(i int) (p []byte) {
 	n, src := message(i)
 	if i%2 == 1 {
@@ -141,14 +141,15 @@ func (c contender) check() (err error) {
 	return err
 }
 
-// A part of a turn is done before the clock starts: an eighth, but not less than the first and not more than the second.
+// A part of a turn is done before the clock starts: an eighth, but not less than the first and not
+// more than the second.
 const (
 	minWarmUp = 64
 	maxWarmUp = 1024
 )
 
-// turns has the contender do work, in a new buffer each turn, so that its memory does not make the collector run less often
-// for others.
+// turns has the contender do work, in a new buffer each turn, so that its memory does not make the
+// collector run less often for others.
 func (c contender) turns(name, kind string, s shape) measure.Contender {
 	return inTurns(name, func() (func(int), func() uint64) { return c.open(s, kind) })
 }
@@ -174,7 +175,8 @@ func onHeap(p *arena.Pool) func() uint64 {
 	return func() uint64 { return p.Stats().Modes[arena.Alloc].Frames }
 }
 
-// A copy of constant length is a load and a store or two when it is written as the assignment of an array.
+// A copy of constant length is a load and a store or two when it is written as the assignment of an
+// array.
 
 func openPool(s shape) buffer[arena.Slice] {
 	p := newPool(s)

@@ -15,17 +15,18 @@ import (
 // crateDir is where the source of the Rust program is, seen from the directory of the module.
 const crateDir = "buffersv2"
 
-// errNoCrate says that the Rust program cannot be built: there is no cargo, an old one, or no way to what it fetches.
+// errNoCrate means that the Rust program cannot be built: cargo is missing or old, or its downloads
+// fail.
 var errNoCrate = fmt.Errorf("cargo %w (https://rustup.rs)", measure.ErrMissing)
 
-// A crate is the program that does the same work in Rust, a child process that is asked turn by turn, so that its start is
-// not measured. It belongs to one goroutine.
+// A crate is the program that does the same work in Rust, a child process that is asked turn by
+// turn, so that its start is not measured. It belongs to one goroutine.
 type crate struct {
 	*measure.Child
-	version string // of what it was built with
+	version string // of the compiler
 }
 
-// startCrate builds the program, whose source is in dir, and starts it. The caller ends it with Close.
+// startCrate builds the program, whose source is in dir, and starts it. The caller calls Close.
 func startCrate(ctx context.Context, dir string) (*crate, error) {
 	if _, err := exec.LookPath("cargo"); err != nil {
 		return nil, errNoCrate
@@ -58,14 +59,15 @@ func (c *crate) ask(line string, values ...any) error {
 	return nil
 }
 
-// sum does n operations of a case and returns the FNV-1a hash (64 bits) of the bytes of all frames in order.
+// sum does n operations of a case and returns the FNV-1a hash (64 bits) of the bytes of all frames
+// in order.
 func (c *crate) sum(name string, n int) (sum uint64, err error) {
 	err = c.ask(fmt.Sprint("sum ", name, " ", n), &sum)
 	return sum, err
 }
 
-// turns has the crate do a case: the kind of work and the contender, and for the structure alone the frames that are held
-// and the order.
+// turns has the crate do a case: the kind of work and the contender, and for the structure alone
+// the frames that are held and the order.
 func (c *crate) turns(name, what string) measure.Contender {
 	return measure.Contender{Name: name, Turn: func(n int) (measure.Turn, error) {
 		var nanos, cpu, heap float64 // of an operation

@@ -1,12 +1,13 @@
-// Package chunk compares ways to read a source to its end and to do something with all that is in it, 64 KiB at a time:
-// chunk.Reader beside a plain loop and klauspost's readahead. And it compares chunk.Copy with io.Copy between pairs of
-// files, connections and HTTP responses.
+// Package chunk compares ways to read a source to its end and process it, 64 KiB at a time:
+// chunk.Reader, a plain loop, and klauspost's readahead. It also compares chunk.Copy with io.Copy
+// between pairs of files, connections and HTTP responses.
 //
-// The sources are a file that is in the page cache and one that waits before each read, as a disk does. Every contender is
-// used as its own documentation says, and every run checks that all bytes were there.
+// The sources are a file that is in the page cache and one that waits before each read, as a disk
+// does. Every contender is used as its own documentation says, and every run checks that all bytes
+// were there.
 //
-// Half of the package is the ten pairs of a source and a target that chunk.Copy decides between, each with a far end
-// that reads and checks what arrives.
+// Half of the package is the ten pairs of a source and a target that chunk.Copy decides between,
+// each with a far end that reads and checks what arrives.
 package chunk
 
 import (
@@ -85,7 +86,7 @@ const (
 	readWait  = 500 * time.Microsecond // before each read of a source that waits
 )
 
-// A testCase is a source, and what is done with its bytes.
+// A testCase is a source, and the processing of its bytes.
 type testCase struct {
 	key  string // of the command line
 	what string
@@ -119,8 +120,8 @@ type contender struct {
 	run  func(src io.Reader, work func([]byte)) error // work borrows
 }
 
-// text is what all sources consist of: lines of 20 to 200 bytes, again and again. It is not on the heap, which it would make
-// so large that the collector would hardly run.
+// text is the content of all sources: lines of 20 to 200 bytes, repeated. It is not on the heap,
+// because with so large a heap the collector would hardly run.
 var text = func() (b [256 * kib]byte) {
 	x := uint64(88172645463325252)
 	for at := 0; at < len(b); {
@@ -146,7 +147,7 @@ func writeLine(p []byte, x uint64) int {
 	return n
 }
 
-// A site is what all contenders find: a file, and a compressor for work that takes long.
+// A site is the environment of all contenders: a file, and a compressor for slow processing.
 type site struct {
 	file     *os.File
 	compress *flate.Writer
@@ -181,7 +182,8 @@ func newSite(size int) (*site, error) {
 // close closes the file, which has no name any more.
 func (s *site) close() { s.file.Close() }
 
-// source returns the case's source at its start. The file is given as it is, because contenders look at its type.
+// source returns the case's source at its start. The file is passed without a wrapper, because
+// contenders look at its type.
 func (s *site) source(c testCase) (io.Reader, error) {
 	if c.waits {
 		return &waiting{left: c.size}, nil
@@ -207,7 +209,7 @@ func (w *waiting) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// work is what is done with a source's bytes.
+// work is the processing of a source's bytes.
 type work struct {
 	crc      uint32
 	compress *flate.Writer // nil if crc is all
@@ -229,7 +231,8 @@ func (c testCase) checksum() uint32 {
 	return w.crc
 }
 
-// run has a contender read the case's source once, and returns the checksum of what it got.
+// run lets a contender read the case's source once, and returns the checksum of the bytes that it
+// got.
 func (s *site) run(c testCase, by contender) (crc uint32, err error) {
 	src, err := s.source(c)
 	if err != nil {
@@ -244,7 +247,7 @@ func (s *site) run(c testCase, by contender) (crc uint32, err error) {
 	return w.crc, err
 }
 
-// contenders are those of a case. Lost bytes, or bytes in another order, are an error.
+// contenders returns the contenders of a case. Lost bytes, or bytes in another order, are an error.
 func (s *site) contenders(c testCase) (all []measure.Contender) {
 	want := c.checksum()
 	for _, by := range c.contenders {
@@ -260,7 +263,8 @@ func (s *site) contenders(c testCase) (all []measure.Contender) {
 	return all
 }
 
-// repeat runs a function once before the clock starts, because the collector may have emptied a pool, and then n times.
+// repeat runs a function once before the clock starts, because the collector may have emptied a
+// pool, and then n times.
 func repeat(n int, once func() error) (t measure.Turn, err error) {
 	if err := once(); err != nil {
 		return t, err

@@ -38,8 +38,8 @@ var copySizes = []int{4 * kib, 64 * kib, 16 * mib}
 // A pair is a source and a target.
 type pair struct {
 	name string
-	// open returns a function that makes one copy of size bytes and returns when all of them have arrived. It adds what is
-	// to be closed to c.
+	// open returns a function that makes one copy of size bytes and returns when all of them have
+	// arrived. It adds resources to close to c.
 	open func(c *closers, size int) (func(copyFunc) error, error)
 }
 
@@ -170,8 +170,8 @@ func connect(c *closers) (near, far *net.TCPConn, err error) {
 	return n.(*net.TCPConn), f.(*net.TCPConn), nil
 }
 
-// checkedCopies is how many copies of a pair are checked by checksum: more than warm-up and calibration make at least. To
-// check all of them would cost more than many of the copies.
+// checkedCopies is how many copies of a pair are checked by checksum: more than warm-up and
+// calibration make at least. To check all of them would cost more than many of the copies.
 const checkedCopies = 4
 
 // arriving surrounds a copy with a reader at the far end, which reads size bytes for each copy.
@@ -301,7 +301,8 @@ func fileToTLS(c *closers, size int) (func(copyFunc) error, error) {
 	return arriving(c, client, size, func(do copyFunc) error { return do(server, rewind(f)) }), nil
 }
 
-// fileToResponse has a handler copy a file to its response, for a client that asks again and again on one connection.
+// fileToResponse has a handler copy a file to its response, for a client that asks again and again
+// on one connection.
 func fileToResponse(c *closers, size int, length, logged bool) (func(copyFunc) error, error) {
 	f, err := contentFile(c, size)
 	if err != nil {
@@ -345,7 +346,8 @@ func fileToResponse(c *closers, size int, length, logged bool) (func(copyFunc) e
 	}, nil
 }
 
-// A loggedResponse is what most middlewares make of a response: it counts the bytes, and has lost its ReadFrom.
+// A loggedResponse is a response as most middlewares wrap it: it counts the bytes, and has no
+// ReadFrom.
 type loggedResponse struct {
 	http.ResponseWriter
 	bytes int64

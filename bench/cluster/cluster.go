@@ -1,9 +1,10 @@
-// Package cluster measures what a cluster of millrace serve costs beside a server alone, how it goes on when a node or
-// Redis dies, and computes from that what many viewers need. The nodes are processes of their own on loopback, with a
-// redis-server. Costs are the CPU time of these processes, because they share the machine's processors. Costs that are
-// compared are measured at the same time and not in turns, so that the machine is the same for all.
+// Package cluster measures the cost of a cluster of millrace serve compared with one server, how it
+// continues when a node or Redis dies, and computes from that the cost of many viewers. The nodes
+// are separate processes on loopback, with a redis-server. Costs are the CPU time of these
+// processes, because they share the machine's processors. Costs that are compared are measured at
+// the same time and not in turns, so that the machine is in the same state for all.
 //
-// A quarter of the package is a model: a table of arithmetic whose assumptions are its note.
+// A quarter of the package is a model: a table of arithmetic, with its assumptions in a note.
 package cluster
 
 import (
@@ -81,7 +82,7 @@ type bench struct {
 	*measure.Params
 	dir   string // of the servers
 	bin   string // millrace
-	costs costs  // of the model: those of its flags, until they have been measured
+	costs costs  // of the model: the values of flags until they are measured
 }
 
 // Add hides that of Params to say how busy the machine was.

@@ -108,7 +108,7 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// A counter passes on what comes, in both directions, and counts one of them.
+// A counter forwards data in both directions, and counts one of them.
 func TestCounter(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

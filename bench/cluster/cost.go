@@ -31,8 +31,9 @@ const (
 	atRedis
 )
 
-// take puts the load of a case on new servers for each placing, on all of them at the same time: what else the machine
-// does is the same for all. The results are in the order of the placings.
+// take applies the load of a case to new servers for each placing, to all of them at the same time,
+// so that the rest of the machine is the same for all. The results are in the order of the
+// placings.
 func (b *bench) take(ctx context.Context, c testCase) ([]*result, error) {
 	var loads []func() (*result, error)
 	for _, p := range placings {
@@ -71,7 +72,7 @@ func together(loads []func() (*result, error)) ([]*result, error) {
 	return results, errors.Join(errs...)
 }
 
-// rounds has take called once a round. The results are those of each load.
+// rounds calls take once a round. It returns the results of each load.
 func (b *bench) rounds(ctx context.Context, c testCase, take func(context.Context, testCase) ([]*result, error)) (
 	[][]*result, error,
 ) {
@@ -93,7 +94,7 @@ func (b *bench) rounds(ctx context.Context, c testCase, take func(context.Contex
 	return all, nil
 }
 
-// cost compares viewers of a server alone with those of a cluster.
+// cost compares viewers of one server with viewers of a cluster.
 func (b *bench) cost(ctx context.Context) error {
 	cases, err := parseCases(options.cases)
 	if err != nil {
@@ -243,7 +244,7 @@ func (b *bench) copies(ctx context.Context) error {
 	return b.Add(t)
 }
 
-// count puts viewers on edges, and counts what the owner sends to them.
+// count puts viewers on edges, and counts the bytes that the owner sends to the edges.
 func (b *bench) count(ctx context.Context, edges, viewers int) (*result, error) {
 	s, err := b.nodes(ctx, 1+edges, true)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// A counter passes connections on to a server, and counts what comes back.
+// A counter forwards connections to a server, and counts the bytes of the responses.
 type counter struct {
 	l     net.Listener
 	bytes atomic.Int64

@@ -10,10 +10,10 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// keyInterval is the time between the key frames of encoders.
+// keyInterval is the time between the keyframes of encoders.
 const keyInterval = 2 * time.Second
 
-// An encoder publishes one stream until it is stopped, to one server. Each begins with a key frame.
+// An encoder publishes one stream until it is stopped, to one server. Each begins with a keyframe.
 type encoder struct {
 	began time.Time          // its first try to connect
 	live  chan struct{}      // closed when it is let in, at admitted
@@ -74,14 +74,14 @@ func (e *encoder) stop() {
 	e.done <- <-e.done
 }
 
-// A frame is what a viewer got.
+// A frame is a frame as a viewer received it.
 type frame struct {
-	seq      uint64 // number in what its encoder has sent
+	seq      uint64 // its number at its encoder
 	sent, at time.Time
 	picture  bool
 }
 
-// A watcher watches a stream until it is closed, and compares every byte with what encoders send.
+// A watcher watches a stream until it is closed, and compares every byte with the encoders' bytes.
 type watcher struct {
 	frames chan frame // closed at the end
 	err    error      // why; set before frames is closed
@@ -137,7 +137,7 @@ func (w *watcher) next() (frame, error) {
 	return f, nil
 }
 
-// pictureSince waits for the first picture that was sent at a time or later.
+// pictureSince waits for the first video frame that was sent at a time or later.
 func (w *watcher) pictureSince(t time.Time) (frame, error) {
 	for {
 		f, err := w.next()
@@ -154,13 +154,15 @@ func (w *watcher) close() {
 	}
 }
 
-// checked is how many frames a viewer must get, one after the other and as they were published, before a load begins.
+// checked is how many frames a viewer must get, one after the other and as they were published,
+// before a load begins.
 const checked = 40
 
 // trialTime bounds a check and a trial.
 const trialTime = time.Minute
 
-// checkDelivery fails unless what is published at a node arrives at a viewer of another one.
+// checkDelivery fails unless a stream that is published at a node arrives at a viewer of another
+// one.
 func checkDelivery(ctx context.Context, publishedAt, watchedAt *node) error {
 	ctx, cancel := context.WithTimeout(ctx, trialTime)
 	defer cancel()

@@ -33,7 +33,8 @@ func (b *bench) latency(ctx context.Context) error {
 	return b.Add(latencyTable(rows))
 }
 
-// ages starts two nodes, and adds to each row: of a viewer at the owner, of one at the edge, and the difference.
+// ages starts two nodes, and adds to each row: of a viewer at the owner, of one at the edge, and
+// the difference.
 func (b *bench) ages(ctx context.Context, rows []*ages) error {
 	s, err := b.nodes(ctx, 2, false)
 	if err != nil {
@@ -47,7 +48,7 @@ func (b *bench) ages(ctx context.Context, rows []*ages) error {
 	owner, edge := watch(ctx, s.nodes[0], "ages"), watch(ctx, s.nodes[1], "ages")
 	defer owner.close()
 	defer edge.close()
-	// What was there before they joined has any age.
+	// Frames from before they joined may have any age.
 	from := time.Now().Add(time.Second)
 	until := from.Add(time.Duration(options.seconds) * time.Second)
 	at := make(map[uint64]time.Time)

@@ -10,7 +10,7 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// costs are what the model is computed from.
+// costs are the inputs of the model.
 type costs struct {
 	stream float64 // CPU ms a second that a node needs for a stream that it receives
 	sent   float64 // CPU s for 10⁹ bytes that it sends
@@ -18,7 +18,7 @@ type costs struct {
 	claim, renew, lookup, heard float64
 }
 
-// A measured is what an edge needs under a case, in medians a second.
+// A measured is the use of an edge under a case, in medians per second.
 type measured struct {
 	streams, gb, cpu float64
 }
@@ -31,7 +31,8 @@ func newMeasured(c testCase, edge []*result) measured {
 	}
 }
 
-// learn solves cpu = streams*stream + gb*sent for the first and the last case. Two cases of one shape say nothing.
+// learn solves cpu = streams*stream + gb*sent for the first and the last case. Two cases of one
+// shape say nothing.
 func (c *costs) learn(m []measured) {
 	a, b := m[0], m[len(m)-1]
 	det := a.streams*b.gb - b.streams*a.gb
@@ -58,7 +59,7 @@ func (m *model) flags(f *flag.FlagSet) {
 	f.Float64Var(&m.cores, "cores", 8, "processors of a node")
 	f.Float64Var(&m.use, "use", 0.7, "share of processors and network that is used")
 	f.Float64Var(&m.extra, "extra", 2, "times the CPU that was measured: loopback has no network card")
-	// Those of the last run on an idle machine: bench/results.
+	// From the last run on an idle machine: bench/results.
 	f.Float64Var(&m.costs.stream, "cost-stream", 0.5,
 		"CPU ms a second for a stream that a node receives, unless it is measured")
 	f.Float64Var(&m.costs.sent, "cost-sent", 0.6, "CPU s/GB sent, unless it is measured")
@@ -69,7 +70,7 @@ func (m *model) flags(f *flag.FlagSet) {
 		"CPU µs of Redis for a heartbeat that a node hears, unless it is measured")
 }
 
-// A plan is what one number of nodes means.
+// A plan is the result for one number of nodes.
 type plan struct {
 	nodes      int
 	pulls      float64 // of all nodes
@@ -113,7 +114,7 @@ func (m *model) with(nodes int) plan {
 // mostModelled bounds the search: nodes remember no more of each other.
 const mostModelled = 4096
 
-// plan returns the one with the fewest nodes, and what limits them.
+// plan returns the plan with the fewest nodes, and their limit.
 func (m *model) plan(nic float64) (p plan, limit string, err error) {
 	for n := 1; n <= mostModelled; n++ {
 		p = m.with(n)
@@ -134,13 +135,14 @@ func (m *model) plan(nic float64) (p plan, limit string, err error) {
 	return plan{}, "", fmt.Errorf("%d nodes are not enough for %d viewers at %.0f Gbit/s", mostModelled, m.viewers, nic)
 }
 
-// nodesOfRedis is how many nodes one processor of Redis lets hear each other, beside the renewals.
+// nodesOfRedis is the number of nodes that one processor of Redis can serve with announcements, in
+// addition to the renewals.
 func (m *model) nodesOfRedis() float64 {
 	renew := m.with(1).renewals * m.costs.renew / 1e6
 	return math.Sqrt(max(0, m.use-renew) * 1e6 / m.costs.heard * benchLease.Seconds() / renewals)
 }
 
-// model prints what the costs mean for many viewers.
+// model prints the meaning of the costs for many viewers.
 func (b *bench) model(context.Context) error {
 	m := options.model
 	m.costs = b.costs

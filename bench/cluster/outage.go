@@ -15,7 +15,7 @@ import (
 // The load of an outage: each node has publishers, and viewers of all streams.
 var outageCase = testCase{streams: 6, viewers: 9}
 
-// outageBitRate is that of each of its streams. What counts is each frame, not how large they are.
+// outageBitRate is the bit rate of each stream. Frames are counted, so their size does not matter.
 const outageBitRate = 500_000
 
 // outage takes Redis away from running streams, in each of the ways.
@@ -132,7 +132,7 @@ func (s *site) suffer(ctx context.Context, o outage) (time.Duration, error) {
 		}
 	}
 	known := time.Since(began)
-	return known, pause(ctx, options.outage/6) // what follows from it comes soon
+	return known, pause(ctx, options.outage/6) // its effects come soon
 }
 
 // pause waits, or until ctx ends.

@@ -16,7 +16,7 @@ import (
 // benchLease is the default of millrace serve.
 const benchLease = 5 * time.Second
 
-// A directory is a program that asks Redis what nodes ask.
+// A directory is a program that sends Redis the requests of nodes.
 type directory struct {
 	cmd    *exec.Cmd
 	tasks  io.WriteCloser
@@ -78,7 +78,7 @@ var directoryTasks = []directoryTask{
 	{"heartbeat of a node, for each of 50 nodes that hear it", "hear", func(c *costs) *float64 { return &c.heard }},
 }
 
-// redis measures what Redis itself uses for what nodes ask of it.
+// redis measures Redis' own CPU time for the requests of nodes.
 func (b *bench) redis(ctx context.Context) error {
 	s := &site{b: b}
 	defer s.close()

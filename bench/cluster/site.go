@@ -28,7 +28,7 @@ type site struct {
 // A node is millrace serve.
 type node struct {
 	*measure.Server
-	*counter // what the other nodes reach it through; nil: nothing is between them
+	*counter // between it and the other nodes; nil: nothing
 	addr     string
 }
 
@@ -46,7 +46,8 @@ func (b *bench) alone(ctx context.Context) (*site, error) {
 	return s.started(s.add(ctx, false))
 }
 
-// nodes starts a cluster. If counted is set, the bytes between nodes are counted. The caller calls close.
+// nodes starts a cluster. If counted is set, the bytes between nodes are counted. The caller calls
+// close.
 func (b *bench) nodes(ctx context.Context, n int, counted bool, flags ...string) (*site, error) {
 	s := &site{b: b, flags: flags}
 	err := s.startRedis(ctx)
@@ -135,13 +136,14 @@ func (s *site) close() {
 	}
 }
 
-// A spread deals streams out over some nodes and their viewers over some. It implements load.Protocol.
+// A spread deals streams out over some nodes and their viewers over some. It implements
+// load.Protocol.
 type spread struct {
 	in, out []load.Protocol
 	streams map[string]*turns
 }
 
-// turns is what comes next of one stream.
+// turns are the pending turns of one stream.
 type turns struct {
 	in  int
 	out atomic.Int64

@@ -36,10 +36,11 @@ func killed(e *encoder, from *node) error {
 	return err
 }
 
-// times are what came of the trials of a move, in ms.
+// times are the results of the trials of a move, in ms.
 type times struct{ admitted, picture, lost measure.Series }
 
-// takeover measures how soon a viewer at a third node sees an encoder that has moved from one node to another.
+// takeover measures how soon a viewer at a third node sees an encoder that has moved from one node
+// to another.
 func (b *bench) takeover(ctx context.Context) error {
 	t := measure.NewTable("cluster-takeover", fmt.Sprintf(
 		"An encoder moves to another node, %d times each, default lease of 5 s", options.trials),
@@ -84,7 +85,7 @@ func (b *bench) trials(ctx context.Context, m move) (*times, error) {
 		}
 		e = encode(ctx, to, stream)
 		f := last
-		for f.sent.Before(e.began) { // those that were on their way
+		for f.sent.Before(e.began) { // frames that were in flight
 			if f.picture {
 				last = f
 			}

@@ -16,7 +16,7 @@ type testCase struct{ streams, viewers int }
 
 func (c testCase) String() string { return fmt.Sprintf("%dx%d", c.streams, c.viewers) }
 
-// names are those of the streams.
+// names returns the names of the streams.
 func (c testCase) names() (names []string) {
 	for i := range c.streams {
 		names = append(names, fmt.Sprintf("load-%d", i))
@@ -54,7 +54,7 @@ func cpuOf(s *measure.Server) probe {
 	}
 }
 
-// A result is what came of a load, and by how much each probe grew in some seconds of it.
+// A result is the report of a load, and the growth of each probe in some seconds of it.
 type result struct {
 	load.Report
 	seconds float64
@@ -73,7 +73,7 @@ func (r *result) ended() (n float64) {
 	return n
 }
 
-// perGB is what a probe has grown by for 10⁹ bytes that viewers got.
+// perGB is a probe's growth per 10⁹ bytes delivered to viewers.
 func (r *result) perGB(probe int) float64 { return r.grown[probe] / (r.bytes / 1e9) }
 
 // turn puts a load on a site for some seconds, and reads the probes once a second.

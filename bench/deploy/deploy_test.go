@@ -1,5 +1,5 @@
-// Package deploy checks the manifests in ../../deploy with the libraries of the programs that read them. nginx and
-// HAProxy check theirs in server/internal/server.
+// Package deploy checks the manifests in ../../deploy with the libraries of the programs that read
+// them. nginx and HAProxy check theirs in server/internal/server.
 package deploy
 
 import (
@@ -27,7 +27,8 @@ func TestMain(m *testing.M) { leaktest.Main(m) }
 
 const manifests = "../../deploy/"
 
-// knownFlags fails the test for a flag of serve that docs/flags.md does not list, which is made from the flags.
+// knownFlags fails the test for a flag of serve that docs/flags.md does not list, which is made
+// from the flags.
 func knownFlags(t *testing.T, args []string) {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/flags.md")

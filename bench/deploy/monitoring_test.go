@@ -63,8 +63,8 @@ func scrapeAll(t *testing.T) families {
 // byPrometheus are labels that Prometheus adds itself.
 var byPrometheus = []string{"instance", "job"}
 
-// check fails the test for an expression that cannot be read, or has a metric, a label or a label's value that the server
-// does not show.
+// check fails the test for an expression that cannot be read, or has a metric, a label or a label's
+// value that the server does not show.
 func (f families) check(t *testing.T, what, expression string) {
 	t.Helper()
 	tree, err := parser.NewParser(parser.Options{}).ParseExpr(expression)
@@ -98,7 +98,7 @@ func (f families) check(t *testing.T, what, expression string) {
 	}
 }
 
-// matches says what is wrong with a matcher: each of the values that it names, which "|" separates, must be there.
+// matches returns the fault of a matcher: each of its values, separated by "|", must exist.
 func matches(family *dto.MetricFamily, m *labels.Matcher) string {
 	for value := range strings.SplitSeq(m.Value, "|") {
 		there := slices.ContainsFunc(family.GetMetric(), func(metric *dto.Metric) bool {

@@ -1,8 +1,8 @@
-// Package files puts the same load of wrk on servers of files, in turns, and compares what they need for it. Before a case
-// is measured every contender must deliver the file's bytes.
+// Package files applies the same load of wrk to file servers, in turns, and compares their costs.
+// Before a case is measured every contender must deliver the file's bytes.
 //
-// Ten servers are started in two ways, as handlers in a process of their own and as nginx, and wrk is told how to
-// report exactly.
+// Ten servers are started in two ways, as handlers in a child process and as nginx, and a script
+// makes wrk report exact numbers.
 package files
 
 import (
@@ -21,7 +21,7 @@ type testCase struct {
 	conns int
 }
 
-// String is what parseCase reads.
+// String returns the case in the form that parseCase parses.
 func (c testCase) String() string { return fmt.Sprintf("%sx%d", measure.SizeName(c.size), c.conns) }
 
 // parseCase reads "64KiBx100".
@@ -39,10 +39,11 @@ func parseCase(s string) (c testCase, err error) {
 
 // A contender can be started any number of times, one at a time.
 type contender struct {
-	key, name string // key is what the command line calls it
+	key, name string // key is its name on the command line
 	// check returns a measure.ErrMissing if the contender cannot be started here.
 	check func() error
-	// start runs a server of the files in root in processes of its own; files that it needs go to dir.
+	// start starts a server of the files in root in separate processes; files that it needs go to
+	// dir.
 	start func(ctx context.Context, dir, root string) (*measure.Server, error)
 }
 
@@ -57,7 +58,7 @@ func contenders() (all []contender) {
 	return all
 }
 
-// keys are what the contenders are called on a command line.
+// keys returns the contenders' names on a command line.
 func keys() (all []string) {
 	for _, c := range contenders() {
 		all = append(all, c.key)

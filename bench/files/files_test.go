@@ -49,7 +49,7 @@ func TestParseWrk(t *testing.T) {
 	}
 }
 
-// TestContendersDeliver starts each contender and compares what it delivers with the file.
+// TestContendersDeliver starts each contender and compares its response with the file.
 func TestContendersDeliver(t *testing.T) {
 	const size = 100_001
 	dir := t.TempDir()

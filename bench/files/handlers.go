@@ -86,8 +86,8 @@ func wrapped(inner func(string) (http.Handler, error)) func(string) (http.Handle
 	}
 }
 
-// A loggedResponse is what most middlewares make of a response: it has seen
-// the status and counted the bytes, and has lost its ReadFrom.
+// A loggedResponse is a response as most middlewares wrap it: it records the status and counts the
+// bytes, and has no ReadFrom.
 type loggedResponse struct {
 	http.ResponseWriter
 	status int
@@ -108,7 +108,8 @@ func (w *loggedResponse) Write(p []byte) (int, error) {
 // Unwrap is for http.ResponseController.
 func (w *loggedResponse) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// start has net/http serve the handler in a process of its own, so that CPU time and memory are the server's alone.
+// start serves the handler with net/http in a child process, so that CPU time and memory are only
+// the server's.
 func (h handler) start(ctx context.Context, _, root string) (*measure.Server, error) {
 	addr, err := measure.FreeAddr()
 	if err != nil {

@@ -8,8 +8,9 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// An nginx serves files with one worker, as its documentation says, with sendfile and tcp_nopush. Everything that nginxConf
-// does not name is at its default, but for the limit of requests on one connection.
+// An nginx serves files with one worker, as its documentation says, with sendfile and tcp_nopush.
+// Everything that nginxConf does not name is at its default, but for the limit of requests on one
+// connection.
 type nginx struct {
 	key, name string
 	nopush    string // off: the last segment of a file does not wait for a delayed acknowledgement
@@ -52,7 +53,8 @@ const nginxCache = `    open_file_cache max=1000 inactive=60s;
 func findNginx() (string, error) { return measure.Find("nginx", "nginx") }
 
 func (n nginx) start(ctx context.Context, dir, root string) (*measure.Server, error) {
-	// The workers of an nginx that root starts are another user's processes, and must be able to read the files.
+	// The workers of an nginx that root starts are another user's processes, and must be able to
+	// read the files.
 	for _, d := range []string{dir, root} {
 		if err := os.Chmod(d, 0o755); err != nil {
 			return nil, err

@@ -98,7 +98,7 @@ type turn struct {
 
 func (t turn) cpuPerGB() float64 { return t.serverCPU.Seconds() / (float64(t.Bytes) / 1e9) }
 
-// takeTurn starts the contender, compares what it delivers with the file, and puts load on it.
+// takeTurn starts the contender, compares its response with the file, and applies the load.
 func takeTurn(ctx context.Context, who contender, c testCase, root string) (t turn, err error) {
 	dir, err := os.MkdirTemp("", "bench-files-")
 	if err != nil {
@@ -130,7 +130,8 @@ func takeTurn(ctx context.Context, who contender, c testCase, root string) (t tu
 	return t, err
 }
 
-// table compares with the first contender, and with chunk.FileServer: behind a middleware for contenders that are.
+// table compares with the first contender, and with chunk.FileServer: behind a middleware for
+// contenders that are.
 func table(c testCase, all []contender, turns [][]turn, rounds int) *measure.Table {
 	get := func(i int, f func(turn) float64) (s measure.Series) {
 		for _, t := range turns[i] {
@@ -176,7 +177,8 @@ func table(c testCase, all []contender, turns [][]turn, rounds int) *measure.Tab
 // fileName is the name of the file of a size.
 func fileName(size int) string { return fmt.Sprintf("%d.bin", size) }
 
-// makeFile makes the file of a size in a directory under dir, unless it is there already, and returns that directory.
+// makeFile makes the file of a size in a directory under dir, unless it is there already, and
+// returns that directory.
 func makeFile(dir string, size int) (root string, err error) {
 	root = filepath.Join(dir, "root")
 	if err := os.MkdirAll(root, 0o755); err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// wrkDone is a script that has wrk say exactly what it otherwise rounds. It
-// takes no part in any request.
+// wrkDone is a script that makes wrk print exact numbers instead of rounded ones. It takes no part
+// in any request.
 const wrkDone = `done = function(summary, latency, requests)
   io.write(string.format(
     '\nMEASURED {"requests":%d,"bytes":%d,"micros":%d,"connect":%d,"read":%d,"write":%d,"status":%d,"timeout":%d,"p99":%d}\n',
@@ -25,11 +25,11 @@ const wrkDone = `done = function(summary, latency, requests)
 end
 `
 
-// wrkTimeout is after how long wrk counts a request as late. A hundred
-// connections that share a slow server each need most of a minute for 256 MiB.
+// wrkTimeout is after how long wrk counts a request as late. A hundred connections that share a
+// slow server each need most of a minute for 256 MiB.
 const wrkTimeout = 2 * time.Minute
 
-// A loaded is what wrk reports.
+// A loaded is a report of wrk.
 type loaded struct {
 	Requests int64 // that were completed
 	Bytes    int64 // that arrived, of all requests
@@ -43,7 +43,7 @@ type loaded struct {
 
 func (l loaded) errors() int64 { return l.Connect + l.Read + l.Write + l.Status + l.Timeout }
 
-// checkWrk says what is missing to make load.
+// checkWrk reports programs that are missing for the load.
 func checkWrk() error {
 	_, err := measure.Find("wrk", "wrk")
 	return err

@@ -12,10 +12,10 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// A Bare writes the tags of one key frame interval again and again, each when it is due, to every viewer that connects, by a
-// goroutine for each. It receives nothing.
+// A Bare writes the tags of one keyframe interval again and again, each when it is due, to every
+// viewer that connects, by a goroutine for each. It receives nothing.
 type Bare struct {
-	wait    time.Duration // what falls due in this time leaves together
+	wait    time.Duration // tags due within this time are sent together
 	keyTime time.Duration // of all tags
 	batches []batch
 
@@ -55,8 +55,8 @@ func (b *Bare) Tags() (all []load.Tag) {
 	return all
 }
 
-// flvTag leaves out the timestamp and overwrites the number and the time that the load's tags carry: these tags go out
-// again and again.
+// flvTag leaves out the timestamp and overwrites the number and the time that the load's tags
+// carry: these tags go out again and again.
 func flvTag(t load.Tag) []byte {
 	b := httpflv.AppendTag(nil, load.Tag{Kind: t.Kind, Payload: t.Payload})
 	from := tagHeader + 12

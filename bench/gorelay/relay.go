@@ -1,7 +1,8 @@
-// Package gorelay has relays of live FLV streams over HTTP that are written with the standard library alone, to compare
-// millrace serve with. In a Relay either each viewer gets its own copy of each tag, by Write and Flush of a response; or all
-// viewers share what was read, and what waits for a viewer leaves its hijacked connection in one writev. A Bare relays
-// nothing: it writes tags that it has had from the start, which shows what the kernel and the wake-ups alone cost.
+// Package gorelay has relays of live FLV streams over HTTP written with the standard library alone,
+// for comparison with millrace serve. In a Relay either each viewer gets its own copy of each tag,
+// with Write and Flush of a response; or all viewers share the tags that were read, and the tags
+// that wait for a viewer leave its hijacked connection in one writev. A Bare relays nothing: it
+// writes tags that it had from the start, to show the cost of the kernel and the wake-ups alone.
 package gorelay
 
 import (
@@ -19,17 +20,18 @@ import (
 )
 
 const (
-	maxTag  = 8 << 20 // bytes; a key frame of a high bit rate has some 2 MB
+	maxTag  = 8 << 20 // bytes; a keyframe of a high bit rate has some 2 MB
 	maxWait = 512     // tags, some seven seconds of a stream; a viewer that is further behind misses tags
-	// maxGroup is how many tags of a group of pictures are kept, so that a new viewer has room for what comes next.
+	// maxGroup is how many tags of a GOP are kept, so that a new viewer has room for later tags.
 	maxGroup = maxWait / 2
 
 	tagHeader = 11
 	tagFooter = 4
 )
 
-// A Relay takes streams by POST /live/NAME and gives them by GET /live/NAME, to any number of viewers. It asks for no
-// token and bounds neither streams nor viewers: it is for loads of this machine.
+// A Relay takes streams by POST /live/NAME and gives them by GET /live/NAME, to any number of
+// viewers. It asks for no token and bounds neither streams nor viewers: it is for loads of this
+// machine.
 type Relay struct {
 	// Share makes all viewers of a stream share the bytes that were read.
 	Share bool
@@ -77,11 +79,11 @@ type stream struct {
 	mu      sync.Mutex
 	live    bool
 	heads   [3][]byte // metadata and the codecs' headers, for viewers that join later
-	group   [][]byte  // the tags from the last key frame on, for the same viewers; nil if there are more than maxGroup
+	group   [][]byte  // the tags from the last keyframe on, for the same viewers; nil if there are more than maxGroup
 	viewers map[*viewer]bool
 }
 
-// A viewer is sent nothing before the first key frame.
+// A viewer is sent nothing before the first keyframe.
 type viewer struct {
 	tags    chan []byte // closed when the stream ends
 	started bool        // under the stream's mu
@@ -146,7 +148,7 @@ func (s *stream) send(tag []byte) {
 	}
 }
 
-// start gives a viewer the headers and the group of pictures. The caller holds mu.
+// start gives a viewer the headers and the GOP. The caller holds mu.
 func (s *stream) start(v *viewer) {
 	v.started = true
 	for _, h := range s.heads {
@@ -169,7 +171,7 @@ func (v *viewer) give(tag []byte, share bool) {
 	}
 }
 
-// classify returns which of the heads a tag is, or -1, and whether it is a key frame.
+// classify returns which of the heads a tag is, or -1, and whether it is a keyframe.
 func classify(tag []byte) (head int, key bool) {
 	payload := tag[tagHeader : len(tag)-tagFooter]
 	if tag[0] == 18 {

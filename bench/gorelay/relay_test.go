@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { benchtest.Main(m) }
 
-// TestRelay puts a small load on both kinds: every viewer gets every tag from a key frame on.
+// TestRelay puts a small load on both kinds: every viewer gets every tag from a keyframe on.
 func TestRelay(t *testing.T) {
 	for name, share := range map[string]bool{"copies": false, "shared": true} {
 		t.Run(name, func(t *testing.T) {

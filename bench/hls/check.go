@@ -28,7 +28,7 @@ type contents struct {
 	picture uint64 // the last one
 }
 
-// edge is how many tags at either end of what was watched may be in parts that were not.
+// edge is how many tags at either end of the watched period may be in parts outside of it.
 const edge = 100
 
 // missing returns how many tags between the first and the last one have not come.
@@ -78,8 +78,8 @@ func (c *checker) check(b []byte) (in contents, err error) {
 
 var errBoxes = errors.New("the boxes do not fit one another")
 
-// boxes calls f for each box in b with its kind and what is in it. Of a box that only contains others it calls f for
-// those.
+// boxes calls f for each box in b with its kind and content. For a box that only contains boxes it
+// calls f for those.
 func boxes(b []byte, f func(kind string, in []byte) error) error {
 	for len(b) > 0 {
 		if len(b) < 8 {
@@ -122,8 +122,8 @@ func (c *checker) header(b []byte) error {
 	return err
 }
 
-// fragments reads pairs of moof and mdat as media/mp4 makes them: a traf lists durations and sizes and, of pictures,
-// flags and delays.
+// fragments parses pairs of moof and mdat as media/mp4 makes them: a traf lists durations and sizes
+// and, for video, flags and delays.
 func (c *checker) fragments(in *contents, b []byte) error {
 	for len(b) > 0 {
 		size := uint32(0)
@@ -193,7 +193,7 @@ const (
 
 var errTS = errors.New("not the transport stream that is expected")
 
-// transportStream reads a segment of H.264 and AAC, each access unit of pictures in a packet of its own.
+// transportStream parses a segment of H.264 and AAC, with each video access unit in its own packet.
 func (c *checker) transportStream(in *contents, b []byte) error {
 	pending := make(map[uint16][]byte) // elementary stream packets by PID
 	var pids []uint16

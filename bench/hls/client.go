@@ -14,8 +14,9 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// A client asks a server over one connection, one request after the other, as HTTP/1.1 with keep-alive. It is used by
-// one goroutine. It allocates nothing for a request, and holds no buffer while it waits.
+// A client asks a server over one connection, one request after the other, as HTTP/1.1 with
+// keep-alive. It is used by one goroutine. It allocates nothing for a request, and holds no buffer
+// while it waits.
 type client struct {
 	net  net.Conn
 	stop func() bool // keeps ctx from closing the connection
@@ -27,7 +28,7 @@ type client struct {
 	keep    func([]byte) // appends to kept
 }
 
-// responseTime bounds what a viewer waits for a response: more than any target duration.
+// responseTime limits a viewer's wait for a response: longer than any target duration.
 const responseTime = 20 * time.Second
 
 // connect returns a client whose connection ends with ctx.
@@ -57,7 +58,8 @@ func (e *statusError) Error() string { return fmt.Sprintf("status %d", e.status)
 
 var errHTTP = errors.New("not HTTP/1.1")
 
-// get asks for a path, and calls yield with the bytes of the body in order. They are valid until yield returns.
+// get asks for a path, and calls yield with the bytes of the body in order. They are valid until
+// yield returns.
 func (c *client) get(path, query string, yield func([]byte)) (gzipped bool, err error) {
 	b := append(c.request[:0], "GET "...)
 	b = append(b, path...)
@@ -178,7 +180,7 @@ func (c *client) body(h responseHead, yield func([]byte)) error {
 	}
 }
 
-// text asks for a playlist. What it returns is valid until the next request.
+// text requests a playlist. The result is valid until the next request.
 func (c *client) text(path, query string) (text []byte, gzipped bool, err error) {
 	c.kept = c.kept[:0]
 	gzipped, err = c.get(path, query, c.keep)

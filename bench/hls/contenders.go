@@ -21,7 +21,8 @@ type contender struct {
 	in         string // the protocol of publishers
 	parts      bool   // it has low-latency HLS
 
-	// prepare builds or finds what start runs. The error is a measure.ErrMissing if something is not installed.
+	// prepare builds or finds the program of start. The error is a measure.ErrMissing if something
+	// is not installed.
 	prepare func(ctx context.Context) error
 	// start runs the server; files that it needs go to dir.
 	start func(ctx context.Context, dir string) (*running, error)
@@ -29,7 +30,7 @@ type contender struct {
 	counters counters
 }
 
-// counters are the names of metrics that a server has at /metrics; empty where there is none.
+// counters are the names of metrics that a server has at /metrics; empty if missing.
 type counters struct{ rendered, allocs string }
 
 // A running server is published to by one protocol and watched at an address and a path.
@@ -43,7 +44,7 @@ type running struct {
 // stream is the name of the only stream.
 const stream = "bench"
 
-// specs are what a list of contenders may name.
+// specs are the contenders that a list may name.
 const specs = "plain, nginx, millrace"
 
 // parseContenders reads a list such as plain,nginx,millrace. Programs go to dir.
@@ -111,9 +112,10 @@ func millraceServe(dir string) contender {
 	}
 }
 
-// nginxConf is HLS as the rtmp module's documentation sets it up, in memory, and nginx as a server of static files.
-// What it does not name is at its default, but for the limit of requests on one connection. Playlists are replaced
-// every two seconds, so that only segments are in the cache of open files.
+// nginxConf is HLS as in the rtmp module's documentation, in memory, and nginx as a server of
+// static files. Other settings have their defaults, except for the limit of requests on one
+// connection. Playlists are replaced every two seconds, so that only segments are in the cache of
+// open files.
 const nginxConf = `worker_rlimit_nofile 16384;
 load_module %[1]s;
 events {
@@ -161,7 +163,8 @@ http {
 }
 `
 
-// nginx is nginx with the rtmp module, which writes segments of MPEG-TS to files, and serves the files.
+// nginx is nginx with the rtmp module, which writes segments of MPEG-TS to files, and serves the
+// files.
 func nginx() contender {
 	return contender{
 		name: "nginx-rtmp, and nginx with sendfile", in: "RTMP",

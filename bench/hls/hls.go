@@ -1,10 +1,10 @@
-// Package hls puts viewers of HLS on servers that make it from a live stream, in turns, and compares what they need for
-// it. Viewers of low-latency HLS wait for each part by a blocking reload of the playlist, and then get the part; others
-// get whole segments.
+// Package hls puts HLS viewers on servers that make HLS from a live stream, in turns, and compares
+// their costs. Low-latency viewers wait for each part with a blocking reload of the playlist, and
+// then fetch the part; others fetch whole segments.
 //
-// A third of the package checks what comes: one viewer of each turn, the observer, compares every picture and every
-// frame of sound with what was published. It also says which tag a part ends with, for the age of the part at the other
-// viewers.
+// A third of the package checks the responses: one viewer of each turn, the observer, compares
+// every video and audio frame with the published one. It also determines the last tag of each part,
+// for the age of the part at the other viewers.
 package hls
 
 import (
@@ -134,7 +134,7 @@ func (c testCase) run(ctx context.Context, p *measure.Params, all []contender) e
 	return p.Add(c.table(able, results, p.Rounds))
 }
 
-// what is what the viewers get.
+// what describes the viewers' requests.
 func (c testCase) what() string {
 	if c.parts {
 		return "parts"

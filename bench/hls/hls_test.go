@@ -34,7 +34,8 @@ func TestParseContenders(t *testing.T) {
 	}
 }
 
-// TestCompleting has pictures and sounds in turns: a part is complete with the picture after its last one.
+// TestCompleting has pictures and sounds in turns: a part is complete with the picture after its
+// last one.
 func TestCompleting(t *testing.T) {
 	start := time.Unix(1, 0)
 	sent := &sentTags{pictures: []uint64{1, 3, 5}}
@@ -69,7 +70,8 @@ func TestQuantile(t *testing.T) {
 	}
 }
 
-// TestContendersDeliver has few viewers of each server. The observer compares every picture and frame of sound.
+// TestContendersDeliver has few viewers of each server. The observer compares every picture and
+// frame of sound.
 func TestContendersDeliver(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs servers and streams in real time")
@@ -101,7 +103,7 @@ func TestContendersDeliver(t *testing.T) {
 	}
 }
 
-// TestNoStream has a server that takes what is published, and has no playlist of it.
+// TestNoStream uses a server that accepts the stream, and has no playlist.
 func TestNoStream(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a stream")

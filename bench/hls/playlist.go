@@ -14,7 +14,7 @@ type media struct {
 	target   time.Duration // TARGETDURATION
 	canBlock bool
 	canSkip  bool
-	init     string // of EXT-X-MAP; empty if there is none
+	init     string // of EXT-X-MAP; may be empty
 	segments []object
 	parts    []object // of complete segments and of the open one, as listed
 	next     object   // the part after the last one, without a name
@@ -36,8 +36,8 @@ var errPlaylist = errors.New("not a playlist")
 
 const playlistHead = "#EXTM3U"
 
-// variant returns the address of the first media playlist that a multivariant playlist lists, or that of the playlist
-// itself if it is a media playlist.
+// variant returns the address of the first media playlist that a multivariant playlist lists, or
+// that of the playlist itself if it is a media playlist.
 func variant(path string, text []byte) (string, error) {
 	if !bytes.HasPrefix(text, []byte(playlistHead)) {
 		return "", fmt.Errorf("%s is %w", path, errPlaylist)
@@ -57,7 +57,8 @@ func variant(path string, text []byte) (string, error) {
 	return "", fmt.Errorf("%s: no variant: %w", path, errPlaylist)
 }
 
-// parseMedia reads the media playlist at path. arrivals gives each part or segment its place in the measurement.
+// parseMedia reads the media playlist at path. arrivals gives each part or segment its place in the
+// measurement.
 func parseMedia(path string, text []byte, arrivals *arrivals) (*media, error) {
 	if !bytes.HasPrefix(text, []byte(playlistHead)) {
 		return nil, fmt.Errorf("%s is %w", path, errPlaylist)

@@ -67,8 +67,9 @@ func (s *sentTags) count() int {
 // newest returns when the newest tag of a part was sent.
 func (s *sentTags) newest(c contents) time.Time { return s.at[c.newest-1] }
 
-// completing returns when the tag was sent that completes a part: the picture after its last one, which says how long
-// that one lasts, or the newest tag of the part if that came later. There is none if the stream has ended before.
+// completing returns when the tag that completes a part was sent: the next video frame, which
+// determines the last frame's duration, or the newest tag of the part if that came later. ok is
+// false if the stream ended before.
 func (s *sentTags) completing(c contents) (at time.Time, ok bool) {
 	i, found := slices.BinarySearch(s.pictures, c.picture)
 	if !found || i+1 == len(s.pictures) {

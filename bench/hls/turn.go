@@ -25,7 +25,7 @@ type testCase struct {
 	measure time.Duration
 }
 
-// A result is what came of a turn.
+// A result is the result of a turn.
 type result struct {
 	seconds   float64
 	server    time.Duration // CPU
@@ -45,7 +45,7 @@ type result struct {
 	late       []time.Duration // of publishing, sorted
 }
 
-// startTime bounds what passes before a playlist is there: several segments.
+// startTime limits the wait for a playlist: several segments.
 const startTime = 30 * time.Second
 
 // take starts a contender and puts the load on it.
@@ -187,7 +187,7 @@ func (c testCase) watch(ctx context.Context, who contender, server *running, a *
 	return nil
 }
 
-// A state is what the counters are at one moment.
+// A state has the values of the counters at one moment.
 type state struct {
 	at              time.Time
 	server          measure.Usage
@@ -258,7 +258,7 @@ func (r *result) between(a, b state, names counters) {
 	r.perRequest = count(names.allocs) / float64(r.requests)
 }
 
-// spread computes how old what viewers got was.
+// spread computes the age of the viewers' data.
 func (r *result) spread(viewers []*viewer, sent *sentTags) {
 	for _, v := range viewers {
 		for _, s := range v.got {
@@ -277,7 +277,7 @@ func (r *result) spread(viewers []*viewer, sent *sentTags) {
 	}
 }
 
-// quantile returns a value of a sorted list, in milliseconds; NaN if there is none.
+// quantile returns a quantile of a sorted list, in milliseconds; NaN for an empty list.
 func quantile(sorted []time.Duration, q float64) float64 {
 	if len(sorted) == 0 {
 		return nan

@@ -47,13 +47,14 @@ type audience struct {
 	measuring atomic.Bool
 }
 
-// A parsed playlist is shared by all viewers that get the same bytes, so that a viewer costs little.
+// A parsed playlist is shared by all viewers that get the same bytes, so that a viewer costs
+// little.
 type parsed struct {
 	raw   []byte
 	media *media
 }
 
-// parse returns what the text says, which other viewers may use, too.
+// parse returns the parsed text, which other viewers may use, too.
 func (a *audience) parse(path string, raw []byte, gzipped bool) (*media, error) {
 	if p := a.latest.Load(); p != nil && bytes.Equal(p.raw, raw) {
 		return p.media, nil
@@ -188,7 +189,8 @@ var (
 	errNothingNew = errors.New("a blocking reload brought nothing new")
 )
 
-// watchParts gets each part from the next one on: a blocking reload of the playlist, and then the part.
+// watchParts gets each part from the next one on: a blocking reload of the playlist, and then the
+// part.
 func (v *viewer) watchParts(path string, m *media) error {
 	if !m.canBlock {
 		return errNoBlocking
@@ -216,8 +218,8 @@ func (v *viewer) watchParts(path string, m *media) error {
 	return nil
 }
 
-// watchSegments gets whole segments from the last one on. It asks for the playlist again as a player does: after the
-// target duration, or after half of it if there was nothing new.
+// watchSegments gets whole segments from the last one on. It asks for the playlist again as a
+// player does: after the target duration, or after half of it if there was nothing new.
 func (v *viewer) watchSegments(ctx context.Context, path string, m *media) error {
 	next := object{msn: max(m.next.msn, 1) - 1}
 	asked := time.Now()

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// A script is what a server answers in turn to requests for the same address, the last answer for ever. It records the
-// requests.
+// A script is what a server answers in turn to requests for the same address, the last answer for
+// ever. It records the requests.
 type script struct {
 	answers  map[string][]string
 	requests []string
@@ -42,7 +42,8 @@ func (s *script) watch(t *testing.T, parts bool) (*viewer, error) {
 	return v, v.watch(t.Context())
 }
 
-// playlist lists from segment 5 on, which has two parts. made is how many parts of it and of segment 6 there are.
+// playlist lists from segment 5 on, which has two parts. made is how many parts of it and of
+// segment 6 there are.
 func playlist(control string, made int, end string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "#EXTM3U\n#EXT-X-TARGETDURATION:0\n#EXT-X-SERVER-CONTROL:%s\n#EXT-X-MEDIA-SEQUENCE:5\n#EXT-X-MAP:URI=\"init\"\n", control)

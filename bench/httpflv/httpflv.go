@@ -1,5 +1,6 @@
-// Package httpflv publishes and watches FLV over HTTP for those who compare what came with what was sent: a viewer gets whole
-// payloads, and a publisher the server's answer. The client of package load gives neither, because a load must be cheap.
+// Package httpflv publishes and watches FLV over HTTP for checks that compare received with sent
+// data: a viewer gets whole payloads, and a publisher the server's answer. The client of package
+// load provides neither, because a load must be cheap.
 package httpflv
 
 import (
@@ -16,7 +17,7 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// Header is what a stream begins with, the size of the tag before the first included.
+// Header is the start of a stream, including the size of the tag before the first.
 const Header = "FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00"
 
 const (
@@ -33,13 +34,13 @@ type Publication struct {
 	Answer []byte
 
 	body   *io.PipeWriter
-	done   chan error // one value: what came of the request
+	done   chan error // one value: the result of the request
 	buf    []byte     // the last tag
 	header bool       // has been sent
 }
 
-// Publish returns when the server asks for the body, which every server here does. The request ends with ctx. A status
-// other than 200 is a *load.RefusedError.
+// Publish returns when the server asks for the body, which every server here does. The request ends
+// with ctx. A status other than 200 is a *load.RefusedError.
 func Publish(ctx context.Context, client *http.Client, url string) (*Publication, error) {
 	r, w := io.Pipe()
 	admitted := make(chan struct{})
@@ -77,7 +78,7 @@ func (p *Publication) send(client *http.Client, req *http.Request) error {
 	return err
 }
 
-// AppendTag appends a tag as it is sent, with its size at its end.
+// AppendTag appends a tag in its wire format, with its size at its end.
 func AppendTag(b []byte, t load.Tag) []byte {
 	n := len(t.Payload)
 	b = append(b, t.Kind, byte(n>>16), byte(n>>8), byte(n),
@@ -104,7 +105,8 @@ func (p *Publication) Close() error {
 	return <-p.done
 }
 
-// BreakOff sends half a tag and gives up. It returns what came of the request, which is why if the server has not answered.
+// BreakOff sends half a tag and gives up. It returns the result of the request, or why if the
+// server has not answered.
 func (p *Publication) BreakOff(why error) error {
 	p.body.Write(p.buf[:len(p.buf)/2])
 	p.body.CloseWithError(why)
@@ -119,8 +121,8 @@ type Subscription struct {
 	buf   []byte
 }
 
-// Watch returns when the server has agreed to send the stream. The request ends with ctx. A status other than 200 is a
-// *load.RefusedError.
+// Watch returns when the server has agreed to send the stream. The request ends with ctx. A status
+// other than 200 is a *load.RefusedError.
 func Watch(ctx context.Context, client *http.Client, url string) (*Subscription, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -137,7 +139,8 @@ func Watch(ctx context.Context, client *http.Client, url string) (*Subscription,
 	return &Subscription{body: res.Body, in: bufio.NewReaderSize(res.Body, 64<<10)}, nil
 }
 
-// Next implements load.Subscription. a.Head is the whole payload. The end of the body between two tags is io.EOF.
+// Next implements load.Subscription. a.Head is the whole payload. The end of the body between two
+// tags is io.EOF.
 func (s *Subscription) Next(a *load.Arrival) error {
 	if !s.begun {
 		head, err := s.Read(len(Header))
@@ -168,7 +171,8 @@ func (s *Subscription) Next(a *load.Arrival) error {
 	return nil
 }
 
-// Peek returns the next n bytes, at most 64 KiB, for those who watch a stream in another format. They are not read by that.
+// Peek returns the next n bytes, at most 64 KiB, without consuming them, for viewers of another
+// format.
 func (s *Subscription) Peek(n int) ([]byte, error) {
 	p, err := s.in.Peek(n)
 	if err == io.EOF && len(p) > 0 {
@@ -189,7 +193,8 @@ func (s *Subscription) Read(n int) ([]byte, error) {
 // Close implements load.Subscription.
 func (s *Subscription) Close() error { return s.body.Close() }
 
-// A Server is a server whose streams are under URL/live/, with Ending behind their names. It implements load.Protocol.
+// A Server is a server with streams under URL/live/ and Ending after their names. It implements
+// load.Protocol.
 type Server struct{ URL, Ending string }
 
 // String implements load.Protocol.

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { benchtest.Main(m) }
 
-// echo keeps what is published, answers with its length, and sends it to viewers.
+// echo keeps the published stream, answers with its length, and sends it to viewers.
 func echo(t *testing.T, spoil func([]byte) []byte) Server {
 	var mu sync.Mutex
 	var kept []byte

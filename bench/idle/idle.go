@@ -1,8 +1,8 @@
-// Package idle measures how much heap a connection costs that nothing arrives
-// on: loopback TCP, and on each connection a goroutine that waits for one byte.
+// Package idle measures how much heap a connection costs that nothing arrives on: loopback TCP, and
+// on each connection a goroutine that waits for one byte.
 //
-// The far ends are held by a second process, so that neither the limit of
-// descriptors nor the heap is shared with them.
+// The far ends are held by a second process, so that neither the limit of descriptors nor the heap
+// is shared with them.
 package idle
 
 import (
@@ -67,8 +67,7 @@ type waiter struct {
 	wait func(net.Conn) error
 }
 
-// waiters are all of them; what the first one takes is what the connection
-// and its goroutine take by themselves.
+// waiters are all waiters; the first one uses only the memory of the connection and its goroutine.
 var waiters = []waiter{
 	{"conn.Read of one byte", func(c net.Conn) error {
 		_, err := c.Read(make([]byte, 1))
@@ -92,8 +91,7 @@ type usage struct {
 	stack int64 // of goroutines
 }
 
-// hold holds n connections that all wait in w, and says what that takes
-// more than before there were any.
+// hold holds n connections that all wait in w, and returns the memory that they use.
 func hold(w waiter, n int) (usage, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -140,7 +138,7 @@ func settle(n int) {
 	}
 }
 
-// memory counts what is left after garbage collection. Two cycles empty pools.
+// memory returns the memory in use after garbage collection. Two cycles empty pools.
 func memory() usage {
 	var m runtime.MemStats
 	for range 3 {
@@ -150,8 +148,7 @@ func memory() usage {
 	return usage{int64(m.HeapAlloc), int64(m.StackInuse)}
 }
 
-// fit is the number of connections that the limit of descriptors allows, at
-// most n.
+// fit is the number of connections that the limit of descriptors allows, at most n.
 func fit(n int) int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/millrace-io/millrace/bench/reader"
 )
 
-// contenders are all of them. Each that shares packets one by one is compared with the first, and each that shares batches
-// also with the second.
+// contenders are all of them. Each that shares packets one by one is compared with the first, and
+// each that shares batches also with the second.
 var contenders = []contender{
 	newContender("allocate a packet, share the slice", allocated),
 	newContender("batches of 64: allocate one slab, share the slice", slabs),
@@ -20,7 +20,8 @@ var contenders = []contender{
 
 func itself(p *[]byte, yield func([]byte)) { yield(*p) }
 
-// allocated leaves it to the garbage collector to find out when the last subscriber has dropped a packet.
+// allocated leaves it to the garbage collector to find out when the last subscriber has dropped a
+// packet.
 func allocated() sharing[[]byte] { return garbage(1, 0) }
 
 // slabs does the same for a batch: one allocation and one read for 64 packets.
@@ -78,7 +79,7 @@ func chains() sharing[millrace.Chain] {
 	}
 }
 
-// batches is what a relay does: packets are taken one by one, merged, and shared together.
+// batches works like a relay: packets are read one by one, merged, and shared together.
 func batches() sharing[millrace.Chain] {
 	r := millrace.NewReader(reader.NewSource(1))
 	var packet millrace.Chain

@@ -1,9 +1,10 @@
-// Package kept measures what it costs to hand packets of 1 KiB to ten goroutines that keep them for a while and then drop
-// them.
+// Package kept measures the cost of passing packets of 1 KiB to ten goroutines that keep them for a
+// while and then drop them.
 //
-// The packets come from a generator, are shared one by one or as batches, go over ten channels, 64 at a time, and wait in a
-// ring in each goroutine. What the channels cost by themselves is measured with values of the same size that need no care,
-// and is subtracted. Before the measurement every contender must deliver the same bytes to all ten.
+// The packets come from a generator, are shared one by one or in batches, go over ten channels, 64
+// at a time, and wait in a ring in each goroutine. The cost of the channels alone is measured with
+// values of the same size that need no release, and is subtracted. Before the measurement every
+// contender must deliver the same bytes to all ten.
 package kept
 
 import (
@@ -23,8 +24,8 @@ const (
 	subscribers  = 10 // goroutines that get each packet
 	batchPackets = 64 // that are shared at once where they are
 
-	// What waits in a channel and what a subscriber keeps is the same number of bytes for all, so that the caches hold as
-	// much for each contender.
+	// The bytes that wait in a channel and the bytes that a subscriber keeps are equal for all, so
+	// that the caches hold as much for each contender.
 	queuePackets = 1024
 	keepPackets  = 256
 
@@ -70,8 +71,8 @@ type contender struct {
 	handOff func(batches int) // the same, without packets
 }
 
-// A sharing is a contender's way with a T, which stands for one packet or one batch. The producer and the subscribers run
-// in goroutines of their own.
+// A sharing is a contender's way of sharing a T, which is one packet or one batch. The producer and
+// the subscribers run in separate goroutines.
 type sharing[T any] struct {
 	packets int // in a T
 	next    func() T
@@ -104,8 +105,9 @@ func newContender[T any](name string, s func() sharing[T]) contender {
 	}
 }
 
-// run hands packets out until all subscribers have dropped them. However they are shared, batchPackets of them cross a
-// channel at once: a channel operation a packet and subscriber costs several times what is measured here.
+// run passes packets on until all subscribers have dropped them. However they are shared,
+// batchPackets of them cross a channel at once: a channel operation per packet and subscriber costs
+// several times the measured work.
 func (s sharing[T]) run(batches int, audit func(int, []byte)) {
 	var wg sync.WaitGroup
 	subs := make([]subscriber[T], subscribers)
@@ -143,7 +145,8 @@ func (s sharing[T]) run(batches int, audit func(int, []byte)) {
 	s.close()
 }
 
-// A subscriber is where a goroutine's packets wait. Slices go back and forth, so that no slice is allocated for them.
+// A subscriber is where a goroutine's packets wait. Slices go back and forth, so that no slice is
+// allocated for them.
 type subscriber[T any] struct {
 	full, empty chan []T
 	filling     []T
@@ -205,8 +208,8 @@ func (c contender) check(batches int) error {
 	return nil
 }
 
-// turn hands out n batches. Channels and goroutines are made anew for it; a short run shows what they allocate, and that is
-// left out.
+// turn passes n batches. It makes new channels and goroutines; a short run measures their
+// allocations, which are subtracted.
 func (c contender) turn(n int) measure.Turn {
 	all := func(batches int) func() { return func() { c.run(batches, nil) } }
 	all(warmUp)()

@@ -15,10 +15,11 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/childproc"
 )
 
-// children are the functions that this program runs in a process of its own, by name.
+// children are the functions that this program runs in child processes, by name.
 var children = make(map[string]func(args []string) error)
 
-// RegisterChild names a function that Self starts in a process of its own. It is for variables and init functions.
+// RegisterChild registers a function that Self starts in a child process. Call it from variables
+// and init functions.
 func RegisterChild(name string, f func(args []string) error) string {
 	children[name] = f
 	return name
@@ -27,7 +28,8 @@ func RegisterChild(name string, f func(args []string) error) string {
 // childVar tells the program which function to run: a JSON list of the name and the arguments.
 const childVar = "MILLRACE_BENCH_CHILD"
 
-// RunChild must be called first by main and TestMain. In a process that Self started it runs the function and exits.
+// RunChild must be called first by main and TestMain. In a process that Self started it runs the
+// function and exits.
 func RunChild() {
 	order := os.Getenv(childVar)
 	if order == "" {
@@ -45,7 +47,7 @@ func RunChild() {
 	os.Exit(0)
 }
 
-// Self returns a command that runs a registered function in a process of its own.
+// Self returns a command that runs a registered function in a child process.
 func Self(name string, args ...string) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -69,7 +71,7 @@ type Process struct {
 	guard childproc.Guard
 }
 
-// Start starts a command. What it writes to its standard error goes to that of this process, unless the command says
+// Start starts a command. Its standard error goes to that of this process, unless the command says
 // otherwise.
 func Start(cmd *exec.Cmd) (*Process, error) {
 	if cmd.Stderr == nil {
@@ -93,7 +95,8 @@ func (p *Process) Wait() error {
 	return p.err
 }
 
-// Stop ends the process with SIGTERM, and by force after the time within. The error is nil if its status is 0.
+// Stop ends the process with SIGTERM, and by force after the time within. The error is nil if its
+// status is 0.
 func (p *Process) Stop(within time.Duration) error {
 	p.Cmd.Process.Signal(syscall.SIGTERM)
 	select {
@@ -111,8 +114,8 @@ func (p *Process) Kill() {
 	<-p.Ended
 }
 
-// A Child is a process that is asked and answers by lines, on its standard input and output. It ends when its input
-// does. One goroutine asks and reads.
+// A Child is a process that is asked and answers by lines, on its standard input and output. It
+// ends when its input does. One goroutine asks and reads.
 type Child struct {
 	*Process
 	in   io.WriteCloser

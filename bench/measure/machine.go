@@ -54,7 +54,8 @@ func kernel() string {
 	return "Linux " + strings.TrimSpace(string(release))
 }
 
-// commit asks git, because `go run` stamps no revision. The mark + says that Go files differ from the commit.
+// commit asks git, because `go run` stamps no revision. The mark + says that Go files differ from
+// the commit.
 func commit() string {
 	out, err := exec.Command("git", "rev-parse", "--short=7", "HEAD").Output()
 	if err != nil {

@@ -25,7 +25,8 @@ import (
 
 func TestMain(m *testing.M) { benchtest.Main(m) }
 
-// In each cycle of rounds a contender is first as often as each other one, and follows each other one equally often.
+// In each cycle of rounds a contender is first as often as each other one, and follows each other
+// one equally often.
 func TestOrderIsBalanced(t *testing.T) {
 	for n := range 25 {
 		cycle := n * (1 + n%2)
@@ -118,7 +119,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestProgram runs a program as its command line does, and looks at what it prints and writes.
+// TestProgram runs a program like its command line, and checks its output and files.
 func TestProgram(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "results")
 	extra := ""
@@ -215,7 +216,7 @@ var listening = measure.RegisterChild("test-listen", func(args []string) error {
 	}
 })
 
-// TestServer starts this program as a server and reads what it uses.
+// TestServer starts this program as a server and reads its resource use.
 func TestServer(t *testing.T) {
 	addr, err := measure.FreeAddr()
 	if err != nil {
@@ -317,7 +318,7 @@ func TestServersThatDoNotStart(t *testing.T) {
 	}
 }
 
-// TestNginx starts an nginx, whose worker is the process that counts.
+// TestNginx starts an nginx and finds its worker process.
 func TestNginx(t *testing.T) {
 	s, err := measure.StartNginx(t.Context(), t.TempDir(), func(addr string) string {
 		return "events { }\nhttp { access_log off; server { listen " + addr + "; } }\n"

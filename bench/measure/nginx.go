@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// nginxHead is what every configuration of nginx begins with.
+// nginxHead is the start of every nginx configuration.
 const nginxHead = `worker_processes 1;
 error_log /dev/null crit;
 pid nginx.pid;
 `
 
-// NginxRTMP returns where the distribution has put nginx's rtmp module, or an [ErrMissing] if that or nginx is not
-// there.
+// NginxRTMP returns where the distribution has put nginx's rtmp module, or an [ErrMissing] if that
+// or nginx is not there.
 func NginxRTMP() (string, error) {
 	const packages = "nginx libnginx-mod-rtmp"
 	if _, err := Find("nginx", packages); err != nil {
@@ -33,8 +33,8 @@ func NginxRTMP() (string, error) {
 	return "", Missing("nginx's rtmp module", packages)
 }
 
-// StartNginx starts an nginx with one worker. Its configuration, to which conf adds what follows from the address,
-// goes to dir.
+// StartNginx starts an nginx with one worker. Its configuration goes to dir; conf adds the part
+// that depends on the address.
 func StartNginx(ctx context.Context, dir string, conf func(addr string) string) (*Server, error) {
 	path, err := Find("nginx", "nginx")
 	if err != nil {
@@ -59,8 +59,8 @@ func StartNginx(ctx context.Context, dir string, conf func(addr string) string) 
 	return srv, nil
 }
 
-// worker waits for nginx's worker, which is the process that counts: the master does nothing, and its memory is the
-// worker's own, counted twice. With the HLS of the rtmp module a process beside the worker removes old files.
+// worker waits for nginx's worker process: the master does nothing, and shares its memory with the
+// worker. With the HLS of the rtmp module another process removes old files.
 func worker(master int) ([]int, error) {
 	for range 250 {
 		pids := slices.DeleteFunc(childrenOf(master), func(pid int) bool { return !strings.Contains(title(pid), "worker process") })

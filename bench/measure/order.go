@@ -5,12 +5,14 @@ import (
 	"slices"
 )
 
-// Order returns the order in which contenders, numbered from 0, have their turns in a round. No contender always follows
-// the same neighbour, whose garbage and warm caches would count as its own: in as many rounds as there are contenders, or
-// twice as many if that is odd, each has followed each other equally often, and each has been first equally often.
+// Order returns the order of the contenders' turns in a round, numbered from 0. No contender always
+// follows the same neighbour, and pays for that neighbour's garbage or gains from its warm caches:
+// in as many rounds as there are contenders, or twice as many if that is odd, each has followed
+// each other equally often, and each has been first equally often.
 //
-// The order is a row of a balanced square: E. J. Williams, Experimental designs balanced for the estimation of residual
-// effects of treatments, Australian Journal of Scientific Research A 2 (1949).
+// The order is a row of a balanced square: E. J. Williams, Experimental designs balanced for the
+// estimation of residual effects of treatments, Australian Journal of Scientific Research A 2
+// (1949).
 func Order(contenders, round int) []int {
 	order := make([]int, contenders)
 	for k := range order {
@@ -26,7 +28,8 @@ func Order(contenders, round int) []int {
 	return order
 }
 
-// Rounds calls turn once a round for each contender, in the rounds' orders, until ctx ends or a turn fails.
+// Rounds calls turn once a round for each contender, in the rounds' orders, until ctx ends or a
+// turn fails.
 func Rounds(ctx context.Context, contenders, rounds int, turn func(round, contender int) error) error {
 	for round := range rounds {
 		for _, i := range Order(contenders, round) {

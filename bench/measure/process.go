@@ -12,16 +12,16 @@ import (
 	"time"
 )
 
-// A Server is a server in processes of its own.
+// A Server is a server in separate processes.
 type Server struct {
 	Addr string
-	PIDs []int // of the processes whose CPU time and memory count
+	PIDs []int // processes to measure
 
 	proc *Process
 }
 
-// StartServer starts a command and waits until it accepts connections at addr, which may be the path of a Unix socket.
-// The caller ends it with Stop.
+// StartServer starts a command and waits until it accepts connections at addr, which may be the
+// path of a Unix socket. The caller ends it with Stop.
 func StartServer(ctx context.Context, addr string, cmd *exec.Cmd) (*Server, error) {
 	proc, err := Start(cmd)
 	if err != nil {
@@ -53,8 +53,9 @@ func StartServer(ctx context.Context, addr string, cmd *exec.Cmd) (*Server, erro
 // Stop ends the server: with SIGTERM, and by force after ten seconds.
 func (s *Server) Stop() { s.proc.Stop(10 * time.Second) }
 
-// FreeAddr returns an address of 127.0.0.1 at which no server listens. Its port is below those that
-// Linux gives to outgoing connections, so that none of them takes it before the server listens.
+// FreeAddr returns an address of 127.0.0.1 at which no server listens. Its port is below the ports
+// that Linux gives to outgoing connections, so that none of them takes it before the server
+// listens.
 func FreeAddr() (string, error) {
 	var err error
 	for range 100 {
@@ -69,9 +70,10 @@ func FreeAddr() (string, error) {
 // Millrace is the path of the millrace command, for [Build].
 const Millrace = "server/cmd/millrace"
 
-// Build builds a command of this repository in dir, without a C library, and returns the name of the file. If the file
-// is there, it is not built again. The path is that of the package below the root of the repository. The server is
-// built in the workspace, with the versions that its users get, and bench outside of it.
+// Build builds a command of this repository in dir, without a C library, and returns the name of
+// the file. If the file is there, it is not built again. The path is that of the package below the
+// root of the repository. The server is built in the workspace, with the versions that its users
+// get, and bench outside of it.
 func Build(ctx context.Context, dir, path string) (string, error) {
 	out := filepath.Join(dir, filepath.Base(path))
 	if _, err := os.Stat(out); err == nil {
@@ -95,7 +97,7 @@ func Build(ctx context.Context, dir, path string) (string, error) {
 	return out, nil
 }
 
-// A Usage is what processes have used since they began.
+// A Usage is the resource use of processes since their start.
 type Usage struct {
 	CPU  time.Duration // user and system
 	Peak int64         // bytes of resident memory at most

@@ -26,7 +26,7 @@ type Program struct {
 	Run   func(context.Context, *Params) error
 }
 
-// Params are what a program is run with.
+// Params are a program's parameters.
 type Params struct {
 	Rounds int
 	Turn   time.Duration
@@ -39,7 +39,8 @@ type Params struct {
 	log     io.Writer
 }
 
-// Main runs a program with arguments as on its command line. Tables are printed to out, and progress to log.
+// Main runs a program with arguments as on its command line. Tables are printed to out, and
+// progress to log.
 func (p *Program) Main(ctx context.Context, args []string, out, log io.Writer) error {
 	params := Params{out: out, log: log}
 	flags := flag.NewFlagSet("bench "+p.Name, flag.ContinueOnError)
@@ -75,7 +76,8 @@ func (p *Program) Main(ctx context.Context, args []string, out, log io.Writer) e
 	return p.Run(ctx, &params)
 }
 
-// command is the line that repeats the run. The directory of the tables is left out: it changes no figure.
+// command is the line that repeats the run. The directory of the tables is left out: it changes no
+// figure.
 func command(name string, args []string) string {
 	line := []string{"go run ./cmd/bench", name}
 	for i := 0; i < len(args); i++ {
@@ -108,11 +110,11 @@ func (p *Params) Add(t *Table) error {
 	return p.report.Write(t)
 }
 
-// Dir returns the directory for files beside the tables, "" if there is none.
+// Dir returns the directory for files next to the tables, or "".
 func (p *Params) Dir() string { return p.report.Dir }
 
-// All runs each program with its brief arguments and those in args. A program that fails does not keep the others from
-// running. A program for which something is not installed is left out.
+// All runs each program with its brief arguments and those in args. A program that fails does not
+// keep the others from running. A program for which something is not installed is left out.
 func All(ctx context.Context, programs []*Program, args []string) error {
 	var failed error
 	for _, p := range programs {

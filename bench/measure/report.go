@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// A Report is a directory of tables: NAME.md and NAME.json of each, and index.html, which shows all of them.
+// A Report is a directory of tables: NAME.md and NAME.json of each, and index.html, which shows all
+// of them.
 type Report struct{ Dir string }
 
 // Write writes a table in place of the one with its name, and index.html anew.

@@ -1,9 +1,10 @@
-// Package measure is the one way in which this module measures: contenders have short turns in rounds, each in a balanced
-// order; a table has medians with their spread, and ratios that are taken within each round, because a machine is not the
-// same from one minute to the next; and a table is printed, and written as Markdown, as JSON and into one HTML page.
+// Package measure is the one way in which this module measures: contenders have short turns in
+// rounds, each in a balanced order; a table has medians with their spread, and ratios that are
+// taken within each round, because a machine is not the same from one minute to the next; and a
+// table is printed, and written as Markdown, as JSON and into one HTML page.
 //
-// It is what fourteen programs and the soak share, their child processes and servers included, so that a program is its
-// contenders, its check of their bytes and its columns.
+// Fourteen programs and the soak share it, including child processes and servers, so that a program
+// is only its contenders, its check of their bytes and its columns.
 package measure
 
 import (
@@ -16,7 +17,7 @@ import (
 // Series holds one value for each round, in order.
 type Series []float64
 
-// Median is the middle value, NaN when there is none.
+// Median is the middle value, or NaN for an empty series.
 func (s Series) Median() float64 {
 	if len(s) == 0 {
 		return math.NaN()
@@ -28,10 +29,10 @@ func (s Series) Median() float64 {
 	return v[len(v)/2]
 }
 
-// Min is the smallest value, NaN when there is none.
+// Min is the smallest value, or NaN for an empty series.
 func (s Series) Min() float64 { return s.pick(slices.MinFunc[Series]) }
 
-// Max is the largest value, NaN when there is none.
+// Max is the largest value, or NaN for an empty series.
 func (s Series) Max() float64 { return s.pick(slices.MaxFunc[Series]) }
 
 func (s Series) pick(f func(Series, func(a, b float64) int) float64) float64 {
@@ -59,8 +60,8 @@ func (s Series) Minus(base Series) Series {
 	return d
 }
 
-// Whole is the median in whole bytes or allocations, as the testing package counts: what a program allocates once disappears
-// among many operations.
+// Whole is the median in whole bytes or allocations, as the testing package counts: one-time
+// allocations disappear among many operations.
 func (s Series) Whole() string {
 	if len(s) == 0 {
 		return "-"

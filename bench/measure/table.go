@@ -6,11 +6,12 @@ import (
 	"strings"
 )
 
-// A Table is what a program measured. Programs print it as Markdown and write it as Markdown and JSON.
+// A Table is the result of a program. Programs print it as Markdown and write it as Markdown and
+// JSON.
 type Table struct {
 	Name    string   `json:"name"` // of its files
 	Title   string   `json:"title"`
-	Note    string   `json:"note,omitempty"` // what the columns mean where their names do not say it
+	Note    string   `json:"note,omitempty"` // explains columns if their names are not enough
 	Machine Machine  `json:"machine"`
 	Command string   `json:"command"`
 	Columns []string `json:"columns"`
@@ -31,7 +32,8 @@ func NewTable(name, title string, columns ...string) *Table {
 	return &Table{Name: name, Title: title, Columns: columns}
 }
 
-// Row adds a row. A Series becomes its median with the spread, a float64 three digits, and anything else its text.
+// Row adds a row. A Series becomes its median with the spread, a float64 three digits, and anything
+// else its text.
 func (t *Table) Row(cells ...any) {
 	row := make([]Cell, len(t.Columns))
 	for i := range min(len(row), len(cells)) {

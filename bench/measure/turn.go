@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A Turn is what a contender's turn took in all.
+// A Turn is the total cost of a contender's turn.
 type Turn struct {
 	Ops           int // operations done
 	Time          time.Duration
@@ -20,7 +20,8 @@ type Turn struct {
 	More map[string]float64
 }
 
-// Take runs f, which does ops operations, and returns what it took. The process does nothing else meanwhile.
+// Take runs f, which does ops operations, and returns the cost. The process does nothing else
+// meanwhile.
 func Take(ops int, f func()) Turn {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -44,7 +45,7 @@ func CPU() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// A Cost is what an operation takes, one value a round.
+// A Cost is the cost of an operation, one value per round.
 type Cost struct {
 	Nanos  Series // of time that passes
 	CPU    Series // nanoseconds of all threads, the collector's included
@@ -73,11 +74,12 @@ func (c *Cost) Add(t Turn) {
 // A Contender is one way to do the work of a comparison.
 type Contender struct {
 	Name string
-	// Turn does the work n times, after preparation that does not count, and returns what it took.
+	// Turn does the work n times, after a preparation that does not count, and returns the cost.
 	Turn func(n int) (Turn, error)
 }
 
-// Compare gives every contender a turn of about d in every round. The result has one Cost a contender, in their order.
+// Compare gives every contender a turn of about d in every round. The result has one Cost a
+// contender, in their order.
 func Compare(ctx context.Context, contenders []Contender, rounds int, d time.Duration) ([]Cost, error) {
 	costs := make([]Cost, len(contenders))
 	times := make([]int, len(contenders))

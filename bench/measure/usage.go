@@ -34,7 +34,7 @@ func childrenOf(parent int) (pids []int) {
 	return pids
 }
 
-// title returns what a process calls itself, on Linux; empty if it is gone.
+// title returns a process's own title, on Linux; empty if the process is gone.
 func title(pid int) string {
 	proc, err := procfs.NewProc(pid)
 	if err != nil {

@@ -1,8 +1,9 @@
-// Package pool measures what it costs to have a buffer for a moment: to get one, write to it and give it back, on one
-// goroutine and on every processor at once.
+// Package pool measures the cost of using a buffer for a moment: getting it, writing to it and
+// returning it, on one goroutine and on every processor at once.
 //
-// Every contender is used as its own documentation says and has its own copy of the loop, so that no contender is called
-// through an interface. Pools are made anew for each turn, but for pools that a program has one of.
+// Every contender is used as its own documentation says and has its own copy of the loop, so that
+// no contender is called through an interface. Pools are made anew for each turn, but for pools
+// that a program has one of.
 package pool
 
 import (
@@ -18,7 +19,8 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// Program measures a table for each mode. Turns are short, and there are many, so that most are not interrupted.
+// Program measures a table for each mode. Turns are short, and there are many, so that most are not
+// interrupted.
 var Program = &measure.Program{
 	Name: "pool", What: "a buffer from a pool and back", Rounds: 11, Turn: 20 * time.Millisecond,
 	Parts: []string{"one", "each"},
@@ -99,8 +101,8 @@ func (m mode) do(lend func(int) uint64, n int) {
 // A contender is a way to have buffers.
 type contender struct {
 	name string
-	// open returns a function that gets, touches and gives back n buffers. It returns the sum of their first bytes.
-	// Any number of goroutines may call it at a time.
+	// open returns a function that gets, touches and gives back n buffers. It returns the sum of
+	// their first bytes. Any number of goroutines may call it at a time.
 	open func(size int) (lend func(n int) uint64)
 }
 
@@ -114,8 +116,8 @@ var contenders = []contender{
 	{"make", lendMade},
 }
 
-// touch writes v to each cache line of p. So it shows which pool gives out memory that is still in the processor's
-// cache, and not much else is measured.
+// touch writes v to each cache line of p. So it shows which pool gives out memory that is still in
+// the processor's cache, and not much else is measured.
 func touch(p []byte, v byte) {
 	const cacheLine = 64
 	for i := 0; i < len(p); i += cacheLine {
@@ -123,7 +125,8 @@ func touch(p []byte, v byte) {
 	}
 }
 
-// lendSyncPool keeps pointers, as sync.Pool's documentation advises: to put a slice into it allocates.
+// lendSyncPool keeps pointers, as sync.Pool's documentation advises: to put a slice into it
+// allocates.
 func lendSyncPool(size int) func(int) uint64 {
 	pool := sync.Pool{New: func() any {
 		p := make([]byte, size)

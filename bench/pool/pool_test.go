@@ -12,7 +12,8 @@ import (
 
 func TestMain(m *testing.M) { benchtest.Main(m) }
 
-// TestContendersSeeTheSame checks that every contender touches and reads the same, also in buffers that came back.
+// TestContendersSeeTheSame checks that every contender touches and reads the same, also in buffers
+// that came back.
 func TestContendersSeeTheSame(t *testing.T) {
 	const n = 600
 	var want uint64

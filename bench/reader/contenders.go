@@ -12,8 +12,9 @@ import (
 // A contender is a way to read packets of 1 KiB.
 type contender struct {
 	name string
-	// open begins to read streams. packets reads n packets, from one stream after the other, and shows each to the
-	// audience. Each contender has a loop of its own, so that none is called through an interface.
+	// open starts to read streams. packets reads n packets, from one stream after the other, and
+	// shows each to the audience. Each contender has its own loop, so that none is called through
+	// an interface.
 	open func(streams []io.Reader, a *audience) (packets func(n int), release func())
 }
 
@@ -120,8 +121,8 @@ func openPeek(size int) func([]io.Reader, *audience) (packets func(int), release
 	}
 }
 
-// openBufiox uses Next, which borrows, and Release, which it does every 16 packets of a stream: bufiox keeps what lies
-// between two of them.
+// openBufiox uses Next, which borrows, and Release, once every 16 packets of a stream: bufiox keeps
+// the bytes between two Releases.
 func openBufiox(streams []io.Reader, a *audience) (packets func(int), release func()) {
 	const between = 16
 	type stream struct {
@@ -147,8 +148,8 @@ func openBufiox(streams []io.Reader, a *audience) (packets func(int), release fu
 		}
 }
 
-// A handStream is the least code that reads packets: a block, two offsets, and the rest moved to the front when there
-// is no room.
+// A handStream is the least code that reads packets: a block, two offsets, and the rest moved to
+// the front when there is no room.
 type handStream struct {
 	src  io.Reader
 	buf  []byte

@@ -31,7 +31,7 @@ func run(ctx context.Context, p *measure.Params) error {
 	return nil
 }
 
-// A workload is what the streams and subscribers of the generator are.
+// A workload is the number of streams and subscribers of the generator.
 type workload struct {
 	name, title string
 	parallel    bool // one stream on each processor
@@ -78,7 +78,8 @@ func runGenerator(ctx context.Context, p *measure.Params) error {
 	return nil
 }
 
-// warmUp is how many packets are read before the clock starts: enough to size every buffer and fill every pool.
+// warmUp is how many packets are read before the clock starts: enough to size every buffer and fill
+// every pool.
 const warmUp = 20_000
 
 // turn reads n packets on every processor that takes part.
@@ -93,8 +94,8 @@ func (w workload) turn(c contender, n int) measure.Turn {
 	start := make(chan struct{})
 	for range procs {
 		done.Go(func() {
-			// All goroutines are on their processors before the first allocates, so that two runs do not get neighbours on
-			// one cache line.
+			// All goroutines are on their processors before the first allocates, so that two runs
+			// do not get neighbours on one cache line.
 			opened.Add(1)
 			for opened.Load() < int32(procs) {
 				runtime.Gosched()

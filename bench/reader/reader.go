@@ -1,13 +1,14 @@
 // Package reader compares ways to read packets of 1 KiB.
 //
-// On TCP connections a process of its own sends: a flood, small writes, or a paced stream. That is what a server sees, and
-// the system calls are most of the cost. From a generator, which gives 64 to 2048 bytes a Read and never waits, the table
-// shows what the readers themselves cost: one stream, one stream on each processor, and a hundred streams whose packets
-// each go to ten subscribers.
+// On TCP connections a child process sends: a flood, small writes, or a paced stream. This is the
+// load of a server, and system calls are most of the cost. With a generator, which provides 64 to
+// 2048 bytes per Read and never waits, the table shows the cost of the readers alone: one stream,
+// one stream on each processor, and a hundred streams with ten subscribers each.
 //
-// Every contender is used as its own documentation says, and before it is measured it must deliver the bytes that were sent.
+// Every contender is used as its own documentation says, and before it is measured it must deliver
+// the bytes that were sent.
 //
-// Each contender has a loop of its own, and both tables have a source of their own: most of the package is that.
+// Most of the package is a loop for each contender, and a source for each of both tables.
 package reader
 
 import (
@@ -19,8 +20,8 @@ import (
 // PacketSize is the number of bytes that are read at a time.
 const PacketSize = 1024
 
-// A Source gives 64 to 2048 bytes a Read, or as many as there is room for. The bytes are those of one endless sequence, the
-// same for every Source; the seed decides where its reads end.
+// A Source provides 64 to 2048 bytes per Read, or as many as there is room for. The bytes are one
+// endless sequence, the same for every Source; the seed decides where its reads end.
 type Source struct {
 	random uint64
 	at     int
@@ -81,8 +82,8 @@ func (s *subscriber) Take(p []byte) {
 	}
 }
 
-// An audience is given each packet at once, and knows which stream's turn it is. Without subscribers the first byte of
-// each packet is read, and the packet is dropped.
+// An audience is given each packet at once, and knows which stream's turn it is. Without
+// subscribers the first byte of each packet is read, and the packet is dropped.
 type audience struct {
 	subs []*subscriber
 	sum  uint64
@@ -105,8 +106,8 @@ func (a *audience) next(n int) int {
 	return a.at
 }
 
-// check has a contender read packets from streams that all carry the sequence, and fails if two subscribers do not get
-// every byte of it in order.
+// check has a contender read packets from streams that all carry the sequence, and fails if two
+// subscribers do not get every byte of it in order.
 func (c contender) check(streams []io.Reader, packets int) error {
 	var got bytes.Buffer
 	first, second := &subscriber{audit: func(p []byte) { got.Write(p) }}, new(subscriber)

@@ -28,7 +28,7 @@ const (
 
 var sendings = []sending{
 	{"flood", "a flood of writes of 64 KiB", 20_000, func(c net.Conn) error {
-		b := make([]byte, period+floodWrite) // whose writes begin anywhere in the sequence
+		b := make([]byte, period+floodWrite) // its writes begin anywhere in the sequence
 		fill(b, 0)
 		for at := 0; ; at = (at + floodWrite) % period {
 			if _, err := c.Write(b[at : at+floodWrite]); err != nil {
@@ -67,8 +67,8 @@ func fill(b []byte, at int) {
 	}
 }
 
-// sender is a process that sends to each connection as its first line says. So the CPU time of this process is the
-// reader's alone.
+// sender is a process that sends to each connection as its first line says. So the CPU time of this
+// process is the reader's alone.
 var sender = measure.RegisterChild("reader-sender", func([]string) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -101,7 +101,7 @@ func send(c net.Conn) {
 	}
 }
 
-// startSender returns the sender, whose first line is its address.
+// startSender returns the sender. Its first line is its address.
 func startSender() (addr string, child *measure.Child, err error) {
 	cmd, err := measure.Self(sender)
 	if err != nil {
@@ -131,7 +131,7 @@ func (s sending) dial(addr string) (net.Conn, error) {
 	return c, nil
 }
 
-// check fails if a contender does not read from a connection what was sent.
+// check fails if a contender reads other bytes from a connection than were sent.
 func (s sending) check(addr string, by contender) error {
 	c, err := s.dial(addr)
 	if err != nil {

@@ -20,13 +20,14 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// A kernel reads what the kernel did: at the end of each interval by system calls, and by bpftrace as it happens.
+// A kernel reads the kernel's events: at the end of each interval with system calls, and as they
+// happen with bpftrace.
 type kernel struct {
 	source, note string
 	conns        func() []syscall.Conn
 
 	faults unix.Rusage
-	resent map[uint64]uint32 // by a socket's cookie: what it had sent again at the last reading
+	resent map[uint64]uint32 // by a socket's cookie: retransmissions at the last reading
 	delay  uint64            // nanoseconds that threads had waited for a processor
 	runs   uint64            // how often they had run
 
@@ -47,7 +48,7 @@ func openKernel(o Options) *kernel {
 	return k
 }
 
-// read fills what has happened since the last call.
+// read sets s to the events since the last call.
 func (k *kernel) read(s *Kernel) {
 	var u unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &u) == nil {
@@ -67,7 +68,8 @@ func (k *kernel) read(s *Kernel) {
 	k.delay, k.runs = delay, runs
 }
 
-// readConns asks every connection for TCP_INFO. It returns how many segments were sent again since the last reading.
+// readConns asks every connection for TCP_INFO. It returns how many segments were sent again since
+// the last reading.
 func (k *kernel) readConns(s *Kernel) (retransmits int64) {
 	resent := make(map[uint64]uint32)
 	var rtts []time.Duration
@@ -94,7 +96,8 @@ func (k *kernel) readConns(s *Kernel) (retransmits int64) {
 	return retransmits
 }
 
-// schedstat adds up how long the threads of this process have waited for a processor, and how often they have run.
+// schedstat adds up how long the threads of this process have waited for a processor, and how often
+// they have run.
 func schedstat() (delay, runs uint64) {
 	names, _ := filepath.Glob("/proc/self/task/*/schedstat")
 	for _, name := range names {
@@ -118,9 +121,9 @@ func (k *kernel) close() {
 	}
 }
 
-// script counts retransmissions of the machine, and measures how long the threads of one program wait for a processor:
-// from when they are woken, or are taken off a processor while they could go on, until they run. It prints both five
-// times an interval, so that what a sample has of them is a fifth of an interval late at most.
+// script counts retransmissions of the machine, and measures how long the threads of one program
+// wait for a processor: from the moment when they are woken, or are preempted, until they run. It
+// prints both five times an interval, so that a sample is at most a fifth of an interval late.
 const script = `
 tracepoint:tcp:tcp_retransmit_skb { @retransmits = count(); }
 tracepoint:sched:sched_wakeup, tracepoint:sched:sched_wakeup_new / args->comm == "COMM" / { @since[args->pid] = nsecs; }
@@ -132,7 +135,7 @@ interval:ms:INTERVAL { printf("attached"); print(@retransmits); print(@wait); cl
 END { clear(@since); }
 `
 
-// A tracer is a bpftrace that runs, and what it has printed since the last take.
+// A tracer is a running bpftrace, and its output since the last take.
 type tracer struct {
 	child  *measure.Child
 	errors bytes.Buffer
@@ -162,7 +165,8 @@ func startTracer(interval time.Duration) (*tracer, error) {
 	code := strings.NewReplacer("COMM", strings.TrimSpace(string(comm)), "INTERVAL", every).Replace(script)
 	command := []string{path, "-f", "json", "-e", code}
 	if _, err := os.Stat("/sys/kernel/tracing/events/tcp"); err != nil {
-		// tracefs is not mounted. It is mounted for bpftrace alone, in a mount namespace that ends with it.
+		// tracefs is not mounted. It is mounted for bpftrace alone, in a mount namespace that ends
+		// with it.
 		mount := `mount -t tracefs nodev /sys/kernel/tracing && exec "$@"`
 		command = append([]string{"unshare", "--mount", "sh", "-c", mount, "sh"}, command...)
 	}
@@ -186,7 +190,8 @@ func startTracer(interval time.Duration) (*tracer, error) {
 	return nil, fmt.Errorf("bpftrace cannot attach: %s", strings.TrimSpace(t.errors.String()))
 }
 
-// readLines reads what bpftrace prints, and tells attached once whether the probes are attached.
+// readLines reads the output of bpftrace, and reports once on attached whether the probes are
+// attached.
 func (t *tracer) readLines(attached chan<- bool) {
 	for told := false; ; {
 		line, err := t.child.Line()
@@ -201,7 +206,7 @@ func (t *tracer) readLines(attached chan<- bool) {
 	}
 }
 
-// add adds what a line of bpftrace's output says. Other lines have other data than maps, or are no JSON.
+// add adds a line of bpftrace's output. Other lines have data other than maps, or are not JSON.
 func (t *tracer) add(line string) {
 	var said struct {
 		Data struct {
@@ -223,7 +228,7 @@ func (t *tracer) add(line string) {
 	}
 }
 
-// take moves what was added to s: of the waits, their p99.
+// take moves the sums to s, with the p99 of the waits.
 func (t *tracer) take(s *Kernel) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -160,7 +160,7 @@ func (c *clients) take() Load {
 	return l
 }
 
-// run has n clients get the URL until ctx ends. It fails if none of their requests succeeds.
+// run lets n clients get the URL until ctx ends. It fails if none of their requests succeeds.
 func (c *clients) run(ctx context.Context, n int) error {
 	transport := &http.Transport{MaxIdleConnsPerHost: n, DisableCompression: true}
 	if options.url != "" {

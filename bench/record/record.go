@@ -1,10 +1,11 @@
-// Package record watches a load, the Go runtime and the kernel on one clock: operations and their latencies, collections,
-// heap and scheduling of this process, and what the kernel did meanwhile. A bpftrace script counts retransmissions and
-// measures how long threads wait for a processor, where bpftrace is installed and may attach; otherwise TCP_INFO and
-// /proc/self/task/*/schedstat say as much of it as they can. A CPU and a heap profile lie beside the table.
+// Package record observes a load, the Go runtime and the kernel on one clock: operations and their
+// latencies, collections, heap and scheduling of this process, and the kernel's events. A bpftrace
+// script counts retransmissions and measures how long threads wait for a processor, if bpftrace is
+// installed and may attach; otherwise TCP_INFO and /proc/self/task/*/schedstat provide part of
+// that. A CPU and a heap profile are stored next to the table.
 //
-// A third of the package reads the kernel, in two ways because few machines allow the better one; the rest is the
-// load, the runtime's metrics, and the table.
+// A third of the package reads the kernel, in two ways because few machines allow the better one;
+// the rest is the load, the runtime's metrics, and the table.
 package record
 
 import (
@@ -28,7 +29,7 @@ type Sample struct {
 	Kernel  Kernel
 }
 
-// A Load is what a load did in an interval.
+// A Load has the operations of a load in an interval.
 type Load struct {
 	Operations, Bytes, Errors int64
 	P50, P99                  time.Duration // of the operations' latencies
@@ -44,7 +45,7 @@ type Runtime struct {
 	Goroutines uint64
 }
 
-// Kernel is what the kernel did in an interval.
+// Kernel has the kernel's events in an interval.
 type Kernel struct {
 	Retransmits int64
 	RunQueue    time.Duration // that a thread waited for a processor: the p99 by bpftrace, the mean by schedstat
@@ -61,10 +62,10 @@ type Timeline struct {
 	Cost    time.Duration
 }
 
-// Options say what is recorded.
+// Options configure a recording.
 type Options struct {
 	Interval time.Duration
-	Load     func() Load           // what happened since the last call
+	Load     func() Load           // the events since the last call
 	Conns    func() []syscall.Conn // connections of this process, for TCP_INFO
 	Profiles string                // directory for CPU and heap profiles; none if empty
 	Bpftrace bool                  // try bpftrace
@@ -83,7 +84,7 @@ func Record(o Options, work func() error) (*Timeline, error) {
 	o.Logf("record: the kernel is watched by %s%s", line.Kernel, line.Note)
 	var r goRuntime
 	r.open()
-	o.Load() // what was before does not count
+	o.Load() // earlier events do not count
 	k.read(new(Kernel))
 	began, last := time.Now(), time.Duration(0)
 	sample := func() {
@@ -109,7 +110,8 @@ func Record(o Options, work func() error) (*Timeline, error) {
 	}
 }
 
-// startProfiles begins a CPU profile in dir. The function that it returns ends it, and adds a heap profile.
+// startProfiles begins a CPU profile in dir. The function that it returns ends it, and adds a heap
+// profile.
 func startProfiles(dir string) (write func() error, err error) {
 	if dir == "" {
 		return func() error { return nil }, nil
@@ -147,7 +149,7 @@ var metricNames = [metricCount]string{
 	allocBytes: "/gc/heap/allocs:bytes", heapBytes: "/memory/classes/heap/objects:bytes", goroutines: "/sched/goroutines:goroutines",
 }
 
-// A goRuntime reads runtime/metrics, and keeps the last values of those that only grow.
+// A goRuntime reads runtime/metrics, and keeps the last values of counters.
 type goRuntime struct {
 	samples            [metricCount]metrics.Sample
 	cycles, allocBytes uint64
@@ -178,7 +180,8 @@ func (r *goRuntime) read(s *Runtime) {
 	}
 }
 
-// quantile returns the upper end of the bucket that has the quantile of what has come since last, 0 if nothing has.
+// quantile returns the upper end of the bucket with the quantile of the events since last, or 0
+// without events.
 func quantile(h *metrics.Float64Histogram, last *[]uint64, q float64) time.Duration {
 	now := slices.Clone(h.Counts)
 	news, sum := slices.Clone(now), uint64(0)

@@ -22,12 +22,12 @@ const (
 	smallCallers = 4
 	smallEvery   = 500 * time.Microsecond
 
-	// largeSize is a value that moves beside them: one is got, and one is set, every largeEvery.
+	// largeSize is the size of the large values: one is read, and one is set, every largeEvery.
 	largeSize  = 10_000_000
 	largeEvery = 50 * time.Millisecond
 )
 
-// A beside is what small GETs on a program's go-redis client take while large values move.
+// A beside is the latency of small GETs on a program's go-redis client while large values move.
 type beside struct {
 	name string
 	move func(*site) (get, set call) // nil for none
@@ -59,7 +59,7 @@ func besides() []*beside {
 	}
 }
 
-// smallKey is what the small GETs read.
+// smallKey is the key of the small GETs.
 const smallKey = "bench:small"
 
 func runBeside(ctx context.Context, p *measure.Params, srv *server) error {
@@ -132,7 +132,8 @@ func (b *beside) turn(ctx context.Context, s *site, d time.Duration) error {
 	return nil
 }
 
-// smallGets gets small values until ctx ends, and returns how long each took. The one that ctx interrupts does not count.
+// smallGets gets small values until ctx ends, and returns how long each took. The one that ctx
+// interrupts does not count.
 func smallGets(ctx context.Context, rdb *goredis.Client) (took []time.Duration, err error) {
 	for {
 		began := time.Now()

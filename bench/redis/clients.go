@@ -17,8 +17,8 @@ func goRedisGet(s *site) (call, error) {
 	}, nil
 }
 
-// bufferFor is what a value is read into. go-redis asks for two bytes more, in which the end of the reply fits, and so saves
-// a read.
+// bufferFor returns the buffer for a value. go-redis asks for two more bytes, for the end of the
+// reply, which saves a read.
 func bufferFor(size int) []byte { return make([]byte, size+2) }
 
 func goRedisGetToBuffer(s *site) (call, error) {
@@ -56,7 +56,7 @@ func rueidisSet(s *site) (call, error) {
 	}, nil
 }
 
-// An auditor is a Writer that gives what was read to a check.
+// An auditor is a Writer that passes the received bytes to a check.
 type auditor struct{ s *site }
 
 func (a auditor) Write(p []byte) (int, error) {

@@ -12,7 +12,8 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// Program measures a table for each task and number of goroutines, and one of small values beside large ones.
+// Program measures a table for each task and number of goroutines, and one of small values next to
+// large ones.
 var Program = &measure.Program{
 	Name: "redis", What: "large values in and out of Redis", Rounds: 15, Turn: 40 * time.Millisecond,
 	Parts: []string{"get", "set", "beside"},
@@ -175,7 +176,7 @@ func (c contender) check(ctx context.Context, srv *server, t task, size int) err
 func parseSizes(list string) (sizes []int, err error) {
 	for _, name := range strings.Split(list, ",") {
 		n, err := measure.ParseSize(strings.TrimSpace(name))
-		if err != nil || n > 512<<20 { // what Redis allows
+		if err != nil || n > 512<<20 { // Redis' limit
 			return nil, fmt.Errorf("-sizes %q: want 1 to 512MiB, such as 4KiB", name)
 		}
 		sizes = append(sizes, n)

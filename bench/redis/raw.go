@@ -7,8 +7,9 @@ import (
 	"net"
 )
 
-// The raw socket has a connection for each goroutine, and no code but what moves these very bytes: it knows how long
-// each reply is, and waits for it without a deadline. It is no client, but the least that one costs.
+// The raw socket has a connection for each goroutine, and no code except for moving exactly these
+// bytes: it knows the length of each reply, and waits for it without a deadline. It is not a
+// client, but the minimum cost of one.
 
 func (s *site) dial() (net.Conn, error) {
 	conn, err := net.Dial("tcp", s.addr)
@@ -23,7 +24,7 @@ func rawGet(s *site) (call, error) {
 	if err != nil {
 		return nil, err
 	}
-	header := len(fmt.Sprintf("$%d\r\n", s.size)) // what the server sends before the value
+	header := len(fmt.Sprintf("$%d\r\n", s.size)) // sent before the value
 	request := fmt.Appendf(nil, "*2\r\n$3\r\nGET\r\n$%d\r\n%s\r\n", len(key), key)
 	reply := make([]byte, header+s.size+len("\r\n"))
 	return func(context.Context) error {

@@ -1,11 +1,12 @@
-// Package redis compares ways to move large values in and out of Redis: a raw socket that knows what comes, go-redis,
-// rueidis and redisbuf. The server is a process of its own, so that what this process uses is the client's.
+// Package redis compares ways to move large values to and from Redis: a raw socket that knows the
+// replies, go-redis, rueidis and redisbuf. The server is a separate process, so that this process's
+// CPU time is the client's.
 //
-// Every contender is used as its own documentation says, with one client for all goroutines. Before a case is measured,
-// every contender must move the very bytes of the value.
+// Every contender is used as its own documentation says, with one client for all goroutines. Before
+// a case is measured, every contender must move the very bytes of the value.
 //
-// Four clients do two tasks in thirteen ways, and a second table, of small values beside large ones, has a load of its
-// own.
+// Four clients do two tasks in thirteen ways, and a second table, of small values next to large
+// ones, has a different load.
 package redis
 
 import (
@@ -19,7 +20,7 @@ import (
 	"github.com/millrace-io/millrace/redisbuf"
 )
 
-// A task is what a call does.
+// A task is the work of a call.
 type task struct {
 	key        string // of the command line
 	what       string
@@ -49,14 +50,15 @@ var tasks = []task{
 // A contender is a way to do a task.
 type contender struct {
 	name string
-	// worker returns what one goroutine calls again and again.
+	// worker returns the function that one goroutine calls repeatedly.
 	worker func(*site) (call, error)
 }
 
-// A call moves a value once. It gives a value that it has read to the site's audit, if there is one, and drops it otherwise.
+// A call moves a value once. It passes a value that it has read to the site's audit, if there is
+// one, and drops it otherwise.
 type call func(context.Context) error
 
-// A site is what all contenders find.
+// A site is the environment of all contenders.
 type site struct {
 	addr string // of the server
 	size int    // of every value
@@ -64,7 +66,7 @@ type site struct {
 	goredis  *goredis.Client
 	redisbuf *redisbuf.Client
 	rueidis  rueidis.Client
-	closers  []io.Closer // the clients, and what workers have opened
+	closers  []io.Closer // the clients, and the resources of workers
 
 	audit func(piece []byte) // of a check: each value that was read, piece by piece
 }
@@ -99,18 +101,18 @@ type closeFunc func()
 func (f closeFunc) Close() error { f(); return nil }
 
 const (
-	key    = "bench:value" // what all contenders read
-	setKey = "bench:set"   // what they set
+	key    = "bench:value" // the key that all contenders read
+	setKey = "bench:set"   // the key that they set
 )
 
-// value is what is read and set: random bytes, the same ones each time.
+// value is the value that is read and set: random bytes, the same ones each time.
 func (s *site) value() []byte {
 	p := make([]byte, s.size)
 	rand.NewChaCha8([32]byte{}).Read(p)
 	return p
 }
 
-// saw gives what was read to a check.
+// saw passes received bytes to a check.
 func (s *site) saw(piece []byte) {
 	if s.audit != nil {
 		s.audit(piece)

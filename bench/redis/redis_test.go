@@ -23,7 +23,7 @@ func start(t *testing.T) *server {
 	return s
 }
 
-// TestContendersDeliver checks that what is got is the value, and what is set is set.
+// TestContendersDeliver checks that reads return the value, and that sets set it.
 func TestContendersDeliver(t *testing.T) {
 	srv := start(t)
 	for _, size := range []int{1, 1000, 70_000, 3 << 20} {

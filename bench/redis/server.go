@@ -9,7 +9,7 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// A server is a redis-server that runs for the benchmark, in a directory of its own, on loopback.
+// A server is a redis-server for the benchmark, in a new directory, on loopback.
 type server struct {
 	*measure.Server
 	dir     string // removed in the end
@@ -44,7 +44,7 @@ func (s *server) stop() {
 	os.RemoveAll(s.dir)
 }
 
-// version is what a server calls itself, in two words.
+// version returns a server's name and version, in two words.
 func version(path string) string {
 	out, _ := exec.Command(path, "--version").Output() // "Redis server v=7.0.15 sha=..."
 	for _, word := range strings.Fields(string(out)) {

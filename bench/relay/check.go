@@ -21,8 +21,8 @@ const (
 	checkDeadline = 30 * time.Second
 )
 
-// check starts a contender, publishes a stream through it, and fails unless a viewer gets tags with the payloads that were
-// published, in their order and without a hole.
+// check starts a contender, publishes a stream through it, and fails unless a viewer gets tags with
+// the payloads that were published, in their order and without a hole.
 func (c contender) check(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "bench-relay-")
 	if err != nil {
@@ -77,7 +77,8 @@ func (c contender) checkRunning(ctx context.Context, r *running) error {
 	return sent.contain(got, false)
 }
 
-// sums are the checksums of payloads in order, sound and pictures apart: RTMP does not promise an order between the two.
+// sums are the checksums of payloads in order, for audio and video separately: RTMP does not
+// promise an order between the two.
 type sums struct {
 	mu  sync.Mutex
 	all map[byte][]uint32 // by the tag's kind
@@ -92,7 +93,8 @@ func (s *sums) add(kind byte, payload []byte) {
 	s.all[kind] = append(s.all[kind], crc32.ChecksumIEEE(payload))
 }
 
-// contain fails unless got is a part of the sums without a hole. Where the stream repeats, the part may go over its end.
+// contain fails unless got is a part of the sums without a hole. Where the stream repeats, the part
+// may go over its end.
 func (s *sums) contain(got *sums, repeats bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,7 +119,7 @@ func contains(all, part []uint32, repeats bool) bool {
 	return false
 }
 
-// protocol is how a relay is reached by those who look at whole payloads.
+// protocol is the protocol of a relay for checks of whole payloads.
 func (r *running) protocol() load.Protocol {
 	whole := httpflv.Server{URL: r.config.URL}
 	switch p := r.config.Protocol.(type) {

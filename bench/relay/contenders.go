@@ -19,11 +19,12 @@ type contender struct {
 	spec, name string
 	in, out    string // the protocols of publishers and of viewers
 
-	// prepare builds or finds what start runs. The error is a measure.ErrMissing if something is not installed.
+	// prepare builds or finds the program of start. The error is a measure.ErrMissing if something
+	// is not installed.
 	prepare func(ctx context.Context) error
 	// start runs the server; files that it needs go to dir.
 	start func(ctx context.Context, dir string, c load.Config) (*running, error)
-	// sends returns the tags that a contender repeats which makes its stream by itself; nil for others.
+	// sends returns the tags that a contender repeats if it makes its own stream; nil for others.
 	sends func(bitRate int) []load.Tag
 }
 
@@ -42,7 +43,8 @@ const (
 	flvName  = "HTTP-FLV"
 )
 
-// specs are what a list of contenders may name. Millrace is fed by HTTP-FLV or by RTMP, and watched by the other one or not.
+// specs are the contenders that a list may name. Millrace is fed over HTTP-FLV or over RTMP, and
+// watched over the same or the other one.
 const specs = "nginx[@CHUNK], node, xiu, copy, share, millrace[@BOUND], millrace-rtmp[@BOUND], millrace-rtmp-flv[@BOUND], bare[@BOUND]"
 
 // lists are names of whole lists.
@@ -51,8 +53,8 @@ var lists = map[string]string{
 	"rtmp": "nginx,nginx@65536,node,xiu,millrace-rtmp@0,millrace-rtmp,millrace-rtmp-flv@0,millrace-rtmp-flv,millrace@0,millrace",
 }
 
-// parseContenders reads the name of a list, or a list such as nginx,nginx@65536,copy,share,bare@50ms,millrace@0,millrace.
-// Programs go to dir.
+// parseContenders reads the name of a list, or a list such as
+// nginx,nginx@65536,copy,share,bare@50ms,millrace@0,millrace. Programs go to dir.
 func parseContenders(list string, dir string) (all []contender, err error) {
 	if l, ok := lists[list]; ok {
 		list = l
@@ -108,8 +110,9 @@ func parseContender(spec string, dir string) (contender, error) {
 	return contender{}, fmt.Errorf("unknown")
 }
 
-// built is a contender that is a Go program, compiled to dir. Its arguments are made for the address that it listens
-// on, the last one if there are several. They change the configuration if the load is not to reach it by HTTP-FLV there.
+// built is a contender that is a Go program, compiled to dir. args returns its arguments for the
+// address that it listens on, the last one if there are several. args may also change the
+// configuration of the load, to reach it in another way than HTTP-FLV.
 func built(dir string, name, pkg string, args func(addr string, c *load.Config) ([]string, error)) contender {
 	return contender{
 		name: name, in: flvName, out: flvName,
@@ -137,7 +140,8 @@ func built(dir string, name, pkg string, args func(addr string, c *load.Config) 
 	}
 }
 
-// millrace is millrace serve with a latency bound. It is fed by HTTP-FLV, or by RTMP and watched by either.
+// millrace is millrace serve with a latency bound. It is fed over HTTP-FLV, or over RTMP and
+// watched over either.
 func millrace(dir string, in, out string, latency time.Duration) contender {
 	by := ""
 	switch {
@@ -178,7 +182,7 @@ func (c crossed) Watch(ctx context.Context, name string) (load.Subscription, err
 
 const goRelayPackage = "bench/cmd/gorelay"
 
-// goRelay is a relay as it is written with net/http.
+// goRelay is a typical relay with net/http.
 func goRelay(dir string, kind string) contender {
 	name := "Go: a copy a viewer, Write and Flush"
 	if kind == "share" {
@@ -223,8 +227,9 @@ rtmp {
 }
 `
 
-// nginx is nginx with the rtmp module, as its documentation sets it up for live streams. What nginxConf does not name is at
-// its default, so that Nagle's algorithm is on and the send queue has 256 places.
+// nginx is nginx with the rtmp module, as in its documentation for live streams. Other settings
+// than those in nginxConf have their defaults, so that Nagle's algorithm is on and the send queue
+// has 256 places.
 func nginx(chunk int) contender {
 	return contender{
 		name: fmt.Sprintf("nginx-rtmp, chunk_size %d", chunk), in: rtmpName, out: rtmpName,

@@ -11,7 +11,8 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// A library watches an RTMP server by gortmplib, so that a check does not see a stream as the load's own client sees it.
+// A library watches an RTMP server by gortmplib, so that a check does not see a stream as the
+// load's own client sees it.
 type library struct{ *rtmp.Server }
 
 // Watch implements load.Protocol.
@@ -28,7 +29,8 @@ func (l library) Watch(ctx context.Context, name string) (load.Subscription, err
 	return &libraryViewer{c, context.AfterFunc(ctx, c.Close)}, nil
 }
 
-// A libraryViewer makes payloads of what gortmplib has taken apart. Sequence headers and metadata are left out.
+// A libraryViewer makes payloads from the messages that gortmplib has parsed. Sequence headers and
+// metadata are left out.
 type libraryViewer struct {
 	c    *gortmplib.Client
 	stop func() bool

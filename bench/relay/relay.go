@@ -1,8 +1,9 @@
-// Package relay puts the same load of publishers and viewers on relays of live streams, in turns, and compares what they
-// need for it. Before the measurement every relay must deliver what was published.
+// Package relay applies the same load of publishers and viewers to relays of live streams, in
+// turns, and compares their costs. Before the measurement every relay must deliver the published
+// stream.
 //
-// A quarter of the package checks that a relay delivers, by payloads that it compares itself; a relay that loses tags
-// is cheap.
+// A quarter of the package checks that a relay delivers, by payloads that it compares itself; a
+// relay that loses tags is cheap.
 package relay
 
 import (
@@ -98,7 +99,8 @@ func run(ctx context.Context, p *measure.Params) error {
 	return nil
 }
 
-// ready returns the contenders of a list that are there, each of which delivers what is published. Programs go to dir.
+// ready returns the installed contenders of a list, each of which delivers the published stream.
+// Programs go to dir.
 func ready(ctx context.Context, p *measure.Params, list, dir string) ([]contender, error) {
 	all, err := parseContenders(list, dir)
 	if err != nil {
@@ -144,7 +146,7 @@ func takeTurn(ctx context.Context, who contender, c testCase) (load.Report, erro
 	return r, err
 }
 
-// usage is what the server used; zero where the system does not say.
+// usage is the server's resource use; zero if the system does not report it.
 func usage(r load.Report) load.Usage {
 	if r.Server == nil {
 		return load.Usage{}
@@ -161,7 +163,8 @@ func total(m map[string]int) (n int) {
 	return n
 }
 
-// tableName keeps the list of RTMP apart from the others, so that either can be measured anew alone.
+// tableName keeps the list of RTMP apart from the others, so that either can be measured anew
+// alone.
 func tableName(c testCase) string {
 	if options.contenders == "rtmp" {
 		return "relay-rtmp-" + c.String()
@@ -169,7 +172,8 @@ func tableName(c testCase) string {
 	return "relay-" + c.String()
 }
 
-// table compares CPU time with the first contender's, with that of nginx-rtmp with large chunks, and with ours.
+// table compares CPU time with the first contender's, with that of nginx-rtmp with large chunks,
+// and with ours.
 func table(c testCase, all []contender, reports [][]load.Report, rounds int) *measure.Table {
 	get := func(i int, f func(load.Report) float64) (s measure.Series) {
 		for _, r := range reports[i] {
@@ -224,7 +228,7 @@ func table(c testCase, all []contender, reports [][]load.Report, rounds int) *me
 	return t
 }
 
-// stalledTable has what became of viewers that read nothing for a minute, and of the others.
+// stalledTable describes viewers that read nothing for a minute, and the others.
 func stalledTable(c testCase, all []contender, reports [][]load.Report) *measure.Table {
 	t := measure.NewTable("relay-stalled-"+c.String(), fmt.Sprintf("Relay %s while one viewer in %d reads nothing for a minute", c, options.stalled),
 		"contender", "stalled viewers", "tags that the others lost", "others that were ended", "tags that the stalled lost",

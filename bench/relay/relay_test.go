@@ -49,7 +49,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestContendersDeliver starts each relay that needs no registry, and compares what a viewer gets with what was published.
+// TestContendersDeliver starts each relay that needs no registry, and compares a viewer's stream
+// with the published one.
 func TestContendersDeliver(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and runs servers")
@@ -186,7 +187,7 @@ func TestCrossedWatchesElsewhere(t *testing.T) {
 	}
 }
 
-// TestHeadersAreNoPicture has a viewer pass over what comes before the first picture.
+// TestHeadersAreNoPicture skips everything before the first video frame.
 func TestHeadersAreNoPicture(t *testing.T) {
 	synth := load.NewSynth(0, startBitRate, startKeyInterval)
 	tags := append(synth.Headers(startBitRate), load.Tag{Kind: load.Audio, Payload: []byte{0xaf, 1, 0}})

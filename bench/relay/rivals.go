@@ -15,7 +15,8 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// Relays that come from other languages' registries. They are installed once, into the user's cache directory.
+// Relays that come from other languages' registries. They are installed once, into the user's cache
+// directory.
 const (
 	nodeVersion = "4.4.3"
 	xiuVersion  = "0.14.0"
@@ -33,8 +34,8 @@ func cached(pkg, file string) (string, error) {
 	return filepath.Join(cache, "millrace-bench", pkg, file), nil
 }
 
-// install has a command fill a directory for a package, which is then at cached, unless the file is there already. What
-// goes wrong is a measure.ErrMissing: a registry may be out of reach.
+// install runs a command that fills a directory for a package, which is then at cached, unless the
+// file exists already. A failure is a measure.ErrMissing: a registry may be out of reach.
 func install(ctx context.Context, pkg, file string, command func(dir string) []string) error {
 	path, err := cached(pkg, file)
 	if err != nil {
@@ -83,7 +84,8 @@ func ports(n int) (all []json.Number, err error) {
 	return all, nil
 }
 
-// node is Node-Media-Server with its defaults, but for the console, the passwords, recordings and protocols other than RTMP.
+// node is Node-Media-Server with its defaults, but for the console, the passwords, recordings and
+// protocols other than RTMP.
 func node() contender {
 	const (
 		pkg = "node-media-server-" + nodeVersion
@@ -180,8 +182,8 @@ func xiu() contender {
 	}
 }
 
-// patient is a server that agrees to send a stream which is not there yet, and hangs up then. Its viewers come again until
-// something has come.
+// patient is a server that agrees to send a stream which is not there yet, and hangs up then. Its
+// viewers come again until something has come.
 type patient struct{ load.Protocol }
 
 // patience is the time between two attempts.

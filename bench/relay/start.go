@@ -26,13 +26,13 @@ var Start = &measure.Program{
 
 var startContenders string
 
-// A trial is one publisher of a stream of its own, and one viewer.
+// A trial is one publisher of a new stream, and one viewer.
 type trial struct {
 	column string
 	take   func(ctx context.Context, p load.Protocol, stream string) (time.Duration, error)
 }
 
-// trials are what each contender does in each round. A stream's name is used once.
+// trials are the trials of each contender in each round. A stream's name is used once.
 var trials = []trial{{"first picture ms", firstPicture}, {"longer pause ms", pauseOfReturn}}
 
 const (
@@ -51,7 +51,7 @@ func runStart(ctx context.Context, p *measure.Params) error {
 	if err != nil {
 		return err
 	}
-	servers := make([]*running, len(all)) // those that have no turn are idle
+	servers := make([]*running, len(all)) // servers without a turn are idle
 	for i, c := range all {
 		home, err := os.MkdirTemp(dir, "")
 		if err != nil {
@@ -84,7 +84,7 @@ func runStart(ctx context.Context, p *measure.Params) error {
 	t := measure.NewTable("relay-start", fmt.Sprintf("A viewer waits for a stream of %.2f Mbit/s, %d rounds", startBitRate/1e6, p.Rounds),
 		columns...)
 	t.Bar = 3
-	t.Note = "First picture: from the moment when the publisher connects to the first picture, which is a key frame, at a viewer that " +
+	t.Note = "First picture: from the moment when the publisher connects to the first picture, which is a keyframe, at a viewer that " +
 		"came before. Longer pause: the publisher's connection is cut, and it comes back after half a second; by how much longer than " +
 		"that the viewer is without a picture."
 	for i, who := range all {
@@ -97,7 +97,7 @@ func runStart(ctx context.Context, p *measure.Params) error {
 	return p.Add(t)
 }
 
-// A watcher is a viewer that tells when pictures come.
+// A watcher is a viewer that reports video frames.
 type watcher struct {
 	pictures chan time.Time
 	err      error // set before pictures is closed
@@ -113,7 +113,7 @@ func watchPictures(ctx context.Context, p load.Protocol, stream string) *watcher
 			return
 		}
 		defer s.Close()
-		const frames = 1 // the second byte of pictures; sequence headers have 0
+		const frames = 1 // the second byte of video frames; sequence headers have 0
 		for {
 			var a load.Arrival
 			if w.err = s.Next(&a); w.err != nil {
@@ -127,7 +127,7 @@ func watchPictures(ctx context.Context, p load.Protocol, stream string) *watcher
 	return w
 }
 
-// next returns when the next picture has come.
+// next waits for the next video frame.
 func (w *watcher) next() (time.Time, error) {
 	if at, ok := <-w.pictures; ok {
 		return at, nil
@@ -168,7 +168,8 @@ func (s *sender) cut() error {
 // irregularly waits about d: servers may do things at a beat.
 func irregularly(d time.Duration) { time.Sleep(d + rand.N(d)) }
 
-// firstPicture is the time from when a publisher connects to the first picture at a viewer that waits for the stream.
+// firstPicture is the time from a publisher's connect to the first video frame at a viewer that
+// waits for the stream.
 func firstPicture(ctx context.Context, p load.Protocol, stream string) (time.Duration, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -179,8 +180,8 @@ func firstPicture(ctx context.Context, p load.Protocol, stream string) (time.Dur
 	return first.Sub(publisher.began), errors.Join(err, publisher.cut())
 }
 
-// pauseOfReturn is by how much longer a viewer is without a picture than a stream is without a publisher, whose connection
-// is cut and who comes back.
+// pauseOfReturn is by how much a viewer's pause in video is longer than the stream's pause without
+// a publisher, whose connection is cut and who comes back.
 func pauseOfReturn(ctx context.Context, p load.Protocol, stream string) (time.Duration, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -199,7 +200,7 @@ func pauseOfReturn(ctx context.Context, p load.Protocol, stream string) (time.Du
 	}
 	cut := time.Now()
 	irregularly(300 * time.Millisecond)
-	for len(viewer.pictures) > 0 { // those that were on their way
+	for len(viewer.pictures) > 0 { // frames that were in flight
 		last, err = viewer.next()
 		if err != nil {
 			return 0, err

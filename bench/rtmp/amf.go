@@ -23,8 +23,8 @@ const (
 	amfObjectEnd = 9
 )
 
-// appendAMF encodes float64, string, object and nil. Replies are not decoded: their first values are compared with encoded
-// ones.
+// appendAMF encodes float64, string, object and nil. Replies are not decoded: their first values
+// are compared with encoded ones.
 func appendAMF(p []byte, values ...any) []byte {
 	for _, v := range values {
 		switch v := v.(type) {

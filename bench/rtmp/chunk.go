@@ -26,7 +26,8 @@ type reader struct {
 	head                    [11]byte
 }
 
-// A message is the last one of a chunk stream, whole or in part. The next one repeats what its header leaves out.
+// A message is the last message of a chunk stream, whole or in part. The next one inherits fields
+// that its header leaves out.
 type message struct {
 	timestamp, delta uint32
 	extended         bool
@@ -40,7 +41,8 @@ func newReader(r *millrace.Reader, out *writer) *reader {
 	return &reader{r: r, out: out, chunk: 128, window: defaultWindow, streams: make(map[int]*message)}
 }
 
-// nextCommand waits for a command and returns its AMF0 values, valid until the next call. It passes over other messages.
+// nextCommand waits for a command and returns its AMF0 values, valid until the next call. It passes
+// over other messages.
 func (r *reader) nextCommand() ([]byte, error) {
 	for {
 		m, err := r.next()
@@ -53,7 +55,7 @@ func (r *reader) nextCommand() ([]byte, error) {
 	}
 }
 
-// nextMedia waits for a message of sound, picture or data.
+// nextMedia waits for an audio, video or data message.
 func (r *reader) nextMedia(a *load.Arrival) error {
 	for {
 		m, err := r.next()
@@ -91,7 +93,7 @@ func (r *reader) next() (*message, error) {
 	}
 }
 
-// obey does what a control message says.
+// obey executes a control message.
 func (r *reader) obey(m *message) error {
 	if m.kind > typePeerBandwidth || m.kind == 0 {
 		return nil
@@ -116,7 +118,7 @@ func (r *reader) obey(m *message) error {
 	return nil
 }
 
-// nextChunk reads a chunk and returns the message that it is a part of.
+// nextChunk reads a chunk and returns its message.
 func (r *reader) nextChunk() (*message, error) {
 	r.waited = false
 	first, err := r.number(1)
@@ -160,7 +162,8 @@ func (r *reader) restOfChunk(format byte, id int) (*message, error) {
 	return m, err
 }
 
-// header reads what follows the number of the chunk stream, and begins a message unless one is under way.
+// header reads the message header after the chunk stream number, and begins a message unless one is
+// unfinished.
 func (r *reader) header(m *message, format byte) error {
 	if !m.whole && format != 3 {
 		return errProtocol

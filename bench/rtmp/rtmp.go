@@ -1,10 +1,10 @@
-// Package rtmp is as much of an RTMP client as a load on an RTMP server needs: it publishes the tags of package load, and
-// plays a stream to count them.
+// Package rtmp is as much of an RTMP client as a load on an RTMP server needs: it publishes the
+// tags of package load, and plays a stream to count them.
 //
-// It is written by hand because a load must cost less than the server that it measures. With viewers by gortmplib v1.0.1,
-// bench relay -contenders millrace-rtmp@50ms -case 1x200 reports a generator CPU of 2.36 s/GB, with gortmplib's parser of
-// chunks alone 1.55, and with this client 0.99 (medians of seven rounds of 12 s). Package relay checks by gortmplib what a
-// server sends.
+// It is written by hand because a load must cost less than the server that it measures. With
+// viewers of gortmplib v1.0.1, bench relay -contenders millrace-rtmp@50ms -case 1x200 reports a
+// generator CPU of 2.36 s/GB, with only gortmplib's parser of chunks 1.55, and with this client
+// 0.99 (medians of seven rounds of 12 s). Package relay checks a server's output with gortmplib.
 package rtmp
 
 import (
@@ -46,7 +46,8 @@ const ChunkSize = 4096
 // defaultWindow is how much may arrive before an acknowledgement until the server has said.
 const defaultWindow = 2_500_000
 
-// Server is an RTMP server. It implements load.Protocol. To viewers, Arrival.Head is the whole payload.
+// Server is an RTMP server. It implements load.Protocol. To viewers, Arrival.Head is the whole
+// payload.
 type Server struct {
 	Addr string // host:port
 }
@@ -58,8 +59,8 @@ func (s *Server) String() string { return "rtmp://" + s.Addr + "/" + app }
 // app is the application that streams are published to.
 const app = "live"
 
-// conn is a connection past the handshake. Reading belongs to one goroutine,
-// writing is locked inside writer.
+// conn is a connection past the handshake. Reading belongs to one goroutine, writing is locked
+// inside writer.
 type conn struct {
 	net  net.Conn
 	stop func() bool // keeps ctx from closing the connection
@@ -183,8 +184,8 @@ func handshake(w io.Writer, r io.Reader) error {
 	return nil
 }
 
-// publication is a stream on its way to the server. A goroutine of its own
-// reads what the server says, because pings want an answer.
+// publication is a stream on its way to the server. Another goroutine reads the server's messages,
+// because pings need an answer.
 type publication struct {
 	c    *conn
 	done chan struct{} // closed when that goroutine has ended
@@ -244,7 +245,7 @@ func (p *publication) Close() error {
 // subscription is a stream on its way from the server.
 type subscription struct{ c *conn }
 
-// bufferLength is what the player claims to hold, in milliseconds.
+// bufferLength is the player's stated buffer, in milliseconds.
 const bufferLength = 1000
 
 // liveOnly asks for a live stream, never for a recording.

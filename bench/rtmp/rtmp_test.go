@@ -21,8 +21,8 @@ func TestAppendAMF(t *testing.T) {
 	}
 }
 
-// TestChunksRoundTrip sends messages of two chunk streams, interleaved, and
-// with timestamps on both sides of what 24 bits hold.
+// TestChunksRoundTrip sends messages of two chunk streams, interleaved, and with timestamps on both
+// sides of what 24 bits hold.
 func TestChunksRoundTrip(t *testing.T) {
 	var wire bytes.Buffer
 	w := newWriter(&wire)

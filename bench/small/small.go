@@ -1,8 +1,8 @@
-// Package small measures what a buffer of bytes costs whose contents are small, and that nothing is lost when they are
-// large: stackbuf.Buffer beside bytes.Buffer and strings.Builder.
+// Package small measures the cost of a buffer with small contents, and checks that large contents
+// cost no more: stackbuf.Buffer, bytes.Buffer and strings.Builder.
 //
-// Each case is the same text once for each type: a generic function or an interface would call the methods indirectly, and
-// nothing could be inlined or stay on the stack.
+// Each case is the same text once for each type: a generic function or an interface would call the
+// methods indirectly, and nothing could be inlined or stay on the stack.
 package small
 
 import (
@@ -66,14 +66,14 @@ type testCase struct {
 
 const kib = 1 << 10
 
-// What is written and read. It is not on the heap, which it would make larger: the collector would run less often, to the
-// advantage of the type that makes the most garbage.
+// The data that is written and read. It is not on the heap, because a larger heap would make the
+// collector run less often, to the advantage of the type that makes the most garbage.
 var (
 	text = strings.Repeat("0123456789abcdef", 64*kib/16)
 	data [64 * kib]byte
 )
 
-// What the works come to, so that none of them is optimised away.
+// The results of the works, so that none of them is optimized away.
 var (
 	lastString string
 	lastLen    int

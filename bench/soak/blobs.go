@@ -16,23 +16,25 @@ import (
 )
 
 const (
-	// blobKeys is the number of keys of a server: few, so that they are replaced while they are read.
+	// blobKeys is the number of keys of a server: few, so that they are replaced while they are
+	// read.
 	blobKeys = 12
-	// blobHead is what a blob begins with: its key's number, the number of the write, its length.
+	// blobHead is the start of a blob: its key's number, the number of the write, its length.
 	blobHead = 24
 	blobRest = 25 * time.Millisecond // after each request
 	// expirySlack is by how much a store may be late: a file system's clock has steps.
 	expirySlack = 50 * time.Millisecond
 )
 
-// A blob knows what may be read under its key. Its writes are numbered from 1. Floor and deleted are at most begun.
+// A blob knows which values may be read under its key. Its writes are numbered from 1. Floor and
+// deleted are at most begun.
 type blob struct {
 	key     string
 	writing sync.Mutex // held while a write is in progress
 
 	mu      sync.Mutex
 	begun   uint64 // the last write that was begun
-	floor   uint64 // a read that begins now finds what this write left, or a later one
+	floor   uint64 // a read that begins now finds this write, or a later one
 	deleted uint64 // the last write that deletes
 }
 
@@ -54,7 +56,8 @@ func (b *blob) begin(deletes bool) uint64 {
 	return b.begun
 }
 
-// confirm notes that the server has said that a write is done. Of a write without confirmation it is unknown whether it was.
+// confirm notes that the server has said that a write is done. Of a write without confirmation it
+// is unknown whether it was.
 func (b *blob) confirm(write uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -140,8 +143,9 @@ func blobBody(key string, write uint64, size int64) (id uint64, head []byte) {
 	return contentOf(key) ^ mix(write), binary.BigEndian.AppendUint64(head, uint64(size))
 }
 
-// put sends the first stop bytes of a value of so many, and breaks off if that is not all. What breaks off rests before, so
-// that a server that takes that for the whole has a moment to say so.
+// put sends the first stop bytes of a value of the given size, and breaks off if that is not all.
+// Before it breaks off it pauses, so that a server that accepts the part as a whole has time to
+// answer.
 func (c *cycle) put(key string, write uint64, size, stop int64, url string, header ...string) error {
 	id, head := blobBody(key, write, size)
 	body := io.MultiReader(bytes.NewReader(head[:min(blobHead, stop)]), &content{id: id, off: blobHead, end: stop})
@@ -164,14 +168,14 @@ type readerFunc func() error
 
 func (f readerFunc) Read([]byte) (int, error) { return 0, f() }
 
-// missing reports whether a request failed because there is no such blob.
+// missing reports whether a request failed because no such blob.
 func missing(err error) bool {
 	var status *statusError
 	return errors.As(err, &status) && status.status == http.StatusNotFound
 }
 
 func (c *cycle) remove(b *blob, url string) error {
-	absent := b.absent(b.oldest()) // if the server says that there is none
+	absent := b.absent(b.oldest()) // if the server reports it missing
 	write := b.begin(true)
 	res, err := c.do(http.MethodDelete, url, http.StatusNoContent)
 	if missing(err) {
@@ -223,7 +227,7 @@ func (c *cycle) read(key, url string) (write uint64, err error) {
 	return write, err
 }
 
-// inspect reads all blobs: what was confirmed must be there.
+// inspect reads all blobs: confirmed writes must be there.
 func (c *cycle) inspect() error {
 	url, _, err := c.await(c.hard)
 	if err != nil {

@@ -22,7 +22,7 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// fill writes to p what the content of number id has from offset off on.
+// fill writes the bytes of content id from offset off on to p.
 func fill(p []byte, id uint64, off int64) {
 	var word [8]byte
 	for at := uint64(off / 8); len(p) > 0; at++ {
@@ -32,7 +32,8 @@ func fill(p []byte, id uint64, off int64) {
 	}
 }
 
-// A content is a Reader of the bytes of a content, and a Writer that compares what is written with them.
+// A content is a Reader of the bytes of a content, and a Writer that compares written bytes with
+// them.
 type content struct {
 	what string
 	id   uint64

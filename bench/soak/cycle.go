@@ -12,8 +12,8 @@ import (
 	"github.com/millrace-io/millrace/internal/sleep"
 )
 
-// A cycle is some seconds of work with one server. A client begins nothing new when working has ended, and gives up when hard
-// has.
+// A cycle is some seconds of work with one server. A client begins nothing new when working has
+// ended, and gives up when hard has.
 type cycle struct {
 	*target
 	number  int
@@ -26,8 +26,8 @@ type cycle struct {
 
 func newCycle(t *target, number int) *cycle { return &cycle{target: t, number: number} }
 
-// run has all clients work, with a restart in the middle unless restart is 0. It returns when all of them have hung up. The
-// error says what is wrong with the server as a whole.
+// run lets all clients work, with a restart in the middle unless restart is 0. It returns when all
+// of them have disconnected. The error describes a fault of the server as a whole.
 func (c *cycle) run(ctx context.Context, restart syscall.Signal) error {
 	var stop, giveUp context.CancelFunc
 	c.working, stop = context.WithCancel(ctx)
@@ -70,8 +70,9 @@ func (c *cycle) run(ctx context.Context, restart syscall.Signal) error {
 	return err
 }
 
-// work repeats f until the cycle is over. f gets the server's address and a context that ends when the server is being
-// restarted. An error of f is a fault, unless a restart or the end of the cycle excuses it.
+// work repeats f until the cycle is over. f gets the server's address and a context that ends when
+// the server is being restarted. An error of f is a fault, unless a restart or the end of the cycle
+// excuses it.
 func (c *cycle) work(what string, r *rand.Rand, f func(url string, up context.Context, r *rand.Rand) error) {
 	for c.working.Err() == nil {
 		url, up, err := c.await(c.working)
@@ -94,9 +95,9 @@ func (c *cycle) work(what string, r *rand.Rand, f func(url string, up context.Co
 	}
 }
 
-// account compares what viewers lost in this cycle with what the server says that it took from them, from the quiet point before
-// the cycle to the one after it. The server may say more: a viewer that was moved forward learns of it when it reads on, and may
-// have left before.
+// account compares the viewers' losses in this cycle with the losses that the server reports, from
+// the quiet point before the cycle to the one after it. The server may report more: a viewer that
+// was moved forward learns of it when it reads on, and may have left before.
 func (c *cycle) account() error {
 	var before point // of a process that was started for this cycle
 	if n := len(c.points); n > 1 {

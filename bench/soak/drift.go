@@ -17,26 +17,27 @@ import (
 )
 
 const (
-	// warmUp is how many quiet points of a process are not judged: caches fill, pools grow to what the work needs.
+	// warmUp is how many quiet points of a process are not judged: caches fill, and pools grow to
+	// the size that the work needs.
 	warmUp = 2
-	// pointsWanted is how many quiet points a process needs for its drift to be judged: six after the warm-up, so that two are
-	// compared with two.
+	// pointsWanted is how many quiet points a process needs for its drift to be judged: six after
+	// the warm-up, so that two are compared with two.
 	pointsWanted = warmUp + 6
-	// redisConns is how many connections to Redis may be idle at one quiet point and not yet open at an earlier one: 32 that
-	// carry values, and some of go-redis.
+	// redisConns is how many connections to Redis may be idle at one quiet point and not yet open
+	// at an earlier one: 32 that carry values, and some of go-redis.
 	redisConns = 48
-	// redisBuffers is what each of them has in buffers.
+	// redisBuffers is the buffer memory of each connection.
 	redisBuffers = 80 << 10
 )
 
-// A point is what a server holds at one moment.
+// A point is the memory of a server at one moment.
 type point struct {
 	At          time.Duration `json:"at_ns"` // since the beginning of the run
 	Goroutines  int64         `json:"goroutines"`
 	Descriptors int64         `json:"descriptors"`
 	Threads     int64         `json:"threads"`
 	RSS         int64         `json:"rss_bytes"`
-	Heap        int64         `json:"heap_bytes"` // alive after a collection, without what the pool keeps idle
+	Heap        int64         `json:"heap_bytes"` // alive after a collection, without idle blocks of the pool
 	PoolInUse   int64         `json:"pool_in_use_bytes"`
 	PoolIdle    int64         `json:"pool_idle_bytes"`
 
@@ -61,8 +62,9 @@ type rule struct {
 	ratio float64
 }
 
-// rules returns the rules for a server with so many connections to Redis. A trend has two bounds because either alone is
-// noise: a heap of 3 MB that becomes 4 has a large ratio, and one of 1 GB that wavers has a large difference.
+// rules returns the rules for a server with so many connections to Redis. A trend has two bounds
+// because either alone is noise: a heap of 3 MB that becomes 4 has a large ratio, and one of 1 GB
+// that wavers has a large difference.
 func rules(redisConns int64) []rule {
 	return []rule{
 		{"goroutines", func(p *point) int64 { return p.Goroutines }, steady, 0, 0},
@@ -75,7 +77,7 @@ func rules(redisConns int64) []rule {
 	}
 }
 
-// judge returns what is wrong with the quiet points of one process, or nil.
+// judge returns a fault in the quiet points of one process, or nil.
 func (r rule) judge(points []point) error {
 	if r.kind == capped {
 		for i := range points {
@@ -122,7 +124,7 @@ func (t *target) judge(kinds ...int) {
 	}
 }
 
-// quiet waits until the server has nothing to do, and adds what it holds then to its points.
+// quiet waits until the server is idle, and adds its memory to the points.
 func (t *target) quiet(ctx context.Context) error {
 	p, err := t.settle(ctx)
 	if err == nil {
@@ -141,16 +143,17 @@ func (t *target) quiet(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// What was waited for is taken from before the collection, which may start goroutines.
+	// These values are from before the collection, which may start goroutines.
 	after.At, after.Goroutines, after.Descriptors, after.PoolInUse = time.Since(t.began), p.Goroutines, p.Descriptors, p.PoolInUse
 	t.points = append(t.points, after)
 	t.judge(capped, steady)
 	return nil
 }
 
-// settle samples until nothing is in progress and no rule but a trend is broken, and returns the last sample after t.cfg.Settle
-// at the latest: a connection that was closed a moment ago keeps its goroutine a little longer, and only a leak keeps it for
-// ever. While there is nothing to compare with, it takes the least of ten samples.
+// settle samples until nothing is in progress and no rule but a trend is broken, and returns the
+// last sample after t.cfg.Settle at the latest: a connection that was closed a moment ago keeps its
+// goroutine a little longer, and only a leak keeps it for ever. While there is nothing to compare
+// with, it takes the least of ten samples.
 func (t *target) settle(ctx context.Context) (point, error) {
 	deadline := time.Now().Add(t.cfg.Settle)
 	var least point
@@ -178,7 +181,7 @@ func (t *target) settle(ctx context.Context) (point, error) {
 	}
 }
 
-// adminClient's connections end with each answer, so that they are not among what is counted.
+// adminClient's connections end with each response, so that they are not counted.
 var adminClient = &http.Client{Timeout: timeout, Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}}
 
 // ask gives the server's answer about itself to f.
@@ -242,8 +245,8 @@ func (t *target) sample(ctx context.Context) (point, error) {
 	return p, p.look(t.proc.Cmd.Process.Pid)
 }
 
-// look asks Linux, which is better than to ask the process: that has one more descriptor while it answers. On other systems it
-// does nothing.
+// look asks Linux, which is better than to ask the process: that has one more descriptor while it
+// answers. On other systems it does nothing.
 func (p *point) look(pid int) error {
 	fs, err := procfs.NewDefaultFS()
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/millrace-io/millrace/internal/sleep"
 )
 
-// fileSizes are the sizes of the files that are served: empty, small enough to be copied rather than sent by the kernel, odd,
-// and too large for a connection's buffers.
+// fileSizes are the sizes of the files that are served: empty, small enough to be copied rather
+// than sent by the kernel, odd, and too large for a connection's buffers.
 var fileSizes = map[string]int64{"empty": 0, "one": 1, "small.txt": 3000, "page.html": 70_001, "odd.bin": 1<<20 + 7, "large.bin": 6 << 20}
 
 var fileNames = []string{"empty", "one", "small.txt", "page.html", "odd.bin", "large.bin"}
@@ -68,7 +68,8 @@ func (c *cycle) file(url string, _ context.Context, r *rand.Rand) error {
 	return c.download(name, url, "", 0, size-1)
 }
 
-// do sends a request without a body, and returns the answer if it has the status that is wanted. The caller closes its body.
+// do sends a request without a body, and returns the answer if it has the status that is wanted.
+// The caller closes its body.
 func (c *cycle) do(method, url string, status int, header ...string) (*http.Response, error) {
 	return c.send(method, url, nil, 0, []int{status}, header...)
 }
@@ -112,8 +113,8 @@ func statusOf(what string, res *http.Response) error {
 	return &statusError{what, res.StatusCode, string(text)}
 }
 
-// download asks for the part of a file that a Range header names, or for the whole if part is empty. What comes must
-// be the bytes from one offset to another, both included.
+// download requests the part of a file that a Range header names, or the whole if part is empty.
+// The response must be the bytes from one offset to another, both included.
 func (c *cycle) download(name, url, part string, from, to int64) error {
 	status, header := http.StatusOK, []string(nil)
 	if part != "" {

@@ -9,8 +9,9 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// An mp4View watches fragmented MP4. It compares every sample with the payload of the tag that it was made of, and counts lost
-// tags itself, because samples of one track come without those of the other between them.
+// An mp4View watches fragmented MP4. It compares every sample with the payload of its tag, and
+// counts lost tags itself, because samples of one track arrive without those of the other between
+// them.
 type mp4View struct {
 	view
 	tracks  map[uint32]*mp4Track // by number; nil before the file's header
@@ -24,7 +25,8 @@ type mp4Track struct {
 	end  int64  // when the last sample is over
 }
 
-// heldBack is how many tags a healthy viewer may lack: a fragment's worth of one track is sent before the other's.
+// heldBack is how many tags a healthy viewer may lack: a fragment's worth of one track is sent
+// before the other's.
 const heldBack = 100
 
 // maxBox is the size of the largest box that is no mistake.
@@ -79,8 +81,8 @@ func (v *mp4View) box() (kind string, box []byte, err error) {
 	return kind, box, err
 }
 
-// boxes calls f for each box in b with its kind and what is in it. Of a box that only contains others it calls f for
-// those.
+// boxes calls f for each box in b with its kind and content. For a box that only contains boxes it
+// calls f for those.
 func boxes(b []byte, f func(kind string, in []byte) error) error {
 	for len(b) > 0 {
 		if len(b) < 8 {
@@ -153,7 +155,7 @@ func (v *mp4View) fragment(moof []byte) error {
 			at = int64(binary.BigEndian.Uint64(in[4:]))
 		case kind == "trun" && len(in) >= 12 && track != nil:
 			count, offset, rows := int(binary.BigEndian.Uint32(in[4:])), int(binary.BigEndian.Uint32(in[8:])), in[12:]
-			width := 8 // of a row: duration and size and, of pictures, flags and delay
+			width := 8 // of a row: duration and size and, for video, flags and delay
 			if track.kind == load.Video {
 				width = 16
 			}

@@ -12,19 +12,19 @@ const (
 	Unjudged = "unjudged" // nothing was wrong, but Report.Unjudged was not seen
 )
 
-// A Report is what was done and seen. Times in JSON are nanoseconds.
+// A Report is the result of a soak. Times in JSON are nanoseconds.
 type Report struct {
 	Verdict  string           `json:"verdict"`
 	Took     time.Duration    `json:"took_ns"`
 	Seed     uint64           `json:"seed"`
 	Cycles   int              `json:"cycles"`
-	Done     map[string]int64 `json:"done"` // what clients did, by name
+	Done     map[string]int64 `json:"done"` // the clients' operations, by name
 	Servers  []Server         `json:"servers"`
 	Faults   []string         `json:"faults,omitempty"`
 	Unjudged []string         `json:"unjudged,omitempty"`
 }
 
-// A Server is what was seen of the last process of a server.
+// A Server describes the last process of a server.
 type Server struct {
 	Name   string  `json:"name"`
 	Points []point `json:"quiet_points"`

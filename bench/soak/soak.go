@@ -1,14 +1,16 @@
-// Package soak runs millrace servers for a long time under streams, files and blobs at once, and looks for wrong bytes and for
-// what grows.
+// Package soak runs millrace servers for a long time under streams, files and blobs at once, and
+// looks for wrong bytes and for what grows.
 //
-// The servers are processes of their own, so that their memory, goroutines and descriptors are theirs alone. Every byte
-// that a client sends follows from a few numbers that it carries, so that the receiver knows what it must be.
+// The servers are child processes, so that their memory, goroutines and descriptors are separate.
+// Every byte that a client sends follows from a few numbers that it carries, so that the receiver
+// can check it.
 //
-// Work comes in cycles. At the end of a cycle all clients hang up. When the server says that nothing is in progress, what
-// it still holds is compared with the cycles before of the same process: the quiet point.
+// Work comes in cycles. At the end of a cycle all clients disconnect. When the server reports that
+// nothing is in progress, its memory is compared with that after earlier cycles of the same
+// process: the quiet point.
 //
-// Most of the package is what knows which bytes must come: of FLV and MP4, of files and their ranges, of blobs that
-// are replaced, lost or expire. Publishers and viewers are those of internal/load.
+// Most of the package computes the expected bytes: of FLV and MP4, of files and their ranges, of
+// blobs that are replaced, lost or expire. Publishers and viewers are those of internal/load.
 package soak
 
 import (
@@ -25,7 +27,7 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// Config says what a run consists of.
+// Config configures a run.
 type Config struct {
 	Program string   // the server's program; empty: it is built from the main module's source
 	Env     []string // added to its environment, as in NAME=value
@@ -40,7 +42,7 @@ type Config struct {
 	Cycle      time.Duration // 0: a thirtieth of For, between 2 s and 15 s
 	Cycles     int           // the run ends after so many; 0: when For is over
 	Settle     time.Duration // how long a quiet point may take to come
-	NoRedis    bool          // no second server, whose blobs are in Redis
+	NoRedis    bool          // no second server with blobs in Redis
 	NoRestarts bool
 }
 
@@ -69,7 +71,8 @@ func (c *Config) check() error {
 	return nil
 }
 
-// restartPart is the part of a run that has restarts. In the rest each server keeps its process, so that drift shows.
+// restartPart is the part of a run that has restarts. In the rest each server keeps its process, so
+// that drift shows.
 const restartPart = 1.0 / 3
 
 // A run is one soak.
@@ -83,7 +86,7 @@ type run struct {
 	faults  faults
 }
 
-// A tally counts what clients did, by name. Any goroutine may add to it.
+// A tally counts the clients' operations, by name. Any goroutine may add to it.
 type tally struct {
 	mu sync.Mutex
 	n  map[string]int64
@@ -104,7 +107,7 @@ func (t *tally) get(what string) int64 {
 	return t.n[what]
 }
 
-// The names of what is counted.
+// The names of the counters.
 const (
 	checked      = "bytes checked"
 	published    = "streams"
@@ -122,8 +125,9 @@ const (
 	bySIGKILL    = "restarts by SIGKILL"
 )
 
-// Run soaks until the time is over, until something is wrong, or until ctx ends. What was seen until then is in the report.
-// The error says that there could be no soak. After each cycle Run calls told, which may be nil, with a line about it.
+// Run soaks until the time is over, until a fault is found, or until ctx ends. The report has the
+// results until then. An error means that there could be no soak. After each cycle Run calls told,
+// which may be nil, with a line about it.
 func Run(ctx context.Context, cfg Config, told func(string)) (*Report, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -187,8 +191,8 @@ func (r *run) open(ctx context.Context, dir string) (err error) {
 	return add("redis", rules(redisConns), "--redis", "unix://"+socket)
 }
 
-// over reports whether the run has had its time. On a machine so busy that drift could not be judged in that time, the run
-// goes on until it can.
+// over reports whether the run has had its time. On a machine that is too busy for drift to be
+// judged in that time, the run continues until it can be.
 func (r *run) over() bool {
 	if r.passed() < 1 {
 		return false
@@ -212,7 +216,8 @@ func (r *run) passed() float64 {
 	return float64(time.Since(r.began)) / float64(r.cfg.For)
 }
 
-// cycle has all clients of all servers work for a cycle, and compares what the servers hold afterwards.
+// cycle lets all clients of all servers work for a cycle, and compares the servers' memory
+// afterwards.
 func (r *run) cycle(ctx context.Context) {
 	r.cycles++
 	var restart syscall.Signal
@@ -238,7 +243,7 @@ func (r *run) cycle(ctx context.Context) {
 	all.Wait()
 }
 
-// line tells of the cycle that is over.
+// line describes the last cycle.
 func (r *run) line() string {
 	s := fmt.Sprintf("%6v  cycle %d: %.1f MB checked, %d viewers, %d requests", time.Since(r.began).Round(time.Second), r.cycles,
 		float64(r.done.get(checked))/1e6, r.done.get(viewers), r.done.get(fileRequests)+r.done.get(blobRequests))
@@ -251,7 +256,8 @@ func (r *run) line() string {
 	return s
 }
 
-// finish judges drift, keeps the logs of a run that failed, and ends the servers as an operator does.
+// finish judges drift, keeps the logs of a run that failed, and ends the servers as an operator
+// does.
 func (r *run) finish() {
 	for _, t := range r.targets {
 		t.judge(trend)
@@ -269,18 +275,18 @@ func (r *run) finish() {
 	}
 }
 
-// A wrongError says that a server sent something that it should not: a byte, a tag, an answer. Nothing excuses it. All other
-// errors of clients are excused when the server was being restarted.
+// A wrongError says that a server sent something that it should not: a byte, a tag, an answer.
+// Nothing excuses it. All other errors of clients are excused when the server was being restarted.
 type wrongError struct{ text string }
 
 func (e *wrongError) Error() string { return e.text }
 
 func wrong(format string, args ...any) error { return &wrongError{fmt.Sprintf(format, args...)} }
 
-// maxFaults bounds the faults that are told. Further ones are most often the same.
+// maxFaults limits the reported faults. Further ones are usually the same.
 const maxFaults = 20
 
-// faults collects what was wrong. Any goroutine may add to it.
+// faults collects the faults. Any goroutine may add to it.
 type faults struct {
 	mu    sync.Mutex
 	texts []string

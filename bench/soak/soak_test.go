@@ -127,7 +127,7 @@ func exitStatusIsFound(t *testing.T, program string) {
 // A server without a fault passes, restarts and all.
 func nothingIsFound(t *testing.T, program string) {
 	cfg := small(t, program, "")
-	cfg.Program = program // not the double, whose server dies a moment after it
+	cfg.Program = program // not the double: its server dies a moment after it
 	// The first third of the cycles has two restarts.
 	cfg.NoRestarts, cfg.Settle, cfg.Cycles = false, time.Minute, 2+pointsWanted
 	report, err := Run(t.Context(), cfg, nil)
@@ -230,7 +230,8 @@ func (d *faulty) serve(ln net.Listener, to string) {
 	})}).Serve(ln))
 }
 
-// refuse makes those mistakes that are made before the server is asked, and reports whether it has answered.
+// refuse makes those mistakes that are made before the server is asked, and reports whether it has
+// answered.
 func (d *faulty) refuse(w http.ResponseWriter, r *http.Request) bool {
 	request := strings.HasPrefix(r.URL.Path, "/files/") || strings.HasPrefix(r.URL.Path, "/blobs/")
 	fifth := request && d.asked.Add(1)%5 == 0

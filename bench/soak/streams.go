@@ -85,7 +85,8 @@ type session struct {
 	err  error             // the first fault
 }
 
-// fault notes an error of a viewer. What is wrong in the bytes that came is a fault even if the server is being restarted.
+// fault records an error of a viewer. Wrong bytes are a fault even if the server is being
+// restarted.
 func (s *session) fault(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +103,7 @@ func (s *session) synth(name string) *load.Synth {
 	return load.NewSynth(number, s.cfg.Rate, keyInterval)
 }
 
-// A publication counts what it sends.
+// A publication counts the tags that it sends.
 type publication struct {
 	*httpflv.Publication
 	session *session
@@ -162,7 +163,7 @@ func (p *publication) Close() error {
 	return nil
 }
 
-// A watcher is a load.Subscription that compares what it reads.
+// A watcher is a load.Subscription that compares the data that it reads.
 type watcher interface {
 	load.Subscription
 	lastTag() uint64 // the highest number of a tag so far
@@ -240,7 +241,7 @@ func isCut(err error) bool {
 	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || err != nil && strings.Contains(err.Error(), "INTERNAL_ERROR")
 }
 
-// A view is what viewers of both formats have in common.
+// A view is the state that viewers of both formats share.
 type view struct {
 	*httpflv.Subscription
 	session *session

@@ -22,11 +22,12 @@ import (
 )
 
 const (
-	// timeout is how long a process or a client may take for what it does at once on an idle machine.
+	// timeout limits every step of a process or a client that is immediate on an idle machine.
 	timeout = time.Minute
 	// pollEvery is how often to look whether something has come about.
 	pollEvery = 20 * time.Millisecond
-	// smallWindow is the receive buffer of viewers, so that a server soon sees that one of them stalls.
+	// smallWindow is the receive buffer of viewers, so that a server soon sees that one of them
+	// stalls.
 	smallWindow = 32 << 10
 )
 
@@ -87,8 +88,8 @@ func (t *target) hangUp() {
 	}
 }
 
-// start starts a process and returns when it listens. No timeout of the server may depend on how busy the machine is; the lag
-// limit is short, so that viewers that stall are moved forward.
+// start starts a process and returns when it listens. No timeout of the server may depend on how
+// busy the machine is; the lag limit is short, so that viewers that stall are moved forward.
 func (t *target) start(ctx context.Context) error {
 	args := []string{t.cfg.Program, "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log-format", "json",
 		"--drain-timeout", "1s", "--stall-timeout", "1m", "--header-timeout", "1m", "--lag-time", "500ms",
@@ -126,7 +127,8 @@ func (t *target) start(ctx context.Context) error {
 	return nil
 }
 
-// await returns the server's address when it runs, and a context that ends when the process is being ended.
+// await returns the server's address when it runs, and a context that ends when the process is
+// being ended.
 func (t *target) await(ctx context.Context) (url string, up context.Context, err error) {
 	for {
 		t.mu.Lock()
@@ -184,7 +186,7 @@ func (t *target) keepLog(dir string) error {
 type process struct {
 	*measure.Process
 	log  *os.File
-	read int64 // what of log was looked at
+	read int64 // how much of log was read
 }
 
 func startProcess(logName string, env []string, args ...string) (*process, error) {
@@ -232,7 +234,7 @@ func (p *process) kill() {
 	_ = p.log.Close()
 }
 
-// A logLine is what a server logs, as far as the soak looks at it.
+// A logLine has the fields of a server's log line that the soak reads.
 type logLine struct {
 	Level   string `json:"level"`
 	Message string `json:"msg"`
@@ -254,7 +256,7 @@ func (p *process) eachLine(f func(l logLine, text []byte)) {
 	}
 }
 
-// complaint returns the first line since the last call in which the server reports a mistake of its own.
+// complaint returns the first line since the last call in which the server reports its own mistake.
 func (p *process) complaint() (err error) {
 	p.eachLine(func(l logLine, text []byte) {
 		if err == nil && (l.Level == "ERROR" || bytes.HasPrefix(text, []byte("panic:")) || bytes.HasPrefix(text, []byte("fatal error:")) ||

@@ -10,8 +10,8 @@ import (
 	"slices"
 )
 
-// chacha is ChaCha20-Poly1305 as RFC 8439 describes it: slow and readable, for vectors, which show that it is right. It
-// is no cipher to use: its time depends on the key.
+// chacha is ChaCha20-Poly1305 as RFC 8439 describes it: slow and readable, for vectors, which show
+// that it is right. It is no cipher to use: its time depends on the key.
 type chacha struct {
 	key [8]uint32
 }

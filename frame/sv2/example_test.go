@@ -43,8 +43,8 @@ func ExampleFormat() {
 }
 
 // Messages are encrypted where they are written, and decrypted where they arrive. Stratum V2 takes
-// chacha20poly1305.New(key), of golang.org/x/crypto, for the AEAD, with the keys from the handshake; AES-GCM stands for
-// it here because the standard library has it.
+// chacha20poly1305.New(key), of golang.org/x/crypto, for the AEAD, with the keys from the
+// handshake; AES-GCM stands for it here because the standard library has it.
 func ExampleSealer() {
 	block, _ := aes.NewCipher([]byte("a key of 16 byte"))
 	aead, _ := cipher.NewGCM(block)

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/sourcetest"
 )
 
-// FuzzHeader takes any bytes for a stream of plain messages and compares with the reference; what is parsed is built
-// again.
+// FuzzHeader parses any bytes as a stream of plain messages and compares with the reference; parsed
+// messages are built again.
 func FuzzHeader(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x00\x00\x00"), uint64(1))
 	f.Add([]byte("\x00\x80\x1f\x04\x00\x00\x01\x02\x03\x04\xff\xff\xff\x01\x00\x00x"), uint64(2))
@@ -37,7 +37,7 @@ func FuzzHeader(f *testing.F) {
 	})
 }
 
-// FuzzOpener changes a sealed stream, or does not: what comes out before the error is what went in.
+// FuzzOpener may change a sealed stream: the frames before the error are the original ones.
 func FuzzOpener(f *testing.F) {
 	f.Add(uint64(1), uint32(0), byte(0), uint8(3))
 	f.Add(uint64(2), uint32(10), byte(1), uint8(4))

@@ -28,8 +28,8 @@ type Header struct {
 	Length        int // bytes of payload, the channel's id among them; at most MaxPayload
 }
 
-// ParseHeader reads the first HeaderSize bytes of p, which it borrows. Any six bytes are a header. The error is
-// io.ErrUnexpectedEOF if p is shorter.
+// ParseHeader reads the first HeaderSize bytes of p, which it borrows. Any six bytes are a header.
+// The error is io.ErrUnexpectedEOF if p is shorter.
 func ParseHeader(p []byte) (Header, error) {
 	if len(p) < HeaderSize {
 		return Header{}, io.ErrUnexpectedEOF
@@ -43,8 +43,9 @@ func ParseHeader(p []byte) (Header, error) {
 	}, nil
 }
 
-// Append appends the header's six bytes to dst, which it borrows, and returns the longer slice. It returns dst as it
-// was and a *frame.LimitError if Length is above MaxPayload, or another error if ExtensionType has more than 15 bits.
+// Append appends the header's six bytes to dst, which it borrows, and returns the longer slice. It
+// returns dst as it was and a *frame.LimitError if Length is above MaxPayload, or another error if
+// ExtensionType has more than 15 bits.
 func (h Header) Append(dst []byte) ([]byte, error) {
 	extension := h.ExtensionType
 	if extension >= channelBit {
@@ -60,8 +61,8 @@ func (h Header) Append(dst []byte) ([]byte, error) {
 	return append(dst, h.MessageType, byte(h.Length), byte(h.Length>>8), byte(h.Length>>16)), nil
 }
 
-// ChannelID returns the id of the channel that a message is for: the first four bytes of payload, which it borrows. It
-// reports false if Channel is not set, or payload is shorter than that.
+// ChannelID returns the id of the channel that a message is for: the first four bytes of payload,
+// which it borrows. It reports false if Channel is not set, or payload is shorter than that.
 func (h Header) ChannelID(payload []byte) (uint32, bool) {
 	if !h.Channel || len(payload) < 4 {
 		return 0, false
@@ -69,7 +70,8 @@ func (h Header) ChannelID(payload []byte) (uint32, bool) {
 	return binary.LittleEndian.Uint32(payload), true
 }
 
-// Kind returns the kind of message for frame.MaxKind: the extension and the message type, without the channel bit.
+// Kind returns the kind of message for frame.MaxKind: the extension and the message type, without
+// the channel bit.
 func (h Header) Kind() uint32 { return uint32(h.ExtensionType)<<8 | uint32(h.MessageType) }
 
 // Frame returns h as the Header that a frame.Encoder needs.
@@ -111,8 +113,9 @@ func (Format) Parse(p []byte) (frame.Header, error) {
 	return h.Frame(), err
 }
 
-// AppendHeader appends the header of f to dst, which it borrows, and returns the longer slice. It returns dst as it was
-// and the error of [Header.Append], or another error if f.Kind has more than 23 bits.
+// AppendHeader appends the header of f to dst, which it borrows, and returns the longer slice. It
+// returns dst as it was and the error of [Header.Append], or another error if f.Kind has more than
+// 23 bits.
 func (Format) AppendHeader(dst []byte, f frame.Header) ([]byte, error) {
 	if f.Kind > maxKind {
 		return dst, fmt.Errorf("sv2: kind %#x has more than the 23 bits of an extension and a message type", f.Kind)

@@ -59,7 +59,8 @@ func TestChannelID(t *testing.T) {
 	}
 }
 
-// A limit for a kind of message is for those with and without a channel, and for no other extension.
+// A limit for a kind of message is for those with and without a channel, and for no other
+// extension.
 func TestKinds(t *testing.T) {
 	message := sv2.Header{MessageType: 0x15}
 	for _, tt := range []struct {

@@ -15,35 +15,37 @@ const (
 	// encryptedHeaderSize is the size of an encrypted header.
 	encryptedHeaderSize = HeaderSize + tagSize
 
-	// chunkSize is the size of every encrypted chunk of a payload but the last, the largest message that the Noise
-	// Protocol Framework allows. plainChunkSize is how many bytes of the payload it carries.
+	// chunkSize is the size of every encrypted chunk of a payload but the last, the largest message
+	// that the Noise Protocol Framework allows. plainChunkSize is how many bytes of the payload it
+	// carries.
 	chunkSize      = 65535
 	plainChunkSize = chunkSize - tagSize
 
-	// Act1Size is the size of the initiator's message in the handshake: its ephemeral key as ElligatorSwift encodes it.
+	// Act1Size is the size of the initiator's message in the handshake: its ephemeral key as
+	// ElligatorSwift encodes it.
 	Act1Size = keySize
 
-	// Act2Size is the size of the responder's message: its ephemeral key (64 bytes), its static key encrypted (64 + 16),
-	// and its certificate encrypted (74 + 16).
+	// Act2Size is the size of the responder's message: its ephemeral key (64 bytes), its static key
+	// encrypted (64 + 16), and its certificate encrypted (74 + 16).
 	Act2Size = keySize + (keySize + tagSize) + (certificateSize + tagSize)
 
 	keySize         = 64
 	certificateSize = 74 // version (2), valid from (4), not valid after (4), signature (64)
 )
 
-// EncryptedLen returns the size of an encrypted payload of n bytes: n, and 16 bytes for each chunk of up to 65,519
-// bytes. An empty payload has no chunk.
+// EncryptedLen returns the size of an encrypted payload of n bytes: n, and 16 bytes for each chunk
+// of up to 65,519 bytes. An empty payload has no chunk.
 func EncryptedLen(n int) int { return n + chunks(n)*tagSize }
 
 func chunks(n int) int { return (n + plainChunkSize - 1) / plainChunkSize }
 
-// ErrNonces says that a key has been used as often as Noise allows, 2⁶⁴-1 times. It is final: a new handshake is
-// needed.
+// ErrNonces says that a key has been used as often as Noise allows, 2⁶⁴-1 times. It is final: a new
+// handshake is needed.
 var ErrNonces = errors.New("sv2: the key has been used 2⁶⁴-1 times")
 
-// A cipherState is a key and the number of times it has been used, the CipherState of the Noise Protocol Framework
-// (section 5.1) without associated data. The nonce is that number: four bytes 0 and eight bytes little-endian (section
-// 12, for ChaChaPoly).
+// A cipherState is a key and the number of times it has been used, the CipherState of the Noise
+// Protocol Framework (section 5.1) without associated data. The nonce is that number: four bytes 0
+// and eight bytes little-endian (section 12, for ChaChaPoly).
 type cipherState struct {
 	aead  cipher.AEAD
 	n     uint64 // calls so far; MaxUint64 is reserved

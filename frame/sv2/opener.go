@@ -9,7 +9,8 @@ import (
 	"github.com/millrace-io/millrace/frame"
 )
 
-// TagError says that a header or a chunk was encrypted with another key, was changed, or is out of order. It is final.
+// TagError says that a header or a chunk was encrypted with another key, was changed, or is out of
+// order. It is final.
 type TagError struct {
 	Part  frame.Part
 	Nonce uint64 // how often the key had been used before
@@ -23,28 +24,30 @@ func (e *TagError) Error() string {
 // Unwrap returns the AEAD's error.
 func (e *TagError) Unwrap() error { return e.Err }
 
-// An Opener reads encrypted frames. It belongs to one goroutine at a time, and must be the only user of its key in this
-// direction.
+// An Opener reads encrypted frames. It belongs to one goroutine at a time, and must be the only
+// user of its key in this direction.
 type Opener struct {
 	f sealedFormat
 	d *frame.Decoder
 }
 
-// NewOpener returns an Opener of the frames that come from r, with a key that has not been used. The options are the
-// ones of a frame.Decoder, with kinds from [Header.Kind]; limits count plain text. The Opener borrows r for as long as
-// it is used, and there is nothing to close. NewOpener panics unless aead has nonces of 12 bytes and an overhead of 16.
+// NewOpener returns an Opener of the frames in r, with a key that has not been used. The options
+// are the options of a frame.Decoder, with kinds from [Header.Kind]; limits count plain text. The
+// Opener borrows r while in use; there is nothing to close. NewOpener panics unless aead has nonces
+// of 12 bytes and an overhead of 16.
 func NewOpener(r *millrace.Reader, aead cipher.AEAD, opts ...frame.Option) *Opener {
 	o := &Opener{f: sealedFormat{state: newCipherState(aead)}}
 	o.d = frame.NewDecoder(r, &o.f, opts...)
 	return o
 }
 
-// NextInto reads the next frame into buf, decrypts it there, and takes it out as a Slice, which the caller owns and
-// releases: HeaderSize bytes of plain header and the payload, contiguous. What buf held before comes in front of it.
-// Memory is granted as bytes arrive. Chunks are not moved: each is read to where its plain text belongs, over the tag
-// of the chunk before.
+// NextInto reads the next frame into buf, decrypts it there, and takes it out as a Slice, which the
+// caller owns and releases: HeaderSize bytes of plain header and the payload, contiguous. Bytes
+// already in buf come before it. Memory is allocated as bytes arrive. Chunks are not moved: each is
+// read to the place of its plain text, over the tag of the previous chunk.
 //
-// The error is a *TagError, ErrNonces, or as with frame.Decoder.NextInto. With any error buf is as it was.
+// The error is a *TagError, ErrNonces, or as with frame.Decoder.NextInto. With any error buf is as
+// it was.
 func (o *Opener) NextInto(buf arena.Buffer) (arena.Slice, Header, error) {
 	s, f, err := o.d.NextInto(buf)
 	return s, HeaderOf(f), err

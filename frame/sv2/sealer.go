@@ -7,26 +7,26 @@ import (
 	"github.com/millrace-io/millrace/arena"
 )
 
-// A Sealer builds encrypted frames. It belongs to one goroutine at a time, and must be the only user of its key in this
-// direction.
+// A Sealer builds encrypted frames. It belongs to one goroutine at a time, and must be the only
+// user of its key in this direction.
 type Sealer struct {
 	state cipherState
 }
 
-// NewSealer returns a Sealer with a key that has not been used. It panics unless aead has nonces of 12 bytes and an
-// overhead of 16.
+// NewSealer returns a Sealer with a key that has not been used. It panics unless aead has nonces of
+// 12 bytes and an overhead of 16.
 func NewSealer(aead cipher.AEAD) *Sealer { return &Sealer{newCipherState(aead)} }
 
-// Seal builds an encrypted frame in place. It reserves room for the header in buf and calls write, which adds the
-// payload to buf with Write or Writable. Then it fills in h.Length, encrypts header and payload, and takes the frame
-// out as a Slice, which the caller owns and releases. write borrows buf and must not call Take. What buf held before
-// comes in front of the frame, as it is.
+// Seal builds an encrypted frame in place. It reserves room for the header in buf and calls write,
+// which adds the payload to buf with Write or Writable. Then it fills in h.Length, encrypts header
+// and payload, and takes the frame out as a Slice, which the caller owns and releases. write
+// borrows buf and must not call Take. Bytes already in buf come before the frame, unchanged.
 //
-// A payload of up to 65,519 bytes stays where it was written; a longer payload is moved once, to make room between
-// its chunks.
+// A payload of up to 65,519 bytes stays where it was written; a longer payload is moved once, to
+// make room between its chunks.
 //
-// The error is write's, the one of [Header.Append], arena.ErrFull if there is no room, or ErrNonces. buf is as it was
-// then, and the key has not been used.
+// The error is write's, the one of [Header.Append], arena.ErrFull if there is no room, or
+// ErrNonces. buf is as it was then, and the key has not been used.
 func (s *Sealer) Seal(buf arena.Buffer, h Header, write func(buf arena.Buffer) error) (arena.Slice, error) {
 	base := buf.Len()
 	if buf.Writable(encryptedHeaderSize) == nil {
@@ -49,7 +49,7 @@ func (s *Sealer) Seal(buf arena.Buffer, h Header, write func(buf arena.Buffer) e
 	return buf.Take(), nil
 }
 
-// seal encrypts the frame in buf from base on, whose header has not been written.
+// seal encrypts the frame that starts at base in buf. Its header has not been written.
 func (s *Sealer) seal(buf arena.Buffer, base int, h Header) error {
 	count := chunks(h.Length)
 	if !s.state.left(1 + count) {
@@ -75,5 +75,5 @@ func (s *Sealer) seal(buf arena.Buffer, base int, h Header) error {
 	return nil
 }
 
-// encrypt encrypts p in place, with the tag behind it.
+// encrypt encrypts p in place and appends the tag.
 func (s *Sealer) encrypt(p []byte) { s.state.aead.Seal(p[:0], s.state.nonce(), p, nil) }

@@ -28,8 +28,8 @@ func newAEAD(t testing.TB) cipher.AEAD {
 	return aead
 }
 
-// slowSeal is the reference: it seals part after part, each to memory of its own, and returns the number of the next
-// nonce.
+// slowSeal is the reference: it seals part after part, each to separate memory, and returns the
+// number of the next nonce.
 func slowSeal(aead cipher.AEAD, n uint64, messages ...slowMessage) (wire string, next uint64) {
 	seal := func(part string) {
 		nonce := binary.LittleEndian.AppendUint64(make([]byte, 4), n)
@@ -162,7 +162,7 @@ func TestLastNonces(t *testing.T) {
 	}
 }
 
-// short is an AEAD whose tags are too short.
+// short is an AEAD with too short tags.
 type short struct{ cipher.AEAD }
 
 func (short) Overhead() int { return 12 }

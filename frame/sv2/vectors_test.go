@@ -35,9 +35,9 @@ type vector struct {
 	Channel   bool
 	Type      uint8
 	Length    int
-	Encrypted int // length of the payload as it is sent
+	Encrypted int // length of the payload on the wire
 	Nonce     uint64
-	Wire      int // length of the frame as it is sent
+	Wire      int // length of the frame on the wire
 	SHA256    string
 	Bytes     string
 }
@@ -131,8 +131,8 @@ func TestMessageIsThatOfTheReference(t *testing.T) {
 	}
 }
 
-// What is sealed is what the reference has sealed, byte for byte, from the first frame with a key to the last; and what
-// it has sealed is opened.
+// Sealed frames equal the reference's, from the first frame with a key to the last, and the
+// reference's frames can be opened.
 func TestEncryptedFramesAreThoseOfTheReference(t *testing.T) {
 	v := readVectors(t)
 	for name, side := range map[string]struct {

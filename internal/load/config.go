@@ -16,58 +16,54 @@ const (
 	maxViewers  = 50_000 // in all
 	maxDuration = 24 * time.Hour
 	maxBitRate  = 200_000_000
-	minBitRate  = 150_000 // sound alone is 128 kbit/s
+	minBitRate  = 150_000 // audio alone is 128 kbit/s
 )
 
 // DialFunc opens a connection, like the DialContext method of net.Dialer.
 type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Config describes a load. The zero value of every field but URL (or Protocol)
-// and Streams (or Names) stands for a default.
+// Config describes a load. The zero value of every field but URL (or Protocol) and Streams (or
+// Names) stands for a default.
 type Config struct {
-	// URL is the server, as in http://127.0.0.1:8080. Streams live under
-	// /live/ there. A host that is not this machine is refused unless
-	// AllowRemote is set.
+	// URL is the server, as in http://127.0.0.1:8080. Streams live under /live/ there. A host that
+	// is not this machine is refused unless AllowRemote is set.
 	URL         string
 	AllowRemote bool
 
 	// Ending follows a stream's name in the URL, for servers that want /live/NAME.flv.
 	Ending string
 
-	// Names are the streams. When it is empty there are Streams of them,
-	// called load-0, load-1, and so on.
+	// Names are the streams. When it is empty there are Streams of them, called load-0, load-1, and
+	// so on.
 	Names   []string
 	Streams int
-	// NoPublish leaves the publishing to another program. Lost frames and
-	// latency are then unknown, unless it uses this package too.
+	// NoPublish leaves the publishing to another program. Lost frames and latency are then unknown,
+	// unless it uses this package too.
 	NoPublish bool
 	// Token authorises the publishers, and the viewers where they need one.
 	Token string
 
-	// Viewers is how many watch each stream. Stalled is how many of all the
-	// viewers read nothing for StallFor (default one minute) once they have
-	// the response head, and then go on.
+	// Viewers is the number of viewers of each stream. Stalled is how many of all the viewers stop
+	// reading for StallFor (default one minute) after the response header, and then resume.
 	Viewers  int
 	Stalled  int
 	StallFor time.Duration
 
-	// BitRate of a stream in bits a second, sound and picture together
-	// (default 2.15 Mbit/s). KeyInterval is the time between key frames
-	// (default 2 s).
+	// BitRate of a stream in bits a second, audio and video together (default 2.15 Mbit/s).
+	// KeyInterval is the time between keyframes (default 2 s).
 	BitRate     int
 	KeyInterval time.Duration
 
-	// Viewers come one by one during Ramp (default 1 s). After Settle
-	// (default 1 s) more the measurement begins and lasts for Duration
-	// (default 10 s).
+	// Viewers come one by one during Ramp (default 1 s). After Settle (default 1 s) more the
+	// measurement begins and lasts for Duration (default 10 s).
 	Ramp, Settle, Duration time.Duration
 
-	// ServerPIDs are the server's processes when it runs on this machine:
-	// their CPU time and memory are part of the report (Linux only).
+	// ServerPIDs are the server's processes when it runs on this machine: their CPU time and memory
+	// are part of the report (Linux only).
 	ServerPIDs []int
 
-	// Protocol replaces FLV over HTTP. Dial replaces the dialling under FLV
-	// over HTTP; a Protocol dials by itself.
+	// Protocol replaces FLV over HTTP. Dial replaces net.Dial for FLV over HTTP; a Protocol dials
+	// for itself.
 	Protocol Protocol
 	Dial     DialFunc
 }
@@ -122,7 +118,7 @@ func (c Config) Check() error {
 	case c.BitRate < minBitRate || c.BitRate > maxBitRate:
 		return fmt.Errorf("load: bit rate of %d: the limit is %d to %d bits a second", c.BitRate, minBitRate, maxBitRate)
 	case c.KeyInterval < 100*time.Millisecond || c.KeyInterval > time.Minute:
-		return fmt.Errorf("load: key frame interval of %v: the limit is 100ms to 1m", c.KeyInterval)
+		return fmt.Errorf("load: keyframe interval of %v: the limit is 100ms to 1m", c.KeyInterval)
 	}
 	for _, d := range []time.Duration{c.Ramp, c.Settle, c.Duration, c.StallFor} {
 		if d < 0 || d > maxDuration {
@@ -145,8 +141,8 @@ func (c Config) Check() error {
 
 const nameBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 
-// checkName refuses a name that would change the path or the request line of a
-// URL. The server may refuse more.
+// checkName refuses a name that would change the path or the request line of a URL. The server may
+// refuse more.
 func checkName(name string) error {
 	for part := range strings.SplitSeq(name, "/") {
 		if strings.Trim(part, ".") == "" || strings.Trim(part, nameBytes) != "" {

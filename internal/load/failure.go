@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// failure returns an error if the load was not the one that was asked for: a
-// publisher is missing, so that its viewers measured nothing or another stream,
-// no viewer got anything, or all have ended. Losses are no error.
+// failure returns an error if the load was not the one that was asked for: a publisher is missing,
+// so that its viewers measured nothing or another stream, no viewer got anything, or all have
+// ended. Losses are no error.
 func (rep *Report) failure() error {
 	p, v := &rep.Publishers, &rep.Viewers
 	failed := 0
@@ -40,8 +40,7 @@ func (rep *Report) failure() error {
 	return nil
 }
 
-// What refusals mean to those who publish, and to those who watch. Without a
-// refusal, "" says what silence means.
+// What refusals mean for publishers, and for viewers. The key "" is the meaning of no answer.
 var (
 	meaningPublish = map[string]string{
 		"401": "the server wants --token",

@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// A histogram counts durations in buckets that are 1/32 of a power of two
-// wide, in microseconds: no more than 3 percent off, from 1 µs to over an
-// hour. Any goroutine may add to it.
+// A histogram counts durations in buckets that are 1/32 of a power of two wide, in microseconds: no
+// more than 3 percent off, from 1 µs to over an hour. Any goroutine may add to it.
 type histogram struct {
 	counts [histBuckets]atomic.Int64
 	max    atomic.Int64 // nanoseconds
@@ -26,8 +25,8 @@ func (h *histogram) add(d time.Duration) {
 	h.raise(d)
 }
 
-// raise lifts the maximum to d without counting d: for an interval that is
-// still open, of which only the length so far is known.
+// raise lifts the maximum to d without counting d: for an interval that is still open, of which
+// only the length so far is known.
 func (h *histogram) raise(d time.Duration) {
 	for {
 		m := h.max.Load()
@@ -37,8 +36,8 @@ func (h *histogram) raise(d time.Duration) {
 	}
 }
 
-// histIndex: values below 2*histSub have a bucket each; above, the power of
-// two and the histSubBits bits behind the leading one.
+// histIndex: values below 2*histSub have a bucket each; above, the power of two and the histSubBits
+// bits behind the leading one.
 func histIndex(us uint64) int {
 	if us < 2*histSub {
 		return int(us)

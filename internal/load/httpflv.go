@@ -17,9 +17,8 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// httpFLV is FLV over HTTP/1.1: POST to /live/NAME in chunks, GET /live/NAME.
-// It writes and reads the protocol itself. net/http would cost a load
-// generator more than the load costs the server.
+// httpFLV is FLV over HTTP/1.1: POST to /live/NAME in chunks, GET /live/NAME. It writes and reads
+// the protocol itself. net/http would cost a load generator more than the load costs the server.
 type httpFLV struct {
 	url    *url.URL
 	addr   string
@@ -28,7 +27,7 @@ type httpFLV struct {
 	dial   DialFunc
 }
 
-// HTTPFLV is the protocol of a load whose Config names none, for those who publish or watch by another one beside it.
+// HTTPFLV is the default protocol of a load, for a Config with another protocol on one side only.
 func HTTPFLV(cfg Config) Protocol { return newHTTPFLV(cfg.WithDefaults()) }
 
 func newHTTPFLV(cfg Config) *httpFLV {
@@ -46,8 +45,8 @@ func newHTTPFLV(cfg Config) *httpFLV {
 
 func (h *httpFLV) String() string { return h.url.String() }
 
-// open dials and sends the head of a request. When ctx ends, end is called with
-// the connection; release closes it.
+// open dials and sends the head of a request. When ctx ends, end is called with the connection;
+// release closes it.
 func (h *httpFLV) open(ctx context.Context, head string, end func(net.Conn)) (
 	net.Conn, func() error, error,
 ) {
@@ -75,8 +74,8 @@ func (h *httpFLV) head(method, name, more string) string {
 		method, strings.TrimSuffix(h.url.Path, "/"), name, h.ending, h.url.Host, more)
 }
 
-// response reads the final response to a request. It calls asked for each 100 Continue before it. A status of 300 and
-// more is a *RefusedError.
+// response reads the final response to a request. It calls asked for each 100 Continue before it. A
+// status of 300 and more is a *RefusedError.
 func response(conn io.Reader, method string, asked func()) (*http.Response, error) {
 	for r := bufio.NewReader(conn); ; {
 		res, err := http.ReadResponse(r, &http.Request{Method: method})
@@ -110,14 +109,14 @@ type flvPublication struct {
 const (
 	// A server that does not know Expect says nothing. It gets the body then.
 	expectTime = time.Second
-	// What is left to a publisher to end its body, and to the server to answer.
+	// A publisher's time to end its body, and the server's to answer.
 	endTime = 3 * time.Second
 	// How long an answer may be behind the error that it caused.
 	answerTime = time.Second
 )
 
-// Publish implements Protocol. It asks to be let in before it sends anything,
-// so that a refusal is one and not a connection that breaks.
+// Publish implements Protocol. It asks to be let in before it sends anything, so that a refusal is
+// one and not a connection that breaks.
 func (h *httpFLV) Publish(ctx context.Context, name string) (Publication, error) {
 	more := "Content-Type: video/x-flv\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n"
 	conn, release, err := h.open(ctx, h.head("POST", name, more), func(c net.Conn) {
@@ -151,8 +150,8 @@ func (p *flvPublication) admitted(ctx context.Context) error {
 	return nil
 }
 
-// listen waits for the answer, which comes early when it is a refusal. Then
-// the connection is closed, so that a writer learns of it.
+// listen waits for the answer, which comes early when it is a refusal. Then the connection is
+// closed, so that a writer learns of it.
 func (p *flvPublication) listen() {
 	defer close(p.answered)
 	_, p.refusal = response(p.conn, http.MethodPost, sync.OnceFunc(func() { close(p.ready) }))
@@ -161,7 +160,7 @@ func (p *flvPublication) listen() {
 	}
 }
 
-// answer waits for what the server says to the publication. It returns nil after wait.
+// answer waits for the server's response to the publication. It returns nil after wait.
 func (p *flvPublication) answer(wait time.Duration) error {
 	select {
 	case <-p.answered:
@@ -193,7 +192,7 @@ func (p *flvPublication) WriteTag(t Tag) error {
 	return nil
 }
 
-// explain prefers what the server said to what the connection did.
+// explain prefers the server's response to the connection's error.
 func (p *flvPublication) explain(err error) error {
 	said := p.answer(answerTime)
 	if _, refused := errors.AsType[*RefusedError](said); refused || errors.Is(err, net.ErrClosed) && said != nil {
@@ -202,8 +201,8 @@ func (p *flvPublication) explain(err error) error {
 	return err
 }
 
-// Close ends the body and waits a moment for the server to say that it has it.
-// A server frees the stream's name before it says so.
+// Close ends the body and waits a moment for the server's confirmation. A server frees the stream's
+// name before it confirms.
 func (p *flvPublication) Close() error {
 	defer p.release()
 	p.conn.SetWriteDeadline(time.Now().Add(answerTime))
@@ -213,7 +212,7 @@ func (p *flvPublication) Close() error {
 	return p.answer(2 * time.Second)
 }
 
-// flvSubscription reads tags and passes over what is in them.
+// flvSubscription reads tags and skips their data.
 type flvSubscription struct {
 	release func() error
 	body    *millrace.Reader

@@ -1,14 +1,13 @@
-// Package load drives a live server the way its users do: publishers that send
-// a stream in real time, viewers that read it, and viewers that stop reading.
-// It counts what arrived, when, and what did not.
+// Package load drives a live server like its users: publishers that send a stream in real time,
+// viewers that read it, and viewers that stop reading. It counts tags that arrived, when they
+// arrived, and tags that are missing.
 //
-// Every tag that a publisher sends carries its number and the moment it left,
-// so that a viewer knows what it missed and how old a tag is when it arrives.
-// How bytes reach the server is a Protocol: FLV over HTTP is built in.
+// Every tag that a publisher sends carries its number and the time of sending, so that a viewer
+// knows which tags it missed and how old a tag is. A Protocol transfers the bytes: FLV over HTTP is
+// built in.
 //
-// A third of the package is that protocol and the synthetic stream, which have
-// to cost less than the server that they measure: they are written by hand, and
-// allocate nothing for a tag.
+// A third of the package is that protocol and the synthetic stream, which have to cost less than
+// the server that they measure: they are written by hand, and allocate nothing for a tag.
 package load
 
 import (
@@ -21,15 +20,15 @@ import (
 	"github.com/millrace-io/millrace/internal/sleep"
 )
 
-// run is one load in progress. The publishers and viewers write to their own
-// counters and to the shared histograms; only the goroutine in Run reads them all.
+// run is one load in progress. The publishers and viewers write to their own counters and to the
+// shared histograms; only the goroutine in Run reads them all.
 type run struct {
 	cfg   Config
 	proto Protocol
 	began int64 // wall clock, nanoseconds
 
-	// measuring is set between the end of the ramp and the end of the load.
-	// Outside of it nothing enters a histogram.
+	// measuring is set between the end of the ramp and the end of the load. Outside of it nothing
+	// enters a histogram.
 	measuring atomic.Bool
 
 	publishers []*publisher
@@ -42,14 +41,12 @@ type run struct {
 // errAllEnded is the cause of the end of a load that has nothing left to measure.
 var errAllEnded = errors.New("all publishers or all viewers have ended")
 
-// Run puts the load that cfg describes on the server and returns what came of
-// it. It ends after the ramp, the settling time and cfg.Duration; earlier with
-// ctx, which the report marks as interrupted, or when all publishers or all
-// viewers have ended. The error says that this was not the load that was asked
-// for: a wrong Config, a publisher that was refused or ended early, no viewer
-// that got anything, or none that was left. What was measured nevertheless is
-// in the report. progress may be nil; it is called on Run's own goroutine,
-// every progressInterval.
+// Run applies the load of cfg to the server and returns a report. It ends after the ramp, the
+// settling time and cfg.Duration; it ends early when ctx ends, which the report marks as
+// interrupted, or when all publishers or all viewers have ended. An error means that the load was
+// not as requested: an invalid Config, a publisher that was refused or ended early, or no viewer
+// that received anything or stayed. The report has the measurements in each case. progress may be
+// nil; Run calls it on its own goroutine every progressInterval.
 func Run(ctx context.Context, cfg Config, progress func(Progress)) (Report, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Check(); err != nil {
@@ -77,9 +74,8 @@ func newRun(cfg Config) *run {
 	return r
 }
 
-// spreadViewers makes every viewer, stream after stream within each row so
-// that a ramp fills all streams evenly, and deals the stalled ones out over
-// the whole of them.
+// spreadViewers makes every viewer, stream after stream within each row so that a ramp fills all
+// streams evenly, and deals the stalled ones out over the whole of them.
 func (r *run) spreadViewers(names []string) {
 	total := len(names) * r.cfg.Viewers
 	for i := range total {
@@ -121,8 +117,8 @@ func (r *run) execute(ctx context.Context, progress func(Progress)) (Report, err
 	until := r.mark()
 	cause := context.Cause(ctx)
 
-	// Viewers go first: a publisher that leaves ends their streams, and that
-	// would count as the server's doing.
+	// Viewers go first: a publisher that leaves ends their streams, and that would count as the
+	// server's doing.
 	stopWatching()
 	viewers.Wait()
 	stopPublishing()
@@ -134,8 +130,8 @@ func (r *run) execute(ctx context.Context, progress func(Progress)) (Report, err
 	return rep, rep.failure()
 }
 
-// startViewers lets the viewers come one after the other over the ramp, on one
-// timer rather than one each. Each calls ended when it has ended.
+// startViewers lets the viewers come one after the other over the ramp, on one timer rather than
+// one each. Each calls ended when it has ended.
 func (r *run) startViewers(ctx context.Context, wg *sync.WaitGroup, ended func()) {
 	wg.Go(func() {
 		began := time.Now()

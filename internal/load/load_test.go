@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// loadOn runs a load against a relay in a bubble, where a minute takes no time
-// and nothing is ever late.
+// loadOn runs a load against a relay in a bubble, where a minute takes no time and nothing is ever
+// late.
 func loadOn(t *testing.T, s *relayServer, cfg Config) Report {
 	t.Helper()
 	cfg.URL, cfg.Dial = "http://127.0.0.1", s.dial
@@ -41,9 +41,8 @@ func TestRunCountsWhatIsDelivered(t *testing.T) {
 			if got := float64(rep.Bytes); got < want*0.97 || got > want*1.03 {
 				t.Errorf("delivered %.0f bytes, want about %.0f", got, want)
 			}
-			// Time stands still while bytes move: each tag is its own
-			// arrival, none later than it was sent, and no two further
-			// apart than sound frames are.
+			// Time stands still while bytes move: each tag is its own arrival, none later than it
+			// was sent, and no two further apart than sound frames are.
 			if g := rep.Viewers.Gap; g.Max > 24*time.Millisecond || g.P50 < 10*time.Millisecond || g.Count == 0 {
 				t.Errorf("gap %+v", g)
 			}
@@ -137,7 +136,7 @@ func TestPublishersEndTheirBodies(t *testing.T) {
 	})
 }
 
-// What has no numbers has no known losses, which is not the same as none.
+// Streams without numbers have unknown losses, which differ from no losses.
 func TestUnnumberedViewersHaveNoLosses(t *testing.T) {
 	for _, v := range []Viewers{{Tags: 7}, {Tags: 7, Numbered: true}} {
 		text, err := json.Marshal(Report{Viewers: v})
@@ -182,7 +181,7 @@ func TestInterruptedLoadReports(t *testing.T) {
 	})
 }
 
-// A load that has nothing left to measure ends, says so, and reports what there was.
+// A load with nothing left to measure ends, says so, and reports its measurements.
 func TestLoadThatHasNothingLeftEnds(t *testing.T) {
 	for name, test := range map[string]struct {
 		cfg  Config
@@ -238,7 +237,7 @@ func TestConfigRefusesWhatCannotBeMeant(t *testing.T) {
 		{Config{Streams: 1, URL: here, NoPublish: true}, "neither"},
 		{Config{Streams: 1, URL: here, Viewers: 2, Stalled: 3}, "3 stalled viewers out of 2"},
 		{Config{Streams: 1, URL: here, BitRate: 1000}, "bit rate of 1000"},
-		{Config{Streams: 1, URL: here, KeyInterval: time.Hour}, "key frame interval"},
+		{Config{Streams: 1, URL: here, KeyInterval: time.Hour}, "keyframe interval"},
 		{Config{Streams: 1, URL: here, Duration: 25 * time.Hour}, "25h0m0s"},
 		{Config{Streams: 1, URL: here, Duration: -1}, "-1ns"},
 		{Config{URL: here, Names: []string{"a//b"}}, `stream name "a//b"`},

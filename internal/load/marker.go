@@ -1,8 +1,7 @@
 package load
 
-// marker travels in the first bytes of every tag. Its digits are base 128 with
-// the top bit set: no byte of it is zero, so that it needs no escaping inside
-// H.264, where 00 00 0x means something.
+// marker travels in the first bytes of every tag. Its digits are base 128 with the top bit set: no
+// byte of it is zero, so that it needs no escaping inside H.264, where 00 00 0x means something.
 type marker struct {
 	stream int    // number of the publisher
 	seq    uint64 // number of the tag in the stream, from 1; sequence headers and metadata have none
@@ -18,8 +17,8 @@ const (
 	sentDigits   = 10
 	markerLen    = len(magic) + streamDigits + seqDigits + sentDigits
 
-	// Where the marker begins in a payload: behind the two bytes of AAC, or
-	// behind five bytes of AVC, a length, and type and size of an SEI.
+	// Where the marker begins in a payload: behind the two bytes of AAC, or behind five bytes of
+	// AVC, a length, and type and size of an SEI.
 	audioMarkerAt = 2
 	videoMarkerAt = 5 + 4 + 3
 )

@@ -17,7 +17,7 @@ type sample struct {
 	peak  int64
 }
 
-// checkProcesses refuses processes whose use cannot be read.
+// checkProcesses refuses processes whose resource use cannot be read.
 func checkProcesses(pids []int) error {
 	for _, pid := range pids {
 		if !sampleProcesses([]int{pid}).known {
@@ -27,8 +27,8 @@ func checkProcesses(pids []int) error {
 	return nil
 }
 
-// sampleProcesses adds the processes up. A process that is gone, or a system
-// without /proc, makes the sum unknown: half a server is not a measurement.
+// sampleProcesses adds the processes up. A process that is gone, or a system without /proc, makes
+// the sum unknown: half a server is not a measurement.
 func sampleProcesses(pids []int) sample {
 	sum := sample{known: len(pids) > 0}
 	for _, pid := range pids {
@@ -54,13 +54,12 @@ func sampleProcesses(pids []int) sample {
 
 func sampleSelf() sample { return sampleProcesses([]int{os.Getpid()}) }
 
-// userHZ is the number of clock ticks in a second of CPU time. It is 100 on
-// every architecture that Linux and Go share.
+// userHZ is the number of clock ticks in a second of CPU time. It is 100 on every architecture that
+// Linux and Go share.
 const userHZ = 100
 
-// cpuTime returns the user and system time in /proc/PID/stat, which are its
-// fields 14 and 15. Field 2 is the name of the program in parentheses; the name
-// may contain spaces and parentheses.
+// cpuTime returns the user and system time in /proc/PID/stat, which are its fields 14 and 15. Field
+// 2 is the name of the program in parentheses; the name may contain spaces and parentheses.
 func cpuTime(stat string) (time.Duration, error) {
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:]) // from field 3
 	if len(fields) < 13 {

@@ -18,7 +18,7 @@ func TestSampleProcesses(t *testing.T) {
 		t.Fatalf("own process: %+v", before)
 	}
 	for sampleSelf().cpu < before.cpu+30*time.Millisecond {
-		// The clock of CPU time only runs for those who use it.
+		// CPU time only advances for processes that use it.
 	}
 	after := sampleProcesses([]int{pid})
 	if u := usage(before, after, 1e9); u == nil || u.CPU < 30*time.Millisecond || u.CPUPerGB != u.CPU.Seconds() {

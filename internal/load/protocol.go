@@ -13,8 +13,8 @@ const (
 	Script byte = 18
 )
 
-// Tag is one message of a stream. Payload is what follows the header of an FLV
-// tag or of an RTMP message, which are the same bytes.
+// Tag is one message of a stream. Payload is the data after the header of an FLV tag or of an RTMP
+// message, which is the same in both.
 type Tag struct {
 	Kind      byte
 	Timestamp uint32 // milliseconds
@@ -34,12 +34,12 @@ type Arrival struct {
 	Head      []byte    // first bytes of the payload, at most HeadLen; valid until the next call of Next
 }
 
-// Protocol carries streams to a server and back. Its methods are called from
-// many goroutines at once. A connection that it opens ends with ctx; one for
-// publishing ends a moment later, so that the stream can have its end.
+// Protocol carries streams to a server and back. Its methods are called from many goroutines at
+// once. A connection that it opens ends with ctx; one for publishing ends a moment later, so that
+// the stream can have its end.
 type Protocol interface {
-	// Publish returns once the server is ready for the first tag, or, where
-	// the protocol has no such answer, once the request is sent.
+	// Publish returns once the server is ready for the first tag, or, where the protocol has no
+	// such answer, once the request is sent.
 	Publish(ctx context.Context, name string) (Publication, error)
 	// Watch returns once the server has agreed to send the stream.
 	Watch(ctx context.Context, name string) (Subscription, error)
@@ -61,8 +61,8 @@ type Subscription interface {
 	Close() error
 }
 
-// RefusedError is an answer that is a refusal. Status begins with a number if
-// the protocol has numbers, as in "409 Conflict".
+// RefusedError is an answer that is a refusal. Status begins with a number if the protocol has
+// numbers, as in "409 Conflict".
 type RefusedError struct{ Status string }
 
 func (e *RefusedError) Error() string { return fmt.Sprintf("load: refused: %s", e.Status) }

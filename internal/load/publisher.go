@@ -16,7 +16,7 @@ type publisher struct {
 	name  string
 }
 
-// sentTally is what all publishers have sent.
+// sentTally counts the tags of all publishers.
 type sentTally struct {
 	connected   atomic.Int64 // publishers that were let in
 	tags, bytes atomic.Int64
@@ -27,8 +27,8 @@ type sentTally struct {
 // run publishes until ctx or the server ends it.
 func (p *publisher) run(ctx context.Context) {
 	cfg := &p.load.cfg
-	// Real publishers do not start on the same tick. Spread over two pictures
-	// and over a key frame interval, they share neither.
+	// Real publishers do not start on the same tick. Spread over two video frames and over a
+	// keyframe interval, they share neither.
 	n := len(p.load.publishers)
 	if !sleep.For(ctx, time.Duration(p.index)*min(cfg.KeyInterval, cfg.Ramp)/time.Duration(n)) {
 		return

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// relayServer is the smallest relay that the tests can load: it keeps the
-// headers and the newest group of pictures, and gives each viewer a queue.
+// relayServer is the smallest relay that the tests can load: it keeps the headers and the newest
+// group of pictures, and gives each viewer a queue.
 type relayServer struct {
 	queue    int          // tags that a viewer may be behind
 	hijack   bool         // write without the chunks of net/http
@@ -39,7 +39,7 @@ type relayStream struct {
 	mu      sync.Mutex
 	headers [][]byte
 	gop     [][]byte
-	viewers map[chan []byte]bool // false while the viewer waits for a key frame
+	viewers map[chan []byte]bool // false while the viewer waits for a keyframe
 }
 
 // newRelay serves on connections that have no network under them.

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// Report is what came of a load. Bytes are bytes of tag payload throughout;
-// times in JSON are nanoseconds.
+// Report is the result of a load. Bytes are bytes of tag payload throughout; times in JSON are
+// nanoseconds.
 type Report struct {
 	Target      string    `json:"target"`
 	Started     time.Time `json:"started"`
 	Interrupted bool      `json:"interrupted,omitempty"`
 	EndedEarly  bool      `json:"ended_early,omitempty"` // all publishers or all viewers ended before the load did
 
-	// Measured is the length of the measurement, Bytes what all viewers got
-	// during it. Gaps, latencies and CPU time belong to it; lost frames,
-	// jumps and disconnects are counted from the first moment to the last.
+	// Measured is the length of the measurement, Bytes the bytes that all viewers received in it.
+	// Gaps, latencies and CPU time belong to it; lost frames, jumps and disconnects are counted
+	// over the whole run.
 	Measured time.Duration `json:"measured_ns"`
 	Bytes    int64         `json:"bytes"`
 
@@ -27,22 +27,20 @@ type Report struct {
 	Generator *Usage `json:"generator,omitempty"`
 }
 
-// Publishers is what was sent.
+// Publishers counts the tags sent.
 type Publishers struct {
 	Wanted    int   `json:"wanted"`
 	Connected int   `json:"connected"`
 	Tags      int64 `json:"tags"`
 	Bytes     int64 `json:"bytes"`
-	// Late is how long after its time a tag was handed to the connection.
-	// When it grows, the generator is short of CPU and the rest of the
-	// report measures that.
+	// Late is how long after its time a tag was handed to the connection. When it grows, the
+	// generator is short of CPU and the rest of the report measures that.
 	Late  Spread         `json:"late"`
 	Ended map[string]int `json:"ended,omitempty"` // why publishing ended early
 }
 
-// Viewers is what a group of viewers got. Lost, Jumps, Repeated and Latency are
-// known only of tags that carry this package's numbers: unless Numbered they
-// are null in JSON.
+// Viewers counts the tags that a group of viewers received. Lost, Jumps, Repeated and Latency are
+// known only for tags that carry this package's numbers: unless Numbered they are null in JSON.
 type Viewers struct {
 	Wanted    int   `json:"wanted"`
 	Connected int   `json:"connected"`
@@ -52,9 +50,8 @@ type Viewers struct {
 	Lost      int64 `json:"lost"`     // tags that were sent and skipped
 	Jumps     int64 `json:"jumps"`    // occasions on which some were skipped
 	Repeated  int64 `json:"repeated"` // tags that came twice or out of order
-	// Gap is the time from one arrival to the next, when a viewer had to
-	// wait. Latency is the time from the publisher's write to the arrival of
-	// the last byte.
+	// Gap is the time from one arrival to the next, when a viewer had to wait. Latency is the time
+	// from the publisher's write to the arrival of the last byte.
 	Gap     Spread         `json:"gap"`
 	Latency Spread         `json:"latency"`
 	Ended   map[string]int `json:"ended,omitempty"` // why watching ended early
@@ -83,7 +80,7 @@ type Spread struct {
 	Max   time.Duration `json:"max_ns"`
 }
 
-// Usage is what processes used during the measurement.
+// Usage is the resource use of processes during the measurement.
 type Usage struct {
 	CPU      time.Duration `json:"cpu_ns"`
 	CPUPerGB float64       `json:"cpu_s_per_gb"` // CPU seconds per 10^9 bytes delivered; 0 when none were
@@ -155,7 +152,7 @@ func (r *run) report(began time.Time, from, until mark) Report {
 	return rep
 }
 
-// usage is what was used between two samples, or nil when either is unknown.
+// usage is the resource use between two samples, or nil if either is unknown.
 func usage(from, until sample, bytes int64) *Usage {
 	if !from.known || !until.known {
 		return nil

@@ -9,22 +9,22 @@ import (
 	"time"
 )
 
-// The shape of a synthetic stream: 30 pictures and 43.07 sound frames a
-// second, as a camera with 44.1 kHz sound sends them.
+// The shape of a synthetic stream: 30 video frames and 43.07 audio frames a second, like a camera
+// with 44.1 kHz audio.
 const (
 	pictureRate  = 30
 	soundRate    = 44100
 	soundSamples = 1024 // in one AAC frame
 	soundBytes   = 372  // payload of one AAC frame at 128 kbit/s
-	keyWeight    = 8    // a key frame is this many times as large as an ordinary one
+	keyWeight    = 8    // a keyframe is this many times as large as an ordinary one
 )
 
-// Synth makes the tags of one stream. They are FLV in every byte that a relay
-// looks at; what a decoder would look at is noise.
+// Synth makes the tags of one stream. Every byte that a relay looks at is valid FLV; the data for
+// decoders is noise.
 type Synth struct {
 	stream  int
-	gop     int // pictures from key frame to key frame
-	picture int // average size of a picture that is no key frame
+	gop     int // video frames from keyframe to keyframe
+	picture int // average size of a video frame other than a keyframe
 
 	pictures int64 // made so far
 	sounds   int64
@@ -54,8 +54,7 @@ func NewSynth(stream, bitRate int, keyInterval time.Duration) *Synth {
 	return s
 }
 
-// Headers are the tags that come before all others: metadata, and what the
-// decoders need. They carry no marker.
+// Headers are the first tags: metadata and decoder configurations. They carry no marker.
 func (s *Synth) Headers(bitRate int) []Tag {
 	return []Tag{
 		{Kind: Script, Payload: metadata(bitRate)},
@@ -75,8 +74,7 @@ func (s *Synth) soundDue() time.Duration {
 	return time.Duration(s.sounds*soundSamples) * time.Second / soundRate
 }
 
-// Next makes the next tag and marks it as sent now. Its payload is valid until
-// the next call.
+// Next makes the next tag and marks it as sent now. Its payload is valid until the next call.
 func (s *Synth) Next(now time.Time) Tag {
 	s.seq++
 	m := marker{stream: s.stream, seq: s.seq, sent: now.UnixNano()}
@@ -94,9 +92,8 @@ func (s *Synth) Next(now time.Time) Tag {
 	return t
 }
 
-// Verify returns the number of a tag that a Synth of the same arguments made,
-// and when it was sent. It returns an error if any byte of payload is another
-// one. Headers have the number 0.
+// Verify returns the number of a tag that a Synth of the same arguments made, and when it was sent.
+// It returns an error if any byte of payload is another one. Headers have the number 0.
 func (s *Synth) Verify(kind byte, payload []byte) (seq uint64, sent time.Time, err error) {
 	m, ok := findMarker(kind, payload)
 	if !ok {
@@ -118,13 +115,13 @@ func (s *Synth) Verify(kind byte, payload []byte) (seq uint64, sent time.Time, e
 	return m.seq, time.Unix(0, m.sent), nil
 }
 
-// The first byte of a picture's payload: frame type and codec.
+// The first byte of a video payload: frame type and codec.
 const (
 	keyPicture   = 0x17
 	interPicture = 0x27
 )
 
-// appendPayload appends what tag m.seq carries.
+// appendPayload appends the payload of tag m.seq.
 func (s *Synth) appendPayload(p []byte, kind byte, m marker, key bool) []byte {
 	noise := s.noise[m.seq%noiseShift:]
 	if kind == Audio {
@@ -133,7 +130,7 @@ func (s *Synth) appendPayload(p []byte, kind byte, m marker, key bool) []byte {
 		m.put(p[audioMarkerAt:])
 		return p
 	}
-	// An access unit of two NAL units: an SEI with the marker, and a slice as large as the picture.
+	// An access unit of two NAL units: an SEI with the marker, and a slice of the frame's size.
 	size, first, nal := s.picture*3/4+int(m.seq*2654435761%uint64(s.picture/2)), byte(interPicture), interSlice
 	if key {
 		size, first, nal = s.picture*keyWeight, keyPicture, keySlice
@@ -151,8 +148,8 @@ func (s *Synth) appendPayload(p []byte, kind byte, m marker, key bool) []byte {
 	return append(p, noise[:slice-len(nal)]...)
 }
 
-// How a slice begins: type of the NAL unit, first macroblock, kind of slice,
-// parameter set. Players that probe a stream read that far.
+// How a slice begins: type of the NAL unit, first macroblock, kind of slice, parameter set. Players
+// that probe a stream read that far.
 const (
 	keySlice   = "\x65\x88\x84"
 	interSlice = "\x41\x9a\x21"

@@ -61,7 +61,7 @@ func TestSynthIsARealTimeStream(t *testing.T) {
 		}
 	}
 	if kinds[Video] != 30*seconds || kinds[Audio] != 2584 || keys != seconds/keyEvery {
-		t.Errorf("in %d s: %v tags, %d key frames", seconds, kinds, keys)
+		t.Errorf("in %d s: %v tags, %d keyframes", seconds, kinds, keys)
 	}
 	if got := float64(size) * 8 / seconds; got < rate*0.98 || got > rate*1.02 {
 		t.Errorf("%.0f bits a second, want %d", got, rate)

@@ -20,8 +20,8 @@ type viewer struct {
 	gapFrom time.Time // lastAt, or zero when the next gap does not count
 }
 
-// run watches until ctx or the server ends it. A viewer that is thrown out
-// does not come back: that would hide that it was thrown out.
+// run watches until ctx or the server ends it. A viewer that is thrown out does not come back: that
+// would hide that it was thrown out.
 func (v *viewer) run(ctx context.Context) {
 	sub, err := persist(ctx, func() (Subscription, error) { return v.load.proto.Watch(ctx, v.stream) })
 	if err != nil {
@@ -60,8 +60,7 @@ func (v *viewer) watch(sub Subscription) error {
 	}
 }
 
-// arrive counts the time in which nothing came. Tags that came together are
-// one arrival.
+// arrive counts the time in which nothing came. Tags that came together are one arrival.
 func (v *viewer) arrive(at time.Time) {
 	v.lastAt = at
 	if !v.load.measuring.Load() {
@@ -73,19 +72,18 @@ func (v *viewer) arrive(at time.Time) {
 	v.gapFrom = at
 }
 
-// closeGap accounts for the silence in which watching ended: it may be the
-// longest of all, and no arrival ends it.
+// closeGap accounts for the silence in which watching ended: it may be the longest of all, and no
+// arrival ends it.
 func (v *viewer) closeGap() {
 	if !v.gapFrom.IsZero() {
 		v.group.gap.raise(time.Since(v.gapFrom))
 	}
 }
 
-// number checks that tags come in order, each once, and how old they are. It
-// begins with the first key frame: a server may hold pictures back until then,
-// and let the sound pass. What was sent before the viewer joined is history
-// that the server replays: its age says nothing. A server may go on with the
-// stream of an earlier load, whose numbers say nothing of this one.
+// number checks that tags arrive in order and once, and measures their age. It starts with the
+// first keyframe: a server may hold back video until then, and pass audio. Tags sent before the
+// viewer joined are history that the server replays: their age says nothing. A server may continue
+// the stream of an earlier load, with unrelated numbers.
 func (v *viewer) number(m marker, a *Arrival) {
 	if m.sent < v.load.began && !v.load.cfg.NoPublish {
 		return

@@ -21,7 +21,7 @@ func newWatching() *viewer {
 	return v
 }
 
-// Next returns key frames: any of them may be the first.
+// Next returns keyframes: any of them may be the first.
 func (s *arrivals) Next(a *Arrival) error {
 	if len(s.late) == 0 {
 		return io.EOF
@@ -59,8 +59,7 @@ func TestLatencyOfTheMeasurement(t *testing.T) {
 	}
 }
 
-// A server may go on with the stream of an earlier load, whose tags are no part
-// of this one.
+// A server may continue the stream of an earlier load; its tags do not count.
 func TestTagsOfAnEarlierLoadAreNotCounted(t *testing.T) {
 	v := newWatching()
 	var sub arrivals
@@ -75,8 +74,8 @@ func TestTagsOfAnEarlierLoadAreNotCounted(t *testing.T) {
 	}
 }
 
-// A tag that was there already came when the one before it did, also if that
-// was before the measurement.
+// A tag that was there already came when the one before it did, also if that was before the
+// measurement.
 func TestLatencyOfTagsThatCameTogether(t *testing.T) {
 	v := newWatching()
 	var a Arrival

@@ -5,8 +5,9 @@ import (
 	"strconv"
 )
 
-// Codec says how a tag's payload is coded. It is the codec's FourCC in enhanced RTMP, even if the tag gave the classic number.
-// A codec without a FourCC is its classic number with a mark that no FourCC has.
+// Codec says how a tag's payload is coded. It is the codec's FourCC in enhanced RTMP, even if the
+// tag gave the classic number. A codec without a FourCC is its classic number with a mark that no
+// FourCC has.
 type Codec uint32
 
 // Codecs by FourCC that Millrace's packages ask for. A Decoder returns any other one as well.
@@ -39,7 +40,7 @@ func videoCodec(n byte) Codec {
 	return classicVideo | Codec(n)
 }
 
-// audioCodec maps a classic sound format (high four bits of a sound tag's first byte).
+// audioCodec maps a classic audio format (high four bits of an audio tag's first byte).
 func audioCodec(n byte) Codec {
 	switch n {
 	case 2, 14: // 14 is MP3 at 8 kHz
@@ -74,7 +75,7 @@ func (c Codec) String() string {
 	case 1:
 		return "video codec " + strconv.Itoa(int(c&0xff))
 	case 2:
-		return "sound format " + strconv.Itoa(int(c&0xff))
+		return "audio format " + strconv.Itoa(int(c&0xff))
 	}
 	return strconv.Quote(string([]byte{byte(c >> 24), byte(c >> 16), byte(c >> 8), byte(c)}))
 }

@@ -8,15 +8,15 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// defaultMaxTag is the largest tag data that a Decoder accepts unless MaxTag says otherwise: half of what the size field
-// can say. A key frame of 8 MiB would be two seconds of a 32 Mbit/s stream.
+// defaultMaxTag is the largest tag data that a Decoder accepts by default: half of the maximum of
+// the size field. A keyframe of 8 MiB would be two seconds of a 32 Mbit/s stream.
 const defaultMaxTag = 8 << 20
 
 // Option changes how a Decoder reads. Options panic if a value is out of range.
 type Option func(*Decoder)
 
-// MaxTag sets the largest tag data that is accepted, in bytes, from 1 to MaxData. A tag that announces more ends the stream
-// with a *LimitError before its data arrives. The default is 8 MiB.
+// MaxTag sets the largest tag data that is accepted, in bytes, from 1 to MaxData. A tag that
+// announces more ends the stream with a *LimitError before its data arrives. The default is 8 MiB.
 func MaxTag(n int) Option {
 	if n < 1 || n > MaxData {
 		panic(fmt.Sprintf("flv: MaxTag(%d): a limit is from 1 to %d bytes", n, MaxData))
@@ -26,8 +26,8 @@ func MaxTag(n int) Option {
 
 // Decoder cuts an FLV stream into tags. It belongs to one goroutine at a time.
 //
-// It does not use frame.Decoder, because FLV has more than frames with a header: the stream begins with one of its own, and
-// each tag repeats its size at its end.
+// It does not use frame.Decoder, because FLV is more than frames with a header: the stream has a
+// header, too, and each tag repeats its size at its end.
 type Decoder struct {
 	r      *millrace.Reader
 	maxTag int // 0 < maxTag ≤ MaxData
@@ -39,8 +39,9 @@ type Decoder struct {
 	head   [tagHeaderSize + peekSize]byte
 }
 
-// NewDecoder returns a Decoder that reads from r. It borrows r for as long as it is used. It holds nothing between calls,
-// so there is nothing to close, and r is positioned behind the last tag that Next returned.
+// NewDecoder returns a Decoder that reads from r. It borrows r while in use. It holds nothing
+// between calls, so there is nothing to close, and r is positioned after the last tag that Next
+// returned.
 func NewDecoder(r *millrace.Reader, opts ...Option) *Decoder {
 	d := &Decoder{r: r, maxTag: defaultMaxTag}
 	for _, opt := range opts {
@@ -49,15 +50,15 @@ func NewDecoder(r *millrace.Reader, opts ...Option) *Decoder {
 	return d
 }
 
-// Next appends the next tag, from its header to the previous-tag-size at its end, to dst, which owns it from then on. Nothing
-// is copied, and tags that arrived in one block come as one piece.
+// Next appends the next tag, from its header to the previous-tag-size at its end, to dst, which
+// owns it from then on. Nothing is copied, and tags that arrived in one block come as one piece.
 //
-// The error is io.EOF if the stream ends between two tags, io.ErrUnexpectedEOF if it ends inside one, a *LimitError for a
-// tag above the limit, and a *PrevTagSizeError for a wrong previous-tag-size (0 is wrong, too: players take it for damage).
-// With any error dst is as it was.
+// The error is io.EOF if the stream ends between two tags, io.ErrUnexpectedEOF if it ends inside
+// one, a *LimitError for a tag above the limit, and a *PrevTagSizeError for a wrong
+// previous-tag-size (0 is wrong, too: players take it for damage). With any error dst is as it was.
 //
-// A fault in the stream is final. An error of the source, such as a deadline, loses nothing, even inside a tag: call Next
-// again.
+// A fault in the stream is final. An error of the source, such as a deadline, loses nothing, even
+// inside a tag: call Next again.
 func (d *Decoder) Next(dst *millrace.Chain) (Tag, error) {
 	if d.err != nil {
 		return Tag{}, d.err
@@ -89,7 +90,8 @@ func (d *Decoder) Next(dst *millrace.Chain) (Tag, error) {
 	return t, nil
 }
 
-// inspect fills t from the beginning of the data in d.tag, and checks the previous-tag-size at its end.
+// inspect fills t from the beginning of the data in d.tag, and checks the previous-tag-size at its
+// end.
 func (d *Decoder) inspect(t *Tag) error {
 	n := d.tag.CopyTo(d.head[:min(len(d.head), t.Len()-trailerSize)])
 	t.parseData(d.head[tagHeaderSize:n])

@@ -17,7 +17,8 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// decodeAll reads all tags from src over a pool of its own, each into a chain of its own, and checks that nothing is left out.
+// decodeAll reads all tags from src with a new pool, each into a new chain, and checks that none is
+// left out.
 func decodeAll(t testing.TB, src io.Reader, size int, opts ...flv.Option) ([]slowTag, error) {
 	t.Helper()
 	pool := millrace.NewPool()
@@ -84,7 +85,7 @@ var tagTable = []struct {
 	{"metadata in AMF3", script, "\x00\x02\x00\x0aonMetaData\x08", T{Metadata: true}},
 	{"another script", script, "\x02\x00\x0aonCuePoint", T{}},
 	{"AVC sequence header", video, "\x17\x00\x00\x00\x00\x01", T{Packet: seq, SequenceHeader: true, Codec: flv.AVC, Payload: 16}},
-	{"AVC key frame", video, "\x17\x01\x00\x00\x50abc",
+	{"AVC keyframe", video, "\x17\x01\x00\x00\x50abc",
 		T{Packet: frame, Key: true, Codec: flv.AVC, CompositionTime: 80, Payload: 16}},
 	{"AVC inter frame, shown early", video, "\x27\x01\xff\xff\xfeabc",
 		T{Packet: frame, Codec: flv.AVC, CompositionTime: -2, Payload: 16}},
@@ -94,9 +95,9 @@ var tagTable = []struct {
 	{"command to the player", video, "\x57\x00", T{Packet: flv.PacketCommand, Codec: flv.AVC, Payload: 12}},
 	{"HEVC by number", video, "\x1c\x01\x00\x00\x28abc",
 		T{Packet: frame, Key: true, Codec: flv.HEVC, CompositionTime: 40, Payload: 16}},
-	{"Sorenson key frame", video, "\x12abc", T{Packet: frame, Key: true, Codec: 1<<24 | 2, Payload: 12}},
+	{"Sorenson keyframe", video, "\x12abc", T{Packet: frame, Key: true, Codec: 1<<24 | 2, Payload: 12}},
 	{"enhanced sequence header", video, "\x90hvc1\x01", T{Packet: seq, SequenceHeader: true, Codec: flv.HEVC, Payload: 16}},
-	{"enhanced key frame", video, "\x91hvc1\x00\x00\x21abc",
+	{"enhanced keyframe", video, "\x91hvc1\x00\x00\x21abc",
 		T{Packet: frame, Key: true, Codec: flv.HEVC, CompositionTime: 33, Payload: 19}},
 	{"enhanced, without composition time", video, "\x93avc1abc", T{Packet: frame, Key: true, Codec: flv.AVC, Payload: 16}},
 	{"enhanced AV1 inter frame", video, "\xa1av01abc", T{Packet: frame, Codec: fourCC("av01"), Payload: 16}},
@@ -108,7 +109,7 @@ var tagTable = []struct {
 	{"no frame type, H.264 inter frame", video, "\x83avc1\x00\x00\x00\x09\x41", T{Packet: frame, Codec: flv.AVC, Payload: 16}},
 	{"no frame type, AV1 sequence header", video, "\x83av01\x12\x00\x0a\x0b", T{Packet: frame, Key: true, Codec: fourCC("av01"), Payload: 16}},
 	{"no frame type, AV1 frame", video, "\x83av01\x12\x00\x32\x0b", T{Packet: frame, Codec: fourCC("av01"), Payload: 16}},
-	{"no frame type, VP9 key frame", video, "\x81vp09\x82", T{Packet: frame, Key: true, Codec: fourCC("vp09"), Payload: 16}},
+	{"no frame type, VP9 keyframe", video, "\x81vp09\x82", T{Packet: frame, Key: true, Codec: fourCC("vp09"), Payload: 16}},
 	{"no frame type, VP9 inter frame", video, "\x81vp09\x86", T{Packet: frame, Codec: fourCC("vp09"), Payload: 16}},
 	{"no frame type, VP9 of profile 3", video, "\x81vp09\xb0", T{Packet: frame, Key: true, Codec: fourCC("vp09"), Payload: 16}},
 	{"no frame type, and no data", video, "\x83hvc1", T{Packet: frame, Codec: flv.HEVC, Payload: 16}},
@@ -409,7 +410,7 @@ func TestTagsOfOneBlockAreOnePiece(t *testing.T) {
 	}
 }
 
-// Memory is granted as bytes arrive, not as they are announced.
+// Memory is allocated as bytes arrive, not as they are announced.
 func TestAnnouncedBytesTakeNoMemory(t *testing.T) {
 	pool := millrace.NewPool()
 	r := pool.NewReader(strings.NewReader(fileHeader+"\x09\x7f\xff\xff\x00\x00\x00\x00\x00\x00\x00abc"), 4096)
@@ -476,7 +477,7 @@ func TestNames(t *testing.T) {
 		want string
 	}{
 		{flv.AVC, "AVC"}, {flv.Opus, "Opus"}, {flv.Codec(0), "no codec"}, {flv.Codec(1<<24 | 4), "VP6"}, {flv.Codec(2 << 24), "PCM"},
-		{flv.Codec(1<<24 | 9), "video codec 9"}, {flv.Codec(2<<24 | 12), "sound format 12"}, {flv.Codec(0x78797a39), `"xyz9"`},
+		{flv.Codec(1<<24 | 9), "video codec 9"}, {flv.Codec(2<<24 | 12), "audio format 12"}, {flv.Codec(0x78797a39), `"xyz9"`},
 		{flv.TypeVideo, "video"}, {flv.TypeAudio, "audio"}, {flv.TypeScript, "script"}, {flv.Type(15), "tag type 15"},
 	} {
 		if got := tt.v.String(); got != tt.want {

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// What is built is byte for byte what is read.
+// Built tags equal the tags read.
 func TestAppendIsTheInverseOfNext(t *testing.T) {
 	leaktest.Check(t, millrace.DefaultPool())
 	var enc flv.Encoder
@@ -46,7 +46,7 @@ func TestAppendIsTheInverseOfNext(t *testing.T) {
 	}
 }
 
-// Headers of tags that are kept share blocks: a small tag keeps no block of its own.
+// Headers of kept tags share blocks: a small tag does not hold a block alone.
 func TestHeadersShareBlocks(t *testing.T) {
 	leaktest.Check(t, millrace.DefaultPool())
 	var enc flv.Encoder

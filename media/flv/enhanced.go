@@ -2,20 +2,20 @@ package flv
 
 import "encoding/binary"
 
-// The enhanced RTMP additions: codecs by FourCC, extensions in front of the packet, and several tracks in one tag.
-// https://veovera.org/docs/enhanced/enhanced-rtmp-v2
+// The enhanced RTMP additions: codecs by FourCC, extensions in front of the packet, and several
+// tracks in one tag. https://veovera.org/docs/enhanced/enhanced-rtmp-v2
 
-// exAudio is the sound format that announces an enhanced sound header.
+// exAudio is the audio format that announces an enhanced audio header.
 const exAudio = 9
 
-// Packet types of both enhanced headers; a few numbers differ between sound and video.
+// Packet types of both enhanced headers; a few numbers differ between audio and video.
 const (
 	exSequenceStart = 0
 	exCodedFrames   = 1
 	exSequenceEnd   = 2
 	exCodedFramesX  = 3 // video: no composition time is sent, it is 0
 	exMetadata      = 4 // video
-	exChannels      = 4 // sound: multichannel configuration
+	exChannels      = 4 // audio: multichannel configuration
 	exMpeg2TSStart  = 5 // video
 	exAudioTracks   = 5
 	exVideoTracks   = 6
@@ -28,13 +28,14 @@ const (
 	manyTracksCodecs = 2 // each track brings its own FourCC
 )
 
-// exHeader reads what sound and video have in common: ModEx extensions, multitrack and FourCC. p begins behind the first
-// byte, kind is the packet type of the first byte. It returns the packet type, the codec, and the offset at which the
-// codec's bytes begin. ok is false if p ends early.
+// exHeader parses the common part of audio and video: ModEx extensions, multitrack and FourCC. p
+// begins after the first byte, kind is the packet type of the first byte. It returns the packet
+// type, the codec, and the offset of the codec's bytes. ok is false if p is too short.
 func (t *Tag) exHeader(p []byte, kind, tracks byte) (packet byte, codec Codec, at int, ok bool) {
 	at = 1
 	for kind == exModEx {
-		// size-1 in one byte, or 255 and then in two; that many bytes; then extension type and the next packet type.
+		// size-1 in one byte, or 255 and then in two; that many bytes; then extension type and the
+		// next packet type.
 		if len(p) < 1 {
 			return 0, 0, 0, false
 		}
@@ -78,8 +79,9 @@ func (t *Tag) exHeader(p []byte, kind, tracks byte) (packet byte, codec Codec, a
 	return kind, Codec(binary.BigEndian.Uint32(p)), at + 4, true
 }
 
-// AppendTracks appends the numbers of the tracks in the tag, in order, to dst: one number, 0, unless Multitrack is set. A
-// list that is damaged ends with the last whole track. It borrows tag, which is the whole tag.
+// AppendTracks appends the numbers of the tracks in the tag, in order, to dst: one number, 0,
+// unless Multitrack is set. A list that is damaged ends with the last whole track. It borrows tag,
+// which is the whole tag.
 func (t Tag) AppendTracks(dst []byte, tag []byte) []byte {
 	if !t.Multitrack || t.Payload == 0 {
 		return append(dst, 0)
@@ -141,8 +143,8 @@ func (t *Tag) parseExVideo(p []byte) {
 	t.Key = packet == PacketFrame && (frame == frameKey || frame == frameUnset && !t.Multitrack && beginsKey(codec, p[at:]))
 }
 
-// beginsKey reports whether p, which may be cut short, begins like the data of a key frame: what can be seen of a frame whose
-// sender leaves out the frame type, as gortmplib does.
+// beginsKey reports whether p, which may be truncated, begins like the data of a keyframe. It
+// recognizes a keyframe whose sender leaves out the frame type, as gortmplib does.
 func beginsKey(c Codec, p []byte) bool {
 	switch c {
 	case AVC, HEVC:
@@ -166,8 +168,8 @@ func beginsKey(c Codec, p []byte) bool {
 		}
 		return len(p) > 0 && p[0]>>3&0xf == 1 // a sequence header
 	case vp9:
-		// After the marker and the profile: show_existing_frame, and then the frame type, of which 0 is a key frame. Profile 3
-		// has a bit more.
+		// After the marker and the profile: show_existing_frame, and then the frame type, of which
+		// 0 is a keyframe. Profile 3 has a bit more.
 		if len(p) > 0 && p[0]>>6 == 2 {
 			bits := p[0] << 4
 			if p[0]>>4&3 == 3 {
@@ -179,8 +181,8 @@ func beginsKey(c Codec, p []byte) bool {
 	return false
 }
 
-// hasCompositionTime reports whether coded frames of c begin with a composition time. Players show the frames of other codecs
-// in the order of decoding.
+// hasCompositionTime reports whether coded frames of c begin with a composition time. Players show
+// the frames of other codecs in the order of decoding.
 func hasCompositionTime(c Codec) bool { return c == AVC || c == HEVC || c == vvc }
 
 func (t *Tag) parseExAudio(p []byte) {

@@ -5,12 +5,14 @@ import (
 	"fmt"
 )
 
-// ErrNotFLV says that a stream does not begin with an FLV header. It may be wrapped with the reason.
+// ErrNotFLV says that a stream does not begin with an FLV header. It may be wrapped with the
+// reason.
 var ErrNotFLV = errors.New("flv: not an FLV stream")
 
-// LimitError says that a header announces a size above a limit. A Decoder returns it before the bytes arrive.
+// LimitError says that a header announces a size above a limit. A Decoder returns it before the
+// bytes arrive.
 type LimitError struct {
-	What  string // what is too large, with the name of the option
+	What  string // the limited value, with the name of the option
 	Have  int64  // bytes announced
 	Limit int64  // bytes allowed
 }
@@ -19,9 +21,10 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("flv: %s: %d bytes announced, limit %d", e.What, e.Have, e.Limit)
 }
 
-// PrevTagSizeError says that the four bytes after a tag do not repeat its size: the stream is damaged.
+// PrevTagSizeError says that the four bytes after a tag do not repeat its size: the stream is
+// damaged.
 type PrevTagSizeError struct {
-	Have uint32 // what the stream says
+	Have uint32 // the value in the stream
 	Want uint32 // 11 + the tag's data
 }
 

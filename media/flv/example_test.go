@@ -46,16 +46,17 @@ func ExampleDecoder() {
 		fmt.Printf("%v at %d ms, %d bytes in %d piece\n", tag.Type, tag.Timestamp, c.Len(), c.Pieces())
 		c.Release()
 	}
-	fmt.Println(preamble.Len(), "bytes of preamble,", group.Len(), "bytes from the last key frame")
+	fmt.Println(preamble.Len(), "bytes of preamble,", group.Len(), "bytes from the last keyframe")
 	// Output:
 	// script at 0 ms, 36 bytes in 1 piece
 	// video at 0 ms, 40 bytes in 1 piece
 	// video at 0 ms, 30 bytes in 1 piece
 	// video at 40 ms, 30 bytes in 1 piece
-	// 76 bytes of preamble, 60 bytes from the last key frame
+	// 76 bytes of preamble, 60 bytes from the last keyframe
 }
 
-// A recording is played again with later timestamps; its bytes are shared, not copied and not changed.
+// A recording is played again with later timestamps; its bytes are shared, not copied and not
+// changed.
 func ExampleEncoder() {
 	var enc flv.Encoder
 	defer enc.Release()

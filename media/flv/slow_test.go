@@ -14,7 +14,7 @@ type slowTag struct {
 	raw string
 }
 
-// slowParse is the reference: it has the whole stream in front of it, slices what it needs, and reads like the format's
+// slowParse is the reference: it has the whole stream, slices it, and follows the format's
 // description. It returns the tags before the first error.
 func slowParse(b []byte, maxTag int) (tags []slowTag, err error) {
 	switch {
@@ -132,7 +132,7 @@ func slowVideo(t *flv.Tag, data []byte) {
 	t.Key = frame == 1 && t.Packet == flv.PacketFrame
 }
 
-// slowKey looks for a key frame in what can be seen of a frame.
+// slowKey looks for a keyframe in what can be seen of a frame.
 func slowKey(codec string, p []byte) bool {
 	kinds := map[string]string{"AVC": "\x05\x07\x08", "HEVC": "\x10\x11\x12\x13\x14\x15\x16\x17\x20\x21\x22"}[codec]
 	switch codec {

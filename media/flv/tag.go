@@ -2,7 +2,7 @@ package flv
 
 import "strconv"
 
-// tagHeaderSize is the size of what precedes a tag's data.
+// tagHeaderSize is the size of the header before a tag's data.
 const tagHeaderSize = 11
 
 // MaxData is the largest size of a tag's data in bytes: the size field has 24 bits.
@@ -30,29 +30,29 @@ func (t Type) String() string {
 	return "tag type " + strconv.Itoa(int(t))
 }
 
-// Packet says what the payload of a sound or video tag is.
+// Packet is the kind of the payload of an audio or video tag.
 type Packet uint8
 
 const (
-	// PacketNone: no sound or video tag, or a codec's header that is cut short or unknown.
+	// PacketNone: not an audio or video tag, or a codec's header that is truncated or unknown.
 	PacketNone Packet = iota
 	// PacketSequenceHeader: the decoder's configuration, needed before the first frame.
 	PacketSequenceHeader
-	// PacketFrame: a coded picture, or coded sound.
+	// PacketFrame: a coded video or audio frame.
 	PacketFrame
 	// PacketSequenceEnd: the end of the sequence that the last sequence header began.
 	PacketSequenceEnd
-	// PacketMetadata: something about the pictures, such as colour information.
+	// PacketMetadata: video metadata, such as colour information.
 	PacketMetadata
-	// PacketCommand: a command to the player (video frame type 5), not a picture.
+	// PacketCommand: a command to the player (video frame type 5), not a video frame.
 	PacketCommand
 )
 
-// Tag is what a relay must know about a tag. It holds no reference to the tag's bytes.
+// Tag has the facts about a tag that a relay needs. It holds no reference to the tag's bytes.
 type Tag struct {
 	Type            Type
 	Packet          Packet
-	Key             bool   // a key frame: decoding can start at this picture. Never set for a sequence header or a command
+	Key             bool   // a keyframe: decoding can start here. Never set for a sequence header or a command
 	SequenceHeader  bool   // Packet is PacketSequenceHeader
 	Metadata        bool   // script data named onMetaData
 	Multitrack      bool   // enhanced: the payload is a list of tracks; Codec is 0 unless all have the same
@@ -81,8 +81,8 @@ func parseTagHeader(p []byte) Tag {
 	}
 }
 
-// peekSize is how many bytes of a tag's data parseData reads: enough for every codec's header, with one extension of the
-// enhanced format, and for the name onMetaData.
+// peekSize is how many bytes of a tag's data parseData reads: enough for every codec's header, with
+// one extension of the enhanced format, and for the name onMetaData.
 const peekSize = 24
 
 // parseData fills t from p, the first peekSize bytes of the data, or all of it. It borrows p.
@@ -168,7 +168,7 @@ func (t *Tag) parseAudio(p []byte) {
 	}
 }
 
-// setPacket records what the data is and that the codec's bytes begin at offset at of the data.
+// setPacket records the kind of the data, and the offset at of the codec's bytes in it.
 func (t *Tag) setPacket(p Packet, c Codec, at int) {
 	t.Packet, t.Codec, t.Payload = p, c, tagHeaderSize+at
 }

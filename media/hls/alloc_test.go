@@ -39,7 +39,8 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
-// feed gives a Window a stream of 25 pictures a second, two pieces each, and a key frame every two seconds.
+// feed gives a Window a stream of 25 pictures a second, two pieces each, and a keyframe every two
+// seconds.
 type feed struct {
 	w    *hls.Window
 	data millrace.Chain

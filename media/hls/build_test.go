@@ -25,7 +25,7 @@ type playlist struct {
 	constant           string // the lines that may not change
 	target, partTarget int    // in ms
 	msn, dsn, skipped  int
-	segments           []segment // of a delta: those that are not skipped
+	segments           []segment // of a delta: the listed ones
 	hint               string
 	ended              bool
 }
@@ -48,7 +48,8 @@ type part struct {
 	independent bool
 }
 
-// parse reads a playlist, one line after the other. Of a segment's init it knows only what this text says.
+// parse reads a playlist, one line after the other. Of a segment's init it knows only what this
+// text says.
 func parse(t testing.TB, text string) (p playlist) {
 	t.Helper()
 	lines := strings.Split(text, "\n")
@@ -150,8 +151,9 @@ func ms(t testing.TB, s string) int {
 	return int(math.Round(f * 1000))
 }
 
-// String prints the segments: "D i1 10: 200i 200 = 400" is segment 10 of 400 ms with a DISCONTINUITY and two parts, the
-// first of them independent, with init segment 1, which is not that of the segment before. 200x3 are three parts.
+// String prints the segments: "D i1 10: 200i 200 = 400" is segment 10 of 400 ms with a
+// DISCONTINUITY and two parts, the first of them independent, with init segment 1, which is not
+// that of the segment before. 200x3 are three parts.
 func (p playlist) String() string {
 	var out []string
 	init := ""
@@ -224,9 +226,9 @@ func chain(p []byte) (c millrace.Chain) {
 
 var word = regexp.MustCompile(`^([KP])(-?[0-9.]+)(?:=(\d+))?(?:x(\d+))?(!?)$`)
 
-// play does what in says: K40 adds a key frame of 40 ms, P40x3 three other pictures. P40=9000 has 9000 bytes. A key
-// frame is known to follow on P40! and on the last one of P40x3!. The other words are the Window's methods. r.news has
-// a letter for each call: n for news.
+// play does what in says: K40 adds a keyframe of 40 ms, P40x3 three other pictures. P40=9000 has
+// 9000 bytes. A keyframe is known to follow on P40! and on the last one of P40x3!. The other words
+// are the Window's methods. r.news has a letter for each call: n for news.
 func (r *rig) play(in string) *rig {
 	r.t.Helper()
 	for _, w := range strings.Fields(in) {

@@ -10,7 +10,8 @@ import (
 	"github.com/millrace-io/millrace/media/hls"
 )
 
-// newWindow returns a window with the fragments of a short stream: five pictures a second, a key frame each second.
+// newWindow returns a window with the fragments of a short stream: five pictures a second, a
+// keyframe each second.
 func newWindow() *hls.Window {
 	w, err := hls.NewWindow(hls.Config{
 		Epoch:    71,
@@ -39,7 +40,7 @@ func newWindow() *hls.Window {
 	return w
 }
 
-// writer adds what is written to a Chain.
+// writer appends written bytes to a Chain.
 type writer struct{ c *millrace.Chain }
 
 func (w writer) Write(p []byte) (int, error) {

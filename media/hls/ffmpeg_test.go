@@ -18,7 +18,8 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// TestFFmpegPlaysIt has ffmpeg make a stream, and compares what ffprobe finds in it with what it finds by the playlist.
+// TestFFmpegPlaysIt makes a stream with ffmpeg, and compares the results of ffprobe for it and for
+// the playlist.
 func TestFFmpegPlaysIt(t *testing.T) {
 	need.Program(t, "ffmpeg")
 	need.Program(t, "ffprobe")

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Kind says what an Object is.
+// Kind is the kind of an Object.
 type Kind uint8
 
 // The kinds of objects, with their names.
@@ -48,8 +48,8 @@ func (o Object) appendName(dst []byte) []byte {
 	return append(dst, ".m4s"...)
 }
 
-// ParseObject returns the object with a name. It reports whether name is what String returns for it: an object has one
-// name.
+// ParseObject returns the object with a name. ok is false unless String returns name for it: an
+// object has one name.
 func ParseObject(name string) (o Object, ok bool) {
 	var epoch, msn, index string
 	epoch, msn, ok = strings.Cut(name, "-")

@@ -2,9 +2,9 @@ package hls
 
 import "strconv"
 
-// AppendPlaylist appends the media playlist to dst. If skip is set and there are segments further from the end than six
-// times Target, it appends a delta: an EXT-X-SKIP in place of those segments. Before the first Init, the playlist promises
-// no part.
+// AppendPlaylist appends the media playlist to dst. If skip is set and there are segments further
+// from the end than six times Target, it appends a delta: an EXT-X-SKIP in place of those segments.
+// Before the first Init, the playlist promises no part.
 func (w *Window) AppendPlaylist(dst []byte, skip bool) []byte {
 	listed := w.segs[w.listed:]
 	first := w.open
@@ -66,8 +66,8 @@ func (w *Window) AppendPlaylist(dst []byte, skip bool) []byte {
 	return append(dst, "\"\n"...)
 }
 
-// firstDiscontinuity returns the discontinuity sequence number that stands in front of the first segment: its own
-// DISCONTINUITY comes behind it.
+// firstDiscontinuity returns the discontinuity sequence number before the first segment. The
+// DISCONTINUITY of the first segment comes after it.
 func (w *Window) firstDiscontinuity(first *segment) uint64 {
 	switch {
 	case first == w.open && first.empty():
@@ -83,7 +83,7 @@ func (s *segment) sharesInit(before *segment) bool {
 	return s.epoch == before.epoch && s.init == before.init
 }
 
-// appendHead appends what stands in front of a segment and its parts.
+// appendHead appends the lines before a segment and its parts.
 func (w *Window) appendHead(dst []byte, s *segment, newMap bool) []byte {
 	if s.discontinuity {
 		dst = append(dst, "#EXT-X-DISCONTINUITY\n"...)
@@ -124,13 +124,13 @@ func appendSeconds(dst []byte, ms int64) []byte {
 	return append(dst, '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10))
 }
 
-// Variant describes a media playlist for a multivariant playlist. Fields that are zero are left out, other than
-// Bandwidth, which a playlist must have.
+// Variant describes a media playlist for a multivariant playlist. Fields that are zero are left
+// out, other than Bandwidth, which a playlist must have.
 type Variant struct {
 	URI                         string  // of the media playlist, without line breaks
 	Codecs                      string  // as in RFC 6381, separated by commas, without quotes: see mp4
 	Width, Height               int     // in pixels
-	FrameRate                   float64 // pictures per second
+	FrameRate                   float64 // video frames per second
 	Bandwidth, AverageBandwidth int64   // bits per second; see [Window.Bandwidth]
 }
 

@@ -42,7 +42,8 @@ func testRandom(t *testing.T, rnd *rand.Rand) {
 	c.Segment = c.Target / time.Duration(pick(1, 1, 2, 4))
 	h := history{rig: newRig(t, c), config: c, objects: map[string][]byte{}, segments: map[int]*record{},
 		even: rnd.IntN(2) == 0, unlimited: c.MaxBytes == 1<<30, checker: hlscheck.New()}
-	// A third of the streams is regular, a third has frames of any length, a third is mostly regular.
+	// A third of the streams is regular, a third has frames of any length, a third is mostly
+	// regular.
 	regular := pick(0, 50, 100)
 	frame := c.Part / time.Duration(pick(1, 2, 5, 8))
 	if h.even {
@@ -105,8 +106,8 @@ type record struct {
 	partsEnd time.Duration // when its parts left the playlist, or the segment did; 0 before
 }
 
-// goOn begins another Window, which knows only what the last one has listed, after a flush or with the segment that was
-// being made as a gap.
+// goOn begins another Window, which knows only what the last one has listed, after a flush or with
+// the segment that was being made as a gap.
 func (h *history) goOn(flush bool) {
 	if flush {
 		h.check(h.w.Flush(), "flush")
@@ -239,7 +240,8 @@ func (h *history) checkHeader(p playlist) {
 	}
 }
 
-// checkOrder checks that segments leave and come one after the other, and that as many stay as have to.
+// checkOrder checks that segments leave and come one after the other, and that as many stay as have
+// to.
 func (h *history) checkOrder(p playlist) {
 	total := 0
 	for i, s := range p.segments {
@@ -272,7 +274,7 @@ func (h *history) checkOrder(p playlist) {
 	}
 }
 
-// checkSegment compares a segment with what was known of it and of its bytes.
+// checkSegment compares a segment with the known facts and bytes.
 func (h *history) checkSegment(s *segment, newest bool) {
 	known := h.segments[s.msn]
 	if known == nil {
@@ -408,7 +410,8 @@ func (h *history) checkDelta(p playlist, text string) {
 	if after <= 6*p.target || p.ended {
 		h.failf("a delta of %d ms:\n%s", after, deltaText)
 	}
-	// A player takes the segments before, and the MAP and discontinuities that hold at their end, from what it has.
+	// A player takes earlier segments, and the MAP and discontinuities at their end, from its last
+	// playlist.
 	merged := delta
 	merged.segments = append([]segment(nil), p.segments[:delta.skipped]...)
 	before := p.segments[delta.skipped-1]
@@ -425,7 +428,8 @@ func (h *history) checkDelta(p playlist, text string) {
 	}
 }
 
-// checkKept checks that segments and parts stay for as long as they have to, and not for much longer.
+// checkKept checks that segments and parts stay for as long as they have to, and not for much
+// longer.
 func (h *history) checkKept(p playlist) {
 	for msn, s := range h.segments {
 		if msn >= p.msn || s.uri == "" || h.lost(s.uri) {
@@ -460,7 +464,8 @@ func (h *history) checkKept(p playlist) {
 	}
 }
 
-// checkStatus asks for segments and parts around the end. Each answer is found by looking through the playlist.
+// checkStatus asks for segments and parts around the end. Each answer is found by looking through
+// the playlist.
 func (h *history) checkStatus(p playlist) {
 	next := p.msn // the segment that is being made
 	var open []part

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Reload is what a request for a playlist asks for by its query: the playlist with a segment or part, or a delta.
+// Reload is the query of a request for a playlist, which asks for a segment or part, or for a
+// delta.
 type Reload struct {
 	MSN  uint64 // _HLS_msn
 	Part int    // _HLS_part; -1 for the whole segment
@@ -19,8 +20,9 @@ var (
 	errPartial = errors.New("hls: _HLS_part without _HLS_msn")
 )
 
-// ParseReload returns what a query asks for, and whether it names a segment or part that may have to be waited for; see
-// [Window.Status]. Values of _HLS_skip other than YES and v2 are ignored. The answer to an error is 400 Bad Request.
+// ParseReload parses a query. blocking reports whether it names a segment or part that the request
+// may have to wait for; see [Window.Status]. Values of _HLS_skip other than YES and v2 are ignored.
+// Answer an error with 400 Bad Request.
 func ParseReload(q url.Values) (r Reload, blocking bool, err error) {
 	r.Part = -1
 	skip := q.Get("_HLS_skip")
@@ -43,7 +45,8 @@ func ParseReload(q url.Values) (r Reload, blocking bool, err error) {
 	return r, blocking, nil
 }
 
-// number returns the value of a key that is a decimal integer. A value above limit is limit, which is too far ahead.
+// number returns the value of a key that is a decimal integer. A value above limit is limit, which
+// is too far ahead.
 func number(q url.Values, key string, limit uint64) (n uint64, ok bool, err error) {
 	values := q[key]
 	if len(values) == 0 {
@@ -56,17 +59,17 @@ func number(q url.Values, key string, limit uint64) (n uint64, ok bool, err erro
 	return min(n, limit), true, nil
 }
 
-// Status says what to do with a request that names a segment or part.
+// Status tells how to answer a request that names a segment or part.
 type Status uint8
 
 // The answers to such a request.
 const (
-	Ready  Status = iota // the playlist has what was asked for, or something newer
+	Ready  Status = iota // the playlist has the requested media, or newer media
 	Wait                 // it will have it; ask again when there are news
 	TooFar               // it is too far ahead to be waited for: 400 Bad Request
 )
 
-// Status says whether the playlist has what r asks for. A part beyond the last one of a segment means the first part of
+// Status returns the status of r. A part beyond the last one of a segment means the first part of
 // the next segment. Every request is Ready when the stream has ended.
 func (w *Window) Status(r Reload) Status {
 	msn, next := w.Next()
@@ -74,7 +77,8 @@ func (w *Window) Status(r Reload) Status {
 	case w.ended:
 		return Ready
 	case r.MSN < msn:
-		// The first part of the segment that is being made may be meant: there must be one, or be nothing to wait for.
+		// The first part of the segment that is being made may be meant: there must be one, or be
+		// nothing to wait for.
 		last := w.find(r.MSN)
 		if msn-r.MSN == 1 && next == 0 && last != nil && len(last.parts) > 0 && r.Part >= len(last.parts) {
 			return Wait

@@ -16,9 +16,9 @@ const (
 	maxNumber   = 1 << 52 // players of JavaScript keep numbers as float64
 )
 
-// Estimates of the memory that a segment and a part take beside their media, and the least that a fragment counts: it
-// may be all that is left in use of a block. They count towards MaxBytes, so that it bounds the number of tiny segments
-// and fragments, too.
+// Estimates of the memory of a segment and a part in addition to their media, and the minimum size
+// that a fragment counts, because it may keep a whole block in use. They count for MaxBytes, so
+// that it also limits the number of tiny segments and fragments.
 const (
 	segmentCost  = 512
 	partCost     = 32
@@ -29,30 +29,31 @@ const (
 type Config struct {
 	Epoch uint64 // the publication; the first word of every name
 
-	// FirstMSN is the media sequence number of the first segment, and FirstDiscontinuity its discontinuity sequence
-	// number. A Window that follows another one under the same address takes both from Next and Discontinuity of that
-	// one, and has Break called first.
+	// FirstMSN is the media sequence number of the first segment, and FirstDiscontinuity its
+	// discontinuity sequence number. A Window that follows another one under the same address takes
+	// both from Next and Discontinuity of that one, and has Break called first.
 	FirstMSN, FirstDiscontinuity uint64
 
-	// Past is what an earlier Window under the same address has listed, up to the segment before FirstMSN. The playlist
-	// begins with these segments, whose bytes are elsewhere, and goes on with a DISCONTINUITY. Target and Part should be
-	// those of that Window. FirstDiscontinuity is not used.
+	// Past is the list of an earlier Window under the same address, up to the segment before
+	// FirstMSN. The playlist begins with these segments, stored elsewhere, and continues with a
+	// DISCONTINUITY. Target and Part should be the same as in that Window. FirstDiscontinuity is
+	// not used.
 	Past []Listed
 
 	// Target is TARGETDURATION, in whole seconds. Segments are at most half a second longer.
 	Target time.Duration
 
-	// Part is PART-TARGET, the longest duration of a part, in whole milliseconds. The rules ask for 85 % of it at least,
-	// other than in parts with a key frame and at the end of a segment. Parts keep this rule if Part is a multiple of the
-	// fragments' duration, or a millisecond more if their times are rounded. If durations vary, the longest one should be
-	// 15 % of Part.
+	// Part is PART-TARGET, the longest duration of a part, in whole milliseconds. The rules ask for
+	// 85 % of it at least, other than in parts with a keyframe and at the end of a segment. Parts
+	// keep this rule if Part is a multiple of the fragments' duration, or a millisecond more if
+	// their times are rounded. If durations vary, the longest one should be 15 % of Part.
 	Part time.Duration
 
-	Segment  time.Duration // a segment ends at the first key frame from here on
+	Segment  time.Duration // a segment ends at the first keyframe from here on
 	Segments int           // how many are in the playlist; more if they last less than three times Target
 
-	// MaxBytes bounds what the Window holds. Beyond it the oldest segments go, even those in the playlist. A segment that
-	// is being made ends when it is half as large.
+	// MaxBytes limits the memory of the Window. Above it the oldest segments are dropped, even
+	// those in the playlist. The open segment ends when it is half as large.
 	MaxBytes int64
 }
 
@@ -119,15 +120,16 @@ type Fragment struct {
 	Duration time.Duration
 	Key      bool // a viewer can begin here
 
-	// KeyNext says that the next fragment will have Key set. A caller who knows lets the segment end with this fragment.
-	// Otherwise it ends when the next one is added, and the playlist has promised a part that there will not be.
+	// KeyNext says that the next fragment will have Key set. A caller who knows lets the segment
+	// end with this fragment. Otherwise it ends when the next one is added, and the playlist has
+	// promised a part that there will not be.
 	KeyNext bool
 
 	Time time.Time // wall clock of the first sample; the zero Time if it is not known
 }
 
-// A Window holds the newest segments of a stream. It belongs to one goroutine at a time. Release gives back what it
-// holds.
+// A Window holds the newest segments of a stream. It belongs to one goroutine at a time. Release
+// releases its memory.
 type Window struct {
 	// Invariants:
 	//
@@ -142,7 +144,7 @@ type Window struct {
 	longest time.Duration // the same
 
 	inits  []initSegment
-	segs   []*segment // the complete ones: those that have left the playlist, then those in it
+	segs   []*segment // complete segments: first the ones that have left the playlist, then the ones in it
 	listed int        // how many have left the playlist
 	past   int        // how many are of an earlier Window
 	open   *segment   // the one that is being made
@@ -181,14 +183,14 @@ type segment struct {
 
 	duration    time.Duration
 	partStart   int64         // where the part that is being made begins, in ms
-	independent bool          // that part has a key frame
-	lastKey     time.Duration // where the last key frame is
+	independent bool          // that part has a keyframe
+	lastKey     time.Duration // where the last keyframe is
 
 	completed time.Duration // when it was listed, by the Window's clock
 	playlist  time.Duration // the longest playlist that it was in
 }
 
-// part is a part of a segment: what lies between the end of the part before and its own.
+// part is a part of a segment: the fragments between the end of the previous part and its own.
 type part struct {
 	end         int   // in bytes of the segment
 	duration    int64 // in ms
@@ -207,8 +209,8 @@ func NewWindow(c Config) (*Window, error) {
 	return w, nil
 }
 
-// remember begins the playlist with the segments of an earlier Window, as many of the last ones as half of MaxBytes
-// allows.
+// remember begins the playlist with the segments of an earlier Window, as many of the last ones as
+// half of MaxBytes allows.
 func (w *Window) remember(past []Listed) {
 	w.config.Past = nil
 	for _, s := range past[max(0, len(past)-int(w.config.MaxBytes/2/segmentCost)):] {
@@ -221,7 +223,7 @@ func (w *Window) remember(past []Listed) {
 	w.unlist()
 }
 
-// Listed returns the complete segments of the playlist, for the Past of a Window that goes on with it.
+// Listed returns the complete segments of the playlist, for the Past of a Window that continues it.
 func (w *Window) Listed() []Listed {
 	var list []Listed
 	for _, s := range w.segs[w.listed:] {
@@ -231,8 +233,8 @@ func (w *Window) Listed() []Listed {
 	return list
 }
 
-// Opening returns what is known of the segment that is being made, or will be, with the duration of its parts that are
-// listed. If a later Window goes on without it, it is a Gap there.
+// Opening describes the open segment, or the next one, with the duration of its listed parts. If a
+// later Window continues without it, it is a Gap there.
 func (w *Window) Opening() Listed {
 	s := w.open
 	if !s.empty() {
@@ -246,12 +248,13 @@ func (w *Window) Opening() Listed {
 	return l
 }
 
-// round returns d in milliseconds. Durations in playlists are differences of rounded times, so that their sums agree.
+// round returns d in milliseconds. Durations in playlists are differences of rounded times, so that
+// their sums agree.
 func round(d time.Duration) int64 { return d.Round(time.Millisecond).Milliseconds() }
 
-// Init sets the init segment of the fragments that follow. It takes ownership of body. If there are fragments already,
-// it ends the segment, and the next one begins with a DISCONTINUITY and a new MAP. Init reports whether the playlist
-// has changed.
+// Init sets the init segment of the fragments that follow. It takes ownership of body. If there are
+// fragments already, it ends the segment, and the next one begins with a DISCONTINUITY and a new
+// MAP. Init reports whether the playlist has changed.
 func (w *Window) Init(body *millrace.Chain) (news bool) {
 	defer body.Release()
 	if w.ended {
@@ -273,16 +276,16 @@ func (w *Window) Init(body *millrace.Chain) (news bool) {
 	return w.trim() || news
 }
 
-// Break says that the next fragment does not continue the one before: the segment ends, and the next one begins with a
-// DISCONTINUITY. It reports whether the playlist has changed.
+// Break says that the next fragment does not continue the one before: the segment ends, and the
+// next one begins with a DISCONTINUITY. It reports whether the playlist has changed.
 func (w *Window) Break() (news bool) {
 	news = w.Flush()
 	w.pendingDiscontinuity = w.pendingDiscontinuity || !w.ended
 	return news
 }
 
-// Flush completes the part and the segment that are being made. It reports whether the playlist has changed. Call it
-// when no fragment comes for a while.
+// Flush completes the part and the segment that are being made. It reports whether the playlist has
+// changed. Call it when no fragment comes for a while.
 func (w *Window) Flush() (news bool) {
 	if w.ended || w.open.empty() {
 		return false
@@ -292,8 +295,9 @@ func (w *Window) Flush() (news bool) {
 	return true
 }
 
-// End ends the stream: it does what Flush does, and the playlist gets an ENDLIST. It reports whether the playlist has
-// changed, which is so the first time. From then on the Window ignores and releases what it is given.
+// End ends the stream: it does the work of Flush, and adds ENDLIST to the playlist. It reports
+// whether the playlist has changed, which is true only the first time. From then on the Window
+// releases and ignores fragments.
 func (w *Window) End() (news bool) {
 	if w.ended {
 		return false
@@ -303,17 +307,18 @@ func (w *Window) End() (news bool) {
 	return true
 }
 
-// Add adds a fragment. It takes ownership of body. It reports whether the playlist has changed: there is a new part or
-// segment, or a segment was dropped because of MaxBytes. A fragment before the first Init is ignored.
+// Add adds a fragment. It takes ownership of body. It reports whether the playlist has changed:
+// there is a new part or segment, or a segment was dropped because of MaxBytes. A fragment before
+// the first Init is ignored.
 //
-// A part ends when another fragment like this one would make it longer than Part, or before that, so that a segment like
-// the one before ends with a part of a similar length. If the part has less than 85 % of
-// Part and no key frame, it waits for a shorter fragment.
+// A part ends when another fragment like this one would make it longer than Part, or before that,
+// so that a segment like the one before ends with a part of a similar length. If the part has less
+// than 85 % of Part and no keyframe, it waits for a shorter fragment.
 //
-// A segment ends at the first key frame after Segment, or at an earlier one if another group of pictures like the last
-// would exceed Target. If no key frame comes in time, it ends without one, and the segment after it ends at the first
-// key frame. A fragment longer than Part is a segment without parts. A fragment longer than Target is listed with the
-// longest duration that Target allows.
+// A segment ends at the first keyframe after Segment, or at an earlier one if another GOP like the
+// last would exceed Target. If no keyframe comes in time, it ends without one, and the segment
+// after it ends at the first keyframe. A fragment longer than Part is a segment without parts. A
+// fragment longer than Target is listed with the longest duration that Target allows.
 func (w *Window) Add(f Fragment, body *millrace.Chain) (news bool) {
 	defer body.Release()
 	if w.ended || len(w.inits) == 0 || body.Len() == 0 {
@@ -351,8 +356,9 @@ func (w *Window) Add(f Fragment, body *millrace.Chain) (news bool) {
 	return w.trim() || news
 }
 
-// even reports whether a part of have ms ends, and not at next ms, so that the parts up to the expected end of the segment
-// have about the same length. Otherwise the last one may be so short that hls.js takes it for a hole.
+// even reports whether a part of have ms ends, and not at next ms, so that the parts up to the
+// expected end of the segment have about the same length. Otherwise the last one may be so short
+// that hls.js takes it for a hole.
 func (w *Window) even(have, next int64) bool {
 	rest := w.expected - w.open.partStart
 	if rest <= have || 100*have < 85*w.part {
@@ -362,7 +368,7 @@ func (w *Window) even(have, next int64) bool {
 	return 2*rest <= parts*(have+next)
 }
 
-// endsAtKey reports whether the segment that is being made ends if a key frame follows.
+// endsAtKey reports whether the segment that is being made ends if a keyframe follows.
 func (w *Window) endsAtKey() bool {
 	s := w.open
 	group := s.duration - s.lastKey
@@ -427,8 +433,8 @@ func (w *Window) closeSegment() {
 	w.unlist()
 }
 
-// unlist removes the oldest segments from the playlist: as many as Segments allows, and no more than leave it with
-// three times Target.
+// unlist removes the oldest segments from the playlist: as many as Segments allows, and no more
+// than leave it with three times Target.
 func (w *Window) unlist() {
 	total := w.listedFor()
 	for len(w.segs)-w.listed > w.config.Segments && total-w.segs[w.listed].extinf() >= 3*w.target() {
@@ -440,9 +446,10 @@ func (w *Window) unlist() {
 	}
 }
 
-// Shorten has the playlist list no more segments from now on than it takes for three times Target, however many Segments
-// asks for, and lowers MaxBytes to maxBytes if it is larger. A segment that leaves the playlist stays for as long as players
-// may ask for it. Shorten reports whether the playlist has changed.
+// Shorten has the playlist list no more segments from now on than it takes for three times Target,
+// however many Segments asks for, and lowers MaxBytes to maxBytes if it is larger. A segment that
+// leaves the playlist stays for as long as players may ask for it. Shorten reports whether the
+// playlist has changed.
 func (w *Window) Shorten(maxBytes int64) (news bool) {
 	before := w.listed
 	w.config.Segments, w.config.MaxBytes = 1, min(w.config.MaxBytes, max(maxBytes, minMaxBytes))
@@ -467,8 +474,8 @@ func (w *Window) target() int64 { return w.config.Target.Milliseconds() }
 // extinf returns the segment's duration in ms.
 func (s *segment) extinf() int64 { return round(s.duration) }
 
-// trim drops expired segments, the oldest ones if there are too many bytes, and the init segments that no segment
-// needs. It reports whether it has dropped a segment of the playlist.
+// trim drops expired segments, the oldest ones if there are too many bytes, and the init segments
+// that no segment needs. It reports whether it has dropped a segment of the playlist.
 func (w *Window) trim() (news bool) {
 	for len(w.segs) > 0 && (w.bytes > w.config.MaxBytes || w.listed > 0 && w.expired(w.segs[0])) {
 		news = news || w.listed == 0
@@ -488,9 +495,10 @@ func (w *Window) trim() (news bool) {
 	return news
 }
 
-// expired reports whether players no longer need a segment that has left the playlist. A segment stays for its own
-// duration and that of the longest playlist that it was in, from when it was listed. Its parts stay for three times
-// Target after they have left the playlist: that is when three times Target follow, or up to one fragment later.
+// expired reports whether players no longer need a segment that has left the playlist. A segment
+// stays for its own duration and that of the longest playlist that it was in, from when it was
+// listed. Its parts stay for three times Target after they have left the playlist: that is when
+// three times Target follow, or up to one fragment later.
 func (w *Window) expired(s *segment) bool {
 	return w.clock-s.completed >= max(s.duration+s.playlist, 6*w.config.Target+w.longest)
 }
@@ -508,7 +516,8 @@ func (w *Window) drop() {
 	w.free = s
 }
 
-// Next returns the number of the segment that is being made and the index of the part: what PRELOAD-HINT names.
+// Next returns the number of the segment that is being made and the index of the part: what
+// PRELOAD-HINT names.
 func (w *Window) Next() (msn uint64, part int) { return w.open.msn, len(w.open.parts) }
 
 // Discontinuity returns the discontinuity sequence number of the segment that is being made.
@@ -519,12 +528,12 @@ func (w *Window) Discontinuity() uint64 {
 	return w.discontinuity
 }
 
-// Bytes returns the size of all that the Window holds: at least 4 KiB for each fragment, and half a KiB for each
-// segment.
+// Bytes returns the size of all that the Window holds: at least 4 KiB for each fragment, and half a
+// KiB for each segment.
 func (w *Window) Bytes() int64 { return w.bytes }
 
-// Bandwidth returns bits per second of the segments in the playlist, without those of Past: the peak, of any segments that
-// last about as long as Target, and the average. Both are 0 if there are none.
+// Bandwidth returns bits per second of the segments in the playlist, without Past: the peak over
+// any segments of about Target, and the average. Both are 0 without segments.
 func (w *Window) Bandwidth() (peak, average int64) {
 	listed := w.segs[max(w.listed, w.past):]
 	var bytes int64
@@ -556,8 +565,9 @@ func rate(bytes int64, d time.Duration) int64 {
 	return int64(float64(8*bytes) / d.Seconds())
 }
 
-// Append adds shares of an object's bytes at the end of dst, which owns them. It reports whether the Window holds the
-// object: an init segment, a segment that is complete, or a part that is complete. If it does not, dst is as it was.
+// Append adds shares of an object's bytes at the end of dst, which owns them. It reports whether
+// the Window holds the object: an init segment, a segment that is complete, or a part that is
+// complete. If it does not, dst is as it was.
 func (w *Window) Append(dst *millrace.Chain, o Object) bool {
 	if o.Epoch != w.config.Epoch {
 		return false

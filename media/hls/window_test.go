@@ -20,22 +20,22 @@ func TestCut(t *testing.T) {
 		{"a part that would be below 85 % waits for a fragment that fits",
 			"init K40 P40x4 P60x2 P45 P35", "i0 10: 200i 200"},
 		{"and ends if none comes", "init K40 P40x4 P60x2 P45 P60", "i0 10: 200i 165"},
-		{"a part with a key frame may be short", "init K120", "i0 10: 120i"},
-		{"a part has a key frame wherever it is", "init K40 P40x5 K40 P40x4", "i0 10: 200ix2"},
+		{"a part with a keyframe may be short", "init K120", "i0 10: 120i"},
+		{"a part has a keyframe wherever it is", "init K40 P40x5 K40 P40x4", "i0 10: 200ix2"},
 		{"durations are rounded together", "init K33.333333 P33.333333x11", "i0 10: 200i 200"},
 		{"which can leave a part short if Part has no millisecond to spare",
 			"init K33.4 P33.4x11", "i0 10: 200i 167"},
-		{"a segment ends at the first key frame after a second", "init K40 P40x24 K40", "i0 10: 200i 200x4 = 1000"},
-		{"at once if the key frame is announced", "init K40 P40x23 P40!", "i0 10: 200i 200x4 = 1000"},
+		{"a segment ends at the first keyframe after a second", "init K40 P40x24 K40", "i0 10: 200i 200x4 = 1000"},
+		{"at once if the keyframe is announced", "init K40 P40x23 P40!", "i0 10: 200i 200x4 = 1000"},
 		{"its last part may be short", "init K40 P40x25 K40", "i0 10: 200i 200x4 40 = 1040"},
 		{"that of a segment like the one before is about as long as the others",
 			"init K20 P20x52 K20 P20x52 K20", "i0 10: 200i 200x4 60 = 1060 | 11: 180i 180x4 160 = 1060"},
-		{"not at an earlier key frame", "init K200 P200x3 K200 P200", "i0 10: 200i 200x3 200i 200"},
+		{"not at an earlier keyframe", "init K200 P200x3 K200 P200", "i0 10: 200i 200x3 200i 200"},
 		{"a longer group of pictures is cut in time",
 			"init K200 P200x12", "i0 10: 200i 200x11 = 2400 | 11: 200"},
 		{"in the last moment if a fragment is longer than the one before",
 			"init K200 P200x10 P40x6 P120", "i0 10: 200i 200x11 40 = 2440"},
-		{"and the segment after that ends at the next key frame",
+		{"and the segment after that ends at the next keyframe",
 			"init K200 P200x12 K200", "i0 10: 200i 200x11 = 2400 | 11: 200 = 200 | 12: 200i"},
 		{"a fragment longer than a part is a segment",
 			"init K40 P40x4 P300 P40x5", "i0 10: 200i = 200 | 11: = 300 | 12: 200"},
@@ -130,7 +130,8 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// A playlist never ends with a discontinuity: players take one without a part or a segment for a mistake.
+// A playlist never ends with a discontinuity: players take one without a part or a segment for a
+// mistake.
 func TestDiscontinuityWaitsForItsPart(t *testing.T) {
 	for in, want := range map[string]int{
 		"init K40 P40x4 init":              0,
@@ -147,7 +148,7 @@ func TestDiscontinuityWaitsForItsPart(t *testing.T) {
 	}
 }
 
-// TestObjects fetches what the playlist lists, and what it does not.
+// TestObjects fetches objects that the playlist lists, and others.
 func TestObjects(t *testing.T) {
 	r := newRig(t, config).play("init K100 P100 P100 P100 init K100")
 	for name, want := range map[string]string{
@@ -251,7 +252,8 @@ func TestKept(t *testing.T) {
 	for range 8 {
 		r.play("K200 P200x9!")
 	}
-	// A segment stays for its 2 s and the 6 s of the playlist. Its parts stay for 12 s and a fragment.
+	// A segment stays for its 2 s and the 6 s of the playlist. Its parts stay for 12 s and a
+	// fragment.
 	if p := r.playlist(); p.msn != 15 {
 		t.Errorf("the playlist begins with %d", p.msn)
 	}
@@ -268,7 +270,7 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// longRig returns a rig whose playlist may have 20 segments, after so many.
+// longRig returns a rig with a playlist of up to 20 segments, after that many segments.
 func longRig(t *testing.T, segments int) *rig {
 	t.Helper()
 	c := config
@@ -297,7 +299,8 @@ func TestKeptLong(t *testing.T) {
 	}
 }
 
-// TestShorten is about a playlist that gets shorter: as long as the rules ask for, and what leaves it stays for a while.
+// TestShorten is about a playlist that gets shorter: as long as the rules ask for, and what leaves
+// it stays for a while.
 func TestShorten(t *testing.T) {
 	r := longRig(t, 12)
 	if p := r.playlist(); p.msn != 10 {
@@ -378,7 +381,7 @@ func TestBandwidth(t *testing.T) {
 	check(40_000, 40_000)
 	r.play("K200=3000x10 flush K200=2000x5 flush")
 	check(120_000, 42_000*80/34)
-	r.play("K200=9000 flush") // too short to be the peak by itself: with the segment before it
+	r.play("K200=9000 flush") // too short to be the peak alone: together with the previous segment
 	check(19_000*80/12, 51_000*80/36)
 }
 
@@ -437,7 +440,7 @@ func TestRelease(t *testing.T) {
 	r.w.Release()
 }
 
-// TestPast has a Window go on with what another one has listed.
+// TestPast continues the list of another Window.
 func TestPast(t *testing.T) {
 	first := newRig(t, config).play("init K200 P200x9 K200 P200x9 break K200 P200x4 flush")
 	c := config

@@ -9,7 +9,8 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// feed is an endless stream of 2 Mbit/s: a picture of 10,000 bytes and two frames of sound of 300 bytes in turn.
+// feed is an endless stream of 2 Mbit/s: a picture of 10,000 bytes and two frames of sound of 300
+// bytes in turn.
 type feed struct {
 	t    testing.TB
 	m    *mp4.Muxer

@@ -2,7 +2,7 @@ package mp4
 
 import "encoding/binary"
 
-// boxes builds nested boxes in memory: a size of 4 bytes, a type of 4 letters, and what is inside.
+// boxes builds nested boxes in memory: a size of 4 bytes, a type of 4 letters, and the content.
 type boxes struct{ b []byte }
 
 // begin opens a box and returns where, for end.
@@ -40,7 +40,7 @@ func (w *boxes) zeros(n int) {
 	}
 }
 
-// matrix adds the transformation that leaves a picture as it is.
+// matrix adds the identity transformation of a video frame.
 func (w *boxes) matrix() {
 	for _, v := range [9]uint32{1 << 16, 0, 0, 0, 1 << 16, 0, 0, 0, 1 << 30} {
 		w.u32(v)

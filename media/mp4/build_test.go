@@ -54,7 +54,8 @@ func avcDelta(shift int32, data string) string {
 	return "\x27\x01" + string([]byte{byte(shift >> 16), byte(shift >> 8), byte(shift)}) + unit(data)
 }
 
-// unitType is the first byte of the NAL units of tests. It says that they are a part of a picture, in both codecs.
+// unitType is the first byte of the NAL units of tests. It says that they are a part of a picture,
+// in both codecs.
 const unitType = "\x25"
 
 // unit returns a NAL unit that has data, after its length.
@@ -65,7 +66,7 @@ func unit(data string) string {
 	return string(binary.BigEndian.AppendUint32(nil, uint32(1+len(data)))) + unitType + data
 }
 
-// unitData returns what unit has been given; other data as it is.
+// unitData returns the argument of unit; other data is unchanged.
 func unitData(data string) string {
 	const head = 4 + len(unitType)
 	if len(data) > head && data[:head] == string(binary.BigEndian.AppendUint32(nil, uint32(len(data)-4)))+unitType {
@@ -74,7 +75,7 @@ func unitData(data string) string {
 	return data
 }
 
-// rig feeds a Muxer with tags and keeps what it says.
+// rig feeds a Muxer with tags and records its results.
 type rig struct {
 	t         testing.TB
 	m         *mp4.Muxer
@@ -177,7 +178,7 @@ func (r *rig) checkDuration(f mp4.Fragment, packets []packet) {
 	}
 }
 
-// otherTags are the words of play that have no time of their own.
+// otherTags are the words of play without a time.
 var otherTags = map[string]struct {
 	kind flv.Type
 	data string
@@ -200,9 +201,9 @@ var otherTags = map[string]struct {
 
 var sampleWord = regexp.MustCompile(`^([KPa])(\d+)([+-]\d+)?(?:x(\d+))?$`)
 
-// play feeds the Muxer with the tags that in names: K, P and a are a key frame, another picture and a frame of sound at
-// that time in ms. P40+80 is shown 80 ms later, a0x60 are 60 frames of sound in a row. "release" calls Release. A
-// sample's data is its name.
+// play feeds the Muxer with the tags that in names: K, P and a are a keyframe, another picture and
+// a frame of sound at that time in ms. P40+80 is shown 80 ms later, a0x60 are 60 frames of sound in
+// a row. "release" calls Release. A sample's data is its name.
 func (r *rig) play(in string) {
 	r.t.Helper()
 	now := 0
@@ -236,9 +237,9 @@ func (r *rig) play(in string) {
 	}
 }
 
-// String prints the fragments: what is new in the init segment, whether a viewer can begin, the start, and the samples
-// with dts, pts if it differs, and duration in units of their track. Samples of sound that follow one another are
-// printed as one: 3×a0@0+1024.
+// String prints the fragments: changes of the init segment, whether a viewer can start, the start,
+// and the samples with dts, pts if it differs, and duration in units of their track. Successive
+// audio samples are printed as one: 3×a0@0+1024.
 func (r *rig) String() string {
 	var out []string
 	inits := r.inits

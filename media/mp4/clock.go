@@ -1,19 +1,21 @@
 package mp4
 
 const (
-	// maxBack is how far behind the newest frame of its track a frame of the same round may be. Decoding times do not go
-	// back, but encoders round them, and some correct their clock by a few frames.
+	// maxBack is how far behind the newest frame of its track a frame of the same round may be.
+	// Decoding times do not go back, but encoders round them, and some correct their clock by a few
+	// frames.
 	maxBack = 500 // ms
 
-	// maxLeap is how far ahead of its due time a frame may be without being held until other frames confirm its time.
+	// maxLeap is how far ahead of its due time a frame may be without being held until other frames
+	// confirm its time.
 	maxLeap = 300 // ms
 
 	// maxPause is how far ahead of its due time a frame of the same round may be if it is not known
 	// when frames come.
 	maxPause = 60_000 // ms
 
-	// leapLasts is how long frames in a row go on from a leap until it counts. Stray frames come in
-	// shorter rows.
+	// leapLasts is for how long successive frames must continue from a leap until it counts. Runs
+	// of stray frames are shorter.
 	leapLasts = 1000 // ms
 
 	// confirming is how many frames in a row make a leap at least.
@@ -26,27 +28,28 @@ const (
 	// maxStep is how far ahead of the frame before it a frame of the same row may be.
 	maxStep = 10_000 // ms
 
-	// maxAlone is how far audio goes ahead of the video that it is sent with.
+	// maxAlone is how far audio may be ahead of the video that it is sent with.
 	maxAlone = 65 // ms
 
-	// slowStep is the step of video above which audio is not sent with it: less than 23 frames a second. One such step
-	// counts for slowFrames.
+	// slowStep is the step of video above which audio is not sent with it: less than 23 frames a
+	// second. One such step counts for slowFrames.
 	slowStep   = 45 // ms
 	slowFrames = 128
 )
 
-// A clock turns FLV's 32 bits of milliseconds into a time of the stream that does not wrap, go back or leap.
+// A clock turns FLV's 32 bits of milliseconds into a time of the stream that does not wrap, go back
+// or leap.
 //
-// A frame whose time leaps is held until the frames after it say what it is. If they go on from the
-// frames before it, the held frames were strays, and are put between their neighbours. If they go
-// on from the leap for leapLasts, the clock leaps, too. A leap ahead counts earlier if as much time
-// has passed when it comes, by the wall clock, or by the frames of the other track. Holding delays
-// the frame before the leap, whose duration is not known earlier.
+// A frame with a leap in time is held until the next frames explain it. If they continue from the
+// frames before it, the held frames were strays, and get times between their neighbours. If they
+// continue from the leap for leapLasts, the clock leaps, too. A leap ahead counts earlier if that
+// much time has passed when it comes, by the wall clock, or by the frames of the other track.
+// Holding delays the frame before the leap: its duration is not known earlier.
 //
-// A publisher that starts over, or whose clock leaps further than time has passed, begins a new
-// round, which follows the round before it without a pause. Each track detects that by its own
-// frames, because audio and video may be any distance apart, so one track may enter a round before
-// the other. A round has one offset for both, so that audio and video keep their distance.
+// A publisher that starts over, or leaps further than time has passed, begins a new round, which
+// follows the previous round without a pause. Each track detects that from its own frames, because
+// audio and video may be any distance apart, so one track may enter a round before the other. A
+// round has one offset for both, so that audio and video keep their distance.
 type clock struct {
 	first        int64 // the stream's time at the first frame
 	early        int64 // from when a frame came to its time in the stream, at most
@@ -100,8 +103,9 @@ func (c *clock) waited(p *pace) int64 { return max(c.other(p).reach()-p.met, 0) 
 // as confirming of them agree.
 func (c *clock) restart() { c.video.fresh, c.audio.fresh = true, true }
 
-// add takes the newest frame of track p: its time ts, how long the frame before lasts, and when it came, in ms. wall is
-// 0 if that is not known. add appends the stream's times of the frames that have one now to times, oldest first.
+// add takes the newest frame of track p: its time ts, how long the frame before lasts, and when it
+// came, in ms. wall is 0 if that is not known. add appends the stream's times of the frames that
+// have one now to times, oldest first.
 func (c *clock) add(times []int64, p *pace, ts uint32, length, wall int64) []int64 {
 	p.held = append(p.held, arrival{ts, wall, c.other(p).reach()})
 	n := len(p.held)
@@ -120,7 +124,7 @@ func (c *clock) add(times []int64, p *pace, ts uint32, length, wall int64) []int
 	return c.settle(times, p, n-row, length)
 }
 
-// flush appends the times of the frames that track p holds. Those that do not go on with the stream
+// flush appends the times of the frames that track p holds. Frames that do not continue the stream
 // are strays, unless full says that there is no room to hold more.
 func (c *clock) flush(times []int64, p *pace, length int64, full bool) []int64 {
 	switch n, row := len(p.held), p.row(); {
@@ -136,7 +140,8 @@ func (c *clock) flush(times []int64, p *pace, length int64, full bool) []int64 {
 	}
 }
 
-// fitting returns the index of the first of the newest held frames that go on with the stream by what is known now.
+// fitting returns the index of the first of the newest held frames that continue the stream, by
+// present knowledge.
 func (c *clock) fitting(p *pace, length int64) int {
 	head := len(p.held)
 	for head > 0 && !(p.sole && head == 1) && c.fits(p, head-1, length) {
@@ -180,9 +185,9 @@ func (c *clock) latest(p *pace, a arrival, n int, length int64) int64 {
 	return latest + maxLeap
 }
 
-// fits reports whether the held frame i goes on from the newest frame of its track, or from that of
-// the other one if that is in a later round. Audio may come in bursts, so that only video is
-// believed at once by the time that has passed.
+// fits reports whether the held frame i continues from the newest frame of its track, or from that
+// of the other one if that is in a later round. Audio may come in bursts, so only video is trusted
+// at once by the time that has passed.
 func (c *clock) fits(p *pace, i int, length int64) bool {
 	a := p.held[i]
 	own, late := p.continued(a.ts), p.step+int64(i)*length
@@ -223,8 +228,8 @@ func (p *pace) row() int {
 	return row
 }
 
-// settle appends the times of all held frames. Those from held[head] on go on with the stream, the ones before it are
-// strays.
+// settle appends the times of all held frames. Those from held[head] on continue the stream, and
+// the earlier ones are strays.
 func (c *clock) settle(times []int64, p *pace, head int, length int64) []int64 {
 	held := p.held
 	strays := held[:head]
@@ -261,14 +266,15 @@ func (c *clock) settle(times []int64, p *pace, head int, length int64) []int64 {
 		p.noteStep((to - from) / int64(len(strays)+1))
 		strays = nil
 	}
-	if n := step * int64(len(strays)); n > 0 { // what comes goes on from the last of them
+	if n := step * int64(len(strays)); n > 0 { // the next frames continue from the last of them
 		p.now, p.last = p.now+n, p.last+uint32(n)
 	}
 	p.sole, p.fresh, p.held = false, false, held[:0]
 	return times
 }
 
-// firstIsStray reports whether the first frame of a track is odd, and not the two that follow one another after it.
+// firstIsStray reports whether the first frame of a track is odd, and not the two that follow one
+// another after it.
 func firstIsStray(first, second, third uint32) bool {
 	step, next := int32(second-first), int32(third-second)
 	return step < 0 || int64(step) > 2*int64(next)
@@ -277,8 +283,9 @@ func firstIsStray(first, second, third uint32) bool {
 // at returns the stream's time of a frame of track p, which may be up to maxBack before p.now. n
 // strays come before the frame.
 //
-// While the tracks are in different rounds, a tag may fit into both: a late tag of the old round, or a tag of a track
-// that was silent when the new round began. It belongs to the round that puts it nearer to its track's due time.
+// While the tracks are in different rounds, a tag may fit into both: a late tag of the old round,
+// or a tag of a track that was silent when the new round began. It belongs to the round that puts
+// it nearer to its track's due time.
 func (c *clock) at(p *pace, a arrival, n int, length int64) int64 {
 	other := c.other(p)
 	begins := p.round == 0
@@ -299,12 +306,12 @@ func (c *clock) at(p *pace, a arrival, n int, length int64) int64 {
 	}
 	own, theirs := p.continued(a.ts), other.continued(a.ts)
 	begun := !begins && p.round == other.round
-	goesOn := !begins && p.earliest(a, n, length) <= own && own <= latest
+	continues := !begins && p.earliest(a, n, length) <= own && own <= latest
 	joins := p.round < other.round && distance(theirs, due) <= maxPause
 	p.wall, p.met = a.wall, a.met
 	var at int64
 	switch {
-	case goesOn && !(joins && distance(theirs, due) < distance(own, due)):
+	case continues && !(joins && distance(theirs, due) < distance(own, due)):
 		if own < p.now {
 			return own
 		}
@@ -312,18 +319,20 @@ func (c *clock) at(p *pace, a arrival, n int, length int64) int64 {
 	case joins:
 		at = theirs
 		if overlap := p.now + length - at; !begins && overlap > 0 {
-			// The other track ended earlier in the old round: the new round begins that much later for both.
+			// The other track ended earlier in the old round: the new round begins that much later
+			// for both.
 			at += overlap
 			other.now += overlap
 		}
 		p.round = other.round
 	case begun && distance(own, other.before(a)) <= maxLeap && p.gone < leapLasts:
-		// The first frames of the track were odd, and the other track says so: both go on from
-		// where this one is.
+		// The first frames of the track were odd, as the other track shows: both continue from the
+		// position of this one.
 		at = p.now + int64(n+1)*length
 		other.now += at - own
 	default:
-		// Right behind the last tag, or near the other track if that has gone on alone for longer than interleaving explains.
+		// Right behind the last tag, or near the other track if that has gone on alone for longer
+		// than interleaving explains.
 		at = max(p.now+int64(n+1)*length, due-maxBack)
 		if len(other.held) > 0 && !other.sole {
 			// The other track has leapt, too: the round begins where the later one ends.

@@ -15,8 +15,9 @@ type arrival struct {
 	round int
 }
 
-// publish makes the tags of some rounds in the order of their arrival, and tells how long each round is.
-// Pictures and sound are any distance apart in time, and up to a tenth of a second in arrival.
+// publish makes the tags of some rounds in the order of their arrival, and tells how long each
+// round is. Pictures and sound are any distance apart in time, and up to a tenth of a second in
+// arrival.
 func publish(rng *rand.Rand) (tags []arrival, lengths []int64) {
 	period := []int64{17, 40, 100}[rng.IntN(3)]
 	apart, lag := rng.Int64N(30_000)-15_000, rng.Int64N(200)-100
@@ -47,8 +48,9 @@ func publish(rng *rand.Rand) (tags []arrival, lengths []int64) {
 	return tags, lengths
 }
 
-// A publisher's rounds, of any kind, come one behind the other. In each of them, once both tracks are in it, video frames
-// are all as far from their time in FLV, and audio frames as far as those, by two of them at most.
+// A publisher's rounds, of any kind, come one behind the other. In each of them, once both tracks
+// are in it, video frames are all as far from their time in FLV, and audio frames as far as those,
+// by two of them at most.
 func TestRoundsFollowOneAnother(t *testing.T) {
 	const settles = 9 // frames of a track at the beginning of a round
 	for seed := range uint64(150) {

@@ -14,9 +14,9 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// Frames in a row whose times are odd are strays if they return to the old clock, however often
-// they come, in video, in audio, or in both: the stream is as long as what was made, and each frame
-// is near its time. A clock that leaps and stays there leaves no hole either if no time has passed.
+// Successive frames with odd times are strays if they return to the old clock, however often that
+// happens, in video, in audio, or in both: the stream has its real length, and each frame is near
+// its time. A clock that leaps and stays there leaves no gap either if no time has passed.
 func TestOddFramesInARow(t *testing.T) {
 	type odd struct {
 		name  string
@@ -72,7 +72,7 @@ func TestOddFramesInARow(t *testing.T) {
 	for _, e := range []struct {
 		name         string
 		video, audio float64 // ms from one frame to the next; 0 for none
-		late         float64 // what is made in so many ms comes at their end
+		late         float64 // frames of that many ms arrive together at their end
 	}{
 		{"25 a second", 40, aac, 0},
 		{"60 a second", 1000. / 60, aac, 0},
@@ -236,8 +236,8 @@ func TestClockStepsBack(t *testing.T) {
 	}
 }
 
-// Audio that leaves in place of late video does so in short fragments, those that have waited too, so
-// that parts as long as those of video can be cut from them.
+// Audio that is sent instead of late video is sent in short fragments, including audio that has
+// waited, so that parts as long as those with video can be cut from them.
 func TestAudioInPlaceOfVideoLeavesInShortFragments(t *testing.T) {
 	r := newRig(t, mp4.Tracks(true, true))
 	r.tag(video, 0, avcHeader(avc640x360))

@@ -25,7 +25,8 @@ func (m mark) String() string {
 	return fmt.Sprint("a", m.ms)
 }
 
-// trace reads marks such as "v0 a21". "v0x3" are three video frames, 40 ms apart; audio frames are 21.3 ms apart.
+// trace reads marks such as "v0 a21". "v0x3" are three video frames, 40 ms apart; audio frames are
+// 21.3 ms apart.
 func trace(t testing.TB, s string) (marks []mark) {
 	for _, f := range strings.Fields(s) {
 		from, times, _ := strings.Cut(f[1:], "x")
@@ -45,8 +46,9 @@ func trace(t testing.TB, s string) (marks []mark) {
 	return marks
 }
 
-// placed feeds a Muxer with pictures and sound of 48 kHz at the given times, and returns where it put each, in ms, in
-// the same order. It checks that the samples of each track last until the next one, or end before it.
+// placed feeds a Muxer with pictures and sound of 48 kHz at the given times, and returns where it
+// put each, in ms, in the same order. It checks that the samples of each track last until the next
+// one, or end before it.
 func placed(t *testing.T, in []mark) (out []mark) {
 	t.Helper()
 	r := newRig(t)

@@ -14,7 +14,8 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// A shot is a frame of an encoder: when it was made, what its timestamp says, and when it comes, in ms.
+// A shot is a frame of an encoder: when it was made, what its timestamp says, and when it comes, in
+// ms.
 type shot struct {
 	kind         flv.Type
 	made, ts, at float64
@@ -104,8 +105,8 @@ func (e *encoder) shots(rng *rand.Rand) (all []shot) {
 	return all
 }
 
-// Whatever is odd about an encoder, video frames are where they were made and last until the next one, and audio frames
-// are near there, and last as long as their samples.
+// For every oddity of an encoder, video frames are at their real times and last until the next one,
+// and audio frames are near theirs and last as long as their samples.
 func TestClockAgainstTheTruth(t *testing.T) {
 	const frame = 1024. / 48
 	for seed := range uint64(200) {

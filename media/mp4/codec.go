@@ -8,13 +8,14 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// config is what a sequence header says. It is immutable, so that the configs of two fragments can be compared.
+// config is a parsed sequence header. It is immutable, so that the configs of two fragments can be
+// compared.
 type config struct {
 	codec  flv.Codec
 	record []byte // the sequence header
 
 	entry      string // of the sample description
-	box        []byte // what goes into the codec's box
+	box        []byte // content of the codec's box
 	lengthSize int    // of a NAL unit, in bytes
 
 	scale uint32 // units of time in a second
@@ -27,9 +28,9 @@ type config struct {
 }
 
 const (
-	// videoScale is the scale of FLV, whose times are whole milliseconds.
+	// videoScale is the time scale of FLV: whole milliseconds.
 	videoScale = 1000
-	// videoStep is the duration of a picture without successor and predecessor: 25 a second.
+	// videoStep is the duration of a video frame without neighbours: 25 a second.
 	videoStep = 40
 )
 
@@ -70,8 +71,8 @@ func carried(t flv.Type, c flv.Codec) bool {
 	return c == flv.AAC
 }
 
-// parseAVC reads an AVCDecoderConfigurationRecord into c. The record goes into the avcC box as it is. parseAVC returns what
-// is wrong with the record, or "".
+// parseAVC parses an AVCDecoderConfigurationRecord into c. The record is copied into the avcC box.
+// parseAVC returns the fault of the record, or "".
 func parseAVC(c *config) string {
 	p := c.record
 	if len(p) < 8 {
@@ -92,7 +93,8 @@ func parseAVC(c *config) string {
 	return parseAVCSPS(c, unescape(p[:n]))
 }
 
-// avcHighProfile reports whether a profile's parameter sets have chroma format, depth and scaling matrices.
+// avcHighProfile reports whether a profile's parameter sets have chroma format, depth and scaling
+// matrices.
 func avcHighProfile(profile uint32) bool {
 	switch profile {
 	case 100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135:
@@ -135,7 +137,7 @@ func parseAVCSPS(c *config, rbsp []byte) string {
 	b.ue()    // reference frames
 	b.skip(1) // gaps
 	width, height := uint64(b.ue())+1, uint64(b.ue())+1
-	fields := uint64(1) // a frame is two fields unless every picture is a frame
+	fields := uint64(1) // a frame is two fields unless frames are never interlaced
 	if !b.flag() {
 		fields = 2
 		b.skip(1)
@@ -200,14 +202,14 @@ func cropUnits(chroma uint32, planes bool) (x, y uint64) {
 	return 2, 2
 }
 
-// setSize sets the size of the picture without its margins.
+// setSize sets the size of the video without its margins.
 func (c *config) setSize(b *bitReader, width, height uint64, crop [4]uint64, unitX, unitY uint64) string {
 	cropX, cropY := (crop[0]+crop[1])*unitX, (crop[2]+crop[3])*unitY
 	if b.short {
 		return "sequence parameter set is cut short"
 	}
 	if cropX >= width || cropY >= height || width-cropX > 0xffff || height-cropY > 0xffff {
-		return "size of the picture makes no sense"
+		return "invalid video size"
 	}
 	c.width, c.height = uint16(width-cropX), uint16(height-cropY)
 	return ""
@@ -219,7 +221,8 @@ var sampleShapes = [...][2]uint16{
 	{64, 33}, {160, 99}, {4, 3}, {3, 2}, {2, 1},
 }
 
-// readAspect reads the shape of a sample, the first field of the usability information. An unknown shape is square.
+// readAspect reads the shape of a sample, the first field of the usability information. An unknown
+// shape is square.
 func (c *config) readAspect(b *bitReader) {
 	if !b.flag() {
 		return
@@ -244,11 +247,13 @@ const (
 	hevcSuffixSEI = 40
 )
 
-// parseHEVC reads an HEVCDecoderConfigurationRecord into c. It returns what is wrong with the record, or "".
+// parseHEVC parses an HEVCDecoderConfigurationRecord into c. It returns the fault of the record, or
+// "".
 //
-// In the sample entry hvc1 all parameter sets are in the record, in complete arrays in the order of their types
-// (ISO/IEC 14496-15, 8.3.3.1.2 and 8.4.1). Encoders often set the flag of completeness to 0, or have another order, so the
-// record is written anew. If a kind of parameter sets is not in the record, they are in the frames, and the entry is hev1.
+// In the sample entry hvc1 all parameter sets are in the record, in complete arrays in the order of
+// their types (ISO/IEC 14496-15, 8.3.3.1.2 and 8.4.1). Encoders often set the flag of completeness
+// to 0, or have another order, so the record is written anew. If a kind of parameter sets is not in
+// the record, they are in the frames, and the entry is hev1.
 func parseHEVC(c *config) string {
 	const head = 22 // bytes before the number of arrays
 	p := c.record
@@ -343,9 +348,9 @@ const (
 	aacELD = 39
 )
 
-// parseAAC reads rate, channels and frame length from an AudioSpecificConfig into c. The record goes into the esds box
-// as it is. parseAAC returns what is wrong with the record, or "". It refuses channel configurations that browsers do
-// not know, because one such track makes the whole file unreadable.
+// parseAAC parses rate, channels and frame length from an AudioSpecificConfig into c. The record is
+// copied into the esds box. parseAAC returns the fault of the record, or "". It refuses channel
+// configurations that browsers do not know, because one such track makes the whole file unreadable.
 func parseAAC(c *config) string {
 	b := &bitReader{p: c.record}
 	kind := aacKind(b)
@@ -399,7 +404,8 @@ func aacRate(b *bitReader) uint32 {
 	return 0
 }
 
-// bitReader reads numbers of any number of bits, highest first. Reading past the end gives zeros and sets short.
+// bitReader reads numbers of any number of bits, highest first. Reading past the end gives zeros
+// and sets short.
 type bitReader struct {
 	p     []byte
 	at    int // in bits
@@ -452,7 +458,8 @@ func (b *bitReader) se() int32 {
 	return -int32(v >> 1)
 }
 
-// unescape removes the emulation prevention bytes of a NAL unit: in 00 00 03 the 03 is not data. It borrows nal.
+// unescape removes the emulation prevention bytes of a NAL unit: in 00 00 03 the 03 is not data. It
+// borrows nal.
 func unescape(nal []byte) []byte {
 	out := make([]byte, 0, len(nal))
 	zeros := 0

@@ -13,7 +13,8 @@ var ErrNoInit = errors.New("mp4: no init segment before the first fragment")
 // errNotWhole is the error of WriteTag for a chain that is not the tag.
 var errNotWhole = errors.New("mp4: the chain is not the tag")
 
-// CodecError says that a tag is left out because of its codec. Other tags of the stream are not affected.
+// CodecError says that a tag is left out because of its codec. Other tags of the stream are not
+// affected.
 type CodecError struct {
 	Type  flv.Type
 	Codec flv.Codec
@@ -27,8 +28,9 @@ func (e *CodecError) Error() string {
 	return fmt.Sprintf("mp4: %s is not carried: video is AVC or HEVC, audio is AAC", e.Codec)
 }
 
-// ConfigError says that a sequence header is left out because it cannot be read, or browsers could not. The Muxer goes
-// on with the sequence header before it, or without the track if there is none.
+// ConfigError reports a sequence header that is left out because it is invalid, or browsers could
+// not read it. The Muxer keeps the previous sequence header, or continues without the track if
+// there is none.
 type ConfigError struct {
 	Codec flv.Codec
 	Why   string
@@ -38,10 +40,10 @@ func (e *ConfigError) Error() string {
 	return fmt.Sprintf("mp4: sequence header of %s: %s", e.Codec, e.Why)
 }
 
-// LimitError says that a tag is left out because it is too large. After a picture, all pictures up to the next key
-// frame are left out, too.
+// LimitError reports a tag that is left out because it is too large. After a video frame, all video
+// up to the next keyframe is left out, too.
 type LimitError struct {
-	What  string // what is too large, with the name of the option
+	What  string // the limited value, with the name of the option
 	Have  int
 	Limit int
 }

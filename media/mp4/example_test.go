@@ -22,12 +22,12 @@ func exampleStream() *millrace.Reader {
 	}{
 		{flv.TypeVideo, 0, avcHeader(avc640x360)},
 		{flv.TypeAudio, 0, aacHeader(aac48000)},
-		{flv.TypeVideo, 0, avcKey("(key frame)")},
+		{flv.TypeVideo, 0, avcKey("(keyframe)")},
 		{flv.TypeAudio, 0, aacFrame("(sound)")},
 		{flv.TypeAudio, 21, aacFrame("(sound)")},
 		{flv.TypeVideo, 40, avcDelta(0, "(picture)")},
 		{flv.TypeAudio, 42, aacFrame("(sound)")},
-		{flv.TypeVideo, 80, avcKey("(key frame)")},
+		{flv.TypeVideo, 80, avcKey("(keyframe)")},
 	} {
 		var body millrace.Chain
 		body.AppendCopy([]byte(tag.data))
@@ -38,7 +38,8 @@ func exampleStream() *millrace.Reader {
 	return millrace.NewReaderFrom(func(dst *millrace.Chain) error { dst.Merge(&c); return io.EOF })
 }
 
-// A server publishes each fragment, and keeps the init segment for those who come later and begin at a key frame.
+// A server publishes each fragment, and keeps the init segment for later viewers, who start at a
+// keyframe.
 func ExampleMuxer() {
 	r := exampleStream()
 	defer r.Release()

@@ -36,7 +36,8 @@ var (
 	aac  = []string{"-c:a", "aac"}
 )
 
-// generate has ffmpeg make a file of 2.5 s of a test picture and a tone, and returns what is in it, too.
+// generate makes a file of 2.5 s of a test video and a tone with ffmpeg, and also returns its
+// content.
 func generate(t *testing.T, name string, args ...[]string) (file string, data []byte) {
 	t.Helper()
 	need.Program(t, "ffmpeg")
@@ -73,7 +74,7 @@ func probe(t *testing.T, file string) map[string][]probed {
 	}
 	packets := map[string][]probed{}
 	for _, p := range all.Packets {
-		p.Flags = p.Flags[:1] // K for a key frame
+		p.Flags = p.Flags[:1] // K for a keyframe
 		packets[p.Kind] = append(packets[p.Kind], p)
 	}
 	return packets
@@ -128,8 +129,8 @@ func eachTag(t *testing.T, in io.Reader, f func(tag flv.Tag, c *millrace.Chain))
 	}
 }
 
-// mux sends an FLV file through a Muxer and writes what a viewer gets who begins at the given key frame, 0 for the
-// first.
+// mux sends an FLV file through a Muxer and writes what a viewer gets who begins at the given
+// keyframe, 0 for the first.
 func mux(t *testing.T, in io.Reader, out string, begin int, opts ...mp4.Option) {
 	t.Helper()
 	m := mp4.NewMuxer(opts...)
@@ -178,12 +179,12 @@ func mux(t *testing.T, in io.Reader, out string, begin int, opts ...mp4.Option) 
 	var dst millrace.Chain
 	send(m.Flush(&dst), &dst)
 	if inits != 1 || keys < begin {
-		t.Fatalf("%d init segments, want 1; %d key frames", inits, keys+1)
+		t.Fatalf("%d init segments, want 1; %d keyframes", inits, keys+1)
 	}
 }
 
-// What ffmpeg's packets were in FLV they are in MP4, for who was there from the start and for who comes at the second
-// key frame.
+// What ffmpeg's packets were in FLV they are in MP4, for who was there from the start and for who
+// comes at the second keyframe.
 func TestAgainstFFmpeg(t *testing.T) {
 	for i, tt := range []struct {
 		name string
@@ -226,7 +227,7 @@ func TestAgainstFFmpeg(t *testing.T) {
 	}
 }
 
-// sameTail checks that got is what want has from some key frame on.
+// sameTail checks that got is what want has from some keyframe on.
 func sameTail(t *testing.T, got, want map[string][]probed) {
 	t.Helper()
 	for kind := range want {
@@ -236,7 +237,7 @@ func sameTail(t *testing.T, got, want map[string][]probed) {
 		}
 		samePackets(t, got[kind], want[kind][from:])
 		if !got[kind][0].key() {
-			t.Errorf("%s does not begin with a key frame", kind)
+			t.Errorf("%s does not begin with a keyframe", kind)
 		}
 	}
 	if v, a := got["video"], got["audio"]; len(v) > 0 && len(a) > 0 {
@@ -267,7 +268,8 @@ func TestTwiceAgainstFFmpeg(t *testing.T) {
 			second[i].PTS += offset
 			second[i].DTS += offset
 		}
-		// The first video frames come before the audio, which ended later than they did and moves the rest after its end.
+		// The first video frames come before the audio, which ended later than they did and moves
+		// the rest after its end.
 		from := map[string]int{"video": 4}[kind]
 		samePackets(t, got[kind][n+from:], second[from:])
 	}
@@ -285,7 +287,8 @@ func (r *rig) file(name string) string {
 	return name
 }
 
-// HEVC, which ffmpeg's FLV muxer of this version cannot write: the pictures are taken out of an MP4 file of its own.
+// HEVC, which this version of ffmpeg's FLV muxer cannot write: the frames are taken from an MP4
+// file of ffmpeg.
 func TestHEVCAgainstFFmpeg(t *testing.T) {
 	leaktest.Check(t, millrace.DefaultPool())
 	source, b := generate(t, "source.mp4", []string{"-an", "-c:v", "libx265", "-preset", "ultrafast",
@@ -317,8 +320,9 @@ func TestHEVCAgainstFFmpeg(t *testing.T) {
 	}
 }
 
-// ffprobe reads the file, and finds every picture in it, for all channels that a sequence header of AAC can announce.
-// Was a bug: another number than 1 to 7, such as a reserved one, made the whole file unreadable.
+// ffprobe reads the file, and finds every picture in it, for all channels that a sequence header of
+// AAC can announce. Was a bug: another number than 1 to 7, such as a reserved one, made the whole
+// file unreadable.
 func TestChannelConfigurationsAgainstFFmpeg(t *testing.T) {
 	source, b := generate(t, "source.flv", h264, aac)
 	pictures := len(probe(t, source)["video"])

@@ -15,16 +15,16 @@ const (
 	runAudio   = 0x001 | 0x03<<8 // trun: offset; duration and size
 )
 
-// A FragmentInfo is what the head of a fragment, its moof, says.
+// A FragmentInfo describes a fragment by its head, the moof box.
 type FragmentInfo struct {
 	Head, Size int           // bytes of the head, with the 8 that begin the mdat, and of the whole fragment
-	Start, End time.Duration // decoding time of the pictures, or of the sound if there is no picture in it
-	First      time.Duration // decoding time of the first sample, whatever it is
+	Start, End time.Duration // decoding time of the video, or of the audio if the fragment has no video
+	First      time.Duration // decoding time of the first sample of either track
 	Lead       time.Duration // how far its audio goes beyond its video; 0 if it has not both
 	Pictures   int           // in it
 	Sounds     int           // audio frames in it
 	Sequence   uint32        // see Fragment
-	Key        bool          // it begins with a key frame, or is sound of a movie without pictures
+	Key        bool          // it begins with a keyframe, or is audio of a movie without video
 }
 
 // newFragmentInfo describes a fragment of a run of each track, without its sizes and its number. A
@@ -44,8 +44,8 @@ func newFragmentInfo(video, sound run, hasVideo bool) (f FragmentInfo) {
 	return f
 }
 
-// lastKey returns the index of the last keyframe among the complete samples, if a fragment ends before it, or 0. Of two
-// keyframes neither waits for the other.
+// lastKey returns the index of the last keyframe among the complete samples, if a fragment ends
+// before it, or 0. Of two keyframes neither waits for the other.
 func (m *Muxer) lastKey() int {
 	done := m.video.done
 	for i := len(done) - 1; i > 0; i-- {
@@ -59,9 +59,9 @@ func (m *Muxer) lastKey() int {
 	return 0
 }
 
-// emit appends a fragment of complete samples to dst, if there are any. It is of all of them if all is set. Otherwise it
-// ends before the last keyframe, and audio without video that is in step comes in few frames, because HLS cuts parts
-// of a steady length from it.
+// emit appends a fragment of complete samples to dst, if there are any. It is of all of them if all
+// is set. Otherwise it ends before the last keyframe, and audio without video that is in step comes
+// in few frames, because HLS cuts parts of a steady length from it.
 func (m *Muxer) emit(dst *millrace.Chain, all bool) Fragment {
 	videos, sounds := len(m.video.done), len(m.audio.done)
 	if !all {
@@ -100,7 +100,7 @@ func (m *Muxer) emit(dst *millrace.Chain, all bool) Fragment {
 	return f
 }
 
-// describe returns what the head says that buildHead has built of so many samples.
+// describe describes the head that buildHead has built for this many samples.
 func (m *Muxer) describe(videos, sounds int) FragmentInfo {
 	f := newFragmentInfo(m.video.run(videos), m.audio.run(sounds), m.sent[0] != nil)
 	f.Head, f.Sequence = len(m.head.b), m.sequence
@@ -186,7 +186,7 @@ func (m *Muxer) buildHead(videos, sounds int) {
 		audio = w.run(&m.audio, sounds, runAudio)
 	}
 	w.end(moof)
-	// Data begins behind moof and the 8 bytes of mdat's header: pictures, then sound.
+	// The data begins after moof and the 8 bytes of mdat's header: video, then audio.
 	data := len(w.b) + 8
 	videoBytes, soundBytes := bytesOf(m.video.done[:videos]), bytesOf(m.audio.done[:sounds])
 	if video > 0 {
@@ -199,8 +199,8 @@ func (m *Muxer) buildHead(videos, sounds int) {
 	w.text("mdat")
 }
 
-// run adds the traf box of a track's first n complete samples. It returns where the caller has to write the offset of their
-// data.
+// run adds the traf box of a track's first n complete samples. It returns where the caller has to
+// write the offset of their data.
 func (w *boxes) run(tr *track, n int, flags uint32) (offset int) {
 	traf := w.begin("traf")
 	tfhd := w.full("tfhd", 0, baseIsMoof)

@@ -49,8 +49,8 @@ func unpack(b []byte, f func(kind flv.Type, step int, data string)) {
 	}
 }
 
-// FuzzMuxer feeds arbitrary tags: never a panic, never a leak, and what comes out can be read, with samples that follow
-// one another without overlapping, and no other init segment than was announced.
+// FuzzMuxer feeds arbitrary tags: no panic, no leak, and the output can be read, with samples that
+// do not overlap, and no init segment that was not announced.
 func FuzzMuxer(f *testing.F) {
 	for _, seed := range fuzzSeeds {
 		f.Add(pack(seed), false)

@@ -5,13 +5,13 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// AppendInit appends the init segment (ftyp and moov) of the last fragment to dst, which owns it from then on. It
-// returns ErrNoInit before the first fragment, and dst is as it was then.
+// AppendInit appends the init segment (ftyp and moov) of the last fragment to dst, which owns it
+// from then on. It returns ErrNoInit before the first fragment, and dst is as it was then.
 //
-// The segment is the same for every viewer, wherever the viewer begins: fragments carry the stream's own time, and a
-// player takes the time of its first fragment for the beginning. There is no edit list to make that 0, because Chromium
-// and ffmpeg take what an edit list leaves out of an AAC track for the encoder's run-up, which they decode and throw
-// away: a viewer who comes an hour late would wait for an hour.
+// The segment is the same for every viewer, wherever the viewer starts: fragments carry the
+// stream's time, and a player starts at the time of its first fragment. There is no edit list to
+// make that 0: Chromium and ffmpeg treat the part of an AAC track before an edit list as encoder
+// delay, and decode and discard it, so a viewer who comes an hour late would wait for an hour.
 func (m *Muxer) AppendInit(dst *millrace.Chain) error {
 	if m.sent == [2]*config{} {
 		return ErrNoInit
@@ -104,8 +104,7 @@ func (w *boxes) trackHeader(id uint32, c *config) {
 	w.end(at)
 }
 
-// shownWidth returns the width of the pictures as they are shown, where samples need not be square,
-// in 65536ths. It is 0 for sound.
+// shownWidth returns the displayed width of the video, in 65536ths. It is 0 for audio.
 func (c *config) shownWidth() uint32 {
 	width := uint64(c.width) << 16
 	if c.shape[1] > 0 {
@@ -172,7 +171,7 @@ func (w *boxes) visual(record string, c *config) {
 	w.u32(72 << 16) // pixels an inch
 	w.u32(72 << 16)
 	w.u32(0)
-	w.u16(1)      // pictures per sample
+	w.u16(1)      // video frames per sample
 	w.zeros(32)   // name of the compressor
 	w.u16(24)     // depth
 	w.u16(0xffff) // no colour table
@@ -215,7 +214,7 @@ func (w *boxes) elementaryStream(record []byte) {
 	w.u8(0)                               // flags
 	w.descriptor(4, 13+5+n)               // decoder
 	w.u8(0x40)                            // AAC
-	w.u8(5<<2 | 1)                        // sound
+	w.u8(5<<2 | 1)                        // audio
 	w.zeros(3 + 4 + 4)                    // buffer, bit rates: not known
 	w.descriptor(5, n)                    // decoder's own
 	w.bytes(record)
@@ -232,7 +231,7 @@ func (w *boxes) descriptor(tag uint8, n int) {
 	w.u8(uint8(n) & 0x7f)
 }
 
-// trackDefaults adds trex: what a fragment does not say of its samples.
+// trackDefaults adds trex: defaults for the samples of fragments.
 func (w *boxes) trackDefaults(id uint32, c *config) {
 	at := w.full("trex", 0, 0)
 	w.u32(id)

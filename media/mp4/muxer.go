@@ -12,27 +12,30 @@ import (
 const DefaultMaxWaitBytes = 16 << 20
 
 const (
-	// maxWaitSamples bounds the samples that wait for a fragment: more than a second of a stream of 60 pictures and 47
-	// frames of sound a second.
+	// maxWaitSamples limits the samples that wait for a fragment: more than a second of a stream
+	// with 60 video and 47 audio frames a second.
 	maxWaitSamples = 128
 
-	// audioFrames is how many frames of sound a fragment has in a stream without pictures, or while they have stopped:
-	// about a tenth of a second at the usual rates.
+	// audioFrames is the number of audio frames in a fragment of a stream without video, or while
+	// video has stopped: about a tenth of a second at the usual rates.
 	audioFrames = 5
 )
 
-// lateFrames is how many audio frames a fragment has at most in place of late video: parts of about 280 ms, as those of
-// video are, can be cut from them.
+// lateFrames limits the audio frames of a fragment when video is late, so that parts can still be
+// cut every 280 ms, as with video.
 const lateFrames = 2
 
-// maxLate bounds the audio frames that leave by and by once video is late. More than these have waited for something else.
+// maxLate bounds the audio frames that leave by and by once video is late. More than these have
+// waited for something else.
 const maxLate = 8
 
-// maxRecord bounds a sequence header. Parameter sets are some dozens of bytes, and every init segment repeats them.
+// maxRecord bounds a sequence header. Parameter sets are some dozens of bytes, and every init
+// segment repeats them.
 const maxRecord = 64 << 10
 
-// trackWait is how long, in ms of the stream, the first fragment waits for a sequence header that was announced, or for
-// the first picture behind one. Publishers send both at once, and often announce tracks that they do not have.
+// trackWait is how long, in ms of the stream, the first fragment waits for an announced sequence
+// header, or for the first video frame after one. Publishers send both at once, and often announce
+// tracks that they do not have.
 const trackWait = 1000
 
 // damagedWait is how long, in ms of the stream, video may be damaged before the init segment is
@@ -42,9 +45,9 @@ const damagedWait = 10_000
 // Option changes how a Muxer works. Options panic if a value is out of range.
 type Option func(*Muxer)
 
-// MaxWaitBytes bounds the samples that wait for a fragment, in bytes. A larger sample is a *LimitError. If one more
-// sample would exceed the bound, the complete ones leave early. The newest sample of each track stays, so two tracks
-// hold at most twice n.
+// MaxWaitBytes bounds the samples that wait for a fragment, in bytes. A larger sample is a
+// *LimitError. If one more sample would exceed the bound, the complete ones leave early. The newest
+// sample of each track stays, so two tracks hold at most twice n.
 func MaxWaitBytes(n int) Option {
 	if n < 1 || n > 1<<30 {
 		panic(fmt.Sprintf("mp4: MaxWaitBytes(%d): from 1 byte to 1 GiB", n))
@@ -52,29 +55,28 @@ func MaxWaitBytes(n int) Option {
 	return func(m *Muxer) { m.maxBytes = n }
 }
 
-// Tracks announces what the stream has, as its FLV header says. The first fragment then waits for the sequence header
-// of each track, so that the init segment need not be replaced when the second sequence header comes a moment later.
-// The wait ends after one second of the stream, when 128 samples or MaxWaitBytes wait, and for a track whose codec or
-// sequence header is refused.
+// Tracks announces the tracks of the stream, as in its FLV header. The first fragment then waits
+// for the sequence header of each track, so that the init segment need not be replaced when the
+// second sequence header comes a moment later. The wait ends after one second of the stream, when
+// 128 samples or MaxWaitBytes wait, and for a track whose codec or sequence header is refused.
 func Tracks(video, audio bool) Option {
 	return func(m *Muxer) { m.video.expected, m.audio.expected = video, audio }
 }
 
-// Fragment describes what WriteTag or Flush has appended: one fragment of MP4, or several if
-// several video frames were complete, each with its audio: see Muxer.Parts. Samples is 0 if they
-// have appended none.
+// Fragment describes the fragment that WriteTag or Flush has appended, or several if several video
+// frames were complete, each with its audio: see Muxer.Parts. Samples is 0 if nothing was appended.
 //
-// Key is set if the fragment begins with a key frame. In a fragment of sound alone it is set if the stream has no
-// pictures, or none has left yet, or the next one will be a key frame because the one before was
-// lost. It is not set while pictures have stopped, because the next one may refer to the pictures
-// before.
+// Key is set if the fragment begins with a keyframe. In a fragment with audio alone it is set if
+// the stream has no video, or no video has been sent yet, or the next video frame will be a
+// keyframe because the previous one was lost. It is not set while video has stopped, because the
+// next frame may refer to earlier frames.
 type Fragment struct {
-	Samples  int           // pictures and frames of sound
+	Samples  int           // video and audio frames
 	Key      bool          // a viewer can begin here, with the init segment in front; see above
-	KeyNext  bool          // the tag that has completed the fragment is a key frame: the next fragment begins with it
+	KeyNext  bool          // the tag that has completed the fragment is a keyframe: the next fragment begins with it
 	NewInit  bool          // the init segment differs from the one of the fragment before, or this is the first
 	Start    time.Duration // earliest decoding time, in the stream's own time and in whole milliseconds
-	Duration time.Duration // of the pictures; of the sound if there are none
+	Duration time.Duration // of the video; of the audio if there is no video
 	Sequence uint32        // number of the last fragment, from 1 on
 }
 
@@ -85,19 +87,19 @@ func Clock(now func() time.Time) Option {
 	return func(m *Muxer) { m.wall = now }
 }
 
-// Muxer turns FLV tags into fragmented MP4. It belongs to one goroutine at a time. Release gives back the samples that
-// wait.
+// Muxer turns FLV tags into fragmented MP4. It belongs to one goroutine at a time. Release gives
+// back the samples that wait.
 type Muxer struct {
 	maxBytes     int
 	wall         func() time.Time // nil if the stream is not live
 	clock        clock
 	times        []int64 // memory for clock.add
 	video, audio track
-	needKey      bool // pictures are dropped up to the next key frame
-	videoBegun   bool // pictures have left that viewers can begin with
+	needKey      bool // drop video up to the next keyframe
+	videoBegun   bool // video was sent that viewers can start with
 	noVideo      bool // the video is damaged: the init segment is without it until a frame is good
 
-	sent     [2]*config // of video and sound, for the last fragment
+	sent     [2]*config // of video and audio, for the last fragment
 	sequence uint32
 	head     boxes          // memory for the headers of a fragment
 	parts    []FragmentInfo // see Parts
@@ -116,15 +118,16 @@ func NewMuxer(opts ...Option) *Muxer {
 	return m
 }
 
-// WriteTag adds the tag that flv.Decoder.Next described as t and appended to src. src is that one tag, whole; WriteTag
-// takes ownership of it, even if it returns an error. If the tag completes a fragment, WriteTag appends the fragment to
-// dst, which owns it.
+// WriteTag adds the tag that flv.Decoder.Next described as t and appended to src. src is that one
+// tag, whole; WriteTag takes ownership of it, even if it returns an error. If the tag completes a
+// fragment, WriteTag appends the fragment to dst, which owns it.
 //
-// Of video frames WriteTag leaves out NAL units of length 0, and it ignores frames that decoders fail at: see LeftOut.
-// WriteTag ignores tags other than pictures, sound and their sequence headers, pictures before the first key frame, and
-// samples before their sequence header. A new sequence header completes a fragment of all samples that wait; the next
-// fragment has NewInit set, unless the old sequence header has come back by then. A *CodecError, *ConfigError or
-// *LimitError concerns this tag alone: nothing is appended, and the next tag may be written.
+// WriteTag drops NAL units of length 0 from video frames, and ignores frames that decoders cannot
+// decode: see LeftOut. It ignores tags other than video, audio and their sequence headers, video
+// before the first keyframe, and samples before their sequence header. A new sequence header
+// completes a fragment of all waiting samples; the next fragment has NewInit set, unless the old
+// sequence header has come back by then. A *CodecError, *ConfigError or *LimitError concerns only
+// this tag: nothing is appended, and the next tag may be written.
 func (m *Muxer) WriteTag(dst *millrace.Chain, t flv.Tag, src *millrace.Chain) (Fragment, error) {
 	defer src.Release()
 	m.parts = m.parts[:0]
@@ -160,15 +163,15 @@ func (m *Muxer) WriteTag(dst *millrace.Chain, t flv.Tag, src *millrace.Chain) (F
 	return m.writeAudio(dst, t, &data)
 }
 
-// LeftOut returns how many NAL units of length 0, which encoders send and decoders fail at, and how many video frames that
-// are no sequence of NAL units, or have no part of a picture, WriteTag has left out. While there is
-// no other video, or has not been for 10 seconds of the stream, the init segment is without video,
-// as if there were no sequence header.
+// LeftOut counts the NAL units of length 0 that WriteTag has dropped (encoders send them, and
+// decoders fail at them), and the video frames that are not a sequence of NAL units, or contain no
+// slice. While there is no other video, or has not been for 10 seconds of the stream, the init
+// segment has no video, as if there were no sequence header.
 func (m *Muxer) LeftOut() int64 { return m.leftOut }
 
-// Flush appends a fragment of all samples that wait to dst, which owns it from then on. If none wait, dst is as it was.
-// The newest sample of each track lasts as long as the sample before it. Call Flush at the end of the stream; the Muxer
-// then holds nothing that Release would have to give back.
+// Flush appends a fragment of all waiting samples to dst, which owns it from then on. If none wait,
+// dst is unchanged. The newest sample of each track lasts as long as the sample before it. Call
+// Flush at the end of the stream; the Muxer then has nothing left to release.
 func (m *Muxer) Flush(dst *millrace.Chain) Fragment {
 	m.parts = m.parts[:0]
 	m.video.expected, m.audio.expected = false, false
@@ -192,7 +195,8 @@ func (m *Muxer) settle(full bool) {
 	}
 }
 
-// Release gives back the samples that wait. The Muxer may still be used; it drops pictures up to the next key frame.
+// Release releases the waiting samples. The Muxer may still be used; it drops video up to the next
+// keyframe.
 func (m *Muxer) Release() {
 	m.settle(false)
 	m.video.release()
@@ -209,7 +213,7 @@ func (m *Muxer) videoConfig() *config {
 	return m.video.conf
 }
 
-// track returns the track of tags of a type, sound or video.
+// track returns the track of audio or video tags.
 func (m *Muxer) track(t flv.Type) *track {
 	if t == flv.TypeAudio {
 		return &m.audio
@@ -259,7 +263,7 @@ func (m *Muxer) writeVideo(dst *millrace.Chain, t flv.Tag, data *millrace.Chain)
 	m.noVideo = false
 	f := m.makeRoom(dst, data.Len())
 	slow := m.clock.video.slow > 0
-	m.needKey = false // what has left is in front of a key frame
+	m.needKey = false // the last fragment ends before a keyframe
 	m.hold(tr, &m.clock.video, t, data)
 	if f.Samples == 0 && len(tr.done) > 0 && m.ready() {
 		m.closeAudio()
@@ -306,7 +310,8 @@ func (m *Muxer) writeAudio(dst *millrace.Chain, t flv.Tag, data *millrace.Chain)
 	return f, nil
 }
 
-// hold adds a sample, and places those that have a time now. It takes ownership of data.
+// hold adds a sample, and gives all samples with a known time their place. It takes ownership of
+// data.
 func (m *Muxer) hold(tr *track, p *pace, t flv.Tag, data *millrace.Chain) {
 	var wall int64
 	if m.wall != nil {
@@ -331,8 +336,8 @@ func (m *Muxer) place(tr *track, times []int64) {
 	tr.held = tr.held[:copy(tr.held, tr.held[len(times):])]
 }
 
-// audioIsAlone reports whether audio does not wait for the next video frame: there are none, they are far apart, or this
-// one is late.
+// audioIsAlone reports whether audio does not wait for the next video frame: there are none, they
+// are far apart, or this one is late.
 func (m *Muxer) audioIsAlone() bool {
 	switch v := &m.clock.video; {
 	case m.video.conf == nil || v.slow > 0:
@@ -351,7 +356,8 @@ func (m *Muxer) checkSize(data *millrace.Chain) error {
 	return nil
 }
 
-// ready reports whether each track that was announced has its sequence header, or is no longer waited for.
+// ready reports whether each track that was announced has its sequence header, or is no longer
+// waited for.
 func (m *Muxer) ready() bool {
 	if m.clock.passed() >= trackWait {
 		m.video.expected, m.audio.expected = false, false
@@ -359,8 +365,8 @@ func (m *Muxer) ready() bool {
 	return (m.video.conf != nil || !m.video.expected) && (m.audio.conf != nil || !m.audio.expected)
 }
 
-// makeRoom appends a fragment of the samples that wait if they have to leave before a sample of n bytes is added. Then no
-// track is waited for any longer, and no time is confirmed.
+// makeRoom appends a fragment of the samples that wait if they have to leave before a sample of n
+// bytes is added. Then no track is waited for any longer, and no time is confirmed.
 func (m *Muxer) makeRoom(dst *millrace.Chain, n int) Fragment {
 	videos, videoBytes := m.video.waiting()
 	sounds, soundBytes := m.audio.waiting()
@@ -373,7 +379,8 @@ func (m *Muxer) makeRoom(dst *millrace.Chain, n int) Fragment {
 	return m.emit(dst, true)
 }
 
-// closeAudio ends the newest audio frame if audio has stopped, instead of waiting for the time of the next one.
+// closeAudio ends the newest audio frame if audio has stopped, instead of waiting for the time of
+// the next one.
 func (m *Muxer) closeAudio() {
 	if a := &m.clock.audio; a.round > 0 && m.clock.waited(a) > maxBack {
 		m.audio.close(m.audio.next)

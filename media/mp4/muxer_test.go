@@ -17,7 +17,7 @@ const (
 	script = flv.TypeScript
 )
 
-// What comes in and what goes out, in the words of rig.play and rig.String.
+// Input and output, in the words of rig.play and rig.String.
 func TestFragments(t *testing.T) {
 	both := []mp4.Option{mp4.Tracks(true, true)}
 	for _, tt := range []struct {
@@ -65,7 +65,7 @@ func TestFragments(t *testing.T) {
 				"key 1.48s: K1480@1480+20 K1500@1500+20", "key 1.52s: K1520@1520+20"}},
 		{"sound waits a second for pictures that were announced", both, "aac48 a500x49",
 			[]string{"init 48000 key 500ms: 47×a500@24000+1024", "key 1.502s: 2×a1502@72128+1024"}},
-		{"samples before a sequence header and pictures before a key frame are dropped", nil,
+		{"samples before a sequence header and pictures before a keyframe are dropped", nil,
 			"K0 a0 avc P40 K80 empty command",
 			[]string{"init 640x360 key 80ms: K80@80+40"}},
 		{"a new sequence header ends what was, a repeated one does nothing", nil,
@@ -171,7 +171,7 @@ func TestSamplesAreByReference(t *testing.T) {
 	}
 }
 
-// Ten minutes of sound whose times are cut to milliseconds keeps to the multiples of the frame.
+// Ten minutes of audio with times truncated to milliseconds stay at multiples of the frame.
 func TestSoundDoesNotDrift(t *testing.T) {
 	for _, record := range []struct {
 		config string
@@ -192,8 +192,8 @@ func TestSoundDoesNotDrift(t *testing.T) {
 	}
 }
 
-// Sound that is ahead of the pictures by any time waits for them all the same, and so does sound before the first
-// picture, for a second.
+// Sound that is ahead of the pictures by any time waits for them all the same, and so does sound
+// before the first picture, for a second.
 func TestSoundWaitsForPictures(t *testing.T) {
 	r := newRig(t)
 	r.tag(video, 0, avcHeader(avc640x360))

@@ -5,8 +5,9 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// A video frame of AVC and HEVC is a sequence of NAL units, each after its length. Some encoders send units of length 0,
-// which decoders fail at, or frames in the format of Annex B, which have start codes for lengths.
+// A video frame of AVC and HEVC is a sequence of NAL units, each after its length. Some encoders
+// send units of length 0, which decoders fail at, or frames in the format of Annex B, which have
+// start codes for lengths.
 
 // A unitScanner reads the lengths of the NAL units of a frame.
 type unitScanner struct {
@@ -14,13 +15,14 @@ type unitScanner struct {
 	size  int // of a length, in bytes
 
 	empty   [][2]int // where units of length 0 are, from and to
-	picture bool     // there is a part of a picture
+	picture bool     // the frame contains a slice
 }
 
-// scan looks at a frame, which it borrows. It reports whether units fill the frame, other than for zeros at its end.
+// scan looks at a frame, which it borrows. It reports whether units fill the frame, other than for
+// zeros at its end.
 func (s *unitScanner) scan(data *millrace.Chain) bool {
 	at, total := 0, data.Len()
-	length, have, rest := 0, 0, 0 // of the unit at hand: its length, how much of that is known, and what is left of it
+	length, have, rest := 0, 0, 0 // of the current unit: its length, how much of that is known, and its rest
 	first := false                // the next byte is a unit's first
 	for p := range data.All() {
 		for len(p) > 0 {
@@ -64,7 +66,7 @@ func (s *unitScanner) addEmpty(from, to int) {
 	s.empty = append(s.empty, [2]int{from, to})
 }
 
-// isPicture reports whether a unit with that first byte is a part of a picture, which each frame must have.
+// isPicture reports whether a unit with this first byte is a slice, which each frame must have.
 func (s *unitScanner) isPicture(first byte) bool {
 	if s.codec == flv.HEVC {
 		return first>>1&0x3f < 32 // ITU-T H.265, table 7-1
@@ -73,8 +75,8 @@ func (s *unitScanner) isPicture(first byte) bool {
 	return 1 <= kind && kind <= 5
 }
 
-// cleanUnits leaves the NAL units of length 0 out of a frame. It reports false if the frame is no sequence of units, or
-// there is no picture in it.
+// cleanUnits drops the NAL units of length 0 from a frame. It reports false if the frame is not a
+// sequence of units, or contains no slice.
 func (m *Muxer) cleanUnits(c *config, data *millrace.Chain) bool {
 	s := unitScanner{codec: c.codec, size: c.lengthSize, empty: m.empty[:0]}
 	ok := s.scan(data) && s.picture

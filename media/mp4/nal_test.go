@@ -61,7 +61,7 @@ func TestOddNALUnits(t *testing.T) {
 	}
 }
 
-// The audio goes on without the frames, and the video from the next key frame on.
+// Audio continues without the frames, and video continues at the next keyframe.
 func TestKeyFramesThatAreLeftOut(t *testing.T) {
 	r := newRig(t)
 	r.tag(video, 0, avcHeader(avc640x360))
@@ -166,7 +166,8 @@ func TestInitWithoutDamagedVideo(t *testing.T) {
 	}
 }
 
-// Lengths of 1, 2 and 4 bytes, in blocks that are cut anywhere, are read as a simple parser reads them.
+// Lengths of 1, 2 and 4 bytes, in blocks that are cut anywhere, are read as a simple parser reads
+// them.
 func TestNALUnitsAgainstASimpleParser(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
@@ -192,7 +193,7 @@ func TestNALUnitsAgainstASimpleParser(t *testing.T) {
 		feed := func(at uint32, data string) {
 			tag, c := makeTag(t, video, at, data)
 			var pieces millrace.Chain
-			for c.Len() > 0 { // each piece in a block of its own
+			for c.Len() > 0 { // each piece in a separate block
 				var piece millrace.Chain
 				c.Cut(&piece, min(c.Len(), 1+rnd.IntN(7)))
 				d := millrace.DefaultPool().Get(piece.Len())
@@ -222,7 +223,8 @@ func TestNALUnitsAgainstASimpleParser(t *testing.T) {
 	}
 }
 
-// simpleUnits returns the units of a frame that are not empty, and whether decoders can do something with them.
+// simpleUnits returns the units of a frame that are not empty, and whether decoders can do
+// something with them.
 func simpleUnits(frame []byte, size int) (out []byte, ok bool) {
 	for len(frame) >= size {
 		n := 0

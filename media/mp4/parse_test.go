@@ -5,7 +5,8 @@ import (
 	"fmt"
 )
 
-// The reference reader of MP4: all in memory, by the book, and nothing shared with the code under test.
+// The reference reader of MP4: all in memory, by the book, and nothing shared with the code under
+// test.
 
 // track is what an init segment says of one.
 type track struct {
@@ -104,7 +105,8 @@ func (t *track) readEntry(kind string, in []byte) {
 	})
 }
 
-// readDescriptors finds the decoder's own description in an esds box, and checks every length on the way.
+// readDescriptors finds the decoder's own description in an esds box, and checks every length on
+// the way.
 func readDescriptors(b []byte) (record string) {
 	for len(b) > 0 {
 		tag, n, at := b[0], 0, 1

@@ -15,11 +15,11 @@ import (
 // ErrNotMP4 is the error of ReadMovie and ReadFragment for bytes that a Muxer would not write.
 var ErrNotMP4 = errors.New("mp4: not an init segment, or not a fragment, of a Muxer")
 
-// A Movie is what an init segment says of the fragments behind it.
+// A Movie describes an init segment and its fragments.
 type Movie struct {
 	Codecs        string // as in RFC 6381, such as "avc1.64001f,mp4a.40.2"
-	Width, Height int    // of the pictures as they are shown; 0 without pictures
-	Video, Audio  bool   // there are pictures; there is sound
+	Width, Height int    // displayed size of the video; 0 without video
+	Video, Audio  bool   // which tracks there are
 
 	tracks []movieTrack
 }
@@ -88,8 +88,8 @@ func ReadMovie(init []byte) (Movie, error) {
 	return m, nil
 }
 
-// Movie returns what the init segment of the last fragment says, as ReadMovie would. Before the
-// first fragment it is empty.
+// Movie describes the init segment of the last fragment, as ReadMovie would. Before the first
+// fragment it is empty.
 func (m *Muxer) Movie() (movie Movie) {
 	var codecs []string
 	ids := [2]uint32{m.video.id, m.audio.id}
@@ -120,8 +120,9 @@ func (c *config) name() string {
 	return aacCodec(c.record)
 }
 
-// ReadFragment reads the head of the fragment that b begins with. If b ends before the head does, it returns how many
-// bytes it needs: 8 for the size of the moof, then the moof and the 8 bytes behind it. It borrows b, and allocates nothing.
+// ReadFragment parses the head of the fragment at the start of b. If b is too short, it returns how
+// many bytes it needs: 8 for the size of the moof, then the moof and the next 8 bytes. It borrows
+// b, and allocates nothing.
 func (m *Movie) ReadFragment(b []byte) (f FragmentInfo, need int, err error) {
 	if len(b) < 8 {
 		return f, 8, nil
@@ -171,18 +172,20 @@ func (m *Movie) ReadFragment(b []byte) (f FragmentInfo, need int, err error) {
 	return f, 0, nil
 }
 
-// maxApart is how far behind the stream a fragment may end. One that ends further back begins a Timeline anew.
+// maxApart is how far behind the stream a fragment may end. One that ends further back begins a
+// Timeline anew.
 const maxApart = time.Minute
 
-// A Timeline says how far the fragments of a stream have come, in whatever order its audio and video are sent. The video
-// counts. Audio alone counts where it goes beyond the video by more than it did in the latest fragment of both. The zero
-// Timeline is at the beginning.
+// A Timeline measures how far the fragments of a stream have come, in any order of audio and video.
+// Video counts. Audio alone counts where it goes beyond the video by more than it did in the latest
+// fragment of both. The zero Timeline is at the start.
 type Timeline struct {
 	begun     bool
 	end, lead time.Duration
 }
 
-// Add takes the next fragment, and returns the part of the stream that it adds: nothing, if start is end.
+// Add takes the next fragment, and returns the part of the stream that it adds: nothing, if start
+// is end.
 func (t *Timeline) Add(f FragmentInfo) (start, end time.Duration) {
 	if !t.begun || f.End < t.end-maxApart {
 		t.begun, t.end, t.lead = true, f.Start, 0
@@ -197,9 +200,10 @@ func (t *Timeline) Add(f FragmentInfo) (start, end time.Duration) {
 	return start, t.end
 }
 
-// AppendEarlier appends the fragment that src begins with, of which f is what ReadFragment returned, to dst with all times
-// earlier by a duration. It copies the head and shares the samples. dst owns what was appended, and src what follows the
-// fragment. A track whose samples would be before 0 is hidden, unless the fragment has no other one.
+// AppendEarlier appends the fragment at the start of src to dst, with all times earlier by a
+// duration. f is the result of ReadFragment for the fragment. It copies the head and shares the
+// samples. dst owns the appended fragment, and src keeps the bytes after the fragment. A track
+// whose samples would be before 0 is hidden, unless it is the only one.
 func (m *Movie) AppendEarlier(dst, src *millrace.Chain, f FragmentInfo, by time.Duration) {
 	if by != 0 {
 		head := make([]byte, 0, 512)
@@ -241,7 +245,8 @@ func (m *Movie) shiftHead(head []byte, by time.Duration) {
 	}
 }
 
-// shiftTrack makes the time in a traf box earlier. It returns false if that would be before 0, and sets 0 then.
+// shiftTrack makes the time in a traf box earlier. It returns false if that would be before 0, and
+// sets 0 then.
 func (m *Movie) shiftTrack(traf []byte, by time.Duration) bool {
 	var scale time.Duration
 	for len(traf) > 0 {
@@ -273,7 +278,8 @@ func units(d, scale time.Duration) int64 {
 // End returns how far the fragments have come.
 func (t *Timeline) End() time.Duration { return t.end }
 
-// maxHead bounds the head of a fragment. A Muxer's has 16 bytes for each of maxWaitSamples, and 200 more.
+// maxHead bounds the head of a fragment. A Muxer's has 16 bytes for each of maxWaitSamples, and 200
+// more.
 const maxHead = 64 << 10
 
 // A run is a track's part of a fragment.
@@ -327,7 +333,8 @@ func (m *Movie) readRun(traf []byte) (r run, err error) {
 	return r, nil
 }
 
-// cutBox returns the type of the box that b begins with, what is in it, and what follows. kind is nil if there is none.
+// cutBox returns the type and the content of the box at the start of b, and the bytes after it.
+// kind is nil without a box.
 func cutBox(b []byte) (kind, in, rest []byte) {
 	if len(b) < 8 {
 		return nil, nil, nil
@@ -354,8 +361,8 @@ func walkBoxes(b []byte, f func(kind string, in []byte) error) error {
 	return nil
 }
 
-// sampleEntry returns the codec of an entry of a sample description, as RFC 6381 writes it. codec is "" if it is none
-// that a Muxer writes.
+// sampleEntry returns the codec of an entry of a sample description, as RFC 6381 writes it. codec
+// is "" if a Muxer never writes it.
 func sampleEntry(kind string, in []byte) (codec string, video bool) {
 	const visual, sound = 78, 28 // bytes in front of the boxes
 	switch {
@@ -381,8 +388,9 @@ func sampleEntry(kind string, in []byte) (codec string, video bool) {
 	return codec, video
 }
 
-// esdsRecord is where an AudioSpecificConfig begins in an esds box that elementaryStream has written: behind version and
-// flags, the heads of three descriptors, 3 bytes of the first one and 13 of the second one.
+// esdsRecord is where an AudioSpecificConfig begins in an esds box that elementaryStream has
+// written: behind version and flags, the heads of three descriptors, 3 bytes of the first one and
+// 13 of the second one.
 const esdsRecord = 4 + 5 + 3 + 5 + 13 + 5
 
 // avcCodec returns the codec of an avcC box in a sample entry (ISO/IEC 14496-15, 5.3.3.1).
@@ -393,7 +401,8 @@ func aacCodec(record []byte) string {
 	return fmt.Sprintf("mp4a.40.%d", objectType(record[0], record[1]))
 }
 
-// objectType returns the audio object type that an AudioSpecificConfig begins with (ISO/IEC 14496-3, 1.6.2.1).
+// objectType returns the audio object type that an AudioSpecificConfig begins with (ISO/IEC
+// 14496-3, 1.6.2.1).
 func objectType(a, b byte) int {
 	if t := int(a >> 3); t != 31 {
 		return t

@@ -16,7 +16,7 @@ func TestReadMovie(t *testing.T) {
 	for _, tt := range []struct{ tags, codecs, size string }{
 		{"avc mp4a K0 a0 K40 K80 K120", "avc1.4d401f,mp4a.40.2", "640x360"},
 		{"avc K0 K40", "avc1.4d401f", "640x360"},
-		{"avc7:5 K0 K40", "avc1.64000d", "450x182"}, // as it is shown
+		{"avc7:5 K0 K40", "avc1.64000d", "450x182"}, // displayed size
 		{"aac44 a0x6", "mp4a.40.2", "0x0"},
 		{"hvc1 hvc1:K hvc1:P hvc1:P", "hvc1.1.6.L60.90", "322x182"},
 	} {
@@ -34,7 +34,7 @@ func TestReadMovie(t *testing.T) {
 	}
 }
 
-// What is read of a fragment is what the muxer said, and what the reference reader sees.
+// A parsed fragment equals the muxer's description, and that of the reference reader.
 func TestReadFragment(t *testing.T) {
 	for _, tags := range []string{
 		"avc aac48 K0 a0 a21 P40+80 a43 a64 P80 K120 a120 P160",
@@ -77,7 +77,7 @@ func TestReadFragment(t *testing.T) {
 			if info.Start != start || info.End != end {
 				t.Errorf("%s: fragment %d: %v to %v, want %v to %v", tags, i, info.Start, info.End, start, end)
 			}
-			// With less than the head it says what it needs, and gets there.
+			// With less than the head it returns how much it needs, and finishes with that.
 			for n := 0; n < info.Head; n++ {
 				_, need, err := m.ReadFragment(all[:n])
 				if err != nil || need <= n || need > info.Head {
@@ -121,7 +121,7 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// A Timeline is as long as the video, or the audio where that goes on alone, in whatever order they come.
+// A Timeline is as long as the video, or as the audio where that continues alone, in any order.
 func TestTimeline(t *testing.T) {
 	for _, tt := range []struct {
 		name, tags string
@@ -166,7 +166,8 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
-// AppendEarlier moves the times of both tracks, copies the head alone, and hides a track that would be before 0.
+// AppendEarlier moves the times of both tracks, copies the head alone, and hides a track that would
+// be before 0.
 func TestAppendEarlier(t *testing.T) {
 	r := newRig(t)
 	r.play("avc aac48 K3600000 a3599990 a3600011 P3600040 a3600033 P3600080 P3600120")
@@ -207,7 +208,8 @@ func TestAppendEarlier(t *testing.T) {
 	}
 }
 
-// FuzzRead reads anything as an init segment and as a fragment of a real one: never a panic, never a size that is none.
+// FuzzRead reads anything as an init segment and as a fragment of a real one: never a panic, never
+// a size that is none.
 func FuzzRead(f *testing.F) {
 	r := newRig(f)
 	r.play("avc aac48 K0 a0 P40 P80")

@@ -65,11 +65,11 @@ func TestSampleAboveTheLimit(t *testing.T) {
 			t.Errorf("error %q", err)
 		}
 	}
-	r.tag(video, 80, avcDelta(0, "lost")) // what it refers to is missing
+	r.tag(video, 80, avcDelta(0, "lost")) // its reference is missing
 	r.tag(video, 120, avcKey("K"))
 	r.flush()
 	if got := r.packets(0); len(got) != 2 || got[0].duration != 120 || got[1].data != "K" {
-		t.Errorf("%v, want the two key frames", got)
+		t.Errorf("%v, want the two keyframes", got)
 	}
 }
 
@@ -120,7 +120,7 @@ func TestRefusedTags(t *testing.T) {
 			if ok == strings.HasPrefix(tt.want, "mp4: sequence header") || ok && codec.Type != tt.kind&^0x20 {
 				t.Errorf("error %q, as a CodecError %+v", err, codec)
 			}
-			r.tag(video, 40, avcDelta(0, "P")) // goes on
+			r.tag(video, 40, avcDelta(0, "P")) // continues
 			r.flush()
 			if n := len(r.packets(0)); n != 2 {
 				t.Errorf("%d samples, want 2", n)

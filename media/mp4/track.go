@@ -8,7 +8,7 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// sample is one picture, or one frame of sound.
+// sample is one video or audio frame.
 type sample struct {
 	at       int64  // decoding time in the track's units
 	duration uint32 // to the next sample
@@ -17,8 +17,8 @@ type sample struct {
 	key      bool
 }
 
-// track collects samples. A sample is held until the clock places it. Then it is open: its duration is known when the
-// next one is placed.
+// track collects samples. A sample is held until the clock places it. Then it is open: its duration
+// is known when the next one is placed.
 type track struct {
 	id       uint32
 	conf     *config // nil before the first sequence header
@@ -42,7 +42,7 @@ type track struct {
 	next  int64 // where the frame after the newest one is expected
 	drift int64 // the least distance from there of the latest frames, all of which were too far ahead, or all behind
 	far   int   // how many these are
-	debt  int64 // what has to be taken off frames
+	debt  int64 // to be subtracted from later frames
 
 	// Invariant: each sample of done ends where the next one begins.
 }
@@ -56,8 +56,8 @@ func (t *track) waiting() (samples, bytes int) {
 	return samples, t.heldData.Len() + t.doneData.Len() + t.openData.Len()
 }
 
-// close ends the open sample at the given time. The next sample may begin later, in another fragment: players hold the
-// picture until then (ISO/IEC 14496-12, 8.8.12.1).
+// close ends the open sample at the given time. The next sample may begin later, in another
+// fragment: players show the video frame until then (ISO/IEC 14496-12, 8.8.12.1).
 func (t *track) close(at int64) {
 	if !t.isOpen {
 		return
@@ -69,8 +69,8 @@ func (t *track) close(at int64) {
 	t.floor = at
 }
 
-// finish ends the open sample without a successor: a picture lasts as long as the one before, sound as long as its
-// frame.
+// finish ends the open sample without a successor: a video frame lasts as long as the previous one,
+// and audio as long as its frame.
 func (t *track) finish() {
 	if !t.isOpen {
 		return
@@ -86,8 +86,8 @@ func (t *track) step() int64 {
 	return int64(t.conf.step)
 }
 
-// length returns step in milliseconds, rounded up, and at most maxBack: after a pause, step says nothing about the
-// newest picture.
+// length returns step in milliseconds, rounded up, and at most maxBack: after a pause, step says
+// nothing about the newest video frame.
 func (t *track) length() int64 {
 	scale := int64(t.conf.scale)
 	return min((t.step()*1000+scale-1)/scale, maxBack)
@@ -112,8 +112,8 @@ func (t *track) start(s sample, data *millrace.Chain) {
 	t.floor = s.at + 1
 }
 
-// rescale changes the units of time. Samples must not overlap across the change, because the old sequence header may
-// come back and viewers of earlier fragments then go on.
+// rescale changes the units of time. Samples must not overlap across the change, because the old
+// sequence header may come back and viewers of earlier fragments then continue.
 func (t *track) rescale(from, to uint32) {
 	t.usual, t.open = 0, sample{}
 	if from != to {
@@ -130,10 +130,11 @@ func (t *track) release() {
 	t.held, t.done, t.isOpen = t.held[:0], t.done[:0], false
 }
 
-// An audio frame lasts as long as its samples, whatever its timestamp says: encoders stamp frames by when they are done,
-// or several of them alike. The times of frames are corrected if the timestamps of driftAhead frames in a row are more
-// than maxDrift ahead, or those of driftBehind frames that far behind. Frames that share a timestamp are behind, but for
-// the first one, so that their timestamps say more if they are ahead.
+// An audio frame lasts as long as its samples, not as its timestamp says: encoders set the time
+// when a frame is done, or the same time for several frames. The times of frames are corrected if
+// the timestamps of driftAhead frames in a row are more than maxDrift ahead, or the timestamps of
+// driftBehind frames that far behind. Frames that share a timestamp are behind, except the first
+// one, so timestamps that are ahead are better evidence.
 const (
 	maxDrift    = 2 // frames
 	driftAhead  = 4
@@ -159,7 +160,8 @@ func (t *track) videoTime(ms int64) int64 {
 	return max(ms, t.floor, min(t.open.at+t.usual/2, ms+2*maxBack))
 }
 
-// audioTime places an audio frame at ms, or where the frame before it ends, so that audio has neither gaps nor overlaps.
+// audioTime places an audio frame at ms, or where the frame before it ends, so that audio has
+// neither gaps nor overlaps.
 func (t *track) audioTime(ms int64) int64 {
 	rate, step := int64(t.conf.scale), int64(t.conf.step)
 	at := (ms*rate + 500) / 1000

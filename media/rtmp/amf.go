@@ -7,8 +7,9 @@ import (
 	"math"
 )
 
-// Values of AMF0 are nil, bool, float64, string, [Object], and []any for strict arrays. ParseAMF reads ECMA arrays and
-// typed objects as Objects, dates as float64, XML as string, and undefined, references and unsupported values as nil.
+// Values of AMF0 are nil, bool, float64, string, [Object], and []any for strict arrays. ParseAMF
+// reads ECMA arrays and typed objects as Objects, dates as float64, XML as string, and undefined,
+// references and unsupported values as nil.
 
 // An Object is a list of named values, in order.
 type Object []Property
@@ -57,14 +58,15 @@ const (
 const (
 	// maxAMFDepth bounds objects within objects: a command has one level, metadata rarely three.
 	maxAMFDepth = 16
-	// maxAMFValues bounds the values of one message: connect has a dozen, metadata of many tracks a hundred.
+	// maxAMFValues bounds the values of one message: connect has a dozen, metadata of many tracks a
+	// hundred.
 	maxAMFValues = 1 << 10
 )
 
 var errAMF = errors.New("rtmp: AMF0 ends early, or has a marker that is not known")
 
-// AppendAMF appends values to b. It panics on a value that is not nil, bool, int, float64, string, Object or []any, and on
-// a name above 65535 bytes.
+// AppendAMF appends values to b. It panics on a value that is not nil, bool, int, float64, string,
+// Object or []any, and on a name above 65535 bytes.
 func AppendAMF(b []byte, values ...any) []byte {
 	for _, v := range values {
 		switch v := v.(type) {
@@ -109,9 +111,9 @@ func appendName(b []byte, name string) []byte {
 	return append(binary.BigEndian.AppendUint16(b, uint16(len(name))), name...)
 }
 
-// ParseAMF returns the values in p, which it borrows. With an error it returns those in front of the fault, too: some
-// clients send commands whose last arguments are damaged. The error is a *LimitError for objects more than 16 deep and
-// for more than 1024 values.
+// ParseAMF returns the values in p, which it borrows. With an error it also returns the values
+// before the fault: some clients send commands with damaged last arguments. The error is a
+// *LimitError for objects more than 16 deep and for more than 1024 values.
 func ParseAMF(p []byte) ([]any, error) {
 	var list []any
 	parser := amfParser{rest: p}
@@ -150,7 +152,7 @@ func (a *amfParser) number(n int) (v uint64, ok bool) {
 	return v, p != nil
 }
 
-// text takes a string whose length stands in front of it in n bytes.
+// text parses a string with a length prefix of n bytes.
 func (a *amfParser) text(n int) (string, error) {
 	size, ok := a.number(n)
 	if !ok || size > uint64(len(a.rest)) {
@@ -237,7 +239,8 @@ func (a *amfParser) object(depth int) (any, error) {
 	return o, nil
 }
 
-// array takes the elements of a strict array. What it allocates follows the elements, not their number.
+// array parses the elements of a strict array. It allocates for the elements that are there, not
+// for their stated number.
 func (a *amfParser) array(depth int) (any, error) {
 	n, ok := a.number(4)
 	if !ok {

@@ -122,7 +122,7 @@ func TestParseAMFRefuses(t *testing.T) {
 	}
 }
 
-// What ParseAMF allocates follows what there is, and not what is declared.
+// The allocations of ParseAMF depend on the bytes that are there, not on declared sizes.
 func TestParseAMFAllocatesLittle(t *testing.T) {
 	in := append([]byte("\x0a\xff\xff\xff\xff"), bytes.Repeat([]byte("\x0c\xff\xff\xff\xff"), 100)...)
 	if n := testing.AllocsPerRun(10, func() { _, _ = rtmp.ParseAMF(in) }); n > 10 {

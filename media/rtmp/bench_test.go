@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-io/millrace/media/rtmp"
 )
 
-// BenchmarkNext reads pictures of 16 KiB: in one chunk, as ffmpeg sends them, in chunks of 4096, as OBS does, and in
-// those of a client that announces no size.
+// BenchmarkNext reads messages of 16 KiB: in one chunk, like those of ffmpeg, in chunks of 4096,
+// like those of OBS, and in those of a client that announces no size.
 func BenchmarkNext(b *testing.B) {
 	const size = 16 << 10
 	for _, chunk := range []int{1 << 20, 4096, 128} {

@@ -33,7 +33,8 @@ func basicSizes(id int) (sizes []int) {
 	return sizes
 }
 
-// rawHeader builds the header of a message's first chunk. ts is the time for form 0, and a difference for 1 and 2.
+// rawHeader builds the header of a message's first chunk. ts is the time for form 0, and a
+// difference for 1 and 2.
 func rawHeader(form byte, id int, ts uint32, size int, kind byte, stream uint32) []byte {
 	sizes := basicSizes(id)
 	b := basicHeader(form, id, sizes[0])
@@ -79,7 +80,7 @@ func control(kind byte, v uint32) string {
 	return string(rawHeader(0, 2, 0, 4, kind, 0)) + string(binary.BigEndian.AppendUint32(nil, v))
 }
 
-// A rawSender makes a session: it knows what it sends, and so does not need the reference to say what arrives.
+// A rawSender makes a session. It knows what it sends, so the expected messages need no reference.
 type rawSender struct {
 	rnd     *rand.Rand
 	out     []byte
@@ -89,8 +90,8 @@ type rawSender struct {
 	streams map[int]*rawStream
 	want    []slowMessage
 
-	// What a sender puts behind form 3 when the header before had an extended timestamp: nothing, the field again, or
-	// the time of the message.
+	// What a sender puts behind form 3 when the header before had an extended timestamp: nothing,
+	// the field again, or the time of the message.
 	extension int
 }
 
@@ -166,7 +167,7 @@ func (s *rawSender) begin(id int) {
 	case 0:
 		m.Timestamp = s.rnd.Uint32() // anywhere
 	case 1:
-		m.Timestamp = 0xfffffe + s.rnd.Uint32N(3) // beside the value that announces four bytes
+		m.Timestamp = 0xfffffe + s.rnd.Uint32N(3) // in addition to the value that announces four bytes
 	case 2:
 		m.Timestamp = st.last.Timestamp + 0xfffffe + s.rnd.Uint32N(3)
 	default:
@@ -271,7 +272,7 @@ func (s *rawSender) aggregate(m rtmp.Message) (body []byte, parts []slowMessage)
 	return body, parts
 }
 
-// abort tells the receiver to forget what has come of a message.
+// abort tells the receiver to drop an unfinished message.
 func (s *rawSender) abort(id int) {
 	st := s.streams[id]
 	on := s.free()

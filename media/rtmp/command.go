@@ -2,11 +2,11 @@ package rtmp
 
 import "io"
 
-// A client calls the server by name: command(name, transaction, object or nil, arguments...). The answer is a command
-// _result with the same transaction. What happens to a stream is said by onStatus.
+// A client calls the server by name: command(name, transaction, object or nil, arguments...). The
+// answer is a command _result with the same transaction. onStatus reports the state of a stream.
 
-// obey does what the command in body asks for, which came on a message stream. It returns io.EOF when the client has ended
-// its stream.
+// obey executes the command in body, which came on a message stream. It returns io.EOF when the
+// client has ended its stream.
 func (c *ServerConn) obey(stream uint32) error {
 	if c.body.Len() == 0 {
 		return nil
@@ -65,7 +65,7 @@ func at(values []any, i int) any {
 	return nil
 }
 
-// answerConnect tells the client what to expect of this side.
+// answerConnect tells the client the parameters of this side.
 func (c *ServerConn) answerConnect(transaction float64) {
 	const dynamic = 2 // kind of a bandwidth limit
 	c.enc.appendNumber(&c.out, TypeWindowSize, windowSize)
@@ -84,17 +84,17 @@ func (c *ServerConn) answerConnect(transaction float64) {
 	c.call(0, "_result", transaction, server, info)
 }
 
-// setPaused notes that a client that plays wants to pause, or to go on.
+// setPaused records that a playing client wants to pause or resume.
 func (c *ServerConn) setPaused(paused bool) {
 	if c.paused = paused; paused {
 		c.status("NetStream.Pause.Notify", "paused")
 		return
 	}
-	c.status("NetStream.Unpause.Notify", "going on with the newest pictures")
+	c.status("NetStream.Unpause.Notify", "continuing with the newest video")
 }
 
-// isOther reports whether a command ends another stream than that of the request: FCUnpublish has the stream's name,
-// deleteStream the number of its message stream, and closeStream comes on that.
+// isOther reports whether a command ends another stream than that of the request: FCUnpublish has
+// the stream's name, deleteStream the number of its message stream, and closeStream comes on that.
 func (c *ServerConn) isOther(command string, stream uint32, which any) bool {
 	switch which := which.(type) {
 	case string:

@@ -9,14 +9,15 @@ import (
 )
 
 const (
-	// defaultChunkSize is what a peer sends until it says otherwise.
+	// defaultChunkSize is a peer's chunk size until it sets another one.
 	defaultChunkSize = 128
 
-	// copyBelow is the chunk size below which payloads of several chunks are copied together: a share of so few bytes
-	// costs more than copying them, and would keep a whole block.
+	// copyBelow is the chunk size below which payloads of several chunks are copied together: a
+	// share of so few bytes costs more than copying them, and would keep a whole block.
 	copyBelow = 1 << 10
 
-	// maxChunkStreams bounds the chunk streams of a connection. Encoders and players use fewer than ten.
+	// maxChunkStreams bounds the chunk streams of a connection. Encoders and players use fewer than
+	// ten.
 	maxChunkStreams = 128
 
 	// maxCommandStreams is the same for a client that does not publish.
@@ -30,7 +31,8 @@ const (
 	maxHeader = 3 + 11 + 4
 )
 
-// A Decoder turns the chunks of one direction of a connection into messages. It belongs to one goroutine at a time.
+// A Decoder turns the chunks of one direction of a connection into messages. It belongs to one
+// goroutine at a time.
 type Decoder struct {
 	// Invariants, between calls of Next:
 	//
@@ -40,7 +42,7 @@ type Decoder struct {
 	//	current == nil, or the header of its next chunk has been read, and left bytes of the payload have not
 
 	r             *millrace.Reader
-	pool          *millrace.Pool // of what is copied
+	pool          *millrace.Pool // for copies
 	maxMessage    int
 	maxUnfinished int
 	maxStreams    int
@@ -71,17 +73,17 @@ type chunkStream struct {
 	room       millrace.Draft // behind the body, for more copies
 }
 
-// A header is what a chunk says, and what it leaves to the chunk before.
+// A header has the fields of a chunk header, including inherited ones.
 type header struct {
 	message  Message
-	delta    uint32 // what form 3 adds for a new message
+	delta    uint32 // added by form 3 for a new message
 	field    uint32 // the last timestamp field: a time or a difference
-	extended bool   // it stood in four bytes of its own
+	extended bool   // it was in the extended field of four bytes
 }
 
-// NewDecoder returns a Decoder that reads from r, which it borrows for as long as it is used. The Size of r is 18 or
-// more; that of [millrace.NewReader] is 4096. A message above maxMessage bytes is refused with a *LimitError.
-// [Decoder.Release] ends the life of unfinished messages.
+// NewDecoder returns a Decoder that reads from r, which it borrows while in use. The Size of r must
+// be at least 18; that of [millrace.NewReader] is 4096. A message above maxMessage bytes is refused
+// with a *LimitError. [Decoder.Release] releases unfinished messages.
 func NewDecoder(r *millrace.Reader, maxMessage int) *Decoder {
 	d := &Decoder{r: r, pool: millrace.DefaultPool(), maxStreams: maxChunkStreams,
 		chunk: defaultChunkSize, copyBelow: copyBelow, streams: make(map[int]*chunkStream)}
@@ -95,7 +97,7 @@ func (d *Decoder) SetMaxMessage(n int) {
 	d.maxUnfinished = 2 * d.maxMessage
 }
 
-// setPool makes blocks come from p: those that are read into, and those of copies.
+// setPool sets the Pool for all blocks, including copies.
 func (d *Decoder) setPool(p *millrace.Pool) {
 	d.r.SetPool(p)
 	d.pool = p
@@ -118,7 +120,7 @@ func (d *Decoder) fits(n int) error {
 // Received returns how many bytes have been read, for acknowledgements.
 func (d *Decoder) Received() uint64 { return d.received }
 
-// Release gives back what unfinished messages hold.
+// Release releases unfinished messages.
 func (d *Decoder) Release() {
 	for _, s := range d.streams {
 		s.release()
@@ -128,12 +130,13 @@ func (d *Decoder) Release() {
 	d.streams, d.current, d.unfinished = nil, nil, 0
 }
 
-// Next appends the body of the next message to dst, which owns it from then on. What Set Chunk Size and Abort say is
-// obeyed, and an aggregate message is taken apart, into copies of its parts: Next returns neither.
+// Next appends the body of the next message to dst, which owns it from then on. Set Chunk Size and
+// Abort are obeyed, and an aggregate message is split into copies of its parts: Next returns
+// neither.
 //
-// The error is io.EOF if the connection ends between two messages, io.ErrUnexpectedEOF if it ends inside one, a
-// *LimitError, or one that says what is wrong with a header. With any error dst is as it was. An error of the source,
-// such as a deadline, loses nothing: call Next again.
+// The error is io.EOF if the connection ends between two messages, io.ErrUnexpectedEOF if it ends
+// inside one, a *LimitError, or an error that describes an invalid header. On any error dst is
+// unchanged. An error of the source, such as a deadline, loses nothing: call Next again.
 func (d *Decoder) Next(dst *millrace.Chain) (Message, error) {
 	for {
 		if d.aggregate.body.Len() > 0 {
@@ -167,7 +170,7 @@ func (d *Decoder) Next(dst *millrace.Chain) (Message, error) {
 	}
 }
 
-// release gives back what s holds.
+// release releases the memory of s.
 func (s *chunkStream) release() {
 	s.body.Release()
 	s.releaseRoom()
@@ -220,8 +223,9 @@ func (d *Decoder) nextChunk() (*chunkStream, error) {
 	return s, nil
 }
 
-// readPart moves what has arrived of a payload to body, and waits if that is nothing. A payload that comes in small
-// parts, with deadlines in between, thus stays in the blocks that it fills.
+// readPart moves the bytes of a payload that have arrived to body, and waits if there are none. A
+// payload that arrives in small parts, with deadlines in between, thus stays in the blocks that it
+// fills.
 func (d *Decoder) readPart(s *chunkStream, copied bool) error {
 	if _, err := d.peek(1); err != nil {
 		return err
@@ -276,7 +280,7 @@ func (d *Decoder) nextHeader() (*chunkStream, error) {
 		if len(d.streams) >= d.maxStreams {
 			return nil, &LimitError{"chunk streams", int64(len(d.streams)) + 1, int64(d.maxStreams)}
 		}
-		// It may begin with any form of header. What is left out is 0.
+		// It may begin with any form of header. Missing fields are 0.
 		s = &chunkStream{header: header{message: Message{ChunkStream: id}}}
 	}
 	if s.unfinished && form != 3 {
@@ -319,8 +323,9 @@ func (d *Decoder) nextHeader() (*chunkStream, error) {
 	return s, nil
 }
 
-// peekExtended looks at the four bytes behind at, which hold the timestamp field of a header. It returns how many of them
-// belong to the header: in front of a chunk with form 3 some senders repeat them, and others do not.
+// peekExtended looks at the four bytes behind at, which hold the timestamp field of a header. It
+// returns how many of them belong to the header: in front of a chunk with form 3 some senders
+// repeat them, and others do not.
 func (d *Decoder) peekExtended(next *header, form byte, at int) (n int, err error) {
 	if form < 3 {
 		p, err := d.peek(at + 4)
@@ -330,8 +335,9 @@ func (d *Decoder) peekExtended(next *header, form byte, at int) (n int, err erro
 		next.field = binary.BigEndian.Uint32(p[at:])
 		return 4, nil
 	}
-	// A sender repeats the field, or gives the time of the message. Anything else is payload. To look no further than it
-	// takes matters at the end of a message: nothing may follow it for a long time.
+	// A sender repeats the field, or gives the time of the message. Anything else is payload. To
+	// look no further than it takes matters at the end of a message: nothing may follow it for a
+	// long time.
 	var field, time [4]byte
 	binary.BigEndian.PutUint32(field[:], next.field)
 	binary.BigEndian.PutUint32(time[:], next.message.Timestamp)
@@ -386,7 +392,7 @@ func (d *Decoder) setChunkSize(body *millrace.Chain) error {
 	return nil
 }
 
-// abort obeys the message of that name: what has come of a message is forgotten.
+// abort executes Abort: it drops an unfinished message.
 func (d *Decoder) abort(body *millrace.Chain) {
 	defer body.Release()
 	id, ok := uint32Of(body)
@@ -408,7 +414,8 @@ func uint32Of(body *millrace.Chain) (v uint32, ok bool) {
 	return binary.BigEndian.Uint32(b[:]), true
 }
 
-// nextPart takes the next part of an aggregate message: an FLV tag, whose last four bytes may be missing at the end.
+// nextPart returns the next part of an aggregate message: an FLV tag; at the end the last four
+// bytes may be missing.
 func (d *Decoder) nextPart(dst *millrace.Chain) (Message, error) {
 	const head, tail = 11, 4
 	a := &d.aggregate

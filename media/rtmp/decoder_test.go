@@ -17,8 +17,8 @@ import (
 	"github.com/millrace-io/millrace/media/rtmp"
 )
 
-// decodeAll reads all messages from src over a pool of its own, each into a chain of its own, goes on after errors that
-// pass, and checks that nothing is left out.
+// decodeAll reads all messages from src with a new pool, each into a new chain, continues after
+// temporary errors, and checks that none is left out.
 func decodeAll(t testing.TB, src io.Reader, size, maxMessage int) (list []slowMessage, err error) {
 	t.Helper()
 	leaktest.Check(t, millrace.DefaultPool())
@@ -85,7 +85,7 @@ func TestDecoderAgainstReference(t *testing.T) {
 		got, err := decodeAll(t, &sourcetest.Unsteady{Rest: string(session), Rand: rnd}, 18<<rnd.IntN(9), maxMessage)
 		sameResult(t, got, err, want, wantErr)
 
-		// What is damaged somewhere, or cut off, ends in the same way.
+		// Damaged or truncated sessions end in the same way.
 		for range 10 {
 			damaged := bytes.Clone(session[:rnd.IntN(len(session))])
 			for range rnd.IntN(3) {
@@ -122,7 +122,7 @@ func (s *stuttering) Read(p []byte) (int, error) {
 	return 0, os.ErrDeadlineExceeded
 }
 
-// recorded is a short session with everything that has a state of its own.
+// recorded is a short session with everything that has state.
 func recorded() []byte {
 	ext := uint32(0x01020304)
 	aggregate := "\x08\x00\x00\x03\x00\x00\x10\x00\x00\x00\x00abc\x00\x00\x00\x0e" +
@@ -157,7 +157,7 @@ func TestEverySplit(t *testing.T) {
 		got, err := decodeAll(t, src, 4096, maxMessage)
 		sameResult(t, got, err, want, wantErr)
 
-		// A connection that ends there has given what was complete.
+		// A connection that ends there has returned all complete messages.
 		cut, cutErr := slowDecode(session[:k], maxMessage)
 		got, err = decodeAll(t, bytes.NewReader(session[:k]), 4096, maxMessage)
 		sameResult(t, got, err, cut, cutErr)
@@ -282,7 +282,7 @@ func TestMemoryFollowsWhatArrives(t *testing.T) {
 			}
 			d.Release()
 			r.Release()
-			// A quarter more than what has arrived, and a block.
+			// A quarter more than the received bytes, and a block.
 			if limit := int64(len(session))*5/4 + 16<<10; most > limit {
 				t.Errorf("%d bytes held for %d that have come", most, len(session))
 			}
@@ -301,7 +301,7 @@ func TestBodiesAreNotCopied(t *testing.T) {
 		shared bool
 	}{{16 << 20, true}, {len(body), true}, {4096, true}, {1 << 10, true}, {1<<10 - 1, false}, {128, false}, {1, false}} {
 		t.Run(fmt.Sprint(tt.chunk), func(t *testing.T) {
-			// The source is a Chain, whose memory is known.
+			// The source is a Chain with known memory.
 			var source millrace.Chain
 			source.AppendCopy([]byte(control(1, uint32(tt.chunk)) + rawChunks(3, 9, 0, 1, body, tt.chunk, false)))
 			mine := source.Bytes()

@@ -10,18 +10,19 @@ import (
 // headerBlock is the block that headers are built in: room for 85 of 12 bytes.
 const headerBlock = 1 << 10
 
-// An Encoder turns messages into chunks: it builds headers and puts bodies behind them by reference. Headers are
-// complete, with the absolute time, so that what one Encoder has made can be sent to any number of peers, each of which
-// may begin with any message. The headers share blocks.
+// An Encoder splits messages into chunks: it builds headers and appends bodies by reference.
+// Headers are complete, with the absolute time, so that the chunks of one Encoder can be sent to
+// any number of peers, each of which may begin with any message. The headers share blocks.
 //
-// The zero Encoder is ready and makes chunks of 128 bytes, as peers expect until they are told otherwise. Release gives
-// back its block.
+// The zero Encoder is ready and makes chunks of 128 bytes, which peers expect by default. Release
+// returns its block.
 type Encoder struct {
 	chunk int // 0: defaultChunkSize
 	room  millrace.Draft
 }
 
-// SetChunkSize appends the message that announces chunks of n bytes, 1 to 16777215, and makes such chunks from then on.
+// SetChunkSize appends the message that announces chunks of n bytes, 1 to 16777215, and makes such
+// chunks from then on.
 func (e *Encoder) SetChunkSize(dst *millrace.Chain, n int) {
 	if n < 1 || n > maxBody {
 		panic(fmt.Sprintf("rtmp: SetChunkSize(%d): from 1 to %d bytes", n, maxBody))
@@ -30,8 +31,9 @@ func (e *Encoder) SetChunkSize(dst *millrace.Chain, n int) {
 	e.chunk = n
 }
 
-// Append appends a message to dst, which owns it from then on. It takes ownership of body, which is left empty, even if
-// it returns an error: a *LimitError for a body above 16777215 bytes. The length of the body counts, and not m.Size.
+// Append appends a message to dst, which owns it from then on. It takes ownership of body, which is
+// left empty, even if it returns an error: a *LimitError for a body above 16777215 bytes. The
+// length of the body counts, and not m.Size.
 func (e *Encoder) Append(dst *millrace.Chain, m Message, body *millrace.Chain) error {
 	if m.ChunkStream < firstChunkStream || m.ChunkStream > maxChunkStream {
 		body.Release()
@@ -68,7 +70,7 @@ func (e *Encoder) Append(dst *millrace.Chain, m Message, body *millrace.Chain) e
 	return nil
 }
 
-// Release gives back the Encoder's block. What was appended lives on.
+// Release returns the Encoder's block. Appended chunks stay valid.
 func (e *Encoder) Release() { e.room.Release() }
 
 // put appends a header.
@@ -107,16 +109,17 @@ func (e *Encoder) appendBytes(dst *millrace.Chain, m Message, p []byte) {
 	var body millrace.Chain
 	body.AppendCopy(p)
 	if err := e.Append(dst, m, &body); err != nil {
-		panic(err) // the caller's messages are short, and of its own chunk streams
+		panic(err) // the caller's messages are short, and use other chunk streams
 	}
 }
 
-// Chunk streams of this side. Each kind of message has its own, so that one does not wait for another.
+// Chunk streams of this side. Each kind of message has its own, so that one does not wait for
+// another.
 const (
 	controlChunks = 2
 	commandChunks = 3
 	statusChunks  = 5
-	AudioChunks   = 4 // for sound
-	VideoChunks   = 6 // for pictures
+	AudioChunks   = 4 // for audio
+	VideoChunks   = 6 // for video
 	DataChunks    = 7 // for metadata
 )

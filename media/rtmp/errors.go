@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// A LimitError says that a peer has exceeded a limit. What the limit counts has not been held.
+// A LimitError reports that a peer has exceeded a limit. The excess was never held in memory.
 type LimitError struct {
-	What  string // what there is too much of
+	What  string // the limited value
 	Have  int64
 	Limit int64
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/millrace-io/millrace/media/rtmp"
 )
 
-// A server takes one publisher and prints what comes.
+// A server accepts one publisher and prints its messages.
 func ExampleServerConn() {
 	client, conn := net.Pipe()
 	go publish(client) // in place of OBS or ffmpeg

@@ -17,7 +17,7 @@ import (
 	"github.com/millrace-io/millrace/media/rtmp"
 )
 
-// A recorder is a small server: it keeps what the first client publishes, and plays it to those who come later.
+// A recorder is a small server: it keeps the first client's stream, and plays it to later clients.
 type recorder struct {
 	t        *testing.T
 	ln       net.Listener
@@ -78,7 +78,7 @@ func (s *recorder) serve(conn net.Conn) {
 		return
 	}
 	if err := s.play(c, conn); err != nil {
-		return // the player has what it wants
+		return // the player has finished
 	}
 	for err == nil { // until it hangs up
 		var body millrace.Chain
@@ -129,7 +129,7 @@ func (s *recorder) play(c *rtmp.ServerConn, w io.Writer) error {
 
 func (s *recorder) url(more string) string { return "rtmp://" + s.ln.Addr().String() + more }
 
-// run runs a program that is to succeed, and returns what it prints.
+// run runs a program that must succeed, and returns its output.
 func run(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -144,7 +144,8 @@ func run(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// packets returns a line for each packet of a file or an address: which track, and the digest of its bytes.
+// packets returns a line for each packet of a file or an address: which track, and the digest of
+// its bytes.
 func packets(t *testing.T, args ...string) (list []string) {
 	t.Helper()
 	args = append([]string{"-v", "error"}, args...)
@@ -156,7 +157,8 @@ func packets(t *testing.T, args ...string) (list []string) {
 	return list
 }
 
-// ffmpeg publishes, in chunks as large as it was told, and plays what came; it looks at the server's digest before.
+// ffmpeg publishes, in chunks of the announced size, and plays the stream; before that it checks
+// the server's digest.
 func TestFFmpegAndRtmpdump(t *testing.T) {
 	need.Program(t, "ffmpeg")
 	source := filepath.Join(t.TempDir(), "source.flv")

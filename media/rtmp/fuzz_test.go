@@ -30,7 +30,7 @@ func FuzzDecoder(f *testing.F) {
 	})
 }
 
-// FuzzParseAMF looks whether what was parsed can be written and parsed again.
+// FuzzParseAMF checks that parsed values can be written and parsed again.
 func FuzzParseAMF(f *testing.F) {
 	f.Add(rtmp.AppendAMF(nil, "connect", 1, rtmp.Object{{"app", "live"}, {"list", values{true, nil}}}))
 	f.Add([]byte("\x08\xff\xff\xff\xff\x00\x01a\x05\x00\x00\x09\x0b12345678xy\x0f\x00\x00\x00\x02<>"))
@@ -92,7 +92,7 @@ func FuzzServerConn(f *testing.F) {
 	})
 }
 
-// counter is a connection whose peer reads everything.
+// counter is a connection with a peer that reads everything.
 type counter struct{ n int }
 
 func (c *counter) Write(p []byte) (int, error) {

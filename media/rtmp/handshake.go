@@ -11,9 +11,9 @@ import (
 	"slices"
 )
 
-// A handshake is three messages in each direction: C0 and S0, a version of one byte; C1 and S1, 1536 bytes of which most
-// are random; C2 and S2, which repeat what the peer has sent. A client that plays Flash's part puts a digest into C1 and
-// expects S1 and S2 to have digests as well.
+// A handshake is three messages in each direction: C0 and S0, a version of one byte; C1 and S1,
+// 1536 bytes of which most are random; C2 and S2, which repeat the peer's message. A client that
+// acts as Flash puts a digest into C1 and expects digests in S1 and S2.
 const (
 	handshakeSize = 1536
 	digestSize    = sha256.Size
@@ -29,8 +29,8 @@ var (
 	serverSecret = []byte("Genuine Adobe Flash Media Server 001")
 )
 
-// answerHandshake reads C0 and C1 and returns S0, S1 and S2. C2 is not checked; it is read when the client's first message
-// is.
+// answerHandshake reads C0 and C1 and returns S0, S1 and S2. C2 is not checked; it is read when the
+// client's first message is.
 func answerHandshake(r io.Reader) ([]byte, error) {
 	c := make([]byte, 1+handshakeSize)
 	if _, err := io.ReadFull(r, c[:1]); err != nil {
@@ -61,7 +61,8 @@ func answerHandshake(r io.Reader) ([]byte, error) {
 	return s, nil
 }
 
-// checkVersion says what a first byte is that RTMP does not begin with.
+// checkVersion returns an error for a first byte that is not an RTMP version, and names the other
+// protocol.
 func checkVersion(v byte) error {
 	switch {
 	case v == rtmpVersion:
@@ -76,8 +77,8 @@ func checkVersion(v byte) error {
 	return fmt.Errorf("rtmp: version %d, want %d", v, rtmpVersion)
 }
 
-// A digestPlace says where the digest of C1 or S1 is. There are two schemes; base is where the four bytes stand whose sum
-// tells.
+// A digestPlace locates the digest of C1 or S1. There are two schemes; base is the position of four
+// bytes; their sum is the offset.
 type digestPlace struct{ base, digest int }
 
 func digestAt(p []byte, base int) digestPlace {
@@ -88,7 +89,7 @@ func digestAt(p []byte, base int) digestPlace {
 
 // findDigest looks for the digest in C1.
 func findDigest(c1 []byte) (digestPlace, bool) {
-	if bytes.Equal(c1[4:8], make([]byte, 4)) { // no version of Flash: there is none
+	if bytes.Equal(c1[4:8], make([]byte, 4)) { // no version of Flash, hence no digest
 		return digestPlace{}, false
 	}
 	for _, base := range []int{8, 772} {

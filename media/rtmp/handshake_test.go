@@ -123,7 +123,7 @@ func TestHandshakeRefuses(t *testing.T) {
 	}
 }
 
-// What is not RTMP is refused with its first byte: the client may send no more.
+// Data other than RTMP is refused at its first byte: the client may send no more.
 func TestRefusesWithTheFirstByte(t *testing.T) {
 	for _, first := range []string{"\x06", "\x16", "G"} {
 		p, done := dial(t, func(c *rtmp.ServerConn) error {
@@ -141,7 +141,8 @@ func TestRefusesWithTheFirstByte(t *testing.T) {
 	}
 }
 
-// Clients differ in what they wait for before C2, and whether they send it together with their first command.
+// Clients differ in what they wait for before C2, and in whether they send it with their first
+// command.
 func TestC2AtAnyTime(t *testing.T) {
 	c1, c2 := plainHandshake[:1+handshakeSize], plainHandshake[1+handshakeSize:]
 	for name, parts := range map[string][]string{

@@ -137,7 +137,7 @@ func TestWhatClientsDo(t *testing.T) {
 	}
 }
 
-// What clients call before they publish. Those that wait for an answer get one.
+// The calls of clients before they publish. Calls that need an answer get one.
 func TestWhatClientsCall(t *testing.T) {
 	for _, tt := range []struct {
 		name string

@@ -55,6 +55,7 @@ const (
 	firstChunkStream = 2     // 0 and 1 announce longer numbers
 	maxChunkStream   = 65599 // 64 + 65535
 
-	// extended stands in the 24 bits of a timestamp, or of a difference, that follows in four bytes of its own.
+	// extended, in the 24 bits of a timestamp or a difference, means that the value follows in four
+	// bytes.
 	extended = 1<<24 - 1
 )

@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// A Request is what a client wants of a server.
+// A Request is a client's request to publish or play.
 type Request struct {
 	Publish bool   // to publish; otherwise to play
 	Path    string // application and stream name, as in "live/camera", without slashes around it and without a query
-	// Query has the parameters of the stream name, the application and the address. Those of the
-	// stream name win: OBS sends what its user has entered as the stream key. People type keys as
-	// they are: "+" and ";" stand for themselves, and an escape that is none is left as it is.
+	// Query has the parameters of the stream name, the application and the address. The stream name
+	// wins: OBS sends the user's stream key there. People type keys literally: "+" and ";" stand
+	// for themselves, and an invalid escape is left unchanged.
 	Query url.Values
 	// RawQuery is the same as the client sent it, with "&" between them.
 	RawQuery string
 	Client   string // the program, as it calls itself
 }
 
-// newRequest puts together what connect and publish or play say. Some programs divide an address of
-// several levels after the first level, others before the last: both give the same Path. They also
-// divide it at a slash inside the query, of which name has the rest then.
+// newRequest combines the arguments of connect and of publish or play. Some programs split an
+// address with several levels after the first level, others before the last: both give the same
+// Path. They also split it at a slash inside the query; name then has the rest of the query.
 func newRequest(publish bool, connect Object, name string) *Request {
 	r := &Request{Publish: publish, Query: make(url.Values), Client: connect.text("flashVer")}
 	name, query, hasQuery := strings.Cut(name, "?")
@@ -69,7 +69,7 @@ func (r *Request) addQuery(query string) {
 	}
 }
 
-// unescape returns text without its escapes, or as it is if one of them is none.
+// unescape returns text without its escapes, or text if an escape is invalid.
 func unescape(text string) string {
 	if plain, err := url.PathUnescape(text); err == nil {
 		return plain

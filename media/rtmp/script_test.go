@@ -18,7 +18,8 @@ const handshakeSize = 1536
 // plainHandshake is what a client sends that knows no digests: C0, C1 and C2.
 var plainHandshake = "\x03" + strings.Repeat("\x00", 8) + strings.Repeat("c", handshakeSize-8) + strings.Repeat("2", handshakeSize)
 
-// command builds a command on the connection, and commandOn one on a message stream, in chunks of 128 bytes.
+// command builds a command on the connection, and commandOn one on a message stream, in chunks of
+// 128 bytes.
 func command(name string, transaction int, args ...any) string {
 	return commandOn(0, name, transaction, args...)
 }

@@ -11,26 +11,27 @@ import (
 )
 
 const (
-	// maxCommand bounds what a client sends unfinished before it says what it wants. The longest
-	// message is connect, of some hundred bytes, and addresses with tokens that are shown several
-	// times.
+	// maxCommand limits a client's unfinished messages before its request. The longest message is
+	// connect, with some hundred bytes, and addresses with tokens several times.
 	maxCommand = 16 << 10
 
 	// maxPlayer is the same of a client that plays: it pauses and pings.
 	maxPlayer = 4 << 10
 
-	// windowSize is how much this side asks to be acknowledged, and what it takes for the client's wish until that says.
+	// windowSize is the acknowledgement window of this side, and that of the client until the
+	// client sets it.
 	windowSize = 2_500_000
 	// leastWindow keeps a client from asking for an acknowledgement with every byte.
 	leastWindow = 1 << 10
 )
 
-// MaxAnnounced is the largest chunk size that a ServerConn announces. Some clients refuse a larger one: those of gortmplib,
-// as MediaMTX, take 10 MiB.
+// MaxAnnounced is the largest chunk size that a ServerConn announces. Some clients refuse a larger
+// one: gortmplib, which MediaMTX uses, accepts 10 MiB.
 const MaxAnnounced = 8 << 20
 
-// A ServerConn is the server's side of a connection: Accept, then Start or Refuse, and then Next until it fails. When a
-// publisher has ended its stream, NextRequest may follow. A ServerConn belongs to one goroutine at a time.
+// A ServerConn is the server's side of a connection: Accept, then Start or Refuse, and then Next
+// until it fails. When a publisher has ended its stream, NextRequest may follow. A ServerConn
+// belongs to one goroutine at a time.
 //
 // A ServerConn has no timeout but that of [ServerConn.SetMessageTimeout]. To bound the time up to
 // the request, and each silence, set deadlines on the connection.
@@ -40,11 +41,11 @@ type ServerConn struct {
 	dec        *Decoder
 	enc        Encoder
 	maxMessage int
-	out        millrace.Chain // what is being written; empty between calls
+	out        millrace.Chain // output under construction; empty between calls
 	body       millrace.Chain // of the message that is looked at; empty between calls
 
 	window, acknowledged uint64 // Received is acknowledged twice in each window
-	connect              Object // what the client said with it
+	connect              Object // the client's command object
 	request              *Request
 	streamName           string // of the request, as the client has called it
 	stream               uint32 // the message stream on which the request came
@@ -52,9 +53,10 @@ type ServerConn struct {
 	paused               bool
 }
 
-// NewServerConn returns a ServerConn that reads from r and writes to w, both of which it borrows. A message above
-// maxMessage bytes, at most 16777215, is refused. The client is told that chunks of that size come, or of MaxAnnounced, and
-// those that follow the server's choice send each message in one. [ServerConn.Release] ends its life.
+// NewServerConn returns a ServerConn that reads from r and writes to w, both of which it borrows. A
+// message above maxMessage bytes, at most 16777215, is refused. The ServerConn announces chunks of
+// that size, or of MaxAnnounced; a client that adopts this size sends each message in one chunk.
+// [ServerConn.Release] ends its life.
 func NewServerConn(r *millrace.Reader, w io.Writer, maxMessage int) *ServerConn {
 	c := &ServerConn{r: r, w: w, dec: NewDecoder(r, maxCommand), maxMessage: min(maxMessage, maxBody), window: windowSize}
 	_ = c.dec.limit(maxCommand) // nothing has come
@@ -63,19 +65,19 @@ func NewServerConn(r *millrace.Reader, w io.Writer, maxMessage int) *ServerConn 
 	return c
 }
 
-// SetPool makes what the client sends come into blocks of p from now on, those of copies included.
+// SetPool sets the Pool for the client's later messages, including copies.
 func (c *ServerConn) SetPool(p *millrace.Pool) { c.dec.setPool(p) }
 
-// SetMessageTimeout bounds how long a message may take from its first byte to its last one, whatever
-// the client sends meanwhile. When the time is up, expired is called in a goroutine of its own,
-// perhaps more than once, and ends the connection. Release ends that.
+// SetMessageTimeout limits the time of a message from its first byte to its last one, even if the
+// client sends other messages meanwhile. When the time is up, expired is called in another
+// goroutine, perhaps more than once, and must end the connection. Release stops the timer.
 func (c *ServerConn) SetMessageTimeout(limit time.Duration, expired func()) {
 	c.dec.clock.stop()
 	c.dec.clock = &messageClock{limit: limit, expired: expired}
 	c.dec.countOldest()
 }
 
-// Release gives back what c holds. The Reader and the connection are the caller's.
+// Release releases the memory of c. The caller keeps the Reader and the connection.
 func (c *ServerConn) Release() {
 	c.dec.Release()
 	c.enc.Release()
@@ -83,8 +85,9 @@ func (c *ServerConn) Release() {
 	c.body.Release()
 }
 
-// Accept shakes hands and answers commands until the client wants to publish or to play. The caller looks at the request,
-// and calls Start or Refuse. The error is io.EOF if the client went away before the first byte.
+// Accept shakes hands and answers commands until the client wants to publish or to play. The caller
+// looks at the request, and calls Start or Refuse. The error is io.EOF if the client went away
+// before the first byte.
 func (c *ServerConn) Accept() (*Request, error) {
 	answer, err := answerHandshake(c.r)
 	if err != nil {
@@ -99,8 +102,8 @@ func (c *ServerConn) Accept() (*Request, error) {
 	return c.awaitRequest()
 }
 
-// NextRequest answers commands after Next has returned io.EOF, until the client wants to publish or to play again. The
-// caller looks at the request, and calls Start or Refuse, as after Accept.
+// NextRequest answers commands after Next has returned io.EOF, until the client wants to publish or
+// to play again. The caller looks at the request, and calls Start or Refuse, as after Accept.
 func (c *ServerConn) NextRequest() (*Request, error) {
 	c.request, c.fcPublish, c.paused = nil, false, false
 	c.dec.copyBelow = maxBody + 1 // as in NewServerConn
@@ -119,7 +122,7 @@ func (c *ServerConn) awaitRequest() (*Request, error) {
 		c.body.Release() // nothing else has a meaning yet
 	}
 	want := c.request
-	if !want.Publish { // what is needed of it is kept for as long as the client plays
+	if !want.Publish { // the fields that are needed stay as long as the client plays
 		c.connect, c.request = nil, &Request{Path: strings.Clone(want.Path)}
 		if err := c.dec.limit(maxPlayer); err != nil {
 			return want, err
@@ -146,14 +149,16 @@ func (c *ServerConn) Start() error {
 	return c.flush()
 }
 
-// Refuse tells the client why its request is not granted, or why it ends. The code is one that clients know, such as
-// NetStream.Publish.BadName or NetStream.Play.StreamNotFound. Encoders show both. The caller then ends the connection.
+// Refuse tells the client why its request is not granted, or why it ends. The code is one that
+// clients know, such as NetStream.Publish.BadName or NetStream.Play.StreamNotFound. Encoders show
+// both. The caller then ends the connection.
 func (c *ServerConn) Refuse(code, reason string) error {
 	c.call(Stream, "onStatus", 0, nil, status("error", code, reason))
 	return c.flush()
 }
 
-// capsReconnect is the bit of capsEx with which a client says that it can be asked to connect again.
+// capsReconnect is the bit of capsEx with which a client says that it can be asked to connect
+// again.
 const capsReconnect = 1
 
 // CanReconnect reports whether the client has said that it obeys RequestReconnect.
@@ -162,14 +167,15 @@ func (c *ServerConn) CanReconnect() bool {
 	return caps >= 0 && caps <= math.MaxUint32 && uint32(caps)&capsReconnect != 0
 }
 
-// RequestReconnect asks the client to connect again, to the same address, where another server may answer. The client
-// goes on up to its next key frame before it does, and ends this connection after that.
+// RequestReconnect asks the client to reconnect to the same address, where another server may
+// answer. The client continues up to its next keyframe, reconnects, and ends this connection.
 func (c *ServerConn) RequestReconnect(reason string) error {
 	c.call(0, "onStatus", 0, nil, status("status", "NetConnection.Connect.ReconnectRequest", reason))
 	return c.flush()
 }
 
-// AppendEnd appends what tells a client that plays that the stream has ended, to dst, which owns it.
+// AppendEnd appends the messages that tell a playing client that the stream has ended, to dst,
+// which owns them.
 func (c *ServerConn) AppendEnd(dst *millrace.Chain) {
 	c.event(eventStreamEOF, Stream)
 	c.status("NetStream.Play.UnpublishNotify", c.request.Path+" has ended")
@@ -186,9 +192,10 @@ func (c *ServerConn) Received() uint64 { return c.dec.Received() }
 // Paused reports whether a client that plays has asked for a pause.
 func (c *ServerConn) Paused() bool { return c.paused }
 
-// Next appends the body of the next message to dst, which owns it from then on: sound, pictures or data, or a message of
-// TypeCommand without a body when Paused has changed. Everything else is answered. The error is io.EOF when the client has
-// ended the stream, io.ErrUnexpectedEOF when its connection has ended without that, or one of [Decoder.Next].
+// Next appends the body of the next message to dst, which owns it from then on: audio, video or
+// data, or a message of TypeCommand without a body when Paused has changed. All other messages are
+// answered. The error is io.EOF when the client has ended the stream, io.ErrUnexpectedEOF when its
+// connection has ended without that, or an error of [Decoder.Next].
 func (c *ServerConn) Next(dst *millrace.Chain) (Message, error) {
 	for {
 		m, err := c.read()
@@ -213,7 +220,7 @@ func (c *ServerConn) Next(dst *millrace.Chain) (Message, error) {
 	}
 }
 
-// read reads a message into body, which is empty, and does what every message asks for.
+// read reads a message into body, which is empty, and executes it.
 func (c *ServerConn) read() (Message, error) {
 	m, err := c.dec.Next(&c.body)
 	if err != nil {
@@ -240,8 +247,9 @@ func (c *ServerConn) read() (Message, error) {
 	return m, err
 }
 
-// acknowledge tells the client, twice in a window, how many bytes have come. The Decoder calls it in the middle of
-// messages, too: the client may wait for it there if a message is larger than the window.
+// acknowledge tells the client, twice in a window, how many bytes have come. The Decoder calls it
+// in the middle of messages, too: the client may wait for it there if a message is larger than the
+// window.
 func (c *ServerConn) acknowledge() error {
 	n := c.dec.Received()
 	if n-c.acknowledged < c.window/2 {
@@ -278,7 +286,7 @@ func (c *ServerConn) event(event uint16, v uint32) {
 	c.enc.appendControl(&c.out, TypeUserControl, binary.BigEndian.AppendUint32(p, v))
 }
 
-// flush sends what was written, if anything was.
+// flush sends the pending output, if any.
 func (c *ServerConn) flush() error {
 	if c.out.Len() == 0 {
 		return nil

@@ -27,7 +27,7 @@ func app(name string) rtmp.Object {
 	return rtmp.Object{{"app", name}, {"tcUrl", "rtmp://127.0.0.1/" + name}}
 }
 
-// What programs say, in their order, and what they are told.
+// The messages of programs, in order, and the answers.
 func TestScripts(t *testing.T) {
 	metadata := "\x02\x00\x0d@setDataFrame\x02\x00\x0aonMetaData\x08\x00\x00\x00\x01\x00\x05width\x00\x40\x94\x00\x00\x00\x00\x00\x00\x00\x00\x09"
 	video := "\x17\x01\x00\x00\x00picture"
@@ -99,7 +99,7 @@ func TestScripts(t *testing.T) {
 				"1: onStatus 0 null {level=status code=NetStream.Pause.Notify description=paused}",
 				"1: onStatus 0 null {level=status code=NetStream.Pause.Notify description=paused}",
 				`1: onStatus 0 null {level=status code=NetStream.Seek.Notify description="a live stream has one place to be at"}`,
-				`1: onStatus 0 null {level=status code=NetStream.Unpause.Notify description="going on with the newest pictures"}`),
+				`1: onStatus 0 null {level=status code=NetStream.Unpause.Notify description="continuing with the newest video"}`),
 			io.EOF},
 		{"a second stream on one connection",
 			command("connect", 1, app("live")) + command("createStream", 2, nil) + command("createStream", 3, nil) +
@@ -143,8 +143,8 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// asChunks is for sessions that command has built for chunks of 128 bytes, and that set another chunk size: it makes
-// what follows right.
+// asChunks is for sessions that command has built for chunks of 128 bytes, and that set another
+// chunk size: it makes what follows right.
 func asChunks(in string) string {
 	list, err := slowMessages(in)
 	if err != nil {
@@ -282,7 +282,8 @@ func TestRawQuery(t *testing.T) {
 	}
 }
 
-// Enhanced RTMP is answered to clients that know it, and to no others: old ones may stumble over it.
+// Enhanced RTMP is answered to clients that know it, and to no others: old ones may stumble over
+// it.
 func TestEnhancedWhenAsked(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -358,7 +359,7 @@ func TestAppendEnd(t *testing.T) {
 		`1: onStatus 0 null {level=status code=NetStream.Play.Stop description="live/camera has ended"}`)
 }
 
-// What is small and what is large before a client may publish.
+// Small and large messages before a client may publish.
 func TestLimitsBeforeARequest(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -380,7 +381,8 @@ func TestLimitsBeforeARequest(t *testing.T) {
 	}
 }
 
-// A client that may not publish yet keeps no large block with each part of a message that it never ends.
+// A client that may not publish yet keeps no large block with each part of a message that it never
+// ends.
 func TestMemoryBeforeARequest(t *testing.T) {
 	var in strings.Builder
 	in.WriteString(plainHandshake + control(1, 1<<10))
@@ -405,15 +407,15 @@ func TestMemoryBeforeARequest(t *testing.T) {
 	if _, err := c.Accept(); err != io.ErrUnexpectedEOF {
 		t.Error(err)
 	}
-	// What is unfinished, and the Reader's block of 64 KiB, once when it grows and once more while
+	// Unfinished messages, and the Reader's block of 64 KiB, once when it grows and once more while
 	// it is read.
 	if most > 192<<10 {
 		t.Errorf("%d bytes held", most)
 	}
 }
 
-// A client that plays can make the server hold 4 KiB, however it divides what it leaves unfinished,
-// and from when on.
+// A playing client can make the server hold 4 KiB, however it splits unfinished messages, and at
+// any time.
 func TestMemoryOfAPlayer(t *testing.T) {
 	play := command("connect", 1, app("live")) + command("createStream", 2, nil) + commandOn(1, "play", 3, nil, "camera")
 	part := func(chunks, size, sent int) string {
@@ -491,7 +493,7 @@ func TestMemoryOfAPublisher(t *testing.T) {
 	}
 }
 
-// A message has a time to come to its end, whatever comes meanwhile.
+// A message has a time limit, whatever else arrives.
 func TestMessageTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		play := command("connect", 1, app("live")) + command("createStream", 2, nil) + commandOn(1, "play", 3, nil, "camera")
@@ -586,7 +588,7 @@ type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// A deadline between any two bytes loses nothing of what is published, nor of a pause.
+// A deadline between any two bytes loses neither a message nor a pause.
 func TestNextAfterDeadlines(t *testing.T) {
 	src := &stuttering{parts: [][]byte{[]byte(plainHandshake + publishTo(app("live"), "camera"))}}
 	for _, b := range []byte(userControl(6, "abcd") + rawChunks(6, 9, 40, 1, strings.Repeat("x", 300), 128, false) +
@@ -623,7 +625,7 @@ func TestNextAfterDeadlines(t *testing.T) {
 	}
 }
 
-// A connection that cannot be written to ends what is under way.
+// A failing write ends the current call.
 func TestWriteFails(t *testing.T) {
 	for n := range 4 {
 		r := millrace.NewReader(strings.NewReader(plainHandshake + publishTo(app("live"), "camera") + userControl(6, "abcd") + rawMessage(9, 0, "x")))
@@ -645,7 +647,7 @@ func TestWriteFails(t *testing.T) {
 	}
 }
 
-// A message whose answer cannot be written is not part of the next one.
+// A message with an answer that cannot be written is not part of the next one.
 func TestNextAfterAFailedWrite(t *testing.T) {
 	r := millrace.NewReader(strings.NewReader(plainHandshake + publishTo(app("live"), "camera") + userControl(6, "abcd") + rawMessage(9, 0, "x")))
 	defer r.Release()
@@ -694,8 +696,8 @@ type peer struct {
 	dec  *rtmp.Decoder
 }
 
-// dial starts a ServerConn with serve in a goroutine, and returns its client. done waits for serve and returns its
-// error.
+// dial starts a ServerConn with serve in a goroutine, and returns its client. done waits for serve
+// and returns its error.
 func dial(t *testing.T, serve func(c *rtmp.ServerConn) error) (p *peer, done func() error) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -732,7 +734,7 @@ func dial(t *testing.T, serve func(c *rtmp.ServerConn) error) (p *peer, done fun
 	}
 }
 
-// send writes what it can. It fails the test if the server is gone.
+// send writes as much as it can. It fails the test if the server is gone.
 func (p *peer) send(s string) {
 	p.t.Helper()
 	if _, err := io.WriteString(p.conn, s); err != nil {
@@ -804,7 +806,8 @@ func TestClientThatWaits(t *testing.T) {
 	}
 }
 
-// A client that sends no more than a window without an acknowledgement can send a message that is larger.
+// A client that sends no more than a window without an acknowledgement can send a message that is
+// larger.
 func TestAcknowledgesInsideAMessage(t *testing.T) {
 	const window, size = 64 << 10, 1 << 20
 	p, done := dial(t, func(c *rtmp.ServerConn) error {

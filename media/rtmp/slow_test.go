@@ -28,8 +28,8 @@ const (
 	slowMaxSize    = 1<<24 - 1
 )
 
-// slowStream is what the reference keeps of a chunk stream: the fields of the last header, as the specification names
-// them.
+// slowStream is what the reference keeps of a chunk stream: the fields of the last header, as the
+// specification names them.
 type slowStream struct {
 	timestamp, timestampDelta uint32
 	messageLength             int
@@ -42,8 +42,8 @@ type slowStream struct {
 	payload  []byte
 }
 
-// slowDecode is the reference: it has the whole connection in front of it, slices what it needs, and reads like
-// sections 5.3 and 5.4 of the specification. It returns the messages before the first error.
+// slowDecode is the reference: it has the whole connection, slices it, and follows sections 5.3 and
+// 5.4 of the specification. It returns the messages before the first error.
 func slowDecode(b []byte, maxMessage int) (list []slowMessage, err error) {
 	chunkSize := 128
 	streams := map[int]*slowStream{}
@@ -150,7 +150,8 @@ func slowHeader(b []byte, streams map[int]*slowStream) (id int, s *slowStream, r
 			s.field = binary.BigEndian.Uint32(take(4))
 		}
 	case s.extended:
-		// Four bytes that repeat the field, or are the message's time. If they are anything else they are payload.
+		// Four bytes that repeat the field, or are the message's time. If they are anything else
+		// they are payload.
 		n, wait := slowRepeats(b, s.field)
 		m, waitToo := slowRepeats(b, s.timestamp)
 		if n+m == 0 && (wait || waitToo) {

@@ -1,4 +1,5 @@
-// Package escape is compiled by a test that reads where the compiler puts its variables. No name is used twice.
+// Package escape is compiled by a test that reads where the compiler puts its variables. No name is
+// used twice.
 package escape
 
 import (

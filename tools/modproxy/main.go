@@ -1,10 +1,10 @@
-// Command modproxy writes modules of this repository into a directory as a module proxy serves them, for
-// GOPROXY=file://DIR:
+// Command modproxy writes modules of this repository into a directory as a module proxy serves
+// them, for GOPROXY=file://DIR:
 //
 //	modproxy DIR VERSION REVISION MODULE...
 //
-// A MODULE is a directory of the repository, which is the current directory; "." is the library. What is written is what
-// a proxy would make of REVISION, byte for byte.
+// A MODULE is a directory of the repository, which is the current directory; "." is the library.
+// The output is a proxy's view of REVISION, byte for byte.
 package main
 
 import (

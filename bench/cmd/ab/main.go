@@ -1,5 +1,5 @@
-// Command ab compares this tree with another one: it runs a program of bench in both in turns, one round at a time, and
-// prints the ratio of each figure. See "make ab".
+// Command ab compares this tree with another one: it runs a program of bench in both in turns, one
+// round at a time, and prints the ratio of each figure. See "make ab".
 //
 //	GOWORK=off go run ./cmd/ab -base ../../base/bench -rounds 9 -- relay -contenders millrace@50ms -case 1x200
 package main
@@ -79,7 +79,8 @@ func run(ctx context.Context, args []string) error {
 	return err
 }
 
-// command returns a command that runs in dir without its standard output. When ctx ends, it gets SIGTERM and time to clean up.
+// command returns a command that runs in dir without its standard output. When ctx ends, it gets
+// SIGTERM and time to clean up.
 func command(ctx context.Context, dir, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir, cmd.Stderr = dir, os.Stderr
@@ -88,7 +89,8 @@ func command(ctx context.Context, dir, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// A figure names one number of a table: by row and column, and by their positions among rows and columns of the same name.
+// A figure names one number of a table: by row and column, and by their positions among rows and
+// columns of the same name.
 type figure struct {
 	table, row string
 	rowNumber  int
@@ -176,7 +178,8 @@ func number(c measure.Cell) (float64, bool) {
 	return v, err == nil
 }
 
-// table returns the figures with the ratio of each round's pair. A figure that one side lacks in some round has none.
+// table returns the figures with the ratio of each round's pair. A figure that one side lacks in
+// some round has none.
 func (c *comparison) table(title string) *measure.Table {
 	t := measure.NewTable("ab", title, "table", "row", "figure", "other", "this", "this : other")
 	for _, f := range c.order {

@@ -1,4 +1,4 @@
-// Command bench measures Millrace beside its rivals, in interleaved rounds.
+// Command bench compares Millrace with its rivals, in interleaved rounds.
 //
 //	export GOWORK=off                               # a module that go.work does not list
 //	go run ./cmd/bench                              # lists the programs

@@ -1,12 +1,14 @@
-// Package plain is a server of low-latency HLS as such servers are written in Go today, to compare millrace serve with.
-// It follows gohlslib, which is the HLS of MediaMTX: each part is one buffer that the samples are copied into, a
-// segment is the concatenation of its parts, a request for a playlist waits on a condition that every new part
-// broadcasts, and each waiting request then renders the playlist for itself, under the stream's mutex.
+// Package plain is a server of low-latency HLS as such servers are written in Go today, to compare
+// millrace serve with. It follows gohlslib, which is the HLS of MediaMTX: each part is one buffer
+// that the samples are copied into, a segment is the concatenation of its parts, a request for a
+// playlist waits on a condition that every new part broadcasts, and each waiting request then
+// renders the playlist for itself, under the stream's mutex.
 //
-// It does more cheaply than gohlslib what has nothing to do with that design. Fragments come from media/mp4, so that
-// viewers get the same bytes from both servers. Playlists are appended to one buffer with strconv. A segment is
-// concatenated once, and not for each request. Every body has a Content-Length, so that net/http sends it in one piece.
-// PART-TARGET and TARGETDURATION do not change. There is no gzip, as in gohlslib.
+// Where the design of gohlslib does not matter, the server is cheaper. Fragments come from
+// media/mp4, so that viewers get the same bytes from both servers. Playlists are appended to one
+// buffer with strconv. A segment is concatenated once, and not for each request. Every body has a
+// Content-Length, so that net/http sends it in one piece. PART-TARGET and TARGETDURATION do not
+// change. There is no gzip, as in gohlslib.
 package plain
 
 import (
@@ -28,13 +30,14 @@ import (
 
 const (
 	partTarget    = 200 * time.Millisecond
-	segmentTarget = 2 * time.Second // a segment ends at the first key frame from here on
+	segmentTarget = 2 * time.Second // a segment ends at the first keyframe from here on
 	window        = 7               // segments, gohlslib's default
-	partSegments  = 2               // complete segments whose parts are listed, as in gohlslib
+	partSegments  = 2               // complete segments with listed parts, as in gohlslib
 )
 
-// A Server takes streams of FLV with pictures by POST /live/NAME and gives them by GET /live/NAME/index.m3u8. It asks
-// for no token and bounds neither streams nor viewers: it is for loads of this machine.
+// A Server accepts FLV streams with video at POST /live/NAME and serves them at GET
+// /live/NAME/index.m3u8. It needs no token and limits neither streams nor viewers: it is for loads
+// of this machine.
 type Server struct {
 	mu      sync.Mutex
 	streams map[string]*stream
@@ -75,7 +78,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Those of the stream of package load: the picture is 1280x720, H.264 Main Profile.
+// The stream of package load: 1280x720, H.264 Main Profile.
 const multivariant = "#EXTM3U\n#EXT-X-VERSION:9\n#EXT-X-INDEPENDENT-SEGMENTS\n" +
 	"#EXT-X-STREAM-INF:BANDWIDTH=3000000,CODECS=\"avc1.4d401f,mp4a.40.2\",RESOLUTION=1280x720,FRAME-RATE=30.000\nmedia.m3u8\n"
 

@@ -136,7 +136,7 @@ func TestPlaylist(t *testing.T) {
 	}
 }
 
-// TestWaiting has requests for what comes next, and for what never does.
+// TestWaiting requests the next part, and one that never comes.
 func TestWaiting(t *testing.T) {
 	f := newFixture(t)
 	f.publish(2200 * time.Millisecond)

@@ -31,7 +31,7 @@ type stream struct {
 	open     *segment          // nil before the first fragment
 	made     uint64            // parts
 
-	// What the publisher's goroutine alone uses.
+	// For the publisher's goroutine alone.
 	part  part   // that is being made; its samples are copied to buf
 	buf   []byte // of part
 	ended uint32 // when the last fragment was over, in ms of the stream
@@ -65,8 +65,8 @@ func (st *stream) setInit(init []byte) {
 	st.files[initFile] = init
 }
 
-// add copies a fragment, if there is one, to the part that is being made. at is the time of the picture that completed
-// the fragment: the fragment is over then. add releases the fragment.
+// add copies a fragment, if there is one, to the open part. at is the time of the video frame that
+// completed the fragment, which is the fragment's end. add releases the fragment.
 func (st *stream) add(f mp4.Fragment, body *millrace.Chain, at uint32) {
 	defer body.Release()
 	duration := time.Duration(at-st.ended) * time.Millisecond
@@ -119,7 +119,7 @@ func (st *stream) endPart() {
 	st.part, st.buf = part{}, nil
 }
 
-// endSegment publishes the open segment, whose parts have ended, and drops the oldest one.
+// endSegment publishes the open segmentafter its parts have ended, and drops the oldest one.
 func (st *stream) endSegment() {
 	var whole []byte
 	st.mu.Lock()
@@ -175,7 +175,7 @@ func (st *stream) servePlaylist(w http.ResponseWriter, r *http.Request) {
 	send(w, playlistType, "no-cache", body)
 }
 
-// position reads what a blocking request waits for.
+// position parses the position that a blocking request waits for.
 func position(q url.Values) (msn, part uint64, blocking bool, err error) {
 	if !q.Has("_HLS_msn") {
 		return 0, 0, false, nil
@@ -204,8 +204,8 @@ func (st *stream) awaitPlaylist(msn, part uint64, blocking, delta bool) (body []
 	}
 }
 
-// has reports whether a part is there. A part beyond the last of a complete segment stands for the first of the next
-// one.
+// has reports whether a part is there. A part beyond the last of a complete segment stands for the
+// first of the next one.
 func (st *stream) has(msn, part uint64) bool {
 	for _, seg := range st.segments {
 		if msn == seg.msn && part >= uint64(len(seg.parts)) {

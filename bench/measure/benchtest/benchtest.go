@@ -1,4 +1,4 @@
-// Package benchtest is what the tests of all programs share.
+// Package benchtest has helpers for the tests of all programs.
 package benchtest
 
 import (
@@ -16,8 +16,8 @@ func Main(m *testing.M) {
 	leaktest.Main(m)
 }
 
-// Need skips the test if err is a measure.ErrMissing, and fails it on CI, where everything must be installed. Any other
-// error fails the test.
+// Need skips the test if err is a measure.ErrMissing, and fails it on CI, where everything must be
+// installed. Any other error fails the test.
 func Need(t *testing.T, err error) {
 	t.Helper()
 	if errors.Is(err, measure.ErrMissing) {

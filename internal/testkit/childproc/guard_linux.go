@@ -5,11 +5,13 @@ import (
 	"syscall"
 )
 
-// A Guard makes a process die with this one, even if this one is killed. On Linux the kernel does it.
+// A Guard makes a process die with this one, even if this one is killed. On Linux the kernel does
+// it.
 type Guard struct{}
 
-// Start starts cmd, in a process group of its own. Pdeathsig speaks of the thread that forks; Go ends a thread only with a
-// goroutine that has locked itself to it and returns without unlocking it, which nothing here does.
+// Start starts cmd in a new process group. Pdeathsig refers to the thread that forks. Go ends a
+// thread only with a goroutine that has locked itself to it and returns without unlocking it, which
+// does not happen here.
 func (*Guard) Start(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	return cmd.Start()

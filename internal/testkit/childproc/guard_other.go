@@ -8,8 +8,9 @@ import (
 	"strconv"
 )
 
-// A Guard makes a process die with this one, even if this one is killed. Without the kernel's help that takes a
-// shell for each: it waits for the end of a pipe of which only this process has the other end.
+// A Guard makes a process die with this one, even if this one is killed. Without the kernel's help
+// that takes a shell for each: it waits for the end of a pipe of which only this process has the
+// other end.
 type Guard struct {
 	shell *exec.Cmd
 	pipe  io.Closer
@@ -33,7 +34,8 @@ func (g *Guard) Start(cmd *exec.Cmd) error {
 	return err
 }
 
-// Release ends the shell, which must not outlive the process: it would kill the next one of that number.
+// Release ends the shell, which must not outlive the process: it would kill the next one of that
+// number.
 func (g *Guard) Release() {
 	_ = g.shell.Process.Kill()
 	_ = g.shell.Wait()

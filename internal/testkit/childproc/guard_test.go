@@ -51,8 +51,8 @@ func process(role string) *exec.Cmd {
 	return cmd
 }
 
-// A process whose starter was killed ends, too. Both have the other end of a
-// pipe, which ends with the last of them.
+// A process ends when its starter is killed. Both hold the other end of a pipe, which closes with
+// the last of them.
 func TestAProcessDiesWithItsStarter(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// A Checker checks the playlists of one stream in the order in which they were made. It is not safe for concurrent use.
+// A Checker checks the playlists of one stream in the order in which they were made. It is not safe
+// for concurrent use.
 type Checker struct {
 	media *Media // the last one
 }
@@ -51,7 +52,8 @@ func (m *Media) checkSkip(r *report) {
 	}
 }
 
-// fill puts the segments that a delta update skipped before its own. It returns false if prev does not have them.
+// fill puts the segments that a delta update skipped before its own. It returns false if prev does
+// not have them.
 func (m *Media) fill(prev *Media) bool {
 	if prev == nil || m.Sequence < prev.first() || m.Sequence+uint64(m.Skipped) > prev.Open.MSN {
 		return false
@@ -94,8 +96,8 @@ func compareSegments(prev, m *Media, r *report) {
 				r.add("discontinuity-sequence", s.Line, "%d had %d and has %d", msn, p.Discontinuity, s.Discontinuity)
 			}
 		}
-		// Before an open segment has parts, tags that apply to it may still be missing. A discontinuity may go with the
-		// segment before it.
+		// Before an open segment has parts, tags that apply to it may still be missing. A
+		// discontinuity may go with the segment before it.
 		if p.URI != "" || len(p.Parts) > 0 {
 			dated := !s.Date.IsZero() && !p.Date.IsZero() && !s.Date.Equal(p.Date)
 			if dated || s.Map != p.Map || s.Break != p.Break && msn != m.first() {
@@ -109,7 +111,7 @@ func compareSegments(prev, m *Media, r *report) {
 
 // compareParts compares the parts of a segment that was p and is s.
 func compareParts(prevMaker string, m *Media, p, s *Segment, r *report) {
-	if prevMaker != m.maker() { // which has none of the parts
+	if prevMaker != m.maker() { // it has none of the parts
 		return
 	}
 	removed := len(p.Parts) // from the front
@@ -140,7 +142,8 @@ func compareParts(prevMaker string, m *Media, p, s *Segment, r *report) {
 	}
 }
 
-// compareHint checks that the part which prev hinted is the next one, unless a discontinuity has changed the plan.
+// compareHint checks that the part which prev hinted is the next one, unless a discontinuity has
+// changed the plan.
 func compareHint(prev, m *Media, r *report) {
 	if prev.Hint == "" || prev.Ended || m.Ended || prev.maker() != m.maker() {
 		return
@@ -173,7 +176,7 @@ type variant struct {
 	bandwidth uint64
 }
 
-// codecs are those of a stream.
+// codecs matches the codecs of a stream.
 var codecs = regexp.MustCompile(`^(avc1|hvc1|mp4a)\.[0-9A-Za-z.]+(,(avc1|hvc1|mp4a)\.[0-9A-Za-z.]+)?$`)
 
 // parseMultivariant reads and checks a multivariant playlist of one variant.

@@ -24,8 +24,8 @@ type Client struct {
 	FromStart bool // begin with the oldest segment, and not as near to the end as the playlist allows
 	Timing    bool // check when parts come
 
-	// Verify n: each n-th object is fetched again later, and each n-th segment is compared with its parts. Without a
-	// positive number nothing is verified.
+	// Verify n: each n-th object is fetched again later, and each n-th segment is compared with its
+	// parts. Without a positive number nothing is verified.
 	Verify int
 
 	// Output gets initialization sections and media in order. An error of it ends Run.
@@ -36,7 +36,7 @@ type Client struct {
 	Playlist func(number int)
 }
 
-// Kind is what an Object is.
+// Kind is the kind of an Object.
 type Kind string
 
 // The kinds of objects.
@@ -46,7 +46,7 @@ const (
 	SegmentObject Kind = "segment"
 )
 
-// An Object is what a Client has fetched. Its Data is valid until the callback returns.
+// An Object is the response to a Client's request. Its Data is valid until the callback returns.
 type Object struct {
 	Kind  Kind
 	URI   string
@@ -56,9 +56,9 @@ type Object struct {
 	Data  []byte
 }
 
-// Run follows the stream until its playlist or ctx ends, and returns nil then. It returns an error if the stream cannot be
-// followed: no connection, no playlist, a reload that does not wait, an error of Output. What else a server does wrong is in
-// Stats.
+// Run follows the stream until its playlist or ctx ends, and then returns nil. It returns an error
+// if the stream cannot be followed: no connection, no playlist, a reload that does not wait, an
+// error of Output. Stats has the server's other mistakes.
 func (c *Client) Run(ctx context.Context) (Stats, error) {
 	f := newFollower(c)
 	err := f.run(ctx)
@@ -215,8 +215,8 @@ func (f *follower) reload(ctx context.Context, m *Media) (*Media, error) {
 	return next, nil
 }
 
-// start sets where to begin: with the oldest segment, or with the last independent part that is PART-HOLD-BACK from the
-// end, or with the first independent part if none is.
+// start sets where to begin: with the oldest segment, or with the last independent part that is
+// PART-HOLD-BACK from the end, or with the first independent part if none is.
 func (f *follower) start(m *Media) {
 	f.msn = m.first()
 	var toEnd time.Duration
@@ -237,7 +237,7 @@ func (f *follower) start(m *Media) {
 	}
 }
 
-// consume fetches what m lists from f.msn and f.part on.
+// consume fetches the segments and parts of m from f.msn and f.part on.
 func (f *follower) consume(ctx context.Context, m *Media) error {
 	for {
 		s := m.Segment(f.msn)
@@ -328,7 +328,8 @@ func (f *follower) arrived(s *Segment, offset time.Duration) {
 	}
 }
 
-// finishSegment fetches a complete segment: to deliver it or what its parts lack, or to compare it with its parts.
+// finishSegment fetches a complete segment: to deliver the part of it that its parts lack, or to
+// compare it with its parts.
 func (f *follower) finishSegment(ctx context.Context, s *Segment, parts bool) error {
 	if s.Gap {
 		return nil
@@ -403,7 +404,8 @@ func (f *follower) deliver(o Object) error {
 	return nil
 }
 
-// fetch gets an object that is listed. It returns nil without an error if the server does not send it.
+// fetch gets an object that is listed. It returns nil without an error if the server does not send
+// it.
 func (f *follower) fetch(ctx context.Context, uri string) ([]byte, error) {
 	data, resp, err := f.get(ctx, uri)
 	if err != nil {

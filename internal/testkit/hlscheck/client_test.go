@@ -231,7 +231,7 @@ func media(from int) (b []byte) {
 	return b
 }
 
-// TestClient follows a good stream in each way: what comes is the stream, and no rule is broken.
+// TestClient follows a good stream in each way: it receives the stream, and no rule is broken.
 func TestClient(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -239,7 +239,8 @@ func TestClient(t *testing.T) {
 		from  int // part
 		stats Stats
 	}{
-		// Parts 0 and 1 of segment 15 are listed, 0.5 s from the end each: 1.5 s of PART-HOLD-BACK begin in segment 14.
+		// Parts 0 and 1 of segment 15 are listed, 0.5 s from the end each: 1.5 s of PART-HOLD-BACK
+		// begin in segment 14.
 		{"parts", Client{Timing: true}, 16, Stats{Parts: 44}},
 		{"verify", Client{Verify: 1, FromStart: true, Timing: true}, 0, Stats{Parts: 52, Segments: 2, Compared: 13}},
 		{"hints", Client{Hints: true, Verify: 1, Timing: true}, 16, Stats{Parts: 44, Hinted: 38, Compared: 11}},
@@ -295,7 +296,7 @@ func TestClientRules(t *testing.T) {
 var clientRules = []string{"gzip", "reload-early", "part-late", "skip-ignored", "object-missing",
 	"object-changed", "parts-differ", "hint-unavailable", "init-boxes", "media-boxes", "decode-time", "bandwidth-low"}
 
-// TestMissed has a client that is slow once: it goes on with the oldest segment that is left.
+// TestMissed is slow once, and continues with the oldest segment that is left.
 func TestMissed(t *testing.T) {
 	var last Object
 	stats := follow(t, "", Client{Object: func(o Object) {
@@ -304,7 +305,8 @@ func TestMissed(t *testing.T) {
 		}
 		last = o
 	}, URL: strings.Replace(testURL, "s/", "narrow/", 1)})
-	// Then 29 parts are there after the second of segment 17: segment 24 is open, and four before it are listed.
+	// Then 29 parts are there after the second of segment 17: segment 24 is open, and four before
+	// it are listed.
 	if stats.Missed != 20-17 || len(stats.Problems) > 0 || last.MSN != 24 {
 		t.Errorf("%v, last %d.%d", stats, last.MSN, last.Part)
 	}
@@ -363,7 +365,8 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// TestRest follows a stream that lists parts of the open segment alone: the rest of a segment comes from the whole.
+// TestRest follows a stream that lists parts of the open segment alone: the rest of a segment comes
+// from the whole.
 func TestRest(t *testing.T) {
 	var out bytes.Buffer
 	stats := follow(t, "part-removed-early", Client{FromStart: true, Output: &out})

@@ -1,9 +1,10 @@
-// Package hlscheck checks live HLS against draft-pantos-hls-rfc8216bis, with the rules for low latency, and follows a
-// stream as a player does.
+// Package hlscheck checks live HLS against draft-pantos-hls-rfc8216bis, with the rules for low
+// latency, and follows a stream as a player does.
 //
-// A [Checker] reads the playlists of one stream, one after the other, and names the rule and the line of each mistake. It
-// remembers the last playlist, so that it sees what may not change, and it applies delta updates. A [Client] loads a
-// stream over HTTP, gives each playlist to a Checker, and compares the bytes that the server sends:
+// A [Checker] reads the playlists of one stream, one after the other, and reports the rule and the
+// line of each mistake. It remembers the last playlist, to detect forbidden changes, and it applies
+// delta updates. A [Client] loads a stream over HTTP, passes each playlist to a Checker, and
+// compares the bytes that the server sends:
 //
 //	c := hlscheck.Client{URL: server.URL + "/live/test/index.m3u8", Hints: true, Delta: true}
 //	stats, err := c.Run(ctx) // until the stream or ctx ends
@@ -11,8 +12,8 @@
 //		t.Fatalf("%v\n%v", err, stats)
 //	}
 //
-// The package shares no code with the playlists' makers. It knows the tags and attributes that Millrace writes. The other
-// ones of the draft are mistakes.
+// The package shares no code with the playlists' makers. It knows the tags and attributes that
+// Millrace writes. The other ones of the draft are mistakes.
 package hlscheck
 
 import (
@@ -51,7 +52,7 @@ func Without(ps []Problem, rules ...string) []Problem {
 	return slices.DeleteFunc(slices.Clone(ps), func(p Problem) bool { return slices.Contains(rules, p.Rule) })
 }
 
-// A Rule is what a Checker or a Client looks for.
+// A Rule is a requirement that a Checker or a Client checks.
 type Rule struct {
 	Section string // of draft-pantos-hls-rfc8216bis
 	Should  bool
@@ -120,7 +121,7 @@ var Rules = map[string]Rule{
 	"resolution":   {"4.4.6.2", true, "a variant with video has RESOLUTION"},
 	"frame-rate":   {"4.4.6.2", true, "a variant with video has FRAME-RATE, with three decimals at most"},
 
-	// What a Client sees.
+	// For a Client.
 	"gzip":             {"6.2.1", true, "playlists are sent with gzip to clients that take it"},
 	"reload-early":     {"6.2.5.2", false, "a reload waits for what it asks for"},
 	"part-late":        {"6.2.1", false, "a part comes within PART-TARGET (checked: twice)"},

@@ -19,7 +19,7 @@ type Media struct {
 	hintLine, skipLine int
 }
 
-// head is what does not change.
+// head has the fields that must not change.
 type head struct {
 	Version                 int
 	Target, PartTarget      time.Duration
@@ -38,7 +38,7 @@ type Segment struct {
 	Break         bool   // EXT-X-DISCONTINUITY stands before it
 	Gap           bool   // EXT-X-GAP stands before it: it cannot be had
 	Discontinuity uint64 // its discontinuity sequence number
-	Line          int    // of the URI, or of the first part if there is none
+	Line          int    // of the URI, or of the first part
 }
 
 // A Part is a partial segment.
@@ -66,8 +66,8 @@ func (m *Media) Segment(msn uint64) *Segment {
 	return nil
 }
 
-// maker returns what the names have in common that one server, from one start to the next, has given. It is empty if
-// no further name is promised: then the next server goes on.
+// maker returns the common prefix of the names from one start of a server to the next. It is empty
+// if no further name is promised: then the next server continues.
 func (m *Media) maker() string {
 	name := m.Hint
 	if m.Ended && len(m.Segments) > 0 {
@@ -111,8 +111,8 @@ func partsDuration(parts []Part) (d time.Duration) {
 	return d
 }
 
-// partsTolerance is by how much the durations of n parts and of their segment may differ: each is rounded to a
-// millisecond.
+// partsTolerance is by how much the durations of n parts and of their segment may differ: each is
+// rounded to a millisecond.
 func partsTolerance(n int) time.Duration { return time.Duration(n+1) * time.Millisecond }
 
 // hasAllParts reports whether the parts that are listed are as long as the segment.
@@ -120,7 +120,7 @@ func (s *Segment) hasAllParts() bool {
 	return s.Duration-partsDuration(s.Parts) <= partsTolerance(len(s.Parts))
 }
 
-// number sets the numbers of segments, and the map of those that have the same as the segment before.
+// number sets the numbers of segments, and the map of segments that inherit it.
 func (m *Media) number() {
 	s := Segment{MSN: m.Sequence - 1, Discontinuity: m.Discontinuities}
 	next := func(n *Segment) {
@@ -142,7 +142,7 @@ func (m *Media) number() {
 // parseMedia reads a media playlist and checks all that can be said line by line.
 func parseMedia(text string, r *report) *Media {
 	m := &Media{}
-	var cur Segment // what is applied to the next segment
+	var cur Segment // tags for the next segment
 	extinf := 0     // its line
 	for _, l := range parseLines(text, mediaTags, r) {
 		switch l.tag {
@@ -203,7 +203,7 @@ func parseMedia(text string, r *report) *Media {
 	return m
 }
 
-// check checks what can be said of a playlist without those before it. Segments that were skipped are filled in.
+// check checks a playlist without the earlier ones. Skipped segments are filled in.
 func (m *Media) check(r *report) {
 	all := m.Segments
 	if len(m.Open.Parts) > 0 {
@@ -282,8 +282,8 @@ func (m *Media) check(r *report) {
 	}
 }
 
-// checkParts checks the parts of a segment that ends toEnd before the last complete one. If the segment before it has
-// no parts, the first ones of it may have been removed.
+// checkParts checks the parts of a segment that ends toEnd before the last complete one. If the
+// segment before it has no parts, the first ones of it may have been removed.
 func (m *Media) checkParts(s *Segment, toEnd time.Duration, trimmed bool, r *report) {
 	if len(s.Parts) == 0 {
 		return

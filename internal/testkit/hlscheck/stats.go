@@ -11,9 +11,9 @@ import (
 // maxProblems bounds the problems that Stats keeps.
 const maxProblems = 100
 
-// Stats is what a Client did and saw.
+// Stats counts a Client's requests and the mistakes that it found.
 type Stats struct {
-	Playlists, Deltas      int // media playlists, and those that skipped segments
+	Playlists, Deltas      int // media playlists, and those with skipped segments
 	Inits, Parts, Segments int // given to Output
 	Hinted                 int // parts that came from a request for a hint
 	Compared, Again        int // segments compared with their parts, objects fetched twice

@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// A stream is one that keeps the rules: segments of four parts of 500 ms, from media sequence number 10 on.
+// A stream is one that keeps the rules: segments of four parts of 500 ms, from media sequence
+// number 10 on.
 type stream struct {
 	parts  int          // made so far
 	window int          // segments
-	breaks map[int]bool // segments after a discontinuity, with an initialization section of their own
+	breaks map[int]bool // segments after a discontinuity, with a new initialization section
 	ended  bool         // after a complete segment
 	within int          // complete segments that list parts; 0 is three, and -1 none
 }

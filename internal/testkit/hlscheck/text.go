@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// The tags of media playlists and of multivariant playlists that Millrace writes. Words in capitals are a tag's
-// attributes, with ! if they are required; another word is the form of its value. A tag with once is for the playlist.
+// The tags of media playlists and of multivariant playlists that Millrace writes. Words in capitals
+// are a tag's attributes, with ! if they are required; another word is the form of its value. A tag
+// with once is for the playlist.
 var (
 	mediaTags = map[string]string{
 		"EXTM3U":                       "once",
@@ -36,7 +37,7 @@ var (
 	}
 )
 
-// forms are those of values and attributes.
+// forms has the syntax of values and attributes.
 var forms = func() map[string]*regexp.Regexp {
 	const (
 		integer = `\d{1,16}`
@@ -62,7 +63,7 @@ var attribute = regexp.MustCompile(`^([A-Z-]+)=("[^"]*"|[^",]*)(,|$)`)
 type line struct {
 	n     int
 	tag   string            // without #; empty for a URI
-	value string            // what follows the colon, or the URI
+	value string            // the text after the colon, or the URI
 	attrs map[string]string // quoted strings without the quotes
 }
 
@@ -74,8 +75,8 @@ func (l *line) integer(name string) uint64        { return integer(l.attrs[name]
 func seconds(s string) time.Duration { d, _ := time.ParseDuration(s + "s"); return d }
 func integer(s string) uint64        { n, _ := strconv.ParseUint(s, 10, 64); return min(n, 1<<53) }
 
-// parseLines splits a playlist into tags and URIs, and checks the form of each. It leaves out comments, empty lines,
-// unknown tags, and what of a tag's attributes has another form.
+// parseLines splits a playlist into tags and URIs, and checks the syntax of each. It drops
+// comments, empty lines, unknown tags, and attributes with invalid syntax.
 func parseLines(text string, tags map[string]string, r *report) (lines []line) {
 	if !strings.HasPrefix(text, "#EXTM3U\n") {
 		r.add("extm3u", 1, "%.20q", text)

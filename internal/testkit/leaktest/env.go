@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// listVar names the file in which package need lists what was skipped. It is the only variable of
+// listVar names the file in which package need lists the skipped tests. It is the only variable of
 // ours that tests inherit.
 const listVar = "MILLRACE_NEEDS"
 
-// isolate makes the tests independent of what the caller has exported. It unsets the variables of
+// isolate makes the tests independent of the caller's environment. It unsets the variables of
 // millrace, of a service manager and of the runtime's memory limit, and keeps proxies away from
-// this machine's addresses. TMPDIR becomes a new directory, which isolate returns, and HOME one in
-// it if there is none.
+// this machine's addresses. TMPDIR becomes a new directory, which isolate returns, and HOME a
+// directory in it if HOME is not set.
 func isolate() (dir string, err error) {
 	for _, entry := range os.Environ() {
 		name, _, _ := strings.Cut(entry, "=")
@@ -45,11 +45,11 @@ func isolate() (dir string, err error) {
 	return dir, os.Setenv("TMPDIR", dir)
 }
 
-// homeName is the directory in TMPDIR that is HOME where there is none.
+// homeName is the directory in TMPDIR that becomes HOME if HOME is not set.
 const homeName = "home"
 
-// files lists the temporary files that are left in dir. It lists none after fuzzing, whose workers
-// are ended in the middle of an input.
+// files lists the temporary files that are left in dir. It lists none after fuzzing, which kills
+// its workers in the middle of an input.
 func files(dir string) string {
 	if f := flag.Lookup("test.fuzz"); f != nil && f.Value.String() != "" {
 		return ""

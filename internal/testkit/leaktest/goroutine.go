@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// goroutines returns the stacks of the goroutines that the tests have left running. The caller's, the runtime's and the
-// test framework's are left out.
+// goroutines returns the stacks of the goroutines that the tests have left running. The caller's,
+// the runtime's and the test framework's are left out.
 func goroutines() []string {
 	buf := make([]byte, 64<<10)
 	for {
@@ -27,8 +27,9 @@ func goroutines() []string {
 	return left
 }
 
-// foreign reports whether a stack is of the runtime or of the test framework. The function that started the goroutine tells,
-// or, for the goroutine that feeds signals to os/signal, the function that runs.
+// foreign reports whether a stack is of the runtime or of the test framework. The function that
+// started the goroutine tells, or, for the goroutine that feeds signals to os/signal, the function
+// that runs.
 func foreign(stack string) bool {
 	if strings.Contains(stack, "\nos/signal.loop(") {
 		return true

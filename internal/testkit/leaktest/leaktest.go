@@ -6,8 +6,8 @@
 //
 //	func TestMain(m *testing.M) { leaktest.Main(m) }
 //
-// (In the root package that TestMain stands in package millrace_test, because leaktest imports millrace.) A single test
-// that shares no Pool with parallel ones can be checked by itself with [Check].
+// (In the root package TestMain is in package millrace_test, because leaktest imports millrace.) A
+// single test that shares no Pool with parallel ones can use [Check].
 package leaktest
 
 import (
@@ -21,11 +21,13 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// grace is how long a goroutine that has been told to end, or the block it holds, may take. Only a leak waits for it.
+// grace is how long a goroutine that has been told to end, or the block it holds, may take. Only a
+// leak waits for it.
 var grace = 10 * time.Second
 
-// Main runs the tests and exits: with their code if they fail, with 1 if they pass and leak, with 0 otherwise. It does
-// not look for leaks after a failure, since a test that stops in the middle leaves things behind that say nothing.
+// Main runs the tests and exits: with their code if they fail, with 1 if they pass and leak, with 0
+// otherwise. It does not look for leaks after a failure, since a test that stops in the middle
+// leaves things behind that say nothing.
 //
 // The tests and their child processes see no variables of millrace that the caller has exported,
 // and TMPDIR is a directory that Main removes.
@@ -42,11 +44,11 @@ func Main(m *testing.M) {
 
 var atExit []func()
 
-// AtExit has Main call f when all tests have ended, before it looks for leaks. It is for what the
-// tests of a package share.
+// AtExit lets Main call f when all tests have ended, before it looks for leaks. f releases the
+// resources that the tests of a package share.
 func AtExit(f func()) { atExit = append(atExit, f) }
 
-// run runs the tests, whose temporary files are in dir.
+// run runs the tests, with their temporary files in dir.
 func run(tests func() int, dir string, w io.Writer) int {
 	code := tests()
 	for _, f := range atExit {
@@ -71,8 +73,9 @@ func run(tests func() int, dir string, w io.Writer) int {
 	return 1
 }
 
-// Check fails t if, when it ends, more or fewer bytes of p are in use than at this call. Tests that run in parallel need a
-// Pool each. Cleanups run last in, first out: those registered after Check have released what they hold by then.
+// Check fails t if, when it ends, more or fewer bytes of p are in use than at this call. Parallel
+// tests need a Pool each. Cleanups run last in, first out: cleanups registered after Check have run
+// by then.
 func Check(t testing.TB, p *millrace.Pool) {
 	t.Helper()
 	before := p.Stats().InUse
@@ -84,7 +87,8 @@ func Check(t testing.TB, p *millrace.Pool) {
 	})
 }
 
-// settled calls find until it finds nothing or the grace is over, and returns what it found last.
+// settled calls find until it finds nothing or the grace period is over, and returns its last
+// result.
 func settled(find func() string) string {
 	deadline := time.Now().Add(grace)
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {

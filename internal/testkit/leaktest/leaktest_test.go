@@ -13,7 +13,8 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// childEnv makes this test binary a child that leaks in the way it names, so that the parent can see how it fails.
+// childEnv makes this test binary a child that leaks in the way it names, so that the parent can
+// see how it fails.
 const childEnv = "MILLRACE_LEAKTEST_CHILD"
 
 // childLeak is how this process misbehaves, if it is a child.
@@ -57,7 +58,7 @@ func TestChild(t *testing.T) {
 	leak[childLeak](t)
 }
 
-// child runs TestChild in a process of its own and returns its exit code and what it printed.
+// child runs TestChild in a child process and returns its exit code and its output.
 func child(t *testing.T, how string) (code int, output string) {
 	t.Helper()
 	exe, err := os.Executable()

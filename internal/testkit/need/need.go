@@ -1,5 +1,6 @@
-// Package need is how a test says that it needs something which this machine may lack: a program or a feature of the
-// kernel. Where CI is "true" the test fails; elsewhere it is skipped, and make test lists at its end what to install.
+// Package need lets a test say that it needs a program or a feature of the kernel that this machine
+// may lack. If CI is "true" the test fails; elsewhere it is skipped, and make test lists at its end
+// what to install.
 package need
 
 import (
@@ -23,8 +24,8 @@ var packages = map[string]string{
 	"valkey-server":           "valkey",
 }
 
-// Program returns the path of a program. Each further name is looked for if those before it are not installed. If none of
-// them is, the test is skipped, or fails on CI.
+// Program returns the path of a program, or of the first installed one of the other names. If none
+// is installed, the test is skipped, or fails on CI.
 func Program(t testing.TB, name string, others ...string) string {
 	t.Helper()
 	for _, n := range append([]string{name}, others...) {
@@ -43,9 +44,9 @@ func Program(t testing.TB, name string, others ...string) string {
 	return ""
 }
 
-// NginxModule returns the line of nginx.conf that loads the module "stream" or "rtmp" into the nginx
-// at path, or "" if the module is compiled in. If nginx accepts neither, the test is skipped, or
-// fails on CI.
+// NginxModule returns the line of nginx.conf that loads the module "stream" or "rtmp" into the
+// nginx at path, or "" if the module is compiled in. If nginx accepts neither, the test is skipped,
+// or fails on CI.
 func NginxModule(t testing.TB, path, module string) (line string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -67,21 +68,24 @@ func NginxModule(t testing.TB, path, module string) (line string) {
 	return ""
 }
 
-// Missing skips the test, or fails it on CI. what is what the machine lacks and, after a colon, what to do about it.
+// Missing skips the test, or fails it on CI. what names the missing program or feature and, after a
+// colon, the remedy.
 func Missing(t testing.TB, what string) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {
 		t.Fatal("needs " + what)
-		return // of a test's own TB, whose Fatal returns
+		return // for the Fatal of a fake TB returns
 	}
 	record(t.Name() + ": needs " + what + "\n")
 	t.Skip("needs " + what)
 }
 
-// listEnv names the file that scripts/needs lists at the end of a run. Without one the tests are listed nowhere.
+// listEnv names the file that scripts/needs lists at the end of a run. Without one the tests are
+// listed nowhere.
 const listEnv = "MILLRACE_NEEDS"
 
-// record appends a line to that file. A line that cannot be written is missing in the list, and fails no test.
+// record appends a line to that file. A line that cannot be written is missing in the list, and
+// fails no test.
 func record(line string) {
 	name := os.Getenv(listEnv)
 	if name == "" {

@@ -13,10 +13,10 @@ type BlockingLog struct {
 	*logState
 }
 
-// A logState is what all handlers of one log have in common.
+// A logState is the state that all handlers of one log share.
 type logState struct {
 	mu      sync.Mutex
-	blocked chan struct{} // nil, or closed when the log goes on
+	blocked chan struct{} // nil, or closed when the log continues
 	stuck   []string      // what waits
 }
 

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// A Link is a network in front of a server. It forwards each connection to the server, and can be cut.
+// A Link is a network in front of a server. It forwards each connection to the server, and can be
+// cut.
 type Link struct {
 	ln net.Listener
 	to string

@@ -1,4 +1,5 @@
-// Package nettest has what tests of servers need: connections that hold little, a log that can be read, and waiting.
+// Package nettest has helpers for tests of servers: connections with small buffers, free ports, a
+// log that can be read, and waiting.
 package nettest
 
 import (
@@ -17,8 +18,8 @@ import (
 // Timeout is how long Eventually waits. Only a failing test waits for so long.
 const Timeout = time.Minute
 
-// plainPath matches paths that need no quotes in any configuration and leave room for Unix sockets,
-// whose addresses are limited to 104 bytes on macOS and to 108 on Linux. Chromium adds 46 bytes.
+// plainPath matches paths that need no quotes in any configuration and leave room for Unix sockets:
+// their addresses are limited to 104 bytes on macOS and 108 on Linux. Chromium adds 46 bytes.
 var plainPath = regexp.MustCompile(`^[-+./0-9A-Z_a-z]{1,40}$`)
 
 // MkdirPlain makes a directory for Unix sockets and for the configuration of other programs. Unlike
@@ -46,7 +47,7 @@ func PlainDir(t testing.TB) string {
 	return dir
 }
 
-// A LogBook keeps what is logged.
+// A LogBook keeps the log.
 type LogBook struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -101,8 +102,8 @@ func TCPPair(t testing.TB, small bool) (sender, receiver *net.TCPConn) {
 	return sender, receiver
 }
 
-// Dial opens a connection. Unless rcvbuf is 0 its receive buffer is so small, and its segments too: the kernel would wait for
-// whole ones to have room, a fifth of a second each time.
+// Dial opens a connection. Unless rcvbuf is 0 its receive buffer is so small, and its segments too:
+// the kernel would wait for whole ones to have room, a fifth of a second each time.
 func Dial(t testing.TB, addr string, rcvbuf int) *net.TCPConn {
 	t.Helper()
 	d := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) (err error) {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Whatever TMPDIR is, a Unix socket can be in the directory, and its path needs no quotes.
+// For any TMPDIR, a Unix socket fits into the directory, and its path needs no quotes.
 func TestPlainDir(t *testing.T) {
 	for _, name := range []string{
 		"plain", "with spaces", `of"quotes'`, "of;signs$", strings.Repeat("long", 30), "größer",

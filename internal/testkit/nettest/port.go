@@ -7,15 +7,15 @@ import (
 	"testing"
 )
 
-// The ports to choose from lie below those that Linux (32768) and macOS (49152) give to outgoing
-// connections, so that a server that a test kills finds its own port free when it starts again.
+// The ports to choose from lie below the ports of outgoing connections, which start at 32768 on
+// Linux and at 49152 on macOS, so that a server that a test kills finds its own port free when it
+// starts again.
 const (
 	firstPort = 12000
 	lastPort  = 31999
 )
 
-// portTries is more than enough: on a machine whose ports are half taken, one port is not found
-// once in 2^100 times.
+// portTries is more than enough: if half of the ports are taken, it fails once in 2^100 times.
 const portTries = 100
 
 // FreePort returns a port of 127.0.0.1 that a server can be started on until the test ends.

@@ -17,14 +17,15 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
-// Cluster is a running Redis Cluster. Its methods are for one goroutine; clients may use it meanwhile.
+// Cluster is a running Redis Cluster. Its methods are for one goroutine; clients may use it
+// meanwhile.
 type Cluster struct {
-	nodes []*Server // those that live: first those that began as masters
+	nodes []*Server // running nodes: first the initial masters
 }
 
-// StartCluster starts a cluster that ends with the test: masters that share the slots evenly, and replicas, which are dealt
-// to them in turn. It takes about two seconds, because a master waits that long before it serves at all. A test that changes
-// nothing can use [SharedCluster].
+// StartCluster starts a cluster that ends with the test: masters that share the slots evenly, and
+// replicas, which are dealt to them in turn. It takes about two seconds, because a master waits
+// that long before it serves at all. A test that changes nothing can use [SharedCluster].
 func StartCluster(t testing.TB, masters, replicas int) *Cluster {
 	t.Helper()
 	c := new(Cluster)
@@ -35,9 +36,9 @@ func StartCluster(t testing.TB, masters, replicas int) *Cluster {
 	return c
 }
 
-// SharedCluster returns the cluster that all tests of a package share, of three masters and three replicas: the first call
-// starts it, and it dies with the test binary, as [Shared] does. Tests use keys of their own and leave the nodes and their
-// slots alone.
+// SharedCluster returns the cluster that all tests of a package share, with three masters and three
+// replicas. The first call starts it, and it dies with the test binary, as [Shared] does. Tests use
+// different keys and leave the nodes and their slots alone.
 func SharedCluster(t testing.TB) *Cluster {
 	t.Helper()
 	shared.Lock()
@@ -73,7 +74,8 @@ func SharedCluster(t testing.TB) *Cluster {
 	return shared.cluster
 }
 
-// form introduces the nodes to each other, deals the slots and the replicas, and waits until all is well.
+// form introduces the nodes to each other, deals the slots and the replicas, and waits until all is
+// well.
 func (c *Cluster) form(t testing.TB, masters int) {
 	t.Helper()
 	for i, s := range c.nodes {
@@ -106,17 +108,18 @@ func (c *Cluster) form(t testing.TB, masters int) {
 	}
 }
 
-// A view is what a node knows of the owners of the slots, in order.
+// A view is a node's knowledge of the owners of the slots, in order.
 type view []owned
 
-// owned is a range of slots, both ends included, with the ids of its master and of the replicas that live.
+// owned is a range of slots, both ends included, with the ids of its master and of the replicas
+// that live.
 type owned struct {
 	first, last int
 	master      string
 	replicas    []string
 }
 
-// owner returns the id of the slot's master; empty if there is none.
+// owner returns the id of the slot's master; empty without one.
 func (v view) owner(slot int) string {
 	for _, r := range v {
 		if r.first <= slot && slot <= r.last {
@@ -174,7 +177,7 @@ func dict(reply any) map[string]any {
 	return m
 }
 
-// awaitView waits until all nodes that live serve, and have the same view, which is as it is to be.
+// awaitView waits until all running nodes serve, and have the same view, which asItIsToBe accepts.
 func (c *Cluster) awaitView(t testing.TB, what string, asItIsToBe func(view) bool) (v view) {
 	t.Helper()
 	await(t, "the cluster "+what, func(ctx context.Context) error {
@@ -200,7 +203,7 @@ func (c *Cluster) view(t testing.TB) view {
 	return c.awaitView(t, "to be well", func(view) bool { return true })
 }
 
-// Addrs returns the addresses of all nodes, first those that began as masters.
+// Addrs returns the addresses of all nodes, first those of the initial masters.
 func (c *Cluster) Addrs() []string {
 	var addrs []string
 	for _, s := range c.nodes {
@@ -236,8 +239,8 @@ func (c *Cluster) replicated(t testing.TB, master *Server) owned {
 	return owned{}
 }
 
-// Kill ends a master as a power cut would, and waits until a replica has taken its place and all nodes know it. That takes
-// about two seconds.
+// Kill ends a master as a power cut would, and waits until a replica has taken its place and all
+// nodes know it. That takes about two seconds.
 func (c *Cluster) Kill(t testing.TB, master *Server) {
 	t.Helper()
 	slot := c.replicated(t, master).first
@@ -246,11 +249,12 @@ func (c *Cluster) Kill(t testing.TB, master *Server) {
 	c.awaitView(t, "to have another master", func(v view) bool { return v.owner(slot) != master.id })
 }
 
-// manualFailover is how long a replica tries what CLUSTER FAILOVER asks for; then it must be asked again.
+// manualFailover is how long a replica tries to fulfil CLUSTER FAILOVER; then it must be asked
+// again.
 const manualFailover = 5 * time.Second
 
-// Failover swaps a master and its replica, which both live on, and waits until all nodes know it and the old master is
-// in step.
+// Failover swaps a master and its replica, which both live on, and waits until all nodes know it
+// and the old master is in step.
 func (c *Cluster) Failover(t testing.TB, master *Server) {
 	t.Helper()
 	r := c.replicated(t, master)
@@ -271,11 +275,12 @@ func (c *Cluster) Failover(t testing.TB, master *Server) {
 	c.awaitView(t, "to know the new master", func(v view) bool { return v.owner(r.first) == replica.id })
 }
 
-// migrateTimeout, in milliseconds, is what MIGRATE may take for a key.
+// migrateTimeout, in milliseconds, limits MIGRATE for one key.
 const migrateTimeout = 20000
 
-// Migration is a slot on its way from one master to another. A client gets ASK from the old owner for the keys that are
-// not there, be they moved or new, and MOVED from all other nodes, until Finish.
+// Migration is a slot on its way from one master to another. A client gets ASK from the old owner
+// for the keys that are not there, be they moved or new, and MOVED from all other nodes, until
+// Finish.
 type Migration struct {
 	c        *Cluster
 	slot     int
@@ -323,7 +328,8 @@ func (m *Migration) Finish(t testing.TB) {
 // slots is the number of hash slots of a cluster.
 const slots = 16384
 
-// Slot returns the hash slot of a key: of what stands in its first pair of braces, if that is not empty.
+// Slot returns the hash slot of a key: of the text in its first pair of braces, if that is not
+// empty.
 func Slot(key string) int {
 	if _, rest, ok := strings.Cut(key, "{"); ok {
 		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {

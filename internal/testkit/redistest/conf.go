@@ -11,8 +11,8 @@ import (
 	"sync"
 )
 
-// memory is all that the values of one test may take in one server. Beyond it a server answers OOM instead of taking
-// the machine down.
+// memory is all that the values of one test may take in one server. Beyond it a server answers OOM
+// instead of taking the machine down.
 const memory = "1gb"
 
 // dataLines is the configuration of a server that holds data.
@@ -20,14 +20,14 @@ var dataLines = []string{
 	`save ""`,
 	"maxmemory " + memory,
 	"maxclients 500",             // the default makes room for 10000
-	"hz 100",                     // what a server does now and then, such as to see that a replica is there, it does at once
+	"hz 100",                     // the server's periodic work, such as detecting a replica, happens at once
 	"enable-debug-command local", // DEBUG SLEEP, DEBUG JMAP and the like are for tests
 	"repl-diskless-sync-delay 0", // a second replica need not be waited for
 	"repl-ping-replica-period 1",
 }
 
-// nodeTimeout is the number of milliseconds of silence after which a node is suspected: as little as a busy machine
-// bears without taking a live one for dead.
+// nodeTimeout is the number of milliseconds of silence after which a node is suspected: as little
+// as a busy machine bears without taking a live one for dead.
 const nodeTimeout = 1000
 
 // clusterLines is the configuration of a node.
@@ -41,7 +41,7 @@ var clusterLines = []string{
 // An Option changes what [Start] starts.
 type Option func(*config)
 
-// config is what the options say.
+// config is the result of the options.
 type config struct {
 	password string
 	lines    []string // of redis.conf, behind our own: the last one counts
@@ -85,7 +85,8 @@ var certificate = sync.OnceValue(func() tls.Certificate {
 	return srv.TLS.Certificates[0]
 })
 
-// writeCertificate writes what a server needs to dir and returns the lines of redis.conf that name it.
+// writeCertificate writes a server's certificate to dir and returns the lines of redis.conf that
+// name it.
 func writeCertificate(dir string) (lines []string, err error) {
 	key, err := x509.MarshalPKCS8PrivateKey(certificate().PrivateKey)
 	if err != nil {

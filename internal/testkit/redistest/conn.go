@@ -16,7 +16,7 @@ import (
 type Endpoint struct {
 	Network  string      // "tcp" or "unix"
 	Addr     string      // host:port, or the path of a Unix socket
-	Password string      // of the default user; empty if there is none
+	Password string      // of the default user; may be empty
 	TLS      *tls.Config // nil if the server does not speak TLS
 }
 
@@ -57,8 +57,9 @@ type replyError string
 
 func (e replyError) Error() string { return string(e) }
 
-// do sends a command and returns the reply: a string, an int64, nil, or a []any of these and of errors. It waits until
-// the deadline of ctx, but no longer than replyTimeout. An error that the server answers with is a [replyError].
+// do sends a command and returns the reply: a string, an int64, nil, or a []any of these and of
+// errors. It waits until the deadline of ctx, but no longer than replyTimeout. An error that the
+// server answers with is a [replyError].
 func (c *conn) do(ctx context.Context, args ...any) (any, error) {
 	deadline := time.Now().Add(replyTimeout)
 	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {

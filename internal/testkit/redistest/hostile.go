@@ -26,11 +26,12 @@ func (a Answer) ThenClose() Answer {
 	return a
 }
 
-// Hostile is a server that answers what its script says, to any request of any client: one answer per request, in
-// the order in which the requests arrive. After the script's end it closes the connection on each request.
+// Hostile is a server that sends the answers of its script to any request of any client: one answer
+// per request, in the order in which the requests arrive. After the script's end it closes the
+// connection on each request.
 //
-// A client's greeting takes nothing from the script: HELLO, AUTH, SELECT, CLIENT, READONLY, READWRITE and ASKING are
-// answered as Redis does.
+// A client's greeting takes nothing from the script: HELLO, AUTH, SELECT, CLIENT, READONLY,
+// READWRITE and ASKING are answered as Redis does.
 type Hostile struct {
 	service
 
@@ -51,7 +52,7 @@ func StartHostile(t testing.TB, script ...Answer) *Hostile {
 // Endpoint returns how to connect to it.
 func (h *Hostile) Endpoint() Endpoint { return Endpoint{Network: "tcp", Addr: h.Addr()} }
 
-// Script replaces what is left of the script.
+// Script replaces the rest of the script.
 func (h *Hostile) Script(script ...Answer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -65,7 +66,8 @@ func (h *Hostile) Always(a Answer) {
 	h.script, h.always = nil, &a
 }
 
-// Requests returns the requests so far, greetings not included: their words, cut to 64 bytes each, with blanks between.
+// Requests returns the requests so far, greetings not included: their words, cut to 64 bytes each,
+// with blanks between.
 func (h *Hostile) Requests() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -114,7 +116,7 @@ func (h *Hostile) next(words []string) Answer {
 	return a
 }
 
-// greeting answers what a client sends before it has anything to ask.
+// greeting answers the messages that a client sends before its first request.
 func greeting(words []string) (a Answer, ok bool) {
 	switch strings.ToUpper(words[0]) {
 	case "HELLO":
@@ -131,8 +133,8 @@ func greeting(words []string) (a Answer, ok bool) {
 // keptBytes is what a [Hostile] keeps of a word: enough to tell which it was.
 const keptBytes = 64
 
-// readRequest reads a request, an array of bulk strings, and returns the beginnings of its words. The words are read to
-// their ends, but not into memory.
+// readRequest reads a request, an array of bulk strings, and returns the beginnings of its words.
+// The words are read to their ends, but not into memory.
 func readRequest(r *bufio.Reader) (words []string, err error) {
 	n, err := readSize(r, '*')
 	for ; n > 0 && err == nil; n-- {

@@ -14,14 +14,15 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/childproc"
 )
 
-// shownLog is how much of the end of a server's log a failed test shows: the rest is of what went well before.
+// shownLog is how much of the end of a server's log a failed test shows.
 const shownLog = 32 << 10
 
-// stopGrace is how long a server may take to end by itself before it is killed.
+// stopGrace is how long a server may take to end before it is killed.
 const stopGrace = 5 * time.Second
 
-// process is a program that writes to a file, and can be run again when it has ended. It needs no goroutine, so that it may
-// outlast the tests of a package without being a leak; it dies with the test binary (see childproc).
+// process is a program that writes to a file, and can be run again when it has ended. It needs no
+// goroutine, so that it may outlast the tests of a package without being a leak; it dies with the
+// test binary (see childproc).
 type process struct {
 	out   *os.File // opened for reading, too; may have no name any more
 	begun int64    // the size of out when the program was last run
@@ -52,7 +53,7 @@ func (p *process) run(path string, args ...string) error {
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
 
-// output returns what the process has written since offset from, but no more than the last shownLog bytes.
+// output returns the process's output since offset from, but no more than the last shownLog bytes.
 func (p *process) output(from int64) string {
 	size := p.written()
 	from = max(from, size-shownLog)
@@ -108,8 +109,9 @@ func (p *process) end(sig syscall.Signal) {
 	}
 }
 
-// removeAtExit removes dir when this process has ended. A shell does that, which lives longer: it waits
-// for the end of a pipe whose other end only this process has. The second attempt is for a server that was just writing.
+// removeAtExit removes dir when this process has ended. A shell, which lives longer, does that: it
+// waits for the end of a pipe whose other end only this process has. The second attempt is for a
+// server that was just writing.
 func removeAtExit(dir string) error {
 	shell := exec.Command("/bin/sh", "-c", `trap "" INT TERM HUP; cat >/dev/null; rm -rf "$1" || { sleep 1; rm -rf "$1"; }`, "sh", dir)
 	if _, err := shell.StdinPipe(); err != nil { // stays open as long as shell refers to it, or this process lives

@@ -13,7 +13,8 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/need"
 )
 
-// childEnv makes this test binary a child that prints its servers' addresses and waits to be killed.
+// childEnv makes this test binary a child that prints its servers' addresses and waits to be
+// killed.
 const childEnv = "MILLRACE_REDISTEST_CHILD"
 
 // childDir is a directory that the child leaves.
@@ -30,7 +31,8 @@ func TestChild(t *testing.T) {
 	select {}
 }
 
-// Servers die with the test binary, even when that is killed, and so does the directory of a shared cluster.
+// Servers die with the test binary, even when that is killed, and so does the directory of a shared
+// cluster.
 func TestNothingOutlivesTheTestBinary(t *testing.T) {
 	need.Program(t, "redis-server", "valkey-server")
 	exe, err := os.Executable()

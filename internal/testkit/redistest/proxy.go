@@ -14,10 +14,12 @@ const (
 	toClient                  // from the server to the client
 )
 
-// Rule is something that a [Proxy] does to a connection when a number of bytes has passed in one direction: at 0 before
-// the first byte passes, at n as soon as the nth has. It does it once on each connection.
+// Rule is something that a [Proxy] does to a connection when a number of bytes has passed in one
+// direction: at 0 before the first byte passes, at n as soon as the nth has. It does it once on
+// each connection.
 //
-// The bytes are counted from [Proxy.Set], or from the beginning of a connection that is younger; with On from later.
+// The bytes are counted from [Proxy.Set], or from the beginning of a connection that is younger;
+// with On from later.
 type Rule struct {
 	dir   direction
 	at    int64
@@ -32,51 +34,54 @@ func CutRequest(n int64) Rule {
 	return Rule{dir: toServer, at: n, act: func(l *link, r *proxyRule) { l.cut(r.reset) }}
 }
 
-// CutReply ends the connection when n bytes of replies have reached the client, which gets them all, and then io.EOF.
+// CutReply ends the connection when n bytes of replies have reached the client, which gets them
+// all, and then io.EOF.
 func CutReply(n int64) Rule {
 	return Rule{dir: toClient, at: n, act: func(l *link, r *proxyRule) { l.cut(r.reset) }}
 }
 
-// HoldRequest lets what follows the first n bytes of requests wait until [Proxy.Release].
+// HoldRequest delays the bytes after the first n bytes of requests until [Proxy.Release].
 func HoldRequest(n int64) Rule { return Rule{dir: toServer, at: n, act: (*link).hold} }
 
-// HoldReply lets what follows the first n bytes of replies wait until [Proxy.Release].
+// HoldReply delays the bytes after the first n bytes of replies until [Proxy.Release].
 func HoldReply(n int64) Rule { return Rule{dir: toClient, at: n, act: (*link).hold} }
 
-// InjectReply puts bytes of its own behind the first n bytes of replies.
+// InjectReply inserts b after the first n bytes of replies.
 func InjectReply(n int64, b string) Rule {
 	return Rule{dir: toClient, at: n, act: func(l *link, _ *proxyRule) { l.reply([]byte(b)) }}
 }
 
-// SwallowReply throws away what follows the first n bytes of replies. The connection stays open.
+// SwallowReply drops the bytes after the first n bytes of replies. The connection stays open.
 func SwallowReply(n int64) Rule {
 	return Rule{dir: toClient, at: n, act: func(l *link, r *proxyRule) { l.silence(r.dir) }}
 }
 
-// On returns the rule with the count beginning where these bytes end in the connection's requests: for replies, with the
-// next byte of a reply. So On("GET") leaves a client's greeting alone, which is of no fixed size. Replies are not matched
-// with requests: it fits clients that wait for a reply before they send the next request.
+// On returns the rule with the count beginning where these bytes end in the connection's requests:
+// for replies, with the next byte of a reply. So On("GET") leaves a client's greeting alone, which
+// is of no fixed size. Replies are not matched with requests: it fits clients that wait for a reply
+// before they send the next request.
 func (r Rule) On(marker string) Rule {
 	r.on = []byte(marker)
 	return r
 }
 
-// Once returns a cut for only the first connection that comes that far, so that another try goes well. After a call that
-// the client itself has given up it does not do: what such a call has sent may still be passing, and counts.
+// Once returns a cut for only the first connection that reaches it, so that another try succeeds.
+// It does not suit a call that the client has given up: bytes of such a call may still be passing,
+// and count.
 func (r Rule) Once() Rule {
 	r.once = true
 	return r
 }
 
-// Reset returns a cut that resets the connection (RST) instead of ending it (FIN). The client may lose bytes that had
-// reached its machine.
+// Reset returns a cut that resets the connection (RST) instead of ending it (FIN). The client may
+// lose bytes that had reached its machine.
 func (r Rule) Reset() Rule {
 	r.reset = true
 	return r
 }
 
-// Proxy stands between clients and a server and passes on what it reads, byte for byte, unless a [Rule] says otherwise.
-// Its methods may be called from several goroutines.
+// Proxy forwards bytes between clients and a server, unless a [Rule] says otherwise. Its methods
+// may be called from several goroutines.
 type Proxy struct {
 	service
 	server Endpoint
@@ -101,8 +106,8 @@ func (p *Proxy) Endpoint() Endpoint {
 	return e
 }
 
-// Set replaces all rules, and begins to count anew on the connections that are open. What the old rules have done stays
-// done, but what they hold is released.
+// Set replaces all rules, and counts from zero on the open connections. The effects of the old
+// rules stay, but bytes that they hold are released.
 func (p *Proxy) Set(rules ...Rule) {
 	p.Release()
 	p.mu.Lock()
@@ -116,7 +121,7 @@ func (p *Proxy) Set(rules ...Rule) {
 	}
 }
 
-// Release lets go on what HoldRequest and HoldReply hold, now and from now on, until Set.
+// Release releases the bytes that HoldRequest and HoldReply hold, now and from now on, until Set.
 func (p *Proxy) Release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,7 +132,8 @@ func (p *Proxy) Release() {
 	}
 }
 
-// Push writes b to all clients now. In the middle of a reply it breaks the protocol; InjectReply says where exactly.
+// Push writes b to all clients now. In the middle of a reply it breaks the protocol; InjectReply
+// says where exactly.
 func (p *Proxy) Push(b string) {
 	for _, l := range p.links() {
 		l.reply([]byte(b))
@@ -164,7 +170,7 @@ func (p *Proxy) links() (links []*link) {
 func (p *Proxy) connect(client net.Conn) {
 	server, err := net.Dial(p.server.Network, p.server.Addr)
 	if err != nil {
-		reset(client) // what a client sees of a server that is not there
+		reset(client) // as if no server were there
 		return
 	}
 	l := &link{p: p, client: client, server: server, ended: make(chan struct{})}
@@ -185,11 +191,11 @@ type link struct {
 	client, server net.Conn
 	ended          chan struct{} // closed when it is over: holds end
 	end            sync.Once
-	writing        sync.Mutex // to the client: replies, and what Push adds
+	writing        sync.Mutex // to the client: replies, and the data of Push
 
 	// Guarded by p.mu.
 	marks []*mark // one for each of the proxy's rules, in their order
-	mute  [2]bool // what is read in that direction is thrown away
+	mute  [2]bool // drop data in that direction
 }
 
 // begin counts from here for the proxy's rules. The caller holds p.mu.
@@ -225,8 +231,9 @@ func (l *link) Close() error {
 
 func (l *link) endHolds() { l.end.Do(func() { close(l.ended) }) }
 
-// cut ends the connection as a rule says. Without a reset the client gets all that has been sent to it, since its
-// requests are still read: a socket that is closed with bytes unread resets its connection.
+// cut ends the connection as a rule says. Without a reset the client gets all that has been sent to
+// it, since its requests are still read: a socket that is closed with bytes unread resets its
+// connection.
 func (l *link) cut(hard bool) {
 	l.silence(toServer)
 	l.silence(toClient)
@@ -251,8 +258,8 @@ func (l *link) hold(r *proxyRule) {
 	}
 }
 
-// copyLoop passes on one direction until its source ends, and applies the rules on the way. A destination that is gone is
-// the other direction's to notice.
+// copyLoop passes on one direction until its source ends, and applies the rules on the way. A
+// destination that is gone is the other direction's to notice.
 func (l *link) copyLoop(dir direction, from net.Conn) {
 	piece := make([]byte, pieceSize)
 	for {
@@ -281,7 +288,8 @@ func (l *link) copyLoop(dir direction, from net.Conn) {
 	}
 }
 
-// arm begins the count of rules that wait for a marker in p, which is about to pass: before the server can answer it.
+// arm begins the count of rules that wait for a marker in p, which is about to pass: before the
+// server can answer it.
 func (l *link) arm(p []byte) {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()
@@ -290,8 +298,8 @@ func (l *link) arm(p []byte) {
 	}
 }
 
-// next returns the rule that comes first within the next size bytes, and how many of them pass before it; all and no rule
-// if none does. It counts these bytes.
+// next returns the rule that comes first within the next size bytes, and how many of them pass
+// before it; all and no rule if none does. It counts these bytes.
 func (l *link) next(dir direction, size int) (rule *proxyRule, n int) {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()

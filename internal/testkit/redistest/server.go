@@ -1,14 +1,17 @@
-// Package redistest starts real Redis servers for tests, and puts what goes wrong between them and a client.
+// Package redistest starts real Redis servers for tests, and injects faults between them and a
+// client.
 //
-//   - [Start]: one server, with a password, TLS, a Unix socket or lines of redis.conf. [Shared]: one for all tests of a
-//     package.
-//   - [StartCluster]: masters and replicas; slots that move, masters that die. [SharedCluster]: one to leave whole.
+//   - [Start]: one server, with a password, TLS, a Unix socket or lines of redis.conf. [Shared]:
+//     one for all tests of a package.
+//   - [StartCluster]: masters and replicas; slots that move, masters that die. [SharedCluster]: one
+//     to leave whole.
 //   - [StartSentinel]: a master, a replica and a sentinel that swaps them.
 //   - [Server.Proxy]: connections that are cut, held or added to at a given byte.
 //   - [StartHostile]: no server at all, but scripted bytes.
 //
-// Everything listens on the loopback interface only, keeps nothing on disk, and ends with its test; the processes also
-// when the test binary is killed. Where there is no redis-server (nor valkey-server) the test is skipped, or fails on CI.
+// Everything listens on the loopback interface only, keeps nothing on disk, and ends with its test;
+// the processes also when the test binary is killed. Where there is no redis-server (nor
+// valkey-server) the test is skipped, or fails on CI.
 package redistest
 
 import (
@@ -30,8 +33,8 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
-// Server is a running server. Its methods may be called from several goroutines, except those that start and end it: Kill
-// and Restart.
+// Server is a running server. Its methods may be called from several goroutines, except Kill and
+// Restart, which start and end it.
 type Server struct {
 	process
 	path string // of the program
@@ -42,7 +45,8 @@ type Server struct {
 	id   string // in a cluster
 }
 
-// Start starts a server that ends with the test. If the test has failed by then, the end of the server's log is shown.
+// Start starts a server that ends with the test. If the test has failed by then, the end of the
+// server's log is shown.
 func Start(t testing.TB, opts ...Option) *Server {
 	t.Helper()
 	return start(t, configure(opts))
@@ -82,7 +86,8 @@ func newServer(t testing.TB, dir string, c config) *Server {
 // startTries is how many ports are tried when others are faster, one after the other.
 const startTries = 5
 
-// errGaveUp is of a server that is not going to answer, which may be because its port was taken in the meantime.
+// errGaveUp is of a server that is not going to answer, which may be because its port was taken in
+// the meantime.
 var errGaveUp = errors.New("it gave up")
 
 func (s *Server) confPath() string { return filepath.Join(s.dir, "redis.conf") }
@@ -140,7 +145,8 @@ func (s *Server) launch() error {
 	return err
 }
 
-// answers asks who answers at the server's address: another program may have been faster to take the port.
+// answers asks who answers at the server's address: another program may have been faster to take
+// the port.
 func (s *Server) answers(ctx context.Context) error {
 	log := s.output(s.begun)
 	for _, words := range []string{"Address already in use", "FATAL CONFIG FILE ERROR", "Failed "} {
@@ -167,7 +173,7 @@ func (s *Server) Restart(t testing.TB) {
 	}
 }
 
-// Pause stops the server's clock: its connections stay open and nothing answers. It goes on at Resume.
+// Pause suspends the server: its connections stay open and nothing answers until Resume.
 func (s *Server) Pause(t testing.TB) {
 	t.Helper()
 	if err := s.signal(pauseSignal); err != nil {
@@ -198,7 +204,8 @@ func (s *Server) Addr() string {
 	return net.JoinHostPort(host, strconv.Itoa(s.port))
 }
 
-// Proxy starts a proxy before the server, on a port of its own. It ends with the test, and so do its connections.
+// Proxy starts a proxy before the server, on another port. It ends with the test, and so do its
+// connections.
 func (s *Server) Proxy(t testing.TB) *Proxy {
 	t.Helper()
 	p := &Proxy{server: s.Endpoint(), released: make(chan struct{})}
@@ -206,13 +213,14 @@ func (s *Server) Proxy(t testing.TB) *Proxy {
 	return p
 }
 
-// Endpoint returns how to connect to this server, with a TLS configuration that the caller may change.
+// Endpoint returns how to connect to this server, with a TLS configuration that the caller may
+// change.
 func (s *Server) Endpoint() Endpoint {
 	return Endpoint{Network: s.network(), Addr: s.Addr(), Password: s.conf.password, TLS: s.tlsConfig()}
 }
 
-// Do sends a command on a connection of its own and returns the reply: a string, an int64, nil, or a []any of these. An
-// error fails the test.
+// Do sends a command on a connection of its own and returns the reply: a string, an int64, nil, or
+// a []any of these. An error fails the test.
 func (s *Server) Do(t testing.TB, args ...any) any {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
@@ -279,10 +287,12 @@ var shared struct {
 	cluster *Cluster
 }
 
-// Shared returns the server that all tests of a package share: the first call starts it, and it dies with the test
-// binary. It needs no goroutine and no file, so that [leaktest.Main] finds none, and no test has to end it.
+// Shared returns the server that all tests of a package share: the first call starts it, and it
+// dies with the test binary. It needs no goroutine and no file, so that [leaktest.Main] finds none,
+// and no test has to end it.
 //
-// Tests use keys of their own and leave its configuration alone. If t fails, it shows what the server wrote meanwhile.
+// Tests use keys of their own and leave its configuration alone. If t fails, it shows what the
+// server wrote meanwhile.
 //
 // [leaktest.Main]: github.com/millrace-io/millrace/internal/testkit/leaktest.Main
 func Shared(t testing.TB) *Server {
@@ -301,7 +311,8 @@ func Shared(t testing.TB) *Server {
 	return shared.server
 }
 
-// timeout is how long anything may take on a machine that is busy with other tests; only a failure waits for it.
+// timeout is how long anything may take on a machine that is busy with other tests; only a failure
+// waits for it.
 const timeout = 30 * time.Second
 
 // poll calls f until it returns nil or errGaveUp, or ctx ends. It returns what f returned last.
@@ -329,8 +340,8 @@ func await(t testing.TB, what string, f func(ctx context.Context) error) {
 	}
 }
 
-// tlsConfig returns a new configuration for a client that trusts the server; nil if the server does not speak TLS. The
-// server's name is set, so that it fits a [Proxy]'s address as well.
+// tlsConfig returns a new configuration for a client that trusts the server; nil if the server does
+// not speak TLS. The server's name is set, so that it fits a [Proxy]'s address as well.
 func (s *Server) tlsConfig() *tls.Config {
 	if !s.conf.tls {
 		return nil

@@ -55,8 +55,8 @@ func TestKillRestartPause(t *testing.T) {
 	}
 }
 
-// A server that is not going to run is not waited for, and the error says why: its configuration is wrong, or another
-// process has its port.
+// A server that is not going to run is not waited for, and the error says why: its configuration is
+// wrong, or another process has its port.
 func TestServerThatGivesUp(t *testing.T) {
 	running := Start(t)
 	for says, s := range map[string]*Server{

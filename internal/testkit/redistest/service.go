@@ -9,7 +9,7 @@ import (
 
 const host = "127.0.0.1"
 
-// A service accepts connections on a port of its own until the test ends.
+// A service accepts connections on a new port until the test ends.
 type service struct {
 	ln      net.Listener
 	running sync.WaitGroup
@@ -20,8 +20,8 @@ type service struct {
 	ended    bool
 }
 
-// start has serve called with each connection, which it takes ownership of, in a goroutine of its own. When the test ends,
-// what is in open is closed, and no goroutine is left.
+// start calls serve with each connection, which serve owns, in a new goroutine. When the test ends,
+// everything in open is closed, and no goroutine is left.
 func (s *service) start(t testing.TB, serve func(net.Conn)) {
 	t.Helper()
 	ln, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
@@ -63,7 +63,7 @@ func (s *service) add(c io.Closer) {
 	}
 }
 
-// remove is for what has been closed.
+// remove removes a closed connection.
 func (s *service) remove(c io.Closer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

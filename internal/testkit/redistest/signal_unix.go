@@ -4,7 +4,7 @@ package redistest
 
 import "syscall"
 
-// These stop a process's clock, and let it go on.
+// These suspend and resume a process.
 const (
 	pauseSignal  = syscall.SIGSTOP
 	resumeSignal = syscall.SIGCONT

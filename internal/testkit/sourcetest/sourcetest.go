@@ -1,5 +1,5 @@
-// Package sourcetest has sources for tests of decoders: one that is as unsteady as a connection may be, one without an
-// end.
+// Package sourcetest has sources for tests of decoders: one that is as unsteady as a connection may
+// be, one without an end.
 package sourcetest
 
 import (
@@ -11,8 +11,8 @@ import (
 // ErrUnsteady comes in between from an Unsteady. Nothing is lost with it.
 var ErrUnsteady = errors.New("sourcetest: nothing for now")
 
-// Unsteady gives Rest in portions of any size, with empty reads and errors in between. io.EOF comes with the last
-// bytes.
+// Unsteady gives Rest in portions of any size, with empty reads and errors in between. io.EOF comes
+// with the last bytes.
 type Unsteady struct {
 	Rest string
 	Rand *rand.Rand

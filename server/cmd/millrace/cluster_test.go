@@ -22,8 +22,8 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
-// Three nodes, one encoder: viewers at all of them see each picture once and in order, and the owner sends each edge one
-// copy, however many viewers that has.
+// Three nodes, one encoder: viewers at all of them see each picture once and in order, and the
+// owner sends each edge one copy, however many viewers that has.
 func TestAnyNodeServesAViewer(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
@@ -52,7 +52,8 @@ func TestAnyNodeServesAViewer(t *testing.T) {
 	}
 }
 
-// The owner is killed, or shuts down, and the encoder goes to another node: no viewer elsewhere is disconnected.
+// The owner is killed, or shuts down, and the encoder goes to another node: no viewer elsewhere is
+// disconnected.
 func TestTheOwnerEnds(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
@@ -78,7 +79,8 @@ func TestTheOwnerEnds(t *testing.T) {
 	}
 }
 
-// The encoder moves to another node while its first connection is still there, as behind a balancer.
+// The encoder moves to another node while its first connection is still there, as behind a
+// balancer.
 func TestThePublisherMoves(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
@@ -100,9 +102,9 @@ func TestThePublisherMoves(t *testing.T) {
 	t.Logf("the longest pause at an edge: %v", longest.Round(time.Millisecond))
 }
 
-// An owner is stopped for longer than its lease, another node takes over, and the first one goes on: it must give up
-// before it sends a frame to a node that reads from it.
-func TestAPausedOwner(t *testing.T) {
+// An owner is suspended for longer than its lease, another node takes over, and the first one
+// resumes: it must release the stream before it sends a frame to a node that pulls from it.
+func TestSuspendedOwnerIsReplaced(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	nodes := startNodes(t, 3, redisURL(redis), "--cluster-lease", "1s")
@@ -123,8 +125,9 @@ func TestAPausedOwner(t *testing.T) {
 	})
 }
 
-// Redis is away: what runs goes on everywhere, and all is as before when it is back, with or without its data.
-func TestRedisIsAway(t *testing.T) {
+// Without Redis everything that runs continues everywhere. When Redis is back, with or without its
+// data, the cluster works as before.
+func TestStreamsContinueWithoutRedis(t *testing.T) {
 	t.Parallel()
 	away := 20 * time.Second
 	if testing.Short() {
@@ -166,9 +169,9 @@ func TestRedisIsAway(t *testing.T) {
 	watch(t, nodes[1].addr, "new").sees(groupOf)
 }
 
-// The network between two nodes is cut again and again: the stream at the edge goes on where it broke off, or at the key
-// frame that has come since then.
-func TestTheNetworkBetweenNodesIsCut(t *testing.T) {
+// The network between two nodes is cut again and again. The pull continues where it broke off, or
+// at a newer keyframe.
+func TestPullContinuesAfterNetworkCut(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	owner := &node{t: t, addr: nettest.FreeAddr(t), rtmp: nettest.FreeAddr(t)}
@@ -220,8 +223,8 @@ func clusterDemo(t *testing.T, nginx string) (out, rtmp string, err error) {
 
 var demoLine = regexp.MustCompile(`(?m)^demo +http://\S+ +(the publisher|http://\S+) +[1-9]`)
 
-// scripts/cluster-demo does what it says. It prints an RTMP address of the balancer only if nginx
-// has its stream module.
+// scripts/cluster-demo works. It prints an RTMP address of the balancer only if nginx has its
+// stream module.
 func TestClusterDemo(t *testing.T) {
 	t.Parallel()
 	for name, nginx := range map[string]string{
@@ -249,7 +252,7 @@ func TestClusterDemo(t *testing.T) {
 }
 
 // When a server of the demo ends, the script says so at once, and shows its log.
-func TestClusterDemoWithoutAServer(t *testing.T) {
+func TestClusterDemoReportsAServerThatEnds(t *testing.T) {
 	t.Parallel()
 	for name, nginx := range map[string]string{
 		"refuses the configuration": `echo "it does not start" >&2; exit 1`,
@@ -272,8 +275,8 @@ func TestClusterDemoWithoutAServer(t *testing.T) {
 // soakFor is how long TestClusterSoak takes; ten minutes find more.
 var soakFor = flag.Duration("soak", 0, "how long the soak of a cluster takes; 0: a minute, and with -short a few seconds")
 
-// Nodes are killed and shut down while streams come by all of them: each viewer gets the bytes that were published, in
-// order, and in the end nothing is left.
+// Nodes are killed and shut down while streams come by all of them: each viewer gets the bytes that
+// were published, in order, and in the end nothing is left.
 func TestClusterSoak(t *testing.T) {
 	t.Parallel()
 	streams, lasts := 100, time.Minute
@@ -382,7 +385,7 @@ func (r *returning) seesMore() {
 	})
 }
 
-// end ends the present connection, and reports what was wrong with it.
+// end closes the current connection, and reports its faults.
 func (r *returning) end() {
 	r.t.Helper()
 	r.now.stop()

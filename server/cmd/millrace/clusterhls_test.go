@@ -42,7 +42,8 @@ func get(client *http.Client, url string) ([]byte, error) {
 	return body, err
 }
 
-// Players of HLS at all nodes get the same bytes by the same names, and the owner is asked once for each by a node.
+// Players of HLS at all nodes get the same bytes by the same names, and the owner is asked once for
+// each by a node.
 func TestHLSAtAnyNode(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
@@ -91,7 +92,8 @@ func TestHLSAtAnyNode(t *testing.T) {
 	t.Logf("30 players at 3 nodes: %d objects", len(objects))
 }
 
-// balance starts nginx with the lines of deploy/nginx.conf in front of three nodes, and returns its address.
+// balance starts nginx with the lines of deploy/nginx.conf in front of three nodes, and returns its
+// address.
 func balance(t *testing.T, nodes []*node) string {
 	t.Helper()
 	program := need.Program(t, "nginx")
@@ -138,8 +140,8 @@ func balance(t *testing.T, nodes []*node) string {
 
 var mediaSequence = regexp.MustCompile(`(?m)^#EXT-X-MEDIA-SEQUENCE:(\d+)$`)
 
-// Players play through a balancer without stickiness while nodes are killed and shut down, one after the other: hls.js has
-// no fatal error, ffmpeg goes on to its end, and no playlist goes back.
+// Players play through a balancer without stickiness while nodes are killed and shut down, one
+// after the other: hls.js has no fatal error, ffmpeg plays to the end, and no playlist goes back.
 func TestHLSWhileNodesComeAndGo(t *testing.T) {
 	t.Parallel()
 	need.Program(t, "ffmpeg")

@@ -15,7 +15,7 @@ func command() *cobra.Command {
 number of viewers get it over HLS with low latency, as MP4 for a browser, as FLV, or over RTMP. It records
 streams, and several servers form a cluster. It also serves files and keeps blobs.
 
-See a picture at once:
+To see a sample stream:
 
   millrace serve --demo        then open http://127.0.0.1:8080/
 
@@ -32,8 +32,8 @@ argument.`,
 	return root
 }
 
-// knowTopics makes `millrace help` fail when it is asked for an unknown command. cobra's own help prints the usage and
-// succeeds.
+// knowTopics makes `millrace help` fail when it is asked for an unknown command. cobra's own help
+// prints the usage and succeeds.
 func knowTopics(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	help, _, err := root.Find([]string{"help"})

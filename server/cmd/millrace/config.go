@@ -21,10 +21,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A serveConfig is what millrace serve is told by its flags, the environment and a file, in this order.
+// A serveConfig is the configuration of millrace serve, from its flags, the environment and a file,
+// in this order.
 type serveConfig struct {
 	server.Config
-	file                string // that has the rest; empty if there is none
+	file                string // the configuration file; empty: none
 	fromVar             bool   // it is that of configVar
 	logFormat, logLevel string
 
@@ -98,7 +99,8 @@ func bind(f *pflag.FlagSet, flag server.Flag) {
 	}
 }
 
-// addTo gives cmd the flags, and a help that lists them in their groups. Those of own are in the last one.
+// addTo adds the flags to cmd, and a help text that lists them in groups. The flags of own form the
+// last group.
 func (c *serveConfig) addTo(cmd *cobra.Command, own *pflag.FlagSet) {
 	cmd.Flags().SortFlags = false
 	cmd.InitDefaultHelpFlag()
@@ -130,7 +132,7 @@ func (c *serveConfig) addTo(cmd *cobra.Command, own *pflag.FlagSet) {
 // helpWidth is where lines of --help are broken.
 const helpWidth = 110
 
-// again returns what the same command line, the environment and the file say now.
+// again reads the same command line, the environment and the file again.
 func (c *serveConfig) again() (*serveConfig, error) {
 	next := newServeConfig()
 	next.file, next.fromVar, next.Log = c.file, c.fromVar, c.Log
@@ -146,7 +148,7 @@ func (c *serveConfig) again() (*serveConfig, error) {
 	return next, next.read()
 }
 
-// read sets what the command line has not set, and checks all of it.
+// read sets the options that are not on the command line, and checks all of them.
 func (c *serveConfig) read() error {
 	var err error
 	c.flags.VisitAll(func(f *pflag.Flag) {
@@ -169,11 +171,11 @@ func (c *serveConfig) read() error {
 	return c.located(cmp.Or(c.uselessFlag(), c.Check()))
 }
 
-// serviceVariable finds the variables that Kubernetes sets for a service called millrace, or millrace-*. MILLRACE_PORT
-// is one if it has a URL.
+// serviceVariable finds the variables that Kubernetes sets for a service called millrace, or
+// millrace-*. MILLRACE_PORT is one if it has a URL.
 var serviceVariable = regexp.MustCompile(`^\w+(_SERVICE_HOST|_SERVICE_PORT(_[A-Z0-9_]+)?|_PORT_[0-9]+_(TCP|UDP|SCTP)(_[A-Z]+)?)=|^\w+_PORT=\w+://`)
 
-// unknownVariables returns the names of variables in env that look like those of flags, and are not.
+// unknownVariables returns the variables in env that look like flags, but match none.
 func (c *serveConfig) unknownVariables(env []string) (names []string) {
 	known := []string{configVar}
 	c.flags.VisitAll(func(f *pflag.Flag) { known = append(known, variable(f.Name)) })
@@ -198,7 +200,8 @@ func (c *serveConfig) set(flag, value, from, name string) error {
 	return err
 }
 
-// readFile sets what neither the command line nor the environment has set. The file is a mapping of flags to scalars.
+// readFile sets the options that neither the command line nor the environment sets. The file is a
+// mapping of flags to scalars.
 func (c *serveConfig) readFile() error {
 	from := "--config"
 	if c.fromVar {
@@ -260,7 +263,8 @@ func (c *serveConfig) readFile() error {
 // flagName finds the flags that an error speaks of.
 var flagName = regexp.MustCompile(`--[a-z-]+`)
 
-// located adds to an error where the flags that it speaks of were given, other than on the command line.
+// located adds to an error where the flags that it speaks of were given, other than on the command
+// line.
 func (c *serveConfig) located(err error) error {
 	if err == nil {
 		return nil
@@ -279,8 +283,8 @@ func (c *serveConfig) located(err error) error {
 	return fmt.Errorf("%w (%s)", err, strings.Join(places, ", "))
 }
 
-// uselessFlag returns an error for a flag that was given and has no effect without another one. Variables may be there
-// for other servers as well.
+// uselessFlag returns an error for a flag that was given and has no effect without another one.
+// Variables may be there for other servers as well.
 func (c *serveConfig) uselessFlag() error {
 	for flag := range c.all() {
 		if from := c.from[flag.Name]; from == "" || strings.HasPrefix(from, "$") {
@@ -294,10 +298,10 @@ func (c *serveConfig) uselessFlag() error {
 	return nil
 }
 
-// print writes a file for --config that has what was given, and the defaults as comments.
+// print writes a file for --config with the options that were set, and the defaults as comments.
 func (c *serveConfig) print(w io.Writer) error {
 	var text bytes.Buffer
-	text.WriteString("# What millrace serve was given, for --config. Defaults are comments. Secrets are hidden: give them again.\n")
+	text.WriteString("# The configuration of millrace serve, for --config. Defaults are comments. Secrets are hidden: set them again.\n")
 	for _, group := range c.groups {
 		fmt.Fprintf(&text, "\n# %s\n\n", group.Title)
 		for _, flag := range group.Flags {

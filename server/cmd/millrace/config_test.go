@@ -41,8 +41,9 @@ func readServeConfig(t *testing.T, args ...string) *serveConfig {
 	return c
 }
 
-// Each flag can be given in each of the ways, and a flag counts before a variable, which counts before the file.
-func TestWhereAFlagIsGiven(t *testing.T) {
+// Each flag can be given in each of the ways, and a flag counts before a variable, which counts
+// before the file.
+func TestFlagOverridesEnvironmentAndFile(t *testing.T) {
 	file := configFile(t, `
 max-viewers: 1
 max-streams: 1   # the variable counts
@@ -96,7 +97,7 @@ func TestPrintedConfigIsRead(t *testing.T) {
 	}
 }
 
-// Every flag has a variable of its own.
+// Every flag has a variable.
 func TestVariables(t *testing.T) {
 	c := newServeConfig()
 	c.flags.VisitAll(func(f *pflag.Flag) {
@@ -117,9 +118,9 @@ func TestVariables(t *testing.T) {
 	})
 }
 
-// A mistake in the file is told by its line, one in the environment by its variable, and both end the command with
-// status 2.
-func TestMistakesInAFileAreToldByTheirLine(t *testing.T) {
+// A mistake in the file is told by its line, one in the environment by its variable, and both end
+// the command with status 2.
+func TestFileErrorsNameTheLine(t *testing.T) {
 	for _, tt := range []struct{ text, says string }{
 		{"listen: :8080\nmax-viewer: 5\n", ":2: millrace serve has no flag --max-viewer"},
 		{"\nconfig: other.yaml\n", ":2: millrace serve has no flag --config"},
@@ -161,7 +162,7 @@ func TestMistakesInAFileAreToldByTheirLine(t *testing.T) {
 	}
 }
 
-// What is printed has no secrets, and is read as the same configuration.
+// The printed configuration has no secrets, and can be read back.
 func TestPrintConfig(t *testing.T) {
 	t.Setenv("MILLRACE_PUBLISH_TOKEN", "s3cret-p")
 	t.Setenv("MILLRACE_MAX_STREAMS", "7")
@@ -208,7 +209,7 @@ redis-password: s3cret-w
 	}
 }
 
-// A variable that is misspelt is told at start; those of Kubernetes are not.
+// Misspelt variables are reported at start; those of Kubernetes are not.
 func TestUnknownVariables(t *testing.T) {
 	c := newServeConfig()
 	got := c.unknownVariables([]string{
@@ -234,7 +235,7 @@ func TestUnknownVariables(t *testing.T) {
 	}
 }
 
-// deploy/millrace.yaml works as it is, and with every line that it shows.
+// deploy/millrace.yaml works unchanged, and with every commented line.
 func TestTheDeployedConfiguration(t *testing.T) {
 	const file = "../../../deploy/millrace.yaml"
 	if c := readServeConfig(t, "--config", file); len(c.from) != 0 && !slices.Equal(slices.Collect(maps.Keys(c.from)), []string{"config"}) {

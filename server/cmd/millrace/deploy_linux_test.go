@@ -19,8 +19,9 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
-// The image of deploy/Containerfile is built, and its command serves there with nothing else beside it, without rights, and
-// finds itself healthy. What is compiled and fetched elsewhere is given in the place of the first stage.
+// The image of deploy/Containerfile is built. Its command serves in it without any other program
+// and without privileges, and reports itself healthy. The result of the first stage is supplied,
+// because compiling needs downloads.
 func TestImage(t *testing.T) {
 	t.Parallel()
 	buildah := need.Program(t, "buildah")
@@ -48,7 +49,7 @@ func TestImage(t *testing.T) {
 	build := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(stage, "out", "millrace"), ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	run(build)
-	// As in the first stage, whatever the mask of this process is.
+	// As in the first stage, independent of the umask.
 	if err := os.Chmod(filepath.Join(stage, "out", "millrace"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +85,8 @@ func TestImage(t *testing.T) {
 	eventually(t, "the server to be healthy", func() bool { return inside("healthcheck", "--url", "http://"+addr).Run() == nil })
 }
 
-// healthcheck fails if there is no server, and if it does not serve. Its certificate may be that of another name.
+// healthcheck fails if there is no server, and if it does not serve. Its certificate may be that of
+// another name.
 func TestHealthcheck(t *testing.T) {
 	status := http.StatusOK
 	ts := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -112,7 +114,8 @@ func TestHealthcheck(t *testing.T) {
 	}
 }
 
-// The server takes systemd's sockets for the listeners that their names say, and ignores the addresses of its flags. A name that is not known ends the command.
+// The server takes systemd's sockets for the listeners that their names say, and ignores the
+// addresses of its flags. A name that is not known ends the command.
 func TestSocketActivation(t *testing.T) {
 	t.Parallel()
 	program := need.Program(t, "systemd-socket-activate")

@@ -24,7 +24,7 @@ func doctorCommand() *cobra.Command {
 	var asJSON, strict, all bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Report what this machine lacks for serving",
+		Short: "Check this machine for a number of viewers",
 		Long: `Doctor looks at what a streaming server needs of a Linux machine: limits, memory and processors (those of a container
 included), the network's settings, and the disks. It prints what it finds, the worst first: the value, what to do, why, and
 the command for that. It runs none of these commands, and changes nothing.
@@ -45,7 +45,7 @@ It sees what a server started in its place would see, so run it as the server's 
   # For 20000, with files and blobs
   millrace doctor --viewers 20000 --root /srv/films --blobs /srv/blobs
 
-  # What a script wants to know
+  # For scripts
   millrace doctor --json | jq -r '.findings[] | select(.state == "bad") | .name + ": " + .command'`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -65,12 +65,12 @@ It sees what a server started in its place would see, so run it as the server's 
 	f.StringVar(&plan.Root, "root", "", "the directory that serve is to be given as --root")
 	f.StringVar(&plan.Blobs, "blobs", "", "the directory that serve is to be given as --blobs")
 	f.BoolVar(&strict, "strict", false, "warnings make the exit status 1 as well")
-	f.BoolVar(&all, "all", false, "also explain what needs no change")
+	f.BoolVar(&all, "all", false, "also explain findings that need no change")
 	f.BoolVar(&asJSON, "json", false, "print JSON, with everything")
 	return cmd
 }
 
-// verdict returns an error if a report has what makes the exit status 1.
+// verdict returns an error if the exit status for a report is 1.
 func verdict(r doctor.Report, strict bool) error {
 	bad, warn := r.Counts[doctor.Bad], r.Counts[doctor.Warn]
 	if bad == 0 && (!strict || warn == 0) {

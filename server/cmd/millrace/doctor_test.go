@@ -15,7 +15,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Scripts tell a machine that lacks something from a doctor that could not look by the exit status of the process.
+// Scripts tell a machine that lacks something from a doctor that could not look by the exit status
+// of the process.
 func TestDoctorExitStatus(t *testing.T) {
 	for _, test := range []struct {
 		args   string
@@ -120,7 +121,7 @@ for 5 viewers: 1 bad, 1 ok
 }
 
 // The user's page tells of every check and flag, and of no other flag.
-func TestThePageTellsOfEveryCheck(t *testing.T) {
+func TestDoctorPageListsEveryCheck(t *testing.T) {
 	doc, err := os.ReadFile("../../../docs/doctor.md")
 	if err != nil {
 		t.Fatal(err)

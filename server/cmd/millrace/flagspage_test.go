@@ -12,17 +12,17 @@ import (
 func (c *serveConfig) writePage(w io.Writer) {
 	fmt.Fprint(w, `# The flags of millrace serve
 
-Each flag is also a variable, as in `+"`MILLRACE_MAX_VIEWERS`"+`, and a key of the file of `+"`--config`"+`: see
-[deploy.md](deploy.md#configuration). `+"`millrace serve --help`"+` has the same list, with what stands on the command line alone, and `+"`--print-config`"+` says which value counts, and
-where it is from. What begins with `+"`$`"+` is a variable or a key, and no flag.
+Each flag can also be set as an environment variable, as in `+"`MILLRACE_MAX_VIEWERS`"+`, or in the file of
+`+"`--config`"+`: see [deploy.md](deploy.md#configuration). Names that begin with `+"`$`"+` are variables and keys of the
+file only. `+"`millrace serve --help`"+` shows the same list, and `+"`--print-config`"+` the effective values with their sources.
 
-Sizes are whole numbers of bytes, or have a unit: `+"`KiB` to `TiB` are powers of 1024, and so are `K` to `T`; `KB` to `TB`"+` are powers
-of 1000. Times are such as `+"`300ms`, `1m30s` or `2h`"+`.
+Sizes are numbers of bytes, or have a unit: `+"`KiB` to `TiB` and `K` to `T` are powers of 1024; `KB` to `TB`"+` are
+powers of 1000. Durations are written as `+"`300ms`, `1m30s` or `2h`"+`.
 
 <!-- Made by go test ./server/cmd/millrace -run TestFlagsPage -update -->
 `)
 	for _, group := range c.groups {
-		fmt.Fprintf(w, "\n## %s\n\n| flag | default | |\n|---|---|---|\n", group.Title)
+		fmt.Fprintf(w, "\n## %s\n\n| flag | default | meaning |\n|---|---|---|\n", group.Title)
 		for _, flag := range group.Flags {
 			c.writeRow(w, flag)
 		}

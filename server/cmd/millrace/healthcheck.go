@@ -19,8 +19,8 @@ func healthcheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "healthcheck",
 		Short: "Ask a server on this machine whether it serves: status 0 or 1",
-		Long: `Healthcheck is for containers whose image has no other program. It fails if the server does not answer, or shuts
-down. It does not check the server's certificate, whose name is not that of this machine.`,
+		Long: `Healthcheck is for containers without other programs. It fails if the server does not answer, or shuts down. It does
+not verify the server's certificate, which is for another name.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), healthTimeout)

@@ -24,7 +24,7 @@ func loadCommand() *cobra.Command {
 	var asJSON, quiet bool
 	cmd := &cobra.Command{
 		Use:   "load",
-		Short: "Put a load on a server and measure what arrives",
+		Short: "Load a server and measure what viewers receive",
 		Long: `Load publishes streams to a server in real time, watches them with many viewers, and tells what arrived:
 bytes, the gaps between arrivals, the latency, what was lost, and the server's CPU time per gigabyte when
 --server-pid names its process on this machine.
@@ -36,7 +36,7 @@ until then is printed nevertheless.
 Every tag carries its number and the moment it left. The load comes from one process: on the same machine it
 competes with the server for the processors. Streams that other programs publish carry no such numbers: their losses and
 latency are not known.`,
-		Example: `  # 200 viewers of one stream of 2.15 Mbit/s, and what that costs the server
+		Example: `  # 200 viewers of one stream of 2.15 Mbit/s, and the server's CPU time
   millrace load --viewers 200 --server-pid "$(pidof millrace)"
 
   # 50 streams with 4 viewers each; 20 of the 200 stop reading for a minute
@@ -95,7 +95,7 @@ func loadFlags(f *pflag.FlagSet, cfg *load.Config) {
 	f.DurationVar(&cfg.StallFor, "stall-for", cfg.StallFor, "how long those viewers read nothing")
 
 	f.IntVar(&cfg.BitRate, "bit-rate", cfg.BitRate, "bits per second of each stream")
-	f.DurationVar(&cfg.KeyInterval, "key-interval", cfg.KeyInterval, "time between key frames")
+	f.DurationVar(&cfg.KeyInterval, "key-interval", cfg.KeyInterval, "time between keyframes")
 	f.DurationVar(&cfg.Ramp, "ramp", cfg.Ramp, "time over which the viewers come")
 	f.DurationVar(&cfg.Settle, "settle", cfg.Settle, "time after that before the measurement begins")
 	f.DurationVar(&cfg.Duration, "duration", cfg.Duration, "how long the measurement then lasts")
@@ -109,11 +109,11 @@ func (v *pidsValue) Type() string { return "ints" }
 
 func (v *pidsValue) String() string { return strings.Trim(fmt.Sprint([]int(*v)), "[]") }
 
-// Set adds to those that are there.
+// Set appends to the earlier values.
 func (v *pidsValue) Set(s string) error {
 	numbers := strings.FieldsFunc(s, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 	if len(numbers) == 0 {
-		return errors.New("there is no such process")
+		return errors.New("no such process")
 	}
 	for _, n := range numbers {
 		pid, err := strconv.Atoi(n)
@@ -216,7 +216,7 @@ func printEnded(row func(...any), ended map[string]int) {
 	}
 }
 
-// printUsage prints what processes used.
+// printUsage prints the resource use of processes.
 func printUsage(row func(...any), name string, u *load.Usage) {
 	if u == nil {
 		return
@@ -248,7 +248,8 @@ func round(d time.Duration) time.Duration {
 	return d.Round(time.Microsecond)
 }
 
-// decimalBytes formats a number of bytes in powers of a thousand, as bit rates and gigabytes delivered are counted.
+// decimalBytes formats a number of bytes in powers of a thousand, as bit rates and gigabytes
+// delivered are counted.
 func decimalBytes(n int64) string {
 	const units = "kMGTP"
 	if n < 1000 {

@@ -8,14 +8,16 @@ import (
 )
 
 const (
-	// logLines is how many lines wait for a log that takes none. A busy server writes some hundred a second.
+	// logLines is how many lines wait for a log that takes none. A busy server writes some hundred
+	// a second.
 	logLines = 4096
 	// logFlush is how long Flush waits for such a log.
 	logFlush = time.Second
 )
 
-// A logWriter writes a log in a separate goroutine, so that a full pipe or a stopped terminal does not block the server. When
-// logLines lines wait, further lines are dropped. The next line that is written states how many.
+// A logWriter writes a log in a separate goroutine, so that a full pipe or a stopped terminal does
+// not block the server. When logLines lines wait, further lines are dropped. The next line that is
+// written states how many.
 type logWriter struct {
 	w     io.Writer
 	lines chan logLine
@@ -47,7 +49,7 @@ func (l *logWriter) Write(p []byte) (int, error) {
 func (l *logWriter) run() {
 	for line := range l.lines {
 		if n := l.lost.Swap(0); n > 0 {
-			_, _ = fmt.Fprintf(l.w, "millrace: %d lines of the log were lost, because it took none\n", n)
+			_, _ = fmt.Fprintf(l.w, "millrace: %d lines of the log were lost, because the log was blocked\n", n)
 		}
 		if line.flushed != nil {
 			close(line.flushed)

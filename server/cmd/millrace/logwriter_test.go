@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A log that takes nothing blocks nobody who writes to it, and loses lines, which it counts afterwards.
-func TestLogThatTakesNothing(t *testing.T) {
+// A blocked log never blocks its writers. It loses lines, and counts them afterwards.
+func TestBlockedLogDropsLines(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

@@ -2,11 +2,11 @@
 //
 //   - `millrace serve` relays streams from publishers to viewers, serves files and keeps blobs.
 //   - `millrace load` puts a load on a server and measures what arrives.
-//   - `millrace doctor` reports what the machine lacks for serving.
+//   - `millrace doctor` reports which limits of the machine are too low for serving.
 //   - `millrace token` signs and inspects tokens (JWT) of publishers and viewers.
 //
-// This package is wiring: the server and its flags are in server/internal/server, the load in internal/load, the checks of the
-// machine in server/internal/doctor.
+// This package is wiring: the server and its flags are in server/internal/server, the load in
+// internal/load, the checks of the machine in server/internal/doctor.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 
 func main() {
 	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // as it is under nohup
+	if !signal.Ignored(syscall.SIGHUP) { // ignored under nohup
 		ends = append(ends, syscall.SIGHUP)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), ends...)

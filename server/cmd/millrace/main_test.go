@@ -24,7 +24,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// asCommand has the test's binary be the command, for tests that need a process of its own.
+// asCommand makes the test's binary act as the command, for tests that need a child process.
 const asCommand = "MILLRACE_TEST_AS_COMMAND"
 
 func TestMain(m *testing.M) {
@@ -169,8 +169,9 @@ server  30ms CPU, 5 MB resident, at most 6 MB
 	}
 }
 
-// Viewers that read nothing during the measurement have no gaps: 0s would say that they were served without a pause.
-func TestReportOfWhatWasNotMeasured(t *testing.T) {
+// Viewers that read nothing during the measurement have no gaps: 0s would say that they were served
+// without a pause.
+func TestReportWithoutMeasurements(t *testing.T) {
 	var out bytes.Buffer
 	err := printReport(&out, load.Report{
 		Viewers: load.Viewers{Wanted: 1, Connected: 1, Numbered: true, Gap: load.Spread{Count: 1, P50: time.Second, P99: time.Second, Max: time.Second}},
@@ -202,9 +203,9 @@ func TestProgressLine(t *testing.T) {
 	}
 }
 
-// A value that cannot be used is told by its flag, and ends every command with status 2. What goes wrong for another
-// reason ends it with status 1.
-func TestMistakesAreToldByTheirFlag(t *testing.T) {
+// An invalid value is reported with its flag, and ends every command with status 2. Any other
+// failure ends it with status 1.
+func TestErrorsNameTheFlag(t *testing.T) {
 	const number, aTime = "want a whole number, as in 100", "want a time with its unit, as in 90s, 5m or 1h30m"
 	for _, tt := range []struct {
 		args, says string
@@ -252,7 +253,7 @@ func TestMistakesAreToldByTheirFlag(t *testing.T) {
 		{"load --viewers -1", "viewers", 2},
 		{"load --url http://example.org", "--remote", 2},
 		{"load --server-pid 1073741824", "--server-pid 1073741824", 2},
-		{"load --server-pid= --url http://127.0.0.1:1", "there is no such process", 2},
+		{"load --server-pid= --url http://127.0.0.1:1", "no such process", 2},
 		{"load --server-pid 1,millrace", `"millrace" is not a process number`, 2},
 		{"load --ramp 1", `--ramp is "1", ` + aTime, 2},
 		{"doctor --viewers x", `--viewers is "x", ` + number, 2},
@@ -345,7 +346,7 @@ func TestFlagsPage(t *testing.T) {
 }
 
 // The page of load tells of each of its flags with its default, and of no other.
-func TestThePageTellsOfEveryFlagOfLoad(t *testing.T) {
+func TestLoadPageListsEveryFlag(t *testing.T) {
 	doc, err := os.ReadFile("../../../docs/load.md")
 	if err != nil {
 		t.Fatal(err)

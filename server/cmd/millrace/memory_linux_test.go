@@ -31,7 +31,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/testkit/livetest"
 )
 
-// A memoryServer is a millrace serve in a process of its own, whose memory is looked at.
+// A memoryServer is a millrace serve in a child process, to measure its memory.
 type memoryServer struct {
 	t    testing.TB
 	addr string // of HTTP
@@ -71,22 +71,24 @@ func startMemoryServer(t testing.TB, group *memoryGroup, flags ...string) *memor
 	return s
 }
 
-// A memoryGroup is a control group of limited memory: the kernel kills a process in it that needs more. What it counts is
-// the process's anonymous memory; its page cache (blobs), which the kernel takes back before it kills; and what the kernel
-// itself allocates for the process: page tables, stacks, structures of sockets and files. Version 2 counts the contents of
-// sockets as well, which --memory does not bound.
+// A memoryGroup is a control group with limited memory: the kernel kills a process in it that needs
+// more. It counts the process's anonymous memory; its page cache (blobs), which the kernel reclaims
+// before it kills; and the kernel's memory for the process: page tables, stacks, structures of
+// sockets and files. Version 2 also counts the contents of sockets, which --memory does not limit.
 type memoryGroup struct {
 	dir    string
 	events string // the file that says how many processes were killed
 	peak   string // the file with the most that was counted
 }
 
-// socketBytes is what the sockets of a server may have in a group of version 2: --unsent for each of 300 viewers that take
-// nothing, and what 120 publishers have sent and the server has not read yet.
+// socketBytes is what the sockets of a server may have in a group of version 2: --unsent for each
+// of 300 viewers that take nothing, and what 120 publishers have sent and the server has not read
+// yet.
 const socketBytes = 128 << 20
 
-// newMemoryGroup returns a control group of so many bytes, or nil if the system lets the test make none: it is not root, the
-// groups are read-only, or the controller is not there. It fails the test at its end if the kernel has killed a process.
+// newMemoryGroup returns a control group of so many bytes, or nil if the system lets the test make
+// none: it is not root, the groups are read-only, or the controller is not there. It fails the test
+// at its end if the kernel has killed a process.
 func newMemoryGroup(t testing.TB, limit int64) *memoryGroup {
 	t.Helper()
 	name := fmt.Sprintf("millrace-test-%d-%d", os.Getpid(), memoryGroups.Add(1))
@@ -274,7 +276,8 @@ func (s *memoryServer) tinyPictures(name string, pictures int) {
 	}
 }
 
-// slowViewers has viewers come that take nothing, each by the next one of the forms, at a key frame of its own.
+// slowViewers connects viewers that read nothing, of one format after the other, each at a
+// different keyframe.
 func (s *memoryServer) slowViewers(name string, viewers, size int, forms ...string) {
 	p := s.publisher(name)
 	client := s.client()
@@ -387,8 +390,8 @@ func (s *memoryServer) shortPublishes(n int) {
 	}
 }
 
-// healthy has viewers that keep up with a stream until ctx ends, and fails the test if one of them loses a frame. It returns
-// a channel that is closed at the end.
+// healthy has viewers that keep up with a stream until ctx ends, and fails the test if one of them
+// loses a frame. It returns a channel that is closed at the end.
 func (s *memoryServer) healthy(ctx context.Context, viewers int) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
@@ -430,7 +433,8 @@ func (s *memoryServer) longGroups(publishers int) {
 	all.Wait()
 }
 
-// blobs has clients put blobs and stop in the middle, and others that take nothing of what they ask for by HTTP/2.
+// blobs starts clients that upload blobs and stop in the middle, and others that read nothing of
+// their HTTP/2 downloads.
 func (s *memoryServer) blobs(uploads, downloads int) {
 	client := s.client()
 	blob := make([]byte, 16<<20)
@@ -456,8 +460,8 @@ func (s *memoryServer) blobs(uploads, downloads int) {
 	}
 }
 
-// A server keeps its memory within the budget and slack under each load of legal requests, also where the kernel counts it,
-// and viewers that keep up lose nothing.
+// A server keeps its memory within the budget and slack under each load of legal requests, also
+// where the kernel counts it, and viewers that keep up lose nothing.
 func TestMemoryBudget(t *testing.T) {
 	const budget, slack = 160 << 20, 64 << 20
 	for _, load := range []struct {
@@ -508,7 +512,7 @@ func TestMemoryGoesBack(t *testing.T) {
 		t.Skip("takes a minute")
 	}
 	s := startMemoryServer(t, nil, "--memory", "2GiB")
-	t.Run("peak", func(t *testing.T) { // whose end closes the connections
+	t.Run("peak", func(t *testing.T) { // its end closes the connections
 		s.t = t
 		s.slowViewers("large", 100, 4<<20-100, ".flv")
 	})

@@ -26,7 +26,8 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// patience is how long something may take on a machine that is busy with other work. Only a failing test waits so long.
+// patience is how long something may take on a machine that is busy with other work. Only a failing
+// test waits so long.
 const patience = 60 * time.Second
 
 // eventually fails the test if ok does not become true.
@@ -39,7 +40,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// A node is a millrace serve in a process of its own. Its methods are for the goroutine of the test.
+// A node is a millrace serve in a child process. Its methods are for the goroutine of the test.
 type node struct {
 	t         testing.TB
 	args      []string
@@ -73,7 +74,7 @@ func startNodes(t testing.TB, count int, cluster string, flags ...string) []*nod
 	return nodes
 }
 
-// start starts a process at new addresses, or at those of the process before it.
+// start starts a process at new addresses, or at those of the previous process.
 func (n *node) start() {
 	n.t.Helper()
 	again := n.addr != ""
@@ -212,8 +213,9 @@ func (n *node) owns(name string) bool {
 	return ok && s.Owner == "" && s.Epoch > 0
 }
 
-// An encoder publishes a stream of pictures in real time, and connects again when it has to, as encoders do: to each of
-// its addresses in turn. A picture has the number of its moment, so that those of two encoders can be compared.
+// An encoder publishes a stream of video frames in real time, and reconnects when it has to, to its
+// addresses in turn. A frame has the number of its time, so that the frames of two encoders can be
+// compared.
 type encoder struct {
 	name string
 	stop context.CancelFunc
@@ -291,7 +293,7 @@ func (e *encoder) publish(ctx context.Context, addr string, picture int) int {
 	defer out.Release()
 	flv.AppendHeader(&out, flv.Header{HasVideo: true})
 	appendPicture(&enc, &out, 0, sequenceHeader)
-	// Encoders begin with a key frame, and their clock at 0.
+	// Encoders begin with a keyframe, and their clock at 0.
 	first := max(picture, int(time.Since(moments)/pictureEvery))
 	first = (first + groupOf - 1) / groupOf * groupOf
 	e.mu.Lock()
@@ -343,7 +345,7 @@ func pictureData(number int) []byte {
 	return data
 }
 
-// A watcher watches a stream as FLV, and checks what it gets.
+// A watcher watches a stream as FLV, and checks it.
 type watcher struct {
 	t    testing.TB
 	name string
@@ -429,7 +431,7 @@ func (w *watcher) picture(at, clock int64, data []byte) {
 	case w.last >= 0 && number > w.last+1:
 		w.gaps++
 		if number%groupOf != 0 {
-			w.problem("after picture %d comes %d, which is no key frame", w.last, number)
+			w.problem("after picture %d comes %d, which is no keyframe", w.last, number)
 		}
 	}
 	if at < clock {
@@ -476,7 +478,7 @@ func see(t testing.TB, n int, viewers ...*watcher) {
 	}
 }
 
-// check reports what is wrong so far.
+// check reports the faults so far.
 func (w *watcher) check() {
 	w.t.Helper()
 	w.mu.Lock()

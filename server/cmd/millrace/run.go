@@ -21,15 +21,15 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// successorTime is how long a successor may take until it serves, after its predecessor has got the directory of
-// recordings.
+// successorTime is how long a successor may take until it serves, after its predecessor has got the
+// directory of recordings.
 const successorTime = time.Minute
 
-// A running server, and what signals do to it.
+// running is a running server that obeys signals.
 type running struct {
 	*server.Server
 	log       *slog.Logger
-	cfg       *serveConfig // what is in force; of what cannot be reloaded, as it was at the start
+	cfg       *serveConfig // the current options; options that cannot be reloaded keep their values from the start
 	listeners map[string]net.Listener
 	end       context.CancelCauseFunc
 
@@ -82,7 +82,7 @@ func memoryBudget(given, most int64) int64 {
 	return max(most/2, server.MinMemory)
 }
 
-// obey does what signals say until ctx ends.
+// obey carries out signals until ctx ends.
 func (r *running) obey(ctx context.Context, signals <-chan os.Signal) {
 	for {
 		select {
@@ -132,8 +132,9 @@ func (r *running) reload() {
 	}
 }
 
-// replace starts the same command anew, and ends this process when the other one serves. It waits until this process has
-// the directory of recordings: of three processes, the second one must get it before the third.
+// replace starts the same command anew, and ends this process when the other one serves. It waits
+// until this process has the directory of recordings: of three processes, the second one must get
+// it before the third.
 func (r *running) replace(ctx context.Context) {
 	ctx, cancel := context.WithTimeoutCause(ctx, successorTime, errors.New("it takes too long"))
 	defer cancel()
@@ -154,7 +155,7 @@ func (r *running) replace(ctx context.Context) {
 
 func (r *running) notify(err error) {
 	if err != nil {
-		r.log.Warn("systemd cannot be told", "reason", err)
+		r.log.Warn("systemd cannot be notified", "reason", err)
 	}
 }
 

@@ -31,7 +31,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/server"
 )
 
-// A replaceable is a millrace serve that may be replaced by others: processes in one group, which write to one log.
+// A replaceable is a millrace serve that may be replaced by others: processes in one group, which
+// write to one log.
 type replaceable struct {
 	t    testing.TB
 	path string // of the program, a link
@@ -121,7 +122,7 @@ func (c *replaceable) replace() {
 }
 
 // The second signal ends the server at once, also if a shell has it ignore SIGINT.
-func TestASecondSignalEndsTheServer(t *testing.T) {
+func TestSecondSignalEndsTheServer(t *testing.T) {
 	root := t.TempDir()
 	large, err := os.Create(filepath.Join(root, "large"))
 	if err == nil {
@@ -179,7 +180,7 @@ func TestASecondSignalEndsTheServer(t *testing.T) {
 }
 
 // The server continues when the program that reads its log has ended.
-func TestServingOutlivesTheReaderOfTheLog(t *testing.T) {
+func TestServerSurvivesClosedLog(t *testing.T) {
 	t.Parallel()
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -230,9 +231,9 @@ func TestBudgetOfASmallContainer(t *testing.T) {
 	}
 }
 
-// While the process is replaced ten times, no request is refused: those on connections of their own, those on connections
-// that are kept open, viewers of a stream, and connections of RTMP. A viewer sees its answer end properly.
-func TestAReplacementRefusesNoClient(t *testing.T) {
+// While the process is replaced ten times, no request is refused: on new connections, on keep-alive
+// connections, of viewers, and over RTMP. A viewer's response gets a proper end.
+func TestReplacementRefusesNoClient(t *testing.T) {
 	t.Parallel()
 	replacements := 10
 	if testing.Short() {
@@ -331,7 +332,7 @@ func viewersAt(addr string) (viewers int) {
 }
 
 // What cannot serve replaces nothing.
-func TestAFailedReplacement(t *testing.T) {
+func TestFailedReplacementKeepsServing(t *testing.T) {
 	t.Parallel()
 	file := configFile(t, "latency: 20ms\n")
 	c := startCommand(t, nil, "--listen", "127.0.0.1:0", "--rtmp=", "--config", file, "--record", t.TempDir(), "--blobs", t.TempDir())
@@ -349,10 +350,10 @@ func TestAFailedReplacement(t *testing.T) {
 	c.replace()
 }
 
-// While the process is replaced, with a directory of recordings and one of blobs, all pictures that a viewer sees are in a
-// recording, recordings are whole, and no request for a blob fails. A process that replaces no other one gets neither
-// directory.
-func TestAReplacementWithDirectories(t *testing.T) {
+// While the process is replaced, with a directory of recordings and one of blobs, all pictures that
+// a viewer sees are in a recording, recordings are whole, and no request for a blob fails. A
+// process that replaces no other one gets neither directory.
+func TestReplacementTakesOverDirectories(t *testing.T) {
 	t.Parallel()
 	records, blobs := t.TempDir(), t.TempDir()
 	c := startCommand(t, nil, "--listen", "127.0.0.1:0", "--rtmp=", "--record", records, "--blobs", blobs)
@@ -425,7 +426,7 @@ func TestAReplacementWithDirectories(t *testing.T) {
 	t.Logf("%d pictures are recorded, and blobs were used %d times", len(recorded), served.Load())
 }
 
-// put puts a blob by a connection of its own.
+// put uploads a blob on a new connection.
 func put(addr, key string, body io.Reader) (status int, err error) {
 	req, err := http.NewRequest(http.MethodPut, "http://"+addr+"/blobs/"+key, body)
 	if err != nil {
@@ -462,8 +463,9 @@ func useBlob(addr, key string, n int) error {
 	return nil
 }
 
-// recordedPictures returns the numbers of the pictures that an encoder has sent and that are in the recordings of a stream.
-// These have ended, and consist of whole fragments. Within one no picture is missing, and the next one is later.
+// recordedPictures returns the numbers of the pictures that an encoder has sent and that are in the
+// recordings of a stream. These have ended, and consist of whole fragments. Within one no picture
+// is missing, and the next one is later.
 func recordedPictures(t *testing.T, dir, name string) map[int]bool {
 	t.Helper()
 	archive, err := record.Open(record.Config{Dir: dir})
@@ -479,7 +481,7 @@ func recordedPictures(t *testing.T, dir, name string) map[int]bool {
 		t.Fatal(files, err)
 	}
 	all, last := make(map[int]bool), -1
-	for _, file := range files { // whose names are their times
+	for _, file := range files { // their names are their times
 		b, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -511,9 +513,9 @@ func recordedPictures(t *testing.T, dir, name string) map[int]bool {
 	return all
 }
 
-// In a cluster the process that replaces an owner has its address: the encoder comes back to it, and viewers at another
-// node stay.
-func TestAReplacementInACluster(t *testing.T) {
+// In a cluster the process that replaces an owner has its address: the encoder comes back to it,
+// and viewers at another node stay.
+func TestReplacementInACluster(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	addr := nettest.FreeAddr(t)
@@ -538,8 +540,8 @@ func TestAReplacementInACluster(t *testing.T) {
 	t.Logf("pictures were missing %d times, came again %d times, and the longest pause was %v", gaps, repeats, longest)
 }
 
-// SIGHUP reads the file again: tokens and limits change, and what cannot change is named. A file that cannot be used
-// changes nothing.
+// SIGHUP reads the file again: tokens and limits change, and what cannot change is named. A file
+// that cannot be used changes nothing.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "millrace.yaml")

@@ -19,32 +19,32 @@ func serveCommand() *cobra.Command {
 		Short: "Relay live streams from publishers to viewers, serve files, and keep blobs",
 		Long: `Serve relays live streams, serves files, and keeps blobs.
 
-  POST or PUT /live/NAME    publish: FLV is recognised, anything else is relayed as bytes
-  GET /live/NAME.flv        watch: the last group of pictures, then live
-  GET /live/NAME.mp4        the same as MP4, for a plain <video> element (tested with Chromium)
+  POST or PUT /live/NAME    publish: FLV is recognized, any other format is relayed as bytes
+  GET /live/NAME.flv        watch, from the last keyframe
+  GET /live/NAME.mp4        watch as MP4, in a plain <video> element (tested with Chromium)
   rtmp://127.0.0.1/live/NAME
                             publish and watch over RTMP (OBS: server rtmp://127.0.0.1/live, stream key NAME)
   GET /live/NAME/index.m3u8 watch over HLS, with low latency
-  GET, HEAD /files/NAME     files under --root: ranges, conditions, sent by the kernel
+  GET, HEAD /files/NAME     files under --root
   GET, HEAD, PUT, DELETE /blobs/KEY
-                            values in a directory (--blobs) or in Redis (--redis): whole or not at all, with an optional TTL
-  /                         a page with all streams
-  /metrics  /healthz        for Prometheus, and for monitors
+                            values in a directory (--blobs) or in Redis (--redis)
+  /                         a page with all streams, for browsers
+  /metrics  /healthz        for Prometheus and monitors
 
-The server is reachable from this machine only, unless --listen, --rtmp or --rtmps says otherwise. Publishing and
-writing blobs then need --publish-token.
+By default the server is reachable from this machine only. With --listen, --rtmp or --rtmps it is reachable from others;
+publishing and writing blobs then need --publish-token.
 
-Each flag may be given as a variable, as in MILLRACE_MAX_VIEWERS, or in the YAML file of --config, as in max-viewers. A
-flag counts before a variable, and a variable before the file. SIGHUP reads the file again. SIGUSR2 starts this command
-anew, which takes the listeners over.`,
-		Example: `  # A picture at once: open http://127.0.0.1:8080/
+Each flag can also be set in the environment, as in MILLRACE_MAX_VIEWERS, or in the YAML file of --config, as in
+max-viewers. Flags override the environment, which overrides the file. SIGHUP reads the file again. SIGUSR2 replaces the
+process by a new one, which inherits the listeners.`,
+		Example: `  # A sample stream: open http://127.0.0.1:8080/
   millrace serve --demo
 
-  # Publish a file as if it were live, and watch it
+  # Publish a file as a live stream, and watch it
   ffmpeg -re -i film.mp4 -c copy -f flv -flvflags no_duration_filesize -send_expect_100 1 -method POST http://127.0.0.1:8080/live/film
   ffplay http://127.0.0.1:8080/live/film.flv
 
-  # The files under a directory, and one of them; with -C - curl goes on with a download that broke off
+  # Serve a directory, and download a file (with -C - curl resumes a download)
   millrace serve --root /srv/films
   curl -f -O http://127.0.0.1:8080/files/film.mp4
 
@@ -53,10 +53,10 @@ anew, which takes the listeners over.`,
   millrace serve --redis redis://127.0.0.1:6379
   curl -f -T film.mp4 http://127.0.0.1:8080/blobs/films/1
 
-  # A node of a cluster, which has the streams of all nodes
+  # A node of a cluster
   ` + variable("cluster-token") + `=secret millrace serve --listen :8080 --cluster redis://10.0.0.2:6379 --advertise http://10.0.0.5:8080
 
-  # All may watch, and publishers need the token
+  # Everyone may watch, and publishers need the token
   ` + variable("publish-token") + `=secret millrace serve --listen :8080
   ffmpeg ... -headers "Authorization: Bearer secret" -send_expect_100 1 -method POST http://example.org:8080/live/film`,
 		Args: noArguments,

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A statusError is an error with an exit status of its own.
+// A statusError is an error with an exit status.
 type statusError struct {
 	error
 	status int
@@ -51,7 +51,7 @@ func withStatus(err error, status int) error {
 	return &statusError{err, status}
 }
 
-// wrongFlag replaces the errors of pflag and strconv by what the flag wants.
+// wrongFlag replaces the errors of pflag and strconv by a description of valid values.
 func wrongFlag(cmd *cobra.Command, err error) error {
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		return misused(wrongValue("--"+invalid.GetFlag().Name, invalid))
@@ -66,12 +66,12 @@ func wrongValue(name string, invalid *pflag.InvalidValueError) error {
 	}
 	want, ok := wanted[invalid.GetFlag().Value.Type()]
 	if !ok {
-		want = invalid.Unwrap().Error() // of a value of ours, which says what it wants
+		want = invalid.Unwrap().Error() // our own values describe themselves
 	}
 	return fmt.Errorf("%s is %q, %s", name, invalid.GetValue(), want)
 }
 
-// wanted says what a flag wants, by the type of its pflag value.
+// wanted describes a flag's valid values, by the type of its pflag value.
 var wanted = map[string]string{
 	"bool":     "want true or false, or nothing, which is true",
 	"int":      "want a whole number, as in 100",

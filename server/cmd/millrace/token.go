@@ -17,10 +17,10 @@ func tokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
 		Short: "Sign or inspect a token (JWT): a right to one stream, for a while",
-		Long: `Token prints a JWT that gives one right to the streams of one name, and expires. The server has the same file as
---token-key. A name such as tenant/* stands for all that begin with tenant/, and * for all.
+		Long: `Token prints a JWT for a stream, a right and a time. The server uses the same key file with --token-key. The stream
+tenant/* means all streams below tenant/, and * means all streams.
 
-With --inspect it prints what a token says, and whether a server with the file takes it.
+With --inspect it explains a token, and whether a server with the file accepts it.
 
   millrace token --new-key > keys
   millrace token --key keys --stream cam --right publish --for 24h`,
@@ -36,7 +36,7 @@ With --inspect it prints what a token says, and whether a server with the file t
 			expires := time.Now().Add(lasts)
 			if until != "" {
 				if cmd.Flags().Changed("for") {
-					return misused(errors.New("--for and --until are two ways to say the same"))
+					return misused(errors.New("use either --for or --until"))
 				}
 				var err error
 				if expires, err = time.Parse(time.RFC3339, until); err != nil {
@@ -67,12 +67,13 @@ With --inspect it prints what a token says, and whether a server with the file t
 	f.StringVar(&right, "right", string(token.Read), "read, or publish, which is both")
 	f.DurationVar(&lasts, "for", time.Hour, "how long it is valid")
 	f.StringVar(&until, "until", "", "until when it is valid, instead of --for")
-	f.StringVar(&inspected, "inspect", "", "print what this token says, and sign none")
+	f.StringVar(&inspected, "inspect", "", "explain this token instead of signing one")
 	f.BoolVar(&newKey, "new-key", false, "print a line with a new key of HS256, for the file, and no token")
 	return cmd
 }
 
-// inspect prints the header and the claims of a token, and until when it is valid. It fails if a server refuses the token.
+// inspect prints the header and the claims of a token, and until when it is valid. It fails if a
+// server refuses the token.
 func inspect(w io.Writer, keys token.Keys, text string) error {
 	header, claims, err := token.Decode(text)
 	if err != nil {

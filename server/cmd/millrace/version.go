@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version returns what the build says about itself: the module's version when it was installed as one, else the
-// revision.
+// version returns the version of the build: the module's version if it was installed as one, else
+// the revision.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -26,7 +26,7 @@ func version() string {
 	return "devel"
 }
 
-// commit returns the commit that was built, and whether there were changes beside it; "" if the build does not say.
+// commit returns the commit of the build, and whether the tree had changes; "" if unknown.
 func commit() (text string) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

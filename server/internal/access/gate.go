@@ -8,15 +8,16 @@ import (
 	"github.com/millrace-io/millrace/server/internal/hook"
 )
 
-// A Gate admits the clients of a listener as its Policy says, which may be replaced at any time, and asks the hook after
-// it if there is one.
+// A Gate admits the clients of a listener as its Policy says, which may be replaced at any time,
+// and asks the hook after it if there is one.
 type Gate struct {
 	policy   atomic.Pointer[Policy]
 	hook     *hook.Client // nil if none is asked
 	refusals *Refusals
 }
 
-// NewGate returns a gate, whose policy is to be set before it is used. It borrows h, which is nil if there is no hook.
+// NewGate returns a gate. Its policy must be set before its first use. It borrows h, which is nil
+// without a hook.
 func NewGate(h *hook.Client, refusals *Refusals) *Gate { return &Gate{hook: h, refusals: refusals} }
 
 // Policy returns the policy in force, or nil before SetPolicy.
@@ -25,8 +26,8 @@ func (g *Gate) Policy() *Policy { return g.policy.Load() }
 // SetPolicy replaces the policy, and shares p with its readers: it is not to be changed any more.
 func (g *Gate) SetPolicy(p *Policy) { g.policy.Store(p) }
 
-// Protect returns next for clients that may read. Requests that write are checked by their handlers, and OPTIONS is for
-// everyone: browsers cannot show a token with it.
+// Protect returns next for clients that may read. Requests that write are checked by their
+// handlers, and OPTIONS is for everyone: browsers cannot show a token with it.
 func (g *Gate) Protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -46,8 +47,8 @@ func (g *Gate) Protect(next http.Handler) http.Handler {
 	})
 }
 
-// giveCookie gives a browser that opens a page with the token the cookie. A signed token is for one stream, and the
-// cookie for everything.
+// giveCookie gives a browser that opens a page with the token the cookie. A signed token is for one
+// stream, and the cookie for everything.
 func (p *Policy) giveCookie(w http.ResponseWriter, r *http.Request) {
 	shown := p.QueryToken(r.URL.RawQuery)
 	if shown == "" || !strings.Contains(r.Header.Get("Accept"), "text/html") || !p.isPlain(shown) {

@@ -10,7 +10,7 @@ import (
 )
 
 // A gate has the policy in force, which Protect looks up for each request.
-func TestTheGateTakesOverAPolicy(t *testing.T) {
+func TestGateAppliesANewPolicy(t *testing.T) {
 	g := NewGate(nil, NewRefusals(slog.New(slog.DiscardHandler), new(Origins), false))
 	h := g.Protect(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	for _, tt := range []struct {
@@ -32,8 +32,8 @@ func TestTheGateTakesOverAPolicy(t *testing.T) {
 	}
 }
 
-// Without a hook a client gets what it asks for.
-func TestAGateWithoutAHook(t *testing.T) {
+// Without a hook a client gets the stream that it asks for.
+func TestGateWithoutAHook(t *testing.T) {
 	g := NewGate(nil, NewRefusals(slog.New(slog.DiscardHandler), new(Origins), false))
 	g.SetPolicy(&Policy{})
 	r := httptest.NewRequest("GET", "/live/cam/index.m3u8?a=b", nil)

@@ -14,15 +14,15 @@ import (
 // HasHook reports whether the hook is asked.
 func (g *Gate) HasHook() bool { return g.hook != nil }
 
-// Question returns what the hook is to be asked about the request of a publisher or viewer, which names a stream.
+// Question returns the question to the hook about a publisher's or viewer's request for a stream.
 func (g *Gate) Question(event hook.Event, r *http.Request, name, protocol string) *hook.Request {
 	return &hook.Request{Event: event, Stream: name, Protocol: protocol, Address: r.RemoteAddr,
 		Agent: r.UserAgent(), Query: r.URL.RawQuery, Token: g.Policy().shownToken(r)}
 }
 
-// Ask asks the hook about a publisher, or a viewer with a connection, whose address may have a port. It returns the
-// public name of the stream and the client's terms. Without a hook they are what the client asks for, and none. The
-// error is a [refuse.Refusal] or that of ctx.
+// Ask asks the hook about a publisher, or about a viewer with a connection; its address may have a
+// port. It returns the public name of the stream and the client's terms. Without a hook these are
+// the requested name and no terms. The error is a [refuse.Refusal] or that of ctx.
 func (g *Gate) Ask(ctx context.Context, q *hook.Request) (name string, terms live.Terms, err error) {
 	q.Address = withoutPort(q.Address)
 	switch {
@@ -34,7 +34,8 @@ func (g *Gate) Ask(ctx context.Context, q *hook.Request) (name string, terms liv
 	return g.askPlay(ctx, q)
 }
 
-// askPublish asks the hook about a publisher. It returns the public name of its stream and its terms.
+// askPublish asks the hook about a publisher. It returns the public name of its stream and its
+// terms.
 func (g *Gate) askPublish(ctx context.Context, q *hook.Request) (string, live.Terms, error) {
 	a, err := g.hook.Ask(ctx, q)
 	if err != nil {
@@ -49,8 +50,8 @@ func (g *Gate) askPublish(ctx context.Context, q *hook.Request) (string, live.Te
 	return q.Name, live.Terms{MaxViewers: a.MaxViewers, MaxTime: a.MaxTime, Ended: end}, nil
 }
 
-// askPlay asks the hook about a viewer with a connection. It returns the public name of the stream and the viewer's
-// terms.
+// askPlay asks the hook about a viewer with a connection. It returns the public name of the stream
+// and the viewer's terms.
 func (g *Gate) askPlay(ctx context.Context, q *hook.Request) (string, live.Terms, error) {
 	p, err := g.hook.Play(ctx, q)
 	if err != nil {
@@ -65,7 +66,7 @@ func (g *Gate) askPlay(ctx context.Context, q *hook.Request) (string, live.Terms
 	return name, live.Terms{MaxTime: a.MaxTime, Ended: p.End}, nil
 }
 
-// publicName returns the name that the hook gives to a stream, and a refusal if that is none.
+// publicName returns the hook's name for the stream. It refuses an invalid name.
 func publicName(asked string, a *hook.Answer) (string, error) {
 	if a.Name == "" {
 		return asked, nil
@@ -78,8 +79,8 @@ func publicName(asked string, a *hook.Answer) (string, error) {
 	return a.Name, nil
 }
 
-// AskRecording asks the hook whether a stream is recorded. The gate has one. The caller calls end, which is nil if the
-// stream is not to be recorded, with the recording's end.
+// AskRecording asks the hook whether a stream is recorded. The gate has one. The caller calls end,
+// which is nil if the stream is not to be recorded, with the recording's end.
 func (g *Gate) AskRecording(name string) (end func(reason string, bytes int64), err error) {
 	q := &hook.Request{Event: hook.Record, Stream: name, Name: name}
 	_, err = g.hook.Ask(context.Background(), q)

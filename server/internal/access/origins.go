@@ -9,7 +9,8 @@ import (
 	"sync/atomic"
 )
 
-// Origins are the sites whose pages may play streams; "*" stands for all. The zero value has none.
+// Origins are the other sites that may play streams; "*" stands for all. The zero value allows
+// none.
 type Origins struct{ list atomic.Pointer[[]string] }
 
 // ParseOrigins returns the origins in a list with commas.
@@ -33,8 +34,8 @@ func ParseOrigins(list string) ([]string, error) {
 // Set replaces all origins by those in list, which it takes ownership of.
 func (o *Origins) Set(list []string) { o.list.Store(&list) }
 
-// Allow sets the headers by which a browser lets a page of another site read the answer, and reports whether it set them. It
-// refuses nobody.
+// Allow sets the headers with which a browser lets a page of another site read the response, and
+// reports whether it set them. It never refuses a request.
 func (o *Origins) Allow(h http.Header, r *http.Request) bool {
 	var list []string
 	if set := o.list.Load(); set != nil {

@@ -13,7 +13,7 @@ import (
 // A player is one of HLS that the hook allows.
 type player struct {
 	*hook.Play
-	query string // what it has shown
+	query string // the client's query
 }
 
 type playerKey struct{}
@@ -24,8 +24,9 @@ func playerOf(r *http.Request) *player {
 	return p
 }
 
-// AskPlayer asks the hook about a player of HLS, unless its answer to an earlier request counts. It returns the request
-// to serve, and the public name of the stream. Without a hook, and for another node, they are those that it has got.
+// AskPlayer asks the hook about an HLS player, unless an earlier answer is still valid. It returns
+// the request to serve, and the public name of the stream. Without a hook, and for another node,
+// these are r and name.
 func (g *Gate) AskPlayer(r *http.Request, name string) (*http.Request, string, error) {
 	if _, ok := NodeOf(r); ok || g.hook == nil {
 		return r, name, nil
@@ -52,8 +53,8 @@ func NoteServed(r *http.Request, n int) {
 	}
 }
 
-// Shown returns what a player of HLS shows, by which it can be told from others of its address: the token, and with a
-// hook, which is asked about each of them, its whole query.
+// Shown returns the credentials that tell an HLS player from others at its address: the token or,
+// with a hook, its whole query, because the hook is asked about each of them.
 func (g *Gate) Shown(r *http.Request) string {
 	shown := g.Policy().shownToken(r)
 	if g.hook != nil {
@@ -62,12 +63,12 @@ func (g *Gate) Shown(r *http.Request) string {
 	return shown
 }
 
-// maxAddedToken bounds the token that each address in a playlist gets, in bytes: there are hundreds of addresses. Signed
-// tokens are no longer.
+// maxAddedToken bounds the token that each address in a playlist gets, in bytes: there are hundreds
+// of addresses. Signed tokens are no longer.
 const maxAddedToken = 1 << 10
 
-// AddedQuery returns what each address in a playlist gets, without "?": the token if one is needed, or all that the hook
-// has seen. Players show it with no other request by themselves.
+// AddedQuery returns the query that each address in a playlist gets, without "?": the token if one
+// is needed, or the whole query that the hook has seen. Otherwise players would not repeat it.
 func (g *Gate) AddedQuery(r *http.Request) string {
 	if p := playerOf(r); p != nil {
 		return p.query
@@ -82,15 +83,16 @@ func (g *Gate) AddedQuery(r *http.Request) string {
 	return ""
 }
 
-// IsPublic reports whether anyone gets the answer to a request, which a shared cache may keep then: anyone may read,
-// and no token was shown.
+// IsPublic reports whether anyone gets the answer to a request, which a shared cache may keep then:
+// anyone may read, and no token was shown.
 func (g *Gate) IsPublic(r *http.Request) bool {
 	p := g.Policy()
 	return p.Read == "" && p.shownToken(r) == "" && g.hook == nil
 }
 
-// ownQuery returns a query as the client sent it, without the parameters that players of HLS add. They
-// are in one order, so that all requests of a player have the same ones, and fit into a playlist.
+// ownQuery returns a query as the client sent it, without the parameters that players of HLS add.
+// They are in one order, so that all requests of a player have the same ones, and fit into a
+// playlist.
 func ownQuery(query string) string {
 	own := strings.Split(query, "&")
 	own = slices.DeleteFunc(own, func(parameter string) bool {
@@ -104,5 +106,6 @@ func ownQuery(query string) string {
 	return notInPlaylists.Replace(strings.Join(own, "&"))
 }
 
-// notInPlaylists escapes what a client may send in a query and what ends an address in a playlist.
+// notInPlaylists escapes characters that are allowed in a client's query but end an address in a
+// playlist.
 var notInPlaylists = strings.NewReplacer(" ", "%20", `"`, "%22", "#", "%23")

@@ -14,27 +14,34 @@ import (
 	"github.com/millrace-io/millrace/server/internal/token"
 )
 
-// A Policy says who may do what on a listener. It does not change: a [Gate] gets another one.
+// A Policy decides what clients of a listener may do. It is immutable: a change gives the [Gate]
+// another one.
 //
 // May publish, and write blobs:
 //
 //   - With a token: a client that shows it.
-//   - With keys: a client that shows a token which one of them has signed, for the stream that it publishes.
-//   - Without both: a client of a loopback listener that names this machine in Host. The name matters because a page in
-//     a browser can make its own host name resolve to 127.0.0.1, and would then count as same-origin (DNS rebinding).
-//   - With a hook and without a token: also a client of another listener, to publish. The hook is asked later.
+//   - With keys: a client that shows a token which one of them has signed, for the stream that it
+//     publishes.
+//   - Without both: a client of a loopback listener that names this machine in Host. The name
+//     matters because a page in a browser can make its own host name resolve to 127.0.0.1, and
+//     would then count as same-origin (DNS rebinding).
+//   - With a hook and without a token: also a client of another listener, to publish. The hook is
+//     asked later.
 //   - In all cases never a page of another site.
 //
 // May read streams, files, blobs, the page, the API and the metrics:
 //
-//   - With a token: a client that shows it, or that of publishers, or one that is signed for the stream in question.
-//   - Without: every client; on a loopback listener, a client that names this machine in Host or shows such a token.
+//   - With a token: a client that shows it, or that of publishers, or one that is signed for the
+//     stream in question.
+//   - Without: every client; on a loopback listener, a client that names this machine in Host or
+//     shows such a token.
 //
-// A browser shows the token once, as ?token=TOKEN of a page that it opens, and gets a cookie in return, so that the
-// page's requests, players and links need no token. The cookie gives no right to write.
+// A browser shows the token once, as ?token=TOKEN of a page that it opens, and gets a cookie in
+// return, so that the page's requests, players and links need no token. The cookie gives no right
+// to write.
 //
-// May decide, on the admin listener: a client that may read there, and shows the token or comes by loopback; never a
-// page of another site.
+// May decide, on the admin listener: a client that may read there, and shows the token or comes by
+// loopback; never a page of another site.
 type Policy struct {
 	Publish, Read string // tokens; either may be empty
 	Keys          token.Keys
@@ -45,14 +52,14 @@ type Policy struct {
 // crossOrigin refuses requests of pages of other sites, except GET, HEAD and OPTIONS.
 var crossOrigin = http.NewCrossOriginProtection()
 
-// needsToken reports whether a client must show a token to publish the stream of a name, or to write a blob if that is
-// empty.
+// needsToken reports whether a client must show a token to publish the stream of a name, or to
+// write a blob if that is empty.
 func (p *Policy) needsToken(name string) bool {
 	return p.Publish != "" || name != "" && len(p.Keys) > 0
 }
 
-// CheckPublish returns nil if the request may publish the stream of a name, or write a blob if that is empty, or a
-// [refuse.Refusal].
+// CheckPublish returns nil if the request may publish the stream of a name, or write a blob if that
+// is empty, or a [refuse.Refusal].
 func (p *Policy) CheckPublish(r *http.Request, name string) error {
 	if crossOrigin.Check(r) != nil {
 		return refuse.New(http.StatusForbidden, "publishing from a page of another site is not allowed")
@@ -65,7 +72,8 @@ func (p *Policy) CheckPublish(r *http.Request, name string) error {
 	return err
 }
 
-// MayPublish is CheckPublish for a client that no web page can be: it shows a token, or "". how says how to show one.
+// MayPublish is CheckPublish for a client that no web page can be: it shows a token, or "". how
+// says how to show one.
 func (p *Policy) MayPublish(shown, name, how string) error {
 	switch {
 	case p.needsToken(name) && shown == "":
@@ -79,8 +87,8 @@ func (p *Policy) MayPublish(shown, name, how string) error {
 	return nil
 }
 
-// checkRead returns nil if the request may read, or a [refuse.Refusal]. The cookie counts only if no token is shown: it
-// may come from an older token.
+// checkRead returns nil if the request may read, or a [refuse.Refusal]. The cookie counts only if
+// no token is shown: it may come from an older token.
 func (p *Policy) checkRead(r *http.Request) error {
 	shown, name := p.shownToken(r), streamname.InPath(r.URL.Path)
 	if p.Read == "" && p.readNeedsToken(r) && p.checkToken(shown, token.Read, name) != nil {
@@ -101,7 +109,8 @@ func (p *Policy) readNeedsToken(r *http.Request) bool {
 	return p.Read != "" || p.Loopback && !IsThisMachine(r.Host)
 }
 
-// MayRead is checkRead for a client that no web page can be: it shows a token, or "". how says how to show one.
+// MayRead is checkRead for a client that no web page can be: it shows a token, or "". how says how
+// to show one.
 func (p *Policy) MayRead(shown, name, how string) error {
 	switch {
 	case p.Read == "":
@@ -123,7 +132,8 @@ func (p *Policy) checkDecision(r *http.Request) error {
 	return p.checkRead(r)
 }
 
-// checkToken returns nil if a token gives a right to the stream of a name, or to all but streams if that is empty.
+// checkToken returns nil if a token gives a right to the stream of a name, or to all but streams if
+// that is empty.
 func (p *Policy) checkToken(shown string, right token.Right, name string) error {
 	wrong := "wrong token"
 	if right == token.Publish {
@@ -154,8 +164,8 @@ func (p *Policy) On(loopback bool) *Policy {
 	return &on
 }
 
-// Publishing says what a publisher needs: a token ("token"), what a hook asks for ("hook"), nothing ("open"), or
-// that publishing is impossible ("off").
+// Publishing returns how publishers are authorized: by a token ("token"), by the hook ("hook"), not
+// at all ("open"), or never ("off").
 func (p *Policy) Publishing() string {
 	switch {
 	case p.needsToken("any"):
@@ -168,7 +178,7 @@ func (p *Policy) Publishing() string {
 	return "off"
 }
 
-// Reading says what a reader needs: nothing ("open") or a token ("token").
+// Reading returns how readers are authorized: not at all ("open") or by a token ("token").
 func (p *Policy) Reading() string {
 	if p.Read != "" {
 		return "token"
@@ -181,8 +191,9 @@ func (p *Policy) isPlain(shown string) bool {
 	return p.Publish != "" && sameToken(shown, p.Publish) || p.Read != "" && sameToken(shown, p.Read)
 }
 
-// cookie returns the cookie of a browser that has shown the token. Browsers send a cookie to all ports of a host: its
-// value does not reveal the token, and its name depends on the token, so that servers beside each other keep their own.
+// cookie returns the cookie of a browser that has shown the token. Browsers send a cookie to all
+// ports of a host, so its value does not reveal the token, and its name depends on the token:
+// several servers on one host keep separate cookies.
 func (p *Policy) cookie() (name, value string) {
 	sum := sha256.Sum256([]byte("millrace-read\x00" + p.Read))
 	text := hex.EncodeToString(sum[:])
@@ -197,8 +208,9 @@ func (p *Policy) shownToken(r *http.Request) string {
 	return p.QueryToken(r.URL.RawQuery)
 }
 
-// QueryToken returns the token in a query, or "". People type a token as it is, and programs escape it, as a form or
-// otherwise: it is the first of these readings that is a token of p, or the first of all.
+// QueryToken returns the token in a query, or "". People type a token literally, and programs
+// escape it in different ways. It returns the first reading that is a token of p, or else the first
+// reading.
 func (p *Policy) QueryToken(query string) string {
 	for len(query) > 0 && !strings.HasPrefix(query, "token=") {
 		_, query, _ = strings.Cut(query, "&")
@@ -217,7 +229,7 @@ func (p *Policy) QueryToken(query string) string {
 	return plain
 }
 
-// unescape returns text as a function reads it, or as it is if that is impossible.
+// unescape returns the result of by, or text if by fails.
 func unescape(by func(string) (string, error), text string) string {
 	if plain, err := by(text); err == nil {
 		return plain

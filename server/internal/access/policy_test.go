@@ -50,8 +50,8 @@ func TestPublishingThroughAPublicListener(t *testing.T) {
 	}
 }
 
-// A page of another site that resolves its own name to 127.0.0.1 cannot read from a server that only this machine
-// reaches.
+// A page of another site that resolves its own name to 127.0.0.1 cannot read from a server that
+// only this machine reaches.
 func TestReadersOfALoopbackListenerNameThisMachine(t *testing.T) {
 	for host, here := range map[string]bool{
 		"localhost": true, "LOCALHOST:80": true, "a.localhost": true, "127.0.0.1": true, "127.8.9.1:8080": true,
@@ -107,7 +107,8 @@ func TestSignedTokensOpenPublishing(t *testing.T) {
 	}
 }
 
-// With a hook and without a token, other machines may publish, but write no blobs, and names of hosts count on loopback.
+// With a hook and without a token, other machines may publish, but write no blobs, and names of
+// hosts count on loopback.
 func TestHookDecidesForOtherMachines(t *testing.T) {
 	p := &Policy{Hook: true}
 	r := httptest.NewRequest("POST", "http://example.org/live/cam", nil)

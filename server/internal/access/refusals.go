@@ -14,7 +14,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
-// A Kind says what a refused client wanted.
+// A Kind is what a refused client wanted to do.
 type Kind string
 
 // The kinds of clients.
@@ -27,7 +27,8 @@ const (
 	Unknown   Kind = "unknown" // a connection of RTMP that has not said it
 )
 
-// causes has the causes that each kind of client can be refused for. What is not among them counts as refuse.Other.
+// causes lists the causes for which each kind of client can be refused. Any other cause counts as
+// refuse.Other.
 var causes = map[Kind][]refuse.Cause{
 	Publisher: {refuse.BadName, refuse.Path, refuse.Method, refuse.NoToken, refuse.Forbidden, refuse.Conflict, refuse.Limit,
 		refuse.Memory, refuse.ByOperator, refuse.Shutdown, refuse.Unavailable, refuse.Address, refuse.Hook, refuse.HookFailed,
@@ -42,15 +43,15 @@ var causes = map[Kind][]refuse.Cause{
 	Unknown: {refuse.Protocol, refuse.Silent, refuse.Proxy, refuse.Address, refuse.Limit, refuse.Shutdown, refuse.Other},
 }
 
-// Refused says what refusals are counted by.
+// Refused is the key of the refusal counters.
 type Refused struct {
 	Client Kind
 	Cause  refuse.Cause
 }
 
-// quiet reports whether port scanners and probes are refused so all the time, or nodes in passing, which ask again and
-// log by themselves what lasts: that is logged for debugging only.
-func (k Refused) quiet() bool {
+// isNoise reports whether port scanners and probes are refused so all the time, or nodes in passing,
+// which ask again and log by themselves what lasts: that is logged for debugging only.
+func (k Refused) isNoise() bool {
 	switch k.Client {
 	case Reader:
 		return k.Cause == refuse.Path || k.Cause == refuse.Method || k.Cause == refuse.NoToken
@@ -62,11 +63,12 @@ func (k Refused) quiet() bool {
 	return false
 }
 
-// Refusals answers, counts and logs clients that are refused. A client that comes again and again does not fill the
-// log: beyond refusalLines in refusalPeriod for each kind of client, refusals are logged for debugging only.
+// Refusals answers, counts and logs clients that are refused. A client that comes again and again
+// does not fill the log: beyond refusalLines in refusalPeriod for each kind of client, refusals are
+// logged for debugging only.
 type Refusals struct {
 	log         *slog.Logger
-	origins     *Origins // whose players may see why they are refused
+	origins     *Origins // sites with players that may read the reason
 	secretNames bool     // with a hook, the name by which a client asks for a stream may be a key
 
 	mu     lock.Mutex
@@ -85,8 +87,8 @@ type lineLimit struct {
 	lines, muted int       // muted: since the last line
 }
 
-// NewRefusals returns refusals that are logged to log. It borrows origins, whose players may see why they are refused.
-// secretNames keeps the names that clients ask for out of the log.
+// NewRefusals returns Refusals that log to log. It borrows origins, the sites with players that may
+// read the reason. secretNames keeps the names that clients ask for out of the log.
 func NewRefusals(log *slog.Logger, origins *Origins, secretNames bool) *Refusals {
 	r := &Refusals{
 		log: log, origins: origins, secretNames: secretNames,
@@ -101,7 +103,8 @@ func NewRefusals(log *slog.Logger, origins *Origins, secretNames bool) *Refusals
 	return r
 }
 
-// Note counts a refusal, and logs it with attrs, the status if there is one, and the reason. The caller answers.
+// Note counts a refusal, and logs it with attrs, the status if there is one, and the reason. The
+// caller answers.
 func (f *Refusals) Note(client Kind, why error, attrs ...any) {
 	key := Refused{client, refuse.CauseOf(why)}
 	if !slices.Contains(causes[client], key.Cause) {
@@ -122,12 +125,13 @@ func (f *Refusals) Note(client Kind, why error, attrs ...any) {
 	f.log.Log(context.Background(), level, message, attrs...)
 }
 
-// count counts a refusal. It returns the level of its line, and how many before it were not logged for want of room.
+// count counts a refusal. It returns the level of its line, and how many before it were not logged
+// for want of room.
 func (f *Refusals) count(key Refused, at time.Time) (level slog.Level, muted int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.counts[key]++
-	if key.quiet() {
+	if key.isNoise() {
 		return slog.LevelDebug, 0
 	}
 	l := f.lines[key.Client]
@@ -150,8 +154,8 @@ func (f *Refusals) Counts() map[Refused]int64 {
 	return maps.Clone(f.counts)
 }
 
-// Refuse notes that the request of a client is refused, and answers it with the error. It closes the connection of a
-// request whose body may still be coming.
+// Refuse logs and counts the refusal of a request, and answers it with the error. It closes the
+// connection if a request body may still be arriving.
 func (f *Refusals) Refuse(client Kind, w http.ResponseWriter, r *http.Request, why error) {
 	if client == Viewer {
 		f.origins.Allow(w.Header(), r) // without it a player on another site cannot see the status
@@ -169,7 +173,7 @@ func (f *Refusals) NoteRequest(client Kind, r *http.Request, why error) {
 	f.Note(client, why, "method", r.Method, "path", f.loggedPath(client, r.URL.Path), "client", r.RemoteAddr)
 }
 
-// KindOf returns what the client of a request wants that no handler knows.
+// KindOf returns the kind of client for a request that no handler serves.
 func KindOf(r *http.Request) Kind {
 	switch {
 	case r.Method == http.MethodPost || r.Method == http.MethodPut:
@@ -192,15 +196,15 @@ func (f *Refusals) Only(allowed string, h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// RefuseMethod refuses a request whose method is not among those that are allowed.
+// RefuseMethod refuses a request with a method that is not allowed.
 func (f *Refusals) RefuseMethod(w http.ResponseWriter, r *http.Request, allowed string) {
 	w.Header().Set("Allow", allowed)
 	f.Refuse(KindOf(r), w, r,
 		refuse.New(http.StatusMethodNotAllowed, "method %.20q is not allowed here: %s", r.Method, allowed))
 }
 
-// loggedPath returns what the log says of the path of a request. Where names may be secret, a publisher may also have
-// mistyped what stands before one.
+// loggedPath returns the path of a request for the log. If names may be secret, it hides all of a
+// publisher's path, because the publisher may have mistyped the part before the name.
 func (f *Refusals) loggedPath(client Kind, path string) string {
 	switch {
 	case !f.secretNames:
@@ -212,7 +216,8 @@ func (f *Refusals) loggedPath(client Kind, path string) string {
 	return path
 }
 
-// WithoutName returns a refusal for the log, without the name that the client has asked for, if that may be a secret.
+// WithoutName returns a refusal for the log, without the name that the client has asked for, if
+// that may be a secret.
 func (f *Refusals) WithoutName(why error, asked string) error {
 	refused := refuse.Of(why)
 	if refused == nil || !f.secretNames || asked == "" {

@@ -14,13 +14,14 @@ func overTLS(r *http.Request) bool {
 
 type nodeKey struct{}
 
-// WithNode returns ctx for a request that another node of the cluster makes, which has proven that. node is its
-// address, as it says.
+// WithNode returns ctx for a request that another node of the cluster makes, which has proven that.
+// node is its address, as it says.
 func WithNode(ctx context.Context, node string) context.Context {
 	return context.WithValue(ctx, nodeKey{}, node)
 }
 
-// NodeOf returns the address of the node that makes the request, as it says, and whether a node makes it.
+// NodeOf returns the address of the node that makes the request, as it says, and whether a node
+// makes it.
 func NodeOf(r *http.Request) (node string, ok bool) {
 	node, ok = r.Context().Value(nodeKey{}).(string)
 	return node, ok

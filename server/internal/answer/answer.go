@@ -1,4 +1,5 @@
-// Package answer bounds what requests and transfers hold until their clients have taken the answers, and for how long.
+// Package answer limits the memory that requests and transfers hold until their clients have read
+// the responses, and for how long.
 package answer
 
 import (
@@ -12,34 +13,38 @@ import (
 )
 
 const (
-	// RequestBytes is what a request holds whose client does not take the answer: its goroutine, what net/http has for it,
-	// a buffer, and a short body.
+	// RequestBytes is the memory of a request with an unread response: its goroutine, the state of
+	// net/http, a buffer, and a short body.
 	RequestBytes = 32 << 10
 
-	// requestsShare is the part of the memory budget that requests may hold until their answers have been taken.
+	// requestsShare is the part of the memory budget that requests may hold until their answers
+	// have been taken.
 	requestsShare = 8
 
-	// requestAfter is how long a request may take before it may be ended to make room for a new one.
+	// requestAfter is how long a request may take before it may be ended to make room for a new
+	// one.
 	requestAfter = time.Second
 )
 
-// answerAfter is how long a segment of HLS may be on its way before its answer is cut because memory is short. A player
-// that keeps up gets one in less time than it lasts.
+// answerAfter is how long a segment of HLS may be on its way before its answer is cut because
+// memory is short. A player that keeps up gets one in less time than it lasts.
 const answerAfter = 5 * time.Second
 
-// A Budget has what requests and transfers may hold, and what they do hold. It refuses those that it has no room for.
+// A Budget limits and counts the memory of requests and transfers. It refuses requests above the
+// limits.
 type Budget struct {
 	Memory    *memory.Budget // of the whole server; nil without a limit
-	Requests  memory.Loans   // whose answers are being made or sent
+	Requests  memory.Loans   // with responses being made or sent
 	Operator  memory.Loans   // the same of the admin listener
-	HLS       memory.Loans   // what answers of HLS hold beside that
+	HLS       memory.Loans   // memory of HLS responses, in addition
 	Downloads memory.Loans   // of files and blobs
 
 	refusals *access.Refusals
 	stall    time.Duration // in which a client must take something
 }
 
-// New returns a budget for clients that must take something of an answer within stall. m is nil without a limit.
+// New returns a budget for clients that must take something of an answer within stall. m is nil
+// without a limit.
 func New(m *memory.Budget, stall time.Duration, refusals *access.Refusals) *Budget {
 	return &Budget{Memory: m, stall: stall, refusals: refusals}
 }
@@ -72,10 +77,11 @@ type Loan struct {
 
 type loanKey struct{}
 
-// Limit returns next for requests that each hold a part of the memory for answers, counted in requests. A request that
-// holds it for long, because its client takes nothing, is ended when a new one needs the memory, or when memory is
-// short. Without that, clients of HTTP/2 could make the server hold thousands of answers that they do not take. The
-// requests of a listener have loans of their own: viewers cannot keep the operator from what the admin listener tells.
+// Limit returns next for requests that each hold a part of the memory for responses, counted in
+// requests. A request that makes no progress is ended when a new one needs the memory, or when
+// memory is short. Otherwise clients of HTTP/2 could make the server hold thousands of unread
+// responses. Each listener has separate loans: viewers cannot keep the operator from using the
+// admin listener.
 func (b *Budget) Limit(requests *memory.Loans, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
@@ -96,14 +102,15 @@ func (b *Budget) Limit(requests *memory.Loans, next http.Handler) http.Handler {
 	})
 }
 
-// Of returns the Loan of a request, or nil: tests of single handlers have none. A nil Loan has no limit.
+// Of returns the Loan of a request, or nil: tests of single handlers have none. A nil Loan has no
+// limit.
 func Of(r *http.Request) *Loan {
 	a, _ := r.Context().Value(loanKey{}).(*Loan)
 	return a
 }
 
-// GiveBack gives the memory back: the request has another limit from now on, that of live.Admission, of Hub.Open, or of
-// Budget.Downloads.
+// GiveBack gives the memory back: the request has another limit from now on, that of
+// live.Admission, of Hub.Open, or of Budget.Downloads.
 func (a *Loan) GiveBack() {
 	if a != nil {
 		a.loan.Done()
@@ -111,10 +118,12 @@ func (a *Loan) GiveBack() {
 	}
 }
 
-// Renew says that the client has taken a part of the answer. It returns false if the request was ended.
+// Renew says that the client has taken a part of the answer. It returns false if the request was
+// ended.
 func (a *Loan) Renew() bool { return a == nil || a.loan.Renew() }
 
-// Resume takes the memory again, for an answer that holds more bytes than a short one. The error is a [refuse.Refusal].
+// Resume takes the memory again, for an answer that holds more bytes than a short one. The error is
+// a [refuse.Refusal].
 func (a *Loan) Resume(more int) error {
 	if a == nil {
 		return nil
@@ -133,8 +142,8 @@ func (a *Loan) Resume(more int) error {
 	return err
 }
 
-// Lend takes memory for an answer that is to be made and holds more bytes than a short one, or refuses the request and
-// returns false.
+// Lend takes memory for an answer that is to be made and holds more bytes than a short one, or
+// refuses the request and returns false.
 func (b *Budget) Lend(w http.ResponseWriter, r *http.Request, bytes int) bool {
 	err := Of(r).Resume(bytes)
 	if err != nil {
@@ -151,8 +160,8 @@ func (b *Budget) Share() int64 {
 	return b.Memory.Limit() / requestsShare
 }
 
-// RefuseFull refuses a request for whose answer there is no memory. Over HTTP/2 the answer has no body: its client could
-// leave that.
+// RefuseFull refuses a request because there is no memory for its response. Over HTTP/2 the refusal
+// has no body, which the client could leave unread.
 func (b *Budget) RefuseFull(w http.ResponseWriter, r *http.Request, why error) {
 	b.refusals.NoteRequest(access.KindOf(r), r, why)
 	status := refuse.SetHeader(w.Header(), why)
@@ -164,7 +173,7 @@ func (b *Budget) RefuseFull(w http.ResponseWriter, r *http.Request, why error) {
 	refuse.WriteAndClose(w, r, status, why.Error())
 }
 
-// LimitWrite sets when the client must have taken what is written next.
+// LimitWrite sets the deadline for the next write.
 func (b *Budget) LimitWrite(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(b.stall))
 }

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// A Condition says whether a key may be written to when its value has this entity tag, which is "" if there is no
-// value. A nil Condition allows everything.
+// A Condition says whether a key may be written to when its value has this entity tag, which is ""
+// if there is no value. A nil Condition allows everything.
 type Condition func(tag string) bool
 
-// ConditionOf returns what the If-Match and If-None-Match of a request say about a write, or nil if they say nothing.
-// Both must hold. A header that is no list of entity tags matches nothing.
+// ConditionOf returns the condition that If-Match and If-None-Match set for a write, or nil without
+// these headers. Both must hold. An invalid list of entity tags matches nothing.
 func ConditionOf(h http.Header) Condition {
 	match, noneMatch := h.Values("If-Match"), h.Values("If-None-Match")
 	if len(match) == 0 && len(noneMatch) == 0 {
@@ -29,7 +29,8 @@ func ConditionOf(h http.Header) Condition {
 // allows reports whether c holds.
 func (c Condition) allows(tag string) bool { return c == nil || c(tag) }
 
-// matches reports whether a list of entity tags has tag, which is strong, or is a star and there is one.
+// matches reports whether a list of entity tags has tag, which is strong, or is a star and there is
+// one.
 func matches(list, tag string, weakly bool) bool {
 	if tag == "" {
 		return false

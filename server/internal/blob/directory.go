@@ -21,18 +21,21 @@ import (
 )
 
 const (
-	// incoming is the directory for files that are not whole yet. It is in the same file system as all others, so that
-	// they can be renamed.
+	// incoming is the directory for files that are not whole yet. It is in the same file system as
+	// all others, so that they can be renamed.
 	incoming = "incoming"
 
-	// lockName is the file that marks a directory of blobs. Its process has a shared lock on it, as has the process that
-	// replaces that one. An exclusive lock is for a start: no other process has the directory then.
+	// lockName is the file that marks a directory of blobs. Its process has a shared lock on it, as
+	// has the process that replaces that one. An exclusive lock is for a start: no other process
+	// has the directory then.
 	lockName = "millrace-blobs.lock"
 
-	// namesLockName is the file that a process has locked while it gives a name to a file, or takes one away.
+	// namesLockName is the file that a process has locked while it gives a name to a file, or takes
+	// one away.
 	namesLockName = "millrace-blobs.names.lock"
 
-	// shards is how many directories the files are spread over, so that listing one of them stays fast.
+	// shards is how many directories the files are spread over, so that listing one of them stays
+	// fast.
 	shards = 256
 
 	// suffix keeps names from having a meaning for other programs: index.html, or .gitignore.
@@ -41,16 +44,17 @@ const (
 	// maxPlainName leaves room for suffix in the 255 bytes that file systems have for a name.
 	maxPlainName = 240
 
-	// sweepInterval is the pause between the sweeps of two shards: all of them take four minutes. A value that has expired
-	// is never served; until it is swept it only takes room.
+	// sweepInterval is the pause between the sweeps of two shards: all of them take four minutes. A
+	// value that has expired is never served; until it is swept it only takes room.
 	sweepInterval = time.Second
 
 	// sweepNames is how many names are read at a time.
 	sweepNames = 256
 )
 
-// The permissions of a file say whether its value expires; if so, its time of change says when. Both are set before the
-// file gets its name, and survive a restart, and a backup that keeps permissions and times.
+// The permissions of a file say whether its value expires; if so, its time of change says when.
+// Both are set before the file gets its name, and survive a restart, and a backup that keeps
+// permissions and times.
 const (
 	lasting  fs.FileMode = 0o600
 	expiring fs.FileMode = 0o700
@@ -62,8 +66,8 @@ const (
 //	incoming/1a2b          what is being written
 //	00/ … ff/film.mp4.blob see fileOf
 //
-// A file is on the disk before it gets its key's name, is never written to again, and its name is on the disk before
-// Put returns.
+// A file is on the disk before it gets its key's name, is never written to again, and its name is
+// on the disk before Put returns.
 type directory struct {
 	root   *os.Root
 	lock   *os.File
@@ -71,21 +75,23 @@ type directory struct {
 	clock  func() time.Time
 	serial atomic.Int64 // makes the times of two files differ, see stamp
 
-	// names is held, with the lock on namesFile, while a name is given to a file, or taken from one. One for all shards
-	// suffices: the kernel, too, renames one file at a time from one directory to another.
+	// names is held, with the lock on namesFile, while a name is given to a file, or taken from
+	// one. One for all shards suffices: the kernel, too, renames one file at a time from one
+	// directory to another.
 	names     lock.Mutex
 	namesFile *os.File
 
 	stopSweeper context.CancelFunc
 	swept       chan struct{} // closed when the sweeper has ended
-	expired     atomic.Int64  // files that it has deleted
+	expired     atomic.Int64  // deleted files
 }
 
-// OpenDirectory opens the store in the directory called name. The directory must exist, and be empty or one of blobs.
-// Transfers take their memory from blocks. The call that ends the store's life is Close.
+// OpenDirectory opens the store in the directory called name. The directory must exist, and be
+// empty or one of blobs. Transfers take their memory from blocks. The call that ends the store's
+// life is Close.
 //
-// A successor shares the directory with the process that it replaces, which still has transfers. Any other process must
-// have it alone, and deletes what killed processes have left unfinished.
+// A successor shares the directory with the process that it replaces, which still has transfers.
+// Any other process needs exclusive access, and deletes the unfinished files of killed processes.
 func OpenDirectory(name string, successor bool, blocks *millrace.Pool) (Store, error) {
 	d, err := newDirectory(name, successor, blocks)
 	if err != nil {
@@ -144,7 +150,7 @@ func (d *directory) prepare(successor bool) (err error) {
 	return d.probe()
 }
 
-// clear deletes what is unfinished, if no other process has the directory.
+// clear deletes unfinished files, if no other process has the directory.
 func (d *directory) clear() error {
 	if err := flock(d.lock, exclusive|noWait); err != nil {
 		return fmt.Errorf("another process has it: %w", err)
@@ -174,8 +180,8 @@ func (d *directory) checkUnused() error {
 	return nil
 }
 
-// probe returns an error if the file system does not keep permissions, and times to the nanosecond: expiry and entity
-// tags are made of them.
+// probe returns an error if the file system does not keep permissions, and times to the nanosecond:
+// expiry and entity tags are made of them.
 func (d *directory) probe() error {
 	name := incoming + "/" + crand.Text()
 	f, err := d.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, lasting)
@@ -194,7 +200,7 @@ func (d *directory) probe() error {
 			return err
 		}
 		if info.Mode() != mode || !info.ModTime().Equal(at) {
-			return errors.New("its file system does not keep permissions and exact times, by which values expire and are told apart")
+			return errors.New("its file system does not support permissions and exact times, which values need")
 		}
 	}
 	return nil
@@ -226,7 +232,8 @@ func (d *directory) closeFiles() error {
 	return err
 }
 
-// lockNames has no other goroutine, nor another process that shares the directory, change names until unlock.
+// lockNames has no other goroutine, nor another process that shares the directory, change names
+// until unlock.
 func (d *directory) lockNames() (unlock func(), err error) {
 	d.names.Lock()
 	if err := flock(d.namesFile, exclusive); err != nil {
@@ -245,9 +252,9 @@ type file struct {
 	path  string // below the root, as in "3f/film.mp4.blob"
 }
 
-// fileOf returns the file of key. Two keys never have the same file, even where the file system does not distinguish
-// upper and lower case. A name is the key with everything but a few characters written as %2f; a name that would be too
-// long is "%h" and a hash, which no key is written as.
+// fileOf returns the file of key. Two keys never have the same file, even where the file system
+// does not distinguish upper and lower case. A name is the key with everything but a few characters
+// written as %2f; a name that would be too long is "%h" and a hash, which no key is written as.
 func fileOf(key string) file {
 	const digits = "0123456789abcdef"
 	sum := sha256.Sum256([]byte(key))
@@ -372,8 +379,9 @@ func (d *directory) write(ctx context.Context, pending string, body io.Reader, s
 	return fileTag(info), errors.Join(f.Sync(), f.Close())
 }
 
-// stamp returns the permissions and the time of a new file. The time differs from that of any other file, if only by some
-// nanoseconds, because entity tags are made of it. A value expires up to a millisecond early for that, and never late.
+// stamp returns the permissions and the time of a new file. The time differs from that of any other
+// file, if only by some nanoseconds, because entity tags are made of it. A value expires up to a
+// millisecond early for that, and never late.
 func (d *directory) stamp(ttl time.Duration) (mode fs.FileMode, at time.Time) {
 	at, mode = d.clock(), lasting
 	if ttl > 0 {
@@ -382,7 +390,8 @@ func (d *directory) stamp(ttl time.Duration) (mode fs.FileMode, at time.Time) {
 	return mode, at.Truncate(time.Millisecond).Add(time.Duration(d.serial.Add(1) % int64(time.Millisecond)))
 }
 
-// rename gives a file its key's name, if only allows that, and returns the entity tag that the key had before.
+// rename gives a file its key's name, if only allows that, and returns the entity tag that the key
+// had before.
 func (d *directory) rename(pending string, to file, only Condition) (before string, err error) {
 	unlock, err := d.lockNames()
 	if err != nil {
@@ -441,7 +450,7 @@ func roomError(err error) error {
 	return err
 }
 
-// sweep deletes what has expired, until ctx ends.
+// sweep deletes expired files until ctx ends.
 func (d *directory) sweep(ctx context.Context) {
 	defer close(d.swept)
 	t := time.NewTicker(sweepInterval)
@@ -456,7 +465,8 @@ func (d *directory) sweep(ctx context.Context) {
 	}
 }
 
-// sweepShard deletes what has expired in a shard. What cannot be read is left for the next time.
+// sweepShard deletes the expired files of a shard. It skips files that cannot be read until the
+// next time.
 func (d *directory) sweepShard(ctx context.Context, shard int) {
 	dir, err := d.root.Open(shardName(shard))
 	if err != nil {

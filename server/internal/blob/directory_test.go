@@ -19,7 +19,8 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// writerDirectory is the environment variable that makes a test binary a writer, see TestKilledWriters.
+// writerDirectory is the environment variable that makes a test binary a writer, see
+// TestKilledWriters.
 const writerDirectory = "MILLRACE_TEST_BLOB_WRITER"
 
 // writerKeys is how many keys it writes to.
@@ -133,7 +134,7 @@ func TestOneProcessHasADirectory(t *testing.T) {
 	}
 }
 
-// A time to live outlives the process. What has expired is not served, and is deleted some time.
+// A time to live survives the process. An expired value is not served, and is deleted later.
 func TestExpiry(t *testing.T) {
 	dir := t.TempDir()
 	d, err := newDirectory(dir, false, millrace.DefaultPool())
@@ -197,7 +198,7 @@ func openDirectoryAt(t *testing.T, name string, clock func() time.Time) *directo
 }
 
 // A sweep does not delete a value that has replaced an expired one since the sweep looked.
-func TestASweepLooksAgain(t *testing.T) {
+func TestSweepRechecksBeforeDeleting(t *testing.T) {
 	d := openDirectory(t, t.TempDir())
 	at := fileOf("k")
 	mustPut(t, d, "k", []byte("new"))
@@ -230,7 +231,7 @@ func TestLinksLeadNowhere(t *testing.T) {
 }
 
 // A value that expires before its writer is answered has a tag all the same.
-func TestTagOfAValueThatExpires(t *testing.T) {
+func TestTagOfExpiringValue(t *testing.T) {
 	looks := new(atomic.Int64)
 	d := closing(t, openDirectoryAt(t, t.TempDir(), func() time.Time { return time.Unix(1e9+looks.Add(1), 0) }))
 	tag, created, err := d.Put(t.Context(), "k", strings.NewReader("value"), 5, Put{Limit: limit, TTL: time.Millisecond})

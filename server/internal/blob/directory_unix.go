@@ -15,7 +15,8 @@ const (
 	noWait    = syscall.LOCK_NB // with one of the first two: it fails if another process has the file
 )
 
-// flock takes f for this process, or gives it back, as does the end of the process, however it ends.
+// flock takes f for this process, or gives it back, as does the end of the process, however it
+// ends.
 func flock(f *os.File, how int) error {
 	for {
 		if err := syscall.Flock(int(f.Fd()), how); err != syscall.EINTR {

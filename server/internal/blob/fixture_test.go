@@ -137,8 +137,8 @@ func (w web) mustHave(t *testing.T, key string, want []byte) {
 	}
 }
 
-// described returns a value of n bytes, at least 16, that describes itself: its seed, its length, and bytes made from
-// the seed.
+// described returns a value of n bytes, at least 16, that describes itself: its seed, its length,
+// and bytes made from the seed.
 func described(seed uint64, n int) []byte {
 	p := make([]byte, n)
 	var key [32]byte

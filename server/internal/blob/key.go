@@ -8,7 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// maxKey is as long as a path in a URL may be that passes through any proxy and log, and as S3 has it.
+// maxKey is as long as a path in a URL may be that passes through any proxy and log, and as S3 has
+// it.
 const maxKey = 1024
 
 var (
@@ -17,7 +18,8 @@ var (
 	errKeySegment = errors.New(`between the slashes of a key there is something, and neither "." nor ".."`)
 )
 
-// CheckKey returns why key cannot be one. What is between its slashes is as in a path that no client or proxy rewrites.
+// CheckKey returns why key is invalid, or nil. The parts between its slashes must be as in a path
+// that no client or proxy rewrites.
 func CheckKey(key string) error {
 	if key == "" || len(key) > maxKey {
 		return errKeyLength

@@ -18,7 +18,8 @@ import (
 )
 
 const (
-	// MaxRedisValue is the longest value that Redis takes, unless its proto-max-bulk-len is changed.
+	// MaxRedisValue is the longest value that Redis takes, unless its proto-max-bulk-len is
+	// changed.
 	MaxRedisValue = 512 << 20
 
 	// conns is how many connections carry values to and from a server at most.
@@ -27,15 +28,16 @@ const (
 	// spoolMemory is how much of a body is received into memory before a file is made for it.
 	spoolMemory = 1 << 20
 
-	// replacedFor is how long a value that was replaced or deleted is kept for downloads. Each download prolongs it.
+	// replacedFor is how long a value that was replaced or deleted is kept for downloads. Each
+	// download prolongs it.
 	replacedFor = time.Minute
 
-	// pendingFor is how long a value is kept that has arrived but was never given its key, because the server was
-	// killed.
+	// pendingFor is how long a value is kept that has arrived but was never given its key, because
+	// the server was killed.
 	pendingFor = time.Minute
 
-	// rememberedFor is how long Redis remembers the outcome of a script, in case the answer was lost: longer than all
-	// tries take.
+	// rememberedFor is how long Redis remembers the outcome of a script, in case the answer was
+	// lost: longer than all tries take.
 	rememberedFor = time.Minute
 )
 
@@ -44,12 +46,13 @@ const (
 //	PREFIX{/KEY}            a hash: value, the name of the key below, and length
 //	PREFIX{/KEY}:VERSION    the value, as it is
 //
-// and two more that expire: PREFIX{/KEY}:VERSION:new, while a value comes, and PREFIX{/KEY}:VERSION:done, see
-// outcomeKey. A version never changes, so it serves as an entity tag and can be read in parts. A new value is a new
-// version, which the hash names from one moment to the next; the old one stays for replacedFor.
+// and two more that expire: PREFIX{/KEY}:VERSION:new, while a value comes, and
+// PREFIX{/KEY}:VERSION:done, see outcomeKey. A version never changes, so it serves as an entity tag
+// and can be read in parts. A new value is a new version, which the hash names from one moment to
+// the next; the old one stays for replacedFor.
 //
-// Connections to Redis never wait for a client: a body is received whole before Redis gets it, and a download asks for
-// the next part when the client has taken the last one.
+// Connections to Redis never wait for a client: a body is received whole before Redis gets it, and
+// a download asks for the next part when the client has taken the last one.
 type Redis struct {
 	rdb    redis.UniversalClient
 	values *redisbuf.Client
@@ -58,14 +61,14 @@ type Redis struct {
 	keep   time.Duration // replacedFor
 }
 
-// OpenRedis opens the store in a Redis server or cluster, under keys that begin with prefix, which must not have
-// braces. It takes ownership of rdb, and sends nothing to the server yet. Transfers take their memory from blocks. The call
-// that ends the store's life is Close.
+// OpenRedis opens the store in a Redis server or cluster, under keys that begin with prefix, which
+// must not have braces. It takes ownership of rdb, and sends nothing to the server yet. Transfers
+// take their memory from blocks. The call that ends the store's life is Close.
 func OpenRedis(rdb redis.UniversalClient, prefix string, blocks *millrace.Pool) (*Redis, error) {
 	if strings.ContainsAny(prefix, "{}") {
 		return nil, errors.Join(fmt.Errorf("the prefix of keys is %q, and braces have a meaning in keys", prefix), rdb.Close())
 	}
-	// The bytes in flight need no bound of their own: a call holds spoolMemory at most.
+	// The bytes in flight need no separate limit: a call holds spoolMemory at most.
 	values, err := redisbuf.New(rdb, redisbuf.Conns(conns), redisbuf.InFlight(conns*MaxRedisValue))
 	if err != nil {
 		return nil, errors.Join(err, rdb.Close())
@@ -82,8 +85,8 @@ func (s *Redis) Ping(ctx context.Context) error { return s.rdb.Ping(ctx).Err() }
 // Stats returns the state of the connections that carry values.
 func (s *Redis) Stats() redisbuf.Stats { return s.values.Stats() }
 
-// name returns the Redis key of the hash. All keys of a value begin with it, and so are in the slot of what is in
-// braces.
+// name returns the Redis key of the hash. All keys of a value start with it, and so are in the slot
+// of the part in braces.
 func (s *Redis) name(key string) string { return s.prefix + "{/" + key + "}" }
 
 // newVersion returns the name of a version that has never existed.
@@ -93,7 +96,7 @@ func newVersion(name string) string {
 	return name + ":" + hex.EncodeToString(random[:])
 }
 
-// tagOf returns the entity tag of a version, "" if there is none.
+// tagOf returns the entity tag of a version, or "" for the version "".
 func tagOf(version string) string {
 	if version == "" {
 		return ""
@@ -189,8 +192,8 @@ func (v *versionReader) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer. It waits for a read that is under way: for an answer in several parts, net/http reads in
-// a goroutine that may outlive the answer.
+// Close implements io.Closer. It waits for a read that is under way: for an answer in several
+// parts, net/http reads in a goroutine that may outlive the answer.
 func (v *versionReader) Close() error {
 	v.cancel()
 	v.mu.Lock()
@@ -198,7 +201,7 @@ func (v *versionReader) Close() error {
 	return nil
 }
 
-// current returns the present version's key if only allows a write, "" if there is none.
+// current returns the present version's key if only allows a write, or "" without a version.
 func (s *Redis) current(ctx context.Context, name string, only Condition) (string, error) {
 	v, err := s.lookup(ctx, name)
 	if err != nil && err != ErrNotFound {
@@ -272,7 +275,7 @@ type spool struct {
 	size  int64
 }
 
-// fill receives src to its end. The call that ends the life of what is received is release, even after an error.
+// fill receives all of src. The caller calls release, even after an error.
 func (b *spool) fill(ctx context.Context, src *source, blocks *millrace.Pool) error {
 	r := millrace.NewReader(&io.LimitedReader{R: src, N: spoolMemory + 1})
 	defer r.Release()
@@ -296,7 +299,7 @@ func (b *spool) fill(ctx context.Context, src *source, blocks *millrace.Pool) er
 	return roomError(err)
 }
 
-// release gives back what the spool holds.
+// release releases the memory and the file of the spool.
 func (b *spool) release() {
 	b.chain.Release()
 	if b.file != nil {
@@ -304,7 +307,8 @@ func (b *spool) release() {
 	}
 }
 
-// commit has the hash name the new version. keys are the hash, the pending value, the version, and the outcome.
+// commit has the hash name the new version. keys are the hash, the pending value, the version, and
+// the outcome.
 func (s *Redis) commit(ctx context.Context, keys []string, length int64, put Put) (created bool, err error) {
 	for {
 		expected := anyVersion
@@ -356,7 +360,7 @@ func (s *Redis) Delete(ctx context.Context, key string, only Condition) error {
 	}
 }
 
-// run runs a script. The error says what it means for the caller.
+// run runs a script. It translates errors for the caller.
 func (s *Redis) run(ctx context.Context, script *redis.Script, keys []string, args ...any) (string, error) {
 	answer, err := runScript(ctx, s.rdb, script, keys, args...)
 	if err != nil && !errors.Is(err, ErrUnsure) {
@@ -365,7 +369,7 @@ func (s *Redis) run(ctx context.Context, script *redis.Script, keys []string, ar
 	return answer, err
 }
 
-// failed returns what the error of a call means if the call has changed nothing.
+// failed translates the error of a call that has changed nothing.
 func (s *Redis) failed(err error) error {
 	var reply redis.Error
 	switch {

@@ -23,19 +23,20 @@ const (
 	scriptPause = 10 * time.Millisecond
 )
 
-// The scripts use the version that the hash names, which is not among KEYS. It is in the same slot, and so on the same
-// server.
+// The scripts use the version that the hash names, which is not among KEYS. It is in the same slot,
+// and so on the same server.
 var (
-	// lookupScript returns the version that KEYS[1] names, its length, and how many milliseconds it has left (-1: no end).
-	// It returns nil if there is no version, or if Redis has evicted it.
+	// lookupScript returns the version that KEYS[1] names, its length, and how many milliseconds it
+	// has left (-1: no end). It returns nil if there is no version, or if Redis has evicted it.
 	lookupScript = redis.NewScript(`
 local v = redis.call('HMGET', KEYS[1], 'value', 'length')
 if not v[1] or redis.call('EXISTS', v[1]) == 0 then return false end
 return {v[1], tonumber(v[2]), redis.call('PTTL', KEYS[1])}`)
 
-	// commitScript makes KEYS[1] name the version KEYS[3], whose value is in KEYS[2], if KEYS[1] names ARGV[1] so far.
-	// ARGV[2] is the length, ARGV[3] the time to live (0: no end) and ARGV[4] how long the old version is kept, both in
-	// milliseconds. KEYS[4] remembers the outcome for ARGV[5] milliseconds.
+	// commitScript makes KEYS[1] name the version KEYS[3], with its value in KEYS[2], if KEYS[1]
+	// still names ARGV[1]. ARGV[2] is the length, ARGV[3] the time to live (0: unlimited) and
+	// ARGV[4] how long the old version is kept, both in milliseconds. KEYS[4] remembers the outcome
+	// for ARGV[5] milliseconds.
 	commitScript = redis.NewScript(`
 local said = redis.call('GET', KEYS[4])
 if said then return said end
@@ -57,8 +58,8 @@ local outcome = now and 'replaced' or 'created'
 redis.call('SET', KEYS[4], outcome, 'PX', ARGV[5])
 return outcome`)
 
-	// deleteScript deletes KEYS[1] if it names ARGV[1], and lets the version expire after ARGV[2] milliseconds. KEYS[2]
-	// remembers the outcome for ARGV[3] milliseconds.
+	// deleteScript deletes KEYS[1] if it names ARGV[1], and lets the version expire after ARGV[2]
+	// milliseconds. KEYS[2] remembers the outcome for ARGV[3] milliseconds.
 	deleteScript = redis.NewScript(`
 local said = redis.call('GET', KEYS[2])
 if said then return said end
@@ -71,13 +72,15 @@ redis.call('SET', KEYS[2], 'deleted', 'PX', ARGV[3])
 return 'deleted'`)
 )
 
-// outcomeKey returns the key under which a script remembers what it has answered about a version, which belongs to one
-// caller. It is not a field of the hash, because another writer may replace the hash between two tries.
+// outcomeKey returns the key under which a script remembers its answer about a version, which
+// belongs to one caller. It is not a field of the hash, because another writer may replace the hash
+// between two tries.
 func outcomeKey(version string) string { return version + ":done" }
 
-// runScript runs a script that remembers its outcome, and returns the answer. If the answer is lost, runScript asks again,
-// and returns ErrUnsure if none comes. It does so itself, because go-redis would not tell that an answer was lost: a last
-// try that was refused (LOADING, no connection) would look as if nothing had been done.
+// runScript runs a script that remembers its outcome, and returns the answer. If the answer is
+// lost, runScript asks again, and returns ErrUnsure if none comes. It does so itself, because
+// go-redis would not tell that an answer was lost: a last try that was refused (LOADING, no
+// connection) would look as if nothing had been done.
 func runScript(ctx context.Context, rdb redis.UniversalClient, script *redis.Script, keys []string, args ...any) (string, error) {
 	lost, pause := false, scriptPause
 	for try := 1; ; try++ {
@@ -98,8 +101,9 @@ func runScript(ctx context.Context, rdb redis.UniversalClient, script *redis.Scr
 	}
 }
 
-// isTransient reports whether a later try may succeed. A slot that moves to another server makes tries fail: this
-// process does not know the new server yet, or only some of a value's keys have moved.
+// isTransient reports whether a later try may succeed. A slot that moves to another server makes
+// tries fail: this process does not know the new server yet, or only some of a value's keys have
+// moved.
 func isTransient(err redis.Error) bool {
 	text := err.Error()
 	return strings.HasPrefix(text, "MOVED ") || strings.HasPrefix(text, "ASK ") || strings.Contains(text, nonLocal) ||

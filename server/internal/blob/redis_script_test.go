@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A write whose answer is lost is done once, and tells what it has done.
+// A write whose reply is lost is executed once, and reports its result.
 func TestLostAnswers(t *testing.T) {
 	server := redistest.Shared(t)
 	proxy := server.Proxy(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// keysOf returns the Redis keys of a store that do not expire, without those of replaced values.
+// keysOf returns the Redis keys of a store without expiry, excluding those of replaced values.
 func keysOf(t *testing.T, s *Redis) []string {
 	t.Helper()
 	var mu sync.Mutex
@@ -47,7 +47,7 @@ func keysOf(t *testing.T, s *Redis) []string {
 	return keys
 }
 
-// Other programs find a value by its hash, as it is.
+// Other programs can read a value by its hash, unchanged.
 func TestRedisKeys(t *testing.T) {
 	s := openServer(t, redistest.Shared(t).Endpoint(), t.Name()+":")
 	for _, key := range []string{"k", "}x", "{a}b{c}", "a/b"} {
@@ -155,8 +155,9 @@ func (w *brokenResponse) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// A value that Redis has evicted is not found. A key of another type is an error, and is not replaced.
-func TestKeysThatOthersTouch(t *testing.T) {
+// A value that Redis has evicted is not found. A key of another type is an error, and is not
+// replaced.
+func TestKeysChangedByOtherPrograms(t *testing.T) {
 	s := openServer(t, redistest.Shared(t).Endpoint(), t.Name()+":")
 	w := serve(t, s)
 	mustPut(t, s, "k", []byte("value"))
@@ -205,8 +206,8 @@ func TestErrorsOfRedis(t *testing.T) {
 	if err := s.Ping(t.Context()); err == nil {
 		t.Error("it answers")
 	}
-	// What is sent on a connection from before may have arrived, and the client may not know yet that the server has
-	// closed it.
+	// Data on an old connection may have arrived, while the client does not know yet that the
+	// server has closed it.
 	for s.rdb.PoolStats().TotalConns > 0 {
 		_ = s.Ping(t.Context())
 	}
@@ -219,7 +220,7 @@ func TestErrorsOfRedis(t *testing.T) {
 }
 
 // An answer that cannot be finished breaks off, and is not taken for a whole one.
-func TestAnswersThatBreakOff(t *testing.T) {
+func TestDownloadsThatBreakOff(t *testing.T) {
 	server := redistest.Start(t)
 	s := openServer(t, server.Endpoint(), "")
 	proxy := server.Proxy(t)

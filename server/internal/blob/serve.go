@@ -12,15 +12,17 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// Serve answers a GET or HEAD request with v, and returns how many bytes of the body were sent which way. Conditions
-// and ranges are http.ServeContent's. After an error the body is not complete: the caller must abort the response.
+// Serve answers a GET or HEAD request with v, and returns how many bytes of the body were sent
+// which way. Conditions and ranges are http.ServeContent's. After an error the body is not
+// complete: the caller must abort the response.
 func (v *Value) Serve(w http.ResponseWriter, r *http.Request) (chunk.Report, error) {
 	h := w.Header()
 	h.Set("Etag", v.Tag)
 	// A value has no type, and the browser must not guess one: HTML would be a page of this server.
 	h.Set("Content-Type", "application/octet-stream")
 	h.Set("X-Content-Type-Options", "nosniff")
-	// The blob may be replaced at any time. To ask whether it was costs no body. A "private" of the caller's stays.
+	// The blob may be replaced at any time. To ask whether it was costs no body. A "private" of the
+	// caller's stays.
 	h.Add("Cache-Control", "no-cache")
 	if v.TTL > 0 {
 		h.Set(HeaderTTL, formatTTL(v.TTL))
@@ -36,7 +38,8 @@ func formatTTL(ttl time.Duration) string {
 	return strconv.FormatFloat(max(ttl, time.Millisecond).Seconds(), 'f', 3, 64)
 }
 
-// window is how much is read at a time from a value that is not a file, and so how much memory a slow client takes.
+// window is how much is read at a time from a value that is not a file, and so how much memory a
+// slow client takes.
 const window = 128 << 10
 
 // A responseBody copies a body, and keeps the error, which http.ServeContent does not return.
@@ -66,9 +69,9 @@ func (b *responseBody) ReadFrom(src io.Reader) (int64, error) {
 	return n, err
 }
 
-// ContextOf returns the context for a request. Over HTTP/1 it does not end when the client closes its sending side,
-// because the client may still wait for the answer. A client that is gone makes reading the body or writing the answer
-// fail.
+// ContextOf returns the context for a request. Over HTTP/1 it does not end when the client closes
+// its sending side, because the client may still wait for the answer. A client that is gone makes
+// reading the body or writing the answer fail.
 func ContextOf(r *http.Request) context.Context {
 	if r.ProtoMajor == 1 {
 		return context.WithoutCancel(r.Context())

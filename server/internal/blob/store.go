@@ -11,14 +11,16 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// A Store keeps values under keys that CheckKey accepts. Its methods may be called from any goroutine, but Close only
-// when no other call is running, and no call may follow it.
+// A Store keeps values under keys that CheckKey accepts. Its methods may be called from any
+// goroutine, but Close only when no other call is running, and no call may follow it.
 type Store interface {
-	// Open returns the value of key, or ErrNotFound. The call that ends the value's life is its Close.
+	// Open returns the value of key, or ErrNotFound. The call that ends the value's life is its
+	// Close.
 	Open(ctx context.Context, key string) (*Value, error)
 
-	// Put gives key the value that body has, and returns its entity tag and whether key is new. It borrows body and reads
-	// size bytes of it, or all of it if size is unknownSize. After an error other than ErrUnsure, key is as it was.
+	// Put gives key the value that body has, and returns its entity tag and whether key is new. It
+	// borrows body and reads size bytes of it, or all of it if size is unknownSize. After an error
+	// other than ErrUnsure, key is as it was.
 	Put(ctx context.Context, key string, body io.Reader, size int64, put Put) (tag string, created bool, err error)
 
 	// Check returns nil if only allows a write to key at present, and ErrCondition otherwise.
@@ -31,8 +33,8 @@ type Store interface {
 	Close() error
 }
 
-// A Value is one version of a blob. It never changes, even if the blob is replaced or deleted. The call that ends its
-// life is Close.
+// A Value is one version of a blob. It never changes, even if the blob is replaced or deleted. The
+// call that ends its life is Close.
 type Value struct {
 	Tag     string        // its entity tag, in quotes
 	TTL     time.Duration // how long it will be there; 0: until it is deleted
@@ -56,7 +58,7 @@ type Put struct {
 
 var (
 	// ErrNotFound says that there is no such key.
-	ErrNotFound = errors.New("there is no such blob")
+	ErrNotFound = errors.New("no such blob")
 
 	// ErrCondition says that a Condition did not allow it.
 	ErrCondition = errors.New("the condition does not hold")
@@ -81,7 +83,8 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("the value has more than the %d bytes that it may have", e.Limit)
 }
 
-// HeaderTTL is the header that says, in seconds, how long a value will be there, in requests and in answers.
+// HeaderTTL is the header that says, in seconds, how long a value will be there, in requests and in
+// answers.
 const HeaderTTL = "Millrace-TTL"
 
 // maxTTL bounds a TTL, so that times do not overflow.
@@ -102,8 +105,8 @@ func ParseTTL(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// A source is the body of a value. It returns at most limit bytes, reads no more than the size, and remembers its
-// error.
+// A source is the body of a value. It returns at most limit bytes, reads no more than the size, and
+// remembers its error.
 type source struct {
 	body  io.Reader
 	limit int64
@@ -137,10 +140,10 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// copyBlock is what copyTo reads and writes at a time.
+// copyBlock is the size of copyTo's reads and writes.
 const copyBlock = 32 << 10
 
-// copyTo copies what is left to w, until ctx ends, and returns how many bytes w took.
+// copyTo copies the rest to w, until ctx ends, and returns how many bytes w accepted.
 func (s *source) copyTo(ctx context.Context, w io.Writer, blocks *millrace.Pool) (total int64, err error) {
 	block := blocks.Get(copyBlock)
 	defer block.Release()

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Operations in a random order, with a map beside.
+// Random operations, compared with a map.
 func TestAgainstAMap(t *testing.T) {
 	type entry struct {
 		value []byte
@@ -85,7 +85,7 @@ func TestAgainstAMap(t *testing.T) {
 }
 
 // A body that fails after any number of bytes leaves the old value, or none, and nothing else.
-func TestBodiesThatBreak(t *testing.T) {
+func TestBrokenBodiesChangeNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s Store) {
 		w := serve(t, s)
 		old := []byte("old")
@@ -147,7 +147,7 @@ func TestLimit(t *testing.T) {
 				}
 			}
 			value := described(1, 3<<20)
-			// What comes after the size that was told is left.
+			// Bytes after the stated size stay unread.
 			if _, _, err := s.Put(t.Context(), "fits", bytes.NewReader(value), int64(most), Put{Limit: int64(most)}); err != nil {
 				t.Errorf("%d bytes: %v", most, err)
 			}

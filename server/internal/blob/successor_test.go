@@ -14,8 +14,9 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// A successor has the directory together with the process that it replaces: uploads that are under way there are not
-// deleted, and of writers in both that want to be the first, one is. A third process gets nothing until both have ended.
+// A successor has the directory together with the process that it replaces: uploads that are under
+// way there are not deleted, and of writers in both that want to be the first, one is. A third
+// process gets nothing until both have ended.
 func TestSuccessorShares(t *testing.T) {
 	dir := t.TempDir()
 	refused := func(when string) {

@@ -14,14 +14,14 @@ type Size int64
 // String returns the number with the largest unit that divides it.
 func (s *Size) String() string { return Format(int64(*s)) }
 
-// Set sets the number to what text says.
+// Set parses text.
 func (s *Size) Set(text string) error {
 	n, err := Parse(text)
 	*s = Size(n)
 	return err
 }
 
-// Type returns what help calls the value.
+// Type returns the name of the type in the help text.
 func (*Size) Type() string { return "bytes" }
 
 // An Int is a Size that fits an int on every machine.
@@ -30,7 +30,7 @@ type Int int
 // String returns the number with the largest unit that divides it.
 func (s *Int) String() string { return Format(int64(*s)) }
 
-// Set sets the number to what text says.
+// Set parses text.
 func (s *Int) Set(text string) error {
 	n, err := Parse(text)
 	if err == nil && n > math.MaxInt32 {
@@ -40,10 +40,10 @@ func (s *Int) Set(text string) error {
 	return err
 }
 
-// Type returns what help calls the value.
+// Type returns the name of the type in the help text.
 func (*Int) Type() string { return "bytes" }
 
-// units are those of Parse. A unit comes before those that it ends with.
+// units are the units that Parse knows. A unit comes before its own suffixes.
 var units = []struct {
 	name string
 	size int64
@@ -63,8 +63,8 @@ func Format(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// Parse reads a number with an optional unit in upper or lower case: KiB to TiB and K to T are powers of 1024; KB to TB
-// are powers of 1000.
+// Parse reads a number with an optional unit in upper or lower case: KiB to TiB and K to T are
+// powers of 1024; KB to TB are powers of 1000.
 func Parse(s string) (int64, error) {
 	digits, size := strings.ToUpper(s), int64(1)
 	for _, u := range units {

@@ -24,7 +24,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// An Int may be set on a machine whose int has 32 bits.
+// An Int works on machines with a 32-bit int.
 func TestInt(t *testing.T) {
 	var n Int
 	if err := n.Set("1GiB"); err != nil || n.String() != "1GiB" {

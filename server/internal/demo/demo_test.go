@@ -10,7 +10,8 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/need"
 )
 
-// A tag is one FLV tag, read here without the project's own decoder so that a mistake there does not hide one here.
+// A tag is one FLV tag, read here without the project's own decoder so that a mistake there does
+// not hide one here.
 type tag struct {
 	kind byte // 8 audio, 9 video, 18 script
 	at   time.Duration
@@ -70,7 +71,7 @@ func TestSampleIsH264AndAACFromAKeyFrameOn(t *testing.T) {
 				continue
 			}
 			if key != (video%25 == 0) {
-				t.Errorf("picture %d: key frame is %v", video, key)
+				t.Errorf("picture %d: keyframe is %v", video, key)
 			}
 			if key {
 				keys++
@@ -89,7 +90,7 @@ func TestSampleIsH264AndAACFromAKeyFrameOn(t *testing.T) {
 		}
 	}
 	if video != 200 || keys != 8 || audio != 375 {
-		t.Errorf("%d pictures, %d key frames, %d audio frames; want 200, 8, 375", video, keys, audio)
+		t.Errorf("%d pictures, %d keyframes, %d audio frames; want 200, 8, 375", video, keys, audio)
 	}
 }
 

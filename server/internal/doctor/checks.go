@@ -23,55 +23,60 @@ type check struct {
 // checks has all of them, in the order that findings of one State are shown in.
 var checks = [...]check{
 	{"process", "open files", openFiles,
-		"Beyond the limit connections wait unaccepted, and files answer 500. Go raises the soft limit to the hard one " +
-			"by itself."},
+		"At the limit, new connections wait, and file requests fail with 500. Go raises the soft " +
+			"limit to the hard one."},
 	{"process", "--max-viewers", maxViewers,
-		"The server answers 503 to viewers of streams beyond --max-viewers, and --max-stream-viewers for one of them. " +
+		"Above --max-viewers, and --max-stream-viewers of one stream, viewers get 503. " +
 			"Downloads do not count."},
 	{"process", "pids.max", tasks,
-		"A viewer needs no thread. A Go program that gets no thread when it needs one crashes."},
+		"Viewers need no threads. But a Go program crashes if it cannot start a thread."},
 	{"process", "cpu.max", processors,
-		"A control group that has used up its CPU time stands still until the next period, 100 ms unless set, and every " +
-			"viewer waits that long. Without a limit the server may use every processor."},
+		"When a control group has used up its CPU time, it is stopped until the next period " +
+			"(100 ms by default), and every viewer waits. Without a limit the server may use " +
+			"every processor."},
 	{"memory", "memory", memory,
-		"The rest caches files."},
+		"The rest is used to cache files."},
 	{"memory", "GOMEMLIMIT", memoryLimit,
-		"Go does not look at a control group's memory limit. millrace serve sets Go's own limit to --memory, half of what there " +
-			"is, unless GOMEMLIMIT is set. If that is above the memory, the kernel kills the server."},
+		"Go ignores a control group's memory limit. millrace serve sets Go's limit to --memory, " +
+			"half of the memory by default, unless GOMEMLIMIT is set. If GOMEMLIMIT exceeds the " +
+			"memory, the kernel kills the server."},
 	{"network", "net.core.somaxconn", backlog,
-		"So many connections may wait to be accepted. After a restart all viewers come back at once; a client that finds " +
-			"the queue full tries again after a second or more."},
+		"The limit of connections that wait to be accepted. After a restart all viewers " +
+			"reconnect at once; if the queue is full, a client retries after a second or more."},
 	{"network", "net.ipv4.ip_local_port_range", ports,
-		"The server needs one port. A proxy on this machine needs one for each of its connections to the server's address."},
+		"The server needs one port. A proxy on this machine needs one for each of its " +
+			"connections to the server."},
 	{"network", "conntrack", conntrack,
-		"The firewall remembers every connection, and closed ones for two minutes. When its table is full, packets of new " +
-			"ones are dropped, and only the kernel's log tells."},
+		"The firewall tracks every connection, and closed ones for two minutes. When its table " +
+			"is full, it drops packets of new connections, which only the kernel's log shows."},
 	{"network", "net.ipv4.tcp_wmem", tcpBuffer("net.ipv4.tcp_wmem", "4096 16384 4194304"),
 		"This limit is for downloads. Viewers of streams have --unsent."},
 	{"network", "net.ipv4.tcp_rmem", tcpBuffer("net.ipv4.tcp_rmem", "4096 131072 6291456"),
 		"This limit is for publishers and uploads."},
 	{"network", "net.ipv4.tcp_mem", tcpMemory,
-		"The limit is for all connections of the machine together. Above the pressure mark the kernel makes buffers small; " +
-			"at the limit connections break off."},
+		"A limit for all connections of the machine together. Above the pressure mark the " +
+			"kernel shrinks buffers; at the limit connections fail."},
 	{"disk", "root", rootDirectory, ""},
 	{"disk", "blobs", blobsDirectory, ""},
 	{"system", "clock source", clockSource,
-		"The server reads the clock whenever it sends. Some clocks need a system call, which often takes a microsecond or " +
-			"more."},
+		"The server reads the clock at each write. Some clocks need a system call, which often " +
+			"takes a microsecond or more."},
 }
 
 const (
-	// spareFiles are descriptors for what is neither a stream nor a file: the listeners, the poller, visitors of the page.
+	// spareFiles are descriptors for everything that is neither a stream nor a file: the listeners,
+	// the poller, visitors of the page.
 	spareFiles = 64
-	// uploadFiles are those of an upload: its connection, its file, and the two ends of the pipe between them.
+	// uploadFiles are an upload's descriptors: its connection, its file, and the two ends of the
+	// pipe between them.
 	uploadFiles = 4
-	// viewerBytes is what a viewer takes in the server, beside what the kernel holds for it.
+	// viewerBytes is a viewer's memory in the server, in addition to the kernel's.
 	viewerBytes = 4 << 10
-	// spareThreads are those that Go has beside the ones that run goroutines.
+	// spareThreads are Go's threads in addition to those that run goroutines.
 	spareThreads = 32
 )
 
-// sockets returns what the kernel holds if every viewer is slow, without what is on its way.
+// sockets returns the kernel's memory if every viewer is slow, without data in flight.
 func (p Plan) sockets() int64 { return int64(p.Viewers) * p.Unsent }
 
 func openFiles(h *host, p Plan) Finding {
@@ -164,8 +169,8 @@ func memory(h *host, p Plan) Finding {
 
 func memoryLimit(h *host, p Plan) Finding {
 	most, _ := h.memoryCap()
-	// Room for what Go does not count: a tenth for the binary and threads, and what the kernel holds for viewers, which
-	// counts against the same limit.
+	// Leave room for memory that Go does not count: a tenth for the binary and threads, and the
+	// kernel's memory for viewers, which counts against the same limit.
 	advised := max(most-most/10-p.sockets(), most/2)
 	command := fmt.Sprintf("GOMEMLIMIT=%dMiB millrace serve ...", advised>>20)
 	f := Finding{Value: "none"}
@@ -209,7 +214,7 @@ func conntrack(h *host, p Plan) Finding {
 	most, used := h.sysctl(name+"max", 1), h.sysctl(name+"count", 1)
 	f := Finding{Value: fmt.Sprintf("%s (in use: %s)", count(most[0]), count(used[0]))}
 	need := used[0] + int64(p.Viewers) + int64(p.MaxStreams)
-	if most[0] < 2*need { // with those that were closed
+	if most[0] < 2*need { // includes closed connections
 		s := Warn
 		if most[0] < need {
 			s = Bad
@@ -220,16 +225,16 @@ func conntrack(h *host, p Plan) Finding {
 	return f
 }
 
-// tcpBuffer returns a check of the range in which the kernel sizes a connection's buffers. The kernel's own default is
-// advised.
+// tcpBuffer returns a check of the range in which the kernel sizes a connection's buffers. The
+// kernel's own default is advised.
 func tcpBuffer(name, advised string) func(*host, Plan) Finding {
 	command := fmt.Sprintf("sysctl -w %s=%q", name, advised)
 	return func(h *host, _ Plan) Finding { return tcpRange(h.sysctl(name, 3), command) }
 }
 
 func tcpRange(n []int64, command string) Finding {
-	// About half of a buffer is data, and that much is on its way at a time: 1 MiB is 5 MB/s to a client that is 100 ms
-	// away.
+	// About half of a buffer is data, and that much is on its way at a time: 1 MiB is 5 MB/s to a
+	// client that is 100 ms away.
 	const least = 1 << 20
 	f := Finding{
 		Value: fmt.Sprintf("%d %d %d", n[0], n[1], n[2]),
@@ -251,7 +256,7 @@ func tcpMemory(h *host, p Plan) Finding {
 	pressure, most, need := bytes(n[1]), bytes(n[2]), p.sockets()
 	f := Finding{
 		Value: fmt.Sprintf("%s, pressure from %s", size(most), size(pressure)),
-		Why:   fmt.Sprintf("%d slow viewers hold up to %s in the kernel, and what is on its way.", p.Viewers, size(need)),
+		Why:   fmt.Sprintf("%d slow viewers hold up to %s in the kernel, without data in flight.", p.Viewers, size(need)),
 	}
 	if need > min(pressure, most) {
 		s := Warn
@@ -265,7 +270,7 @@ func tcpMemory(h *host, p Plan) Finding {
 	return f
 }
 
-// directory looks at the directory of a flag. m is what it is on, or nil if the Finding says all.
+// directory checks the directory of a flag. m is its mount, or nil if the Finding is complete.
 func (h *host) directory(flag, name string) (m *procfs.MountInfo, f Finding) {
 	if name == "" {
 		return nil, Finding{Value: "none", Why: "No --" + flag + " was given."}

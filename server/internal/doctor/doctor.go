@@ -1,8 +1,10 @@
-// Package doctor looks at what a streaming server needs of a Linux machine, and says what to change.
+// Package doctor checks whether a Linux machine can carry a streaming server, and says what to
+// change.
 //
-// The table of checks says what is looked at. A check is a function of a host and a Plan and of nothing else: it runs
-// no command, writes nothing, and opens no connection. What it cannot see is Unknown, and no reason to fail. Much of
-// the package is sentences that users read: for each of fifteen checks what to do, why, and by which command.
+// The table of checks lists the checks. A check is a function of a host and a Plan only: it runs no
+// command, writes nothing, and opens no connection. If it cannot see something, the State is
+// Unknown, which is no reason to fail. Much of the package is text for users: for each of fifteen
+// checks what to do, why, and with which command.
 package doctor
 
 import (
@@ -14,7 +16,8 @@ import (
 	"unicode"
 )
 
-// A Plan is what is to be served. The fields after Blobs are the server's limits of the same names.
+// A Plan describes the intended load. The fields after Blobs are the server's limits of the same
+// names.
 type Plan struct {
 	Viewers int    // viewers and downloads at a time
 	Root    string // as --root; empty: no files are served
@@ -27,7 +30,7 @@ type Plan struct {
 	MaxUploads int
 }
 
-// A State is what a check says of what it saw.
+// A State is the result of a check.
 type State string
 
 const (
@@ -41,27 +44,27 @@ const (
 // States has all of them, the worst first.
 var States = [...]State{Bad, Warn, Info, Unknown, OK}
 
-// A Finding is what one check says. Its texts are one line each, of printable characters.
+// A Finding is the report of one check. Its texts are one line each, of printable characters.
 type Finding struct {
 	Group   string `json:"group"`
 	Name    string `json:"name"` // for scripts: it stays the same
 	State   State  `json:"state"`
-	Value   string `json:"value"`   // as it is now
+	Value   string `json:"value"`   // the current value
 	Advice  string `json:"advice"`  // empty if there is nothing to do
-	Why     string `json:"why"`     // what it is for here
+	Why     string `json:"why"`     // its effect on the server
 	Command string `json:"command"` // that would follow the advice; empty if no command does
 }
 
-// advise says what to do about f, with a command that would do it, or "".
+// advise sets the advice of f, and a command that follows it, or "".
 func (f *Finding) advise(s State, advice, command string) {
 	f.State, f.Advice, f.Command = s, advice, command
 }
 
-// schema is the version of what a Report looks like as JSON. A field may be added within one version, and findings may
-// come and go.
+// schema is the version of a Report's JSON. A field may be added within one version, and findings
+// may be added or removed.
 const schema = 2
 
-// A Report is what all checks say.
+// A Report has the findings of all checks.
 type Report struct {
 	Schema   int           `json:"schema"`
 	OS       string        `json:"os"`
@@ -74,7 +77,8 @@ type Report struct {
 	Findings []Finding     `json:"findings"`
 }
 
-// Examine has every check look at the machine that this process is on. The worst findings come first.
+// Examine has every check look at the machine that this process is on. The worst findings come
+// first.
 func Examine(p Plan) Report { return examine(thisHost(), p) }
 
 func examine(h *host, p Plan) Report {
@@ -88,7 +92,7 @@ func examine(h *host, p Plan) Report {
 		r.Counts[s] = 0 // scripts find each of them
 	}
 	for _, c := range checks {
-		at := *h // with an error of its own
+		at := *h // with its own error
 		f := c.look(&at, p)
 		if at.err != nil {
 			f = Finding{State: Unknown, Value: "-", Why: at.err.Error()}
@@ -108,7 +112,8 @@ func examine(h *host, p Plan) Report {
 	return r
 }
 
-// line returns s as one line of printable characters: a file or a path may have escape sequences in it.
+// line returns s as one line of printable characters: a file or a path may have escape sequences in
+// it.
 func line(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

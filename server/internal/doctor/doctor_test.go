@@ -52,7 +52,8 @@ var healthy = files{
 	group + "pids.max":   "4915\n",
 }
 
-// newHost returns the healthy machine with other files. TMP in a file is a directory that exists, with some in it.
+// newHost returns the healthy machine with other files. TMP in a file is a directory that exists,
+// with some in it.
 func newHost(t *testing.T, other files) (h *host, tmp string) {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -96,7 +97,7 @@ func newHost(t *testing.T, other files) (h *host, tmp string) {
 func TestChecks(t *testing.T) {
 	type situation struct {
 		files   files
-		plan    Plan  // what is not 0 replaces the plan
+		plan    Plan  // fields other than 0 replace the plan
 		limit   int64 // GOMEMLIMIT
 		procs   int   // GOMAXPROCS
 		state   State

@@ -16,11 +16,11 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// unlimited bounds the numbers that are believed. It is more memory, in bytes, than a machine has, and leaves room to
-// multiply by a page's size.
+// unlimited bounds the numbers that are believed. It is more memory, in bytes, than a machine has,
+// and leaves room to multiply by a page's size.
 const unlimited = 1 << 50
 
-// A host is what can be seen of a machine, and of the place in it that this process has.
+// A host is the visible state of a machine and of this process in it.
 type host struct {
 	dir         string // the root directory, of which /proc and /sys are read
 	cpus        int    // as runtime.NumCPU
@@ -28,7 +28,7 @@ type host struct {
 	pageSize    int64
 	memoryLimit int64 // GOMEMLIMIT; math.MaxInt64 if it is not set
 
-	err error // the first of what could not be seen
+	err error // the first read that failed
 }
 
 // thisHost returns the host that this process is on. A file is read when a check asks for it.
@@ -39,15 +39,15 @@ func thisHost() *host {
 	}
 }
 
-// fail keeps the first error. What the methods return after it is of no use, and no slice that they return is too
-// short.
+// fail keeps the first error. After it, the methods return unspecified values; slices have their
+// full length.
 func (h *host) fail(err error) {
 	if h.err == nil {
 		h.err = err
 	}
 }
 
-// read returns what is in a file, without the white space around it.
+// read returns the content of a file, without surrounding white space.
 func (h *host) read(name string) string {
 	b, err := os.ReadFile(filepath.Join(h.dir, name))
 	switch {
@@ -119,8 +119,8 @@ func (h *host) memory() int64 {
 	return 0
 }
 
-// MemoryCap returns how much memory this process may have, of its control group or of the machine; 0 if that cannot be
-// known.
+// MemoryCap returns how much memory this process may have, of its control group or of the machine;
+// 0 if that cannot be known.
 func MemoryCap() int64 {
 	h := thisHost()
 	most, _ := h.memoryCap()
@@ -130,7 +130,8 @@ func MemoryCap() int64 {
 	return most
 }
 
-// memoryCap returns how much memory this process may have, and whether a control group says so rather than the machine.
+// memoryCap returns how much memory this process may have, and whether a control group says so
+// rather than the machine.
 func (h *host) memoryCap() (most int64, group bool) {
 	limit, set := h.groupLimit("", "memory.max", parseLimit)
 	if old, oldSet := h.groupLimit("memory", "memory.limit_in_bytes", parseLimit); oldSet {
@@ -144,7 +145,7 @@ func (h *host) memoryCap() (most int64, group bool) {
 	return most, false
 }
 
-// parseLimit reads what a control group's file has: a number, or max. In version 1 a huge number says max.
+// parseLimit parses a control group's file: a number, or max. In version 1 a huge number means max.
 func parseLimit(s string) (int64, bool) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	return n, err == nil && n < unlimited
@@ -159,11 +160,12 @@ func parseCPU(s string) (int64, bool) {
 	return quota * 1000 / period, true
 }
 
-// groupLimit returns the least that parse finds in the files of that name of this process's control groups: its own,
-// and those around it. A controller has groups of its own in version 1; those of version 2 are all controllers': "".
+// groupLimit returns the lowest limit that parse finds in the files of that name of this process's
+// control groups: its own and its ancestors. In version 1 each controller has its own groups; in
+// version 2 the controller is "".
 func (h *host) groupLimit(controller, name string, parse func(string) (int64, bool)) (least int64, set bool) {
 	least = math.MaxInt64
-	own, looking := "", *h // whose error is not that of h: without groups there are no limits
+	own, looking := "", *h // its error is not an error of h: without groups there are no limits
 	groups, _ := looking.self().Cgroups()
 	for _, g := range groups {
 		if controller == "" && g.HierarchyID == 0 || slices.Contains(g.Controllers, controller) {
@@ -180,7 +182,7 @@ func (h *host) groupLimit(controller, name string, parse func(string) (int64, bo
 	}
 }
 
-// mountOf returns what the directory at an absolute path is on.
+// mountOf returns the mount of the directory at an absolute path.
 func (h *host) mountOf(path string) (best *procfs.MountInfo) {
 	all, err := h.self().MountInfo()
 	if err != nil {
@@ -195,7 +197,7 @@ func (h *host) mountOf(path string) (best *procfs.MountInfo) {
 		}
 	}
 	if best == nil {
-		h.fail(fmt.Errorf("what %s is mounted on is unknown", path))
+		h.fail(fmt.Errorf("the mount of %s is unknown", path))
 	}
 	return best
 }

@@ -16,20 +16,22 @@ import (
 )
 
 const (
-	// maxRequests bounds the questions that are asked at a time, and so the connections. A hook that answers within 10 ms
-	// gets 1600 a second.
+	// maxRequests bounds the questions that are asked at a time, and so the connections. A hook
+	// that answers within 10 ms gets 1600 a second.
 	maxRequests = 16
-	// maxWaiting bounds the callers that wait for their turn: each has a connection of a client. A hook that answers within
-	// 10 ms has answered all of them in less than a second.
+	// maxWaiting bounds the callers that wait for their turn: each has a connection of a client. A
+	// hook that answers within 10 ms has answered all of them in less than a second.
 	maxWaiting = 1024
 
-	// Questions about players leave this much of both to those about publishers and recordings, which are few.
+	// Questions about players leave this much of both to those about publishers and recordings,
+	// which are few.
 	reservedRequests = 4
 	reservedWaiting  = 128
 )
 
 var (
-	// errBusy refuses a client when so many wait for the hook, or play, that no more are asked about.
+	// errBusy refuses a client when so many wait for the hook, or play, that no more are asked
+	// about.
 	errBusy = refuse.New(http.StatusServiceUnavailable,
 		"too many clients wait for the hook of this server, or play by its leave").For(refuse.Limit).After(time.Second)
 	// errFails refuses a client because of a failure, which the log describes.
@@ -52,8 +54,8 @@ type asker struct {
 	waiting   atomic.Int64
 }
 
-// ask asks about a request that is complete, without regard to Config.Open. It drops the request if wanted ends before its
-// turn comes.
+// ask asks about a request that is complete, without regard to Config.Open. It drops the request if
+// wanted ends before its turn comes.
 func (k *asker) ask(ctx, wanted context.Context, q *Request) (Answer, error) {
 	a, err := k.askInTime(ctx, wanted, q)
 	switch failed, ok := errors.AsType[*failure](err); {

@@ -36,10 +36,11 @@ type Client struct {
 	asker  *asker
 	plays  *playTable
 	ends   *endQueue
-	stop   context.CancelFunc // ends what is under way
+	stop   context.CancelFunc // cancels requests under way
 }
 
-// New returns a client of the hook, which need not be there yet. The call that ends its life is Close.
+// New returns a client of the hook, which need not be there yet. The call that ends its life is
+// Close.
 func New(cfg Config) (*Client, error) {
 	if err := CheckURL(cfg.URL); err != nil {
 		return nil, err
@@ -68,8 +69,8 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Ask asks the hook about q, whose ID it sets. It waits until ctx ends or the time is up. The error is a
-// [refuse.Refusal] or that of ctx.
+// Ask asks the hook about q, and sets q's ID. It waits until ctx ends or the timeout. The error is
+// a [refuse.Refusal] or that of ctx.
 func (c *Client) Ask(ctx context.Context, q *Request) (Answer, error) {
 	if err := c.prepare(q); err != nil {
 		return Answer{}, err
@@ -81,8 +82,9 @@ func (c *Client) Ask(ctx context.Context, q *Request) (Answer, error) {
 	return a, err
 }
 
-// Play asks the hook whether the client of q may play, unless an answer counts that is there or on its way. With a
-// connection, the caller calls End when its player has ended. Errors are those of Ask.
+// Play asks the hook whether the client of q may play, unless there is a valid answer or a request
+// for it is under way. If the player has a connection, the caller calls End when the player has
+// ended. Errors are those of Ask.
 func (c *Client) Play(ctx context.Context, q *Request) (*Play, error) {
 	if err := c.prepare(q); err != nil {
 		return nil, err
@@ -99,11 +101,12 @@ func (c *Client) prepare(q *Request) error {
 	return err
 }
 
-// End tells the hook, later, that what q has begun has ended. It never waits.
+// End queues the end of q for the hook. It never blocks.
 func (c *Client) End(q *Request, reason string, bytes int64) { c.ends.add(q.ended(reason, bytes)) }
 
 // Close ends the plays that are left, and delivers the ends that wait until ctx ends, or a little
-// longer, or until the hook fails and gets none for a while. Ask and Play must not be called any more.
+// longer, or until the hook fails and gets none for a while. Ask and Play must not be called any
+// more.
 func (c *Client) Close(ctx context.Context) {
 	if c == nil || !c.plays.close() {
 		return
@@ -113,7 +116,7 @@ func (c *Client) Close(ctx context.Context) {
 	c.poster.http.CloseIdleConnections()
 }
 
-// Stats returns what c has done.
+// Stats returns the counters of c.
 func (c *Client) Stats() Stats {
 	queued, dropped := c.ends.waiting()
 	return Stats{

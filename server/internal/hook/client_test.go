@@ -17,7 +17,7 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
-// A fakeHook answers as its function says, and notes what it was asked.
+// A fakeHook answers as its function says, and records the requests.
 type fakeHook struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -113,8 +113,8 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// What is no answer is a failure that names no secrets, and is not tried again.
-func TestGarbage(t *testing.T) {
+// An invalid answer is a failure that names no secrets, and is not retried.
+func TestInvalidAnswersAreFailures(t *testing.T) {
 	elsewhere := newFakeHook(t, nil)
 	for name, answer := range map[string]func(w http.ResponseWriter, q Request){
 		"text": func(w http.ResponseWriter, _ Request) { _, _ = io.WriteString(w, "OK") },
@@ -143,7 +143,7 @@ func TestGarbage(t *testing.T) {
 }
 
 // A hook that hangs, or is not there, fails within the time, and Open allows then.
-func TestAway(t *testing.T) {
+func TestUnreachableHookFails(t *testing.T) {
 	hang := make(chan struct{})
 	f := newFakeHook(t, func(http.ResponseWriter, Request) { <-hang })
 	t.Cleanup(func() { close(hang) })
@@ -168,7 +168,8 @@ func TestAway(t *testing.T) {
 	}
 }
 
-// Equal plays that come at once are one question. The hook is told of the end of the last of them, with all bytes.
+// Equal plays that come at once are one question. The hook is told of the end of the last of them,
+// with all bytes.
 func TestEqualPlays(t *testing.T) {
 	wait := make(chan struct{})
 	f := newFakeHook(t, func(_ http.ResponseWriter, q Request) {
@@ -214,7 +215,8 @@ func TestEqualPlays(t *testing.T) {
 	p.End("", 0)
 }
 
-// A flood of different plays has few connections, a bounded queue, and no more goroutines than callers.
+// A flood of different plays has few connections, a bounded queue, and no more goroutines than
+// callers.
 func TestFlood(t *testing.T) {
 	var at, most atomic.Int64
 	wait := make(chan struct{})
@@ -258,7 +260,7 @@ func TestFlood(t *testing.T) {
 }
 
 // Questions about players that have hung up are not asked, and leave nothing.
-func TestPlayersGoBeforeTheirTurn(t *testing.T) {
+func TestPlayersLeaveTheQueue(t *testing.T) {
 	for _, protocol := range []string{"rtmp", HLS} {
 		wait := make(chan struct{})
 		f := newFakeHook(t, func(_ http.ResponseWriter, q Request) {
@@ -328,7 +330,7 @@ func TestPlayerGoes(t *testing.T) {
 	nettest.Eventually(t, "the end", func() bool { return len(f.events(PlayEnd)) == 1 && c.Stats().Plays == 0 })
 }
 
-// Ends are tried again while the hook is away, and Close gives up those that it cannot deliver.
+// Ends are retried while the hook is unreachable, and Close drops those that it cannot deliver.
 func TestEnds(t *testing.T) {
 	var down atomic.Bool
 	f := newFakeHook(t, func(w http.ResponseWriter, q Request) {
@@ -396,7 +398,7 @@ func TestTheLogBlocks(t *testing.T) {
 	}
 }
 
-func TestTooMuchShown(t *testing.T) {
+func TestTooLongCredentialsAre414(t *testing.T) {
 	c, _ := newClient(t, "http://127.0.0.1:1", nil)
 	q := play("rtmp")
 	q.Query = strings.Repeat("a", maxShown+1)

@@ -13,13 +13,15 @@ import (
 )
 
 const (
-	// maxEnds bounds the ends that wait for delivery: all viewers of a server may end at once. Each takes about 500 bytes.
+	// maxEnds bounds the ends that wait for delivery: all viewers of a server may end at once. Each
+	// takes about 500 bytes.
 	maxEnds = 8192
-	// endWorkers is how many are delivered at a time. There is one end for each ID, so that their order does not matter.
+	// endWorkers is how many are delivered at a time. There is one end for each ID, so that their
+	// order does not matter.
 	endWorkers = 2
 	// endPatience is how long an end is tried: as long as a hook takes to start again.
 	endPatience = 30 * time.Second
-	// endGrace is what is left for ends if the time of Close is over.
+	// endGrace is the time for ends if the time of Close is over.
 	endGrace = time.Second
 	// endCheck is how long Close waits for the next end to be delivered by a hook that fails.
 	endCheck = time.Second
@@ -70,7 +72,7 @@ func (q *endQueue) drop(e *Request, why error) {
 	q.counts.count(e.Event, "dropped")
 	if q.dropped&(q.dropped-1) == 0 { // 1, 2, 4, 8, ...: a hook that is away must not fill the log
 		// In another goroutine: the log may block, and mutexes are held.
-		go q.log.Warn("the hook was not told of an end", "event", string(e.Event), "id", e.ID, "reason", why, "dropped", q.dropped)
+		go q.log.Warn("an end could not be sent to the hook", "event", string(e.Event), "id", e.ID, "reason", why, "dropped", q.dropped)
 	}
 }
 
@@ -114,8 +116,8 @@ func (q *endQueue) deliver(e *Request) error {
 	})
 }
 
-// close delivers the ends that wait until ctx ends, or a little longer, or until the hook fails and gets none for a while.
-// Then it calls giveUp, which ends what is under way.
+// close delivers the waiting ends until ctx ends, or a little longer, or until the hook fails and
+// accepts none for a while. Then it calls giveUp, which cancels requests under way.
 func (q *endQueue) close(ctx context.Context, giveUp context.CancelFunc) {
 	q.mu.Lock()
 	q.closed = true

@@ -13,11 +13,14 @@ import (
 const (
 	// maxPlays bounds the table of plays. One takes about 700 bytes: 22 MiB.
 	maxPlays = 32 << 10
-	// maxRefused is how many there may be for a refusal to be kept: clients that invent tokens must leave room for others.
+	// maxRefused is how many there may be for a refusal to be kept: clients that invent tokens must
+	// leave room for others.
 	maxRefused = maxPlays / 4
-	// hlsIdle is how long a player of HLS may ask for nothing: longer than the longest segment lasts.
+	// hlsIdle is how long a player of HLS may ask for nothing: longer than the longest segment
+	// lasts.
 	hlsIdle = 20 * time.Second
-	// failedKeep is how long a failure counts for players that show the same, and an answer that a failure leaves in force.
+	// failedKeep is how long a failure counts for players that show the same, and an answer that a
+	// failure leaves in force.
 	failedKeep = time.Second
 	// sweepEvery is how often plays are looked for that have ended.
 	sweepEvery = time.Second
@@ -25,13 +28,13 @@ const (
 
 // A Play is an answer of the hook for players that show the same.
 //
-// Over a connection it lasts until the last of its players has ended; players that come when the answer is too old get
-// another Play. Of HLS it is one from the first request on, with one ID: when the answer is too old, the next request asks
-// again.
+// Over a connection it lasts until the last of its players has ended; players that come when the
+// answer is too old get another Play. Of HLS it is one from the first request on, with one ID: when
+// the answer is too old, the next request asks again.
 type Play struct {
 	t   *playTable
 	key playKey
-	q   Request // that began it, without what the client has shown
+	q   Request // the first request, without the client's credentials
 
 	served atomic.Int64 // bytes
 
@@ -44,14 +47,15 @@ type Play struct {
 	stale   bool      // the hook has failed since the answer, which counts all the same: no request waits for the next one
 	until   time.Time // the answer counts
 	over    time.Time // the time that the hook allows, if it is not zero
-	players int       // with connections, those that wait included
+	players int       // players with connections, including waiting ones
 	waiters int       // callers that wait for the first answer; when the last one has left, forget ends the question
 	forget  context.CancelFunc
 	asked   time.Time // of HLS: the latest request
 	ended   bool
 }
 
-// A playTable has the plays that go on and the refusals that are kept. Its methods are for any goroutine.
+// A playTable has the running plays, and the refusals that are still valid. Its methods may be
+// called from any goroutine.
 type playTable struct {
 	asker   *asker
 	ends    *endQueue
@@ -68,7 +72,7 @@ type playTable struct {
 	plays  map[playKey]*Play
 }
 
-// Answer returns what the hook allows.
+// Answer returns the hook's answer.
 func (p *Play) Answer() Answer {
 	p.t.mu.Lock()
 	defer p.t.mu.Unlock()
@@ -78,8 +82,8 @@ func (p *Play) Answer() Answer {
 // Served notes bytes that a player has got.
 func (p *Play) Served(n int) { p.served.Add(int64(n)) }
 
-// End notes that a player with a connection has ended, after so many bytes beside those of Served. The hook is told of the
-// last one.
+// End ends a player with a connection, which got bytes in addition to those of Served. The hook is
+// told when the last player has ended.
 func (p *Play) End(reason string, bytes int64) {
 	p.served.Add(bytes)
 	p.t.mu.Lock()
@@ -105,7 +109,8 @@ func (t *playTable) endPlay(p *Play, reason string) {
 	}
 }
 
-// play asks the hook whether the client of q may play, unless an answer counts that is there or on its way. q is complete.
+// play asks the hook whether the client of q may play, unless an answer counts that is there or on
+// its way. q is complete.
 func (t *playTable) play(ctx context.Context, q *Request) (*Play, error) {
 	key := q.key()
 	hls := q.Protocol == HLS
@@ -175,7 +180,8 @@ func (t *playTable) play(ctx context.Context, q *Request) (*Play, error) {
 	return p, nil
 }
 
-// decide asks for the answer of p, for all who wait for it. The question is dropped if wanted ends before its turn comes.
+// decide asks for the answer of p, for all who wait for it. The question is dropped if wanted ends
+// before its turn comes.
 func (t *playTable) decide(wanted context.Context, p *Play, q Request) {
 	defer t.deciding.Done()
 	defer p.forget()
@@ -186,7 +192,7 @@ func (t *playTable) decide(wanted context.Context, p *Play, q Request) {
 	now, refused := time.Now(), isRefusal(err)
 	p.asking = false
 	p.stale = p.allowed && err != nil && !refused
-	if p.stale { // what plays goes on without the hook
+	if p.stale { // a running play continues without the hook
 		p.until = now.Add(failedKeep)
 		return
 	}
@@ -215,7 +221,8 @@ func (t *playTable) decide(wanted context.Context, p *Play, q Request) {
 	}
 }
 
-// sweepAll ends plays of HLS whose players ask no more, and forgets refusals, until t is closed.
+// sweepAll ends the plays of HLS players that have stopped asking, and forgets refusals, until t is
+// closed.
 func (t *playTable) sweepAll() {
 	defer close(t.swept)
 	tick := time.NewTicker(sweepEvery)

@@ -52,7 +52,7 @@ func (r *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: r.status, Body: io.NopCloser(strings.NewReader(r.body)), Request: req}, nil
 }
 
-// bubble runs test with a client whose hook is r, in a time of its own.
+// bubble runs test in virtual time, with a client of the hook r.
 func bubble(t *testing.T, test func(t *testing.T, c *Client, r *roundTripper)) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := New(Config{URL: "http://127.0.0.1:1", Timeout: 3 * time.Second})
@@ -66,7 +66,8 @@ func bubble(t *testing.T, test func(t *testing.T, c *Client, r *roundTripper)) {
 	})
 }
 
-// A player of HLS is asked about again when the answer is too old, is one play all the time, and ends when it asks no more.
+// A player of HLS is asked about again when the answer is too old, is one play all the time, and
+// ends when it asks no more.
 func TestHLS(t *testing.T) {
 	bubble(t, func(t *testing.T, c *Client, r *roundTripper) {
 		id := ""
@@ -195,7 +196,7 @@ func TestOldAnswer(t *testing.T) {
 }
 
 // A hook that is away for long costs an end, after a while, and not the ones that come later.
-func TestEndPatience(t *testing.T) {
+func TestEndsAreRetried(t *testing.T) {
 	bubble(t, func(t *testing.T, c *Client, r *roundTripper) {
 		q := publish()
 		if _, err := c.Ask(t.Context(), q); err != nil {
@@ -265,7 +266,8 @@ func (s *slowly) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// A refusal that comes when the time of its play is up does not take the place of the play that has begun since.
+// A refusal that comes when the time of its play is up does not take the place of the play that has
+// begun since.
 func TestLateRefusal(t *testing.T) {
 	bubble(t, func(t *testing.T, c *Client, r *roundTripper) {
 		s := &slowly{roundTripper: r}

@@ -50,8 +50,8 @@ func newPoster(url string, timeout time.Duration, connections int) *poster {
 	}}
 }
 
-// try calls attempt until it returns another error than a failure that may pass, or ctx ends. Then it returns what made
-// the attempts fail.
+// try calls attempt until it succeeds, fails permanently, or ctx ends. Then it returns the last
+// temporary failure.
 func try(ctx context.Context, attempt func() error) (err error) {
 	for pause := firstPause; ; pause = min(2*pause, mostPause) {
 		now := attempt()
@@ -68,8 +68,8 @@ func try(ctx context.Context, attempt func() error) (err error) {
 	}
 }
 
-// post sends a request, and returns the status and the body of the answer, which may be one byte too long. The error is
-// a failure.
+// post sends a request, and returns the status and the body of the answer, which may be one byte
+// too long. The error is a failure.
 func (p *poster) post(ctx context.Context, body []byte) (status int, text []byte, err error) {
 	began := time.Now()
 	defer func() {

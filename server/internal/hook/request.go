@@ -20,7 +20,7 @@ import (
 // Version is that of the format of requests.
 const Version = 1
 
-// An Event is what the hook is asked or told.
+// An Event is the kind of a request.
 type Event string
 
 const (
@@ -35,13 +35,13 @@ const (
 // events are all of them.
 var events = []Event{Publish, PlayBegin, Record, PublishEnd, PlayEnd, RecordEnd}
 
-// end returns the event that ends what e begins.
+// end returns the event for the end of e.
 func (e Event) end() Event { return e + "_end" }
 
 // HLS is the protocol of players without a connection.
 const HLS = "hls"
 
-// A Request is what the hook gets.
+// A Request is the JSON that the hook receives.
 type Request struct {
 	Version  int       `json:"version"`
 	Event    Event     `json:"event"`
@@ -52,7 +52,7 @@ type Request struct {
 	Name     string    `json:"name,omitempty"` // the public name; in ends, and of recordings
 	Protocol string    `json:"protocol,omitempty"`
 	Address  string    `json:"address,omitempty"`    // of the client, without a port
-	Agent    string    `json:"user_agent,omitempty"` // what the client's program calls itself
+	Agent    string    `json:"user_agent,omitempty"` // the client's program
 	Query    string    `json:"query,omitempty"`      // as the client sent it
 	Token    string    `json:"token,omitempty"`      // that the client shows, in a header or in the query
 
@@ -62,7 +62,8 @@ type Request struct {
 	Seconds float64 `json:"seconds,omitempty"`
 }
 
-// maxShown bounds what a client may show to the hook, in bytes: tokens that are signed have up to a thousand.
+// maxShown limits a client's query, token and user agent, in bytes: signed tokens have up to a
+// thousand.
 const maxShown = 4 << 10
 
 // prepare completes a request that begins something.
@@ -75,7 +76,7 @@ func (q *Request) prepare(node string) error {
 	return nil
 }
 
-// ended returns the request for the end of what q has begun. It has nothing that the client has shown to prove who it is.
+// ended returns the request for the end of q, without the client's credentials.
 func (q *Request) ended(reason string, bytes int64) Request {
 	e := *q
 	e.Forget()
@@ -84,8 +85,8 @@ func (q *Request) ended(reason string, bytes int64) Request {
 	return e
 }
 
-// Forget takes out of q, which was asked, what its end does not need: the client may stay for days. Texts that are left are
-// copied, because they are parts of the request's head.
+// Forget removes the fields of q that its end does not need, because the client may stay for days.
+// The other texts are copied, because they are parts of the request's head.
 func (q *Request) Forget() {
 	q.Agent, q.Query, q.Token = "", "", ""
 	q.Stream, q.Address = strings.Clone(q.Stream), strings.Clone(q.Address)
@@ -102,10 +103,10 @@ func (q *Request) key() playKey {
 	return sha256.Sum256(text)
 }
 
-// An Answer is what the hook allows.
+// An Answer is what the hook allowed.
 type Answer struct {
 	Name       string        // the public name of the stream; "": as the client says
-	MaxViewers int           // of the stream that is published; 0: no limit of its own
+	MaxViewers int           // limit of the published stream; 0: none
 	MaxTime    time.Duration // of publishing or playing; 0: no limit
 	Keep       time.Duration // how long the answer counts for players that show the same
 }
@@ -113,11 +114,11 @@ type Answer struct {
 const (
 	// maxAnswer bounds the body of an answer, in bytes. The longest useful one has a few hundred.
 	maxAnswer = 16 << 10
-	// maxReason bounds what the client sees of it.
+	// maxReason limits the part that the client gets.
 	maxReason = 200
 
-	// keepDefault is short enough for a player to be thrown out soon, and makes a player of HLS cost a request in five of
-	// its own.
+	// keepDefault is short enough to remove a player soon, and makes the hook's share one in five
+	// of an HLS player's requests.
 	keepDefault = 10 * time.Second
 	maxKeep     = time.Hour
 	// maxSeconds is a year.
@@ -134,7 +135,8 @@ type answerBody struct {
 	Cache      *float64 `json:"cache_seconds"`
 }
 
-// parseAnswer understands the answer to an event. An error is a [refuse.Refusal], or says why the answer is none.
+// parseAnswer parses the answer to an event. An error is a [refuse.Refusal], or says why the answer
+// is invalid.
 func parseAnswer(event Event, status int, body []byte) (Answer, error) {
 	ok := status >= 200 && status < 300
 	a := Answer{Keep: keepDefault}
@@ -174,7 +176,7 @@ func decodeAnswer(body []byte) (got answerBody, err error) {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()
 	if err = dec.Decode(&got); err != nil {
-		return got, fmt.Errorf("its answer is not what is wanted: %.*s", maxReason, strings.TrimPrefix(err.Error(), "json: "))
+		return got, fmt.Errorf("its answer is invalid: %.*s", maxReason, strings.TrimPrefix(err.Error(), "json: "))
 	}
 	if _, err = dec.Token(); err != io.EOF {
 		return got, errors.New("there is something behind the JSON of its answer")
@@ -218,7 +220,7 @@ func (a Answer) limited(event Event, got answerBody) (Answer, error) {
 
 func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
-// refusalReason returns what the client sees: one line.
+// refusalReason returns the reason for the client: one line.
 func refusalReason(reason string) string {
 	line := strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

@@ -8,7 +8,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// An Outcome is what requests are counted by.
+// An Outcome is the key of the request counters.
 type Outcome struct {
 	Event  Event
 	Result string // allowed, refused, failed or busy; of ends sent or dropped
@@ -48,7 +48,7 @@ func (c *counter) all() map[Outcome]int64 {
 	return maps.Clone(c.by)
 }
 
-// Stats is what a Client has done.
+// Stats has a Client's counters.
 type Stats struct {
 	Requests map[Outcome]int64
 	Attempts int64 // POSTs

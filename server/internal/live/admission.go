@@ -18,8 +18,9 @@ type Admission struct{ hub *Hub }
 // NewAdmission returns the admission to the streams of h.
 func NewAdmission(h *Hub) Admission { return Admission{h} }
 
-// Admit returns a viewer that has a place, and waits for its stream until ctx ends. The caller calls Viewer.Connect, and then
-// Start or Serve, or it calls Decline. An error is a [refuse.Refusal], or that of ctx.
+// Admit returns a viewer that has a place, and waits for its stream until ctx ends. The caller
+// calls Viewer.Connect, and then Start or Serve, or it calls Decline. An error is a
+// [refuse.Refusal], or that of ctx.
 func (a Admission) Admit(ctx context.Context, want WatchRequest) (*Viewer, error) {
 	if err := a.hub.cfg.Memory.Admit(); err != nil {
 		return nil, err
@@ -50,8 +51,8 @@ func (a Admission) Admit(ctx context.Context, want WatchRequest) (*Viewer, error
 	return v, nil
 }
 
-// awaitStream calls enter with the stream of that name, while Hub.mu is held, and waits for the stream until ctx ends. It
-// returns what enter returns.
+// awaitStream calls enter with the stream of that name, with Hub.mu held, and waits for the stream
+// until ctx ends. It returns the result of enter.
 func (a Admission) awaitStream(ctx context.Context, name string, enter func(s *stream) error) error {
 	h := a.hub
 	wait := h.cfg.ViewerWait
@@ -124,7 +125,7 @@ func (a Admission) newViewer(s *stream, want WatchRequest) (*Viewer, error) {
 	next := want.Next
 	if peer {
 		v.node, v.lease = want.Node, s.lease
-		next = next || !s.forms.HasStart() // what there is came from an owner before
+		next = next || !s.forms.HasStart() // the last frames are from an earlier owner
 	} else if err := s.join(a.hub.cfg.MaxStreamViewers); err != nil {
 		return nil, err
 	}
@@ -153,7 +154,8 @@ func (v *Viewer) awaitReady(ctx context.Context) error {
 	return nil
 }
 
-// awaitTracks waits until v can be told which tracks the stream has. A node that asks finds that out for its own viewers.
+// awaitTracks waits until v can be told which tracks the stream has. A node that asks finds that
+// out for its own viewers.
 func (v *Viewer) awaitTracks(ctx context.Context) error {
 	if v.node != "" {
 		return nil
@@ -177,13 +179,15 @@ func (a Admission) Format(want WatchRequest) (rendition.Format, error) {
 	return s.format(want)
 }
 
-// Start serves v, which has a transport, and returns at once. hear reads from the client until it hangs up.
-func (a Admission) Start(v *Viewer, hear func()) {
+// Start serves v, which has a transport, and returns at once. read reads from the client until it
+// hangs up.
+func (a Admission) Start(v *Viewer, read func()) {
 	a.enter(v)
-	v.rendition.Fanout().Start(v.transport, hear)
+	v.rendition.Fanout().Start(v.transport, read)
 }
 
-// Serve serves v, which has a transport, until it has ended. It reports whether v got all of the stream and its end.
+// Serve serves v, which has a transport, until it has ended. It reports whether v got all of the
+// stream and its end.
 func (a Admission) Serve(v *Viewer) (complete bool) {
 	a.enter(v)
 	v.rendition.Fanout().Serve(v.transport)

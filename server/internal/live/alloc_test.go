@@ -43,11 +43,11 @@ func TestIngestAllocatesNothing(t *testing.T) {
 	}
 }
 
-// In steady state a tag costs no allocation on its way from a publisher's connection, whose body is chunked as encoders
-// send it, to the ring.
+// In steady state a tag costs no allocation on its way from a publisher's chunked connection to the
+// ring.
 func TestReadingAPublisherAllocatesNothing(t *testing.T) { readingAllocatesNothing(t, 0) }
 
-// The same holds for what is pulled from another node.
+// The same holds for a pull from another node.
 func TestPullingAllocatesNothing(t *testing.T) { readingAllocatesNothing(t, 1) }
 
 func readingAllocatesNothing(t *testing.T, epoch uint64) {

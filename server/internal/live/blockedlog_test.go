@@ -12,8 +12,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/testkit/livetest"
 )
 
-// While the log blocks, viewers get frames as before, whatever is logged: those of the stream, and
-// those of others.
+// While the log blocks, viewers of this and other streams get frames, regardless of the message.
 func TestTheLogBlocks(t *testing.T) {
 	for _, event := range []struct {
 		name, line string
@@ -46,7 +45,7 @@ func TestTheLogBlocks(t *testing.T) {
 			rcvbuf: smallBuffer},
 		{name: "a viewer is too far behind", line: "viewer is too far behind", script: newScript(20, 5, 8000),
 			rcvbuf: smallBuffer, change: tightBy(live.Skip, func(c *live.Config) { c.LagTime = time.Millisecond })},
-		{name: "key frames are far apart", line: "key frames are far apart", script: newScript(1, 130, 100)},
+		{name: "keyframes are far apart", line: "keyframes are far apart", script: newScript(1, 130, 100)},
 	} {
 		t.Run(event.name, func(t *testing.T) {
 			var b *nettest.BlockingLog

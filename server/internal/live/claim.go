@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// A claim is a publisher as its stream sees it: who sends, since when, and how to end it. The claim waits until it is
-// granted, and then the stream is its publisher's until registrar.handOver.
+// A claim is a publisher as its stream sees it: who sends, since when, and how to end it. The claim
+// waits until it is granted, and then the stream is its publisher's until registrar.handOver.
 type claim struct {
 	address string
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 
-	granted chan *stream // gets the stream once, when it is this publisher's; has room for it
-	since   int64        // when that was; see now
-	heard   atomic.Int64 // when something came last; see now
+	granted   chan *stream // gets the stream once, when it is this publisher's; has room for it
+	since     int64        // when that was; see now
+	lastInput atomic.Int64 // when something came last; see now
 
 	lease Lease  // of a stream that this node owns; nil for a pull, and when the server is alone
 	epoch uint64 // of a pull: that of its owner; otherwise 0

@@ -2,7 +2,7 @@ package live
 
 import "time"
 
-// start is what now counts from.
+// start is the origin of now.
 var start = time.Now()
 
 // now returns the monotonic time in nanoseconds.

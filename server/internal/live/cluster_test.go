@@ -171,7 +171,8 @@ func (n *testNode) publish(sc *script, edges int) *livetest.Publisher {
 	return p
 }
 
-// pullsFrom has n pull the stream cam from its owner, which has a publisher of sc, for a viewer, who has got all of that.
+// pullsFrom has n pull the stream cam from its owner, which has a publisher of sc, for a viewer,
+// who has got all of that.
 func (n *testNode) pullsFrom(owner *testNode, sc *script) (*livetest.Publisher, *livetest.Watcher) {
 	n.T.Helper()
 	w := n.Ask("/live/cam", 0)
@@ -191,7 +192,7 @@ func (n *testNode) edges(want int) {
 	})
 }
 
-// info returns what is known of a stream, which is there.
+// info returns the description of a stream, which must exist.
 func (n *testNode) info(name string) live.StreamInfo {
 	n.T.Helper()
 	list := n.Streams()
@@ -210,8 +211,8 @@ func (n *testNode) behind() *nettest.Link {
 	return l
 }
 
-// A pulled stream is the owner's, byte for byte, and comes once however many viewers there are. It ends a while after
-// the last one.
+// A pulled stream is the owner's, byte for byte, and comes once however many viewers there are. It
+// ends a while after the last one.
 func TestAStreamIsPulledOnce(t *testing.T) {
 	for _, latency := range []time.Duration{0, 5 * time.Millisecond} {
 		t.Run(latency.String(), func(t *testing.T) {
@@ -280,9 +281,9 @@ func TestBytesArePulled(t *testing.T) {
 	same(t, "bytes", w.Rest(), []byte(" and more"))
 }
 
-// Between two nodes the connection is cut after every number of bytes: in the head, in a chunk's line, in a tag. With
-// the same owner viewers get every frame once, and in order.
-func TestAPullIsCutAnywhere(t *testing.T) {
+// Between two nodes the connection is cut after every number of bytes: in the head, in a chunk's
+// line, in a tag. With the same owner viewers get every frame once, and in order.
+func TestPullContinuesAfterACutAnywhere(t *testing.T) {
 	t.Parallel()
 	d := newTestDirectory()
 	owner, edge := d.node(t, func(c *live.Config) { c.Latency = 0 }), d.node(t, nil)
@@ -344,8 +345,8 @@ func TestAPullIsCutAnywhere(t *testing.T) {
 	}
 }
 
-// What has left the owner while the connection was cut, up to its newest key frame, is lost. The clock stays the
-// owner's.
+// Frames that the owner sent while the connection was cut are lost, up to its newest keyframe. The
+// clock stays the owner's.
 func TestAPullThatMissesAGroup(t *testing.T) {
 	d := newTestDirectory()
 	owner, edge := d.node(t, nil), d.node(t, nil)
@@ -379,7 +380,7 @@ func TestAPullThatMissesAGroup(t *testing.T) {
 }
 
 // A stream that came while nothing was known of owners turns out to be another node's.
-func TestAClaimIsRefusedLater(t *testing.T) {
+func TestLateRefusalEndsThePublisher(t *testing.T) {
 	d := newTestDirectory()
 	n := d.node(t, nil)
 	d.away.Store(true)
@@ -402,7 +403,8 @@ func TestAClaimIsRefusedLater(t *testing.T) {
 	_ = w.Conn.Close()
 }
 
-// Another node gets a stream whose viewers are as many as are allowed, and the lease knows of its publisher's silence.
+// Another node may pull a stream that has its maximum of viewers, and the lease knows of its
+// publisher's silence.
 func TestLimitsAreNotForPeers(t *testing.T) {
 	d := newTestDirectory()
 	owner := d.node(t, func(c *live.Config) { c.MaxViewers, c.MaxStreamViewers = 1, 1 })
@@ -431,9 +433,9 @@ func TestLimitsAreNotForPeers(t *testing.T) {
 	}
 }
 
-// The publisher moves to another node: viewers of each form at a third one, and at the one that it leaves, stay. The
-// clock does not go back, and pictures go on at the new key frame: a node that reads from the new owner before it has sent one
-// does not get the pictures of the owner before again.
+// The publisher moves to another node. Viewers of each format at a third node, and at the old one,
+// stay. The clock does not go back, and video resumes at the new keyframe: a node that pulls from
+// the new owner before it has sent one does not get the old owner's frames again.
 func TestAPublisherMoves(t *testing.T) {
 	for _, how := range []string{"to a new node", "to an edge", "while it is away", "after the end"} {
 		t.Run(how, func(t *testing.T) {
@@ -522,8 +524,8 @@ func TestAPublisherMoves(t *testing.T) {
 	}
 }
 
-// A stream that has ended at its owner ends at other nodes a moment later, however long they wait for a publisher that is
-// gone: their viewers see a clean end.
+// A stream that has ended at its owner ends at other nodes a moment later, however long they wait
+// for a publisher that is gone: their viewers see a clean end.
 func TestTheEndOfAPulledStream(t *testing.T) {
 	d := newTestDirectory()
 	owner, edge := d.node(t, func(c *live.Config) { c.PublisherReturn = 0 }), d.node(t, func(c *live.Config) { c.PublisherReturn = time.Hour })
@@ -540,7 +542,7 @@ func TestTheEndOfAPulledStream(t *testing.T) {
 }
 
 // Other nodes are told at once that a publisher is away, and that it is back.
-func TestAwayIsTold(t *testing.T) {
+func TestUnreachableOwnerIsReported(t *testing.T) {
 	n := newTestDirectory().node(t, nil)
 	sc := newScript(1, 3, 500)
 	p := n.publish(sc, 0)
@@ -763,8 +765,8 @@ func (r *testRecorder) Init(body *millrace.Chain)                    { body.Rele
 func (r *testRecorder) Add(_ mp4.FragmentInfo, body *millrace.Chain) { body.Release() }
 func (r *testRecorder) Close()                                       { r.closed.Add(1) }
 
-// What an owner answers that is none, or means harm, ends the pull, costs no more than what has come, and feeds no
-// stream.
+// An invalid or malicious response of an owner ends the pull, costs no more than the received
+// bytes, and feeds no stream.
 func TestHostileOwners(t *testing.T) {
 	const head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n"
 	tag := func(p string) string { return string(chunked([]byte(p))) }
@@ -902,8 +904,9 @@ func TestPullsThatAreRefused(t *testing.T) {
 	q.End()
 }
 
-// A viewer learns that the owner of a stream does not answer, which is another case than that there is no stream.
-func TestAnOwnerThatIsNotReached(t *testing.T) {
+// A viewer learns that the owner of a stream does not answer, which is another case than that there
+// is no stream.
+func TestOwnerThatCannotBeReached(t *testing.T) {
 	t.Parallel()
 	for _, answers := range []bool{false, true} {
 		d := newTestDirectory()
@@ -941,7 +944,8 @@ func TestViewersOfNoStream(t *testing.T) {
 	}
 }
 
-// Claims, losses and pulls of the same names at the same time leave one owner at most, and nothing behind.
+// Claims, losses and pulls of the same names at the same time leave one owner at most, and nothing
+// behind.
 func TestPublishersMoveAtRandom(t *testing.T) {
 	d := newTestDirectory()
 	var nodes []*testNode
@@ -999,7 +1003,7 @@ func pacedBytes(p []byte) func([]byte) (int, error) {
 }
 
 // A node that has no room for a stream does not take it from its owner.
-func TestAFullNodeTakesNoStream(t *testing.T) {
+func TestFullNodePullsNoStream(t *testing.T) {
 	t.Parallel()
 	d := newTestDirectory()
 	owner := d.node(t, nil)
@@ -1024,7 +1028,8 @@ func TestAFullNodeTakesNoStream(t *testing.T) {
 	other.End()
 }
 
-// A publisher comes to a stream whose lease was lost before that is known here: what the lease was for ends with it.
+// A publisher comes to a stream whose lease was lost before this node knows: everything under the
+// old lease ends with it.
 func TestAPublisherWithANewLease(t *testing.T) {
 	d := newTestDirectory()
 	n := d.node(t, func(c *live.Config) {

@@ -15,8 +15,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/rendition"
 )
 
-// A viewer that joins late in a long group of pictures is behind live by that, in every form, and for as long as it stays;
-// one that begins at the next key frame is not.
+// A viewer that joins late in a long GOP is behind live by that, in every form, and for as long as
+// it stays; one that begins at the next keyframe is not.
 func TestDistanceFromLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		book := &nettest.LogBook{}
@@ -79,7 +79,7 @@ func TestDistanceFromLive(t *testing.T) {
 		v.Transport().SetPaused(true)
 		synctest.Wait()
 		group(25)
-		v.Transport().SetPaused(false) // goes on at the newest key frame
+		v.Transport().SetPaused(false) // continues at the newest keyframe
 		synctest.Wait()
 		if got := v.Transport().BehindLive(); got != time.Second {
 			t.Errorf("after a pause: %v behind live", got)
@@ -89,8 +89,8 @@ func TestDistanceFromLive(t *testing.T) {
 		if got := h.Streams()[0].BehindLive; got != 0 {
 			t.Errorf("without viewers: %v s behind live", got)
 		}
-		if n := strings.Count(book.String(), "key frames are far apart"); n != 1 || !strings.Contains(book.String(), "publisher=test") {
-			t.Errorf("%d warnings of key frames:\n%s", n, book)
+		if n := strings.Count(book.String(), "keyframes are far apart"); n != 1 || !strings.Contains(book.String(), "publisher=test") {
+			t.Errorf("%d warnings of keyframes:\n%s", n, book)
 		}
 		h.done(p, nil)
 		h.Close()

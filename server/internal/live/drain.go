@@ -9,8 +9,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// Close refuses new publishers and viewers from now on, and ends all publishers and all streams that wait for one.
-// Viewers stay until they have everything.
+// Close refuses new publishers and viewers from now on, and ends all publishers and all streams
+// that wait for one. Viewers stay until they have everything.
 func (h *Hub) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -30,12 +30,12 @@ func (h *Hub) Close() {
 	clear(h.waiting)
 }
 
-// reconnectWait is how long a publisher may take to leave that was asked to connect again: it goes on up to its next key
-// frame, and encoders are told to send one every two seconds.
+// reconnectWait is how long a publisher has to leave after it was asked to reconnect. Publishers
+// continue up to their next keyframe, and encoders are told to send one every two seconds.
 const reconnectWait = 2 * time.Second
 
-// AskToReconnect asks the publishers that can to connect again, to a server that goes on, and waits until they have left:
-// for reconnectWait, and no longer than ctx.
+// AskToReconnect asks the publishers that support it to reconnect to another server. It waits until
+// they have left, for at most reconnectWait, or until ctx ends.
 func (h *Hub) AskToReconnect(ctx context.Context) {
 	var asked []*claim
 	h.mu.Lock()
@@ -61,8 +61,8 @@ func (h *Hub) AskToReconnect(ctx context.Context) {
 	}
 }
 
-// Drain closes h, and waits until all publishers have been answered and all viewers have got what is kept for them.
-// Viewers that are still there when ctx ends are disconnected.
+// Drain closes h. It waits until all publishers have been answered and all viewers have received
+// their remaining frames. When ctx ends, it disconnects the remaining viewers.
 func (h *Hub) Drain(ctx context.Context) {
 	h.Close()
 	empty := h.admitted.Close()
@@ -81,7 +81,7 @@ func (h *Hub) Drain(ctx context.Context) {
 	limit.Await(h.log, "publishers", answered)
 }
 
-// cutViewers ends all viewers that are served, and those that are about to be.
+// cutViewers ends all viewers, including the ones about to be served.
 func (h *Hub) cutViewers() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -91,8 +91,8 @@ func (h *Hub) cutViewers() {
 	}
 }
 
-// AwaitRecorders waits until no publisher is there any more and what they sent has been given to the recorders, all of
-// which are closed. It is for the time after Close.
+// AwaitRecorders waits until all publishers have left, and all recorders have received their frames
+// and are closed. It is called after Close.
 func (h *Hub) AwaitRecorders() {
 	h.publishers.Wait()
 	h.recording.Wait()

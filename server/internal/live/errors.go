@@ -16,7 +16,8 @@ import (
 var (
 	// errEmpty refuses a body without a byte.
 	errEmpty = errors.New("the body is empty")
-	// errSecondHeader refuses a second file after the first one: its times begin anew, and it may be of other codecs.
+	// errSecondHeader refuses a second file after the first one: its times begin anew, and it may
+	// be of other codecs.
 	errSecondHeader = errors.New("a second FLV header in the body: files do not become one stream by standing one behind the " +
 		"other, join them first (ffmpeg -f concat), or send one after the other")
 	// ErrPanic ends a publisher or a viewer after a panic.
@@ -27,7 +28,7 @@ var (
 	errOwnerEnded = errors.New("the stream has ended at its owner")
 	// errNotFLV refuses bytes of another format for a stream that its viewers get as FLV.
 	errNotFLV = refuse.New(http.StatusUnsupportedMediaType, "this stream is FLV, and waits for its publisher to come back: "+
-		"it cannot go on with bytes of another format")
+		"it cannot continue with another format")
 )
 
 // ErrSlowMessage ends a publisher that takes longer than limit to send one message or tag.
@@ -72,10 +73,10 @@ func Explain(err error) string {
 // errTakenOver ends a publisher when a later one has come.
 var errTakenOver = refuse.New(http.StatusConflict, "another publisher took over this stream")
 
-// errMoved ends a publisher whose stream has another owner.
+// errMoved ends a publisher when another node owns its stream.
 var errMoved = refuse.New(http.StatusConflict, "this stream is published at another node now")
 
-// errOperator ends a publisher whose stream the operator has ended.
+// errOperator ends a publisher when the operator ends the stream.
 var errOperator = refuse.New(http.StatusForbidden, "the operator has ended this stream").For(refuse.ByOperator)
 
 // errNotOwner refuses other nodes that take this one for the owner.
@@ -83,5 +84,5 @@ func errNotOwner(name string) error {
 	return refuse.New(http.StatusMisdirectedRequest, "this node does not own the stream %q", name)
 }
 
-// errTimeUp ends a publisher whose time is over.
+// errTimeUp ends a publisher at the end of its allowed time.
 var errTimeUp = refuse.New(http.StatusForbidden, "the time is up that this publisher was allowed")

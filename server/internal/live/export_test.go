@@ -89,7 +89,7 @@ func (h *Hub) GiveUp(name string) *liveHLS {
 	return h.hls.byName[name]
 }
 
-// Transports returns those of the viewers that are served, by address.
+// Transports returns the transports of the viewers that are served, by address.
 func (h *Hub) Transports() map[string]*fanout.Viewer {
 	h.mu.Lock()
 	defer h.mu.Unlock()

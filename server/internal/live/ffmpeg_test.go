@@ -32,7 +32,7 @@ func run(t *testing.T, name string, args ...string) string {
 	return stdout.String()
 }
 
-// film makes an FLV file of the given seconds with a key frame a second, B-frames and sound.
+// film makes an FLV file of the given seconds with a keyframe a second, B-frames and sound.
 func film(t *testing.T, seconds string) string {
 	t.Helper()
 	path := filepath.Join(nettest.PlainDir(t), "film.flv")
@@ -42,8 +42,9 @@ func film(t *testing.T, seconds string) string {
 	return path
 }
 
-// The real thing: ffmpeg publishes in real time, three ffmpegs watch from the start and get every packet, one comes
-// late and decodes without an error from a key frame on, and ffprobe gets every packet from the MP4.
+// The real thing: ffmpeg publishes in real time, three ffmpegs watch from the start and get every
+// packet, one comes late and decodes without an error from a keyframe on, and ffprobe gets every
+// packet from the MP4.
 func TestFFmpeg(t *testing.T) {
 	t.Parallel()
 	need.Program(t, "ffmpeg")
@@ -91,7 +92,7 @@ func TestFFmpeg(t *testing.T) {
 	}
 }
 
-// probe lists the hashes of a file's packets, those of the pictures first.
+// probe lists the hashes of a file's packets, video first.
 func probe(t *testing.T, url string) string {
 	t.Helper()
 	out := run(t, "ffprobe", "-v", "warning", "-show_packets", "-show_data_hash", "md5", "-show_entries", "packet=codec_type,data_hash", "-of", "csv=p=0", url)
@@ -120,8 +121,8 @@ func firstDifference(got, want string) string {
 	return "one ends earlier: " + strings.Join([]string{g[len(g)-1], w[len(w)-1]}, "\n")
 }
 
-// An ffmpeg that publishes is killed, and another one goes on with the same film from its start: the viewers, which
-// have come before, decode all that they get, and no time goes back.
+// An ffmpeg that publishes is killed, and another one publishes the same film from its start:
+// earlier viewers can decode everything, and time never goes back.
 func TestFFmpegIsKilledAndComesBack(t *testing.T) {
 	t.Parallel()
 	need.Program(t, "ffmpeg")

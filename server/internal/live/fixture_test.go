@@ -29,7 +29,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/web"
 )
 
-// testTimeout is how long a test waits for something that must happen. Only a failing test waits so long.
+// testTimeout is how long a test waits for something that must happen. Only a failing test waits so
+// long.
 const testTimeout = nettest.Timeout
 
 var (
@@ -38,7 +39,7 @@ var (
 	same       = nettest.Same
 )
 
-// A fixture is a Hub behind a server on a loopback port, and what it logs.
+// A fixture is a Hub behind a server on a loopback port, and its log.
 type fixture struct {
 	*live.Hub
 	livetest.Client
@@ -50,7 +51,7 @@ type fixture struct {
 	nextTimeout time.Duration
 }
 
-// defaultLatency is that of millrace serve, whose other defaults tests have as well.
+// defaultLatency is that of millrace serve, like the other defaults of tests.
 const defaultLatency = 50 * time.Millisecond
 
 // testConfig is the configuration of tests.
@@ -201,13 +202,13 @@ type script struct {
 	header []byte   // 13 bytes
 	config [][]byte // metadata, then the sequence headers
 	tags   [][]byte // pictures and sound
-	keys   []int    // indices in tags of key frames
+	keys   []int    // indices in tags of keyframes
 }
 
 // whole returns the stream's bytes.
 func (s *script) whole() []byte { return bytes.Join([][]byte{s.start(), bytes.Join(s.tags, nil)}, nil) }
 
-// start returns what comes before the tags.
+// start returns the bytes before the tags.
 func (s *script) start() []byte {
 	return bytes.Join([][]byte{s.header, bytes.Join(s.config, nil)}, nil)
 }
@@ -217,8 +218,8 @@ func (s *script) from(i int) []byte {
 	return bytes.Join([][]byte{s.start(), bytes.Join(s.tags[i:], nil)}, nil)
 }
 
-// newScript makes a stream of groups of pictures, each of pictures of size bytes with as many pieces of sound in
-// between.
+// newScript makes a stream of groups of pictures, each of pictures of size bytes with as many
+// pieces of sound in between.
 func newScript(groups, pictures, size int) *script {
 	rnd := rand.New(rand.NewPCG(uint64(groups), uint64(size)))
 	s := &script{
@@ -257,7 +258,8 @@ func avcHeader() []byte {
 	}
 }
 
-// unit makes of p, in place, a NAL unit with a part of a picture, and its length in front. p has 6 bytes at least.
+// unit makes of p, in place, a NAL unit with a part of a picture, and its length in front. p has 6
+// bytes at least.
 func unit(p []byte) []byte {
 	binary.BigEndian.PutUint32(p, uint32(len(p)-4))
 	p[4] = 0x25
@@ -285,8 +287,8 @@ func flvTag(kind flv.Type, at uint32, data []byte) []byte {
 // chunked returns p as a chunk of a body.
 func chunked(p []byte) []byte { return fmt.Appendf(nil, "%x\r\n%s\r\n", len(p), p) }
 
-// cut cuts what a viewer got behind the header into tags, by a parser of the test's own. It fails if the end is not a
-// tag's.
+// cut cuts what a viewer got behind the header into tags, by a parser of the test's own. It fails
+// if the end is not a tag's.
 func cut(t testing.TB, p []byte) [][]byte {
 	t.Helper()
 	var tags [][]byte
@@ -303,7 +305,8 @@ func cut(t testing.TB, p []byte) [][]byte {
 	return tags
 }
 
-// shortStream returns a publisher of a stream that keeps few frames, so that it is soon in its steady state.
+// shortStream returns a publisher of a stream that keeps few frames, so that it is soon in its
+// steady state.
 func shortStream(t testing.TB) *live.Publisher {
 	t.Helper()
 	cfg := testConfig()

@@ -14,7 +14,8 @@ import (
 // A registrar decides who publishes each stream of a Hub, one publisher after the other.
 type registrar struct{ *Hub }
 
-// claim is claimHere, after the cluster, if there is one, has made this node the owner of the stream.
+// claim is claimHere, after the cluster, if there is one, has made this node the owner of the
+// stream.
 func (h registrar) claim(c *claim, name string) (err error) {
 	if h.cfg.Cluster == nil {
 		return h.claimHere(c, name)
@@ -31,11 +32,12 @@ func (h registrar) claim(c *claim, name string) (err error) {
 	return err
 }
 
-// errNotHeld says that a lease was lost, or given up as the one of a stream that ended, before the stream was claimed.
+// errNotHeld says that a lease was lost, or given up as the one of a stream that ended, before the
+// stream was claimed.
 var errNotHeld = errors.New("the lease is not held any more")
 
-// claimHere makes c the publisher of the stream of that name, or its successor. The publisher that is there is then told to
-// end.
+// claimHere makes c the publisher of the stream of that name, or its successor. The publisher that
+// is there is then told to end.
 func (h registrar) claimHere(c *claim, name string) (err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -82,8 +84,8 @@ func (h registrar) claimHere(c *claim, name string) (err error) {
 	return nil
 }
 
-// checkRoom returns an error if the operator has refused the name, or the stream is not here and there is no room for
-// one more.
+// checkRoom returns an error if the operator has refused the name, or the stream is not here and
+// there is no room for one more.
 func (h registrar) checkRoom(name string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -105,7 +107,7 @@ func (h registrar) yields(s *stream) error {
 	case TakeoverNever:
 		return refuse.New(http.StatusConflict, "this name has a publisher already (--takeover never)")
 	case TakeoverStalled:
-		if s.successor != nil || now()-s.publisher.heard.Load() < int64(StalledAfter) {
+		if s.successor != nil || now()-s.publisher.lastInput.Load() < int64(StalledAfter) {
 			return refuse.New(http.StatusConflict,
 				"this name has a publisher already, which sent something in the last %v (--takeover stalled)", StalledAfter)
 		}
@@ -144,13 +146,13 @@ func (h registrar) awaitGrant(c *claim, name string) (*stream, error) {
 // grant makes c the publisher of s, which has none. mu is held.
 func (h registrar) grant(s *stream, c *claim) {
 	if s.lease != nil && s.lease != c.lease { // it was lost, which is not known here yet
-		h.lose(s)
+		h.revoke(s)
 	}
 	returns := s.pause != nil
 	h.endPause(s)
 	s.publisher = c
 	c.since = now()
-	c.heard.Store(c.since)
+	c.lastInput.Store(c.since)
 	c.granted <- s
 	s.epoch = max(s.epoch, c.epoch)
 	if s.lease != c.lease {
@@ -160,7 +162,7 @@ func (h registrar) grant(s *stream, c *claim) {
 		}
 	}
 	if c.lease != nil && !c.lease.Held() { // it was lost while c waited
-		h.lose(s)
+		h.revoke(s)
 	}
 	if returns {
 		s.tell()
@@ -177,8 +179,8 @@ func (h registrar) endPause(s *stream) {
 	s.pause = nil
 }
 
-// handOver gives s to the next publisher, makes it wait for one, or ends it: its publisher c has ended with err, after a number
-// of frames. It returns how long s waits.
+// handOver gives s to the next publisher, makes it wait for one, or ends it: its publisher c has
+// ended with err, after a number of frames. It returns how long s waits.
 func (h registrar) handOver(s *stream, c *claim, frames int64, err error) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -214,8 +216,8 @@ func (h registrar) handOver(s *stream, c *claim, frames int64, err error) time.D
 	return 0
 }
 
-// left returns how long s may wait for a publisher after one has ended with err. A publisher that sent no frame does not
-// prolong the pause that it came to. mu is held.
+// left returns how long s may wait for a publisher after one has ended with err. A publisher that
+// sent no frame does not prolong the pause that it came to. mu is held.
 func (h registrar) left(s *stream, frames int64, err error) time.Duration {
 	if err == errUnwatched && h.unwatched(s) > 0 {
 		return 0
@@ -243,8 +245,8 @@ func (h registrar) expire(s *stream, w *pause) {
 	}
 }
 
-// end closes s, which has no publisher any more: viewers get the rest, the name is free, and later viewers wait for the
-// next stream. mu is held.
+// end closes s, which has no publisher any more: viewers get the rest, the name is free, and later
+// viewers wait for the next stream. mu is held.
 func (h registrar) end(s *stream) {
 	h.endPause(s)
 	delete(h.streams, s.name)
@@ -257,7 +259,7 @@ func (h registrar) end(s *stream) {
 	}
 }
 
-// checkRefused refuses a publisher whose name the operator has refused. mu is held.
+// checkRefused returns an error if the operator has refused the name. mu is held.
 func (h registrar) checkRefused(name string) error {
 	until, ok := h.refused[name]
 	if !ok {

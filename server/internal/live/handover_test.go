@@ -107,7 +107,7 @@ func (h *hubTest) view() *hubView {
 	return &hubView{h: h, v: v}
 }
 
-// read takes what there is, and returns the tags that are new.
+// read returns the new tags.
 func (w *hubView) read() [][]byte {
 	w.h.t.Helper()
 	var c millrace.Chain
@@ -161,7 +161,7 @@ func untimed(tags [][]byte) []byte {
 }
 
 // How long a stream waits for its publisher depends on how that has ended.
-func TestHowLongAStreamWaits(t *testing.T) {
+func TestPublisherReturnTimes(t *testing.T) {
 	const ret = 15 * time.Second
 	sc := newScript(1, 2, 100)
 	cutOff := io.ErrUnexpectedEOF
@@ -238,9 +238,9 @@ func reachesEnd(viewer *broadcast.Cursor) bool {
 	}
 }
 
-// The stream's clock goes on by the time that has passed, its headers are not sent again, and pictures begin at a key
-// frame.
-func TestAPublisherThatComesBackGoesOnWithTheStream(t *testing.T) {
+// The stream's clock advances by the pause, its headers are not sent again, and video resumes at a
+// keyframe.
+func TestReturningPublisherContinuesTheStream(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		away  time.Duration
@@ -281,7 +281,7 @@ func TestAPublisherThatComesBackGoesOnWithTheStream(t *testing.T) {
 				same(t, "what goes on", join(got), join(want))
 				late := h.view()
 				if tags := late.read(); len(tags) < 4 || !bytes.Equal(untimed(tags[:4]), untimed(append(sc.config, sc.tags[sc.keys[1]]))) {
-					t.Errorf("a late viewer gets %d tags, which do not begin with the headers and a key frame", len(tags))
+					t.Errorf("a late viewer gets %d tags, which do not begin with the headers and a keyframe", len(tags))
 				}
 				late.close()
 				w.close()
@@ -296,7 +296,7 @@ func TestAPublisherThatComesBackGoesOnWithTheStream(t *testing.T) {
 }
 
 // What a publisher sends out of order is never put before what the publisher before has sent.
-func TestTheClockNeverGoesBack(t *testing.T) {
+func TestClockNeverGoesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHubTest(t, nil)
 		key := func(at uint32) []byte { return picture(true, at, 10) }
@@ -319,8 +319,8 @@ func TestTheClockNeverGoesBack(t *testing.T) {
 	})
 }
 
-// The clock goes on for as long as a publisher stays, past half of what its 32 bits hold and past all of it.
-func TestTheClockGoesOnForMonths(t *testing.T) {
+// The clock runs as long as a publisher stays, past half of its 32 bits and past all of them.
+func TestClockRunsForMonths(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHubTest(t, nil)
 		h.done(h.publish(picture(true, 5000, 10)), io.EOF)
@@ -341,9 +341,9 @@ func TestTheClockGoesOnForMonths(t *testing.T) {
 	})
 }
 
-// A publisher whose first frame has a time that its clock then leaves, hours back, does not make the stream's clock stand
-// still until its own has come there again.
-func TestAClockThatLeapsBackGoesOn(t *testing.T) {
+// A publisher's first frame has a time hours ahead of its later clock. The stream's clock does not
+// wait until the publisher's has come there again.
+func TestClockThatLeapsBackContinues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHubTest(t, nil)
 		h.done(h.publish(picture(true, 1000, 10)), io.EOF)
@@ -370,8 +370,9 @@ func TestAClockThatLeapsBackGoesOn(t *testing.T) {
 	})
 }
 
-// Headers and metadata are sent again when they have changed, and then late viewers get the new ones.
-func TestHeadersThatHaveChangedAreSentAgain(t *testing.T) {
+// Headers and metadata are sent again when they have changed, and then late viewers get the new
+// ones.
+func TestChangedHeadersAreSentAgain(t *testing.T) {
 	for changed := range 4 { // 3: none
 		synctest.Test(t, func(t *testing.T) {
 			h := newHubTest(t, nil)
@@ -403,8 +404,8 @@ func TestHeadersThatHaveChangedAreSentAgain(t *testing.T) {
 	}
 }
 
-// The tracks beside the first ones of pictures and sound are counted by their sequence headers, however often those come,
-// and anew with each publisher.
+// Tracks other than the first video and audio track are counted by their sequence headers, however
+// often those come, and again for each publisher.
 func TestFurtherTracksAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHubTest(t, nil)
@@ -436,8 +437,8 @@ func TestFurtherTracksAreCounted(t *testing.T) {
 	})
 }
 
-// Bytes that are not FLV cannot go on with a stream that is. The stream waits no longer for that.
-func TestBytesAreRefusedForAStreamThatWaits(t *testing.T) {
+// Other data cannot continue an FLV stream, and does not shorten its wait.
+func TestWaitingStreamAcceptsOnlyFLV(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHubTest(t, nil)
 		sc := newScript(1, 2, 100)
@@ -529,7 +530,7 @@ func takeover(t *testing.T, policy live.Takeover, silent time.Duration, says, fo
 	if err != nil {
 		t.Fatal(err)
 	}
-	synctest.Wait() // what ended the first one says so after that has let the second one go on
+	synctest.Wait() // the reason of the first one is set after it has let the second one continue
 	select {
 	case err := <-ended:
 		if err != live.ErrTakenOver || live.PublishStatus(err) != http.StatusConflict {
@@ -553,8 +554,8 @@ func takeover(t *testing.T, policy live.Takeover, silent time.Duration, says, fo
 	h.Close()
 }
 
-// Publishers that come back at once and replace each other do so once in LeastStay, however many they are. A publisher that
-// has been there for longer is replaced at once.
+// Publishers that come back at once and replace each other do so once in LeastStay, however many
+// they are. A publisher that has been there for longer is replaced at once.
 func TestTwoPublishersReplaceEachOther(t *testing.T) {
 	for _, publishers := range []int{2, 5} {
 		synctest.Test(t, func(t *testing.T) {
@@ -605,8 +606,9 @@ func TestTwoPublishersReplaceEachOther(t *testing.T) {
 	}
 }
 
-// While one publisher waits to take over, a later one takes its place, or is refused where publishers must be stalled.
-func TestALaterPublisherTakesOverInPlaceOfAnother(t *testing.T) {
+// While one publisher waits to take over, a later one takes its place, or is refused where
+// publishers must be stalled.
+func TestLatestPublisherTakesOver(t *testing.T) {
 	for _, policy := range []live.Takeover{live.TakeoverAlways, live.TakeoverStalled} {
 		synctest.Test(t, func(t *testing.T) {
 			h := newHubTest(t, func(c *live.Config) { c.Takeover = policy })
@@ -647,7 +649,7 @@ func TestALaterPublisherTakesOverInPlaceOfAnother(t *testing.T) {
 	}
 }
 
-// A publisher whose tracks have other numbers goes on with its own first key frame.
+// A publisher with other track numbers continues with its own first keyframe.
 func TestAPublisherOfOtherTracksComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHubTest(t, nil)
@@ -666,7 +668,7 @@ func TestAPublisherOfOtherTracksComesBack(t *testing.T) {
 }
 
 // A publisher that does not end when it is told to keeps its stream; the one that came is refused.
-func TestAPublisherThatDoesNotEndIsNotReplaced(t *testing.T) {
+func TestPublisherThatDoesNotEndIsNotReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHubTest(t, nil)
 		first := h.publish(newScript(1, 2, 100).tags...)
@@ -683,7 +685,7 @@ func TestAPublisherThatDoesNotEndIsNotReplaced(t *testing.T) {
 	})
 }
 
-// Of publishers that come at the same time one is left. Viewers stay, and what they get has whole tags in order.
+// Of several simultaneous publishers one stays. Viewers stay, and get whole tags in order.
 func TestManyPublishersAtOnce(t *testing.T) {
 	f := serve(t, func(c *live.Config) { c.PublisherReturn = testTimeout })
 	sc := newScript(3, 5, 300)
@@ -722,8 +724,8 @@ func TestManyPublishersAtOnce(t *testing.T) {
 	checkClock(t, cut(t, (<-got)[len(sc.header):]))
 }
 
-// Publishers come, send a little and go in any way while others do the same and the Hub is closed in the middle: there
-// is never more than one that writes, and all of them end.
+// Publishers come, send a little and go in any way while others do the same and the Hub is closed
+// in the middle: there is never more than one that writes, and all of them end.
 func TestPublishersComeAndGo(t *testing.T) {
 	for _, policy := range []live.Takeover{live.TakeoverAlways, live.TakeoverStalled, live.TakeoverNever} {
 		synctest.Test(t, func(t *testing.T) {
@@ -806,9 +808,9 @@ func (f *fixture) waits(name string) {
 	})
 }
 
-// A publisher is cut at every kind of moment and comes back: its viewers stay, and get whole tags in order, and as MP4
-// every frame without a pause.
-func TestAPublisherIsCutAnywhere(t *testing.T) {
+// A publisher is cut at every kind of moment and comes back: its viewers stay, and get whole tags
+// in order, and as MP4 every frame without a pause.
+func TestPublisherCutAnywhereContinues(t *testing.T) {
 	t.Parallel()
 	sc := newScript(3, 5, 500)
 	whole := sc.whole()
@@ -855,7 +857,7 @@ func TestAPublisherIsCutAnywhere(t *testing.T) {
 			same(t, "FLV", untimed(tags), untimed(append(want, sc.tags...)))
 			list := stretches(t, mp4View.Rest())
 			if before := len(want) - 1; before >= len(sc.config) && timeOf(tags[before+1])-timeOf(tags[before]) > 100 {
-				return // the machine was busy, and the file goes on without the pause, and perhaps without a sample that waited
+				return // the machine was busy, and the file continues without the pause, perhaps without a waiting sample
 			}
 			if n, want := contiguous(t, list), max(tt.whole, 0)+len(sc.tags); n != want {
 				t.Errorf("%d samples of MP4, want %d", n, want)
@@ -864,8 +866,8 @@ func TestAPublisherIsCutAnywhere(t *testing.T) {
 	}
 }
 
-// MP4 goes on without the time in which there was no publisher. It ends when the codecs have changed.
-func TestMP4OfAPublisherThatComesBack(t *testing.T) {
+// MP4 continues without the time that had no publisher. It ends if the codecs have changed.
+func TestMP4ContinuesAfterPublisherReturns(t *testing.T) {
 	for _, changed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			sc := newScript(4, 10, 500)

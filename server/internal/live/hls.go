@@ -19,11 +19,12 @@ type HLS struct{ hub *Hub }
 // NewHLS returns the HLS of the streams of h.
 func NewHLS(h *Hub) HLS { return HLS{h} }
 
-// idleLengths is how many lengths of a playlist pass without a request before HLS is no longer made.
+// idleLengths is how many lengths of a playlist pass without a request before HLS is no longer
+// made.
 const idleLengths = 3
 
-// Master returns the multivariant playlist of the stream of that name. It waits for the stream as viewers do, and
-// until its tracks are known. Errors are as those of Watch.
+// Master returns the multivariant playlist of a stream. It waits for the stream as viewers do, and
+// until its tracks are known. Errors are as for Watch.
 func (l HLS) Master(ctx context.Context, name string) (*hlslive.Playlist, error) {
 	w, err := l.find(ctx, name)
 	if err != nil {
@@ -32,8 +33,8 @@ func (l HLS) Master(ctx context.Context, name string) (*hlslive.Playlist, error)
 	return w.Master(ctx)
 }
 
-// Media returns a media playlist of the stream of that name. object is the playlist's name; see [hlslive.IsMedia]. If
-// blocks is set, it waits until the playlist has what want asks for.
+// Media returns a media playlist of a stream. object is the playlist's name; see [hlslive.IsMedia].
+// If blocks is set, it waits until the playlist has the media that want asks for.
 func (l HLS) Media(
 	ctx context.Context, name, object string, want hls.Reload, blocks bool,
 ) (list *hlslive.Playlist, err error) {
@@ -46,8 +47,8 @@ func (l HLS) Media(
 	return w.Playlist(ctx, object, want, blocks)
 }
 
-// Object appends references to an init segment, a segment or a part to dst, which stays the caller's. It waits for
-// the part that is next.
+// Object appends references to an init segment, a segment or a part to dst, which stays the
+// caller's. It waits for the part that is next.
 func (l HLS) Object(ctx context.Context, name string, o hls.Object, dst *millrace.Chain) error {
 	l.hub.mu.Lock()
 	w := l.hub.hls.byName[name]
@@ -83,8 +84,8 @@ func (l HLS) ended(name, object string) *liveHLS {
 	return w
 }
 
-// find returns the HLS of the stream of that name, and starts it if it is not made yet. It waits for the stream as
-// viewers do.
+// find returns the HLS of the stream of that name, and starts it if it is not made yet. It waits
+// for the stream as viewers do.
 func (l HLS) find(ctx context.Context, name string) (w *liveHLS, err error) {
 	l.hub.mu.Lock()
 	if l.elsewhere(name) {
@@ -122,7 +123,8 @@ func (l HLS) find(ctx context.Context, name string) (w *liveHLS, err error) {
 	return w, err
 }
 
-// elsewhere reports whether this node must leave the HLS of that name to another node. Hub.mu is held.
+// elsewhere reports whether this node must leave the HLS of that name to another node. Hub.mu is
+// held.
 func (l HLS) elsewhere(name string) bool {
 	if s := l.hub.streams[name]; s != nil {
 		return l.hub.cfg.Cluster != nil && s.lease == nil
@@ -161,7 +163,8 @@ func (l HLS) run(ctx context.Context, w *liveHLS) {
 	}
 }
 
-// checkIdle ends w if there was no request for long enough. The next request does not find it any more.
+// checkIdle ends w if there was no request for long enough. The next request does not find it any
+// more.
 func (l HLS) checkIdle(w *liveHLS) {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()
@@ -172,7 +175,7 @@ func (l HLS) checkIdle(w *liveHLS) {
 	l.hub.hls.end(w)
 }
 
-// Absent is what viewers are told that have waited for the HLS of a stream which no node has.
+// Absent returns the error for viewers who have waited for the HLS of a stream that no node has.
 func (l HLS) Absent(ctx context.Context, name string) error {
 	return cmp.Or(context.Cause(ctx), l.hub.cfg.absent(name))
 }

@@ -19,11 +19,11 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// hlsDefaults are those of millrace serve.
+// hlsDefaults are the defaults of millrace serve.
 var hlsDefaults = hlslive.Config{Part: 200 * time.Millisecond, Segment: 2 * time.Second, Segments: 6, MaxBytes: 64 << 20}
 
-// playlist returns what is there, and checks what can be said of it alone. Short parts are left to follow, whose cases
-// say where they cannot be avoided.
+// playlist returns the current playlist, and checks it alone. Short parts are checked by follow,
+// whose cases know where they are unavoidable.
 func (h *hubTest) playlist(want hls.Reload, blocks bool) (string, error) {
 	list, err := live.NewHLS(h.Hub).Media(h.t.Context(), "cam", hlslive.MediaName, want, blocks)
 	if err != nil {
@@ -63,7 +63,8 @@ func (h *hubTest) pace(p *live.Publisher, tags [][]byte) {
 	}
 }
 
-// HLS is there from the first request on, waits for parts, goes on while it is asked for, and ends with the stream.
+// HLS works from the first request on, waits for parts, continues while it is requested, and ends
+// with the stream.
 func TestHLS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHubTest(t, func(c *live.Config) { c.HLS = hlsDefaults })
@@ -115,7 +116,7 @@ func TestHLS(t *testing.T) {
 			t.Errorf("%d playlists were made, %v", n-made, lists)
 		}
 
-		// What is too far ahead, of another epoch, gone or not named so.
+		// Objects too far ahead, of another epoch, dropped, or with another name.
 		for _, o := range []hls.Object{
 			{Kind: hls.KindPart, Epoch: next.Epoch, MSN: next.MSN + 3},
 			{Kind: hls.KindPart, Epoch: next.Epoch, MSN: next.MSN, Part: next.Part + 5},
@@ -152,7 +153,7 @@ func TestHLS(t *testing.T) {
 	})
 }
 
-// A window that is not asked for ends, and the next request gets another one, whose numbers are greater.
+// A window without requests ends, and the next request starts another one with greater numbers.
 func TestHLSEndsWithoutRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHubTest(t, func(c *live.Config) { c.HLS = hlsDefaults })
@@ -190,7 +191,7 @@ func TestHLSEndsWithoutRequests(t *testing.T) {
 	})
 }
 
-// A publisher that comes back goes on where the other one was: without a discontinuity if the codecs are the same.
+// A returning publisher continues HLS without a discontinuity if the codecs are the same.
 func TestHLSOverAReturn(t *testing.T) {
 	for _, codecs := range []string{"same", "other"} {
 		t.Run(codecs, func(t *testing.T) {
@@ -284,8 +285,8 @@ func TestHLSRefusals(t *testing.T) {
 	})
 }
 
-// Before the first key frame only sound can be played. Parts are as short as ever when pictures come. Without sound a
-// request waits, and gets 404 when the stream ends.
+// Before the first keyframe only sound can be played. Parts are as short as ever when pictures
+// come. Without sound a request waits, and gets 404 when the stream ends.
 func TestHLSWithoutKeyFrames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHubTest(t, func(c *live.Config) { c.HLS, c.PublisherReturn = hlsDefaults, 0 })
@@ -328,7 +329,7 @@ func TestHLSWithoutKeyFrames(t *testing.T) {
 			h.send(p, sc.tags[i])
 		}
 		if len(got) > 0 {
-			t.Errorf("an answer without a key frame: %v", <-got)
+			t.Errorf("an answer without a keyframe: %v", <-got)
 		}
 		h.done(p, nil)
 		var refused *refuse.Refusal

@@ -19,20 +19,21 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// A sequence header in the middle of a group of pictures ends the MP4 once: the next one begins at the next key frame,
-// and not in front of the sequence header, where it would end at the same place again.
+// A sequence header in the middle of a group of pictures ends the MP4 once: the next one begins at
+// the next keyframe, and not in front of the sequence header, where it would end at the same place
+// again.
 func TestHLSCodecsChangeInAGroup(t *testing.T) {
 	sound48 := flvTag(8, 0, []byte("\xaf\x00\x11\x90"))
 	for _, tt := range []struct {
 		name    string
 		change  int // the tag in front of which the sequence header comes
 		changes int
-		ends    bool // the stream does, before the next key frame
+		ends    bool // the stream does, before the next keyframe
 		want    int
 	}{
 		{"in the middle", 170, 1, false, 1},
-		{"in front of a key frame", 200, 1, false, 1},
-		{"behind a key frame", 201, 1, false, 1},
+		{"in front of a keyframe", 200, 1, false, 1},
+		{"behind a keyframe", 201, 1, false, 1},
 		{"there and back", 170, 2, false, 1},
 		{"twenty times", 165, 20, false, 1},
 		{"at the end of the stream", 170, 1, true, 0},
@@ -86,8 +87,8 @@ func TestHLSCodecsChangeInAGroup(t *testing.T) {
 	}
 }
 
-// The numbers of a name grow, also if a publisher fills segments faster than its clock says, and the next one comes at
-// once.
+// The numbers of a name grow, also if a publisher fills segments faster than its clock says, and
+// the next one comes at once.
 func TestHLSNumbersGrow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHubTest(t, func(c *live.Config) { c.HLS, c.PublisherReturn = hlsDefaults, 0 })
@@ -184,8 +185,8 @@ func TestHLSRequestsWhileStreamsChange(t *testing.T) {
 	})
 }
 
-// Segments of a name have greater numbers than those before, also after a stream that came faster than its clock and one
-// that ended before it had a playlist.
+// Segments of a name have greater numbers than those before, also after a stream that came faster
+// than its clock and one that ended before it had a playlist.
 func TestHLSNumbersAfterAFastStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHubTest(t, func(c *live.Config) { c.HLS, c.PublisherReturn = hlsDefaults, 0 })
@@ -236,9 +237,9 @@ func TestHLSNumbersAfterAFastStream(t *testing.T) {
 	})
 }
 
-// While nothing new comes, because the publisher is away or silent, requests are answered within three target durations
-// of what came last, and later ones after one or two.
-func TestHLSAnswersInSilence(t *testing.T) {
+// While the publisher is away or silent, requests are answered within three target durations of the
+// last part, and later ones after one or two.
+func TestHLSAnswersWhileStreamPauses(t *testing.T) {
 	for _, cut := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			h := newHubTest(t, func(c *live.Config) { c.HLS, c.PublisherReturn = hlsDefaults, 15*time.Second })

@@ -15,7 +15,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live"
 )
 
-// A timedFrame is a video or audio frame of a publisher: what its timestamp says, and when it comes.
+// A timedFrame is a video or audio frame of a publisher: what its timestamp says, and when it
+// comes.
 type timedFrame struct {
 	kind   flv.Type
 	key    bool
@@ -55,7 +56,8 @@ func (s source) frames(ms float64) (all []timedFrame) {
 // every returns steps that are all alike.
 func every(ms float64) func(int) float64 { return func(int) float64 { return ms } }
 
-// The playlists of a publisher with a real encoder's clock keep all rules, and their time is that of the media.
+// The playlists of a publisher with a real encoder's clock keep all rules, and their time is that
+// of the media.
 func TestHLSKeepsTime(t *testing.T) {
 	const aac = 1024 / 44.1
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -81,7 +83,7 @@ func TestHLSKeepsTime(t *testing.T) {
 		}
 	}
 	const video, audio = flv.TypeVideo, flv.TypeAudio
-	// Of every 75 frames n in a row are odd; those of both tracks if kind is 0.
+	// Of every 75 frames, n in a row are odd, in both tracks if kind is 0.
 	row := func(kind flv.Type, n int, by float64) func(*timedFrame, int) {
 		return func(f *timedFrame, i int) {
 			if (kind == 0 || f.kind == kind) && i%75 >= 75-n {
@@ -227,8 +229,8 @@ func TestHLSKeepsTime(t *testing.T) {
 // mayBreak are rules that cannot be kept always. A second of audio comes in the instant of a slide:
 // a player may ask between the two, and no keyframe is known of then.
 //
-// Where video is held and its audio is not, a part begins with video and ends with audio alone,
-// whose frames do not fit.
+// If video is held and its audio is not, a part begins with video and ends with audio alone, whose
+// frames do not fit.
 var mayBreak = map[string][]string{
 	"in 2 s, and the audio of a second late": {"hint-broken"},
 	"ten frames of both in a row 5 s ahead":  {"part-short"},

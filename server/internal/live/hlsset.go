@@ -9,14 +9,14 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/hlslive"
 )
 
-// A liveHLS is the HLS of a stream: made from the first request until none comes for a while, or until players have had
-// the time to get the end of the stream.
+// A liveHLS is the HLS of a stream: made from the first request until none comes for a while, or
+// until players have had the time to get the end of the stream.
 type liveHLS struct {
 	*hlslive.Window
 	stream *stream
 	stop   context.CancelFunc // ends Window.Run
 	idle   *time.Timer        // calls HLS.checkIdle
-	before *liveHLS           // of the same stream with other tracks, which has ended; nil if there is none. Guarded by Hub.mu
+	before *liveHLS           // the HLS of the same stream with other tracks, which has ended, or nil. Guarded by Hub.mu
 }
 
 // An hlsSet has the HLS of all streams. Guarded by Hub.mu.
@@ -40,8 +40,8 @@ func (set *hlsSet) of(s *stream) *liveHLS {
 	return nil
 }
 
-// ended returns the HLS that has ended because the tracks of s changed, if the players of a playlist are to see that end.
-// Otherwise it returns nil.
+// ended returns the HLS that has ended because the tracks of s changed, if the players of a
+// playlist are to see that end. Otherwise it returns nil.
 func (set *hlsSet) ended(s *stream, object string) *liveHLS {
 	w := set.of(s)
 	if w == nil {
@@ -94,11 +94,11 @@ func (set *hlsSet) end(w *liveHLS) {
 	w.stop()
 }
 
-// maxHLSNumbers limits the names whose numbers are kept.
+// maxHLSNumbers limits the names with kept sequence numbers.
 const maxHLSNumbers = 1 << 10
 
-// keep keeps the numbers for the next window of a name while they are ahead of the wall clock, as they are after a stream
-// that was sent faster than real time. The stream may have ended.
+// keep stores the numbers for the next window of a name while they are ahead of the wall clock.
+// They get ahead if a stream is sent faster than real time. The stream may have ended.
 func (set *hlsSet) keep(name string, n hlslive.SequenceStart) {
 	first := set.shared.Config.FirstMSN(time.Now())
 	maps.DeleteFunc(set.numbers, func(_ string, n hlslive.SequenceStart) bool { return n.MSN <= first })

@@ -142,8 +142,8 @@ func segmentParts(s *hlscheck.Segment) (d time.Duration) {
 	return d
 }
 
-// A publisher comes to another node after its node was killed: the playlist goes on there, with a gap for the segment
-// that was being made.
+// After its node was killed a publisher moves to another node: the playlist continues there, with a
+// gap for the incomplete segment.
 func TestHLSTakeoverAfterKill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tt := newTakeoverTest(t)
@@ -174,7 +174,7 @@ func TestHLSTakeoverAfterKill(t *testing.T) {
 		tt.watch(b, p, sc.tags[200:1000])
 		tt.kill(b, p)
 
-		// And again, before the third node has a segment of its own.
+		// And again, before the third node has a segment.
 		for range 2 {
 			c := tt.hub()
 			p = tt.publish(c, sc)
@@ -187,7 +187,7 @@ func TestHLSTakeoverAfterKill(t *testing.T) {
 	})
 }
 
-// A publisher moves, or its node shuts down: no segment is missing, and what was being made is one.
+// A publisher moves, or its node shuts down: no segment is missing, and the open one is completed.
 func TestHLSTakeoverAfterDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tt := newTakeoverTest(t)
@@ -215,7 +215,7 @@ func TestHLSTakeoverAfterDrain(t *testing.T) {
 	})
 }
 
-// After a stream has ended, or when it is too long ago, nothing but numbers go on.
+// After a stream has ended, or too long ago, only the numbers continue.
 func TestHLSTakeoverTooLate(t *testing.T) {
 	for _, ends := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -252,7 +252,7 @@ func TestHLSTakeoverTooLate(t *testing.T) {
 	}
 }
 
-// What is wrong with the store is no harm to the stream.
+// Failures of the store do not affect the stream.
 func TestHLSStoreFails(t *testing.T) {
 	const good = `{"Target":2000000000,"Part":200000000,"Segments":[{"MSN":7,"Time":"2000-01-01T00:00:00Z","Duration":1000000000}],` +
 		`"Next":{"Epoch":1,"MSN":8},"Master":"#EXTM3U\n"}`
@@ -285,7 +285,7 @@ func TestHLSStoreFails(t *testing.T) {
 	}
 }
 
-// A fenceTest is a cluster of one, whose lease may not be current.
+// A fenceTest is a cluster of one node with a lease that may not be current.
 type fenceTest struct{ stopped atomic.Bool }
 
 func (f *fenceTest) Claim(context.Context, string) (live.Lease, error) { return f, nil }

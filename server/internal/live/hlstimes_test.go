@@ -44,7 +44,8 @@ func (l *timeline) add(ms float64, kind flv.Type, ts uint32, data ...byte) {
 	l.sent = max(ms, l.sent)
 }
 
-// pictures adds n pictures of ms each, with a key frame every group, and with sound, the sound of the same time.
+// pictures adds n pictures of ms each, with a keyframe every group, and with sound, the sound of
+// the same time.
 func (l *timeline) pictures(n int, ms uint32, group int, sound bool) *timeline {
 	for i := range n {
 		first := byte(0x27)
@@ -91,7 +92,8 @@ func (l *timeline) config(tags ...[]byte) *timeline {
 	return l
 }
 
-// The rules hold for publishers with odd clocks. A player follows by waiting for each part, and gets all that is listed.
+// The rules hold for publishers with odd clocks. A player follows by waiting for each part, and
+// gets all that is listed.
 func TestHLSTimelines(t *testing.T) {
 	const hour = 3600 * 1000
 	sound, picture := flvTag(8, 0, []byte("\xaf\x00\x12\x10")), avcHeader()
@@ -115,8 +117,8 @@ func TestHLSTimelines(t *testing.T) {
 		{name: "5 a second, then 30", line: func(l *timeline) { l.pictures(100, 200, 10, true).pictures(600, 33, 60, true) }},
 		{name: "one a second", line: func(l *timeline) { l.pictures(60, 1000, 4, false) }},
 		{name: "one every five seconds", line: func(l *timeline) { l.pictures(30, 5000, 2, false) }},
-		{name: "key frames only", line: func(l *timeline) { l.pictures(800, 40, 1, true) }},
-		{name: "no key frame for 40 s", line: func(l *timeline) { l.pictures(250, 40, 50, true).pictures(1000, 40, 1000, true) }},
+		{name: "keyframes only", line: func(l *timeline) { l.pictures(800, 40, 1, true) }},
+		{name: "no keyframe for 40 s", line: func(l *timeline) { l.pictures(250, 40, 50, true).pictures(1000, 40, 1000, true) }},
 		{name: "shorter than a part", line: func(l *timeline) { l.pictures(3, 40, 50, true) }},
 		{name: "sound, and pictures later", mute: true, line: func(l *timeline) { l.sounds(600).config(picture).pictures(700, 40, 50, true) }},
 		{name: "pictures that go and come", line: func(l *timeline) { l.pictures(300, 40, 50, true).sounds(900).pictures(500, 40, 50, true) },
@@ -167,8 +169,8 @@ func TestHLSTimelines(t *testing.T) {
 	}
 }
 
-// follow waits for each part of cam until the stream ends, and returns what is wrong with the playlists, and how many
-// parts were promised that did not come.
+// follow waits for each part of cam until the stream ends. It returns the faults of the playlists,
+// and the number of promised parts that never came.
 func (h *hubTest) follow(ctx context.Context) (problems []hlscheck.Problem, broken int) {
 	promised := ""
 	checker := hlscheck.New()

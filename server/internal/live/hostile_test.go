@@ -16,7 +16,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/flvstream"
 )
 
-// For any body a publisher gets a clear answer, the reason is logged, and another stream does not notice.
+// For any body a publisher gets a clear answer, the reason is logged, and another stream does not
+// notice.
 func TestHostilePublishers(t *testing.T) {
 	sc := newScript(2, 5, 500)
 	valid := sc.whole()
@@ -89,9 +90,10 @@ func TestABodyThatIsCut(t *testing.T) {
 	}
 }
 
-// A publisher that still sends gets one answer, and no reset connection in place of it. Pipelined requests after the
-// body are not answered; where the body is net/http's, the kernel may reset the connection after the answer.
-func TestTheAnswerReachesAPublisherInFullFlow(t *testing.T) {
+// A publisher that still sends gets one answer, and no reset connection in place of it. Pipelined
+// requests after the body are not answered; where the body is net/http's, the kernel may reset the
+// connection after the answer.
+func TestRefusalReachesASendingPublisher(t *testing.T) {
 	more := strings.Repeat("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", 20_000)
 	refused := string(newScript(1, 1, 100).whole()) + "\x09\xff\xff\xff" + strings.Repeat("\x00", 900<<10)
 	for name, tt := range map[string]struct{ head, body, status, says string }{
@@ -112,7 +114,8 @@ func TestTheAnswerReachesAPublisherInFullFlow(t *testing.T) {
 	}
 }
 
-// atEachLatency runs a test on servers that read publishers through net/http and by the clock. change may be nil.
+// atEachLatency runs a test on servers that read publishers through net/http and by the clock.
+// change may be nil.
 func atEachLatency(t *testing.T, name string, change func(*live.Config), test func(t *testing.T, f *fixture)) {
 	for _, latency := range []time.Duration{0, 5 * time.Millisecond} {
 		t.Run(fmt.Sprintf("%s, latency %v", name, latency), func(t *testing.T) {
@@ -126,8 +129,8 @@ func atEachLatency(t *testing.T, name string, change func(*live.Config), test fu
 	}
 }
 
-// Tags without data, script tags and metadata of any size in the middle, times that wrap, and chunks of one byte:
-// viewers get the stream byte for byte, and as MP4 every picture and all sound.
+// Tags without data, script tags and metadata of any size in the middle, times that wrap, and
+// chunks of one byte: viewers get the stream byte for byte, and as MP4 every picture and all sound.
 func TestOddTags(t *testing.T) {
 	const least = 8 << 10 // of the beginning and the end come byte for byte
 	sc := newScript(3, 5, 500)
@@ -187,7 +190,7 @@ func TestOddTags(t *testing.T) {
 	})
 }
 
-func TestAPublisherThatFallsSilentGets408(t *testing.T) {
+func TestSilentPublisherGets408(t *testing.T) {
 	for name, by := range map[string]func(testing.TB) *http.Client{"HTTP/1": http1Client, "HTTP/2": http2Client} {
 		atEachLatency(t, name, func(c *live.Config) { c.PublishTimeout = 50 * time.Millisecond }, func(t *testing.T, f *fixture) {
 			p := f.PublisherBy(by(t), "cam")

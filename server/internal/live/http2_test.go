@@ -52,7 +52,7 @@ func TestHTTP2(t *testing.T) {
 	}
 }
 
-func TestAStalledHTTP2ViewerIsDropped(t *testing.T) {
+func TestStalledHTTP2ViewerIsDropped(t *testing.T) {
 	f := serve(t, func(c *live.Config) { c.StallTimeout = time.Second })
 	sc := newScript(4, 5, 100_000)
 	client := livetest.HTTP2(t, 64<<10)
@@ -84,7 +84,7 @@ func (c *gatedConn) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// h2Gated returns a client of HTTP/2 whose windows are never what bounds it, and its only connection.
+// h2Gated returns an HTTP/2 client with unlimited windows, and its only connection.
 func (f *fixture) h2Gated(t *testing.T) (*http.Client, *gatedConn) {
 	t.Helper()
 	conn := &gatedConn{Conn: nettest.Dial(t, f.Addr, smallBuffer)}
@@ -93,8 +93,9 @@ func (f *fixture) h2Gated(t *testing.T) (*http.Client, *gatedConn) {
 	return client, conn
 }
 
-// Where a connection takes nothing, not even what ends its viewers one by one gets through: it is closed.
-func TestAnHTTP2ConnectionThatTakesNothingIsClosed(t *testing.T) {
+// Where a connection takes nothing, not even what ends its viewers one by one gets through: it is
+// closed.
+func TestStalledHTTP2ConnectionIsClosed(t *testing.T) {
 	f := serve(t, func(c *live.Config) { c.StallTimeout = time.Second })
 	sc := newScript(4, 5, 700_000)
 	p := f.Publisher("cam")
@@ -123,7 +124,7 @@ func TestAnHTTP2ConnectionThatTakesNothingIsClosed(t *testing.T) {
 }
 
 // A viewer of a stream in which nothing comes for a while gets its answer, as over HTTP/1.
-func TestAnHTTP2ViewerIsAnsweredBeforeThereIsAnything(t *testing.T) {
+func TestHTTP2ViewerGetsItsHeaderAtOnce(t *testing.T) {
 	f := serve(t, nil)
 	raw, cam := f.Publisher("raw"), f.Publisher("cam")
 	raw.Send([]byte("hello"))

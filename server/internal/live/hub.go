@@ -16,9 +16,10 @@ import (
 
 // A Hub has the streams of a server.
 //
-// Locks are taken in this order: Hub.mu, stream.mu, rendition.Set.mu, and then that of an hlslive.Window, a broadcast.Ring or a
-// limit.Limiter. A goroutine that holds one of the first three does not log. Of package fanout it takes the lock of a Conn
-// alone (by Viewer.End): a loop there holds its lock while it calls methods of viewer, which take stream.mu and Set.mu.
+// Locks are taken in this order: Hub.mu, stream.mu, rendition.Set.mu, and then that of an
+// hlslive.Window, a broadcast.Ring or a limit.Limiter. A goroutine that holds one of the first
+// three does not log. Of package fanout it takes the lock of a Conn alone (by Viewer.End): a loop
+// there holds its lock while it calls methods of viewer, which take stream.mu and Set.mu.
 type Hub struct {
 	cfg  Config // MaxStreams and MaxStreamViewers under mu; the rest does not change
 	log  *slog.Logger
@@ -30,7 +31,7 @@ type Hub struct {
 
 	publishers sync.WaitGroup // publishers that are served, or answered
 	recording  sync.WaitGroup // streams that are recorded
-	admitted   *limit.Limiter // viewers, including those that wait for a stream
+	admitted   *limit.Limiter // limits viewers, including waiting ones
 
 	pullIdle, cleanEndWait time.Duration // see the constants; set before h is used
 
@@ -40,7 +41,7 @@ type Hub struct {
 	hls     hlsSet
 	served  map[*Viewer]struct{}
 	records map[string]chan struct{} // by name: closed when the recording of a stream has ended
-	refused map[string]time.Time     // names whose publishers the operator refuses until then; at most maxRefusedNames
+	refused map[string]time.Time     // names that the operator refuses to publishers, until the time; at most maxRefusedNames
 
 	lastViewer uint64 // the number of the viewer that came last
 	cut        bool   // the time to drain was over: every viewer is ended
@@ -76,7 +77,8 @@ func NewHub(cfg Config) *Hub {
 	return h
 }
 
-// Config returns the configuration of h. It does not change, except for the limits that SetLimits replaces.
+// Config returns the configuration of h. It does not change, except for the limits that SetLimits
+// replaces.
 func (h *Hub) Config() *Config { return &h.cfg }
 
 // Closing ends when h refuses new publishers and viewers.
@@ -101,7 +103,8 @@ func (h *Hub) newStream(name string) *stream {
 	return s
 }
 
-// announce lets viewers find s, and gives it the viewers that wait for it. They enter before its first frame.
+// announce lets viewers find s, and gives it the viewers that wait for it. They enter before its
+// first frame.
 func (h *Hub) announce(s *stream, forms *rendition.Set) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -18,8 +18,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/testkit/livetest"
 )
 
-// smallBuffer makes a test's connection hold next to nothing, so that a viewer that does not read is seen after
-// kilobytes.
+// smallBuffer makes a test's connection hold next to nothing, so that a viewer that does not read
+// is seen after kilobytes.
 const smallBuffer = 4096
 
 // inStep publishes tags one after the other, each when all watchers have got the one before.
@@ -66,8 +66,9 @@ func tightBy(policy live.Policy, set func(*live.Config)) func(*live.Config) {
 	}
 }
 
-// One viewer that reads nothing: the others lose no frame, and it is dropped when it is further behind than it may be.
-func TestAStalledViewerIsDroppedByPolicy(t *testing.T) {
+// One viewer that reads nothing: the others lose no frame, and it is dropped when it is further
+// behind than it may be.
+func TestStalledViewerIsDropped(t *testing.T) {
 	t.Parallel()
 	for _, allow := range allowances {
 		t.Run(allow.label, func(t *testing.T) {
@@ -101,8 +102,9 @@ func TestAStalledViewerIsDroppedByPolicy(t *testing.T) {
 	}
 }
 
-// With the other policy it stays, and goes on at a key frame when it reads again. What it gets are whole tags.
-func TestAStalledViewerIsMovedByPolicy(t *testing.T) {
+// With the other policy the viewer stays, and continues at a keyframe when it reads again, with
+// whole tags.
+func TestStalledViewerSkips(t *testing.T) {
 	t.Parallel()
 	for _, allow := range allowances {
 		t.Run(allow.label, func(t *testing.T) {
@@ -142,8 +144,8 @@ func TestAStalledViewerIsMovedByPolicy(t *testing.T) {
 	}
 }
 
-// jumps checks that tags are the script's, in order, and that where some are missing the next one is a key frame. It
-// returns how many are missing from tag next on, or in between if that is -1.
+// jumps checks that tags are the script's, in order, and that where some are missing the next one
+// is a keyframe. It returns how many are missing from tag next on, or in between if that is -1.
 func jumps(t *testing.T, sc *script, tags [][]byte, next int) (missing int) {
 	t.Helper()
 	at := map[string]int{}
@@ -155,7 +157,7 @@ func jumps(t *testing.T, sc *script, tags [][]byte, next int) (missing int) {
 	}
 	for n, tag := range tags {
 		if i, ok := at[string(tag)]; ok && i < 0 {
-			continue // configuration, which also comes before the key frame that a viewer is moved to
+			continue // configuration, which also comes before the keyframe that a viewer is moved to
 		}
 		i, ok := at[string(tag)]
 		switch {
@@ -165,7 +167,7 @@ func jumps(t *testing.T, sc *script, tags [][]byte, next int) (missing int) {
 			t.Fatalf("tag %d came again", i)
 		case next >= 0 && i > next:
 			if tag[11] != 0x17 {
-				t.Fatalf("goes on at tag %d, which is no key frame", i)
+				t.Fatalf("goes on at tag %d, which is no keyframe", i)
 			}
 			missing += i - next
 		}
@@ -174,8 +176,9 @@ func jumps(t *testing.T, sc *script, tags [][]byte, next int) (missing int) {
 	return missing
 }
 
-// A viewer that takes nothing for long is dropped under either policy, and though it is within its allowance.
-func TestAStalledViewerIsDroppedInTheEnd(t *testing.T) {
+// A viewer that takes nothing for long is dropped under either policy, and though it is within its
+// allowance.
+func TestStallTimeoutDropsViewers(t *testing.T) {
 	t.Parallel()
 	f := serve(t, func(c *live.Config) {
 		c.Unsent, c.StallTimeout = smallBuffer, time.Second // long for a healthy viewer on a busy machine
@@ -194,8 +197,9 @@ func TestAStalledViewerIsDroppedInTheEnd(t *testing.T) {
 	p.End()
 }
 
-// Bytes of unknown form are never left out of their middle: a viewer that is too far behind is dropped.
-func TestNothingIsLeftOutOfUnknownBytes(t *testing.T) {
+// Bytes of unknown form are never left out of their middle: a viewer that is too far behind is
+// dropped.
+func TestUnknownFormatNeverSkips(t *testing.T) {
 	f := serve(t, tight(live.Skip))
 	healthy := f.Ask("/live/raw", 0)
 	stalled := f.Ask("/live/raw", smallBuffer)
@@ -221,7 +225,7 @@ func TestNothingIsLeftOutOfUnknownBytes(t *testing.T) {
 	p.End()
 }
 
-func TestDrainGivesViewersTheRest(t *testing.T) {
+func TestDrainSendsQueuedFrames(t *testing.T) {
 	f := serve(t, func(c *live.Config) { c.Unsent = smallBuffer })
 	sc := newScript(4, 5, 20_000)
 	slow := f.Ask("/live/cam", smallBuffer)
@@ -253,8 +257,8 @@ func TestDrainGivesViewersTheRest(t *testing.T) {
 	f.Logged("viewer ended", `reason="stream ended"`)
 }
 
-// A server that is told to end does so in its time with viewers of every kind: that keep up, that wait for a publisher,
-// and that take nothing, of each form, over HTTP/1 and HTTP/2.
+// A server that is told to end does so in its time with viewers of every kind: that keep up, that
+// wait for a publisher, and that take nothing, of each form, over HTTP/1 and HTTP/2.
 func TestDrainEndsViewersOfEveryKind(t *testing.T) {
 	t.Parallel()
 	f := serve(t, func(c *live.Config) { c.Unsent = smallBuffer })
@@ -311,7 +315,8 @@ func (f *fixture) askTLS(path string, rcvbuf int) *livetest.Watcher {
 	return f.AskOn(tls.Client(nettest.Dial(f.T, f.Addr, rcvbuf), &tls.Config{InsecureSkipVerify: true}), path)
 }
 
-// A viewer over TLS that is dropped is not left to the kernel, which would try to deliver the rest for minutes.
+// A viewer over TLS that is dropped is not left to the kernel, which would try to deliver the rest
+// for minutes.
 func TestADroppedTLSViewerIsReset(t *testing.T) {
 	f := serveTLS(t, func(c *live.Config) { c.StallTimeout = 50 * time.Millisecond }, tlsConfig())
 	w := f.askTLS("/live/cam", smallBuffer)

@@ -9,7 +9,7 @@ import (
 )
 
 // The log and Streams say what MP4, HLS and browsers do not get, once it is known.
-func TestWhatBrowsersDoNotGet(t *testing.T) {
+func TestCodecsThatBrowsersDoNotGetAreReported(t *testing.T) {
 	const (
 		sorenson, avc, vp9 = "\x12x", "\x17\x01\x00\x00\x00\x00\x00\x00\x01\x65", "\x91vp09x"
 		mp3, aac           = "\x2fx", "\xaf\x01x"
@@ -43,8 +43,8 @@ func TestWhatBrowsersDoNotGet(t *testing.T) {
 	}
 }
 
-// A stream that is not FLV is warned of, with what it looks like.
-func TestBytesAreWarnedOf(t *testing.T) {
+// A stream that is not FLV is warned about, with the guessed format.
+func TestUnknownFormatIsWarnedOf(t *testing.T) {
 	f := serve(t, nil)
 	for name, tt := range map[string]struct{ body, want string }{
 		"ts":   {"G\x40\x00\x10" + strings.Repeat("x", 184), "MPEG-TS"},
@@ -65,7 +65,7 @@ func TestWhyMP4LacksATrack(t *testing.T) {
 	head := avcHeader()
 	for name, tt := range map[string]struct{ header, frame, want string }{
 		"annexb":        {string(head[11 : len(head)-4]), "\x17\x01\x00\x00\x00\x00\x00\x00\x01\x65abc", "start codes (Annex B)"},
-		"empty":         {string(head[11 : len(head)-4]), "\x17\x01\x00\x00\x00", "frames without a picture"},
+		"empty":         {string(head[11 : len(head)-4]), "\x17\x01\x00\x00\x00", "frames without video data"},
 		"no-header":     {"", "\x17\x01\x00\x00\x00" + unitOf("abc"), "without the sequence header"},
 		"annexb-header": {"\x17\x00\x00\x00\x00\x00\x00\x00\x01\x67abc", "\x17\x01\x00\x00\x00" + unitOf("abc"), "not of version 1"},
 		"other-header":  {string(head[11 : len(head)-4]), "\x91hvc1" + unitOf("abc"), "without the sequence header"},

@@ -11,27 +11,29 @@ import (
 )
 
 const (
-	// lateAfter is how far behind a viewer is that is not healthy: a frame waits for the latency bound, and for the round.
-	// What a stream keeps that is older is for late viewers alone, unless it is of the newest group of pictures.
+	// lateAfter is the lag above which a viewer is not healthy: a frame waits for the latency
+	// bound, and for the round. Older frames are kept for late viewers alone, except for the newest
+	// GOP.
 	lateAfter = time.Second
-	// crowdedAfter is for how long a viewer holds a batch that it does not take before it may be disconnected for it. A new
-	// viewer of a slow connection takes about so long for what it begins with.
-	crowdedAfter = 2 * time.Second
-	// blockedAfter is the same for the largest stream, when nothing else has helped: more than a moment.
+	// evictAfter is how long a viewer may hold a batch without progress before it may be
+	// disconnected. A new viewer with a slow connection takes about this long for its first frames.
+	evictAfter = 2 * time.Second
+	// blockedAfter is the same for the largest stream, when nothing else has helped: more than a
+	// moment.
 	blockedAfter = 250 * time.Millisecond
 )
 
 // A shedder frees memory of a Hub.
 type shedder struct{ hub *Hub }
 
-// MemorySteps returns what h can do when memory is short, in order. The largest streams are always the first ones: a stream
-// that holds less than others is left alone.
+// MemorySteps returns the steps with which h frees memory, in order. Each starts with the largest
+// streams: a stream that holds less than others is left alone.
 func MemorySteps(h *Hub) []memory.Step {
 	s := shedder{h}
 	return []memory.Step{
 		{Name: "idle", Above: 8, Free: NewHLS(h).endIdle},
 		{Name: "groups", Above: 10, Free: s.evictGroups},
-		{Name: "laggards", Above: 12, Free: func(excess int64) int64 { return s.dropLaggards(excess, nil, crowdedAfter) }},
+		{Name: "laggards", Above: 12, Free: func(excess int64) int64 { return s.dropLaggards(excess, nil, evictAfter) }},
 		{Name: "streams", Above: 14, Free: s.cutLargest},
 	}
 }
@@ -52,7 +54,7 @@ func (l HLS) endIdle(excess int64) (freed int64) {
 	return freed
 }
 
-// evictGroups has the windows of HLS hold no more than the rules ask for, and drops old groups of pictures.
+// evictGroups shortens HLS windows to the length that the standard requires, and drops old GOPs.
 func (d shedder) evictGroups(excess int64) (freed int64) {
 	for _, s := range d.hub.holders() {
 		if s.window != nil {
@@ -68,15 +70,15 @@ func (d shedder) evictGroups(excess int64) (freed int64) {
 	return freed
 }
 
-// dropLaggards disconnects viewers whose connections have not taken what they hold for so long, of a stream or, if of is nil,
-// of all: those of the largest streams first, and of these the latest.
+// dropLaggards disconnects viewers without progress for the time after. It considers one stream or,
+// if of is nil, all. It starts with the largest streams, and with the viewers that lag most.
 func (d shedder) dropLaggards(excess int64, of *stream, after time.Duration) (freed int64) {
-	type laggard struct {
+	type slowViewer struct {
 		*Viewer
 		bytes int64
 		since time.Duration
 	}
-	var list []laggard
+	var list []slowViewer
 	d.hub.mu.Lock()
 	for v := range d.hub.served {
 		since, writes := v.transport.WritingFor()
@@ -85,11 +87,11 @@ func (d shedder) dropLaggards(excess int64, of *stream, after time.Duration) (fr
 		case v.transport.Reason() != fanout.Connected:
 			freed += v.transport.Batch() // soon
 		case writes && since > after:
-			list = append(list, laggard{v, v.stream.memory.Stats().InUse, since})
+			list = append(list, slowViewer{v, v.stream.memory.Stats().InUse, since})
 		}
 	}
 	d.hub.mu.Unlock()
-	slices.SortFunc(list, func(a, b laggard) int {
+	slices.SortFunc(list, func(a, b slowViewer) int {
 		return cmp.Or(cmp.Compare(b.bytes, a.bytes), strings.Compare(a.stream.name, b.stream.name),
 			cmp.Compare(b.since, a.since))
 	})
@@ -103,12 +105,13 @@ func (d shedder) dropLaggards(excess int64, of *stream, after time.Duration) (fr
 	return freed
 }
 
-// errLargest ends the publisher of a stream because of what the stream holds.
+// errLargest ends the publisher of a stream that holds too much.
 var errLargest = memory.Short("memory is short, and this stream holds the most")
 
-// cutLargest disconnects the viewers of the largest streams that are blocked, drops what these streams keep, but for some HLS,
-// and at last ends their publishers and their HLS. A stream that holds less than a quarter of what the budget has for each is not the
-// cause, and is left alone.
+// cutLargest works on the largest streams. It disconnects their blocked viewers, then drops the
+// frames that they keep, except for some HLS, and last ends their publishers and their HLS. A
+// stream that holds less than a quarter of an equal share of the budget is not the cause, and is
+// left alone.
 func (d shedder) cutLargest(excess int64) (freed int64) {
 	list := d.hub.holders()
 	for _, s := range list {

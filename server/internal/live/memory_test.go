@@ -14,8 +14,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/memory"
 )
 
-// When memory is short, new publishers and viewers are refused, and those that are there go on: also a publisher that comes
-// back.
+// When memory is short, new publishers and viewers are refused, and existing ones continue,
+// including a returning publisher.
 func TestMemoryRefuses(t *testing.T) {
 	pool := millrace.NewPool()
 	budget := memory.New(1<<20, pool, slog.New(slog.DiscardHandler))
@@ -66,7 +66,7 @@ func TestLargestStreamEnds(t *testing.T) {
 	if f.LookUp("small").Forms().Stats().Bytes == 0 {
 		t.Error("the small stream keeps nothing")
 	}
-	if n := f.CutLargest(1 << 30); n > 2<<20 { // the rest of what it holds
+	if n := f.CutLargest(1 << 30); n > 2<<20 { // the rest of its memory
 		t.Errorf("%d bytes freed", n)
 	}
 	if f.LookUp("small").Forms().Stats().Bytes == 0 {
@@ -81,8 +81,8 @@ func TestLargestStreamEnds(t *testing.T) {
 	}
 }
 
-// A publisher whose stream holds the most, and cannot drop it, is told so.
-func TestLargestPublisherIsTold(t *testing.T) {
+// The publisher of the largest stream, which cannot drop more, gets the reason.
+func TestLargestPublisherGetsTheReason(t *testing.T) {
 	budget := memory.New(4<<20, millrace.NewPool(), slog.New(slog.DiscardHandler))
 	f := serve(t, func(c *live.Config) { c.Memory = budget })
 	p := f.Publisher("large")
@@ -99,7 +99,7 @@ func TestLargestPublisherIsTold(t *testing.T) {
 }
 
 // A viewer that takes nothing goes when memory is short, and one that keeps up stays.
-func TestLaggardsGo(t *testing.T) {
+func TestLaggardsAreDropped(t *testing.T) {
 	f := serve(t, func(c *live.Config) { c.LagBytes, c.LagTime = 0, 0 })
 	sc := newScript(3, 3, 1<<20)
 	p := f.Publisher("cam")
@@ -118,7 +118,7 @@ func TestLaggardsGo(t *testing.T) {
 	w.Rest()
 }
 
-// The fragments of tiny pictures do not keep the blocks that these came in, beside what MP4 has no use for.
+// Fragments of tiny frames do not hold the frames' blocks.
 func TestFragmentsOfTinyPictures(t *testing.T) {
 	const keep = 1 << 20
 	f := serve(t, func(c *live.Config) { c.KeepBytes, c.MaxTagBytes = keep, 64<<10 })
@@ -137,7 +137,7 @@ func TestFragmentsOfTinyPictures(t *testing.T) {
 	}
 	f.published("cam", len(sc.whole())-len(sc.header))
 	for i := range 1000 {
-		if i%10 == 0 { // so that no tag is left out of MP4, which is behind by what it has not read
+		if i%10 == 0 { // so that MP4, which lags, loses no tag
 			fragments(i)
 		}
 		p.Send(append(script, flvTag(flv.TypeVideo, uint32(100+40*i), []byte("\x27\x01\x00\x00\x00\x00\x00\x00\x01\x41"))...))

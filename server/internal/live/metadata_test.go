@@ -16,8 +16,7 @@ func metadata(at uint32, video, audio byte) []byte {
 	return flvTag(flv.TypeScript, at, []byte(data))
 }
 
-// hasVideo and hasAudio of the metadata that viewers of FLV get are those of the header. All other
-// bytes are the publisher's.
+// hasVideo and hasAudio in FLV metadata match the header. All other bytes are the publisher's.
 func TestMetadataStateTheTracksThatExist(t *testing.T) {
 	sc := newScript(6, 25, 100) // a second a group
 	videoHeader, audioHeader := sc.config[1], sc.config[2]

@@ -27,7 +27,8 @@ func box(w *livetest.Watcher) (kind string, body []byte) {
 	return string(head[4:]), w.Next(int(binary.BigEndian.Uint32(head)) - 8)
 }
 
-// All viewers who have waited for the publisher get MP4 from the start, also when the stream is there at once.
+// All viewers who have waited for the publisher get MP4 from the start, also when the stream is
+// there at once.
 func TestMP4(t *testing.T) {
 	f := serve(t, nil)
 	var watchers []*livetest.Watcher
@@ -112,7 +113,8 @@ func TestMP4IsMadeOnlyWhileItIsWatched(t *testing.T) {
 	p.End()
 }
 
-// When the codecs change an MP4 file ends, because it has one header. A viewer that comes again gets the new one.
+// When the codecs change an MP4 file ends, because it has one header. A viewer that comes again
+// gets the new one.
 func TestMP4EndsWhenTheCodecsChange(t *testing.T) {
 	f := serve(t, nil)
 	p := f.Publisher("cam")
@@ -131,10 +133,10 @@ func TestMP4EndsWhenTheCodecsChange(t *testing.T) {
 	again.Rest()
 }
 
-// A viewer that waited for a stream of which nothing can be had as MP4 is cut when that is known, and told why when it
-// comes again. The reason is the same whether the publisher sends everything at once or the rendition
-// keeps up with it.
-func TestMP4OfNothingEnds(t *testing.T) {
+// A viewer that waited for a stream of which nothing can be had as MP4 is cut when that is known,
+// and told why when it comes again. The reason is the same whether the publisher sends everything
+// at once or the rendition keeps up with it.
+func TestMP4WithoutTracksEnds(t *testing.T) {
 	for name, pause := range map[string]time.Duration{"at once": 0, "keeps up": 50 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) { testMP4OfNothing(t, pause) })
 	}
@@ -164,7 +166,8 @@ func testMP4OfNothing(t *testing.T, pause time.Duration) {
 	p.End()
 }
 
-// The same of a stream whose codecs MP4 could have, but whose sequence headers are refused, do not come, or are those of other frames.
+// The same for a stream with codecs that MP4 supports, but sequence headers that are refused,
+// missing, or of other frames.
 func TestMP4WithoutATrackEnds(t *testing.T) {
 	type payload struct {
 		of   flv.Type
@@ -215,8 +218,8 @@ func TestMP4WithoutATrackEnds(t *testing.T) {
 	}
 }
 
-// A viewer who comes while a stream has only begun is not refused for what came first: neither one who has waited for
-// it, nor one who finds it there; not when its times go back a little either.
+// A viewer that joins a starting stream is not refused because of its first tags, whether it has
+// waited for the stream or found it, or its times go back a little.
 func TestMP4IsNotRefusedBeforeASecondHasPassed(t *testing.T) {
 	for name, times := range map[string][]uint32{
 		"one sound": {0}, "almost a second": {0, flvstream.TrackWait - 1}, "back by a millisecond": {20, 19}, "anew": {60_000, 0},
@@ -251,8 +254,9 @@ func TestMP4IsNotRefusedBeforeASecondHasPassed(t *testing.T) {
 	}
 }
 
-// A viewer that has waited for a stream whose pictures come long after its sound gets that sound as well.
-func TestMP4OfSoundInFrontOfThePictures(t *testing.T) {
+// A viewer that has waited for a stream whose video starts long after its audio gets the early
+// audio, too.
+func TestMP4WithAudioBeforeVideo(t *testing.T) {
 	f := serve(t, nil)
 	w := f.Ask("/live/cam.mp4", 0)
 	f.waiting("cam", 1)
@@ -267,7 +271,7 @@ func TestMP4OfSoundInFrontOfThePictures(t *testing.T) {
 	}
 }
 
-// A mill makes MP4 of a stream whose tags come when the test says so.
+// A mill converts a stream to MP4, with tags at times that the test chooses.
 type mill struct {
 	t    *testing.T
 	st   *live.Stream
@@ -311,7 +315,7 @@ func (l *mill) publish(n int) {
 	}
 }
 
-// begin makes MP4 of what is there.
+// begin starts converting.
 func (l *mill) begin() {
 	l.p.Flush()
 	synctest.Wait()
@@ -341,7 +345,7 @@ type stretch struct {
 	track   int
 	at, end int64 // where it begins and ends, in the track's units
 	samples int
-	key     bool // its first picture is a key frame
+	key     bool // its first picture is a keyframe
 }
 
 // stretches lists what the fragments of an MP4 file hold.
@@ -389,8 +393,8 @@ func boxes(t *testing.T, p []byte, f func(kind string, body []byte)) {
 	}
 }
 
-// contiguous checks that each track goes on where it was, and that the pictures begin with a key frame. It returns how
-// many samples there are.
+// contiguous checks that each track is continuous, and that video begins with a keyframe. It
+// returns the number of samples.
 func contiguous(t *testing.T, list []stretch) (samples int) {
 	t.Helper()
 	ends := map[int]int64{}
@@ -400,7 +404,7 @@ func contiguous(t *testing.T, list []stretch) (samples int) {
 			t.Errorf("stretch %d, track %d: begins at %d, the one before ends at %d", i, r.track, r.at, at)
 		}
 		if !begun && r.track == 1 && !r.key {
-			t.Error("the pictures do not begin with a key frame")
+			t.Error("the pictures do not begin with a keyframe")
 		}
 		ends[r.track] = r.end
 		samples += r.samples
@@ -408,8 +412,9 @@ func contiguous(t *testing.T, list []stretch) (samples int) {
 	return samples
 }
 
-// What is gone before MP4 was made of it is left out. The file goes on at a key frame, and its time without a pause.
-func TestMP4GoesOnAtAKeyFrame(t *testing.T) {
+// Frames that were dropped before the conversion are left out. The file continues at a keyframe,
+// without a pause in time.
+func TestMP4ContinuesAtAKeyframe(t *testing.T) {
 	for _, early := range []int{0, 30, 50} { // tags that are made before the others come at once
 		for _, late := range []int{0, 7} { // and after them
 			t.Run(fmt.Sprintf("%d before, %d after", early, late), func(t *testing.T) {

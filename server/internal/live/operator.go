@@ -12,7 +12,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
-// maxRefusedNames bounds the names that the operator has refused for a time. Each takes some 200 bytes.
+// maxRefusedNames bounds the names that the operator has refused for a time. Each takes some 200
+// bytes.
 const maxRefusedNames = 10_000
 
 // An Operator sees and ends the streams and viewers of a Hub.
@@ -21,9 +22,10 @@ type Operator struct{ hub *Hub }
 // NewOperator returns the operator of h.
 func NewOperator(h *Hub) Operator { return Operator{h} }
 
-// EndStream ends the stream of a name, if there is one, and refuses its publishers for a time; 0 frees the name. Its
-// viewers get what there is, and their end. It reports whether there was such a stream. The error is a [refuse.Refusal], and
-// nothing has changed then: the stream is that of another node, or too many names are refused.
+// EndStream ends a stream and refuses its publishers for a time; 0 frees the name. Its viewers
+// receive their queued frames, and the end. It reports whether the stream existed. An error is a
+// [refuse.Refusal], and nothing has changed: another node owns the stream, or too many names are
+// refused.
 func (o Operator) EndStream(name string, refused time.Duration) (was bool, err error) {
 	if err := streamname.Check(name); err != nil {
 		return false, err
@@ -70,12 +72,12 @@ type ViewerInfo struct {
 	Path       string  `json:"path"`           // see the metrics
 	Time       float64 `json:"time_seconds"`   // since it came
 	Bytes      int64   `json:"bytes"`          // of the stream, that were sent
-	Lag        float64 `json:"lag_seconds"`    // what it has still to get is so old; 0 if nothing waits for it
+	Lag        float64 `json:"lag_seconds"`    // age of the oldest frame that waits for the viewer; 0 if none waits
 	BehindLive float64 `json:"behind_live_seconds"`
 }
 
-// Viewers returns up to limit viewers of a stream whose numbers are greater than after, in the order in which
-// they came. It returns false if there is no such stream.
+// Viewers returns up to limit viewers of a stream with numbers greater than after, in the order of
+// their arrival. It returns false if the stream does not exist.
 func (o Operator) Viewers(name string, after uint64, limit int) (list []ViewerInfo, ok bool) {
 	o.hub.mu.Lock()
 	s := o.hub.find(name)
@@ -117,7 +119,8 @@ func (o Operator) Stream(name string) (info StreamInfo, ok bool) {
 	return o.hub.info(s), true
 }
 
-// EndViewer ends the viewer of a number, and returns what it was. It returns false if there is none.
+// EndViewer ends the viewer with a number, and returns its description. It returns false if there
+// is no such viewer.
 func (o Operator) EndViewer(id uint64) (was ViewerInfo, ok bool) {
 	o.hub.mu.Lock()
 	var found *Viewer

@@ -50,8 +50,9 @@ func TestRefuseDuringClaim(t *testing.T) {
 	}
 }
 
-// When as many names are refused as can be, another one is not, and its stream goes on. A name that is refused already may
-// be refused for another time, and a stream be ended without a refusal of its name.
+// When the limit of refused names is reached, another name is not refused, and its stream
+// continues. A refused name can be refused for another time, and a stream be ended without refusing
+// its name.
 func TestRefusedNamesAreBounded(t *testing.T) {
 	h := newHubTest(t, nil)
 	for i := range live.MaxRefusedNames {
@@ -82,7 +83,7 @@ func TestRefusedNamesAreBounded(t *testing.T) {
 	}
 }
 
-// A stream of another node is not ended: the refusal names the node, and the pull goes on.
+// A stream of another node is not ended: the refusal names the node, and the pull continues.
 func TestEndAPulledStream(t *testing.T) {
 	t.Parallel()
 	d := newTestDirectory()

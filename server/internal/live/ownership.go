@@ -4,10 +4,11 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/hlslive"
 )
 
-// EpochHeader is the header that tells another node with which epoch this one owns what it sends.
+// EpochHeader is the HTTP header with the epoch of the node that sends a stream to another node.
 const EpochHeader = "Millrace-Epoch"
 
-// owns reports whether this node owns the stream of that name, with which epoch: 0 if that is not known yet.
+// owns reports whether this node owns the stream of that name, with which epoch: 0 if that is not
+// known yet.
 func (h *Hub) owns(name string) (epoch uint64, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -38,8 +39,8 @@ func (h *Hub) want(name string) {
 	}
 }
 
-// lose ends the ownership of s. mu is held.
-func (h *Hub) lose(s *stream) {
+// revoke ends the ownership of s. mu is held.
+func (h *Hub) revoke(s *stream) {
 	if s.successor != nil && s.successor.lease == s.lease {
 		s.successor.cancel(errMoved)
 		s.successor = nil
@@ -60,8 +61,8 @@ func (h *Hub) lose(s *stream) {
 	}
 }
 
-// giveUp releases the lease of s, which has ended. If it was current, other nodes and players get the rest of s. mu is
-// held.
+// giveUp releases the lease of s, which has ended. If it was current, other nodes and players get
+// the rest of s. mu is held.
 func (h *Hub) giveUp(s *stream) {
 	if s.lease == nil {
 		return

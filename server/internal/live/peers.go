@@ -8,13 +8,14 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// Peers are the other nodes of a cluster: what they ask of a Hub, and what it gets from them.
+// Peers serves the other nodes of a cluster, and pulls streams from them.
 type Peers struct{ hub *Hub }
 
 // NewPeers returns the peers of h.
 func NewPeers(h *Hub) Peers { return Peers{h} }
 
-// Silent returns how long the publisher of a stream that this node owns has sent nothing, and whether it is away.
+// Silent returns how long the publisher of a stream that this node owns has sent nothing, and
+// whether it is away.
 func (e Peers) Silent(name string) (silent time.Duration, away bool) {
 	e.hub.mu.Lock()
 	defer e.hub.mu.Unlock()
@@ -22,20 +23,21 @@ func (e Peers) Silent(name string) (silent time.Duration, away bool) {
 	if s == nil || s.lease == nil {
 		return 0, false
 	}
-	return time.Duration(now() - s.publisher.heard.Load()), s.pause != nil
+	return time.Duration(now() - s.publisher.lastInput.Load()), s.pause != nil
 }
 
-// Wanted reports whether there are viewers, or were lately, for a stream that this node does not own.
+// Wanted reports whether there are viewers, or were lately, for a stream that this node does not
+// own.
 func (e Peers) Wanted(name string) bool { return e.hub.wanted(name) }
 
-// Lost ends the ownership of a stream with that epoch: another node has it. Its publisher, and what is sent to other
-// nodes, ends at once. Its viewers stay, and wait for what is pulled.
+// Lost ends the ownership of a stream with that epoch, because another node owns it. Its publisher
+// and its copies to other nodes end at once. Its viewers stay, and wait for the pull.
 func (e Peers) Lost(name string, epoch uint64) {
 	e.hub.mu.Lock()
 	s := e.hub.streams[name]
 	lost := s != nil && s.lease != nil && s.lease.Epoch() == epoch
 	if lost {
-		e.hub.lose(s)
+		e.hub.revoke(s)
 	}
 	e.hub.mu.Unlock()
 	if lost {
@@ -44,16 +46,17 @@ func (e Peers) Lost(name string, epoch uint64) {
 	}
 }
 
-// CheckOwned returns a [refuse.Refusal] unless this node owns the stream of that name, and knows with which epoch.
+// CheckOwned returns a [refuse.Refusal] unless this node owns the stream of that name, and knows
+// with which epoch.
 func (e Peers) CheckOwned(name string) error {
-	if epoch, ok := e.hub.owns(name); !ok || epoch == 0 { // otherwise it waits until it is known what the stream is
+	if epoch, ok := e.hub.owns(name); !ok || epoch == 0 { // otherwise it waits until the format is known
 		return errNotOwner(name)
 	}
 	return nil
 }
 
-// AdmitRequest takes one of the places of viewers for a request that waits for what another node has. release gives it back, once.
-// The context that is returned ends with ctx, and when h closes.
+// AdmitRequest counts a request that waits for another node's stream as a viewer. release uncounts
+// it, once. The returned context ends with ctx, and when h closes.
 func (e Peers) AdmitRequest(ctx context.Context) (admitted context.Context, release func(), err error) {
 	if err := e.hub.admitted.Acquire(); err != nil {
 		return nil, nil, err

@@ -8,7 +8,7 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// listed returns a tag of one track, in a list of its own. The first byte of what is inside is that of an ordinary
+// listed returns a tag of one track, in its own list. The first byte inside is that of an ordinary
 // enhanced tag.
 func listed(kind flv.Type, at uint32, track byte, ordinary string) []byte {
 	tracks := byte(6)
@@ -68,7 +68,8 @@ func TestLateViewersOfSeveralTracks(t *testing.T) {
 
 func join(tags [][]byte) []byte { return bytes.Join(tags, nil) }
 
-// A second track of pictures, of a codec that MP4 is not made of, takes nothing from MP4 of the first one.
+// A second track of pictures, of a codec that MP4 is not made of, takes nothing from MP4 of the
+// first one.
 func TestLateMP4OfSeveralTracks(t *testing.T) {
 	f := serve(t, nil)
 	w := f.Publisher("cam")

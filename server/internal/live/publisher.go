@@ -22,8 +22,9 @@ import (
 // rawChunk bounds how much of a stream of unknown format is relayed at a time.
 const rawChunk = 64 << 10
 
-// A Publisher feeds one stream, from [Hub.Open] to Close, with FLV tags (Begin, then WriteTag) or with what a body has
-// (ReadBody). It is one connection of those that feed the stream one after the other. One goroutine at a time may use it.
+// A Publisher feeds one stream, from [Hub.Open] to Close, with FLV tags (Begin, then WriteTag) or
+// with an HTTP body (ReadBody). It stands for one of the connections that feed the stream one after
+// the other. One goroutine at a time may use it.
 type Publisher struct {
 	*claim
 	hub     *Hub
@@ -38,17 +39,17 @@ type Publisher struct {
 	received
 }
 
-// received is what a publisher has sent.
+// received counts what a publisher has sent.
 type received struct {
 	bytes, frames int64
 	framed        int64 // when a frame was complete last; see now
 	unchecked     int   // bytes since the memory in use was looked at
 }
 
-// Open begins a stream of the given name, goes on with the one that waits for its publisher, or takes over from the
-// publisher that there is; address says in logs and in the API who publishes it. The
-// publisher ends when its terms say so. An error is a [refuse.Refusal]. Viewers find a
-// new stream when its format is known. The caller ends the publisher with Run or Close, and then calls Answered.
+// Open starts a stream, continues a stream that waits for its publisher, or takes over from another
+// publisher. address names the publisher in logs and in the API. The publisher ends as its terms
+// say. An error is a [refuse.Refusal]. Viewers find a new stream when its format is known. The
+// caller ends the publisher with Run or Close, and then calls Answered.
 func (h *Hub) Open(name, address string, terms Terms) (*Publisher, error) {
 	if err := streamname.Check(name); err != nil {
 		return nil, err
@@ -70,12 +71,14 @@ func (h *Hub) newPublisher(address string) *Publisher {
 	return &Publisher{hub: h, claim: newClaim(h.ends, address), started: time.Now()}
 }
 
-// Lifetime ends when the publisher must stop. Its cause is then a [refuse.Refusal] that says why: another publisher took over,
-// or the server shuts down. The caller calls Close soon. Close ends it, too.
+// Lifetime ends when the publisher must stop. Its cause is then a [refuse.Refusal] that says why:
+// another publisher took over, or the server shuts down. The caller calls Close soon. Close ends
+// it, too.
 func (p *Publisher) Lifetime() context.Context { return p.ctx }
 
-// Run calls send, which publishes, and then Close. It returns what it gave to Close: what send returned, or the cause of
-// the end of Lifetime, or an error for a panic, which is logged, and ends this stream alone.
+// Run calls send, which publishes, and then Close. It returns the error that it passed to Close:
+// the error of send, the cause of the end of Lifetime, or an error for a panic. A panic is logged,
+// and ends this stream only.
 func (p *Publisher) Run(send func() error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -89,9 +92,9 @@ func (p *Publisher) Run(send func() error) (err error) {
 	return send()
 }
 
-// Close ends what this publisher sends. err is logged; nil means a clean end. The stream then belongs to the publisher
-// that takes over, waits for the next one ([Config].PublisherReturn), or ends: its viewers get what there is, and the
-// name is free.
+// Close ends the publisher. err is logged; nil means a clean end. The stream then belongs to the
+// publisher that takes over, waits for the next one ([Config].PublisherReturn), or ends. If it
+// ends, its viewers receive their queued frames, and the name is free.
 func (p *Publisher) Close(err error) {
 	if p.s.forms != nil {
 		p.s.forms.Pause()
@@ -124,7 +127,7 @@ func (p *Publisher) SetReconnects(can bool) { p.reconnects.Store(can) }
 // MustReconnect reports whether the client is to be asked to connect again.
 func (p *Publisher) MustReconnect() bool { return p.leaves.Load() }
 
-// A Summary is what a publisher has sent, as JSON.
+// A Summary is a publisher's totals, as JSON.
 type Summary struct {
 	Stream  string  `json:"stream"`
 	Format  string  `json:"format"`
@@ -133,7 +136,7 @@ type Summary struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// Summary returns what p has sent. The stream has a format.
+// Summary returns the publisher's totals. The stream must have a format.
 func (p *Publisher) Summary() Summary {
 	return Summary{Stream: p.s.name, Format: p.s.forms.Format().String(), Bytes: p.bytes, Frames: p.frames,
 		Seconds: time.Since(p.started).Seconds()}
@@ -159,7 +162,7 @@ func (p *Publisher) Begin(h flv.Header) {
 	}
 }
 
-// open says what the publisher sends, and lets viewers find the stream.
+// open sets the stream's format, and lets viewers find the stream.
 func (p *Publisher) open(f rendition.Format, head []byte) {
 	s := p.s
 	p.hub.counters.published.Add(1)
@@ -172,25 +175,25 @@ func (p *Publisher) open(f rendition.Format, head []byte) {
 	s.log.Info("publisher started", "publisher", p.address, "format", f.String())
 }
 
-// noteResumed notes that p goes on with its stream, after a pause without frames.
+// noteResumed logs that p continues its stream, after a pause without frames.
 func (p *Publisher) noteResumed(pause time.Duration) {
 	if !p.replaced && !p.isPull() {
 		p.s.returns.Add(1)
 		p.hub.counters.returns.Add(1)
 	}
-	p.s.log.Info("publisher goes on with the stream", "publisher", p.address, "after", pause.Round(time.Millisecond),
+	p.s.log.Info("publisher continues the stream", "publisher", p.address, "after", pause.Round(time.Millisecond),
 		"takeover", p.replaced)
 }
 
-// Flush has the viewers served now with what was published: nothing more will come for a while.
+// Flush serves the viewers at once, because no more frames will arrive for a while.
 func (p *Publisher) Flush() {
 	if p.s.forms != nil {
 		p.s.forms.Flush()
 	}
 }
 
-// ReadBody publishes all of body: FLV if it begins like that, and otherwise bytes as they come. It returns nil when the
-// body ends where it may end.
+// ReadBody publishes all of body: FLV if it begins like that, and otherwise bytes as they come. It
+// returns nil when the body ends where it may end.
 func (p *Publisher) ReadBody(body io.Reader) error {
 	p.r = millrace.NewReader(body)
 	p.r.SetPool(p.s.memory)
@@ -208,7 +211,7 @@ func (p *Publisher) ReadBody(body io.Reader) error {
 	return err
 }
 
-// flvHeader is how many bytes of a stream tell that it is FLV.
+// flvHeader is how many bytes identify a stream as FLV.
 const flvHeader = 9
 
 // sniff looks at the first bytes, no further than it takes to know.
@@ -222,7 +225,7 @@ func (p *Publisher) sniff() (isFLV bool, err error) {
 			return false, errEmpty
 		case string(b[:k]) != signature[:k]:
 			return false, nil
-		case err == io.EOF: // a cut header, or less than shows what it is
+		case err == io.EOF: // a cut header, or too little to identify the format
 			return k == len(signature), nil
 		case err != nil:
 			return false, err
@@ -232,7 +235,7 @@ func (p *Publisher) sniff() (isFLV bool, err error) {
 	}
 }
 
-// looksLike guesses what a stream is from its first bytes.
+// looksLike guesses the format of a stream from its first bytes.
 func looksLike(first []byte) string {
 	begins := func(text string) bool { return strings.HasPrefix(string(first), text) }
 	switch {
@@ -255,7 +258,7 @@ func (p *Publisher) readRaw() error {
 	}
 	p.open(rendition.Raw, nil)
 	first, _ := p.r.Peek(min(max(p.r.Buffered(), 1), 8))
-	p.s.log.Warn("the stream is not FLV: its bytes are relayed as they are, and there is no RTMP, MP4 or HLS of it",
+	p.s.log.Warn("the stream is not FLV: its bytes are relayed unchanged, without RTMP, MP4 or HLS",
 		"publisher", p.address, "looks_like", looksLike(first))
 	for {
 		if _, err := p.r.Peek(1); err != nil {
@@ -283,7 +286,8 @@ func (p *Publisher) readFLV() error {
 	for err == nil {
 		err = p.next(dec)
 	}
-	// A header where a tag is due would be one of 5,002,753 bytes: "LV\x01". A tag that is refused stays where it is.
+	// A header where a tag is due would be one of 5,002,753 bytes: "LV\x01". A tag that is refused
+	// stays where it is.
 	var limit *flv.LimitError
 	if errors.As(err, &limit) {
 		if b, _ := p.r.Peek(min(p.r.Buffered(), flvHeader)); flv.Sniff(b) {
@@ -319,7 +323,7 @@ func (p *Publisher) Ingest(conn net.Conn) ingest.Conn {
 // Received notes n bytes that were read from the connection.
 func (p *Publisher) Received(n int) {
 	at := now()
-	p.heard.Store(at)
+	p.lastInput.Store(at)
 	if limit := p.hub.cfg.PublishTimeout; p.r != nil && at-max(p.since, p.framed) > int64(limit) {
 		p.cancel(ErrSlowMessage(limit)) // over RTMP the connection looks after that
 	}
@@ -332,7 +336,7 @@ func (p *Publisher) Received(n int) {
 // count notes n bytes of a frame that has come, and returns the present.
 func (p *Publisher) count(n int) int64 {
 	at := now()
-	p.heard.Store(at)
+	p.lastInput.Store(at)
 	p.s.frameAt.Store(at)
 	p.framed = at
 	p.bytes += int64(n)

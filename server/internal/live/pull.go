@@ -24,21 +24,24 @@ import (
 type Owner struct {
 	Node  string      // the owner's address, as in http://10.0.0.5:8080, always with a port
 	Epoch uint64      // of its ownership, as far as is known: an answer with a lower one is refused
-	Proof Proof       // what both nodes prove; nil: nothing
+	Proof Proof       // proves to each node that the other knows the secret; nil: no proof
 	TLS   *tls.Config // how an owner of https is verified; nil: by the system's authorities
 }
 
-// A Proof is how a node proves to another one that it belongs to the cluster, and has that prove it.
+// A Proof is how a node proves to another one that it belongs to the cluster, and has that prove
+// it.
 type Proof interface {
 	Sign(req *http.Request, epoch uint64)
-	// Check returns an error if the answer proves nothing; again says that the request is to be signed and made once more.
+	// Check returns an error if the answer proves nothing; again says that the request is to be
+	// signed and made once more.
 	Check(res *http.Response) (again bool, err error)
 }
 
 const (
 	// DialTimeout is how long a node may take to accept a connection. Nodes are near each other.
 	DialTimeout = 3 * time.Second
-	// bodyBuffer is how much of the owner's answer is read at a time: as much as an encoder sends in 50 ms at 5 Mbit/s.
+	// bodyBuffer is how much of the owner's answer is read at a time: as much as an encoder sends
+	// in 50 ms at 5 Mbit/s.
 	bodyBuffer = 32 << 10
 	// maxAnswer bounds the head of the owner's answer, in bytes. It has a few hundred.
 	maxAnswer = 16 << 10
@@ -51,9 +54,10 @@ var (
 	errStale = errors.New("the stream has a later owner than this one")
 )
 
-// Pull feeds the stream of that name with what its owner sends, until that ends, ctx ends, a publisher comes, or there
-// is no viewer for a while: then the stream ends, and Pull returns nil. After any other end the stream waits as after
-// one of a publisher. The error is a *[refuse.Refusal] with the owner's status if that is another one than 200.
+// Pull feeds a stream from its owner, until the stream ends, ctx ends, a publisher connects here,
+// or the stream has had no viewer for a while; then the stream ends, and Pull returns nil. After
+// any other end the stream waits, as it does after a publisher's. The error is a *[refuse.Refusal]
+// with the owner's status if that is not 200.
 func (e Peers) Pull(ctx context.Context, name string, from Owner) error {
 	if err := cmp.Or(streamname.Check(name), registrar{e.hub}.checkRoom(name)); err != nil {
 		return err
@@ -88,8 +92,8 @@ func (e Peers) Pull(ctx context.Context, name string, from Owner) error {
 	return err
 }
 
-// unreached notes for those who wait for the stream of that name whether its owner could not be asked, which a pull that
-// ended with err has shown. A node that has given the stream up answers.
+// unreached tells waiters whether the owner was unreachable, judging by the error of a pull. A node
+// that gave up the stream still answers.
 func (e Peers) unreached(name string, err error) {
 	var refused *refuse.Refusal
 	ok := errors.As(err, &refused) && refused.Status == http.StatusMisdirectedRequest
@@ -100,8 +104,8 @@ func (e Peers) unreached(name string, err error) {
 	}
 }
 
-// ask requests the stream of that name for p, whose epoch it sets. It returns the connection, and what has come of the
-// body.
+// ask requests the stream from its owner for p, and sets p's epoch. It returns the connection, and
+// the first bytes of the body.
 func (e Peers) ask(p *Publisher, name string, from Owner) (conn net.Conn, early []byte, err error) {
 	if conn, early, err = e.askOnce(p, name, from); err == errAskAgain {
 		conn, early, err = e.askOnce(p, name, from)
@@ -144,13 +148,14 @@ func (e Peers) askOnce(p *Publisher, name string, from Owner) (net.Conn, []byte,
 	return conn, early, nil
 }
 
-// readAnswer makes a request, and reads the head of its answer. It returns what has come behind that.
+// readAnswer sends a request and reads the head of the response. It returns the bytes that arrived
+// after the head.
 func (p *Publisher) readAnswer(conn net.Conn, req *http.Request, from Owner) (early []byte, err error) {
 	if err := req.Write(conn); err != nil {
 		return nil, err
 	}
 	r := bufio.NewReader(io.LimitReader(conn, maxAnswer))
-	res, err := http.ReadResponse(r, req) // whose body is read in another way
+	res, err := http.ReadResponse(r, req) // the body is read elsewhere
 	if err != nil {
 		return nil, fmt.Errorf("the owner's answer: %w", err)
 	}
@@ -174,7 +179,8 @@ func (p *Publisher) readAnswer(conn net.Conn, req *http.Request, from Owner) (ea
 	return bytes.Clone(early), nil
 }
 
-// claimPull makes c the publisher of the stream of that name if it has none, and is not this node's.
+// claimPull makes c the publisher of the stream of that name if it has none, and is not this
+// node's.
 func (e Peers) claimPull(c *claim, name string) (*stream, error) {
 	e.hub.mu.Lock()
 	defer e.hub.mu.Unlock()

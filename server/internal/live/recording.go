@@ -9,8 +9,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/rendition"
 )
 
-// record feeds the fragments of s, which is FLV, to its recorder, if Config.Record returns one, until s ends or moves to
-// another node. It does nothing if that was begun before.
+// record feeds the fragments of s, which is FLV, to its recorder, if Config.Record returns one,
+// until s ends or moves to another node. It does nothing if that was begun before.
 func (h *Hub) record(s *stream) {
 	if h.cfg.Record == nil {
 		return
@@ -56,7 +56,7 @@ func (h *Hub) record(s *stream) {
 	})
 }
 
-// recordTo gives what r reads to a Recorder until the stream ends or ctx does.
+// recordTo passes the fragments of r to a Recorder until the stream or ctx ends.
 func recordTo(ctx context.Context, to Recorder, r *rendition.FragmentReader, log *slog.Logger) {
 	for {
 		var c millrace.Chain

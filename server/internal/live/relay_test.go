@@ -55,10 +55,10 @@ func TestViewersGetTheStreamByteForByte(t *testing.T) {
 	}
 }
 
-// A viewer that has waited for the stream gets all of it. A late one gets what is needed to start, and then the newest
-// group of pictures, or where there are no pictures the newest piece of sound. Each name is free again when its stream
-// has ended.
-func TestWhatViewersGet(t *testing.T) {
+// A viewer that has waited for the stream gets all of it. A late one gets the data needed to start,
+// and then the newest GOP, or without video the newest audio frame. A name is free again when its
+// stream has ended.
+func TestViewersStartAtTheNewestKeyframe(t *testing.T) {
 	t.Parallel()
 	f := serve(t, nil)
 	sc := newScript(3, 10, 2000)
@@ -66,7 +66,7 @@ func TestWhatViewersGet(t *testing.T) {
 	sound := flvTag(flv.TypeAudio, 0, []byte("\xaf\x01early"))
 	manyCodecs := join(sc.header,
 		flvTag(flv.TypeVideo, 0, []byte("\x96\x21avc1\x00\x00\x00\x01xhvc1\x01\x00\x00\x01y")),
-		flvTag(flv.TypeAudio, 0, []byte("\xaf\x01sound")), // no place to start beside pictures
+		flvTag(flv.TypeAudio, 0, []byte("\xaf\x01sound")), // no place to start in a stream with video
 		flvTag(flv.TypeVideo, 40, []byte("\xa6\x21avc1\x00\x00\x00\x01xhvc1\x01\x00\x00\x01y")))
 	for _, tt := range []struct {
 		name       string
@@ -98,15 +98,15 @@ func TestWhatViewersGet(t *testing.T) {
 	}
 }
 
-// withTracks returns a copy of a stream whose header states other tracks.
+// withTracks returns a copy of a stream with other tracks in its header.
 func withTracks(stream []byte, flags byte) []byte {
 	stream = bytes.Clone(stream)
 	stream[4] = flags
 	return stream
 }
 
-// A group of pictures longer than what is kept is told of: in the log once a stream, in the metrics and by the API.
-func TestAGroupThatDoesNotFitIsToldOf(t *testing.T) {
+// A GOP longer than the kept frames is reported once per stream in the log, and in metrics and API.
+func TestTooLongGOPIsReported(t *testing.T) {
 	for _, limit := range []struct {
 		name string
 		set  func(*live.Config)
@@ -129,9 +129,9 @@ func groupThatDoesNotFit(t *testing.T, set func(*live.Config), size int) {
 	p.End()
 	want := bytes.Join([][]byte{sc.start(), bytes.Join(sc.tags[sc.keys[2]:sc.keys[2]+4], nil)}, nil)
 	same(t, "the late viewer", w.Rest(), want)
-	f.Logged("level=WARN", "a group of pictures is longer", "stream=cam",
+	f.Logged("level=WARN", "a GOP is longer", "stream=cam",
 		fmt.Sprintf("keep-bytes=%d", f.Config().KeepBytes), fmt.Sprintf("keep-frames=%d", f.Config().KeepFrames))
-	if n := strings.Count(f.Log.String(), "a group of pictures is longer"); n != 1 {
+	if n := strings.Count(f.Log.String(), "a GOP is longer"); n != 1 {
 		t.Errorf("logged %d times", n)
 	}
 	if got := f.metric("millrace_groups_cut_total"); got != "2" {
@@ -139,8 +139,9 @@ func groupThatDoesNotFit(t *testing.T, set func(*live.Config), size int) {
 	}
 }
 
-// With the defaults a still picture with sound has groups of minutes, and a late viewer gets all of the last one.
-func TestALongGroupIsKept(t *testing.T) {
+// With the defaults a still picture with sound has groups of minutes, and a late viewer gets all of
+// the last one.
+func TestLongGOPIsKept(t *testing.T) {
 	f := serve(t, nil)
 	sc := newScript(1, 1, 5000)
 	for i := range 12_000 {
@@ -161,13 +162,13 @@ func TestALongGroupIsKept(t *testing.T) {
 		}
 	}
 	p.End()
-	if strings.Contains(f.Log.String(), "a group of pictures is longer") {
+	if strings.Contains(f.Log.String(), "a GOP is longer") {
 		t.Error("warned of a group that fits")
 	}
 }
 
 // A viewer that comes between two tags of the configuration gets each once.
-func TestAViewerThatComesDuringTheConfigurationGetsAllOfItOnce(t *testing.T) {
+func TestViewerDuringConfigurationGetsItOnce(t *testing.T) {
 	f := serve(t, nil)
 	sc := newScript(1, 5, 500)
 	p := f.Publisher("cam")
@@ -180,7 +181,7 @@ func TestAViewerThatComesDuringTheConfigurationGetsAllOfItOnce(t *testing.T) {
 	same(t, "the rest", w.Rest(), sc.whole()[len(sc.header):])
 }
 
-func TestUnknownBytesAreRelayedFromTheMomentOfJoining(t *testing.T) {
+func TestUnknownFormatIsRelayedFromJoining(t *testing.T) {
 	f := serve(t, nil)
 	early := f.Ask("/live/raw", 0)
 	f.waiting("raw", 1)
@@ -205,7 +206,7 @@ func TestUnknownBytesAreRelayedFromTheMomentOfJoining(t *testing.T) {
 }
 
 // Bytes that begin like FLV are told from it, however slowly they come.
-func TestTheFormIsKnownByTheFirstBytes(t *testing.T) {
+func TestFormatIsDetectedByFirstBytes(t *testing.T) {
 	for _, tt := range []struct{ body, format string }{
 		{"x", "raw"},
 		{"FL", "raw"},
@@ -226,7 +227,7 @@ func TestTheFormIsKnownByTheFirstBytes(t *testing.T) {
 	}
 }
 
-func TestAViewerThatLeavesIsNoticedWhileNothingIsSent(t *testing.T) {
+func TestLeavingViewerIsNoticedWithoutTraffic(t *testing.T) {
 	f := serve(t, nil)
 	p := f.Publisher("cam")
 	p.Send([]byte("quiet"))
@@ -238,9 +239,9 @@ func TestAViewerThatLeavesIsNoticedWhileNothingIsSent(t *testing.T) {
 	p.End()
 }
 
-// Viewers of a server with its defaults, which take a stream more slowly than it comes and lose its end, are told that
-// it has ended.
-func TestViewersWhoLoseTheEndOfAStreamGetItsEnd(t *testing.T) {
+// Viewers of a server with its defaults, which take a stream more slowly than it comes and lose its
+// end, are told that it has ended.
+func TestViewersWhoMissTheLastFramesGetTheEnd(t *testing.T) {
 	const viewers, pictures = 16, 1000
 	f := serve(t, func(c *live.Config) { c.Latency = defaultLatency })
 	sc := newScript(1, 0, 0)
@@ -270,7 +271,7 @@ func TestViewersWhoLoseTheEndOfAStreamGetItsEnd(t *testing.T) {
 	f.viewers(0)
 }
 
-// A pacedReader reads as a viewer does whose connection is slow. What it returns depends on no clock.
+// A pacedReader reads like a viewer with a slow connection. Its results depend on no clock.
 type pacedReader struct{ net.Conn }
 
 func (r pacedReader) Read(p []byte) (int, error) {
@@ -302,8 +303,9 @@ func picture(key bool, at uint32, size int) []byte {
 	return flvTag(flv.TypeVideo, at, append([]byte{first, 1, 0, 0, 0}, unit(make([]byte, max(size, 6)))...))
 }
 
-// A key frame that does not fit into the batch of the frame before it leaves all the same, though nothing follows.
-func TestTheLastFrameOfABurstLeavesAtOnce(t *testing.T) {
+// A keyframe that does not fit into the batch of the frame before it leaves all the same, though
+// nothing follows.
+func TestLastFrameOfABurstIsSentAtOnce(t *testing.T) {
 	for _, tt := range []struct {
 		by      func(t testing.TB) *http.Client
 		name    string

@@ -2,7 +2,7 @@ package live
 
 import "github.com/millrace-io/millrace/server/internal/live/rendition"
 
-// A WatchRequest is what a viewer asks for.
+// A WatchRequest describes what a viewer wants to watch.
 type WatchRequest struct {
 	Name   string // of the stream
 	Format rendition.Format

@@ -44,7 +44,7 @@ func (f *fixture) withRTMP(config *tls.Config) *rtmpFixture {
 	return f.withRTMPOver(config, 0)
 }
 
-// withRTMPOver is withRTMP with connections whose send buffer has sndbuf bytes, or with 0 as many as the system chooses.
+// withRTMPOver is withRTMP with a send buffer of sndbuf bytes, or the system's default for 0.
 func (f *fixture) withRTMPOver(config *tls.Config, sndbuf int) *rtmpFixture {
 	f.T.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -108,7 +108,8 @@ func (f *rtmpFixture) dialRTMP(rcvbuf int) *livetest.RTMP {
 	return c
 }
 
-// publishRTMP starts a publisher, which sends chunks of a size; 0: of that which clients begin with.
+// publishRTMP starts a publisher, which sends chunks of a size; 0: of that which clients begin
+// with.
 func (f *rtmpFixture) publishRTMP(name string, chunk int) *livetest.RTMP {
 	f.T.Helper()
 	c := f.dialRTMP(0)
@@ -145,8 +146,8 @@ func tlsServer(t *testing.T) *tls.Config {
 	return &tls.Config{Certificates: srv.TLS.Certificates}
 }
 
-// carriers are what RTMP is carried by: TCP, whose viewers the fanout's goroutine writes to, and TLS, whose viewers have a
-// goroutine each.
+// carriers are the carriers of RTMP: TCP, with viewers served by the fanout's goroutine, and TLS,
+// with a goroutine per viewer.
 var carriers = map[string]func(*testing.T) *tls.Config{
 	"TCP": func(*testing.T) *tls.Config { return nil }, "TLS": tlsServer,
 }
@@ -163,7 +164,7 @@ func later(tags [][]byte, ms uint32) [][]byte {
 	return list
 }
 
-// wantTags compares tags with those that are wanted, in order.
+// wantTags compares tags with the wanted ones, in order.
 func wantTags(t testing.TB, what string, got, want [][]byte) {
 	t.Helper()
 	for i := range min(len(got), len(want)) {
@@ -178,8 +179,8 @@ func wantTags(t testing.TB, what string, got, want [][]byte) {
 	}
 }
 
-// What a publisher sends by RTMP or by HTTP reaches viewers of each form as it was sent, whatever the size of chunks, over
-// TCP and TLS, read by the clock or as it arrives. Times need more than 24 bits.
+// A stream published over RTMP or HTTP reaches viewers of each format unchanged, with any chunk
+// size, over TCP and TLS, read by the clock or as it arrives. Times need more than 24 bits.
 func TestRTMPCarriesTheSameTags(t *testing.T) {
 	t.Parallel()
 	sc := newScript(4, 5, 3000)
@@ -236,7 +237,7 @@ func TestRTMPCarriesTheSameTags(t *testing.T) {
 	}
 }
 
-// A late viewer begins with what it needs to decode, and the last key frame, and gets all that follows.
+// A late viewer starts with the headers and the last keyframe, and gets all later frames.
 func TestALateRTMPViewerBeginsAtAKeyFrame(t *testing.T) {
 	f := serveRTMP(t, nil)
 	sc := newScript(3, 5, 1000)
@@ -245,7 +246,7 @@ func TestALateRTMPViewerBeginsAtAKeyFrame(t *testing.T) {
 	_ = p.SendTags(sc.config...)
 	_ = p.SendTags(sc.tags[:before]...)
 	f.published("cam", len(sc.start())-len(sc.header)+len(bytes.Join(sc.tags[:before], nil)))
-	for range 2 { // the first one has the messages made, the second one finds them
+	for range 2 { // the first viewer makes the messages, the second one finds them
 		c := f.playRTMP("cam", 0)
 		want := append(append([][]byte{}, sc.config...), sc.tags[sc.keys[2]:before]...)
 		var got [][]byte
@@ -262,8 +263,8 @@ func TestALateRTMPViewerBeginsAtAKeyFrame(t *testing.T) {
 	unpublish(t, p)
 }
 
-// What is of no use to viewers does not reach them: time codes, empty messages, commands, acknowledgements.
-func TestRTMPMessagesOfNoUse(t *testing.T) {
+// Viewers do not receive useless messages: time codes, empty messages, commands, acknowledgements.
+func TestUselessRTMPMessagesAreIgnored(t *testing.T) {
 	f := serveRTMP(t, nil)
 	sc := newScript(1, 2, 100)
 	w := f.playRTMP("cam", 0)
@@ -293,7 +294,7 @@ func TestRTMPMessagesOfNoUse(t *testing.T) {
 }
 
 // The end of a stream is told in the three ways that players know.
-func TestRTMPViewersAreToldOfTheEnd(t *testing.T) {
+func TestRTMPViewersGetTheEnd(t *testing.T) {
 	for name, paused := range map[string]bool{"playing": false, "paused": true} {
 		t.Run(name, func(t *testing.T) {
 			f := serveRTMP(t, nil)
@@ -331,9 +332,9 @@ func TestRTMPViewersAreToldOfTheEnd(t *testing.T) {
 	}
 }
 
-// A viewer that is slow to read, and acknowledges what it has read, gets the end of the stream all the same: the server
-// does not close the connection before the client does.
-func TestAnRTMPViewerThatTalksGetsTheEnd(t *testing.T) {
+// A viewer that reads slowly, and acknowledges, still gets the end of the stream: the server does
+// not close the connection before the client does.
+func TestInteractiveRTMPViewerGetsTheEnd(t *testing.T) {
 	t.Parallel()
 	for name, config := range carriers {
 		t.Run(name, func(t *testing.T) {
@@ -359,7 +360,8 @@ func TestAnRTMPViewerThatTalksGetsTheEnd(t *testing.T) {
 	}
 }
 
-// A server that shuts down tells publishers why, and viewers get everything before they are told of the end.
+// A server that shuts down tells publishers why, and viewers get everything before they are told of
+// the end.
 func TestDrainEndsRTMP(t *testing.T) {
 	t.Parallel()
 	for name, config := range carriers {
@@ -392,7 +394,7 @@ func TestDrainEndsRTMP(t *testing.T) {
 	}
 }
 
-// A client that does not get what it wants is told why, by a code that encoders and players know.
+// A refused client gets the reason, with a code that encoders and players know.
 func TestRTMPRefusals(t *testing.T) {
 	f := serveRTMP(t, func(c *live.Config) {
 		c.Takeover, c.MaxStreams, c.MaxViewers, c.MaxStreamViewers = live.TakeoverNever, 1, 2, 1
@@ -433,9 +435,9 @@ func TestRTMPRefusals(t *testing.T) {
 	f.viewers(0)
 }
 
-// A publisher whose message is refused gets the reason, which names the limit and the flag. So does the publisher that
-// another one takes over from, and viewers go on.
-func TestAnRTMPPublisherIsToldWhyItEnds(t *testing.T) {
+// A publisher with a refused message gets the reason, which names the limit and the flag. So does a
+// publisher that is taken over, and viewers stay.
+func TestRTMPPublisherGetsTheReason(t *testing.T) {
 	t.Parallel()
 	sc := newScript(2, 3, 1000)
 	for name, tt := range map[string]struct {
@@ -454,7 +456,7 @@ func TestAnRTMPPublisherIsToldWhyItEnds(t *testing.T) {
 		atEachLatency(t, name, func(c *live.Config) {
 			c.MaxTagBytes = 64 << 10
 			if name == "silence" {
-				c.PublishTimeout = 2 * time.Second // long for what comes before
+				c.PublishTimeout = 2 * time.Second // long enough for the earlier messages
 			}
 		}, func(t *testing.T, f *fixture) {
 			fr := f.withRTMP(nil)
@@ -476,8 +478,9 @@ func TestAnRTMPPublisherIsToldWhyItEnds(t *testing.T) {
 	}
 }
 
-// A viewer that reads nothing is dropped when it is further behind than it may be, and others lose nothing.
-func TestASlowRTMPViewerIsDroppedByPolicy(t *testing.T) {
+// A viewer that reads nothing is dropped when it is further behind than it may be, and others lose
+// nothing.
+func TestSlowRTMPViewerIsDropped(t *testing.T) {
 	f := serveRTMP(t, tightBy(live.Drop, func(c *live.Config) { c.LagBytes = 200 << 10 }))
 	sc := newScript(20, 5, 8000)
 	healthy := f.playRTMP("cam", 0)
@@ -503,8 +506,8 @@ func (f *rtmpFixture) inStepRTMP(p *livetest.RTMP, tags [][]byte, w *livetest.RT
 	}
 }
 
-// With the other policy it goes on at a key frame when it reads again. What it gets are whole messages.
-func TestASlowRTMPViewerIsMovedByPolicy(t *testing.T) {
+// With the other policy it continues at a keyframe when it reads again, with whole messages.
+func TestSlowRTMPViewerSkips(t *testing.T) {
 	for name, config := range carriers {
 		t.Run(name, func(t *testing.T) {
 			f := serve(t, tightBy(live.Skip, func(c *live.Config) { c.LagBytes = 200 << 10 })).withRTMP(config(t))
@@ -548,8 +551,8 @@ func TestAStalledRTMPViewerIsEnded(t *testing.T) {
 	unpublish(t, p)
 }
 
-// A viewer that pauses gets nothing of the stream, and answers all the same. When it goes on it begins at the newest key
-// frame. A viewer that keeps up has the fanout's goroutine, and over TLS one of its own.
+// A paused viewer gets nothing of the stream, but its pings are answered. It resumes at the newest
+// keyframe. A viewer that keeps up is served by the fanout's goroutine, and over TLS by its own.
 func TestAnRTMPViewerPauses(t *testing.T) {
 	for name, config := range carriers {
 		t.Run(name, func(t *testing.T) {
@@ -598,8 +601,9 @@ func TestAnRTMPViewerPauses(t *testing.T) {
 	}
 }
 
-// A viewer that waits for its stream and hangs up, or ends its request, gives its place back at once.
-func TestAnRTMPViewerThatWaitsHangsUp(t *testing.T) {
+// A viewer that waits for its stream and hangs up, or ends its request, gives its place back at
+// once.
+func TestWaitingRTMPViewerMayHangUp(t *testing.T) {
 	for name, config := range carriers {
 		t.Run(name, func(t *testing.T) {
 			f := serve(t, func(c *live.Config) { c.MaxViewers, c.ViewerWait = 2, time.Hour }).withRTMP(config(t))
@@ -623,8 +627,9 @@ func TestAnRTMPViewerThatWaitsHangsUp(t *testing.T) {
 	}
 }
 
-// A viewer that has asked so much while it waited that there is no room for the beginning of the stream gives its place back.
-func TestAnRTMPViewerWithoutRoomForItsStart(t *testing.T) {
+// A viewer that has asked so much while it waited that there is no room for the beginning of the
+// stream gives its place back.
+func TestRTMPViewerWithAFullBuffer(t *testing.T) {
 	f := serve(t, func(c *live.Config) { c.MaxViewers = 1 }).withRTMP(nil)
 	w := f.playRTMP("cam", 0)
 	f.waiting("cam", 1)
@@ -642,8 +647,9 @@ func TestAnRTMPViewerWithoutRoomForItsStart(t *testing.T) {
 	unpublish(t, p)
 }
 
-// What a viewer asks while it waits is answered in front of the stream, and a pause counts from the beginning.
-func TestAnRTMPViewerTalksWhileItWaits(t *testing.T) {
+// What a viewer asks while it waits is answered in front of the stream, and a pause counts from the
+// beginning.
+func TestWaitingRTMPViewerIsAnswered(t *testing.T) {
 	for name, config := range carriers {
 		t.Run(name, func(t *testing.T) {
 			f := serve(t, nil).withRTMP(config(t))
@@ -681,7 +687,8 @@ func TestAnRTMPViewerTalksWhileItWaits(t *testing.T) {
 	}
 }
 
-// A heldConn has one writer at a time, or fails the test. A write of length bytes or more waits for the gate.
+// A heldConn has one writer at a time, or fails the test. A write of length bytes or more waits for
+// the gate.
 type heldConn struct {
 	net.Conn
 	t       *testing.T
@@ -703,9 +710,9 @@ func (c *heldConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// What a publisher sends beside the frames that are kept does not stay with them in their blocks: messages of no use, one
-// by one or in an aggregate, and pictures that are left out until a key frame comes.
-func TestWhatIsNotKeptIsNotHeld(t *testing.T) {
+// Kept frames do not hold memory of other data in their blocks: useless messages, alone or in an
+// aggregate, and video dropped up to a keyframe.
+func TestDroppedFramesAreReleased(t *testing.T) {
 	const frames, useless = 200, 60_000
 	sound := func(at int) []byte {
 		return flvTag(flv.TypeAudio, uint32(at), append([]byte{0xaf, 1}, make([]byte, 200)...))
@@ -753,8 +760,9 @@ func TestWhatIsNotKeptIsNotHeld(t *testing.T) {
 	}
 }
 
-// Answers to a viewer leave between batches of the stream. A write of the stream is held up; then the viewer asks twice, and
-// the server takes the second question when it has dealt with the first one.
+// Answers to a viewer leave between batches of the stream. A write of the stream is held up; then
+// the viewer asks twice, and the server takes the second question when it has dealt with the first
+// one.
 func TestAnAnswerWaitsForTheStream(t *testing.T) {
 	const size = 5000
 	f := serve(t, nil).withRTMP(nil)
@@ -800,9 +808,9 @@ func TestAnAnswerWaitsForTheStream(t *testing.T) {
 	w.AwaitEnd()
 }
 
-// Pauses and pings of slow viewers and of fast ones, while the stream goes on, harm nothing: what arrives are whole
-// messages, and all pings are answered.
-func TestRTMPViewersPauseAndAskAllTheTime(t *testing.T) {
+// Slow and fast viewers pause and ping while the stream runs: they receive whole messages, and all
+// pings are answered.
+func TestRTMPViewersPauseAndPing(t *testing.T) {
 	for name, config := range carriers {
 		t.Run(name, func(t *testing.T) {
 			f := serve(t, func(c *live.Config) {
@@ -821,7 +829,7 @@ func TestRTMPViewersPauseAndAskAllTheTime(t *testing.T) {
 				wg.Go(func() { // writes
 					for n := range uint32(pings) {
 						if i > 0 && n%10 == 9 {
-							c.Call(rtmp.Stream, "pause", nil, n%20 == 9, 0) // and at the end it goes on
+							c.Call(rtmp.Stream, "pause", nil, n%20 == 9, 0) // and it resumes at the end
 						}
 						if err := c.Ping(n); err != nil {
 							t.Errorf("viewer %d, ping %d: %v", i, n, err)
@@ -875,7 +883,7 @@ func TestRTMPViewersPauseAndAskAllTheTime(t *testing.T) {
 				}
 				for _, run := range runs(sc, tags) { // after a pause a viewer gets the newest group again
 					if len(run) > len(sc.config) && run[len(sc.config)][11] != 0x17 {
-						t.Errorf("viewer %d goes on with no key frame", i)
+						t.Errorf("viewer %d goes on with no keyframe", i)
 					}
 					jumps(t, sc, run, -1)
 				}
@@ -896,7 +904,7 @@ func runs(sc *script, tags [][]byte) (list [][][]byte) {
 }
 
 // A viewer that asks and takes no answers is ended.
-func TestAnRTMPViewerThatTakesNoAnswersIsEnded(t *testing.T) {
+func TestRTMPViewerThatReadsNoAnswersIsEnded(t *testing.T) {
 	for name, config := range carriers {
 		t.Run(name, func(t *testing.T) {
 			f := serve(t, nil).withRTMPOver(config(t), smallBuffer)
@@ -918,7 +926,7 @@ func TestAnRTMPViewerThatTakesNoAnswersIsEnded(t *testing.T) {
 }
 
 // A publisher that asks and takes no answers does not keep its name.
-func TestAnRTMPPublisherThatTakesNoAnswersIsEnded(t *testing.T) {
+func TestRTMPPublisherThatReadsNoAnswersIsEnded(t *testing.T) {
 	for name, config := range carriers {
 		t.Run(name, func(t *testing.T) {
 			f := serve(t, func(c *live.Config) { c.PublishTimeout = 500 * time.Millisecond }).withRTMPOver(config(t), smallBuffer)
@@ -932,9 +940,9 @@ func TestAnRTMPPublisherThatTakesNoAnswersIsEnded(t *testing.T) {
 	}
 }
 
-// The same for a connection that is not read by the clock, and that holds nothing: the first answer that is not taken ends
-// the publisher at its timeout, and at once when another one takes over.
-func TestAnAnswerThatIsNotTakenEndsAnRTMPPublisher(t *testing.T) {
+// The same for a connection that is not read by the clock, and that holds nothing: the first answer
+// that is not taken ends the publisher at its timeout, and at once when another one takes over.
+func TestUnreadAnswerEndsRTMPPublisher(t *testing.T) {
 	t.Parallel()
 	for name, timeout := range map[string]time.Duration{"timeout": time.Second, "takeover": time.Minute} {
 		t.Run(name, func(t *testing.T) {
@@ -957,8 +965,8 @@ func TestAnAnswerThatIsNotTakenEndsAnRTMPPublisher(t *testing.T) {
 	}
 }
 
-// A connection that falls silent before it has said what it wants is closed at its deadline, and one that is cut is
-// given up.
+// A connection that falls silent before its request is closed at its deadline, and one that is cut
+// is released.
 func TestAnRTMPHandshakeHasADeadline(t *testing.T) {
 	h := live.NewHub(testConfig())
 	for name, sent := range map[string]string{
@@ -975,8 +983,8 @@ func TestAnRTMPHandshakeHasADeadline(t *testing.T) {
 	}
 }
 
-// A publisher that has ended its stream may publish again on the same connection, and play. A stream ends when the client
-// says so of it, and not of another one.
+// A publisher that has ended its stream may publish again on the same connection, and play. A
+// stream ends when the client says so of it, and not of another one.
 func TestRTMPPublishAgain(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

@@ -96,7 +96,7 @@ func needGStreamer(t *testing.T) {
 	}
 }
 
-// GStreamer publishes by RTMP. Its muxer chooses the times; the packets are those of the film.
+// GStreamer publishes over RTMP. Its muxer chooses the times; the packets are those of the film.
 func TestGStreamerPublishes(t *testing.T) {
 	t.Parallel()
 	need.Program(t, "ffmpeg")
@@ -149,8 +149,8 @@ func process(t *testing.T, cmd *exec.Cmd) (kill func()) {
 	return kill
 }
 
-// nginxRTMP is a configuration in which nginx pushes what is published to it to the server, and pulls it from there for
-// those who play it.
+// nginxRTMP is a configuration with which nginx pushes its streams to the server, and pulls them
+// from there for its players.
 const nginxRTMP = `%[1]s
 daemon off;
 master_process off;
@@ -222,7 +222,8 @@ func hashes(list string) (lines []string) {
 	return lines
 }
 
-// obsFiles make OBS send a coloured picture to the address that replaces ADDRESS, as the stream obs.
+// obsFiles make OBS send a coloured picture to the address that replaces ADDRESS, as the stream
+// obs.
 var obsFiles = map[string]string{
 	"global.ini": "[General]\nFirstRun=true\nEnableAutoUpdates=false\n[Basic]\nProfile=P\nProfileDir=P\nSceneCollection=C\n" +
 		"SceneCollectionFile=C\n[BasicWindow]\nWarnBeforeStartingStream=false\n",
@@ -234,7 +235,8 @@ var obsFiles = map[string]string{
 		{"id":"color_source","versioned_id":"color_source_v3","name":"Color","settings":{"color":4278255360,"width":320,"height":240}}]}`,
 }
 
-// OBS publishes, is killed and comes back. A viewer that stays decodes all that it gets, and no time goes back.
+// OBS publishes, is killed and comes back. A viewer that stays decodes all that it gets, and no
+// time goes back.
 func TestOBSPublishes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("OBS takes long to start")

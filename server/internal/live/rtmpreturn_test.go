@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live"
 )
 
-// A publisher of RTMP whose connection is cut at any kind of moment comes back by the same protocol or by the other one:
-// viewers of each form stay, no clock goes back, and pictures go on at a key frame.
+// An RTMP publisher is cut at any moment and returns over either protocol: viewers of each format
+// stay, no clock goes back, and video resumes at a keyframe.
 func TestAnRTMPPublisherComesBack(t *testing.T) {
 	cuts := map[string]string{
 		"between messages": "",
@@ -64,7 +64,7 @@ func TestAnRTMPPublisherComesBack(t *testing.T) {
 					}
 				}
 				if again[0][0] != byte(flv.TypeVideo) || again[0][11]>>4 != 1 {
-					t.Error("what comes first is no key frame")
+					t.Error("what comes first is no keyframe")
 				}
 				if n := len(stretches(t, byMP4)); n == 0 {
 					t.Error("nothing came as MP4")

@@ -19,11 +19,11 @@ type Stats struct {
 	Published int64 // streams that were ever published
 	BytesIn   int64
 	FramesIn  int64
-	GroupsCut int64 // groups of pictures longer than what is kept
+	GroupsCut int64 // GOPs longer than the kept frames
 	LeftOut   int64 // NAL units of length 0, and damaged video frames, that MP4 is made without
 
-	Pulled  int64 // bytes, of those that came in, from other nodes
-	ToNodes int64 // bytes of streams, of those that went out, to other nodes
+	Pulled  int64 // bytes pulled from other nodes; in includes them
+	ToNodes int64 // bytes of streams sent to other nodes; out includes them
 
 	Waiting       int           // of the streams, those without a publisher at present
 	Returns       int64         // publishers that came to a stream that waited
@@ -38,10 +38,10 @@ type Stats struct {
 	KeptBytes     int64         // by all streams
 	Memory        int64         // see StreamInfo
 	Pending       int64         // bytes that viewers have taken, and their connections have not
-	Blocked       int           // viewers whose connection takes no more at present
+	Blocked       int           // viewers with a full connection
 	Behind        int           // viewers that were over their allowance and have not caught up
 	LagMax        time.Duration // of the viewer that is furthest behind; 0 when all keep up
-	BehindLive    time.Duration // of the viewer whose player is furthest behind live: see StreamInfo
+	BehindLive    time.Duration // the largest BehindLive of a viewer: see StreamInfo
 
 	FramesLost map[string]int64 // frames that viewers were moved past, by reason
 
@@ -94,8 +94,8 @@ func (h *Hub) Stats() Stats {
 	return st
 }
 
-// pending returns how many bytes viewers have taken from what streams keep, and their connections have not. What viewers
-// share counts for each.
+// pending returns how many bytes viewers have taken from streams but their connections have not.
+// Bytes that viewers share count for each.
 func (h *Hub) pending() (sum int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -118,10 +118,10 @@ func (h *Hub) Viewers() int {
 type StreamInfo struct {
 	Name        string  `json:"name"`
 	Format      string  `json:"format"` // flv or raw
-	Video       string  `json:"video"`  // as in "h264 640x360"; "" if there are no pictures, or not yet
+	Video       string  `json:"video"`  // as in "h264 640x360"; "" without video, or if not known yet
 	Audio       string  `json:"audio"`
 	LeftOut     string  `json:"left_out,omitempty"`  // of MP4 and HLS: "video", "audio" or "all"; "" if nothing is
-	Publisher   string  `json:"publisher,omitempty"` // its address, or "demo"; the last one's if there is none at present
+	Publisher   string  `json:"publisher,omitempty"` // its address, or "demo"; the last publisher's if there is none at present
 	Waiting     float64 `json:"waiting_seconds"`     // since there is no publisher; 0 while there is one
 	Returns     int64   `json:"returns"`             // publishers that came while the stream waited
 	Takeovers   int64   `json:"takeovers"`           // publishers that took over from another one
@@ -130,17 +130,17 @@ type StreamInfo struct {
 	BitRate     int64   `json:"bits_per_second"`
 	Viewers     int     `json:"viewers"`                 // in all formats, and each node of Edges
 	ViewersMP4  int     `json:"viewers_mp4"`             // of these, in MP4
-	ViewersRTMP int     `json:"viewers_rtmp"`            // and by RTMP
-	ViewersHLS  int     `json:"viewers_hls"`             // beside these: players of HLS, estimated by what they ask for
+	ViewersRTMP int     `json:"viewers_rtmp"`            // over RTMP
+	ViewersHLS  int     `json:"viewers_hls"`             // HLS players, not in viewers: an estimate from their requests
 	LagMax      float64 `json:"lag_seconds_max"`         // of the viewer that is furthest behind; 0 when all keep up
-	BehindLive  float64 `json:"behind_live_seconds_max"` // of the viewer whose player is furthest behind; see fanout.LagReport
+	BehindLive  float64 `json:"behind_live_seconds_max"` // the largest of all viewers; see fanout.LagReport
 	MP4Time     float64 `json:"mp4_time_seconds"`        // of the newest frame, by the clock of the MP4; 0 if none is made
-	KeyInterval float64 `json:"key_interval_seconds"`    // the longest group of pictures, lately
+	KeyInterval float64 `json:"key_interval_seconds"`    // the longest recent GOP
 	KeptBytes   int64   `json:"kept_bytes"`
 	Memory      int64   `json:"memory_bytes"`      // of the blocks that its publishers' bytes are in, for all who hold a part of them
 	MemoryHigh  int64   `json:"memory_high_water"` // the most that these were
-	Further     int     `json:"further_tracks"`    // beside the first of pictures and of sound; viewers of FLV and RTMP get them
-	GroupsCut   uint64  `json:"groups_cut"`        // groups of pictures that were longer than what is kept
+	Further     int     `json:"further_tracks"`    // tracks beyond the first video and the first audio track; viewers of FLV and RTMP get them
+	GroupsCut   uint64  `json:"groups_cut"`        // GOPs longer than the kept frames
 	FramesLost  int64   `json:"frames_lost"`       // that viewers were moved past, added up
 	Stalled     int     `json:"stalled"`           // viewers that are further behind than they may be
 
@@ -240,8 +240,8 @@ func (s *holder) made() []*rendition.Rendition {
 	return s.forms.All()
 }
 
-// holders returns the streams, the one that holds the most first. Viewers cannot find some of them:
-// nothing that came is complete.
+// holders returns all streams, the largest first. Viewers cannot find some of them, because their
+// first frames are incomplete.
 func (h *Hub) holders() (list []holder) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

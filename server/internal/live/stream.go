@@ -17,11 +17,13 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// A stream is what the publishers of a name send, one after the other, for viewers who stay meanwhile.
+// A stream is the sequence of frames from the publishers of a name, one after the other. Its
+// viewers stay from one publisher to the next.
 //
-// From Hub.newStream to registrar.end it is in Hub.streams, and either has a publisher, from registrar.grant to
-// registrar.handOver, or waits for one. A publisher writes to the stream in this time only. The first publisher decides on the format; only FLV outlives
-// it. In a cluster the publisher is a pull if another node owns the stream.
+// From Hub.newStream to registrar.end it is in Hub.streams, and either has a publisher, from
+// registrar.grant to registrar.handOver, or waits for one. A publisher writes to the stream in this
+// time only. The first publisher decides on the format; only FLV outlives it. In a cluster the
+// publisher is a pull if another node owns the stream.
 type stream struct {
 	name    string
 	log     *slog.Logger
@@ -39,8 +41,8 @@ type stream struct {
 	returns   atomic.Int64 // of publishers
 	takeovers atomic.Int64
 
-	mu       lock.Mutex
-	audience // guarded by mu
+	mu          lock.Mutex
+	viewerCount // guarded by mu
 }
 
 // A succession is who publishes a stream, one after the other.
@@ -58,7 +60,7 @@ type pause struct {
 	timer *time.Timer
 }
 
-// An ownership is what a stream is to the nodes of a cluster.
+// An ownership is a stream's state in the cluster.
 type ownership struct {
 	lease      Lease                     // nil if this node does not own the stream, or is alone
 	epoch      uint64                    // the highest one of earlier and pulled publishers
@@ -73,7 +75,7 @@ func (o *ownership) tell() {
 	}
 }
 
-// cutPeers ends what is sent to other nodes. Hub.mu is held.
+// cutPeers ends the copies of the stream to other nodes. Hub.mu is held.
 func (o *ownership) cutPeers() {
 	for peer := range o.peers {
 		peer.End(fanout.Moved)
@@ -90,15 +92,15 @@ func (o *ownership) edges() []string {
 	return slices.Compact(list)
 }
 
-// An audience is the viewers of a stream, without other nodes.
-type audience struct {
+// A viewerCount counts the viewers of a stream, without other nodes.
+type viewerCount struct {
 	viewers    int   // of all renditions
 	leftAt     int64 // when one left last; see now
-	maxViewers int   // that the publisher is allowed; 0: no limit of its own
+	maxViewers int   // the publisher's own limit; 0: none
 }
 
 // join adds one viewer if no limit forbids it. limit is that of the server.
-func (a *audience) join(limit int) error {
+func (a *viewerCount) join(limit int) error {
 	if a.viewers >= limit {
 		return refuse.New(http.StatusServiceUnavailable,
 			"this stream has %d viewers, as many as --max-stream-viewers allows", limit).For(refuse.Limit)
@@ -112,7 +114,7 @@ func (a *audience) join(limit int) error {
 }
 
 // leave removes one viewer.
-func (a *audience) leave() {
+func (a *viewerCount) leave() {
 	a.viewers--
 	a.leftAt = now()
 }

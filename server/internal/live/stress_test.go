@@ -13,8 +13,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live"
 )
 
-// Viewers of two streams come, read some, fast or slowly, and go, on connections with little room, while the streams go
-// on: what a viewer gets is the publisher's, in order, with gaps only before key frames.
+// Viewers of two streams come, read some, fast or slowly, and leave, on connections with small
+// buffers: each gets the publisher's tags, in order, with gaps only before keyframes.
 func TestViewersComeAndGo(t *testing.T) {
 	f := serve(t, func(c *live.Config) {
 		c.Latency = time.Millisecond
@@ -49,8 +49,8 @@ func TestViewersComeAndGo(t *testing.T) {
 	f.viewers(0)
 }
 
-// visit watches a stream again and again until it is over. The first time it has waited for the stream, and gets some
-// of it.
+// visit watches a stream again and again until it is over. The first time it has waited for the
+// stream, and gets some of it.
 func visit(t *testing.T, f *fixture, name string, sc *script, seed uint64, over <-chan struct{}) {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	for first := true; ; first = false {

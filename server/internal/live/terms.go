@@ -4,13 +4,15 @@ import (
 	"time"
 )
 
-// Terms are what a publisher or viewer is allowed beside the limits of Config. The zero value says nothing.
+// Terms are limits of one publisher or viewer, in addition to those of Config. The zero value has
+// no limits.
 type Terms struct {
-	MaxViewers int           // of a publisher's stream; 0: no limit of its own
+	MaxViewers int           // of a publisher's stream; 0: no such limit
 	MaxTime    time.Duration // of publishing or watching; 0: no limit
 
-	// Ended is called when the publisher or viewer has ended, once, with why and with the bytes of the stream that it sent
-	// or got. It must not wait. It is not called for a client that is refused. nil: it is not called at all.
+	// Ended is called when the publisher or viewer has ended, once, with why and with the bytes of
+	// the stream that it sent or got. It must not wait. It is not called for a client that is
+	// refused. nil: it is not called at all.
 	Ended func(reason string, bytes int64)
 }
 

@@ -29,8 +29,8 @@ func only(kind flv.Type, tags [][]byte) (out [][]byte) {
 	return out
 }
 
-// joinStart returns what a viewer gets who joins now: the flags of the header, the types of the sequence headers before
-// the first frame, and how long the viewer waited.
+// joinStart returns what a viewer gets who joins now: the flags of the header, the types of the
+// sequence headers before the first frame, and how long the viewer waited.
 func (h *hubTest) joinStart() (flags byte, headers string, waited time.Duration) {
 	h.t.Helper()
 	since := time.Now()
@@ -59,9 +59,10 @@ func (h *hubTest) joinStart() (flags byte, headers string, waited time.Duration)
 	return v.Head()[4], headers, waited
 }
 
-// The header of FLV states the tracks that exist. Who joins before they are known waits for at most a second.
+// The header of FLV states the tracks that exist. Who joins before they are known waits for at most
+// a second.
 func TestHeaderStatesTheTracksThatExist(t *testing.T) {
-	sc := newScript(60, 25, 300) // a key frame each second
+	sc := newScript(60, 25, 300) // a keyframe each second
 	video, audio := only(flv.TypeVideo, sc.tags), only(flv.TypeAudio, sc.tags)
 	videoHeader, audioHeader := sc.config[1], sc.config[2]
 	var pacing sync.WaitGroup
@@ -199,7 +200,8 @@ func TestHeaderStatesTheTracksThatExist(t *testing.T) {
 	}
 }
 
-// A playlist of HLS keeps its tracks. When the stream has others it ends, and the multivariant playlist names another one.
+// A playlist of HLS keeps its tracks. When the stream has others it ends, and the multivariant
+// playlist names another one.
 func TestHLSPlaylistEndsWhenTracksChange(t *testing.T) {
 	sc := newScript(60, 25, 300) // a second a group
 	video, audio := only(flv.TypeVideo, sc.tags), only(flv.TypeAudio, sc.tags)
@@ -301,7 +303,7 @@ func TestHLSPlaylistEndsWhenTracksChange(t *testing.T) {
 	}
 }
 
-// checkEnd checks the last playlist of a window, whose players get what is left.
+// checkEnd checks the last playlist of a window, and that players can fetch the rest.
 func (h *hubTest) checkEnd(list string) {
 	h.t.Helper()
 	if !strings.HasSuffix(list, "#EXT-X-ENDLIST\n") || strings.Contains(list, "DISCONTINUITY\n") {
@@ -318,7 +320,8 @@ func (h *hubTest) checkEnd(list string) {
 	}
 }
 
-// Video at which decoders fail is not in MP4, is counted, and is logged once for each publisher. Viewers of FLV get it.
+// Video at which decoders fail is not in MP4, is counted, and is logged once for each publisher.
+// Viewers of FLV get it.
 func TestDamagedVideoIsLeftOutOfMP4(t *testing.T) {
 	f := serve(t, func(c *live.Config) { c.PublisherReturn = testTimeout })
 	sc := newScript(4, 10, 100)

@@ -24,7 +24,7 @@ func sendPart(c *livetest.RTMP, chunks byte, size, n int) {
 
 // A client that plays and leaves a message unfinished is ended, also if it sent that while it
 // waited for its stream, and if it sends other messages meanwhile.
-func TestPlayersThatFinishNoMessage(t *testing.T) {
+func TestPlayersWithUnfinishedMessages(t *testing.T) {
 	t.Parallel()
 	for name, config := range carriers {
 		t.Run(name, func(t *testing.T) {
@@ -96,8 +96,8 @@ func TestMemoryOfRTMPPlayers(t *testing.T) {
 	eventually(t, "nothing to be left", func() bool { return f.rtmp.ClientBytes() == 0 })
 }
 
-// A publisher whose messages do not come to their end is told so, whatever it sends meanwhile.
-func TestPublishersThatFinishNoMessage(t *testing.T) {
+// A publisher with unfinished messages gets the reason, even if it keeps sending.
+func TestPublishersWithUnfinishedMessages(t *testing.T) {
 	t.Parallel()
 	change := func(c *live.Config) { c.PublishTimeout = time.Second }
 	atEachLatency(t, "RTMP", change, func(t *testing.T, plain *fixture) {

@@ -19,9 +19,9 @@ func pieces(n int, at uint32) (tags [][]byte) {
 	return tags
 }
 
-// Late viewers of a stream whose video has not come, or has not come for long, begin with the
-// audio; when video comes again, with that. If there was none at all, they get its sequence header
-// with its first frame, and MP4 ends there.
+// Late viewers of a stream without video, or without recent video, start with audio; when video
+// comes again, with that. If there was no video at all, they get its sequence header with its first
+// frame, and MP4 ends there.
 func TestLateViewersInAVideoGap(t *testing.T) {
 	for name, pictures := range map[string]int{"no picture": 0, "a group that is not kept": 6} {
 		t.Run(name, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestLateViewersInAVideoGap(t *testing.T) {
 				}
 			}
 			if pictures > 0 {
-				f.Logged("no picture has come", "stream=cam")
+				f.Logged("there is audio but no video", "stream=cam")
 			}
 
 			again := flvTag(flv.TypeVideo, 120+21*750, []byte("\x17\x01\x00\x00\x00"+unitOf("again")))

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/rendition"
 )
 
-// A Viewer is a client that watches a rendition: who it is, and where it begins. Its transport sends the frames; the viewer is
-// the [fanout.Session] of it.
+// A Viewer is a client that watches a rendition: who it is, and where it begins. Its transport
+// sends the frames; the viewer is the [fanout.Session] of it.
 type Viewer struct {
 	hub       *Hub
 	stream    *stream
@@ -43,8 +43,8 @@ func (v *Viewer) exit() {
 	s.forms.Leave(v.rendition)
 }
 
-// Connect creates the transport, and returns it. It takes ownership of conn. The caller appends the head of its response, and
-// then calls Admission.Start or Admission.Serve.
+// Connect creates the transport, and returns it. It takes ownership of conn. The caller appends the
+// head of its response, and then calls Admission.Start or Admission.Serve.
 func (v *Viewer) Connect(conn fanout.Conn) *fanout.Viewer {
 	v.transport = v.rendition.Fanout().NewViewer(fanout.ViewerConfig{
 		Session: v, Conn: conn, Remote: v.remote, Peer: v.lease != nil, Start: v.start})
@@ -55,7 +55,7 @@ func (v *Viewer) Connect(conn fanout.Conn) *fanout.Viewer {
 // Format returns the format that v gets.
 func (v *Viewer) Format() rendition.Format { return v.rendition.Format() }
 
-// Head returns what v gets before any frame.
+// Head returns the bytes that v gets before any frame.
 func (v *Viewer) Head() []byte { return v.rendition.Head() }
 
 // Epoch returns that of the ownership if v is another node, or 0.
@@ -66,7 +66,7 @@ func (v *Viewer) Epoch() uint64 {
 	return v.lease.Epoch()
 }
 
-// attrs returns what the log says of v. Another node is told from viewers.
+// attrs returns v's log attributes. They tell another node from a viewer.
 func (v *Viewer) attrs() []any {
 	attrs := []any{"viewer", v.remote}
 	if v.node != "" {
@@ -78,7 +78,8 @@ func (v *Viewer) attrs() []any {
 // Owned reports whether this node still owns the stream that another node reads.
 func (v *Viewer) Owned() bool { return v.lease.Current() }
 
-// Complete returns false while the server shuts down: for another node, the stream continues elsewhere.
+// Complete returns false while the server shuts down: for another node, the stream continues
+// elsewhere.
 func (v *Viewer) Complete() bool { return v.lease == nil || v.hub.ends.Err() == nil }
 
 // Begin corrects the metadata that a viewer of FLV begins with, as its header is corrected.

@@ -31,7 +31,7 @@ func TestHeadAnswersTheHeaders(t *testing.T) {
 	p.End()
 }
 
-func TestFormsThatAStreamCannotBeHadIn(t *testing.T) {
+func TestUnavailableFormatsAre406(t *testing.T) {
 	f := serve(t, nil)
 	raw := f.Publisher("raw")
 	raw.Send([]byte("bytes"))
@@ -119,7 +119,8 @@ func TestViewersWaitForAPublisher(t *testing.T) {
 	})
 }
 
-// A viewer who has waited for the publisher and then finds the stream full leaves nothing behind in the ring.
+// A viewer who has waited for the publisher and then finds the stream full leaves nothing behind in
+// the ring.
 func TestRefusedWaitersLeaveNoCursor(t *testing.T) {
 	f := serve(t, func(c *live.Config) { c.MaxStreamViewers = 1; c.LagPolicy = live.Drop })
 	for range 4 {
@@ -135,8 +136,8 @@ func TestRefusedWaitersLeaveNoCursor(t *testing.T) {
 	p.End()
 }
 
-// With start=next a viewer begins with the key frame that comes after it, and not with what is kept: in either form, by
-// either version of HTTP, and with other viewers beside it.
+// With start=next a viewer starts with the next keyframe instead of the kept one: in either format,
+// over either version of HTTP, and next to other viewers.
 func TestViewersWhoStartAtTheNextKeyFrame(t *testing.T) {
 	for _, version := range []string{"HTTP/1", "HTTP/2"} {
 		for _, before := range []string{"", "/live/cam.flv", "/live/cam.mp4", "/live/cam.mp4?start=next"} {
@@ -162,7 +163,7 @@ func TestViewersWhoStartAtTheNextKeyFrame(t *testing.T) {
 				p.End()
 				same(t, "FLV", allOf(t, flv), sc.from(sc.keys[3]))
 				startsAt(t, "MP4", allOf(t, mp4), 3*10*40)
-				startsAt(t, "MP4 from the last key frame", allOf(t, last), 2*10*40)
+				startsAt(t, "MP4 from the last keyframe", allOf(t, last), 2*10*40)
 			})
 		}
 	}
@@ -191,7 +192,7 @@ func allOf(t *testing.T, r io.Reader) []byte {
 	return p
 }
 
-// startsAt checks that the pictures of an MP4 file begin with a key frame at the given time, in ms.
+// startsAt checks that the pictures of an MP4 file begin with a keyframe at the given time, in ms.
 func startsAt(t *testing.T, what string, file []byte, at int64) {
 	t.Helper()
 	list := stretches(t, file)

@@ -74,8 +74,8 @@ var fail = func(report string) {
 	select {}
 }
 
-// Logger returns a Logger like l that ends the process when its caller holds a mutex of this
-// package, whatever the level.
+// Logger returns a Logger like l that ends the process if its caller holds a mutex of this package,
+// at any level.
 func Logger(l *slog.Logger) *slog.Logger {
 	if l == nil {
 		return nil

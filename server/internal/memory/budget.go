@@ -1,17 +1,19 @@
 // Package memory keeps a process within a budget of bytes.
 //
-// A [Budget] knows what is in use, and that is what garbage collection cannot free: the blocks that the Pool has lent, whole
-// ones, exactly and at any moment; and the rest of the heap as the last collection has found it, with stacks. Idle blocks
-// and garbage are not in use. They have the rest of the budget, because the command sets Go's memory limit to the budget.
+// A [Budget] knows the memory in use, which garbage collection cannot free: the blocks that the
+// Pool has lent, which it knows exactly at any moment; and the rest of the heap as of the last
+// collection, with stacks. Idle blocks and garbage are not in use. They may fill the rest of the
+// budget, because the command sets Go's memory limit to the budget.
 //
-// Above marks, in sixteenths of the budget, steps free memory in the order in which that hurts: what no client uses, what is
-// only kept for those who are late, those who are late, and at last the largest holder. A step frees no more than what is
-// above its mark. Between the last two, Admit refuses what is new. So a holder that keeps up, and has less than others, is
-// never touched by one that does not. Publishers call Check as they receive: then steps are taken by the goroutine of the
-// publisher that needs the memory, which waits for that.
+// Above marks, in sixteenths of the budget, steps free memory, the least harmful first: memory that
+// no client uses, then frames kept for late viewers, then late viewers, and last the largest
+// holder. A step frees only the excess above its mark. Between the last two steps, Admit refuses
+// new clients. So a holder that keeps up, and holds less than others, is never affected by one that
+// does not. Publishers call Check as they receive: the goroutine of the publisher that needs the
+// memory takes the steps, and waits for them.
 //
-// watch.go finds out how much of the heap is in use, and gives back what is not. loans.go keeps the answers that
-// clients have not taken yet, and ends the oldest ones in a step.
+// watch.go measures how much of the heap is in use, and returns unused memory. loans.go tracks the
+// responses that clients have not read, and ends the oldest ones in a step.
 package memory
 
 import (
@@ -28,13 +30,14 @@ import (
 )
 
 const (
-	// sixteenths is what marks are counted in.
+	// sixteenths is the unit of marks.
 	sixteenths = 16
-	// trimAbove is the mark for idle blocks: they and what is in use have no more.
+	// trimAbove is the mark for idle blocks together with the memory in use.
 	trimAbove = 12
-	// admitBelow is the mark of Admit. It is behind those of all steps but the last.
+	// admitBelow is the mark of Admit. It is above the marks of all steps but the last.
 	admitBelow = 13
-	// slowdown is how long a publisher waits at each Check while memory cannot be freed as fast as it comes.
+	// slowdown is how long a publisher waits at each Check while memory cannot be freed as fast as
+	// it comes.
 	slowdown = 10 * time.Millisecond
 )
 
@@ -42,9 +45,9 @@ const (
 type Step struct {
 	Name  string // for metrics and the log
 	Above int
-	Heap  bool // what it frees is of the heap, so that Used shows it after the next collection only
-	// Free lets go of about excess bytes, if there are so many, and returns how many go. They may go a little later; then
-	// Free counts them again when it is called meanwhile.
+	Heap  bool // it frees memory of the heap, which Used shows only after the next collection
+	// Free lets go of about excess bytes, if there are so many, and returns how many go. They may
+	// go a little later; then Free counts them again when it is called meanwhile.
 	Free func(excess int64) int64
 }
 
@@ -56,7 +59,7 @@ type Budget struct {
 	steps  []Step // by mark
 	lowest int64  // nothing is done below
 
-	heap   atomic.Int64 // bytes in use beside the pool's
+	heap   atomic.Int64 // bytes in use outside of the pool
 	cycles atomic.Int64 // collections so far
 	// promised is how many bytes of heap the steps have freed, and heap does not know that yet.
 	promised atomic.Int64
@@ -72,14 +75,16 @@ type Budget struct {
 	promisedIn int64     // cycles when promised was raised last
 }
 
-// New returns a Budget of limit bytes for what p lends and the rest of the heap. Its work begins with Run.
+// New returns a Budget of limit bytes for the blocks of p and the rest of the heap. Run starts its
+// work.
 func New(limit int64, p *millrace.Pool, log *slog.Logger) *Budget {
 	b := &Budget{limit: limit, pool: p, log: lock.Logger(log), freeing: make(chan struct{}, 1)}
 	b.lowest = b.mark(trimAbove)
 	return b
 }
 
-// Add adds steps. Those of one mark are taken in their order. Add is for the time before Run, and before anything calls Check.
+// Add adds steps. Steps with the same mark run in their order. Add must be called before Run, and
+// before the first Check.
 func (b *Budget) Add(steps ...Step) {
 	if b == nil {
 		return
@@ -101,7 +106,8 @@ func (b *Budget) mark(n int) int64 { return b.limit / sixteenths * int64(n) }
 // Used returns how many bytes are in use.
 func (b *Budget) Used() int64 { return b.pool.Stats().InUse + b.heap.Load() }
 
-// retryAfter is when a refused client should try again: by then, clients that hold too much have been disconnected.
+// retryAfter is when a refused client should try again: by then, clients that hold too much have
+// been disconnected.
 const retryAfter = 5 * time.Second
 
 // Short returns the refusal of clients while memory is short, with a reason.
@@ -121,7 +127,7 @@ func (b *Budget) Admit() error {
 	return nil
 }
 
-// Check frees memory if too much is in use. Those who take memory call it as they do.
+// Check frees memory if too much is in use. Goroutines that allocate call it.
 func (b *Budget) Check() {
 	if b == nil {
 		return
@@ -131,7 +137,7 @@ func (b *Budget) Check() {
 		high = b.high.Load()
 	}
 	last := b.mark(sixteenths - 1)
-	if used > last { // wait until another goroutine has freed what it can
+	if used > last { // wait until another goroutine has freed memory
 		b.freeing <- struct{}{}
 	} else {
 		if used+b.pool.Stats().Idle <= b.lowest {
@@ -181,14 +187,14 @@ func (b *Budget) free() {
 	}
 }
 
-// Stats is what a Budget says of the process.
+// Stats describes a process's memory.
 type Stats struct {
 	Limit   int64 // 0: none
 	Used    int64
 	High    int64            // the most that was in use
-	Heap    int64            // of Used, what is not of the pool
-	Mapped  int64            // what the process has of the system, with idle blocks and garbage
-	Refused int64            // what Admit has refused
+	Heap    int64            // the part of Used outside of the pool
+	Mapped  int64            // the process's memory, including idle blocks and garbage
+	Refused int64            // refusals by Admit
 	Taken   map[string]int64 // by step: how often it has freed something
 }
 

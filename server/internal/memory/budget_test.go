@@ -34,8 +34,8 @@ func (s *shelf) free(excess int64) (freed int64) {
 	return freed
 }
 
-// Steps are taken in the order of their marks, each down to its own one, and the last ones only if the first did not
-// suffice.
+// Steps are taken in the order of their marks, each down to its own one, and the last ones only if
+// the first did not suffice.
 func TestSteps(t *testing.T) {
 	p := millrace.NewPool(millrace.IdleLimit(0))
 	first, second, kept := &shelf{pool: p}, &shelf{pool: p}, &shelf{pool: p}
@@ -94,7 +94,7 @@ func TestTheLogBlocks(t *testing.T) {
 	s.free(16 << 20)
 }
 
-// What is idle goes before anything that is in use.
+// Idle memory is freed before memory in use.
 func TestIdleBlocksGoFirst(t *testing.T) {
 	p := millrace.NewPool()
 	s := &shelf{pool: p}
@@ -151,7 +151,7 @@ func TestNilBudget(t *testing.T) {
 	b.Run(t.Context())
 }
 
-// The heap beside the pool counts, as the last garbage collection has found it.
+// The heap outside of the pool counts, as of the last garbage collection.
 func TestHeapCounts(t *testing.T) {
 	b := New(256<<20, millrace.DefaultPool(), slog.New(slog.DiscardHandler))
 	ctx, stop := context.WithCancel(t.Context())
@@ -214,8 +214,7 @@ func TestLoans(t *testing.T) {
 	})
 }
 
-// Loans within a limit make room for new ones: those that have taken long are ended, and renewed
-// ones have not.
+// Loans within a limit make room for new ones: the oldest ones are ended, and renewed ones are not.
 func TestLoansWithinALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l Loans

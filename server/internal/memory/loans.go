@@ -7,15 +7,15 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// Loans are what answers hold that are being made or sent. The zero value is ready to use.
+// Loans count the memory of responses under way. The zero value is ready to use.
 type Loans struct {
 	mu    lock.Mutex
 	list  list.List // of *Loan, the one that was renewed least recently first
 	bytes int64     // of all of them
-	going int64     // of those that were ended
+	going int64     // bytes of loans that were ended
 }
 
-// A Loan is what one answer holds. A nil Loan holds nothing.
+// A Loan is the memory of one response. A nil Loan holds nothing.
 type Loan struct {
 	of    *Loans
 	place *list.Element // nil after Done
@@ -25,10 +25,12 @@ type Loan struct {
 	ended chan struct{} // nil, or closed when end has returned
 }
 
-// ErrFull refuses an answer while others hold all the memory that answers may, and none of them has taken long.
+// ErrFull refuses a response while others hold all the memory for responses, and all of them make
+// progress.
 var ErrFull = Short("answers that clients have not taken yet hold as much memory as they may").After(time.Second)
 
-// Add notes an answer that holds bytes. end ends it soon, and does not wait. The call that ends the Loan is Done.
+// Add notes an answer that holds bytes. end ends it soon, and does not wait. The call that ends the
+// Loan is Done.
 func (l *Loans) Add(bytes int64, end func()) *Loan {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -98,9 +100,9 @@ func (l *Loans) makeRoom(limit int64, after time.Duration, bytes int64) []*Loan 
 	return ending
 }
 
-// expire notes that Loans are ended that have taken longer than after, the oldest ones first, until
-// they hold excess bytes. Those that were ended before count if again. l.mu is held; the caller
-// calls endAll without it.
+// expire ends the Loans without progress for longer than after, the oldest ones first, until they
+// hold excess bytes. Those that were ended before count if again. l.mu is held; the caller calls
+// endAll without it.
 func (l *Loans) expire(excess int64, after time.Duration, again bool) (ending []*Loan, freed int64) {
 	for e := l.list.Front(); e != nil && freed < excess; e = e.Next() {
 		loan := e.Value.(*Loan)
@@ -176,7 +178,7 @@ func (loan *Loan) Ended() bool {
 	return loan.ended != nil
 }
 
-// Bytes returns what all of them hold. Answers that share memory count it each.
+// Bytes returns the sum of all loans. Memory that responses share counts for each.
 func (l *Loans) Bytes() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

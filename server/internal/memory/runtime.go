@@ -9,7 +9,7 @@ type runtimeStats struct {
 	cycles    uint64 // garbage collections
 	live      int64  // the heap that the last one has found in use
 	objects   int64  // the heap with garbage
-	overhead  int64  // stacks, and what the runtime needs itself
+	overhead  int64  // stacks, and the runtime's own memory
 	mapped    int64  // all that the process has of the system
 	allocated int64  // ever
 }

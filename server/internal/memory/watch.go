@@ -12,10 +12,11 @@ import (
 const (
 	// watchEvery is how often a Budget looks without being asked.
 	watchEvery = 100 * time.Millisecond
-	// collectAfter is the age of what is known of the heap at which it is found out anew, above half of the budget: the
-	// runtime may not collect for two minutes.
+	// collectAfter is the maximum age of the measured heap above half of the budget. Then a
+	// collection measures it again: the runtime may not collect for two minutes.
 	collectAfter = time.Second
-	// giveEvery is how often memory that is not in use may go back to the system. Twice that is within a minute.
+	// giveEvery is how often memory that is not in use may go back to the system. Twice that is
+	// within a minute.
 	giveEvery = 20 * time.Second
 	// giveBytes is how much that is at least: less is not worth to be got again.
 	giveBytes = 32 << 20
@@ -53,7 +54,7 @@ func (b *Budget) Run(ctx context.Context) {
 			if at.Sub(given) < giveEvery {
 				continue
 			}
-			// What was allocated since the last look would be allocated again.
+			// Memory allocated since the last look would be allocated again.
 			if grown := r.allocated - allocated; idle > giveBytes && grown < idle {
 				b.pool.Trim()
 				debug.FreeOSMemory()
@@ -63,13 +64,14 @@ func (b *Budget) Run(ctx context.Context) {
 	}
 }
 
-// afterGC notes what is in use of the heap after each garbage collection, when that is known, until the function that it
-// returns is called.
+// afterGC records how much of the heap is in use after each garbage collection, until the caller
+// calls stop.
 func (b *Budget) afterGC() (stop func()) {
 	var stopped atomic.Bool
 	type sentinel struct{ _ *byte }
 	var rearm func(s *sentinel)
-	// Blocks that were found in use may have come back since, so the least of what a few collections say is the best guess.
+	// Blocks found in use may have come back since, so the least of a few collections is the best
+	// estimate.
 	var last [3]int64
 	n := 0
 	rearm = func(s *sentinel) {
@@ -89,7 +91,8 @@ func (b *Budget) afterGC() (stop func()) {
 	return func() { stopped.Store(true) }
 }
 
-// bound corrects what is known of the heap: no more can be in use than what objects have, garbage included.
+// bound corrects the measured heap: the memory in use cannot exceed that of all objects, garbage
+// included.
 func (b *Budget) bound(r *runtimeStats) {
 	st := b.pool.Stats()
 	if most := max(0, r.objects-st.InUse-st.Idle) + r.overhead; b.heap.Load() > most {

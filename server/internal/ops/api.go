@@ -8,8 +8,9 @@ import (
 	"github.com/millrace-io/millrace/server/internal/access"
 )
 
-// ServeStreams answers GET /api/streams. It tells the publishers' addresses only if other machines cannot ask, and to
-// none that asks through a proxy: they are for the operator. A node gets what this one knows itself.
+// ServeStreams answers GET /api/streams. It shows publishers' addresses only if other machines
+// cannot ask, and never through a proxy: they are for the operator. Another node gets only this
+// node's own streams.
 func (o *Observer) ServeStreams(w http.ResponseWriter, r *http.Request) {
 	if !o.Budget.Lend(w, r, o.Hub.Count()*streamBytes) {
 		return

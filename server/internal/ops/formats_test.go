@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live"
 )
 
-// sample returns what testdata/streams-1.json says, as it is read today.
+// sample returns the content of testdata/streams-1.json as the current type.
 func sample() Report {
 	return Report{
 		Server: ServerReport{Version: "v1.2.3", Node: "http://10.0.0.5:8080", Uptime: 12.5, Streams: 2, Viewers: 7,
@@ -31,9 +31,9 @@ func sample() Report {
 	}
 }
 
-// Nodes of two versions read each other's reports. What an older node wrote still says the same, what a newer one adds is
-// ignored, and what is written today has every field of the newest file. For a version 2, keep streams-1.json as it is, write
-// streams-2.json with the new fields, and compare sample with that.
+// Nodes of two versions read each other's reports. Old reports keep their meaning, new fields are
+// ignored, and current reports have every field of the newest file. For a version 2, keep
+// streams-1.json, write streams-2.json with the new fields, and compare sample with that.
 func TestReportsOfOtherVersions(t *testing.T) {
 	files, err := filepath.Glob("testdata/streams-*.json")
 	if err != nil || len(files) == 0 {

@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// metricsBytes is what an answer to /metrics holds beside what each request does.
+// metricsBytes is the memory of a response to /metrics, in addition to that of each request.
 const metricsBytes = 128 << 10
 
 // Metrics returns what answers /metrics.
@@ -34,8 +34,9 @@ func (o *Observer) Metrics() http.HandlerFunc {
 	}
 }
 
-// A collector tells Prometheus what the parts of the server have counted. Streams' names are not among the labels:
-// publishers choose them, and a time series for each would never end. /api/streams tells about single streams.
+// A collector reports the server's counters to Prometheus. Streams' names are not among the labels,
+// because publishers choose them, and the number of time series would have no limit. /api/streams
+// reports single streams.
 type collector struct{ of *Observer }
 
 // Describe sends nothing, which tells the registry that Collect decides.
@@ -71,48 +72,58 @@ func (c scrape) addStreams(st live.Stats) {
 	for path, p := range st.Paths {
 		viewers[path], came[path], sent[path] = p.Viewers, p.Came, p.BytesOut
 	}
-	c.gauge("streams", "Streams, those that wait for their publisher included.", int64(st.Streams))
-	c.gauge("streams_waiting", "Streams whose publisher is gone and may come back.", int64(st.Waiting))
-	c.counter("streams_total", "Streams that were published, those that still are included.", st.Published)
-	c.counter("publisher_returns_total", "Publishers that came to a stream that waited, and went on with it.", st.Returns)
+	c.gauge("streams", "Streams, including those that wait for their publisher.", int64(st.Streams))
+	c.gauge("streams_waiting",
+		"Streams that wait for their publisher to return.", int64(st.Waiting))
+	c.counter("streams_total", "Streams since the start, including current ones.", st.Published)
+	c.counter("publisher_returns_total", "Publishers that continued a waiting stream.", st.Returns)
 	c.counter("publisher_takeovers_total", "Publishers that took over a name from another publisher.", st.Takeovers)
 	c.send(prometheus.CounterValue, "publisher_wait_seconds_total",
-		"Time in which streams had no publisher, added up over all streams.", st.PublisherWait.Seconds())
+		"Total time without a publisher, over all streams.", st.PublisherWait.Seconds())
 	c.send(prometheus.GaugeValue, "publisher_silent_seconds_max",
-		"How long no frame has come from the most silent of all publishers.", st.SilentMax.Seconds())
-	c.gauges("viewers", "Viewers, by the way in which their bytes reach the connection.", "path", viewers)
-	c.counters("viewers_total", "Viewers that ever came, by the same.", "path", came)
-	c.gauge("viewers_behind", "Viewers that were further behind than their allowance and have not caught up.",
+		"Time since the last frame of the most silent publisher.", st.SilentMax.Seconds())
+	c.gauges("viewers", "Viewers, by the way in which bytes are written to them.", "path", viewers)
+	c.counters("viewers_total", "Viewers since the start, by the same.", "path", came)
+	c.gauge("viewers_behind", "Viewers that exceeded a lag limit and have not caught up.",
 		int64(st.Behind))
-	c.gauge("viewers_blocked", "Viewers whose connection takes no more at present, or that have only begun.",
+	c.gauge("viewers_blocked", "Viewers with a full connection, or that have just started.",
 		int64(st.Blocked))
-	c.counters("viewers_behind_total", "Viewers found further behind than their allowance, by what they exceeded.",
+	c.counters("viewers_behind_total", "Viewers that exceeded a lag limit, by limit.",
 		"reason", st.FoundBehind)
 	c.counters("viewers_dropped_total", "Viewers that the server disconnected, by reason.", "reason", st.Dropped)
 	c.send(prometheus.GaugeValue, "viewer_lag_seconds_max",
-		"How far behind the last of all viewers is; 0 when all keep up.", st.LagMax.Seconds())
-	c.send(prometheus.GaugeValue, "viewer_behind_live_seconds_max", "How far behind live the last of all players is that "+
-		"shows what it gets at its pace: a viewer begins at the last key frame.", st.BehindLive.Seconds())
-	c.counters("frames_lost_total", "Frames that viewers were moved past because they were behind, by reason.",
+		"Lag of the slowest viewer; 0 if all keep up.", st.LagMax.Seconds())
+	c.send(prometheus.GaugeValue, "viewer_behind_live_seconds_max",
+		"The largest distance of a player from live, if it plays at normal speed: viewers"+
+			" start at the last keyframe.", st.BehindLive.Seconds())
+	c.counters("frames_lost_total",
+		"Frames that viewers skipped because they were behind, by reason.",
 		"reason", st.FramesLost)
 	c.counter("bytes_in_total", "Bytes of streams that publishers sent.", st.BytesIn)
 	c.counter("frames_in_total", "Frames (FLV tags, or pieces of an unknown form) that publishers sent.", st.FramesIn)
-	c.counter("groups_cut_total", "Groups of pictures longer than what is kept, so that who came late had to wait for "+
-		"the next key frame.", st.GroupsCut)
-	c.counter("video_left_out_total", "NAL units of length 0, and video frames that are empty or have "+
-		"start codes (Annex B) or wrong lengths, that MP4, HLS and recordings were made without.", st.LeftOut)
+	c.counter("groups_cut_total",
+		"GOPs longer than the kept frames: new viewers had to wait for the next keyframe.", st.GroupsCut)
+	c.counter("video_left_out_total",
+		"NAL units of length 0, and video frames that are empty or have start codes "+
+			"(Annex B) or wrong lengths, that MP4, HLS and recordings left out.", st.LeftOut)
 	c.counters("bytes_out_total", "Bytes written to viewers.", "path", sent)
 	c.counter("writev_calls_total", "Calls of writev to plain TCP viewers.", st.WriteCalls)
-	c.gauge("further_tracks", "Tracks that streams have beside the first ones of pictures and sound. They are passed on.",
+	c.gauge("further_tracks",
+		"Tracks in addition to the first video and audio track of each stream.",
 		int64(st.FurtherTracks))
-	c.gauge("hls_streams", "Streams of which HLS is made at present, because players ask for it.", int64(st.HLS.Windows))
-	c.gauge("hls_viewers", "Players of HLS, estimated by what they ask for; those behind a cache are not seen.",
+	c.gauge("hls_streams",
+		"Streams with HLS, which is made only while players request it.", int64(st.HLS.Windows))
+	c.gauge("hls_viewers",
+		"HLS players, estimated from their requests; players behind a cache are not "+
+			"counted.",
 		int64(st.HLS.Viewers))
-	c.gauge("hls_waiting", "Requests that wait for the next part of HLS.", int64(st.HLS.Waiting))
-	c.gauge("hls_window_bytes", "Bytes of segments of HLS that are kept.", st.HLS.Bytes)
-	c.counter("hls_playlists_made_total", "Media playlists that were made, once for all who ask for them.", st.HLS.Rendered)
-	c.counter("hls_playlists_sent_total", "Media playlists that were sent.", st.HLS.Playlists)
-	c.counter("hls_objects_sent_total", "Segments, parts and initialization segments that were sent.", st.HLS.Objects)
+	c.gauge("hls_waiting", "Requests that wait for the next HLS part.", int64(st.HLS.Waiting))
+	c.gauge("hls_window_bytes", "Bytes of HLS segments in memory.", st.HLS.Bytes)
+	c.counter("hls_playlists_made_total",
+		"Media playlists made; one serves all players that wait for it.", st.HLS.Rendered)
+	c.counter("hls_playlists_sent_total", "Media playlists sent.", st.HLS.Playlists)
+	c.counter("hls_objects_sent_total",
+		"Segments, parts and initialization segments sent.", st.HLS.Objects)
 	c.counter("hls_bytes_out_total", "Bytes of these.", st.HLS.BytesOut)
 	c.gauge("kept_bytes", "Bytes of streams that are kept for viewers.", st.KeptBytes)
 }
@@ -128,17 +139,21 @@ func (o *Observer) memoryOwners(streams live.Stats, heap int64) map[string]int64
 	}
 }
 
-// collectMemory reports what is in use, by owner and by what for.
+// collectMemory reports the memory in use, by owner and by purpose.
 func (o *Observer) collectMemory(c scrape, streams live.Stats) {
 	st := o.Budget.Memory.Stats()
-	c.gauge("memory_budget_bytes", "What the server may use (--memory); 0: as much as the other limits allow.", st.Limit)
-	c.gauge("memory_used_bytes", "What is in use: blocks of the pool that are lent, and the rest of the heap as the last "+
-		"garbage collection found it.", st.Used)
-	c.gauge("memory_high_water_bytes", "The most that was in use.", st.High)
-	c.gauge("memory_mapped_bytes", "What the server has of the system, with idle blocks and garbage.", st.Mapped)
-	c.gauges("memory_owner_bytes", "What is in use or idle, by owner: the blocks of streams' bytes with all who hold a "+
-		"part of them, those of what RTMP clients send that do not publish, of downloads of files and of transfers of "+
-		"blobs, other blocks (headers), idle blocks, and the heap beside blocks (connections, goroutines).",
+	c.gauge("memory_budget_bytes",
+		"The limit of --memory; 0: only the other limits apply.", st.Limit)
+	c.gauge("memory_used_bytes",
+		"Memory in use: lent blocks of the pool, and the rest of the heap as of the last "+
+			"garbage collection.", st.Used)
+	c.gauge("memory_high_water_bytes", "Maximum memory in use.", st.High)
+	c.gauge("memory_mapped_bytes",
+		"Memory mapped from the system, including idle blocks and garbage.", st.Mapped)
+	c.gauges("memory_owner_bytes",
+		"Memory in use or idle, by owner: blocks of streams and their viewers, of RTMP "+
+			"clients that do not publish, of file downloads, of blobs, other blocks "+
+			"(headers), idle blocks, and the rest of the heap (connections, goroutines).",
 		"owner", o.memoryOwners(streams, st.Heap))
 	held := map[string]int64{"kept": streams.KeptBytes, "viewers": streams.Pending, "hls": streams.HLS.Bytes,
 		"hls_answers": o.Budget.HLS.Bytes(), "downloads": o.Budget.Downloads.Bytes(),
@@ -149,8 +164,9 @@ func (o *Observer) collectMemory(c scrape, streams live.Stats) {
 	if o.Records != nil {
 		held["recordings"] = o.Records.Stats().Queued
 	}
-	c.gauges("memory_held_bytes", "Bytes by what they are held for: those of streams, of which what is "+
-		"shared counts for each, and what requests may hold until their answers are taken.", "by", held)
+	c.gauges("memory_held_bytes",
+		"Bytes held by each user; shared bytes count for each. requests is the memory of "+
+			"requests with unread responses.", "by", held)
 	c.counters("memory_freed_total", "How often memory was freed because it was short, by step.", "step", st.Taken)
 	c.counter("memory_refused_total", "Publishers, viewers and transfers that were refused because memory was short.",
 		st.Refused)
@@ -159,40 +175,48 @@ func (o *Observer) collectMemory(c scrape, streams live.Stats) {
 func (c scrape) pool(p millrace.PoolStats) {
 	c.gauge("pool_in_use_bytes", "Memory that the pool has lent.", p.InUse)
 	c.gauge("pool_idle_bytes", "Memory that the pool keeps for the next loan.", p.Idle)
-	c.gauge("pool_high_water_bytes", "The most memory that the pool had lent: the sum of each size class' own peak, "+
-		"which need not have been at one time.", p.HighWater)
+	c.gauge("pool_high_water_bytes",
+		"Maximum memory lent by the pool: the sum of the size classes' peaks, which need "+
+			"not coincide.", p.HighWater)
 	c.counter("pool_taken_total", "Blocks lent.", int64(p.Taken))
-	c.counter("pool_reused_total", "Of the blocks lent, those that had been lent before.", int64(p.Reused))
-	c.counter("pool_oversize_total", "Of the blocks lent, those too large to be kept.", int64(p.Oversize))
+	c.counter("pool_reused_total", "Lent blocks that had been lent before.", int64(p.Reused))
+	c.counter("pool_oversize_total",
+		"Lent blocks that are too large to be kept.", int64(p.Oversize))
 }
 
-// files reports what downloads of files there were.
+// files reports the downloads of files.
 func (c scrape) files(st store.FilesStats) {
-	c.counters("files_requests_total", "Requests for files that were answered, by the first digit of the status.",
+	c.counters("files_requests_total",
+		"Answered requests for files, by the first digit of the status.",
 		"status", st.Requests)
-	c.counters("files_bytes_total", "Bytes of files that were sent: by sendfile, or copied through the server's memory.",
+	c.counters("files_bytes_total",
+		"Bytes of files sent with sendfile, or copied through the server's memory.",
 		"path", map[string]int64{"sendfile": st.Sent.Sendfile, "copied": st.Sent.Copied})
-	c.gauge("files_downloads", "Requests for files that are being answered.", int64(st.Downloads))
-	c.counter("files_refused_total", "Requests for files that were refused because there were too many at a time.",
+	c.gauge("files_downloads", "Current file downloads.", int64(st.Downloads))
+	c.counter("files_refused_total", "Requests for files refused because of too many downloads.",
 		st.Refused)
-	c.counter("files_stalled_total", "Downloads that were cut because the client took nothing for the stall timeout.",
+	c.counter("files_stalled_total",
+		"Downloads cut because the client accepted nothing for the stall timeout.",
 		st.Stalled)
 }
 
-// blobs reports what came and went of blobs, and the state of their Redis.
+// blobs reports the transfers of blobs, and the state of their Redis.
 func (c scrape) blobs(st store.BlobsStats) {
-	c.counters("blobs_requests_total", "Requests for blobs that were answered, by the first digit of the status.",
+	c.counters("blobs_requests_total",
+		"Answered requests for blobs, by the first digit of the status.",
 		"status", st.Requests)
-	c.counters("blobs_bytes_total", "Bytes of blobs that were sent: by sendfile or splice, without passing through the "+
-		"server's memory, or copied.", "path",
+	c.counters("blobs_bytes_total",
+		"Bytes of blobs sent with sendfile or splice, without passing through the "+
+			"server's memory, or copied.", "path",
 		map[string]int64{"sendfile": st.Sendfile, "splice": st.Splice, "copied": st.Copied})
-	c.counter("blobs_bytes_in_total", "Bytes of blobs that were received.", st.Received)
-	c.gauge("blobs_downloads", "Requests for blobs that are being answered.", int64(st.Downloads))
-	c.gauge("blobs_uploads", "Requests that write blobs and are being answered.", int64(st.Uploads))
-	c.counters("blobs_refused_total", "Requests for blobs that were refused because there were too many at a time.",
+	c.counter("blobs_bytes_in_total", "Bytes of blobs received.", st.Received)
+	c.gauge("blobs_downloads", "Current downloads of blobs.", int64(st.Downloads))
+	c.gauge("blobs_uploads", "Current requests that write blobs.", int64(st.Uploads))
+	c.counters("blobs_refused_total", "Requests for blobs refused because of too many transfers.",
 		"what", map[string]int64{"download": st.Refused, "upload": st.RefusedUploads})
 	c.counter("blobs_stalled_total",
-		"Downloads of blobs that were cut because the client took nothing for the stall timeout.", st.Stalled)
+		"Downloads of blobs cut because the client accepted nothing for the stall "+
+			"timeout.", st.Stalled)
 	r := st.Redis
 	if r == nil {
 		return
@@ -201,46 +225,52 @@ func (c scrape) blobs(st store.BlobsStats) {
 		map[string]int64{"in_use": int64(r.InUse), "idle": int64(r.Idle)})
 	c.gauge("blobs_redis_waiting", "Calls that wait for one of these connections.", int64(r.Waiting))
 	c.counter("blobs_redis_dials_failed_total", "Connections to Redis that could not be made.", r.DialsFailed)
-	c.counter("blobs_redis_dropped_total", "Connections to Redis that were lost or given up.", r.Dropped)
-	c.counter("blobs_redis_retries_total", "Calls to Redis that were tried again, or sent on to another server.",
+	c.counter("blobs_redis_dropped_total",
+		"Connections to Redis that were lost or closed early.", r.Dropped)
+	c.counter("blobs_redis_retries_total",
+		"Calls to Redis that were retried, or redirected to another server.",
 		r.Retries)
 }
 
 // refusals reports who was refused.
 func (c scrape) refusals(r *access.Refusals) {
 	for of, n := range r.Counts() {
-		c.counterOf("refused_total", "Clients that were refused, by what they wanted and why.", n,
+		c.counterOf("refused_total", "Refused clients, by what they wanted and why.", n,
 			"client", string(of.Client), "reason", string(of.Cause))
 	}
 }
 
-// addHook reports what the hook was asked. h is nil if there is none.
+// addHook reports the requests to the hook. h is nil without a hook.
 func (c scrape) addHook(h *hook.Client) {
 	if h == nil {
 		return
 	}
 	st := h.Stats()
 	for of, n := range st.Requests {
-		c.counterOf("hook_requests_total", "Questions to the hook and ends that it was told, by event and result.", n,
+		c.counterOf("hook_requests_total",
+			"Requests to the hook, including ends, by event and result.", n,
 			"event", string(of.Event), "result", of.Result)
 	}
 	c.counter("hook_attempts_total", "POSTs to the hook.", st.Attempts)
-	c.send(prometheus.CounterValue, "hook_seconds_total", "How long these took, added up.", st.Spent.Seconds())
-	c.counter("hook_cache_hits_total", "Players for which an answer for another request counted.", st.Hits)
-	c.counter("hook_ends_dropped_total", "Ends that the hook was not told.", st.Dropped)
-	c.gauge("hook_waiting", "Questions that wait for the hook.", int64(st.Waiting))
+	c.send(prometheus.CounterValue, "hook_seconds_total",
+		"Total time of these.", st.Spent.Seconds())
+	c.counter("hook_cache_hits_total",
+		"Players that shared the answer to another request.", st.Hits)
+	c.counter("hook_ends_dropped_total", "Ends that the hook did not receive.", st.Dropped)
+	c.gauge("hook_waiting", "Requests that wait for the hook.", int64(st.Waiting))
 	c.gauge("hook_ends_queued", "Ends that wait for the hook.", int64(st.Queued))
-	c.gauge("hook_plays", "Answers about players that are kept.", int64(st.Plays))
+	c.gauge("hook_plays", "Stored answers about players.", int64(st.Plays))
 }
 
 // connections reports the connections of the main listener, and their addresses.
 func (c scrape) connections(n *Connections, limited address.Stats) {
-	c.gauge("connections", "Connections of the main listener, apart from viewers by HTTP/1.", n.Open.Load())
-	c.counter("connections_evicted_total", "Of these, those that were closed while they waited for a request, because "+
-		"there were as many as --max-connections allows.", n.Evicted.Load())
-	c.counter("connections_shed_total", "Of these, those that were closed while they waited for a request, because "+
-		"memory was short.", n.Shed.Load())
-	c.gauge("addresses", "Addresses that have a connection and are limited.", int64(limited.Held))
+	c.gauge("connections",
+		"Connections of the main listener, without HTTP/1 viewers.", n.Open.Load())
+	c.counter("connections_evicted_total",
+		"Idle ones of these, closed because of --max-connections.", n.Evicted.Load())
+	c.counter("connections_shed_total",
+		"Idle ones of these, closed because memory was short.", n.Shed.Load())
+	c.gauge("addresses", "Addresses with a connection and a limit.", int64(limited.Held))
 }
 
 // addCluster reports the metrics of the node, and of the bytes between nodes.
@@ -250,31 +280,36 @@ func (c scrape) addCluster(n *Cluster, streams live.Stats) {
 	if st.Reachable {
 		reachable = 1
 	}
-	c.gauge("cluster_reachable", "1 if Redis answers, which says which node owns which stream; otherwise 0.", reachable)
-	c.gauge("cluster_nodes", "Nodes that are alive, this one included.", int64(st.Nodes))
+	c.gauge("cluster_reachable", "1 if the Redis of the cluster answers, else 0.", reachable)
+	c.gauge("cluster_nodes", "Nodes that are alive, including this one.", int64(st.Nodes))
 	c.gauge("cluster_owned", "Streams that this node owns.", int64(st.Owned))
-	c.gauge("cluster_pulled", "Streams that are pulled from other nodes at present.", int64(st.Pulled))
-	c.counter("cluster_claims_total", "Streams that this node has come to own.", st.Claims)
-	c.counter("cluster_refused_total", "Streams that this node did not get, because another node has the publisher.",
+	c.gauge("cluster_pulled", "Streams that this node pulls from other nodes.", int64(st.Pulled))
+	c.counter("cluster_claims_total", "Ownerships that this node got.", st.Claims)
+	c.counter("cluster_refused_total",
+		"Ownerships that this node did not get, because another node has the publisher.",
 		st.Refused)
-	c.counter("cluster_lost_total", "Streams that another node has taken from this one.", st.Lost)
-	c.counter("cluster_renew_failures_total", "Ownerships that could not be renewed when it was time, added up.",
+	c.counter("cluster_lost_total", "Ownerships that another node took from this one.", st.Lost)
+	c.counter("cluster_renew_failures_total", "Ownerships that were not renewed in time.",
 		st.Failures)
-	c.counter("cluster_lookups_total", "Questions to Redis which node owns a stream.", st.Lookups)
-	c.counter("cluster_pulled_bytes_total", "Bytes of streams that other nodes sent to this one.", streams.Pulled)
-	c.counter("cluster_sent_bytes_total", "Bytes of streams that this node sent to other nodes.", streams.ToNodes)
+	c.counter("cluster_lookups_total", "Lookups of a stream's owner in Redis.", st.Lookups)
+	c.counter("cluster_pulled_bytes_total",
+		"Bytes of streams received from other nodes.", streams.Pulled)
+	c.counter("cluster_sent_bytes_total", "Bytes of streams sent to other nodes.", streams.ToNodes)
 
 	objects := n.objects.Stats()
 	c.counter("cluster_objects_fetched_total", "Requests for HLS to other nodes, and to the store.", objects.Fetched)
-	c.counter("cluster_objects_collapsed_total", "Requests of players that waited for such a request of another player.",
+	c.counter("cluster_objects_collapsed_total", "Players' requests that shared such a request.",
 		objects.Collapsed)
-	c.counter("cluster_objects_cached_total", "Requests of players that found what another one had asked for.",
+	c.counter("cluster_objects_cached_total", "Players' requests answered from the cache.",
 		objects.Hits)
-	c.counter("cluster_objects_failed_total", "Requests for HLS to other nodes, and to the store, that failed.",
+	c.counter("cluster_objects_failed_total",
+		"Failed requests for HLS to other nodes, and to the store.",
 		objects.Failed)
-	c.counter("cluster_objects_bytes_total", "Bytes of HLS that came from other nodes, and from the store.",
+	c.counter("cluster_objects_bytes_total",
+		"Bytes of HLS received from other nodes, and from the store.",
 		objects.BytesIn)
-	c.gauge("cluster_cache_bytes", "Bytes of HLS of other nodes that are kept, or are coming.", objects.Bytes)
+	c.gauge("cluster_cache_bytes",
+		"Bytes of HLS of other nodes, in the cache or being fetched.", objects.Bytes)
 	if n.segments != nil {
 		st := n.segments.Stats()
 		c.counter("cluster_segments_saved_total", "Segments of HLS that were saved where they outlive this node.", st.Saved)

@@ -17,20 +17,22 @@ import (
 )
 
 const (
-	// reportFresh is how long what the other nodes have said is told again: pages ask once a second.
+	// reportFresh is how long the reports of other nodes are reused: pages ask once a second.
 	reportFresh = time.Second
-	// reportTimeout is how long a node may take to answer. One that is slower is shown as such, and the page is not late.
+	// reportTimeout is how long a node may take to answer. One that is slower is shown as such, and
+	// the page is not late.
 	reportTimeout = 2 * time.Second
 	// reportBytes bounds an answer: some 5,000 streams.
 	reportBytes = 4 << 20
-	// reportAsked bounds how many nodes are asked at a time, and with reportBytes what their answers hold until they have
-	// been read.
+	// reportAsked limits concurrent requests to nodes and, with reportBytes, the memory of their
+	// answers.
 	reportAsked = 8
-	// reportStreams bounds what is told of all nodes together. Nodes beyond it are listed without their streams.
+	// reportStreams limits the streams of all nodes together. Nodes beyond it are listed without
+	// their streams.
 	reportStreams = 20_000
 )
 
-var errTooManyStreams = errors.New("too many streams in all to be told here")
+var errTooManyStreams = errors.New("too many streams in total to be listed here")
 
 // nodes asks the other nodes for their reports, once for all who want them within reportFresh.
 type nodes struct {
@@ -45,7 +47,8 @@ type nodes struct {
 	failed map[string]failedReport // by node: one that is not proven is not asked again for failedPause
 }
 
-// failedPause is how long a node is not asked that has failed: anyone who may publish in Redis can invent nodes.
+// failedPause is how long a node is not asked that has failed: anyone who may publish in Redis can
+// invent nodes.
 const failedPause = 5 * time.Second
 
 type failedReport struct {
@@ -53,8 +56,8 @@ type failedReport struct {
 	reason string
 }
 
-// get returns a report for each of the other nodes, in the order of their addresses. The caller must not change what it
-// gets. When ctx ends, what has not been answered is an error.
+// get returns a report for each of the other nodes, in the order of their addresses. The caller
+// must not change the result. Nodes that have not answered when ctx ends are reported as errors.
 func (n *nodes) get(ctx context.Context) []NodeReport {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -131,8 +134,8 @@ func (n *nodes) ask(ctx context.Context, report *NodeReport) error {
 	return nil
 }
 
-// read reads the answer of a node stream by stream, and no further than reportStreams: an answer of a few megabytes may
-// name a million of them.
+// read reads the answer of a node stream by stream, and no further than reportStreams: an answer of
+// a few megabytes may name a million of them.
 func (r *NodeReport) read(answer io.Reader) error {
 	dec := json.NewDecoder(answer)
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {

@@ -16,7 +16,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/cluster"
 )
 
-// The other nodes are asked once for all who want their streams, and what is wrong with one is said beside the others.
+// The other nodes are asked once for all requests, and an error of one is listed with the others.
 func TestReportsOfOtherNodes(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
@@ -93,7 +93,7 @@ func TestReportsOfOtherNodes(t *testing.T) {
 		t.Errorf("a node was asked %d times for %d", got, len(lists))
 	}
 
-	// What is taken out of an answer stays in the next one.
+	// Fields removed from one report stay in the next one.
 	report := Report{Nodes: lists[0]}
 	report.hideAddresses()
 	hidden, kept := fmt.Sprint(report), fmt.Sprint(lists[0])

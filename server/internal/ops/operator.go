@@ -12,7 +12,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// An Operator answers the operator about single streams, and carries out decisions. Its caller checks who may.
+// An Operator answers the operator about single streams, and carries out decisions. Its caller
+// checks who may.
 type Operator struct {
 	streams  live.Operator
 	budget   *answer.Budget
@@ -56,10 +57,10 @@ func (o *Operator) Stream(w http.ResponseWriter, r *http.Request) {
 }
 
 const (
-	// refuseEnded is for how long the publishers of a stream are refused that was ended: long enough for an encoder's user
-	// to see it.
+	// refuseEnded is for how long the publishers of a stream are refused that was ended: long
+	// enough for an encoder's user to see it.
 	refuseEnded = time.Minute
-	// maxRefuseEnded bounds what the operator asks for, so that what was forgotten ends one day.
+	// maxRefuseEnded limits the operator's requests, so that forgotten ones expire.
 	maxRefuseEnded = 30 * 24 * time.Hour
 )
 

@@ -17,7 +17,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/store"
 )
 
-// An Observer tells of a server, whose parts it reads.
+// An Observer reports the state of a server, whose parts it reads.
 type Observer struct {
 	Version string
 	Self    string // the server's address for the other nodes of its cluster, or ""
@@ -37,7 +37,7 @@ type Observer struct {
 	Records     *record.Archive // nil if no streams are recorded
 	Hook        *hook.Client    // nil if none is asked
 	Cluster     *Cluster        // nil if the server is alone
-	Draining    context.Context // ends what asks other nodes
+	Draining    context.Context // ends requests to other nodes
 }
 
 // A Port is where a listener of RTMP is, for the page. The zero value stands for none.
@@ -46,14 +46,14 @@ type Port struct {
 	Loopback bool // only this machine reaches it
 }
 
-// Connections counts those of the main listener, apart from viewers by HTTP/1.
+// Connections counts the connections of the main listener, without HTTP/1 viewers.
 type Connections struct {
 	Open    atomic.Int64
 	Evicted atomic.Int64 // closed while they waited for a request, for another connection
 	Shed    atomic.Int64 // the same, because memory was short
 }
 
-// A Cluster tells of a node among others.
+// A Cluster reports the state of a node in its cluster.
 type Cluster struct {
 	node     *cluster.Node
 	objects  *cluster.Objects
@@ -61,8 +61,8 @@ type Cluster struct {
 	others   nodes
 }
 
-// NewCluster returns what tells of a node, and borrows all. s is nil if segments do not outlive their node. secret says
-// which others have proven to be nodes.
+// NewCluster returns a Cluster for a node, and borrows its arguments. s is nil if segments do not
+// outlive their node. secret knows which other nodes have proved themselves.
 func NewCluster(n *cluster.Node, o *cluster.Objects, s *cluster.Segments, secret *cluster.Secret) *Cluster {
 	from := func(node, path string) cluster.Fetch { return o.From(node, path, 0, false) }
 	return &Cluster{node: n, objects: o, segments: s, others: nodes{peers: n.Peers, from: from, proven: secret.Proven}}

@@ -14,14 +14,15 @@ import (
 type Report struct {
 	Server  ServerReport      `json:"server"`
 	Streams []live.StreamInfo `json:"streams"`
-	Nodes   []NodeReport      `json:"nodes,omitempty"` // what the other nodes of a cluster say
+	Nodes   []NodeReport      `json:"nodes,omitempty"` // the other nodes of the cluster
 }
 
-// A ServerReport says what a server is and does.
+// A ServerReport describes a server.
 type ServerReport struct {
 	MemoryOwners map[string]int64 `json:"memory_by_owner"` // as the metric memory_owner_bytes
 
-	// Operator says that the client is an operator: it is on this machine, or asks the admin listener.
+	// Operator says that the client is an operator: it is on this machine, or asks the admin
+	// listener.
 	Operator bool `json:"operator"`
 
 	Version  string  `json:"version"`
@@ -33,11 +34,11 @@ type ServerReport struct {
 	Memory   int64   `json:"memory_bytes"`      // in use
 	MemoryOf int64   `json:"memory_budget"`     // of so many; 0: no budget
 	MemoryHi int64   `json:"memory_high_water"` // the most that was in use
-	Files    string  `json:"files"`             // what there is at /files/: off, named (no lists) or listed
+	Files    string  `json:"files"`             // state of /files/: off, named (no lists) or listed
 	Blobs    bool    `json:"blobs"`             // there are some at /blobs/, or may be
 	Publish  string  `json:"publish"`           // who may: open, token, hook or off
 	Read     string  `json:"read"`              // who may: open or token
-	RTMP     int     `json:"rtmp"`              // the port of RTMP; 0: there is none
+	RTMP     int     `json:"rtmp"`              // the port of RTMP; 0: off
 	RTMPS    int     `json:"rtmps"`             // the same over TLS
 	Loopback bool    `json:"loopback"`          // only this machine reaches the server, unless through a proxy
 
@@ -45,7 +46,7 @@ type ServerReport struct {
 	RTMPSLoopback bool `json:"rtmps_loopback"` // and of RTMP over TLS
 }
 
-// A NodeReport is what another node says of itself, or why it does not.
+// A NodeReport is another node's report, or the reason why there is none.
 type NodeReport struct {
 	Node    string            `json:"node"`
 	Error   string            `json:"error,omitempty"`
@@ -53,7 +54,7 @@ type NodeReport struct {
 	Streams []live.StreamInfo `json:"streams"`
 }
 
-// streamBytes is what the description of one stream, or viewer, holds, as a value and as JSON.
+// streamBytes is the memory of the description of one stream or viewer, as a value and as JSON.
 const streamBytes = 2 << 10
 
 // nodeStreams returns how many streams the reports of other nodes have.
@@ -64,7 +65,8 @@ func (r *Report) nodeStreams() (n int) {
 	return n
 }
 
-// hideAddresses takes the publishers' addresses out. What is shared with other reports stays as it is.
+// hideAddresses removes the publishers' addresses. It does not change parts that are shared with
+// other reports.
 func (r *Report) hideAddresses() {
 	hideAddresses(r.Streams)
 	r.Nodes = slices.Clone(r.Nodes)
@@ -90,7 +92,7 @@ func writeJSON(w http.ResponseWriter, v any) {
 	}
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
-	h.Set("Content-Length", strconv.Itoa(len(text)+1)) // by which another node knows that it has all
+	h.Set("Content-Length", strconv.Itoa(len(text)+1)) // shows another node that it has received all
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	_, _ = w.Write(append(text, '\n'))

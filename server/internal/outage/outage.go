@@ -1,4 +1,4 @@
-// Package outage decides what a log says of a service that fails again and again.
+// Package outage decides which failures of a service are logged when it fails again and again.
 package outage
 
 import (
@@ -11,17 +11,18 @@ import (
 // maxReasons bounds the reasons that are logged of one outage.
 const maxReasons = 8
 
-// port is what differs between two attempts.
+// port matches the part that differs between two attempts.
 var port = regexp.MustCompile(`:[0-9]+`)
 
-// An Outage is what is known of a service. The zero value stands for one that works.
+// An Outage is the state of a service. The zero value is a service that works.
 type Outage struct {
 	mu      lock.Mutex
 	reasons []string // that were logged since the last success, without ports
 }
 
-// Note takes the result of a call. It reports whether that is news: the first success after a failure,
-// or a failure for another reason than those before it. Another port is not another reason.
+// Note takes the result of a call. It reports whether that is news: the first success after a
+// failure, or a failure for another reason than those before it. Another port is not another
+// reason.
 func (o *Outage) Note(err error) (news bool) {
 	reason := ""
 	if err != nil {

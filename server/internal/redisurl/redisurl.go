@@ -13,11 +13,11 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// errAddress does not say what is wrong, because that may be the password.
+// errAddress does not name the mistake, because that may be the password.
 var errAddress = errors.New("want redis://[USER:PASSWORD@]HOST:PORT[/DB], rediss://…, unix://PATH, " +
 	"redis://HOST:PORT,HOST:PORT?master_name=NAME for Sentinel, or redis+cluster://HOST:PORT,HOST:PORT for a cluster")
 
-// options are those of an address.
+// options are the options of an address.
 var options = []string{"addr", "db", "master_name", "sentinel_username", "sentinel_password"}
 
 var errOption = errors.New("an option of the address cannot be used: there are addr=HOST:PORT, db=DB, and master_name=NAME " +
@@ -30,11 +30,12 @@ var errOption = errors.New("an option of the address cannot be used: there are a
 //	redis://[USER:PASSWORD@]HOST:PORT,…[/DB]?master_name=NAME   the master that these sentinels know by that name
 //	redis+cluster://[USER:PASSWORD@]HOST:PORT,…                 a cluster, of which these are some nodes
 //
-// or begins with rediss instead of redis, for TLS. Further hosts may also be options: addr=HOST:PORT. USER and PASSWORD
-// are those of the servers that have the data; sentinels are told sentinel_username and sentinel_password. password is
-// used if the address has none. Errors do not show the address.
+// or begins with rediss instead of redis, for TLS. Further hosts may also be options:
+// addr=HOST:PORT. USER and PASSWORD are sent to the servers with the data; sentinels get
+// sentinel_username and sentinel_password. password is used if the address has none. Errors do not
+// show the address.
 func Parse(address, password string) (*redis.UniversalOptions, error) {
-	// net/url takes one host, and go-redis an address without what is not for a single server.
+	// net/url accepts one host, and go-redis refuses options that are not for a single server.
 	scheme, rest, _ := strings.Cut(address, "://")
 	end := strings.IndexAny(rest+"/", "/?#")
 	at := strings.LastIndexByte(rest[:end], '@') + 1

@@ -1,5 +1,6 @@
-// Package refuse has the error that clients are refused with, whatever they ask for and over whatever protocol. The
-// package that knows the reason makes it; a protocol answers with its status and reason, and counts its cause.
+// Package refuse has the error with which clients are refused, over every protocol. The package
+// that knows the reason makes it; a protocol answers with its status and reason, and counts its
+// cause.
 package refuse
 
 import (
@@ -47,7 +48,8 @@ func Of(err error) *Refusal {
 	return r
 }
 
-// Status returns the HTTP status for err: 503 if err is not a Refusal, because the client has gone away then.
+// Status returns the HTTP status for err: 503 if err is not a Refusal, because the client has gone
+// away then.
 func Status(err error) int {
 	if r := Of(err); r != nil {
 		return r.Status

@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	// bodyWait is how long a refused body is still received: long enough for the answer to reach the other side of the
-	// world, and for the client there to stop.
+	// bodyWait is how long a refused body is still received: long enough for the answer to reach
+	// the other side of the world, and for the client there to stop.
 	bodyWait = 2 * time.Second
 
-	// bodyBytes bounds the same in bytes: what a gigabit a second brings in a quarter of that time.
+	// bodyBytes limits the same in bytes: a quarter of what a gigabit a second brings in that time.
 	bodyBytes = 64 << 20
 )
 
-// WriteAndClose answers a request whose body may still be coming, and closes the connection. It receives some of the
-// body after the answer: a connection that is closed while bytes arrive is reset, and a client that has not read the
-// answer yet loses it.
+// WriteAndClose answers a request with a body that may still be arriving, and closes the
+// connection. It receives some of the body after the response: a connection that is closed while
+// bytes arrive is reset, and its client may lose the response.
 func WriteAndClose(w http.ResponseWriter, r *http.Request, status int, reason string) {
 	if r.ProtoMajor != 1 {
 		Write(w, status, reason)

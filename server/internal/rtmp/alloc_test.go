@@ -16,7 +16,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live"
 )
 
-// sample returns the tags before the first frame, and four GOPs of ten video frames with audio in between.
+// sample returns the tags before the first frame, and four GOPs of ten video frames with audio in
+// between.
 func sample() (config, film [][]byte) {
 	tag := func(kind flv.Type, at uint32, body []byte) []byte {
 		p := []byte{byte(kind), 0, 0, 0, byte(at >> 16), byte(at >> 8), byte(at), byte(at >> 24), 0, 0, 0}
@@ -38,7 +39,8 @@ func sample() (config, film [][]byte) {
 	return config, film
 }
 
-// In steady state a message costs no allocation on its way from a publisher of RTMP to the ring, in one chunk or in many.
+// In steady state a message costs no allocation on its way from a publisher of RTMP to the ring, in
+// one chunk or in many.
 func TestReadingRTMPAllocatesNothing(t *testing.T) {
 	for _, chunk := range []int{1 << 20, 1 << 10, 128} {
 		p, err := live.NewHub(testConfig()).Open("cam", "test", live.Terms{})

@@ -1,7 +1,7 @@
 // Package rtmp serves live streams over RTMP: publishers and viewers.
 //
-// A [Service] serves the connections of a listener, and asks the gate who may. An [Acceptor] makes a [Conn] of each, which
-// publishes or watches.
+// A [Service] serves the connections of a listener, and asks the gate who may. An [Acceptor] makes
+// a [Conn] of each, which publishes or watches.
 package rtmp
 
 import (
@@ -22,8 +22,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// A Conn is a connection of a client that speaks RTMP: Acceptor.Accept, and then Publish or Watch, or Refuse. After Publish,
-// Next may return another request.
+// A Conn is a connection of a client that speaks RTMP: Acceptor.Accept, and then Publish or Watch,
+// or Refuse. After Publish, Next may return another request.
 type Conn struct {
 	acceptor *Acceptor
 	conn     net.Conn
@@ -32,18 +32,18 @@ type Conn struct {
 	proto    *rtmp.ServerConn
 	ended    bool
 
-	// Terms are those of what the client wants. The caller of Publish or Watch sets them before.
+	// Terms limit the request. The caller of Publish or Watch sets them before.
 	Terms live.Terms
 }
 
-// A writer takes what the protocol answers, to where it can be written at present.
+// A writer is the current destination of protocol replies.
 type writer struct{ io.Writer }
 
 // An Acceptor accepts clients of RTMP, for the streams of a Hub.
 type Acceptor struct {
 	hub     *live.Hub
 	cfg     *live.Config
-	clients *millrace.Pool // an account of the blocks of what clients send that do not publish
+	clients *millrace.Pool // account of the blocks with input from clients that do not publish
 }
 
 // New returns an Acceptor for the streams of h.
@@ -51,15 +51,16 @@ func New(h *live.Hub) *Acceptor {
 	return &Acceptor{hub: h, cfg: h.Config(), clients: millrace.DefaultPool().Account()}
 }
 
-// ClientBytes returns the bytes of the blocks that have what clients sent that do not publish.
+// ClientBytes returns the bytes of the blocks with input from clients that do not publish.
 func (d *Acceptor) ClientBytes() int64 { return d.clients.Stats().InUse }
 
-// Accept shakes hands with a client, and returns what it wants. It takes ownership of conn: Publish, Watch and Refuse
-// end its life, and an error has closed it. All that must be done by the deadline.
+// Accept performs the handshake with a client, and returns its request. It takes ownership of conn:
+// Publish, Watch and Refuse end its life, and after an error it is closed. All must happen before
+// the deadline.
 func (d *Acceptor) Accept(conn net.Conn, deadline time.Time) (*Conn, *rtmp.Request, error) {
 	c := &Conn{acceptor: d, conn: conn, out: &writer{conn}, r: millrace.NewReader(plain(conn))}
 	c.proto = rtmp.NewServerConn(c.r, c.out, d.cfg.MaxTag())
-	c.hearClient()
+	c.countInput()
 	want, err := c.awaitRequest(deadline, c.proto.Accept)
 	if err != nil {
 		return nil, nil, err
@@ -67,14 +68,15 @@ func (d *Acceptor) Accept(conn net.Conn, deadline time.Time) (*Conn, *rtmp.Reque
 	return c, want, nil
 }
 
-// hearClient accounts for what a client sends that does not publish.
-func (c *Conn) hearClient() {
+// countInput accounts for the input of a client that does not publish.
+func (c *Conn) countInput() {
 	c.proto.SetPool(c.acceptor.clients)
 	conn := c.conn
 	c.proto.SetMessageTimeout(c.acceptor.cfg.StallTimeout, func() { _ = conn.Close() })
 }
 
-// Next returns what a client wants after it has ended the stream that it published, or nil: then the connection has ended.
+// Next returns the client's next request after it has ended its published stream, or nil: then the
+// connection has ended.
 func (c *Conn) Next(deadline time.Time) *rtmp.Request {
 	if c.ended {
 		return nil
@@ -83,7 +85,8 @@ func (c *Conn) Next(deadline time.Time) *rtmp.Request {
 	return want
 }
 
-// awaitRequest returns what next returns until the deadline. After an error the connection has ended.
+// awaitRequest returns the result of next, which must come before the deadline. After an error the
+// connection has ended.
 func (c *Conn) awaitRequest(deadline time.Time, next func() (*rtmp.Request, error)) (*rtmp.Request, error) {
 	_ = c.conn.SetDeadline(deadline)
 	cut := make(chan struct{})
@@ -110,7 +113,7 @@ func (c *Conn) awaitRequest(deadline time.Time, next func() (*rtmp.Request, erro
 	return want, nil
 }
 
-// Conn returns the TCP connection as it is between two requests. The caller may close it, and do nothing else with it.
+// Conn returns the TCP connection between two requests. The caller may only close it.
 func (c *Conn) Conn() net.Conn {
 	if tcp := tcpconn.Of(c.conn); tcp != nil {
 		return tcp
@@ -124,7 +127,8 @@ func (c *Conn) RemoteAddr() string { return c.conn.RemoteAddr().String() }
 // log returns the log of the server.
 func (c *Conn) log() *slog.Logger { return c.acceptor.cfg.Log }
 
-// plain returns the TCP connection that conn is, or conn. A Reader of a TCP connection holds no memory while it waits.
+// plain returns the TCP connection that conn is, or conn. A Reader of a TCP connection holds no
+// memory while it waits.
 func plain(conn net.Conn) io.ReadWriter {
 	if tcp := tcpconn.Plain(conn); tcp != nil {
 		return tcp
@@ -138,14 +142,14 @@ func (c *Conn) close() {
 	c.release()
 }
 
-// release gives back what the protocol holds, at the end of the connection.
+// release releases the memory that the protocol holds, at the end of the connection.
 func (c *Conn) release() {
 	c.ended = true
 	c.proto.Release()
 	c.r.Release()
 }
 
-// Refuse tells the client why it does not get what it wants, and ends the connection.
+// Refuse tells the client the reason of a refusal, and ends the connection.
 func (c *Conn) Refuse(want *rtmp.Request, why error) {
 	_ = c.conn.SetDeadline(time.Now().Add(tcpconn.LingerTime))
 	if c.proto.Refuse(errorCode(want, live.PublishStatus(why)), live.Explain(why)) == nil {
@@ -154,7 +158,8 @@ func (c *Conn) Refuse(want *rtmp.Request, why error) {
 	c.close()
 }
 
-// errorCode is what RTMP calls a refusal. Encoders show it to their users, some of them only if they know it.
+// errorCode is RTMP's name of a refusal. Encoders show it to their users, some of them only if they
+// know it.
 func errorCode(want *rtmp.Request, status int) string {
 	switch {
 	case want.Publish && status == http.StatusConflict:
@@ -167,8 +172,9 @@ func errorCode(want *rtmp.Request, status int) string {
 	return "NetStream.Play.Failed"
 }
 
-// Publish relays what the client sends as the stream name until it ends. It ends the connection, unless the client has
-// ended its stream itself, and Next may follow. An error is a [refuse.Refusal] that the caller answers with Refuse.
+// Publish relays the client's stream as name until it ends. It ends the connection, unless the
+// client has ended its stream itself; then Next may follow. An error is a [refuse.Refusal] that the
+// caller answers with Refuse.
 func (c *Conn) Publish(name string) error {
 	p, err := c.acceptor.hub.Open(name, c.conn.RemoteAddr().String(), c.Terms)
 	if err != nil {
@@ -193,12 +199,13 @@ func (c *Conn) Publish(name string) error {
 	return nil
 }
 
-// endPublish tells the client why its stream has ended, if it does not know, and ends the connection.
+// endPublish tells the client why its stream has ended, if it does not know, and ends the
+// connection.
 func (c *Conn) endPublish(why error) {
 	switch {
 	case why == nil: // it may publish again, and GStreamer takes an end before its own deleteStream for a failure
 		c.read(plain(c.conn))
-		c.hearClient()
+		c.countInput()
 		return
 	case errors.Is(why, io.ErrUnexpectedEOF):
 		c.close()
@@ -255,7 +262,7 @@ func (c *Conn) takeBack(in ingest.Conn) bool {
 	return true
 }
 
-// read makes rest what follows the bytes that have been read from the connection already.
+// read sets the source of the bytes after those already read from the connection.
 func (c *Conn) read(rest io.Reader) {
 	early, _ := c.r.Peek(c.r.Buffered())
 	if len(early) > 0 {

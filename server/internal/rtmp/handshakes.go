@@ -11,13 +11,13 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// MaxHandshakes bounds the RTMP connections that have said nothing yet, and also those that
-// have not said yet what they want. One of the latter takes 32 KiB at the very most, for
-// --header-timeout at most. Publishers and viewers have limits of their own.
+// MaxHandshakes limits the RTMP connections that have sent nothing yet, and separately the
+// connections without a complete request. One of the latter takes at most 32 KiB, for at most
+// --header-timeout. Publishers and viewers have other limits.
 const MaxHandshakes = 512
 
-// Handshakes are the RTMP connections that have not said yet what they want. Clients say it within
-// a few round trips.
+// Handshakes are the RTMP connections without a request yet. Clients send it within a few round
+// trips.
 type Handshakes struct {
 	mu lock.Mutex
 	// Nothing has come from silent ones yet. They do not keep those out that have begun.
@@ -37,8 +37,8 @@ type handshake struct {
 	from netip.Addr // the client, or the proxy until it has said for whom it speaks
 }
 
-// errCrowded ends a connection that gave way to a new one.
-var errCrowded = errors.New("it said nothing until there were too many connections that say nothing")
+// errEvicted ends a connection that gave way to a new one.
+var errEvicted = errors.New("closed while silent to make room for new connections")
 
 // peerOf returns the address of the other end of a connection, which may be a proxy. It does not
 // wait.

@@ -62,8 +62,8 @@ func TestHandshakesOfAFlood(t *testing.T) {
 	}
 }
 
-// Connections that say nothing do not keep those out that have begun, of the same address, and
-// those of many addresses with few each have the oldest give way.
+// Silent connections do not keep started ones out, from the same address; from many addresses with
+// few each, the oldest gives way.
 func TestSilentHandshakesGiveWay(t *testing.T) {
 	var h Handshakes
 	begun, silent := from("192.0.2.1", 1), from("192.0.2.2", 2)

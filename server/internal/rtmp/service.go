@@ -36,11 +36,12 @@ type Service struct {
 
 	TLS           *tls.Config     // nil without TLS
 	Loopback      bool            // only this machine can reach it
-	HeaderTimeout time.Duration   // in which a client says what it wants
+	HeaderTimeout time.Duration   // for the handshake and the request
 	Draining      context.Context // ends when no more is to be published
 }
 
-// acceptPause is how long no connection is accepted after that has failed: too many files are open, as a rule.
+// acceptPause is how long no connection is accepted after that has failed: too many files are open,
+// as a rule.
 const acceptPause = 100 * time.Millisecond
 
 // Serve serves connections until ln is closed.
@@ -65,15 +66,15 @@ func (v *Service) Serve(ln net.Listener) {
 	}
 }
 
-// refuse closes a connection that has not said what it wants.
+// refuse closes a connection that has not sent its request.
 func (v *Service) refuse(conn net.Conn, why error) {
 	_ = conn.Close() // so that RemoteAddr does not wait
 	client := conn.RemoteAddr().String()
 	v.Refusals.Note(access.Unknown, unaccepted(why), "client", client)
 }
 
-// serveConn serves a connection, one of handshakes, up to the end of its last publisher, or until its viewer is served. A
-// panic is logged, and ends this connection alone.
+// serveConn serves a connection, one of handshakes, up to the end of its last publisher, or until
+// its viewer is served. A panic is logged, and ends this connection alone.
 func (v *Service) serveConn(conn net.Conn) {
 	client := conn.RemoteAddr().String()
 	defer func() {
@@ -99,8 +100,8 @@ func (v *Service) serveConn(conn net.Conn) {
 	}
 }
 
-// serveRequest serves what a client wants, up to the end of its publisher or until its viewer is served. It returns false if it
-// has refused that, and ended the connection.
+// serveRequest serves a client's request, up to the end of its publisher or until its viewer is
+// served. It returns false if it has refused the request, and ended the connection.
 func (v *Service) serveRequest(conn net.Conn, c *Conn, want *rtmp.Request) bool {
 	client := conn.RemoteAddr().String()
 	name, err := v.Check(want)
@@ -135,7 +136,7 @@ func clientContext(conn net.Conn) context.Context {
 	return context.Background()
 }
 
-// checkAddress refuses a client whose address has what it may have, and counts a viewer.
+// checkAddress refuses a client if its address has reached its limits, and counts a viewer.
 func checkAddress(conn net.Conn, publish bool) error {
 	c := proxy.Of(conn)
 	if c == nil {
@@ -148,14 +149,14 @@ func checkAddress(conn net.Conn, publish bool) error {
 	return err
 }
 
-// unaccepted returns the refusal of a client that has not said what it wants.
+// unaccepted returns the refusal of a client that has not sent its request.
 func unaccepted(err error) error {
 	if refuse.Of(err) != nil {
 		return err
 	}
 	refused := refuse.New(0, "%v", err).For(refuse.Protocol)
 	switch plain := (tls.RecordHeaderError{}); {
-	case err == errCrowded:
+	case err == errEvicted:
 		refused.Cause = refuse.Limit
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, os.ErrDeadlineExceeded):
 		refused.Cause = refuse.Silent
@@ -165,11 +166,11 @@ func unaccepted(err error) error {
 	return refused
 }
 
-// accept returns what a client wants. Its connection has left handshakes then.
+// accept returns a client's request. Its connection has then left handshakes.
 func (v *Service) accept(conn net.Conn) (c *Conn, want *rtmp.Request, err error) {
 	defer func() {
 		if !v.Handshakes.remove(conn) && err != nil {
-			err = errCrowded
+			err = errEvicted
 		}
 	}()
 	if p := proxy.Of(conn); p != nil {
@@ -189,11 +190,11 @@ func (v *Service) accept(conn net.Conn) (c *Conn, want *rtmp.Request, err error)
 	return v.Acceptor.Accept(over, time.Now().Add(v.HeaderTimeout))
 }
 
-// clip bounds what a client says of itself in the log.
+// clip limits a client's own text in the log.
 func clip(text string) string { return fmt.Sprintf("%.100s", text) }
 
-// Check returns the name of the stream that a client wants, and perhaps a [refuse.Refusal]. Where there is no such name,
-// it returns the path.
+// Check returns the name of the stream that a client wants, and perhaps a [refuse.Refusal]. Where
+// there is no such name, it returns the path.
 func (v *Service) Check(want *rtmp.Request) (name string, err error) {
 	name, ok := strings.CutPrefix(want.Path, app+"/")
 	if !ok {

@@ -17,7 +17,7 @@ type panickingConn struct{ net.Conn }
 func (panickingConn) SetDeadline(time.Time) error { panic("a mistake") }
 
 // A mistake ends one connection, and gives back its place.
-func TestAMistakeEndsOneRTMPConnection(t *testing.T) {
+func TestPanicEndsOneRTMPConnection(t *testing.T) {
 	log := &nettest.LogBook{}
 	v := &Service{Acceptor: New(live.NewHub(testConfig())), Handshakes: &Handshakes{}, Log: slog.New(slog.NewTextHandler(log, nil))}
 	client, conn := net.Pipe()

@@ -10,7 +10,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/flvstream"
 )
 
-// tagMaker makes FLV tags of the messages of a publisher: a header and a trailer around the body, which is not copied.
+// tagMaker makes FLV tags of the messages of a publisher: a header and a trailer around the body,
+// which is not copied.
 type tagMaker struct {
 	enc       flv.Encoder
 	body, tag millrace.Chain // both empty between messages
@@ -51,13 +52,13 @@ func (r *tagMaker) publish(p *live.Publisher, m rtmp.Message) error {
 	}
 	if !r.begun {
 		r.begun = true
-		p.Begin(promised(t, &r.tag))
+		p.Begin(announcedTracks(t, &r.tag))
 	}
 	return p.WriteTag(t, &r.tag)
 }
 
-// promised is what the first tag says about what will come. It borrows tag.
-func promised(t flv.Tag, tag *millrace.Chain) flv.Header {
+// announcedTracks returns the tracks that the first tag announces. It borrows tag.
+func announcedTracks(t flv.Tag, tag *millrace.Chain) flv.Header {
 	h := flv.Header{HasAudio: true, HasVideo: true}
 	if t.Metadata && t.Len() <= flvstream.MaxPart {
 		text := tag.Bytes()

@@ -15,15 +15,16 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/rendition"
 )
 
-// Watch sends the stream name until it or the client ends. It waits for the stream, and then returns at once; the
-// connection is the viewer's from then on. An error is a [refuse.Refusal] that the caller answers with Refuse.
+// Watch sends the stream name until it or the client ends. It waits for the stream, and then
+// returns at once; the connection is the viewer's from then on. An error is a [refuse.Refusal] that
+// the caller answers with Refuse.
 func (c *Conn) Watch(ctx context.Context, name string) error {
 	want := live.WatchRequest{Name: name, Format: rendition.RTMP, Remote: c.conn.RemoteAddr().String(), Terms: c.Terms}
 	viewers := live.NewAdmission(c.acceptor.hub)
 	var first earlyReplies
 	defer first.Release()
 	c.out.Writer = &first
-	ctx, stop := c.hearWaiting(ctx)
+	ctx, stop := c.readWaiting(ctx)
 	v, err := viewers.Admit(ctx, want)
 	if gone := stop(); gone != nil {
 		if err == nil {
@@ -35,7 +36,7 @@ func (c *Conn) Watch(ctx context.Context, name string) error {
 		return nil
 	}
 	if err == nil {
-		if err = c.proto.Start(); err != nil { // there is no room behind what it has asked while it waited
+		if err = c.proto.Start(); err != nil { // there is no room after the data that it sent while it waited
 			v.Decline()
 		}
 	}
@@ -51,18 +52,18 @@ func (c *Conn) Watch(ctx context.Context, name string) error {
 	c.proto.SetMessageTimeout(c.acceptor.cfg.StallTimeout, func() { to.End(fanout.Stalled) })
 	to.SetPaused(c.proto.Paused())
 	c.out.Writer = replies{to}
-	viewers.Start(v, func() { c.hear(to, want) })
+	viewers.Start(v, func() { c.readInput(to, want) })
 	return nil
 }
 
-// hearWaiting reads what a viewer sends that waits for its stream, and ends the context that it returns when the viewer
-// hangs up. stop ends that, and returns why the viewer is gone, or nil.
-func (c *Conn) hearWaiting(ctx context.Context) (waiting context.Context, stop func() error) {
+// readWaiting reads the input of a viewer that waits for its stream, and ends the returned context
+// when the viewer hangs up. stop ends that, and returns why the viewer is gone, or nil.
+func (c *Conn) readWaiting(ctx context.Context) (waiting context.Context, stop func() error) {
 	waiting, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() {
 		defer cancel()
-		ended <- c.hearAll(func() {})
+		ended <- c.readLoop(func() {})
 	}()
 	return waiting, func() error {
 		cancel()
@@ -76,7 +77,7 @@ func (c *Conn) hearWaiting(ctx context.Context) (waiting context.Context, stop f
 	}
 }
 
-// earlyReplies keeps what the protocol answers to a viewer before it is served.
+// earlyReplies keeps the protocol's replies to a viewer before it is served.
 type earlyReplies struct{ millrace.Chain }
 
 func (r *earlyReplies) Write(p []byte) (int, error) {
@@ -87,22 +88,22 @@ func (r *earlyReplies) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// hear reads what a viewer sends until it hangs up or ends the stream.
-func (c *Conn) hear(to *fanout.Viewer, want live.WatchRequest) {
+// readInput reads a viewer's input until it hangs up or ends the stream.
+func (c *Conn) readInput(to *fanout.Viewer, want live.WatchRequest) {
 	defer c.release()
-	err := c.hearAll(func() { to.SetPaused(c.proto.Paused()) })
+	err := c.readLoop(func() { to.SetPaused(c.proto.Paused()) })
 	if errors.Is(err, errReplies) {
 		c.log().Warn("viewer takes no answers", "stream", want.Name, "viewer", want.Remote, "bytes", fanout.MaxReplies)
 		to.End(fanout.Stalled)
 	}
 }
 
-// hearAll reads what a viewer sends until that fails, and calls pause when the viewer pauses or goes on. A panic is
-// logged, and ends this viewer alone.
-func (c *Conn) hearAll(pause func()) (err error) {
+// readLoop reads a viewer's input until that fails, and calls pause when the viewer pauses or
+// resumes. A panic is logged, and ends this viewer only.
+func (c *Conn) readLoop(pause func()) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			c.log().Error("hearing a viewer failed", "viewer", c.conn.RemoteAddr().String(),
+			c.log().Error("reading from a viewer failed", "viewer", c.conn.RemoteAddr().String(),
 				"cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
 			err = live.ErrPanic
 		}
@@ -122,8 +123,8 @@ func (c *Conn) hearAll(pause func()) (err error) {
 
 var errReplies = fmt.Errorf("a viewer asks and takes no answers: %d bytes wait", fanout.MaxReplies)
 
-// replies takes what the protocol answers to a viewer while another goroutine may be writing the stream to it: answers
-// leave between batches.
+// replies writes the protocol's replies to a viewer while another goroutine may be writing the
+// stream to it: replies are sent between batches.
 type replies struct{ to *fanout.Viewer }
 
 func (r replies) Write(p []byte) (int, error) {

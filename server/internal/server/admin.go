@@ -14,7 +14,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// An adminService answers what the operator asks of the server as a whole.
+// An adminService answers the operator's requests about the server as a whole.
 type adminService struct {
 	refusals *access.Refusals
 	log      *slog.Logger
@@ -22,9 +22,9 @@ type adminService struct {
 	stop     func() // ends the server as SIGTERM does
 }
 
-// adminRoutes returns everything that the admin listener serves: what costs time to make, what tells where publishers
-// and viewers are, and the operator's decisions. There is no /debug/pprof/cmdline: tokens and passwords are on the
-// command line.
+// adminRoutes returns the routes of the admin listener: expensive reports, the addresses of
+// publishers and viewers, and the operator's decisions. There is no /debug/pprof/cmdline, because
+// tokens and passwords are on the command line.
 func (s *Server) adminRoutes(observer *ops.Observer, main net.Addr) http.Handler {
 	a := &adminService{
 		refusals: s.refusals, log: s.log, tls: s.cert != nil, stop: s.stopServing,
@@ -51,8 +51,8 @@ func (s *Server) adminRoutes(observer *ops.Observer, main net.Addr) http.Handler
 	return openHealth(mux, s.operator.Protect(cleanPaths(mux)))
 }
 
-// mainPage sends a browser to the page of the main listener. If that listener has all addresses of this machine, it is
-// the one that the browser has found this machine by.
+// mainPage sends a browser to the page of the main listener. If that listener has all addresses of
+// this machine, it is the one that the browser has found this machine by.
 func (s *adminService) mainPage(main net.Addr) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		tcp, ok := main.(*net.TCPAddr)

@@ -113,7 +113,8 @@ func TestEndViewers(t *testing.T) {
 	}
 }
 
-// A stream that the operator has ended ends for its publisher and its viewers, by each protocol, and is not published again for a time.
+// A stream that the operator has ended ends for its publisher and its viewers, by each protocol,
+// and is not published again for a time.
 func TestEndStream(t *testing.T) {
 	f, admin := serveAdmin(t, nil)
 	byRTMP := f.publisher("rtmp")
@@ -131,10 +132,10 @@ func TestEndStream(t *testing.T) {
 		player.end()
 	}
 	if s := byRTMP.AwaitCode("NetStream.Publish.Denied"); !strings.Contains(s.Description, "operator") {
-		t.Errorf("by RTMP: %+v", s)
+		t.Errorf("over RTMP: %+v", s)
 	}
 	if res := byHTTP.End(); res.Status != 403 || !strings.Contains(res.Body, "operator") {
-		t.Errorf("by HTTP: %d %s", res.Status, res.Body)
+		t.Errorf("over HTTP: %d %s", res.Status, res.Body)
 	}
 	eventually(t, "no streams", func() bool { return len(f.hub.Streams()) == 0 })
 	if res := f.Request("POST", "/live/http", string(demo.Sample)); res.Status != 403 || !strings.Contains(res.Body, "again in 1h0m0s") && !strings.Contains(res.Body, "again in 59m") {
@@ -164,7 +165,8 @@ func TestEndStream(t *testing.T) {
 	}
 }
 
-// A stream that waits for its publisher ends at once, and so does one with a publisher and a next one.
+// A stream that waits for its publisher ends at once, and so does one with a publisher and a next
+// one.
 func TestEndAWaitingStream(t *testing.T) {
 	f, admin := serveAdmin(t, nil)
 	p := f.Publisher("cam")
@@ -192,7 +194,7 @@ func TestEndAWaitingStream(t *testing.T) {
 	}
 }
 
-// The commands of docs/admin.md do what it says, in their order.
+// The commands of docs/admin.md work as documented, in their order.
 func TestTheOperatorsCommands(t *testing.T) {
 	f, admin := serveAdmin(t, func(c *Config) { c.Demo = true })
 	p := f.Publisher("cam")
@@ -227,7 +229,8 @@ func TestTheOperatorsCommands(t *testing.T) {
 	f.Logged("msg=stopped")
 }
 
-// The link to the main listener has the name by which the browser has found the operator's address, if it may.
+// The link to the main listener has the name by which the browser has found the operator's address,
+// if it may.
 func TestTheLinkToTheMainPage(t *testing.T) {
 	f := serve(t, nil)
 	for _, tt := range []struct {
@@ -250,7 +253,7 @@ func TestTheLinkToTheMainPage(t *testing.T) {
 }
 
 // What the operator asks for in vain is counted, and logged with the address of the client.
-func TestDecisionsInVain(t *testing.T) {
+func TestInvalidDecisionsAreRefused(t *testing.T) {
 	f, admin := serveAdmin(t, nil)
 	for path, reason := range map[string]string{
 		"/api/viewers/99999": "not_found", "/api/streams/none?for=soon": "bad_request", "/api/streams/a.flv?for=1s": "bad_name",
@@ -275,8 +278,9 @@ func TestDrainByTheOperator(t *testing.T) {
 	f.Logged("msg=stopped")
 }
 
-// Who may decide: not a page of another site, not a client of a listener that other machines reach without a token.
-func TestWhoDecides(t *testing.T) {
+// Who may decide: not a page of another site, not a client of a listener that other machines reach
+// without a token.
+func TestDecisionsNeedTheToken(t *testing.T) {
 	f, admin := serveAdmin(t, nil)
 	_, tokened := serveAdmin(t, func(c *Config) { c.AdminToken = "s3cret" })
 	for _, tt := range []struct {

@@ -18,7 +18,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// A stalledClient is a client of HTTP/2 whose window is 0: it takes no byte of a body.
+// A stalledClient is an HTTP/2 client with a window of 0: it accepts no byte of a body.
 type stalledClient struct {
 	net.Conn
 	stream uint32
@@ -89,9 +89,8 @@ func (c *stalledClient) await(t *testing.T, what string, kind byte) {
 	}
 }
 
-// An answer that a client of HTTP/2 does not take has memory in the budget, whatever it answers,
-// and a time to be taken in.
-func TestAnswersThatAreNotTaken(t *testing.T) {
+// Any response that an HTTP/2 client does not read counts in the budget, and has a deadline.
+func TestUnreadResponsesGiveWay(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		secure bool
@@ -190,7 +189,7 @@ func TestAnswersHaveABudget(t *testing.T) {
 	})
 }
 
-// Answers that viewers do not take leave memory for those of the admin listener.
+// Responses that viewers do not read leave memory for those of the admin listener.
 func TestAnswersOfTheAdminListener(t *testing.T) {
 	cfg := Defaults()
 	cfg.MemoryBytes = 256 << 20
@@ -214,7 +213,7 @@ func TestAnswersOfTheAdminListener(t *testing.T) {
 }
 
 // A download that a client of HTTP/2 does not take counts when memory is short.
-func TestDownloadsThatAreNotTaken(t *testing.T) {
+func TestStalledDownloadsGiveWay(t *testing.T) {
 	f := serve(t, func(c *Config) { c.Blobs = t.TempDir() })
 	if res := f.Request("PUT", "/blobs/large", strings.Repeat("x", 1<<20)); res.Status != http.StatusCreated {
 		t.Fatal(res)

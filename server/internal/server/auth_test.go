@@ -36,8 +36,8 @@ func TestPublishToken(t *testing.T) {
 	}
 }
 
-// A page of another site that resolves its own name to 127.0.0.1 cannot read from a server that only this machine
-// reaches.
+// A page of another site that resolves its own name to 127.0.0.1 cannot read from a server that
+// only this machine reaches.
 func TestReadersOfALoopbackListenerNameThisMachine(t *testing.T) {
 	f := serve(t, nil)
 	for _, path := range []string{"/", "/page/app.js", "/api/streams", "/metrics", "/live/a", "/files/", "/blobs/a"} {
@@ -48,8 +48,8 @@ func TestReadersOfALoopbackListenerNameThisMachine(t *testing.T) {
 	}
 }
 
-// The admin listener shows nothing of the command line, which has tokens and passwords, and checks Host as the main one
-// does.
+// The admin listener shows nothing of the command line, which has tokens and passwords, and checks
+// Host as the main one does.
 func TestAdminListener(t *testing.T) {
 	ln, admin := listen(t), listen(t)
 	f := serveOn(t, Defaults(), &logBook{}, Listeners{Main: ln, Admin: admin})
@@ -99,7 +99,8 @@ func listen(t *testing.T) net.Listener {
 
 const readSecret, writeSecret = "re@d", "wr1te"
 
-// serveReaders starts a server that asks readers for a token, with a film and a value, and publishers for another.
+// serveReaders starts a server that asks readers for a token, with a film and a value, and
+// publishers for another.
 func serveReaders(t *testing.T) *fixture {
 	t.Helper()
 	root := t.TempDir()
@@ -199,7 +200,8 @@ func TestReadCookie(t *testing.T) {
 	if res.Body != "a film" {
 		t.Errorf("%d %s %v", res.Status, res.Body, res.Header)
 	}
-	// What needs a token is not for shared caches, also where each use is to be checked with the server.
+	// What needs a token is not for shared caches, also where each use is to be checked with the
+	// server.
 	for path, want := range map[string]string{"/files/film": "private", "/": "private, no-cache", "/blobs/a": "private, no-cache", "/api/streams": "no-store"} {
 		res := f.Request("GET", path, "", cookie)
 		if got := strings.Join(res.Header["Cache-Control"], ", "); res.Status != 200 || got != want {

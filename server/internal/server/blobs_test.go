@@ -22,8 +22,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/testkit/livetest"
 )
 
-// onEachStore runs a test on servers that keep their blobs in a directory, in Redis, and in a Redis Cluster. start
-// starts one, whose configuration change may change.
+// onEachStore runs a test on servers that store blobs in a directory, in Redis, and in a Redis
+// Cluster. start starts a server; change may change its configuration.
 func onEachStore(t *testing.T, test func(t *testing.T, start func(change func(*Config)) *fixture)) {
 	prefix := fmt.Sprintf("%s:%x:", t.Name(), rand.Uint64()) // the servers may have seen this test before
 	for name, place := range map[string]func(*testing.T, *Config){
@@ -57,7 +57,7 @@ func random(n int) []byte {
 	return p
 }
 
-// put puts a blob, whose length is told.
+// put uploads a blob with a Content-Length.
 func (f *fixture) put(key string, value []byte, header ...string) livetest.Response {
 	f.T.Helper()
 	return f.Request("PUT", "/blobs/"+key, string(value), header...)
@@ -171,7 +171,7 @@ func TestBlobsBehindSentinel(t *testing.T) {
 		t.Fatalf("PUT: %d %s", res.Status, res.Body)
 	}
 	f.has("k", value)
-	sentinel.Failover(t) // which may lose what has just been written: Redis replicates later
+	sentinel.Failover(t) // which may lose the last writes: Redis replicates asynchronously
 	if res := f.put("again", value); res.Status != 201 {
 		t.Fatalf("PUT after a failover: %d %s", res.Status, res.Body)
 	}
@@ -203,7 +203,7 @@ func TestBlobsThatExpire(t *testing.T) {
 }
 
 // A client that says nothing more after its request, and still waits for the answer, gets it.
-func TestBlobsOfClientsThatHaveSaidAll(t *testing.T) {
+func TestBlobsOfHalfClosedClients(t *testing.T) {
 	onEachStore(t, func(t *testing.T, start func(func(*Config)) *fixture) {
 		f := start(nil)
 		value := random(50_000)
@@ -236,7 +236,7 @@ func TestBlobsOfClientsThatHaveSaidAll(t *testing.T) {
 }
 
 // A body that breaks off leaves the old value. A client that falls silent gets 408.
-func TestBlobsThatBreakOff(t *testing.T) {
+func TestIncompleteUploadsKeepTheOldValue(t *testing.T) {
 	onEachStore(t, func(t *testing.T, start func(func(*Config)) *fixture) {
 		f := start(func(c *Config) { c.PublishTimeout = time.Second })
 		old := random(100)
@@ -313,7 +313,7 @@ func TestAStalledBlobIsCut(t *testing.T) {
 	})
 }
 
-// A download goes on with the value that it began with, though that is replaced or deleted meanwhile.
+// A download continues with its value, even if that is replaced or deleted meanwhile.
 func TestADownloadOutlivesItsBlob(t *testing.T) {
 	onEachStore(t, func(t *testing.T, start func(func(*Config)) *fixture) {
 		f := start(nil)
@@ -395,8 +395,8 @@ func TestTooManyBlobs(t *testing.T) {
 	})
 }
 
-// Redis may come later, and may go: blobs get 503 meanwhile, and everything else goes on.
-func TestRedisThatIsAway(t *testing.T) {
+// Redis may start later, and may fail: blobs get 503 meanwhile, and everything else continues.
+func TestBlobsAre503WithoutRedis(t *testing.T) {
 	r := redistest.Start(t)
 	f := serve(t, func(c *Config) { c.Redis = "redis://" + r.Addr() })
 	f.put("k", []byte("value"))
@@ -584,7 +584,7 @@ func TestRefusalsAmidTheBodyArrive(t *testing.T) {
 	})
 }
 
-// Blocks of transfers have owners: those of blobs, and those of downloads of files that the kernel does not send.
+// Blocks of transfers have owners: blobs, and downloads of files that the kernel does not send.
 func TestMemoryOwners(t *testing.T) {
 	onEachStore(t, func(t *testing.T, start func(func(*Config)) *fixture) {
 		root := t.TempDir()

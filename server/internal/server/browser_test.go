@@ -17,9 +17,9 @@ import (
 	"github.com/millrace-io/millrace/server/internal/testkit/pagetest"
 )
 
-// The page of a server that plays its demo, in a real browser: the stream is listed, its picture moves, and the browser
-// has nothing to complain about.
-func TestThePageShowsTheDemo(t *testing.T) {
+// The page of a server that plays its demo, in a real browser: the stream is listed, its picture
+// moves, and the browser has nothing to complain about.
+func TestPageShowsTheDemo(t *testing.T) {
 	ctx, console := pagetest.Browser(t)
 	f := serve(t, func(c *Config) { c.Demo, c.Latency = true, Defaults().Latency })
 	if err := chromedp.Do(ctx, chromedp.Navigate(f.URL("/"))); err != nil {
@@ -33,7 +33,7 @@ func TestThePageShowsTheDemo(t *testing.T) {
 		t.Fatal(err)
 	}
 	pagetest.Await(t, ctx, video+`.currentTime > `+strconv.FormatFloat(from+2, 'f', -1, 64))
-	// What is heard and seen is decoded, not just waited for.
+	// Audio and video are really decoded.
 	pagetest.Await(t, ctx, video+`.getVideoPlaybackQuality().totalVideoFrames > 30`)
 	if lines := console.Lines(); len(lines) > 0 {
 		t.Errorf("the console shows:\n%s", strings.Join(lines, "\n"))
@@ -43,8 +43,9 @@ func TestThePageShowsTheDemo(t *testing.T) {
 	}
 }
 
-// With a --read-token the page works in a browser that has opened it with the token, and shows nothing to another.
-func TestThePageBehindAToken(t *testing.T) {
+// With a --read-token the page works in a browser that has opened it with the token, and shows
+// nothing to another.
+func TestPageBehindAToken(t *testing.T) {
 	ctx, console := pagetest.Browser(t)
 	f := serve(t, func(c *Config) { c.Demo, c.ReadToken = true, "secret" })
 	if err := chromedp.Do(ctx, chromedp.Navigate(f.URL("/?token=secret"))); err != nil {
@@ -52,7 +53,7 @@ func TestThePageBehindAToken(t *testing.T) {
 	}
 	const video = `document.querySelector('video')`
 	pagetest.Await(t, ctx, video+`.videoWidth === 640 && `+video+`.currentTime > 0`)
-	// The addresses for other programs work as they are.
+	// The addresses for other programs work unchanged.
 	const addresses = `[...document.querySelectorAll('#watch code')].map(e => e.textContent.match(/http[^"]*/)?.[0]).filter(Boolean).join(' ')`
 	offered, err := chromedp.Run(ctx, chromedp.Evaluate[string](addresses))
 	if err != nil || strings.Count(offered, " ") != 3 {
@@ -78,14 +79,14 @@ func TestThePageBehindAToken(t *testing.T) {
 	}
 }
 
-// A page that is opened late in a long group of pictures begins far behind live, and its player catches up: it jumps, and
-// then plays a little faster.
-func TestThePageCatchesUp(t *testing.T) {
+// A page that is opened late in a long GOP begins far behind live, and its player catches up: it
+// jumps, and then plays a little faster.
+func TestPageCatchesUp(t *testing.T) {
 	need.Program(t, "ffmpeg")
 	ctx, console := pagetest.Browser(t)
 	f := serve(t, func(c *Config) { c.Latency = Defaults().Latency })
 	on, stop := context.WithCancel(ctx)
-	// One key frame, at the beginning.
+	// One keyframe, at the beginning.
 	cmd := exec.CommandContext(on, "ffmpeg", "-v", "error", "-re", "-f", "lavfi", "-i", "testsrc2=size=320x180:rate=25", "-f", "lavfi", "-i", "sine",
 		"-c:v", "libx264", "-preset", "ultrafast", "-tune", "zerolatency", "-pix_fmt", "yuv420p", "-g", "100000", "-c:a", "aac",
 		"-f", "flv", "-flvflags", "no_duration_filesize", "-method", "POST", f.URL("/live/cam"))
@@ -95,7 +96,7 @@ func TestThePageCatchesUp(t *testing.T) {
 	defer func() { _ = cmd.Wait() }()
 	defer stop()
 	f.published("cam", 1)
-	eventually(t, "a long group of pictures", func() bool { return f.hub.Streams()[0].KeyInterval > 5 })
+	eventually(t, "a long GOP", func() bool { return f.hub.Streams()[0].KeyInterval > 5 })
 	if err := chromedp.Do(ctx, chromedp.Navigate(f.URL("/"))); err != nil {
 		t.Fatal(err)
 	}
@@ -113,14 +114,15 @@ func TestThePageCatchesUp(t *testing.T) {
 		t.Errorf("the server says %+v", list)
 	}
 	pagetest.Await(t, ctx, `document.querySelector('#facts').textContent.includes('which is long')`)
-	f.Logged("key frames are far apart", "publisher=127.0.0.1:")
+	f.Logged("keyframes are far apart", "publisher=127.0.0.1:")
 	if lines := console.Lines(); len(lines) > 0 {
 		t.Errorf("the console shows:\n%s", strings.Join(lines, "\n"))
 	}
 }
 
-// A stream loses its publisher, which comes back: the page says so, and its video goes on over the same connection.
-func TestThePageGoesOnWithAStream(t *testing.T) {
+// A stream loses its publisher, which returns: the page says so, and its video continues over the
+// same connection.
+func TestPageContinuesAfterPublisherReturns(t *testing.T) {
 	ctx, console := pagetest.Browser(t)
 	f := serve(t, func(c *Config) { c.PublisherReturn, c.Latency = testTimeout, Defaults().Latency })
 	play := func() (cut func()) {
@@ -179,7 +181,7 @@ func TestThePageGoesOnWithAStream(t *testing.T) {
 
 // While there are as many viewers as the server takes, the page says so. When one leaves, the page
 // plays MP4, and holds one viewer's place.
-func TestThePageOfAServerWithTooManyViewers(t *testing.T) {
+func TestPageExplainsTooManyViewers(t *testing.T) {
 	ctx, _ := pagetest.Browser(t)
 	f := serve(t, func(c *Config) {
 		c.Demo, c.Latency, c.MaxViewers = true, Defaults().Latency, 1

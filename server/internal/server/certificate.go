@@ -12,12 +12,12 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// certificateLook is how often, at most, the certificate's files are looked at. Certificates are renewed days before
-// they expire.
+// certificateLook is how often, at most, the certificate's files are looked at. Certificates are
+// renewed days before they expire.
 const certificateLook = time.Minute
 
-// A certificate is what the server shows over TLS. It reads its files again when they have changed, without a restart.
-// If it cannot read them, it keeps the certificate before.
+// A certificate is the server's TLS certificate. It reads its files again when they have changed,
+// without a restart. If it cannot read them, it keeps the previous certificate.
 type certificate struct {
 	cert, key string // names of files
 	log       *slog.Logger

@@ -25,7 +25,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/demo"
 )
 
-// writeCertificate writes a certificate for 127.0.0.1 with its key to files, and returns their names.
+// writeCertificate writes a certificate for 127.0.0.1 with its key to files, and returns their
+// names.
 func writeCertificate(t *testing.T, dir string, serial int64) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -108,7 +109,7 @@ func serveTLS(t *testing.T, http2 bool, change func(*Config)) (*fixture, *http.C
 	return f, clientTrusting(t, cert, http2), "https://" + f.Addr
 }
 
-// clientTrusting returns a client that knows the authority whose certificate is in a file.
+// clientTrusting returns a client that trusts the authority in a file.
 func clientTrusting(t *testing.T, file string, http2 bool) *http.Client {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -214,7 +215,7 @@ func TestReadCookieOverTLS(t *testing.T) {
 	}
 }
 
-// What is renewed is shown from then on; what cannot be read leaves what there was.
+// A renewed certificate is used from then on; an unreadable one leaves the old certificate in use.
 func TestCertificateIsReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := writeCertificate(t, dir, 1)
@@ -308,7 +309,7 @@ func TestRefusalAmidTheBodyOverTLS(t *testing.T) {
 }
 
 // A port scanner leaves no warning.
-func TestHandshakesThatFailAreNoWarnings(t *testing.T) {
+func TestFailedHandshakesAreNotWarnings(t *testing.T) {
 	f, client, at := serveTLS(t, false, nil)
 	c, err := net.Dial("tcp", f.Addr)
 	if err != nil {

@@ -32,8 +32,8 @@ type clusterNode struct {
 	hls       *cluster.RemoteHLS
 }
 
-// openNode sets what the streams are shared with, and returns nil if the configuration names no cluster. The call that
-// ends the node's life is its close.
+// openNode sets the cluster that the streams are shared with, and returns nil if the configuration
+// names none. The caller calls close.
 func openNode(cfg *Config, streams *live.Config) (*clusterNode, error) {
 	if cfg.Cluster == "" {
 		return nil, nil
@@ -73,8 +73,8 @@ func openSegments(cfg *Config) (*cluster.Segments, error) {
 	return cluster.OpenRedisSegments(cfg.Cluster, cfg.ClusterPassword, cfg.ClusterPrefix, cfg.ClusterLease, cfg.SegmentsKeep, cfg.Log)
 }
 
-// nodeTLS returns how this node verifies others: by the authorities of the system, and those of --cluster-ca. Without the
-// flag it returns nil, which means the system's.
+// nodeTLS returns how this node verifies others: with the system's authorities, and those of
+// --cluster-ca. Without the flag it returns nil, which means the system's.
 func (c *Config) nodeTLS() (*tls.Config, error) {
 	if c.ClusterCA == "" {
 		return nil, nil
@@ -104,8 +104,8 @@ func (n *clusterNode) drain() {
 	}
 }
 
-// close gives up what the node still owns, saves what is still to be saved until ctx ends, and ends the connections. The
-// streams have ended.
+// close releases the node's leases, saves waiting segments until ctx ends, and closes the
+// connections. The streams must have ended.
 func (n *clusterNode) close(ctx context.Context) (err error) {
 	if n == nil {
 		return nil
@@ -126,7 +126,7 @@ func (n *clusterNode) remote() *cluster.RemoteHLS {
 	return n.hls
 }
 
-// checkCluster checks what a node needs.
+// checkCluster checks the options of a node.
 func (c *Config) checkCluster() error {
 	if c.Cluster == "" {
 		return nil
@@ -146,7 +146,7 @@ func (c *Config) checkCluster() error {
 	return c.checkAdvertise()
 }
 
-// checkAdvertise refuses what is not the address of a node.
+// checkAdvertise refuses an invalid address of a node.
 func (c *Config) checkAdvertise() error {
 	u, err := url.Parse(c.Advertise)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.Port() == "" ||
@@ -167,8 +167,8 @@ func (c *Config) self() string {
 	return strings.TrimRight(c.Advertise, "/")
 }
 
-// admit lets the requests of other nodes pass to next, marked as such, and all others to others. A node proves that it
-// knows the cluster's token, and needs no other one. A wrong proof is refused.
+// admit lets the requests of other nodes pass to next, marked as such, and all others to others. A
+// node proves that it knows the cluster's token, and needs no other one. A wrong proof is refused.
 //
 // n may be nil: the server is alone.
 func (n *clusterNode) admit(refusals *access.Refusals, next, others http.Handler) http.Handler {

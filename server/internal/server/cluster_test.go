@@ -82,8 +82,9 @@ func where(t *testing.T, nodes []*rtmpFixture, name string) (published, pulled [
 	return published, pulled
 }
 
-// A stream that is published at one node is watched at the others, by HTTP and RTMP, and each node tells where it is.
-func TestAStreamAtAllNodes(t *testing.T) {
+// A stream that is published at one node is watched at the others, by HTTP and RTMP, and each node
+// tells where it is.
+func TestStreamIsServedAtAllNodes(t *testing.T) {
 	t.Parallel()
 	nodes := serveCluster(t, 3, func(c *Config) { c.ReadToken, c.PublishToken = "reader", "writer" })
 	p := nodes[0].client("live")
@@ -171,8 +172,8 @@ func metricOf(f *rtmpFixture, name string) string {
 	return ""
 }
 
-// http11 makes a request by hand, and returns the first line of the answer.
-// askAsNode returns the status of a request of another node.
+// http11 makes a request by hand, and returns the first line of the answer. askAsNode returns the
+// status of a request of another node.
 func askAsNode(t *testing.T, f *rtmpFixture, path string) int {
 	t.Helper()
 	secret := cluster.NewSecret(clusterToken, "http://127.0.0.1:1")
@@ -197,8 +198,8 @@ func askAsNode(t *testing.T, f *rtmpFixture, path string) int {
 	return 0
 }
 
-// A node that shuts down has its publishers connect to another one, whatever the rule of takeovers, and viewers elsewhere
-// stay.
+// A node that shuts down makes its publishers reconnect to another one, under any takeover rule,
+// and viewers elsewhere stay.
 func TestAPublisherLeavesANodeThatShutsDown(t *testing.T) {
 	for _, rule := range []live.Takeover{live.TakeoverAlways, live.TakeoverNever} {
 		t.Run(string(rule), func(t *testing.T) { testLeaving(t, rule) })
@@ -244,8 +245,9 @@ func testLeaving(t *testing.T, rule live.Takeover) {
 	second.Call(rtmp.Stream, "deleteStream", nil, 1)
 }
 
-// A node without Redis is healthy, and serves what it has. Of other streams it says that it cannot know.
-func TestANodeWithoutRedis(t *testing.T) {
+// A node without Redis is healthy, and serves its streams. About other streams it answers that it
+// cannot know.
+func TestNodeServesWithoutRedis(t *testing.T) {
 	t.Parallel()
 	f := serveNode(t, "redis://127.0.0.1:1", "none:", func(c *Config) { c.ViewerWait = 10 * time.Millisecond })
 	if res := f.Get("/healthz"); res.Status != 200 {
@@ -286,8 +288,8 @@ func TestTheDemoOfACluster(t *testing.T) {
 	eventually(t, "the last demo", func() bool { published, _ := where(t, nodes, demo.Name); return len(published) == 1 })
 }
 
-// Nodes reach each other over TLS, with certificates of an authority that --cluster-ca names: FLV, HLS and what they tell of
-// themselves. A node without it does not trust them.
+// Nodes use TLS, with certificates of an authority in --cluster-ca, for FLV, HLS and reports. A
+// node without the flag does not trust them.
 func TestNodesOverTLS(t *testing.T) {
 	t.Parallel()
 	ca := newTestCA(t)

@@ -22,35 +22,36 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Config is everything that can be chosen about a Server. Every limit has a value in [Defaults]; zero means what the
-// field's comment says.
+// Config configures a Server. Every limit has a value in [Defaults]; zero means what the field's
+// comment says.
 type Config struct {
-	// Config is that of the streams at /live/. Log may be nil: nothing is logged. The server takes PublishTimeout for
-	// uploads, and StallTimeout and Unsent for downloads, as well.
+	// Config is that of the streams at /live/. Log may be nil: nothing is logged. The server takes
+	// PublishTimeout for uploads, and StallTimeout and Unsent for downloads, as well.
 	live.Config
 
 	Listen string // the address of the main listener
-	RTMP   string // the address of RTMP; empty: there is none
+	RTMP   string // the address of RTMP; empty: off
 	RTMPS  string // the same over TLS, with the certificate of the main listener
-	Admin  string // a second address for the operator: decisions, /debug/pprof, /metrics and /api/streams; empty: there is none
+	Admin  string // a second address for the operator: decisions, /debug/pprof, /metrics and /api/streams; empty: none
 
-	RTMPOptional bool // the server goes on without RTMP if it cannot listen there
+	RTMPOptional bool // the server starts without RTMP if it cannot listen there
 
 	TLSCert, TLSKey string // files in PEM with a certificate and its key; empty: there is no TLS
 
-	PublishToken string        // what a publisher must show; empty: publishing works through a loopback listener only
-	ReadToken    string        // what viewers and all other readers must show; empty: nothing
+	PublishToken string        // publishers must show it; empty: publishing works through a loopback listener only
+	ReadToken    string        // viewers and all other readers must show it; empty: everyone may read
 	TokenKey     string        // a file with the keys of signed tokens (JWT); empty: there are none
-	AdminToken   string        // what clients of Admin must show; empty: nothing, and only a loopback listener takes decisions
-	Hook         string        // the URL that is asked who may publish, play and record; empty if there is none
+	AdminToken   string        // clients of Admin must show it; empty: everyone may read, and only a loopback listener accepts decisions
+	Hook         string        // the URL of the hook, which decides who may publish, play and record; empty: none
 	HookTimeout  time.Duration // for its answer, with all attempts
 	HookOpen     bool          // a hook that fails allows all
-	CORS         string        // the origins of the sites whose pages may play streams, with commas; "*" stands for all
+	CORS         string        // the origins of the sites whose pages may play streams, with commas; "*" means all
 	Demo         bool          // play the built-in sample as the stream "demo"
 	Version      string        // shown in the API and in the metrics
 
-	// TrustedProxies are addresses and networks with commas between them. Their connections may begin with a PROXY header, and
-	// X-Forwarded-For of their requests has the client. Empty: none are trusted.
+	// TrustedProxies are addresses and networks with commas between them. Their connections may
+	// begin with a PROXY header, and X-Forwarded-For of their requests has the client. Empty: none
+	// are trusted.
 	TrustedProxies string
 
 	MaxConnections        int   // connections of the main listener at a time, without viewers of HTTP/1; an idle one gives way
@@ -58,22 +59,23 @@ type Config struct {
 	MaxAddressViewers     int   // new viewers of one address a second; 0: no limit
 	MaxAddressBytes       int64 // bytes that one address gets a second; 0: no limit
 
-	// Successor says that this process replaces another one, which still has the directories of blobs and recordings. They
-	// share the one; the other is this process's when the other process has ended its recordings.
+	// Successor says that this process replaces another one, which still has the directories of
+	// blobs and recordings. They share the one; the other is this process's when the other process
+	// has ended its recordings.
 	Successor bool
 
 	Ready func(Listeners) // called when the server serves; it must not wait. nil: it is not
 
-	Root               string // a directory whose files are served at /files/; empty: no files
-	FilesListing       bool   // a directory without an index.html is answered with a list of what is in it
+	Root               string // a directory of files to serve at /files/; empty: no files
+	FilesListing       bool   // a directory without an index.html is answered with a list of its entries
 	FilesPrecompressed bool   // name.br, name.zst or name.gz is sent for name to clients that accept it
 	FilesDropBehind    int64  // responses of at least this many bytes leave the page cache as it was; 0: none do
 	MaxDownloads       int    // requests for files at a time, and for blobs; one more gets 503
 
 	Blobs         string // a directory for the values at /blobs/
 	Redis         string // or the address of a Redis for them, as package redisurl reads it
-	RedisPassword string // for a Redis whose address names none
-	RedisPrefix   string // what the names of their keys in Redis begin with
+	RedisPassword string // if the Redis address has none
+	RedisPrefix   string // prefix of their keys in Redis
 	MaxBlobBytes  int64  // the longest value; a longer one gets 413
 	MaxUploads    int    // values that are being written at a time; one more gets 503
 
@@ -81,59 +83,66 @@ type Config struct {
 	RecordStreams string        // a pattern of their names, as path.Match has them
 	RecordBytes   int64         // of all recordings; beyond it the oldest are deleted. 0: no limit
 	RecordQueue   int64         // bytes of a stream that may wait for the disk
-	RecordEvery   time.Duration // a recording goes on in another file at whole multiples of it, in UTC
+	RecordEvery   time.Duration // a recording starts a new file at whole multiples of it, in UTC
 
 	Cluster         string        // the Redis that says which node owns which stream, as a URL; empty: the server is alone
-	ClusterPassword string        // for a Redis whose address names none
+	ClusterPassword string        // if the Redis address has none
 	Advertise       string        // the URL at which the other nodes reach the main listener
-	ClusterToken    string        // what nodes prove to know
-	ClusterCA       string        // a file in PEM with authorities that nodes trust for each other, beside the system's; empty if there is none
+	ClusterToken    string        // the secret that nodes prove to know
+	ClusterCA       string        // a PEM file with authorities that nodes trust for each other, in addition to the system's; empty: none
 	ClusterLease    time.Duration // a node that is gone for so long has lost its streams
-	ClusterPrefix   string        // what the names of the keys in Redis begin with
+	ClusterPrefix   string        // prefix of the keys in Redis
 	ClusterCache    int64         // bytes of HLS of other nodes that are kept
 	Segments        string        // "redis": segments outlive their node there; empty: they do not
 	SegmentsKeep    time.Duration // how long they are kept there
 
-	// MemoryBytes is what all of it may take; 0: as much as the other limits allow.
+	// MemoryBytes limits the memory of all of these together; 0: only the other limits apply.
 	MemoryBytes int64
 
 	HeaderTimeout time.Duration // for a request's head to arrive
 	IdleTimeout   time.Duration // for the next request on a connection that is kept alive
-	DrainTimeout  time.Duration // how long SIGTERM waits for the viewers to get what is queued
+	DrainTimeout  time.Duration // how long the server waits after SIGTERM for viewers to receive queued frames
 }
 
 // Defaults returns the configuration of a server that was asked for nothing special.
 func Defaults() Config {
 	return Config{
-		// A player on another site is what streams are for, and a page of another site cannot read what needs a token.
+		// Streams are made for players on other sites, and a page of another site cannot read what
+		// needs a token.
 		CORS: "*",
-		// Reachable from this machine only: trying the command must not open the machine to strangers.
+		// Reachable from this machine only: trying the command must not open the machine to
+		// strangers.
 		Listen: "127.0.0.1:8080",
 		RTMP:   "127.0.0.1:1935",
-		// Another program may have the usual port of RTMP, and a user who did not ask for RTMP should not notice.
+		// Another program may have the usual port of RTMP, and a user who did not ask for RTMP
+		// should not notice.
 		RTMPOptional: true,
 
-		// Twice what viewers over HTTP/2 and downloads of files may have by their own limits: the rest is for players of HLS,
-		// whose connections wait for requests. Each takes some 10 KiB.
+		// Twice the viewers over HTTP/2 and the downloads that the other limits allow. The rest is
+		// for HLS players, whose connections wait for requests. Each takes some 10 KiB.
 		MaxConnections: 16384,
-		// No limits for an address: thousands of viewers of a mobile network, a school or a proxy share one, and the server
-		// cannot tell them from one client with many connections. The operator can.
+		// No limits for an address: thousands of viewers of a mobile network, a school or a proxy
+		// share one, and the server cannot tell them from one client with many connections. The
+		// operator can.
 
-		// No lists: a user who puts a file there for a friend does not expect strangers to see its name. Nothing
-		// precompressed: name.gz may be a file of its own. Nothing is dropped from the page cache: the kernel lets go
-		// of what is read once before what is read often, and a file that many load in turn should stay.
-		// As many as viewers. A download holds a goroutine, net/http's two buffers of 4 KiB, and what the kernel takes for
-		// its connection: up to 4 MiB if the client is slow.
+		// No lists: a user who puts a file there for a friend does not expect strangers to see its
+		// name. Nothing precompressed: name.gz may be a different file. Nothing is dropped from the
+		// page cache: the kernel evicts files that were read once first, and a file that many
+		// clients load in turn should stay. As many as viewers. A download holds a goroutine,
+		// net/http's two buffers of 4 KiB, and the kernel's send buffer: up to 4 MiB if the client
+		// is slow.
 		MaxDownloads: 4096,
 
 		// /blobs/ must not reach the keys of other programs.
 		RedisPrefix: "blobs:",
-		// What Redis takes, so that a value fits wherever it may be kept one day. In a directory it may be more.
+		// The limit of Redis, so that each value also fits there. In a directory it may be more.
 		MaxBlobBytes: blob.MaxRedisValue,
-		// An upload holds 64 KiB here, or up to 1 MiB for Redis, and a descriptor. A disk is busy with fewer.
+		// An upload holds 64 KiB here, or up to 1 MiB for Redis, and a descriptor. A disk is busy
+		// with fewer.
 		MaxUploads: 64,
 
-		// A client waits for it. A hook that asks a database answers in some ms, and one that restarts is back in two seconds.
+		// A client waits for it. A hook that asks a database answers in some ms, and one that
+		// restarts is back in two seconds.
 		HookTimeout: 3 * time.Second,
 
 		RecordStreams: "*",
@@ -150,8 +159,8 @@ func Defaults() Config {
 		// A player that is behind, and the time in which an encoder comes back.
 		SegmentsKeep: time.Minute,
 
-		// A request's head is one packet. Ten seconds forgive the worst mobile network, but not a client that holds a
-		// place.
+		// A request's head is one packet. Ten seconds forgive the worst mobile network, but not a
+		// client that holds a place.
 		HeaderTimeout: 10 * time.Second,
 		// Longer than the poll interval of the page, so that its connection is reused.
 		IdleTimeout: 60 * time.Second,
@@ -159,40 +168,42 @@ func Defaults() Config {
 		DrainTimeout: 8 * time.Second,
 
 		Config: live.Config{
-			// 128 streams that keep 16 MiB each are 2 GiB, which a small server has; twice that at the very most, if each
-			// is watched as MP4 as well and none of what that keeps is what the stream keeps.
+			// 128 streams that keep 16 MiB each are 2 GiB, which a small server has; at most twice
+			// that, if each is also watched as MP4 and the MP4 shares no memory with the stream.
 			MaxStreams: 128,
-			// A viewer costs about 4 KiB here; a slow one pins up to Unsent bytes in the kernel: 512 MiB if all 4096 are slow.
+			// A viewer costs about 4 KiB here; a slow one pins up to Unsent bytes in the kernel:
+			// 512 MiB if all 4096 are slow.
 			MaxViewers:       4096,
 			MaxStreamViewers: 4096,
 
-			// An encoder sends many times a second. Half a minute outlasts a roaming handover, and frees the name soon after
-			// an encoder has failed.
+			// An encoder sends many times a second. Half a minute outlasts a roaming handover, and
+			// frees the name soon after an encoder has failed.
 			PublishTimeout: 30 * time.Second,
-			// An encoder that lost its connection, or was restarted, is back after a few seconds. Viewers' players give up, or
-			// their users do, when nothing comes for longer.
+			// An encoder that lost its connection, or was restarted, is back after a few seconds.
+			// Viewers' players give up, or their users do, when nothing comes for longer.
 			PublisherReturn: 15 * time.Second,
-			// Publishing needs a loopback listener or the token, so all publishers have the same rights. The later one is
-			// where the operator is.
+			// Publishing needs a loopback listener or the token, so all publishers have the same
+			// rights. The later one is where the operator is.
 			Takeover: live.TakeoverAlways,
 			// Long enough to start the player first and then the encoder by hand.
 			ViewerWait: 10 * time.Second,
-			// A browser tab in the background may stop reading for a while. After that it only takes memory.
+			// A browser tab in the background may stop reading for a while. After that it only
+			// takes memory.
 			StallTimeout: 30 * time.Second,
 
-			// A group of pictures of ten seconds (x264's default at 25 pictures a second) at 12 Mbit/s fits.
+			// A GOP of ten seconds (x264's default at 25 frames a second) at 12 Mbit/s fits.
 			KeepBytes: 16 << 20,
-			// No bound of its own for what people send: a still picture with sound, one a second and every 250th a key
-			// frame, has groups of 12,000 frames and 4 MB.
+			// Large enough for all real streams: a still image with audio, with one video frame a
+			// second and every 250th a keyframe, has GOPs of 12,000 frames and 4 MB.
 			KeepFrames: 16384,
-			// A key frame of a 4K picture is one to two MB. The format allows 16 MiB.
+			// A keyframe of a 4K video has one to two MB. The format allows 16 MiB.
 			MaxTagBytes: 4 << 20,
 
 			HLS: hlslive.Config{
-				// Six pictures at 30 a second. A player is three parts behind: shorter ones save little of its second, and cost a
-				// request of each viewer.
+				// Six frames at 30 a second. A player is three parts behind: shorter parts save
+				// little of its second, and cost one request per viewer each.
 				Part: 200 * time.Millisecond,
-				// What encoders are told to send: a key frame every two seconds.
+				// The usual setting of encoders: a keyframe every two seconds.
 				Segment: 2 * time.Second,
 				// Twelve seconds: players without parts begin three segments from the end.
 				Segments: 6,
@@ -200,16 +211,18 @@ func Defaults() Config {
 				MaxBytes: 64 << 20,
 			},
 
-			// What is sent costs per segment, not per byte.
+			// Sending costs per segment, not per byte.
 			Latency: 50 * time.Millisecond,
 
-			// A player buffers one to three seconds. A viewer that is five behind does not see the present any more.
+			// A player buffers one to three seconds. A viewer that is five behind does not see the
+			// present any more.
 			LagTime: 5 * time.Second,
-			// 8 MiB are those five seconds at 12 Mbit/s, and leave half of what is kept as a margin.
+			// 8 MiB are these five seconds at 12 Mbit/s, and leave half of the kept frames as a
+			// margin.
 			LagBytes:  8 << 20,
 			LagPolicy: live.Skip,
-			// Without a bound the kernel swallows about 4 MB before a stall is seen. 128 KiB are half a second at 2 Mbit/s
-			// and still fill a link of 10 Mbit/s for 100 ms.
+			// Without a bound the kernel swallows about 4 MB before a stall is seen. 128 KiB are
+			// half a second at 2 Mbit/s and still fill a link of 10 Mbit/s for 100 ms.
 			Unsent: 128 << 10,
 		},
 	}
@@ -219,28 +232,31 @@ const (
 	// maxLatency bounds --latency: a publisher's end, and the server's own, wait for it.
 	maxLatency = time.Second
 
-	// maxHookTimeout is what encoders and players wait for an answer before they give up.
+	// maxHookTimeout is how long encoders and players wait for an answer before they give up.
 	maxHookTimeout = 10 * time.Second
 
-	// minHLSPart is three pictures at 60 a second: a request of each viewer for less costs more than it saves.
+	// minHLSPart is three frames at 60 a second: shorter parts cost more in requests than they
+	// save.
 	minHLSPart = 50 * time.Millisecond
-	// maxHLSSegment and maxHLSSegments bound playlists to what players expect: a segment may be twice as long as its
-	// least, and a playlist is read as often as there are parts.
+	// maxHLSSegment and maxHLSSegments limit playlists to sizes that players expect: a segment may
+	// be twice as long as its minimum, and a playlist is read once per part.
 	maxHLSSegment  = 8 * time.Second
 	maxHLSSegments = 1000
 
 	// maxLease bounds how long the viewers of a node that died wait for their stream.
 	maxLease = time.Minute
-	// maxSegmentsKeep bounds what Redis holds of each stream.
+	// maxSegmentsKeep limits a stream's memory in Redis.
 	maxSegmentsKeep = time.Hour
 
-	// minAddressBytes is with what a step of a download takes less time than --stall-timeout.
+	// minAddressBytes is the rate at which a step of a download takes less time than
+	// --stall-timeout.
 	minAddressBytes = 64 << 10
 
-	// MinMemory is what a stream of the default limits needs, with viewers and HLS.
+	// MinMemory is the memory of one stream at the default limits, with viewers and HLS.
 	MinMemory = 64 << 20
 
-	// maxKeepFrames bounds a stream's lists of frames and pieces to 90 MiB. --keep-bytes does not: frames may be empty.
+	// maxKeepFrames bounds a stream's lists of frames and pieces to 90 MiB. --keep-bytes does not:
+	// frames may be empty.
 	maxKeepFrames = 1 << 20
 
 	// maxBlobBytes is more than any disk has, and does not overflow in sums.
@@ -349,7 +365,7 @@ func (c *Config) tokenKeys() (token.Keys, error) {
 	return keys, nil
 }
 
-// origins returns those of --cors, which was checked.
+// origins returns the origins of --cors, which was checked.
 func (c *Config) origins() []string {
 	list, _ := access.ParseOrigins(c.CORS)
 	return list

@@ -16,8 +16,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// connections are those of the main listener that net/http serves: viewers of HTTP/1 are not among them. When there are as
-// many as the limit, one that waits for a request gives way to a new one.
+// connections are the connections of the main listener that net/http serves; HTTP/1 viewers are not
+// among them. At the limit, an idle connection is closed for a new one.
 type connections struct {
 	clients *clients
 	tls     bool
@@ -37,8 +37,7 @@ const (
 	// shedAfter is how long a connection must have waited for a request before it may be closed
 	// because memory is short.
 	shedAfter = time.Second
-	// plainBytes and tlsBytes are what a connection holds that waits for a request: its goroutine
-	// and its buffers.
+	// plainBytes and tlsBytes are the memory of an idle connection: its goroutine and its buffers.
 	plainBytes, tlsBytes = 12 << 10, 36 << 10
 )
 

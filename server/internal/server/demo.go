@@ -28,9 +28,9 @@ type demoService struct {
 	log  *slog.Logger
 }
 
-// run publishes the sample, over and over, until ctx ends or another publisher takes over. A
-// node of a cluster does so whenever no node has the stream, so that nodes do not take it from each other, nor from
-// another publisher.
+// run publishes the sample, over and over, until ctx ends or another publisher takes over. A node
+// of a cluster does so whenever no node has the stream, so that nodes do not take it from each
+// other, nor from another publisher.
 func (s *demoService) run(ctx context.Context) {
 	if s.node == nil {
 		if err := s.publish(); err != nil {
@@ -118,11 +118,12 @@ func (d *demoPlayer) release() {
 	}
 }
 
-// isConfig reports whether a tag is what viewers need before they can start.
+// isConfig reports whether viewers need the tag before they can start.
 func (t *demoTag) isConfig() bool { return t.Metadata || t.SequenceHeader }
 
-// play publishes round after round. Each tag is due at a time counted from the start, so that errors do not add up, and
-// its timestamp says so; everything behind the timestamp is the sample's own memory.
+// play publishes round after round. Each tag is due at a time counted from the start, so that
+// errors do not add up, and its timestamp says so; everything behind the timestamp is the sample's
+// own memory.
 func (d *demoPlayer) play(ctx context.Context) error {
 	begin := time.Now()
 	timer := time.NewTimer(0)

@@ -29,8 +29,8 @@ func TestTheDemoPlays(t *testing.T) {
 	f.Logged("publisher ended", "stream=demo")
 }
 
-// The demo is played in real time, round after round: what is due has been published, and nothing else. Its timestamps
-// never go back, also where the sample begins again.
+// The demo is played in real time, round after round: due tags have been published, and no others.
+// Timestamps never go back, even where the sample restarts.
 func TestTheDemoIsPlayedInRealTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := Defaults()
@@ -84,7 +84,7 @@ func TestTheDemoIsPlayedInRealTime(t *testing.T) {
 	})
 }
 
-// A node whose Redis is down says that it does not play the demo.
+// A node without Redis logs that it does not play the demo.
 func TestTheDemoWithoutRedis(t *testing.T) {
 	f := serveNode(t, "redis://"+nettest.FreeAddr(t), "p:", func(c *Config) { c.Demo = true })
 	f.Logged("level=WARN", "the demo is not played", "reason=")

@@ -23,8 +23,8 @@ type balancer struct {
 	rtmp         string // the socket of its RTMP
 }
 
-// balancerConfig returns the name and the text of what deploy/ has for nginx or haproxy, and what replaces a part of the text
-// that must be there.
+// balancerConfig returns the name and the text of what deploy/ has for nginx or haproxy, and what
+// replaces a part of the text that must be there.
 func balancerConfig(t *testing.T, name string) (file string, config *string, replace func(old, new string)) {
 	t.Helper()
 	file = map[string]string{"nginx": "nginx.conf", "haproxy": "haproxy.cfg"}[name]
@@ -42,8 +42,8 @@ func balancerConfig(t *testing.T, name string) (file string, config *string, rep
 	}
 }
 
-// startBalancer starts nginx or haproxy as deploy/ configures it, in front of the given addresses of HTTP and RTMP in the
-// places of node1 to node3.
+// startBalancer starts nginx or haproxy as deploy/ configures it, in front of the given addresses
+// of HTTP and RTMP in the places of node1 to node3.
 func startBalancer(t *testing.T, name string, http, rtmp [3]string) *balancer {
 	t.Helper()
 	program := need.Program(t, name)
@@ -111,8 +111,8 @@ func (b *balancer) client(t *testing.T, app string) *livetest.RTMP {
 	return c
 }
 
-// Through the balancers in deploy/ streams pass while they come, by HTTP and by RTMP, and nodes that are down are passed
-// over. Clients cannot pass for nodes.
+// Through the balancers in deploy/ streams pass while they come, by HTTP and by RTMP, and nodes
+// that are down are passed over. Clients cannot pass for nodes.
 func TestBalancers(t *testing.T) {
 	for _, name := range []string{"nginx", "haproxy"} {
 		t.Run(name, func(t *testing.T) {
@@ -141,8 +141,8 @@ func TestBalancers(t *testing.T) {
 	}
 }
 
-// A balancer that knows nothing of streams spreads clients over the nodes of a cluster, and goes on without one that shuts
-// down: viewers that come back, and publishers, get to another one.
+// A balancer without knowledge of streams spreads clients over the nodes of a cluster, and
+// continues without a node that shuts down: returning viewers and publishers get to another one.
 func TestAClusterBehindBalancers(t *testing.T) {
 	for _, name := range []string{"nginx", "haproxy"} {
 		t.Run(name, func(t *testing.T) {
@@ -195,7 +195,8 @@ func TestAClusterBehindBalancers(t *testing.T) {
 	}
 }
 
-// systemd takes the units in deploy/ without a word, and the service shows the server little of the machine.
+// systemd takes the units in deploy/ without a word, and the service shows the server little of the
+// machine.
 func TestUnits(t *testing.T) {
 	program := need.Program(t, "systemd-analyze")
 	dir := t.TempDir()
@@ -209,7 +210,7 @@ func TestUnits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The program must be there, whatever it is.
+		// The program must exist.
 		text = bytes.ReplaceAll(text, []byte("/usr/local/bin/millrace"), []byte("/bin/sh"))
 		units = append(units, filepath.Join(dir, filepath.Base(file)))
 		if err := os.WriteFile(units[len(units)-1], text, 0o600); err != nil {

@@ -37,8 +37,8 @@ func userPage(t *testing.T, name string) string {
 	return string(text)
 }
 
-// The fields of /api/streams are those that docs/metrics.md promises to keep, and those of viewers are in docs/admin.md:
-// none is missing, and none is not documented.
+// The fields of /api/streams are those that docs/metrics.md promises, and viewers' fields are in
+// docs/admin.md: none is missing, and none is undocumented.
 func TestTheDocumentedAPI(t *testing.T) {
 	page := userPage(t, "metrics.md") + userPage(t, "admin.md")
 	for heading, of := range map[string]reflect.Type{
@@ -71,8 +71,8 @@ func TestTheDocumentedAPI(t *testing.T) {
 	}
 }
 
-// A client of /api/streams that was written for the first version that promised its fields still finds them, with their
-// types. This list only grows.
+// A client of /api/streams that was written for the first version that promised its fields still
+// finds them, with their types. This list only grows.
 func TestTheAPIIsStable(t *testing.T) {
 	f := serve(t, func(c *Config) { c.Demo = true })
 	f.published("demo", 1)
@@ -111,8 +111,8 @@ func TestTheAPIIsStable(t *testing.T) {
 	}
 }
 
-// With the configurations of docs/deploy.md for proxies, streams and blobs pass while they come, and longer ones than
-// nginx' 1 MiB.
+// With the configurations of docs/deploy.md for proxies, streams and blobs pass while they come,
+// and longer ones than nginx' 1 MiB.
 func TestBehindAProxy(t *testing.T) {
 	for _, name := range []string{"nginx", "haproxy", "caddy"} {
 		t.Run(name, func(t *testing.T) {
@@ -167,8 +167,8 @@ func passes(t *testing.T, f *fixture, client *http.Client) {
 	}
 }
 
-// startDocumentedProxy starts a proxy with its configuration in docs/deploy.md, in front of a server at addr, and returns a
-// client of it.
+// startDocumentedProxy starts a proxy with its configuration in docs/deploy.md, in front of a
+// server at addr, and returns a client of it.
 func startDocumentedProxy(t *testing.T, name, program, addr string) *http.Client {
 	t.Helper()
 	language := map[string]string{"nginx": "nginx", "haproxy": "haproxy", "caddy": "caddyfile"}[name]
@@ -202,8 +202,8 @@ func startDocumentedProxy(t *testing.T, name, program, addr string) *http.Client
 	return startProxy(t, cmd, socket)
 }
 
-// startNginx starts an nginx with a location block at a Unix socket, and returns a client of it. What stands before the
-// block is for all servers.
+// startNginx starts an nginx with a location block at a Unix socket, and returns a client of it.
+// What stands before the block is for all servers.
 func startNginx(t *testing.T, program, dir, socket, config string) *http.Client {
 	t.Helper()
 	common, location, _ := strings.Cut(config, "location ")
@@ -253,7 +253,7 @@ func startProxy(t *testing.T, cmd *exec.Cmd, socket string) *http.Client {
 }
 
 // The command for a test picture in docs/publish.md publishes one that viewers see.
-func TestTheTestPicture(t *testing.T) {
+func TestDocumentedTestVideo(t *testing.T) {
 	need.Program(t, "ffmpeg")
 	command := regexp.MustCompile("(?m)^ffmpeg -re -f lavfi .*$").FindString(userPage(t, "publish.md"))
 	f := serve(t, nil)
@@ -272,9 +272,9 @@ func TestTheTestPicture(t *testing.T) {
 	}
 }
 
-// The RTMP commands of docs/publish.md and docs/watch.md: with the token a stream passes, without it ffmpeg says what the
-// page says.
-func TestTheRTMPCommands(t *testing.T) {
+// The RTMP commands of docs/publish.md and docs/watch.md: with the token a stream passes, without
+// it ffmpeg says what the page says.
+func TestDocumentedRTMPCommands(t *testing.T) {
 	need.Program(t, "ffmpeg")
 	need.Program(t, "rtmpdump")
 	publishing := userPage(t, "publish.md")

@@ -11,8 +11,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/testkit/livetest"
 )
 
-// A server that shuts down asks the publishers of RTMP that can to connect again, by plain TCP and over TLS, and takes
-// what they send until they do. Those that stay, and those that cannot, are ended.
+// A server that shuts down asks RTMP publishers that support it to reconnect, over TCP and TLS, and
+// accepts their data until they do. Others are ended.
 func TestPublishersAreAskedToConnectAgain(t *testing.T) {
 	t.Parallel()
 	const request = "NetConnection.Connect.ReconnectRequest"
@@ -37,7 +37,7 @@ func TestPublishersAreAskedToConnectAgain(t *testing.T) {
 			t.Fatalf("%s: %+v", tt.name, s)
 		}
 		told := make(chan struct{})
-		clients.Go(func() { // as an encoder does: it sends on, up to a key frame
+		clients.Go(func() { // as an encoder does: it sends on, up to a keyframe
 			for {
 				if c.SendTags(sample...) != nil {
 					return

@@ -18,8 +18,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/testkit/livetest"
 )
 
-// serveFiles starts a server with a root that holds files of these sizes, and returns what is in them. change may be
-// nil.
+// serveFiles starts a server with a root that holds files of these sizes, and returns their
+// contents. change may be nil.
 func serveFiles(t *testing.T, sizes map[string]int, change func(*Config)) (*fixture, map[string][]byte) {
 	t.Helper()
 	root := t.TempDir()
@@ -161,8 +161,8 @@ func TestFilesPrecompressed(t *testing.T) {
 	}
 }
 
-// A client that stops reading amid a file is cut over both versions of HTTP; the file is closed then, and others have
-// not noticed.
+// A client that stops reading amid a file is cut over both versions of HTTP; the file is closed
+// then, and others have not noticed.
 func TestAStalledDownloadIsCut(t *testing.T) {
 	quick := func(c *Config) { c.StallTimeout = time.Second }
 	cut := func(t *testing.T, f *fixture) {
@@ -199,9 +199,9 @@ func TestAStalledDownloadIsCut(t *testing.T) {
 	})
 }
 
-// A client that sends requests and reads nothing is cut as well, though each answer is so short that its handler never
-// waits.
-func TestAClientThatOnlyAsksIsCut(t *testing.T) {
+// A client that sends requests and reads nothing is cut as well, though each answer is so short
+// that its handler never waits.
+func TestClientThatNeverReadsIsCut(t *testing.T) {
 	for _, path := range []string{"/files/small", "/page/app.js"} {
 		f, _ := serveFiles(t, map[string]int{"small": 2000}, func(c *Config) { c.StallTimeout = 200 * time.Millisecond })
 		conn := dial(t, f.Addr, 4096)
@@ -217,8 +217,9 @@ func TestAClientThatOnlyAsksIsCut(t *testing.T) {
 	}
 }
 
-// A stream is not bounded by what bounds short answers: who publishes and who watches may take longer.
-func TestStreamsOutlastTheTimeOfShortAnswers(t *testing.T) {
+// A stream is not bounded by what bounds short answers: who publishes and who watches may take
+// longer.
+func TestStreamsHaveNoWriteTimeout(t *testing.T) {
 	t.Parallel()
 	const limit = time.Second
 	f := serve(t, func(c *Config) { c.StallTimeout = limit })
@@ -237,7 +238,7 @@ func TestStreamsOutlastTheTimeOfShortAnswers(t *testing.T) {
 	same(t, "the rest", w.Rest(), piece)
 }
 
-func TestDownloadsAreCutWhenTheTimeToDrainIsOver(t *testing.T) {
+func TestDrainTimeoutCutsDownloads(t *testing.T) {
 	f, _ := serveFiles(t, map[string]int{"big": 16 << 20}, func(c *Config) { c.DrainTimeout = 50 * time.Millisecond })
 	w := f.Watcher("/files/big", 4096)
 	f.stop()
@@ -261,7 +262,7 @@ func TestTooManyDownloads(t *testing.T) {
 	eventually(t, "room", func() bool { return f.Get("/files/small").Status == 200 })
 }
 
-// Blobs in a directory whose files are served can be read by their files' names: the log says so.
+// Blobs in a directory inside --root can be read as files: the log warns.
 func TestBlobsAmongTheFiles(t *testing.T) {
 	root := t.TempDir()
 	within := filepath.Join(root, "blobs")

@@ -17,7 +17,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/testkit/livetest"
 )
 
-// testTimeout is how long a test waits for something that must happen. Only a failing test waits so long.
+// testTimeout is how long a test waits for something that must happen. Only a failing test waits so
+// long.
 const testTimeout = nettest.Timeout
 
 type logBook = nettest.LogBook
@@ -28,7 +29,7 @@ var (
 	same       = nettest.Same
 )
 
-// A fixture is a server on a loopback port, and what it logs.
+// A fixture is a server on a loopback port, and its log.
 type fixture struct {
 	*Server
 	livetest.Client
@@ -81,7 +82,8 @@ func serveOn(t testing.TB, cfg Config, book *logBook, l Listeners) *fixture {
 	return &fixture{Server: s, Client: client, stop: stop}
 }
 
-// published waits until there is the stream, and all of them have taken n bytes after their FLV headers.
+// published waits until there is the stream, and all of them have taken n bytes after their FLV
+// headers.
 func (f *fixture) published(name string, n int) {
 	f.T.Helper()
 	eventually(f.T, fmt.Sprintf("%d bytes of %s", n, name), func() bool {

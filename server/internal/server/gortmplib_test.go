@@ -30,8 +30,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/demo"
 )
 
-// gortmplib is the RTMP client of another project. It shares no code with media/rtmp: not the handshake, the chunks, the
-// commands or the headers of codecs.
+// gortmplib is the RTMP client of another project. It shares no code with media/rtmp: not the
+// handshake, the chunks, the commands or the headers of codecs.
 
 // A libStream is a stream as gortmplib writes and reads it.
 type libStream struct {
@@ -235,7 +235,7 @@ func (f *rtmpFixture) libURL(scheme, rest string) string {
 	return "rtmp://" + f.rtmp + rest
 }
 
-// libClient connects to an address, whose stream key is the fragment.
+// libClient connects to an address, with the stream key in its fragment.
 func (f *rtmpFixture) libClient(address string, publish bool) (*gortmplib.Client, error) {
 	f.T.Helper()
 	u, err := url.Parse(address)
@@ -392,7 +392,7 @@ type libViewer struct {
 	err      error
 }
 
-// libWatch plays a stream that there is. The viewer begins at its newest key frame.
+// libWatch plays a stream that there is. The viewer begins at its newest keyframe.
 func (f *rtmpFixture) libWatch(t *testing.T, address string) *libViewer {
 	t.Helper()
 	c, err := f.libClient(address, false)
@@ -407,7 +407,7 @@ func (f *rtmpFixture) libWatch(t *testing.T, address string) *libViewer {
 	return v
 }
 
-// A libConn lets a viewer see what it reads.
+// A libConn records the data that a viewer reads.
 type libConn struct {
 	*gortmplib.Client
 	v *libViewer
@@ -485,7 +485,8 @@ func (v *libViewer) rest() *libStream {
 	return &v.got
 }
 
-// libStreams returns streams of two seconds and more: a reader of gortmplib looks for tracks in two.
+// libStreams returns streams of two seconds and more: a reader of gortmplib looks for tracks in
+// two.
 func libStreams(t *testing.T) map[string]*libStream {
 	t.Helper()
 	sample := readTags(t, sampleTags())
@@ -505,7 +506,8 @@ func libStreams(t *testing.T) map[string]*libStream {
 		}
 		return p
 	}
-	// made returns a stream whose key frames have a size, and with reordered other times of showing than of decoding.
+	// made returns a stream with keyframes of a size and, if reordered, with presentation times
+	// that differ from decoding times.
 	made := func(config map[string][][]byte, size int, video func(key bool, size int) [][]byte, reordered bool,
 		audio ...string) *libStream {
 		s := &libStream{config: config}
@@ -522,7 +524,8 @@ func libStreams(t *testing.T) map[string]*libStream {
 		}
 		return s
 	}
-	// gortmplib leaves out what follows the first two bytes of an AudioSpecificConfig: that there is no SBR.
+	// gortmplib leaves out what follows the first two bytes of an AudioSpecificConfig: that there
+	// is no SBR.
 	aac := [][]byte{[]byte("mp4a"), sample.config["audio0"][1][:2]}
 	sample.config["audio0"] = aac
 	head := [][]byte{[]byte("Opus"), []byte("OpusHead\x01\x02\x38\x01\x80\xbb\x00\x00\x00\x00\x00")}
@@ -558,7 +561,7 @@ func libStreams(t *testing.T) map[string]*libStream {
 	}
 }
 
-// What gortmplib publishes reaches its viewers, and those of the other forms, as it was sent. What others publish reaches
+// Streams published by gortmplib reach viewers of each format unchanged, and other streams reach
 // viewers of gortmplib.
 func TestGortmplib(t *testing.T) {
 	cert, key := writeCertificate(t, t.TempDir(), 1)
@@ -639,7 +642,8 @@ func TestGortmplib(t *testing.T) {
 	}
 }
 
-// A libSource is a publisher: begin sends a stream up to its first frame of video, and goOn what follows.
+// A libSource is a publisher: begin sends a stream up to its first frame of video, and goOn what
+// follows.
 type libSource struct{ begin, goOn, end func() }
 
 // A server that takes the longest frames of all does not announce chunks that gortmplib refuses.
@@ -658,7 +662,8 @@ func TestGortmplibWithTheLongestFrames(t *testing.T) {
 	v.rest().same(t, "the viewer", want)
 }
 
-// The token may stand behind the stream key, and in the address. A client that shows a wrong one is told so.
+// The token may stand behind the stream key, and in the address. A client that shows a wrong one is
+// told so.
 func TestGortmplibTokens(t *testing.T) {
 	f := serveRTMP(t, func(c *Config) { c.PublishToken, c.ReadToken = "publish-s3cret", "read-s3cret" })
 	sample := libStreams(t)["H.264 and AAC"]
@@ -694,7 +699,7 @@ func TestGortmplibTokens(t *testing.T) {
 	}
 }
 
-// Who publishes a stream that is being published takes over, the first publisher is told so, and viewers go on.
+// A second publisher takes over, the first one gets the reason, and viewers stay.
 func TestGortmplibTakeover(t *testing.T) {
 	f := serveRTMP(t, nil)
 	sample := libStreams(t)["H.264 and AAC"]
@@ -712,7 +717,7 @@ func TestGortmplibTakeover(t *testing.T) {
 	next.send(sample.frames...)
 	next.unpublish()
 	got := v.rest()
-	// The second publisher's times follow those of the first.
+	// The second publisher's times follow the first's.
 	want := &libStream{config: sample.config, frames: slices.Clone(sample.frames[:half])}
 	if len(got.frames) > half {
 		want.frames = append(want.frames, sample.later(got.frames[half].dts-sample.frames[0].dts).frames...)
@@ -739,7 +744,7 @@ func TestGortmplibEndsItsStream(t *testing.T) {
 		"deleteStream": func(p *libPublisher) { p.call("deleteStream", 1.) },
 		"closeStream":  func(p *libPublisher) { p.call("closeStream", nil) },
 		"FCUnpublish":  func(p *libPublisher) { p.call("FCUnpublish", "cam") },
-		// What the server has said last may be unread: Close would discard what is on its way.
+		// The server's last messages may be unread: Close would discard them.
 		"": func(p *libPublisher) { _ = p.client.NetConn().(*net.TCPConn).CloseWrite() },
 	} {
 		p := f.libPublish(t, f.libURL("rtmp", "/live#cam"), sample)

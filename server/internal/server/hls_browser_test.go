@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/testkit/pagetest"
 )
 
-// hls.js on a page of another site plays the demo by parts, by whole segments and with a token, and never stops. By parts it
-// is less than two seconds behind.
+// hls.js on a page of another site plays the demo by parts, by whole segments and with a token, and
+// never stops. By parts it is less than two seconds behind.
 func TestHLSInABrowser(t *testing.T) {
 	tab := pagetest.NewPlayers(t)
 	open := serve(t, func(c *Config) { c.Demo, c.Latency = true, Defaults().Latency })
@@ -23,8 +23,8 @@ func TestHLSInABrowser(t *testing.T) {
 	tab.Play("parts", open.URL(path), live)
 	tab.Play("token", closed.URL(path)+"?token=a+secret", live)
 	names := []string{"parts", "token"}
-	// A machine that has no time for the browser makes it stop, be late, and leave out a part. That is no fault of the
-	// stream if it does not happen again and again.
+	// A machine that has no time for the browser makes it stop, be late, and leave out a part. That
+	// is no fault of the stream if it does not happen again and again.
 	rounds, seconds, want := 6, 10.0, 3
 	if testing.Short() { // up to the first good round
 		rounds, seconds, want = 10, 4, 1
@@ -68,7 +68,8 @@ func TestHLSInABrowser(t *testing.T) {
 	}
 }
 
-// checkBeside has a player check the playlists while browsers play. Mistakes against some rules may be made.
+// checkBeside has a player check the playlists while browsers play. Mistakes against some rules may
+// be made.
 func checkBeside(t *testing.T, player *hlsPlayer, may ...string) {
 	t.Cleanup(func() {
 		stats := player.stop()
@@ -78,15 +79,15 @@ func checkBeside(t *testing.T, player *hlsPlayer, may ...string) {
 	})
 }
 
-// hls.js plays on by parts and by segments when the publisher is cut and comes back, when it comes back with other codecs, and to the
-// end of the stream.
+// hls.js plays on by parts and by segments when the publisher is cut and comes back, when it comes
+// back with other codecs, and to the end of the stream.
 func TestHLSChangesInABrowser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("plays in real time")
 	}
 	tab := pagetest.NewPlayers(t)
 	f := serve(t, func(c *Config) { c.PublisherReturn = testTimeout })
-	// Where the publisher is cut, a part may be short: what comes next is not known.
+	// Where the publisher is cut, a part may be short: the next frame is unknown.
 	checkBeside(t, f.follow("film", nil), "hint-broken", "part-short")
 	film := sampleReel(5)
 	other := slices.Concat(otherCodec(t, film.config()), film.rest())

@@ -37,8 +37,8 @@ func (c *requestCount) front(t *testing.T, url *url.URL, tr http.RoundTripper) *
 	return s
 }
 
-// Fifty players, an ffmpeg and a browser play through nginx with the lines of docs/hls.md. The server is asked once for each
-// segment, part and playlist.
+// Fifty players, an ffmpeg and a browser play through nginx with the lines of docs/hls.md. The
+// server is asked once for each segment, part and playlist.
 func TestHLSBehindACache(t *testing.T) {
 	t.Parallel()
 	nginx := need.Program(t, "nginx")
@@ -75,7 +75,8 @@ func TestHLSBehindACache(t *testing.T) {
 			p.got((i + 1) * 100_000)
 		}
 	}
-	// Before the players stop: if the one hangs up that nginx asks for, nginx asks again for the others.
+	// Before the players stop: if the one hangs up that nginx asks for, nginx asks again for the
+	// others.
 	asked.mu.Lock()
 	objects, lists, requests := 0, 0, 0
 	for uri, n := range asked.counts {

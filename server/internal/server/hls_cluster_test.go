@@ -30,7 +30,8 @@ func count(f *rtmpFixture, name string) int {
 	return n
 }
 
-// sendHLS sends a reel, and has HLS made of it from its first frame on, for the player that there is.
+// sendHLS sends a reel, and has HLS made of it from its first frame on, for the player that there
+// is.
 func (f *rtmpFixture) sendHLS(p *livetest.Publisher, r reel) {
 	f.T.Helper()
 	p.Send(r[:1].bytes(5))
@@ -38,8 +39,8 @@ func (f *rtmpFixture) sendHLS(p *livetest.Publisher, r reel) {
 	p.Send(bytes.Join(r[1:], nil))
 }
 
-// A stream is published at one node. Players at all of them get the same bytes, and another node asks the owner for each
-// object once.
+// A stream is published at one node. Players at all of them get the same bytes, and another node
+// asks the owner for each object once.
 func TestHLSAtAllNodes(t *testing.T) {
 	nodes := serveCluster(t, 3, keepAll)
 	var players []*hlsPlayer
@@ -118,9 +119,9 @@ func TestHLSTokenAtAnotherNode(t *testing.T) {
 	p.End()
 }
 
-// A publisher moves to another node: the playlist goes on there, and players at the third one see a discontinuity. A node
-// that shuts down later leaves its segments behind.
-func TestHLSGoesOnAtAnotherNode(t *testing.T) {
+// A publisher moves to another node: the playlist continues there, and players at the third node
+// see a discontinuity. A node that shuts down later leaves its segments in the store.
+func TestHLSContinuesAtAnotherNode(t *testing.T) {
 	t.Parallel()
 	nodes := serveCluster(t, 3, func(c *Config) {
 		keepAll(c)
@@ -166,14 +167,16 @@ func TestHLSGoesOnAtAnotherNode(t *testing.T) {
 	if n := player.breaks(); n != 2 || stats.Inits != 3 {
 		t.Errorf("%d breaks and %d inits\n%v", n, stats.Inits, stats)
 	}
-	// Parts that the player has not asked for yet are gone with their node. A segment may be a moment late in the store.
+	// Parts that the player has not asked for yet are gone with their node. A segment may be a
+	// moment late in the store.
 	if len(hlscheck.Must(hlscheck.Without(stats.Problems, "hint-broken", "part-short", "object-missing"))) > 0 {
 		t.Errorf("there are mistakes:\n%v", stats)
 	}
 	third.End()
 }
 
-// ffmpeg plays through a balancer without stickiness while the publisher moves: it gets the pictures of both nodes.
+// ffmpeg plays through a balancer without stickiness while the publisher moves: it gets the
+// pictures of both nodes.
 func TestHLSTakeoverWithFFmpeg(t *testing.T) {
 	if testing.Short() {
 		t.Skip("plays in real time")
@@ -223,7 +226,7 @@ func TestHLSTakeoverWithFFmpeg(t *testing.T) {
 }
 
 // A stream that no node has is not found.
-func TestHLSOfNoStreamAtAllNodes(t *testing.T) {
+func TestHLSOfUnknownStreamAtAllNodes(t *testing.T) {
 	t.Parallel()
 	nodes := serveCluster(t, 2, func(c *Config) { c.ViewerWait = time.Millisecond })
 	for _, path := range []string{"/live/nothing/index.m3u8", "/live/nothing/media.m3u8", "/live/film/nonsense"} {

@@ -19,8 +19,9 @@ import (
 	"github.com/millrace-io/millrace/server/internal/testkit/livetest"
 )
 
-// awaitHLS returns the names of a part of a stream that has got all of the sample before anything is asked for, and of
-// a part that will not come: HLS then begins with the sample's last second. get gets playlists.
+// awaitHLS returns the names of a part of a stream that has got all of the sample before anything
+// is asked for, and of a part that will not come: HLS then begins with the sample's last second.
+// get gets playlists.
 func (f *fixture) awaitHLS(t *testing.T, get func(name string) (string, error)) (part, next string) {
 	t.Helper()
 	f.published("cam", len(demo.Sample)-13)
@@ -36,7 +37,7 @@ func (f *fixture) awaitHLS(t *testing.T, get func(name string) (string, error)) 
 	return names[1], hls.Object{Kind: hls.KindPart, Epoch: hint.Epoch, MSN: hint.MSN + 1}.String()
 }
 
-// publishSample publishes the sample, and then nothing. See awaitHLS for what it returns.
+// publishSample publishes the sample, and then stays silent. Its results are those of awaitHLS.
 func (f *fixture) publishSample(t *testing.T) (p *livetest.Publisher, part, next string) {
 	t.Helper()
 	p = f.Publisher("cam")
@@ -117,7 +118,8 @@ func TestHLSRequests(t *testing.T) {
 	p.End()
 }
 
-// Playlists have the token in each address, and each address needs it. What a token opens is no shared cache's.
+// Playlists have the token in each address, and each address needs it. What a token opens is no
+// shared cache's.
 func TestHLSToken(t *testing.T) {
 	const token = `a"b&c d+%=é,<>#?/`
 	for _, tt := range []struct {
@@ -179,7 +181,7 @@ func TestHLSToken(t *testing.T) {
 	}
 }
 
-// A client that goes away while it waits gives its place back at once, whatever it speaks.
+// A waiting client that disconnects frees its slot at once, over any protocol.
 func TestHLSClientsThatHangUp(t *testing.T) {
 	for _, protocol := range []string{"HTTP/1", "HTTP/2", "HTTP/1 over TLS", "HTTP/2 over TLS"} {
 		t.Run(protocol, func(t *testing.T) {
@@ -235,7 +237,7 @@ func TestHLSClientsThatHangUp(t *testing.T) {
 			if _, err := get(t.Context(), next); err == nil || !strings.Contains(err.Error(), "503") {
 				t.Errorf("one more than may wait: %v", err)
 			}
-			if _, err := get(t.Context(), part); err != nil { // beside them
+			if _, err := get(t.Context(), part); err != nil { // next to them
 				t.Error(err)
 			}
 			cancel()
@@ -249,7 +251,8 @@ func TestHLSClientsThatHangUp(t *testing.T) {
 	}
 }
 
-// A request may wait for longer than a client may take nothing, and the connection is as good as before.
+// A request may wait for longer than a client may take nothing, and the connection is as good as
+// before.
 func TestHLSKeepAliveAfterAWait(t *testing.T) {
 	const stall = time.Second // long for a client on a busy machine
 	f := serve(t, func(c *Config) { c.StallTimeout = stall })
@@ -286,8 +289,8 @@ func TestHLSKeepAliveAfterAWait(t *testing.T) {
 	}
 }
 
-// A client that asks and asks and takes no answer is disconnected, whatever the answers are.
-func TestHLSClientsThatTakeNothing(t *testing.T) {
+// A client that sends requests and reads no response is disconnected, whatever the responses are.
+func TestHLSClientsThatStallAreCut(t *testing.T) {
 	t.Parallel()
 	f := serve(t, func(c *Config) { c.StallTimeout = time.Second })
 	_, part, _ := f.publishSample(t)
@@ -315,7 +318,7 @@ func TestHLSClientsThatTakeNothing(t *testing.T) {
 
 // A token is repeated in each address of a playlist where the addresses need it, unless no signer
 // makes one so long.
-func TestHLSRepeatsNoMoreThanItNeeds(t *testing.T) {
+func TestHLSRepeatsOnlyNeededTokens(t *testing.T) {
 	const most = 1 << 10 // bytes
 	for name, tt := range map[string]struct {
 		needed bool

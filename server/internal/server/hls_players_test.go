@@ -17,7 +17,7 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/need"
 )
 
-// runProgram runs a program to its end and returns what it says.
+// runProgram runs a program to its end and returns its output.
 func runProgram(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -57,8 +57,8 @@ func hlsFilm(t *testing.T, seconds int) string {
 	return path
 }
 
-// ffmpeg and GStreamer play a stream by its whole segments, and a player of parts beside them checks each playlist. The
-// pictures of all of them are the source's.
+// ffmpeg and GStreamer play a stream by whole segments, and a player of parts checks each playlist.
+// All of them get the source's frames.
 func TestHLSPlayers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("plays in real time")
@@ -118,7 +118,8 @@ func TestHLSPlayers(t *testing.T) {
 	}
 }
 
-// H.265 plays, and its pictures are the source's. ffmpeg 5 does not put it into FLV: they are taken out of an MP4 file.
+// H.265 plays, and its pictures are the source's. ffmpeg 5 does not put it into FLV: they are taken
+// out of an MP4 file.
 func TestHLSOfHEVC(t *testing.T) {
 	t.Parallel()
 	need.Program(t, "ffmpeg")

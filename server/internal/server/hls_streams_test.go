@@ -28,7 +28,8 @@ const (
 	videoTag = 9
 )
 
-// sampleReel returns so many seconds of the sample: sequence headers, then frames with a key frame a second.
+// sampleReel returns so many seconds of the sample: sequence headers, then frames with a keyframe a
+// second.
 func sampleReel(seconds int) (r reel) {
 	tags := sampleTags()
 	for round := 0; round*8 < seconds; round++ {
@@ -43,7 +44,8 @@ func sampleReel(seconds int) (r reel) {
 	return r
 }
 
-// newRendition is a place in a reel that waits until MP4 is made anew, because the codecs have changed.
+// newRendition is a place in a reel that waits until MP4 is made anew, because the codecs have
+// changed.
 var newRendition = reel{nil}
 
 func isConfigTag(tag []byte) bool { return len(tag) > 0 && (tag[0] == 18 || tag[12] == 0) }
@@ -80,7 +82,7 @@ func (r reel) only(kind byte) reel {
 	})
 }
 
-// keyEvery has only each n-th second begin with a key frame; with 0 only the first one.
+// keyEvery has only each n-th second begin with a keyframe; with 0 only the first one.
 func (r reel) keyEvery(n int) reel {
 	key := -1
 	return r.change(func(_ int, tag []byte) []byte {
@@ -120,8 +122,8 @@ func (r reel) rest() reel {
 	})
 }
 
-// otherCodec returns the sequence header of pictures with other parameters: the same ones and a byte behind them, which
-// decoders ignore.
+// otherCodec returns the sequence header of pictures with other parameters: the same ones and a
+// byte behind them, which decoders ignore.
 func otherCodec(t *testing.T, r reel) reel {
 	t.Helper()
 	return r.change(func(_ int, tag []byte) []byte {
@@ -179,7 +181,7 @@ func (d *filmFiles) Write(object []byte) (int, error) {
 	return len(object), errors.Join(err, f.Close())
 }
 
-// decodesAs checks that ffmpeg decodes from the files what it decodes from an FLV file.
+// decodesAs checks that ffmpeg decodes the same from the files as from an FLV file.
 func (d *filmFiles) decodesAs(t *testing.T, flv []byte, kind string) {
 	t.Helper()
 	need.Program(t, "ffmpeg")
@@ -196,7 +198,7 @@ func (d *filmFiles) decodesAs(t *testing.T, flv []byte, kind string) {
 	}
 }
 
-// withParameters has each key frame begin with the parameter sets of the sequence header.
+// withParameters has each keyframe begin with the parameter sets of the sequence header.
 func (r reel) withParameters() reel {
 	var sets []byte
 	return r.change(func(_ int, tag []byte) []byte {
@@ -219,7 +221,7 @@ func (r reel) withParameters() reel {
 	})
 }
 
-// An hlsPlayer follows a stream and checks what it gets.
+// An hlsPlayer follows a stream and checks it.
 type hlsPlayer struct {
 	t      testing.TB
 	ctx    context.Context
@@ -277,7 +279,7 @@ func (p *hlsPlayer) got(n int) {
 	})
 }
 
-// stop ends the player. It returns what it has done.
+// stop ends the player and returns its statistics.
 func (p *hlsPlayer) stop() *hlscheck.Stats {
 	p.t.Helper()
 	p.cancel()
@@ -318,8 +320,8 @@ func (r reel) payload() (n int) {
 	return n
 }
 
-// The streams that other servers' players had trouble with. A player that gets everything finds no mistake. What comes is
-// sent at once: the times in it say how long it lasts.
+// Streams that were a problem for players of other servers. A player that fetches everything finds
+// no mistake. Tags are sent at once: their times give the durations.
 func TestHLSStreams(t *testing.T) {
 	film := sampleReel(16)
 	for _, test := range []struct {
@@ -330,7 +332,7 @@ func TestHLSStreams(t *testing.T) {
 	}{
 		{"usual", 5, film, "0 breaks, 1 inits"},
 		{"groups of ten seconds", 5, sampleReel(40).keyEvery(10), "0 breaks, 1 inits"},
-		{"one key frame", 5, sampleReel(60).keyEvery(0), "0 breaks, 1 inits"},
+		{"one keyframe", 5, sampleReel(60).keyEvery(0), "0 breaks, 1 inits"},
 		{"pictures only", 1, film.only(videoTag), "0 breaks, 1 inits"},
 		{"pictures only, and sound was promised", 5, film.only(videoTag), "0 breaks, 1 inits"},
 		{"sound only", 4, film.only(audioTag), "0 breaks, 1 inits"},
@@ -380,8 +382,9 @@ func TestHLSStreams(t *testing.T) {
 			if got := fmt.Sprintf("%d breaks, %d inits", player.breaks(), stats.Inits); got != test.want {
 				t.Errorf("%s, want %s", got, test.want)
 			}
-			// Without key frames there is nothing to begin with, and no server knows how large the next segment will be.
-			// Between two playlists so much comes here that what was hinted is listed without parts.
+			// Without keyframes there is nothing to start with, and no server knows the size of the
+			// next segment. Between two playlists so many frames arrive here that a hinted part is
+			// listed without parts.
 			mistakes := hlscheck.Without(stats.Problems, "independent-none", "bandwidth-low", "frame-rate", "hint-broken", "hint-cut")
 			if stats.Missed > 0 || len(mistakes) > 0 {
 				t.Errorf("there are mistakes:\n%v", stats)
@@ -399,8 +402,9 @@ func TestHLSStreams(t *testing.T) {
 	}
 }
 
-// A publisher is cut, and comes back with the same codecs, and then with others: players see one discontinuity.
-func TestHLSGoesOnWithAStream(t *testing.T) {
+// A publisher is cut, and comes back with the same codecs, and then with others: players see one
+// discontinuity.
+func TestHLSContinuesAfterPublisherReturns(t *testing.T) {
 	f := serve(t, func(c *Config) { keepAll(c); c.PublisherReturn = testTimeout })
 	player := f.follow("film", nil)
 	film := sampleReel(6)
@@ -412,7 +416,7 @@ func TestHLSGoesOnWithAStream(t *testing.T) {
 		}
 		p.Send(bytes.Join(part[1:], nil))
 		if i < 2 {
-			player.got((i + 1) * film.payload() * 4 / 5) // what comes last waits for more
+			player.got((i + 1) * film.payload() * 4 / 5) // the last requests wait for more
 		} else { // which begin with the newest group that there is when their rendition does
 			eventually(t, "the other codecs", func() bool {
 				player.mu.Lock()
@@ -427,13 +431,14 @@ func TestHLSGoesOnWithAStream(t *testing.T) {
 	if n := player.breaks(); n != 1 || stats.Inits != 2 {
 		t.Errorf("%d breaks and %d inits\n%v", n, stats.Inits, stats)
 	}
-	// Where the publisher was cut, a part may be short: what comes next is not known.
+	// Where the publisher was cut, a part may be short: the next frame is unknown.
 	if len(hlscheck.Must(hlscheck.Without(stats.Problems, "hint-broken", "part-short"))) > 0 {
 		t.Errorf("there are mistakes:\n%v", stats)
 	}
 }
 
-// begin publishes a reel as the stream film, and has HLS made of it from its first frame on. It returns the first playlist.
+// begin publishes a reel as the stream film, and has HLS made of it from its first frame on. It
+// returns the first playlist.
 func (f *fixture) begin(r reel) (*livetest.Publisher, livetest.Response) {
 	f.T.Helper()
 	const sign = "rendition started"
@@ -470,9 +475,9 @@ func number(t *testing.T, playlist, tag string) (n uint64) {
 	return n
 }
 
-// A stream ends, and another one of the same name begins. A player that asks on and on never gets an error, and its
-// numbers grow.
-func TestHLSStartsAnew(t *testing.T) {
+// A stream ends, and another one of the same name begins. A player that asks on and on never gets
+// an error, and its numbers grow.
+func TestHLSRestartsWithANewStream(t *testing.T) {
 	f := serve(t, keepAll)
 	const path = "/live/film/media.m3u8"
 	film := sampleReel(4)
@@ -500,7 +505,7 @@ func TestHLSStartsAnew(t *testing.T) {
 }
 
 // Segments are there for as long as a playlist that lists them may be used, and gone later.
-func TestHLSForgets(t *testing.T) {
+func TestHLSStopsWithoutPlayers(t *testing.T) {
 	f := serve(t, nil)
 	film := sampleReel(90)
 	p, early := f.begin(film[:400])
@@ -533,11 +538,12 @@ func TestHLSForgets(t *testing.T) {
 	}
 }
 
-// A hundred players come, wait for what is next, and leave. Nothing of them stays.
+// A hundred players come, wait for the next part, and leave. Nothing of them remains.
 func TestHLSPlayersComeAndGo(t *testing.T) {
 	f := serve(t, nil)
 	film := sampleReel(8)
-	// The third segment has begun, or is the next one. It does not end before two seconds more have come.
+	// The third segment has begun, or is the next one. It does not end before two seconds more have
+	// come.
 	half := slices.IndexFunc(film, func(tag []byte) bool { return tagTime(tag) >= 1500 })
 	p, first := f.begin(film[:half])
 	path := fmt.Sprintf("/live/film/media.m3u8?_HLS_msn=%d", number(t, first.Body, "MEDIA-SEQUENCE")+2)

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/testkit/pagetest"
 )
 
-// The player of docs/hls.md goes on when audio begins late, and when the publisher comes back without audio, with audio
-// alone, and with both.
+// The player of docs/hls.md continues when audio starts late, and when the publisher returns
+// without audio, with audio only, and with both.
 func TestHLSSampleFollowsTracksInABrowser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("plays in real time")

@@ -25,7 +25,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/token"
 )
 
-// A testHook answers as its function says, and notes what it was asked and told.
+// A testHook answers as its function says, and records the requests.
 type testHook struct {
 	*httptest.Server
 	mu  sync.Mutex
@@ -61,7 +61,8 @@ func (h *testHook) events(e hook.Event) (list []hook.Request) {
 	return list
 }
 
-// keyed gives publishers of s3cr3t, and players of inv1te, the stream show, and allows no others but players of show.
+// keyed gives publishers of s3cr3t, and players of inv1te, the stream show, and allows no others
+// but players of show.
 func keyed(q hook.Request) (status int, body string) {
 	switch {
 	case q.Event == hook.Publish && q.Stream == "s3cr3t", q.Event == hook.PlayBegin && q.Stream == "inv1te":
@@ -87,7 +88,8 @@ func (f *fixture) keepsSecrets(words ...string) {
 	}
 }
 
-// ffmpeg pushes to a secret key by RTMP. Viewers of all protocols see the public name, and nothing else has the key.
+// ffmpeg pushes to a secret key by RTMP. Viewers of all protocols see the public name, and nothing
+// else has the key.
 func TestHookRenames(t *testing.T) {
 	t.Parallel()
 	need.Program(t, "ffmpeg")
@@ -167,7 +169,8 @@ func TestHookRenames(t *testing.T) {
 	}
 }
 
-// What a publisher calls its stream stays out of the log where it mistypes the path, and where its token is for another stream.
+// What a publisher calls its stream stays out of the log where it mistypes the path, and where its
+// token is for another stream.
 func TestHookHidesMistypedNames(t *testing.T) {
 	h := newTestHook(t, keyed)
 	file := filepath.Join(t.TempDir(), "keys")
@@ -194,8 +197,8 @@ func TestHookHidesMistypedNames(t *testing.T) {
 	f.keepsSecrets("wr0ng", "r0ng", "oth3r", other, misspelt)
 }
 
-// A hook that dies touches nothing that runs; what is new gets 503, or is allowed.
-func TestHookDies(t *testing.T) {
+// A hook that dies does not affect running streams; new clients get 503, or are allowed.
+func TestStreamsContinueWithoutTheHook(t *testing.T) {
 	t.Parallel() // it waits
 	for _, open := range []bool{false, true} {
 		h := newTestHook(t, keyed)
@@ -265,7 +268,8 @@ func TestHookLimits(t *testing.T) {
 	eventually(t, "the ends", func() bool { return len(h.events(hook.PublishEnd)) == 1 && len(h.events(hook.PlayEnd)) == 4 })
 }
 
-// A recording begins with the stream, although the hook is slow, and there is none that the hook refuses.
+// A recording begins with the stream, although the hook is slow, and there is none that the hook
+// refuses.
 func TestHookOfRecordings(t *testing.T) {
 	wait := make(chan struct{})
 	h := newTestHook(t, func(q hook.Request) (int, string) {
@@ -307,7 +311,8 @@ func TestHookOfRecordings(t *testing.T) {
 	}
 }
 
-// The node with the client asks; a stream and its players are renamed, and other nodes that pull it ask nothing.
+// The node with the client asks; a stream and its players are renamed, and other nodes that pull it
+// ask nothing.
 func TestHookInACluster(t *testing.T) {
 	h := newTestHook(t, keyed)
 	nodes := serveCluster(t, 2, func(c *Config) { c.Hook = h.URL })
@@ -359,7 +364,8 @@ func TestTheDocumentedHook(t *testing.T) {
 	}
 }
 
-// The hook decides about a second publisher of a public name, and then --takeover does. Each has its own end.
+// The hook decides about a second publisher of a public name, and then --takeover does. Each has
+// its own end.
 func TestHookAndTakeover(t *testing.T) {
 	t.Parallel()
 	h := newTestHook(t, func(q hook.Request) (int, string) {

@@ -17,7 +17,7 @@ import (
 )
 
 // A client that is refused and sends nothing does not keep its connection.
-func TestARefusedClientThatFallsSilentIsDisconnected(t *testing.T) {
+func TestSilentRefusedClientIsDisconnected(t *testing.T) {
 	t.Parallel()
 	f := serve(t, func(c *Config) { c.Takeover = live.TakeoverNever })
 	p := f.Publisher("cam")
@@ -47,8 +47,9 @@ func TestARefusedClientThatFallsSilentIsDisconnected(t *testing.T) {
 	}
 }
 
-// A second publisher takes over, and the first one is told why: over HTTP/1 by either way to read it, and over HTTP/2.
-func TestAPublisherThatIsReplacedIsToldWhy(t *testing.T) {
+// A second publisher takes over, and the first one is told why: over HTTP/1 by either way to read
+// it, and over HTTP/2.
+func TestReplacedPublisherGetsTheReason(t *testing.T) {
 	t.Parallel()
 	for name, client := range map[string]*http.Client{"HTTP/1": http.DefaultClient, "HTTP/2": livetest.HTTP2(t, 1<<20)} {
 		for _, latency := range []time.Duration{0, 5 * time.Millisecond} {
@@ -74,9 +75,9 @@ func TestAPublisherThatIsReplacedIsToldWhy(t *testing.T) {
 	}
 }
 
-// A request that announces a body, which is not wanted and does not come, is answered, and does not keep its
-// connection.
-func TestAnUnreadBodyIsNotWaitedFor(t *testing.T) {
+// A request that announces a body, which is not wanted and does not come, is answered, and does not
+// keep its connection.
+func TestRefusalDoesNotWaitForTheBody(t *testing.T) {
 	t.Parallel() // it waits
 	f := serve(t, func(c *Config) { c.HeaderTimeout, c.ViewerWait = 5*time.Second, 50*time.Millisecond })
 	var all sync.WaitGroup
@@ -98,8 +99,8 @@ func TestAnUnreadBodyIsNotWaitedFor(t *testing.T) {
 	all.Wait()
 }
 
-// Connections on which no request comes to its end are closed. Over HTTP/2 heads share their connection with other
-// streams, so that it ends when nothing has been asked for IdleTimeout.
+// Connections on which no request comes to its end are closed. Over HTTP/2 heads share their
+// connection with other streams, so that it ends when nothing has been asked for IdleTimeout.
 func TestConnectionsWithoutARequestAreClosed(t *testing.T) {
 	const preface = http2Preface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 	for _, tt := range []struct {

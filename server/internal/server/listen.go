@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/ops"
 )
 
-// Listeners are what a Server listens on. All but Main may be nil.
+// Listeners are the listeners of a Server. All but Main may be nil.
 type Listeners struct {
 	Main  net.Listener
 	Admin net.Listener
@@ -35,7 +35,7 @@ func (l *Listeners) fields() map[string]*net.Listener {
 	return map[string]*net.Listener{"main": &l.Main, "admin": &l.Admin, "rtmp": &l.RTMP, "rtmps": &l.RTMPS}
 }
 
-// Named returns those that there are, by the names that Run takes.
+// Named returns the listeners that are not nil, by the names that Run uses.
 func (l *Listeners) Named() map[string]net.Listener {
 	named := make(map[string]net.Listener)
 	for name, ln := range l.fields() {
@@ -99,7 +99,7 @@ func network(address string) string {
 	return "tcp"
 }
 
-// listensAt reports whether a listener at a is what an address of the configuration may mean.
+// listensAt reports whether an address of the configuration can mean a listener at a.
 func listensAt(a net.Addr, address string) bool {
 	tcp, ok := a.(*net.TCPAddr)
 	host, port, err := net.SplitHostPort(address)
@@ -119,7 +119,7 @@ func listensAt(a net.Addr, address string) bool {
 	return ip.Equal(tcp.IP)
 }
 
-// listenError returns the error of listening at the address of a flag, and says what may help.
+// listenError returns the error of listening on the address of a flag, with advice.
 func listenError(flag, address string, err error) error {
 	host, port, _ := net.SplitHostPort(address)
 	n, notANumber := strconv.Atoi(port)
@@ -135,7 +135,7 @@ func listenError(flag, address string, err error) error {
 		flag, net.JoinHostPort(host, strconv.Itoa(n%math.MaxUint16+1)))
 }
 
-// rtmpPort returns where a listener of RTMP is, for the page. ln is nil if there is none.
+// rtmpPort returns the port of an RTMP listener, for the page. ln may be nil.
 func rtmpPort(ln net.Listener) ops.Port {
 	if ln != nil {
 		if a, ok := ln.Addr().(*net.TCPAddr); ok {

@@ -14,7 +14,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/demo"
 )
 
-// A stream whose name has parts is one stream by all protocols, and another one than that of its first part.
+// A stream with a name of several parts is one stream over all protocols, and different from that
+// of its first part.
 func TestNamesWithParts(t *testing.T) {
 	t.Parallel()
 	need.Program(t, "ffmpeg")
@@ -53,7 +54,7 @@ func TestNamesWithParts(t *testing.T) {
 			t.Errorf("ffprobe %s: %v: %s", address, err, out)
 		}
 	}
-	viewer := f.client("live/tenant") // as clients do whose users enter the application as part of the server's address
+	viewer := f.client("live/tenant") // like clients that take the application as part of the server's address
 	viewer.Play("cam")
 	if s := viewer.AwaitStatus(); s.Level != "status" {
 		t.Errorf("play cam of live/tenant: %+v", s)
@@ -88,7 +89,7 @@ func TestRecordedNames(t *testing.T) {
 	}
 }
 
-// --cors names the sites whose pages may play streams.
+// --cors names the sites that may play streams in their pages.
 func TestOrigins(t *testing.T) {
 	for _, tt := range []struct{ list, origin, want, vary string }{
 		{"*", "https://example.org", "*", ""},

@@ -11,8 +11,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/cluster"
 )
 
-// A node proves that it knows the cluster's token, which counts instead of that of readers, and need not name this machine.
-// A wrong proof is refused whatever else the request shows.
+// A node proves that it knows the cluster's token, which replaces that of readers, and need not
+// name this machine. A wrong proof is refused whatever else the request shows.
 func TestRequestsOfNodes(t *testing.T) {
 	const token, path, self = "s3cret", "/api/streams", "http://10.0.0.1:8080"
 	var node, marked bool

@@ -18,14 +18,14 @@ func (c *Config) addressLimits() address.Limits {
 	return address.Limits{Connections: c.MaxAddressConnections, Viewers: c.MaxAddressViewers, Bytes: c.MaxAddressBytes}
 }
 
-// clients are those that the listeners accept: who they are, and what an address may have.
+// clients are the clients of all listeners: their addresses, and the limits of an address.
 type clients struct {
 	trusted   atomic.Pointer[proxy.Trusted]
 	addresses *address.Table
 	refusals  *access.Refusals
 
 	headerTimeout time.Duration
-	draining      context.Context // ends what has not said yet what it wants
+	draining      context.Context // ends connections that have not sent their request
 }
 
 // newClients returns the clients of a configuration, which was checked.
@@ -38,7 +38,7 @@ func newClients(draining context.Context, cfg *Config, refusals *access.Refusals
 	return s
 }
 
-// setLimits takes over who is trusted and what an address may have. cfg was checked.
+// setLimits sets the trusted proxies and the limits of an address. cfg was checked.
 func (s *clients) setLimits(cfg *Config) {
 	trusted, _ := proxy.ParseTrusted(cfg.TrustedProxies)
 	s.trusted.Store(&trusted)
@@ -48,7 +48,7 @@ func (s *clients) setLimits(cfg *Config) {
 // behindProxies returns ln for connections that may come through proxies. It takes ownership of ln.
 func (s *clients) behindProxies(ln net.Listener, main bool) net.Listener {
 	cfg := proxy.Config{Trusted: &s.trusted, Timeout: s.headerTimeout, Addresses: s.addresses}
-	if main { // net/http closes what is wrong without a word, and ends what waits
+	if main { // net/http closes faulty connections without a message, and ends idle ones
 		cfg.Refused = func(peer net.Addr, why error) { s.refusals.Note(access.Reader, why, "client", peer.String()) }
 	} else {
 		cfg.Ends = s.draining
@@ -56,8 +56,9 @@ func (s *clients) behindProxies(ln net.Listener, main bool) net.Listener {
 	return proxy.Listen(ln, cfg)
 }
 
-// nameClients gives each request the address of its client, and takes headers off that only a trusted proxy may set.
-func (s *clients) nameClients(next http.Handler) http.Handler {
+// withClientAddr gives each request the address of its client, and takes headers off that only a
+// trusted proxy may set.
+func (s *clients) withClientAddr(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c := requestConn(r); c == nil || !c.Trusted() {
 			delete(r.Header, "X-Forwarded-Proto")
@@ -68,8 +69,8 @@ func (s *clients) nameClients(next http.Handler) http.Handler {
 	})
 }
 
-// limitAddresses refuses requests of addresses that have what they may have.
-func (s *clients) limitAddresses(next http.Handler) http.Handler {
+// withAddressLimits refuses requests of addresses that have reached their limits.
+func (s *clients) withAddressLimits(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := requestConn(r)
 		if c == nil {

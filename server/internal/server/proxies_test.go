@@ -53,7 +53,7 @@ func dialFrom(t testing.TB, addr, client string) net.Conn {
 	return conn
 }
 
-// clientFrom returns a client of HTTP whose connections are those of a client behind a proxy.
+// clientFrom returns an HTTP client with connections like those of a client behind a proxy.
 func clientFrom(t testing.TB, addr, client string) *http.Client {
 	tr := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return dialFrom(t, addr, client), nil }}
 	t.Cleanup(tr.CloseIdleConnections)
@@ -62,8 +62,8 @@ func clientFrom(t testing.TB, addr, client string) *http.Client {
 
 func trustLoopback(c *Config) { c.TrustedProxies = "127.0.0.1" }
 
-// Behind a PROXY header the connection is still the TCP connection that it is: viewers get what they watch by writev,
-// files by sendfile, and logs have the client's address.
+// After a PROXY header the connection is still used as a TCP connection: viewers are served with
+// writev, files with sendfile, and logs have the client's address.
 func TestPROXYKeepsTheConnection(t *testing.T) {
 	cert, key := writeCertificate(t, t.TempDir(), 1)
 	root := t.TempDir()
@@ -131,7 +131,8 @@ func TestPROXYKeepsTheConnection(t *testing.T) {
 	sealed.Logged("viewer refused", "client=192.0.2.4:4")
 }
 
-// A PROXY header from a peer that is not trusted, or a wrong one, ends the connection; there is a line and a count.
+// A PROXY header from a peer that is not trusted, or a wrong one, ends the connection; there is a
+// line and a count.
 func TestPROXYIsRefused(t *testing.T) {
 	f := serveRTMP(t, nil)
 	for _, addr := range []string{f.Addr, f.rtmp} {
@@ -149,7 +150,7 @@ func TestPROXYIsRefused(t *testing.T) {
 }
 
 // A proxy that sends nothing keeps no others out, and its connection ends.
-func TestPROXYThatDoesNotCome(t *testing.T) {
+func TestMissingPROXYHeaderTimesOut(t *testing.T) {
 	t.Parallel() // it waits
 	for _, timeout := range []time.Duration{testTimeout, 200 * time.Millisecond} {
 		f := serveRTMP(t, func(c *Config) {
@@ -201,7 +202,8 @@ func refusedFor(t *testing.T, res livetest.Response, flag string) {
 	}
 }
 
-// An address has as many connections as it may, and others are not concerned. A viewer counts until it ends.
+// An address has as many connections as it may, and others are not concerned. A viewer counts until
+// it ends.
 func TestConnectionsOfAnAddress(t *testing.T) {
 	const flag = "--max-address-connections"
 	f := serveRTMP(t, func(c *Config) {
@@ -265,9 +267,9 @@ func TestConnectionsOfAnAddress(t *testing.T) {
 	})
 }
 
-// A connection of HTTP/2 that came when its address had too many is given up by its client, which gets the next one. The answer is for the sites
-// that --cors names.
-func TestHTTP2OfAFullAddress(t *testing.T) {
+// A connection of HTTP/2 that came when its address had too many is given up by its client, which
+// gets the next one. The answer is for the sites that --cors names.
+func TestFullAddressIsRefusedOverHTTP2(t *testing.T) {
 	f := serve(t, func(c *Config) {
 		trustLoopback(c)
 		c.MaxAddressConnections, c.CORS, c.ViewerWait = 1, "https://a.example", 0
@@ -298,7 +300,8 @@ func TestHTTP2OfAFullAddress(t *testing.T) {
 	eventually(t, "another connection", func() bool { return get().Status != 429 })
 }
 
-// Behind a proxy the addresses of publishers are told to none of its clients, although the listener is for this machine only.
+// Behind a proxy the addresses of publishers are told to none of its clients, although the listener
+// is for this machine only.
 func TestAddressesOfPublishersBehindProxies(t *testing.T) {
 	f := serveRTMP(t, trustLoopback)
 	f.publisher("cam")
@@ -388,7 +391,7 @@ func TestBytesOfAnAddressAreCounted(t *testing.T) {
 	}
 }
 
-// A download of an address that has had what it may waits.
+// A download waits if its address has used up its rate.
 func TestDownloadsOfAnAddressWait(t *testing.T) {
 	t.Parallel()
 	f, content := serveFiles(t, map[string]int{"file": 640 << 10}, func(c *Config) {
@@ -408,7 +411,7 @@ func TestDownloadsOfAnAddressWait(t *testing.T) {
 
 // When there is no place for a connection more, one of the address that has the most gives way, and
 // not the oldest one.
-func TestTheAddressWithTheMostConnectionsGivesWay(t *testing.T) {
+func TestLargestAddressGivesWay(t *testing.T) {
 	const flood = 2 * address.FairShare
 	f := serve(t, func(c *Config) {
 		trustLoopback(c)
@@ -452,8 +455,8 @@ func TestTheAddressWithTheMostConnectionsGivesWay(t *testing.T) {
 	}
 }
 
-// When memory is short, the connections go that have waited for a request for longest, whatever
-// they speak, and those that have requests stay.
+// When memory is short, the connections that have been idle longest are closed, over any protocol,
+// and those with requests stay.
 func TestIdleConnectionsAreShed(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		cfg := Defaults()
@@ -628,7 +631,8 @@ func TestMaxConnections(t *testing.T) {
 	})
 }
 
-// Connections of all protocols leave the count when they end: viewers at once, others with their client.
+// Connections of all protocols leave the count when they end: viewers at once, others with their
+// client.
 func TestConnectionsAreForgotten(t *testing.T) {
 	cert, key := writeCertificate(t, t.TempDir(), 1)
 	for _, sealed := range []bool{false, true} {
@@ -699,8 +703,8 @@ func dialLocal(t *testing.T, from, addr string) net.Conn {
 	return conn
 }
 
-// Real proxies tell the client's address in the ways that deploy/ has: with a PROXY header for RTMP, by version 1 and 2,
-// and with X-Forwarded-For for HTTP.
+// Real proxies tell the client's address in the ways that deploy/ has: with a PROXY header for
+// RTMP, by version 1 and 2, and with X-Forwarded-For for HTTP.
 func TestProxiesTellTheClient(t *testing.T) {
 	for _, name := range []string{"nginx", "haproxy"} {
 		t.Run(name, func(t *testing.T) {
@@ -727,7 +731,8 @@ func TestProxiesTellTheClient(t *testing.T) {
 	}
 }
 
-// startTellingBalancer starts a balancer as deploy/ configures it for nodes with --trusted-proxies, at two addresses.
+// startTellingBalancer starts a balancer as deploy/ configures it for nodes with --trusted-proxies,
+// at two addresses.
 func startTellingBalancer(t *testing.T, name string, f *rtmpFixture, web, rtmp string) {
 	t.Helper()
 	program := need.Program(t, name)

@@ -15,8 +15,8 @@ import (
 // recordings are the streams as files. A nil recordings has none.
 type recordings struct{ *record.Archive }
 
-// openRecords sets what records the streams, and returns nil if the configuration names no directory. The call that
-// ends their life is close.
+// openRecords sets the recorder of streams, and returns nil if the configuration names no
+// directory. The caller calls close.
 func openRecords(cfg *Config, gate *access.Gate, streams *live.Config) (*recordings, error) {
 	if cfg.Record == "" {
 		return nil, nil
@@ -57,14 +57,15 @@ func (r *recordings) await(ctx context.Context) error {
 	return nil
 }
 
-// recorded reports whether a pattern, which was checked, matches the name of a stream. In it * stands for slashes, too.
+// recorded reports whether a pattern, which was checked, matches the name of a stream. In it *
+// stands for slashes, too.
 func recorded(pattern, name string) bool {
 	const slash = ":" // which names do not have
 	ok, _ := path.Match(strings.ReplaceAll(pattern, "/", slash), strings.ReplaceAll(name, "/", slash))
 	return ok
 }
 
-// close waits until what was recorded is on the disk, or ctx ends.
+// close waits until the recordings are on the disk, or ctx ends.
 func (r *recordings) close(ctx context.Context) error {
 	if r == nil {
 		return nil

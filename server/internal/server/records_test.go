@@ -15,7 +15,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/record"
 )
 
-// A recording is at /files/ while it grows, and whole after the stream. Streams of other names are not recorded.
+// A recording is at /files/ while it grows, and whole after the stream. Streams of other names are
+// not recorded.
 func TestRecordings(t *testing.T) {
 	root := t.TempDir()
 	dir := filepath.Join(root, "recordings")
@@ -72,7 +73,7 @@ func TestRecordings(t *testing.T) {
 	}
 }
 
-// What is recorded is whole on the disk when the server has stopped.
+// Recordings are complete on the disk when the server has stopped.
 func TestRecordingsEndWithTheServer(t *testing.T) {
 	dir := t.TempDir()
 	f := serve(t, func(c *Config) { c.Record = dir })
@@ -90,8 +91,8 @@ func TestRecordingsEndWithTheServer(t *testing.T) {
 	p.Wait()
 }
 
-// A server that shuts down leaves the directory of recordings to its successor when they are on the disk, while it still
-// waits for downloads.
+// A server that shuts down leaves the directory of recordings to its successor when they are on the
+// disk, while it still waits for downloads.
 func TestRecordingsEndBeforeDownloads(t *testing.T) {
 	root, dir := t.TempDir(), t.TempDir()
 	if err := os.WriteFile(filepath.Join(root, "big"), random(16<<20), 0o600); err != nil {
@@ -127,8 +128,8 @@ func TestRecordingsEndBeforeDownloads(t *testing.T) {
 	<-stopped
 }
 
-// Each stream is recorded, also one that begins right after one of the same name has ended, and one that is called like a
-// file of the directory.
+// Each stream is recorded, also one that begins right after one of the same name has ended, and one
+// that is called like a file of the directory.
 func TestEachStreamIsRecorded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

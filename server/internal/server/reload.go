@@ -4,15 +4,16 @@ import (
 	"github.com/millrace-io/millrace/server/internal/access"
 )
 
-// Reloadable are the flags of what Reload takes over.
+// Reloadable are the flags that Reload applies.
 var Reloadable = []string{
 	"publish-token", "read-token", "admin-token", "token-key", "cors", "trusted-proxies",
 	"max-streams", "max-viewers", "max-stream-viewers", "max-downloads", "max-uploads",
 	"max-connections", "max-address-connections", "max-address-viewers", "max-address-bytes",
 }
 
-// Reload takes tokens and limits from cfg, which was checked, and reads the keys of signed tokens again, and the
-// certificate's files if they have changed. What goes on already goes on. Config.Ready was called before.
+// Reload applies the tokens and limits of cfg, which was checked. It reads the keys of signed
+// tokens again, and the certificate's files if they have changed. Running streams and transfers
+// continue. Config.Ready was called before.
 func (s *Server) Reload(cfg *Config) {
 	next := *s.gate.Policy()
 	opens := next.Read != "" && cfg.ReadToken == ""

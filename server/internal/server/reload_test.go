@@ -15,7 +15,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/token"
 )
 
-// What is reloaded holds for the next request, while others are being served.
+// Reloaded settings apply to the next request, while others are being served.
 func TestReload(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "file"), []byte("x"), 0o600); err != nil {
@@ -57,11 +57,11 @@ func TestReload(t *testing.T) {
 
 	p := f.client("live")
 	if s := p.Publish("cam?token=p0"); s.Level != "error" {
-		t.Errorf("by RTMP with the first token: %+v", s)
+		t.Errorf("over RTMP with the first token: %+v", s)
 	}
 	p = f.client("live")
 	if s := p.Publish("cam?token=p19"); s.Level != "status" {
-		t.Errorf("by RTMP: %+v", s)
+		t.Errorf("over RTMP: %+v", s)
 	}
 	cfg.MaxStreams = 1
 	f.Reload(&cfg)
@@ -78,7 +78,7 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// A reload that loses tokens, as of a file that is being written, logs what is open now.
+// A reload that loses tokens, as of a half-written file, logs what is open now.
 func TestReloadWithoutTokens(t *testing.T) {
 	key := filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(key, []byte(token.NewKey()), 0o600); err != nil {

@@ -7,9 +7,9 @@ import (
 )
 
 // docs/deploy.md lists under "Reload" each flag of Reloadable.
-func TestThePageListsWhatReloadTakesOver(t *testing.T) {
+func TestDeployPageListsReloadableFlags(t *testing.T) {
 	_, section, _ := strings.Cut(userPage(t, "deploy.md"), "**Reload**")
-	section, _, _ = strings.Cut(section, "What else has changed")
+	section, _, _ = strings.Cut(section, "The log names other changes")
 	if section == "" {
 		t.Fatal("docs/deploy.md has no section Reload")
 	}

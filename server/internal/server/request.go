@@ -27,7 +27,7 @@ func requestConn(r *http.Request) *proxy.Conn {
 	return proxy.Of(tcpconn.FromContext(r.Context()))
 }
 
-// takesBytes reports whether what is at path is counted for --max-address-bytes.
+// takesBytes reports whether responses for path count for --max-address-bytes.
 func takesBytes(path string) bool {
 	return strings.HasPrefix(path, streamname.Path) || strings.HasPrefix(path, store.FilesPath) ||
 		strings.HasPrefix(path, store.BlobsPath)

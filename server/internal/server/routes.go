@@ -33,11 +33,11 @@ func (s *Server) routes(observer *ops.Observer) http.Handler {
 		Hub: s.hub, Gate: s.gate, Origins: s.origins, Budget: s.budget, Refusals: s.refusals, Remote: s.node.remote(),
 	})
 	all := s.besideNames(live, cleanPaths(mux))
-	return s.node.admit(s.refusals, all, openHealth(all, s.clients.limitAddresses(s.gate.Protect(all))))
+	return s.node.admit(s.refusals, all, openHealth(all, s.clients.withAddressLimits(s.gate.Protect(all))))
 }
 
-// besideNames answers requests for streams and blobs, and passes all others to next. A ServeMux would
-// redirect a name such as a//b to another one.
+// besideNames answers requests for streams and blobs, and passes all others to next. A ServeMux
+// would redirect a name such as a//b to another one.
 func (s *Server) besideNames(live *web.Service, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if key, ok := strings.CutPrefix(r.URL.Path, store.BlobsPath); ok {
@@ -50,8 +50,8 @@ func (s *Server) besideNames(live *web.Service, next http.Handler) http.Handler 
 	})
 }
 
-// cleanPaths redirects to the path without empty parts and dots, and passes requests for such a path
-// to next. A ServeMux does the same, but escapes once more what is escaped.
+// cleanPaths redirects to the path without empty parts and dots, and passes requests for a clean
+// path to next. A ServeMux does the same, but escapes the path twice.
 func cleanPaths(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		escaped := r.URL.EscapedPath()
@@ -70,7 +70,8 @@ func cleanPaths(next http.Handler) http.Handler {
 	})
 }
 
-// openHealth answers requests for /healthz by all, and others by limited: monitors cannot show a token.
+// openHealth answers requests for /healthz by all, and others by limited: monitors cannot show a
+// token.
 func openHealth(all, limited http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/healthz" {

@@ -99,8 +99,8 @@ func TestRTMPAddresses(t *testing.T) {
 	}
 }
 
-// If another program has the usual address of RTMP, the server goes on without RTMP. An address that was chosen is an
-// error, and so is that of any other listener.
+// If another program has the default RTMP address, the server starts without RTMP. If an explicit
+// address is in use, that is an error, as for any other listener.
 func TestAnAddressOfRTMPIsInUse(t *testing.T) {
 	other := listen(t)
 	defer other.Close()
@@ -195,7 +195,8 @@ type publicListener struct{ net.Listener }
 
 func (publicListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4zero, Port: 1935} }
 
-// A listener that other machines can reach takes publishers with the token only, whatever the main one does.
+// A listener that other machines can reach accepts publishers only with the token, independent of
+// the main one.
 func TestPublishingThroughAPublicRTMPListener(t *testing.T) {
 	f := serveRTMP(t, nil)
 	want := &rtmp.Request{Publish: true, Path: "live/cam", Query: url.Values{}}
@@ -210,8 +211,8 @@ func TestPublishingThroughAPublicRTMPListener(t *testing.T) {
 	}
 	main := listen(t)
 	defer main.Close()
-	f.greet(Listeners{Main: main, RTMP: publicListener{}})
-	f.Logged("publishing by RTMP is off", "0.0.0.0:1935")
+	f.logStart(Listeners{Main: main, RTMP: publicListener{}})
+	f.Logged("publishing over RTMP is off", "0.0.0.0:1935")
 }
 
 // noSessions is the cache of a client that must get no session tickets.
@@ -277,11 +278,11 @@ func TestRTMPS(t *testing.T) {
 	}
 }
 
-// What no RTMP client sends is answered by closing the connection, with a clear line in the log, and others do not
-// notice.
+// What no RTMP client sends is answered by closing the connection, with a clear line in the log,
+// and others do not notice.
 func TestHostileRTMPClients(t *testing.T) {
 	t.Parallel()
-	// Those that are silent are, after a moment, and no others.
+	// Silent connections are closed after a moment, and no others.
 	hasty := serveRTMP(t, func(c *Config) { c.HeaderTimeout = 200 * time.Millisecond })
 	f := serveRTMP(t, func(c *Config) { c.HeaderTimeout, c.MaxTagBytes = testTimeout, 4<<20 })
 	p := f.publisher("good")
@@ -314,7 +315,8 @@ func TestHostileRTMPClients(t *testing.T) {
 			f.Logged("RTMP client refused", "client="+conn.LocalAddr().String(), tt.says)
 		})
 	}
-	// A publisher that declares a long message and sends it a byte at a time costs what it has sent.
+	// A publisher that declares a long message and sends it a byte at a time costs only the
+	// received bytes.
 	t.Run("a declared length", func(t *testing.T) {
 		c := f.client("live")
 		if s := c.Publish("bad"); s.Level != "status" {
@@ -345,8 +347,8 @@ func TestHostileRTMPClients(t *testing.T) {
 	}
 }
 
-// However many connections say nothing, publishers and viewers that are served do not notice, and new ones come in at once:
-// the oldest silent connection gives way, and is closed.
+// However many connections say nothing, publishers and viewers that are served do not notice, and
+// new ones come in at once: the oldest silent connection gives way, and is closed.
 func TestSilentRTMPClients(t *testing.T) {
 	f := serveRTMP(t, func(c *Config) { c.HeaderTimeout = time.Hour })
 	p := f.publisher("cam")
@@ -378,7 +380,7 @@ func TestSilentRTMPClients(t *testing.T) {
 			t.Fatalf("silent connection %d stays", i)
 		}
 	}
-	f.Logged("level=DEBUG", "RTMP client refused", "too many connections")
+	f.Logged("level=DEBUG", "RTMP client refused", "closed while silent")
 	if strings.Contains(f.Log.String(), "level=WARN") {
 		t.Error("silent connections fill the log with warnings")
 	}

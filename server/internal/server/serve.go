@@ -17,8 +17,9 @@ import (
 	"github.com/millrace-io/millrace/server/internal/rtmp"
 )
 
-// Run listens where the configuration says and serves until ctx ends; see Serve. It takes ownership of the listeners that
-// are given by name, instead of which it opens none: main, admin, rtmp and rtmps.
+// Run listens where the configuration says and serves until ctx ends; see Serve. It takes ownership
+// of the listeners that are given by name, instead of which it opens none: main, admin, rtmp and
+// rtmps.
 func (s *Server) Run(ctx context.Context, given map[string]net.Listener) error {
 	l, err := openListeners(&s.cfg, given)
 	if err != nil {
@@ -31,13 +32,14 @@ func (s *Server) Run(ctx context.Context, given map[string]net.Listener) error {
 // ErrReplaced is the cause of the end of Serve's context if another process has its listeners.
 var ErrReplaced = errors.New("another process has taken the listeners over")
 
-// acceptedPause is how long the requests of connections that were accepted already are served as before when another
-// process has the listeners: as long as clients take to send their first request.
+// acceptedPause is how long the requests of connections that were accepted already are served as
+// before when another process has the listeners: as long as clients take to send their first
+// request.
 const acceptedPause = time.Second
 
-// Serve takes ownership of the listeners and serves until ctx ends. Then it accepts no more connections, ends the
-// publishers, lets the viewers have what is queued for them, and returns nil, all that within the drain timeout. It
-// returns an error when it cannot serve.
+// Serve takes ownership of the listeners and serves until ctx ends. Then it stops accepting
+// connections, ends the publishers, lets viewers receive their queued frames, and returns nil, all
+// within the drain timeout. It returns an error if it cannot serve.
 func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	ctx, s.stopServing = context.WithCancel(ctx)
 	defer s.stopServing()
@@ -46,7 +48,7 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 		s.node.Start(live.NewPeers(s.hub))
 	}
 	observer := s.observer(&l)
-	main := s.httpServer(s.clients.nameClients(s.routes(observer)), &s.budget.Requests)
+	main := s.httpServer(s.clients.withClientAddr(s.routes(observer)), &s.budget.Requests)
 	main.ConnState = s.connections.note
 	servers := []*http.Server{main}
 	failed := make(chan error, 2)
@@ -68,7 +70,7 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 			s.newRTMPService(l.RTMPS.Addr(), s.cert.config()).Serve(s.clients.behindProxies(l.RTMPS, false))
 		})
 	}
-	s.greet(l)
+	s.logStart(l)
 	if s.cfg.Ready != nil {
 		s.cfg.Ready(l)
 	}
@@ -95,7 +97,7 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	return err
 }
 
-// observer returns what tells of the server.
+// observer returns the Observer of the server.
 func (s *Server) observer(l *Listeners) *ops.Observer {
 	o := &ops.Observer{
 		Version: s.cfg.Version, Self: s.cfg.self(), Started: s.started, Log: s.log,
@@ -113,7 +115,8 @@ func (s *Server) observer(l *Listeners) *ops.Observer {
 	return o
 }
 
-// newRTMPService returns the service of a listener. It takes ownership of config, which is nil without TLS.
+// newRTMPService returns the service of a listener. It takes ownership of config, which is nil
+// without TLS.
 func (s *Server) newRTMPService(at net.Addr, config *tls.Config) *rtmp.Service {
 	if config != nil {
 		config.SessionTicketsDisabled = true // rtmpdump takes a ticket of TLS 1.3 for an error
@@ -134,8 +137,8 @@ func (s *Server) serveMain(main *http.Server, ln net.Listener) error {
 	return main.ServeTLS(ln, "", "")
 }
 
-// shutDown ends everything in the order in which nothing is lost: publishers first, then viewers when they have the
-// rest. Downloads have the same time to come to their end.
+// shutDown ends everything in the order in which nothing is lost: publishers first, then viewers
+// when they have the rest. Downloads have the same time to come to their end.
 func (s *Server) shutDown(servers []*http.Server) {
 	began := time.Now()
 	s.log.Info("shutting down", "streams", s.hub.Stats().Streams, "viewers", s.hub.Viewers(),
@@ -146,7 +149,8 @@ func (s *Server) shutDown(servers []*http.Server) {
 	s.node.drain()
 	s.hub.AskToReconnect(ctx)
 	s.hub.Close()
-	// The process that replaces this one waits for the directory of recordings: it does not wait for viewers, too.
+	// The process that replaces this one waits for the directory of recordings: it does not wait
+	// for viewers, too.
 	recorded := make(chan struct{})
 	go func() {
 		defer close(recorded)

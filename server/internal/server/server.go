@@ -49,8 +49,8 @@ type Server struct {
 	drain    context.CancelFunc
 }
 
-// New returns a server, or an error if the configuration cannot be used. The call that ends the server's life is Serve
-// or Run.
+// New returns a server, or an error if the configuration cannot be used. The call that ends the
+// server's life is Serve or Run.
 func New(cfg Config) (*Server, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
@@ -118,7 +118,8 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// openHook returns what asks the hook, or nil if the configuration names none. The call that ends its life is its Close.
+// openHook returns a client of the hook, or nil if the configuration names none. The caller calls
+// its Close.
 func openHook(cfg *Config) (*hook.Client, error) {
 	if cfg.Hook == "" {
 		return nil, nil
@@ -128,12 +129,14 @@ func openHook(cfg *Config) (*hook.Client, error) {
 	})
 }
 
-// AwaitRecords waits until the directory of recordings, if there is one, is this process's: see Config.Successor.
+// AwaitRecords waits until the directory of recordings, if there is one, is this process's: see
+// Config.Successor.
 func (s *Server) AwaitRecords(ctx context.Context) error { return s.records.await(ctx) }
 
-// closeStores closes the stores of files and blobs, the recordings, which may take until ctx ends, and the node.
+// closeStores closes the stores of files and blobs, the recordings, which may take until ctx ends,
+// and the node.
 func (s *Server) closeStores(ctx context.Context) error {
 	err := errors.Join(s.files.Close(), s.blobs.Close(), s.records.close(ctx), s.node.close(ctx))
-	s.hook.Close(ctx) // last: what is closed tells the hook of its end
+	s.hook.Close(ctx) // last: ended publishers and players are reported to the hook
 	return err
 }

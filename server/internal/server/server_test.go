@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestThePageLinkCanBeOpened(t *testing.T) {
+func TestLoggedPageAddressWorks(t *testing.T) {
 	for want, a := range map[string]net.Addr{
 		"http://127.0.0.1:8080/": &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8080},
 		"http://127.0.0.1:9191/": &net.TCPAddr{IP: net.IPv6unspecified, Port: 9191},
@@ -60,7 +60,8 @@ func (f *fixture) dialHTTP2() net.Conn {
 	return conn
 }
 
-// pinged sends a ping and returns the frames that come before its answer: the server has read all that was sent before.
+// pinged sends a ping and returns the frames that come before its answer: the server has read all
+// that was sent before.
 func pinged(t *testing.T, conn net.Conn) (frames []http2RawFrame) {
 	t.Helper()
 	_, _ = conn.Write(http2RawFrame{kind: framePing, payload: make([]byte, 8)}.bytes())
@@ -79,8 +80,8 @@ func pinged(t *testing.T, conn net.Conn) (frames []http2RawFrame) {
 // http2Head is the head of a request for /live/x without the method, as HPACK has it.
 const http2Head = "\x86\x04\x07/live/x\x41\x09localhost"
 
-// A connection of HTTP/2 holds no more than 300 KiB for a client: neither a frame nor bodies that are not read may be
-// longer.
+// A connection of HTTP/2 holds no more than 300 KiB for a client: neither a frame nor bodies that
+// are not read may be longer.
 func TestHTTP2MemoryIsBounded(t *testing.T) {
 	f := serve(t, nil)
 	conn := f.dialHTTP2()

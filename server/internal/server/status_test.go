@@ -174,8 +174,9 @@ type reachable struct{ net.Listener }
 
 func (reachable) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4zero, Port: 8080} }
 
-// The admin listener tells the publishers' addresses, and the main one only if no other machine reaches it.
-func TestWhoIsToldThePublishersAddresses(t *testing.T) {
+// The admin listener tells the publishers' addresses, and the main one only if no other machine
+// reaches it.
+func TestPublisherAddressesAreHidden(t *testing.T) {
 	for _, public := range []bool{false, true} {
 		cfg := Defaults()
 		cfg.PublishToken, cfg.Demo = "t", true

@@ -11,7 +11,8 @@ func (c *Config) downloads() store.DownloadConfig {
 	return store.DownloadConfig{Max: c.MaxDownloads, StallTimeout: c.StallTimeout, Unsent: c.Unsent, Log: c.Log}
 }
 
-// openFiles returns nil if the configuration names no root. The call that ends the files' life is their Close.
+// openFiles returns nil if the configuration names no root. The call that ends the files' life is
+// their Close.
 func openFiles(cfg *Config, budget *answer.Budget) (*store.Files, error) {
 	if cfg.Root == "" {
 		return nil, nil
@@ -22,7 +23,8 @@ func openFiles(cfg *Config, budget *answer.Budget) (*store.Files, error) {
 	}, budget)
 }
 
-// openBlobs returns nil if the configuration names no store. The call that ends the blobs' life is their Close.
+// openBlobs returns nil if the configuration names no store. The call that ends the blobs' life is
+// their Close.
 func openBlobs(
 	cfg *Config, gate *access.Gate, refusals *access.Refusals, budget *answer.Budget,
 ) (*store.Blobs, error) {

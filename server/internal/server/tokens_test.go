@@ -33,7 +33,8 @@ func writeKeys(t *testing.T, file string, keys ...string) (sign func(right token
 	}
 }
 
-// A signed token gives its right to its stream, by every protocol, until it expires. The two plain tokens stay.
+// A signed token gives its right to its stream, by every protocol, until it expires. The two plain
+// tokens stay.
 func TestSignedTokens(t *testing.T) {
 	file, old, next := filepath.Join(t.TempDir(), "keys"), token.NewKey(), token.NewKey()
 	sign := writeKeys(t, file, old)
@@ -95,11 +96,11 @@ func TestSignedTokens(t *testing.T) {
 	// By RTMP, from before the key is replaced to after that.
 	p := f.client("live")
 	if s := p.Publish("cam?token=" + read); s.Level != "error" || !strings.Contains(s.Description, "for reading") {
-		t.Errorf("by RTMP with a token for reading: %+v", s)
+		t.Errorf("over RTMP with a token for reading: %+v", s)
 	}
 	p = f.client("live")
 	if s := p.Publish("cam?token=" + publish); s.Level != "status" {
-		t.Fatalf("by RTMP: %+v", s)
+		t.Fatalf("over RTMP: %+v", s)
 	}
 	cfg := f.cfg
 	sign = writeKeys(t, file, next, old)

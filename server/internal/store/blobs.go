@@ -27,7 +27,8 @@ const (
 
 	blobMethods = "GET, HEAD, PUT, DELETE"
 
-	// pingTimeout is how long a start waits for Redis. Then the server starts without: streams and files need no Redis.
+	// pingTimeout is how long a start waits for Redis. Then the server starts without: streams and
+	// files need no Redis.
 	pingTimeout = 2 * time.Second
 )
 
@@ -39,7 +40,7 @@ type BlobsConfig struct {
 	Dir         string // a directory
 	Successor   bool   // another process, which this one replaces, still has the directory
 	Redis       *redis.UniversalOptions
-	RedisPrefix string // what the names of their keys in Redis begin with
+	RedisPrefix string // prefix of their keys in Redis
 
 	MaxBytes      int64         // of a value
 	MaxUploads    int           // values that are being written at a time
@@ -99,7 +100,7 @@ func OpenBlobs(cfg BlobsConfig, gate *access.Gate, refusals *access.Refusals, bu
 
 func tooManyUploads(limit int) error { return tooMany("blobs", "received", limit, "uploads") }
 
-// Serve answers everything below BlobsPath. key is what follows it.
+// Serve answers requests for all paths below BlobsPath; key is the rest of the path.
 func (b *Blobs) Serve(w http.ResponseWriter, r *http.Request, key string) {
 	if b == nil {
 		refuse.WriteAndClose(w, r, http.StatusNotFound, errNoBlobs)
@@ -163,8 +164,8 @@ func (b *Blobs) write(w *statusWriter, r *http.Request, key string) {
 	}
 }
 
-// change answers PUT and DELETE from clients that may write, unless it returns an error. Refusing takes no place among
-// the uploads.
+// change answers PUT and DELETE from clients that may write, unless it returns an error. Refusing
+// takes no place among the uploads.
 func (b *Blobs) change(w http.ResponseWriter, r *http.Request, key string) error {
 	if err := b.downloads.admit(b.uploads); err != nil {
 		return err
@@ -202,7 +203,8 @@ func (b *Blobs) put(w http.ResponseWriter, r *http.Request, key string) error {
 	case r.ContentLength > put.Limit:
 		return &blob.TooLargeError{Limit: put.Limit}
 	}
-	// The condition is checked before the body is asked for (Expect: 100-continue), and again when it is there.
+	// The condition is checked before the body is asked for (Expect: 100-continue), and again when
+	// it is there.
 	ctx := blob.ContextOf(r)
 	if err := b.store.Check(ctx, key, put.Only); err != nil {
 		return err
@@ -225,7 +227,8 @@ func (b *Blobs) put(w http.ResponseWriter, r *http.Request, key string) error {
 	return nil
 }
 
-// An upload is the body of a PUT. It fails when no byte has come for idle. Its whole duration is not limited.
+// An upload is the body of a PUT. It fails when no byte has come for idle. Its whole duration is
+// not limited.
 type upload struct {
 	io.Reader
 	control  *http.ResponseController
@@ -244,7 +247,8 @@ func (u *upload) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// refuse answers with a refusal for err. A 503 means that nothing has changed, and that the client may try again.
+// refuse answers with a refusal for err. A 503 means that nothing has changed, and that the client
+// may try again.
 func (b *Blobs) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	refused := blobRefusal(err)
 	if refused.Status >= http.StatusInternalServerError {
@@ -254,7 +258,8 @@ func (b *Blobs) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	refuse.WriteAndClose(w, r, refuse.SetHeader(w.Header(), refused), refused.Reason)
 }
 
-// blobRefusal returns the refusal for an error. Its reason has no address or path of the server in it.
+// blobRefusal returns the refusal for an error. Its reason has no address or path of the server in
+// it.
 func blobRefusal(err error) *refuse.Refusal {
 	var large *blob.TooLargeError
 	status, reason := http.StatusInternalServerError, "the store has failed"
@@ -264,7 +269,7 @@ func blobRefusal(err error) *refuse.Refusal {
 	case errors.Is(err, blob.ErrNotFound):
 		status, reason = http.StatusNotFound, blob.ErrNotFound.Error()
 	case errors.Is(err, blob.ErrCondition):
-		status, reason = http.StatusPreconditionFailed, "If-Match or If-None-Match does not hold"
+		status, reason = http.StatusPreconditionFailed, "If-Match or If-None-Match does not match"
 	case errors.Is(err, blob.ErrUnsure):
 		reason = blob.ErrUnsure.Error()
 	case errors.Is(err, blob.ErrFull):
@@ -281,7 +286,8 @@ func blobRefusal(err error) *refuse.Refusal {
 	return refuse.New(status, "%s", reason)
 }
 
-// SetLimits replaces how many downloads and uploads there may be at a time. Those above a lower limit stay.
+// SetLimits replaces how many downloads and uploads there may be at a time. Those above a lower
+// limit stay.
 func (b *Blobs) SetLimits(downloads, uploads int) {
 	if b != nil {
 		b.downloads.setLimit(downloads)
@@ -289,7 +295,8 @@ func (b *Blobs) SetLimits(downloads, uploads int) {
 	}
 }
 
-// Drain refuses further requests, and returns a channel that is closed when all present ones have ended.
+// Drain refuses further requests, and returns a channel that is closed when all present ones have
+// ended.
 func (b *Blobs) Drain() <-chan struct{} {
 	idle := make(chan struct{})
 	if b == nil {
@@ -332,7 +339,7 @@ func (b *Blobs) BlockBytes() int64 {
 // Where returns the store in words, for the log.
 func (b *Blobs) Where() string { return b.where }
 
-// BlobsStats says what Blobs has done.
+// BlobsStats has the counters of Blobs.
 type BlobsStats struct {
 	Requests                 map[string]int64 // that were answered, by the first digit of the status
 	Sendfile, Splice, Copied int64            // bytes that were sent

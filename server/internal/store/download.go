@@ -19,8 +19,9 @@ import (
 )
 
 const (
-	// writeStep and readFromStep are what a client must take within the stall timeout, apart from what the kernel's
-	// buffers add: by Write, and by sendfile or splice, where each step costs a system call.
+	// writeStep and readFromStep are how much a client must accept within the stall timeout, in
+	// addition to the kernel's buffers: with Write, and with sendfile or splice, where each step
+	// costs a system call.
 	writeStep    = 16 << 10
 	readFromStep = 256 << 10
 
@@ -41,11 +42,11 @@ type DownloadConfig struct {
 	Log          *slog.Logger
 }
 
-// downloads are those of files or of blobs.
+// downloads are the downloads of files or of blobs.
 type downloads struct {
 	*limit.Limiter                // of requests that are being answered
 	things         string         // that are sent
-	blocks         *millrace.Pool // an account of what must be copied
+	blocks         *millrace.Pool // account of the memory for copies
 	stalled        atomic.Int64   // cut because the client took nothing
 
 	budget *answer.Budget
@@ -75,14 +76,14 @@ func (d *downloads) admit(l *limit.Limiter) error {
 	return l.Acquire()
 }
 
-// A progressResponse is a response whose write deadline moves on as the client takes the body. The response as a whole
-// may take for ever.
+// A progressResponse is a response whose write deadline advances as the client accepts the body.
+// Its total duration is not limited.
 type progressResponse struct {
 	http.ResponseWriter
 	blocks  *millrace.Pool
 	ctx     context.Context
 	account *address.Account // of the client's address
-	loan    *memory.Loan     // of what the download holds
+	loan    *memory.Loan     // memory of the download
 	limit   time.Duration
 	due     time.Time // the deadline, zero before the first step
 	stalled bool      // a step did not end in time
@@ -91,7 +92,8 @@ type progressResponse struct {
 // Unwrap is for http.ResponseController.
 func (p *progressResponse) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
-// extend moves the deadline. It keeps a deadline that is new, because over HTTP/2 setting it costs a message.
+// extend moves the deadline. It keeps a deadline that is new, because over HTTP/2 setting it costs
+// a message.
 func (p *progressResponse) extend() {
 	if !p.loan.Renew() {
 		return // the deadline has ended the response
@@ -122,7 +124,8 @@ func (p *progressResponse) Write(b []byte) (n int, err error) {
 	}
 }
 
-// ReadFrom gives src to the response in steps, each in a LimitedReader of its own, as sendfile and splice need it.
+// ReadFrom copies src to the response in steps, each in a separate LimitedReader, as sendfile and
+// splice need it.
 func (p *progressResponse) ReadFrom(src io.Reader) (total int64, err error) {
 	rf, ok := p.ResponseWriter.(io.ReaderFrom)
 	if !ok {
@@ -150,10 +153,10 @@ func (p *progressResponse) ReadFrom(src io.Reader) (total int64, err error) {
 	return total, nil
 }
 
-// begin returns the response to write to. It bounds what the kernel holds unsent: a socket with a buffer of megabytes
-// takes nothing more before a third of that is free, which a slow client may not reach within the stall timeout. What
-// must be copied is in one of blocks. The error is a [refuse.Refusal]: other downloads hold all the memory that they
-// may. The call that ends the download is end.
+// begin returns the response to write to. It limits the bytes that the kernel holds unsent: a
+// socket with a buffer of megabytes accepts more only when a third of the buffer is free, which a
+// slow client may not reach within the stall timeout. Copies use memory of blocks. The error is a
+// [refuse.Refusal]: other downloads hold all the memory of downloads. The caller calls end.
 func (d *downloads) begin(w http.ResponseWriter, r *http.Request) (*progressResponse, error) {
 	holds, limit := int64(answer.RequestBytes), int64(0)
 	if !kernelSends(r) {
@@ -175,8 +178,8 @@ func (d *downloads) begin(w http.ResponseWriter, r *http.Request) (*progressResp
 	}, nil
 }
 
-// end logs and counts a download whose client has stalled, and has the kernel forget what it still holds for that
-// client.
+// end logs and counts a download with a stalled client, and discards the kernel's unsent bytes for
+// it.
 func (d *downloads) end(p *progressResponse, r *http.Request) {
 	p.loan.Done()
 	if !p.stalled {
@@ -199,7 +202,7 @@ func downloadConn(r *http.Request) *net.TCPConn {
 	return tcpconn.Of(c)
 }
 
-// kernelSends reports whether a request came by HTTP/1 straight through TCP: then the kernel sends the file.
+// kernelSends reports whether a request arrived over plain HTTP/1: then the kernel sends the file.
 func kernelSends(r *http.Request) bool { return r.TLS == nil && r.ProtoMajor == 1 }
 
 // tooMany returns the refusal of a transfer for which a limit has no room.

@@ -50,7 +50,8 @@ func (c sendingClient) ReadFrom(src io.Reader) (int64, error) {
 	return int64(n), err
 }
 
-// A client that takes something within the limit may take for ever. One that does not is cut after it.
+// A client that takes something within the limit may take for ever. One that does not is cut after
+// it.
 func TestProgressResponse(t *testing.T) {
 	const limit = 8 * time.Second
 	for _, tt := range []struct {

@@ -120,7 +120,8 @@ func (f *Files) Held() int {
 	return f.downloads.Held()
 }
 
-// Drain refuses further requests, and returns a channel that is closed when all present ones have ended.
+// Drain refuses further requests, and returns a channel that is closed when all present ones have
+// ended.
 func (f *Files) Drain() <-chan struct{} {
 	if f == nil {
 		none := make(chan struct{})
@@ -138,8 +139,8 @@ func (f *Files) Close() error {
 	return f.root.Close()
 }
 
-// Offer says in a word what a visitor of the page finds at FilesPath: nothing ("off"), files whose names have to be
-// known ("named"), or lists of them ("listed").
+// Offer describes FilesPath in a word: no files ("off"), files without lists ("named"), or files
+// with lists ("listed").
 func (f *Files) Offer() string {
 	switch {
 	case f == nil:
@@ -158,7 +159,7 @@ func (f *Files) BlockBytes() int64 {
 	return f.downloads.blocks.Stats().InUse
 }
 
-// FilesStats says what Files has done.
+// FilesStats has the counters of Files.
 type FilesStats struct {
 	Requests  map[string]int64 // that were answered, by the first digit of the status
 	Sent      chunk.Report

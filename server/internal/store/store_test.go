@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Where there is nothing, a client is told what it takes.
+// Without files or blobs, a client learns how to enable them.
 func TestNoFilesAndNoBlobs(t *testing.T) {
 	var f *Files
 	var b *Blobs

@@ -1,7 +1,7 @@
 // Package streamname checks the names of streams, and finds them in addresses.
 //
-// Below /live/, a stream is at NAME, NAME.flv and NAME.mp4, and its HLS at NAME/OBJECT. No address belongs to two
-// streams.
+// Below /live/, a stream is at NAME, NAME.flv and NAME.mp4, and its HLS at NAME/OBJECT. No address
+// belongs to two streams.
 package streamname
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// A name has 1 to maxParts parts of nameBytes, separated by slashes: a stream, and before it perhaps an application, a
-// tenant, an event.
+// A name has 1 to maxParts parts of nameBytes, separated by slashes: a stream, and before it
+// perhaps an application, a tenant, an event.
 const (
 	maxParts  = 4
 	maxName   = 128 // bytes: four parts hold a UUID between words, and keys in Redis and lines of logs stay short
@@ -29,8 +29,8 @@ const (
 	MP4 = ".mp4"
 )
 
-// Check refuses a malformed name, and a name that could not be watched because its end has another meaning. The error is
-// a [refuse.Refusal].
+// Check refuses a malformed name, and a name that could not be watched because its end has another
+// meaning. The error is a [refuse.Refusal].
 func Check(name string) error {
 	bad := func(format string, args ...any) error {
 		return refuse.New(http.StatusBadRequest, "bad stream name "+format, args...).For(refuse.BadName)
@@ -70,8 +70,8 @@ func CutExt(path string) (name, ext string) {
 	return path, ""
 }
 
-// Split splits the path below /live/ of an object of HLS. If path has no object, name is all of it, and may end with an
-// extension. The name is not checked.
+// Split splits the path below /live/ of an object of HLS. If path has no object, name is all of it,
+// and may end with an extension. The name is not checked.
 func Split(path string) (name, object string) {
 	i := strings.LastIndexByte(path, '/')
 	if i < 0 || !isObject(path[i+1:]) {
@@ -89,8 +89,8 @@ func isObject(word string) bool {
 	return ok && o.Kind == hls.KindInit
 }
 
-// Published returns the name of the stream that is published at NAME or NAME.flv, so that one address serves both to
-// publish and to watch. The error is a [refuse.Refusal].
+// Published returns the name of the stream that is published at NAME or NAME.flv, so that one
+// address serves both to publish and to watch. The error is a [refuse.Refusal].
 func Published(path string) (string, error) {
 	name, ext := CutExt(path)
 	if ext == MP4 {
@@ -99,7 +99,8 @@ func Published(path string) (string, error) {
 	return name, Check(name)
 }
 
-// Of returns the name of the stream at NAME, NAME.flv, NAME.mp4 or NAME/OBJECT. The name is not checked.
+// Of returns the name of the stream at NAME, NAME.flv, NAME.mp4 or NAME/OBJECT. The name is not
+// checked.
 func Of(path string) string {
 	name, object := Split(path)
 	if object == "" {
@@ -108,7 +109,8 @@ func Of(path string) string {
 	return name
 }
 
-// InPath returns the name of the stream that a path of HTTP is about, or "". The name is not checked.
+// InPath returns the name of the stream that a path of HTTP is about, or "". The name is not
+// checked.
 func InPath(path string) string {
 	below, ok := strings.CutPrefix(path, Path)
 	if !ok {

@@ -52,7 +52,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// A stream that can be published can be watched at each of its addresses, and no address is that of two streams.
+// A stream that can be published can be watched at each of its addresses, and no address is that of
+// two streams.
 func FuzzNames(f *testing.F) {
 	for _, name := range []string{"a", "a/b", "a/5-i0", "a/index.m3u8", "a.flv/b.mp4", "5-i0", "a/5-1.m4s/x", "a//b", "a/./b", "a.flv.mp4"} {
 		f.Add(name)

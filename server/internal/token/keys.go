@@ -17,8 +17,8 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// Keys sign and verify tokens: the first one signs, and all verify. To replace a key, add the new one, and remove the old
-// one when its tokens have expired.
+// Keys sign and verify tokens: the first one signs, and all verify. To replace a key, add the new
+// one, and remove the old one when its tokens have expired.
 type Keys []key
 
 type key struct {
@@ -37,9 +37,9 @@ const (
 // maxKeyFile bounds a file of keys, in bytes: hundreds of them.
 const maxKeyFile = 64 << 10
 
-// ReadKeys reads the keys of a file, one a line: KID ALG KEY. It ignores empty lines and lines that begin with #. It
-// refuses a file that all users of the machine may write: each could sign. They may read it, since containers mount
-// secrets so.
+// ReadKeys reads the keys of a file, one a line: KID ALG KEY. It ignores empty lines and lines that
+// begin with #. It refuses a file that all users of the machine may write: each could sign. They
+// may read it, since containers mount secrets so.
 func ReadKeys(file string) (Keys, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -115,7 +115,7 @@ func parseKey(id, alg, text string) (key, error) {
 			return key{id, jwt.SigningMethodEdDSA, private, private.Public()}, nil
 		}
 		return key{}, errors.New("the key of EdDSA is not one of Ed25519: " +
-			"want the line between BEGIN and END of what openssl pkey -pubout prints")
+			"want the line between BEGIN and END of the output of openssl pkey -pubout")
 	}
 	return key{}, errors.New("the second word is not HS256 or EdDSA: want KID ALG KEY")
 }
@@ -159,7 +159,7 @@ func (k Keys) Verify(text string, now time.Time) (Token, error) {
 	if err != nil {
 		return Token{}, err
 	}
-	// The method is the key's. That of t is what the header asked for.
+	// The method is the key's. The method of t is the one that the header asked for.
 	if err := key.method.Verify(parts[0]+"."+parts[1], t.Signature, key.public); err != nil {
 		return Token{}, fmt.Errorf("the token is not signed with this server's key %q", key.id)
 	}

@@ -1,8 +1,9 @@
-// Package token makes and checks signed tokens: JSON Web Tokens (RFC 7519) with HS256 or EdDSA. A token gives one right to
-// one stream, or to all streams of a pattern, until it expires. docs/access.md lists the claims.
+// Package token makes and checks signed tokens: JSON Web Tokens (RFC 7519) with HS256 or EdDSA. A
+// token gives one right to one stream, or to all streams of a pattern, until it expires.
+// docs/access.md lists the claims.
 //
-// The key file says which algorithm each key is for. A token whose alg differs is refused: its header never chooses the
-// algorithm (RFC 8725).
+// The key file gives each key its algorithm. A token with another alg is refused: its header never
+// chooses the algorithm (RFC 8725).
 package token
 
 import (
@@ -16,7 +17,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// A Right is what a token permits.
+// A Right is the permission in a token.
 type Right string
 
 const (
@@ -31,11 +32,12 @@ const (
 	// Leeway is how far the clocks of the issuer and of the server may differ.
 	Leeway = 30 * time.Second
 
-	// audience is the server's name in aud. A token for other audiences must be refused (RFC 7519, 4.1.3).
+	// audience is the server's name in aud. A token for other audiences must be refused (RFC 7519,
+	// 4.1.3).
 	audience = "millrace"
 
-	// maxTime is the end of the year 9999, in seconds. A larger exp is in milliseconds, as Date.now() of JavaScript
-	// returns them: the token would never expire.
+	// maxTime is the end of the year 9999, in seconds. A larger exp is in milliseconds, as
+	// Date.now() of JavaScript returns them: the token would never expire.
 	maxTime = 253402300799
 )
 
@@ -65,8 +67,8 @@ func (t Token) check() error {
 	return nil
 }
 
-// Is reports whether a text has the form of a JWT: an object, an object and a signature. The alphabet matters because
-// package base64 ignores line breaks, and a token should have one text.
+// Is reports whether a text has the form of a JWT: an object, an object and a signature. The
+// alphabet matters because package base64 ignores line breaks, and a token should have one text.
 func Is(text string) bool {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_."
 	return strings.HasPrefix(text, "e") && strings.Count(text, ".") == 2 && strings.Trim(text, alphabet) == ""
@@ -74,8 +76,8 @@ func Is(text string) bool {
 
 var parser = jwt.NewParser(jwt.WithStrictDecoding())
 
-// read returns the token that verified claims describe, if it is valid at now. The errors of the library's own checks of
-// exp and nbf lack the times.
+// read returns the token that verified claims describe, if it is valid at now. The errors of the
+// library's own checks of exp and nbf lack the times.
 func read(claims jwt.MapClaims, now time.Time) (Token, error) {
 	expires, err := seconds(claims, "exp")
 	if err != nil {

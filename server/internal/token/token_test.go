@@ -99,7 +99,7 @@ func TestAllow(t *testing.T) {
 	}
 }
 
-// Either kind of key signs what it verifies, and the public key is enough to verify.
+// Each kind of key signs tokens that it verifies, and the public key is enough to verify.
 func TestSign(t *testing.T) {
 	private, public := edKey(t)
 	for signs, verifies := range map[string]string{
@@ -198,7 +198,7 @@ func TestHeaders(t *testing.T) {
 		{"an alg of another type", one, hs, []byte(secret), `{"alg":["HS256"],"kid":"a"}`, "alg"},
 		{"no signature", one, none, unsafe, `{"alg":"HS256","kid":"a"}`, "not signed with"},
 
-		// The public key is no secret: whoever has it must not be able to sign with it.
+		// The public key is no secret: its holders must not be able to sign with it.
 		{"HS256 by the public key", onePublic, hs, rawPublic, `{"alg":"HS256","kid":"e"}`, "is for EdDSA"},
 		{"HS256 by the public key", onePublic, hs, []byte(public), `{"alg":"HS256","kid":"e"}`, "is for EdDSA"},
 		{"HS256 by the public key", onePublic, hs, der, `{"alg":"HS256"}`, "is for EdDSA"},
@@ -227,7 +227,8 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// Claims of wrong types, of other services and of other times are refused, whoever has signed them.
+// Claims of wrong types, of other services and of other times are refused, even with a valid
+// signature.
 func TestClaims(t *testing.T) {
 	keys := parsed(t, "a HS256 "+secret)
 	for _, tt := range []struct {
@@ -401,7 +402,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// The lines of docs/access.md make keys with openssl and a token with PyJWT, with either kind of key.
+// The lines of docs/access.md make keys with openssl and a token with PyJWT, with either kind of
+// key.
 func TestOtherPrograms(t *testing.T) {
 	need.Program(t, "openssl")
 	page, err := os.ReadFile("../../../docs/access.md")
@@ -449,7 +451,8 @@ func TestOtherPrograms(t *testing.T) {
 	}
 }
 
-// pythonWithJWT returns a Python that has PyJWT. Debian's has its packages, another one in the path perhaps not.
+// pythonWithJWT returns a Python that has PyJWT. Debian's has its packages, another one in the path
+// perhaps not.
 func pythonWithJWT(t *testing.T) string {
 	for _, python := range []string{"python3", "/usr/bin/python3"} {
 		if exec.Command(python, "-c", "import jwt, cryptography").Run() == nil {
@@ -460,7 +463,8 @@ func pythonWithJWT(t *testing.T) string {
 	return ""
 }
 
-// A token that is verified has the alg of its key and is not expired, and means the same when it is signed again.
+// A token that is verified has the alg of its key and is not expired, and means the same when it is
+// signed again.
 func FuzzVerify(f *testing.F) {
 	private, public := edKey(f)
 	keys := parsed(f, "a HS256 "+secret, "e EdDSA "+public)

@@ -28,8 +28,8 @@ type connBody struct {
 	conn ingest.Conn
 }
 
-// newConnBody takes over the connection of r. It returns nil, and has done nothing, if that is not possible or not
-// wanted: for TLS and HTTP/2, and with a small latency bound.
+// newConnBody takes over the connection of r. It returns nil, and has done nothing, if that is not
+// possible or not wanted: for TLS and HTTP/2, and with a small latency bound.
 func (d Handler) newConnBody(w http.ResponseWriter, r *http.Request, p *live.Publisher) *connBody {
 	if r.ProtoMajor != 1 || r.TLS != nil || !ingest.ByClock(d.cfg.Latency) {
 		return nil
@@ -52,7 +52,8 @@ func (d Handler) newConnBody(w http.ResponseWriter, r *http.Request, p *live.Pub
 	return b
 }
 
-// bodyBuffer is how much of a chunked body is read at a time: as much as an encoder sends in 50 ms at 5 Mbit/s.
+// bodyBuffer is how much of a chunked body is read at a time: as much as an encoder sends in 50 ms
+// at 5 Mbit/s.
 const bodyBuffer = 32 << 10
 
 func (b *connBody) answer(status int, contentType string, text []byte) {

@@ -33,7 +33,7 @@ type players struct {
 // serve answers GET and HEAD /live/NAME/OBJECT.
 func (s *players) serve(w http.ResponseWriter, r *http.Request, name, object string) {
 	s.cfg.Origins.Allow(w.Header(), r)
-	noWriteLimit(w) // a request may wait for what comes next
+	noWriteLimit(w) // a request may wait for the next part
 	answer.Of(r).GiveBack()
 	err := streamname.Check(name)
 	if err == nil {
@@ -57,11 +57,12 @@ func (s *players) serve(w http.ResponseWriter, r *http.Request, name, object str
 	}
 }
 
-// playerSeed makes numbers of what tells players of an address apart.
+// playerSeed seeds the hash of the credentials that tell players of an address apart.
 var playerSeed = maphash.MakeSeed()
 
-// admitPlayer counts a player of HLS with its first request for a playlist. The stream and the token tell the players of an
-// address apart, and with a hook, which is asked about each of them, all that they show.
+// admitPlayer counts a player of HLS with its first request for a playlist. The stream and the
+// token tell the players of an address apart, and with a hook, which is asked about each of them,
+// all that they show.
 func (s *players) admitPlayer(account *address.Account, r *http.Request, name, object string) error {
 	begins := object == hlslive.MasterName
 	if account == nil || !begins && !hlslive.IsMedia(object) {
@@ -73,7 +74,7 @@ func (s *players) admitPlayer(account *address.Account, r *http.Request, name, o
 	return account.Player(h.Sum64(), begins)
 }
 
-// serveHere is serve of what is made here.
+// serveHere serves HLS that this node makes.
 func (s *players) serveHere(w http.ResponseWriter, r *http.Request, name, object string) error {
 	switch {
 	case object == hlslive.MasterName:
@@ -123,7 +124,8 @@ func (s *players) servePlaylist(w http.ResponseWriter, r *http.Request, list *hl
 	return s.writePlaylist(w, r, list.Text, false, fresh)
 }
 
-// wantsGzip reports whether a playlist is sent with gzip: as it was made, with nothing added to its addresses.
+// wantsGzip reports whether a playlist is sent with gzip: as it was made, with nothing added to its
+// addresses.
 func (s *players) wantsGzip(r *http.Request) bool {
 	return chunk.AcceptsEncoding(r.Header["Accept-Encoding"], "gzip") && s.cfg.Gate.AddedQuery(r) == ""
 }
@@ -160,8 +162,8 @@ func (s *players) writePlaylist(w http.ResponseWriter, r *http.Request, body []b
 	return nil
 }
 
-// setFresh says how long an answer may be had from a cache, which is a shared one if anyone may read and no token was
-// shown. more is added to that.
+// setFresh says how long an answer may be had from a cache, which is a shared one if anyone may
+// read and no token was shown. more is added to that.
 func (s *players) setFresh(w http.ResponseWriter, r *http.Request, fresh time.Duration, more string) {
 	who := "public"
 	if !s.cfg.Gate.IsPublic(r) {
@@ -236,7 +238,7 @@ func (s *players) writeObject(w http.ResponseWriter, r *http.Request, object str
 	return nil
 }
 
-// chainStep is what a client must take of a Chain within the stall timeout.
+// chainStep is how much of a Chain a client must accept within the stall timeout.
 const chainStep = 256 << 10
 
 // sendChain sends c. An error means that the client has gone away, or takes nothing.
@@ -266,14 +268,15 @@ func (s *players) sendChain(w http.ResponseWriter, r *http.Request, c *millrace.
 	}
 }
 
-// A chainBody is the body of an answer. Over HTTP/1 without TLS, net/http gives it to the TCP connection itself, which
-// has it write, and then the pieces leave in one writev.
+// A chainBody is the body of an answer. Over HTTP/1 without TLS, net/http gives it to the TCP
+// connection itself, which has it write, and then the pieces leave in one writev.
 type chainBody struct {
 	*millrace.Chain
 	tcp *net.TCPConn // nil if the answer takes another way
 }
 
-// Read copies what leaves with the head of the answer: net/http takes 512 bytes of the body.
+// Read copies the bytes that are sent with the response header: net/http sniffs 512 bytes of the
+// body.
 func (b chainBody) Read(p []byte) (int, error) {
 	n := b.CopyTo(p)
 	b.Discard(n)
@@ -285,7 +288,7 @@ func (b chainBody) Read(p []byte) (int, error) {
 
 // WriteTo writes all of b to w.
 func (b chainBody) WriteTo(w io.Writer) (int64, error) {
-	if _, ok := w.(interface{ SetNoDelay(bool) error }); ok && b.tcp != nil { // tcp, hidden by net in a type of its own
+	if _, ok := w.(interface{ SetNoDelay(bool) error }); ok && b.tcp != nil { // tcp, hidden by net in another type
 		w = b.tcp
 	}
 	return b.Chain.WriteTo(w)

@@ -7,9 +7,10 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live"
 )
 
-// Publish relays the body of a POST or PUT as the stream name, and answers it at the end. An error is a [refuse.Refusal]: the
-// body was not read, and the caller answers. A plain HTTP/1.1 connection is taken over, and Publish returns at once, so
-// that net/http's buffers and stack do not live as long as the stream.
+// Publish relays the body of a POST or PUT as the stream name, and answers it at the end. An error
+// is a [refuse.Refusal]: the body was not read, and the caller answers. A plain HTTP/1.1 connection
+// is taken over, and Publish returns at once, so that net/http's buffers and stack do not live as
+// long as the stream.
 func (d Handler) Publish(w http.ResponseWriter, r *http.Request, name string, terms live.Terms) error {
 	p, err := d.hub.Open(name, r.RemoteAddr, terms)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// newRequest returns what a player asks for, as another node is asked for it.
+// newRequest returns a player's request in the form for another node.
 func (s *players) newRequest(r *http.Request, name, object string) (q cluster.HLSRequest, err error) {
 	_, isObject := hls.ParseObject(object)
 	q = cluster.HLSRequest{Stream: name, Object: object, Gzip: !isObject && s.wantsGzip(r)}
@@ -38,11 +38,12 @@ func (s *players) newRequest(r *http.Request, name, object string) (q cluster.HL
 	return q, nil
 }
 
-// serveElsewhere is serve of what there is not here, which err says. It returns why it is not anywhere.
+// serveElsewhere serves HLS from another node or the store, after serveHere failed with err. It
+// returns the reason if it cannot.
 func (s *players) serveElsewhere(w http.ResponseWriter, r *http.Request, name, object string, err error) error {
 	elsewhere := errors.Is(err, hlslive.ErrElsewhere)
 	_, fromNode := access.NodeOf(r)
-	if elsewhere && fromNode { // which is told to look again who the owner is
+	if elsewhere && fromNode { // the node then looks up the owner again
 		return refuse.New(http.StatusMisdirectedRequest, "this node does not own the stream %q", name)
 	}
 	q, bad := s.newRequest(r, name, object)
@@ -83,8 +84,8 @@ func (s *players) serveElsewhere(w http.ResponseWriter, r *http.Request, name, o
 	return s.writeAnswer(w, r, object, &out)
 }
 
-// writeAnswer answers with what another node has answered. It borrows out, whose body is empty or
-// shorter then. An error is a [refuse.Refusal]: nothing was written.
+// writeAnswer writes another node's response. It borrows out, whose body is empty or shorter
+// afterwards. An error is a [refuse.Refusal]: nothing was written.
 func (s *players) writeAnswer(w http.ResponseWriter, r *http.Request, object string, out *cluster.Object) error {
 	if err := answer.Of(r).Resume(0); err != nil {
 		return err

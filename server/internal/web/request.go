@@ -26,7 +26,7 @@ func parseWatchRequest(r *http.Request, name string) (live.WatchRequest, error) 
 			want.Next = true
 		default:
 			return want, refuse.New(http.StatusBadRequest,
-				"bad start=%.80q: want last (the newest key frame, as without it) or next (the next one)", start)
+				"bad start=%.80q: want last (the newest keyframe, as without it) or next (the next one)", start)
 		}
 	}
 	return want, nil

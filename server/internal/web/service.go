@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
-// A Config is what a Service needs.
+// A Config has the parts that a Service uses.
 type Config struct {
 	Hub      *live.Hub
 	Gate     *access.Gate
@@ -57,8 +57,8 @@ func (s *Service) Serve(w http.ResponseWriter, r *http.Request, at string) {
 	}
 }
 
-// allowPlayers answers OPTIONS: a browser asks before a player on another site sends a header of its own. The player
-// may only watch.
+// allowPlayers answers OPTIONS: a browser asks before a player on another site sends custom
+// headers. The player may only watch.
 func (s *Service) allowPlayers(w http.ResponseWriter, r *http.Request, allow string) {
 	h := w.Header()
 	h.Set("Allow", allow)

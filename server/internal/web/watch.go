@@ -13,9 +13,9 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/rendition"
 )
 
-// Watch answers a GET or HEAD for the stream name, name.flv or name.mp4. An error is a [refuse.Refusal], which the caller
-// answers, or that of the request's context. Over HTTP/1 Watch takes over the connection and returns at once; otherwise
-// it returns when the viewer has ended.
+// Watch answers a GET or HEAD for the stream name, name.flv or name.mp4. An error is a
+// [refuse.Refusal], which the caller answers, or that of the request's context. Over HTTP/1 Watch
+// takes over the connection and returns at once; otherwise it returns when the viewer has ended.
 func (d Handler) Watch(w http.ResponseWriter, r *http.Request, name string, terms live.Terms) error {
 	want, err := parseWatchRequest(r, name)
 	if err != nil {
@@ -25,9 +25,9 @@ func (d Handler) Watch(w http.ResponseWriter, r *http.Request, name string, term
 	return d.watch(w, r, want)
 }
 
-// WatchNode is Watch for another node, whose address is node, and which gets only what this node owns. The answer says
-// the epoch of that. It ends without its end, as a connection that fails, when this node loses the stream or shuts
-// down.
+// WatchNode is Watch for another node with the address node, which gets only streams that this node
+// owns. The response header has the epoch. The response is cut, like a failed connection, when this
+// node loses the stream or shuts down.
 func (d Handler) WatchNode(w http.ResponseWriter, r *http.Request, name, node string) error {
 	want, err := parseWatchRequest(r, name)
 	if err == nil {
@@ -54,14 +54,14 @@ func (d Handler) watch(w http.ResponseWriter, r *http.Request, want live.WatchRe
 		return err
 	}
 	// Neither the handler's stack nor the buffers of net/http then live as long as the viewer.
-	conn, _, err := http.NewResponseController(w).Hijack() // hear would ignore what the client has sent after its request
+	conn, _, err := http.NewResponseController(w).Hijack() // data that the client sent after its request is ignored
 	if err != nil {
 		serveWriter(viewers, v, w, r)
 		return nil
 	}
 	to := v.Connect(fanout.NewConn(conn, false, d.cfg.Unsent))
 	appendHead(to, v, w.Header(), r.ProtoAtLeast(1, 1))
-	viewers.Start(v, func() { hear(to, conn) })
+	viewers.Start(v, func() { drainInput(to, conn) })
 	return nil
 }
 
@@ -80,7 +80,8 @@ func setHeader(h http.Header, v *live.Viewer) {
 	}
 }
 
-// appendHead appends the head of a response, for a connection that was taken over, and then what a viewer begins with.
+// appendHead appends a response header, for a connection that was taken over, and the head of the
+// stream.
 func appendHead(to *fanout.Viewer, v *live.Viewer, h http.Header, chunked bool) {
 	h.Set("Connection", "close")
 	setHeader(h, v)
@@ -99,15 +100,15 @@ func appendHead(to *fanout.Viewer, v *live.Viewer, h http.Header, chunked bool) 
 // maxInput limits the bytes that a viewer may send after its request, in all.
 const maxInput = 64 << 10
 
-// hear reads from the connection until the viewer hangs up. It ignores further requests.
-func hear(to *fanout.Viewer, conn net.Conn) {
+// drainInput reads from the connection until the viewer hangs up. It ignores further requests.
+func drainInput(to *fanout.Viewer, conn net.Conn) {
 	var p [64]byte
-	for heard := 0; ; {
+	for drained := 0; ; {
 		n, err := conn.Read(p[:])
 		if err != nil {
 			return
 		}
-		if heard += n; heard >= maxInput {
+		if drained += n; drained >= maxInput {
 			to.End(fanout.Failed)
 			return
 		}

@@ -1,5 +1,5 @@
-// Package escape is compiled by a test that reads where the compiler puts its variables. What is expected of a variable
-// stands behind its declaration. No name is used twice.
+// Package escape is compiled by a test that checks where the compiler puts its variables. The
+// comment after a variable's declaration states where that should be. No name is used twice.
 package escape
 
 import (

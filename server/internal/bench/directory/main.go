@@ -1,9 +1,9 @@
-// Command directory asks Redis what nodes of a cluster ask, so that it can be measured what that costs.
+// Command directory sends Redis the commands of a cluster's nodes, to measure their cost.
 //
 //	directory redis://HOST:PORT
 //
-// It reads tasks from its standard input, one a line, and answers each with a line: "ok", or an error. It ends with its
-// input.
+// It reads tasks from its standard input, one a line, and answers each with a line: "ok", or an
+// error. It ends with its input.
 //
 //	claim N      claims streams, N times
 //	renew N      renews N leases, 500 in a pipeline

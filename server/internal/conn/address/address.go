@@ -1,4 +1,4 @@
-// Package address limits what one client address gets of a server.
+// Package address limits how much of a server one client address can use.
 package address
 
 import (
@@ -16,23 +16,26 @@ import (
 )
 
 const (
-	// burst is for how long an address may have a rate's worth at once. A page that is opened, and a segment of HLS, come
-	// in one piece; an office opens a stream in the minute in which it begins.
+	// burst is for how long an address may have a rate's worth at once. A page that is opened, and
+	// a segment of HLS, come in one piece; an office opens a stream in the minute in which it
+	// begins.
 	burst = 5 * time.Second
 
-	// refuseAfter is how far above its rate an address must be for its requests to be refused. Downloads are slowed down
-	// at burst, so that a download does not keep its address' other requests out. Viewers are not slowed down.
+	// refuseAfter is how far above its rate an address must be for its requests to be refused.
+	// Downloads are slowed down at burst, so that a download does not keep its address' other
+	// requests out. Viewers are not slowed down.
 	refuseAfter = 2 * burst
 
 	// mostAhead bounds how long an address is refused after it has stopped.
 	mostAhead = 3 * burst
 
-	// maxIdle bounds the addresses that are remembered without a connection, at some 200 bytes each. The ones that have
-	// been idle for longest go: a client that changes its address so often is not held by a limit per address.
+	// maxIdle bounds the addresses that are remembered without a connection, at some 200 bytes
+	// each. The ones that have been idle for longest go: a client that changes its address so often
+	// is not held by a limit per address.
 	maxIdle = 64 << 10
 )
 
-// Limits are what one address may have. 0 means no limit.
+// Limits apply to each address. 0 means no limit.
 type Limits struct {
 	Connections int   // at a time
 	Viewers     int   // new ones a second
@@ -44,7 +47,7 @@ func refused(after time.Duration, format string, args ...any) *refuse.Refusal {
 	return refuse.New(http.StatusTooManyRequests, format, args...).For(refuse.Address).After(after)
 }
 
-// A Table has the accounts of all addresses that have a connection, or have used what they may.
+// A Table has the accounts of all addresses that have a connection, or have reached a limit.
 type Table struct {
 	start  time.Time
 	limits atomic.Pointer[Limits]
@@ -61,10 +64,11 @@ func New(l Limits) *Table {
 	return t
 }
 
-// SetLimits replaces the limits. Connections above a lower limit stay, and those that have no account get none.
+// SetLimits replaces the limits. Connections above a lower limit stay, and connections without an
+// account get none.
 func (t *Table) SetLimits(l Limits) { t.limits.Store(&l) }
 
-// An Account is what the clients of one address use. A nil Account has no limits.
+// An Account counts the use of one address. A nil Account has no limits.
 type Account struct {
 	// Invariants, while table.mu is not held:
 	//
@@ -88,16 +92,17 @@ type Account struct {
 const (
 	// sessionTime is how long a player of HLS may ask for nothing and still be known.
 	sessionTime = time.Minute
-	// maxSessions bounds the players that are known of an address. Those beyond it count with each request.
+	// maxSessions bounds the players that are known of an address. Those beyond it count with each
+	// request.
 	maxSessions = 1024
 )
 
-// FairShare is how many connections an address may have before it counts as one that has many: of those, connections give
-// way to newcomers.
+// FairShare is how many connections an address may have before it counts as one that has many: of
+// those, connections give way to newcomers.
 const FairShare = 8
 
-// Key returns the address that a client is counted by: IPv4 as it is, and the network of 64 bits of IPv6, all of which one
-// client may have.
+// Key returns the address that a client is counted under: an IPv4 address unchanged, and the /64
+// network of an IPv6 address, because one client may have all of it.
 func Key(a netip.Addr) netip.Addr {
 	if a = a.Unmap().WithZone(""); a.Is4() {
 		return a
@@ -109,8 +114,9 @@ func Key(a netip.Addr) netip.Addr {
 	return p.Addr()
 }
 
-// Acquire returns the account of an address for a connection, which Release ends, or a [refuse.Refusal]. The account is nil if
-// there are no limits. The programs of this machine have none.
+// Acquire returns the account of an address for a connection, which Release ends, or a
+// [refuse.Refusal]. The account is nil if there are no limits. The programs of this machine have
+// none.
 func (t *Table) Acquire(a netip.Addr) (*Account, error) {
 	l := *t.limits.Load()
 	if l == (Limits{}) || !a.IsValid() || a.Unmap().IsLoopback() {
@@ -135,7 +141,7 @@ func (t *Table) Acquire(a netip.Addr) (*Account, error) {
 	return acct, nil
 }
 
-// Release ends what Acquire began.
+// Release undoes Acquire.
 func (a *Account) Release() {
 	if a == nil {
 		return
@@ -158,7 +164,8 @@ func (a *Account) Release() {
 	}
 }
 
-// viewerRate returns how many new viewers a second the address may have, 0 without a limit, or the [refuse.Refusal] of Check.
+// viewerRate returns how many new viewers a second the address may have, 0 without a limit, or the
+// [refuse.Refusal] of Check.
 func (a *Account) viewerRate() (rate int, err error) {
 	if a == nil {
 		return 0, nil
@@ -189,8 +196,9 @@ func (a *Account) addViewer(rate int) error {
 	return nil
 }
 
-// Player is Viewer for a request of a player of HLS, which counts once for all requests with the same id, unless it asks
-// for nothing for a minute. begins says that the player begins with this request.
+// Player is Viewer for a request of a player of HLS, which counts once for all requests with the
+// same id, unless it asks for nothing for a minute. begins says that the player begins with this
+// request.
 func (a *Account) Player(id uint64, begins bool) error {
 	rate, err := a.viewerRate()
 	if err != nil || rate == 0 {
@@ -216,8 +224,8 @@ func (a *Account) Player(id uint64, begins bool) error {
 	return nil
 }
 
-// StartRequest counts a request that may wait for long, up to EndRequest, or returns a [refuse.Refusal]: there may be as many as
-// connections, which HTTP/2 needs only one of.
+// StartRequest counts a request that may wait for long, up to EndRequest, or returns a
+// [refuse.Refusal]: there may be as many as connections, which HTTP/2 needs only one of.
 func (a *Account) StartRequest() error {
 	if a == nil {
 		return nil
@@ -233,7 +241,7 @@ func (a *Account) StartRequest() error {
 	return nil
 }
 
-// EndRequest ends what StartRequest began.
+// EndRequest undoes StartRequest.
 func (a *Account) EndRequest() {
 	if a == nil {
 		return
@@ -274,8 +282,8 @@ func (a *Account) Add(n int64) {
 	}
 }
 
-// Pace counts n bytes that are sent next, and waits until the address may have them, or ctx ends. Those that wait go on one
-// after the other.
+// Pace counts the next n bytes, and waits until the address may send them, or ctx ends. Waiting
+// calls continue one after the other.
 func (a *Account) Pace(ctx context.Context, n int64) {
 	if a == nil {
 		return
@@ -334,7 +342,7 @@ func NewContext(ctx context.Context, h Holder) context.Context {
 	return context.WithValue(ctx, contextKey{}, h)
 }
 
-// Of returns the account of what ctx belongs to, or nil.
+// Of returns the account in ctx, or nil.
 func Of(ctx context.Context) *Account {
 	if h, ok := ctx.Value(contextKey{}).(Holder); ok {
 		return h.Account()

@@ -30,7 +30,8 @@ func TestKey(t *testing.T) {
 	}
 }
 
-// Without limits, and for this machine, there are no accounts, and a nil one can be used as any other.
+// Without limits, and for this machine, there are no accounts, and a nil one can be used as any
+// other.
 func TestNoLimits(t *testing.T) {
 	for of, l := range map[string]Limits{"192.0.2.1": {}, "127.0.0.2": {1, 1, 1}, "::1": {1, 1, 1}, "::ffff:127.0.0.1": {1, 1, 1}} {
 		table := New(l)
@@ -155,7 +156,7 @@ func TestBytes(t *testing.T) {
 	})
 }
 
-// Downloads of an address have its rate together, each of them goes on, and they keep none of its requests out.
+// Downloads of an address share its rate, each makes progress, and they do not block its requests.
 func TestDownloadsArePaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const rate, step, downloads, steps = 1000, 500, 10, 20
@@ -182,7 +183,7 @@ func TestDownloadsArePaced(t *testing.T) {
 	})
 }
 
-func TestADownloadThatEndsDoesNotWait(t *testing.T) {
+func TestEndedDownloadDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := New(Limits{Bytes: 1000})
 		a, _ := table.Acquire(netip.MustParseAddr("192.0.2.1"))
@@ -228,7 +229,7 @@ func TestIdleAddressesAreBounded(t *testing.T) {
 	}
 }
 
-// A model is an Account by simple means: lists of what came.
+// A model is a simple Account: lists of events.
 type model struct {
 	held  int
 	ahead map[string]time.Duration // of its rate, for viewers and bytes
@@ -371,7 +372,7 @@ func TestPlayers(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for id := range uint64(10) { // what was idle for a minute begins anew
+		for id := range uint64(10) { // accounts idle for a minute start again
 			if err := a.Player(100+id, false); err != nil {
 				t.Fatal(err)
 			}

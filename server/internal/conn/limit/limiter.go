@@ -1,4 +1,4 @@
-// Package limit bounds what a server does at a time, and waits for its end.
+// Package limit limits concurrent operations, and waits for their end.
 package limit
 
 import (
@@ -26,12 +26,13 @@ type Limiter struct {
 	empty   chan struct{}
 }
 
-// New returns a Limiter for at most limit holders. Acquire returns full above the limit, and ending after Close.
+// New returns a Limiter for at most limit holders. Acquire returns full above the limit, and ending
+// after Close.
 func New(limit int, full, ending error) *Limiter {
 	return &Limiter{limit: limit, full: full, ending: ending, empty: make(chan struct{})}
 }
 
-// SetLimit replaces what New was given. Holders above a lower limit stay.
+// SetLimit replaces the arguments of New. Holders above a lower limit stay.
 func (l *Limiter) SetLimit(limit int, full error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,7 +59,7 @@ func (l *Limiter) acquire(above bool) error {
 	return nil
 }
 
-// Release ends what Acquire or Force began.
+// Release undoes Acquire or Force.
 func (l *Limiter) Release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -95,8 +96,8 @@ func (l *Limiter) Close() <-chan struct{} {
 	return l.empty
 }
 
-// Grace is how long goroutines may take to end that have nothing to wait for any more. A publisher looks at its
-// connection once within the latency bound, which is a second at most.
+// Grace is how long goroutines may take to end that have nothing to wait for any more. A publisher
+// looks at its connection once within the latency bound, which is a second at most.
 const Grace = 3 * time.Second
 
 // Await waits until done is closed, for Grace at most: a bug must not keep the process from ending.

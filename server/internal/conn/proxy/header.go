@@ -14,7 +14,8 @@ const (
 	maxV1 = 107 // bytes of a header of version 1, as the protocol says
 	minV2 = 16  // bytes of one of version 2 that say how long it is
 
-	// maxV2 bounds a header of version 2: addresses are 216 bytes at most, and what proxies add is some hundred.
+	// maxV2 limits a header of version 2: addresses have at most 216 bytes, and other fields some
+	// hundred.
 	maxV2 = 4 << 10
 )
 
@@ -23,8 +24,8 @@ func init() {
 	proxyproto.V1AcceptIPv4InTCP6 = true
 }
 
-// headerLen returns how long the header is that p begins with; 0: p does not begin with one. More bytes are needed to tell
-// if more is true.
+// headerLen returns how long the header is that p begins with; 0: p does not begin with one. More
+// bytes are needed to tell if more is true.
 func headerLen(p []byte) (n int, more bool, err error) {
 	v1, v2 := []byte("PROXY "), proxyproto.SIGV2
 	switch {
@@ -50,7 +51,8 @@ func headerLen(p []byte) (n int, more bool, err error) {
 	return 0, false, nil
 }
 
-// parseHeader returns the client's address in a whole header, or nil if the proxy says that it speaks for itself.
+// parseHeader returns the client's address in a whole header, or nil if the proxy says that it
+// speaks for itself.
 func parseHeader(p []byte) (net.Addr, error) {
 	h, err := proxyproto.Read(bufio.NewReaderSize(bytes.NewReader(p), len(p)))
 	if err != nil {

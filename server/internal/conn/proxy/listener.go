@@ -16,7 +16,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// Config is what the connections of a Listener have in common.
+// Config configures the connections of a Listener.
 type Config struct {
 	Trusted   *atomic.Pointer[Trusted]
 	Timeout   time.Duration // for the header to arrive
@@ -27,8 +27,8 @@ type Config struct {
 	Refused func(peer net.Addr, why error)
 }
 
-// A Listener accepts connections that may begin with a header of the PROXY protocol. TCP connections are returned as
-// *Conn.
+// A Listener accepts connections that may begin with a header of the PROXY protocol. TCP
+// connections are returned as *Conn.
 type Listener struct {
 	net.Listener
 	cfg Config
@@ -56,17 +56,16 @@ func newConn(tcp *net.TCPConn, cfg *Config) *Conn {
 	return c
 }
 
-// A Conn is a TCP connection with the address of the client that a proxy speaks for. The first call
-// of RemoteAddr or Read waits for the header, or for what shows that there is none. So do the other
-// methods if the peer is a trusted proxy. Nothing behind the header is read ahead: then the TCPConn
-// may be used in place of c, apart
-// from Close.
+// A Conn is a TCP connection with the address of the client that a proxy forwards. The first call
+// of RemoteAddr or Read waits until the header has arrived, or its absence is certain. The other
+// methods wait, too, if the peer is a trusted proxy. No bytes after the header are read ahead, so
+// the TCPConn may then be used in place of c, except for Close.
 type Conn struct {
 	*net.TCPConn
 	cfg    *Config
 	direct bool // the peer is the client
 
-	once    sync.Once // what follows is set by it, unless the peer is the client
+	once    sync.Once // guards the fields below, unless the peer is the client
 	remote  net.Addr
 	trusted bool
 	above   error // a limit of the address that the connection is above
@@ -78,7 +77,7 @@ type Conn struct {
 	account *address.Account // nil: without limits
 	kept    *address.Account // of the request that has taken the connection over
 
-	// What the HTTP server knows of it.
+	// Flags for the HTTP server.
 	Hijacked  atomic.Bool
 	IdleSince atomic.Int64 // in ns, since when it waits for a request; 0: it has one
 }
@@ -131,7 +130,7 @@ func (c *Conn) open(a netip.Addr) {
 	c.account = account
 }
 
-// readHeader returns the address in a header, or nil if there is none.
+// readHeader returns the address in the header, or nil without one.
 func (c *Conn) readHeader() (client net.Addr, err error) {
 	_ = c.SetReadDeadline(time.Now().Add(c.cfg.Timeout))
 	cut := func() bool { return true }

@@ -112,8 +112,8 @@ func headers(t testing.TB) map[string][]byte {
 	}
 }
 
-// Each header is read to its end and no further, in one piece or byte by byte; what follows is untouched. Headers of others
-// are refused.
+// Each header is read to its end and no further, in one piece or byte by byte; what follows is
+// untouched. Headers of others are refused.
 func TestHeaders(t *testing.T) {
 	want := map[string]string{
 		"v1": "192.0.2.1:1000", "v2": "192.0.2.1:1000", "nginx": "192.0.2.1:1000",
@@ -187,7 +187,7 @@ func accept(t testing.TB, trusts string, refused func(net.Addr, error)) (client 
 	return client, c.(*Conn)
 }
 
-// What begins as a header and is none is left as it is, for a trusted peer too.
+// Data that only starts like a header is passed through unchanged, for trusted peers too.
 func TestOtherProtocols(t *testing.T) {
 	for _, text := range []string{"\x03", "\x16\x03\x01", "GET / HTTP/1.1\r\n", "PUT / HTTP/1.1\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
 		"PROPFIND / HTTP/1.1\r\n", "PROXYING / HTTP/1.1\r\n", "\r\n\r\nGET / HTTP/1.1\r\n"} {
@@ -212,7 +212,7 @@ func TestSilence(t *testing.T) {
 		client, server := accept(t, "127.0.0.1", func(_ net.Addr, why error) { t.Errorf("%s: %v", name, why) })
 		ended := make(chan error, 1)
 		go func() { ended <- server.Err() }()
-		for done := false; !done; { // the wait begins with a deadline of its own
+		for done := false; !done; { // the wait starts with its own deadline
 			end(client, server)
 			select {
 			case err := <-ended:
@@ -249,7 +249,8 @@ func TestAccountsAreReleased(t *testing.T) {
 	}
 }
 
-// The length of a header does not depend on how much of it has come, and what has it parses or fails without a panic.
+// The length of a header does not depend on how much of it has arrived, and the header parses or
+// fails without a panic.
 func FuzzHeader(f *testing.F) {
 	for _, head := range headers(f) {
 		f.Add(head)

@@ -48,9 +48,10 @@ func (t Trusted) Has(a netip.Addr) bool {
 	return false
 }
 
-// Client returns who made a request that a trusted proxy passes on: the last address in X-Forwarded-For that is not
-// trusted. Addresses before it may be inventions of the client. It is invalid if the header has no address. Where the
-// header has what is no address, the proxy next to it counts.
+// Client returns the client of a request that a trusted proxy forwards: the last address in
+// X-Forwarded-For that is not trusted. The client may have invented the addresses before it. The
+// result is invalid if the header has no address. If an entry is not an address, the proxy next to
+// it counts.
 func (t Trusted) Client(h http.Header) (client netip.AddrPort) {
 	lines := h["X-Forwarded-For"]
 	for i := len(lines) - 1; i >= 0; i-- {
@@ -82,7 +83,7 @@ func parseAddr(text string) (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port()), err == nil
 }
 
-// KeyOf returns what a client with the address a is counted by: see [address.Key].
+// KeyOf returns the key under which the client with address a is counted: see [address.Key].
 func KeyOf(a net.Addr) netip.Addr { return address.Key(AddrOf(a)) }
 
 // AddrOf returns the IP address of a, or the zero value.

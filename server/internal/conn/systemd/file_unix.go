@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// file returns a further descriptor of a listener. The File method of a listener is not for this: what is started with
-// such a file blocks in accept, and so does this process.
+// file returns another descriptor of a listener. The File method would not do: a process that is
+// started with such a file blocks in accept, and so does this process.
 func file(ln net.Listener) (*os.File, error) {
 	conn, ok := ln.(syscall.Conn)
 	if !ok {

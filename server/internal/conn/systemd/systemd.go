@@ -1,5 +1,5 @@
-// Package systemd has what a service gets from systemd, and says to it: listeners that were open before it, and
-// notifications. A process gives its listeners to its successor in the same way, with or without systemd.
+// Package systemd implements a service's side of systemd: inherited listeners, and notifications. A
+// process passes its listeners to its successor in the same way, with or without systemd.
 package systemd
 
 import (
@@ -25,18 +25,18 @@ const (
 )
 
 const (
-	firstFD   = 3           // of those that a process is started with
-	readyName = "successor" // of a pipe, the last one, by which a successor says that it is ready
+	firstFD   = 3           // the first inherited descriptor
+	readyName = "successor" // the last descriptor: a pipe on which a successor reports that it is ready
 )
 
-// Inherited is what this process was started with.
+// Inherited has the listeners and the pipe that this process inherited.
 type Inherited struct {
 	Listeners map[string]net.Listener // by the names that the units of systemd give them; the caller owns them
 
 	ready *os.File // nil if this process is not the successor of another one
 }
 
-// Inherit returns what this process was started with, if only nothing. It is called once.
+// Inherit returns the inherited listeners, even if there are none. It is called once.
 func Inherit() (*Inherited, error) {
 	in := &Inherited{Listeners: make(map[string]net.Listener)}
 	// The predecessor does not know the number of the process that it starts.
@@ -79,8 +79,8 @@ func (in *Inherited) Ready() error {
 	return errors.Join(err, in.ready.Close())
 }
 
-// Notify tells systemd the state of this process, as sd_notify(3) describes it. It does nothing if systemd does not want
-// to know.
+// Notify tells systemd the state of this process, as sd_notify(3) describes it. It does nothing if
+// systemd does not want to know.
 func Notify(state string) error {
 	name := os.Getenv(notifySocket)
 	if name == "" {
@@ -94,9 +94,9 @@ func Notify(state string) error {
 	return errors.Join(err, conn.Close())
 }
 
-// Succeed starts cmd, the successor of this process, which inherits the listeners, and returns when it is ready. If it
-// ends before that, or ctx does, it is killed, and listeners are only this process's again. Afterwards it goes on without
-// this process.
+// Succeed starts cmd, the successor of this process, which inherits the listeners, and waits until
+// it is ready. If cmd ends before that, or ctx does, cmd is killed, and this process keeps its
+// listeners. Afterwards the successor no longer depends on this process.
 func Succeed(ctx context.Context, cmd *exec.Cmd, listeners map[string]net.Listener) error {
 	ready, itsReady, err := os.Pipe()
 	if err != nil {

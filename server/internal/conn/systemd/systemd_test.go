@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// serveOnce says on standard output what it inherits, and answers a connection to each listener.
+// serveOnce prints the listeners that it inherits, and answers a connection to each.
 func serveOnce(role string) {
 	in, err := Inherit()
 	if err == nil && role != "inherits" {
@@ -101,7 +101,8 @@ func answer(t *testing.T, address string) string {
 	return string(text)
 }
 
-// A successor has the same listeners, by their names. Connections that were waiting when it came are its own.
+// A successor has the same listeners, by their names. Connections that were waiting when it came
+// are its own.
 func TestSucceed(t *testing.T) {
 	a, b, c := listen(t), listen(t), listen(t)
 	waits := make(chan string, 1)

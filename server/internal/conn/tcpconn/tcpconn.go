@@ -1,4 +1,5 @@
-// Package tcpconn finds the TCP connection under what an HTTP or RTMP server is given, and sets its options.
+// Package tcpconn finds the TCP connection below a connection of an HTTP or RTMP server, and sets
+// its options.
 package tcpconn
 
 import (
@@ -7,9 +8,9 @@ import (
 	"net"
 )
 
-// Of returns the TCP connection that carries what is written to c: c, or the one under TLS or under a connection with
-// the address of a proxy's client; nil if there is none. It is there to be asked and told what TCP knows, and not to be
-// read from or written to.
+// Of returns the TCP connection below c: c itself, or the one under TLS or under a connection with
+// the address of a proxy's client; nil if there is none. It is for reading and setting TCP options,
+// not for reading or writing data.
 func Of(c net.Conn) *net.TCPConn {
 	for {
 		over, ok := c.(interface{ NetConn() net.Conn })
@@ -22,8 +23,8 @@ func Of(c net.Conn) *net.TCPConn {
 	return tcp
 }
 
-// Plain returns the TCP connection that c is, perhaps with the address of a proxy's client; nil if c is another one or
-// has TLS. It may be read from and written to, but c must be closed.
+// Plain returns the TCP connection that c is, perhaps with the address of a proxy's client; nil if
+// c is another one or has TLS. It may be read from and written to, but c must be closed.
 func Plain(c net.Conn) *net.TCPConn {
 	switch c := c.(type) {
 	case *net.TCPConn:

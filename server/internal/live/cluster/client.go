@@ -13,18 +13,20 @@ import (
 // attempts is how many times in a lease its renewal begins.
 const attempts = 3
 
-// attemptTime bounds a call of the directory. In the worst case one attempt was made just before the directory stopped to
-// answer, two fail, one of which was between the others, and the time until the second has failed is 10/12 of a lease.
+// attemptTime bounds a call of the directory. In the worst case one attempt was made just before
+// the directory stopped to answer, two fail, one of which was between the others, and the time
+// until the second has failed is 10/12 of a lease.
 func attemptTime(leaseTime time.Duration) time.Duration { return leaseTime / 4 }
 
-// maxAsking bounds the claims and lookups under way. There are fewer than connections to Redis, so that renewals need not wait
-// for one, and the time of a call is the directory's.
+// maxAsking bounds the claims and lookups under way. There are fewer than connections to Redis, so
+// that renewals need not wait for one, and the time of a call is the directory's.
 const maxAsking = 8
 
 // errBusy says that the directory was not asked.
 var errBusy = errors.New("too many questions to the cluster's directory at a time")
 
-// A directoryClient calls the Directory for one node, and knows whether the Directory answers. Its methods are for any goroutine.
+// A directoryClient calls the Directory for one node, and knows whether the Directory answers. Its
+// methods are for any goroutine.
 type directoryClient struct {
 	directory Directory
 	leaseTime time.Duration
@@ -32,7 +34,7 @@ type directoryClient struct {
 	ctx       context.Context // of the node
 	asking    chan struct{}   // has an element for each call of ask that is under way
 
-	reachable atomic.Bool // what the last call has shown
+	reachable atomic.Bool // whether the last call reached the directory
 	asked     atomic.Bool // there was a call
 	outage    outage.Outage
 }
@@ -49,8 +51,8 @@ func (c *directoryClient) call(ctx context.Context) (context.Context, context.Ca
 	return context.WithTimeout(ctx, attemptTime(c.leaseTime))
 }
 
-// ask makes one call of the directory, of those of which there may be many at once. An error of its own says that there are
-// too many, which tells nothing of the directory.
+// ask makes a call of the directory, with a limit on concurrent calls. errTooManyCalls says nothing
+// about the directory's health.
 func (c *directoryClient) ask(call func(ctx context.Context) error) error {
 	wait, cancel := c.call(c.ctx)
 	defer cancel()

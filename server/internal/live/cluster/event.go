@@ -8,14 +8,15 @@ import (
 )
 
 const (
-	// maxEpoch is the greatest epoch that a float64, the number of Lua and of JavaScript, can count to: as microseconds it
-	// is in the year 2255.
+	// maxEpoch is the greatest epoch that a float64, the number of Lua and of JavaScript, can count
+	// to: as microseconds it is in the year 2255.
 	maxEpoch = 1<<53 - 1
 	// maxAddress is longer than a host name can be, with its scheme and port.
 	maxAddress = 300
 )
 
-// String returns an event as it is published: "NODE EPOCH STREAM" for a stream, "NODE" for a node that is alive.
+// String returns the event as published: "NODE EPOCH STREAM" for a stream, "NODE" for a node that
+// is alive.
 func (e Event) String() string {
 	if e.Stream == "" {
 		return e.Owner.Node
@@ -23,8 +24,8 @@ func (e Event) String() string {
 	return e.Owner.Node + " " + strconv.FormatUint(e.Owner.Epoch, 10) + " " + e.Stream
 }
 
-// parseEvent reads what String returns, and reports whether text is an event. Words behind the stream are of a later
-// version, and mean nothing here.
+// parseEvent parses the result of String, and reports whether text is an event. Words after the
+// stream are from a later version, and ignored.
 func parseEvent(text string) (e Event, ok bool) {
 	node, rest, ofStream := strings.Cut(text, " ")
 	if !isAddress(node) {

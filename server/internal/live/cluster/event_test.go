@@ -43,7 +43,7 @@ func TestParseEvent(t *testing.T) {
 	}
 }
 
-// What is an event is published as such.
+// A valid event is published unchanged.
 func FuzzParseEvent(f *testing.F) {
 	for _, text := range []string{"http://a:1", "https://a:1 12 cam", "http://a:1 0 -", "http://a:1 007 x", "  ", "a"} {
 		f.Add(text)

@@ -13,8 +13,9 @@ import (
 // absentFor is how long it is remembered that a stream has no owner. An event tells earlier.
 const absentFor = 250 * time.Millisecond
 
-// An ownerFinder finds the owner of a stream: among this node's leases, in what is known of other nodes, or by asking the
-// directory, once for all who want to know. Its methods are for any goroutine.
+// An ownerFinder finds the owner of a stream: among this node's leases, in the table of other
+// owners, or in the directory, which it asks once for all callers. Its methods may be called from
+// any goroutine.
 type ownerFinder struct {
 	leases  *leaseTable
 	owners  *ownerTable
@@ -23,7 +24,8 @@ type ownerFinder struct {
 	asked   atomic.Int64 // questions to the directory
 }
 
-// cached returns the owner of a stream if the directory need not be asked. An Owner without Node says that there is none.
+// cached returns the owner of a stream if it is known without the directory. An Owner without Node
+// means that there is none.
 func (f *ownerFinder) cached(name string) (o Owner, ok bool) {
 	if o, ok := f.leases.held(name); ok {
 		return o, true
@@ -38,8 +40,9 @@ func (f *ownerFinder) cached(name string) (o Owner, ok bool) {
 	return o, time.Since(checked) < f.client.leaseTime || !f.client.Reachable()
 }
 
-// Owner returns the owner of a stream, or ErrNoOwner. What it knows for less than a lease it does not look up again. While the
-// directory cannot be reached it returns the last owner that it knows of; another error says that it knows of none.
+// Owner returns the owner of a stream, or ErrNoOwner. Answers younger than a lease come from
+// memory. While the directory cannot be reached, it returns the last known owner; any other error
+// means that no owner is known.
 func (f *ownerFinder) Owner(ctx context.Context, name string) (Owner, error) {
 	o, ok := f.cached(name)
 	if !ok {
@@ -69,7 +72,7 @@ func (f *ownerFinder) lookup(name string) (Owner, error) {
 		if !f.client.answered(err) {
 			return err
 		}
-		f.leases.learn(name, o, asked)
+		f.leases.setOwner(name, o, asked)
 		return nil
 	})
 	if last, _ := f.cached(name); err == nil || last.Node != "" {
@@ -78,8 +81,8 @@ func (f *ownerFinder) lookup(name string) (Owner, error) {
 	return Owner{}, fmt.Errorf("it cannot be found out which node has this stream: %w", err)
 }
 
-// awaitOwner returns the owner of a stream as Owner does, which may be this node, as soon as there is one. When ctx ends
-// the error is what Owner returned last.
+// awaitOwner waits until a stream has an owner, and returns it as Owner does; it may be this node.
+// When ctx ends, the error is the last one of Owner.
 func (f *ownerFinder) awaitOwner(ctx context.Context, name string) (Owner, error) {
 	var last error
 	for {
@@ -104,11 +107,13 @@ func (f *ownerFinder) awaitOwner(ctx context.Context, name string) (Owner, error
 	}
 }
 
-// formerOwner returns the node that had a stream before it had no owner, if it may still have the end of its HLS.
+// formerOwner returns the node that had a stream before it had no owner, if it may still have the
+// end of its HLS.
 func (f *ownerFinder) formerOwner(name string) (o Owner, ok bool) { return f.owners.formerOwner(name) }
 
-// forget says that what Owner returned turned out to be wrong. The owner will be looked up.
+// forget drops the result of Owner after it proved wrong. The owner will be looked up again.
 func (f *ownerFinder) forget(name string, epoch uint64) { f.owners.forget(name, epoch) }
 
-// forgetFormer says that the node that formerOwner returned has nothing left of the stream, or does not answer.
+// forgetFormer says that the node that formerOwner returned has nothing left of the stream, or does
+// not answer.
 func (f *ownerFinder) forgetFormer(name string, epoch uint64) { f.owners.forgetFormer(name, epoch) }

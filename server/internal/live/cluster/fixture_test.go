@@ -28,7 +28,7 @@ func eventually(t *testing.T, what string, f func() bool) {
 // What happens when a node claims a stream of another one.
 const always, stalled, never = live.TakeoverAlways, live.TakeoverStalled, live.TakeoverNever
 
-// testLease is that of nodes whose time is testing/synctest's.
+// testLease is the lease of nodes in virtual time.
 const testLease = 3 * time.Second
 
 // A fakeHub notes what a Node asks of it.
@@ -41,7 +41,7 @@ type fakeHub struct {
 	away   bool
 }
 
-// A fakePull is a pull that is under way until end gets what it returns.
+// A fakePull is a running pull until end receives its result.
 type fakePull struct {
 	name string
 	from live.Owner

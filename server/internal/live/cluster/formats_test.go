@@ -20,13 +20,13 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live"
 )
 
-// Nodes of two versions are one cluster while it is updated. The golden files have what a version says in Redis and
-// over HTTP, all about one ownership. This version understands each of them, also with something that only a later
-// version knows, and says what the newest of them has.
+// Nodes of two versions are one cluster while it is updated. The golden files have what a version
+// says in Redis and over HTTP, all about one ownership. This version understands each of them, also
+// with something that only a later version knows, and says what the newest of them has.
 //
-// A version that says something else adds golden files with the next number, as owner-2.json, whose content is copied
-// from its Redis and its connections. The old files stay as they are: the tests read all of them, and compare what is
-// said now with the newest one.
+// A version with other messages adds golden files with the next number, such as owner-2.json,
+// copied from its Redis and its connections. The old files do not change: the tests read all of
+// them, and compare the current output with the newest one.
 var formatOwner = Owner{Node: "http://10.0.0.5:8080", Epoch: 1767323045678901}
 
 // formatName is the stream of that ownership.
@@ -127,7 +127,7 @@ func TestOwnerFormat(t *testing.T) {
 	}
 }
 
-// What is published, a message a line: that a node is alive, that it owns a stream, and that it has given it up.
+// The published messages, one per line: a node is alive, it owns a stream, it has released it.
 func TestEventFormat(t *testing.T) {
 	want := []Event{
 		{Owner: Owner{Node: formatOwner.Node}},
@@ -184,8 +184,8 @@ func TestEventFormat(t *testing.T) {
 	}
 }
 
-// An exchange of two nodes as it is sent, but for the ends of lines: a request without a challenge, the challenge, the
-// request with it, and the answer, which tells the epoch.
+// An exchange between two nodes as sent, except for line ends: a request without a challenge, the
+// challenge, the request with it, and the response with the epoch.
 func TestProofFormat(t *testing.T) {
 	for _, text := range goldenFiles(t, "exchange-*.http") {
 		text = strings.ReplaceAll(text, "\n", "\r\n")

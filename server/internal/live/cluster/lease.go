@@ -33,8 +33,8 @@ func clock(t time.Time) int64 { return int64(t.Sub(started)) }
 // errTaken refuses publishers of a stream that has another owner.
 var errTaken = refuse.New(http.StatusConflict, "this name has a publisher already, at another node")
 
-// A Hub is what a Node asks of [live.Peers], whose documentation says what the methods do. They are called while no lock
-// of the Node is held, and may call it.
+// A Hub is the part of [live.Peers] that a Node uses; the methods are documented there. A Node
+// calls them without holding a lock, and they may call the Node.
 type Hub interface {
 	Lost(name string, epoch uint64)
 	Silent(name string) (silent time.Duration, away bool)
@@ -44,7 +44,7 @@ type Hub interface {
 
 var _ Hub = live.Peers{}
 
-// A leaseTable keeps what this node owns. Its methods are for any goroutine.
+// A leaseTable keeps this node's leases. Its methods may be called from any goroutine.
 type leaseTable struct {
 	client   *directoryClient
 	owners   *ownerTable
@@ -60,7 +60,7 @@ type leaseTable struct {
 	mu       lock.Mutex
 	draining bool
 	leases   map[string]*lease    // that are held, or being claimed
-	leaving  map[*lease]time.Time // those that are released, and since when, until the directory knows
+	leaving  map[*lease]time.Time // released leases and the time of release, until the directory knows
 }
 
 // claim implements [live.Cluster.Claim].
@@ -72,7 +72,7 @@ func (t *leaseTable) claim(ctx context.Context, name string) (live.Lease, error)
 			return nil, refuse.ErrShutdown
 		}
 		l := t.leases[name]
-		if left, changed := t.leaveAlone(name); l == nil && left > 0 {
+		if left, changed := t.takeoverDelay(name); l == nil && left > 0 {
 			t.mu.Unlock()
 			select {
 			case <-time.After(left):
@@ -100,13 +100,14 @@ func (t *leaseTable) claim(ctx context.Context, name string) (live.Lease, error)
 	}
 }
 
-// leaveAlone returns for how long a stream is left to another node that has just claimed it, and what is closed when that
-// changes. Under another rule than TakeoverAlways the directory would leave it alone for longer.
-func (t *leaseTable) leaveAlone(name string) (left time.Duration, changed <-chan struct{}) {
+// takeoverDelay returns how long to leave a stream to the node that just claimed it, and a channel
+// closed on change. Under another rule than TakeoverAlways the directory would leave it alone for
+// longer.
+func (t *leaseTable) takeoverDelay(name string) (left time.Duration, changed <-chan struct{}) {
 	if t.takeover != live.TakeoverAlways {
 		return 0, nil
 	}
-	return t.owners.stays(name)
+	return t.owners.takeoverDelay(name)
 }
 
 // claimFirst claims l for a publisher that waits for it.
@@ -126,7 +127,8 @@ func (t *leaseTable) claimFirst(l *lease) (live.Lease, error) {
 	return l, nil
 }
 
-// request claims l, which has no epoch. It reports whether another node keeps the stream; after another error it is not known.
+// request claims l, which has no epoch. It reports whether another node keeps the stream; after
+// another error it is not known.
 func (t *leaseTable) request(ctx context.Context, l *lease) (taken bool, err error) {
 	begun := time.Now()
 	epoch, err := t.client.directory.Claim(ctx, Claim{
@@ -134,7 +136,7 @@ func (t *leaseTable) request(ctx context.Context, l *lease) (taken bool, err err
 	t.client.answered(err)
 	if other, taken := errors.AsType[*TakenError](err); taken {
 		t.refused.Add(1)
-		t.learn(l.name, other.Owner, begun)
+		t.setOwner(l.name, other.Owner, begun)
 		return true, err
 	}
 	if err != nil {
@@ -143,7 +145,7 @@ func (t *leaseTable) request(ctx context.Context, l *lease) (taken bool, err err
 	t.claims.Add(1)
 	l.attempted.Store(clock(begun))
 	l.epoch.Store(epoch)
-	t.learn(l.name, Owner{Node: t.self, Epoch: epoch}, begun)
+	t.setOwner(l.name, Owner{Node: t.self, Epoch: epoch}, begun)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if l.ended.Load() { // meanwhile
@@ -152,10 +154,10 @@ func (t *leaseTable) request(ctx context.Context, l *lease) (taken bool, err err
 	return false, nil
 }
 
-// learn takes note of a stream's owner as [ownerTable.learn] does. This node loses its lease if the owner is another node with
-// a later epoch.
-func (t *leaseTable) learn(name string, o Owner, asked time.Time) {
-	if !t.owners.learn(name, o, asked) {
+// setOwner takes note of a stream's owner as [ownerTable.setOwner] does. This node loses its lease if the
+// owner is another node with a later epoch.
+func (t *leaseTable) setOwner(name string, o Owner, asked time.Time) {
+	if !t.owners.setOwner(name, o, asked) {
 		return
 	}
 	t.mu.Lock()
@@ -165,11 +167,12 @@ func (t *leaseTable) learn(name string, o Owner, asked time.Time) {
 		return
 	}
 	if epoch := l.epoch.Load(); epoch != 0 && epoch < o.Epoch {
-		t.lose(l)
+		t.revoke(l)
 	}
 }
 
-// held returns this node as the owner of a stream of which it has the lease, or of which it may get one.
+// held returns this node as the owner of a stream of which it has the lease, or of which it may get
+// one.
 func (t *leaseTable) held(name string) (o Owner, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -186,8 +189,8 @@ func (t *leaseTable) held(name string) (o Owner, ok bool) {
 // Epoch implements [live.Lease].
 func (l *lease) Epoch() uint64 { return l.epoch.Load() }
 
-// Current implements [live.Lease]. An attempt that got no answer counts as well: while the directory cannot be reached no
-// other node can become the owner.
+// Current implements [live.Lease]. An attempt that got no answer counts as well: while the
+// directory cannot be reached no other node can become the owner.
 func (l *lease) Current() bool {
 	return l.Held() && l.epoch.Load() != 0 && clock(time.Now())-l.attempted.Load() <= int64(l.t.client.leaseTime)
 }
@@ -198,7 +201,7 @@ func (l *lease) Held() bool { return !l.ended.Load() }
 // Tell implements [live.Lease].
 func (l *lease) Tell() {
 	l.changed.Store(true)
-	l.t.tellSoon()
+	l.t.wakeRenewer()
 }
 
 // Release implements [live.Lease].
@@ -215,7 +218,7 @@ func (t *leaseTable) leave(l *lease) {
 	}
 }
 
-// remove takes l from those that are renewed, and reports whether it was held. t.mu is held.
+// remove removes l from the renewed leases, and reports whether it was held. t.mu is held.
 func (t *leaseTable) remove(l *lease) bool {
 	held := !l.ended.Swap(true)
 	if held {
@@ -227,11 +230,12 @@ func (t *leaseTable) remove(l *lease) bool {
 // giveUp has the directory told soon that l is not owned any more. t.mu is held.
 func (t *leaseTable) giveUp(l *lease) {
 	t.leaving[l] = time.Now()
-	t.tellSoon()
+	t.wakeRenewer()
 }
 
-// tellSoon has the directory told before the next round of what was released, and what has changed.
-func (t *leaseTable) tellSoon() {
+// wakeRenewer wakes the renewer, to tell the directory about releases and changes before the next
+// round.
+func (t *leaseTable) wakeRenewer() {
 	select {
 	case t.news <- struct{}{}:
 	default:
@@ -264,7 +268,7 @@ func (t *leaseTable) renew() {
 	}
 }
 
-// attempt gives up what has been released, and renews all other leases, or those that have changed.
+// attempt ends the released leases, and renews all other leases, or only the changed ones.
 func (t *leaseTable) attempt(ctx context.Context, all bool) {
 	begun := time.Now()
 	var tried []*lease
@@ -306,13 +310,13 @@ func (t *leaseTable) attempt(ctx context.Context, all bool) {
 		switch {
 		case owned[i].GiveUp:
 			t.mu.Lock()
-			// A lease ends by itself.
+			// A lease expires without a call.
 			if errs[i] == nil || lost || time.Since(t.leaving[l]) > t.client.leaseTime {
 				delete(t.leaving, l)
 			}
 			t.mu.Unlock()
 		case lost:
-			t.lose(l)
+			t.revoke(l)
 		default:
 			if errs[i] != nil {
 				t.failures.Add(1)
@@ -322,7 +326,8 @@ func (t *leaseTable) attempt(ctx context.Context, all bool) {
 	}
 }
 
-// claimLate claims the leases that were given out while the directory could not be reached, until the deadline at most.
+// claimLate claims the leases that were given out while the directory could not be reached, until
+// the deadline at most.
 func (t *leaseTable) claimLate(deadline time.Time) {
 	t.mu.Lock()
 	var late []*lease
@@ -340,15 +345,15 @@ func (t *leaseTable) claimLate(deadline time.Time) {
 	defer cancel()
 	for _, l := range late {
 		if taken, err := t.request(ctx, l); taken {
-			t.lose(l)
+			t.revoke(l)
 		} else if err != nil {
 			return
 		}
 	}
 }
 
-// lose is called when another node has become the owner.
-func (t *leaseTable) lose(l *lease) {
+// revoke is called when another node has become the owner.
+func (t *leaseTable) revoke(l *lease) {
 	t.mu.Lock()
 	held := t.remove(l)
 	t.mu.Unlock()
@@ -365,7 +370,7 @@ func (t *leaseTable) drain() {
 	t.mu.Unlock()
 }
 
-// releaseAll gives up what this node still owns.
+// releaseAll releases all leases of this node.
 func (t *leaseTable) releaseAll() {
 	t.mu.Lock()
 	for _, l := range t.leases {

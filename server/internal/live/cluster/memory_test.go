@@ -11,8 +11,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live"
 )
 
-// A memory is a Directory in this process: what Redis is to do, as Go. What is told of it goes to those that watch before
-// a call returns.
+// A memory is a Directory in this process, the Go version of what Redis must do. Changes reach the
+// watchers before a call returns.
 type memory struct {
 	lease time.Duration
 	clock func() uint64 // the least epoch of a claim; nil: the time in microseconds

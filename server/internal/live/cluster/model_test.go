@@ -14,9 +14,9 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live"
 )
 
-// Redis does what memory does, whatever nodes ask for in whatever order; and what both promise holds, data that are lost or
-// not: an epoch is greater than every one before, and of one node; an owner that was replaced is not taken for the owner
-// again unless the data were lost, and never after the later owner has renewed.
+// Redis behaves like memory for any sequence of requests, and both keep their promises, even if
+// data is lost: an epoch is greater than every earlier one, and of one node; a replaced owner does
+// not become the owner again unless the data was lost, and never after the later owner has renewed.
 func TestModel(t *testing.T) {
 	seeds := 60
 	if testing.Short() {
@@ -39,7 +39,7 @@ func checkModel(t *testing.T, d *Redis, stream string, seed uint64) {
 	granted := make(map[uint64]string)
 	var last uint64   // the greatest epoch
 	var renewed Owner // the greatest that was renewed, or claimed, since the data were lost
-	var log []string  // of what has happened
+	var log []string  // the events so far
 	defer func() {
 		if t.Failed() {
 			t.Log(log)
@@ -110,9 +110,10 @@ func checkModel(t *testing.T, d *Redis, stream string, seed uint64) {
 	}
 }
 
-// Nodes claim, release, are stopped, lose the directory and its events, and the directory loses its data. Each epoch is of
-// one node, and greater than those before. A lease that is not held is not held again. When all is well again each stream
-// has one owner at most, as the directory says, and every node finds it.
+// Nodes claim, release, are stopped, lose the directory and its events, and the directory loses its
+// data. Each epoch is of one node, and greater than those before. A lease that is not held is not
+// held again. When all is well again each stream has one owner at most, as the directory says, and
+// every node finds it.
 func TestNodesModel(t *testing.T) {
 	seeds := 300
 	if testing.Short() {
@@ -129,7 +130,7 @@ func TestNodesModel(t *testing.T) {
 func checkNodes(t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 25))
 	d := newMemory(testLease)
-	var claims uint64 // a server's clock goes on between two claims
+	var claims uint64 // a server's clock advances between two claims
 	d.clock = func() uint64 { claims++; return uint64(time.Now().UnixMicro()) + claims }
 	last := make(map[string]Owner)
 	wiped := false // since then what the directory restores may be older

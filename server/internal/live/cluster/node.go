@@ -12,18 +12,19 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// Config is what can be chosen about a Node.
+// Config configures a Node.
 type Config struct {
 	Directory Directory
 	Self      string        // the address of this node for other nodes, as in http://10.0.0.5:8080
 	Secret    *Secret       // which the nodes prove to know
 	TLS       *tls.Config   // how other nodes are verified; nil: by the system's authorities
-	Lease     time.Duration // as long as those of Directory
+	Lease     time.Duration // the lease of Directory
 	Takeover  live.Takeover
 	Log       *slog.Logger
 }
 
-// A Node is this server among those that share their streams through a Directory. It implements [live.Cluster].
+// A Node is this server as a member of a cluster. The nodes share their streams through a
+// Directory. It implements [live.Cluster].
 type Node struct {
 	cfg     Config
 	ctx     context.Context
@@ -40,7 +41,7 @@ type Node struct {
 
 var _ live.Cluster = (*Node)(nil)
 
-// NewNode returns a Node that does nothing by itself before Start. Close ends it.
+// NewNode returns a Node that does nothing before Start. Close ends it.
 func NewNode(cfg Config) *Node {
 	cfg.Takeover = cmp.Or(cfg.Takeover, live.TakeoverAlways)
 	cfg.Log = lock.Logger(cfg.Log)
@@ -64,14 +65,16 @@ func NewNode(cfg Config) *Node {
 	return n
 }
 
-// Start renews what is claimed, hears of other nodes, and pulls what hub wants, until Close.
+// Start renews claims, listens for other nodes' events, and pulls the streams that hub wants, until
+// Close.
 func (n *Node) Start(hub Hub) {
 	n.leases.hub, n.pulls.hub = hub, hub
 	n.running.Go(n.leases.renew)
-	n.running.Go(func() { n.cfg.Directory.Watch(n.ctx, n.heard) })
+	n.running.Go(func() { n.cfg.Directory.Watch(n.ctx, n.handleEvent) })
 }
 
-// Drain refuses publishers from now on, and lets other nodes have the streams that this one owns, also under live.TakeoverNever.
+// Drain refuses publishers from now on, and lets other nodes have the streams that this one owns,
+// also under live.TakeoverNever.
 func (n *Node) Drain() {
 	n.leases.drain()
 	if n.Reachable() {
@@ -79,7 +82,7 @@ func (n *Node) Drain() {
 	}
 }
 
-// Close ends the goroutines, and the pulls, and gives up what this node still owns.
+// Close ends the goroutines and the pulls, and releases all leases of this node.
 func (n *Node) Close() {
 	n.leases.drain()
 	n.stop()
@@ -107,23 +110,23 @@ func (n *Node) Owner(ctx context.Context, name string) (Owner, error) {
 // Peers returns the addresses of the other nodes that are alive.
 func (n *Node) Peers() []string { return n.peers.list() }
 
-// heard is told what happens in the cluster.
-func (n *Node) heard(e Event) {
+// handleEvent handles an event of the cluster.
+func (n *Node) handleEvent(e Event) {
 	switch {
 	case e == Event{}:
 		n.owners.missed()
 	case e.Stream == "":
 		if e.Owner.Node != n.cfg.Self {
-			n.peers.heard(e.Owner.Node)
+			n.peers.markAlive(e.Owner.Node)
 		}
 	case e.Owner.Epoch == 0:
-		n.owners.gaveUp(e.Stream, e.Owner.Node)
+		n.owners.ownerReleased(e.Stream, e.Owner.Node)
 	default:
-		n.leases.learn(e.Stream, e.Owner, time.Time{})
+		n.leases.setOwner(e.Stream, e.Owner, time.Time{})
 	}
 }
 
-// Stats is a Node's state and what it has counted.
+// Stats is a Node's state and its counters.
 type Stats struct {
 	Reachable bool  // whether the directory answers
 	Nodes     int   // that are alive, this one included

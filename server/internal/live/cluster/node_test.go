@@ -69,7 +69,8 @@ func TestLeaseIsRenewedAndReleased(t *testing.T) {
 	})
 }
 
-// Publishers of a name that come to a node at the same time get the same lease. When its claim is refused each gets an error.
+// Publishers of a name that come to a node at the same time get the same lease. When its claim is
+// refused each gets an error.
 func TestClaimsAtOneNode(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
 		a, b := join(t, d, nodeA, never, testLease), join(t, d, nodeB, never, testLease)
@@ -104,8 +105,8 @@ func TestClaimsAtOneNode(t *testing.T) {
 	})
 }
 
-// While the directory does not answer, owners go on, and what was known is known. When it is back, without its data, all is
-// as before.
+// While the directory is unreachable, owners continue, and nodes remember what they know. When it
+// is back without its data, the cluster works as before.
 func TestDirectoryAway(t *testing.T) {
 	for name, state := range map[string]func(context.Context) error{"refuses": unreachable, "hangs": hang} {
 		t.Run(name, func(t *testing.T) {
@@ -197,7 +198,8 @@ func TestReleaseWhileClaimedLate(t *testing.T) {
 	})
 }
 
-// A node that was stopped for longer than a lease sends nothing until it knows whether it is the owner.
+// A node that was stopped for longer than a lease sends nothing until it knows whether it is the
+// owner.
 func TestStoppedOwner(t *testing.T) {
 	for name, state := range map[string]func(context.Context) error{
 		"in the middle of an attempt": func(context.Context) error { time.Sleep(4 * testLease); return nil },
@@ -263,8 +265,8 @@ func TestReplacedOwner(t *testing.T) {
 	}
 }
 
-// Whether the publisher is away is known to those that claim.
-func TestAwayPublisher(t *testing.T) {
+// A claim learns whether the publisher is away.
+func TestPublisherAway(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
 		a, b := join(t, d, nodeA, never, testLease), join(t, d, nodeB, never, testLease)
 		a.claim(t, "s")
@@ -327,7 +329,7 @@ func TestPeers(t *testing.T) {
 		}
 		passes(t, 5*testLease, "all are there", func() bool { return len(a.Peers()) == 2 })
 		for i := range maxPeers + 10 {
-			a.heard(Event{Owner: Owner{Node: fmt.Sprint("http://h:", i)}})
+			a.handleEvent(Event{Owner: Owner{Node: fmt.Sprint("http://h:", i)}})
 		}
 		if got := len(a.Peers()); got > maxUnproven {
 			t.Errorf("%d peers that have proved nothing, want at most %d", got, maxUnproven)
@@ -335,13 +337,13 @@ func TestPeers(t *testing.T) {
 		for i := range maxPeers + 10 {
 			node := fmt.Sprint("http://real:", i)
 			a.cfg.Secret.note(node, func(n *knownNode) { n.proven = true })
-			a.heard(Event{Owner: Owner{Node: node}})
+			a.handleEvent(Event{Owner: Owner{Node: node}})
 		}
 		if got := len(a.Peers()); got != maxPeers {
 			t.Errorf("%d peers, want %d", got, maxPeers)
 		}
 		for i := range 1000 {
-			a.heard(Event{Owner: Owner{Node: fmt.Sprint("http://h:", i)}})
+			a.handleEvent(Event{Owner: Owner{Node: fmt.Sprint("http://h:", i)}})
 		}
 		proven := 0
 		for _, peer := range a.Peers() {
@@ -388,9 +390,9 @@ func TestOwner(t *testing.T) {
 		moved := b.claim(t, "s")
 		synctest.Wait()
 		lookups(c, 0, "s", Owner{nodeB, moved.Epoch()}, nil)
-		c.heard(Event{"s", owner}) // which comes late
+		c.handleEvent(Event{"s", owner}) // which comes late
 		lookups(c, 0, "s", Owner{nodeB, moved.Epoch()}, nil)
-		c.heard(Event{"s", Owner{Node: nodeA}}) // the same
+		c.handleEvent(Event{"s", Owner{Node: nodeA}}) // the same
 		lookups(c, 0, "s", Owner{nodeB, moved.Epoch()}, nil)
 		moved.Release()
 		lookups(b, 0, "s", Owner{}, ErrNoOwner)
@@ -690,7 +692,8 @@ type wantedHub struct {
 
 func (h wantedHub) Wanted(string) bool { return h.wanted() }
 
-// An owner that cannot be reached is in the log once, and one that answers again and fails later another time.
+// An owner that cannot be reached is in the log once, and one that answers again and fails later
+// another time.
 func TestPullThatFailsIsLogged(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
 		a, edge := join(t, d, nodeA, always, testLease), join(t, d, nodeC, always, testLease)
@@ -771,8 +774,9 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// Publishers at two nodes that both come back at once replace each other once in live.LeastStay at most.
-func TestFightOfTwoNodes(t *testing.T) {
+// Publishers at two nodes that both come back at once replace each other once in live.LeastStay at
+// most.
+func TestTwoNodesClaimInTurns(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
 		const lasts = 10 * live.LeastStay
 		a, b := join(t, d, nodeA, always, testLease), join(t, d, nodeB, always, testLease)
@@ -805,8 +809,9 @@ func TestFightOfTwoNodes(t *testing.T) {
 	})
 }
 
-// Viewers ask for many streams at once. Few questions are under way at a time, so that there are connections for renewals, and
-// a node that asks too much does not think that the directory is away.
+// Viewers ask for many streams at once. Few questions are under way at a time, so that there are
+// connections for renewals, and a node that asks too much does not think that the directory is
+// away.
 func TestManyLookups(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
 		a, b := join(t, d, nodeA, always, testLease), join(t, d, nodeB, always, testLease)
@@ -842,8 +847,9 @@ func TestManyLookups(t *testing.T) {
 	})
 }
 
-// Viewers make up names: the those that have owners are remembered all the same, for when the directory is away.
-func TestMadeUpNames(t *testing.T) {
+// Viewers invent names. Names with owners are still remembered for when the directory is
+// unreachable.
+func TestInventedNamesAreBounded(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
 		a, b := join(t, d, nodeA, always, testLease), join(t, d, nodeB, always, testLease)
 		const streams = 100

@@ -22,22 +22,25 @@ import (
 )
 
 const (
-	// silence is how long a node may pause in an answer that has begun. How long it waits before is its matter.
+	// silence is how long a node may pause in an answer that has begun. How long it waits before is
+	// its matter.
 	silence = 10 * time.Second
-	// idleConns is how many connections to a node are kept for later: what players of a hundred streams ask for at a time.
+	// idleConns limits the idle connections to a node. It is enough for the simultaneous requests
+	// of the players of a hundred streams.
 	idleConns = 256
 	// maxHead bounds the head of an answer, which has a few hundred bytes.
 	maxHead = 16 << 10
-	// maxText bounds an answer that says what is wrong: a line.
+	// maxText limits an error text, which is one line.
 	maxText = 4 << 10
 	// maxFresh bounds how long an answer is kept.
 	maxFresh = time.Hour
-	// entryCost is what an entry takes beside its body.
+	// entryCost is the memory of an entry in addition to its body.
 	entryCost = 1 << 10
 )
 
-// Objects are what HLS players at this node get of streams that other nodes own. Each is fetched once for all who want
-// it at the same time, and kept for as long as it may be, the latest used ones up to a number of bytes. Close ends them.
+// Objects fetch and cache the HLS objects of other nodes' streams for the players at this node.
+// Simultaneous requests for an object share one fetch. The cache is limited in bytes and drops the
+// least recently used objects first. Close ends Objects.
 type Objects struct {
 	max, maxObject int64
 	silence        time.Duration
@@ -57,15 +60,15 @@ type Objects struct {
 	stats   ObjectStats
 }
 
-// ObjectStats is what Objects have done, and have.
+// ObjectStats counts the work of Objects, and describes their cache.
 type ObjectStats struct {
 	Fetched   int64 // requests to other nodes and to the store
 	Collapsed int64 // calls that waited for a fetch that was under way
-	Hits      int64 // calls that found what they asked for
+	Hits      int64 // requests answered from the cache
 	Failed    int64 // fetches
 	BytesIn   int64 // of bodies that were fetched
 	Objects   int64 // that are kept
-	Bytes     int64 // of what is kept, and of what is coming
+	Bytes     int64 // of cached objects, and of fetches under way
 }
 
 // An Object is an answer. Body belongs to the receiver.
@@ -78,33 +81,34 @@ type Object struct {
 	Body       millrace.Chain
 }
 
-// A Fetch gets an object. It calls reserve once, with the length of the body, and fails if that does. After an error the
-// body is empty.
+// A Fetch gets an object. It calls reserve once, with the length of the body, and fails if that
+// does. After an error the body is empty.
 type Fetch func(ctx context.Context, reserve func(n int64) error) (Object, error)
 
-// An objectEntry is an object that is in flight or kept, or that was and is still to be taken. All of it is guarded by
-// Objects.mu.
+// An objectEntry is an object that is in flight or kept, or that was and is still to be taken. All
+// of it is guarded by Objects.mu.
 type objectEntry struct {
-	key     string
-	done    chan struct{} // closed when object and err are set
-	stop    context.CancelFunc
-	waiting int           // calls that have not taken their share
-	place   *list.Element // in kept, or nil
-	cost    int64
-	until   time.Time // it is fresh
-	landed  bool
-	object  Object
-	err     error
+	key      string
+	done     chan struct{} // closed when object and err are set
+	stop     context.CancelFunc
+	waiting  int           // calls that have not taken their share
+	place    *list.Element // in kept, or nil
+	cost     int64
+	until    time.Time // it is fresh
+	complete bool
+	object   Object
+	err      error
 }
 
 var (
-	errNoLength = errors.New("an answer without a length, of which it cannot be told whether it is whole")
+	errNoLength = errors.New("a response without a length, which may be incomplete")
 	errSilent   = errors.New("the node pauses in its answer")
 	errFull     = errors.New("too much is being fetched from other nodes at a time (--cluster-cache)")
 )
 
-// NewObjects returns Objects that keep up to maxBytes, and take no object longer than maxObject. Requests to other nodes
-// prove to know secret, and verify these by trust; nil: by the system's authorities. The call that ends their life is Close.
+// NewObjects returns Objects that keep up to maxBytes, and take no object longer than maxObject.
+// Requests to other nodes prove to know secret, and verify these by trust; nil: by the system's
+// authorities. The call that ends their life is Close.
 func NewObjects(maxBytes, maxObject int64, secret *Secret, trust *tls.Config) *Objects {
 	dialer := &net.Dialer{Timeout: live.DialTimeout, KeepAliveConfig: net.KeepAliveConfig{ // a request may wait for long
 		Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}}
@@ -121,7 +125,7 @@ func NewObjects(maxBytes, maxObject int64, secret *Secret, trust *tls.Config) *O
 	return o
 }
 
-// Close ends what is under way, and gives back what is kept.
+// Close ends the fetches under way, and releases the cache.
 func (o *Objects) Close() {
 	o.mu.Lock()
 	o.stop()
@@ -144,13 +148,14 @@ func (o *Objects) Stats() ObjectStats {
 	return st
 }
 
-// Get returns the object with a key, which it fetches unless it is there, or another call does so already. The fetch ends
-// with the last call that waits for it. The body belongs to the caller, who releases it.
+// Get returns the object with a key, which it fetches unless it is there, or another call does so
+// already. The fetch ends with the last call that waits for it. The body belongs to the caller, who
+// releases it.
 func (o *Objects) Get(ctx context.Context, key string, fetch Fetch) (Object, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	e := o.entries[key]
-	if e != nil && e.landed && !time.Now().Before(e.until) {
+	if e != nil && e.complete && !time.Now().Before(e.until) {
 		o.drop(e)
 		e = nil
 	}
@@ -160,7 +165,7 @@ func (o *Objects) Get(ctx context.Context, key string, fetch Fetch) (Object, err
 	case e == nil:
 		o.stats.Fetched++
 		e = o.startFetch(key, fetch)
-	case e.landed:
+	case e.complete:
 		o.stats.Hits++
 		o.kept.MoveToFront(e.place)
 		return e.share()
@@ -176,13 +181,13 @@ func (o *Objects) Get(ctx context.Context, key string, fetch Fetch) (Object, err
 	o.mu.Lock()
 	e.waiting--
 	defer o.leave(e)
-	if !e.landed {
+	if !e.complete {
 		return Object{}, context.Cause(ctx)
 	}
 	return e.share()
 }
 
-// share returns a share of what e has, or its error.
+// share returns a share of the entry's body, or its error.
 func (e *objectEntry) share() (Object, error) {
 	if e.err != nil {
 		return Object{}, e.err
@@ -201,12 +206,12 @@ func (o *Objects) startFetch(key string, fetch Fetch) *objectEntry {
 	o.fetches.Go(func() {
 		defer stop()
 		object, err := fetch(ctx, func(n int64) error { return o.reserve(e, n) })
-		o.land(e, object, err)
+		o.complete(e, object, err)
 	})
 	return e
 }
 
-// reserve counts the n bytes of e, which is in flight. What is kept makes room for them.
+// reserve counts n bytes of e, which is in flight. Cached objects make room for them.
 func (o *Objects) reserve(e *objectEntry, n int64) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -221,15 +226,16 @@ func (o *Objects) reserve(e *objectEntry, n int64) error {
 	return nil
 }
 
-// makeRoom drops what was not used for the longest time, until there is room for n more bytes, or nothing is kept. mu is
-// held.
+// makeRoom drops the least recently used objects until there is room for n more bytes, or the cache
+// is empty. mu is held.
 func (o *Objects) makeRoom(n int64) {
 	for o.kept.Len() > 0 && o.stats.Bytes+n > o.max {
 		o.drop(o.kept.Back().Value.(*objectEntry))
 	}
 }
 
-// Free drops about excess bytes of what is kept, for a process that is short of memory, and returns how many go.
+// Free drops about excess bytes of the cache, for a process that is short of memory, and returns
+// how many it dropped.
 func (o *Objects) Free(excess int64) int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -240,8 +246,8 @@ func (o *Objects) Free(excess int64) int64 {
 	return before - o.stats.Bytes
 }
 
-// land ends the flight of e.
-func (o *Objects) land(e *objectEntry, object Object, err error) {
+// complete ends the flight of e.
+func (o *Objects) complete(e *objectEntry, object Object, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.stats.Bytes -= e.cost
@@ -249,7 +255,7 @@ func (o *Objects) land(e *objectEntry, object Object, err error) {
 	if err != nil {
 		o.stats.Failed++
 	}
-	e.object, e.err, e.landed = object, err, true
+	e.object, e.err, e.complete = object, err, true
 	e.until = time.Now().Add(object.Fresh)
 	// Blocks of at most 64 KiB are half full at least.
 	e.cost = int64(e.object.Body.Len()+min(e.object.Body.Len(), 64<<10)) + entryCost
@@ -277,12 +283,12 @@ func (o *Objects) drop(e *objectEntry) {
 	o.leave(e)
 }
 
-// leave gives back what e has if no call waits for it any more: a fetch ends, and a body that is not kept is released. mu
-// is held.
+// leave ends e if no call waits for it any more: it cancels a fetch, and releases a body that is
+// not cached. mu is held.
 func (o *Objects) leave(e *objectEntry) {
 	switch {
 	case e.waiting > 0 || e.place != nil:
-	case e.landed:
+	case e.complete:
 		e.object.Body.Release()
 	default:
 		e.stop()
@@ -292,8 +298,8 @@ func (o *Objects) leave(e *objectEntry) {
 	}
 }
 
-// request asks a node for path. epoch is that of the ownership because of which it is asked, or 0. The caller closes the body
-// of the answer.
+// request asks a node for path. epoch is that of the ownership because of which it is asked, or 0.
+// The caller closes the body of the answer.
 func (o *Objects) request(ctx context.Context, node, path string, epoch uint64, gzip bool) (*http.Response, error) {
 	for again := false; ; again = true {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, node+path, nil)
@@ -320,8 +326,8 @@ func (o *Objects) request(ctx context.Context, node, path string, epoch uint64, 
 	}
 }
 
-// From returns a Fetch of path, which may have a query, from a node. epoch is that of the ownership because of which it is
-// asked, or 0. A status that is not for players is an error.
+// From returns a Fetch of path, which may have a query, from a node. epoch is that of the ownership
+// because of which it is asked, or 0. A status that is not for players is an error.
 func (o *Objects) From(node, path string, epoch uint64, gzip bool) Fetch {
 	return func(ctx context.Context, reserve func(n int64) error) (out Object, err error) {
 		ctx, cancel := context.WithCancelCause(ctx)
@@ -373,8 +379,8 @@ func maxAge(control string) time.Duration {
 	return 0
 }
 
-// A bodyReader reads the body of an answer, and calls heard when something has come. net/http sees to it that the body has
-// the length that the head says.
+// A bodyReader reads the body of an answer, and calls heard when something has come. net/http sees
+// to it that the body has the length that the head says.
 type bodyReader struct {
 	io.Reader
 	heard func()

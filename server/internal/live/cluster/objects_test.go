@@ -119,7 +119,7 @@ func TestObjectsCollapse(t *testing.T) {
 	}
 }
 
-// Calls leave while they wait. The fetch goes on for those that stay, and ends with the last one.
+// Calls leave while they wait. The fetch continues for the others, and ends with the last one.
 func TestObjectsLeave(t *testing.T) {
 	var under, asked atomic.Int32
 	release := make(chan struct{})
@@ -167,7 +167,8 @@ func TestObjectsLeave(t *testing.T) {
 	}
 }
 
-// The oldest objects make room, also while others read them, and answers are kept for as long as they may be.
+// The oldest objects make room, also while others read them, and answers are kept for as long as
+// they may be.
 func TestObjectsEvict(t *testing.T) {
 	node := owner(t, func(w http.ResponseWriter, r *http.Request) {
 		if keep(w); strings.HasSuffix(r.URL.Path, "m3u8") {
@@ -217,7 +218,7 @@ func TestObjectsEvict(t *testing.T) {
 	})
 }
 
-// What is no whole answer is an error for all who wait, and is fetched again.
+// An incomplete response is an error for all waiting calls, and is fetched again.
 func TestObjectsHostile(t *testing.T) {
 	raw := func(text string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
@@ -276,7 +277,8 @@ func TestObjectsHostile(t *testing.T) {
 	}
 }
 
-// A node may wait for as long as it likes before it answers, and statuses for players are passed on, and not kept.
+// A node may wait for as long as it likes before it answers, and statuses for players are passed
+// on, and not kept.
 func TestObjectsStatus(t *testing.T) {
 	var asked atomic.Int32
 	node := owner(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -337,7 +339,7 @@ func TestObjectsFull(t *testing.T) {
 	}
 }
 
-// Close ends what is under way.
+// Close ends everything under way.
 func TestObjectsClose(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0") // which takes connections, and says nothing
 	if err != nil {

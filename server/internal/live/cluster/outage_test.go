@@ -14,7 +14,7 @@ import (
 // outageLease is long enough for a busy machine: an attempt may take three quarters of a second.
 const outageLease = 3 * time.Second
 
-// A pair is an owner of streams, and a node that looks for them, each with a client of its own.
+// A pair is an owner of streams, and a node that looks for them, each with its own client.
 type pair struct {
 	owner, other *member
 	leases       map[string]live.Lease
@@ -56,7 +56,7 @@ func (p *pair) check(t *testing.T) {
 	})
 }
 
-// away waits until neither node gets an answer, and checks what goes on.
+// away waits until neither node reaches the directory, and checks that streams continue.
 func (p *pair) away(t *testing.T) {
 	t.Helper()
 	eventually(t, "no answers", func() bool { return !p.owner.Reachable() && !p.other.Reachable() })
@@ -68,8 +68,9 @@ func (p *pair) away(t *testing.T) {
 	}
 }
 
-// A server that stops to answer, and one that dies and comes back empty, change nothing for what runs.
-func TestRedisAway(t *testing.T) {
+// A server that stops to answer, and one that dies and comes back empty, change nothing for what
+// runs.
+func TestRedisUnreachable(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	p := joinPair(t, "redis://"+s.Addr())
@@ -79,7 +80,7 @@ func TestRedisAway(t *testing.T) {
 	if late.Epoch() != 0 {
 		t.Errorf("epoch %d", late.Epoch())
 	}
-	time.Sleep(outageLease) // so that the leases have ended when it goes on
+	time.Sleep(outageLease) // so that the leases end before it resumes
 	s.Resume(t)
 	p.check(t)
 	eventually(t, "the late claim", late.Current)

@@ -7,20 +7,20 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// maxOwners bounds what is remembered of streams: 4 MB. Viewers may ask for any names.
+// maxOwners limits the remembered streams, to 4 MB: viewers may request any name.
 const maxOwners = 16384
 
-// An ownerRecord is what this node knows of the owner of a stream.
+// An ownerRecord is this node's knowledge of the owner of a stream.
 type ownerRecord struct {
-	owner   Owner         // the last known; Node is empty if there is none
-	former  Owner         // while there is none: the one before, if it may have the end of its HLS
+	owner   Owner         // the last known owner; Node is empty if there is none
+	former  Owner         // the previous owner while there is none; it may still have the end of the stream's HLS
 	came    time.Time     // when an event said so; zero: it was there before
 	seen    uint64        // the greatest epoch so far
 	checked time.Time     // when the owner was asked for, or heard of; zero: it has to be asked for
 	changed chan struct{} // closed when owner changes, and events that may have been missed are a change
 }
 
-// An ownerTable is what this node knows of the owners of streams. Its methods are for any goroutine.
+// An ownerTable remembers the owners of streams. Its methods may be called from any goroutine.
 type ownerTable struct {
 	self string // the address of this node
 
@@ -41,8 +41,9 @@ func (t *ownerTable) record(name string) *ownerRecord {
 	return r
 }
 
-// forgetOne makes room for another record. Of a few it takes one of a stream without an owner, so that viewers who ask for
-// any names do not have the others forgotten, which are needed when the directory is away. t.mu is held.
+// forgetOne makes room for another record. Of a few it takes one of a stream without an owner, so
+// that viewers who ask for any names do not have the others forgotten, which are needed when the
+// directory is away. t.mu is held.
 func (t *ownerTable) forgetOne() {
 	var victim string
 	tries := 0
@@ -56,15 +57,16 @@ func (t *ownerTable) forgetOne() {
 	delete(t.records, victim)
 }
 
-// change wakes those that wait for r to change. t.mu is held.
+// change wakes the goroutines that wait for a change of r. t.mu is held.
 func (r *ownerRecord) change() {
 	close(r.changed)
 	r.changed = make(chan struct{})
 }
 
-// learn takes note of a stream's owner: what the directory answered to a question asked at that time, which is zero for an
-// event. The owner is Owner{} if the answer was that there is none. It reports false if more recent news is known.
-func (t *ownerTable) learn(name string, o Owner, asked time.Time) bool {
+// setOwner records the owner of a stream: the directory's answer to a question asked at that time, or
+// an event if asked is zero. An Owner{} means that there is none. It reports false if the table has
+// more recent news.
+func (t *ownerTable) setOwner(name string, o Owner, asked time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := t.record(name)
@@ -83,8 +85,8 @@ func (t *ownerTable) learn(name string, o Owner, asked time.Time) bool {
 	return true
 }
 
-// last returns the last known owner of a stream, Owner{} if that is this node or there is none, and when that was learned. ok
-// is false if nothing is known.
+// last returns the last known owner of a stream, or Owner{} if that is this node or there is none,
+// and when that was learned. ok is false if nothing is known.
 func (t *ownerTable) last(name string) (o Owner, checked time.Time, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -98,9 +100,9 @@ func (t *ownerTable) last(name string) (o Owner, checked time.Time, ok bool) {
 	return r.owner, r.checked, true
 }
 
-// stays returns for how long a stream is left to another node that has just claimed it, and what is closed when that
-// changes.
-func (t *ownerTable) stays(name string) (left time.Duration, changed <-chan struct{}) {
+// takeoverDelay returns how long to leave a stream to the node that just claimed it, and a channel closed
+// on change.
+func (t *ownerTable) takeoverDelay(name string) (left time.Duration, changed <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := t.records[name]
@@ -120,15 +122,15 @@ func (t *ownerTable) seen(name string) uint64 {
 	return 0
 }
 
-// wake wakes those that wait for the owner of a stream to change.
+// wake wakes the goroutines that wait for a stream's owner to change.
 func (t *ownerTable) wake(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.record(name).change()
 }
 
-// gaveUp takes note that a node owns a stream no more.
-func (t *ownerTable) gaveUp(name, node string) {
+// ownerReleased takes note that a node owns a stream no more.
+func (t *ownerTable) ownerReleased(name, node string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if r := t.records[name]; r != nil && r.owner.Node == node {
@@ -166,7 +168,7 @@ func (t *ownerTable) formerOwner(name string) (o Owner, ok bool) {
 	return r.former, true
 }
 
-// forget says that what Owner returned turned out to be wrong. The owner will be looked up.
+// forget drops the result of Owner after it proved wrong. The owner will be looked up again.
 func (t *ownerTable) forget(name string, epoch uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

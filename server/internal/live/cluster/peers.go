@@ -13,7 +13,8 @@ const peerRounds = 3 * attempts
 const (
 	// maxPeers bounds the list of nodes, all of which a page asks. A Secret knows twice as many.
 	maxPeers = maxKnown / 2
-	// maxUnproven bounds those that have not proved to be nodes: anyone who may publish in Redis can invent some.
+	// maxUnproven limits the nodes without a proof: everyone who can publish in Redis can invent
+	// nodes.
 	maxUnproven = 32
 )
 
@@ -26,9 +27,9 @@ type peerTable struct {
 	nodes map[string]int64 // the round in which each was heard last; at most maxPeers
 }
 
-// heard notes that a node says to be alive. One that has not proved to be a node gives way to a new one if there are
-// too many of such.
-func (p *peerTable) heard(node string) {
+// markAlive notes that a node says to be alive. One that has not proved to be a node gives way to a new
+// one if there are too many of such.
+func (p *peerTable) markAlive(node string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if _, known := p.nodes[node]; !known {
@@ -48,7 +49,8 @@ func (p *peerTable) heard(node string) {
 	p.nodes[node] = p.round
 }
 
-// nextRound begins a round in which the directory is reachable, and forgets the nodes that are gone.
+// nextRound begins a round in which the directory is reachable, and forgets the nodes that are
+// gone.
 func (p *peerTable) nextRound() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

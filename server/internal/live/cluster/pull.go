@@ -14,11 +14,13 @@ import (
 const (
 	// askAgain is how often the hub is asked whether a stream is wanted that has no owner.
 	askAgain = time.Second
-	// pullPause is before the second try to pull a stream: an owner is known before its publisher has sent something.
+	// pullPause is before the second try to pull a stream: an owner is known before its publisher
+	// has sent something.
 	pullPause = 50 * time.Millisecond
 )
 
-// A puller has the hub pull what viewers here want from the nodes that own it. Its methods are for any goroutine.
+// A puller pulls the streams that viewers want here from the nodes that own them. Its methods may
+// be called from any goroutine.
 type puller struct {
 	hub       Hub // set before viewers come
 	finder    *ownerFinder
@@ -33,7 +35,7 @@ type puller struct {
 	running sync.WaitGroup
 
 	mu    lock.Mutex
-	pulls map[string]bool // what viewers want, and whether it is pulled at present
+	pulls map[string]bool // streams that viewers want, and whether a pull is running
 }
 
 // close ends the pulls.
@@ -66,7 +68,8 @@ func (p *puller) want(name string) {
 	}
 }
 
-// wanted reports whether the pull of a stream goes on. If not, p.pulls does not have it any more.
+// wanted reports whether the pull of a stream should continue. If not, it removes the stream from
+// p.pulls.
 func (p *puller) wanted(name string) bool {
 	p.mu.Lock()
 	delete(p.pulls, name) // want, which may be called from now on, begins another one
@@ -107,7 +110,7 @@ func (p *puller) pull(name string) {
 		switch {
 		case time.Since(begun) > p.leaseTime:
 			wait, warned = pullPause, false
-		case err != nil && wait == longest && !warned && p.ctx.Err() == nil: // it goes on for more than a moment
+		case err != nil && wait == longest && !warned && p.ctx.Err() == nil: // it has failed for more than a moment
 			warned = true
 			p.log.Warn("a stream cannot be pulled from its owner", "stream", name, "node", owner.Node, "err", err)
 		}
@@ -122,7 +125,7 @@ func (p *puller) pull(name string) {
 	}
 }
 
-// pullFrom pulls until there is an owner with a greater epoch, or the pull ends by itself.
+// pullFrom pulls until there is an owner with a greater epoch, or the pull ends.
 func (p *puller) pullFrom(name string, from Owner) error {
 	ctx, cancel := context.WithCancel(p.ctx)
 	defer cancel()

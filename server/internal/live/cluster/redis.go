@@ -17,18 +17,21 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// epochKept is how long the last epoch of a stream is remembered that has no owner: longer than a command is under way,
-// and longer than a process is usually stopped and continued. If it were forgotten earlier, such a process could restore an
-// ownership that was given up, or whose epoch another node has had meanwhile.
+// epochKept is how long the last epoch of a stream without an owner is remembered. It is longer
+// than any command takes, and longer than a process is usually suspended. If the epoch were
+// forgotten earlier, a suspended process could restore an ownership that was given up, or an epoch
+// that another node has used since.
 const epochKept = time.Hour
 
-// A Redis is a Directory in a Redis or Valkey server, or a cluster of them. It has one key for each stream,
+// A Redis is a Directory in a Redis or Valkey server, or a cluster of them. It has one key for each
+// stream,
 //
 //	PREFIX{STREAM}owner    a hash: epoch, node, until, heard, away
 //
-// where until is when the lease ends and heard when the publisher was heard, both in milliseconds by the server's clock.
-// A stream that was given up has no node. The key outlives the lease by epochKept, so that an owner that was replaced is
-// not taken for one whose data were lost. There is one key, because a script with more cannot run while their slot moves.
+// where until is the end of the lease and heard the last time that the publisher was heard, in
+// milliseconds of the server's clock. A stream that was given up has no node. The key outlives the
+// lease by epochKept, so that a replaced owner is not mistaken for one with lost data. There is
+// only one key, because a script with several cannot run while their slot moves.
 //
 // Events are published in the channel PREFIXevents.
 type Redis struct {
@@ -39,12 +42,12 @@ type Redis struct {
 	sharded atomic.Bool // see errSharded
 }
 
-// errSharded ends all calls of a directory that was opened as one server, once it has turned out to be a node of a Redis
-// Cluster: that would answer for some streams and not for others.
+// errSharded ends all calls of a directory that was opened as one server, once it has turned out to
+// be a node of a Redis Cluster: that would answer for some streams and not for others.
 var errSharded = errors.New("the server is a node of a Redis Cluster: its address must begin with redis+cluster:// or rediss+cluster://")
 
-// OpenRedis opens a directory whose leases last as long as lease says, and sends nothing to the server yet. The address
-// is one of [redisurl.Parse], and password is used if it has none. The call that ends the directory's life is Close.
+// OpenRedis opens a directory with the given lease. It does not connect yet. The address is parsed
+// by [redisurl.Parse]; password is used if the address has none. Close ends the directory.
 func OpenRedis(address, password, prefix string, lease time.Duration) (*Redis, error) {
 	if strings.ContainsAny(prefix, "{} ") {
 		return nil, fmt.Errorf("the prefix of keys is %q, and braces have a meaning in keys", prefix)
@@ -61,7 +64,7 @@ func openClient(address, password string, lease time.Duration) (redis.UniversalC
 	if err != nil {
 		return nil, err
 	}
-	most := attemptTime(lease) // which is what a caller's context says as well
+	most := attemptTime(lease) // a caller's context has this limit too
 	opt.DialTimeout, opt.ReadTimeout, opt.WriteTimeout, opt.ContextTimeoutEnabled = most, most, most, true
 	return redis.NewUniversalClient(opt), nil
 }
@@ -71,16 +74,18 @@ func (d *Redis) Close() error { return d.rdb.Close() }
 
 func (d *Redis) key(stream string) string { return d.prefix + "{" + stream + "}owner" }
 
-// scriptTime is the beginning of the scripts: t is the time in seconds and microseconds, now in milliseconds.
+// scriptTime is the beginning of the scripts: t is the time in seconds and microseconds, now in
+// milliseconds.
 const scriptTime = `
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)`
 
 var (
-	// claimScript makes ARGV[1] the owner of KEYS[1], unless the takeover ARGV[3] leaves another owner alone, which is then
-	// returned. ARGV[2] is the greatest epoch that is known. ARGV[4] is the time after which a publisher has stalled, ARGV[5]
-	// the lease and ARGV[6] how long the key outlives it, all in milliseconds. ARGV[7] is the channel, ARGV[8] the stream.
-	// Lua's numbers hold an epoch, but print 14 digits of it.
+	// claimScript makes ARGV[1] the owner of KEYS[1], unless the takeover ARGV[3] leaves another
+	// owner alone, which is then returned. ARGV[2] is the greatest epoch that is known. ARGV[4] is
+	// the time after which a publisher has stalled, ARGV[5] the lease and ARGV[6] how long the key
+	// outlives it, all in milliseconds. ARGV[7] is the channel, ARGV[8] the stream. Lua's numbers
+	// hold an epoch, but print 14 digits of it.
 	claimScript = redis.NewScript(scriptTime + `
 local o = redis.call('HMGET', KEYS[1], 'epoch', 'node', 'until', 'heard', 'away')
 if o[2] and o[2] ~= ARGV[1] and tonumber(o[3]) > now and o[5] ~= '1' and
@@ -93,9 +98,10 @@ redis.call('PEXPIRE', KEYS[1], ARGV[5] + ARGV[6])
 redis.call('PUBLISH', ARGV[7], ARGV[1] .. ' ' .. epoch .. ' ' .. ARGV[8])
 return {epoch}`)
 
-	// renewScript begins the lease of ARGV[1], which owns KEYS[1] with the epoch ARGV[2], anew, or restores it, and returns 1;
-	// or 0 if there was a later owner, or if it was given up. ARGV[3] is for how long the publisher has been silent, ARGV[4]
-	// is 1 if it is away. ARGV[5] to ARGV[8] are as above. If ARGV[9] is 1 the stream is given up.
+	// renewScript begins the lease of ARGV[1], which owns KEYS[1] with the epoch ARGV[2], anew, or
+	// restores it, and returns 1; or 0 if there was a later owner, or if it was given up. ARGV[3]
+	// is for how long the publisher has been silent, ARGV[4] is 1 if it is away. ARGV[5] to ARGV[8]
+	// are as above. If ARGV[9] is 1 the stream is given up.
 	renewScript = redis.NewScript(scriptTime + `
 local o = redis.call('HMGET', KEYS[1], 'epoch', 'node')
 local stored, mine = tonumber(o[1] or 0), tonumber(ARGV[2])
@@ -120,8 +126,8 @@ if o[2] and tonumber(o[3]) > now then return {o[1], o[2]} end
 return {}`)
 )
 
-// failed returns err, or what is behind it. If it may mean that another server has become the master of a slot, go-redis is
-// told to ask which, what it does by itself once a minute.
+// failed returns err, or its cause. If the error may mean that a slot has another master, go-redis
+// is told to reload the slots; otherwise it does so once a minute.
 func (d *Redis) failed(ctx context.Context, err error) error {
 	var reply redis.Error
 	switch c, ok := d.rdb.(*redis.ClusterClient); {
@@ -202,8 +208,8 @@ func (d *Redis) Renew(ctx context.Context, node string, owned ...Ownership) ([]e
 	return errs, d.failed(ctx, alive.Err())
 }
 
-// exec sends what pipe has. Each command then has its error: go-redis sets none if there is no connection, because a
-// password is wrong, or sentinels do not know the master.
+// exec sends the commands of pipe, and gives each an error. go-redis sets none if there is no
+// connection, for example after a wrong password, or when the sentinels do not know the master.
 func exec(ctx context.Context, pipe redis.Pipeliner) {
 	cmds, err := pipe.Exec(ctx)
 	if err == nil || slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Err() != nil }) {
@@ -238,8 +244,8 @@ func (d *Redis) Watch(ctx context.Context, f func(Event)) {
 	}
 }
 
-// watchOnce returns when the connection has failed, or when nothing was heard for a lease: at least this node says three
-// times meanwhile that it is alive.
+// watchOnce returns when the connection has failed, or after a lease of silence: this node
+// announces itself three times in a lease.
 func (d *Redis) watchOnce(ctx context.Context, f func(Event)) {
 	sub := d.rdb.Subscribe(ctx, d.channel)
 	defer sub.Close()

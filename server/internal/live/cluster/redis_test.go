@@ -72,7 +72,8 @@ func TestOpenRedis(t *testing.T) {
 	}
 }
 
-// A stored is what the hash of a stream has. An age is a time before now; a lease that ends is later.
+// A stored is what the hash of a stream has. An age is a time before now; a lease that ends is
+// later.
 type stored struct {
 	epoch, node string
 	ended       bool
@@ -234,7 +235,7 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// A lease ends by itself, and one that is renewed does not.
+// A lease expires unless it is renewed.
 func TestLeaseEnds(t *testing.T) {
 	d := openRedis(t, "redis://"+redistest.Shared(t).Addr(), 50*time.Millisecond)
 	d2 := openRedis(t, "redis://"+redistest.Shared(t).Addr(), time.Hour)
@@ -287,7 +288,7 @@ func TestClaimsAtOnce(t *testing.T) {
 }
 
 // Answers that are none are errors, as is a key of another program.
-func TestWrongAnswers(t *testing.T) {
+func TestInvalidAnswers(t *testing.T) {
 	for _, answer := range []string{
 		"*0\r\n", "*1\r\n$1\r\nx\r\n", "*2\r\n$1\r\n1\r\n$1\r\nx\r\n", "*3\r\n$1\r\n1\r\n$1\r\nx\r\n$1\r\nx\r\n",
 		"*1\r\n$16\r\n9007199254740992\r\n", ":1\r\n", "$-1\r\n", "-ERR x\r\n",
@@ -314,8 +315,8 @@ func TestWrongAnswers(t *testing.T) {
 	}
 }
 
-// A node of a Redis Cluster that is taken for one server has not answered, for no stream: the log would change its mind with
-// each of them.
+// A node of a Redis Cluster that is taken for one server has not answered, for no stream: the log
+// would change its mind with each of them.
 func TestShardedRedis(t *testing.T) {
 	h := redistest.StartHostile(t)
 	d := openRedis(t, "redis://"+h.Addr(), time.Minute)
@@ -349,7 +350,8 @@ func TestWrongPassword(t *testing.T) {
 	}
 }
 
-// A watcher hears of what happens, and when its connection is cut, that something may have happened.
+// A watcher hears of what happens, and when its connection is cut, that something may have
+// happened.
 func TestWatch(t *testing.T) {
 	s := redistest.Start(t)
 	p := s.Proxy(t)

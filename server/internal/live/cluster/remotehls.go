@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// followEvery is how often it is looked whether the node that is asked still owns the stream: it may never answer.
+	// followEvery is how often it is looked whether the node that is asked still owns the stream:
+	// it may never answer.
 	followEvery = 500 * time.Millisecond
 	// ownerWait is how long players wait for an owner, at least: one that restarts needs as long.
 	ownerWait = 2 * time.Second
@@ -43,29 +44,29 @@ type ownerSource interface {
 	forgetFormer(name string, epoch uint64)
 }
 
-// A RemoteHLS gets the HLS of streams that this node does not own: from their owners, and while there is none, from the
-// store.
+// A RemoteHLS gets the HLS of streams that this node does not own: from their owners and, without
+// an owner, from the store.
 type RemoteHLS struct {
 	owners  ownerSource
 	self    string // the address of this node
 	objects *Objects
-	store   *Segments // nil if there is none
+	store   *Segments // may be nil
 
 	Wait time.Duration // how long players wait for an owner
 }
 
-// NewRemoteHLS returns what gets HLS for the players at n, who wait for an owner as long as viewers do, and at least for
-// ownerWait. store may be nil.
+// NewRemoteHLS returns a RemoteHLS for the players at n. They wait for an owner as long as viewers
+// do, and at least for ownerWait. store may be nil.
 func NewRemoteHLS(n *Node, objects *Objects, store *Segments, viewerWait time.Duration) *RemoteHLS {
 	return &RemoteHLS{owners: n.finder, self: n.cfg.Self, objects: objects, store: store, Wait: max(viewerWait, ownerWait)}
 }
 
-// An HLSRequest is what a player asks for.
+// An HLSRequest is a player's request.
 type HLSRequest struct {
 	Stream string
 	Object string // the name of a playlist, or of an object
-	Query  string // of the media playlist: "" or "?" and what it asks for, in one order
-	Blocks bool   // for what comes next
+	Query  string // of the media playlist: "" or "?" and the parameters, in a fixed order
+	Blocks bool   // waits for the next segment or part
 	Gzip   bool   // the player takes a playlist with gzip
 }
 
@@ -76,19 +77,20 @@ func (q *HLSRequest) isPlaylist() bool {
 	return q.Object == hlslive.MasterName || hlslive.IsMedia(q.Object)
 }
 
-// mayGoBack reports whether a player that gets a kept answer, after one of another node, may see its playlist go back.
+// mayGoBack reports whether a player that gets a kept answer, after one of another node, may see
+// its playlist go back.
 func (q *HLSRequest) mayGoBack() bool { return q.isPlaylist() && !q.Blocks }
 
-// InStore reports whether q is for an object of those that a store keeps: all but parts.
+// InStore reports whether a store keeps the requested object: all but parts.
 func (q *HLSRequest) InStore() bool {
 	o, ok := hls.ParseObject(q.Object)
 	return ok && o.Kind != hls.KindPart
 }
 
-// Get returns what the owner of the stream answers, or the node that owned it last, which keeps the
-// end of a stream for a while, or the store. It waits for an owner as viewers do. The error is
-// ErrHere, ErrNoOwner if no node has had the stream lately, a *[refuse.Refusal], or the cause of
-// ctx's end. The body belongs to the caller.
+// Get returns the response of the stream's owner, of the last owner, which keeps the end of a
+// stream for a while, or of the store. It waits for an owner as viewers do. The error is ErrHere,
+// ErrNoOwner if no node has had the stream recently, a *[refuse.Refusal], or the cause of ctx's
+// end. The caller owns the body.
 func (h *RemoteHLS) Get(ctx context.Context, q *HLSRequest) (out Object, err error) {
 	var deadline time.Time // from the first failure on
 	for wait := firstPause; ; wait = min(2*wait, mostPause) {
@@ -150,8 +152,8 @@ func (h *RemoteHLS) Get(ctx context.Context, q *HLSRequest) (out Object, err err
 	}
 }
 
-// absent returns what a player is told that could not get what it asked for, for which err is the reason. If the stream was
-// there lately, or is said to be, the player should try again.
+// absent returns the error for a player after its request failed with err. If the stream existed
+// recently, or seems to exist, the player should retry.
 func (h *RemoteHLS) absent(ctx context.Context, q *HLSRequest, err error) error {
 	known := !errors.Is(err, ErrNoOwner)
 	if !known && q.isPlaylist() {
@@ -166,7 +168,8 @@ func (h *RemoteHLS) absent(ctx context.Context, q *HLSRequest, err error) error 
 	return ErrNoOwner
 }
 
-// fetchFrom asks the owner, once for all players that want the same, and until it is the owner no more.
+// fetchFrom asks the owner, once for all players that want the same, and until it is the owner no
+// more.
 func (h *RemoteHLS) fetchFrom(ctx context.Context, owner Owner, q *HLSRequest) (Object, error) {
 	path := q.target()
 	key := path
@@ -186,8 +189,8 @@ func (h *RemoteHLS) fetchFrom(ctx context.Context, owner Owner, q *HLSRequest) (
 	})
 }
 
-// follow cancels what is asked of owner when another node owns the stream, or none, unless owner
-// was the last. It ends with ctx.
+// follow cancels a request to owner when another node owns the stream, or when none does unless
+// owner was the last one. It ends with ctx.
 func (h *RemoteHLS) follow(ctx context.Context, name string, owner Owner, cancel context.CancelCauseFunc) {
 	ticker := time.NewTicker(followEvery)
 	defer ticker.Stop()
@@ -209,8 +212,9 @@ func (h *RemoteHLS) follow(ctx context.Context, name string, owner Owner, cancel
 	}
 }
 
-// Load returns what the store has, and whether that answers q: objects, and playlists for players that do not wait, or need
-// not because the stream has ended. The body belongs to the caller.
+// Load returns the stored response, and whether it answers q. The store answers requests for
+// objects, and for playlists if the player does not wait, or need not because the stream has ended.
+// The caller owns the body.
 func (h *RemoteHLS) Load(ctx context.Context, q *HLSRequest) (out Object, ok bool) {
 	if h.store == nil || !q.isPlaylist() && !q.InStore() {
 		return Object{}, false

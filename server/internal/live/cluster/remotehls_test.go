@@ -76,7 +76,8 @@ func (o *fakeOwners) forgetFormer(_ string, epoch uint64) {
 	}
 }
 
-// newTestRemote returns a RemoteHLS whose players wait for an owner for ownerWait. store may be nil.
+// newTestRemote returns a RemoteHLS with players that wait for an owner for ownerWait. store may be
+// nil.
 func newTestRemote(t *testing.T, o ownerSource, store *Segments) *RemoteHLS {
 	t.Helper()
 	return &RemoteHLS{owners: o, self: "http://self:1", objects: newTestObjects(t, 1<<20, 1<<20), store: store, Wait: ownerWait}
@@ -119,7 +120,8 @@ func say(status int, text string) http.HandlerFunc {
 	}
 }
 
-// If an owner fails in any way, players wait for the next one, and are told to try again if there is none.
+// If an owner fails in any way, players wait for the next one, and are told to try again if there
+// is none.
 func TestHLSOwnersThatFail(t *testing.T) {
 	good := owner(t, say(200, "good"))
 	var waits atomic.Int32
@@ -196,7 +198,8 @@ func TestHLSOfTheFormerOwner(t *testing.T) {
 				t.Errorf("%s: a node that has nothing left was asked %d times", path, n)
 			}
 		}
-		// A player that hangs up, and an answer for which there is no room, say nothing of the node.
+		// A player that hangs up, and an answer for which there is no room, say nothing of the
+		// node.
 		hanging := make(chan struct{}, 1)
 		o = &fakeOwners{former: Owner{Epoch: 7, Node: owner(t, func(w http.ResponseWriter, r *http.Request) {
 			select {

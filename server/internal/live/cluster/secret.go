@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// HeaderProof has what a node proves with a request, and with an answer, or a challenge.
+	// HeaderProof carries a node's proof with a request or a response, or a challenge.
 	HeaderProof = "Millrace-Cluster"
 	// HeaderNode is the address of the node that asks.
 	HeaderNode = "Millrace-Node"
@@ -26,7 +26,7 @@ const (
 const (
 	// challengeTime is how long a challenge may be answered. Nodes then get another one.
 	challengeTime = 10 * time.Minute
-	// maxKnown bounds the nodes whose challenges are kept.
+	// maxKnown limits the nodes with a stored challenge.
 	maxKnown = 512
 )
 
@@ -35,12 +35,14 @@ var (
 	errNoProof    = errors.New("it does not prove that it knows the cluster token")
 )
 
-// A Secret proves to other nodes that this one knows the cluster's token, and has them prove it. The token is never sent.
+// A Secret proves to other nodes that this one knows the cluster's token, and has them prove it.
+// The token is never sent.
 //
-// A request has "CHALLENGE NONCE EPOCH MAC" in HeaderProof: the challenge is the node's that is asked, and the nonce is the
-// asking node's. Without a valid challenge the answer is 401 with one. Any other answer has "MAC" there. A MAC is an HMAC with
-// the token of its role, the challenge, the nonce, the address that was dialled, the epoch, the method, the address of the
-// resource, and the node that asks. Who relays messages to a real node thus proves nothing: that node has another
+// A request has "CHALLENGE NONCE EPOCH MAC" in HeaderProof: the challenge is the node's that is
+// asked, and the nonce is the asking node's. Without a valid challenge the answer is 401 with one.
+// Any other answer has "MAC" there. A MAC is an HMAC with the token of its role, the challenge, the
+// nonce, the address that was dialled, the epoch, the method, the address of the resource, and the
+// node that asks. Who relays messages to a real node thus proves nothing: that node has another
 // address.
 type Secret struct {
 	token []byte
@@ -57,20 +59,20 @@ type knownNode struct {
 	proven    bool // it has proved that it knows the token
 }
 
-// NewSecret returns the secret of the node whose address for others is self.
+// NewSecret returns the secret of the node that advertises the address self.
 func NewSecret(token, self string) *Secret {
 	s := &Secret{token: []byte(token), self: self, start: time.Now(), nodes: make(map[string]*knownNode)}
 	_, _ = rand.Read(s.key[:]) // it never fails
 	return s
 }
 
-// Sign adds the proof to a request, and the address of this node. epoch is that of the ownership because of which the node
-// is asked, or 0.
+// Sign adds the proof to a request, and the address of this node. epoch is that of the ownership
+// because of which the node is asked, or 0.
 func (s *Secret) Sign(req *http.Request, epoch uint64) {
 	var nonce [16]byte
 	_, _ = rand.Read(nonce[:])
 	s.mu.Lock()
-	challenge := "-" // there is none
+	challenge := "-" // the node has no challenge yet
 	if n := s.nodes[nodeOf(req)]; n != nil && n.challenge != "" {
 		challenge = n.challenge
 	}
@@ -81,8 +83,9 @@ func (s *Secret) Sign(req *http.Request, epoch uint64) {
 		p.challenge, p.nonce, p.epoch, s.mac("client", nodeOf(req), p, req, req.URL.RequestURI())}, " "))
 }
 
-// Check returns an error if the node that has answered a signed request does not prove that it knows the token. again says
-// that the node has sent a challenge, and the request is to be signed and made once more.
+// Check returns an error if the node that has answered a signed request does not prove that it
+// knows the token. again says that the node has sent a challenge, and the request is to be signed
+// and made once more.
 func (s *Secret) Check(res *http.Response) (again bool, err error) {
 	req := res.Request
 	p, _, ok := parseProof(req.Header.Get(HeaderProof))
@@ -100,7 +103,7 @@ func (s *Secret) Check(res *http.Response) (again bool, err error) {
 	return false, nil
 }
 
-// note changes what is known of a node.
+// note changes the entry of a node.
 func (s *Secret) note(node string, change func(n *knownNode)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,7 +137,7 @@ func (s *Secret) Proven(node string) bool {
 	return n != nil && n.proven
 }
 
-// A Verdict is what a request of another node proves.
+// A Verdict is the result of checking another node's request.
 type Verdict uint8
 
 // The verdicts.
@@ -144,7 +147,8 @@ const (
 	Refused
 )
 
-// Admit checks the proof of a request to this node, and adds to the header of its answer what the asking node checks.
+// Admit checks the proof of a request to this node, and adds this node's own proof to the response
+// header.
 func (s *Secret) Admit(answer http.Header, req *http.Request) Verdict {
 	p, mac, ok := parseProof(req.Header.Get(HeaderProof))
 	switch {
@@ -160,7 +164,7 @@ func (s *Secret) Admit(answer http.Header, req *http.Request) Verdict {
 	return Proved
 }
 
-// A proof is what a MAC is of, beside the request.
+// A proof is the input of a MAC, in addition to the request.
 type proof struct{ challenge, nonce, epoch string }
 
 func parseProof(text string) (p proof, mac string, ok bool) {
@@ -180,7 +184,8 @@ func (s *Secret) mac(role, address string, p proof, req *http.Request, uri strin
 	return hex.EncodeToString(m.Sum(nil))
 }
 
-// challengeSize is the length of a challenge: 8 bytes that say when it was made, and 16 by which the node knows its own.
+// challengeSize is the length of a challenge: 8 bytes that say when it was made, and 16 by which
+// the node knows its own.
 const challengeSize = 2 * (8 + 16)
 
 func (s *Secret) newChallenge() string { return s.challengeOf(time.Since(s.start)) }

@@ -84,7 +84,8 @@ func TestNodesProveTheirSecret(t *testing.T) {
 	}
 }
 
-// A node that does not know the token gets nothing, and is told so; an answer of one is not believed.
+// A node that does not know the token gets nothing, and is told so; an answer of one is not
+// believed.
 func TestWrongSecrets(t *testing.T) {
 	node := newProvingNode(t, "right")
 	if _, err := ask(t, NewSecret("wrong", "http://asks:1"), node.URL+"/x"); err == nil || node.served.Load() > 0 {
@@ -114,7 +115,8 @@ func TestWrongSecrets(t *testing.T) {
 	}
 }
 
-// Who has a node dial another address, and relays what it says to a real node, gets nothing from either.
+// An attacker who makes a node dial another address, and relays its messages to a real node, gets
+// nothing from either.
 func TestRelayedProofs(t *testing.T) {
 	node, asks := newProvingNode(t, "secret"), NewSecret("secret", "http://asks:1")
 	real, _ := url.Parse(node.URL)

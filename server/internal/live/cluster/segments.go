@@ -16,9 +16,10 @@ import (
 )
 
 const (
-	// savers is how many objects are saved at a time: those of one stream one after the other.
+	// savers is the number of concurrent saves. Objects of one stream are saved in order.
 	savers = 4
-	// saverQueue bounds what waits for each of them, in objects. A node of 200 streams saves 200 in two seconds.
+	// saverQueue limits the queue of each saver, in objects. A node with 200 streams saves 200
+	// objects in two seconds.
 	saverQueue = 256
 	// saverBytes bounds the same in bytes, for all: some seconds of 200 streams of 2 Mbit/s.
 	saverBytes = 128 << 20
@@ -26,8 +27,8 @@ const (
 	saveWait = 3 * time.Second
 )
 
-// A store is where Segments are. Its methods may be called from any goroutine. What is set is kept for a time that the store
-// knows.
+// A store stores the data of Segments. Its methods may be called from any goroutine. Values expire
+// after the store's own time.
 type store interface {
 	// set keeps an object. It borrows body.
 	set(ctx context.Context, stream, object string, body *millrace.Chain) error
@@ -35,12 +36,13 @@ type store interface {
 	setState(ctx context.Context, stream string, epoch uint64, state []byte) error
 	// get appends an object of at most limit bytes to dst. It reports whether there is one.
 	get(ctx context.Context, stream, object string, dst *millrace.Chain, limit int) (found bool, err error)
-	// state returns what was kept, or nil.
+	// state returns the stored state, or nil.
 	state(ctx context.Context, stream string) ([]byte, error)
 	close() error
 }
 
-// Segments keep the newest segments of HLS where they outlive their node. They implement [hlslive.SegmentStore].
+// Segments keep the newest segments of HLS where they outlive their node. They implement
+// [hlslive.SegmentStore].
 type Segments struct {
 	store  store
 	log    *slog.Logger
@@ -72,7 +74,7 @@ type savedState struct {
 	text  []byte
 }
 
-// SegmentStats is what Segments have done.
+// SegmentStats counts the work of Segments.
 type SegmentStats struct {
 	Saved   int64 // objects
 	Bytes   int64 // of these
@@ -81,8 +83,8 @@ type SegmentStats struct {
 	Waiting int64 // bytes to be saved
 }
 
-// OpenRedisSegments returns Segments in the Redis of [OpenRedis], which keeps them for a time. The call that ends their life
-// is Close.
+// OpenRedisSegments returns Segments in the Redis of [OpenRedis], which keeps them for a time. The
+// call that ends their life is Close.
 func OpenRedisSegments(address, password, prefix string, lease, keep time.Duration, log *slog.Logger) (*Segments, error) {
 	s, err := openRedisStore(address, password, prefix, lease, keep)
 	if err != nil {
@@ -105,7 +107,7 @@ func newSegments(s store, log *slog.Logger) *Segments {
 	return k
 }
 
-// Close saves what waits, until ctx ends. What comes later is lost.
+// Close saves the waiting segments until ctx ends. Later ones are lost.
 func (k *Segments) Close(ctx context.Context) error {
 	k.mu.Lock()
 	k.closed = true
@@ -216,7 +218,8 @@ func (k *Segments) LoadState(ctx context.Context, stream string) ([]byte, error)
 	return k.store.state(ctx, stream)
 }
 
-// Load appends an object of at most limit bytes to dst, whose owner releases it. It reports whether there is one.
+// Load appends an object of at most limit bytes to dst, whose owner releases it. It reports whether
+// the object exists.
 func (k *Segments) Load(ctx context.Context, stream string, o hls.Object, dst *millrace.Chain, limit int) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, saveWait)
 	defer cancel()

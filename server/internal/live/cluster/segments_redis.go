@@ -48,8 +48,8 @@ const (
 	stateField = "facts"
 )
 
-// stateScript keeps the state ARGV[2] of the epoch ARGV[1] in the field ARGV[4] for ARGV[3] milliseconds, unless there is
-// one of a later epoch.
+// stateScript keeps the state ARGV[2] of the epoch ARGV[1] in the field ARGV[4] for ARGV[3]
+// milliseconds, unless there is one of a later epoch.
 var stateScript = redis.NewScript(`
 local epoch = redis.call('HGET', KEYS[1], 'epoch')
 if epoch and tonumber(epoch) > tonumber(ARGV[1]) then return 0 end

@@ -81,7 +81,7 @@ func state(t *testing.T, k *Segments) string {
 	return string(p)
 }
 
-// What one node saves, another one finds.
+// One node finds the segments that another one saves.
 func TestSegments(t *testing.T) {
 	redis := redistest.Shared(t)
 	a, b := redisSegments(t, redis, time.Minute), redisSegments(t, redis, time.Minute)
@@ -135,7 +135,8 @@ func TestSegmentsExpire(t *testing.T) {
 	})
 }
 
-// Nodes of two versions share what is in Redis: an earlier one has written this state, and finds the next one.
+// Nodes of two versions share the data in Redis: an earlier version has written this state, and can
+// read the current one.
 func TestStateInRedis(t *testing.T) {
 	k := redisSegments(t, redistest.Shared(t), time.Minute)
 	s := k.store.(*redisStore)
@@ -153,8 +154,8 @@ func TestStateInRedis(t *testing.T) {
 	})
 }
 
-// A store that is away, or stands still, never makes a stream wait. What is lost is counted, and memory is bounded.
-func TestSegmentsAway(t *testing.T) {
+// An unreachable or blocked store never delays a stream. Losses are counted, and memory is bounded.
+func TestSegmentsWithoutRedis(t *testing.T) {
 	s := redistest.Start(t)
 	k := redisSegments(t, s, time.Minute)
 	o, body := testSegment(1)
@@ -206,7 +207,7 @@ func TestSegmentsClose(t *testing.T) {
 	}
 }
 
-// A slowStore notes what is set, and waits for the test each time.
+// A slowStore records saves, and waits for the test each time.
 type slowStore struct {
 	store
 	goOn chan struct{}

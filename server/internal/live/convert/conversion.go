@@ -1,7 +1,8 @@
 // Package convert makes other forms of a live stream of FLV: fragmented MP4, and RTMP messages.
 //
-// A [Conversion] reads the stream's ring and gives each tag to a maker, which publishes to the ring of the new form. A
-// further form needs a maker (mp4.go and rtmp.go have the two that exist) and a constructor such as [MP4].
+// A [Conversion] reads the stream's ring and gives each tag to a maker, which publishes to the ring
+// of the new form. A further form needs a maker (mp4.go and rtmp.go have the two that exist) and a
+// constructor such as [MP4].
 package convert
 
 import (
@@ -15,41 +16,43 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/flvstream"
 )
 
-// A Reporter is told what a conversion leaves out. The conversion's goroutine calls its methods.
+// A Reporter learns which frames a conversion leaves out. The conversion's goroutine calls its
+// methods.
 type Reporter interface {
 	// LeftOut counts NAL units and video frames that MP4 leaves out because decoders fail at them.
 	LeftOut(n int64)
 	// Refused notes tags of a type that cannot be in the new form.
 	Refused(t flv.Type, why error)
-	// Missed notes frames that were gone before they were read: the processor was busy, or the stream came faster than it
-	// can be converted.
+	// Missed notes frames that were gone before they were read: the processor was busy, or the
+	// stream came faster than it can be converted.
 	Missed(m broadcast.Missed)
 }
 
-// A Source is the stream that is converted. Between the making of the Source and that of the Conversion no other tracks
-// may be published: the caller holds the lock under which that is done.
+// A Source is the stream that is converted. Between the making of the Source and that of the
+// Conversion no other tracks may be published: the caller holds the lock under which that is done.
 type Source struct {
 	Facts  *flvstream.Facts
 	Head   []byte            // the FLV header
 	Cursor *broadcast.Cursor // where the conversion begins; it owns the cursor
 	MaxTag int               // the longest data of a tag, in bytes
-	Memory *millrace.Pool    // for copies of what is kept for long
+	Memory *millrace.Pool    // for copies that are kept for long
 	Begun  bool              // a frame has been published
 }
 
 // A maker makes one form of a stream.
 type maker interface {
-	// write takes the next tag of the stream. It takes ownership of tag. afterLoss means that frames before this one are
-	// missing. ErrNewInit ends the form as if the stream had ended there.
+	// write takes the next tag of the stream. It takes ownership of tag. afterLoss means that
+	// frames before this one are missing. ErrNewInit ends the form as if the stream had ended
+	// there.
 	write(t flv.Tag, tag *millrace.Chain, afterLoss bool) error
 	// finish publishes what waits, at the end of the stream.
 	finish() error
-	// release gives back what is held.
+	// release releases the memory that the maker holds.
 	release()
 }
 
-// A Conversion makes one form of a stream: one goroutine with a cursor in the ring of the stream, which publishes to
-// another ring.
+// A Conversion makes one form of a stream: one goroutine with a cursor in the ring of the stream,
+// which publishes to another ring.
 type Conversion struct {
 	source Source
 	report Reporter
@@ -70,11 +73,12 @@ func newConversion(source Source, report Reporter, out *broadcast.Ring) *Convers
 	return c
 }
 
-// Ready is closed when everything has been converted that was in the stream's ring at the start, or Run has returned.
+// Ready is closed when everything has been converted that was in the stream's ring at the start, or
+// Run has returned.
 func (c *Conversion) Ready() <-chan struct{} { return c.ready }
 
-// Run converts until the stream ends, and returns nil then, or until ctx ends. It returns ErrNewInit if the form cannot
-// follow a change of the stream.
+// Run converts until the stream ends, and returns nil then, or until ctx ends. It returns
+// ErrNewInit if the form cannot follow a change of the stream.
 func (c *Conversion) Run(ctx context.Context) error {
 	defer c.source.Cursor.Close()
 	defer c.setReady()
@@ -120,7 +124,7 @@ func (c *Conversion) read(ctx context.Context) func(dst *millrace.Chain) error {
 			dst.AppendCopy(c.source.Head)
 			return nil
 		}
-		if due <= 0 { // what was taken before has been read
+		if due <= 0 { // the previous frames have been read
 			c.setReady()
 		}
 		for ctx.Err() == nil {
@@ -142,7 +146,8 @@ func (c *Conversion) read(ctx context.Context) func(dst *millrace.Chain) error {
 	}
 }
 
-// flushBytes is how much of a flood is made before viewers are served. An encoder's stream never gets there.
+// flushBytes is how much of a flood is made before viewers are served. An encoder's stream never
+// gets there.
 const flushBytes = 64 << 10
 
 // publish adds a frame to the ring. It takes ownership of frame.

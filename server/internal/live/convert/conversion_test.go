@@ -109,7 +109,7 @@ func (s *testStream) film() {
 	}
 }
 
-// A stream is converted from its beginning to its end. Each fragment of MP4 says what it is.
+// A stream is converted from its start to its end. Each MP4 fragment carries its description.
 func TestConversions(t *testing.T) {
 	for name, convert := range map[string]func(Source, Reporter, *broadcast.Ring) *Conversion{
 		"RTMP": RTMP,

@@ -19,7 +19,7 @@ type mp4Maker struct {
 	muxer    *mp4.Muxer
 	fragment millrace.Chain
 	read     int                    // bytes of tags since the last fragment, without the tag that has completed it
-	movie    *mp4.Movie             // what the init segment says that viewers have been given; nil before
+	movie    *mp4.Movie             // the init segment that viewers have; nil before it
 	heads    map[flv.Type]flv.Codec // of the sequence headers that the muxer has taken
 	fits     bool                   // a frame of such a codec has come
 	hope     flvstream.TrackTimer
@@ -32,11 +32,12 @@ type mp4Maker struct {
 	gap     flvstream.VideoGap
 	placed  bool    // there was a frame
 	resumed *uint32 // the newest of Facts.Resumed that was reached
-	shift   uint32  // what is missing, in ms: it is taken off the time of all that follows
+	shift   uint32  // total length of the gaps, in ms, which is subtracted from all later times
 	last    uint32  // time of the last frame in the file
 }
 
-// ErrNewInit ends an MP4 file in the middle of a stream: it has one header, and the stream's codecs or tracks have changed.
+// ErrNewInit ends an MP4 file in the middle of a stream: it has one header, and the stream's codecs
+// or tracks have changed.
 var ErrNewInit = errors.New("the stream's codecs or tracks changed, and an MP4 file cannot follow: viewers must come again")
 
 // errNoHeader says why frames are not in an MP4 file.
@@ -48,16 +49,16 @@ var errNoMP4 = errors.New("the stream has nothing that MP4 is made of: H.264, H.
 // errNoTrack ends an MP4 file that has nothing to play.
 var errNoTrack = errors.New("no frame of H.264, H.265 or AAC has come after its sequence header")
 
-// fragmentRoom is what a fragment may have beside the samples that a muxer's MaxWaitBytes counts:
-// headers of 14 KiB, and a frame of sound that was open when the fragment before left.
+// fragmentRoom is how much larger a fragment may be than the samples that a muxer's MaxWaitBytes
+// counts: headers of 14 KiB, and an audio frame that was open when the previous fragment ended.
 const fragmentRoom = 20 << 10
 
-// leastPause is how much of a stream, in ms, is without frames because it waited for its publisher before that is taken
-// out of the file.
+// leastPause is how much of a stream, in ms, is without frames because it waited for its publisher
+// before that is taken out of the file.
 const leastPause = 100
 
-// MP4 returns the conversion of a stream to fragmented MP4 in out, which keeps up to keepBytes. The Info of each frame
-// is a *[Fragment].
+// MP4 returns the conversion of a stream to fragmented MP4 in out, which keeps up to keepBytes. The
+// Info of each frame is a *[Fragment].
 func MP4(source Source, report Reporter, out *broadcast.Ring, keepBytes int64) *Conversion {
 	m := &mp4Maker{Conversion: newConversion(source, report, out), heads: make(map[flv.Type]flv.Codec)}
 	m.maker = m
@@ -78,7 +79,7 @@ func (s *Source) tracks() (video, audio bool) {
 
 // write publishes a fragment if t completes one.
 func (m *mp4Maker) write(t flv.Tag, tag *millrace.Chain, afterLoss bool) error {
-	err := m.hopeless(&t)
+	err := m.checkTracks(&t)
 	if err == nil {
 		err = m.place(&t, afterLoss)
 	}
@@ -115,8 +116,9 @@ func (m *mp4Maker) write(t flv.Tag, tag *millrace.Chain, afterLoss bool) error {
 	return m.publishFragment(f)
 }
 
-// hopeless returns an error if there will be nothing in the file: its viewers came before that was known.
-func (m *mp4Maker) hopeless(t *flv.Tag) error {
+// checkTracks returns an error if there will be nothing in the file: its viewers came before that was
+// known.
+func (m *mp4Maker) checkTracks(t *flv.Tag) error {
 	if t.Packet != flv.PacketFrame {
 		return nil
 	}
@@ -139,22 +141,23 @@ func (m *mp4Maker) hopeless(t *flv.Tag) error {
 	return nil
 }
 
-// starts reports whether viewers of the stream can start at t. If the stream is ahead, it may return false for one that
-// they can start at.
+// starts reports whether viewers of the stream can start at t. If the stream is ahead, it may
+// return false for one that they can start at.
 func (m *mp4Maker) starts(t *flv.Tag) bool {
 	f := m.source.Facts
 	return t.Key || t.Type == flv.TypeAudio && t.Packet == flv.PacketFrame && (f.NoVideo.Load() || f.Video.Load() == nil)
 }
 
-// place moves t to its time in the file. Where frames are missing, or the stream waited for its publisher, the file goes on
-// without a pause: in a pause a browser would go on with the sound at once, and be as long late with the pictures from
-// then on.
+// place moves t to its time in the file. If frames are missing, or the stream waited for its
+// publisher, the file continues without a gap. After a gap, browsers resume audio at once, and
+// video stays late by the length of the gap.
 func (m *mp4Maker) place(t *flv.Tag, afterLoss bool) error {
 	if t.Packet != flv.PacketFrame {
 		return nil
 	}
 	if gap := m.gap.Open; m.gap.Note(*t, m.startIsKept) && !gap && m.movie != nil {
-		// New viewers begin with the audio. They cannot decode the video frame that waits for the next one.
+		// New viewers begin with the audio. They cannot decode the video frame that waits for the
+		// next one.
 		if err := m.finish(); err != nil {
 			return err
 		}
@@ -171,7 +174,7 @@ func (m *mp4Maker) place(t *flv.Tag, afterLoss bool) error {
 				return err
 			}
 		}
-		m.muxer.Release() // and pictures are dropped up to a key frame
+		m.muxer.Release() // drop video up to a keyframe
 		m.gap.Open = t.Type == flv.TypeAudio
 	}
 	t.Timestamp -= m.shift
@@ -179,7 +182,7 @@ func (m *mp4Maker) place(t *flv.Tag, afterLoss bool) error {
 	return nil
 }
 
-// finish publishes what waits in the muxer.
+// finish publishes the frames that wait in the muxer.
 func (m *mp4Maker) finish() error {
 	f := m.muxer.Flush(&m.fragment)
 	if f.Samples == 0 {
@@ -200,8 +203,8 @@ type Fragment struct {
 	KeyNext bool       // the next fragment is known to begin with a keyframe
 }
 
-// publishFragment adds what f describes to the ring, and before the first fragment what every viewer
-// begins with.
+// publishFragment adds the fragment that f describes to the ring, and before the first fragment the
+// head that every viewer starts with.
 func (m *mp4Maker) publishFragment(f mp4.Fragment) error {
 	m.changed = m.changed || f.NewInit && m.movie != nil
 	switch {
@@ -226,7 +229,7 @@ func (m *mp4Maker) publishFragment(f mp4.Fragment) error {
 		m.fragment.Release()
 		m.fragment.Merge(&c)
 	}
-	// The muxer takes sound for a place to start if there are no pictures at all.
+	// Without any video, the muxer accepts audio as a start.
 	key := f.Key || m.gap.Open
 	for _, part := range m.muxer.Parts() {
 		info := &Fragment{FragmentInfo: part, Movie: m.movie, KeyNext: f.KeyNext && part.Sequence == f.Sequence}

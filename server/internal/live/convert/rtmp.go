@@ -8,8 +8,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/flvstream"
 )
 
-// An rtmpMaker makes RTMP messages: a header of twelve bytes with an absolute timestamp, and the body by reference, in one
-// chunk. All viewers get the same messages.
+// An rtmpMaker makes RTMP messages: a header of twelve bytes with an absolute timestamp, and the
+// body by reference, in one chunk. All viewers get the same messages.
 type rtmpMaker struct {
 	*Conversion
 	enc      rtmp.Encoder
@@ -20,8 +20,8 @@ type rtmpMaker struct {
 	tracks   int32 // Facts.TrackSet when the preamble was set last
 }
 
-// RTMP returns the conversion of a stream to RTMP messages in out, in the chunks that a [rtmp.ServerConn] announces for
-// messages of up to Source.MaxTag.
+// RTMP returns the conversion of a stream to RTMP messages in out, in the chunks that a
+// [rtmp.ServerConn] announces for messages of up to Source.MaxTag.
 func RTMP(source Source, report Reporter, out *broadcast.Ring) *Conversion {
 	m := &rtmpMaker{Conversion: newConversion(source, report, out), tracks: source.Facts.TrackSet.Load()}
 	m.maker = m

@@ -50,7 +50,8 @@ func (r *rig) tick(frames, size int, key bool) {
 	r.loop.round()
 }
 
-// receive takes what a tick has sent. It is done here because AllocsPerRun leaves one processor to all goroutines.
+// receive takes what a tick has sent. It is done here because AllocsPerRun leaves one processor to
+// all goroutines.
 func (r *rig) receive(n int) {
 	for _, from := range r.receivers {
 		if _, err := io.ReadFull(from, r.buf[:n]); err != nil {

@@ -2,8 +2,8 @@ package fanout
 
 import "strconv"
 
-// A chunkWriter divides a response into the chunks of HTTP/1.1, one for each batch. Without chunks, only the end of the
-// connection ends the response, and ffmpeg reports that as a broken connection.
+// A chunkWriter divides a response into the chunks of HTTP/1.1, one for each batch. Without chunks,
+// only the end of the connection ends the response, and ffmpeg reports that as a broken connection.
 //
 // The line before a chunk leaves in the same system call as the chunk.
 type chunkWriter struct {
@@ -25,7 +25,8 @@ func (c *chunkWriter) begin(n int) {
 	c.begun = true
 }
 
-// end sets line to the last chunk, which is empty. It returns false if there are no chunks, or if it was called before.
+// end sets line to the last chunk, which is empty. It returns false if there are no chunks, or if
+// it was called before.
 func (c *chunkWriter) end() bool {
 	if !c.on || c.ended {
 		return false

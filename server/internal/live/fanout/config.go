@@ -18,7 +18,7 @@ type Config struct {
 	Stall     time.Duration // disconnect a viewer that takes nothing for this long
 }
 
-// A source is what all viewers of a Fanout share.
+// A source is the part of a Fanout that all viewers share.
 type source struct {
 	Config
 	ring *broadcast.Ring
@@ -46,21 +46,23 @@ type Start struct {
 
 // A Session knows the client of a viewer. It decides which frames the viewer gets.
 //
-// The goroutine that serves the viewer calls the methods. Except in Ended, a loop may be holding its mutex, and its other
-// viewers wait: the methods must not block, log, or call SetPaused, Reply or a method of Fanout.
+// The goroutine that serves the viewer calls the methods. Except in Ended, a loop may be holding
+// its mutex, and its other viewers wait: the methods must not block, log, or call SetPaused, Reply
+// or a method of Fanout.
 type Session interface {
 	// Owned reports whether a peer may get frames now. It is called for peers only.
 	Owned() bool
 
-	// Complete reports whether the end of the ring is the end of the stream for a peer. It is called for peers only.
+	// Complete reports whether the end of the ring is the end of the stream for a peer. It is
+	// called for peers only.
 	Complete() bool
 
-	// Begin may change the first batch, and each batch that begins with the ring's preamble. The batch has whole frames
-	// from the given offset on. Begin borrows it.
+	// Begin may change the first batch, and each batch that begins with the ring's preamble. The
+	// batch has whole frames from the given offset on. Begin borrows it.
 	Begin(batch *millrace.Chain, from int)
 
-	// Missed is called when the ring has moved the viewer forward, unless Config.Drop ends the viewer for it. It returns
-	// the age of the next frame.
+	// Missed is called when the ring has moved the viewer forward, unless Config.Drop ends the
+	// viewer for it. It returns the age of the next frame.
 	Missed(m broadcast.Missed) time.Duration
 
 	// Restart returns the start of a viewer that has paused. The viewer owns the cursor.
@@ -69,7 +71,7 @@ type Session interface {
 	// Sent is called when the connection has taken n bytes of the response.
 	Sent(n int)
 
-	// Ended is called once, when the viewer holds nothing any more. sent counts the bytes of the response that the
-	// connection has taken.
+	// Ended is called once, when the viewer holds nothing any more. sent counts the bytes of the
+	// response that the connection has taken.
 	Ended(why Reason, sent int64, missed broadcast.Missed)
 }

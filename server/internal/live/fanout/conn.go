@@ -25,29 +25,31 @@ const (
 
 func (p path) String() string { return [paths]string{"writev", "write", "responsewriter"}[p] }
 
-// A Conn is the connection of a viewer: [NewConn], [NewResponseConn]. One goroutine at a time writes to it. Any goroutine
-// may end it, and then a write that waits fails.
+// A Conn is the connection of a viewer: [NewConn], [NewResponseConn]. One goroutine at a time
+// writes to it. Any goroutine may end it, and then a write that waits fails.
 type Conn interface {
 	path() path
-	// tryWrite writes line and then c without waiting, and cuts off the bytes that the connection took. full says that it
-	// takes no more at present. Only pathWritev has it.
+	// tryWrite writes line and then c without waiting, and cuts off the bytes that the connection
+	// took. full says that it takes no more at present. Only pathWritev has it.
 	tryWrite(line *[]byte, c *millrace.Chain, out *vector) (full bool, err error)
-	// write writes line and then c to their end, and stores the time in progress when something was taken.
+	// write writes line and then c to their end, and stores the time in progress when something was
+	// taken.
 	write(line *[]byte, c *millrace.Chain, out *tally, progress *atomic.Int64) error
 	// finish ends the connection after the last byte.
 	finish()
-	// abort ends the connection at once. If reset is set, the kernel drops the unsent bytes; otherwise it tries to deliver
-	// them, for minutes.
+	// abort ends the connection at once. If reset is set, the kernel drops the unsent bytes;
+	// otherwise it tries to deliver them, for minutes.
 	abort(reset bool)
 }
 
-// NewConn returns a Conn that writes to conn, and closes it when the viewer has ended. The caller may read from conn. talks
-// says that the client goes on sending while it watches: after the end the connection stays open for closeGrace, so that what
-// it sends does not make the kernel reset it. unsent limits the bytes that
-// the kernel holds unsent, so that a client that reads nothing is noticed; 0 means the system's default.
-func NewConn(conn net.Conn, talks bool, unsent int) Conn {
+// NewConn returns a Conn that writes to conn, and closes it when the viewer has ended. The caller
+// may read from conn. If interactive is set, the client keeps sending while it watches: after the end the
+// connection stays open for closeGrace, so that the client's data does not make the kernel reset
+// it. unsent limits the bytes that the kernel holds unsent, which detects a client that reads
+// nothing; 0 means the system's default.
+func NewConn(conn net.Conn, interactive bool, unsent int) Conn {
 	tcpconn.BoundUnsent(tcpconn.Of(conn), unsent)
-	base := streamConn{conn: conn, talks: talks}
+	base := streamConn{conn: conn, interactive: interactive}
 	if s := newSocketConn(base); s != nil {
 		return s
 	}
@@ -60,17 +62,19 @@ func NewConn(conn net.Conn, talks bool, unsent int) Conn {
 
 // A streamConn is a connection that was taken over.
 type streamConn struct {
-	conn  net.Conn
-	talks bool
+	conn        net.Conn
+	interactive bool
 }
 
-// closeGrace limits the time in which a client that talks may take the end of its stream and close the connection.
+// closeGrace limits the time in which a client that interactive may take the end of its stream and close
+// the connection.
 const closeGrace = 5 * time.Second
 
-// finish leaves the connection of a client that talks to its reader. If the server closed it at once, the next bytes of the
-// client would make the kernel reset it, and the client would lose the bytes that it has not read yet.
+// finish leaves the connection of an interactive client to its reader. If the server closed it at
+// once, the client's next bytes would make the kernel reset it, and the client would lose the bytes
+// that it has not read yet.
 func (c *streamConn) finish() {
-	if c.talks {
+	if c.interactive {
 		_ = c.conn.SetReadDeadline(time.Now().Add(closeGrace))
 		if half, ok := c.conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
 			return

@@ -4,7 +4,8 @@ import "sync/atomic"
 
 // Counters count viewers and writes. The zero value is ready to use.
 //
-// They are plain atomic numbers, because a metrics library is too slow to be called for every batch.
+// They are plain atomic numbers, because a metrics library is too slow to be called for every
+// batch.
 type Counters struct {
 	writeCalls atomic.Int64
 	written    [paths]atomic.Int64 // bytes
@@ -75,7 +76,8 @@ func (t *tally) take(other *tally) {
 	*other = tally{}
 }
 
-// flush adds t to c, and empties t. Once a round is enough: it is one atomic addition for all viewers.
+// flush adds t to c, and empties t. Once a round is enough: it is one atomic addition for all
+// viewers.
 func (t *tally) flush(c *Counters, p path) {
 	if t.bytes == 0 && t.calls == 0 {
 		return

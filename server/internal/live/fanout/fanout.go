@@ -2,13 +2,14 @@
 //
 //	broadcast.Ring ─▶ Fanout ─▶ loop ─▶ Viewer ─▶ Conn
 //
-// A [Fanout] writes the frames of one ring. Each of its loops is one goroutine that serves many viewers (loop.go). A
-// healthy viewer has a plain TCP connection that takes every frame at once. Such a viewer costs one writev call a round,
-// which does not block (socket_linux.go); waking a goroutine for it would cost a quarter more. Every other viewer has its
-// own goroutine: over TCP until it has caught up, over TLS and HTTP/2 to its end.
+// A [Fanout] writes the frames of one ring. Each of its loops is one goroutine that serves many
+// viewers (loop.go). A healthy viewer has a plain TCP connection that takes every frame at once.
+// Such a viewer costs one writev call a round, which does not block (socket_linux.go); waking a
+// goroutine for it would cost a quarter more. Every other viewer has its own goroutine: over TCP
+// until it has caught up, over TLS and HTTP/2 to its end.
 //
-// All writes start in write.go. chunked.go frames what is written for HTTP/1.1. lag.go measures how far a viewer is behind,
-// and [Config] limits that.
+// All writes start in write.go. chunked.go frames writes for HTTP/1.1. lag.go measures a viewer's
+// lag, and [Config] limits it.
 //
 // The package does not know who a viewer is: it asks the viewer's [Session].
 package fanout
@@ -20,14 +21,16 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// loopViewers is how many viewers one loop has before a second one starts. Writing to 512 takes about 4 ms.
+// loopViewers is how many viewers one loop has before a second one starts. Writing to 512 takes
+// about 4 ms.
 const loopViewers = 512
 
 // A Fanout writes the frames of a ring to its viewers.
 //
-// Locks are taken in this order: Fanout.mu, loop.mu, and then either Viewer.mu or a lock inside a method of Session. A loop
-// holds loop.mu while it writes to its healthy viewers. No lock is held while Session.Ended is called, or while something
-// is logged, or while a write waits. Viewer.End takes no lock of this package but that of a ResponseConn.
+// Locks are taken in this order: Fanout.mu, loop.mu, and then either Viewer.mu or a lock inside a
+// method of Session. A loop holds loop.mu while it writes to its healthy viewers. No lock is held
+// while Session.Ended is called, or while something is logged, or while a write waits. Viewer.End
+// takes no lock of this package but that of a ResponseConn.
 type Fanout struct {
 	src source
 
@@ -35,7 +38,7 @@ type Fanout struct {
 	loops []*loop
 }
 
-// New returns a Fanout that writes the frames of ring. It owns nothing that the caller must release.
+// New returns a Fanout that writes the frames of ring. The caller releases nothing.
 func New(ring *broadcast.Ring, cfg Config) *Fanout {
 	return &Fanout{src: source{Config: cfg, ring: ring}}
 }
@@ -52,11 +55,11 @@ func (f *Fanout) Reason() Reason { return f.src.reason() }
 // NewViewer returns a viewer for Start or Serve. It takes ownership of the cursor and the Conn.
 func (f *Fanout) NewViewer(cfg ViewerConfig) *Viewer { return newViewer(&f.src, cfg) }
 
-// Start serves v, and returns at once. It calls hear in a goroutine. hear reads from the connection until the client hangs
-// up; without frames to write, only a read notices that.
-func (f *Fanout) Start(v *Viewer, hear func()) {
+// Start serves v, and returns at once. It calls read in a goroutine. read reads from the connection
+// until the client hangs up; without frames to write, only a read notices that.
+func (f *Fanout) Start(v *Viewer, read func()) {
 	f.add(v)
-	go v.loop.listen(v, hear)
+	go v.loop.readInput(v, read)
 	go v.loop.serve(v)
 }
 
@@ -73,8 +76,8 @@ func (f *Fanout) add(v *Viewer) {
 	v.loop.add(v)
 }
 
-// pick returns the loop for a new viewer, and counts the viewer there. It is the loop with the fewest viewers, or a new
-// one if each has loopViewers and there is a processor for another.
+// pick returns the loop for a new viewer, and counts the viewer there. It is the loop with the
+// fewest viewers, or a new one if each has loopViewers and there is a processor for another.
 func (f *Fanout) pick() *loop {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -92,7 +95,8 @@ func (f *Fanout) pick() *loop {
 	return least
 }
 
-// Lag sums up the lag of the viewers: Behind and Most as of the last inspection, Blocked and Live at present.
+// Lag sums up the lag of the viewers: Behind and Most as of the last inspection, Blocked and Live
+// at present.
 func (f *Fanout) Lag() (sum LagReport) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

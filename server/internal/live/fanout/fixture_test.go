@@ -16,7 +16,8 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// testTimeout is how long a test waits for something that must happen. Only a failing test waits so long.
+// testTimeout is how long a test waits for something that must happen. Only a failing test waits so
+// long.
 const testTimeout = nettest.Timeout
 
 var (
@@ -24,7 +25,8 @@ var (
 	tcpPair    = nettest.TCPPair
 )
 
-// A fixture is a ring and its Fanout, and the Session of all viewers that it creates. They begin at the newest keyframe.
+// A fixture is a ring and its Fanout, and the Session of all viewers that it creates. They begin at
+// the newest keyframe.
 type fixture struct {
 	*Fanout
 	ring     *broadcast.Ring

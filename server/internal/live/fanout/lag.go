@@ -23,8 +23,8 @@ func (l *LagReport) Add(other LagReport) {
 	l.Live = max(l.Live, other.Live)
 }
 
-// A lagMeter measures how far a viewer is behind. The goroutine that has the viewer writes it, and any goroutine reads it,
-// except for start and warned.
+// A lagMeter measures how far a viewer is behind. The goroutine that has the viewer writes it, and
+// any goroutine reads it, except for start and warned.
 type lagMeter struct {
 	// The batch that is being written.
 	writing  atomic.Bool  // a write that may wait is under way
@@ -38,8 +38,8 @@ type lagMeter struct {
 	behind  atomic.Bool   // it was over its allowance, and has not caught up since
 	warned  bool          // that was logged. Guarded by loop.mu
 
-	// live is the age in ns of what the player showed when it left the publisher, if the player has shown everything at
-	// its pace since. A player that skips frames is nearer.
+	// live is the age of the frame that the player shows, in ns since the frame left the publisher,
+	// if the player has played everything at normal speed. A player that skips frames is closer.
 	live atomic.Int64
 }
 
@@ -83,8 +83,8 @@ func (l *lagMeter) add(rest broadcast.Lag, at int64) broadcast.Lag {
 	return rest
 }
 
-// exceeds returns which allowance a lag exceeds, or Connected. The allowance counts from where the viewer began until it
-// has caught up. Viewer.mu is held.
+// exceeds returns which allowance a lag exceeds, or Connected. The allowance counts from where the
+// viewer began until it has caught up. Viewer.mu is held.
 func (l *lagMeter) exceeds(allowed, lag broadcast.Lag) Reason {
 	if !l.arrived.Load() {
 		lag.Bytes -= l.start.Bytes
@@ -118,7 +118,7 @@ func (l *lagMeter) stand(lag time.Duration) {
 // behindLive returns how far the player is behind the publisher.
 func (l *lagMeter) behindLive() time.Duration { return time.Duration(l.live.Load()) }
 
-// start is what now counts from.
+// start is the origin of now.
 var start = time.Now()
 
 // now returns the monotonic time in nanoseconds.

@@ -10,7 +10,7 @@ import (
 )
 
 // The time before the first keyframe of a viewer does not count as lag.
-func TestWhoWaitsForAKeyFrameIsNotBehind(t *testing.T) {
+func TestViewerWaitingForKeyframeIsNotBehind(t *testing.T) {
 	f := newFixture(Config{}, broadcast.MaxFrames(64))
 	defer f.Close(StreamEnded)
 	f.publish(t, "of a group that is not kept", false)
@@ -58,7 +58,7 @@ func TestAViewerIsFoundBehindOnce(t *testing.T) {
 	}
 }
 
-// A viewer whose connection took nothing for a while is behind by that from then on.
+// After a stall a viewer is behind by its length.
 func TestAStallIsDistance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(Config{Stall: 30 * time.Second})

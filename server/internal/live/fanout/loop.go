@@ -11,24 +11,26 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// inspectEvery is the time between two inspections of the viewers that have goroutines. Their time limits are in seconds.
+// inspectEvery is the time between two inspections of the viewers that have goroutines. Their time
+// limits are in seconds.
 const inspectEvery = 250 * time.Millisecond
 
 // A loop is a goroutine that serves viewers. It runs while the loop has viewers.
 //
-// A healthy viewer has got every frame, and its socket takes more: the loop writes to it. Every other viewer is apart: it
-// has its own goroutine (serve), which a plain socket needs only until it has caught up. A new viewer is apart at first. The
-// loop inspects the viewers that are apart every inspectEvery, because their goroutines may be waiting in a write.
+// A healthy viewer has got every frame, and its socket takes more: the loop writes to it. Every
+// other viewer is detached: it has its own goroutine (serve), which a plain socket needs only until it
+// has caught up. A new viewer is detached at first. The loop inspects the viewers that are detached every
+// inspectEvery, because their goroutines may be waiting in a write.
 type loop struct {
 	src     *source
 	viewers atomic.Int32  // that belong to this loop
-	wake    chan struct{} // has room for one signal: apart was empty, and is not
+	wake    chan struct{} // has room for one signal: detached was empty, and is not
 
-	mu      lock.Mutex // held while healthy viewers are written to
-	running bool       // the goroutine is there
-	healthy []*Viewer  // the loop writes to them
-	apart   []*Viewer  // their goroutines write to them
-	out     vector
+	mu       lock.Mutex // held while healthy viewers are written to
+	running  bool       // the goroutine is there
+	healthy  []*Viewer  // the loop writes to them
+	detached []*Viewer  // their goroutines write to them
+	out      vector
 
 	seen LagReport // at the last inspection
 }
@@ -42,14 +44,14 @@ func (l *loop) add(v *Viewer) {
 	l.addApart(v)
 }
 
-// addApart adds v to apart, and starts the loop's goroutine if it is not running. l.mu is held.
+// addApart adds v to detached, and starts the loop's goroutine if it is not running. l.mu is held.
 func (l *loop) addApart(v *Viewer) {
-	l.apart = append(l.apart, v)
+	l.detached = append(l.detached, v)
 	switch {
 	case !l.running:
 		l.running = true
 		go l.run(l.src.ring.Watch())
-	case len(l.apart) == 1:
+	case len(l.detached) == 1:
 		select {
 		case l.wake <- struct{}{}:
 		default:
@@ -72,25 +74,26 @@ func (l *loop) run(news *broadcast.Watcher) {
 			ticking = false
 			l.inspect()
 		}
-		apart, ended := l.rest()
+		detached, ended := l.rest()
 		if ended {
 			return
 		}
-		if apart && !ticking {
+		if detached && !ticking {
 			tick.Reset(inspectEvery)
 			ticking = true
 		}
 	}
 }
 
-// rest reports whether there are viewers apart, and ends the goroutine if there are no viewers at all.
-func (l *loop) rest() (apart, ended bool) {
+// rest reports whether there are viewers detached, and ends the goroutine if there are no viewers at
+// all.
+func (l *loop) rest() (detached, ended bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.running = len(l.healthy)+len(l.apart) > 0; !l.running {
+	if l.running = len(l.healthy)+len(l.detached) > 0; !l.running {
 		l.seen = LagReport{}
 	}
-	return len(l.apart) > 0, !l.running
+	return len(l.detached) > 0, !l.running
 }
 
 // round writes the new frames to every healthy viewer.
@@ -126,7 +129,7 @@ func (l *loop) nudge(v *Viewer) {
 	}
 }
 
-// serve is the goroutine of a viewer that is apart. It returns when v has ended or is healthy.
+// serve is the goroutine of a viewer that is detached. It returns when v has ended or is healthy.
 func (l *loop) serve(v *Viewer) {
 	defer l.containOne(v)
 	for v.catchUp() {
@@ -157,16 +160,16 @@ func (l *loop) adopt(v *Viewer) bool {
 	if v.hasEnded() { // and remove would not have found it
 		return false
 	}
-	l.apart = without(l.apart, v)
+	l.detached = without(l.detached, v)
 	l.healthy = append(l.healthy, v)
 	return true
 }
 
-// leave removes v from apart.
+// leave removes v from detached.
 func (l *loop) leave(v *Viewer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.apart = without(l.apart, v)
+	l.detached = without(l.detached, v)
 }
 
 // remove finishes a viewer that has ended, if it is healthy. Otherwise its goroutine finishes it.
@@ -182,9 +185,10 @@ func (l *loop) remove(v *Viewer) {
 	}
 }
 
-// listen calls hear, which returns when the client of v has hung up. The goroutine's stack is all that it costs.
-func (l *loop) listen(v *Viewer, hear func()) {
-	hear()
+// readInput calls read, which returns when the client of v has hung up. The goroutine's stack is all
+// that it costs.
+func (l *loop) readInput(v *Viewer, read func()) {
+	read()
 	v.End(HungUp)
 	v.conn.abort(false) // if v has ended before, and waited for the client
 	l.remove(v)
@@ -196,30 +200,31 @@ func (l *loop) finish(v *Viewer) {
 	v.finish()
 }
 
-// inspect looks at the viewers that are apart.
+// inspect looks at the viewers that are detached.
 func (l *loop) inspect() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.seen = LagReport{}
 	at := now()
-	for _, v := range l.apart {
+	for _, v := range l.detached {
 		l.seen.Add(v.inspect(at))
 	}
 }
 
-// report returns the lag of the viewers: see Fanout.Lag. Peers play nothing, and so they are not behind live.
+// report returns the lag of the viewers: see Fanout.Lag. Peers play nothing, and so they are not
+// behind live.
 func (l *loop) report() LagReport {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	seen := l.seen
-	for _, list := range [][]*Viewer{l.healthy, l.apart} {
+	for _, list := range [][]*Viewer{l.healthy, l.detached} {
 		for _, v := range list {
 			if !v.peer {
 				seen.Live = max(seen.Live, v.lag.behindLive())
 			}
 		}
 	}
-	for _, v := range l.apart {
+	for _, v := range l.detached {
 		if v.lag.writing.Load() {
 			seen.Blocked++
 		}
@@ -227,8 +232,8 @@ func (l *loop) report() LagReport {
 	return seen
 }
 
-// contain recovers from a panic, so that other streams continue. It disconnects the viewers of l, and the next viewer starts
-// the goroutine again.
+// contain recovers from a panic, so that other streams continue. It disconnects the viewers of l,
+// and the next viewer starts the goroutine again.
 func (l *loop) contain() {
 	cause := recover()
 	if cause == nil {
@@ -239,11 +244,11 @@ func (l *loop) contain() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.running = false
-	for _, v := range l.apart {
+	for _, v := range l.detached {
 		v.End(Failed)
 	}
 	for _, v := range l.healthy {
-		if v != nil && !slices.Contains(l.apart, v) { // or the round that failed has given it a goroutine
+		if v != nil && !slices.Contains(l.detached, v) { // or the round that failed has given it a goroutine
 			go v.abandon() // which logs
 		}
 	}

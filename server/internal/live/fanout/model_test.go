@@ -18,7 +18,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// A memoryConn is a Conn whose client is the test. It takes what the client has room for.
+// A memoryConn is a Conn with the test as its client. It accepts as much as the client has room
+// for.
 type memoryConn struct {
 	kind path
 	news chan struct{} // has a signal when room or ended has changed
@@ -42,7 +43,7 @@ func newMemoryConn(kind path) *memoryConn {
 
 func (c *memoryConn) path() path { return c.kind }
 
-// take takes what there is room for.
+// take accepts as much as there is room for.
 func (c *memoryConn) take(line *[]byte, body *millrace.Chain) (full bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -172,13 +173,15 @@ func (v *modelViewer) endPause() {
 	}
 }
 
-// A fanoutModel drives the viewers of one stream by random steps, and checks what each of them gets. It has no chunks, no
-// other nodes, and no ResponseWriters.
+// A fanoutModel drives the viewers of one stream by random steps, and checks what each of them
+// gets. It has no chunks, no other nodes, and no ResponseWriters.
 //
-// What is published are records: a letter (K for a keyframe, f for another frame, C for a tag that later viewers need as
-// well, P for the same as a preamble, R for a reply, E for the end of the response), the record's length, its number, and zeros. A viewer must get whole
-// records: first a keyframe, after the preamble that was current when it was published, and then each next one. Where
-// records are missing, the viewer was moved, which is counted, or had paused; and it continues with a keyframe.
+// The test publishes records: a letter (K for a keyframe, f for another frame, C for a tag that
+// later viewers also need, P for the same as a preamble, R for a reply, E for the end of the
+// response), the record's length, its number, and zeros. A viewer must get whole records: first a
+// keyframe, after the preamble that was current when it was published, and then each next one. If
+// records are missing, the viewer was moved, which is counted, or had paused; and it continues with
+// a keyframe.
 type fanoutModel struct {
 	*fixture
 	t       *testing.T
@@ -252,8 +255,8 @@ func (m *fanoutModel) takeAll() {
 	}
 }
 
-// publishInRound publishes more frames while a loop is in a round and other viewers catch up: those are healthy again before
-// or after the loop has written these frames.
+// publishInRound publishes more frames while a loop is in a round and other viewers catch up: those
+// are healthy again before or after the loop has written these frames.
 func (m *fanoutModel) publishInRound(v *modelViewer) string {
 	v.conn.mu.Lock()
 	v.conn.onWrite = func() {
@@ -357,7 +360,8 @@ func (m *fanoutModel) step() string {
 	return "some seconds"
 }
 
-// check checks what a viewer has got so far. upToDate says that it must have all that there is for it.
+// check checks what a viewer has got so far. upToDate says that it must have all that there is for
+// it.
 func (m *fanoutModel) check(v *modelViewer, upToDate bool) error {
 	v.conn.mu.Lock()
 	got, ended := v.conn.got, v.conn.finished || v.conn.aborted
@@ -409,7 +413,7 @@ func (m *fanoutModel) check(v *modelViewer, upToDate bool) error {
 		case last == 0 || number == last+1:
 		case letter == 'K' && number > last:
 			missing += number - last - 1
-		case letter == 'K' && again < v.pauses: // it goes on at the newest keyframe, which it may have had
+		case letter == 'K' && again < v.pauses: // it continues at the newest keyframe, which it may have had
 			again++
 		default:
 			return fmt.Errorf("%c %d follows %d", letter, number, last)
@@ -551,8 +555,8 @@ var (
 	modelSeeds = flag.Uint64("model.seeds", 60, "how many seeds TestFanoutModel runs")
 )
 
-// A viewer gets a sequence that begins at a keyframe and has no gap but those that are counted, whatever the viewers do:
-// see fanoutModel.
+// A viewer gets a sequence that begins at a keyframe and has only counted gaps, for any behaviour
+// of viewers: see fanoutModel.
 func TestFanoutModel(t *testing.T) {
 	for seed := *modelSeed; seed < *modelSeed+*modelSeeds; seed++ {
 		synctest.Test(t, func(t *testing.T) {

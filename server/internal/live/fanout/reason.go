@@ -26,7 +26,8 @@ const (
 	reasons // how many there are
 )
 
-// reasonNames has the text of each reason for the log, and its label in metrics if the server disconnects viewers for it.
+// reasonNames has the text of each reason for the log, and its label in metrics if the server
+// disconnects viewers for it.
 var reasonNames = [reasons]struct{ text, label string }{
 	Connected:        {"connected", ""},
 	HungUp:           {"viewer left", ""},
@@ -35,7 +36,7 @@ var reasonNames = [reasons]struct{ text, label string }{
 	LagBytes:         {"behind by bytes", "lag_bytes"},
 	LagFrames:        {"behind by frames", "lag_frames"},
 	LagTime:          {"behind by time", "lag_time"},
-	Evicted:          {"behind what is kept", "evicted"},
+	Evicted:          {"behind the kept frames", "evicted"},
 	Stalled:          {"stalled", "stalled"},
 	Drained:          {"drain timeout", "drain"},
 	Crowded:          {"behind while memory is short", "memory"},
@@ -48,7 +49,8 @@ var reasonNames = [reasons]struct{ text, label string }{
 
 func (r Reason) String() string { return reasonNames[r].text }
 
-// Complete reports whether the viewer's response has a proper end. Otherwise its client must be able to tell.
+// Complete reports whether the viewer's response has a proper end. Otherwise its client must be
+// able to tell.
 func (r Reason) Complete() bool { return r == StreamEnded || r == CodecsChanged }
 
 // label returns the name of r in metrics, or "" if the server does not disconnect viewers for it.

@@ -13,8 +13,8 @@ type response struct {
 // empty reports whether the connection has taken all bytes.
 func (r *response) empty() bool { return r.pending.Len() == 0 && len(r.chunks.line) == 0 }
 
-// end appends the bytes that tell the client of the end of the stream. It returns false if there are none, and after the
-// first call.
+// end appends the bytes that tell the client of the end of the stream. It returns false if there
+// are none, and after the first call.
 func (r *response) end() bool {
 	if !r.chunks.end() && r.ending.Len() == 0 {
 		return false

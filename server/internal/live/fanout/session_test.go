@@ -27,8 +27,8 @@ func (p *peerSession) Ended(why Reason, sent int64, _ broadcast.Missed) {
 	p.ended, p.total = append(p.ended, why), sent
 }
 
-// A peer gets frames while its session is current, the rest of the ring after that in any case, and the end of the response
-// if the session is complete. The session is told of what is sent, and once of the end.
+// A peer gets frames while its session is current, then the rest of the ring, and the end of the
+// response if the session is complete. The session learns of sent bytes, and once of the end.
 func TestPeer(t *testing.T) {
 	for _, complete := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// vectorLen limits the pieces of one system call: a batch has 64 at most, and the response's head needs some. The kernel
-// takes 1024.
+// vectorLen limits the pieces of one system call: a batch has 64 at most, and the response's head
+// needs some. The kernel takes 1024.
 const vectorLen = 64 + 8
 
 // A vector is the scratch memory of a goroutine that writes to viewers, and counts its writes.
@@ -20,8 +20,8 @@ type vector struct {
 	tally
 }
 
-// A socketConn writes to the file descriptor of a connection: a batch is one system call, and the caller chooses whether
-// to wait when the kernel's buffer is full.
+// A socketConn writes to the file descriptor of a connection: a batch is one system call, and the
+// caller chooses whether to wait when the kernel's buffer is full.
 type socketConn struct {
 	streamConn
 	raw syscall.RawConn
@@ -67,8 +67,8 @@ func (s *socketConn) write(line *[]byte, c *millrace.Chain, out *tally, progress
 	return err
 }
 
-// writeAll writes line and then c to their end. If progress is nil it does not wait, and full means that the kernel takes
-// no more at present.
+// writeAll writes line and then c to their end. If progress is nil it does not wait, and full means
+// that the kernel takes no more at present.
 func (s *socketConn) writeAll(line *[]byte, c *millrace.Chain, vec *vector, progress *atomic.Int64) (full bool, err error) {
 	s.line, s.chain, s.vec, s.progress, s.full, s.err = line, c, vec, progress, false, nil
 	err = s.raw.Write(s.fn)
@@ -105,9 +105,9 @@ func (s *socketConn) writeFD(fd uintptr) bool {
 	return true
 }
 
-// writev gives line and then the first pieces of c to the socket in one system call, without copying, waiting or
-// allocating. It borrows both, and returns how many bytes it offered and how many of them the kernel took. There is at
-// least one.
+// writev gives line and then the first pieces of c to the socket in one system call, without
+// copying, waiting or allocating. It borrows both, and returns how many bytes it offered and how
+// many of them the kernel took. There is at least one.
 func (vec *vector) writev(fd uintptr, line []byte, c *millrace.Chain) (took, offered int, errno unix.Errno) {
 	n := 0
 	if len(line) > 0 {
@@ -124,8 +124,8 @@ func (vec *vector) writev(fd uintptr, line []byte, c *millrace.Chain) (took, off
 		offered += len(piece)
 		n++
 	}
-	// unix.Writev would build the list anew and on the heap. Raw, because the call does not wait: telling the scheduler of
-	// each one makes it look for other work that could be done meanwhile.
+	// unix.Writev would build the list anew and on the heap. Raw, because the call does not wait:
+	// telling the scheduler of each one makes it look for other work that could be done meanwhile.
 	r, _, errno := unix.RawSyscall(unix.SYS_WRITEV, fd, uintptr(unsafe.Pointer(&vec.list[0])), uintptr(n))
 	clear(vec.list[:n]) // keep no block alive
 	if errno != 0 {

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// chainOf makes a chain of p in pieces of size bytes, each in a block of its own.
+// chainOf makes a chain of p in pieces of size bytes, each in a separate block.
 func chainOf(p []byte, size int) millrace.Chain {
 	var c millrace.Chain
 	for len(p) > 0 {
@@ -31,7 +31,8 @@ func chainOf(p []byte, size int) millrace.Chain {
 	return c
 }
 
-// checkLeaks checks that t gives back all blocks. Connections of tests before may still be about to give back theirs.
+// checkLeaks checks that t gives back all blocks. Connections of tests before may still be about to
+// give back theirs.
 func checkLeaks(t *testing.T) {
 	t.Helper()
 	pool := millrace.DefaultPool()
@@ -39,9 +40,9 @@ func checkLeaks(t *testing.T) {
 	leaktest.Check(t, pool)
 }
 
-// A send that is cancelled after any number of bytes has sent exactly what is no longer in the chain: nothing is lost
-// and nothing is sent twice, and the blocks go back.
-func TestASendCancelledAtEveryByte(t *testing.T) {
+// A send cancelled after any number of bytes has sent exactly the bytes that are missing from the
+// chain: nothing is lost or sent twice, and the blocks are returned.
+func TestSendCancelledAtEveryByte(t *testing.T) {
 	checkLeaks(t)
 	data := noise(rand.New(rand.NewPCG(1, 2)), 40_000)
 	step := 1
@@ -94,7 +95,7 @@ func cancelAfter(t *testing.T, data []byte, n int) {
 	}
 }
 
-// sendAll sends shares of c on a connection of its own, and gives the hash of what arrives there.
+// sendAll sends shares of c on a new connection, and returns the hash of the received bytes.
 func sendAll(t *testing.T, c *millrace.Chain) <-chan [32]byte {
 	sender, receiver := tcpPair(t, true)
 	var shares millrace.Chain
@@ -115,9 +116,9 @@ func sendAll(t *testing.T, c *millrace.Chain) <-chan [32]byte {
 	return sum
 }
 
-// Senders that do not wait, that wait, and that change from one to the other between two calls give the receiver the
-// same.
-func TestSendsInAllWaysArriveWhole(t *testing.T) {
+// Senders that do not wait, that wait, and that change from one to the other between two calls give
+// the receiver the same.
+func TestAllKindsOfSendsAreComplete(t *testing.T) {
 	checkLeaks(t)
 	rnd := rand.New(rand.NewPCG(3, 4))
 	data := noise(rnd, 300_000)
@@ -178,7 +179,7 @@ func TestABatchIsOneSystemCall(t *testing.T) {
 	}
 }
 
-func TestASendToOneWhoLeftFails(t *testing.T) {
+func TestSendToClosedConnectionFails(t *testing.T) {
 	sender, receiver := tcpPair(t, true)
 	_ = receiver.SetLinger(0)
 	_ = receiver.Close()
@@ -208,7 +209,8 @@ func unsentBound(t *testing.T, raw syscall.RawConn) (n int) {
 	return n
 }
 
-// The kernel is told how much it may hold for a viewer: otherwise some megabytes hide that it has stopped.
+// The kernel is told how much it may hold for a viewer: otherwise some megabytes hide that it has
+// stopped.
 func TestUnsentBytesAreBounded(t *testing.T) {
 	const bound = 12345
 	sender, _ := tcpPair(t, false)
@@ -217,8 +219,8 @@ func TestUnsentBytesAreBounded(t *testing.T) {
 	}
 }
 
-// A viewer that keeps up until the stream ends, and finds only then that the ring has lost the rest, has reached the
-// end: it is not up to date with a stream that goes on.
+// A viewer that keeps up until the stream ends, and then finds that the ring has lost the rest, has
+// reached the end: it is not up to date with a running stream.
 func TestAViewerThatLosesTheEndHasEnded(t *testing.T) {
 	for name, write := range map[string]func(*Viewer) bool{
 		"by the loop":               func(v *Viewer) bool { return v.writeNow(new(vector)) != ended },

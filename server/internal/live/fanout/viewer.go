@@ -10,16 +10,18 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// MaxReplies limits the bytes that wait to be sent to a viewer in addition to the stream: a hundred replies.
+// MaxReplies limits the bytes that wait to be sent to a viewer in addition to the stream: a hundred
+// replies.
 const MaxReplies = 16 << 10
 
 // A Viewer is one response, which a Fanout writes: [Fanout.NewViewer].
 //
-// Append, SetChunked and SetEnd are for the time before the viewer is served, Reply is for the time after. Any goroutine may
-// call the other methods at any time, but SetPaused not during Start.
+// Append, SetChunked and SetEnd are for the time before the viewer is served, Reply is for the time
+// after. Any goroutine may call the other methods at any time, but SetPaused not during Start.
 //
-// At any moment one goroutine serves the viewer: the loop's while the viewer is healthy, the viewer's own otherwise. This
-// goroutine alone uses out, writes to the connection, and takes from the cursor.
+// At any moment one goroutine serves the viewer: the loop's while the viewer is healthy, the
+// viewer's own otherwise. This goroutine alone uses out, writes to the connection, and takes from
+// the cursor.
 type Viewer struct {
 	src     *source
 	loop    *loop // nil until the viewer is served
@@ -65,7 +67,8 @@ func (v *Viewer) begin(s Start) {
 	v.lag.showsAt(s.Age)
 }
 
-// Append appends a copy of p to the bytes that v sends before the stream. After SetChunked it is one chunk.
+// Append appends a copy of p to the bytes that v sends before the stream. After SetChunked it is
+// one chunk.
 func (v *Viewer) Append(p []byte) {
 	if len(p) == 0 {
 		return
@@ -77,7 +80,8 @@ func (v *Viewer) Append(p []byte) {
 	out.chunks.line = nil
 }
 
-// SetChunked makes v send the bytes of later calls of Append, and the stream, in the chunks of HTTP/1.1.
+// SetChunked makes v send the bytes of later calls of Append, and the stream, in the chunks of
+// HTTP/1.1.
 func (v *Viewer) SetChunked() { v.out.chunks.on = true }
 
 // SetEnd makes v send c after a proper end of the stream. It takes ownership of c.
@@ -91,8 +95,8 @@ func (v *Viewer) SetPaused(paused bool) {
 	}
 }
 
-// Reply sends p before the next batch of the stream, and in the same chunk: it is for viewers without SetChunked. It borrows p.
-// It returns false if more than MaxReplies would wait.
+// Reply sends p before the next batch of the stream, and in the same chunk: it is for viewers
+// without SetChunked. It borrows p. It returns false if more than MaxReplies would wait.
 func (v *Viewer) Reply(p []byte) bool {
 	v.mu.Lock()
 	room := v.replies.Len()+len(p) <= MaxReplies
@@ -118,8 +122,8 @@ func (v *Viewer) Reason() Reason { return Reason(v.reason.Load()) }
 
 func (v *Viewer) hasEnded() bool { return v.Reason() != Connected }
 
-// End disconnects v, unless it has ended before. It does not wait. The next write to the connection fails, and then the
-// goroutine that serves v calls finish.
+// End disconnects v, unless it has ended before. It does not wait. The next write to the connection
+// fails, and then the goroutine that serves v calls finish.
 func (v *Viewer) End(why Reason) {
 	if !v.reason.CompareAndSwap(int32(Connected), int32(why)) {
 		return
@@ -140,7 +144,8 @@ func (v *Viewer) signal() {
 	}
 }
 
-// finish ends v if it has not ended yet, and releases everything that v holds. The goroutine that serves v calls it last.
+// finish ends v if it has not ended yet, and releases everything that v holds. The goroutine that
+// serves v calls it last.
 func (v *Viewer) finish() {
 	if v.finished {
 		return
@@ -159,7 +164,8 @@ func (v *Viewer) finish() {
 	v.session.Ended(why, v.sent.Load(), v.missed)
 }
 
-// abandon is finish after a panic. It leaves pending to the garbage collector, because the state of pending is unknown.
+// abandon is finish after a panic. It leaves pending to the garbage collector, because the state of
+// pending is unknown.
 func (v *Viewer) abandon() {
 	defer func() {
 		if cause := recover(); cause != nil { // so that other viewers of a failed loop are abandoned as well
@@ -179,8 +185,8 @@ func (v *Viewer) fallBehind(why Reason) bool {
 	return true
 }
 
-// inspect ends v if it has stalled, or if Config.Drop is set and v exceeds its allowance. Another goroutine serves v. at is
-// the present. loop.mu is held.
+// inspect ends v if it has stalled, or if Config.Drop is set and v exceeds its allowance. Another
+// goroutine serves v. at is the present. loop.mu is held.
 func (v *Viewer) inspect(at int64) LagReport {
 	if !v.lag.writing.Load() {
 		return LagReport{} // it waits for frames
@@ -210,7 +216,8 @@ func (v *Viewer) inspect(at int64) LagReport {
 	return report
 }
 
-// behindBy returns the lag of v: the batch that is being written, and all frames after it. v.mu is held.
+// behindBy returns the lag of v: the batch that is being written, and all frames after it. v.mu is
+// held.
 func (v *Viewer) behindBy(at int64) broadcast.Lag { return v.lag.add(v.cursor.Lag(), at) }
 
 // Path returns the way to the connection: a key of Stats.Paths.
@@ -222,7 +229,8 @@ func (v *Viewer) Sent() int64 { return v.sent.Load() }
 // Batch returns the size of the last batch that v took from the ring, in bytes.
 func (v *Viewer) Batch() int64 { return v.lag.bytes.Load() }
 
-// WritingFor returns the duration of the present write, if it is one that may wait. Otherwise it returns false.
+// WritingFor returns the duration of the present write, if it is one that may wait. Otherwise it
+// returns false.
 func (v *Viewer) WritingFor() (time.Duration, bool) {
 	if !v.lag.writing.Load() {
 		return 0, false
@@ -230,7 +238,8 @@ func (v *Viewer) WritingFor() (time.Duration, bool) {
 	return time.Duration(now() - v.lag.takenAt.Load()), true
 }
 
-// Lag returns the age of the batch that is being written by a write that may wait. Otherwise it returns 0.
+// Lag returns the age of the batch that is being written by a write that may wait. Otherwise it
+// returns 0.
 func (v *Viewer) Lag() time.Duration {
 	if !v.lag.writing.Load() {
 		return 0

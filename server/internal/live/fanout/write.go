@@ -44,8 +44,8 @@ func (v *Viewer) writeNow(out *vector) writeState {
 	return ended
 }
 
-// catchUp writes until v has every frame, and waits for the connection. If that takes too long, inspect ends v. catchUp
-// returns false when v has ended.
+// catchUp writes until v has every frame, and waits for the connection. If that takes too long,
+// inspect ends v. catchUp returns false when v has ended.
 func (v *Viewer) catchUp() bool {
 	for !v.hasEnded() {
 		if err := v.writePending(); err != nil {
@@ -64,8 +64,9 @@ func (v *Viewer) catchUp() bool {
 	return false
 }
 
-// writePending writes all of pending. The first call writes even if pending is empty: a ResponseWriter then sends its
-// header, so that the client of a stream without frames need not wait for it.
+// writePending writes all of pending. The first call writes even if pending is empty: a
+// ResponseWriter then sends its header, so that the client of a stream without frames need not wait
+// for it.
 func (v *Viewer) writePending() error {
 	if v.out.empty() && v.out.begun {
 		return nil
@@ -85,8 +86,8 @@ func (v *Viewer) noteSent(n int) {
 	v.session.Sent(n)
 }
 
-// take moves the replies and the next batch of the ring to pending, which is empty. At the end of the ring it appends the
-// end of the response, if there is one; the next call returns io.EOF.
+// take moves the replies and the next batch of the ring to pending, which is empty. At the end of
+// the ring it appends the end of the response, if there is one; the next call returns io.EOF.
 func (v *Viewer) take() error {
 	v.takeReplies()
 	if v.holds() || v.peer && !v.session.Owned() && v.src.reason() == Connected {
@@ -149,7 +150,7 @@ func (v *Viewer) miss(m broadcast.Missed) {
 	if v.missed.Why == broadcast.NotMissed {
 		v.missed.Why = m.Why
 		// In another goroutine: the log may block, and loop.mu may be held.
-		go v.src.Log.Warn("viewer skips to the newest key frame", "viewer", v.remote,
+		go v.src.Log.Warn("viewer skips to the newest keyframe", "viewer", v.remote,
 			"frames", m.Frames, "bytes", m.Bytes, "reason", m.Why.String())
 	}
 	v.missed.Frames += m.Frames

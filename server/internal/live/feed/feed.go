@@ -1,8 +1,8 @@
 // Package feed makes the frames of a live stream from the FLV tags of its publishers.
 //
-// A [Feed] belongs to one stream and continues from one publisher to the next: it fits the times of the tags to those before,
-// leaves out what the stream has had already, and finds the tags at which viewers can start. It applies what package
-// flvstream knows about the tags, and publishes to a [rendition.Set].
+// A [Feed] belongs to one stream and continues from one publisher to the next. It adjusts
+// timestamps to the earlier publishers, drops tags that the stream already has, and finds the tags
+// at which viewers can start. It uses package flvstream, and publishes to a [rendition.Set].
 package feed
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/rendition"
 )
 
-// A Feed makes frames of FLV tags, and knows what the tags so far say about the stream. The goroutine of the stream's
-// publisher uses it. A publisher calls Begin, and then Write.
+// A Feed turns FLV tags into frames, and knows what the tags so far say about the stream. The
+// goroutine of the stream's publisher uses it. A publisher calls Begin, and then Write.
 type Feed struct {
 	log    *slog.Logger
 	memory *millrace.Pool
@@ -29,16 +29,17 @@ type Feed struct {
 	continues *flvstream.Continuation // fits the publisher's tags to those before; nil: there were none
 	overlap   *overlap                // nil for a publisher of this node
 
-	// unkept is how many bytes have come since the last frame that was published. RTMP counts the frame itself, too.
+	// unkept is how many bytes have come since the last frame that was published. RTMP counts the
+	// frame itself, too.
 	unkept int
 
 	starts    flvstream.StartFinder
 	presence  flvstream.Presence
-	tracks    map[flv.Type]map[byte]bool // numbers of those that the publisher's sequence headers have announced
+	tracks    map[flv.Type]map[byte]bool // numbers of the tracks that the publisher's sequence headers have announced
 	gapLogged bool
 	trackTime flvstream.TrackTimer
 	farLogged bool // that keyframes are far apart
-	warned    bool // of what MP4 leaves out
+	warned    bool // of codecs that MP4 leaves out
 	resized   bool // the metadata have changed, and with them perhaps the size of the video
 	keys      flvstream.KeyMeter
 
@@ -56,12 +57,13 @@ type lastFrame struct {
 	at    int64  // when it was published: monotonic, in ns
 }
 
-// New returns a Feed that publishes to out. It borrows memory, the account of the stream's bytes. Release ends it.
+// New returns a Feed that publishes to out. It borrows memory, the account of the stream's bytes.
+// Release ends it.
 func New(out *rendition.Set, log *slog.Logger, memory *millrace.Pool) *Feed {
 	return &Feed{out: out, facts: out.Facts(), log: log, memory: memory}
 }
 
-// Release gives back what f holds.
+// Release releases the memory that f holds.
 func (f *Feed) Release() {
 	f.preamble.Release()
 	f.enc.Release()
@@ -81,8 +83,8 @@ func (f *Feed) Begin(p Publisher) {
 	f.out.SetPublisher(p.Address)
 }
 
-// Resume is Begin for each publisher after the first. at is the present: monotonic, in ns. It returns the time since the last
-// frame, or 0 if there was none.
+// Resume is Begin for each publisher after the first. at is the present: monotonic, in ns. It
+// returns the time since the last frame, or 0 if there was none.
 func (f *Feed) Resume(p Publisher, at int64) (pause time.Duration) {
 	f.keys.Pause()
 	f.farLogged = false // the time between two publishers is no GOP
@@ -92,12 +94,13 @@ func (f *Feed) Resume(p Publisher, at int64) (pause time.Duration) {
 	if f.last.timed {
 		pause = time.Duration(at - f.last.at)
 	}
-	f.continues = f.goOn()
+	f.continues = f.newContinuation()
 	f.Begin(p)
 	return pause
 }
 
-// follow prepares for the tags of a publisher that begins. A pull continues after the part that the stream has had of it.
+// follow prepares for the tags of a publisher that begins. A pull continues after the part that the
+// stream has had of it.
 func (f *Feed) follow(epoch uint64) {
 	switch o := f.overlap; {
 	case epoch == 0:
@@ -111,16 +114,16 @@ func (f *Feed) follow(epoch uint64) {
 	}
 }
 
-// goOn returns what fits the tags of the next publisher to those before.
-func (f *Feed) goOn() *flvstream.Continuation {
+// newContinuation returns a Continuation for the tags of the next publisher.
+func (f *Feed) newContinuation() *flvstream.Continuation {
 	return flvstream.Continue(f.last.timed, f.last.time, f.last.at)
 }
 
 // Skip notes n bytes of the publisher that are not part of a frame.
 func (f *Feed) Skip(n int) { f.unkept += n }
 
-// Write publishes a tag that came at the time at, unless the stream has had it. It takes ownership of c, which holds all of
-// the tag.
+// Write publishes a tag that came at the time at, unless the stream has had it. It takes ownership
+// of c, which holds all of the tag.
 func (f *Feed) Write(t flv.Tag, c *millrace.Chain, at int64) error {
 	f.starts.Note(t)
 	f.presence.Note(t)
@@ -131,7 +134,7 @@ func (f *Feed) Write(t flv.Tag, c *millrace.Chain, at int64) error {
 			f.leave(c)
 			return nil
 		case restarted:
-			f.continues = f.goOn()
+			f.continues = f.newContinuation()
 			f.overlap.continues = f.continues
 		case afterGap:
 			last := f.last.time
@@ -162,7 +165,7 @@ func (f *Feed) leave(c *millrace.Chain) {
 	c.Release()
 }
 
-// warnOfCodecs logs once what browsers and players of MP4 and HLS do not get.
+// warnOfCodecs logs once which codecs browsers and players of MP4 and HLS do not get.
 func (f *Feed) warnOfCodecs() {
 	if f.warned || !f.facts.Settled.Load() || f.overlap != nil {
 		return
@@ -174,10 +177,11 @@ func (f *Feed) warnOfCodecs() {
 	}
 }
 
-// write publishes a tag, which came at a time of now. It takes ownership of c, which holds all of it.
+// write publishes a tag, which came at a time of now. It takes ownership of c, which holds all of
+// it.
 func (f *Feed) write(t flv.Tag, c *millrace.Chain, at int64) error {
 	switch {
-	case f.starts.Secondary(t): // what people and MP4 get is the default track
+	case f.starts.Secondary(t): // players and MP4 use the default track
 	case t.Codec == 0: // of no codec, or of several
 	case t.Type == flv.TypeVideo && (f.resized || !f.facts.Video.Load().Is(t.Codec)):
 		f.resized = false
@@ -224,9 +228,9 @@ func (f *Feed) noteTrack(t flv.Tag) {
 	}
 }
 
-// tracksChange reports whether later viewers get other tracks than before: absent audio is left out from a frame on that
-// viewers can start at, which the next one is if start is set. Absent video is left out at once, and makes all audio such
-// frames. A track that is back is added at once.
+// tracksChange reports whether later viewers get other tracks than before: absent audio is left out
+// from a frame on that viewers can start at, which the next one is if start is set. Absent video is
+// left out at once, and makes all audio such frames. A track that is back is added at once.
 func (f *Feed) tracksChange(start bool) bool {
 	was := f.preamble.Without
 	f.leaveOut(flv.TypeVideo, &f.preamble.Without.Video, &f.facts.Video, start)
@@ -246,7 +250,8 @@ func (f *Feed) leaveOut(t flv.Type, without *bool, known *atomic.Pointer[flvstre
 	}
 }
 
-// publishTracks publishes a frame, the first with a preamble of other tracks. It takes ownership of c.
+// publishTracks publishes a frame, the first with a preamble of other tracks. It takes ownership of
+// c.
 func (f *Feed) publishTracks(c *millrace.Chain, start bool) error {
 	f.log.Info("the tracks of the stream changed", "video", f.facts.Video.Load().String(), "audio", f.facts.Audio.Load().String())
 	var preamble millrace.Chain
@@ -287,17 +292,18 @@ func (f *Feed) noteTracks(t flv.Tag, c *millrace.Chain) {
 	f.facts.Further.Store(int32(further))
 }
 
-// farKeys is how far key frames may be apart. Encoders for live streams send one every two seconds.
+// farKeys is how far keyframes may be apart. Encoders for live streams send one every two seconds.
 const farKeys = 4 * time.Second
 
-// noteKeys takes the time of a picture. It warns once of each publisher whose key frames are far apart.
+// noteKeys records the time of a video frame. It warns once per publisher if keyframes are far
+// apart.
 func (f *Feed) noteKeys(at uint32, key bool) {
 	group := f.keys.Group(at)
 	if far := farKeys.Milliseconds(); group > far && f.facts.GOP.Load() > far && !f.farLogged { // not for one odd timestamp
 		f.farLogged = true
-		// In another goroutine, as below: the log may block, and the stream must go on.
-		go f.log.Warn("key frames are far apart: viewers begin at the last one, and stay that far behind live "+
-			"(set the encoder's key frame interval to 2 s)", "publisher", f.address, "more than", farKeys)
+		// In another goroutine, as below: the log may block, and the stream must not wait.
+		go f.log.Warn("keyframes are far apart: viewers start at the last one, and stay that far behind live "+
+			"(set the encoder's keyframe interval to 2 s)", "publisher", f.address, "more than", farKeys)
 	}
 	if key {
 		f.keys.Note(at)
@@ -308,7 +314,7 @@ func (f *Feed) noteKeys(at uint32, key bool) {
 	f.facts.GOP.Store(group)
 }
 
-// isStart reports whether viewers can start at a tag, and notes whether they begin with the sound.
+// isStart reports whether viewers can start at a tag, and records whether they start with audio.
 func (f *Feed) isStart(t flv.Tag) bool {
 	start := f.starts.IsStart(t, f.out.StartIsKept)
 	if start {
@@ -321,7 +327,7 @@ func (f *Feed) isStart(t flv.Tag) bool {
 		f.facts.NoVideo.Store(gap)
 		if !f.gapLogged {
 			f.gapLogged = true
-			go f.log.Info("there is sound, but no picture has come for a while: new viewers begin with the sound",
+			go f.log.Info("there is audio but no video: new viewers start with the audio",
 				"while", flvstream.VideoGapAfter*time.Millisecond)
 		}
 	}

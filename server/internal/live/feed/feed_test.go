@@ -97,12 +97,13 @@ func (f *fixture) got() (list []testTag) {
 	}
 }
 
-// frames returns what is no header.
+// frames returns the tags that are not headers.
 func frames(tags []testTag) []testTag {
 	return slices.DeleteFunc(slices.Clone(tags), testTag.isHeader)
 }
 
-// film returns GOPs of three video frames with audio in between. No two frames are equal. keys has the index of each keyframe.
+// film returns GOPs of three video frames with audio in between. No two frames are equal. keys has
+// the index of each keyframe.
 func film(gops int) (tags []testTag, keys []int) {
 	for i := range 3 * gops {
 		kind, at := "\x27", uint32(40*i)
@@ -117,7 +118,8 @@ func film(gops int) (tags []testTag, keys []int) {
 	return tags, keys
 }
 
-// A pull may be cut after any frame. The next one begins with the owner's newest GOP, and viewers get each frame once.
+// A pull may be cut after any frame. The next one begins with the owner's newest GOP, and viewers
+// get each frame once.
 func TestPullContinuesAfterTheLastFrame(t *testing.T) {
 	tags, keys := film(5)
 	for cut := range len(tags) + 1 {
@@ -145,7 +147,8 @@ func TestPullContinuesAfterTheLastFrame(t *testing.T) {
 	}
 }
 
-// A publisher that comes back starts its clock anew. Viewers see time go on: by the length of the pause, and never back.
+// A returning publisher restarts its clock. For viewers time advances by the length of the pause,
+// and never goes back.
 func TestTimeContinuesWithTheNextPublisher(t *testing.T) {
 	tags, _ := film(2)
 	f := newFixture(t)

@@ -8,13 +8,14 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/flvstream"
 )
 
-// An overlap finds the frames that come a second time when a stream is pulled from its owner again. The connection may be cut
-// anywhere, and the next one begins with the owner's newest GOP, of which the stream may have a part.
+// An overlap finds the frames that come a second time when a stream is pulled from its owner again.
+// The connection may be cut anywhere, and the next one begins with the owner's newest GOP, of which
+// the stream may have a part.
 type overlap struct {
 	epoch     uint64
 	continues *flvstream.Continuation // from the publishers before; nil: there were none
 
-	// What has come, in the owner's frames.
+	// The frames so far, from the owner.
 	starts flvstream.StartFinder
 	start  frameID // the newest one that viewers can start at
 	frames int     // from start on; 0: there is no start
@@ -39,7 +40,7 @@ func identify(c *millrace.Chain) frameID {
 	return id
 }
 
-// A verdict is what an overlap says about a tag.
+// A verdict is an overlap's decision about a tag.
 type verdict int
 
 const (
@@ -49,8 +50,8 @@ const (
 	afterGap          // fresh, and frames before it are lost
 )
 
-// take returns whether t, a pulled tag in c, has come before. It borrows c. startIsKept reports whether viewers can start at a
-// frame that is kept.
+// take returns whether t, a pulled tag in c, has come before. It borrows c. startIsKept reports
+// whether viewers can start at a frame that is kept.
 func (o *overlap) take(t flv.Tag, c *millrace.Chain, startIsKept func() bool) (v verdict) {
 	frame := t.Packet == flv.PacketFrame
 	o.starts.Note(t)
@@ -66,7 +67,7 @@ func (o *overlap) take(t flv.Tag, c *millrace.Chain, startIsKept func() bool) (v
 		}
 	}
 	switch {
-	case o.again > 0: // headers among them are known, or newer than those that the connection began with
+	case o.again > 0: // the headers among them are known, or newer than the connection's first ones
 		o.again--
 		if frame || !flvstream.InPreamble(t) {
 			return repeated

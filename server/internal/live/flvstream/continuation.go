@@ -7,8 +7,9 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// A Continuation fits the tags of a publisher to those of the publishers before it: the stream's clock goes on by the
-// time that has passed, and viewers get no picture that refers to one that did not come.
+// A Continuation adapts the tags of a publisher to the earlier publishers: the stream's clock
+// advances by the time that has passed, and viewers get no video frame without the frames that it
+// refers to.
 //
 // The zero value leaves out headers that are known, and changes nothing else.
 type Continuation struct {
@@ -16,12 +17,12 @@ type Continuation struct {
 	last     uint32 // the stream's time at the last frame before; nothing is put before it
 	lastAt   int64  // when that was published
 	begun    bool   // a frame has come, so shift is known
-	shift    uint32 // what is added to the publisher's times
+	shift    uint32 // added to the publisher's times
 	past     bool   // a frame came so long after last that none is put before it; last is not looked at, which wraps
-	needsKey bool   // pictures are dropped up to the next key frame
+	needsKey bool   // drop video up to the next keyframe
 }
 
-// Continue returns what fits the tags of the next publisher to a stream. If timed, its last frame had
+// Continue returns a Continuation for the next publisher of a stream. If timed, the last frame had
 // the time last and was published at lastAt, in ns of a monotonic clock.
 func Continue(timed bool, last uint32, lastAt int64) *Continuation {
 	return &Continuation{timed: timed, last: last, lastAt: lastAt, needsKey: true}
@@ -40,9 +41,9 @@ func (n *Continuation) Begin(t flv.Tag, at int64) bool {
 // Last returns the stream's time at the last frame before the continuation.
 func (n *Continuation) Last() uint32 { return n.last }
 
-// Fit changes t and c, which holds all of it, to the tag that continues the stream; starts and
-// preamble are the stream's, and enc makes the header of a tag whose time changes. It returns false
-// if t is to be left out. Begin has taken t.
+// Fit adapts t, the tag that continues the stream, and c, which holds all of t. starts and preamble
+// are the stream's; enc makes the header of a tag with a new time. It returns false if t must be
+// dropped. Begin has seen t.
 func (n *Continuation) Fit(
 	t *flv.Tag, c *millrace.Chain, at int64, starts *StartFinder, preamble *Preamble, enc *flv.Encoder,
 ) bool {
@@ -69,8 +70,9 @@ func (n *Continuation) Fit(
 // due is the stream's time at a time of now.
 func (n *Continuation) due(at int64) uint32 { return n.last + uint32((at-n.lastAt)/1e6) }
 
-// time returns the time of t in the stream. Encoders give the time 0 to what comes before the first frame, so that does
-// not say how their clock goes. A clock that leaps back before it has gone on for a while begins anew.
+// time returns the time of t in the stream. Encoders give the time 0 to tags before the first
+// frame, so those times say nothing about the encoder's clock. If the clock steps back early in the
+// stream, it starts again from there.
 func (n *Continuation) time(t *flv.Tag, at int64) uint32 {
 	ts, frame := t.Timestamp+n.shift, t.Packet == flv.PacketFrame
 	ahead := int32(ts - n.last)

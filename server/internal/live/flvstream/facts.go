@@ -8,8 +8,8 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// Facts describe a stream as it is now. The goroutine of its publisher writes them, and whoever ends the stream calls
-// SetKnown; any goroutine may read them.
+// Facts describe the current state of a stream. The goroutine of its publisher writes them, and the
+// end of the stream calls SetKnown; any goroutine may read them.
 type Facts struct {
 	Promised uint32        // flags of an FLV header: the tracks that the first publisher announced; does not change
 	Tracks   atomic.Uint32 // flags of an FLV header: the tracks that exist
@@ -23,7 +23,7 @@ type Facts struct {
 	Resumed atomic.Pointer[uint32] // the time of the last frame before the newest continuation
 
 	KeyInterval   atomic.Int64 // ms from one keyframe to the next, lately; 0 before there were two
-	UsualInterval atomic.Int64 // the same without one odd distance: what HLS cuts by
+	UsualInterval atomic.Int64 // the same without one outlier: HLS cuts segments by it
 	GOP           atomic.Int64 // ms from the latest keyframe to the latest video frame
 
 	known     chan struct{}
@@ -80,7 +80,8 @@ func codecName(c flv.Codec) string {
 	return strings.ToLower(c.String())
 }
 
-// LeftOut returns the tracks that MP4 and HLS cannot carry: "video", "audio", "all", or "" for none.
+// LeftOut returns the tracks that MP4 and HLS cannot carry: "video", "audio", "all", or "" for
+// none.
 func (f *Facts) LeftOut() string {
 	video, audio := f.Video.Load(), f.Audio.Load()
 	noVideo := video != nil && !video.Is(flv.AVC) && !video.Is(flv.HEVC)

@@ -9,7 +9,7 @@ import (
 type KeyMeter struct {
 	began bool     // there was one
 	last  uint32   // the time of the latest one
-	ms    [5]int64 // the latest distances, newest first; 0 for those that are not known yet
+	ms    [5]int64 // the latest distances, newest first; 0 for distances not known yet
 }
 
 // Note takes the time of a keyframe.

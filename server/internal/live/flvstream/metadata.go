@@ -53,8 +53,8 @@ func StateTracks(p *millrace.Pool, tag *millrace.Chain, tracks uint32) {
 // the publisher sends them first, or with the sequence headers.
 const maxFirstTags = 16
 
-// StateAll corrects the metadata among the tags that a viewer begins with. batch has whole tags from
-// an offset on.
+// StateAll corrects the metadata among the tags that a viewer begins with. batch has whole tags
+// from an offset on.
 func StateAll(p *millrace.Pool, batch *millrace.Chain, from int, tracks uint32) {
 	var done millrace.Chain
 	batch.Cut(&done, from)

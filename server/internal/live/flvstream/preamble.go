@@ -24,19 +24,19 @@ type part struct {
 }
 
 const (
-	// MaxPart bounds a tag that is kept for later viewers, in bytes. Sequence headers and metadata have hundreds; the
-	// limit keeps what a stream holds beside its ring small.
+	// MaxPart limits a tag that is kept for later viewers, in bytes. Sequence headers and metadata
+	// have hundreds of bytes. The limit bounds the memory of a stream outside of its ring.
 	MaxPart = 256 << 10
-	// maxTrackParts is how many sequence headers and pieces of information are kept of tracks beside the default ones.
-	// They are kept in MaxPart bytes together. Encoders send fewer than ten such tracks.
+	// maxTrackParts limits the sequence headers and metadata that are kept for tracks other than
+	// the default ones, MaxPart bytes in total. Encoders send fewer than ten such tracks.
 	maxTrackParts = 32
-	// trackPlace is the first place of a track beside the default ones.
+	// trackPlace is the first place of a track other than the default ones.
 	trackPlace = 5
 )
 
-// placeOf returns the place of a tag in a preamble: the metadata of the stream stand first, and then for each track the
-// sequence header of its pictures, what else is to be known of them, and the same for sound. It returns -1 for a tag that is
-// not kept.
+// placeOf returns the place of a tag in a preamble. The metadata of the stream come first; then,
+// for each track, the video sequence header, the video metadata, and the same two for audio. It
+// returns -1 for a tag that is not kept.
 func placeOf(t flv.Tag) int {
 	place := 1 + 4*int(t.Track)
 	if t.Type == flv.TypeAudio {
@@ -64,7 +64,7 @@ func (p *Preamble) Part(t flv.Tag) *millrace.Chain {
 	if place < 0 {
 		return nil
 	}
-	others, bytes := 0, t.Len() // of tracks beside the default ones
+	others, bytes := 0, t.Len() // of tracks other than the default ones
 	for i := range p.parts {
 		if q := &p.parts[i]; q.place >= trackPlace && q.place != place {
 			others++
@@ -103,7 +103,8 @@ func (p *part) kind() flv.Type {
 	return flv.TypeVideo
 }
 
-// RetimeHeaders appends the parts of the track type of t to dst, which owns them, with the time of t.
+// RetimeHeaders appends the parts of the track type of t to dst, which owns them, with the time of
+// t.
 func (p *Preamble) RetimeHeaders(dst *millrace.Chain, enc *flv.Encoder, t flv.Tag) {
 	for i := range p.parts {
 		if p.parts[i].kind() == t.Type {
@@ -119,9 +120,9 @@ func (p *Preamble) Release() {
 	}
 }
 
-// MaxUnkept limits the useless bytes before a frame, in addition to the frame's own size. They may share a block with the
-// frame. With more of them the frame is copied: otherwise they would stay in memory with it, and a stream would keep a
-// multiple of KeepBytes.
+// MaxUnkept limits the useless bytes before a frame, in addition to the frame's own size. They may
+// share a block with the frame. With more of them the frame is copied: otherwise they would stay in
+// memory with it, and a stream would keep a multiple of KeepBytes.
 const MaxUnkept = 1 << 10
 
 // Keep makes part a copy of c, which it borrows, in a block of p.

@@ -6,7 +6,7 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// What is kept of tracks beside the default one is bounded, and what is kept already can be renewed.
+// The memory for other tracks than the default ones is bounded, and kept tags can be replaced.
 func TestTrackPartsAreBounded(t *testing.T) {
 	in := &Preamble{}
 	keep := func(track byte, size int) bool {

@@ -3,18 +3,20 @@ package flvstream
 import "github.com/millrace-io/millrace/media/flv"
 
 const (
-	// audioAbsentAfter and videoAbsentAfter are how long a stream goes on, in ms, without a frame of a track before that
-	// track counts as absent. Audio comes many times a second; encoders of slides and still pictures may pause the video.
+	// audioAbsentAfter and videoAbsentAfter are how long a stream may continue, in ms, without a
+	// frame of a track before that track counts as absent. Audio frames arrive many times a second;
+	// encoders of slides and still images may pause the video.
 	audioAbsentAfter = 5_000
 	videoAbsentAfter = 30_000
 	// headerAbsentAfter is the same for a track that has sent its sequence header alone.
 	headerAbsentAfter = 5_000
-	// longestStep bounds what one frame adds to these times, in ms, so that a single odd timestamp decides nothing.
+	// longestStep limits how much one frame adds to these times, in ms, so that a single wrong
+	// timestamp decides nothing.
 	longestStep = 500
 )
 
-// A Presence tells which tracks a publisher really sends. Browsers wait for a track that was announced and
-// has no frames, so an absent one must leave the headers of a stream.
+// A Presence tells which tracks a publisher really sends. Browsers wait for a track that was
+// announced and has no frames, so an absent one must leave the headers of a stream.
 type Presence struct{ video, audio trackPresence }
 
 // A trackPresence counts how long the other track has gone on without this one.
@@ -59,7 +61,8 @@ func (p *trackPresence) step(at uint32) uint32 {
 	return uint32(min(ahead, longestStep))
 }
 
-// Absent reports whether the publisher does not send the tracks of a type, or has stopped sending them.
+// Absent reports whether the publisher does not send the tracks of a type, or has stopped sending
+// them.
 func (p *Presence) Absent(t flv.Type) bool {
 	track, most := &p.video, uint32(videoAbsentAfter)
 	if t == flv.TypeAudio {

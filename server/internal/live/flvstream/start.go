@@ -4,8 +4,8 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// A StartFinder reports at which tags of a stream viewers can start: at keyframes of the default track, if the stream has
-// one. Without video, viewers can start at each audio frame.
+// A StartFinder reports at which tags of a stream viewers can start: at keyframes of the default
+// track, if the stream has one. Without video, viewers can start at each audio frame.
 type StartFinder struct {
 	Video bool // there are video frames, or will be
 	Gap   VideoGap
@@ -19,10 +19,10 @@ func (f *StartFinder) Note(t flv.Tag) {
 	f.Video = f.Video || t.Type == flv.TypeVideo && (t.Packet == flv.PacketFrame || t.SequenceHeader)
 }
 
-// IsStart reports whether viewers can start at t, which was noted. kept reports whether they can start
-// at a keyframe that is kept.
+// IsStart reports whether viewers can start at t, which was noted. kept reports whether they can
+// start at a keyframe that is kept.
 func (f *StartFinder) IsStart(t flv.Tag, kept func() bool) bool {
-	if f.first.beside(t) {
+	if f.first.secondary(t) {
 		return false
 	}
 	gap := f.Video && f.Gap.Note(t, kept)
@@ -30,13 +30,14 @@ func (f *StartFinder) IsStart(t flv.Tag, kept func() bool) bool {
 }
 
 // Secondary reports whether t is of another track than the default one of its type.
-func (f *StartFinder) Secondary(t flv.Tag) bool { return f.first.beside(t) }
+func (f *StartFinder) Secondary(t flv.Tag) bool { return f.first.secondary(t) }
 
 // ForgetTracks is for the next publisher, which may have other tracks.
 func (f *StartFinder) ForgetTracks() { f.first = defaultTracks{} }
 
-// defaultTracks says which kinds of a stream have a default track. Only enhanced FLV of several tracks may have none. A
-// player takes the default track unless it is told otherwise.
+// defaultTracks says whether a stream has a default video and a default audio track. Only enhanced
+// FLV with several tracks may have none. A player uses the default track unless it is configured
+// otherwise.
 type defaultTracks struct{ video, audio bool }
 
 func (d *defaultTracks) note(t flv.Tag) {
@@ -49,7 +50,7 @@ func (d *defaultTracks) note(t flv.Tag) {
 	}
 }
 
-// beside reports whether t is of a track that stands beside a default one.
-func (d *defaultTracks) beside(t flv.Tag) bool {
+// secondary reports whether t belongs to another track than the default one of its kind.
+func (d *defaultTracks) secondary(t flv.Tag) bool {
 	return t.Track != 0 && (t.Type == flv.TypeVideo && d.video || t.Type == flv.TypeAudio && d.audio)
 }

@@ -19,8 +19,8 @@ func TrackFlag(t flv.Type) uint32 {
 	return 0
 }
 
-// Interleave is how many ms a frame may be before the latest one because the tracks are not in step. A
-// frame that is further back begins the publisher's times anew.
+// Interleave is how many ms a frame may be before the latest one because the tracks are not in
+// step. A frame that is further back begins the publisher's times anew.
 const Interleave = 5000
 
 // TrackWait is how much of a stream, in ms, passes before it is taken to have all of its tracks.

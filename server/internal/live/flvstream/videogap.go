@@ -4,23 +4,25 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// VideoGapAfter is how much of a stream, in ms, passes without a picture before new viewers are no longer left to wait
-// for the next one. As long as pictures come, a key frame comes too; encoders of slides send one every few seconds.
+// VideoGapAfter is how much of a stream, in ms, may pass without a video frame before new viewers
+// stop waiting for the next one. While there are video frames, there are keyframes, too; encoders
+// of slides send one every few seconds.
 const VideoGapAfter = 10_000
 
-// A VideoGap watches for pictures that stay away while the sound goes on: the camera is off, or its sequence header was
-// a promise. New viewers would wait without an end, so they begin with the sound. There is no gap while a group of
-// pictures is kept that a viewer can start at: x264 holds back forty of a still picture, which may be as many seconds,
-// and what it sends after them cannot be decoded without their key frame.
+// A VideoGap detects that video has stopped while audio continues: the camera is off, or the video
+// sequence header announced video that never came. New viewers would wait forever, so they start
+// with audio. There is no gap while a GOP is kept at which a viewer can start: x264 holds back
+// forty frames of a still image, perhaps forty seconds, and the frames that it sends later cannot
+// be decoded without their keyframe.
 type VideoGap struct {
 	Open bool // there is such a gap
 
-	counting bool   // there was sound since the last picture
-	since    uint32 // the first such: sound is compared with sound, because encoders' pictures may have times of their own
+	counting bool   // there was audio since the last video frame
+	since    uint32 // the first such audio. Audio is compared with audio, because video may have other timestamps
 }
 
-// Note takes the next tag, and reports whether there is a gap. kept reports whether viewers can start
-// at a keyframe that is kept.
+// Note takes the next tag, and reports whether there is a gap. kept reports whether viewers can
+// start at a keyframe that is kept.
 func (g *VideoGap) Note(t flv.Tag, kept func() bool) bool {
 	switch {
 	case t.Packet != flv.PacketFrame || t.Track != 0: // viewers start at the default track

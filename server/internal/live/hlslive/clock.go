@@ -7,8 +7,8 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// A mediaClock dates the fragments of a stream, and says how long each one lasts. The dates follow from the durations.
-// They never go back by more than clockStep.
+// A mediaClock dates the fragments of a stream, and says how long each one lasts. The dates follow
+// from the durations. They never go back by more than clockStep.
 type mediaClock struct {
 	line mp4.Timeline
 	date time.Time // of the next fragment
@@ -22,11 +22,12 @@ type mediaClock struct {
 }
 
 const (
-	// clockSlack: if all fragments of a clockSlack are later than this, the publisher has paused, and the clock is set. If
-	// they come at twice their pace, the network has paused, and the clock is right. A pause of clockSlack begins the
-	// comparison anew.
+	// clockSlack: if all fragments of a clockSlack are later than this, the publisher has paused,
+	// and the clock is set. If they come at twice their pace, the network has paused, and the clock
+	// is right. A pause of clockSlack begins the comparison anew.
 	clockSlack = time.Second
-	// clockStep is the correction in each clockTime of a clock that is wrong by less than clockSlack, or fast.
+	// clockStep is the correction in each clockTime of a clock that is wrong by less than
+	// clockSlack, or fast.
 	clockTime = 2 * time.Second
 	clockStep = 5 * time.Millisecond
 )
@@ -40,8 +41,9 @@ func (c *mediaClock) begin(at time.Time) {
 // compare begins to compare the date with the wall clock.
 func (c *mediaClock) compare() { c.seen, c.least = 0, math.MaxInt64 }
 
-// add returns the duration of f, limited to most, and its date. begins means that f does not continue the fragment
-// before. came is when f came. After a fragment that is longer than most, the date of the next one is came.
+// add returns the duration of f, limited to most, and its date. begins means that f does not
+// continue the fragment before. came is when f came. After a fragment that is longer than most, the
+// date of the next one is came.
 func (c *mediaClock) add(f Fragment, begins bool, most time.Duration, came time.Time) (lasts time.Duration, at time.Time) {
 	if begins {
 		c.line = mp4.Timeline{}

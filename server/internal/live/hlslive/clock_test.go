@@ -7,8 +7,8 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// A mediaClock dates fragments of 100 ms by when they come: it follows a publisher that has waited, and not a network that
-// has. No date is before the one before it.
+// A mediaClock dates fragments of 100 ms by when they come: it follows a publisher that has waited,
+// and not a network that has. No date is before the one before it.
 func TestMediaClock(t *testing.T) {
 	const step = 100 * time.Millisecond
 	for _, test := range []struct {

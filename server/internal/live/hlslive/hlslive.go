@@ -1,10 +1,10 @@
-// Package hlslive makes the HLS form of a live stream: playlists, segments and parts, for requests that may wait for
-// what comes next.
+// Package hlslive makes the HLS of a live stream: playlists, segments and parts, for requests that
+// may wait for the next part.
 //
-// A [Window] adds the fragments of a [Source] to an hls.Window while players ask for it. It chooses the durations of
-// segments and parts from the first fragments (probe.go), dates the fragments (clock.go), and saves complete segments to
-// a [SegmentStore], where other nodes find them (store.go). In a cluster, only the node that owns the stream has a
-// Window of it ([Owner]).
+// A [Window] adds the fragments of a [Source] to an hls.Window while players ask for it. It chooses
+// the durations of segments and parts from the first fragments (probe.go), dates the fragments
+// (clock.go), and saves complete segments to a [SegmentStore], where other nodes find them
+// (store.go). In a cluster, only the node that owns the stream has a Window of it ([Owner]).
 package hlslive
 
 import (
@@ -19,15 +19,15 @@ import (
 	"github.com/millrace-io/millrace/server/internal/conn/limit"
 )
 
-// Config is what can be chosen about HLS.
+// Config configures HLS.
 type Config struct {
 	Part     time.Duration // the usual duration of a part
 	Segment  time.Duration // a segment ends at the first keyframe from here on
 	Segments int           // how many a playlist lists, if they are as long as the rules ask
-	MaxBytes int64         // what a stream's segments hold, in bytes
+	MaxBytes int64         // limits the memory of a stream's segments
 }
 
-// Shared is what all windows of a server share.
+// Shared is the state that all windows of a server share.
 type Shared struct {
 	Config   *Config
 	Store    SegmentStore   // nil: segments are in this process only
@@ -35,7 +35,7 @@ type Shared struct {
 	Counters Counters
 }
 
-// Counters count what was made and sent.
+// Counters count playlists and objects.
 type Counters struct {
 	Rendered  atomic.Int64 // media playlists that were made
 	Playlists atomic.Int64 // media playlists that were sent
@@ -43,8 +43,9 @@ type Counters struct {
 	Bytes     atomic.Int64 // of objects
 }
 
-// The names of the playlists, after the stream's name. The tracks of a playlist never change, because players cannot
-// follow: the playlist ends, and the multivariant playlist names another one.
+// The names of the playlists, after the stream's name. The tracks of a playlist never change,
+// because players cannot follow: the playlist ends, and the multivariant playlist names another
+// one.
 const (
 	MasterName = "index.m3u8"
 	MediaName  = "media.m3u8" // video and audio; players may also ask for it if there is one track
@@ -68,18 +69,19 @@ func mediaName(m mp4.Movie) string {
 	return MediaName
 }
 
-// A Source is the stream of a Window. The window's goroutine calls its methods, all but Next and Release with the window's
-// lock held: they must not block, nor call the window.
+// A Source is the stream of a Window. The window's goroutine calls its methods, all but Next and
+// Release with the window's lock held: they must not block, nor call the window.
 type Source interface {
-	// Next appends the next fragment to dst, which owns it. It returns io.EOF at the end of the stream.
+	// Next appends the next fragment to dst, which owns it. It returns io.EOF at the end of the
+	// stream.
 	Next(ctx context.Context, dst *millrace.Chain) (Fragment, error)
 	// AppendInit appends a reference to the init segment of the latest fragment to dst.
 	AppendInit(dst *millrace.Chain)
 	// KeyInterval returns the usual distance of keyframes, or 0 if it is unknown.
 	KeyInterval() time.Duration
-	// ExpectsKey reports whether the stream has had keyframes, and goes on to have video.
+	// ExpectsKey reports whether the stream has had keyframes, and still has video.
 	ExpectsKey() bool
-	// Release gives back what the source holds.
+	// Release releases the memory that the source holds.
 	Release()
 }
 
@@ -99,16 +101,17 @@ type Owner interface {
 	Current() bool // false: another node may own the stream
 }
 
-// A SegmentStore keeps the newest segments of HLS where they outlive this node. Its methods may be called from any
-// goroutine. Those that save do not block; what they are given is saved in order, or lost.
+// A SegmentStore keeps recent HLS segments, so that they outlive this node. Its methods may be
+// called from any goroutine. The Save methods do not block; saves happen in order, or are lost.
 type SegmentStore interface {
 	// Save keeps an init segment or a segment of a stream for a while. It takes ownership of body.
 	Save(stream string, o hls.Object, body *millrace.Chain)
 
-	// SaveState keeps the state of a stream's playlist. It replaces the state of the same or an earlier epoch of HLS.
+	// SaveState keeps the state of a stream's playlist. It replaces the state of the same or an
+	// earlier epoch of HLS.
 	SaveState(stream string, epoch uint64, state []byte)
 
-	// LoadState returns the latest state, or nil if there is none.
+	// LoadState returns the last saved state, or nil.
 	LoadState(ctx context.Context, stream string) ([]byte, error)
 }
 
@@ -118,8 +121,8 @@ var ErrElsewhere = errors.New("the stream is at another node")
 // errTracksChanged ends a window when the tracks of its stream change.
 var errTracksChanged = errors.New("the tracks of the stream changed")
 
-// A SequenceStart has the first numbers that a window may use: earlier windows of the same name have used the numbers
-// before them.
+// A SequenceStart has the first numbers that a window may use: earlier windows of the same name
+// have used the numbers before them.
 type SequenceStart struct{ Epoch, MSN, Discontinuity uint64 }
 
 // After returns numbers that follow both n and m.
@@ -127,13 +130,14 @@ func (n SequenceStart) After(m SequenceStart) SequenceStart {
 	return SequenceStart{max(n.Epoch, m.Epoch), max(n.MSN, m.MSN), max(n.Discontinuity, m.Discontinuity)}
 }
 
-// FirstMSN returns the number of the first segment of a window that begins at a time. It grows by one for each Segment of
-// wall time, and segments last at least about as long: so it usually exceeds all numbers of earlier windows of the name.
+// FirstMSN returns the number of the first segment of a window that begins at a time. It grows by
+// one for each Segment of wall time, and segments last at least about as long: so it usually
+// exceeds all numbers of earlier windows of the name.
 func (c *Config) FirstMSN(at time.Time) uint64 {
 	return uint64(at.Unix() / int64(max(1, c.Segment/time.Second)))
 }
 
-// start is what now counts from.
+// start is the origin of now.
 var start = time.Now()
 
 // now returns the monotonic time in nanoseconds.

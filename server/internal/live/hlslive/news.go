@@ -2,7 +2,8 @@ package hlslive
 
 import "time"
 
-// silentTargets is for how many target durations requests wait for something new (RFC 8216bis, 6.2.5.2).
+// silentTargets is for how many target durations requests wait for something new (RFC 8216bis,
+// 6.2.5.2).
 const silentTargets = 3
 
 // news wakes the requests of a Window that wait for something new. Guarded by Window.mu.
@@ -26,8 +27,8 @@ func (n *news) wake() {
 	n.changed = make(chan struct{})
 }
 
-// gaveUp reports whether a request that came at a time of now has waited for long enough: for a target duration, with
-// nothing new for silentTargets of them.
-func (n *news) gaveUp(asked int64, target time.Duration) bool {
+// timedOut reports whether a request that came at a time of now has waited for long enough: for a
+// target duration, with nothing new for silentTargets of them.
+func (n *news) timedOut(asked int64, target time.Duration) bool {
 	return n.silent && time.Duration(now()-asked) >= target
 }

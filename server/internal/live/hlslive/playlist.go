@@ -13,7 +13,7 @@ type Playlist struct {
 	Text   []byte
 	Gzip   []byte        // Text, compressed
 	Target time.Duration // the longest segment
-	Late   bool          // it lacks what was asked for: nothing new has come for a while
+	Late   bool          // it lacks the requested part, because nothing new came for a while
 }
 
 // gzipWriters are expensive to make: each has about a megabyte.

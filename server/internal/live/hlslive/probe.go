@@ -8,7 +8,8 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// A probe has the first fragments of a window, and chooses from them the durations that may not change later.
+// A probe has the first fragments of a window, and chooses from them the durations that may not
+// change later.
 type probe struct {
 	cfg    *Config
 	source Source
@@ -75,19 +76,23 @@ const (
 	maxFragments = 1 << 12
 	// maxTarget is the longest target duration. A longer GOP is cut.
 	maxTarget = 16 * time.Second
-	// videoPart is the longest part of video. At every rate from 23.9 to 60 frames a second, some number of frames lasts
-	// from 85% to 100% of it, with some milliseconds to spare for rounded timestamps. At 25 frames a second 6 and 7
-	// frames do, so that a segment of whole seconds has no short part at its end.
+	// videoPart is the longest part of video. At every rate from 23.9 to 60 frames a second, some
+	// number of frames lasts from 85% to 100% of it, with some milliseconds to spare for rounded
+	// timestamps. At 25 frames a second 6 and 7 frames do, so that a segment of whole seconds has
+	// no short part at its end.
 	videoPart = 282 * time.Millisecond
-	// jitter is how much longer a part may be than its frames, because their timestamps are rounded.
+	// jitter is how much longer a part may be than its frames, because their timestamps are
+	// rounded.
 	jitter = 2 * time.Millisecond
-	// minRest is the shortest distance from the end of the first segment to the next expected keyframe.
+	// minRest is the shortest distance from the end of the first segment to the next expected
+	// keyframe.
 	minRest = 500 * time.Millisecond
-	// early is how much shorter than wanted a segment may be: keyframes that are meant to be a segment apart may come a
-	// little earlier, and a segment of twice as many would double the delay of players.
+	// early is how much shorter than wanted a segment may be: keyframes that are meant to be a
+	// segment apart may come a little earlier, and a segment of twice as many would double the
+	// delay of players.
 	early = 50 * time.Millisecond
-	// even is the largest difference between the durations of even frames: timestamps are in whole milliseconds, and
-	// clocks are corrected.
+	// even is the largest difference between the durations of even frames: timestamps are in whole
+	// milliseconds, and clocks are corrected.
 	even = 5 * time.Millisecond
 )
 
@@ -99,8 +104,9 @@ func (p *probe) interval() time.Duration {
 	return p.source.KeyInterval()
 }
 
-// enough reports whether the durations can be chosen, and the fragments suffice for a first segment: the distance of
-// keyframes is known, or known to be longer than a segment may be, or there are no keyframes.
+// enough reports whether the durations can be chosen, and the fragments suffice for a first
+// segment: the distance of keyframes is known, or known to be longer than a segment may be, or
+// there are no keyframes.
 func (p *probe) enough() bool {
 	if len(p.list) == 0 {
 		return false
@@ -118,7 +124,8 @@ func (p *probe) enough() bool {
 	return known && !few && p.length() >= minParts*p.cfg.Part
 }
 
-// firstEnd returns the latest end of the first segment. The second one ends at the next keyframe, which must not be near.
+// firstEnd returns the latest end of the first segment. The second one ends at the next keyframe,
+// which must not be near.
 func (p *probe) firstEnd() time.Duration {
 	interval := p.interval()
 	if end := p.keyAt + interval; p.keys > 0 && p.length() < end {
@@ -127,8 +134,8 @@ func (p *probe) firstEnd() time.Duration {
 	return p.length()
 }
 
-// config returns the configuration of the window. The target duration fits a whole number of GOPs, and a long GOP if
-// their length is unknown.
+// config returns the configuration of the window. The target duration fits a whole number of GOPs,
+// and a long GOP if their length is unknown.
 func (p *probe) config() hls.Config {
 	segment := p.cfg.Segment
 	switch group := p.interval(); {
@@ -148,11 +155,12 @@ func (p *probe) config() hls.Config {
 	}
 }
 
-// part returns the longest duration of a part, in whole milliseconds: about Config.Part, and such that each part lasts
-// at least 85% of it.
+// part returns the longest duration of a part, in whole milliseconds: about Config.Part, and such
+// that each part lasts at least 85% of it.
 //
-// Frames that are not longer than 15% of a part always fit, and even frames fit if some number of them does. Video of at
-// least 23.9 frames a second does, whatever its rate is later. Slower or uneven video is cut into parts by its audio.
+// Frames of at most 15% of a part always fit. Frames of equal length fit if a whole number of them
+// makes a part, which holds for video of at least 23.9 frames a second even if its rate changes
+// later. Slower or uneven video is cut into parts by its audio.
 func (p *probe) part() time.Duration {
 	video := p.movie().Video
 	least, most := time.Hour, time.Duration(0) // of the fragments that make parts

@@ -9,7 +9,8 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// The durations of segments and parts, chosen from the durations of frames and the distance of keyframes.
+// The durations of segments and parts, chosen from the durations of frames and the distance of
+// keyframes.
 func TestDurations(t *testing.T) {
 	video, sound := mp4.Movie{Video: true}, mp4.Movie{Audio: true}
 	both := mp4.Movie{Video: true, Audio: true}

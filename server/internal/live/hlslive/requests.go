@@ -22,8 +22,8 @@ func (w *Window) Master(ctx context.Context) (list *Playlist, err error) {
 	return list, err
 }
 
-// Playlist returns the media playlist of that name. If blocks is set, it waits until the playlist has what want asks
-// for. An error is a [refuse.Refusal], ErrElsewhere, or that of ctx.
+// Playlist returns the media playlist of that name. If blocks is set, it waits until the playlist
+// has the media that want asks for. An error is a [refuse.Refusal], ErrElsewhere, or that of ctx.
 func (w *Window) Playlist(ctx context.Context, object string, want hls.Reload, blocks bool) (list *Playlist, err error) {
 	asked, late := now(), false
 	err = w.await(ctx, func() (bool, error) {
@@ -36,7 +36,7 @@ func (w *Window) Playlist(ctx context.Context, object string, want hls.Reload, b
 		switch status := w.window.Status(want); {
 		case !blocks:
 		case status == hls.Wait:
-			if late = w.news.gaveUp(asked, w.cfg.Target); !late {
+			if late = w.news.timedOut(asked, w.cfg.Target); !late {
 				return false, nil
 			}
 		case status == hls.TooFar:
@@ -58,8 +58,8 @@ func (w *Window) Playlist(ctx context.Context, object string, want hls.Reload, b
 	return list, err
 }
 
-// Object appends references to an init segment, a segment or a part to dst, which stays the caller's. It waits for the
-// part that is next. Errors are as those of Playlist.
+// Object appends references to an init segment, a segment or a part to dst, which the caller keeps.
+// It waits for the next part. Errors are as for Playlist.
 func (w *Window) Object(ctx context.Context, o hls.Object, dst *millrace.Chain) error {
 	asked := now()
 	return w.await(ctx, func() (bool, error) {
@@ -72,7 +72,7 @@ func (w *Window) Object(ctx context.Context, o hls.Object, dst *millrace.Chain) 
 			return true, nil
 		case w.ended || !w.isNext(o):
 			return false, Absent(w.name, o)
-		case w.news.gaveUp(asked, w.cfg.Target):
+		case w.news.timedOut(asked, w.cfg.Target):
 			return false, refuse.New(http.StatusServiceUnavailable,
 				"%s has not come: stream %q waits for its publisher", o, w.name).After(time.Second)
 		}
@@ -92,8 +92,8 @@ func (w *Window) isNext(o hls.Object) bool {
 		(o.MSN == msn && o.Part == part || o.MSN == msn+1 && o.Part == 0)
 }
 
-// await calls done with w.mu held, at once and whenever there is something new, until it returns true or an error. A
-// call that waits acquires Shared.Waiting.
+// await calls done with w.mu held, at once and whenever there is something new, until it returns
+// true or an error. A call that waits acquires Shared.Waiting.
 func (w *Window) await(ctx context.Context, done func() (bool, error)) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -20,8 +20,8 @@ func (r *rates) frameRate() float64 { return float64(r.frames) / max(r.lasts.Sec
 // bandwidth returns the bits a second.
 func (r *rates) bandwidth() int64 { return int64(float64(8*r.bytes) / max(r.lasts.Seconds(), 1e-3)) }
 
-// A playerEstimate estimates the players of a playlist from their requests, because HLS players do not identify
-// themselves: each asks again after the duration of what it has got.
+// A playerEstimate estimates the players of a playlist from their requests, because HLS players do
+// not identify themselves: each asks again after the duration of the media that it got.
 type playerEstimate struct {
 	since    int64         // when the present period began; see now
 	sum, was time.Duration // durations that players got in this period, and in the last one
@@ -53,8 +53,8 @@ func (e *playerEstimate) size(at int64, period time.Duration) int {
 type Stats struct {
 	Windows int   // streams of which HLS is made
 	Bytes   int64 // in their windows
-	Waiting int   // requests that wait for what comes next
-	Viewers int   // players, by what they ask for
+	Waiting int   // requests that wait for the next part
+	Viewers int   // players, estimated from their requests
 
 	Rendered  int64 // media playlists that were made
 	Playlists int64 // media playlists that were sent

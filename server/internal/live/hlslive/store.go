@@ -14,15 +14,15 @@ import (
 const (
 	// loadTimeout limits the wait for the store. Players wait meanwhile.
 	loadTimeout = time.Second
-	// lastStateWait limits the wait for the last state of the old owner, which writes it as soon as it learns that it is
-	// no longer the owner.
+	// lastStateWait limits the wait for the last state of the old owner, which saves it when it
+	// learns that it is no longer the owner.
 	lastStateWait = 500 * time.Millisecond
 	// lastStateEvery is the pause between two looks at the store meanwhile.
 	lastStateEvery = 100 * time.Millisecond
 )
 
-// playlistState is what a store keeps of a playlist: the window of the next owner continues from it. Nodes of two
-// versions exchange it as JSON.
+// playlistState is the stored state of a playlist, from which the next owner's window continues.
+// Nodes of two versions exchange it as JSON.
 type playlistState struct {
 	Target, Part time.Duration
 	Segments     []hls.Listed
@@ -30,10 +30,11 @@ type playlistState struct {
 	Open         bool       // Next is being made
 	Ended        bool
 	Master       string // the multivariant playlist
-	Media        string // the name of the playlist, which says what tracks it has; "" from a node that did not tell
+	Media        string // the name of the playlist, which tells its tracks; "" from an older node
 }
 
-// maxStateSegments limits the segments of a state to those of some minutes. The state is saved anew with each part.
+// maxStateSegments limits the segments of a state to some minutes. The whole state is saved with
+// each part.
 const maxStateSegments = 100
 
 // A saver saves one window to a SegmentStore.
@@ -52,7 +53,7 @@ func (s *saver) hasNews(window *hls.Window) bool {
 	return msn != s.msn || parts != s.parts
 }
 
-// save gives the store what is complete and new. epoch is that of the window.
+// save saves the new complete segments. epoch is the window's.
 func (s *saver) save(window *hls.Window, epoch uint64, state *playlistState) {
 	for _, segment := range state.Segments {
 		if segment.Epoch != epoch || segment.MSN < s.msn {
@@ -104,9 +105,10 @@ func parseState(text []byte) (*playlistState, error) {
 	return s, json.Unmarshal(text, s)
 }
 
-// precede changes cfg so that its window continues where s ended, unless s is older than a playlist: then no player
-// follows it, and new players would start with old media. least is the smallest segment number of the window. first is
-// when its first fragment was live; precede returns the date of it in the playlist.
+// precede changes cfg so that its window continues where s ended, unless s is older than a
+// playlist: then no player follows it, and new players would start with old media. least is the
+// smallest segment number of the window. first is when its first fragment was live; precede returns
+// the date of it in the playlist.
 func (s *playlistState) precede(cfg *hls.Config, least uint64, first time.Time) (shown time.Time) {
 	cfg.Epoch = max(cfg.Epoch, s.Next.Epoch+1)
 	length := 3 * s.Target
@@ -139,8 +141,8 @@ func (s *playlistState) precede(cfg *hls.Config, least uint64, first time.Time) 
 	return first
 }
 
-// Stored returns the playlists of a state that a SegmentStore has kept, for a stream without an owner. They list whole
-// segments.
+// Stored returns the playlists of a state that a SegmentStore has kept, for a stream without an
+// owner. They list whole segments.
 func Stored(state []byte) (master, media *Playlist, err error) {
 	s, err := parseState(state)
 	if err != nil {

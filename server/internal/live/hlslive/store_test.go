@@ -44,8 +44,9 @@ func TestPrecedeWithAnotherClock(t *testing.T) {
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// Nodes of two versions exchange the state of a playlist: what an earlier version has saved is understood, and what is
-// saved does not change. Fields may be added; a new golden file is then added, and the old ones stay.
+// Nodes of two versions exchange the state of a playlist: state saved by an earlier version can be
+// read, and the saved form does not change. If fields are added, a new golden file is added, and
+// the old ones stay.
 func TestStateFormat(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC)
 	want := &playlistState{

@@ -21,8 +21,8 @@ const (
 	firstIdle = 30 * time.Second
 )
 
-// A Window is the HLS form of a stream. Run adds fragments, one goroutine at a time. The other methods may be called
-// from any goroutine; requests wait for what Run adds.
+// A Window is the HLS of one stream. Run adds fragments, in one goroutine at a time. The other
+// methods may be called from any goroutine; requests wait for the parts that Run adds.
 type Window struct {
 	shared *Shared
 	source Source
@@ -42,12 +42,13 @@ type Window struct {
 	saver  saver
 
 	news        news
-	full, delta *Playlist // of the window as it is; nil until a request asks for it
+	full, delta *Playlist // current playlists, made on request; nil before
 	players     playerEstimate
 }
 
-// New returns a Window of the stream of that name, whose numbers begin at first or later. The caller calls Run. The
-// window takes ownership of source, and keeps owner, which is nil if the server is alone.
+// New returns a Window of the stream. Its sequence numbers start at first or later. The caller
+// calls Run. The window takes ownership of source, and keeps owner, which is nil if the server is
+// alone.
 func New(shared *Shared, name string, log *slog.Logger, source Source, owner Owner, first SequenceStart) *Window {
 	w := &Window{shared: shared, source: source, name: name, log: log, owner: owner, first: first}
 	w.saver.store, w.saver.stream = shared.Store, name
@@ -60,8 +61,9 @@ func New(shared *Shared, name string, log *slog.Logger, source Source, owner Own
 // Touch notes a request: an idle window ends some time after the last one.
 func (w *Window) Touch() { w.asked.Store(now()) }
 
-// Run adds fragments until the stream ends or ctx does, and then keeps what there is until players have had the time to
-// get it, or ctx ends. The error is nil if a playlist got its proper end. The caller calls Close next.
+// Run adds fragments until the stream or ctx ends. It then keeps the window until players have had
+// time to fetch the rest, or ctx ends. The error is nil if a playlist got its proper end. The
+// caller calls Close next.
 func (w *Window) Run(ctx context.Context) error {
 	err := w.fill(ctx)
 	w.source.Release()
@@ -97,15 +99,17 @@ func (w *Window) Close(err error) {
 // Fail answers all requests with err from now on.
 func (w *Window) Fail(err error) { w.update(func() { w.err = err }) }
 
-// Disown makes w independent of its owner: the stream has ended properly, and HLS reaches the end a moment later.
+// Disown makes w independent of its owner: the stream has ended properly, and HLS reaches the end a
+// moment later.
 func (w *Window) Disown() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.owner = nil
 }
 
-// fenced reports whether this node may no longer own the stream, because the process was stopped for a while. Until that
-// is known, players get nothing that could contradict another node, and must ask again. w.mu is held.
+// fenced reports whether this node may have lost the stream because the process was suspended.
+// Until that is known, players get nothing that could contradict another node, and must retry. w.mu
+// is held.
 func (w *Window) fenced() bool {
 	return w.owner != nil && w.owner.Epoch() != 0 && !w.owner.Current() && !w.ended
 }
@@ -117,7 +121,8 @@ func (w *Window) Ended() bool {
 	return w.ended
 }
 
-// Media returns the name of the media playlist, "" if there is none, and whether nothing follows in it.
+// Media returns the name of the media playlist, or "" if there is none, and whether the playlist
+// has ended.
 func (w *Window) Media() (name string, ended bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -145,8 +150,8 @@ func (w *Window) NextStart() SequenceStart {
 	return SequenceStart{w.cfg.Epoch + 1, msn + 1, w.window.Discontinuity() + 1}
 }
 
-// IdleIn returns the time until w is idle: that is after so many lengths of its playlist without a request, or after half
-// a minute if there is no playlist.
+// IdleIn returns the time until w is idle: that is after so many lengths of its playlist without a
+// request, or after half a minute if there is no playlist.
 func (w *Window) IdleIn(lengths int) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -176,8 +181,8 @@ func (w *Window) Stats() Stats {
 	return st
 }
 
-// Shorten limits the playlist to what the rules ask for, and the bytes to a limit. It returns how many bytes that frees
-// at once.
+// Shorten reduces the playlist to the length that the standard requires, and its memory to a limit.
+// It returns how many bytes that frees at once.
 func (w *Window) Shorten(maxBytes int64) (freed int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -191,7 +196,8 @@ func (w *Window) Shorten(maxBytes int64) (freed int64) {
 	return before - w.window.Bytes()
 }
 
-// fill adds the fragments. It returns io.EOF at the end of the stream, and errTracksChanged where its tracks change.
+// fill adds the fragments. It returns io.EOF at the end of the stream, and errTracksChanged where
+// its tracks change.
 func (w *Window) fill(ctx context.Context) error {
 	p := probe{cfg: w.shared.Config, source: w.source}
 	defer p.release()
@@ -244,7 +250,8 @@ func (w *Window) open(ctx context.Context, p *probe, clock *mediaClock) error {
 			}
 			w.put(clock, b.Fragment, &b.body, first.Add(b.end))
 		}
-		// Some players take a playlist without a whole segment for a broken one, and give up after a few attempts.
+		// Some players take a playlist without a whole segment for a broken one, and give up after
+		// a few attempts.
 		if msn, _ := window.Next(); msn == cfg.FirstMSN && len(cfg.Past) == 0 {
 			window.Flush()
 		}
@@ -255,8 +262,9 @@ func (w *Window) open(ctx context.Context, p *probe, clock *mediaClock) error {
 	return nil
 }
 
-// resume returns a window of cfg for the playlist media, which continues what the store knows of that playlist, if
-// anything. first is when the first fragment was live; shown is the date of it in the playlist.
+// resume returns a window of cfg for the playlist media, which continues the stored state of that
+// playlist, if there is one. first is when the first fragment was live; shown is its date in the
+// playlist.
 func (w *Window) resume(ctx context.Context, cfg hls.Config, media string, first time.Time) (
 	window *hls.Window, _ hls.Config, shown time.Time, err error,
 ) {
@@ -276,7 +284,7 @@ func (w *Window) resume(ctx context.Context, cfg hls.Config, media string, first
 	return window, cfg, first, err
 }
 
-// save gives the store what is complete and new. last means that nothing follows. w.mu is held.
+// save saves the new complete segments. last means that the playlist has ended. w.mu is held.
 func (w *Window) save(last bool) {
 	if w.saver.store == nil || !last && !w.saver.hasNews(w.window) {
 		return
@@ -298,7 +306,8 @@ func (w *Window) add(clock *mediaClock, f Fragment, body *millrace.Chain) {
 	}
 }
 
-// put adds a fragment that came at a time, and reports whether requests may wait for it. w.mu is held.
+// put adds a fragment that came at a time, and reports whether requests may wait for it. w.mu is
+// held.
 func (w *Window) put(clock *mediaClock, f Fragment, body *millrace.Chain, came time.Time) (news bool) {
 	switch {
 	case f.NewInit:
@@ -328,7 +337,8 @@ func (w *Window) tell() {
 	w.news.tell(w.cfg.Target)
 }
 
-// noteSilence wakes the requests that wait, once in a target duration, until there is something new.
+// noteSilence wakes the requests that wait, once in a target duration, until there is something
+// new.
 func (w *Window) noteSilence() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

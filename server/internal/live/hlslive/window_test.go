@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// defaults are those of millrace serve.
+// defaults are the defaults of millrace serve.
 var defaults = Config{Part: 200 * time.Millisecond, Segment: 2 * time.Second, Segments: 6, MaxBytes: 64 << 20}
 
 // errClosed is what a test closes its window with.
@@ -107,7 +107,7 @@ func (w *windowTest) send(movie *mp4.Movie) {
 	synctest.Wait()
 }
 
-// playlist returns the media playlist as it is.
+// playlist returns the current media playlist.
 func (w *windowTest) playlist() string {
 	w.t.Helper()
 	list, err := w.Playlist(w.t.Context(), MediaName, hls.Reload{}, false)
@@ -131,8 +131,8 @@ func next(t *testing.T, list string) hls.Object {
 
 var video = &mp4.Movie{Video: true, Codecs: "avc1.42c01e"}
 
-// A window has playlists and objects, gives requests that wait what comes, ends its playlist with the stream, and keeps
-// it for as long as players need.
+// A window serves playlists and objects, answers waiting requests, ends its playlist with the
+// stream, and keeps it as long as players need it.
 func TestWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWindowTest(t, nil, nil)
@@ -213,7 +213,8 @@ func TestIdleIn(t *testing.T) {
 	})
 }
 
-// Players are sent to another node while it is unknown who owns the stream, but not after the stream has ended.
+// Players are sent to another node while it is unknown who owns the stream, but not after the
+// stream has ended.
 func TestFencedOwner(t *testing.T) {
 	for _, ends := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -240,7 +241,7 @@ func TestFencedOwner(t *testing.T) {
 	}
 }
 
-// A stream whose tracks change ends its playlist, whose players cannot follow.
+// When the tracks of a stream change its playlist ends, because players cannot follow.
 func TestTracksChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWindowTest(t, nil, nil)

@@ -16,33 +16,37 @@ import (
 const (
 	// leastBeat is the smallest beat with which connections are read by the clock.
 	leastBeat = 5 * time.Millisecond
-	// gatherBytes is what a read should find at most: more would fill the kernel's receive buffer and slow the
-	// publisher down.
+	// gatherBytes limits the bytes that one read should find: more would fill the kernel's receive
+	// buffer and slow the publisher down.
 	gatherBytes = 48 << 10
 	// floodPause is how long a read waits after one that found more.
 	floodPause = time.Millisecond
-	// flushBytes is how much of a flood is read before Flush is called. An encoder's stream never gets there.
+	// flushBytes is how much of a flood is read before Flush is called. An encoder's stream never
+	// gets there.
 	flushBytes = 64 << 10
 )
 
-// ByClock reports whether plain TCP and Unix connections are read by the clock with a beat of that length.
+// ByClock reports whether plain TCP and Unix connections are read by the clock with a beat of that
+// length.
 func ByClock(beat time.Duration) bool { return beat >= leastBeat }
 
-// A clockConn reads a connection once a beat, and not as packets arrive: a packet that wakes the process costs more than
-// reading it does. Beats are the same for all connections, so that one wake-up serves all. The connection is outside of
-// the runtime's poller, which each packet would wake all the same.
+// A clockConn reads a connection once a beat, and not as packets arrive: a packet that wakes the
+// process costs more than reading it does. Beats are the same for all connections, so that one
+// wake-up serves all. The connection is outside of the runtime's poller, which each packet would
+// wake all the same.
 type clockConn struct {
 	session Session
 	fd      int
 	cfg     Config
 
-	empty   bool          // the last read took everything that was there
-	got     int           // bytes since the last pause
-	flushed int           // of these, before the last call of Flush
-	heard   time.Duration // when something was read last; see sinceStart
+	empty     bool          // the last read took everything that was there
+	got       int           // bytes since the last pause
+	flushed   int           // of these, before the last call of Flush
+	lastInput time.Duration // when something was read last; see sinceStart
 }
 
-// newClockConn returns nil, and has done nothing, if conn is not to be, or cannot be, read by the clock.
+// newClockConn returns nil, and has done nothing, if conn is not to be, or cannot be, read by the
+// clock.
 func newClockConn(conn net.Conn, s Session, cfg Config) Conn {
 	if !ByClock(cfg.Beat) {
 		return nil
@@ -64,10 +68,10 @@ func newClockConn(conn net.Conn, s Session, cfg Config) Conn {
 		return nil
 	}
 	_ = conn.Close()
-	return &clockConn{session: s, fd: fd, cfg: cfg, heard: sinceStart()}
+	return &clockConn{session: s, fd: fd, cfg: cfg, lastInput: sinceStart()}
 }
 
-// start is what beats and sinceStart count from.
+// start is the origin of beats and of sinceStart.
 var start = time.Now()
 
 func sinceStart() time.Duration { return time.Since(start) }
@@ -84,20 +88,21 @@ func (c *clockConn) Read(p []byte) (int, error) {
 		if c.session.Lifetime().Err() != nil {
 			return 0, os.ErrDeadlineExceeded
 		}
-		// Raw, because the call does not wait: telling the scheduler of it would wake the runtime's monitor at each beat.
+		// Raw, because the call does not wait: telling the scheduler of it would wake the runtime's
+		// monitor at each beat.
 		r, _, errno := unix.RawSyscall(unix.SYS_READ,
 			uintptr(c.fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
 		switch n := int(r); {
 		case errno == 0 && n > 0:
 			c.empty = n < len(p)
 			c.got += n
-			c.heard = sinceStart()
+			c.lastInput = sinceStart()
 			c.session.Received(n)
 			return n, nil
 		case errno == 0:
 			return 0, io.ErrUnexpectedEOF
 		case errno == unix.EAGAIN:
-			if sinceStart()-c.heard > c.cfg.Silence {
+			if sinceStart()-c.lastInput > c.cfg.Silence {
 				return 0, errSilent(c.cfg.Silence)
 			}
 			c.empty = true

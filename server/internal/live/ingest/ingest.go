@@ -1,5 +1,5 @@
-// Package ingest reads the connections of publishers: once a beat where the system allows that, and otherwise as bytes
-// arrive.
+// Package ingest reads the connections of publishers: once a beat where the system allows that, and
+// otherwise as bytes arrive.
 package ingest
 
 import (
@@ -15,7 +15,8 @@ func NewConn(conn net.Conn, s Session, cfg Config) Conn {
 	return &idleConn{Reader: NewReader(conn, conn.SetDeadline, s, cfg.Silence), conn: conn}
 }
 
-// An idleConn is read as bytes arrive. Its deadline also ends an answer that the publisher does not take.
+// An idleConn is read as bytes arrive. Its deadline also ends an answer that the publisher does not
+// take.
 type idleConn struct {
 	*Reader
 	conn net.Conn

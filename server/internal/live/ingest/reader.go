@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// A Reader reads what a publisher sends as it arrives: over TLS and HTTP/2. A deadline in the past ends a read that has
-// waited for too long, and all reads when the session's context ends.
+// A Reader reads a publisher's data as it arrives, over TLS and HTTP/2. A deadline in the past ends
+// a read that has waited too long, and all reads when the session's context ends.
 type Reader struct {
 	session Session
 	r       io.Reader
@@ -24,8 +24,8 @@ type Reader struct {
 	stopped bool
 }
 
-// NewReader returns a Reader of r, whose reads fail after a silence. It borrows r, and calls set with r's read deadline,
-// until Stop.
+// NewReader returns a Reader of r. Its reads fail after a silence. It borrows r, and calls set with
+// r's read deadline, until Stop.
 func NewReader(r io.Reader, set func(time.Time) error, s Session, silence time.Duration) *Reader {
 	b := &Reader{session: s, r: r, set: set, silence: silence}
 	_ = set(time.Time{})

@@ -8,7 +8,8 @@ import (
 // retryAfter is the pause after an error of Config.Admit or of the disk.
 const retryAfter = 5 * time.Second
 
-// An admission is what Config.Admit has said of a stream since it began. It belongs to the writer goroutine.
+// An admission is what Config.Admit has said of a stream since it began. It belongs to the writer
+// goroutine.
 type admission struct {
 	asked bool // and answered
 	askAt time.Time
@@ -16,7 +17,8 @@ type admission struct {
 	bytes int64                            // that were written
 }
 
-// admitted reports whether the stream is recorded. It asks cfg.Admit at the beginning, and retryAfter after an error again.
+// admitted reports whether the stream is recorded. It asks cfg.Admit at the beginning, and
+// retryAfter after an error again.
 func (a *admission) admitted(cfg *Config, stream string, log *slog.Logger) bool {
 	if !a.asked && !cfg.now().Before(a.askAt) {
 		var err error
@@ -29,7 +31,7 @@ func (a *admission) admitted(cfg *Config, stream string, log *slog.Logger) bool 
 	return a.ended != nil
 }
 
-// end ends what was admitted.
+// end ends an admitted recording.
 func (a *admission) end() {
 	if a.ended != nil {
 		a.ended("the stream has ended", a.bytes)

@@ -12,14 +12,16 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// lockName is the file that a process has locked while it records to the directory. No stream can have this name.
+// lockName is the file that a process has locked while it records to the directory. No stream can
+// have this name.
 const lockName = "millrace-recordings#lock"
 
 const (
-	// lockEvery is the pause between two looks whether the process that is replaced has left the directory.
+	// lockEvery is the pause between two looks whether the process that is replaced has left the
+	// directory.
 	lockEvery = 20 * time.Millisecond
-	// lockLate is how long that takes before it is an error in the log. A process drains for eight seconds by default, and has
-	// ended its recordings long before.
+	// lockLate is how long that takes before it is an error in the log. A process drains for eight
+	// seconds by default, and has ended its recordings long before.
 	lockLate = 20 * time.Second
 )
 
@@ -50,11 +52,12 @@ type Archive struct {
 	store   store
 }
 
-// Open opens a directory, which no other process may have open, and makes whole what a crash left unfinished there. It
-// does not touch files whose names it would not give. The call that ends the archive's life is Close.
+// Open opens a directory that no other process may have open, and repairs files that a crash left
+// unfinished. It does not touch files with names that an archive would not choose. Close ends the
+// archive.
 //
-// A successor does not fail if another process has the directory. It does all this when that process has closed its
-// archive. Until then recordings keep in their queues what comes.
+// With Config.Successor set, Open does not fail if another process has the directory. It opens it
+// when that process has closed its archive. Until then recordings wait in their queues.
 func Open(c Config) (*Archive, error) {
 	if err := c.setDefaults(); err != nil {
 		return nil, err
@@ -86,13 +89,14 @@ func Open(c Config) (*Archive, error) {
 	return a, nil
 }
 
-// await opens the directory when the process that is replaced has left it, unless Close comes first.
+// await opens the directory when the process that is replaced has left it, unless Close comes
+// first.
 func (a *Archive) await() {
 	defer close(a.ready)
 	a.log.Info("recordings wait until the process that is replaced has ended its own", "in", a.cfg.Dir)
 	began := time.Now()
 	late := time.AfterFunc(lockLate, func() {
-		a.log.Error("recordings still wait for another process: they lose what does not fit into their queues", "in", a.cfg.Dir)
+		a.log.Error("recordings still wait for another process: frames that do not fit into their queues are lost", "in", a.cfg.Dir)
 	})
 	defer late.Stop()
 	look := time.NewTicker(lockEvery)
@@ -121,7 +125,8 @@ func (a *Archive) await() {
 	a.log.Info("recordings are written", "in", a.cfg.Dir, "after", time.Since(began).Round(time.Millisecond))
 }
 
-// Await waits until the directory is this process's: see Config.Successor. It returns an error if ctx ends before that.
+// Await waits until the directory is this process's: see Config.Successor. It returns an error if
+// ctx ends before that.
 func (a *Archive) Await(ctx context.Context) error {
 	select {
 	case <-a.ready:
@@ -131,8 +136,8 @@ func (a *Archive) Await(ctx context.Context) error {
 	}
 }
 
-// Free gives up about excess bytes of what waits for the disk, for a process that is short of memory: those of recordings
-// for which the disk is slow. It returns how many went.
+// Free drops about excess bytes from the queues of recordings with a slow disk, for a process that
+// is short of memory. It returns how many bytes it dropped.
 func (a *Archive) Free(excess int64) (freed int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -145,9 +150,9 @@ func (a *Archive) Free(excess int64) (freed int64) {
 	return freed
 }
 
-// Stream begins to record a stream. It does not touch the disk. The call that ends the Recording's life is its Close;
-// until then Stream returns ErrInUse for this name. A Recording that was closed while fragments wait for the disk may
-// be returned again.
+// Stream begins to record a stream. It does not touch the disk. The call that ends the Recording's
+// life is its Close; until then Stream returns ErrInUse for this name. A Recording that was closed
+// while fragments wait for the disk may be returned again.
 func (a *Archive) Stream(name string) (*Recording, error) {
 	r, err := a.openRecording(name)
 	if err != nil {
@@ -204,8 +209,9 @@ func (a *Archive) leave(r *Recording) bool {
 	return true
 }
 
-// Close ends all recordings, and waits until they are on the disk. If ctx ends before that, Close gives up what waits
-// and returns the error of ctx; the next Open repairs the files. Closing twice does nothing.
+// Close ends all recordings, and waits until they are on the disk. If ctx ends before that, Close
+// drops the queues and returns the error of ctx; the next Open repairs the files. Closing twice
+// does nothing.
 func (a *Archive) Close(ctx context.Context) error {
 	defer a.stopWait()
 	a.mu.Lock()

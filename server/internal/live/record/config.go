@@ -24,15 +24,16 @@ type Config struct {
 	Successor  bool          // this process replaces another one, which may have the directory for a while
 	Log        *slog.Logger  // nil discards
 
-	// Admit says whether a stream is recorded: what comes meanwhile waits in the queue. end is called when the recording
-	// ends that was admitted; nil: it is not recorded. After an error Admit is called again. A nil Admit admits all.
+	// Admit decides whether a stream is recorded; its fragments wait in the queue meanwhile. end is
+	// called when an admitted recording ends. A nil end means that the stream is not recorded.
+	// After an error Admit is called again. A nil Admit admits all.
 	Admit func(stream string) (end func(reason string, bytes int64), err error)
 
 	now  func() time.Time         // of tests
-	disk func(*os.File) io.Writer // of tests: what media files are written by
+	disk func(*os.File) io.Writer // for tests: wraps the media files
 }
 
-// setDefaults fills in what is not set, and refuses negative limits.
+// setDefaults sets the fields that are zero, and refuses negative limits.
 func (c *Config) setDefaults() error {
 	c.QueueBytes = cmp.Or(c.QueueBytes, DefaultQueueBytes)
 	c.Every = cmp.Or(c.Every, DefaultEvery)

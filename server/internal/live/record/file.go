@@ -14,15 +14,15 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// errRemoved ends a file that is no longer in its directory. What is written to it then has no name.
+// errRemoved ends a file that was removed from its directory: further writes would have no name.
 var errRemoved = errors.New("the file was removed or replaced")
 
-// pageSize is what the kernel shows to readers at once of a write to a file, at least.
+// pageSize is the smallest unit in which readers see a write to a file.
 const pageSize = 4096
 
 // A file is a recording that grows. It belongs to the writer goroutine of its Recording.
 type file struct {
-	root   *os.Root // of its own: if the archive's directory was replaced, the next file is in the new one
+	root   *os.Root // opened by this file: if the archive's directory is replaced, the next file uses the new one
 	name   string   // below the root, without an extension
 	period time.Time
 	media  *os.File
@@ -43,8 +43,8 @@ type file struct {
 // size returns how many bytes were written.
 func (f *file) size() int64 { return f.next - int64(f.pending.Len()) + f.listSize }
 
-// createFile begins a file of a stream with a fragment that arrived at the given time. base is the stream's time where the
-// fragment begins. createFile borrows init.
+// createFile begins a file of a stream with a fragment that arrived at the given time. base is the
+// stream's time where the fragment begins. createFile borrows init.
 func createFile(cfg *Config, stream string, at time.Time, base time.Duration, init *millrace.Chain) (*file, error) {
 	movie, err := mp4.ReadMovie(init.Bytes())
 	if err != nil {
@@ -81,7 +81,7 @@ func createFile(cfg *Config, stream string, at time.Time, base time.Duration, in
 	return f, nil
 }
 
-// create gives the file a name that is behind those of all others of the stream, even if the clock went back.
+// create creates a file with a name after all others of the stream, even if the clock was set back.
 func (f *file) create(stream string, at time.Time) error {
 	if err := f.root.MkdirAll(stream, dirMode); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -112,7 +112,7 @@ func (f *file) add(e mp4.FragmentInfo, at time.Time, c *millrace.Chain) {
 	f.fragments++
 }
 
-// write writes what was added, and then the entries of segments that have ended.
+// write writes the added fragments, and then the entries of complete segments.
 func (f *file) write() error {
 	defer f.pending.Release()
 	if err := writeTo(&f.pending, f.out); err != nil {
@@ -158,7 +158,8 @@ func (f *file) writeEntries() (err error) {
 	for _, g := range f.done {
 		before := len(f.text)
 		f.text = g.appendEntry(f.text, media)
-		// A reader may see a write of several pages in parts. Blank lines keep each entry within a page.
+		// A reader may see a write of several pages in parts. Blank lines keep each entry within a
+		// page.
 		if n := len(f.text) - before; before > 0 || f.listSize > 0 {
 			at := int(f.listSize+int64(before)) % pageSize
 			if at+n > pageSize {

@@ -40,7 +40,7 @@ type feed struct {
 	tags  *flv.Decoder
 }
 
-// newFeed plays the sample of the demo: 8 s of H.264 and AAC, a key frame a second.
+// newFeed plays the sample of the demo: 8 s of H.264 and AAC, a keyframe a second.
 func newFeed() *feed {
 	return &feed{flv: demo.Sample, length: uint32(demo.Length.Milliseconds()), muxer: mp4.NewMuxer(mp4.Tracks(true, true))}
 }
@@ -226,7 +226,7 @@ func (r *rig) settle() {
 	nettest.Eventually(r.t, "nothing waits for the disk", func() bool { return r.Stats().Queued == 0 })
 }
 
-// ended waits until no recording goes on.
+// ended waits until no recording is running.
 func (r *rig) ended() {
 	r.t.Helper()
 	nettest.Eventually(r.t, "no recording goes on", func() bool { return r.Stats().Recordings == 0 })
@@ -280,7 +280,7 @@ func attribute(line, name string) string {
 	return rest
 }
 
-// readPlaylist is slow and strict: what it does not know is an error. name is a path without an extension.
+// readPlaylist is slow and strict: unknown lines are errors. name is a path without an extension.
 func readPlaylist(text, name string) (p playlistOf, err error) {
 	var e entryOf
 	media := filepath.Base(name) + mediaExt
@@ -336,8 +336,9 @@ func readPlaylist(text, name string) (p playlistOf, err error) {
 	return p, nil
 }
 
-// check checks a recording that has ended: its playlist names every byte of the media file, each segment has whole
-// fragments and, where keys is set, begins with a key frame. It returns the fragments and the playlist.
+// check checks a recording that has ended: its playlist names every byte of the media file, each
+// segment has whole fragments and, where keys is set, begins with a keyframe. It returns the
+// fragments and the playlist.
 func check(t testing.TB, name string, keys bool) ([]fragment, playlistOf) {
 	t.Helper()
 	media, err := os.ReadFile(name + mediaExt)
@@ -395,7 +396,7 @@ func checkEntries(t testing.TB, media []byte, p playlistOf, keys bool) (all []fr
 			if first := len(in) == int(e.size); first {
 				begin = from
 				if keys && !f.Key {
-					t.Errorf("segment %d does not begin with a key frame", i)
+					t.Errorf("segment %d does not begin with a keyframe", i)
 				}
 			}
 			all, end = append(all, fragment{f, in[:f.Size]}), to
@@ -411,7 +412,8 @@ func checkEntries(t testing.TB, media []byte, p playlistOf, keys bool) (all []fr
 	return all
 }
 
-// sameFragments fails the test unless got is want, but for the times in the heads: each file begins at 0.
+// sameFragments fails the test unless got is want, but for the times in the heads: each file begins
+// at 0.
 func sameFragments(t testing.TB, got, want []fragment) {
 	t.Helper()
 	if len(got) != len(want) {

@@ -81,7 +81,7 @@ func TestDiskFull(t *testing.T) {
 // smallFile is the limit of recordSmallFiles: some seconds of the stream, and amid a fragment.
 const smallFile = 300_001
 
-// recordSmallFiles records 60 s in a process whose files may not exceed a size.
+// recordSmallFiles records 60 s in a process with a limited file size.
 func recordSmallFiles(dir string) {
 	signal.Ignore(syscall.SIGXFSZ)
 	err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: smallFile, Max: smallFile})

@@ -7,7 +7,7 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 )
 
-// The environment of a child process of a test: what it does, and in which directory.
+// The environment of a test's child process: its task and its directory.
 const (
 	childEnv     = "MILLRACE_TEST_RECORD"
 	childDirEnv  = "MILLRACE_TEST_RECORD_DIR"

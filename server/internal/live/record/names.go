@@ -16,8 +16,8 @@ const (
 	stampFormat = "2006-01-02T15-04-05.000Z"
 )
 
-// extensions are those of the files of a recording, in the order in which they are deleted: there is never a playlist
-// whose media file is gone.
+// extensions are the extensions of a recording's files, in the order of their deletion: a playlist
+// never outlives its media file.
 var extensions = []string{newListExt, listExt, mediaExt}
 
 const (
@@ -37,8 +37,8 @@ func stampTime(stamp string) time.Time {
 // ErrName is the error of Archive.Stream for a name that checkName refuses.
 var ErrName = errors.New("record: no name of a stream, or a part but the first begins like a file of a recording")
 
-// checkName refuses the names that streams do not have, and those whose directories could stand where another stream
-// has its files.
+// checkName refuses names that streams cannot have, and names with a directory that could hold
+// another stream's files.
 func checkName(name string) error {
 	if streamname.Check(name) != nil {
 		return ErrName

@@ -10,19 +10,20 @@ import (
 )
 
 const (
-	// leastSegment is how long a segment is at least, if its successor begins with a key frame.
+	// leastSegment is how long a segment is at least, if its successor begins with a keyframe.
 	leastSegment = 2 * time.Second
 
-	// leastTarget is the least target duration. Segments without a key frame where they should end are cut there. If the
-	// first segment of a file is longer, its length is the target duration of that file, up to mostTarget.
+	// leastTarget is the least target duration. Segments without a keyframe where they should end
+	// are cut there. If the first segment of a file is longer, its length is the target duration of
+	// that file, up to mostTarget.
 	leastTarget = 10 * time.Second
 	mostTarget  = 30 * time.Second
 
 	// timeSlack is how far the time of a fragment may be from the end of the fragment before.
 	timeSlack = time.Second
 
-	// dateSlack is how far the arrival of a segment may be from its date, which is counted from the first segment's: a
-	// publisher that was late for a moment does not change the dates.
+	// dateSlack is how far the arrival of a segment may be from its date, which is counted from the
+	// first segment's: a publisher that was late for a moment does not change the dates.
 	dateSlack = 5 * time.Second
 )
 
@@ -35,8 +36,8 @@ type segment struct {
 	missing      time.Duration // how long they were
 }
 
-// A segmenter groups fragments into segments. What it does depends on the fragments alone, except for dates, so that
-// finish finds the same segments in the media file.
+// A segmenter groups fragments into segments. Except for dates, the result depends only on the
+// fragments, so that finish finds the same segments in the media file.
 type segmenter struct {
 	target time.Duration // of the playlist; 0 before the first segment has ended
 	open   segment       // its size is 0 between segments
@@ -47,8 +48,8 @@ type segmenter struct {
 	zero     time.Time // the wall clock at the stream's time 0
 }
 
-// add takes the fragment at offset, which arrived at the given time, or at a time that is not known if at is zero. It
-// returns the segment that ended in front of it, if one did.
+// add takes the fragment at offset, which arrived at the given time, or at a time that is not known
+// if at is zero. It returns the segment that ended in front of it, if one did.
 func (s *segmenter) add(f mp4.FragmentInfo, at time.Time, offset int64) (done segment, ended bool) {
 	gap := s.placed && (f.Sequence != s.sequence+1 || f.Start-s.line.End() > timeSlack)
 	last := s.line.End()
@@ -110,15 +111,16 @@ const endLine = "#EXT-X-ENDLIST\n"
 
 const dateFormat = "2006-01-02T15:04:05.000Z"
 
-// listHeader returns what a playlist begins with. The first init bytes of the media file are its init segment.
+// listHeader returns the start of a playlist. The first init bytes of the media file are its init
+// segment.
 func listHeader(kind, media string, init int64, target time.Duration) []byte {
 	return fmt.Appendf(nil, "#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-TARGETDURATION:%d\n#EXT-X-PLAYLIST-TYPE:%s\n"+
 		"#EXT-X-MAP:URI=%q,BYTERANGE=\"%d@0\"\n", target/time.Second, kind, media, init)
 }
 
-// appendEntry appends the lines of a segment to b. The name of the media file comes last: without it the other lines
-// mean nothing. Players go on behind EXT-X-DISCONTINUITY; EXT-X-GAP would be a segment that not all of them know not
-// to ask for.
+// appendEntry appends the lines of a segment to b. The name of the media file comes last, because
+// the other lines mean nothing without it. Players continue after EXT-X-DISCONTINUITY. EXT-X-GAP
+// would not do: some players request such a segment.
 func (g *segment) appendEntry(b []byte, media string) []byte {
 	date := g.date.UTC()
 	if g.afterGap {
@@ -129,7 +131,7 @@ func (g *segment) appendEntry(b []byte, media string) []byte {
 		date.Format(dateFormat), (g.end - g.start).Seconds(), g.size, g.offset, media)
 }
 
-// A list is what is left of a playlist.
+// A list is the readable part of a playlist.
 type list struct {
 	target  time.Duration // 0 if it is not known
 	entries []listEntry
@@ -143,7 +145,8 @@ type listEntry struct {
 	textEnd     int // in list.text
 }
 
-// headForm and entryForm are what listHeader and appendEntry write. Blank lines may be in front of an entry.
+// headForm and entryForm match the results of listHeader and appendEntry. An entry may follow blank
+// lines.
 var (
 	headForm = regexp.MustCompile(`^#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-TARGETDURATION:([1-9]\d{0,5})\n#EXT-X-PLAYLIST-TYPE:.*\n` +
 		`#EXT-X-MAP:.*\n`)
@@ -151,9 +154,9 @@ var (
 		`#EXTINF:.*\n#EXT-X-BYTERANGE:(\d+)@(\d+)\n(.*)\n`)
 )
 
-// parseList reads the playlist of a media file of size bytes, of which init are the init segment. It stops where the
-// text is no longer what this package writes, and before the first segment that is not all in the media file. It borrows
-// text; list.text is a part of it.
+// parseList reads the playlist of a media file of size bytes, of which init are the init segment.
+// It stops at text that this package does not write, and before the first segment that the media
+// file does not fully contain. It borrows text; list.text is a part of it.
 func parseList(text []byte, media string, init, size int64) (l list) {
 	head := headForm.FindSubmatch(text)
 	if head == nil {

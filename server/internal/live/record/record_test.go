@@ -24,7 +24,8 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// probe counts the frames of the first stream of a type that ffmpeg decodes. The complaints are what it says of the file.
+// probe counts the frames of the first stream of a type that ffmpeg decodes. complaints are
+// ffmpeg's messages.
 func probe(t testing.TB, file, kind string) (frames int, complaints string) {
 	t.Helper()
 	need.Program(t, "ffprobe")
@@ -40,7 +41,8 @@ func probe(t testing.TB, file, kind string) (frames int, complaints string) {
 	return frames, diag.String()
 }
 
-// decodes checks that ffmpeg finds all pictures in a file or a playlist, and nothing to complain about.
+// decodes checks that ffmpeg finds all pictures in a file or a playlist, and nothing to complain
+// about.
 func decodes(t testing.TB, file string, pictures int) {
 	t.Helper()
 	if n, complaints := probe(t, file, "v"); n != pictures || complaints != "" {
@@ -55,7 +57,8 @@ func pictures(all []fragment) (n int) {
 	return n
 }
 
-// plays checks that ffmpeg finds all pictures in each recording of a stream, by its file and by its playlist.
+// plays checks that ffmpeg finds all pictures in each recording of a stream, by its file and by its
+// playlist.
 func (r *rig) plays(stream string) {
 	r.t.Helper()
 	for _, name := range r.files(stream) {
@@ -96,7 +99,7 @@ func (r *rig) checkAll(stream string) (all []fragment) {
 	return all
 }
 
-// What is given to a Recording is in its file, which plays, alone and by its playlist.
+// Everything added to a Recording is in its file, which plays alone and by its playlist.
 func TestRecording(t *testing.T) {
 	clock := newClock("2026-11-24T15:04:05.678Z")
 	r := newRig(t, func(c *Config) { c.now = clock.now })
@@ -129,8 +132,8 @@ func TestRecording(t *testing.T) {
 	decodes(t, files[0]+listExt, pictures(want))
 }
 
-// What ffmpeg decodes from a recording is what it decodes from the source, picture by picture: with B-frames, in long
-// groups of pictures.
+// ffmpeg decodes the same frames from a recording as from the source, with B-frames and in long
+// GOPs.
 func TestAgainstFFmpeg(t *testing.T) {
 	need.Program(t, "ffmpeg")
 	source := filepath.Join(t.TempDir(), "source.flv")
@@ -167,7 +170,8 @@ func TestAgainstFFmpeg(t *testing.T) {
 	}
 }
 
-// Each file begins at 0 for players, whatever the publisher's clock says. Was a bug: players showed 1:01:40 for 100 s.
+// Each file begins at 0 for players, at any time of the publisher's clock. (A bug: players showed
+// 1:01:40 for 100 s.)
 func TestBeginsAtZero(t *testing.T) {
 	for _, base := range []uint32{0, 3_600_000, 1<<32 - 5000} {
 		clock := newClock("2026-11-24T15:59:50Z")
@@ -206,7 +210,8 @@ func TestBeginsAtZeroAgainstFFmpeg(t *testing.T) {
 	}
 }
 
-// Video of a frame a second next to audio has no gaps: each frame comes when its audio is there already.
+// Video of a frame a second next to audio has no gaps: each frame comes when its audio is there
+// already.
 func TestSlides(t *testing.T) {
 	r := newRig(t, nil)
 	r.feed.slides = true
@@ -273,7 +278,7 @@ func TestGrowing(t *testing.T) {
 }
 
 // A stream of sound alone is recorded too.
-func TestSoundAlone(t *testing.T) {
+func TestAudioOnly(t *testing.T) {
 	r := newRig(t, nil)
 	r.feed.only = flv.TypeAudio
 	r.feed.muxer = mp4.NewMuxer(mp4.Tracks(false, true))
@@ -294,7 +299,8 @@ func TestSoundAlone(t *testing.T) {
 	}
 }
 
-// A new file begins at the whole hour, wherever the clock jumps, and the files' names have the order of what is in them.
+// A new file begins at the whole hour, wherever the clock jumps, and the files' names are in the
+// order of their contents.
 func TestClock(t *testing.T) {
 	for _, tt := range []struct {
 		name, begins string
@@ -411,7 +417,7 @@ func TestMaxBytes(t *testing.T) {
 	}
 }
 
-// A publisher that sends no key frames cannot grow a file for ever.
+// A publisher that sends no keyframes cannot grow a file for ever.
 func TestMaxBytesWithoutKeyFrames(t *testing.T) {
 	const limit = 256 << 10
 	r := newRig(t, func(c *Config) { c.MaxBytes = limit })
@@ -431,7 +437,7 @@ func TestMaxBytesWithoutKeyFrames(t *testing.T) {
 	if r.Stats().Lost == 0 {
 		t.Error("nothing is lost")
 	}
-	r.feed.to(rec, 60) // with key frames
+	r.feed.to(rec, 60) // with keyframes
 	rec.Close()
 	r.ended()
 	if len(r.files("cam")) != 1 {
@@ -455,7 +461,7 @@ func (g gatedFile) Write(p []byte) (int, error) {
 	return g.File.Write(p)
 }
 
-// What waits for a slow disk can be given up. The recording goes on at the next key frame.
+// Frames that wait for a slow disk can be dropped. The recording continues at the next keyframe.
 func TestFree(t *testing.T) {
 	leaktest.Check(t, millrace.DefaultPool())
 	const queue = 200 << 10
@@ -485,7 +491,8 @@ func TestFree(t *testing.T) {
 	}
 }
 
-// While the disk takes nothing Add goes on, the queue stays within its limit, and the playlist names what is missing.
+// While the disk is blocked Add continues, the queue stays within its limit, and the playlist marks
+// the gap.
 func TestSlowDisk(t *testing.T) {
 	leaktest.Check(t, millrace.DefaultPool())
 	const queue = 200 << 10
@@ -571,7 +578,7 @@ func TestCloseWithHangingDisk(t *testing.T) {
 	}
 }
 
-// A stream that comes back goes on in a new file, even while the old one waits for the disk.
+// A returning stream continues in a new file, even while the old one waits for the disk.
 func TestReturn(t *testing.T) {
 	g := &gate{make(chan struct{})}
 	r := newRig(t, func(c *Config) { c.disk = g.disk })
@@ -618,8 +625,8 @@ func TestOneArchive(t *testing.T) {
 	}
 }
 
-// A stream whose time starts over goes on in another file, so that each file plays alone.
-func TestTimeStartsOver(t *testing.T) {
+// A stream that restarts its clock continues in another file, so that each file plays alone.
+func TestPublisherClockRestarts(t *testing.T) {
 	r := newRig(t, nil)
 	other := newFeed()
 	defer other.release()
@@ -638,7 +645,7 @@ func TestTimeStartsOver(t *testing.T) {
 	}
 }
 
-// Another init segment begins another file, at its first key frame.
+// Another init segment begins another file, at its first keyframe.
 func TestNewInit(t *testing.T) {
 	r := newRig(t, nil)
 	other := newFeed()
@@ -661,7 +668,7 @@ func TestNewInit(t *testing.T) {
 	}
 }
 
-// Recordings go on in a new file when their directory is there no more.
+// Recordings continue in a new file when their directory was removed.
 func TestDirectoryRemoved(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		t.Run(fmt.Sprintf("whole=%v", whole), func(t *testing.T) {
@@ -730,8 +737,8 @@ func (f failingFile) Write(p []byte) (int, error) {
 	return n, errDisk
 }
 
-// An error amid a write ends the file behind its last whole fragment, and the next file begins at a key frame after a
-// pause.
+// An error amid a write ends the file behind its last whole fragment, and the next file begins at a
+// keyframe after a pause.
 func TestFailingDisk(t *testing.T) {
 	clock := newClock("2026-11-24T15:00:00Z")
 	d := &failingDisk{}
@@ -811,8 +818,8 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// Segments are at least as long as leastSegment where there are key frames, and never longer than the target duration
-// unless a fragment is.
+// Segments are at least as long as leastSegment where there are keyframes, and never longer than
+// the target duration unless a fragment is.
 func TestSegmenter(t *testing.T) {
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
@@ -853,7 +860,7 @@ func TestSegmenter(t *testing.T) {
 	}
 }
 
-// What is missing in front of a fragment begins a segment that says so: by the sequence numbers, or by the times.
+// Missing fragments start a segment that says so: by the sequence numbers, or by the times.
 func TestGaps(t *testing.T) {
 	for _, tt := range []struct {
 		name           string
@@ -931,7 +938,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// parseList stops at what is damaged, and never reads anything but entries that are whole and in the media file.
+// parseList stops at damage, and returns only entries that are complete and in the media file.
 func FuzzParseList(f *testing.F) {
 	head := string(listHeader(growing, "m.mp4", 10, leastTarget))
 	g := segment{offset: 10, size: 20, end: 2 * time.Second, date: time.Unix(1e9, 0)}
@@ -962,7 +969,8 @@ func FuzzParseList(f *testing.F) {
 	})
 }
 
-// Streams whose names are below each other's keep their recordings apart, in directories that go with their last file.
+// Streams with names below each other's have separate recordings, in directories that are removed
+// with their last file.
 func TestNamesBelowNames(t *testing.T) {
 	clock := newClock("2026-11-24T15:00:00Z")
 	r := newRig(t, func(c *Config) { c.now = clock.now })
@@ -985,7 +993,7 @@ func TestNamesBelowNames(t *testing.T) {
 	check(names...)
 	r.close()
 
-	// Another process finds all of them, and deletes the oldest first. What is not a recording stays.
+	// Another process finds all of them, and deletes the oldest first. Other files stay.
 	for _, file := range []string{"a/notes.txt", "a/b/c/notes", "a/b/c/d/e/2026-11-24T15-00-00.000Z.mp4"} {
 		_ = os.MkdirAll(filepath.Join(r.dir, filepath.Dir(file)), 0o755)
 		if err := os.WriteFile(filepath.Join(r.dir, file), []byte("x"), 0o644); err != nil {

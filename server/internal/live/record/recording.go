@@ -10,14 +10,15 @@ import (
 )
 
 const (
-	// gatherTime and gatherBytes say when what waits is written: after this time, or when it is so much. Fragments
-	// come one by one, 25 a second and more; a write for each would wake the writer so often.
+	// gatherTime and gatherBytes say when the queue is written: after this time, or at this size.
+	// Fragments come one by one, at least 25 a second; a write for each would wake the writer as
+	// often.
 	gatherTime  = 500 * time.Millisecond
 	gatherBytes = 256 << 10
 )
 
-// A Recording keeps one stream in files. Init, Add and Close are for one goroutine at a time, and never wait for the
-// disk.
+// A Recording keeps one stream in files. Init, Add and Close are for one goroutine at a time, and
+// never wait for the disk.
 type Recording struct {
 	cfg    *Config
 	store  *store
@@ -26,16 +27,16 @@ type Recording struct {
 	spare  []entry       // memory for entries: of the writer goroutine
 	done   chan struct{} // closed when the writer goroutine has ended
 
-	some, full chan struct{} // there is something to write; there is so much that it is written at once
+	some, full chan struct{} // the queue has fragments; the queue has enough for a write at once
 
 	mu      lock.Mutex
 	closed  bool
 	init    millrace.Chain // that was set and is not in the queue
 	hasInit bool           // one was set
-	needKey bool           // fragments up to the next key frame are lost
+	needKey bool           // fragments up to the next keyframe are lost
 	queue   millrace.Chain // the bytes of entries
 	entries []entry
-	held    int64 // bytes in the queue, and those that are being written
+	held    int64 // bytes in the queue, and of the write under way
 }
 
 func newRecording(cfg *Config, files *store, log *slog.Logger, name string) *Recording {
@@ -46,8 +47,8 @@ func newRecording(cfg *Config, files *store, log *slog.Logger, name string) *Rec
 	}
 }
 
-// reopen begins anew while the writer goroutine still writes what came before. It reports false if r is not closed.
-// Archive.mu is held.
+// reopen starts a new recording while the writer goroutine still writes the previous one. It
+// reports false if r is not closed. Archive.mu is held.
 func (r *Recording) reopen() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -58,8 +59,8 @@ func (r *Recording) reopen() bool {
 	return true
 }
 
-// Init sets the init segment of the fragments that come: the next key frame begins a new file. It takes ownership of
-// body.
+// Init sets the init segment of the fragments that come: the next keyframe begins a new file. It
+// takes ownership of body.
 func (r *Recording) Init(body *millrace.Chain) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,8 +73,9 @@ func (r *Recording) Init(body *millrace.Chain) {
 	r.hasInit, r.needKey = true, true
 }
 
-// Add records the fragment body, of which f is what ReadFragment returned. It takes ownership of body. While the queue
-// is full, and until the next key frame after that, fragments are lost. Before the first Init all are.
+// Add records the fragment body; f is the result of ReadFragment. It takes ownership of body.
+// Fragments are lost while the queue is full, until the next keyframe after that, and before the
+// first Init.
 func (r *Recording) Add(f mp4.FragmentInfo, body *millrace.Chain) {
 	f.Size = body.Len()
 	r.mu.Lock()
@@ -102,7 +104,8 @@ func (r *Recording) Add(f mp4.FragmentInfo, body *millrace.Chain) {
 	}
 }
 
-// Close ends the recording: its file ends when what waits has been written. Closing twice does nothing.
+// Close ends the recording: its file ends when the queue has been written. Closing twice does
+// nothing.
 func (r *Recording) Close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -130,7 +133,8 @@ func (r *Recording) abandon() {
 	r.entries = append(r.entries[:0], entry{ends: true})
 }
 
-// shed gives up the fragments that wait, if they are many for a disk that keeps up, and returns how many bytes go.
+// shed gives up the fragments that wait, if they are many for a disk that keeps up, and returns how
+// many bytes go.
 func (r *Recording) shed() (freed int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -170,7 +174,8 @@ func notify(c chan struct{}) {
 	}
 }
 
-// writeQueued waits until something is in the queue, and for more of it during gatherTime, and writes it.
+// writeQueued waits until something is in the queue, and for more of it during gatherTime, and
+// writes it.
 func (r *Recording) writeQueued() {
 	<-r.some
 	select {

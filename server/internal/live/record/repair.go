@@ -38,10 +38,11 @@ func hasEnded(root *os.Root, name string) (bool, error) {
 	return string(b[:]) == endLine, err
 }
 
-// finish makes a recording whole that is not written to any more: it cuts the media file behind its last whole fragment,
-// and replaces the playlist by one that has all segments and the end. It returns the size of both files. A media file
-// that ends before its first whole fragment is deleted, with its playlist; the size is 0 then. A file that this package
-// did not write is left alone, and is an error. name is the path without an extension.
+// finish makes a recording whole that is not written to any more: it cuts the media file behind its
+// last whole fragment, and replaces the playlist by one that has all segments and the end. It
+// returns the size of both files. A media file that ends before its first whole fragment is
+// deleted, with its playlist; the size is 0 then. A file that this package did not write is left
+// alone, and is an error. name is the path without an extension.
 func finish(root *os.Root, name string) (int64, error) {
 	media, err := root.OpenFile(name+mediaExt, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -158,8 +159,8 @@ func (r *reader) readInit() (end int64, err error) {
 	return end, err
 }
 
-// fragment returns the fragment at offset. ok is false if there is no whole one. The error is mp4.ErrNotMP4 if what is
-// there is no fragment.
+// fragment returns the fragment at offset. ok is false if it is not complete. The error is
+// mp4.ErrNotMP4 if the bytes are not a fragment.
 func (r *reader) fragment(offset int64) (f mp4.FragmentInfo, ok bool, err error) {
 	for need := headGuess; need > 0; {
 		if r.head = r.head[:0]; cap(r.head) < need {
@@ -176,8 +177,9 @@ func (r *reader) fragment(offset int64) (f mp4.FragmentInfo, ok bool, err error)
 	return f, f.Size >= f.Head && int64(f.Size) <= r.size-offset, nil
 }
 
-// readSegments returns where the last whole fragment ends, and the text of the entries of all segments: those of known, and
-// what follows behind them. The last known segment is read again, and left out if its fragments are not whole.
+// readSegments returns the end of the last complete fragment, and the text of the entries of all
+// segments: the known ones, and those after them. It reads the last known segment again, and leaves
+// it out if its fragments are not complete.
 func (r *reader) readSegments(known list, init int64, media string, date time.Time) (end int64, target time.Duration, text []byte, err error) {
 	s := segmenter{target: known.target, zero: date}
 	end = init
@@ -222,7 +224,7 @@ func (r *reader) readSegments(known list, init int64, media string, date time.Ti
 	return end, max(longest, s.target), text, nil
 }
 
-// resume reads the fragments of a segment, so that s can go on behind it. It returns where they end.
+// resume reads the fragments of a segment, so that s can continue after it. It returns their end.
 func (r *reader) resume(s *segmenter, e listEntry) (end int64, err error) {
 	for end = e.offset; end < e.end; {
 		f, ok, err := r.fragment(end)

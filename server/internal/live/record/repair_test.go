@@ -49,7 +49,8 @@ func recordUntilKilled(dir string) {
 	select {}
 }
 
-// What a killed process was recording is whole fragments after the next Open, and plays before that.
+// What a killed process was recording is whole fragments after the next Open, and plays before
+// that.
 func TestKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("20 processes")
@@ -224,7 +225,8 @@ func TestCut(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The init segment and the first fragment, and the last two fragments, the first of which ends a segment.
+	// The init segment and the first fragment, and the last two fragments, the first of which ends
+	// a segment.
 	for n := 0; n < ends[0]+200; n += step {
 		cut(n, "")
 	}
@@ -307,7 +309,7 @@ func FuzzFinish(f *testing.F) {
 	})
 }
 
-// Open leaves alone what it did not write.
+// Open does not touch foreign files.
 func TestForeignFiles(t *testing.T) {
 	feed := newFeed()
 	defer feed.release()
@@ -354,7 +356,8 @@ func TestForeignFiles(t *testing.T) {
 	}
 }
 
-// What a process left behind that was killed while it replaced a playlist, or deleted a file, is put in order.
+// What a process left behind that was killed while it replaced a playlist, or deleted a file, is
+// put in order.
 func TestLeftBehind(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

@@ -15,8 +15,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// A store knows the files in the directory of an Archive, counts them, and deletes the oldest ones. Its methods are for any
-// goroutine.
+// A store knows the files in the directory of an Archive, counts them, and deletes the oldest ones.
+// Its methods are for any goroutine.
 type store struct {
 	dir      string
 	maxBytes int64 // of all files; 0 is no limit
@@ -62,7 +62,7 @@ func (s *store) readDir(root *os.Root) error {
 	return nil
 }
 
-// readSub is readStream of what an entry d of a directory is, if that is the directory of a stream.
+// readSub is readStream for an entry d of a directory, if that is the directory of a stream.
 func (s *store) readSub(root *os.Root, stream string, d fs.DirEntry) error {
 	if !d.IsDir() || checkName(stream) != nil {
 		return nil
@@ -70,8 +70,8 @@ func (s *store) readSub(root *os.Root, stream string, d fs.DirEntry) error {
 	return s.readStream(root, stream)
 }
 
-// readStream finds the recordings of a stream, and of those whose names begin with its name and a slash. A recording that cannot
-// be repaired is left as it is.
+// readStream finds the recordings of a stream, and of streams with names below it (its name and a
+// slash). It leaves a recording that cannot be repaired unchanged.
 func (s *store) readStream(root *os.Root, stream string) error {
 	entries, err := fs.ReadDir(root.FS(), stream)
 	if err != nil {
@@ -97,8 +97,8 @@ func (s *store) readStream(root *os.Root, stream string) error {
 	return nil
 }
 
-// readFile adds k to the files, and finishes it before that if it is unfinished. A file that cannot be finished may still
-// be deleted, unless it is none of an archive.
+// readFile adds k to the files. It finishes an unfinished file first. A file that cannot be
+// finished may be deleted later, if it is an archive's.
 func (s *store) readFile(root *os.Root, k kept) error {
 	name := k.name()
 	ended, err := hasEnded(root, name)
@@ -134,9 +134,9 @@ func sizeOf(root *os.Root, name string) (bytes int64) {
 	return bytes
 }
 
-// Stats says what there is, and what has happened since Open.
+// Stats describes the files, and counts events since Open.
 type Stats struct {
-	Recordings int   // that go on
+	Recordings int   // running recordings
 	Files      int   // that have ended and are in the directory
 	Bytes      int64 // of all files
 	Queued     int64 // bytes that wait for the disk
@@ -150,7 +150,7 @@ type Stats struct {
 	Repaired  int   // files, by Open
 }
 
-// stats returns a snapshot of what the store counts.
+// stats returns a snapshot of the store's counters.
 func (s *store) stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,8 +185,8 @@ func (s *store) keep(k kept, counted int64) {
 	}
 }
 
-// enough reports whether a growing file of n bytes is so large that it ends at the next key frame. maxBytes holds
-// several files of each stream, so that the oldest one is a small part of it.
+// enough reports whether a growing file of n bytes is so large that it ends at the next keyframe.
+// maxBytes holds several files of each stream, so that the oldest one is a small part of it.
 func (s *store) enough(n int64) bool {
 	const files = 4
 	if s.maxBytes == 0 {
@@ -197,8 +197,8 @@ func (s *store) enough(n int64) bool {
 	return n > s.maxBytes/files/s.recordings.Load()
 }
 
-// makeRoom deletes the oldest files while there are more than maxBytes. It reports whether those that grow are more
-// than that by themselves.
+// makeRoom deletes the oldest files while there are more than maxBytes. It reports whether the
+// growing files alone exceed maxBytes.
 func (s *store) makeRoom() (over bool) {
 	for {
 		s.mu.Lock()
@@ -215,7 +215,8 @@ func (s *store) makeRoom() (over bool) {
 	}
 }
 
-// remove deletes a file that has ended. If that fails the file is no longer counted, until the next Open.
+// remove deletes a file that has ended. If that fails the file is no longer counted, until the next
+// Open.
 func (s *store) remove(k kept) {
 	root, err := os.OpenRoot(s.dir)
 	if err == nil {

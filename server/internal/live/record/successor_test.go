@@ -39,8 +39,8 @@ func (r *rig) isReady() bool {
 	}
 }
 
-// A successor leaves the files alone that the process before it writes, and keeps what comes. Its own are written when
-// that process has ended, behind the others, and nothing is lost.
+// A successor does not touch the files of the previous process, and queues frames. It writes its
+// own files when that process has ended, after the others, and nothing is lost.
 func TestSuccessor(t *testing.T) {
 	old := newRig(t, nil)
 	first := old.stream("cam")
@@ -81,9 +81,9 @@ func TestSuccessor(t *testing.T) {
 	}
 }
 
-// A successor whose predecessor hangs loses what does not fit into the queue, counts that, and goes on at a key frame when
-// the directory is there.
-func TestSuccessorOfAHangingProcess(t *testing.T) {
+// If the previous process is stuck, a successor loses frames that do not fit into the queue, counts
+// them, and continues at a keyframe when it gets the directory.
+func TestSuccessorOfAStuckProcess(t *testing.T) {
 	old := newRig(t, func(c *Config) { c.QueueBytes = 1 << 20 })
 	next := old.successor()
 	rec := next.stream("cam")
@@ -113,7 +113,8 @@ func TestSuccessorOfAHangingProcess(t *testing.T) {
 	}
 }
 
-// A successor that ends before its predecessor waits for it, no longer than it may, and touches nothing.
+// A successor that ends before its predecessor waits for it, no longer than it may, and touches
+// nothing.
 func TestSuccessorEndsFirst(t *testing.T) {
 	old := newRig(t, nil)
 	want := old.feed.to(old.stream("cam"), 100)

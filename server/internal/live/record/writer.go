@@ -20,7 +20,7 @@ type writer struct {
 	stream string
 
 	movie     millrace.Chain // the init segment of the fragments that come
-	file      *file          // nil: the next key frame begins one
+	file      *file          // nil: the next keyframe begins one
 	counted   int64          // bytes of file that the archive counts
 	broken    string         // the name of a file that could not be finished
 	failing   bool           // since the last write that went well
@@ -36,7 +36,7 @@ type entry struct {
 	ends bool // it is the end of a file
 }
 
-// write puts what waited into files. It borrows c, and may take bytes from it.
+// write writes the queue to files. It borrows c, and may take bytes from it.
 func (w *writer) write(c *millrace.Chain, entries []entry) {
 	for i := range entries {
 		e := &entries[i]
@@ -73,8 +73,8 @@ func (w *writer) write(c *millrace.Chain, entries []entry) {
 	}
 }
 
-// fileEnds reports whether e, which is a key frame, begins a new file: at the hour, where the stream's time starts over,
-// and where the file is large.
+// fileEnds reports whether e, which is a keyframe, begins a new file: at the hour, where the
+// stream's time starts over, and where the file is large.
 func (w *writer) fileEnds(e *entry) bool {
 	// A clock that goes back by a moment begins none.
 	period := e.at.Truncate(w.cfg.Every)
@@ -101,7 +101,7 @@ func (w *writer) begin(e *entry) bool {
 	return true
 }
 
-// flush writes what was added to the file.
+// flush writes the added fragments to the file.
 func (w *writer) flush() {
 	f := w.file
 	if f == nil || f.pending.Len() == 0 {
@@ -120,7 +120,7 @@ func (w *writer) flush() {
 	w.counted = f.size()
 	if w.failing {
 		w.failing = false
-		w.log.Info("the recording goes on", "file", path.Base(f.name)+mediaExt)
+		w.log.Info("the recording continues", "file", path.Base(f.name)+mediaExt)
 	}
 }
 
@@ -135,7 +135,8 @@ func (w *writer) end() {
 	w.finish()
 }
 
-// finish finishes the file that is called broken. It returns false if that fails: begin tries again, or the next Open.
+// finish finishes the file that is called broken. It returns false if that fails: begin tries
+// again, or the next Open.
 func (w *writer) finish() bool {
 	k := kept{stream: w.stream, stamp: path.Base(w.broken)}
 	root, err := os.OpenRoot(w.cfg.Dir)
@@ -161,11 +162,12 @@ func (w *writer) fail(err error) {
 	w.retryAt = w.cfg.now().Add(retryAfter)
 	if !w.failing {
 		w.failing = true
-		w.log.Warn("recording fails; it goes on at a key frame when the disk takes files again", "reason", err)
+		w.log.Warn("recording fails; it continues at a keyframe when the disk accepts files again", "reason", err)
 	}
 }
 
-// leave releases what the writer holds. A file that could not be finished counts as one that has ended.
+// leave releases the memory that the writer holds. A file that could not be finished counts as
+// ended.
 func (w *writer) leave() {
 	w.movie.Release()
 	if w.broken != "" {

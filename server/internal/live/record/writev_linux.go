@@ -12,7 +12,8 @@ import (
 // maxVector is how many pieces the kernel takes in one writev.
 const maxVector = 1024
 
-// writeTo writes all of c to w, and releases what w has taken. A file gets the pieces by writev, without a copy.
+// writeTo writes all of c to w, and releases the written bytes. A file gets the pieces with writev,
+// without a copy.
 func writeTo(c *millrace.Chain, w io.Writer) error {
 	f, ok := w.(*os.File)
 	if !ok {

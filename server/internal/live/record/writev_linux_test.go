@@ -11,7 +11,8 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// A file gets all pieces, also more of them than one system call takes, and an error leaves the rest in the chain.
+// A file gets all pieces, also more of them than one system call takes, and an error leaves the
+// rest in the chain.
 func TestWriteTo(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "file")
 	f, err := os.Create(name)

@@ -10,7 +10,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// A base is what the renditions of a stream have in common.
+// A base is the state that the renditions of a stream share.
 type base struct {
 	cfg    *Config
 	log    *slog.Logger
@@ -24,7 +24,7 @@ type base struct {
 	begun bool // a frame was published that a viewer cannot start after
 }
 
-// A publisher is the source of the frames, and what was logged about it.
+// A publisher is the source of the frames, and the warnings that were logged about it.
 type publisher struct {
 	address  string
 	oddVideo atomic.Bool   // see report.LeftOut

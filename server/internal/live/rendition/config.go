@@ -25,7 +25,7 @@ type Config struct {
 
 // Counters count events of all streams of a server.
 type Counters struct {
-	GroupsCut atomic.Int64                        // GOPs longer than what is kept
+	GroupsCut atomic.Int64                        // GOPs longer than the kept frames
 	Damaged   atomic.Int64                        // NAL units and video frames that decoders fail at
 	Lost      [broadcast.Refused + 1]atomic.Int64 // frames that viewers were moved past, by reason
 	Fanout    fanout.Counters

@@ -65,7 +65,7 @@ func (c conversion) run(ctx context.Context) (why fanout.Reason) {
 	return why
 }
 
-// A report logs and counts what a conversion leaves out.
+// A report logs and counts the frames that a conversion leaves out.
 type report struct {
 	rendition *Rendition
 	warned    bool // that frames were missed
@@ -78,7 +78,7 @@ func (c *report) LeftOut(n int64) {
 	if p := s.publisher.Load(); !p.oddVideo.Swap(true) {
 		s.log.Warn("the publisher sends video that decoders fail at: MP4, HLS and recordings are made without it",
 			"publisher", p.address, "wrong", "NAL units of length 0, start codes (Annex B) in place of "+
-				"lengths, lengths beyond the end, or frames without a picture")
+				"lengths, lengths beyond the end, or frames without video data")
 	}
 }
 
@@ -99,7 +99,7 @@ func (c *report) Missed(lost broadcast.Missed) {
 	s.mu.Unlock()
 	if !c.warned {
 		c.warned = true
-		go s.log.Warn("the making of a rendition is behind what is kept, and skips to the newest key frame",
+		go s.log.Warn("a conversion is too slow, and skips to the newest keyframe",
 			"form", s.format.String(), "viewers", viewers, "frames", lost.Frames, "bytes", lost.Bytes, "reason", lost.Why.String())
 	}
 	lost.Frames *= viewers

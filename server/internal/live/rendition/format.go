@@ -12,7 +12,8 @@ const (
 	formats // the number of formats
 )
 
-// formatNames has the name and the content type of each format. Only clients that speak RTMP get RTMP.
+// formatNames has the name and the content type of each format. Only clients that speak RTMP get
+// RTMP.
 var formatNames = [formats]struct{ name, contentType string }{
 	FLV:  {name: "flv", contentType: "video/x-flv"},
 	MP4:  {name: "mp4", contentType: "video/mp4"},

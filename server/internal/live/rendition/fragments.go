@@ -17,22 +17,22 @@ import (
 // ErrNotMade is the error of FragmentReader.Next when no MP4 can be made of the stream.
 var ErrNotMade = errors.New("the stream has nothing, or nothing any more, that MP4 is made of")
 
-// A FragmentReader reads the MP4 fragments that viewers get, and continues with the next rendition when the codecs
-// change. It is the [hlslive.Source] of HLS, and recordings read from it. One goroutine at a time uses it, and calls Release
-// at the end.
+// A FragmentReader reads the MP4 fragments that viewers get, and continues with the next rendition
+// when the codecs change. It is the [hlslive.Source] of HLS, and recordings read from it. One
+// goroutine at a time uses it, and calls Release at the end.
 type FragmentReader struct {
 	set    *Set
 	from   *Rendition // nil before the first one, and between two
 	cursor *broadcast.Cursor
 
 	init  millrace.Chain // the init segment of the fragments that come
-	movie *mp4.Movie     // what it says
+	movie *mp4.Movie     // describes init
 	early bool           // the first video frame, which is a keyframe, has not come
 	lost  bool           // fragments are missing in front of the next one
 }
 
-// Next appends the next fragment to dst, which owns it. It returns io.EOF at the end of the stream, and ErrNotMade if
-// there is no MP4 of it.
+// Next appends the next fragment to dst, which owns it. It returns io.EOF at the end of the stream,
+// and ErrNotMade if there is no MP4 of it.
 func (r *FragmentReader) Next(ctx context.Context, dst *millrace.Chain) (hlslive.Fragment, error) {
 	for {
 		if r.from == nil {
@@ -92,7 +92,7 @@ func (r *FragmentReader) end() {
 	r.from = nil
 }
 
-// Release gives back what r holds.
+// Release releases the memory that r holds.
 func (r *FragmentReader) Release() {
 	r.end()
 	r.init.Release()
@@ -106,7 +106,7 @@ func (r *FragmentReader) KeyInterval() time.Duration {
 	return time.Duration(r.set.facts.UsualInterval.Load()) * time.Millisecond
 }
 
-// ExpectsKey reports whether the stream has had keyframes, and goes on to have video.
+// ExpectsKey reports whether the stream has had keyframes, and still has video.
 func (r *FragmentReader) ExpectsKey() bool {
 	return r.set.HasStart() && !r.set.facts.NoVideo.Load()
 }

@@ -7,7 +7,8 @@ type meter struct {
 	rate  int64 // bits per second; 0 before a second has passed
 }
 
-// add counts n bytes that came at a monotonic time in ns. It reports whether rate has changed, which it does once a second.
+// add counts n bytes that came at a monotonic time in ns. It reports whether rate has changed,
+// which it does once a second.
 func (m *meter) add(n int, at int64) bool {
 	if m.since == 0 {
 		m.since = at

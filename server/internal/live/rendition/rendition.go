@@ -12,10 +12,12 @@ import (
 )
 
 const (
-	// batchBytes bounds what a viewer takes from the ring at a time. A viewer that stalls pins one batch beyond what the
-	// ring keeps; 256 KiB is more than the kernel takes at once from a connection whose unsent bytes are bounded.
+	// batchBytes limits how much a viewer takes from the ring at a time. A stalled viewer pins one
+	// batch in addition to what the ring keeps. 256 KiB is more than the kernel accepts at once
+	// from a connection with a limit of unsent bytes.
 	batchBytes = 256 << 10
-	// minMP4Frames is room for the fragments of 90 seconds of audio, however small Config.KeepFrames is.
+	// minMP4Frames is room for the fragments of 90 seconds of audio, however small
+	// Config.KeepFrames is.
 	minMP4Frames = 1 << 12
 )
 
@@ -28,7 +30,7 @@ type Rendition struct {
 	fanout *fanout.Fanout // writes the ring to the viewers, and closes it
 
 	// Of a rendition that is made from the live one; nil for that one.
-	ready <-chan struct{} // closed when what was there at the start has been made
+	ready <-chan struct{} // closed when the frames that were kept at the start have been converted
 	stop  func()          // ends the conversion
 
 	viewers int // guarded by mu
@@ -39,7 +41,8 @@ type Rendition struct {
 func newRendition(b *base, f Format, head []byte) *Rendition {
 	frames := b.cfg.KeepFrames
 	if f == MP4 {
-		// The ring makes room for a piece of memory per frame. A fragment has one piece for each frame, and two of its own.
+		// The ring makes room for one piece of memory per frame. A fragment has one piece for each
+		// of its frames, and two more.
 		frames = max(minMP4Frames, 2*frames)
 	}
 	r := &Rendition{base: b, format: f, head: head, ring: broadcast.New(
@@ -55,14 +58,15 @@ func (r *Rendition) Format() Format { return r.format }
 // Fanout returns the writer to the viewers of r.
 func (r *Rendition) Fanout() *fanout.Fanout { return r.fanout }
 
-// Stats describes what r keeps for late viewers.
+// Stats describes the frames that r keeps for late viewers.
 func (r *Rendition) Stats() broadcast.Stats { return r.ring.Stats() }
 
-// Evict drops what r keeps and is older than age; GOPs that the newest viewers need only if all is set. It returns the bytes
-// that it dropped.
+// Evict drops kept frames older than age, but the GOP that new viewers need only if all is set. It
+// returns the number of bytes dropped.
 func (r *Rendition) Evict(age time.Duration, all bool) int64 { return r.ring.Evict(age, all) }
 
-// Head returns what a new viewer gets before any frame. An FLV header names the tracks that exist.
+// Head returns the bytes that a new viewer gets before any frame. An FLV header names the tracks
+// that exist.
 func (r *Rendition) Head() []byte {
 	tracks := r.facts.Tracks.Load()
 	if r.format != FLV || tracks == 0 {
@@ -73,15 +77,17 @@ func (r *Rendition) Head() []byte {
 	return head
 }
 
-// StateTracks corrects the FLV metadata in batch from the offset from on: they name the tracks that exist, as Head does.
+// StateTracks corrects the FLV metadata in batch from the offset from on: they name the tracks that
+// exist, as Head does.
 func (r *Rendition) StateTracks(batch *millrace.Chain, from int) {
 	if tracks := r.facts.Tracks.Load(); r.format == FLV && tracks != 0 {
 		flvstream.StateAll(r.memory, batch, from, tracks)
 	}
 }
 
-// AwaitReady returns where a viewer begins that has joined for the next keyframe, and for which that was not known yet. Until a
-// conversion has caught up, the keyframe that comes next may be an old one. After an error the caller calls Set.Leave.
+// AwaitReady returns where a viewer begins that has joined for the next keyframe, and for which
+// that was not known yet. Until a conversion has caught up, the keyframe that comes next may be an
+// old one. After an error the caller calls Set.Leave.
 func (r *Rendition) AwaitReady(ctx context.Context) (fanout.Start, error) {
 	select {
 	case <-r.ready:
@@ -93,8 +99,8 @@ func (r *Rendition) AwaitReady(ctx context.Context) (fanout.Start, error) {
 	return r.startAtNextKey(), nil
 }
 
-// AwaitTracks waits until Head can name the tracks of the stream: browsers wait for a track that is announced and never comes.
-// It waits for flvstream.TrackWait at most.
+// AwaitTracks waits until Head can name the tracks of the stream: browsers wait for a track that is
+// announced and never comes. It waits for flvstream.TrackWait at most.
 func (r *Rendition) AwaitTracks(ctx context.Context) error {
 	if r.format != FLV {
 		return nil
@@ -115,20 +121,21 @@ func (r *Rendition) startAtNextKey() fanout.Start { return startAt(r.cursor(broa
 
 func startAt(c *broadcast.Cursor) fanout.Start { return fanout.Start{Cursor: c, Lag: c.Lag()} }
 
-// keyAge returns the age of the newest keyframe at which viewers can start, or 0 if they begin without one. mu is held.
+// keyAge returns the age of the newest keyframe at which viewers can start, or 0 if they begin
+// without one. mu is held.
 func (r *Rendition) keyAge() time.Duration {
 	c := r.source()
 	defer c.Close()
 	return c.Lag().Time
 }
 
-// cursor returns a new viewer's place in the ring: at the newest keyframe, unless opts say otherwise. As long as
-// nothing has been published that a viewer cannot start after, it is at the head, so that the first viewers miss
-// nothing. mu is held.
+// cursor returns a new viewer's place in the ring: at the newest keyframe, unless opts say
+// otherwise. As long as nothing has been published that a viewer cannot start after, it is at the
+// head, so that the first viewers miss nothing. mu is held.
 func (r *Rendition) cursor(opts ...broadcast.CursorOption) *broadcast.Cursor {
 	lag, batch := r.cfg.Lag, batchBytes
 	if lag.Bytes > 0 {
-		batch = int(min(batchBytes, max(lag.Bytes/4, 4<<10))) // what is taken and not yet sent counts as lag
+		batch = int(min(batchBytes, max(lag.Bytes/4, 4<<10))) // frames taken and not yet sent count as lag
 	}
 	if r.drops() { // a viewer that is disconnected for its lag is not moved first
 		lag = broadcast.Lag{}
@@ -136,7 +143,8 @@ func (r *Rendition) cursor(opts ...broadcast.CursorOption) *broadcast.Cursor {
 	return r.newCursor(lag, append(opts, broadcast.BatchBytes(batch))...)
 }
 
-// source returns a cursor for a conversion or a FragmentReader. It may be as far behind as is kept. mu is held.
+// source returns a cursor for a conversion or a FragmentReader. It may be as far behind as is kept.
+// mu is held.
 func (r *Rendition) source(opts ...broadcast.CursorOption) *broadcast.Cursor {
 	return r.newCursor(broadcast.Lag{}, opts...)
 }
@@ -150,9 +158,9 @@ func (r *Rendition) newCursor(limits broadcast.Lag, opts ...broadcast.CursorOpti
 	return r.ring.Cursor(opts...)
 }
 
-// drops reports whether a viewer that is too far behind is disconnected. Frames can be left out of FLV and RTMP. Bytes of an
-// unknown format have no place at which to continue, and after a gap an MP4 player continues with the audio at once but
-// waits with the video.
+// drops reports whether a viewer that is too far behind is disconnected. Frames can be left out of
+// FLV and RTMP. Bytes of an unknown format have no place at which to continue, and after a gap an
+// MP4 player continues with the audio at once but waits with the video.
 func (r *Rendition) drops() bool { return r.format == Raw || r.format == MP4 || r.cfg.Drop }
 
 // startIsKept reports whether viewers can start at a keyframe that is kept.

@@ -13,14 +13,14 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/flvstream"
 )
 
-// A Set is the renditions of one stream. One goroutine at a time publishes: SetPublisher, Publish, Configure, ChangeTracks,
-// Count, Pause and Flush. Any goroutine may call the other methods.
+// A Set is the renditions of one stream. One goroutine at a time publishes: SetPublisher, Publish,
+// Configure, ChangeTracks, Count, Pause and Flush. Any goroutine may call the other methods.
 //
 // Locks: Set.mu, then that of a broadcast.Ring. The Set logs nothing while it holds mu.
 type Set struct {
 	*base
 	live *Rendition          // the stream as it comes
-	made [formats]*Rendition // made from live; nil where there is none. Guarded by mu
+	made [formats]*Rendition // made from live, or nil. Guarded by mu
 
 	hasStart atomic.Bool  // see HasStart
 	rate     atomic.Int64 // see Rate
@@ -30,9 +30,9 @@ type Set struct {
 	cuts  int64 // GOPs that noteCuts has counted
 }
 
-// New returns the renditions of a stream in the format f. head is sent to each viewer before any frame; for FLV it is the FLV
-// header. New borrows memory, the account of the stream's bytes. The caller calls SetPublisher before it publishes, and Close
-// at the end of the stream.
+// New returns the renditions of a stream in the format f. head is sent to each viewer before any
+// frame; for FLV it is the FLV header. New borrows memory, the account of the stream's bytes. The
+// caller calls SetPublisher before it publishes, and Close at the end of the stream.
 func New(cfg *Config, log *slog.Logger, memory *millrace.Pool, f Format, head []byte) *Set {
 	b := &base{cfg: cfg, log: log, memory: memory, facts: flvstream.NewFacts()}
 	if f == FLV {
@@ -60,8 +60,8 @@ func (s *Set) Publish(c *millrace.Chain, start bool) error {
 	return s.live.ring.Publish(c, broadcast.Frame{Key: start})
 }
 
-// Configure adds a frame that later viewers need as well: from now on they get preamble before the keyframe at which they start.
-// It takes ownership of both.
+// Configure adds a frame that later viewers need as well: from now on they get preamble before the
+// keyframe at which they start. It takes ownership of both.
 func (s *Set) Configure(c, preamble *millrace.Chain) error {
 	s.mu.Lock() // so that a viewer that joins gets it once
 	defer s.mu.Unlock()
@@ -69,8 +69,8 @@ func (s *Set) Configure(c, preamble *millrace.Chain) error {
 	return s.live.ring.Publish(c, broadcast.Frame{})
 }
 
-// ChangeTracks adds the first frame after a track has gone or come back. preamble has the tracks that are left. It takes
-// ownership of both.
+// ChangeTracks adds the first frame after a track has gone or come back. preamble has the tracks
+// that are left. It takes ownership of both.
 func (s *Set) ChangeTracks(c, preamble *millrace.Chain, start bool) error {
 	s.mu.Lock() // a conversion begins before or after both
 	defer s.mu.Unlock()
@@ -79,10 +79,11 @@ func (s *Set) ChangeTracks(c, preamble *millrace.Chain, start bool) error {
 	return s.live.ring.Publish(c, broadcast.Frame{Key: start})
 }
 
-// Flush has the viewers served now: nothing will be published for a while.
+// Flush serves the viewers at once, because nothing will be published for a while.
 func (s *Set) Flush() { s.live.ring.Flush() }
 
-// Count adds n bytes that the publisher sent, at a monotonic time in ns. It updates Rate once a second.
+// Count adds n bytes that the publisher sent, at a monotonic time in ns. It updates Rate once a
+// second.
 func (s *Set) Count(n int, at int64) {
 	if s.meter.add(n, at) {
 		s.rate.Store(s.meter.rate)
@@ -100,7 +101,7 @@ func (s *Set) Pause() {
 // Rate returns the recent bit rate, in bits per second.
 func (s *Set) Rate() int64 { return s.rate.Load() }
 
-// noteCuts counts the GOPs whose keyframe was dropped before they ended.
+// noteCuts counts the GOPs that lost their keyframe before they ended.
 func (s *Set) noteCuts() {
 	n := int64(s.Stats().GroupsCut)
 	if n == s.cuts {
@@ -108,8 +109,8 @@ func (s *Set) noteCuts() {
 	}
 	s.cfg.Counters.GroupsCut.Add(n - s.cuts)
 	if s.cuts == 0 {
-		go s.log.Warn("a group of pictures is longer than what is kept: late viewers get nothing until the next key frame "+
-			"(--keep-bytes, --keep-frames, or a shorter key frame interval)",
+		go s.log.Warn("a GOP is longer than the kept frames: new viewers wait for the next keyframe "+
+			"(--keep-bytes, --keep-frames, or a shorter keyframe interval)",
 			"keep-bytes", s.cfg.KeepBytes, "keep-frames", s.cfg.KeepFrames)
 	}
 	s.cuts = n
@@ -125,14 +126,16 @@ func (s *Set) NoteStart() {
 // HasStart reports whether NoteStart was called since the Set was made, or since ForgetStart.
 func (s *Set) HasStart() bool { return s.hasStart.Load() }
 
-// ForgetStart makes HasStart return false: what was published belongs to another owner of the stream.
+// ForgetStart makes HasStart return false, because the frames so far are from another owner of the
+// stream.
 func (s *Set) ForgetStart() { s.hasStart.Store(false) }
 
 // StartIsKept reports whether the live rendition has a keyframe at which viewers can start.
 func (s *Set) StartIsKept() bool { return s.live.startIsKept() }
 
-// Join adds a viewer of format f, which Leave removes. The viewer begins at the newest keyframe, or at the next one if next
-// is set. If it cannot be said yet where that is, start has no cursor, and Rendition.AwaitReady returns it.
+// Join adds a viewer of format f, which Leave removes. The viewer begins at the newest keyframe, or
+// at the next one if next is set. If it cannot be said yet where that is, start has no cursor, and
+// Rendition.AwaitReady returns it.
 func (s *Set) Join(f Format, next bool) (r *Rendition, start fanout.Start) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,7 +146,7 @@ func (s *Set) Join(f Format, next bool) (r *Rendition, start fanout.Start) {
 		start = s.startAtKey(r)
 	case r.ready == nil:
 		start = r.startAtNextKey()
-	} // otherwise the viewer begins when what is there has been made
+	} // otherwise the viewer starts when the kept frames have been converted
 	return r, start
 }
 
@@ -219,7 +222,7 @@ func (s *Set) forget(r *Rendition) {
 	}
 }
 
-// All returns the live rendition and those that are being made.
+// All returns the live rendition and those made from it.
 func (s *Set) All() []*Rendition {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -245,7 +248,8 @@ func (s *Set) Viewers(f Format) int {
 	return 0
 }
 
-// MP4Time returns the time of the newest MP4 fragment, by the clock of the MP4, or 0 if none is made.
+// MP4Time returns the time of the newest MP4 fragment, by the clock of the MP4, or 0 if none is
+// made.
 func (s *Set) MP4Time() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -257,10 +261,11 @@ func (s *Set) MP4Time() time.Duration {
 	return 0
 }
 
-// Stats describes what the live rendition keeps.
+// Stats describes the frames that the live rendition keeps.
 func (s *Set) Stats() broadcast.Stats { return s.live.Stats() }
 
-// KeyAge returns the age of the newest keyframe at which viewers can start, or 0 if they begin without one.
+// KeyAge returns the age of the newest keyframe at which viewers can start, or 0 if they begin
+// without one.
 func (s *Set) KeyAge() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -78,7 +78,8 @@ func TestFormatIsMadeWhileItIsUsed(t *testing.T) {
 	s.Leave(again)
 }
 
-// A viewer that wants the next keyframe of a format that is being made begins when what is there has been made.
+// A viewer that wants the next keyframe of a format under conversion starts after the kept frames
+// have been converted.
 func TestNextKeyframeOfAFormatThatIsMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newSet(t, FLV)

@@ -49,7 +49,8 @@ const (
 		 "bits_per_second": 2150000, "viewers": 1500, "lag_seconds_max": 0.05, "frames_lost": 12, "groups_cut": 3, "stalled": 2}]}`
 )
 
-// serve answers with the page and with what streams holds, by a server that start starts; "" is a server that cannot answer.
+// serve answers with the page and with what streams holds, by a server that start starts; "" is a
+// server that cannot answer.
 func serve(t *testing.T, start func(http.Handler) *httptest.Server, streams *atomic.Value) string {
 	mux := http.NewServeMux()
 	mux.Handle("/", Handler())
@@ -85,7 +86,8 @@ func unplayable(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// The page when nothing is live, when a stream has a hostile name, and when the server is gone and comes back.
+// The page when nothing is live, when a stream has a hostile name, and when the server is gone and
+// comes back.
 func TestPageInABrowser(t *testing.T) {
 	ctx, console := pagetest.Browser(t)
 	var streams atomic.Value
@@ -111,11 +113,11 @@ func TestPageInABrowser(t *testing.T) {
 	pagetest.Await(t, ctx, `document.querySelector('#publish-note').textContent.startsWith('With OBS or ffmpeg')`)
 	pagetest.Await(t, ctx, `document.querySelectorAll('#rtmp .copy').length === 2`)
 	streams.Store(unsafe)
-	pagetest.Await(t, ctx, rtmp+` === '' && document.querySelector('#publish-hint').textContent.startsWith('RTMP takes no streams')`)
+	pagetest.Await(t, ctx, rtmp+` === '' && document.querySelector('#publish-hint').textContent.startsWith('RTMP accepts no streams')`)
 	streams.Store(near)
 	pagetest.Await(t, ctx, rtmp+` === 'rtmp://127.0.0.1/live camera' && `+commands+` === '' && `+visible("name-field"))
 	pagetest.Await(t, ctx, visible("rtmp-title")+" && !"+visible("commands-title")+
-		` && document.querySelector('#publish-hint').textContent.startsWith('Only RTMP takes streams here. Publishing is off')`)
+		` && document.querySelector('#publish-hint').textContent.startsWith('This server accepts streams over RTMP only. Publishing is off')`)
 
 	streams.Store(token)
 	pagetest.Await(t, ctx, commands+`.includes('-headers "Authorization: Bearer TOKEN" -send_expect_100 1')`)
@@ -138,8 +140,8 @@ func TestPageInABrowser(t *testing.T) {
 		"#rows td.age":   "1 h 1 min",
 		"#version":       "Millrace <b>v1</b>",
 
-		"#facts div:nth-child(8) dd": "0 B; 3 groups of pictures were too long",
-		"#message":                   "This stream is not video that a browser plays. It is relayed byte for byte.",
+		"#facts div:nth-child(8) dd": "0 B; 3 GOPs were too long",
+		"#message":                   "This stream is not a video format for browsers. It is relayed unchanged.",
 	} {
 		got, err := chromedp.Run(ctx, chromedp.TextContent(chromedp.CSS(selector)))
 		if err != nil || got != want {
@@ -150,24 +152,26 @@ func TestPageInABrowser(t *testing.T) {
 		t.Errorf("the console shows:\n%s", strings.Join(lines, "\n"))
 	}
 
-	// Where reading needs a token, the addresses for other programs have a place for it, and the page says what to put there.
+	// Where reading needs a token, the addresses for other programs have a place for it, and the
+	// page says what to put there.
 	streams.Store(private)
 	const watch = `document.querySelector('#watch').textContent`
 	pagetest.Await(t, ctx, watch+`.includes('ffplay -fflags nobuffer "' + location.origin + '/live/site/cam.flv?token=READ_TOKEN"')`)
 	pagetest.Await(t, ctx, watch+`.includes('/live/site/cam.mp4?token=READ_TOKEN')`)
 	pagetest.Await(t, ctx, watch+`.includes('/live/site/cam/index.m3u8?token=READ_TOKEN')`)
 	pagetest.Await(t, ctx, watch+`.includes('rtmp://127.0.0.1/live/site/cam?token=READ_TOKEN')`)
-	pagetest.Await(t, ctx, `document.querySelector('#facts').textContent.includes('9, 4 as MP4, 2 by RTMP, 7 more by HLS')`)
+	pagetest.Await(t, ctx, `document.querySelector('#facts').textContent.includes('9, 4 as MP4, 2 over RTMP, 7 more over HLS')`)
 	pagetest.Await(t, ctx, `document.querySelector('#watch-hint').textContent.includes('--read-token')`)
 
 	// A publisher that sends nothing.
 	streams.Store(silent)
 	pagetest.Await(t, ctx, `document.querySelector('#stage-badge').textContent === 'Live, silent for 7 s'`)
-	pagetest.Await(t, ctx, `document.querySelector('#facts').textContent.includes('Furthest from live9.7 sKey framesevery 10.0 s, which is long: viewers begin')`)
+	pagetest.Await(t, ctx, `document.querySelector('#facts').textContent.includes('Furthest from live9.7 sKeyframesevery 10.0 s, which is long: viewers start')`)
 	pagetest.Await(t, ctx, `[...document.querySelectorAll('#rows .codec')].map(e => e.textContent).join('; ') ===
 		'h264 · silent for 7 s; h264 · waiting for its publisher; h264'`)
 
-	// The streams of all nodes: where each is, and the viewers of all nodes without the nodes among them.
+	// The streams of all nodes: where each is, and the viewers of all nodes without the nodes among
+	// them.
 	streams.Store(nodes)
 	const where = `[...document.querySelectorAll('#rows tr')].map(e => e.querySelector('.name').textContent + ': ' + e.querySelector('.where').textContent).join('; ')`
 	pagetest.Await(t, ctx, where+` === 'cam: at 10.0.0.2:8080, pulled by 10.0.0.1:8080, 10.0.0.3:8080; far: at 10.0.0.2:8080; here: at 10.0.0.1:8080, pulled by 4 nodes'`)
@@ -195,9 +199,10 @@ func TestPageOfAnUndecodableStream(t *testing.T) {
 	pagetest.Await(t, ctx, `document.querySelector('#message').textContent.startsWith('Browsers cannot play this stream: h263 and mp3')`)
 	pagetest.Await(t, ctx, watch+`.includes('/live/old.flv') && !`+watch+`.includes('.mp4') && !`+watch+`.includes('.m3u8')`)
 	streams.Store(`{"server": {}, "streams": [{"name": "old", "format": "flv", "video": "h263", "audio": "aac", "left_out": "video"}]}`)
-	pagetest.Await(t, ctx, watch+`.includes('.mp4') && document.querySelector('#watch-hint').textContent.startsWith('Browsers get the audio alone: h263')`)
+	pagetest.Await(t, ctx, watch+`.includes('.mp4') && document.querySelector('#watch-hint').textContent.startsWith('Browsers get only the audio: h263')`)
 
-	// What the browser itself fails at, such as a codec that it lacks, stays on the screen between the attempts.
+	// What the browser itself fails at, such as a codec that it lacks, stays on the screen between
+	// the attempts.
 	const message = `document.querySelector('#message').textContent`
 	streams.Store(`{"server": {}, "streams": [{"name": "old", "format": "flv", "video": "h265", "audio": "aac"}]}`)
 	pagetest.Await(t, ctx, message+`.startsWith('This browser cannot play the stream')`)
@@ -332,7 +337,7 @@ func TestPageSaysWhyTheServerRefuses(t *testing.T) {
 	nettest.Eventually(t, "its end", func() bool { return questions.Load() == 0 })
 	pagetest.Await(t, ctx, message+`.startsWith('This browser cannot play the stream')`)
 
-	// A stream that is picked does not inherit what is wrong with another one.
+	// A picked stream does not show the error of another one.
 	answer.Store("503 text/plain full")
 	streams.Store(`{"server": {}, "streams": [
 		{"name": "cam6", "format": "flv"}, {"name": "next", "format": "flv"}]}`)

@@ -1,7 +1,7 @@
-// Package page is the server's page at /: it lists the live streams and plays one. It is plain HTML, CSS and JavaScript
-// embedded in the binary, and loads nothing from other servers.
+// Package page is the server's page at /: it lists the live streams and plays one. It is plain
+// HTML, CSS and JavaScript embedded in the binary, and loads nothing from other servers.
 //
-// The page reads what it shows once a second from api/streams, a JSON document that package ops makes.
+// Once a second the page reads api/streams, a JSON document that package ops makes.
 package page
 
 import (
@@ -19,8 +19,8 @@ import (
 //go:embed assets
 var files embed.FS
 
-// policy lets the page load from this server alone, and run no script inside a text: a publisher chooses the stream's name. Other
-// pages may not frame it.
+// policy lets the page load from this server alone, and run no script inside a text: a publisher
+// chooses the stream's name. Other pages may not frame it.
 const policy = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
 
 type asset struct {
@@ -29,10 +29,12 @@ type asset struct {
 	body        []byte
 }
 
-// Handler serves the page at / and its parts under /page/; every other path is not found. It answers GET and HEAD.
+// Handler serves the page at / and its parts under /page/; every other path is not found. It
+// answers GET and HEAD.
 func Handler() http.Handler { return handler("index.html", "admin.html") }
 
-// Admin serves the operator's page in the same way. It shows who is connected, and ends streams, viewers and the server.
+// Admin serves the operator's page in the same way. It lists clients, and ends streams, viewers and
+// the server.
 func Admin() http.Handler { return handler("admin.html", "index.html") }
 
 // handler serves one page at /, and nothing of the other one.
@@ -54,15 +56,15 @@ func handler(index, other string) http.Handler {
 		h.Set("Content-Security-Policy", policy)
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
-		// Kept, but asked for each time: a new binary brings a new page under the same addresses.
-		// A "private" of the caller's stays.
+		// Kept, but asked for each time: a new binary brings a new page under the same addresses. A
+		// "private" of the caller's stays.
 		h.Add("Cache-Control", "no-cache")
 		h.Set("ETag", a.etag)
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(a.body))
 	})
 }
 
-// types has the types of the parts. What package mime knows depends on the machine.
+// types has the types of the parts, because package mime depends on the machine.
 var types = map[string]string{
 	".html": "text/html",
 	".css":  "text/css",

@@ -59,7 +59,7 @@ func TestPartsHaveTheirTypes(t *testing.T) {
 	}
 }
 
-func TestEveryPartForbidsWhatIsNotOurs(t *testing.T) {
+func TestPagePolicyForbidsOtherSites(t *testing.T) {
 	for path := range load("index.html", "admin.html") {
 		h := answer("GET", path, nil).Header
 		if csp := h.Get("Content-Security-Policy"); !strings.HasPrefix(csp, "default-src 'self';") || strings.Contains(csp, "unsafe") {
@@ -74,7 +74,7 @@ func TestEveryPartForbidsWhatIsNotOurs(t *testing.T) {
 // An SVG file must name its namespace, which looks like an address and is never fetched.
 const namespace = `xmlns="http://www.w3.org/2000/svg"`
 
-func TestNothingIsFetchedFromElsewhere(t *testing.T) {
+func TestPageFetchesNothingFromOtherSites(t *testing.T) {
 	elsewhere := regexp.MustCompile(`(?i)(https?|wss?|ftp|data|blob):[^\s]|["'(=]\s*//|@import`)
 	for path, body := range text(t) {
 		for _, hit := range elsewhere.FindAllString(strings.ReplaceAll(body, namespace, ""), -1) {
@@ -83,8 +83,8 @@ func TestNothingIsFetchedFromElsewhere(t *testing.T) {
 	}
 }
 
-// The policy blocks scripts and styles that stand in the page itself, so there must be none; and a name that a publisher
-// chose must reach the page as text.
+// The policy blocks scripts and styles that stand in the page itself, so there must be none; and a
+// name that a publisher chose must reach the page as text.
 func TestNoInlineScriptsAndNoTextAsHTML(t *testing.T) {
 	inline := regexp.MustCompile(`(?i)<style|<script[^>]*>[^<]|\sstyle=|\son[a-z]+=|javascript:`)
 	asHTML := regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function`)
@@ -115,7 +115,7 @@ func TestEveryReferenceIsServed(t *testing.T) {
 	}
 }
 
-func TestAnUnchangedPartIsNotSentAgain(t *testing.T) {
+func TestUnchangedPartsAreNotModified(t *testing.T) {
 	first := answer("GET", "/page/app.js", nil)
 	etag := first.Header.Get("ETag")
 	if etag == "" || first.Header.Get("Cache-Control") != "no-cache" {

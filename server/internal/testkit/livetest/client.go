@@ -42,7 +42,7 @@ func (c *Client) Logged(words ...string) {
 
 // A Response is an answer that was read to its end.
 type Response struct {
-	Status int // 0: an error, whose text is Body
+	Status int // 0: an error, with its text in Body
 	Header http.Header
 	Body   string
 }
@@ -88,7 +88,8 @@ func (c *Client) Request(method, path, body string, header ...string) Response {
 	return c.Do(req)
 }
 
-// HTTP2 returns a client that speaks HTTP/2 without TLS and lets window bytes of an answer wait unread.
+// HTTP2 returns a client that speaks HTTP/2 without TLS and lets window bytes of an answer wait
+// unread.
 func HTTP2(t testing.TB, window int) *http.Client {
 	t.Helper()
 	protocols := new(http.Protocols)
@@ -98,7 +99,7 @@ func HTTP2(t testing.TB, window int) *http.Client {
 	return &http.Client{Transport: tr}
 }
 
-// Dial opens a connection to write a request to by hand, and writes head, whose lines end with "\n".
+// Dial opens a connection for a hand-written request, and writes head, whose lines end with "\n".
 func (c *Client) Dial(head string) net.Conn {
 	c.T.Helper()
 	conn := nettest.Dial(c.T, c.Addr, 0)

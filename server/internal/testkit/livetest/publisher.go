@@ -13,7 +13,7 @@ import (
 // A Publisher sends a stream in chunks, as encoders do.
 type Publisher struct {
 	t      testing.TB
-	Body   *io.PipeWriter // what is written to it is sent
+	Body   *io.PipeWriter // writes to it are sent
 	answer chan Response
 }
 
@@ -23,7 +23,7 @@ func (c *Client) Publisher(name string) *Publisher {
 	return c.PublisherBy(http.DefaultClient, name)
 }
 
-// PublisherBy starts a publisher whose requests client makes.
+// PublisherBy starts a publisher that sends its requests with client.
 func (c *Client) PublisherBy(client *http.Client, name string) *Publisher {
 	c.T.Helper()
 	r, w := io.Pipe()

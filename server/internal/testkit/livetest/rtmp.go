@@ -69,7 +69,8 @@ func (c *RTMP) ChunkSize(n int) {
 	c.flush()
 }
 
-// flush sends what was made. A server that has closed the connection is no failure: tests read what it has said.
+// flush sends the pending messages. A closed connection is not an error: tests read the server's
+// last messages.
 func (c *RTMP) flush() { _, _ = c.out.WriteTo(c.Conn) }
 
 // Send sends a message, and returns whether the connection took it.
@@ -90,7 +91,8 @@ func (c *RTMP) make(m rtmp.Message, body []byte) {
 	}
 }
 
-// Call sends a command on a message stream: a name, a transaction, null or an object, and arguments.
+// Call sends a command on a message stream: a name, a transaction, null or an object, and
+// arguments.
 func (c *RTMP) Call(stream uint32, name string, values ...any) {
 	c.t.Helper()
 	c.calls++
@@ -112,7 +114,8 @@ func (c *RTMP) ping(v uint32) {
 		binary.BigEndian.AppendUint32([]byte{0, request}, v))
 }
 
-// PingUntilItEnds asks for answers, and reads none, until the connection takes no more requests: the server has closed it.
+// PingUntilItEnds asks for answers, and reads none, until the connection takes no more requests:
+// the server has closed it.
 func (c *RTMP) PingUntilItEnds() {
 	c.t.Helper()
 	for c.enc.SetChunkSize(&c.out, 1<<10); ; {
@@ -175,10 +178,10 @@ func (m *RTMPMessage) Status() (s Status, ok bool) {
 	return s, true
 }
 
-// A Status is what an onStatus says.
+// A Status is the content of an onStatus message.
 type Status struct{ Level, Code, Description string }
 
-// Tag returns sound, pictures and metadata as an FLV tag, and nil for other messages.
+// Tag returns an audio, video or metadata message as an FLV tag, and nil for other messages.
 func (m *RTMPMessage) Tag() []byte {
 	switch m.Type {
 	case rtmp.TypeAudio, rtmp.TypeVideo:
@@ -222,7 +225,8 @@ func (c *RTMP) await(what string, wanted func(m *RTMPMessage) bool) *RTMPMessage
 	}
 }
 
-// Connect connects to the application, with more to say of the client, and creates a message stream.
+// Connect connects to the application, with more to say of the client, and creates a message
+// stream.
 func (c *RTMP) Connect(app string, more ...rtmp.Property) {
 	c.t.Helper()
 	c.Call(0, "connect", append(rtmp.Object{{Name: "app", Value: app}, {Name: "flashVer", Value: "a test"},

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
-// A Watcher is a viewer on a connection of its own.
+// A Watcher is a viewer with its own connection.
 type Watcher struct {
 	t    testing.TB
 	Conn net.Conn
@@ -20,8 +20,8 @@ type Watcher struct {
 	Res  *http.Response // set by Begin
 }
 
-// Watcher asks for path and reads the head of the response. The connection's receive buffer has rcvbuf bytes, or with 0
-// as many as the system chooses.
+// Watcher asks for path and reads the head of the response. The connection's receive buffer has
+// rcvbuf bytes, or with 0 as many as the system chooses.
 func (c *Client) Watcher(path string, rcvbuf int) *Watcher {
 	c.T.Helper()
 	w := c.Ask(path, rcvbuf)

@@ -17,13 +17,13 @@ import (
 // limit ends a browser that a test has got stuck in.
 const limit = 5 * time.Minute
 
-// Console is what a page has written to the browser's console, the browser's own complaints included.
+// Console collects the messages of a page to the browser's console, including the browser's own.
 type Console struct {
 	mu    sync.Mutex
 	lines []string
 }
 
-// Lines returns what has been written so far, a line a message: "error: text (address)".
+// Lines returns the messages so far, one line each: "error: text (address)".
 func (c *Console) Lines() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -39,7 +39,7 @@ func Browser(t testing.TB) (context.Context, *Console) {
 		// Chromium leaves files there, and listens on a Unix socket.
 		chromedp.Env("TMPDIR="+nettest.PlainDir(t)),
 		chromedp.NoSandbox,        // it has none as root and in most containers, and sees nothing but our own page
-		chromedp.IgnoreCertErrors, // those of test servers
+		chromedp.IgnoreCertErrors, // test servers have self-signed certificates
 		chromedp.DisableGPU,
 		chromedp.Flag("disable-quic", true),
 		chromedp.Flag("disable-component-update", true),
@@ -75,7 +75,8 @@ func Browser(t testing.TB) (context.Context, *Console) {
 	return ctx, console
 }
 
-// Await evaluates a JavaScript expression in the tab until it is true; the test fails when that takes too long.
+// Await evaluates a JavaScript expression in the tab until it is true; the test fails when that
+// takes too long.
 func Await(t testing.TB, ctx context.Context, expression string) {
 	t.Helper()
 	if _, err := chromedp.Run(ctx, chromedp.Poll[bool](expression, chromedp.WithPollingTimeout(20*time.Second), chromedp.WithPollingInterval(50*time.Millisecond))); err != nil {

@@ -23,8 +23,8 @@ const (
 	hlsMax     = 4 << 20
 )
 
-// HLSJS returns hls.js, the player of HLS that web pages use. npm fetches it once if the user has
-// a cache, where it is kept.
+// HLSJS returns hls.js, the player of HLS that web pages use. npm fetches it once if the user has a
+// cache, where it is kept.
 func HLSJS(t testing.TB) []byte {
 	t.Helper()
 	cache, err := os.UserCacheDir()

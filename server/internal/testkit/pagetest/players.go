@@ -14,8 +14,9 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// playerPage plays streams by hls.js, each in a video of its own. A player notes how far it is behind the present four
-// times a second. begin forgets what was noted: what a player does before it plays steadily is its own affair.
+// playerPage plays streams with hls.js, each in a separate video element. A player records its
+// latency four times a second. begin clears the records, to ignore the time before the player plays
+// steadily.
 const playerPage = `<!doctype html><script src="hls.js"></script><script>
 const players = {};
 function play(name, url, config) {
@@ -54,11 +55,11 @@ function report(name) {
 }
 </script><body>`
 
-// A Playback is what a player did since its begin.
+// A Playback is the record of a player since its begin.
 type Playback struct {
 	Time, From float64 // of the video
 	Behind     []float64
-	Errors     []string // that it has got over
+	Errors     []string // errors from which it recovered
 	Fatal      []string
 	Waiting    int // times that it had nothing to show
 	Width      int
@@ -125,7 +126,7 @@ func OpenPage(t testing.TB, html string) *Players {
 	return &Players{t, ctx}
 }
 
-// Eval returns what a JavaScript expression comes to, as text.
+// Eval returns the value of a JavaScript expression, as text.
 func (p *Players) Eval(expression string) string {
 	p.t.Helper()
 	text, err := chromedp.Run(p.ctx, chromedp.Evaluate[string]("String("+expression+")"))
@@ -157,7 +158,7 @@ func (p *Players) Reaches(name string, seconds float64) {
 	}
 }
 
-// Report returns what a player has done since begin(NAME) was called in the page.
+// Report returns the record of a player since begin(NAME) was called in the page.
 func (p *Players) Report(name string) *Playback {
 	p.t.Helper()
 	r := new(Playback)

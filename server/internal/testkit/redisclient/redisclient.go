@@ -1,4 +1,5 @@
-// Package redisclient returns options for go-redis clients of the servers that package redistest starts.
+// Package redisclient returns options for go-redis clients of the servers that package redistest
+// starts.
 package redisclient
 
 import (

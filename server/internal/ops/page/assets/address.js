@@ -17,7 +17,7 @@ export function access(server) {
 // hint says what to do about the token in an address.
 export function hint(server) {
   if (server.read !== 'token') return '';
-  if (shown) return 'These addresses have the token in them that this page was opened with: it opens all streams to those who get it.';
+  if (shown) return 'These addresses contain the token of this page. Everyone who has one can watch all streams.';
   return 'Put the token that the server was started with (--read-token) in the place of READ_TOKEN.';
 }
 

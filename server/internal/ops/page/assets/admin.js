@@ -107,7 +107,7 @@ function showViewers(answer) {
   if (!answer) return;
   const { stream, viewers } = answer;
   element('viewers-title').textContent = `Viewers of ${stream.name}`;
-  element('viewers-note').textContent = `${viewers.length} of ${stream.viewers}, and ${stream.viewers_hls} by HLS`;
+  element('viewers-note').textContent = `${viewers.length} of ${stream.viewers}, and ${stream.viewers_hls} over HLS`;
   keep(element('viewers'), viewers, (v) => v.id, (row, v) => {
     setCells(row, [cell(v.node ? `node ${v.node}` : v.address), cell(v.form), cell(format.bytes(v.bytes), true),
       cell(format.lag(v.behind_live_seconds), true), cell(format.duration(v.time_seconds), true)],

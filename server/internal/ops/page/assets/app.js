@@ -62,8 +62,8 @@ function complain(what) {
     banner.hidden = true;
     return;
   }
-  const since = heard ? ` What you see is from ${heard.toLocaleTimeString()}.` : '';
-  write(banner.querySelector('p'), `${what}.${since} Trying again every few seconds.`);
+  const since = heard ? ` The page shows the state of ${heard.toLocaleTimeString()}.` : '';
+  write(banner.querySelector('p'), `${what}.${since} Retrying every few seconds.`);
   banner.hidden = false;
   element('loading').hidden = true;
 }

@@ -11,7 +11,7 @@ const longestWait = 8000; // ms between two attempts
 const patience = 15000; // ms for an answer; the server may wait for a publisher or ask a hook
 const longestPause = 3000; // ms; after a longer pause the player goes on with the live picture
 
-// How far the player may be behind live, in seconds. It begins at the last key frame, which may be long ago.
+// How far the player may be behind live, in seconds. It begins at the last keyframe, which may be long ago.
 const near = 1; // as close as it wants to be
 const far = 3; // further behind, it jumps
 const jump = 4; // by playing so fast: no browser seeks in an MP4 without an end

@@ -8,7 +8,7 @@ const field = element('name');
 const valid = /^[A-Za-z0-9._-]+(\/[A-Za-z0-9._-]+){0,3}$/;
 const dots = /(^|\/)\.+(\/|$)/; // a part of dots alone
 const ends = /\.(mp4|flv)$|\/(.*\.(m3u8|m4s)|[0-9a-z]+-i[0-9]+)$/; // of a format, or of an object of HLS
-const rule = 'A name is up to 128 letters, digits, dots, dashes and underscores, in up to four parts with / between them, none of dots alone, and does not end as a format or as HLS does, such as in .mp4, .flv or .m3u8.';
+const rule = 'A name is up to 128 letters, digits, dots, dashes and underscores, in up to four parts separated by /, none of dots alone, without the ending of a format or of HLS, such as in .mp4, .flv or .m3u8.';
 
 let taken = new Set();
 let policy = ''; // who may publish by HTTP, in the server's words: open, token, hook or off
@@ -25,7 +25,7 @@ function commands(name) {
   // Asked to expect 100, ffmpeg waits for the server's word and shows a refusal. Otherwise it sends on and shows nothing.
   const to = `-f flv -flvflags no_duration_filesize ${token}-send_expect_100 1 -method POST ${address.http(name)}`;
   return [
-    { label: 'A test picture, to see that it works', text: `ffmpeg -re -f lavfi -i testsrc2=size=1280x720:rate=25 -f lavfi -i sine=frequency=220 ${encode} ${to}` },
+    { label: 'A test video', text: `ffmpeg -re -f lavfi -i testsrc2=size=1280x720:rate=25 -f lavfi -i sine=frequency=220 ${encode} ${to}` },
     { label: 'A file with H.264 and AAC, as it is', text: `ffmpeg -re -i film.mp4 -c copy ${to}` },
     { label: 'Any other file, encoded on the way', text: `ffmpeg -re -i film.mp4 ${encode} ${to}` },
   ];
@@ -50,7 +50,7 @@ function obstacle() {
     return 'Publishing is off: other machines can reach this server, and it was started without --publish-token.';
   }
   if (policy === 'open' && !address.here) {
-    return `Without --publish-token this server takes streams that are sent to localhost only, not to ${location.hostname}.`;
+    return `Without --publish-token this server accepts streams sent to localhost only, not to ${location.hostname}.`;
   }
   return '';
 }
@@ -73,10 +73,10 @@ function refresh() {
 
 // hint says what a publisher needs beside the lines. why is the obstacle.
 function hint(why) {
-  if (why) return rtmpWorks() ? `Only RTMP takes streams here. ${why}` : why;
+  if (why) return rtmpWorks() ? `This server accepts streams over RTMP only. ${why}` : why;
   if (policy === 'token') return 'Put the token that the server was started with (--publish-token) in the place of TOKEN.';
-  if (policy === 'hook') return 'The server asks a hook: the name may have to be a secret stream key, which viewers do not see.';
-  if (rtmp && !rtmpWorks()) return 'RTMP takes no streams: other machines can reach it, and the server was started without --publish-token.';
+  if (policy === 'hook') return 'The server asks a hook: the name may be a secret stream key, which viewers do not see.';
+  if (rtmp && !rtmpWorks()) return 'RTMP accepts no streams: other machines can reach it, and --publish-token is not set.';
   return '';
 }
 

@@ -36,9 +36,9 @@ export function scrollTo() {
 
 // obstacle says why a stream cannot be played here; empty if it can.
 function obstacle(stream) {
-  if (!stream) return 'This stream is not live. It plays as soon as it is.';
-  if (stream.format !== 'flv') return 'This stream is not video that a browser plays. It is relayed byte for byte.';
-  if (stream.left_out === 'all') return `Browsers cannot play this stream: ${codecs(stream)} fits neither MP4 nor HLS. Open it in ffplay or VLC.`;
+  if (!stream) return 'This stream is not live. It plays when it starts.';
+  if (stream.format !== 'flv') return 'This stream is not a video format for browsers. It is relayed unchanged.';
+  if (stream.left_out === 'all') return `Browsers cannot play this stream: ${codecs(stream)} is not supported in MP4 and HLS. Open it in ffplay or VLC.`;
   return '';
 }
 
@@ -47,8 +47,8 @@ const codecs = (stream) => [stream.video, stream.audio].filter(Boolean).join(' a
 
 // partly says what a browser does not get of a stream that it plays; '' if it gets all.
 function partly(stream) {
-  if (stream?.left_out === 'video') return `Browsers get the audio alone: ${stream.video} fits neither MP4 nor HLS. `;
-  if (stream?.left_out === 'audio') return `Browsers get the video alone: ${stream.audio} fits neither MP4 nor HLS. `;
+  if (stream?.left_out === 'video') return `Browsers get only the audio: ${stream.video} is not supported in MP4 and HLS. `;
+  if (stream?.left_out === 'audio') return `Browsers get only the video: ${stream.audio} is not supported in MP4 and HLS. `;
   return '';
 }
 
@@ -75,20 +75,20 @@ const overHLS = 'over HLS: the browser decides how far behind live';
 
 // facts are the figures of a stream, for viewers or for an operator.
 function facts(stream, operator) {
-  if (!stream) return [['Published by', 'no publisher at present']];
+  if (!stream) return [['Published by', 'no publisher']];
   return [
     ['Video', stream.video || '–'],
     ['Audio', stream.audio || '–'],
     ...(player.overHLS && !obstacle(stream) ? [['Played here', overHLS]] : []),
     ['Rate', format.rate(stream.bits_per_second)],
-    ['Viewers', format.count(stream.viewers) + part(stream.viewers_mp4, 'as MP4') + part(stream.viewers_rtmp, 'by RTMP') + part(stream.viewers_hls, 'more by HLS')],
+    ['Viewers', format.count(stream.viewers) + part(stream.viewers_mp4, 'as MP4') + part(stream.viewers_rtmp, 'over RTMP') + part(stream.viewers_hls, 'more over HLS')],
     ...(operator ? [['Slowest viewer', stream.viewers > 0 ? `${format.lag(stream.lag_seconds_max)} behind` : '–']] : []),
     ...(operator ? [['Frames lost', format.count(stream.frames_lost)]] : []),
     ['Live for', format.duration(stream.uptime_seconds)],
-    ...(operator ? [['Kept for latecomers', format.bytes(stream.kept_bytes) + tooLong(stream.groups_cut)]] : []),
+    ...(operator ? [['Kept for new viewers', format.bytes(stream.kept_bytes) + tooLong(stream.groups_cut)]] : []),
     ...(operator ? [['Memory', `${format.bytes(stream.memory_bytes)}, at most ${format.bytes(stream.memory_high_water)}`]] : []),
     ...(stream.behind_live_seconds_max > 0 ? [['Furthest from live', format.lag(stream.behind_live_seconds_max)]] : []),
-    ...(stream.key_interval_seconds > 0 ? [['Key frames', `every ${format.lag(stream.key_interval_seconds)}${tooFar(stream.key_interval_seconds)}`]] : []),
+    ...(stream.key_interval_seconds > 0 ? [['Keyframes', `every ${format.lag(stream.key_interval_seconds)}${tooFar(stream.key_interval_seconds)}`]] : []),
     ...(stream.publisher ? [['Published by', stream.publisher]] : []), // other machines are not told
     ...nodes.facts(stream),
     ...comings(stream),
@@ -113,15 +113,15 @@ function times(n) {
   return n === 1 ? 'once' : `${format.count(n)} times`;
 }
 
-// tooFar warns that viewers are late, because they begin at a key frame.
+// tooFar warns that viewers are late, because they begin at a keyframe.
 function tooFar(seconds) {
-  return seconds > 4 ? ', which is long: viewers begin up to that far behind. Set 2 s in the encoder' : '';
+  return seconds > 4 ? ', which is long: viewers start up to that far behind. Set 2 s in the encoder' : '';
 }
 
 // tooLong warns that latecomers have to wait.
 function tooLong(groups) {
   if (!groups) return '';
-  return groups > 1 ? `; ${format.count(groups)} groups of pictures were too long` : '; a group of pictures was too long';
+  return groups > 1 ? `; ${format.count(groups)} GOPs were too long` : '; a GOP was too long';
 }
 
 function showFacts(stream, operator) {

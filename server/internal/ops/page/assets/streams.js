@@ -17,7 +17,7 @@ export function codecs(stream) {
   if (stream.waiting_seconds > 0) parts.push('waiting for its publisher');
   if (format.silence(stream)) parts.push(format.silence(stream));
   if (parts.length > 0) return parts.join(' · ');
-  return stream.format === 'flv' ? 'no pictures yet' : 'bytes, relayed as they are';
+  return stream.format === 'flv' ? 'no video yet' : 'bytes, relayed unchanged';
 }
 
 // update shows the streams, sorted by name, marks the selected one, and calls pick(name) when a row is chosen.

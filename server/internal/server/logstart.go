@@ -10,21 +10,21 @@ import (
 	"github.com/millrace-io/millrace/server/internal/store"
 )
 
-// greet logs where the server listens and what it serves.
-func (s *Server) greet(l Listeners) {
+// logStart logs the server's addresses and services.
+func (s *Server) logStart(l Listeners) {
 	ln, admin := l.Main, l.Admin
 	s.log.Info("listening", "address", ln.Addr().String(), "page", s.pageLink(ln.Addr()), "version", s.cfg.Version)
 	if admin != nil {
 		s.log.Info("admin listening", "address", admin.Addr().String())
 		if s.cfg.AdminToken == "" && !access.IsLoopback(admin.Addr()) {
-			s.log.Warn("the admin listener can be reached from other machines: without --admin-token it shows profiles to all who ask")
+			s.log.Warn("the admin listener can be reached from other machines: without --admin-token it shows profiles to everyone")
 		}
 	}
 	for _, ln := range []net.Listener{l.RTMP, l.RTMPS} {
 		if ln != nil {
 			s.log.Info("RTMP listening", "address", ln.Addr().String(), "tls", ln == l.RTMPS)
 			if s.gate.Policy().On(access.IsLoopback(ln.Addr())).Publishing() == "off" {
-				s.log.Warn("publishing by RTMP is off: other machines can reach this listener, and there is no --publish-token",
+				s.log.Warn("publishing over RTMP is off: other machines can reach this listener; set --publish-token",
 					"address", ln.Addr().String())
 			}
 		}
@@ -54,11 +54,11 @@ func (s *Server) greet(l Listeners) {
 	s.warnOfTokens(&s.cfg)
 	publish := s.gate.Policy().Publishing()
 	if publish == "open" && s.cfg.TrustedProxies != "" {
-		s.log.Warn("all clients of the proxies may publish that these let name this machine: there is no --publish-token",
+		s.log.Warn("clients of the proxies may publish if the proxy forwards a Host that names this machine; set --publish-token",
 			"proxies", s.cfg.TrustedProxies)
 	}
 	if publish == "off" {
-		s.log.Warn("publishing is off: other machines can reach this listener, and there is no --publish-token")
+		s.log.Warn("publishing is off: other machines can reach this listener; set --publish-token")
 	}
 }
 
@@ -89,7 +89,8 @@ func isWithin(path, dir string) bool {
 	return err1 == nil && err2 == nil && err == nil && filepath.IsLocal(rel)
 }
 
-// pageLink returns the address of the page for a browser on this machine: not every browser opens 0.0.0.0.
+// pageLink returns the address of the page for a browser on this machine: not every browser opens
+// 0.0.0.0.
 func (s *Server) pageLink(a net.Addr) string {
 	host := a.String()
 	if tcp, ok := a.(*net.TCPAddr); ok && (len(tcp.IP) == 0 || tcp.IP.IsUnspecified()) {
