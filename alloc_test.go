@@ -56,8 +56,13 @@ func TestReaderAllocations(t *testing.T) {
 			n := 0
 			r.ReadRange(1024, func(p []byte) { n += len(p) })
 		},
-		"ReadChain, Release":   func(r *millrace.Reader) { r.ReadChain(&c, 1000); c.Release() },
-		"a Chain on the stack": func(r *millrace.Reader) { var c millrace.Chain; r.ReadChain(&c, 9000); c.Release() },
+		"ReadChain, Release": func(r *millrace.Reader) { r.ReadChain(&c, 1000); c.Release() },
+		"a Chain on the stack": func(r *millrace.Reader) {
+			var c millrace.Chain
+			r.ReadChain(&c,
+				9000)
+			c.Release()
+		},
 		"a window of packets": func(r *millrace.Reader) {
 			r.ReadChain(&c, 1000)
 			if c.Len() > 100_000 {
@@ -76,16 +81,37 @@ func TestReaderAllocations(t *testing.T) {
 				others[i].Release()
 			}
 		},
-		"Read":                 func(r *millrace.Reader) { r.Read(buf) },
-		"ReadByte, UnreadByte": func(r *millrace.Reader) { r.ReadByte(); r.UnreadByte(); r.ReadByte() },
-		"ReadRune, UnreadRune": func(r *millrace.Reader) { r.ReadRune(); r.UnreadRune(); r.ReadRune() },
-		"Peek, Discard":        func(r *millrace.Reader) { r.Peek(1000); r.Discard(1000) },
-		"Skip":                 func(r *millrace.Reader) { r.Skip(20000) },
-		"ReadSlice":            func(r *millrace.Reader) { r.ReadSlice('\n') },
-		"ReadLine":             func(r *millrace.Reader) { r.ReadLine() },
-		"integers":             func(r *millrace.Reader) { r.ReadBE(3); r.ReadLE(8); r.ReadUvarint(); r.ReadULEB128() },
-		"Reset":                func(r *millrace.Reader) { r.ReadByte(); r.Reset(anEndless) },
-		"Release, Reset":       func(r *millrace.Reader) { r.ReadByte(); r.Release(); r.Reset(anEndless) },
+		"Read": func(r *millrace.Reader) { r.Read(buf) },
+		"ReadByte, UnreadByte": func(
+			r *millrace.Reader) {
+			r.ReadByte()
+			r.UnreadByte()
+			r.ReadByte()
+		},
+		"ReadRune, UnreadRune": func(
+			r *millrace.Reader) {
+			r.ReadRune()
+			r.UnreadRune()
+			r.ReadRune()
+		},
+		"Peek, Discard": func(r *millrace.Reader) { r.Peek(1000); r.Discard(1000) },
+		"Skip":          func(r *millrace.Reader) { r.Skip(20000) },
+		"ReadSlice":     func(r *millrace.Reader) { r.ReadSlice('\n') },
+		"ReadLine":      func(r *millrace.Reader) { r.ReadLine() },
+		"integers": func(
+			r *millrace.Reader) {
+			r.ReadBE(3)
+			r.ReadLE(8)
+			r.ReadUvarint()
+			r.ReadULEB128()
+		},
+		"Reset": func(r *millrace.Reader) { r.ReadByte(); r.Reset(anEndless) },
+		"Release, Reset": func(
+			r *millrace.Reader) {
+			r.ReadByte()
+			r.Release()
+			r.Reset(anEndless)
+		},
 	} {
 		r := millrace.NewReader(newEndless())
 		for range 2000 { // until the size of the block has settled
@@ -223,7 +249,8 @@ func TestWriteToAllocatesNothing(t *testing.T) {
 	var c millrace.Chain
 	addBlocks(millrace.DefaultPool(), &c, letters(100_000), 1000)
 	defer c.Release()
-	for what, n := range map[string]int{"one piece": 1000, "three pieces": 3000, "a hundred pieces": 100_000} {
+	for what, n := range map[string]int{"one piece": 1000, "three pieces": 3000,
+		"a hundred pieces": 100_000} {
 		var out millrace.Chain
 		wantNoAllocs(t, what, func() {
 			c.Slice(&out, 0, n)
@@ -261,7 +288,8 @@ func TestPoolAllocatesNothing(t *testing.T) {
 // allocates.
 func TestReleaseAllocatesNothingFromTheStart(t *testing.T) {
 	const n = 1000
-	var sets [6][]millrace.Ref // two for each try: AllocsPerRun calls its function once before it counts
+	// Two for each try: AllocsPerRun calls its function once before it counts.
+	var sets [6][]millrace.Ref
 	for i := range sets {
 		pool := millrace.NewPool()
 		for range n {

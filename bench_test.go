@@ -103,7 +103,8 @@ func BenchmarkWriteTo(b *testing.B) {
 	const size = 64 << 10
 	for _, pieces := range []int{1, 4, 64} {
 		b.Run(fmt.Sprintf("%d pieces", pieces), func(b *testing.B) {
-			var whole, c millrace.Chain // c keeps its room for pieces, as a connection's send queue does
+			// c keeps its room for pieces, as a connection's send queue does.
+			var whole, c millrace.Chain
 			addBlocks(newPool(b), &whole, letters(size), size/pieces)
 			defer whole.Release()
 			client, server := nettest.TCPPair(b, false)

@@ -173,7 +173,8 @@ func (c *Chain) writePieces(w io.Writer, shortest int) (total int64, err error) 
 		var n int
 		n, err = w.Write(p)
 		if n < 0 || n > len(p) {
-			return total, fmt.Errorf("millrace: WriteTo: invalid count %d from Write of %d bytes", n, len(p))
+			return total, fmt.Errorf("millrace: WriteTo: invalid count %d from Write of %d bytes",
+				n, len(p))
 		}
 		c.Discard(n)
 		total += int64(n)
@@ -208,6 +209,7 @@ func (c *Chain) writeVector(conn io.Writer) (total int64, err error) {
 		c.Discard(int(n))
 		total += n
 	}
-	vectors.Put(v) // not deferred: a panic over a stale share leaves slices in v, which its next user would send
+	// Not deferred: a panic over a stale share leaves slices in v, which its next user would send.
+	vectors.Put(v)
 	return total, err
 }

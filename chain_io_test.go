@@ -17,9 +17,15 @@ import (
 // for a socket. The last is given a writer here that no kernel stands behind, so that it can be
 // stopped at any byte.
 var writes = map[string]func(*millrace.Chain, io.Writer) (int64, error){
-	"joined":       func(c *millrace.Chain, w io.Writer) (int64, error) { return c.WriteTo(writerFunc(w.Write)) },
-	"a Write each": func(c *millrace.Chain, w io.Writer) (int64, error) { return c.WriteTo(byteWriter{w}) },
-	"writeVector":  millrace.WriteVector,
+	"joined": func(c *millrace.Chain, w io.Writer) (int64,
+		error) {
+		return c.WriteTo(writerFunc(w.Write))
+	},
+	"a Write each": func(c *millrace.Chain, w io.Writer) (int64,
+		error) {
+		return c.WriteTo(byteWriter{w})
+	},
+	"writeVector": millrace.WriteVector,
 }
 
 // byteWriter has a WriteByte, which WriteTo must not call.
@@ -59,17 +65,22 @@ func TestWriteToAWriterThatMisbehaves(t *testing.T) {
 		left  string
 	}{
 		{"short", func([]byte) (int, error) { return 1, nil }, io.ErrShortWrite.Error(), "bcdefgh"},
-		{"nothing", func([]byte) (int, error) { return 0, nil }, io.ErrShortWrite.Error(), "abcdefgh"},
-		{"all of it and an error", func(p []byte) (int, error) { return len(p), fault }, "a fault", "efgh"},
-		{"negative", func([]byte) (int, error) { return -1, nil }, "invalid count -1 from Write of 4 bytes", "abcdefgh"},
-		{"too many", func(p []byte) (int, error) { return len(p) + 1, nil }, "invalid count 5 from Write of 4 bytes",
+		{"nothing", func([]byte) (int, error) { return 0, nil }, io.ErrShortWrite.Error(),
+			"abcdefgh"},
+		{"all of it and an error", func(p []byte) (int, error) { return len(p), fault }, "a fault",
+			"efgh"},
+		{"negative", func([]byte) (int, error) { return -1, nil },
+			"invalid count -1 from Write of 4 bytes", "abcdefgh"},
+		{"too many", func(p []byte) (int, error) { return len(p) + 1, nil },
+			"invalid count 5 from Write of 4 bytes",
 			"abcdefgh"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var c millrace.Chain
 			addBlocks(millrace.DefaultPool(), &c, letters(8), 4)
 			n, err := c.WriteTo(byteWriter{test.write})
-			if err == nil || !strings.HasSuffix(err.Error(), test.want) || int(n) != 8-len(test.left) {
+			if err == nil || !strings.HasSuffix(err.Error(), test.want) ||
+				int(n) != 8-len(test.left) {
 				t.Errorf("WriteTo = %d, %v, want %d, %s", n, err, 8-len(test.left), test.want)
 			}
 			sameBytes(t, "the rest", &c, test.left)
@@ -106,9 +117,11 @@ func TestWriteToJoinsShortPieces(t *testing.T) {
 	}{
 		{"one", []int{100}, []int{100}, nil},
 		{"short ones", []int{100, 200, 300}, []int{600}, nil},
-		{"more than a record holds", slices.Repeat([]int{400}, 100), []int{16 * k, 16 * k, 40_000 - 32*k}, nil},
+		{"more than a record holds", slices.Repeat([]int{400}, 100),
+			[]int{16 * k, 16 * k, 40_000 - 32*k}, nil},
 		{"long ones", []int{8 * k, 9 * k, 100 * k}, []int{8 * k, 9 * k, 100 * k}, nil},
-		{"a header and a body", []int{11, 64 * k, 11, 2 * k}, []int{16 * k, 48*k + 11, 11 + 2*k}, nil},
+		{"a header and a body", []int{11, 64 * k, 11, 2 * k}, []int{16 * k, 48*k + 11, 11 + 2*k},
+			nil},
 		{"a short one behind long ones", []int{8 * k, 64 * k, 10}, []int{8 * k, 64 * k, 10}, nil},
 		{"one byte less than a long one", []int{8*k - 1, 64 * k}, []int{16 * k, 56*k - 1}, nil},
 		{"to what takes bytes one at a time", []int{100, 200, 300}, []int{100, 200, 300},
@@ -134,8 +147,10 @@ func TestWriteToJoinsShortPieces(t *testing.T) {
 			if test.way != nil {
 				w = test.way(write)
 			}
-			if n, err := c.WriteTo(w); n != int64(len(all)) || err != nil || !bytes.Equal(got, all) {
-				t.Errorf("WriteTo = %d, %v of %d bytes, the same: %v", n, err, len(all), bytes.Equal(got, all))
+			if n, err := c.WriteTo(w); n != int64(len(all)) || err != nil ||
+				!bytes.Equal(got, all) {
+				t.Errorf("WriteTo = %d, %v of %d bytes, the same: %v", n, err, len(all),
+					bytes.Equal(got, all))
 			}
 			if !slices.Equal(lengths, test.want) {
 				t.Errorf("writes of %d bytes, want %d", lengths, test.want)
@@ -184,7 +199,8 @@ func TestReadFrom(t *testing.T) {
 			for _, n := range []int{0, 1, 4095, 4096, 4097, 4096 + 8192, 200_000} {
 				var c millrace.Chain
 				c.AppendCopy([]byte("before"))
-				if m, err := c.ReadFrom(test.wrap(bytes.NewReader(letters(n)))); m != int64(n) || err != test.want {
+				if m, err := c.ReadFrom(test.wrap(bytes.NewReader(letters(n)))); m != int64(n) ||
+					err != test.want {
 					t.Errorf("ReadFrom of %d bytes = %d, %v, want %v", n, m, err, test.want)
 				}
 				sameBytes(t, "the Chain", &c, "before"+string(letters(n)))
@@ -239,7 +255,8 @@ func TestReadFromPanicsOnAnImpossibleCount(t *testing.T) {
 	leaktest.Check(t, millrace.DefaultPool())
 	for _, src := range badReaders {
 		var c millrace.Chain
-		wantPanic(t, "ReadFrom", "millrace: reader returned an impossible count", func() { c.ReadFrom(src) })
+		wantPanic(t, "ReadFrom", "millrace: reader returned an impossible count",
+			func() { c.ReadFrom(src) })
 		sameBytes(t, "the Chain", &c, "")
 	}
 }

@@ -39,16 +39,19 @@ func (h *herd) look() {
 		rest, pieces := h.want[i], 0
 		for p := range c.All() {
 			if pieces++; len(p) == 0 || cap(p) != len(p) {
-				h.t.Errorf("piece %d of chain %d has %d bytes and room for %d", pieces, i, len(p), cap(p))
+				h.t.Errorf("piece %d of chain %d has %d bytes and room for %d", pieces, i, len(p),
+					cap(p))
 			}
 			if !bytes.HasPrefix(rest, p) {
-				h.t.Errorf("chain %d has %q at %d, want %q", i, p, len(h.want[i])-len(rest), rest[:min(len(p), len(rest))])
+				h.t.Errorf("chain %d has %q at %d, want %q", i, p, len(h.want[i])-len(rest),
+					rest[:min(len(p), len(rest))])
 				break
 			}
 			rest = rest[len(p):]
 		}
 		if len(rest) > 0 || c.Len() != len(h.want[i]) || c.Pieces() != pieces {
-			h.t.Errorf("chain %d has %d bytes and ends %d too early, want %d", i, c.Len(), len(rest), len(h.want[i]))
+			h.t.Errorf("chain %d has %d bytes and ends %d too early, want %d", i, c.Len(),
+				len(rest), len(h.want[i]))
 		}
 		if len(h.want[i]) > most {
 			c.Discard(len(h.want[i]))
@@ -158,7 +161,8 @@ var herdOps = []struct {
 	{"Release", func(h *herd) {
 		i := h.chain()
 		h.chains[i].Release()
-		h.chains[i] = millrace.Chain{} // with -tags invariants, a released Chain is not to be looked at
+		// With -tags invariants, a released Chain is not to be looked at.
+		h.chains[i] = millrace.Chain{}
 		h.want[i] = nil
 	}},
 	{"ReadFrom", herdReadFrom},
@@ -166,7 +170,8 @@ var herdOps = []struct {
 	{"Bytes", func(h *herd) {
 		i := h.chain()
 		if got := h.chains[i].Bytes(); !bytes.Equal(got, h.want[i]) || h.chains[i].Pieces() > 1 {
-			h.t.Errorf("Bytes() = %q, want %q; %d pieces are left", got, h.want[i], h.chains[i].Pieces())
+			h.t.Errorf("Bytes() = %q, want %q; %d pieces are left", got, h.want[i],
+				h.chains[i].Pieces())
 		}
 	}},
 	{"move", func(h *herd) {
@@ -213,8 +218,10 @@ var herdOps = []struct {
 		v := h.chains[i].Reader()
 		n, err := v.ReadAt(p, int64(off))
 		left := h.want[i][off:]
-		if n != min(len(p), len(left)) || !bytes.Equal(p[:n], left[:n]) || (err == nil) != (n == len(p) && len(left) > 0) {
-			h.t.Errorf("ReadAt(%d bytes, %d) of %d = %d, %v: %q", len(p), off, len(h.want[i]), n, err, p[:n])
+		if n != min(len(p), len(left)) || !bytes.Equal(p[:n], left[:n]) ||
+			(err == nil) != (n == len(p) && len(left) > 0) {
+			h.t.Errorf("ReadAt(%d bytes, %d) of %d = %d, %v: %q", len(p), off, len(h.want[i]), n,
+				err, p[:n])
 		}
 	}},
 	{"CopyTo", func(h *herd) {
@@ -271,8 +278,10 @@ func herdWriteTo(h *herd) {
 	}
 	n, err := write(&h.chains[i], &w)
 	all := h.want[i]
-	if int(n) != min(w.at, len(all)) || (err == nil) != (w.at >= len(all)) || !bytes.Equal(w.Bytes(), all[:n]) {
-		h.t.Errorf("WriteTo = %d, %v of %d bytes to a writer that takes %d, which got %q", n, err, len(all), w.at, w.Bytes())
+	if int(n) != min(w.at, len(all)) || (err == nil) != (w.at >= len(all)) ||
+		!bytes.Equal(w.Bytes(), all[:n]) {
+		h.t.Errorf("WriteTo = %d, %v of %d bytes to a writer that takes %d, which got %q", n, err,
+			len(all), w.at, w.Bytes())
 	}
 	h.want[i] = h.want[i][n:]
 }
@@ -285,7 +294,8 @@ func runHerd(t testing.TB, program []byte) {
 	h.reader = h.pool.NewReader(&pattern{end: 1 << 30, most: 700}, 1024)
 	defer func() {
 		if e := recover(); e != nil || t.Failed() {
-			t.Errorf("the last calls: %s\npanic: %v", strings.Join(h.calls[max(0, len(h.calls)-20):], ", "), e)
+			t.Errorf("the last calls: %s\npanic: %v",
+				strings.Join(h.calls[max(0, len(h.calls)-20):], ", "), e)
 		}
 	}()
 	for len(h.program) > 0 && !t.Failed() {
@@ -305,7 +315,8 @@ func runHerd(t testing.TB, program []byte) {
 		t.Errorf("%d bytes in use after everything was released\n%v", s.InUse, h.pool.Leaks())
 	}
 	if n := millrace.DefaultPool().Stats().InUse; n != outside && !t.Failed() {
-		t.Errorf("%d bytes of the default pool in use after everything was released, want %d", n, outside)
+		t.Errorf("%d bytes of the default pool in use after everything was released, want %d", n,
+			outside)
 	}
 }
 
@@ -326,7 +337,8 @@ func FuzzChain(f *testing.F) {
 		var program []byte
 		for second := range herdOps {
 			for _, op := range []int{first, second} {
-				program = append(program, byte(op), byte(rng.Uint32()), byte(rng.Uint32()), byte(rng.Uint32()))
+				program = append(program, byte(op), byte(rng.Uint32()), byte(rng.Uint32()),
+					byte(rng.Uint32()))
 			}
 		}
 		f.Add(program)

@@ -11,9 +11,10 @@ import (
 // from several goroutines at once.
 type ChainReader struct {
 	// Invariants: 0 ≤ at, and 0 ≤ start ≤ at unless piece is unknown.
-	c     *Chain
-	at    int64
-	piece int   // the piece that holds at or an earlier one, so that a read need not search for it; or unknown
+	c  *Chain
+	at int64
+	// The piece that holds at or an earlier one, so that a read need not search for it; or unknown.
+	piece int
 	start int64 // where it begins
 }
 

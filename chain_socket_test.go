@@ -107,7 +107,8 @@ func TestWriteToDeadlinesInTheMiddle(t *testing.T) {
 			client.SetWriteDeadline(deadline)
 			n, err := c.WriteTo(client)
 			sent += int(n)
-			if most = min(2*most, time.Second); n > 0 { // a machine that is too slow gets on all the same
+			// A machine that is too slow gets on all the same.
+			if most = min(2*most, time.Second); n > 0 {
 				most = 200 * time.Microsecond
 			}
 			if err != nil {
@@ -166,7 +167,8 @@ func TestWriteToAReceiverThatLeaves(t *testing.T) {
 				server.Close()
 				sent, err := result()
 				if err == nil || int(sent) < n {
-					t.Errorf("WriteTo = %d, %v to a receiver that left after %d bytes", sent, err, n)
+					t.Errorf("WriteTo = %d, %v to a receiver that left after %d bytes", sent, err,
+						n)
 				}
 				for i, b := range got {
 					if b != patternAt(i) {

@@ -66,10 +66,12 @@ func TestChainReaderAgainstBytesReader(t *testing.T) {
 				m, wantErr := want.Read(y[:len(x)])
 				a, b = []any{string(x[:n]), err}, []any{string(y[:m]), wantErr}
 			case 3:
-				x, y, off := make([]byte, 1+rng.IntN(50)), make([]byte, 50), int64(rng.IntN(len(p)+10)-1)
+				x, y, off := make([]byte, 1+rng.IntN(50)), make([]byte, 50),
+					int64(rng.IntN(len(p)+10)-1)
 				n, err := got.ReadAt(x, off)
 				m, wantErr := want.ReadAt(y[:len(x)], off)
-				a, b = []any{string(x[:n]), err == nil, err == io.EOF}, []any{string(y[:m]), wantErr == nil, wantErr == io.EOF}
+				a, b = []any{string(x[:n]), err == nil, err == io.EOF},
+					[]any{string(y[:m]), wantErr == nil, wantErr == io.EOF}
 			case 4:
 				off, whence := int64(rng.IntN(2*len(p)+10)-len(p)), rng.IntN(4)
 				x, err := got.Seek(off, whence)
@@ -81,10 +83,12 @@ func TestChainReaderAgainstBytesReader(t *testing.T) {
 				}
 			}
 			if !slices.Equal(a, b) || got.Len() != want.Len() {
-				t.Fatalf("seed %d: %q and %d bytes left, want %q and %d", seed, a, got.Len(), b, want.Len())
+				t.Fatalf("seed %d: %q and %d bytes left, want %q and %d", seed, a, got.Len(), b,
+					want.Len())
 			}
 		}
-		if n, err := got.Read(nil); n != 0 || err != nil { // where bytes.Reader has io.EOF at the end
+		// Where bytes.Reader has io.EOF at the end.
+		if n, err := got.Read(nil); n != 0 || err != nil {
 			t.Errorf("Read of nothing = %d, %v", n, err)
 		}
 		c.Release()
@@ -159,16 +163,25 @@ func TestAppendCopyWritesOnlyItsOwnBlock(t *testing.T) {
 		alone bool
 	}{
 		"no other share": {func(*millrace.Chain) (none millrace.Chain) { return none }, true},
-		"a clone":        {func(c *millrace.Chain) (d millrace.Chain) { c.Clone(&d); return d }, false},
+		"a clone": {func(c *millrace.Chain) (d millrace.Chain) { c.Clone(&d); return d },
+			false},
 		"a clone, already released": {func(c *millrace.Chain) (none millrace.Chain) {
 			var d millrace.Chain
 			c.Clone(&d)
 			d.Release()
 			return none
 		}, true},
-		"a slice of the start": {func(c *millrace.Chain) (d millrace.Chain) { c.Slice(&d, 0, 1); return d }, false},
-		"a cut":                {func(c *millrace.Chain) (d millrace.Chain) { c.Cut(&d, 3); return d }, false},
-		"the other end":        {cutBehind, false},
+		"a slice of the start": {func(c *millrace.Chain) (d millrace.Chain) {
+			c.Slice(&d, 0,
+				1)
+			return d
+		}, false},
+		"a cut": {func(c *millrace.Chain) (d millrace.Chain) {
+			c.Cut(&d,
+				3)
+			return d
+		}, false},
+		"the other end": {cutBehind, false},
 		"the other end, already released": {func(c *millrace.Chain) (none millrace.Chain) {
 			d := cutBehind(c)
 			d.Release()

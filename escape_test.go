@@ -17,7 +17,8 @@ func TestLocalsStayOnTheStack(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	var moved []string
-	for _, match := range regexp.MustCompile(`moved to heap: (\w+)|(func literal) escapes`).FindAllSubmatch(out, -1) {
+	for _, match := range regexp.MustCompile(
+		`moved to heap: (\w+)|(func literal) escapes`).FindAllSubmatch(out, -1) {
 		moved = append(moved, string(match[1])+string(match[2]))
 	}
 	if want := []string{"outlives"}; !slices.Equal(moved, want) {

@@ -59,9 +59,11 @@ func Broken(c *Chain) error {
 		case r.blk == nil || r.n == 0:
 			return fmt.Errorf("piece %d is empty", i)
 		case int(r.off)+int(r.n) > len(r.blk.buf):
-			return fmt.Errorf("piece %d is [%d:+%d) of a block of %d bytes", i, r.off, r.n, len(r.blk.buf))
+			return fmt.Errorf("piece %d is [%d:+%d) of a block of %d bytes", i, r.off, r.n,
+				len(r.blk.buf))
 		case r.shares == 0 || r.shares > count(r.blk.state.Load()):
-			return fmt.Errorf("piece %d has %d of %d shares", i, r.shares, count(r.blk.state.Load()))
+			return fmt.Errorf("piece %d has %d of %d shares", i, r.shares,
+				count(r.blk.state.Load()))
 		case i > 0 && pieces[i-1].blk == r.blk && pieces[i-1].off+pieces[i-1].n == r.off:
 			return fmt.Errorf("pieces %d and %d are neighbours", i-1, i)
 		}

@@ -35,7 +35,8 @@ var records = struct {
 }{open: map[uint64]*record{}, closed: map[uint64]*record{}}
 
 const (
-	closedKept = 1 << 12 // 2 MB of stacks: growth that a soak of a few seconds does not take for a leak
+	// 2 MB of stacks: growth that a soak of a few seconds does not take for a leak.
+	closedKept = 1 << 12
 	stackDepth = 24
 	poisonByte = 0xDB
 )
@@ -145,7 +146,8 @@ func leaks(p *Pool) []string {
 	out := make([]string, len(ids))
 	for i, id := range ids {
 		l := records.open[id]
-		out[i] = fmt.Sprintf("a share of a block of %d bytes, taken at:\n%s", l.bytes, stack(l.taken))
+		out[i] = fmt.Sprintf("a share of a block of %d bytes, taken at:\n%s", l.bytes,
+			stack(l.taken))
 	}
 	return out
 }

@@ -31,7 +31,8 @@ func TestImports(t *testing.T) {
 	const module = "github.com/millrace-io/millrace"
 	for _, system := range []string{"linux", "darwin", "windows"} {
 		list := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...")
-		list.Env = append(os.Environ(), "GOWORK=off", "GOOS="+system, "GOARCH=amd64", "CGO_ENABLED=0")
+		list.Env = append(os.Environ(), "GOWORK=off", "GOOS="+system, "GOARCH=amd64",
+			"CGO_ENABLED=0")
 		out, err := list.Output()
 		if err != nil {
 			t.Fatalf("go list for %s: %v", system, err)
@@ -53,7 +54,8 @@ func TestImports(t *testing.T) {
 				if !strings.Contains(first, ".") {
 					continue // the standard library's
 				}
-				if path := strings.TrimPrefix(strings.TrimPrefix(path, module), "/"); !slices.Contains(may, path) {
+				if path := strings.TrimPrefix(strings.TrimPrefix(path, module),
+					"/"); !slices.Contains(may, path) {
 					t.Errorf("on %s, %q imports %q", system, name, path)
 				}
 			}

@@ -67,7 +67,10 @@ var chainVerbs = []verb[millrace.Chain]{
 }
 
 func TestDraftMisuse(t *testing.T) {
-	takeDraft := func(p *millrace.Pool) (millrace.Draft, millrace.Ref) { return p.Get(100), millrace.Ref{} }
+	takeDraft := func(p *millrace.Pool) (millrace.Draft, millrace.Ref) {
+		return p.Get(100),
+			millrace.Ref{}
+	}
 	misuse(t, draftVerbs, takeDraft, (*millrace.Draft).Release)
 }
 
@@ -92,7 +95,8 @@ func TestChainMisuse(t *testing.T) {
 // misuse does each verb to a copy of what take gives after the original has been released, and once
 // more after the memory was lent again. With -tags invariants it is no excuse that another share
 // keeps the bytes alive.
-func misuse[T any](t *testing.T, verbs []verb[T], take func(*millrace.Pool) (T, millrace.Ref), release func(*T)) {
+func misuse[T any](t *testing.T, verbs []verb[T], take func(*millrace.Pool) (T, millrace.Ref),
+	release func(*T)) {
 	const again, beside = "after Release and another Get", "beside another share"
 	cases := []string{"after Release", again}
 	if millrace.Invariants {
@@ -193,14 +197,33 @@ func TestDoubleReleaseBesideOtherShares(t *testing.T) {
 func TestUseOfAReleasedVariable(t *testing.T) {
 	var nothing millrace.Chain
 	for name, use := range map[string]func(r *millrace.Ref, c *millrace.Chain) int{
-		"Ref.Bytes":    func(r *millrace.Ref, _ *millrace.Chain) int { return len(r.Bytes()) },
-		"Ref.Len":      func(r *millrace.Ref, _ *millrace.Chain) int { return r.Len() },
-		"Ref.Clone":    func(r *millrace.Ref, _ *millrace.Chain) int { s := r.Clone(); return s.Len() },
-		"Ref.Slice":    func(r *millrace.Ref, _ *millrace.Chain) int { s := r.Slice(0, 0); return s.Len() },
-		"Append":       func(r *millrace.Ref, _ *millrace.Chain) int { nothing.Append(r); return nothing.Len() },
-		"Chain.Bytes":  func(_ *millrace.Ref, c *millrace.Chain) int { return len(c.Bytes()) },
-		"Chain.CopyTo": func(_ *millrace.Ref, c *millrace.Chain) int { return c.CopyTo(make([]byte, 1)) },
-		"Chain.Clone":  func(_ *millrace.Ref, c *millrace.Chain) int { c.Clone(&nothing); return nothing.Len() },
+		"Ref.Bytes": func(r *millrace.Ref, _ *millrace.Chain) int { return len(r.Bytes()) },
+		"Ref.Len":   func(r *millrace.Ref, _ *millrace.Chain) int { return r.Len() },
+		"Ref.Clone": func(r *millrace.Ref,
+			_ *millrace.Chain) int {
+			s := r.Clone()
+			return s.Len()
+		},
+		"Ref.Slice": func(r *millrace.Ref,
+			_ *millrace.Chain) int {
+			s := r.Slice(0, 0)
+			return s.Len()
+		},
+		"Append": func(r *millrace.Ref,
+			_ *millrace.Chain) int {
+			nothing.Append(r)
+			return nothing.Len()
+		},
+		"Chain.Bytes": func(_ *millrace.Ref, c *millrace.Chain) int { return len(c.Bytes()) },
+		"Chain.CopyTo": func(_ *millrace.Ref,
+			c *millrace.Chain) int {
+			return c.CopyTo(make([]byte, 1))
+		},
+		"Chain.Clone": func(_ *millrace.Ref,
+			c *millrace.Chain) int {
+			c.Clone(&nothing)
+			return nothing.Len()
+		},
 		"Chain.All": func(_ *millrace.Ref, c *millrace.Chain) (n int) {
 			for p := range c.All() {
 				n += len(p)
@@ -230,7 +253,8 @@ func TestUseOfAReleasedVariable(t *testing.T) {
 			r.Release()
 			if millrace.Invariants {
 				message := panicText(func() { use(&r, &c) })
-				for _, want := range []string{"millrace: use ", "Release\n", "released at:\n", "misuse_test.go:"} {
+				for _, want := range []string{"millrace: use ", "Release\n", "released at:\n",
+					"misuse_test.go:"} {
 					if !strings.Contains(message, want) {
 						t.Errorf("the panic lacks %q: %s", want, message)
 					}
@@ -377,7 +401,8 @@ func TestLeaks(t *testing.T) {
 			t.Fatalf("%d leaks, want %d: %v", len(leaks), len(takers), leaks)
 		}
 		for i, taker := range takers {
-			if !strings.HasPrefix(leaks[i], "a share of a block of ") || !strings.Contains(leaks[i], "_test."+taker+"\n") {
+			if !strings.HasPrefix(leaks[i], "a share of a block of ") ||
+				!strings.Contains(leaks[i], "_test."+taker+"\n") {
 				t.Errorf("leak %d was not taken by %s: %s", i, taker, leaks[i])
 			}
 		}

@@ -13,8 +13,10 @@ import (
 )
 
 const (
-	minClassBits = 9  // 512 bytes: below that a block's bookkeeping is no longer small compared with it
-	maxClassBits = 20 // 1 MiB: above that allocating costs less than filling, so keeping idle ones buys nothing
+	// 512 bytes: below that a block's bookkeeping is no longer small compared with it.
+	minClassBits = 9
+	// 1 MiB: above that allocating costs less than filling, so keeping idle ones buys nothing.
+	maxClassBits = 20
 	numClasses   = maxClassBits - minClassBits + 1
 
 	// defaultIdleLimit is a thousand connections' worth of 64 KiB blocks, and little compared with
@@ -140,13 +142,15 @@ func (p *Pool) Get(n int) Draft {
 // take returns an idle block of at least n bytes; the caller makes it a loan by calling lend.
 func (p *Pool) take(n int) *block {
 	if n < 0 || uint64(n) > math.MaxUint32 {
-		panic(fmt.Sprintf("millrace: Get of %d bytes; a block has 0 to %d", n, uint32(math.MaxUint32)))
+		panic(fmt.Sprintf("millrace: Get of %d bytes; a block has 0 to %d", n,
+			uint32(math.MaxUint32)))
 	}
 	if p.parent != nil {
 		b := p.parent.take(n)
 		b.pool = p
 		p.taken.Add(1)
-		for out, peak := p.out.Add(int64(len(b.buf))), p.peak.Load(); out > peak && !p.peak.CompareAndSwap(peak, out); {
+		for out, peak := p.out.Add(int64(len(b.buf))), p.peak.Load(); out > peak &&
+			!p.peak.CompareAndSwap(peak, out); {
 			peak = p.peak.Load()
 		}
 		return b

@@ -19,8 +19,10 @@ import (
 func TestPoolSizes(t *testing.T) {
 	p := millrace.NewPool()
 	for _, test := range []struct{ n, size int }{
-		{0, 512}, {1, 512}, {511, 512}, {512, 512}, {513, 1024}, {1024, 1024}, {1025, 2048}, {4096, 4096},
-		{65537, 1 << 17}, {1<<20 - 1, 1 << 20}, {1 << 20, 1 << 20}, {1<<20 + 1, 1<<20 + 1}, {3 << 20, 3 << 20},
+		{0, 512}, {1, 512}, {511, 512}, {512, 512}, {513, 1024}, {1024, 1024}, {1025, 2048},
+		{4096, 4096},
+		{65537, 1 << 17}, {1<<20 - 1, 1 << 20}, {1 << 20, 1 << 20}, {1<<20 + 1, 1<<20 + 1},
+		{3 << 20, 3 << 20},
 	} {
 		d := p.Get(test.n)
 		if n := len(d.Bytes()); n != test.size {
@@ -45,25 +47,31 @@ func TestPoolStats(t *testing.T) {
 	expect("new", millrace.PoolStats{})
 	a := p.Get(1000)
 	b := p.Get(5000)
-	expect("two out", millrace.PoolStats{InUse: 1024 + 8192, InUseBlocks: 2, HighWater: 9216, Taken: 2})
+	expect("two out", millrace.PoolStats{InUse: 1024 + 8192, InUseBlocks: 2, HighWater: 9216,
+		Taken: 2})
 	r := a.Freeze(10)
 	a.Release() // empty by now
 	s, u := r.Clone(), r.Slice(3, 5)
 	r.Release()
 	u.Release()
-	expect("shares do not count", millrace.PoolStats{InUse: 9216, InUseBlocks: 2, HighWater: 9216, Taken: 2})
+	expect("shares do not count", millrace.PoolStats{InUse: 9216, InUseBlocks: 2, HighWater: 9216,
+		Taken: 2})
 	s.Release()
-	expect("one back", millrace.PoolStats{InUse: 8192, InUseBlocks: 1, Idle: 1024, HighWater: 9216, Taken: 2})
+	expect("one back", millrace.PoolStats{InUse: 8192, InUseBlocks: 1, Idle: 1024, HighWater: 9216,
+		Taken: 2})
 	c := p.Get(600)
-	expect("one again", millrace.PoolStats{InUse: 9216, InUseBlocks: 2, HighWater: 9216, Taken: 3, Reused: 1})
+	expect("one again", millrace.PoolStats{InUse: 9216, InUseBlocks: 2, HighWater: 9216, Taken: 3,
+		Reused: 1})
 	d := p.Get(2 << 20)
 	expect("an oversize one", millrace.PoolStats{
-		InUse: 9216 + 2<<20, InUseBlocks: 3, HighWater: 9216 + 2<<20, Taken: 4, Reused: 1, Oversize: 1,
+		InUse: 9216 + 2<<20, InUseBlocks: 3, HighWater: 9216 + 2<<20, Taken: 4, Reused: 1,
+		Oversize: 1,
 	})
 	b.Release()
 	c.Release()
 	d.Release()
-	expect("all back", millrace.PoolStats{Idle: 9216, HighWater: 9216 + 2<<20, Taken: 4, Reused: 1, Oversize: 1})
+	expect("all back", millrace.PoolStats{Idle: 9216, HighWater: 9216 + 2<<20, Taken: 4, Reused: 1,
+		Oversize: 1})
 	p.Trim()
 	expect("trimmed", millrace.PoolStats{HighWater: 9216 + 2<<20, Taken: 4, Reused: 1, Oversize: 1})
 }
@@ -89,10 +97,12 @@ func TestPoolLendsTheBlockThatCameBackLast(t *testing.T) {
 
 func TestPoolGetPanics(t *testing.T) {
 	p := millrace.NewPool()
-	wantPanic(t, "Get(-1)", "millrace: Get of -1 bytes; a block has 0 to 4294967295", func() { p.Get(-1) })
+	wantPanic(t, "Get(-1)", "millrace: Get of -1 bytes; a block has 0 to 4294967295",
+		func() { p.Get(-1) })
 	if strconv.IntSize == 64 {
 		n := int64(math.MaxUint32)
-		wantPanic(t, "Get above 4 GiB", "millrace: Get of 4294967296 bytes", func() { p.Get(int(n + 1)) })
+		wantPanic(t, "Get above 4 GiB", "millrace: Get of 4294967296 bytes",
+			func() { p.Get(int(n + 1)) })
 	}
 	if s := p.Stats(); s != (millrace.PoolStats{}) {
 		t.Errorf("a Get that panicked left %+v", s)
@@ -112,7 +122,8 @@ func TestPoolIdleLimit(t *testing.T) {
 			drafts[i].Release()
 		}
 		if s := p.Stats(); s.Idle != test.idle || s.InUse != 0 {
-			t.Errorf("limit %d: %d bytes idle, want %d; %d in use", test.limit, s.Idle, test.idle, s.InUse)
+			t.Errorf("limit %d: %d bytes idle, want %d; %d in use", test.limit, s.Idle, test.idle,
+				s.InUse)
 		}
 	}
 }
@@ -197,7 +208,8 @@ func TestPoolTrimsWhatWasNotNeeded(t *testing.T) {
 func TestPoolFollowsTheSizesThatAreNeeded(t *testing.T) {
 	const limit = 16 << 20
 	p := millrace.NewPool(millrace.IdleLimit(limit))
-	millrace.TrimUnneeded(p, time.Now().Add(time.Hour)) // a garbage collection that comes now is too early
+	// A garbage collection that comes now is too early.
+	millrace.TrimUnneeded(p, time.Now().Add(time.Hour))
 	use := func(size, total int) (fresh uint64) {
 		before := p.Stats()
 		drafts := make([]millrace.Draft, total/size)
@@ -209,7 +221,8 @@ func TestPoolFollowsTheSizesThatAreNeeded(t *testing.T) {
 		}
 		s := p.Stats()
 		if s.Idle > limit || s.Idle != millrace.KeptBytes(p) {
-			t.Errorf("%d bytes are kept, %d counted; the limit is %d", millrace.KeptBytes(p), s.Idle, limit)
+			t.Errorf("%d bytes are kept, %d counted; the limit is %d", millrace.KeptBytes(p),
+				s.Idle, limit)
 		}
 		return s.Taken - before.Taken - (s.Reused - before.Reused)
 	}
@@ -289,7 +302,8 @@ func TestAccount(t *testing.T) {
 	again := two.Get(1000) // the block that one had
 	defer again.Release()
 	if st := p.Stats(); st.Reused != 1 || one.Stats().InUse != 0 || two.Stats().InUse != 1024 {
-		t.Errorf("%d blocks reused; one has %d bytes, two has %d", st.Reused, one.Stats().InUse, two.Stats().InUse)
+		t.Errorf("%d blocks reused; one has %d bytes, two has %d", st.Reused, one.Stats().InUse,
+			two.Stats().InUse)
 	}
 }
 

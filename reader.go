@@ -81,7 +81,8 @@ type Reader struct {
 	base   uint32
 	lent   bool // shares of blk have been given away
 	window bool // buf is part of a Ref that came from elsewhere: buf[w:] is not to be written
-	parked bool // waiting for the socket with no share of blk: it may go back, and is rejoined if it did not
+	// Waiting for the socket with no share of blk: it may go back, and is rejoined if it did not.
+	parked bool
 	token  token
 
 	size    int // how far Peek and ReadSlice reach, as in bufio

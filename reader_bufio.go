@@ -215,7 +215,8 @@ const sliceStep = 64
 func (b *Reader) ReadLine() (line []byte, isPrefix bool, err error) {
 	line, err = b.ReadSlice('\n')
 	if err == bufio.ErrBufferFull {
-		if last := len(line) - 1; last >= 0 && line[last] == '\r' { // it is -1 if that error is the source's
+		// It is -1 if that error is the source's.
+		if last := len(line) - 1; last >= 0 && line[last] == '\r' {
 			b.r-- // it may belong to a "\r\n" that straddles the limit
 			line = line[:last]
 		}

@@ -79,8 +79,13 @@ func TestReaderUnreadAfterOwnMethods(t *testing.T) {
 		call func(r *millrace.Reader)
 		byte bool
 	}{
-		"ReadRange":   {func(r *millrace.Reader) { r.ReadRange(1, func([]byte) {}) }, false},
-		"ReadChain":   {func(r *millrace.Reader) { var c millrace.Chain; r.ReadChain(&c, 1); c.Release() }, false},
+		"ReadRange": {func(r *millrace.Reader) { r.ReadRange(1, func([]byte) {}) }, false},
+		"ReadChain": {func(r *millrace.Reader) {
+			var c millrace.Chain
+			r.ReadChain(&c,
+				1)
+			c.Release()
+		}, false},
 		"Skip":        {func(r *millrace.Reader) { r.Skip(1) }, false},
 		"ReadBE":      {func(r *millrace.Reader) { r.ReadBE(3) }, true},
 		"ReadLE":      {func(r *millrace.Reader) { r.ReadLE(2) }, true},
@@ -122,7 +127,8 @@ func TestUnreadByteAfterCarriageReturn(t *testing.T) {
 		io.Reader
 	}
 	for _, r := range []reader{
-		bufio.NewReaderSize(strings.NewReader(text), 16), millrace.NewReaderSize(strings.NewReader(text), 16),
+		bufio.NewReaderSize(strings.NewReader(text), 16),
+		millrace.NewReaderSize(strings.NewReader(text), 16),
 	} {
 		line, prefix, err := r.ReadLine()
 		if string(line) != "fifteen letters" || !prefix || err != nil {
@@ -162,7 +168,8 @@ func TestReaderReset(t *testing.T) {
 }
 
 func TestReaderSize(t *testing.T) {
-	for size, want := range map[int]int{-5: 16, 1: 16, 16: 16, 17: 17, 1234: 1234, 1 << 20: 1 << 20} {
+	for size, want := range map[int]int{-5: 16, 1: 16, 16: 16, 17: 17, 1234: 1234,
+		1 << 20: 1 << 20} {
 		r := millrace.NewReaderSize(nil, size)
 		if r.Size() != want {
 			t.Errorf("Size() = %d for size %d, want %d", r.Size(), size, want)
@@ -193,7 +200,8 @@ func TestReaderPanicsOnAnImpossibleCount(t *testing.T) {
 	} {
 		for _, src := range badReaders {
 			r := millrace.NewReader(src)
-			wantPanic(t, name, "millrace: reader returned an impossible count from Read", func() { read(r) })
+			wantPanic(t, name, "millrace: reader returned an impossible count from Read",
+				func() { read(r) })
 			r.Release()
 		}
 	}
@@ -203,7 +211,12 @@ func TestReaderWriteToAWriterThatMisbehaves(t *testing.T) {
 	r := millrace.NewReader(strings.NewReader("abcdef"))
 	defer r.Release()
 	r.Peek(1)
-	taking := func(n int) io.Writer { return writerFunc(func([]byte) (int, error) { return n, nil }) }
+	taking := func(n int) io.Writer {
+		return writerFunc(func([]byte) (int, error) {
+			return n,
+				nil
+		})
+	}
 	if n, err := r.WriteTo(taking(2)); n != 2 || err != io.ErrShortWrite {
 		t.Errorf("WriteTo = %d, %v to a writer that takes 2 and says nothing", n, err)
 	}
@@ -213,7 +226,8 @@ func TestReaderWriteToAWriterThatMisbehaves(t *testing.T) {
 // A source that gives nothing is asked a hundred times, as bufio does.
 func TestReaderGivesUpWhenBufioDoes(t *testing.T) {
 	for empty := 97; empty <= 103; empty++ {
-		source := func() io.Reader { // 4096 bytes at a time, then nothing for some reads, then a few bytes again
+		source := func() io.Reader {
+			// 4096 bytes at a time, then nothing for some reads, then a few bytes again.
 			reads := 0
 			return readerFunc(func(p []byte) (int, error) {
 				switch reads++; {
@@ -229,7 +243,8 @@ func TestReaderGivesUpWhenBufioDoes(t *testing.T) {
 		for i := range 310 {
 			m, wantErr := want.Discard(4096)
 			if n, err := got.Discard(4096); n != m || err != wantErr {
-				t.Errorf("%d empty reads, Discard %d = %d, %v, want %d, %v", empty, i, n, err, m, wantErr)
+				t.Errorf("%d empty reads, Discard %d = %d, %v, want %d, %v", empty, i, n, err, m,
+					wantErr)
 				break
 			}
 		}

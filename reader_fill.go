@@ -219,7 +219,8 @@ func (b *Reader) contiguous(n int) {
 		b.r = 0
 		return
 	}
-	if n > 1<<maxClassBits { // which no size class rounds up: a line that grows by sliceStep would be moved for each
+	// Which no size class rounds up: a line that grows by sliceStep would be moved for each.
+	if n > 1<<maxClassBits {
 		n = max(n, min(2*len(left), b.size))
 	}
 	old := *b // holds the old block until its bytes are moved

@@ -46,7 +46,8 @@ func TestFedReaderAgainstBufio(t *testing.T) {
 		t.Run(k.name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(7, uint64(i)))
 			for range rounds(150) {
-				runPair(t, setup{feed: true, kind: k, tape: randomTape(rng, 1<<(5+rng.IntN(13)))}, randomProgram(rng))
+				runPair(t, setup{feed: true, kind: k, tape: randomTape(rng, 1<<(5+rng.IntN(13)))},
+					randomProgram(rng))
 				if t.Failed() {
 					return
 				}
@@ -59,7 +60,8 @@ func TestFedReaderAgainstBufio(t *testing.T) {
 func FuzzReader(f *testing.F) {
 	rng := rand.New(rand.NewPCG(3, 3))
 	for i := range kinds {
-		f.Add(byte(i), byte(i), uint16(10*i), uint16(20*i), stuff(rng, 300), []byte(randomProgram(rng)[:20]))
+		f.Add(byte(i), byte(i), uint16(10*i), uint16(20*i), stuff(rng, 300),
+			[]byte(randomProgram(rng)[:20]))
 	}
 	text := []byte("line\r\nline\n日本語\x80\x81\x02 and more to come")
 	for i := range pairOps {
@@ -81,7 +83,8 @@ func FuzzReader(f *testing.F) {
 		s.tape.data = data
 		for i, at := range []uint16{min(fault1, fault2), max(fault1, fault2)} {
 			if int(at) <= len(data) {
-				s.tape.faults = append(s.tape.faults, fault{int(at), faultErrors[(i+int(kind))%len(faultErrors)]})
+				s.tape.faults = append(s.tape.faults,
+					fault{int(at), faultErrors[(i+int(kind))%len(faultErrors)]})
 			}
 		}
 		runPair(t, s, program)
@@ -97,12 +100,13 @@ type pair struct {
 	t    testing.TB
 	size int
 
-	got   *millrace.Reader
-	want  *bufio.Reader
-	gotP  *player // what got reads
-	loose bool    // the last call read nothing: whether UnreadRune works still depends on how much is buffered
-	was   bool    // loose, before the call under way
-	over  bool    // the two cannot be brought back into step
+	got  *millrace.Reader
+	want *bufio.Reader
+	gotP *player // what got reads
+	// The last call read nothing: whether UnreadRune works still depends on how much is buffered.
+	loose bool
+	was   bool // loose, before the call under way
+	over  bool // the two cannot be brought back into step
 
 	program
 	calls []string
@@ -144,7 +148,8 @@ func (p *pair) pass() { p.loose = p.was }
 func (p *pair) number() int {
 	edges := [...]int{
 		0, 1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 31, 64, 65, 100, 500, 511, 512, 513, 1000, 1024, 1500,
-		4095, 4096, 4097, 5000, 10000, 65535, 65536, 70000, p.size - 1, p.size, p.size + 1, 2 * p.size,
+		4095, 4096, 4097, 5000, 10000, 65535, 65536, 70000, p.size - 1, p.size, p.size + 1,
+		2 * p.size,
 	}
 	n := edges[int(p.choose())%len(edges)]
 	p.calls[len(p.calls)-1] += fmt.Sprintf(" %d", n)
@@ -153,7 +158,8 @@ func (p *pair) number() int {
 
 func (p *pair) failf(format string, args ...any) {
 	p.t.Helper()
-	p.t.Errorf("call %d, %s: %s", len(p.calls), p.calls[len(p.calls)-1], fmt.Sprintf(format, args...))
+	p.t.Errorf("call %d, %s: %s", len(p.calls), p.calls[len(p.calls)-1],
+		fmt.Sprintf(format, args...))
 }
 
 // same compares what both returned, printed if they are not bytes.
@@ -244,7 +250,8 @@ func (p *pair) letGo(k *kept) {
 	at := 0
 	for piece := range k.chain.All() {
 		if !bytes.Equal(piece, k.copy[at:at+len(piece)]) {
-			p.t.Errorf("bytes that were kept have changed: %s, read as %s", show(piece), show(k.copy[at:at+len(piece)]))
+			p.t.Errorf("bytes that were kept have changed: %s, read as %s", show(piece),
+				show(k.copy[at:at+len(piece)]))
 		}
 		at += len(piece)
 	}
@@ -306,7 +313,8 @@ func runPair(t testing.TB, s setup, program []byte) {
 		t.Errorf("%d bytes of the pool in use after everything was released\n%v", n, pool.Leaks())
 	}
 	if n := millrace.DefaultPool().Stats().InUse; n != outside && !t.Failed() {
-		t.Errorf("%d bytes of the default pool in use after everything was released, want %d", n, outside)
+		t.Errorf("%d bytes of the default pool in use after everything was released, want %d", n,
+			outside)
 	}
 }
 
@@ -555,7 +563,8 @@ func pairReadChain(p *pair) {
 	buffered := p.got.Buffered()
 	if err := p.got.ReadChain(&c, n); err != nil {
 		if c.Len() != 3 || p.got.Buffered() < buffered {
-			p.failf("the chain has %d bytes, the buffer %d of %d after %v", c.Len(), p.got.Buffered(), buffered, err)
+			p.failf("the chain has %d bytes, the buffer %d of %d after %v", c.Len(),
+				p.got.Buffered(), buffered, err)
 		}
 		c.Release()
 		p.stayed(p.got.Buffered(), err)

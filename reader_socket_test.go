@@ -50,7 +50,8 @@ func onSockets(t *testing.T, test func(t *testing.T, client, server streamConn))
 func TestReaderHoldsNoBlockWhileItWaits(t *testing.T) {
 	for network, pair := range sockets {
 		for name, call := range waiting {
-			for end, is := range map[string]error{"deadline": os.ErrDeadlineExceeded, "close": net.ErrClosed} {
+			for end, is := range map[string]error{"deadline": os.ErrDeadlineExceeded,
+				"close": net.ErrClosed} {
 				what := network + ", " + name + ", " + end
 				pool := newPool(t)
 				client, server := pair(t)
@@ -61,7 +62,8 @@ func TestReaderHoldsNoBlockWhileItWaits(t *testing.T) {
 				}
 				done := make(chan error)
 				go func() { done <- call(r) }()
-				nettest.Eventually(t, what+": no block in use", func() bool { return pool.Stats().InUse == 0 })
+				nettest.Eventually(t, what+": no block in use",
+					func() bool { return pool.Stats().InUse == 0 })
 				if end == "close" {
 					client.Close()
 				} else {
@@ -208,7 +210,8 @@ func TestReaderDeadlinesInTheMiddle(t *testing.T) {
 				at += p.n
 				held = append(held, p)
 				most = 50 * time.Microsecond
-			} else if !errors.Is(err, os.ErrDeadlineExceeded) || r.Buffered() < before || p.chain.Len() > 0 {
+			} else if !errors.Is(err, os.ErrDeadlineExceeded) || r.Buffered() < before ||
+				p.chain.Len() > 0 {
 				t.Fatalf("%v, %d buffered, %d before", err, r.Buffered(), before)
 			} else {
 				most = min(2*most, time.Second) // a machine that is too slow gets on all the same
@@ -314,7 +317,8 @@ func TestReaderUnreadRuneAfterWaiting(t *testing.T) {
 
 // readAndWait reads n bytes into a Chain, has the Reader wait for n more on another goroutine, and
 // returns when it has given up its shares.
-func readAndWait(t *testing.T, r *millrace.Reader, n int) (c *millrace.Chain, next func() *millrace.Chain) {
+func readAndWait(t *testing.T, r *millrace.Reader, n int) (c *millrace.Chain,
+	next func() *millrace.Chain) {
 	t.Helper()
 	c = new(millrace.Chain)
 	readChain(t, r, c, n)

@@ -71,8 +71,9 @@ func (s *socket) tryRead(fd uintptr) bool {
 			s.b.park()
 			return false
 		case err != nil:
-			s.err = &net.OpError{Op: "read", Net: s.conn.LocalAddr().Network(), Source: s.conn.LocalAddr(),
-				Addr: s.conn.RemoteAddr(), Err: os.NewSyscallError("read", err)}
+			s.err = &net.OpError{Op: "read", Net: s.conn.LocalAddr().Network(),
+				Source: s.conn.LocalAddr(),
+				Addr:   s.conn.RemoteAddr(), Err: os.NewSyscallError("read", err)}
 		case n == 0:
 			s.err = io.EOF
 		}

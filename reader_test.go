@@ -74,7 +74,8 @@ func TestReadRangeOfSmallReads(t *testing.T) {
 	defer r.Release()
 	for _, test := range []struct{ n, slices int }{{1000, 1}, {3000, 1}, {10, 1}, {100_000, 100}} {
 		slices, lent := 0, 0
-		if err := r.ReadRange(test.n, func(p []byte) { slices++; lent += len(p) }); err != nil || lent != test.n {
+		if err := r.ReadRange(test.n, func(p []byte) { slices++; lent += len(p) }); err != nil ||
+			lent != test.n {
 			t.Errorf("lent %d of %d bytes, %v", lent, test.n, err)
 		}
 		if (slices == 1) != (test.slices == 1) {
@@ -128,18 +129,30 @@ func TestReaderRefusesNegativeCounts(t *testing.T) {
 
 // waiting are the calls that wait when nothing is buffered.
 var waiting = map[string]func(r *millrace.Reader) error{
-	"Read":        func(r *millrace.Reader) error { _, err := r.Read(make([]byte, 10)); return err },
-	"Read large":  func(r *millrace.Reader) error { _, err := r.Read(make([]byte, 1<<16)); return err },
-	"ReadByte":    func(r *millrace.Reader) error { _, err := r.ReadByte(); return err },
-	"ReadRune":    func(r *millrace.Reader) error { _, _, err := r.ReadRune(); return err },
-	"ReadSlice":   func(r *millrace.Reader) error { _, err := r.ReadSlice('x'); return err },
-	"ReadLine":    func(r *millrace.Reader) error { _, _, err := r.ReadLine(); return err },
-	"ReadString":  func(r *millrace.Reader) error { _, err := r.ReadString('x'); return err },
-	"Peek":        func(r *millrace.Reader) error { _, err := r.Peek(1); return err },
-	"Discard":     func(r *millrace.Reader) error { _, err := r.Discard(1); return err },
-	"Skip":        func(r *millrace.Reader) error { return r.Skip(1 << 20) },
-	"WriteTo":     func(r *millrace.Reader) error { _, err := r.WriteTo(io.Discard); return err },
-	"WriteTo own": func(r *millrace.Reader) error { _, err := r.WriteTo(plainWriter{io.Discard}); return err },
+	"Read": func(r *millrace.Reader) error {
+		_,
+			err := r.Read(make([]byte, 10))
+		return err
+	},
+	"Read large": func(r *millrace.Reader) error {
+		_,
+			err := r.Read(make([]byte, 1<<16))
+		return err
+	},
+	"ReadByte":   func(r *millrace.Reader) error { _, err := r.ReadByte(); return err },
+	"ReadRune":   func(r *millrace.Reader) error { _, _, err := r.ReadRune(); return err },
+	"ReadSlice":  func(r *millrace.Reader) error { _, err := r.ReadSlice('x'); return err },
+	"ReadLine":   func(r *millrace.Reader) error { _, _, err := r.ReadLine(); return err },
+	"ReadString": func(r *millrace.Reader) error { _, err := r.ReadString('x'); return err },
+	"Peek":       func(r *millrace.Reader) error { _, err := r.Peek(1); return err },
+	"Discard":    func(r *millrace.Reader) error { _, err := r.Discard(1); return err },
+	"Skip":       func(r *millrace.Reader) error { return r.Skip(1 << 20) },
+	"WriteTo":    func(r *millrace.Reader) error { _, err := r.WriteTo(io.Discard); return err },
+	"WriteTo own": func(r *millrace.Reader) error {
+		_,
+			err := r.WriteTo(plainWriter{io.Discard})
+		return err
+	},
 	"ReadRange":   func(r *millrace.Reader) error { return r.ReadRange(1<<20, func([]byte) {}) },
 	"ReadChain":   func(r *millrace.Reader) error { return r.ReadChain(new(millrace.Chain), 5) },
 	"ReadBE":      func(r *millrace.Reader) error { _, err := r.ReadBE(8); return err },
@@ -210,7 +223,8 @@ func TestReaderLosesNothingWhenItsSourcePanics(t *testing.T) {
 	}))
 	defer r.Release()
 	lent := 0
-	wantPanic(t, "ReadRange", "source failed", func() { r.ReadRange(95, func(p []byte) { lent += len(p) }) })
+	wantPanic(t, "ReadRange", "source failed",
+		func() { r.ReadRange(95, func(p []byte) { lent += len(p) }) })
 	rest := must(io.ReadAll(r))
 	for i, b := range rest {
 		if b != patternAt(lent+i) {
@@ -339,7 +353,8 @@ func (s *sizedSource) Read(p []byte) (int, error) {
 
 // consume reads count packets without keeping any and returns the largest and the last size of the
 // block.
-func consume(t *testing.T, pool *millrace.Pool, r *millrace.Reader, packet, count int) (largest, last int64) {
+func consume(t *testing.T, pool *millrace.Pool, r *millrace.Reader, packet, count int) (largest,
+	last int64) {
 	t.Helper()
 	for range count {
 		if err := r.ReadRange(packet, func([]byte) {}); err != nil {
@@ -416,10 +431,12 @@ func TestBlockSizeOfAStreamThatIsKept(t *testing.T) {
 			}
 		}
 		if largest != test.block || last != test.block {
-			t.Errorf("reads of %d: blocks of up to %d bytes, the last of %d; want %d", test.read, largest, last, test.block)
+			t.Errorf("reads of %d: blocks of up to %d bytes, the last of %d; want %d", test.read,
+				largest, last, test.block)
 		}
 		if pinned := pool.Stats().InUse; pinned > int64(kept.Len())*3/2+last {
-			t.Errorf("reads of %d: %d bytes in use for %d that are kept", test.read, pinned, kept.Len())
+			t.Errorf("reads of %d: %d bytes in use for %d that are kept", test.read, pinned,
+				kept.Len())
 		}
 		kept.Release()
 		r.Release()
@@ -513,7 +530,8 @@ func TestReadVarintsLikeEncodingBinary(t *testing.T) {
 	for _, p := range [][]byte{
 		{0}, {0x80, 0}, {0x80, 0x80, 0}, {0xff, 0x7f}, // longer than need be is not wrong
 		append(bytes.Clone(nines), 0), append(bytes.Clone(nines), 1), append(bytes.Clone(nines), 2),
-		append(bytes.Clone(nines), 0x7f), append(bytes.Clone(nines), 0x80), append(bytes.Clone(nines), 0x81, 0),
+		append(bytes.Clone(nines), 0x7f), append(bytes.Clone(nines), 0x80),
+		append(bytes.Clone(nines), 0x81, 0),
 		bytes.Repeat([]byte{0x80}, 20), append(bytes.Repeat([]byte{0x80}, 9), 1),
 		{}, {0x80}, {0xff, 0xff},
 	} {
@@ -524,10 +542,13 @@ func TestReadVarintsLikeEncodingBinary(t *testing.T) {
 			"fed apart": feedApart(p, 1),
 		} {
 			v, size, err := r.ReadULEB128()
-			if (err == nil) != (wantErr == nil) || err == nil && v != want || err != nil && (v != 0 || size != 0) {
-				t.Errorf("%s: %x: %d, %d, %v; encoding/binary has %d, %v", how, p, v, size, err, want, wantErr)
+			if (err == nil) != (wantErr == nil) || err == nil && v != want || err != nil &&
+				(v != 0 || size != 0) {
+				t.Errorf("%s: %x: %d, %d, %v; encoding/binary has %d, %v", how, p, v, size, err,
+					want, wantErr)
 			}
-			if wantErr == io.EOF && err != io.EOF || wantErr == io.ErrUnexpectedEOF && err != io.ErrUnexpectedEOF {
+			if wantErr == io.EOF && err != io.EOF || wantErr == io.ErrUnexpectedEOF &&
+				err != io.ErrUnexpectedEOF {
 				t.Errorf("%s: %x: %v, want %v", how, p, err, wantErr)
 			}
 			if rest, _ := io.ReadAll(r); !bytes.Equal(rest, p[size:]) {

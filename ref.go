@@ -78,7 +78,8 @@ func (d *Draft) Release() {
 	}
 	d.token.close()
 	blk, l := d.blk, d.loan
-	*d = Draft{token: d.token} // which knows a released variable from one that has always been empty
+	// Which knows a released variable from one that has always been empty.
+	*d = Draft{token: d.token}
 	blk.release(l.gen, l.shares)
 }
 
@@ -208,7 +209,8 @@ func (r *Ref) join(next Ref) bool {
 		return false
 	}
 	if r.shares > countLimit-next.shares {
-		return false // only a caller who clones a Ref billions of times and joins the clones gets here
+		// Only a caller who clones a Ref billions of times and joins the clones gets here.
+		return false
 	}
 	next.token.close()
 	r.n += next.n

@@ -36,8 +36,10 @@ func TestDraftFreeze(t *testing.T) {
 		r.Release()
 	}
 	d := pool.Get(512)
-	wantPanic(t, "Freeze(-1)", "millrace: Freeze of -1 bytes of a block of 512", func() { d.Freeze(-1) })
-	wantPanic(t, "Freeze(513)", "millrace: Freeze of 513 bytes of a block of 512", func() { d.Freeze(513) })
+	wantPanic(t, "Freeze(-1)", "millrace: Freeze of -1 bytes of a block of 512",
+		func() { d.Freeze(-1) })
+	wantPanic(t, "Freeze(513)", "millrace: Freeze of 513 bytes of a block of 512",
+		func() { d.Freeze(513) })
 	d.Release()
 	d = millrace.Draft{}
 	wantPanic(t, "Freeze of nothing", "millrace: Freeze of an empty Draft", func() { d.Freeze(0) })
@@ -133,7 +135,8 @@ func TestEmptyRefs(t *testing.T) {
 		t.Error("zero values are not empty")
 	}
 	c, s := r.Clone(), r.Slice(0, 0)
-	wantPanic(t, "Slice of an empty Ref", "millrace: Slice [0:1) of a Ref of 0 bytes", func() { r.Slice(0, 1) })
+	wantPanic(t, "Slice of an empty Ref", "millrace: Slice [0:1) of a Ref of 0 bytes",
+		func() { r.Slice(0, 1) })
 	r.Release()
 	c.Release()
 	s.Release()

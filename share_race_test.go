@@ -124,7 +124,8 @@ func TestAppendCopyWhileTheReaderWaits(t *testing.T) {
 	client, server := nettest.TCPPair(t, false)
 	r := millrace.NewPool().NewReader(client, 4096)
 	const rounds = 300
-	chains := make(chan *millrace.Chain, rounds) // sending never waits, which would order things, too
+	// Sending never waits, which would order things, too.
+	chains := make(chan *millrace.Chain, rounds)
 	go func() {
 		defer close(chains)
 		for range rounds {

@@ -49,7 +49,8 @@ func TestSealOfNothing(t *testing.T) {
 		}
 		for _, plain := range []string{"", "abc"} {
 			b.Write([]byte(plain))
-			if panicText(func() { b.Seal(gcm, []byte("short"), nil) }) == "" || string(b.Data(100)) != plain {
+			if panicText(func() { b.Seal(gcm, []byte("short"), nil) }) == "" ||
+				string(b.Data(100)) != plain {
 				t.Errorf("%T: no panic, or the frame is %q, want %q", b, b.Data(100), plain)
 			}
 			if err := b.Seal(gcm, nonce, nil); err != nil {
@@ -79,7 +80,8 @@ func (a roomyGCM) Seal(dst, nonce, plaintext, additionalData []byte) []byte {
 	most := len(plaintext) + 16
 	if len(plaintext) > 0 && cap(dst)-len(dst) < most {
 		if cap(dst) > len(dst) && &dst[:cap(dst)][len(dst)] == &plaintext[0] {
-			panic(fmt.Sprintf("%d bytes are sealed in place with room for %d, want 16", len(plaintext), cap(dst)-len(plaintext)))
+			panic(fmt.Sprintf("%d bytes are sealed in place with room for %d, want 16",
+				len(plaintext), cap(dst)-len(plaintext)))
 		}
 		dst = slices.Grow(dst, most)
 	}
@@ -93,14 +95,18 @@ func TestSealWithAShortTagHasRoom(t *testing.T) {
 		aead := shortTag(size)
 		nonce := make([]byte, aead.NonceSize())
 		for n := 1; n <= 200; n++ {
-			for _, b := range []arena.Buffer{new(arena.Heap), arena.NewPool(0), arena.NewPool(n + size), arena.NewPool(n + 16)} {
+			for _, b := range []arena.Buffer{new(arena.Heap), arena.NewPool(0),
+				arena.NewPool(n + size), arena.NewPool(n + 16)} {
 				b.Writable(n)
 				b.SetStart(min(3, n))
 				if err := b.Seal(aead, nonce, nil); err != nil || b.Len() != n+size {
-					t.Fatalf("%T: %d bytes and a tag of %d: sealed to %d, %v", b, n, size, b.Len(), err)
+					t.Fatalf("%T: %d bytes and a tag of %d: sealed to %d, %v", b, n, size, b.Len(),
+						err)
 				}
-				if err := b.Open(aead, nonce, nil); err != nil || !bytes.Equal(b.Data(n), make([]byte, n)) {
-					t.Fatalf("%T: %d bytes and a tag of %d: opened to %x, %v", b, n, size, b.Data(n), err)
+				if err := b.Open(aead, nonce, nil); err != nil ||
+					!bytes.Equal(b.Data(n), make([]byte, n)) {
+					t.Fatalf("%T: %d bytes and a tag of %d: opened to %x, %v", b, n, size,
+						b.Data(n), err)
 				}
 			}
 		}
@@ -147,5 +153,6 @@ func (a toy) tag(nonce, ciphertext, additionalData []byte) []byte {
 			sum = (sum ^ uint64(b)) * 1099511628211
 		}
 	}
-	return bytes.Repeat(binary.LittleEndian.AppendUint64(nil, sum), 1+a.overhead/8)[:a.overhead-a.unused]
+	return bytes.Repeat(binary.LittleEndian.AppendUint64(nil, sum),
+		1+a.overhead/8)[:a.overhead-a.unused]
 }

@@ -167,7 +167,8 @@ func TestWhatAFrameOnTheHeapAllocates(t *testing.T) {
 		h.Take()
 	}
 	if n := testing.AllocsPerRun(100, grow); n > 20 {
-		t.Errorf("10,000 bytes in steps of ten: %v allocations, want about as many as append makes", n)
+		t.Errorf("10,000 bytes in steps of ten: %v allocations, want about as many as append makes",
+			n)
 	}
 	pool := arena.NewPool(100)
 	wantAllocs(t, "Promote", 2, func() {

@@ -23,9 +23,11 @@ func BenchmarkFrame(b *testing.B) {
 	}
 	for _, size := range []struct{ slots, live int }{{8, 1}, {8, 8}, {64, 8}, {64, 64}, {512, 64}} {
 		for _, order := range orders {
-			b.Run(fmt.Sprintf("slots=%d/live=%d/%s", size.slots, size.live, order.name), func(b *testing.B) {
-				benchmarkFrame(b, arena.NewPool(1<<16, arena.Slots(size.slots)), size.live, order.next)
-			})
+			b.Run(fmt.Sprintf("slots=%d/live=%d/%s", size.slots, size.live, order.name),
+				func(b *testing.B) {
+					benchmarkFrame(b, arena.NewPool(1<<16, arena.Slots(size.slots)), size.live,
+						order.next)
+				})
 		}
 	}
 	b.Run("Heap", func(b *testing.B) { benchmarkFrame(b, new(arena.Heap), 1, orders[0].next) })

@@ -33,7 +33,8 @@ func (p *parcel) check() error {
 	}
 	for i := range b {
 		if want := byte(p.number + i*(2*p.number+1)); b[i] != want {
-			return fmt.Errorf("byte %d of %d of frame %d is %#x, want %#x", i, len(b), p.number, b[i], want)
+			return fmt.Errorf("byte %d of %d of frame %d is %#x, want %#x", i, len(b), p.number,
+				b[i], want)
 		}
 	}
 	return nil
@@ -52,7 +53,8 @@ type depot struct {
 
 func newDepot(t testing.TB, capacity, slots int, fallback bool, workers int) *depot {
 	d := &depot{
-		t: t, pool: newPool(capacity, slots, fallback), cap: capacity, parcels: make(chan parcel, 2*workers),
+		t: t, pool: newPool(capacity, slots, fallback), cap: capacity,
+		parcels: make(chan parcel, 2*workers),
 	}
 	for i := range workers {
 		rng := rand.New(rand.NewPCG(21, uint64(i)))
@@ -191,18 +193,19 @@ func TestSlicesOnManyGoroutines(t *testing.T) {
 	for _, slots := range []int{8, 64, 512} {
 		for _, capacity := range []int{100, 2000, 60_000} {
 			for _, fallback := range []bool{true, false} {
-				t.Run(fmt.Sprintf("%d slots, %d bytes, fallback %t", slots, capacity, fallback), func(t *testing.T) {
-					rng := rand.New(rand.NewPCG(22, uint64(slots+capacity)))
-					d := newDepot(t, capacity, slots, fallback, 6)
-					for i := range rounds(2000) {
-						n := rng.IntN(min(capacity, 1000)/3 + 1)
-						d.send(i, 1+n, rng.IntN(n+1), rng.IntN(n+1)/2)
-						if t.Failed() {
-							break
+				t.Run(fmt.Sprintf("%d slots, %d bytes, fallback %t", slots, capacity, fallback),
+					func(t *testing.T) {
+						rng := rand.New(rand.NewPCG(22, uint64(slots+capacity)))
+						d := newDepot(t, capacity, slots, fallback, 6)
+						for i := range rounds(2000) {
+							n := rng.IntN(min(capacity, 1000)/3 + 1)
+							d.send(i, 1+n, rng.IntN(n+1), rng.IntN(n+1)/2)
+							if t.Failed() {
+								break
+							}
 						}
-					}
-					d.close()
-				})
+						d.close()
+					})
 			}
 		}
 	}
@@ -212,7 +215,8 @@ func TestSlicesOnManyGoroutines(t *testing.T) {
 // first, so that nearly every release comes while the producer searches.
 func TestReleaseWhileTheProducerSearches(t *testing.T) {
 	for _, slots := range []int{8, 64, 512} {
-		for _, size := range []int{1, 3} { // of frames in places for 2 bytes: the slots are short, or the memory is
+		// Of frames in places for 2 bytes: the slots are short, or the memory is.
+		for _, size := range []int{1, 3} {
 			d := newDepot(t, 2*slots, slots, false, 0)
 			d.parcels = make(chan parcel, slots)
 			for range 2 {

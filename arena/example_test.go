@@ -15,8 +15,9 @@ func Example() {
 	pool := arena.NewPool(1 << 10)
 
 	pool.Write([]byte("header,"))
-	copy(pool.Writable(len("payload")), "payload") // as a reader would: io.ReadFull(conn, pool.Writable(n))
-	frame := pool.Take()                           // contiguous, and the receiver's from now on
+	// As a reader would: io.ReadFull(conn, pool.Writable(n))
+	copy(pool.Writable(len("payload")), "payload")
+	frame := pool.Take() // contiguous, and the receiver's from now on
 
 	var work sync.WaitGroup
 	work.Go(func() {

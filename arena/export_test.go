@@ -40,8 +40,10 @@ func Broken(p *Pool) error {
 	if !p.placed() && (p.begin != p.end || p.start != 0) {
 		return fmt.Errorf("between frames: [%d+%d, %d)", p.begin, p.start, p.end)
 	}
-	if inMemory := len(p.mem) == 0 || len(p.memory) > 0 && &p.mem[0] == &p.memory[0]; inMemory == p.allocated() {
-		return fmt.Errorf("mode %v, placed %t, and the frame is in memory: %t", p.mode, p.placed(), inMemory)
+	if inMemory := len(p.mem) == 0 || len(p.memory) > 0 &&
+		&p.mem[0] == &p.memory[0]; inMemory == p.allocated() {
+		return fmt.Errorf("mode %v, placed %t, and the frame is in memory: %t", p.mode, p.placed(),
+			inMemory)
 	}
 	inRing := map[*slot]bool{&p.edge: true}
 	for prev, s := &p.edge, p.edge.next; s != &p.edge; prev, s = s, s.next {
@@ -49,8 +51,10 @@ func Broken(p *Pool) error {
 			return fmt.Errorf("the ring does not close")
 		}
 		inRing[s] = true
-		if s.prev != prev || len(s.data) == 0 || int(s.from) < prev.end() || &s.data[0] != &p.memory[s.from] {
-			return fmt.Errorf("slot [%d, %d) behind [%d, %d)", s.from, s.end(), prev.from, prev.end())
+		if s.prev != prev || len(s.data) == 0 || int(s.from) < prev.end() ||
+			&s.data[0] != &p.memory[s.from] {
+			return fmt.Errorf("slot [%d, %d) behind [%d, %d)", s.from, s.end(), prev.from,
+				prev.end())
 		}
 		if state := s.state.Load(); state != s.gen && state != s.gen+1 {
 			return fmt.Errorf("slot at %d has state %d in generation %d", s.from, state, s.gen)
@@ -59,24 +63,31 @@ func Broken(p *Pool) error {
 	free := 0
 	for s := p.free; s != nil; s = s.next {
 		if free++; inRing[s] || s.released() {
-			return fmt.Errorf("a free slot is in the ring: %t, released: %t", inRing[s], s.released())
+			return fmt.Errorf("a free slot is in the ring: %t, released: %t", inRing[s],
+				s.released())
 		}
 	}
 	if free+len(inRing)-1 != len(p.slots) {
-		return fmt.Errorf("%d slots are in the ring and %d free, of %d", len(inRing)-1, free, len(p.slots))
+		return fmt.Errorf("%d slots are in the ring and %d free, of %d", len(inRing)-1, free,
+			len(p.slots))
 	}
 	if !inRing[p.prev] || p.edge.released() || p.edge.end() != 0 {
-		return fmt.Errorf("prev is in the ring: %t; the edge ends at %d", inRing[p.prev], p.edge.end())
+		return fmt.Errorf("prev is in the ring: %t; the edge ends at %d", inRing[p.prev],
+			p.edge.end())
 	}
-	if p.placed() && p.mode != Alloc && (p.free == nil || p.begin < p.prev.end() || p.limit > p.gapEnd(p.prev)) {
-		return fmt.Errorf("the frame has [%d, %d), its gap is [%d, %d)", p.begin, p.limit, p.prev.end(), p.gapEnd(p.prev))
+	if p.placed() && p.mode != Alloc && (p.free == nil || p.begin < p.prev.end() ||
+		p.limit > p.gapEnd(p.prev)) {
+		return fmt.Errorf("the frame has [%d, %d), its gap is [%d, %d)", p.begin, p.limit,
+			p.prev.end(), p.gapEnd(p.prev))
 	}
 	return nil
 }
 
 func (f *frame) broken() error {
-	if f.begin < 0 || f.start < 0 || f.begin+f.start > f.end || f.end > f.limit || f.limit > len(f.mem) {
-		return fmt.Errorf("the frame is [%d+%d, %d) of %d of %d", f.begin, f.start, f.end, f.limit, len(f.mem))
+	if f.begin < 0 || f.start < 0 || f.begin+f.start > f.end || f.end > f.limit ||
+		f.limit > len(f.mem) {
+		return fmt.Errorf("the frame is [%d+%d, %d) of %d of %d", f.begin, f.start, f.end, f.limit,
+			len(f.mem))
 	}
 	return nil
 }

@@ -14,7 +14,8 @@ func FuzzPoolSmall(f *testing.F) {
 		program := randomProgram(rng, 5)
 		for second := range modelOps {
 			for _, op := range []int{first, second} {
-				program = append(program, byte(op), byte(rng.Uint32()), byte(rng.Uint32()), byte(rng.Uint32()))
+				program = append(program, byte(op), byte(rng.Uint32()), byte(rng.Uint32()),
+					byte(rng.Uint32()))
 			}
 		}
 		f.Add([]byte(program))

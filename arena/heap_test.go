@@ -47,8 +47,10 @@ func TestHeapAgainstBytes(t *testing.T) {
 					t.Fatal(err)
 				}
 				sealed := bytes.Clone(h.Data(1 << 20))
-				if p, err := aead.Open(nil, nonce, sealed[start:], frame[:start]); !bytes.Equal(p, frame[start:]) {
-					t.Fatalf("the AEAD opens what was sealed to %x, %v, want %x", p, err, frame[start:])
+				if p, err := aead.Open(nil, nonce, sealed[start:], frame[:start]); !bytes.Equal(p,
+					frame[start:]) {
+					t.Fatalf("the AEAD opens what was sealed to %x, %v, want %x", p, err,
+						frame[start:])
 				}
 				if frame = sealed; n < 150 {
 					break
@@ -65,8 +67,10 @@ func TestHeapAgainstBytes(t *testing.T) {
 			if err := arena.BrokenHeap(&h); err != nil {
 				t.Fatal(err)
 			}
-			if h.Len() != len(frame) || !bytes.Equal(h.Data(len(frame)+1), frame) || !h.Droppable() {
-				t.Fatalf("the frame is %x, want %x; Droppable %t", h.Data(1<<20), frame, h.Droppable())
+			if h.Len() != len(frame) || !bytes.Equal(h.Data(len(frame)+1), frame) ||
+				!h.Droppable() {
+				t.Fatalf("the frame is %x, want %x; Droppable %t", h.Data(1<<20), frame,
+					h.Droppable())
 			}
 			for i := range held {
 				if p := held[i].slice.Bytes(); !bytes.Equal(p, held[i].want) || cap(p) != len(p) {

@@ -53,7 +53,10 @@ var frameSources = []struct {
 	make func() arena.Buffer
 }{
 	{"memory", func() arena.Buffer { return arena.NewPool(1000) }},
-	{"memory, not yet due", func() arena.Buffer { return arena.NewPool(1000, arena.PromoteAfter(time.Hour)) }},
+	{"memory, not yet due", func() arena.Buffer {
+		return arena.NewPool(1000,
+			arena.PromoteAfter(time.Hour))
+	}},
 	{"alloc mode", func() arena.Buffer { return arena.NewPool(0) }},
 	{"Heap", func() arena.Buffer { return new(arena.Heap) }},
 }
@@ -75,7 +78,8 @@ func TestSliceMisuse(t *testing.T) {
 					copied := s
 					if end == "promoted" && !s.Promote() {
 						if string(copied.Bytes()) != "released" {
-							t.Errorf("a copy reads %q after a Promote that had nothing to do", copied.Bytes())
+							t.Errorf("a copy reads %q after a Promote that had nothing to do",
+								copied.Bytes())
 						}
 						s.Release()
 						return
@@ -88,7 +92,8 @@ func TestSliceMisuse(t *testing.T) {
 						next = takeText(b, "another's")
 					}
 					wantPanic(t, v.name, v.want, func() { v.do(&copied) })
-					if p := string(s.Bytes()) + string(next.Bytes()); p != "" && p != "released" && p != "another's" {
+					if p := string(s.Bytes()) + string(next.Bytes()); p != "" && p != "released" &&
+						p != "another's" {
 						t.Errorf("another owner reads %q", p)
 					}
 					s.Release()
@@ -119,7 +124,8 @@ func TestEmptySlices(t *testing.T) {
 		s.Release()
 		s.Release()
 	}
-	if st := pool.Stats(); st.Modes[arena.Back].Frames != 1 || st.Modes[arena.Back].Bytes != 8 || st.SlotsInUse != 0 {
+	if st := pool.Stats(); st.Modes[arena.Back].Frames != 1 || st.Modes[arena.Back].Bytes != 8 ||
+		st.SlotsInUse != 0 {
 		t.Errorf("%+v", st)
 	}
 }
@@ -131,9 +137,11 @@ func TestBufferMisuse(t *testing.T) {
 			b.Write([]byte(text))
 			n := len(text)
 			for _, i := range []int{-1, n + 1, math.MinInt, math.MaxInt} {
-				wantPanic(t, "Truncate", fmt.Sprintf("arena: Truncate(%d) of a frame of %d bytes", i, n),
+				wantPanic(t, "Truncate", fmt.Sprintf("arena: Truncate(%d) of a frame of %d bytes",
+					i, n),
 					func() { b.Truncate(i) })
-				wantPanic(t, "SetStart", fmt.Sprintf("arena: SetStart(%d) in a frame of %d bytes", i, n),
+				wantPanic(t, "SetStart", fmt.Sprintf("arena: SetStart(%d) in a frame of %d bytes",
+					i, n),
 					func() { b.SetStart(i) })
 			}
 			if got := b.Data(math.MaxInt); string(got) != text {
@@ -156,7 +164,8 @@ func TestWritableOutOfRange(t *testing.T) {
 			var p []byte
 			text := panicText(func() { p = b.Writable(n) })
 			want := fmt.Sprintf("arena: Writable(%d)", n)
-			if refused := b == noHeap && n > 0; p != nil || refused != (text == "") || n < 0 && text != want {
+			if refused := b == noHeap && n > 0; p != nil || refused != (text == "") || n < 0 &&
+				text != want {
 				t.Errorf("%T: Writable(%d) has %d bytes, panics with %q", b, n, len(p), text)
 			}
 			if b.Write([]byte("def")); string(b.Data(10)) != "abcdef" {
@@ -179,14 +188,16 @@ func TestNewPoolMisuse(t *testing.T) {
 		wantPanic(t, "NewPool", want, func() { arena.NewPool(n) })
 	}
 	for _, n := range []int{math.MinInt, -1, 0} {
-		wantPanic(t, "Slots", fmt.Sprintf("arena: Slots(%d): at least 1", n), func() { arena.Slots(n) })
+		wantPanic(t, "Slots", fmt.Sprintf("arena: Slots(%d): at least 1", n),
+			func() { arena.Slots(n) })
 	}
 	for _, n := range []int{1, 2, 8, 1000} {
 		if st := arena.NewPool(100, arena.Slots(n)).Stats(); st.Slots != n {
 			t.Errorf("Slots(%d): %d slots", n, st.Slots)
 		}
 	}
-	wantPanic(t, "PromoteAfter", "arena: PromoteAfter(-1ns): at least 0", func() { arena.PromoteAfter(-1) })
+	wantPanic(t, "PromoteAfter", "arena: PromoteAfter(-1ns): at least 0",
+		func() { arena.PromoteAfter(-1) })
 	if pool := arena.NewPool(12345); pool.Stats().Slots != 8 || pool.Mode() != arena.Back {
 		t.Errorf("NewPool(12345): %d slots, mode %v", pool.Stats().Slots, pool.Mode())
 	}
@@ -210,7 +221,8 @@ func TestReleasePoisons(t *testing.T) {
 	left, s, right := takeText(pool, "left"), takeText(pool, "promoted"), takeText(pool, "right")
 	kept := s.Bytes()
 	s.Promote()
-	if strings.Contains(string(kept), "promoted") || string(left.Bytes()) != "left" || string(right.Bytes()) != "right" {
+	if strings.Contains(string(kept), "promoted") || string(left.Bytes()) != "left" ||
+		string(right.Bytes()) != "right" {
 		t.Errorf("after Promote: %q, its neighbours %q and %q", kept, left.Bytes(), right.Bytes())
 	}
 }
@@ -248,6 +260,7 @@ func TestSizes(t *testing.T) {
 		t.Skip("the sizes are those of 64-bit machines")
 	}
 	if arena.SliceSize != 16 || arena.SlotSize != 64 {
-		t.Errorf("a Slice has %d bytes, and a slot %d, want 16 and 64", arena.SliceSize, arena.SlotSize)
+		t.Errorf("a Slice has %d bytes, and a slot %d, want 16 and 64", arena.SliceSize,
+			arena.SlotSize)
 	}
 }

@@ -43,8 +43,10 @@ type model struct {
 
 func newModel(t testing.TB, capacity, slots int, fallback bool) *model {
 	return &model{
-		t: t, pool: newPool(capacity, slots, fallback), capacity: capacity, slots: slots, fallback: fallback, at: -1,
-		calls: []string{fmt.Sprintf("NewPool(%d, %d slots, fallback %t)", capacity, slots, fallback)},
+		t: t, pool: newPool(capacity, slots, fallback), capacity: capacity, slots: slots,
+		fallback: fallback, at: -1,
+		calls: []string{fmt.Sprintf("NewPool(%d, %d slots, fallback %t)", capacity, slots,
+			fallback)},
 	}
 }
 
@@ -94,7 +96,8 @@ func (m *model) gaps() (gaps [][2]int) {
 // fits reports whether there is a slot and a gap for a frame of n bytes.
 func (m *model) fits(n int) bool {
 	gaps := m.gaps()
-	return len(gaps) <= m.slots && slices.ContainsFunc(gaps, func(g [2]int) bool { return g[1]-g[0] >= n })
+	return len(gaps) <= m.slots && slices.ContainsFunc(gaps,
+		func(g [2]int) bool { return g[1]-g[0] >= n })
 }
 
 // hasRoom reports whether n bytes can be added to the frame.
@@ -110,7 +113,8 @@ func (m *model) grown(n int) {
 	size := len(m.frame) + n
 	at, placed := arena.PlaceOf(m.pool)
 	if !placed || at >= 0 != m.fits(size) {
-		m.errorf("the frame of %d bytes is at %d, placed %t, and fits into memory: %t", size, at, placed, m.fits(size))
+		m.errorf("the frame of %d bytes is at %d, placed %t, and fits into memory: %t", size, at,
+			placed, m.fits(size))
 	}
 	mode := arena.Alloc
 	if at >= 0 {
@@ -211,7 +215,8 @@ func (m *model) seal(which, then int) {
 		room = max(a.aead.Overhead(), 16) // Seal asks for no less
 	}
 	ok := m.hasRoom(room)
-	if err := m.pool.Seal(a.aead, nonce, m.pool.Data(m.start)); (err == nil) != ok || err != nil && err != arena.ErrFull {
+	if err := m.pool.Seal(a.aead, nonce, m.pool.Data(m.start)); (err == nil) != ok || err != nil &&
+		err != arena.ErrFull {
 		m.errorf("Seal: %v, and there is room: %t", err, ok)
 		return
 	}
@@ -320,9 +325,11 @@ func (m *model) look() {
 		m.errorf("%v", err)
 	}
 	if m.pool.Len() != len(m.frame) || !bytes.Equal(m.pool.Data(len(m.frame)+1), m.frame) {
-		m.errorf("the frame has %d bytes: %x, want %x", m.pool.Len(), m.pool.Data(m.capacity), m.frame)
+		m.errorf("the frame has %d bytes: %x, want %x", m.pool.Len(), m.pool.Data(m.capacity),
+			m.frame)
 	}
-	if half := m.pool.Data(len(m.frame) / 2); !bytes.Equal(half, m.frame[:len(m.frame)/2]) || cap(half) != len(half) {
+	if half := m.pool.Data(len(m.frame) / 2); !bytes.Equal(half, m.frame[:len(m.frame)/2]) ||
+		cap(half) != len(half) {
 		m.errorf("half of the frame has %d bytes and room for %d", len(half), cap(half))
 	}
 	for i := range m.held {

@@ -95,7 +95,8 @@ var modelOps = []func(p *modelRun){
 			}
 		}
 	},
-	func(p *modelRun) { p.writable(p.size()); p.take() }, // the same again, so that it happens more often
+	// The same again, so that it happens more often.
+	func(p *modelRun) { p.writable(p.size()); p.take() },
 	func(p *modelRun) { p.some((*model).release) },
 	func(p *modelRun) { // a frame that fills its gap, and is moved down over where it was
 		p.take()

@@ -28,10 +28,13 @@ type Pool struct {
 	frame
 	memory []byte
 	slots  []slot
-	edge   slot  // closes the ring of slots: it is in front of the first and behind the last, and never released
-	prev   *slot // the frame is placed behind this slot; between frames, the slot that was taken last
-	free   *slot // slots that are not in the ring, linked by next
-	mode   Mode
+	// Closes the ring of slots: it is in front of the first and behind the last, and never
+	// released.
+	edge slot
+	// The frame is placed behind this slot; between frames, the slot that was taken last.
+	prev *slot
+	free *slot // slots that are not in the ring, linked by next
+	mode Mode
 
 	noHeap       bool
 	promoteAfter time.Duration
@@ -79,7 +82,8 @@ func PromoteAfter(d time.Duration) Option {
 // out of range.
 func NewPool(capacity int, opts ...Option) *Pool {
 	if uint64(capacity) > math.MaxUint32 {
-		panic(fmt.Sprintf("arena: NewPool(%d): capacity is from 0 to %d bytes", capacity, uint32(math.MaxUint32)))
+		panic(fmt.Sprintf("arena: NewPool(%d): capacity is from 0 to %d bytes", capacity,
+			uint32(math.MaxUint32)))
 	}
 	p := &Pool{memory: make([]byte, capacity)}
 	for _, opt := range opts {

@@ -44,10 +44,11 @@ type Cursor struct {
 	next int64 // the frame to give next, or, while it can't be read, the first one lost
 	off  int64 // log offset of its first byte
 
-	joining      bool      // waits for the first keyframe it will ever see
-	starting     bool      // the next frame given is a start: its preamble goes first
-	headPreamble *preamble // with FromHead, until the first batch: the preamble to send first; counted
-	given        uint64    // id of the preamble that it was given last
+	joining  bool // waits for the first keyframe it will ever see
+	starting bool // the next frame given is a start: its preamble goes first
+	// With FromHead, until the first batch: the preamble to send first; counted.
+	headPreamble *preamble
+	given        uint64 // id of the preamble that it was given last
 
 	missed Missed // not told yet
 	since  int64  // when the first frame of missed was published; with missed.Why
@@ -328,7 +329,8 @@ func (c *Cursor) fit(room int) int64 {
 	n := c.next + 1
 	for ; n < l.head && n-c.next < c.opts.batchFrames; n++ {
 		rec := l.at(n)
-		if rec.kind == hole || rec.end-c.off > c.opts.batchBytes || int(rec.lastPiece-begin) > room {
+		if rec.kind == hole || rec.end-c.off > c.opts.batchBytes ||
+			int(rec.lastPiece-begin) > room {
 			break
 		}
 	}

@@ -21,7 +21,8 @@ type FrameTooLargeError struct {
 
 func (e *FrameTooLargeError) Error() string {
 	if e.Size <= e.Limit {
-		return fmt.Sprintf("broadcast: a frame of %d pieces is above the limit of %d", e.Pieces, e.MaxPieces)
+		return fmt.Sprintf("broadcast: a frame of %d pieces is above the limit of %d", e.Pieces,
+			e.MaxPieces)
 	}
 	return fmt.Sprintf("broadcast: a frame of %d bytes is above MaxBytes (%d)", e.Size, e.Limit)
 }

@@ -100,7 +100,8 @@ func ExampleFrame_info() {
 	for i, s := range []string{"one", "two"} {
 		var p millrace.Chain
 		p.AppendCopy([]byte(s))
-		_ = ring.Publish(&p, broadcast.Frame{Key: true, Info: &sample{time.Duration(i+1) * time.Second}})
+		_ = ring.Publish(&p, broadcast.Frame{Key: true,
+			Info: &sample{time.Duration(i+1) * time.Second}})
 	}
 	_ = ring.Close()
 	for {

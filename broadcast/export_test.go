@@ -29,7 +29,8 @@ func BatchPieces(n int) CursorOption { return func(o *cursorOptions) { o.batchPi
 func (r *Ring) Check() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, check := range []func() error{r.checkRecords, r.checkLog, r.checkPreambles, r.checkLists} {
+	for _, check := range []func() error{r.checkRecords, r.checkLog, r.checkPreambles,
+		r.checkLists} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -40,7 +41,8 @@ func (r *Ring) Check() error {
 func (r *Ring) checkRecords() error {
 	l := &r.frames
 	if n := l.count(); n < 0 || n > len(l.recs) || n > r.opts.maxFrames {
-		return fmt.Errorf("%d records in %d places, MaxFrames is %d", n, len(l.recs), r.opts.maxFrames)
+		return fmt.Errorf("%d records in %d places, MaxFrames is %d", n, len(l.recs),
+			r.opts.maxFrames)
 	}
 	off := l.start
 	for n := l.tail; n < l.head; n++ {
@@ -72,7 +74,8 @@ func (r *Ring) checkLog() error {
 	for i := range l.count {
 		s := *l.at(i)
 		if s.start != off || s.end-s.start != int64(s.chain.Len()) || s.chain.Len() == 0 {
-			return fmt.Errorf("segment %d is [%d, %d) of %d bytes, want it at %d", i, s.start, s.end, s.chain.Len(), off)
+			return fmt.Errorf("segment %d is [%d, %d) of %d bytes, want it at %d", i, s.start,
+				s.end, s.chain.Len(), off)
 		}
 		n := s.chain.Pieces()
 		if n > segmentPieces || n < segmentPieces && i > 0 && i < l.count-1 {
@@ -85,7 +88,8 @@ func (r *Ring) checkLog() error {
 		return fmt.Errorf("the last segment ends at %d, the log at %d", off, l.end)
 	}
 	if kept := r.keptPieces(); pieces > kept || kept > r.opts.maxPieces {
-		return fmt.Errorf("%d pieces counted as %d, MaxPieces is %d", pieces, kept, r.opts.maxPieces)
+		return fmt.Errorf("%d pieces counted as %d, MaxPieces is %d", pieces, kept,
+			r.opts.maxPieces)
 	}
 	for _, s := range l.spare {
 		if s.chain.Len() != 0 {

@@ -21,7 +21,8 @@ const (
 	reasons // how many there are
 )
 
-var reasonNames = [reasons]string{"not_missed", "lag_bytes", "lag_frames", "lag_time", "evicted", "refused"}
+var reasonNames = [reasons]string{"not_missed", "lag_bytes", "lag_frames", "lag_time", "evicted",
+	"refused"}
 
 // String returns a name for log lines and metrics, such as "lag_bytes".
 func (r Reason) String() string {

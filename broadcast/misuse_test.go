@@ -28,7 +28,8 @@ func TestOptionsOutOfRangePanic(t *testing.T) {
 	}{
 		{"broadcast: MaxBytes(0) is below 1", func() { broadcast.MaxBytes(0) }},
 		{"broadcast: MaxFrames(-1) is below 1", func() { broadcast.MaxFrames(-1) }},
-		{"broadcast: MaxFrames(16777217) is above 16777216", func() { broadcast.MaxFrames(1<<24 + 1) }},
+		{"broadcast: MaxFrames(16777217) is above 16777216",
+			func() { broadcast.MaxFrames(1<<24 + 1) }},
 		{"broadcast: Latency(-1) is below 0", func() { broadcast.Latency(-1) }},
 		{"broadcast: MaxLagBytes(-1) is below 0", func() { broadcast.MaxLagBytes(-1) }},
 		{"broadcast: MaxLagFrames(-1) is below 0", func() { broadcast.MaxLagFrames(-1) }},
@@ -46,7 +47,8 @@ func TestAfterClose(t *testing.T) {
 	c.Close()
 	c.Close() // again: nothing
 	var dst millrace.Chain
-	if b, err := c.Take(&dst); err != broadcast.ErrClosed || b != (broadcast.Batch{}) || dst.Len() != 0 {
+	if b, err := c.Take(&dst); err != broadcast.ErrClosed || b != (broadcast.Batch{}) ||
+		dst.Len() != 0 {
 		t.Errorf("Take after Cursor.Close = %+v, %v", b, err)
 	}
 	for range 2 {

@@ -18,7 +18,8 @@ func next(ctx context.Context, c *broadcast.Cursor) string {
 	var dst millrace.Chain
 	defer dst.Release()
 	b, err := c.Next(ctx, &dst)
-	return fmt.Sprintf("%q %v more=%v missed=%v %v", dst.Bytes(), time.Since(began), b.More, b.Missed.Frames, err)
+	return fmt.Sprintf("%q %v more=%v missed=%v %v", dst.Bytes(), time.Since(began), b.More,
+		b.Missed.Frames, err)
 }
 
 // Next waits for new frames. Frames within the ring's latency are one batch.
@@ -62,16 +63,19 @@ func TestNextEnds(t *testing.T) {
 		c := r.Cursor()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if got, want := next(ctx, c), `"" 1s more=false missed=0 context deadline exceeded`; got != want {
+		if got, want := next(
+			ctx, c), `"" 1s more=false missed=0 context deadline exceeded`; got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 		time.AfterFunc(time.Second, c.Close)
-		if got, want := next(t.Context(), c), `"" 1s more=false missed=0 broadcast: closed`; got != want {
+		if got, want := next(t.Context(), c),
+			`"" 1s more=false missed=0 broadcast: closed`; got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 		closed := r.Cursor()
 		closed.Close()
-		if got, want := next(t.Context(), closed), `"" 0s more=false missed=0 broadcast: closed`; got != want {
+		if got, want := next(t.Context(), closed),
+			`"" 0s more=false missed=0 broadcast: closed`; got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 		if n := r.Stats().Watchers; n != 0 {

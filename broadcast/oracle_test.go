@@ -250,7 +250,8 @@ func (c *oCursor) drained() bool { return c.joining || c.next == len(c.o.frames)
 // most returns how many frames the limit in bytes lets through at c's place.
 func (c *oCursor) most() (n int) {
 	for _, f := range c.o.frames[c.next:] {
-		if f.hole || n == c.batchFrames || n > 0 && size(c.o.frames[c.next:c.next+n])+len(f.data) > c.batchBytes {
+		if f.hole || n == c.batchFrames || n > 0 &&
+			size(c.o.frames[c.next:c.next+n])+len(f.data) > c.batchBytes {
 			break
 		}
 		n++

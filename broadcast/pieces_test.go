@@ -69,13 +69,15 @@ func TestRandomFramesWithinMaxPieces(t *testing.T) {
 			readers := []*follower{
 				{cursor: r.Cursor(broadcast.FromHead(), broadcast.MaxLagFrames(0)), every: 1},
 				{cursor: r.Cursor(broadcast.FromHead(), broadcast.MaxLagFrames(10)), every: 25},
-				{cursor: r.Cursor(broadcast.FromHead(), broadcast.MaxLagFrames(0), broadcast.MaxLagBytes(0)), every: 700},
+				{cursor: r.Cursor(broadcast.FromHead(), broadcast.MaxLagFrames(0),
+					broadcast.MaxLagBytes(0)), every: 700},
 			}
 			for i := range 3000 {
 				frame := f.next(rnd.IntN(3 * block))
 				frames = append(frames, text(&frame))
 				var tooLarge *broadcast.FrameTooLargeError
-				if err := r.Publish(&frame, broadcast.Frame{Key: rnd.IntN(40) == 0}); errors.As(err, &tooLarge) {
+				if err := r.Publish(&frame, broadcast.Frame{Key: rnd.IntN(40) == 0}); errors.As(err,
+					&tooLarge) {
 					frames[i] = "" // a hole
 				} else if err != nil {
 					t.Fatal(err)
@@ -117,7 +119,8 @@ func (w *follower) follow(t *testing.T, frames []string) {
 		w.next += b.Missed.Frames
 		want := strings.Join(frames[w.next:w.next+b.Frames], "")
 		if got[b.Preamble:] != want {
-			t.Fatalf("frames %d to %d: %d bytes, want %d others", w.next, w.next+b.Frames, b.Bytes-b.Preamble, len(want))
+			t.Fatalf("frames %d to %d: %d bytes, want %d others", w.next, w.next+b.Frames,
+				b.Bytes-b.Preamble, len(want))
 		}
 		w.next += b.Frames
 	}
@@ -136,7 +139,8 @@ func TestChainPublishedAndReleased(t *testing.T) {
 			t.Fatal(err)
 		}
 		good := f.next(40)
-		mustPanic(t, "released twice", func() { _ = r.Publish(&good, broadcast.Frame{Key: true}) }) // drops the stale one
+		// Drops the stale one.
+		mustPanic(t, "released twice", func() { _ = r.Publish(&good, broadcast.Frame{Key: true}) })
 	}
 	for range 1000 {
 		f.publish(t, r, 40, true)

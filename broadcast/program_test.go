@@ -84,7 +84,8 @@ func (p *program) begin() {
 		maxFrames: p.pick(64, 1, 2, 7, 30),
 		latency:   time.Duration(p.pick(0, 20, 50)) * time.Millisecond,
 	}
-	p.ring = broadcast.New(broadcast.MaxBytes(int64(p.o.maxBytes)), broadcast.MaxFrames(p.o.maxFrames),
+	p.ring = broadcast.New(broadcast.MaxBytes(int64(p.o.maxBytes)),
+		broadcast.MaxFrames(p.o.maxFrames),
 		broadcast.MaxPieces(p.o.maxFrames*(4096/p.feed.block+2)), broadcast.Latency(p.o.latency))
 	p.news = p.ring.Watch()
 	p.infos = p.feed.block%2 == 0
@@ -150,7 +151,8 @@ func (p *program) publish(n int, key bool) {
 		return
 	}
 	var tooLarge *broadcast.FrameTooLargeError
-	if refused := p.o.publish(oFrame{data: s, key: key, info: f.Info}); refused != errors.As(err, &tooLarge) || !refused && err != nil {
+	if refused := p.o.publish(oFrame{data: s, key: key, info: f.Info}); refused != errors.As(err,
+		&tooLarge) || !refused && err != nil {
 		p.failf("Publish: %v, want refused=%v", err, refused)
 	}
 }
@@ -227,7 +229,8 @@ func (p *program) take(i int) {
 	}
 	want, wantBatch, wantErr := at.o.take(given)
 	if err != wantErr || b != wantBatch || s != want {
-		p.failf("Take %d:\n got %+v, %v, %q\nwant %+v, %v, %q", i, b, err, s, wantBatch, wantErr, want)
+		p.failf("Take %d:\n got %+v, %v, %q\nwant %+v, %v, %q", i, b, err, s, wantBatch, wantErr,
+			want)
 	}
 }
 

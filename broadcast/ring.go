@@ -70,7 +70,8 @@ func New(opts ...Option) *Ring {
 		opt(&r.opts)
 	}
 	if r.opts.maxPieces == 0 {
-		r.opts.maxPieces = max(r.opts.maxFrames, int(min(r.opts.maxBytes/pieceBytes, maxBytePieces)))
+		r.opts.maxPieces = max(r.opts.maxFrames,
+			int(min(r.opts.maxBytes/pieceBytes, maxBytePieces)))
 	}
 	r.frames = newRecords(r.opts.maxFrames)
 	if r.opts.latency > 0 {
@@ -163,7 +164,8 @@ func (r *Ring) cutGroup() {
 // makeRoom evicts the oldest frames until one of so many bytes and pieces fits. r.mu is held.
 func (r *Ring) makeRoom(size int64, pieces int) {
 	evicted := false
-	for r.frames.full() || r.kept()+size > r.opts.maxBytes || r.keptPieces()+pieces > r.opts.maxPieces {
+	for r.frames.full() || r.kept()+size > r.opts.maxBytes ||
+		r.keptPieces()+pieces > r.opts.maxPieces {
 		if r.keyOK && r.frames.tail == r.key {
 			r.cutGroup()
 		}

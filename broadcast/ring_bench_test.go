@@ -63,7 +63,8 @@ func BenchmarkPublish(b *testing.B) {
 func BenchmarkTake(b *testing.B) {
 	for _, readers := range []int{1, 10, 200} {
 		for _, every := range []int{1, 16} {
-			b.Run(fmt.Sprintf("cursors=%d/frames=%d", readers, every), func(b *testing.B) { benchmarkTake(b, readers, every) })
+			b.Run(fmt.Sprintf("cursors=%d/frames=%d", readers, every),
+				func(b *testing.B) { benchmarkTake(b, readers, every) })
 		}
 	}
 }

@@ -65,19 +65,22 @@ var scripts = []struct {
 		cursor: []broadcast.CursorOption{broadcast.MaxLagTime(time.Second)},
 		script: "K:k join take:k p:a sleep:1s K:l take:al p:b sleep:1001ms K:m take:m miss:1/1/lag_time"},
 	{name: "no allowance is without limit",
-		cursor: []broadcast.CursorOption{broadcast.MaxLagTime(0), broadcast.MaxLagFrames(0), broadcast.MaxLagBytes(0)},
+		cursor: []broadcast.CursorOption{broadcast.MaxLagTime(0), broadcast.MaxLagFrames(0),
+			broadcast.MaxLagBytes(0)},
 		script: "K:k join take:k p:a sleep:1h K:l p:b K:m p:c take:alb~mc"},
 	{name: "a cursor is not moved within the newest group",
 		cursor: []broadcast.CursorOption{broadcast.MaxLagFrames(1)},
 		script: "K:k join take:k p:a p:b p:c sleep:1h take:abc"},
 	{name: "nor a late joiner out of the group that it begins with",
-		cursor: []broadcast.CursorOption{broadcast.MaxLagFrames(1), broadcast.MaxLagTime(time.Second)},
+		cursor: []broadcast.CursorOption{broadcast.MaxLagFrames(1),
+			broadcast.MaxLagTime(time.Second)},
 		script: "K:k p:a p:b sleep:1h join take:kab"},
 	{name: "a move gives a preamble that the cursor does not have",
 		cursor: []broadcast.CursorOption{broadcast.MaxLagFrames(1)},
 		script: "P:<1> K:k join take:<1>k P:<2> p:a K:l take:<2>l miss:1/1/lag_frames p:b K:m take:m miss:1/1/lag_frames"},
 	{name: "moves that were not told of add up, under the first reason",
-		cursor: []broadcast.CursorOption{broadcast.MaxLagFrames(2), broadcast.MaxLagTime(time.Second)},
+		cursor: []broadcast.CursorOption{broadcast.MaxLagFrames(2),
+			broadcast.MaxLagTime(time.Second)},
 		script: "K:k join take:k p:a p:b K:l sleep:2s K:m take:m miss:3/3/lag_frames"},
 	{name: "the oldest frames make room for bytes",
 		ring:   []broadcast.Option{broadcast.MaxBytes(8)},
@@ -157,7 +160,8 @@ func (p *player) play(word string) {
 		p.take(strings.ReplaceAll(arg, "~", ""))
 	case "miss":
 		want := arg
-		if got := fmt.Sprintf("%d/%d/%v", p.last.Missed.Frames, p.last.Missed.Bytes, p.last.Missed.Why); got != want {
+		if got := fmt.Sprintf("%d/%d/%v", p.last.Missed.Frames, p.last.Missed.Bytes,
+			p.last.Missed.Why); got != want {
 			p.Errorf("missed %s, want %s", got, want)
 		}
 		p.last.Missed = broadcast.Missed{}
@@ -165,7 +169,8 @@ func (p *player) play(word string) {
 		p.ring.Close()
 	case "eof":
 		var dst millrace.Chain
-		if b, err := p.cursor.Take(&dst); err != io.EOF || b != (broadcast.Batch{}) || dst.Len() != 0 {
+		if b, err := p.cursor.Take(&dst); err != io.EOF || b != (broadcast.Batch{}) ||
+			dst.Len() != 0 {
 			p.Errorf("Take = %+v, %v with %d bytes, want io.EOF", b, err, dst.Len())
 		}
 	case "keep":
@@ -222,7 +227,8 @@ func TestEvict(t *testing.T) {
 			t.Errorf("%d bytes of frames went that are not so old", n)
 		}
 		if n := r.Evict(time.Second/2, false); n != 200 || r.Stats().Frames != 1 {
-			t.Errorf("%d bytes of an old group of 200 went, %d frames are left", n, r.Stats().Frames)
+			t.Errorf("%d bytes of an old group of 200 went, %d frames are left", n,
+				r.Stats().Frames)
 		}
 		time.Sleep(time.Millisecond)
 		if n := r.Evict(0, false); n != 0 {
@@ -232,7 +238,8 @@ func TestEvict(t *testing.T) {
 			t.Errorf("a reader at the head got %d bytes of %d", len(got), len(second))
 		}
 		var c millrace.Chain
-		if b, err := behind.Take(&c); err != nil || b.Missed.Why != broadcast.Evicted || b.Missed.Frames != 2 {
+		if b, err := behind.Take(&c); err != nil || b.Missed.Why != broadcast.Evicted ||
+			b.Missed.Frames != 2 {
 			t.Errorf("a reader that was behind: %+v, %v", b, err)
 		}
 		c.Release()
@@ -273,7 +280,8 @@ func TestGroupOfMaxFrames(t *testing.T) {
 		late := r.Cursor()
 		for _, c := range []*broadcast.Cursor{behind, late} {
 			if got := takeAll(t, c); got != group {
-				t.Errorf("after %d groups of one frame: %d bytes of a group of %d", before, len(got), len(group))
+				t.Errorf("after %d groups of one frame: %d bytes of a group of %d", before,
+					len(got), len(group))
 			}
 			c.Close()
 		}
@@ -302,7 +310,8 @@ func TestStrings(t *testing.T) {
 		{broadcast.Evicted.String(), "evicted"},
 		{broadcast.Refused.String(), "refused"},
 		{broadcast.Missed{}.String(), "nothing"},
-		{broadcast.Missed{Frames: 3, Bytes: 1000, Why: broadcast.LagTime}.String(), "3 frames, 1000 bytes (lag_time)"},
+		{broadcast.Missed{Frames: 3, Bytes: 1000, Why: broadcast.LagTime}.String(),
+			"3 frames, 1000 bytes (lag_time)"},
 	} {
 		if test.got != test.want {
 			t.Errorf("%q, want %q", test.got, test.want)

@@ -46,7 +46,10 @@ func acceptIndex(name string) int {
 	if strings.EqualFold(name, "x-gzip") {
 		name = "gzip" // RFC 9110, section 8.4.1.3
 	}
-	return slices.IndexFunc(acceptNames[:], func(s string) bool { return strings.EqualFold(s, name) })
+	return slices.IndexFunc(acceptNames[:], func(s string) bool {
+		return strings.EqualFold(s,
+			name)
+	})
 }
 
 // parseWeight returns the weight in the parameters of an element, 1 by default.

@@ -132,7 +132,8 @@ func (c *copying) to(dst io.Writer, src io.Reader) error {
 func (c *copying) wayBetween(dst io.Writer, src io.Reader) *int64 {
 	inner, limit := unlimited(src)
 	_, toUnix := dst.(*net.UnixConn)
-	toUnix = toUnix && limit == math.MaxInt64 // its fast path is WriteTo, which a LimitedReader does not have
+	// Its fast path is WriteTo, which a LimitedReader does not have.
+	toUnix = toUnix && limit == math.MaxInt64
 	switch src := inner.(type) {
 	case *os.File:
 		if toUnix && kernelSplices && isStream(dst) && isSeekable(src) {
@@ -247,7 +248,8 @@ func (c *copying) fileToFile(dst *os.File, src io.Reader) error {
 			l.N -= n
 		}
 		left -= n
-		if read := asked - step.N; err != nil && read > n { // the standard library has copied, and read ahead
+		// The standard library has copied, and read ahead.
+		if read := asked - step.N; err != nil && read > n {
 			_, _ = c.file.Seek(n-read, io.SeekCurrent)
 		}
 		if err != nil || n < asked {
@@ -315,7 +317,8 @@ func (c *copying) toResponse(w http.ResponseWriter, src io.Reader) error {
 	_, direct := w.(io.ReaderFrom)
 	encoded := !direct && encodes(h)
 	size := sizeOf(src)
-	if size > 0 && !encoded && h.Get("Content-Length") == "" && len(h["Trailer"]) == 0 && len(h["Transfer-Encoding"]) == 0 {
+	if size > 0 && !encoded && h.Get("Content-Length") == "" && len(h["Trailer"]) == 0 &&
+		len(h["Transfer-Encoding"]) == 0 {
 		h.Set("Content-Length", strconv.FormatInt(size, 10))
 	}
 	head := headOf(h)
@@ -331,7 +334,9 @@ func (c *copying) toResponse(w http.ResponseWriter, src io.Reader) error {
 	if rf == nil {
 		err := c.to(plainResponse{w}, src) // its Write knows how much room there is
 		if c.report.Bytes == room && c.ctx.Err() != nil {
-			return nil // a client that has all of the response hangs up, which ends the context of the request
+			// A client that has all of the response hangs up, which ends the context of the
+			// request.
+			return nil
 		}
 		return err
 	}
@@ -422,7 +427,8 @@ func (c *copying) begin(dst io.Writer, src io.Reader) {
 	i.src = wakerOf(src)
 	switch dst := dst.(type) {
 	case http.ResponseWriter:
-		i.dst, _ = within[writeWaker](dst) // an http.ResponseController would follow a faulty wrapper for ever
+		// An http.ResponseController would follow a faulty wrapper for ever.
+		i.dst, _ = within[writeWaker](dst)
 		i.isResponse = true
 	case writeWaker:
 		i.dst = dst
@@ -443,7 +449,8 @@ func (i *interruption) interrupt() {
 
 func (i *interruption) setDeadlines(read, write time.Time) {
 	if i.src != nil {
-		_ = i.src.SetReadDeadline(read) // an end without deadlines, such as a regular file, is not interrupted
+		// An end without deadlines, such as a regular file, is not interrupted.
+		_ = i.src.SetReadDeadline(read)
 	}
 	if i.dst != nil {
 		_ = i.dst.SetWriteDeadline(write)

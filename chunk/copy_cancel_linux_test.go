@@ -36,7 +36,8 @@ func TestCopyEndsWhileTheSourceHangs(t *testing.T) {
 					t.Errorf("%+v, %v", report, err)
 				}
 				// The context may end after the read and before the write.
-				if b := got(); int64(len(b)) != report.Bytes || !strings.HasPrefix("before", string(b)) {
+				if b := got(); int64(len(b)) != report.Bytes ||
+					!strings.HasPrefix("before", string(b)) {
 					t.Errorf("%q arrived of %+v", b, report)
 				}
 				writing.Go(func() { _, _ = io.WriteString(w, "after it") })

@@ -24,11 +24,27 @@ const soon = 20 * time.Millisecond
 
 // waitingEnds are both ends of a connection, of which a Read or a Write may wait.
 var waitingEnds = map[string]func(t *testing.T) (w io.WriteCloser, r io.Reader){
-	"TCP":         func(t *testing.T) (io.WriteCloser, io.Reader) { w, r := tcpEnds(t); return w, r },
-	"limited TCP": func(t *testing.T) (io.WriteCloser, io.Reader) { w, r := tcpEnds(t); return w, io.LimitReader(r, 1<<40) },
-	"Unix socket": func(t *testing.T) (io.WriteCloser, io.Reader) { w, r := unixEnds(t); return w, r },
-	"pipe":        func(t *testing.T) (io.WriteCloser, io.Reader) { r, w := pipeEnds(t); return w, r },
-	"net.Pipe":    func(*testing.T) (io.WriteCloser, io.Reader) { w, r := net.Pipe(); return w, r },
+	"TCP": func(t *testing.T) (io.WriteCloser, io.Reader) {
+		w, r := tcpEnds(t)
+		return w,
+			r
+	},
+	"limited TCP": func(t *testing.T) (io.WriteCloser, io.Reader) {
+		w, r := tcpEnds(t)
+		return w,
+			io.LimitReader(r, 1<<40)
+	},
+	"Unix socket": func(t *testing.T) (io.WriteCloser, io.Reader) {
+		w, r := unixEnds(t)
+		return w,
+			r
+	},
+	"pipe": func(t *testing.T) (io.WriteCloser, io.Reader) {
+		r, w := pipeEnds(t)
+		return w,
+			r
+	},
+	"net.Pipe": func(*testing.T) (io.WriteCloser, io.Reader) { w, r := net.Pipe(); return w, r },
 }
 
 // A target that does not read does not keep Copy from ending, and can be used afterwards.
@@ -85,7 +101,8 @@ func TestCopyAfterTheEndOfItsContext(t *testing.T) {
 		for _, dst := range copyTargets {
 			w, got := dst.open(t)
 			r := src.open(t, []byte("untouched"))
-			if report, err := chunk.Copy(ctx, w, r); err != context.Canceled || report != (chunk.Report{}) {
+			if report, err := chunk.Copy(ctx, w, r); err != context.Canceled ||
+				report != (chunk.Report{}) {
 				t.Errorf("%s to %s: %+v, %v", src.name, dst.name, report, err)
 			}
 			if b := got(); len(b) > 0 {
@@ -132,8 +149,9 @@ func TestCopyForgetsItsContext(t *testing.T) {
 		write func()
 	}{
 		"neither": {src: strings.NewReader("x"), write: func() {}},
-		"source":  {src: reads(func([]byte) (int, error) { fail(); return 0, nil }), write: func() {}},
-		"target":  {src: struct{ io.Reader }{bytes.NewReader([]byte("x"))}, write: fail},
+		"source": {src: reads(func([]byte) (int, error) { fail(); return 0, nil }),
+			write: func() {}},
+		"target": {src: struct{ io.Reader }{bytes.NewReader([]byte("x"))}, write: fail},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())

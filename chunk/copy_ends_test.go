@@ -59,7 +59,10 @@ var copySources = []copySource{
 		feed(t, w, data)
 		return r
 	}},
-	{"reader", "other", func(t *testing.T, data []byte) io.Reader { return struct{ io.Reader }{bytes.NewReader(data)} }},
+	{"reader", "other", func(
+		t *testing.T, data []byte) io.Reader {
+		return struct{ io.Reader }{bytes.NewReader(data)}
+	}},
 	{"memory", "other", func(t *testing.T, data []byte) io.Reader { return bytes.NewReader(data) }},
 }
 
@@ -72,7 +75,10 @@ type copyTarget struct {
 }
 
 var copyTargets = []copyTarget{
-	{name: "file", kind: "file", open: func(t *testing.T) (io.Writer, func() []byte) { return newFile(t, 0) }},
+	{name: "file", kind: "file", open: func(t *testing.T) (io.Writer,
+		func() []byte) {
+		return newFile(t, 0)
+	}},
 	{name: "file to append to", kind: "file", open: func(t *testing.T) (io.Writer, func() []byte) {
 		return newFile(t, os.O_APPEND)
 	}},
@@ -80,11 +86,12 @@ var copyTargets = []copyTarget{
 		w, r := tcpEnds(t)
 		return w, drain(t, w, r)
 	}},
-	{name: "TCP with little room", kind: "tcp", slow: true, open: func(t *testing.T) (io.Writer, func() []byte) {
-		w, r := tcpEnds(t)
-		_ = w.SetWriteBuffer(1) // the kernel's least, a few KiB
-		return w, drain(t, w, r)
-	}},
+	{name: "TCP with little room", kind: "tcp", slow: true,
+		open: func(t *testing.T) (io.Writer, func() []byte) {
+			w, r := tcpEnds(t)
+			_ = w.SetWriteBuffer(1) // the kernel's least, a few KiB
+			return w, drain(t, w, r)
+		}},
 	{name: "Unix socket", kind: "unix", open: func(t *testing.T) (io.Writer, func() []byte) {
 		w, r := unixEnds(t)
 		return w, drain(t, w, r)
@@ -118,7 +125,8 @@ func way(r *chunk.Report, src copySource, dst copyTarget) *int64 {
 		return &r.Sendfile
 	case src.kind == "file" && dst.kind == "file" && linux:
 		return &r.CopyFileRange
-	case src.kind == "stream" && (dst.kind == "tcp" || dst.kind == "file" || dst.kind == "pipe") && linux:
+	case src.kind == "stream" && (dst.kind == "tcp" || dst.kind == "file" || dst.kind == "pipe") &&
+		linux:
 		return &r.Splice
 	case src.kind == "stream" && dst.kind == "unix" && src.name == "TCP" && linux:
 		return &r.Splice
@@ -251,7 +259,8 @@ func TestCopyToAFullFile(t *testing.T) {
 		report, err := chunk.Copy(t.Context(), full, src)
 		at, _ := file.Seek(0, io.SeekCurrent)
 		if err == nil || report.Bytes != 0 || at != 0 || limit.N != 100_000 {
-			t.Errorf("limited %v: %+v, %v; the source is at %d, its limit %d", limited, report, err, at, limit.N)
+			t.Errorf("limited %v: %+v, %v; the source is at %d, its limit %d", limited, report, err,
+				at, limit.N)
 		}
 	}
 }

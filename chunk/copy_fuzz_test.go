@@ -117,10 +117,12 @@ func fuzzReader(t *testing.T, s *copySteps, data []byte, w steppedWriter) {
 	limited := &io.LimitedReader{R: src, N: int64(s.next()) * 900}
 	want := data[:min(limited.N, int64(len(data)))]
 	report, err := chunk.Copy(context.Background(), w, limited)
-	if int64(w.w.Len()) != report.Bytes || report.Copied != report.Bytes || !bytes.HasPrefix(want, w.w.Bytes()) {
+	if int64(w.w.Len()) != report.Bytes || report.Copied != report.Bytes ||
+		!bytes.HasPrefix(want, w.w.Bytes()) {
 		t.Fatalf("%d bytes arrived, %+v", w.w.Len(), report)
 	}
-	if err == nil && w.w.Len() != len(want) || err != nil && err != errScript && err != io.ErrShortWrite {
+	if err == nil && w.w.Len() != len(want) || err != nil && err != errScript &&
+		err != io.ErrShortWrite {
 		t.Fatalf("%d bytes of %d, %v", w.w.Len(), len(want), err)
 	}
 }

@@ -49,7 +49,8 @@ func TestCopyLikeIOCopy(t *testing.T) {
 				if want, _ := slowSrc.Read(slowNext[:]); gone != want || next != slowNext {
 					t.Fatalf("%d bytes follow: %q, want %d: %q", gone, next, want, slowNext)
 				}
-				if l, ok := src.(*io.LimitedReader); ok && max(l.N, 0) != max(slowSrc.(*io.LimitedReader).N, 0) {
+				if l, ok := src.(*io.LimitedReader); ok &&
+					max(l.N, 0) != max(slowSrc.(*io.LimitedReader).N, 0) {
 					t.Fatalf("%d left of the limit, want %d", l.N, slowSrc.(*io.LimitedReader).N)
 				}
 			}
@@ -107,7 +108,8 @@ func TestCopyCancelledAtAnyMoment(t *testing.T) {
 func copyInTwo(t *testing.T, src copySource, dst copyTarget, data []byte, rnd *rand.Rand) error {
 	r := src.open(t, data)
 	w, got := dst.open(t)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rnd.IntN(700))*time.Microsecond)
+	ctx, cancel := context.WithTimeout(context.Background(),
+		time.Duration(rnd.IntN(700))*time.Microsecond)
 	defer cancel()
 	first, err := chunk.Copy(ctx, w, r)
 	if err != nil && err != ctx.Err() {

@@ -146,7 +146,8 @@ func TestCopyToHijackedResponse(t *testing.T) {
 			return
 		}
 		defer conn.Close()
-		if report, err := chunk.Copy(context.Background(), w, f); err != http.ErrHijacked || report.Bytes != 0 {
+		if report, err := chunk.Copy(context.Background(), w, f); err != http.ErrHijacked ||
+			report.Bytes != 0 {
 			t.Errorf("%+v, %v", report, err)
 		}
 		if at, _ := f.Seek(0, io.SeekCurrent); at != 0 {

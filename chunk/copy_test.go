@@ -27,22 +27,23 @@ func TestCopyPairs(t *testing.T) {
 				if dst.slow && size > 200_000 {
 					continue
 				}
-				t.Run(fmt.Sprintf("%s to %s, %d bytes", src.name, dst.name, size), func(t *testing.T) {
-					r := src.open(t, data)
-					w, got := dst.open(t)
-					report, err := chunk.Copy(context.Background(), w, r)
-					if err != nil {
-						t.Error(err)
-					}
-					want := chunk.Report{Bytes: int64(size)}
-					*way(&want, src, dst) = int64(size)
-					if report != want {
-						t.Errorf("report %+v, want %+v", report, want)
-					}
-					if b := got(); !bytes.Equal(b, data) {
-						t.Errorf("%d other bytes arrived", len(b))
-					}
-				})
+				t.Run(fmt.Sprintf("%s to %s, %d bytes", src.name, dst.name, size),
+					func(t *testing.T) {
+						r := src.open(t, data)
+						w, got := dst.open(t)
+						report, err := chunk.Copy(context.Background(), w, r)
+						if err != nil {
+							t.Error(err)
+						}
+						want := chunk.Report{Bytes: int64(size)}
+						*way(&want, src, dst) = int64(size)
+						if report != want {
+							t.Errorf("report %+v, want %+v", report, want)
+						}
+						if b := got(); !bytes.Equal(b, data) {
+							t.Errorf("%d other bytes arrived", len(b))
+						}
+					})
 			}
 		}
 	}
@@ -128,7 +129,8 @@ func TestCopyPassesErrorsOn(t *testing.T) {
 	t.Run("source", func(t *testing.T) {
 		for _, dst := range copyTargets {
 			w, got := dst.open(t)
-			src := struct{ io.Reader }{io.MultiReader(bytes.NewReader(data), iotest.ErrReader(broken))}
+			src := struct{ io.Reader }{io.MultiReader(bytes.NewReader(data),
+				iotest.ErrReader(broken))}
 			report, err := chunk.Copy(context.Background(), w, src)
 			if err != broken || report.Bytes != int64(len(data)) || !bytes.Equal(got(), data) {
 				t.Errorf("%s: %+v, %v", dst.name, report, err)
@@ -141,8 +143,10 @@ func TestCopyPassesErrorsOn(t *testing.T) {
 				w    io.Writer
 				want error
 			}{
-				"fails":  {writesBy(func(p []byte) (int, error) { return min(7, len(p)), broken }), broken},
-				"stops":  {writesBy(func(p []byte) (int, error) { return min(7, len(p)), nil }), io.ErrShortWrite},
+				"fails": {writesBy(func(p []byte) (int, error) { return min(7, len(p)), broken }),
+					broken},
+				"stops": {writesBy(func(p []byte) (int, error) { return min(7, len(p)), nil }),
+					io.ErrShortWrite},
 				"counts": {writesBy(func(p []byte) (int, error) { return len(p) + 1, nil }), nil},
 			} {
 				if src.name == "memory" {
@@ -152,7 +156,8 @@ func TestCopyPassesErrorsOn(t *testing.T) {
 				if err == nil || test.want != nil && err != test.want {
 					t.Errorf("%s, target that %s: %v", src.name, name, err)
 				}
-				if want := int64(7); name != "counts" && report.Bytes != want || name == "counts" && report.Bytes != 0 {
+				if want := int64(7); name != "counts" && report.Bytes != want || name == "counts" &&
+					report.Bytes != 0 {
 					t.Errorf("%s, target that %s: %+v", src.name, name, report)
 				}
 			}
@@ -225,7 +230,8 @@ func TestCopyReleasesItsBlockWhenAnEndPanics(t *testing.T) {
 		r io.Reader
 	}{
 		"source": {io.Discard, reads(func([]byte) (int, error) { panic("as it should") })},
-		"target": {writesBy(func([]byte) (int, error) { panic("as it should") }), reads(func(p []byte) (int, error) { return 1, nil })},
+		"target": {writesBy(func([]byte) (int, error) { panic("as it should") }),
+			reads(func(p []byte) (int, error) { return 1, nil })},
 	} {
 		func() {
 			defer func() {

@@ -27,10 +27,12 @@ type Cutter interface {
 //
 // Invariant: 0 ≤ seen ≤ len(data).
 type scan struct {
-	data  []byte // begins where a record begins; valid until cut or whole returns, not to be written to
-	seen  int    // bytes that the last cut need not see again
-	state int    // for the Cutter: 0 at the start of the stream, then the value that the last cut set
-	limit int    // bytes: a chunk should not be longer
+	// Begins where a record begins; valid until cut or whole returns, not to be written to.
+	data []byte
+	seen int // bytes that the last cut need not see again
+	// For the Cutter: 0 at the start of the stream, then the value that the last cut set.
+	state int
+	limit int // bytes: a chunk should not be longer
 }
 
 // CutFunc makes a Cutter from a function that returns the length in bytes of the first record in

@@ -34,7 +34,8 @@ type RecordError struct {
 func (e *RecordError) Error() string {
 	switch e.Err { // the texts of the package's own have its name already
 	case ErrTooLong:
-		return fmt.Sprintf("chunk: record at offset %d: longer than the limit of %d bytes", e.Offset, e.Limit)
+		return fmt.Sprintf("chunk: record at offset %d: longer than the limit of %d bytes",
+			e.Offset, e.Limit)
 	case ErrNoRecord:
 		return fmt.Sprintf("chunk: record at offset %d: not a record", e.Offset)
 	}

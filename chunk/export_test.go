@@ -62,7 +62,8 @@ type Move struct {
 // Observe takes in a sample.
 func (t *Tuner) Observe(s Sample) Move {
 	from := t.Setting()
-	why := t.observe(sample{s.Elapsed, s.Processors, s.CPU, s.Memory, s.Moved, s.Waited, s.Starved, s.Stuffed})
+	why := t.observe(sample{s.Elapsed, s.Processors, s.CPU, s.Memory, s.Moved, s.Waited, s.Starved,
+		s.Stuffed})
 	return Move{from, t.Setting(), why}
 }
 
@@ -81,7 +82,8 @@ func (t *Tuner) Sampler() func() Sample {
 	t.sample()
 	return func() Sample {
 		s := t.sample()
-		return Sample{s.elapsed, s.cpu, s.processors, s.memory, s.moved, s.waited, s.starved, s.stuffed}
+		return Sample{s.elapsed, s.cpu, s.processors, s.memory, s.moved, s.waited, s.starved,
+			s.stuffed}
 	}
 }
 

@@ -26,5 +26,9 @@ func dropFromCache(f *os.File, from, to int64) {
 	if err != nil {
 		return
 	}
-	_ = raw.Control(func(fd uintptr) { _ = unix.Fadvise(int(fd), from, to-from, unix.FADV_DONTNEED) }) // it is advice
+	// It is advice.
+	_ = raw.Control(func(fd uintptr) {
+		_ = unix.Fadvise(int(fd), from, to-from,
+			unix.FADV_DONTNEED)
+	})
 }

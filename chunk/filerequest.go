@@ -92,7 +92,8 @@ func (x *fileRequest) serve(name string) error {
 		other, plain := x.h.root.openEncoded(name, info, x.r.Header["Accept-Encoding"])
 		if other.file != nil {
 			defer other.file.Close()
-			x.file, x.info, x.form = newServedFile(other.file, other.info), other.info, other.encoding
+			x.file, x.info, x.form = newServedFile(other.file, other.info), other.info,
+				other.encoding
 		} else if !plain {
 			x.failStatus(http.StatusNotAcceptable)
 			return nil
@@ -136,7 +137,8 @@ func (x *fileRequest) clientSeesLength() bool {
 func (x *fileRequest) WriteHeader(status int) {
 	if x.status == 0 {
 		x.status = status
-		if status == http.StatusOK && x.form.name != "" { // net/http leaves it out: it does not know who encodes
+		// net/http leaves it out: it does not know who encodes.
+		if status == http.StatusOK && x.form.name != "" {
 			x.Header().Set("Content-Length", strconv.FormatInt(x.info.Size(), 10))
 		}
 		x.head = headOf(x.Header())
@@ -164,7 +166,8 @@ func (x *fileRequest) ReadFrom(src io.Reader) (int64, error) {
 	if err == nil && x.report.Bytes < total {
 		err = io.ErrUnexpectedEOF
 	}
-	x.broken = err != nil && !errors.Is(err, http.ErrBodyNotAllowed) // a middleware may have made it a 204
+	// A middleware may have made it a 204.
+	x.broken = err != nil && !errors.Is(err, http.ErrBodyNotAllowed)
 	return x.report.Bytes, err
 }
 

@@ -37,8 +37,9 @@ type FileHandler struct {
 	standard      http.Handler // redirects and lists of directories
 	listing       bool
 	precompressed bool
-	dropFrom      int64                                          // bytes; 0: no response is dropped behind
-	served        func(r *http.Request, sent Report, status int) // or nil
+	// bytes; 0: no response is dropped behind.
+	dropFrom int64
+	served   func(r *http.Request, sent Report, status int) // or nil
 
 	dropper dropper
 
@@ -91,7 +92,8 @@ func OnServed(f func(r *http.Request, sent Report, status int)) FileOption {
 // FileServer returns a handler for the files under root. It borrows root, which must stay open for
 // as long as the handler is used.
 func FileServer(root *os.Root, opts ...FileOption) *FileHandler {
-	h := &FileHandler{root: fileRoot{root}, listing: true, dropper: dropper{sending: make(map[fileVersion]int)}}
+	h := &FileHandler{root: fileRoot{root}, listing: true,
+		dropper: dropper{sending: make(map[fileVersion]int)}}
 	h.standard = http.FileServer(openedFiles{h.root})
 	for _, opt := range opts {
 		opt(h)
@@ -115,7 +117,8 @@ func (h *FileHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case errDirectory:
 			h.standard.ServeHTTP(x, r) // redirects
 		default:
-			x.fail(err) // net/http would look again, and send a file that has come since without a tag
+			// net/http would look again, and send a file that has come since without a tag.
+			x.fail(err)
 		}
 	default:
 		h.serveDirectory(x, name)

@@ -140,7 +140,8 @@ func newReply(t testing.TB, res *http.Response) reply {
 	r := reply{res.StatusCode, res.Header.Clone(), string(body)}
 	r.header.Del("Date")
 	if m := boundaries.FindStringSubmatch(r.header.Get("Content-Type")); m != nil {
-		r.header.Set("Content-Type", strings.ReplaceAll(r.header.Get("Content-Type"), m[1], strings.Repeat("B", 60)))
+		r.header.Set("Content-Type", strings.ReplaceAll(r.header.Get("Content-Type"), m[1],
+			strings.Repeat("B", 60)))
 		r.body = strings.ReplaceAll(r.body, m[1], strings.Repeat("B", 60))
 	}
 	return r
@@ -151,8 +152,10 @@ func newReply(t testing.TB, res *http.Response) reply {
 func compare(t testing.TB, what string, method string, got, want reply) {
 	t.Helper()
 	if want.header.Get("Content-Length") == "" && method != http.MethodHead {
-		if length := got.header.Get("Content-Length"); length != "" && length != itoa(len(got.body)) {
-			t.Errorf("%s: Content-Length is %s, and the body has %d bytes", what, length, len(got.body))
+		if length := got.header.Get("Content-Length"); length != "" &&
+			length != itoa(len(got.body)) {
+			t.Errorf("%s: Content-Length is %s, and the body has %d bytes", what, length,
+				len(got.body))
 		}
 	}
 	if want.header.Get("Content-Length") == "" {
@@ -176,9 +179,18 @@ type transport struct {
 }
 
 var transports = []transport{
-	{"1.1", func(t *testing.T, h http.Handler) (string, *http.Client) { return serve(t, h, false, false) }},
-	{"TLS", func(t *testing.T, h http.Handler) (string, *http.Client) { return serve(t, h, true, false) }},
-	{"2", func(t *testing.T, h http.Handler) (string, *http.Client) { return serve(t, h, true, true) }},
+	{"1.1", func(t *testing.T, h http.Handler) (string,
+		*http.Client) {
+		return serve(t, h, false, false)
+	}},
+	{"TLS", func(t *testing.T, h http.Handler) (string,
+		*http.Client) {
+		return serve(t, h, true, false)
+	}},
+	{"2", func(t *testing.T, h http.Handler) (string,
+		*http.Client) {
+		return serve(t, h, true, true)
+	}},
 }
 
 func serve(t testing.TB, h http.Handler, tls, two bool) (string, *http.Client) {
@@ -221,12 +233,18 @@ func (q question) request(t testing.TB, base string) *http.Request {
 // questions are those of the tests of net/http's file server, and more.
 func questions() (list []question) {
 	paths := []string{
-		"/", "/dir", "/dir/", "/dir/sub", "/dir/sub/", "/indexed", "/indexed/", "/indexed/index.html", "/index.html",
-		"/empty%20dir/", "/dir?x=1&y=2", "/plain.txt/", "/plain.txt/?q", "/plain.txt/more", "/plain.txt/..", "/nothing",
-		"/nothing/", "/nothing/index.html", "/dir/../plain.txt", "/../plain.txt", "/..%2fplain.txt", "/..%2f..%2fetc/passwd",
-		"/%2e%2e/%2e%2e/etc/passwd", "/dir//a.txt", "//plain.txt", "/./plain.txt", "/dir/.", "/dir/./", "/broken", "/broken/",
-		"/outside", "/outside/", "/absolute", "/dirlink", "/dirlink/", "/dirlink/a.txt", "/uplink", "/dir/parent/",
-		"/dir/parent/plain.txt", "/with%26", "/with%26amp;", "/index.html/", "/indexed/index.html/", "/indexed/index.html/x",
+		"/", "/dir", "/dir/", "/dir/sub", "/dir/sub/", "/indexed", "/indexed/",
+		"/indexed/index.html", "/index.html",
+		"/empty%20dir/", "/dir?x=1&y=2", "/plain.txt/", "/plain.txt/?q", "/plain.txt/more",
+		"/plain.txt/..", "/nothing",
+		"/nothing/", "/nothing/index.html", "/dir/../plain.txt", "/../plain.txt", "/..%2fplain.txt",
+		"/..%2f..%2fetc/passwd",
+		"/%2e%2e/%2e%2e/etc/passwd", "/dir//a.txt", "//plain.txt", "/./plain.txt", "/dir/.",
+		"/dir/./", "/broken", "/broken/",
+		"/outside", "/outside/", "/absolute", "/dirlink", "/dirlink/", "/dirlink/a.txt", "/uplink",
+		"/dir/parent/",
+		"/dir/parent/plain.txt", "/with%26", "/with%26amp;", "/index.html/", "/indexed/index.html/",
+		"/indexed/index.html/x",
 	}
 	for name := range tree {
 		paths = append(paths, strings.ReplaceAll(escaped(name), "/?", "/%3F"))
@@ -254,7 +272,8 @@ func conditionQuestions() (list []question) {
 		for _, etag := range []string{"", `"tag"`, `W/"tag"`} {
 			list = append(list, question{"GET", "/plain.txt", etag, header})
 		}
-		list = append(list, question{"GET", "/dir/", "", header}, question{"POST", "/plain.txt", `"tag"`, header})
+		list = append(list, question{"GET", "/dir/", "", header},
+			question{"POST", "/plain.txt", `"tag"`, header})
 	}
 	for _, tag := range tagSeeds {
 		add("If-Match", tag)
@@ -271,17 +290,24 @@ func conditionQuestions() (list []question) {
 
 var (
 	rangeSeeds = []string{
-		"bytes=0-4", "bytes=5-", "bytes=-5", "bytes=-500000", "bytes=0-0", "bytes=28-28", "bytes=28-", "bytes=29-", "bytes=100-200",
-		"bytes=0-1,3-4", "bytes=3-4,0-1", "bytes=0-1,100-", "bytes=0-0,0-0", "bytes=0-,0-", "bytes=0-20,5-25", "bytes=1-1, 3-3 ,, 5-",
-		"bytes=", "bytes=,", "bytes=-", "bytes=a-b", "bytes=5-2", "bytes=1-2-3", "bytes= 1 - 2 ", "Bytes=0-1", "bytes 0-1", "lines=1-2", "x",
-		"bytes=99999999999999999999-", "bytes=0-99999999999999999999", "bytes=9223372036854775807-", "bytes=0-9223372036854775807",
-		"bytes=--1", "bytes=100000-x", "bytes=1000000-x,0-1", "bytes=0-4096,5000-9000,100000-200000", "bytes=200000-,0-99999",
+		"bytes=0-4", "bytes=5-", "bytes=-5", "bytes=-500000", "bytes=0-0", "bytes=28-28",
+		"bytes=28-", "bytes=29-", "bytes=100-200",
+		"bytes=0-1,3-4", "bytes=3-4,0-1", "bytes=0-1,100-", "bytes=0-0,0-0", "bytes=0-,0-",
+		"bytes=0-20,5-25", "bytes=1-1, 3-3 ,, 5-",
+		"bytes=", "bytes=,", "bytes=-", "bytes=a-b", "bytes=5-2", "bytes=1-2-3", "bytes= 1 - 2 ",
+		"Bytes=0-1", "bytes 0-1", "lines=1-2", "x",
+		"bytes=99999999999999999999-", "bytes=0-99999999999999999999", "bytes=9223372036854775807-",
+		"bytes=0-9223372036854775807",
+		"bytes=--1", "bytes=100000-x", "bytes=1000000-x,0-1",
+		"bytes=0-4096,5000-9000,100000-200000", "bytes=200000-,0-99999",
 	}
 	tagSeeds = []string{
-		`"tag"`, `W/"tag"`, `"other"`, `"other", "tag"`, `*`, `"a", *`, `tag`, `"tag`, `,,"tag"`, `""`, `W/""`, `"a" "tag"`, `"a b"`, ` "tag" `, `,`,
+		`"tag"`, `W/"tag"`, `"other"`, `"other", "tag"`, `*`, `"a", *`, `tag`, `"tag`, `,,"tag"`,
+		`""`, `W/""`, `"a" "tag"`, `"a b"`, ` "tag" `, `,`,
 	}
 	dateSeeds = []string{
-		"Thu, 29 Feb 2024 12:30:15 GMT", "Thu, 29 Feb 2024 12:30:14 GMT", "Thu, 29 Feb 2024 12:30:16 GMT",
+		"Thu, 29 Feb 2024 12:30:15 GMT", "Thu, 29 Feb 2024 12:30:14 GMT",
+		"Thu, 29 Feb 2024 12:30:16 GMT",
 		"Thursday, 29-Feb-24 12:30:15 GMT", "yesterday", "Thu, 01 Jan 1970 00:00:00 GMT",
 	}
 )
@@ -291,7 +317,8 @@ var (
 func different(q question) bool {
 	path, _, _ := strings.Cut(q.path, "?")
 	switch {
-	case strings.HasPrefix(path, "/loop"), strings.HasPrefix(path, "/outside"), strings.HasPrefix(path, "/absolute"):
+	case strings.HasPrefix(path, "/loop"), strings.HasPrefix(path, "/outside"),
+		strings.HasPrefix(path, "/absolute"):
 		return true // 404 and not 500
 	}
 	return false
@@ -306,7 +333,8 @@ func TestFileServerLikeHTTP(t *testing.T) {
 			byTag := make(map[string][2]func(q question) reply)
 			for _, etag := range []string{"", `"tag"`, `W/"tag"`} {
 				var both [2]func(q question) reply
-				for k, h := range []http.Handler{tagged(chunk.FileServer(root), etag), reference(root, etag)} {
+				for k, h := range []http.Handler{tagged(chunk.FileServer(root), etag),
+					reference(root, etag)} {
 					base, client := tr.open(t, h)
 					both[k] = func(q question) reply {
 						res, err := client.Do(q.request(t, base))
@@ -355,7 +383,8 @@ func TestFileServerHeldBackDifferences(t *testing.T) {
 		}
 		w := serveTo(h, r)
 		if w.Code != c.status || !bytes.Contains(w.Body.Bytes(), []byte(c.body)) {
-			t.Errorf("%.60s %.60s: %d %.100q, want %d with %.100q", c.path, c.ranges, w.Code, w.Body, c.status, c.body)
+			t.Errorf("%.60s %.60s: %d %.100q, want %d with %.100q", c.path, c.ranges, w.Code,
+				w.Body, c.status, c.body)
 		}
 	}
 }

@@ -18,7 +18,8 @@ func ExampleFileServer() {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	if err := os.WriteFile(filepath.Join(dir, "hello.txt"), []byte("Hello, World"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "hello.txt"), []byte("Hello, World"),
+		0o644); err != nil {
 		log.Fatal(err)
 	}
 
@@ -78,7 +79,8 @@ func ExampleOnServed() {
 	root, remove := rootWith("a.bin", make([]byte, 1<<20))
 	defer remove()
 
-	files := chunk.FileServer(root, chunk.OnServed(func(r *http.Request, sent chunk.Report, status int) {
+	files := chunk.FileServer(root, chunk.OnServed(func(r *http.Request, sent chunk.Report,
+		status int) {
 		fmt.Println(r.URL.Path, status, sent.FastPath())
 	}))
 	type hidden struct{ http.ResponseWriter } // has no Unwrap

@@ -23,7 +23,8 @@ func FuzzFileServer(f *testing.F) {
 		if q.method != "GET" || len(q.header) != 2 || q.etag == "" {
 			continue
 		}
-		f.Add(uint8(0), q.path, q.etag, q.header["Range"], q.header["If-Match"], q.header["If-None-Match"],
+		f.Add(uint8(0), q.path, q.etag, q.header["Range"], q.header["If-Match"],
+			q.header["If-None-Match"],
 			q.header["If-Modified-Since"], q.header["If-Unmodified-Since"], q.header["If-Range"])
 	}
 	for name := range tree {
@@ -34,13 +35,16 @@ func FuzzFileServer(f *testing.F) {
 	}
 	root, _ := makeTree(f, tree)
 	h, want := chunk.FileServer(root), http.FileServer(http.FS(root.FS()))
-	f.Fuzz(func(t *testing.T, method uint8, path, etag, ranges, match, noneMatch, since, unmodified, ifRange string) {
+	f.Fuzz(func(t *testing.T, method uint8, path, etag, ranges, match, noneMatch, since, unmodified,
+		ifRange string) {
 		r := &http.Request{
 			Method: []string{"GET", "HEAD", "POST"}[method%3],
-			URL:    &url.URL{Path: path}, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: make(http.Header),
+			URL:    &url.URL{Path: path}, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+			Header: make(http.Header),
 		}
 		for k, v := range map[string]string{
-			"Range": ranges, "If-Match": match, "If-None-Match": noneMatch, "If-Modified-Since": since,
+			"Range": ranges, "If-Match": match, "If-None-Match": noneMatch,
+			"If-Modified-Since":   since,
 			"If-Unmodified-Since": unmodified, "If-Range": ifRange,
 		} {
 			if v != "" {
@@ -69,8 +73,10 @@ func fuzzDifferent(path string) bool {
 	}
 	// What leads to the same directories in other words, and redirects to names that have to be
 	// escaped.
-	for _, odd := range []string{"loop", "outside", "absolute", "parent", ".", "?", "#", ":", " ", "%", "\\", "\"", "&", "ü", "<"} {
-		if strings.Contains(path, odd) && !strings.Contains(path, ".txt") && !strings.Contains(path, ".bin") {
+	for _, odd := range []string{"loop", "outside", "absolute", "parent", ".", "?", "#", ":", " ",
+		"%", "\\", "\"", "&", "ü", "<"} {
+		if strings.Contains(path, odd) && !strings.Contains(path, ".txt") &&
+			!strings.Contains(path, ".bin") {
 			return true
 		}
 	}

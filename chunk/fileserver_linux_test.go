@@ -21,7 +21,8 @@ func TestFileServerSpecialFiles(t *testing.T) {
 	// Unlike Bind, Mknod takes a path of any length.
 	must(t, unix.Mknod(filepath.Join(dir, "socket"), unix.S_IFSOCK|0o644, 0))
 	names := []string{"/pipe", "/pipe/", "/link", "/socket"}
-	if err := unix.Mknod(filepath.Join(dir, "null"), syscall.S_IFCHR|0o666, int(unix.Mkdev(1, 3))); err == nil {
+	if err := unix.Mknod(filepath.Join(dir, "null"), syscall.S_IFCHR|0o666,
+		int(unix.Mkdev(1, 3))); err == nil {
 		names = append(names, "/null")
 	}
 	h := chunk.FileServer(root)
@@ -76,7 +77,8 @@ func TestDropBehind(t *testing.T) {
 		must(t, f.Close())
 	}
 	if resident(t, name) < size/2 || resident(t, filepath.Join(dir, "control.bin")) > size/2 {
-		need.Missing(t, "a file system that drops from its page cache: set TMPDIR to a directory on a disk")
+		need.Missing(
+			t, "a file system that drops from its page cache: set TMPDIR to a directory on a disk")
 	}
 	h := chunk.FileServer(root, chunk.DropBehind(size/2))
 	url, _ := serve(t, h, false, false)
@@ -86,7 +88,8 @@ func TestDropBehind(t *testing.T) {
 	}
 	fetch(t, "GET", url+"/large.bin")
 	begun := time.Now()
-	for n := resident(t, name); n > size/2; n = resident(t, name) { // the handler drops the last bytes after the client has them
+	// The handler drops the last bytes after the client has them.
+	for n := resident(t, name); n > size/2; n = resident(t, name) {
 		if time.Since(begun) > time.Minute {
 			t.Fatalf("%d bytes are left in the page cache", n)
 		}
@@ -108,7 +111,8 @@ func resident(t *testing.T, name string) (bytes int) {
 	page := os.Getpagesize()
 	pages := make([]byte, (len(mapped)+page-1)/page)
 	_, _, errno := unix.Syscall(unix.SYS_MINCORE,
-		uintptr(unsafe.Pointer(&mapped[0])), uintptr(len(mapped)), uintptr(unsafe.Pointer(&pages[0])))
+		uintptr(unsafe.Pointer(&mapped[0])), uintptr(len(mapped)),
+		uintptr(unsafe.Pointer(&pages[0])))
 	if errno != 0 {
 		need.Missing(t, "a kernel with mincore: "+errno.Error())
 	}

@@ -16,19 +16,28 @@ func TestServeFileNotThere(t *testing.T) {
 	root, _ := makeTree(t, tree)
 	h := chunk.FileServer(root)
 	names := map[string]int{
-		"": 404, ".": 404, "/": 404, "..": 404, "/plain.txt": 404, "plain.txt/": 404, "./plain.txt": 404,
-		"dir/../plain.txt": 404, "../plain.txt": 404, "dir//a.txt": 404, "plain.txt/more": 404, "plain.txt\x00": 404,
-		"\xff": 404, "nothing": 404, "dir": 404, "dir/": 404, "dirlink": 404, "indexed": 404, "dir/parent": 404,
-		"outside": 404, "absolute": 404, "loop": 404, "broken": 404, strings.Repeat("x", 300): 404,
-		"plain.txt": 200, "dirlink/a.txt": 200, "uplink": 200, "indexed/index.html": 200, "dir/parent/plain.txt": 200,
+		"": 404, ".": 404, "/": 404, "..": 404, "/plain.txt": 404, "plain.txt/": 404,
+		"./plain.txt":      404,
+		"dir/../plain.txt": 404, "../plain.txt": 404, "dir//a.txt": 404, "plain.txt/more": 404,
+		"plain.txt\x00": 404,
+		"\xff":          404, "nothing": 404, "dir": 404, "dir/": 404, "dirlink": 404,
+		"indexed":    404,
+		"dir/parent": 404,
+		"outside":    404, "absolute": 404, "loop": 404, "broken": 404,
+		strings.Repeat("x", 300): 404,
+		"plain.txt":              200, "dirlink/a.txt": 200, "uplink": 200,
+		"indexed/index.html":   200,
+		"dir/parent/plain.txt": 200,
 	}
 	if runtime.GOOS != "windows" {
 		names[`back\slash`] = 200
 	}
 	for name, want := range names {
-		for _, u := range []*url.URL{nil, {Path: "/plain.txt"}, {Path: "/dir/"}, {Path: "/a/index.html"}, {Path: "/../x"}} {
+		for _, u := range []*url.URL{nil, {Path: "/plain.txt"}, {Path: "/dir/"},
+			{Path: "/a/index.html"}, {Path: "/../x"}} {
 			w := httptest.NewRecorder()
-			h.ServeFile(w, &http.Request{Method: "GET", Header: make(http.Header), ProtoMajor: 1, URL: u}, name)
+			h.ServeFile(w, &http.Request{Method: "GET", Header: make(http.Header), ProtoMajor: 1,
+				URL: u}, name)
 			if w.Code != want || w.Header().Get("Location") != "" {
 				t.Errorf("%.40q at %v: %d %v, want %d", name, u, w.Code, w.Header(), want)
 			}
@@ -50,7 +59,8 @@ func TestServeFileOptions(t *testing.T) {
 	w := httptest.NewRecorder()
 	h.ServeFile(w, r, "dir/a.js")
 	if w.Body.String() != "GZIP" || w.Header().Get("Content-Encoding") != "gzip" ||
-		w.Header().Get("Vary") != "Accept-Encoding" || w.Header().Get("Content-Type") != byURL.Header().Get("Content-Type") {
+		w.Header().Get("Vary") != "Accept-Encoding" ||
+		w.Header().Get("Content-Type") != byURL.Header().Get("Content-Type") {
 		t.Errorf("%q, %v", w.Body, w.Header())
 	}
 	r = httptest.NewRequest("HEAD", "/somewhere", nil)

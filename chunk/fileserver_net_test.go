@@ -14,7 +14,8 @@ import (
 func TestFileServerWithoutASlash(t *testing.T) {
 	root, _ := makeTree(t, tree)
 	h := chunk.FileServer(root)
-	for path, want := range map[string]int{"plain.txt": 200, "dir/a.txt": 200, "nothing": 404, "": 200} {
+	for path, want := range map[string]int{"plain.txt": 200, "dir/a.txt": 200, "nothing": 404,
+		"": 200} {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.URL.Path = path
 		if w := serveTo(h, r); w.Code != want {
@@ -28,7 +29,8 @@ func TestFileServerWithoutASlash(t *testing.T) {
 func TestFileServerServed(t *testing.T) {
 	root, _ := makeTree(t, tree)
 	var log []string
-	h := chunk.FileServer(root, chunk.OnServed(func(r *http.Request, sent chunk.Report, status int) {
+	h := chunk.FileServer(root, chunk.OnServed(func(r *http.Request, sent chunk.Report,
+		status int) {
 		log = append(log, fmt.Sprintf("%s %s %d %d", r.Method, r.URL.Path, status, sent.Bytes))
 	}), chunk.Listing(false))
 	ask := func(method, path, ranges string) {
@@ -51,7 +53,8 @@ func TestFileServerServed(t *testing.T) {
 				t.Error("the panic of a Write got lost")
 			}
 		}()
-		w := &probe{ResponseRecorder: httptest.NewRecorder(), at: func() { panic(http.ErrAbortHandler) }}
+		w := &probe{ResponseRecorder: httptest.NewRecorder(),
+			at: func() { panic(http.ErrAbortHandler) }}
 		h.ServeHTTP(w, httptest.NewRequest("GET", "/plain.txt", nil))
 	}()
 	want := "GET /plain.txt 200 29|HEAD /plain.txt 200 0|GET /large.bin 206 5|GET /large.bin 416 0|GET /nothing 404 0|" +

@@ -21,7 +21,10 @@ import (
 )
 
 // ask asks a handler without a network.
-func ask(h http.Handler, path string) *httptest.ResponseRecorder { return serveTo(h, get(path, "")) }
+func ask(h http.Handler, path string) *httptest.ResponseRecorder {
+	return serveTo(h,
+		get(path, ""))
+}
 
 // TestFileServerTagsEachVersion: each change of a file, in place or by another one, gives it
 // another tag.
@@ -35,7 +38,8 @@ func TestFileServerTagsEachVersion(t *testing.T) {
 		func() error { return os.WriteFile(name, []byte("three"), 0o644) },
 		func() error { return os.Truncate(name, 2) },
 		func() error {
-			return errors.Join(os.WriteFile(other, nil, 0o644), os.Remove(name), os.Symlink("b", name))
+			return errors.Join(os.WriteFile(other, nil, 0o644), os.Remove(name),
+				os.Symlink("b", name))
 		},
 	} {
 		must(t, change())
@@ -54,7 +58,8 @@ func TestFileServerTagsEachVersion(t *testing.T) {
 		return
 	}
 	before := ask(h, "/same").Header().Get("Etag")
-	until(t, "a change shows that keeps the size and the modification time", func() bool { // the clock may be a coarse one
+	until(t, "a change shows that keeps the size and the modification time", func() bool {
+		// The clock may be a coarse one.
 		must(t, os.WriteFile(filepath.Join(dir, "same"), []byte("1"), 0o644))
 		must(t, os.Chtimes(filepath.Join(dir, "same"), modified, modified))
 		return ask(h, "/same").Header().Get("Etag") != before
@@ -112,7 +117,8 @@ func TestFileServerWhileFilesChange(t *testing.T) {
 		askers.Go(func() {
 			r := rand.New(rand.NewPCG(3, uint64(i)))
 			for range 60 {
-				checkVersion(t, client, url+"/"+[]string{"0", "1", "2", "link"}[r.IntN(4)], &versions, &tags)
+				checkVersion(t, client, url+"/"+[]string{"0", "1", "2", "link"}[r.IntN(4)],
+					&versions, &tags)
 			}
 		})
 	}

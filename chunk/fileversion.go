@@ -20,7 +20,8 @@ const tagBytes = 12
 // business.
 func (v fileVersion) etag() string {
 	var b [5 * 8]byte
-	for i, n := range [...]uint64{uint64(v.size), uint64(v.modified), uint64(v.changed), v.device, v.inode} {
+	for i, n := range [...]uint64{uint64(v.size), uint64(v.modified), uint64(v.changed), v.device,
+		v.inode} {
 		binary.BigEndian.PutUint64(b[8*i:], n)
 	}
 	sum := sha256.Sum256(b[:])

@@ -18,7 +18,8 @@ var jsonSeeds = []string{
 
 // FuzzLines compares with the reference for any input, sizes and reads.
 func FuzzLines(f *testing.F) {
-	for i, seed := range []string{"", "\n", "a", "a\nb\r\n\r\nc", "\r\r\n\n\n", "no end of the line"} {
+	for i, seed := range []string{"", "\n", "a", "a\nb\r\n\r\nc", "\r\r\n\n\n",
+		"no end of the line"} {
 		f.Add([]byte(seed), uint16(i), uint16(3*i), uint64(i))
 	}
 	f.Fuzz(func(t *testing.T, in []byte, size, limit uint16, seed uint64) {
@@ -43,7 +44,8 @@ func FuzzJSON(f *testing.F) {
 			}
 		}
 		if len(got) != len(want) || (err == nil) != (wantErr == nil) {
-			t.Fatalf("%q in chunks %q: %d values, %v; want %d, %v", in, chunks, len(got), err, len(want), wantErr)
+			t.Fatalf("%q in chunks %q: %d values, %v; want %d, %v", in, chunks, len(got), err,
+				len(want), wantErr)
 		}
 		for i := range got {
 			if !bytes.Equal(got[i], want[i]) {
@@ -67,7 +69,8 @@ func decode(values []json.RawMessage, in []byte) ([]json.RawMessage, error) {
 	}
 }
 
-func fuzzAgainstSlow(t *testing.T, s *slowCutter, in []byte, size, limit int, seed uint64) [][]byte {
+func fuzzAgainstSlow(t *testing.T, s *slowCutter, in []byte, size, limit int,
+	seed uint64) [][]byte {
 	t.Helper()
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	limit, full := max(size, limit), seed%2 == 0
@@ -83,7 +86,8 @@ func fuzzAgainstSlow(t *testing.T, s *slowCutter, in []byte, size, limit int, se
 	defer r.Close()
 	chunks, err := collect(t, r)
 	if e := s.checkChunks(in, chunks, err, size, limit, full); e != nil {
-		t.Fatalf("size %d, limit %d, full %v: %v\ninput %q\nchunks %q, error %v", size, limit, full, e, in, chunks, err)
+		t.Fatalf("size %d, limit %d, full %v: %v\ninput %q\nchunks %q, error %v", size, limit, full,
+			e, in, chunks, err)
 	}
 	return chunks
 }

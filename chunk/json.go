@@ -17,7 +17,8 @@ const (
 	jsonPlain   = iota // not in a string; with no bracket open: between values
 	jsonString         // in a string
 	jsonEscaped        // in a string, behind a backslash
-	jsonScalar         // in a number or a word outside of brackets, which ends only at the next byte
+	// In a number or a word outside of brackets, which ends only at the next byte.
+	jsonScalar
 
 	jsonModeBits = 2
 	jsonBracket  = 1 << jsonModeBits
@@ -28,7 +29,8 @@ const (
 // each byte is fastest when relevant bytes are a few bytes apart, as in JSON. Searching eight bytes
 // at a time, or in masks of 64, takes longer, because the match must then be identified.
 var (
-	jsonTop    = [256]uint8{' ': isSpace, '\t': isSpace, '\r': isSpace, '\n': isSpace, '"': isQuote, '{': isOpen, '[': isOpen}
+	jsonTop = [256]uint8{' ': isSpace, '\t': isSpace, '\r': isSpace, '\n': isSpace, '"': isQuote,
+		'{': isOpen, '[': isOpen}
 	jsonNested = [256]uint8{'"': isQuote, '{': isOpen, '[': isOpen, '}': isClose, ']': isClose}
 	jsonText   = [256]uint8{'"': isQuote, '\\': isEscape}
 )

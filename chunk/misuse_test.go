@@ -46,7 +46,8 @@ func TestSecondNextPanics(t *testing.T) {
 		_, r := newPipe(t)
 		go r.Next(context.Background())
 		synctest.Wait()
-		mustPanic(t, "chunk: Next while another goroutine is in it", func() { r.Next(context.Background()) })
+		mustPanic(t, "chunk: Next while another goroutine is in it",
+			func() { r.Next(context.Background()) })
 	})
 }
 
@@ -75,10 +76,13 @@ func TestPanicsComeOutOfNext(t *testing.T) {
 		{"bad source", reads(func([]byte) (int, error) { panic("bad source") }), nil},
 		{impossible, reads(func(p []byte) (int, error) { return len(p) + 1, nil }), nil},
 		{impossible, reads(func([]byte) (int, error) { return -1, nil }), nil},
-		{"chunk: the source's Read ended its goroutine", reads(func([]byte) (int, error) { runtime.Goexit(); return 0, nil }), nil},
+		{"chunk: the source's Read ended its goroutine",
+			reads(func([]byte) (int, error) { runtime.Goexit(); return 0, nil }), nil},
 		{"bad cutter", strings.NewReader("abc"), []chunk.ReaderOption{chunk.At(bad)}},
-		{"bad cutter", strings.NewReader("aab"), []chunk.ReaderOption{chunk.At(worse), chunk.Size(1), chunk.MaxRecord(4)}},
-		{"bad cutter", io.MultiReader(strings.NewReader("abc")), []chunk.ReaderOption{chunk.At(bad)}},
+		{"bad cutter", strings.NewReader("aab"),
+			[]chunk.ReaderOption{chunk.At(worse), chunk.Size(1), chunk.MaxRecord(4)}},
+		{"bad cutter", io.MultiReader(strings.NewReader("abc")),
+			[]chunk.ReaderOption{chunk.At(bad)}},
 	} {
 		r := chunk.NewReader(test.src, append(test.opts, chunk.From(pool))...)
 		mustPanic(t, test.want, func() {
@@ -91,7 +95,8 @@ func TestPanicsComeOutOfNext(t *testing.T) {
 			}
 		})
 		_, err := r.Next(t.Context())
-		if want := "chunk: the source or the Cutter has panicked"; err == nil || err.Error() != want {
+		if want := "chunk: the source or the Cutter has panicked"; err == nil ||
+			err.Error() != want {
 			t.Errorf("after a panic (%s): %v", test.want, err)
 		}
 		r.Close()

@@ -26,7 +26,8 @@ type encodedFile struct {
 // openEncoded opens the form of a file that the client prefers to the file itself, if there is one.
 // The caller closes it. plain reports whether the file itself is acceptable. A form that is older
 // than the file was made of another version.
-func (d fileRoot) openEncoded(name string, of os.FileInfo, accept []string) (found encodedFile, plain bool) {
+func (d fileRoot) openEncoded(name string, of os.FileInfo, accept []string) (found encodedFile,
+	plain bool) {
 	wanted, plain := choose(parseAccept(accept), encodings)
 	for _, e := range wanted {
 		f, info, err := d.open(name + e.ext)

@@ -15,8 +15,10 @@ import (
 func TestEncodingChoice(t *testing.T) {
 	root, dir := makeTree(t, map[string]string{
 		"all.js": "plain", "all.js.br": "BR", "all.js.zst": "ZSTD", "all.js.gz": "GZIP",
-		"gz.html": "plain", "gz.html.gz": "GZIP", "none.css": "plain", "old.js": "plain", "old.js.br": "BR",
-		"dir.js": "plain", "dir.js.br/x": "", "index.html": "plain", "index.html.br": "BR", "only.js.gz": "GZIP",
+		"gz.html": "plain", "gz.html.gz": "GZIP", "none.css": "plain", "old.js": "plain",
+		"old.js.br": "BR",
+		"dir.js":    "plain", "dir.js.br/x": "", "index.html": "plain", "index.html.br": "BR",
+		"only.js.gz": "GZIP",
 	})
 	must(t, os.Chtimes(filepath.Join(dir, "old.js.br"), modified, modified.Add(-time.Second)))
 	h := chunk.FileServer(root, chunk.Precompressed())
@@ -86,7 +88,8 @@ func TestEncodingChoice(t *testing.T) {
 		if got := w.Header().Get("Content-Length"); got != itoa(len(c.body)) {
 			t.Errorf("%s: Content-Length is %s", what, got)
 		}
-		if strings.HasSuffix(c.path, ".js") && !strings.Contains(w.Header().Get("Content-Type"), "javascript") {
+		if strings.HasSuffix(c.path, ".js") &&
+			!strings.Contains(w.Header().Get("Content-Type"), "javascript") {
 			t.Errorf("%s: Content-Type is %s", what, w.Header().Get("Content-Type"))
 		}
 		if w.Header().Get("Vary") != "Accept-Encoding" {

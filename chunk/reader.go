@@ -130,8 +130,9 @@ func inRange(name string, n, most int) {
 // call of Next or Chunks.
 func NewReader(src io.Reader, opts ...ReaderOption) *Reader {
 	r := &Reader{
-		size: defaultSize, depth: defaultDepth, limit: defaultMaxRecord, cutter: anywhere{}, pool: millrace.DefaultPool(),
-		src: src, waker: wakerOf(src), mayHang: mayHang(src),
+		size: defaultSize, depth: defaultDepth, limit: defaultMaxRecord, cutter: anywhere{},
+		pool: millrace.DefaultPool(),
+		src:  src, waker: wakerOf(src), mayHang: mayHang(src),
 		wake: make(chan struct{}, 1),
 	}
 	r.room.L = &r.mu
@@ -341,7 +342,8 @@ func (r *Reader) interrupt() {
 func (r *Reader) unwake() {
 	if r.woken {
 		r.woken = false
-		_ = r.waker.SetReadDeadline(noDeadline) // fails if the source is closed, and then the next Read tells
+		// Fails if the source is closed, and then the next Read tells.
+		_ = r.waker.SetReadDeadline(noDeadline)
 	}
 }
 

@@ -53,8 +53,12 @@ func TestNoAllocationPerChunk(t *testing.T) {
 		{"fixed", &repeat{of: text}, fixed(1)},
 		{"lines", &repeat{of: text}, chunk.Lines()},
 		{"values", &repeat{of: text}, chunk.JSON()},
-		{"function", &repeat{of: text}, chunk.CutFunc(func(p []byte) int { return bytes.IndexByte(p, '\n') + 1 })},
-		{"records longer than a chunk", &repeat{of: strings.Repeat("x", 3000) + "\n"}, chunk.Lines()},
+		{"function", &repeat{of: text}, chunk.CutFunc(func(p []byte) int {
+			return bytes.IndexByte(p,
+				'\n') + 1
+		})},
+		{"records longer than a chunk", &repeat{of: strings.Repeat("x", 3000) + "\n"},
+			chunk.Lines()},
 		{"memory", file, chunk.Lines()},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -71,7 +75,8 @@ func TestNoAllocationPerChunk(t *testing.T) {
 
 func TestNoAllocationUnderATuner(t *testing.T) {
 	tuner := fixedWorkers(1)
-	r := chunk.NewReader(&repeat{of: strings.Repeat("x", 100) + "\n"}, chunk.At(chunk.Lines()), chunk.TunedBy(tuner))
+	r := chunk.NewReader(&repeat{of: strings.Repeat("x", 100) + "\n"}, chunk.At(chunk.Lines()),
+		chunk.TunedBy(tuner))
 	defer r.Close()
 	wantNoAllocations(t, func() {
 		must(t, tuner.Acquire(t.Context()))

@@ -86,7 +86,8 @@ func ExampleCutFunc() {
 		}
 		return 2 + int(binary.BigEndian.Uint16(data))
 	})
-	r := chunk.NewReader(strings.NewReader("\x00\x05hello\x00\x00\x00\x06frames"), chunk.At(frames), chunk.Size(9))
+	r := chunk.NewReader(strings.NewReader("\x00\x05hello\x00\x00\x00\x06frames"), chunk.At(frames),
+		chunk.Size(9))
 	defer r.Close()
 	for p, err := range r.Chunks(context.Background()) {
 		fmt.Printf("%q %v\n", p, err)

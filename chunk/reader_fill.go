@@ -261,8 +261,9 @@ type filling struct {
 
 	offset int64 // of buf[start] in the source
 	scan   scan  // the Cutter's state of buf[start:end]
-	asked  int   // bytes there were when the Cutter found no end, 0 if it has not been asked since the last cut
-	need   int   // length of the first record, 0 while it is not known
+	// Bytes there were when the Cutter found no end, 0 if it has not been asked since the last cut.
+	asked int
+	need  int // length of the first record, 0 while it is not known
 }
 
 // data returns the bytes that have arrived and have not been returned.

@@ -125,7 +125,8 @@ func TestCloseEndsAReadThatHangs(t *testing.T) {
 				t.Errorf("Next = %v", err)
 			}
 			if h.wakes && (r.Running() || pool.Stats().InUseBlocks != 0) {
-				t.Errorf("after Close: running %v, %d blocks", r.Running(), pool.Stats().InUseBlocks)
+				t.Errorf("after Close: running %v, %d blocks", r.Running(),
+					pool.Stats().InUseBlocks)
 			}
 			if err := r.Close(); err != nil {
 				t.Errorf("Close again = %v", err)
@@ -325,8 +326,10 @@ func TestInterruptionsLoseNothing(t *testing.T) {
 			defer r.Close()
 			var chunks [][]byte
 			var err error
-			for err == nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rnd.IntN(3))*time.Millisecond)
+			for err == nil || errors.Is(err, context.DeadlineExceeded) ||
+				errors.Is(err, os.ErrDeadlineExceeded) {
+				ctx, cancel := context.WithTimeout(t.Context(),
+					time.Duration(rnd.IntN(3))*time.Millisecond)
 				if rnd.IntN(5) == 0 {
 					src.SetReadDeadline(time.Now().Add(time.Millisecond))
 				}
@@ -343,7 +346,8 @@ func TestInterruptionsLoseNothing(t *testing.T) {
 				err = nil
 			}
 			if e := s.checkChunks(in, chunks, err, size, 1<<20, false); e != nil {
-				t.Fatalf("seed %d, %s, size %d: %v\ninput %q\nchunks %q, error %v", seed, s.name, size, e, in, chunks, err)
+				t.Fatalf("seed %d, %s, size %d: %v\ninput %q\nchunks %q, error %v", seed, s.name,
+					size, e, in, chunks, err)
 			}
 		})
 	}

@@ -91,7 +91,8 @@ func TestReaderAgainstOracle(t *testing.T) {
 					size, full := 1+rnd.IntN(1<<rnd.IntN(10)), rnd.IntN(2) == 0
 					limit := max(size, 1+rnd.IntN(1<<rnd.IntN(10)))
 					opts := []chunk.ReaderOption{
-						chunk.At(s.cutter), chunk.Size(size), chunk.MaxRecord(limit), chunk.From(pool),
+						chunk.At(s.cutter), chunk.Size(size), chunk.MaxRecord(limit),
+						chunk.From(pool),
 						chunk.Depth(1 + rnd.IntN(4)),
 					}
 					if full {
@@ -123,8 +124,10 @@ func TestReaderEverySplit(t *testing.T) {
 		for size := 1; size <= len(in)+1; size++ {
 			for limit := size; limit <= len(in)+1; limit++ {
 				for split := range len(in) {
-					src := io.MultiReader(strings.NewReader(in[:split]), strings.NewReader(in[split:]))
-					r := chunk.NewReader(src, chunk.At(s.cutter), chunk.Size(size), chunk.MaxRecord(limit), chunk.ReadInNext())
+					src := io.MultiReader(strings.NewReader(in[:split]),
+						strings.NewReader(in[split:]))
+					r := chunk.NewReader(src, chunk.At(s.cutter), chunk.Size(size),
+						chunk.MaxRecord(limit), chunk.ReadInNext())
 					chunks, err := collect(t, r)
 					if e := s.checkChunks([]byte(in), chunks, err, size, limit, true); e != nil {
 						t.Fatalf("%s: split %d, size %d, limit %d: %v\nchunks %q, error %v",

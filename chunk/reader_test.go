@@ -147,7 +147,8 @@ func TestKnownLengthIsRefusedAtOnce(t *testing.T) {
 func TestKnownLengthTakesOneBlock(t *testing.T) {
 	pool := millrace.NewPool()
 	leaktest.Check(t, pool)
-	r := chunk.NewReader(&endless{}, chunk.From(pool), chunk.Size(512), chunk.Depth(1), chunk.At(fixed(100<<10)))
+	r := chunk.NewReader(&endless{}, chunk.From(pool), chunk.Size(512), chunk.Depth(1),
+		chunk.At(fixed(100<<10)))
 	defer r.Close()
 	if got := next(t, r); len(got) != 100<<10 {
 		t.Errorf("%d bytes", len(got))
@@ -160,12 +161,14 @@ func TestKnownLengthTakesOneBlock(t *testing.T) {
 
 // What fits into a chunk is no record too long.
 func TestMaxRecordBelowSize(t *testing.T) {
-	r := chunk.NewReader(strings.NewReader("a long line\n"), chunk.At(chunk.Lines()), chunk.Size(12), chunk.MaxRecord(1))
+	r := chunk.NewReader(strings.NewReader("a long line\n"), chunk.At(chunk.Lines()),
+		chunk.Size(12), chunk.MaxRecord(1))
 	defer r.Close()
 	if all, err := chunksOf(r); len(all) != 1 || err != io.EOF {
 		t.Errorf("%q, %v", all, err)
 	}
-	r = chunk.NewReader(strings.NewReader("a long line\n"), chunk.At(chunk.Lines()), chunk.Size(4), chunk.MaxRecord(1))
+	r = chunk.NewReader(strings.NewReader("a long line\n"), chunk.At(chunk.Lines()), chunk.Size(4),
+		chunk.MaxRecord(1))
 	defer r.Close()
 	var bad *chunk.RecordError
 	if all, err := chunksOf(r); !errors.As(err, &bad) || bad.Limit != 4 {
@@ -182,7 +185,8 @@ func TestTimeoutPasses(t *testing.T) {
 	if !slices.Equal(all, []string{"a\n"}) || err != os.ErrDeadlineExceeded {
 		t.Errorf("%q, %v", all, err)
 	}
-	if all, err := chunksOf(r); all != nil || err != os.ErrDeadlineExceeded { // read again, and failed again
+	// Read again, and failed again.
+	if all, err := chunksOf(r); all != nil || err != os.ErrDeadlineExceeded {
 		t.Errorf("%q, %v", all, err)
 	}
 	src.parts, src.err = []string{"c\nd"}, io.EOF
@@ -258,10 +262,12 @@ func TestDepthBoundsWhatIsReadAhead(t *testing.T) {
 				must(t, err)
 				synctest.Wait()
 				if want := (i + 1 + depth) * 1024; src.given != want {
-					t.Errorf("depth %d: %d bytes read after %d chunks, want %d", depth, src.given, i+1, want)
+					t.Errorf("depth %d: %d bytes read after %d chunks, want %d", depth, src.given,
+						i+1, want)
 				}
 				if want := int64(depth + 1); pool.Stats().InUseBlocks != want {
-					t.Errorf("depth %d: %d blocks in use, want %d", depth, pool.Stats().InUseBlocks, want)
+					t.Errorf("depth %d: %d blocks in use, want %d", depth, pool.Stats().InUseBlocks,
+						want)
 				}
 				ref.Release()
 			}

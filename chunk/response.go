@@ -77,4 +77,7 @@ func passes(w, inner http.ResponseWriter, head bodyHead) bool {
 type plainResponse struct{ http.ResponseWriter }
 
 // WriteString implements io.StringWriter.
-func (p plainResponse) WriteString(s string) (int, error) { return io.WriteString(p.ResponseWriter, s) }
+func (p plainResponse) WriteString(s string) (int,
+	error) {
+	return io.WriteString(p.ResponseWriter, s)
+}

@@ -41,11 +41,14 @@ func TestStatusBehindWrappers(t *testing.T) {
 			}
 			t.Run(m.name+", "+test.name, func(t *testing.T) {
 				url := serveWith(t, m, test.handler.ServeHTTP)
-				resp, body := fetch(t, "GET", url+"/a.bin", "Range", test.ranges, "Accept-Encoding", "gzip")
-				if span := resp.Header.Get("Content-Range"); resp.StatusCode != test.status || span != test.span {
+				resp, body := fetch(t, "GET", url+"/a.bin", "Range", test.ranges, "Accept-Encoding",
+					"gzip")
+				if span := resp.Header.Get("Content-Range"); resp.StatusCode != test.status ||
+					span != test.span {
 					t.Errorf("%s, %q", resp.Status, span)
 				}
-				if kept := strings.HasPrefix(m.name, "keeps"); kept != (resp.Header.Get("X-Kept") == "yes") {
+				if kept := strings.HasPrefix(m.name,
+					"keeps"); kept != (resp.Header.Get("X-Kept") == "yes") {
 					t.Errorf("%q", resp.Header)
 				}
 				if test.name != "Copy" {

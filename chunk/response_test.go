@@ -25,7 +25,8 @@ type wrapper struct {
 }
 
 var wrappers = []wrapper{
-	{"none", func(w http.ResponseWriter) (http.ResponseWriter, func()) { return w, func() {} }, false},
+	{"none", func(w http.ResponseWriter) (http.ResponseWriter, func()) { return w, func() {} },
+		false},
 	{"log", func(w http.ResponseWriter) (http.ResponseWriter, func()) {
 		l := &logged{ResponseWriter: w}
 		return l, func() {
@@ -45,7 +46,10 @@ var wrappers = []wrapper{
 	{"opaque", func(w http.ResponseWriter) (http.ResponseWriter, func()) {
 		return struct{ http.ResponseWriter }{w}, func() {}
 	}, true},
-	{"round", func(w http.ResponseWriter) (http.ResponseWriter, func()) { return &round{w}, func() {} }, true},
+	{"round", func(w http.ResponseWriter) (http.ResponseWriter, func()) {
+		return &round{w},
+			func() {}
+	}, true},
 	{"keeps the header", func(w http.ResponseWriter) (http.ResponseWriter, func()) {
 		k := &keeper{ResponseWriter: w}
 		return k, k.pass
@@ -61,7 +65,8 @@ var wrappers = []wrapper{
 		z.decide = true
 		return z, z.close
 	}, true},
-	{"zips, says so with the first bytes", func(w http.ResponseWriter) (http.ResponseWriter, func()) {
+	{"zips, says so with the first bytes", func(w http.ResponseWriter) (http.ResponseWriter,
+		func()) {
 		w.Header().Add("Vary", "Origin, Accept-Encoding")
 		z := newZipper(w)
 		return z, z.close
@@ -251,41 +256,42 @@ func TestCopyToResponse(t *testing.T) {
 				if !isFile && (src.kind != "stream" && src.kind != "pipe" || zips && declared) {
 					continue // who zips would have to take the length away again
 				}
-				t.Run(m.name+", "+src.name+", declared "+strconv.FormatBool(declared), func(t *testing.T) {
-					in := src.open(t, data)
-					reports := make(chan chunk.Report, 1)
-					url := serveWith(t, m, func(w http.ResponseWriter, r *http.Request) {
-						if declared {
-							w.Header().Set("Content-Length", strconv.Itoa(size))
+				t.Run(m.name+", "+src.name+", declared "+strconv.FormatBool(declared),
+					func(t *testing.T) {
+						in := src.open(t, data)
+						reports := make(chan chunk.Report, 1)
+						url := serveWith(t, m, func(w http.ResponseWriter, r *http.Request) {
+							if declared {
+								w.Header().Set("Content-Length", strconv.Itoa(size))
+							}
+							report, err := chunk.Copy(r.Context(), w, in)
+							if err != nil {
+								t.Error(err)
+							}
+							reports <- report
+						})
+						resp, body := fetch(t, "GET", url)
+						if resp.StatusCode != http.StatusOK || !bytes.Equal(body, data) {
+							t.Errorf("%s, %d bytes", resp.Status, len(body))
 						}
-						report, err := chunk.Copy(r.Context(), w, in)
-						if err != nil {
-							t.Error(err)
+						if isFile && !zips && resp.ContentLength != size {
+							t.Errorf("Content-Length %d", resp.ContentLength)
 						}
-						reports <- report
+						want := chunk.Report{Bytes: size, Copied: size}
+						switch fast := !m.slow && runtime.GOOS == "linux"; {
+						case fast && isFile:
+							want.Sendfile, want.Copied = size-512, 512
+						case fast && declared && src.kind == "stream":
+							want.Splice, want.Copied = size, 0
+						}
+						report := <-reports
+						if report != want {
+							t.Errorf("%+v, want %+v", report, want)
+						}
+						if err := report.FastPath(); (err == nil) != (want.Copied <= 512) {
+							t.Errorf("%+v: %v", report, err)
+						}
 					})
-					resp, body := fetch(t, "GET", url)
-					if resp.StatusCode != http.StatusOK || !bytes.Equal(body, data) {
-						t.Errorf("%s, %d bytes", resp.Status, len(body))
-					}
-					if isFile && !zips && resp.ContentLength != size {
-						t.Errorf("Content-Length %d", resp.ContentLength)
-					}
-					want := chunk.Report{Bytes: size, Copied: size}
-					switch fast := !m.slow && runtime.GOOS == "linux"; {
-					case fast && isFile:
-						want.Sendfile, want.Copied = size-512, 512
-					case fast && declared && src.kind == "stream":
-						want.Splice, want.Copied = size, 0
-					}
-					report := <-reports
-					if report != want {
-						t.Errorf("%+v, want %+v", report, want)
-					}
-					if err := report.FastPath(); (err == nil) != (want.Copied <= 512) {
-						t.Errorf("%+v: %v", report, err)
-					}
-				})
 			}
 		}
 	}
@@ -302,16 +308,22 @@ func TestCopyDeclaresTheLength(t *testing.T) {
 		bytes  int
 	}{
 		{"file", func() io.Reader { return fileOf(t, data) }, nil, 100_000, 100_000},
-		{"part of a file", func() io.Reader { return io.LimitReader(fileOf(t, data), 60_000) }, nil, 60_000, 60_000},
-		{"section", func() io.Reader { return io.NewSectionReader(fileOf(t, data), 99_000, 5000) }, nil, 1000, 1000},
+		{"part of a file", func() io.Reader { return io.LimitReader(fileOf(t, data), 60_000) }, nil,
+			60_000, 60_000},
+		{"section", func() io.Reader { return io.NewSectionReader(fileOf(t, data), 99_000, 5000) },
+			nil, 1000, 1000},
 		{"bytes", func() io.Reader { return bytes.NewReader(data) }, nil, 100_000, 100_000},
 		{"buffer", func() io.Reader { return bytes.NewBuffer(data) }, nil, 100_000, 100_000},
-		{"string", func() io.Reader { return strings.NewReader(string(data)) }, nil, 100_000, 100_000},
-		{"limited", func() io.Reader { return io.LimitReader(bytes.NewReader(data), 50_000) }, nil, 50_000, 50_000},
-		{"reader", func() io.Reader { return struct{ io.Reader }{bytes.NewReader(data)} }, nil, -1, 100_000},
-		{"header written", func() io.Reader { return fileOf(t, data) }, func(w http.ResponseWriter) {
-			w.WriteHeader(http.StatusOK)
-		}, -1, 100_000},
+		{"string", func() io.Reader { return strings.NewReader(string(data)) }, nil, 100_000,
+			100_000},
+		{"limited", func() io.Reader { return io.LimitReader(bytes.NewReader(data), 50_000) }, nil,
+			50_000, 50_000},
+		{"reader", func() io.Reader { return struct{ io.Reader }{bytes.NewReader(data)} }, nil, -1,
+			100_000},
+		{"header written", func() io.Reader { return fileOf(t, data) },
+			func(w http.ResponseWriter) {
+				w.WriteHeader(http.StatusOK)
+			}, -1, 100_000},
 		{"body begun", func() io.Reader { return fileOf(t, data) }, func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, "first")
 		}, -1, 100_005},
@@ -337,7 +349,8 @@ func TestCopyDeclaresTheLength(t *testing.T) {
 			if resp.ContentLength != test.want || len(body) != test.bytes {
 				t.Errorf("Content-Length %d, %d bytes", resp.ContentLength, len(body))
 			}
-			if resp, body := fetch(t, "HEAD", url); len(body) != 0 || resp.ContentLength != test.want {
+			if resp, body := fetch(t, "HEAD", url); len(body) != 0 ||
+				resp.ContentLength != test.want {
 				t.Errorf("HEAD: Content-Length %d, %d bytes", resp.ContentLength, len(body))
 			}
 		})
@@ -356,7 +369,8 @@ func TestCopyToSealedResponse(t *testing.T) {
 		}))
 		resp, err := client.Get(url)
 		must(t, err)
-		if got := newReply(t, resp); got.body != string(data) || resp.ContentLength != int64(len(data)) {
+		if got := newReply(t, resp); got.body != string(data) ||
+			resp.ContentLength != int64(len(data)) {
 			t.Errorf("%s: %d bytes of %d", tr.name, len(got.body), resp.ContentLength)
 		}
 	}
@@ -369,7 +383,9 @@ func TestCopyToResponseThatIsCancelled(t *testing.T) {
 		for {
 			raw, report := cancelledResponse(t, data, declared)
 			if report.Bytes == 0 {
-				continue // the context had ended before the copy began, and the answer was still the handler's to give
+				// The context had ended before the copy began, and the answer was still the
+				// handler's to give.
+				continue
 			}
 			if !declared && bytes.HasSuffix(raw, []byte("\r\n0\r\n\r\n")) {
 				t.Error("the body was ended as if it were complete")

@@ -8,11 +8,12 @@ const (
 	mostBytes = 1 << 30
 
 	// The bounds of a Tuner.
-	startWorkers = 2  // per processor: the first works while the second waits
-	mostWorkers  = 16 // per processor: if more of them wait for a disk or a peer, that one is the bottleneck
-	leastChunk   = 4 << 10
-	mostChunk    = 1 << 20 // the largest block that a Pool keeps
-	mostDepth    = 16
+	startWorkers = 2 // per processor: the first works while the second waits
+	// Per processor: if more of them wait for a disk or a peer, that one is the bottleneck.
+	mostWorkers = 16
+	leastChunk  = 4 << 10
+	mostChunk   = 1 << 20 // the largest block that a Pool keeps
+	mostDepth   = 16
 )
 
 // A Setting is what a [Tuner] moves.

@@ -42,7 +42,10 @@ var slowCutters = []slowCutter{
 		cutter: chunk.Lines(),
 		ends:   func(in []byte) []int { return endsWith(in, '\n', true) },
 		late:   none,
-		make:   func(rnd *rand.Rand, size int) []byte { return fromAlphabet(rnd, size, "ab\r\nc def\n") },
+		make: func(rnd *rand.Rand, size int) []byte {
+			return fromAlphabet(rnd, size,
+				"ab\r\nc def\n")
+		},
 	},
 	{
 		name:   "fixed",
@@ -54,7 +57,10 @@ var slowCutters = []slowCutter{
 			return ends
 		},
 		late: none,
-		make: func(rnd *rand.Rand, size int) []byte { return fromAlphabet(rnd, size, "0123456789") },
+		make: func(rnd *rand.Rand, size int) []byte {
+			return fromAlphabet(rnd, size,
+				"0123456789")
+		},
 	},
 	{
 		name:   "json",
@@ -68,7 +74,10 @@ var slowCutters = []slowCutter{
 		cutter: chunk.CutFunc(func(p []byte) int { return bytes.IndexByte(p, 0) + 1 }),
 		ends:   func(in []byte) []int { return endsWith(in, 0, false) },
 		late:   none,
-		make:   func(rnd *rand.Rand, size int) []byte { return fromAlphabet(rnd, size, "abcdef\x00") },
+		make: func(rnd *rand.Rand, size int) []byte {
+			return fromAlphabet(rnd, size,
+				"abcdef\x00")
+		},
 	},
 	{
 		name: "length first",
@@ -189,7 +198,8 @@ func writeJSON(b *bytes.Buffer, rnd *rand.Rand, depth int) {
 
 // checkChunks compares a Reader's chunks with the expected ones: all of the input, cut where
 // records end, as large as possible. full says that the Reader never returned less than it could.
-func (s *slowCutter) checkChunks(in []byte, chunks [][]byte, err error, size, limit int, full bool) error {
+func (s *slowCutter) checkChunks(in []byte, chunks [][]byte, err error, size, limit int,
+	full bool) error {
 	ends, late := s.ends(in), s.late(in)
 	isEnd := func(at int) bool { return contains(ends, at) }
 	at := 0
@@ -203,9 +213,11 @@ func (s *slowCutter) checkChunks(in []byte, chunks [][]byte, err error, size, li
 		case !isEnd(end) && (end < len(in) || i < len(chunks)-1):
 			return fmt.Errorf("chunk %d (%q) ends at %d, within a record", i, c, end)
 		case !isEnd(end) && last(ends) > at:
-			return fmt.Errorf("chunk %d (%q) has whole records beside the one that was cut short", i, c)
+			return fmt.Errorf("chunk %d (%q) has whole records beside the one that was cut short",
+				i, c)
 		case len(c) > size && isEnd(end) && within(ends, at, end):
-			return fmt.Errorf("chunk %d has %d bytes, more than %d, and several records", i, len(c), size)
+			return fmt.Errorf("chunk %d has %d bytes, more than %d, and several records", i, len(c),
+				size)
 		case isEnd(end) && len(c) > limit:
 			return fmt.Errorf("chunk %d has %d bytes, above the limit of %d", i, len(c), limit)
 		}
@@ -233,7 +245,8 @@ func (s *slowCutter) checkEnd(in []byte, at int, ends []int, err error, limit in
 		return fmt.Errorf("error %v at %d of %d, where a record is not whole", err, at, len(in))
 	case at == len(in):
 		if bad.Err != io.ErrUnexpectedEOF || bad.Offset != int64(last(ends)) {
-			return fmt.Errorf("error %v, want an unexpected end of the record at %d", err, last(ends))
+			return fmt.Errorf("error %v, want an unexpected end of the record at %d", err,
+				last(ends))
 		}
 	default:
 		fits := within(ends, at, at+limit+1)

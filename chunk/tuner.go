@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-const tunerInterval = 250 * time.Millisecond // hundreds of chunks, and many ticks of a coarse processor clock
+// Hundreds of chunks, and many ticks of a coarse processor clock.
+const tunerInterval = 250 * time.Millisecond
 
 // A Tuner moves three things while work is done: how many workers do it, how large the chunks are,
 // and how many chunks are read ahead. It measures processor time, memory, waiting and the bytes
@@ -47,7 +48,8 @@ type TunerOption func(*Tuner)
 // Between bounds the setting. The default is from 1 worker, 4 KiB and a depth of 1 to 16 workers
 // per processor, 1 MiB and a depth of 16.
 func Between(least, most Setting) TunerOption {
-	if least.within(Setting{1, 1, 1}, most) != least || most.within(least, Setting{1 << 16, mostBytes, 1 << 16}) != most {
+	if least.within(Setting{1, 1, 1}, most) != least ||
+		most.within(least, Setting{1 << 16, mostBytes, 1 << 16}) != most {
 		panic(fmt.Sprintf("chunk: Between(%+v; %+v) is out of range", least, most))
 	}
 	return func(t *Tuner) { t.rules.least, t.rules.most = least, most }
@@ -121,7 +123,8 @@ func (t *Tuner) Acquire(ctx context.Context) error {
 		t.room.Wait()
 	}
 	if err := ctx.Err(); err != nil {
-		t.room.Signal() // or one that this one has taken is lost, because ctx's own wake-up may come too late
+		// Or one that this one has taken is lost, because ctx's own wake-up may come too late.
+		t.room.Signal()
 		return err
 	}
 	t.running++
@@ -157,7 +160,8 @@ func (t *Tuner) Run(ctx context.Context) {
 
 // sample returns the work since the previous call.
 func (t *Tuner) sample() sample {
-	memory := [2]metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	memory := [2]metrics.Sample{{Name: "/memory/classes/total:bytes"},
+		{Name: "/memory/classes/heap/released:bytes"}}
 	metrics.Read(memory[:])
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -167,7 +171,8 @@ func (t *Tuner) sample() sample {
 		processors: float64(runtime.GOMAXPROCS(0)),
 		cpu:        cpu - t.cpu,
 		memory:     int64(memory[0].Value.Uint64() - memory[1].Value.Uint64()),
-		moved:      t.moved.Swap(0), waited: t.waited, starved: t.starved.Swap(0), stuffed: t.stuffed.Swap(0),
+		moved:      t.moved.Swap(0), waited: t.waited, starved: t.starved.Swap(0),
+		stuffed: t.stuffed.Swap(0),
 	}
 	t.sampled, t.cpu = now, cpu
 	t.waited = t.waiting // they wait in the next interval as well

@@ -17,7 +17,8 @@ type plant struct {
 	cost      float64 // processor time a byte
 	perChunk  float64 // processor time a chunk
 	switching float64 // part that each worker above two per processor costs all of them
-	cache     float64 // bytes of chunks at work above which a byte costs half as much again, 0: no matter
+	// Bytes of chunks at work above which a byte costs half as much again, 0: no matter.
+	cache float64
 
 	latency float64 // that a worker waits for something, each chunk
 	shared  float64 // speed that all workers share, of a disk say; 0: no matter
@@ -29,9 +30,10 @@ type plant struct {
 
 	offered float64 // the work available; 0: unlimited
 
-	memory  float64 // bytes that there are before it swaps, 0: no matter
-	heaps   float64 // bytes of memory for each byte of chunks
-	keeping float64 // part of each chunk above leanChunk that is never given back: what makes memory grow
+	memory float64 // bytes that there are before it swaps, 0: no matter
+	heaps  float64 // bytes of memory for each byte of chunks
+	// Part of each chunk above leanChunk that is never given back: what makes memory grow.
+	keeping float64
 }
 
 const (

@@ -14,7 +14,8 @@ type sample struct {
 	moved      int64         // bytes that were worked on
 	waited     int64         // times that Acquire had to wait
 	starved    int64         // times that a Reader's Next waited for its source
-	stuffed    int64         // times that a source waited for Next, because Depth chunks did already
+	// Times that a source waited for Next, because Depth chunks did already.
+	stuffed int64
 }
 
 // A rule is one reason to try another setting. when, then and kept are its row in docs/chunk.md.
@@ -29,19 +30,25 @@ type rule struct {
 // tunerRules are tried in this order. The first one is no trial: its step is taken after a single
 // sample, and always kept.
 var tunerRules = []rule{
-	{"memory_full", "memory above 90 % of GOMEMLIMIT", "depth × 1/2 down to 2, then chunks, then workers", "always",
+	{"memory_full", "memory above 90 % of GOMEMLIMIT",
+		"depth × 1/2 down to 2, then chunks, then workers", "always",
 		nil, nil, nil}, // see shrink
-	{"memory_grows", "memory grows by more than 10 MB/s", "chunks × 1/2", "it grows by a quarter less",
+	{"memory_grows", "memory grows by more than 10 MB/s", "chunks × 1/2",
+		"it grows by a quarter less",
 		growing, halfChunks, growsLess},
-	{"processors_busy", "processors above 85 %", "workers × 3/4", "the speed stays within 5 % of the best",
+	{"processors_busy", "processors above 85 %", "workers × 3/4",
+		"the speed stays within 5 % of the best",
 		busy, fewerWorkers, holds},
-	{"processors_free", "processors below 70 %, and Acquire waits", "workers × 2", "the speed rises by 5 %",
+	{"processors_free", "processors below 70 %, and Acquire waits", "workers × 2",
+		"the speed rises by 5 %",
 		pressed, func(s *Setting) { s.Workers *= 2 }, faster},
 	{"fewer_may_do", "the same", "workers × 3/4", "the speed stays within 5 % of the best",
 		pressed, fewerWorkers, holds},
-	{"source_in_bursts", "Next and the source wait for each other", "depth × 2", "the speed rises by 5 %",
+	{"source_in_bursts", "Next and the source wait for each other", "depth × 2",
+		"the speed rises by 5 %",
 		inBursts, func(s *Setting) { s.Depth *= 2 }, faster},
-	{"larger_may_pay", "processors above 85 %, or Acquire or Next waits", "chunks × 2", "the speed rises by 5 %",
+	{"larger_may_pay", "processors above 85 %, or Acquire or Next waits", "chunks × 2",
+		"the speed rises by 5 %",
 		anyWaits, func(s *Setting) { s.ChunkSize *= 2 }, faster},
 	{"smaller_may_pay", "the same", "chunks × 1/2", "the speed rises by 5 %",
 		anyWaits, halfChunks, faster},
@@ -52,20 +59,22 @@ const (
 
 	freeShare, busyShare = 0.70, 0.85 // of the processors; between them workers are left alone
 	roomShare, fullShare = 0.75, 0.90 // of the memory limit; nothing grows above the first
-	mostGrowth           = 10e6       // bytes a second; a process that leaks so fast fills a gigabyte in two minutes
-	tolerance            = 0.05       // how much less is the same, and how much more pays
-	certainty            = 2          // standard errors that two speeds must lie apart
-	otherSpeed           = 0.30       // how much the speed changes when the load is another one
-	otherShare           = 0.15       // the same of the processors
+	// Bytes a second; a process that leaks so fast fills a gigabyte in two minutes.
+	mostGrowth = 10e6
+	tolerance  = 0.05 // how much less is the same, and how much more pays
+	certainty  = 2    // standard errors that two speeds must lie apart
+	otherSpeed = 0.30 // how much the speed changes when the load is another one
+	otherShare = 0.15 // the same of the processors
 
-	settling       = 2 // samples after a move that still belong to the setting before
-	leastWindow    = 4 // samples; a noisy load is looked at for longer
-	mostWindow     = 20
-	sureEnough     = 0.025 // standard error of the speed, in parts of it
-	leastPatience  = 16    // windows of rest after a round; twice as many after each further one
-	mostPatience   = 1 << 12
-	changePatience = 32 // the part of the next rest that is left of this one if the load has changed
-	leastBusyDepth = 2  // keeps a source and a worker both busy
+	settling      = 2 // samples after a move that still belong to the setting before
+	leastWindow   = 4 // samples; a noisy load is looked at for longer
+	mostWindow    = 20
+	sureEnough    = 0.025 // standard error of the speed, in parts of it
+	leastPatience = 16    // windows of rest after a round; twice as many after each further one
+	mostPatience  = 1 << 12
+	// The part of the next rest that is left of this one if the load has changed.
+	changePatience = 32
+	leastBusyDepth = 2 // keeps a source and a worker both busy
 )
 
 // measure is how a setting did in a window of samples.
@@ -199,7 +208,8 @@ func (t *tuning) moved(step func(s *Setting)) Setting {
 
 // judge keeps the setting on trial, or reverts it.
 func (t *tuning) judge(m *measure) (paid bool) {
-	tooMuch := m.growth > mostGrowth && t.now.memory() > t.home.memory() // smaller chunks would be tried next, and so on
+	// Smaller chunks would be tried next, and so on.
+	tooMuch := m.growth > mostGrowth && t.now.memory() > t.home.memory()
 	if tooMuch || !tunerRules[t.trial].pays(m, &t.before, t.best) {
 		t.barred[t.trial] = true
 		t.now = t.home

@@ -121,7 +121,8 @@ func TestAcquireRaces(t *testing.T) {
 		all.Go(func() {
 			rnd := rand.New(rand.NewPCG(i, 0))
 			for range 300 {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rnd.IntN(40))*time.Microsecond)
+				ctx, cancel := context.WithTimeout(t.Context(),
+					time.Duration(rnd.IntN(40))*time.Microsecond)
 				if tuner.Acquire(ctx) == nil {
 					if n := atWork.Add(1); n > limit {
 						t.Errorf("%d at work", n)
@@ -148,12 +149,15 @@ func TestAcquireFollowsTheSetting(t *testing.T) {
 		synctest.Wait()
 		pressed := steady()
 		pressed.Waited = 12
-		if m := untilMove(tuner, 50, func(int) chunk.Sample { return pressed }); m.To.Workers != 16 {
+		if m := untilMove(
+			tuner, 50, func(int) chunk.Sample { return pressed }); m.To.Workers != 16 {
 			t.Fatal(m)
 		}
 		synctest.Wait()
 		wantWorkers(t, tuner, 16, 4)
-		if m := untilMove(tuner, 50, func(int) chunk.Sample { return pressed }); m.Why != "not_paid" || m.To.Workers != 8 {
+		if m := untilMove(
+			tuner, 50, func(int) chunk.Sample { return pressed }); m.Why != "not_paid" ||
+			m.To.Workers != 8 {
 			t.Fatal(m)
 		}
 		for want := 15; want >= 8; want-- {
@@ -175,7 +179,8 @@ func TestRunSamples(t *testing.T) {
 		tuner := newTuner()
 		sample := tuner.Sampler()
 		time.Sleep(625 * time.Millisecond)
-		if s := sample(); s.Elapsed != 625*time.Millisecond || s.Processors < 1 || s.CPU < 0 || s.Memory < 1<<20 {
+		if s := sample(); s.Elapsed != 625*time.Millisecond || s.Processors < 1 || s.CPU < 0 ||
+			s.Memory < 1<<20 {
 			t.Errorf("of the process: %+v", s)
 		}
 		tuner.SetMemoryLimit(1) // each sample that is not skipped after a move leads to a move

@@ -54,7 +54,8 @@ var plants = []struct {
 		processors: 4, cost: hashing, perChunk: 5e-6, sourceSpeed: 500 * mb,
 	}},
 	{name: "source in bursts", plant: plant{
-		processors: 4, cost: hashing, perChunk: 5e-6, latency: 5e-4, sourceSpeed: 2000 * mb, bursts: 2,
+		processors: 4, cost: hashing, perChunk: 5e-6, latency: 5e-4, sourceSpeed: 2000 * mb,
+		bursts: 2,
 	}},
 	{name: "quota of 1.5 on 8", plant: plant{
 		processors: 8, quota: 1.5, cost: hashing, perChunk: 5e-6, switching: 0.02,
@@ -70,7 +71,8 @@ var plants = []struct {
 	}},
 }
 
-func newSimulation(p plant, start chunk.Setting, limit int64, noise float64, seed uint64) *simulation {
+func newSimulation(p plant, start chunk.Setting, limit int64, noise float64,
+	seed uint64) *simulation {
 	if limit == 0 {
 		limit = math.MaxInt64
 	}
@@ -118,8 +120,10 @@ func TestTunerConverges(t *testing.T) {
 					m := newSimulation(test.plant, start, test.limit, noise, seed)
 					from := convergedAt(noise)
 					m.run(from + 1000)
-					if m.over > 30 || i < 2 && m.over > 0 { // the few samples that it takes to see it
-						t.Errorf("%s, noise %v, from %v: %d samples above the memory", test.name, noise, start, m.over)
+					// The few samples that it takes to see it.
+					if m.over > 30 || i < 2 && m.over > 0 {
+						t.Errorf("%s, noise %v, from %v: %d samples above the memory", test.name,
+							noise, start, m.over)
 					}
 					if got := m.mean(from) / most; got < least {
 						t.Errorf("%s, noise %v, from %v: %.2f of the best speed, want %.2f; at %v\n%v",

@@ -19,7 +19,8 @@ func BenchmarkDecode(b *testing.B) {
 			next func(d *frame.Decoder, pool *arena.Pool) error
 		}{{"Next", benchNext}, {"NextInto", benchNextInto}} {
 			b.Run(fmt.Sprintf("%s/%d", w.name, size), func(b *testing.B) {
-				r := millrace.NewReader(&sourcetest.Loop{Bytes: rawFrame(1, strings.Repeat("x", size))})
+				r := millrace.NewReader(&sourcetest.Loop{Bytes: rawFrame(1,
+					strings.Repeat("x", size))})
 				defer r.Release()
 				d, pool := frame.NewDecoder(r, record{}), arena.NewPool(1<<20)
 				b.SetBytes(int64(size))

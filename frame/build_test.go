@@ -42,7 +42,8 @@ func (record) AppendHeader(dst []byte, h frame.Header) ([]byte, error) {
 	if h.Payload > recordMost {
 		return dst, errTooLong
 	}
-	return append(dst, byte(h.Kind)|byte(h.Info<<7), byte(h.Payload>>16), byte(h.Payload>>8), byte(h.Payload)), nil
+	return append(dst, byte(h.Kind)|byte(h.Info<<7), byte(h.Payload>>16), byte(h.Payload>>8),
+		byte(h.Payload)), nil
 }
 
 // rawFrame builds a record by hand.
@@ -92,7 +93,8 @@ func slowParse(b string, l limits) (frames []slowFrame, err error) {
 		if len(b) < 4+n {
 			return frames, io.ErrUnexpectedEOF
 		}
-		frames = append(frames, slowFrame{frame.Header{Payload: n, Kind: kind, Info: uint64(b[0] / 128)}, b[:4+n]})
+		frames = append(frames, slowFrame{frame.Header{Payload: n, Kind: kind,
+			Info: uint64(b[0] / 128)}, b[:4+n]})
 		b = b[4+n:]
 	}
 	return frames, io.EOF

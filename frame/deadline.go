@@ -12,8 +12,9 @@ type partDeadline struct {
 	conn   interface{ SetReadDeadline(time.Time) error } // nil if there are no limits
 	limits [parts]time.Duration                          // 0: no limit
 	part   Part                                          // the part that is waited for
-	due    time.Time                                     // when part must be complete; zero unless it is waited for
-	armed  bool                                          // conn's read deadline is due
+	// When part must be complete; zero unless it is waited for.
+	due   time.Time
+	armed bool // conn's read deadline is due
 }
 
 // arm is called before the Decoder waits for part.

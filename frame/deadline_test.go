@@ -49,7 +49,8 @@ func (c *counted) SetReadDeadline(t time.Time) error {
 
 // conversation runs test with a Decoder and a peer that follows s, in virtual time. The connection
 // ends with the script when the test has returned.
-func conversation(t *testing.T, s script, f frame.Format, test func(*testing.T, *frame.Decoder, *counted)) {
+func conversation(t *testing.T, s script, f frame.Format,
+	test func(*testing.T, *frame.Decoder, *counted)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		here, there := net.Pipe()
@@ -57,7 +58,8 @@ func conversation(t *testing.T, s script, f frame.Format, test func(*testing.T, 
 		peer.Go(func() { s.run(there) })
 		conn := &counted{Conn: here}
 		r := millrace.NewReader(conn)
-		test(t, frame.NewDecoder(r, f, frame.Deadlines(conn, inHeader, inPayload), frame.MaxPayload(recordMost)), conn)
+		test(t, frame.NewDecoder(r, f, frame.Deadlines(conn, inHeader, inPayload),
+			frame.MaxPayload(recordMost)), conn)
 		r.Release()
 		_ = here.Close()
 		peer.Wait()
@@ -74,48 +76,57 @@ func TestDeadlines(t *testing.T) {
 		want   error
 		after  time.Duration
 	}{
-		{"a first byte may take for ever", script{{time.Hour, long}, {time.Hour, long}}, 2, nil, 2 * time.Hour},
+		{"a first byte may take for ever", script{{time.Hour, long}, {time.Hour, long}}, 2, nil,
+			2 * time.Hour},
 		{"nothing behind the first byte", script{{time.Hour, "\x01"}}, 0,
 			&frame.TimeoutError{Part: frame.InHeader, After: inHeader}, time.Hour + inHeader},
 		{"header, a byte a second",
-			script{{0, "\x01"}, {time.Second, "\x00"}, {time.Second, "\x00"}, {time.Second, "\x00"}}, 0,
+			script{{0, "\x01"}, {time.Second, "\x00"}, {time.Second, "\x00"},
+				{time.Second, "\x00"}}, 0,
 			&frame.TimeoutError{Part: frame.InHeader, After: inHeader}, inHeader},
-		{"header just in time", script{{0, "\x01\x00"}, {inHeader - 1, "\x00\x00"}, {time.Hour, long}}, 2, nil,
+		{"header just in time", script{{0, "\x01\x00"}, {inHeader - 1, "\x00\x00"},
+			{time.Hour, long}}, 2, nil,
 			time.Hour + inHeader - 1},
-		{"no payload", script{{0, announced}}, 0, &frame.TimeoutError{Part: frame.InPayload, After: inPayload}, inPayload},
-		{"payload, some a second", script{{0, announced}, {time.Second, long}, {time.Second, long}, {time.Second, long},
+		{"no payload", script{{0, announced}}, 0,
+			&frame.TimeoutError{Part: frame.InPayload, After: inPayload}, inPayload},
+		{"payload, some a second", script{{0, announced}, {time.Second, long}, {time.Second, long},
+			{time.Second, long},
 			{time.Second, long}, {time.Second, long}}, 0,
 			&frame.TimeoutError{Part: frame.InPayload, After: inPayload}, inPayload},
 		{"payload just in time",
-			script{{0, long[:4]}, {time.Second, long[4:9]}, {inPayload - time.Second - 1, long[9:]}}, 1, nil,
+			script{{0, long[:4]}, {time.Second, long[4:9]},
+				{inPayload - time.Second - 1, long[9:]}}, 1, nil,
 			inPayload - 1},
-		{"each part has its own time", script{{0, long[:1]}, {inHeader - 1, long[1:4]}, {inPayload - 1, long[4:]}}, 1, nil,
+		{"each part has its own time", script{{0, long[:1]}, {inHeader - 1, long[1:4]},
+			{inPayload - 1, long[4:]}}, 1, nil,
 			inHeader + inPayload - 2},
 		{"the second frame stalls", script{{0, long + "\x01"}, {inHeader + 1, "\x00"}}, 1,
 			&frame.TimeoutError{Part: frame.InHeader, After: inHeader}, inHeader},
 	} {
 		for _, w := range ways() {
 			t.Run(tt.name+"/"+w.name, func(t *testing.T) {
-				conversation(t, tt.s, record{}, func(t *testing.T, d *frame.Decoder, conn *counted) {
-					began := time.Now()
-					for range tt.frames {
-						if _, err := w.next(d); err != nil {
-							t.Fatal(err)
+				conversation(t, tt.s, record{},
+					func(t *testing.T, d *frame.Decoder, conn *counted) {
+						began := time.Now()
+						for range tt.frames {
+							if _, err := w.next(d); err != nil {
+								t.Fatal(err)
+							}
 						}
-					}
-					for range 2 { // the error is final
-						var timeout *frame.TimeoutError
-						if tt.want == nil {
-							break
+						for range 2 { // the error is final
+							var timeout *frame.TimeoutError
+							if tt.want == nil {
+								break
+							}
+							if _, err := w.next(d); !errors.As(err, &timeout) ||
+								*timeout != *tt.want.(*frame.TimeoutError) {
+								t.Fatalf("%v, want %v", err, tt.want)
+							}
 						}
-						if _, err := w.next(d); !errors.As(err, &timeout) || *timeout != *tt.want.(*frame.TimeoutError) {
-							t.Fatalf("%v, want %v", err, tt.want)
+						if got := time.Since(began); got != tt.after {
+							t.Errorf("after %v, want %v", got, tt.after)
 						}
-					}
-					if got := time.Since(began); got != tt.after {
-						t.Errorf("after %v, want %v", got, tt.after)
-					}
-				})
+					})
 			})
 		}
 	}
@@ -126,14 +137,16 @@ func TestDeadlines(t *testing.T) {
 func TestTheCallersDeadlineIsLeftAlone(t *testing.T) {
 	whole := rawFrame(1, "payload")
 	for _, w := range ways() {
-		s := script{{time.Second, whole}, {time.Minute, whole[:2]}, {time.Second, whole[2:6]}, {time.Second, whole[6:]}}
+		s := script{{time.Second, whole}, {time.Minute, whole[:2]}, {time.Second, whole[2:6]},
+			{time.Second, whole[6:]}}
 		conversation(t, s, record{}, func(t *testing.T, d *frame.Decoder, conn *counted) {
 			_ = conn.Conn.SetReadDeadline(time.Now().Add(10 * time.Second))
 			if _, err := w.next(d); err != nil {
 				t.Fatal(err)
 			}
 			began := time.Now()
-			if _, err := w.next(d); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != 9*time.Second {
+			if _, err := w.next(d); !errors.Is(err, os.ErrDeadlineExceeded) ||
+				time.Since(began) != 9*time.Second {
 				t.Fatalf("%v after %v", err, time.Since(began))
 			}
 			_ = conn.Conn.SetReadDeadline(time.Time{})
@@ -146,7 +159,8 @@ func TestTheCallersDeadlineIsLeftAlone(t *testing.T) {
 				time.Sleep(time.Hour)
 				_ = conn.Close()
 			}()
-			if _, err := w.next(d); !errors.Is(err, io.ErrClosedPipe) || time.Since(began) != time.Hour {
+			if _, err := w.next(d); !errors.Is(err, io.ErrClosedPipe) ||
+				time.Since(began) != time.Hour {
 				t.Errorf("%v after %v", err, time.Since(began))
 			}
 		})
@@ -167,7 +181,8 @@ func TestInterruptedFramesGoOn(t *testing.T) {
 			conversation(t, s, record{}, func(t *testing.T, d *frame.Decoder, conn *counted) {
 				began := time.Now()
 				for range 3 {
-					time.AfterFunc(time.Second, func() { _ = conn.Conn.SetReadDeadline(time.Now()) })
+					time.AfterFunc(time.Second,
+						func() { _ = conn.Conn.SetReadDeadline(time.Now()) })
 					if _, err := w.next(d); !errors.Is(err, os.ErrDeadlineExceeded) {
 						t.Fatal(err)
 					}
@@ -232,7 +247,8 @@ func TestDeadlinesThatAreSet(t *testing.T) {
 		frames, want int
 	}{
 		{"together", script{{0, strings.Repeat(rawFrame(1, "payload"), 50)}}, 50, 0},
-		{"slowly", script{{0, slow[:2]}, {1, slow[2:4]}, {1, slow[4:100]}, {1, slow[100:20_000]}, {1, slow[20_000:]}}, 1,
+		{"slowly", script{{0, slow[:2]}, {1, slow[2:4]}, {1, slow[4:100]}, {1, slow[100:20_000]},
+			{1, slow[20_000:]}}, 1,
 			4}, // each of two is set and taken away
 	} {
 		for _, w := range ways() {
@@ -243,7 +259,8 @@ func TestDeadlinesThatAreSet(t *testing.T) {
 					}
 				}
 				if conn.set != tt.want {
-					t.Errorf("%s, %s: %d deadlines set, want %d", tt.name, w.name, conn.set, tt.want)
+					t.Errorf("%s, %s: %d deadlines set, want %d", tt.name, w.name, conn.set,
+						tt.want)
 				}
 			})
 		}

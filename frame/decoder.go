@@ -67,7 +67,8 @@ func checkLimit(option string, n int) {
 // conn is the connection that the Reader reads from. The Decoder sets its read deadline while it
 // waits for the rest of a header or of a payload, and clears it afterwards. Between frames the
 // deadline is the caller's: to end an idle connection, set it before each call of Next.
-func Deadlines(conn interface{ SetReadDeadline(time.Time) error }, header, payload time.Duration) Option {
+func Deadlines(conn interface{ SetReadDeadline(time.Time) error }, header,
+	payload time.Duration) Option {
 	if conn == nil {
 		panic("frame: Deadlines without a connection")
 	}
@@ -75,7 +76,8 @@ func Deadlines(conn interface{ SetReadDeadline(time.Time) error }, header, paylo
 		panic(fmt.Sprintf("frame: Deadlines(%v, %v): a time is not negative", header, payload))
 	}
 	return func(d *Decoder) {
-		d.deadline = partDeadline{conn: conn, limits: [...]time.Duration{InHeader: header, InPayload: payload}}
+		d.deadline = partDeadline{conn: conn,
+			limits: [...]time.Duration{InHeader: header, InPayload: payload}}
 	}
 }
 
@@ -113,7 +115,8 @@ type Decoder struct {
 func NewDecoder(r *millrace.Reader, f Format, opts ...Option) *Decoder {
 	d := &Decoder{r: r, f: f, size: f.HeaderSize(), maxPayload: defaultMaxPayload}
 	if d.size < 1 || d.size > r.Size() {
-		panic(fmt.Sprintf("frame: header of %d bytes; 1 to %d can be, by the Reader's Size", d.size, r.Size()))
+		panic(fmt.Sprintf("frame: header of %d bytes; 1 to %d can be, by the Reader's Size", d.size,
+			r.Size()))
 	}
 	d.sealed, _ = f.(Sealed)
 	for _, opt := range opts {

@@ -36,7 +36,8 @@ func into(buf arena.Buffer) func(*frame.Decoder) (slowFrame, error) {
 		s, h, err := d.NextInto(buf)
 		defer s.Release()
 		if err != nil && (s.Len() > 0 || buf.Len() > 0) {
-			err = fmt.Errorf("%d bytes given and %d left with the error %w", s.Len(), buf.Len(), err)
+			err = fmt.Errorf("%d bytes given and %d left with the error %w", s.Len(), buf.Len(),
+				err)
 		}
 		return slowFrame{h, string(s.Bytes())}, err
 	}
@@ -53,7 +54,8 @@ func ways() []way {
 
 // decodeAll reads all frames from src with a new pool. It checks that none is left out, and that
 // the final error is permanent for all calls.
-func decodeAll(t testing.TB, src io.Reader, f frame.Format, w way, opts ...frame.Option) ([]slowFrame, error) {
+func decodeAll(t testing.TB, src io.Reader, f frame.Format, w way,
+	opts ...frame.Option) ([]slowFrame, error) {
 	t.Helper()
 	pool := millrace.NewPool()
 	r := pool.NewReader(src, 4096)
@@ -86,7 +88,8 @@ func drain(d *frame.Decoder, w way) (frames []slowFrame, err error) {
 }
 
 // sameResult compares what a Decoder gave with what the reference gave.
-func sameResult(t testing.TB, name string, got []slowFrame, gotErr error, want []slowFrame, wantErr error) {
+func sameResult(t testing.TB, name string, got []slowFrame, gotErr error, want []slowFrame,
+	wantErr error) {
 	t.Helper()
 	if len(got) != len(want) {
 		t.Fatalf("%s: %d frames (%v), want %d (%v)", name, len(got), gotErr, len(want), wantErr)
@@ -106,11 +109,13 @@ func sameResult(t testing.TB, name string, got []slowFrame, gotErr error, want [
 var seedStreams = []string{
 	"",
 	rawFrame(1, ""),
-	rawFrame(1, "a") + rawFrame(0x81, "bc") + rawFrame(2, "") + rawFrame(3, strings.Repeat("x", 20)),
+	rawFrame(1, "a") + rawFrame(0x81, "bc") + rawFrame(2, "") + rawFrame(3,
+		strings.Repeat("x", 20)),
 	rawFrame(1, "whole") + rawFrame(1, "cut")[:6],
 	rawFrame(1, "whole") + "\x01\x00",
 	rawFrame(1, "whole") + rawFrame(badKind, "refused") + rawFrame(1, "not seen"),
-	rawFrame(1, strings.Repeat("x", 100)) + rawFrame(4, strings.Repeat("x", 101)) + rawFrame(1, "not seen"),
+	rawFrame(1, strings.Repeat("x", 100)) + rawFrame(4, strings.Repeat("x", 101)) + rawFrame(1,
+		"not seen"),
 	rawFrame(5, strings.Repeat("x", 300)) + rawFrame(6, "") + rawFrame(6, "x"),
 	"\x01\xff\xff\xffabc",
 }
@@ -136,7 +141,8 @@ func TestEverySplit(t *testing.T) {
 	}
 	for i, s := range seedStreams {
 		for _, w := range ways() {
-			check(fmt.Sprint("stream ", i), s, func() frame.Format { return record{} }, w, s, seedLimits)
+			check(fmt.Sprint("stream ", i), s, func() frame.Format { return record{} }, w, s,
+				seedLimits)
 		}
 	}
 	records := sealedRecords()
@@ -155,13 +161,17 @@ func TestLimitsOfKinds(t *testing.T) {
 		want error
 	}{
 		{"default", nil, 1, 1 << 20, nil},
-		{"above default", nil, 1, 1<<20 + 1, &frame.LimitError{Kind: 1, Have: 1<<20 + 1, Limit: 1 << 20}},
+		{"above default", nil, 1, 1<<20 + 1, &frame.LimitError{Kind: 1, Have: 1<<20 + 1,
+			Limit: 1 << 20}},
 		{"raised", []frame.Option{frame.MaxPayload(recordMost)}, 1, recordMost, nil},
-		{"lowered", []frame.Option{frame.MaxPayload(9)}, 1, 10, &frame.LimitError{Kind: 1, Have: 10, Limit: 9}},
+		{"lowered", []frame.Option{frame.MaxPayload(9)}, 1, 10,
+			&frame.LimitError{Kind: 1, Have: 10, Limit: 9}},
 		{"none", []frame.Option{frame.MaxPayload(0)}, 1, 0, nil},
 		{"kind raised", []frame.Option{frame.MaxKind(1, 10), frame.MaxPayload(9)}, 1, 10, nil},
-		{"kind lowered", []frame.Option{frame.MaxKind(1, 9)}, 1, 10, &frame.LimitError{Kind: 1, Have: 10, Limit: 9}},
-		{"the last word counts", []frame.Option{frame.MaxKind(1, 9), frame.MaxKind(1, 10)}, 1, 10, nil},
+		{"kind lowered", []frame.Option{frame.MaxKind(1, 9)}, 1, 10,
+			&frame.LimitError{Kind: 1, Have: 10, Limit: 9}},
+		{"the last word counts", []frame.Option{frame.MaxKind(1, 9), frame.MaxKind(1, 10)}, 1, 10,
+			nil},
 		{"another kind", []frame.Option{frame.MaxKind(1, 9)}, 2, 10, nil},
 	} {
 		for _, w := range ways() {
@@ -180,7 +190,8 @@ func TestLimitsOfKinds(t *testing.T) {
 func TestTooLargeIsNotWaitedFor(t *testing.T) {
 	head := rawFrame(1, strings.Repeat("x", 200))[:recordSize]
 	for _, w := range ways() {
-		src := io.MultiReader(strings.NewReader(head), iotest.ErrReader(errors.New("the payload was asked for")))
+		src := io.MultiReader(strings.NewReader(head),
+			iotest.ErrReader(errors.New("the payload was asked for")))
 		_, err := decodeAll(t, src, record{}, w, frame.MaxPayload(199))
 		var limit *frame.LimitError
 		if !errors.As(err, &limit) || limit.Have != 200 {
@@ -219,9 +230,12 @@ func TestErrorsSayWhatHappened(t *testing.T) {
 	}{
 		{&frame.LimitError{Kind: 0x12, Have: 9, Limit: 8},
 			"frame: payload of 9 bytes announced in a frame of kind 0x12, limit 8"},
-		{&frame.TimeoutError{Part: frame.InHeader, After: 2e9}, "frame: the rest of a header did not come within 2s"},
-		{&frame.TimeoutError{Part: frame.InPayload, After: 3e9}, "frame: the rest of a payload did not come within 3s"},
-		{&frame.TimeoutError{Part: 255, After: 3e9}, "frame: the rest of a Part(255) did not come within 3s"},
+		{&frame.TimeoutError{Part: frame.InHeader, After: 2e9},
+			"frame: the rest of a header did not come within 2s"},
+		{&frame.TimeoutError{Part: frame.InPayload, After: 3e9},
+			"frame: the rest of a payload did not come within 3s"},
+		{&frame.TimeoutError{Part: 255, After: 3e9},
+			"frame: the rest of a Part(255) did not come within 3s"},
 	} {
 		if got := tt.err.Error(); got != tt.want {
 			t.Errorf("%q, want %q", got, tt.want)

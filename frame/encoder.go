@@ -37,14 +37,17 @@ func (e *Encoder) Append(dst *millrace.Chain, h Header, payload *millrace.Chain)
 //
 // The error is write's, the Encoding's, or arena.ErrFull if there is no room for the header. buf is
 // as it was then.
-func (e *Encoder) Assemble(buf arena.Buffer, h Header, write func(buf arena.Buffer) error) (arena.Slice, error) {
+func (e *Encoder) Assemble(buf arena.Buffer, h Header,
+	write func(buf arena.Buffer) error) (arena.Slice, error) {
 	base, size := buf.Len(), e.f.HeaderSize()
 	if buf.Writable(size) == nil {
 		return arena.Slice{}, arena.ErrFull
 	}
 	err := write(buf)
 	if h.Payload = buf.Len() - base - size; h.Payload < 0 {
-		panic(fmt.Sprintf("frame: Assemble: %d bytes of the header are left after the payload was written", size+h.Payload))
+		panic(fmt.Sprintf(
+			"frame: Assemble: %d bytes of the header are left after the payload was written",
+			size+h.Payload))
 	}
 	if err == nil {
 		err = e.build(h)
@@ -64,7 +67,8 @@ func (e *Encoder) build(h Header) error {
 		return err
 	}
 	if size := e.f.HeaderSize(); len(head) != size {
-		panic(fmt.Sprintf("frame: AppendHeader appended %d bytes, HeaderSize says %d", len(head), size))
+		panic(fmt.Sprintf("frame: AppendHeader appended %d bytes, HeaderSize says %d", len(head),
+			size))
 	}
 	e.head = head
 	return nil

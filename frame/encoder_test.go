@@ -18,7 +18,8 @@ func chainOf(s string) (c millrace.Chain) {
 }
 
 // assemble builds a frame in buf, the payload in two steps.
-func assemble(e *frame.Encoder, buf arena.Buffer, h frame.Header, payload string) (arena.Slice, error) {
+func assemble(e *frame.Encoder, buf arena.Buffer, h frame.Header, payload string) (arena.Slice,
+	error) {
 	return e.Assemble(buf, h, func(buf arena.Buffer) error {
 		half := len(payload) / 2
 		copy(buf.Writable(half), payload)
@@ -103,7 +104,8 @@ func TestEncoderErrors(t *testing.T) {
 	}{
 		{"no room for the header", full, "seven b", nil, arena.ErrFull},
 		{"no room for the payload", full, "",
-			func(b arena.Buffer) error { _, err := b.Write(make([]byte, 7)); return err }, arena.ErrFull},
+			func(b arena.Buffer) error { _, err := b.Write(make([]byte, 7)); return err },
+			arena.ErrFull},
 		{"no payload", new(arena.Heap), "before",
 			func(b arena.Buffer) error { b.Writable(100); return errWrite }, errWrite},
 		{"no payload", arena.NewPool(50), "before",

@@ -14,7 +14,8 @@ type LimitError struct {
 }
 
 func (e *LimitError) Error() string {
-	return fmt.Sprintf("frame: payload of %d bytes announced in a frame of kind %#x, limit %d", e.Have, e.Kind, e.Limit)
+	return fmt.Sprintf("frame: payload of %d bytes announced in a frame of kind %#x, limit %d",
+		e.Have, e.Kind, e.Limit)
 }
 
 // Part is a part of a frame.

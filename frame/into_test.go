@@ -18,13 +18,15 @@ type sparing struct {
 	t testing.TB
 	r *millrace.Reader
 
-	most, arrived int // the longest that the frame has been, and how much of that had been filled then
+	// The longest that the frame has been, and how much of that had been filled then.
+	most, arrived int
 }
 
 func (b *sparing) Writable(n int) []byte {
 	b.t.Helper()
 	if n > max(4<<10, b.Len(), b.r.Buffered()) {
-		b.t.Errorf("%d bytes asked for when %d had arrived and %d were buffered", n, b.Len(), b.r.Buffered())
+		b.t.Errorf("%d bytes asked for when %d had arrived and %d were buffered", n, b.Len(),
+			b.r.Buffered())
 	}
 	b.most, b.arrived = max(b.most, b.Len()+n), b.Len()
 	return b.Buffer.Writable(n)
@@ -44,7 +46,8 @@ func TestMemoryIsGrantedAsBytesArrive(t *testing.T) {
 	}{
 		{"a chain", plain, long, true, 64 << 10, 2},
 		{"a buffer", plain, long, false, 64 << 10, 0},
-		{"a buffer, sealed", func() frame.Format { return new(masked) }, new(masked).seal(long[:recordSize+1<<20]), false, 128 << 10, 0},
+		{"a buffer, sealed", func() frame.Format { return new(masked) },
+			new(masked).seal(long[:recordSize+1<<20]), false, 128 << 10, 0},
 	} {
 		for _, arrived := range []int{0, 1, 3000, 5000, 100_000, 1 << 20} {
 			f, pool := tt.format(), millrace.NewPool()
@@ -57,8 +60,10 @@ func TestMemoryIsGrantedAsBytesArrive(t *testing.T) {
 			} else {
 				_, _, err = d.NextInto(buf)
 			}
-			if limit := 2*(recordSize+arrived) + 4<<10; err != io.ErrUnexpectedEOF || buf.most > limit {
-				t.Errorf("%s, %d of 16 MiB come: %v, %d bytes granted, limit %d", tt.name, arrived, err, buf.most, limit)
+			if limit := 2*(recordSize+arrived) + 4<<10; err != io.ErrUnexpectedEOF ||
+				buf.most > limit {
+				t.Errorf("%s, %d of 16 MiB come: %v, %d bytes granted, limit %d", tt.name, arrived,
+					err, buf.most, limit)
 			}
 			if n := int(pool.Stats().HighWater); n > tt.blocks+tt.each*arrived {
 				t.Errorf("%s, %d of 16 MiB come: %d bytes of blocks taken", tt.name, arrived, n)
@@ -130,7 +135,8 @@ func TestLargePayloadsAreReadInPlace(t *testing.T) {
 
 // A source that gives nothing and no error does not keep the Decoder busy for ever.
 func TestNoProgress(t *testing.T) {
-	for _, in := range []string{"", "\x01\x00", rawFrame(1, "cut")[:6], rawFrame(1, strings.Repeat("x", 10_000))[:6]} {
+	for _, in := range []string{"", "\x01\x00", rawFrame(1, "cut")[:6],
+		rawFrame(1, strings.Repeat("x", 10_000))[:6]} {
 		for _, w := range ways() {
 			r := millrace.NewReader(io.MultiReader(strings.NewReader(in), nothing{}))
 			if _, err := w.next(frame.NewDecoder(r, record{})); err != io.ErrNoProgress {

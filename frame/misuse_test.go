@@ -25,12 +25,24 @@ func TestMisuse(t *testing.T) {
 	defer r.Release()
 	var c millrace.Chain
 	for want, f := range map[string]func(){
-		"frame: MaxPayload(-1): a limit is from 0 to 1073741824 bytes":      func() { frame.MaxPayload(-1) },
-		"frame: MaxKind(1073741825): a limit is from 0 to 1073741824 bytes": func() { frame.MaxKind(1, 1<<30+1) },
-		"frame: Deadlines without a connection":                             func() { frame.Deadlines(nil, 1, 1) },
-		"frame: Deadlines(1ns, -1ns): a time is not negative":               func() { frame.Deadlines(closedConn{}, 1, -1) },
-		"frame: header of 0 bytes; 1 to 16 can be, by the Reader's Size":    func() { frame.NewDecoder(r, odd{}) },
-		"frame: header of 17 bytes; 1 to 16 can be, by the Reader's Size":   func() { frame.NewDecoder(r, odd{size: 17}) },
+		"frame: MaxPayload(-1): a limit is from 0 to 1073741824 bytes": func() {
+			frame.MaxPayload(
+				-1)
+		},
+		"frame: MaxKind(1073741825): a limit is from 0 to 1073741824 bytes": func() {
+			frame.MaxKind(
+				1, 1<<30+1)
+		},
+		"frame: Deadlines without a connection": func() {
+			frame.Deadlines(
+				nil, 1, 1)
+		},
+		"frame: Deadlines(1ns, -1ns): a time is not negative": func() {
+			frame.Deadlines(
+				closedConn{}, 1, -1)
+		},
+		"frame: header of 0 bytes; 1 to 16 can be, by the Reader's Size":  func() { frame.NewDecoder(r, odd{}) },
+		"frame: header of 17 bytes; 1 to 16 can be, by the Reader's Size": func() { frame.NewDecoder(r, odd{size: 17}) },
 		"frame: Parse returned a payload of -1 bytes": func() {
 			_, _ = frame.NewDecoder(r, odd{size: 4, payload: -1}).Next(&c)
 		},
@@ -38,13 +50,15 @@ func TestMisuse(t *testing.T) {
 			_, _ = frame.NewDecoder(r, new(masked)).Next(&c)
 		},
 		"frame: AppendHeader appended 3 bytes, HeaderSize says 4": func() {
-			_ = frame.NewEncoder(odd{size: 4, appended: 3}).Append(&c, frame.Header{}, &millrace.Chain{})
+			_ = frame.NewEncoder(odd{size: 4, appended: 3}).Append(&c, frame.Header{},
+				&millrace.Chain{})
 		},
 		"frame: Assemble: 3 bytes of the header are left after the payload was written": func() {
-			_, _ = frame.NewEncoder(record{}).Assemble(new(arena.Heap), frame.Header{}, func(buf arena.Buffer) error {
-				buf.Truncate(3)
-				return nil
-			})
+			_, _ = frame.NewEncoder(record{}).Assemble(new(arena.Heap), frame.Header{},
+				func(buf arena.Buffer) error {
+					buf.Truncate(3)
+					return nil
+				})
 		},
 	} {
 		func() {

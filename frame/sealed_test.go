@@ -67,7 +67,8 @@ func checkSealed(t *testing.T, seed uint64, at uint16, by byte) {
 	r := millrace.NewReader(&sourcetest.Unsteady{Rest: string(wire), Rand: rnd})
 	defer r.Release()
 	d := frame.NewDecoder(r, new(masked))
-	buffers := []arena.Buffer{new(arena.Heap), arena.NewPool(1 << 14), arena.NewPool(1<<14, arena.NoHeap())}
+	buffers := []arena.Buffer{new(arena.Heap), arena.NewPool(1 << 14),
+		arena.NewPool(1<<14, arena.NoHeap())}
 	var got []slowFrame
 	for {
 		frames, err := drain(d, way{next: into(buffers[rnd.IntN(len(buffers))])})
@@ -92,7 +93,8 @@ func TestSealedFaults(t *testing.T) {
 		damaged := []byte(wire)
 		damaged[i] ^= 0x40
 		for _, w := range sealedWays() {
-			if frames, err := decodeAll(t, bytes.NewReader(damaged), new(masked), w); !errors.Is(err, errSum) {
+			if frames, err := decodeAll(t, bytes.NewReader(damaged), new(masked),
+				w); !errors.Is(err, errSum) {
 				t.Fatalf("byte %d: %d frames, %v", i, len(frames), err)
 			}
 		}
@@ -115,7 +117,8 @@ func TestSealedLimitsAndDeadlines(t *testing.T) {
 		conversation(t, s, new(masked), func(t *testing.T, d *frame.Decoder, _ *counted) {
 			began := time.Now()
 			var timeout *frame.TimeoutError
-			if _, err := w.next(d); !errors.As(err, &timeout) || time.Since(began) != time.Hour+inPayload {
+			if _, err := w.next(d); !errors.As(err, &timeout) ||
+				time.Since(began) != time.Hour+inPayload {
 				t.Errorf("%v after %v", err, time.Since(began))
 			}
 		})

@@ -32,7 +32,8 @@ func TestOverTCP(t *testing.T) {
 					rest = rest[n:]
 				}
 			})
-			got, err := decodeAll(t, conn, record{}, w, frame.Deadlines(conn, time.Minute, time.Minute))
+			got, err := decodeAll(t, conn, record{}, w,
+				frame.Deadlines(conn, time.Minute, time.Minute))
 			sameResult(t, w.name, got, err, want, wantErr)
 			peer.Wait()
 		})

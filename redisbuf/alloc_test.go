@@ -26,7 +26,8 @@ func TestNoAllocations(t *testing.T) {
 			return clusterRdb(t, redistest.StartCluster(t, 1, 0))
 		},
 		"ring": func(t *testing.T) redis.UniversalClient {
-			ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": tcp.Addr()}, HeartbeatFrequency: time.Hour})
+			ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": tcp.Addr()},
+				HeartbeatFrequency: time.Hour})
 			t.Cleanup(func() { ring.Close() })
 			return ring
 		},
@@ -49,7 +50,8 @@ func noAllocations(t *testing.T, c *Client) {
 	conn, err := c.Conn(cancellable)
 	must(t, err)
 	defer conn.Close()
-	for range 10_000 { // net.Buffers.WriteTo has a type assertion that is cached once, in one call of a thousand
+	// net.Buffers.WriteTo has a type assertion that is cached once, in one call of a thousand.
+	for range 10_000 {
 		must(t, c.SetFromBuffer(cancellable, "alloc", nil))
 	}
 	sizes := []int{100, 64 << 10, 1<<20 + 1}
@@ -63,13 +65,26 @@ func noAllocations(t *testing.T, c *Client) {
 		src.AppendCopy(value)
 		many := scattered(t, value, 50)
 		for name, f := range map[string]func(ctx context.Context) error{
-			"SetFromBuffer": func(ctx context.Context) error { return c.SetFromBuffer(ctx, "alloc", value) },
+			"SetFromBuffer": func(ctx context.Context) error {
+				return c.SetFromBuffer(ctx, "alloc",
+					value)
+			},
 			"SetFromBuffer with options": func(ctx context.Context) error {
 				return c.SetFromBuffer(ctx, "alloc", value, Expire(time.Hour), IfPresent())
 			},
-			"SetChain":                func(ctx context.Context) error { return c.SetChain(ctx, "alloc", &src) },
-			"SetChain of many pieces": func(ctx context.Context) error { return c.SetChain(ctx, "alloc", many) },
-			"GetToBuffer":             func(ctx context.Context) error { _, err := c.GetToBuffer(ctx, "alloc", buf); return err },
+			"SetChain": func(ctx context.Context) error {
+				return c.SetChain(ctx,
+					"alloc", &src)
+			},
+			"SetChain of many pieces": func(ctx context.Context) error {
+				return c.SetChain(ctx,
+					"alloc", many)
+			},
+			"GetToBuffer": func(ctx context.Context) error {
+				_,
+					err := c.GetToBuffer(ctx, "alloc", buf)
+				return err
+			},
 			"GetToBuffer of a Conn": func(ctx context.Context) error {
 				_, err := conn.GetToBuffer(ctx, "alloc", buf)
 				return err
@@ -85,7 +100,8 @@ func noAllocations(t *testing.T, c *Client) {
 			},
 		} {
 			must(t, c.SetFromBuffer(cancellable, "alloc", value))
-			for kind, ctx := range map[string]context.Context{"background": context.Background(), "cancellable": cancellable} {
+			for kind, ctx := range map[string]context.Context{"background": context.Background(),
+				"cancellable": cancellable} {
 				if got := allocations(t, func() error { return f(ctx) }); got > 0 {
 					t.Errorf("%s of %d, %s context: %v allocations", name, size, kind, got)
 				}

@@ -136,7 +136,8 @@ func (k *call) prepare(err error) error {
 // the call is not retried: the next call uses the right server.
 func (k *call) reload(err error) {
 	_, _, redirected := redirection(err)
-	if isServerError(err) && !redirected && !isTransient(err) || !isServerError(err) && !isLoss(err) {
+	if isServerError(err) && !redirected && !isTransient(err) || !isServerError(err) &&
+		!isLoss(err) {
 		return
 	}
 	if reload := k.client.router.reload; reload != nil {
@@ -234,11 +235,13 @@ func redirection(err error) (addr string, asking, redirected bool) {
 // made.
 func isLoss(err error) bool {
 	switch err.(type) {
-	case nil, *ProtocolError, *BufferTooSmallError, *ValueTooLargeError, *ValueChangedError, *ReaderError, *WriterError:
+	case nil, *ProtocolError, *BufferTooSmallError, *ValueTooLargeError, *ValueChangedError,
+		*ReaderError, *WriterError:
 		return false
 	}
 	switch {
-	case errors.Is(err, ErrClosed), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, ErrOtherServer), errors.Is(err, ErrConnBusy):
+	case errors.Is(err, ErrClosed), errors.Is(err, redis.ErrPoolTimeout),
+		errors.Is(err, ErrOtherServer), errors.Is(err, ErrConnBusy):
 		return false
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return isDialError(err) // the dial's own deadline
@@ -249,6 +252,7 @@ func isLoss(err error) bool {
 // isTransient reports whether a reply says that the command was not executed, for a reason that
 // passes.
 func isTransient(err error) bool {
-	return redis.IsLoadingError(err) || redis.IsTryAgainError(err) || redis.IsClusterDownError(err) ||
+	return redis.IsLoadingError(err) || redis.IsTryAgainError(err) ||
+		redis.IsClusterDownError(err) ||
 		redis.IsMasterDownError(err) || redis.IsMaxClientsError(err) || redis.IsReadOnlyError(err)
 }

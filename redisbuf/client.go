@@ -83,8 +83,9 @@ type servers struct {
 	lastLen  atomic.Int64 // length of the last value of unknown length
 	counters counters
 
-	mu     sync.RWMutex
-	nodes  map[serverKey]*node // all servers that were ever asked, len ≤ maxServers; one that has left has no connections
+	mu sync.RWMutex
+	// All servers that were ever asked, len ≤ maxServers; one that has left has no connections.
+	nodes  map[serverKey]*node
 	closed bool
 
 	closing    context.Context // ends when Close begins
@@ -140,7 +141,9 @@ func (s *servers) node(opt *redis.Options) (*node, error) {
 	}
 	if n = s.nodes[key]; n == nil {
 		if len(s.nodes) == maxServers {
-			return nil, fmt.Errorf("redisbuf: %s is one server more than the %d that a Client remembers", opt.Addr, maxServers)
+			return nil, fmt.Errorf(
+				"redisbuf: %s is one server more than the %d that a Client remembers", opt.Addr,
+				maxServers)
 		}
 		n = newNode(opt, s)
 		s.nodes[key] = n
@@ -199,7 +202,8 @@ type router struct {
 	// that changes nothing.
 	reload func(ctx context.Context)
 
-	redirects          bool          // a server may send a call to another one, which gets the credentials
+	// A server may send a call to another one, which gets the credentials.
+	redirects          bool
 	retries            int           // how often a call may be tried again
 	minPause, maxPause time.Duration // bounds of the pause before that
 }
@@ -220,7 +224,8 @@ func routerOf(rdb redis.UniversalClient) (router, error) {
 		}
 	case nil:
 	default:
-		return router{}, fmt.Errorf("redisbuf: New of a %T, want *redis.Client, *redis.ClusterClient or *redis.Ring", rdb)
+		return router{}, fmt.Errorf(
+			"redisbuf: New of a %T, want *redis.Client, *redis.ClusterClient or *redis.Ring", rdb)
 	}
 	return router{}, errors.New("redisbuf: New without a client")
 }

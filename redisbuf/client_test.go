@@ -17,7 +17,8 @@ import (
 
 // sizes are those where something changes: the digits of the header, the areas that a reply lands
 // in, the buffers of sockets and of go-redis, the blocks.
-var sizes = []int{0, 1, 9, 10, 63, 99, 100, 999, 1000, 4095, 4096, 4097, 9999, 10000, 32 << 10, 65535, 64 << 10, 65537,
+var sizes = []int{0, 1, 9, 10, 63, 99, 100, 999, 1000, 4095, 4096, 4097, 9999, 10000, 32 << 10,
+	65535, 64 << 10, 65537,
 	99999, 100000, 1<<20 - 1, 1 << 20, 1<<20 + 1, 10 << 20}
 
 // fewSizes are the most telling of them.
@@ -35,7 +36,10 @@ func TestEveryWayToSetAndGet(t *testing.T) {
 		{"tcp", tcp, sizes, func(*redis.Options) {}},
 		{"unix", unix, fewSizes, func(*redis.Options) {}},
 		{"RESP2", tcp, fewSizes, func(o *redis.Options) { o.Protocol = 2 }},
-		{"no timeouts", tcp, fewSizes, func(o *redis.Options) { o.ReadTimeout, o.WriteTimeout = -1, -1 }},
+		{"no timeouts", tcp, fewSizes, func(o *redis.Options) {
+			o.ReadTimeout, o.WriteTimeout = -1,
+				-1
+		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			o := optionsOf(test.server.Endpoint())
@@ -110,7 +114,8 @@ func TestGetToBufferTooSmall(t *testing.T) {
 			buf := guarded(have)
 			n, err := c.GetToBuffer(ctx, "small", buf)
 			var small *BufferTooSmallError
-			if n != 0 || !errors.As(err, &small) || small.Need != int64(size) || small.Have != int64(have) {
+			if n != 0 || !errors.As(err, &small) || small.Need != int64(size) ||
+				small.Have != int64(have) {
 				t.Fatalf("%d into %d: %d, %v", size, have, n, err)
 			}
 			intact(buf)
@@ -151,7 +156,8 @@ func TestGetRange(t *testing.T) {
 	value := randomValue(3 << 20)
 	must(t, rdb.Set(ctx, "range", value, 0).Err())
 	for _, r := range []struct{ off, n int64 }{
-		{0, 0}, {0, 1}, {500, 100}, {100, 1 << 20}, {0, 3 << 20}, {1, 4 << 20}, {3<<20 - 1, 10}, {3 << 20, 10}, {5 << 20, 10},
+		{0, 0}, {0, 1}, {500, 100}, {100, 1 << 20}, {0, 3 << 20}, {1, 4 << 20}, {3<<20 - 1, 10},
+		{3 << 20, 10}, {5 << 20, 10},
 		{math.MaxInt64 - 2, 10}, {math.MaxInt64, 1},
 	} {
 		from := min(r.off, int64(len(value)))
@@ -175,7 +181,10 @@ func TestGetRange(t *testing.T) {
 				return b.Bytes()[:n], err
 			},
 			"GetRangeTo a socket": func() ([]byte, error) {
-				return throughSocket(func(w io.Writer) (int64, error) { return c.GetRangeTo(ctx, "range", r.off, r.n, w) })
+				return throughSocket(func(w io.Writer) (int64,
+					error) {
+					return c.GetRangeTo(ctx, "range", r.off, r.n, w)
+				})
 			},
 		} {
 			if got, err := get(); err != nil || !bytes.Equal(got, want) {
@@ -192,7 +201,8 @@ func TestGetRange(t *testing.T) {
 		}
 	}
 	var all bytes.Buffer
-	if _, err := c.GetRangeTo(ctx, "range", 1, math.MaxInt64, &all); err != nil || !bytes.Equal(all.Bytes(), value[1:]) {
+	if _, err := c.GetRangeTo(ctx, "range", 1, math.MaxInt64, &all); err != nil ||
+		!bytes.Equal(all.Bytes(), value[1:]) {
 		t.Errorf("to the end: %d, %v", all.Len(), err)
 	}
 	if n, err := c.GetRangeTo(ctx, "range/none", 0, 1, io.Discard); n != 0 || err != nil {

@@ -86,7 +86,8 @@ func migration(t *testing.T, c *Client, cluster *redistest.Cluster, rdb *redis.C
 	ctx := bounded(t)
 	const slot = 1234
 	value := randomValue(100000)
-	stays, moves, isNew := redistest.KeyIn(slot, "stays"), redistest.KeyIn(slot, "moves"), redistest.KeyIn(slot, "new")
+	stays, moves, isNew := redistest.KeyIn(slot, "stays"), redistest.KeyIn(slot, "moves"),
+		redistest.KeyIn(slot, "new")
 	everywhere := func(when string, keys ...string) {
 		t.Helper()
 		for _, key := range keys {
@@ -191,7 +192,8 @@ func promotion(t *testing.T, c *Client, cluster *redistest.Cluster) {
 	old := cluster.Owner(t, key)
 	stop := load(t, c, key, 200000)
 	cluster.Failover(t, old)
-	must(t, c.SetFromBuffer(bounded(t), key, describe(key, 9, 9, 1000))) // under load, and on the new master
+	// Under load, and on the new master.
+	must(t, c.SetFromBuffer(bounded(t), key, describe(key, 9, 9, 1000)))
 	stop()
 	must(t, c.SetFromBuffer(bounded(t), key, []byte("after")))
 	if cluster.Owner(t, key) == old {
@@ -204,9 +206,13 @@ func killedMaster(t *testing.T, c *Client, cluster *redistest.Cluster) {
 	key := "killed"
 	old := cluster.Owner(t, key)
 	stop := load(t, c, key, 2<<20)
-	must(t, c.SetFromBuffer(bounded(t), key, describe(key, 9, 9, 1000))) // under load, before it is killed
+	// Under load, before it is killed.
+	must(t, c.SetFromBuffer(bounded(t), key, describe(key, 9, 9, 1000)))
 	cluster.Kill(t, old)
-	eventually(t, func() bool { return c.SetFromBuffer(bounded(t), key, describe(key, 9, 9, 1000)) == nil })
+	eventually(t, func() bool {
+		return c.SetFromBuffer(bounded(t), key,
+			describe(key, 9, 9, 1000)) == nil
+	})
 	stop()
 	must(t, c.SetFromBuffer(bounded(t), key, describe(key, 9, 9, 1000)))
 }
@@ -217,5 +223,8 @@ func slotsWithoutAMaster(t *testing.T, c *Client, cluster *redistest.Cluster) {
 	key := redistest.KeyIn(12000, "down") // of another master than "killed"
 	must(t, c.SetFromBuffer(ctx, key, []byte("v")))
 	cluster.Owner(t, "killed").Kill() // the replica that took over
-	eventually(t, func() bool { return redis.IsClusterDownError(c.SetFromBuffer(ctx, key, []byte("w"))) })
+	eventually(t, func() bool {
+		return redis.IsClusterDownError(c.SetFromBuffer(ctx, key,
+			[]byte("w")))
+	})
 }

@@ -25,10 +25,11 @@ type conn struct {
 
 	readDeadline, writeDeadline ioDeadline
 
-	queue    [][]byte        // data to send
-	sending  net.Buffers     // the unsent end of queue, during flush
-	raw      syscall.RawConn // of a TCP or Unix socket, which takes the queue in one writev; otherwise nil
-	buffered *bufio.Writer   // of any other connection, such as TLS
+	queue   [][]byte    // data to send
+	sending net.Buffers // the unsent end of queue, during flush
+	// Of a TCP or Unix socket, which takes the queue in one writev; otherwise nil.
+	raw      syscall.RawConn
+	buffered *bufio.Writer // of any other connection, such as TLS
 
 	// Of the current call. Bytes that only the kernel moves are not counted.
 	calling         bool
@@ -51,8 +52,10 @@ type conn struct {
 func newConn(netConn net.Conn, readTimeout, writeTimeout time.Duration) *conn {
 	c := &conn{net: netConn, born: time.Now()}
 	c.watcher.conn = netConn
-	c.readDeadline = ioDeadline{set: netConn.SetReadDeadline, watcher: &c.watcher, timeout: readTimeout}
-	c.writeDeadline = ioDeadline{set: netConn.SetWriteDeadline, watcher: &c.watcher, timeout: writeTimeout}
+	c.readDeadline = ioDeadline{set: netConn.SetReadDeadline, watcher: &c.watcher,
+		timeout: readTimeout}
+	c.writeDeadline = ioDeadline{set: netConn.SetWriteDeadline, watcher: &c.watcher,
+		timeout: writeTimeout}
 	c.in = bufio.NewReaderSize(stepReader{c}, lineLen)
 	c.raw = rawSocket(netConn)
 	if c.raw == nil {
@@ -183,7 +186,8 @@ func (c *conn) pendingError(err error) error {
 // closedByServer reports whether a write has failed with err because the server has closed the
 // connection. Reading the rest does not block then.
 func closedByServer(err error) bool {
-	return (errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)) && !isA[*ReaderError](err)
+	return (errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)) &&
+		!isA[*ReaderError](err)
 }
 
 // pushRequest queues the text of the request that is not queued yet.

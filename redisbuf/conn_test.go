@@ -38,7 +38,8 @@ func TestContextEndsAWait(t *testing.T) {
 		for _, deadline := range []bool{false, true} {
 			t.Run(fmt.Sprint(after, deadline), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					c := pipeConn(t, 3*time.Second, func(server net.Conn) { heard(server); time.Sleep(time.Minute) })
+					c := pipeConn(t, 3*time.Second,
+						func(server net.Conn) { heard(server); time.Sleep(time.Minute) })
 					ctx, cancel := context.WithCancel(context.Background())
 					want := context.Canceled
 					if deadline {
@@ -96,7 +97,8 @@ func TestContextDoesNotEndTheNextCall(t *testing.T) {
 			}
 		})
 		for i := range 100 {
-			ctx, cancel := context.WithTimeout(context.Background(), 60*time.Millisecond+time.Duration(i)*time.Millisecond)
+			ctx, cancel := context.WithTimeout(context.Background(),
+				60*time.Millisecond+time.Duration(i)*time.Millisecond)
 			op := getOf("k", make([]byte, 100))
 			must(t, c.run(ctx, op))
 			if i%2 == 0 {
@@ -134,7 +136,8 @@ func TestContextOfSeveralCalls(t *testing.T) {
 		}
 		time.AfterFunc(time.Second, endSecond)
 		begun := time.Now()
-		if err := c.run(second, op); err != context.Canceled || time.Since(begun) != time.Second || !c.broken {
+		if err := c.run(second, op); err != context.Canceled || time.Since(begun) != time.Second ||
+			!c.broken {
 			t.Errorf("%v after %v, broken %v", err, time.Since(begun), c.broken)
 		}
 		c.close()

@@ -110,7 +110,8 @@ func (c *conn) handshake(ctx context.Context, opt *redis.Options) error {
 		switch err := c.hello(ctx, user, password); {
 		case err == nil:
 			password = ""
-		case !isServerError(err), redis.IsAuthError(err), redis.IsPermissionError(err), redis.IsLoadingError(err):
+		case !isServerError(err), redis.IsAuthError(err), redis.IsPermissionError(err),
+			redis.IsLoadingError(err):
 			return err
 		case c.broken, c.hungUp():
 			return err // the server does not want the connection

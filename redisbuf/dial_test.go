@@ -55,7 +55,7 @@ func TestDialPanics(t *testing.T) {
 					go func() {
 						defer close(ended)
 						get()
-						t.Errorf("%s: the call goes on", name)
+						t.Errorf("%s: the call continues", name)
 					}()
 					<-ended
 				} else {
@@ -80,11 +80,13 @@ func TestDialerOfNothing(t *testing.T) {
 			return dial(ctx, network, addr)
 		}
 	}, []Option{Conns(1)}, func(t *testing.T, c *Client, _ *pipeRedis) {
-		if _, err := c.GetToBuffer(t.Context(), "k", make([]byte, 5)); err == nil || !strings.Contains(err.Error(), "no connection") {
+		if _, err := c.GetToBuffer(t.Context(), "k", make([]byte, 5)); err == nil ||
+			!strings.Contains(err.Error(), "no connection") {
 			t.Error(err)
 		}
 		failing = false
-		time.Sleep(time.Minute) // of virtual time: a server that cannot be reached is not asked again at once
+		// Of virtual time: a server that cannot be reached is not asked again at once.
+		time.Sleep(time.Minute)
 		get5(t, c)
 		idle(t, c, 1)
 	})
@@ -158,7 +160,8 @@ func TestDialerRetries(t *testing.T) {
 		onPipes(t, change, nil, func(t *testing.T, c *Client, _ *pipeRedis) {
 			begun := time.Now()
 			_, err := c.GetToBuffer(t.Context(), "k", make([]byte, 5))
-			if took := time.Since(begun); (err == nil) != (tt.first > tt.refuse) || a.asked != tt.first || took != tt.took {
+			if took := time.Since(begun); (err == nil) != (tt.first > tt.refuse) ||
+				a.asked != tt.first || took != tt.took {
 				t.Fatalf("%v, after %d dials and %v", err, a.asked, took)
 			}
 			for err != nil {

@@ -21,7 +21,8 @@ var (
 	ErrConnBusy = errors.New("redisbuf: another call of the Conn is under way")
 
 	// ErrOtherServer is returned by the calls of a Conn for a key that is not on the Conn's server.
-	ErrOtherServer = errors.New("redisbuf: the key belongs to another server than the Conn's first one")
+	ErrOtherServer = errors.New(
+		"redisbuf: the key belongs to another server than the Conn's first one")
 )
 
 // A BufferTooSmallError says that a value is longer than the buffer that it was to be read into.
@@ -44,7 +45,8 @@ type ValueTooLargeError struct {
 }
 
 func (e *ValueTooLargeError) Error() string {
-	return fmt.Sprintf("redisbuf: the value has %d bytes, more than the limit of %d", e.Size, e.Limit)
+	return fmt.Sprintf("redisbuf: the value has %d bytes, more than the limit of %d", e.Size,
+		e.Limit)
 }
 
 // A ProtocolError says that the server sent something that is not a valid reply to the request. Its

@@ -43,7 +43,8 @@ func TestErrorsOfTheServer(t *testing.T) {
 	}
 	idle(t, c, 1)
 
-	user := redistest.Start(t, redistest.Config("user reader on >secret ~mine:* +@read +hello +client"))
+	user := redistest.Start(
+		t, redistest.Config("user reader on >secret ~mine:* +@read +hello +client"))
 	o := optionsOf(user.Endpoint())
 	o.Username, o.Password, o.ClientName = "reader", "secret", "large"
 	c, _ = clientOf(t, o)
@@ -66,7 +67,8 @@ func TestErrorsOfTheServer(t *testing.T) {
 	o = optionsOf(user.Endpoint())
 	o.Username, o.Password = "reader", "wrong"
 	c, _ = clientOf(t, o)
-	if _, err := c.GetToBuffer(ctx, "mine:k", nil); !redis.IsAuthError(err) || !redis.HasErrorPrefix(err, "WRONGPASS") {
+	if _, err := c.GetToBuffer(ctx, "mine:k", nil); !redis.IsAuthError(err) ||
+		!redis.HasErrorPrefix(err, "WRONGPASS") {
 		t.Errorf("%v, want WRONGPASS", err)
 	}
 	locked := redistest.Start(t, redistest.Password("open"))
@@ -89,8 +91,10 @@ func TestErrorsOfTheServer(t *testing.T) {
 // A server that is loading its data says so, and calls that are tried again wait for it.
 func TestLoading(t *testing.T) {
 	_, shared := shared(t)
-	if has, err := shared.ConfigGet(bounded(t), "enable-debug-command").Result(); err != nil || len(has) == 0 {
-		need.Missing(t, "redis-server 7.0 for enable-debug-command, by which a server loads slowly: apt-get install redis-server")
+	if has, err := shared.ConfigGet(bounded(t), "enable-debug-command").Result(); err != nil ||
+		len(has) == 0 {
+		need.Missing(
+			t, "redis-server 7.0 for enable-debug-command, by which a server loads slowly: apt-get install redis-server")
 	}
 	s := redistest.Start(t, redistest.Config("enable-debug-command local", "key-load-delay 1000",
 		"loading-process-events-interval-bytes 1024"))
@@ -100,7 +104,8 @@ func TestLoading(t *testing.T) {
 	once, rdb := clientOf(t, o)
 	o = optionsOf(s.Endpoint())
 	patient(o)
-	o.MaxRetries, o.MinRetryBackoff, o.MaxRetryBackoff = 200, 10*time.Millisecond, 50*time.Millisecond
+	o.MaxRetries, o.MinRetryBackoff, o.MaxRetryBackoff = 200, 10*time.Millisecond,
+		50*time.Millisecond
 	again, _ := clientOf(t, o)
 	ctx := bounded(t)
 	must(t, rdb.Do(ctx, "DEBUG", "POPULATE", 2000, "key", 100).Err())
@@ -119,7 +124,8 @@ func TestLoading(t *testing.T) {
 		default:
 		}
 	}
-	if err := once.SetFromBuffer(ctx, "key:1", nil); !redis.IsLoadingError(err) || !redis.HasErrorPrefix(err, "LOADING") {
+	if err := once.SetFromBuffer(ctx, "key:1", nil); !redis.IsLoadingError(err) ||
+		!redis.HasErrorPrefix(err, "LOADING") {
 		t.Errorf("%v, want LOADING", err)
 	}
 	got, err := gets[0].call(ctx, again, "key:1", 100)
@@ -184,9 +190,11 @@ func TestGetToAWriterThatFails(t *testing.T) {
 		must(t, rdb.Set(ctx, "writer", value, 0).Err())
 		for _, fails := range []error{io.ErrClosedPipe, errForeign} {
 			for _, w := range []io.Writer{
-				&failing{err: fails}, &failing{left: size / 2, err: fails}, &failingReaderFrom{failing{err: fails}},
+				&failing{err: fails}, &failing{left: size / 2, err: fails},
+				&failingReaderFrom{failing{err: fails}},
 			} {
-				if _, err := c.GetTo(ctx, "writer", w); !isA[*WriterError](err) || !errors.Is(err, fails) || isServerError(err) {
+				if _, err := c.GetTo(ctx, "writer", w); !isA[*WriterError](err) ||
+					!errors.Is(err, fails) || isServerError(err) {
 					t.Errorf("%d: %v, want a WriterError", size, err)
 				}
 				got, err := gets[0].call(ctx, c, "writer", size)
@@ -207,7 +215,8 @@ func TestSetFromAReaderThatFails(t *testing.T) {
 	for _, size := range []int{10, 100_000, 3 << 20} {
 		for _, have := range []int{0, 1, size / 2, size - 1} {
 			for fails, want := range map[error]error{
-				io.ErrClosedPipe: io.ErrClosedPipe, errForeign: errForeign, io.EOF: io.ErrUnexpectedEOF,
+				io.ErrClosedPipe: io.ErrClosedPipe, errForeign: errForeign,
+				io.EOF: io.ErrUnexpectedEOF,
 			} {
 				err := c.SetFrom(ctx, "reader", &failing{left: have, err: fails}, int64(size))
 				if !isA[*ReaderError](err) || !errors.Is(err, want) {

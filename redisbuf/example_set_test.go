@@ -23,7 +23,8 @@ func ExampleClient_SetFile() {
 		return
 	}
 	defer f.Close()
-	err = c.SetFile(context.Background(), "film", f, redisbuf.Expire(time.Hour), redisbuf.IfAbsent())
+	err = c.SetFile(context.Background(), "film", f, redisbuf.Expire(time.Hour),
+		redisbuf.IfAbsent())
 	var sent *redisbuf.SentError
 	switch {
 	case err == redis.Nil:

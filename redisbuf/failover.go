@@ -29,7 +29,8 @@ func (n *node) followMaster(ctx context.Context) {
 		checked := make(chan struct{})
 		go func() { // another goroutine, because the user's Dialer may end it
 			defer close(checked)
-			defer func() { _ = recover() }() // a call that makes a connection panics as well, and tells the user
+			// A call that makes a connection panics as well, and tells the user.
+			defer func() { _ = recover() }()
 			n.checkMaster(ctx)
 		}()
 		<-checked

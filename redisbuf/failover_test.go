@@ -66,7 +66,8 @@ func TestFailoverLeavesTheOldMaster(t *testing.T) {
 			t.Error(err)
 		}
 		must(t, conn.Close())
-		if n := d.connections(); n > 11+3 { // a probe a second, two connections to one, and one to two
+		// A probe a second, two connections to one, and one to two.
+		if n := d.connections(); n > 11+3 {
 			t.Errorf("%d connections in 11 s", n)
 		}
 	})
@@ -104,7 +105,8 @@ func TestFailoverOfAShard(t *testing.T) {
 // After a check in which the user's Dialer panics or ends its goroutine, there is another one a
 // second later.
 func TestFailoverAfterAFailedCheck(t *testing.T) {
-	for name, fail := range map[string]func(){"a panic": func() { panic("boom") }, "Goexit": runtime.Goexit} {
+	for name, fail := range map[string]func(){"a panic": func() { panic("boom") },
+		"Goexit": runtime.Goexit} {
 		told(t, func(t *testing.T, c *Client, d *pipeRedis) {
 			nameOf(t, c)
 			left := 1
@@ -155,7 +157,8 @@ func TestFailoverStays(t *testing.T) {
 		name, role string
 		err        error
 	}{
-		{"two", "replica", nil}, {"two", "slave", nil}, {"two", "what is too long for a word" + strings.Repeat("!", maxWord), nil},
+		{"two", "replica", nil}, {"two", "slave", nil},
+		{"two", "what is too long for a word" + strings.Repeat("!", maxWord), nil},
 		{"two", "master", errors.New("no sentinel")}, {"one", "master", nil},
 	} {
 		told(t, func(t *testing.T, c *Client, d *pipeRedis) {

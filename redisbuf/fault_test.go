@@ -74,7 +74,10 @@ func TestCutAtEveryByteOfARead(t *testing.T) {
 		}{
 			{20, redistest.CutRequest},
 			{20, func(n int64) redistest.Rule { return redistest.CutReply(n).On(key + "\r\n") }},
-			{200_000, func(n int64) redistest.Rule { return redistest.CutReply(n).On(key + "\r\n") }},
+			{200_000, func(n int64) redistest.Rule {
+				return redistest.CutReply(n).On(key +
+					"\r\n")
+			}},
 		} {
 			size := test.size
 			value := randomValue(size)
@@ -89,7 +92,8 @@ func TestCutAtEveryByteOfARead(t *testing.T) {
 					atOnce(t, begun, g.name, n)
 					p.Set()
 					if err == nil && (n < int64(size) || !bytes.Equal(got, value)) {
-						t.Fatalf("%s, cut at %d of %d: %d bytes, and no error", g.name, n, size, len(got))
+						t.Fatalf("%s, cut at %d of %d: %d bytes, and no error", g.name, n, size,
+							len(got))
 					}
 					if err != nil && (n > int64(400+2*size) || isServerError(err)) {
 						t.Fatalf("%s, cut at %d of %d: %v", g.name, n, size, err)
@@ -97,7 +101,8 @@ func TestCutAtEveryByteOfARead(t *testing.T) {
 					got, next := g.call(ctx, c, key, size)
 					// A connection that is cut behind the reply is only found out by using it.
 					if err != nil && next != nil || next == nil && !bytes.Equal(got, value) {
-						t.Fatalf("%s, after a cut at %d of %d: %d bytes, %v", g.name, n, size, len(got), next)
+						t.Fatalf("%s, after a cut at %d of %d: %d bytes, %v", g.name, n, size,
+							len(got), next)
 					}
 				}
 			}
@@ -132,7 +137,8 @@ func TestCutAtEveryByteOfARequest(t *testing.T) {
 					case err != nil && bytes.Equal(got, after) && !isA[*SentError](err):
 						t.Fatalf("%s, cut at %d of %d: set, and %v", s.name, n, size, err)
 					case !bytes.Equal(got, after) && !bytes.Equal(got, before):
-						t.Fatalf("%s, cut at %d of %d: the key has %d other bytes", s.name, n, size, len(got))
+						t.Fatalf("%s, cut at %d of %d: the key has %d other bytes", s.name, n, size,
+							len(got))
 					}
 					if err == nil { // the reply may have been quicker than the cut
 						_ = c.SetFromBuffer(ctx, key, nil)
@@ -208,7 +214,8 @@ func TestLateReply(t *testing.T) {
 	for _, n := range []int64{0, 7, 500} {
 		for _, g := range gets {
 			p.Set(redistest.HoldReply(n).On("late/1\r\n"))
-			if _, err := g.call(context.Background(), c, "late/1", 1000); err == nil || isServerError(err) {
+			if _, err := g.call(context.Background(), c, "late/1", 1000); err == nil ||
+				isServerError(err) {
 				t.Fatalf("%s: %v, want a timeout", g.name, err)
 			}
 			p.Release()
@@ -275,7 +282,8 @@ func TestCancelInTheMiddle(t *testing.T) {
 				inner, cancel := context.WithCancel(ctx)
 				time.AfterFunc(wait, cancel)
 				begun := time.Now()
-				if _, err := g.call(inner, c, "cancel", len(value)); !errors.Is(err, context.Canceled) {
+				if _, err := g.call(inner, c, "cancel", len(value)); !errors.Is(err,
+					context.Canceled) {
 					t.Fatalf("%s, held at %d: %v", g.name, n, err)
 				}
 				atOnce(t, begun, g.name, n)
@@ -313,7 +321,8 @@ func TestSlowValue(t *testing.T) {
 			}
 			s.set(func() { s.pause = 3 * timeout })
 			begun := time.Now()
-			if _, err := g.call(t.Context(), c, "k", 5); !isTimeout(err) || time.Since(begun) > timeout*5/4 {
+			if _, err := g.call(t.Context(), c, "k", 5); !isTimeout(err) ||
+				time.Since(begun) > timeout*5/4 {
 				t.Errorf("%s: %v after %v, want a timeout", g.name, err, time.Since(begun))
 			}
 			time.Sleep(3 * timeout) // until the server sees that the client has gone

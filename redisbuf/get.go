@@ -20,7 +20,8 @@ func (c *Client) GetToBuffer(ctx context.Context, key string, buf []byte) (n int
 
 // GetRangeToBuffer reads bytes of the value of key into buf, from offset off on, until buf is full
 // or the value ends, and returns how many. A key that does not exist has no bytes. It borrows buf.
-func (c *Client) GetRangeToBuffer(ctx context.Context, key string, off int64, buf []byte) (n int, err error) {
+func (c *Client) GetRangeToBuffer(ctx context.Context, key string, off int64, buf []byte) (n int,
+	err error) {
 	if off < 0 {
 		return 0, errOffset
 	}
@@ -94,7 +95,9 @@ func (c *conn) readInto(buf []byte) (int64, error) {
 // A Slot says where in a buffer a value is: buf[Start:End].
 type Slot struct {
 	Start, End int
-	Err        error // redis.Nil if there is no such key, a *BufferTooSmallError if the rest of the buffer was too small
+	// redis.Nil if there is no such key, a *BufferTooSmallError if the rest of the buffer was too
+	// small.
+	Err error
 }
 
 // MGet reads the values of keys into buf, one after the other, and says in slots where each of them
@@ -104,7 +107,8 @@ type Slot struct {
 //
 // It returns how many bytes of buf the values take up, and the first error of a slot that is not
 // redis.Nil.
-func (c *Client) MGet(ctx context.Context, keys []string, buf []byte, slots []Slot) (n int, err error) {
+func (c *Client) MGet(ctx context.Context, keys []string, buf []byte, slots []Slot) (n int,
+	err error) {
 	p := c.Pipeline()
 	p.MGet(keys, buf, slots)
 	err = p.Exec(ctx)

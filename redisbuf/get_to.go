@@ -44,7 +44,8 @@ func (c *Client) GetTo(ctx context.Context, key string, w io.Writer) (n int64, e
 // For a long value that does not change, ranges of 256 KiB to 1 MiB are faster than the whole
 // value, and delay the server's other clients for less time: a server copies the requested bytes
 // before it sends them.
-func (c *Client) GetRangeTo(ctx context.Context, key string, off, n int64, w io.Writer) (int64, error) {
+func (c *Client) GetRangeTo(ctx context.Context, key string, off, n int64, w io.Writer) (int64,
+	error) {
 	if off < 0 || n < 0 {
 		return 0, errOffset
 	}
@@ -140,7 +141,10 @@ func (g *getToCmd) splice(c *conn, w io.ReaderFrom, left int64) (int64, error) {
 // A WriterError says that the writer of GetTo or GetRangeTo failed.
 type WriterError struct{ Err error }
 
-func (e *WriterError) Error() string { return fmt.Sprintf("redisbuf: writing the value: %v", e.Err) }
+func (e *WriterError) Error() string {
+	return fmt.Sprintf("redisbuf: writing the value: %v",
+		e.Err)
+}
 
 // Unwrap returns the writer's error.
 func (e *WriterError) Unwrap() error { return e.Err }

@@ -39,7 +39,8 @@ func newClient(t testing.TB, rdb redis.UniversalClient, opts ...Option) *Client 
 // optionsOf returns the options of go-redis for a server.
 func optionsOf(e redistest.Endpoint) *redis.Options {
 	return &redis.Options{
-		Network: e.Network, Addr: e.Addr, Password: e.Password, TLSConfig: e.TLS, MaintNotificationsConfig: noMaintenance(),
+		Network: e.Network, Addr: e.Addr, Password: e.Password, TLSConfig: e.TLS,
+		MaintNotificationsConfig: noMaintenance(),
 	}
 }
 
@@ -55,7 +56,8 @@ func rdbOf(t testing.TB, e redistest.Endpoint) *redis.Client {
 
 // clusterRdb returns go-redis's client of a cluster. It is closed when the test ends.
 func clusterRdb(t testing.TB, c *redistest.Cluster) *redis.ClusterClient {
-	return closing(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), MaintNotificationsConfig: noMaintenance()}))
+	return closing(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(),
+		MaintNotificationsConfig: noMaintenance()}))
 }
 
 // sentinelRdb returns go-redis's client of a sentinel's master. It is closed when the test ends.
@@ -149,7 +151,8 @@ var gets = []get{
 		n, err := c.GetToBuffer(ctx, key, buf)
 		return intact(buf)[:n], err
 	}},
-	{"GetToBuffer with room", func(ctx context.Context, c *Client, key string, size int) ([]byte, error) {
+	{"GetToBuffer with room", func(ctx context.Context, c *Client, key string, size int) ([]byte,
+		error) {
 		buf := guarded(size + size/2 + 100)
 		n, err := c.GetToBuffer(ctx, key, buf)
 		return intact(buf)[:n], err
@@ -179,7 +182,8 @@ var gets = []get{
 	{"GetTo a socket", func(ctx context.Context, c *Client, key string, _ int) ([]byte, error) {
 		return throughSocket(func(w io.Writer) (int64, error) { return c.GetTo(ctx, key, w) })
 	}},
-	{"GetRangeToBuffer", func(ctx context.Context, c *Client, key string, size int) ([]byte, error) {
+	{"GetRangeToBuffer", func(ctx context.Context, c *Client, key string, size int) ([]byte,
+		error) {
 		buf := guarded(size + 1)
 		n, err := c.GetRangeToBuffer(ctx, key, 0, buf)
 		return intact(buf)[:n], err
@@ -216,7 +220,8 @@ var gets = []get{
 		err := p.Exec(ctx)
 		return intact(buf)[:r.Len()], err
 	}},
-	{"Pipeline GetChain", func(ctx context.Context, c *Client, key string, size int) ([]byte, error) {
+	{"Pipeline GetChain", func(ctx context.Context, c *Client, key string, size int) ([]byte,
+		error) {
 		var chain millrace.Chain
 		defer chain.Release()
 		p := c.Pipeline()
@@ -307,15 +312,18 @@ type set struct {
 
 // sets are all ways to set a value.
 var sets = []set{
-	{"SetFromBuffer", func(ctx context.Context, c *Client, key string, value []byte, opts ...SetOption) error {
+	{"SetFromBuffer", func(ctx context.Context, c *Client, key string, value []byte,
+		opts ...SetOption) error {
 		return c.SetFromBuffer(ctx, key, value, opts...)
 	}},
-	{"SetChain", func(ctx context.Context, c *Client, key string, value []byte, opts ...SetOption) error {
+	{"SetChain", func(ctx context.Context, c *Client, key string, value []byte,
+		opts ...SetOption) error {
 		chain := chainOf(value, 7)
 		defer chain.Release()
 		return c.SetChain(ctx, key, chain, opts...)
 	}},
-	{"SetFile", func(ctx context.Context, c *Client, key string, value []byte, opts ...SetOption) error {
+	{"SetFile", func(ctx context.Context, c *Client, key string, value []byte,
+		opts ...SetOption) error {
 		dir, err := os.MkdirTemp("", "redisbuf")
 		if err != nil {
 			return err
@@ -332,16 +340,19 @@ var sets = []set{
 		defer f.Close()
 		return c.SetFile(ctx, key, f, opts...)
 	}},
-	{"SetFrom", func(ctx context.Context, c *Client, key string, value []byte, opts ...SetOption) error {
+	{"SetFrom", func(ctx context.Context, c *Client, key string, value []byte,
+		opts ...SetOption) error {
 		return c.SetFrom(ctx, key, bytes.NewReader(value), int64(len(value)), opts...)
 	}},
 	{"SetFrom a socket", setFromSocket},
-	{"Pipeline", func(ctx context.Context, c *Client, key string, value []byte, opts ...SetOption) error {
+	{"Pipeline", func(ctx context.Context, c *Client, key string, value []byte,
+		opts ...SetOption) error {
 		p := c.Pipeline()
 		p.SetFromBuffer(key, value, opts...)
 		return p.Exec(ctx)
 	}},
-	{"Pipeline SetChain", func(ctx context.Context, c *Client, key string, value []byte, opts ...SetOption) error {
+	{"Pipeline SetChain", func(ctx context.Context, c *Client, key string, value []byte,
+		opts ...SetOption) error {
 		chain := chainOf(value, 7)
 		defer chain.Release()
 		p := c.Pipeline()
@@ -363,7 +374,8 @@ func chainOf(value []byte, n int) *millrace.Chain {
 	return c
 }
 
-func setFromSocket(ctx context.Context, c *Client, key string, value []byte, opts ...SetOption) error {
+func setFromSocket(ctx context.Context, c *Client, key string, value []byte,
+	opts ...SetOption) error {
 	r, w, err := socketPair()
 	if err != nil {
 		return err
@@ -416,7 +428,8 @@ func check(t testing.TB, rdb redis.UniversalClient, key string, want []byte) {
 
 // setOf returns a command that sets key to buf.
 func setOf(key string, buf []byte) *setCmd {
-	return &setCmd{setHeader: setHeader{commandInfo: commandInfo{key: key, writes: true}, size: int64(len(buf))}, buf: buf}
+	return &setCmd{setHeader: setHeader{commandInfo: commandInfo{key: key, writes: true},
+		size: int64(len(buf))}, buf: buf}
 }
 
 // getOf returns a command that reads key into buf.

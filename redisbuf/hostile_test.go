@@ -15,12 +15,17 @@ import (
 
 // hostileReplies are none that a server gives to a GET.
 var hostileReplies = []string{
-	"$4611686018427387904\r\n", "$9223372036854775807\r\n", "$9223372036854775808\r\n", "$99999999999999999999999999\r\n",
-	"$999999999999999999\r\n", "$536870913\r\n", "$-2\r\n", "$-9223372036854775808\r\n", "$x\r\n", "$\r\n", "$1x\r\n", "$ 1\r\n",
-	"$+1\r\n", "$1\nx\r\n", "$3\r\nabcdef\r\n", "$3\r\nabc\n\r", "$3\r\nabc  ", "*1\r\n$1\r\nx\r\n", "*999999999\r\n", ":1\r\n",
+	"$4611686018427387904\r\n", "$9223372036854775807\r\n", "$9223372036854775808\r\n",
+	"$99999999999999999999999999\r\n",
+	"$999999999999999999\r\n", "$536870913\r\n", "$-2\r\n", "$-9223372036854775808\r\n", "$x\r\n",
+	"$\r\n", "$1x\r\n", "$ 1\r\n",
+	"$+1\r\n", "$1\nx\r\n", "$3\r\nabcdef\r\n", "$3\r\nabc\n\r", "$3\r\nabc  ", "*1\r\n$1\r\nx\r\n",
+	"*999999999\r\n", ":1\r\n",
 	"+OK\r\n", "%1\r\n", "\r\n", "\n\n", "\x00\x01\x02\r\n", "HTTP/1.1 400 Bad Request\r\n\r\n",
-	">999999999999999999\r\n", ">1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n", "!999999999\r\n", "!-5\r\n",
-	strings.Repeat("$", 70000), "-" + strings.Repeat("x", 70000), ">1\r\n$4611686018427387904\r\n", ">65537\r\n",
+	">999999999999999999\r\n", ">1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n",
+	"!999999999\r\n", "!-5\r\n",
+	strings.Repeat("$", 70000), "-" + strings.Repeat("x", 70000), ">1\r\n$4611686018427387904\r\n",
+	">65537\r\n",
 	"|4611686018427387903\r\n", "=3\r\ntxt\r\n", "#t\r\n", ",1.5\r\n", "(12\r\n", "~1\r\n+x\r\n",
 }
 
@@ -60,7 +65,10 @@ func TestHostileReplies(t *testing.T) {
 			continue
 		}
 		for _, s := range sets {
-			try(s.name, reply, "+OK\r\n", func() (string, error) { return "ok", s.call(ctx, c, "k", []byte("value")) })
+			try(s.name, reply, "+OK\r\n", func() (string, error) {
+				return "ok",
+					s.call(ctx, c, "k", []byte("value"))
+			})
 		}
 	}
 }
@@ -73,11 +81,13 @@ func TestHostileAnnouncement(t *testing.T) {
 	for range 5 {
 		h.Script(redistest.Say("$536870912\r\nabc").ThenClose())
 		var chain millrace.Chain
-		if err := c.GetChain(ctx, "k", &chain, 1<<30); !errors.Is(err, io.ErrUnexpectedEOF) || chain.Len() > 0 {
+		if err := c.GetChain(ctx, "k", &chain, 1<<30); !errors.Is(err, io.ErrUnexpectedEOF) ||
+			chain.Len() > 0 {
 			t.Fatal(err)
 		}
 	}
-	if after := millrace.DefaultPool().Stats(); after.HighWater > max(before.HighWater, before.InUse+4<<20) {
+	if after := millrace.DefaultPool().Stats(); after.HighWater > max(before.HighWater,
+		before.InUse+4<<20) {
 		t.Errorf("%d bytes were in use at once", after.HighWater)
 	}
 	h.Script(redistest.Say("$536870912\r\nabc"))
@@ -88,10 +98,12 @@ func TestHostileAnnouncement(t *testing.T) {
 
 // A server that sends more of a value than it was asked for, or a length below 0, is not believed.
 func TestHostileRange(t *testing.T) {
-	c, _ := hostile(t, redistest.Say("$3\r\nabc\r\n"), redistest.Say("$3\r\nabc\r\n"), redistest.Say(":-5\r\n"))
+	c, _ := hostile(t, redistest.Say("$3\r\nabc\r\n"), redistest.Say("$3\r\nabc\r\n"),
+		redistest.Say(":-5\r\n"))
 	ctx := bounded(t)
 	var b bytes.Buffer
-	if n, err := c.GetRangeTo(ctx, "k", 0, 2, &b); n != 0 || b.Len() > 0 || !isA[*ProtocolError](err) {
+	if n, err := c.GetRangeTo(ctx, "k", 0, 2, &b); n != 0 || b.Len() > 0 ||
+		!isA[*ProtocolError](err) {
 		t.Errorf("%q, %v", b.Bytes(), err)
 	}
 	if n, err := c.GetRangeTo(ctx, "k", 0, 3, &b); n != 3 || err != nil {
@@ -109,21 +121,27 @@ func TestErrorsThatPass(t *testing.T) {
 	o.MinRetryBackoff = 1
 	c, _ := clientOf(t, o)
 	ctx := bounded(t)
-	for _, text := range []string{"LOADING Redis is loading the dataset in memory", "CLUSTERDOWN Hash slot not served",
-		"TRYAGAIN Multiple keys request during rehashing of slot", "MASTERDOWN Link with MASTER is down",
-		"READONLY You can't write against a read only replica.", "ERR max number of clients reached"} {
-		h.Script(redistest.Say("-"+text+"\r\n"), redistest.Say("-"+text+"\r\n"), redistest.Say("+OK\r\n"))
+	for _, text := range []string{"LOADING Redis is loading the dataset in memory",
+		"CLUSTERDOWN Hash slot not served",
+		"TRYAGAIN Multiple keys request during rehashing of slot",
+		"MASTERDOWN Link with MASTER is down",
+		"READONLY You can't write against a read only replica.",
+		"ERR max number of clients reached"} {
+		h.Script(redistest.Say("-"+text+"\r\n"), redistest.Say("-"+text+"\r\n"),
+			redistest.Say("+OK\r\n"))
 		if err := c.SetFromBuffer(ctx, "k", []byte("v")); err != nil {
 			t.Errorf("%s: %v", text, err)
 		}
 		h.Always(redistest.Say("-" + text + "\r\n"))
 		err := c.SetFromBuffer(ctx, "k", []byte("v"))
-		if err == nil || err.Error() != text || !redis.HasErrorPrefix(err, strings.Fields(text)[0]) &&
-			!redis.IsMaxClientsError(err) {
+		if err == nil || err.Error() != text ||
+			!redis.HasErrorPrefix(err, strings.Fields(text)[0]) &&
+				!redis.IsMaxClientsError(err) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
-	for _, text := range []string{"OOM command not allowed when used memory > 'maxmemory'.", "NOAUTH Authentication required.",
+	for _, text := range []string{"OOM command not allowed when used memory > 'maxmemory'.",
+		"NOAUTH Authentication required.",
 		"MISCONF Redis is configured to save", "NOREPLICAS Not enough good replicas to write."} {
 		before := len(h.Requests())
 		h.Always(redistest.Say("-" + text + "\r\n"))
@@ -140,7 +158,8 @@ func TestErrorsThatPass(t *testing.T) {
 func TestHostileGreeting(t *testing.T) {
 	for _, greeting := range hostileReplies {
 		c, _ := tapeOf(greeting)
-		if err := c.handshake(bounded(t), &redis.Options{Protocol: 3, Password: "p", DB: 1}); err == nil {
+		if err := c.handshake(bounded(t), &redis.Options{Protocol: 3, Password: "p",
+			DB: 1}); err == nil {
 			t.Errorf("%.40q: no error", greeting)
 		}
 	}

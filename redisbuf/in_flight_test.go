@@ -22,7 +22,8 @@ func TestConnsBoundsConnections(t *testing.T) {
 	for range 20 {
 		all.Go(func() {
 			for range 5 {
-				if n, err := c.GetToBuffer(ctx, "conns", make([]byte, len(value))); err != nil || n != len(value) {
+				if n, err := c.GetToBuffer(ctx, "conns", make([]byte, len(value))); err != nil ||
+					n != len(value) {
 					t.Error(n, err)
 				}
 			}
@@ -96,7 +97,8 @@ func TestInFlight(t *testing.T) {
 	eventually(t, func() bool { return taken(c) })
 	short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 	defer cancel()
-	if _, err := c.GetToBuffer(short, "inflight", make([]byte, 1<<20)); err != context.DeadlineExceeded {
+	if _, err := c.GetToBuffer(short, "inflight",
+		make([]byte, 1<<20)); err != context.DeadlineExceeded {
 		t.Error("a second one went along:", err)
 	}
 	if _, err := c.GetToBuffer(ctx, "inflight", make([]byte, 100)); err != nil {

@@ -10,7 +10,8 @@ import (
 
 // The package imports only these, besides the standard library and millrace.
 func TestImports(t *testing.T) {
-	may := []string{"github.com/millrace-io/millrace", "github.com/redis/go-redis/v9", "github.com/redis/go-redis/v9/auth",
+	may := []string{"github.com/millrace-io/millrace", "github.com/redis/go-redis/v9",
+		"github.com/redis/go-redis/v9/auth",
 		"golang.org/x/sync/semaphore", "golang.org/x/sys/unix"}
 	for _, system := range []string{"linux", "darwin", "windows"} {
 		list := exec.Command("go", "list", "-f", `{{join .Imports "\n"}}`, ".")

@@ -72,7 +72,8 @@ func TestMGet(t *testing.T) {
 		}
 		for i, want := range [][]byte{one, nil, two, nil, three, one} {
 			s := slots[i]
-			if want == nil && s.Err == nil || want != nil && (s.Err != nil || !bytes.Equal(intact(buf)[s.Start:s.End], want)) {
+			if want == nil && s.Err == nil || want != nil &&
+				(s.Err != nil || !bytes.Equal(intact(buf)[s.Start:s.End], want)) {
 				t.Fatalf("size %d, slot %d: %+v", size, i, s)
 			}
 		}

@@ -108,7 +108,9 @@ func (s *pipeRedis) serve(conn net.Conn, name string) {
 		switch {
 		case silent:
 		case strings.HasPrefix(line, "HELLO"):
-			_, _ = fmt.Fprintf(conn, "%%3\r\n$5\r\nproto\r\n:3\r\n$4\r\nrole\r\n$%d\r\n%s\r\n+modules\r\n*0\r\n", len(role), role)
+			_, _ = fmt.Fprintf(
+				conn, "%%3\r\n$5\r\nproto\r\n:3\r\n$4\r\nrole\r\n$%d\r\n%s\r\n+modules\r\n*0\r\n",
+				len(role), role)
 		case strings.HasPrefix(line, "GET"):
 			for _, b := range fmt.Appendf(nil, "$%d\r\n%s\r\n", len(name), name) {
 				time.Sleep(pause)
@@ -127,7 +129,8 @@ func (s *pipeRedis) counts() (dialed, open int) {
 }
 
 // onPipes runs a test in virtual time.
-func onPipes(t *testing.T, change func(*redis.Options), opts []Option, test func(t *testing.T, c *Client, s *pipeRedis)) {
+func onPipes(t *testing.T, change func(*redis.Options), opts []Option,
+	test func(t *testing.T, c *Client, s *pipeRedis)) {
 	t.Helper()
 	s := newPipeRedis()
 	o := &redis.Options{Addr: "127.0.0.1:0", Dialer: s.dial}
@@ -221,7 +224,8 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 		after  time.Duration
 	}{
 		{"by default", func(*redis.Options) {}, maxIdleTime},
-		{"as the client says", func(o *redis.Options) { o.ConnMaxIdleTime = time.Minute }, time.Minute},
+		{"as the client says", func(o *redis.Options) { o.ConnMaxIdleTime = time.Minute },
+			time.Minute},
 	} {
 		onPipes(t, test.change, nil, func(t *testing.T, c *Client, s *pipeRedis) {
 			get5(t, c)
@@ -256,7 +260,8 @@ func TestOldConnectionsAreReplaced(t *testing.T) {
 		onPipes(t, change, nil, func(t *testing.T, c *Client, s *pipeRedis) {
 			n, err := c.node(c.router.one)
 			must(t, err)
-			time.Sleep(time.Second / 4) // so that calls are not made when expired connections are closed
+			// So that calls are not made when expired connections are closed.
+			time.Sleep(time.Second / 4)
 			for begun := time.Now(); time.Since(begun) < 5*time.Minute; {
 				get5(t, c)
 				use(t, n)

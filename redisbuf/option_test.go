@@ -16,11 +16,25 @@ import (
 func TestNewTakesWhatTheClientHas(t *testing.T) {
 	s := redistest.Start(t, redistest.Config("user alice on >first allkeys allcommands"))
 	for name, change := range map[string]func(*redis.Options){
-		"password":    func(o *redis.Options) { o.Username, o.Password = "alice", "first" },
-		"provider":    func(o *redis.Options) { o.CredentialsProvider = func() (string, string) { return "alice", "first" } },
-		"RESP2":       func(o *redis.Options) { o.Username, o.Password, o.Protocol = "alice", "first", 2 },
-		"RESP3":       func(o *redis.Options) { o.Username, o.Password, o.Protocol = "alice", "first", 3 },
-		"with a name": func(o *redis.Options) { o.Username, o.Password, o.ClientName = "alice", "first", "large" },
+		"password": func(o *redis.Options) { o.Username, o.Password = "alice", "first" },
+		"provider": func(o *redis.Options) {
+			o.CredentialsProvider = func() (string,
+				string) {
+				return "alice", "first"
+			}
+		},
+		"RESP2": func(o *redis.Options) {
+			o.Username, o.Password, o.Protocol = "alice",
+				"first", 2
+		},
+		"RESP3": func(o *redis.Options) {
+			o.Username, o.Password, o.Protocol = "alice",
+				"first", 3
+		},
+		"with a name": func(o *redis.Options) {
+			o.Username, o.Password, o.ClientName = "alice",
+				"first", "large"
+		},
 		"streaming provider": func(o *redis.Options) {
 			o.StreamingCredentialsProvider = oneCredential{func() error { return nil }}
 		},
@@ -31,7 +45,10 @@ func TestNewTakesWhatTheClientHas(t *testing.T) {
 			o.StreamingCredentialsProvider = oneCredential{func() error { return errors.New("no") }}
 		},
 		"provider with a context": func(o *redis.Options) {
-			o.CredentialsProviderContext = func(context.Context) (string, string, error) { return "alice", "first", nil }
+			o.CredentialsProviderContext = func(context.Context) (string, string,
+				error) {
+				return "alice", "first", nil
+			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -53,7 +70,8 @@ func TestNewTakesWhatTheClientHas(t *testing.T) {
 			if o.Protocol == 2 {
 				resp = 2
 			}
-			for _, want := range []string{"db=3", "user=alice", fmt.Sprintf("name=%s ", o.ClientName), fmt.Sprintf("resp=%d", resp)} {
+			for _, want := range []string{"db=3", "user=alice",
+				fmt.Sprintf("name=%s ", o.ClientName), fmt.Sprintf("resp=%d", resp)} {
 				if !strings.Contains(ours, want) {
 					t.Errorf("the server has %q, without %s", ours, want)
 				}
@@ -87,7 +105,8 @@ func TestOptionsPanic(t *testing.T) {
 // oneCredential is a provider with constant credentials.
 type oneCredential struct{ unsubscribe auth.UnsubscribeFunc }
 
-func (o oneCredential) Subscribe(auth.CredentialsListener) (auth.Credentials, auth.UnsubscribeFunc, error) {
+func (o oneCredential) Subscribe(auth.CredentialsListener) (auth.Credentials, auth.UnsubscribeFunc,
+	error) {
 	return auth.NewBasicCredentials("alice", "first"), o.unsubscribe, nil
 }
 
@@ -97,7 +116,8 @@ type countedCredential struct {
 	subscribed, listening atomic.Int64
 }
 
-func (p *countedCredential) Subscribe(l auth.CredentialsListener) (auth.Credentials, auth.UnsubscribeFunc, error) {
+func (p *countedCredential) Subscribe(l auth.CredentialsListener) (auth.Credentials,
+	auth.UnsubscribeFunc, error) {
 	now, _, err := p.oneCredential.Subscribe(l)
 	p.subscribed.Add(1)
 	p.listening.Add(1)

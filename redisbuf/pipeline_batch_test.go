@@ -27,7 +27,8 @@ func TestPipelineGoesOnAfterALostConnection(t *testing.T) {
 		c, _ := clientOf(t, o, InFlight(100))
 		p := c.Pipeline()
 		buf, again, later := make([]byte, 40), make([]byte, 5), make([]byte, 90)
-		spoils, set, get := p.GetToBuffer("a", buf), p.SetFromBuffer("b", buf), p.GetToBuffer("c", again)
+		spoils, set, get := p.GetToBuffer("a", buf), p.SetFromBuffer("b", buf),
+			p.GetToBuffer("c", again)
 		getLater, setLater := p.GetToBuffer("d", later), p.SetFromBuffer("e", later)
 		if err := p.Exec(bounded(t)); !isA[*ProtocolError](err) || spoils.Err() != err {
 			t.Error(err)
@@ -35,10 +36,12 @@ func TestPipelineGoesOnAfterALostConnection(t *testing.T) {
 		if err := set.Err(); !isA[*SentError](err) || !errors.Is(err, ErrConnLost) {
 			t.Error(err)
 		}
-		if err := get.Err(); retries < 0 && err != ErrConnLost || retries > 0 && (err != nil || string(again) != "again") {
+		if err := get.Err(); retries < 0 && err != ErrConnLost || retries > 0 &&
+			(err != nil || string(again) != "again") {
 			t.Errorf("%d retries: %v, %q", retries, err, again)
 		}
-		if getLater.Err() != nil || string(later[:getLater.Len()]) != "later" || setLater.Err() != nil {
+		if getLater.Err() != nil || string(later[:getLater.Len()]) != "later" ||
+			setLater.Err() != nil {
 			t.Errorf("%d retries: %v, %v", retries, getLater.Err(), setLater.Err())
 		}
 	}
@@ -61,7 +64,8 @@ func TestPipelineOfASilentServer(t *testing.T) {
 				results = append(results, collect(p, make([]byte, 20_000)))
 			}
 			begun := time.Now() // of a time that only waiting takes
-			if err := p.Exec(context.Background()); !errors.Is(err, os.ErrDeadlineExceeded) || results[0].Err() != err {
+			if err := p.Exec(context.Background()); !errors.Is(err, os.ErrDeadlineExceeded) ||
+				results[0].Err() != err {
 				t.Error(name, err)
 			}
 			if took := time.Since(begun); took > 3*timeout {
@@ -78,7 +82,8 @@ func TestPipelineOfASilentServer(t *testing.T) {
 // calls of a Conn report the lost connection.
 func TestPipelineGoesOnAfterAServerHungUp(t *testing.T) {
 	for _, sticky := range []bool{false, true} {
-		h := redistest.StartHostile(t, redistest.Say("").ThenClose(), redistest.Say("+OK\r\n"), redistest.Say("$0\r\n\r\n"))
+		h := redistest.StartHostile(t, redistest.Say("").ThenClose(), redistest.Say("+OK\r\n"),
+			redistest.Say("$0\r\n\r\n"))
 		c, _ := clientOf(t, optionsOf(h.Endpoint()), InFlight(100))
 		requests, want := 3, error(nil)
 		if sticky {
@@ -89,7 +94,8 @@ func TestPipelineGoesOnAfterAServerHungUp(t *testing.T) {
 		}
 		p := c.Pipeline()
 		value := make([]byte, 100)
-		lost, set, get := p.SetFromBuffer("k", value), p.SetFromBuffer("k", value), p.GetToBuffer("k", value)
+		lost, set, get := p.SetFromBuffer("k", value), p.SetFromBuffer("k", value),
+			p.GetToBuffer("k", value)
 		err := p.Exec(bounded(t))
 		if !isA[*SentError](err) || lost.Err() != err {
 			t.Error(err)
@@ -112,7 +118,8 @@ func TestPipelineOfANegativeLimit(t *testing.T) {
 	ctx := bounded(t)
 	must(t, rdb.Set(ctx, "negative", "", 0).Err())
 	var large *ValueTooLargeError
-	if err := c.GetChain(ctx, "negative", new(millrace.Chain), -1); !errors.As(err, &large) || large.Limit != -1 {
+	if err := c.GetChain(ctx, "negative", new(millrace.Chain), -1); !errors.As(err, &large) ||
+		large.Limit != -1 {
 		t.Error(err)
 	}
 }

@@ -90,7 +90,8 @@ func (g *group) runAll(ctx context.Context, calls []*Result, weight int64) error
 }
 
 // errNotSent is the error of calls that were not sent because of a call before them.
-var errNotSent = errors.New("redisbuf: not sent, because a call before it in the pipeline has failed")
+var errNotSent = errors.New(
+	"redisbuf: not sent, because a call before it in the pipeline has failed")
 
 // runAll sends calls and then reads the replies. If the connection is lost, calls without a reply
 // get an error.
@@ -203,7 +204,8 @@ type failedCall struct {
 // pause before. A SET would undo a later one, or contradict a later read that has seen the value
 // before it, and a read would see the value of a later SET.
 func (g *group) retryable(ctx context.Context, calls []*Result) (failed []failedCall, pause bool) {
-	later := make(map[string]struct{ read, written bool }) // keys of later calls that may have been executed
+	// Keys of later calls that may have been executed.
+	later := make(map[string]struct{ read, written bool })
 	for _, r := range slices.Backward(calls) {
 		cmd := r.cmd.info()
 		seen := later[cmd.key]
@@ -250,7 +252,8 @@ func isUnreachable(err error) bool {
 	if err == nil || isServerError(err) {
 		return false
 	}
-	for _, end := range []error{ErrClosed, redis.ErrPoolTimeout, context.Canceled, context.DeadlineExceeded} {
+	for _, end := range []error{ErrClosed, redis.ErrPoolTimeout, context.Canceled,
+		context.DeadlineExceeded} {
 		if errors.Is(err, end) {
 			return true
 		}

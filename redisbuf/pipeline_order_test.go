@@ -20,16 +20,19 @@ import (
 func TestPipelineRetriesInOrder(t *testing.T) {
 	const ok, value, none = "+OK\r\n", "$1\r\nv\r\n", "$-1\r\n"
 	for _, refusal := range []string{
-		"LOADING Redis is loading the dataset in memory", "READONLY You can't write against a read only replica.",
+		"LOADING Redis is loading the dataset in memory",
+		"READONLY You can't write against a read only replica.",
 		"CLUSTERDOWN Hash slot not served", "TRYAGAIN Multiple keys request during rehashing of slot",
 		"MASTERDOWN Link with MASTER is down", "ERR max number of clients reached",
 	} {
 		no := "-" + refusal + "\r\n"
 		for _, test := range []struct {
-			calls   string   // r and w read and write key a, R and W key b
-			replies []string // first the replies to all of them, then those to retried ones; "" closes the connection
-			want    string   // how they end: + executed, - refused, 0 redis.Nil, ? a SentError
-			again   string   // the retried calls
+			calls string // r and w read and write key a, R and W key b
+			// First the replies to all of them, then those to retried ones; "" closes the
+			// connection.
+			replies []string
+			want    string // how they end: + executed, - refused, 0 redis.Nil, ? a SentError
+			again   string // the retried calls
 		}{
 			{"ww", []string{no, ok}, "-+", ""},
 			{"ww", []string{no, none}, "-0", ""},
@@ -64,10 +67,13 @@ func TestPipelineRetriesInOrder(t *testing.T) {
 			for _, r := range results {
 				got += ending(r.Err())
 			}
-			if again := numbersOf(h.Requests()[len(test.calls):]); got != test.want || again != test.again {
-				t.Errorf("%s of %s: %s, %q again; want %s, %q", refusal, test.calls, got, again, test.want, test.again)
+			if again := numbersOf(h.Requests()[len(test.calls):]); got != test.want ||
+				again != test.again {
+				t.Errorf("%s of %s: %s, %q again; want %s, %q", refusal, test.calls, got, again,
+					test.want, test.again)
 			}
-			if i := strings.IndexAny(got, "-0?"); i >= 0 && err != results[i].Err() || i < 0 && err != nil {
+			if i := strings.IndexAny(got, "-0?"); i >= 0 && err != results[i].Err() || i < 0 &&
+				err != nil {
 				t.Errorf("%s of %s: Exec returns %v", refusal, test.calls, err)
 			}
 		}
@@ -146,14 +152,16 @@ func TestPipelineOrderOfAnything(t *testing.T) {
 			}
 		}
 		for i, r := range results {
-			if times := strings.Count(fmt.Sprint(executed), fmt.Sprint(i)); (r.Err() == redis.Nil) != (times == 1) || times > 1 {
+			if times := strings.Count(fmt.Sprint(executed),
+				fmt.Sprint(i)); (r.Err() == redis.Nil) != (times == 1) || times > 1 {
 				t.Fatalf("%s: call %d was executed %d times: %v", calls, i, times, r.Err())
 			}
 		}
 		for i, one := range executed {
 			for _, later := range executed[i+1:] {
 				pair := string(calls[one]) + string(calls[later])
-				if later < one && slices.Contains([]string{"rw", "wr", "ww", "RW", "WR", "WW"}, pair) {
+				if later < one && slices.Contains([]string{"rw", "wr", "ww", "RW", "WR", "WW"},
+					pair) {
 					t.Fatalf("%s: executed as %v", calls, executed)
 				}
 			}
@@ -189,7 +197,8 @@ func TestPipelineRedirectsInOrder(t *testing.T) {
 		before := len(there.Requests())
 		results := numbered(p, "wWw")
 		err := p.Exec(bounded(t))
-		if !redis.HasErrorPrefix(err, word) || results[0].Err() != err || results[1].Err() != nil || results[2].Err() != nil {
+		if !redis.HasErrorPrefix(err, word) || results[0].Err() != err || results[1].Err() != nil ||
+			results[2].Err() != nil {
 			t.Error(word, err, results[1].Err(), results[2].Err())
 		}
 		if numbersOf(there.Requests()[before:]) != "1" {

@@ -14,7 +14,8 @@ import (
 // Those SETs of a pipeline may have been executed that have left to their last byte, and no others,
 // wherever the connection ends.
 func TestPipelineSaysWhatMayHaveBeenSent(t *testing.T) {
-	chain := scattered(t, []byte("twelve blocks"), 12) // more than are pushed before something is sent
+	// More than are pushed before something is sent.
+	chain := scattered(t, []byte("twelve blocks"), 12)
 	kinds := []func() command{
 		func() command { return setOf("a", []byte("value")) },
 		func() command { return getOf("a", make([]byte, 5)) },
@@ -53,7 +54,8 @@ func TestPipelineSaysWhatMayHaveBeenSent(t *testing.T) {
 // The kernel may have accepted some of the bytes.
 func TestPipelineWhoseServerStopsReading(t *testing.T) {
 	client, _ := tcpPair(t)
-	c := newConn(client, time.Minute, time.Second/2) // enough for the first of them on a busy machine
+	// Enough for the first of them on a busy machine.
+	c := newConn(client, time.Minute, time.Second/2)
 	defer c.close()
 	calls := []*Result{{cmd: setOf("first", []byte("value"))}}
 	for range 64 { // more than the sockets hold
@@ -80,13 +82,15 @@ func TestPipelineWithAPendingError(t *testing.T) {
 		"+OK\r\n": false, "$1\r\nv\r\n": false, "$-1\r\n": false, "_\r\n": false,
 	} {
 		for _, cmds := range [][2]command{
-			{setOf("a", []byte("v")), setOf("b", []byte("v"))}, {getOf("a", []byte("v")), getOf("b", []byte("v"))},
+			{setOf("a", []byte("v")), setOf("b", []byte("v"))},
+			{getOf("a", []byte("v")), getOf("b", []byte("v"))},
 		} {
 			s := &tape{left: []byte(reply), step: len(reply)}
 			c := newConn(s, time.Second, time.Second)
 			calls := []*Result{{cmd: cmds[0]}, {cmd: cmds[1]}}
 			c.runAll(context.Background(), calls)
-			if err := calls[0].err; refuses != redis.IsMaxClientsError(err) || !refuses && !errors.Is(err, syscall.EPIPE) {
+			if err := calls[0].err; refuses != redis.IsMaxClientsError(err) || !refuses &&
+				!errors.Is(err, syscall.EPIPE) {
 				t.Errorf("%q: %v", reply, err)
 			}
 			if err := calls[1].err; !errors.Is(err, syscall.EPIPE) || !c.broken {

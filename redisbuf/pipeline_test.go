@@ -190,7 +190,8 @@ func TestPipelineKeepsNothing(t *testing.T) {
 				p.reset()
 			}
 		}()
-		if exec && (set.Err() != nil || get.Err() != nil || get.Len() != 1<<16) || !exec && get.Err() != errNotExecuted {
+		if exec && (set.Err() != nil || get.Err() != nil || get.Len() != 1<<16) || !exec &&
+			get.Err() != errNotExecuted {
 			t.Error(set.Err(), get.Err(), get.Len())
 		}
 		for gone := false; !gone; {
@@ -216,7 +217,8 @@ func TestPipelineCancelled(t *testing.T) {
 	inner, cancel := context.WithCancel(ctx)
 	go func() {
 		defer cancel()
-		for direct.Exists(ctx, "cancelled").Val() == 0 && ctx.Err() == nil { // it is to be executed, without a reply
+		// It is to be executed, without a reply.
+		for direct.Exists(ctx, "cancelled").Val() == 0 && ctx.Err() == nil {
 			time.Sleep(time.Millisecond)
 		}
 	}()

@@ -35,7 +35,8 @@ func describe(key string, worker, number, size int) []byte {
 // described reports whether p is such a value of key as a whole.
 func described(key string, p []byte) bool {
 	return len(p) >= 32 &&
-		bytes.Equal(p, describe(key, int(binary.BigEndian.Uint64(p[8:])), int(binary.BigEndian.Uint64(p[16:])), len(p)))
+		bytes.Equal(p, describe(key, int(binary.BigEndian.Uint64(p[8:])),
+			int(binary.BigEndian.Uint64(p[16:])), len(p)))
 }
 
 // outcomes counts how calls have ended.
@@ -51,7 +52,8 @@ func (o *outcomes) enough() bool {
 func anyCall(ctx context.Context, t *testing.T, c *Client, worker, number int, o *outcomes) {
 	key := fmt.Sprint("property/", rand.N(3))
 	if rand.N(2) == 0 {
-		err := sets[rand.N(len(sets))].call(ctx, c, key, describe(key, worker, number, rand.N(1<<rand.N(19))))
+		err := sets[rand.N(len(sets))].call(ctx, c, key,
+			describe(key, worker, number, rand.N(1<<rand.N(19))))
 		if err == nil {
 			o.sets.Add(1)
 		} else {
@@ -114,14 +116,16 @@ func TestPropertyNoTornValues(t *testing.T) {
 	opt.ReadTimeout, opt.WriteTimeout = 200*time.Millisecond, 200*time.Millisecond
 	opt.MinRetryBackoff, opt.MaxRetryBackoff = time.Millisecond, 5*time.Millisecond
 	c, _ := clientOf(t, opt, Conns(4), InFlight(1<<20))
-	must(t, rdbOf(t, s.Endpoint()).Del(context.Background(), "property/0", "property/1", "property/2").Err())
+	must(t, rdbOf(t, s.Endpoint()).Del(context.Background(), "property/0", "property/1",
+		"property/2").Err())
 	var stop atomic.Bool
 	var all sync.WaitGroup
 	var o outcomes
 	for worker := range 4 {
 		all.Go(func() {
 			for i := 0; !stop.Load(); i++ {
-				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rand.N(200)+1)*time.Millisecond)
+				ctx, cancel := context.WithTimeout(context.Background(),
+					time.Duration(rand.N(200)+1)*time.Millisecond)
 				if rand.N(3) == 0 {
 					ctx = context.Background()
 				}

@@ -19,7 +19,8 @@ func TestPushes(t *testing.T) {
 	before := p.Accepted()
 	for _, g := range gets {
 		for range 3 {
-			p.Set(redistest.InjectReply(0, push+push).On("push\r\n"), redistest.InjectReply(508, push).On("push\r\n"))
+			p.Set(redistest.InjectReply(0, push+push).On("push\r\n"),
+				redistest.InjectReply(508, push).On("push\r\n"))
 			if g.asksTwice() {
 				p.Set(redistest.InjectReply(0, push+push).On("push\r\n"))
 			}
@@ -51,26 +52,28 @@ func TestPushesBetweenReplies(t *testing.T) {
 		replies []string
 		call    func() ([]byte, error)
 	}{
-		{"Pipeline", "between\r\n", []string{"$10\r\n" + value + "\r\n", "+OK\r\n"}, func() ([]byte, error) {
-			bufs := [2][]byte{make([]byte, 10), make([]byte, 10)}
-			pipe := c.Pipeline()
-			pipe.GetToBuffer("between", bufs[0])
-			pipe.SetFromBuffer("between", []byte(value))
-			pipe.GetToBuffer("between", bufs[1])
-			err := pipe.Exec(ctx)
-			if !bytes.Equal(bufs[0], bufs[1]) {
-				return nil, fmt.Errorf("%q and %q", bufs[0], bufs[1])
-			}
-			return bufs[0], err
-		}},
-		{"ReaderAt", "GETRANGE", []string{":10\r\n", "$10\r\n" + value + "\r\n"}, func() ([]byte, error) {
-			r, err := c.ReaderAt(ctx, "between")
-			if err != nil {
-				return nil, err
-			}
-			defer r.Close()
-			return io.ReadAll(r)
-		}},
+		{"Pipeline", "between\r\n", []string{"$10\r\n" + value + "\r\n", "+OK\r\n"},
+			func() ([]byte, error) {
+				bufs := [2][]byte{make([]byte, 10), make([]byte, 10)}
+				pipe := c.Pipeline()
+				pipe.GetToBuffer("between", bufs[0])
+				pipe.SetFromBuffer("between", []byte(value))
+				pipe.GetToBuffer("between", bufs[1])
+				err := pipe.Exec(ctx)
+				if !bytes.Equal(bufs[0], bufs[1]) {
+					return nil, fmt.Errorf("%q and %q", bufs[0], bufs[1])
+				}
+				return bufs[0], err
+			}},
+		{"ReaderAt", "GETRANGE", []string{":10\r\n", "$10\r\n" + value + "\r\n"},
+			func() ([]byte, error) {
+				r, err := c.ReaderAt(ctx, "between")
+				if err != nil {
+					return nil, err
+				}
+				defer r.Close()
+				return io.ReadAll(r)
+			}},
 	} {
 		at := int64(0)
 		for i, reply := range append([]string{""}, tt.replies...) {

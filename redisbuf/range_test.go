@@ -30,7 +30,8 @@ func TestRange(t *testing.T) {
 	for _, test := range []struct {
 		replies, want string
 		goesOn        bool // the connection does
-		asking        bool // in a slot that is moving, each of the commands is preceded by an ASKING
+		// In a slot that is moving, each of the commands is preceded by an ASKING.
+		asking bool
 	}{
 		{":9\r\n" + value + ":9\r\n", "value", true, false},
 		{":8\r\n" + value + ":9\r\n", "changed to 8", true, false},
@@ -51,7 +52,8 @@ func TestRange(t *testing.T) {
 		{":8\r\n", "lost", false, false},
 		{"", "lost", false, false},
 		{ok + ":9\r\n" + ok + value + ok + ":9\r\n", "value", true, true},
-		{ok + ":9\r\n-ERR x\r\n" + value + "-ERR x\r\n:9\r\n", "value", true, true}, // it was not needed
+		// It was not needed.
+		{ok + ":9\r\n-ERR x\r\n" + value + "-ERR x\r\n:9\r\n", "value", true, true},
 		{ok + ":8\r\n" + ok + value + ok + ":9\r\n", "changed to 8", true, true},
 		{ok + ":9\r\n" + ok + value + ok + ":8\r\n", "changed to 8", true, true},
 		{ok + ":9\r\n", "lost", false, true},

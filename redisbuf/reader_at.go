@@ -177,7 +177,8 @@ type rangeCmd struct {
 }
 
 func (r *ReaderAt) rangeCmd(off int64, buf []byte) *rangeCmd {
-	return &rangeCmd{getCmd: getCmd{getHeader: rangeOf(r.key, off, int64(len(buf))), buf: buf}, length: r.size}
+	return &rangeCmd{getCmd: getCmd{getHeader: rangeOf(r.key, off, int64(len(buf))), buf: buf},
+		length: r.size}
 }
 
 func (r *rangeCmd) compose(c *conn) error {

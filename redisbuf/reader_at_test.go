@@ -70,7 +70,8 @@ func TestReaderAtBesideABytesReader(t *testing.T) {
 		default:
 			n, err := r.Read(p)
 			m, want := io.ReadFull(oracle, q[:n])
-			if want != nil || m != n || err != nil && (err != io.EOF || oracle.Len() > 0) || !bytes.Equal(intact(p)[:n], q[:n]) {
+			if want != nil || m != n || err != nil && (err != io.EOF || oracle.Len() > 0) ||
+				!bytes.Equal(intact(p)[:n], q[:n]) {
 				t.Fatalf("Read(%d): %d, %v", size, n, err)
 			}
 		}
@@ -95,7 +96,8 @@ func TestReaderAtOfAValueThatChanges(t *testing.T) {
 	}{
 		{"grows", func() { must(t, rdb.Append(ctx, "rc", "more").Err()) }, 3<<20 + 4},
 		{"shrinks", func() { must(t, rdb.Set(ctx, "rc", randomValue(10), 0).Err()) }, 10},
-		{"grows a lot", func() { must(t, rdb.Set(ctx, "rc", randomValue(20<<20), 0).Err()) }, 20 << 20},
+		{"grows a lot", func() { must(t, rdb.Set(ctx, "rc", randomValue(20<<20), 0).Err()) },
+			20 << 20},
 		{"goes", func() { must(t, rdb.Del(ctx, "rc").Err()) }, 0},
 	} {
 		must(t, rdb.Set(ctx, "rc", randomValue(3<<20), 0).Err())
@@ -112,7 +114,8 @@ func TestReaderAtOfAValueThatChanges(t *testing.T) {
 			func() error { _, err := r.ReadAt(make([]byte, 3<<20), 0); return err },
 		} {
 			var changed *ValueChangedError
-			if err := read(); !errors.As(err, &changed) || changed.Was != 3<<20 || changed.Is != test.is {
+			if err := read(); !errors.As(err, &changed) || changed.Was != 3<<20 ||
+				changed.Is != test.is {
 				t.Errorf("%s: %v", test.name, err)
 			}
 		}
@@ -187,7 +190,8 @@ func TestReaderAtServesContent(t *testing.T) {
 	defer server.Close()
 	defer server.Client().CloseIdleConnections()
 	for header, want := range map[string][]byte{
-		"": value, "bytes=0-0": value[:1], "bytes=1000000-1999999": value[1000000:2000000], "bytes=-7": value[len(value)-7:],
+		"": value, "bytes=0-0": value[:1], "bytes=1000000-1999999": value[1000000:2000000],
+		"bytes=-7": value[len(value)-7:],
 	} {
 		req, _ := http.NewRequest("GET", server.URL, nil)
 		if header != "" {
@@ -212,7 +216,8 @@ func TestGetToAResponse(t *testing.T) {
 		must(t, rdb.Set(bounded(t), "response", value, 0).Err())
 		for _, length := range []bool{false, true} {
 			handled := make(chan struct{})
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+				req *http.Request) {
 				defer close(handled)
 				if length {
 					w.Header().Set("Content-Length", strconv.Itoa(size))
@@ -276,7 +281,8 @@ func TestReaderAtOfAKeyThatIsSetMeanwhile(t *testing.T) {
 			done <- opened{r, err}
 		}()
 		eventually(t, func() bool {
-			return strings.Contains(fmt.Sprint(s.Do(t, "INFO", "commandstats")), "cmdstat_strlen:calls=1")
+			return strings.Contains(fmt.Sprint(s.Do(t, "INFO", "commandstats")),
+				"cmdstat_strlen:calls=1")
 		})
 		s.Do(t, "SET", "k", value)
 		p.Release()

@@ -22,7 +22,8 @@ func TestOnlyAClusterRedirects(t *testing.T) {
 	o := optionsOf(h.Endpoint())
 	o.Password = "secret"
 	c, _ := clientOf(t, o)
-	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": h.Addr()}, Password: "secret"})
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": h.Addr()},
+		Password: "secret"})
 	t.Cleanup(func() { ring.Close() })
 	for _, c := range []*Client{c, newClient(t, ring)} {
 		for _, word := range []string{"MOVED", "ASK"} {
@@ -49,10 +50,12 @@ func TestOnlyAClusterRedirects(t *testing.T) {
 
 // Where a server of a cluster says that a key is, however it writes that, it is asked for.
 func TestRedirects(t *testing.T) {
-	here, there := redistest.StartHostile(t), redistest.StartHostile(t, redistest.Say("+OK\r\n"), redistest.Say("+OK\r\n"))
+	here, there := redistest.StartHostile(t),
+		redistest.StartHostile(t, redistest.Say("+OK\r\n"), redistest.Say("+OK\r\n"))
 	there.Always(redistest.Say("+OK\r\n"))
 	for says, means := range map[string]string{
-		"127.0.0.2:7000": "127.0.0.2:7000", "host:7000": "host:7000", "::1:7000": "[::1]:7000", "[::1]:7000": "[::1]:7000",
+		"127.0.0.2:7000": "127.0.0.2:7000", "host:7000": "host:7000", "::1:7000": "[::1]:7000",
+		"[::1]:7000":         "[::1]:7000",
 		"2001:db8::2:1:7000": "[2001:db8::2:1]:7000", ":7000": "127.0.0.1:7000",
 		"": "", "host": "", "host:": "", "::1": "[:]:1", // which are none
 	} {
@@ -95,7 +98,8 @@ func TestReloadWithoutAnotherTry(t *testing.T) {
 		text string
 		want int
 	}{
-		{"MOVED 1 127.0.0.1:1", 1}, {"ASK 1 127.0.0.1:1", 1}, {"READONLY You can't write", 1}, {"CLUSTERDOWN not served", 1},
+		{"MOVED 1 127.0.0.1:1", 1}, {"ASK 1 127.0.0.1:1", 1}, {"READONLY You can't write", 1},
+		{"CLUSTERDOWN not served", 1},
 		{"OOM command not allowed", 0}, {"WRONGTYPE Operation", 0},
 	} {
 		c, _ := clientOf(t, o)
@@ -196,7 +200,10 @@ func TestServersAreBounded(t *testing.T) {
 	c, err := New(rdb)
 	must(t, err)
 	defer c.Close()
-	server := func(i int) (*node, error) { return c.node(&redis.Options{Addr: fmt.Sprint("server", i)}) }
+	server := func(i int) (*node, error) {
+		return c.node(&redis.Options{Addr: fmt.Sprint("server",
+			i)})
+	}
 	for i := range maxServers {
 		_, err := server(i)
 		must(t, err)

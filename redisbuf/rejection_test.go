@@ -31,26 +31,29 @@ func unwanted(t *testing.T, words string) *redis.Options {
 		}
 	}()
 	t.Cleanup(func() { l.Close(); <-ended })
-	return &redis.Options{Addr: l.Addr().String(), Dialer: func(_ context.Context, network, addr string) (net.Conn, error) {
-		conn, err := net.Dial(network, addr)
-		if err == nil {
-			<-gone
-		}
-		return conn, err
-	}}
+	return &redis.Options{Addr: l.Addr().String(),
+		Dialer: func(_ context.Context, network, addr string) (net.Conn, error) {
+			conn, err := net.Dial(network, addr)
+			if err == nil {
+				<-gone
+			}
+			return conn, err
+		}}
 }
 
 // What a server says to a client that it rejects is the error of the call, and the connection is
 // not used again. A server that closes the connection after its reply to HELLO is not taken for one
 // that does not know HELLO.
 func TestUnwantedConnections(t *testing.T) {
-	const going = "ERR I am about to go" // which no server says to a connection that it rejects: only HELLO is answered with it
+	// Which no server says to a connection that it rejects: only HELLO is answered with it.
+	const going = "ERR I am about to go"
 	for _, words := range []string{
 		"DENIED Redis is running in protected mode", "ERR max number of clients reached",
 		"ERR max number of clients + cluster connections reached", going,
 	} {
 		for protocol := 2; protocol <= 3; protocol++ {
-			if words == going && (protocol == 2 || runtime.GOOS != "linux") { // where it is seen that a server has hung up
+			// Where it is seen that a server has hung up.
+			if words == going && (protocol == 2 || runtime.GOOS != "linux") {
 				continue
 			}
 			o := unwanted(t, words)
@@ -83,7 +86,8 @@ func TestFullServer(t *testing.T) {
 			return new(net.Dialer).DialContext(ctx, network, addr)
 		}
 		c, rdb := clientOf(t, o)
-		must(t, c.SetFromBuffer(bounded(t), "full", []byte("v"))) // was not executed, so this is safe
+		// Was not executed, so this is safe.
+		must(t, c.SetFromBuffer(bounded(t), "full", []byte("v")))
 		check(t, rdb, "full", []byte("v"))
 	}
 }

@@ -66,7 +66,8 @@ func parseHeader(line []byte) (h header, err error) {
 			return h, badReply("%.40q is not a number", h.text)
 		}
 		return h, nil
-	case kindBulk, kindArray, kindPush, kindAttribute, kindMap, kindSet, kindBulkError, kindVerbatim:
+	case kindBulk, kindArray, kindPush, kindAttribute, kindMap, kindSet, kindBulkError,
+		kindVerbatim:
 		var ok bool
 		if h.n, ok = parseInt(h.text); !ok || h.n < -1 || h.n > maxValue {
 			return h, badReply("%.40q is not a length", h.text)

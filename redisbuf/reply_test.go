@@ -110,7 +110,8 @@ func slowLine(s []byte) (line string, rest []byte, ok bool) {
 
 // checkReply compares the received value with the oracle's, and reports whether another reply may
 // follow.
-func checkReply(t *testing.T, what string, c *conn, have int, got []byte, err error, value []byte, failure string) bool {
+func checkReply(t *testing.T, what string, c *conn, have int, got []byte, err error, value []byte,
+	failure string) bool {
 	t.Helper()
 	var small *BufferTooSmallError
 	switch {
@@ -166,13 +167,18 @@ func playBoth(t *testing.T, stream []byte, have, step int) {
 
 // replyStreams are streams of two replies.
 func replyStreams() (streams []string) {
-	for _, size := range []int{0, 1, 2, 9, 10, 11, 99, 100, 101, 1000, lineLen - 10, lineLen, lineLen + 10} {
+	for _, size := range []int{0, 1, 2, 9, 10, 11, 99, 100, 101, 1000, lineLen - 10, lineLen,
+		lineLen + 10} {
 		v := string(randomValue(size))
-		streams = append(streams, fmt.Sprintf("$%d\r\n%s\r\n$3\r\nabc\r\n", size, v), fmt.Sprintf("$0\r\n\r\n$%d\r\n%s\r\n", size, v))
+		streams = append(streams, fmt.Sprintf("$%d\r\n%s\r\n$3\r\nabc\r\n", size, v),
+			fmt.Sprintf("$0\r\n\r\n$%d\r\n%s\r\n", size, v))
 	}
-	return append(streams, "$-1\r\n$1\r\nx\r\n", "_\r\n_\r\n", "-ERR no\r\n$1\r\nx\r\n", "$000000000000000003\r\nabc\r\n-A b\r\n",
-		"$5\r\nabc\r\n\r\n", "$3\r\nabcd\r\n", "$3\nabc\r\n", "$x\r\n", "$-2\r\n", "$4611686018427387904\r\nabc", "$99999\r\n",
-		"+OK\r\n", "\r\n", "\n", "$\r\n", "$+3\r\nabc\r\n", "$3\r\nabc", "$3\r\nabc\r", "*1\r\n", "")
+	return append(streams, "$-1\r\n$1\r\nx\r\n", "_\r\n_\r\n", "-ERR no\r\n$1\r\nx\r\n",
+		"$000000000000000003\r\nabc\r\n-A b\r\n",
+		"$5\r\nabc\r\n\r\n", "$3\r\nabcd\r\n", "$3\nabc\r\n", "$x\r\n", "$-2\r\n",
+		"$4611686018427387904\r\nabc", "$99999\r\n",
+		"+OK\r\n", "\r\n", "\n", "$\r\n", "$+3\r\nabc\r\n", "$3\r\nabc", "$3\r\nabc\r", "*1\r\n",
+		"")
 }
 
 func TestReplyInEverySplit(t *testing.T) {

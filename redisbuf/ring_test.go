@@ -15,7 +15,8 @@ import (
 
 // ringOf returns a client of a Ring of such servers, which finds out by calls alone that one is
 // down.
-func ringOf(t testing.TB, change func(*redis.RingOptions), servers ...*redistest.Server) *redis.Ring {
+func ringOf(t testing.TB, change func(*redis.RingOptions),
+	servers ...*redistest.Server) *redis.Ring {
 	t.Helper()
 	o := &redis.RingOptions{Addrs: make(map[string]string), HeartbeatFrequency: 24 * time.Hour}
 	for i, s := range servers {
@@ -45,7 +46,10 @@ func spread(t *testing.T, c *Client, rdb redis.UniversalClient) int {
 
 func TestRing(t *testing.T) {
 	one, two := redistest.Start(t), redistest.Start(t)
-	rdb := ringOf(t, func(o *redis.RingOptions) { o.HeartbeatFrequency, o.DialerRetries = 20*time.Millisecond, 1 }, one, two)
+	rdb := ringOf(t, func(o *redis.RingOptions) {
+		o.HeartbeatFrequency,
+			o.DialerRetries = 20*time.Millisecond, 1
+	}, one, two)
 	c := newClient(t, rdb)
 	everyWay(t, c, rdb, "ring", fewSizes)
 	if n := spread(t, c, rdb); n != 2 {
@@ -83,7 +87,10 @@ func TestRingOfShardsOfOneAddress(t *testing.T) {
 	} {
 		var made atomic.Int64
 		rdb := ringOf(t, func(o *redis.RingOptions) {
-			o.NewClient = func(*redis.Options) *redis.Client { return redis.NewClient(shard(int(made.Add(1)-1) % 2)) }
+			o.NewClient = func(
+				*redis.Options) *redis.Client {
+				return redis.NewClient(shard(int(made.Add(1)-1) % 2))
+			}
 		}, servers...)
 		if n := spread(t, newClient(t, rdb), rdb); n != 2 {
 			t.Errorf("%s: the values are on %d servers", name, n)

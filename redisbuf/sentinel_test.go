@@ -40,7 +40,8 @@ func TestSentinelThatCannotTellTheOldMaster(t *testing.T) {
 	must(t, err)
 	defer conn.Close()
 	must(t, conn.SetFromBuffer(ctx, "stale", []byte("before")))
-	s.Master().Do(t, "ACL", "SETUSER", "default", "-replicaof", "-slaveof", "-client|kill", "-config", "-multi")
+	s.Master().Do(t, "ACL", "SETUSER", "default", "-replicaof", "-slaveof", "-client|kill",
+		"-config", "-multi")
 	stop := load(t, c, "load", 10000)
 	s.Promote(t)
 	rdb := rdbOf(t, s.Master().Endpoint())

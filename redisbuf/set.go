@@ -11,7 +11,8 @@ import (
 //
 // The error is redis.Nil if a condition ([IfAbsent], [IfPresent]) did not hold. After a *SentError
 // it is unknown whether the key was set.
-func (c *Client) SetFromBuffer(ctx context.Context, key string, buf []byte, opts ...SetOption) error {
+func (c *Client) SetFromBuffer(ctx context.Context, key string, buf []byte,
+	opts ...SetOption) error {
 	set, err := newSetHeader(key, int64(len(buf)), opts)
 	if err != nil {
 		return err
@@ -24,7 +25,8 @@ func (c *Client) SetFromBuffer(ctx context.Context, key string, buf []byte, opts
 
 // SetChain sets key to the bytes of src, without a copy. It borrows src. The errors are as for
 // SetFromBuffer.
-func (c *Client) SetChain(ctx context.Context, key string, src *millrace.Chain, opts ...SetOption) error {
+func (c *Client) SetChain(ctx context.Context, key string, src *millrace.Chain,
+	opts ...SetOption) error {
 	set, err := newSetHeader(key, int64(src.Len()), opts) // a nil chain panics here
 	if err != nil {
 		return err

@@ -22,7 +22,8 @@ import (
 // return an error that says MOVED or ASK (redis.IsMovedError, redis.IsAskError). After a MOVED,
 // another call finds the new server as soon as go-redis knows it; an ASK lasts as long as the slot
 // moves. SetFromBuffer, SetChain and SetFile follow the redirection themselves.
-func (c *Client) SetFrom(ctx context.Context, key string, r io.Reader, n int64, opts ...SetOption) error {
+func (c *Client) SetFrom(ctx context.Context, key string, r io.Reader, n int64,
+	opts ...SetOption) error {
 	cmd, err := newSetFrom(key, r, n, opts)
 	if err != nil {
 		return err
@@ -112,7 +113,10 @@ func (c *conn) readFrom(r io.Reader, p []byte) (int, error) {
 // was.
 type ReaderError struct{ Err error }
 
-func (e *ReaderError) Error() string { return fmt.Sprintf("redisbuf: reading the value: %v", e.Err) }
+func (e *ReaderError) Error() string {
+	return fmt.Sprintf("redisbuf: reading the value: %v",
+		e.Err)
+}
 
 // Unwrap returns the reader's error.
 func (e *ReaderError) Unwrap() error { return e.Err }
@@ -164,7 +168,8 @@ func fileSize(f *os.File) (int64, error) {
 		var p [1]byte
 		switch n, err := f.ReadAt(p[:], 0); {
 		case n > 0:
-			return 0, fmt.Errorf("redisbuf: SetFile of %s, which reports size 0 but has content", f.Name())
+			return 0, fmt.Errorf("redisbuf: SetFile of %s, which reports size 0 but has content",
+				f.Name())
 		case err != nil && err != io.EOF:
 			return 0, &ReaderError{Err: err}
 		}

@@ -23,7 +23,8 @@ func TestSetFromAReaderThatGivesNothing(t *testing.T) {
 			times++
 			return 0, nil
 		})
-		if err := c.SetFrom(ctx, "nothing", r, size); !isA[*ReaderError](err) || !errors.Is(err, io.ErrNoProgress) {
+		if err := c.SetFrom(ctx, "nothing", r, size); !isA[*ReaderError](err) ||
+			!errors.Is(err, io.ErrNoProgress) {
 			t.Error(err)
 		}
 		if times != maxEmptyReads {
@@ -65,7 +66,10 @@ func TestContextEndsBehindAValue(t *testing.T) {
 	must(t, err)
 	request := int64(len("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$65536\r\n") + len(value) + len("\r\n"))
 	for name, newCmd := range map[string]func() (command, error){
-		"SetFrom": func() (command, error) { return newSetFrom("k", bytes.NewReader(value), int64(len(value)), nil) },
+		"SetFrom": func() (command, error) {
+			return newSetFrom("k", bytes.NewReader(value),
+				int64(len(value)), nil)
+		},
 		"SetFile": func() (command, error) { return newSetFile("k", f, nil) },
 	} {
 		sent := 0
@@ -86,7 +90,8 @@ func TestContextEndsBehindAValue(t *testing.T) {
 				break
 			}
 			if all := <-whole; err != context.Canceled || all != c.sent {
-				t.Errorf("%s, after %d looks: %v, all of it is there: %t, sent: %t", name, looks, err, all, c.sent)
+				t.Errorf("%s, after %d looks: %v, all of it is there: %t, sent: %t", name, looks,
+					err, all, c.sent)
 			} else if all {
 				sent++
 			}

@@ -24,9 +24,11 @@ func TestSetOptions(t *testing.T) {
 		ttl(59*time.Minute, time.Hour)
 		must(t, s.call(ctx, c, "o", []byte("3")))
 		ttl(none, none)
-		must(t, s.call(ctx, c, "o", []byte("4"), Expire(90*time.Second+time.Millisecond), IfPresent()))
+		must(t, s.call(ctx, c, "o", []byte("4"), Expire(90*time.Second+time.Millisecond),
+			IfPresent()))
 		ttl(80*time.Second, 90*time.Second+time.Millisecond)
-		if err := s.call(ctx, c, "o", []byte("7"), IfAbsent(), Expire(time.Minute)); err != redis.Nil {
+		if err := s.call(ctx, c, "o", []byte("7"), IfAbsent(),
+			Expire(time.Minute)); err != redis.Nil {
 			t.Fatalf("%s, IfAbsent: %v", s.name, err)
 		}
 		check(t, rdb, "o", []byte("4"))
@@ -38,7 +40,8 @@ func TestSetOptions(t *testing.T) {
 		check(t, rdb, "o", []byte("9"))
 
 		for _, opts := range [][]SetOption{
-			{KeepTTL(), Expire(time.Second)}, {IfAbsent(), IfPresent()}, {Expire(0)}, {Expire(-time.Second)},
+			{KeepTTL(), Expire(time.Second)}, {IfAbsent(), IfPresent()}, {Expire(0)},
+			{Expire(-time.Second)},
 			{Expire(time.Millisecond - 1)},
 		} {
 			if err := s.call(ctx, c, "o", []byte("0"), opts...); err == nil || isServerError(err) {

@@ -131,7 +131,8 @@ func (c *conn) sendFile(f *os.File, size int64) (off int64, err error) {
 		switch {
 		case waitErr != nil:
 			return off, c.ioError(waitErr)
-		case errors.Is(sendErr, unix.EINVAL), errors.Is(sendErr, unix.ENOSYS), errors.Is(sendErr, unix.EOPNOTSUPP):
+		case errors.Is(sendErr, unix.EINVAL), errors.Is(sendErr, unix.ENOSYS),
+			errors.Is(sendErr, unix.EOPNOTSUPP):
 			return off, nil
 		case sendErr == unix.EBADF, sendErr == unix.EIO: // f cannot be read
 			return off, &ReaderError{Err: os.NewSyscallError("sendfile", sendErr)}
@@ -149,7 +150,8 @@ func (c *conn) sendFile(f *os.File, size int64) (off int64, err error) {
 func (c *conn) checkIdle() (usable, known bool) {
 	c.control(func(fd int) {
 		known, usable = true, !hungUp(fd)
-		if usable && c.raw != nil { // the bytes of another kind of connection are encrypted, and may be about the encryption
+		// The bytes of another kind of connection are encrypted, and may be about the encryption.
+		if usable && c.raw != nil {
 			first, err := peek(fd)
 			usable = err != nil || len(first) > 0 && first[0] == kindPush
 		}

@@ -23,8 +23,10 @@ const (
 )
 
 // onBothNetworks runs f with a Client of a server's TCP port, and with one of a Unix socket.
-func onBothNetworks(t *testing.T, change func(*redis.Options), f func(t *testing.T, c *Client, rdb *redis.Client)) {
-	for name, opts := range map[string][]redistest.Option{"TCP": nil, "Unix": {redistest.UnixSocket()}} {
+func onBothNetworks(t *testing.T, change func(*redis.Options),
+	f func(t *testing.T, c *Client, rdb *redis.Client)) {
+	for name, opts := range map[string][]redistest.Option{"TCP": nil,
+		"Unix": {redistest.UnixSocket()}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // it waits
 			o := optionsOf(redistest.Start(t, opts...).Endpoint())
@@ -75,12 +77,13 @@ func TestGetToASlowConnection(t *testing.T) {
 		}
 		times := 0
 		got, err := throughSocket(func(w io.Writer) (int64, error) {
-			return conn.GetTo(context.Background(), "slow", readerFromFunc{w, func(r io.Reader) (int64, error) {
-				if times++; !until.IsZero() {
-					t.Error("the writer has until", until)
-				}
-				return w.(io.ReaderFrom).ReadFrom(r)
-			}})
+			return conn.GetTo(context.Background(), "slow",
+				readerFromFunc{w, func(r io.Reader) (int64, error) {
+					if times++; !until.IsZero() {
+						t.Error("the writer has until", until)
+					}
+					return w.(io.ReaderFrom).ReadFrom(r)
+				}})
 		})
 		if err != nil || !bytes.Equal(got, value) || times == 0 {
 			t.Errorf("%d bytes in %d steps, %v", len(got), times, err)
@@ -146,7 +149,8 @@ func TestServerStopsAmidASplice(t *testing.T) {
 			c, _ := clientOf(t, o)
 			mine, others := tcpPair(t)
 			err := f(c, mine, others)
-			if !errors.Is(err, os.ErrDeadlineExceeded) || isA[*WriterError](err) || isA[*ReaderError](err) {
+			if !errors.Is(err, os.ErrDeadlineExceeded) || isA[*WriterError](err) ||
+				isA[*ReaderError](err) {
 				t.Error(err)
 			}
 		})

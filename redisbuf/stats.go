@@ -13,8 +13,9 @@ type Stats struct {
 	InFlightLimit   int64 // the limit of the option InFlight
 	InFlightWaiting int   // calls that wait until fewer bytes are on their way
 
-	Dials       int64 // tries to make a connection, without the checks of a Sentinel's master
-	DialsFailed int64 // Dials without success, because the server could not be reached or has refused the login
+	Dials int64 // tries to make a connection, without the checks of a Sentinel's master
+	// Dials without success, because the server could not be reached or has refused the login.
+	DialsFailed int64
 	Dropped     int64 // connections that were lost, or were closed because of how a call ended
 	Retries     int64 // tries of calls after the first one
 	Redirects   int64 // Retries because of a MOVED or ASK
@@ -29,8 +30,10 @@ type counters struct {
 // server's pool for a moment. The figures may be of slightly different moments.
 func (c *Client) Stats() Stats {
 	s := Stats{ // a part is read before the whole, so that it is never larger
-		InFlight: c.inFlight.taken.Load(), InFlightLimit: c.settings.inFlight, InFlightWaiting: int(c.inFlight.waiting.Load()),
-		DialsFailed: c.counters.dialsFailed.Load(), Dials: c.counters.dials.Load(), Dropped: c.counters.dropped.Load(),
+		InFlight: c.inFlight.taken.Load(), InFlightLimit: c.settings.inFlight,
+		InFlightWaiting: int(c.inFlight.waiting.Load()),
+		DialsFailed:     c.counters.dialsFailed.Load(), Dials: c.counters.dials.Load(),
+		Dropped:   c.counters.dropped.Load(),
 		Redirects: c.counters.redirects.Load(), Retries: c.counters.retries.Load(),
 	}
 	c.mu.RLock()

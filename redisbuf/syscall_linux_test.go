@@ -25,7 +25,8 @@ func threadNow(t *testing.T) (io threadIO) {
 	if err != nil {
 		need.Missing(t, "a kernel with CONFIG_TASK_IO_ACCOUNTING: "+err.Error())
 	}
-	_, err = fmt.Sscanf(string(text), "rchar: %d\nwchar: %d\nsyscr: %d\nsyscw: %d", &io.read, &io.written, &io.reads, &io.writes)
+	_, err = fmt.Sscanf(string(text), "rchar: %d\nwchar: %d\nsyscr: %d\nsyscw: %d", &io.read,
+		&io.written, &io.reads, &io.writes)
 	must(t, err)
 	return io
 }
@@ -43,7 +44,8 @@ func usualCalls(t *testing.T, f func() error) (reads, writes int) {
 		before := threadNow(t)
 		must(t, f())
 		after := threadNow(t)
-		allReads, allWrites = append(allReads, after.reads-before.reads-own), append(allWrites, after.writes-before.writes)
+		allReads, allWrites = append(allReads, after.reads-before.reads-own),
+			append(allWrites, after.writes-before.writes)
 	}
 	slices.Sort(allReads)
 	slices.Sort(allWrites)
@@ -63,7 +65,11 @@ func TestSystemCalls(t *testing.T) {
 		if reads > 2 || writes > 1 {
 			t.Errorf("SET over %s: %d reads and %d writes, want 2 and 1", name, reads, writes)
 		}
-		reads, writes = usualCalls(t, func() error { _, err := c.GetToBuffer(ctx, "calls", buf); return err })
+		reads, writes = usualCalls(t, func() error {
+			_,
+				err := c.GetToBuffer(ctx, "calls", buf)
+			return err
+		})
 		if reads > 5 || writes > 1 {
 			t.Errorf("GET over %s: %d reads and %d writes, want 5 and 1", name, reads, writes)
 		}
@@ -107,7 +113,10 @@ func TestFilesAreSentByTheKernel(t *testing.T) {
 	f, err := os.Open(name)
 	must(t, err)
 	defer f.Close()
-	reads, writes := usualCalls(t, func() error { return c.SetFile(context.Background(), "sendfile", f) })
+	reads, writes := usualCalls(t, func() error {
+		return c.SetFile(context.Background(), "sendfile",
+			f)
+	})
 	if reads > 8 || writes > 8 {
 		t.Errorf("%d reads and %d writes", reads, writes)
 	}

@@ -44,13 +44,27 @@ func TestUpTo64BytesAllocateNothing(t *testing.T) {
 		p, src := []byte(s), strings.NewReader(s)
 		unknown := only{src}
 		for by, f := range map[string]func(){
-			"Write":             func() { var b stackbuf.Buffer; b.Write(p) },
-			"WriteString":       func() { var b stackbuf.Buffer; b.WriteString(s) },
-			"Grow":              func() { var b stackbuf.Buffer; b.Grow(n) },
-			"AvailableBuffer":   func() { var b stackbuf.Buffer; b.Write(append(b.AvailableBuffer(), s...)) },
-			"NewBufferString":   func() { b := stackbuf.NewBufferString(s); b.Truncate(1) },
-			"ReadFrom":          func() { var b stackbuf.Buffer; src.Seek(0, io.SeekStart); b.ReadFrom(src) },
-			"ReadFrom, unknown": func() { var b stackbuf.Buffer; src.Seek(0, io.SeekStart); b.ReadFrom(&unknown) },
+			"Write":       func() { var b stackbuf.Buffer; b.Write(p) },
+			"WriteString": func() { var b stackbuf.Buffer; b.WriteString(s) },
+			"Grow":        func() { var b stackbuf.Buffer; b.Grow(n) },
+			"AvailableBuffer": func() {
+				var b stackbuf.Buffer
+				b.Write(append(b.AvailableBuffer(),
+					s...))
+			},
+			"NewBufferString": func() { b := stackbuf.NewBufferString(s); b.Truncate(1) },
+			"ReadFrom": func() {
+				var b stackbuf.Buffer
+				src.Seek(0,
+					io.SeekStart)
+				b.ReadFrom(src)
+			},
+			"ReadFrom, unknown": func() {
+				var b stackbuf.Buffer
+				src.Seek(0,
+					io.SeekStart)
+				b.ReadFrom(&unknown)
+			},
 			"WriteByte": func() {
 				var b stackbuf.Buffer
 				for _, c := range p {
@@ -234,7 +248,8 @@ type again struct {
 // knownAgain tell their size, n.
 func knownAgain(n int) []again {
 	s := text(n)
-	asBytes, asString, inner := bytes.NewReader([]byte(s)), strings.NewReader(s), strings.NewReader(s)
+	asBytes, asString, inner := bytes.NewReader([]byte(s)), strings.NewReader(s),
+		strings.NewReader(s)
 	limited := &io.LimitedReader{R: inner}
 	var buffer stackbuf.Buffer
 	all := []again{

@@ -152,7 +152,8 @@ func (b *Buffer) Shrink() {
 		b.w = copy(b.inline[:], old)
 		b.spill, b.r = nil, 0
 		b.lastRead = nothing
-	case len(b.spill)-len(old) >= max(inlineSize, len(b.spill)/8): // size classes lie no farther apart
+	case len(b.spill)-len(old) >= max(inlineSize, len(b.spill)/8):
+		// Size classes lie no farther apart.
 		b.become(append([]byte(nil), old...))
 	}
 }

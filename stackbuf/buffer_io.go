@@ -155,7 +155,8 @@ func (b *Buffer) send(dst io.Writer) (int, error) {
 	held := b.inline[b.r:b.w]
 	switch dst := dst.(type) { // the compiler must assume that other types keep their argument
 	case *bufio.Writer:
-		if len(held) <= dst.Available() { // put where Write would copy it to: Write may also hand it on
+		// Put where Write would copy it to: Write may also hand it on.
+		if len(held) <= dst.Available() {
 			return dst.Write(append(dst.AvailableBuffer(), held...))
 		}
 	case *bytes.Buffer:

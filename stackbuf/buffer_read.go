@@ -8,8 +8,10 @@ import (
 )
 
 var (
-	errUnreadByte = errors.New("stackbuf.Buffer: UnreadByte: previous operation was not a successful read")
-	errUnreadRune = errors.New("stackbuf.Buffer: UnreadRune: previous operation was not a successful ReadRune")
+	errUnreadByte = errors.New(
+		"stackbuf.Buffer: UnreadByte: previous operation was not a successful read")
+	errUnreadRune = errors.New(
+		"stackbuf.Buffer: UnreadRune: previous operation was not a successful ReadRune")
 )
 
 // Peek returns the next n bytes and leaves them where they are. If there are fewer, it returns

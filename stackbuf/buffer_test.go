@@ -31,7 +31,8 @@ func check(t testing.TB, what string, b *stackbuf.Buffer, want string) {
 		t.Errorf("%s: Peek gives %q, %v, want %q", what, p, err, want)
 	}
 	if got := cap(b.AvailableBuffer()); got != b.Available() || b.Cap() < b.Len()+b.Available() {
-		t.Errorf("%s: %d of %d bytes are available, and room for %d", what, b.Available(), b.Cap(), got)
+		t.Errorf("%s: %d of %d bytes are available, and room for %d", what, b.Available(), b.Cap(),
+			got)
 	}
 	if err := stackbuf.Broken(b); err != nil {
 		t.Errorf("%s: %v", what, err)
@@ -39,7 +40,8 @@ func check(t testing.TB, what string, b *stackbuf.Buffer, want string) {
 }
 
 // sizes lie around what fits into the array, and around what a large memory is.
-var sizes = []int{0, 1, 2, 31, 32, 33, 63, 64, 65, 100, 127, 128, 129, 511, 512, 513, 4095, 4096, 4097, 70_000}
+var sizes = []int{0, 1, 2, 31, 32, 33, 63, 64, 65, 100, 127, 128, 129, 511, 512, 513, 4095, 4096,
+	4097, 70_000}
 
 // filled returns Buffers with the same contents, which came there in different ways.
 func filled(s string) map[string]*stackbuf.Buffer {
@@ -105,7 +107,8 @@ func TestNewBufferTakesTheSlice(t *testing.T) {
 		b := stackbuf.NewBuffer(p)
 		check(t, "before", b, text(n)[:n/2])
 		if n > 0 && (b.Cap() != n || b.Available() != n-n/2) {
-			t.Errorf("of %d bytes %d are available, want %d of %d", b.Cap(), b.Available(), n-n/2, n)
+			t.Errorf("of %d bytes %d are available, want %d of %d", b.Cap(), b.Available(), n-n/2,
+				n)
 		}
 		b.WriteString(text(n)[n/2:])
 		check(t, "after", b, text(n))
@@ -195,7 +198,8 @@ func TestFunctionsAndConstants(t *testing.T) {
 		"NewBufferString": {bytes.NewBufferString, stackbuf.NewBufferString},
 	} {
 		theirs, ours := reflect.TypeOf(pair[0]), reflect.TypeOf(pair[1])
-		want := reflect.FuncOf([]reflect.Type{theirs.In(0)}, []reflect.Type{reflect.TypeFor[*stackbuf.Buffer]()}, false)
+		want := reflect.FuncOf([]reflect.Type{theirs.In(0)},
+			[]reflect.Type{reflect.TypeFor[*stackbuf.Buffer]()}, false)
 		if ours != want {
 			t.Errorf("%s is a %v, want %v", name, ours, want)
 		}
@@ -221,10 +225,13 @@ func TestSizeOfBuffer(t *testing.T) {
 
 // writers put s into a Buffer.
 var writers = map[string]func(b *stackbuf.Buffer, s string){
-	"Write":           func(b *stackbuf.Buffer, s string) { b.Write([]byte(s)) },
-	"WriteString":     func(b *stackbuf.Buffer, s string) { b.WriteString(s) },
-	"AvailableBuffer": func(b *stackbuf.Buffer, s string) { b.Write(append(b.AvailableBuffer(), s...)) },
-	"Fprint":          func(b *stackbuf.Buffer, s string) { fmt.Fprint(b, s) },
+	"Write":       func(b *stackbuf.Buffer, s string) { b.Write([]byte(s)) },
+	"WriteString": func(b *stackbuf.Buffer, s string) { b.WriteString(s) },
+	"AvailableBuffer": func(b *stackbuf.Buffer,
+		s string) {
+		b.Write(append(b.AvailableBuffer(), s...))
+	},
+	"Fprint": func(b *stackbuf.Buffer, s string) { fmt.Fprint(b, s) },
 	"WriteByte": func(b *stackbuf.Buffer, s string) {
 		for i := range len(s) {
 			b.WriteByte(s[i])
@@ -250,7 +257,8 @@ func TestWritingInPieces(t *testing.T) {
 				}
 				check(t, fmt.Sprint(what, " ", n, " by ", piece), &b, text(n))
 				if stackbuf.Spilled(&b) != (n > 64) {
-					t.Errorf("%s: %d bytes by %d are on the heap: %t", what, n, piece, stackbuf.Spilled(&b))
+					t.Errorf("%s: %d bytes by %d are on the heap: %t", what, n, piece,
+						stackbuf.Spilled(&b))
 				}
 			}
 		}
@@ -295,7 +303,8 @@ func TestRunesFillTheRoomThatThereIs(t *testing.T) {
 			over.WriteRune(r)
 			check(t, string(r), over, text(room-size)+string(r))
 			if over.Cap() != room {
-				t.Errorf("with %d of %d bytes free, %q was written to other memory of %d bytes", before, room, r, over.Cap())
+				t.Errorf("with %d of %d bytes free, %q was written to other memory of %d bytes",
+					before, room, r, over.Cap())
 			}
 		}
 	}
@@ -331,9 +340,18 @@ func TestMemoryDoubles(t *testing.T) {
 func TestAQueueDoesNotGrow(t *testing.T) {
 	for what, add := range map[string]func(b *stackbuf.Buffer, s string){
 		"WriteString": func(b *stackbuf.Buffer, s string) { b.WriteString(s) },
-		"unknown":     func(b *stackbuf.Buffer, s string) { b.ReadFrom(only{strings.NewReader(s)}) },
-		"Len":         func(b *stackbuf.Buffer, s string) { b.ReadFrom(withLen{strings.NewReader(s), len(s)}) },
-		"limit":       func(b *stackbuf.Buffer, s string) { b.ReadFrom(io.LimitReader(strings.NewReader(s), int64(len(s)))) },
+		"unknown": func(b *stackbuf.Buffer,
+			s string) {
+			b.ReadFrom(only{strings.NewReader(s)})
+		},
+		"Len": func(b *stackbuf.Buffer,
+			s string) {
+			b.ReadFrom(withLen{strings.NewReader(s), len(s)})
+		},
+		"limit": func(b *stackbuf.Buffer,
+			s string) {
+			b.ReadFrom(io.LimitReader(strings.NewReader(s), int64(len(s))))
+		},
 	} {
 		for _, held := range []int{0, 1, 30, 63, 96, 1000} {
 			for _, n := range []int{1, 50, 97, 600, 1200} {
@@ -362,7 +380,8 @@ func TestAFirstLargeWriteFits(t *testing.T) {
 		} {
 			var b stackbuf.Buffer
 			if write(&b); b.Cap() > fitting(n) {
-				t.Errorf("%s of %d bytes took memory of %d, want at most %d", what, n, b.Cap(), fitting(n))
+				t.Errorf("%s of %d bytes took memory of %d, want at most %d", what, n, b.Cap(),
+					fitting(n))
 			}
 		}
 	}
@@ -373,14 +392,17 @@ func fitting(n int) int { return cap(append([]byte(nil), make([]byte, n)...)) }
 
 // blunders are calls that panic.
 var blunders = map[string]func(b buffer){
-	"Truncate, negative":               func(b buffer) { b.Truncate(-1) },
-	"Truncate, too much":               func(b buffer) { b.Truncate(b.Len() + 1) },
-	"Truncate, far too much":           func(b buffer) { b.Truncate(math.MaxInt) },
-	"Truncate to free room":            func(b buffer) { b.Grow(10); b.Truncate(b.Len() + 5) },
-	"Grow, negative":                   func(b buffer) { b.Grow(-1) },
-	"Grow, most negative":              func(b buffer) { b.Grow(math.MinInt) },
-	"Grow, too much":                   func(b buffer) { b.Grow(math.MaxInt) },
-	"Grow, overflow by 1":              func(b buffer) { b.Grow(math.MaxInt - max(b.Len(), 1) + 1) },
+	"Truncate, negative":     func(b buffer) { b.Truncate(-1) },
+	"Truncate, too much":     func(b buffer) { b.Truncate(b.Len() + 1) },
+	"Truncate, far too much": func(b buffer) { b.Truncate(math.MaxInt) },
+	"Truncate to free room":  func(b buffer) { b.Grow(10); b.Truncate(b.Len() + 5) },
+	"Grow, negative":         func(b buffer) { b.Grow(-1) },
+	"Grow, most negative":    func(b buffer) { b.Grow(math.MinInt) },
+	"Grow, too much":         func(b buffer) { b.Grow(math.MaxInt) },
+	"Grow, overflow by 1": func(b buffer) {
+		b.Grow(math.MaxInt - max(b.Len(),
+			1) + 1)
+	},
 	"Grow, just no overflow":           func(b buffer) { b.Grow(math.MaxInt - b.Len()) },
 	"Grow, overflow with Cap":          func(b buffer) { b.Grow(math.MaxInt - b.Cap()) },
 	"Grow, half of all":                func(b buffer) { b.Grow(math.MaxInt / 2) },
@@ -392,10 +414,13 @@ var blunders = map[string]func(b buffer){
 	"Next, negative":                   func(b buffer) { b.Next(-1) },
 	"Peek, negative":                   func(b buffer) { b.Peek(-1) },
 	"WriteTo, too many":                func(b buffer) { b.WriteTo(&taker{extra: 1}) },
-	"WriteTo, far too many":            func(b buffer) { b.WriteTo(&taker{extra: math.MaxInt / 2}) },
-	"WriteTo, and an error":            func(b buffer) { b.WriteTo(&taker{extra: 1, err: io.EOF}) },
-	"WriteTo, it panics":               func(b buffer) { b.WriteTo(&taker{panics: true}) },
-	"WriteTo nil":                      func(b buffer) { b.WriteTo(nil) },
+	"WriteTo, far too many": func(
+		b buffer) {
+		b.WriteTo(&taker{extra: math.MaxInt / 2})
+	},
+	"WriteTo, and an error": func(b buffer) { b.WriteTo(&taker{extra: 1, err: io.EOF}) },
+	"WriteTo, it panics":    func(b buffer) { b.WriteTo(&taker{panics: true}) },
+	"WriteTo nil":           func(b buffer) { b.WriteTo(nil) },
 }
 
 // Both panic in the same cases with the same messages, have the same contents afterwards, and keep

@@ -34,7 +34,8 @@ func (b *Buffer) growWrite(p []byte) (n int, err error) {
 	}
 	var moved [inlineSize]byte
 	if b.spill == nil && len(p) <= inlineSize-b.Len() {
-		p = moved[:copy(moved[:], p)] // which may be bytes of the array that are about to be written over
+		// Which may be bytes of the array that are about to be written over.
+		p = moved[:copy(moved[:], p)]
 	}
 	b.makeRoom(len(p))
 	n = copy(b.room(), p)

@@ -23,8 +23,10 @@ func TestShrink(t *testing.T) {
 				if left <= 64 && (stackbuf.Spilled(b) || b.Cap() != 64) {
 					t.Errorf("%s: they are on the heap", what)
 				}
-				if most := max(fitting(left), left+64); b.Cap() > most || before > 64 && b.Cap() > before {
-					t.Errorf("%s: Shrink left %d of %d bytes, want at most %d", what, b.Cap(), before, most)
+				if most := max(fitting(left), left+64); b.Cap() > most || before > 64 &&
+					b.Cap() > before {
+					t.Errorf("%s: Shrink left %d of %d bytes, want at most %d", what, b.Cap(),
+						before, most)
 				}
 				b.WriteString(text(200))
 				check(t, what, b, text(n)[n-left:]+text(200))

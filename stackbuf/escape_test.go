@@ -17,8 +17,9 @@ const escapeFile = "testdata/escape/escape.go"
 var (
 	declared = regexp.MustCompile(`^\t(?:var )?(\w+) .*// (stays|moves)$`)
 	made     = `(?:&stackbuf\.Buffer\{\.\.\.\}|new\(stackbuf\.Buffer\))`
-	toHeap   = regexp.MustCompile(`escape\.go:(\d+):\d+: (?:moved to heap: (\w+)|` + made + ` escapes to heap)`)
-	toStack  = regexp.MustCompile(`escape\.go:(\d+):\d+: ` + made + ` does not escape`)
+	toHeap   = regexp.MustCompile(`escape\.go:(\d+):\d+: (?:moved to heap: (\w+)|` + made +
+		` escapes to heap)`)
+	toStack = regexp.MustCompile(`escape\.go:(\d+):\d+: ` + made + ` does not escape`)
 )
 
 // The compiler reports where it puts a Buffer; the program in testdata states where that should be.
@@ -38,10 +39,12 @@ func TestWhatStaysOnTheStack(t *testing.T) {
 		name, isMoved := moved[line]
 		switch {
 		case match == nil && isMoved:
-			t.Errorf("%s:%d: %s moves to the heap, and nothing is said of it", escapeFile, line, name)
+			t.Errorf("%s:%d: %s moves to the heap, and nothing is said of it", escapeFile, line,
+				name)
 		case match == nil:
 		case isMoved != (match[2] == "moves"):
-			t.Errorf("%s:%d: %s %s, says the comment; the compiler moves it: %t", escapeFile, line, match[1], match[2], isMoved)
+			t.Errorf("%s:%d: %s %s, says the comment; the compiler moves it: %t", escapeFile, line,
+				match[1], match[2], isMoved)
 		case isMoved:
 			moves++
 		default:

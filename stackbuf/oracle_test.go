@@ -62,15 +62,19 @@ type slot struct {
 	origin func() *bytes.Buffer
 	calls  []func(b buffer)
 
-	group int  // not 0: the Buffers of a group share memory, and only one of them may be written to
-	moved bool // since the last read: Unread* may find that there is nothing left to take back, or not
+	group int // not 0: the Buffers of a group share memory, and only one of them may be written to
+	// Since the last read: Unread* may find that there is nothing left to take back, or not.
+	moved bool
 }
 
 func (s *slot) start(b stackbuf.Buffer, origin func() *bytes.Buffer) {
 	*s = slot{b: b, o: origin(), origin: origin}
 }
 
-func (s *slot) empty() { s.start(stackbuf.Buffer{}, func() *bytes.Buffer { return new(bytes.Buffer) }) }
+func (s *slot) empty() {
+	s.start(stackbuf.Buffer{},
+		func() *bytes.Buffer { return new(bytes.Buffer) })
+}
 
 // offset is how much of b's memory lies in front of the contents.
 func offset(b buffer) int { return b.Cap() - b.Available() - b.Len() }
@@ -150,7 +154,8 @@ func (r *rig) unread(i int, call func(b buffer) error) {
 	before, oracleBefore := s.b.Len(), s.o.Len()
 	moved := s.moved
 	r.do(i, func(b buffer) string { return fmt.Sprint(call(b)) })
-	if !moved || s.b.Len()-before == s.o.Len()-oracleBefore || s.b.Len() != before && s.o.Len() != oracleBefore {
+	if !moved || s.b.Len()-before == s.o.Len()-oracleBefore || s.b.Len() != before &&
+		s.o.Len() != oracleBefore {
 		return
 	}
 	s.b.Next(s.b.Len() - before)
@@ -170,10 +175,12 @@ func (r *rig) look() {
 			r.t.Errorf("slot %d: %v", i, err)
 		}
 		if b.Len() != len(want) || !bytes.Equal(b.Bytes(), want) || b.String() != string(want) {
-			r.t.Errorf("slot %d has %d bytes: %q\nwant %d: %q", i, b.Len(), b.Bytes(), len(want), want)
+			r.t.Errorf("slot %d has %d bytes: %q\nwant %d: %q", i, b.Len(), b.Bytes(), len(want),
+				want)
 		}
 		free := b.AvailableBuffer()
-		if len(free) != 0 || cap(free) != b.Available() || cap(b.Bytes()) != b.Len()+b.Available() || offset(b) < 0 {
+		if len(free) != 0 || cap(free) != b.Available() ||
+			cap(b.Bytes()) != b.Len()+b.Available() || offset(b) < 0 {
 			r.t.Errorf("slot %d: of %d bytes, %d have content and %d are free; AvailableBuffer has %d and room for %d",
 				i, b.Cap(), b.Len(), b.Available(), len(free), cap(free))
 		}
@@ -195,7 +202,8 @@ func runRig(t testing.TB, program []byte) {
 	}
 	defer func() {
 		if e := recover(); e != nil || t.Failed() {
-			t.Errorf("the calls: %s\npanic: %v", strings.Join(r.told[max(0, len(r.told)-30):], "; "), e)
+			t.Errorf("the calls: %s\npanic: %v",
+				strings.Join(r.told[max(0, len(r.told)-30):], "; "), e)
 		}
 	}()
 	for len(r.program) > 0 && !t.Failed() {
@@ -350,7 +358,8 @@ var rigOps = []struct {
 	{"Grow", writes | moves, func(r *rig, i int) {
 		n := r.upTo(200) - 1
 		if n == 199 && !narrow {
-			n = []int{math.MaxInt, math.MaxInt - 1, math.MaxInt - 64, math.MaxInt / 2, 3000, 1000}[r.choose()%6]
+			n = []int{math.MaxInt, math.MaxInt - 1, math.MaxInt - 64, math.MaxInt / 2, 3000,
+				1000}[r.choose()%6]
 			r.note(n)
 		}
 		r.do(i, func(b buffer) string {
@@ -363,7 +372,8 @@ var rigOps = []struct {
 	{"append to AvailableBuffer and Write", writes, func(r *rig, i int) {
 		p := r.bytes()
 		r.do(i, func(b buffer) string {
-			return fmt.Sprint(b.Write(append(strconv.AppendInt(b.AvailableBuffer(), int64(len(p)), 10), p...)))
+			return fmt.Sprint(b.Write(append(strconv.AppendInt(b.AvailableBuffer(), int64(len(p)),
+				10), p...)))
 		})
 	}},
 	{"change what Bytes returns", writes | keeps, func(r *rig, i int) {
@@ -389,7 +399,10 @@ var rigOps = []struct {
 	{"ReadFrom a part of Bytes", writes, func(r *rig, i int) {
 		to := r.upTo(r.slots[i].o.Len())
 		from := r.upTo(to)
-		r.do(i, func(b buffer) string { return fmt.Sprint(b.ReadFrom(bytes.NewReader(b.Bytes()[from:to]))) })
+		r.do(i, func(
+			b buffer) string {
+			return fmt.Sprint(b.ReadFrom(bytes.NewReader(b.Bytes()[from:to])))
+		})
 	}},
 	{"WriteTo itself", writes, func(r *rig, i int) {
 		r.do(i, func(b buffer) string { return fmt.Sprint(b.WriteTo(b)) })
@@ -403,17 +416,20 @@ var rigOps = []struct {
 	{"NewBuffer", 0, func(r *rig, i int) {
 		p, room := r.bytes(), r.upTo(100)
 		fresh := func() []byte { return append(make([]byte, 0, len(p)+room), p...) }
-		r.slots[i].start(*stackbuf.NewBuffer(fresh()), func() *bytes.Buffer { return bytes.NewBuffer(fresh()) })
+		r.slots[i].start(*stackbuf.NewBuffer(fresh()),
+			func() *bytes.Buffer { return bytes.NewBuffer(fresh()) })
 	}},
 	{"NewBufferString", 0, func(r *rig, i int) {
 		s := string(r.bytes())
-		r.slots[i].start(*stackbuf.NewBufferString(s), func() *bytes.Buffer { return bytes.NewBufferString(s) })
+		r.slots[i].start(*stackbuf.NewBufferString(s),
+			func() *bytes.Buffer { return bytes.NewBufferString(s) })
 	}},
 }
 
 // rigRunes have encodings of every length, and none.
 var rigRunes = []rune{
-	0, 'a', 0x7f, 0x80, 'é', 0x7ff, 0x800, '€', 0xd7ff, 0xd800, 0xffff, '𝄞', 0x10ffff, 0x110000, -1, math.MinInt32,
+	0, 'a', 0x7f, 0x80, 'é', 0x7ff, 0x800, '€', 0xd7ff, 0xd800, 0xffff, '𝄞', 0x10ffff, 0x110000, -1,
+	math.MinInt32,
 }
 
 func rigReadFrom(r *rig, i int) {
@@ -450,7 +466,8 @@ func FuzzBuffer(f *testing.F) {
 		var program []byte
 		for second := range rigOps {
 			for _, op := range []int{first, second} {
-				program = append(program, byte(op), byte(rng.Uint32()), byte(rng.Uint32()), byte(rng.Uint32()))
+				program = append(program, byte(op), byte(rng.Uint32()), byte(rng.Uint32()),
+					byte(rng.Uint32()))
 			}
 		}
 		f.Add(program)

@@ -33,7 +33,10 @@ var sources = []source{
 		return b
 	}},
 	{"nothing but Read", func(s string, _ int) io.Reader { return only{strings.NewReader(s)} }},
-	{"limit", func(s string, claim int) io.Reader { return io.LimitReader(strings.NewReader(s), int64(claim)) }},
+	{"limit", func(s string, claim int) io.Reader {
+		return io.LimitReader(strings.NewReader(s),
+			int64(claim))
+	}},
 	{"limit, unknown", func(s string, claim int) io.Reader {
 		return io.LimitReader(only{strings.NewReader(s)}, int64(claim))
 	}},
@@ -44,11 +47,17 @@ var sources = []source{
 		return io.NewSectionReader(strings.NewReader(s), int64(claim/2), int64(claim))
 	}},
 	{"Len", func(s string, claim int) io.Reader { return withLen{strings.NewReader(s), claim} }},
-	{"one byte at a time", func(s string, _ int) io.Reader { return iotest.OneByteReader(strings.NewReader(s)) }},
+	{"one byte at a time", func(
+		s string, _ int) io.Reader {
+		return iotest.OneByteReader(strings.NewReader(s))
+	}},
 	{"io.EOF with data", func(s string, _ int) io.Reader {
 		return iotest.DataErrReader(iotest.HalfReader(strings.NewReader(s)))
 	}},
-	{"nothing at times", func(s string, _ int) io.Reader { return &hesitant{Reader: strings.NewReader(s)} }},
+	{"nothing at times", func(
+		s string, _ int) io.Reader {
+		return &hesitant{Reader: strings.NewReader(s)}
+	}},
 	{"an error behind", func(s string, _ int) io.Reader {
 		return io.MultiReader(strings.NewReader(s), iotest.ErrReader(errBroken))
 	}},
@@ -62,7 +71,10 @@ var sources = []source{
 
 // ending is a source that claims a length and ends in this way.
 func ending(last step) func(s string, claim int) io.Reader {
-	return func(s string, claim int) io.Reader { return withLen{scripted(step{len(s), nil}, last), claim} }
+	return func(s string, claim int) io.Reader {
+		return withLen{scripted(step{len(s), nil}, last),
+			claim}
+	}
 }
 
 // file is an open file that holds s.
@@ -121,11 +133,18 @@ func TestReadFrom(t *testing.T) {
 					if claim != n && held%64 != 0 {
 						continue
 					}
-					b, o := stackbuf.NewBufferString("read"+text(held)), bytes.NewBufferString("read"+text(held))
+					b, o := stackbuf.NewBufferString("read"+text(held)),
+						bytes.NewBufferString("read"+text(held))
 					b.Next(4)
 					o.Next(4)
-					got := outcome(func() string { return fmt.Sprint(b.ReadFrom(src.of(text(n), claim))) })
-					want := outcome(func() string { return fmt.Sprint(o.ReadFrom(src.of(text(n), claim))) })
+					got := outcome(func() string {
+						return fmt.Sprint(b.ReadFrom(src.of(text(n),
+							claim)))
+					})
+					want := outcome(func() string {
+						return fmt.Sprint(o.ReadFrom(src.of(text(n),
+							claim)))
+					})
 					what := fmt.Sprintf("%s, %d behind %d, said to be %d", src.name, n, held, claim)
 					if got != want {
 						t.Errorf("%s: %s, want %s", what, got, want)
@@ -217,14 +236,16 @@ func TestReadFromOfCertainSize(t *testing.T) {
 			"limited":        io.LimitReader(strings.NewReader(s+s), int64(n)),
 			"limited above":  io.LimitReader(strings.NewReader(s), 1<<40),
 			"limited file":   io.LimitReader(half, int64(n)),
-			"limited twice":  io.LimitReader(io.LimitReader(bytes.NewReader([]byte(s)), 1<<40), 1<<41),
+			"limited twice": io.LimitReader(io.LimitReader(bytes.NewReader([]byte(s)), 1<<40),
+				1<<41),
 		} {
 			b := stackbuf.NewBufferString("held")
 			if _, err := b.ReadFrom(src); err != nil || b.Len() != n+4 {
 				t.Errorf("%s: %d of %d bytes, %v", what, b.Len(), n+4, err)
 			}
 			if b.Cap() > most {
-				t.Errorf("%s of %d: the memory has %d bytes, want at most %d", what, n, b.Cap(), most)
+				t.Errorf("%s of %d: the memory has %d bytes, want at most %d", what, n, b.Cap(),
+					most)
 			}
 		}
 	}
@@ -295,7 +316,8 @@ func TestClaims(t *testing.T) {
 		"limit": func(r io.Reader, n int) io.Reader { return io.LimitReader(only{r}, int64(n)) },
 	} {
 		for _, n := range []int{0, 1, 65, 1000, 70_000, 1 << 20} {
-			for _, claimed := range []int{math.MinInt, -1, 0, n / 2, n, n + 1, n + 1000, 1 << 30, math.MaxInt} {
+			for _, claimed := range []int{math.MinInt, -1, 0, n / 2, n, n + 1, n + 1000, 1 << 30,
+				math.MaxInt} {
 				if what == "limit" && claimed < n {
 					continue
 				}
@@ -310,7 +332,8 @@ func TestClaims(t *testing.T) {
 					most = max(64, fitting(n))
 				}
 				if b.Cap() > most {
-					t.Errorf("%s of %d that has %d: the memory has %d bytes, want at most %d", what, claimed, n, b.Cap(), most)
+					t.Errorf("%s of %d that has %d: the memory has %d bytes, want at most %d", what,
+						claimed, n, b.Cap(), most)
 				}
 			}
 		}

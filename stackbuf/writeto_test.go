@@ -18,7 +18,8 @@ func TestWriteTo(t *testing.T) {
 				t.Errorf("%s: WriteTo of %d = %d, %v, the target got %q", what, n, m, err, w.got)
 			}
 			if want := min(n, 1); w.calls != want {
-				t.Errorf("%s: WriteTo of %d took %d calls of Write, want %d", what, n, w.calls, want)
+				t.Errorf("%s: WriteTo of %d took %d calls of Write, want %d", what, n, w.calls,
+					want)
 			}
 			check(t, what, b, "")
 			if b.Available() != size {
@@ -77,12 +78,14 @@ func TestWriteToBufioWriter(t *testing.T) {
 				before := text(100 - room)
 				buffered.WriteString(before)
 				if m, err := b.WriteTo(buffered); m != int64(n) || err != nil {
-					t.Fatalf("%s: WriteTo of %d where there is room for %d = %d, %v", what, n, room, m, err)
+					t.Fatalf("%s: WriteTo of %d where there is room for %d = %d, %v", what, n, room,
+						m, err)
 				}
 				check(t, what, b, "")
 				buffered.Flush()
 				if string(w.got) != before+text(n) {
-					t.Fatalf("%s: of %d bytes where there is room for %d came %q", what, n, room, w.got)
+					t.Fatalf("%s: of %d bytes where there is room for %d came %q", what, n, room,
+						w.got)
 				}
 			}
 		}

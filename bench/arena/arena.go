@@ -22,7 +22,8 @@ import (
 // Program measures the tables. Turns are short, and there are many, so that most are not
 // interrupted.
 var Program = &measure.Program{
-	Name: "arena", What: "frames assembled, handed over and released", Rounds: 15, Turn: 10 * time.Millisecond,
+	Name: "arena", What: "frames assembled, handed over and released", Rounds: 15,
+	Turn:  10 * time.Millisecond,
 	Parts: []string{"ten", "whole", "slots", "handoff"},
 	Brief: []string{"-rounds", "5"},
 	Run:   run,
@@ -147,19 +148,23 @@ func run(ctx context.Context, p *measure.Params) (err error) {
 		},
 	} {
 		if p.Wants(part.kind) {
-			if err := compare(ctx, p, part.kind, part.what+". Rust: "+rust, crate, part.turn); err != nil {
+			if err := compare(ctx, p, part.kind, part.what+". Rust: "+rust, crate,
+				part.turn); err != nil {
 				return err
 			}
 		}
 	}
 	if p.Wants("slots") {
-		return slots(ctx, p, "Frames of 32 bytes, taken and released while others are held. Rust: "+rust, crate)
+		return slots(
+			ctx, p, "Frames of 32 bytes, taken and released while others are held. Rust: "+rust,
+			crate)
 	}
 	return nil
 }
 
 // compare measures one kind of work of all contenders, and of the crate if there is one.
-func compare(ctx context.Context, p *measure.Params, kind, title string, crate *crate, turn time.Duration) error {
+func compare(ctx context.Context, p *measure.Params, kind, title string, crate *crate,
+	turn time.Duration) error {
 	p.Logf("arena: %s", kind)
 	var all []measure.Contender
 	own, crateKind := original, kind
@@ -179,17 +184,20 @@ func compare(ctx context.Context, p *measure.Params, kind, title string, crate *
 	if err != nil {
 		return err
 	}
-	t := measure.NewTable("arena-"+kind, title, "contender", "ns a frame", "x arena.Pool", "CPU ns", "CPU, x arena.Pool", "B/op",
+	t := measure.NewTable("arena-"+kind, title, "contender", "ns a frame", "x arena.Pool", "CPU ns",
+		"CPU, x arena.Pool", "B/op",
 		"allocs/op", "outside its memory")
 	t.Bar = 1
-	t.Note = fmt.Sprintf("x is how many times as long the contender takes as arena.Pool in the same round. Unless its row says "+
-		"otherwise, arena.Pool has %d slots and %d KiB.", own.slots, own.capacity>>10)
+	t.Note = fmt.Sprintf(
+		"x is how many times as long the contender takes as arena.Pool in the same round. Unless its row says "+
+			"otherwise, arena.Pool has %d slots and %d KiB.", own.slots, own.capacity>>10)
 	for i, c := range costs {
 		bytes, allocs := c.Bytes.Whole(), fmt.Sprintf("%.2f", c.Allocs.Median())
 		if i >= len(all)-2 && crate != nil {
 			bytes, allocs = "-", "-" // the crate does not say
 		}
-		t.Row(all[i].Name, c.Nanos, c.Nanos.Over(costs[ours].Nanos), c.CPU.Median(), c.CPU.Over(costs[ours].CPU).Median(), bytes,
+		t.Row(all[i].Name, c.Nanos, c.Nanos.Over(costs[ours].Nanos), c.CPU.Median(),
+			c.CPU.Over(costs[ours].CPU).Median(), bytes,
 			allocs, percent(c))
 	}
 	return p.Add(t)
@@ -214,14 +222,16 @@ func slots(ctx context.Context, p *measure.Params, title string, crate *crate) e
 			}
 		}
 	}
-	t := measure.NewTable("arena-slots", title, "held, slots, released", "arena.Pool ns", "B/op", "outside its memory", "make ns",
+	t := measure.NewTable("arena-slots", title, "held, slots, released", "arena.Pool ns", "B/op",
+		"outside its memory", "make ns",
 		"sync.Pool ns", "buffer_sv2 ns", "its frames outside", "buffer_sv2's, x ours")
 	t.Bar = 1
 	for _, s := range shapes {
 		p.Logf("arena: slots, %d of %d, %s", s.live, s.slots, s.order)
 		all := []measure.Contender{poolSlots(s), madeSlots(s), pooledSlots(s)}
 		if crate != nil {
-			all = append(all, crate.turns("buffer_sv2", fmt.Sprintf("slots/pool/%d/%s", s.live, s.order)))
+			all = append(all, crate.turns("buffer_sv2",
+				fmt.Sprintf("slots/pool/%d/%s", s.live, s.order)))
 		}
 		costs, err := measure.Compare(ctx, all, p.Rounds, p.Turn)
 		if err != nil {
@@ -229,8 +239,10 @@ func slots(ctx context.Context, p *measure.Params, title string, crate *crate) e
 		}
 		costs = append(costs, measure.Cost{}) // in place of the missing crate
 		ours, rust := costs[0], costs[3]
-		t.Row(fmt.Sprintf("%d, %d, %s", s.live, s.slots, s.order), ours.Nanos, ours.Bytes.Whole(), percent(ours),
-			costs[1].Nanos.Median(), costs[2].Nanos.Median(), rust.Nanos, percent(rust), rust.Nanos.Over(ours.Nanos))
+		t.Row(fmt.Sprintf("%d, %d, %s", s.live, s.slots, s.order), ours.Nanos, ours.Bytes.Whole(),
+			percent(ours),
+			costs[1].Nanos.Median(), costs[2].Nanos.Median(), rust.Nanos, percent(rust),
+			rust.Nanos.Over(ours.Nanos))
 	}
 	return p.Add(t)
 }

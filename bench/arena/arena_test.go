@@ -104,7 +104,8 @@ func TestCrateDelivers(t *testing.T) {
 func TestProgram(t *testing.T) {
 	t.Setenv("PATH", t.TempDir()) // without cargo
 	var out strings.Builder
-	if err := Program.Main(t.Context(), []string{"-rounds", "1", "-turn", "1us"}, &out, t.Output()); err != nil {
+	if err := Program.Main(t.Context(), []string{"-rounds", "1", "-turn", "1us"}, &out,
+		t.Output()); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range contenders {

@@ -191,7 +191,8 @@ func openPool(s shape) buffer[arena.Slice] {
 			n, src := message(i)
 			copy(p.Writable(n), src[:n])
 		},
-		take: p.Take, bytes: (*arena.Slice).Bytes, release: (*arena.Slice).Release, outside: onHeap(p),
+		take: p.Take, bytes: (*arena.Slice).Bytes, release: (*arena.Slice).Release,
+		outside: onHeap(p),
 	}
 }
 

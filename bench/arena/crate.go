@@ -31,7 +31,8 @@ func startCrate(ctx context.Context, dir string) (*crate, error) {
 	if _, err := exec.LookPath("cargo"); err != nil {
 		return nil, errNoCrate
 	}
-	build := exec.CommandContext(ctx, "cargo", "build", "--release", "--locked", "--quiet", "--target-dir", "target")
+	build := exec.CommandContext(ctx, "cargo", "build", "--release", "--locked", "--quiet",
+		"--target-dir", "target")
 	build.Dir = dir
 	build.Stderr = os.Stderr
 	if err := build.Run(); err != nil {
@@ -43,7 +44,8 @@ func startCrate(ctx context.Context, dir string) (*crate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rustc --version: %w", err)
 	}
-	child, err := measure.StartChild(exec.CommandContext(ctx, filepath.Join(dir, "target", "release", "buffersv2")))
+	child, err := measure.StartChild(exec.CommandContext(ctx,
+		filepath.Join(dir, "target", "release", "buffersv2")))
 	return &crate{child, strings.TrimSpace(string(out))}, err
 }
 
@@ -73,6 +75,7 @@ func (c *crate) turns(name, what string) measure.Contender {
 		var nanos, cpu, heap float64 // of an operation
 		err := c.ask(fmt.Sprint("run ", what, " ", n), &nanos, &cpu, &heap)
 		all := func(each float64) time.Duration { return time.Duration(each * float64(n)) }
-		return measure.Turn{Ops: n, Time: all(nanos), CPU: all(cpu), More: map[string]float64{"outside": heap}}, err
+		return measure.Turn{Ops: n, Time: all(nanos), CPU: all(cpu),
+			More: map[string]float64{"outside": heap}}, err
 	}}
 }

@@ -27,7 +27,8 @@ import (
 
 // Program measures a table for each case, and one of copies.
 var Program = &measure.Program{
-	Name: "chunk", What: "a source read in chunks; chunk.Copy beside io.Copy", Rounds: 9, Turn: 60 * time.Millisecond,
+	Name: "chunk", What: "a source read in chunks; chunk.Copy beside io.Copy", Rounds: 9,
+	Turn:  60 * time.Millisecond,
 	Parts: append(caseKeys(), "copy"),
 	Run:   run,
 }
@@ -57,12 +58,15 @@ func (s *site) runCase(ctx context.Context, p *measure.Params, c testCase) error
 	if err != nil {
 		return err
 	}
-	t := measure.NewTable("chunk-"+c.key, fmt.Sprintf("%d MiB, %s", c.size>>20, c.what), "contender", "MB/s", "x a plain loop",
+	t := measure.NewTable("chunk-"+c.key, fmt.Sprintf("%d MiB, %s", c.size>>20, c.what),
+		"contender", "MB/s", "x a plain loop",
 		"CPU s/GB", "B a run", "allocs a run", "time, x chunk.Reader")
 	t.Bar = 1
-	ours := slices.IndexFunc(c.contenders, func(by contender) bool { return strings.HasPrefix(by.name, "chunk.") })
+	ours := slices.IndexFunc(
+		c.contenders, func(by contender) bool { return strings.HasPrefix(by.name, "chunk.") })
 	for i, cost := range costs {
-		t.Row(c.contenders[i].name, rate(c.size, cost.Nanos), costs[0].Nanos.Over(cost.Nanos), cost.CPU.Times(1/float64(c.size)),
+		t.Row(c.contenders[i].name, rate(c.size, cost.Nanos), costs[0].Nanos.Over(cost.Nanos),
+			cost.CPU.Times(1/float64(c.size)),
 			cost.Bytes.Whole(), cost.Allocs.Median(), cost.Nanos.Over(costs[ours].Nanos))
 	}
 	return p.Add(t)
@@ -98,9 +102,12 @@ type testCase struct {
 }
 
 var cases = []testCase{
-	{key: "file", what: "a file in the page cache, crc32 of each chunk", size: fileSize, contenders: byChunk},
-	{key: "waits", what: "500 µs for each read, crc32 of each chunk", size: 4 * mib, waits: true, contenders: byChunk},
-	{key: "waits-deflate", what: "500 µs for each read, each chunk compressed at level 1", size: 4 * mib, waits: true,
+	{key: "file", what: "a file in the page cache, crc32 of each chunk", size: fileSize,
+		contenders: byChunk},
+	{key: "waits", what: "500 µs for each read, crc32 of each chunk", size: 4 * mib, waits: true,
+		contenders: byChunk},
+	{key: "waits-deflate", what: "500 µs for each read, each chunk compressed at level 1",
+		size: 4 * mib, waits: true,
 		deflate: true, contenders: byChunk},
 }
 
@@ -258,7 +265,8 @@ func (s *site) contenders(c testCase) (all []measure.Contender) {
 			}
 			return err
 		}
-		all = append(all, measure.Contender{Name: by.name, Turn: func(n int) (measure.Turn, error) { return repeat(n, once) }})
+		all = append(all, measure.Contender{Name: by.name,
+			Turn: func(n int) (measure.Turn, error) { return repeat(n, once) }})
 	}
 	return all
 }

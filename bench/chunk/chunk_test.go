@@ -38,7 +38,8 @@ func TestContendersDeliver(t *testing.T) {
 					var got bytes.Buffer
 					err := by.run(source(strings.NewReader(input)), func(p []byte) { got.Write(p) })
 					if err != nil || got.String() != input {
-						t.Errorf("%s: %d bytes that are not the %d of the source, %v", by.name, got.Len(), len(input), err)
+						t.Errorf("%s: %d bytes that are not the %d of the source, %v", by.name,
+							got.Len(), len(input), err)
 					}
 				}
 			})
@@ -49,7 +50,8 @@ func TestContendersDeliver(t *testing.T) {
 // TestWaitingSource checks that the source waits for each read.
 func TestWaitingSource(t *testing.T) {
 	began := time.Now()
-	if n, err := io.Copy(io.Discard, &waiting{left: 4 * blockSize}); n != 4*blockSize || err != nil {
+	if n, err := io.Copy(io.Discard, &waiting{left: 4 * blockSize}); n != 4*blockSize ||
+		err != nil {
 		t.Errorf("%d bytes, %v", n, err)
 	}
 	if took := time.Since(began); took < 4*readWait {
@@ -81,7 +83,8 @@ func TestLossIsSeen(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = once(func(dst io.Writer, src io.Reader) error {
-			_, err := io.Copy(dst, struct{ io.Reader }{io.MultiReader(strings.NewReader("x"), io.LimitReader(src, 4*kib-1))})
+			_, err := io.Copy(dst, struct{ io.Reader }{io.MultiReader(strings.NewReader("x"),
+				io.LimitReader(src, 4*kib-1))})
 			return err
 		})
 		if !errors.Is(err, errOtherBytes) {
@@ -105,7 +108,8 @@ func TestProgram(t *testing.T) {
 		t.Skip("takes some seconds")
 	}
 	var out strings.Builder
-	if err := Program.Main(t.Context(), []string{"-rounds", "1", "-turn", "1us"}, &out, t.Output()); err != nil {
+	if err := Program.Main(t.Context(), []string{"-rounds", "1", "-turn", "1us"}, &out,
+		t.Output()); err != nil {
 		t.Fatal(err)
 	}
 	for _, by := range byChunk {

@@ -25,7 +25,11 @@ var copiers = []struct {
 	name string
 	copy copyFunc
 }{
-	{"io.Copy", func(dst io.Writer, src io.Reader) error { _, err := io.Copy(dst, src); return err }},
+	{"io.Copy", func(dst io.Writer, src io.Reader) error {
+		_,
+			err := io.Copy(dst, src)
+		return err
+	}},
 	{"chunk.Copy", func(dst io.Writer, src io.Reader) error {
 		_, err := chunk.Copy(context.Background(), dst, src)
 		return err
@@ -59,10 +63,16 @@ var pairs = []pair{
 		return fileToWire(c, size, func(f *os.File) io.Reader { return f })
 	}},
 	{"section of a file to TCP", func(c *closers, size int) (func(copyFunc) error, error) {
-		return fileToWire(c, size, func(f *os.File) io.Reader { return io.NewSectionReader(f, 0, int64(size)) })
+		return fileToWire(c, size, func(f *os.File) io.Reader {
+			return io.NewSectionReader(f, 0,
+				int64(size))
+		})
 	}},
 	{"limited file to TCP", func(c *closers, size int) (func(copyFunc) error, error) {
-		return fileToWire(c, size, func(f *os.File) io.Reader { return io.LimitReader(f, int64(size)) })
+		return fileToWire(c, size, func(f *os.File) io.Reader {
+			return io.LimitReader(f,
+				int64(size))
+		})
 	}},
 	{"memory, hidden, to TCP", func(c *closers, size int) (func(copyFunc) error, error) {
 		return fileToWire(c, size, func(*os.File) io.Reader {
@@ -78,13 +88,15 @@ var pairs = []pair{
 	{"file to a response, with a length", func(c *closers, size int) (func(copyFunc) error, error) {
 		return fileToResponse(c, size, true, false)
 	}},
-	{"file to a response behind a logger", func(c *closers, size int) (func(copyFunc) error, error) {
+	{"file to a response behind a logger", func(c *closers, size int) (func(copyFunc) error,
+		error) {
 		return fileToResponse(c, size, true, true)
 	}},
 }
 
 func runCopy(ctx context.Context, p *measure.Params) error {
-	t := measure.NewTable("chunk-copy", "chunk.Copy beside io.Copy", "from, to", "bytes a copy", "io.Copy MB/s", "chunk.Copy MB/s",
+	t := measure.NewTable("chunk-copy", "chunk.Copy beside io.Copy", "from, to", "bytes a copy",
+		"io.Copy MB/s", "chunk.Copy MB/s",
 		"speed, x io.Copy", "CPU, x io.Copy")
 	t.Bar = 4
 	t.Note = "Both ends are in this process, and CPU time is that of both. The first copies of each pair are compared with the source " +
@@ -96,14 +108,16 @@ func runCopy(ctx context.Context, p *measure.Params) error {
 			if err != nil {
 				return fmt.Errorf("%s, %d bytes: %w", pair.name, size, err)
 			}
-			t.Row(pair.name, fmt.Sprintf("%d KiB", size/kib), rate(size, costs[0].Nanos).Median(), rate(size, costs[1].Nanos).Median(),
+			t.Row(pair.name, fmt.Sprintf("%d KiB", size/kib), rate(size, costs[0].Nanos).Median(),
+				rate(size, costs[1].Nanos).Median(),
 				costs[0].Nanos.Over(costs[1].Nanos), costs[1].CPU.Over(costs[0].CPU))
 		}
 	}
 	return p.Add(t)
 }
 
-func (p pair) measure(ctx context.Context, size, rounds int, d time.Duration) ([]measure.Cost, error) {
+func (p pair) measure(ctx context.Context, size, rounds int, d time.Duration) ([]measure.Cost,
+	error) {
 	var c closers
 	defer func() { c.close() }()
 	once, err := p.open(&c, size)
@@ -112,9 +126,10 @@ func (p pair) measure(ctx context.Context, size, rounds int, d time.Duration) ([
 	}
 	var contenders []measure.Contender
 	for _, by := range copiers {
-		contenders = append(contenders, measure.Contender{Name: by.name, Turn: func(n int) (measure.Turn, error) {
-			return repeat(n, func() error { return once(by.copy) })
-		}})
+		contenders = append(contenders, measure.Contender{Name: by.name,
+			Turn: func(n int) (measure.Turn, error) {
+				return repeat(n, func() error { return once(by.copy) })
+			}})
 	}
 	return measure.Compare(ctx, contenders, rounds, d)
 }
@@ -216,7 +231,8 @@ func rewind(f *os.File) *os.File {
 	return f
 }
 
-func fileToWire(c *closers, size int, source func(*os.File) io.Reader) (func(copyFunc) error, error) {
+func fileToWire(c *closers, size int, source func(*os.File) io.Reader) (func(copyFunc) error,
+	error) {
 	f, err := contentFile(c, size)
 	if err != nil {
 		return nil, err
@@ -225,7 +241,8 @@ func fileToWire(c *closers, size int, source func(*os.File) io.Reader) (func(cop
 	if err != nil {
 		return nil, err
 	}
-	return arriving(c, far, size, func(do copyFunc) error { return do(near, source(rewind(f))) }), nil
+	return arriving(c, far, size, func(do copyFunc) error { return do(near, source(rewind(f))) }),
+		nil
 }
 
 func fileToFile(c *closers, size int) (func(copyFunc) error, error) {
@@ -297,7 +314,8 @@ func fileToTLS(c *closers, size int) (func(copyFunc) error, error) {
 	srv.StartTLS()
 	c.add(closeFunc(srv.Close))
 	server := tls.Server(near, &tls.Config{Certificates: srv.TLS.Certificates})
-	client := tls.Client(far, &tls.Config{InsecureSkipVerify: true}) // the other end is this process
+	// The other end is this process.
+	client := tls.Client(far, &tls.Config{InsecureSkipVerify: true})
 	return arriving(c, client, size, func(do copyFunc) error { return do(server, rewind(f)) }), nil
 }
 
@@ -334,7 +352,8 @@ func fileToResponse(c *closers, size int, length, logged bool) (func(copyFunc) e
 		if checks--; checks >= 0 {
 			n, err = io.CopyBuffer(struct{ io.Writer }{h}, struct{ io.Reader }{res.Body}, buf)
 		} else {
-			n, err = io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{res.Body}, buf)
+			n, err = io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{res.Body},
+				buf)
 		}
 		if err == nil {
 			err = <-failed

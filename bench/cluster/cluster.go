@@ -21,9 +21,12 @@ import (
 
 // Program has one table for each part, and one for each case of the parts cost and capacity.
 var Program = &measure.Program{
-	Name: "cluster", What: "nodes that share streams: costs, failures, and a model of many viewers", Rounds: 3,
-	Parts: []string{"cost", "copies", "latency", "capacity", "takeover", "outage", "redis", "model"},
-	Brief: []string{"-rounds", "1", "-trials", "3", "-outage", "6s", "-only", "cost,latency,takeover,outage,redis,model"},
+	Name: "cluster", What: "nodes that share streams: costs, failures, and a model of many viewers",
+	Rounds: 3,
+	Parts: []string{"cost", "copies", "latency", "capacity", "takeover", "outage", "redis",
+		"model"},
+	Brief: []string{"-rounds", "1", "-trials", "3", "-outage", "6s", "-only",
+		"cost,latency,takeover,outage,redis,model"},
 	Flags: func(f *flag.FlagSet) {
 		f.StringVar(&options.cases, "case", "1x200,50x4",
 			"STREAMSxVIEWERS of the costs, more with commas; the model needs two of different shapes")
@@ -64,7 +67,8 @@ func run(ctx context.Context, p *measure.Params) error {
 		name string
 		run  func(context.Context) error
 	}{
-		{"cost", b.cost}, {"copies", b.copies}, {"latency", b.latency}, {"capacity", b.capacity}, {"takeover", b.takeover},
+		{"cost", b.cost}, {"copies", b.copies}, {"latency", b.latency}, {"capacity", b.capacity},
+		{"takeover", b.takeover},
 		{"outage", b.outage}, {"redis", b.redis}, {"model", b.model},
 	} {
 		if !p.Wants(part.name) {
@@ -89,7 +93,8 @@ type bench struct {
 func (b *bench) Add(t *measure.Table) error {
 	if fs, err := procfs.NewDefaultFS(); err == nil {
 		if load, err := fs.LoadAvg(); err == nil {
-			t.Note += fmt.Sprintf(" Load average in the last five minutes, this program included: %.1f.", load.Load5)
+			t.Note += fmt.Sprintf(
+				" Load average in the last five minutes, this program included: %.1f.", load.Load5)
 		}
 	}
 	return b.Params.Add(t)

@@ -19,7 +19,8 @@ func TestMain(m *testing.M) { benchtest.Main(m) }
 
 func TestCases(t *testing.T) {
 	all, err := parseCases("1x200, 50x4")
-	if err != nil || !slices.Equal(all, []testCase{{1, 200}, {50, 4}}) || all[1].String() != "50x4" {
+	if err != nil || !slices.Equal(all, []testCase{{1, 200}, {50, 4}}) ||
+		all[1].String() != "50x4" {
 		t.Errorf("%v, %v", all, err)
 	}
 	for _, s := range []string{"", "50", "x", "1x", "x1", "0x1", "1x0", "1x1,", "1x1x1"} {
@@ -55,7 +56,8 @@ func TestCostsAreLearnt(t *testing.T) {
 		t.Errorf("%+v, want %+v", c, want)
 	}
 	before := c
-	for _, useless := range [][]measured{{under(1, 0.05)}, {under(1, 1), under(2, 2)}, {{1, 0.05, 1}, {50, 0.05, 0.1}}} {
+	for _, useless := range [][]measured{{under(1, 0.05)}, {under(1, 1), under(2, 2)},
+		{{1, 0.05, 1}, {50, 0.05, 0.1}}} {
 		if c.learn(useless); c != before {
 			t.Errorf("%v: %+v", useless, c)
 		}
@@ -66,7 +68,8 @@ func TestModel(t *testing.T) {
 	m := defaults(t, "-viewers", "1000", "-streams", "10", "-mbit", "1", "-extra", "1")
 	m.costs = costs{stream: 1, sent: 0.8, renew: 10, heard: 2, lookup: 5}
 	if p := m.with(1); p.pulls != 0 || p.between != 0 || !near(p.in, 0.01) || !near(p.out, 1) ||
-		!near(p.cpu, 10*0.001+0.125*0.8) || !near(p.renewals, 6) || !near(p.heard, 0.6) || p.lookups != 0 {
+		!near(p.cpu, 10*0.001+0.125*0.8) || !near(p.renewals, 6) || !near(p.heard, 0.6) ||
+		p.lookups != 0 {
 		t.Errorf("one node: %+v", p)
 	}
 	// Of so many viewers some are at every node.
@@ -94,14 +97,16 @@ func TestPlans(t *testing.T) {
 		if p.out > m.use*nic || p.cpu > m.use*m.cores {
 			t.Errorf("%v Gbit/s: %+v is too much for a node", nic, p)
 		}
-		if less := m.with(p.nodes - 1); less.out <= m.use*nic && less.in <= m.use*nic && less.cpu <= m.use*m.cores {
+		if less := m.with(p.nodes - 1); less.out <= m.use*nic && less.in <= m.use*nic &&
+			less.cpu <= m.use*m.cores {
 			t.Errorf("%v Gbit/s: %d nodes would do as well as %d", nic, less.nodes, p.nodes)
 		}
 	}
 	if _, _, err := m.plan(0.001); err == nil {
 		t.Error("a million viewers on 4,096 slow modems")
 	}
-	for _, bad := range [][]string{{"-nic", "x"}, {"-nic", "0"}, {"-viewers", "0"}, {"-use", "0"}, {"-mbit", "-1"}} {
+	for _, bad := range [][]string{{"-nic", "x"}, {"-nic", "0"}, {"-viewers", "0"}, {"-use", "0"},
+		{"-mbit", "-1"}} {
 		if _, err := defaults(t, bad...).table(); err == nil {
 			t.Errorf("%q is accepted", bad)
 		}
@@ -137,7 +142,8 @@ func TestCounter(t *testing.T) {
 	defer conn.Close()
 	io.WriteString(conn, "abc")
 	const want = "abc is heard"
-	if got, err := io.ReadAll(conn); string(got) != want || err != nil || c.bytes.Load() != int64(len(want)) {
+	if got, err := io.ReadAll(conn); string(got) != want || err != nil ||
+		c.bytes.Load() != int64(len(want)) {
 		t.Errorf("%q, %v, counted %d", got, err, c.bytes.Load())
 	}
 }
@@ -159,13 +165,16 @@ func TestProgram(t *testing.T) {
 	_, err := measure.Find("redis-server", "redis-server")
 	benchtest.Need(t, err)
 	var out strings.Builder
-	args := []string{"-rounds", "1", "-seconds", "2", "-case", "1x4,3x2", "-capacity", "3x3", "-trials", "2",
+	args := []string{"-rounds", "1", "-seconds", "2", "-case", "1x4,3x2", "-capacity", "3x3",
+		"-trials", "2",
 		"-outage", "6s"}
 	if err := Program.Main(t.Context(), args, &out, t.Output()); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"1x4,", "3x2,", "Bytes between nodes", "The age of frames", "The same load",
-		"kill -9 of the owner", "killed, started again empty", "What Redis uses", "On paper: 1000000 viewers"} {
+	for _, want := range []string{"1x4,", "3x2,", "Bytes between nodes", "The age of frames",
+		"The same load",
+		"kill -9 of the owner", "killed, started again empty", "What Redis uses",
+		"On paper: 1000000 viewers"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("there is no %q in\n%s", want, &out)
 		}

@@ -55,8 +55,12 @@ func (b *bench) take(ctx context.Context, c testCase) ([]*result, error) {
 			return nil, err
 		}
 		at := newSpread(c.names(), s.nodes[:1], []*node{watched})
-		probes := []probe{cpuOf(s.nodes[0].Server), cpuOf(s.nodes[len(s.nodes)-1].Server), cpuOf(s.redis)}
-		loads = append(loads, func() (*result, error) { return turn(ctx, c, at, options.seconds, probes...) })
+		probes := []probe{cpuOf(s.nodes[0].Server), cpuOf(s.nodes[len(s.nodes)-1].Server),
+			cpuOf(s.redis)}
+		loads = append(loads, func() (*result,
+			error) {
+			return turn(ctx, c, at, options.seconds, probes...)
+		})
 	}
 	return together(loads)
 }
@@ -73,7 +77,8 @@ func together(loads []func() (*result, error)) ([]*result, error) {
 }
 
 // rounds calls take once a round. It returns the results of each load.
-func (b *bench) rounds(ctx context.Context, c testCase, take func(context.Context, testCase) ([]*result, error)) (
+func (b *bench) rounds(ctx context.Context, c testCase,
+	take func(context.Context, testCase) ([]*result, error)) (
 	[][]*result, error,
 ) {
 	var all [][]*result
@@ -87,7 +92,8 @@ func (b *bench) rounds(ctx context.Context, c testCase, take func(context.Contex
 		}
 		for i, r := range results {
 			all[i] = append(all[i], r)
-			b.Logf("cluster: round %d, %s, load %d: %.2f GB, lost %v, ended %v, CPU s %.2f", round+1, c, i+1,
+			b.Logf("cluster: round %d, %s, load %d: %.2f GB, lost %v, ended %v, CPU s %.2f",
+				round+1, c, i+1,
 				r.bytes/1e9, r.lost(), r.ended(), r.grown)
 		}
 	}
@@ -117,14 +123,21 @@ func (b *bench) cost(ctx context.Context) error {
 
 // each is the CPU time that a probe has grown by for a stream and a second, in ms.
 func each(c testCase, results []*result, probe int) measure.Series {
-	return series(results, func(r *result) float64 { return r.grown[probe] * 1000 / r.seconds / float64(c.streams) })
+	return series(
+		results, func(
+			r *result) float64 {
+			return r.grown[probe] * 1000 / r.seconds / float64(c.streams)
+		})
 }
 
 func costTable(c testCase, results [][]*result) *measure.Table {
 	t := measure.NewTable("cluster-cost-"+c.String(), fmt.Sprintf(
-		"A cluster's nodes, streams x viewers of each: %s, %.2f Mbit/s a stream, %d s a turn", c, bitRate/1e6, options.seconds),
-		"viewers at", "CPU s/GB of that server", "x a server alone", "CPU s/GB of the owner", "CPU s/GB of Redis",
-		"CPU ms a stream and second of the owner", "latency p50 ms", "latency p99 ms", "tags lost", "ended early")
+		"A cluster's nodes, streams x viewers of each: %s, %.2f Mbit/s a stream, %d s a turn", c,
+		bitRate/1e6, options.seconds),
+		"viewers at", "CPU s/GB of that server", "x a server alone", "CPU s/GB of the owner",
+		"CPU s/GB of Redis",
+		"CPU ms a stream and second of the owner", "latency p50 ms", "latency p99 ms", "tags lost",
+		"ended early")
 	t.Bar = 1
 	t.Note = "A gigabyte is 10⁹ bytes of payload delivered to viewers. All rows are measured at the same time, on " +
 		"servers of their own, and x is the ratio within a round. The owner is the node that has the publishers: " +
@@ -143,9 +156,16 @@ func costTable(c testCase, results [][]*result) *measure.Table {
 		if p.viewers != atOwner {
 			owner = cpu(i, atOwner)
 		}
-		t.Row(p.name, server, server.Over(cpu(0, 0)), owner, cpu(i, atRedis), each(c, results[i], atOwner),
-			series(results[i], func(r *result) float64 { return milliseconds(r.Viewers.Latency.P50) }),
-			series(results[i], func(r *result) float64 { return milliseconds(r.Viewers.Latency.P99) }),
+		t.Row(p.name, server, server.Over(cpu(0, 0)), owner, cpu(i, atRedis),
+			each(c, results[i], atOwner),
+			series(results[i], func(
+				r *result) float64 {
+				return milliseconds(r.Viewers.Latency.P50)
+			}),
+			series(results[i], func(
+				r *result) float64 {
+				return milliseconds(r.Viewers.Latency.P99)
+			}),
 			series(results[i], (*result).lost).Max(), series(results[i], (*result).ended).Max())
 	}
 	return t
@@ -174,7 +194,10 @@ func (b *bench) capacity(ctx context.Context) error {
 					probes = append(probes, cpuOf(n.Server))
 				}
 				at := newSpread(c.names(), s.nodes, s.nodes)
-				loads = append(loads, func() (*result, error) { return turn(ctx, c, at, options.seconds, probes...) })
+				loads = append(loads, func() (*result,
+					error) {
+					return turn(ctx, c, at, options.seconds, probes...)
+				})
 			}
 			return together(loads)
 		})
@@ -192,7 +215,8 @@ func capacityTable(c testCase, results [][]*result) *measure.Table {
 	t := measure.NewTable("cluster-capacity-"+c.String(), fmt.Sprintf(
 		"The same load on one to three nodes, streams x viewers of each: %s, %.2f Mbit/s a stream, %d s a turn", c, bitRate/1e6,
 		options.seconds),
-		"nodes", "viewers a CPU second", "x one node", "CPU s/GB of all nodes", "CPU s/GB of Redis", "busiest node x mean",
+		"nodes", "viewers a CPU second", "x one node", "CPU s/GB of all nodes", "CPU s/GB of Redis",
+		"busiest node x mean",
 		"tags lost", "ended early")
 	t.Bar = 1
 	t.Note = "All rows are measured at the same time, on nodes of their own. The streams are published at the nodes " +
@@ -213,9 +237,17 @@ func capacityTable(c testCase, results [][]*result) *measure.Table {
 	for i, of := range results {
 		s := series(of, perSecond)
 		t.Row(strconv.Itoa(i+1), s, s.Over(base),
-			series(of, func(r *result) float64 { sum, _ := nodesOf(r); return sum / (r.bytes / 1e9) }),
+			series(of, func(r *result) float64 {
+				sum,
+					_ := nodesOf(r)
+				return sum / (r.bytes / 1e9)
+			}),
 			series(of, func(r *result) float64 { return r.perGB(0) }),
-			series(of, func(r *result) float64 { sum, most := nodesOf(r); return most / sum * float64(len(r.grown)-1) }),
+			series(of, func(r *result) float64 {
+				sum,
+					most := nodesOf(r)
+				return most / sum * float64(len(r.grown)-1)
+			}),
 			series(of, (*result).lost).Max(), series(of, (*result).ended).Max())
 	}
 	return t
@@ -223,7 +255,8 @@ func capacityTable(c testCase, results [][]*result) *measure.Table {
 
 // copies counts the bytes between nodes.
 func (b *bench) copies(ctx context.Context) error {
-	t := measure.NewTable("cluster-copies", fmt.Sprintf("Bytes between nodes, a stream of %.2f Mbit/s", bitRate/1e6),
+	t := measure.NewTable(
+		"cluster-copies", fmt.Sprintf("Bytes between nodes, a stream of %.2f Mbit/s", bitRate/1e6),
 		"edges", "viewers at each", "x the stream's bytes, an edge")
 	t.Note = "An edge is a node that has viewers and not the publisher. A proxy counts what the owner sends, the " +
 		"framing of HTTP and FLV included; the stream's bytes are what one viewer gets, payloads alone."
@@ -235,7 +268,8 @@ func (b *bench) copies(ctx context.Context) error {
 				if err != nil {
 					return err
 				}
-				ratio = append(ratio, r.grown[0]*float64(viewers)/r.bytes) // all edges' viewers together get edges*viewers copies
+				// All edges' viewers together get edges*viewers copies.
+				ratio = append(ratio, r.grown[0]*float64(viewers)/r.bytes)
 			}
 			b.Logf("cluster: %d edges with %d viewers: %v copies", edges, viewers, ratio)
 			t.Row(strconv.Itoa(edges), viewers, ratio)
@@ -252,7 +286,8 @@ func (b *bench) count(ctx context.Context, edges, viewers int) (*result, error) 
 	}
 	defer s.close()
 	c := testCase{1, edges * viewers}
-	return turn(ctx, c, newSpread(c.names(), s.nodes[:1], s.nodes[1:]), options.seconds, func() (float64, error) {
-		return float64(s.nodes[0].bytes.Load()), nil
-	})
+	return turn(ctx, c, newSpread(c.names(), s.nodes[:1], s.nodes[1:]), options.seconds,
+		func() (float64, error) {
+			return float64(s.nodes[0].bytes.Load()), nil
+		})
 }

@@ -26,7 +26,8 @@ type encoder struct {
 
 // encode starts an encoder, which tries to connect until it is let in.
 func encode(ctx context.Context, to *node, stream string) *encoder {
-	e := &encoder{began: time.Now(), live: make(chan struct{}), hang: make(chan struct{}), done: make(chan error, 1)}
+	e := &encoder{began: time.Now(), live: make(chan struct{}), hang: make(chan struct{}),
+		done: make(chan error, 1)}
 	ctx, e.cut = context.WithCancel(ctx)
 	go func() { e.done <- e.run(ctx, to, stream) }()
 	return e

@@ -24,7 +24,8 @@ func (a *ages) add(of []time.Duration) {
 
 // latency compares the moments when the same frames come to viewers of two nodes.
 func (b *bench) latency(ctx context.Context) error {
-	rows := []*ages{{name: "the owner"}, {name: "an edge"}, {name: "an edge, minus the same frame at the owner"}}
+	rows := []*ages{{name: "the owner"}, {name: "an edge"},
+		{name: "an edge, minus the same frame at the owner"}}
 	for range options.trials {
 		if err := b.ages(ctx, rows); err != nil {
 			return err
@@ -72,19 +73,22 @@ func (b *bench) ages(ctx context.Context, rows []*ages) error {
 		}
 	}
 	if len(all[1]) != len(all[0]) {
-		return fmt.Errorf("%d frames came to the owner's viewer, and %d of them to the edge's", len(all[0]), len(all[1]))
+		return fmt.Errorf("%d frames came to the owner's viewer, and %d of them to the edge's",
+			len(all[0]), len(all[1]))
 	}
 	for i, of := range all {
 		rows[i].add(of)
 	}
-	b.Logf("cluster: an edge adds %.1f ms (p50), %.1f ms (p99), %.1f ms (most)", rows[2].p50[len(rows[2].p50)-1],
+	b.Logf("cluster: an edge adds %.1f ms (p50), %.1f ms (p99), %.1f ms (most)",
+		rows[2].p50[len(rows[2].p50)-1],
 		rows[2].p99[len(rows[2].p99)-1], rows[2].max[len(rows[2].max)-1])
 	return nil
 }
 
 func latencyTable(rows []*ages) *measure.Table {
 	t := measure.NewTable("cluster-latency", fmt.Sprintf(
-		"The age of frames at viewers, default bound of 50 ms, %d starts of the nodes", options.trials),
+		"The age of frames at viewers, default bound of 50 ms, %d starts of the nodes",
+		options.trials),
 		"viewer at", "p50 ms", "p99 ms", "most ms")
 	t.Bar = 1
 	t.Note = "From the encoder's write to the last byte at the viewer. The viewers watch the same stream at the same " +

@@ -26,8 +26,10 @@ type measured struct {
 func newMeasured(c testCase, edge []*result) measured {
 	return measured{
 		streams: float64(c.streams),
-		gb:      series(edge, func(r *result) float64 { return r.bytes / 1e9 / r.seconds }).Median(),
-		cpu:     series(edge, func(r *result) float64 { return r.grown[atEdge] / r.seconds }).Median(),
+		gb: series(
+			edge, func(r *result) float64 { return r.bytes / 1e9 / r.seconds }).Median(),
+		cpu: series(
+			edge, func(r *result) float64 { return r.grown[atEdge] / r.seconds }).Median(),
 	}
 }
 
@@ -58,28 +60,33 @@ func (m *model) flags(f *flag.FlagSet) {
 	f.StringVar(&m.nics, "nic", "10,25", "network of a node in Gbit/s each way, more with commas")
 	f.Float64Var(&m.cores, "cores", 8, "processors of a node")
 	f.Float64Var(&m.use, "use", 0.7, "share of processors and network that is used")
-	f.Float64Var(&m.extra, "extra", 2, "times the CPU that was measured: loopback has no network card")
+	f.Float64Var(
+		&m.extra, "extra", 2, "times the CPU that was measured: loopback has no network card")
 	// From the last run on an idle machine: bench/results.
 	f.Float64Var(&m.costs.stream, "cost-stream", 0.5,
 		"CPU ms a second for a stream that a node receives, unless it is measured")
 	f.Float64Var(&m.costs.sent, "cost-sent", 0.6, "CPU s/GB sent, unless it is measured")
-	f.Float64Var(&m.costs.claim, "cost-claim", 20, "CPU µs of Redis for a claim, unless it is measured")
-	f.Float64Var(&m.costs.renew, "cost-renew", 10, "CPU µs of Redis for a renewal, unless it is measured")
-	f.Float64Var(&m.costs.lookup, "cost-lookup", 15, "CPU µs of Redis for a lookup, unless it is measured")
+	f.Float64Var(&m.costs.claim, "cost-claim", 20,
+		"CPU µs of Redis for a claim, unless it is measured")
+	f.Float64Var(&m.costs.renew, "cost-renew", 10,
+		"CPU µs of Redis for a renewal, unless it is measured")
+	f.Float64Var(&m.costs.lookup, "cost-lookup", 15,
+		"CPU µs of Redis for a lookup, unless it is measured")
 	f.Float64Var(&m.costs.heard, "cost-heard", 5,
 		"CPU µs of Redis for a heartbeat that a node hears, unless it is measured")
 }
 
 // A plan is the result for one number of nodes.
 type plan struct {
-	nodes      int
-	pulls      float64 // of all nodes
-	in, out    float64 // Gbit/s of a node
-	cpu        float64 // processors of a node
-	between    float64 // Gbit/s between all nodes
-	renewals   float64 // a second
-	heard      float64 // heartbeats a second that Redis delivers
-	lookups    float64 // a second, if all streams are watched by HLS at these nodes: each node asks once a lease
+	nodes    int
+	pulls    float64 // of all nodes
+	in, out  float64 // Gbit/s of a node
+	cpu      float64 // processors of a node
+	between  float64 // Gbit/s between all nodes
+	renewals float64 // a second
+	heard    float64 // heartbeats a second that Redis delivers
+	// A second, if all streams are watched by HLS at these nodes: each node asks once a lease.
+	lookups    float64
 	redis      float64 // processors, without the lookups
 	ofOneOwner float64 // Gbit/s that the owner of one stream sends to other nodes
 }
@@ -95,8 +102,10 @@ func (m *model) with(nodes int) plan {
 	if m.spread > 0 {
 		within = min(n, float64(m.spread))
 	}
-	watching := within * (1 - math.Pow(1-1/within, viewers/streams)) // nodes with viewers of a stream
-	pulled := watching * (1 - 1/n)                                   // the owner is one of them as often as any node is
+	// Nodes with viewers of a stream.
+	watching := within * (1 - math.Pow(1-1/within, viewers/streams))
+	// The owner is one of them as often as any node is.
+	pulled := watching * (1 - 1/n)
 	p.pulls = streams * pulled
 	p.between = p.pulls * gbit
 	p.ofOneOwner = pulled * gbit
@@ -132,7 +141,8 @@ func (m *model) plan(nic float64) (p plan, limit string, err error) {
 			return p, worst.what, nil
 		}
 	}
-	return plan{}, "", fmt.Errorf("%d nodes are not enough for %d viewers at %.0f Gbit/s", mostModelled, m.viewers, nic)
+	return plan{}, "", fmt.Errorf("%d nodes are not enough for %d viewers at %.0f Gbit/s",
+		mostModelled, m.viewers, nic)
 }
 
 // nodesOfRedis is the number of nodes that one processor of Redis can serve with announcements, in
@@ -154,7 +164,8 @@ func (b *bench) model(context.Context) error {
 }
 
 func (m *model) table() (*measure.Table, error) {
-	if m.viewers < 1 || m.streams < 1 || m.spread < 0 || m.mbit <= 0 || m.cores <= 0 || m.use <= 0 || m.extra <= 0 {
+	if m.viewers < 1 || m.streams < 1 || m.spread < 0 || m.mbit <= 0 || m.cores <= 0 ||
+		m.use <= 0 || m.extra <= 0 {
 		return nil, fmt.Errorf("the model's numbers must be above 0")
 	}
 	columns := []string{"of the model"}
@@ -172,8 +183,9 @@ func (m *model) table() (*measure.Table, error) {
 		columns = append(columns, fmt.Sprintf("%g Gbit/s a node", nic))
 		plans, limits = append(plans, p), append(limits, limit)
 	}
-	t := measure.NewTable("cluster-model", fmt.Sprintf("On paper: %d viewers of %d streams of %g Mbit/s",
-		m.viewers, m.streams, m.mbit), columns...)
+	t := measure.NewTable(
+		"cluster-model", fmt.Sprintf("On paper: %d viewers of %d streams of %g Mbit/s",
+			m.viewers, m.streams, m.mbit), columns...)
 	row := func(name string, f func(plan) any) {
 		cells := []any{name}
 		for _, p := range plans {
@@ -187,7 +199,10 @@ func (m *model) table() (*measure.Table, error) {
 		limited = append(limited, l)
 	}
 	t.Row(limited...)
-	row("viewers a node", func(p plan) any { return math.Round(float64(m.viewers) / float64(p.nodes)) })
+	row("viewers a node", func(
+		p plan) any {
+		return math.Round(float64(m.viewers) / float64(p.nodes))
+	})
 	row("streams a node receives, its own and pulled", func(p plan) any {
 		return math.Round((float64(m.streams) + p.pulls) / float64(p.nodes))
 	})
@@ -195,22 +210,31 @@ func (m *model) table() (*measure.Table, error) {
 	row("received by a node, Gbit/s", func(p plan) any { return p.in })
 	row("processors that a node uses", func(p plan) any { return p.cpu })
 	row("between all nodes, Gbit/s", func(p plan) any { return p.between })
-	row("the same, of all that is sent, %", func(p plan) any { return 100 * p.between / (p.out * float64(p.nodes)) })
-	row("one owner sends one stream to nodes with, Gbit/s", func(p plan) any { return p.ofOneOwner })
+	row("the same, of all that is sent, %", func(
+		p plan) any {
+		return 100 * p.between / (p.out * float64(p.nodes))
+	})
+	row("one owner sends one stream to nodes with, Gbit/s",
+		func(p plan) any { return p.ofOneOwner })
 	row("Redis: renewals a second", func(p plan) any { return p.renewals })
 	row("Redis: heartbeats delivered a second", func(p plan) any { return math.Round(p.heard) })
 	row("Redis: processors", func(p plan) any { return p.redis })
 	row("if all watch HLS: lookups a second", func(p plan) any { return math.Round(p.lookups) })
-	row("if all watch HLS: processors for these", func(p plan) any { return p.lookups * m.costs.lookup / 1e6 })
-	row("nodes at which heartbeats alone fill one Redis", func(plan) any { return math.Round(m.nodesOfRedis()) })
-	t.Note = fmt.Sprintf("Assumed: all streams have as many viewers and the same bit rate; the balancer sends viewers "+
-		"and publishers to any node with the same chance%s; viewers watch FLV without TLS and keep up. A node needs "+
-		"%.2f CPU ms a second for each stream that it receives and %.2f CPU s/GB for what it sends, times %g, because "+
-		"the measurement was on loopback; it has %g processors, and uses %.0f%% of them and of its network. Another "+
-		"node costs an owner as much as a viewer. A lease of %v is renewed %d times in its time, at %.3g µs of Redis; "+
-		"as often each node is heard by all others, at %.3g µs for each that hears it. A node that answers for HLS "+
-		"looks up each stream once a lease, at %.3g µs.",
-		map[bool]string{true: "", false: fmt.Sprintf(", and those of a stream to one of %d", m.spread)}[m.spread == 0],
-		m.costs.stream, m.costs.sent, m.extra, m.cores, 100*m.use, benchLease, renewals, m.costs.renew, m.costs.heard, m.costs.lookup)
+	row("if all watch HLS: processors for these",
+		func(p plan) any { return p.lookups * m.costs.lookup / 1e6 })
+	row("nodes at which heartbeats alone fill one Redis",
+		func(plan) any { return math.Round(m.nodesOfRedis()) })
+	t.Note = fmt.Sprintf(
+		"Assumed: all streams have as many viewers and the same bit rate; the balancer sends viewers "+
+			"and publishers to any node with the same chance%s; viewers watch FLV without TLS and keep up. A node needs "+
+			"%.2f CPU ms a second for each stream that it receives and %.2f CPU s/GB for what it sends, times %g, because "+
+			"the measurement was on loopback; it has %g processors, and uses %.0f%% of them and of its network. Another "+
+			"node costs an owner as much as a viewer. A lease of %v is renewed %d times in its time, at %.3g µs of Redis; "+
+			"as often each node is heard by all others, at %.3g µs for each that hears it. A node that answers for HLS "+
+			"looks up each stream once a lease, at %.3g µs.",
+		map[bool]string{true: "", false: fmt.Sprintf(", and those of a stream to one of %d",
+			m.spread)}[m.spread == 0],
+		m.costs.stream, m.costs.sent, m.extra, m.cores, 100*m.use, benchLease, renewals,
+		m.costs.renew, m.costs.heard, m.costs.lookup)
 	return t, nil
 }

@@ -20,9 +20,12 @@ const outageBitRate = 500_000
 
 // outage takes Redis away from running streams, in each of the ways.
 func (b *bench) outage(ctx context.Context) error {
-	t := measure.NewTable("cluster-outage", fmt.Sprintf("Redis is away for %v: three nodes, %d streams with %d viewers each",
-		options.outage, outageCase.streams, outageCase.viewers),
-		"what happens to Redis", "frames at viewers", "frames lost", "frames that came twice", "viewers disconnected",
+	t := measure.NewTable(
+		"cluster-outage", fmt.Sprintf(
+			"Redis is away for %v: three nodes, %d streams with %d viewers each",
+			options.outage, outageCase.streams, outageCase.viewers),
+		"what happens to Redis", "frames at viewers", "frames lost", "frames that came twice",
+		"viewers disconnected",
 		"longest gap at a viewer ms", "all owners are known again after ms")
 	t.Note = "Each stream is published at one node and watched at all three. Frames are those of all viewers, by " +
 		"their numbers. The last column is from the moment when Redis answers again."
@@ -31,12 +34,14 @@ func (b *bench) outage(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", o.name, err)
 		}
-		b.Logf("cluster: Redis %s for %v: lost %v, ended %v", o.name, options.outage, r.Viewers.Lost, r.Viewers.Ended)
+		b.Logf("cluster: Redis %s for %v: lost %v, ended %v", o.name, options.outage,
+			r.Viewers.Lost, r.Viewers.Ended)
 		ended := 0
 		for _, n := range r.Viewers.Ended {
 			ended += n
 		}
-		t.Row(o.name, fmt.Sprint(r.Viewers.Tags), int(r.Viewers.Lost), int(r.Viewers.Repeated), ended,
+		t.Row(o.name, fmt.Sprint(r.Viewers.Tags), int(r.Viewers.Lost), int(r.Viewers.Repeated),
+			ended,
 			milliseconds(r.Viewers.Gap.Max), milliseconds(known))
 	}
 	return b.Add(t)
@@ -62,7 +67,8 @@ var outages = []outage{
 }
 
 // without runs streams through an outage. known is how long it took until Redis knew all owners.
-func (b *bench) without(ctx context.Context, o outage) (r load.Report, known time.Duration, err error) {
+func (b *bench) without(ctx context.Context, o outage) (r load.Report, known time.Duration,
+	err error) {
 	s, err := b.nodes(ctx, 3, false)
 	if err != nil {
 		return r, 0, err
@@ -71,7 +77,8 @@ func (b *bench) without(ctx context.Context, o outage) (r load.Report, known tim
 	cfg := load.Config{
 		Names: outageCase.names(), Viewers: outageCase.viewers, BitRate: outageBitRate,
 		Protocol: newSpread(outageCase.names(), s.nodes, s.nodes),
-		Ramp:     time.Second, Settle: 3 * time.Second, Duration: 2*options.outage + trialTime, // at most
+		// at most
+		Ramp: time.Second, Settle: 3 * time.Second, Duration: 2*options.outage + trialTime,
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

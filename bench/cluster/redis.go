@@ -48,7 +48,8 @@ func (d *directory) do(task string) error {
 		return err
 	}
 	if !d.answer.Scan() {
-		return fmt.Errorf("%s: no answer: %w", task, errors.Join(d.answer.Err(), io.ErrUnexpectedEOF))
+		return fmt.Errorf("%s: no answer: %w", task,
+			errors.Join(d.answer.Err(), io.ErrUnexpectedEOF))
 	}
 	if answer := d.answer.Text(); answer != "ok" {
 		return fmt.Errorf("%s: %s", task, answer)
@@ -73,9 +74,11 @@ const calls = 20_000
 
 var directoryTasks = []directoryTask{
 	{"claim of a stream", "claim", func(c *costs) *float64 { return &c.claim }},
-	{"renewal of a stream, 500 in a pipeline", "renew", func(c *costs) *float64 { return &c.renew }},
+	{"renewal of a stream, 500 in a pipeline", "renew",
+		func(c *costs) *float64 { return &c.renew }},
 	{"lookup of a stream", "lookup", func(c *costs) *float64 { return &c.lookup }},
-	{"heartbeat of a node, for each of 50 nodes that hear it", "hear", func(c *costs) *float64 { return &c.heard }},
+	{"heartbeat of a node, for each of 50 nodes that hear it", "hear",
+		func(c *costs) *float64 { return &c.heard }},
 }
 
 // redis measures Redis' own CPU time for the requests of nodes.

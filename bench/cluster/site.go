@@ -105,10 +105,12 @@ func (s *site) start(ctx context.Context, n *node) (err error) {
 		if n.counter != nil {
 			advertised = "http://" + n.counter.addr()
 		}
-		args = append(args, "--cluster", "redis://"+s.addr, "--cluster-token", "bench", "--advertise", advertised)
+		args = append(args, "--cluster", "redis://"+s.addr, "--cluster-token", "bench",
+			"--advertise", advertised)
 	}
 	time.Sleep(rand.N(bound)) // nodes flush at beats since they have begun
-	n.Server, err = measure.StartServer(ctx, n.addr, exec.Command(s.b.bin, append(args, s.flags...)...))
+	n.Server, err = measure.StartServer(ctx, n.addr,
+		exec.Command(s.b.bin, append(args, s.flags...)...))
 	return err
 }
 

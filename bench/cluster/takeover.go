@@ -44,7 +44,8 @@ type times struct{ admitted, picture, lost measure.Series }
 func (b *bench) takeover(ctx context.Context) error {
 	t := measure.NewTable("cluster-takeover", fmt.Sprintf(
 		"An encoder moves to another node, %d times each, default lease of 5 s", options.trials),
-		"what happens", "encoder let in after ms", "picture at the edge after ms", "pause in pictures ms", "viewers disconnected")
+		"what happens", "encoder let in after ms", "picture at the edge after ms",
+		"pause in pictures ms", "viewers disconnected")
 	t.Bar = 2
 	t.Note = "Three nodes: the encoder moves between two of them, and connects to the other one at once. Times are " +
 		"from its first try to connect; the pause is from the last picture before to the first one after, at a viewer " +

@@ -77,10 +77,12 @@ func (r *result) ended() (n float64) {
 func (r *result) perGB(probe int) float64 { return r.grown[probe] / (r.bytes / 1e9) }
 
 // turn puts a load on a site for some seconds, and reads the probes once a second.
-func turn(ctx context.Context, c testCase, at *spread, seconds int, probes ...probe) (*result, error) {
+func turn(ctx context.Context, c testCase, at *spread, seconds int, probes ...probe) (*result,
+	error) {
 	cfg := load.Config{
 		Names: c.names(), Viewers: c.viewers, BitRate: bitRate, Protocol: at,
-		Ramp: time.Second, Settle: 2 * time.Second, Duration: time.Duration(seconds)*time.Second + 1500*time.Millisecond,
+		Ramp: time.Second, Settle: 2 * time.Second,
+		Duration: time.Duration(seconds)*time.Second + 1500*time.Millisecond,
 	}
 	type sample struct {
 		at     time.Time
@@ -111,7 +113,8 @@ func turn(ctx context.Context, c testCase, at *spread, seconds int, probes ...pr
 			return nil, err
 		}
 	}
-	r := &result{Report: report, seconds: last.at.Sub(first.at).Seconds(), bytes: float64(last.bytes - first.bytes)}
+	r := &result{Report: report, seconds: last.at.Sub(first.at).Seconds(),
+		bytes: float64(last.bytes - first.bytes)}
 	for i := range probes {
 		r.grown = append(r.grown, last.values[i]-first.values[i])
 	}

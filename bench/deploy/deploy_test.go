@@ -76,7 +76,8 @@ func TestCompose(t *testing.T) {
 
 func TestComposeOfACluster(t *testing.T) {
 	options, err := cli.NewProjectOptions([]string{manifests + "compose-cluster.yaml"},
-		cli.WithEnv([]string{"MILLRACE_CLUSTER_TOKEN=a", "MILLRACE_PUBLISH_TOKEN=b"}), cli.WithInterpolation(true))
+		cli.WithEnv([]string{"MILLRACE_CLUSTER_TOKEN=a", "MILLRACE_PUBLISH_TOKEN=b"}),
+		cli.WithInterpolation(true))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,12 +167,14 @@ func TestKubernetes(t *testing.T) {
 			continue
 		}
 		for _, port := range s.Spec.Ports {
-			if !slices.ContainsFunc(pod.Spec.Containers[0].Ports, func(p corev1.ContainerPort) bool { return p.Name == port.TargetPort.StrVal }) {
+			if !slices.ContainsFunc(pod.Spec.Containers[0].Ports,
+				func(p corev1.ContainerPort) bool { return p.Name == port.TargetPort.StrVal }) {
 				t.Errorf("the service %s has the port %v", name, port.TargetPort)
 			}
 		}
 	}
-	if nodes == nil || services[nodes.Spec.ServiceName] == nil || services[nodes.Spec.ServiceName].Spec.ClusterIP != "None" {
+	if nodes == nil || services[nodes.Spec.ServiceName] == nil ||
+		services[nodes.Spec.ServiceName].Spec.ClusterIP != "None" {
 		t.Fatalf("the nodes have no names of their own")
 	}
 	if want := "StatefulSet " + nodes.Name; !slices.Equal(scaled, []string{want}) {
@@ -183,7 +186,8 @@ func TestKubernetes(t *testing.T) {
 	if !strings.Contains(all, "http://$(POD_NAME)."+nodes.Spec.ServiceName+":8080") {
 		t.Errorf("the nodes advertise another address: %q", args)
 	}
-	if m := regexp.MustCompile(`redis://([^:]+):`).FindStringSubmatch(all); m == nil || services[m[1]] == nil {
+	if m := regexp.MustCompile(`redis://([^:]+):`).FindStringSubmatch(all); m == nil ||
+		services[m[1]] == nil {
 		t.Errorf("there is no Redis: %q", args)
 	}
 }

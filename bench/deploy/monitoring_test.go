@@ -37,10 +37,12 @@ func scrapeAll(t *testing.T) families {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := measure.StartServer(t.Context(), addr, exec.Command(bin, "serve", "--listen", addr, "--rtmp", "",
-		"--log-level", "warn", "--root", t.TempDir(), "--record", t.TempDir(), "--segments", "redis",
-		"--redis", "redis://"+redis, "--cluster", "redis://"+redis,
-		"--advertise", "http://"+addr, "--cluster-token", "token"))
+	s, err := measure.StartServer(t.Context(), addr,
+		exec.Command(bin, "serve", "--listen", addr, "--rtmp", "",
+			"--log-level", "warn", "--root", t.TempDir(), "--record", t.TempDir(), "--segments",
+			"redis",
+			"--redis", "redis://"+redis, "--cluster", "redis://"+redis,
+			"--advertise", "http://"+addr, "--cluster-token", "token"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,8 +130,10 @@ func TestAlerts(t *testing.T) {
 	for _, group := range groups.Groups {
 		for _, rule := range group.Rules {
 			all.check(t, rule.Alert, rule.Expr)
-			if !slices.Contains(severities, rule.Labels["severity"]) || rule.Annotations["summary"] == "" {
-				t.Errorf("%s has the severity %q and the summary %q", rule.Alert, rule.Labels["severity"], rule.Annotations["summary"])
+			if !slices.Contains(severities, rule.Labels["severity"]) ||
+				rule.Annotations["summary"] == "" {
+				t.Errorf("%s has the severity %q and the summary %q", rule.Alert,
+					rule.Labels["severity"], rule.Annotations["summary"])
 			}
 		}
 	}
@@ -192,7 +196,8 @@ func TestDashboard(t *testing.T) {
 			t.Errorf("the servers are found by %s", v.Query)
 		}
 	}
-	if !slices.Equal(names, []string{"datasource", "instance"}) || all["millrace_build_info"] == nil {
+	if !slices.Equal(names, []string{"datasource", "instance"}) ||
+		all["millrace_build_info"] == nil {
 		t.Errorf("the dashboard asks for %q", names)
 	}
 }

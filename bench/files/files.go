@@ -53,7 +53,8 @@ func contenders() (all []contender) {
 		all = append(all, contender{h.key, h.name, func() error { return nil }, h.start})
 	}
 	for _, n := range nginxes {
-		all = append(all, contender{n.key, n.name, func() error { _, err := findNginx(); return err }, n.start})
+		all = append(all, contender{n.key, n.name,
+			func() error { _, err := findNginx(); return err }, n.start})
 	}
 	return all
 }
@@ -72,7 +73,8 @@ func parseContenders(list string) (chosen []contender, err error) {
 	for _, key := range strings.Split(list, ",") {
 		i := slices.Index(keys(), strings.TrimSpace(key))
 		if i < 0 {
-			return nil, fmt.Errorf("files: no contender %q: there are %s", key, strings.Join(keys(), ", "))
+			return nil, fmt.Errorf("files: no contender %q: there are %s", key,
+				strings.Join(keys(), ", "))
 		}
 		chosen = append(chosen, all[i])
 	}

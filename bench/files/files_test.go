@@ -15,17 +15,20 @@ import (
 func TestMain(m *testing.M) { benchtest.Main(m) }
 
 func TestParseCase(t *testing.T) {
-	for s, want := range map[string]testCase{"64KiBx100": {64 << 10, 100}, "1MiBx8": {1 << 20, 8}, "1000001x100": {1000001, 100}} {
+	for s, want := range map[string]testCase{"64KiBx100": {64 << 10, 100}, "1MiBx8": {1 << 20, 8},
+		"1000001x100": {1000001, 100}} {
 		if c, err := parseCase(s); err != nil || c != want || c.String() != s {
 			t.Errorf("%q is %+v (%s), %v", s, c, c, err)
 		}
 	}
-	for _, s := range []string{"", "64KiB", "x", "1MiBx", "x8", "0x8", "1MiBx0", "-1x1", "1MBx8", "1x1x1", "KiBx1"} {
+	for _, s := range []string{"", "64KiB", "x", "1MiBx", "x8", "0x8", "1MiBx0", "-1x1", "1MBx8",
+		"1x1x1", "KiBx1"} {
 		if c, err := parseCase(s); err == nil {
 			t.Errorf("%q is %+v", s, c)
 		}
 	}
-	if all, err := parseContenders("millrace, nginx-push"); err != nil || all[1].name != "nginx, tcp_nopush off" {
+	if all, err := parseContenders("millrace, nginx-push"); err != nil ||
+		all[1].name != "nginx, tcp_nopush off" {
 		t.Errorf("%v, %v", all, err)
 	}
 	for _, s := range []string{"", "apache", "nginx3", "millrace,"} {
@@ -36,9 +39,11 @@ func TestParseCase(t *testing.T) {
 }
 
 func TestParseWrk(t *testing.T) {
-	l, err := parseWrk([]byte("Running 1s test\n\nMEASURED {\"requests\":3,\"bytes\":4096,\"micros\":1100000," +
-		"\"connect\":1,\"read\":2,\"write\":3,\"status\":4,\"timeout\":5,\"p99\":250}\n"))
-	if want := (loaded{Requests: 3, Bytes: 4096, Micros: 1100000, P99: 250, Connect: 1, Read: 2, Write: 3, Status: 4,
+	l, err := parseWrk(
+		[]byte("Running 1s test\n\nMEASURED {\"requests\":3,\"bytes\":4096,\"micros\":1100000," +
+			"\"connect\":1,\"read\":2,\"write\":3,\"status\":4,\"timeout\":5,\"p99\":250}\n"))
+	if want := (loaded{Requests: 3, Bytes: 4096, Micros: 1100000, P99: 250, Connect: 1, Read: 2,
+		Write: 3, Status: 4,
 		Timeout: 5}); err != nil || l != want || l.errors() != 15 {
 		t.Errorf("%+v, %v", l, err)
 	}
@@ -94,7 +99,8 @@ func TestProgram(t *testing.T) {
 	}
 	benchtest.Need(t, checkWrk())
 	var out strings.Builder
-	args := []string{"-rounds", "1", "-case", "1000x2", "-contenders", "fileserver,wrapped-millrace", "-seconds", "1"}
+	args := []string{"-rounds", "1", "-case", "1000x2", "-contenders",
+		"fileserver,wrapped-millrace", "-seconds", "1"}
 	if err := Program.Main(t.Context(), args, &out, t.Output()); err != nil {
 		t.Fatal(err)
 	}

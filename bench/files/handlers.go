@@ -42,7 +42,8 @@ func newMillrace(dir string) (http.Handler, error) {
 func newFileServer(dir string) (http.Handler, error) { return http.FileServer(http.Dir(dir)), nil }
 
 // each is a handler that opens the file and has send do the rest.
-func each(send func(w http.ResponseWriter, r *http.Request, f *os.File)) func(string) (http.Handler, error) {
+func each(send func(w http.ResponseWriter, r *http.Request, f *os.File)) func(string) (http.Handler,
+	error) {
 	return func(dir string) (http.Handler, error) {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			f, err := os.Open(filepath.Join(dir, filepath.Base(r.URL.Path)))
@@ -81,7 +82,8 @@ func wrapped(inner func(string) (http.Handler, error)) func(string) (http.Handle
 			began := time.Now()
 			lw := &loggedResponse{ResponseWriter: w, status: http.StatusOK}
 			h.ServeHTTP(lw, r)
-			l.Printf("%s %s %s %d %d %v", r.RemoteAddr, r.Method, r.URL.Path, lw.status, lw.bytes, time.Since(began))
+			l.Printf("%s %s %s %d %d %v", r.RemoteAddr, r.Method, r.URL.Path, lw.status, lw.bytes,
+				time.Since(began))
 		}), nil
 	}
 }
@@ -131,6 +133,7 @@ var serverChild = measure.RegisterChild("files-server", func(args []string) erro
 	if err != nil {
 		return err
 	}
-	srv := &http.Server{Addr: args[1], Handler: files, ErrorLog: log.New(io.Discard, "", 0)} // clients leave at the end of a turn
+	// Clients leave at the end of a turn.
+	srv := &http.Server{Addr: args[1], Handler: files, ErrorLog: log.New(io.Discard, "", 0)}
 	return srv.ListenAndServe()
 })

@@ -20,11 +20,14 @@ import (
 // Program measures a table for each case.
 var Program = &measure.Program{
 	Name: "files", What: "files over HTTP, under wrk", Rounds: 5,
-	Brief: []string{"-rounds", "2", "-seconds", "3", "-long-seconds", "6", "-case", "64KiBx100,1MiBx100,256MiBx8",
+	Brief: []string{"-rounds", "2", "-seconds", "3", "-long-seconds", "6", "-case",
+		"64KiBx100,1MiBx100,256MiBx8",
 		"-contenders", "fileserver,millrace,naive,wrapped-copy,wrapped-millrace,nginx,nginx-cache,nginx-push"},
 	Flags: func(f *flag.FlagSet) {
-		f.StringVar(&options.cases, "case", "64KiBx8,64KiBx100,1MiBx8,1MiBx100,256MiBx8", "SIZExCONNECTIONS, more with commas")
-		f.StringVar(&options.contenders, "contenders", strings.Join(keys(), ","), "one ratio is to the first")
+		f.StringVar(&options.cases, "case", "64KiBx8,64KiBx100,1MiBx8,1MiBx100,256MiBx8",
+			"SIZExCONNECTIONS, more with commas")
+		f.StringVar(&options.contenders, "contenders", strings.Join(keys(), ","),
+			"one ratio is to the first")
 		f.IntVar(&options.seconds, "seconds", 4, "seconds of each turn")
 		f.IntVar(&options.longSeconds, "long-seconds", 15, "the same with files of 64 MiB and more")
 	},
@@ -47,7 +50,8 @@ func run(ctx context.Context, p *measure.Params) error {
 	if err != nil {
 		return err
 	}
-	if all, err = measure.Present(all, func(c contender) string { return c.name }, func(c contender) error { return c.check() }, p.Logf); err != nil {
+	if all, err = measure.Present(all, func(c contender) string { return c.name },
+		func(c contender) error { return c.check() }, p.Logf); err != nil {
 		return err
 	}
 	var cases []testCase
@@ -74,7 +78,8 @@ func run(ctx context.Context, p *measure.Params) error {
 			if err != nil {
 				return fmt.Errorf("%s, %s: %w", c, all[i].name, err)
 			}
-			p.Logf("files: round %d, %s, %s: %.3f CPU s/GB, %d requests, %d errors", round+1, c, all[i].name, t.cpuPerGB(),
+			p.Logf("files: round %d, %s, %s: %.3f CPU s/GB, %d requests, %d errors", round+1, c,
+				all[i].name, t.cpuPerGB(),
 				t.Requests, t.errors())
 			turns[i] = append(turns[i], t)
 			return nil
@@ -151,8 +156,11 @@ func table(c testCase, all []contender, turns [][]turn, rounds int) *measure.Tab
 		}
 		return nil
 	}
-	t := measure.NewTable("files-"+c.String(), fmt.Sprintf("Files of %s over HTTP, %d connections, %d rounds", measure.SizeName(c.size), c.conns, rounds), "contender",
-		"server CPU s/GB", "work a CPU s, x "+all[0].name, "CPU, x chunk.FileServer", "MB/s", "requests/s", "p99 ms", "peak RSS MB",
+	t := measure.NewTable("files-"+c.String(),
+		fmt.Sprintf("Files of %s over HTTP, %d connections, %d rounds", measure.SizeName(c.size),
+			c.conns, rounds), "contender",
+		"server CPU s/GB", "work a CPU s, x "+all[0].name, "CPU, x chunk.FileServer", "MB/s",
+		"requests/s", "p99 ms", "peak RSS MB",
 		"errors", "wrk's CPU s/GB")
 	t.Bar = 1
 	t.Note = "wrk runs on the same CPUs as the server. x chunk.FileServer is how many times as much CPU time the contender needs; a " +
@@ -166,10 +174,14 @@ func table(c testCase, all []contender, turns [][]turn, rounds int) *measure.Tab
 		}
 		t.Row(who.name, cpu, base.Over(cpu), cpu.Over(ours(who.key)),
 			get(i, func(t turn) float64 { return float64(t.Bytes) / float64(t.Micros) }),
-			get(i, func(t turn) float64 { return float64(t.Requests) / float64(t.Micros) * 1e6 }), p99,
+			get(i, func(t turn) float64 { return float64(t.Requests) / float64(t.Micros) * 1e6 }),
+			p99,
 			get(i, func(t turn) float64 { return float64(t.peak) / (1 << 20) }).Median(),
 			get(i, func(t turn) float64 { return float64(t.errors()) }).Max(),
-			get(i, func(t turn) float64 { return t.cpu.Seconds() / (float64(t.Bytes) / 1e9) }).Median())
+			get(i, func(
+				t turn) float64 {
+				return t.cpu.Seconds() / (float64(t.Bytes) / 1e9)
+			}).Median())
 	}
 	return t
 }

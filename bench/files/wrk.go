@@ -55,8 +55,10 @@ func runWrk(ctx context.Context, dir, url string, conns, seconds int) (loaded, e
 	if err := os.WriteFile(script, []byte(wrkDone), 0o644); err != nil {
 		return loaded{}, err
 	}
-	cmd := exec.CommandContext(ctx, "wrk", fmt.Sprintf("-t%d", min(runtime.NumCPU(), conns)), fmt.Sprintf("-c%d", conns),
-		fmt.Sprintf("-d%ds", seconds), "--timeout", fmt.Sprintf("%ds", int(wrkTimeout.Seconds())), "-s", script, url)
+	cmd := exec.CommandContext(ctx, "wrk", fmt.Sprintf("-t%d", min(runtime.NumCPU(), conns)),
+		fmt.Sprintf("-c%d", conns),
+		fmt.Sprintf("-d%ds", seconds), "--timeout", fmt.Sprintf("%ds", int(wrkTimeout.Seconds())),
+		"-s", script, url)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return loaded{}, errors.Join(ctx.Err(), fmt.Errorf("files: wrk: %w\n%s", err, out))

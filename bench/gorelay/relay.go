@@ -20,8 +20,9 @@ import (
 )
 
 const (
-	maxTag  = 8 << 20 // bytes; a keyframe of a high bit rate has some 2 MB
-	maxWait = 512     // tags, some seven seconds of a stream; a viewer that is further behind misses tags
+	maxTag = 8 << 20 // bytes; a keyframe of a high bit rate has some 2 MB
+	// Tags, some seven seconds of a stream; a viewer that is further behind misses tags.
+	maxWait = 512
 	// maxGroup is how many tags of a GOP are kept, so that a new viewer has room for later tags.
 	maxGroup = maxWait / 2
 
@@ -76,10 +77,12 @@ func (r *Relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 type stream struct {
 	share bool
 
-	mu      sync.Mutex
-	live    bool
-	heads   [3][]byte // metadata and the codecs' headers, for viewers that join later
-	group   [][]byte  // the tags from the last keyframe on, for the same viewers; nil if there are more than maxGroup
+	mu    sync.Mutex
+	live  bool
+	heads [3][]byte // metadata and the codecs' headers, for viewers that join later
+	// The tags from the last keyframe on, for the same viewers; nil if there are more than
+	// maxGroup.
+	group   [][]byte
 	viewers map[*viewer]bool
 }
 

@@ -21,14 +21,17 @@ func TestRelay(t *testing.T) {
 			srv := httptest.NewServer(&Relay{Share: share})
 			defer srv.Close()
 			r, err := load.Run(t.Context(), load.Config{
-				URL: srv.URL, Streams: 2, Viewers: 3, BitRate: 400_000, KeyInterval: 100 * time.Millisecond,
-				Ramp: 10 * time.Millisecond, Settle: 200 * time.Millisecond, Duration: 300 * time.Millisecond,
+				URL: srv.URL, Streams: 2, Viewers: 3, BitRate: 400_000,
+				KeyInterval: 100 * time.Millisecond,
+				Ramp:        10 * time.Millisecond, Settle: 200 * time.Millisecond,
+				Duration: 300 * time.Millisecond,
 			}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if r.Viewers.Lost > 0 || len(r.Viewers.Ended) > 0 || r.Viewers.Bytes == 0 {
-				t.Errorf("%d bytes, %d tags lost, ended: %v", r.Viewers.Bytes, r.Viewers.Lost, r.Viewers.Ended)
+				t.Errorf("%d bytes, %d tags lost, ended: %v", r.Viewers.Bytes, r.Viewers.Lost,
+					r.Viewers.Ended)
 			}
 		})
 	}

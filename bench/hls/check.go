@@ -19,7 +19,8 @@ type checker struct {
 }
 
 func newChecker(s *load.Synth) *checker {
-	return &checker{synth: s, kinds: make(map[uint32]byte), last: make(map[byte]uint64), seen: make(map[uint64]bool)}
+	return &checker{synth: s, kinds: make(map[uint32]byte), last: make(map[byte]uint64),
+		seen: make(map[uint64]bool)}
 }
 
 // contents are the numbers of tags in a part or segment.
@@ -130,7 +131,8 @@ func (c *checker) fragments(in *contents, b []byte) error {
 		if len(b) >= 16 {
 			size = binary.BigEndian.Uint32(b)
 		}
-		if size < 16 || int(size) > len(b)-8 || string(b[4:8]) != "moof" || string(b[size+4:size+8]) != "mdat" {
+		if size < 16 || int(size) > len(b)-8 || string(b[4:8]) != "moof" ||
+			string(b[size+4:size+8]) != "mdat" {
 			return errBoxes
 		}
 		whole := size + binary.BigEndian.Uint32(b[size:])
@@ -157,7 +159,8 @@ func (c *checker) fragments(in *contents, b []byte) error {
 
 // run compares the samples that a trun box describes. fragment begins where the offsets count from.
 func (c *checker) run(in *contents, kind byte, box, fragment []byte) error {
-	count, offset, rows := int(binary.BigEndian.Uint32(box[4:])), int(binary.BigEndian.Uint32(box[8:])), box[12:]
+	count, offset, rows := int(binary.BigEndian.Uint32(box[4:])),
+		int(binary.BigEndian.Uint32(box[8:])), box[12:]
 	width := map[byte]int{load.Audio: 8, load.Video: 16}[kind]
 	if width == 0 || len(rows) != count*width || offset > len(fragment) {
 		return errBoxes

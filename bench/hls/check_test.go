@@ -154,7 +154,8 @@ func segment(tags int) (b []byte) {
 		t := synth.Next(time.Unix(1, 0))
 		if t.Kind == load.Audio {
 			n := len(t.Payload) - 2 + 7
-			sound = append(sound, 0xff, 0xf1, 0x50, 0x80|byte(n>>11), byte(n>>3), byte(n<<5)|0x1f, 0xfc)
+			sound = append(sound, 0xff, 0xf1, 0x50, 0x80|byte(n>>11), byte(n>>3), byte(n<<5)|0x1f,
+				0xfc)
 			sound = append(sound, t.Payload[2:]...)
 			if len(sound) > n {
 				b, sound = append(b, ts(0x101, pesAudio, sound)...), nil
@@ -185,8 +186,10 @@ func TestCheckerReadsTransportStream(t *testing.T) {
 	wrong := bytes.Clone(good)
 	wrong[len(wrong)-1] ^= 1
 	for name, b := range map[string][]byte{
-		"a wrong byte": wrong, "cut": good[:len(good)-1], "a packet less": append(bytes.Clone(good[:10*tsPacket]), good[11*tsPacket:]...),
-		"no picture": good[:tsPacket], "another sync byte": append(bytes.Clone(good), make([]byte, tsPacket)...),
+		"a wrong byte": wrong, "cut": good[:len(good)-1],
+		"a packet less": append(bytes.Clone(good[:10*tsPacket]), good[11*tsPacket:]...),
+		"no picture":    good[:tsPacket], "another sync byte": append(bytes.Clone(good),
+			make([]byte, tsPacket)...),
 	} {
 		if in, err := newChecker(testSynth()).check(b); err == nil {
 			t.Errorf("%s: %+v", name, in)

@@ -37,7 +37,8 @@ func connect(ctx context.Context, addr string) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &client{net: conn, stop: context.AfterFunc(ctx, func() { conn.Close() }), r: millrace.NewReader(conn), addr: addr}
+	c := &client{net: conn, stop: context.AfterFunc(ctx, func() { conn.Close() }),
+		r: millrace.NewReader(conn), addr: addr}
 	c.keep = func(p []byte) { c.kept = append(c.kept, p...) }
 	return c, nil
 }

@@ -15,7 +15,10 @@ import (
 func TestClient(t *testing.T) {
 	large := strings.Repeat("0123456789abcdef", 20_000)
 	mux := http.NewServeMux()
-	mux.HandleFunc("/length", func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.URL.RawQuery) })
+	mux.HandleFunc("/length", func(w http.ResponseWriter,
+		r *http.Request) {
+		io.WriteString(w, r.URL.RawQuery)
+	})
 	mux.HandleFunc("/chunked", func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, large[:100])
 		http.NewResponseController(w).Flush()
@@ -47,7 +50,8 @@ func TestClient(t *testing.T) {
 	defer c.close()
 	for range 2 {
 		for _, test := range []struct{ path, query, want string }{
-			{"/length", "?_HLS_msn=1", "_HLS_msn=1"}, {"/length", "", ""}, {"/chunked", "", large}, {"/gzip", "", large},
+			{"/length", "?_HLS_msn=1", "_HLS_msn=1"}, {"/length", "", ""}, {"/chunked", "", large},
+			{"/gzip", "", large},
 		} {
 			raw, gzipped, err := c.text(test.path, test.query)
 			if err != nil || gzipped != (test.path == "/gzip") {
@@ -58,7 +62,8 @@ func TestClient(t *testing.T) {
 			}
 		}
 		var status *statusError
-		if _, _, err := c.text("/none", ""); !errors.As(err, &status) || status.status != 404 || len(c.kept) > 0 {
+		if _, _, err := c.text("/none", ""); !errors.As(err, &status) || status.status != 404 ||
+			len(c.kept) > 0 {
 			t.Errorf("%v, with %q", err, c.kept)
 		}
 	}

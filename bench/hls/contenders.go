@@ -85,7 +85,8 @@ func plainGo() contender {
 			s, err := measure.StartServer(ctx, addr, cmd)
 			return &running{s, httpflv.Server{URL: "http://" + addr}, addr, playlistPath}, err
 		},
-		counters: counters{rendered: "plain_playlists_rendered_total", allocs: "plain_allocs_total"},
+		counters: counters{rendered: "plain_playlists_rendered_total",
+			allocs: "plain_allocs_total"},
 	}
 }
 
@@ -105,10 +106,12 @@ func millraceServe(dir string) contender {
 			if err != nil {
 				return nil, err
 			}
-			s, err := measure.StartServer(ctx, addr, exec.Command(bin, "serve", "--listen", addr, "--rtmp", "", "--log-level", "warn"))
+			s, err := measure.StartServer(ctx, addr,
+				exec.Command(bin, "serve", "--listen", addr, "--rtmp", "", "--log-level", "warn"))
 			return &running{s, httpflv.Server{URL: "http://" + addr}, addr, playlistPath}, err
 		},
-		counters: counters{rendered: "millrace_hls_playlists_made_total", allocs: "go_memstats_mallocs_total"},
+		counters: counters{rendered: "millrace_hls_playlists_made_total",
+			allocs: "go_memstats_mallocs_total"},
 	}
 }
 

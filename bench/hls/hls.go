@@ -22,11 +22,13 @@ import (
 
 // Program measures a table for each number of viewers.
 var Program = &measure.Program{
-	Name: "hls", What: "a live stream to viewers of low-latency HLS and of HLS", Rounds: 3, // some five minutes in all
+	// Some five minutes in all.
+	Name: "hls", What: "a live stream to viewers of low-latency HLS and of HLS", Rounds: 3,
 	Brief: []string{"-rounds", "1"},
 	Parts: []string{"parts", "segments"},
 	Flags: func(f *flag.FlagSet) {
-		f.StringVar(&options.contenders, "contenders", "plain,nginx,millrace", "of "+specs+"; one ratio is to the first. nginx has no parts")
+		f.StringVar(&options.contenders, "contenders", "plain,nginx,millrace", "of "+specs+
+			"; one ratio is to the first. nginx has no parts")
 		f.StringVar(&options.parts, "parts", "200,1000", "numbers of viewers who get parts")
 		f.StringVar(&options.segments, "segments", "1000", "numbers of viewers who get segments")
 		f.IntVar(&options.seconds, "seconds", 6, "seconds measured of each turn")
@@ -57,7 +59,8 @@ func parseNumbers(list string) (all []int, err error) {
 // cases are what -only, -parts and -segments name.
 func cases(p *measure.Params) (all []testCase, err error) {
 	for _, parts := range []bool{true, false} {
-		c := testCase{parts: parts, bitRate: options.bitRate, measure: time.Duration(options.seconds) * time.Second}
+		c := testCase{parts: parts, bitRate: options.bitRate,
+			measure: time.Duration(options.seconds) * time.Second}
 		list := options.segments
 		c.ramp, c.settle = keyInterval, time.Second // the viewers ask for a new segment at any time
 		if parts {
@@ -92,7 +95,8 @@ func run(ctx context.Context, p *measure.Params) error {
 		return err
 	}
 	prepare := func(c contender) error { return c.prepare(ctx) }
-	if all, err = measure.Present(all, func(c contender) string { return c.name }, prepare, p.Logf); err != nil {
+	if all, err = measure.Present(all, func(c contender) string { return c.name }, prepare,
+		p.Logf); err != nil {
 		return err
 	}
 	for _, c := range list {
@@ -124,7 +128,8 @@ func (c testCase) run(ctx context.Context, p *measure.Params, all []contender) e
 		}
 		results[i] = append(results[i], r)
 		p.Logf("hls: round %d, %s, %s: CPU %.2f s/s, %.2f s/GB, generator %.2f s/s, %.0f requests/s, ended %v", round+1, c,
-			able[i].name, r.server.Seconds()/r.seconds, r.server.Seconds()/float64(r.bytes)*1e9, r.generator.Seconds()/r.seconds,
+			able[i].name, r.server.Seconds()/r.seconds, r.server.Seconds()/float64(r.bytes)*1e9,
+			r.generator.Seconds()/r.seconds,
 			float64(r.requests)/r.seconds, r.ended)
 		return nil
 	})
@@ -160,10 +165,16 @@ func (c testCase) columns() []column {
 	perGB := func(r *result) float64 { return r.server.Seconds() / float64(r.bytes) * 1e9 }
 	common := []column{
 		{"requests/s", func(r *result) float64 { return float64(r.requests) / r.seconds }},
-		{"CPU µs a request", func(r *result) float64 { return float64(r.server.Microseconds()) / float64(r.requests) }},
+		{"CPU µs a request", func(
+			r *result) float64 {
+			return float64(r.server.Microseconds()) / float64(r.requests)
+		}},
 		{"allocations a request", func(r *result) float64 { return r.perRequest }},
 		{"RSS MB", func(r *result) float64 { return float64(r.rss) / (1 << 20) }},
-		{c.what() + " a reload", func(r *result) float64 { return float64(r.fetched) / float64(r.requests-r.fetched) }},
+		{c.what() + " a reload", func(
+			r *result) float64 {
+			return float64(r.fetched) / float64(r.requests-r.fetched)
+		}},
 		{"ended early", func(r *result) float64 {
 			n := 0
 			for _, k := range r.ended {
@@ -222,8 +233,9 @@ func (c testCase) table(all []contender, results [][]*result, rounds int) *measu
 		note = "A viewer asks for the playlist every target duration, and gets each new segment. A gigabyte is 10⁹ bytes of segments. " +
 			"Allocations and requests are those of all requests."
 	}
-	t := measure.NewTable(fmt.Sprintf("hls-%s-%d", c.what(), c.viewers), fmt.Sprintf("%s to %d viewers of a stream of %.2f Mbit/s, %d rounds of %d s",
-		what, c.viewers, float64(c.bitRate)/1e6, rounds, int(c.measure.Seconds())), head...)
+	t := measure.NewTable(fmt.Sprintf("hls-%s-%d", c.what(), c.viewers),
+		fmt.Sprintf("%s to %d viewers of a stream of %.2f Mbit/s, %d rounds of %d s",
+			what, c.viewers, float64(c.bitRate)/1e6, rounds, int(c.measure.Seconds())), head...)
 	t.Bar, t.Note = 2, note
 	for i, who := range all {
 		first := get(i, columns[0])

@@ -19,7 +19,8 @@ func TestParseContenders(t *testing.T) {
 	for _, c := range all {
 		names = append(names, c.spec+" "+c.in)
 	}
-	if want := []string{"plain HTTP-FLV", "nginx RTMP", "millrace HTTP-FLV"}; !slices.Equal(names, want) {
+	if want := []string{"plain HTTP-FLV", "nginx RTMP", "millrace HTTP-FLV"}; !slices.Equal(names,
+		want) {
 		t.Errorf("%q, want %q", names, want)
 	}
 	for _, list := range []string{"", "plain,", "xiu", "plain@2"} {
@@ -54,8 +55,10 @@ func TestCompleting(t *testing.T) {
 		{contents{newest: 5, picture: 5}, 4 * time.Second, -1},
 	} {
 		at, ok := sent.completing(test.in)
-		if ok != (test.at >= 0) || ok && at.Sub(start) != test.at || sent.newest(test.in).Sub(start) != test.newest {
-			t.Errorf("%+v: %v, %t, newest %v", test.in, at.Sub(start), ok, sent.newest(test.in).Sub(start))
+		if ok != (test.at >= 0) || ok && at.Sub(start) != test.at ||
+			sent.newest(test.in).Sub(start) != test.newest {
+			t.Errorf("%+v: %v, %t, newest %v", test.in, at.Sub(start), ok,
+				sent.newest(test.in).Sub(start))
 		}
 	}
 }
@@ -85,17 +88,20 @@ func TestContendersDeliver(t *testing.T) {
 			if parts && !who.parts {
 				continue
 			}
-			c := testCase{parts: parts, viewers: 3, bitRate: testRate, settle: 3 * time.Second, measure: 4 * time.Second}
+			c := testCase{parts: parts, viewers: 3, bitRate: testRate, settle: 3 * time.Second,
+				measure: 4 * time.Second}
 			t.Run(who.spec+", "+c.String(), func(t *testing.T) {
 				benchtest.Need(t, who.prepare(t.Context()))
 				r, err := c.take(t.Context(), who)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if r.missing > 0 || len(r.ended) > 0 || r.bytes == 0 || r.fetched == 0 || r.requests <= r.fetched {
+				if r.missing > 0 || len(r.ended) > 0 || r.bytes == 0 || r.fetched == 0 ||
+					r.requests <= r.fetched {
 					t.Errorf("%+v", r)
 				}
-				if parts && (len(r.completing) == 0 || r.completing[0] <= 0 || r.newest[0] < r.completing[0] || r.perPart <= 0) {
+				if parts && (len(r.completing) == 0 || r.completing[0] <= 0 ||
+					r.newest[0] < r.completing[0] || r.perPart <= 0) {
 					t.Errorf("%+v", r)
 				}
 			})
@@ -135,11 +141,13 @@ func TestProgram(t *testing.T) {
 		t.Skip("takes half a minute")
 	}
 	var out strings.Builder
-	args := []string{"-rounds", "1", "-seconds", "2", "-parts", "4", "-segments", "2", "-contenders", "plain"}
+	args := []string{"-rounds", "1", "-seconds", "2", "-parts", "4", "-segments", "2",
+		"-contenders", "plain"}
 	if err := Program.Main(t.Context(), args, &out, t.Output()); err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(out.String(), "\n| "); n != 6 || !strings.Contains(out.String(), "parts to 4 viewers") ||
+	if n := strings.Count(out.String(), "\n| "); n != 6 ||
+		!strings.Contains(out.String(), "parts to 4 viewers") ||
 		!strings.Contains(out.String(), "segments to 2 viewers") {
 		t.Errorf("%d lines:\n%s", n, &out)
 	}

@@ -89,7 +89,8 @@ func parseMedia(path string, text []byte, arrivals *arrivals) (*media, error) {
 		case tag == "#EXT-X-MAP":
 			m.init = resolve(path, attribute(value, "URI"))
 		case tag == "#EXT-X-PART":
-			m.parts = append(m.parts, object{m.next.msn, m.next.part, resolve(path, attribute(value, "URI")), nil})
+			m.parts = append(m.parts, object{m.next.msn, m.next.part,
+				resolve(path, attribute(value, "URI")), nil})
 			m.next.part++
 		case tag == "#EXT-X-ENDLIST":
 			m.ended = true

@@ -41,10 +41,12 @@ func TestParseMedia(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.target != 2*time.Second || !m.canBlock || !m.canSkip || m.ended || m.init != "/live/x/a-i0.mp4" {
+	if m.target != 2*time.Second || !m.canBlock || !m.canSkip || m.ended ||
+		m.init != "/live/x/a-i0.mp4" {
 		t.Errorf("%+v", m)
 	}
-	if got, want := names(m.segments), []string{"41.0 /live/x/a-41.m4s", "42.0 /c/a-42.m4s"}; !slices.Equal(got, want) {
+	if got, want := names(m.segments), []string{"41.0 /live/x/a-41.m4s",
+		"42.0 /c/a-42.m4s"}; !slices.Equal(got, want) {
 		t.Errorf("segments %q, want %q", got, want)
 	}
 	want := []string{"42.0 /live/x/a-42.0.m4s", "42.1 /b/a,42.1.m4s", "43.0 /live/x/a-43.0.m4s"}
@@ -54,7 +56,8 @@ func TestParseMedia(t *testing.T) {
 	if m.next.msn != 43 || m.next.part != 1 {
 		t.Errorf("next %d.%d, want 43.1", m.next.msn, m.next.part)
 	}
-	if m.parts[2].arrival != a.of("/live/x/a-43.0.m4s") || m.parts[2].arrival == a.of("/live/x/a-43.1.m4s") {
+	if m.parts[2].arrival != a.of("/live/x/a-43.0.m4s") ||
+		m.parts[2].arrival == a.of("/live/x/a-43.1.m4s") {
 		t.Error("a part does not have the arrival of its address")
 	}
 }
@@ -66,7 +69,8 @@ func TestParseMediaOthers(t *testing.T) {
 		next       string
 	}{
 		{"delta", "#EXTM3U\n#EXT-X-MEDIA-SEQUENCE:7\n#EXT-X-SKIP:SKIPPED-SEGMENTS=3\n#EXTINF:1,\nx\n", []string{"10.0 /x"}, "11.0"},
-		{"no sequence", "#EXTM3U\r\n#EXTINF:1,\r\nx\r\n#EXTINF:1,\r\ny", []string{"0.0 /x", "1.0 /y"}, "2.0"},
+		{"no sequence", "#EXTM3U\r\n#EXTINF:1,\r\nx\r\n#EXTINF:1,\r\ny",
+			[]string{"0.0 /x", "1.0 /y"}, "2.0"},
 		{"empty", "#EXTM3U\n", nil, "0.0"},
 	} {
 		m, err := parseMedia("/p.m3u8", []byte(test.text), new(arrivals))
@@ -84,7 +88,8 @@ func TestParseMediaOthers(t *testing.T) {
 			t.Errorf("%s: %+v", test.name, m)
 		}
 	}
-	for _, text := range []string{"", "<html>", "#EXTM3U\n#EXT-X-TARGETDURATION:two\n", "#EXTM3U\n#EXT-X-MEDIA-SEQUENCE:-1\n",
+	for _, text := range []string{"", "<html>", "#EXTM3U\n#EXT-X-TARGETDURATION:two\n",
+		"#EXTM3U\n#EXT-X-MEDIA-SEQUENCE:-1\n",
 		"#EXTM3U\n#EXT-X-SKIP:RECENTLY-REMOVED-DATERANGES=\"x\"\n"} {
 		if _, err := parseMedia("/p", []byte(text), new(arrivals)); !errors.Is(err, errPlaylist) {
 			t.Errorf("%q: error %v", text, err)
@@ -95,12 +100,14 @@ func TestParseMediaOthers(t *testing.T) {
 func TestVariant(t *testing.T) {
 	const multi = "#EXTM3U\n#EXT-X-MEDIA:TYPE=AUDIO,URI=\"no.m3u8\"\n#EXT-X-STREAM-INF:BANDWIDTH=1,CODECS=\"a,b\"\n\nmedia.m3u8\n" +
 		"#EXT-X-STREAM-INF:BANDWIDTH=2\nother.m3u8\n"
-	for text, want := range map[string]string{multi: "/live/x/media.m3u8", lowLatency: "/live/x/index.m3u8"} {
+	for text, want := range map[string]string{multi: "/live/x/media.m3u8",
+		lowLatency: "/live/x/index.m3u8"} {
 		if got, err := variant("/live/x/index.m3u8", []byte(text)); got != want || err != nil {
 			t.Errorf("%s, %v, want %s", got, err, want)
 		}
 	}
-	for _, text := range []string{"", "not found", "#EXTM3U\n", "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\n"} {
+	for _, text := range []string{"", "not found", "#EXTM3U\n",
+		"#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\n"} {
 		if got, err := variant("/", []byte(text)); !errors.Is(err, errPlaylist) {
 			t.Errorf("%q: %s, %v", text, got, err)
 		}

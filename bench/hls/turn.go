@@ -127,7 +127,8 @@ func (a *audience) look(ctx context.Context) (err error) {
 }
 
 // watch has the viewers come, and measures. It returns when they have ended.
-func (c testCase) watch(ctx context.Context, who contender, server *running, a *audience, observer *viewer, viewers []*viewer,
+func (c testCase) watch(ctx context.Context, who contender, server *running, a *audience,
+	observer *viewer, viewers []*viewer,
 	res *result) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -155,7 +156,8 @@ func (c testCase) watch(ctx context.Context, who contender, server *running, a *
 	began := time.Now()
 	for i := range viewers {
 		viewers[i] = newViewer(a, nil)
-		if !sleep.For(ctx, time.Until(began.Add(c.ramp*time.Duration(i)/time.Duration(len(viewers))))) {
+		if !sleep.For(
+			ctx, time.Until(began.Add(c.ramp*time.Duration(i)/time.Duration(len(viewers))))) {
 			break
 		}
 		run(viewers[i])
@@ -198,7 +200,8 @@ type state struct {
 	counters        map[string]float64
 }
 
-func readState(ctx context.Context, who contender, server *running, observer *viewer, viewers []*viewer) (s state, err error) {
+func readState(ctx context.Context, who contender, server *running, observer *viewer,
+	viewers []*viewer) (s state, err error) {
 	if who.counters != (counters{}) {
 		if s.counters, err = scrape(ctx, server.addr); err != nil {
 			return s, err

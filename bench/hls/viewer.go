@@ -211,7 +211,8 @@ func (v *viewer) watchParts(path string, m *media) error {
 		if err != nil {
 			return err
 		}
-		if n == 0 && !next.before(m.next) && !m.ended { // the end of a segment may be all that is new
+		// The end of a segment may be all that is new.
+		if n == 0 && !next.before(m.next) && !m.ended {
 			return errNothingNew
 		}
 	}

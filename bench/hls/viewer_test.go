@@ -46,7 +46,8 @@ func (s *script) watch(t *testing.T, parts bool) (*viewer, error) {
 // segment 6 there are.
 func playlist(control string, made int, end string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "#EXTM3U\n#EXT-X-TARGETDURATION:0\n#EXT-X-SERVER-CONTROL:%s\n#EXT-X-MEDIA-SEQUENCE:5\n#EXT-X-MAP:URI=\"init\"\n", control)
+	fmt.Fprintf(
+		&b, "#EXTM3U\n#EXT-X-TARGETDURATION:0\n#EXT-X-SERVER-CONTROL:%s\n#EXT-X-MEDIA-SEQUENCE:5\n#EXT-X-MAP:URI=\"init\"\n", control)
 	for i := range made {
 		fmt.Fprintf(&b, "#EXT-X-PART:DURATION=1,URI=\"%d.%d\"\n", 5+i/2, i%2)
 		if i%2 == 1 {
@@ -77,13 +78,16 @@ func TestWatchParts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"/x/index.m3u8", "/x/media.m3u8", "/x/init", fmt.Sprintf(reload, 5, 1), "/x/5.1", fmt.Sprintf(reload, 6, 0), "/x/6.0",
+	want := []string{"/x/index.m3u8", "/x/media.m3u8", "/x/init", fmt.Sprintf(reload, 5, 1),
+		"/x/5.1", fmt.Sprintf(reload, 6, 0), "/x/6.0",
 		"/x/6.1", fmt.Sprintf(reload, 7, 0), "/x/7.0"}
 	if !slices.Equal(s.requests, want) {
 		t.Errorf("requests %q,\nwant %q", s.requests, want)
 	}
-	if v.bytes.Load() != 4*int64(len("part 5.1")) || v.fetched.Load() != 4 || v.requests.Load() != 8 || len(v.got) != 4 {
-		t.Errorf("%d bytes, %d parts, %d requests, %d samples", v.bytes.Load(), v.fetched.Load(), v.requests.Load(), len(v.got))
+	if v.bytes.Load() != 4*int64(len("part 5.1")) || v.fetched.Load() != 4 ||
+		v.requests.Load() != 8 || len(v.got) != 4 {
+		t.Errorf("%d bytes, %d parts, %d requests, %d samples", v.bytes.Load(), v.fetched.Load(),
+			v.requests.Load(), len(v.got))
 	}
 	if v.got[0].arrival == v.got[1].arrival || v.got[3].arrival != v.arrivals.of("/x/7.0") {
 		t.Error("the samples are not of their parts")
@@ -92,8 +96,9 @@ func TestWatchParts(t *testing.T) {
 
 func TestWatchSegments(t *testing.T) {
 	s := &script{answers: map[string][]string{
-		"/x/media.m3u8": {playlist("", 4, ""), playlist("", 4, ""), playlist("", 6, ""), playlist("", 10, endList)},
-		"/x/init":       {"init"},
+		"/x/media.m3u8": {playlist("", 4, ""), playlist("", 4, ""), playlist("", 6, ""),
+			playlist("", 10, endList)},
+		"/x/init": {"init"},
 	}}
 	for _, segment := range []string{"6", "7", "8", "9"} {
 		s.answers["/x/"+segment] = []string{segment}
@@ -102,7 +107,8 @@ func TestWatchSegments(t *testing.T) {
 		t.Fatal(err)
 	}
 	const media = "/x/media.m3u8"
-	want := []string{"/x/index.m3u8", media, "/x/init", "/x/6", media, media, "/x/7", media, "/x/8", "/x/9"}
+	want := []string{"/x/index.m3u8", media, "/x/init", "/x/6", media, media, "/x/7", media, "/x/8",
+		"/x/9"}
 	if !slices.Equal(s.requests, want) {
 		t.Errorf("requests %q,\nwant %q", s.requests, want)
 	}
@@ -114,12 +120,14 @@ func TestWatchFails(t *testing.T) {
 		want                string
 	}{
 		{"no blocking reload", playlist("", 1, ""), "", errNoBlocking.Error()},
-		{"nothing new", playlist(llControl, 1, ""), playlist(llControl, 1, ""), errNothingNew.Error()},
+		{"nothing new", playlist(llControl, 1, ""), playlist(llControl, 1, ""),
+			errNothingNew.Error()},
 		{"refused", playlist(llControl, 1, ""), "", "status 404"},
 		{"no such part", playlist(llControl, 1, ""), playlist(llControl, 2, ""), "status 404"},
 		{"no playlist", "<html>", "", "/x/media.m3u8 is not a playlist"},
 	} {
-		s := &script{answers: map[string][]string{"/x/media.m3u8": {test.media}, "/x/init": {"init"}}}
+		s := &script{answers: map[string][]string{"/x/media.m3u8": {test.media},
+			"/x/init": {"init"}}}
 		if test.reload != "" {
 			s.answers["/x/media.m3u8?_HLS_msn=5&_HLS_part=1&_HLS_skip=YES"] = []string{test.reload}
 		}

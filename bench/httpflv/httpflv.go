@@ -45,7 +45,8 @@ func Publish(ctx context.Context, client *http.Client, url string) (*Publication
 	r, w := io.Pipe()
 	admitted := make(chan struct{})
 	trace := &httptrace.ClientTrace{Got100Continue: func() { close(admitted) }}
-	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), http.MethodPost, url, r)
+	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), http.MethodPost,
+		url, r)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +83,8 @@ func (p *Publication) send(client *http.Client, req *http.Request) error {
 func AppendTag(b []byte, t load.Tag) []byte {
 	n := len(t.Payload)
 	b = append(b, t.Kind, byte(n>>16), byte(n>>8), byte(n),
-		byte(t.Timestamp>>16), byte(t.Timestamp>>8), byte(t.Timestamp), byte(t.Timestamp>>24), 0, 0, 0)
+		byte(t.Timestamp>>16), byte(t.Timestamp>>8), byte(t.Timestamp), byte(t.Timestamp>>24), 0, 0,
+		0)
 	b = append(b, t.Payload...)
 	return binary.BigEndian.AppendUint32(b, uint32(tagHeader+n))
 }
@@ -165,7 +167,8 @@ func (s *Subscription) Next(a *load.Arrival) error {
 		return fmt.Errorf("%w: a tag of %d bytes says %d at its end", ErrFormat, tagHeader+n, size)
 	}
 	*a = load.Arrival{
-		Kind: tag[0], Timestamp: uint32(tag[7])<<24 | uint32(tag[4])<<16 | uint32(tag[5])<<8 | uint32(tag[6]),
+		Kind: tag[0], Timestamp: uint32(
+			tag[7])<<24 | uint32(tag[4])<<16 | uint32(tag[5])<<8 | uint32(tag[6]),
 		Size: n, Waited: true, At: time.Now(), Head: tag[tagHeader : tagHeader+n],
 	}
 	return nil
@@ -202,7 +205,8 @@ func (s Server) String() string { return s.URL }
 
 func (s Server) url(name string) string { return s.URL + "/live/" + name + s.Ending }
 
-var client = &http.Client{Transport: &http.Transport{ExpectContinueTimeout: time.Minute, DisableCompression: true}}
+var client = &http.Client{Transport: &http.Transport{ExpectContinueTimeout: time.Minute,
+	DisableCompression: true}}
 
 // Publish implements load.Protocol.
 func (s Server) Publish(ctx context.Context, name string) (load.Publication, error) {

@@ -46,11 +46,12 @@ func TestPublishAndWatch(t *testing.T) {
 		spoil func([]byte) []byte
 		err   error
 	}{
-		"whole":             {bytes.Clone, io.EOF},
-		"another header":    {func(b []byte) []byte { b[0] = 'f'; return b }, ErrFormat},
-		"another tag size":  {func(b []byte) []byte { b[len(b)-1]++; return b }, ErrFormat},
-		"cut inside a tag":  {func(b []byte) []byte { return b[:len(b)-1] }, io.ErrUnexpectedEOF},
-		"cut inside a head": {func(b []byte) []byte { return append(b, 9, 0) }, io.ErrUnexpectedEOF},
+		"whole":            {bytes.Clone, io.EOF},
+		"another header":   {func(b []byte) []byte { b[0] = 'f'; return b }, ErrFormat},
+		"another tag size": {func(b []byte) []byte { b[len(b)-1]++; return b }, ErrFormat},
+		"cut inside a tag": {func(b []byte) []byte { return b[:len(b)-1] }, io.ErrUnexpectedEOF},
+		"cut inside a head": {func(b []byte) []byte { return append(b, 9, 0) },
+			io.ErrUnexpectedEOF},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := echo(t, test.spoil)
@@ -82,7 +83,8 @@ func TestPublishAndWatch(t *testing.T) {
 				if err = v.Next(&a); err != nil {
 					break
 				}
-				if n < len(sent) && (a.Kind != sent[n].Kind || a.Timestamp != sent[n].Timestamp || !bytes.Equal(a.Head, sent[n].Payload)) {
+				if n < len(sent) && (a.Kind != sent[n].Kind || a.Timestamp != sent[n].Timestamp ||
+					!bytes.Equal(a.Head, sent[n].Payload)) {
 					t.Errorf("tag %d differs from the one that was sent", n)
 				}
 			}

@@ -49,7 +49,8 @@ func run(ctx context.Context, p *measure.Params) error {
 	if err != nil {
 		return err
 	}
-	t := measure.NewTable("idle", fmt.Sprintf("%d TCP connections that wait for a byte", n), "waiting in",
+	t := measure.NewTable("idle", fmt.Sprintf("%d TCP connections that wait for a byte", n),
+		"waiting in",
 		"heap bytes a connection", "of these the reader's", "stack bytes a connection")
 	t.Bar = 2
 	if n < conns {

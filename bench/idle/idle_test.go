@@ -26,7 +26,8 @@ func TestIdleReaderHoldsNoBlock(t *testing.T) {
 
 func TestProgram(t *testing.T) {
 	var out strings.Builder
-	if err := Program.Main(t.Context(), []string{"-rounds", "1", "-conns", "200"}, &out, t.Output()); err != nil {
+	if err := Program.Main(t.Context(), []string{"-rounds", "1", "-conns", "200"}, &out,
+		t.Output()); err != nil {
 		t.Fatal(err)
 	}
 	for _, w := range waiters {

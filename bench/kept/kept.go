@@ -34,7 +34,8 @@ const (
 
 // Program measures the table.
 var Program = &measure.Program{
-	Name: "kept", What: "packets of 1 KiB that ten goroutines share and keep", Rounds: 9, Turn: 300 * time.Millisecond,
+	Name: "kept", What: "packets of 1 KiB that ten goroutines share and keep", Rounds: 9,
+	Turn:  300 * time.Millisecond,
 	Brief: []string{"-rounds", "5", "-turn", "200ms"},
 	Run:   run,
 }
@@ -45,20 +46,24 @@ func run(ctx context.Context, p *measure.Params) error {
 		if err := c.check(50); err != nil {
 			return err
 		}
-		all = append(all, measure.Contender{Name: c.name, Turn: func(n int) (measure.Turn, error) { return c.turn(n), nil }})
+		all = append(all, measure.Contender{Name: c.name,
+			Turn: func(n int) (measure.Turn, error) { return c.turn(n), nil }})
 	}
 	p.Logf("kept: all contenders deliver the same bytes")
 	costs, err := measure.Compare(ctx, all, p.Rounds, p.Turn)
 	if err != nil {
 		return err
 	}
-	t := measure.NewTable("kept", fmt.Sprintf("Packets of 1 KiB kept by %d goroutines", subscribers), "contender", "ns a packet",
-		"of these hand-off", "without it", "x a slice a packet", "x a slab a batch", "B/op", "allocs/op", "GCs a million")
+	t := measure.NewTable("kept", fmt.Sprintf("Packets of 1 KiB kept by %d goroutines",
+		subscribers), "contender", "ns a packet",
+		"of these hand-off", "without it", "x a slice a packet", "x a slab a batch", "B/op",
+		"allocs/op", "GCs a million")
 	t.Bar = 3
 	t.Note = "x is how many times as fast the contender is, without the hand-off, which is the channels' own time."
 	net := func(c measure.Cost) measure.Series { return c.Nanos.Minus(c.More["hand-off"]) }
 	for i, c := range costs {
-		t.Row(contenders[i].name, c.Nanos, c.More["hand-off"].Median(), net(c), net(costs[0]).Over(net(c)), net(costs[1]).Over(net(c)),
+		t.Row(contenders[i].name, c.Nanos, c.More["hand-off"].Median(), net(c),
+			net(costs[0]).Over(net(c)), net(costs[1]).Over(net(c)),
 			c.Bytes.Whole(), c.Allocs.Median(), c.GCs.Median())
 	}
 	return p.Add(t)
@@ -202,7 +207,8 @@ func (c contender) check(batches int) error {
 	})
 	for i := range sums {
 		if sums[i] != want.Sum32() || sizes[i] != size {
-			return fmt.Errorf("%s: subscriber %d got %d bytes that are not the %d of the source", c.name, i, sizes[i], size)
+			return fmt.Errorf("%s: subscriber %d got %d bytes that are not the %d of the source",
+				c.name, i, sizes[i], size)
 		}
 	}
 	return nil

@@ -37,7 +37,8 @@ func TestProgram(t *testing.T) {
 		t.Skip("takes some seconds")
 	}
 	var out strings.Builder
-	if err := Program.Main(t.Context(), []string{"-rounds", "1", "-turn", time.Millisecond.String()}, &out, t.Output()); err != nil {
+	if err := Program.Main(t.Context(), []string{"-rounds", "1", "-turn",
+		time.Millisecond.String()}, &out, t.Output()); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range contenders {

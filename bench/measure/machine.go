@@ -29,7 +29,8 @@ func ThisMachine() Machine {
 }
 
 func (m Machine) String() string {
-	return fmt.Sprintf("%s, %d CPUs, %s, %s, %s, commit %s", m.CPU, m.CPUs, m.Kernel, m.Go, m.Date, m.Commit)
+	return fmt.Sprintf("%s, %d CPUs, %s, %s, %s, commit %s", m.CPU, m.CPUs, m.Kernel, m.Go, m.Date,
+		m.Commit)
 }
 
 func cpuModel() string {
@@ -39,7 +40,8 @@ func cpuModel() string {
 	}
 	defer f.Close()
 	for s := bufio.NewScanner(f); s.Scan(); {
-		if name, value, ok := strings.Cut(s.Text(), ":"); ok && strings.TrimSpace(name) == "model name" {
+		if name, value, ok := strings.Cut(s.Text(), ":"); ok &&
+			strings.TrimSpace(name) == "model name" {
 			return strings.TrimSpace(value)
 		}
 	}
@@ -62,7 +64,8 @@ func commit() string {
 		return "unknown"
 	}
 	name := strings.TrimSpace(string(out))
-	changed, err := exec.Command("git", "status", "--porcelain", "--untracked-files=no", "--", ":(top)*.go").Output()
+	changed, err := exec.Command("git", "status", "--porcelain", "--untracked-files=no", "--",
+		":(top)*.go").Output()
 	if err == nil && len(changed) > 0 {
 		name += "+"
 	}

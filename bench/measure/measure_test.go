@@ -46,7 +46,8 @@ func TestOrderIsBalanced(t *testing.T) {
 		}
 		for i := range n {
 			for j := range n {
-				if want := 3 * cycle / n; first[i] != want || i != j && follows[[2]int{i, j}] != want {
+				if want := 3 * cycle / n; first[i] != want || i != j &&
+					follows[[2]int{i, j}] != want {
 					t.Errorf("of %d contenders %d is first %d times and follows %d %d times, want %d", n, j, first[j], i,
 						follows[[2]int{i, j}], want)
 				}
@@ -66,7 +67,8 @@ func TestSeries(t *testing.T) {
 	if q := s.Over(measure.Series{2, 2, 2}); q.Median() != 1.5 {
 		t.Errorf("ratio %v, want 1.5", q.Median())
 	}
-	for want, s := range map[string]measure.Series{"10 (0.50 to 1000)": {0.5, 10, 1000}, "-": {}, "2": {2, 2}} {
+	for want, s := range map[string]measure.Series{"10 (0.50 to 1000)": {0.5, 10, 1000}, "-": {},
+		"2": {2, 2}} {
 		if s.String() != want {
 			t.Errorf("%v prints %q, want %q", []float64(s), s, want)
 		}
@@ -86,7 +88,8 @@ func TestCompare(t *testing.T) {
 	turns := 0
 	costs, err := measure.Compare(t.Context(), []measure.Contender{
 		{Name: "waits", Turn: func(n int) (measure.Turn, error) {
-			turn := measure.Take(n, func() { time.Sleep(time.Duration(n) * 100 * time.Microsecond) })
+			turn := measure.Take(
+				n, func() { time.Sleep(time.Duration(n) * 100 * time.Microsecond) })
 			turn.More = map[string]float64{"held": 7}
 			return turn, nil
 		}},
@@ -107,13 +110,15 @@ func TestCompare(t *testing.T) {
 	if len(waits.Nanos) != 3 || waits.Nanos.Min() < 100e3 || waits.More["held"].Median() != 7 {
 		t.Errorf("what waits 100 µs: %+v", waits)
 	}
-	if b := allocates.Bytes; b.Min() < size || b.Max() > 2*size || allocates.GCs.Min() < 1e6 || allocates.Allocs.Min() < 1 {
+	if b := allocates.Bytes; b.Min() < size || b.Max() > 2*size || allocates.GCs.Min() < 1e6 ||
+		allocates.Allocs.Min() < 1 {
 		t.Errorf("1 MiB and a collection: %+v", allocates)
 	}
 	broken := errors.New("broken")
-	_, err = measure.Compare(t.Context(), []measure.Contender{{Name: "x", Turn: func(int) (measure.Turn, error) {
-		return measure.Turn{}, broken
-	}}}, 1, time.Millisecond)
+	_, err = measure.Compare(t.Context(), []measure.Contender{{Name: "x",
+		Turn: func(int) (measure.Turn, error) {
+			return measure.Turn{}, broken
+		}}}, 1, time.Millisecond)
 	if !errors.Is(err, broken) {
 		t.Errorf("error %v of a turn that fails", err)
 	}
@@ -146,7 +151,8 @@ func TestProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"`go run ./cmd/bench example -rounds 5 -only two -extra x`", "| a      | 1.23 (1 to 2) |", "commit "} {
+	for _, want := range []string{"`go run ./cmd/bench example -rounds 5 -only two -extra x`",
+		"| a      | 1.23 (1 to 2) |", "commit "} {
 		if !strings.Contains(string(markdown), want) || !strings.Contains(out.String(), want) {
 			t.Errorf("there is no %q in\n%s\nor\n%s", want, markdown, &out)
 		}
@@ -156,19 +162,22 @@ func TestProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	var table measure.Table
-	if err := json.Unmarshal(text, &table); err != nil || *table.Rows[0][1].Low != 1 || table.Machine.CPUs != runtime.NumCPU() {
+	if err := json.Unmarshal(text, &table); err != nil || *table.Rows[0][1].Low != 1 ||
+		table.Machine.CPUs != runtime.NumCPU() {
 		t.Errorf("%+v, %v", table, err)
 	}
 	page, err := os.ReadFile(filepath.Join(dir, "index.html"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"An &lt;example&gt;", `<rect width="200"`, `<rect width="123.4"`} {
+	for _, want := range []string{"An &lt;example&gt;", `<rect width="200"`,
+		`<rect width="123.4"`} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("there is no %q in\n%s", want, page)
 		}
 	}
-	for _, bad := range [][]string{{"-only", "three"}, {"-rounds", "0"}, {"-turn", "0s"}, {"more"}} {
+	for _, bad := range [][]string{{"-only", "three"}, {"-rounds", "0"}, {"-turn", "0s"},
+		{"more"}} {
 		if err := p.Main(t.Context(), bad, io.Discard, io.Discard); err == nil {
 			t.Errorf("%q is accepted", bad)
 		}
@@ -190,13 +199,15 @@ func TestPresent(t *testing.T) {
 	name := func(s string) string { return s }
 	var said []string
 	log := func(_ string, args ...any) { said = append(said, args[0].(string)) }
-	if there, err := measure.Present([]string{"a", "absent", "b"}, name, ready, log); err != nil || !slices.Equal(there, []string{"a", "b"}) {
+	if there, err := measure.Present([]string{"a", "absent", "b"}, name, ready, log); err != nil ||
+		!slices.Equal(there, []string{"a", "b"}) {
 		t.Errorf("%v, %v", there, err)
 	}
 	if !slices.Equal(said, []string{"absent"}) {
 		t.Errorf("left out: %q", said)
 	}
-	if _, err := measure.Present([]string{"absent"}, name, ready, log); !errors.Is(err, measure.ErrMissing) {
+	if _, err := measure.Present([]string{"absent"}, name, ready, log); !errors.Is(err,
+		measure.ErrMissing) {
 		t.Errorf("with no contender left: %v", err)
 	}
 	if _, err := measure.Present([]string{"a", "broken"}, name, ready, log); err != broken {
@@ -230,7 +241,8 @@ func TestServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if u, err := measure.UsageOf(s.PIDs); runtime.GOOS == "linux" && (err != nil || u.Peak < 1<<20) {
+	if u, err := measure.UsageOf(s.PIDs); runtime.GOOS == "linux" &&
+		(err != nil || u.Peak < 1<<20) {
 		t.Errorf("%+v, %v", u, err)
 	}
 	s.Stop()
@@ -296,7 +308,8 @@ func TestStop(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := c.Stop(time.Millisecond); err == nil || cmd.ProcessState == nil {
-		t.Errorf("a process that ignores SIGTERM is stopped with %v, state %v", err, cmd.ProcessState)
+		t.Errorf("a process that ignores SIGTERM is stopped with %v, state %v", err,
+			cmd.ProcessState)
 	}
 	c.Close()
 }
@@ -310,7 +323,8 @@ func TestServersThatDoNotStart(t *testing.T) {
 	if _, err := measure.StartServer(t.Context(), "127.0.0.1:1", cmd); err == nil {
 		t.Error("a server that ends at once has started")
 	}
-	if _, err := measure.StartServer(t.Context(), "127.0.0.1:1", exec.Command("/no/such/program")); err == nil {
+	if _, err := measure.StartServer(t.Context(), "127.0.0.1:1",
+		exec.Command("/no/such/program")); err == nil {
 		t.Error("a program that does not exist has started")
 	}
 	if _, err := measure.Build(t.Context(), t.TempDir(), "no/such/package"); err == nil {
@@ -344,7 +358,8 @@ func TestUntilStopped(t *testing.T) {
 }
 
 func TestSizes(t *testing.T) {
-	for s, want := range map[string]int{"1": 1, "1000001": 1000001, "64KiB": 64 << 10, "10MiB": 10 << 20} {
+	for s, want := range map[string]int{"1": 1, "1000001": 1000001, "64KiB": 64 << 10,
+		"10MiB": 10 << 20} {
 		if n, err := measure.ParseSize(s); err != nil || n != want || measure.SizeName(n) != s {
 			t.Errorf("%q is %d (%s), %v", s, n, measure.SizeName(n), err)
 		}

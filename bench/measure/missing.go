@@ -29,7 +29,8 @@ func Find(program, packages string) (string, error) {
 // Present returns the contenders for which ready finds all that they need. It logs each other
 // contender as left out. The error is an ErrMissing if no contender remains, and otherwise any
 // other error of ready.
-func Present[C any](all []C, name func(C) string, ready func(C) error, log func(string, ...any)) (present []C, err error) {
+func Present[C any](all []C, name func(C) string, ready func(C) error,
+	log func(string, ...any)) (present []C, err error) {
 	var missing error
 	for _, c := range all {
 		switch err := ready(c); {

@@ -48,7 +48,8 @@ func StartNginx(ctx context.Context, dir string, conf func(addr string) string) 
 	if err := os.WriteFile(name, []byte(nginxHead+conf(addr)), 0o644); err != nil {
 		return nil, err
 	}
-	srv, err := StartServer(ctx, addr, exec.Command(path, "-p", dir, "-c", name, "-e", "stderr", "-g", "daemon off;"))
+	srv, err := StartServer(ctx, addr, exec.Command(path, "-p", dir, "-c", name, "-e", "stderr",
+		"-g", "daemon off;"))
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +64,8 @@ func StartNginx(ctx context.Context, dir string, conf func(addr string) string) 
 // worker. With the HLS of the rtmp module another process removes old files.
 func worker(master int) ([]int, error) {
 	for range 250 {
-		pids := slices.DeleteFunc(childrenOf(master), func(pid int) bool { return !strings.Contains(title(pid), "worker process") })
+		pids := slices.DeleteFunc(childrenOf(master),
+			func(pid int) bool { return !strings.Contains(title(pid), "worker process") })
 		if len(pids) == 1 {
 			return pids, nil
 		}

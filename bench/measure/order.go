@@ -16,7 +16,8 @@ import (
 func Order(contenders, round int) []int {
 	order := make([]int, contenders)
 	for k := range order {
-		step := (k + 1) / 2 // 0, 1, -1, 2, -2 and so on: each difference to the one before occurs once
+		// 0, 1, -1, 2, -2 and so on: each difference to the one before occurs once.
+		step := (k + 1) / 2
 		if k%2 == 0 {
 			step = -step
 		}
@@ -30,7 +31,8 @@ func Order(contenders, round int) []int {
 
 // Rounds calls turn once a round for each contender, in the rounds' orders, until ctx ends or a
 // turn fails.
-func Rounds(ctx context.Context, contenders, rounds int, turn func(round, contender int) error) error {
+func Rounds(ctx context.Context, contenders, rounds int,
+	turn func(round, contender int) error) error {
 	for round := range rounds {
 		for _, i := range Order(contenders, round) {
 			if err := ctx.Err(); err != nil {

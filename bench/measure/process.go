@@ -42,7 +42,8 @@ func StartServer(ctx context.Context, addr string, cmd *exec.Cmd) (*Server, erro
 			s.Stop()
 			return nil, ctx.Err()
 		case <-proc.Ended:
-			return nil, fmt.Errorf("measure: %s does not start: %v", filepath.Base(cmd.Path), cmd.ProcessState)
+			return nil, fmt.Errorf("measure: %s does not start: %v", filepath.Base(cmd.Path),
+				cmd.ProcessState)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
@@ -60,7 +61,8 @@ func FreeAddr() (string, error) {
 	var err error
 	for range 100 {
 		var l net.Listener
-		if l, err = net.Listen("tcp", fmt.Sprint("127.0.0.1:", 12000+rand.IntN(20000))); err == nil {
+		if l, err = net.Listen("tcp", fmt.Sprint("127.0.0.1:",
+			12000+rand.IntN(20000))); err == nil {
 			return l.Addr().String(), l.Close()
 		}
 	}
@@ -79,7 +81,8 @@ func Build(ctx context.Context, dir, path string) (string, error) {
 	if _, err := os.Stat(out); err == nil {
 		return out, nil
 	}
-	list := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/millrace-io/millrace")
+	list := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}",
+		"github.com/millrace-io/millrace")
 	list.Stderr = os.Stderr
 	root, err := list.Output()
 	if err != nil {
@@ -89,7 +92,8 @@ func Build(ctx context.Context, dir, path string) (string, error) {
 	if strings.HasPrefix(path, "bench/") {
 		workspace = "GOWORK=off"
 	}
-	build := exec.CommandContext(ctx, "go", "build", "-C", filepath.Join(strings.TrimSpace(string(root)), path), "-o", out, ".")
+	build := exec.CommandContext(ctx, "go", "build", "-C",
+		filepath.Join(strings.TrimSpace(string(root)), path), "-o", out, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", workspace)
 	if msg, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building %s: %w\n%s", path, err, msg)

@@ -15,11 +15,12 @@ import (
 // A Program measures one subject and makes its tables.
 type Program struct {
 	Name   string
-	What   string        // one line for the list of programs
-	Rounds int           // unless -rounds says another number
-	Turn   time.Duration // the length of a turn, unless -turn says another one; 0 if turns have no such length
-	Parts  []string      // the tables that -only chooses from; nil if there is nothing to choose
-	Brief  []string      // the arguments that make the program short, for "bench all"
+	What   string // one line for the list of programs
+	Rounds int    // unless -rounds says another number
+	// The length of a turn, unless -turn says another one; 0 if turns have no such length.
+	Turn  time.Duration
+	Parts []string // the tables that -only chooses from; nil if there is nothing to choose
+	Brief []string // the arguments that make the program short, for "bench all"
 
 	// Flags defines flags of the program's own; nil if there are none.
 	Flags func(*flag.FlagSet)
@@ -53,7 +54,8 @@ func (p *Program) Main(ctx context.Context, args []string, out, log io.Writer) e
 	if p.Parts != nil {
 		flags.StringVar(&only, "only", only, "tables")
 	}
-	flags.StringVar(&params.report.Dir, "out", "", "directory for the tables as Markdown, JSON and one HTML report; none if empty")
+	flags.StringVar(&params.report.Dir, "out", "",
+		"directory for the tables as Markdown, JSON and one HTML report; none if empty")
 	if p.Flags != nil {
 		p.Flags(flags)
 	}

@@ -17,6 +17,7 @@ func StartRedis(ctx context.Context, dir, addr string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return StartServer(ctx, addr, exec.Command(path, "--save", "", "--appendonly", "no", "--dir", dir,
+	return StartServer(ctx, addr, exec.Command(path, "--save", "", "--appendonly", "no", "--dir",
+		dir,
 		"--bind", host, "--daemonize", "no", "--port", port))
 }

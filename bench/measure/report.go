@@ -22,10 +22,12 @@ func (r Report) Write(t *Table) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(r.Dir, t.Name+".json"), append(text, '\n'), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(r.Dir, t.Name+".json"), append(text, '\n'),
+		0o644); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(r.Dir, t.Name+".md"), []byte(t.Markdown()), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(r.Dir, t.Name+".md"), []byte(t.Markdown()),
+		0o644); err != nil {
 		return err
 	}
 	return r.WriteHTML()

@@ -80,7 +80,8 @@ type Contender struct {
 
 // Compare gives every contender a turn of about d in every round. The result has one Cost a
 // contender, in their order.
-func Compare(ctx context.Context, contenders []Contender, rounds int, d time.Duration) ([]Cost, error) {
+func Compare(ctx context.Context, contenders []Contender, rounds int, d time.Duration) ([]Cost,
+	error) {
 	costs := make([]Cost, len(contenders))
 	times := make([]int, len(contenders))
 	for i, c := range contenders {

@@ -35,7 +35,8 @@ type mode struct {
 
 var modes = []mode{
 	{"one", "one goroutine", func() int { return 1 }},
-	{"each", "a goroutine on each processor, one pool for all", func() int { return runtime.GOMAXPROCS(0) }},
+	{"each", "a goroutine on each processor, one pool for all",
+		func() int { return runtime.GOMAXPROCS(0) }},
 }
 
 // sizes are the lengths of the buffers.

@@ -43,7 +43,8 @@ func TestDraftsComeBack(t *testing.T) {
 
 func TestProgram(t *testing.T) {
 	var out strings.Builder
-	if err := Program.Main(t.Context(), []string{"-rounds", "1", "-turn", "1us"}, &out, t.Output()); err != nil {
+	if err := Program.Main(t.Context(), []string{"-rounds", "1", "-turn", "1us"}, &out,
+		t.Output()); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range contenders {

@@ -55,20 +55,24 @@ func runGenerator(ctx context.Context, p *measure.Params) error {
 		p.Logf("reader: %s", w.title)
 		var contenders []measure.Contender
 		for _, c := range onGenerator {
-			contenders = append(contenders, measure.Contender{Name: c.name, Turn: func(n int) (measure.Turn, error) {
-				return w.turn(c, n), nil
-			}})
+			contenders = append(contenders, measure.Contender{Name: c.name,
+				Turn: func(n int) (measure.Turn, error) {
+					return w.turn(c, n), nil
+				}})
 		}
 		costs, err := measure.Compare(ctx, contenders, p.Rounds, p.Turn)
 		if err != nil {
 			return err
 		}
-		t := measure.NewTable("reader-generator-"+w.name, "Packets of 1 KiB from a generator: "+w.title, "contender", "ns a packet",
-			"x bufio + make", "x Peek+Discard", "CPU ns", "by CPU, x Peek+Discard", "B/op", "allocs/op", "GCs a million")
+		t := measure.NewTable("reader-generator-"+w.name,
+			"Packets of 1 KiB from a generator: "+w.title, "contender", "ns a packet",
+			"x bufio + make", "x Peek+Discard", "CPU ns", "by CPU, x Peek+Discard", "B/op",
+			"allocs/op", "GCs a million")
 		t.Bar = 1
 		t.Note = "The generator gives 64 to 2048 bytes a Read and never waits. x is how many times as fast the contender is."
 		for i, c := range costs {
-			t.Row(contenders[i].Name, c.Nanos, costs[0].Nanos.Over(c.Nanos), costs[1].Nanos.Over(c.Nanos), c.CPU.Median(),
+			t.Row(contenders[i].Name, c.Nanos, costs[0].Nanos.Over(c.Nanos),
+				costs[1].Nanos.Over(c.Nanos), c.CPU.Median(),
 				costs[1].CPU.Over(c.CPU), c.Bytes.Whole(), c.Allocs.Median(), c.GCs.Median())
 		}
 		if err := p.Add(t); err != nil {

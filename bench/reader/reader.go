@@ -115,7 +115,8 @@ func (c contender) check(streams []io.Reader, packets int) error {
 	read(packets)
 	release()
 	if first.bytes != packets*PacketSize || second.bytes != first.bytes {
-		return fmt.Errorf("%s: subscribers got %d and %d bytes of %d", c.name, first.bytes, second.bytes, packets*PacketSize)
+		return fmt.Errorf("%s: subscribers got %d and %d bytes of %d", c.name, first.bytes,
+			second.bytes, packets*PacketSize)
 	}
 	want := make([]byte, PacketSize)
 	for i := range packets { // each stream gives its first packet, then each its second

@@ -37,7 +37,8 @@ func TestCheckSeesOtherBytes(t *testing.T) {
 	fill(sent, 0)
 	other := bytes.Clone(sent)
 	other[5*PacketSize+7]++
-	for name, b := range map[string][]byte{"another byte": other, "a byte less": append(sent[:300:300], sent[301:]...)} {
+	for name, b := range map[string][]byte{"another byte": other,
+		"a byte less": append(sent[:300:300], sent[301:]...)} {
 		if err := peek.check([]io.Reader{bytes.NewReader(b)}, 9); err == nil {
 			t.Errorf("%s is not seen", name)
 		}
@@ -63,7 +64,8 @@ func TestProgram(t *testing.T) {
 		t.Skip("takes some seconds")
 	}
 	var out strings.Builder
-	if err := Program.Main(t.Context(), []string{"-rounds", "1", "-turn", "1ms"}, &out, t.Output()); err != nil {
+	if err := Program.Main(t.Context(), []string{"-rounds", "1", "-turn", "1ms"}, &out,
+		t.Output()); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range onGenerator {

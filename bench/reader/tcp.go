@@ -166,21 +166,25 @@ func runTCP(ctx context.Context, p *measure.Params) error {
 			if err := s.check(addr, by); err != nil {
 				return err
 			}
-			contenders = append(contenders, measure.Contender{Name: by.name, Turn: func(n int) (measure.Turn, error) {
-				return s.turn(addr, by, n)
-			}})
+			contenders = append(contenders, measure.Contender{Name: by.name,
+				Turn: func(n int) (measure.Turn, error) {
+					return s.turn(addr, by, n)
+				}})
 		}
 		costs, err := measure.Compare(ctx, contenders, p.Rounds, p.Turn)
 		if err != nil {
 			return err
 		}
-		t := measure.NewTable("reader-tcp-"+s.name, "Packets of 1 KiB from a TCP connection: "+s.title, "contender",
-			"CPU ns a packet", "CPU, x bufio 4 KiB", "CPU, x bufio 64 KiB", "ns a packet", "B/op", "allocs/op")
+		t := measure.NewTable("reader-tcp-"+s.name,
+			"Packets of 1 KiB from a TCP connection: "+s.title, "contender",
+			"CPU ns a packet", "CPU, x bufio 4 KiB", "CPU, x bufio 64 KiB", "ns a packet", "B/op",
+			"allocs/op")
 		t.Bar = 1
 		t.Note = "Another process sends. CPU is that of the reading process, in user and system mode; x below 1 is less. A reader " +
 			"that is faster than the sender waits more often, and pays for it with system calls."
 		for i, c := range costs {
-			t.Row(contenders[i].Name, c.CPU, c.CPU.Over(costs[0].CPU), c.CPU.Over(costs[1].CPU), c.Nanos.Median(), c.Bytes.Whole(),
+			t.Row(contenders[i].Name, c.CPU, c.CPU.Over(costs[0].CPU), c.CPU.Over(costs[1].CPU),
+				c.Nanos.Median(), c.Bytes.Whole(),
 				c.Allocs.Median())
 		}
 		if err := p.Add(t); err != nil {

@@ -143,7 +143,8 @@ type tracer struct {
 
 	mu          sync.Mutex
 	retransmits int64
-	waits       map[int64]int64 // how often a thread has waited, by the upper end of a bucket in nanoseconds
+	// How often a thread has waited, by the upper end of a bucket in nanoseconds.
+	waits map[int64]int64
 }
 
 const attachWithin = 20 * time.Second
@@ -162,7 +163,8 @@ func startTracer(interval time.Duration) (*tracer, error) {
 		return nil, err
 	}
 	every := fmt.Sprint(max(1, interval.Milliseconds()/5))
-	code := strings.NewReplacer("COMM", strings.TrimSpace(string(comm)), "INTERVAL", every).Replace(script)
+	code := strings.NewReplacer("COMM", strings.TrimSpace(string(comm)), "INTERVAL",
+		every).Replace(script)
 	command := []string{path, "-f", "json", "-e", code}
 	if _, err := os.Stat("/sys/kernel/tracing/events/tcp"); err != nil {
 		// tracefs is not mounted. It is mounted for bpftrace alone, in a mount namespace that ends
@@ -195,7 +197,8 @@ func startTracer(interval time.Duration) (*tracer, error) {
 func (t *tracer) readLines(attached chan<- bool) {
 	for told := false; ; {
 		line, err := t.child.Line()
-		if !told && (err != nil || strings.Contains(line, `"printf"`)) { // the script's last probe is attached
+		// The script's last probe is attached.
+		if !told && (err != nil || strings.Contains(line, `"printf"`)) {
 			attached <- err == nil
 			told = true
 		}

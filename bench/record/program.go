@@ -22,14 +22,18 @@ import (
 
 // Program records one load: clients that get a URL again and again.
 var Program = &measure.Program{
-	Name: "record", What: "a load, the Go runtime and the kernel on one clock", Rounds: 1, Brief: []string{"-seconds", "5"},
+	Name: "record", What: "a load, the Go runtime and the kernel on one clock", Rounds: 1,
+	Brief: []string{"-seconds", "5"},
 	Flags: func(f *flag.FlagSet) {
-		f.StringVar(&options.url, "url", "", "what clients get; if empty, a file that this process serves with chunk.FileServer")
+		f.StringVar(
+			&options.url, "url", "", "what clients get; if empty, a file that this process serves with chunk.FileServer")
 		f.IntVar(&options.size, "size", 1<<20, "bytes of that file")
 		f.IntVar(&options.clients, "clients", 16, "clients, each with a connection")
 		f.IntVar(&options.seconds, "seconds", 15, "length of the record")
-		f.DurationVar(&options.interval, "interval", 500*time.Millisecond, "length of an interval, at least 10ms")
-		f.BoolVar(&options.bpftrace, "bpftrace", true, "use bpftrace where it is installed and may attach")
+		f.DurationVar(&options.interval, "interval", 500*time.Millisecond,
+			"length of an interval, at least 10ms")
+		f.BoolVar(&options.bpftrace, "bpftrace", true,
+			"use bpftrace where it is installed and may attach")
 	},
 	Run: run,
 }
@@ -58,13 +62,16 @@ func run(ctx context.Context, p *measure.Params) error {
 			return err
 		}
 		defer stop()
-		served = fmt.Sprintf("a file of %d KiB by chunk.FileServer in the same process", options.size>>10)
+		served = fmt.Sprintf("a file of %d KiB by chunk.FileServer in the same process",
+			options.size>>10)
 	}
 	line, err := Record(Options{
-		Interval: options.interval, Load: c.take, Conns: c.conns, Profiles: p.Dir(), Bpftrace: options.bpftrace,
-		Logf: p.Logf,
+		Interval: options.interval, Load: c.take, Conns: c.conns, Profiles: p.Dir(),
+		Bpftrace: options.bpftrace,
+		Logf:     p.Logf,
 	}, func() error {
-		ctx, stop := context.WithTimeout(ctx, time.Duration(options.seconds)*time.Second) // from when bpftrace is attached
+		// From when bpftrace is attached.
+		ctx, stop := context.WithTimeout(ctx, time.Duration(options.seconds)*time.Second)
 		defer stop()
 		return c.run(ctx, options.clients)
 	})
@@ -75,18 +82,27 @@ func run(ctx context.Context, p *measure.Params) error {
 	if options.bpftrace && line.Note == "" {
 		waits = "p99"
 	}
-	t := measure.NewTable("record", fmt.Sprintf("%d clients get %s: load, runtime and kernel", options.clients, served), "at s",
-		"operations/s", "MB/s", "errors", "p50 ms", "p99 ms", "GCs", "longest GC pause ms", "goroutine waits p99 ms", "allocated MB/s",
-		"heap MB", "goroutines", "retransmits", "thread waits "+waits+" ms", "RTT median ms", "minor faults", "major faults")
+	t := measure.NewTable("record", fmt.Sprintf("%d clients get %s: load, runtime and kernel",
+		options.clients, served), "at s",
+		"operations/s", "MB/s", "errors", "p50 ms", "p99 ms", "GCs", "longest GC pause ms",
+		"goroutine waits p99 ms", "allocated MB/s",
+		"heap MB", "goroutines", "retransmits", "thread waits "+waits+" ms", "RTT median ms",
+		"minor faults", "major faults")
 	t.Bar = 5
-	t.Note = fmt.Sprintf("The kernel was watched by %s%s. All of it is of this process, but for bpftrace's retransmissions, which are the "+
-		"machine's. To take a sample cost %.2f ms on average.", line.Kernel, line.Note, ms(line.Cost)/float64(len(line.Samples)))
+	t.Note = fmt.Sprintf(
+		"The kernel was watched by %s%s. All of it is of this process, but for bpftrace's retransmissions, which are the "+
+			"machine's. To take a sample cost %.2f ms on average.", line.Kernel, line.Note,
+		ms(line.Cost)/float64(len(line.Samples)))
 	for _, s := range line.Samples {
 		seconds := s.Length.Seconds()
-		t.Row(fmt.Sprintf("%.1f", s.At.Seconds()), float64(s.Load.Operations)/seconds, float64(s.Load.Bytes)/1e6/seconds, int(s.Load.Errors),
-			ms(s.Load.P50), ms(s.Load.P99), int(s.Runtime.GCs), ms(s.Runtime.PauseMax), ms(s.Runtime.SchedP99),
-			float64(s.Runtime.AllocBytes)/1e6/seconds, float64(s.Runtime.HeapBytes)/1e6, int(s.Runtime.Goroutines), int(s.Kernel.Retransmits),
-			ms(s.Kernel.RunQueue), ms(s.Kernel.RTT), int(s.Kernel.MinorFaults), int(s.Kernel.MajorFaults))
+		t.Row(fmt.Sprintf("%.1f", s.At.Seconds()), float64(s.Load.Operations)/seconds,
+			float64(s.Load.Bytes)/1e6/seconds, int(s.Load.Errors),
+			ms(s.Load.P50), ms(s.Load.P99), int(s.Runtime.GCs), ms(s.Runtime.PauseMax),
+			ms(s.Runtime.SchedP99),
+			float64(s.Runtime.AllocBytes)/1e6/seconds, float64(s.Runtime.HeapBytes)/1e6,
+			int(s.Runtime.Goroutines), int(s.Kernel.Retransmits),
+			ms(s.Kernel.RunQueue), ms(s.Kernel.RTT), int(s.Kernel.MinorFaults),
+			int(s.Kernel.MajorFaults))
 	}
 	return p.Add(t)
 }
@@ -100,7 +116,8 @@ type clients struct {
 	mu   sync.Mutex
 	took []time.Duration // of each operation since take
 	load Load
-	open map[net.Conn]bool // the server's ends, or the clients' if the server is not in this process
+	// The server's ends, or the clients' if the server is not in this process.
+	open map[net.Conn]bool
 }
 
 // serve makes a file in dir and serves it.

@@ -48,7 +48,8 @@ type Runtime struct {
 // Kernel has the kernel's events in an interval.
 type Kernel struct {
 	Retransmits int64
-	RunQueue    time.Duration // that a thread waited for a processor: the p99 by bpftrace, the mean by schedstat
+	// That a thread waited for a processor: the p99 by bpftrace, the mean by schedstat.
+	RunQueue    time.Duration
 	RTT         time.Duration // of the connections, the median of TCP_INFO's
 	MinorFaults int64
 	MajorFaults int64
@@ -145,8 +146,10 @@ const (
 )
 
 var metricNames = [metricCount]string{
-	cycles: "/gc/cycles/total:gc-cycles", pauses: "/sched/pauses/total/gc:seconds", scheduling: "/sched/latencies:seconds",
-	allocBytes: "/gc/heap/allocs:bytes", heapBytes: "/memory/classes/heap/objects:bytes", goroutines: "/sched/goroutines:goroutines",
+	cycles: "/gc/cycles/total:gc-cycles", pauses: "/sched/pauses/total/gc:seconds",
+	scheduling: "/sched/latencies:seconds",
+	allocBytes: "/gc/heap/allocs:bytes", heapBytes: "/memory/classes/heap/objects:bytes",
+	goroutines: "/sched/goroutines:goroutines",
 }
 
 // A goRuntime reads runtime/metrics, and keeps the last values of counters.

@@ -24,7 +24,8 @@ func record(t *testing.T, bpftrace bool) *Timeline {
 	}
 	defer stop()
 	o := Options{
-		Interval: 100 * time.Millisecond, Load: c.take, Conns: c.conns, Profiles: dir, Bpftrace: bpftrace, Logf: t.Logf,
+		Interval: 100 * time.Millisecond, Load: c.take, Conns: c.conns, Profiles: dir,
+		Bpftrace: bpftrace, Logf: t.Logf,
 	}
 	line, err := Record(o, func() error {
 		for range 20 {
@@ -66,7 +67,8 @@ func check(t *testing.T, line *Timeline) {
 		t.Errorf("intervals of %v in all, and the last ends at %v", length, last.At)
 	}
 	if ops == 0 || allocated < 20<<20 || faults == 0 || waits == 0 {
-		t.Errorf("%d operations, %d bytes allocated, %d faults, %v of waiting: %+v", ops, allocated, faults, waits, line)
+		t.Errorf("%d operations, %d bytes allocated, %d faults, %v of waiting: %+v", ops, allocated,
+			faults, waits, line)
 	}
 }
 
@@ -123,14 +125,16 @@ func TestTracer(t *testing.T) {
 
 func TestProgram(t *testing.T) {
 	var out strings.Builder
-	args := []string{"-seconds", "1", "-interval", "200ms", "-clients", "2", "-bpftrace=false", "-out", t.TempDir()}
+	args := []string{"-seconds", "1", "-interval", "200ms", "-clients", "2", "-bpftrace=false",
+		"-out", t.TempDir()}
 	if err := Program.Main(t.Context(), args, &out, t.Output()); err != nil {
 		t.Fatal(err)
 	}
 	if n := strings.Count(out.String(), "\n| "); n < 6 {
 		t.Errorf("%d lines:\n%s", n, &out)
 	}
-	if err := Program.Main(t.Context(), []string{"-url", "http://127.0.0.1:1/", "-seconds", "1", "-bpftrace=false"}, &out, t.Output()); err == nil {
+	if err := Program.Main(t.Context(), []string{"-url", "http://127.0.0.1:1/", "-seconds", "1",
+		"-bpftrace=false"}, &out, t.Output()); err == nil {
 		t.Error("no error although no request succeeds")
 	}
 }

@@ -46,15 +46,28 @@ func besides() []*beside {
 				_, err := s.redisbuf.GetToBuffer(ctx, key, buf)
 				return err
 			}
-			return get, func(ctx context.Context) error { return s.redisbuf.SetFromBuffer(ctx, setKey, value) }
+			return get, func(ctx context.Context) error {
+				return s.redisbuf.SetFromBuffer(ctx,
+					setKey, value)
+			}
 		}},
-		{name: "go-redis GetToBuffer, SetFromBuffer, the same client", move: func(s *site) (get, set call) {
-			get = func(ctx context.Context) error { return s.goredis.GetToBuffer(ctx, key, buf).Err() }
-			return get, func(ctx context.Context) error { return s.goredis.SetFromBuffer(ctx, setKey, value).Err() }
-		}},
+		{name: "go-redis GetToBuffer, SetFromBuffer, the same client",
+			move: func(s *site) (get, set call) {
+				get = func(ctx context.Context) error {
+					return s.goredis.GetToBuffer(ctx, key,
+						buf).Err()
+				}
+				return get, func(ctx context.Context) error {
+					return s.goredis.SetFromBuffer(ctx,
+						setKey, value).Err()
+				}
+			}},
 		{name: "go-redis Get, Set, the same client", move: func(s *site) (get, set call) {
 			get = func(ctx context.Context) error { return s.goredis.Get(ctx, key).Err() }
-			return get, func(ctx context.Context) error { return s.goredis.Set(ctx, setKey, value, 0).Err() }
+			return get, func(ctx context.Context) error {
+				return s.goredis.Set(ctx, setKey, value,
+					0).Err()
+			}
 		}},
 	}
 }
@@ -79,12 +92,17 @@ func runBeside(ctx context.Context, p *measure.Params, srv *server) error {
 	if err != nil {
 		return err
 	}
-	t := measure.NewTable("redis-beside", fmt.Sprintf("Small GETs on a go-redis client, %d at a time, while a value of 10 MB is got and "+
-		"another is set every %v; %d rounds of %v", smallCallers, largeEvery, rounds, options.beside),
-		"large values by", "p50 µs", "p99 µs", "p99, x no large values", "large MB/s", "client CPU s/s")
+	t := measure.NewTable(
+		"redis-beside", fmt.Sprintf(
+			"Small GETs on a go-redis client, %d at a time, while a value of 10 MB is got and "+
+				"another is set every %v; %d rounds of %v", smallCallers, largeEvery, rounds,
+			options.beside),
+		"large values by", "p50 µs", "p99 µs", "p99, x no large values", "large MB/s",
+		"client CPU s/s")
 	t.Bar = 2
 	for _, b := range all {
-		t.Row(b.name, b.p50.Times(1e-3), b.p99.Times(1e-3), b.p99.Over(all[0].p99), b.moved.Times(1e-6).Median(), b.cpu.Median())
+		t.Row(b.name, b.p50.Times(1e-3), b.p99.Times(1e-3), b.p99.Over(all[0].p99),
+			b.moved.Times(1e-6).Median(), b.cpu.Median())
 	}
 	return p.Add(t)
 }

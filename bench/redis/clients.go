@@ -32,12 +32,16 @@ func goRedisGetToBuffer(s *site) (call, error) {
 
 func goRedisSet(s *site) (call, error) {
 	value := s.value()
-	return func(ctx context.Context) error { return s.goredis.Set(ctx, setKey, value, 0).Err() }, nil
+	return func(ctx context.Context) error { return s.goredis.Set(ctx, setKey, value, 0).Err() },
+		nil
 }
 
 func goRedisSetFromBuffer(s *site) (call, error) {
 	value := s.value()
-	return func(ctx context.Context) error { return s.goredis.SetFromBuffer(ctx, setKey, value).Err() }, nil
+	return func(ctx context.Context) error {
+		return s.goredis.SetFromBuffer(ctx, setKey,
+			value).Err()
+	}, nil
 }
 
 func rueidisGet(s *site) (call, error) {
@@ -110,7 +114,8 @@ func redisbufGetChain(s *site) (call, error) {
 
 func redisbufSetFromBuffer(s *site) (call, error) {
 	value := s.value()
-	return func(ctx context.Context) error { return s.redisbuf.SetFromBuffer(ctx, setKey, value) }, nil
+	return func(ctx context.Context) error { return s.redisbuf.SetFromBuffer(ctx, setKey, value) },
+		nil
 }
 
 // redisbufSetChain sets a chain with blocks as a Reader makes them under a flood.

@@ -15,13 +15,15 @@ import (
 // Program measures a table for each task and number of goroutines, and one of small values next to
 // large ones.
 var Program = &measure.Program{
-	Name: "redis", What: "large values in and out of Redis", Rounds: 15, Turn: 40 * time.Millisecond,
+	Name: "redis", What: "large values in and out of Redis", Rounds: 15,
+	Turn:  40 * time.Millisecond,
 	Parts: []string{"get", "set", "beside"},
 	Brief: []string{"-rounds", "9", "-turn", "100ms", "-sizes", "1KiB,64KiB,1MiB"},
 	Flags: func(f *flag.FlagSet) {
 		f.StringVar(&options.sizes, "sizes", "1KiB,4KiB,64KiB,1MiB,10MiB", "sizes of values")
 		f.StringVar(&options.goroutines, "goroutines", "1,8", "how many make calls at a time")
-		f.DurationVar(&options.beside, "beside", 2*time.Second, "length of each turn of small values beside large ones")
+		f.DurationVar(&options.beside, "beside", 2*time.Second,
+			"length of each turn of small values beside large ones")
 	},
 	Run: run,
 }
@@ -70,7 +72,8 @@ func run(ctx context.Context, p *measure.Params) error {
 }
 
 // run makes the task's table for a number of goroutines.
-func (t task) run(ctx context.Context, p *measure.Params, srv *server, sizes []int, goroutines int) error {
+func (t task) run(ctx context.Context, p *measure.Params, srv *server, sizes []int,
+	goroutines int) error {
 	columns := []string{"contender"}
 	rows := make([][]any, len(t.contenders)+1)
 	rows[0] = []any{t.contenders[0].name + ", µs a call (client CPU)"}
@@ -91,7 +94,8 @@ func (t task) run(ctx context.Context, p *measure.Params, srv *server, sizes []i
 		}
 		columns = append(columns, measure.SizeName(size), "CPU")
 		raw := costs[0]
-		rows[0] = append(rows[0], fmt.Sprintf("%.1f", raw.Nanos.Median()/1e3), fmt.Sprintf("%.1f", raw.CPU.Median()/1e3))
+		rows[0] = append(rows[0], fmt.Sprintf("%.1f", raw.Nanos.Median()/1e3),
+			fmt.Sprintf("%.1f", raw.CPU.Median()/1e3))
 		for i, c := range costs {
 			rows[i+1] = append(rows[i+1], c.Nanos.Over(raw.Nanos), c.CPU.Over(raw.CPU).Median())
 		}
@@ -100,7 +104,8 @@ func (t task) run(ctx context.Context, p *measure.Params, srv *server, sizes []i
 		rows[i+1] = append(rows[i+1], c.Bytes.Whole(), c.Allocs.Whole())
 	}
 	table := measure.NewTable(fmt.Sprintf("redis-%s-%d", t.key, goroutines),
-		fmt.Sprintf("%s, %s, %d rounds: time and client CPU, x the raw socket's", t.what, goroutineNames(goroutines), p.Rounds),
+		fmt.Sprintf("%s, %s, %d rounds: time and client CPU, x the raw socket's", t.what,
+			goroutineNames(goroutines), p.Rounds),
 		append(columns, "B/op, last size", "allocs/op")...)
 	table.Note = srv.version + " over TCP on loopback."
 	for _, row := range rows {
@@ -116,7 +121,8 @@ func goroutineNames(n int) string {
 	return fmt.Sprintf("%d goroutines", n)
 }
 
-func (t task) measure(ctx context.Context, p *measure.Params, s *site, goroutines int) ([]measure.Cost, error) {
+func (t task) measure(ctx context.Context, p *measure.Params, s *site,
+	goroutines int) ([]measure.Cost, error) {
 	var all []measure.Contender
 	for _, c := range t.contenders {
 		w, err := assemble(ctx, c, s, goroutines)
@@ -124,13 +130,15 @@ func (t task) measure(ctx context.Context, p *measure.Params, s *site, goroutine
 			return nil, fmt.Errorf("%s: %w", c.name, err)
 		}
 		defer w.dismiss()
-		all = append(all, measure.Contender{Name: c.name, Turn: func(n int) (turn measure.Turn, err error) {
-			if err := w.calls(1); err != nil { // connections that were closed, and pools that are empty, are filled again
+		all = append(all, measure.Contender{Name: c.name,
+			Turn: func(n int) (turn measure.Turn, err error) {
+				// Connections that were closed, and pools that are empty, are filled again.
+				if err := w.calls(1); err != nil {
+					return turn, err
+				}
+				turn = measure.Take(n*goroutines, func() { err = w.calls(n) })
 				return turn, err
-			}
-			turn = measure.Take(n*goroutines, func() { err = w.calls(n) })
-			return turn, err
-		}})
+			}})
 	}
 	return measure.Compare(ctx, all, p.Rounds, p.Turn)
 }

@@ -45,7 +45,8 @@ func rawSet(s *site) (call, error) {
 		return nil, err
 	}
 	const ok = "+OK\r\n"
-	header := fmt.Appendf(nil, "*3\r\n$3\r\nSET\r\n$%d\r\n%s\r\n$%d\r\n", len(setKey), setKey, s.size)
+	header := fmt.Appendf(nil, "*3\r\n$3\r\nSET\r\n$%d\r\n%s\r\n$%d\r\n", len(setKey), setKey,
+		s.size)
 	value, end, reply := s.value(), []byte("\r\n"), make([]byte, len(ok))
 	var pieces [3][]byte
 	var rest net.Buffers

@@ -79,7 +79,8 @@ func (s *site) open() (err error) {
 		return err
 	}
 	s.add(s.redisbuf)
-	s.rueidis, err = rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.addr}, DisableCache: true})
+	s.rueidis, err = rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.addr},
+		DisableCache: true})
 	if err != nil {
 		return err
 	}

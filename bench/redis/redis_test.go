@@ -64,7 +64,8 @@ func TestProgram(t *testing.T) {
 	}
 	start(t)
 	var out strings.Builder
-	args := []string{"-rounds", "1", "-turn", "1ms", "-sizes", "1000,64KiB", "-goroutines", "1,3", "-beside", "100ms"}
+	args := []string{"-rounds", "1", "-turn", "1ms", "-sizes", "1000,64KiB", "-goroutines", "1,3",
+		"-beside", "100ms"}
 	if err := Program.Main(t.Context(), args, &out, t.Output()); err != nil {
 		t.Fatal(err)
 	}
@@ -108,10 +109,12 @@ func TestParseSizes(t *testing.T) {
 func TestRepeatEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := repeat(ctx, func(context.Context) error { return nil }, 1); !errors.Is(err, context.Canceled) {
+	if err := repeat(ctx, func(context.Context) error { return nil }, 1); !errors.Is(err,
+		context.Canceled) {
 		t.Errorf("%v", err)
 	}
-	if err := repeat(ctx, func(context.Context) error { return goredis.Nil }, 1); !errors.Is(err, goredis.Nil) {
+	if err := repeat(ctx, func(context.Context) error { return goredis.Nil }, 1); !errors.Is(err,
+		goredis.Nil) {
 		t.Errorf("%v", err)
 	}
 }

@@ -57,9 +57,13 @@ func (c contender) checkRunning(ctx context.Context, r *running) error {
 	publishing, stop := context.WithCancel(ctx)
 	defer stop()
 	done := make(chan error, 1)
-	go func() { done <- publish(publishing, r.protocol(), "check", checkBitRate, 500*time.Millisecond, &sent) }()
+	go func() {
+		done <- publish(publishing, r.protocol(), "check", checkBitRate,
+			500*time.Millisecond, &sent)
+	}()
 	got, err := watch(ctx, r)
-	for err != nil && ctx.Err() == nil { // relays refuse viewers of a stream that they do not know yet
+	// Relays refuse viewers of a stream that they do not know yet.
+	for err != nil && ctx.Err() == nil {
 		select {
 		case err := <-done:
 			return fmt.Errorf("publishing: %w", err)
@@ -100,7 +104,8 @@ func (s *sums) contain(got *sums, repeats bool) error {
 	defer s.mu.Unlock()
 	for kind, part := range got.all {
 		if !contains(s.all[kind], part, repeats) {
-			return fmt.Errorf("%d tags of kind %d that the viewer got are not those that were published, in their order", len(part), kind)
+			return fmt.Errorf(
+				"%d tags of kind %d that the viewer got are not those that were published, in their order", len(part), kind)
 		}
 	}
 	return nil
@@ -133,7 +138,8 @@ func (r *running) protocol() load.Protocol {
 }
 
 // publish publishes in real time until ctx ends.
-func publish(ctx context.Context, to load.Protocol, stream string, bitRate int, keyInterval time.Duration, sent *sums) error {
+func publish(ctx context.Context, to load.Protocol, stream string, bitRate int,
+	keyInterval time.Duration, sent *sums) error {
 	p, err := to.Publish(ctx, stream)
 	if err != nil {
 		return err

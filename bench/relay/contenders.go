@@ -113,7 +113,8 @@ func parseContender(spec string, dir string) (contender, error) {
 // built is a contender that is a Go program, compiled to dir. args returns its arguments for the
 // address that it listens on, the last one if there are several. args may also change the
 // configuration of the load, to reach it in another way than HTTP-FLV.
-func built(dir string, name, pkg string, args func(addr string, c *load.Config) ([]string, error)) contender {
+func built(dir string, name, pkg string, args func(addr string, c *load.Config) ([]string,
+	error)) contender {
 	return contender{
 		name: name, in: flvName, out: flvName,
 		prepare: func(ctx context.Context) error {
@@ -163,7 +164,8 @@ func millrace(dir string, in, out string, latency time.Duration) contender {
 		case in == rtmpName:
 			c.Protocol = crossed{server, load.HTTPFLV(*c)}
 		}
-		return []string{"serve", "--listen", main, "--rtmp", addr, "--latency", latency.String(), "--log-level", "warn"}, nil
+		return []string{"serve", "--listen", main, "--rtmp", addr, "--latency", latency.String(),
+			"--log-level", "warn"}, nil
 	})
 	c.in, c.out = in, out
 	return c
@@ -200,14 +202,18 @@ func bare(dir string, batch time.Duration) contender {
 		name += fmt.Sprintf(", %v", batch)
 	}
 	c := built(dir, name, goRelayPackage, func(addr string, c *load.Config) ([]string, error) {
-		return []string{"-kind", "bare", "-listen", addr, "-bitrate", strconv.Itoa(c.BitRate), "-batch", batch.String()}, nil
+		return []string{"-kind", "bare", "-listen", addr, "-bitrate", strconv.Itoa(c.BitRate),
+			"-batch", batch.String()}, nil
 	})
 	start := c.start
 	c.start = func(ctx context.Context, dir string, c load.Config) (*running, error) {
 		c.NoPublish = true
 		return start(ctx, dir, c)
 	}
-	c.sends = func(bitRate int) []load.Tag { return gorelay.NewBare(bitRate, 2*time.Second, 0).Tags() }
+	c.sends = func(bitRate int) []load.Tag {
+		return gorelay.NewBare(bitRate, 2*time.Second,
+			0).Tags()
+	}
 	return c
 }
 

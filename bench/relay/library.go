@@ -53,7 +53,8 @@ func (v *libraryViewer) Next(a *load.Arrival) error {
 			if m.IsKeyFrame {
 				frame = key
 			}
-			head := []byte{frame | m.Codec, byte(m.Type), byte(shift >> 16), byte(shift >> 8), byte(shift)}
+			head := []byte{frame | m.Codec, byte(m.Type), byte(shift >> 16), byte(shift >> 8),
+				byte(shift)}
 			set(a, load.Video, m.DTS, append(head, m.AU...))
 			return nil
 		case *message.Audio:
@@ -71,7 +72,8 @@ func (v *libraryViewer) Next(a *load.Arrival) error {
 }
 
 func set(a *load.Arrival, kind byte, at time.Duration, payload []byte) {
-	*a = load.Arrival{Kind: kind, Timestamp: uint32(at / time.Millisecond), Size: len(payload), Head: payload}
+	*a = load.Arrival{Kind: kind, Timestamp: uint32(at / time.Millisecond), Size: len(payload),
+		Head: payload}
 }
 
 // Close implements load.Subscription.

@@ -22,15 +22,18 @@ import (
 
 // Program measures a table for each case.
 var Program = &measure.Program{
-	Name: "relay", What: "live streams from publishers to viewers", Rounds: 2, // some five minutes in all
+	// Some five minutes in all.
+	Name: "relay", What: "live streams from publishers to viewers", Rounds: 2,
 	Brief: []string{"-contenders", "nginx,nginx@65536,share,copy,bare@50ms,millrace@0,millrace,millrace-rtmp@0,millrace-rtmp," +
 		"millrace-rtmp-flv"},
 	Flags: func(f *flag.FlagSet) {
 		f.StringVar(&options.cases, "case", "1x200,50x4", "STREAMSxVIEWERS, more with commas")
-		f.StringVar(&options.contenders, "contenders", "rtmp", "http or rtmp, which are lists, or of "+specs+"; one ratio is to the first")
+		f.StringVar(&options.contenders, "contenders", "rtmp",
+			"http or rtmp, which are lists, or of "+specs+"; one ratio is to the first")
 		f.IntVar(&options.seconds, "seconds", 5, "seconds measured of each turn")
 		f.IntVar(&options.bitRate, "bitrate", 2_150_000, "bits a second of each stream")
-		f.IntVar(&options.stalled, "stalled", 0, "one viewer in so many reads nothing for a minute; 0 for none")
+		f.IntVar(&options.stalled, "stalled", 0,
+			"one viewer in so many reads nothing for a minute; 0 for none")
 	},
 	Run: run,
 }
@@ -80,7 +83,8 @@ func run(ctx context.Context, p *measure.Params) error {
 				return fmt.Errorf("%s, %s: %w", c, all[i].name, err)
 			}
 			reports[i] = append(reports[i], r)
-			p.Logf("relay: round %d, %s, %s: %.2f CPU s/GB, %.2f GB, lost %d, ended %v", round+1, c, all[i].name, usage(r).CPUPerGB,
+			p.Logf("relay: round %d, %s, %s: %.2f CPU s/GB, %.2f GB, lost %d, ended %v", round+1, c,
+				all[i].name, usage(r).CPUPerGB,
 				float64(r.Bytes)/1e9, r.Viewers.Lost, r.Viewers.Ended)
 			return nil
 		})
@@ -107,7 +111,8 @@ func ready(ctx context.Context, p *measure.Params, list, dir string) ([]contende
 		return nil, err
 	}
 	prepare := func(c contender) error { return c.prepare(ctx) }
-	if all, err = measure.Present(all, func(c contender) string { return c.name }, prepare, p.Logf); err != nil {
+	if all, err = measure.Present(all, func(c contender) string { return c.name }, prepare,
+		p.Logf); err != nil {
 		return nil, err
 	}
 	for _, c := range all {
@@ -128,7 +133,8 @@ func takeTurn(ctx context.Context, who contender, c testCase) (load.Report, erro
 	defer os.RemoveAll(dir)
 	cfg := load.Config{
 		Streams: c.streams, Viewers: c.viewers, BitRate: options.bitRate,
-		Ramp: time.Second, Settle: time.Second, Duration: time.Duration(options.seconds) * time.Second,
+		Ramp: time.Second, Settle: time.Second,
+		Duration: time.Duration(options.seconds) * time.Second,
 	}
 	if options.stalled > 0 {
 		cfg.Stalled, cfg.StallFor = c.streams*c.viewers/options.stalled, time.Minute
@@ -193,9 +199,13 @@ func table(c testCase, all []contender, reports [][]load.Report, rounds int) *me
 		columns = append(columns, "CPU, x "+all[i].name)
 		compared = append(compared, get(i, cpu))
 	}
-	t := measure.NewTable(tableName(c), fmt.Sprintf("Relay, streams x viewers of each: %s, %.2f Mbit/s a stream, %d rounds of %d s", c,
-		float64(options.bitRate)/1e6, rounds, options.seconds), append(columns, "RSS MB", "gap p50 ms", "gap p99 ms",
-		"latency p50 ms", "latency p99 ms", "tags lost", "ended early", "generator CPU s/GB", "publishing late p99 ms")...)
+	t := measure.NewTable(
+		tableName(c), fmt.Sprintf(
+			"Relay, streams x viewers of each: %s, %.2f Mbit/s a stream, %d rounds of %d s", c,
+			float64(options.bitRate)/1e6, rounds, options.seconds),
+		append(columns, "RSS MB", "gap p50 ms", "gap p99 ms",
+			"latency p50 ms", "latency p99 ms", "tags lost", "ended early", "generator CPU s/GB",
+			"publishing late p99 ms")...)
 	t.Bar = 3
 	t.Note = "A gigabyte is 10⁹ bytes of payload delivered to viewers. x is how many times as much CPU time the contender needs in the " +
 		"same round. The programs that only write make their own stream, and have no latency."
@@ -208,13 +218,20 @@ func table(c testCase, all []contender, reports [][]load.Report, rounds int) *me
 			if who.sends != nil {
 				return "-"
 			}
-			return get(i, func(r load.Report) float64 { return milliseconds(f(r.Viewers.Latency)) }).Median()
+			return get(i, func(
+				r load.Report) float64 {
+				return milliseconds(f(r.Viewers.Latency))
+			}).Median()
 		}
 		t.Row(append(row,
-			get(i, func(r load.Report) float64 { return float64(usage(r).RSS) / (1 << 20) }).Median(),
+			get(i, func(
+				r load.Report) float64 {
+				return float64(usage(r).RSS) / (1 << 20)
+			}).Median(),
 			get(i, func(r load.Report) float64 { return milliseconds(r.Viewers.Gap.P50) }).Median(),
 			get(i, func(r load.Report) float64 { return milliseconds(r.Viewers.Gap.P99) }).Median(),
-			latency(func(s load.Spread) time.Duration { return s.P50 }), latency(func(s load.Spread) time.Duration { return s.P99 }),
+			latency(func(s load.Spread) time.Duration { return s.P50 }),
+			latency(func(s load.Spread) time.Duration { return s.P99 }),
 			get(i, func(r load.Report) float64 { return float64(r.Viewers.Lost) }).Max(),
 			get(i, func(r load.Report) float64 { return float64(total(r.Viewers.Ended)) }).Max(),
 			get(i, func(r load.Report) float64 {
@@ -223,15 +240,21 @@ func table(c testCase, all []contender, reports [][]load.Report, rounds int) *me
 				}
 				return r.Generator.CPUPerGB
 			}).Median(),
-			get(i, func(r load.Report) float64 { return milliseconds(r.Publishers.Late.P99) }).Median())...)
+			get(i, func(
+				r load.Report) float64 {
+				return milliseconds(r.Publishers.Late.P99)
+			}).Median())...)
 	}
 	return t
 }
 
 // stalledTable describes viewers that read nothing for a minute, and the others.
 func stalledTable(c testCase, all []contender, reports [][]load.Report) *measure.Table {
-	t := measure.NewTable("relay-stalled-"+c.String(), fmt.Sprintf("Relay %s while one viewer in %d reads nothing for a minute", c, options.stalled),
-		"contender", "stalled viewers", "tags that the others lost", "others that were ended", "tags that the stalled lost",
+	t := measure.NewTable("relay-stalled-"+c.String(),
+		fmt.Sprintf("Relay %s while one viewer in %d reads nothing for a minute", c,
+			options.stalled),
+		"contender", "stalled viewers", "tags that the others lost", "others that were ended",
+		"tags that the stalled lost",
 		"stalled that were ended")
 	for i, who := range all {
 		get := func(f func(load.Report) int64) (s measure.Series) {
@@ -240,9 +263,12 @@ func stalledTable(c testCase, all []contender, reports [][]load.Report) *measure
 			}
 			return s
 		}
-		t.Row(who.name, get(func(r load.Report) int64 { return int64(r.Stalled.Connected) }).Median(),
-			get(func(r load.Report) int64 { return r.Viewers.Lost }), get(func(r load.Report) int64 { return int64(total(r.Viewers.Ended)) }),
-			get(func(r load.Report) int64 { return r.Stalled.Lost }), get(func(r load.Report) int64 { return int64(total(r.Stalled.Ended)) }))
+		t.Row(who.name, get(
+			func(r load.Report) int64 { return int64(r.Stalled.Connected) }).Median(),
+			get(func(r load.Report) int64 { return r.Viewers.Lost }),
+			get(func(r load.Report) int64 { return int64(total(r.Viewers.Ended)) }),
+			get(func(r load.Report) int64 { return r.Stalled.Lost }),
+			get(func(r load.Report) int64 { return int64(total(r.Stalled.Ended)) }))
 	}
 	return t
 }

@@ -23,7 +23,8 @@ func TestParse(t *testing.T) {
 			t.Errorf("%q is %+v", s, c)
 		}
 	}
-	all, err := parseContenders("nginx,nginx@65536,node,xiu,share,millrace,millrace@0,millrace-rtmp,millrace-rtmp-flv@0,bare,bare@50ms", "")
+	all, err := parseContenders(
+		"nginx,nginx@65536,node,xiu,share,millrace,millrace@0,millrace-rtmp,millrace-rtmp-flv@0,bare,bare@50ms", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +43,8 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: %v", list, err)
 		}
 	}
-	for _, s := range []string{"", "apache", "nginx@1s", "node@1s", "xiu-x", "copy-x", "millrace-x", "rtmp,nginx", "bare-x", "millrace@soon"} {
+	for _, s := range []string{"", "apache", "nginx@1s", "node@1s", "xiu-x", "copy-x", "millrace-x",
+		"rtmp,nginx", "bare-x", "millrace@soon"} {
 		if _, err := parseContenders(s, ""); err == nil {
 			t.Errorf("%q is accepted", s)
 		}
@@ -55,8 +57,9 @@ func TestContendersDeliver(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and runs servers")
 	}
-	all, err := parseContenders("nginx,nginx@65536,copy,share,bare,bare@20ms,millrace,millrace@0,millrace-rtmp,millrace-rtmp@0,"+
-		"millrace-rtmp-flv,millrace-rtmp-flv@0", t.TempDir())
+	all, err := parseContenders(
+		"nginx,nginx@65536,copy,share,bare,bare@20ms,millrace,millrace@0,millrace-rtmp,millrace-rtmp@0,"+
+			"millrace-rtmp-flv,millrace-rtmp-flv@0", t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +82,8 @@ func TestOtherTagsAreSeen(t *testing.T) {
 		return s
 	}
 	sent := sums("abcdefghij")
-	for _, got := range []string{"defg", "edgf"} { // the second has sound and pictures in another order
+	// The second has sound and pictures in another order.
+	for _, got := range []string{"defg", "edgf"} {
 		if err := sent.contain(sums(got), false); err != nil {
 			t.Errorf("%s: %v", got, err)
 		}
@@ -100,11 +104,13 @@ func TestProgram(t *testing.T) {
 		t.Skip("takes half a minute")
 	}
 	var out strings.Builder
-	args := []string{"-rounds", "1", "-seconds", "2", "-case", "2x3", "-contenders", "share,millrace"}
+	args := []string{"-rounds", "1", "-seconds", "2", "-case", "2x3", "-contenders",
+		"share,millrace"}
 	if err := Program.Main(t.Context(), args, &out, t.Output()); err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(out.String(), "\n| "); n != 4 || !strings.Contains(out.String(), "CPU, x millrace serve, 50ms") {
+	if n := strings.Count(out.String(), "\n| "); n != 4 ||
+		!strings.Contains(out.String(), "CPU, x millrace serve, 50ms") {
 		t.Errorf("%d lines:\n%s", n, &out)
 	}
 }
@@ -175,29 +181,34 @@ func TestPatientViewersComeAgain(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := (patient{&late{absent: 1 << 30}}).Watch(ctx, "x"); !errors.Is(err, context.Canceled) {
+	if _, err := (patient{&late{absent: 1 << 30}}).Watch(ctx, "x"); !errors.Is(err,
+		context.Canceled) {
 		t.Errorf("error %v, want that of the context", err)
 	}
 }
 
 func TestCrossedWatchesElsewhere(t *testing.T) {
 	in, out := &late{}, &late{}
-	if _, err := (crossed{in, out}).Watch(t.Context(), "x"); err != nil || in.absent != 0 || out.absent != -1 {
-		t.Errorf("%v; watched where it publishes %d times, and elsewhere %d times", err, -in.absent, -out.absent)
+	if _, err := (crossed{in, out}).Watch(t.Context(), "x"); err != nil || in.absent != 0 ||
+		out.absent != -1 {
+		t.Errorf("%v; watched where it publishes %d times, and elsewhere %d times", err, -in.absent,
+			-out.absent)
 	}
 }
 
 // TestHeadersAreNoPicture skips everything before the first video frame.
 func TestHeadersAreNoPicture(t *testing.T) {
 	synth := load.NewSynth(0, startBitRate, startKeyInterval)
-	tags := append(synth.Headers(startBitRate), load.Tag{Kind: load.Audio, Payload: []byte{0xaf, 1, 0}})
+	tags := append(synth.Headers(startBitRate),
+		load.Tag{Kind: load.Audio, Payload: []byte{0xaf, 1, 0}})
 	if _, err := watchPictures(t.Context(), &late{tags: tags}, "x").next(); err != io.EOF {
 		t.Errorf("headers and sound: error %v, want EOF", err)
 	}
 	for range 3 { // a picture is among them
 		tags = append(tags, synth.Next(time.Now()))
 	}
-	if at, err := watchPictures(t.Context(), &late{tags: tags}, "x").next(); err != nil || at.IsZero() {
+	if at, err := watchPictures(t.Context(), &late{tags: tags}, "x").next(); err != nil ||
+		at.IsZero() {
 		t.Errorf("%v, %v", at, err)
 	}
 }

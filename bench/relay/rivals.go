@@ -60,7 +60,8 @@ func install(ctx context.Context, pkg, file string, command func(dir string) []s
 	ctx, cancel := context.WithTimeout(ctx, installTime)
 	defer cancel()
 	if msg, err := exec.CommandContext(ctx, line[0], line[1:]...).CombinedOutput(); err != nil {
-		return fmt.Errorf("%s %w: %s: %w: %s", pkg, measure.ErrMissing, line[0], err, msg[max(0, len(msg)-1000):])
+		return fmt.Errorf("%s %w: %s: %w: %s", pkg, measure.ErrMissing, line[0], err,
+			msg[max(0, len(msg)-1000):])
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		return err
@@ -98,7 +99,8 @@ func node() contender {
 				return err
 			}
 			return install(ctx, pkg, app, func(dir string) []string {
-				return []string{"npm", "install", "--no-audit", "--no-fund", "--prefix", dir, "node-media-server@" + nodeVersion}
+				return []string{"npm", "install", "--no-audit", "--no-fund", "--prefix", dir,
+					"node-media-server@" + nodeVersion}
 			})
 		},
 		start: func(ctx context.Context, dir string, c load.Config) (*running, error) {
@@ -125,7 +127,8 @@ func node() contender {
 				return nil, err
 			}
 			addr := "127.0.0.1:" + port[0].String()
-			s, err := measure.StartServer(ctx, addr, exec.Command("node", path, "--no-admin", "-c", conf))
+			s, err := measure.StartServer(ctx, addr,
+				exec.Command("node", path, "--no-admin", "-c", conf))
 			c.Protocol = &rtmp.Server{Addr: addr}
 			return &running{s, c}, err
 		},
@@ -158,7 +161,8 @@ func xiu() contender {
 		name: "xiu " + xiuVersion, in: rtmpName, out: rtmpName,
 		prepare: func(ctx context.Context) error {
 			return install(ctx, pkg, bin, func(dir string) []string {
-				return []string{"cargo", "install", "--quiet", "--root", dir, "--version", xiuVersion, "xiu"}
+				return []string{"cargo", "install", "--quiet", "--root", dir, "--version",
+					xiuVersion, "xiu"}
 			})
 		},
 		start: func(ctx context.Context, dir string, c load.Config) (*running, error) {
@@ -167,7 +171,8 @@ func xiu() contender {
 				return nil, err
 			}
 			conf := filepath.Join(dir, "xiu.toml")
-			if err := os.WriteFile(conf, fmt.Appendf(nil, xiuConf, port[0], port[1]), 0o644); err != nil {
+			if err := os.WriteFile(conf, fmt.Appendf(nil, xiuConf, port[0], port[1]),
+				0o644); err != nil {
 				return nil, err
 			}
 			path, err := cached(pkg, bin)

@@ -18,7 +18,8 @@ var Start = &measure.Program{
 	Name: "start", What: "from a publisher's first byte to the first picture at a viewer that waits", Rounds: 31,
 	Brief: []string{"-rounds", "21"},
 	Flags: func(f *flag.FlagSet) {
-		f.StringVar(&startContenders, "contenders", "nginx,nginx@65536,millrace-rtmp@0,millrace-rtmp,millrace-rtmp-flv@0,millrace-rtmp-flv",
+		f.StringVar(&startContenders, "contenders",
+			"nginx,nginx@65536,millrace-rtmp@0,millrace-rtmp,millrace-rtmp-flv@0,millrace-rtmp-flv",
 			"of "+specs+"; one ratio is to the first")
 	},
 	Run: runStart,
@@ -81,7 +82,9 @@ func runStart(ctx context.Context, p *measure.Params) error {
 			return err
 		}
 	}
-	t := measure.NewTable("relay-start", fmt.Sprintf("A viewer waits for a stream of %.2f Mbit/s, %d rounds", startBitRate/1e6, p.Rounds),
+	t := measure.NewTable(
+		"relay-start", fmt.Sprintf("A viewer waits for a stream of %.2f Mbit/s, %d rounds",
+			startBitRate/1e6, p.Rounds),
 		columns...)
 	t.Bar = 3
 	t.Note = "First picture: from the moment when the publisher connects to the first picture, which is a keyframe, at a viewer that " +

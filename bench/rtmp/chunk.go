@@ -38,7 +38,8 @@ type message struct {
 }
 
 func newReader(r *millrace.Reader, out *writer) *reader {
-	return &reader{r: r, out: out, chunk: 128, window: defaultWindow, streams: make(map[int]*message)}
+	return &reader{r: r, out: out, chunk: 128, window: defaultWindow,
+		streams: make(map[int]*message)}
 }
 
 // nextCommand waits for a command and returns its AMF0 values, valid until the next call. It passes
@@ -64,7 +65,8 @@ func (r *reader) nextMedia(a *load.Arrival) error {
 		}
 		switch m.kind {
 		case load.Audio, load.Video, load.Script:
-			*a = load.Arrival{Kind: m.kind, Timestamp: m.timestamp, Size: m.size, Head: m.body, Waited: m.waited}
+			*a = load.Arrival{Kind: m.kind, Timestamp: m.timestamp, Size: m.size, Head: m.body,
+				Waited: m.waited}
 			if m.waited {
 				a.At = time.Now()
 			}
@@ -269,7 +271,8 @@ func (w *writer) message(cs int, kind byte, stream, timestamp uint32, parts ...[
 // header appends a full header. ext is the extended timestamp, which the chunks that follow repeat.
 func header(b []byte, cs int, kind byte, stream, timestamp uint32, size int) (_, ext []byte) {
 	short := min(timestamp, extended)
-	b = append(b, byte(cs), byte(short>>16), byte(short>>8), byte(short), byte(size>>16), byte(size>>8), byte(size), kind)
+	b = append(b, byte(cs), byte(short>>16), byte(short>>8), byte(short), byte(size>>16),
+		byte(size>>8), byte(size), kind)
 	b = binary.LittleEndian.AppendUint32(b, stream)
 	if short == extended {
 		ext = binary.BigEndian.AppendUint32(nil, timestamp)

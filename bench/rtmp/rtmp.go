@@ -108,7 +108,8 @@ func (c *conn) enter(s *Server) error {
 	if len(reply) < 8 {
 		return errProtocol
 	}
-	c.out.stream = uint32(math.Float64frombits(binary.BigEndian.Uint64(reply[len(reply)-8:]))) // a number is the last value
+	// A number is the last value.
+	c.out.stream = uint32(math.Float64frombits(binary.BigEndian.Uint64(reply[len(reply)-8:])))
 	return nil
 }
 

@@ -15,7 +15,8 @@ import (
 
 func TestAppendAMF(t *testing.T) {
 	got := appendAMF(nil, "play", 3.0, nil, object{{"app", "live"}})
-	want := "\x02\x00\x04play" + "\x00\x40\x08\x00\x00\x00\x00\x00\x00" + "\x05" + "\x03\x00\x03app\x02\x00\x04live\x00\x00\x09"
+	want := "\x02\x00\x04play" + "\x00\x40\x08\x00\x00\x00\x00\x00\x00" + "\x05" +
+		"\x03\x00\x03app\x02\x00\x04live\x00\x00\x09"
 	if string(got) != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -33,10 +34,12 @@ func TestChunksRoundTrip(t *testing.T) {
 		size int
 	}
 	var want []message
-	for i, ts := range []uint32{0, 33, 66, extended - 1, extended, extended + 1, 1 << 30, 1<<32 - 1, 5, 6} {
+	for i, ts := range []uint32{0, 33, 66, extended - 1, extended, extended + 1, 1 << 30, 1<<32 - 1,
+		5, 6} {
 		for _, m := range []message{{load.Video, ts, 100 + 5000*i}, {load.Audio, ts, 37}} {
 			cs := map[byte]int{load.Video: csVideo, load.Audio: csAudio}[m.kind]
-			if err := w.message(cs, m.kind, w.stream, m.ts, bytes.Repeat([]byte{byte(i + 1)}, m.size)); err != nil {
+			if err := w.message(cs, m.kind, w.stream, m.ts,
+				bytes.Repeat([]byte{byte(i + 1)}, m.size)); err != nil {
 				t.Fatal(err)
 			}
 			want = append(want, m)
@@ -48,7 +51,8 @@ func TestChunksRoundTrip(t *testing.T) {
 		}
 	}
 	for name, src := range map[string]io.Reader{
-		"whole": bytes.NewReader(wire.Bytes()), "byte by byte": iotest.OneByteReader(bytes.NewReader(wire.Bytes())),
+		"whole":        bytes.NewReader(wire.Bytes()),
+		"byte by byte": iotest.OneByteReader(bytes.NewReader(wire.Bytes())),
 	} {
 		r := newReader(millrace.NewReader(src), newWriter(io.Discard))
 		for i, m := range want {
@@ -87,7 +91,8 @@ func TestReaderAnswersPingsAndAcknowledges(t *testing.T) {
 	back := newReader(millrace.NewReader(&out), newWriter(io.Discard))
 	defer back.r.Release()
 	ping, err := back.next()
-	if err != nil || ping.kind != typeUserControl || !bytes.Equal(ping.body, []byte{0, eventPingResponse, 0, 0, 0, 42}) {
+	if err != nil || ping.kind != typeUserControl ||
+		!bytes.Equal(ping.body, []byte{0, eventPingResponse, 0, 0, 0, 42}) {
 		t.Errorf("answer to the ping: %+v, %v", ping, err)
 	}
 	ack, err := back.next()
@@ -133,7 +138,8 @@ func TestHandshake(t *testing.T) {
 }
 
 func TestConnectIsRefused(t *testing.T) {
-	if _, err := (&Server{Addr: "127.0.0.1:1"}).Watch(t.Context(), "x"); !errors.Is(err, syscall.ECONNREFUSED) {
+	if _, err := (&Server{Addr: "127.0.0.1:1"}).Watch(t.Context(), "x"); !errors.Is(err,
+		syscall.ECONNREFUSED) {
 		t.Errorf("error %v", err)
 	}
 }

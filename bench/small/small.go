@@ -18,13 +18,15 @@ import (
 
 // Program measures the table.
 var Program = &measure.Program{
-	Name: "small", What: "a new buffer, some writes, a string", Rounds: 9, Turn: 30 * time.Millisecond,
+	Name: "small", What: "a new buffer, some writes, a string", Rounds: 9,
+	Turn:  30 * time.Millisecond,
 	Brief: []string{"-rounds", "5"},
 	Run:   run,
 }
 
 func run(ctx context.Context, p *measure.Params) error {
-	t := measure.NewTable("small", "Small buffers", "case", "bytes.Buffer ns", "B/op", "strings.Builder ns", "B/op",
+	t := measure.NewTable("small", "Small buffers", "case", "bytes.Buffer ns", "B/op",
+		"strings.Builder ns", "B/op",
 		"stackbuf.Buffer ns", "B/op", "x bytes.Buffer", "x strings.Builder")
 	t.Bar = 7
 	t.Note = "x is how many times as fast stackbuf.Buffer is, in the same round."
@@ -37,9 +39,10 @@ func run(ctx context.Context, p *measure.Params) error {
 		var contenders []measure.Contender
 		for i, w := range works {
 			name := []string{"bytes.Buffer", "stackbuf.Buffer", "strings.Builder"}[i]
-			contenders = append(contenders, measure.Contender{Name: name, Turn: func(n int) (measure.Turn, error) {
-				return measure.Take(n, func() { w(n) }), nil
-			}})
+			contenders = append(contenders, measure.Contender{Name: name,
+				Turn: func(n int) (measure.Turn, error) {
+					return measure.Take(n, func() { w(n) }), nil
+				}})
 		}
 		costs, err := measure.Compare(ctx, contenders, p.Rounds, p.Turn)
 		if err != nil {
@@ -49,7 +52,8 @@ func run(ctx context.Context, p *measure.Params) error {
 		if len(costs) > 2 {
 			builder = costs[2]
 		}
-		t.Row(c.name, std.Nanos.Median(), std.Bytes.Whole(), builder.Nanos.Median(), builder.Bytes.Whole(), ours.Nanos.Median(),
+		t.Row(c.name, std.Nanos.Median(), std.Bytes.Whole(), builder.Nanos.Median(),
+			builder.Bytes.Whole(), ours.Nanos.Median(),
 			ours.Bytes.Whole(), std.Nanos.Over(ours.Nanos), builder.Nanos.Over(ours.Nanos))
 	}
 	return p.Add(t)

@@ -23,7 +23,8 @@ func TestWorksComeToTheSame(t *testing.T) {
 			}
 			lastLen, lastString = -1, ""
 			if do(1); lastLen != wantLen || lastString != wantString {
-				t.Errorf("%s: %d bytes and %q, want %d and %q", c.name, lastLen, lastString, wantLen, wantString)
+				t.Errorf("%s: %d bytes and %q, want %d and %q", c.name, lastLen, lastString,
+					wantLen, wantString)
 			}
 		}
 	}
@@ -31,7 +32,8 @@ func TestWorksComeToTheSame(t *testing.T) {
 
 func TestProgram(t *testing.T) {
 	var out strings.Builder
-	if err := Program.Main(t.Context(), []string{"-rounds", "1", "-turn", "1us"}, &out, t.Output()); err != nil {
+	if err := Program.Main(t.Context(), []string{"-rounds", "1", "-turn", "1us"}, &out,
+		t.Output()); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range cases() {

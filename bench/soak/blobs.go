@@ -76,7 +76,8 @@ func (b *blob) found(oldest, write uint64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if write < oldest || write > b.begun {
-		return wrong("blob %s: found write %d, want %d (confirmed or seen before) to %d", b.key, write, oldest, b.begun)
+		return wrong("blob %s: found write %d, want %d (confirmed or seen before) to %d", b.key,
+			write, oldest, b.begun)
 	}
 	b.floor = max(b.floor, write)
 	return nil
@@ -87,7 +88,9 @@ func (b *blob) absent(oldest uint64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.deleted < oldest {
-		return wrong("blob %s is not there, though write %d was confirmed or seen, and none has deleted it", b.key, oldest)
+		return wrong(
+			"blob %s is not there, though write %d was confirmed or seen, and none has deleted it",
+			b.key, oldest)
 	}
 	return nil
 }
@@ -146,17 +149,24 @@ func blobBody(key string, write uint64, size int64) (id uint64, head []byte) {
 // put sends the first stop bytes of a value of the given size, and breaks off if that is not all.
 // Before it breaks off it pauses, so that a server that accepts the part as a whole has time to
 // answer.
-func (c *cycle) put(key string, write uint64, size, stop int64, url string, header ...string) error {
+func (c *cycle) put(key string, write uint64, size, stop int64, url string,
+	header ...string) error {
 	id, head := blobBody(key, write, size)
-	body := io.MultiReader(bytes.NewReader(head[:min(blobHead, stop)]), &content{id: id, off: blobHead, end: stop})
+	body := io.MultiReader(bytes.NewReader(head[:min(blobHead, stop)]),
+		&content{id: id, off: blobHead, end: stop})
 	if stop < size {
-		body = io.MultiReader(body, readerFunc(func() error { sleep.For(c.working, 75*time.Millisecond); return errBreakOff }))
+		body = io.MultiReader(body, readerFunc(func() error {
+			sleep.For(c.working,
+				75*time.Millisecond)
+			return errBreakOff
+		}))
 	}
 	length := size
 	if write%2 == 0 {
 		length = -1 // chunked
 	}
-	res, err := c.send(http.MethodPut, url, body, length, []int{http.StatusCreated, http.StatusNoContent}, header...)
+	res, err := c.send(http.MethodPut, url, body, length,
+		[]int{http.StatusCreated, http.StatusNoContent}, header...)
 	if err != nil {
 		return err
 	}
@@ -222,7 +232,8 @@ func (c *cycle) read(key, url string) (write uint64, err error) {
 	n, err := io.Copy(want, res.Body)
 	c.done.add(checked, n)
 	if err == nil && want.off != size {
-		err = wrong("blob %s has %d bytes, but was put with %d (write %d)", key, want.off, size, write)
+		err = wrong("blob %s has %d bytes, but was put with %d (write %d)", key, want.off, size,
+			write)
 	}
 	return write, err
 }
@@ -264,7 +275,8 @@ func (c *cycle) expire(url string, _ context.Context, r *rand.Rand) error {
 	}
 	sleep.For(c.hard, ttl+expirySlack-time.Since(confirmed))
 	if _, err = c.read(key, url); err == nil {
-		return wrong("blob %s is there %v after its time of %v was over", key, time.Since(confirmed)-ttl, ttl)
+		return wrong("blob %s is there %v after its time of %v was over", key,
+			time.Since(confirmed)-ttl, ttl)
 	}
 	if missing(err) {
 		return nil

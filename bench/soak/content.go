@@ -59,7 +59,8 @@ func (c *content) Write(p []byte) (int, error) {
 		n := min(len(p)-done, len(want))
 		fill(want[:n], c.id, c.off)
 		if !bytes.Equal(p[done:done+n], want[:n]) {
-			return done, wrong("%s: wrong bytes at offset %d or less than %d later", c.what, c.off, n)
+			return done, wrong("%s: wrong bytes at offset %d or less than %d later", c.what, c.off,
+				n)
 		}
 		done += n
 		c.off += int64(n)

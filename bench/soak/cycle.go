@@ -36,8 +36,10 @@ func (c *cycle) run(ctx context.Context, restart syscall.Signal) error {
 	defer giveUp()
 
 	var all sync.WaitGroup
-	client := func(number int, what string, f func(url string, up context.Context, r *rand.Rand) error) {
-		r := rand.New(rand.NewPCG(c.cfg.Seed^contentOf(c.name+what), uint64(c.number)<<8|uint64(number)))
+	client := func(number int, what string, f func(url string, up context.Context,
+		r *rand.Rand) error) {
+		r := rand.New(rand.NewPCG(c.cfg.Seed^contentOf(c.name+what),
+			uint64(c.number)<<8|uint64(number)))
 		all.Go(func() { c.work(what, r, f) })
 	}
 	client(0, "streams", c.stream)
@@ -73,7 +75,8 @@ func (c *cycle) run(ctx context.Context, restart syscall.Signal) error {
 // work repeats f until the cycle is over. f gets the server's address and a context that ends when
 // the server is being restarted. An error of f is a fault, unless a restart or the end of the cycle
 // excuses it.
-func (c *cycle) work(what string, r *rand.Rand, f func(url string, up context.Context, r *rand.Rand) error) {
+func (c *cycle) work(what string, r *rand.Rand,
+	f func(url string, up context.Context, r *rand.Rand) error) {
 	for c.working.Err() == nil {
 		url, up, err := c.await(c.working)
 		if err != nil {
@@ -87,7 +90,8 @@ func (c *cycle) work(what string, r *rand.Rand, f func(url string, up context.Co
 		case up.Err() != nil && !errors.As(err, &bad):
 			c.done.add(interrupted, 1)
 		case c.hard.Err() != nil:
-			c.faults.add("server %s, cycle %d: %s: not over %v after the cycle: %v", c.name, c.number, what, timeout, err)
+			c.faults.add("server %s, cycle %d: %s: not over %v after the cycle: %v", c.name,
+				c.number, what, timeout, err)
 		default:
 			c.faults.add("server %s, cycle %d: %s: %v", c.name, c.number, what, err)
 		}
@@ -105,7 +109,8 @@ func (c *cycle) account() error {
 	}
 	now := c.points[len(c.points)-1]
 	if n, says := c.lost.Load(), now.lost-before.lost; n > says {
-		return wrong("viewers missed %d tags, and the server says that it moved them past %d", n, says)
+		return wrong("viewers missed %d tags, and the server says that it moved them past %d", n,
+			says)
 	}
 	if n, says := c.cut.Load(), now.dropped-before.dropped; n > says {
 		return wrong("%d viewers were disconnected, and the server says %d", n, says)

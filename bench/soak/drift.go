@@ -37,9 +37,10 @@ type point struct {
 	Descriptors int64         `json:"descriptors"`
 	Threads     int64         `json:"threads"`
 	RSS         int64         `json:"rss_bytes"`
-	Heap        int64         `json:"heap_bytes"` // alive after a collection, without idle blocks of the pool
-	PoolInUse   int64         `json:"pool_in_use_bytes"`
-	PoolIdle    int64         `json:"pool_idle_bytes"`
+	// Alive after a collection, without idle blocks of the pool.
+	Heap      int64 `json:"heap_bytes"`
+	PoolInUse int64 `json:"pool_in_use_bytes"`
+	PoolIdle  int64 `json:"pool_idle_bytes"`
 
 	busy    int64 // streams, viewers, downloads and uploads in progress
 	lost    int64 // tags that viewers were moved past, ever
@@ -50,7 +51,8 @@ type point struct {
 const (
 	capped = iota // no point may be above slack
 	steady        // no point after the warm-up may be above an earlier one by more than slack
-	trend         // the last third may not be above the first by more than slack and by more than ratio
+	// The last third may not be above the first by more than slack and by more than ratio.
+	trend
 )
 
 // A rule says how one quantity may change from quiet point to quiet point of a process.
@@ -71,7 +73,8 @@ func rules(redisConns int64) []rule {
 		{"descriptors", func(p *point) int64 { return p.Descriptors }, steady, redisConns, 0},
 		{"pool in use", func(p *point) int64 { return p.PoolInUse }, capped, 0, 0},
 		{"threads", func(p *point) int64 { return p.Threads }, trend, 12, 1.5},
-		{"heap", func(p *point) int64 { return p.Heap }, trend, 3<<20 + redisConns*redisBuffers, 1.25},
+		{"heap", func(p *point) int64 { return p.Heap }, trend, 3<<20 + redisConns*redisBuffers,
+			1.25},
 		{"RSS", func(p *point) int64 { return p.RSS }, trend, 24 << 20, 1.25},
 		{"pool idle", func(p *point) int64 { return p.PoolIdle }, trend, 24 << 20, 1.5},
 	}
@@ -82,7 +85,8 @@ func (r rule) judge(points []point) error {
 	if r.kind == capped {
 		for i := range points {
 			if n := r.of(&points[i]); n > r.slack {
-				return fmt.Errorf("%s: %d at quiet point %d, want at most %d", r.name, n, i+1, r.slack)
+				return fmt.Errorf("%s: %d at quiet point %d, want at most %d", r.name, n, i+1,
+					r.slack)
 			}
 		}
 		return nil
@@ -97,7 +101,8 @@ func (r rule) judge(points []point) error {
 	if r.kind == steady {
 		for i, n := range v {
 			if least := slices.Min(v[:i+1]); n > least+r.slack {
-				return fmt.Errorf("%s: %d at quiet point %d, after %d", r.name, n, warmUp+i+1, least)
+				return fmt.Errorf("%s: %d at quiet point %d, after %d", r.name, n, warmUp+i+1,
+					least)
 			}
 		}
 		return nil
@@ -107,7 +112,8 @@ func (r rule) judge(points []point) error {
 	if after-before <= r.slack || float64(after) <= float64(before)*r.ratio {
 		return nil
 	}
-	return fmt.Errorf("%s grows: from %d in the first third to %d in the last", r.name, before, after)
+	return fmt.Errorf("%s grows: from %d in the first third to %d in the last", r.name, before,
+		after)
 }
 
 func median(v []int64) int64 {
@@ -144,7 +150,8 @@ func (t *target) quiet(ctx context.Context) error {
 		return err
 	}
 	// These values are from before the collection, which may start goroutines.
-	after.At, after.Goroutines, after.Descriptors, after.PoolInUse = time.Since(t.began), p.Goroutines, p.Descriptors, p.PoolInUse
+	after.At, after.Goroutines, after.Descriptors, after.PoolInUse = time.Since(t.began),
+		p.Goroutines, p.Descriptors, p.PoolInUse
 	t.points = append(t.points, after)
 	t.judge(capped, steady)
 	return nil
@@ -158,22 +165,28 @@ func (t *target) settle(ctx context.Context) (point, error) {
 	deadline := time.Now().Add(t.cfg.Settle)
 	var least point
 	for looks := 1; ; looks++ {
-		t.hangUp() // again: a request over HTTP/2 that was given up holds its connection for a moment
+		// again: a request over HTTP/2 that was given up holds its connection for a moment.
+		t.hangUp()
 		p, err := t.sample(ctx)
 		if err != nil {
 			return p, err
 		}
 		if looks > 1 && len(t.points) <= warmUp {
-			p.Goroutines, p.Descriptors = min(p.Goroutines, least.Goroutines), min(p.Descriptors, least.Descriptors)
+			p.Goroutines, p.Descriptors = min(p.Goroutines, least.Goroutines),
+				min(p.Descriptors, least.Descriptors)
 		}
 		least = p
 		late := time.Now().After(deadline)
 		if late && p.busy > 0 {
-			return p, fmt.Errorf("%d streams, viewers, downloads and uploads are in progress, says the server, %v after all have left",
+			return p, fmt.Errorf(
+				"%d streams, viewers, downloads and uploads are in progress, says the server, %v after all have left",
 				p.busy, t.cfg.Settle)
 		}
 		points := append(slices.Clone(t.points), p)
-		broken := slices.ContainsFunc(t.rules, func(r rule) bool { return r.kind != trend && r.judge(points) != nil })
+		broken := slices.ContainsFunc(t.rules, func(r rule) bool {
+			return r.kind != trend &&
+				r.judge(points) != nil
+		})
 		if late || p.busy == 0 && !broken && (len(t.points) > warmUp || looks >= 10) {
 			return p, nil
 		}
@@ -182,7 +195,8 @@ func (t *target) settle(ctx context.Context) (point, error) {
 }
 
 // adminClient's connections end with each response, so that they are not counted.
-var adminClient = &http.Client{Timeout: timeout, Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}}
+var adminClient = &http.Client{Timeout: timeout,
+	Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}}
 
 // ask gives the server's answer about itself to f.
 func (t *target) ask(ctx context.Context, path string, f func(io.Reader) error) error {
@@ -229,7 +243,8 @@ func (t *target) sample(ctx context.Context) (point, error) {
 		lost: of("millrace_frames_lost_total"), dropped: of("millrace_viewers_dropped_total"),
 	}
 	p.Heap = max(0, p.Heap-p.PoolIdle)
-	for _, name := range []string{"streams", "viewers", "files_downloads", "blobs_downloads", "blobs_uploads"} {
+	for _, name := range []string{"streams", "viewers", "files_downloads", "blobs_downloads",
+		"blobs_uploads"} {
 		p.busy += of("millrace_" + name)
 	}
 	if err != nil {

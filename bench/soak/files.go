@@ -16,7 +16,8 @@ import (
 
 // fileSizes are the sizes of the files that are served: empty, small enough to be copied rather
 // than sent by the kernel, odd, and too large for a connection's buffers.
-var fileSizes = map[string]int64{"empty": 0, "one": 1, "small.txt": 3000, "page.html": 70_001, "odd.bin": 1<<20 + 7, "large.bin": 6 << 20}
+var fileSizes = map[string]int64{"empty": 0, "one": 1, "small.txt": 3000, "page.html": 70_001,
+	"odd.bin": 1<<20 + 7, "large.bin": 6 << 20}
 
 var fileNames = []string{"empty", "one", "small.txt", "page.html", "odd.bin", "large.bin"}
 
@@ -49,7 +50,8 @@ func (c *cycle) file(url string, _ context.Context, r *rand.Rand) error {
 		return c.download(name, url, fmt.Sprintf("bytes=-%d", n), size-n, size-1)
 	case way == 4 && size > 0:
 		part := fmt.Sprintf("bytes=%d-", size+1)
-		res, err := c.do(http.MethodGet, url, http.StatusRequestedRangeNotSatisfiable, "Range", part)
+		res, err := c.do(http.MethodGet, url, http.StatusRequestedRangeNotSatisfiable, "Range",
+			part)
 		if err != nil {
 			return err
 		}
@@ -62,7 +64,8 @@ func (c *cycle) file(url string, _ context.Context, r *rand.Rand) error {
 			return err
 		}
 		defer res.Body.Close()
-		_, err = io.CopyN(&content{what: "file " + name, id: contentOf(name)}, res.Body, r.Int64N(size/2))
+		_, err = io.CopyN(&content{what: "file " + name, id: contentOf(name)}, res.Body,
+			r.Int64N(size/2))
 		return err
 	}
 	return c.download(name, url, "", 0, size-1)
@@ -125,7 +128,8 @@ func (c *cycle) download(name, url, part string, from, to int64) error {
 		return err
 	}
 	defer res.Body.Close()
-	got, want := res.Header.Get("Content-Range"), fmt.Sprintf("bytes %d-%d/%d", from, to, fileSizes[name])
+	got, want := res.Header.Get("Content-Range"),
+		fmt.Sprintf("bytes %d-%d/%d", from, to, fileSizes[name])
 	if part != "" && got != want {
 		return wrong("file %s: Content-Range is %q, want %q", name, got, want)
 	}
@@ -148,7 +152,8 @@ func (c *cycle) fileAgain(url string, size int64) error {
 	if head.ContentLength != size {
 		return wrong("HEAD says %d bytes, want %d", head.ContentLength, size)
 	}
-	res, err := c.do(http.MethodGet, url, http.StatusNotModified, "If-None-Match", head.Header.Get("Etag"))
+	res, err := c.do(http.MethodGet, url, http.StatusNotModified, "If-None-Match",
+		head.Header.Get("Etag"))
 	if err != nil {
 		return err
 	}

@@ -116,7 +116,8 @@ func (v *mp4View) header(moov []byte) error {
 		case kind == "tkhd" && len(in) >= 16:
 			id = binary.BigEndian.Uint32(in[12:])
 		case kind == "hdlr" && len(in) >= 12:
-			v.tracks[id] = &mp4Track{kind: map[string]byte{"vide": load.Video, "soun": load.Audio}[string(in[8:12])]}
+			v.tracks[id] = &mp4Track{kind: map[string]byte{"vide": load.Video,
+				"soun": load.Audio}[string(in[8:12])]}
 		}
 		return nil
 	})
@@ -124,7 +125,8 @@ func (v *mp4View) header(moov []byte) error {
 		return v.wrong("a header of %d tracks: %v", len(v.tracks), err)
 	}
 	for _, h := range v.synth.Headers(0) {
-		if h.Kind == load.Video && !bytes.Contains(moov, h.Payload[5:]) || h.Kind == load.Audio && !bytes.Contains(moov, h.Payload[2:]) {
+		if h.Kind == load.Video && !bytes.Contains(moov, h.Payload[5:]) || h.Kind == load.Audio &&
+			!bytes.Contains(moov, h.Payload[2:]) {
 			return v.wrong("the header is not of the publisher's codecs")
 		}
 	}
@@ -154,7 +156,8 @@ func (v *mp4View) fragment(moof []byte) error {
 		case kind == "tfdt" && len(in) >= 12:
 			at = int64(binary.BigEndian.Uint64(in[4:]))
 		case kind == "trun" && len(in) >= 12 && track != nil:
-			count, offset, rows := int(binary.BigEndian.Uint32(in[4:])), int(binary.BigEndian.Uint32(in[8:])), in[12:]
+			count, offset, rows := int(binary.BigEndian.Uint32(in[4:])),
+				int(binary.BigEndian.Uint32(in[8:])), in[12:]
 			width := 8 // of a row: duration and size and, for video, flags and delay
 			if track.kind == load.Video {
 				width = 16
@@ -167,7 +170,8 @@ func (v *mp4View) fragment(moof []byte) error {
 				if n > len(rest) {
 					return errBoxes
 				}
-				key := width == 16 && binary.BigEndian.Uint32(rows[8:]) == 2<<24 // depends on no other sample
+				// Depends on no other sample.
+				key := width == 16 && binary.BigEndian.Uint32(rows[8:]) == 2<<24
 				if err := v.sample(track, key, rest[:n], at); err != nil {
 					return err
 				}
@@ -202,7 +206,9 @@ func (v *mp4View) sample(t *mp4Track, key bool, got []byte, at int64) error {
 	case seq <= t.last:
 		return v.wrong("the sample of tag %d after that of tag %d", seq, t.last)
 	case at < t.end:
-		return v.wrong("the sample of tag %d begins at %d, before the one in front of it is over at %d", seq, at, t.end)
+		return v.wrong(
+			"the sample of tag %d begins at %d, before the one in front of it is over at %d", seq,
+			at, t.end)
 	case v.samples == 0:
 		v.first = seq
 	}

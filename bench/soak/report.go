@@ -32,10 +32,12 @@ type Server struct {
 
 func (r *run) report(cutShort bool) *Report {
 	rep := &Report{
-		Took: time.Since(r.began), Seed: r.cfg.Seed, Cycles: r.cycles, Faults: r.faults.texts, Done: r.done.n,
+		Took: time.Since(r.began), Seed: r.cfg.Seed, Cycles: r.cycles, Faults: r.faults.texts,
+		Done: r.done.n,
 	}
 	if cutShort {
-		rep.Unjudged = append(rep.Unjudged, fmt.Sprintf("interrupted after %v", rep.Took.Round(time.Second)))
+		rep.Unjudged = append(rep.Unjudged, fmt.Sprintf("interrupted after %v",
+			rep.Took.Round(time.Second)))
 	}
 	for _, what := range []string{published, viewers, toTheEnd, fileRequests, blobRequests} {
 		if r.done.get(what) == 0 {
@@ -45,8 +47,9 @@ func (r *run) report(cutShort bool) *Report {
 	for _, t := range r.targets {
 		rep.Servers = append(rep.Servers, Server{t.name, t.points})
 		if len(t.points) < pointsWanted {
-			rep.Unjudged = append(rep.Unjudged, fmt.Sprintf("server %s: too short to judge drift: %d of %d quiet points",
-				t.name, len(t.points), pointsWanted))
+			rep.Unjudged = append(rep.Unjudged,
+				fmt.Sprintf("server %s: too short to judge drift: %d of %d quiet points",
+					t.name, len(t.points), pointsWanted))
 		}
 	}
 	switch {

@@ -48,7 +48,8 @@ type Config struct {
 
 // Defaults returns the configuration of a run of ten minutes.
 func Defaults() Config {
-	return Config{For: 10 * time.Minute, Seed: 1, Streams: 2, Viewers: 8, Rate: 2_000_000, Settle: 30 * time.Second}
+	return Config{For: 10 * time.Minute, Seed: 1, Streams: 2, Viewers: 8, Rate: 2_000_000,
+		Settle: 30 * time.Second}
 }
 
 func (c *Config) check() error {
@@ -168,7 +169,8 @@ func (r *run) open(ctx context.Context, dir string) (err error) {
 		}
 	}
 	root, blobs := filepath.Join(dir, "files"), filepath.Join(dir, "blobs")
-	if err := errors.Join(os.Mkdir(root, 0o700), os.Mkdir(blobs, 0o700), makeFiles(root)); err != nil {
+	if err := errors.Join(os.Mkdir(root, 0o700), os.Mkdir(blobs, 0o700),
+		makeFiles(root)); err != nil {
 		return err
 	}
 	add := func(name string, rules []rule, flags ...string) error {
@@ -184,7 +186,8 @@ func (r *run) open(ctx context.Context, dir string) (err error) {
 		return nil
 	}
 	socket := filepath.Join(dir, "redis.sock")
-	cmd := exec.Command(program, "--port", "0", "--unixsocket", socket, "--save", "", "--appendonly", "no", "--dir", dir)
+	cmd := exec.Command(program, "--port", "0", "--unixsocket", socket, "--save", "",
+		"--appendonly", "no", "--dir", dir)
 	if r.redis, err = measure.StartServer(ctx, socket, cmd); err != nil {
 		return err
 	}
@@ -245,12 +248,15 @@ func (r *run) cycle(ctx context.Context) {
 
 // line describes the last cycle.
 func (r *run) line() string {
-	s := fmt.Sprintf("%6v  cycle %d: %.1f MB checked, %d viewers, %d requests", time.Since(r.began).Round(time.Second), r.cycles,
-		float64(r.done.get(checked))/1e6, r.done.get(viewers), r.done.get(fileRequests)+r.done.get(blobRequests))
+	s := fmt.Sprintf("%6v  cycle %d: %.1f MB checked, %d viewers, %d requests",
+		time.Since(r.began).Round(time.Second), r.cycles,
+		float64(r.done.get(checked))/1e6, r.done.get(viewers),
+		r.done.get(fileRequests)+r.done.get(blobRequests))
 	for _, t := range r.targets {
 		if n := len(t.points); n > 0 {
 			p := t.points[n-1]
-			s += fmt.Sprintf("; %s: %d goroutines, %d descriptors, RSS %.1f MB", t.name, p.Goroutines, p.Descriptors, float64(p.RSS)/1e6)
+			s += fmt.Sprintf("; %s: %d goroutines, %d descriptors, RSS %.1f MB", t.name,
+				p.Goroutines, p.Descriptors, float64(p.RSS)/1e6)
 		}
 	}
 	return s

@@ -53,7 +53,8 @@ func TestSoak(t *testing.T) {
 	program, err := measure.Build(t.Context(), t.TempDir(), measure.Millrace)
 	must(err)
 	for name, test := range map[string]func(t *testing.T, program string){
-		"faults": faultsAreFound, "exit status": exitStatusIsFound, "nothing": nothingIsFound, "interruption": interruption,
+		"faults": faultsAreFound, "exit status": exitStatusIsFound, "nothing": nothingIsFound,
+		"interruption": interruption,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -104,8 +105,10 @@ func faultsAreFound(t *testing.T, program string) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if all := strings.Join(report.Faults, "\n"); report.Verdict != Failed || !regexp.MustCompile(says).MatchString(all) {
-				t.Errorf("%s after %d cycles, want %q:\n%s", report.Verdict, report.Cycles, says, all)
+			if all := strings.Join(report.Faults, "\n"); report.Verdict != Failed ||
+				!regexp.MustCompile(says).MatchString(all) {
+				t.Errorf("%s after %d cycles, want %q:\n%s", report.Verdict, report.Cycles, says,
+					all)
 			}
 			if _, err := os.Stat(filepath.Join(cfg.Keep, "directory.log")); err != nil {
 				t.Error(err)
@@ -131,10 +134,12 @@ func nothingIsFound(t *testing.T, program string) {
 	// The first third of the cycles has two restarts.
 	cfg.NoRestarts, cfg.Settle, cfg.Cycles = false, time.Minute, 2+pointsWanted
 	report, err := Run(t.Context(), cfg, nil)
-	if err != nil || report.Verdict != Passed || report.Done[bySIGTERM] != 1 || report.Done[bySIGKILL] != 1 {
+	if err != nil || report.Verdict != Passed || report.Done[bySIGTERM] != 1 ||
+		report.Done[bySIGKILL] != 1 {
 		t.Fatalf("%v, %+v", err, report)
 	}
-	for _, what := range []string{checked, published, viewers, viewersMP4, viewersHTTP2, toTheEnd, fileRequests, blobRequests} {
+	for _, what := range []string{checked, published, viewers, viewersMP4, viewersHTTP2, toTheEnd,
+		fileRequests, blobRequests} {
 		if report.Done[what] == 0 {
 			t.Errorf("no %s", what)
 		}
@@ -146,7 +151,8 @@ func interruption(t *testing.T, program string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	report, err := Run(ctx, small(t, program, ""), func(string) { cancel() })
-	if err != nil || report.Verdict != Unjudged || report.Cycles != 1 || !strings.Contains(strings.Join(report.Unjudged, "\n"), "interrupted after ") {
+	if err != nil || report.Verdict != Unjudged || report.Cycles != 1 ||
+		!strings.Contains(strings.Join(report.Unjudged, "\n"), "interrupted after ") {
 		t.Errorf("%v, %+v", err, report)
 	}
 }
@@ -168,7 +174,8 @@ func TestTrends(t *testing.T) {
 		for _, n := range test.mib {
 			points = append(points, point{Heap: n << 20})
 		}
-		if err := heap.judge(points); (err != nil) != test.grows || heap.judge(points[:pointsWanted-1]) != nil {
+		if err := heap.judge(points); (err != nil) != test.grows ||
+			heap.judge(points[:pointsWanted-1]) != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -197,7 +204,8 @@ func double(fault string) {
 	d := &faulty{fault: fault}
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		var l logLine
-		if json.Unmarshal(lines.Bytes(), &l) == nil && strings.HasSuffix(l.Message, "listening") && l.Address != "" {
+		if json.Unmarshal(lines.Bytes(), &l) == nil && strings.HasSuffix(l.Message, "listening") &&
+			l.Address != "" {
 			ln, err := net.Listen("tcp", "127.0.0.1:0")
 			must(err)
 			go d.serve(ln, l.Address)
@@ -214,7 +222,11 @@ func double(fault string) {
 
 func (d *faulty) serve(ln net.Listener, to string) {
 	proxy := &httputil.ReverseProxy{
-		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: "http", Host: to}); r.Out.Host = to },
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(&url.URL{Scheme: "http",
+				Host: to})
+			r.Out.Host = to
+		},
 		Transport:      &http.Transport{DisableKeepAlives: true, DisableCompression: true},
 		FlushInterval:  -1,
 		ErrorLog:       log.New(io.Discard, "", 0),
@@ -223,7 +235,8 @@ func (d *faulty) serve(ln net.Listener, to string) {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
-	must((&http.Server{Protocols: protocols, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	must((&http.Server{Protocols: protocols, Handler: http.HandlerFunc(func(w http.ResponseWriter,
+		r *http.Request) {
 		if !d.refuse(w, r) {
 			proxy.ServeHTTP(w, r)
 		}

@@ -29,9 +29,11 @@ func (c *cycle) stream(url string, up context.Context, r *rand.Rand) error {
 	defer over()
 	following, giveUp := context.WithCancel(c.hard)
 	defer giveUp()
-	s := &session{cycle: c, url: url, up: up, published: publishing, following: following, giveUp: giveUp, began: time.Now(), breaks: r.IntN(3) == 0, ends: make(map[string]uint64)}
+	s := &session{cycle: c, url: url, up: up, published: publishing, following: following,
+		giveUp: giveUp, began: time.Now(), breaks: r.IntN(3) == 0, ends: make(map[string]uint64)}
 	cfg := load.Config{
-		Protocol: s, Viewers: c.cfg.Viewers, Stalled: c.cfg.Streams * c.cfg.Viewers / 4, BitRate: c.cfg.Rate, KeyInterval: keyInterval,
+		Protocol: s, Viewers: c.cfg.Viewers, Stalled: c.cfg.Streams * c.cfg.Viewers / 4,
+		BitRate: c.cfg.Rate, KeyInterval: keyInterval,
 		Ramp: 100 * time.Millisecond, Settle: time.Millisecond,
 		Duration: c.cfg.Cycle/4 + time.Duration(r.Int64N(int64(c.cfg.Cycle))),
 	}
@@ -51,8 +53,11 @@ func (c *cycle) stream(url string, up context.Context, r *rand.Rand) error {
 	}
 	rep, err := load.Run(ctx, cfg, nil)
 	over()
-	if rep.Viewers.Tags == 0 && len(rep.Publishers.Ended) == 0 && rep.Publishers.Connected == len(cfg.Names) {
-		err = nil // on a busy machine a load may be over before a viewer comes; a run in which none ever comes is not judged
+	if rep.Viewers.Tags == 0 && len(rep.Publishers.Ended) == 0 &&
+		rep.Publishers.Connected == len(cfg.Names) {
+		// On a busy machine a load may be over before a viewer comes; a run in which none ever
+		// comes is not judged.
+		err = nil
 	}
 	late := time.AfterFunc(c.cfg.Settle, s.giveUp)
 	defer late.Stop()
@@ -189,7 +194,8 @@ func (s *session) watch(ctx context.Context, name string) (watcher, error) {
 		return nil, err
 	}
 	s.done.add(viewers, 1)
-	v := view{Subscription: sub, session: s, ctx: ctx, name: strings.TrimPrefix(path, "/live/"), synth: s.synth(name)}
+	v := view{Subscription: sub, session: s, ctx: ctx, name: strings.TrimPrefix(path, "/live/"),
+		synth: s.synth(name)}
 	if number&2 != 0 {
 		s.done.add(viewersHTTP2, 1)
 	}
@@ -222,7 +228,8 @@ func (s *session) follow(name string) {
 		err = v.Next(&a)
 	}
 	if ctx.Err() != nil {
-		s.fault(fmt.Errorf("a viewer of %s: no end %v after that of the stream", name, s.cfg.Settle))
+		s.fault(fmt.Errorf("a viewer of %s: no end %v after that of the stream", name,
+			s.cfg.Settle))
 		return
 	}
 	s.mu.Lock()
@@ -238,7 +245,8 @@ func (s *session) follow(name string) {
 
 // isCut reports whether a response ended without a proper end.
 func isCut(err error) bool {
-	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || err != nil && strings.Contains(err.Error(), "INTERNAL_ERROR")
+	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
+		err != nil && strings.Contains(err.Error(), "INTERNAL_ERROR")
 }
 
 // A view is the state that viewers of both formats share.

@@ -57,7 +57,8 @@ type target struct {
 func newTarget(r *run, name, dir string, rules []rule, flags []string) *target {
 	return &target{
 		run: r, name: name, dir: dir, rules: rules, flags: flags, blobs: newBlobs(name),
-		http1: newClient(smallWindow, false), http2: newClient(smallWindow, true), requests: newClient(0, false),
+		http1: newClient(smallWindow, false), http2: newClient(smallWindow, true),
+		requests: newClient(0, false),
 	}
 }
 
@@ -91,8 +92,10 @@ func (t *target) hangUp() {
 // start starts a process and returns when it listens. No timeout of the server may depend on how
 // busy the machine is; the lag limit is short, so that viewers that stall are moved forward.
 func (t *target) start(ctx context.Context) error {
-	args := []string{t.cfg.Program, "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log-format", "json",
-		"--drain-timeout", "1s", "--stall-timeout", "1m", "--header-timeout", "1m", "--lag-time", "500ms",
+	args := []string{t.cfg.Program, "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0",
+		"--log-format", "json",
+		"--drain-timeout", "1s", "--stall-timeout", "1m", "--header-timeout", "1m", "--lag-time",
+		"500ms",
 		"--unsent", fmt.Sprint(smallWindow), "--publisher-return", "0s"}
 	proc, err := startProcess(t.logName(), t.cfg.Env, append(args, t.flags...)...)
 	if err != nil {
@@ -259,7 +262,8 @@ func (p *process) eachLine(f func(l logLine, text []byte)) {
 // complaint returns the first line since the last call in which the server reports its own mistake.
 func (p *process) complaint() (err error) {
 	p.eachLine(func(l logLine, text []byte) {
-		if err == nil && (l.Level == "ERROR" || bytes.HasPrefix(text, []byte("panic:")) || bytes.HasPrefix(text, []byte("fatal error:")) ||
+		if err == nil && (l.Level == "ERROR" || bytes.HasPrefix(text, []byte("panic:")) ||
+			bytes.HasPrefix(text, []byte("fatal error:")) ||
 			bytes.Contains(text, []byte("DATA RACE"))) {
 			err = fmt.Errorf("its log says: %s", bytes.TrimSpace(text))
 		}

@@ -53,10 +53,11 @@ func ExampleSealer() {
 		defer there.Close()
 		sealer, pool := sv2.NewSealer(aead), arena.NewPool(1<<20)
 		for _, text := range []string{"the first", "and the second"} {
-			s, err := sealer.Seal(pool, sv2.Header{MessageType: 0x1a}, func(buf arena.Buffer) error {
-				_, err := io.WriteString(buf, text)
-				return err
-			})
+			s, err := sealer.Seal(pool, sv2.Header{MessageType: 0x1a},
+				func(buf arena.Buffer) error {
+					_, err := io.WriteString(buf, text)
+					return err
+				})
 			if err != nil {
 				return
 			}
@@ -67,7 +68,8 @@ func ExampleSealer() {
 
 	r := millrace.NewReader(here)
 	defer r.Release()
-	opener, pool := sv2.NewOpener(r, aead, frame.Deadlines(here, time.Second, time.Minute)), arena.NewPool(1<<20)
+	opener, pool := sv2.NewOpener(r, aead, frame.Deadlines(here, time.Second, time.Minute)),
+		arena.NewPool(1<<20)
 	for {
 		s, h, err := opener.NextInto(pool)
 		if err == io.EOF {

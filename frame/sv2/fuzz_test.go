@@ -18,7 +18,8 @@ func FuzzHeader(f *testing.F) {
 	f.Add([]byte("\x00\x80\x1f\xff\xff\xff\x01\x02"), uint64(3))
 	f.Fuzz(func(t *testing.T, in []byte, seed uint64) {
 		want, wantErr := slowParse(string(in))
-		r := millrace.NewReader(&sourcetest.Unsteady{Rest: string(in), Rand: rand.New(rand.NewPCG(seed, 1))})
+		r := millrace.NewReader(&sourcetest.Unsteady{Rest: string(in),
+			Rand: rand.New(rand.NewPCG(seed, 1))})
 		defer r.Release()
 		d := frame.NewDecoder(r, sv2.Format{}, frame.MaxPayload(sv2.MaxPayload))
 		rnd := rand.New(rand.NewPCG(seed, 2))

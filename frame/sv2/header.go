@@ -49,7 +49,8 @@ func ParseHeader(p []byte) (Header, error) {
 func (h Header) Append(dst []byte) ([]byte, error) {
 	extension := h.ExtensionType
 	if extension >= channelBit {
-		return dst, fmt.Errorf("sv2: extension type %#x has more than 15 bits; the channel bit is Channel", extension)
+		return dst, fmt.Errorf(
+			"sv2: extension type %#x has more than 15 bits; the channel bit is Channel", extension)
 	}
 	if h.Length < 0 || h.Length > MaxPayload {
 		return dst, &frame.LimitError{Kind: h.Kind(), Have: h.Length, Limit: MaxPayload}
@@ -118,7 +119,8 @@ func (Format) Parse(p []byte) (frame.Header, error) {
 // 23 bits.
 func (Format) AppendHeader(dst []byte, f frame.Header) ([]byte, error) {
 	if f.Kind > maxKind {
-		return dst, fmt.Errorf("sv2: kind %#x has more than the 23 bits of an extension and a message type", f.Kind)
+		return dst, fmt.Errorf(
+			"sv2: kind %#x has more than the 23 bits of an extension and a message type", f.Kind)
 	}
 	return HeaderOf(f).Append(dst)
 }

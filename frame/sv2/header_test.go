@@ -75,9 +75,11 @@ func TestKinds(t *testing.T) {
 		tt.h.Length = 5
 		raw, _ := tt.h.Append(nil)
 		r := millrace.NewReader(strings.NewReader(string(raw) + "12345"))
-		s, f, err := frame.NewDecoder(r, sv2.Format{}, frame.MaxKind(message.Kind(), 4)).NextInto(new(arena.Heap))
+		s, f, err := frame.NewDecoder(r, sv2.Format{},
+			frame.MaxKind(message.Kind(), 4)).NextInto(new(arena.Heap))
 		var limit *frame.LimitError
-		if tt.refused != errors.As(err, &limit) || !tt.refused && (sv2.HeaderOf(f) != tt.h || s.Len() != 11) {
+		if tt.refused != errors.As(err, &limit) || !tt.refused &&
+			(sv2.HeaderOf(f) != tt.h || s.Len() != 11) {
 			t.Errorf("%+v: %+v, %v", tt.h, f, err)
 		}
 		r.Release()

@@ -54,7 +54,8 @@ type cipherState struct {
 
 func newCipherState(aead cipher.AEAD) cipherState {
 	if aead.NonceSize() != len(cipherState{}.bytes) || aead.Overhead() != tagSize {
-		panic(fmt.Sprintf("sv2: AEAD with nonces of %d bytes and %d bytes of overhead, want %d and %d",
+		panic(fmt.Sprintf(
+			"sv2: AEAD with nonces of %d bytes and %d bytes of overhead, want %d and %d",
 			aead.NonceSize(), aead.Overhead(), len(cipherState{}.bytes), tagSize))
 	}
 	return cipherState{aead: aead}

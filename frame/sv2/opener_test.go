@@ -23,12 +23,14 @@ func openAll(o *sv2.Opener, buf arena.Buffer) (messages []slowMessage, err error
 		s, h, err := o.NextInto(buf)
 		if err != nil {
 			if s.Len() > 0 || buf.Len() > 0 {
-				err = fmt.Errorf("%d bytes given and %d left with the error %w", s.Len(), buf.Len(), err)
+				err = fmt.Errorf("%d bytes given and %d left with the error %w", s.Len(), buf.Len(),
+					err)
 			}
 			return messages, err
 		}
 		if inside, err := sv2.ParseHeader(s.Bytes()); err != nil || inside != h {
-			return messages, fmt.Errorf("%+v in front of the payload, %+v given, %v", inside, h, err)
+			return messages, fmt.Errorf("%+v in front of the payload, %+v given, %v", inside, h,
+				err)
 		}
 		messages = append(messages, slowMessage{h, string(s.Bytes()[sv2.HeaderSize:])})
 		s.Release()
@@ -39,7 +41,8 @@ func buffers() []arena.Buffer {
 	return []arena.Buffer{new(arena.Heap), arena.NewPool(1 << 20), arena.NewPool(50)}
 }
 
-func check(t testing.TB, name string, got []slowMessage, gotErr error, want []slowMessage, wantErr error) {
+func check(t testing.TB, name string, got []slowMessage, gotErr error, want []slowMessage,
+	wantErr error) {
 	t.Helper()
 	if len(got) != len(want) || gotErr != wantErr && !reflect.DeepEqual(gotErr, wantErr) {
 		t.Fatalf("%s: %d messages (%v), want %d (%v)", name, len(got), gotErr, len(want), wantErr)
@@ -85,7 +88,8 @@ func checkOpener(t *testing.T, rnd *rand.Rand, messages []slowMessage, at int, b
 	blocks := millrace.NewPool()
 	r := blocks.NewReader(&sourcetest.Unsteady{Rest: string(wire), Rand: rnd}, 32<<rnd.IntN(8))
 	o := sv2.NewOpener(r, aead)
-	bufs := append(buffers(), arena.NewPool(1<<18, arena.NoHeap()), arena.NewPool(99, arena.NoHeap()))
+	bufs := append(buffers(), arena.NewPool(1<<18, arena.NoHeap()),
+		arena.NewPool(99, arena.NoHeap()))
 	var got []slowMessage
 	var err error
 	for err == nil || err == sourcetest.ErrUnsteady || err == arena.ErrFull {
@@ -126,7 +130,9 @@ func TestOpenerGoesOn(t *testing.T) {
 
 func TestDamage(t *testing.T) {
 	messages := []slowMessage{
-		{sv2.Header{Length: 3}, "abc"}, {}, {sv2.Header{Channel: true, Length: 5}, "defgh"}, longMessages()[8], // two chunks
+		// two chunks
+		{sv2.Header{Length: 3}, "abc"}, {}, {sv2.Header{Channel: true, Length: 5}, "defgh"},
+		longMessages()[8],
 	}
 	wire, _ := slowSeal(newAEAD(t), 0, messages...)
 	for at := 0; at < len(wire); at += 1 + at/200*100 {
@@ -136,7 +142,8 @@ func TestDamage(t *testing.T) {
 
 func TestOpenerErrors(t *testing.T) {
 	aead := newAEAD(t)
-	m := slowMessage{sv2.Header{ExtensionType: 1, MessageType: 2, Length: 70_000}, strings.Repeat("x", 70_000)}
+	m := slowMessage{sv2.Header{ExtensionType: 1, MessageType: 2, Length: 70_000},
+		strings.Repeat("x", 70_000)}
 	wire, _ := slowSeal(aead, 0, m)
 	late, _ := slowSeal(aead, math.MaxUint64-2, m)
 	for _, tt := range []struct {

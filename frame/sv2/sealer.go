@@ -27,7 +27,8 @@ func NewSealer(aead cipher.AEAD) *Sealer { return &Sealer{newCipherState(aead)} 
 //
 // The error is write's, the one of [Header.Append], arena.ErrFull if there is no room, or
 // ErrNonces. buf is as it was then, and the key has not been used.
-func (s *Sealer) Seal(buf arena.Buffer, h Header, write func(buf arena.Buffer) error) (arena.Slice, error) {
+func (s *Sealer) Seal(buf arena.Buffer, h Header, write func(buf arena.Buffer) error) (arena.Slice,
+	error) {
 	base := buf.Len()
 	if buf.Writable(encryptedHeaderSize) == nil {
 		return arena.Slice{}, arena.ErrFull
@@ -35,7 +36,9 @@ func (s *Sealer) Seal(buf arena.Buffer, h Header, write func(buf arena.Buffer) e
 	err := write(buf)
 	h.Length = buf.Len() - base - encryptedHeaderSize
 	if h.Length < 0 {
-		panic(fmt.Sprintf("sv2: Seal: %d bytes of the header are left after the payload was written", encryptedHeaderSize+h.Length))
+		panic(fmt.Sprintf(
+			"sv2: Seal: %d bytes of the header are left after the payload was written",
+			encryptedHeaderSize+h.Length))
 	}
 	if err == nil {
 		err = s.seal(buf, base, h)
@@ -64,7 +67,8 @@ func (s *Sealer) seal(buf arena.Buffer, base int, h Header) error {
 	}
 	s.encrypt(sealed[:HeaderSize])
 	payload := sealed[encryptedHeaderSize:]
-	for i := count - 1; i > 0; i-- { // from the last on, so that no chunk is overwritten before it is moved
+	// From the last on, so that no chunk is overwritten before it is moved.
+	for i := count - 1; i > 0; i-- {
 		copy(payload[i*chunkSize:], payload[i*plainChunkSize:min((i+1)*plainChunkSize, h.Length)])
 	}
 	for left := h.Length; left > 0; left -= plainChunkSize {

@@ -62,7 +62,8 @@ func writing(s string) func(arena.Buffer) error {
 // longMessages have payloads that end on both sides of a chunk's end, and a small one behind each.
 func longMessages() (messages []slowMessage) {
 	rnd := rand.New(rand.NewPCG(1, 2))
-	for _, n := range []int{0, 1, 65518, 65519, 65520, 131037, 131038, 131039, 262_076, 262_077, 300_000} {
+	for _, n := range []int{0, 1, 65518, 65519, 65520, 131037, 131038, 131039, 262_076, 262_077,
+		300_000} {
 		messages = append(messages, randomMessages(rnd, 1, 1)[0], randomMessages(rnd, 1, 20)[0])
 		m := &messages[len(messages)-2]
 		m.Length, m.payload = n, strings.Repeat(string([]byte{1, 2, 3, 4, 5, 6, 7}), n/7+1)[:n]
@@ -74,7 +75,8 @@ func longMessages() (messages []slowMessage) {
 func TestSealer(t *testing.T) {
 	aead := newAEAD(t)
 	for _, buf := range []arena.Buffer{
-		new(arena.Heap), arena.NewPool(1 << 20), arena.NewPool(70_000), arena.NewPool(301_000, arena.NoHeap()),
+		new(arena.Heap), arena.NewPool(1 << 20), arena.NewPool(70_000),
+		arena.NewPool(301_000, arena.NoHeap()),
 	} {
 		s := sv2.NewSealer(aead)
 		n := uint64(0)
@@ -100,11 +102,13 @@ func TestSealer(t *testing.T) {
 func TestOneChunkIsNotMoved(t *testing.T) {
 	const encryptedHeader, plainChunk = 6 + 16, 65535 - 16
 	var written *byte
-	s, err := sv2.NewSealer(newAEAD(t)).Seal(arena.NewPool(70_000), sv2.Header{}, func(buf arena.Buffer) error {
-		written = &buf.Writable(plainChunk)[0]
-		return nil
-	})
-	if err != nil || s.Len() != encryptedHeader+plainChunk+16 || &s.Bytes()[encryptedHeader] != written {
+	s, err := sv2.NewSealer(newAEAD(t)).Seal(arena.NewPool(70_000), sv2.Header{},
+		func(buf arena.Buffer) error {
+			written = &buf.Writable(plainChunk)[0]
+			return nil
+		})
+	if err != nil || s.Len() != encryptedHeader+plainChunk+16 ||
+		&s.Bytes()[encryptedHeader] != written {
 		t.Errorf("%d bytes, %v", s.Len(), err)
 	}
 }
@@ -123,12 +127,19 @@ func TestSealerErrors(t *testing.T) {
 		want   error
 	}{
 		{"no room for the header", room - 21, sv2.Header{}, nil, 0, arena.ErrFull},
-		{"no room for the payload", 10, sv2.Header{}, writing(strings.Repeat("x", 69)), 0, arena.ErrFull},
-		{"no room for the tag", 10, sv2.Header{}, writing(strings.Repeat("x", 53)), 0, arena.ErrFull},
-		{"no payload", 10, sv2.Header{}, func(buf arena.Buffer) error { buf.Writable(10); return errWrite }, 0, errWrite},
+		{"no room for the payload", 10, sv2.Header{}, writing(strings.Repeat("x", 69)), 0,
+			arena.ErrFull},
+		{"no room for the tag", 10, sv2.Header{}, writing(strings.Repeat("x", 53)), 0,
+			arena.ErrFull},
+		{"no payload", 10, sv2.Header{}, func(
+			buf arena.Buffer) error {
+			buf.Writable(10)
+			return errWrite
+		}, 0, errWrite},
 		{"no payload, and nothing before", 0, sv2.Header{},
 			func(buf arena.Buffer) error { buf.Writable(10); return errWrite }, 0, errWrite},
-		{"no nonce for the chunk", 10, sv2.Header{}, writing("x"), math.MaxUint64 - 1, sv2.ErrNonces},
+		{"no nonce for the chunk", 10, sv2.Header{}, writing("x"), math.MaxUint64 - 1,
+			sv2.ErrNonces},
 		{"no nonce", 10, sv2.Header{}, writing(""), math.MaxUint64, sv2.ErrNonces},
 		{"wrong extension", 10, sv2.Header{ExtensionType: 1 << 15}, writing("x"), 0, nil},
 	} {
@@ -172,10 +183,11 @@ func TestMisuse(t *testing.T) {
 	for want, f := range map[string]func(){
 		"sv2: AEAD with nonces of 12 bytes and 12 bytes of overhead, want 12 and 16": func() { sv2.NewSealer(short{aead}) },
 		"sv2: Seal: 5 bytes of the header are left after the payload was written": func() {
-			_, _ = sv2.NewSealer(aead).Seal(new(arena.Heap), sv2.Header{}, func(buf arena.Buffer) error {
-				buf.Truncate(5)
-				return nil
-			})
+			_, _ = sv2.NewSealer(aead).Seal(new(arena.Heap), sv2.Header{},
+				func(buf arena.Buffer) error {
+					buf.Truncate(5)
+					return nil
+				})
 		},
 	} {
 		func() {

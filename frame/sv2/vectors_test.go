@@ -43,7 +43,8 @@ type vector struct {
 }
 
 func (v vector) header() sv2.Header {
-	return sv2.Header{ExtensionType: v.Extension, Channel: v.Channel, MessageType: v.Type, Length: v.Length}
+	return sv2.Header{ExtensionType: v.Extension, Channel: v.Channel, MessageType: v.Type,
+		Length: v.Length}
 }
 
 // payload is the payload of the encrypted frames.
@@ -99,11 +100,13 @@ func TestHeadersAreThoseOfTheReference(t *testing.T) {
 			t.Errorf("%s: parsed %+v, %v, want %+v", v.Bytes, got, err, v.header())
 		}
 		for n := range raw {
-			if h, err := sv2.ParseHeader(raw[:n]); err != io.ErrUnexpectedEOF || h != (sv2.Header{}) {
+			if h, err := sv2.ParseHeader(raw[:n]); err != io.ErrUnexpectedEOF ||
+				h != (sv2.Header{}) {
 				t.Errorf("%d bytes: %+v, %v", n, h, err)
 			}
 		}
-		if got, err := v.header().Append([]byte("x")); err != nil || string(got) != "x"+string(raw) {
+		if got, err := v.header().Append([]byte("x")); err != nil ||
+			string(got) != "x"+string(raw) {
 			t.Errorf("%+v: built %x, %v, want %s", v.header(), got[1:], err, v.Bytes)
 		}
 		if got := sv2.HeaderOf(v.header().Frame()); got != v.header() {
@@ -125,7 +128,8 @@ func TestMessageIsThatOfTheReference(t *testing.T) {
 		t.Fatalf("%x, %+v, %v", s.Bytes(), f, err)
 	}
 	payload := string(s.Bytes()[sv2.HeaderSize:])
-	built, err := frame.NewEncoder(sv2.Format{}).Assemble(new(arena.Heap), v.header().Frame(), writing(payload))
+	built, err := frame.NewEncoder(sv2.Format{}).Assemble(new(arena.Heap), v.header().Frame(),
+		writing(payload))
 	if err != nil || !bytes.Equal(built.Bytes(), raw) {
 		t.Errorf("built %x, %v", built.Bytes(), err)
 	}

@@ -110,13 +110,15 @@ func (c Config) Check() error {
 	case streams < 1 || streams > maxStreams:
 		return fmt.Errorf("load: %d streams: the limit is 1 to %d", streams, maxStreams)
 	case c.Viewers < 0 || c.Viewers > maxViewers/streams:
-		return fmt.Errorf("load: %d viewers for each of %d streams: the limit is %d in all", c.Viewers, streams, maxViewers)
+		return fmt.Errorf("load: %d viewers for each of %d streams: the limit is %d in all",
+			c.Viewers, streams, maxViewers)
 	case c.Viewers == 0 && c.NoPublish:
 		return errors.New("load: neither publishers nor viewers")
 	case c.Stalled < 0 || c.Stalled > streams*c.Viewers:
 		return fmt.Errorf("load: %d stalled viewers out of %d", c.Stalled, streams*c.Viewers)
 	case c.BitRate < minBitRate || c.BitRate > maxBitRate:
-		return fmt.Errorf("load: bit rate of %d: the limit is %d to %d bits a second", c.BitRate, minBitRate, maxBitRate)
+		return fmt.Errorf("load: bit rate of %d: the limit is %d to %d bits a second", c.BitRate,
+			minBitRate, maxBitRate)
 	case c.KeyInterval < 100*time.Millisecond || c.KeyInterval > time.Minute:
 		return fmt.Errorf("load: keyframe interval of %v: the limit is 100ms to 1m", c.KeyInterval)
 	}
@@ -146,7 +148,8 @@ const nameBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345678
 func checkName(name string) error {
 	for part := range strings.SplitSeq(name, "/") {
 		if strings.Trim(part, ".") == "" || strings.Trim(part, nameBytes) != "" {
-			return fmt.Errorf("load: bad stream name %.80q: want A-Z a-z 0-9 . _ -, not dots alone, in parts with a slash between them", name)
+			return fmt.Errorf(
+				"load: bad stream name %.80q: want A-Z a-z 0-9 . _ -, not dots alone, in parts with a slash between them", name)
 		}
 	}
 	return nil

@@ -17,11 +17,14 @@ func (rep *Report) failure() error {
 	}
 	switch {
 	case failed > 0 && p.Connected == 0:
-		return fmt.Errorf("load: no publisher reached %s: %w", rep.Target, reasons(p.Ended, meaningPublish))
+		return fmt.Errorf("load: no publisher reached %s: %w", rep.Target,
+			reasons(p.Ended, meaningPublish))
 	case failed > 0 && failed == p.Wanted && rep.EndedEarly:
-		return fmt.Errorf("load: every publisher ended before the load did: %w", reasons(p.Ended, meaningPublish))
+		return fmt.Errorf("load: every publisher ended before the load did: %w",
+			reasons(p.Ended, meaningPublish))
 	case failed > 0:
-		return fmt.Errorf("load: %d of %d publishers failed, so this is not the load that was asked for: %w",
+		return fmt.Errorf(
+			"load: %d of %d publishers failed, so this is not the load that was asked for: %w",
 			failed, p.Wanted, reasons(p.Ended, meaningPublish))
 	case rep.Interrupted:
 		return nil
@@ -29,13 +32,17 @@ func (rep *Report) failure() error {
 		return fmt.Errorf("load: %d of %d publishers had no answer from %s in time",
 			p.Wanted-p.Connected, p.Wanted, rep.Target)
 	case v.Wanted > 0 && v.Connected == 0:
-		return fmt.Errorf("load: no viewer had an answer from %s: %w", rep.Target, reasons(v.Ended, meaningWatch))
+		return fmt.Errorf("load: no viewer had an answer from %s: %w", rep.Target,
+			reasons(v.Ended, meaningWatch))
 	case v.Wanted > 0 && v.Tags == 0:
-		return fmt.Errorf("load: no viewer got anything from %s: %w", rep.Target, reasons(v.Ended, meaningWatch))
+		return fmt.Errorf("load: no viewer got anything from %s: %w", rep.Target,
+			reasons(v.Ended, meaningWatch))
 	case rep.EndedEarly && v.Wanted > 0:
-		return fmt.Errorf("load: every viewer ended before the load did: %w", reasons(v.Ended, meaningWatch))
+		return fmt.Errorf("load: every viewer ended before the load did: %w",
+			reasons(v.Ended, meaningWatch))
 	case rep.EndedEarly:
-		return fmt.Errorf("load: every viewer ended before the load did: %w", reasons(rep.Stalled.Ended, meaningWatch))
+		return fmt.Errorf("load: every viewer ended before the load did: %w",
+			reasons(rep.Stalled.Ended, meaningWatch))
 	}
 	return nil
 }

@@ -31,9 +31,11 @@ type group struct {
 
 func (g *group) report() Viewers {
 	return Viewers{
-		Wanted: g.wanted, Connected: int(g.connected.Load()), Bytes: g.bytes.Load(), Tags: g.tags.Load(),
-		Numbered: g.numbered.Load(), Lost: g.lost.Load(), Jumps: g.jumps.Load(), Repeated: g.repeated.Load(),
-		Gap: g.gap.spread(), Latency: g.latency.spread(), Ended: g.ends.snapshot(),
+		Wanted: g.wanted, Connected: int(g.connected.Load()), Bytes: g.bytes.Load(),
+		Tags:     g.tags.Load(),
+		Numbered: g.numbered.Load(), Lost: g.lost.Load(), Jumps: g.jumps.Load(),
+		Repeated: g.repeated.Load(),
+		Gap:      g.gap.spread(), Latency: g.latency.spread(), Ended: g.ends.snapshot(),
 	}
 }
 

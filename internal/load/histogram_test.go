@@ -28,7 +28,8 @@ func TestHistogramSpread(t *testing.T) {
 	h.raise(5 * time.Second)
 	s := h.spread()
 	near := func(got, want time.Duration) bool { return (got - want).Abs() < want/25 }
-	if s.Count != 1000 || !near(s.P50, 500*time.Millisecond) || !near(s.P99, 990*time.Millisecond) || s.Max != 5*time.Second {
+	if s.Count != 1000 || !near(s.P50, 500*time.Millisecond) ||
+		!near(s.P99, 990*time.Millisecond) || s.Max != 5*time.Second {
 		t.Errorf("%+v", s)
 	}
 	h.add(-time.Second)

@@ -70,7 +70,8 @@ func (h *httpFLV) head(method, name, more string) string {
 	if h.token != "" {
 		more += "Authorization: Bearer " + h.token + "\r\n"
 	}
-	return fmt.Sprintf("%s %s/live/%s%s HTTP/1.1\r\nHost: %s\r\nUser-Agent: millrace-load\r\n%s\r\n",
+	return fmt.Sprintf(
+		"%s %s/live/%s%s HTTP/1.1\r\nHost: %s\r\nUser-Agent: millrace-load\r\n%s\r\n",
 		method, strings.TrimSuffix(h.url.Path, "/"), name, h.ending, h.url.Host, more)
 }
 
@@ -125,7 +126,8 @@ func (h *httpFLV) Publish(ctx context.Context, name string) (Publication, error)
 	if err != nil {
 		return nil, err
 	}
-	p := &flvPublication{conn: conn, release: release, ready: make(chan struct{}), answered: make(chan struct{})}
+	p := &flvPublication{conn: conn, release: release, ready: make(chan struct{}),
+		answered: make(chan struct{})}
 	go p.listen()
 	if err := p.admitted(ctx); err != nil {
 		release()
@@ -181,7 +183,8 @@ func (p *flvPublication) WriteTag(t Tag) error {
 	}
 	b := fmt.Appendf(p.buf[:0], "%x\r\n%s", size, header)
 	b = append(b, t.Kind, byte(n>>16), byte(n>>8), byte(n),
-		byte(t.Timestamp>>16), byte(t.Timestamp>>8), byte(t.Timestamp), byte(t.Timestamp>>24), 0, 0, 0)
+		byte(t.Timestamp>>16), byte(t.Timestamp>>8), byte(t.Timestamp), byte(t.Timestamp>>24), 0, 0,
+		0)
 	b = append(b, t.Payload...)
 	b = binary.BigEndian.AppendUint32(b, uint32(flvTagHeader+n))
 	b = append(b, "\r\n"...)
@@ -195,7 +198,8 @@ func (p *flvPublication) WriteTag(t Tag) error {
 // explain prefers the server's response to the connection's error.
 func (p *flvPublication) explain(err error) error {
 	said := p.answer(answerTime)
-	if _, refused := errors.AsType[*RefusedError](said); refused || errors.Is(err, net.ErrClosed) && said != nil {
+	if _, refused := errors.AsType[*RefusedError](said); refused || errors.Is(err, net.ErrClosed) &&
+		said != nil {
 		return said
 	}
 	return err
@@ -222,7 +226,8 @@ type flvSubscription struct {
 
 // Watch implements Protocol.
 func (h *httpFLV) Watch(ctx context.Context, name string) (Subscription, error) {
-	conn, release, err := h.open(ctx, h.head("GET", name, "Accept: */*\r\n"), func(c net.Conn) { c.Close() })
+	conn, release, err := h.open(ctx, h.head("GET", name, "Accept: */*\r\n"),
+		func(c net.Conn) { c.Close() })
 	if err != nil {
 		return nil, err
 	}

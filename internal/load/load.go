@@ -85,7 +85,8 @@ func (r *run) spreadViewers(names []string) {
 			g = &r.stalled
 		}
 		g.wanted++
-		r.viewers = append(r.viewers, &viewer{load: r, group: g, stream: names[i%len(names)], stalls: stalls})
+		r.viewers = append(r.viewers, &viewer{load: r, group: g, stream: names[i%len(names)],
+			stalls: stalls})
 	}
 }
 

@@ -28,10 +28,12 @@ func TestRunCountsWhatIsDelivered(t *testing.T) {
 			s.hijack = hijack
 			rep := loadOn(t, s, Config{Streams: 3, Viewers: 4, Duration: 20 * time.Second})
 
-			if rep.Publishers.Connected != 3 || rep.Viewers.Connected != 12 || rep.Viewers.Wanted != 12 {
+			if rep.Publishers.Connected != 3 || rep.Viewers.Connected != 12 ||
+				rep.Viewers.Wanted != 12 {
 				t.Errorf("connected: %+v %+v", rep.Publishers, rep.Viewers)
 			}
-			if v := rep.Viewers; v.Lost != 0 || v.Jumps != 0 || v.Repeated != 0 || len(v.Ended) != 0 {
+			if v := rep.Viewers; v.Lost != 0 || v.Jumps != 0 || v.Repeated != 0 ||
+				len(v.Ended) != 0 {
 				t.Errorf("a perfect relay shows losses: %+v", v)
 			}
 			if len(rep.Publishers.Ended) != 0 || rep.Interrupted || rep.Measured != 20*time.Second {
@@ -43,7 +45,8 @@ func TestRunCountsWhatIsDelivered(t *testing.T) {
 			}
 			// Time stands still while bytes move: each tag is its own arrival, none later than it
 			// was sent, and no two further apart than sound frames are.
-			if g := rep.Viewers.Gap; g.Max > 24*time.Millisecond || g.P50 < 10*time.Millisecond || g.Count == 0 {
+			if g := rep.Viewers.Gap; g.Max > 24*time.Millisecond || g.P50 < 10*time.Millisecond ||
+				g.Count == 0 {
 				t.Errorf("gap %+v", g)
 			}
 			if l := rep.Viewers.Latency; l.Max != 0 || l.Count == 0 {
@@ -56,7 +59,8 @@ func TestRunCountsWhatIsDelivered(t *testing.T) {
 func TestStalledViewersLoseAndOthersDoNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rep := loadOn(t, newRelay(t, 100), Config{
-			Streams: 1, Viewers: 10, Stalled: 2, StallFor: 10 * time.Second, Duration: 30 * time.Second,
+			Streams: 1, Viewers: 10, Stalled: 2, StallFor: 10 * time.Second,
+			Duration: 30 * time.Second,
 		})
 		if v := rep.Viewers; v.Wanted != 8 || v.Lost != 0 || v.Jumps != 0 {
 			t.Errorf("viewers that read: %+v", v)
@@ -82,16 +86,20 @@ func TestLoadsThatFail(t *testing.T) {
 		most      time.Duration
 	}{
 		"the name is taken": {refuse, Config{Viewers: 2},
-			"no publisher reached http://127.0.0.1: refused: 409 Conflict (another publisher", 0, 2 * persistFor},
-		"one of the names is taken": {func(s *relayServer) { s.taken = "load-1" }, Config{Streams: 3, Viewers: 2},
+			"no publisher reached http://127.0.0.1: refused: 409 Conflict (another publisher", 0,
+			2 * persistFor},
+		"one of the names is taken": {func(s *relayServer) { s.taken = "load-1" },
+			Config{Streams: 3, Viewers: 2},
 			"1 of 3 publishers failed", 2, time.Minute},
 		"the load is shorter than a publisher's patience": {refuse,
-			Config{Viewers: 1, Ramp: brief, Settle: brief, Duration: persistFor / 2}, "409 Conflict", 0, persistFor},
+			Config{Viewers: 1, Ramp: brief, Settle: brief, Duration: persistFor / 2},
+			"409 Conflict", 0, persistFor},
 		"the publisher is thrown out": {func(s *relayServer) { s.evicts = true }, Config{},
 			"refused: 403 Forbidden", 1, time.Second},
 		"the stream has no publisher": {func(*relayServer) {}, Config{Viewers: 2, NoPublish: true},
 			"no viewer got anything from http://127.0.0.1: they still wait", 0, time.Minute},
-		"the server knows no such stream": {func(s *relayServer) { s.unknown = true }, Config{Viewers: 2, NoPublish: true},
+		"the server knows no such stream": {func(s *relayServer) { s.unknown = true },
+			Config{Viewers: 2, NoPublish: true},
 			"no viewer had an answer from http://127.0.0.1: refused: 404 Not Found (the stream has no", 0, time.Second},
 		"the server is not there": {func(s *relayServer) { s.gone = true }, Config{Viewers: 2},
 			"no publisher reached http://127.0.0.1: timeout", 0, time.Second},
@@ -103,7 +111,8 @@ func TestLoadsThatFail(t *testing.T) {
 			cfg.URL, cfg.Dial, cfg.Streams = "http://127.0.0.1", s.dial, max(cfg.Streams, 1)
 			began := time.Now()
 			rep, err := Run(t.Context(), cfg, nil)
-			if err == nil || !strings.Contains(err.Error(), test.says) || rep.Publishers.Connected != test.connected {
+			if err == nil || !strings.Contains(err.Error(), test.says) ||
+				rep.Publishers.Connected != test.connected {
 				t.Errorf("%s: error %v, report %+v", name, err, rep.Publishers)
 			}
 			if took := time.Since(began); took > test.most {
@@ -118,7 +127,8 @@ func TestPublisherThatIsLetInLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newRelay(t, 1000)
 		s.refusals.Store(3)
-		if rep := loadOn(t, s, Config{Streams: 1, Viewers: 2}); rep.Publishers.Connected != 1 || rep.Viewers.Tags == 0 {
+		if rep := loadOn(t, s, Config{Streams: 1, Viewers: 2}); rep.Publishers.Connected != 1 ||
+			rep.Viewers.Tags == 0 {
 			t.Errorf("%+v", rep)
 		}
 	})
@@ -164,15 +174,18 @@ func TestInterruptedLoadReports(t *testing.T) {
 		defer cancel()
 		s := newRelay(t, 1000)
 		var last Progress
-		rep, err := Run(ctx, Config{Streams: 1, URL: "http://127.0.0.1", Dial: s.dial, Viewers: 2, Duration: time.Hour}, func(p Progress) {
+		rep, err := Run(ctx, Config{Streams: 1, URL: "http://127.0.0.1", Dial: s.dial, Viewers: 2,
+			Duration: time.Hour}, func(p Progress) {
 			if last = p; p.Elapsed >= 10*time.Second {
 				cancel()
 			}
 		})
-		if err != nil || !rep.Interrupted || rep.Measured < 7*time.Second || rep.Measured > 9*time.Second {
+		if err != nil || !rep.Interrupted || rep.Measured < 7*time.Second ||
+			rep.Measured > 9*time.Second {
 			t.Errorf("error %v, report %+v", err, rep)
 		}
-		if !last.Measuring || last.Publishers != 1 || last.Viewers != 2 || last.Tags == 0 || last.Total != time.Hour+2*time.Second {
+		if !last.Measuring || last.Publishers != 1 || last.Viewers != 2 || last.Tags == 0 ||
+			last.Total != time.Hour+2*time.Second {
 			t.Errorf("progress %+v", last)
 		}
 		if _, err := json.Marshal(rep); err != nil {
@@ -189,13 +202,17 @@ func TestLoadThatHasNothingLeftEnds(t *testing.T) {
 		says string
 	}{
 		"viewers are disconnected": {
-			Config{Viewers: 3}, func(s *relayServer) { s.end() }, "every viewer ended before the load did: closed by the server",
+			Config{Viewers: 3}, func(s *relayServer) { s.end() },
+			"every viewer ended before the load did: closed by the server",
 		},
 		"all viewers stall": {
-			Config{Viewers: 2, Stalled: 2, StallFor: time.Second}, func(s *relayServer) { s.end() }, "every viewer ended before the load did",
+			Config{Viewers: 2, Stalled: 2, StallFor: time.Second}, func(s *relayServer) { s.end() },
+			"every viewer ended before the load did",
 		},
-		"the server is gone":   {Config{Viewers: 3}, func(s *relayServer) { s.server.Close() }, "every publisher ended before the load did: "},
-		"publishers are alone": {Config{}, func(s *relayServer) { s.server.Close() }, "every publisher ended before the load did: "},
+		"the server is gone": {Config{Viewers: 3}, func(s *relayServer) { s.server.Close() },
+			"every publisher ended before the load did: "},
+		"publishers are alone": {Config{}, func(s *relayServer) { s.server.Close() },
+			"every publisher ended before the load did: "},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newRelay(t, 1000)
@@ -208,10 +225,12 @@ func TestLoadThatHasNothingLeftEnds(t *testing.T) {
 					test.end(s)
 				}
 			})
-			if err == nil || !strings.Contains(err.Error(), test.says) || !rep.EndedEarly || rep.Interrupted {
+			if err == nil || !strings.Contains(err.Error(), test.says) || !rep.EndedEarly ||
+				rep.Interrupted {
 				t.Errorf("%s: error %v, report %+v", name, err, rep)
 			}
-			if took := time.Since(began); took > 15*time.Second || rep.Measured < 7*time.Second || cfg.Viewers > 0 && rep.Bytes == 0 {
+			if took := time.Since(began); took > 15*time.Second || rep.Measured < 7*time.Second ||
+				cfg.Viewers > 0 && rep.Bytes == 0 {
 				t.Errorf("%s: took %v, report %+v", name, took, rep)
 			}
 		})

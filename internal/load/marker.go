@@ -3,9 +3,10 @@ package load
 // marker travels in the first bytes of every tag. Its digits are base 128 with the top bit set: no
 // byte of it is zero, so that it needs no escaping inside H.264, where 00 00 0x means something.
 type marker struct {
-	stream int    // number of the publisher
-	seq    uint64 // number of the tag in the stream, from 1; sequence headers and metadata have none
-	sent   int64  // wall clock, nanoseconds: another process on this machine can read it
+	stream int // number of the publisher
+	// Number of the tag in the stream, from 1; sequence headers and metadata have none.
+	seq  uint64
+	sent int64 // wall clock, nanoseconds: another process on this machine can read it
 }
 
 // magic is the UUID under which the marker lies in an H.264 SEI message.

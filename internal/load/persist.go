@@ -24,7 +24,8 @@ func persist[T any](ctx context.Context, open func() (T, error)) (T, error) {
 	began := time.Now()
 	for pause := persistFirst; ; pause = min(2*pause, persistMost) {
 		v, err := open()
-		if err == nil || !passing(err) || time.Since(began) >= persistFor || !sleep.For(ctx, pause) {
+		if err == nil || !passing(err) || time.Since(began) >= persistFor ||
+			!sleep.For(ctx, pause) {
 			return v, err
 		}
 	}
@@ -32,5 +33,6 @@ func persist[T any](ctx context.Context, open func() (T, error)) (T, error) {
 
 func passing(err error) bool {
 	var refused *RefusedError
-	return errors.Is(err, syscall.ECONNREFUSED) || errors.As(err, &refused) && strings.HasPrefix(refused.Status, "409")
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.As(err, &refused) &&
+		strings.HasPrefix(refused.Status, "409")
 }

@@ -21,7 +21,8 @@ type sample struct {
 func checkProcesses(pids []int) error {
 	for _, pid := range pids {
 		if !sampleProcesses([]int{pid}).known {
-			return fmt.Errorf("load: --server-pid %d: no process of that number can be read in /proc", pid)
+			return fmt.Errorf(
+				"load: --server-pid %d: no process of that number can be read in /proc", pid)
 		}
 	}
 	return nil

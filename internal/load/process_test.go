@@ -21,7 +21,8 @@ func TestSampleProcesses(t *testing.T) {
 		// CPU time only advances for processes that use it.
 	}
 	after := sampleProcesses([]int{pid})
-	if u := usage(before, after, 1e9); u == nil || u.CPU < 30*time.Millisecond || u.CPUPerGB != u.CPU.Seconds() {
+	if u := usage(before, after, 1e9); u == nil || u.CPU < 30*time.Millisecond ||
+		u.CPUPerGB != u.CPU.Seconds() {
 		t.Errorf("usage %+v", u)
 	}
 	if sampleProcesses([]int{pid, 1 << 30}).known {
@@ -41,7 +42,8 @@ func TestCPUTime(t *testing.T) {
 			t.Errorf("%s: %v, %v; want %v", name, got, err, want)
 		}
 	}
-	for _, stat := range []string{"", "42 (sh) S 1 42", "42 (sh)" + fmt.Sprintf(rest, "x 56"), "42 (1 2 3 4 5 6 7 8 9 10 11 12 13 14)"} {
+	for _, stat := range []string{"", "42 (sh) S 1 42", "42 (sh)" + fmt.Sprintf(rest, "x 56"),
+		"42 (1 2 3 4 5 6 7 8 9 10 11 12 13 14)"} {
 		if got, err := cpuTime(stat); err == nil {
 			t.Errorf("%q: %v and no error", stat, got)
 		}
@@ -50,7 +52,8 @@ func TestCPUTime(t *testing.T) {
 
 func TestStatusBytes(t *testing.T) {
 	const status = "Name:\tVmRSS: 7 kB\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\nRssAnon:\t  12 kB\nThreads:\t1\n"
-	for name, want := range map[string]int64{"VmRSS": 1 << 20, "VmHWM": 2 << 20, "VmSwap": 0, "Threads": 0} {
+	for name, want := range map[string]int64{"VmRSS": 1 << 20, "VmHWM": 2 << 20, "VmSwap": 0,
+		"Threads": 0} {
 		if got := statusBytes(status, name); got != want {
 			t.Errorf("%s: %d, want %d", name, got, want)
 		}

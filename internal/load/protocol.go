@@ -31,7 +31,8 @@ type Arrival struct {
 	Size      int       // of the payload
 	Waited    bool      // the viewer had to wait for some byte of it
 	At        time.Time // when the last byte was there; unset unless Waited
-	Head      []byte    // first bytes of the payload, at most HeadLen; valid until the next call of Next
+	// First bytes of the payload, at most HeadLen; valid until the next call of Next.
+	Head []byte
 }
 
 // Protocol carries streams to a server and back. Its methods are called from many goroutines at

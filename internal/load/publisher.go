@@ -33,7 +33,10 @@ func (p *publisher) run(ctx context.Context) {
 	if !sleep.For(ctx, time.Duration(p.index)*min(cfg.KeyInterval, cfg.Ramp)/time.Duration(n)) {
 		return
 	}
-	pub, err := persist(ctx, func() (Publication, error) { return p.load.proto.Publish(ctx, p.name) })
+	pub, err := persist(ctx, func() (Publication,
+		error) {
+		return p.load.proto.Publish(ctx, p.name)
+	})
 	if err != nil {
 		if passing(err) {
 			ctx = context.Background() // also if the load was over before our patience was
@@ -46,7 +49,8 @@ func (p *publisher) run(ctx context.Context) {
 	if cerr := pub.Close(); err == nil {
 		err = cerr
 		if refused := (*RefusedError)(nil); errors.As(err, &refused) {
-			ctx = context.Background() // the stream has ended as it should, and the server did not like it
+			// The stream has ended as it should, and the server did not like it.
+			ctx = context.Background()
 		}
 	}
 	p.load.sent.ends.add(ctx, err)

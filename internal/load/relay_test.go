@@ -44,7 +44,8 @@ type relayStream struct {
 
 // newRelay serves on connections that have no network under them.
 func newRelay(t *testing.T, queue int) *relayServer {
-	s := &relayServer{queue: queue, conns: make(chan net.Conn), streams: make(map[string]*relayStream), over: make(chan struct{})}
+	s := &relayServer{queue: queue, conns: make(chan net.Conn),
+		streams: make(map[string]*relayStream), over: make(chan struct{})}
 	s.server.Handler = s
 	s.end = sync.OnceFunc(func() { close(s.over) })
 	done := make(chan struct{})
@@ -182,7 +183,8 @@ func (st *relayStream) watch(w io.Writer, flush func() error, s *relayServer) er
 	st.mu.Lock()
 	q := make(chan []byte, s.queue)
 	st.viewers[q] = true
-	backlog := append([][]byte{[]byte("FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00")}, st.headers...)
+	backlog := append([][]byte{[]byte("FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00")},
+		st.headers...)
 	backlog = append(backlog, st.gop...)
 	st.mu.Unlock()
 	defer func() {

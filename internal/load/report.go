@@ -11,7 +11,8 @@ type Report struct {
 	Target      string    `json:"target"`
 	Started     time.Time `json:"started"`
 	Interrupted bool      `json:"interrupted,omitempty"`
-	EndedEarly  bool      `json:"ended_early,omitempty"` // all publishers or all viewers ended before the load did
+	// All publishers or all viewers ended before the load did.
+	EndedEarly bool `json:"ended_early,omitempty"`
 
 	// Measured is the length of the measurement, Bytes the bytes that all viewers received in it.
 	// Gaps, latencies and CPU time belong to it; lost frames, jumps and disconnects are counted
@@ -82,10 +83,11 @@ type Spread struct {
 
 // Usage is the resource use of processes during the measurement.
 type Usage struct {
-	CPU      time.Duration `json:"cpu_ns"`
-	CPUPerGB float64       `json:"cpu_s_per_gb"` // CPU seconds per 10^9 bytes delivered; 0 when none were
-	RSS      int64         `json:"rss_bytes"`    // at the end
-	PeakRSS  int64         `json:"peak_rss_bytes"`
+	CPU time.Duration `json:"cpu_ns"`
+	// CPU seconds per 10^9 bytes delivered; 0 when none were.
+	CPUPerGB float64 `json:"cpu_s_per_gb"`
+	RSS      int64   `json:"rss_bytes"` // at the end
+	PeakRSS  int64   `json:"peak_rss_bytes"`
 }
 
 // Progress is a load on its way.

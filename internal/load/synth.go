@@ -105,7 +105,8 @@ func (s *Synth) Verify(kind byte, payload []byte) (seq uint64, sent time.Time, e
 		return 0, time.Time{}, fmt.Errorf("a payload of %d bytes without a number", len(payload))
 	}
 	if m.stream != s.stream {
-		return 0, time.Time{}, fmt.Errorf("tag %d is of stream %d, not of %d", m.seq, m.stream, s.stream)
+		return 0, time.Time{}, fmt.Errorf("tag %d is of stream %d, not of %d", m.seq, m.stream,
+			s.stream)
 	}
 	s.payload = s.appendPayload(s.payload[:0], kind, m, payload[0] == keyPicture)
 	if !bytes.Equal(payload, s.payload) {
@@ -131,7 +132,8 @@ func (s *Synth) appendPayload(p []byte, kind byte, m marker, key bool) []byte {
 		return p
 	}
 	// An access unit of two NAL units: an SEI with the marker, and a slice of the frame's size.
-	size, first, nal := s.picture*3/4+int(m.seq*2654435761%uint64(s.picture/2)), byte(interPicture), interSlice
+	size, first, nal := s.picture*3/4+int(m.seq*2654435761%uint64(s.picture/2)), byte(interPicture),
+		interSlice
 	if key {
 		size, first, nal = s.picture*keyWeight, keyPicture, keySlice
 	}
@@ -171,7 +173,8 @@ func metadata(bitRate int) []byte {
 	}{
 		{"duration", 0}, {"width", 1280}, {"height", 720}, {"framerate", pictureRate},
 		{"videocodecid", 7}, {"videodatarate", float64(bitRate)/1000 - 128},
-		{"audiocodecid", 10}, {"audiodatarate", 128}, {"audiosamplerate", soundRate}, {"audiosamplesize", 16},
+		{"audiocodecid", 10}, {"audiodatarate", 128}, {"audiosamplerate", soundRate},
+		{"audiosamplesize", 16},
 	}
 	p := append([]byte{2, 0, 10}, "onMetaData"...)
 	p = append(p, 8)

@@ -10,7 +10,8 @@ import (
 
 func TestMarkerSurvives(t *testing.T) {
 	for _, m := range []marker{
-		{}, {stream: 1, seq: 1, sent: 1}, {stream: 1999, seq: math.MaxUint32 + 7, sent: time.Now().UnixNano()},
+		{}, {stream: 1, seq: 1, sent: 1}, {stream: 1999, seq: math.MaxUint32 + 7,
+			sent: time.Now().UnixNano()},
 		{stream: 1<<31 - 1, seq: 1<<63 - 1, sent: math.MaxInt64},
 	} {
 		head := make([]byte, HeadLen)
@@ -98,10 +99,12 @@ func TestVerify(t *testing.T) {
 	at := time.Unix(1, 2)
 	for n := uint64(1); n < 100; n++ {
 		tag := made.Next(at)
-		if seq, sent, err := want.Verify(tag.Kind, tag.Payload); seq != n || !sent.Equal(at) || err != nil {
+		if seq, sent, err := want.Verify(tag.Kind, tag.Payload); seq != n || !sent.Equal(at) ||
+			err != nil {
 			t.Fatalf("tag %d: %d, %v, %v", n, seq, sent, err)
 		}
-		if _, _, err := NewSynth(3, 1_000_000, time.Second).Verify(tag.Kind, tag.Payload); err == nil {
+		if _, _, err := NewSynth(3, 1_000_000, time.Second).Verify(tag.Kind,
+			tag.Payload); err == nil {
 			t.Fatal("a tag of another stream was not found out")
 		}
 		wrong := bytes.Clone(tag.Payload)

@@ -23,7 +23,10 @@ type viewer struct {
 // run watches until ctx or the server ends it. A viewer that is thrown out does not come back: that
 // would hide that it was thrown out.
 func (v *viewer) run(ctx context.Context) {
-	sub, err := persist(ctx, func() (Subscription, error) { return v.load.proto.Watch(ctx, v.stream) })
+	sub, err := persist(ctx, func() (Subscription,
+		error) {
+		return v.load.proto.Watch(ctx, v.stream)
+	})
 	if err != nil {
 		v.group.ends.add(ctx, err)
 		return

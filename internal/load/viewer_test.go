@@ -30,7 +30,8 @@ func (s *arrivals) Next(a *Arrival) error {
 	sent := time.Now().Add(time.Minute) // after the viewer joined
 	s.payload[0] = keyPicture
 	marker{seq: s.next, sent: sent.UnixNano()}.put(s.payload[videoMarkerAt:])
-	*a = Arrival{Kind: Video, Size: len(s.payload), Waited: true, At: sent.Add(s.late[0]), Head: s.payload[:]}
+	*a = Arrival{Kind: Video, Size: len(s.payload), Waited: true, At: sent.Add(s.late[0]),
+		Head: s.payload[:]}
 	s.late = s.late[1:]
 	return nil
 }
@@ -54,7 +55,8 @@ func TestLatencyOfTheMeasurement(t *testing.T) {
 	if l := v.group.latency.spread(); l.Count != 2 || l.Max != time.Second {
 		t.Errorf("%+v", l)
 	}
-	if got := v.group.report(); got.Tags != 4 || got.Lost != 0 || got.Repeated != 0 || !got.Numbered {
+	if got := v.group.report(); got.Tags != 4 || got.Lost != 0 || got.Repeated != 0 ||
+		!got.Numbered {
 		t.Errorf("%+v", got)
 	}
 }

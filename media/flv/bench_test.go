@@ -16,7 +16,8 @@ type loop struct {
 }
 
 func newLoop(size int) *loop {
-	return &loop{head: fileHeader, tag: rawTag(video, 40, "\x27\x01\x00\x00\x00"+strings.Repeat("x", size-5))}
+	return &loop{head: fileHeader, tag: rawTag(video, 40,
+		"\x27\x01\x00\x00\x00"+strings.Repeat("x", size-5))}
 }
 
 func (l *loop) Read(p []byte) (n int, err error) {

@@ -56,11 +56,13 @@ func codec(fourCC string) Codec { return Codec(binary.BigEndian.Uint32([]byte(fo
 
 var codecNames = map[Codec]string{
 	AVC: "AVC", HEVC: "HEVC", vvc: "VVC", av1: "AV1", codec("vp08"): "VP8", vp9: "VP9",
-	AAC: "AAC", MP3: "MP3", Opus: "Opus", codec("fLaC"): "FLAC", codec("ac-3"): "AC-3", codec("ec-3"): "E-AC-3",
+	AAC: "AAC", MP3: "MP3", Opus: "Opus", codec("fLaC"): "FLAC", codec("ac-3"): "AC-3",
+	codec("ec-3"):    "E-AC-3",
 	classicVideo | 2: "Sorenson H.263", classicVideo | 3: "Screen Video", classicVideo | 4: "VP6",
 	classicVideo | 5: "VP6 with alpha", classicVideo | 6: "Screen Video 2",
 	classicAudio: "PCM", classicAudio | 1: "ADPCM", classicAudio | 3: "PCM little-endian",
-	classicAudio | 4: "Nellymoser 16 kHz", classicAudio | 5: "Nellymoser 8 kHz", classicAudio | 6: "Nellymoser",
+	classicAudio | 4: "Nellymoser 16 kHz", classicAudio | 5: "Nellymoser 8 kHz",
+	classicAudio | 6: "Nellymoser",
 	classicAudio | 7: "G.711 A-law", classicAudio | 8: "G.711 mu-law", classicAudio | 11: "Speex",
 }
 

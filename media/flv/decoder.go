@@ -77,7 +77,8 @@ func (d *Decoder) Next(dst *millrace.Chain) (Tag, error) {
 	}
 	t := parseTagHeader(p)
 	if t.Size > d.maxTag {
-		return Tag{}, d.fail(&LimitError{What: "tag data (MaxTag)", Have: int64(t.Size), Limit: int64(d.maxTag)})
+		return Tag{}, d.fail(&LimitError{What: "tag data (MaxTag)", Have: int64(t.Size),
+			Limit: int64(d.maxTag)})
 	}
 	if err := d.r.ReadChain(&d.tag, t.Len()); err != nil {
 		return Tag{}, noEOF(err)

@@ -84,7 +84,8 @@ var tagTable = []struct {
 	{"metadata", script, "\x02\x00\x0aonMetaData\x08", T{Metadata: true}},
 	{"metadata in AMF3", script, "\x00\x02\x00\x0aonMetaData\x08", T{Metadata: true}},
 	{"another script", script, "\x02\x00\x0aonCuePoint", T{}},
-	{"AVC sequence header", video, "\x17\x00\x00\x00\x00\x01", T{Packet: seq, SequenceHeader: true, Codec: flv.AVC, Payload: 16}},
+	{"AVC sequence header", video, "\x17\x00\x00\x00\x00\x01",
+		T{Packet: seq, SequenceHeader: true, Codec: flv.AVC, Payload: 16}},
 	{"AVC keyframe", video, "\x17\x01\x00\x00\x50abc",
 		T{Packet: frame, Key: true, Codec: flv.AVC, CompositionTime: 80, Payload: 16}},
 	{"AVC inter frame, shown early", video, "\x27\x01\xff\xff\xfeabc",
@@ -92,38 +93,61 @@ var tagTable = []struct {
 	{"AVC end", video, "\x17\x02\x00\x00\x00", T{Packet: end, Codec: flv.AVC, Payload: 16}},
 	{"AVC packet type unknown", video, "\x17\x03\x00\x00\x00", T{Packet: none}},
 	{"AVC header cut short", video, "\x17\x01\x00\x00", T{Packet: none}},
-	{"command to the player", video, "\x57\x00", T{Packet: flv.PacketCommand, Codec: flv.AVC, Payload: 12}},
+	{"command to the player", video, "\x57\x00",
+		T{Packet: flv.PacketCommand, Codec: flv.AVC, Payload: 12}},
 	{"HEVC by number", video, "\x1c\x01\x00\x00\x28abc",
 		T{Packet: frame, Key: true, Codec: flv.HEVC, CompositionTime: 40, Payload: 16}},
-	{"Sorenson keyframe", video, "\x12abc", T{Packet: frame, Key: true, Codec: 1<<24 | 2, Payload: 12}},
-	{"enhanced sequence header", video, "\x90hvc1\x01", T{Packet: seq, SequenceHeader: true, Codec: flv.HEVC, Payload: 16}},
+	{"Sorenson keyframe", video, "\x12abc", T{Packet: frame, Key: true, Codec: 1<<24 | 2,
+		Payload: 12}},
+	{"enhanced sequence header", video, "\x90hvc1\x01",
+		T{Packet: seq, SequenceHeader: true, Codec: flv.HEVC, Payload: 16}},
 	{"enhanced keyframe", video, "\x91hvc1\x00\x00\x21abc",
 		T{Packet: frame, Key: true, Codec: flv.HEVC, CompositionTime: 33, Payload: 19}},
-	{"enhanced, without composition time", video, "\x93avc1abc", T{Packet: frame, Key: true, Codec: flv.AVC, Payload: 16}},
-	{"enhanced AV1 inter frame", video, "\xa1av01abc", T{Packet: frame, Codec: fourCC("av01"), Payload: 16}},
-	{"no frame type, H.265 IDR", video, "\x83hvc1\x00\x00\x00\x09\x26\x01", T{Packet: frame, Key: true, Codec: flv.HEVC, Payload: 16}},
-	{"no frame type, H.265 delimiter and parameters", video, "\x81hvc1\x00\x00\x00\x00\x00\x00\x03\x46\x01\x50\x00\x00\x00\x09\x40\x01", T{Packet: frame, Key: true, Codec: flv.HEVC, Payload: 19}},
-	{"no frame type, H.265 inter frame", video, "\x83hvc1\x00\x00\x00\x09\x02\x01", T{Packet: frame, Codec: flv.HEVC, Payload: 16}},
-	{"no frame type, H.265 delimiter alone", video, "\x83hvc1\xff\xff\xff\xff\x46\x01", T{Packet: frame, Codec: flv.HEVC, Payload: 16}},
-	{"no frame type, H.264 IDR", video, "\x83avc1\x00\x00\x00\x09\x65", T{Packet: frame, Key: true, Codec: flv.AVC, Payload: 16}},
-	{"no frame type, H.264 inter frame", video, "\x83avc1\x00\x00\x00\x09\x41", T{Packet: frame, Codec: flv.AVC, Payload: 16}},
-	{"no frame type, AV1 sequence header", video, "\x83av01\x12\x00\x0a\x0b", T{Packet: frame, Key: true, Codec: fourCC("av01"), Payload: 16}},
-	{"no frame type, AV1 frame", video, "\x83av01\x12\x00\x32\x0b", T{Packet: frame, Codec: fourCC("av01"), Payload: 16}},
-	{"no frame type, VP9 keyframe", video, "\x81vp09\x82", T{Packet: frame, Key: true, Codec: fourCC("vp09"), Payload: 16}},
-	{"no frame type, VP9 inter frame", video, "\x81vp09\x86", T{Packet: frame, Codec: fourCC("vp09"), Payload: 16}},
-	{"no frame type, VP9 of profile 3", video, "\x81vp09\xb0", T{Packet: frame, Key: true, Codec: fourCC("vp09"), Payload: 16}},
-	{"no frame type, and no data", video, "\x83hvc1", T{Packet: frame, Codec: flv.HEVC, Payload: 16}},
+	{"enhanced, without composition time", video, "\x93avc1abc",
+		T{Packet: frame, Key: true, Codec: flv.AVC, Payload: 16}},
+	{"enhanced AV1 inter frame", video, "\xa1av01abc",
+		T{Packet: frame, Codec: fourCC("av01"), Payload: 16}},
+	{"no frame type, H.265 IDR", video, "\x83hvc1\x00\x00\x00\x09\x26\x01",
+		T{Packet: frame, Key: true, Codec: flv.HEVC, Payload: 16}},
+	{"no frame type, H.265 delimiter and parameters", video,
+		"\x81hvc1\x00\x00\x00\x00\x00\x00\x03\x46\x01\x50\x00\x00\x00\x09\x40\x01",
+		T{Packet: frame, Key: true, Codec: flv.HEVC, Payload: 19}},
+	{"no frame type, H.265 inter frame", video, "\x83hvc1\x00\x00\x00\x09\x02\x01",
+		T{Packet: frame, Codec: flv.HEVC, Payload: 16}},
+	{"no frame type, H.265 delimiter alone", video, "\x83hvc1\xff\xff\xff\xff\x46\x01",
+		T{Packet: frame, Codec: flv.HEVC, Payload: 16}},
+	{"no frame type, H.264 IDR", video, "\x83avc1\x00\x00\x00\x09\x65",
+		T{Packet: frame, Key: true, Codec: flv.AVC, Payload: 16}},
+	{"no frame type, H.264 inter frame", video, "\x83avc1\x00\x00\x00\x09\x41",
+		T{Packet: frame, Codec: flv.AVC, Payload: 16}},
+	{"no frame type, AV1 sequence header", video, "\x83av01\x12\x00\x0a\x0b",
+		T{Packet: frame, Key: true, Codec: fourCC("av01"), Payload: 16}},
+	{"no frame type, AV1 frame", video, "\x83av01\x12\x00\x32\x0b",
+		T{Packet: frame, Codec: fourCC("av01"), Payload: 16}},
+	{"no frame type, VP9 keyframe", video, "\x81vp09\x82",
+		T{Packet: frame, Key: true, Codec: fourCC("vp09"), Payload: 16}},
+	{"no frame type, VP9 inter frame", video, "\x81vp09\x86",
+		T{Packet: frame, Codec: fourCC("vp09"), Payload: 16}},
+	{"no frame type, VP9 of profile 3", video, "\x81vp09\xb0",
+		T{Packet: frame, Key: true, Codec: fourCC("vp09"), Payload: 16}},
+	{"no frame type, and no data", video, "\x83hvc1",
+		T{Packet: frame, Codec: flv.HEVC, Payload: 16}},
 	{"enhanced VP9 end", video, "\x92vp09", T{Packet: end, Codec: fourCC("vp09"), Payload: 16}},
-	{"enhanced metadata", video, "\x94hvc1abc", T{Packet: flv.PacketMetadata, Codec: flv.HEVC, Payload: 16}},
+	{"enhanced metadata", video, "\x94hvc1abc",
+		T{Packet: flv.PacketMetadata, Codec: flv.HEVC, Payload: 16}},
 	{"enhanced command", video, "\xd1\x00", T{Packet: flv.PacketCommand, Payload: 12}},
 	{"enhanced, extended", video, "\x97\x02\x00\x00\x01\x01hvc1\x00\x00\x21abc",
-		T{Packet: frame, Key: true, Codec: flv.HEVC, CompositionTime: 33, Payload: 11 + 5 + 1 + 4 + 3}},
+		T{Packet: frame, Key: true, Codec: flv.HEVC, CompositionTime: 33,
+			Payload: 11 + 5 + 1 + 4 + 3}},
 	{"enhanced, two tracks", video, "\x96\x11avc1\x00\x00\x00\x01a",
 		T{Packet: frame, Key: true, Multitrack: true, Codec: flv.AVC, Payload: 17}},
-	{"enhanced, two codecs", video, "\x96\x21avc1\x00", T{Packet: frame, Key: true, Multitrack: true, Payload: 13}},
+	{"enhanced, two codecs", video, "\x96\x21avc1\x00",
+		T{Packet: frame, Key: true, Multitrack: true, Payload: 13}},
 	{"enhanced, the second track", video, "\x96\x00avc1\x01config",
-		T{Packet: seq, SequenceHeader: true, Multitrack: true, Track: 1, Codec: flv.AVC, Payload: 17}},
-	{"enhanced, the third track and another, two codecs", video, "\x96\x21avc1\x02\x00\x00\x01ahvc1\x01\x00\x00\x01b",
+		T{Packet: seq, SequenceHeader: true, Multitrack: true, Track: 1, Codec: flv.AVC,
+			Payload: 17}},
+	{"enhanced, the third track and another, two codecs", video,
+		"\x96\x21avc1\x02\x00\x00\x01ahvc1\x01\x00\x00\x01b",
 		T{Packet: frame, Key: true, Multitrack: true, Track: 2, Payload: 13}},
 	{"enhanced, a track without its number", video, "\x96\x01avc1", T{Multitrack: true}},
 	{"enhanced, the last of 256 sounds", audio, "\x95\x01Opus\xffsound",
@@ -131,7 +155,8 @@ var tagTable = []struct {
 	{"enhanced, tracks of tracks", video, "\x96\x06avc1", T{Multitrack: true}},
 	{"enhanced, cut short", video, "\x91hv", T{}},
 	{"enhanced, extension cut short", video, "\x97\x05abc", T{}},
-	{"AAC sequence header", audio, "\xaf\x00\x12\x10", T{Packet: seq, SequenceHeader: true, Codec: flv.AAC, Payload: 13}},
+	{"AAC sequence header", audio, "\xaf\x00\x12\x10",
+		T{Packet: seq, SequenceHeader: true, Codec: flv.AAC, Payload: 13}},
 	{"AAC", audio, "\xaf\x01abc", T{Packet: frame, Codec: flv.AAC, Payload: 13}},
 	{"AAC cut short", audio, "\xaf", T{}},
 	{"MP3", audio, "\x2fabc", T{Packet: frame, Codec: flv.MP3, Payload: 12}},
@@ -139,7 +164,8 @@ var tagTable = []struct {
 	{"enhanced AAC sequence header", audio, "\x90mp4a\x12\x10",
 		T{Packet: seq, SequenceHeader: true, Codec: flv.AAC, Payload: 16}},
 	{"enhanced Opus", audio, "\x91Opusabc", T{Packet: frame, Codec: flv.Opus, Payload: 16}},
-	{"enhanced channels", audio, "\x94ac-3\x01", T{Packet: flv.PacketMetadata, Codec: fourCC("ac-3"), Payload: 16}},
+	{"enhanced channels", audio, "\x94ac-3\x01",
+		T{Packet: flv.PacketMetadata, Codec: fourCC("ac-3"), Payload: 16}},
 	{"encrypted", video | 0x20, "\x17\x01\x00\x00\x00abc",
 		T{Packet: frame, Key: true, Encrypted: true, Codec: flv.AVC, Payload: 16}},
 	{"empty", video, "", T{}},
@@ -177,7 +203,8 @@ func TestAppendTracks(t *testing.T) {
 		{"two codecs", "\x96\x20avc1\x02\x00\x00\x01ahvc1\x01\x00\x00\x02bc", video, []byte{2, 1}},
 		{"of no length", "\x95\x10Opus\x01\x00\x00\x00\x02\x00\x00\x00", audio, []byte{1, 2}},
 		{"a long one", "\x96\x10avc1\x00\x00\x00\x00\x01\xff\xff\xffa", video, []byte{0}},
-		{"extended", "\x97\x02\x00\x00\x01\x06\x10hvc1\x04\x00\x00\x00\x05\x00\x00\x00", video, []byte{4, 5}},
+		{"extended", "\x97\x02\x00\x00\x01\x06\x10hvc1\x04\x00\x00\x00\x05\x00\x00\x00", video,
+			[]byte{4, 5}},
 	} {
 		for n := range len(tt.data) + 1 {
 			raw := rawTag(tt.kind, 0, tt.data[:n])
@@ -209,9 +236,12 @@ func TestHostileStreams(t *testing.T) {
 		{"not FLV", "GET / HTTP/1.1\r\n", nil, 0, flv.ErrNotFLV},
 		{"too short to be FLV, and not", "GE", nil, 0, flv.ErrNotFLV},
 		{"cut in the header", fileHeader[:7], nil, 0, io.ErrUnexpectedEOF},
-		{"cut before the first previous-tag-size ends", fileHeader[:11], nil, 0, io.ErrUnexpectedEOF},
-		{"of another version", "FLV\x02\x05\x00\x00\x00\x09\x00\x00\x00\x00", nil, 0, flv.ErrNotFLV},
-		{"data inside the header", "FLV\x01\x05\x00\x00\x00\x08\x00\x00\x00\x00", nil, 0, flv.ErrNotFLV},
+		{"cut before the first previous-tag-size ends", fileHeader[:11], nil, 0,
+			io.ErrUnexpectedEOF},
+		{"of another version", "FLV\x02\x05\x00\x00\x00\x09\x00\x00\x00\x00", nil, 0,
+			flv.ErrNotFLV},
+		{"data inside the header", "FLV\x01\x05\x00\x00\x00\x08\x00\x00\x00\x00", nil, 0,
+			flv.ErrNotFLV},
 		{"longer header", "FLV\x01\x05\x00\x00\x00\x0bxx\x00\x00\x00\x00" + frame, nil, 1, io.EOF},
 		{"header of 4 GiB", "FLV\x01\x05\xff\xff\xff\xff\x00\x00\x00\x00", nil, 0,
 			&flv.LimitError{What: "header", Have: 1<<32 - 1, Limit: 1024}},
@@ -220,20 +250,26 @@ func TestHostileStreams(t *testing.T) {
 		{"cut in a tag header", fileHeader + frame + frame[:10], nil, 1, io.ErrUnexpectedEOF},
 		{"cut behind a tag header", fileHeader + frame[:11], nil, 0, io.ErrUnexpectedEOF},
 		{"cut in the data", fileHeader + frame[:14], nil, 0, io.ErrUnexpectedEOF},
-		{"cut in the previous-tag-size", fileHeader + frame[:len(frame)-1], nil, 0, io.ErrUnexpectedEOF},
-		{"wrong previous-tag-size", fileHeader + frame + string(bad), nil, 1, &flv.PrevTagSizeError{Have: 18, Want: 19}},
-		{"previous-tag-size left out", fileHeader + zero, nil, 0, &flv.PrevTagSizeError{Have: 0, Want: 19}},
+		{"cut in the previous-tag-size", fileHeader + frame[:len(frame)-1], nil, 0,
+			io.ErrUnexpectedEOF},
+		{"wrong previous-tag-size", fileHeader + frame + string(bad), nil, 1,
+			&flv.PrevTagSizeError{Have: 18, Want: 19}},
+		{"previous-tag-size left out", fileHeader + zero, nil, 0,
+			&flv.PrevTagSizeError{Have: 0, Want: 19}},
 		{"tag above the limit", fileHeader + frame, []flv.Option{flv.MaxTag(7)}, 0,
 			&flv.LimitError{What: "tag data (MaxTag)", Have: 8, Limit: 7}},
 		{"tag at the limit", fileHeader + frame, []flv.Option{flv.MaxTag(8)}, 1, io.EOF},
-		{"tag above the default limit", fileHeader + "\x09\xff\xff\xff\x00\x00\x00\x00\x00\x00\x00", nil, 0,
+		{"tag above the default limit", fileHeader + "\x09\xff\xff\xff\x00\x00\x00\x00\x00\x00\x00",
+			nil, 0,
 			&flv.LimitError{What: "tag data (MaxTag)", Have: 1<<24 - 1, Limit: 8 << 20}},
-		{"tag that is announced and does not come", fileHeader + "\x09\x7f\xff\xff\x00\x00\x00\x00\x00\x00\x00abc", nil, 0,
+		{"tag that is announced and does not come", fileHeader +
+			"\x09\x7f\xff\xff\x00\x00\x00\x00\x00\x00\x00abc", nil, 0,
 			io.ErrUnexpectedEOF},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, src := range []io.Reader{
-				strings.NewReader(tt.in), iotest.OneByteReader(strings.NewReader(tt.in)), iotest.DataErrReader(strings.NewReader(tt.in)),
+				strings.NewReader(tt.in), iotest.OneByteReader(strings.NewReader(tt.in)),
+				iotest.DataErrReader(strings.NewReader(tt.in)),
 			} {
 				tags, err := decodeAll(t, src, 16, tt.opts...)
 				sameResult(t, tags, err, tags, tt.want)
@@ -250,8 +286,10 @@ func TestErrorsNameTheLimit(t *testing.T) {
 		err  error
 		want string
 	}{
-		{&flv.LimitError{What: "tag data (MaxTag)", Have: 9, Limit: 8}, "flv: tag data (MaxTag): 9 bytes announced, limit 8"},
-		{&flv.PrevTagSizeError{Have: 0, Want: 19}, "flv: previous-tag-size is 0 after a tag of 19 bytes"},
+		{&flv.LimitError{What: "tag data (MaxTag)", Have: 9, Limit: 8},
+			"flv: tag data (MaxTag): 9 bytes announced, limit 8"},
+		{&flv.PrevTagSizeError{Have: 0, Want: 19},
+			"flv: previous-tag-size is 0 after a tag of 19 bytes"},
 	} {
 		if got := tt.err.Error(); got != tt.want {
 			t.Errorf("%q, want %q", got, tt.want)
@@ -299,7 +337,8 @@ func (s *stutter) Read(p []byte) (int, error) {
 
 // An error of the source loses nothing, wherever it comes.
 func TestSourceErrorsCanBeOvercome(t *testing.T) {
-	in := fileHeader + rawTag(script, 0, "\x02\x00\x0aonMetaData") + rawTag(video, 0, "\x17\x01\x00\x00\x00abc")
+	in := fileHeader + rawTag(script, 0, "\x02\x00\x0aonMetaData") + rawTag(video, 0,
+		"\x17\x01\x00\x00\x00abc")
 	want, wantErr := slowParse([]byte(in), 8<<20)
 	r := millrace.NewReader(&stutter{p: []byte(in)})
 	defer r.Release()
@@ -344,7 +383,8 @@ func TestEverySplit(t *testing.T) {
 		sameResult(t, got, err, want, wantErr)
 	}
 	for _, src := range []io.Reader{
-		iotest.OneByteReader(strings.NewReader(s)), iotest.HalfReader(strings.NewReader(s)), iotest.DataErrReader(strings.NewReader(s)),
+		iotest.OneByteReader(strings.NewReader(s)), iotest.HalfReader(strings.NewReader(s)),
+		iotest.DataErrReader(strings.NewReader(s)),
 	} {
 		got, err := decodeAll(t, src, 4096)
 		sameResult(t, got, err, want, wantErr)
@@ -413,7 +453,8 @@ func TestTagsOfOneBlockAreOnePiece(t *testing.T) {
 // Memory is allocated as bytes arrive, not as they are announced.
 func TestAnnouncedBytesTakeNoMemory(t *testing.T) {
 	pool := millrace.NewPool()
-	r := pool.NewReader(strings.NewReader(fileHeader+"\x09\x7f\xff\xff\x00\x00\x00\x00\x00\x00\x00abc"), 4096)
+	r := pool.NewReader(strings.NewReader(fileHeader+
+		"\x09\x7f\xff\xff\x00\x00\x00\x00\x00\x00\x00abc"), 4096)
 	defer r.Release()
 	var c millrace.Chain
 	if _, err := flv.NewDecoder(r).Next(&c); err != io.ErrUnexpectedEOF {
@@ -431,7 +472,8 @@ func TestSniff(t *testing.T) {
 	}{
 		{"", false}, {"FLV", false}, {"FLV\x01", true}, {"FLV\x02", false}, {"flv\x01", false},
 		{fileHeader[:8], true}, {fileHeader[:9], true}, {fileHeader + "more", true},
-		{"FLV\x01\x05\x00\x00\x00\x08", false}, {"FLV\x01\x05\x00\x01\x00\x09", false}, {"MThd\x00\x00\x00\x06", false},
+		{"FLV\x01\x05\x00\x00\x00\x08", false}, {"FLV\x01\x05\x00\x01\x00\x09", false},
+		{"MThd\x00\x00\x00\x06", false},
 	} {
 		if got := flv.Sniff([]byte(tt.in)); got != tt.want {
 			t.Errorf("Sniff(%q) is %v", tt.in, got)
@@ -446,10 +488,19 @@ func TestMisuse(t *testing.T) {
 	var dst millrace.Chain
 	var enc flv.Encoder
 	for name, f := range map[string]func(){
-		"flv: MaxTag(0): a limit is from 1 to 16777215 bytes":        func() { flv.MaxTag(0) },
-		"flv: MaxTag(16777216): a limit is from 1 to 16777215 bytes": func() { flv.MaxTag(flv.MaxData + 1) },
-		"flv: Retime of a chain of 3 bytes, which is no tag":         func() { enc.Retime(&dst, &short, 1) },
-		"flv: Retime of a chain of 16 bytes for a tag of 18":         func() { enc.Retime(&dst, &half, 1) },
+		"flv: MaxTag(0): a limit is from 1 to 16777215 bytes": func() { flv.MaxTag(0) },
+		"flv: MaxTag(16777216): a limit is from 1 to 16777215 bytes": func() {
+			flv.MaxTag(
+				flv.MaxData + 1)
+		},
+		"flv: Retime of a chain of 3 bytes, which is no tag": func() {
+			enc.Retime(&dst,
+				&short, 1)
+		},
+		"flv: Retime of a chain of 16 bytes for a tag of 18": func() {
+			enc.Retime(&dst,
+				&half, 1)
+		},
 	} {
 		func() {
 			defer func() {
@@ -476,9 +527,12 @@ func TestNames(t *testing.T) {
 		v    fmt.Stringer
 		want string
 	}{
-		{flv.AVC, "AVC"}, {flv.Opus, "Opus"}, {flv.Codec(0), "no codec"}, {flv.Codec(1<<24 | 4), "VP6"}, {flv.Codec(2 << 24), "PCM"},
-		{flv.Codec(1<<24 | 9), "video codec 9"}, {flv.Codec(2<<24 | 12), "audio format 12"}, {flv.Codec(0x78797a39), `"xyz9"`},
-		{flv.TypeVideo, "video"}, {flv.TypeAudio, "audio"}, {flv.TypeScript, "script"}, {flv.Type(15), "tag type 15"},
+		{flv.AVC, "AVC"}, {flv.Opus, "Opus"}, {flv.Codec(0), "no codec"},
+		{flv.Codec(1<<24 | 4), "VP6"}, {flv.Codec(2 << 24), "PCM"},
+		{flv.Codec(1<<24 | 9), "video codec 9"}, {flv.Codec(2<<24 | 12), "audio format 12"},
+		{flv.Codec(0x78797a39), `"xyz9"`},
+		{flv.TypeVideo, "video"}, {flv.TypeAudio, "audio"}, {flv.TypeScript, "script"},
+		{flv.Type(15), "tag type 15"},
 	} {
 		if got := tt.v.String(); got != tt.want {
 			t.Errorf("%q, want %q", got, tt.want)

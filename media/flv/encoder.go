@@ -22,11 +22,13 @@ func (e *Encoder) Release() { e.room.Release() }
 // The body of an audio or video tag begins with the codec's header. Append takes ownership of body,
 // which is left empty, even if it returns an error: a *LimitError for a body above MaxData. dst is
 // then unchanged.
-func (e *Encoder) Append(dst *millrace.Chain, t Type, timestamp uint32, body *millrace.Chain) (Tag, error) {
+func (e *Encoder) Append(dst *millrace.Chain, t Type, timestamp uint32, body *millrace.Chain) (Tag,
+	error) {
 	n := body.Len()
 	if n > MaxData {
 		body.Release()
-		return Tag{}, &LimitError{What: "tag data (the format's 24 bits)", Have: int64(n), Limit: MaxData}
+		return Tag{}, &LimitError{What: "tag data (the format's 24 bits)", Have: int64(n),
+			Limit: MaxData}
 	}
 	head := [tagHeaderSize]byte{byte(t), byte(n >> 16), byte(n >> 8), byte(n)}
 	putTimestamp(head[:], timestamp)

@@ -140,7 +140,8 @@ func (t *Tag) parseExVideo(p []byte) {
 		return
 	}
 	t.setPacket(packet, codec, at)
-	t.Key = packet == PacketFrame && (frame == frameKey || frame == frameUnset && !t.Multitrack && beginsKey(codec, p[at:]))
+	t.Key = packet == PacketFrame && (frame == frameKey || frame == frameUnset && !t.Multitrack &&
+		beginsKey(codec, p[at:]))
 }
 
 // beginsKey reports whether p, which may be truncated, begins like the data of a keyframe. It

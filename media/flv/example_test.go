@@ -43,7 +43,8 @@ func ExampleDecoder() {
 		default:
 			c.Clone(&group)
 		}
-		fmt.Printf("%v at %d ms, %d bytes in %d piece\n", tag.Type, tag.Timestamp, c.Len(), c.Pieces())
+		fmt.Printf("%v at %d ms, %d bytes in %d piece\n", tag.Type, tag.Timestamp, c.Len(),
+			c.Pieces())
 		c.Release()
 	}
 	fmt.Println(preamble.Len(), "bytes of preamble,", group.Len(), "bytes from the last keyframe")

@@ -10,7 +10,8 @@ import (
 // FuzzDecoder compares with the reference, in random portions. decodeAll fails on a leak.
 func FuzzDecoder(f *testing.F) {
 	for _, seed := range dataSeeds {
-		f.Add([]byte(fileHeader+rawTag(seed.kind, 1, seed.data)+rawTag(seed.kind, 2, seed.data)), uint64(1))
+		f.Add([]byte(fileHeader+rawTag(seed.kind, 1, seed.data)+rawTag(seed.kind, 2, seed.data)),
+			uint64(1))
 	}
 	f.Add(randomStream(rand.New(rand.NewPCG(1, 1)), 5), uint64(2))
 	f.Add([]byte("FLV\x01\x05\x00\x00\x00\x0bxx\x00\x00\x00\x00"), uint64(3))

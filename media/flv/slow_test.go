@@ -41,7 +41,8 @@ func slowParse(b []byte, maxTag int) (tags []slowTag, err error) {
 		}
 		size := int(binary.BigEndian.Uint32(b[0:4]) & 0xffffff)
 		if size > maxTag {
-			return tags, &flv.LimitError{What: "tag data (MaxTag)", Have: int64(size), Limit: int64(maxTag)}
+			return tags, &flv.LimitError{What: "tag data (MaxTag)", Have: int64(size),
+				Limit: int64(maxTag)}
 		}
 		end := 11 + size + 4
 		if len(b) < end {
@@ -74,7 +75,8 @@ func slowDescribe(b []byte) flv.Tag {
 	}
 	switch t.Type {
 	case flv.TypeScript:
-		t.Metadata = bytes.HasPrefix(bytes.TrimPrefix(data, []byte{0}), []byte("\x02\x00\x0aonMetaData"))
+		t.Metadata = bytes.HasPrefix(bytes.TrimPrefix(data, []byte{0}),
+			[]byte("\x02\x00\x0aonMetaData"))
 	case flv.TypeVideo:
 		slowVideo(&t, data)
 	case flv.TypeAudio:
@@ -93,13 +95,15 @@ func slowVideo(t *flv.Tag, data []byte) {
 		}
 		kind, codec, at, ok := slowEnhanced(t, data, 6)
 		packets := map[byte]flv.Packet{
-			0: flv.PacketSequenceHeader, 5: flv.PacketSequenceHeader, 1: flv.PacketFrame, 3: flv.PacketFrame,
+			0: flv.PacketSequenceHeader, 5: flv.PacketSequenceHeader, 1: flv.PacketFrame,
+			3: flv.PacketFrame,
 			2: flv.PacketSequenceEnd, 4: flv.PacketMetadata,
 		}
 		if !ok || packets[kind] == flv.PacketNone {
 			return
 		}
-		if kind == 1 && !t.Multitrack && (codec == flv.AVC || codec == flv.HEVC || codec.String() == "VVC") {
+		if kind == 1 && !t.Multitrack && (codec == flv.AVC || codec == flv.HEVC ||
+			codec.String() == "VVC") {
 			if len(data) < at+3 {
 				return
 			}
@@ -107,7 +111,8 @@ func slowVideo(t *flv.Tag, data []byte) {
 			at += 3
 		}
 		t.Packet, t.Codec, t.Payload = packets[kind], codec, 11+at
-		t.Key = t.Packet == flv.PacketFrame && (frame == 1 || frame == 0 && !t.Multitrack && slowKey(codec.String(), data[at:]))
+		t.Key = t.Packet == flv.PacketFrame &&
+			(frame == 1 || frame == 0 && !t.Multitrack && slowKey(codec.String(), data[at:]))
 		return
 	}
 	codec, withHeader := flv.Codec(1<<24|uint32(data[0]&15)), false
@@ -123,7 +128,8 @@ func slowVideo(t *flv.Tag, data []byte) {
 	case !withHeader:
 		t.Packet, t.Codec, t.Payload = flv.PacketFrame, codec, 12
 	case len(data) >= 5 && data[1] <= 2:
-		t.Packet = [...]flv.Packet{flv.PacketSequenceHeader, flv.PacketFrame, flv.PacketSequenceEnd}[data[1]]
+		t.Packet = [...]flv.Packet{flv.PacketSequenceHeader, flv.PacketFrame,
+			flv.PacketSequenceEnd}[data[1]]
 		t.Codec, t.Payload = codec, 16
 		if data[1] == 1 {
 			t.CompositionTime = slowInt24(data[2:])
@@ -134,7 +140,8 @@ func slowVideo(t *flv.Tag, data []byte) {
 
 // slowKey looks for a keyframe in what can be seen of a frame.
 func slowKey(codec string, p []byte) bool {
-	kinds := map[string]string{"AVC": "\x05\x07\x08", "HEVC": "\x10\x11\x12\x13\x14\x15\x16\x17\x20\x21\x22"}[codec]
+	kinds := map[string]string{"AVC": "\x05\x07\x08",
+		"HEVC": "\x10\x11\x12\x13\x14\x15\x16\x17\x20\x21\x22"}[codec]
 	switch codec {
 	case "AVC", "HEVC":
 		for len(p) >= 5 {
@@ -171,7 +178,8 @@ func slowAudio(t *flv.Tag, data []byte) {
 	case format == 9:
 		kind, codec, at, ok := slowEnhanced(t, data, 5)
 		packets := map[byte]flv.Packet{
-			0: flv.PacketSequenceHeader, 1: flv.PacketFrame, 2: flv.PacketSequenceEnd, 4: flv.PacketMetadata,
+			0: flv.PacketSequenceHeader, 1: flv.PacketFrame, 2: flv.PacketSequenceEnd,
+			4: flv.PacketMetadata,
 		}
 		if ok && packets[kind] != flv.PacketNone {
 			t.Packet, t.Codec, t.Payload = packets[kind], codec, 11+at
@@ -189,7 +197,8 @@ func slowAudio(t *flv.Tag, data []byte) {
 }
 
 // slowEnhanced walks an enhanced header; it panics inside, and reports false, when the bytes end.
-func slowEnhanced(t *flv.Tag, data []byte, tracks byte) (kind byte, codec flv.Codec, at int, ok bool) {
+func slowEnhanced(t *flv.Tag, data []byte, tracks byte) (kind byte, codec flv.Codec, at int,
+	ok bool) {
 	defer func() {
 		if recover() != nil {
 			ok = false

@@ -50,20 +50,25 @@ const (
 
 // Tag has the facts about a tag that a relay needs. It holds no reference to the tag's bytes.
 type Tag struct {
-	Type            Type
-	Packet          Packet
-	Key             bool   // a keyframe: decoding can start here. Never set for a sequence header or a command
-	SequenceHeader  bool   // Packet is PacketSequenceHeader
-	Metadata        bool   // script data named onMetaData
-	Multitrack      bool   // enhanced: the payload is a list of tracks; Codec is 0 unless all have the same
-	Track           byte   // enhanced: number of the first track in the list; 0, the default track, for all other tags
+	Type   Type
+	Packet Packet
+	// A keyframe: decoding can start here. Never set for a sequence header or a command.
+	Key            bool
+	SequenceHeader bool // Packet is PacketSequenceHeader
+	Metadata       bool // script data named onMetaData
+	// enhanced: the payload is a list of tracks; Codec is 0 unless all have the same.
+	Multitrack bool
+	// enhanced: number of the first track in the list; 0, the default track, for all other tags.
+	Track           byte
 	Encrypted       bool   // the filter bit is set
 	Codec           Codec  // 0 when Packet is PacketNone
 	Size            int    // of the data; the tag as a whole is 15 bytes longer
 	Timestamp       uint32 // decoding time in ms; wraps after 49.7 days
 	StreamID        uint32 // 24 bits, 0 in a file
 	CompositionTime int32  // ms from decoding to showing, if the codec has such a time
-	Payload         int    // offset in the tag of the codec's bytes, which end 4 bytes before the tag does; 0 if not known
+	// Offset in the tag of the codec's bytes, which end 4 bytes before the tag does; 0 if not
+	// known.
+	Payload int
 }
 
 // Len returns the length of the whole tag: header, data and previous-tag-size.

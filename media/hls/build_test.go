@@ -17,7 +17,8 @@ import (
 // config is the Config of most tests: parts of 200 ms, segments from 1 s on.
 var config = hls.Config{
 	FirstMSN: 10, FirstDiscontinuity: 3,
-	Target: 2 * time.Second, Part: 200 * time.Millisecond, Segment: time.Second, Segments: 3, MaxBytes: 1 << 20,
+	Target: 2 * time.Second, Part: 200 * time.Millisecond, Segment: time.Second, Segments: 3,
+	MaxBytes: 1 << 20,
 }
 
 // playlist is what a media playlist says.
@@ -89,7 +90,8 @@ func parse(t testing.TB, text string) (p playlist) {
 		case "#EXT-X-PROGRAM-DATE-TIME":
 			s.date = value
 		case "#EXT-X-PART":
-			s.parts = append(s.parts, part{attribute(value, "URI"), ms(t, attribute(value, "DURATION")),
+			s.parts = append(s.parts, part{attribute(value, "URI"),
+				ms(t, attribute(value, "DURATION")),
 				attribute(value, "INDEPENDENT") == "YES"})
 		case "#EXTINF":
 			s.duration = ms(t, strings.TrimSuffix(value, ","))
@@ -172,7 +174,10 @@ func (p playlist) String() string {
 		words = append(words, fmt.Sprint(s.msn, ":"))
 		for i := 0; i < len(s.parts); {
 			n := i + 1
-			same := func(a, b part) bool { return a.duration == b.duration && a.independent == b.independent }
+			same := func(a, b part) bool {
+				return a.duration == b.duration &&
+					a.independent == b.independent
+			}
 			for n < len(s.parts) && same(s.parts[n], s.parts[i]) {
 				n++
 			}

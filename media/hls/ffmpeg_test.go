@@ -25,8 +25,10 @@ func TestFFmpegPlaysIt(t *testing.T) {
 	need.Program(t, "ffprobe")
 	dir := t.TempDir()
 	source := filepath.Join(dir, "source.flv")
-	run(t, "ffmpeg", "-y", "-f", "lavfi", "-i", "testsrc=size=322x182:rate=25", "-f", "lavfi", "-i", "sine=sample_rate=48000",
-		"-t", "5.3", "-c:v", "libx264", "-preset", "ultrafast", "-g", "25", "-pix_fmt", "yuv420p", "-c:a", "aac", source)
+	run(t, "ffmpeg", "-y", "-f", "lavfi", "-i", "testsrc=size=322x182:rate=25", "-f", "lavfi", "-i",
+		"sine=sample_rate=48000",
+		"-t", "5.3", "-c:v", "libx264", "-preset", "ultrafast", "-g", "25", "-pix_fmt", "yuv420p",
+		"-c:a", "aac", source)
 	c := config
 	c.Segments = 100
 	r := newRig(t, c)
@@ -43,12 +45,14 @@ func TestFFmpegPlaysIt(t *testing.T) {
 	}
 	for _, s := range p.segments {
 		for _, part := range s.parts {
-			if part.duration != 200 && part != s.parts[len(s.parts)-1] || part.independent != (part == s.parts[0]) {
+			if part.duration != 200 && part != s.parts[len(s.parts)-1] ||
+				part.independent != (part == s.parts[0]) {
 				t.Errorf("%+v", part)
 			}
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "media.m3u8"), r.w.AppendPlaylist(nil, false), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "media.m3u8"), r.w.AppendPlaylist(nil, false),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	want, got := packets(t, source), packets(t, filepath.Join(dir, "media.m3u8"))
@@ -73,7 +77,8 @@ func run(t *testing.T, name string, args ...string) string {
 func packets(t *testing.T, file string) (all string) {
 	t.Helper()
 	for _, stream := range []string{"v", "a"} {
-		all += run(t, "ffprobe", "-select_streams", stream, "-show_packets", "-show_data_hash", "md5",
+		all += run(t, "ffprobe", "-select_streams", stream, "-show_packets", "-show_data_hash",
+			"md5",
 			"-show_entries", "packet=size,data_hash", "-of", "csv", file)
 	}
 	return all
@@ -99,7 +104,8 @@ func window(t *testing.T, w *hls.Window, file string) {
 			}
 			w.Init(&init)
 		}
-		w.Add(hls.Fragment{Duration: f.Duration, Key: f.Key, KeyNext: keyNext, Time: time.Unix(0, 0).Add(f.Start)}, body)
+		w.Add(hls.Fragment{Duration: f.Duration, Key: f.Key, KeyNext: keyNext,
+			Time: time.Unix(0, 0).Add(f.Start)}, body)
 	}
 	for d := flv.NewDecoder(r); ; {
 		var tag, fragment millrace.Chain

@@ -127,8 +127,9 @@ func appendSeconds(dst []byte, ms int64) []byte {
 // Variant describes a media playlist for a multivariant playlist. Fields that are zero are left
 // out, other than Bandwidth, which a playlist must have.
 type Variant struct {
-	URI                         string  // of the media playlist, without line breaks
-	Codecs                      string  // as in RFC 6381, separated by commas, without quotes: see mp4
+	URI string // of the media playlist, without line breaks
+	// As in RFC 6381, separated by commas, without quotes: see mp4.
+	Codecs                      string
 	Width, Height               int     // in pixels
 	FrameRate                   float64 // video frames per second
 	Bandwidth, AverageBandwidth int64   // bits per second; see [Window.Bandwidth]

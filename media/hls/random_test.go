@@ -22,7 +22,10 @@ func TestRandom(t *testing.T) {
 		runs = 20
 	}
 	for seed := range uint64(runs) {
-		if !t.Run(fmt.Sprint(seed), func(t *testing.T) { testRandom(t, rand.New(rand.NewPCG(seed, 1))) }) {
+		if !t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			testRandom(t,
+				rand.New(rand.NewPCG(seed, 1)))
+		}) {
 			return
 		}
 	}
@@ -40,8 +43,9 @@ func testRandom(t *testing.T, rnd *rand.Rand) {
 		MaxBytes:           int64(pick(64<<10, 100<<10, 1<<30)),
 	}
 	c.Segment = c.Target / time.Duration(pick(1, 1, 2, 4))
-	h := history{rig: newRig(t, c), config: c, objects: map[string][]byte{}, segments: map[int]*record{},
-		even: rnd.IntN(2) == 0, unlimited: c.MaxBytes == 1<<30, checker: hlscheck.New()}
+	h := history{rig: newRig(t, c), config: c, objects: map[string][]byte{},
+		segments: map[int]*record{},
+		even:     rnd.IntN(2) == 0, unlimited: c.MaxBytes == 1<<30, checker: hlscheck.New()}
 	// A third of the streams is regular, a third has frames of any length, a third is mostly
 	// regular.
 	regular := pick(0, 50, 100)
@@ -65,7 +69,8 @@ func testRandom(t *testing.T, rnd *rand.Rand) {
 			h.goOn(n == 8)
 			h.init()
 		default:
-			f := hls.Fragment{Key: i%group == 0 || rnd.IntN(500) == 0, Duration: frame, Time: start.Add(h.clock)}
+			f := hls.Fragment{Key: i%group == 0 ||
+				rnd.IntN(500) == 0, Duration: frame, Time: start.Add(h.clock)}
 			f.KeyNext = (i+1)%group == 0 && rnd.IntN(4) > 0 || rnd.IntN(500) == 0
 			if rnd.IntN(100) >= regular {
 				f.Duration = time.Duration(rnd.Int64N(int64(frame) + 1))
@@ -134,7 +139,8 @@ func (h *history) goOn(flush bool) {
 	h.config, h.rig, h.fresh = c, newRig(h.t, c), true
 	h.added = added
 	text := string(h.w.AppendPlaylist(nil, false))
-	h.last.segments = slices.DeleteFunc(h.last.segments, func(s segment) bool { return s.uri == "" })
+	h.last.segments = slices.DeleteFunc(h.last.segments,
+		func(s segment) bool { return s.uri == "" })
 	h.check(text != h.text, "another window")
 	h.fresh = false
 }
@@ -164,7 +170,8 @@ func (h *history) add(f hls.Fragment, size int) {
 func (h *history) failf(format string, args ...any) {
 	h.t.Helper()
 	now := h.w.AppendPlaylist(nil, false)
-	h.t.Fatalf("%+v\nbefore:\n%s\nnow:\n%s\n%s", h.config, h.text, now, fmt.Sprintf(format, args...))
+	h.t.Fatalf("%+v\nbefore:\n%s\nnow:\n%s\n%s", h.config, h.text, now,
+		fmt.Sprintf(format, args...))
 }
 
 // check compares the playlist after a call with all that was before.
@@ -211,7 +218,8 @@ func (h *history) checkRules(text string) {
 
 // checkHeader compares what never changes, and what only grows.
 func (h *history) checkHeader(p playlist) {
-	if h.text != "" && p.constant != h.last.constant || p.target != int(h.config.Target/time.Millisecond) ||
+	if h.text != "" && p.constant != h.last.constant ||
+		p.target != int(h.config.Target/time.Millisecond) ||
 		p.partTarget != int(h.config.Part/time.Millisecond) || p.skipped != 0 {
 		h.failf("header")
 	}
@@ -261,7 +269,8 @@ func (h *history) checkOrder(p playlist) {
 	if p.msn+complete < h.last.msn+last {
 		h.failf("a segment at the end is missing")
 	}
-	if h.unlimited && p.msn > h.last.msn && h.text != "" && (complete < h.config.Segments || total < 3*p.target) {
+	if h.unlimited && p.msn > h.last.msn && h.text != "" &&
+		(complete < h.config.Segments || total < 3*p.target) {
 		h.failf("%d segments of %d ms remain", complete, total)
 	}
 	if h.unlimited && complete > h.config.Segments && total-p.segments[0].duration >= 3*p.target {
@@ -286,7 +295,8 @@ func (h *history) checkSegment(s *segment, newest bool) {
 			known.from = bytes.Index(h.media, data) // segments before were too large to be seen
 		}
 	}
-	if s.discontinuity != known.discontinuity || s.dsn != known.dsn || s.date != known.date || s.init != known.init {
+	if s.discontinuity != known.discontinuity || s.dsn != known.dsn || s.date != known.date ||
+		s.init != known.init {
 		h.failf("segment %d was %+v", s.msn, known)
 	}
 	if known.uri != "" && (s.uri != known.uri || s.duration != known.duration) {
@@ -294,7 +304,8 @@ func (h *history) checkSegment(s *segment, newest bool) {
 	}
 	n := len(known.parts)
 	withdrawn := s.uri != "" && len(s.parts) == 0
-	if known.uri != "" && len(s.parts) > n || !withdrawn && (len(s.parts) < n || !slices.Equal(s.parts[:n], known.parts)) {
+	if known.uri != "" && len(s.parts) > n || !withdrawn &&
+		(len(s.parts) < n || !slices.Equal(s.parts[:n], known.parts)) {
 		h.failf("parts of segment %d were %+v", s.msn, known.parts)
 	}
 	if s.gap {
@@ -319,7 +330,8 @@ func (h *history) checkSegment(s *segment, newest bool) {
 			h.failf("bytes of %s", s.uri)
 		}
 		if len(s.parts) > 0 && (at != known.from+len(data) || sum != s.duration) {
-			h.failf("parts of %s: %d bytes of %d, %d ms of %d", s.uri, at-known.from, len(data), sum, s.duration)
+			h.failf("parts of %s: %d bytes of %d, %d ms of %d", s.uri, at-known.from, len(data),
+				sum, s.duration)
 		}
 		if (s.duration+500)/1000*1000 > int(h.config.Target/time.Millisecond) {
 			h.failf("%s is too long", s.uri)
@@ -370,7 +382,8 @@ func (h *history) checkParts(p playlist) {
 			if part.duration > p.partTarget {
 				h.failf("%s is too long", part.uri)
 			}
-			if h.even && part.duration*100 < p.partTarget*85 && !part.independent && (s.uri == "" || j < len(s.parts)-1) {
+			if h.even && part.duration*100 < p.partTarget*85 && !part.independent &&
+				(s.uri == "" || j < len(s.parts)-1) {
 				h.failf("%s is too short", part.uri)
 			}
 		}
@@ -453,7 +466,8 @@ func (h *history) checkKept(p playlist) {
 			h.failf("%s is gone after %v, want %v", s.uri, kept, least)
 		}
 		if h.unlimited && !ok && len(s.parts) > 0 && h.clock-s.partsEnd < 3*h.config.Target-slack {
-			h.failf("parts of %s left the playlist at %v, and are gone at %v", s.uri, s.partsEnd, h.clock)
+			h.failf("parts of %s left the playlist at %v, and are gone at %v", s.uri, s.partsEnd,
+				h.clock)
 		}
 		if ok && msn < p.msn-1-2*h.config.Segments && kept > 20*h.config.Target+2*least+2*slack {
 			h.failf("%s is there after %v", s.uri, kept)

@@ -16,7 +16,8 @@ type Reload struct {
 }
 
 var (
-	errNumber  = errors.New("hls: _HLS_msn or _HLS_part is not a decimal integer, or is there twice")
+	errNumber = errors.New(
+		"hls: _HLS_msn or _HLS_part is not a decimal integer, or is there twice")
 	errPartial = errors.New("hls: _HLS_part without _HLS_msn")
 )
 
@@ -80,7 +81,8 @@ func (w *Window) Status(r Reload) Status {
 		// The first part of the segment that is being made may be meant: there must be one, or be
 		// nothing to wait for.
 		last := w.find(r.MSN)
-		if msn-r.MSN == 1 && next == 0 && last != nil && len(last.parts) > 0 && r.Part >= len(last.parts) {
+		if msn-r.MSN == 1 && next == 0 && last != nil && len(last.parts) > 0 &&
+			r.Part >= len(last.parts) {
 			return Wait
 		}
 		return Ready

@@ -124,7 +124,8 @@ func FuzzParseReload(f *testing.F) {
 			}
 			return
 		}
-		if blocking != q.Has("_HLS_msn") || r.Part >= 0 != q.Has("_HLS_part") || r.Skip && !q.Has("_HLS_skip") {
+		if blocking != q.Has("_HLS_msn") || r.Part >= 0 != q.Has("_HLS_part") || r.Skip &&
+			!q.Has("_HLS_skip") {
 			t.Fatalf("%s: %v, %v", query, r, blocking)
 		}
 		newRig(t, config).w.Status(r)

@@ -49,8 +49,9 @@ type Config struct {
 	// their times are rounded. If durations vary, the longest one should be 15 % of Part.
 	Part time.Duration
 
-	Segment  time.Duration // a segment ends at the first keyframe from here on
-	Segments int           // how many are in the playlist; more if they last less than three times Target
+	Segment time.Duration // a segment ends at the first keyframe from here on
+	// How many are in the playlist; more if they last less than three times Target.
+	Segments int
 
 	// MaxBytes limits the memory of the Window. Above it the oldest segments are dropped, even
 	// those in the playlist. The open segment ends when it is half as large.
@@ -104,7 +105,8 @@ func (c *Config) check() error {
 		case s.Discontinuity:
 			number++
 		}
-		if s.MSN != msn+uint64(i) || s.MSN >= c.FirstMSN || s.Number != number || number > maxNumber ||
+		if s.MSN != msn+uint64(i) || s.MSN >= c.FirstMSN || s.Number != number ||
+			number > maxNumber ||
 			s.Discontinuity && number == 0 || s.Duration < 0 || round(s.Duration) > c.limit() {
 			return &ConfigError{"Past", s, "segments within Target, one after the other up to FirstMSN"}
 		}
@@ -143,14 +145,17 @@ type Window struct {
 	limit   int64         // the longest EXTINF, in ms
 	longest time.Duration // the same
 
-	inits  []initSegment
-	segs   []*segment // complete segments: first the ones that have left the playlist, then the ones in it
-	listed int        // how many have left the playlist
-	past   int        // how many are of an earlier Window
-	open   *segment   // the one that is being made
-	free   *segment   // one that was dropped, for its memory; or nil
+	inits []initSegment
+	// Complete segments: first the ones that have left the playlist, then the ones in it.
+	segs   []*segment
+	listed int      // how many have left the playlist
+	past   int      // how many are of an earlier Window
+	open   *segment // the one that is being made
+	free   *segment // one that was dropped, for its memory; or nil
 
-	expected int64 // how long the latest segment that begins with a keyframe is, in ms: the next one may be as long
+	// How long the latest segment that begins with a keyframe is, in ms: the next one may be as
+	// long.
+	expected int64
 
 	discontinuity        uint64 // the number of the newest segment
 	pendingDiscontinuity bool   // the next fragment begins a segment with a DISCONTINUITY
@@ -202,7 +207,8 @@ func NewWindow(c Config) (*Window, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	w := &Window{config: c, part: c.Part.Milliseconds(), limit: c.limit(), discontinuity: c.FirstDiscontinuity}
+	w := &Window{config: c, part: c.Part.Milliseconds(), limit: c.limit(),
+		discontinuity: c.FirstDiscontinuity}
 	w.longest = time.Duration(w.limit) * time.Millisecond
 	w.open = &segment{msn: c.FirstMSN}
 	w.remember(c.Past)
@@ -214,7 +220,8 @@ func NewWindow(c Config) (*Window, error) {
 func (w *Window) remember(past []Listed) {
 	w.config.Past = nil
 	for _, s := range past[max(0, len(past)-int(w.config.MaxBytes/2/segmentCost)):] {
-		w.segs = append(w.segs, &segment{epoch: s.Epoch, msn: s.MSN, init: s.Init, duration: s.Duration, time: s.Time,
+		w.segs = append(w.segs, &segment{epoch: s.Epoch, msn: s.MSN, init: s.Init,
+			duration: s.Duration, time: s.Time,
 			discontinuity: s.Discontinuity, number: s.Number, gap: s.Gap, cost: segmentCost})
 		w.bytes += segmentCost
 		w.discontinuity, w.pendingDiscontinuity = s.Number, true
@@ -227,8 +234,9 @@ func (w *Window) remember(past []Listed) {
 func (w *Window) Listed() []Listed {
 	var list []Listed
 	for _, s := range w.segs[w.listed:] {
-		list = append(list, Listed{Epoch: s.epoch, MSN: s.msn, Init: s.init, Duration: time.Duration(s.extinf()) * time.Millisecond,
-			Time: s.time, Discontinuity: s.discontinuity, Number: s.number, Gap: s.gap})
+		list = append(list, Listed{Epoch: s.epoch, MSN: s.msn, Init: s.init,
+			Duration: time.Duration(s.extinf()) * time.Millisecond,
+			Time:     s.time, Discontinuity: s.discontinuity, Number: s.number, Gap: s.gap})
 	}
 	return list
 }
@@ -238,10 +246,12 @@ func (w *Window) Listed() []Listed {
 func (w *Window) Opening() Listed {
 	s := w.open
 	if !s.empty() {
-		return Listed{Epoch: s.epoch, MSN: s.msn, Init: s.init, Duration: time.Duration(s.partStart) * time.Millisecond,
-			Time: s.time, Discontinuity: s.discontinuity, Number: s.number}
+		return Listed{Epoch: s.epoch, MSN: s.msn, Init: s.init,
+			Duration: time.Duration(s.partStart) * time.Millisecond,
+			Time:     s.time, Discontinuity: s.discontinuity, Number: s.number}
 	}
-	l := Listed{Epoch: w.config.Epoch, MSN: s.msn, Discontinuity: w.pendingDiscontinuity, Number: w.Discontinuity()}
+	l := Listed{Epoch: w.config.Epoch, MSN: s.msn, Discontinuity: w.pendingDiscontinuity,
+		Number: w.Discontinuity()}
 	if n := len(w.inits); n > 0 {
 		l.Init = w.inits[n-1].number
 	}
@@ -346,10 +356,12 @@ func (w *Window) Add(f Fragment, body *millrace.Chain) (news bool) {
 	s.body.Merge(body)
 
 	have, next := round(s.duration)-s.partStart, round(s.duration+d)-s.partStart
-	if have == w.part || next > w.part && (100*have >= 85*w.part || s.independent) || w.even(have, next) {
+	if have == w.part || next > w.part && (100*have >= 85*w.part || s.independent) ||
+		w.even(have, next) {
 		news = w.closePart() || news
 	}
-	if f.KeyNext && w.endsAtKey() || round(s.duration+d) > w.limit || 2*s.cost >= w.config.MaxBytes {
+	if f.KeyNext && w.endsAtKey() || round(s.duration+d) > w.limit ||
+		2*s.cost >= w.config.MaxBytes {
 		w.closeSegment()
 		news = true
 	}
@@ -437,7 +449,8 @@ func (w *Window) closeSegment() {
 // than leave it with three times Target.
 func (w *Window) unlist() {
 	total := w.listedFor()
-	for len(w.segs)-w.listed > w.config.Segments && total-w.segs[w.listed].extinf() >= 3*w.target() {
+	for len(w.segs)-w.listed > w.config.Segments &&
+		total-w.segs[w.listed].extinf() >= 3*w.target() {
 		total -= w.segs[w.listed].extinf()
 		w.listed++
 	}

@@ -25,11 +25,14 @@ func TestCut(t *testing.T) {
 		{"durations are rounded together", "init K33.333333 P33.333333x11", "i0 10: 200i 200"},
 		{"which can leave a part short if Part has no millisecond to spare",
 			"init K33.4 P33.4x11", "i0 10: 200i 167"},
-		{"a segment ends at the first keyframe after a second", "init K40 P40x24 K40", "i0 10: 200i 200x4 = 1000"},
-		{"at once if the keyframe is announced", "init K40 P40x23 P40!", "i0 10: 200i 200x4 = 1000"},
+		{"a segment ends at the first keyframe after a second", "init K40 P40x24 K40",
+			"i0 10: 200i 200x4 = 1000"},
+		{"at once if the keyframe is announced", "init K40 P40x23 P40!",
+			"i0 10: 200i 200x4 = 1000"},
 		{"its last part may be short", "init K40 P40x25 K40", "i0 10: 200i 200x4 40 = 1040"},
 		{"that of a segment like the one before is about as long as the others",
-			"init K20 P20x52 K20 P20x52 K20", "i0 10: 200i 200x4 60 = 1060 | 11: 180i 180x4 160 = 1060"},
+			"init K20 P20x52 K20 P20x52 K20",
+			"i0 10: 200i 200x4 60 = 1060 | 11: 180i 180x4 160 = 1060"},
 		{"not at an earlier keyframe", "init K200 P200x3 K200 P200", "i0 10: 200i 200x3 200i 200"},
 		{"a longer group of pictures is cut in time",
 			"init K200 P200x12", "i0 10: 200i 200x11 = 2400 | 11: 200"},
@@ -40,20 +43,26 @@ func TestCut(t *testing.T) {
 		{"a fragment longer than a part is a segment",
 			"init K40 P40x4 P300 P40x5", "i0 10: 200i = 200 | 11: = 300 | 12: 200"},
 		{"several are one", "init K300 P300x6 P200", "i0 10: = 2100 | 11: 200"},
-		{"which ends as others do", "init K300 P300x4 K300 P300x7 P200", "i0 10: = 1500 | 11: = 2400 | 12: 200"},
-		{"a fragment longer than a segment is listed as 2.499 s", "init K9000 K200", "i0 10: = 2499 | 11: 200i"},
+		{"which ends as others do", "init K300 P300x4 K300 P300x7 P200",
+			"i0 10: = 1500 | 11: = 2400 | 12: 200"},
+		{"a fragment longer than a segment is listed as 2.499 s", "init K9000 K200",
+			"i0 10: = 2499 | 11: 200i"},
 		{"no time at all is no harm", "init K0x3 P-5 P200", "i0 10: 200i"},
 		{"fragments before the init segment are ignored", "K200 P200 init P200", "i0 10: 200"},
-		{"an init segment that replaces one without fragments is no discontinuity", "init init K200", "i1 10: 200i"},
+		{"an init segment that replaces one without fragments is no discontinuity",
+			"init init K200", "i1 10: 200i"},
 		{"another one is, and ends the segment",
 			"init K40 P40 init K200", "i0 10: 80i = 80 | D i1 11: 200i"},
-		{"it may come again and again", "init K40 init init break K200", "i0 10: 40i = 40 | D i2 11: 200i"},
-		{"a break has no new init segment", "init K40 P40 break P200", "i0 10: 80i = 80 | D 11: 200"},
+		{"it may come again and again", "init K40 init init break K200",
+			"i0 10: 40i = 40 | D i2 11: 200i"},
+		{"a break has no new init segment", "init K40 P40 break P200",
+			"i0 10: 80i = 80 | D 11: 200"},
 		{"a break may come before all", "break init break K200", "D i0 10: 200i"},
 		{"a flush ends the segment", "init K40 P40 flush P200", "i0 10: 80i = 80 | 11: 200"},
 		{"and does nothing twice", "init flush K40 flush flush K200", "i0 10: 40i = 40 | 11: 200i"},
 		{"the end ends the segment", "init K40 P40 end", "i0 10: 80i = 80 | end"},
-		{"and there is nothing behind it", "init K40 end K200 init break flush end K200", "i0 10: 40i = 40 | end"},
+		{"and there is nothing behind it", "init K40 end K200 init break flush end K200",
+			"i0 10: 40i = 40 | end"},
 		{"a large segment is cut", "init K40=300000 P40=300000 P40", "i0 10: 80i = 80"},
 		{"three segments are listed, if they last for six seconds",
 			"init K200 P200x9 K200 P200x9 K200 P200x9 K200 P200x9 K200",
@@ -171,7 +180,8 @@ func TestObjects(t *testing.T) {
 		}
 	}
 	var c millrace.Chain
-	if r.w.Append(&c, hls.Object{MSN: 10}) || r.w.Append(&c, hls.Object{Kind: hls.KindPart, MSN: 10, Part: -1}) {
+	if r.w.Append(&c, hls.Object{MSN: 10}) ||
+		r.w.Append(&c, hls.Object{Kind: hls.KindPart, MSN: 10, Part: -1}) {
 		t.Error("objects that cannot be")
 	}
 }
@@ -190,7 +200,8 @@ func TestObjectsAreShares(t *testing.T) {
 		r.w.Add(hls.Fragment{Duration: 40 * time.Millisecond, Key: i == 0}, &c)
 	}
 	r.w.Flush()
-	for name, want := range map[string]int{"0-10.0.m4s": 15_000, "0-10.1.m4s": 15_000, "0-10.m4s": 30_000} {
+	for name, want := range map[string]int{"0-10.0.m4s": 15_000, "0-10.1.m4s": 15_000,
+		"0-10.m4s": 30_000} {
 		o, _ := hls.ParseObject(name)
 		var c millrace.Chain
 		if r.w.Append(&c, o); c.Len() != want {
@@ -231,7 +242,8 @@ func TestDelta(t *testing.T) {
 // TestShortPlaylistHasNoDelta is about a playlist without segments to skip.
 func TestShortPlaylistHasNoDelta(t *testing.T) {
 	w := newRig(t, config).play("init K200 P200x40").w
-	if full, delta := w.AppendPlaylist(nil, false), w.AppendPlaylist(nil, true); string(full) != string(delta) {
+	if full, delta := w.AppendPlaylist(nil, false),
+		w.AppendPlaylist(nil, true); string(full) != string(delta) {
 		t.Errorf("got\n%s\nwant\n%s", delta, full)
 	}
 }
@@ -355,7 +367,8 @@ func TestMaxBytes(t *testing.T) {
 		t.Errorf("%d bytes, and %d with four parts", before, r.w.Bytes())
 	}
 	before = r.w.Bytes()
-	if r.play("P0x3"); r.w.Bytes() < before+3*4096 { // and the smallest fragments: each may pin a block
+	// And the smallest fragments: each may pin a block.
+	if r.play("P0x3"); r.w.Bytes() < before+3*4096 {
 		t.Errorf("%d bytes, and %d with three fragments", before, r.w.Bytes())
 	}
 	for range 1000 { // and the smallest segments
@@ -419,7 +432,8 @@ func TestConfig(t *testing.T) {
 	c := config
 	c.Part = 3 * time.Second
 	_, err := hls.NewWindow(c)
-	if want := "hls: Part is 3s: want whole milliseconds, from 10ms to Target"; err == nil || err.Error() != want {
+	if want := "hls: Part is 3s: want whole milliseconds, from 10ms to Target"; err == nil ||
+		err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 }
@@ -456,7 +470,8 @@ func TestPast(t *testing.T) {
 	if got := p.String(); got != want || p.dsn != 3 || p.segments[3].dsn != 5 {
 		t.Fatalf("%s from %d, want %s", got, p.dsn, want)
 	}
-	for name, want := range map[string]bool{"0-12.m4s": false, "1-12.m4s": false, "0-i0.mp4": false, "1-13.m4s": true, "1-i0.mp4": true} {
+	for name, want := range map[string]bool{"0-12.m4s": false, "1-12.m4s": false, "0-i0.mp4": false,
+		"1-13.m4s": true, "1-i0.mp4": true} {
 		if _, ok := r.get(name); ok != want {
 			t.Errorf("%s: %v", name, ok)
 		}
@@ -483,7 +498,8 @@ func TestPast(t *testing.T) {
 		func(p []hls.Listed) { p[3].Duration = 2500 * time.Millisecond },
 		func(p []hls.Listed) { p[3].Duration = -1 },
 		func(p []hls.Listed) {
-			p[0].Discontinuity, p[0].Number, p[1].Number, p[2].Number, p[3].Number = true, 0, 0, 1, 1
+			p[0].Discontinuity, p[0].Number, p[1].Number, p[2].Number, p[3].Number = true, 0, 0, 1,
+				1
 		},
 	} {
 		wrong := c

@@ -28,18 +28,22 @@ func unhex(s string) string {
 
 // Sequence headers as libx264, libx265 and ffmpeg's AAC encoder write them.
 var (
-	avc640x360 = unhex("014d401fffe1001a674d401fa6110280bfe5c044000003000400000300c83c60c84601000668e843044b20")
+	avc640x360 = unhex(
+		"014d401fffe1001a674d401fa6110280bfe5c044000003000400000300c83c60c84601000668e843044b20")
 	// libx264, samples of 7:5.
-	avc322x182 = unhex("0164000dffe1001e6764000dacd941519e226ffc001c001440000003004000000c83c50a65800100" +
-		"0668ebe3cb22c0fdf8f800")
-	avc320x240 = unhex("0142c00dffe100186742c00dd90141fb011000000300100000030320f142a48001000568cb83cb20")
+	avc322x182 = unhex(
+		"0164000dffe1001e6764000dacd941519e226ffc001c001440000003004000000c83c50a65800100" +
+			"0668ebe3cb22c0fdf8f800")
+	avc320x240 = unhex(
+		"0142c00dffe100186742c00dd90141fb011000000300100000030320f142a48001000568cb83cb20")
 	// hvcC with its parameter sets, but without libx265's message about itself.
 	hevc322x182 = unhex("0101600000009000000000003cf000fcfdf8f800000f03" +
 		"2000010018" + "40010c01ffff01600000030090000003000003003c959809" +
 		"210001002a" + "42010101600000030090000003000003003ca00a480b9c9596566924caf0168080000003008000000c84" +
 		"2200010007" + "4401c172b46240")
 	// The same with arrays that are marked as complete.
-	hevcComplete = strings.NewReplacer("\x20\x00\x01", "\xa0\x00\x01", "\x21\x00\x01", "\xa1\x00\x01",
+	hevcComplete = strings.NewReplacer("\x20\x00\x01", "\xa0\x00\x01", "\x21\x00\x01",
+		"\xa1\x00\x01",
 		"\x22\x00\x01", "\xa2\x00\x01").Replace(hevc322x182)
 	aac44100 = unhex("121056e500") // stereo
 	aac48000 = unhex("118856e500") // mono
@@ -51,7 +55,8 @@ func aacHeader(record string) string { return "\xaf\x00" + record }
 func aacFrame(data string) string    { return "\xaf\x01" + data }
 func avcKey(data string) string      { return "\x17\x01\x00\x00\x00" + unit(data) }
 func avcDelta(shift int32, data string) string {
-	return "\x27\x01" + string([]byte{byte(shift >> 16), byte(shift >> 8), byte(shift)}) + unit(data)
+	return "\x27\x01" + string([]byte{byte(shift >> 16), byte(shift >> 8),
+		byte(shift)}) + unit(data)
 }
 
 // unitType is the first byte of the NAL units of tests. It says that they are a part of a picture,
@@ -69,7 +74,8 @@ func unit(data string) string {
 // unitData returns the argument of unit; other data is unchanged.
 func unitData(data string) string {
 	const head = 4 + len(unitType)
-	if len(data) > head && data[:head] == string(binary.BigEndian.AppendUint32(nil, uint32(len(data)-4)))+unitType {
+	if len(data) > head && data[:head] == string(binary.BigEndian.AppendUint32(nil,
+		uint32(len(data)-4)))+unitType {
 		return data[head:]
 	}
 	return data
@@ -251,7 +257,8 @@ func (r *rig) String() string {
 			inits = inits[1:]
 			for _, t := range readInit(init) {
 				words = append(words, map[string]string{
-					"vide": fmt.Sprintf("%dx%d", t.width, t.height), "soun": fmt.Sprint(t.scale)}[t.handler])
+					"vide": fmt.Sprintf("%dx%d", t.width, t.height),
+					"soun": fmt.Sprint(t.scale)}[t.handler])
 			}
 		}
 		if f.Key {
@@ -261,7 +268,8 @@ func (r *rig) String() string {
 		all := readFragments(r.bytes[i])
 		for len(all) > 0 {
 			n := 1
-			for n < len(all) && all[0].track == 2 && all[n].track == 2 && all[n].duration == all[0].duration &&
+			for n < len(all) && all[0].track == 2 && all[n].track == 2 &&
+				all[n].duration == all[0].duration &&
 				all[n].dts == all[n-1].dts+int64(all[n-1].duration) {
 				n++
 			}
@@ -312,7 +320,8 @@ func makeTag(t testing.TB, kind flv.Type, ts uint32, data string) (flv.Tag, mill
 	if _, err := enc.Append(&stream, kind, ts, &body); err != nil {
 		t.Fatal(err)
 	}
-	r := millrace.NewReaderFrom(func(dst *millrace.Chain) error { dst.Merge(&stream); return io.EOF })
+	r := millrace.NewReaderFrom(
+		func(dst *millrace.Chain) error { dst.Merge(&stream); return io.EOF })
 	defer r.Release()
 	tag, err := flv.NewDecoder(r).Next(&c)
 	if err != nil {

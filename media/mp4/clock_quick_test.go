@@ -82,7 +82,8 @@ func TestRoundsFollowOneAnother(t *testing.T) {
 			}
 			may := map[flv.Type]int64{video: 0, audio: 45}[a.kind]
 			if off, ok := shift[a.round]; ok && (by-off < -may || by-off > may) {
-				t.Fatalf("seed %d: tag %d, %v of round %d, is at %v: moved by %d ms, not by %d", seed, i, a.mark, a.round, out[i],
+				t.Fatalf("seed %d: tag %d, %v of round %d, is at %v: moved by %d ms, not by %d",
+					seed, i, a.mark, a.round, out[i],
 					by, off)
 			}
 		}
@@ -91,8 +92,10 @@ func TestRoundsFollowOneAnother(t *testing.T) {
 			total += n
 		}
 		for kind := range last {
-			if got, slack := last[kind]-first[kind], int64(300*len(lengths)); got < total-slack || got > total+slack {
-				t.Errorf("seed %d: %v takes %d ms, and its rounds %v, %d ms", seed, kind, got, lengths, total)
+			if got, slack := last[kind]-first[kind], int64(300*len(lengths)); got < total-slack ||
+				got > total+slack {
+				t.Errorf("seed %d: %v takes %d ms, and its rounds %v, %d ms", seed, kind, got,
+					lengths, total)
 			}
 		}
 	}

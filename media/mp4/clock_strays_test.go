@@ -97,7 +97,8 @@ func TestOddFramesInARow(t *testing.T) {
 					}
 				}
 				slices.SortStableFunc(shots, func(a, b shot) int {
-					return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.made, b.made), cmp.Compare(b.kind, a.kind))
+					return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.made, b.made),
+						cmp.Compare(b.kind, a.kind))
 				})
 				begin := time.Unix(1_000_000, 0)
 				now := begin
@@ -110,7 +111,8 @@ func TestOddFramesInARow(t *testing.T) {
 				}
 				tags := map[flv.Type]flv.Tag{}
 				datas := map[flv.Type]*millrace.Chain{}
-				for kind, data := range map[flv.Type]string{video: avcKey("v"), audio: aacFrame("a")} {
+				for kind, data := range map[flv.Type]string{video: avcKey("v"),
+					audio: aacFrame("a")} {
 					tag, c := makeTag(t, kind, 0, data)
 					tags[kind], datas[kind] = tag, &c
 					defer c.Release()
@@ -152,7 +154,8 @@ func TestOddFramesInARow(t *testing.T) {
 						scale = 48
 					}
 					for i, p := range list {
-						if off := float64(p.dts)/scale - base - made[kind][i]; off < -may || off > may {
+						if off := float64(p.dts)/scale - base - made[kind][i]; off < -may ||
+							off > may {
 							at := made[kind][i]
 							t.Fatalf("%v frame %d, made at %.0f, is at %.0f", kind, i, at, at+off)
 						}

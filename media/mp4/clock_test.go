@@ -74,11 +74,13 @@ func placed(t *testing.T, in []mark) (out []mark) {
 	all := r.packets(0)
 	pictures, sounds := ofTrack(1, all), ofTrack(2, all)
 	if len(pictures)+len(sounds) != len(in) {
-		t.Fatalf("%d pictures and %d frames of sound of %d tags", len(pictures), len(sounds), len(in))
+		t.Fatalf("%d video frames and %d frames of sound of %d tags", len(pictures), len(sounds),
+			len(in))
 	}
 	for _, track := range [][]packet{pictures, sounds} {
 		for i, p := range track {
-			if p.dts < 0 || p.duration == 0 || i > 0 && p.dts < track[i-1].dts+int64(track[i-1].duration) {
+			if p.dts < 0 || p.duration == 0 || i > 0 &&
+				p.dts < track[i-1].dts+int64(track[i-1].duration) {
 				t.Fatalf("sample %d of track %d: %v after %v", i, p.track, p, track[max(i-1, 0)])
 			}
 		}
@@ -126,12 +128,12 @@ func TestRounds(t *testing.T) {
 			"v1000x13 a1000x24 v1520x30 a1920x7 v2720x4 a2069x7",
 		},
 		{
-			"audio that was silent at the seam joins although its time goes on",
+			"audio that was silent at the seam joins although its time continues",
 			"v500x4 a500x7 v4000x29 | v2900x4 v3060x40 a4660x7 v4660x4",
 			"v500x4 a500x7 v4000x73 a6920x7 v6920x4",
 		},
 		{
-			"video that had stopped goes on where the audio is",
+			"video that had stopped continues where the audio is",
 			"v1000x4 a1000x94 | v0x4 a0x7 v160x50",
 			"v1000x4 a1000x94 v3006x4 a3005x7 v3166x50",
 		},
@@ -232,7 +234,9 @@ func TestRounds(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			got, want := placed(t, trace(t, strings.ReplaceAll(tt.in, "|", ""))), trace(t, tt.want)
 			if !slices.EqualFunc(got, want, func(a, b mark) bool {
-				return a == b || a.kind == audio && b.kind == audio && max(a.ms-b.ms, b.ms-a.ms) == 1 // rounding
+				// rounding
+				return a == b || a.kind == audio && b.kind == audio &&
+					max(a.ms-b.ms, b.ms-a.ms) == 1
 			}) {
 				t.Errorf("%s\n%s, want\n%s", tt.in, got, want)
 			}

@@ -85,7 +85,8 @@ func (e *encoder) shots(rng *rand.Rand) (all []shot) {
 			if jitter > 0 {
 				s.ts += rng.Float64() * jitter
 			}
-			near := passed(float64(i+4)*step)-passed(float64(i-4)*step) > 8*step+1 // a pause: then nothing is sure
+			// A pause: then nothing is sure.
+			near := passed(float64(i+4)*step)-passed(float64(i-4)*step) > 8*step+1
 			if by, ok := odd[i]; ok && !near {
 				s.ts, s.stray = s.ts+by, true
 			}
@@ -171,7 +172,8 @@ func TestClockAgainstTheTruth(t *testing.T) {
 					may += e.step
 				}
 				if off < -may || off > may {
-					fail("%v frame %d, made at %.1f and stamped %.1f, is at %.1f", kind, i, s.made, s.ts, s.made+off)
+					fail("%v frame %d, made at %.1f and stamped %.1f, is at %.1f", kind, i, s.made,
+						s.ts, s.made+off)
 				}
 				if i > 0 && kind == video && p.dts != list[i-1].dts+int64(list[i-1].duration) {
 					fail("video frame %d does not last until the next one", i-1)

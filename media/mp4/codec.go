@@ -203,7 +203,8 @@ func cropUnits(chroma uint32, planes bool) (x, y uint64) {
 }
 
 // setSize sets the size of the video without its margins.
-func (c *config) setSize(b *bitReader, width, height uint64, crop [4]uint64, unitX, unitY uint64) string {
+func (c *config) setSize(b *bitReader, width, height uint64, crop [4]uint64, unitX,
+	unitY uint64) string {
 	cropX, cropY := (crop[0]+crop[1])*unitX, (crop[2]+crop[3])*unitY
 	if b.short {
 		return "sequence parameter set is cut short"
@@ -217,7 +218,8 @@ func (c *config) setSize(b *bitReader, width, height uint64, crop [4]uint64, uni
 
 // Shapes of a sample by number: ITU-T H.264, table E-1.
 var sampleShapes = [...][2]uint16{
-	{0, 0}, {1, 1}, {12, 11}, {10, 11}, {16, 11}, {40, 33}, {24, 11}, {20, 11}, {32, 11}, {80, 33}, {18, 11}, {15, 11},
+	{0, 0}, {1, 1}, {12, 11}, {10, 11}, {16, 11}, {40, 33}, {24, 11}, {20, 11}, {32, 11}, {80, 33},
+	{18, 11}, {15, 11},
 	{64, 33}, {160, 99}, {4, 3}, {3, 2}, {2, 1},
 }
 
@@ -338,11 +340,13 @@ func parseHEVCSPS(c *config, rbsp []byte) string {
 }
 
 // Sampling rates by number: ISO/IEC 14496-3, table 1.18.
-var aacRates = [...]uint32{96000, 88200, 64000, 48000, 44100, 32000, 24000, 22050, 16000, 12000, 11025, 8000, 7350}
+var aacRates = [...]uint32{96000, 88200, 64000, 48000, 44100, 32000, 24000, 22050, 16000, 12000,
+	11025, 8000, 7350}
 
 // Audio object types that change how the rest is read.
 const (
-	aacSBR = 5  // spectral band replication: the rate that follows is the core's, half of the output rate
+	// Spectral band replication: the rate that follows is the core's, half of the output rate.
+	aacSBR = 5
 	aacLD  = 23 // low delay: 512 samples per frame
 	aacPS  = 29 // parametric stereo on top of SBR
 	aacELD = 39

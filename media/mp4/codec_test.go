@@ -16,15 +16,18 @@ func TestPictureSizes(t *testing.T) {
 	}{
 		{"baseline", "6742c00dd90141fb011000000300100000030320f142a480", 320, 240, [2]uint16{}},
 		{"cropped", "6764000dacd941519e226c0440000003004000000c83c50a6580", 322, 182, [2]uint16{}},
-		{"interlaced 16:9", "6764001eacd940b424dff8020001688000000300800000190f8a14cb", 720, 576, [2]uint16{64, 45}},
-		{"interlaced, cropped", "67640028acd94078044fde0220000003002000000643e2c5b2c0", 1920, 1080, [2]uint16{}},
+		{"interlaced 16:9", "6764001eacd940b424dff8020001688000000300800000190f8a14cb", 720, 576,
+			[2]uint16{64, 45}},
+		{"interlaced, cropped", "67640028acd94078044fde0220000003002000000643e2c5b2c0", 1920, 1080,
+			[2]uint16{}},
 		{"4:2:2", "677a000dbcd941519e222f011000000300100000030320f14299", 322, 182, [2]uint16{}},
 		{"4:4:4", "67f4000d919b282a33c2119808800000030080000019078a14cb", 321, 181, [2]uint16{}},
 		{"10 bit", "676e000da6cd941519e226c044000003000400000300c83c50a658", 322, 182, [2]uint16{}},
 		{"gray", "6764000df365054678f8bc05b2000003000200000300641e28532c", 322, 182, [2]uint16{}},
 		{"2160p", "6742c033da00f0010fb011000003000100000300320f1832a0", 3840, 2160, [2]uint16{}},
 		{"HEVC",
-			"42010101600000030090000003000003003ca00a480b9c9596566924caf0168080000003008000000c84", 322, 182, [2]uint16{}},
+			"42010101600000030090000003000003003ca00a480b9c9596566924caf0168080000003008000000c84",
+			322, 182, [2]uint16{}},
 		{"HEVC 4:4:4", "4201010408000003009e0800000300003c90014901739ef2cacd24995e02d01000000300100000030190", 322, 182,
 			[2]uint16{}},
 		{"HEVC 4:2:2, 10 bit",
@@ -43,7 +46,8 @@ func TestPictureSizes(t *testing.T) {
 			}
 			why := parse(&c, unescape(sps))
 			if why != "" || c.width != tt.width || c.height != tt.height || c.shape != tt.shape {
-				t.Errorf("%q, %dx%d, shape %v; want %dx%d, %v", why, c.width, c.height, c.shape, tt.width, tt.height, tt.shape)
+				t.Errorf("%q, %dx%d, shape %v; want %dx%d, %v", why, c.width, c.height, c.shape,
+					tt.width, tt.height, tt.shape)
 			}
 		})
 	}
@@ -265,7 +269,8 @@ func TestRandomParameterSets(t *testing.T) {
 			var c config
 			why := f.parse(&c, unescape(nal))
 			if why != "" || uint32(c.width) != width || uint32(c.height) != height {
-				t.Fatalf("seed %d, %s %x: %q, %dx%d, want %dx%d", seed, name, nal, why, c.width, c.height, width, height)
+				t.Fatalf("seed %d, %s %x: %q, %dx%d, want %dx%d", seed, name, nal, why, c.width,
+					c.height, width, height)
 			}
 			for cut := range len(nal) - 2 { // must not panic
 				f.parse(&config{}, nal[:cut])
@@ -300,15 +305,18 @@ func TestAudioConfigs(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := config{record: record}
-		if why := parseAAC(&c); why != "" || c.scale != tt.scale || c.step != tt.step || c.channels != tt.channels {
-			t.Errorf("%s: %q, %d Hz, %d a frame, %d channels", tt.name, why, c.scale, c.step, c.channels)
+		if why := parseAAC(&c); why != "" || c.scale != tt.scale || c.step != tt.step ||
+			c.channels != tt.channels {
+			t.Errorf("%s: %q, %d Hz, %d a frame, %d channels", tt.name, why, c.scale, c.step,
+				c.channels)
 		}
 	}
 }
 
 // What cannot be said in a file is refused.
 func TestImpossiblePictures(t *testing.T) {
-	for name, size := range map[string][2]uint32{"too wide": {70_000, 16}, "too high": {16, 70_000}} {
+	for name, size := range map[string][2]uint32{"too wide": {70_000, 16},
+		"too high": {16, 70_000}} {
 		nal := writeHEVC(rand.New(rand.NewPCG(1, 1)), size[0], size[1])
 		if why := parseHEVCSPS(&config{}, unescape(nal)); why == "" {
 			t.Errorf("%s: taken", name)

@@ -102,10 +102,12 @@ func samePackets(t *testing.T, got, want []probed) {
 // decodes checks that every packet of a file gives a frame, and nothing to complain about.
 func decodes(t *testing.T, file string) {
 	t.Helper()
-	out := run(t, "ffprobe", "-count_frames", "-count_packets", "-show_entries", "stream=nb_read_frames,nb_read_packets",
+	out := run(t, "ffprobe", "-count_frames", "-count_packets", "-show_entries",
+		"stream=nb_read_frames,nb_read_packets",
 		"-of", "csv=p=0", file)
 	for line := range strings.Lines(string(out)) {
-		if frames, packets, _ := strings.Cut(strings.TrimSpace(line), ","); frames != packets || frames == "" {
+		if frames, packets, _ := strings.Cut(strings.TrimSpace(line), ","); frames != packets ||
+			frames == "" {
 			t.Errorf("%s frames of %s packets", frames, packets)
 		}
 	}
@@ -193,8 +195,10 @@ func TestAgainstFFmpeg(t *testing.T) {
 		{"with B-frames", slices.Concat(h264, []string{"-bf", "2"}, aac, []string{"-ar", "44100"})},
 		{"pictures alone", slices.Concat(h264, []string{"-an"})},
 		{"sound alone", slices.Concat([]string{"-vn"}, aac)},
-		{"B-pyramid", slices.Concat(h264, []string{"-bf", "5", "-b-pyramid", "normal"}, aac, []string{"-ac", "2"})},
-		{"without B-frames", slices.Concat(h264, []string{"-bf", "0"}, aac, []string{"-ar", "22050"})},
+		{"B-pyramid", slices.Concat(h264, []string{"-bf", "5", "-b-pyramid", "normal"}, aac,
+			[]string{"-ac", "2"})},
+		{"without B-frames", slices.Concat(h264, []string{"-bf", "0"}, aac,
+			[]string{"-ar", "22050"})},
 		{"60 a second", slices.Concat(h264, []string{"-r", "60", "-tune", "zerolatency"}, aac)},
 		{"29.97 a second", slices.Concat(h264, []string{"-r", "30000/1001"}, aac)},
 		{"a picture a second", slices.Concat(h264, []string{"-r", "1", "-g", "1"}, aac)},
@@ -281,7 +285,8 @@ func TestTwiceAgainstFFmpeg(t *testing.T) {
 func (r *rig) file(name string) string {
 	r.t.Helper()
 	name = filepath.Join(r.t.TempDir(), name)
-	if err := os.WriteFile(name, slices.Concat(r.init(), bytes.Join(r.bytes, nil)), 0o600); err != nil {
+	if err := os.WriteFile(name, slices.Concat(r.init(), bytes.Join(r.bytes, nil)),
+		0o600); err != nil {
 		r.t.Fatal(err)
 	}
 	return name
@@ -291,8 +296,10 @@ func (r *rig) file(name string) string {
 // file of ffmpeg.
 func TestHEVCAgainstFFmpeg(t *testing.T) {
 	leaktest.Check(t, millrace.DefaultPool())
-	source, b := generate(t, "source.mp4", []string{"-an", "-c:v", "libx265", "-preset", "ultrafast",
-		"-x265-params", "log-level=none:keyint=25:bframes=0", "-tag:v", "hvc1", "-pix_fmt", "yuv420p",
+	source, b := generate(t, "source.mp4", []string{"-an", "-c:v", "libx265", "-preset",
+		"ultrafast",
+		"-x265-params", "log-level=none:keyint=25:bframes=0", "-tag:v", "hvc1", "-pix_fmt",
+		"yuv420p",
 		"-movflags", "empty_moov+default_base_moof+frag_every_frame"})
 	at := bytes.Index(b, []byte("hvcC"))
 	record := string(b[at+4 : at-4+int(binary.BigEndian.Uint32(b[at-4:]))])
@@ -335,7 +342,8 @@ func TestChannelConfigurationsAgainstFFmpeg(t *testing.T) {
 		eachTag(t, bytes.NewReader(b), func(tag flv.Tag, c *millrace.Chain) {
 			if tag.Type == audio && tag.Packet == flv.PacketSequenceHeader {
 				c.Release()
-				refused = r.try(audio, tag.Timestamp, aacHeader("\x11"+string([]byte{0x80 | channels<<3})))
+				refused = r.try(audio, tag.Timestamp,
+					aacHeader("\x11"+string([]byte{0x80 | channels<<3})))
 			} else if err := r.write(tag, c); err != nil {
 				t.Fatal(err)
 			}
@@ -344,13 +352,16 @@ func TestChannelConfigurationsAgainstFFmpeg(t *testing.T) {
 		if valid := 1 <= channels && channels <= 7; valid != (refused == nil) {
 			t.Errorf("channel configuration %d: %v", channels, refused)
 		}
-		out, err := exec.Command("ffprobe", "-v", "quiet", "-select_streams", "v", "-show_entries", "packet=pts",
+		out, err := exec.Command("ffprobe", "-v", "quiet", "-select_streams", "v", "-show_entries",
+			"packet=pts",
 			"-of", "csv", r.file("channels.mp4")).Output()
 		if n := bytes.Count(out, []byte("packet")); err != nil || n != pictures {
-			t.Errorf("channel configuration %d: ffprobe finds %d pictures, want %d: %v", channels, n, pictures, err)
+			t.Errorf("channel configuration %d: ffprobe finds %d video frames, want %d: %v",
+				channels,
+				n, pictures, err)
 		}
 		if n := len(r.fragments); n < pictures-1 {
-			t.Errorf("channel configuration %d: %d fragments of %d pictures: they waited for the sound", channels, n, pictures)
+			t.Errorf("channel configuration %d: %d fragments of %d video frames: they waited for the sound", channels, n, pictures)
 		}
 	}
 }

@@ -17,8 +17,10 @@ const (
 
 // A FragmentInfo describes a fragment by its head, the moof box.
 type FragmentInfo struct {
-	Head, Size int           // bytes of the head, with the 8 that begin the mdat, and of the whole fragment
-	Start, End time.Duration // decoding time of the video, or of the audio if the fragment has no video
+	// Bytes of the head, with the 8 that begin the mdat, and of the whole fragment.
+	Head, Size int
+	// Decoding time of the video, or of the audio if the fragment has no video.
+	Start, End time.Duration
 	First      time.Duration // decoding time of the first sample of either track
 	Lead       time.Duration // how far its audio goes beyond its video; 0 if it has not both
 	Pictures   int           // in it
@@ -40,7 +42,8 @@ func newFragmentInfo(video, sound run, hasVideo bool) (f FragmentInfo) {
 	default:
 		f.Lead = max(sound.end-video.end, 0)
 	}
-	f.Start, f.End, f.First, f.Key = video.start, video.end, min(video.start, sound.start), video.key
+	f.Start, f.End, f.First, f.Key = video.start, video.end, min(video.start, sound.start),
+		video.key
 	return f
 }
 
@@ -115,7 +118,8 @@ func (t *track) run(n int) run {
 	}
 	first, last := &t.done[0], &t.done[n-1]
 	scale := t.conf.scale
-	return run{samples: n, key: first.key, start: toTime(first.at, scale), end: toTime(last.at+int64(last.duration), scale)}
+	return run{samples: n, key: first.key, start: toTime(first.at, scale),
+		end: toTime(last.at+int64(last.duration), scale)}
 }
 
 // piece returns how many of so many complete samples make a fragment: a video frame and its audio,

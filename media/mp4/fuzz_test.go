@@ -13,9 +13,12 @@ import (
 var fuzzSeeds = [][]string{
 	{"v" + avcHeader(avc640x360), "a" + aacHeader(aac44100), "v" + avcKey("K"), "a" + aacFrame("a"),
 		"v" + avcDelta(80, "P")},
-	{"v" + avcHeader(avc640x360), "v" + avcKey("K"), "v" + avcHeader(avc320x240), "v" + avcKey("K"), "v" + avcKey("K")},
-	{"a" + aacHeader(aac48000), "a" + aacFrame("a"), "a" + aacFrame("b"), "a" + aacHeader(aac44100), "a" + aacFrame("c")},
-	{"v\x90hvc1" + hevc322x182, "v\x91hvc1\x00\x00\x28K", "v\xa3hvc1P", "a\x90mp4a" + aac48000, "a\x91mp4ax"},
+	{"v" + avcHeader(avc640x360), "v" + avcKey("K"), "v" + avcHeader(avc320x240), "v" + avcKey("K"),
+		"v" + avcKey("K")},
+	{"a" + aacHeader(aac48000), "a" + aacFrame("a"), "a" + aacFrame("b"), "a" + aacHeader(aac44100),
+		"a" + aacFrame("c")},
+	{"v\x90hvc1" + hevc322x182, "v\x91hvc1\x00\x00\x28K", "v\xa3hvc1P", "a\x90mp4a" + aac48000,
+		"a\x91mp4ax"},
 	{"a\x2fmp3", "v\x90av01x", "s\x02\x00\x0aonMetaData", "v\x17\x02\x00\x00\x00"},
 }
 

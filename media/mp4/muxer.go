@@ -71,11 +71,14 @@ func Tracks(video, audio bool) Option {
 // keyframe because the previous one was lost. It is not set while video has stopped, because the
 // next frame may refer to earlier frames.
 type Fragment struct {
-	Samples  int           // video and audio frames
-	Key      bool          // a viewer can begin here, with the init segment in front; see above
-	KeyNext  bool          // the tag that has completed the fragment is a keyframe: the next fragment begins with it
-	NewInit  bool          // the init segment differs from the one of the fragment before, or this is the first
-	Start    time.Duration // earliest decoding time, in the stream's own time and in whole milliseconds
+	Samples int  // video and audio frames
+	Key     bool // a viewer can begin here, with the init segment in front; see above
+	// The tag that has completed the fragment is a keyframe: the next fragment begins with it.
+	KeyNext bool
+	// The init segment differs from the one of the fragment before, or this is the first.
+	NewInit bool
+	// Earliest decoding time, in the stream's own time and in whole milliseconds.
+	Start    time.Duration
 	Duration time.Duration // of the video; of the audio if there is no video
 	Sequence uint32        // number of the last fragment, from 1 on
 }
@@ -222,7 +225,8 @@ func (m *Muxer) track(t flv.Type) *track {
 }
 
 // configure takes a sequence header. It borrows record.
-func (m *Muxer) configure(dst *millrace.Chain, tr *track, t flv.Tag, record *millrace.Chain) (Fragment, error) {
+func (m *Muxer) configure(dst *millrace.Chain, tr *track, t flv.Tag,
+	record *millrace.Chain) (Fragment, error) {
 	if n := record.Len(); n > maxRecord {
 		return Fragment{}, &LimitError{What: "sequence header", Have: n, Limit: maxRecord}
 	}
@@ -304,7 +308,8 @@ func (m *Muxer) writeAudio(dst *millrace.Chain, t flv.Tag, data *millrace.Chain)
 	if m.videoConfig() == nil {
 		few = audioFrames
 	}
-	if f.Samples == 0 && m.ready() && (len(m.video.done) > 0 || m.audioIsAlone() && len(tr.done) >= few) {
+	if f.Samples == 0 && m.ready() && (len(m.video.done) > 0 || m.audioIsAlone() &&
+		len(tr.done) >= few) {
 		f = m.emit(dst, false)
 	}
 	return f, nil
@@ -317,7 +322,8 @@ func (m *Muxer) hold(tr *track, p *pace, t flv.Tag, data *millrace.Chain) {
 	if m.wall != nil {
 		wall = m.wall().UnixMilli()
 	}
-	tr.held = append(tr.held, sample{size: uint32(data.Len()), shift: t.CompositionTime, key: t.Key || tr == &m.audio})
+	tr.held = append(tr.held, sample{size: uint32(data.Len()), shift: t.CompositionTime,
+		key: t.Key || tr == &m.audio})
 	tr.heldData.Merge(data)
 	m.place(tr, m.clock.add(m.times[:0], p, t.Timestamp, tr.length(), wall))
 }

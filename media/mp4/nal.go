@@ -22,8 +22,9 @@ type unitScanner struct {
 // zeros at its end.
 func (s *unitScanner) scan(data *millrace.Chain) bool {
 	at, total := 0, data.Len()
-	length, have, rest := 0, 0, 0 // of the current unit: its length, how much of that is known, and its rest
-	first := false                // the next byte is a unit's first
+	// Of the current unit: its length, how much of that is known, and its rest.
+	length, have, rest := 0, 0, 0
+	first := false // the next byte is a unit's first
 	for p := range data.All() {
 		for len(p) > 0 {
 			if rest > 0 {

@@ -13,7 +13,8 @@ import (
 
 // Empty NAL units are left out of frames, and so are frames at which decoders fail.
 func TestOddNALUnits(t *testing.T) {
-	const sps, aud, sei, slice, empty = "\x00\x00\x00\x03\x67ab", "\x00\x00\x00\x02\x09\x10", "\x00\x00\x00\x02\x06x",
+	const sps, aud, sei, slice, empty = "\x00\x00\x00\x03\x67ab", "\x00\x00\x00\x02\x09\x10",
+		"\x00\x00\x00\x02\x06x",
 		"\x00\x00\x00\x04\x41abc", "\x00\x00\x00\x00"
 	for _, tt := range []struct {
 		name, frame, want string // want is "" for a frame that is left out
@@ -103,7 +104,8 @@ func TestInitWithoutDamagedVideo(t *testing.T) {
 				{"for a moment at first", func(s int) bool { return s < 1 }, []string{both}},
 				{"later", func(s int) bool { return s > 3 }, []string{both, alone}},
 				{"for a moment", func(s int) bool { return s > 3 && s < 12 }, []string{both}},
-				{"for long", func(s int) bool { return s > 3 && s < 20 }, []string{both, alone, both}},
+				{"for long", func(s int) bool { return s > 3 && s < 20 },
+					[]string{both, alone, both}},
 				{"now and then", func(s int) bool { return s%5 > 0 }, []string{both}},
 			} {
 				r := newRig(t, mp4.Tracks(true, true))
@@ -132,7 +134,8 @@ func TestInitWithoutDamagedVideo(t *testing.T) {
 					got = append(got, strings.Join(tracks, " "))
 				}
 				if !slices.Equal(got, tt.want) {
-					t.Errorf("%s, %q damaged %s: init segments of %q, want %q", codec, damage, tt.name, got, tt.want)
+					t.Errorf("%s, %q damaged %s: init segments of %q, want %q", codec, damage,
+						tt.name, got, tt.want)
 				}
 				count, init := 0, -1
 				for i, f := range r.fragments {
@@ -156,7 +159,8 @@ func TestInitWithoutDamagedVideo(t *testing.T) {
 					}
 				}
 				if count != 25*40 {
-					t.Errorf("%s, %q damaged %s: %d frames of audio, want %d", codec, damage, tt.name, count, 25*40)
+					t.Errorf("%s, %q damaged %s: %d frames of audio, want %d", codec, damage,
+						tt.name, count, 25*40)
 				}
 				if n := r.m.LeftOut(); (n > 0) != (tt.name != "never") {
 					t.Errorf("%s, %q damaged %s: %d left out", codec, damage, tt.name, n)

@@ -100,7 +100,8 @@ func (t *track) readEntry(kind string, in []byte) {
 		case "avcC", "hvcC":
 			t.record = string(in)
 		case "pasp":
-			t.aspect = fmt.Sprintf("%d:%d", binary.BigEndian.Uint32(in), binary.BigEndian.Uint32(in[4:]))
+			t.aspect = fmt.Sprintf("%d:%d", binary.BigEndian.Uint32(in),
+				binary.BigEndian.Uint32(in[4:]))
 		}
 	})
 }

@@ -316,7 +316,8 @@ func (m *Movie) readRun(traf []byte) (r run, err error) {
 			}
 			r.samples = int(binary.BigEndian.Uint32(in[4:]))
 			in = in[12:]
-			if flags != runVideo && flags != runAudio || r.samples < 1 || len(in) != r.samples*size {
+			if flags != runVideo && flags != runAudio || r.samples < 1 ||
+				len(in) != r.samples*size {
 				return r, ErrNotMP4
 			}
 			r.key = flags == runAudio || binary.BigEndian.Uint32(in[8:]) == flagsKey
@@ -417,7 +418,8 @@ func hevcCodec(entry string, in []byte) string {
 	if in[1]&0x20 != 0 {
 		tier = "H"
 	}
-	s := fmt.Sprintf("%s.%s%d.%X.%s%d", entry, space, in[1]&0x1f, bits.Reverse32(binary.BigEndian.Uint32(in[2:])), tier, in[12])
+	s := fmt.Sprintf("%s.%s%d.%X.%s%d", entry, space, in[1]&0x1f,
+		bits.Reverse32(binary.BigEndian.Uint32(in[2:])), tier, in[12])
 	constraints := in[6:12]
 	for len(constraints) > 0 && constraints[len(constraints)-1] == 0 {
 		constraints = constraints[:len(constraints)-1]

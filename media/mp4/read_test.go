@@ -27,7 +27,8 @@ func TestReadMovie(t *testing.T) {
 		if err != nil {
 			t.Fatal(tt.tags, err)
 		}
-		if !strings.HasPrefix(m.Codecs, tt.codecs) || fmt.Sprintf("%dx%d", m.Width, m.Height) != tt.size ||
+		if !strings.HasPrefix(m.Codecs, tt.codecs) ||
+			fmt.Sprintf("%dx%d", m.Width, m.Height) != tt.size ||
 			m.Video != (tt.size != "0x0") || m.Audio != strings.Contains(m.Codecs, "mp4a") {
 			t.Errorf("%s: %+v", tt.tags, m)
 		}
@@ -66,16 +67,19 @@ func TestReadFragment(t *testing.T) {
 			}
 			list := ofTrack(track, readFragments(b))
 			if info.Pictures > 0 && info.Pictures != len(list) {
-				t.Errorf("%s: fragment %d: %d pictures, want %d", tags, i, info.Pictures, len(list))
+				t.Errorf("%s: fragment %d: %d video frames, want %d", tags, i, info.Pictures,
+					len(list))
 			}
 			if info.Pictures > 0 && info.Key != list[0].key {
 				t.Errorf("%s: fragment %d: key %v", tags, i, info.Key)
 			}
 			last := list[len(list)-1]
 			start := time.Duration(list[0].dts) * time.Second / time.Duration(scales[track])
-			end := time.Duration(last.dts+int64(last.duration)) * time.Second / time.Duration(scales[track])
+			end := time.Duration(
+				last.dts+int64(last.duration)) * time.Second / time.Duration(scales[track])
 			if info.Start != start || info.End != end {
-				t.Errorf("%s: fragment %d: %v to %v, want %v to %v", tags, i, info.Start, info.End, start, end)
+				t.Errorf("%s: fragment %d: %v to %v, want %v to %v", tags, i, info.Start, info.End,
+					start, end)
 			}
 			// With less than the head it returns how much it needs, and finishes with that.
 			for n := 0; n < info.Head; n++ {
@@ -110,7 +114,8 @@ func TestReadRefuses(t *testing.T) {
 		at int
 		b  string
 	}{
-		{0, "\x7f"}, {3, "\x07"}, {4, "free"}, {info.Head - 4, "free"}, {info.Head - 8, "\x00\x00\x00\x07"},
+		{0, "\x7f"}, {3, "\x07"}, {4, "free"}, {info.Head - 4, "free"},
+		{info.Head - 8, "\x00\x00\x00\x07"},
 		{8, "\x7f"}, {24, "\x00\x00\x00\x00"}, {24, "\x00\x00\x00\x09"}, {28, "free"},
 	} {
 		b := bytes.Clone(fragment)
@@ -132,7 +137,8 @@ func TestTimeline(t *testing.T) {
 		{"audio early", "avc aac48 K0 a0x12 P40 P80 P120 P160 P200 P240 P280", 280},
 		{"slides", "avc aac48 K0 a0x94 K2000 a2000x94 K4000 a4000x94", 6000},
 		{"audio late and slides", "avc aac48 K0 a0x24 K2000 a500x94 K4000 a2500x94 K6000", 8000},
-		{"audio 12 s ahead", "avc aac48 K0 a12000x2 P40 a12043x2 P80 a12085x2 P120 a12128x2 P160", 160},
+		{"audio 12 s ahead", "avc aac48 K0 a12000x2 P40 a12043x2 P80 a12085x2 P120 a12128x2 P160",
+			160},
 		{"audio alone", "aac48 a0x60", 1280},
 	} {
 		r := newRig(t)
@@ -160,7 +166,8 @@ func TestTimeline(t *testing.T) {
 			}
 			at = to
 		}
-		if off := at - tt.want*time.Millisecond; off < -45*time.Millisecond || off > 45*time.Millisecond {
+		if off := at - tt.want*time.Millisecond; off < -45*time.Millisecond ||
+			off > 45*time.Millisecond {
 			t.Errorf("%s: %v, want %v", tt.name, at, tt.want*time.Millisecond)
 		}
 	}
@@ -191,12 +198,15 @@ func TestAppendEarlier(t *testing.T) {
 			}
 			want := readFragments(b)
 			for i := range want {
-				want[i].dts -= int64(by/time.Millisecond) * map[uint32]int64{1: 1, 2: 48}[want[i].track]
-				want[i].pts -= int64(by/time.Millisecond) * map[uint32]int64{1: 1, 2: 48}[want[i].track]
+				want[i].dts -= int64(by/time.Millisecond) * map[uint32]int64{1: 1,
+					2: 48}[want[i].track]
+				want[i].pts -= int64(by/time.Millisecond) * map[uint32]int64{1: 1,
+					2: 48}[want[i].track]
 			}
 			if audio := ofTrack(2, want); len(audio) > 0 && audio[0].dts < 0 {
 				got, _, err := m.ReadFragment(dst.Bytes())
-				if err != nil || got.Pictures != f.Pictures || got.Sounds != 0 || got.Start != f.Start-by || got.Size != f.Size {
+				if err != nil || got.Pictures != f.Pictures || got.Sounds != 0 ||
+					got.Start != f.Start-by || got.Size != f.Size {
 					t.Errorf("fragment %d, %v earlier: %+v, %v", i, by, got, err)
 				}
 			} else if got := readFragments(dst.Bytes()); !reflect.DeepEqual(got, want) {
@@ -227,7 +237,8 @@ func FuzzRead(f *testing.F) {
 			t.Errorf("%+v", movie)
 		}
 		info, need, err := m.ReadFragment(b)
-		if err == nil && need == 0 && (info.Head > len(b) || info.Size < info.Head || info.End < info.Start) || need > 0 && need <= len(b) {
+		if err == nil && need == 0 && (info.Head > len(b) || info.Size < info.Head ||
+			info.End < info.Start) || need > 0 && need <= len(b) {
 			t.Errorf("%d bytes: %+v, need %d", len(b), info, need)
 		}
 	})

@@ -17,7 +17,8 @@ func TestWaitIsBounded(t *testing.T) {
 		opt  mp4.Option
 		most int // samples that wait
 	}{
-		"samples": {mp4.MaxWaitBytes(mp4.DefaultMaxWaitBytes), 128}, "bytes": {mp4.MaxWaitBytes(1000), 10},
+		"samples": {mp4.MaxWaitBytes(mp4.DefaultMaxWaitBytes), 128},
+		"bytes":   {mp4.MaxWaitBytes(1000), 10},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, tt.opt)
@@ -38,7 +39,7 @@ func TestWaitIsBounded(t *testing.T) {
 			for i, f := range r.fragments {
 				pictures := len(ofTrack(1, readFragments(r.bytes[i])))
 				if shown += pictures; f.Key != (pictures > 0 || shown == 0) {
-					t.Errorf("%+v has %d pictures after %d: a viewer cannot begin at sound alone after these", f, pictures, shown)
+					t.Errorf("%+v has %d video frames after %d: a viewer cannot begin at sound alone after these", f, pictures, shown)
 				}
 			}
 			if shown == 0 {
@@ -59,7 +60,8 @@ func TestSampleAboveTheLimit(t *testing.T) {
 			data = aacFrame("1234567890")
 		}
 		var limit *mp4.LimitError
-		if err := r.try(kind, 40, data); !errors.As(err, &limit) || limit.Have != 10 || limit.Limit != 9 {
+		if err := r.try(kind, 40, data); !errors.As(err, &limit) || limit.Have != 10 ||
+			limit.Limit != 9 {
 			t.Errorf("error %v, want a LimitError", err)
 		} else if err.Error() != "mp4: sample (MaxWaitBytes): 10 bytes, limit 9" {
 			t.Errorf("error %q", err)
@@ -82,7 +84,8 @@ func TestRefusedTags(t *testing.T) {
 	}{
 		{"MP3", audio, "\x2fabc", "mp4: MP3 is not carried: video is AVC or HEVC, audio is AAC"},
 		{"AV1", video, "\x90av01abc", "mp4: AV1 is not carried: video is AVC or HEVC, audio is AAC"},
-		{"a codec without a name", video, "\x90xyz9abc", `mp4: "xyz9" is not carried: video is AVC or HEVC, audio is AAC`},
+		{"a codec without a name", video, "\x90xyz9abc",
+			`mp4: "xyz9" is not carried: video is AVC or HEVC, audio is AAC`},
 		{"VP6", video, "\x14abc", "mp4: VP6 is not carried: video is AVC or HEVC, audio is AAC"},
 		{"two tracks", video, "\x96\x11avc1\x00abc", "mp4: video tag (AVC): in a list of tracks"},
 		{"encrypted", video | 0x20, avcKey("x"), "mp4: video tag (AVC): encrypted"},
@@ -93,18 +96,23 @@ func TestRefusedTags(t *testing.T) {
 			"mp4: sequence header of AVC: record is not of version 1"},
 		{"AVC record without SPS", video, avcHeader(avc640x360[:5] + "\xe0\x00\x00\x00"),
 			"mp4: sequence header of AVC: no sequence parameter set"},
-		{"no HEVC record", video, "\x90hvc1\x01", "mp4: sequence header of HEVC: record is cut short"},
+		{"no HEVC record", video, "\x90hvc1\x01",
+			"mp4: sequence header of HEVC: record is cut short"},
 		{"HEVC record without SPS", video, "\x90hvc1" + hevc322x182[:22] + "\x00",
 			"mp4: sequence header of HEVC: no sequence parameter set"},
-		{"HEVC record cut short", video, "\x90hvc1" + hevc322x182[:60], "mp4: sequence header of HEVC: record is cut short"},
+		{"HEVC record cut short", video, "\x90hvc1" + hevc322x182[:60],
+			"mp4: sequence header of HEVC: record is cut short"},
 		{"no AAC record", audio, aacHeader(""), "mp4: sequence header of AAC: cut short"},
-		{"AAC record of no rate", audio, aacHeader("\x16\x90"), "mp4: sequence header of AAC: no sampling rate"},
+		{"AAC record of no rate", audio, aacHeader("\x16\x90"),
+			"mp4: sequence header of AAC: no sampling rate"},
 		{"AAC record of no channels", audio, aacHeader("\x11\x80"),
 			"mp4: sequence header of AAC: channel configuration 0, browsers know 1 to 7"},
 		{"AAC record of reserved channels", audio, aacHeader("\x11\xf8"),
 			"mp4: sequence header of AAC: channel configuration 15, browsers know 1 to 7"},
-		{"AAC record of no kind", audio, aacHeader("\x01\x90"), "mp4: sequence header of AAC: audio object type 0"},
-		{"enormous record", video, avcHeader(strings.Repeat("x", 70_000)), "mp4: sequence header: 70000 bytes, limit 65536"},
+		{"AAC record of no kind", audio, aacHeader("\x01\x90"),
+			"mp4: sequence header of AAC: audio object type 0"},
+		{"enormous record", video, avcHeader(strings.Repeat("x", 70_000)),
+			"mp4: sequence header: 70000 bytes, limit 65536"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			leaktest.Check(t, millrace.DefaultPool())
@@ -117,7 +125,8 @@ func TestRefusedTags(t *testing.T) {
 				t.Errorf("error %q, want %q", err, tt.want)
 			}
 			codec, ok := errors.AsType[*mp4.CodecError](err)
-			if ok == strings.HasPrefix(tt.want, "mp4: sequence header") || ok && codec.Type != tt.kind&^0x20 {
+			if ok == strings.HasPrefix(tt.want, "mp4: sequence header") || ok &&
+				codec.Type != tt.kind&^0x20 {
 				t.Errorf("error %q, as a CodecError %+v", err, codec)
 			}
 			r.tag(video, 40, avcDelta(0, "P")) // continues

@@ -40,7 +40,9 @@ type track struct {
 	// Audio only: see audioTime.
 	timed bool  // next is known
 	next  int64 // where the frame after the newest one is expected
-	drift int64 // the least distance from there of the latest frames, all of which were too far ahead, or all behind
+	// The least distance from there of the latest frames, all of which were too far ahead, or all
+	// behind.
+	drift int64
 	far   int   // how many these are
 	debt  int64 // to be subtracted from later frames
 
@@ -181,7 +183,8 @@ func (t *track) audioTime(ms int64) int64 {
 		t.drift, t.far = 0, 0
 	}
 	switch {
-	case t.drift > 0 && t.far >= driftAhead && t.isOpen: // the frame before then lasts until this one
+	case t.drift > 0 && t.far >= driftAhead && t.isOpen:
+		// The frame before then lasts until this one.
 		t.next += t.drift
 		t.drift, t.far = 0, 0
 	case t.drift < 0 && t.far == driftBehind:

@@ -25,9 +25,11 @@ func TestNoAllocationPerMessage(t *testing.T) {
 		{"chunks of 128", 128, 128, 400, 40, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			once := rawChunks(6, 9, tt.timestamp, tt.stream, strings.Repeat("x", tt.size), tt.chunk, true) +
+			once := rawChunks(6, 9, tt.timestamp, tt.stream, strings.Repeat("x", tt.size), tt.chunk,
+				true) +
 				rawMessage(8, 40, strings.Repeat("y", 100))
-			r := millrace.NewReader(&sourcetest.Loop{Bytes: control(1, uint32(tt.announced)) + once})
+			r := millrace.NewReader(&sourcetest.Loop{Bytes: control(1,
+				uint32(tt.announced)) + once})
 			defer r.Release()
 			d := rtmp.NewDecoder(r, 1<<20)
 			defer d.Release()

@@ -164,10 +164,12 @@ func (a *amfParser) text(n int) (string, error) {
 // value takes a value that is depth objects deep.
 func (a *amfParser) value(depth int) (any, error) {
 	if a.count++; a.count > maxAMFValues {
-		return nil, &LimitError{What: "AMF values of one message", Have: int64(a.count), Limit: maxAMFValues}
+		return nil, &LimitError{What: "AMF values of one message", Have: int64(a.count),
+			Limit: maxAMFValues}
 	}
 	if depth > maxAMFDepth {
-		return nil, &LimitError{What: "depth of AMF objects", Have: int64(depth), Limit: maxAMFDepth}
+		return nil, &LimitError{What: "depth of AMF objects", Have: int64(depth),
+			Limit: maxAMFDepth}
 	}
 	marker := a.take(1)
 	if marker == nil {

@@ -28,7 +28,8 @@ func TestAMFRoundTrip(t *testing.T) {
 			t.Errorf("%v became %v, %v", list, got, err)
 		}
 	}
-	if got := rtmp.AppendAMF([]byte("x"), 3, "ab", true, nil, rtmp.Object{{"k", 0.0}}); string(got) !=
+	if got := rtmp.AppendAMF([]byte("x"), 3, "ab", true, nil,
+		rtmp.Object{{"k", 0.0}}); string(got) !=
 		"x\x00\x40\x08\x00\x00\x00\x00\x00\x00\x02\x00\x02ab\x01\x01\x05\x03\x00\x01k\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x09" {
 		t.Errorf("%q", got)
 	}
@@ -58,16 +59,22 @@ func TestParseAMF(t *testing.T) {
 		{"a date", "\x0b\x3f\xf0\x00\x00\x00\x00\x00\x00\x00\x00" + one, values{1.0, 1.0}},
 		{"XML", "\x0f\x00\x00\x00\x02<>", values{"<>"}},
 		{"a long string", "\x0c\x00\x00\x00\x02ab", values{"ab"}},
-		{"an ECMA array", "\x08\x00\x00\x00\x01\x00\x01a" + one + "\x00\x00\x09", values{rtmp.Object{{"a", 1.0}}}},
-		{"an ECMA array that counts wrongly", "\x08\xff\xff\xff\xff\x00\x01a" + one + "\x00\x00\x09" + one,
+		{"an ECMA array", "\x08\x00\x00\x00\x01\x00\x01a" + one + "\x00\x00\x09",
+			values{rtmp.Object{{"a", 1.0}}}},
+		{"an ECMA array that counts wrongly", "\x08\xff\xff\xff\xff\x00\x01a" + one +
+			"\x00\x00\x09" + one,
 			values{rtmp.Object{{"a", 1.0}}, 1.0}},
-		{"a typed object", "\x10\x00\x03cls\x00\x01a\x05\x00\x00\x09", values{rtmp.Object{{"a", nil}}}},
-		{"an object that ends with the message", "\x03\x00\x01a" + one, values{rtmp.Object{{"a", 1.0}}}},
-		{"a strict array", "\x0a\x00\x00\x00\x02" + one + "\x02\x00\x01x", values{values{1.0, "x"}}},
+		{"a typed object", "\x10\x00\x03cls\x00\x01a\x05\x00\x00\x09",
+			values{rtmp.Object{{"a", nil}}}},
+		{"an object that ends with the message", "\x03\x00\x01a" + one,
+			values{rtmp.Object{{"a", 1.0}}}},
+		{"a strict array", "\x0a\x00\x00\x00\x02" + one + "\x02\x00\x01x",
+			values{values{1.0, "x"}}},
 		{"an empty strict array", "\x0a\x00\x00\x00\x00", values{values{}}},
 		{"an empty object", "\x03\x00\x00\x09", values{rtmp.Object(nil)}},
 	} {
-		if got, err := rtmp.ParseAMF([]byte(tt.in)); err != nil || !reflect.DeepEqual(got, tt.want) {
+		if got, err := rtmp.ParseAMF([]byte(tt.in)); err != nil ||
+			!reflect.DeepEqual(got, tt.want) {
 			t.Errorf("%s: %#v, %v, want %#v", tt.name, got, err, tt.want)
 		}
 	}
@@ -98,12 +105,17 @@ func TestParseAMFRefuses(t *testing.T) {
 		{"half the count of an ECMA array", one + "\x08\x00\x00", early},
 		{"half the count of a strict array", one + "\x0a\x00", early},
 		{"a strict array of 4294967295 elements", one + "\x0a\xff\xff\xff\xff" + one, early},
-		{"a strict array of 4294967295 that come", one + "\x0a\xff\xff\xff\xff" + strings.Repeat("\x05", 100_000),
+		{"a strict array of 4294967295 that come", one +
+			"\x0a\xff\xff\xff\xff" + strings.Repeat("\x05", 100_000),
 			"rtmp: AMF values of one message: 1025, limit 1024"},
-		{"many values", one + strings.Repeat("\x05", 1024), "rtmp: AMF values of one message: 1025, limit 1024"},
-		{"objects 10,000 deep", deep(10_000, "\x03\x00\x01a"), "rtmp: depth of AMF objects: 17, limit 16"},
-		{"strict arrays 10,000 deep", deep(10_000, "\x0a\x00\x00\x00\x01"), "rtmp: depth of AMF objects: 17, limit 16"},
-		{"ECMA arrays 10,000 deep", deep(10_000, "\x08\x00\x00\x00\x01\x00\x01a"), "rtmp: depth of AMF objects: 17, limit 16"},
+		{"many values", one + strings.Repeat("\x05", 1024),
+			"rtmp: AMF values of one message: 1025, limit 1024"},
+		{"objects 10,000 deep", deep(10_000, "\x03\x00\x01a"),
+			"rtmp: depth of AMF objects: 17, limit 16"},
+		{"strict arrays 10,000 deep", deep(10_000, "\x0a\x00\x00\x00\x01"),
+			"rtmp: depth of AMF objects: 17, limit 16"},
+		{"ECMA arrays 10,000 deep", deep(10_000, "\x08\x00\x00\x00\x01\x00\x01a"),
+			"rtmp: depth of AMF objects: 17, limit 16"},
 		{"the end of no object", one + "\x09", early},
 		{"a movie clip", one + "\x04", early},
 		{"AMF3", one + "\x11\x0a", early},
@@ -124,12 +136,16 @@ func TestParseAMFRefuses(t *testing.T) {
 
 // The allocations of ParseAMF depend on the bytes that are there, not on declared sizes.
 func TestParseAMFAllocatesLittle(t *testing.T) {
-	in := append([]byte("\x0a\xff\xff\xff\xff"), bytes.Repeat([]byte("\x0c\xff\xff\xff\xff"), 100)...)
+	in := append([]byte("\x0a\xff\xff\xff\xff"),
+		bytes.Repeat([]byte("\x0c\xff\xff\xff\xff"), 100)...)
 	if n := testing.AllocsPerRun(10, func() { _, _ = rtmp.ParseAMF(in) }); n > 10 {
 		t.Errorf("%v allocations", n)
 	}
 	nested := binary.BigEndian.AppendUint32([]byte{10}, 1<<31)
-	if n := testing.AllocsPerRun(10, func() { _, _ = rtmp.ParseAMF(bytes.Repeat(nested, 16)) }); n > 40 {
+	if n := testing.AllocsPerRun(10, func() {
+		_,
+			_ = rtmp.ParseAMF(bytes.Repeat(nested, 16))
+	}); n > 40 {
 		t.Errorf("%v allocations", n)
 	}
 }

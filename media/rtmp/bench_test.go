@@ -17,7 +17,8 @@ func BenchmarkNext(b *testing.B) {
 	for _, chunk := range []int{1 << 20, 4096, 128} {
 		b.Run(fmt.Sprint(chunk), func(b *testing.B) {
 			r := millrace.NewReader(&sourcetest.Loop{
-				Bytes: control(1, uint32(chunk)) + rawChunks(6, 9, 40, 1, strings.Repeat("x", size), chunk, false)})
+				Bytes: control(1, uint32(chunk)) + rawChunks(6, 9, 40, 1, strings.Repeat("x", size),
+					chunk, false)})
 			defer r.Release()
 			d := rtmp.NewDecoder(r, 1<<20)
 			defer d.Release()
@@ -46,7 +47,8 @@ func BenchmarkAppend(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		picture.Clone(&body)
-		if err := enc.Append(&out, rtmp.Message{Type: rtmp.TypeVideo, ChunkStream: rtmp.VideoChunks, Stream: 1}, &body); err != nil {
+		if err := enc.Append(&out, rtmp.Message{Type: rtmp.TypeVideo, ChunkStream: rtmp.VideoChunks,
+			Stream: 1}, &body); err != nil {
 			b.Fatal(err)
 		}
 		out.Release()

@@ -60,7 +60,8 @@ func rawMessage(kind byte, ts uint32, body string) string {
 }
 
 // rawChunks builds a message in chunks, of which all but the first have headers of form 3.
-func rawChunks(id int, kind byte, ts uint32, stream uint32, body string, chunk int, repeat bool) string {
+func rawChunks(id int, kind byte, ts uint32, stream uint32, body string, chunk int,
+	repeat bool) string {
 	out := rawHeader(0, id, ts, len(body), kind, stream)
 	for {
 		n := min(chunk, len(body))
@@ -115,13 +116,15 @@ type rawStream struct {
 }
 
 func newRawSender(rnd *rand.Rand, maxBody int) *rawSender {
-	s := &rawSender{rnd: rnd, chunk: 128, max: maxBody, streams: map[int]*rawStream{}, extension: rnd.IntN(3)}
+	s := &rawSender{rnd: rnd, chunk: 128, max: maxBody, streams: map[int]*rawStream{},
+		extension: rnd.IntN(3)}
 	all := []int{2, 3, 4, 5, 31, 32, 63, 64, 65, 100, 319, 320, 321, 1000, 65598, 65599}
 	rnd.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	s.ids = all[:1+rnd.IntN(6)]
 	for _, id := range s.ids {
 		sizes := basicSizes(id)
-		s.streams[id] = &rawStream{last: rtmp.Message{ChunkStream: id}, basic: sizes[rnd.IntN(len(sizes))]}
+		s.streams[id] = &rawStream{last: rtmp.Message{ChunkStream: id},
+			basic: sizes[rnd.IntN(len(sizes))]}
 	}
 	return s
 }
@@ -157,9 +160,11 @@ func randomSession(rnd *rand.Rand, n, maxBody int) ([]byte, []slowMessage) {
 
 // begin chooses a message, and the header that says the least or more about it.
 func (s *rawSender) begin(id int) {
-	kinds := []rtmp.Type{rtmp.TypeAudio, rtmp.TypeVideo, rtmp.TypeData, rtmp.TypeCommand, 99, rtmp.TypeAggregate}
+	kinds := []rtmp.Type{rtmp.TypeAudio, rtmp.TypeVideo, rtmp.TypeData, rtmp.TypeCommand, 99,
+		rtmp.TypeAggregate}
 	st := s.streams[id]
-	m := rtmp.Message{Type: kinds[s.rnd.IntN(len(kinds))], ChunkStream: id, Stream: s.rnd.Uint32N(3), Size: s.size()}
+	m := rtmp.Message{Type: kinds[s.rnd.IntN(len(kinds))], ChunkStream: id,
+		Stream: s.rnd.Uint32N(3), Size: s.size()}
 	if s.rnd.IntN(10) == 0 {
 		m.Stream = s.rnd.Uint32()
 	}
@@ -167,13 +172,15 @@ func (s *rawSender) begin(id int) {
 	case 0:
 		m.Timestamp = s.rnd.Uint32() // anywhere
 	case 1:
-		m.Timestamp = 0xfffffe + s.rnd.Uint32N(3) // in addition to the value that announces four bytes
+		// In addition to the value that announces four bytes.
+		m.Timestamp = 0xfffffe + s.rnd.Uint32N(3)
 	case 2:
 		m.Timestamp = st.last.Timestamp + 0xfffffe + s.rnd.Uint32N(3)
 	default:
 		m.Timestamp = st.last.Timestamp + s.rnd.Uint32N(100)
 	}
-	own := st.last.Type == rtmp.TypeSetChunkSize || st.last.Type == rtmp.TypeAbort || st.last.Type == rtmp.TypeAggregate
+	own := st.last.Type == rtmp.TypeSetChunkSize || st.last.Type == rtmp.TypeAbort ||
+		st.last.Type == rtmp.TypeAggregate
 	if !own && s.rnd.IntN(2) == 0 { // one that form 2 can announce
 		m.Type, m.Size, m.Stream = st.last.Type, st.last.Size, st.last.Stream
 		if s.rnd.IntN(2) == 0 { // or 3
@@ -259,7 +266,8 @@ func (s *rawSender) aggregate(m rtmp.Message) (body []byte, parts []slowMessage)
 			at += s.rnd.Uint32N(50)
 		}
 		p := make([]byte, s.rnd.IntN(30))
-		body = append(body, byte(kind), 0, 0, byte(len(p)), byte(at>>16), byte(at>>8), byte(at), byte(at>>24), 0, 0, 0)
+		body = append(body, byte(kind), 0, 0, byte(len(p)), byte(at>>16), byte(at>>8), byte(at),
+			byte(at>>24), 0, 0, 0)
 		body = append(body, p...)
 		body = binary.BigEndian.AppendUint32(body, uint32(11+len(p)))
 		part := m

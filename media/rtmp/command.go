@@ -30,7 +30,8 @@ func (c *ServerConn) obey(stream uint32) error {
 	case "publish", "play":
 		key, _ := at(values, 3).(string)
 		if c.request != nil {
-			c.call(Stream, "onStatus", 0, nil, status("error", "NetStream.Failed", "a connection carries one stream here"))
+			c.call(Stream, "onStatus", 0, nil,
+				status("error", "NetStream.Failed", "a connection carries one stream here"))
 			break
 		}
 		c.request = newRequest(name == "publish", c.connect, key)
@@ -49,7 +50,8 @@ func (c *ServerConn) obey(stream uint32) error {
 			return c.flush()
 		}
 		return c.endStream(name, transaction)
-	default: // releaseStream, _checkbw, and others: a client that gives a number waits for an answer
+	default:
+		// releaseStream, _checkbw, and others: a client that gives a number waits for an answer.
 		if transaction != 0 && name != "_result" && name != "_error" && name != "" {
 			c.result(transaction, nil, nil)
 		}
@@ -69,7 +71,9 @@ func at(values []any, i int) any {
 func (c *ServerConn) answerConnect(transaction float64) {
 	const dynamic = 2 // kind of a bandwidth limit
 	c.enc.appendNumber(&c.out, TypeWindowSize, windowSize)
-	c.enc.appendControl(&c.out, TypeSetPeerBandwidth, []byte{windowSize >> 24, windowSize >> 16 & 0xff, windowSize >> 8 & 0xff, windowSize & 0xff, dynamic})
+	c.enc.appendControl(&c.out, TypeSetPeerBandwidth,
+		[]byte{windowSize >> 24, windowSize >> 16 & 0xff, windowSize >> 8 & 0xff, windowSize & 0xff,
+			dynamic})
 	c.enc.SetChunkSize(&c.out, c.ChunkSize())
 	server := Object{{"fmsVer", "FMS/3,5,7,7009"}, {"capabilities", 31}, {"mode", 1}}
 	info := status("status", "NetConnection.Connect.Success", "connected")
@@ -78,7 +82,8 @@ func (c *ServerConn) answerConnect(transaction float64) {
 		const multitrack, modEx = 2, 4 // and capsReconnect
 		const forward = 4              // frames of all codecs are passed on
 		anything := Object{{"*", forward}}
-		server = append(server, Property{"capsEx", capsReconnect | multitrack | modEx}, Property{"fourCcList", []any{"*"}},
+		server = append(server, Property{"capsEx", capsReconnect | multitrack | modEx},
+			Property{"fourCcList", []any{"*"}},
 			Property{"videoFourCcInfoMap", anything}, Property{"audioFourCcInfoMap", anything})
 	}
 	c.call(0, "_result", transaction, server, info)
@@ -115,7 +120,8 @@ func (c *ServerConn) endStream(name string, transaction float64) error {
 	}
 	if c.request.Publish {
 		if name == "FCUnpublish" {
-			c.call(0, "onFCUnpublish", 0, nil, status("status", "NetStream.Unpublish.Success", c.request.Path))
+			c.call(0, "onFCUnpublish", 0, nil,
+				status("status", "NetStream.Unpublish.Success", c.request.Path))
 		}
 		c.status("NetStream.Unpublish.Success", c.request.Path+" is not published any more")
 	}

@@ -309,7 +309,8 @@ func (d *Decoder) nextHeader() (*chunkStream, error) {
 	if !s.unfinished {
 		next.begin(form)
 		if n := next.message.Size; n > d.maxMessage {
-			return nil, &LimitError{What: "bytes of one message", Have: int64(n), Limit: int64(d.maxMessage)}
+			return nil, &LimitError{What: "bytes of one message", Have: int64(n),
+				Limit: int64(d.maxMessage)}
 		}
 	}
 	_, _ = d.r.Discard(at)
@@ -356,7 +357,8 @@ func (d *Decoder) peekExtended(next *header, form byte, at int) (n int, err erro
 // begin moves the clock to a message that begins.
 func (h *header) begin(form byte) {
 	if form < 3 {
-		h.delta = h.field // for a message that follows with form 3: after form 0 it is the time itself, as specified
+		// For a message that follows with form 3: after form 0 it is the time itself, as specified.
+		h.delta = h.field
 	}
 	if form == 0 {
 		h.message.Timestamp = 0
@@ -442,7 +444,8 @@ func (d *Decoder) nextPart(dst *millrace.Chain) (Message, error) {
 	a.body.Cut(&part, size)
 	var room millrace.Draft
 	for p := range part.All() {
-		appendCopy(dst, &room, d.pool, p) // a share would keep the parts that the caller does not want
+		// A share would keep the parts that the caller does not want.
+		appendCopy(dst, &room, d.pool, p)
 	}
 	room.Release()
 	part.Release()

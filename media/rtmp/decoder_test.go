@@ -38,7 +38,8 @@ func decodeAll(t testing.TB, src io.Reader, size, maxMessage int) (list []slowMe
 			d.Release()
 			r.Release()
 			if n := pool.Stats().InUse; n != 0 || c.Len() > 0 {
-				t.Fatalf("%d bytes in use after Release, %d bytes given with the error %v", n, c.Len(), err)
+				t.Fatalf("%d bytes in use after Release, %d bytes given with the error %v", n,
+					c.Len(), err)
 			}
 			return list, err
 		}
@@ -52,7 +53,8 @@ func sameResult(t testing.TB, got []slowMessage, gotErr error, want []slowMessag
 	t.Helper()
 	for i := range min(len(got), len(want)) {
 		if got[i] != want[i] {
-			t.Fatalf("message %d:\n got %+v %.60q\nwant %+v %.60q", i, got[i].Message, got[i].body, want[i].Message, want[i].body)
+			t.Fatalf("message %d:\n got %+v %.60q\nwant %+v %.60q", i, got[i].Message, got[i].body,
+				want[i].Message, want[i].body)
 		}
 	}
 	if len(got) != len(want) {
@@ -75,14 +77,17 @@ func TestDecoderAgainstReference(t *testing.T) {
 		maxMessage := 4*maxBody + 200 // of aggregates too, and unfinished ones
 		want, wantErr := slowDecode(session, maxMessage)
 		if len(want) != len(sent) || wantErr != io.EOF {
-			t.Fatalf("seed %d: the reference has %d messages and %v, %d were sent", seed, len(want), wantErr, len(sent))
+			t.Fatalf("seed %d: the reference has %d messages and %v, %d were sent", seed, len(want),
+				wantErr, len(sent))
 		}
 		for i := range want {
 			if want[i] != sent[i] {
-				t.Fatalf("seed %d, message %d: the reference has %+v, sent was %+v", seed, i, want[i].Message, sent[i].Message)
+				t.Fatalf("seed %d, message %d: the reference has %+v, sent was %+v", seed, i,
+					want[i].Message, sent[i].Message)
 			}
 		}
-		got, err := decodeAll(t, &sourcetest.Unsteady{Rest: string(session), Rand: rnd}, 18<<rnd.IntN(9), maxMessage)
+		got, err := decodeAll(t, &sourcetest.Unsteady{Rest: string(session), Rand: rnd},
+			18<<rnd.IntN(9), maxMessage)
 		sameResult(t, got, err, want, wantErr)
 
 		// Damaged or truncated sessions end in the same way.
@@ -184,24 +189,34 @@ func TestDecoderRefuses(t *testing.T) {
 		return s
 	}
 	part := func(kind byte) string {
-		return rawMessage(22, 0, string([]byte{kind, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0})+"\x00\x00\x00\x05")
+		return rawMessage(22, 0, string([]byte{kind, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0})+
+			"\x00\x00\x00\x05")
 	}
 	for _, tt := range []struct {
 		name  string
 		in    string
 		error string
 	}{
-		{"chunks of 0 bytes", control(1, 0), "rtmp: set chunk size: want 1 to 2147483647 in 4 bytes"},
-		{"chunks of 2 GiB", control(1, 1<<31), "rtmp: set chunk size: want 1 to 2147483647 in 4 bytes"},
-		{"a chunk size of 3 bytes", rawMessage(1, 0, "\x00\x10\x00"), "rtmp: set chunk size: want 1 to 2147483647 in 4 bytes"},
-		{"a message of 16 MiB", string(rawHeader(0, 3, 0, 1<<24-1, 9, 1)), "rtmp: bytes of one message: 16777215, limit 1024"},
-		{"one more than the limit", string(rawHeader(0, 3, 0, 1025, 9, 1)), "rtmp: bytes of one message: 1025, limit 1024"},
+		{"chunks of 0 bytes", control(
+			1, 0), "rtmp: set chunk size: want 1 to 2147483647 in 4 bytes"},
+		{"chunks of 2 GiB", control(1, 1<<31),
+			"rtmp: set chunk size: want 1 to 2147483647 in 4 bytes"},
+		{"a chunk size of 3 bytes", rawMessage(1, 0, "\x00\x10\x00"),
+			"rtmp: set chunk size: want 1 to 2147483647 in 4 bytes"},
+		{"a message of 16 MiB", string(rawHeader(0, 3, 0, 1<<24-1, 9, 1)),
+			"rtmp: bytes of one message: 16777215, limit 1024"},
+		{"one more than the limit", string(rawHeader(0, 3, 0, 1025, 9, 1)),
+			"rtmp: bytes of one message: 1025, limit 1024"},
 		{"thousands of chunk streams", streams(5000), "rtmp: chunk streams: 129, limit 128"},
-		{"unfinished messages", unfinished(100), "rtmp: bytes of unfinished messages: 2176, limit 2048"},
-		{"a message inside another one", string(rawHeader(0, 3, 0, 1000, 9, 1)) + strings.Repeat("x", 128) + rawMessage(8, 0, "a"),
+		{"unfinished messages", unfinished(100),
+			"rtmp: bytes of unfinished messages: 2176, limit 2048"},
+		{"a message inside another one", string(rawHeader(0, 3, 0, 1000, 9,
+			1)) + strings.Repeat("x", 128) + rawMessage(8, 0, "a"),
 			"rtmp: a message begins in the middle of another one of the same chunk stream"},
-		{"an aggregate of half a header", rawMessage(22, 0, "\x08\x00\x00"), "rtmp: an aggregate message ends in the middle of a part"},
-		{"an aggregate of half a part", rawMessage(22, 0, "\x08\x00\x00\x03\x00\x00\x10\x00\x00\x00\x00ab"),
+		{"an aggregate of half a header", rawMessage(22, 0, "\x08\x00\x00"),
+			"rtmp: an aggregate message ends in the middle of a part"},
+		{"an aggregate of half a part", rawMessage(22, 0,
+			"\x08\x00\x00\x03\x00\x00\x10\x00\x00\x00\x00ab"),
 			"rtmp: an aggregate message ends in the middle of a part"},
 		{"an aggregate that sets the chunk size", part(1),
 			"rtmp: an aggregate message has a part that sets the chunk size, aborts or is an aggregate"},
@@ -212,7 +227,8 @@ func TestDecoderRefuses(t *testing.T) {
 		{"the end inside a header", "\x03\x00", "unexpected EOF"},
 		{"the end before a payload", string(rawHeader(0, 3, 0, 3, 9, 1)), "unexpected EOF"},
 		{"the end inside a payload", string(rawHeader(0, 3, 0, 3, 9, 1)) + "ab", "unexpected EOF"},
-		{"the end between chunks", string(rawHeader(0, 3, 0, 300, 9, 1)) + strings.Repeat("x", 128), "unexpected EOF"},
+		{"the end between chunks", string(rawHeader(0, 3, 0, 300, 9, 1)) + strings.Repeat("x", 128),
+			"unexpected EOF"},
 		{"the end", "", "EOF"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -224,16 +240,19 @@ func TestDecoderRefuses(t *testing.T) {
 			}
 		})
 	}
-	if got, err := decodeAll(t, strings.NewReader(rawMessage(9, 0, strings.Repeat("x", 100))), 4096, 100); err != io.EOF || len(got) != 1 {
+	if got, err := decodeAll(t, strings.NewReader(rawMessage(9, 0, strings.Repeat("x", 100))), 4096,
+		100); err != io.EOF || len(got) != 1 {
 		t.Errorf("a message of the limit: %d messages, %v", len(got), err)
 	}
-	if got, err := decodeAll(t, strings.NewReader(streams(128)), 4096, 100); err != io.EOF || len(got) != 128 {
+	if got, err := decodeAll(t, strings.NewReader(streams(128)), 4096, 100); err != io.EOF ||
+		len(got) != 128 {
 		t.Errorf("as many chunk streams as there may be: %d messages, %v", len(got), err)
 	}
 }
 
 func TestSetMaxMessage(t *testing.T) {
-	r := millrace.NewReader(strings.NewReader(rawMessage(9, 0, strings.Repeat("x", 100)) + rawMessage(9, 0, strings.Repeat("y", 100))))
+	r := millrace.NewReader(strings.NewReader(rawMessage(9, 0,
+		strings.Repeat("x", 100)) + rawMessage(9, 0, strings.Repeat("y", 100))))
 	defer r.Release()
 	d := rtmp.NewDecoder(r, 1<<30)
 	defer d.Release()
@@ -256,10 +275,13 @@ func TestMemoryFollowsWhatArrives(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		chunk int
-	}{{"in one chunk", size}, {"in chunks of 4096", 4096}, {"in chunks of 128", 128}, {"in chunks of 1", 1}} {
+	}{{"in one chunk", size}, {"in chunks of 4096", 4096}, {"in chunks of 128", 128},
+		{"in chunks of 1", 1}} {
 		t.Run(tt.name, func(t *testing.T) {
-			session := control(1, uint32(tt.chunk)) + rawChunks(3, 9, 0, 1, strings.Repeat("x", part), tt.chunk, false)
-			session = strings.Replace(session, string(rawHeader(0, 3, 0, part, 9, 1)), string(rawHeader(0, 3, 0, size, 9, 1)), 1)
+			session := control(1, uint32(tt.chunk)) + rawChunks(3, 9, 0, 1,
+				strings.Repeat("x", part), tt.chunk, false)
+			session = strings.Replace(session, string(rawHeader(0, 3, 0, part, 9, 1)),
+				string(rawHeader(0, 3, 0, size, 9, 1)), 1)
 			var bytewise [][]byte
 			for i := range len(session) {
 				bytewise = append(bytewise, []byte{session[i]})
@@ -299,11 +321,13 @@ func TestBodiesAreNotCopied(t *testing.T) {
 	for _, tt := range []struct {
 		chunk  int
 		shared bool
-	}{{16 << 20, true}, {len(body), true}, {4096, true}, {1 << 10, true}, {1<<10 - 1, false}, {128, false}, {1, false}} {
+	}{{16 << 20, true}, {len(body), true}, {4096, true}, {1 << 10, true}, {1<<10 - 1, false},
+		{128, false}, {1, false}} {
 		t.Run(fmt.Sprint(tt.chunk), func(t *testing.T) {
 			// The source is a Chain with known memory.
 			var source millrace.Chain
-			source.AppendCopy([]byte(control(1, uint32(tt.chunk)) + rawChunks(3, 9, 0, 1, body, tt.chunk, false)))
+			source.AppendCopy([]byte(control(1, uint32(tt.chunk)) + rawChunks(3, 9, 0, 1, body,
+				tt.chunk, false)))
 			mine := source.Bytes()
 			within := func(p []byte) bool {
 				at := uintptr(unsafe.Pointer(unsafe.SliceData(p)))
@@ -327,7 +351,8 @@ func TestBodiesAreNotCopied(t *testing.T) {
 			}
 			for _, p := range pieces(&c) {
 				if within(p) != tt.shared {
-					t.Errorf("a piece of %d bytes is shared: %v, want %v", len(p), within(p), tt.shared)
+					t.Errorf("a piece of %d bytes is shared: %v, want %v", len(p), within(p),
+						tt.shared)
 				}
 			}
 			if want := (len(body) + tt.chunk - 1) / tt.chunk; tt.shared && c.Pieces() != want {
@@ -359,7 +384,8 @@ func TestSmallChunksKeepNoLargeBlock(t *testing.T) {
 	var session strings.Builder
 	for range n {
 		session.WriteString(control(1, 1<<16) + rawMessage(9, 0, strings.Repeat("p", 1<<16)))
-		session.WriteString(control(1, 128) + rawChunks(5, 8, 0, 1, strings.Repeat("s", 300), 128, false))
+		session.WriteString(control(1, 128) + rawChunks(5, 8, 0, 1, strings.Repeat("s", 300), 128,
+			false))
 	}
 	r := pool.NewReader(strings.NewReader(session.String()), 4096)
 	d := rtmp.NewDecoder(r, 1<<24-1)
@@ -408,7 +434,8 @@ func TestReceived(t *testing.T) {
 }
 
 func TestTypeString(t *testing.T) {
-	for want, kind := range map[string]rtmp.Type{"set chunk size": 1, "video": 9, "data (AMF3)": 15, "message type 99": 99} {
+	for want, kind := range map[string]rtmp.Type{"set chunk size": 1, "video": 9, "data (AMF3)": 15,
+		"message type 99": 99} {
 		if got := kind.String(); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}

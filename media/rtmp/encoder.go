@@ -37,12 +37,14 @@ func (e *Encoder) SetChunkSize(dst *millrace.Chain, n int) {
 func (e *Encoder) Append(dst *millrace.Chain, m Message, body *millrace.Chain) error {
 	if m.ChunkStream < firstChunkStream || m.ChunkStream > maxChunkStream {
 		body.Release()
-		return fmt.Errorf("rtmp: chunk stream %d: from %d to %d", m.ChunkStream, firstChunkStream, maxChunkStream)
+		return fmt.Errorf("rtmp: chunk stream %d: from %d to %d", m.ChunkStream, firstChunkStream,
+			maxChunkStream)
 	}
 	n := body.Len()
 	if n > maxBody {
 		body.Release()
-		return &LimitError{What: "bytes of one message (the protocol's 24 bits)", Have: int64(n), Limit: maxBody}
+		return &LimitError{What: "bytes of one message (the protocol's 24 bits)", Have: int64(n),
+			Limit: maxBody}
 	}
 	chunk := e.chunk
 	if chunk == 0 {
@@ -51,7 +53,8 @@ func (e *Encoder) Append(dst *millrace.Chain, m Message, body *millrace.Chain) e
 	var room [maxHeader]byte
 	h := appendNumber(room[:0], 0, m.ChunkStream)
 	short := min(m.Timestamp, extended)
-	h = append(h, byte(short>>16), byte(short>>8), byte(short), byte(n>>16), byte(n>>8), byte(n), byte(m.Type))
+	h = append(h, byte(short>>16), byte(short>>8), byte(short), byte(n>>16), byte(n>>8), byte(n),
+		byte(m.Type))
 	h = binary.LittleEndian.AppendUint32(h, m.Stream)
 	if short == extended {
 		h = binary.BigEndian.AppendUint32(h, m.Timestamp)

@@ -24,9 +24,12 @@ func TestRoundTrip(t *testing.T) {
 			if rnd.IntN(4) == 0 {
 				enc.SetChunkSize(&out, 1+rnd.IntN(1<<rnd.IntN(25)))
 			}
-			ids := []int{2, 3, 63, 64, 65, 319, 320, 65599, rtmp.AudioChunks, rtmp.VideoChunks, rtmp.DataChunks}
-			m := rtmp.Message{Type: rtmp.TypeVideo, ChunkStream: ids[rnd.IntN(len(ids))], Stream: rnd.Uint32(),
-				Timestamp: []uint32{0, 40, 0xfffffe, 0xffffff, 0x1000000, 1<<32 - 1}[rnd.IntN(6)], Size: 77}
+			ids := []int{2, 3, 63, 64, 65, 319, 320, 65599, rtmp.AudioChunks, rtmp.VideoChunks,
+				rtmp.DataChunks}
+			m := rtmp.Message{Type: rtmp.TypeVideo, ChunkStream: ids[rnd.IntN(len(ids))],
+				Stream:    rnd.Uint32(),
+				Timestamp: []uint32{0, 40, 0xfffffe, 0xffffff, 0x1000000, 1<<32 - 1}[rnd.IntN(6)],
+				Size:      77}
 			p := make([]byte, rnd.IntN(1<<rnd.IntN(14)))
 			for i := range p {
 				p[i] = byte(rnd.Uint32())
@@ -87,12 +90,14 @@ func TestEncoderBytes(t *testing.T) {
 		{"one chunk", 0, video, "abc", "\x06\x01\x02\x03\x00\x00\x03\x09\x01\x00\x00\x00abc"},
 		{"no body", 0, video, "", "\x06\x01\x02\x03\x00\x00\x00\x09\x01\x00\x00\x00"},
 		{"chunks of 2", 2, video, "abcde", "\x06\x01\x02\x03\x00\x00\x05\x09\x01\x00\x00\x00ab\xc6cd\xc6e"},
-		{"two whole chunks", 2, video, "abcd", "\x06\x01\x02\x03\x00\x00\x04\x09\x01\x00\x00\x00ab\xc6cd"},
+		{"two whole chunks", 2, video, "abcd",
+			"\x06\x01\x02\x03\x00\x00\x04\x09\x01\x00\x00\x00ab\xc6cd"},
 		{"128 bytes are one chunk", 0, video, strings.Repeat("x", 128),
 			"\x06\x01\x02\x03\x00\x00\x80\x09\x01\x00\x00\x00" + strings.Repeat("x", 128)},
 		{"extended, repeated", 2, late, "abc",
 			"\x06\xff\xff\xff\x00\x00\x03\x09\x01\x00\x00\x00\x01\x02\x03\x04ab\xc6\x01\x02\x03\x04c"},
-		{"two bytes of number", 2, far, "abc", "\x00\x00\x01\x02\x03\x00\x00\x03\x09\x01\x00\x00\x00ab\xc0\x00c"},
+		{"two bytes of number", 2, far, "abc",
+			"\x00\x00\x01\x02\x03\x00\x00\x03\x09\x01\x00\x00\x00ab\xc0\x00c"},
 	} {
 		if got := encode(tt.chunk, tt.m, tt.body); got != tt.want {
 			t.Errorf("%s:\n got %q\nwant %q", tt.name, got, tt.want)
@@ -141,14 +146,16 @@ func TestEncoderRefuses(t *testing.T) {
 	for _, id := range []int{-1, 0, 1, 65600} {
 		var body millrace.Chain
 		body.AppendCopy([]byte("x"))
-		if err := enc.Append(&out, rtmp.Message{ChunkStream: id}, &body); err == nil || body.Len() > 0 || out.Len() > 0 {
+		if err := enc.Append(&out, rtmp.Message{ChunkStream: id}, &body); err == nil ||
+			body.Len() > 0 || out.Len() > 0 {
 			t.Errorf("chunk stream %d: %v, %d bytes left, %d made", id, err, body.Len(), out.Len())
 		}
 	}
 	var body millrace.Chain
 	body.AppendCopy(make([]byte, 1<<24))
 	var limit *rtmp.LimitError
-	if err := enc.Append(&out, rtmp.Message{ChunkStream: 6}, &body); !errors.As(err, &limit) || body.Len() > 0 || out.Len() > 0 {
+	if err := enc.Append(&out, rtmp.Message{ChunkStream: 6}, &body); !errors.As(err, &limit) ||
+		body.Len() > 0 || out.Len() > 0 {
 		t.Errorf("16 MiB: %v, %d bytes left, %d made", err, body.Len(), out.Len())
 	}
 	for _, n := range []int{-1, 0, 1 << 24} {

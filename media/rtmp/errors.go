@@ -17,8 +17,10 @@ func (e *LimitError) Error() string {
 }
 
 var (
-	errNestedHeader = errors.New("rtmp: a message begins in the middle of another one of the same chunk stream")
-	errAggregate    = errors.New("rtmp: an aggregate message ends in the middle of a part")
-	errPart         = errors.New("rtmp: an aggregate message has a part that sets the chunk size, aborts or is an aggregate")
-	errChunkSize    = errors.New("rtmp: set chunk size: want 1 to 2147483647 in 4 bytes")
+	errNestedHeader = errors.New(
+		"rtmp: a message begins in the middle of another one of the same chunk stream")
+	errAggregate = errors.New("rtmp: an aggregate message ends in the middle of a part")
+	errPart      = errors.New(
+		"rtmp: an aggregate message has a part that sets the chunk size, aborts or is an aggregate")
+	errChunkSize = errors.New("rtmp: set chunk size: want 1 to 2147483647 in 4 bytes")
 )

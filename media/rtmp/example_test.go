@@ -46,7 +46,8 @@ func ExampleServerConn() {
 			fmt.Println(err)
 			return
 		}
-		fmt.Printf("%v at %d ms, %d bytes in %d piece\n", m.Type, m.Timestamp, body.Len(), body.Pieces())
+		fmt.Printf("%v at %d ms, %d bytes in %d piece\n", m.Type, m.Timestamp, body.Len(),
+			body.Pieces())
 		body.Release()
 	}
 	// Output:
@@ -90,9 +91,11 @@ func publish(conn net.Conn) {
 
 // A Decoder gives the body of a message without the headers between its chunks.
 func ExampleDecoder() {
-	session := "\x06\x00\x00\x28\x00\x00\x90\x09\x01\x00\x00\x00" + // chunk stream 6, 40 ms, 144 bytes of video
+	// Chunk stream 6, 40 ms, 144 bytes of video.
+	session := "\x06\x00\x00\x28\x00\x00\x90\x09\x01\x00\x00\x00" +
 		string(bytes.Repeat([]byte("x"), 128)) +
-		"\x04\x00\x00\x29\x00\x00\x07\x08\x01\x00\x00\x00\xaf\x01sound" + // between its chunks, one of sound
+		// Between its chunks, one of sound.
+		"\x04\x00\x00\x29\x00\x00\x07\x08\x01\x00\x00\x00\xaf\x01sound" +
 		"\xc6" + string(bytes.Repeat([]byte("x"), 16))
 
 	r := millrace.NewReader(bytes.NewReader([]byte(session)))
@@ -106,7 +109,8 @@ func ExampleDecoder() {
 			fmt.Println(err)
 			return
 		}
-		fmt.Printf("%v at %d ms on chunk stream %d, %d bytes\n", m.Type, m.Timestamp, m.ChunkStream, body.Len())
+		fmt.Printf("%v at %d ms on chunk stream %d, %d bytes\n", m.Type, m.Timestamp, m.ChunkStream,
+			body.Len())
 		body.Release()
 	}
 	// Output:
@@ -145,7 +149,8 @@ func ExampleEncoder() {
 
 func ExampleParseAMF() {
 	body := rtmp.AppendAMF(nil, "onMetaData", rtmp.Object{
-		{Name: "width", Value: 1280}, {Name: "encoder", Value: "obs"}, {Name: "stereo", Value: true},
+		{Name: "width", Value: 1280}, {Name: "encoder", Value: "obs"},
+		{Name: "stereo", Value: true},
 	})
 	values, err := rtmp.ParseAMF(body)
 	if err != nil {
@@ -153,7 +158,8 @@ func ExampleParseAMF() {
 		return
 	}
 	metadata, _ := values[1].(rtmp.Object)
-	fmt.Println(values[0], len(metadata), metadata.Get("width"), metadata.Get("encoder"), metadata.Get("height"))
+	fmt.Println(values[0], len(metadata), metadata.Get("width"), metadata.Get("encoder"),
+		metadata.Get("height"))
 	// Output:
 	// onMetaData 3 1280 obs <nil>
 }

@@ -37,7 +37,8 @@ func record(t *testing.T) *recorder {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &recorder{t: t, ln: ln, requests: make(chan *rtmp.Request, 10), ended: make(chan error, 10)}
+	s := &recorder{t: t, ln: ln, requests: make(chan *rtmp.Request, 10),
+		ended: make(chan error, 10)}
 	s.wg.Go(func() {
 		for {
 			conn, err := ln.Accept()
@@ -114,7 +115,8 @@ func (s *recorder) play(c *rtmp.ServerConn, w io.Writer) error {
 		var body millrace.Chain
 		s.bodies[i].Clone(&body)
 		m.Stream = rtmp.Stream
-		m.ChunkStream = map[rtmp.Type]int{8: rtmp.AudioChunks, 9: rtmp.VideoChunks, 18: rtmp.DataChunks}[m.Type]
+		m.ChunkStream = map[rtmp.Type]int{8: rtmp.AudioChunks, 9: rtmp.VideoChunks,
+			18: rtmp.DataChunks}[m.Type]
 		if m.Type == rtmp.TypeData { // players know onMetaData alone
 			body.Discard(min(body.Len(), len("\x02\x00\x0d@setDataFrame")))
 		}
@@ -149,8 +151,10 @@ func run(t *testing.T, name string, args ...string) string {
 func packets(t *testing.T, args ...string) (list []string) {
 	t.Helper()
 	args = append([]string{"-v", "error"}, args...)
-	for line := range strings.Lines(run(t, "ffmpeg", append(args, "-c", "copy", "-f", "framemd5", "-")...)) {
-		if f := strings.Split(strings.TrimSpace(line), ","); len(f) == 6 && f[0] != "" && f[0][0] != '#' {
+	for line := range strings.Lines(run(t, "ffmpeg",
+		append(args, "-c", "copy", "-f", "framemd5", "-")...)) {
+		if f := strings.Split(strings.TrimSpace(line), ","); len(f) == 6 && f[0] != "" &&
+			f[0][0] != '#' {
 			list = append(list, f[0]+strings.TrimSpace(f[4])+f[5])
 		}
 	}
@@ -162,16 +166,19 @@ func packets(t *testing.T, args ...string) (list []string) {
 func TestFFmpegAndRtmpdump(t *testing.T) {
 	need.Program(t, "ffmpeg")
 	source := filepath.Join(t.TempDir(), "source.flv")
-	run(t, "ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=320x240:rate=25", "-f", "lavfi", "-i", "sine", "-t", "2",
+	run(t, "ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=320x240:rate=25", "-f",
+		"lavfi", "-i", "sine", "-t", "2",
 		"-c:v", "flv", "-q:v", "1", "-c:a", "adpcm_swf", "-ar", "22050", "-f", "flv", source)
 	want := packets(t, "-i", source)
 	if len(want) < 60 {
 		t.Fatalf("the source has %d packets", len(want))
 	}
 	s := record(t)
-	run(t, "ffmpeg", "-v", "error", "-i", source, "-c", "copy", "-f", "flv", s.url("/live/camera?token=secret"))
+	run(t, "ffmpeg", "-v", "error", "-i", source, "-c", "copy", "-f", "flv",
+		s.url("/live/camera?token=secret"))
 	request := <-s.requests
-	if !request.Publish || request.Path != "live/camera" || request.Query.Get("token") != "secret" || request.Client == "" {
+	if !request.Publish || request.Path != "live/camera" ||
+		request.Query.Get("token") != "secret" || request.Client == "" {
 		t.Errorf("ffmpeg wants %+v", request)
 	}
 	if err := <-s.ended; err != io.EOF {
@@ -195,7 +202,8 @@ func TestFFmpegAndRtmpdump(t *testing.T) {
 		program := need.Program(t, "rtmpdump")
 		file := filepath.Join(t.TempDir(), "played.flv")
 		run(t, program, "-q", "-r", s.url("/live"), "-y", "camera?token=other", "-o", file)
-		if request := <-s.requests; request.Publish || request.Path != "live/camera" || request.Query.Get("token") != "other" {
+		if request := <-s.requests; request.Publish || request.Path != "live/camera" ||
+			request.Query.Get("token") != "other" {
 			t.Errorf("rtmpdump wants %+v", request)
 		}
 		samePackets(t, packets(t, "-i", file), want)
@@ -243,7 +251,8 @@ func TestFFmpegIsRefused(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, program, "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=64x64", "-t", "1", "-c:v", "flv",
+	out, err := exec.CommandContext(ctx, program, "-v", "error", "-f", "lavfi", "-i",
+		"testsrc2=size=64x64", "-t", "1", "-c:v", "flv",
 		"-f", "flv", "rtmp://"+ln.Addr().String()+"/live/camera").CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "the token is wrong") {
 		t.Errorf("%v\n%s", err, out)

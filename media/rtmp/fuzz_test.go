@@ -25,15 +25,18 @@ func FuzzDecoder(f *testing.F) {
 		const maxMessage = 1 << 12
 		want, wantErr := slowDecode(in, maxMessage)
 		rnd := rand.New(rand.NewPCG(seed, 0))
-		got, err := decodeAll(t, &sourcetest.Unsteady{Rest: string(in), Rand: rnd}, 18<<rnd.IntN(9), maxMessage)
+		got, err := decodeAll(t, &sourcetest.Unsteady{Rest: string(in), Rand: rnd}, 18<<rnd.IntN(9),
+			maxMessage)
 		sameResult(t, got, err, want, wantErr)
 	})
 }
 
 // FuzzParseAMF checks that parsed values can be written and parsed again.
 func FuzzParseAMF(f *testing.F) {
-	f.Add(rtmp.AppendAMF(nil, "connect", 1, rtmp.Object{{"app", "live"}, {"list", values{true, nil}}}))
-	f.Add([]byte("\x08\xff\xff\xff\xff\x00\x01a\x05\x00\x00\x09\x0b12345678xy\x0f\x00\x00\x00\x02<>"))
+	f.Add(rtmp.AppendAMF(nil, "connect", 1, rtmp.Object{{"app", "live"},
+		{"list", values{true, nil}}}))
+	f.Add([]byte(
+		"\x08\xff\xff\xff\xff\x00\x01a\x05\x00\x00\x09\x0b12345678xy\x0f\x00\x00\x00\x02<>"))
 	f.Add([]byte("\x10\x00\x03cls\x00\x01a\x06\x00\x00\x09\x0d\x07\x00\x01\x0c\x00\x00\x00\x01x"))
 	f.Add([]byte("\x0a\xff\xff\xff\xff\x0a\x00\x00\x00\x01\x03"))
 	f.Fuzz(func(t *testing.T, in []byte) {
@@ -52,8 +55,10 @@ func FuzzServerConn(f *testing.F) {
 	connect := command("connect", 1, rtmp.Object{{"app", "live"}, {"capsEx", 4.0}})
 	publish := connect + command("createStream", 2, nil) + command("publish", 3, nil, "camera")
 	f.Add([]byte(publish + rawMessage(9, 0, "picture") + command("deleteStream", 4, nil, 1)))
-	f.Add([]byte(connect + command("createStream", 2, nil) + command("play", 3, nil, "camera") + command("pause", 4, nil, true, 0)))
-	f.Add([]byte(control(5, 1) + "\x02\x00\x00\x00\x00\x00\x06\x04\x00\x00\x00\x00\x00\x06\x00\x00\x00\x01" + publish))
+	f.Add([]byte(connect + command("createStream", 2, nil) + command("play", 3, nil,
+		"camera") + command("pause", 4, nil, true, 0)))
+	f.Add([]byte(
+		control(5, 1) + "\x02\x00\x00\x00\x00\x00\x06\x04\x00\x00\x00\x00\x00\x06\x00\x00\x00\x01" + publish))
 	f.Add([]byte(publish + string(rawHeader(0, 4, 0, maxMessage, 9, 1)) + strings.Repeat("x", 128)))
 	f.Add(recorded())
 	f.Fuzz(func(t *testing.T, in []byte) {
@@ -75,7 +80,8 @@ func FuzzServerConn(f *testing.F) {
 				if err != nil {
 					break
 				}
-				if held := pool.Stats().InUse + def.Stats().InUse - before; held > 1<<20+int64(2*len(in)) {
+				if held := pool.Stats().InUse + def.Stats().InUse - before; held > 1<<20+int64(
+					2*len(in)) {
 					t.Errorf("%d bytes held after %d", held, len(in))
 				}
 			}

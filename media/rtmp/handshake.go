@@ -68,9 +68,11 @@ func checkVersion(v byte) error {
 	case v == rtmpVersion:
 		return nil
 	case bytes.IndexByte([]byte(rtmpeVersions), v) >= 0:
-		return fmt.Errorf("rtmp: the client wants RTMPE (version %d), which is not here: use rtmp or rtmps", v)
+		return fmt.Errorf(
+			"rtmp: the client wants RTMPE (version %d), which is not here: use rtmp or rtmps", v)
 	case v == 0x16:
-		return errors.New("rtmp: the client speaks TLS, and this address does not: use rtmp instead of rtmps")
+		return errors.New(
+			"rtmp: the client speaks TLS, and this address does not: use rtmp instead of rtmps")
 	case v >= 'A' && v <= 'Z':
 		return errors.New("rtmp: the client speaks HTTP, and this address speaks RTMP")
 	}

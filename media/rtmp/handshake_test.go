@@ -55,7 +55,8 @@ func TestDigestHandshake(t *testing.T) {
 	for _, base := range []int{8, 772} {
 		for _, sum := range []byte{1, 100, 182, 183, 255} {
 			c1, digest := sign(flashC1(sum), base, flashPlayerKey)
-			v := talkRaw(t, "\x03"+c1+strings.Repeat("2", handshakeSize)+publishTo(app("live"), "camera"), grant)
+			v := talkRaw(t, "\x03"+c1+strings.Repeat("2", handshakeSize)+publishTo(app("live"),
+				"camera"), grant)
 			if v.accepted != nil {
 				t.Fatal(v.accepted)
 			}
@@ -84,7 +85,8 @@ func TestPlainHandshake(t *testing.T) {
 		"a digest of another key":       damaged,
 		"a digest, but without version": unversioned,
 	} {
-		v := talkRaw(t, "\x03"+c1+strings.Repeat("2", handshakeSize)+publishTo(app("live"), "camera"), grant)
+		v := talkRaw(t, "\x03"+c1+strings.Repeat("2", handshakeSize)+publishTo(app("live"),
+			"camera"), grant)
 		if v.accepted != nil || v.s2 != c1 {
 			t.Errorf("%s: %v, or S2 is not C1", name, v.accepted)
 		}
@@ -99,9 +101,12 @@ func TestPlainHandshake(t *testing.T) {
 
 func TestHandshakeRefuses(t *testing.T) {
 	for _, tt := range []struct{ name, in, error string }{
-		{"RTMPE", "\x06" + flashC1(1), "rtmp: the client wants RTMPE (version 6), which is not here: use rtmp or rtmps"},
-		{"RTMPE of another kind", "\x08" + flashC1(1), "rtmp: the client wants RTMPE (version 8), which is not here: use rtmp or rtmps"},
-		{"TLS", "\x16\x03\x01\x02\x00\x01\x00", "rtmp: the client speaks TLS, and this address does not: use rtmp instead of rtmps"},
+		{"RTMPE", "\x06" + flashC1(
+			1), "rtmp: the client wants RTMPE (version 6), which is not here: use rtmp or rtmps"},
+		{"RTMPE of another kind", "\x08" + flashC1(1),
+			"rtmp: the client wants RTMPE (version 8), which is not here: use rtmp or rtmps"},
+		{"TLS", "\x16\x03\x01\x02\x00\x01\x00",
+			"rtmp: the client speaks TLS, and this address does not: use rtmp instead of rtmps"},
 		{"HTTP", "GET / HTTP/1.1\r\n\r\n", "rtmp: the client speaks HTTP, and this address speaks RTMP"},
 		{"HTTP/2", "PRI * HTTP/2.0\r\n\r\n", "rtmp: the client speaks HTTP, and this address speaks RTMP"},
 		{"version 0", "\x00", "rtmp: version 0, want 3"},
@@ -146,11 +151,12 @@ func TestRefusesWithTheFirstByte(t *testing.T) {
 func TestC2AtAnyTime(t *testing.T) {
 	c1, c2 := plainHandshake[:1+handshakeSize], plainHandshake[1+handshakeSize:]
 	for name, parts := range map[string][]string{
-		"at once, with connect":    {c1 + c2 + command("connect", 1, app("live"))},
-		"with C1":                  {c1 + c2, command("connect", 1, app("live"))},
-		"after S2, with connect":   {c1, c2 + command("connect", 1, app("live"))},
-		"after S2, in two parts":   {c1, c2[:100], c2[100:], command("connect", 1, app("live"))},
-		"C0 alone, and C1 in half": {c1[:1], c1[1:700], c1[700:], c2, command("connect", 1, app("live"))},
+		"at once, with connect":  {c1 + c2 + command("connect", 1, app("live"))},
+		"with C1":                {c1 + c2, command("connect", 1, app("live"))},
+		"after S2, with connect": {c1, c2 + command("connect", 1, app("live"))},
+		"after S2, in two parts": {c1, c2[:100], c2[100:], command("connect", 1, app("live"))},
+		"C0 alone, and C1 in half": {c1[:1], c1[1:700], c1[700:], c2,
+			command("connect", 1, app("live"))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, done := dial(t, func(c *rtmp.ServerConn) error {

@@ -24,9 +24,11 @@ const (
 
 var typeNames = map[Type]string{
 	TypeSetChunkSize: "set chunk size", TypeAbort: "abort", TypeAcknowledgement: "acknowledgement",
-	TypeUserControl: "user control", TypeWindowSize: "window size", TypeSetPeerBandwidth: "set peer bandwidth",
-	TypeAudio: "audio", TypeVideo: "video", TypeDataAMF3: "data (AMF3)", TypeCommandAMF3: "command (AMF3)",
-	TypeData: "data", TypeCommand: "command", TypeAggregate: "aggregate",
+	TypeUserControl: "user control", TypeWindowSize: "window size",
+	TypeSetPeerBandwidth: "set peer bandwidth",
+	TypeAudio:            "audio", TypeVideo: "video", TypeDataAMF3: "data (AMF3)",
+	TypeCommandAMF3: "command (AMF3)",
+	TypeData:        "data", TypeCommand: "command", TypeAggregate: "aggregate",
 }
 
 func (t Type) String() string {

@@ -7,8 +7,10 @@ import (
 
 // A Request is a client's request to publish or play.
 type Request struct {
-	Publish bool   // to publish; otherwise to play
-	Path    string // application and stream name, as in "live/camera", without slashes around it and without a query
+	Publish bool // to publish; otherwise to play
+	// Application and stream name, as in "live/camera", without slashes around it and without a
+	// query.
+	Path string
 	// Query has the parameters of the stream name, the application and the address. The stream name
 	// wins: OBS sends the user's stream key there. People type keys literally: "+" and ";" stand
 	// for themselves, and an invalid escape is left unchanged.

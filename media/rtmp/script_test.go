@@ -16,7 +16,8 @@ import (
 const handshakeSize = 1536
 
 // plainHandshake is what a client sends that knows no digests: C0, C1 and C2.
-var plainHandshake = "\x03" + strings.Repeat("\x00", 8) + strings.Repeat("c", handshakeSize-8) + strings.Repeat("2", handshakeSize)
+var plainHandshake = "\x03" + strings.Repeat("\x00", 8) + strings.Repeat("c",
+	handshakeSize-8) + strings.Repeat("2", handshakeSize)
 
 // command builds a command on the connection, and commandOn one on a message stream, in chunks of
 // 128 bytes.
@@ -25,14 +26,16 @@ func command(name string, transaction int, args ...any) string {
 }
 
 func commandOn(stream uint32, name string, transaction int, args ...any) string {
-	return rawChunks(3, 20, 0, stream, amf(append(values{name, transaction}, args...)...), 128, false)
+	return rawChunks(3, 20, 0, stream, amf(append(values{name, transaction}, args...)...), 128,
+		false)
 }
 
 func amf(list ...any) string { return string(rtmp.AppendAMF(nil, list...)) }
 
 // userControl builds a user control message.
 func userControl(event uint16, p string) string {
-	return string(rawHeader(0, 2, 0, 2+len(p), 4, 0)) + string(binary.BigEndian.AppendUint16(nil, event)) + p
+	return string(rawHeader(0, 2, 0, 2+len(p), 4, 0)) + string(binary.BigEndian.AppendUint16(nil,
+		event)) + p
 }
 
 // A conversation is what a client and a ServerConn said to each other.

@@ -58,10 +58,12 @@ type ServerConn struct {
 // that size, or of MaxAnnounced; a client that adopts this size sends each message in one chunk.
 // [ServerConn.Release] ends its life.
 func NewServerConn(r *millrace.Reader, w io.Writer, maxMessage int) *ServerConn {
-	c := &ServerConn{r: r, w: w, dec: NewDecoder(r, maxCommand), maxMessage: min(maxMessage, maxBody), window: windowSize}
+	c := &ServerConn{r: r, w: w, dec: NewDecoder(r, maxCommand),
+		maxMessage: min(maxMessage, maxBody), window: windowSize}
 	_ = c.dec.limit(maxCommand) // nothing has come
 	c.dec.progress = c.acknowledge
-	c.dec.copyBelow = maxBody + 1 // until Start: no client without a stream can keep blocks with parts of unfinished messages
+	// Until Start: no client without a stream can keep blocks with parts of unfinished messages.
+	c.dec.copyBelow = maxBody + 1
 	return c
 }
 
@@ -138,7 +140,8 @@ func (c *ServerConn) Start() error {
 		c.dec.SetMaxMessage(c.maxMessage)
 		c.dec.maxStreams, c.dec.copyBelow = maxChunkStreams, copyBelow
 		if c.fcPublish {
-			c.call(0, "onFCPublish", 0, nil, status("status", "NetStream.Publish.Start", c.request.Path))
+			c.call(0, "onFCPublish", 0, nil, status("status", "NetStream.Publish.Start",
+				c.request.Path))
 		}
 		c.status("NetStream.Publish.Start", c.request.Path+" is being published")
 		return c.flush()
@@ -170,7 +173,8 @@ func (c *ServerConn) CanReconnect() bool {
 // RequestReconnect asks the client to reconnect to the same address, where another server may
 // answer. The client continues up to its next keyframe, reconnects, and ends this connection.
 func (c *ServerConn) RequestReconnect(reason string) error {
-	c.call(0, "onStatus", 0, nil, status("status", "NetConnection.Connect.ReconnectRequest", reason))
+	c.call(0, "onStatus", 0, nil, status("status", "NetConnection.Connect.ReconnectRequest",
+		reason))
 	return c.flush()
 }
 

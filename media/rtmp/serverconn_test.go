@@ -31,7 +31,8 @@ func app(name string) rtmp.Object {
 func TestScripts(t *testing.T) {
 	metadata := "\x02\x00\x0d@setDataFrame\x02\x00\x0aonMetaData\x08\x00\x00\x00\x01\x00\x05width\x00\x40\x94\x00\x00\x00\x00\x00\x00\x00\x00\x09"
 	video := "\x17\x01\x00\x00\x00picture"
-	media := rawChunks(4, 18, 0, 1, metadata, 4096, false) + rawChunks(4, 9, 40, 1, video, 4096, false) +
+	media := rawChunks(4, 18, 0, 1, metadata, 4096, false) + rawChunks(4, 9, 40, 1, video, 4096,
+		false) +
 		rawChunks(4, 8, 41, 1, "\xaf\x01sound", 4096, false)
 	gotMedia := []string{"data 0 " + metadata, "video 40 " + video, "audio 41 \xaf\x01sound"}
 	for _, tt := range []struct {
@@ -43,56 +44,75 @@ func TestScripts(t *testing.T) {
 		end    error
 	}{
 		{"OBS publishes",
-			control(1, 4096) + command("connect", 1, append(app("live"), rtmp.Property{"type", "nonprivate"},
-				rtmp.Property{"flashVer", "FMLE/3.0 (compatible; FMSc/1.0)"})) +
-				command("releaseStream", 2, nil, "camera") + command("FCPublish", 3, nil, "camera") +
+			control(1, 4096) + command("connect", 1,
+				append(app("live"), rtmp.Property{"type", "nonprivate"},
+					rtmp.Property{"flashVer", "FMLE/3.0 (compatible; FMSc/1.0)"})) +
+				command("releaseStream", 2, nil, "camera") + command("FCPublish", 3, nil,
+				"camera") +
 				command("createStream", 4, nil) + command("_checkbw", 5, nil) +
 				commandOn(1, "publish", 6, nil, "camera", "live") + media +
 				command("FCUnpublish", 7, nil, "camera") + command("deleteStream", 8, nil, 1),
 			"FMLE/3.0 (compatible; FMSc/1.0)", gotMedia,
-			lines(connected, "0: _result 2 null null", "0: _result 3 null null", "0: _result 4 null 1", "0: _result 5 null null",
+			lines(connected, "0: _result 2 null null", "0: _result 3 null null",
+				"0: _result 4 null 1", "0: _result 5 null null",
 				publishing[0],
 				"0: onFCPublish 0 null {level=status code=NetStream.Publish.Start description=live/camera}",
 				publishing[1],
 				"0: onFCUnpublish 0 null {level=status code=NetStream.Unpublish.Success description=live/camera}", unpublished),
 			io.EOF},
 		{"ffmpeg publishes, in chunks as large as the server's",
-			command("connect", 1, append(app("live"), rtmp.Property{"type", "nonprivate"}, rtmp.Property{"flashVer", "FMLE/3.0 (Lavf)"})) +
-				control(1, 1<<20) + command("releaseStream", 2, nil, "camera") + command("FCPublish", 3, nil, "camera") +
-				command("createStream", 4, nil) + command("_checkbw", 5, nil) + commandOn(1, "publish", 6, nil, "camera", "live") +
-				media + command("FCUnpublish", 7, nil, "camera") + command("deleteStream", 8, nil, 1),
+			command("connect", 1, append(app("live"), rtmp.Property{"type", "nonprivate"},
+				rtmp.Property{"flashVer", "FMLE/3.0 (Lavf)"})) +
+				control(1, 1<<20) + command("releaseStream", 2, nil,
+				"camera") + command("FCPublish", 3, nil, "camera") +
+				command("createStream", 4, nil) + command("_checkbw", 5, nil) + commandOn(1,
+				"publish", 6, nil, "camera", "live") +
+				media + command("FCUnpublish", 7, nil, "camera") + command("deleteStream", 8, nil,
+				1),
 			"FMLE/3.0 (Lavf)", gotMedia,
-			lines(connected, "0: _result 2 null null", "0: _result 3 null null", "0: _result 4 null 1", "0: _result 5 null null",
+			lines(connected, "0: _result 2 null null", "0: _result 3 null null",
+				"0: _result 4 null 1", "0: _result 5 null null",
 				publishing[0],
 				"0: onFCPublish 0 null {level=status code=NetStream.Publish.Start description=live/camera}",
 				publishing[1],
 				"0: onFCUnpublish 0 null {level=status code=NetStream.Unpublish.Success description=live/camera}", unpublished),
 			io.EOF},
 		{"GStreamer publishes, and deletes its stream without FCUnpublish",
-			control(1, 65536) + command("connect", 1, app("live")) + control(5, 2_500_000) + command("releaseStream", 2, nil, "camera") +
+			control(1, 65536) + command("connect", 1, app("live")) + control(5,
+				2_500_000) + command("releaseStream", 2, nil, "camera") +
 				command("FCPublish", 3, nil, "camera") + command("createStream", 4, nil) +
-				commandOn(1, "publish", 5, nil, "camera", "live") + media + commandOn(1, "deleteStream", 0, nil, 1),
+				commandOn(1, "publish", 5, nil, "camera", "live") + media + commandOn(1,
+				"deleteStream", 0, nil, 1),
 			"", gotMedia,
-			lines(connected, "0: _result 2 null null", "0: _result 3 null null", "0: _result 4 null 1", publishing[0],
+			lines(connected, "0: _result 2 null null", "0: _result 3 null null",
+				"0: _result 4 null 1", publishing[0],
 				"0: onFCPublish 0 null {level=status code=NetStream.Publish.Start description=live/camera}",
 				publishing[1], unpublished),
 			io.EOF},
 		{"publish without a type, and the connection ends",
-			command("connect", 1, app("live")) + command("createStream", 2, nil) + commandOn(1, "publish", 3, nil, "camera"),
+			command("connect", 1, app("live")) + command("createStream", 2, nil) + commandOn(1,
+				"publish", 3, nil, "camera"),
 			"", nil, lines(connected, "0: _result 2 null 1", publishing), io.ErrUnexpectedEOF},
 		{"rtmpdump plays",
-			command("connect", 1, append(app("live"), rtmp.Property{"flashVer", "LNX 10,0,32,18"}, rtmp.Property{"fpad", false})) +
-				control(5, 2_500_000) + userControl(3, "\x00\x00\x00\x00\x00\x00\x01\x2c") + command("createStream", 2, nil) +
-				command("FCSubscribe", 3, nil, "camera") + commandOn(1, "play", 4, nil, "camera", -2000) +
-				userControl(3, "\x00\x00\x00\x01\x00\x00\x8c\xa0") + command("deleteStream", 0, nil, 1),
+			command("connect", 1, append(app("live"), rtmp.Property{"flashVer", "LNX 10,0,32,18"},
+				rtmp.Property{"fpad", false})) +
+				control(5, 2_500_000) + userControl(3,
+				"\x00\x00\x00\x00\x00\x00\x01\x2c") + command("createStream", 2, nil) +
+				command("FCSubscribe", 3, nil, "camera") + commandOn(1, "play", 4, nil, "camera",
+				-2000) +
+				userControl(3, "\x00\x00\x00\x01\x00\x00\x8c\xa0") + command("deleteStream", 0, nil,
+				1),
 			"LNX 10,0,32,18", nil,
 			lines(connected, "0: _result 2 null 1", "0: _result 3 null null", playing), io.EOF},
-		{"Flash plays, pauses, seeks and goes on, with commands of AMF3",
+		{"Flash plays, pauses, seeks and continues, with commands of AMF3",
 			command("connect", 1, append(app("live"), rtmp.Property{"objectEncoding", 3})) +
-				amf3(17, command("createStream", 2, nil)) + command("getStreamLength", 3, nil, "camera") +
+				amf3(17, command("createStream", 2, nil)) + command("getStreamLength", 3, nil,
+				"camera") +
 				amf3(17, commandOn(1, "play", 0, nil, "camera", -1, -1, true)) +
-				commandOn(1, "pause", 0, nil, true, 1000) + commandOn(1, "pause", 0, nil, true, 1000) +
-				amf3(17, commandOn(1, "seek", 0, nil, 0)) + commandOn(1, "pause", 0, nil, false, 1000) +
+				commandOn(1, "pause", 0, nil, true, 1000) + commandOn(1, "pause", 0, nil, true,
+				1000) +
+				amf3(17, commandOn(1, "seek", 0, nil, 0)) + commandOn(1, "pause", 0, nil, false,
+				1000) +
 				commandOn(1, "receiveAudio", 0, nil, true) + commandOn(1, "closeStream", 0, nil),
 			"", []string{"command 0 ", "command 0 "},
 			lines(connected, "0: _result 2 null 1", "0: _result 3 null 0", playing,
@@ -102,32 +122,42 @@ func TestScripts(t *testing.T) {
 				`1: onStatus 0 null {level=status code=NetStream.Unpause.Notify description="continuing with the newest video"}`),
 			io.EOF},
 		{"a second stream on one connection",
-			command("connect", 1, app("live")) + command("createStream", 2, nil) + command("createStream", 3, nil) +
-				commandOn(1, "publish", 4, nil, "camera", "live") + commandOn(2, "publish", 5, nil, "other", "live"),
+			command("connect", 1, app("live")) + command("createStream", 2,
+				nil) + command("createStream", 3, nil) +
+				commandOn(1, "publish", 4, nil, "camera", "live") + commandOn(2, "publish", 5, nil,
+				"other", "live"),
 			"", nil, lines(connected, "0: _result 2 null 1", "0: _result 3 null 1", publishing,
 				`1: onStatus 0 null {level=error code=NetStream.Failed description="a connection carries one stream here"}`),
 			io.ErrUnexpectedEOF},
 		{"other streams than its own are deleted",
-			command("connect", 1, app("live")) + command("createStream", 2, nil) + commandOn(1, "publish", 3, nil, "camera") +
-				command("deleteStream", 4, nil, 99) + command("deleteStream", 0, nil, 0) + command("FCUnpublish", 5, nil, "other") +
-				commandOn(7, "closeStream", 0, nil) + media + command("FCUnpublish", 6, nil, "camera"),
-			"", gotMedia, lines(connected, "0: _result 2 null 1", publishing, "0: _result 4 null null", "0: _result 5 null null",
+			command("connect", 1, app("live")) + command("createStream", 2, nil) + commandOn(1,
+				"publish", 3, nil, "camera") +
+				command("deleteStream", 4, nil, 99) + command("deleteStream", 0, nil,
+				0) + command("FCUnpublish", 5, nil, "other") +
+				commandOn(7, "closeStream", 0, nil) + media + command("FCUnpublish", 6, nil,
+				"camera"),
+			"", gotMedia, lines(connected, "0: _result 2 null 1", publishing,
+				"0: _result 4 null null", "0: _result 5 null null",
 				"0: onFCUnpublish 0 null {level=status code=NetStream.Unpublish.Success description=live/camera}", unpublished), io.EOF},
 		{"the stream that it has opened under a number of its own",
-			command("connect", 1, app("live")) + command("createStream", 2, nil) + commandOn(2, "publish", 3, nil, "camera") +
+			command("connect", 1, app("live")) + command("createStream", 2, nil) + commandOn(2,
+				"publish", 3, nil, "camera") +
 				media + commandOn(2, "deleteStream", 0, nil, 2),
 			"", gotMedia, lines(connected, "0: _result 2 null 1", publishing, unpublished), io.EOF},
 		{"a stream is deleted before there is one",
-			command("connect", 1, app("live")) + command("deleteStream", 2, nil, 1) + command("closeStream", 0, nil) +
+			command("connect", 1, app("live")) + command("deleteStream", 2, nil,
+				1) + command("closeStream", 0, nil) +
 				command("createStream", 3, nil) + commandOn(1, "publish", 4, nil, "camera"),
-			"", nil, lines(connected, "0: _result 2 null null", "0: _result 3 null 1", publishing), io.ErrUnexpectedEOF},
+			"", nil, lines(connected, "0: _result 2 null null", "0: _result 3 null 1", publishing),
+			io.ErrUnexpectedEOF},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			v := talk(t, asChunks(tt.in), grant)
 			if v.accepted != nil {
 				t.Fatal(v.accepted)
 			}
-			if v.request.Path != "live/camera" || v.request.Client != tt.client || len(v.request.Query) > 0 {
+			if v.request.Path != "live/camera" || v.request.Client != tt.client ||
+				len(v.request.Query) > 0 {
 				t.Errorf("%+v", v.request)
 			}
 			var got []string
@@ -165,7 +195,8 @@ func slowMessages(in string) (list []slowMessage, err error) {
 	for len(in) > 0 {
 		size := int(in[4])<<16 | int(in[5])<<8 | int(in[6])
 		m := rtmp.Message{Type: rtmp.Type(in[7]), ChunkStream: int(in[0]), Size: size,
-			Timestamp: uint32(in[1])<<16 | uint32(in[2])<<8 | uint32(in[3]), Stream: binary.LittleEndian.Uint32([]byte(in[8:]))}
+			Timestamp: uint32(in[1])<<16 | uint32(in[2])<<8 | uint32(in[3]),
+			Stream:    binary.LittleEndian.Uint32([]byte(in[8:]))}
 		in = in[12:]
 		var body string
 		for len(body) < size {
@@ -194,7 +225,8 @@ func amf3(kind byte, message string) string {
 
 // publishTo is a session up to publish.
 func publishTo(connect rtmp.Object, name string) string {
-	return command("connect", 1, connect) + command("createStream", 2, nil) + commandOn(1, "publish", 3, nil, name)
+	return command("connect", 1, connect) + command("createStream", 2, nil) + commandOn(1,
+		"publish", 3, nil, name)
 }
 
 func TestRequests(t *testing.T) {
@@ -213,17 +245,25 @@ func TestRequests(t *testing.T) {
 		{"slashes around", app("/live/"), "/camera/", "live/camera", "", url.Values{}},
 		{"no application", rtmp.Object{}, "camera", "camera", "", url.Values{}},
 		{"connect with null", nil, "camera", "camera", "", url.Values{}},
-		{"connect with a strict array", values{"app", "live"}, "camera", "camera", "", url.Values{}},
-		{"an application that is a number", rtmp.Object{{"app", 1}}, "camera", "camera", "", url.Values{}},
-		{"a query behind the name", app("live"), "camera?key=a%20b&x=1", "live/camera", "", url.Values{"key": {"a b"}, "x": {"1"}}},
-		{"a query behind the application", rtmp.Object{{"app", "live?key=a"}}, "camera", "live/camera", "", url.Values{"key": {"a"}}},
-		{"a query behind an application with a slash", rtmp.Object{{"app", "live/?key=a"}}, "camera", "live/camera", "",
+		{"connect with a strict array", values{"app", "live"}, "camera", "camera", "",
+			url.Values{}},
+		{"an application that is a number", rtmp.Object{{"app", 1}}, "camera", "camera", "",
+			url.Values{}},
+		{"a query behind the name", app("live"), "camera?key=a%20b&x=1", "live/camera", "",
+			url.Values{"key": {"a b"}, "x": {"1"}}},
+		{"a query behind the application", rtmp.Object{{"app", "live?key=a"}}, "camera",
+			"live/camera", "", url.Values{"key": {"a"}}},
+		{"a query behind an application with a slash", rtmp.Object{{"app", "live/?key=a"}},
+			"camera", "live/camera", "",
 			url.Values{"key": {"a"}}},
-		{"a query behind the address", rtmp.Object{{"app", "live"}, {"tcUrl", "rtmp://h/live?key=a"}}, "camera", "live/camera", "",
+		{"a query behind the address", rtmp.Object{{"app", "live"},
+			{"tcUrl", "rtmp://h/live?key=a"}}, "camera", "live/camera", "",
 			url.Values{"key": {"a"}}},
-		{"that of the name comes first", rtmp.Object{{"app", "live?key=b&y=2"}, {"tcUrl", "rtmp://h/live?key=c&y=3&z=4"}},
+		{"that of the name comes first", rtmp.Object{{"app", "live?key=b&y=2"},
+			{"tcUrl", "rtmp://h/live?key=c&y=3&z=4"}},
 			"camera?key=a", "live/camera", "", url.Values{"key": {"a"}, "y": {"2"}, "z": {"4"}}},
-		{"a query alone", app("live/camera"), "?key=a", "live/camera", "", url.Values{"key": {"a"}}},
+		{"a query alone", app("live/camera"), "?key=a", "live/camera", "",
+			url.Values{"key": {"a"}}},
 		{"escapes that are none", app("live"), "camera?%zz&key=a%4&100%", "live/camera", "",
 			url.Values{"%zz": {""}, "key": {"a%4"}, "100%": {""}}},
 		{"a key as typed", app("live"), "camera?key=a+b/c;d=e!f==&&x=a?b", "live/camera", "",
@@ -231,22 +271,28 @@ func TestRequests(t *testing.T) {
 		{"a key that ends with a slash", app("live"), "camera?key=a/", "live/camera", "",
 			url.Values{"key": {"a/"}}},
 		{"an address divided in its query", rtmp.Object{{"app", "live/camera?key=a"},
-			{"tcUrl", "rtmp://h/live/camera?key=a"}}, "b==", "live/camera", "", url.Values{"key": {"a/b=="}}},
-		{"an address divided in its query, late", app("live/camera?key=a/b"), "c&x=1", "live/camera", "",
+			{"tcUrl", "rtmp://h/live/camera?key=a"}}, "b==", "live/camera", "",
+			url.Values{"key": {"a/b=="}}},
+		{"an address divided in its query, late", app("live/camera?key=a/b"), "c&x=1",
+			"live/camera", "",
 			url.Values{"key": {"a/b/c"}, "x": {"1"}}},
-		{"an address divided after slashes in a row", app("live/camera?key=a"), "/b/", "live/camera", "",
+		{"an address divided after slashes in a row", app("live/camera?key=a"), "/b/",
+			"live/camera", "",
 			url.Values{"key": {"a//b/"}}},
 		{"a query before the name", app("live?key=a/b"), "camera", "live/camera", "",
 			url.Values{"key": {"a/b"}}},
 		{"two queries", app("live/hall?key=a"), "camera?x=1", "live/hall/camera", "",
 			url.Values{"key": {"a"}, "x": {"1"}}},
-		{"the program", rtmp.Object{{"app", "live"}, {"flashVer", "x 1.0"}}, "camera", "live/camera", "x 1.0", url.Values{}},
+		{"the program", rtmp.Object{{"app", "live"}, {"flashVer", "x 1.0"}}, "camera",
+			"live/camera", "x 1.0", url.Values{}},
 	} {
 		for _, name := range []string{"publish", "play"} {
 			t.Run(tt.name+", "+name, func(t *testing.T) {
-				in := command("connect", 1, tt.connect) + command("createStream", 2, nil) + commandOn(1, name, 3, nil, tt.stream)
+				in := command("connect", 1, tt.connect) + command("createStream", 2,
+					nil) + commandOn(1, name, 3, nil, tt.stream)
 				v := talk(t, in, grant)
-				want := &rtmp.Request{Publish: name == "publish", Path: tt.path, Query: tt.query, Client: tt.client}
+				want := &rtmp.Request{Publish: name == "publish", Path: tt.path, Query: tt.query,
+					Client: tt.client}
 				if v.accepted == nil {
 					want.RawQuery = v.request.RawQuery // see TestRawQuery
 				}
@@ -314,19 +360,22 @@ func TestReconnect(t *testing.T) {
 	for _, tt := range []struct {
 		caps any
 		want bool
-	}{{nil, false}, {6, false}, {1, true}, {15, true}, {"1", false}, {math.NaN(), false}, {math.Inf(1), false}} {
+	}{{nil, false}, {6, false}, {1, true}, {15, true}, {"1", false}, {math.NaN(), false},
+		{math.Inf(1), false}} {
 		var can bool
-		v := talk(t, publishTo(append(app("live"), rtmp.Property{"capsEx", tt.caps}), "camera"), func(c *rtmp.ServerConn) error {
-			can = c.CanReconnect()
-			return c.RequestReconnect("an update")
-		})
+		v := talk(t, publishTo(append(app("live"), rtmp.Property{"capsEx", tt.caps}), "camera"),
+			func(c *rtmp.ServerConn) error {
+				can = c.CanReconnect()
+				return c.RequestReconnect("an update")
+			})
 		if v.accepted != nil {
 			t.Fatal(v.accepted)
 		}
 		if can != tt.want {
 			t.Errorf("capsEx %v: %v", tt.caps, can)
 		}
-		sameLines(t, v.said[len(v.said)-1:], `0: onStatus 0 null {level=status code=NetConnection.Connect.ReconnectRequest description="an update"}`)
+		sameLines(t, v.said[len(
+			v.said)-1:], `0: onStatus 0 null {level=status code=NetConnection.Connect.ReconnectRequest description="an update"}`)
 	}
 }
 
@@ -339,7 +388,8 @@ func TestRefuse(t *testing.T) {
 }
 
 func TestAppendEnd(t *testing.T) {
-	in := command("connect", 1, app("live")) + command("createStream", 2, nil) + commandOn(1, "play", 3, nil, "camera")
+	in := command("connect", 1, app("live")) + command("createStream", 2, nil) + commandOn(1,
+		"play", 3, nil, "camera")
 	r := millrace.NewReader(strings.NewReader(plainHandshake + in))
 	defer r.Release()
 	var out bytes.Buffer
@@ -366,8 +416,10 @@ func TestLimitsBeforeARequest(t *testing.T) {
 		in    string
 		error string
 	}{
-		{"a large command", string(rawHeader(0, 3, 0, 16<<10+1, 20, 0)), "rtmp: bytes of one message: 16385, limit 16384"},
-		{"pictures", string(rawHeader(0, 3, 0, 1<<20, 9, 1)), "rtmp: bytes of one message: 1048576, limit 16384"},
+		{"a large command", string(rawHeader(0, 3, 0, 16<<10+1, 20, 0)),
+			"rtmp: bytes of one message: 16385, limit 16384"},
+		{"pictures", string(rawHeader(0, 3, 0, 1<<20, 9, 1)),
+			"rtmp: bytes of one message: 1048576, limit 16384"},
 		{"commands in half", command("connect", 1, app("live")) + "\x03\x00", "unexpected EOF"},
 		{"nothing", "", "unexpected EOF"},
 	} {
@@ -417,7 +469,8 @@ func TestMemoryBeforeARequest(t *testing.T) {
 // A playing client can make the server hold 4 KiB, however it splits unfinished messages, and at
 // any time.
 func TestMemoryOfAPlayer(t *testing.T) {
-	play := command("connect", 1, app("live")) + command("createStream", 2, nil) + commandOn(1, "play", 3, nil, "camera")
+	play := command("connect", 1, app("live")) + command("createStream", 2, nil) + commandOn(1,
+		"play", 3, nil, "camera")
 	part := func(chunks, size, sent int) string {
 		return string(rawHeader(0, chunks, 0, size, 18, 1)) + strings.Repeat("p", sent)
 	}
@@ -427,12 +480,14 @@ func TestMemoryOfAPlayer(t *testing.T) {
 		heads.WriteString(part(10+i, 100, 1))
 	}
 	for name, in := range map[string]string{
-		"a long message":                play + control(1, 65534) + part(10, 65535, 65534),
-		"two messages":                  play + control(1, 4<<10-1) + part(10, 4<<10, 4<<10-1) + part(11, 4<<10, 4<<10-1),
+		"a long message": play + control(1, 65534) + part(10, 65535, 65534),
+		"two messages": play + control(1, 4<<10-1) + part(10, 4<<10,
+			4<<10-1) + part(11, 4<<10, 4<<10-1),
 		"many messages":                 play + control(1, 512) + many.String(),
 		"many chunk streams":            play + control(1, 1) + heads.String(),
 		"a long message before it asks": control(1, 10<<10) + part(10, 16<<10, 10<<10) + play,
-		"an aggregate":                  play + control(1, 65534) + string(rawHeader(0, 10, 0, 65535, 22, 1)) + strings.Repeat("p", 65534),
+		"an aggregate": play + control(1,
+			65534) + string(rawHeader(0, 10, 0, 65535, 22, 1)) + strings.Repeat("p", 65534),
 	} {
 		pool := millrace.NewPool(millrace.IdleLimit(0))
 		r := millrace.NewReader(strings.NewReader(plainHandshake + in))
@@ -469,7 +524,8 @@ func TestMemoryOfAPublisher(t *testing.T) {
 	tag := "\x09\x00\x00\x05" + "\x00\x00\x00\x00\x00\x00\x00" + "\x27\x01abc" + "\x00\x00\x00\x10"
 	r := millrace.NewReader(strings.NewReader(plainHandshake + publishTo(app("live"), "camera") +
 		string(rawHeader(0, 7, 0, len(tag), 22, 1)) + tag +
-		string(rawHeader(0, 8, 0, 1<<20, 9, 1)) + strings.Repeat("v", 128) + "\xc8" + strings.Repeat("v", 128)))
+		string(rawHeader(0, 8, 0, 1<<20, 9, 1)) + strings.Repeat("v", 128) +
+		"\xc8" + strings.Repeat("v", 128)))
 	defer r.Release()
 	c := rtmp.NewServerConn(r, io.Discard, 1<<24-1)
 	defer c.Release()
@@ -496,7 +552,8 @@ func TestMemoryOfAPublisher(t *testing.T) {
 // A message has a time limit, whatever else arrives.
 func TestMessageTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		play := command("connect", 1, app("live")) + command("createStream", 2, nil) + commandOn(1, "play", 3, nil, "camera")
+		play := command("connect", 1, app("live")) + command("createStream", 2, nil) + commandOn(1,
+			"play", 3, nil, "camera")
 		ping := control(6, 0)
 		for _, tt := range []struct {
 			name  string
@@ -505,15 +562,18 @@ func TestMessageTimeout(t *testing.T) {
 		}{
 			{"half a message", []string{string(rawHeader(0, 10, 0, 100, 18, 1)) + "p"}, true},
 			{"half a header", []string{"\x0a\x00"}, true},
-			{"half a message, and others", append([]string{string(rawHeader(0, 10, 0, 300, 18, 1)) + strings.Repeat("p", 128)},
+			{"half a message, and others", append([]string{string(rawHeader(0, 10, 0, 300, 18,
+				1)) + strings.Repeat("p", 128)},
 				slices.Repeat([]string{ping}, 20)...), true},
 			{"whole messages", slices.Repeat([]string{ping}, 20), false},
 			{"a message in two parts, now and then",
-				slices.Repeat([]string{string(rawHeader(0, 10, 0, 2, 18, 1)) + "p", "p"}, 20), false},
+				slices.Repeat([]string{string(rawHeader(0, 10, 0, 2, 18, 1)) + "p", "p"}, 20),
+				false},
 			{"nothing", []string{""}, false},
 			{"two messages that take turns", slices.Repeat([]string{
 				string(rawHeader(0, 10, 0, 129, 18, 1)) + strings.Repeat("p", 128),
-				string(rawHeader(0, 11, 0, 129, 18, 1)) + strings.Repeat("p", 128), "\xcap", "\xcbp"}, 20), false},
+				string(rawHeader(0, 11, 0, 129, 18, 1)) + strings.Repeat("p", 128), "\xcap",
+				"\xcbp"}, 20), false},
 		} {
 			ours, theirs := net.Pipe()
 			r := millrace.NewReader(ours)
@@ -559,7 +619,8 @@ func TestMessageTimeout(t *testing.T) {
 func TestPublishedChunksAreNotCopied(t *testing.T) {
 	pool := millrace.NewPool()
 	body := strings.Repeat("x", 40_000)
-	r := pool.NewReader(strings.NewReader(plainHandshake+publishTo(app("live"), "camera")+control(1, 4096)+
+	r := pool.NewReader(strings.NewReader(plainHandshake+publishTo(app("live"), "camera")+control(1,
+		4096)+
 		rawChunks(6, 9, 40, 1, body, 4096, false)), 4096)
 	c := rtmp.NewServerConn(r, io.Discard, 1<<20)
 	if _, err := c.Accept(); err != nil {
@@ -591,8 +652,10 @@ func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 // A deadline between any two bytes loses neither a message nor a pause.
 func TestNextAfterDeadlines(t *testing.T) {
 	src := &stuttering{parts: [][]byte{[]byte(plainHandshake + publishTo(app("live"), "camera"))}}
-	for _, b := range []byte(userControl(6, "abcd") + rawChunks(6, 9, 40, 1, strings.Repeat("x", 300), 128, false) +
-		commandOn(1, "pause", 4, nil, true, 0) + rawMessage(8, 41, "sound") + command("deleteStream", 5, nil, 1)) {
+	for _, b := range []byte(userControl(6, "abcd") + rawChunks(6, 9, 40, 1,
+		strings.Repeat("x", 300), 128, false) +
+		commandOn(1, "pause", 4, nil, true, 0) + rawMessage(8, 41,
+		"sound") + command("deleteStream", 5, nil, 1)) {
 		src.parts = append(src.parts, []byte{b})
 	}
 	r := millrace.NewReader(src)
@@ -628,7 +691,8 @@ func TestNextAfterDeadlines(t *testing.T) {
 // A failing write ends the current call.
 func TestWriteFails(t *testing.T) {
 	for n := range 4 {
-		r := millrace.NewReader(strings.NewReader(plainHandshake + publishTo(app("live"), "camera") + userControl(6, "abcd") + rawMessage(9, 0, "x")))
+		r := millrace.NewReader(strings.NewReader(plainHandshake + publishTo(app("live"),
+			"camera") + userControl(6, "abcd") + rawMessage(9, 0, "x")))
 		w := &failing{after: n}
 		c := rtmp.NewServerConn(r, w, 1<<20)
 		_, err := c.Accept()
@@ -649,7 +713,8 @@ func TestWriteFails(t *testing.T) {
 
 // A message with an answer that cannot be written is not part of the next one.
 func TestNextAfterAFailedWrite(t *testing.T) {
-	r := millrace.NewReader(strings.NewReader(plainHandshake + publishTo(app("live"), "camera") + userControl(6, "abcd") + rawMessage(9, 0, "x")))
+	r := millrace.NewReader(strings.NewReader(plainHandshake + publishTo(app("live"),
+		"camera") + userControl(6, "abcd") + rawMessage(9, 0, "x")))
 	defer r.Release()
 	w := &counter{}
 	c := rtmp.NewServerConn(r, writerFunc(func(p []byte) (int, error) {
@@ -897,7 +962,8 @@ func TestAcknowledgements(t *testing.T) {
 	}
 
 	// A client that asks for an answer to each byte gets one for 512.
-	v := talk(t, publishTo(app("live"), "camera")+control(5, 1)+strings.Repeat(rawMessage(9, 0, "x"), 1000), grant)
+	v := talk(t, publishTo(app("live"), "camera")+control(5,
+		1)+strings.Repeat(rawMessage(9, 0, "x"), 1000), grant)
 	if n := strings.Count(strings.Join(v.said, " "), "acknowledgement"); n < 20 || n > 30 {
 		t.Errorf("%d acknowledgements of 13,000 bytes", n)
 	}

@@ -95,14 +95,17 @@ func slowDecode(b []byte, maxMessage int) (list []slowMessage, err error) {
 				return list, err
 			}
 		default:
-			list = append(list, slowMessage{rtmp.Message{Type: rtmp.Type(s.messageTypeID), ChunkStream: id,
-				Stream: s.messageStreamID, Timestamp: s.timestamp, Size: len(body)}, string(body)})
+			list = append(list, slowMessage{rtmp.Message{Type: rtmp.Type(s.messageTypeID),
+				ChunkStream: id,
+				Stream:      s.messageStreamID, Timestamp: s.timestamp, Size: len(body)},
+				string(body)})
 		}
 	}
 }
 
 // slowHeader reads a basic header, a message header and an extended timestamp.
-func slowHeader(b []byte, streams map[int]*slowStream) (id int, s *slowStream, rest []byte, err error) {
+func slowHeader(b []byte, streams map[int]*slowStream) (id int, s *slowStream, rest []byte,
+	err error) {
 	take := func(n int) []byte {
 		if len(b) < n {
 			err = io.ErrUnexpectedEOF
@@ -204,7 +207,8 @@ func slowAggregate(s *slowStream, id int, body []byte) (parts []slowMessage, err
 			return parts, errSlowAggregate
 		}
 		parts = append(parts, slowMessage{rtmp.Message{Type: rtmp.Type(body[0]), ChunkStream: id,
-			Stream: s.messageStreamID, Timestamp: s.timestamp + at - first, Size: size}, string(body[11 : 11+size])})
+			Stream: s.messageStreamID, Timestamp: s.timestamp + at - first, Size: size},
+			string(body[11 : 11+size])})
 		body = body[11+size:]
 		body = body[min(4, len(body)):]
 	}

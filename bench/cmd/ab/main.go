@@ -70,7 +70,8 @@ func run(ctx context.Context, args []string) error {
 		}
 		fmt.Fprintf(os.Stderr, "ab: round %d of %d\n", round+1, *rounds)
 	}
-	t := c.table(fmt.Sprintf("bench %s: this tree beside another one, %d rounds", flags.Arg(0), *rounds))
+	t := c.table(fmt.Sprintf("bench %s: this tree beside another one, %d rounds", flags.Arg(0),
+		*rounds))
 	if len(t.Rows) == 0 {
 		return errors.New("the two have no figure in common")
 	}

@@ -17,8 +17,10 @@ func TestComparison(t *testing.T) {
 	var c comparison
 	for round, values := range [][2]float64{{100, 110}, {200, 200}, {50, 60}} {
 		for side, v := range values {
-			table := measure.NewTable("relay", "title", "case", "server", "CPU", "CPU", "B/op", "new")
-			table.Row("1x200", "millrace", v, 2.0, measure.Series{float64(1024 * side)}.Whole(), 1.0)
+			table := measure.NewTable("relay", "title", "case", "server", "CPU", "CPU", "B/op",
+				"new")
+			table.Row("1x200", "millrace", v, 2.0, measure.Series{float64(1024 * side)}.Whole(),
+				1.0)
 			table.Row("1x200", "millrace", 5.0)
 			if side == 0 {
 				table.Columns[5] = "old"
@@ -38,7 +40,8 @@ func TestComparison(t *testing.T) {
 		got = append(got, fmt.Sprint(row[1].Text, ", ", row[2].Text, ": ", row[5].Text))
 	}
 	want := []string{
-		"1x200, millrace, CPU: 1.10 (1 to 1.20)", "1x200, millrace, CPU: 1", "1x200, millrace, B/op: -", "1x200, millrace, old: -",
+		"1x200, millrace, CPU: 1.10 (1 to 1.20)", "1x200, millrace, CPU: 1",
+		"1x200, millrace, B/op: -", "1x200, millrace, old: -",
 		"1x200, millrace, CPU: 1", "1x200, millrace, new: -",
 	}
 	if !slices.Equal(got, want) {
@@ -50,7 +53,8 @@ func TestComparison(t *testing.T) {
 }
 
 func TestArguments(t *testing.T) {
-	for _, args := range [][]string{{}, {"-base", "."}, {"-base", ".", "-rounds", "0", "relay"}, {"relay"}} {
+	for _, args := range [][]string{{}, {"-base", "."}, {"-base", ".", "-rounds", "0", "relay"},
+		{"relay"}} {
 		if err := run(t.Context(), args); err == nil || !strings.Contains(err.Error(), "want") {
 			t.Errorf("%q: %v", args, err)
 		}

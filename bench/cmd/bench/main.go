@@ -30,7 +30,8 @@ import (
 
 // programs are all of them; "all" runs them in this order.
 var programs = []*measure.Program{
-	reader.Program, kept.Program, pool.Program, idle.Program, small.Program, arena.Program, chunk.Program, files.Program,
+	reader.Program, kept.Program, pool.Program, idle.Program, small.Program, arena.Program,
+	chunk.Program, files.Program,
 	redis.Program, relay.Program, relay.Start, hls.Program, cluster.Program, record.Program,
 }
 
@@ -70,5 +71,6 @@ func usage() {
 	for _, p := range programs {
 		fmt.Fprintf(os.Stderr, "  %-8s %s\n", p.Name, p.What)
 	}
-	fmt.Fprintln(os.Stderr, "  all      all of them briefly; flags are given to each, such as -out DIR")
+	fmt.Fprintln(
+		os.Stderr, "  all      all of them briefly; flags are given to each, such as -out DIR")
 }

@@ -98,7 +98,8 @@ func send(w http.ResponseWriter, kind, cache string, body []byte) {
 
 // metrics writes counters in the text format of Prometheus.
 func (s *Server) metrics(w http.ResponseWriter) {
-	allocs := []metrics.Sample{{Name: "/gc/heap/allocs:objects"}, {Name: "/gc/heap/tiny/allocs:objects"}}
+	allocs := []metrics.Sample{{Name: "/gc/heap/allocs:objects"},
+		{Name: "/gc/heap/tiny/allocs:objects"}}
 	metrics.Read(allocs)
 	fmt.Fprintf(w, "plain_playlists_rendered_total %d\nplain_allocs_total %d\n",
 		s.rendered.Load(), allocs[0].Value.Uint64()+allocs[1].Value.Uint64())

@@ -31,7 +31,8 @@ type fixture struct {
 const testRate = 400_000
 
 func newFixture(t *testing.T) *fixture {
-	f := &fixture{T: t, Server: new(Server), ended: make(chan struct{}), synth: load.NewSynth(0, testRate, 2*time.Second)}
+	f := &fixture{T: t, Server: new(Server), ended: make(chan struct{}),
+		synth: load.NewSynth(0, testRate, 2*time.Second)}
 	srv := httptest.NewServer(f.Server)
 	t.Cleanup(srv.Close)
 	f.url = srv.URL + "/live/x"
@@ -77,8 +78,10 @@ func (f *fixture) get(file string, status int) string {
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
-	if err != nil || res.StatusCode != status || status == 200 && res.ContentLength != int64(len(body)) {
-		f.Fatalf("%s: status %d, length %d of %d, %v", file, res.StatusCode, res.ContentLength, len(body), err)
+	if err != nil || res.StatusCode != status || status == 200 &&
+		res.ContentLength != int64(len(body)) {
+		f.Fatalf("%s: status %d, length %d of %d, %v", file, res.StatusCode, res.ContentLength,
+			len(body), err)
 	}
 	return string(body)
 }
@@ -90,7 +93,8 @@ func (f *fixture) media(msn int) string {
 }
 
 var (
-	partLine = regexp.MustCompile(`(?m)^#EXT-X-PART:DURATION=0.200,URI="(part\d+\.mp4)"(,INDEPENDENT=YES)?$`)
+	partLine = regexp.MustCompile(
+		`(?m)^#EXT-X-PART:DURATION=0.200,URI="(part\d+\.mp4)"(,INDEPENDENT=YES)?$`)
 	infLine  = regexp.MustCompile(`(?m)^#EXTINF:2.000,\n(seg\d+\.mp4)$`)
 	hintLine = regexp.MustCompile(`(?m)^#EXT-X-PRELOAD-HINT:TYPE=PART,URI="(part\d+\.mp4)"$`)
 )
@@ -115,7 +119,8 @@ func TestPlaylist(t *testing.T) {
 		t.Errorf("multivariant playlist:\n%s", text)
 	}
 	text := f.media(2)
-	segments, parts := infLine.FindAllStringSubmatch(text, -1), partLine.FindAllStringSubmatch(text, -1)
+	segments, parts := infLine.FindAllStringSubmatch(text, -1),
+		partLine.FindAllStringSubmatch(text, -1)
 	if len(segments) != 2 || len(parts) != 22 || strings.Count(text, "INDEPENDENT") != 3 {
 		t.Fatalf("%d segments, %d parts:\n%s", len(segments), len(parts), text)
 	}
@@ -179,7 +184,8 @@ func TestWaiting(t *testing.T) {
 		}
 	}
 	if playlists != waiting || parts != waiting || f.rendered.Load() != 1+waiting {
-		t.Errorf("%d playlists and %d parts came; %d were rendered", playlists, parts, f.rendered.Load())
+		t.Errorf("%d playlists and %d parts came; %d were rendered", playlists, parts,
+			f.rendered.Load())
 	}
 	f.media(0) // part 0 of a complete segment
 	for _, query := range []string{"_HLS_msn=3", "_HLS_msn=x", "_HLS_msn=1&_HLS_part=-1"} {
@@ -208,13 +214,15 @@ func TestWindow(t *testing.T) {
 	f.awaitParts(102)
 	text := f.media(10)
 	segments := infLine.FindAllStringSubmatch(text, -1)
-	if len(segments) != window || segments[0][1] != "seg3.mp4" || !strings.Contains(text, "#EXT-X-MEDIA-SEQUENCE:3\n") {
+	if len(segments) != window || segments[0][1] != "seg3.mp4" ||
+		!strings.Contains(text, "#EXT-X-MEDIA-SEQUENCE:3\n") {
 		t.Errorf("%d segments:\n%s", len(segments), text)
 	}
 	f.get("seg2.mp4", 404)
 	f.get("part0.mp4", 404)
 	delta := f.get("media.m3u8?_HLS_skip=YES", 200)
-	if !strings.Contains(delta, "#EXT-X-SKIP:SKIPPED-SEGMENTS=1\n") || len(infLine.FindAllString(delta, -1)) != window-1 ||
+	if !strings.Contains(delta, "#EXT-X-SKIP:SKIPPED-SEGMENTS=1\n") ||
+		len(infLine.FindAllString(delta, -1)) != window-1 ||
 		strings.Contains(delta, "EXT-X-MAP") {
 		t.Errorf("delta:\n%s", delta)
 	}
@@ -240,7 +248,8 @@ func TestPublishRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	if text, _ := io.ReadAll(res.Body); !strings.Contains(string(text), "plain_playlists_rendered_total 0\n") {
+	if text, _ := io.ReadAll(res.Body); !strings.Contains(string(text),
+		"plain_playlists_rendered_total 0\n") {
 		t.Errorf("metrics:\n%s", text)
 	}
 }

@@ -95,7 +95,8 @@ func (st *stream) add(f mp4.Fragment, body *millrace.Chain, at uint32) {
 }
 
 func (st *stream) openSegment() {
-	open := &segment{msn: st.msn, name: "seg" + strconv.FormatUint(st.msn, 10) + ".mp4", began: time.Now()}
+	open := &segment{msn: st.msn, name: "seg" + strconv.FormatUint(st.msn, 10) + ".mp4",
+		began: time.Now()}
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.open = open

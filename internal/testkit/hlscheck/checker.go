@@ -46,9 +46,11 @@ func (c *Checker) Media(text string) []Problem {
 func (m *Media) checkSkip(r *report) {
 	switch left := m.Duration(); {
 	case m.Ended || m.Skipped > 0 && left < m.SkipUntil || m.SkipUntil == 0:
-		r.add("skip-many", m.skipLine, "%v are left, CAN-SKIP-UNTIL is %v, ended %v", left, m.SkipUntil, m.Ended)
+		r.add("skip-many", m.skipLine, "%v are left, CAN-SKIP-UNTIL is %v, ended %v", left,
+			m.SkipUntil, m.Ended)
 	case len(m.Segments) > 0 && left-m.Segments[0].Duration > m.SkipUntil:
-		r.add("skip-few", m.skipLine, "%s is left, and ends %v before the end", m.Segments[0].URI, left-m.Segments[0].Duration)
+		r.add("skip-few", m.skipLine, "%s is left, and ends %v before the end", m.Segments[0].URI,
+			left-m.Segments[0].Duration)
 	}
 }
 
@@ -72,7 +74,8 @@ func compareHead(prev, m *Media, r *report) {
 		r.add("head-changed", 0, "from %+v to %+v", prev.head, m.head)
 	}
 	if m.Sequence < prev.Sequence || m.Discontinuities < prev.Discontinuities {
-		r.add("sequence-back", 0, "from %d, %d to %d, %d", prev.Sequence, prev.Discontinuities, m.Sequence, m.Discontinuities)
+		r.add("sequence-back", 0, "from %d, %d to %d, %d", prev.Sequence, prev.Discontinuities,
+			m.Sequence, m.Discontinuities)
 	}
 	if prev.Ended && (!m.Ended || m.Open.MSN > prev.Open.MSN) {
 		r.add("ended-changed", 0, "from segment %d on", prev.Open.MSN)
@@ -90,10 +93,12 @@ func compareSegments(prev, m *Media, r *report) {
 		p, s := prev.Segment(msn), m.Segment(msn)
 		if p.URI != "" && s.URI != "" {
 			if s.URI != p.URI || s.Duration != p.Duration || s.Gap != p.Gap {
-				r.add("segment-changed", s.Line, "%d was %s of %v and is %s of %v", msn, p.URI, p.Duration, s.URI, s.Duration)
+				r.add("segment-changed", s.Line, "%d was %s of %v and is %s of %v", msn, p.URI,
+					p.Duration, s.URI, s.Duration)
 			}
 			if s.Discontinuity != p.Discontinuity {
-				r.add("discontinuity-sequence", s.Line, "%d had %d and has %d", msn, p.Discontinuity, s.Discontinuity)
+				r.add("discontinuity-sequence", s.Line, "%d had %d and has %d", msn,
+					p.Discontinuity, s.Discontinuity)
 			}
 		}
 		// Before an open segment has parts, tags that apply to it may still be missing. A
@@ -101,7 +106,8 @@ func compareSegments(prev, m *Media, r *report) {
 		if p.URI != "" || len(p.Parts) > 0 {
 			dated := !s.Date.IsZero() && !p.Date.IsZero() && !s.Date.Equal(p.Date)
 			if dated || s.Map != p.Map || s.Break != p.Break && msn != m.first() {
-				r.add("segment-changed", s.Line, "%d had date %v, map %s, discontinuity %v and has %v, %s, %v", msn,
+				r.add("segment-changed", s.Line,
+					"%d had date %v, map %s, discontinuity %v and has %v, %s, %v", msn,
 					p.Date, p.Map, p.Break, s.Date, s.Map, s.Break)
 			}
 		}
@@ -116,7 +122,8 @@ func compareParts(prevMaker string, m *Media, p, s *Segment, r *report) {
 	}
 	removed := len(p.Parts) // from the front
 	if len(s.Parts) > 0 {
-		removed = max(0, slices.IndexFunc(p.Parts, func(q Part) bool { return q.URI == s.Parts[0].URI }))
+		removed = max(0, slices.IndexFunc(p.Parts,
+			func(q Part) bool { return q.URI == s.Parts[0].URI }))
 	}
 	if removed > 0 {
 		if s.URI == "" {
@@ -177,7 +184,8 @@ type variant struct {
 }
 
 // codecs matches the codecs of a stream.
-var codecs = regexp.MustCompile(`^(avc1|hvc1|mp4a)\.[0-9A-Za-z.]+(,(avc1|hvc1|mp4a)\.[0-9A-Za-z.]+)?$`)
+var codecs = regexp.MustCompile(
+	`^(avc1|hvc1|mp4a)\.[0-9A-Za-z.]+(,(avc1|hvc1|mp4a)\.[0-9A-Za-z.]+)?$`)
 
 // parseMultivariant reads and checks a multivariant playlist of one variant.
 func parseMultivariant(text string, r *report) (v variant) {

@@ -19,9 +19,10 @@ type Client struct {
 	URL  string       // of the multivariant playlist
 	HTTP *http.Client // http.DefaultClient if nil
 
-	Delta     bool // ask for delta updates
-	Hints     bool // fetch the hinted part while the reload waits
-	FromStart bool // begin with the oldest segment, and not as near to the end as the playlist allows
+	Delta bool // ask for delta updates
+	Hints bool // fetch the hinted part while the reload waits
+	// Begin with the oldest segment, and not as near to the end as the playlist allows.
+	FromStart bool
 	Timing    bool // check when parts come
 
 	// Verify n: each n-th object is fetched again later, and each n-th segment is compared with its
@@ -173,7 +174,8 @@ func (f *follower) playlist(ctx context.Context, query string) (string, error) {
 	if resp.StatusCode != http.StatusOK {
 		return "", fmt.Errorf("%s: status %d", &u, resp.StatusCode)
 	}
-	if resp.Header.Get("Content-Encoding") != "gzip" && f.base.RawQuery == "" { // else each answer is another one
+	// Else each answer is another one.
+	if resp.Header.Get("Content-Encoding") != "gzip" && f.base.RawQuery == "" {
 		f.problem("gzip", "%s", u.Path)
 	}
 	return string(data), nil
@@ -199,7 +201,8 @@ func (f *follower) reload(ctx context.Context, m *Media) (*Media, error) {
 	}
 	next := f.media(text)
 	if now, n := next.Next(); !next.Ended && (now < msn || now == msn && n <= part) {
-		if time.Since(begin) >= m.Target { // the publisher is silent, and a server does not have players wait for ever
+		// The publisher is silent, and a server does not have players wait for ever.
+		if time.Since(begin) >= m.Target {
 			return next, nil
 		}
 		f.problem("reload-early", "asked for %d.%d, next is %d.%d", msn, part, now, n)
@@ -379,7 +382,8 @@ func (f *follower) segmentBitrate(s *Segment, size int) {
 	}
 	rate := int64(float64(size*8) / s.Duration.Seconds())
 	if uint64(rate) > f.variant.bandwidth {
-		f.problem("bandwidth-low", "%s has %d bit/s, BANDWIDTH is %d", s.URI, rate, f.variant.bandwidth)
+		f.problem("bandwidth-low", "%s has %d bit/s, BANDWIDTH is %d", s.URI, rate,
+			f.variant.bandwidth)
 	}
 }
 

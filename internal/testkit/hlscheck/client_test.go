@@ -91,7 +91,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case name == "index.m3u8":
 		text := multivariant
 		if s.fault == "bandwidth-low" {
-			text = strings.Replace(text, "BANDWIDTH=2000000,AVERAGE-BANDWIDTH=1500000", "BANDWIDTH=1000", 1)
+			text = strings.Replace(text, "BANDWIDTH=2000000,AVERAGE-BANDWIDTH=1500000",
+				"BANDWIDTH=1000", 1)
 		}
 		s.send(w, text)
 	case name == "media.m3u8":
@@ -155,7 +156,8 @@ func (s *server) object(w http.ResponseWriter, r *http.Request, name string) {
 	s.mu.Unlock()
 	i := (msn-firstMSN)*perSegment + max(k, 0)
 	switch {
-	case s.fault == "object-missing" && i%5 == 0, s.fault == "hint-unavailable" && i >= parts, i > parts:
+	case s.fault == "object-missing" && i%5 == 0, s.fault == "hint-unavailable" &&
+		i >= parts, i > parts:
 		http.NotFound(w, r)
 		return
 	case !s.wait(r.Context(), i):
@@ -202,7 +204,8 @@ func follow(t *testing.T, fault string, c Client) Stats {
 	var stats Stats
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(fault)
-		time.Sleep(time.Until(epoch.Add(time.Duration(float64(s.s.parts) * partSecs * 1e9)))) // as if it had been made until now
+		// As if it had been made until now.
+		time.Sleep(time.Until(epoch.Add(time.Duration(float64(s.s.parts) * partSecs * 1e9))))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		c.HTTP = &http.Client{Transport: handlerTransport{s}}
@@ -242,8 +245,10 @@ func TestClient(t *testing.T) {
 		// Parts 0 and 1 of segment 15 are listed, 0.5 s from the end each: 1.5 s of PART-HOLD-BACK
 		// begin in segment 14.
 		{"parts", Client{Timing: true}, 16, Stats{Parts: 44}},
-		{"verify", Client{Verify: 1, FromStart: true, Timing: true}, 0, Stats{Parts: 52, Segments: 2, Compared: 13}},
-		{"hints", Client{Hints: true, Verify: 1, Timing: true}, 16, Stats{Parts: 44, Hinted: 38, Compared: 11}},
+		{"verify", Client{Verify: 1, FromStart: true, Timing: true}, 0,
+			Stats{Parts: 52, Segments: 2, Compared: 13}},
+		{"hints", Client{Hints: true, Verify: 1, Timing: true}, 16,
+			Stats{Parts: 44, Hinted: 38, Compared: 11}},
 		{"deltas", Client{Delta: true, Hints: true}, 16, Stats{Parts: 44, Hinted: 38}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -257,11 +262,14 @@ func TestClient(t *testing.T) {
 			if want := media(tc.from); !bytes.Equal(out.Bytes(), want) {
 				t.Errorf("got %d bytes, want %d", out.Len(), len(want))
 			}
-			if stats.Parts != tc.stats.Parts || stats.Segments != tc.stats.Segments || stats.Hinted != tc.stats.Hinted ||
-				stats.Compared != tc.stats.Compared || stats.Bytes != int64(out.Len()) || objects != stats.Parts+stats.Segments+2 {
+			if stats.Parts != tc.stats.Parts || stats.Segments != tc.stats.Segments ||
+				stats.Hinted != tc.stats.Hinted ||
+				stats.Compared != tc.stats.Compared || stats.Bytes != int64(out.Len()) ||
+				objects != stats.Parts+stats.Segments+2 {
 				t.Errorf("%v", stats)
 			}
-			if live := !c.FromStart; stats.Latency.Min < 0 || stats.Latency.Max > 20*time.Second || live && stats.Latency.Max > 3*time.Second {
+			if live := !c.FromStart; stats.Latency.Min < 0 || stats.Latency.Max > 20*time.Second ||
+				live && stats.Latency.Max > 3*time.Second {
 				t.Errorf("latency %v", stats.Latency)
 			}
 			if (stats.Deltas > 0) != c.Delta || (stats.Again > 0) != (c.Verify > 0) {
@@ -294,7 +302,8 @@ func TestClientRules(t *testing.T) {
 }
 
 var clientRules = []string{"gzip", "reload-early", "part-late", "skip-ignored", "object-missing",
-	"object-changed", "parts-differ", "hint-unavailable", "init-boxes", "media-boxes", "decode-time", "bandwidth-low"}
+	"object-changed", "parts-differ", "hint-unavailable", "init-boxes", "media-boxes",
+	"decode-time", "bandwidth-low"}
 
 // TestMissed is slow once, and continues with the oldest segment that is left.
 func TestMissed(t *testing.T) {
@@ -315,23 +324,25 @@ func TestMissed(t *testing.T) {
 // TestBoxes has initialization sections and parts that are none.
 func TestBoxes(t *testing.T) {
 	ftyp, moov := mp4Box("ftyp", u32(0, 0)), mp4Box("moov", mp4Box("mvex"))
-	mdat, moof := mp4Box("mdat"), mp4Box("moof", mp4Box("traf", mp4Box("tfhd", u32(0, 1)), mp4Box("tfdt", u32(0, 7))))
+	mdat, moof := mp4Box("mdat"), mp4Box("moof",
+		mp4Box("traf", mp4Box("tfhd", u32(0, 1)), mp4Box("tfdt", u32(0, 7))))
 	for name, tc := range map[string]struct {
 		parts [][]byte
 		init  bool
 		ok    bool
 	}{
-		"init":             {[][]byte{ftyp, moov}, true, true},
-		"init, no moov":    {[][]byte{ftyp}, true, false},
-		"init, no trex":    {[][]byte{ftyp, mp4Box("moov", mp4Box("trak"))}, true, false},
-		"init, media":      {[][]byte{ftyp, moov, mdat}, true, false},
-		"init, cut":        {[][]byte{ftyp, moov[:len(moov)-1]}, true, false},
-		"part":             {[][]byte{moof, mdat}, false, true},
-		"part, long size":  {[][]byte{moof, u32(1), []byte("mdat"), u32(0, 17), {1}}, false, true},
-		"part, no mdat":    {[][]byte{moof}, false, false},
-		"part, no moof":    {[][]byte{mdat}, false, false},
-		"part, other":      {[][]byte{moof, mdat, moov}, false, false},
-		"part, no tfdt":    {[][]byte{mp4Box("moof", mp4Box("traf", mp4Box("tfhd", u32(0, 1)))), mdat}, false, false},
+		"init":            {[][]byte{ftyp, moov}, true, true},
+		"init, no moov":   {[][]byte{ftyp}, true, false},
+		"init, no trex":   {[][]byte{ftyp, mp4Box("moov", mp4Box("trak"))}, true, false},
+		"init, media":     {[][]byte{ftyp, moov, mdat}, true, false},
+		"init, cut":       {[][]byte{ftyp, moov[:len(moov)-1]}, true, false},
+		"part":            {[][]byte{moof, mdat}, false, true},
+		"part, long size": {[][]byte{moof, u32(1), []byte("mdat"), u32(0, 17), {1}}, false, true},
+		"part, no mdat":   {[][]byte{moof}, false, false},
+		"part, no moof":   {[][]byte{mdat}, false, false},
+		"part, other":     {[][]byte{moof, mdat, moov}, false, false},
+		"part, no tfdt": {[][]byte{mp4Box("moof", mp4Box("traf", mp4Box("tfhd", u32(0, 1)))),
+			mdat}, false, false},
 		"part, same time":  {[][]byte{moof, mdat, moof, mdat}, false, false},
 		"part, bytes left": {[][]byte{moof, mdat, {0, 0, 0}}, false, false},
 	} {
@@ -356,11 +367,13 @@ func TestStats(t *testing.T) {
 	r.add("gzip", 0, "x")
 	s.note(r.problems)
 	s.note(r.problems)
-	if got := s.String(); !strings.Contains(got, "latency 3: 1s min, 2s mean, 3s max") || !strings.Contains(got, "gzip: 2\n") ||
+	if got := s.String(); !strings.Contains(got, "latency 3: 1s min, 2s mean, 3s max") ||
+		!strings.Contains(got, "gzip: 2\n") ||
 		strings.Count(got, "part-long (4.4.4.9), line 7: 1s\n") != 1 {
 		t.Error(got)
 	}
-	if ps := Must(s.Problems); len(ps) != 1 || ps[0].Rule != "part-long" || len(Without(ps, "part-long")) != 0 || len(s.Problems) != 2 {
+	if ps := Must(s.Problems); len(ps) != 1 || ps[0].Rule != "part-long" ||
+		len(Without(ps, "part-long")) != 0 || len(s.Problems) != 2 {
 		t.Errorf("%v", s.Problems)
 	}
 }
@@ -370,11 +383,13 @@ func TestStats(t *testing.T) {
 func TestRest(t *testing.T) {
 	var out bytes.Buffer
 	stats := follow(t, "part-removed-early", Client{FromStart: true, Output: &out})
-	if got := slices.Sorted(maps.Keys(stats.Counts)); !slices.Equal(got, []string{"part-removed-early"}) || stats.Missed > 0 {
+	if got := slices.Sorted(maps.Keys(stats.Counts)); !slices.Equal(got,
+		[]string{"part-removed-early"}) || stats.Missed > 0 {
 		t.Errorf("%v", stats)
 	}
 	// Of each of ten segments, three parts, and the fourth from the segment.
-	if want := media(0); !bytes.Equal(out.Bytes(), want) || stats.Segments != 15 || stats.Parts != 30 {
+	if want := media(0); !bytes.Equal(out.Bytes(), want) || stats.Segments != 15 ||
+		stats.Parts != 30 {
 		t.Errorf("got %d bytes, want %d: %v", out.Len(), len(want), stats)
 	}
 }

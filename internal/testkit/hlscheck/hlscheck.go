@@ -49,7 +49,8 @@ func Must(ps []Problem) []Problem {
 
 // Without returns the problems of all rules but these.
 func Without(ps []Problem, rules ...string) []Problem {
-	return slices.DeleteFunc(slices.Clone(ps), func(p Problem) bool { return slices.Contains(rules, p.Rule) })
+	return slices.DeleteFunc(slices.Clone(ps),
+		func(p Problem) bool { return slices.Contains(rules, p.Rule) })
 }
 
 // A Rule is a requirement that a Checker or a Client checks.
@@ -68,11 +69,12 @@ var Rules = map[string]Rule{
 	"tag-value":     {"4.2", false, "a tag has a value of its form, and the attributes that it must have"},
 
 	// A media playlist's head.
-	"version-low":          {"8", false, "EXT-X-VERSION is at least 9, as EXT-X-SKIP needs"},
-	"target-missing":       {"4.4.3.1", false, "EXT-X-TARGETDURATION is there, and at least 1"},
-	"part-inf-missing":     {"4.4.3.7", false, "a playlist with parts has EXT-X-PART-INF"},
-	"skip-until-short":     {"4.4.3.8", false, "CAN-SKIP-UNTIL is at least six target durations"},
-	"part-hold-back-short": {"4.4.3.8", false, "PART-HOLD-BACK is at least three times PART-TARGET"},
+	"version-low":      {"8", false, "EXT-X-VERSION is at least 9, as EXT-X-SKIP needs"},
+	"target-missing":   {"4.4.3.1", false, "EXT-X-TARGETDURATION is there, and at least 1"},
+	"part-inf-missing": {"4.4.3.7", false, "a playlist with parts has EXT-X-PART-INF"},
+	"skip-until-short": {"4.4.3.8", false, "CAN-SKIP-UNTIL is at least six target durations"},
+	"part-hold-back-short": {"4.4.3.8", false,
+		"PART-HOLD-BACK is at least three times PART-TARGET"},
 	"block-reload-missing": {"B.1", false, "a playlist with parts can be reloaded by waiting"},
 
 	// Segments and parts.
@@ -100,19 +102,29 @@ var Rules = map[string]Rule{
 	"skip-unknown": {"6.3.7", false, "the playlist before has the segments that are skipped"},
 
 	// From playlist to playlist.
-	"head-changed":           {"6.2.1", false, "version, target durations and server control do not change"},
-	"sequence-back":          {"6.2.2", false, "EXT-X-MEDIA-SEQUENCE and EXT-X-DISCONTINUITY-SEQUENCE do not decrease"},
-	"discontinuity-sequence": {"6.2.2", false, "a segment's discontinuity sequence number does not change"},
-	"segment-changed":        {"6.2.1", false, "a segment keeps URI, duration, date, map and discontinuity"},
-	"segment-withdrawn":      {"6.2.1", false, "segments are not removed at the end"},
-	"window-short":           {"6.2.2", false, "three target durations are left when a segment is removed"},
-	"part-changed":           {"6.2.1", false, "a part stays as it is, and a complete segment gets no further ones"},
-	"part-withdrawn":         {"6.2.1", false, "parts are not removed at the end, unless another server goes on"},
-	"part-removed-early":     {"6.2.2", false, "parts stay for three target durations, unless another server goes on"},
-	"server-change":          {"6.2.1", false, "what another server adds begins with a discontinuity"},
-	"hint-broken":            {"4.4.5.3", false, "what was hinted is the next part"},
-	"hint-cut":               {"6.2.6", true, "what was hinted is the next part even if a segment ends before it"},
-	"ended-changed":          {"4.4.3.4", false, "EXT-X-ENDLIST stays, and adds no more segments"},
+	"head-changed": {"6.2.1", false,
+		"version, target durations and server control do not change"},
+	"sequence-back": {"6.2.2", false,
+		"EXT-X-MEDIA-SEQUENCE and EXT-X-DISCONTINUITY-SEQUENCE do not decrease"},
+	"discontinuity-sequence": {"6.2.2", false,
+		"a segment's discontinuity sequence number does not change"},
+	"segment-changed": {"6.2.1", false,
+		"a segment keeps URI, duration, date, map and discontinuity"},
+	"segment-withdrawn": {"6.2.1", false, "segments are not removed at the end"},
+	"window-short": {"6.2.2", false,
+		"three target durations are left when a segment is removed"},
+	"part-changed": {"6.2.1", false,
+		"a part stays as it is, and a complete segment gets no further ones"},
+	"part-withdrawn": {"6.2.1", false,
+		"parts are not removed at the end, unless another server continues"},
+	"part-removed-early": {"6.2.2", false,
+		"parts stay for three target durations, unless another server continues"},
+	"server-change": {"6.2.1", false,
+		"what another server adds begins with a discontinuity"},
+	"hint-broken": {"4.4.5.3", false, "what was hinted is the next part"},
+	"hint-cut": {"6.2.6", true,
+		"what was hinted is the next part even if a segment ends before it"},
+	"ended-changed": {"4.4.3.4", false, "EXT-X-ENDLIST stays, and adds no more segments"},
 
 	// A multivariant playlist.
 	"variant-none": {"4.4.6.2", false, "EXT-X-STREAM-INF and a URI make a variant"},
@@ -147,5 +159,6 @@ func (r *report) add(rule string, line int, format string, args ...any) {
 	if !ok {
 		panic("hlscheck: no rule " + rule)
 	}
-	r.problems = append(r.problems, Problem{rule, d.Section, d.Should, line, fmt.Sprintf(format, args...)})
+	r.problems = append(r.problems, Problem{rule, d.Section, d.Should, line,
+		fmt.Sprintf(format, args...)})
 }

@@ -184,7 +184,8 @@ func parseMedia(text string, r *report) *Media {
 				r.add("tag-value", l.n, "%v", err)
 			}
 		case "EXT-X-PART":
-			cur.Parts = append(cur.Parts, Part{l.attrs["URI"], l.seconds("DURATION"), l.has("INDEPENDENT"), l.n})
+			cur.Parts = append(cur.Parts, Part{l.attrs["URI"], l.seconds("DURATION"),
+				l.has("INDEPENDENT"), l.n})
 			if len(cur.Parts) == 1 {
 				cur.Line = l.n
 			}
@@ -264,7 +265,8 @@ func (m *Media) check(r *report) {
 		if !s.Date.IsZero() && !date.IsZero() {
 			switch off := s.Date.Sub(date); {
 			case off <= -time.Second, !s.Date.After(all[i-1].Date):
-				r.add("date-overlap", s.Line, "segment %d begins %v before the end of the one before", s.MSN, -off)
+				r.add("date-overlap", s.Line,
+					"segment %d begins %v before the end of the one before", s.MSN, -off)
 			case off.Abs() >= 100*time.Millisecond && !s.Break:
 				r.add("date-drift", s.Line, "segment %d is off by %v", s.MSN, off)
 			}

@@ -27,7 +27,10 @@ const (
 
 var epoch = time.Date(2026, 11, 24, 3, 0, 0, 0, time.UTC)
 
-func partName(i int) string { return fmt.Sprintf("e-%d.%d.m4s", firstMSN+i/perSegment, i%perSegment) }
+func partName(i int) string {
+	return fmt.Sprintf("e-%d.%d.m4s", firstMSN+i/perSegment,
+		i%perSegment)
+}
 
 func segmentName(msn int) string { return fmt.Sprintf("e-%d.m4s", msn) }
 
@@ -46,9 +49,12 @@ func (s *stream) render(delta bool) string {
 	open := firstMSN + s.parts/perSegment
 	first := max(firstMSN, open-s.window)
 	fmt.Fprintf(&b, "#EXTM3U\n#EXT-X-VERSION:9\n#EXT-X-TARGETDURATION:%d\n", targetSecs)
-	fmt.Fprintf(&b, "#EXT-X-SERVER-CONTROL:CAN-BLOCK-RELOAD=YES,PART-HOLD-BACK=%g,CAN-SKIP-UNTIL=%d\n", 3*partSecs, skipSecs)
+	fmt.Fprintf(
+		&b, "#EXT-X-SERVER-CONTROL:CAN-BLOCK-RELOAD=YES,PART-HOLD-BACK=%g,CAN-SKIP-UNTIL=%d\n",
+		3*partSecs, skipSecs)
 	fmt.Fprintf(&b, "#EXT-X-PART-INF:PART-TARGET=%g\n", partSecs)
-	fmt.Fprintf(&b, "#EXT-X-MEDIA-SEQUENCE:%d\n#EXT-X-DISCONTINUITY-SEQUENCE:%d\n", first, 3+s.inits(first-1))
+	fmt.Fprintf(&b, "#EXT-X-MEDIA-SEQUENCE:%d\n#EXT-X-DISCONTINUITY-SEQUENCE:%d\n", first,
+		3+s.inits(first-1))
 	from, within := first, 3
 	if s.within != 0 {
 		within = max(s.within, 0)
@@ -127,7 +133,8 @@ func initBytes(n int) []byte {
 // partBytes is a part: two fragments.
 func partBytes(i int) (b []byte) {
 	for k := range 2 {
-		traf := mp4Box("traf", mp4Box("tfhd", u32(0x020000, 1)), mp4Box("tfdt", u32(1<<24, 0, uint32(500*i+250*k))))
+		traf := mp4Box("traf", mp4Box("tfhd", u32(0x020000, 1)),
+			mp4Box("tfdt", u32(1<<24, 0, uint32(500*i+250*k))))
 		b = append(b, mp4Box("moof", mp4Box("mfhd", u32(0, uint32(2*i+k))), traf)...)
 		b = append(b, mp4Box("mdat", []byte(strings.Repeat(fmt.Sprintf("%d/%d ", i, k), 20)))...)
 	}

@@ -46,10 +46,14 @@ var forms = func() map[string]*regexp.Regexp {
 	)
 	m := map[string]*regexp.Regexp{}
 	for name, form := range map[string]string{
-		"integer": integer, "extinf": seconds + `,.*`, "date": `\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`,
-		"PART-TARGET": seconds, "CAN-SKIP-UNTIL": seconds, "PART-HOLD-BACK": seconds, "DURATION": seconds, "FRAME-RATE": seconds,
-		"SKIPPED-SEGMENTS": integer, "BANDWIDTH": integer, "AVERAGE-BANDWIDTH": integer, "RESOLUTION": `\d{1,5}x\d{1,5}`,
-		"URI": quoted, "CODECS": quoted, "CAN-BLOCK-RELOAD": "YES", "INDEPENDENT": "YES", "TYPE": "PART",
+		"integer": integer, "extinf": seconds + `,.*`,
+		"date":        `\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`,
+		"PART-TARGET": seconds, "CAN-SKIP-UNTIL": seconds, "PART-HOLD-BACK": seconds,
+		"DURATION": seconds, "FRAME-RATE": seconds,
+		"SKIPPED-SEGMENTS": integer, "BANDWIDTH": integer, "AVERAGE-BANDWIDTH": integer,
+		"RESOLUTION": `\d{1,5}x\d{1,5}`,
+		"URI":        quoted, "CODECS": quoted, "CAN-BLOCK-RELOAD": "YES", "INDEPENDENT": "YES",
+		"TYPE": "PART",
 	} {
 		m[name] = regexp.MustCompile("^(" + form + ")$")
 	}

@@ -34,7 +34,8 @@ func isolate() (dir string, err error) {
 	if err = os.Chmod(dir, 0o711); err != nil { // for servers that change their user
 		return "", err
 	}
-	if home, err := os.Stat(os.Getenv("HOME")); err != nil || !home.IsDir() { // which GStreamer complains about
+	// Which GStreamer complains about.
+	if home, err := os.Stat(os.Getenv("HOME")); err != nil || !home.IsDir() {
 		if err := os.Setenv("HOME", filepath.Join(dir, homeName)); err != nil {
 			return "", err
 		}

@@ -36,7 +36,8 @@ func foreign(stack string) bool {
 	}
 	_, creator, found := strings.Cut(stack, "\ncreated by ")
 	if !found {
-		return true // the main goroutine and goroutines of the runtime, which no go statement starts
+		// The main goroutine and goroutines of the runtime, which no go statement starts.
+		return true
 	}
 	for _, ours := range []string{"runtime.", "testing.", "internal/fuzz."} {
 		if strings.HasPrefix(creator, ours) {

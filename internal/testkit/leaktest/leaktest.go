@@ -111,7 +111,8 @@ func outstanding(p *millrace.Pool, want int64) string {
 	if p == millrace.DefaultPool() {
 		name = "millrace.DefaultPool()"
 	}
-	fmt.Fprintf(&b, "leaktest: %s has %d bytes in use (%d blocks), want %d\n", name, s.InUse, s.InUseBlocks, want)
+	fmt.Fprintf(&b, "leaktest: %s has %d bytes in use (%d blocks), want %d\n", name, s.InUse,
+		s.InUseBlocks, want)
 	leaks := p.Leaks()
 	for _, leak := range leaks {
 		fmt.Fprintf(&b, "leaktest: not released: %s\n", leak)

@@ -22,7 +22,8 @@ var childLeak = os.Getenv(childEnv)
 
 func TestMain(m *testing.M) {
 	if childLeak != "" {
-		grace = 50 * time.Millisecond // the leak is there for good, and the parent need not wait for it
+		// The leak is there for good, and the parent need not wait for it.
+		grace = 50 * time.Millisecond
 	}
 	Main(m)
 }
@@ -141,7 +142,8 @@ func TestTheEnvironmentIsTheTests(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{"MILLRACE_LISTEN": "", "GOMEMLIMIT": "",
-		"NOTIFY_SOCKET": "", "LISTEN_FDS": "", "MILLRACE_NEEDS": "list", "no_proxy": "localhost,127.0.0.1,::1", "TMPDIR": dir, "HOME": filepath.Join(dir, "home")} {
+		"NOTIFY_SOCKET": "", "LISTEN_FDS": "", "MILLRACE_NEEDS": "list",
+		"no_proxy": "localhost,127.0.0.1,::1", "TMPDIR": dir, "HOME": filepath.Join(dir, "home")} {
 		if got := os.Getenv(name); got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}

@@ -32,7 +32,8 @@ func Program(t testing.TB, name string, others ...string) string {
 		if path, err := exec.LookPath(n); err == nil {
 			return path
 		}
-		if path, err := exec.LookPath("/usr/sbin/" + n); err == nil { // Debian's nginx; only root has this in the path
+		// Debian's nginx; only root has this in the path.
+		if path, err := exec.LookPath("/usr/sbin/" + n); err == nil {
 			return path
 		}
 	}

@@ -24,17 +24,20 @@ func TestNginxModule(t *testing.T) {
 	}{
 		"part of nginx": {"exit 0", "", false},
 		"a module":      {`grep -q "^` + load + `.* stream {}" "$5"`, load, false},
-		"none":          {`echo "configured --with-stream --with-stream=dynamic" >&2; exit 1`, "", true},
+		"none": {`echo "configured --with-stream --with-stream=dynamic" >&2; exit 1`, "",
+			true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("CI", "")
 			t.Setenv("MILLRACE_NEEDS", "")
 			nginx := filepath.Join(t.TempDir(), "nginx")
-			if err := os.WriteFile(nginx, []byte("#!/bin/sh\n"+test.nginx+"\n"), 0o700); err != nil {
+			if err := os.WriteFile(nginx, []byte("#!/bin/sh\n"+test.nginx+"\n"),
+				0o700); err != nil {
 				t.Fatal(err)
 			}
 			r := &recorder{TB: t}
-			if got := need.NginxModule(r, nginx, "stream"); got != test.want || r.skipped != test.skips {
+			if got := need.NginxModule(r, nginx, "stream"); got != test.want ||
+				r.skipped != test.skips {
 				t.Errorf("%q, skipped %t", got, r.skipped)
 			}
 		})

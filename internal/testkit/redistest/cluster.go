@@ -80,7 +80,8 @@ func (c *Cluster) form(t testing.TB, masters int) {
 	t.Helper()
 	for i, s := range c.nodes {
 		s.id = fmt.Sprint(s.Do(t, "CLUSTER", "MYID"))
-		s.Do(t, "CLUSTER", "SET-CONFIG-EPOCH", i+1) // else they have to sort out who of them is right
+		// Else they have to sort out who of them is right.
+		s.Do(t, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
 		if i < masters {
 			s.Do(t, "CLUSTER", "ADDSLOTSRANGE", i*slots/masters, (i+1)*slots/masters-1)
 		}
@@ -246,7 +247,8 @@ func (c *Cluster) Kill(t testing.TB, master *Server) {
 	slot := c.replicated(t, master).first
 	master.Kill()
 	c.nodes = slices.DeleteFunc(slices.Clone(c.nodes), func(s *Server) bool { return s == master })
-	c.awaitView(t, "to have another master", func(v view) bool { return v.owner(slot) != master.id })
+	c.awaitView(
+		t, "to have another master", func(v view) bool { return v.owner(slot) != master.id })
 }
 
 // manualFailover is how long a replica tries to fulfil CLUSTER FAILOVER; then it must be asked
@@ -272,7 +274,8 @@ func (c *Cluster) Failover(t testing.TB, master *Server) {
 		return errors.Join(err, errors.New("still a replica"))
 	})
 	master.awaitSync(t)
-	c.awaitView(t, "to know the new master", func(v view) bool { return v.owner(r.first) == replica.id })
+	c.awaitView(
+		t, "to know the new master", func(v view) bool { return v.owner(r.first) == replica.id })
 }
 
 // migrateTimeout, in milliseconds, limits MIGRATE for one key.
@@ -308,7 +311,8 @@ func (c *Cluster) BeginMigration(t testing.TB, slot int) *Migration {
 // Move moves one key to the new owner.
 func (m *Migration) Move(t testing.TB, key string) {
 	t.Helper()
-	if reply := m.from.Do(t, "MIGRATE", host, m.to.port, key, 0, migrateTimeout, "REPLACE"); reply != "OK" {
+	if reply := m.from.Do(t, "MIGRATE", host, m.to.port, key, 0, migrateTimeout,
+		"REPLACE"); reply != "OK" {
 		t.Fatalf("redistest: MIGRATE %s: %v", key, reply)
 	}
 }
@@ -322,7 +326,8 @@ func (m *Migration) Finish(t testing.TB) {
 	// The new owner first: else the slot would have no owner in between.
 	m.to.Do(t, "CLUSTER", "SETSLOT", m.slot, "NODE", m.to.id)
 	m.from.Do(t, "CLUSTER", "SETSLOT", m.slot, "NODE", m.to.id)
-	m.c.awaitView(t, "to know the slot's new owner", func(v view) bool { return v.owner(m.slot) == m.to.id })
+	m.c.awaitView(t, "to know the slot's new owner",
+		func(v view) bool { return v.owner(m.slot) == m.to.id })
 }
 
 // slots is the number of hash slots of a cluster.

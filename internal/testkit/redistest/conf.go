@@ -19,8 +19,9 @@ const memory = "1gb"
 var dataLines = []string{
 	`save ""`,
 	"maxmemory " + memory,
-	"maxclients 500",             // the default makes room for 10000
-	"hz 100",                     // the server's periodic work, such as detecting a replica, happens at once
+	"maxclients 500", // the default makes room for 10000
+	// The server's periodic work, such as detecting a replica, happens at once.
+	"hz 100",
 	"enable-debug-command local", // DEBUG SLEEP, DEBUG JMAP and the like are for tests
 	"repl-diskless-sync-delay 0", // a second replica need not be waited for
 	"repl-ping-replica-period 1",
@@ -34,8 +35,10 @@ const nodeTimeout = 1000
 var clusterLines = []string{
 	"cluster-enabled yes",
 	fmt.Sprint("cluster-node-timeout ", nodeTimeout),
-	"cluster-replica-validity-factor 0",  // a replica that was out of touch for long stands for election, too
-	"cluster-allow-replica-migration no", // a replica stays with its master, and a master without slots a master
+	// A replica that was out of touch for long stands for election, too.
+	"cluster-replica-validity-factor 0",
+	// A replica stays with its master, and a master without slots a master.
+	"cluster-allow-replica-migration no",
 }
 
 // An Option changes what [Start] starts.

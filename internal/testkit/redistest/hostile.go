@@ -94,7 +94,8 @@ func (h *Hostile) talk(conn net.Conn) {
 		}
 		if answer.close {
 			closeWrite(conn)
-			_, _ = io.Copy(io.Discard, r) // a socket that is closed with bytes unread resets its connection
+			// A socket that is closed with bytes unread resets its connection.
+			_, _ = io.Copy(io.Discard, r)
 			return
 		}
 	}

@@ -113,8 +113,10 @@ func (p *process) end(sig syscall.Signal) {
 // waits for the end of a pipe whose other end only this process has. The second attempt is for a
 // server that was just writing.
 func removeAtExit(dir string) error {
-	shell := exec.Command("/bin/sh", "-c", `trap "" INT TERM HUP; cat >/dev/null; rm -rf "$1" || { sleep 1; rm -rf "$1"; }`, "sh", dir)
-	if _, err := shell.StdinPipe(); err != nil { // stays open as long as shell refers to it, or this process lives
+	shell := exec.Command(
+		"/bin/sh", "-c", `trap "" INT TERM HUP; cat >/dev/null; rm -rf "$1" || { sleep 1; rm -rf "$1"; }`, "sh", dir)
+	// Stays open as long as shell refers to it, or this process lives.
+	if _, err := shell.StdinPipe(); err != nil {
 		return err
 	}
 	atExit = append(atExit, shell)

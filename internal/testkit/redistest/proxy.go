@@ -347,10 +347,11 @@ func (l *link) reply(p []byte) {
 // A mark is how far a connection has come with a rule.
 type mark struct {
 	rule   *proxyRule
-	armed  bool   // its bytes count
-	done   bool   // passed ≤ at until then
-	passed int64  // negative while bytes up to the marker's end are still to pass
-	tail   []byte // the end of the requests so far, in which a marker may have begun: len(tail) < len(on)
+	armed  bool  // its bytes count
+	done   bool  // passed ≤ at until then
+	passed int64 // negative while bytes up to the marker's end are still to pass
+	// The end of the requests so far, in which a marker may have begun: len(tail) < len(on)
+	tail []byte
 }
 
 // arm searches the requests for the marker. p is about to pass.

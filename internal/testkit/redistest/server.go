@@ -216,7 +216,8 @@ func (s *Server) Proxy(t testing.TB) *Proxy {
 // Endpoint returns how to connect to this server, with a TLS configuration that the caller may
 // change.
 func (s *Server) Endpoint() Endpoint {
-	return Endpoint{Network: s.network(), Addr: s.Addr(), Password: s.conf.password, TLS: s.tlsConfig()}
+	return Endpoint{Network: s.network(), Addr: s.Addr(), Password: s.conf.password,
+		TLS: s.tlsConfig()}
 }
 
 // Do sends a command on a connection of its own and returns the reply: a string, an int64, nil, or

@@ -60,8 +60,9 @@ func TestKillRestartPause(t *testing.T) {
 func TestServerThatGivesUp(t *testing.T) {
 	running := Start(t)
 	for says, s := range map[string]*Server{
-		"no-such-directive": {conf: config{lines: []string{"no-such-directive yes"}}, port: nettest.FreePort(t)},
-		"in use":            {port: running.port},
+		"no-such-directive": {conf: config{lines: []string{"no-such-directive yes"}},
+			port: nettest.FreePort(t)},
+		"in use": {port: running.port},
 	} {
 		s.path, s.dir = running.path, nettest.PlainDir(t)
 		if err := errors.Join(s.open(s.dir), s.configure()); err != nil {

@@ -42,7 +42,8 @@ func TestAnyNodeServesAViewer(t *testing.T) {
 		}
 	}
 	if s, _ := nodes[0].stream("cam"); len(s.Edges) != 2 || s.Viewers != 6 {
-		t.Errorf("the owner has %d viewers and the edges %q, want 6, of them 2 edges", s.Viewers, s.Edges)
+		t.Errorf("the owner has %d viewers and the edges %q, want 6, of them 2 edges", s.Viewers,
+			s.Edges)
 	}
 	if s, _ := nodes[1].stream("cam"); s.Owner != nodes[0].url("") {
 		t.Errorf("an edge has the stream from %q", s.Owner)
@@ -73,7 +74,8 @@ func TestTheOwnerEnds(t *testing.T) {
 		old.start()
 	}
 	gaps, _, longest := edge.flaws()
-	t.Logf("%d owners have ended: pictures were missing %d times, for %v at most", len(ends), gaps, longest.Round(time.Millisecond))
+	t.Logf("%d owners have ended: pictures were missing %d times, for %v at most", len(ends), gaps,
+		longest.Round(time.Millisecond))
 	if gaps > len(ends) {
 		t.Errorf("pictures were missing %d times", gaps)
 	}
@@ -86,7 +88,8 @@ func TestThePublisherMoves(t *testing.T) {
 	redis := redistest.Start(t)
 	nodes := startNodes(t, 3, redisURL(redis))
 	first := startEncoder(t, "cam", nodes[0].addr)
-	here, there, edge := watch(t, nodes[0].addr, "cam"), watch(t, nodes[1].addr, "cam"), watch(t, nodes[2].addr, "cam")
+	here, there, edge := watch(t, nodes[0].addr, "cam"), watch(t, nodes[1].addr, "cam"),
+		watch(t, nodes[2].addr, "cam")
 	all := []*watcher{here, there, edge}
 	see(t, groupOf, all...)
 	first.moveTo() // it will not come back
@@ -158,7 +161,8 @@ func TestStreamsContinueWithoutRedis(t *testing.T) {
 	time.Sleep(away)
 	redis.Restart(t)
 	for i := range streams {
-		eventually(t, "the owners to claim again", func() bool { return nodes[i%2].owns(fmt.Sprintf("cam%d", i)) })
+		eventually(t, "the owners to claim again",
+			func() bool { return nodes[i%2].owns(fmt.Sprintf("cam%d", i)) })
 	}
 	see(t, groupOf, viewers...)
 	for _, v := range viewers {
@@ -194,7 +198,7 @@ func TestPullContinuesAfterNetworkCut(t *testing.T) {
 	}
 	here.flawless()
 	if _, repeats, _ := there.flaws(); repeats > 0 {
-		t.Errorf("pictures came again %d times", repeats)
+		t.Errorf("video frames came again %d times", repeats)
 	}
 }
 
@@ -273,7 +277,8 @@ func TestClusterDemoReportsAServerThatEnds(t *testing.T) {
 }
 
 // soakFor is how long TestClusterSoak takes; ten minutes find more.
-var soakFor = flag.Duration("soak", 0, "how long the soak of a cluster takes; 0: a minute, and with -short a few seconds")
+var soakFor = flag.Duration(
+	"soak", 0, "how long the soak of a cluster takes; 0: a minute, and with -short a few seconds")
 
 // Nodes are killed and shut down while streams come by all of them: each viewer gets the bytes that
 // were published, in order, and in the end nothing is left.
@@ -294,8 +299,10 @@ func TestClusterSoak(t *testing.T) {
 	for i := range streams {
 		name := "cam" + strconv.Itoa(i)
 		order := rand.Perm(3)
-		encoders = append(encoders, startEncoder(t, name, addrs[order[0]], addrs[order[1]], addrs[order[2]]))
-		viewers = append(viewers, watchOn(t, name, addrs[order[2]], addrs[order[0]], addrs[order[1]]))
+		encoders = append(encoders, startEncoder(t, name, addrs[order[0]], addrs[order[1]],
+			addrs[order[2]]))
+		viewers = append(viewers, watchOn(t, name, addrs[order[2]], addrs[order[0]],
+			addrs[order[1]]))
 	}
 	ended := 0
 	for end := time.Now().Add(lasts); time.Now().Before(end); ended++ {
@@ -322,10 +329,11 @@ func TestClusterSoak(t *testing.T) {
 	}
 	for _, n := range nodes {
 		eventually(t, n.addr+" to give back all blocks and goroutines", func() bool {
-			return n.metric("millrace_streams") == 0 && n.metric("millrace_pool_in_use_bytes") == 0 && n.metric("go_goroutines") < 40
+			return n.metric("millrace_streams") == 0 &&
+				n.metric("millrace_pool_in_use_bytes") == 0 && n.metric("go_goroutines") < 40
 		})
 	}
-	t.Logf("%d streams, %d nodes ended: %d pictures, gaps %d", streams, ended, pictures, gaps)
+	t.Logf("%d streams, %d nodes ended: %d video frames, gaps %d", streams, ended, pictures, gaps)
 }
 
 // metric returns the value of a metric without labels, or -1.

@@ -60,7 +60,8 @@ func TestHLSAtAnyNode(t *testing.T) {
 	for i := range 30 {
 		n := nodes[i%len(nodes)]
 		players.Go(func() {
-			c := hlscheck.Client{URL: n.url("/live/demo/index.m3u8"), Delta: i%2 == 0, Hints: i%3 == 0}
+			c := hlscheck.Client{URL: n.url("/live/demo/index.m3u8"), Delta: i%2 == 0,
+				Hints: i%3 == 0}
 			playing, stop := context.WithCancel(ctx)
 			defer stop()
 			begin := time.Now()
@@ -134,7 +135,10 @@ func balance(t *testing.T, nodes []*node) string {
 			t.Logf("the log of nginx:\n%.4000s", &log)
 		}
 	})
-	eventually(t, "nginx to answer", func() bool { return status("http://"+addr+"/healthz") == http.StatusOK })
+	eventually(t, "nginx to answer", func() bool {
+		return status("http://"+addr+
+			"/healthz") == http.StatusOK
+	})
 	return addr
 }
 
@@ -150,17 +154,23 @@ func TestHLSWhileNodesComeAndGo(t *testing.T) {
 		lasts = 12 * time.Second
 	}
 	redis := redistest.Start(t)
-	nodes := startNodes(t, 3, redisURL(redis), "--demo", "--segments", "redis", "--cluster-lease", "1s")
+	nodes := startNodes(t, 3, redisURL(redis), "--demo", "--segments", "redis", "--cluster-lease",
+		"1s")
 	url := "http://" + balance(t, nodes) + "/live/demo/"
 	tab := pagetest.NewPlayers(t)
 	client := &http.Client{Timeout: patience}
 	t.Cleanup(client.CloseIdleConnections)
-	eventually(t, "a playlist", func() bool { _, err := get(client, url+"media.m3u8"); return err == nil })
+	eventually(t, "a playlist", func() bool {
+		_,
+			err := get(client, url+"media.m3u8")
+		return err == nil
+	})
 	tab.Play("parts", url+"index.m3u8", "lowLatencyMode: true")
 	tab.Play("segments", url+"index.m3u8", "lowLatencyMode: false")
 	seconds := strconv.Itoa(int(lasts / time.Second))
 	var said output
-	ffmpeg := exec.CommandContext(t.Context(), "ffmpeg", "-v", "error", "-nostdin", "-i", url+"index.m3u8", "-t", seconds, "-map", "0:v",
+	ffmpeg := exec.CommandContext(t.Context(), "ffmpeg", "-v", "error", "-nostdin", "-i", url+
+		"index.m3u8", "-t", seconds, "-map", "0:v",
 		"-f", "framemd5", "-")
 	var pictures bytes.Buffer
 	ffmpeg.Stdout, ffmpeg.Stderr = &pictures, &said
@@ -233,8 +243,10 @@ func TestHLSWhileNodesComeAndGo(t *testing.T) {
 			n++
 		}
 	}
-	t.Logf("%d nodes ended; ffmpeg has %d pictures of %s s and says:\n%.2000s", ended, n, seconds, &said)
+	t.Logf("%d nodes ended; ffmpeg has %d video frames of %s s and says:\n%.2000s", ended, n,
+		seconds,
+		&said)
 	if n < int(lasts.Seconds())*25/2 {
-		t.Errorf("ffmpeg has %d pictures of %s s", n, seconds)
+		t.Errorf("ffmpeg has %d video frames of %s s", n, seconds)
 	}
 }

@@ -26,7 +26,8 @@ argument.`,
 		SilenceUsage:  true,
 	}
 	root.SetVersionTemplate(versionLine())
-	root.AddCommand(serveCommand(), loadCommand(), doctorCommand(), healthcheckCommand(), tokenCommand(), versionCommand())
+	root.AddCommand(serveCommand(), loadCommand(), doctorCommand(), healthcheckCommand(),
+		tokenCommand(), versionCommand())
 	root.SetFlagErrorFunc(wrongFlag)
 	knowTopics(root)
 	return root

@@ -50,12 +50,14 @@ func variable(flag string) string {
 }
 
 func newServeConfig() *serveConfig {
-	c := &serveConfig{Config: server.Defaults(), from: make(map[string]string), logFormat: "text", logLevel: "info"}
+	c := &serveConfig{Config: server.Defaults(), from: make(map[string]string), logFormat: "text",
+		logLevel: "info"}
 	c.Version = version()
-	c.groups = append(c.Flags(), server.FlagGroup{Title: "Configuration and log", Flags: []server.Flag{
-		{Name: "log-format", Value: &c.logFormat, Help: "text or json"},
-		{Name: "log-level", Value: &c.logLevel, Help: "debug, info, warn or error"},
-	}})
+	c.groups = append(c.Flags(), server.FlagGroup{Title: "Configuration and log",
+		Flags: []server.Flag{
+			{Name: "log-format", Value: &c.logFormat, Help: "text or json"},
+			{Name: "log-level", Value: &c.logLevel, Help: "debug, info, warn or error"},
+		}})
 	c.flags = pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	c.flags.SortFlags = false
 	for flag := range c.all() {
@@ -112,7 +114,8 @@ func (c *serveConfig) addTo(cmd *cobra.Command, own *pflag.FlagSet) {
 		var variables string
 		for _, flag := range group.Flags {
 			if flag.NoCommand {
-				variables += fmt.Sprintf("      $%s: %s, which does not show in ps\n", variable(flag.Name), flag.Help)
+				variables += fmt.Sprintf("      $%s: %s, which does not show in ps\n",
+					variable(flag.Name), flag.Help)
 			} else {
 				set.AddFlag(c.flags.Lookup(flag.Name))
 			}
@@ -124,7 +127,8 @@ func (c *serveConfig) addTo(cmd *cobra.Command, own *pflag.FlagSet) {
 		cmd.Flags().AddFlagSet(set)
 	}
 	cmd.SetUsageFunc(func(cmd *cobra.Command) error {
-		_, err := fmt.Fprintf(cmd.OutOrStderr(), "Usage:\n  %s\n\nExamples:\n%s\n%s", cmd.UseLine(), cmd.Example, &help)
+		_, err := fmt.Fprintf(cmd.OutOrStderr(), "Usage:\n  %s\n\nExamples:\n%s\n%s", cmd.UseLine(),
+			cmd.Example, &help)
 		return err
 	})
 }
@@ -154,7 +158,8 @@ func (c *serveConfig) read() error {
 	c.flags.VisitAll(func(f *pflag.Flag) {
 		if f.Changed {
 			c.from[f.Name] = fromFlag
-		} else if value := os.Getenv(variable(f.Name)); value != "" && err == nil { // Compose sets variables to nothing
+		} else if value := os.Getenv(variable(f.Name)); value != "" && err == nil {
+			// Compose sets variables to nothing.
 			err = c.set(f.Name, value, "$"+variable(f.Name), "$"+variable(f.Name))
 		}
 	})
@@ -173,7 +178,8 @@ func (c *serveConfig) read() error {
 
 // serviceVariable finds the variables that Kubernetes sets for a service called millrace, or
 // millrace-*. MILLRACE_PORT is one if it has a URL.
-var serviceVariable = regexp.MustCompile(`^\w+(_SERVICE_HOST|_SERVICE_PORT(_[A-Z0-9_]+)?|_PORT_[0-9]+_(TCP|UDP|SCTP)(_[A-Z]+)?)=|^\w+_PORT=\w+://`)
+var serviceVariable = regexp.MustCompile(
+	`^\w+(_SERVICE_HOST|_SERVICE_PORT(_[A-Z0-9_]+)?|_PORT_[0-9]+_(TCP|UDP|SCTP)(_[A-Z]+)?)=|^\w+_PORT=\w+://`)
 
 // unknownVariables returns the variables in env that look like flags, but match none.
 func (c *serveConfig) unknownVariables(env []string) (names []string) {
@@ -182,7 +188,8 @@ func (c *serveConfig) unknownVariables(env []string) (names []string) {
 	for _, v := range env {
 		name, _, _ := strings.Cut(v, "=")
 		upper := strings.ToUpper(name)
-		if strings.HasPrefix(upper, "MILLRACE_") && !slices.Contains(known, name) && !serviceVariable.MatchString(v) {
+		if strings.HasPrefix(upper, "MILLRACE_") && !slices.Contains(known, name) &&
+			!serviceVariable.MatchString(v) {
 			names = append(names, name)
 		}
 	}
@@ -242,7 +249,8 @@ func (c *serveConfig) readFile() error {
 		at, name := fmt.Sprintf("%s:%d", c.file, key.Line), key.Value
 		switch {
 		case c.flags.Lookup(name) == nil:
-			return fmt.Errorf("%s: millrace serve has no flag --%s: see millrace serve --help", at, name)
+			return fmt.Errorf("%s: millrace serve has no flag --%s: see millrace serve --help", at,
+				name)
 		case lines[name] > 0:
 			return fmt.Errorf("%s: %s is in line %d already", at, name, lines[name])
 		case value.Kind != yaml.ScalarNode:
@@ -273,7 +281,8 @@ func (c *serveConfig) located(err error) error {
 	for _, name := range flagName.FindAllString(err.Error(), -1) {
 		name = name[2:]
 		from := c.from[name]
-		if place := name + ": " + from; from != "" && from != fromFlag && !slices.Contains(places, place) {
+		if place := name + ": " + from; from != "" && from != fromFlag &&
+			!slices.Contains(places, place) {
 			places = append(places, place)
 		}
 	}
@@ -292,7 +301,8 @@ func (c *serveConfig) uselessFlag() error {
 		}
 		given := func(name string) bool { return c.flags.Lookup(name).Value.String() != "" }
 		if len(flag.Needs) > 0 && !slices.ContainsFunc(flag.Needs, given) {
-			return fmt.Errorf("--%s has no effect without --%s", flag.Name, strings.Join(flag.Needs, " or --"))
+			return fmt.Errorf("--%s has no effect without --%s", flag.Name,
+				strings.Join(flag.Needs, " or --"))
 		}
 	}
 	return nil
@@ -301,7 +311,8 @@ func (c *serveConfig) uselessFlag() error {
 // print writes a file for --config with the options that were set, and the defaults as comments.
 func (c *serveConfig) print(w io.Writer) error {
 	var text bytes.Buffer
-	text.WriteString("# The configuration of millrace serve, for --config. Defaults are comments. Secrets are hidden: set them again.\n")
+	text.WriteString(
+		"# The configuration of millrace serve, for --config. Defaults are comments. Secrets are hidden: set them again.\n")
 	for _, group := range c.groups {
 		fmt.Fprintf(&text, "\n# %s\n\n", group.Title)
 		for _, flag := range group.Flags {

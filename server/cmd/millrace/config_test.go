@@ -63,7 +63,8 @@ redis-password: of the file
 	t.Setenv("MILLRACE_PORT", "tcp://10.0.0.1:80") // as Kubernetes sets it for a service
 	c := readServeConfig(t, "--config", file, "--keep-bytes", "32MiB")
 	if c.MaxViewers != 1 || c.MaxStreams != 2 || c.KeepBytes != 32<<20 || c.MaxDownloads != 4096 ||
-		c.LagPolicy != "drop" || c.Latency != 20*time.Millisecond || !c.Demo || c.RTMP != "" || c.RTMPOptional ||
+		c.LagPolicy != "drop" || c.Latency != 20*time.Millisecond || !c.Demo || c.RTMP != "" ||
+		c.RTMPOptional ||
 		c.ReadToken != "seen" || c.RedisPassword != "of the file" {
 		t.Errorf("%+v", c.Config)
 	}
@@ -73,10 +74,12 @@ redis-password: of the file
 		t.Errorf("$MILLRACE_CONFIG: %+v", c.Config)
 	}
 	t.Setenv("MILLRACE_CONFIG", file+".none")
-	if err := newServeConfig().read(); err == nil || !strings.HasPrefix(err.Error(), "$MILLRACE_CONFIG: ") {
+	if err := newServeConfig().read(); err == nil ||
+		!strings.HasPrefix(err.Error(), "$MILLRACE_CONFIG: ") {
 		t.Errorf("a file that is not there: %v", err)
 	}
-	if c := readServeConfig(t, "--config", configFile(t, "# nothing\n")); c.MaxStreams != 128 || !c.RTMPOptional {
+	if c := readServeConfig(t, "--config", configFile(t, "# nothing\n")); c.MaxStreams != 128 ||
+		!c.RTMPOptional {
 		t.Errorf("an empty file: %+v", c.Config)
 	}
 }
@@ -91,8 +94,10 @@ func TestPrintedConfigIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := readServeConfig(t, "--config", configFile(t, printed.String()))
-	if again.Segments != "" || again.LagPolicy != "drop" || again.KeepBytes != 8<<20 || again.RTMP != "" ||
-		again.Latency != 20*time.Millisecond || again.CORS != "*" || !again.Demo || again.from["segments"] == "" {
+	if again.Segments != "" || again.LagPolicy != "drop" || again.KeepBytes != 8<<20 ||
+		again.RTMP != "" ||
+		again.Latency != 20*time.Millisecond || again.CORS != "*" || !again.Demo ||
+		again.from["segments"] == "" {
 		t.Errorf("%s\nis %+v", &printed, again.Config)
 	}
 }
@@ -151,12 +156,14 @@ func TestFileErrorsNameTheLine(t *testing.T) {
 			t.Errorf("%.100q: %v, want %q", tt.text, err, tt.says)
 		}
 	}
-	if err := execute(t.Context(), io.Discard, io.Discard, "serve", "--config", "/nowhere"); err == nil || exitStatus(err) != 2 ||
+	if err := execute(t.Context(), io.Discard, io.Discard, "serve", "--config",
+		"/nowhere"); err == nil || exitStatus(err) != 2 ||
 		!strings.Contains(err.Error(), "--config: open /nowhere") {
 		t.Errorf("no file: %v", err)
 	}
 	t.Setenv("MILLRACE_MAX_VIEWERS", "many")
-	if err := execute(t.Context(), io.Discard, io.Discard, "serve"); err == nil || exitStatus(err) != 2 ||
+	if err := execute(t.Context(), io.Discard, io.Discard, "serve"); err == nil ||
+		exitStatus(err) != 2 ||
 		!strings.Contains(err.Error(), `$MILLRACE_MAX_VIEWERS is "many", want a whole number`) {
 		t.Errorf("a variable: %v", err)
 	}
@@ -180,12 +187,15 @@ redis: redis://:s3cret-v@127.0.0.1/1
 redis-password: s3cret-w
 `)
 	var out bytes.Buffer
-	if err := execute(t.Context(), &out, io.Discard, "serve", "--print-config", "--config", file, "--listen", ":9000", "--rtmp="); err != nil {
+	if err := execute(t.Context(), &out, io.Discard, "serve", "--print-config", "--config", file,
+		"--listen", ":9000", "--rtmp="); err != nil {
 		t.Fatal(err)
 	}
-	if text := out.String(); strings.Contains(text, "s3cret") || strings.Count(text, ": hidden, from ") != 6 ||
+	if text := out.String(); strings.Contains(text, "s3cret") ||
+		strings.Count(text, ": hidden, from ") != 6 ||
 		!strings.Contains(text, "# publish-token: hidden, from $MILLRACE_PUBLISH_TOKEN\n") ||
-		!strings.Contains(text, "\nlisten: :9000 # the command line\n") || !strings.Contains(text, "\n# max-viewers: 4096\n") {
+		!strings.Contains(text, "\nlisten: :9000 # the command line\n") ||
+		!strings.Contains(text, "\n# max-viewers: 4096\n") {
 		t.Errorf("it prints\n%s", text)
 	}
 	t.Setenv("MILLRACE_MAX_STREAMS", "")
@@ -197,10 +207,12 @@ redis: redis://:s3cret-v@127.0.0.1/1
 redis-password: s3cret-w
 `)
 	t.Setenv("MILLRACE_PUBLISH_TOKEN", "")
-	before := readServeConfig(t, "--config", file, "--listen", ":9000", "--rtmp=", "--max-streams", "7")
+	before := readServeConfig(t, "--config", file, "--listen", ":9000", "--rtmp=", "--max-streams",
+		"7")
 	after := readServeConfig(t, "--config", again)
 	before.flags.VisitAll(func(f *pflag.Flag) {
-		if got := after.flags.Lookup(f.Name).Value.String(); f.Name != "config" && got != f.Value.String() {
+		if got := after.flags.Lookup(f.Name).Value.String(); f.Name != "config" &&
+			got != f.Value.String() {
 			t.Errorf("%s is %q, and was %q", f.Name, got, f.Value)
 		}
 	})
@@ -213,12 +225,16 @@ redis-password: s3cret-w
 func TestUnknownVariables(t *testing.T) {
 	c := newServeConfig()
 	got := c.unknownVariables([]string{
-		"MILLRACE_LISTEN=:1", "MILLRACE_MAX_VIEWERS=1", "MILLRACE_CONFIG=x", "MILLRACE_REDIS_PASSWORD=x", "PATH=/bin", "MILLRACE=x",
-		"MILLRACE_PORT=tcp://10.0.0.1:80", "MILLRACE_SERVICE_HOST=10.0.0.1", "MILLRACE_SERVICE_PORT_HTTP=80", "MILLRACE_RTMP_PORT_1935_TCP_ADDR=10.0.0.1",
-		"MILLRACE_LISTN=:1", "MILLRACE_MAXVIEWERS=1", "MILLRACE_MAX-VIEWERS=1", "millrace_listen=:1", "MILLRACE_TOKEN=s3cret", "MILLRACE_=x",
+		"MILLRACE_LISTEN=:1", "MILLRACE_MAX_VIEWERS=1", "MILLRACE_CONFIG=x",
+		"MILLRACE_REDIS_PASSWORD=x", "PATH=/bin", "MILLRACE=x",
+		"MILLRACE_PORT=tcp://10.0.0.1:80", "MILLRACE_SERVICE_HOST=10.0.0.1",
+		"MILLRACE_SERVICE_PORT_HTTP=80", "MILLRACE_RTMP_PORT_1935_TCP_ADDR=10.0.0.1",
+		"MILLRACE_LISTN=:1", "MILLRACE_MAXVIEWERS=1", "MILLRACE_MAX-VIEWERS=1",
+		"millrace_listen=:1", "MILLRACE_TOKEN=s3cret", "MILLRACE_=x",
 		"MILLRACE_RTMP_PORT=1935", "MILLRACE_PORT=8080", "MILLRACE_LIVE_PORT=udp://10.0.0.1:80",
 	})
-	want := []string{"MILLRACE_", "MILLRACE_LISTN", "MILLRACE_MAX-VIEWERS", "MILLRACE_MAXVIEWERS", "MILLRACE_PORT",
+	want := []string{"MILLRACE_", "MILLRACE_LISTN", "MILLRACE_MAX-VIEWERS", "MILLRACE_MAXVIEWERS",
+		"MILLRACE_PORT",
 		"MILLRACE_RTMP_PORT", "MILLRACE_TOKEN", "millrace_listen"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
@@ -227,10 +243,12 @@ func TestUnknownVariables(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out, log output
-	if err := execute(ctx, &out, &log, "serve", "--listen", "127.0.0.1:0", "--rtmp", ""); err != nil {
+	if err := execute(ctx, &out, &log, "serve", "--listen", "127.0.0.1:0", "--rtmp",
+		""); err != nil {
 		t.Fatal(err)
 	}
-	if got := log.String(); !strings.Contains(got, "variable=MILLRACE_LISTN") || strings.Contains(got, "s3cret") {
+	if got := log.String(); !strings.Contains(got, "variable=MILLRACE_LISTN") ||
+		strings.Contains(got, "s3cret") {
 		t.Errorf("the log has\n%s", got)
 	}
 }
@@ -238,7 +256,8 @@ func TestUnknownVariables(t *testing.T) {
 // deploy/millrace.yaml works unchanged, and with every commented line.
 func TestTheDeployedConfiguration(t *testing.T) {
 	const file = "../../../deploy/millrace.yaml"
-	if c := readServeConfig(t, "--config", file); len(c.from) != 0 && !slices.Equal(slices.Collect(maps.Keys(c.from)), []string{"config"}) {
+	if c := readServeConfig(t, "--config", file); len(c.from) != 0 &&
+		!slices.Equal(slices.Collect(maps.Keys(c.from)), []string{"config"}) {
 		t.Errorf("it sets %v", c.from)
 	}
 	text, err := os.ReadFile(file)
@@ -252,7 +271,9 @@ func TestTheDeployedConfiguration(t *testing.T) {
 		if line[0] == '#' || line[0] == '\n' {
 			continue
 		}
-		if marked := strings.Contains(line, "[reload]"); marked != (slices.Contains(server.Reloadable, name) || name == "tls-cert") {
+		if marked := strings.Contains(
+			line, "[reload]"); marked != (slices.Contains(server.Reloadable, name) ||
+			name == "tls-cert") {
 			t.Errorf("%s: marked as one that is read again: %t", name, marked)
 		}
 	}

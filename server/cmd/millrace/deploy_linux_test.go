@@ -33,7 +33,8 @@ func TestImage(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(stage, "out"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(stage, "out", "ca-certificates.crt"), nil, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(stage, "out", "ca-certificates.crt"), nil,
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	run := func(cmd *exec.Cmd) string {
@@ -46,31 +47,37 @@ func TestImage(t *testing.T) {
 		}
 		return strings.TrimSpace(string(out))
 	}
-	build := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(stage, "out", "millrace"), ".")
+	build := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(stage, "out", "millrace"),
+		".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	run(build)
 	// As in the first stage, independent of the umask.
 	if err := os.Chmod(filepath.Join(stage, "out", "millrace"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	store := []string{"--root", filepath.Join(dir, "root"), "--runroot", filepath.Join(dir, "run"), "--storage-driver", "vfs"}
+	store := []string{"--root", filepath.Join(dir, "root"), "--runroot", filepath.Join(dir, "run"),
+		"--storage-driver", "vfs"}
 	do := func(args ...string) string {
 		t.Helper()
 		return run(exec.Command(buildah, append(store, args...)...))
 	}
-	do("build", "--format", "docker", "--build-context", "build="+stage, "-f", "../../../deploy/Containerfile", "-t", "millrace", "../../../deploy")
+	do("build", "--format", "docker", "--build-context", "build="+stage, "-f",
+		"../../../deploy/Containerfile", "-t", "millrace", "../../../deploy")
 	container := do("from", "millrace")
 	root := do("mount", container)
 	defer do("umount", container)
-	if got := do("inspect", "--format", "{{.Docker.Config.Healthcheck.Test}} {{.Docker.Config.User}}", container); got != "[CMD /millrace healthcheck] 65534:65534" {
+	if got := do(
+		"inspect", "--format", "{{.Docker.Config.Healthcheck.Test}} {{.Docker.Config.User}}",
+		container); got != "[CMD /millrace healthcheck] 65534:65534" {
 		t.Errorf("the image has %s", got)
 	}
 
 	inside := func(args ...string) *exec.Cmd {
 		cmd := exec.Command("/millrace", args...)
 		cmd.Dir = "/"
-		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: 65534, Gid: 65534},
-			Pdeathsig: syscall.SIGKILL}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root,
+			Credential: &syscall.Credential{Uid: 65534, Gid: 65534},
+			Pdeathsig:  syscall.SIGKILL}
 		return cmd
 	}
 	if got := run(inside("version")); !strings.HasPrefix(got, "millrace ") {
@@ -82,7 +89,8 @@ func TestImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = server.Process.Kill(); _ = server.Wait() }()
-	eventually(t, "the server to be healthy", func() bool { return inside("healthcheck", "--url", "http://"+addr).Run() == nil })
+	eventually(t, "the server to be healthy",
+		func() bool { return inside("healthcheck", "--url", "http://"+addr).Run() == nil })
 }
 
 // healthcheck fails if there is no server, and if it does not serve. Its certificate may be that of
@@ -95,9 +103,13 @@ func TestHealthcheck(t *testing.T) {
 		}
 		w.WriteHeader(status)
 	}))
-	check := func() error { return execute(t.Context(), io.Discard, io.Discard, "healthcheck", "--url", ts.URL) }
+	check := func() error {
+		return execute(t.Context(), io.Discard, io.Discard, "healthcheck",
+			"--url", ts.URL)
+	}
 	for _, path := range []string{"", "/", "/healthz"} {
-		if err := execute(t.Context(), io.Discard, io.Discard, "healthcheck", "--url", ts.URL+path); err != nil {
+		if err := execute(t.Context(), io.Discard, io.Discard, "healthcheck", "--url",
+			ts.URL+path); err != nil {
 			t.Errorf("--url ADDRESS%s: %v", path, err)
 		}
 	}
@@ -109,7 +121,8 @@ func TestHealthcheck(t *testing.T) {
 	if err := check(); err == nil || exitStatus(err) != 1 {
 		t.Errorf("of none: %v", err)
 	}
-	if err := execute(t.Context(), io.Discard, io.Discard, "healthcheck", "--url", ":"); err == nil || exitStatus(err) != 2 {
+	if err := execute(t.Context(), io.Discard, io.Discard, "healthcheck", "--url",
+		":"); err == nil || exitStatus(err) != 2 {
 		t.Errorf("of no address: %v", err)
 	}
 }
@@ -122,7 +135,8 @@ func TestSocketActivation(t *testing.T) {
 	activate := func(log io.Writer, name string) (main, second string) {
 		t.Helper()
 		main, second = nettest.FreeAddr(t), nettest.FreeAddr(t)
-		cmd := exec.Command(program, "-l", main, "-l", second, "--fdname=main:"+name, "-E", asCommand,
+		cmd := exec.Command(program, "-l", main, "-l", second, "--fdname=main:"+name, "-E",
+			asCommand,
 			os.Args[0], "serve", "--demo", "--listen", "127.0.0.1:1", "--rtmp", "127.0.0.1:1")
 		cmd.Env = append(os.Environ(), asCommand+"=1")
 		cmd.Stdout, cmd.Stderr = log, log
@@ -146,13 +160,22 @@ func TestSocketActivation(t *testing.T) {
 	}
 	var log output
 	main, rtmp := activate(&log, "rtmp")
-	eventually(t, "it to serve", func() bool { return status("http://"+main+"/healthz") == http.StatusOK })
-	for _, line := range []string{`msg=listening address=` + main, `msg="RTMP listening" address=` + rtmp} {
-		eventually(t, "the log to say "+line, func() bool { return strings.Contains(log.String(), line) })
+	eventually(t, "it to serve", func() bool {
+		return status("http://"+main+
+			"/healthz") == http.StatusOK
+	})
+	for _, line := range []string{`msg=listening address=` + main,
+		`msg="RTMP listening" address=` + rtmp} {
+		eventually(t, "the log to say "+line,
+			func() bool { return strings.Contains(log.String(), line) })
 	}
-	for name, says := range map[string]string{"rtmps": "the listener rtmps needs --tls-cert", "other": `a listener is named "other", want main`} {
+	for name, says := range map[string]string{"rtmps": "the listener rtmps needs --tls-cert",
+		"other": `a listener is named "other", want main`} {
 		var log output
 		activate(&log, name)
-		eventually(t, "it to say "+says, func() bool { return strings.Contains(log.String(), says) })
+		eventually(t, "it to say "+says, func() bool {
+			return strings.Contains(log.String(),
+				says)
+		})
 	}
 }

@@ -50,7 +50,8 @@ It sees what a server started in its place would see, so run it as the server's 
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if plan.Viewers < 1 || plan.Viewers > maxPlanned {
-				return misused(fmt.Errorf("--viewers is %d, want from 1 to %d", plan.Viewers, maxPlanned))
+				return misused(fmt.Errorf("--viewers is %d, want from 1 to %d", plan.Viewers,
+					maxPlanned))
 			}
 			report := doctor.Examine(plan)
 			if err := printFindings(cmd.OutOrStdout(), report, asJSON, all); err != nil {
@@ -61,7 +62,8 @@ It sees what a server started in its place would see, so run it as the server's 
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.IntVar(&plan.Viewers, "viewers", plan.Viewers, "viewers and downloads at a time that are expected")
+	f.IntVar(&plan.Viewers, "viewers", plan.Viewers,
+		"viewers and downloads at a time that are expected")
 	f.StringVar(&plan.Root, "root", "", "the directory that serve is to be given as --root")
 	f.StringVar(&plan.Blobs, "blobs", "", "the directory that serve is to be given as --blobs")
 	f.BoolVar(&strict, "strict", false, "warnings make the exit status 1 as well")
@@ -92,7 +94,8 @@ func printFindings(out io.Writer, r doctor.Report, asJSON, all bool) error {
 		if f.State == doctor.OK && !all {
 			continue
 		}
-		for _, text := range []struct{ label, text string }{{"advice", f.Advice}, {"why", f.Why}, {"command", f.Command}} {
+		for _, text := range []struct{ label, text string }{{"advice", f.Advice}, {"why", f.Why},
+			{"command", f.Command}} {
 			if text.text != "" {
 				fmt.Fprintf(w, "\t%s:\t%s\n", text.label, text.text)
 			}

@@ -46,7 +46,8 @@ func TestDoctorExitStatus(t *testing.T) {
 		bad, warn    int
 		says, strict string
 	}{{0, 0, "", ""}, {0, 2, "", "0 bad, 2 warn"}, {3, 2, "3 bad, 2 warn", "3 bad, 2 warn"}} {
-		r := doctor.Report{Counts: map[doctor.State]int{doctor.Bad: test.bad, doctor.Warn: test.warn}}
+		r := doctor.Report{Counts: map[doctor.State]int{doctor.Bad: test.bad,
+			doctor.Warn: test.warn}}
 		for strict, want := range map[bool]string{false: test.says, true: test.strict} {
 			switch err := verdict(r, strict); {
 			case want == "":
@@ -88,7 +89,8 @@ func TestDoctor(t *testing.T) {
 			t.Errorf("no %s in:\n%s", f.Name, short)
 		}
 	}
-	if len(all) <= len(short) || strings.Contains(all, "\x1b") || !strings.Contains(short, "\nfor 1000 viewers: ") {
+	if len(all) <= len(short) || strings.Contains(all, "\x1b") ||
+		!strings.Contains(short, "\nfor 1000 viewers: ") {
 		t.Errorf("%s\n--all:\n%s", short, all)
 	}
 }
@@ -97,9 +99,11 @@ func TestFindingsArePrinted(t *testing.T) {
 	r := doctor.Report{
 		Viewers: 5, Counts: map[doctor.State]int{doctor.Bad: 1, doctor.OK: 1},
 		Findings: []doctor.Finding{
-			{Group: "process", Name: "open files", State: doctor.Bad, Value: "1024", Advice: "allow more",
-				Why: "Viewers need descriptors.", Command: "ulimit -n 4096"},
-			{Group: "memory", Name: "memory", State: doctor.OK, Value: "1 GiB", Why: "It is enough."},
+			{Group: "process", Name: "open files", State: doctor.Bad, Value: "1024",
+				Advice: "allow more",
+				Why:    "Viewers need descriptors.", Command: "ulimit -n 4096"},
+			{Group: "memory", Name: "memory", State: doctor.OK, Value: "1 GiB",
+				Why: "It is enough."},
 		},
 	}
 	const want = `bad  process   open files  1024
@@ -115,7 +119,8 @@ for 5 viewers: 1 bad, 1 ok
 		t.Errorf("%v\n%s\nwant:\n%s", err, &out, want)
 	}
 	out.Reset()
-	if err := printFindings(&out, r, false, true); err != nil || !strings.Contains(out.String(), "It is enough.") {
+	if err := printFindings(&out, r, false, true); err != nil ||
+		!strings.Contains(out.String(), "It is enough.") {
 		t.Errorf("%v\n%s", err, &out)
 	}
 }
@@ -140,7 +145,8 @@ func TestDoctorPageListsEveryCheck(t *testing.T) {
 			t.Errorf("docs/doctor.md has no row for %s", name)
 		}
 	}
-	for _, m := range regexp.MustCompile("(?m)^\\| `([^`]+)`").FindAllStringSubmatch(string(doc), -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `([^`]+)`").FindAllStringSubmatch(string(doc),
+		-1) {
 		if !names[m[1]] {
 			t.Errorf("docs/doctor.md tells of %s, which there is not", m[1])
 		}

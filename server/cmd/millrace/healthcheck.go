@@ -32,7 +32,8 @@ not verify the server's certificate, which is for another name.`,
 			if err != nil {
 				return misused(fmt.Errorf("--url: %w", err))
 			}
-			tr := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+			tr := &http.Transport{DisableKeepAlives: true,
+				TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 			res, err := tr.RoundTrip(req)
 			if err != nil {
 				return err
@@ -44,6 +45,7 @@ not verify the server's certificate, which is for another name.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&url, "url", "http://127.0.0.1:8080", "where the server is, with or without /healthz")
+	cmd.Flags().StringVar(&url, "url", "http://127.0.0.1:8080",
+		"where the server is, with or without /healthz")
 	return cmd
 }

@@ -83,11 +83,14 @@ var errInterrupted = errors.New("interrupted: the figures are of the time until 
 
 func loadFlags(f *pflag.FlagSet, cfg *load.Config) {
 	f.StringVar(&cfg.URL, "url", cfg.URL, "the server")
-	f.BoolVar(&cfg.AllowRemote, "remote", false, "allow a server on another machine: only load servers that you run")
-	f.StringVar(&cfg.Token, "token", os.Getenv(variable("publish-token")), "publish token ($"+variable("publish-token")+")")
+	f.BoolVar(&cfg.AllowRemote, "remote", false,
+		"allow a server on another machine: only load servers that you run")
+	f.StringVar(&cfg.Token, "token", os.Getenv(variable("publish-token")),
+		"publish token ($"+variable("publish-token")+")")
 	f.Lookup("token").DefValue = ""
 
-	f.IntVar(&cfg.Streams, "streams", cfg.Streams, "streams to publish, called load-0, load-1 and so on")
+	f.IntVar(&cfg.Streams, "streams", cfg.Streams,
+		"streams to publish, called load-0, load-1 and so on")
 	f.StringSliceVar(&cfg.Names, "name", nil, "streams by name instead; may be repeated")
 	f.BoolVar(&cfg.NoPublish, "no-publish", false, "publish nothing, only watch")
 	f.IntVar(&cfg.Viewers, "viewers", cfg.Viewers, "viewers of each stream; 0: only publish")
@@ -97,9 +100,11 @@ func loadFlags(f *pflag.FlagSet, cfg *load.Config) {
 	f.IntVar(&cfg.BitRate, "bit-rate", cfg.BitRate, "bits per second of each stream")
 	f.DurationVar(&cfg.KeyInterval, "key-interval", cfg.KeyInterval, "time between keyframes")
 	f.DurationVar(&cfg.Ramp, "ramp", cfg.Ramp, "time over which the viewers come")
-	f.DurationVar(&cfg.Settle, "settle", cfg.Settle, "time after that before the measurement begins")
+	f.DurationVar(&cfg.Settle, "settle", cfg.Settle,
+		"time after that before the measurement begins")
 	f.DurationVar(&cfg.Duration, "duration", cfg.Duration, "how long the measurement then lasts")
-	f.Var((*pidsValue)(&cfg.ServerPIDs), "server-pid", "the server's processes on this machine, for its CPU time and memory (Linux)")
+	f.Var((*pidsValue)(&cfg.ServerPIDs), "server-pid",
+		"the server's processes on this machine, for its CPU time and memory (Linux)")
 }
 
 // pidsValue is a flag of process numbers, between commas, or between spaces as pidof prints them.
@@ -166,7 +171,8 @@ func printReport(out io.Writer, r load.Report) error {
 		measured += ", then nothing was left to measure"
 	}
 	row("measured", measured)
-	row("delivered", fmt.Sprintf("%s (%s/s)", decimalBytes(r.Bytes), decimalBytes(perSecond(r.Bytes, r.Measured))))
+	row("delivered", fmt.Sprintf("%s (%s/s)", decimalBytes(r.Bytes),
+		decimalBytes(perSecond(r.Bytes, r.Measured))))
 	if r.Publishers.Wanted > 0 {
 		p := r.Publishers
 		row("published", fmt.Sprintf("%d of %d streams, %d tags, %s, at most %v late",
@@ -176,7 +182,8 @@ func printReport(out io.Writer, r load.Report) error {
 	fmt.Fprintln(w)
 
 	if r.Viewers.Wanted+r.Stalled.Wanted > 0 {
-		row("", "connected", "lost tags", "jumps", "repeated", "gap p50", "p99", "max", "latency p50", "p99", "max")
+		row("", "connected", "lost tags", "jumps", "repeated", "gap p50", "p99", "max",
+			"latency p50", "p99", "max")
 		printViewers(row, "viewers", r.Viewers)
 		printViewers(row, "stalled", r.Stalled)
 		printEnded(row, r.Viewers.Ended)
@@ -225,7 +232,8 @@ func printUsage(row func(...any), name string, u *load.Usage) {
 	if u.CPUPerGB > 0 {
 		cpu += fmt.Sprintf(" (%.2f s a delivered GB)", u.CPUPerGB)
 	}
-	row(name, fmt.Sprintf("%s, %s resident, at most %s", cpu, decimalBytes(u.RSS), decimalBytes(u.PeakRSS)))
+	row(name, fmt.Sprintf("%s, %s resident, at most %s", cpu, decimalBytes(u.RSS),
+		decimalBytes(u.PeakRSS)))
 }
 
 func perSecond(n int64, d time.Duration) int64 {

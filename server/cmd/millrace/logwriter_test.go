@@ -19,7 +19,8 @@ func TestBlockedLogDropsLines(t *testing.T) {
 	l := newLogWriter(w)
 	const lines = 5 * logLines
 	for i := range lines {
-		if n, err := fmt.Fprintf(l, "line %d %s\n", i, strings.Repeat("x", 100)); n == 0 || err != nil {
+		if n, err := fmt.Fprintf(l, "line %d %s\n", i, strings.Repeat("x", 100)); n == 0 ||
+			err != nil {
 			t.Fatal(n, err)
 		}
 	}
@@ -34,7 +35,8 @@ func TestBlockedLogDropsLines(t *testing.T) {
 		defer close(read)
 		for s := bufio.NewScanner(r); s.Scan(); {
 			var n int
-			if _, err := fmt.Sscanf(s.Text(), "millrace: %d lines of the log were lost", &n); err == nil {
+			if _, err := fmt.Sscanf(s.Text(), "millrace: %d lines of the log were lost",
+				&n); err == nil {
 				lost += n
 			} else if strings.HasPrefix(s.Text(), "line ") {
 				kept++

@@ -69,7 +69,8 @@ func TestServeAndLoad(t *testing.T) {
 	var log output
 	served := make(chan error, 1)
 	go func() {
-		served <- execute(ctx, io.Discard, &log, "serve", "--demo", "--listen", "127.0.0.1:0", "--takeover", "never")
+		served <- execute(ctx, io.Discard, &log, "serve", "--demo", "--listen", "127.0.0.1:0",
+			"--takeover", "never")
 	}()
 	address := regexp.MustCompile(`address=(\S+)`)
 	var url string
@@ -80,7 +81,8 @@ func TestServeAndLoad(t *testing.T) {
 			t.Fatalf("the server does not say where it listens:\n%s", &log)
 		}
 	}
-	quick := []string{"load", "--url", url, "--viewers", "3", "--ramp", "10ms", "--settle", "10ms", "--duration", "1s"}
+	quick := []string{"load", "--url", url, "--viewers", "3", "--ramp", "10ms", "--settle", "10ms",
+		"--duration", "1s"}
 
 	var out bytes.Buffer
 	if err := execute(ctx, &out, io.Discard, append(quick, "--json")...); err != nil {
@@ -99,10 +101,12 @@ func TestServeAndLoad(t *testing.T) {
 	if runtime.GOOS == "linux" {
 		quick, usage = append(quick, "--server-pid", strconv.Itoa(os.Getpid())), "s CPU"
 	}
-	if err := execute(ctx, &out, io.Discard, append(quick, "--no-publish", "--name", "demo")...); err != nil {
+	if err := execute(ctx, &out, io.Discard, append(quick, "--no-publish", "--name",
+		"demo")...); err != nil {
 		t.Fatal(err)
 	}
-	if m := regexp.MustCompile(`(?m)^viewers  3 of 3 +- +- +- .* - +- +-$`).FindString(out.String()); m == "" {
+	if m := regexp.MustCompile(
+		`(?m)^viewers  3 of 3 +- +- +- .* - +- +-$`).FindString(out.String()); m == "" {
 		t.Errorf("losses of a stream without numbers:\n%s", &out)
 	}
 	for _, want := range []string{"delivered", "3 of 3", "gap p50", "generator", usage} {
@@ -112,8 +116,10 @@ func TestServeAndLoad(t *testing.T) {
 	}
 
 	out.Reset()
-	err := execute(ctx, &out, io.Discard, append(quick, "--name", "demo", "--name", "mine", "--duration", "2s")...)
-	if err == nil || !strings.Contains(err.Error(), "1 of 2 publishers failed") || !strings.Contains(out.String(), "409 Conflict") {
+	err := execute(ctx, &out, io.Discard, append(quick, "--name", "demo", "--name", "mine",
+		"--duration", "2s")...)
+	if err == nil || !strings.Contains(err.Error(), "1 of 2 publishers failed") ||
+		!strings.Contains(out.String(), "409 Conflict") {
 		t.Errorf("with a name that is taken: %v\n%s", err, &out)
 	}
 
@@ -124,7 +130,8 @@ func TestServeAndLoad(t *testing.T) {
 		err := execute(short, &out, io.Discard, append(quick, format, "--duration", "1h")...)
 		stop()
 		if err == nil || !strings.Contains(err.Error(), "interrupted") || exitStatus(err) != 1 ||
-			!strings.Contains(out.String(), "interrupted") || !strings.Contains(out.String(), "delivered") && format != "--json" {
+			!strings.Contains(out.String(), "interrupted") ||
+			!strings.Contains(out.String(), "delivered") && format != "--json" {
 			t.Errorf("interrupted with %s: %v\n%s", format, err, &out)
 		}
 	}
@@ -160,10 +167,12 @@ server  30ms CPU, 5 MB resident, at most 6 MB
 		t.Errorf("%v\n%s\nwant:\n%s", err, &out, want)
 	}
 	out.Reset()
-	if err := printReport(&out, load.Report{Stalled: load.Viewers{Wanted: 2}, Bytes: 1, Server: &load.Usage{CPUPerGB: 0.5}}); err != nil {
+	if err := printReport(&out, load.Report{Stalled: load.Viewers{Wanted: 2}, Bytes: 1,
+		Server: &load.Usage{CPUPerGB: 0.5}}); err != nil {
 		t.Fatal(err)
 	}
-	if text := out.String(); strings.Contains(text, "\nviewers ") || !strings.Contains(text, "\nstalled  0 of 2 ") ||
+	if text := out.String(); strings.Contains(text, "\nviewers ") ||
+		!strings.Contains(text, "\nstalled  0 of 2 ") ||
 		!strings.Contains(text, "server  0s CPU (0.50 s a delivered GB)") {
 		t.Errorf("all viewers stall:\n%s", text)
 	}
@@ -174,7 +183,8 @@ server  30ms CPU, 5 MB resident, at most 6 MB
 func TestReportWithoutMeasurements(t *testing.T) {
 	var out bytes.Buffer
 	err := printReport(&out, load.Report{
-		Viewers: load.Viewers{Wanted: 1, Connected: 1, Numbered: true, Gap: load.Spread{Count: 1, P50: time.Second, P99: time.Second, Max: time.Second}},
+		Viewers: load.Viewers{Wanted: 1, Connected: 1, Numbered: true,
+			Gap: load.Spread{Count: 1, P50: time.Second, P99: time.Second, Max: time.Second}},
 		Stalled: load.Viewers{Wanted: 2, Connected: 2},
 	})
 	if err != nil {
@@ -197,8 +207,10 @@ func TestReportWithoutMeasurements(t *testing.T) {
 }
 
 func TestProgressLine(t *testing.T) {
-	p := load.Progress{Total: 4 * time.Second, Elapsed: 5 * time.Second, Measuring: true, Publishers: 2, Viewers: 6, Bytes: 12_300_000, Lost: 5, Ended: 1}
-	if got, want := progressLine(p), "4s of 4s, measuring: 2 publishers, 6 viewers, 12.3 MB, 5 tags lost, 1 disconnects"; got != want {
+	p := load.Progress{Total: 4 * time.Second, Elapsed: 5 * time.Second, Measuring: true,
+		Publishers: 2, Viewers: 6, Bytes: 12_300_000, Lost: 5, Ended: 1}
+	if got, want := progressLine(
+		p), "4s of 4s, measuring: 2 publishers, 6 viewers, 12.3 MB, 5 tags lost, 1 disconnects"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
@@ -206,7 +218,8 @@ func TestProgressLine(t *testing.T) {
 // An invalid value is reported with its flag, and ends every command with status 2. Any other
 // failure ends it with status 1.
 func TestErrorsNameTheFlag(t *testing.T) {
-	const number, aTime = "want a whole number, as in 100", "want a time with its unit, as in 90s, 5m or 1h30m"
+	const number, aTime = "want a whole number, as in 100",
+		"want a time with its unit, as in 90s, 5m or 1h30m"
 	for _, tt := range []struct {
 		args, says string
 		status     int
@@ -259,13 +272,15 @@ func TestErrorsNameTheFlag(t *testing.T) {
 		{"doctor --viewers x", `--viewers is "x", ` + number, 2},
 		{"load --viewers 1e3", `--viewers is "1e3", ` + number, 2},
 		{"load --json=x", `--json is "x", want true or false, or nothing, which is true`, 2},
-		{"load --viewers 9999999999999999999", "--viewers is 9999999999999999999, which is out of range", 2},
+		{"load --viewers 9999999999999999999",
+			"--viewers is 9999999999999999999, which is out of range", 2},
 	} {
 		var out bytes.Buffer
 		err := execute(t.Context(), &out, &out, strings.Fields(tt.args)...)
 		if err == nil || !strings.Contains(err.Error(), tt.says) || exitStatus(err) != tt.status ||
 			tt.status == 2 && out.Len() > 0 || strings.Contains(err.Error(), "strconv") {
-			t.Errorf("millrace %s: %v, want status %d and %q\n%s", tt.args, err, tt.status, tt.says, &out)
+			t.Errorf("millrace %s: %v, want status %d and %q\n%s", tt.args, err, tt.status, tt.says,
+				&out)
 		}
 	}
 }
@@ -284,7 +299,8 @@ func TestHelp(t *testing.T) {
 	if err := execute(t.Context(), &help, io.Discard, "help", "load"); err != nil {
 		t.Error(err)
 	}
-	if err := execute(t.Context(), &usage, io.Discard, "load", "--help"); err != nil || help.String() != usage.String() {
+	if err := execute(t.Context(), &usage, io.Discard, "load", "--help"); err != nil ||
+		help.String() != usage.String() {
 		t.Errorf("%v\n%s\nwant:\n%s", err, &help, &usage)
 	}
 }
@@ -305,7 +321,8 @@ func TestPortInUse(t *testing.T) {
 		{"serve", "--listen", "127.0.0.1:0", "--rtmp=", "--admin", ln.Addr().String()},
 		{"serve", "--listen", "127.0.0.1:0", "--rtmp", ln.Addr().String()},
 	} {
-		says := fmt.Sprintf("choose another port, as in %s 127.0.0.1:%d, or", args[len(args)-2], port%math.MaxUint16+1)
+		says := fmt.Sprintf("choose another port, as in %s 127.0.0.1:%d, or", args[len(args)-2],
+			port%math.MaxUint16+1)
 		err := execute(t.Context(), io.Discard, io.Discard, args...)
 		if err == nil || !strings.Contains(err.Error(), says) || exitStatus(err) != 1 {
 			t.Errorf("millrace %s: %v", args, err)
@@ -315,11 +332,13 @@ func TestPortInUse(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	var out bytes.Buffer
-	if err := execute(t.Context(), &out, io.Discard, "version"); err != nil || !strings.HasPrefix(out.String(), "millrace ") {
+	if err := execute(t.Context(), &out, io.Discard, "version"); err != nil ||
+		!strings.HasPrefix(out.String(), "millrace ") {
 		t.Errorf("%q, %v", &out, err)
 	}
 	var flag bytes.Buffer
-	if err := execute(t.Context(), &flag, io.Discard, "--version"); err != nil || flag.String() != out.String() {
+	if err := execute(t.Context(), &flag, io.Discard, "--version"); err != nil ||
+		flag.String() != out.String() {
 		t.Errorf("--version: %q, %v; want %q", &flag, err, &out)
 	}
 }
@@ -363,7 +382,8 @@ func TestLoadPageListsEveryFlag(t *testing.T) {
 			t.Errorf("docs/load.md has no row under Flags that begins %q", row)
 		}
 	})
-	for _, m := range regexp.MustCompile("(?m)^\\| `--([a-z-]+)`").FindAllStringSubmatch(section, -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `--([a-z-]+)`").FindAllStringSubmatch(section,
+		-1) {
 		if flags.Lookup(m[1]) == nil {
 			t.Errorf("docs/load.md tells of --%s, which there is not", m[1])
 		}

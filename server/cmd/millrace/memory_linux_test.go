@@ -44,7 +44,8 @@ type memoryServer struct {
 func startMemoryServer(t testing.TB, group *memoryGroup, flags ...string) *memoryServer {
 	t.Helper()
 	s := &memoryServer{t: t}
-	cmd := group.command(os.Args[0], append([]string{"serve", "--listen", "127.0.0.1:0", "--rtmp", "127.0.0.1:0"}, flags...)...)
+	cmd := group.command(os.Args[0], append([]string{"serve", "--listen", "127.0.0.1:0", "--rtmp",
+		"127.0.0.1:0"}, flags...)...)
 	cmd.Env = append(os.Environ(), asCommand+"=1")
 	cmd.Stdout, cmd.Stderr = &s.log, &s.log
 	var guard childproc.Guard
@@ -60,7 +61,8 @@ func startMemoryServer(t testing.TB, group *memoryGroup, flags ...string) *memor
 			t.Logf("the server's log:\n%.20000s", s.log.String())
 		}
 	})
-	address := regexp.MustCompile(`msg=listening address=(\S+)(?s:.*)msg="RTMP listening" address=(\S+)`)
+	address := regexp.MustCompile(
+		`msg=listening address=(\S+)(?s:.*)msg="RTMP listening" address=(\S+)`)
 	eventually(t, "the server to listen", func() bool {
 		m := address.FindStringSubmatch(s.log.String())
 		if m != nil {
@@ -97,9 +99,11 @@ func newMemoryGroup(t testing.TB, limit int64) *memoryGroup {
 		root, limit, swap, swapLimit, events, peak string
 		bytes                                      int64
 	}{
-		{"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.memsw.limit_in_bytes", strconv.FormatInt(limit, 10),
+		{"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.memsw.limit_in_bytes",
+			strconv.FormatInt(limit, 10),
 			"memory.oom_control", "memory.max_usage_in_bytes", limit},
-		{"/sys/fs/cgroup", "memory.max", "memory.swap.max", "0", "memory.events", "memory.peak", limit + socketBytes},
+		{"/sys/fs/cgroup", "memory.max", "memory.swap.max", "0", "memory.events", "memory.peak",
+			limit + socketBytes},
 	} {
 		g := &memoryGroup{dir: filepath.Join(v.root, name), events: v.events, peak: v.peak}
 		err := os.Mkdir(g.dir, 0o755)
@@ -118,7 +122,8 @@ func newMemoryGroup(t testing.TB, limit int64) *memoryGroup {
 		t.Cleanup(func() { g.check(t, v.bytes) })
 		return g
 	}
-	t.Logf("no control group can be made, so that the kernel is no judge: %v", errors.Join(reasons...))
+	t.Logf("no control group can be made, so that the kernel is no judge: %v",
+		errors.Join(reasons...))
 	return nil
 }
 
@@ -140,7 +145,8 @@ func (g *memoryGroup) command(name string, args ...string) *exec.Cmd {
 		return exec.Command(name, args...)
 	}
 	const enter = `echo 0 >"$0" && exec "$@"`
-	return exec.Command("/bin/sh", append([]string{"-c", enter, filepath.Join(g.dir, "cgroup.procs"), name}, args...)...)
+	return exec.Command("/bin/sh", append([]string{"-c", enter,
+		filepath.Join(g.dir, "cgroup.procs"), name}, args...)...)
 }
 
 // check reports what the kernel says of the group, and removes it when its processes have ended.
@@ -211,7 +217,8 @@ func (s *memoryServer) dial() net.Conn {
 // publisher begins a stream of FLV with pictures.
 func (s *memoryServer) publisher(name string) net.Conn {
 	conn := s.dial()
-	fmt.Fprintf(conn, "POST /live/%s HTTP/1.1\r\nHost: %s\r\nContent-Length: 9000000000000\r\n\r\n", name, s.addr)
+	fmt.Fprintf(conn, "POST /live/%s HTTP/1.1\r\nHost: %s\r\nContent-Length: 9000000000000\r\n\r\n",
+		name, s.addr)
 	_, _ = conn.Write([]byte("FLV\x01\x01\x00\x00\x00\x09\x00\x00\x00\x00"))
 	_, _ = conn.Write(tag(9, 0, avcConfig))
 	return conn
@@ -231,7 +238,8 @@ var avcConfig = load.NewSynth(0, 1e6, time.Second).Headers(1e6)[1].Payload
 // tag returns an FLV tag.
 func tag(kind byte, at uint32, data []byte) []byte {
 	n := len(data)
-	b := append(make([]byte, 0, n+15), kind, byte(n>>16), byte(n>>8), byte(n), byte(at>>16), byte(at>>8), byte(at), byte(at>>24), 0, 0, 0)
+	b := append(make([]byte, 0, n+15), kind, byte(n>>16), byte(n>>8), byte(n), byte(at>>16),
+		byte(at>>8), byte(at), byte(at>>24), 0, 0, 0)
 	b = append(b, data...)
 	return binary.BigEndian.AppendUint32(b, uint32(n+11))
 }
@@ -281,11 +289,12 @@ func (s *memoryServer) tinyPictures(name string, pictures int) {
 func (s *memoryServer) slowViewers(name string, viewers, size int, forms ...string) {
 	p := s.publisher(name)
 	client := s.client()
-	sent, got := int64(len("FLV header   ")+len(tag(9, 0, avcConfig))), s.reader("/live/"+name+".flv")
+	sent, got := int64(len("FLV header   ")+len(tag(9, 0, avcConfig))),
+		s.reader("/live/"+name+".flv")
 	for i := range viewers {
 		pic := picture(uint32(i*40), size, true)
 		if _, err := p.Write(pic); err != nil {
-			s.t.Errorf("%s: the publisher ended after %d pictures: %v", name, i, err)
+			s.t.Errorf("%s: the publisher ended after %d video frames: %v", name, i, err)
 			return
 		}
 		sent += int64(len(pic))
@@ -302,7 +311,8 @@ func (s *memoryServer) slowViewers(name string, viewers, size int, forms ...stri
 			c.Play(name)
 		case "http2":
 			go func() {
-				if res, err := client.Get("http://" + s.addr + "/live/" + name + ".flv"); err == nil {
+				if res, err := client.Get("http://" + s.addr + "/live/" + name +
+					".flv"); err == nil {
 					s.t.Cleanup(func() { _ = res.Body.Close() })
 				}
 			}()
@@ -313,7 +323,8 @@ func (s *memoryServer) slowViewers(name string, viewers, size int, forms ...stri
 		}
 		time.Sleep(60 * time.Millisecond)
 	}
-	eventually(s.t, "all of the stream at a viewer that keeps up", func() bool { return got.Load() == sent })
+	eventually(s.t, "all of the stream at a viewer that keeps up",
+		func() bool { return got.Load() == sent })
 }
 
 // reader watches, and counts the bytes that come.
@@ -370,7 +381,8 @@ func (s *memoryServer) shortPublishes(n int) {
 		for w := range 12 {
 			all.Go(func() {
 				for i := range n / 96 {
-					res, err := client.Post(fmt.Sprintf("http://%s/live/p%d-%d-%d", s.addr, c, w, i), "application/octet-stream", bytes.NewReader(body))
+					res, err := client.Post(fmt.Sprintf("http://%s/live/p%d-%d-%d", s.addr, c, w,
+						i), "application/octet-stream", bytes.NewReader(body))
 					code := 0
 					if err == nil {
 						_, _ = io.Copy(io.Discard, res.Body)
@@ -396,14 +408,17 @@ func (s *memoryServer) healthy(ctx context.Context, viewers int) <-chan struct{}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		report, err := load.Run(ctx, load.Config{URL: "http://" + s.addr, Streams: 1, Viewers: viewers, Duration: time.Hour}, nil)
+		report, err := load.Run(ctx, load.Config{URL: "http://" + s.addr, Streams: 1,
+			Viewers: viewers, Duration: time.Hour}, nil)
 		v := report.Viewers
-		if err != nil || v.Connected != viewers || v.Lost != 0 || v.Repeated != 0 || v.Tags == 0 || len(v.Ended) > 0 {
+		if err != nil || v.Connected != viewers || v.Lost != 0 || v.Repeated != 0 || v.Tags == 0 ||
+			len(v.Ended) > 0 {
 			s.t.Errorf("viewers that keep up: %v %+v", err, v)
 		}
 	}()
 	eventually(s.t, "viewers that keep up", func() bool {
-		return strings.Contains(s.metrics("millrace_viewers{"), fmt.Sprintf("{path=\"writev\"} %d\n", viewers))
+		return strings.Contains(s.metrics("millrace_viewers{"),
+			fmt.Sprintf("{path=\"writev\"} %d\n", viewers))
 	})
 	return done
 }
@@ -447,7 +462,8 @@ func (s *memoryServer) blobs(uploads, downloads int) {
 	res.Body.Close()
 	for i := range uploads {
 		conn := s.dial()
-		fmt.Fprintf(conn, "PUT /blobs/up%d HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n", i, s.addr, len(blob))
+		fmt.Fprintf(conn, "PUT /blobs/up%d HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n", i,
+			s.addr, len(blob))
 		_, _ = conn.Write(blob[:1<<20])
 	}
 	for range downloads / 50 {
@@ -476,7 +492,10 @@ func TestMemoryBudget(t *testing.T) {
 			}
 			all.Wait()
 		}},
-		{"slow viewers", false, func(s *memoryServer) { s.slowViewers("large", 120, 4<<20-100, ".flv") }},
+		{"slow viewers", false, func(s *memoryServer) {
+			s.slowViewers("large", 120, 4<<20-100,
+				".flv")
+		}},
 		{"short publishes", false, func(s *memoryServer) { s.shortPublishes(3000) }},
 		{"slow viewers of all forms", true, func(s *memoryServer) {
 			s.slowViewers("large", 300, 1<<20, ".flv", ".mp4", "rtmp", "http2", "hls")
@@ -491,11 +510,13 @@ func TestMemoryBudget(t *testing.T) {
 				t.Skip("a long load")
 			}
 			group := newMemoryGroup(t, budget+slack)
-			s := startMemoryServer(t, group, "--memory", strconv.Itoa(budget), "--blobs", t.TempDir())
+			s := startMemoryServer(t, group, "--memory", strconv.Itoa(budget), "--blobs",
+				t.TempDir())
 			ctx, cancel := context.WithCancel(t.Context())
 			healthy := s.healthy(ctx, 10)
 			load.run(s)
-			t.Logf("RSS %d MiB, peak %d MiB\n%s", s.rss()>>20, s.peak()>>20, s.metrics("millrace_memory"))
+			t.Logf("RSS %d MiB, peak %d MiB\n%s", s.rss()>>20, s.peak()>>20,
+				s.metrics("millrace_memory"))
 			time.Sleep(time.Second)
 			cancel()
 			<-healthy
@@ -523,7 +544,8 @@ func TestMemoryGoesBack(t *testing.T) {
 	}
 	for s.rss() > 100<<20 {
 		if time.Since(ended) > 2*time.Minute { // for a busy machine
-			t.Fatalf("%d MiB are left of %d\n%s", s.rss()>>20, peak>>20, s.metrics("millrace_memory"))
+			t.Fatalf("%d MiB are left of %d\n%s", s.rss()>>20, peak>>20,
+				s.metrics("millrace_memory"))
 		}
 		time.Sleep(time.Second)
 	}

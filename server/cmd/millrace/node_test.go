@@ -63,7 +63,8 @@ func startNodes(t testing.TB, count int, cluster string, flags ...string) []*nod
 	t.Helper()
 	nodes := make([]*node, count)
 	for i := range nodes {
-		nodes[i] = &node{t: t, args: append([]string{"--cluster", cluster, "--cluster-token", clusterToken}, flags...)}
+		nodes[i] = &node{t: t, args: append([]string{"--cluster", cluster, "--cluster-token",
+			clusterToken}, flags...)}
 		nodes[i].start()
 	}
 	for _, n := range nodes {
@@ -102,7 +103,8 @@ func (n *node) start() {
 
 func (n *node) run() {
 	n.t.Helper()
-	args := append([]string{"serve", "--listen", n.addr, "--rtmp", n.rtmp, "--advertise", "http://" + cmp.Or(n.advertise, n.addr)}, n.args...)
+	args := append([]string{"serve", "--listen", n.addr, "--rtmp", n.rtmp, "--advertise",
+		"http://" + cmp.Or(n.advertise, n.addr)}, n.args...)
 	n.cmd = exec.Command(os.Args[0], args...)
 	n.cmd.Env = append(os.Environ(), asCommand+"=1")
 	n.cmd.Stdout, n.cmd.Stderr = &n.log, &n.log
@@ -118,7 +120,8 @@ func (n *node) run() {
 
 // listening waits until the process answers, and returns false if it ends before.
 func (n *node) listening() bool {
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(
+		patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		select {
 		case <-n.exited:
 			n.guard.Release()
@@ -286,7 +289,9 @@ func (e *encoder) publish(ctx context.Context, addr string, picture int) int {
 		_ = conn.Close()
 	}()
 	defer func() { _ = conn.Close(); <-gone }()
-	_, err = fmt.Fprintf(conn, "POST /live/%s HTTP/1.1\r\nHost: %s\r\nTransfer-Encoding: chunked\r\n\r\n", e.name, addr)
+	_, err = fmt.Fprintf(
+		conn, "POST /live/%s HTTP/1.1\r\nHost: %s\r\nTransfer-Encoding: chunked\r\n\r\n", e.name,
+		addr)
 	var enc flv.Encoder
 	defer enc.Release()
 	var out millrace.Chain
@@ -305,7 +310,8 @@ func (e *encoder) publish(ctx context.Context, addr string, picture int) int {
 		case <-gone:
 			return picture
 		}
-		appendPicture(&enc, &out, uint32((picture-first)*int(pictureEvery/time.Millisecond)), pictureData(picture))
+		appendPicture(&enc, &out, uint32((picture-first)*int(pictureEvery/time.Millisecond)),
+			pictureData(picture))
 		if _, err = fmt.Fprintf(conn, "%x\r\n", out.Len()); err == nil {
 			_, err = out.WriteTo(conn)
 		}
@@ -325,8 +331,9 @@ func appendPicture(enc *flv.Encoder, out *millrace.Chain, at uint32, data []byte
 }
 
 // sequenceHeader is the body of a tag of AVC with its configuration: baseline, 64x48.
-var sequenceHeader = []byte("\x17\x00\x00\x00\x00\x01\x42\xc0\x0a\xff\xe1\x00\x09\x67\x42\xc0\x0a\xd9\x04\x1a\x36\xa4" +
-	"\x01\x00\x04\x68\xce\x3c\x80")
+var sequenceHeader = []byte(
+	"\x17\x00\x00\x00\x00\x01\x42\xc0\x0a\xff\xe1\x00\x09\x67\x42\xc0\x0a\xd9\x04\x1a\x36\xa4" +
+		"\x01\x00\x04\x68\xce\x3c\x80")
 
 // pictureData returns the body of a picture's tag: 2,000 bytes that tell its number.
 func pictureData(number int) []byte {
@@ -373,7 +380,9 @@ func watch(t testing.TB, addr, name string) *watcher {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if ctx.Err() == nil {
-			w.err = fmt.Errorf("the viewer of %s at %s was disconnected after picture %d: %w", name, addr, w.last, err)
+			w.err = fmt.Errorf("the viewer of %s at %s was disconnected after video frame %d: %w",
+				name,
+				addr, w.last, err)
 		}
 	}()
 	t.Cleanup(func() { stop(); <-w.done })
@@ -423,19 +432,19 @@ func (w *watcher) picture(at, clock int64, data []byte) {
 	number := int(binary.BigEndian.Uint64(data[10:]) &^ (1 << 63))
 	switch {
 	case string(data[:len(data)-4]) != string(pictureData(number)):
-		w.problem("picture %d has other bytes", number)
+		w.problem("video frame %d has other bytes", number)
 	case number <= w.last && number%groupOf == 0 && w.last-number < 2*groupOf:
 		w.repeats++
 	case number <= w.last:
-		w.problem("picture %d comes after picture %d", number, w.last)
+		w.problem("video frame %d comes after video frame %d", number, w.last)
 	case w.last >= 0 && number > w.last+1:
 		w.gaps++
 		if number%groupOf != 0 {
-			w.problem("after picture %d comes %d, which is no keyframe", w.last, number)
+			w.problem("after video frame %d comes %d, which is no keyframe", w.last, number)
 		}
 	}
 	if at < clock {
-		w.problem("the clock goes back from %d to %d at picture %d", clock, at, number)
+		w.problem("the clock goes back from %d to %d at video frame %d", clock, at, number)
 	}
 	if now := time.Now(); w.last >= 0 {
 		w.longest = max(w.longest, now.Sub(w.lastAt))
@@ -504,7 +513,8 @@ func (w *watcher) flawless() {
 	w.t.Helper()
 	w.check()
 	if gaps, repeats, _ := w.flaws(); gaps+repeats > 0 {
-		w.t.Errorf("%s: pictures were missing %d times, and came again %d times", w.name, gaps, repeats)
+		w.t.Errorf("%s: pictures were missing %d times, and came again %d times", w.name, gaps,
+			repeats)
 	}
 }
 

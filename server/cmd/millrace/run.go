@@ -28,8 +28,9 @@ const successorTime = time.Minute
 // running is a running server that obeys signals.
 type running struct {
 	*server.Server
-	log       *slog.Logger
-	cfg       *serveConfig // the current options; options that cannot be reloaded keep their values from the start
+	log *slog.Logger
+	// The current options; options that cannot be reloaded keep their values from the start.
+	cfg       *serveConfig
 	listeners map[string]net.Listener
 	end       context.CancelCauseFunc
 
@@ -44,7 +45,8 @@ func serve(ctx context.Context, cfg *serveConfig) error {
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	r := &running{log: cfg.Log, cfg: cfg, end: end, endsOnHangup: !signal.Ignored(syscall.SIGHUP) && hasTerminal()}
+	r := &running{log: cfg.Log, cfg: cfg, end: end, endsOnHangup: !signal.Ignored(syscall.SIGHUP) &&
+		hasTerminal()}
 	signal.Ignore(syscall.SIGPIPE) // the server outlives the program that reads its log
 	signals := make(chan os.Signal, 1)
 	signal.Reset(syscall.SIGHUP) // it ends the other commands
@@ -61,7 +63,8 @@ func serve(ctx context.Context, cfg *serveConfig) error {
 	most := doctor.MemoryCap()
 	of.MemoryBytes = memoryBudget(of.MemoryBytes, most)
 	if most > 0 && of.MemoryBytes > most {
-		cfg.Log.Warn("--memory is more than this process may have: it may be killed before memory is freed",
+		cfg.Log.Warn(
+			"--memory is more than this process may have: it may be killed before memory is freed",
 			"memory", bytesize.Format(of.MemoryBytes), "limit", bytesize.Format(most))
 	}
 	if of.MemoryBytes > 0 && os.Getenv("GOMEMLIMIT") == "" {
@@ -138,7 +141,8 @@ func (r *running) reload() {
 func (r *running) replace(ctx context.Context) {
 	ctx, cancel := context.WithTimeoutCause(ctx, successorTime, errors.New("it takes too long"))
 	defer cancel()
-	cmd := exec.Command(os.Args[0], os.Args[1:]...) // by its name: the file may be another one by now
+	// By its name: the file may be another one by now.
+	cmd := exec.Command(os.Args[0], os.Args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	err := r.AwaitRecords(ctx)
 	if err == nil {

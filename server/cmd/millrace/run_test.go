@@ -47,7 +47,8 @@ func startCommand(t testing.TB, env []string, args ...string) *replaceable {
 	dir := t.TempDir()
 	c := &replaceable{t: t, path: filepath.Join(dir, "millrace"), log: filepath.Join(dir, "log")}
 	c.link()
-	log, err := os.Create(c.log) // not a pipe, which Wait would wait for until the last process ends
+	// Not a pipe, which Wait would wait for until the last process ends.
+	log, err := os.Create(c.log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +133,8 @@ func TestSecondSignalEndsTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, signals := range [][2]syscall.Signal{
-		{syscall.SIGINT, syscall.SIGINT}, {syscall.SIGTERM, syscall.SIGINT}, {syscall.SIGINT, syscall.SIGTERM},
+		{syscall.SIGINT, syscall.SIGINT}, {syscall.SIGTERM, syscall.SIGINT},
+		{syscall.SIGINT, syscall.SIGTERM},
 	} {
 		t.Run(fmt.Sprint(signals[0], ", ", signals[1]), func(t *testing.T) {
 			t.Parallel()
@@ -153,7 +155,8 @@ func TestSecondSignalEndsTheServer(t *testing.T) {
 			defer guard.Release()
 			c := &replaceable{t: t, log: log.Name(), pid: cmd.Process.Pid}
 			c.logged("msg=listening")
-			addr := regexp.MustCompile(`msg=listening address=(\S+)`).FindStringSubmatch(c.said())[1]
+			addr := regexp.MustCompile(
+				`msg=listening address=(\S+)`).FindStringSubmatch(c.said())[1]
 			conn, err := net.Dial("tcp", addr)
 			if err != nil {
 				t.Fatal(err)
@@ -167,12 +170,14 @@ func TestSecondSignalEndsTheServer(t *testing.T) {
 			c.logged("shutting down")
 			ended := make(chan error, 1)
 			go func() { ended <- cmd.Wait() }()
-			eventually(t, "the end", func() bool { // the second signal may come before it is expected
+			eventually(t, "the end", func() bool {
+				// The second signal may come before it is expected.
 				_ = syscall.Kill(c.pid, signals[1])
 				return len(ended) > 0
 			})
 			var status *exec.ExitError
-			if err := <-ended; !errors.As(err, &status) || status.ExitCode() != 128+int(signals[1]) {
+			if err := <-ended; !errors.As(err, &status) ||
+				status.ExitCode() != 128+int(signals[1]) {
 				t.Errorf("%v, want status %d", err, 128+int(signals[1]))
 			}
 		})
@@ -186,7 +191,8 @@ func TestServerSurvivesClosedLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(os.Args[0], "serve", "--listen", "127.0.0.1:0", "--rtmp", "", "--viewer-wait", "0")
+	cmd := exec.Command(os.Args[0], "serve", "--listen", "127.0.0.1:0", "--rtmp", "",
+		"--viewer-wait", "0")
 	cmd.Env = append(os.Environ(), asCommand+"=1")
 	cmd.Stdout, cmd.Stderr = w, w
 	var guard childproc.Guard
@@ -202,12 +208,14 @@ func TestServerSurvivesClosedLog(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if m := regexp.MustCompile(`msg=listening address=(\S+)`).FindStringSubmatch(line); m != nil {
+		if m := regexp.MustCompile(
+			`msg=listening address=(\S+)`).FindStringSubmatch(line); m != nil {
 			addr = m[1]
 		}
 	}
 	_ = r.Close()
-	for _, path := range []string{"/live/none", "/live/none", "/healthz"} { // the first two are logged
+	// The first two are logged.
+	for _, path := range []string{"/live/none", "/live/none", "/healthz"} {
 		res, err := http.Get("http://" + addr + path)
 		if err != nil {
 			t.Fatal(path, err)
@@ -223,7 +231,8 @@ func TestServerSurvivesClosedLog(t *testing.T) {
 // By default the budget is half of the memory that the process may have, and at least MinMemory.
 func TestBudgetOfASmallContainer(t *testing.T) {
 	for _, tt := range []struct{ given, most, want int64 }{
-		{0, 0, 0}, {0, 1 << 30, 512 << 20}, {0, 100 << 20, server.MinMemory}, {2 << 30, 1 << 30, 2 << 30}, {1 << 30, 0, 1 << 30},
+		{0, 0, 0}, {0, 1 << 30, 512 << 20}, {0, 100 << 20, server.MinMemory},
+		{2 << 30, 1 << 30, 2 << 30}, {1 << 30, 0, 1 << 30},
 	} {
 		if got := memoryBudget(tt.given, tt.most); got != tt.want {
 			t.Errorf("%+v: %d", tt, got)
@@ -240,7 +249,8 @@ func TestReplacementRefusesNoClient(t *testing.T) {
 		replacements = 3
 	}
 	rtmp := nettest.FreeAddr(t)
-	c := startCommand(t, nil, "--demo", "--listen", "127.0.0.1:0", "--rtmp", rtmp, "--drain-timeout", "3s")
+	c := startCommand(t, nil, "--demo", "--listen", "127.0.0.1:0", "--rtmp", rtmp,
+		"--drain-timeout", "3s")
 	var clients, viewers clientLoops
 	var served, watched atomic.Int64
 	loop := func(l *clientLoops, client func() error) {
@@ -298,15 +308,27 @@ func TestReplacementRefusesNoClient(t *testing.T) {
 	for i := range replacements {
 		before := served.Load()
 		c.replace()
-		eventually(t, "requests to be served", func() bool { return served.Load() > before+20 || t.Failed() })
+		eventually(t, "requests to be served", func() bool {
+			return served.Load() > before+20 ||
+				t.Failed()
+		})
 		if i%2 == 0 { // else there are three at a time
-			eventually(t, "the viewers to move", func() bool { return viewersAt(c.addr) == 3 || t.Failed() })
+			eventually(t, "the viewers to move", func() bool {
+				return viewersAt(c.addr) == 3 ||
+					t.Failed()
+			})
 		}
 	}
-	eventually(t, "the processes to end", func() bool { return strings.Count(c.said(), "msg=stopped") == replacements })
+	eventually(t, "the processes to end", func() bool {
+		return strings.Count(c.said(),
+			"msg=stopped") == replacements
+	})
 	clients.stop.Store(true)
 	clients.Wait()
-	eventually(t, "the viewers to be back", func() bool { return viewersAt(c.addr) == 3 || t.Failed() })
+	eventually(t, "the viewers to be back", func() bool {
+		return viewersAt(c.addr) == 3 ||
+			t.Failed()
+	})
 	viewers.stop.Store(true)
 	c.signal(syscall.SIGTERM)
 	viewers.Wait()
@@ -314,7 +336,8 @@ func TestReplacementRefusesNoClient(t *testing.T) {
 	if watched.Load() < int64(replacements) {
 		t.Errorf("%d viewers saw the end of their stream", watched.Load())
 	}
-	t.Logf("%d requests were served, and %d viewers saw the end of their stream", served.Load(), watched.Load())
+	t.Logf("%d requests were served, and %d viewers saw the end of their stream", served.Load(),
+		watched.Load())
 }
 
 // clientLoops are clients of a server, each of which comes again and again until stop.
@@ -335,7 +358,8 @@ func viewersAt(addr string) (viewers int) {
 func TestFailedReplacementKeepsServing(t *testing.T) {
 	t.Parallel()
 	file := configFile(t, "latency: 20ms\n")
-	c := startCommand(t, nil, "--listen", "127.0.0.1:0", "--rtmp=", "--config", file, "--record", t.TempDir(), "--blobs", t.TempDir())
+	c := startCommand(t, nil, "--listen", "127.0.0.1:0", "--rtmp=", "--config", file, "--record",
+		t.TempDir(), "--blobs", t.TempDir())
 	if err := os.WriteFile(file, []byte("latency: soon\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -356,7 +380,8 @@ func TestFailedReplacementKeepsServing(t *testing.T) {
 func TestReplacementTakesOverDirectories(t *testing.T) {
 	t.Parallel()
 	records, blobs := t.TempDir(), t.TempDir()
-	c := startCommand(t, nil, "--listen", "127.0.0.1:0", "--rtmp=", "--record", records, "--blobs", blobs)
+	c := startCommand(t, nil, "--listen", "127.0.0.1:0", "--rtmp=", "--record", records, "--blobs",
+		blobs)
 	startEncoder(t, "cam", c.addr)
 	var clients clientLoops
 	var served atomic.Int64
@@ -392,7 +417,10 @@ func TestReplacementTakesOverDirectories(t *testing.T) {
 		if err := <-uploaded; err != nil {
 			t.Errorf("an upload that was under way: %v", err)
 		}
-		eventually(t, "blobs to be served", func() bool { return served.Load() > before+20 || t.Failed() })
+		eventually(t, "blobs to be served", func() bool {
+			return served.Load() > before+20 ||
+				t.Failed()
+		})
 	}
 	c.replace() // at once: the process before may not have its directory yet
 	last := watch(t, c.addr, "cam")
@@ -400,8 +428,10 @@ func TestReplacementTakesOverDirectories(t *testing.T) {
 	clients.stop.Store(true)
 	clients.Wait()
 	for flag, dir := range map[string]string{"--record": records, "--blobs": blobs} {
-		err := execute(t.Context(), io.Discard, io.Discard, "serve", "--listen", "127.0.0.1:0", "--rtmp=", flag, dir)
-		if err == nil || !strings.Contains(err.Error(), flag+": ") || !strings.Contains(err.Error(), "another process") {
+		err := execute(t.Context(), io.Discard, io.Discard, "serve", "--listen", "127.0.0.1:0",
+			"--rtmp=", flag, dir)
+		if err == nil || !strings.Contains(err.Error(), flag+": ") ||
+			!strings.Contains(err.Error(), "another process") {
 			t.Errorf("another process with %s: %v", flag, err)
 		}
 	}
@@ -409,7 +439,10 @@ func TestReplacementTakesOverDirectories(t *testing.T) {
 		t.Errorf("%v fragments are lost", got)
 	}
 	c.signal(syscall.SIGTERM)
-	eventually(t, "the processes to end", func() bool { return strings.Count(c.said(), "msg=stopped") == 5 })
+	eventually(t, "the processes to end", func() bool {
+		return strings.Count(c.said(),
+			"msg=stopped") == 5
+	})
 	recorded := recordedPictures(t, records, "cam")
 	for i, w := range append(viewers, last) {
 		<-w.done
@@ -418,12 +451,14 @@ func TestReplacementTakesOverDirectories(t *testing.T) {
 		}
 		for n := w.last - w.pictures + 1; n <= w.last; n++ {
 			if !recorded[n] {
-				t.Errorf("viewer %d saw %d pictures up to %d, and %d is not recorded", i, w.pictures, w.last, n)
+				t.Errorf("viewer %d saw %d video frames up to %d, and %d is not recorded", i,
+					w.pictures, w.last, n)
 				break
 			}
 		}
 	}
-	t.Logf("%d pictures are recorded, and blobs were used %d times", len(recorded), served.Load())
+	t.Logf("%d video frames are recorded, and blobs were used %d times", len(recorded),
+		served.Load())
 }
 
 // put uploads a blob on a new connection.
@@ -443,7 +478,8 @@ func put(addr, key string, body io.Reader) (status int, err error) {
 // useBlob puts a blob and gets it.
 func useBlob(addr, key string, n int) error {
 	value := bytes.Repeat([]byte{byte(n)}, 1+n*7919%(256<<10))
-	if status, err := put(addr, key, bytes.NewReader(value)); err != nil || status != http.StatusCreated && status != http.StatusNoContent {
+	if status, err := put(addr, key, bytes.NewReader(value)); err != nil ||
+		status != http.StatusCreated && status != http.StatusNoContent {
 		return fmt.Errorf("PUT of %s: %d, %w", key, status, err)
 	}
 	req, err := http.NewRequest(http.MethodGet, "http://"+addr+"/blobs/"+key, nil)
@@ -458,7 +494,8 @@ func useBlob(addr, key string, n int) error {
 	defer res.Body.Close()
 	got, err := io.ReadAll(res.Body)
 	if err != nil || res.StatusCode != http.StatusOK || !bytes.Equal(got, value) {
-		return fmt.Errorf("GET of %s: %s, %d bytes, want %d, %w", key, res.Status, len(got), len(value), err)
+		return fmt.Errorf("GET of %s: %s, %d bytes, want %d, %w", key, res.Status, len(got),
+			len(value), err)
 	}
 	return nil
 }
@@ -502,8 +539,9 @@ func recordedPictures(t *testing.T, dir, name string) map[int]bool {
 			size := len(pictureData(0)) - 5
 			for sample := rest[f.Head:f.Size]; len(sample) > 0; sample = sample[size:] {
 				number := int(binary.BigEndian.Uint64(sample[5:]) &^ (1 << 63))
-				if !bytes.Equal(sample[:size], pictureData(number)[5:]) || number <= last || !first && number != last+1 {
-					t.Fatalf("%s: picture %d after %d", file, number, last)
+				if !bytes.Equal(sample[:size], pictureData(number)[5:]) || number <= last ||
+					!first && number != last+1 {
+					t.Fatalf("%s: video frame %d after %d", file, number, last)
 				}
 				all[number], last, first = true, number, false
 			}
@@ -519,7 +557,8 @@ func TestReplacementInACluster(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	addr := nettest.FreeAddr(t)
-	c := startCommand(t, nil, "--listen", addr, "--rtmp=", "--advertise", "http://"+addr, "--cluster", redisURL(redis),
+	c := startCommand(t, nil, "--listen", addr, "--rtmp=", "--advertise", "http://"+addr,
+		"--cluster", redisURL(redis),
 		"--cluster-token", clusterToken, "--takeover", "never")
 	other := startNodes(t, 1, redisURL(redis))[0]
 	startEncoder(t, "cam", addr)
@@ -529,7 +568,8 @@ func TestReplacementInACluster(t *testing.T) {
 		c.replace()
 		edge.sees(groupOf)
 		eventually(t, "one process to be left", func() bool {
-			return strings.Count(c.said(), "msg=stopped") == strings.Count(c.said(), "another process replaces")
+			return strings.Count(c.said(), "msg=stopped") == strings.Count(c.said(),
+				"another process replaces")
 		})
 		edge.sees(groupOf)
 		here := watch(t, addr, "cam")
@@ -537,7 +577,8 @@ func TestReplacementInACluster(t *testing.T) {
 		here.stop()
 	}
 	gaps, repeats, longest := edge.flaws()
-	t.Logf("pictures were missing %d times, came again %d times, and the longest pause was %v", gaps, repeats, longest)
+	t.Logf("pictures were missing %d times, came again %d times, and the longest pause was %v",
+		gaps, repeats, longest)
 }
 
 // SIGHUP reads the file again: tokens and limits change, and what cannot change is named. A file
@@ -567,7 +608,8 @@ func TestReload(t *testing.T) {
 			t.Errorf("systemd is told %q, want %s: %v", p[:n], want, err)
 		}
 	}
-	c := startCommand(t, []string{"NOTIFY_SOCKET=" + name}, "--demo", "--listen", "127.0.0.1:0", "--rtmp=", "--config", file)
+	c := startCommand(t, []string{"NOTIFY_SOCKET=" + name}, "--demo", "--listen", "127.0.0.1:0",
+		"--rtmp=", "--config", file)
 	told("READY=1")
 	answers := func(token string, want int) {
 		t.Helper()
@@ -594,7 +636,8 @@ func TestReload(t *testing.T) {
 		t.Fatal(res, err)
 	}
 	defer res.Body.Close()
-	if got := status("http://" + c.addr + "/live/demo.flv?token=two"); got != http.StatusServiceUnavailable {
+	if got := status(
+		"http://" + c.addr + "/live/demo.flv?token=two"); got != http.StatusServiceUnavailable {
 		t.Errorf("a second viewer gets %d", got)
 	}
 	reload("read-token: three\nlatency: soon\n")

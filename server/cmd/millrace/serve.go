@@ -81,14 +81,17 @@ process by a new one, which inherits the listeners.`,
 			for _, name := range cfg.unknownVariables(os.Environ()) {
 				log.Warn("this variable stands for no flag of millrace serve: see millrace serve --help", "variable", name)
 			}
-			logging.Disable() // go-redis writes to standard error; its callers log the errors that they get
+			// go-redis writes to standard error; its callers log the errors that they get.
+			logging.Disable()
 			return serve(cmd.Context(), cfg)
 		},
 	}
 	own := pflag.NewFlagSet("own", pflag.ContinueOnError)
 	own.SortFlags = false
-	own.StringVar(&cfg.file, "config", "", "YAML file with the flags that are not given, without the dashes ($"+configVar+")")
-	own.BoolVar(&printOnly, "print-config", false, "print the configuration as such a file, without secrets, and end")
+	own.StringVar(
+		&cfg.file, "config", "", "YAML file with the flags that are not given, without the dashes ($"+configVar+")")
+	own.BoolVar(&printOnly, "print-config", false,
+		"print the configuration as such a file, without secrets, and end")
 	cfg.addTo(cmd, own)
 	return cmd
 }

@@ -38,7 +38,8 @@ func misused(err error) error { return withStatus(err, 2) }
 // noArguments refuses arguments that are not flags.
 func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return misused(fmt.Errorf("%s takes no argument, such as %q: see %[1]s --help", cmd.CommandPath(), args[0]))
+		return misused(fmt.Errorf("%s takes no argument, such as %q: see %[1]s --help",
+			cmd.CommandPath(), args[0]))
 	}
 	return nil
 }

@@ -31,7 +31,8 @@ With --inspect it explains a token, and whether a server with the file accepts i
 				return nil
 			}
 			if file == "" || (stream == "") == (inspected == "") {
-				return misused(errors.New("--key is needed, and --stream or --inspect; or --new-key alone"))
+				return misused(
+					errors.New("--key is needed, and --stream or --inspect; or --new-key alone"))
 			}
 			expires := time.Now().Add(lasts)
 			if until != "" {
@@ -40,11 +41,14 @@ With --inspect it explains a token, and whether a server with the file accepts i
 				}
 				var err error
 				if expires, err = time.Parse(time.RFC3339, until); err != nil {
-					return misused(fmt.Errorf("--until is %q, want a time such as 2030-01-31T20:00:00Z", until))
+					return misused(
+						fmt.Errorf("--until is %q, want a time such as 2030-01-31T20:00:00Z",
+							until))
 				}
 			}
 			if !expires.After(time.Now()) {
-				return misused(fmt.Errorf("the token would have expired at %s", expires.Format(time.RFC3339)))
+				return misused(fmt.Errorf("the token would have expired at %s",
+					expires.Format(time.RFC3339)))
 			}
 			keys, err := token.ReadKeys(file)
 			if err != nil {
@@ -53,7 +57,8 @@ With --inspect it explains a token, and whether a server with the file accepts i
 			if inspected != "" {
 				return inspect(cmd.OutOrStdout(), keys, inspected)
 			}
-			text, err := keys.Sign(token.Token{Right: token.Right(right), Stream: stream, Expires: expires})
+			text, err := keys.Sign(token.Token{Right: token.Right(right), Stream: stream,
+				Expires: expires})
 			if err != nil {
 				return misused(err)
 			}
@@ -88,7 +93,8 @@ func inspect(w io.Writer, keys token.Keys, text string) error {
 	if until := t.Expires.Format(time.RFC3339); t.Expires.After(at) {
 		fmt.Fprintf(w, "valid until %s\n", until)
 	} else {
-		fmt.Fprintf(w, "expired at %s, and taken for %v more, because clocks may differ\n", until, token.Leeway)
+		fmt.Fprintf(w, "expired at %s, and taken for %v more, because clocks may differ\n", until,
+			token.Leeway)
 	}
 	return nil
 }

@@ -37,7 +37,8 @@ func TestTokenCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	var text string
-	for _, args := range []string{"--for 24h", "--until " + time.Now().Add(24*time.Hour).Format(time.RFC3339)} {
+	for _, args := range []string{"--for 24h",
+		"--until " + time.Now().Add(24*time.Hour).Format(time.RFC3339)} {
 		out, err := run("--key DIR/keys --stream tenant/* --right publish " + args)
 		if err != nil {
 			t.Fatal(err)
@@ -45,25 +46,30 @@ func TestTokenCommand(t *testing.T) {
 		text = strings.TrimSuffix(out, "\n")
 		got, err := keys.Verify(text, time.Now())
 		left := time.Until(got.Expires)
-		if err != nil || got.Right != token.Publish || got.Stream != "tenant/*" || left > 24*time.Hour || left < 23*time.Hour {
+		if err != nil || got.Right != token.Publish || got.Stream != "tenant/*" ||
+			left > 24*time.Hour || left < 23*time.Hour {
 			t.Errorf("%v: %s is %v, %v", args, out, got, err)
 		}
 	}
 	out, err := run("--key DIR/keys --inspect " + text)
 	lines := strings.Split(out, "\n")
 	if err != nil || len(lines) != 4 || !strings.HasPrefix(lines[0], `{"alg":"HS256","kid":"20`) ||
-		!strings.HasSuffix(lines[1], `,"right":"publish","stream":"tenant/*"}`) || !strings.HasPrefix(lines[2], "valid until 20") {
+		!strings.HasSuffix(lines[1], `,"right":"publish","stream":"tenant/*"}`) ||
+		!strings.HasPrefix(lines[2], "valid until 20") {
 		t.Errorf("--inspect: %s, %v", out, err)
 	}
-	late, err := keys.Sign(token.Token{Right: token.Read, Stream: "cam", Expires: time.Now().Add(-time.Second)})
+	late, err := keys.Sign(token.Token{Right: token.Read, Stream: "cam",
+		Expires: time.Now().Add(-time.Second)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err = run("--key DIR/keys --inspect " + late); err != nil || !strings.Contains(out, "and taken for 30s more") {
+	if out, err = run("--key DIR/keys --inspect " + late); err != nil ||
+		!strings.Contains(out, "and taken for 30s more") {
 		t.Errorf("--inspect of a token that has just expired: %s, %v", out, err)
 	}
 	out, err = run("--key DIR/others --inspect " + text)
-	if err == nil || !strings.Contains(err.Error(), "no key with the token's kid") || !strings.Contains(out, "tenant/*") {
+	if err == nil || !strings.Contains(err.Error(), "no key with the token's kid") ||
+		!strings.Contains(out, "tenant/*") {
 		t.Errorf("--inspect with another key: %s, %v", out, err)
 	}
 

@@ -48,7 +48,8 @@ func commit() (text string) {
 }
 
 func versionLine() string {
-	return fmt.Sprintf("millrace %s%s %s %s/%s\n", version(), commit(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("millrace %s%s %s %s/%s\n", version(), commit(), runtime.Version(),
+		runtime.GOOS, runtime.GOARCH)
 }
 
 func versionCommand() *cobra.Command {

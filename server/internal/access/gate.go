@@ -40,7 +40,8 @@ func (g *Gate) Protect(next http.Handler) http.Handler {
 			return
 		}
 		if p.Read != "" {
-			w.Header().Set("Cache-Control", "private") // not for shared caches; a handler may add no-cache
+			// Not for shared caches; a handler may add no-cache.
+			w.Header().Set("Cache-Control", "private")
 			p.giveCookie(w, r)
 		}
 		next.ServeHTTP(w, r)

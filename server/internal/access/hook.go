@@ -23,7 +23,8 @@ func (g *Gate) Question(event hook.Event, r *http.Request, name, protocol string
 // Ask asks the hook about a publisher, or about a viewer with a connection; its address may have a
 // port. It returns the public name of the stream and the client's terms. Without a hook these are
 // the requested name and no terms. The error is a [refuse.Refusal] or that of ctx.
-func (g *Gate) Ask(ctx context.Context, q *hook.Request) (name string, terms live.Terms, err error) {
+func (g *Gate) Ask(ctx context.Context, q *hook.Request) (name string, terms live.Terms,
+	err error) {
 	q.Address = withoutPort(q.Address)
 	switch {
 	case g.hook == nil:
@@ -73,7 +74,8 @@ func publicName(asked string, a *hook.Answer) (string, error) {
 	}
 	if err := streamname.Check(a.Name); err != nil {
 		return "", refuse.New(http.StatusServiceUnavailable,
-			"the hook that this server asks gives the stream a %s", strings.TrimPrefix(err.Error(), "bad stream name ")).
+			"the hook that this server asks gives the stream a %s",
+			strings.TrimPrefix(err.Error(), "bad stream name ")).
 			For(refuse.HookFailed)
 	}
 	return a.Name, nil

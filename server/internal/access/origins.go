@@ -23,7 +23,8 @@ func ParseOrigins(list string) ([]string, error) {
 		case origin == "":
 			continue
 		case origin != "*" && (err != nil || u.Host == "" || origin != u.Scheme+"://"+u.Host):
-			return nil, fmt.Errorf("--cors has %.80q, want origins such as https://example.org or http://localhost:3000, or *",
+			return nil, fmt.Errorf(
+				"--cors has %.80q, want origins such as https://example.org or http://localhost:3000, or *",
 				origin)
 		}
 		origins = append(origins, origin)

@@ -7,7 +7,8 @@ import (
 // A list of origins has no paths and no words.
 func TestParseOrigins(t *testing.T) {
 	for _, list := range []string{
-		"example.org", "https://example.org/", "https://", "https://a.b/c", "**", "https://u@example.org",
+		"example.org", "https://example.org/", "https://", "https://a.b/c", "**",
+		"https://u@example.org",
 	} {
 		if _, err := ParseOrigins(list); err == nil {
 			t.Errorf("%q is a list of origins", list)

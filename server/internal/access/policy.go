@@ -62,12 +62,14 @@ func (p *Policy) needsToken(name string) bool {
 // is empty, or a [refuse.Refusal].
 func (p *Policy) CheckPublish(r *http.Request, name string) error {
 	if crossOrigin.Check(r) != nil {
-		return refuse.New(http.StatusForbidden, "publishing from a page of another site is not allowed")
+		return refuse.New(http.StatusForbidden,
+			"publishing from a page of another site is not allowed")
 	}
 	err := p.MayPublish(p.shownToken(r), name, "Authorization: Bearer TOKEN, or ?token=TOKEN")
 	if err == nil && !p.needsToken(name) && p.Loopback && !IsThisMachine(r.Host) {
-		return refuse.New(http.StatusForbidden, "publishing without a token is for this machine only, and the request names "+
-			"host %.80q: use 127.0.0.1 or localhost, or start with --publish-token", r.Host)
+		return refuse.New(http.StatusForbidden,
+			"publishing without a token is for this machine only, and the request names "+
+				"host %.80q: use 127.0.0.1 or localhost, or start with --publish-token", r.Host)
 	}
 	return err
 }
@@ -92,8 +94,9 @@ func (p *Policy) MayPublish(shown, name, how string) error {
 func (p *Policy) checkRead(r *http.Request) error {
 	shown, name := p.shownToken(r), streamname.InPath(r.URL.Path)
 	if p.Read == "" && p.readNeedsToken(r) && p.checkToken(shown, token.Read, name) != nil {
-		return refuse.New(http.StatusForbidden, "this server is for this machine only, and the request names host %.80q: "+
-			"use 127.0.0.1 or localhost, or start with --read-token", r.Host)
+		return refuse.New(http.StatusForbidden,
+			"this server is for this machine only, and the request names host %.80q: "+
+				"use 127.0.0.1 or localhost, or start with --read-token", r.Host)
 	}
 	if p.Read != "" && shown == "" {
 		cookie, value := p.cookie()
@@ -127,7 +130,8 @@ func (p *Policy) checkDecision(r *http.Request) error {
 	case crossOrigin.Check(r) != nil:
 		return refuse.New(http.StatusForbidden, "a page of another site decides nothing here")
 	case p.Read == "" && !p.Loopback:
-		return refuse.New(http.StatusForbidden, "other machines can reach this listener: deciding needs --admin-token")
+		return refuse.New(http.StatusForbidden,
+			"other machines can reach this listener: deciding needs --admin-token")
 	}
 	return p.checkRead(r)
 }
@@ -140,7 +144,8 @@ func (p *Policy) checkToken(shown string, right token.Right, name string) error 
 		wrong = "wrong publish token"
 	}
 	switch {
-	case p.Publish != "" && sameToken(shown, p.Publish), right == token.Read && p.Read != "" && sameToken(shown, p.Read):
+	case p.Publish != "" && sameToken(shown, p.Publish), right == token.Read && p.Read != "" &&
+		sameToken(shown, p.Read):
 		return nil
 	case len(p.Keys) == 0 || !token.Is(shown):
 		return refuse.New(http.StatusForbidden, "%s", wrong)
@@ -188,7 +193,8 @@ func (p *Policy) Reading() string {
 
 // isPlain reports whether a token gives the right to read everything.
 func (p *Policy) isPlain(shown string) bool {
-	return p.Publish != "" && sameToken(shown, p.Publish) || p.Read != "" && sameToken(shown, p.Read)
+	return p.Publish != "" && sameToken(shown, p.Publish) || p.Read != "" &&
+		sameToken(shown, p.Read)
 }
 
 // cookie returns the cookie of a browser that has shown the token. Browsers send a cookie to all
@@ -202,7 +208,8 @@ func (p *Policy) cookie() (name, value string) {
 
 // shownToken returns the token in the request, or "".
 func (p *Policy) shownToken(r *http.Request) string {
-	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
+	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok &&
+		strings.EqualFold(scheme, "Bearer") {
 		return strings.TrimSpace(token)
 	}
 	return p.QueryToken(r.URL.RawQuery)

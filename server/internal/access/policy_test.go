@@ -36,13 +36,15 @@ func TestPublishingThroughAPublicListener(t *testing.T) {
 	} {
 		p := &Policy{Publish: tt.token, Loopback: IsLoopback(tt.listener)}
 		r, _ := http.NewRequest("POST", "http://127.0.0.1:8080/live/a?token=t", nil)
-		if err := p.CheckPublish(r, "a"); p.Publishing() != tt.policy || statusOf(err) != tt.status {
+		if err := p.CheckPublish(r, "a"); p.Publishing() != tt.policy ||
+			statusOf(err) != tt.status {
 			t.Errorf("token %q at %v: %s, %d %v; want %s, %d",
 				tt.token, tt.listener, p.Publishing(), statusOf(err), err, tt.policy, tt.status)
 		}
 	}
 	for addr, want := range map[string]bool{
-		"127.0.0.1:1": true, "127.8.9.1:1": true, "[::1]:1": true, "0.0.0.0:1": false, "[::]:1": false, "192.0.2.1:1": false,
+		"127.0.0.1:1": true, "127.8.9.1:1": true, "[::1]:1": true, "0.0.0.0:1": false,
+		"[::]:1": false, "192.0.2.1:1": false,
 	} {
 		if tcp, err := net.ResolveTCPAddr("tcp", addr); err != nil || IsLoopback(tcp) != want {
 			t.Errorf("IsLoopback(%s) is %v, %v", addr, !want, err)
@@ -54,9 +56,11 @@ func TestPublishingThroughAPublicListener(t *testing.T) {
 // only this machine reaches.
 func TestReadersOfALoopbackListenerNameThisMachine(t *testing.T) {
 	for host, here := range map[string]bool{
-		"localhost": true, "LOCALHOST:80": true, "a.localhost": true, "127.0.0.1": true, "127.8.9.1:8080": true,
-		"[::1]:80": true, "[::1]": true, "": true,
-		"example.org": false, "127.0.0.1.example.org": false, "192.0.2.1:80": false, "localhost.example.org": false,
+		"localhost": true, "LOCALHOST:80": true, "a.localhost": true, "127.0.0.1": true,
+		"127.8.9.1:8080": true,
+		"[::1]:80":       true, "[::1]": true, "": true,
+		"example.org": false, "127.0.0.1.example.org": false, "192.0.2.1:80": false,
+		"localhost.example.org": false,
 	} {
 		for _, tt := range []struct {
 			policy Policy
@@ -77,7 +81,8 @@ func TestReadersOfALoopbackListenerNameThisMachine(t *testing.T) {
 				want = 0
 			}
 			if err := tt.policy.checkRead(r); statusOf(err) != want {
-				t.Errorf("Host %q, %+v, %s: %d %v, want %d", host, tt.policy, tt.path, statusOf(err), err, want)
+				t.Errorf("Host %q, %+v, %s: %d %v, want %d", host, tt.policy, tt.path,
+					statusOf(err), err, want)
 			}
 		}
 	}
@@ -93,7 +98,8 @@ func TestSignedTokensOpenPublishing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	signed, err := keys.Sign(token.Token{Right: token.Publish, Stream: "a", Expires: time.Now().Add(time.Hour)})
+	signed, err := keys.Sign(token.Token{Right: token.Publish, Stream: "a",
+		Expires: time.Now().Add(time.Hour)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +108,8 @@ func TestSignedTokensOpenPublishing(t *testing.T) {
 	if err := p.CheckPublish(r, "a"); err != nil || p.Publishing() != "token" {
 		t.Errorf("%s: %v", p.Publishing(), err)
 	}
-	if err := p.CheckPublish(r, ""); statusOf(err) != 403 || !strings.Contains(err.Error(), "--publish-token") {
+	if err := p.CheckPublish(r, ""); statusOf(err) != 403 ||
+		!strings.Contains(err.Error(), "--publish-token") {
 		t.Errorf("a blob: %v", err)
 	}
 }

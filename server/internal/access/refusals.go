@@ -30,17 +30,24 @@ const (
 // causes lists the causes for which each kind of client can be refused. Any other cause counts as
 // refuse.Other.
 var causes = map[Kind][]refuse.Cause{
-	Publisher: {refuse.BadName, refuse.Path, refuse.Method, refuse.NoToken, refuse.Forbidden, refuse.Conflict, refuse.Limit,
-		refuse.Memory, refuse.ByOperator, refuse.Shutdown, refuse.Unavailable, refuse.Address, refuse.Hook, refuse.HookFailed,
+	Publisher: {refuse.BadName, refuse.Path, refuse.Method, refuse.NoToken, refuse.Forbidden,
+		refuse.Conflict, refuse.Limit,
+		refuse.Memory, refuse.ByOperator, refuse.Shutdown, refuse.Unavailable, refuse.Address,
+		refuse.Hook, refuse.HookFailed,
 		refuse.Other},
-	Viewer: {refuse.BadName, refuse.BadRequest, refuse.Path, refuse.NotFound, refuse.Method, refuse.NoToken,
-		refuse.Forbidden, refuse.Format, refuse.Limit, refuse.Memory, refuse.Shutdown, refuse.Unavailable, refuse.Address,
+	Viewer: {refuse.BadName, refuse.BadRequest, refuse.Path, refuse.NotFound, refuse.Method,
+		refuse.NoToken,
+		refuse.Forbidden, refuse.Format, refuse.Limit, refuse.Memory, refuse.Shutdown,
+		refuse.Unavailable, refuse.Address,
 		refuse.Hook, refuse.HookFailed, refuse.Other},
 	Writer: {refuse.NoToken, refuse.Forbidden, refuse.Other},
-	Reader: {refuse.BadName, refuse.BadRequest, refuse.Path, refuse.NotFound, refuse.Method, refuse.NoToken,
-		refuse.Forbidden, refuse.Conflict, refuse.Limit, refuse.Memory, refuse.Address, refuse.Proxy, refuse.Other},
-	Node:    {refuse.Forbidden, refuse.NotFound, refuse.NotOwner, refuse.Shutdown, refuse.Other},
-	Unknown: {refuse.Protocol, refuse.Silent, refuse.Proxy, refuse.Address, refuse.Limit, refuse.Shutdown, refuse.Other},
+	Reader: {refuse.BadName, refuse.BadRequest, refuse.Path, refuse.NotFound, refuse.Method,
+		refuse.NoToken,
+		refuse.Forbidden, refuse.Conflict, refuse.Limit, refuse.Memory, refuse.Address,
+		refuse.Proxy, refuse.Other},
+	Node: {refuse.Forbidden, refuse.NotFound, refuse.NotOwner, refuse.Shutdown, refuse.Other},
+	Unknown: {refuse.Protocol, refuse.Silent, refuse.Proxy, refuse.Address, refuse.Limit,
+		refuse.Shutdown, refuse.Other},
 }
 
 // Refused is the key of the refusal counters.
@@ -49,8 +56,8 @@ type Refused struct {
 	Cause  refuse.Cause
 }
 
-// isNoise reports whether port scanners and probes are refused so all the time, or nodes in passing,
-// which ask again and log by themselves what lasts: that is logged for debugging only.
+// isNoise reports whether port scanners and probes are refused so all the time, or nodes in
+// passing, which ask again and log by themselves what lasts: that is logged for debugging only.
 func (k Refused) isNoise() bool {
 	switch k.Client {
 	case Reader:
@@ -170,7 +177,8 @@ func (f *Refusals) NoteRequest(client Kind, r *http.Request, why error) {
 		client = Node
 	}
 	why = f.WithoutName(why, streamname.InPath(r.URL.Path))
-	f.Note(client, why, "method", r.Method, "path", f.loggedPath(client, r.URL.Path), "client", r.RemoteAddr)
+	f.Note(client, why, "method", r.Method, "path", f.loggedPath(client, r.URL.Path), "client",
+		r.RemoteAddr)
 }
 
 // KindOf returns the kind of client for a request that no handler serves.
@@ -200,7 +208,8 @@ func (f *Refusals) Only(allowed string, h http.HandlerFunc) http.HandlerFunc {
 func (f *Refusals) RefuseMethod(w http.ResponseWriter, r *http.Request, allowed string) {
 	w.Header().Set("Allow", allowed)
 	f.Refuse(KindOf(r), w, r,
-		refuse.New(http.StatusMethodNotAllowed, "method %.20q is not allowed here: %s", r.Method, allowed))
+		refuse.New(http.StatusMethodNotAllowed, "method %.20q is not allowed here: %s", r.Method,
+			allowed))
 }
 
 // loggedPath returns the path of a request for the log. If names may be secret, it hides all of a
@@ -224,10 +233,12 @@ func (f *Refusals) WithoutName(why error, asked string) error {
 		return why
 	}
 	hidden := *refused
-	if hidden.Reason = strings.ReplaceAll(hidden.Reason, asked, "…"); hidden.Cause == refuse.BadName {
+	if hidden.Reason = strings.ReplaceAll(hidden.Reason, asked,
+		"…"); hidden.Cause == refuse.BadName {
 		hidden.Reason = "bad stream name" // which is quoted in part, as a rule
 	}
-	for _, named := range []string{": the token is for ", ": the claim stream is "} { // names of streams, too
+	// Names of streams, too.
+	for _, named := range []string{": the token is for ", ": the claim stream is "} {
 		hidden.Reason, _, _ = strings.Cut(hidden.Reason, named)
 	}
 	return &hidden

@@ -53,7 +53,8 @@ func IsThisMachine(hostport string) bool {
 		host = h
 	}
 	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
-	if host == "" || strings.EqualFold(host, "localhost") || strings.HasSuffix(strings.ToLower(host), ".localhost") {
+	if host == "" || strings.EqualFold(host, "localhost") ||
+		strings.HasSuffix(strings.ToLower(host), ".localhost") {
 		return true // HTTP/1.0 has no host, and browsers do not speak it
 	}
 	ip := net.ParseIP(host)

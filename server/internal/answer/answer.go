@@ -56,11 +56,12 @@ func (b *Budget) AddSteps() {
 		after time.Duration
 	}{{12, answerAfter}, {14, answerAfter / 5}} {
 		b.Memory.Add(
-			memory.Step{Name: "requests", Above: a.above, Heap: true, Free: func(excess int64) int64 {
-				freed := b.Requests.Free(excess, a.after)
-				freed += b.Operator.Free(excess-freed, a.after)
-				return freed + b.Downloads.Free(excess-freed, a.after)
-			}},
+			memory.Step{Name: "requests", Above: a.above, Heap: true,
+				Free: func(excess int64) int64 {
+					freed := b.Requests.Free(excess, a.after)
+					freed += b.Operator.Free(excess-freed, a.after)
+					return freed + b.Downloads.Free(excess-freed, a.after)
+				}},
 			memory.Step{Name: "answers", Above: a.above, Free: func(excess int64) int64 {
 				return b.HLS.Free(excess, a.after)
 			}})

@@ -106,7 +106,8 @@ func newDirectory(name string, successor bool, blocks *millrace.Pool) (*director
 		return nil, err
 	}
 	d := &directory{root: root, blocks: blocks, clock: time.Now, swept: make(chan struct{})}
-	d.serial.Store(rand.Int64N(int64(time.Millisecond))) // another one than that of a process with the same directory
+	// Another one than that of a process with the same directory.
+	d.serial.Store(rand.Int64N(int64(time.Millisecond)))
 	if err := d.prepare(successor); err != nil {
 		_ = d.closeFiles()
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -200,7 +201,8 @@ func (d *directory) probe() error {
 			return err
 		}
 		if info.Mode() != mode || !info.ModTime().Equal(at) {
-			return errors.New("its file system does not support permissions and exact times, which values need")
+			return errors.New(
+				"its file system does not support permissions and exact times, which values need")
 		}
 	}
 	return nil
@@ -261,7 +263,8 @@ func fileOf(key string) file {
 	var name strings.Builder
 	for i := 0; i < len(key) && name.Len() <= maxPlainName; i++ {
 		c := key[i]
-		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.' && i > 0 {
+		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.' &&
+			i > 0 {
 			name.WriteByte(c)
 		} else {
 			name.Write([]byte{'%', digits[c>>4], digits[c&15]})
@@ -328,7 +331,8 @@ func (d *directory) tagAt(path string) (string, error) {
 }
 
 // Put implements Store.
-func (d *directory) Put(ctx context.Context, key string, body io.Reader, size int64, put Put) (tag string, created bool, err error) {
+func (d *directory) Put(ctx context.Context, key string, body io.Reader, size int64,
+	put Put) (tag string, created bool, err error) {
 	if size > put.Limit {
 		return "", false, &TooLargeError{put.Limit}
 	}
@@ -354,7 +358,8 @@ func (d *directory) Put(ctx context.Context, key string, body io.Reader, size in
 }
 
 // write writes body to a new file, makes that durable, and returns its entity tag.
-func (d *directory) write(ctx context.Context, pending string, body io.Reader, size int64, put Put) (tag string, err error) {
+func (d *directory) write(ctx context.Context, pending string, body io.Reader, size int64,
+	put Put) (tag string, err error) {
 	f, err := d.root.OpenFile(pending, os.O_WRONLY|os.O_CREATE|os.O_EXCL, lasting)
 	if err != nil {
 		return "", err
@@ -387,7 +392,8 @@ func (d *directory) stamp(ttl time.Duration) (mode fs.FileMode, at time.Time) {
 	if ttl > 0 {
 		at, mode = at.Add(ttl-time.Millisecond), expiring
 	}
-	return mode, at.Truncate(time.Millisecond).Add(time.Duration(d.serial.Add(1) % int64(time.Millisecond)))
+	return mode, at.Truncate(
+		time.Millisecond).Add(time.Duration(d.serial.Add(1) % int64(time.Millisecond)))
 }
 
 // rename gives a file its key's name, if only allows that, and returns the entity tag that the key
@@ -493,7 +499,8 @@ func (d *directory) sweepFile(at file) {
 		return
 	}
 	defer unlock()
-	if info, err := d.root.Lstat(at.path); err == nil && d.hasExpired(info) && d.root.Remove(at.path) == nil {
+	if info, err := d.root.Lstat(at.path); err == nil && d.hasExpired(info) &&
+		d.root.Remove(at.path) == nil {
 		d.expired.Add(1)
 	}
 }

@@ -40,7 +40,8 @@ func writeUntilKilled(dir string) {
 			key := fmt.Sprint("key", i)
 			for {
 				value := described(rnd.Uint64(), 16+rnd.IntN(1<<20))
-				if _, _, err := d.Put(context.Background(), key, bytes.NewReader(value), int64(len(value)), Put{Limit: limit}); err != nil {
+				if _, _, err := d.Put(context.Background(), key, bytes.NewReader(value),
+					int64(len(value)), Put{Limit: limit}); err != nil {
 					fmt.Println(err)
 				}
 				if rnd.IntN(8) == 0 {
@@ -86,7 +87,8 @@ func TestKilledWriters(t *testing.T) {
 		there += checkKilled(t, dir)
 	}
 	if unfinished == 0 || there == 0 {
-		t.Errorf("%d writes were cut, and %d values there: the test has seen nothing", unfinished, there)
+		t.Errorf("%d writes were cut, and %d values there: the test has seen nothing", unfinished,
+			there)
 	}
 }
 
@@ -113,7 +115,8 @@ func checkKilled(t *testing.T, dir string) (there int) {
 func TestOneProcessHasADirectory(t *testing.T) {
 	dir := t.TempDir()
 	openDirectory(t, dir)
-	if _, err := OpenDirectory(dir, false, millrace.DefaultPool()); err == nil || !strings.Contains(err.Error(), dir+": another process") {
+	if _, err := OpenDirectory(dir, false, millrace.DefaultPool()); err == nil ||
+		!strings.Contains(err.Error(), dir+": another process") {
 		t.Errorf("%v", err)
 	}
 	others := t.TempDir()
@@ -124,8 +127,10 @@ func TestOneProcessHasADirectory(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for name, says := range map[string]string{file: "not a directory", dir + "/none": "no such file", others: "neither empty"} {
-		if _, err := OpenDirectory(name, false, millrace.DefaultPool()); err == nil || !strings.Contains(err.Error(), says) {
+	for name, says := range map[string]string{file: "not a directory", dir +
+		"/none": "no such file", others: "neither empty"} {
+		if _, err := OpenDirectory(name, false, millrace.DefaultPool()); err == nil ||
+			!strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -141,8 +146,10 @@ func TestExpiry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for key, ttl := range map[string]time.Duration{"hour": time.Hour, "day": 24 * time.Hour, "ever": 0, "century": maxTTL} {
-		if _, _, err := d.Put(t.Context(), key, strings.NewReader(key), unknownSize, Put{Limit: limit, TTL: ttl}); err != nil {
+	for key, ttl := range map[string]time.Duration{"hour": time.Hour, "day": 24 * time.Hour,
+		"ever": 0, "century": maxTTL} {
+		if _, _, err := d.Put(t.Context(), key, strings.NewReader(key), unknownSize,
+			Put{Limit: limit, TTL: ttl}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -153,7 +160,8 @@ func TestExpiry(t *testing.T) {
 		after time.Duration
 		there string
 	}{
-		{0, "hour day ever century"}, {time.Hour - time.Minute, "hour day ever century"}, {time.Hour, "day ever century"},
+		{0, "hour day ever century"}, {time.Hour - time.Minute, "hour day ever century"},
+		{time.Hour, "day ever century"},
 		{25 * time.Hour, "ever century"}, {2 * maxTTL, "ever"},
 	} {
 		d := openDirectoryAt(t, dir, func() time.Time { return time.Now().Add(tt.after) })
@@ -164,10 +172,12 @@ func TestExpiry(t *testing.T) {
 				want = nil
 			}
 			w.mustHave(t, key, want)
-			if err := d.Check(t.Context(), key, func(tag string) bool { return (tag == "") == (want == nil) }); err != nil {
+			if err := d.Check(t.Context(), key,
+				func(tag string) bool { return (tag == "") == (want == nil) }); err != nil {
 				t.Errorf("after %v, %s: %v", tt.after, key, err)
 			}
-			if err := d.Delete(t.Context(), key, func(string) bool { return false }); err != ErrCondition {
+			if err := d.Delete(t.Context(), key,
+				func(string) bool { return false }); err != ErrCondition {
 				t.Errorf("after %v, %s: %v", tt.after, key, err)
 			}
 		}
@@ -233,8 +243,10 @@ func TestLinksLeadNowhere(t *testing.T) {
 // A value that expires before its writer is answered has a tag all the same.
 func TestTagOfExpiringValue(t *testing.T) {
 	looks := new(atomic.Int64)
-	d := closing(t, openDirectoryAt(t, t.TempDir(), func() time.Time { return time.Unix(1e9+looks.Add(1), 0) }))
-	tag, created, err := d.Put(t.Context(), "k", strings.NewReader("value"), 5, Put{Limit: limit, TTL: time.Millisecond})
+	d := closing(t, openDirectoryAt(t, t.TempDir(),
+		func() time.Time { return time.Unix(1e9+looks.Add(1), 0) }))
+	tag, created, err := d.Put(t.Context(), "k", strings.NewReader("value"), 5,
+		Put{Limit: limit, TTL: time.Millisecond})
 	if err != nil || !created || len(tag) < 10 {
 		t.Errorf("%q, %v, %v", tag, created, err)
 	}
@@ -248,7 +260,8 @@ func TestValuesExpireOnTime(t *testing.T) {
 	d := closing(t, openDirectoryAt(t, t.TempDir(), func() time.Time { return time.Unix(1e9, 0) }))
 	d.serial.Store(int64(time.Millisecond) - 50)
 	for range 100 { // over the end of the serial numbers
-		if _, _, err := d.Put(t.Context(), "k", strings.NewReader("value"), 5, Put{Limit: limit, TTL: time.Hour}); err != nil {
+		if _, _, err := d.Put(t.Context(), "k", strings.NewReader("value"), 5,
+			Put{Limit: limit, TTL: time.Hour}); err != nil {
 			t.Fatal(err)
 		}
 		v, err := d.Open(t.Context(), "k")

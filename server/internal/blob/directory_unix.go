@@ -12,7 +12,8 @@ const (
 	shared    = syscall.LOCK_SH
 	exclusive = syscall.LOCK_EX
 	unlocked  = syscall.LOCK_UN
-	noWait    = syscall.LOCK_NB // with one of the first two: it fails if another process has the file
+	// With one of the first two: it fails if another process has the file.
+	noWait = syscall.LOCK_NB
 )
 
 // flock takes f for this process, or gives it back, as does the end of the process, however it

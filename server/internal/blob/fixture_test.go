@@ -29,7 +29,9 @@ func onEachStore(t *testing.T, test func(t *testing.T, s Store)) {
 		test(t, openServer(t, redistest.Shared(t).Endpoint(), prefix))
 	})
 	t.Run("cluster", func(t *testing.T) {
-		test(t, openRedis(t, redis.NewClusterClient(redisclient.ClusterOptions(redistest.SharedCluster(t))), prefix))
+		test(t, openRedis(
+			t, redis.NewClusterClient(redisclient.ClusterOptions(redistest.SharedCluster(t))),
+			prefix))
 	})
 }
 
@@ -66,7 +68,8 @@ func closing[S Store](t *testing.T, s S) S {
 }
 
 // put puts a value.
-func put(t *testing.T, s Store, key string, value []byte, only Condition) (tag string, created bool, err error) {
+func put(t *testing.T, s Store, key string, value []byte, only Condition) (tag string, created bool,
+	err error) {
 	t.Helper()
 	size := int64(len(value))
 	if rand.IntN(2) == 0 {
@@ -106,7 +109,8 @@ func serve(t *testing.T, s Store) web {
 }
 
 // get returns the value of a key, nil if there is none, and its entity tag.
-func (w web) get(ctx context.Context, key string, header ...string) (value []byte, tag string, err error) {
+func (w web) get(ctx context.Context, key string, header ...string) (value []byte, tag string,
+	err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.URL+"/"+key, nil)
 	if err != nil {
 		return nil, "", err

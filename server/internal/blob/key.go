@@ -15,7 +15,8 @@ const maxKey = 1024
 var (
 	errKeyLength  = fmt.Errorf("a key has 1 to %d bytes", maxKey)
 	errKeyText    = errors.New("a key is UTF-8 without control characters")
-	errKeySegment = errors.New(`between the slashes of a key there is something, and neither "." nor ".."`)
+	errKeySegment = errors.New(
+		`between the slashes of a key there is something, and neither "." nor ".."`)
 )
 
 // CheckKey returns why key is invalid, or nil. The parts between its slashes must be as in a path

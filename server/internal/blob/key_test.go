@@ -8,13 +8,15 @@ import (
 )
 
 func TestCheckKey(t *testing.T) {
-	for _, key := range []string{"a", "a/b", "...", ".a", "a..", "ä€", " ", "%2e%2e", `\..\`, "CON", strings.Repeat("a", maxKey)} {
+	for _, key := range []string{"a", "a/b", "...", ".a", "a..", "ä€", " ", "%2e%2e", `\..\`, "CON",
+		strings.Repeat("a", maxKey)} {
 		if err := CheckKey(key); err != nil {
 			t.Errorf("%q: %v", key, err)
 		}
 	}
 	for _, key := range []string{
-		"", "/", "/a", "a/", "a//b", ".", "..", "a/../b", "a/.", "../a", "a\x00", "a\n", "\x7F", "\u0085", "\u009F", "\xFF", strings.Repeat("a", maxKey+1),
+		"", "/", "/a", "a/", "a//b", ".", "..", "a/../b", "a/.", "../a", "a\x00", "a\n", "\x7F",
+		"\u0085", "\u009F", "\xFF", strings.Repeat("a", maxKey+1),
 	} {
 		if CheckKey(key) == nil {
 			t.Errorf("%q was taken", key)
@@ -26,7 +28,8 @@ func TestCheckKey(t *testing.T) {
 func FuzzFileOf(f *testing.F) {
 	long := strings.Repeat("x", 240)
 	for _, keys := range [][2]string{
-		{"a", "A"}, {"a/b", "a%2fb"}, {"a", "a.blob"}, {".a", "%2ea"}, {long, long + "y"}, {strings.Repeat("/", 300), "%h"},
+		{"a", "A"}, {"a/b", "a%2fb"}, {"a", "a.blob"}, {".a", "%2ea"}, {long, long + "y"},
+		{strings.Repeat("/", 300), "%h"},
 		{"index.html", "../index.html"}, {"ä", "Ä"},
 	} {
 		f.Add(keys[0], keys[1])
@@ -35,7 +38,8 @@ func FuzzFileOf(f *testing.F) {
 		for _, key := range []string{one, two} {
 			p := fileOf(key)
 			dir, name := path.Split(p.path)
-			if dir != shardName(p.shard)+"/" || len(name) > 255 || strings.ToLower(name) != name || path.Clean(p.path) != p.path ||
+			if dir != shardName(p.shard)+"/" || len(name) > 255 || strings.ToLower(name) != name ||
+				path.Clean(p.path) != p.path ||
 				strings.ContainsAny(name, `/\:*?"<>|`) || name == suffix && key != "" {
 				t.Errorf("%q: %q", key, p.path)
 			}
@@ -80,7 +84,8 @@ func TestConditionOf(t *testing.T) {
 		}
 		c := ConditionOf(h)
 		if c.allows(tag) != tt.there || c.allows("") != tt.absent {
-			t.Errorf("If-Match: %s, If-None-Match: %s: %v with a value, %v without", tt.match, tt.noneMatch, c.allows(tag), c.allows(""))
+			t.Errorf("If-Match: %s, If-None-Match: %s: %v with a value, %v without", tt.match,
+				tt.noneMatch, c.allows(tag), c.allows(""))
 		}
 	}
 }
@@ -93,7 +98,8 @@ func FuzzConditionOf(f *testing.F) {
 		if ConditionOf(h).allows("") {
 			t.Errorf("%q matches nothing", list)
 		}
-		if ConditionOf(h).allows(`"t"`) && !strings.Contains(list, `"t"`) && !strings.Contains(list, "*") {
+		if ConditionOf(h).allows(`"t"`) && !strings.Contains(list, `"t"`) &&
+			!strings.Contains(list, "*") {
 			t.Errorf("%q has no such tag", list)
 		}
 	})

@@ -66,7 +66,9 @@ type Redis struct {
 // take their memory from blocks. The call that ends the store's life is Close.
 func OpenRedis(rdb redis.UniversalClient, prefix string, blocks *millrace.Pool) (*Redis, error) {
 	if strings.ContainsAny(prefix, "{}") {
-		return nil, errors.Join(fmt.Errorf("the prefix of keys is %q, and braces have a meaning in keys", prefix), rdb.Close())
+		return nil, errors.Join(
+			fmt.Errorf("the prefix of keys is %q, and braces have a meaning in keys", prefix),
+			rdb.Close())
 	}
 	// The bytes in flight need no separate limit: a call holds spoolMemory at most.
 	values, err := redisbuf.New(rdb, redisbuf.Conns(conns), redisbuf.InFlight(conns*MaxRedisValue))
@@ -223,10 +225,12 @@ func (s *Redis) Check(ctx context.Context, key string, only Condition) error {
 }
 
 // errLost says that a value had arrived, and was gone when it was to get its key.
-var errLost = fmt.Errorf("the value was lost before it got its key: Redis was restarted or has evicted it, or %v went by", pendingFor)
+var errLost = fmt.Errorf(
+	"the value was lost before it got its key: Redis was restarted or has evicted it, or %v went by", pendingFor)
 
 // Put implements Store.
-func (s *Redis) Put(ctx context.Context, key string, body io.Reader, size int64, put Put) (tag string, created bool, err error) {
+func (s *Redis) Put(ctx context.Context, key string, body io.Reader, size int64,
+	put Put) (tag string, created bool, err error) {
 	if size > put.Limit {
 		return "", false, &TooLargeError{put.Limit}
 	}
@@ -245,7 +249,8 @@ func (s *Redis) Put(ctx context.Context, key string, body io.Reader, size int64,
 }
 
 // send receives body, sets pending to it, and returns how long it is.
-func (s *Redis) send(ctx context.Context, pending string, body io.Reader, size int64, put Put) (int64, error) {
+func (s *Redis) send(ctx context.Context, pending string, body io.Reader, size int64,
+	put Put) (int64, error) {
 	src := newSource(body, size, put.Limit)
 	var b spool
 	defer b.release()
@@ -309,7 +314,8 @@ func (b *spool) release() {
 
 // commit has the hash name the new version. keys are the hash, the pending value, the version, and
 // the outcome.
-func (s *Redis) commit(ctx context.Context, keys []string, length int64, put Put) (created bool, err error) {
+func (s *Redis) commit(ctx context.Context, keys []string, length int64, put Put) (created bool,
+	err error) {
 	for {
 		expected := anyVersion
 		if put.Only != nil {
@@ -318,7 +324,8 @@ func (s *Redis) commit(ctx context.Context, keys []string, length int64, put Put
 			}
 		}
 		said, err := s.run(ctx, commitScript, keys,
-			expected, length, put.TTL.Milliseconds(), s.keep.Milliseconds(), rememberedFor.Milliseconds())
+			expected, length, put.TTL.Milliseconds(), s.keep.Milliseconds(),
+			rememberedFor.Milliseconds())
 		switch {
 		case err != nil:
 			return false, err
@@ -361,7 +368,8 @@ func (s *Redis) Delete(ctx context.Context, key string, only Condition) error {
 }
 
 // run runs a script. It translates errors for the caller.
-func (s *Redis) run(ctx context.Context, script *redis.Script, keys []string, args ...any) (string, error) {
+func (s *Redis) run(ctx context.Context, script *redis.Script, keys []string, args ...any) (string,
+	error) {
 	answer, err := runScript(ctx, s.rdb, script, keys, args...)
 	if err != nil && !errors.Is(err, ErrUnsure) {
 		err = s.failed(err)

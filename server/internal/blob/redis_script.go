@@ -81,7 +81,8 @@ func outcomeKey(version string) string { return version + ":done" }
 // lost, runScript asks again, and returns ErrUnsure if none comes. It does so itself, because
 // go-redis would not tell that an answer was lost: a last try that was refused (LOADING, no
 // connection) would look as if nothing had been done.
-func runScript(ctx context.Context, rdb redis.UniversalClient, script *redis.Script, keys []string, args ...any) (string, error) {
+func runScript(ctx context.Context, rdb redis.UniversalClient, script *redis.Script, keys []string,
+	args ...any) (string, error) {
 	lost, pause := false, scriptPause
 	for try := 1; ; try++ {
 		answer, err := script.Run(ctx, onceClient{rdb}, keys, args...).Text()
@@ -106,7 +107,8 @@ func runScript(ctx context.Context, rdb redis.UniversalClient, script *redis.Scr
 // moved.
 func isTransient(err redis.Error) bool {
 	text := err.Error()
-	return strings.HasPrefix(text, "MOVED ") || strings.HasPrefix(text, "ASK ") || strings.Contains(text, nonLocal) ||
+	return strings.HasPrefix(text, "MOVED ") || strings.HasPrefix(text, "ASK ") ||
+		strings.Contains(text, nonLocal) ||
 		redis.IsLoadingError(err) || redis.IsTryAgainError(err) || redis.IsClusterDownError(err) ||
 		redis.IsMasterDownError(err) || redis.IsMaxClientsError(err) || redis.IsReadOnlyError(err)
 }
@@ -118,23 +120,27 @@ const nonLocal = "attempted to access a non local key"
 func notExecuted(err error) bool {
 	var reply redis.Error
 	var dial *net.OpError
-	return errors.As(err, &reply) || errors.As(err, &dial) && dial.Op == "dial" || errors.Is(err, redis.ErrPoolTimeout)
+	return errors.As(err, &reply) || errors.As(err, &dial) && dial.Op == "dial" ||
+		errors.Is(err, redis.ErrPoolTimeout)
 }
 
 // A onceClient sends a script's command once: go-redis does not retry it.
 type onceClient struct{ redis.UniversalClient }
 
 // Eval implements redis.Scripter.
-func (c onceClient) Eval(ctx context.Context, source string, keys []string, args ...any) *redis.Cmd {
+func (c onceClient) Eval(ctx context.Context, source string, keys []string,
+	args ...any) *redis.Cmd {
 	return c.once(ctx, "eval", source, keys, args)
 }
 
 // EvalSha implements redis.Scripter.
-func (c onceClient) EvalSha(ctx context.Context, hash string, keys []string, args ...any) *redis.Cmd {
+func (c onceClient) EvalSha(ctx context.Context, hash string, keys []string,
+	args ...any) *redis.Cmd {
 	return c.once(ctx, "evalsha", hash, keys, args)
 }
 
-func (c onceClient) once(ctx context.Context, name, script string, keys []string, args []any) *redis.Cmd {
+func (c onceClient) once(ctx context.Context, name, script string, keys []string,
+	args []any) *redis.Cmd {
 	words := []any{name, script, len(keys)}
 	for _, key := range keys {
 		words = append(words, key)

@@ -87,7 +87,8 @@ func TestSecondTries(t *testing.T) {
 
 	deleted := []string{name, outcomeKey(newVersion(name))}
 	for range 2 {
-		if said, err := s.run(t.Context(), deleteScript, deleted, anyVersion, 1000, 1000); err != nil || said != "deleted" {
+		if said, err := s.run(t.Context(), deleteScript, deleted, anyVersion, 1000,
+			1000); err != nil || said != "deleted" {
 			t.Fatal(said, err)
 		}
 		mustPut(t, s, "k", []byte("third"))
@@ -111,29 +112,42 @@ func TestTries(t *testing.T) {
 		answer                    string // "": an error
 		unsure, unavailable, full bool
 	}{
-		"at once":              {script: []redistest.Answer{say(done)}, answer: "created"},
-		"cut":                  {script: []redistest.Answer{cut, cut, cut, say(done)}, answer: "created"},
-		"cut for ever":         {script: []redistest.Answer{cut, cut, cut, cut}, unsure: true},
-		"not known":            {script: []redistest.Answer{say("-NOSCRIPT No\r\n"), say(done)}, answer: "created"},
-		"cut, and not known":   {script: []redistest.Answer{cut, say("-NOSCRIPT No\r\n"), say(done)}, answer: "created"},
-		"loading":              {script: []redistest.Answer{say("-LOADING x\r\n"), say(done)}, answer: "created"},
-		"loading for ever":     {script: repeat(say("-LOADING x\r\n"), scriptTries), unavailable: true},
-		"read only":            {script: repeat(say("-READONLY x\r\n"), scriptTries), unavailable: true},
-		"cut, and loading":     {script: append([]redistest.Answer{cut}, repeat(say("-LOADING x\r\n"), scriptTries)...), unsure: true},
-		"cut, and moved":       {script: append([]redistest.Answer{cut}, repeat(say("-MOVED 1 a:1\r\n"), scriptTries)...), unsure: true},
-		"moved":                {script: repeat(say("-MOVED 1 127.0.0.1:1\r\n"), scriptTries), unavailable: true},
-		"asked elsewhere":      {script: repeat(say("-ASK 1 127.0.0.1:1\r\n"), scriptTries), unavailable: true},
-		"half of it has moved": {script: repeat(say("-ERR Script "+nonLocal+" in a cluster node\r\n"), scriptTries), unavailable: true},
-		"full":                 {script: []redistest.Answer{say("-OOM x\r\n")}, full: true},
-		"cut, and full":        {script: []redistest.Answer{cut, say("-OOM x\r\n")}, unsure: true},
-		"another type":         {script: []redistest.Answer{say("-WRONGTYPE x\r\n")}},
+		"at once": {script: []redistest.Answer{say(done)}, answer: "created"},
+		"cut": {script: []redistest.Answer{cut, cut, cut, say(done)},
+			answer: "created"},
+		"cut for ever": {script: []redistest.Answer{cut, cut, cut, cut}, unsure: true},
+		"not known": {script: []redistest.Answer{say("-NOSCRIPT No\r\n"), say(done)},
+			answer: "created"},
+		"cut, and not known": {script: []redistest.Answer{cut, say("-NOSCRIPT No\r\n"),
+			say(done)}, answer: "created"},
+		"loading": {script: []redistest.Answer{say("-LOADING x\r\n"), say(done)},
+			answer: "created"},
+		"loading for ever": {script: repeat(say("-LOADING x\r\n"), scriptTries),
+			unavailable: true},
+		"read only": {script: repeat(say("-READONLY x\r\n"), scriptTries),
+			unavailable: true},
+		"cut, and loading": {script: append([]redistest.Answer{cut},
+			repeat(say("-LOADING x\r\n"), scriptTries)...), unsure: true},
+		"cut, and moved": {script: append([]redistest.Answer{cut},
+			repeat(say("-MOVED 1 a:1\r\n"), scriptTries)...), unsure: true},
+		"moved": {script: repeat(say("-MOVED 1 127.0.0.1:1\r\n"), scriptTries),
+			unavailable: true},
+		"asked elsewhere": {script: repeat(say("-ASK 1 127.0.0.1:1\r\n"), scriptTries),
+			unavailable: true},
+		"half of it has moved": {script: repeat(say("-ERR Script "+nonLocal+
+			" in a cluster node\r\n"), scriptTries), unavailable: true},
+		"full":          {script: []redistest.Answer{say("-OOM x\r\n")}, full: true},
+		"cut, and full": {script: []redistest.Answer{cut, say("-OOM x\r\n")}, unsure: true},
+		"another type":  {script: []redistest.Answer{say("-WRONGTYPE x\r\n")}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := redistest.StartHostile(t, tt.script...)
 			s := openServer(t, h.Endpoint(), "")
 			answer, err := s.run(t.Context(), commitScript, []string{"k"}, "1")
-			if answer != tt.answer || (err == nil) != (tt.answer != "") || errors.Is(err, ErrUnsure) != tt.unsure ||
-				errors.Is(err, ErrUnavailable) != tt.unavailable || errors.Is(err, ErrFull) != tt.full {
+			if answer != tt.answer || (err == nil) != (tt.answer != "") ||
+				errors.Is(err, ErrUnsure) != tt.unsure ||
+				errors.Is(err, ErrUnavailable) != tt.unavailable ||
+				errors.Is(err, ErrFull) != tt.full {
 				t.Errorf("%q, %v", answer, err)
 			}
 		})
@@ -158,14 +172,16 @@ func TestSlotsThatMove(t *testing.T) {
 		w := httptest.NewRecorder()
 		v, err := s.Open(t.Context(), "k")
 		if err == nil {
-			if _, err = v.Serve(w, httptest.NewRequest(http.MethodGet, "/", nil)); err == nil && !isWhole(w.Body.Bytes()) {
+			if _, err = v.Serve(w, httptest.NewRequest(http.MethodGet, "/", nil)); err == nil &&
+				!isWhole(w.Body.Bytes()) {
 				t.Errorf("%d bytes are torn", w.Body.Len())
 			}
 			_ = v.Close()
 		}
 		errs := []error{err, s.Delete(t.Context(), "k", nil)}
 		for _, value := range [][]byte{short, long} {
-			_, _, err := s.Put(t.Context(), "k", bytes.NewReader(value), int64(len(value)), Put{Limit: limit})
+			_, _, err := s.Put(t.Context(), "k", bytes.NewReader(value), int64(len(value)),
+				Put{Limit: limit})
 			errs = append(errs, err)
 		}
 		for i, err := range errs {

@@ -57,7 +57,8 @@ func TestRedisKeys(t *testing.T) {
 		if got := s.rdb.Get(t.Context(), name).Val(); got != "value of "+key || tagOf(name) != tag {
 			t.Errorf("%s names %s, which is %q", hash, name, got)
 		}
-		if redistest.Slot(hash) != redistest.Slot(name) || redistest.Slot(name) != redistest.Slot(name+":new") {
+		if redistest.Slot(hash) != redistest.Slot(name) ||
+			redistest.Slot(name) != redistest.Slot(name+":new") {
 			t.Errorf("%s and %s are in different slots", hash, name)
 		}
 	}
@@ -129,7 +130,8 @@ func TestAnUnfinishedAnswerInParts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := v.Serve(&brokenResponse{header: make(http.Header), left: i * 50_000}, r); err == nil {
+		if _, err := v.Serve(&brokenResponse{header: make(http.Header), left: i * 50_000},
+			r); err == nil {
 			t.Errorf("a client that takes %d bytes: no error", i*50_000)
 		}
 		if err := v.Close(); err != nil {
@@ -166,19 +168,22 @@ func TestKeysChangedByOtherPrograms(t *testing.T) {
 	if err := s.Delete(t.Context(), "k", nil); err != ErrNotFound {
 		t.Errorf("%v", err)
 	}
-	if _, created, err := put(t, s, "k", []byte("new"), func(tag string) bool { return tag == "" }); err != nil || !created {
+	if _, created, err := put(t, s, "k", []byte("new"),
+		func(tag string) bool { return tag == "" }); err != nil || !created {
 		t.Errorf("%v, %v", created, err)
 	}
 	w.mustHave(t, "k", []byte("new"))
 
 	s.rdb.Set(t.Context(), s.name("string"), "of another program", 0)
-	if _, _, err := put(t, s, "string", []byte("x"), nil); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
+	if _, _, err := put(t, s, "string", []byte("x"), nil); err == nil ||
+		!strings.Contains(err.Error(), "WRONGTYPE") {
 		t.Errorf("%v", err)
 	}
 	if got := s.rdb.Get(t.Context(), s.name("string")).Val(); got != "of another program" {
 		t.Errorf("it is %q", got)
 	}
-	if _, _, err := w.get(t.Context(), "string"); err == nil || !strings.Contains(err.Error(), "500") {
+	if _, _, err := w.get(t.Context(), "string"); err == nil ||
+		!strings.Contains(err.Error(), "500") {
 		t.Errorf("%v", err)
 	}
 }
@@ -214,7 +219,8 @@ func TestErrorsOfRedis(t *testing.T) {
 	if err := s.Delete(t.Context(), "k", nil); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("%v", err)
 	}
-	if _, err := OpenRedis(redis.NewClient(redisclient.Options(server.Endpoint())), "{x}", millrace.DefaultPool()); err == nil {
+	if _, err := OpenRedis(redis.NewClient(redisclient.Options(server.Endpoint())), "{x}",
+		millrace.DefaultPool()); err == nil {
 		t.Error("a prefix with braces")
 	}
 }

@@ -64,7 +64,8 @@ func (b *responseBody) ReadFrom(src io.Reader) (int64, error) {
 	}
 	block := b.blocks.Get(int(size))
 	defer block.Release()
-	n, err := io.CopyBuffer(struct{ io.Writer }{b.ResponseWriter}, struct{ io.Reader }{src}, block.Bytes())
+	n, err := io.CopyBuffer(struct{ io.Writer }{b.ResponseWriter}, struct{ io.Reader }{src},
+		block.Bytes())
 	b.sent.Bytes, b.sent.Copied, b.err = n, n, err
 	return n, err
 }

@@ -21,7 +21,8 @@ type Store interface {
 	// Put gives key the value that body has, and returns its entity tag and whether key is new. It
 	// borrows body and reads size bytes of it, or all of it if size is unknownSize. After an error
 	// other than ErrUnsure, key is as it was.
-	Put(ctx context.Context, key string, body io.Reader, size int64, put Put) (tag string, created bool, err error)
+	Put(ctx context.Context, key string, body io.Reader, size int64, put Put) (tag string,
+		created bool, err error)
 
 	// Check returns nil if only allows a write to key at present, and ErrCondition otherwise.
 	Check(ctx context.Context, key string, only Condition) error
@@ -100,7 +101,9 @@ func ParseTTL(s string) (time.Duration, error) {
 		d, err = time.ParseDuration(s + "s")
 	}
 	if err != nil || d < time.Millisecond || d > maxTTL {
-		return 0, fmt.Errorf("%s is %.40q, want a time from 1ms to 100 years, as in 90 (seconds), 90s or 24h", HeaderTTL, s)
+		return 0, fmt.Errorf(
+			"%s is %.40q, want a time from 1ms to 100 years, as in 90 (seconds), 90s or 24h",
+			HeaderTTL, s)
 	}
 	return d, nil
 }
@@ -144,7 +147,8 @@ func (s *source) Read(p []byte) (int, error) {
 const copyBlock = 32 << 10
 
 // copyTo copies the rest to w, until ctx ends, and returns how many bytes w accepted.
-func (s *source) copyTo(ctx context.Context, w io.Writer, blocks *millrace.Pool) (total int64, err error) {
+func (s *source) copyTo(ctx context.Context, w io.Writer, blocks *millrace.Pool) (total int64,
+	err error) {
 	block := blocks.Get(copyBlock)
 	defer block.Release()
 	for ctx.Err() == nil {

@@ -64,18 +64,21 @@ func TestAgainstAMap(t *testing.T) {
 				case allowed && there && err == nil:
 					delete(model, key)
 				default:
-					t.Fatalf("%d: Delete: %v; there was one: %v, allowed: %v", i, err, there, allowed)
+					t.Fatalf("%d: Delete: %v; there was one: %v, allowed: %v", i, err, there,
+						allowed)
 				}
 			}
 			now := model[key]
 			got, tag, err := w.get(t.Context(), key)
 			if err != nil || tag != now.tag || !bytes.Equal(got, now.value) {
-				t.Fatalf("%d: %d bytes, %s, %v; want %d, %s", i, len(got), tag, err, len(now.value), now.tag)
+				t.Fatalf("%d: %d bytes, %s, %v; want %d, %s", i, len(got), tag, err, len(now.value),
+					now.tag)
 			}
 			if n := len(now.value); n > 0 {
 				from := rnd.IntN(n)
 				to := from + rnd.IntN(n-from)
-				part, _, err := w.get(t.Context(), key, "Range", fmt.Sprintf("bytes=%d-%d", from, to))
+				part, _, err := w.get(t.Context(), key, "Range",
+					fmt.Sprintf("bytes=%d-%d", from, to))
 				if err != nil || !bytes.Equal(part, now.value[from:to+1]) {
 					t.Fatalf("%d: [%d:%d] of %d: %d bytes, %v", i, from, to+1, n, len(part), err)
 				}
@@ -107,7 +110,8 @@ func TestBrokenBodiesChangeNothing(t *testing.T) {
 				}
 			}
 			// A body that is only shorter than it should be.
-			_, _, err := s.Put(t.Context(), "k", bytes.NewReader(value[:k]), int64(k)+1, Put{Limit: limit})
+			_, _, err := s.Put(t.Context(), "k", bytes.NewReader(value[:k]), int64(k)+1,
+				Put{Limit: limit})
 			if !errors.Is(err, io.ErrUnexpectedEOF) {
 				t.Fatalf("%d of %d bytes: %v", k, k+1, err)
 			}
@@ -141,14 +145,16 @@ func TestLimit(t *testing.T) {
 			for _, size := range []int64{unknownSize, int64(most) + 1} {
 				value := described(1, 3<<20)[:most+1]
 				var large *TooLargeError
-				_, _, err := s.Put(t.Context(), "k", bytes.NewReader(value), size, Put{Limit: int64(most)})
+				_, _, err := s.Put(t.Context(), "k", bytes.NewReader(value), size,
+					Put{Limit: int64(most)})
 				if !errors.As(err, &large) || large.Limit != int64(most) {
 					t.Errorf("%d bytes, said to be %d, of at most %d: %v", most+1, size, most, err)
 				}
 			}
 			value := described(1, 3<<20)
 			// Bytes after the stated size stay unread.
-			if _, _, err := s.Put(t.Context(), "fits", bytes.NewReader(value), int64(most), Put{Limit: int64(most)}); err != nil {
+			if _, _, err := s.Put(t.Context(), "fits", bytes.NewReader(value), int64(most),
+				Put{Limit: int64(most)}); err != nil {
 				t.Errorf("%d bytes: %v", most, err)
 			}
 			w.mustHave(t, "fits", value[:most])
@@ -173,7 +179,8 @@ func TestValuesAreNeverTorn(t *testing.T) {
 					if rnd.IntN(2) == 0 {
 						size = unknownSize
 					}
-					_, _, err := s.Put(t.Context(), "k", bytes.NewReader(value), size, Put{Limit: limit})
+					_, _, err := s.Put(t.Context(), "k", bytes.NewReader(value), size,
+						Put{Limit: limit})
 					if err != nil {
 						t.Errorf("Put: %v", err)
 					}
@@ -246,7 +253,8 @@ func TestConditionsAreAtomic(t *testing.T) {
 							t.Error(err)
 							return
 						}
-						_, _, err = put(t, s, "count", append(value, '+'), func(now string) bool { return now == tag })
+						_, _, err = put(t, s, "count", append(value, '+'),
+							func(now string) bool { return now == tag })
 						if err == nil {
 							break
 						}
@@ -265,21 +273,25 @@ func TestConditionsAreAtomic(t *testing.T) {
 
 func TestParseTTL(t *testing.T) {
 	for in, want := range map[string]time.Duration{
-		"": 0, "1": time.Second, "90": 90 * time.Second, "1h30m": 90 * time.Minute, "1ms": time.Millisecond,
-		"1.5": 1500 * time.Millisecond, "89.999": 89999 * time.Millisecond, "0.001": time.Millisecond, "3153600000": maxTTL,
+		"": 0, "1": time.Second, "90": 90 * time.Second, "1h30m": 90 * time.Minute,
+		"1ms": time.Millisecond,
+		"1.5": 1500 * time.Millisecond, "89.999": 89999 * time.Millisecond,
+		"0.001": time.Millisecond, "3153600000": maxTTL,
 	} {
 		if got, err := ParseTTL(in); err != nil || got != want {
 			t.Errorf("%q: %v, %v", in, got, err)
 		}
 	}
-	for _, in := range []string{"0", "-1", "-1s", "1us", "soon", "0.0005", "1.5.5", ".", "1h30", "1e3",
+	for _, in := range []string{"0", "-1", "-1s", "1us", "soon", "0.0005", "1.5.5", ".", "1h30",
+		"1e3",
 		"3153600000.001", "18446744073709551615", "9999999999999", "4294967295", "900000h", " 1"} {
 		if got, err := ParseTTL(in); err == nil {
 			t.Errorf("%q: %v", in, got)
 		}
 	}
 	// What an answer says can be said in a request.
-	for _, left := range []time.Duration{1, time.Millisecond / 3, time.Millisecond, 1234567890, time.Hour, maxTTL} {
+	for _, left := range []time.Duration{1, time.Millisecond / 3, time.Millisecond, 1234567890,
+		time.Hour, maxTTL} {
 		text := formatTTL(left)
 		if got, err := ParseTTL(text); err != nil || (got-left).Abs() >= time.Millisecond {
 			t.Errorf("%v is told as %q: %v, %v", left, text, got, err)

@@ -21,7 +21,8 @@ func TestSuccessorShares(t *testing.T) {
 	dir := t.TempDir()
 	refused := func(when string) {
 		t.Helper()
-		if d, err := newDirectory(dir, false, millrace.DefaultPool()); err == nil || !strings.Contains(err.Error(), "another process") {
+		if d, err := newDirectory(dir, false, millrace.DefaultPool()); err == nil ||
+			!strings.Contains(err.Error(), "another process") {
 			t.Errorf("%s: %v", when, err)
 			if err == nil {
 				_ = d.Close()
@@ -57,7 +58,8 @@ func TestSuccessorShares(t *testing.T) {
 		for i := range 8 {
 			writers.Go(func() {
 				d := []*directory{old, next}[i%2]
-				_, isNew, err := d.Put(t.Context(), key, bytes.NewReader(value), int64(len(value)), Put{Limit: limit, Only: onlyNew})
+				_, isNew, err := d.Put(t.Context(), key, bytes.NewReader(value), int64(len(value)),
+					Put{Limit: limit, Only: onlyNew})
 				if isNew {
 					created.Add(1)
 				} else if err != ErrCondition {

@@ -17,7 +17,8 @@ func TestParse(t *testing.T) {
 			t.Errorf("%d is printed as %s", want, Format(want))
 		}
 	}
-	for _, text := range []string{"", "K", "-1", "1P", "1.5M", "KiB5", "99999999999G", "1KMiB", "1iB"} {
+	for _, text := range []string{"", "K", "-1", "1P", "1.5M", "KiB5", "99999999999G", "1KMiB",
+		"1iB"} {
 		if n, err := Parse(text); err == nil {
 			t.Errorf("%q was taken for %d", text, n)
 		}

@@ -23,7 +23,8 @@ const headerLen = 9 + 4 // the FLV header and the first previous-tag-size
 func tags(t *testing.T, flv []byte) []tag {
 	t.Helper()
 	if len(flv) < headerLen || string(flv[:3]) != "FLV" || flv[4] != 5 {
-		t.Fatalf("not the header of an FLV file with audio and video: % x", flv[:min(len(flv), headerLen)])
+		t.Fatalf("not the header of an FLV file with audio and video: % x",
+			flv[:min(len(flv), headerLen)])
 	}
 	var all []tag
 	for rest := flv[headerLen:]; len(rest) > 0; {
@@ -71,13 +72,14 @@ func TestSampleIsH264AndAACFromAKeyFrameOn(t *testing.T) {
 				continue
 			}
 			if key != (video%25 == 0) {
-				t.Errorf("picture %d: keyframe is %v", video, key)
+				t.Errorf("video frame %d: keyframe is %v", video, key)
 			}
 			if key {
 				keys++
 			}
 			if composition := tag.data[2:5]; !bytes.Equal(composition, []byte{0, 0, 0}) {
-				t.Errorf("picture %d: shown % x after it is decoded, want at once", video, composition)
+				t.Errorf("video frame %d: shown % x after it is decoded, want at once", video,
+					composition)
 			}
 			video++
 		case 8:
@@ -90,7 +92,8 @@ func TestSampleIsH264AndAACFromAKeyFrameOn(t *testing.T) {
 		}
 	}
 	if video != 200 || keys != 8 || audio != 375 {
-		t.Errorf("%d pictures, %d keyframes, %d audio frames; want 200, 8, 375", video, keys, audio)
+		t.Errorf("%d video frames, %d keyframes, %d audio frames; want 200, 8, 375", video, keys,
+			audio)
 	}
 }
 
@@ -143,7 +146,8 @@ func again(t *testing.T) []byte {
 			continue // metadata and sequence headers hold for all rounds
 		}
 		ms, n := (tag.at + Length).Milliseconds(), len(tag.data)
-		b = append(b, tag.kind, byte(n>>16), byte(n>>8), byte(n), byte(ms>>16), byte(ms>>8), byte(ms), byte(ms>>24), 0, 0, 0)
+		b = append(b, tag.kind, byte(n>>16), byte(n>>8), byte(n), byte(ms>>16), byte(ms>>8),
+			byte(ms), byte(ms>>24), 0, 0, 0)
 		b = append(b, tag.data...)
 		b = binary.BigEndian.AppendUint32(b, uint32(11+n))
 	}

@@ -16,8 +16,9 @@ import (
 // A check looks at one thing.
 type check struct {
 	group, name string
-	look        func(*host, Plan) Finding // without Group and Name; of no interest if the host has an error
-	why         string                    // follows the Why of look
+	// Without Group and Name; of no interest if the host has an error.
+	look func(*host, Plan) Finding
+	why  string // follows the Why of look
 }
 
 // checks has all of them, in the order that findings of one State are shown in.
@@ -82,7 +83,8 @@ func (p Plan) sockets() int64 { return int64(p.Viewers) * p.Unsent }
 func openFiles(h *host, p Plan) Finding {
 	have := h.openFiles() // Go has raised the soft limit to the hard one
 	need := int64(p.Viewers) + int64(p.MaxStreams) + spareFiles
-	sum := fmt.Sprintf("%d viewers and downloads, %d publishers, %d others", p.Viewers, p.MaxStreams, spareFiles)
+	sum := fmt.Sprintf("%d viewers and downloads, %d publishers, %d others", p.Viewers,
+		p.MaxStreams, spareFiles)
 	if p.Root != "" || p.Blobs != "" {
 		need += int64(p.Viewers)
 		sum += fmt.Sprintf(", a file for each download (up to %d)", p.Viewers)
@@ -91,15 +93,18 @@ func openFiles(h *host, p Plan) Finding {
 		need += uploadFiles * int64(p.MaxUploads)
 		sum += fmt.Sprintf(", %d × %d for uploads", uploadFiles, p.MaxUploads)
 	}
-	f := Finding{Value: count(have), Why: fmt.Sprintf("The plan takes up to %d descriptors: %s.", need, sum)}
+	f := Finding{Value: count(have), Why: fmt.Sprintf("The plan takes up to %d descriptors: %s.",
+		need, sum)}
 	want := max(roundUp(need*5/4), 4096)
-	how := fmt.Sprintf(" (systemd: LimitNOFILE=%d, docker: --ulimit nofile=%d:%d)", want, want, want)
+	how := fmt.Sprintf(" (systemd: LimitNOFILE=%d, docker: --ulimit nofile=%d:%d)", want, want,
+		want)
 	command := fmt.Sprintf("ulimit -n %d", want)
 	switch {
 	case have < need:
 		f.advise(Bad, fmt.Sprintf("allow at least %d", need)+how, command)
 	case have < need*5/4:
-		f.advise(Warn, fmt.Sprintf("allow some more than the %d that the plan takes", need)+how, command)
+		f.advise(Warn, fmt.Sprintf("allow some more than the %d that the plan takes", need)+how,
+			command)
 	}
 	return f
 }
@@ -107,8 +112,10 @@ func openFiles(h *host, p Plan) Finding {
 func maxViewers(_ *host, p Plan) Finding {
 	f := Finding{Value: fmt.Sprint(p.MaxViewers)}
 	if p.Viewers > p.MaxViewers {
-		f.advise(Info, fmt.Sprintf("raise both if most of the %d are viewers of streams", p.Viewers),
-			fmt.Sprintf("millrace serve --max-viewers %d --max-stream-viewers %[1]d ...", p.Viewers))
+		f.advise(Info, fmt.Sprintf("raise both if most of the %d are viewers of streams",
+			p.Viewers),
+			fmt.Sprintf("millrace serve --max-viewers %d --max-stream-viewers %[1]d ...",
+				p.Viewers))
 	}
 	return f
 }
@@ -124,7 +131,8 @@ func tasks(h *host, p Plan) Finding {
 		f.Value = fmt.Sprint(most)
 	}
 	if set && most < need {
-		f.advise(Bad, fmt.Sprintf("allow at least %d (docker: --pids-limit %d)", need, roundUp(need)),
+		f.advise(Bad, fmt.Sprintf("allow at least %d (docker: --pids-limit %d)", need,
+			roundUp(need)),
 			fmt.Sprintf("systemctl set-property UNIT TasksMax=%d", roundUp(need)))
 	}
 	return f
@@ -140,9 +148,11 @@ func processors(h *host, _ Plan) Finding {
 	f := Finding{Value: fmt.Sprintf("%.3g processors, GOMAXPROCS %d", cpus, h.procs)}
 	switch {
 	case cpus < 1:
-		f.advise(Warn, "allow one processor at least (docker: --cpus 1)", "systemctl set-property UNIT CPUQuota=100%")
+		f.advise(Warn, "allow one processor at least (docker: --cpus 1)",
+			"systemctl set-property UNIT CPUQuota=100%")
 	case h.procs > max(whole, 2): // a group further out, at which Go does not look
-		f.advise(Warn, fmt.Sprintf("set GOMAXPROCS to %d", whole), fmt.Sprintf("GOMAXPROCS=%d millrace serve ...", whole))
+		f.advise(Warn, fmt.Sprintf("set GOMAXPROCS to %d", whole),
+			fmt.Sprintf("GOMAXPROCS=%d millrace serve ...", whole))
 	}
 	return f
 }
@@ -150,19 +160,24 @@ func processors(h *host, _ Plan) Finding {
 func memory(h *host, p Plan) Finding {
 	have, group := h.memoryCap()
 	viewers, streams := int64(p.Viewers)*viewerBytes+p.sockets(), int64(p.MaxStreams)*p.KeepBytes
-	f := Finding{Value: size(have), Why: fmt.Sprintf("%d viewers take %s here, and up to %s in the kernel if all are slow "+
-		"(--unsent %s each); %d streams keep up to %s.",
-		p.Viewers, size(int64(p.Viewers)*viewerBytes), size(p.sockets()), size(p.Unsent), p.MaxStreams, size(streams))}
+	f := Finding{Value: size(
+		have), Why: fmt.Sprintf(
+		"%d viewers take %s here, and up to %s in the kernel if all are slow "+
+			"(--unsent %s each); %d streams keep up to %s.",
+		p.Viewers, size(int64(p.Viewers)*viewerBytes), size(p.sockets()), size(p.Unsent),
+		p.MaxStreams, size(streams))}
 	if group {
 		f.Value += " (control group)"
 	}
 	switch {
 	case viewers > have:
 		f.advise(Bad, "expect fewer viewers, or have more memory",
-			fmt.Sprintf("millrace serve --max-viewers %d ...", max(1, have/2/(viewerBytes+max(p.Unsent, 1)))))
+			fmt.Sprintf("millrace serve --max-viewers %d ...",
+				max(1, have/2/(viewerBytes+max(p.Unsent, 1)))))
 	case viewers+streams > have:
 		f.advise(Warn, "let there be fewer streams, or let each keep less",
-			fmt.Sprintf("millrace serve --max-streams %d ...", max(1, (have-viewers)/2/max(p.KeepBytes, 1))))
+			fmt.Sprintf("millrace serve --max-streams %d ...",
+				max(1, (have-viewers)/2/max(p.KeepBytes, 1))))
 	}
 	return f
 }
@@ -179,7 +194,8 @@ func memoryLimit(h *host, p Plan) Finding {
 	} else {
 		f.Value = size(h.memoryLimit)
 		if h.memoryLimit > most {
-			f.advise(Bad, fmt.Sprintf("set it below the %s that there are: %s", size(most), size(advised)), command)
+			f.advise(Bad, fmt.Sprintf("set it below the %s that there are: %s", size(most),
+				size(advised)), command)
 		}
 	}
 	return f
@@ -190,7 +206,8 @@ func backlog(h *host, p Plan) Finding {
 	n := h.sysctl(name, 1)
 	f := Finding{Value: count(n[0])}
 	if n[0] < int64(min(p.Viewers, usual)) {
-		f.advise(Warn, fmt.Sprintf("allow %d, and restart the server", usual), fmt.Sprintf("sysctl -w %s=%d", name, usual))
+		f.advise(Warn, fmt.Sprintf("allow %d, and restart the server", usual),
+			fmt.Sprintf("sysctl -w %s=%d", name, usual))
 	}
 	return f
 }
@@ -208,7 +225,8 @@ func ports(h *host, p Plan) Finding {
 
 func conntrack(h *host, p Plan) Finding {
 	const name = "net.netfilter.nf_conntrack_"
-	if _, err := os.Stat(filepath.Join(h.dir, "proc/sys/net/netfilter/nf_conntrack_max")); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(h.dir,
+		"proc/sys/net/netfilter/nf_conntrack_max")); errors.Is(err, fs.ErrNotExist) {
 		return Finding{Value: "not loaded"}
 	}
 	most, used := h.sysctl(name+"max", 1), h.sysctl(name+"count", 1)
@@ -219,7 +237,8 @@ func conntrack(h *host, p Plan) Finding {
 		if most[0] < need {
 			s = Bad
 		}
-		f.advise(s, fmt.Sprintf("allow %d, or have the firewall not track the server's port", roundUp(2*need)),
+		f.advise(s, fmt.Sprintf("allow %d, or have the firewall not track the server's port",
+			roundUp(2*need)),
 			fmt.Sprintf("sysctl -w %smax=%d", name, roundUp(2*need)))
 	}
 	return f
@@ -245,7 +264,8 @@ func tcpRange(n []int64, command string) Finding {
 	case n[2] < least:
 		f.advise(Warn, fmt.Sprintf("let the kernel use %s or more", size(least)), command)
 	case n[1] > least:
-		f.advise(Warn, "let connections begin small: the kernel lets those grow that need it", command)
+		f.advise(Warn, "let connections begin small: the kernel lets those grow that need it",
+			command)
 	}
 	return f
 }
@@ -256,7 +276,8 @@ func tcpMemory(h *host, p Plan) Finding {
 	pressure, most, need := bytes(n[1]), bytes(n[2]), p.sockets()
 	f := Finding{
 		Value: fmt.Sprintf("%s, pressure from %s", size(most), size(pressure)),
-		Why:   fmt.Sprintf("%d slow viewers hold up to %s in the kernel, without data in flight.", p.Viewers, size(need)),
+		Why: fmt.Sprintf("%d slow viewers hold up to %s in the kernel, without data in flight.",
+			p.Viewers, size(need)),
 	}
 	if need > min(pressure, most) {
 		s := Warn
@@ -290,7 +311,8 @@ func (h *host) directory(flag, name string) (m *procfs.MountInfo, f Finding) {
 	if m = h.mountOf(path); m == nil {
 		return nil, Finding{}
 	}
-	f = Finding{Value: fmt.Sprintf("%s: %s on %s", name, m.FSType, m.MountPoint), Why: "Files leave from the page cache."}
+	f = Finding{Value: fmt.Sprintf("%s: %s on %s", name, m.FSType, m.MountPoint),
+		Why: "Files leave from the page cache."}
 	remote := []string{"nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "virtiofs"}
 	if slices.Contains(remote, m.FSType) || strings.HasPrefix(m.FSType, "fuse") {
 		f.Why = "Every read may wait for another machine or process, with a thread for as long as it takes."
@@ -314,7 +336,8 @@ func blobsDirectory(h *host, p Plan) Finding {
 	switch {
 	case readOnly:
 		f.Why = "The server does not start where it cannot write."
-		f.advise(Bad, "mount it for writing, or choose another directory", "mount -o remount,rw "+quote(m.MountPoint))
+		f.advise(Bad, "mount it for writing, or choose another directory",
+			"mount -o remount,rw "+quote(m.MountPoint))
 	case m.FSType == "tmpfs" || m.FSType == "ramfs":
 		f.Why = "Blobs take memory there, and are gone when the machine starts again."
 		f.advise(Warn, "choose a directory on a disk", "")

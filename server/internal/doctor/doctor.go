@@ -83,7 +83,8 @@ func Examine(p Plan) Report { return examine(thisHost(), p) }
 
 func examine(h *host, p Plan) Report {
 	r := Report{
-		Schema: schema, OS: runtime.GOOS, CPUs: h.cpus, Viewers: p.Viewers, Root: line(p.Root), Blobs: line(p.Blobs),
+		Schema: schema, OS: runtime.GOOS, CPUs: h.cpus, Viewers: p.Viewers, Root: line(p.Root),
+		Blobs:  line(p.Blobs),
 		Counts: make(map[State]int),
 	}
 	machine := *h
@@ -130,7 +131,8 @@ func size(n int64) string {
 	for ; v >= 1024 && i < 5; i++ {
 		v /= 1024
 	}
-	return strings.TrimSuffix(fmt.Sprintf("%.1f", v), ".0") + " " + []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}[i]
+	return strings.TrimSuffix(fmt.Sprintf("%.1f", v), ".0") +
+		" " + []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}[i]
 }
 
 // count formats a number that may be the kernel's way to say "no limit".

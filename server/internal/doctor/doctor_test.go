@@ -78,13 +78,15 @@ func newHost(t *testing.T, other files) (h *host, tmp string) {
 		tmp := tmp
 		if name == "proc/7/mountinfo" {
 			// As the kernel does.
-			tmp = strings.NewReplacer(`\`, `\134`, " ", `\040`, "\t", `\011`, "\n", `\012`).Replace(tmp)
+			tmp = strings.NewReplacer(`\`, `\134`, " ", `\040`, "\t", `\011`, "\n",
+				`\012`).Replace(tmp)
 		}
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, []byte(strings.ReplaceAll(text, "TMP", tmp)), 0o600); err != nil {
+		if err := os.WriteFile(path, []byte(strings.ReplaceAll(text, "TMP", tmp)),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -108,48 +110,67 @@ func TestChecks(t *testing.T) {
 	for name, situations := range map[string][]situation{
 		"open files": {
 			{state: OK, value: "65536", says: "1192 descriptors: 1000 viewers and downloads, 128 publishers, 64 others"},
-			{files: files{"proc/7/limits": openFilesLine("1024")}, state: Bad, says: "at least 1192", command: "ulimit -n 4096"},
-			{files: files{"proc/7/limits": openFilesLine("1200")}, state: Warn, says: "some more than the 1192"},
-			{files: files{"proc/7/limits": openFilesLine("2400")}, plan: Plan{Root: "TMP"}, state: Warn, says: "LimitNOFILE=4096"},
-			{files: files{"proc/7/limits": openFilesLine("2400")}, plan: Plan{Blobs: "TMP"}, state: Bad, says: "4 × 64 for uploads"},
+			{files: files{"proc/7/limits": openFilesLine("1024")}, state: Bad,
+				says: "at least 1192", command: "ulimit -n 4096"},
+			{files: files{"proc/7/limits": openFilesLine("1200")}, state: Warn,
+				says: "some more than the 1192"},
+			{files: files{"proc/7/limits": openFilesLine("2400")}, plan: Plan{Root: "TMP"},
+				state: Warn, says: "LimitNOFILE=4096"},
+			{files: files{"proc/7/limits": openFilesLine("2400")}, plan: Plan{Blobs: "TMP"},
+				state: Bad, says: "4 × 64 for uploads"},
 			{files: files{"proc/7/limits": gone}, state: Unknown, says: "limits"},
 		},
 		"--max-viewers": {
 			{state: OK, value: "4096"},
-			{plan: Plan{Viewers: 5000}, state: Info, command: "--max-viewers 5000 --max-stream-viewers 5000"},
+			{plan: Plan{Viewers: 5000}, state: Info,
+				command: "--max-viewers 5000 --max-stream-viewers 5000"},
 		},
 		"pids.max": {
 			{state: OK, value: "4915", says: "up to 36"},
-			{files: files{group + "pids.max": "40"}, plan: Plan{Blobs: "TMP"}, state: Bad, says: "--pids-limit 128", command: "TasksMax=128"},
+			{files: files{group + "pids.max": "40"}, plan: Plan{Blobs: "TMP"}, state: Bad,
+				says: "--pids-limit 128", command: "TasksMax=128"},
 			{files: files{group + "pids.max": gone}, state: OK, value: "none"},
 		},
 		"cpu.max": {
 			{state: OK, value: "none"},
-			{files: files{group + "cpu.max": "250000 100000"}, procs: 3, state: OK, value: "2.5 processors"},
-			{files: files{group + "cpu.max": "50000 100000", "sys/fs/cgroup/system.slice/cpu.max": "400000 100000"},
+			{files: files{group + "cpu.max": "250000 100000"}, procs: 3, state: OK,
+				value: "2.5 processors"},
+			{files: files{group + "cpu.max": "50000 100000",
+				"sys/fs/cgroup/system.slice/cpu.max": "400000 100000"},
 				state: Warn, says: "one processor at least"},
-			{files: files{"sys/fs/cgroup/system.slice/cpu.max": "200000 100000"}, state: Warn, command: "GOMAXPROCS=2"},
+			{files: files{"sys/fs/cgroup/system.slice/cpu.max": "200000 100000"}, state: Warn,
+				command: "GOMAXPROCS=2"},
 			{files: files{group + "cpu.max": "100000 0"}, state: OK, value: "none"},
 		},
 		"memory": {
 			{state: OK, value: "16 GiB", says: "1000 viewers take 3.9 MiB here, and up to 125 MiB in the kernel"},
-			{files: files{group + "memory.max": "67108864"}, state: Bad, value: "64 MiB (control group)"},
-			{files: files{"sys/fs/cgroup/system.slice/memory.max": "1073741824"}, state: Warn, command: "--max-streams"},
+			{files: files{group + "memory.max": "67108864"}, state: Bad,
+				value: "64 MiB (control group)"},
+			{files: files{"sys/fs/cgroup/system.slice/memory.max": "1073741824"}, state: Warn,
+				command: "--max-streams"},
 			{files: files{"proc/meminfo": "MemFree: 1 kB\n"}, state: Unknown, says: "does not say"},
-			{files: files{"proc/meminfo": gone, group + "memory.max": "4294967296"}, state: OK, value: "4 GiB (control group)"},
-			{files: files{"proc/7/cgroup": oldGroups, oldMemory + "docker/7f/memory.limit_in_bytes": "67108864"},
+			{files: files{"proc/meminfo": gone, group + "memory.max": "4294967296"}, state: OK,
+				value: "4 GiB (control group)"},
+			{files: files{"proc/7/cgroup": oldGroups, oldMemory +
+				"docker/7f/memory.limit_in_bytes": "67108864"},
 				state: Bad, value: "64 MiB (control group)"},
-			{files: files{"proc/7/cgroup": oldGroups, oldMemory + "memory.limit_in_bytes": "67108864"}, // in a container
+			// In a container.
+			{files: files{"proc/7/cgroup": oldGroups, oldMemory +
+				"memory.limit_in_bytes": "67108864"},
 				state: Bad, value: "64 MiB (control group)"},
-			{files: files{"proc/7/cgroup": oldGroups, oldMemory + "memory.limit_in_bytes": "4294967296",
-				oldMemory + "docker/7f/memory.limit_in_bytes": "9223372036854771712"}, state: OK, value: "4 GiB (control group)"},
-			{files: files{"proc/7/cgroup": oldGroups, oldMemory + "docker/7f/memory.limit_in_bytes": "9223372036854771712"},
+			{files: files{"proc/7/cgroup": oldGroups, oldMemory +
+				"memory.limit_in_bytes": "4294967296",
+				oldMemory + "docker/7f/memory.limit_in_bytes": "9223372036854771712"}, state: OK,
+				value: "4 GiB (control group)"},
+			{files: files{"proc/7/cgroup": oldGroups, oldMemory +
+				"docker/7f/memory.limit_in_bytes": "9223372036854771712"},
 				state: OK, value: "16 GiB"},
 		},
 		"GOMEMLIMIT": {
 			{state: OK, value: "none", says: "--memory: 8 GiB"},
 			{files: files{group + "memory.max": "4294967296"}, state: OK, says: "--memory: 2 GiB"},
-			{files: files{group + "memory.max": "4294967296"}, limit: 3 << 30, state: OK, value: "3 GiB"},
+			{files: files{group + "memory.max": "4294967296"}, limit: 3 << 30, state: OK,
+				value: "3 GiB"},
 			{limit: 32 << 30, state: Bad, says: "below the 16 GiB"},
 		},
 		"net.core.somaxconn": {
@@ -157,7 +178,8 @@ func TestChecks(t *testing.T) {
 			{files: files{"net.core.somaxconn": "128"}, state: Warn, command: "somaxconn=4096"},
 			{files: files{"net.core.somaxconn": "128"}, plan: Plan{Viewers: 100}, state: OK},
 			{files: files{"net.core.somaxconn": "many"}, state: Unknown, says: "want numbers"},
-			{files: files{"net.core.somaxconn": gone}, state: Unknown, says: "there is no /proc/sys/net/core/somaxconn"},
+			{files: files{"net.core.somaxconn": gone}, state: Unknown,
+				says: "there is no /proc/sys/net/core/somaxconn"},
 		},
 		"net.ipv4.ip_local_port_range": {
 			{state: OK, value: "32768 to 60999"},
@@ -165,14 +187,17 @@ func TestChecks(t *testing.T) {
 		},
 		"conntrack": {
 			{state: OK, value: "262144 (in use: 120)"},
-			{files: files{"net.netfilter.nf_conntrack_max": "1024"}, state: Bad, command: "nf_conntrack_max=4096"},
+			{files: files{"net.netfilter.nf_conntrack_max": "1024"}, state: Bad,
+				command: "nf_conntrack_max=4096"},
 			{files: files{"net.netfilter.nf_conntrack_max": "2048"}, state: Warn},
 			{files: files{"net.netfilter.nf_conntrack_max": gone}, state: OK, value: "not loaded"},
 		},
 		"net.ipv4.tcp_wmem": {
 			{state: OK, value: "4096 16384 4194304", says: "20 MiB a second"},
-			{files: files{"net.ipv4.tcp_wmem": "4096 16384 65536"}, state: Warn, says: "1 MiB or more"},
-			{files: files{"net.ipv4.tcp_wmem": "4096 2097152 4194304"}, state: Warn, says: "begin small"},
+			{files: files{"net.ipv4.tcp_wmem": "4096 16384 65536"}, state: Warn,
+				says: "1 MiB or more"},
+			{files: files{"net.ipv4.tcp_wmem": "4096 2097152 4194304"}, state: Warn,
+				says: "begin small"},
 			{files: files{"net.ipv4.tcp_wmem": "1 2"}, state: Unknown},
 		},
 		"net.ipv4.tcp_rmem": {{state: OK}},
@@ -189,7 +214,8 @@ func TestChecks(t *testing.T) {
 		},
 		"blobs": {
 			{plan: Plan{Blobs: "TMP"}, state: OK, value: "ext4 on /"},
-			{plan: Plan{Blobs: "TMP/tmpfs"}, state: Warn, says: "gone when the machine starts again"},
+			{plan: Plan{Blobs: "TMP/tmpfs"}, state: Warn,
+				says: "gone when the machine starts again"},
 			{plan: Plan{Blobs: "TMP/sealed"}, state: Bad, command: "mount -o remount,rw '"},
 			{plan: Plan{Blobs: "TMP/two words"}, state: Warn, says: "a volume"},
 		},
@@ -200,11 +226,13 @@ func TestChecks(t *testing.T) {
 	} {
 		for _, s := range situations {
 			h, tmp := newHost(t, s.files)
-			p := Plan{Viewers: 1000, MaxViewers: 4096, MaxStreams: 128, KeepBytes: 16 << 20, Unsent: 128 << 10, MaxUploads: 64}
+			p := Plan{Viewers: 1000, MaxViewers: 4096, MaxStreams: 128, KeepBytes: 16 << 20,
+				Unsent: 128 << 10, MaxUploads: 64}
 			if s.plan.Viewers > 0 {
 				p.Viewers = s.plan.Viewers
 			}
-			p.Root, p.Blobs = strings.Replace(s.plan.Root, "TMP", tmp, 1), strings.Replace(s.plan.Blobs, "TMP", tmp, 1)
+			p.Root, p.Blobs = strings.Replace(s.plan.Root, "TMP", tmp, 1),
+				strings.Replace(s.plan.Blobs, "TMP", tmp, 1)
 			if s.limit > 0 {
 				h.memoryLimit = s.limit
 			}
@@ -217,9 +245,11 @@ func TestChecks(t *testing.T) {
 					continue
 				}
 				found = true
-				if f.State != s.state || !strings.Contains(f.Value, s.value) || !strings.Contains(f.Advice+" "+f.Why, s.says) ||
+				if f.State != s.state || !strings.Contains(f.Value, s.value) ||
+					!strings.Contains(f.Advice+" "+f.Why, s.says) ||
 					!strings.Contains(f.Command, s.command) {
-					t.Errorf("%s with %q:\n%+v, want\n%s, %q, %q, %q", name, s.files, f, s.state, s.value, s.says, s.command)
+					t.Errorf("%s with %q:\n%+v, want\n%s, %q, %q, %q", name, s.files, f, s.state,
+						s.value, s.says, s.command)
 				}
 			}
 			if !found {
@@ -231,11 +261,14 @@ func TestChecks(t *testing.T) {
 
 // A machine that shows nothing has no reason to fail, and the worst findings come first.
 func TestReport(t *testing.T) {
-	r := examine(&host{dir: t.TempDir(), cpus: 1, procs: 1, pageSize: 4096, memoryLimit: math.MaxInt64}, Plan{Viewers: 1, Root: "/no\x1b[2Jwhere"})
-	if r.Counts[Bad] != 1 || r.Counts[Warn] != 0 || r.Counts[Unknown] == 0 || len(r.Counts) != len(States) || len(r.Findings) != len(checks) {
+	r := examine(&host{dir: t.TempDir(), cpus: 1, procs: 1, pageSize: 4096,
+		memoryLimit: math.MaxInt64}, Plan{Viewers: 1, Root: "/no\x1b[2Jwhere"})
+	if r.Counts[Bad] != 1 || r.Counts[Warn] != 0 || r.Counts[Unknown] == 0 ||
+		len(r.Counts) != len(States) || len(r.Findings) != len(checks) {
 		t.Errorf("%+v", r.Counts)
 	}
-	if f := r.Findings[0]; f.State != Bad || f.Name != "root" || strings.ContainsRune(f.Value+f.Command+r.Root, '\x1b') {
+	if f := r.Findings[0]; f.State != Bad || f.Name != "root" ||
+		strings.ContainsRune(f.Value+f.Command+r.Root, '\x1b') {
 		t.Errorf("%+v", f)
 	}
 	if r := Examine(Plan{Viewers: 1}); r.CPUs < 1 {

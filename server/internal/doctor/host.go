@@ -34,7 +34,8 @@ type host struct {
 // thisHost returns the host that this process is on. A file is read when a check asks for it.
 func thisHost() *host {
 	return &host{
-		dir: "/", cpus: runtime.NumCPU(), procs: runtime.GOMAXPROCS(0), pageSize: int64(os.Getpagesize()),
+		dir: "/", cpus: runtime.NumCPU(), procs: runtime.GOMAXPROCS(0),
+		pageSize:    int64(os.Getpagesize()),
 		memoryLimit: debug.SetMemoryLimit(-1), // which changes nothing
 	}
 }
@@ -154,7 +155,8 @@ func parseLimit(s string) (int64, bool) {
 // parseCPU reads cpu.max, "QUOTA PERIOD" or "max PERIOD", as thousandths of a processor.
 func parseCPU(s string) (int64, bool) {
 	var quota, period int64
-	if n, _ := fmt.Sscanf(s, "%d %d", &quota, &period); n != 2 || period <= 0 || quota < 0 || quota > unlimited {
+	if n, _ := fmt.Sscanf(s, "%d %d", &quota, &period); n != 2 || period <= 0 || quota < 0 ||
+		quota > unlimited {
 		return 0, false
 	}
 	return quota * 1000 / period, true
@@ -163,7 +165,8 @@ func parseCPU(s string) (int64, bool) {
 // groupLimit returns the lowest limit that parse finds in the files of that name of this process's
 // control groups: its own and its ancestors. In version 1 each controller has its own groups; in
 // version 2 the controller is "".
-func (h *host) groupLimit(controller, name string, parse func(string) (int64, bool)) (least int64, set bool) {
+func (h *host) groupLimit(controller, name string, parse func(string) (int64, bool)) (least int64,
+	set bool) {
 	least = math.MaxInt64
 	own, looking := "", *h // its error is not an error of h: without groups there are no limits
 	groups, _ := looking.self().Cgroups()
@@ -192,7 +195,8 @@ func (h *host) mountOf(path string) (best *procfs.MountInfo) {
 		at := strings.ReplaceAll(m.MountPoint, `\040`, " ")
 		rest, in := strings.CutPrefix(path, strings.TrimSuffix(at, "/"))
 		// Of two mounts at one place the later one hides the earlier.
-		if in && (rest == "" || rest[0] == '/') && (best == nil || len(m.MountPoint) >= len(best.MountPoint)) {
+		if in && (rest == "" || rest[0] == '/') &&
+			(best == nil || len(m.MountPoint) >= len(best.MountPoint)) {
 			best = m
 		}
 	}

@@ -33,7 +33,8 @@ var (
 	// errBusy refuses a client when so many wait for the hook, or play, that no more are asked
 	// about.
 	errBusy = refuse.New(http.StatusServiceUnavailable,
-		"too many clients wait for the hook of this server, or play by its leave").For(refuse.Limit).After(time.Second)
+		"too many clients wait for the hook of this server, or play by its leave").For(
+		refuse.Limit).After(time.Second)
 	// errFails refuses a client because of a failure, which the log describes.
 	errFails = refuse.New(http.StatusServiceUnavailable,
 		"the hook that this server asks does not answer").For(refuse.HookFailed).After(time.Second)
@@ -114,7 +115,8 @@ func (k *asker) askInTime(parent, wanted context.Context, q *Request) (a Answer,
 			return a, wanted.Err()
 		case <-ctx.Done():
 			return a, cmp.Or(parent.Err(), error(&failure{Err: fmt.Errorf(
-				"it has not answered %d other requests within %v (--hook-timeout)", maxRequests, k.timeout)}))
+				"it has not answered %d other requests within %v (--hook-timeout)", maxRequests,
+				k.timeout)}))
 		}
 	}
 	err = try(ctx, func() error {

@@ -22,7 +22,8 @@ type Config struct {
 // CheckURL returns an error that does not tell the URL, which may have secrets in it.
 func CheckURL(address string) error {
 	u, err := url.Parse(address)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Hostname() == "" || u.Fragment != "" {
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" ||
+		u.Hostname() == "" || u.Fragment != "" {
 		return errors.New("want http://[USER:PASSWORD@]HOST/PATH or https://")
 	}
 	return nil
@@ -49,12 +50,15 @@ func New(cfg Config) (*Client, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	log := lock.Logger(cfg.Log)
-	c := &Client{cfg: cfg, counts: newCounter(), poster: newPoster(cfg.URL, cfg.Timeout, maxRequests+endWorkers)}
+	c := &Client{cfg: cfg, counts: newCounter(),
+		poster: newPoster(cfg.URL, cfg.Timeout, maxRequests+endWorkers)}
 	var closing context.Context
 	closing, c.stop = context.WithCancel(context.Background())
 	c.asker = &asker{
-		poster: c.poster, counts: c.counts, log: log, timeout: cfg.Timeout, open: cfg.Open, closing: closing,
-		slots: make(chan struct{}, maxRequests), playSlots: make(chan struct{}, maxRequests-reservedRequests),
+		poster: c.poster, counts: c.counts, log: log, timeout: cfg.Timeout, open: cfg.Open,
+		closing:   closing,
+		slots:     make(chan struct{}, maxRequests),
+		playSlots: make(chan struct{}, maxRequests-reservedRequests),
 	}
 	c.ends = &endQueue{
 		poster: c.poster, counts: c.counts, log: log, timeout: cfg.Timeout, closing: closing,
@@ -120,7 +124,9 @@ func (c *Client) Close(ctx context.Context) {
 func (c *Client) Stats() Stats {
 	queued, dropped := c.ends.waiting()
 	return Stats{
-		Requests: c.counts.all(), Attempts: c.poster.attempts.Load(), Spent: time.Duration(c.poster.spent.Load()),
-		Hits: c.plays.hits.Load(), Dropped: dropped, Plays: c.plays.size(), Waiting: int(c.asker.waiting.Load()), Queued: queued,
+		Requests: c.counts.all(), Attempts: c.poster.attempts.Load(),
+		Spent: time.Duration(c.poster.spent.Load()),
+		Hits:  c.plays.hits.Load(), Dropped: dropped, Plays: c.plays.size(),
+		Waiting: int(c.asker.waiting.Load()), Queued: queued,
 	}
 }

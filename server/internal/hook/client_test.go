@@ -73,11 +73,15 @@ func newClient(t *testing.T, url string, change func(*Config)) (*Client, *nettes
 func publish() *Request { return &Request{Event: Publish, Stream: "s3cr3t", Address: "192.0.2.7"} }
 
 func play(protocol string) *Request {
-	return &Request{Event: PlayBegin, Stream: "show", Protocol: protocol, Address: "192.0.2.8", Query: "key=1"}
+	return &Request{Event: PlayBegin, Stream: "show", Protocol: protocol, Address: "192.0.2.8",
+		Query: "key=1"}
 }
 
 func TestAskAndEnd(t *testing.T) {
-	f := newFakeHook(t, func(w http.ResponseWriter, q Request) { _, _ = io.WriteString(w, `{"allow":true,"name":"show"}`) })
+	f := newFakeHook(t, func(w http.ResponseWriter, q Request) {
+		_,
+			_ = io.WriteString(w, `{"allow":true,"name":"show"}`)
+	})
 	c, _ := newClient(t, f.URL, nil)
 	q := publish()
 	q.Query, q.Token, q.Agent = "key=k3y", "t0k3n", "OBS"
@@ -87,10 +91,12 @@ func TestAskAndEnd(t *testing.T) {
 	c.End(q, "end of the stream", 1234)
 	c.Close(t.Context())
 	begin, end := f.events(Publish), f.events(PublishEnd)
-	if len(begin) != 1 || begin[0].Query != "key=k3y" || begin[0].Token != "t0k3n" || begin[0].Agent != "OBS" || begin[0].Version != Version {
+	if len(begin) != 1 || begin[0].Query != "key=k3y" || begin[0].Token != "t0k3n" ||
+		begin[0].Agent != "OBS" || begin[0].Version != Version {
 		t.Errorf("asked %+v", begin)
 	}
-	if len(end) != 1 || end[0].ID != begin[0].ID || end[0].ID == "" || end[0].Reason != "end of the stream" || end[0].Bytes != 1234 ||
+	if len(end) != 1 || end[0].ID != begin[0].ID || end[0].ID == "" ||
+		end[0].Reason != "end of the stream" || end[0].Bytes != 1234 ||
 		end[0].Query+end[0].Token+end[0].Agent != "" || end[0].Stream != "s3cr3t" {
 		t.Errorf("told %+v", end)
 	}
@@ -118,19 +124,24 @@ func TestInvalidAnswersAreFailures(t *testing.T) {
 	elsewhere := newFakeHook(t, nil)
 	for name, answer := range map[string]func(w http.ResponseWriter, q Request){
 		"text": func(w http.ResponseWriter, _ Request) { _, _ = io.WriteString(w, "OK") },
-		"huge": func(w http.ResponseWriter, _ Request) { _, _ = io.WriteString(w, strings.Repeat("{", 1<<20)) },
+		"huge": func(w http.ResponseWriter, _ Request) {
+			_,
+				_ = io.WriteString(w, strings.Repeat("{", 1<<20))
+		},
 		"redirect": func(w http.ResponseWriter, _ Request) {
 			http.Redirect(w, &http.Request{}, elsewhere.URL, http.StatusTemporaryRedirect)
 		},
 		"other": func(w http.ResponseWriter, _ Request) { w.WriteHeader(http.StatusTeapot) },
 	} {
 		f := newFakeHook(t, answer)
-		c, book := newClient(t, strings.Replace(f.URL, "http://", "http://user:passw0rd@", 1)+"/?k3y=1", nil)
+		c, book := newClient(t, strings.Replace(f.URL, "http://", "http://user:passw0rd@", 1)+
+			"/?k3y=1", nil)
 		_, err := c.Ask(t.Context(), publish())
 		if err != errFails || len(f.events(Publish)) != 1 {
 			t.Errorf("%s: %v, asked %d times", name, err, len(f.events(Publish)))
 		}
-		if text := fmt.Sprint(err) + book.String(); strings.Contains(text, "passw0rd") || strings.Contains(text, "k3y") {
+		if text := fmt.Sprint(err) + book.String(); strings.Contains(text, "passw0rd") ||
+			strings.Contains(text, "k3y") {
 			t.Errorf("%s: %s", name, text)
 		}
 		if _, err := c.Play(t.Context(), play("rtmp")); err != errFails {
@@ -149,12 +160,16 @@ func TestUnreachableHookFails(t *testing.T) {
 	t.Cleanup(func() { close(hang) })
 	for _, url := range []string{f.URL, "http://user:passw0rd@" + nettest.FreeAddr(t)} {
 		for _, open := range []bool{false, true} {
-			c, book := newClient(t, url, func(cfg *Config) { cfg.Timeout, cfg.Open = 100*time.Millisecond, open })
+			c, book := newClient(t, url, func(cfg *Config) {
+				cfg.Timeout,
+					cfg.Open = 100*time.Millisecond, open
+			})
 			_, err := c.Ask(t.Context(), publish())
 			if (err == nil) != open || !open && err != errFails {
 				t.Errorf("%s, open %v: %v", url, open, err)
 			}
-			if !strings.Contains(book.String(), "the hook fails") || strings.Contains(book.String(), "passw0rd") {
+			if !strings.Contains(book.String(), "the hook fails") ||
+				strings.Contains(book.String(), "passw0rd") {
 				t.Errorf("the log: %s", book)
 			}
 			p, err := c.Play(t.Context(), play("rtmp"))
@@ -281,10 +296,14 @@ func TestPlayersLeaveTheQueue(t *testing.T) {
 				}
 			})
 		}
-		nettest.Eventually(t, "the questions", func() bool { return c.Stats().Waiting == 500 && len(f.events(PlayBegin)) == asked })
+		nettest.Eventually(t, "the questions", func() bool {
+			return c.Stats().Waiting == 500 &&
+				len(f.events(PlayBegin)) == asked
+		})
 		cancel()
 		all.Wait()
-		nettest.Eventually(t, "the others to be dropped", func() bool { return c.Stats().Waiting == asked && c.Stats().Plays == 0 })
+		nettest.Eventually(t, "the others to be dropped",
+			func() bool { return c.Stats().Waiting == asked && c.Stats().Plays == 0 })
 		answered := make(chan error)
 		go func() { // another one for which the first one has asked
 			q := play(protocol)
@@ -299,7 +318,8 @@ func TestPlayersLeaveTheQueue(t *testing.T) {
 		if err := <-answered; err != nil {
 			t.Errorf("%s: who comes then: %v", protocol, err)
 		}
-		nettest.Eventually(t, "the ends of those that were asked about", func() bool { return len(f.events(PlayEnd)) >= asked })
+		nettest.Eventually(t, "the ends of those that were asked about",
+			func() bool { return len(f.events(PlayEnd)) >= asked })
 		if n := len(f.events(PlayBegin)); n != asked+1 {
 			t.Errorf("%s: %d questions, want %d", protocol, n, asked+1)
 		}
@@ -327,7 +347,10 @@ func TestPlayerGoes(t *testing.T) {
 		t.Error(err)
 	}
 	close(wait)
-	nettest.Eventually(t, "the end", func() bool { return len(f.events(PlayEnd)) == 1 && c.Stats().Plays == 0 })
+	nettest.Eventually(t, "the end", func() bool {
+		return len(f.events(PlayEnd)) == 1 &&
+			c.Stats().Plays == 0
+	})
 }
 
 // Ends are retried while the hook is unreachable, and Close drops those that it cannot deliver.
@@ -347,7 +370,10 @@ func TestEnds(t *testing.T) {
 	c.End(q, "first", 1)
 	nettest.Eventually(t, "two attempts", func() bool { return len(f.events(PublishEnd)) >= 2 })
 	down.Store(false)
-	nettest.Eventually(t, "delivery", func() bool { return c.Stats().Requests[Outcome{PublishEnd, "sent"}] == 1 })
+	nettest.Eventually(t, "delivery", func() bool {
+		return c.Stats().Requests[Outcome{PublishEnd,
+			"sent"}] == 1
+	})
 	down.Store(true)
 	for range maxEnds + 10 {
 		c.End(q, "second", 1)
@@ -358,10 +384,11 @@ func TestEnds(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	c.Close(ctx)
-	if st := c.Stats(); st.Dropped != maxEnds+10 || st.Requests[Outcome{PublishEnd, "dropped"}] != st.Dropped {
+	if st := c.Stats(); st.Dropped != maxEnds+10 ||
+		st.Requests[Outcome{PublishEnd, "dropped"}] != st.Dropped {
 		t.Errorf("%+v", st)
 	}
-	lines := func() int { return strings.Count(book.String(), "not told of an end") }
+	lines := func() int { return strings.Count(book.String(), "could not be sent to the hook") }
 	nettest.Eventually(t, "a line", func() bool { return lines() > 0 })
 	if n := lines(); n > 20 {
 		t.Errorf("%d lines", n)
@@ -389,7 +416,8 @@ func TestTheLogBlocks(t *testing.T) {
 	for range maxEnds + 10 {
 		c.End(q, "over", 1)
 	}
-	nettest.Eventually(t, "a line that waits", func() bool { return b.Holds("not told of an end") })
+	nettest.Eventually(t, "a line that waits",
+		func() bool { return b.Holds("could not be sent to the hook") })
 	if _, err := c.Ask(t.Context(), publish()); err != nil {
 		t.Error(err)
 	}
@@ -413,12 +441,14 @@ func TestTooLongCredentialsAre414(t *testing.T) {
 }
 
 func TestCheckURL(t *testing.T) {
-	for _, url := range []string{"http://127.0.0.1:9000/hook", "https://user:secret@example.org/a?b=c", "http://[::1]:80"} {
+	for _, url := range []string{"http://127.0.0.1:9000/hook",
+		"https://user:secret@example.org/a?b=c", "http://[::1]:80"} {
 		if err := CheckURL(url); err != nil {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
-	for _, url := range []string{"", "127.0.0.1:9000", "ftp://example.org", "http://", "http:///a", "http://s3cr3t:%zz@x", "http://a/#b"} {
+	for _, url := range []string{"", "127.0.0.1:9000", "ftp://example.org", "http://", "http:///a",
+		"http://s3cr3t:%zz@x", "http://a/#b"} {
 		if err := CheckURL(url); err == nil || strings.Contains(err.Error(), "s3cr3t") {
 			t.Errorf("%q: %v", url, err)
 		}
@@ -449,7 +479,8 @@ func TestCloseWithoutTheHook(t *testing.T) {
 		for i := range 20 {
 			c.End(&Request{Event: Publish, Stream: fmt.Sprint("cam", i)}, "over", 1)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), endPatience/2) // all ends are tried for longer
+		// All ends are tried for longer.
+		ctx, cancel := context.WithTimeout(t.Context(), endPatience/2)
 		c.Close(ctx)
 		if ctx.Err() != nil {
 			t.Errorf("status %d: Close took all of its time", status)
@@ -461,14 +492,18 @@ func TestCloseWithoutTheHook(t *testing.T) {
 // A later reason for a failure is in the log, too.
 func TestReasonsOfFailures(t *testing.T) {
 	var status atomic.Int32
-	h := newFakeHook(t, func(w http.ResponseWriter, _ Request) { w.WriteHeader(int(status.Load())) })
+	h := newFakeHook(t, func(w http.ResponseWriter,
+		_ Request) {
+		w.WriteHeader(int(status.Load()))
+	})
 	c, book := newClient(t, h.URL, func(cfg *Config) { cfg.Timeout = nettest.Timeout })
 	defer c.Close(t.Context())
 	for _, s := range []int32{400, 418, 400, 200} {
 		status.Store(s)
 		_, _ = c.Ask(t.Context(), &Request{Event: Publish, Stream: "cam"})
 	}
-	if log := book.String(); strings.Count(log, "the hook fails") != 2 || strings.Count(log, "answers again") != 1 {
+	if log := book.String(); strings.Count(log, "the hook fails") != 2 ||
+		strings.Count(log, "answers again") != 1 {
 		t.Errorf("the log has\n%s", log)
 	}
 }

@@ -72,7 +72,8 @@ func (q *endQueue) drop(e *Request, why error) {
 	q.counts.count(e.Event, "dropped")
 	if q.dropped&(q.dropped-1) == 0 { // 1, 2, 4, 8, ...: a hook that is away must not fill the log
 		// In another goroutine: the log may block, and mutexes are held.
-		go q.log.Warn("an end could not be sent to the hook", "event", string(e.Event), "id", e.ID, "reason", why, "dropped", q.dropped)
+		go q.log.Warn("an end could not be sent to the hook", "event", string(e.Event), "id", e.ID,
+			"reason", why, "dropped", q.dropped)
 	}
 }
 

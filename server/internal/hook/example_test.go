@@ -23,7 +23,8 @@ func Example() {
 	}
 	ctx := context.Background()
 	defer client.Close(ctx) // delivers the ends that wait
-	q := &hook.Request{Event: hook.Publish, Stream: "s3cr3t", Protocol: "rtmp", Address: "192.0.2.7"}
+	q := &hook.Request{Event: hook.Publish, Stream: "s3cr3t", Protocol: "rtmp",
+		Address: "192.0.2.7"}
 	answer, err := client.Ask(ctx, q)
 	fmt.Println(answer.Name, err)
 	client.End(q, "end of the stream", 1_000_000)

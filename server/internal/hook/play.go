@@ -44,11 +44,14 @@ type Play struct {
 	answer  Answer
 	err     error
 	allowed bool
-	stale   bool      // the hook has failed since the answer, which counts all the same: no request waits for the next one
+	// The hook has failed since the answer, which counts all the same: no request waits for the
+	// next one.
+	stale   bool
 	until   time.Time // the answer counts
 	over    time.Time // the time that the hook allows, if it is not zero
 	players int       // players with connections, including waiting ones
-	waiters int       // callers that wait for the first answer; when the last one has left, forget ends the question
+	// Callers that wait for the first answer; when the last one has left, forget ends the question.
+	waiters int
 	forget  context.CancelFunc
 	asked   time.Time // of HLS: the latest request
 	ended   bool
@@ -205,7 +208,9 @@ func (t *playTable) decide(wanted context.Context, p *Play, q Request) {
 			p.over = now.Add(a.MaxTime)
 		}
 		p.allowed, p.until = true, now.Add(a.Keep)
-		if gone := t.plays[p.key] != p; gone && p.waiters == 0 || p.q.Protocol != HLS && p.players == 0 { // all have gone
+		// All have gone.
+		if gone := t.plays[p.key] != p; gone && p.waiters == 0 || p.q.Protocol != HLS &&
+			p.players == 0 {
 			t.endPlay(p, "the client has gone")
 		}
 		return

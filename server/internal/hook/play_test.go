@@ -49,7 +49,8 @@ func (r *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	if r.err != nil {
 		return nil, r.err
 	}
-	return &http.Response{StatusCode: r.status, Body: io.NopCloser(strings.NewReader(r.body)), Request: req}, nil
+	return &http.Response{StatusCode: r.status, Body: io.NopCloser(strings.NewReader(r.body)),
+		Request: req}, nil
 }
 
 // bubble runs test in virtual time, with a client of the hook r.
@@ -138,7 +139,8 @@ func TestHLSRefusedLater(t *testing.T) {
 
 // The end of a play has the public name, which may be another one than the client says.
 func TestPlayEndHasPublicName(t *testing.T) {
-	for answer, want := range map[string]string{"": "show", `{"allow":true,"name":"public"}`: "public"} {
+	for answer, want := range map[string]string{"": "show",
+		`{"allow":true,"name":"public"}`: "public"} {
 		bubble(t, func(t *testing.T, c *Client, r *roundTripper) {
 			r.set(200, answer, nil)
 			q := play("http-flv")
@@ -151,7 +153,8 @@ func TestPlayEndHasPublicName(t *testing.T) {
 			synctest.Wait()
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			if !strings.Contains(r.latest, `"play_end"`) || !strings.Contains(r.latest, `"stream":"show","name":"`+want+`"`) {
+			if !strings.Contains(r.latest, `"play_end"`) ||
+				!strings.Contains(r.latest, `"stream":"show","name":"`+want+`"`) {
 				t.Errorf("after the answer %q: %s, want the name %q", answer, r.latest, want)
 			}
 		})
@@ -301,7 +304,8 @@ func TestLateRefusal(t *testing.T) {
 		time.Sleep(2*hlsIdle + sweepEvery)
 		synctest.Wait()
 		if r.count(PlayBegin) != 3 || r.count(PlayEnd) != 2 || c.Stats().Plays != 0 {
-			t.Errorf("%d questions, want 3; %d ends, want 2; %d plays", r.count(PlayBegin), r.count(PlayEnd), c.Stats().Plays)
+			t.Errorf("%d questions, want 3; %d ends, want 2; %d plays", r.count(PlayBegin),
+				r.count(PlayEnd), c.Stats().Plays)
 		}
 	})
 }

@@ -46,7 +46,10 @@ func newPoster(url string, timeout time.Duration, connections int) *poster {
 			IdleConnTimeout: 30 * time.Second, MaxResponseHeaderBytes: maxAnswer,
 		},
 		// Requests have secrets in them, which are for this URL alone.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		CheckRedirect: func(
+			*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		},
 	}}
 }
 

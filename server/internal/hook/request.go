@@ -43,9 +43,10 @@ const HLS = "hls"
 
 // A Request is the JSON that the hook receives.
 type Request struct {
-	Version  int       `json:"version"`
-	Event    Event     `json:"event"`
-	ID       string    `json:"id"`             // the same in the event that begins and in the one that ends
+	Version int   `json:"version"`
+	Event   Event `json:"event"`
+	// The same in the event that begins and in the one that ends.
+	ID       string    `json:"id"`
 	Time     time.Time `json:"time"`           // of the event
 	Node     string    `json:"node,omitempty"` // the address of the node of a cluster
 	Stream   string    `json:"stream"`         // the name as the client says it
@@ -54,7 +55,8 @@ type Request struct {
 	Address  string    `json:"address,omitempty"`    // of the client, without a port
 	Agent    string    `json:"user_agent,omitempty"` // the client's program
 	Query    string    `json:"query,omitempty"`      // as the client sent it
-	Token    string    `json:"token,omitempty"`      // that the client shows, in a header or in the query
+	// That the client shows, in a header or in the query.
+	Token string `json:"token,omitempty"`
 
 	// Of ends.
 	Reason  string  `json:"reason,omitempty"`
@@ -70,7 +72,8 @@ const maxShown = 4 << 10
 func (q *Request) prepare(node string) error {
 	if n := len(q.Query) + len(q.Token) + len(q.Agent); n > maxShown {
 		return refuse.New(http.StatusRequestURITooLong,
-			"query, token and user agent have %d bytes, and %d may be shown", n, maxShown).For(refuse.Hook)
+			"query, token and user agent have %d bytes, and %d may be shown", n,
+			maxShown).For(refuse.Hook)
 	}
 	q.Version, q.Node, q.Time, q.ID = Version, node, time.Now().UTC(), rand.Text()
 	return nil
@@ -141,7 +144,8 @@ func parseAnswer(event Event, status int, body []byte) (Answer, error) {
 	ok := status >= 200 && status < 300
 	a := Answer{Keep: keepDefault}
 	switch {
-	case !ok && status != http.StatusUnauthorized && status != http.StatusForbidden && status != http.StatusNotFound:
+	case !ok && status != http.StatusUnauthorized && status != http.StatusForbidden &&
+		status != http.StatusNotFound:
 		return a, fmt.Errorf("it answers %d, want 2xx, 401, 403 or 404", status)
 	case len(body) > maxAnswer:
 		return a, fmt.Errorf("its answer is longer than %d bytes", maxAnswer)
@@ -176,7 +180,8 @@ func decodeAnswer(body []byte) (got answerBody, err error) {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()
 	if err = dec.Decode(&got); err != nil {
-		return got, fmt.Errorf("its answer is invalid: %.*s", maxReason, strings.TrimPrefix(err.Error(), "json: "))
+		return got, fmt.Errorf("its answer is invalid: %.*s", maxReason,
+			strings.TrimPrefix(err.Error(), "json: "))
 	}
 	if _, err = dec.Token(); err != io.EOF {
 		return got, errors.New("there is something behind the JSON of its answer")
@@ -191,8 +196,10 @@ func (a Answer) limited(event Event, got answerBody) (Answer, error) {
 		given bool
 		of    []Event
 	}{
-		{"name", got.Name != "", []Event{Publish, PlayBegin}}, {"max_viewers", got.MaxViewers != nil, []Event{Publish}},
-		{"max_seconds", got.MaxSeconds != nil, []Event{Publish, PlayBegin}}, {"cache_seconds", got.Cache != nil, []Event{PlayBegin}},
+		{"name", got.Name != "", []Event{Publish, PlayBegin}},
+		{"max_viewers", got.MaxViewers != nil, []Event{Publish}},
+		{"max_seconds", got.MaxSeconds != nil, []Event{Publish, PlayBegin}},
+		{"cache_seconds", got.Cache != nil, []Event{PlayBegin}},
 	} {
 		if f.given && !slices.Contains(f.of, event) {
 			return a, fmt.Errorf("its answer to %s has %q", event, f.name)
@@ -206,7 +213,8 @@ func (a Answer) limited(event Event, got answerBody) (Answer, error) {
 	}
 	if n := got.MaxSeconds; n != nil {
 		if a.MaxTime = seconds(*n); !(*n <= maxSeconds) || a.MaxTime <= 0 { // 0 would be no limit
-			return a, fmt.Errorf("max_seconds is %g, want at least 1e-9 and at most %d", *n, maxSeconds)
+			return a, fmt.Errorf("max_seconds is %g, want at least 1e-9 and at most %d", *n,
+				maxSeconds)
 		}
 	}
 	if n := got.Cache; n != nil {

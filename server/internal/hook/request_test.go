@@ -20,33 +20,41 @@ func TestParseAnswer(t *testing.T) {
 		{Publish, 204, " \n", Answer{Keep: keepDefault}, ""},
 		{Publish, 200, `{"allow":true}`, Answer{Keep: keepDefault}, ""},
 		{Publish, 201, `{"allow":true,"name":"show","max_viewers":3,"max_seconds":1.5}` + "\n",
-			Answer{Name: "show", MaxViewers: 3, MaxTime: 1500 * time.Millisecond, Keep: keepDefault}, ""},
+			Answer{Name: "show", MaxViewers: 3, MaxTime: 1500 * time.Millisecond,
+				Keep: keepDefault}, ""},
 		{PlayBegin, 200, `{"allow":true,"name":"show","max_seconds":60,"cache_seconds":0}`,
 			Answer{Name: "show", MaxTime: time.Minute}, ""},
-		{Publish, 200, `{"allow":false}`, Answer{Keep: keepDefault}, "403 the hook of this server refuses it"},
-		{PlayBegin, 200, `{"allow":false,"reason":"pay\r\nfirst","cache_seconds":2}`, Answer{Keep: 2 * time.Second}, "403 pay  first"},
+		{Publish, 200, `{"allow":false}`, Answer{Keep: keepDefault},
+			"403 the hook of this server refuses it"},
+		{PlayBegin, 200, `{"allow":false,"reason":"pay\r\nfirst","cache_seconds":2}`,
+			Answer{Keep: 2 * time.Second}, "403 pay  first"},
 		{Publish, 401, `{"reason":"no key"}`, Answer{Keep: keepDefault}, "401 no key"},
-		{Publish, 403, `<html>Forbidden`, Answer{Keep: keepDefault}, "403 the hook of this server refuses it"},
+		{Publish, 403, `<html>Forbidden`, Answer{Keep: keepDefault},
+			"403 the hook of this server refuses it"},
 		{Publish, 404, ``, Answer{Keep: keepDefault}, "404 the hook of this server refuses it"},
 		{Publish, 302, ``, Answer{}, "it answers 302"},
 		{Publish, 400, `{"allow":true}`, Answer{}, "it answers 400"},
 		{Publish, 503, ``, Answer{}, "it answers 503"},
-		{Publish, 200, `ok`, Answer{}, "not what is wanted"},
+		{Publish, 200, `ok`, Answer{}, "is invalid"},
 		{Publish, 200, `null`, Answer{}, `no "allow"`},
 		{Publish, 200, `{}`, Answer{}, `no "allow"`},
-		{Publish, 200, `[]`, Answer{}, "not what is wanted"},
-		{Publish, 200, `{"allow":"yes"}`, Answer{}, "not what is wanted"},
+		{Publish, 200, `[]`, Answer{}, "is invalid"},
+		{Publish, 200, `{"allow":"yes"}`, Answer{}, "is invalid"},
 		{Publish, 200, `{"allow":true} {"allow":false}`, Answer{}, "behind the JSON"},
 		{Publish, 200, `{"allow":true,"max_viewer":3}`, Answer{}, "max_viewer"},
 		{Publish, 200, `{"allow":true,"max_viewers":0}`, Answer{}, "max_viewers is 0"},
 		{Publish, 200, `{"allow":true,"max_seconds":-1}`, Answer{}, "max_seconds is -1"},
 		{Publish, 200, `{"allow":true,"max_seconds":0}`, Answer{}, "max_seconds is 0"},
-		{Publish, 200, `{"allow":true,"max_seconds":1e-10}`, Answer{}, "max_seconds is 1e-10"}, // less than a Duration can say
-		{Publish, 200, `{"allow":true,"max_seconds":1e-9}`, Answer{MaxTime: 1, Keep: keepDefault}, ""},
+		// Less than a Duration can say.
+		{Publish, 200, `{"allow":true,"max_seconds":1e-10}`, Answer{}, "max_seconds is 1e-10"},
+		{Publish, 200, `{"allow":true,"max_seconds":1e-9}`, Answer{MaxTime: 1, Keep: keepDefault},
+			""},
 		{Publish, 200, `{"allow":true,"max_seconds":1e300}`, Answer{}, "max_seconds is 1e+300"},
-		{Publish, 200, `{"allow":true,"cache_seconds":1}`, Answer{}, `answer to publish has "cache_seconds"`},
+		{Publish, 200, `{"allow":true,"cache_seconds":1}`, Answer{},
+			`answer to publish has "cache_seconds"`},
 		{PlayBegin, 200, `{"allow":true,"cache_seconds":7200}`, Answer{}, "cache_seconds is 7200"},
-		{PlayBegin, 200, `{"allow":true,"max_viewers":7}`, Answer{}, `answer to play has "max_viewers"`},
+		{PlayBegin, 200, `{"allow":true,"max_viewers":7}`, Answer{},
+			`answer to play has "max_viewers"`},
 		{Record, 200, `{"allow":true,"name":"x"}`, Answer{}, `answer to record has "name"`},
 		{Publish, 200, strings.Repeat(" ", maxAnswer+1), Answer{}, "longer than 16384"},
 	} {
@@ -61,7 +69,8 @@ func TestParseAnswer(t *testing.T) {
 			a = c.want // which does not matter
 		}
 		if a != c.want || (c.err == "") != (err == nil) || !strings.Contains(text, c.err) {
-			t.Errorf("%s, %d %.80q: %+v, %v, want %+v, %q", c.event, c.status, c.body, a, err, c.want, c.err)
+			t.Errorf("%s, %d %.80q: %+v, %v, want %+v, %q", c.event, c.status, c.body, a, err,
+				c.want, c.err)
 		}
 	}
 }
@@ -79,7 +88,8 @@ func FuzzParseAnswer(f *testing.F) {
 			if err == nil && (status < 200 || status > 299) {
 				t.Errorf("status %d allows", status)
 			}
-			if r := refuse.Of(err); r != nil && (len(r.Reason) > 4*maxReason || strings.ContainsAny(r.Reason, "\r\n\x00")) {
+			if r := refuse.Of(err); r != nil &&
+				(len(r.Reason) > 4*maxReason || strings.ContainsAny(r.Reason, "\r\n\x00")) {
 				t.Errorf("reason %q", r.Reason)
 			}
 		}

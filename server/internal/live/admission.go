@@ -53,7 +53,8 @@ func (a Admission) Admit(ctx context.Context, want WatchRequest) (*Viewer, error
 
 // awaitStream calls enter with the stream of that name, with Hub.mu held, and waits for the stream
 // until ctx ends. It returns the result of enter.
-func (a Admission) awaitStream(ctx context.Context, name string, enter func(s *stream) error) error {
+func (a Admission) awaitStream(ctx context.Context, name string,
+	enter func(s *stream) error) error {
 	h := a.hub
 	wait := h.cfg.ViewerWait
 	if h.cfg.Cluster != nil {

@@ -22,7 +22,8 @@ func TestIngestAllocatesNothing(t *testing.T) {
 	defer p.Close(nil)
 	sc := newScript(4, 10, 3000)
 	dec := flv.NewDecoder(p.SetReader(
-		millrace.NewReader(io.MultiReader(bytes.NewReader(sc.start()), &sourcetest.Loop{Bytes: string(bytes.Join(sc.tags, nil))}))))
+		millrace.NewReader(io.MultiReader(bytes.NewReader(sc.start()),
+			&sourcetest.Loop{Bytes: string(bytes.Join(sc.tags, nil))}))))
 	header, err := dec.Header()
 	if err != nil {
 		t.Fatal(err)

@@ -18,8 +18,9 @@ func TestTheLogBlocks(t *testing.T) {
 		name, line string
 		change     func(*live.Config)
 		script     *script
-		rcvbuf     int                                       // of the connection of another viewer, which reads nothing more
-		happen     func(f *fixture, other *livetest.Watcher) // what happens to it
+		// Of the connection of another viewer, which reads nothing more.
+		rcvbuf int
+		happen func(f *fixture, other *livetest.Watcher) // what happens to it
 	}{
 		{name: "a viewer leaves", line: "viewer ended",
 			happen: func(_ *fixture, w *livetest.Watcher) { _ = w.Conn.Close() }},
@@ -41,11 +42,15 @@ func TestTheLogBlocks(t *testing.T) {
 			happen: func(f *fixture, w *livetest.Watcher) {
 				f.Transports()[w.Conn.LocalAddr().String()].End(fanout.TimeUp)
 			}},
-		{name: "a viewer is dropped", line: "viewer ended", change: tight(live.Drop), script: newScript(20, 5, 8000),
+		{name: "a viewer is dropped", line: "viewer ended", change: tight(live.Drop),
+			script: newScript(20, 5, 8000),
 			rcvbuf: smallBuffer},
-		{name: "a viewer is too far behind", line: "viewer is too far behind", script: newScript(20, 5, 8000),
-			rcvbuf: smallBuffer, change: tightBy(live.Skip, func(c *live.Config) { c.LagTime = time.Millisecond })},
-		{name: "keyframes are far apart", line: "keyframes are far apart", script: newScript(1, 130, 100)},
+		{name: "a viewer is too far behind", line: "viewer is too far behind",
+			script: newScript(20, 5, 8000),
+			rcvbuf: smallBuffer, change: tightBy(live.Skip,
+				func(c *live.Config) { c.LagTime = time.Millisecond })},
+		{name: "keyframes are far apart", line: "keyframes are far apart",
+			script: newScript(1, 130, 100)},
 	} {
 		t.Run(event.name, func(t *testing.T) {
 			var b *nettest.BlockingLog

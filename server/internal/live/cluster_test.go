@@ -153,7 +153,8 @@ func (n *testNode) Want(name string) {
 func (n *testNode) pull(name string, l *testLease) {
 	n.pulls.Add(1)
 	n.times.Add(1)
-	err := live.NewPeers(n.Hub).Pull(context.Background(), name, live.Owner{Node: l.node.via, Epoch: l.Epoch(), Proof: askingAs(n.via)})
+	err := live.NewPeers(n.Hub).Pull(context.Background(), name,
+		live.Owner{Node: l.node.via, Epoch: l.Epoch(), Proof: askingAs(n.via)})
 	n.pulls.Add(-1)
 	select {
 	case n.ended <- err:
@@ -235,11 +236,13 @@ func TestAStreamIsPulledOnce(t *testing.T) {
 			late := edge.Watcher("/live/cam", 0)
 			same(t, "a late viewer", late.Next(len(sc.from(sc.keys[1]))), sc.from(sc.keys[1]))
 			owned, pulled := owner.info("cam"), edge.info("cam")
-			if owned.Epoch != 1 || owned.Owner != "" || fmt.Sprint(owned.Edges) != fmt.Sprint([]string{edge.via}) ||
+			if owned.Epoch != 1 || owned.Owner != "" ||
+				fmt.Sprint(owned.Edges) != fmt.Sprint([]string{edge.via}) ||
 				owned.Viewers != 1 {
 				t.Errorf("the owner: %+v", owned)
 			}
-			if pulled.Epoch != 1 || pulled.Owner != owner.via || pulled.Viewers != viewers+1 || pulled.Edges != nil {
+			if pulled.Epoch != 1 || pulled.Owner != owner.via || pulled.Viewers != viewers+1 ||
+				pulled.Edges != nil {
 				t.Errorf("the edge: %+v", pulled)
 			}
 			if _, ok := edge.Owns("cam"); ok {
@@ -308,7 +311,8 @@ func TestPullContinuesAfterACutAnywhere(t *testing.T) {
 				if errors.Is(err, live.ErrOwnerEnded) || err == nil {
 					t.Errorf("a pull ended with %v", err)
 				}
-				if limit += 1 + rnd.Int64N(9); limit > 6000 { // as the group is sent again from its start each time
+				// As the group is sent again from its start each time.
+				if limit += 1 + rnd.Int64N(9); limit > 6000 {
 					limit = 1
 				}
 				link.Limit(limit)
@@ -420,7 +424,8 @@ func TestLimitsAreNotForPeers(t *testing.T) {
 	}
 	before, away := live.NewPeers(owner.Hub).Silent("cam")
 	time.Sleep(20 * time.Millisecond)
-	if after, gone := live.NewPeers(owner.Hub).Silent("cam"); away || gone || after < before+20*time.Millisecond {
+	if after, gone := live.NewPeers(owner.Hub).Silent("cam"); away || gone ||
+		after < before+20*time.Millisecond {
 		t.Errorf("silent for %v and then %v, away %v, %v", before, after, away, gone)
 	}
 	p.Cut()
@@ -437,7 +442,8 @@ func TestLimitsAreNotForPeers(t *testing.T) {
 // stay. The clock does not go back, and video resumes at the new keyframe: a node that pulls from
 // the new owner before it has sent one does not get the old owner's frames again.
 func TestAPublisherMoves(t *testing.T) {
-	for _, how := range []string{"to a new node", "to an edge", "while it is away", "after the end"} {
+	for _, how := range []string{"to a new node", "to an edge", "while it is away",
+		"after the end"} {
 		t.Run(how, func(t *testing.T) {
 			d := newTestDirectory()
 			first := d.node(t, func(c *live.Config) {
@@ -468,7 +474,8 @@ func TestAPublisherMoves(t *testing.T) {
 			for _, n := range nodes {
 				n.published("cam", size)
 			}
-			time.Sleep(50 * time.Millisecond) // of the stream's time, so that frames have different ones
+			// Of the stream's time, so that frames have different ones.
+			time.Sleep(50 * time.Millisecond)
 
 			ended := how == "after the end"
 			if ended {
@@ -487,13 +494,15 @@ func TestAPublisherMoves(t *testing.T) {
 			for _, n := range nodes { // an edge may be there for an attempt that comes too early
 				eventually(t, "the new owner", func() bool {
 					s := n.LookUp("cam")
-					return n == second || s != nil && n.Hub.Info(s).Owner == second.via && !n.Hub.Info(s).IsWaiting()
+					return n == second || s != nil && n.Hub.Info(s).Owner == second.via &&
+						!n.Hub.Info(s).IsWaiting()
 				})
 			}
 			second.edges(edgesLater)
 			two.Send(join(sc.tags))
 			if !ended && !away {
-				if res := one.Wait(); res.Status != http.StatusConflict || !strings.Contains(res.Body, "another node") {
+				if res := one.Wait(); res.Status != http.StatusConflict ||
+					!strings.Contains(res.Body, "another node") {
 					t.Errorf("the first publisher: %d %s", res.Status, res.Body)
 				}
 			}
@@ -515,7 +524,8 @@ func TestAPublisherMoves(t *testing.T) {
 					t.Fatalf("%s: %d tags, want %d", nodes[i].via, len(tags), len(want))
 				}
 				wantTags(t, "RTMP", byRTMP[i], tags)
-				if n := contiguous(t, stretches(t, byMP4[i])); n < 2*len(sc.tags)-2 { // a sample may wait in a pause
+				// A sample may wait in a pause.
+				if n := contiguous(t, stretches(t, byMP4[i])); n < 2*len(sc.tags)-2 {
 					t.Errorf("%d samples of MP4, want %d", n, 2*len(sc.tags))
 				}
 			}
@@ -528,7 +538,8 @@ func TestAPublisherMoves(t *testing.T) {
 // for a publisher that is gone: their viewers see a clean end.
 func TestTheEndOfAPulledStream(t *testing.T) {
 	d := newTestDirectory()
-	owner, edge := d.node(t, func(c *live.Config) { c.PublisherReturn = 0 }), d.node(t, func(c *live.Config) { c.PublisherReturn = time.Hour })
+	owner, edge := d.node(t, func(c *live.Config) { c.PublisherReturn = 0 }),
+		d.node(t, func(c *live.Config) { c.PublisherReturn = time.Hour })
 	edge.SetCleanEndWait(time.Millisecond)
 	p, w := edge.pullsFrom(owner, newScript(1, 3, 500))
 	p.End()
@@ -553,16 +564,27 @@ func TestUnreachableOwnerIsReported(t *testing.T) {
 			t.Errorf("told %d times", got)
 		}
 		p.Cut()
-		eventually(t, "the publisher to be away", func() bool { _, away := live.NewPeers(n.Hub).Silent("cam"); return away && l.told.Load() == 2*i+1 })
+		eventually(t, "the publisher to be away",
+			func() bool {
+				_, away := live.NewPeers(n.Hub).Silent("cam")
+				return away &&
+					l.told.Load() == 2*i+1
+			})
 		p = n.publish(sc, 0)
-		eventually(t, "the publisher to be back", func() bool { _, away := live.NewPeers(n.Hub).Silent("cam"); return !away && l.told.Load() == 2*i+2 })
+		eventually(t, "the publisher to be back",
+			func() bool {
+				_, away := live.NewPeers(n.Hub).Silent("cam")
+				return !away &&
+					l.told.Load() == 2*i+2
+			})
 	}
 	p.End()
 }
 
 // The stream has a publisher here, and not another node's any more.
 func TestAPublisherReplacesAPull(t *testing.T) {
-	for _, takeover := range []live.Takeover{live.TakeoverAlways, live.TakeoverStalled, live.TakeoverNever} {
+	for _, takeover := range []live.Takeover{live.TakeoverAlways, live.TakeoverStalled,
+		live.TakeoverNever} {
 		t.Run(string(takeover), func(t *testing.T) {
 			d := newTestDirectory()
 			owner, edge := d.node(t, nil), d.node(t, func(c *live.Config) { c.Takeover = takeover })
@@ -587,7 +609,8 @@ func TestAPublisherReplacesAPull(t *testing.T) {
 				t.Error("two nodes own the stream")
 			}
 			err := <-edge.ended
-			if err != live.ErrTakenOver && !errors.Is(err, io.ErrUnexpectedEOF) && !isReset(err) { // Lost may have been faster
+			// Lost may have been faster.
+			if err != live.ErrTakenOver && !errors.Is(err, io.ErrUnexpectedEOF) && !isReset(err) {
 				t.Errorf("the pull ended with %v", err)
 			}
 			two.End()
@@ -612,7 +635,8 @@ func TestPeersOfAnotherNode(t *testing.T) {
 	if status := ask(edge, "none"); status != http.StatusMisdirectedRequest {
 		t.Errorf("no stream: %d", status)
 	}
-	err := live.NewPeers(owner.Hub).Pull(t.Context(), "cam", live.Owner{Node: edge.via, Epoch: 0, Proof: askingAs(owner.via)})
+	err := live.NewPeers(owner.Hub).Pull(t.Context(), "cam",
+		live.Owner{Node: edge.via, Epoch: 0, Proof: askingAs(owner.via)})
 	var refused *refuse.Refusal
 	if !errors.As(err, &refused) || refused.Status != http.StatusMisdirectedRequest {
 		t.Errorf("a loop: %v", err)
@@ -671,7 +695,8 @@ func TestALeaseThatIsNotCurrent(t *testing.T) {
 	if err := <-edge.ended; !isReset(err) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("the pull ended with %v", err)
 	}
-	if got := edge.LookUp("cam").Forms().Stats().PublishedBytes; got != uint64(len(sc.whole())-len(sc.header)) {
+	if got := edge.LookUp(
+		"cam").Forms().Stats().PublishedBytes; got != uint64(len(sc.whole())-len(sc.header)) {
 		t.Errorf("the other node has %d bytes, want %d", got, len(sc.whole())-len(sc.header))
 	}
 	if res := p.Wait(); res.Status != http.StatusConflict {
@@ -706,7 +731,8 @@ func TestRecordingAndHLSOfOwnedStreams(t *testing.T) {
 	set := func(r *testRecorder) func(*live.Config) {
 		return func(c *live.Config) {
 			c.Record = func(string) live.Recorder { r.began.Add(1); return r }
-			c.HLS = hlslive.Config{Part: 100 * time.Millisecond, Segment: time.Second, Segments: 4, MaxBytes: 1 << 20}
+			c.HLS = hlslive.Config{Part: 100 * time.Millisecond, Segment: time.Second, Segments: 4,
+				MaxBytes: 1 << 20}
 		}
 	}
 	one, two := d.node(t, set(&first)), d.node(t, set(&second))
@@ -723,10 +749,12 @@ func TestRecordingAndHLSOfOwnedStreams(t *testing.T) {
 	}
 	blocked := make(chan error, 1)
 	go func() {
-		list, err := live.NewHLS(one.Hub).Media(t.Context(), "cam", hlslive.MediaName, hls.Reload{}, false)
+		list, err := live.NewHLS(one.Hub).Media(t.Context(), "cam", hlslive.MediaName, hls.Reload{},
+			false)
 		if err == nil {
 			next := hint(t, string(list.Text))
-			_, err = live.NewHLS(one.Hub).Media(t.Context(), "cam", hlslive.MediaName, hls.Reload{MSN: next.MSN + 1, Part: next.Part}, true)
+			_, err = live.NewHLS(one.Hub).Media(t.Context(), "cam", hlslive.MediaName,
+				hls.Reload{MSN: next.MSN + 1, Part: next.Part}, true)
 		}
 		blocked <- err
 	}()
@@ -740,7 +768,8 @@ func TestRecordingAndHLSOfOwnedStreams(t *testing.T) {
 		t.Errorf("HLS of a lost stream: %v", err)
 	}
 	var c millrace.Chain
-	if err := live.NewHLS(one.Hub).Object(t.Context(), "cam", hls.Object{}, &c); err != hlslive.ErrElsewhere {
+	if err := live.NewHLS(one.Hub).Object(t.Context(), "cam", hls.Object{},
+		&c); err != hlslive.ErrElsewhere {
 		t.Errorf("an object of a lost stream: %v", err)
 	}
 	eventually(t, "the end of the recording", func() bool { return first.closed.Load() == 1 })
@@ -773,16 +802,19 @@ func TestHostileOwners(t *testing.T) {
 	ok := head + "Millrace-Epoch: 7\r\n\r\n"
 	header := tag("FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00")
 	for name, tt := range map[string]struct{ answer, says string }{
-		"another status":        {"HTTP/1.1 421 Misdirected Request\r\nContent-Length: 0\r\n\r\n", "421"},
-		"a status of 100":       {"HTTP/1.1 100 Continue\r\n\r\n", "100"},
-		"a status of nothing":   {"HTTP/1.1 -1 x\r\n\r\n", "malformed"},
-		"no HTTP":               {"SSH-2.0-x\r\n\r\n", "malformed"},
-		"no epoch":              {head + "\r\n", "not that of a node"},
-		"an epoch of zero":      {head + "Millrace-Epoch: 0\r\n\r\n", "not that of a node"},
-		"an epoch of words":     {head + "Millrace-Epoch: x\r\n\r\n", "not that of a node"},
-		"an earlier epoch":      {head + "Millrace-Epoch: 4\r\n\r\n", "later owner"},
-		"a length":              {strings.Replace(ok, "Transfer-Encoding: chunked", "Content-Length: 9", 1), "that of a node"},
-		"no end of the head":    {"HTTP/1.1 200 OK\r\n" + strings.Repeat("X: y\r\n", 1<<16), "the owner's answer"},
+		"another status": {"HTTP/1.1 421 Misdirected Request\r\nContent-Length: 0\r\n\r\n",
+			"421"},
+		"a status of 100":     {"HTTP/1.1 100 Continue\r\n\r\n", "100"},
+		"a status of nothing": {"HTTP/1.1 -1 x\r\n\r\n", "malformed"},
+		"no HTTP":             {"SSH-2.0-x\r\n\r\n", "malformed"},
+		"no epoch":            {head + "\r\n", "not that of a node"},
+		"an epoch of zero":    {head + "Millrace-Epoch: 0\r\n\r\n", "not that of a node"},
+		"an epoch of words":   {head + "Millrace-Epoch: x\r\n\r\n", "not that of a node"},
+		"an earlier epoch":    {head + "Millrace-Epoch: 4\r\n\r\n", "later owner"},
+		"a length": {strings.Replace(ok, "Transfer-Encoding: chunked",
+			"Content-Length: 9", 1), "that of a node"},
+		"no end of the head": {"HTTP/1.1 200 OK\r\n" + strings.Repeat("X: y\r\n", 1<<16),
+			"the owner's answer"},
 		"a line without an end": {"HTTP/1.1 200 OK\r\nX: " + strings.Repeat("y", 1<<20), "EOF"},
 		"nothing":               {"", "EOF"},
 		"a head cut off":        {ok[:30], "the owner's answer"},
@@ -792,14 +824,19 @@ func TestHostileOwners(t *testing.T) {
 		"a chunk without end":   {ok + strings.Repeat("1", 1<<16), "line too long"},
 		"a chunk too large":     {ok + "fffffffffffffffff\r\n", "chunk"},
 		"a large chunk":         {ok + "ffffffffffffff\r\nFLV\x01", "EOF"},
-		"a tag too large":       {ok + header + tag("\x09\xff\xff\xff\x00\x00\x00\x00\x00\x00\x00"), "MaxTag"},
-		"a tag of a size":       {ok + header + tag("\x09\x3f\xff\xff\x00\x00\x00\x00\x00\x00\x00"), "EOF"},
-		"silence in the head":   {"HTTP/1.1 200 OK\r\n...", "timeout"},
-		"silence in a chunk":    {ok + "...", "--publish-timeout"},
+		"a tag too large": {ok + header + tag("\x09\xff\xff\xff\x00\x00\x00\x00\x00\x00\x00"),
+			"MaxTag"},
+		"a tag of a size": {ok + header + tag("\x09\x3f\xff\xff\x00\x00\x00\x00\x00\x00\x00"),
+			"EOF"},
+		"silence in the head": {"HTTP/1.1 200 OK\r\n...", "timeout"},
+		"silence in a chunk":  {ok + "...", "--publish-timeout"},
 	} {
 		for _, latency := range []time.Duration{0, 5 * time.Millisecond} {
 			t.Run(fmt.Sprintf("%s, latency %v", name, latency), func(t *testing.T) {
-				f := serve(t, func(c *live.Config) { c.PublishTimeout, c.Latency = 200*time.Millisecond, latency })
+				f := serve(t, func(c *live.Config) {
+					c.PublishTimeout,
+						c.Latency = 200*time.Millisecond, latency
+				})
 				ln, err := net.Listen("tcp", "127.0.0.1:0")
 				if err != nil {
 					t.Fatal(err)
@@ -822,7 +859,8 @@ func TestHostileOwners(t *testing.T) {
 					}
 				}()
 				before := millrace.DefaultPool().Stats().InUse
-				err = live.NewPeers(f.Hub).Pull(t.Context(), "cam", live.Owner{Node: "http://" + ln.Addr().String(), Epoch: 5})
+				err = live.NewPeers(f.Hub).Pull(t.Context(), "cam",
+					live.Owner{Node: "http://" + ln.Addr().String(), Epoch: 5})
 				if err == nil || !strings.Contains(err.Error(), tt.says) && !isReset(err) {
 					t.Errorf("%v, want %s", err, tt.says)
 				}
@@ -855,7 +893,8 @@ func TestPullThatEndsAsTheOwnerHangsUp(t *testing.T) {
 				_ = conn.Close()
 			}
 		}()
-		if err := live.NewPeers(f.Hub).Pull(ctx, "cam", live.Owner{Node: "http://" + ln.Addr().String(), Epoch: 5}); err == nil {
+		if err := live.NewPeers(f.Hub).Pull(ctx, "cam",
+			live.Owner{Node: "http://" + ln.Addr().String(), Epoch: 5}); err == nil {
 			t.Error("a stream was pulled")
 		}
 		cancel()
@@ -875,21 +914,26 @@ func TestPullsThatAreRefused(t *testing.T) {
 	q.Send(sc.whole())
 	p.Wait()
 	header := askingAs("http://x")
-	if err := live.NewPeers(other.Hub).Pull(t.Context(), "cam", live.Owner{Node: other.via, Epoch: 12, Proof: header}); err != live.ErrFed {
+	if err := live.NewPeers(other.Hub).Pull(t.Context(), "cam",
+		live.Owner{Node: other.via, Epoch: 12, Proof: header}); err != live.ErrFed {
 		t.Errorf("of an own stream: %v", err)
 	}
-	if err := live.NewPeers(owner.Hub).Pull(t.Context(), "cam", live.Owner{Node: other.via, Epoch: 13, Proof: header}); err != live.ErrStale {
+	if err := live.NewPeers(owner.Hub).Pull(t.Context(), "cam",
+		live.Owner{Node: other.via, Epoch: 13, Proof: header}); err != live.ErrStale {
 		t.Errorf("from an owner before the one that is known: %v", err)
 	}
-	if err := live.NewPeers(other.Hub).Pull(t.Context(), "a/b", live.Owner{Node: owner.via, Epoch: 0, Proof: header}); err == nil {
+	if err := live.NewPeers(other.Hub).Pull(t.Context(), "a/b",
+		live.Owner{Node: owner.via, Epoch: 0, Proof: header}); err == nil {
 		t.Error("a bad name")
 	}
-	if err := live.NewPeers(other.Hub).Pull(t.Context(), "new", live.Owner{Node: "ftp://x", Epoch: 0, Proof: header}); err == nil {
+	if err := live.NewPeers(other.Hub).Pull(t.Context(), "new",
+		live.Owner{Node: "ftp://x", Epoch: 0, Proof: header}); err == nil {
 		t.Error("a bad address")
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(io.ErrClosedPipe)
-	if err := live.NewPeers(other.Hub).Pull(ctx, "new", live.Owner{Node: owner.via, Epoch: 0, Proof: header}); err != io.ErrClosedPipe {
+	if err := live.NewPeers(other.Hub).Pull(ctx, "new",
+		live.Owner{Node: owner.via, Epoch: 0, Proof: header}); err != io.ErrClosedPipe {
 		t.Errorf("with a context that has ended: %v", err)
 	}
 	// An owner that knows of no other yet, and is asked by a node that knows nothing of either.
@@ -898,7 +942,8 @@ func TestPullsThatAreRefused(t *testing.T) {
 		w.(http.Flusher).Flush()
 	}))
 	defer past.Close()
-	if err := live.NewPeers(owner.Hub).Pull(t.Context(), "cam", live.Owner{Node: past.URL}); err != live.ErrStale {
+	if err := live.NewPeers(owner.Hub).Pull(t.Context(), "cam",
+		live.Owner{Node: past.URL}); err != live.ErrStale {
 		t.Errorf("from an owner of the past: %v", err)
 	}
 	q.End()
@@ -922,7 +967,8 @@ func TestOwnerThatCannotBeReached(t *testing.T) {
 		}
 		err := edge.AwaitStream(t.Context(), "cam")
 		var refused *refuse.Refusal
-		if !errors.As(err, &refused) || (refused.Status == 503) != !answers || (refused.RetryAfter > 0) != !answers {
+		if !errors.As(err, &refused) || (refused.Status == 503) != !answers ||
+			(refused.RetryAfter > 0) != !answers {
 			t.Errorf("answers %v: %#v", answers, err)
 		}
 		p.End()
@@ -938,7 +984,8 @@ func TestViewersOfNoStream(t *testing.T) {
 		d.away.Store(away)
 		err := n.AwaitStream(t.Context(), "none")
 		var refused *refuse.Refusal
-		if !errors.As(err, &refused) || (refused.Status == 503) != away || (refused.RetryAfter > 0) != away {
+		if !errors.As(err, &refused) || (refused.Status == 503) != away ||
+			(refused.RetryAfter > 0) != away {
 			t.Errorf("away %v: %#v", away, err)
 		}
 	}
@@ -973,7 +1020,8 @@ func TestPublishersMoveAtRandom(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(uint64(i), 8))
 			for range 10 {
 				w := nodes[rnd.IntN(3)].Ask("/live/cam", 0)
-				_ = w.Conn.SetReadDeadline(time.Now().Add(time.Duration(rnd.IntN(100)) * time.Millisecond))
+				_ = w.Conn.SetReadDeadline(
+					time.Now().Add(time.Duration(rnd.IntN(100)) * time.Millisecond))
 				_, _ = io.Copy(io.Discard, w.R)
 				_ = w.Conn.Close()
 			}
@@ -1033,7 +1081,8 @@ func TestFullNodePullsNoStream(t *testing.T) {
 func TestAPublisherWithANewLease(t *testing.T) {
 	d := newTestDirectory()
 	n := d.node(t, func(c *live.Config) {
-		c.HLS = hlslive.Config{Part: 100 * time.Millisecond, Segment: time.Second, Segments: 4, MaxBytes: 1 << 20}
+		c.HLS = hlslive.Config{Part: 100 * time.Millisecond, Segment: time.Second, Segments: 4,
+			MaxBytes: 1 << 20}
 	})
 	sc := newScript(4, 10, 500)
 	p := n.publish(sc, 0)
@@ -1044,7 +1093,8 @@ func TestAPublisherWithANewLease(t *testing.T) {
 	n.waits("cam")
 	d.owner("cam").Release()
 	q := n.publish(sc, 0)
-	eventually(t, "the stream with another lease", func() bool { epoch, _ := n.Owns("cam"); return epoch == 2 })
+	eventually(t, "the stream with another lease",
+		func() bool { epoch, _ := n.Owns("cam"); return epoch == 2 })
 	live.NewPeers(n.Hub).Lost("cam", 1)
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()

@@ -45,18 +45,22 @@ type Config struct {
 	MaxViewers       int // limits all viewers, including waiting ones; the next one gets 503
 	MaxStreamViewers int // viewers per stream; one more gets 503
 
-	PublishTimeout  time.Duration // a publisher that sends nothing for this long gets 408
-	PublisherReturn time.Duration // how long a stream waits for a publisher that is gone; 0: it ends with its publisher
-	Takeover        Takeover      // decides about a second publisher; "" means TakeoverAlways
+	PublishTimeout time.Duration // a publisher that sends nothing for this long gets 408
+	// How long a stream waits for a publisher that is gone; 0: it ends with its publisher.
+	PublisherReturn time.Duration
+	Takeover        Takeover // decides about a second publisher; "" means TakeoverAlways
 
-	ViewerWait   time.Duration // how long a viewer waits for a publisher before it gets 404; 0: not at all, when alone
-	StallTimeout time.Duration // a viewer that takes nothing for this long is disconnected, also with LagPolicy Skip
+	// How long a viewer waits for a publisher before it gets 404; 0: not at all, when alone.
+	ViewerWait time.Duration
+	// A viewer that takes nothing for this long is disconnected, also with LagPolicy Skip.
+	StallTimeout time.Duration
 
 	KeepBytes   int64 // limits the bytes that a stream keeps
 	KeepFrames  int   // and in frames
 	MaxTagBytes int   // the longest data of an FLV tag
 
-	Latency time.Duration // how long a frame may wait to be sent together with others; 0: not at all
+	// How long a frame may wait to be sent together with others; 0: not at all.
+	Latency time.Duration
 
 	HLS hlslive.Config
 
@@ -74,33 +78,38 @@ type Config struct {
 	// was closed. It must not block. A nil Record records nothing.
 	Record func(name string) Recorder
 
-	LagBytes  int64         // a viewer may be this many bytes behind; 0: as many as the stream keeps
+	// A viewer may be this many bytes behind; 0: as many as the stream keeps.
+	LagBytes  int64
 	LagFrames int           // or this many frames; 0: as many as the stream keeps
 	LagTime   time.Duration // or this long; 0: no limit
 	LagPolicy Policy        // applies to a viewer beyond these limits
-	Unsent    int           // bytes that the kernel may hold unsent for a viewer; 0: the system's default
+	// Bytes that the kernel may hold unsent for a viewer; 0: the system's default.
+	Unsent int
 
 	Log *slog.Logger
 }
 
 // forms returns the configuration of renditions.
 func (c *Config) forms(all *rendition.Counters) rendition.Config {
-	return rendition.Config{KeepBytes: c.KeepBytes, KeepFrames: c.KeepFrames, MaxTag: c.MaxTag(), Latency: c.Latency,
-		Lag:  broadcast.Lag{Bytes: c.LagBytes, Frames: c.LagFrames, Time: c.LagTime},
-		Drop: c.LagPolicy == Drop, Stall: c.StallTimeout, Counters: all}
+	return rendition.Config{KeepBytes: c.KeepBytes, KeepFrames: c.KeepFrames, MaxTag: c.MaxTag(),
+		Latency: c.Latency,
+		Lag:     broadcast.Lag{Bytes: c.LagBytes, Frames: c.LagFrames, Time: c.LagTime},
+		Drop:    c.LagPolicy == Drop, Stall: c.StallTimeout, Counters: all}
 }
 
 // MaxTag returns the longest data of a tag, in bytes.
 func (c *Config) MaxTag() int { return min(c.MaxTagBytes, flv.MaxData) }
 
 func tooManyViewers(limit int) error {
-	return refuse.New(http.StatusServiceUnavailable, "the server has %d viewers, as many as --max-viewers allows", limit).For(refuse.Limit)
+	return refuse.New(http.StatusServiceUnavailable,
+		"the server has %d viewers, as many as --max-viewers allows", limit).For(refuse.Limit)
 }
 
 // tooManyStreams refuses another stream. Hub.mu is held.
 func (c *Config) tooManyStreams() error {
 	return refuse.New(http.StatusServiceUnavailable,
-		"the server has %d streams, as many as --max-streams allows", c.MaxStreams).For(refuse.Limit)
+		"the server has %d streams, as many as --max-streams allows",
+		c.MaxStreams).For(refuse.Limit)
 }
 
 // errAbsent refuses viewers of a stream that there is not.
@@ -179,7 +188,8 @@ type Lease interface {
 
 // A Recorder records the frames of one stream. Its methods never block. One goroutine calls them.
 type Recorder interface {
-	Init(body *millrace.Chain)                    // the init segment of the fragments that come; takes ownership of body
+	// The init segment of the fragments that come; takes ownership of body.
+	Init(body *millrace.Chain)
 	Add(f mp4.FragmentInfo, body *millrace.Chain) // takes ownership of body
 	Close()                                       // the stream has ended
 }

@@ -20,7 +20,10 @@ import (
 func TestDistanceFromLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		book := &nettest.LogBook{}
-		h := newHubTest(t, func(c *live.Config) { c.Log = slog.New(slog.NewTextHandler(book, nil)) })
+		h := newHubTest(t, func(c *live.Config) {
+			c.Log = slog.New(slog.NewTextHandler(book,
+				nil))
+		})
 		p := h.publish(avcHeader())
 		at := uint32(0)
 		group := func(pictures int) {
@@ -64,8 +67,10 @@ func TestDistanceFromLive(t *testing.T) {
 			{live.WatchRequest{Format: rendition.MP4, Next: true}, 0},
 		} {
 			v := enter(tt.want)
-			if i, most := h.Streams()[0], h.Stats().BehindLive; i.BehindLive != tt.age.Seconds() || most != tt.age {
-				t.Errorf("%+v: %v s behind live, and at most %v, want %v", tt.want, i.BehindLive, most, tt.age)
+			if i, most := h.Streams()[0], h.Stats().BehindLive; i.BehindLive != tt.age.Seconds() ||
+				most != tt.age {
+				t.Errorf("%+v: %v s behind live, and at most %v, want %v", tt.want, i.BehindLive,
+					most, tt.age)
 			}
 			leave(v)
 		}
@@ -89,7 +94,8 @@ func TestDistanceFromLive(t *testing.T) {
 		if got := h.Streams()[0].BehindLive; got != 0 {
 			t.Errorf("without viewers: %v s behind live", got)
 		}
-		if n := strings.Count(book.String(), "keyframes are far apart"); n != 1 || !strings.Contains(book.String(), "publisher=test") {
+		if n := strings.Count(book.String(), "keyframes are far apart"); n != 1 ||
+			!strings.Contains(book.String(), "publisher=test") {
 			t.Errorf("%d warnings of keyframes:\n%s", n, book)
 		}
 		h.done(p, nil)
@@ -106,7 +112,8 @@ func TestKeyInterval(t *testing.T) {
 		key  bool
 		at   uint32
 		want float64
-	}{{false, 1000, 1}, {true, 2000, 2}, {false, 3000, 2}, {false, 7000, 5}, {true, 8000, 6}, {true, 9000, 6}, {true, 10_000, 1}} {
+	}{{false, 1000, 1}, {true, 2000, 2}, {false, 3000, 2}, {false, 7000, 5}, {true, 8000, 6},
+		{true, 9000, 6}, {true, 10_000, 1}} {
 		h.send(p, picture(tt.key, tt.at, 10))
 		if got := h.Streams()[0].KeyInterval; got != tt.want {
 			t.Errorf("at %d: %v s, want %v", tt.at, got, tt.want)

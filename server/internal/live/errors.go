@@ -18,8 +18,9 @@ var (
 	errEmpty = errors.New("the body is empty")
 	// errSecondHeader refuses a second file after the first one: its times begin anew, and it may
 	// be of other codecs.
-	errSecondHeader = errors.New("a second FLV header in the body: files do not become one stream by standing one behind the " +
-		"other, join them first (ffmpeg -f concat), or send one after the other")
+	errSecondHeader = errors.New(
+		"a second FLV header in the body: files do not become one stream by standing one behind the " +
+			"other, join them first (ffmpeg -f concat), or send one after the other")
 	// ErrPanic ends a publisher or a viewer after a panic.
 	ErrPanic = errors.New("internal error")
 	// errUnwatched ends a pull without viewers.
@@ -27,13 +28,15 @@ var (
 	// errOwnerEnded ends a pull when the stream has ended at its owner.
 	errOwnerEnded = errors.New("the stream has ended at its owner")
 	// errNotFLV refuses bytes of another format for a stream that its viewers get as FLV.
-	errNotFLV = refuse.New(http.StatusUnsupportedMediaType, "this stream is FLV, and waits for its publisher to come back: "+
-		"it cannot continue with another format")
+	errNotFLV = refuse.New(http.StatusUnsupportedMediaType,
+		"this stream is FLV, and waits for its publisher to come back: "+
+			"it cannot continue with another format")
 )
 
 // ErrSlowMessage ends a publisher that takes longer than limit to send one message or tag.
 func ErrSlowMessage(limit time.Duration) error {
-	return refuse.New(http.StatusRequestTimeout, "a message has not come to its end within %v (--publish-timeout)", limit)
+	return refuse.New(http.StatusRequestTimeout,
+		"a message has not come to its end within %v (--publish-timeout)", limit)
 }
 
 // PublishStatus is the status for the way a publisher ended.
@@ -77,7 +80,8 @@ var errTakenOver = refuse.New(http.StatusConflict, "another publisher took over 
 var errMoved = refuse.New(http.StatusConflict, "this stream is published at another node now")
 
 // errOperator ends a publisher when the operator ends the stream.
-var errOperator = refuse.New(http.StatusForbidden, "the operator has ended this stream").For(refuse.ByOperator)
+var errOperator = refuse.New(http.StatusForbidden,
+	"the operator has ended this stream").For(refuse.ByOperator)
 
 // errNotOwner refuses other nodes that take this one for the owner.
 func errNotOwner(name string) error {

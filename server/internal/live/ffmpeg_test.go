@@ -36,8 +36,10 @@ func run(t *testing.T, name string, args ...string) string {
 func film(t *testing.T, seconds string) string {
 	t.Helper()
 	path := filepath.Join(nettest.PlainDir(t), "film.flv")
-	run(t, "ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=320x240:rate=25", "-f", "lavfi", "-i", "sine=frequency=440:sample_rate=44100",
-		"-t", seconds, "-c:v", "libx264", "-preset", "veryfast", "-bf", "2", "-g", "25", "-sc_threshold", "0", "-pix_fmt", "yuv420p", "-b:v", "800k",
+	run(t, "ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=320x240:rate=25", "-f",
+		"lavfi", "-i", "sine=frequency=440:sample_rate=44100",
+		"-t", seconds, "-c:v", "libx264", "-preset", "veryfast", "-bf", "2", "-g", "25",
+		"-sc_threshold", "0", "-pix_fmt", "yuv420p", "-b:v", "800k",
 		"-c:a", "aac", "-b:a", "96k", "-flvflags", "no_duration_filesize", path)
 	return path
 }
@@ -57,7 +59,8 @@ func TestFFmpeg(t *testing.T) {
 	frames := make([]string, 3)
 	for i := range frames {
 		wg.Go(func() {
-			frames[i] = run(t, "ffmpeg", "-v", "error", "-i", url+".flv", "-c", "copy", "-f", "framemd5", "-")
+			frames[i] = run(t, "ffmpeg", "-v", "error", "-i", url+".flv", "-c", "copy", "-f",
+				"framemd5", "-")
 		})
 	}
 	var packets string
@@ -65,13 +68,18 @@ func TestFFmpeg(t *testing.T) {
 	f.waiting("film", 4)
 
 	wg.Go(func() {
-		run(t, "ffmpeg", "-v", "error", "-re", "-i", source, "-c", "copy", "-f", "flv", "-flvflags", "no_duration_filesize",
+		run(t, "ffmpeg", "-v", "error", "-re", "-i", source, "-c", "copy", "-f", "flv", "-flvflags",
+			"no_duration_filesize",
 			"-send_expect_100", "1", "-method", "POST", url)
 	})
 	st := f.stream("film")
-	eventually(t, "two seconds of film", func() bool { return time.Since(st.Started()) > 2*time.Second })
+	eventually(t, "two seconds of film", func() bool {
+		return time.Since(
+			st.Started()) > 2*time.Second
+	})
 	late := filepath.Join(dir, "late.flv")
-	run(t, "ffmpeg", "-v", "error", "-i", url, "-c", "copy", "-flvflags", "no_duration_filesize", late, "-f", "null", "-")
+	run(t, "ffmpeg", "-v", "error", "-i", url, "-c", "copy", "-flvflags", "no_duration_filesize",
+		late, "-f", "null", "-")
 	wg.Wait()
 
 	want := run(t, "ffmpeg", "-v", "error", "-i", source, "-c", "copy", "-f", "framemd5", "-")
@@ -83,11 +91,13 @@ func TestFFmpeg(t *testing.T) {
 	if want := probe(t, source); packets != want {
 		t.Errorf("the MP4 has other packets:\n%s", firstDifference(packets, want))
 	}
-	first := run(t, "ffprobe", "-v", "error", "-select_streams", "v", "-show_entries", "packet=flags", "-of", "csv=p=0", "-read_intervals", "%+#1", late)
+	first := run(t, "ffprobe", "-v", "error", "-select_streams", "v", "-show_entries",
+		"packet=flags", "-of", "csv=p=0", "-read_intervals", "%+#1", late)
 	if !strings.HasPrefix(first, "K") {
 		t.Errorf("the late viewer starts at a picture with flags %q, want K", first)
 	}
-	if n := strings.Count(run(t, "ffprobe", "-v", "error", "-show_entries", "packet=size", "-of", "csv=p=0", late), "\n"); n < 50 {
+	if n := strings.Count(run(t, "ffprobe", "-v", "error", "-show_entries", "packet=size", "-of",
+		"csv=p=0", late), "\n"); n < 50 {
 		t.Errorf("the late viewer got %d packets", n)
 	}
 }
@@ -95,7 +105,8 @@ func TestFFmpeg(t *testing.T) {
 // probe lists the hashes of a file's packets, video first.
 func probe(t *testing.T, url string) string {
 	t.Helper()
-	out := run(t, "ffprobe", "-v", "warning", "-show_packets", "-show_data_hash", "md5", "-show_entries", "packet=codec_type,data_hash", "-of", "csv=p=0", url)
+	out := run(t, "ffprobe", "-v", "warning", "-show_packets", "-show_data_hash", "md5",
+		"-show_entries", "packet=codec_type,data_hash", "-of", "csv=p=0", url)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	slices.SortStableFunc(lines, func(a, b string) int { return -strings.Compare(a[:5], b[:5]) })
 	return strings.Join(lines, "\n")
@@ -136,7 +147,8 @@ func TestFFmpegIsKilledAndComesBack(t *testing.T) {
 	files := []string{filepath.Join(dir, "view.flv"), filepath.Join(dir, "view.mp4")}
 	for _, file := range files {
 		wg.Go(func() {
-			if err := os.WriteFile(file, []byte(f.Get("/live/film"+filepath.Ext(file)).Body), 0o600); err != nil {
+			if err := os.WriteFile(file, []byte(f.Get("/live/film"+filepath.Ext(file)).Body),
+				0o600); err != nil {
 				t.Error(err)
 			}
 		})
@@ -144,7 +156,8 @@ func TestFFmpegIsKilledAndComesBack(t *testing.T) {
 	f.waiting("film", len(files))
 
 	publish := func() *exec.Cmd {
-		cmd := exec.CommandContext(t.Context(), "ffmpeg", "-v", "quiet", "-re", "-i", source, "-c", "copy", "-f", "flv",
+		cmd := exec.CommandContext(t.Context(), "ffmpeg", "-v", "quiet", "-re", "-i", source, "-c",
+			"copy", "-f", "flv",
 			"-flvflags", "no_duration_filesize", "-send_expect_100", "1", "-method", "POST", url)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
@@ -169,20 +182,25 @@ func TestFFmpegIsKilledAndComesBack(t *testing.T) {
 
 	packets := strings.Count(probe(t, source), "\n") + 1
 	for _, file := range files {
-		run(t, "ffprobe", "-v", "error", "-count_frames", "-show_entries", "stream=nb_read_frames", file) // decodes without an error
+		// Decodes without an error.
+		run(t, "ffprobe", "-v", "error", "-count_frames", "-show_entries", "stream=nb_read_frames",
+			file)
 		for _, track := range []string{"v", "a"} {
 			last := -1.0
-			out := run(t, "ffprobe", "-v", "error", "-select_streams", track, "-show_entries", "packet=dts_time", "-of", "csv=p=0", file)
+			out := run(t, "ffprobe", "-v", "error", "-select_streams", track, "-show_entries",
+				"packet=dts_time", "-of", "csv=p=0", file)
 			for line := range strings.Lines(out) {
 				at, err := strconv.ParseFloat(strings.Trim(line, ",\n"), 64)
 				if err != nil || at < last {
-					t.Errorf("%s, track %s: a packet at %q after %v", filepath.Base(file), track, line, last)
+					t.Errorf("%s, track %s: a packet at %q after %v", filepath.Base(file), track,
+						line, last)
 				}
 				last = at
 			}
 		}
 		if n := strings.Count(probe(t, file), "\n") + 1; n < packets+int(before)/2 {
-			t.Errorf("%s has %d packets: %d of the first publisher and %d of the second were sent", filepath.Base(file), n, before, packets)
+			t.Errorf("%s has %d packets: %d of the first publisher and %d of the second were sent",
+				filepath.Base(file), n, before, packets)
 		}
 	}
 }

@@ -169,13 +169,15 @@ func (f *fixture) published(name string, n int) {
 func (f *fixture) metric(name string) string {
 	st := f.Stats()
 	values := map[string]int64{
-		"millrace_groups_cut_total": st.GroupsCut, "millrace_video_left_out_total": st.LeftOut, "millrace_viewers_blocked": int64(st.Blocked),
+		"millrace_groups_cut_total": st.GroupsCut, "millrace_video_left_out_total": st.LeftOut,
+		"millrace_viewers_blocked": int64(st.Blocked),
 	}
 	for path, p := range st.Paths {
 		values[fmt.Sprintf("millrace_viewers{path=%q}", path)] = p.Viewers
 	}
 	for name, byReason := range map[string]map[string]int64{
-		"viewers_dropped_total": st.Dropped, "viewers_behind_total": st.FoundBehind, "frames_lost_total": st.FramesLost,
+		"viewers_dropped_total": st.Dropped, "viewers_behind_total": st.FoundBehind,
+		"frames_lost_total": st.FramesLost,
 	} {
 		for reason, n := range byReason {
 			values[fmt.Sprintf("millrace_%s{reason=%q}", name, reason)] = n
@@ -206,7 +208,10 @@ type script struct {
 }
 
 // whole returns the stream's bytes.
-func (s *script) whole() []byte { return bytes.Join([][]byte{s.start(), bytes.Join(s.tags, nil)}, nil) }
+func (s *script) whole() []byte {
+	return bytes.Join([][]byte{s.start(), bytes.Join(s.tags, nil)},
+		nil)
+}
 
 // start returns the bytes before the tags.
 func (s *script) start() []byte {
@@ -239,8 +244,10 @@ func newScript(groups, pictures, size int) *script {
 				first = 0x17
 				s.keys = append(s.keys, len(s.tags))
 			}
-			s.tags = append(s.tags, flvTag(flv.TypeVideo, at, append([]byte{first, 1, 0, 0, 0}, unit(noise(rnd, size))...)))
-			s.tags = append(s.tags, flvTag(flv.TypeAudio, at+10, append([]byte{0xaf, 1}, noise(rnd, 100)...)))
+			s.tags = append(s.tags, flvTag(flv.TypeVideo, at,
+				append([]byte{first, 1, 0, 0, 0}, unit(noise(rnd, size))...)))
+			s.tags = append(s.tags, flvTag(flv.TypeAudio, at+10,
+				append([]byte{0xaf, 1}, noise(rnd, 100)...)))
 			at += 40
 		}
 	}
@@ -278,7 +285,8 @@ func noise(rnd *rand.Rand, n int) []byte {
 }
 
 func flvTag(kind flv.Type, at uint32, data []byte) []byte {
-	p := []byte{byte(kind), 0, 0, 0, byte(at >> 16), byte(at >> 8), byte(at), byte(at >> 24), 0, 0, 0}
+	p := []byte{byte(kind), 0, 0, 0, byte(at >> 16), byte(at >> 8), byte(at), byte(at >> 24), 0, 0,
+		0}
 	p[1], p[2], p[3] = byte(len(data)>>16), byte(len(data)>>8), byte(len(data))
 	p = append(p, data...)
 	return binary.BigEndian.AppendUint32(p, uint32(11+len(data)))

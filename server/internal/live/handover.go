@@ -105,7 +105,8 @@ func (h registrar) yields(s *stream) error {
 	}
 	switch h.cfg.Takeover {
 	case TakeoverNever:
-		return refuse.New(http.StatusConflict, "this name has a publisher already (--takeover never)")
+		return refuse.New(http.StatusConflict,
+			"this name has a publisher already (--takeover never)")
 	case TakeoverStalled:
 		if s.successor != nil || now()-s.publisher.lastInput.Load() < int64(StalledAfter) {
 			return refuse.New(http.StatusConflict,
@@ -140,7 +141,8 @@ func (h registrar) awaitGrant(c *claim, name string) (*stream, error) {
 	if err := context.Cause(c.ctx); err != nil {
 		return nil, err
 	}
-	return nil, refuse.New(http.StatusConflict, "this name has a publisher already, which has not ended within %v", limit.Grace)
+	return nil, refuse.New(http.StatusConflict,
+		"this name has a publisher already, which has not ended within %v", limit.Grace)
 }
 
 // grant makes c the publisher of s, which has none. mu is held.
@@ -269,6 +271,7 @@ func (h registrar) checkRefused(name string) error {
 	if left <= 0 {
 		return nil
 	}
-	return refuse.New(http.StatusForbidden, "the operator has ended this stream: it may be published again in %v",
+	return refuse.New(
+		http.StatusForbidden, "the operator has ended this stream: it may be published again in %v",
 		left.Round(time.Second)).For(refuse.ByOperator).After(left)
 }

@@ -172,14 +172,26 @@ func TestPublisherReturnTimes(t *testing.T) {
 		err  error
 		want time.Duration
 	}{
-		{"cut", ret, func(h *hubTest) *live.Publisher { return h.publish(sc.tags...) }, cutOff, ret},
-		{"nothing but the header", ret, func(h *hubTest) *live.Publisher { return h.publish() }, cutOff, ret},
-		{"a clean end", ret, func(h *hubTest) *live.Publisher { return h.publish(sc.tags...) }, nil, live.CleanEndWait},
-		{"a clean end, less is allowed", time.Second, func(h *hubTest) *live.Publisher { return h.publish(sc.tags...) }, nil, time.Second},
-		{"the end at its owner", ret, func(h *hubTest) *live.Publisher { return h.publish(sc.tags...) }, live.ErrOwnerEnded, live.CleanEndWait},
-		{"no return", 0, func(h *hubTest) *live.Publisher { return h.publish(sc.tags...) }, cutOff, 0},
-		{"no return, a clean end", 0, func(h *hubTest) *live.Publisher { return h.publish(sc.tags...) }, nil, 0},
-		{"a panic", ret, func(h *hubTest) *live.Publisher { return h.publish(sc.tags...) }, live.ErrPanic, 0},
+		{"cut", ret, func(h *hubTest) *live.Publisher { return h.publish(sc.tags...) }, cutOff,
+			ret},
+		{"nothing but the header", ret, func(h *hubTest) *live.Publisher { return h.publish() },
+			cutOff, ret},
+		{"a clean end", ret, func(h *hubTest) *live.Publisher { return h.publish(sc.tags...) }, nil,
+			live.CleanEndWait},
+		{"a clean end, less is allowed", time.Second,
+			func(h *hubTest) *live.Publisher { return h.publish(sc.tags...) }, nil, time.Second},
+		{"the end at its owner", ret, func(
+			h *hubTest) *live.Publisher {
+			return h.publish(sc.tags...)
+		}, live.ErrOwnerEnded, live.CleanEndWait},
+		{"no return", 0, func(h *hubTest) *live.Publisher { return h.publish(sc.tags...) }, cutOff,
+			0},
+		{"no return, a clean end", 0, func(
+			h *hubTest) *live.Publisher {
+			return h.publish(sc.tags...)
+		}, nil, 0},
+		{"a panic", ret, func(h *hubTest) *live.Publisher { return h.publish(sc.tags...) },
+			live.ErrPanic, 0},
 		{"nothing", ret, (*hubTest).open, cutOff, 0},
 		{"bytes", ret, func(h *hubTest) *live.Publisher {
 			p := h.open()
@@ -207,7 +219,7 @@ func TestPublisherReturnTimes(t *testing.T) {
 				}
 				h.done(p, tt.err)
 				if p.Lifetime().Err() == nil {
-					t.Error("the publisher's context goes on")
+					t.Error("the publisher's context continues")
 				}
 				began := time.Now()
 				for {
@@ -267,20 +279,24 @@ func TestReturningPublisherContinuesTheStream(t *testing.T) {
 				group := sc.tags[2:]
 				next := make([][]byte, len(group))
 				for i, tag := range group {
-					next[i] = flvTag(flv.Type(tag[0]), timeOf(tag)-timeOf(group[0])+tt.first, tag[11:len(tag)-4])
+					next[i] = flvTag(flv.Type(tag[0]), timeOf(tag)-timeOf(group[0])+tt.first,
+						tag[11:len(tag)-4])
 				}
 				p = h.publish(append(sc.config, next...)...)
 				got := w.read()
 				var want [][]byte
 				for i, tag := range group {
 					if tag[0] == byte(flv.TypeAudio) || i+2 >= sc.keys[1] {
-						due := last + uint32(tt.away/time.Millisecond) + timeOf(tag) - timeOf(group[0])
+						due := last + uint32(
+							tt.away/time.Millisecond) + timeOf(tag) - timeOf(group[0])
 						want = append(want, flvTag(flv.Type(tag[0]), due, tag[11:len(tag)-4]))
 					}
 				}
-				same(t, "what goes on", join(got), join(want))
+				same(t, "what continues", join(got), join(want))
 				late := h.view()
-				if tags := late.read(); len(tags) < 4 || !bytes.Equal(untimed(tags[:4]), untimed(append(sc.config, sc.tags[sc.keys[1]]))) {
+				if tags := late.read(); len(tags) < 4 ||
+					!bytes.Equal(untimed(tags[:4]),
+						untimed(append(sc.config, sc.tags[sc.keys[1]]))) {
 					t.Errorf("a late viewer gets %d tags, which do not begin with the headers and a keyframe", len(tags))
 				}
 				late.close()
@@ -300,17 +316,22 @@ func TestClockNeverGoesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHubTest(t, nil)
 		key := func(at uint32) []byte { return picture(true, at, 10) }
-		sound := func(at uint32) []byte { return flvTag(flv.TypeAudio, at, []byte("\xaf\x01sound")) }
+		sound := func(at uint32) []byte {
+			return flvTag(flv.TypeAudio, at,
+				[]byte("\xaf\x01sound"))
+		}
 		p := h.publish(key(1000), sound(990))
 		w := h.view()
 		time.Sleep(50 * time.Millisecond)
 		h.done(p, io.EOF)
-		p = h.publish(flvTag(flv.TypeScript, 0, []byte("\x02\x00\x0aonCuePoint")), sound(500), key(440), key(520), key(400))
+		p = h.publish(flvTag(flv.TypeScript, 0, []byte("\x02\x00\x0aonCuePoint")), sound(500),
+			key(440), key(520), key(400))
 		var got []uint32
 		for _, tag := range w.read() {
 			got = append(got, timeOf(tag))
 		}
-		if want := []uint32{1000, 990, 1050, 1050, 1000, 1070, 1000}; fmt.Sprint(got) != fmt.Sprint(want) {
+		if want := []uint32{1000, 990, 1050, 1050, 1000, 1070,
+			1000}; fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%v, want %v", got, want)
 		}
 		w.v.Start().Cursor.Close()
@@ -332,7 +353,8 @@ func TestClockRunsForMonths(t *testing.T) {
 			h.send(p, picture(true, i*step, 10))
 			tags := w.read()
 			if got, want := timeOf(tags[len(tags)-1]), 5000+i*step; got != want {
-				t.Fatalf("after %d days the clock is at %d ms, want %d", i*step/86_400_000, got, want)
+				t.Fatalf("after %d days the clock is at %d ms, want %d", i*step/86_400_000, got,
+					want)
 			}
 		}
 		w.v.Start().Cursor.Close()
@@ -350,11 +372,13 @@ func TestClockThatLeapsBackContinues(t *testing.T) {
 		w := h.view()
 		p := h.publish(picture(true, 3_600_000, 10))
 		var got []uint32
-		h.send(p, flvTag(flv.TypeScript, 0, []byte("\x02\x00\x0aonCuePoint"))) // which says nothing of the clock
+		// Which says nothing of the clock.
+		h.send(p, flvTag(flv.TypeScript, 0, []byte("\x02\x00\x0aonCuePoint")))
 		h.send(p, picture(false, 3_600_000, 10))
 		for i := range uint32(3) {
 			time.Sleep(40 * time.Millisecond)
-			h.send(p, picture(i == 0, 40*i, 10), flvTag(flv.TypeScript, 0, []byte("\x02\x00\x0aonCuePoint")))
+			h.send(p, picture(i == 0, 40*i, 10),
+				flvTag(flv.TypeScript, 0, []byte("\x02\x00\x0aonCuePoint")))
 		}
 		for _, tag := range w.read()[1:] {
 			if tag[0] == byte(flv.TypeVideo) {
@@ -423,8 +447,10 @@ func TestFurtherTracksAreCounted(t *testing.T) {
 			{flvTag(flv.TypeVideo, 0, []byte("\x96\x11avc1\x08\x00\x00\x01a")), 3}, // a picture
 		} {
 			h.send(p, tt.tag)
-			if got, all := h.Streams()[0].Further, h.Stats().FurtherTracks; got != tt.want || all != tt.want {
-				t.Errorf("after tag %d: %d further tracks, %d of all streams, want %d", i, got, all, tt.want)
+			if got, all := h.Streams()[0].Further, h.Stats().FurtherTracks; got != tt.want ||
+				all != tt.want {
+				t.Errorf("after tag %d: %d further tracks, %d of all streams, want %d", i, got, all,
+					tt.want)
 			}
 		}
 		h.done(p, io.EOF)
@@ -449,11 +475,13 @@ func TestWaitingStreamAcceptsOnlyFLV(t *testing.T) {
 			p := h.open()
 			err := p.ReadBody(strings.NewReader([]string{"bytes", ""}[i%2]))
 			h.done(p, err)
-			if status := []int{http.StatusUnsupportedMediaType, http.StatusBadRequest}[i%2]; live.PublishStatus(err) != status {
+			if status := []int{http.StatusUnsupportedMediaType,
+				http.StatusBadRequest}[i%2]; live.PublishStatus(err) != status {
 				t.Errorf("%v, status %d, want %d", err, live.PublishStatus(err), status)
 			}
 			if st := h.Stats(); st.Streams != 1 || st.Waiting != 1 || st.Returns != 0 {
-				t.Fatalf("after %d s: %d streams, %d wait, %d returns", i, st.Streams, st.Waiting, st.Returns)
+				t.Fatalf("after %d s: %d streams, %d wait, %d returns", i, st.Streams, st.Waiting,
+					st.Returns)
 			}
 		}
 		if wait := h.Stats().PublisherWait; wait != 14*time.Second {
@@ -488,7 +516,10 @@ func TestTakeoverPolicies(t *testing.T) {
 	} {
 		for _, format := range []string{"flv", "raw", "none yet"} {
 			t.Run(fmt.Sprintf("%s after %v, %s", tt.policy, tt.silent, format), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { takeover(t, tt.policy, tt.silent, tt.says, format) })
+				synctest.Test(t, func(t *testing.T) {
+					takeover(t, tt.policy, tt.silent, tt.says,
+						format)
+				})
 			})
 		}
 	}
@@ -502,7 +533,8 @@ func takeover(t *testing.T, policy live.Takeover, silent time.Duration, says, fo
 	first := h.open()
 	before := first.Stream()
 	go func() {
-		defer context.AfterFunc(first.Lifetime(), func() { _ = body.CloseWithError(errors.New("cut")) })()
+		defer context.AfterFunc(first.Lifetime(),
+			func() { _ = body.CloseWithError(errors.New("cut")) })()
 		_ = first.ReadBody(body)
 		time.Sleep(time.Second) // the second one waits for that
 		err := context.Cause(first.Lifetime())
@@ -519,7 +551,8 @@ func takeover(t *testing.T, policy live.Takeover, silent time.Duration, says, fo
 	time.Sleep(silent)
 	second, err := h.Open("cam", "second", live.Terms{})
 	if says != "" {
-		if err == nil || !strings.Contains(err.Error(), says) || live.PublishStatus(err) != http.StatusConflict {
+		if err == nil || !strings.Contains(err.Error(), says) ||
+			live.PublishStatus(err) != http.StatusConflict {
 			t.Errorf("%v, want an error with %q", err, says)
 		}
 		_ = sender.Close()
@@ -657,10 +690,12 @@ func TestAPublisherOfOtherTracksComesBack(t *testing.T) {
 		w := h.view()
 		w.read()
 		tags := [][]byte{
-			listed(flv.TypeVideo, 0, 1, "\x90avc1header"), listed(flv.TypeVideo, 0, 1, "\xa1avc1picture"), listed(flv.TypeVideo, 40, 1, "\x91avc1key"),
+			listed(flv.TypeVideo, 0, 1, "\x90avc1header"),
+			listed(flv.TypeVideo, 0, 1, "\xa1avc1picture"),
+			listed(flv.TypeVideo, 40, 1, "\x91avc1key"),
 		}
 		p := h.publish(tags...)
-		same(t, "what goes on", untimed(w.read()), untimed([][]byte{tags[0], tags[2]}))
+		same(t, "what continues", untimed(w.read()), untimed([][]byte{tags[0], tags[2]}))
 		w.v.Start().Cursor.Close()
 		h.done(p, nil)
 		h.Close()
@@ -709,7 +744,8 @@ func TestManyPublishersAtOnce(t *testing.T) {
 		}()
 	}
 	for range n {
-		if res := <-answers; res.Status != http.StatusConflict && res.Status != 0 { // 0: it was still sending
+		// 0: it was still sending.
+		if res := <-answers; res.Status != http.StatusConflict && res.Status != 0 {
 			t.Errorf("a publisher that was replaced: %d %s", res.Status, res.Body)
 		}
 	}
@@ -727,9 +763,13 @@ func TestManyPublishersAtOnce(t *testing.T) {
 // Publishers come, send a little and go in any way while others do the same and the Hub is closed
 // in the middle: there is never more than one that writes, and all of them end.
 func TestPublishersComeAndGo(t *testing.T) {
-	for _, policy := range []live.Takeover{live.TakeoverAlways, live.TakeoverStalled, live.TakeoverNever} {
+	for _, policy := range []live.Takeover{live.TakeoverAlways, live.TakeoverStalled,
+		live.TakeoverNever} {
 		synctest.Test(t, func(t *testing.T) {
-			h := newHubTest(t, func(c *live.Config) { c.Takeover, c.PublisherReturn = policy, 2*time.Millisecond })
+			h := newHubTest(t, func(c *live.Config) {
+				c.Takeover, c.PublisherReturn = policy,
+					2*time.Millisecond
+			})
 			sc := newScript(1, 3, 100)
 			var writing, all sync.WaitGroup
 			var writers sync.Mutex // TryLock fails if two write
@@ -739,7 +779,8 @@ func TestPublishersComeAndGo(t *testing.T) {
 					for range 100 {
 						p, err := h.Open("cam", "test", live.Terms{})
 						if err != nil {
-							if live.PublishStatus(err) != http.StatusConflict && err != refuse.ErrShutdown {
+							if live.PublishStatus(err) != http.StatusConflict &&
+								err != refuse.ErrShutdown {
 								t.Errorf("refused: %v", err)
 							}
 							time.Sleep(time.Millisecond)
@@ -835,34 +876,41 @@ func TestPublisherCutAnywhereContinues(t *testing.T) {
 		{"in the last tag", len(whole) - 1, len(sc.tags) - 1},
 		{"at the end", len(whole), len(sc.tags)},
 	} {
-		atEachLatency(t, tt.name, func(c *live.Config) { c.PublisherReturn = testTimeout }, func(t *testing.T, f *fixture) {
-			flvView, mp4View := f.Ask("/live/cam", 0), f.Ask("/live/cam.mp4", 0)
-			f.waiting("cam", 2)
-			p := f.Publisher("cam")
-			p.Send(whole[:tt.at])
-			f.published("cam", len(join(append(sc.config, sc.tags...)[:len(sc.config)+tt.whole])))
-			flvView.Begin()
-			mp4View.Begin()
-			p.Cut()
-			f.waits("cam")
-			p = f.Publisher("cam")
-			p.Send(whole)
-			if res := p.End(); res.Status != http.StatusOK || !strings.Contains(res.Body, fmt.Sprintf(`"frames":%d,`, len(sc.config)+len(sc.tags))) {
-				t.Errorf("the second publisher: %d %s", res.Status, res.Body)
-			}
-			f.stop()
-			tags := cut(t, flvView.Rest()[len(sc.header):])
-			checkClock(t, tags)
-			want := append(append([][]byte{}, sc.config...), sc.tags[:max(tt.whole, 0)]...)
-			same(t, "FLV", untimed(tags), untimed(append(want, sc.tags...)))
-			list := stretches(t, mp4View.Rest())
-			if before := len(want) - 1; before >= len(sc.config) && timeOf(tags[before+1])-timeOf(tags[before]) > 100 {
-				return // the machine was busy, and the file continues without the pause, perhaps without a waiting sample
-			}
-			if n, want := contiguous(t, list), max(tt.whole, 0)+len(sc.tags); n != want {
-				t.Errorf("%d samples of MP4, want %d", n, want)
-			}
-		})
+		atEachLatency(t, tt.name, func(c *live.Config) { c.PublisherReturn = testTimeout },
+			func(t *testing.T, f *fixture) {
+				flvView, mp4View := f.Ask("/live/cam", 0), f.Ask("/live/cam.mp4", 0)
+				f.waiting("cam", 2)
+				p := f.Publisher("cam")
+				p.Send(whole[:tt.at])
+				f.published("cam", len(join(append(sc.config,
+					sc.tags...)[:len(sc.config)+tt.whole])))
+				flvView.Begin()
+				mp4View.Begin()
+				p.Cut()
+				f.waits("cam")
+				p = f.Publisher("cam")
+				p.Send(whole)
+				if res := p.End(); res.Status != http.StatusOK ||
+					!strings.Contains(res.Body,
+						fmt.Sprintf(`"frames":%d,`, len(sc.config)+len(sc.tags))) {
+					t.Errorf("the second publisher: %d %s", res.Status, res.Body)
+				}
+				f.stop()
+				tags := cut(t, flvView.Rest()[len(sc.header):])
+				checkClock(t, tags)
+				want := append(append([][]byte{}, sc.config...), sc.tags[:max(tt.whole, 0)]...)
+				same(t, "FLV", untimed(tags), untimed(append(want, sc.tags...)))
+				list := stretches(t, mp4View.Rest())
+				if before := len(want) - 1; before >= len(sc.config) &&
+					timeOf(tags[before+1])-timeOf(tags[before]) > 100 {
+					// The machine was busy, and the file continues without the pause, perhaps
+					// without a waiting sample.
+					return
+				}
+				if n, want := contiguous(t, list), max(tt.whole, 0)+len(sc.tags); n != want {
+					t.Errorf("%d samples of MP4, want %d", n, want)
+				}
+			})
 	}
 }
 
@@ -891,12 +939,15 @@ func TestMP4ContinuesAfterPublisherReturns(t *testing.T) {
 			if n := contiguous(t, stretches(t, file)); n != want {
 				t.Errorf("%d samples, want %d; codecs changed: %v", n, want, changed)
 			}
-			if why, want := l.r.Fanout().Reason(), map[bool]fanout.Reason{true: fanout.CodecsChanged, false: fanout.StreamEnded}[changed]; why != want {
+			if why, want := l.r.Fanout().Reason(),
+				map[bool]fanout.Reason{true: fanout.CodecsChanged,
+					false: fanout.StreamEnded}[changed]; why != want {
 				t.Errorf("viewers end with %q, want %q", why, want)
 			}
 			for _, r := range stretches(t, file) {
 				if most := int64(2 * 40 * (len(sc.tags) + 10)); r.track == 1 && r.end/16 > most {
-					t.Errorf("the file lasts for %d ms, want %d at most: the pause is in it", r.end/16, most)
+					t.Errorf("the file lasts for %d ms, want %d at most: the pause is in it",
+						r.end/16, most)
 				}
 			}
 		})

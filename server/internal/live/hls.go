@@ -157,7 +157,8 @@ func (l HLS) run(ctx context.Context, w *liveHLS) {
 	case l.hub.ends.Err() != nil:
 		w.Close(refuse.ErrShutdown)
 	case err == rendition.ErrNotMade:
-		w.Close(cmp.Or(s.checkMP4(), error(refuse.New(http.StatusNotAcceptable, "stream %q: %v", s.name, err))))
+		w.Close(cmp.Or(s.checkMP4(), error(refuse.New(http.StatusNotAcceptable, "stream %q: %v",
+			s.name, err))))
 	default:
 		w.Close(errAbsent(s.name))
 	}

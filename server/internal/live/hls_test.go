@@ -20,7 +20,8 @@ import (
 )
 
 // hlsDefaults are the defaults of millrace serve.
-var hlsDefaults = hlslive.Config{Part: 200 * time.Millisecond, Segment: 2 * time.Second, Segments: 6, MaxBytes: 64 << 20}
+var hlsDefaults = hlslive.Config{Part: 200 * time.Millisecond, Segment: 2 * time.Second,
+	Segments: 6, MaxBytes: 64 << 20}
 
 // playlist returns the current playlist, and checks it alone. Short parts are checked by follow,
 // whose cases know where they are unavoidable.
@@ -72,7 +73,8 @@ func TestHLS(t *testing.T) {
 		p := h.publish(sc.config...)
 		h.pace(p, sc.tags[:150])
 		master, err := live.NewHLS(h.Hub).Master(t.Context(), "cam")
-		if err != nil || !strings.Contains(string(master.Text), "avc1.") || !strings.Contains(string(master.Text), "FRAME-RATE=25") {
+		if err != nil || !strings.Contains(string(master.Text), "avc1.") ||
+			!strings.Contains(string(master.Text), "FRAME-RATE=25") {
 			t.Fatalf("%v\n%s", err, master.Text)
 		}
 		synctest.Wait() // until all is made that came before the first request
@@ -87,7 +89,8 @@ func TestHLS(t *testing.T) {
 		got := make(chan string, 200)
 		for range 100 {
 			go func() {
-				list, err := live.NewHLS(h.Hub).Media(t.Context(), "cam", hlslive.MediaName, hls.Reload{MSN: next.MSN, Part: next.Part}, true)
+				list, err := live.NewHLS(h.Hub).Media(t.Context(), "cam", hlslive.MediaName,
+					hls.Reload{MSN: next.MSN, Part: next.Part}, true)
 				if err != nil {
 					t.Error(err)
 					return
@@ -97,7 +100,8 @@ func TestHLS(t *testing.T) {
 			go func() {
 				var c millrace.Chain
 				defer c.Release()
-				if err := live.NewHLS(h.Hub).Object(t.Context(), "cam", next, &c); err != nil || c.Len() < 5*1000 {
+				if err := live.NewHLS(h.Hub).Object(t.Context(), "cam", next, &c); err != nil ||
+					c.Len() < 5*1000 {
 					t.Errorf("%d bytes, %v", c.Len(), err)
 				}
 				got <- ""
@@ -125,12 +129,15 @@ func TestHLS(t *testing.T) {
 			{Kind: hls.KindInit, Epoch: next.Epoch, MSN: 1},
 		} {
 			var refused *refuse.Refusal
-			if err := live.NewHLS(h.Hub).Object(t.Context(), "cam", o, new(millrace.Chain)); !errors.As(err, &refused) || refused.Status != http.StatusNotFound {
+			if err := live.NewHLS(h.Hub).Object(t.Context(), "cam", o,
+				new(millrace.Chain)); !errors.As(err, &refused) ||
+				refused.Status != http.StatusNotFound {
 				t.Errorf("%s: %v", o, err)
 			}
 		}
 		var refused *refuse.Refusal
-		if _, err := h.playlist(hls.Reload{MSN: next.MSN + 5}, true); !errors.As(err, &refused) || refused.Status != http.StatusBadRequest {
+		if _, err := h.playlist(hls.Reload{MSN: next.MSN + 5}, true); !errors.As(err, &refused) ||
+			refused.Status != http.StatusBadRequest {
 			t.Errorf("too far ahead: %v", err)
 		}
 
@@ -210,18 +217,22 @@ func TestHLSOverAReturn(t *testing.T) {
 				time.Sleep(5 * time.Second)
 				config := sc.config
 				if codecs == "other" {
-					config = [][]byte{sc.config[0], sc.config[1], flvTag(8, 0, []byte("\xaf\x00\x11\x90"))} // 48 kHz
+					// 48 kHz
+					config = [][]byte{sc.config[0], sc.config[1],
+						flvTag(8, 0, []byte("\xaf\x00\x11\x90"))}
 				}
 				p = h.publish(config...)
 				h.pace(p, sc.tags[:150])
 				if list, err = h.playlist(hls.Reload{}, false); err != nil {
 					t.Fatal(err)
 				}
-				maps, breaks := strings.Count(list, "EXT-X-MAP:"), strings.Count(list, "EXT-X-DISCONTINUITY\n")
+				maps, breaks := strings.Count(list, "EXT-X-MAP:"),
+					strings.Count(list, "EXT-X-DISCONTINUITY\n")
 				if after := hint(t, list); after.Epoch != next.Epoch || after.MSN <= next.MSN {
 					t.Errorf("%s, and later %s", next, after)
 				}
-				if want := map[string]int{"same": 0, "other": 1}[codecs]; breaks != want || maps != 1+want {
+				if want := map[string]int{"same": 0, "other": 1}[codecs]; breaks != want ||
+					maps != 1+want {
 					t.Errorf("%d discontinuities, %d maps\n%s", breaks, maps, list)
 				}
 				h.Close()
@@ -234,7 +245,10 @@ func TestHLSOverAReturn(t *testing.T) {
 // Requests wait for a publisher, and are refused if there is none, or nothing for them.
 func TestHLSRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHubTest(t, func(c *live.Config) { c.HLS, c.ViewerWait, c.MaxViewers = hlsDefaults, 10*time.Second, 1 })
+		h := newHubTest(t, func(c *live.Config) {
+			c.HLS, c.ViewerWait, c.MaxViewers = hlsDefaults,
+				10*time.Second, 1
+		})
 		status := func(err error) int {
 			var refused *refuse.Refusal
 			if errors.As(err, &refused) {
@@ -252,7 +266,8 @@ func TestHLSRefusals(t *testing.T) {
 			got <- err
 		}()
 		synctest.Wait()
-		if _, err := live.NewHLS(h.Hub).Master(t.Context(), "cam"); status(err) != http.StatusServiceUnavailable {
+		if _, err := live.NewHLS(h.Hub).Master(t.Context(),
+			"cam"); status(err) != http.StatusServiceUnavailable {
 			t.Errorf("one more than may wait: %v", err)
 		}
 		cancel()
@@ -296,7 +311,8 @@ func TestHLSWithoutKeyFrames(t *testing.T) {
 		synctest.Wait()
 		h.pace(p, sc.tags[2:])
 		list, err := h.playlist(hls.Reload{}, false)
-		if err != nil || !strings.Contains(list, "PART-TARGET=0.282") || !strings.Contains(list, "#EXTINF:") || strings.Contains(list, "INDEPENDENT") {
+		if err != nil || !strings.Contains(list, "PART-TARGET=0.282") ||
+			!strings.Contains(list, "#EXTINF:") || strings.Contains(list, "INDEPENDENT") {
 			t.Errorf("%v\n%s", err, list)
 		}
 		for i, tag := range newScript(5, 25, 300).tags {

@@ -43,7 +43,8 @@ func TestHLSCodecsChangeInAGroup(t *testing.T) {
 				book := &nettest.LogBook{}
 				h := newHubTest(t, func(c *live.Config) {
 					c.HLS, c.PublisherReturn = hlsDefaults, 0
-					c.Log = slog.New(slog.NewTextHandler(book, &slog.HandlerOptions{Level: slog.LevelDebug}))
+					c.Log = slog.New(slog.NewTextHandler(book,
+						&slog.HandlerOptions{Level: slog.LevelDebug}))
 				})
 				sc := newScript(30, 25, 1000) // groups of a second
 				p := h.publish(sc.config...)
@@ -111,7 +112,8 @@ func TestHLSNumbersGrow(t *testing.T) {
 			t.Fatal(err)
 		}
 		number := regexp.MustCompile(`#EXT-X-DISCONTINUITY-SEQUENCE:(\d+)`)
-		if a, b := number.FindString(before), number.FindString(after); a >= b { // of as many digits
+		// Of as many digits.
+		if a, b := number.FindString(before), number.FindString(after); a >= b {
 			t.Errorf("%s, and later %s", a, b)
 		}
 		if a, b := hint(t, before), hint(t, after); b.MSN <= a.MSN+1 || b.Epoch <= a.Epoch {
@@ -242,7 +244,10 @@ func TestHLSNumbersAfterAFastStream(t *testing.T) {
 func TestHLSAnswersWhileStreamPauses(t *testing.T) {
 	for _, cut := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			h := newHubTest(t, func(c *live.Config) { c.HLS, c.PublisherReturn = hlsDefaults, 15*time.Second })
+			h := newHubTest(t, func(c *live.Config) {
+				c.HLS, c.PublisherReturn = hlsDefaults,
+					15*time.Second
+			})
 			defer h.Close()
 			sc := newScript(60, 50, 300)
 			p := h.publish(sc.config...)
@@ -261,13 +266,15 @@ func TestHLSAnswersWhileStreamPauses(t *testing.T) {
 			target, next := 2*time.Second, hint(t, list)
 			media := func(want hls.Reload) *hlslive.Playlist {
 				t.Helper()
-				list, err := live.NewHLS(h.Hub).Media(t.Context(), "cam", hlslive.MediaName, want, true)
+				list, err := live.NewHLS(h.Hub).Media(t.Context(), "cam", hlslive.MediaName, want,
+					true)
 				if err != nil {
 					t.Fatal(err)
 				}
 				return list
 			}
-			segment, part := hls.Reload{MSN: next.MSN, Part: -1}, hls.Reload{MSN: next.MSN, Part: next.Part}
+			segment, part := hls.Reload{MSN: next.MSN, Part: -1},
+				hls.Reload{MSN: next.MSN, Part: next.Part}
 			answered := make(chan time.Duration, 1)
 			go func() {
 				var c millrace.Chain
@@ -288,7 +295,8 @@ func TestHLSAnswersWhileStreamPauses(t *testing.T) {
 			}
 			for range 2 {
 				asked := time.Now()
-				if got := media(part); !got.Late || time.Since(asked) > 2*target || time.Since(asked) < target {
+				if got := media(part); !got.Late || time.Since(asked) > 2*target ||
+					time.Since(asked) < target {
 					t.Errorf("asked again: late %v after %v", got.Late, time.Since(asked))
 				}
 			}

@@ -29,7 +29,8 @@ type source struct {
 	group int                 // frames from one keyframe to the next
 	audio float64             // ms from one frame to the next, 0 for none
 	odd   func(f *timedFrame, i int)
-	slack time.Duration // how much longer one video frame may last than another, where audio makes the parts
+	// How much longer one video frame may last than another, where audio makes the parts.
+	slack time.Duration
 }
 
 // frames returns ms of them, in the order of their arrival. i of odd counts the frames of a track.
@@ -61,7 +62,8 @@ func every(ms float64) func(int) float64 { return func(int) float64 { return ms 
 func TestHLSKeepsTime(t *testing.T) {
 	const aac = 1024 / 44.1
 	rng := rand.New(rand.NewPCG(1, 2))
-	late := func(ms float64) func(*timedFrame, int) { // the audio of each ms is sent at the end of that time
+	late := func(ms float64) func(*timedFrame, int) {
+		// The audio of each ms is sent at the end of that time.
 		return func(f *timedFrame, _ int) {
 			if f.kind == flv.TypeAudio {
 				f.at = float64(int(f.at/ms)+1) * ms
@@ -109,7 +111,10 @@ func TestHLSKeepsTime(t *testing.T) {
 			return step
 		}
 	}
-	between := func(a, b float64) func(int) float64 { return func(int) float64 { return a + rng.Float64()*(b-a) } }
+	between := func(
+		a, b float64) func(int) float64 {
+		return func(int) float64 { return a + rng.Float64()*(b-a) }
+	}
 	for _, tt := range []struct {
 		name string
 		source
@@ -141,7 +146,8 @@ func TestHLSKeepsTime(t *testing.T) {
 				f.ts++
 			}
 		}, 0}},
-		{"frames that jitter", source{every(1000. / 30), 60, aac, func(f *timedFrame, i int) { f.ts += rng.Float64() * 4 }, 0}},
+		{"frames that jitter", source{every(1000. / 30), 60, aac,
+			func(f *timedFrame, i int) { f.ts += rng.Float64() * 4 }, 0}},
 		{"audio that jitters", source{every(40), 50, aac, func(f *timedFrame, i int) {
 			if f.kind == flv.TypeAudio {
 				f.ts += rng.Float64() * 30
@@ -155,18 +161,24 @@ func TestHLSKeepsTime(t *testing.T) {
 		}, 0}},
 		{"a keyframe in 4.8 s", source{every(80), 60, aac, nil, 0}},
 		{"a keyframe in 10 s", source{every(40), 250, aac, nil, 0}},
-		{"stray video half a second ahead", source{every(40), 50, aac, stray(flv.TypeVideo, 60, 500), 0}},
+		{"stray video half a second ahead", source{every(40), 50, aac,
+			stray(flv.TypeVideo, 60, 500), 0}},
 		{"3 s", source{every(40), 50, aac, stray(flv.TypeVideo, 60, 3000), 0}},
 		{"60 s", source{every(40), 50, aac, stray(flv.TypeVideo, 60, 60_000), 0}},
 		{"20 s back", source{every(40), 50, aac, stray(flv.TypeVideo, 60, -20_000), 0}},
 		{"stray audio 20 s ahead", source{every(40), 50, aac, stray(flv.TypeAudio, 60, 20_000), 0}},
 		{"a second back", source{every(40), 50, aac, stray(flv.TypeAudio, 60, -1000), 0}},
-		{"three video frames in a row 5 s ahead", source{every(40), 50, aac, row(video, 3, 5000), 0}},
-		{"ten video frames in a row 5 s ahead", source{every(40), 50, aac, row(video, 10, 5000), 0}},
-		{"ten video frames in a row 20 s back", source{every(40), 50, aac, row(video, 10, -20_000), 0}},
-		{"ten audio frames in a row 5 s ahead", source{every(40), 50, aac, row(audio, 10, 5000), 0}},
+		{"three video frames in a row 5 s ahead",
+			source{every(40), 50, aac, row(video, 3, 5000), 0}},
+		{"ten video frames in a row 5 s ahead",
+			source{every(40), 50, aac, row(video, 10, 5000), 0}},
+		{"ten video frames in a row 20 s back",
+			source{every(40), 50, aac, row(video, 10, -20_000), 0}},
+		{"ten audio frames in a row 5 s ahead",
+			source{every(40), 50, aac, row(audio, 10, 5000), 0}},
 		{"ten frames of both in a row 5 s ahead", source{every(40), 50, aac, row(0, 10, 5000), 0}},
-		{"ten frames in a row 5 s ahead, without audio", source{every(40), 50, 0, row(0, 10, 5000), 0}},
+		{"ten frames in a row 5 s ahead, without audio",
+			source{every(40), 50, 0, row(0, 10, 5000), 0}},
 		{"odd keyframes", source{every(40), 50, aac, stray(flv.TypeVideo, 50, 5000), 0}},
 		{"both leap ahead", source{every(40), 50, aac, leap(0, 7000), 0}},
 		{"both leap back", source{every(40), 50, aac, leap(0, -7000), 0}},
@@ -175,21 +187,26 @@ func TestHLSKeepsTime(t *testing.T) {
 		{"audio leaps ahead", source{every(40), 50, aac, leap(audio, 7000), 0}},
 		{"both leap ahead, without audio", source{every(40), 50, 0, leap(0, 7000), 0}},
 		{"both step back", source{every(40), 50, aac, leap(0, -480), 0}},
-		{"video that comes late now and then", source{every(40), 50, aac, func(f *timedFrame, i int) {
-			if f.kind == flv.TypeVideo && int(f.ts)%3000 > 2700 {
-				f.at += 3000 - float64(int(f.ts)%3000)
-			}
-		}, 200 * time.Millisecond}},
+		{"video that comes late now and then",
+			source{every(40), 50, aac, func(f *timedFrame, i int) {
+				if f.kind == flv.TypeVideo && int(f.ts)%3000 > 2700 {
+					f.at += 3000 - float64(int(f.ts)%3000)
+				}
+			}, 200 * time.Millisecond}},
 		{"all that comes late now and then", source{every(40), 50, aac, func(f *timedFrame, i int) {
 			if int(f.ts)%3000 > 2700 {
 				f.at += 3000 - float64(int(f.ts)%3000)
 			}
 		}, 200 * time.Millisecond}},
-		{"stray slides", source{every(2000), 1, aac, stray(flv.TypeVideo, 5, 20_000), 2 * time.Second}},
+		{"stray slides", source{every(2000), 1, aac, stray(flv.TypeVideo, 5, 20_000),
+			2 * time.Second}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := newHubTest(t, func(c *live.Config) { c.HLS, c.PublisherReturn = hlsDefaults, 0 })
+				h := newHubTest(t, func(c *live.Config) {
+					c.HLS, c.PublisherReturn = hlsDefaults,
+						0
+				})
 				p := h.open()
 				p.Begin(flv.Header{HasAudio: tt.audio > 0, HasVideo: true})
 				h.send(p, avcHeader())
@@ -212,7 +229,8 @@ func TestHLSKeepsTime(t *testing.T) {
 							head[0] = 0x17
 						}
 					}
-					h.send(p, flvTag(f.kind, uint32(base+f.ts), append(head, unit(make([]byte, 100))...)))
+					h.send(p, flvTag(f.kind, uint32(base+f.ts),
+						append(head, unit(make([]byte, 100))...)))
 				}
 				synctest.Wait()
 				h.keepsTime(t, 50*time.Millisecond+tt.slack)
@@ -286,7 +304,7 @@ func (h *hubTest) keepsTime(t *testing.T, slack time.Duration) {
 	ends := map[int]int64{} // of tracks
 	for _, s := range stretches(t, all) {
 		if end, ok := ends[s.track]; ok && s.at != end {
-			t.Errorf("track %d ends at %d, and goes on at %d", s.track, end, s.at)
+			t.Errorf("track %d ends at %d, and continues at %d", s.track, end, s.at)
 		}
 		ends[s.track] = s.end
 	}
@@ -298,11 +316,13 @@ func (h *hubTest) keepsTime(t *testing.T, slack time.Duration) {
 	}
 	for i := range media {
 		if off := (media[i] - media[0]) - (listed[i] - listed[0]); off.Abs() > slack {
-			t.Errorf("segment %d begins at %v of the media, and %v of the playlist", i, media[i]-media[0], listed[i]-listed[0])
+			t.Errorf("segment %d begins at %v of the media, and %v of the playlist", i,
+				media[i]-media[0], listed[i]-listed[0])
 		}
 	}
 	last := m.Segments[len(m.Segments)-1]
-	if behind := time.Since(last.Date); behind < 0 || behind > last.Duration+m.Target+2*time.Second {
+	if behind := time.Since(last.Date); behind < 0 ||
+		behind > last.Duration+m.Target+2*time.Second {
 		t.Errorf("the last segment, of %v, began %v ago by its date", last.Duration, behind)
 	}
 }

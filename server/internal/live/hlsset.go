@@ -16,7 +16,8 @@ type liveHLS struct {
 	stream *stream
 	stop   context.CancelFunc // ends Window.Run
 	idle   *time.Timer        // calls HLS.checkIdle
-	before *liveHLS           // the HLS of the same stream with other tracks, which has ended, or nil. Guarded by Hub.mu
+	// The HLS of the same stream with other tracks, which has ended, or nil. Guarded by Hub.mu.
+	before *liveHLS
 }
 
 // An hlsSet has the HLS of all streams. Guarded by Hub.mu.
@@ -101,7 +102,10 @@ const maxHLSNumbers = 1 << 10
 // They get ahead if a stream is sent faster than real time. The stream may have ended.
 func (set *hlsSet) keep(name string, n hlslive.SequenceStart) {
 	first := set.shared.Config.FirstMSN(time.Now())
-	maps.DeleteFunc(set.numbers, func(_ string, n hlslive.SequenceStart) bool { return n.MSN <= first })
+	maps.DeleteFunc(set.numbers, func(_ string,
+		n hlslive.SequenceStart) bool {
+		return n.MSN <= first
+	})
 	if n.MSN > first && len(set.numbers) < maxHLSNumbers {
 		set.numbers[name] = n
 	}

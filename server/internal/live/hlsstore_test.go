@@ -70,7 +70,10 @@ func newTakeoverTest(t *testing.T) *takeoverTest {
 }
 
 func (tt *takeoverTest) hub() *hubTest {
-	return newHubTest(tt.t, func(c *live.Config) { c.HLS, c.PublisherReturn, c.HLSStore = hlsDefaults, 0, &tt.store })
+	return newHubTest(tt.t, func(c *live.Config) {
+		c.HLS, c.PublisherReturn,
+			c.HLSStore = hlsDefaults, 0, &tt.store
+	})
 }
 
 // publish publishes the first 145 tags of cam in their time, and asks for HLS meanwhile.
@@ -87,7 +90,8 @@ func (tt *takeoverTest) publish(h *hubTest, sc *script) *live.Publisher {
 func (tt *takeoverTest) check(list string) *hlscheck.Media {
 	tt.t.Helper()
 	ps := hlscheck.Must(tt.checker.Media(list))
-	if m := tt.checker.Playlist(); m.Ended && m.Segments[len(m.Segments)-1].Parts == nil { // from the store
+	// From the store.
+	if m := tt.checker.Playlist(); m.Ended && m.Segments[len(m.Segments)-1].Parts == nil {
 		ps = hlscheck.Without(ps, "part-removed-early")
 	}
 	if len(ps) > 0 {
@@ -154,7 +158,8 @@ func TestHLSTakeoverAfterKill(t *testing.T) {
 
 		orphan := tt.stored()
 		if len(orphan.Segments) != len(before.Segments) || orphan.Hint != "" || orphan.Ended {
-			t.Errorf("%d segments are stored, %d were listed", len(orphan.Segments), len(before.Segments))
+			t.Errorf("%d segments are stored, %d were listed", len(orphan.Segments),
+				len(before.Segments))
 		}
 		for _, s := range orphan.Segments {
 			if tt.store.objects["cam/"+s.URI] == 0 || tt.store.objects["cam/"+s.Map] == 0 {
@@ -167,7 +172,8 @@ func TestHLSTakeoverAfterKill(t *testing.T) {
 		p = tt.publish(b, sc)
 		after := tt.watch(b, p, sc.tags[145:200])
 		gap, first := after.Segment(before.Open.MSN), after.Segment(before.Open.MSN+1)
-		if !gap.Gap || gap.Duration != segmentParts(&before.Open) || !first.Break || first.Map == gap.Map ||
+		if !gap.Gap || gap.Duration != segmentParts(&before.Open) || !first.Break ||
+			first.Map == gap.Map ||
 			first.Discontinuity != before.Open.Discontinuity+1 {
 			t.Errorf("before: %+v\nafter: %+v", before, after)
 		}
@@ -243,7 +249,8 @@ func TestHLSTakeoverTooLate(t *testing.T) {
 			}
 			tt.checker = hlscheck.New()
 			after := tt.check(list)
-			if after.Sequence <= before.Open.MSN || after.Discontinuities <= before.Open.Discontinuity || after.Segments[0].Break {
+			if after.Sequence <= before.Open.MSN ||
+				after.Discontinuities <= before.Open.Discontinuity || after.Segments[0].Break {
 				t.Errorf("before: %+v\nafter: %+v", before, after)
 			}
 			b.Close()
@@ -262,8 +269,10 @@ func TestHLSStoreFails(t *testing.T) {
 	for name, store := range map[string]*testStore{
 		"away": {away: true}, "hangs": {hangs: true}, "empty": {}, "no JSON": {facts: []byte("{")},
 		"other segments": {facts: []byte(strings.Replace(good, `"MSN":8`, `"MSN":9`, 1))},
-		"no target":      {facts: []byte(strings.Replace(good, `"Target":2000000000`, `"Target":1`, 1))},
-		"long segment":   {facts: []byte(strings.Replace(good, `"Duration":1000000000`, `"Duration":9000000000`, 1))},
+		"no target": {facts: []byte(strings.Replace(good, `"Target":2000000000`, `"Target":1`,
+			1))},
+		"long segment": {facts: []byte(strings.Replace(good, `"Duration":1000000000`,
+			`"Duration":9000000000`, 1))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, _, err := hlslive.Stored(store.facts); err == nil {

@@ -32,17 +32,31 @@ func TestHostilePublishers(t *testing.T) {
 		status     int
 		says       string
 	}{
-		{"tag above the limit", with(func(p []byte) { p[second+1], p[second+2], p[second+3] = 0xff, 0xff, 0xff }), 413, "--max-tag-bytes"},
-		{"wrong previous-tag-size", with(func(p []byte) { binary.BigEndian.PutUint32(p[second-4:], 7) }), 400, "previous-tag-size"},
-		{"size that leads astray", with(func(p []byte) { p[second+3]++ }), 400, "previous-tag-size"},
+		{"tag above the limit", with(func(p []byte) {
+			p[second+1], p[second+2], p[second+3] = 0xff,
+				0xff, 0xff
+		}), 413, "--max-tag-bytes"},
+		{"wrong previous-tag-size", with(func(p []byte) {
+			binary.BigEndian.PutUint32(p[second-4:],
+				7)
+		}), 400, "previous-tag-size"},
+		{"size that leads astray", with(func(p []byte) { p[second+3]++ }), 400,
+			"previous-tag-size"},
 		{"cut in a tag", string(valid[:second+20]), 400, "unexpected EOF"},
 		{"cut in a tag's header", string(valid[:second+5]), 400, "unexpected EOF"},
 		{"cut in the header", "FLV\x01\x05", 400, "unexpected EOF"},
-		{"header without an end", "FLV\x01\x05\x00\x00\x04\x00" + strings.Repeat("x", 100), 400, "unexpected EOF"},
-		{"another file behind the first", string(valid) + string(valid), 400, "a second FLV header"},
-		{"tags of no kind", string(sc.header) + string(flvTag(3, 0, make([]byte, 200))) + string(flvTag(31, 0, nil)), 200, ""},
-		{"codecs of no kind", string(sc.header) + string(flvTag(9, 0, append([]byte{0x1f}, make([]byte, 200)...))) + string(flvTag(8, 0, nil)) + string(flvTag(9, 0, []byte{0x90})), 200, ""},
-		{"sequence header above what is remembered", string(sc.header) + string(flvTag(9, 0, append([]byte{0x17, 0, 0, 0, 0}, make([]byte, flvstream.MaxPart)...))), 200, ""},
+		{"header without an end", "FLV\x01\x05\x00\x00\x04\x00" + strings.Repeat("x", 100), 400,
+			"unexpected EOF"},
+		{"another file behind the first", string(valid) + string(valid), 400,
+			"a second FLV header"},
+		{"tags of no kind", string(sc.header) + string(flvTag(3, 0,
+			make([]byte, 200))) + string(flvTag(31, 0, nil)), 200, ""},
+		{"codecs of no kind", string(sc.header) + string(flvTag(9, 0,
+			append([]byte{0x1f}, make([]byte, 200)...))) + string(flvTag(8, 0,
+			nil)) + string(flvTag(9, 0, []byte{0x90})), 200, ""},
+		{"sequence header above what is remembered",
+			string(sc.header) + string(flvTag(9, 0,
+				append([]byte{0x17, 0, 0, 0, 0}, make([]byte, flvstream.MaxPart)...))), 200, ""},
 	} {
 		atEachLatency(t, tt.name, nil, func(t *testing.T, f *fixture) {
 			good := f.Publisher("good")
@@ -95,19 +109,24 @@ func TestABodyThatIsCut(t *testing.T) {
 // connection after the answer.
 func TestRefusalReachesASendingPublisher(t *testing.T) {
 	more := strings.Repeat("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", 20_000)
-	refused := string(newScript(1, 1, 100).whole()) + "\x09\xff\xff\xff" + strings.Repeat("\x00", 900<<10)
+	refused := string(newScript(1, 1, 100).whole()) +
+		"\x09\xff\xff\xff" + strings.Repeat("\x00", 900<<10)
 	for name, tt := range map[string]struct{ head, body, status, says string }{
-		"malformed chunks":      {"Transfer-Encoding: chunked", "5\r\nhelloXX", "400", "malformed chunked encoding"},
+		"malformed chunks": {"Transfer-Encoding: chunked", "5\r\nhelloXX", "400",
+			"malformed chunked encoding"},
 		"refused in the middle": {"Content-Length: 100000000", refused, "413", "--max-tag-bytes"},
 		"more behind a length":  {"Content-Length: 5", "hello" + more, "200", `"bytes":5`},
-		"more behind chunks":    {"Transfer-Encoding: chunked", "5\r\nhello\r\n0\r\n\r\n" + more, "200", `"bytes":5`},
+		"more behind chunks": {"Transfer-Encoding: chunked", "5\r\nhello\r\n0\r\n\r\n" + more,
+			"200", `"bytes":5`},
 	} {
 		atEachLatency(t, name, nil, func(t *testing.T, f *fixture) {
 			conn := f.Dial("POST /live/cam HTTP/1.1\nHost: localhost\n" + tt.head + "\n\n")
 			go func() { _, _ = io.WriteString(conn, tt.body) }()
 			res, err := io.ReadAll(conn)
-			if err != nil && (f.Config().Latency > 0 || tt.status != "200") || bytes.Count(res, []byte("HTTP/1.1")) != 1 ||
-				!bytes.HasPrefix(res, []byte("HTTP/1.1 "+tt.status)) || !bytes.Contains(res, []byte(tt.says)) {
+			if err != nil && (f.Config().Latency > 0 || tt.status != "200") ||
+				bytes.Count(res, []byte("HTTP/1.1")) != 1 ||
+				!bytes.HasPrefix(res, []byte("HTTP/1.1 "+tt.status)) ||
+				!bytes.Contains(res, []byte(tt.says)) {
 				t.Errorf("%.300q, %v; want %s with %q", res, err, tt.status, tt.says)
 			}
 		})
@@ -116,7 +135,8 @@ func TestRefusalReachesASendingPublisher(t *testing.T) {
 
 // atEachLatency runs a test on servers that read publishers through net/http and by the clock.
 // change may be nil.
-func atEachLatency(t *testing.T, name string, change func(*live.Config), test func(t *testing.T, f *fixture)) {
+func atEachLatency(t *testing.T, name string, change func(*live.Config),
+	test func(t *testing.T, f *fixture)) {
 	for _, latency := range []time.Duration{0, 5 * time.Millisecond} {
 		t.Run(fmt.Sprintf("%s, latency %v", name, latency), func(t *testing.T) {
 			test(t, serve(t, func(c *live.Config) {
@@ -153,7 +173,8 @@ func TestOddTags(t *testing.T) {
 		add(flv.TypeScript, at, "\x02\x00\x0aonCuePoint\x05")
 		if i == 7 {
 			add(flv.TypeScript, at, "\x02\x00\x0aonMetaData\x08"+strings.Repeat("x", 3<<20))
-			add(flv.TypeScript, at, "\x02\x00\x0aonMetaData\x08"+strings.Repeat("x", flvstream.MaxPart/2))
+			add(flv.TypeScript, at, "\x02\x00\x0aonMetaData\x08"+strings.Repeat("x",
+				flvstream.MaxPart/2))
 		}
 	}
 	var body bytes.Buffer
@@ -184,21 +205,26 @@ func TestOddTags(t *testing.T) {
 		if got != media {
 			t.Errorf("%d bytes of pictures and sound, want %d", got, media)
 		}
-		if res, err := io.ReadAll(conn); err != nil || !bytes.HasPrefix(res, []byte("HTTP/1.1 200")) {
+		if res, err := io.ReadAll(conn); err != nil ||
+			!bytes.HasPrefix(res, []byte("HTTP/1.1 200")) {
 			t.Errorf("%.100q, %v", res, err)
 		}
 	})
 }
 
 func TestSilentPublisherGets408(t *testing.T) {
-	for name, by := range map[string]func(testing.TB) *http.Client{"HTTP/1": http1Client, "HTTP/2": http2Client} {
-		atEachLatency(t, name, func(c *live.Config) { c.PublishTimeout = 50 * time.Millisecond }, func(t *testing.T, f *fixture) {
-			p := f.PublisherBy(by(t), "cam")
-			go func() { _, _ = p.Body.Write([]byte("x")) }() // it may be too late for that already
-			if res := p.Wait(); res.Status != http.StatusRequestTimeout || !strings.Contains(res.Body, "--publish-timeout") {
-				t.Errorf("%d %s", res.Status, res.Body)
-			}
-		})
+	for name, by := range map[string]func(testing.TB) *http.Client{"HTTP/1": http1Client,
+		"HTTP/2": http2Client} {
+		atEachLatency(t, name, func(c *live.Config) { c.PublishTimeout = 50 * time.Millisecond },
+			func(t *testing.T, f *fixture) {
+				p := f.PublisherBy(by(t), "cam")
+				// It may be too late for that already.
+				go func() { _, _ = p.Body.Write([]byte("x")) }()
+				if res := p.Wait(); res.Status != http.StatusRequestTimeout ||
+					!strings.Contains(res.Body, "--publish-timeout") {
+					t.Errorf("%d %s", res.Status, res.Body)
+				}
+			})
 	}
 }
 
@@ -233,7 +259,8 @@ func TestAPanicEndsOneStream(t *testing.T) {
 // A limit above what FLV can say is as good as that.
 func TestMaxTagBytesAboveTheFormat(t *testing.T) {
 	f := serve(t, func(c *live.Config) { c.KeepBytes, c.MaxTagBytes = 64<<20, 32<<20 })
-	if res := f.Request("POST", "/live/cam", string(newScript(1, 3, 500).whole())); res.Status != 200 {
+	if res := f.Request("POST", "/live/cam", string(newScript(1, 3,
+		500).whole())); res.Status != 200 {
 		t.Errorf("%d %s", res.Status, res.Body)
 	}
 }
@@ -248,7 +275,8 @@ func FuzzIngest(f *testing.F) {
 	f.Add(sc.whole())
 	f.Add([]byte("not FLV"))
 	f.Add(append(sc.start(), 9, 0xff, 0xff, 0xff))
-	f.Add([]byte("FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00\x09\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00\x97avc1"))
+	f.Add([]byte(
+		"FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00\x09\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00\x97avc1"))
 	cfg := testConfig()
 	cfg.MaxTagBytes = 1 << 10
 	h := live.NewHub(cfg)
@@ -267,7 +295,8 @@ func FuzzIngest(f *testing.F) {
 		if h.LookUp("fuzz") != nil {
 			t.Error("the stream is still there")
 		}
-		if after := millrace.DefaultPool().Stats().InUse; after > before { // less: what other tests held
+		// less: what other tests held.
+		if after := millrace.DefaultPool().Stats().InUse; after > before {
 			t.Errorf("%d bytes in use, %d before", after, before)
 		}
 	})

@@ -31,7 +31,8 @@ func TestHTTP2(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	if res.ProtoMajor != 2 || res.StatusCode != 200 || res.Header.Get("Content-Type") != "video/x-flv" {
+	if res.ProtoMajor != 2 || res.StatusCode != 200 ||
+		res.Header.Get("Content-Type") != "video/x-flv" {
 		t.Fatalf("%s %d %v", res.Proto, res.StatusCode, res.Header)
 	}
 	p.Send(bytes.Join(sc.tags, nil))
@@ -89,7 +90,10 @@ func (f *fixture) h2Gated(t *testing.T) (*http.Client, *gatedConn) {
 	t.Helper()
 	conn := &gatedConn{Conn: nettest.Dial(t, f.Addr, smallBuffer)}
 	client := livetest.HTTP2(t, 1<<30)
-	client.Transport.(*http.Transport).DialContext = func(context.Context, string, string) (net.Conn, error) { return conn, nil }
+	client.Transport.(*http.Transport).DialContext = func(context.Context, string,
+		string) (net.Conn, error) {
+		return conn, nil
+	}
 	return client, conn
 }
 

@@ -41,7 +41,8 @@ type Hub struct {
 	hls     hlsSet
 	served  map[*Viewer]struct{}
 	records map[string]chan struct{} // by name: closed when the recording of a stream has ended
-	refused map[string]time.Time     // names that the operator refuses to publishers, until the time; at most maxRefusedNames
+	// Names that the operator refuses to publishers, until the time; at most maxRefusedNames.
+	refused map[string]time.Time
 
 	lastViewer uint64 // the number of the viewer that came last
 	cut        bool   // the time to drain was over: every viewer is ended

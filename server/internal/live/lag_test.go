@@ -52,9 +52,11 @@ var allowances = []struct {
 	set    func(*live.Config)
 	pass   time.Duration // in the middle of the stream
 }{
-	{"lag_bytes", "behind by bytes", "lag_bytes", func(c *live.Config) { c.LagBytes = 200 << 10 }, 0},
+	{"lag_bytes", "behind by bytes", "lag_bytes", func(c *live.Config) { c.LagBytes = 200 << 10 },
+		0},
 	{"lag_frames", "behind by frames", "lag_frames", func(c *live.Config) { c.LagFrames = 50 }, 0},
-	{"lag_time", "behind by time", "lag_time", func(c *live.Config) { c.LagTime = time.Second }, time.Second},
+	{"lag_time", "behind by time", "lag_time", func(c *live.Config) { c.LagTime = time.Second },
+		time.Second},
 }
 
 // tightBy gives viewers little room, by one allowance.
@@ -74,7 +76,8 @@ func TestStalledViewerIsDropped(t *testing.T) {
 		t.Run(allow.label, func(t *testing.T) {
 			f := serve(t, tightBy(live.Drop, allow.set))
 			sc := newScript(20, 5, 8000)
-			watchers := []*livetest.Watcher{f.Ask("/live/cam", 0), f.Ask("/live/cam", 0), f.Ask("/live/cam", 0)}
+			watchers := []*livetest.Watcher{f.Ask("/live/cam", 0), f.Ask("/live/cam", 0),
+				f.Ask("/live/cam", 0)}
 			stalled := f.Ask("/live/cam", smallBuffer)
 			f.waiting("cam", 4)
 			p := f.Publisher("cam")
@@ -89,8 +92,14 @@ func TestStalledViewerIsDropped(t *testing.T) {
 
 			f.Logged("viewer is too far behind", `reason="`+allow.reason+`"`)
 			f.Logged("viewer ended", `reason="`+allow.reason+`"`)
-			metric := func(name string) string { return f.metric(name + `{reason="` + allow.label + `"}`) }
-			eventually(t, "the metric", func() bool { return metric("millrace_viewers_dropped_total") == "1" })
+			metric := func(name string) string {
+				return f.metric(name + `{reason="` + allow.label +
+					`"}`)
+			}
+			eventually(t, "the metric", func() bool {
+				return metric(
+					"millrace_viewers_dropped_total") == "1"
+			})
 			if got := metric("millrace_viewers_behind_total"); got != "1" {
 				t.Errorf("seen behind: %s", got)
 			}
@@ -119,10 +128,13 @@ func TestStalledViewerSkips(t *testing.T) {
 				w.Begin()
 				w.Next(len(sc.start()))
 			}
-			inStep(t, p, sc.tags[:150], []*livetest.Watcher{healthy}) // more than a batch, which may be taken already
-			time.Sleep(allow.pass)                                    // while only the stalled viewer has something to take
+			// More than a batch, which may be taken already.
+			inStep(t, p, sc.tags[:150], []*livetest.Watcher{healthy})
+			// While only the stalled viewer has something to take.
+			time.Sleep(allow.pass)
 			inStep(t, p, sc.tags[150:], []*livetest.Watcher{healthy})
-			f.Logged("level=WARN", "viewer=", "bytes=") // it is too far behind, or was moved already
+			// It is too far behind, or was moved already.
+			f.Logged("level=WARN", "viewer=", "bytes=")
 			eventually(t, "the API to say so", func() bool {
 				return strings.Contains(f.api(), `"stalled":1`)
 			})
@@ -137,7 +149,8 @@ func TestStalledViewerSkips(t *testing.T) {
 				t.Error("the last tag is missing")
 			}
 			f.Logged("viewer ended", fmt.Sprintf("%d frames", missed), allow.moved)
-			if got := f.metric(`millrace_frames_lost_total{reason="` + allow.label + `"}`); got != fmt.Sprint(missed) {
+			if got := f.metric(`millrace_frames_lost_total{reason="` + allow.label +
+				`"}`); got != fmt.Sprint(missed) {
 				t.Errorf("%s frames lost by the metrics, %d really", got, missed)
 			}
 		})
@@ -157,7 +170,8 @@ func jumps(t *testing.T, sc *script, tags [][]byte, next int) (missing int) {
 	}
 	for n, tag := range tags {
 		if i, ok := at[string(tag)]; ok && i < 0 {
-			continue // configuration, which also comes before the keyframe that a viewer is moved to
+			// Configuration, which also comes before the keyframe that a viewer is moved to.
+			continue
 		}
 		i, ok := at[string(tag)]
 		switch {
@@ -167,7 +181,7 @@ func jumps(t *testing.T, sc *script, tags [][]byte, next int) (missing int) {
 			t.Fatalf("tag %d came again", i)
 		case next >= 0 && i > next:
 			if tag[11] != 0x17 {
-				t.Fatalf("goes on at tag %d, which is no keyframe", i)
+				t.Fatalf("continues at tag %d, which is no keyframe", i)
 			}
 			missing += i - next
 		}
@@ -181,7 +195,8 @@ func jumps(t *testing.T, sc *script, tags [][]byte, next int) (missing int) {
 func TestStallTimeoutDropsViewers(t *testing.T) {
 	t.Parallel()
 	f := serve(t, func(c *live.Config) {
-		c.Unsent, c.StallTimeout = smallBuffer, time.Second // long for a healthy viewer on a busy machine
+		// Long for a healthy viewer on a busy machine.
+		c.Unsent, c.StallTimeout = smallBuffer, time.Second
 	})
 	sc := newScript(4, 5, 50_000)
 	healthy := f.Ask("/live/cam", 0)
@@ -192,7 +207,10 @@ func TestStallTimeoutDropsViewers(t *testing.T) {
 	healthy.Begin()
 	same(t, "the healthy viewer", healthy.Next(len(sc.whole())), sc.whole())
 	f.Logged("viewer ended", "reason=stalled")
-	eventually(t, "the metric", func() bool { return f.metric(`millrace_viewers_dropped_total{reason="stalled"}`) == "1" })
+	eventually(t, "the metric", func() bool {
+		return f.metric(
+			`millrace_viewers_dropped_total{reason="stalled"}`) == "1"
+	})
 	f.viewers(1)
 	p.End()
 }
@@ -244,11 +262,15 @@ func TestDrainSendsQueuedFrames(t *testing.T) {
 		t.Errorf("the publisher: %d %s", res.Status, res.Body)
 	}
 	// Publishers are told first: theirs may know of the end before the listener is closed.
-	eventually(t, "a new viewer is refused", func() bool { return f.Get("/live/cam").Status == http.StatusServiceUnavailable })
+	eventually(t, "a new viewer is refused", func() bool {
+		return f.Get(
+			"/live/cam").Status == http.StatusServiceUnavailable
+	})
 	if _, err := f.Open("other", "test", live.Terms{}); err != error(refuse.ErrShutdown) {
 		t.Errorf("a new publisher: %v", err)
 	}
-	if err := f.AwaitStream(t.Context(), "other"); err != error(refuse.ErrShutdown) { // admitted just before
+	// Admitted just before.
+	if err := f.AwaitStream(t.Context(), "other"); err != error(refuse.ErrShutdown) {
 		t.Errorf("a viewer without a stream: %v", err)
 	}
 	same(t, "the viewer", slow.Rest(), sc.whole())
@@ -272,7 +294,8 @@ func TestDrainEndsViewersOfEveryKind(t *testing.T) {
 		f.published(name, 1)
 	}
 	stalledOnes := 0
-	for _, path := range []string{"/live/cam", "/live/cam.mp4", "/live/h2", "/live/h2.mp4", "/live/raw", "/live/none", "/live/none.mp4"} {
+	for _, path := range []string{"/live/cam", "/live/cam.mp4", "/live/h2", "/live/h2.mp4",
+		"/live/raw", "/live/none", "/live/none.mp4"} {
 		for _, client := range []*http.Client{http.DefaultClient, livetest.HTTP2(t, 1<<20)} {
 			go func() {
 				if res, err := client.Get(f.URL(path)); err == nil {
@@ -312,7 +335,8 @@ func tlsConfig() *tls.Config { return &tls.Config{NextProtos: []string{"http/1.1
 
 // askTLS is Ask over TLS.
 func (f *fixture) askTLS(path string, rcvbuf int) *livetest.Watcher {
-	return f.AskOn(tls.Client(nettest.Dial(f.T, f.Addr, rcvbuf), &tls.Config{InsecureSkipVerify: true}), path)
+	return f.AskOn(tls.Client(nettest.Dial(f.T, f.Addr, rcvbuf),
+		&tls.Config{InsecureSkipVerify: true}), path)
 }
 
 // A viewer over TLS that is dropped is not left to the kernel, which would try to deliver the rest
@@ -378,7 +402,8 @@ func TestHealthyViewersAreNotBlocked(t *testing.T) {
 				w.Next(len(sc.whole()))
 			}
 			f.viewers(1)
-			eventually(t, "no viewer is blocked", func() bool { return f.metric("millrace_viewers_blocked") == "0" })
+			eventually(t, "no viewer is blocked",
+				func() bool { return f.metric("millrace_viewers_blocked") == "0" })
 		})
 	}
 }

@@ -15,7 +15,8 @@ func TestCodecsThatBrowsersDoNotGetAreReported(t *testing.T) {
 		mp3, aac           = "\x2fx", "\xaf\x01x"
 	)
 	for _, tt := range []struct{ name, video, audio, want string }{
-		{"old", sorenson, mp3, "all"}, {"old-video", sorenson, "", "all"}, {"old-audio", "", mp3, "all"},
+		{"old", sorenson, mp3, "all"}, {"old-video", sorenson, "", "all"},
+		{"old-audio", "", mp3, "all"},
 		{"video", vp9, aac, "video"}, {"audio", avc, mp3, "audio"},
 		{"none", avc, aac, ""}, {"none-video", avc, "", ""}, {"none-audio", "", aac, ""},
 	} {
@@ -64,12 +65,18 @@ func TestUnknownFormatIsWarnedOf(t *testing.T) {
 func TestWhyMP4LacksATrack(t *testing.T) {
 	head := avcHeader()
 	for name, tt := range map[string]struct{ header, frame, want string }{
-		"annexb":        {string(head[11 : len(head)-4]), "\x17\x01\x00\x00\x00\x00\x00\x00\x01\x65abc", "start codes (Annex B)"},
-		"empty":         {string(head[11 : len(head)-4]), "\x17\x01\x00\x00\x00", "frames without video data"},
-		"no-header":     {"", "\x17\x01\x00\x00\x00" + unitOf("abc"), "without the sequence header"},
-		"annexb-header": {"\x17\x00\x00\x00\x00\x00\x00\x00\x01\x67abc", "\x17\x01\x00\x00\x00" + unitOf("abc"), "not of version 1"},
-		"other-header":  {string(head[11 : len(head)-4]), "\x91hvc1" + unitOf("abc"), "without the sequence header"},
-		"good":          {string(head[11 : len(head)-4]), "\x17\x01\x00\x00\x00" + unitOf("abc"), ""},
+		"annexb": {string(head[11 : len(head)-4]),
+			"\x17\x01\x00\x00\x00\x00\x00\x00\x01\x65abc", "start codes (Annex B)"},
+		"empty": {string(head[11 : len(head)-4]), "\x17\x01\x00\x00\x00",
+			"frames without video data"},
+		"no-header": {"", "\x17\x01\x00\x00\x00" + unitOf("abc"),
+			"without the sequence header"},
+		"annexb-header": {"\x17\x00\x00\x00\x00\x00\x00\x00\x01\x67abc",
+			"\x17\x01\x00\x00\x00" + unitOf("abc"), "not of version 1"},
+		"other-header": {string(head[11 : len(head)-4]), "\x91hvc1" + unitOf("abc"),
+			"without the sequence header"},
+		"good": {string(head[11 : len(head)-4]), "\x17\x01\x00\x00\x00" + unitOf("abc"),
+			""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := serve(t, nil)
@@ -98,13 +105,18 @@ func TestWhyMP4LacksATrack(t *testing.T) {
 					}
 				}
 				_ = w.Conn.Close()
-				eventually(t, "no rendition", func() bool { return strings.Count(f.Log.String(), "rendition ended") == int(round)+1 })
+				eventually(t, "no rendition",
+					func() bool {
+						return strings.Count(f.Log.String(),
+							"rendition ended") == int(round)+1
+					})
 			}
 			p.End()
 			if tt.want != "" {
 				f.Logged("level=WARN", tt.want)
 			}
-			if n := strings.Count(f.Log.String(), "level=WARN"); (n == 1) != (tt.want != "") || n > 1 {
+			if n := strings.Count(f.Log.String(), "level=WARN"); (n == 1) != (tt.want != "") ||
+				n > 1 {
 				t.Errorf("%d warnings", n)
 			}
 		})

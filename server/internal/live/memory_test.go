@@ -29,10 +29,12 @@ func TestMemoryRefuses(t *testing.T) {
 
 	all := pool.Get(1 << 20)
 	res := f.Get("/live/cam")
-	if res.Status != http.StatusServiceUnavailable || !strings.Contains(res.Body, "memory is in use: 1 of 1 MiB") {
+	if res.Status != http.StatusServiceUnavailable ||
+		!strings.Contains(res.Body, "memory is in use: 1 of 1 MiB") {
 		t.Errorf("a viewer: %d %s", res.Status, res.Body)
 	}
-	if res := f.Request(http.MethodPost, "/live/other", string(sc.whole())); res.Status != http.StatusServiceUnavailable {
+	if res := f.Request(http.MethodPost, "/live/other",
+		string(sc.whole())); res.Status != http.StatusServiceUnavailable {
 		t.Errorf("a publisher: %d %s", res.Status, res.Body)
 	}
 	p.Cut()
@@ -42,7 +44,8 @@ func TestMemoryRefuses(t *testing.T) {
 	again.End()
 	all.Release()
 	f.stop()
-	same(t, "the stream", untimed(cut(t, w.Rest()[len(sc.header):])), untimed(append(append(sc.config, sc.tags...), sc.tags...)))
+	same(t, "the stream", untimed(cut(t, w.Rest()[len(sc.header):])),
+		untimed(append(append(sc.config, sc.tags...), sc.tags...)))
 }
 
 // At last the largest streams end, and the others, and their viewers, do not notice.
@@ -93,7 +96,8 @@ func TestLargestPublisherGetsTheReason(t *testing.T) {
 		return s != nil && s.InUse() > 2<<20
 	})
 	f.CutLargest(1 << 20)
-	if res := p.Wait(); res.Status != http.StatusServiceUnavailable || !strings.Contains(res.Body, "this stream holds the most") {
+	if res := p.Wait(); res.Status != http.StatusServiceUnavailable ||
+		!strings.Contains(res.Body, "this stream holds the most") {
 		t.Errorf("%d %s", res.Status, res.Body)
 	}
 }
@@ -127,7 +131,8 @@ func TestFragmentsOfTinyPictures(t *testing.T) {
 	p.Send(sc.whole())
 	w := f.Watcher("/live/cam.mp4", 0)
 	go func() { _, _ = io.Copy(io.Discard, w.R) }()
-	script := flvTag(flv.TypeScript, 0, append([]byte("\x02\x00\x0aonCuePoint\x05"), make([]byte, 30_000)...))
+	script := flvTag(flv.TypeScript, 0, append([]byte("\x02\x00\x0aonCuePoint\x05"),
+		make([]byte, 30_000)...))
 	fragments := func(n int) { // but for the last one, which is not complete
 		t.Helper()
 		eventually(t, fmt.Sprintf("%d fragments", n), func() bool {
@@ -140,7 +145,8 @@ func TestFragmentsOfTinyPictures(t *testing.T) {
 		if i%10 == 0 { // so that MP4, which lags, loses no tag
 			fragments(i)
 		}
-		p.Send(append(script, flvTag(flv.TypeVideo, uint32(100+40*i), []byte("\x27\x01\x00\x00\x00\x00\x00\x00\x01\x41"))...))
+		p.Send(append(script, flvTag(flv.TypeVideo, uint32(100+40*i),
+			[]byte("\x27\x01\x00\x00\x00\x00\x00\x00\x01\x41"))...))
 	}
 	fragments(1000)
 	if held := f.LookUp("cam").InUse(); held > 3*keep {

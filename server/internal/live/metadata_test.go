@@ -11,7 +11,8 @@ import (
 // metadata returns an onMetaData tag that says which tracks there are, among other things.
 func metadata(at uint32, video, audio byte) []byte {
 	data := "\x02\x00\x0aonMetaData\x08\x00\x00\x00\x04\x00\x05width\x00\x40\x84\x00\x00\x00\x00\x00\x00" +
-		"\x00\x08hasVideo\x01" + string([]byte{video}) + "\x00\x08hasAudio\x01" + string([]byte{audio}) +
+		"\x00\x08hasVideo\x01" + string([]byte{video}) +
+		"\x00\x08hasAudio\x01" + string([]byte{audio}) +
 		"\x00\x07encoder\x02\x00\x08hasAudio\x00\x00\x09"
 	return flvTag(flv.TypeScript, at, []byte(data))
 }
@@ -40,9 +41,11 @@ func TestMetadataStateTheTracksThatExist(t *testing.T) {
 				f := serve(t, nil)
 				stream := func(video, audio byte) (head, rest []byte) {
 					flags := video*flvstream.VideoFlag | audio*flvstream.AudioFlag
-					tags := append([][]byte{[]byte("FLV\x01"), {flags}, []byte("\x00\x00\x00\x09\x00\x00\x00\x00")}, tt.first[:place]...)
+					tags := append([][]byte{[]byte("FLV\x01"), {flags},
+						[]byte("\x00\x00\x00\x09\x00\x00\x00\x00")}, tt.first[:place]...)
 					tags = append(append(tags, metadata(0, video, audio)), tt.first[place:]...)
-					return join(tags), join(append(append([][]byte{}, tt.tags...), metadata(5000, video, audio)))
+					return join(tags), join(append(append([][]byte{}, tt.tags...),
+						metadata(5000, video, audio)))
 				}
 				waits := f.Ask("/live/cam", 0)
 				f.waiting("cam", 1)
@@ -58,11 +61,13 @@ func TestMetadataStateTheTracksThatExist(t *testing.T) {
 				p.Send(end)
 				p.End()
 				wantHead, wantRest := stream(tt.wantVideo, tt.wantAudio)
-				want := join([][]byte{wantHead, wantRest, metadata(6000, tt.wantVideo, tt.wantAudio)})
+				want := join([][]byte{wantHead, wantRest,
+					metadata(6000, tt.wantVideo, tt.wantAudio)})
 				waits.Begin()
 				same(t, "who came early", waits.Rest(), want)
 				got := late.Rest()
-				if !bytes.HasPrefix(got, join([][]byte{wantHead[:13], metadata(0, tt.wantVideo, tt.wantAudio)})) {
+				if !bytes.HasPrefix(got, join([][]byte{wantHead[:13],
+					metadata(0, tt.wantVideo, tt.wantAudio)})) {
 					t.Errorf("who came late begins with %q", got[:200])
 				}
 				if bytes.Count(got, metadata(6000, tt.wantVideo, tt.wantAudio)) != 1 {
@@ -80,7 +85,8 @@ func TestMetadataAfterAViewerHasBegun(t *testing.T) {
 	viewer := f.Ask("/live/cam", 0)
 	f.waiting("cam", 1)
 	p := f.Publisher("cam")
-	begin := join([][]byte{[]byte("FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00"), sc.config[1], sc.config[2]})
+	begin := join([][]byte{[]byte("FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00"), sc.config[1],
+		sc.config[2]})
 	p.Send(begin)
 	viewer.Begin()
 	same(t, "the beginning", viewer.Next(len(begin)), begin)

@@ -59,7 +59,8 @@ func TestMP4(t *testing.T) {
 			if kind == "mdat" {
 				bytesOf += len(body)
 			}
-			if kind == "moov" && !(bytes.Contains(body, []byte("avc1")) && bytes.Contains(body, []byte("mp4a"))) {
+			if kind == "moov" && !(bytes.Contains(body, []byte("avc1")) &&
+				bytes.Contains(body, []byte("mp4a"))) {
 				t.Error("pictures or sound are not in the file's head")
 			}
 			kinds = append(kinds, kind)
@@ -99,7 +100,10 @@ func TestMP4IsMadeOnlyWhileItIsWatched(t *testing.T) {
 		box(w)
 		box(w)
 		_ = w.Conn.Close()
-		eventually(t, "the making to end", func() bool { return len(st.Forms().All()) == 1 && st.Forms().Stats().Cursors == 0 })
+		eventually(t, "the making to end", func() bool {
+			return len(st.Forms().All()) == 1 &&
+				st.Forms().Stats().Cursors == 0
+		})
 	}
 	v, err := f.NewViewer(st, live.WatchRequest{Format: rendition.MP4})
 	if err != nil {
@@ -137,7 +141,8 @@ func TestMP4EndsWhenTheCodecsChange(t *testing.T) {
 // and told why when it comes again. The reason is the same whether the publisher sends everything
 // at once or the rendition keeps up with it.
 func TestMP4WithoutTracksEnds(t *testing.T) {
-	for name, pause := range map[string]time.Duration{"at once": 0, "keeps up": 50 * time.Millisecond} {
+	for name, pause := range map[string]time.Duration{"at once": 0,
+		"keeps up": 50 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) { testMP4OfNothing(t, pause) })
 	}
 }
@@ -183,7 +188,8 @@ func TestMP4WithoutATrackEnds(t *testing.T) {
 		first, each payload
 		want        string
 	}{
-		"reserved channels":       {payload{flv.TypeAudio, "\xaf\x00\x11\xf8"}, sound, "channel configuration 15"},
+		"reserved channels": {payload{flv.TypeAudio, "\xaf\x00\x11\xf8"}, sound,
+			"channel configuration 15"},
 		"none":                    {sound, sound, "no frame of H.264"},
 		"that of mute sound":      {soundHead, picture, "no frame of H.264"},
 		"that of no pictures":     {pictureHead, sound, "no frame of H.264"},
@@ -204,13 +210,16 @@ func TestMP4WithoutATrackEnds(t *testing.T) {
 				}
 			}
 			send(2 * flvstream.TrackWait)
-			if got, err := io.ReadAll(waits.Res.Body); len(got) > 0 || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			if got, err := io.ReadAll(waits.Res.Body); len(got) > 0 || err == nil ||
+				errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("%d bytes, %v", len(got), err)
 			}
 			f.Logged("rendition ended", tt.want)
 			comes := f.Watcher("/live/cam.mp4", 0)
-			send(flvstream.VideoGapAfter + 2*flvstream.TrackWait) // it begins with the sound when pictures have stayed away
-			if got, err := io.ReadAll(comes.Res.Body); len(got) > 0 || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			// It begins with the sound when pictures have stayed away.
+			send(flvstream.VideoGapAfter + 2*flvstream.TrackWait)
+			if got, err := io.ReadAll(comes.Res.Body); len(got) > 0 || err == nil ||
+				errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("who comes later: %d bytes, %v", len(got), err)
 			}
 			p.End()
@@ -222,7 +231,8 @@ func TestMP4WithoutATrackEnds(t *testing.T) {
 // waited for the stream or found it, or its times go back a little.
 func TestMP4IsNotRefusedBeforeASecondHasPassed(t *testing.T) {
 	for name, times := range map[string][]uint32{
-		"one sound": {0}, "almost a second": {0, flvstream.TrackWait - 1}, "back by a millisecond": {20, 19}, "anew": {60_000, 0},
+		"one sound": {0}, "almost a second": {0, flvstream.TrackWait - 1},
+		"back by a millisecond": {20, 19}, "anew": {60_000, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := serve(t, nil)
@@ -247,7 +257,7 @@ func TestMP4IsNotRefusedBeforeASecondHasPassed(t *testing.T) {
 			p.End()
 			for _, w := range []*livetest.Watcher{waits, comes} {
 				if n := contiguous(t, stretches(t, w.Rest())); n != 10 {
-					t.Errorf("%d pictures, want 10", n)
+					t.Errorf("%d video frames, want 10", n)
 				}
 			}
 		})
@@ -401,7 +411,8 @@ func contiguous(t *testing.T, list []stretch) (samples int) {
 	for i, r := range list {
 		at, begun := ends[r.track]
 		if begun && r.at != at {
-			t.Errorf("stretch %d, track %d: begins at %d, the one before ends at %d", i, r.track, r.at, at)
+			t.Errorf("stretch %d, track %d: begins at %d, the one before ends at %d", i, r.track,
+				r.at, at)
 		}
 		if !begun && r.track == 1 && !r.key {
 			t.Error("the pictures do not begin with a keyframe")
@@ -420,7 +431,8 @@ func TestMP4ContinuesAtAKeyframe(t *testing.T) {
 			t.Run(fmt.Sprintf("%d before, %d after", early, late), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					sc := newScript(30, 10, 500) // twenty tags a group
-					l := newMill(t, func(c *live.Config) { c.KeepFrames = 64; c.Latency = time.Hour }, sc)
+					l := newMill(
+						t, func(c *live.Config) { c.KeepFrames = 64; c.Latency = time.Hour }, sc)
 					l.publish(early)
 					l.begin()
 					l.publish(len(sc.tags) - early - late)
@@ -430,7 +442,8 @@ func TestMP4ContinuesAtAKeyframe(t *testing.T) {
 					list := stretches(t, l.end())
 					samples := contiguous(t, list)
 					if lost := l.st.Forms().Lost(); lost == 0 || int(lost) != len(sc.tags)-samples {
-						t.Errorf("%d frames lost, and %d samples of %d", lost, samples, len(sc.tags))
+						t.Errorf("%d frames lost, and %d samples of %d", lost, samples,
+							len(sc.tags))
 					}
 					if kept := samples - early; kept < 20 || kept > 64+late {
 						t.Errorf("%d samples behind what was lost", kept)
@@ -451,9 +464,12 @@ func TestMP4FragmentsFit(t *testing.T) {
 			if i%5 == 0 {
 				kind = 0x17
 			}
-			sc.tags = append(sc.tags, flvTag(flv.TypeVideo, uint32(500*i), append([]byte{kind, 1, 0, 0, 0}, unit(make([]byte, 40<<10))...)))
-			for j := range min(i, 1) * 40 { // a viewer would begin behind sound that is made before the first picture
-				sc.tags = append(sc.tags, flvTag(flv.TypeAudio, uint32(500*i+12*j), append([]byte{0xaf, 1}, make([]byte, 1000)...)))
+			sc.tags = append(sc.tags, flvTag(flv.TypeVideo, uint32(500*i),
+				append([]byte{kind, 1, 0, 0, 0}, unit(make([]byte, 40<<10))...)))
+			// A viewer would begin behind sound that is made before the first picture.
+			for j := range min(i, 1) * 40 {
+				sc.tags = append(sc.tags, flvTag(flv.TypeAudio, uint32(500*i+12*j),
+					append([]byte{0xaf, 1}, make([]byte, 1000)...)))
 			}
 		}
 		l := newMill(t, func(c *live.Config) { c.KeepBytes, c.MaxTagBytes = 64<<10, 48<<10 }, sc)

@@ -34,13 +34,16 @@ func (o Operator) EndStream(name string, refused time.Duration) (was bool, err e
 	defer o.hub.mu.Unlock()
 	s := o.hub.streams[name]
 	if s != nil && s.pause == nil && s.publisher.isPull() {
-		return false, refuse.New(http.StatusConflict, "the stream is published at the node %s: end it there",
+		return false, refuse.New(http.StatusConflict,
+			"the stream is published at the node %s: end it there",
 			s.publisher.address)
 	}
 	at := time.Now()
 	maps.DeleteFunc(o.hub.refused, func(_ string, until time.Time) bool { return !until.After(at) })
-	if _, again := o.hub.refused[name]; refused > 0 && !again && len(o.hub.refused) >= maxRefusedNames {
-		return false, refuse.New(http.StatusServiceUnavailable, "%d names are refused already", maxRefusedNames)
+	if _, again := o.hub.refused[name]; refused > 0 && !again &&
+		len(o.hub.refused) >= maxRefusedNames {
+		return false, refuse.New(http.StatusServiceUnavailable, "%d names are refused already",
+			maxRefusedNames)
 	}
 	if refused > 0 {
 		o.hub.refused[name] = at.Add(refused)
@@ -64,15 +67,17 @@ func (o Operator) EndStream(name string, refused time.Duration) (was bool, err e
 
 // ViewerInfo describes one viewer, as JSON.
 type ViewerInfo struct {
-	ID         uint64  `json:"id"`
-	Stream     string  `json:"stream"`
-	Address    string  `json:"address"`
-	Node       string  `json:"node,omitempty"` // another node of the cluster, which reads for its viewers
-	Form       string  `json:"form"`           // flv, mp4, rtmp or raw
-	Path       string  `json:"path"`           // see the metrics
-	Time       float64 `json:"time_seconds"`   // since it came
-	Bytes      int64   `json:"bytes"`          // of the stream, that were sent
-	Lag        float64 `json:"lag_seconds"`    // age of the oldest frame that waits for the viewer; 0 if none waits
+	ID      uint64 `json:"id"`
+	Stream  string `json:"stream"`
+	Address string `json:"address"`
+	// Another node of the cluster, which reads for its viewers.
+	Node  string  `json:"node,omitempty"`
+	Form  string  `json:"form"`         // flv, mp4, rtmp or raw
+	Path  string  `json:"path"`         // see the metrics
+	Time  float64 `json:"time_seconds"` // since it came
+	Bytes int64   `json:"bytes"`        // of the stream, that were sent
+	// Age of the oldest frame that waits for the viewer; 0 if none waits.
+	Lag        float64 `json:"lag_seconds"`
 	BehindLive float64 `json:"behind_live_seconds"`
 }
 

@@ -28,7 +28,8 @@ func (c *duringClaim) Claim(ctx context.Context, name string) (live.Lease, error
 // operatorRefused reports whether err is the refusal of a name.
 func operatorRefused(err error) bool {
 	r, ok := errors.AsType[*refuse.Refusal](err)
-	return ok && r.Cause == refuse.ByOperator && r.Status == http.StatusForbidden && r.RetryAfter > 0
+	return ok && r.Cause == refuse.ByOperator && r.Status == http.StatusForbidden &&
+		r.RetryAfter > 0
 }
 
 // A name that is refused while its publisher waits for the cluster has no stream, and no owner.
@@ -61,13 +62,15 @@ func TestRefusedNamesAreBounded(t *testing.T) {
 		}
 	}
 	p := h.open()
-	if _, err := live.NewOperator(h.Hub).EndStream("cam", time.Hour); err == nil || p.Lifetime().Err() != nil {
+	if _, err := live.NewOperator(h.Hub).EndStream("cam", time.Hour); err == nil ||
+		p.Lifetime().Err() != nil {
 		t.Errorf("one more name: %v, and its publisher %v", err, p.Lifetime().Err())
 	}
 	if _, err := live.NewOperator(h.Hub).EndStream("7", time.Minute); err != nil {
 		t.Error(err)
 	}
-	if was, err := live.NewOperator(h.Hub).EndStream("cam", 0); !was || err != nil || p.Lifetime().Err() == nil {
+	if was, err := live.NewOperator(h.Hub).EndStream("cam", 0); !was || err != nil ||
+		p.Lifetime().Err() == nil {
 		t.Errorf("without a refusal of its name: %v, %v", was, err)
 	}
 	p.Close(nil)
@@ -92,7 +95,8 @@ func TestEndAPulledStream(t *testing.T) {
 	p.Send(newScript(2, 5, 100).whole())
 	w := edge.Watcher("/live/cam.flv", 0)
 	was, err := live.NewOperator(edge.Hub).EndStream("cam", time.Hour)
-	if r, ok := errors.AsType[*refuse.Refusal](err); was || !ok || r.Status != http.StatusConflict || !strings.Contains(r.Reason, owner.via) {
+	if r, ok := errors.AsType[*refuse.Refusal](err); was || !ok ||
+		r.Status != http.StatusConflict || !strings.Contains(r.Reason, owner.via) {
 		t.Fatalf("at the edge: %v, %v; the owner is %s", was, err, owner.via)
 	}
 	if was, err := live.NewOperator(owner.Hub).EndStream("cam", time.Hour); !was || err != nil {

@@ -78,7 +78,8 @@ func (h *Hub) giveUp(s *stream) {
 
 // release releases l unless a publisher here has it. mu is held.
 func (h *Hub) release(name string, l Lease) {
-	if s := h.streams[name]; l != nil && (s == nil || s.lease != l && (s.successor == nil || s.successor.lease != l)) {
+	if s := h.streams[name]; l != nil && (s == nil || s.lease != l &&
+		(s.successor == nil || s.successor.lease != l)) {
 		l.Release()
 	}
 }

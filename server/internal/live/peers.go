@@ -49,7 +49,8 @@ func (e Peers) Lost(name string, epoch uint64) {
 // CheckOwned returns a [refuse.Refusal] unless this node owns the stream of that name, and knows
 // with which epoch.
 func (e Peers) CheckOwned(name string) error {
-	if epoch, ok := e.hub.owns(name); !ok || epoch == 0 { // otherwise it waits until the format is known
+	// Otherwise it waits until the format is known.
+	if epoch, ok := e.hub.owns(name); !ok || epoch == 0 {
 		return errNotOwner(name)
 	}
 	return nil
@@ -57,7 +58,8 @@ func (e Peers) CheckOwned(name string) error {
 
 // AdmitRequest counts a request that waits for another node's stream as a viewer. release uncounts
 // it, once. The returned context ends with ctx, and when h closes.
-func (e Peers) AdmitRequest(ctx context.Context) (admitted context.Context, release func(), err error) {
+func (e Peers) AdmitRequest(ctx context.Context) (admitted context.Context, release func(),
+	err error) {
 	if err := e.hub.admitted.Acquire(); err != nil {
 		return nil, nil, err
 	}

@@ -26,16 +26,19 @@ func TestLateViewersOfSeveralTracks(t *testing.T) {
 	head := []byte("FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00")
 	plain := [][]byte{avcHeader(), flvTag(flv.TypeAudio, 0, []byte("\xaf\x00\x12\x10"))}
 	numbered := [][]byte{
-		listed(flv.TypeVideo, 0, 0, "\x90avc1the first picture's"), listed(flv.TypeAudio, 0, 0, "\x90mp4athe first sound's"),
+		listed(flv.TypeVideo, 0, 0, "\x90avc1the first picture's"),
+		listed(flv.TypeAudio, 0, 0, "\x90mp4athe first sound's"),
 	}
 	others := [][]byte{
 		listed(flv.TypeVideo, 0, 1, "\x90avc1the second picture's"),
 		listed(flv.TypeVideo, 0, 1, "\x94avc1what is to be known of it"),
-		listed(flv.TypeAudio, 0, 1, "\x90mp4athe second sound's"), listed(flv.TypeVideo, 0, 2, "\x90hvc1the third picture's"),
+		listed(flv.TypeAudio, 0, 1, "\x90mp4athe second sound's"),
+		listed(flv.TypeVideo, 0, 2, "\x90hvc1the third picture's"),
 	}
 	key := flvTag(flv.TypeVideo, 40, []byte("\x17\x01\x00\x00\x00"+unitOf("key")))
 	group := [][]byte{
-		listed(flv.TypeAudio, 40, 1, "\x91mp4asound"), listed(flv.TypeVideo, 40, 1, "\x91avc1key of the second"),
+		listed(flv.TypeAudio, 40, 1, "\x91mp4asound"),
+		listed(flv.TypeVideo, 40, 1, "\x91avc1key of the second"),
 		flvTag(flv.TypeVideo, 80, []byte("\x27\x01\x00\x00\x00"+unitOf("picture"))),
 		listed(flv.TypeVideo, 80, 2, "\x91hvc1key of the third"),
 	}
@@ -52,7 +55,8 @@ func TestLateViewersOfSeveralTracks(t *testing.T) {
 			[][]byte{join(numbered), join(others), key, join(group)}},
 		{"again", [][]byte{join(plain), join(others), key, join(group), others[0], plain[0], key},
 			[][]byte{join(plain), join(others), key}},
-		{"none of them the first", [][]byte{join(others), join(group[:2]), group[3]}, [][]byte{join(others), group[3]}},
+		{"none of them the first", [][]byte{join(others), join(group[:2]), group[3]},
+			[][]byte{join(others), group[3]}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := serve(t, nil)
@@ -61,7 +65,8 @@ func TestLateViewersOfSeveralTracks(t *testing.T) {
 			f.published("cam", len(join(tt.sent)))
 			w := f.Watcher("/live/cam", 0)
 			p.End()
-			same(t, "what a late viewer gets", w.Rest(), append(bytes.Clone(head), join(tt.want)...))
+			same(t, "what a late viewer gets", w.Rest(),
+				append(bytes.Clone(head), join(tt.want)...))
 		})
 	}
 }
@@ -79,7 +84,8 @@ func TestLateMP4OfSeveralTracks(t *testing.T) {
 		if i%10 == 0 {
 			first, second = 0x17, 0x91
 		}
-		stream = append(stream, flvTag(flv.TypeVideo, 40*i, fmt.Appendf(nil, "%c\x01\x00\x00\x00%s", first, unitOf("picture"))),
+		stream = append(stream, flvTag(flv.TypeVideo, 40*i,
+			fmt.Appendf(nil, "%c\x01\x00\x00\x00%s", first, unitOf("picture"))),
 			listed(flv.TypeVideo, 40*i, 1, string([]byte{second})+"av01other"))
 	}
 	w.Send(append([]byte("FLV\x01\x01\x00\x00\x00\x09\x00\x00\x00\x00"), join(stream)...))
@@ -89,6 +95,6 @@ func TestLateMP4OfSeveralTracks(t *testing.T) {
 	w.End()
 	list := stretches(t, late.Rest())
 	if n := contiguous(t, list); n != 5 || list[0].at != 800 {
-		t.Errorf("%d pictures from %+v on, want the last five", n, list)
+		t.Errorf("%d video frames from %+v on, want the last five", n, list)
 	}
 }

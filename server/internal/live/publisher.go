@@ -82,7 +82,8 @@ func (p *Publisher) Lifetime() context.Context { return p.ctx }
 func (p *Publisher) Run(send func() error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			p.s.log.Error("publishing failed", "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+			p.s.log.Error("publishing failed", "cause", fmt.Sprint(cause), "stack",
+				string(debug.Stack()))
 			err = ErrPanic
 		} else if err != nil && p.ctx.Err() != nil {
 			err = context.Cause(p.ctx)
@@ -105,7 +106,8 @@ func (p *Publisher) Close(err error) {
 	}
 	p.frame.Release()
 	p.cancel(nil)
-	p.s.log.Info("publisher ended", "publisher", p.address, "reason", Explain(err), "status", PublishStatus(err),
+	p.s.log.Info("publisher ended", "publisher", p.address, "reason", Explain(err), "status",
+		PublishStatus(err),
 		"bytes", p.bytes, "frames", p.frames, "time", time.Since(p.started).Round(time.Millisecond))
 	left := registrar{p.hub}.handOver(p.s, p.claim, p.frames, err)
 	if left > 0 {
@@ -138,7 +140,8 @@ type Summary struct {
 
 // Summary returns the publisher's totals. The stream must have a format.
 func (p *Publisher) Summary() Summary {
-	return Summary{Stream: p.s.name, Format: p.s.forms.Format().String(), Bytes: p.bytes, Frames: p.frames,
+	return Summary{Stream: p.s.name, Format: p.s.forms.Format().String(), Bytes: p.bytes,
+		Frames:  p.frames,
 		Seconds: time.Since(p.started).Seconds()}
 }
 
@@ -181,7 +184,8 @@ func (p *Publisher) noteResumed(pause time.Duration) {
 		p.s.returns.Add(1)
 		p.hub.counters.returns.Add(1)
 	}
-	p.s.log.Info("publisher continues the stream", "publisher", p.address, "after", pause.Round(time.Millisecond),
+	p.s.log.Info("publisher continues the stream", "publisher", p.address, "after",
+		pause.Round(time.Millisecond),
 		"takeover", p.replaced)
 }
 

@@ -84,7 +84,8 @@ func (e Peers) Pull(ctx context.Context, name string, from Owner) error {
 			_ = conn.Close()
 		}
 	}()
-	body := httputil.NewChunkedReader(bufio.NewReaderSize(io.MultiReader(bytes.NewReader(early), in), bodyBuffer))
+	body := httputil.NewChunkedReader(bufio.NewReaderSize(io.MultiReader(bytes.NewReader(early),
+		in), bodyBuffer))
 	err = p.Run(func() error { return cmp.Or(p.ReadBody(body), errOwnerEnded) })
 	if err == errUnwatched {
 		return nil
@@ -127,7 +128,8 @@ func (e Peers) askOnce(p *Publisher, name string, from Owner) (net.Conn, []byte,
 	dialer := &net.Dialer{Timeout: DialTimeout}
 	var conn net.Conn
 	if req.URL.Scheme == "https" {
-		conn, err = (&tls.Dialer{NetDialer: dialer, Config: from.TLS}).DialContext(p.ctx, "tcp", req.URL.Host)
+		conn, err = (&tls.Dialer{NetDialer: dialer, Config: from.TLS}).DialContext(p.ctx, "tcp",
+			req.URL.Host)
 	} else {
 		conn, err = dialer.DialContext(p.ctx, "tcp", req.URL.Host)
 	}
@@ -150,7 +152,8 @@ func (e Peers) askOnce(p *Publisher, name string, from Owner) (net.Conn, []byte,
 
 // readAnswer sends a request and reads the head of the response. It returns the bytes that arrived
 // after the head.
-func (p *Publisher) readAnswer(conn net.Conn, req *http.Request, from Owner) (early []byte, err error) {
+func (p *Publisher) readAnswer(conn net.Conn, req *http.Request, from Owner) (early []byte,
+	err error) {
 	if err := req.Write(conn); err != nil {
 		return nil, err
 	}
@@ -171,7 +174,8 @@ func (p *Publisher) readAnswer(conn net.Conn, req *http.Request, from Owner) (ea
 	case res.StatusCode != http.StatusOK:
 		return nil, refuse.New(res.StatusCode, "the owner answers %d", res.StatusCode)
 	case err != nil || p.epoch == 0 || !slices.Equal(res.TransferEncoding, []string{"chunked"}):
-		return nil, fmt.Errorf("the owner's answer is not that of a node: %s %.40q", EpochHeader, res.Header.Get(EpochHeader))
+		return nil, fmt.Errorf("the owner's answer is not that of a node: %s %.40q", EpochHeader,
+			res.Header.Get(EpochHeader))
 	case p.epoch < from.Epoch:
 		return nil, errStale
 	}

@@ -32,7 +32,7 @@ func TestViewersGetTheStreamByteForByte(t *testing.T) {
 		if got := w.Res.Header.Get("Content-Type"); got != "video/x-flv" {
 			t.Errorf("content type %q", got)
 		}
-		same(t, "while the stream goes on", w.Next(len(sc.whole())), sc.whole())
+		same(t, "while the stream continues", w.Next(len(sc.whole())), sc.whole())
 	}
 
 	res := p.End()
@@ -40,7 +40,9 @@ func TestViewersGetTheStreamByteForByte(t *testing.T) {
 	if err := json.Unmarshal([]byte(res.Body), &got); err != nil || res.Status != http.StatusOK {
 		t.Fatalf("answer %d %q: %v", res.Status, res.Body, err)
 	}
-	if got.Stream != "cam" || got.Format != "flv" || got.Frames != int64(len(sc.config)+len(sc.tags)) || got.Bytes != int64(len(sc.whole())-len(sc.header)) {
+	if got.Stream != "cam" || got.Format != "flv" ||
+		got.Frames != int64(len(sc.config)+len(sc.tags)) ||
+		got.Bytes != int64(len(sc.whole())-len(sc.header)) {
 		t.Errorf("summary %+v", got)
 	}
 	for _, w := range watchers {
@@ -66,7 +68,8 @@ func TestViewersStartAtTheNewestKeyframe(t *testing.T) {
 	sound := flvTag(flv.TypeAudio, 0, []byte("\xaf\x01early"))
 	manyCodecs := join(sc.header,
 		flvTag(flv.TypeVideo, 0, []byte("\x96\x21avc1\x00\x00\x00\x01xhvc1\x01\x00\x00\x01y")),
-		flvTag(flv.TypeAudio, 0, []byte("\xaf\x01sound")), // no place to start in a stream with video
+		// No place to start in a stream with video.
+		flvTag(flv.TypeAudio, 0, []byte("\xaf\x01sound")),
 		flvTag(flv.TypeVideo, 40, []byte("\xa6\x21avc1\x00\x00\x00\x01xhvc1\x01\x00\x00\x01y")))
 	for _, tt := range []struct {
 		name       string
@@ -74,8 +77,10 @@ func TestViewersStartAtTheNewestKeyframe(t *testing.T) {
 		sent, late []byte
 	}{
 		{"pictures", 5, sc.whole(), sc.from(sc.keys[2])},
-		{"sound before the first picture", 5, join(sc.start(), sound, sound, join(sc.tags...)), sc.from(sc.keys[2])},
-		{"sound alone", 4, join(sc.header, sc.config[2], sound, sc.tags[1], sc.tags[3]), join(sc.header, sc.config[2], sc.tags[3])},
+		{"sound before the first picture", 5, join(sc.start(), sound, sound, join(sc.tags...)),
+			sc.from(sc.keys[2])},
+		{"sound alone", 4, join(sc.header, sc.config[2], sound, sc.tags[1], sc.tags[3]),
+			join(sc.header, sc.config[2], sc.tags[3])},
 		{"tracks of many codecs", 5, manyCodecs, manyCodecs},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -124,13 +129,17 @@ func groupThatDoesNotFit(t *testing.T, set func(*live.Config), size int) {
 	sc := newScript(3, 10, size) // twenty frames a group, of which the last one is only begun
 	p := f.Publisher("cam")
 	p.Send(bytes.Join([][]byte{sc.start(), bytes.Join(sc.tags[:sc.keys[2]+4], nil)}, nil))
-	eventually(t, "the API to say so", func() bool { return strings.Contains(f.api(), `"groups_cut":2`) })
+	eventually(t, "the API to say so", func() bool {
+		return strings.Contains(f.api(),
+			`"groups_cut":2`)
+	})
 	w := f.Watcher("/live/cam", 0) // the group that is begun fits so far
 	p.End()
 	want := bytes.Join([][]byte{sc.start(), bytes.Join(sc.tags[sc.keys[2]:sc.keys[2]+4], nil)}, nil)
 	same(t, "the late viewer", w.Rest(), want)
 	f.Logged("level=WARN", "a GOP is longer", "stream=cam",
-		fmt.Sprintf("keep-bytes=%d", f.Config().KeepBytes), fmt.Sprintf("keep-frames=%d", f.Config().KeepFrames))
+		fmt.Sprintf("keep-bytes=%d", f.Config().KeepBytes),
+		fmt.Sprintf("keep-frames=%d", f.Config().KeepFrames))
 	if n := strings.Count(f.Log.String(), "a GOP is longer"); n != 1 {
 		t.Errorf("logged %d times", n)
 	}
@@ -288,7 +297,8 @@ func skipTags(r io.Reader) error {
 		} else if err != nil {
 			return err
 		}
-		if _, err := io.CopyN(io.Discard, r, 4+int64(head[1])<<16+int64(head[2])<<8+int64(head[3])); err != nil {
+		if _, err := io.CopyN(
+			io.Discard, r, 4+int64(head[1])<<16+int64(head[2])<<8+int64(head[3])); err != nil {
 			return io.ErrUnexpectedEOF
 		}
 	}
@@ -300,7 +310,8 @@ func picture(key bool, at uint32, size int) []byte {
 	if key {
 		first = 0x17
 	}
-	return flvTag(flv.TypeVideo, at, append([]byte{first, 1, 0, 0, 0}, unit(make([]byte, max(size, 6)))...))
+	return flvTag(flv.TypeVideo, at, append([]byte{first, 1, 0, 0, 0},
+		unit(make([]byte, max(size, 6)))...))
 }
 
 // A keyframe that does not fit into the batch of the frame before it leaves all the same, though

@@ -322,9 +322,11 @@ func TestRTMPViewersGetTheEnd(t *testing.T) {
 				if s, ok := m.Status(); ok && s.Level == "status" {
 					codes = append(codes, s.Code)
 				}
-				eof = eof || m.Type == rtmp.TypeUserControl && bytes.Equal(m.Body, []byte{0, 1, 0, 0, 0, rtmp.Stream})
+				eof = eof || m.Type == rtmp.TypeUserControl &&
+					bytes.Equal(m.Body, []byte{0, 1, 0, 0, 0, rtmp.Stream})
 			}
-			if got, want := strings.Join(codes, " "), "NetStream.Play.UnpublishNotify NetStream.Play.Stop"; !eof || got != want {
+			if got, want := strings.Join(codes, " "),
+				"NetStream.Play.UnpublishNotify NetStream.Play.Stop"; !eof || got != want {
 				t.Errorf("StreamEOF %t, then %q, want %q", eof, got, want)
 			}
 			f.Logged("viewer ended", "form=rtmp", `reason="stream ended"`)
@@ -339,7 +341,8 @@ func TestInteractiveRTMPViewerGetsTheEnd(t *testing.T) {
 	for name, config := range carriers {
 		t.Run(name, func(t *testing.T) {
 			f := serve(t, func(c *live.Config) { c.Unsent = 0 }).withRTMPOver(config(t), 1<<20)
-			sc := newScript(2, 5, 20_000) // more than the client holds, and less than the kernel takes for it
+			// More than the client holds, and less than the kernel takes for it.
+			sc := newScript(2, 5, 20_000)
 			w := f.playRTMP("cam", 0)
 			f.waiting("cam", 1)
 			p := f.publishRTMP("cam", 4096)
@@ -348,7 +351,8 @@ func TestInteractiveRTMPViewerGetsTheEnd(t *testing.T) {
 			unpublish(t, p)
 			f.Logged("viewer ended", "form=rtmp", `reason="stream ended"`)
 			for range 3 {
-				_ = w.Send(rtmp.Message{Type: rtmp.TypeAcknowledgement, ChunkStream: 2}, []byte{0, 0, 1, 0})
+				_ = w.Send(rtmp.Message{Type: rtmp.TypeAcknowledgement, ChunkStream: 2},
+					[]byte{0, 0, 1, 0})
 			}
 			p.AwaitEnd() // a moment for the kernel
 			tags, statuses := w.Rest()
@@ -366,7 +370,10 @@ func TestDrainEndsRTMP(t *testing.T) {
 	t.Parallel()
 	for name, config := range carriers {
 		t.Run(name, func(t *testing.T) {
-			f := serve(t, func(c *live.Config) { c.Unsent, c.LagBytes = smallBuffer, 0 }).withRTMP(config(t))
+			f := serve(t, func(c *live.Config) {
+				c.Unsent, c.LagBytes = smallBuffer,
+					0
+			}).withRTMP(config(t))
 			sc := newScript(4, 5, 20_000)
 			slow := f.playRTMP("cam", smallBuffer)
 			f.waiting("cam", 1)
@@ -379,7 +386,8 @@ func TestDrainEndsRTMP(t *testing.T) {
 				defer close(stopped)
 				f.stop()
 			}()
-			if s := p.AwaitStatus(); s.Level != "error" || s.Code != "NetStream.Publish.Denied" || !strings.Contains(s.Description, "shutting down") {
+			if s := p.AwaitStatus(); s.Level != "error" || s.Code != "NetStream.Publish.Denied" ||
+				!strings.Contains(s.Description, "shutting down") {
 				t.Errorf("the publisher is told %+v", s)
 			}
 			p.AwaitEnd()
@@ -426,7 +434,8 @@ func TestRTMPRefusals(t *testing.T) {
 			s = c.AwaitStatus()
 		}
 		if s.Level != "error" || s.Code != tt.code || !strings.Contains(s.Description, tt.says) {
-			t.Errorf("publish %t, %q: %+v, want %s with %q", tt.publish, tt.name, s, tt.code, tt.says)
+			t.Errorf("publish %t, %q: %+v, want %s with %q", tt.publish, tt.name, s, tt.code,
+				tt.says)
 		}
 		c.AwaitEnd()
 	}
@@ -446,12 +455,14 @@ func TestRTMPPublisherGetsTheReason(t *testing.T) {
 		says string
 	}{
 		"a long message": {func(_ *rtmpFixture, p *livetest.RTMP) {
-			_ = p.Send(rtmp.Message{Type: rtmp.TypeVideo, ChunkStream: 6, Stream: rtmp.Stream}, make([]byte, 70_000))
+			_ = p.Send(rtmp.Message{Type: rtmp.TypeVideo, ChunkStream: 6, Stream: rtmp.Stream},
+				make([]byte, 70_000))
 		}, "NetStream.Publish.Denied", "--max-tag-bytes"},
 		"another publisher": {func(f *rtmpFixture, _ *livetest.RTMP) {
 			unpublish(f.T, f.publishRTMP("cam", 0))
 		}, "NetStream.Publish.BadName", "took over"},
-		"silence": {func(f *rtmpFixture, p *livetest.RTMP) {}, "NetStream.Publish.Denied", "--publish-timeout"},
+		"silence": {func(f *rtmpFixture, p *livetest.RTMP) {}, "NetStream.Publish.Denied",
+			"--publish-timeout"},
 	} {
 		atEachLatency(t, name, func(c *live.Config) {
 			c.MaxTagBytes = 64 << 10
@@ -469,7 +480,8 @@ func TestRTMPPublisherGetsTheReason(t *testing.T) {
 			}
 			tt.end(fr, p)
 			s := p.AwaitStatus()
-			if s.Level != "error" || s.Code != tt.code || !strings.Contains(s.Description, tt.says) {
+			if s.Level != "error" || s.Code != tt.code ||
+				!strings.Contains(s.Description, tt.says) {
 				t.Errorf("%+v, want %s with %q", s, tt.code, tt.says)
 			}
 			p.AwaitEnd()
@@ -510,7 +522,8 @@ func (f *rtmpFixture) inStepRTMP(p *livetest.RTMP, tags [][]byte, w *livetest.RT
 func TestSlowRTMPViewerSkips(t *testing.T) {
 	for name, config := range carriers {
 		t.Run(name, func(t *testing.T) {
-			f := serve(t, tightBy(live.Skip, func(c *live.Config) { c.LagBytes = 200 << 10 })).withRTMP(config(t))
+			f := serve(t, tightBy(
+				live.Skip, func(c *live.Config) { c.LagBytes = 200 << 10 })).withRTMP(config(t))
 			sc := newScript(30, 5, 8000)
 			healthy := f.playRTMP("cam", 0)
 			slow := f.playRTMP("cam", smallBuffer)
@@ -521,7 +534,8 @@ func TestSlowRTMPViewerSkips(t *testing.T) {
 				slow.NextTag()
 			}
 			f.inStepRTMP(p, sc.tags, healthy)
-			f.Logged("level=WARN", "viewer=", "bytes=") // it is too far behind, or was moved already
+			// It is too far behind, or was moved already.
+			f.Logged("level=WARN", "viewer=", "bytes=")
 			unpublish(t, p)
 			tags, _ := slow.Rest()
 			missed := jumps(t, sc, tags, 0)
@@ -540,7 +554,8 @@ func TestSlowRTMPViewerSkips(t *testing.T) {
 func TestAStalledRTMPViewerIsEnded(t *testing.T) {
 	t.Parallel()
 	f := serveRTMP(t, func(c *live.Config) {
-		c.Unsent, c.StallTimeout = smallBuffer, time.Second // long for a healthy viewer on a busy machine
+		// Long for a healthy viewer on a busy machine.
+		c.Unsent, c.StallTimeout = smallBuffer, time.Second
 	})
 	sc := newScript(4, 5, 50_000)
 	f.playRTMP("cam", smallBuffer)
@@ -606,7 +621,10 @@ func TestAnRTMPViewerPauses(t *testing.T) {
 func TestWaitingRTMPViewerMayHangUp(t *testing.T) {
 	for name, config := range carriers {
 		t.Run(name, func(t *testing.T) {
-			f := serve(t, func(c *live.Config) { c.MaxViewers, c.ViewerWait = 2, time.Hour }).withRTMP(config(t))
+			f := serve(t, func(c *live.Config) {
+				c.MaxViewers, c.ViewerWait = 2,
+					time.Hour
+			}).withRTMP(config(t))
 			for _, end := range []func(c *livetest.RTMP){
 				func(c *livetest.RTMP) { _ = c.Conn.Close() },
 				func(c *livetest.RTMP) {
@@ -728,14 +746,16 @@ func TestDroppedFramesAreReleased(t *testing.T) {
 		"an aggregate": func(p *livetest.RTMP, at int) {
 			var parts []byte
 			for range 4 {
-				parts = append(append(parts, sound(at)...), flvTag(99, uint32(at), make([]byte, useless))...)
+				parts = append(append(parts, sound(at)...),
+					flvTag(99, uint32(at), make([]byte, useless))...)
 			}
 			if at%4 == 3 {
 				_ = p.Send(of(rtmp.TypeAggregate, at), parts)
 			}
 		},
 		"pictures": func(p *livetest.RTMP, at int) {
-			_ = p.SendTags(sound(at), flvTag(flv.TypeVideo, uint32(at), append([]byte{0x27, 1, 0, 0, 0}, make([]byte, useless)...)))
+			_ = p.SendTags(sound(at), flvTag(flv.TypeVideo, uint32(at),
+				append([]byte{0x27, 1, 0, 0, 0}, make([]byte, useless)...)))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -751,7 +771,10 @@ func TestDroppedFramesAreReleased(t *testing.T) {
 			for i := range frames {
 				send(p, i)
 			}
-			eventually(t, "all frames", func() bool { return f.LookUp("cam").Forms().Stats().PublishedFrames == was+frames })
+			eventually(t, "all frames", func() bool {
+				return f.LookUp(
+					"cam").Forms().Stats().PublishedFrames == was+frames
+			})
 			if held := millrace.DefaultPool().Stats().InUse - before; held > frames*1024+256<<10 {
 				t.Errorf("%d bytes are held for %d frames of 200 bytes", held, frames)
 			}
@@ -767,7 +790,8 @@ func TestAnAnswerWaitsForTheStream(t *testing.T) {
 	const size = 5000
 	f := serve(t, nil).withRTMP(nil)
 	client, conn := net.Pipe()
-	held := &heldConn{Conn: conn, t: t, length: size, waiting: make(chan struct{}, 1), gate: make(chan struct{})}
+	held := &heldConn{Conn: conn, t: t, length: size, waiting: make(chan struct{}, 1),
+		gate: make(chan struct{})}
 	var served sync.WaitGroup
 	served.Go(func() { f.serveRTMP(held) })
 	defer served.Wait()
@@ -814,10 +838,12 @@ func TestRTMPViewersPauseAndPing(t *testing.T) {
 	for name, config := range carriers {
 		t.Run(name, func(t *testing.T) {
 			f := serve(t, func(c *live.Config) {
-				c.Latency, c.Unsent, c.LagBytes, c.KeepBytes, c.MaxTagBytes = time.Millisecond, smallBuffer, 100<<10, 400<<10, 64<<10
+				c.Latency, c.Unsent, c.LagBytes, c.KeepBytes, c.MaxTagBytes = time.Millisecond,
+					smallBuffer, 100<<10, 400<<10, 64<<10
 			}).withRTMP(config(t))
 			sc := newScript(60, 5, 4000)
-			clients := []*livetest.RTMP{f.playRTMP("cam", 0), f.playRTMP("cam", smallBuffer), f.playRTMP("cam", 0)}
+			clients := []*livetest.RTMP{f.playRTMP("cam", 0), f.playRTMP("cam", smallBuffer),
+				f.playRTMP("cam", 0)}
 			f.waiting("cam", len(clients))
 			p := f.publishRTMP("cam", 4096)
 			var wg sync.WaitGroup
@@ -829,7 +855,8 @@ func TestRTMPViewersPauseAndPing(t *testing.T) {
 				wg.Go(func() { // writes
 					for n := range uint32(pings) {
 						if i > 0 && n%10 == 9 {
-							c.Call(rtmp.Stream, "pause", nil, n%20 == 9, 0) // and it resumes at the end
+							// And it resumes at the end.
+							c.Call(rtmp.Stream, "pause", nil, n%20 == 9, 0)
 						}
 						if err := c.Ping(n); err != nil {
 							t.Errorf("viewer %d, ping %d: %v", i, n, err)
@@ -881,9 +908,10 @@ func TestRTMPViewersPauseAndPing(t *testing.T) {
 				if len(tags) == 0 {
 					t.Errorf("viewer %d got nothing", i)
 				}
-				for _, run := range runs(sc, tags) { // after a pause a viewer gets the newest group again
+				// After a pause a viewer gets the newest group again.
+				for _, run := range runs(sc, tags) {
 					if len(run) > len(sc.config) && run[len(sc.config)][11] != 0x17 {
-						t.Errorf("viewer %d goes on with no keyframe", i)
+						t.Errorf("viewer %d continues with no keyframe", i)
 					}
 					jumps(t, sc, run, -1)
 				}
@@ -929,7 +957,10 @@ func TestRTMPViewerThatReadsNoAnswersIsEnded(t *testing.T) {
 func TestRTMPPublisherThatReadsNoAnswersIsEnded(t *testing.T) {
 	for name, config := range carriers {
 		t.Run(name, func(t *testing.T) {
-			f := serve(t, func(c *live.Config) { c.PublishTimeout = 500 * time.Millisecond }).withRTMPOver(config(t), smallBuffer)
+			f := serve(t, func(
+				c *live.Config) {
+				c.PublishTimeout = 500 * time.Millisecond
+			}).withRTMPOver(config(t), smallBuffer)
 			sc := newScript(1, 2, 100)
 			c := f.publishRTMP("cam", 0)
 			_ = c.SendTags(sc.config...)
@@ -944,7 +975,8 @@ func TestRTMPPublisherThatReadsNoAnswersIsEnded(t *testing.T) {
 // that is not taken ends the publisher at its timeout, and at once when another one takes over.
 func TestUnreadAnswerEndsRTMPPublisher(t *testing.T) {
 	t.Parallel()
-	for name, timeout := range map[string]time.Duration{"timeout": time.Second, "takeover": time.Minute} {
+	for name, timeout := range map[string]time.Duration{"timeout": time.Second,
+		"takeover": time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			f := serve(t, func(c *live.Config) { c.PublishTimeout = timeout }).withRTMP(nil)
 			client, conn := net.Pipe()
@@ -970,14 +1002,17 @@ func TestUnreadAnswerEndsRTMPPublisher(t *testing.T) {
 func TestAnRTMPHandshakeHasADeadline(t *testing.T) {
 	h := live.NewHub(testConfig())
 	for name, sent := range map[string]string{
-		"nothing": "", "half of C1": "\x03" + strings.Repeat("x", 700), "a handshake": "\x03" + strings.Repeat("\x00", 2*1536),
+		"nothing": "", "half of C1": "\x03" + strings.Repeat("x", 700),
+		"a handshake": "\x03" + strings.Repeat("\x00", 2*1536),
 	} {
 		client, server := nettest.TCPPair(t, false)
 		_, _ = io.WriteString(client, sent)
-		if _, _, err := rtmpserver.New(h).Accept(server, time.Now().Add(50*time.Millisecond)); err == nil {
+		if _, _, err := rtmpserver.New(h).Accept(server,
+			time.Now().Add(50*time.Millisecond)); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
-		if _, err := io.Copy(io.Discard, client); err != nil && !strings.Contains(err.Error(), "reset") {
+		if _, err := io.Copy(io.Discard, client); err != nil &&
+			!strings.Contains(err.Error(), "reset") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -27,14 +27,16 @@ func (f *rtmpFixture) url(name string) string { return "rtmp://" + f.rtmpAddr + 
 // frames returns ffmpeg's list of the packets of a file or a stream, with times and hashes.
 func frames(t *testing.T, url string, args ...string) string {
 	t.Helper()
-	args = append(append([]string{"-v", "error", "-copyts"}, args...), "-i", url, "-c", "copy", "-f", "framemd5", "-")
+	args = append(append([]string{"-v", "error", "-copyts"}, args...), "-i", url, "-c", "copy",
+		"-f", "framemd5", "-")
 	return run(t, "ffmpeg", args...)
 }
 
 // toRTMP has ffmpeg publish a file.
 func toRTMP(t *testing.T, file, url string, args ...string) {
 	t.Helper()
-	args = append(append([]string{"-v", "error"}, args...), "-i", file, "-c", "copy", "-f", "flv", "-flvflags",
+	args = append(append([]string{"-v", "error"}, args...), "-i", file, "-c", "copy", "-f", "flv",
+		"-flvflags",
 		"no_duration_filesize", url)
 	run(t, "ffmpeg", args...)
 }
@@ -76,7 +78,8 @@ func TestRTMPDumpPlays(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() { run(t, "rtmpdump", "-q", "--live", "-r", f.url("film"), "-o", got) })
 	f.waiting("film", 1)
-	run(t, "ffmpeg", "-v", "error", "-i", source, "-c", "copy", "-f", "flv", "-flvflags", "no_duration_filesize",
+	run(t, "ffmpeg", "-v", "error", "-i", source, "-c", "copy", "-f", "flv", "-flvflags",
+		"no_duration_filesize",
 		"-send_expect_100", "1", "-method", "POST", f.URL("/live/film"))
 	wg.Wait()
 	if got, want := frames(t, got), frames(t, source); got != want {
@@ -89,7 +92,8 @@ func needGStreamer(t *testing.T) {
 	t.Helper()
 	need.Program(t, "gst-launch-1.0")
 	inspect := need.Program(t, "gst-inspect-1.0")
-	for element, pkg := range map[string]string{"flvmux": "good", "aacparse": "good", "rtmp2sink": "bad", "h264parse": "bad"} {
+	for element, pkg := range map[string]string{"flvmux": "good", "aacparse": "good",
+		"rtmp2sink": "bad", "h264parse": "bad"} {
 		if exec.Command(inspect, "--exists", element).Run() != nil {
 			need.Missing(t, element+" of GStreamer: apt-get install gstreamer1.0-plugins-"+pkg)
 		}
@@ -108,7 +112,8 @@ func TestGStreamerPublishes(t *testing.T) {
 	var packets string
 	wg.Go(func() { packets = probe(t, f.URL("/live/film.flv")) })
 	f.waiting("film", 1)
-	pipeline := "filesrc location=" + source + " ! flvdemux name=in  flvmux name=out streamable=true ! rtmp2sink sync=false location=" + f.url("film") +
+	pipeline := "filesrc location=" + source +
+		" ! flvdemux name=in  flvmux name=out streamable=true ! rtmp2sink sync=false location=" + f.url("film") +
 		"  in.video ! queue ! h264parse ! out.video  in.audio ! queue ! aacparse ! out.audio"
 	run(t, "gst-launch-1.0", append([]string{"-q"}, strings.Fields(pipeline)...)...)
 	wg.Wait()
@@ -176,7 +181,8 @@ func TestNginxPushesAndPulls(t *testing.T) {
 	f := serveRTMP(t, patient)
 	dir, addr := nettest.PlainDir(t), unusedAddress(t)
 	conf := filepath.Join(dir, "nginx.conf")
-	if err := os.WriteFile(conf, fmt.Appendf(nil, nginxRTMP, module, dir, addr, f.rtmpAddr), 0o600); err != nil {
+	if err := os.WriteFile(conf, fmt.Appendf(nil, nginxRTMP, module, dir, addr, f.rtmpAddr),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	process(t, exec.Command(nginx, "-p", dir, "-e", "stderr", "-c", conf))
@@ -254,14 +260,17 @@ func TestOBSPublishes(t *testing.T) {
 		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(name, []byte(strings.ReplaceAll(text, "ADDRESS", f.rtmpAddr)), 0o600); err != nil {
+		if err := os.WriteFile(name, []byte(strings.ReplaceAll(text, "ADDRESS", f.rtmpAddr)),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	display := startXvfb(t, xvfb)
 	start := func() (kill func()) {
-		_ = os.RemoveAll(filepath.Join(home, ".config/obs-studio/.sentinel")) // by which OBS knows that it was killed
-		cmd := exec.Command(obs, "--startstreaming", "--minimize-to-tray", "--multi", "--profile", "P", "--collection", "C")
+		// By which OBS knows that it was killed.
+		_ = os.RemoveAll(filepath.Join(home, ".config/obs-studio/.sentinel"))
+		cmd := exec.Command(obs, "--startstreaming", "--minimize-to-tray", "--multi", "--profile",
+			"P", "--collection", "C")
 		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + home,
 			"XDG_RUNTIME_DIR=" + home, "DISPLAY=" + display,
 			"LIBGL_ALWAYS_SOFTWARE=1", "QT_QPA_PLATFORM=xcb", "LC_ALL=C.UTF-8"}
@@ -290,7 +299,8 @@ func TestOBSPublishes(t *testing.T) {
 		}
 	})
 	f.viewers(1)
-	if out := run(t, "ffprobe", "-v", "error", "-show_entries", "stream=codec_name,width,height", "-of", "csv=p=0", f.url("obs")); !strings.Contains(out, "h264,320,240") ||
+	if out := run(t, "ffprobe", "-v", "error", "-show_entries", "stream=codec_name,width,height",
+		"-of", "csv=p=0", f.url("obs")); !strings.Contains(out, "h264,320,240") ||
 		!strings.Contains(out, "aac") {
 		t.Errorf("the stream of OBS has %q", out)
 	}
@@ -306,7 +316,9 @@ func TestOBSPublishes(t *testing.T) {
 	f.waits("obs")
 	f.stop()
 	wg.Wait()
-	run(t, "ffprobe", "-v", "error", "-count_frames", "-show_entries", "stream=nb_read_frames", file) // decodes without an error
+	// Decodes without an error.
+	run(t, "ffprobe", "-v", "error", "-count_frames", "-show_entries", "stream=nb_read_frames",
+		file)
 	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

@@ -28,11 +28,14 @@ func TestRTMPEnhanced(t *testing.T) {
 	for name, tags := range map[string][][]byte{
 		"hvc1": {
 			video(0, "\x90hvc1"+string(record)), sound(0, "\x90Opushead"),
-			video(0, "\x91hvc1\x00\x00\x28"+unitOf("key")), sound(20, "\x91Opussound"), video(40, "\xa3hvc1"+unitOf("delta")), video(80, "\xa3hvc1"+unitOf("delta")),
+			video(0, "\x91hvc1\x00\x00\x28"+unitOf("key")), sound(20, "\x91Opussound"),
+			video(40, "\xa3hvc1"+unitOf("delta")), video(80, "\xa3hvc1"+unitOf("delta")),
 		},
 		"classic-12": {
-			video(0, "\x1c\x00\x00\x00\x00"+string(record)), video(0, "\x1c\x01\x00\x00\x28"+unitOf("key")),
-			video(40, "\x2c\x01\xff\xff\xd8"+unitOf("delta")), video(80, "\x2c\x01\x00\x00\x00"+unitOf("delta")),
+			video(0, "\x1c\x00\x00\x00\x00"+string(record)),
+			video(0, "\x1c\x01\x00\x00\x28"+unitOf("key")),
+			video(40, "\x2c\x01\xff\xff\xd8"+unitOf("delta")),
+			video(80, "\x2c\x01\x00\x00\x00"+unitOf("delta")),
 		},
 		"av01": {video(0, "\x90av01head"), video(0, "\x91av01key"), video(40, "\xa1av01delta")},
 	} {
@@ -55,8 +58,10 @@ func TestRTMPEnhanced(t *testing.T) {
 		watching.Wait()
 		wantTags(t, name, byRTMP, tags)
 		// The arrays of parameter sets follow 23 bytes. MP4 marks them as complete.
-		if name != "av01" && (!bytes.Contains(byMP4, append([]byte("hvcC"), record[:23]...)) || !bytes.Contains(byMP4, []byte("key"))) {
-			t.Errorf("%s: the MP4 of %d bytes has not the codec's record, or no picture", name, len(byMP4))
+		if name != "av01" && (!bytes.Contains(byMP4, append([]byte("hvcC"), record[:23]...)) ||
+			!bytes.Contains(byMP4, []byte("key"))) {
+			t.Errorf("%s: the MP4 of %d bytes has not the codec's record, or no picture", name,
+				len(byMP4))
 		}
 	}
 }

@@ -54,7 +54,8 @@ func TestAnRTMPPublisherComesBack(t *testing.T) {
 				}
 				for i := 1; i < len(byFLV); i++ {
 					if timeOf(byFLV[i]) < timeOf(byFLV[i-1]) {
-						t.Errorf("the clock goes from %d back to %d", timeOf(byFLV[i-1]), timeOf(byFLV[i]))
+						t.Errorf("the clock goes from %d back to %d", timeOf(byFLV[i-1]),
+							timeOf(byFLV[i]))
 					}
 				}
 				again := byFLV[len(sc.config)+len(sc.tags):]

@@ -32,8 +32,10 @@ func TestASilentPublisher(t *testing.T) {
 		check(true, 0)
 		h.done(p, io.ErrUnexpectedEOF)
 		time.Sleep(time.Second)
-		if i, max := h.Streams()[0], h.Stats().SilentMax; i.Silent != 1 || i.Waiting != 1 || max != 0 {
-			t.Errorf("silent for %v s, waiting for %v s, at most silent for %v", i.Silent, i.Waiting, max)
+		if i, max := h.Streams()[0], h.Stats().SilentMax; i.Silent != 1 || i.Waiting != 1 ||
+			max != 0 {
+			t.Errorf("silent for %v s, waiting for %v s, at most silent for %v", i.Silent,
+				i.Waiting, max)
 		}
 		h.Close()
 	})

@@ -50,12 +50,15 @@ func TestAudioBeforeTheFirstSlideLeaves(t *testing.T) {
 		}
 	}
 	for name, s := range map[string]source{
-		"25 frames a second":                        {every(40), 50, aac, nil, 0},
-		"a frame in 0.4 s":                          {every(400), 5, aac, nil, 0},
-		"a slide in 2 s":                            {every(2000), 1, aac, nil, 0},
-		"in 10 s":                                   {every(10_000), 1, aac, nil, 0},
-		"in 10 s, every third one a keyframe":       {every(10_000), 3, aac, nil, 0},
-		"a slide, and then 25 frames a second":      {func(i int) float64 { return []float64{5000, 40}[min(i, 1)] }, 50, aac, nil, 0},
+		"25 frames a second":                  {every(40), 50, aac, nil, 0},
+		"a frame in 0.4 s":                    {every(400), 5, aac, nil, 0},
+		"a slide in 2 s":                      {every(2000), 1, aac, nil, 0},
+		"in 10 s":                             {every(10_000), 1, aac, nil, 0},
+		"in 10 s, every third one a keyframe": {every(10_000), 3, aac, nil, 0},
+		"a slide, and then 25 frames a second": {func(i int) float64 {
+			return []float64{5000,
+				40}[min(i, 1)]
+		}, 50, aac, nil, 0},
 		"in 5 s, and the audio comes a second late": {every(5000), 1, aac, late(flv.TypeAudio), 0},
 		"in 5 s, and the video comes a second late": {every(5000), 1, aac, late(flv.TypeVideo), 0},
 		"in 5 s, without audio":                     {every(5000), 1, 0, nil, 0},
@@ -73,7 +76,8 @@ func TestAudioBeforeTheFirstSlideLeaves(t *testing.T) {
 				if s.audio > 0 {
 					h.send(p, flvTag(flv.TypeAudio, 0, []byte("\xaf\x00\x12\x10")))
 				}
-				v, err := live.NewAdmission(h.Hub).Admit(t.Context(), live.WatchRequest{Name: "cam", Format: rendition.MP4})
+				v, err := live.NewAdmission(h.Hub).Admit(t.Context(),
+					live.WatchRequest{Name: "cam", Format: rendition.MP4})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -88,7 +92,8 @@ func TestAudioBeforeTheFirstSlideLeaves(t *testing.T) {
 							head[0] = 0x17
 						}
 					}
-					h.send(p, flvTag(f.kind, uint32(f.ts), append(head, unit(make([]byte, 100))...)))
+					h.send(p, flvTag(f.kind, uint32(f.ts),
+						append(head, unit(make([]byte, 100))...)))
 					sent[f.kind]++
 				}
 				h.done(p, nil)
@@ -107,11 +112,13 @@ func TestAudioBeforeTheFirstSlideLeaves(t *testing.T) {
 					list := stretches(t, file)
 					contiguous(t, list)
 					for _, stretch := range list {
-						got[[]flv.Type{1: flv.TypeVideo, 2: flv.TypeAudio}[stretch.track]] += stretch.samples
+						got[[]flv.Type{1: flv.TypeVideo,
+							2: flv.TypeAudio}[stretch.track]] += stretch.samples
 					}
 					for kind, n := range sent {
 						if got[kind] != n {
-							t.Errorf("the %s has %d frames of %v, want %d", what, got[kind], kind, n)
+							t.Errorf("the %s has %d frames of %v, want %d", what, got[kind], kind,
+								n)
 						}
 					}
 				}

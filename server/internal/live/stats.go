@@ -30,7 +30,8 @@ type Stats struct {
 	Takeovers     int64         // publishers that took over from another one
 	PublisherWait time.Duration // how long streams have waited for publishers, added up
 
-	SilentMax time.Duration // since the last frame of the stream that has a publisher and is silent for the longest time
+	// Since the last frame of the stream that has a publisher and is silent for the longest time.
+	SilentMax time.Duration
 
 	HLS hlslive.Stats
 
@@ -61,7 +62,8 @@ func (h *Hub) Stats() Stats {
 	list := h.Streams()
 	st := Stats{
 		Streams: len(list), Viewers: h.Viewers(), Published: c.published.Load(),
-		BytesIn: c.bytesIn.Load(), FramesIn: c.framesIn.Load(), GroupsCut: c.forms.GroupsCut.Load(), LeftOut: c.forms.Damaged.Load(),
+		BytesIn: c.bytesIn.Load(), FramesIn: c.framesIn.Load(), GroupsCut: c.forms.GroupsCut.Load(),
+		LeftOut:    c.forms.Damaged.Load(),
 		FramesLost: make(map[string]int64), Stats: c.forms.Fanout.Stats(),
 	}
 	st.Pulled, st.ToNodes = c.pulled.Load(), c.toNodes.Load()
@@ -116,37 +118,49 @@ func (h *Hub) Viewers() int {
 
 // StreamInfo describes one stream, as JSON.
 type StreamInfo struct {
-	Name        string  `json:"name"`
-	Format      string  `json:"format"` // flv or raw
-	Video       string  `json:"video"`  // as in "h264 640x360"; "" without video, or if not known yet
-	Audio       string  `json:"audio"`
-	LeftOut     string  `json:"left_out,omitempty"`  // of MP4 and HLS: "video", "audio" or "all"; "" if nothing is
-	Publisher   string  `json:"publisher,omitempty"` // its address, or "demo"; the last publisher's if there is none at present
-	Waiting     float64 `json:"waiting_seconds"`     // since there is no publisher; 0 while there is one
-	Returns     int64   `json:"returns"`             // publishers that came while the stream waited
-	Takeovers   int64   `json:"takeovers"`           // publishers that took over from another one
-	Silent      float64 `json:"silent_seconds"`      // since the last frame came
+	Name   string `json:"name"`
+	Format string `json:"format"` // flv or raw
+	// As in "h264 640x360"; "" without video, or if not known yet.
+	Video string `json:"video"`
+	Audio string `json:"audio"`
+	// Of MP4 and HLS: "video", "audio" or "all"; "" if nothing is.
+	LeftOut string `json:"left_out,omitempty"`
+	// Its address, or "demo"; the last publisher's if there is none at present.
+	Publisher string `json:"publisher,omitempty"`
+	// Since there is no publisher; 0 while there is one.
+	Waiting     float64 `json:"waiting_seconds"`
+	Returns     int64   `json:"returns"`        // publishers that came while the stream waited
+	Takeovers   int64   `json:"takeovers"`      // publishers that took over from another one
+	Silent      float64 `json:"silent_seconds"` // since the last frame came
 	Uptime      float64 `json:"uptime_seconds"`
 	BitRate     int64   `json:"bits_per_second"`
-	Viewers     int     `json:"viewers"`                 // in all formats, and each node of Edges
-	ViewersMP4  int     `json:"viewers_mp4"`             // of these, in MP4
-	ViewersRTMP int     `json:"viewers_rtmp"`            // over RTMP
-	ViewersHLS  int     `json:"viewers_hls"`             // HLS players, not in viewers: an estimate from their requests
-	LagMax      float64 `json:"lag_seconds_max"`         // of the viewer that is furthest behind; 0 when all keep up
-	BehindLive  float64 `json:"behind_live_seconds_max"` // the largest of all viewers; see fanout.LagReport
-	MP4Time     float64 `json:"mp4_time_seconds"`        // of the newest frame, by the clock of the MP4; 0 if none is made
-	KeyInterval float64 `json:"key_interval_seconds"`    // the longest recent GOP
+	Viewers     int     `json:"viewers"`      // in all formats, and each node of Edges
+	ViewersMP4  int     `json:"viewers_mp4"`  // of these, in MP4
+	ViewersRTMP int     `json:"viewers_rtmp"` // over RTMP
+	// HLS players, not in viewers: an estimate from their requests.
+	ViewersHLS int `json:"viewers_hls"`
+	// Of the viewer that is furthest behind; 0 when all keep up.
+	LagMax float64 `json:"lag_seconds_max"`
+	// The largest of all viewers; see fanout.LagReport.
+	BehindLive float64 `json:"behind_live_seconds_max"`
+	// Of the newest frame, by the clock of the MP4; 0 if none is made.
+	MP4Time     float64 `json:"mp4_time_seconds"`
+	KeyInterval float64 `json:"key_interval_seconds"` // the longest recent GOP
 	KeptBytes   int64   `json:"kept_bytes"`
-	Memory      int64   `json:"memory_bytes"`      // of the blocks that its publishers' bytes are in, for all who hold a part of them
-	MemoryHigh  int64   `json:"memory_high_water"` // the most that these were
-	Further     int     `json:"further_tracks"`    // tracks beyond the first video and the first audio track; viewers of FLV and RTMP get them
-	GroupsCut   uint64  `json:"groups_cut"`        // GOPs longer than the kept frames
-	FramesLost  int64   `json:"frames_lost"`       // that viewers were moved past, added up
-	Stalled     int     `json:"stalled"`           // viewers that are further behind than they may be
+	// Of the blocks that its publishers' bytes are in, for all who hold a part of them.
+	Memory     int64 `json:"memory_bytes"`
+	MemoryHigh int64 `json:"memory_high_water"` // the most that these were
+	// Tracks beyond the first video and the first audio track; viewers of FLV and RTMP get them.
+	Further    int    `json:"further_tracks"`
+	GroupsCut  uint64 `json:"groups_cut"`  // GOPs longer than the kept frames
+	FramesLost int64  `json:"frames_lost"` // that viewers were moved past, added up
+	// Viewers that are further behind than they may be.
+	Stalled int `json:"stalled"`
 
 	// In a cluster.
-	Epoch uint64   `json:"epoch,omitempty"` // of the ownership
-	Owner string   `json:"owner,omitempty"` // the node that the stream is pulled from; "" if it is this one
+	Epoch uint64 `json:"epoch,omitempty"` // of the ownership
+	// The node that the stream is pulled from; "" if it is this one.
+	Owner string   `json:"owner,omitempty"`
 	Edges []string `json:"edges,omitempty"` // the nodes that read the stream here
 
 	waiting bool
@@ -174,8 +188,9 @@ const rateFresh = 2 * time.Second
 func (h *Hub) info(s *stream) StreamInfo {
 	facts := s.forms.Facts()
 	i := StreamInfo{
-		Name: s.name, Format: s.forms.Format().String(), Returns: s.returns.Load(), Takeovers: s.takeovers.Load(),
-		Uptime: time.Since(s.started).Seconds(), FramesLost: s.forms.Lost(),
+		Name: s.name, Format: s.forms.Format().String(), Returns: s.returns.Load(),
+		Takeovers: s.takeovers.Load(),
+		Uptime:    time.Since(s.started).Seconds(), FramesLost: s.forms.Lost(),
 		Further: int(facts.Further.Load()), GroupsCut: s.forms.Stats().GroupsCut,
 	}
 	mem := s.memory.Stats()

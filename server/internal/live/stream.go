@@ -30,8 +30,10 @@ type stream struct {
 	started time.Time
 	memory  *millrace.Pool // an account of the blocks that its publishers' bytes are in
 
-	forms *rendition.Set // the frames in all formats; set under Hub.mu, and from then on viewers can find the stream
-	feed  *feed.Feed     // makes the frames, for the publisher; nil before forms is set, and unless the format is FLV
+	// The frames in all formats; set under Hub.mu, and from then on viewers can find the stream.
+	forms *rendition.Set
+	// Makes the frames, for the publisher; nil before forms is set, and unless the format is FLV.
+	feed *feed.Feed
 
 	succession                       // guarded by Hub.mu
 	ownership                        // guarded by Hub.mu
@@ -103,11 +105,13 @@ type viewerCount struct {
 func (a *viewerCount) join(limit int) error {
 	if a.viewers >= limit {
 		return refuse.New(http.StatusServiceUnavailable,
-			"this stream has %d viewers, as many as --max-stream-viewers allows", limit).For(refuse.Limit)
+			"this stream has %d viewers, as many as --max-stream-viewers allows",
+			limit).For(refuse.Limit)
 	}
 	if a.maxViewers > 0 && a.viewers >= a.maxViewers {
 		return refuse.New(http.StatusServiceUnavailable,
-			"this stream has %d viewers, as many as its publisher is allowed", a.maxViewers).For(refuse.Limit)
+			"this stream has %d viewers, as many as its publisher is allowed",
+			a.maxViewers).For(refuse.Limit)
 	}
 	a.viewers++
 	return nil
@@ -127,7 +131,8 @@ func (s *stream) format(want WatchRequest) (rendition.Format, error) {
 		return f, nil
 	case f == rendition.Raw:
 		return 0, refuse.New(http.StatusNotAcceptable,
-			"stream %q is not FLV, so it cannot be had as %s: ask for /live/%[1]s", s.name, want.Format)
+			"stream %q is not FLV, so it cannot be had as %s: ask for /live/%[1]s", s.name,
+			want.Format)
 	case want.Format == rendition.MP4:
 		return rendition.MP4, s.checkMP4()
 	}

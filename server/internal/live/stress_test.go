@@ -62,7 +62,8 @@ func visit(t *testing.T, f *fixture, name string, sc *script, seed uint64, over 
 		if !first {
 			go func() {
 				<-over
-				_ = w.Conn.SetDeadline(time.Now()) // a viewer that came too late waits for the next stream
+				// A viewer that came too late waits for the next stream.
+				_ = w.Conn.SetDeadline(time.Now())
 			}()
 		}
 		var got bytes.Buffer

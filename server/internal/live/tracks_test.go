@@ -34,7 +34,8 @@ func only(kind flv.Type, tags [][]byte) (out [][]byte) {
 func (h *hubTest) joinStart() (flags byte, headers string, waited time.Duration) {
 	h.t.Helper()
 	since := time.Now()
-	v, err := live.NewAdmission(h.Hub).Admit(h.t.Context(), live.WatchRequest{Name: "cam", Format: rendition.FLV})
+	v, err := live.NewAdmission(h.Hub).Admit(h.t.Context(),
+		live.WatchRequest{Name: "cam", Format: rendition.FLV})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -84,7 +85,10 @@ func TestHeaderStatesTheTracksThatExist(t *testing.T) {
 			pacing.Go(func() { h.pace(p, video[5:100]) })
 			return p
 		}, 1, "v", 900 * time.Millisecond},
-		{"nothing so far but the metadata", func(h *hubTest) *live.Publisher { return h.publish(sc.config[0]) }, 5, "", time.Second},
+		{"nothing so far but the metadata", func(
+			h *hubTest) *live.Publisher {
+			return h.publish(sc.config[0])
+		}, 5, "", time.Second},
 		{"audio alone", func(h *hubTest) *live.Publisher {
 			p := h.publish(audioHeader)
 			h.pace(p, audio[:60])
@@ -187,7 +191,8 @@ func TestHeaderStatesTheTracksThatExist(t *testing.T) {
 				p := tt.publish(h)
 				flags, headers, waited := h.joinStart()
 				if flags != tt.flags || headers != tt.headers {
-					t.Errorf("header with flags %d, then %q; want %d, %q", flags, headers, tt.flags, tt.headers)
+					t.Errorf("header with flags %d, then %q; want %d, %q", flags, headers, tt.flags,
+						tt.headers)
 				}
 				if waited > tt.waits {
 					t.Errorf("waited %v, want at most %v", waited, tt.waits)
@@ -233,19 +238,24 @@ func TestHLSPlaylistEndsWhenTracksChange(t *testing.T) {
 			[]look{{6, hlslive.VideoName}, {10, hlslive.MediaName}}},
 		{"late video", [][][]byte{audioHeader, audioAlone(0, 8), videoHeader, both(8, 16)},
 			[]look{{6, hlslive.AudioName}, {10, hlslive.MediaName}}},
-		{"audio that stops and is back", [][][]byte{sc.config, both(0, 6), videoAlone(6, 16), both(16, 24)},
+		{"audio that stops and is back", [][][]byte{sc.config, both(0, 6), videoAlone(6, 16),
+			both(16, 24)},
 			[]look{{5, hlslive.MediaName}, {13, hlslive.VideoName}, {18, hlslive.MediaName}}},
-		{"video that stops and is back", [][][]byte{sc.config, both(0, 6), audioAlone(6, 42), both(42, 50)},
+		{"video that stops and is back", [][][]byte{sc.config, both(0, 6), audioAlone(6, 42),
+			both(42, 50)},
 			[]look{{5, hlslive.MediaName}, {38, hlslive.AudioName}, {45, hlslive.MediaName}}},
 		{"Annex B at first", [][][]byte{sc.config, damaged(annexB, both(0, 8)), both(8, 16)},
 			[]look{{4, hlslive.AudioName}, {11, hlslive.MediaName}}},
-		{"Annex B later", [][][]byte{sc.config, both(0, 6), damaged(annexB, both(6, 26)), both(26, 34)},
+		{"Annex B later", [][][]byte{sc.config, both(0, 6), damaged(annexB, both(6, 26)),
+			both(26, 34)},
 			[]look{{5, hlslive.MediaName}, {22, hlslive.AudioName}, {30, hlslive.MediaName}}},
 		{"empty video at first", [][][]byte{sc.config, damaged("", both(0, 8)), both(8, 16)},
 			[]look{{4, hlslive.AudioName}, {11, hlslive.MediaName}}},
-		{"Annex B for a moment", [][][]byte{sc.config, both(0, 6), damaged(annexB, both(6, 8)), both(8, 16)},
+		{"Annex B for a moment", [][][]byte{sc.config, both(0, 6), damaged(annexB, both(6, 8)),
+			both(8, 16)},
 			[]look{{5, hlslive.MediaName}}},
-		{"a video header long before the video", [][][]byte{sc.config, audioAlone(0, 12), both(12, 20)},
+		{"a video header long before the video",
+			[][][]byte{sc.config, audioAlone(0, 12), both(12, 20)},
 			[]look{{9, hlslive.AudioName}, {15, hlslive.MediaName}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -264,7 +274,8 @@ func TestHLSPlaylistEndsWhenTracksChange(t *testing.T) {
 				}()
 				media := func(name string) string {
 					t.Helper()
-					list, err := live.NewHLS(h.Hub).Media(t.Context(), "cam", name, hls.Reload{}, false)
+					list, err := live.NewHLS(h.Hub).Media(t.Context(), "cam", name, hls.Reload{},
+						false)
 					if err != nil {
 						return err.Error()
 					}
@@ -276,7 +287,8 @@ func TestHLSPlaylistEndsWhenTracksChange(t *testing.T) {
 					if before != "" {
 						h.checkEnd(media(before))
 						if got := media(hlslive.MediaName); got != media(before) {
-							t.Errorf("after %d s %s is another playlist than %s:\n%s", look.at, hlslive.MediaName, before, got)
+							t.Errorf("after %d s %s is another playlist than %s:\n%s", look.at,
+								hlslive.MediaName, before, got)
 						}
 					}
 					list, err := live.NewHLS(h.Hub).Master(t.Context(), "cam")
@@ -285,9 +297,11 @@ func TestHLSPlaylistEndsWhenTracksChange(t *testing.T) {
 					}
 					lines := strings.Split(strings.TrimSpace(string(list.Text)), "\n")
 					if got := lines[len(lines)-1]; got != look.playlist {
-						t.Errorf("after %d s the multivariant playlist names %s, want %s", look.at, got, look.playlist)
+						t.Errorf("after %d s the multivariant playlist names %s, want %s", look.at,
+							got, look.playlist)
 					}
-					if list := media(look.playlist); strings.Contains(list, "ENDLIST") || !strings.Contains(list, "#EXTINF") {
+					if list := media(look.playlist); strings.Contains(list, "ENDLIST") ||
+						!strings.Contains(list, "#EXTINF") {
 						t.Errorf("after %d s:\n%s", look.at, list)
 					}
 					if before != "" {
@@ -312,7 +326,8 @@ func (h *hubTest) checkEnd(list string) {
 	for _, line := range strings.Split(list, "\n") {
 		if o, ok := hls.ParseObject(line); ok {
 			var c millrace.Chain
-			if err := live.NewHLS(h.Hub).Object(h.t.Context(), "cam", o, &c); err != nil || c.Len() == 0 {
+			if err := live.NewHLS(h.Hub).Object(h.t.Context(), "cam", o, &c); err != nil ||
+				c.Len() == 0 {
 				h.t.Errorf("%s: %v", line, err)
 			}
 			c.Release()
@@ -341,10 +356,14 @@ func TestDamagedVideoIsLeftOutOfMP4(t *testing.T) {
 		p.Cut()
 		p.Wait()
 	}
-	eventually(t, "the metric", func() bool { return f.metric("millrace_video_left_out_total") == fmt.Sprint(2*damaged) })
+	eventually(t, "the metric", func() bool {
+		return f.metric(
+			"millrace_video_left_out_total") == fmt.Sprint(2*damaged)
+	})
 	f.stop()
 	mp4.Begin()
-	if n := contiguous(t, stretches(t, mp4.Rest())); n < 2*(len(sc.tags)-damaged)-2 || n > 2*(len(sc.tags)-damaged) {
+	if n := contiguous(t, stretches(t, mp4.Rest())); n < 2*(len(sc.tags)-damaged)-2 ||
+		n > 2*(len(sc.tags)-damaged) {
 		t.Errorf("%d samples of MP4, want %d", n, 2*(len(sc.tags)-damaged))
 	}
 	asIs.Begin()

@@ -18,7 +18,8 @@ import (
 // bytes.
 func sendPart(c *livetest.RTMP, chunks byte, size, n int) {
 	c.ChunkSize(n)
-	head := []byte{chunks, 0, 0, 0, byte(size >> 16), byte(size >> 8), byte(size), byte(rtmp.TypeVideo), rtmp.Stream, 0, 0, 0}
+	head := []byte{chunks, 0, 0, 0, byte(size >> 16), byte(size >> 8), byte(size),
+		byte(rtmp.TypeVideo), rtmp.Stream, 0, 0, 0}
 	_, _ = c.Conn.Write(append(head, make([]byte, n)...))
 }
 
@@ -28,7 +29,10 @@ func TestPlayersWithUnfinishedMessages(t *testing.T) {
 	t.Parallel()
 	for name, config := range carriers {
 		t.Run(name, func(t *testing.T) {
-			f := serve(t, func(c *live.Config) { c.StallTimeout = 300 * time.Millisecond }).withRTMP(config(t))
+			f := serve(t, func(
+				c *live.Config) {
+				c.StallTimeout = 300 * time.Millisecond
+			}).withRTMP(config(t))
 			waiting := f.playRTMP("none", 0)
 			f.waiting("none", 1)
 			sendPart(waiting, 10, 1000, 500)
@@ -115,12 +119,15 @@ func TestPublishersWithUnfinishedMessages(t *testing.T) {
 		sc := newScript(1, 1, 1<<20)
 		p := f.Publisher("cam")
 		p.Send(sc.start())
-		for _, err := p.Body.Write(sc.tags[0][:1<<10]); err == nil; _, err = p.Body.Write([]byte("x")) {
+		for _, err := p.Body.Write(sc.tags[0][:1<<10]); err == nil; _,
+			err = p.Body.Write([]byte("x")) {
 			time.Sleep(time.Millisecond)
 		}
 		f.Logged("publisher ended", "has not come to its end", "status=408")
 		// A client that still writes when the connection is closed may not see the answer.
-		if res := p.Wait(); res.Status != 0 && (res.Status != http.StatusRequestTimeout || !strings.Contains(res.Body, "has not come to its end")) {
+		if res := p.Wait(); res.Status != 0 &&
+			(res.Status != http.StatusRequestTimeout ||
+				!strings.Contains(res.Body, "has not come to its end")) {
 			t.Errorf("%d %s", res.Status, res.Body)
 		}
 	})
@@ -153,7 +160,8 @@ func TestLargestUnfinishedPublisherEnds(t *testing.T) {
 		f := serve(t, budget).withRTMP(nil)
 		p := f.publishRTMP("cam", chunk)
 		body := make([]byte, size)
-		whole := livetest.RTMPChunks(rtmp.Message{Type: rtmp.TypeVideo, ChunkStream: 6, Stream: rtmp.Stream}, body, chunk)
+		whole := livetest.RTMPChunks(rtmp.Message{Type: rtmp.TypeVideo, ChunkStream: 6,
+			Stream: rtmp.Stream}, body, chunk)
 		_, _ = p.Conn.Write(whole[:len(whole)-1])
 		eventually(t, "a message that does not end", holds(f.fixture))
 		if n := f.Stats().Memory; n < size-64<<10 {

@@ -28,7 +28,8 @@ func TestUnsentBytesAreBounded(t *testing.T) {
 	p := h.publish(avcHeader(), picture(true, 0, 10))
 	sender, receiver := tcpPair(t, false)
 	w := hijackable{httptest.NewRecorder(), sender}
-	if err := web.New(h.Hub).Watch(w, httptest.NewRequest(http.MethodGet, "/live/cam", nil), "cam", live.Terms{}); err != nil {
+	if err := web.New(h.Hub).Watch(w, httptest.NewRequest(http.MethodGet, "/live/cam", nil), "cam",
+		live.Terms{}); err != nil {
 		t.Fatal(err)
 	}
 	raw, err := sender.SyscallConn()
@@ -37,7 +38,10 @@ func TestUnsentBytesAreBounded(t *testing.T) {
 	}
 	var n int
 	var optErr error
-	if err := raw.Control(func(fd uintptr) { n, optErr = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT) }); err != nil {
+	if err := raw.Control(func(fd uintptr) {
+		n,
+			optErr = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT)
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if n != bound || optErr != nil {

@@ -14,7 +14,8 @@ import (
 // pieces returns n tags of sound, 21 ms each, from the given time on.
 func pieces(n int, at uint32) (tags [][]byte) {
 	for i := range n {
-		tags = append(tags, flvTag(flv.TypeAudio, at+uint32(21*i), fmt.Appendf([]byte{0xaf, 1}, "piece %d", i)))
+		tags = append(tags, flvTag(flv.TypeAudio, at+uint32(21*i),
+			fmt.Appendf([]byte{0xaf, 1}, "piece %d", i)))
 	}
 	return tags
 }
@@ -56,7 +57,8 @@ func TestLateViewersInAVideoGap(t *testing.T) {
 				f.Logged("there is audio but no video", "stream=cam")
 			}
 
-			again := flvTag(flv.TypeVideo, 120+21*750, []byte("\x17\x01\x00\x00\x00"+unitOf("again")))
+			again := flvTag(flv.TypeVideo, 120+21*750,
+				[]byte("\x17\x01\x00\x00\x00"+unitOf("again")))
 			p.Send(bytes.Join([][]byte{again, pieces(1, 120+21*750)[0]}, nil))
 			if pictures == 0 {
 				header := sc.config[1]
@@ -69,7 +71,7 @@ func TestLateViewersInAVideoGap(t *testing.T) {
 			same(t, "the picture", late.Next(len(again)), again)
 			p.End()
 			if got := strings.Contains(string(m.Rest()), "again"); got != (pictures > 0) {
-				t.Errorf("MP4 goes on with the picture: %v", got)
+				t.Errorf("MP4 continues with the picture: %v", got)
 			}
 		})
 	}

@@ -28,7 +28,8 @@ type Viewer struct {
 	terms  Terms
 	timeUp *time.Timer // nil without a limit
 
-	start     fanout.Start   // where it begins; it has no cursor until that is known, and after Connect
+	// Where it begins; it has no cursor until that is known, and after Connect.
+	start     fanout.Start
 	transport *fanout.Viewer // writes to it; nil until connect
 }
 

@@ -19,10 +19,12 @@ func TestHeadAnswersTheHeaders(t *testing.T) {
 	p := f.Publisher("cam")
 	p.Send(sc.whole())
 	f.published("cam", 100)
-	for path, want := range map[string]string{"/live/cam": "video/x-flv", "/live/cam.flv": "video/x-flv", "/live/cam.mp4": "video/mp4"} {
+	for path, want := range map[string]string{"/live/cam": "video/x-flv",
+		"/live/cam.flv": "video/x-flv", "/live/cam.mp4": "video/mp4"} {
 		res := f.Request("HEAD", path, "")
 		if res.Status != 200 || res.Header.Get("Content-Type") != want {
-			t.Errorf("HEAD %s: %d %s, want %s", path, res.Status, res.Header.Get("Content-Type"), want)
+			t.Errorf("HEAD %s: %d %s, want %s", path, res.Status, res.Header.Get("Content-Type"),
+				want)
 		}
 	}
 	if n := f.Viewers(); n != 0 {
@@ -38,7 +40,8 @@ func TestUnavailableFormatsAre406(t *testing.T) {
 	f.published("raw", 5)
 	odd := f.Publisher("odd")
 	odd.Send([]byte("FLV\x01\x01\x00\x00\x00\x09\x00\x00\x00\x00"))
-	for _, at := range []uint32{0, flvstream.TrackWait} { // then it is known that nothing else will come
+	// Then it is known that nothing else will come.
+	for _, at := range []uint32{0, flvstream.TrackWait} {
 		odd.Send(flvTag(9, at, []byte("\x12Sorenson")))
 	}
 	f.published("odd", 2*24)
@@ -58,16 +61,19 @@ func TestLimitsOnStreamsAndViewers(t *testing.T) {
 	p := f.Publisher("one")
 	p.Send([]byte("x"))
 	f.published("one", 1)
-	if res := f.Publisher("two").Wait(); res.Status != 503 || !strings.Contains(res.Body, "--max-streams") {
+	if res := f.Publisher("two").Wait(); res.Status != 503 ||
+		!strings.Contains(res.Body, "--max-streams") {
 		t.Errorf("second stream: %d %s", res.Status, res.Body)
 	}
 	w := f.Watcher("/live/one", 0)
-	if res := f.Get("/live/one"); res.Status != 503 || !strings.Contains(res.Body, "--max-stream-viewers") {
+	if res := f.Get("/live/one"); res.Status != 503 ||
+		!strings.Contains(res.Body, "--max-stream-viewers") {
 		t.Errorf("second viewer: %d %s", res.Status, res.Body)
 	}
 	waits := f.Ask("/live/other", 0)
 	f.waiting("other", 1)
-	if res := f.Get("/live/one"); res.Status != 503 || !strings.Contains(res.Body, "--max-viewers") {
+	if res := f.Get("/live/one"); res.Status != 503 ||
+		!strings.Contains(res.Body, "--max-viewers") {
 		t.Errorf("third viewer in all: %d %s", res.Status, res.Body)
 	}
 	_ = waits.Conn.Close()
@@ -140,14 +146,16 @@ func TestRefusedWaitersLeaveNoCursor(t *testing.T) {
 // over either version of HTTP, and next to other viewers.
 func TestViewersWhoStartAtTheNextKeyFrame(t *testing.T) {
 	for _, version := range []string{"HTTP/1", "HTTP/2"} {
-		for _, before := range []string{"", "/live/cam.flv", "/live/cam.mp4", "/live/cam.mp4?start=next"} {
+		for _, before := range []string{"", "/live/cam.flv", "/live/cam.mp4",
+			"/live/cam.mp4?start=next"} {
 			t.Run(version+" "+before, func(t *testing.T) {
 				f := serve(t, nil)
 				sc := newScript(4, 10, 500)
 				under := sc.keys[2] + 7 // the third group is under way
 				p := f.Publisher("cam")
 				p.Send(bytes.Join([][]byte{sc.start(), bytes.Join(sc.tags[:under], nil)}, nil))
-				f.published("cam", len(sc.start())-len(sc.header)+len(bytes.Join(sc.tags[:under], nil)))
+				f.published("cam", len(sc.start())-len(sc.header)+len(bytes.Join(sc.tags[:under],
+					nil)))
 				ask := func(path string) io.Reader { return f.Watcher(path, 0).Res.Body }
 				if client := livetest.HTTP2(t, 1<<20); version == "HTTP/2" {
 					ask = func(path string) io.Reader { return askBy(t, client, f.URL(path)) }
@@ -221,11 +229,13 @@ func TestStartAtTheNextKeyFrameOfAStreamToCome(t *testing.T) {
 func TestBadStart(t *testing.T) {
 	f := serve(t, func(c *live.Config) { c.ViewerWait = 0 })
 	for query, want := range map[string]int{
-		"?start=now": 400, "?start=": 400, "?start=Next": 400, "?start=next": 404, "?start=last": 404, "?started=now": 404,
+		"?start=now": 400, "?start=": 400, "?start=Next": 400, "?start=next": 404,
+		"?start=last": 404, "?started=now": 404,
 	} {
 		for _, ext := range []string{"", ".flv", ".mp4"} {
 			res := f.Get("/live/cam" + ext + query)
-			if res.Status != want || want == 400 && !(strings.Contains(res.Body, "last") && strings.Contains(res.Body, "next")) {
+			if res.Status != want || want == 400 &&
+				!(strings.Contains(res.Body, "last") && strings.Contains(res.Body, "next")) {
 				t.Errorf("%s%s: %d %s", ext, query, res.Status, res.Body)
 			}
 		}

@@ -96,7 +96,8 @@ func (h handler) Enabled(ctx context.Context, level slog.Level) bool {
 	n := held.by[id]
 	held.mu.Unlock()
 	if n > 0 {
-		fail(fmt.Sprintf("lock: the log is used while %d mutexes are held, at:\n%s", n, debug.Stack()))
+		fail(fmt.Sprintf("lock: the log is used while %d mutexes are held, at:\n%s", n,
+			debug.Stack()))
 	}
 	return h.Handler.Enabled(ctx, level)
 }

@@ -112,7 +112,8 @@ const retryAfter = 5 * time.Second
 
 // Short returns the refusal of clients while memory is short, with a reason.
 func Short(reason string) *refuse.Refusal {
-	return refuse.New(http.StatusServiceUnavailable, "%s (--memory)", reason).For(refuse.Memory).After(retryAfter)
+	return refuse.New(http.StatusServiceUnavailable, "%s (--memory)",
+		reason).For(refuse.Memory).After(retryAfter)
 }
 
 // Admit returns a [refuse.Refusal] if there is no memory for another publisher, viewer or transfer.
@@ -122,7 +123,8 @@ func (b *Budget) Admit() error {
 	}
 	if used := b.Used() - b.promised.Load(); used > b.mark(admitBelow) {
 		b.refused.Add(1)
-		return Short(fmt.Sprintf("the server's memory is in use: %d of %d MiB", used>>20, b.limit>>20))
+		return Short(fmt.Sprintf("the server's memory is in use: %d of %d MiB", used>>20,
+			b.limit>>20))
 	}
 	return nil
 }
@@ -182,7 +184,8 @@ func (b *Budget) free() {
 		if n > 0 && time.Since(b.lastCare) > time.Second {
 			b.lastCare = time.Now()
 			// In another goroutine: the log may block, and publishers wait for this one.
-			go b.log.Warn("memory is short", "step", s.Name, "freed", n, "used", used, "budget", b.limit)
+			go b.log.Warn("memory is short", "step", s.Name, "freed", n, "used", used, "budget",
+				b.limit)
 		}
 	}
 }
@@ -205,8 +208,9 @@ func (b *Budget) Stats() Stats {
 	if b == nil {
 		return Stats{Mapped: r.mapped}
 	}
-	st := Stats{Limit: b.limit, Used: b.Used(), Heap: b.heap.Load(), Mapped: r.mapped, Refused: b.refused.Load(),
-		Taken: make(map[string]int64)}
+	st := Stats{Limit: b.limit, Used: b.Used(), Heap: b.heap.Load(), Mapped: r.mapped,
+		Refused: b.refused.Load(),
+		Taken:   make(map[string]int64)}
 	st.High = max(b.high.Load(), st.Used)
 	for i, s := range b.steps {
 		st.Taken[s.Name] += b.taken[i].Load()

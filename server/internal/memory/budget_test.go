@@ -40,8 +40,12 @@ func TestSteps(t *testing.T) {
 	p := millrace.NewPool(millrace.IdleLimit(0))
 	first, second, kept := &shelf{pool: p}, &shelf{pool: p}, &shelf{pool: p}
 	b := New(16<<20, p, slog.New(slog.DiscardHandler))
-	b.Add(Step{Name: "second", Above: 10, Free: second.free}, Step{Name: "first", Above: 4, Free: first.free})
-	state := func() [3]int { return [3]int{len(first.blocks), len(second.blocks), len(kept.blocks)} }
+	b.Add(Step{Name: "second", Above: 10, Free: second.free},
+		Step{Name: "first", Above: 4, Free: first.free})
+	state := func() [3]int {
+		return [3]int{len(first.blocks), len(second.blocks),
+			len(kept.blocks)}
+	}
 
 	first.add(3)
 	second.add(1)
@@ -68,7 +72,8 @@ func TestSteps(t *testing.T) {
 		t.Errorf("with what no step frees: %v", state())
 	}
 	st := b.Stats()
-	if st.Used != 14<<20 || st.High != 24<<20 || st.Limit != 16<<20 || st.Refused != 1 || st.Taken["first"] != 2 || st.Taken["second"] != 1 {
+	if st.Used != 14<<20 || st.High != 24<<20 || st.Limit != 16<<20 || st.Refused != 1 ||
+		st.Taken["first"] != 2 || st.Taken["second"] != 1 {
 		t.Errorf("%+v", st)
 	}
 	kept.free(14 << 20)
@@ -164,9 +169,11 @@ func TestHeapCounts(t *testing.T) {
 		stop()
 		<-done
 	}()
-	const size = 160 << 20 // above half of the budget, so that it is found out soon that it has gone
+	// Above half of the budget, so that it is found out soon that it has gone.
+	const size = 160 << 20
 	wait := func(what string, ok func(heap int64) bool) {
-		for deadline := time.Now().Add(time.Minute); !ok(b.Stats().Heap); time.Sleep(10 * time.Millisecond) {
+		for deadline := time.Now().Add(
+			time.Minute); !ok(b.Stats().Heap); time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("%s: %+v", what, b.Stats())
 			}
@@ -194,7 +201,8 @@ func TestLoans(t *testing.T) {
 		if n := l.Free(1000, 10*time.Second); n != 0 || ended != nil {
 			t.Errorf("%d bytes of %v that have not taken long", n, ended)
 		}
-		if n := l.Free(150, 3*time.Second); n != 200 || !slices.Equal(ended, []int{0, 1}) || !loans[1].Ended() || loans[2].Ended() {
+		if n := l.Free(150, 3*time.Second); n != 200 || !slices.Equal(ended, []int{0, 1}) ||
+			!loans[1].Ended() || loans[2].Ended() {
 			t.Errorf("%d bytes of %v", n, ended)
 		}
 		loans[0].Done()
@@ -243,7 +251,8 @@ func TestLoansWithinALimit(t *testing.T) {
 		if err := add(100); err != nil || !slices.Equal(ended, []int{1}) || loans[1].Renew() {
 			t.Errorf("when one has taken long: %v, %v are ended", err, ended)
 		}
-		if err := loans[3].Grow(300, time.Second, 100); err != nil || !slices.Equal(ended, []int{1, 2}) {
+		if err := loans[3].Grow(300, time.Second, 100); err != nil ||
+			!slices.Equal(ended, []int{1, 2}) {
 			t.Errorf("growing: %v, %v are ended", err, ended)
 		}
 		time.Sleep(time.Second)

@@ -27,7 +27,8 @@ type Loan struct {
 
 // ErrFull refuses a response while others hold all the memory for responses, and all of them make
 // progress.
-var ErrFull = Short("answers that clients have not taken yet hold as much memory as they may").After(time.Second)
+var ErrFull = Short(
+	"answers that clients have not taken yet hold as much memory as they may").After(time.Second)
 
 // Add notes an answer that holds bytes. end ends it soon, and does not wait. The call that ends the
 // Loan is Done.
@@ -48,7 +49,8 @@ func (l *Loans) add(bytes int64, end func()) *Loan {
 // AddWithin is Add if all Loans then hold no more than limit bytes; 0 is no limit. To make room it
 // ends Loans that have taken longer than after, the oldest ones first. If there is no room, it
 // returns ErrFull. Loans that were ended, and have not come to Done yet, may hold as much again.
-func (l *Loans) AddWithin(limit int64, after time.Duration, bytes int64, end func()) (*Loan, error) {
+func (l *Loans) AddWithin(limit int64, after time.Duration, bytes int64, end func()) (*Loan,
+	error) {
 	l.mu.Lock()
 	ending := l.makeRoom(limit, after, bytes)
 	var loan *Loan
@@ -103,7 +105,8 @@ func (l *Loans) makeRoom(limit int64, after time.Duration, bytes int64) []*Loan 
 // expire ends the Loans without progress for longer than after, the oldest ones first, until they
 // hold excess bytes. Those that were ended before count if again. l.mu is held; the caller calls
 // endAll without it.
-func (l *Loans) expire(excess int64, after time.Duration, again bool) (ending []*Loan, freed int64) {
+func (l *Loans) expire(excess int64, after time.Duration, again bool) (ending []*Loan,
+	freed int64) {
 	for e := l.list.Front(); e != nil && freed < excess; e = e.Next() {
 		loan := e.Value.(*Loan)
 		if time.Since(loan.since) < after {

@@ -17,7 +17,8 @@ type runtimeStats struct {
 func newRuntimeStats() (r runtimeStats) {
 	for i, name := range []string{
 		"/gc/cycles/total:gc-cycles", "/gc/heap/live:bytes", "/memory/classes/heap/objects:bytes",
-		"/memory/classes/total:bytes", "/memory/classes/heap/released:bytes", "/gc/heap/allocs:bytes",
+		"/memory/classes/total:bytes", "/memory/classes/heap/released:bytes",
+		"/gc/heap/allocs:bytes",
 		"/memory/classes/heap/stacks:bytes", "/memory/classes/metadata/mspan/inuse:bytes",
 		"/memory/classes/metadata/other:bytes", "/memory/classes/other:bytes",
 	} {

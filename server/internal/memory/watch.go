@@ -48,7 +48,8 @@ func (b *Budget) Run(ctx context.Context) {
 			}
 			idle := r.mapped - b.Used()
 			if b.Used() > b.limit/2 && at.Sub(collected) > collectAfter ||
-				r.mapped-b.pool.Stats().InUse > giveBytes+b.limit/64 && at.Sub(collected) > giveEvery {
+				r.mapped-b.pool.Stats().InUse > giveBytes+b.limit/64 &&
+					at.Sub(collected) > giveEvery {
 				runtime.GC()
 			}
 			if at.Sub(given) < giveEvery {

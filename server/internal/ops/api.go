@@ -60,8 +60,9 @@ func (o *Observer) report() Report {
 			Memory: mem.Used, MemoryOf: mem.Limit, MemoryHi: mem.High,
 			Files: o.Files.Offer(), Blobs: o.Blobs != nil,
 			Publish: policy.Publishing(), Read: policy.Reading(), Loopback: policy.Loopback,
-			RTMP: o.RTMP.Number, RTMPS: o.RTMPS.Number, RTMPLoopback: o.RTMP.Loopback, RTMPSLoopback: o.RTMPS.Loopback,
-			MemoryOwners: o.memoryOwners(relayed, mem.Heap),
+			RTMP: o.RTMP.Number, RTMPS: o.RTMPS.Number, RTMPLoopback: o.RTMP.Loopback,
+			RTMPSLoopback: o.RTMPS.Loopback,
+			MemoryOwners:  o.memoryOwners(relayed, mem.Heap),
 		},
 		Streams: streams,
 	}

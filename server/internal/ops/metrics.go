@@ -45,7 +45,8 @@ func (collector) Describe(chan<- *prometheus.Desc) {}
 // Collect implements prometheus.Collector.
 func (m collector) Collect(ch chan<- prometheus.Metric) {
 	c, o := scrape{ch}, m.of
-	c.gauges("build_info", "Always 1; the label says which version runs.", "version", map[string]int64{o.Version: 1})
+	c.gauges("build_info", "Always 1; the label says which version runs.", "version",
+		map[string]int64{o.Version: 1})
 	streams := o.Hub.Stats()
 	c.addStreams(streams)
 	if o.Cluster != nil {
@@ -90,7 +91,8 @@ func (c scrape) addStreams(st live.Stats) {
 		int64(st.Blocked))
 	c.counters("viewers_behind_total", "Viewers that exceeded a lag limit, by limit.",
 		"reason", st.FoundBehind)
-	c.counters("viewers_dropped_total", "Viewers that the server disconnected, by reason.", "reason", st.Dropped)
+	c.counters("viewers_dropped_total", "Viewers that the server disconnected, by reason.",
+		"reason", st.Dropped)
 	c.send(prometheus.GaugeValue, "viewer_lag_seconds_max",
 		"Lag of the slowest viewer; 0 if all keep up.", st.LagMax.Seconds())
 	c.send(prometheus.GaugeValue, "viewer_behind_live_seconds_max",
@@ -102,7 +104,8 @@ func (c scrape) addStreams(st live.Stats) {
 	c.counter("bytes_in_total", "Bytes of streams that publishers sent.", st.BytesIn)
 	c.counter("frames_in_total", "Frames (FLV tags, or pieces of an unknown form) that publishers sent.", st.FramesIn)
 	c.counter("groups_cut_total",
-		"GOPs longer than the kept frames: new viewers had to wait for the next keyframe.", st.GroupsCut)
+		"GOPs longer than the kept frames: new viewers had to wait for the next keyframe.",
+		st.GroupsCut)
 	c.counter("video_left_out_total",
 		"NAL units of length 0, and video frames that are empty or have start codes "+
 			"(Annex B) or wrong lengths, that MP4, HLS and recordings left out.", st.LeftOut)
@@ -130,7 +133,8 @@ func (c scrape) addStreams(st live.Stats) {
 
 // memoryOwners returns the bytes that are in use or idle, by owner.
 func (o *Observer) memoryOwners(streams live.Stats, heap int64) map[string]int64 {
-	pool, downloads, blobs := millrace.DefaultPool().Stats(), o.Files.BlockBytes(), o.Blobs.BlockBytes()
+	pool, downloads, blobs := millrace.DefaultPool().Stats(), o.Files.BlockBytes(),
+		o.Blobs.BlockBytes()
 	clients := o.Acceptor.ClientBytes()
 	return map[string]int64{
 		"streams": streams.Memory, "clients": clients, "downloads": downloads, "blobs": blobs,
@@ -155,7 +159,8 @@ func (o *Observer) collectMemory(c scrape, streams live.Stats) {
 			"clients that do not publish, of file downloads, of blobs, other blocks "+
 			"(headers), idle blocks, and the rest of the heap (connections, goroutines).",
 		"owner", o.memoryOwners(streams, st.Heap))
-	held := map[string]int64{"kept": streams.KeptBytes, "viewers": streams.Pending, "hls": streams.HLS.Bytes,
+	held := map[string]int64{"kept": streams.KeptBytes, "viewers": streams.Pending,
+		"hls":         streams.HLS.Bytes,
 		"hls_answers": o.Budget.HLS.Bytes(), "downloads": o.Budget.Downloads.Bytes(),
 		"requests": o.Budget.Requests.Bytes() + o.Budget.Operator.Bytes()}
 	if o.Cluster != nil {
@@ -167,7 +172,8 @@ func (o *Observer) collectMemory(c scrape, streams live.Stats) {
 	c.gauges("memory_held_bytes",
 		"Bytes held by each user; shared bytes count for each. requests is the memory of "+
 			"requests with unread responses.", "by", held)
-	c.counters("memory_freed_total", "How often memory was freed because it was short, by step.", "step", st.Taken)
+	c.counters("memory_freed_total", "How often memory was freed because it was short, by step.",
+		"step", st.Taken)
 	c.counter("memory_refused_total", "Publishers, viewers and transfers that were refused because memory was short.",
 		st.Refused)
 }
@@ -223,8 +229,10 @@ func (c scrape) blobs(st store.BlobsStats) {
 	}
 	c.gauges("blobs_redis_connections", "Connections that carry blobs to and from Redis.", "state",
 		map[string]int64{"in_use": int64(r.InUse), "idle": int64(r.Idle)})
-	c.gauge("blobs_redis_waiting", "Calls that wait for one of these connections.", int64(r.Waiting))
-	c.counter("blobs_redis_dials_failed_total", "Connections to Redis that could not be made.", r.DialsFailed)
+	c.gauge("blobs_redis_waiting", "Calls that wait for one of these connections.",
+		int64(r.Waiting))
+	c.counter("blobs_redis_dials_failed_total", "Connections to Redis that could not be made.",
+		r.DialsFailed)
 	c.counter("blobs_redis_dropped_total",
 		"Connections to Redis that were lost or closed early.", r.Dropped)
 	c.counter("blobs_redis_retries_total",
@@ -297,7 +305,8 @@ func (c scrape) addCluster(n *Cluster, streams live.Stats) {
 	c.counter("cluster_sent_bytes_total", "Bytes of streams sent to other nodes.", streams.ToNodes)
 
 	objects := n.objects.Stats()
-	c.counter("cluster_objects_fetched_total", "Requests for HLS to other nodes, and to the store.", objects.Fetched)
+	c.counter("cluster_objects_fetched_total", "Requests for HLS to other nodes, and to the store.",
+		objects.Fetched)
 	c.counter("cluster_objects_collapsed_total", "Players' requests that shared such a request.",
 		objects.Collapsed)
 	c.counter("cluster_objects_cached_total", "Players' requests answered from the cache.",
@@ -312,10 +321,13 @@ func (c scrape) addCluster(n *Cluster, streams live.Stats) {
 		"Bytes of HLS of other nodes, in the cache or being fetched.", objects.Bytes)
 	if n.segments != nil {
 		st := n.segments.Stats()
-		c.counter("cluster_segments_saved_total", "Segments of HLS that were saved where they outlive this node.", st.Saved)
+		c.counter("cluster_segments_saved_total",
+			"Segments of HLS that were saved where they outlive this node.", st.Saved)
 		c.counter("cluster_segments_saved_bytes_total", "Bytes of these.", st.Bytes)
-		c.counter("cluster_segments_lost_total", "Segments and playlists of HLS that could not be saved.", st.Lost)
-		c.counter("cluster_segments_loaded_total", "Segments that were read from where they were saved.", st.Loaded)
+		c.counter("cluster_segments_lost_total",
+			"Segments and playlists of HLS that could not be saved.", st.Lost)
+		c.counter("cluster_segments_loaded_total",
+			"Segments that were read from where they were saved.", st.Loaded)
 	}
 }
 
@@ -324,9 +336,11 @@ func (c scrape) records(st record.Stats) {
 	c.gauge("recordings", "Streams that are being recorded.", int64(st.Recordings))
 	c.gauge("recordings_bytes", "Bytes of all recordings.", st.Bytes)
 	c.gauge("recordings_queued_bytes", "Bytes that wait for the disk.", st.Queued)
-	c.counter("recordings_written_bytes_total", "Bytes of recordings that were written.", st.Written)
+	c.counter("recordings_written_bytes_total", "Bytes of recordings that were written.",
+		st.Written)
 	c.counter("recordings_lost_total", "Fragments that are in no recording: the disk was too slow, or failed.", st.Lost)
 	c.counter("recordings_refused_total", "Streams that are in no recording, although they should be.", st.Refused)
 	c.counter("recordings_failures_total", "Errors of the disk.", st.Failures)
-	c.counter("recordings_removed_total", "Recordings that were deleted because of --record-bytes.", st.Removed)
+	c.counter("recordings_removed_total", "Recordings that were deleted because of --record-bytes.",
+		st.Removed)
 }

@@ -41,10 +41,11 @@ type nodes struct {
 
 	proven func(node string) bool // it has proved to be a node
 
-	mu     lock.Mutex // held while the nodes are asked, which reportTimeout bounds
-	at     time.Time  // of last
-	last   []NodeReport
-	failed map[string]failedReport // by node: one that is not proven is not asked again for failedPause
+	mu   lock.Mutex // held while the nodes are asked, which reportTimeout bounds
+	at   time.Time  // of last
+	last []NodeReport
+	// By node: one that is not proven is not asked again for failedPause.
+	failed map[string]failedReport
 }
 
 // failedPause is how long a node is not asked that has failed: anyone who may publish in Redis can
@@ -74,7 +75,8 @@ func (n *nodes) get(ctx context.Context) []NodeReport {
 	asking.SetLimit(reportAsked)
 	for i := range list {
 		report := &list[i]
-		if f, failed := n.failed[report.Node]; failed && time.Since(f.at) < failedPause && !n.proven(report.Node) {
+		if f, failed := n.failed[report.Node]; failed && time.Since(f.at) < failedPause &&
+			!n.proven(report.Node) {
 			report.Error = f.reason
 			continue
 		}

@@ -26,26 +26,36 @@ func TestReportsOfOtherNodes(t *testing.T) {
 			if r.URL.Path != "/api/streams" {
 				t.Errorf("asked for %s with %v", r.URL, r.Header)
 			}
-			_, _ = io.WriteString(w, `{"server": {"version": "v1"}, "streams": [{"name": "cam", "publisher": "10.0.0.9:1"}]}`)
+			_, _ = io.WriteString(
+				w, `{"server": {"version": "v1"}, "streams": [{"name": "cam", "publisher": "10.0.0.9:1"}]}`)
 		},
-		"empty":   func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"streams": null}`) },
-		"refuses": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) },
+		"empty": func(w http.ResponseWriter, _ *http.Request) {
+			_,
+				_ = io.WriteString(w, `{"streams": null}`)
+		},
+		"refuses": func(w http.ResponseWriter,
+			_ *http.Request) {
+			w.WriteHeader(http.StatusForbidden)
+		},
 		"leads": func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusFound)
 		},
 		"long": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", strconv.Itoa(reportBytes+1))
-			_, _ = io.WriteString(w, `{"streams": [`+strings.Repeat(`{"name": "cam"},`, reportBytes/10))
+			_, _ = io.WriteString(w, `{"streams": [`+strings.Repeat(`{"name": "cam"},`,
+				reportBytes/10))
 		},
 		"text": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") },
 		"slow": func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
 	}
-	want := map[string]string{"good": "", "empty": "", "refuses": "answers 403", "leads": "answers 302",
-		"long": "are more than", "text": "cannot be read", "slow": "does not answer"}
+	want := map[string]string{"good": "", "empty": "", "refuses": "answers 403",
+		"leads": "answers 302",
+		"long":  "are more than", "text": "cannot be read", "slow": "does not answer"}
 	names, peers := make(map[string]string), []string{"http://127.0.0.1:1"}
 	for name, h := range answers {
 		var secret *cluster.Secret
-		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter,
+			r *http.Request) {
 			if secret.Admit(w.Header(), r) == cluster.Challenged {
 				w.WriteHeader(http.StatusUnauthorized)
 				return
@@ -59,11 +69,13 @@ func TestReportsOfOtherNodes(t *testing.T) {
 		peers = append(peers, s.URL)
 	}
 	slices.Sort(peers)
-	objects := cluster.NewObjects(1<<20, 2*reportBytes, cluster.NewSecret("t", "http://10.0.0.1:8080"), nil)
+	objects := cluster.NewObjects(1<<20, 2*reportBytes,
+		cluster.NewSecret("t", "http://10.0.0.1:8080"), nil)
 	defer objects.Close()
-	n := &nodes{peers: func() []string { return peers }, from: func(node, path string) cluster.Fetch {
-		return objects.From(node, path, 0, false)
-	}, proven: func(string) bool { return false }}
+	n := &nodes{peers: func() []string { return peers },
+		from: func(node, path string) cluster.Fetch {
+			return objects.From(node, path, 0, false)
+		}, proven: func(string) bool { return false }}
 
 	var asking sync.WaitGroup
 	lists := make([][]NodeReport, 20)

@@ -23,7 +23,8 @@ type Operator struct {
 
 // NewOperator returns the operator of the streams of o.
 func NewOperator(o *Observer) *Operator {
-	return &Operator{streams: live.NewOperator(o.Hub), budget: o.Budget, refusals: o.Refusals, log: o.Log}
+	return &Operator{streams: live.NewOperator(o.Hub), budget: o.Budget, refusals: o.Refusals,
+		log: o.Log}
 }
 
 // maxListed is how many viewers one answer has at most.
@@ -37,7 +38,8 @@ func (o *Operator) Stream(w http.ResponseWriter, r *http.Request) {
 		var err error
 		if after, err = strconv.ParseUint(text, 10, 64); err != nil {
 			o.refusals.Refuse(access.Reader, w, r,
-				refuse.New(http.StatusBadRequest, "bad after=%.40q: want the number of a viewer", text))
+				refuse.New(http.StatusBadRequest, "bad after=%.40q: want the number of a viewer",
+					text))
 			return
 		}
 	}
@@ -47,7 +49,8 @@ func (o *Operator) Stream(w http.ResponseWriter, r *http.Request) {
 	info, ok := o.streams.Stream(name)
 	viewers, _ := o.streams.Viewers(name, after, maxListed)
 	if !ok {
-		o.refusals.Refuse(access.Reader, w, r, refuse.New(http.StatusNotFound, "no stream %.200q", name))
+		o.refusals.Refuse(access.Reader, w, r,
+			refuse.New(http.StatusNotFound, "no stream %.200q", name))
 		return
 	}
 	writeJSON(w, struct {
@@ -70,14 +73,18 @@ func (o *Operator) EndStream(w http.ResponseWriter, r *http.Request) {
 	text := r.URL.Query().Get("for")
 	if text != "" {
 		var err error
-		if lasts, err = time.ParseDuration(text); err != nil || lasts < 0 || lasts > maxRefuseEnded {
+		if lasts, err = time.ParseDuration(text); err != nil || lasts < 0 ||
+			lasts > maxRefuseEnded {
 			o.refusals.Refuse(access.Reader, w, r,
-				refuse.New(http.StatusBadRequest, "bad for=%.40q: want a time such as 10m, up to %v", text, maxRefuseEnded))
+				refuse.New(http.StatusBadRequest,
+					"bad for=%.40q: want a time such as 10m, up to %v", text, maxRefuseEnded))
 			return
 		}
 	}
-	if _, here := o.streams.Stream(name); !here && text == "" { // perhaps a typing error; a name may be refused in advance
-		o.refusals.Refuse(access.Reader, w, r, refuse.New(http.StatusNotFound, "no stream %.200q", name))
+	// Perhaps a typing error; a name may be refused in advance.
+	if _, here := o.streams.Stream(name); !here && text == "" {
+		o.refusals.Refuse(access.Reader, w, r,
+			refuse.New(http.StatusNotFound, "no stream %.200q", name))
 		return
 	}
 	ended, err := o.streams.EndStream(name, lasts)
@@ -102,7 +109,8 @@ func (o *Operator) EndViewer(w http.ResponseWriter, r *http.Request) {
 	id, err := strconv.ParseUint(r.PathValue("id"), 10, 64)
 	if err != nil {
 		o.refusals.Refuse(access.Reader, w, r,
-			refuse.New(http.StatusBadRequest, "bad viewer %.40q: want its number", r.PathValue("id")))
+			refuse.New(http.StatusBadRequest, "bad viewer %.40q: want its number",
+				r.PathValue("id")))
 		return
 	}
 	was, ok := o.streams.EndViewer(id)
@@ -110,6 +118,7 @@ func (o *Operator) EndViewer(w http.ResponseWriter, r *http.Request) {
 		o.refusals.Refuse(access.Reader, w, r, refuse.New(http.StatusNotFound, "no viewer %d", id))
 		return
 	}
-	o.log.Info("the operator ends a viewer", "stream", was.Stream, "viewer", was.Address, "client", r.RemoteAddr)
+	o.log.Info("the operator ends a viewer", "stream", was.Stream, "viewer", was.Address, "client",
+		r.RemoteAddr)
 	writeJSON(w, was)
 }

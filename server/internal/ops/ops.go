@@ -63,7 +63,9 @@ type Cluster struct {
 
 // NewCluster returns a Cluster for a node, and borrows its arguments. s is nil if segments do not
 // outlive their node. secret knows which other nodes have proved themselves.
-func NewCluster(n *cluster.Node, o *cluster.Objects, s *cluster.Segments, secret *cluster.Secret) *Cluster {
+func NewCluster(n *cluster.Node, o *cluster.Objects, s *cluster.Segments,
+	secret *cluster.Secret) *Cluster {
 	from := func(node, path string) cluster.Fetch { return o.From(node, path, 0, false) }
-	return &Cluster{node: n, objects: o, segments: s, others: nodes{peers: n.Peers, from: from, proven: secret.Proven}}
+	return &Cluster{node: n, objects: o, segments: s,
+		others: nodes{peers: n.Peers, from: from, proven: secret.Proven}}
 }

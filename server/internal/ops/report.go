@@ -25,8 +25,9 @@ type ServerReport struct {
 	// listener.
 	Operator bool `json:"operator"`
 
-	Version  string  `json:"version"`
-	Node     string  `json:"node,omitempty"` // this server's address for the other nodes of its cluster
+	Version string `json:"version"`
+	// This server's address for the other nodes of its cluster.
+	Node     string  `json:"node,omitempty"`
 	Uptime   float64 `json:"uptime_seconds"`
 	Streams  int     `json:"streams"`
 	Viewers  int     `json:"viewers"`
@@ -40,7 +41,8 @@ type ServerReport struct {
 	Read     string  `json:"read"`              // who may: open or token
 	RTMP     int     `json:"rtmp"`              // the port of RTMP; 0: off
 	RTMPS    int     `json:"rtmps"`             // the same over TLS
-	Loopback bool    `json:"loopback"`          // only this machine reaches the server, unless through a proxy
+	// Only this machine reaches the server, unless through a proxy.
+	Loopback bool `json:"loopback"`
 
 	RTMPLoopback  bool `json:"rtmp_loopback"`  // the same of RTMP
 	RTMPSLoopback bool `json:"rtmps_loopback"` // and of RTMP over TLS
@@ -92,7 +94,8 @@ func writeJSON(w http.ResponseWriter, v any) {
 	}
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
-	h.Set("Content-Length", strconv.Itoa(len(text)+1)) // shows another node that it has received all
+	// Shows another node that it has received all.
+	h.Set("Content-Length", strconv.Itoa(len(text)+1))
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	_, _ = w.Write(append(text, '\n'))

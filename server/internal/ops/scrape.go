@@ -38,10 +38,12 @@ func (c scrape) counterOf(name, help string, value int64, labels ...string) {
 }
 
 func (c scrape) send(kind prometheus.ValueType, name, help string, value float64) {
-	c.to <- prometheus.MustNewConstMetric(prometheus.NewDesc("millrace_"+name, help, nil, nil), kind, value)
+	c.to <- prometheus.MustNewConstMetric(prometheus.NewDesc("millrace_"+name, help, nil, nil),
+		kind, value)
 }
 
-func (c scrape) sendAll(kind prometheus.ValueType, name, help, label string, values map[string]int64) {
+func (c scrape) sendAll(kind prometheus.ValueType, name, help, label string,
+	values map[string]int64) {
 	desc := prometheus.NewDesc("millrace_"+name, help, []string{label}, nil)
 	for of, value := range values {
 		c.to <- prometheus.MustNewConstMetric(desc, kind, float64(value), of)

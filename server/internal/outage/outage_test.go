@@ -8,13 +8,17 @@ import (
 
 func TestNote(t *testing.T) {
 	var o Outage
-	refused := func(port int) error { return fmt.Errorf("dial tcp 127.0.0.1:%d: connection refused", port) }
+	refused := func(port int) error {
+		return fmt.Errorf("dial tcp 127.0.0.1:%d: connection refused",
+			port)
+	}
 	for i, step := range []struct {
 		err  error
 		news bool
 	}{
 		{nil, false},
-		{refused(1), true}, {refused(23), false}, {errors.New("NOAUTH Authentication required."), true},
+		{refused(1), true}, {refused(23), false},
+		{errors.New("NOAUTH Authentication required."), true},
 		{refused(4), false}, {errors.New("NOAUTH Authentication required."), false},
 		{nil, true}, {nil, false}, {refused(5), true},
 	} {

@@ -14,14 +14,16 @@ import (
 )
 
 // errAddress does not name the mistake, because that may be the password.
-var errAddress = errors.New("want redis://[USER:PASSWORD@]HOST:PORT[/DB], rediss://…, unix://PATH, " +
-	"redis://HOST:PORT,HOST:PORT?master_name=NAME for Sentinel, or redis+cluster://HOST:PORT,HOST:PORT for a cluster")
+var errAddress = errors.New(
+	"want redis://[USER:PASSWORD@]HOST:PORT[/DB], rediss://…, unix://PATH, " +
+		"redis://HOST:PORT,HOST:PORT?master_name=NAME for Sentinel, or redis+cluster://HOST:PORT,HOST:PORT for a cluster")
 
 // options are the options of an address.
 var options = []string{"addr", "db", "master_name", "sentinel_username", "sentinel_password"}
 
-var errOption = errors.New("an option of the address cannot be used: there are addr=HOST:PORT, db=DB, and master_name=NAME " +
-	"for Sentinel, with sentinel_username and sentinel_password; a cluster has addr alone")
+var errOption = errors.New(
+	"an option of the address cannot be used: there are addr=HOST:PORT, db=DB, and master_name=NAME " +
+		"for Sentinel, with sentinel_username and sentinel_password; a cluster has addr alone")
 
 // Parse returns the options of a client of the Redis at address, which is one of
 //
@@ -70,7 +72,8 @@ func Parse(address, password string) (*redis.UniversalOptions, error) {
 	hosts[0] = opt.Addr
 	return &redis.UniversalOptions{
 		Addrs: hosts, IsClusterMode: cluster, DB: opt.DB, TLSConfig: opt.TLSConfig,
-		Username: opt.Username, Password: cmp.Or(opt.Password, password), MasterName: q.Get("master_name"),
+		Username: opt.Username, Password: cmp.Or(opt.Password, password),
+		MasterName:       q.Get("master_name"),
 		SentinelUsername: q.Get("sentinel_username"), SentinelPassword: q.Get("sentinel_password"),
 		DialerRetries: 1, // of a call: calls are tried again as well
 		// Only Redis Enterprise sends such notifications.

@@ -20,7 +20,8 @@ import (
 // between.
 func sample() (config, film [][]byte) {
 	tag := func(kind flv.Type, at uint32, body []byte) []byte {
-		p := []byte{byte(kind), 0, 0, 0, byte(at >> 16), byte(at >> 8), byte(at), byte(at >> 24), 0, 0, 0}
+		p := []byte{byte(kind), 0, 0, 0, byte(at >> 16), byte(at >> 8), byte(at), byte(at >> 24), 0,
+			0, 0}
 		p[1], p[2], p[3] = byte(len(body)>>16), byte(len(body)>>8), byte(len(body))
 		return binary.BigEndian.AppendUint32(append(p, body...), uint32(11+len(body)))
 	}
@@ -33,7 +34,8 @@ func sample() (config, film [][]byte) {
 		if i%10 == 0 {
 			first = 0x17
 		}
-		film = append(film, tag(flv.TypeVideo, uint32(40*i), append([]byte{first, 1, 0, 0, 0}, make([]byte, 3000)...)),
+		film = append(film, tag(flv.TypeVideo, uint32(40*i),
+			append([]byte{first, 1, 0, 0, 0}, make([]byte, 3000)...)),
 			tag(flv.TypeAudio, uint32(40*i+10), append([]byte{0xaf, 1}, make([]byte, 100)...)))
 	}
 	return config, film
@@ -53,29 +55,35 @@ func TestReadingRTMPAllocatesNothing(t *testing.T) {
 		message := func(kind rtmp.Type, at uint32, body []byte) {
 			var b millrace.Chain
 			b.AppendCopy(body)
-			head := rtmp.Message{Type: kind, ChunkStream: 3 + int(kind)%3, Stream: rtmp.Stream, Timestamp: at}
+			head := rtmp.Message{Type: kind, ChunkStream: 3 + int(kind)%3, Stream: rtmp.Stream,
+				Timestamp: at}
 			if err := enc.Append(&out, head, &b); err != nil {
 				t.Fatal(err)
 			}
 		}
 		tags := func(list [][]byte) {
 			for _, tag := range list {
-				message(rtmp.Type(tag[0]), uint32(tag[7])<<24|uint32(tag[4])<<16|uint32(tag[5])<<8|uint32(tag[6]), tag[11:len(tag)-4])
+				message(rtmp.Type(
+					tag[0]), uint32(tag[7])<<24|uint32(tag[4])<<16|uint32(tag[5])<<8|uint32(tag[6]),
+					tag[11:len(tag)-4])
 			}
 		}
 		cut := func() []byte {
 			defer out.Release()
 			return bytes.Clone(out.Bytes())
 		}
-		message(rtmp.TypeCommand, 0, rtmp.AppendAMF(nil, "connect", 1, rtmp.Object{{Name: "app", Value: "live"}}))
+		message(rtmp.TypeCommand, 0, rtmp.AppendAMF(nil, "connect", 1,
+			rtmp.Object{{Name: "app", Value: "live"}}))
 		message(rtmp.TypeCommand, 0, rtmp.AppendAMF(nil, "publish", 2, nil, "cam"))
-		message(rtmp.TypeWindowSize, 0, []byte{0x7f, 0, 0, 0}) // no acknowledgements, which are one in a megabyte
+		// No acknowledgements, which are one in a megabyte.
+		message(rtmp.TypeWindowSize, 0, []byte{0x7f, 0, 0, 0})
 		start := append(append([]byte{3}, make([]byte, 2*1536)...), cut()...)
 		enc.SetChunkSize(&out, chunk)
 		tags(config)
 		start = append(start, cut()...)
 		tags(film)
-		r := millrace.NewReader(io.MultiReader(bytes.NewReader(start), &sourcetest.Loop{Bytes: string(cut())}))
+		r := millrace.NewReader(io.MultiReader(bytes.NewReader(start),
+			&sourcetest.Loop{Bytes: string(cut())}))
 		conn := rtmp.NewServerConn(r, io.Discard, 1<<20)
 		if _, err := conn.Accept(); err != nil {
 			t.Fatal(err)

@@ -87,7 +87,8 @@ func (c *Conn) Next(deadline time.Time) *rtmp.Request {
 
 // awaitRequest returns the result of next, which must come before the deadline. After an error the
 // connection has ended.
-func (c *Conn) awaitRequest(deadline time.Time, next func() (*rtmp.Request, error)) (*rtmp.Request, error) {
+func (c *Conn) awaitRequest(deadline time.Time, next func() (*rtmp.Request, error)) (*rtmp.Request,
+	error) {
 	_ = c.conn.SetDeadline(deadline)
 	cut := make(chan struct{})
 	stop := context.AfterFunc(c.acceptor.hub.Closing(), func() {
@@ -203,7 +204,9 @@ func (c *Conn) Publish(name string) error {
 // connection.
 func (c *Conn) endPublish(why error) {
 	switch {
-	case why == nil: // it may publish again, and GStreamer takes an end before its own deleteStream for a failure
+	case why == nil:
+		// It may publish again, and GStreamer takes an end before its own deleteStream for a
+		// failure.
 		c.read(plain(c.conn))
 		c.countInput()
 		return

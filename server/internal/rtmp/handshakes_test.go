@@ -29,7 +29,8 @@ func TestHandshakesOfAFlood(t *testing.T) {
 	for _, begins := range []bool{false, true} {
 		for _, flood := range []string{"192.0.2.1", "2001:db8::1"} {
 			var h Handshakes
-			honest := []*connFrom{from("198.51.100.1", 1), from("198.51.100.1", 2), from("2001:db8:1::1", 3)}
+			honest := []*connFrom{from("198.51.100.1", 1), from("198.51.100.1", 2),
+				from("2001:db8:1::1", 3)}
 			add := func(c *connFrom) {
 				h.add(c)
 				if begins {

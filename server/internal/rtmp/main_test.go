@@ -13,6 +13,8 @@ func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // testConfig keeps few frames, so that a stream is soon in its steady state.
 func testConfig() live.Config {
-	return live.Config{MaxStreams: 1, MaxViewers: 1, MaxStreamViewers: 1, PublishTimeout: time.Minute, StallTimeout: time.Minute,
-		KeepBytes: 16 << 20, KeepFrames: 64, MaxTagBytes: 4 << 20, Log: slog.New(slog.DiscardHandler)}
+	return live.Config{MaxStreams: 1, MaxViewers: 1, MaxStreamViewers: 1,
+		PublishTimeout: time.Minute, StallTimeout: time.Minute,
+		KeepBytes: 16 << 20, KeepFrames: 64, MaxTagBytes: 4 << 20,
+		Log: slog.New(slog.DiscardHandler)}
 }

@@ -121,7 +121,8 @@ func (v *Service) serveRequest(conn net.Conn, c *Conn, want *rtmp.Request) bool 
 		if v.Gate.HasHook() && name == asked {
 			logged = ""
 		}
-		v.Refusals.Note(who, v.Refusals.WithoutName(err, asked), "stream", clip(logged), "client", client,
+		v.Refusals.Note(who, v.Refusals.WithoutName(err, asked), "stream", clip(logged), "client",
+			client,
 			"program", clip(want.Client))
 		c.Refuse(want, err)
 	}
@@ -158,7 +159,8 @@ func unaccepted(err error) error {
 	switch plain := (tls.RecordHeaderError{}); {
 	case err == errEvicted:
 		refused.Cause = refuse.Limit
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, os.ErrDeadlineExceeded):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
+		errors.Is(err, os.ErrDeadlineExceeded):
 		refused.Cause = refuse.Silent
 	case errors.As(err, &plain):
 		refused.Reason = "the client does not speak TLS, and this address does: use rtmps instead of rtmp"
@@ -214,9 +216,12 @@ func (v *Service) Check(want *rtmp.Request) (name string, err error) {
 }
 
 // serveAs serves a client under the name that the hook says if there is one, which it returns.
-func (v *Service) serveAs(ctx context.Context, c *Conn, want *rtmp.Request, name string) (_ string, err error) {
-	q := &hook.Request{Event: hook.PlayBegin, Stream: name, Protocol: "rtmp", Address: c.RemoteAddr(),
-		Agent: want.Client, Query: want.RawQuery, Token: v.Gate.Policy().QueryToken(want.RawQuery)}
+func (v *Service) serveAs(ctx context.Context, c *Conn, want *rtmp.Request, name string) (_ string,
+	err error) {
+	q := &hook.Request{Event: hook.PlayBegin, Stream: name, Protocol: "rtmp",
+		Address: c.RemoteAddr(),
+		Agent:   want.Client, Query: want.RawQuery,
+		Token: v.Gate.Policy().QueryToken(want.RawQuery)}
 	if v.TLS != nil {
 		q.Protocol = "rtmps"
 	}

@@ -19,12 +19,14 @@ func (panickingConn) SetDeadline(time.Time) error { panic("a mistake") }
 // A mistake ends one connection, and gives back its place.
 func TestPanicEndsOneRTMPConnection(t *testing.T) {
 	log := &nettest.LogBook{}
-	v := &Service{Acceptor: New(live.NewHub(testConfig())), Handshakes: &Handshakes{}, Log: slog.New(slog.NewTextHandler(log, nil))}
+	v := &Service{Acceptor: New(live.NewHub(testConfig())), Handshakes: &Handshakes{},
+		Log: slog.New(slog.NewTextHandler(log, nil))}
 	client, conn := net.Pipe()
 	defer client.Close()
 	v.Handshakes.add(panickingConn{conn})
 	v.serveConn(panickingConn{conn})
-	if text := log.String(); !strings.Contains(text, "serving an RTMP client failed") || !strings.Contains(text, "a mistake") {
+	if text := log.String(); !strings.Contains(text, "serving an RTMP client failed") ||
+		!strings.Contains(text, "a mistake") {
 		t.Errorf("the log has\n%s", text)
 	}
 	if n := len(v.Handshakes.silent.list) + len(v.Handshakes.begun.list); n > 0 {

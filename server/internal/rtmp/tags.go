@@ -62,7 +62,8 @@ func announcedTracks(t flv.Tag, tag *millrace.Chain) flv.Header {
 	h := flv.Header{HasAudio: true, HasVideo: true}
 	if t.Metadata && t.Len() <= flvstream.MaxPart {
 		text := tag.Bytes()
-		audio, video := bytes.Contains(text, []byte("audiocodecid")), bytes.Contains(text, []byte("videocodecid"))
+		audio, video := bytes.Contains(text, []byte("audiocodecid")),
+			bytes.Contains(text, []byte("videocodecid"))
 		if audio != video {
 			h = flv.Header{HasAudio: audio, HasVideo: video}
 		}

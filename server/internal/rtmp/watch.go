@@ -19,7 +19,8 @@ import (
 // returns at once; the connection is the viewer's from then on. An error is a [refuse.Refusal] that
 // the caller answers with Refuse.
 func (c *Conn) Watch(ctx context.Context, name string) error {
-	want := live.WatchRequest{Name: name, Format: rendition.RTMP, Remote: c.conn.RemoteAddr().String(), Terms: c.Terms}
+	want := live.WatchRequest{Name: name, Format: rendition.RTMP,
+		Remote: c.conn.RemoteAddr().String(), Terms: c.Terms}
 	viewers := live.NewAdmission(c.acceptor.hub)
 	var first earlyReplies
 	defer first.Release()
@@ -30,13 +31,15 @@ func (c *Conn) Watch(ctx context.Context, name string) error {
 		if err == nil {
 			v.Decline()
 		}
-		c.log().Info("viewer left while it waited", "stream", name, "viewer", want.Remote, "reason", gone)
+		c.log().Info("viewer left while it waited", "stream", name, "viewer", want.Remote, "reason",
+			gone)
 		c.close()
 		c.Terms.End("viewer left while it waited", 0)
 		return nil
 	}
 	if err == nil {
-		if err = c.proto.Start(); err != nil { // there is no room after the data that it sent while it waited
+		// There is no room after the data that it sent while it waited.
+		if err = c.proto.Start(); err != nil {
 			v.Decline()
 		}
 	}
@@ -93,7 +96,8 @@ func (c *Conn) readInput(to *fanout.Viewer, want live.WatchRequest) {
 	defer c.release()
 	err := c.readLoop(func() { to.SetPaused(c.proto.Paused()) })
 	if errors.Is(err, errReplies) {
-		c.log().Warn("viewer takes no answers", "stream", want.Name, "viewer", want.Remote, "bytes", fanout.MaxReplies)
+		c.log().Warn("viewer takes no answers", "stream", want.Name, "viewer", want.Remote, "bytes",
+			fanout.MaxReplies)
 		to.End(fanout.Stalled)
 	}
 }

@@ -46,7 +46,8 @@ func (s *Server) adminRoutes(observer *ops.Observer, main net.Addr) http.Handler
 	}
 	mux.HandleFunc("DELETE /api/streams/{name...}", s.operator.ProtectDecision(o.EndStream))
 	mux.HandleFunc("/api/streams/{name...}", s.refusals.Only("GET, HEAD, DELETE", o.Stream))
-	mux.HandleFunc("/api/viewers/{id}", s.refusals.Only("DELETE", s.operator.ProtectDecision(o.EndViewer)))
+	mux.HandleFunc("/api/viewers/{id}", s.refusals.Only("DELETE",
+		s.operator.ProtectDecision(o.EndViewer)))
 	mux.HandleFunc("/api/drain", s.refusals.Only("POST", s.operator.ProtectDecision(a.beginDrain)))
 	return openHealth(mux, s.operator.Protect(cleanPaths(mux)))
 }
@@ -57,7 +58,8 @@ func (s *adminService) mainPage(main net.Addr) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		tcp, ok := main.(*net.TCPAddr)
 		if !ok {
-			s.refusals.Refuse(access.Reader, w, r, refuse.New(http.StatusNotFound, "the main listener is no TCP port"))
+			s.refusals.Refuse(access.Reader, w, r,
+				refuse.New(http.StatusNotFound, "the main listener is no TCP port"))
 			return
 		}
 		link := url.URL{Scheme: "http", Host: tcp.String(), Path: "/"}

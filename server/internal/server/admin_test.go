@@ -49,7 +49,8 @@ func inspect(t *testing.T, admin livetest.Client, path string) (list []live.View
 		Viewers []live.ViewerInfo
 	}
 	res := admin.Get("/api/streams/" + path)
-	if err := json.Unmarshal([]byte(res.Body), &got); err != nil || res.Status != 200 || got.Stream.Publisher == "" {
+	if err := json.Unmarshal([]byte(res.Body), &got); err != nil || res.Status != 200 ||
+		got.Stream.Publisher == "" {
 		t.Fatalf("%d %s: %v", res.Status, res.Body, err)
 	}
 	return got.Viewers
@@ -67,7 +68,8 @@ func TestEndViewers(t *testing.T) {
 	var viewers []live.ViewerInfo
 	eventually(t, "three viewers that have got something", func() bool {
 		viewers = inspect(t, admin, "tenant/cam")
-		return len(viewers) == 3 && viewers[0].Bytes > 0 && viewers[1].Bytes > 0 && viewers[2].Bytes > 0
+		return len(viewers) == 3 && viewers[0].Bytes > 0 && viewers[1].Bytes > 0 &&
+			viewers[2].Bytes > 0
 	})
 	forms := map[string]live.ViewerInfo{}
 	for _, v := range viewers {
@@ -79,7 +81,8 @@ func TestEndViewers(t *testing.T) {
 	if len(forms) != 3 || forms["mp4"].ID == 0 {
 		t.Fatalf("%+v", viewers)
 	}
-	if rest := inspect(t, admin, fmt.Sprintf("tenant/cam?after=%d", viewers[0].ID)); len(rest) != 2 || rest[0].ID != viewers[1].ID {
+	if rest := inspect(t, admin, fmt.Sprintf("tenant/cam?after=%d",
+		viewers[0].ID)); len(rest) != 2 || rest[0].ID != viewers[1].ID {
 		t.Errorf("after the first one: %+v", rest)
 	}
 	for _, form := range []string{"mp4", "rtmp"} {
@@ -90,7 +93,10 @@ func TestEndViewers(t *testing.T) {
 	}
 	_, _ = io.Copy(io.Discard, mp4.R) // to the end of the connection
 	rtmp.AwaitEnd()
-	eventually(t, "one viewer to be left", func() bool { return len(inspect(t, admin, "tenant/cam")) == 1 })
+	eventually(t, "one viewer to be left", func() bool {
+		return len(inspect(t, admin,
+			"tenant/cam")) == 1
+	})
 	f.Logged("viewer ended", "form=mp4", "ended by the operator")
 	f.Logged("the operator ends a viewer", "stream=tenant/cam")
 	if n := f.metric(`millrace_viewers_dropped_total{reason="operator"}`); n != "2" {
@@ -99,7 +105,8 @@ func TestEndViewers(t *testing.T) {
 	flv.Next(1000)
 	p.End()
 	for path, want := range map[string]int{
-		"/api/viewers/99999": 404, "/api/viewers/x": 400, "/api/viewers/-1": 400, "/api/streams/none": 404, "/api/streams/a//b": 404,
+		"/api/viewers/99999": 404, "/api/viewers/x": 400, "/api/viewers/-1": 400,
+		"/api/streams/none": 404, "/api/streams/a//b": 404,
 	} {
 		if res := admin.Request("DELETE", path, ""); res.Status != want {
 			t.Errorf("%s: %d %s, want %d", path, res.Status, res.Body, want)
@@ -131,14 +138,17 @@ func TestEndStream(t *testing.T) {
 		w.Rest()
 		player.end()
 	}
-	if s := byRTMP.AwaitCode("NetStream.Publish.Denied"); !strings.Contains(s.Description, "operator") {
+	if s := byRTMP.AwaitCode("NetStream.Publish.Denied"); !strings.Contains(s.Description,
+		"operator") {
 		t.Errorf("over RTMP: %+v", s)
 	}
 	if res := byHTTP.End(); res.Status != 403 || !strings.Contains(res.Body, "operator") {
 		t.Errorf("over HTTP: %d %s", res.Status, res.Body)
 	}
 	eventually(t, "no streams", func() bool { return len(f.hub.Streams()) == 0 })
-	if res := f.Request("POST", "/live/http", string(demo.Sample)); res.Status != 403 || !strings.Contains(res.Body, "again in 1h0m0s") && !strings.Contains(res.Body, "again in 59m") {
+	if res := f.Request("POST", "/live/http", string(demo.Sample)); res.Status != 403 ||
+		!strings.Contains(res.Body, "again in 1h0m0s") &&
+			!strings.Contains(res.Body, "again in 59m") {
 		t.Errorf("again: %d %s", res.Status, res.Body)
 	}
 	f.Logged("publisher refused", "status=403", "the operator has ended")
@@ -146,7 +156,8 @@ func TestEndStream(t *testing.T) {
 		t.Error("no refusal is counted")
 	}
 	// A name that is refused in advance, and one that is free again.
-	if res := admin.Request("DELETE", "/api/streams/later?for=1h", ""); res.Status != 200 || !strings.Contains(res.Body, `"ended":false`) {
+	if res := admin.Request("DELETE", "/api/streams/later?for=1h", ""); res.Status != 200 ||
+		!strings.Contains(res.Body, `"ended":false`) {
 		t.Errorf("in advance: %d %s", res.Status, res.Body)
 	}
 	if res := f.Request("POST", "/live/later", string(demo.Sample)); res.Status != 403 {
@@ -158,7 +169,8 @@ func TestEndStream(t *testing.T) {
 	if res := f.Request("POST", "/live/later", string(demo.Sample)); res.Status != 200 {
 		t.Errorf("a name that is free again: %d %s", res.Status, res.Body)
 	}
-	for _, bad := range []string{"later?for=soon", "later?for=-1s", "later?for=9000h", "a.flv?for=1s"} {
+	for _, bad := range []string{"later?for=soon", "later?for=-1s", "later?for=9000h",
+		"a.flv?for=1s"} {
 		if res := admin.Request("DELETE", "/api/streams/"+bad, ""); res.Status != 400 {
 			t.Errorf("%s: %d %s", bad, res.Status, res.Body)
 		}
@@ -173,7 +185,10 @@ func TestEndAWaitingStream(t *testing.T) {
 	p.Send(demo.Sample)
 	w := f.Watcher("/live/cam.flv", 0)
 	p.Cut()
-	eventually(t, "the stream to wait", func() bool { return f.metric("millrace_streams_waiting") == "1" })
+	eventually(t, "the stream to wait", func() bool {
+		return f.metric(
+			"millrace_streams_waiting") == "1"
+	})
 	if res := admin.Request("DELETE", "/api/streams/cam?for=0s", ""); res.Status != 200 {
 		t.Errorf("%d %s", res.Status, res.Body)
 	}
@@ -217,7 +232,8 @@ func TestTheOperatorsCommands(t *testing.T) {
 		if method == "POST" {
 			want = 202
 		}
-		if res := admin.Request(method, strings.Replace(path, "/17", viewer, 1), ""); res.Status != want {
+		if res := admin.Request(method, strings.Replace(path, "/17", viewer, 1),
+			""); res.Status != want {
 			t.Errorf("%s: %d %s, want %d", c[0], res.Status, res.Body, want)
 		}
 		done = append(done, method+" "+path)
@@ -237,10 +253,12 @@ func TestTheLinkToTheMainPage(t *testing.T) {
 		main       net.Addr
 		host, want string
 	}{
-		{&net.TCPAddr{IP: net.IPv4zero, Port: 8080}, "cam.example:8081", "http://cam.example:8080/"},
+		{&net.TCPAddr{IP: net.IPv4zero, Port: 8080}, "cam.example:8081",
+			"http://cam.example:8080/"},
 		{&net.TCPAddr{IP: net.IPv6unspecified, Port: 8080}, "[::1]:8081", "http://[::1]:8080/"},
 		{&net.TCPAddr{IP: net.IPv4zero, Port: 8080}, "cam.example", "http://cam.example:8080/"},
-		{&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8080}, "cam.example:8081", "http://127.0.0.1:8080/"},
+		{&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8080}, "cam.example:8081",
+			"http://127.0.0.1:8080/"},
 		{&net.UnixAddr{Name: "/run/m"}, "localhost", ""},
 	} {
 		w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/main", nil)
@@ -256,12 +274,14 @@ func TestTheLinkToTheMainPage(t *testing.T) {
 func TestInvalidDecisionsAreRefused(t *testing.T) {
 	f, admin := serveAdmin(t, nil)
 	for path, reason := range map[string]string{
-		"/api/viewers/99999": "not_found", "/api/streams/none?for=soon": "bad_request", "/api/streams/a.flv?for=1s": "bad_name",
+		"/api/viewers/99999": "not_found", "/api/streams/none?for=soon": "bad_request",
+		"/api/streams/a.flv?for=1s": "bad_name",
 	} {
 		if res := admin.Request("DELETE", path, ""); res.Status/100 != 4 {
 			t.Errorf("%s: %d %s", path, res.Status, res.Body)
 		}
-		if n := f.metric(`millrace_refused_total{client="reader",reason="` + reason + `"}`); n != "1" {
+		if n := f.metric(`millrace_refused_total{client="reader",reason="` + reason +
+			`"}`); n != "1" {
 			t.Errorf("%s: %s refusals are counted", path, n)
 		}
 	}
@@ -298,7 +318,8 @@ func TestDecisionsNeedTheToken(t *testing.T) {
 		{tokened, "?token=s3cret", "Origin: https://evil.example", 403},
 		{tokened, "", "Authorization: Bearer s3cret", 404},
 	} {
-		if res := tt.to.Request("DELETE", "/api/streams/none"+tt.path, "", tt.header); res.Status != tt.want {
+		if res := tt.to.Request("DELETE", "/api/streams/none"+tt.path, "",
+			tt.header); res.Status != tt.want {
 			t.Errorf("%s %s: %d %s, want %d", tt.path, tt.header, res.Status, res.Body, tt.want)
 		}
 	}
@@ -306,7 +327,8 @@ func TestDecisionsNeedTheToken(t *testing.T) {
 		t.Errorf("metrics without the token: %d", res.Status)
 	}
 	f.operator.SetPolicy(&access.Policy{})
-	if res := admin.Request("POST", "/api/drain", ""); res.Status != 403 || !strings.Contains(res.Body, "--admin-token") {
+	if res := admin.Request("POST", "/api/drain", ""); res.Status != 403 ||
+		!strings.Contains(res.Body, "--admin-token") {
 		t.Errorf("a listener that other machines reach: %d %s", res.Status, res.Body)
 	}
 	if res := admin.Get("/metrics"); res.Status != 200 {
@@ -339,14 +361,17 @@ func TestTheOperatorsPage(t *testing.T) {
 		t.Helper()
 		pagetest.Await(t, ctx, `document.querySelector('`+selector+`') !== null`)
 		pagetest.Await(t, ctx, // the first click asks
-			`((b) => { b.click(); b.click(); return true; })(document.querySelector('`+selector+`'))`)
+			`((b) => { b.click(); b.click(); return true; })(document.querySelector('`+selector+
+				`'))`)
 	}
-	pagetest.Await(t, ctx, `(document.querySelector('#streams .pick')?.click(), document.querySelector('#viewers tr') !== null)`)
+	pagetest.Await(
+		t, ctx, `(document.querySelector('#streams .pick')?.click(), document.querySelector('#viewers tr') !== null)`)
 	// A refusal stays to be read, and the button can be pressed again.
 	before := f.operator.Policy()
 	f.operator.SetPolicy(&access.Policy{})
 	press(`#viewers button`)
-	pagetest.Await(t, ctx, `document.querySelector('#banner:not([hidden]) p')?.textContent.includes('--admin-token')`)
+	pagetest.Await(
+		t, ctx, `document.querySelector('#banner:not([hidden]) p')?.textContent.includes('--admin-token')`)
 	if n := f.hub.Viewers(); n != 1 {
 		t.Errorf("%d viewers after a refusal", n)
 	}

@@ -69,7 +69,8 @@ func (c *stalledClient) ask(path string, n int) {
 
 // send makes a POST request.
 func (c *stalledClient) send(path, body string) {
-	data := http2RawFrame{kind: frameData, flags: endStream, stream: c.stream, payload: []byte(body)}
+	data := http2RawFrame{kind: frameData, flags: endStream, stream: c.stream,
+		payload: []byte(body)}
 	_, _ = c.Write(append(c.head(post, path, endHeaders), data.bytes()...))
 	c.stream += 2
 }
@@ -95,10 +96,12 @@ func TestUnreadResponsesGiveWay(t *testing.T) {
 	for _, tt := range []struct {
 		secure bool
 		stall  time.Duration // so long that their memory can be seen, or so short that they end
-	}{{false, testTimeout}, {true, testTimeout}, {false, 2 * time.Second}, {true, 2 * time.Second}} {
+	}{{false, testTimeout}, {true, testTimeout}, {false, 2 * time.Second},
+		{true, 2 * time.Second}} {
 		secure, ends := tt.secure, tt.stall < testTimeout
 		cfg := Defaults()
-		cfg.StallTimeout, cfg.ViewerWait, cfg.Root, cfg.Blobs = tt.stall, 0, t.TempDir(), t.TempDir()
+		cfg.StallTimeout, cfg.ViewerWait, cfg.Root, cfg.Blobs = tt.stall, 0, t.TempDir(),
+			t.TempDir()
 		if secure {
 			cfg.TLSCert, cfg.TLSKey = writeCertificate(t, t.TempDir(), 1)
 		}
@@ -112,11 +115,16 @@ func TestUnreadResponsesGiveWay(t *testing.T) {
 			p := f.Publisher("cam")
 			p.Send(demo.Sample)
 			defer p.End()
-			eventually(t, "HLS", func() bool { return f.Get("/live/cam/media.m3u8").Status == http.StatusOK })
+			eventually(t, "HLS", func() bool {
+				return f.Get(
+					"/live/cam/media.m3u8").Status == http.StatusOK
+			})
 		}
 		asked := map[string]*stalledClient{}
-		for _, path := range []string{"/", "/page/none", "/api/streams", "/metrics", "/healthz", "/none", "/files", "/files/none", "/blobs/none",
-			"/blobs/a//b", "/live/", "/live/none", "/live/none/index.m3u8", "/live/cam/none", "/live/cam.flv?start=x", "/page/page.css",
+		for _, path := range []string{"/", "/page/none", "/api/streams", "/metrics", "/healthz",
+			"/none", "/files", "/files/none", "/blobs/none",
+			"/blobs/a//b", "/live/", "/live/none", "/live/none/index.m3u8", "/live/cam/none",
+			"/live/cam.flv?start=x", "/page/page.css",
 			"/live/cam/index.m3u8", "/live/cam/media.m3u8?token=x"} {
 			if secure && strings.HasPrefix(path, "/live/cam") {
 				continue
@@ -126,7 +134,8 @@ func TestUnreadResponsesGiveWay(t *testing.T) {
 			if ends {
 				asked[path] = c
 			} else {
-				eventually(t, path+" to hold memory", func() bool { return holds() >= answer.RequestBytes })
+				eventually(t, path+" to hold memory",
+					func() bool { return holds() >= answer.RequestBytes })
 				_ = c.Close()
 				eventually(t, path+" to hold none", func() bool { return holds() == 0 })
 			}
@@ -139,7 +148,8 @@ func TestUnreadResponsesGiveWay(t *testing.T) {
 			c.send(path, "x")
 			asked["POST "+path] = c
 		}
-		for _, path := range []string{"/", "/metrics", "/api/streams", "/api/streams/none", "/healthz", "/debug/pprof/", "/none"} {
+		for _, path := range []string{"/", "/metrics", "/api/streams", "/api/streams/none",
+			"/healthz", "/debug/pprof/", "/none"} {
 			c := stall(t, admin, false)
 			c.ask(path, 1)
 			asked["admin: "+path] = c
@@ -215,15 +225,22 @@ func TestAnswersOfTheAdminListener(t *testing.T) {
 // A download that a client of HTTP/2 does not take counts when memory is short.
 func TestStalledDownloadsGiveWay(t *testing.T) {
 	f := serve(t, func(c *Config) { c.Blobs = t.TempDir() })
-	if res := f.Request("PUT", "/blobs/large", strings.Repeat("x", 1<<20)); res.Status != http.StatusCreated {
+	if res := f.Request("PUT", "/blobs/large",
+		strings.Repeat("x", 1<<20)); res.Status != http.StatusCreated {
 		t.Fatal(res)
 	}
 	c := stall(t, f.Addr, false)
 	c.ask("/blobs/large", 3)
 	eventually(t, "downloads", func() bool { return f.budget.Downloads.Bytes() >= 3*answer.RequestBytes })
-	eventually(t, "them to end", func() bool { return f.budget.Downloads.Free(1<<20, time.Millisecond) > 0 })
+	eventually(t, "them to end", func() bool {
+		return f.budget.Downloads.Free(1<<20,
+			time.Millisecond) > 0
+	})
 	c.await(t, "the end", frameReset)
-	eventually(t, "nothing to be held", func() bool { return f.budget.Downloads.Bytes() == 0 && f.budget.Requests.Bytes() == 0 })
+	eventually(t, "nothing to be held", func() bool {
+		return f.budget.Downloads.Bytes() == 0 &&
+			f.budget.Requests.Bytes() == 0
+	})
 }
 
 // Downloads that are not taken hold no more than their part of the budget. Publishers and viewers
@@ -234,7 +251,8 @@ func TestDownloadsHaveABudget(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := serve(t, func(c *Config) { c.Root, c.Blobs, c.MemoryBytes = dir, t.TempDir(), 64<<20 })
-	if res := f.Request("PUT", "/blobs/large", strings.Repeat("x", 32<<20)); res.Status != http.StatusCreated {
+	if res := f.Request("PUT", "/blobs/large",
+		strings.Repeat("x", 32<<20)); res.Status != http.StatusCreated {
 		t.Fatal(res)
 	}
 	limit := f.budget.Memory.Limit() / 4 // the share of downloads
@@ -245,11 +263,16 @@ func TestDownloadsHaveABudget(t *testing.T) {
 			_, _ = fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", path)
 			clients = append(clients, c)
 			if len(clients)%100 == 0 { // requests have a budget, too, until they are downloads
-				eventually(t, "requests to be downloads", func() bool { return f.budget.Downloads.Bytes() == int64(len(clients))*answer.RequestBytes })
+				eventually(t, "requests to be downloads",
+					func() bool {
+						return f.budget.Downloads.Bytes() == int64(
+							len(clients))*answer.RequestBytes
+					})
 			}
 		}
 		eventually(t, "downloads", func() bool { return f.budget.Downloads.Bytes() == limit })
-		if res := f.Get(path); res.Status != http.StatusServiceUnavailable || !strings.Contains(res.Body, "--memory") {
+		if res := f.Get(path); res.Status != http.StatusServiceUnavailable ||
+			!strings.Contains(res.Body, "--memory") {
 			t.Errorf("%s: status %d", path, res.Status)
 		}
 		p := f.Publisher("cam")

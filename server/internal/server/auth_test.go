@@ -40,7 +40,8 @@ func TestPublishToken(t *testing.T) {
 // only this machine reaches.
 func TestReadersOfALoopbackListenerNameThisMachine(t *testing.T) {
 	f := serve(t, nil)
-	for _, path := range []string{"/", "/page/app.js", "/api/streams", "/metrics", "/live/a", "/files/", "/blobs/a"} {
+	for _, path := range []string{"/", "/page/app.js", "/api/streams", "/metrics", "/live/a",
+		"/files/", "/blobs/a"} {
 		res := f.Request("GET", path, "", "Host: evil.example:8080")
 		if res.Status != 403 || !strings.Contains(res.Body, "this machine only") {
 			t.Errorf("%s: %d %s", path, res.Status, res.Body)
@@ -71,10 +72,14 @@ func TestAdminListener(t *testing.T) {
 	} {
 		status, says, _ := strings.Cut(want, " ")
 		res := side.Get(path)
-		if res.Status != int((status[0]-'0'))*100+int(status[2]-'0') || !strings.Contains(res.Body, says) {
+		if res.Status != int((status[0]-'0'))*100+int(status[2]-'0') ||
+			!strings.Contains(res.Body, says) {
 			t.Errorf("%s: %d %.200s, want %s", path, res.Status, res.Body, want)
 		}
-		if slices.ContainsFunc(os.Args, func(arg string) bool { return len(arg) > 8 && strings.Contains(res.Body, arg) }) {
+		if slices.ContainsFunc(os.Args, func(arg string) bool {
+			return len(arg) > 8 &&
+				strings.Contains(res.Body, arg)
+		}) {
 			t.Errorf("%s shows the command line", path)
 		}
 		res = side.Request("GET", path, "", "Host: evil.example")
@@ -111,7 +116,8 @@ func serveReaders(t *testing.T) *fixture {
 		c.ReadToken, c.PublishToken = readSecret, writeSecret
 		c.Root, c.FilesListing, c.Blobs = root, true, t.TempDir()
 	})
-	if res := f.Request("PUT", "/blobs/a", "value", "Authorization: Bearer "+writeSecret); res.Status != http.StatusCreated {
+	if res := f.Request("PUT", "/blobs/a", "value",
+		"Authorization: Bearer "+writeSecret); res.Status != http.StatusCreated {
 		t.Fatalf("PUT: %d %s", res.Status, res.Body)
 	}
 	return f
@@ -126,7 +132,8 @@ func TestReadToken(t *testing.T) {
 	const html = "Accept: text/html"
 	opened := f.Request("GET", "/?token="+readSecret, "", html)
 	cookie := "Cookie: " + strings.Split(opened.Header.Get("Set-Cookie"), ";")[0]
-	for _, path := range []string{"/", "/page/app.js", "/files/", "/files/film", "/blobs/a", "/api/streams", "/metrics", "/none"} {
+	for _, path := range []string{"/", "/page/app.js", "/files/", "/files/film", "/blobs/a",
+		"/api/streams", "/metrics", "/none"} {
 		for _, tt := range []struct {
 			query, header string
 			want          int // 0: the status without a --read-token
@@ -153,7 +160,8 @@ func TestReadToken(t *testing.T) {
 			for _, method := range []string{"GET", "HEAD"} {
 				res := f.Request(method, path+tt.query, "", tt.header)
 				if res.Status != want {
-					t.Errorf("%s %s%s %s: %d %s, want %d", method, path, tt.query, tt.header, res.Status, res.Body, want)
+					t.Errorf("%s %s%s %s: %d %s, want %d", method, path, tt.query, tt.header,
+						res.Status, res.Body, want)
 				}
 				if want == 401 && res.Header.Get("WWW-Authenticate") == "" {
 					t.Errorf("%s %s: no WWW-Authenticate", method, path)
@@ -162,11 +170,13 @@ func TestReadToken(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/live/a", "/live/a.flv", "/live/a.mp4"} {
-		if res := f.Get(path); res.Status != 401 || res.Header.Get("Access-Control-Allow-Origin") != "*" {
+		if res := f.Get(path); res.Status != 401 ||
+			res.Header.Get("Access-Control-Allow-Origin") != "*" {
 			t.Errorf("%s: %d %v", path, res.Status, res.Header)
 		}
 	}
-	if strings.Contains(f.Log.String(), readSecret) || strings.Contains(f.Log.String(), writeSecret) {
+	if strings.Contains(f.Log.String(), readSecret) ||
+		strings.Contains(f.Log.String(), writeSecret) {
 		t.Error("a token is in the log")
 	}
 }
@@ -188,12 +198,14 @@ func TestReadCookie(t *testing.T) {
 		t.Errorf("Referrer-Policy %q", got)
 	}
 	cookie := "Cookie: " + strings.Split(set, ";")[0]
-	for _, tt := range []struct{ method, path string }{{"PUT", "/blobs/b"}, {"DELETE", "/blobs/a"}, {"POST", "/live/a"}} {
+	for _, tt := range []struct{ method, path string }{{"PUT", "/blobs/b"}, {"DELETE", "/blobs/a"},
+		{"POST", "/live/a"}} {
 		if res := f.Request(tt.method, tt.path, "x", cookie); res.Status != 401 {
 			t.Errorf("%s %s: %d %s", tt.method, tt.path, res.Status, res.Body)
 		}
 		if res := f.Request(tt.method, tt.path+"?token="+readSecret, "x"); res.Status != 403 {
-			t.Errorf("%s %s with the readers' token: %d %s", tt.method, tt.path, res.Status, res.Body)
+			t.Errorf("%s %s with the readers' token: %d %s", tt.method, tt.path, res.Status,
+				res.Body)
 		}
 	}
 	res := f.Request("GET", "/files/film", "", cookie)
@@ -202,13 +214,16 @@ func TestReadCookie(t *testing.T) {
 	}
 	// What needs a token is not for shared caches, also where each use is to be checked with the
 	// server.
-	for path, want := range map[string]string{"/files/film": "private", "/": "private, no-cache", "/blobs/a": "private, no-cache", "/api/streams": "no-store"} {
+	for path, want := range map[string]string{"/files/film": "private", "/": "private, no-cache",
+		"/blobs/a": "private, no-cache", "/api/streams": "no-store"} {
 		res := f.Request("GET", path, "", cookie)
-		if got := strings.Join(res.Header["Cache-Control"], ", "); res.Status != 200 || got != want {
+		if got := strings.Join(res.Header["Cache-Control"], ", "); res.Status != 200 ||
+			got != want {
 			t.Errorf("%s: %d, Cache-Control %q, want %q", path, res.Status, got, want)
 		}
 	}
-	if got := f.Request("GET", "/files/film?token="+readSecret, "", "Accept: */*").Header.Get("Set-Cookie"); got != "" {
+	if got := f.Request("GET", "/files/film?token="+readSecret, "",
+		"Accept: */*").Header.Get("Set-Cookie"); got != "" {
 		t.Errorf("a player got the cookie %q", got)
 	}
 	f.Logged("reading needs the token", "/?token=TOKEN")
@@ -224,7 +239,8 @@ func TestReadCookie(t *testing.T) {
 func TestNoReadToken(t *testing.T) {
 	f := serve(t, func(c *Config) { c.PublishToken = writeSecret })
 	res := f.Request("GET", "/?token=x", "", "Accept: text/html")
-	if res.Status != 200 || res.Header.Get("Set-Cookie") != "" || res.Header.Get("Cache-Control") == "private" {
+	if res.Status != 200 || res.Header.Get("Set-Cookie") != "" ||
+		res.Header.Get("Cache-Control") == "private" {
 		t.Errorf("%d %v", res.Status, res.Header)
 	}
 }

@@ -25,7 +25,8 @@ import (
 // onEachStore runs a test on servers that store blobs in a directory, in Redis, and in a Redis
 // Cluster. start starts a server; change may change its configuration.
 func onEachStore(t *testing.T, test func(t *testing.T, start func(change func(*Config)) *fixture)) {
-	prefix := fmt.Sprintf("%s:%x:", t.Name(), rand.Uint64()) // the servers may have seen this test before
+	// The servers may have seen this test before.
+	prefix := fmt.Sprintf("%s:%x:", t.Name(), rand.Uint64())
 	for name, place := range map[string]func(*testing.T, *Config){
 		"directory": func(t *testing.T, c *Config) { c.Blobs = t.TempDir() },
 		"Redis": func(t *testing.T, c *Config) {
@@ -80,11 +81,13 @@ func TestBlobs(t *testing.T) {
 	onEachStore(t, func(t *testing.T, start func(func(*Config)) *fixture) {
 		f := start(nil)
 		received := 0
-		for _, size := range []int{0, 1, 4000, 128<<10 - 1, 128 << 10, 1<<20 - 1, 1 << 20, 1<<20 + 1, 11<<20 + 7} {
+		for _, size := range []int{0, 1, 4000, 128<<10 - 1, 128 << 10, 1<<20 - 1, 1 << 20,
+			1<<20 + 1, 11<<20 + 7} {
 			value := random(size)
 			for _, chunked := range []bool{false, true} {
 				key := fmt.Sprintf("sizes/%d/%v", size, chunked)
-				req, err := http.NewRequest("PUT", f.URL("/blobs/"+key), strings.NewReader(string(value)))
+				req, err := http.NewRequest("PUT", f.URL("/blobs/"+key),
+					strings.NewReader(string(value)))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -99,21 +102,27 @@ func TestBlobs(t *testing.T) {
 				received += size
 				f.has(key, value)
 				head := f.Request("HEAD", "/blobs/"+key, "")
-				if head.Status != 200 || head.Header.Get("Content-Length") != strconv.Itoa(size) || head.Header.Get("Etag") != tag ||
-					head.Header.Get("Content-Type") != "application/octet-stream" || head.Header.Get("Last-Modified") != "" ||
-					head.Header.Get("X-Content-Type-Options") != "nosniff" || head.Header.Get("Cache-Control") != "no-cache" ||
-					head.Header.Get("Accept-Ranges") != "bytes" || head.Header.Get("Millrace-TTL") != "" || head.Body != "" {
+				if head.Status != 200 || head.Header.Get("Content-Length") != strconv.Itoa(size) ||
+					head.Header.Get("Etag") != tag ||
+					head.Header.Get("Content-Type") != "application/octet-stream" ||
+					head.Header.Get("Last-Modified") != "" ||
+					head.Header.Get("X-Content-Type-Options") != "nosniff" ||
+					head.Header.Get("Cache-Control") != "no-cache" ||
+					head.Header.Get("Accept-Ranges") != "bytes" ||
+					head.Header.Get("Millrace-TTL") != "" || head.Body != "" {
 					t.Errorf("HEAD of %d bytes: %d %v", size, head.Status, head.Header)
 				}
 			}
 		}
-		if got := f.metric("millrace_blobs_bytes_in_total"); got != strconv.Itoa(received) && !strings.Contains(got, "e+") {
+		if got := f.metric("millrace_blobs_bytes_in_total"); got != strconv.Itoa(received) &&
+			!strings.Contains(got, "e+") {
 			t.Errorf("%s bytes came, want %d", got, received)
 		}
 		if got := f.metric(`millrace_blobs_requests_total{status="2xx"}`); got != "54" {
 			t.Errorf("%s requests", got)
 		}
-		for metric, want := range map[string]string{"millrace_blobs_downloads": "0", "millrace_blobs_uploads": "0"} {
+		for metric, want := range map[string]string{"millrace_blobs_downloads": "0",
+			"millrace_blobs_uploads": "0"} {
 			if got := f.metric(metric); got != want {
 				t.Errorf("%s is %s, want %s", metric, got, want)
 			}
@@ -123,7 +132,8 @@ func TestBlobs(t *testing.T) {
 		if f.cfg.Blobs != "" && runtime.GOOS == "linux" {
 			path = "sendfile"
 		}
-		if n, _ := strconv.ParseFloat(f.metric(`millrace_blobs_bytes_total{path="`+path+`"}`), 64); n < 22<<20 {
+		if n, _ := strconv.ParseFloat(f.metric(`millrace_blobs_bytes_total{path="`+path+`"}`),
+			64); n < 22<<20 {
 			t.Errorf("%v bytes were sent by %s", n, path)
 		}
 	})
@@ -147,7 +157,8 @@ func showsRedis(t *testing.T, f *fixture) {
 	if conns > 0 != (want == "0") {
 		t.Errorf("%d connections to Redis", conns)
 	}
-	for _, metric := range []string{"waiting", "dials_failed_total", "dropped_total", "retries_total"} {
+	for _, metric := range []string{"waiting", "dials_failed_total", "dropped_total",
+		"retries_total"} {
 		if got := f.metric("millrace_blobs_redis_" + metric); got != want {
 			t.Errorf("%s is %q, want %q", metric, got, want)
 		}
@@ -165,7 +176,10 @@ func (zeros) Read(p []byte) (int, error) {
 func TestBlobsBehindSentinel(t *testing.T) {
 	t.Parallel()
 	sentinel := redistest.StartSentinel(t)
-	f := serve(t, func(c *Config) { c.Redis = "redis://" + sentinel.Addr() + "?master_name=mymaster" })
+	f := serve(t, func(c *Config) {
+		c.Redis = "redis://" + sentinel.Addr() +
+			"?master_name=mymaster"
+	})
 	value := random(100_000)
 	if res := f.put("k", value); res.Status != 201 {
 		t.Fatalf("PUT: %d %s", res.Status, res.Body)
@@ -193,7 +207,10 @@ func TestBlobsThatExpire(t *testing.T) {
 		if err != nil || left > 3600 || left < 3500 {
 			t.Errorf("it says that there are %q s left", res.Header.Get("Millrace-TTL"))
 		}
-		eventually(t, "the end of its time", func() bool { return f.Get("/blobs/soon").Status == 404 })
+		eventually(t, "the end of its time", func() bool {
+			return f.Get(
+				"/blobs/soon").Status == 404
+		})
 		if res := f.put("soon", []byte("new"), "If-None-Match: *"); res.Status != 201 {
 			t.Errorf("a new one: %d %s", res.Status, res.Body)
 		}
@@ -210,7 +227,8 @@ func TestBlobsOfHalfClosedClients(t *testing.T) {
 		for i := range 30 {
 			path := fmt.Sprintf("/blobs/said/%d", i)
 			for _, tt := range []struct{ request, status string }{
-				{fmt.Sprintf("PUT %s HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n%s", path, f.Addr, len(value), value), "201"},
+				{fmt.Sprintf("PUT %s HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n%s", path,
+					f.Addr, len(value), value), "201"},
 				{fmt.Sprintf("GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", path, f.Addr), "200"},
 				{fmt.Sprintf("HEAD %s HTTP/1.1\r\nHost: %s\r\n\r\n", path, f.Addr), "200"},
 				{fmt.Sprintf("DELETE %s HTTP/1.1\r\nHost: %s\r\n\r\n", path, f.Addr), "204"},
@@ -224,7 +242,8 @@ func TestBlobsOfHalfClosedClients(t *testing.T) {
 				}
 				answer, err := io.ReadAll(c)
 				_ = c.Close()
-				if status, _, _ := strings.Cut(string(answer), "\r\n"); err != nil || !strings.HasPrefix(status, "HTTP/1.1 "+tt.status) {
+				if status, _, _ := strings.Cut(string(answer), "\r\n"); err != nil ||
+					!strings.HasPrefix(status, "HTTP/1.1 "+tt.status) {
 					t.Fatalf("%.4s %d: %s, %v", tt.request, i, status, err)
 				}
 				if tt.request[0] == 'G' && !strings.HasSuffix(string(answer), string(value)) {
@@ -241,10 +260,13 @@ func TestIncompleteUploadsKeepTheOldValue(t *testing.T) {
 		f := start(func(c *Config) { c.PublishTimeout = time.Second })
 		old := random(100)
 		f.put("k", old)
-		for _, head := range []string{"Content-Length: 3000000\n\n", "Transfer-Encoding: chunked\n\n1e8480\n"} {
+		for _, head := range []string{"Content-Length: 3000000\n\n",
+			"Transfer-Encoding: chunked\n\n1e8480\n"} {
 			for _, sent := range []int{0, 1, 5000, 1500000} {
-				_ = f.Dial("PUT /blobs/k HTTP/1.1\nHost: localhost\n" + head + strings.Repeat("x", sent)).Close()
-				eventually(t, "the end of the upload", func() bool { return f.blobs.Stats().Uploads == 0 })
+				_ = f.Dial("PUT /blobs/k HTTP/1.1\nHost: localhost\n" + head + strings.Repeat("x",
+					sent)).Close()
+				eventually(t, "the end of the upload",
+					func() bool { return f.blobs.Stats().Uploads == 0 })
 				f.has("k", old)
 			}
 		}
@@ -255,7 +277,8 @@ func TestIncompleteUploadsKeepTheOldValue(t *testing.T) {
 		}
 		f.has("k", old)
 		if f.cfg.Blobs != "" {
-			if left, err := os.ReadDir(filepath.Join(f.cfg.Blobs, "incoming")); err != nil || len(left) > 0 {
+			if left, err := os.ReadDir(filepath.Join(f.cfg.Blobs, "incoming")); err != nil ||
+				len(left) > 0 {
 				t.Errorf("left: %v, %v", left, err)
 			}
 		}
@@ -283,7 +306,8 @@ func TestBlobsNeedTheToken(t *testing.T) {
 	}
 	bare := serve(t, nil)
 	for _, method := range []string{"GET", "PUT", "DELETE"} {
-		if res := bare.Request(method, "/blobs/k", "value"); res.Status != 404 || !strings.Contains(res.Body, "--blobs DIR") {
+		if res := bare.Request(method, "/blobs/k", "value"); res.Status != 404 ||
+			!strings.Contains(res.Body, "--blobs DIR") {
 			t.Errorf("%s: %d %s", method, res.Status, res.Body)
 		}
 	}
@@ -352,7 +376,8 @@ func TestBlobsAreDrained(t *testing.T) {
 		eventually(t, "downloads to be refused", func() bool {
 			res := httptest.NewRecorder()
 			f.blobs.Serve(res, httptest.NewRequest("HEAD", "/blobs/none", nil), "none")
-			return res.Code == http.StatusServiceUnavailable && strings.Contains(res.Body.String(), refuse.ErrShutdown.Reason)
+			return res.Code == http.StatusServiceUnavailable &&
+				strings.Contains(res.Body.String(), refuse.ErrShutdown.Reason)
 		})
 		select {
 		case <-stopped:
@@ -377,12 +402,14 @@ func TestTooManyBlobs(t *testing.T) {
 		f := start(func(c *Config) { c.MaxDownloads, c.MaxUploads = 1, 1 })
 		f.put("big", random(16<<20))
 		w := f.Watcher("/blobs/big", 4096)
-		if res := f.Get("/blobs/big"); res.Status != 503 || !strings.Contains(res.Body, "--max-downloads") {
+		if res := f.Get("/blobs/big"); res.Status != 503 ||
+			!strings.Contains(res.Body, "--max-downloads") {
 			t.Errorf("%d %s", res.Status, res.Body)
 		}
 		conn := f.Dial("PUT /blobs/k HTTP/1.1\nHost: localhost\nContent-Length: 10\n\n12345")
 		eventually(t, "the upload", func() bool { return f.blobs.Stats().Uploads == 1 })
-		if res := f.put("b", nil); res.Status != 503 || !strings.Contains(res.Body, "--max-uploads") || res.Header.Get("Retry-After") == "" {
+		if res := f.put("b", nil); res.Status != 503 ||
+			!strings.Contains(res.Body, "--max-uploads") || res.Header.Get("Retry-After") == "" {
 			t.Errorf("%d %s", res.Status, res.Body)
 		}
 		for what, want := range map[string]string{"download": "1", "upload": "1"} {
@@ -391,7 +418,10 @@ func TestTooManyBlobs(t *testing.T) {
 			}
 		}
 		_, _ = w.Conn.Close(), conn.Close()
-		eventually(t, "room", func() bool { return f.Get("/blobs/big").Status == 200 && f.put("b", nil).Status < 300 })
+		eventually(t, "room", func() bool {
+			return f.Get("/blobs/big").Status == 200 &&
+				f.put("b", nil).Status < 300
+		})
 	})
 }
 
@@ -414,7 +444,10 @@ func TestBlobsAre503WithoutRedis(t *testing.T) {
 	later.Logged("Redis cannot be used")
 	r.Restart(t)
 	for _, g := range []*fixture{f, later} {
-		eventually(t, "Redis to be back", func() bool { return g.put("k", []byte("value")).Status < 300 })
+		eventually(t, "Redis to be back", func() bool {
+			return g.put("k",
+				[]byte("value")).Status < 300
+		})
 		g.has("k", []byte("value"))
 	}
 }
@@ -501,9 +534,11 @@ func TestBlobStatus(t *testing.T) {
 			{"GET", "a", "", "", 404, ""},
 			{"PUT", "a", string(random(2 << 20)), "", 201, ""},
 		} {
-			res := f.Request(tt.method, "/blobs/"+tt.path, tt.body, strings.ReplaceAll(tt.header, "TAG", tag))
+			res := f.Request(tt.method, "/blobs/"+tt.path, tt.body,
+				strings.ReplaceAll(tt.header, "TAG", tag))
 			if res.Status != tt.want || !strings.Contains(res.Body, tt.says) {
-				t.Errorf("%d: %s %.80s %s: %d %.200q, want %d with %q", i, tt.method, tt.path, tt.header, res.Status, res.Body, tt.want, tt.says)
+				t.Errorf("%d: %s %.80s %s: %d %.200q, want %d with %q", i, tt.method, tt.path,
+					tt.header, res.Status, res.Body, tt.want, tt.says)
 			}
 			if newTag := res.Header.Get("Etag"); newTag != "" {
 				if tt.method == "PUT" && newTag == tag {
@@ -541,7 +576,8 @@ func TestRefusedBlobsAreNotSent(t *testing.T) {
 			if !strings.HasPrefix(header, "Content-Length") {
 				header += "\nContent-Length: 1000000"
 			}
-			conn := f.Dial("PUT /blobs/k HTTP/1.1\nHost: localhost\nExpect: 100-continue\n" + header + "\n\n")
+			conn := f.Dial(
+				"PUT /blobs/k HTTP/1.1\nHost: localhost\nExpect: 100-continue\n" + header + "\n\n")
 			res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 			if err != nil || res.StatusCode != want {
 				t.Errorf("%s: %v, %v", header, res, err)
@@ -557,10 +593,12 @@ func TestRefusalsAmidTheBodyArrive(t *testing.T) {
 		f := start(func(c *Config) { c.MaxBlobBytes = most })
 		for _, expect := range []string{"", "Expect: 100-continue\n"} {
 			for range 4 {
-				conn := f.Dial("PUT /blobs/k HTTP/1.1\nHost: localhost\n" + expect + "Transfer-Encoding: chunked\n\n")
+				conn := f.Dial("PUT /blobs/k HTTP/1.1\nHost: localhost\n" + expect +
+					"Transfer-Encoding: chunked\n\n")
 				answer := bufio.NewReader(conn)
 				if expect != "" {
-					if res, err := http.ReadResponse(answer, nil); err != nil || res.StatusCode != 100 {
+					if res, err := http.ReadResponse(answer, nil); err != nil ||
+						res.StatusCode != 100 {
 						t.Fatal(res, err)
 					}
 				}
@@ -610,7 +648,8 @@ func TestMemoryOwners(t *testing.T) {
 			t.Fatal(err)
 		}
 		owned("downloads", true)
-		if got := f.Get("/api/streams").Body; !strings.Contains(got, `"memory_by_owner":{"blobs":`) || strings.Contains(got, `"blobs":0,`) {
+		if got := f.Get("/api/streams").Body; !strings.Contains(got,
+			`"memory_by_owner":{"blobs":`) || strings.Contains(got, `"blobs":0,`) {
 			t.Errorf("the API says %s", got)
 		}
 		_ = send.Close()

@@ -25,7 +25,8 @@ func TestPageShowsTheDemo(t *testing.T) {
 	if err := chromedp.Do(ctx, chromedp.Navigate(f.URL("/"))); err != nil {
 		t.Fatal(err)
 	}
-	pagetest.Await(t, ctx, `[...document.querySelectorAll('#rows .name')].some(e => e.textContent === 'demo')`)
+	pagetest.Await(
+		t, ctx, `[...document.querySelectorAll('#rows .name')].some(e => e.textContent === 'demo')`)
 	const video = `document.querySelector('video')`
 	pagetest.Await(t, ctx, video+`.videoWidth === 640 && `+video+`.currentTime > 0`)
 	from, err := chromedp.Run(ctx, chromedp.Evaluate[float64](video+`.currentTime`))
@@ -73,7 +74,8 @@ func TestPageBehindAToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	pagetest.Await(t, ctx, video+`.videoWidth === 640 && `+video+`.currentTime > 0`)
-	pagetest.Await(t, ctx, `document.querySelector('#watch').textContent.includes('/live/demo.mp4?token=READ_TOKEN')`)
+	pagetest.Await(
+		t, ctx, `document.querySelector('#watch').textContent.includes('/live/demo.mp4?token=READ_TOKEN')`)
 	if lines := console.Lines(); len(lines) > 0 {
 		t.Errorf("the console shows:\n%s", strings.Join(lines, "\n"))
 	}
@@ -87,8 +89,10 @@ func TestPageCatchesUp(t *testing.T) {
 	f := serve(t, func(c *Config) { c.Latency = Defaults().Latency })
 	on, stop := context.WithCancel(ctx)
 	// One keyframe, at the beginning.
-	cmd := exec.CommandContext(on, "ffmpeg", "-v", "error", "-re", "-f", "lavfi", "-i", "testsrc2=size=320x180:rate=25", "-f", "lavfi", "-i", "sine",
-		"-c:v", "libx264", "-preset", "ultrafast", "-tune", "zerolatency", "-pix_fmt", "yuv420p", "-g", "100000", "-c:a", "aac",
+	cmd := exec.CommandContext(on, "ffmpeg", "-v", "error", "-re", "-f", "lavfi", "-i",
+		"testsrc2=size=320x180:rate=25", "-f", "lavfi", "-i", "sine",
+		"-c:v", "libx264", "-preset", "ultrafast", "-tune", "zerolatency", "-pix_fmt", "yuv420p",
+		"-g", "100000", "-c:a", "aac",
 		"-f", "flv", "-flvflags", "no_duration_filesize", "-method", "POST", f.URL("/live/cam"))
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -124,7 +128,10 @@ func TestPageCatchesUp(t *testing.T) {
 // same connection.
 func TestPageContinuesAfterPublisherReturns(t *testing.T) {
 	ctx, console := pagetest.Browser(t)
-	f := serve(t, func(c *Config) { c.PublisherReturn, c.Latency = testTimeout, Defaults().Latency })
+	f := serve(t, func(c *Config) {
+		c.PublisherReturn, c.Latency = testTimeout,
+			Defaults().Latency
+	})
 	play := func() (cut func()) {
 		p, err := f.hub.Open("cam", "test", live.Terms{})
 		if err != nil {
@@ -152,8 +159,10 @@ func TestPageContinuesAfterPublisherReturns(t *testing.T) {
 	const video = `document.querySelector('video')`
 	pagetest.Await(t, ctx, video+`.videoWidth === 640 && `+video+`.currentTime > 1`)
 	cut()
-	pagetest.Await(t, ctx, `document.querySelector('#rows .codec').textContent.includes('waiting for its publisher')`)
-	pagetest.Await(t, ctx, `document.querySelector('#stage-badge').textContent === 'Waiting for its publisher'`)
+	pagetest.Await(
+		t, ctx, `document.querySelector('#rows .codec').textContent.includes('waiting for its publisher')`)
+	pagetest.Await(
+		t, ctx, `document.querySelector('#stage-badge').textContent === 'Waiting for its publisher'`)
 	from, err := chromedp.Run(ctx, chromedp.Evaluate[float64](video+`.currentTime`))
 	if err != nil {
 		t.Fatal(err)
@@ -162,19 +171,22 @@ func TestPageContinuesAfterPublisherReturns(t *testing.T) {
 	defer cut()
 	pagetest.Await(t, ctx, video+`.currentTime > `+strconv.FormatFloat(from+3, 'f', -1, 64))
 	pagetest.Await(t, ctx, `document.querySelector('#stage-badge').textContent === 'Live'`)
-	pagetest.Await(t, ctx, `document.querySelector('#facts').textContent.includes('Publisher came backonce')`)
+	pagetest.Await(
+		t, ctx, `document.querySelector('#facts').textContent.includes('Publisher came backonce')`)
 	if lines := console.Lines(); len(lines) > 0 {
 		t.Errorf("the console shows:\n%s", strings.Join(lines, "\n"))
 	}
 	for name, want := range map[string]string{
-		`millrace_viewers_total{path="writev"}`: "1", "millrace_publisher_returns_total": "1", "millrace_publisher_takeovers_total": "0",
-		"millrace_streams_waiting": "0", "millrace_streams_total": "1",
+		`millrace_viewers_total{path="writev"}`: "1", "millrace_publisher_returns_total": "1",
+		"millrace_publisher_takeovers_total": "0",
+		"millrace_streams_waiting":           "0", "millrace_streams_total": "1",
 	} {
 		if got := f.metric(name); got != want {
 			t.Errorf("%s is %s, want %s", name, got, want)
 		}
 	}
-	if waited, err := strconv.ParseFloat(f.metric("millrace_publisher_wait_seconds_total"), 64); err != nil || waited <= 0 {
+	if waited, err := strconv.ParseFloat(f.metric("millrace_publisher_wait_seconds_total"),
+		64); err != nil || waited <= 0 {
 		t.Errorf("streams have waited for %v s, %v", waited, err)
 	}
 }

@@ -40,7 +40,8 @@ func writeCertificate(t *testing.T, dir string, serial int64) (cert, key string)
 
 // testTemplate returns what an authority's certificate has.
 func testTemplate(serial int64) *x509.Certificate {
-	return &x509.Certificate{SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: fmt.Sprint("test ", serial)},
+	return &x509.Certificate{SerialNumber: big.NewInt(serial),
+		Subject:  pkix.Name{CommonName: fmt.Sprint("test ", serial)},
 		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
 }
 
@@ -76,7 +77,8 @@ func (ca *testCA) issue(t *testing.T) (cert, key string) {
 
 // signCertificate writes a certificate that an authority signs, and its key.
 func signCertificate(
-	t *testing.T, dir string, template *x509.Certificate, private *ecdsa.PrivateKey, parent *x509.Certificate, signer *ecdsa.PrivateKey,
+	t *testing.T, dir string, template *x509.Certificate, private *ecdsa.PrivateKey,
+	parent *x509.Certificate, signer *ecdsa.PrivateKey,
 ) (cert, key string) {
 	t.Helper()
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, &private.PublicKey, signer)
@@ -88,7 +90,8 @@ func signCertificate(
 		t.Fatal(err)
 	}
 	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	for name, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: secret}} {
+	for name, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der},
+		key: {Type: "PRIVATE KEY", Bytes: secret}} {
 		if err := os.WriteFile(name, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -132,7 +135,8 @@ func TestTLS(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(root, "film"), file, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			f, client, at := serveTLS(t, http2, func(c *Config) { c.Root, c.Blobs = root, t.TempDir() })
+			f, client, at := serveTLS(t, http2,
+				func(c *Config) { c.Root, c.Blobs = root, t.TempDir() })
 			start, rest := demo.Sample[:10_000], demo.Sample[10_000:]
 			body, send := io.Pipe()
 			published := make(chan string, 1)
@@ -158,13 +162,15 @@ func TestTLS(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer mp4.Body.Close()
-			if _, err := io.ReadFull(mp4.Body, got[:1000]); err != nil || string(got[4:8]) != "ftyp" {
+			if _, err := io.ReadFull(mp4.Body, got[:1000]); err != nil ||
+				string(got[4:8]) != "ftyp" {
 				t.Errorf("MP4: %v, %q", err, got[:12])
 			}
 			if got := exchanged(client, "GET", at+"/files/film", nil); got != "200 "+string(file) {
 				t.Errorf("the file: %d bytes, %.40q", len(got), got)
 			}
-			if got := exchanged(client, "PUT", at+"/blobs/a", bytes.NewReader(file)); !strings.HasPrefix(got, "201") {
+			if got := exchanged(client, "PUT", at+"/blobs/a",
+				bytes.NewReader(file)); !strings.HasPrefix(got, "201") {
 				t.Errorf("PUT: %s", got)
 			}
 			if got := exchanged(client, "GET", at+"/blobs/a", nil); got != "200 "+string(file) {
@@ -259,7 +265,10 @@ func TestCertificateIsReadAgain(t *testing.T) {
 	writeCertificate(t, dir, 3)
 	age(3 * time.Second)
 	look("another", certificateLook, 3)
-	eventually(t, "two warnings", func() bool { return strings.Count(book.String(), "level=WARN") == 2 })
+	eventually(t, "two warnings", func() bool {
+		return strings.Count(book.String(),
+			"level=WARN") == 2
+	})
 }
 
 // The log warns once of a certificate that is not valid yet or any more, at the start and later.
@@ -279,7 +288,8 @@ func TestCertificateOutOfDate(t *testing.T) {
 		c.get(time.Now().Add(2*time.Hour + i*certificateLook))
 	}
 	eventually(t, "a warning", func() bool { return strings.Contains(book.String(), warning) })
-	for name, times := range map[string][2]time.Duration{"expired": {-2 * time.Hour, -time.Hour}, "not yet": {time.Hour, 2 * time.Hour}} {
+	for name, times := range map[string][2]time.Duration{"expired": {-2 * time.Hour, -time.Hour},
+		"not yet": {time.Hour, 2 * time.Hour}} {
 		private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 		if err != nil {
 			t.Fatal(err)
@@ -302,7 +312,9 @@ func TestRefusalAmidTheBodyOverTLS(t *testing.T) {
 	_, client, at := serveTLS(t, false, nil)
 	bad := append(bytes.Clone(demo.Sample[:13]), bytes.Repeat([]byte{0xff}, 800<<10)...)
 	for range 10 {
-		if got := exchanged(client, "POST", at+"/live/x", bytes.NewReader(bad)); !strings.HasPrefix(got, "413 ") && !strings.HasPrefix(got, "400 ") {
+		if got := exchanged(client, "POST", at+"/live/x",
+			bytes.NewReader(bad)); !strings.HasPrefix(got, "413 ") &&
+			!strings.HasPrefix(got, "400 ") {
 			t.Errorf("%.200s", got)
 		}
 	}
@@ -317,7 +329,8 @@ func TestFailedHandshakesAreNotWarnings(t *testing.T) {
 	}
 	_ = c.Close()
 	f.Logged("level=DEBUG", "TLS handshake error")
-	if got := exchanged(client, "GET", at+"/healthz", nil); !strings.HasPrefix(got, "200 ") || strings.Contains(f.Log.String(), "level=WARN") {
+	if got := exchanged(client, "GET", at+"/healthz", nil); !strings.HasPrefix(got, "200 ") ||
+		strings.Contains(f.Log.String(), "level=WARN") {
 		t.Errorf("%s, log:\n%s", got, f.Log)
 	}
 }

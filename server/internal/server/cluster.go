@@ -47,10 +47,12 @@ func openNode(cfg *Config, streams *live.Config) (*clusterNode, error) {
 		return nil, fmt.Errorf("--cluster: %w", err)
 	}
 	secret := cluster.NewSecret(cfg.ClusterToken, cfg.self())
-	n := &clusterNode{self: cfg.self(), directory: directory, secret: secret, Node: cluster.NewNode(cluster.Config{
-		Directory: directory, Self: cfg.self(), Secret: secret, TLS: trust, Lease: cfg.ClusterLease,
-		Takeover: cfg.Takeover, Log: cfg.Log,
-	})}
+	n := &clusterNode{self: cfg.self(), directory: directory, secret: secret,
+		Node: cluster.NewNode(cluster.Config{
+			Directory: directory, Self: cfg.self(), Secret: secret, TLS: trust,
+			Lease:    cfg.ClusterLease,
+			Takeover: cfg.Takeover, Log: cfg.Log,
+		})}
 	streams.Cluster = n.Node
 	if n.segments, err = openSegments(cfg); err != nil {
 		_ = n.directory.Close()
@@ -70,7 +72,8 @@ func openSegments(cfg *Config) (*cluster.Segments, error) {
 	if cfg.Segments == "" {
 		return nil, nil
 	}
-	return cluster.OpenRedisSegments(cfg.Cluster, cfg.ClusterPassword, cfg.ClusterPrefix, cfg.ClusterLease, cfg.SegmentsKeep, cfg.Log)
+	return cluster.OpenRedisSegments(cfg.Cluster, cfg.ClusterPassword, cfg.ClusterPrefix,
+		cfg.ClusterLease, cfg.SegmentsKeep, cfg.Log)
 }
 
 // nodeTLS returns how this node verifies others: with the system's authorities, and those of
@@ -138,10 +141,12 @@ func (c *Config) checkCluster() error {
 	_ = d.Close()
 	switch {
 	case c.Advertise == "":
-		return errors.New("--cluster needs --advertise: the address at which the other nodes reach this one, " +
-			"as in http://10.0.0.5:8080")
+		return errors.New(
+			"--cluster needs --advertise: the address at which the other nodes reach this one, " +
+				"as in http://10.0.0.5:8080")
 	case c.ClusterToken == "":
-		return errors.New("--cluster needs --cluster-token, the same for all nodes: they prove to each other that they know it")
+		return errors.New(
+			"--cluster needs --cluster-token, the same for all nodes: they prove to each other that they know it")
 	}
 	return c.checkAdvertise()
 }
@@ -149,12 +154,16 @@ func (c *Config) checkCluster() error {
 // checkAdvertise refuses an invalid address of a node.
 func (c *Config) checkAdvertise() error {
 	u, err := url.Parse(c.Advertise)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.Port() == "" ||
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" ||
+		u.Port() == "" ||
 		u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
-		return fmt.Errorf("--advertise is %q, want http://HOST:PORT or https://HOST:PORT", c.Advertise)
+		return fmt.Errorf("--advertise is %q, want http://HOST:PORT or https://HOST:PORT",
+			c.Advertise)
 	}
 	if ip := net.ParseIP(u.Hostname()); ip.IsUnspecified() {
-		return fmt.Errorf("--advertise is %q, which no other machine can reach: want an address of this one", c.Advertise)
+		return fmt.Errorf(
+			"--advertise is %q, which no other machine can reach: want an address of this one",
+			c.Advertise)
 	}
 	return nil
 }
@@ -191,7 +200,8 @@ func (n *clusterNode) admit(refusals *access.Refusals, next, others http.Handler
 				"wrong cluster token, or a request for another node than %s", n.self))
 			return
 		}
-		ctx := address.NewContext(r.Context(), (*address.Account)(nil)) // a node stands for any number of clients
+		// A node stands for any number of clients.
+		ctx := address.NewContext(r.Context(), (*address.Account)(nil))
 		next.ServeHTTP(w, r.WithContext(access.WithNode(ctx, r.Header.Get(cluster.HeaderNode))))
 	})
 }

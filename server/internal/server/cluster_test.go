@@ -86,7 +86,10 @@ func where(t *testing.T, nodes []*rtmpFixture, name string) (published, pulled [
 // tells where it is.
 func TestStreamIsServedAtAllNodes(t *testing.T) {
 	t.Parallel()
-	nodes := serveCluster(t, 3, func(c *Config) { c.ReadToken, c.PublishToken = "reader", "writer" })
+	nodes := serveCluster(t, 3, func(c *Config) {
+		c.ReadToken, c.PublishToken = "reader",
+			"writer"
+	})
 	p := nodes[0].client("live")
 	if s := p.Publish("cam?token=writer"); s.Level != "status" {
 		t.Fatalf("%+v", s)
@@ -117,12 +120,14 @@ func TestStreamIsServedAtAllNodes(t *testing.T) {
 			r := read(f)
 			reports := append(r.Nodes, ops.NodeReport{Node: r.Server.Node, Streams: r.Streams})
 			for _, each := range reports {
-				if len(each.Streams) != 1 || each.Streams[0].Name != "cam" || each.Streams[0].Epoch == 0 {
+				if len(each.Streams) != 1 || each.Streams[0].Name != "cam" ||
+					each.Streams[0].Epoch == 0 {
 					return false
 				}
 				s := each.Streams[0]
 				if each.Node == nodes[0].self() {
-					if s.Owner != "" || len(s.Edges) != 2 || !slices.Contains(s.Edges, nodes[1].self()) {
+					if s.Owner != "" || len(s.Edges) != 2 ||
+						!slices.Contains(s.Edges, nodes[1].self()) {
 						return false
 					}
 				} else if s.Owner != nodes[0].self() {
@@ -133,12 +138,30 @@ func TestStreamIsServedAtAllNodes(t *testing.T) {
 		})
 	}
 	for name, want := range map[string]func(owner, edge string) bool{
-		"millrace_cluster_reachable":          func(owner, edge string) bool { return owner == "1" && edge == "1" },
-		"millrace_cluster_owned":              func(owner, edge string) bool { return owner == "1" && edge == "0" },
-		"millrace_cluster_pulled":             func(owner, edge string) bool { return owner == "0" && edge == "1" },
-		"millrace_cluster_claims_total":       func(owner, edge string) bool { return owner == "1" && edge == "0" },
-		"millrace_cluster_sent_bytes_total":   func(owner, edge string) bool { return owner != "0" && edge == "0" },
-		"millrace_cluster_pulled_bytes_total": func(owner, edge string) bool { return owner == "0" && edge != "0" },
+		"millrace_cluster_reachable": func(owner,
+			edge string) bool {
+			return owner == "1" && edge == "1"
+		},
+		"millrace_cluster_owned": func(owner,
+			edge string) bool {
+			return owner == "1" && edge == "0"
+		},
+		"millrace_cluster_pulled": func(owner,
+			edge string) bool {
+			return owner == "0" && edge == "1"
+		},
+		"millrace_cluster_claims_total": func(owner,
+			edge string) bool {
+			return owner == "1" && edge == "0"
+		},
+		"millrace_cluster_sent_bytes_total": func(owner,
+			edge string) bool {
+			return owner != "0" && edge == "0"
+		},
+		"millrace_cluster_pulled_bytes_total": func(owner,
+			edge string) bool {
+			return owner == "0" && edge != "0"
+		},
 	} {
 		eventually(t, name, func() bool {
 			return want(metricOf(nodes[0], name), metricOf(nodes[1], name))
@@ -151,7 +174,8 @@ func TestStreamIsServedAtAllNodes(t *testing.T) {
 	eventually(t, "the refusal", func() bool {
 		return metricOf(nodes[1], `millrace_refused_total{client="node",reason="not_owner"}`) != "0"
 	})
-	for line := range strings.Lines(nodes[1].Log.String()) { // a node asks so in passing, again and again
+	// A node asks so in passing, again and again.
+	for line := range strings.Lines(nodes[1].Log.String()) {
 		if strings.Contains(line, "node refused") && !strings.Contains(line, "level=DEBUG") {
 			t.Error(line)
 		}
@@ -208,7 +232,10 @@ func TestAPublisherLeavesANodeThatShutsDown(t *testing.T) {
 
 func testLeaving(t *testing.T, rule live.Takeover) {
 	t.Parallel()
-	nodes := serveCluster(t, 2, func(c *Config) { c.PublisherReturn, c.Takeover = testTimeout, rule })
+	nodes := serveCluster(t, 2, func(c *Config) {
+		c.PublisherReturn, c.Takeover = testTimeout,
+			rule
+	})
 	sample := sampleTags()
 	publish := func(f *rtmpFixture) *livetest.RTMP {
 		c := livetest.NewRTMP(t, dial(t, f.rtmp, 0))
@@ -238,7 +265,7 @@ func testLeaving(t *testing.T, rule live.Takeover) {
 	<-sending
 	<-stopped
 	w.Next(len(sample))
-	eventually(t, "the stream to be at the node that goes on", func() bool {
+	eventually(t, "the stream to be at the node that continues", func() bool {
 		published, _ := where(t, nodes[1:], "cam")
 		return len(published) == 1
 	})
@@ -249,7 +276,8 @@ func testLeaving(t *testing.T, rule live.Takeover) {
 // cannot know.
 func TestNodeServesWithoutRedis(t *testing.T) {
 	t.Parallel()
-	f := serveNode(t, "redis://127.0.0.1:1", "none:", func(c *Config) { c.ViewerWait = 10 * time.Millisecond })
+	f := serveNode(t, "redis://127.0.0.1:1", "none:",
+		func(c *Config) { c.ViewerWait = 10 * time.Millisecond })
 	if res := f.Get("/healthz"); res.Status != 200 {
 		t.Errorf("/healthz: %d %s", res.Status, res.Body)
 	}
@@ -285,7 +313,11 @@ func TestTheDemoOfACluster(t *testing.T) {
 		owner.stop()
 		nodes = slices.DeleteFunc(nodes, func(f *rtmpFixture) bool { return f == owner })
 	}
-	eventually(t, "the last demo", func() bool { published, _ := where(t, nodes, demo.Name); return len(published) == 1 })
+	eventually(t, "the last demo", func() bool {
+		published,
+			_ := where(t, nodes, demo.Name)
+		return len(published) == 1
+	})
 }
 
 // Nodes use TLS, with certificates of an authority in --cluster-ca, for FLV, HLS and reports. A
@@ -300,7 +332,8 @@ func TestNodesOverTLS(t *testing.T) {
 	})
 	client := clientTrusting(t, ca.file, false)
 	f := nodes[0]
-	stranger := serveNode(t, f.cfg.Cluster, f.cfg.ClusterPrefix, func(c *Config) { c.ViewerWait = time.Second })
+	stranger := serveNode(t, f.cfg.Cluster, f.cfg.ClusterPrefix,
+		func(c *Config) { c.ViewerWait = time.Second })
 	body, send := io.Pipe()
 	published := make(chan string, 1)
 	go func() { published <- exchanged(client, "POST", f.self()+"/live/cam", body) }()
@@ -322,7 +355,8 @@ func TestNodesOverTLS(t *testing.T) {
 		if len(objects) < 2 {
 			t.Fatalf("the playlist of %s: %s", n.self(), list)
 		}
-		if got := exchanged(client, "GET", n.self()+"/live/cam/"+objects[0], nil); !strings.HasPrefix(got, "200") {
+		if got := exchanged(client, "GET", n.self()+"/live/cam/"+objects[0],
+			nil); !strings.HasPrefix(got, "200") {
 			t.Errorf("%s of %s: %.100s", objects[0], n.self(), got)
 		}
 		eventually(t, "all nodes' reports", func() bool {
@@ -355,9 +389,11 @@ func TestClusterCA(t *testing.T) {
 	}
 	for _, name := range []string{empty, filepath.Join(dir, "none.pem")} {
 		cfg := Defaults()
-		cfg.Cluster, cfg.Advertise, cfg.ClusterToken = "redis://127.0.0.1:1", "https://127.0.0.1:1", "t"
+		cfg.Cluster, cfg.Advertise, cfg.ClusterToken = "redis://127.0.0.1:1", "https://127.0.0.1:1",
+			"t"
 		cfg.ClusterCA = name
-		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "--cluster-ca") || !strings.Contains(err.Error(), name) {
+		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "--cluster-ca") ||
+			!strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -32,29 +32,38 @@ type Config struct {
 	Listen string // the address of the main listener
 	RTMP   string // the address of RTMP; empty: off
 	RTMPS  string // the same over TLS, with the certificate of the main listener
-	Admin  string // a second address for the operator: decisions, /debug/pprof, /metrics and /api/streams; empty: none
+	// A second address for the operator: decisions, /debug/pprof, /metrics and /api/streams; empty:
+	// none.
+	Admin string
 
 	RTMPOptional bool // the server starts without RTMP if it cannot listen there
 
 	TLSCert, TLSKey string // files in PEM with a certificate and its key; empty: there is no TLS
 
-	PublishToken string        // publishers must show it; empty: publishing works through a loopback listener only
-	ReadToken    string        // viewers and all other readers must show it; empty: everyone may read
-	TokenKey     string        // a file with the keys of signed tokens (JWT); empty: there are none
-	AdminToken   string        // clients of Admin must show it; empty: everyone may read, and only a loopback listener accepts decisions
-	Hook         string        // the URL of the hook, which decides who may publish, play and record; empty: none
-	HookTimeout  time.Duration // for its answer, with all attempts
-	HookOpen     bool          // a hook that fails allows all
-	CORS         string        // the origins of the sites whose pages may play streams, with commas; "*" means all
-	Demo         bool          // play the built-in sample as the stream "demo"
-	Version      string        // shown in the API and in the metrics
+	// Publishers must show it; empty: publishing works through a loopback listener only.
+	PublishToken string
+	// Viewers and all other readers must show it; empty: everyone may read.
+	ReadToken string
+	TokenKey  string // a file with the keys of signed tokens (JWT); empty: there are none
+	// Clients of Admin must show it; empty: everyone may read, and only a loopback listener accepts
+	// decisions.
+	AdminToken string
+	// The URL of the hook, which decides who may publish, play and record; empty: none.
+	Hook        string
+	HookTimeout time.Duration // for its answer, with all attempts
+	HookOpen    bool          // a hook that fails allows all
+	// The origins of the sites whose pages may play streams, with commas; "*" means all.
+	CORS    string
+	Demo    bool   // play the built-in sample as the stream "demo"
+	Version string // shown in the API and in the metrics
 
 	// TrustedProxies are addresses and networks with commas between them. Their connections may
 	// begin with a PROXY header, and X-Forwarded-For of their requests has the client. Empty: none
 	// are trusted.
 	TrustedProxies string
 
-	MaxConnections        int   // connections of the main listener at a time, without viewers of HTTP/1; an idle one gives way
+	// Connections of the main listener at a time, without viewers of HTTP/1; an idle one gives way.
+	MaxConnections        int
 	MaxAddressConnections int   // connections of one address at a time; 0: no limit
 	MaxAddressViewers     int   // new viewers of one address a second; 0: no limit
 	MaxAddressBytes       int64 // bytes that one address gets a second; 0: no limit
@@ -66,11 +75,14 @@ type Config struct {
 
 	Ready func(Listeners) // called when the server serves; it must not wait. nil: it is not
 
-	Root               string // a directory of files to serve at /files/; empty: no files
-	FilesListing       bool   // a directory without an index.html is answered with a list of its entries
-	FilesPrecompressed bool   // name.br, name.zst or name.gz is sent for name to clients that accept it
-	FilesDropBehind    int64  // responses of at least this many bytes leave the page cache as it was; 0: none do
-	MaxDownloads       int    // requests for files at a time, and for blobs; one more gets 503
+	Root string // a directory of files to serve at /files/; empty: no files
+	// A directory without an index.html is answered with a list of its entries.
+	FilesListing bool
+	// name.br, name.zst or name.gz is sent for name to clients that accept it.
+	FilesPrecompressed bool
+	// Responses of at least this many bytes leave the page cache as it was; 0: none do.
+	FilesDropBehind int64
+	MaxDownloads    int // requests for files at a time, and for blobs; one more gets 503
 
 	Blobs         string // a directory for the values at /blobs/
 	Redis         string // or the address of a Redis for them, as package redisurl reads it
@@ -85,23 +97,27 @@ type Config struct {
 	RecordQueue   int64         // bytes of a stream that may wait for the disk
 	RecordEvery   time.Duration // a recording starts a new file at whole multiples of it, in UTC
 
-	Cluster         string        // the Redis that says which node owns which stream, as a URL; empty: the server is alone
-	ClusterPassword string        // if the Redis address has none
-	Advertise       string        // the URL at which the other nodes reach the main listener
-	ClusterToken    string        // the secret that nodes prove to know
-	ClusterCA       string        // a PEM file with authorities that nodes trust for each other, in addition to the system's; empty: none
-	ClusterLease    time.Duration // a node that is gone for so long has lost its streams
-	ClusterPrefix   string        // prefix of the keys in Redis
-	ClusterCache    int64         // bytes of HLS of other nodes that are kept
-	Segments        string        // "redis": segments outlive their node there; empty: they do not
-	SegmentsKeep    time.Duration // how long they are kept there
+	// The Redis that says which node owns which stream, as a URL; empty: the server is alone.
+	Cluster         string
+	ClusterPassword string // if the Redis address has none
+	Advertise       string // the URL at which the other nodes reach the main listener
+	ClusterToken    string // the secret that nodes prove to know
+	// a PEM file with authorities that nodes trust for each other, in addition to the system's;
+	// empty: none.
+	ClusterCA     string
+	ClusterLease  time.Duration // a node that is gone for so long has lost its streams
+	ClusterPrefix string        // prefix of the keys in Redis
+	ClusterCache  int64         // bytes of HLS of other nodes that are kept
+	Segments      string        // "redis": segments outlive their node there; empty: they do not
+	SegmentsKeep  time.Duration // how long they are kept there
 
 	// MemoryBytes limits the memory of all of these together; 0: only the other limits apply.
 	MemoryBytes int64
 
 	HeaderTimeout time.Duration // for a request's head to arrive
 	IdleTimeout   time.Duration // for the next request on a connection that is kept alive
-	DrainTimeout  time.Duration // how long the server waits after SIGTERM for viewers to receive queued frames
+	// How long the server waits after SIGTERM for viewers to receive queued frames.
+	DrainTimeout time.Duration
 }
 
 // Defaults returns the configuration of a server that was asked for nothing special.
@@ -273,21 +289,26 @@ func (c *Config) Check() error {
 		}
 	}
 	if c.HLS.Part > c.HLS.Segment/2 {
-		return fmt.Errorf("--hls-part is %v, want at most half of --hls-segment, which is %v", c.HLS.Part, c.HLS.Segment)
+		return fmt.Errorf("--hls-part is %v, want at most half of --hls-segment, which is %v",
+			c.HLS.Part, c.HLS.Segment)
 	}
 	if longest := (flv.Tag{Size: c.MaxTagBytes}).Len(); int64(longest) > c.KeepBytes {
-		return fmt.Errorf("--max-tag-bytes %d is, with what is around the data, %d bytes a tag, and --keep-bytes is %d: "+
-			"the longest tag could not be kept", c.MaxTagBytes, longest, c.KeepBytes)
+		return fmt.Errorf(
+			"--max-tag-bytes %d is, with what is around the data, %d bytes a tag, and --keep-bytes is %d: "+
+				"the longest tag could not be kept", c.MaxTagBytes, longest, c.KeepBytes)
 	}
 	return cmp.Or(c.checkAccess(), c.checkBlobs(), c.checkCluster())
 }
 
 func (c *Config) checkAccess() error {
 	for _, a := range []struct{ flag, address, port string }{
-		{"listen", c.Listen, "8080"}, {"admin", c.Admin, "8081"}, {"rtmp", c.RTMP, "1935"}, {"rtmps", c.RTMPS, "1936"},
+		{"listen", c.Listen, "8080"}, {"admin", c.Admin, "8081"}, {"rtmp", c.RTMP, "1935"},
+		{"rtmps", c.RTMPS, "1936"},
 	} {
-		if _, _, err := net.SplitHostPort(a.address); err != nil && (a.address != "" || a.flag == "listen") {
-			return fmt.Errorf("--%s is %q, want HOST:PORT, as in 127.0.0.1:%[3]s, or :%[3]s for all addresses",
+		if _, _, err := net.SplitHostPort(a.address); err != nil &&
+			(a.address != "" || a.flag == "listen") {
+			return fmt.Errorf(
+				"--%s is %q, want HOST:PORT, as in 127.0.0.1:%[3]s, or :%[3]s for all addresses",
 				a.flag, a.address, a.port)
 		}
 		if a.address == "" {
@@ -295,15 +316,18 @@ func (c *Config) checkAccess() error {
 		}
 		_, port, _ := net.SplitHostPort(a.address)
 		if _, err := net.LookupPort("tcp", port); err != nil {
-			return fmt.Errorf("--%s is %q, want a port from 0 to 65535, as in %s", a.flag, a.address, a.port)
+			return fmt.Errorf("--%s is %q, want a port from 0 to 65535, as in %s", a.flag,
+				a.address, a.port)
 		}
 	}
 	for _, a := range []struct{ flag, token string }{
-		{"publish-token", c.PublishToken}, {"read-token", c.ReadToken}, {"admin-token", c.AdminToken},
+		{"publish-token", c.PublishToken}, {"read-token", c.ReadToken},
+		{"admin-token", c.AdminToken},
 		{"cluster-token", c.ClusterToken},
 	} {
 		if a.token != strings.TrimSpace(a.token) {
-			return fmt.Errorf("--%s begins or ends with a space, which a header cannot show", a.flag)
+			return fmt.Errorf("--%s begins or ends with a space, which a header cannot show",
+				a.flag)
 		}
 	}
 	if _, err := access.ParseOrigins(c.CORS); err != nil {
@@ -335,7 +359,8 @@ func (c *Config) checkBlobs() error {
 		return errors.New("--blobs and --redis are places for the same blobs: want one of them")
 	}
 	if c.MaxBlobBytes > blob.MaxRedisValue {
-		return fmt.Errorf("--max-blob-bytes is %d, and Redis takes %d at most", c.MaxBlobBytes, blob.MaxRedisValue)
+		return fmt.Errorf("--max-blob-bytes is %d, and Redis takes %d at most", c.MaxBlobBytes,
+			blob.MaxRedisValue)
 	}
 	if strings.ContainsAny(c.RedisPrefix, "{}") {
 		return fmt.Errorf("--redis-prefix is %q, and braces have a meaning in keys", c.RedisPrefix)

@@ -89,7 +89,8 @@ func (c *connections) add(p *proxy.Conn) {
 		// In another goroutine: the log may block, and net/http accepts no connection before add
 		// returns.
 		go c.clients.refusals.Note(access.Reader, refuse.New(0,
-			"all %d connections that --max-connections allows have requests", limit).For(refuse.Limit),
+			"all %d connections that --max-connections allows have requests",
+			limit).For(refuse.Limit),
 			"client", p.TCPConn.RemoteAddr().String())
 	case closing != nil:
 		_ = closing.Close()

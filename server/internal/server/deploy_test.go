@@ -25,7 +25,8 @@ type balancer struct {
 
 // balancerConfig returns the name and the text of what deploy/ has for nginx or haproxy, and what
 // replaces a part of the text that must be there.
-func balancerConfig(t *testing.T, name string) (file string, config *string, replace func(old, new string)) {
+func balancerConfig(t *testing.T, name string) (file string, config *string,
+	replace func(old, new string)) {
 	t.Helper()
 	file = map[string]string{"nginx": "nginx.conf", "haproxy": "haproxy.cfg"}[name]
 	text, err := os.ReadFile("../../../deploy/" + file)
@@ -64,9 +65,11 @@ func startBalancer(t *testing.T, name string, http, rtmp [3]string) *balancer {
 		replace("bind :8080", "bind "+sockets[0])
 		replace("bind :1935", "bind "+sockets[1])
 		replace("maxconn 16384", "maxconn 256")
-		check, run = exec.Command(program, "-c", "-f", conf), exec.Command(program, "-db", "-f", conf)
+		check, run = exec.Command(program, "-c", "-f", conf),
+			exec.Command(program, "-db", "-f", conf)
 	} else {
-		replace("include /etc/nginx/modules-enabled/*.conf;", need.NginxModule(t, program, "stream"))
+		replace("include /etc/nginx/modules-enabled/*.conf;",
+			need.NginxModule(t, program, "stream"))
 		replace("listen 8080", "listen unix:"+sockets[0])
 		replace("listen 1935", "listen unix:"+sockets[1])
 		replace("worker_processes auto", "worker_processes 1")
@@ -85,7 +88,8 @@ func startBalancer(t *testing.T, name string, http, rtmp [3]string) *balancer {
 	if err := os.WriteFile(conf, []byte(*config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := check.CombinedOutput(); err != nil || bytes.Contains(bytes.ToLower(out), []byte("warn")) {
+	if out, err := check.CombinedOutput(); err != nil ||
+		bytes.Contains(bytes.ToLower(out), []byte("warn")) {
 		t.Fatalf("deploy/%s: %v\n%s", file, err, out)
 	}
 	b := &balancer{startProxy(t, run, sockets[0]), sockets[1]}
@@ -119,7 +123,8 @@ func TestBalancers(t *testing.T) {
 			t.Parallel()
 			f := serveRTMP(t, func(c *Config) { c.PublishToken, c.Blobs = "secret", t.TempDir() })
 			const down = "127.0.0.1:1"
-			b := startBalancer(t, name, [3]string{down, f.Addr, down}, [3]string{down, f.rtmp, down})
+			b := startBalancer(t, name, [3]string{down, f.Addr, down},
+				[3]string{down, f.rtmp, down})
 			passesStream(t, f.fixture, b.Client)
 			p := b.client(t, "live")
 			if s := p.Publish("film?token=secret"); s.Level != "status" {
@@ -132,7 +137,8 @@ func TestBalancers(t *testing.T) {
 			w.Play("film")
 			w.NextTag()
 
-			req, _ := http.NewRequestWithContext(context.Background(), "GET", "http://example.org/api/streams?token=secret", nil)
+			req, _ := http.NewRequestWithContext(context.Background(), "GET",
+				"http://example.org/api/streams?token=secret", nil)
 			req.Header.Set("Millrace-Cluster", "token") // which the server would refuse
 			if res := livetest.Do(b.Client, req); res.Status != 200 {
 				t.Errorf("%d %s", res.Status, res.Body)
@@ -221,7 +227,8 @@ func TestUnits(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	const most = "--threshold=15" // of 100; a service without protection has 96
-	out, err := exec.Command(program, "security", "--offline=true", most, filepath.Join(dir, "millrace.service")).CombinedOutput()
+	out, err := exec.Command(program, "security", "--offline=true", most,
+		filepath.Join(dir, "millrace.service")).CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}

@@ -54,7 +54,8 @@ func TestTheDocumentedAPI(t *testing.T) {
 		var documented, real []string
 		for row := range strings.Lines(table) {
 			fields, _, _ := strings.Cut(strings.TrimPrefix(row, "|"), "|")
-			for _, field := range regexp.MustCompile("`([a-z0-9_]+)`").FindAllStringSubmatch(fields, -1) {
+			for _, field := range regexp.MustCompile("`([a-z0-9_]+)`").FindAllStringSubmatch(fields,
+				-1) {
 				documented = append(documented, field[1])
 			}
 		}
@@ -80,18 +81,21 @@ func TestTheAPIIsStable(t *testing.T) {
 		Server  map[string]any
 		Streams []map[string]any
 	}
-	if err := json.Unmarshal([]byte(f.Get("/api/streams").Body), &got); err != nil || len(got.Streams) != 1 {
+	if err := json.Unmarshal([]byte(f.Get("/api/streams").Body), &got); err != nil ||
+		len(got.Streams) != 1 {
 		t.Fatalf("%v, %+v", err, got)
 	}
 	for what, check := range map[string]struct {
 		object                  map[string]any
 		numbers, texts, answers string
 	}{
-		"server": {got.Server, "uptime_seconds streams viewers bytes_out rtmp rtmps", "version files publish read",
+		"server": {got.Server, "uptime_seconds streams viewers bytes_out rtmp rtmps",
+			"version files publish read",
 			"blobs loopback rtmp_loopback rtmps_loopback"},
 		"stream": {got.Streams[0], "waiting_seconds returns takeovers silent_seconds uptime_seconds bits_per_second viewers " +
 			"viewers_mp4 viewers_rtmp viewers_hls lag_seconds_max behind_live_seconds_max key_interval_seconds mp4_time_seconds " +
-			"kept_bytes further_tracks groups_cut frames_lost stalled", "name format video audio publisher", ""},
+			"kept_bytes further_tracks groups_cut frames_lost stalled",
+			"name format video audio publisher", ""},
 	} {
 		for _, field := range strings.Fields(check.numbers) {
 			if _, ok := check.object[field].(float64); !ok {
@@ -130,7 +134,10 @@ func passesStream(t *testing.T, f *fixture, client *http.Client) {
 	stream := random(3 << 20)
 	body, send := io.Pipe()
 	published := make(chan string, 1)
-	go func() { published <- exchanged(client, "POST", "http://example.org/live/cam?token=secret", body) }()
+	go func() {
+		published <- exchanged(client, "POST", "http://example.org/live/cam?token=secret",
+			body)
+	}()
 	first, rest := stream[:1<<20], stream[1<<20:]
 	_, _ = send.Write(first)
 	f.published("cam", len(first))
@@ -156,13 +163,16 @@ func passes(t *testing.T, f *fixture, client *http.Client) {
 	t.Helper()
 	passesStream(t, f, client)
 	value := random(3 << 20)
-	if got := exchanged(client, "PUT", "http://example.org/blobs/a?token=secret", bytes.NewReader(value)); !strings.HasPrefix(got, "201") {
+	if got := exchanged(client, "PUT", "http://example.org/blobs/a?token=secret",
+		bytes.NewReader(value)); !strings.HasPrefix(got, "201") {
 		t.Errorf("PUT: %s", got)
 	}
-	if got := exchanged(client, "GET", "http://example.org/blobs/a", nil); got != "200 "+string(value) {
+	if got := exchanged(client, "GET", "http://example.org/blobs/a",
+		nil); got != "200 "+string(value) {
 		t.Errorf("GET: %.100q", got)
 	}
-	if got := exchanged(client, "PUT", "http://example.org/blobs/b", bytes.NewReader(value)); !strings.HasPrefix(got, "401") {
+	if got := exchanged(client, "PUT", "http://example.org/blobs/b",
+		bytes.NewReader(value)); !strings.HasPrefix(got, "401") {
 		t.Errorf("PUT without the token: %s", got)
 	}
 }
@@ -171,7 +181,8 @@ func passes(t *testing.T, f *fixture, client *http.Client) {
 // server at addr, and returns a client of it.
 func startDocumentedProxy(t *testing.T, name, program, addr string) *http.Client {
 	t.Helper()
-	language := map[string]string{"nginx": "nginx", "haproxy": "haproxy", "caddy": "caddyfile"}[name]
+	language := map[string]string{"nginx": "nginx", "haproxy": "haproxy",
+		"caddy": "caddyfile"}[name]
 	_, config, _ := strings.Cut(userPage(t, "deploy.md"), "```"+language+"\n")
 	config, _, _ = strings.Cut(config, "```")
 	dir := nettest.PlainDir(t)
@@ -255,7 +266,8 @@ func startProxy(t *testing.T, cmd *exec.Cmd, socket string) *http.Client {
 // The command for a test picture in docs/publish.md publishes one that viewers see.
 func TestDocumentedTestVideo(t *testing.T) {
 	need.Program(t, "ffmpeg")
-	command := regexp.MustCompile("(?m)^ffmpeg -re -f lavfi .*$").FindString(userPage(t, "publish.md"))
+	command := regexp.MustCompile("(?m)^ffmpeg -re -f lavfi .*$").FindString(userPage(t,
+		"publish.md"))
 	f := serve(t, nil)
 	command = strings.ReplaceAll(command, "127.0.0.1:8080", f.Addr)
 	command = strings.Replace(command, " -f flv ", " -t 1 -f flv ", 1) // else it does not end
@@ -278,8 +290,11 @@ func TestDocumentedRTMPCommands(t *testing.T) {
 	need.Program(t, "ffmpeg")
 	need.Program(t, "rtmpdump")
 	publishing := userPage(t, "publish.md")
-	command := regexp.MustCompile(`(?m)^ffmpeg -re -i film\.mp4 -c copy -f flv rtmp://127\.0\.0\.1/live/film$`).FindString(publishing)
-	withToken := regexp.MustCompile(`(?m)^ffmpeg .*"rtmp://example\.org/live/film\?token=secret"$`).FindString(publishing)
+	command := regexp.MustCompile(
+		`(?m)^ffmpeg -re -i film\.mp4 -c copy -f flv rtmp://127\.0\.0\.1/live/film$`).FindString(
+		publishing)
+	withToken := regexp.MustCompile(
+		`(?m)^ffmpeg .*"rtmp://example\.org/live/film\?token=secret"$`).FindString(publishing)
 	says := regexp.MustCompile("`(Server error: [^`]*)`").FindStringSubmatch(publishing)
 	watching := regexp.MustCompile(`(?m)^rtmpdump .*$`).FindString(userPage(t, "watch.md"))
 	if command == "" || withToken == "" || says == nil || watching == "" {
@@ -311,7 +326,8 @@ func TestDocumentedRTMPCommands(t *testing.T) {
 	defer cancel()
 	run := func(ctx context.Context, command string) (string, error) {
 		for _, host := range []string{"127.0.0.1/", "example.org/"} {
-			command = strings.ReplaceAll(command, "rtmp://"+host, "rtmp://"+l.RTMP.Addr().String()+"/")
+			command = strings.ReplaceAll(command, "rtmp://"+host, "rtmp://"+l.RTMP.Addr().String()+
+				"/")
 		}
 		cmd := exec.CommandContext(ctx, "sh", "-c", "exec "+command)
 		cmd.Dir = dir
@@ -333,7 +349,8 @@ func TestDocumentedRTMPCommands(t *testing.T) {
 		}
 	})
 	clients.Go(func() {
-		if out, err := run(ctx, strings.Replace(watching, "/live/test", "/live/film", 1)); err != nil {
+		if out, err := run(ctx, strings.Replace(watching, "/live/test", "/live/film",
+			1)); err != nil {
 			t.Errorf("%s: %v\n%s", watching, err, out)
 		}
 	})

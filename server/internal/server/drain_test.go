@@ -26,7 +26,8 @@ func TestPublishersAreAskedToConnectAgain(t *testing.T) {
 		tls   bool
 		caps  float64
 		stays bool
-	}{{"plain", false, 1, false}, {"over-tls", true, 15, false}, {"stays", false, 1, true}, {"old", false, 6, true}} {
+	}{{"plain", false, 1, false}, {"over-tls", true, 15, false}, {"stays", false, 1, true},
+		{"old", false, 6, true}} {
 		var conn net.Conn = dial(t, f.rtmp, 0)
 		if tt.tls {
 			conn = tls.Client(dial(t, f.rtmps, 0), &tls.Config{InsecureSkipVerify: true})
@@ -71,7 +72,8 @@ func TestPublishersAreAskedToConnectAgain(t *testing.T) {
 		})
 	}
 	f.stop()
-	for name, status := range map[string]string{"plain": "200", "over-tls": "200", "stays": "503", "old": "503"} {
+	for name, status := range map[string]string{"plain": "200", "over-tls": "200", "stays": "503",
+		"old": "503"} {
 		f.Logged("publisher ended", "stream="+name+" ", "status="+status)
 	}
 }

@@ -20,7 +20,8 @@ import (
 
 // serveFiles starts a server with a root that holds files of these sizes, and returns their
 // contents. change may be nil.
-func serveFiles(t *testing.T, sizes map[string]int, change func(*Config)) (*fixture, map[string][]byte) {
+func serveFiles(t *testing.T, sizes map[string]int, change func(*Config)) (*fixture,
+	map[string][]byte) {
 	t.Helper()
 	root := t.TempDir()
 	content := make(map[string][]byte)
@@ -102,7 +103,8 @@ func TestFilesGoBySendfile(t *testing.T) {
 
 func TestFilesStatus(t *testing.T) {
 	f, _ := serveFiles(t, map[string]int{"a": 10, "dir/b": 10, "site/index.html": 10}, nil)
-	listed, _ := serveFiles(t, map[string]int{"dir/b": 10}, func(c *Config) { c.FilesListing = true })
+	listed, _ := serveFiles(t, map[string]int{"dir/b": 10},
+		func(c *Config) { c.FilesListing = true })
 	bare := serve(t, nil)
 	outside := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(outside, []byte("secret"), 0o644); err != nil {
@@ -142,8 +144,10 @@ func TestFilesStatus(t *testing.T) {
 		{listed, "GET", "/api/streams", "", 200, `"files":"listed"`},
 	} {
 		res := tt.on.Request(tt.method, tt.path, "", tt.header)
-		if res.Status != tt.want || !strings.Contains(res.Body, tt.says) || strings.Contains(res.Body, "secret") {
-			t.Errorf("%s %s %s: %d %.200q, want %d with %q", tt.method, tt.path, tt.header, res.Status, res.Body, tt.want, tt.says)
+		if res.Status != tt.want || !strings.Contains(res.Body, tt.says) ||
+			strings.Contains(res.Body, "secret") {
+			t.Errorf("%s %s %s: %d %.200q, want %d with %q", tt.method, tt.path, tt.header,
+				res.Status, res.Body, tt.want, tt.says)
 		}
 	}
 	if strings.Contains(bare.Get("/metrics").Body, "millrace_files") {
@@ -155,7 +159,8 @@ func TestFilesPrecompressed(t *testing.T) {
 	sizes := map[string]int{"a.txt": 20, "a.txt.gz": 10}
 	for on, want := range map[bool]string{false: "", true: "gzip"} {
 		f, _ := serveFiles(t, sizes, func(c *Config) { c.FilesPrecompressed = on })
-		if res := f.Request("GET", "/files/a.txt", "", "Accept-Encoding: gzip"); res.Header.Get("Content-Encoding") != want {
+		if res := f.Request("GET", "/files/a.txt", "",
+			"Accept-Encoding: gzip"); res.Header.Get("Content-Encoding") != want {
 			t.Errorf("precompressed %v: %v", on, res.Header)
 		}
 	}
@@ -203,7 +208,8 @@ func TestAStalledDownloadIsCut(t *testing.T) {
 // that its handler never waits.
 func TestClientThatNeverReadsIsCut(t *testing.T) {
 	for _, path := range []string{"/files/small", "/page/app.js"} {
-		f, _ := serveFiles(t, map[string]int{"small": 2000}, func(c *Config) { c.StallTimeout = 200 * time.Millisecond })
+		f, _ := serveFiles(t, map[string]int{"small": 2000},
+			func(c *Config) { c.StallTimeout = 200 * time.Millisecond })
 		conn := dial(t, f.Addr, 4096)
 		_ = conn.SetDeadline(time.Now().Add(testTimeout))
 		requests := strings.Repeat("GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n", 100)
@@ -239,7 +245,8 @@ func TestStreamsHaveNoWriteTimeout(t *testing.T) {
 }
 
 func TestDrainTimeoutCutsDownloads(t *testing.T) {
-	f, _ := serveFiles(t, map[string]int{"big": 16 << 20}, func(c *Config) { c.DrainTimeout = 50 * time.Millisecond })
+	f, _ := serveFiles(t, map[string]int{"big": 16 << 20},
+		func(c *Config) { c.DrainTimeout = 50 * time.Millisecond })
 	w := f.Watcher("/files/big", 4096)
 	f.stop()
 	if n, err := io.Copy(io.Discard, w.Res.Body); err == nil {
@@ -249,10 +256,12 @@ func TestDrainTimeoutCutsDownloads(t *testing.T) {
 }
 
 func TestTooManyDownloads(t *testing.T) {
-	f, _ := serveFiles(t, map[string]int{"big": 16 << 20, "small": 1}, func(c *Config) { c.MaxDownloads = 1 })
+	f, _ := serveFiles(t, map[string]int{"big": 16 << 20, "small": 1},
+		func(c *Config) { c.MaxDownloads = 1 })
 	w := f.Watcher("/files/big", 4096)
 	res := f.Get("/files/small")
-	if res.Status != 503 || !strings.Contains(res.Body, "--max-downloads") || res.Header.Get("Retry-After") == "" {
+	if res.Status != 503 || !strings.Contains(res.Body, "--max-downloads") ||
+		res.Header.Get("Retry-After") == "" {
 		t.Errorf("%d %s %v", res.Status, res.Body, res.Header)
 	}
 	if n := f.metric("millrace_files_refused_total"); n != "1" {

@@ -87,7 +87,8 @@ func serveOn(t testing.TB, cfg Config, book *logBook, l Listeners) *fixture {
 func (f *fixture) published(name string, n int) {
 	f.T.Helper()
 	eventually(f.T, fmt.Sprintf("%d bytes of %s", n, name), func() bool {
-		there := slices.ContainsFunc(f.hub.Streams(), func(s live.StreamInfo) bool { return s.Name == name })
+		there := slices.ContainsFunc(f.hub.Streams(),
+			func(s live.StreamInfo) bool { return s.Name == name })
 		return there && f.hub.Stats().BytesIn >= int64(n)
 	})
 }

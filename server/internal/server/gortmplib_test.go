@@ -35,7 +35,8 @@ import (
 
 // A libStream is a stream as gortmplib writes and reads it.
 type libStream struct {
-	config map[string][][]byte // by track, as in "video0": the FourCC of the codec, and its parameters
+	// By track, as in "video0": the FourCC of the codec, and its parameters.
+	config map[string][][]byte
 	frames []libFrame
 }
 
@@ -72,8 +73,10 @@ func (s *libStream) same(t *testing.T, what string, want *libStream) {
 	}
 	for i := range min(len(s.frames), len(want.frames)) {
 		if got, want := s.frames[i], want.frames[i]; !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: frame %d is of %s, at %v, %v, %d bytes; want %s, %v, %v, %d bytes", what, i, got.track, got.pts, got.dts,
-				len(bytes.Join(got.units, nil)), want.track, want.pts, want.dts, len(bytes.Join(want.units, nil)))
+			t.Errorf("%s: frame %d is of %s, at %v, %v, %d bytes; want %s, %v, %v, %d bytes", what,
+				i, got.track, got.pts, got.dts,
+				len(bytes.Join(got.units, nil)), want.track, want.pts, want.dts,
+				len(bytes.Join(want.units, nil)))
 			return
 		}
 	}
@@ -145,7 +148,8 @@ func readTags(t *testing.T, tags [][]byte) *libStream {
 	t.Helper()
 	s := &libStream{config: make(map[string][][]byte)}
 	for i, tag := range tags {
-		at := time.Duration(uint32(tag[7])<<24|binary.BigEndian.Uint32(tag[3:])&0xffffff) * time.Millisecond
+		at := time.Duration(
+			uint32(tag[7])<<24|binary.BigEndian.Uint32(tag[3:])&0xffffff) * time.Millisecond
 		if tag[0] != 18 && !s.readBody(tag[0], at, tag[11:len(tag)-4]) {
 			t.Fatalf("tag %d, of type %d, begins with %x", i, tag[0], tag[11:min(len(tag), 31)])
 		}
@@ -172,7 +176,8 @@ func (s *libStream) readBody(kind byte, at time.Duration, p []byte) bool {
 		if kind == audio {
 			track = "audio0"
 		}
-		if packet, p = p[0]&15, p[1:]; kind == audio && packet == audioTracks || kind != audio && packet == videoTracks {
+		if packet, p = p[0]&15, p[1:]; kind == audio && packet == audioTracks || kind != audio &&
+			packet == videoTracks {
 			track = fmt.Sprint(track[:5], p[5])
 			packet, p = p[0]&15, slices.Concat(p[1:5], p[6:]) // one track
 		}
@@ -302,8 +307,9 @@ func (f *rtmpFixture) libPublish(t *testing.T, address string, s *libStream) *li
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &libPublisher{t: t, client: c, writer: &gortmplib.Writer{Conn: c}, tracks: make(map[string]*gortmplib.Track),
-		codec: make(map[string]string), statuses: make(chan string, 100)}
+	p := &libPublisher{t: t, client: c, writer: &gortmplib.Writer{Conn: c},
+		tracks: make(map[string]*gortmplib.Track),
+		codec:  make(map[string]string), statuses: make(chan string, 100)}
 	names, tracks := s.tracks(t)
 	for i, name := range names {
 		p.tracks[name], p.codec[name] = tracks[i], string(s.config[name][0])
@@ -354,7 +360,8 @@ func (p *libPublisher) send(frames ...libFrame) {
 func (p *libPublisher) call(name string, argument any) {
 	p.t.Helper()
 	const stream = 1 << 24 // 1, in the order of bytes of gortmplib
-	m := &message.CommandAMF0{ChunkStreamID: 4, MessageStreamID: stream, Name: name, Arguments: amf0.Data{nil, argument}}
+	m := &message.CommandAMF0{ChunkStreamID: 4, MessageStreamID: stream, Name: name,
+		Arguments: amf0.Data{nil, argument}}
 	if err := p.client.Write(m); err != nil {
 		p.t.Error(err)
 	}
@@ -399,7 +406,8 @@ func (f *rtmpFixture) libWatch(t *testing.T, address string) *libViewer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := &libViewer{t: t, client: c, done: make(chan struct{}), got: libStream{config: make(map[string][][]byte)}}
+	v := &libViewer{t: t, client: c, done: make(chan struct{}),
+		got: libStream{config: make(map[string][][]byte)}}
 	go func() {
 		defer close(v.done)
 		v.err = v.read()
@@ -443,7 +451,8 @@ func (v *libViewer) read() error {
 		}
 		v.got.config[name] = config
 		units := func(pts, dts time.Duration, units [][]byte) {
-			if !reflect.DeepEqual(units, config[1:]) { // gortmplib gives a sequence header as a frame
+			// Gortmplib gives a sequence header as a frame.
+			if !reflect.DeepEqual(units, config[1:]) {
 				v.got.add(name, pts, dts, units...)
 			}
 		}
@@ -479,7 +488,8 @@ func (v *libViewer) rest() *libStream {
 	if n := len(v.statuses); n > 0 {
 		last = v.statuses[n-1]
 	}
-	if !slices.Contains(v.statuses, "StreamEOF") || !strings.HasPrefix(last, "NetStream.Play.Stop") {
+	if !slices.Contains(v.statuses, "StreamEOF") ||
+		!strings.HasPrefix(last, "NetStream.Play.Stop") {
 		v.t.Errorf("gortmplib's viewer is told %q", v.statuses)
 	}
 	return &v.got
@@ -508,7 +518,8 @@ func libStreams(t *testing.T) map[string]*libStream {
 	}
 	// made returns a stream with keyframes of a size and, if reordered, with presentation times
 	// that differ from decoding times.
-	made := func(config map[string][][]byte, size int, video func(key bool, size int) [][]byte, reordered bool,
+	made := func(config map[string][][]byte, size int, video func(key bool, size int) [][]byte,
+		reordered bool,
 		audio ...string) *libStream {
 		s := &libStream{config: config}
 		for i := range 70 {
@@ -538,7 +549,8 @@ func libStreams(t *testing.T) map[string]*libStream {
 	return map[string]*libStream{
 		"H.264 and AAC": sample,
 		// Times of more than 24 bits, and frames of several chunks, each of which repeats the time.
-		"late and large": made(map[string][][]byte{"video0": sample.config["video0"], "audio0": aac}, 150_000, avc, true, "audio0").
+		"late and large": made(map[string][][]byte{"video0": sample.config["video0"],
+			"audio0": aac}, 150_000, avc, true, "audio0").
 			later((1<<24 - 1000) * time.Millisecond),
 		"H.265 and Opus": made(map[string][][]byte{"video0": {[]byte("hvc1"),
 			unhex("40010c01ffff01600000030090000003000003003c95980920"),
@@ -550,13 +562,15 @@ func libStreams(t *testing.T) map[string]*libStream {
 			}
 			return [][]byte{noise("\x02\x01", size/10), noise("\x02\x01", size/10)}
 		}, true, "audio0"),
-		"AV1 and AAC": made(map[string][][]byte{"video0": {[]byte("av01")}, "audio0": aac}, 5000, func(key bool, size int) [][]byte {
-			if key {
-				return [][]byte{unhex("080000000042abbfc3700be001"), noise("\x30", size)}
-			}
-			return [][]byte{noise("\x30", size/10)}
-		}, false, "audio0"),
-		"two tracks of audio": made(map[string][][]byte{"video0": sample.config["video0"], "audio0": aac, "audio1": head},
+		"AV1 and AAC": made(map[string][][]byte{"video0": {[]byte("av01")}, "audio0": aac}, 5000,
+			func(key bool, size int) [][]byte {
+				if key {
+					return [][]byte{unhex("080000000042abbfc3700be001"), noise("\x30", size)}
+				}
+				return [][]byte{noise("\x30", size/10)}
+			}, false, "audio0"),
+		"two tracks of audio": made(map[string][][]byte{"video0": sample.config["video0"],
+			"audio0": aac, "audio1": head},
 			5000, avc, true, "audio0", "audio1"),
 	}
 }
@@ -566,13 +580,15 @@ func libStreams(t *testing.T) map[string]*libStream {
 func TestGortmplib(t *testing.T) {
 	cert, key := writeCertificate(t, t.TempDir(), 1)
 	plain := serveRTMP(t, nil)
-	secure := serveRTMP(t, func(c *Config) { c.TLSCert, c.TLSKey = cert, key }) // where HTTP is HTTPS
+	// Where HTTP is HTTPS.
+	secure := serveRTMP(t, func(c *Config) { c.TLSCert, c.TLSKey = cert, key })
 	for format, want := range libStreams(t) {
 		var tags [][]byte // of the stream that gortmplib has published first
 		byLibrary := func(scheme string) func(t *testing.T, f *rtmpFixture) libSource {
 			return func(t *testing.T, f *rtmpFixture) libSource {
 				p, n := f.libPublish(t, f.libURL(scheme, "/live#cam"), want), want.head()
-				return libSource{func() { p.send(want.frames[:n]...) }, func() { p.send(want.frames[n:]...) }, p.unpublish}
+				return libSource{func() { p.send(want.frames[:n]...) },
+					func() { p.send(want.frames[n:]...) }, p.unpublish}
 			}
 		}
 		for _, tt := range []struct {
@@ -615,7 +631,8 @@ func TestGortmplib(t *testing.T) {
 				var toHTTP net.Conn = dial(t, f.Addr, 0)
 				if f == secure {
 					viewers = append(viewers, f.libWatch(t, f.libURL("rtmps", "/live#cam")))
-					toHTTP = tls.Client(toHTTP, &tls.Config{RootCAs: f.roots(), ServerName: "127.0.0.1"})
+					toHTTP = tls.Client(toHTTP,
+						&tls.Config{RootCAs: f.roots(), ServerName: "127.0.0.1"})
 				}
 				byRTMP := f.client("live")
 				byRTMP.Play("cam")
@@ -648,11 +665,18 @@ type libSource struct{ begin, goOn, end func() }
 
 // A server that takes the longest frames of all does not announce chunks that gortmplib refuses.
 func TestGortmplibWithTheLongestFrames(t *testing.T) {
-	f := serveRTMP(t, func(c *Config) { c.MaxTagBytes, c.KeepBytes, c.LagBytes = 1<<24-1, 64<<20, 64<<20 })
+	f := serveRTMP(t, func(c *Config) {
+		c.MaxTagBytes, c.KeepBytes, c.LagBytes = 1<<24-1, 64<<20,
+			64<<20
+	})
 	want := libStreams(t)["late and large"]
 	// Longer than a chunk by its header, and as long as gortmplib takes.
-	i := slices.IndexFunc(want.frames, func(f libFrame) bool { return f.track == "video0" && f.dts > want.frames[0].dts })
-	want.frames[i].units = [][]byte{bytes.Repeat([]byte{0x41}, 5<<20), bytes.Repeat([]byte{0x41}, 3<<20)}
+	i := slices.IndexFunc(want.frames, func(f libFrame) bool {
+		return f.track == "video0" &&
+			f.dts > want.frames[0].dts
+	})
+	want.frames[i].units = [][]byte{bytes.Repeat([]byte{0x41}, 5<<20),
+		bytes.Repeat([]byte{0x41}, 3<<20)}
 	n := want.head()
 	p := f.libPublish(t, f.libURL("rtmp", "/live#cam"), want)
 	p.send(want.frames[:n]...)
@@ -665,13 +689,18 @@ func TestGortmplibWithTheLongestFrames(t *testing.T) {
 // The token may stand behind the stream key, and in the address. A client that shows a wrong one is
 // told so.
 func TestGortmplibTokens(t *testing.T) {
-	f := serveRTMP(t, func(c *Config) { c.PublishToken, c.ReadToken = "publish-s3cret", "read-s3cret" })
+	f := serveRTMP(t, func(c *Config) {
+		c.PublishToken, c.ReadToken = "publish-s3cret",
+			"read-s3cret"
+	})
 	sample := libStreams(t)["H.264 and AAC"]
-	for _, rest := range []string{"/live#cam?token=", "/live?token=publish-s3cret#cam?x=", "/live/cam?token="} {
+	for _, rest := range []string{"/live#cam?token=", "/live?token=publish-s3cret#cam?x=",
+		"/live/cam?token="} {
 		p := f.libPublish(t, f.libURL("rtmp", rest+"publish-s3cret"), sample)
 		n := sample.head()
 		p.send(sample.frames[:n]...)
-		v := f.libWatch(t, f.libURL("rtmp", strings.ReplaceAll(rest, "publish", "read")+"read-s3cret"))
+		v := f.libWatch(t, f.libURL("rtmp", strings.ReplaceAll(rest, "publish", "read")+
+			"read-s3cret"))
 		p.send(sample.frames[n:]...)
 		p.unpublish()
 		v.rest().same(t, rest, sample)
@@ -681,10 +710,12 @@ func TestGortmplibTokens(t *testing.T) {
 		rest, says string
 	}{
 		{true, "/live#cam", "NetStream.Publish.Denied"}, {true, "/live#cam", "needs the token"},
-		{true, "/live#cam?token=wrong", "NetStream.Publish.Denied"}, {true, "/live#cam?token=wrong", "wrong publish token"},
+		{true, "/live#cam?token=wrong", "NetStream.Publish.Denied"},
+		{true, "/live#cam?token=wrong", "wrong publish token"},
 		{true, "/live#cam?token=read-s3cret", "wrong publish token"},
 		{true, "/other#cam?token=publish-s3cret", "the server is rtmp://HOST/live"},
-		{false, "/live#cam", "NetStream.Play.Failed"}, {false, "/live#cam?token=wrong", "wrong token"},
+		{false, "/live#cam", "NetStream.Play.Failed"},
+		{false, "/live#cam?token=wrong", "wrong token"},
 	} {
 		c, err := f.libClient(f.libURL("rtmp", tt.rest), tt.publish)
 		if err == nil {
@@ -720,7 +751,8 @@ func TestGortmplibTakeover(t *testing.T) {
 	// The second publisher's times follow the first's.
 	want := &libStream{config: sample.config, frames: slices.Clone(sample.frames[:half])}
 	if len(got.frames) > half {
-		want.frames = append(want.frames, sample.later(got.frames[half].dts-sample.frames[0].dts).frames...)
+		want.frames = append(
+			want.frames, sample.later(got.frames[half].dts-sample.frames[0].dts).frames...)
 		if got.frames[half].dts < got.frames[half-1].dts {
 			t.Errorf("the time goes from %v to %v", got.frames[half-1].dts, got.frames[half].dts)
 		}
@@ -764,7 +796,8 @@ func TestGortmplibEndsItsStream(t *testing.T) {
 // tagsUpToVideo returns how many tags there are up to the first frame of video.
 func tagsUpToVideo(tags [][]byte) int {
 	return 1 + slices.IndexFunc(tags, func(tag []byte) bool {
-		return tag[0] == 9 && (tag[11]&0x80 == 0 && tag[12] == 1 || tag[11]&0x80 != 0 && tag[11]&15 != 0)
+		return tag[0] == 9 && (tag[11]&0x80 == 0 && tag[12] == 1 || tag[11]&0x80 != 0 &&
+			tag[11]&15 != 0)
 	})
 }
 

@@ -15,9 +15,15 @@ import (
 func TestHLSInABrowser(t *testing.T) {
 	tab := pagetest.NewPlayers(t)
 	open := serve(t, func(c *Config) { c.Demo, c.Latency = true, Defaults().Latency })
-	closed := serve(t, func(c *Config) { c.Demo, c.Latency, c.ReadToken = true, Defaults().Latency, "a secret" })
+	closed := serve(t, func(c *Config) {
+		c.Demo, c.Latency, c.ReadToken = true, Defaults().Latency,
+			"a secret"
+	})
 	const path = "/live/demo/index.m3u8"
-	checkBeside(t, open.follow("demo", func(c *hlscheck.Client) { c.FromStart, c.Verify = false, 10 }))
+	checkBeside(t, open.follow("demo", func(c *hlscheck.Client) {
+		c.FromStart, c.Verify = false,
+			10
+	}))
 	// A player that a busy machine has held up plays faster until it is as live as before.
 	const live = "lowLatencyMode: true, maxLiveSyncPlaybackRate: 1.5, liveSyncOnStallIncrease: 0"
 	tab.Play("parts", open.URL(path), live)
@@ -48,7 +54,8 @@ func TestHLSInABrowser(t *testing.T) {
 			r := tab.Report(name)
 			t.Logf("%s: %v", name, r)
 			last := slices.Max(append(r.Behind, 0))
-			if r.Waiting == 0 && len(r.Errors) == 0 && last > 0 && (name == "segments" || last < 2000) {
+			if r.Waiting == 0 && len(r.Errors) == 0 && last > 0 &&
+				(name == "segments" || last < 2000) {
 				steady[name]++
 			}
 			least = min(least, steady[name])
@@ -63,7 +70,8 @@ func TestHLSInABrowser(t *testing.T) {
 			return
 		}
 		if round == rounds-1 && least < want {
-			t.Errorf("of %d rounds without a stop and within two seconds there were %v", rounds, steady)
+			t.Errorf("of %d rounds without a stop and within two seconds there were %v", rounds,
+				steady)
 		}
 	}
 }
@@ -73,7 +81,8 @@ func TestHLSInABrowser(t *testing.T) {
 func checkBeside(t *testing.T, player *hlsPlayer, may ...string) {
 	t.Cleanup(func() {
 		stats := player.stop()
-		if mistakes := hlscheck.Must(hlscheck.Without(stats.Problems, may...)); stats.Playlists == 0 || len(mistakes) > 0 {
+		if mistakes := hlscheck.Must(hlscheck.Without(stats.Problems,
+			may...)); stats.Playlists == 0 || len(mistakes) > 0 {
 			t.Errorf("there are mistakes: %v\n%v", mistakes, stats)
 		}
 	})
@@ -101,8 +110,10 @@ func TestHLSChangesInABrowser(t *testing.T) {
 			}
 			p.Send(tag)
 			if i == 0 && j == len(part)/2 {
-				tab.Play("parts", f.URL("/live/film/index.m3u8"), "lowLatencyMode: true, startPosition: 0")
-				tab.Play("segments", f.URL("/live/film/index.m3u8"), "lowLatencyMode: false, startPosition: 0")
+				tab.Play("parts", f.URL("/live/film/index.m3u8"),
+					"lowLatencyMode: true, startPosition: 0")
+				tab.Play("segments", f.URL("/live/film/index.m3u8"),
+					"lowLatencyMode: false, startPosition: 0")
 			}
 		}
 		if i == 3 {

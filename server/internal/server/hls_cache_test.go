@@ -26,7 +26,8 @@ type requestCount struct {
 func (c *requestCount) front(t *testing.T, url *url.URL, tr http.RoundTripper) *httptest.Server {
 	t.Helper()
 	c.counts = make(map[string]int)
-	proxy := &httputil.ReverseProxy{Transport: tr, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(url) }}
+	proxy := &httputil.ReverseProxy{Transport: tr,
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(url) }}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c.mu.Lock()
 		c.counts[r.URL.RequestURI()]++
@@ -44,7 +45,8 @@ func TestHLSBehindACache(t *testing.T) {
 	nginx := need.Program(t, "nginx")
 	_, block, _ := strings.Cut(userPage(t, "hls.md"), "```nginx\n")
 	block, _, _ = strings.Cut(block, "```")
-	if !strings.Contains(block, "127.0.0.1:8080") || !strings.Contains(block, "/var/cache/nginx/hls") {
+	if !strings.Contains(block, "127.0.0.1:8080") ||
+		!strings.Contains(block, "/var/cache/nginx/hls") {
 		t.Fatalf("docs/hls.md has no configuration for nginx: %q", block)
 	}
 	f := serve(t, func(c *Config) { c.Demo, c.Latency = true, Defaults().Latency })
@@ -57,7 +59,8 @@ func TestHLSBehindACache(t *testing.T) {
 	var asked, came requestCount
 	origin := asked.front(t, server, tr)
 	dir := nettest.PlainDir(t)
-	block = strings.NewReplacer("127.0.0.1:8080", origin.Listener.Addr().String(), "/var/cache/nginx/hls", filepath.Join(dir, "hls")).Replace(block)
+	block = strings.NewReplacer("127.0.0.1:8080", origin.Listener.Addr().String(),
+		"/var/cache/nginx/hls", filepath.Join(dir, "hls")).Replace(block)
 	client := startNginx(t, nginx, dir, filepath.Join(dir, "http"), block)
 	edge := came.front(t, &url.URL{Scheme: "http", Host: "localhost"}, client.Transport)
 	path := edge.URL + "/live/demo/index.m3u8"
@@ -68,7 +71,10 @@ func TestHLSBehindACache(t *testing.T) {
 	}
 	players := make([]*hlsPlayer, 50)
 	for i := range players {
-		players[i] = followURL(t, path, func(c *hlscheck.Client) { c.FromStart, c.Verify, c.HTTP = false, -1, client })
+		players[i] = followURL(t, path, func(c *hlscheck.Client) {
+			c.FromStart, c.Verify,
+				c.HTTP = false, -1, client
+		})
 	}
 	for i := range steps {
 		for _, p := range players {
@@ -99,21 +105,25 @@ func TestHLSBehindACache(t *testing.T) {
 		if stats.Missed > 0 || len(hlscheck.Must(stats.Problems)) > 0 {
 			t.Errorf("there are mistakes:\n%v", stats)
 		}
-		latency.N, latency.Sum, latency.Max = latency.N+stats.Latency.N, latency.Sum+stats.Latency.Sum, max(latency.Max, stats.Latency.Max)
+		latency.N, latency.Sum, latency.Max = latency.N+stats.Latency.N,
+			latency.Sum+stats.Latency.Sum, max(latency.Max, stats.Latency.Max)
 	}
 	// A playlist may be kept for two seconds only, and nginx lets requests through that have waited
 	// for five: on a slow machine the server is asked for it again.
 	if objects == 0 || lists == 0 || requests > lists*len(players)/4 {
-		t.Errorf("the server was asked for %d objects, and %d times for %d playlists", objects, requests, lists)
+		t.Errorf("the server was asked for %d objects, and %d times for %d playlists", objects,
+			requests, lists)
 	}
-	t.Logf("50 players: %d objects, %d requests for %d playlists; latency: mean %v, most %v", objects, requests, lists, latency.Mean(), latency.Max)
+	t.Logf("50 players: %d objects, %d requests for %d playlists; latency: mean %v, most %v",
+		objects, requests, lists, latency.Mean(), latency.Max)
 	if testing.Short() {
 		return
 	}
 	need.Program(t, "ffmpeg")
-	pictures := sums(runProgram(t, "ffmpeg", "-v", "error", "-i", path, "-t", "3", "-map", "0:v", "-f", "framemd5", "-"))
+	pictures := sums(runProgram(t, "ffmpeg", "-v", "error", "-i", path, "-t", "3", "-map", "0:v",
+		"-f", "framemd5", "-"))
 	if len(pictures) != 75 {
-		t.Errorf("ffmpeg has %d pictures, want 75", len(pictures))
+		t.Errorf("ffmpeg has %d video frames, want 75", len(pictures))
 	}
 	tab := pagetest.NewPlayers(t)
 	tab.Play("parts", path, "lowLatencyMode: true")

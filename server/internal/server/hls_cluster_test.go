@@ -47,7 +47,8 @@ func TestHLSAtAllNodes(t *testing.T) {
 	for i, f := range nodes {
 		for range 1 + 9*(i%2) {
 			url := f.URL("/live/film/index.m3u8")
-			players = append(players, followURL(t, url, func(c *hlscheck.Client) { c.Hints, c.Delta, c.Verify = true, true, 0 }))
+			players = append(players, followURL(t, url,
+				func(c *hlscheck.Client) { c.Hints, c.Delta, c.Verify = true, true, 0 }))
 		}
 	}
 	film := sampleReel(10)
@@ -61,11 +62,13 @@ func TestHLSAtAllNodes(t *testing.T) {
 		if res.Status != 200 {
 			t.Fatalf("%s at %s: %d %s", name, f.self(), res.Status, res.Body)
 		}
-		return res.Body + fmt.Sprint(res.Header["Etag"], res.Header["Cache-Control"], res.Header["Content-Type"])
+		return res.Body + fmt.Sprint(res.Header["Etag"], res.Header["Cache-Control"],
+			res.Header["Content-Type"])
 	}
 	for _, name := range []string{"index.m3u8", "media.m3u8"} {
 		for _, f := range nodes[1:] {
-			eventually(t, name+" of all nodes", func() bool { return get(f, name) == get(nodes[0], name) })
+			eventually(t, name+" of all nodes",
+				func() bool { return get(f, name) == get(nodes[0], name) })
 		}
 	}
 	objects := uris(nodes[0].Get("/live/film/media.m3u8").Body)
@@ -76,9 +79,11 @@ func TestHLSAtAllNodes(t *testing.T) {
 			}
 		}
 	}
-	if fetched, cached := count(nodes[1], "millrace_cluster_objects_fetched_total"), count(nodes[1], "millrace_cluster_objects_cached_total")+
-		count(nodes[1], "millrace_cluster_objects_collapsed_total"); cached < 5*fetched {
-		t.Errorf("ten players have asked %d times for what %d requests have brought", cached, fetched)
+	if fetched, cached := count(nodes[1], "millrace_cluster_objects_fetched_total"),
+		count(nodes[1], "millrace_cluster_objects_cached_total")+
+			count(nodes[1], "millrace_cluster_objects_collapsed_total"); cached < 5*fetched {
+		t.Errorf("ten players have asked %d times for what %d requests have brought", cached,
+			fetched)
 	}
 	for _, query := range []string{"?_HLS_part=1", "?_HLS_msn=x"} {
 		if res := nodes[1].Get("/live/film/media.m3u8" + query); res.Status != 400 {
@@ -92,13 +97,15 @@ func TestHLSAtAllNodes(t *testing.T) {
 			t.Errorf("%s: %d, want %d", path, res.Status, status)
 		}
 	}
-	if status := askAsNode(t, nodes[1], "/live/film/media.m3u8"); status != http.StatusMisdirectedRequest {
+	if status := askAsNode(
+		t, nodes[1], "/live/film/media.m3u8"); status != http.StatusMisdirectedRequest {
 		t.Errorf("a node that asks one that does not own the stream gets %d", status)
 	}
 	p.End()
 	for _, player := range players {
 		stats := player.stop()
-		if len(hlscheck.Must(hlscheck.Without(stats.Problems, "hint-broken", "part-short", "hint-unavailable"))) > 0 || stats.Missed > 0 {
+		if len(hlscheck.Must(hlscheck.Without(stats.Problems, "hint-broken", "part-short",
+			"hint-unavailable"))) > 0 || stats.Missed > 0 {
 			t.Errorf("%v", stats)
 		}
 	}
@@ -106,13 +113,19 @@ func TestHLSAtAllNodes(t *testing.T) {
 
 // A player shows the token for readers at the node that it asks, and gets playlists with it.
 func TestHLSTokenAtAnotherNode(t *testing.T) {
-	nodes := serveCluster(t, 2, func(c *Config) { c.ReadToken, c.PublishToken = "reader", "writer" })
+	nodes := serveCluster(t, 2, func(c *Config) {
+		c.ReadToken, c.PublishToken = "reader",
+			"writer"
+	})
 	p := nodes[0].Publisher("cam?token=writer")
 	p.Send(demo.Sample)
 	nodes[0].published("cam", len(demo.Sample)-13)
-	for path, status := range map[string]int{"media.m3u8": 401, "media.m3u8?token=x": 403, "media.m3u8?token=reader": 200} {
+	for path, status := range map[string]int{"media.m3u8": 401, "media.m3u8?token=x": 403,
+		"media.m3u8?token=reader": 200} {
 		res := nodes[1].Get("/live/cam/" + path)
-		if res.Status != status || status == 200 && (!strings.Contains(res.Body, ".m4s?token=reader\n") || res.Header.Get("Cache-Control") != "private, max-age=1") {
+		if res.Status != status || status == 200 &&
+			(!strings.Contains(res.Body, ".m4s?token=reader\n") ||
+				res.Header.Get("Cache-Control") != "private, max-age=1") {
 			t.Errorf("%s: %d %v %s", path, res.Status, res.Header, res.Body)
 		}
 	}
@@ -169,7 +182,8 @@ func TestHLSContinuesAtAnotherNode(t *testing.T) {
 	}
 	// Parts that the player has not asked for yet are gone with their node. A segment may be a
 	// moment late in the store.
-	if len(hlscheck.Must(hlscheck.Without(stats.Problems, "hint-broken", "part-short", "object-missing"))) > 0 {
+	if len(hlscheck.Must(hlscheck.Without(stats.Problems, "hint-broken", "part-short",
+		"object-missing"))) > 0 {
 		t.Errorf("there are mistakes:\n%v", stats)
 	}
 	third.End()
@@ -189,23 +203,30 @@ func TestHLSTakeoverWithFFmpeg(t *testing.T) {
 	})
 	var next atomic.Int32
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		http.Redirect(w, r, nodes[next.Add(1)%3].URL(r.URL.RequestURI()), http.StatusTemporaryRedirect)
+		http.Redirect(w, r, nodes[next.Add(1)%3].URL(r.URL.RequestURI()),
+			http.StatusTemporaryRedirect)
 	}))
 	defer front.Close()
 	push := func(f *rtmpFixture) *exec.Cmd {
-		cmd := exec.CommandContext(t.Context(), "ffmpeg", "-v", "error", "-re", "-i", source, "-c", "copy", "-f", "flv", f.URL("/live/film"))
+		cmd := exec.CommandContext(t.Context(), "ffmpeg", "-v", "error", "-re", "-i", source, "-c",
+			"copy", "-f", "flv", f.URL("/live/film"))
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
 		return cmd
 	}
 	first := push(nodes[0])
-	eventually(t, "the stream", func() bool { return nodes[0].Get("/live/film/index.m3u8").Status == 200 })
-	player := followURL(t, nodes[2].URL("/live/film/index.m3u8"), func(c *hlscheck.Client) { c.Hints, c.Delta = true, true })
+	eventually(t, "the stream", func() bool {
+		return nodes[0].Get(
+			"/live/film/index.m3u8").Status == 200
+	})
+	player := followURL(t, nodes[2].URL("/live/film/index.m3u8"),
+		func(c *hlscheck.Client) { c.Hints, c.Delta = true, true })
 	out := filepath.Join(t.TempDir(), "out.mkv")
 	var playing sync.WaitGroup
 	playing.Go(func() {
-		runProgram(t, "ffmpeg", "-v", "error", "-live_start_index", "0", "-i", front.URL+"/live/film/index.m3u8", "-c", "copy", "-y", out)
+		runProgram(t, "ffmpeg", "-v", "error", "-live_start_index", "0", "-i", front.URL+
+			"/live/film/index.m3u8", "-c", "copy", "-y", out)
 	})
 	player.got(500_000)
 	second := push(nodes[1]) // which takes over
@@ -217,10 +238,11 @@ func TestHLSTakeoverWithFFmpeg(t *testing.T) {
 	}
 	playing.Wait() // the stream has ended
 	if n := len(decoded(t, out, "v")); n < 25*14 {
-		t.Errorf("%d pictures", n)
+		t.Errorf("%d video frames", n)
 	}
 	stats := player.end()
-	if player.breaks() != 1 || len(hlscheck.Must(hlscheck.Without(stats.Problems, "part-late", "hint-broken", "part-short"))) > 0 {
+	if player.breaks() != 1 || len(hlscheck.Must(hlscheck.Without(stats.Problems, "part-late",
+		"hint-broken", "part-short"))) > 0 {
 		t.Errorf("%v", stats)
 	}
 }
@@ -229,7 +251,8 @@ func TestHLSTakeoverWithFFmpeg(t *testing.T) {
 func TestHLSOfUnknownStreamAtAllNodes(t *testing.T) {
 	t.Parallel()
 	nodes := serveCluster(t, 2, func(c *Config) { c.ViewerWait = time.Millisecond })
-	for _, path := range []string{"/live/nothing/index.m3u8", "/live/nothing/media.m3u8", "/live/film/nonsense"} {
+	for _, path := range []string{"/live/nothing/index.m3u8", "/live/nothing/media.m3u8",
+		"/live/film/nonsense"} {
 		if res := nodes[1].Get(path); res.Status != 404 {
 			t.Errorf("%s: %d %s", path, res.Status, res.Body)
 		}
@@ -262,14 +285,16 @@ func TestHLSEndAtAllNodes(t *testing.T) {
 	film := sampleReel(10)
 	var players []*hlsPlayer
 	for _, f := range nodes[1:] {
-		players = append(players, followURL(t, f.URL("/live/film/index.m3u8"), func(c *hlscheck.Client) { c.Hints, c.Verify = true, 0 }))
+		players = append(players, followURL(t, f.URL("/live/film/index.m3u8"),
+			func(c *hlscheck.Client) { c.Hints, c.Verify = true, 0 }))
 	}
 	p := nodes[0].Publisher("film")
 	nodes[0].sendHLS(p, film)
 	for _, player := range players {
 		player.got(film.payload() / 2)
 	}
-	_, hint, _ := strings.Cut(nodes[1].Get("/live/film/media.m3u8").Body, "PRELOAD-HINT:TYPE=PART,URI=\"")
+	_, hint, _ := strings.Cut(nodes[1].Get("/live/film/media.m3u8").Body,
+		"PRELOAD-HINT:TYPE=PART,URI=\"")
 	next, _, _ := strings.Cut(hint, "\"")
 	o, ok := hls.ParseObject(next)
 	if !ok {
@@ -283,13 +308,16 @@ func TestHLSEndAtAllNodes(t *testing.T) {
 		})
 	}
 	var end string
-	eventually(t, "the end at the node that had the publisher", func() bool { // which gave the stream up a moment before
+	eventually(t, "the end at the node that had the publisher", func() bool {
+		// Which gave the stream up a moment before.
 		end = nodes[0].Get("/live/film/media.m3u8").Body
 		return strings.HasSuffix(end, "#EXT-X-ENDLIST\n")
 	})
 	for _, f := range nodes[1:] {
-		for _, query := range []string{"", fmt.Sprintf("?_HLS_msn=%d&_HLS_part=%d", o.MSN, o.Part), fmt.Sprintf("?_HLS_msn=%d", o.MSN)} {
-			eventually(t, "the end at all nodes", func() bool { // a playlist of before the end may be kept for a part
+		for _, query := range []string{"", fmt.Sprintf("?_HLS_msn=%d&_HLS_part=%d", o.MSN, o.Part),
+			fmt.Sprintf("?_HLS_msn=%d", o.MSN)} {
+			eventually(t, "the end at all nodes", func() bool {
+				// A playlist of before the end may be kept for a part.
 				res := f.Get("/live/film/media.m3u8" + query)
 				if res.Status != 200 {
 					t.Errorf("media.m3u8%s at %s: %d %s", query, f.self(), res.Status, res.Body)
@@ -298,11 +326,13 @@ func TestHLSEndAtAllNodes(t *testing.T) {
 			})
 		}
 		for _, name := range uris(end) {
-			if res, want := f.Get("/live/film/"+name), nodes[0].Get("/live/film/"+name); res.Status != 200 || res.Body != want.Body {
+			if res, want := f.Get("/live/film/"+name),
+				nodes[0].Get("/live/film/"+name); res.Status != 200 || res.Body != want.Body {
 				t.Errorf("%s at %s: %d", name, f.self(), res.Status)
 			}
 		}
-		if res := f.Get(fmt.Sprintf("/live/film/%s", hls.Object{Kind: hls.KindPart, Epoch: o.Epoch, MSN: o.MSN + 100})); res.Status != 404 {
+		if res := f.Get(fmt.Sprintf("/live/film/%s",
+			hls.Object{Kind: hls.KindPart, Epoch: o.Epoch, MSN: o.MSN + 100})); res.Status != 404 {
 			t.Errorf("a part that never was: %d", res.Status)
 		}
 	}
@@ -316,7 +346,8 @@ func TestHLSEndAtAllNodes(t *testing.T) {
 	p.Send(film.bytes(5))
 	eventually(t, "the next stream", func() bool {
 		list := nodes[2].Get("/live/film/media.m3u8").Body
-		return list != end && !strings.HasSuffix(list, "#EXT-X-ENDLIST\n") && strings.Contains(list, "EXTINF")
+		return list != end && !strings.HasSuffix(list, "#EXT-X-ENDLIST\n") &&
+			strings.Contains(list, "EXTINF")
 	})
 	p.End()
 }

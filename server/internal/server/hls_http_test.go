@@ -22,7 +22,8 @@ import (
 // awaitHLS returns the names of a part of a stream that has got all of the sample before anything
 // is asked for, and of a part that will not come: HLS then begins with the sample's last second.
 // get gets playlists.
-func (f *fixture) awaitHLS(t *testing.T, get func(name string) (string, error)) (part, next string) {
+func (f *fixture) awaitHLS(t *testing.T, get func(name string) (string, error)) (part,
+	next string) {
 	t.Helper()
 	f.published("cam", len(demo.Sample)-13)
 	list, err := get("media.m3u8")
@@ -72,7 +73,8 @@ func TestHLSRequests(t *testing.T) {
 		status               int
 	}{
 		{"HEAD", "index.m3u8", "", 200}, {"HEAD", "media.m3u8", "", 200}, {"HEAD", part, "", 200},
-		{"OPTIONS", "media.m3u8", "", 204}, {"OPTIONS", part, "", 204}, {"OPTIONS", "nothing.m4s", "", 204},
+		{"OPTIONS", "media.m3u8", "", 204}, {"OPTIONS", part, "", 204},
+		{"OPTIONS", "nothing.m4s", "", 204},
 		{"POST", "media.m3u8", "", 405}, {"PUT", part, "", 405}, {"DELETE", part, "", 405},
 		{"GET", part, etag + `"` + part + `"`, 304},
 		{"HEAD", part, etag + `"` + part + `"`, 304},
@@ -84,21 +86,25 @@ func TestHLSRequests(t *testing.T) {
 		{"GET", "", "", 400}, {"GET", "index2.m3u8", "", 404}, {"GET", "media.m3u8/", "", 400},
 		{"GET", "x%2f..%2fmedia.m3u8", "", 400}, {"GET", "%2e%2e%2findex.m3u8", "", 400},
 		{"GET", strings.Repeat("9", 8000) + "-1.m4s", "", 404},
-		{"GET", "0" + part, "", 404}, {"GET", strings.ToUpper(strings.TrimSuffix(part, ".m4s")) + ".m4s", "", 404},
+		{"GET", "0" + part, "", 404}, {"GET", strings.ToUpper(strings.TrimSuffix(part, ".m4s")) +
+			".m4s", "", 404},
 		{"GET", "-1-1.m4s", "", 404}, {"GET", "1-i-1.m4s", "", 404}, {"GET", "1-1.-1.m4s", "", 404},
 		{"GET", "media.m3u8?_HLS_msn=9223372036854775808", "", 400},
 		{"GET", "media.m3u8?_HLS_msn=99999999999999999999999999", "", 400},
 		{"GET", "media.m3u8?_HLS_msn=-1", "", 400}, {"GET", "media.m3u8?_HLS_msn=", "", 400},
 		{"GET", "media.m3u8?_HLS_msn=1e3", "", 400}, {"GET", "media.m3u8?_HLS_msn=%2b1", "", 400},
 		{"GET", "media.m3u8?_HLS_msn=1&_HLS_msn=1", "", 400},
-		{"GET", "media.m3u8?_HLS_part=1", "", 400}, {"GET", "media.m3u8?_HLS_msn=1&_HLS_part=-1", "", 400},
+		{"GET", "media.m3u8?_HLS_part=1", "", 400},
+		{"GET", "media.m3u8?_HLS_msn=1&_HLS_part=-1", "", 400},
 		{"GET", "media.m3u8?_HLS_msn=1&_HLS_part=1&_HLS_part=2", "", 400},
 		{"GET", "media.m3u8?_HLS_msn=0&_HLS_part=99999999999999999999", "", 200},
-		{"GET", "media.m3u8?_HLS_skip=YES&_HLS_skip=no", "", 200}, {"GET", "media.m3u8?%zz;&", "", 200},
+		{"GET", "media.m3u8?_HLS_skip=YES&_HLS_skip=no", "", 200},
+		{"GET", "media.m3u8?%zz;&", "", 200},
 	} {
 		res := f.Request(tt.method, "/live/cam/"+tt.path, "", tt.header)
 		if res.Status != tt.status {
-			t.Errorf("%s %.80s %s: %d, want %d", tt.method, tt.path, tt.header, res.Status, tt.status)
+			t.Errorf("%s %.80s %s: %d, want %d", tt.method, tt.path, tt.header, res.Status,
+				tt.status)
 		}
 		if (tt.method == "HEAD" || tt.status == 304 || tt.status == 204) && res.Body != "" {
 			t.Errorf("%s %s: a body of %d bytes", tt.method, tt.path, len(res.Body))
@@ -106,12 +112,14 @@ func TestHLSRequests(t *testing.T) {
 		if tt.method == "HEAD" && tt.status == 200 && res.Header.Get("Content-Length") == "" {
 			t.Errorf("HEAD %s: no length", tt.path)
 		}
-		if tt.status >= 400 && !strings.Contains(res.Header.Get("Cache-Control"), "no-store") && res.Header.Get("Location") == "" {
+		if tt.status >= 400 && !strings.Contains(res.Header.Get("Cache-Control"), "no-store") &&
+			res.Header.Get("Location") == "" {
 			t.Errorf("%s %s: %d may be kept: %v", tt.method, tt.path, tt.status, res.Header)
 		}
 	}
 	for _, name := range []string{"..", "cam.mp4", "a b", strings.Repeat("x", 129)} {
-		if res := f.Get("/live/" + url.PathEscape(name) + "/media.m3u8"); res.Status != 400 && res.Status != 404 {
+		if res := f.Get("/live/" + url.PathEscape(name) + "/media.m3u8"); res.Status != 400 &&
+			res.Status != 404 {
 			t.Errorf("stream %q: %d", name, res.Status)
 		}
 	}
@@ -129,7 +137,8 @@ func TestHLSToken(t *testing.T) {
 		refuse int
 	}{
 		{"read token", func(c *Config) { c.ReadToken = token }, "localhost", 401},
-		{"publish token, another host", func(c *Config) { c.PublishToken = token }, "tv.example", 403},
+		{"publish token, another host", func(c *Config) { c.PublishToken = token }, "tv.example",
+			403},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := serve(t, tt.change)
@@ -158,7 +167,8 @@ func TestHLSToken(t *testing.T) {
 				}
 				paths[u.Path] = true
 				res := f.Request("GET", u.RequestURI(), "", "Host: "+tt.host)
-				if cache := res.Header.Get("Cache-Control"); res.Status != 200 || !strings.Contains(cache, "private") {
+				if cache := res.Header.Get("Cache-Control"); res.Status != 200 ||
+					!strings.Contains(cache, "private") {
 					t.Fatalf("%s: %d %s %.200s", u, res.Status, cache, res.Body)
 				}
 				if strings.HasSuffix(u.Path, ".m3u8") {
@@ -170,7 +180,8 @@ func TestHLSToken(t *testing.T) {
 				if res := f.Request("GET", u.Path, "", "Host: "+tt.host); res.Status != tt.refuse {
 					t.Errorf("%s without the token: %d", u.Path, res.Status)
 				}
-				if res := f.Request("GET", u.Path+"?token=no", "", "Host: "+tt.host); res.Status != 403 {
+				if res := f.Request("GET", u.Path+"?token=no", "",
+					"Host: "+tt.host); res.Status != 403 {
 					t.Errorf("%s with a wrong token: %d", u.Path, res.Status)
 				}
 			}
@@ -223,7 +234,10 @@ func TestHLSClientsThatHangUp(t *testing.T) {
 				}
 				return string(text), err
 			}
-			part, next := f.awaitHLS(t, func(name string) (string, error) { return get(t.Context(), name) })
+			part, next := f.awaitHLS(t, func(name string) (string,
+				error) {
+				return get(t.Context(), name)
+			})
 			ctx, cancel := context.WithCancel(t.Context())
 			var asking sync.WaitGroup
 			for range clients {
@@ -233,8 +247,10 @@ func TestHLSClientsThatHangUp(t *testing.T) {
 					}
 				})
 			}
-			eventually(t, "requests that wait", func() bool { return f.hub.Stats().HLS.Waiting == clients })
-			if _, err := get(t.Context(), next); err == nil || !strings.Contains(err.Error(), "503") {
+			eventually(t, "requests that wait",
+				func() bool { return f.hub.Stats().HLS.Waiting == clients })
+			if _, err := get(t.Context(), next); err == nil ||
+				!strings.Contains(err.Error(), "503") {
 				t.Errorf("one more than may wait: %v", err)
 			}
 			if _, err := get(t.Context(), part); err != nil { // next to them
@@ -296,13 +312,15 @@ func TestHLSClientsThatStallAreCut(t *testing.T) {
 	_, part, _ := f.publishSample(t)
 	var all sync.WaitGroup
 	for _, request := range []string{
-		"GET /live/cam/nothing.m4s", "GET /live/cam/media.m3u8", "HEAD /live/cam/media.m3u8", "GET /live/cam/" + part,
+		"GET /live/cam/nothing.m4s", "GET /live/cam/media.m3u8", "HEAD /live/cam/media.m3u8",
+		"GET /live/cam/" + part,
 		"HEAD /live/cam/" + part, "GET /live/cam/media.m3u8?_HLS_part=1", "GET /live/a%20b",
 	} {
 		all.Go(func() {
 			conn := nettest.Dial(t, f.Addr, 4<<10)
 			_ = conn.SetDeadline(time.Now().Add(testTimeout))
-			head := strings.Repeat(request+" HTTP/1.1\r\nHost: localhost\r\nX: "+strings.Repeat("x", 100)+"\r\n\r\n", 100)
+			head := strings.Repeat(request+" HTTP/1.1\r\nHost: localhost\r\nX: "+strings.Repeat("x",
+				100)+"\r\n\r\n", 100)
 			for {
 				if _, err := io.WriteString(conn, head); err != nil {
 					if strings.Contains(err.Error(), "timeout") {
@@ -340,7 +358,8 @@ func TestHLSRepeatsOnlyNeededTokens(t *testing.T) {
 			p.Send(demo.Sample)
 			for _, list := range []string{"index", "media"} {
 				res := f.Get("/live/cam/" + list + ".m3u8?other=y&token=" + token)
-				if has := strings.Contains(res.Body, "?token=xx"); res.Status != 200 || has != tt.want || strings.Contains(res.Body, "other") {
+				if has := strings.Contains(res.Body, "?token=xx"); res.Status != 200 ||
+					has != tt.want || strings.Contains(res.Body, "other") {
 					t.Errorf("%s: %d %.200q", list, res.Status, res.Body)
 				}
 			}

@@ -34,7 +34,8 @@ func runProgram(t *testing.T, name string, args ...string) string {
 // decoded returns the checksums of a file's decoded pictures ("v"), or of its sound ("a").
 func decoded(t *testing.T, file, stream string) []string {
 	t.Helper()
-	return sums(runProgram(t, "ffmpeg", "-v", "error", "-i", file, "-map", "0:"+stream, "-fps_mode", "passthrough", "-f", "framemd5", "-"))
+	return sums(runProgram(t, "ffmpeg", "-v", "error", "-i", file, "-map", "0:"+stream, "-fps_mode",
+		"passthrough", "-f", "framemd5", "-"))
 }
 
 // sums returns the last column of what ffmpeg writes as framemd5.
@@ -51,8 +52,10 @@ func sums(framemd5 string) (list []string) {
 func hlsFilm(t *testing.T, seconds int) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "film.flv")
-	runProgram(t, "ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=320x240:rate=25", "-f", "lavfi", "-i", "sine=frequency=440:sample_rate=44100",
-		"-t", fmt.Sprint(seconds), "-c:v", "libx264", "-preset", "veryfast", "-bf", "2", "-g", "50", "-sc_threshold", "0", "-pix_fmt", "yuv420p", "-b:v", "800k",
+	runProgram(t, "ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=320x240:rate=25",
+		"-f", "lavfi", "-i", "sine=frequency=440:sample_rate=44100",
+		"-t", fmt.Sprint(seconds), "-c:v", "libx264", "-preset", "veryfast", "-bf", "2", "-g", "50",
+		"-sc_threshold", "0", "-pix_fmt", "yuv420p", "-b:v", "800k",
 		"-c:a", "aac", "-b:a", "96k", "-flvflags", "no_duration_filesize", path)
 	return path
 }
@@ -70,7 +73,10 @@ func TestHLSPlayers(t *testing.T) {
 	url := f.URL("/live/film/index.m3u8")
 	dir := t.TempDir()
 	parts := new(bytes.Buffer)
-	player := f.follow("film", func(c *hlscheck.Client) { c.Output, c.Delta, c.Hints, c.Timing = parts, true, true, false })
+	player := f.follow("film", func(c *hlscheck.Client) {
+		c.Output, c.Delta, c.Hints,
+			c.Timing = parts, true, true, false
+	})
 
 	fromFFmpeg, fromGst := filepath.Join(dir, "ffmpeg.mkv"), filepath.Join(dir, "gst.mkv")
 	results := make(chan string, 2)
@@ -78,14 +84,19 @@ func TestHLSPlayers(t *testing.T) {
 		runProgram(t, program, args...)
 		results <- file
 	}
-	publish := exec.CommandContext(t.Context(), "ffmpeg", "-v", "error", "-re", "-i", source, "-c", "copy", "-f", "flv",
-		"-flvflags", "no_duration_filesize", "-send_expect_100", "1", "-method", "POST", f.URL("/live/film"))
+	publish := exec.CommandContext(t.Context(), "ffmpeg", "-v", "error", "-re", "-i", source, "-c",
+		"copy", "-f", "flv",
+		"-flvflags", "no_duration_filesize", "-send_expect_100", "1", "-method", "POST",
+		f.URL("/live/film"))
 	if err := publish.Start(); err != nil {
 		t.Fatal(err)
 	}
-	go play(fromFFmpeg, "ffmpeg", "-v", "error", "-live_start_index", "0", "-i", url, "-c", "copy", fromFFmpeg)
-	go play(fromGst, gst, "-q", "souphttpsrc", "location="+url, "!", "hlsdemux", "!", "qtdemux", "name=d",
-		"d.video_0", "!", "queue", "!", "h264parse", "!", "matroskamux", "name=m", "!", "filesink", "location="+fromGst)
+	go play(fromFFmpeg, "ffmpeg", "-v", "error", "-live_start_index", "0", "-i", url, "-c", "copy",
+		fromFFmpeg)
+	go play(fromGst, gst, "-q", "souphttpsrc", "location="+url, "!", "hlsdemux", "!", "qtdemux",
+		"name=d",
+		"d.video_0", "!", "queue", "!", "h264parse", "!", "matroskamux", "name=m", "!", "filesink",
+		"location="+fromGst)
 	if err := publish.Wait(); err != nil {
 		t.Errorf("the publisher: %v", err)
 	}
@@ -104,9 +115,11 @@ func TestHLSPlayers(t *testing.T) {
 		got := decoded(t, file, "v")
 		first := max(0, slices.Index(want, append(got, "")[0]))
 		if whole && first > 0 || len(got) == 0 || !slices.Equal(got, want[first:]) {
-			t.Errorf("%s has %d pictures from %d on, and they are not the %d of the source", who, len(got), first, len(want))
+			t.Errorf("%s has %d video frames from %d on, and they are not the %d of the source",
+				who,
+				len(got), first, len(want))
 		}
-		t.Logf("%s: %d pictures", who, len(got))
+		t.Logf("%s: %d video frames", who, len(got))
 	}
 	check("the player of parts", byParts, true)
 	for range 2 {
@@ -124,8 +137,10 @@ func TestHLSOfHEVC(t *testing.T) {
 	t.Parallel()
 	need.Program(t, "ffmpeg")
 	source := filepath.Join(t.TempDir(), "source.mp4")
-	runProgram(t, "ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc=size=322x182:rate=25", "-t", "6", "-c:v", "libx265",
-		"-preset", "ultrafast", "-x265-params", "log-level=none:keyint=25:bframes=0", "-tag:v", "hvc1", "-pix_fmt", "yuv420p",
+	runProgram(t, "ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc=size=322x182:rate=25",
+		"-t", "6", "-c:v", "libx265",
+		"-preset", "ultrafast", "-x265-params", "log-level=none:keyint=25:bframes=0", "-tag:v",
+		"hvc1", "-pix_fmt", "yuv420p",
 		"-movflags", "empty_moov+default_base_moof+frag_every_frame", source)
 	data, err := os.ReadFile(source)
 	if err != nil {
@@ -133,7 +148,8 @@ func TestHLSOfHEVC(t *testing.T) {
 	}
 	tag := func(ms int, head string, body []byte) []byte {
 		n := len(head) + len(body)
-		b := slices.Concat([]byte{videoTag, byte(n >> 16), byte(n >> 8), byte(n), 0, 0, 0, 0, 0, 0, 0}, []byte(head), body)
+		b := slices.Concat([]byte{videoTag, byte(n >> 16), byte(n >> 8), byte(n), 0, 0, 0, 0, 0, 0,
+			0}, []byte(head), body)
 		return binary.BigEndian.AppendUint32(withTime(b, ms), uint32(len(b)))
 	}
 	at := bytes.Index(data, []byte("hvcC"))
@@ -158,18 +174,21 @@ func TestHLSOfHEVC(t *testing.T) {
 	p.Send(bytes.Join(film[1:], nil))
 	eventually(t, "the codec in the playlist", func() bool {
 		list := f.Get("/live/film/index.m3u8").Body
-		return strings.Contains(list, `CODECS="hvc1.`) && strings.Contains(list, "RESOLUTION=322x182,FRAME-RATE=25.000")
+		return strings.Contains(list, `CODECS="hvc1.`) &&
+			strings.Contains(list, "RESOLUTION=322x182,FRAME-RATE=25.000")
 	})
 	p.End()
 	stats := player.end()
-	if mistakes := hlscheck.Without(stats.Problems, "bandwidth-low", "frame-rate", "hint-broken", "hint-cut"); stats.Missed > 0 || len(mistakes) > 0 {
+	if mistakes := hlscheck.Without(stats.Problems, "bandwidth-low", "frame-rate", "hint-broken",
+		"hint-cut"); stats.Missed > 0 || len(mistakes) > 0 {
 		t.Errorf("there are mistakes:\n%v", stats)
 	}
 	names := files.names()
 	if len(names) != 1 {
 		t.Fatal(names)
 	}
-	if got, want := decoded(t, names[0], "v"), decoded(t, source, "v"); len(want) != 150 || !slices.Equal(got, want) {
-		t.Errorf("%d pictures, and they are not the %d of the source", len(got), len(want))
+	if got, want := decoded(t, names[0], "v"), decoded(t, source, "v"); len(want) != 150 ||
+		!slices.Equal(got, want) {
+		t.Errorf("%d video frames, and they are not the %d of the source", len(got), len(want))
 	}
 }

@@ -151,7 +151,8 @@ func keepAll(c *Config) { c.HLS.Segments = 1000 }
 func (f *fixture) Get(path string) livetest.Response {
 	f.T.Helper()
 	res := f.Client.Get(path)
-	if file, _, _ := strings.Cut(path, "?"); res.Status == http.StatusOK && strings.HasSuffix(file, "/media.m3u8") {
+	if file, _, _ := strings.Cut(path, "?"); res.Status == http.StatusOK &&
+		strings.HasSuffix(file, "/media.m3u8") {
 		for _, problem := range hlscheck.Must(hlscheck.New().Media(res.Body)) {
 			f.T.Errorf("%s: %v in\n%s", path, problem, res.Body)
 		}
@@ -173,7 +174,8 @@ func (d *filmFiles) Write(object []byte) (int, error) {
 	if string(object[4:8]) == "ftyp" {
 		n++
 	}
-	f, err := os.OpenFile(filepath.Join(d.dir, fmt.Sprintf("%d.mp4", n)), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(filepath.Join(d.dir, fmt.Sprintf("%d.mp4", n)),
+		os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return 0, err
 	}
@@ -206,7 +208,8 @@ func (r reel) withParameters() reel {
 		case tag[0] == videoTag && isConfigTag(tag):
 			sets = nil
 			record := tag[11+5 : len(tag)-4]
-			for _, first := range []int{6, 6 + 2 + int(binary.BigEndian.Uint16(record[6:])) + 1} { // one SPS, one PPS
+			// One SPS, one PPS.
+			for _, first := range []int{6, 6 + 2 + int(binary.BigEndian.Uint16(record[6:])) + 1} {
 				n := int(binary.BigEndian.Uint16(record[first:]))
 				sets = binary.BigEndian.AppendUint32(sets, uint32(n))
 				sets = append(sets, record[first+2:first+2+n]...)
@@ -336,10 +339,13 @@ func TestHLSStreams(t *testing.T) {
 		{"pictures only", 1, film.only(videoTag), "0 breaks, 1 inits"},
 		{"pictures only, and sound was promised", 5, film.only(videoTag), "0 breaks, 1 inits"},
 		{"sound only", 4, film.only(audioTag), "0 breaks, 1 inits"},
-		{"sound first", 5, slices.Concat(film.config(), sampleReel(3).rest().only(audioTag), film.rest().later(3000)), "0 breaks, 1 inits"},
-		{"other parameters", 5, slices.Concat(sampleReel(8), otherCodec(t, film.config()).later(8000), sampleReel(8).rest().later(8000)[:30],
+		{"sound first", 5, slices.Concat(film.config(), sampleReel(3).rest().only(audioTag),
+			film.rest().later(3000)), "0 breaks, 1 inits"},
+		{"other parameters", 5, slices.Concat(sampleReel(8),
+			otherCodec(t, film.config()).later(8000), sampleReel(8).rest().later(8000)[:30],
 			newRendition, sampleReel(8).rest().later(8000)[30:]), "1 breaks, 2 inits"},
-		{"the same parameters again", 5, slices.Concat(sampleReel(8), film.config().later(8000), sampleReel(8).rest().later(8000)),
+		{"the same parameters again", 5, slices.Concat(sampleReel(8), film.config().later(8000),
+			sampleReel(8).rest().later(8000)),
 			"0 breaks, 1 inits"},
 		{"irregular pictures", 5, film.change(func(i int, tag []byte) []byte {
 			if tag[0] == videoTag && !isKeyTag(tag) && !isConfigTag(tag) && i%7%2 == 1 {
@@ -354,8 +360,10 @@ func TestHLSStreams(t *testing.T) {
 			return tag
 		}), "0 breaks, 1 inits"},
 		{"parameter sets in pictures", 5, film.withParameters(), "0 breaks, 1 inits"},
-		{"times that jump forward", 5, slices.Concat(sampleReel(8), sampleReel(8).rest().later(100_000)), "0 breaks, 1 inits"},
-		{"times that jump back", 5, slices.Concat(sampleReel(8).later(100_000), sampleReel(8).rest()), "0 breaks, 1 inits"},
+		{"times that jump forward", 5, slices.Concat(sampleReel(8),
+			sampleReel(8).rest().later(100_000)), "0 breaks, 1 inits"},
+		{"times that jump back", 5, slices.Concat(sampleReel(8).later(100_000),
+			sampleReel(8).rest()), "0 breaks, 1 inits"},
 		{"short", 5, sampleReel(1), "0 breaks, 1 inits"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -372,20 +380,23 @@ func TestHLSStreams(t *testing.T) {
 			f.Logged("rendition started")
 			p.Send(bytes.Join(test.reel[1:wait], nil))
 			if wait < len(test.reel) {
-				eventually(t, "another rendition", func() bool { return strings.Count(f.Log.String(), "rendition started") == 2 })
+				eventually(t, "another rendition",
+					func() bool { return strings.Count(f.Log.String(), "rendition started") == 2 })
 				p.Send(bytes.Join(test.reel[wait:], nil))
 			}
 			if res := p.End(); res.Status != http.StatusOK {
 				t.Fatalf("publishing: %d %s", res.Status, res.Body)
 			}
 			stats := player.end()
-			if got := fmt.Sprintf("%d breaks, %d inits", player.breaks(), stats.Inits); got != test.want {
+			if got := fmt.Sprintf("%d breaks, %d inits", player.breaks(),
+				stats.Inits); got != test.want {
 				t.Errorf("%s, want %s", got, test.want)
 			}
 			// Without keyframes there is nothing to start with, and no server knows the size of the
 			// next segment. Between two playlists so many frames arrive here that a hinted part is
 			// listed without parts.
-			mistakes := hlscheck.Without(stats.Problems, "independent-none", "bandwidth-low", "frame-rate", "hint-broken", "hint-cut")
+			mistakes := hlscheck.Without(stats.Problems, "independent-none", "bandwidth-low",
+				"frame-rate", "hint-broken", "hint-cut")
 			if stats.Missed > 0 || len(mistakes) > 0 {
 				t.Errorf("there are mistakes:\n%v", stats)
 			}
@@ -408,7 +419,8 @@ func TestHLSContinuesAfterPublisherReturns(t *testing.T) {
 	f := serve(t, func(c *Config) { keepAll(c); c.PublisherReturn = testTimeout })
 	player := f.follow("film", nil)
 	film := sampleReel(6)
-	for i, part := range []reel{film, film, slices.Concat(otherCodec(t, film.config()), film.rest())} {
+	for i, part := range []reel{film, film, slices.Concat(otherCodec(t, film.config()),
+		film.rest())} {
 		p := f.Publisher("film")
 		p.Send(part[:1].bytes(5))
 		if i == 0 {
@@ -456,7 +468,10 @@ func (f *fixture) begin(r reel) (*livetest.Publisher, livetest.Response) {
 			}
 		}
 	}()
-	eventually(f.T, "MP4 to be made", func() bool { return strings.Count(f.Log.String(), sign) > before })
+	eventually(f.T, "MP4 to be made", func() bool {
+		return strings.Count(f.Log.String(),
+			sign) > before
+	})
 	p.Send(bytes.Join(r[1:], nil))
 	res := <-first
 	if res.Status != http.StatusOK {
@@ -485,7 +500,8 @@ func TestHLSRestartsWithANewStream(t *testing.T) {
 	p := f.Publisher("film")
 	p.Send(film[:1].bytes(5))
 	f.Logged("rendition started")
-	p.Send(bytes.Join(slices.Concat(film[1:], otherCodec(t, film.config()), film.rest().later(4000)), nil))
+	p.Send(bytes.Join(slices.Concat(film[1:], otherCodec(t, film.config()),
+		film.rest().later(4000)), nil))
 	p.End()
 	player.end()
 	first := f.Get(path)
@@ -493,11 +509,13 @@ func TestHLSRestartsWithANewStream(t *testing.T) {
 		t.Fatalf("after the end: %d\n%s", first.Status, first.Body)
 	}
 	p, next := f.begin(film)
-	last := number(t, first.Body, "MEDIA-SEQUENCE") + uint64(strings.Count(first.Body, "#EXTINF:")) - 1
+	last := number(t, first.Body, "MEDIA-SEQUENCE") + uint64(strings.Count(first.Body,
+		"#EXTINF:")) - 1
 	if n := number(t, next.Body, "MEDIA-SEQUENCE"); n <= last {
 		t.Errorf("segment %d comes after %d", n, last)
 	}
-	breaks := number(t, first.Body, "DISCONTINUITY-SEQUENCE") + uint64(strings.Count(first.Body, "#EXT-X-DISCONTINUITY\n"))
+	breaks := number(t, first.Body, "DISCONTINUITY-SEQUENCE") + uint64(strings.Count(first.Body,
+		"#EXT-X-DISCONTINUITY\n"))
 	if n := number(t, next.Body, "DISCONTINUITY-SEQUENCE"); n <= breaks {
 		t.Errorf("discontinuity %d comes after %d", n, breaks)
 	}
@@ -523,7 +541,8 @@ func TestHLSStopsWithoutPlayers(t *testing.T) {
 		}
 		return gone, there
 	}
-	eventually(t, "the first segments to be gone", func() bool { gone, there := old(early.Body); return gone > 0 && there == 0 })
+	eventually(t, "the first segments to be gone",
+		func() bool { gone, there := old(early.Body); return gone > 0 && there == 0 })
 	p.End()
 	var late livetest.Response
 	eventually(t, "the end", func() bool {
@@ -531,7 +550,8 @@ func TestHLSStopsWithoutPlayers(t *testing.T) {
 		return strings.Contains(late.Body, "#EXT-X-ENDLIST")
 	})
 	if gone, there := old(late.Body); gone > 0 || there < 3 {
-		t.Errorf("of the segments in the playlist %d are gone, and %d there:\n%s", gone, there, late.Body)
+		t.Errorf("of the segments in the playlist %d are gone, and %d there:\n%s", gone, there,
+			late.Body)
 	}
 	if f.hub.Stats().HLS.Bytes > 4<<20 {
 		t.Errorf("%d bytes are kept", f.hub.Stats().HLS.Bytes)
@@ -546,7 +566,8 @@ func TestHLSPlayersComeAndGo(t *testing.T) {
 	// come.
 	half := slices.IndexFunc(film, func(tag []byte) bool { return tagTime(tag) >= 1500 })
 	p, first := f.begin(film[:half])
-	path := fmt.Sprintf("/live/film/media.m3u8?_HLS_msn=%d", number(t, first.Body, "MEDIA-SEQUENCE")+2)
+	path := fmt.Sprintf("/live/film/media.m3u8?_HLS_msn=%d",
+		number(t, first.Body, "MEDIA-SEQUENCE")+2)
 	const players = 100
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
@@ -568,7 +589,8 @@ func TestHLSPlayersComeAndGo(t *testing.T) {
 	}
 	waiting := func(n int) {
 		t.Helper()
-		eventually(t, fmt.Sprintf("%d players that wait", n), func() bool { return f.hub.Stats().HLS.Waiting == n })
+		eventually(t, fmt.Sprintf("%d players that wait", n),
+			func() bool { return f.hub.Stats().HLS.Waiting == n })
 	}
 	waiting(2 * players)
 	leave()

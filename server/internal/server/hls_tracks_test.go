@@ -62,7 +62,8 @@ func TestHLSSampleFollowsTracksInABrowser(t *testing.T) {
 			begin := time.Now()
 			for i, tag := range round.film {
 				select {
-				case <-time.After(time.Until(begin.Add(time.Duration(tagTime(tag)) * time.Millisecond))):
+				case <-time.After(
+					time.Until(begin.Add(time.Duration(tagTime(tag)) * time.Millisecond))):
 				case <-stop:
 					p.Cut()
 					return
@@ -78,7 +79,8 @@ func TestHLSSampleFollowsTracksInABrowser(t *testing.T) {
 			return n
 		}
 		plays := func() bool {
-			video, audio := count("webkitVideoDecodedByteCount"), count("webkitAudioDecodedByteCount")
+			video, audio := count("webkitVideoDecodedByteCount"),
+				count("webkitAudioDecodedByteCount")
 			time.Sleep(2 * time.Second)
 			return count("webkitVideoDecodedByteCount") > video == round.video &&
 				count("webkitAudioDecodedByteCount") > audio == round.audio

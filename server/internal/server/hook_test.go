@@ -65,7 +65,8 @@ func (h *testHook) events(e hook.Event) (list []hook.Request) {
 // but players of show.
 func keyed(q hook.Request) (status int, body string) {
 	switch {
-	case q.Event == hook.Publish && q.Stream == "s3cr3t", q.Event == hook.PlayBegin && q.Stream == "inv1te":
+	case q.Event == hook.Publish && q.Stream == "s3cr3t", q.Event == hook.PlayBegin &&
+		q.Stream == "inv1te":
 		return 200, `{"allow":true,"name":"show"}`
 	case q.Event == hook.Publish:
 		return 200, `{"allow":false,"reason":"unknown stream key"}`
@@ -78,8 +79,9 @@ func keyed(q hook.Request) (status int, body string) {
 // keepsSecrets reports an error if the log, the metrics or the API has one of the words.
 func (f *fixture) keepsSecrets(words ...string) {
 	f.T.Helper()
-	for what, text := range map[string]string{"log": f.Log.String(), "metrics": f.Get("/metrics").Body,
-		"API": f.Get("/api/streams").Body, "page": f.Get("/").Body} {
+	for what, text := range map[string]string{"log": f.Log.String(),
+		"metrics": f.Get("/metrics").Body,
+		"API":     f.Get("/api/streams").Body, "page": f.Get("/").Body} {
 		for _, w := range words {
 			if strings.Contains(text, w) {
 				f.T.Errorf("the %s has %q", what, w)
@@ -94,13 +96,17 @@ func TestHookRenames(t *testing.T) {
 	t.Parallel()
 	need.Program(t, "ffmpeg")
 	h := newTestHook(t, keyed)
-	f := serveRTMP(t, func(c *Config) { c.Hook = strings.Replace(h.URL, "http://", "http://me:passw0rd@", 1) + "/?k3y=1" })
+	f := serveRTMP(t, func(c *Config) {
+		c.Hook = strings.Replace(h.URL, "http://",
+			"http://me:passw0rd@", 1) + "/?k3y=1"
+	})
 	film := filepath.Join(t.TempDir(), "film.mp4")
 	if err := os.WriteFile(film, demo.Sample, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	publishing := exec.CommandContext(ctx, "ffmpeg", "-v", "error", "-re", "-stream_loop", "-1", "-i", film, "-c", "copy", "-f", "flv",
+	publishing := exec.CommandContext(ctx, "ffmpeg", "-v", "error", "-re", "-stream_loop", "-1",
+		"-i", film, "-c", "copy", "-f", "flv",
 		"rtmp://"+f.rtmp+"/live/s3cr3t?user=ann4")
 	if err := publishing.Start(); err != nil {
 		t.Fatal(err)
@@ -117,11 +123,13 @@ func TestHookRenames(t *testing.T) {
 	player := f.client("live")
 	player.Play("inv1te")
 	player.NextTag()
-	if res := f.Get("/live/inv1te/index.m3u8?pay=v1sa"); res.Status != 200 || !strings.Contains(res.Body, "media.m3u8?pay=v1sa") {
+	if res := f.Get("/live/inv1te/index.m3u8?pay=v1sa"); res.Status != 200 ||
+		!strings.Contains(res.Body, "media.m3u8?pay=v1sa") {
 		t.Errorf("%d %s", res.Status, res.Body)
 	}
 	media := f.Get("/live/inv1te/media.m3u8?pay=v1sa&_HLS_msn=1")
-	if objects := uris(media.Body); media.Status != 200 || !strings.HasSuffix(objects[0], "?pay=v1sa") ||
+	if objects := uris(media.Body); media.Status != 200 ||
+		!strings.HasSuffix(objects[0], "?pay=v1sa") ||
 		f.Get("/live/inv1te/"+objects[0]).Status != 200 {
 		t.Errorf("%d %s", media.Status, media.Body)
 	}
@@ -133,21 +141,27 @@ func TestHookRenames(t *testing.T) {
 		status       int
 		reason       string
 	}{
-		{"POST", "/live/wr0ng", 403, "unknown stream key"}, {"POST", "/live/wr0ng!", 400, "bad stream name"},
-		{"GET", "/live/wr0ng", 404, "no such show"}, {"GET", "/live/wr0ng/index.m3u8", 404, "no such show"},
-		{"GET", "/live/wr0ng!.mp4", 400, "bad stream name"}, {"GET", "/live/wr0ng/a/b", 404, "no such show"},
+		{"POST", "/live/wr0ng", 403, "unknown stream key"},
+		{"POST", "/live/wr0ng!", 400, "bad stream name"},
+		{"GET", "/live/wr0ng", 404, "no such show"},
+		{"GET", "/live/wr0ng/index.m3u8", 404, "no such show"},
+		{"GET", "/live/wr0ng!.mp4", 400, "bad stream name"},
+		{"GET", "/live/wr0ng/a/b", 404, "no such show"},
 	} {
-		if res := f.Request(refused.method, refused.path, "x"); res.Status != refused.status || !strings.Contains(res.Body, refused.reason) {
+		if res := f.Request(refused.method, refused.path, "x"); res.Status != refused.status ||
+			!strings.Contains(res.Body, refused.reason) {
 			t.Errorf("%s %s: %d %s", refused.method, refused.path, res.Status, res.Body)
 		}
 	}
-	if s := f.client("live").Publish("wr0ng?a=b"); s.Level != "error" || !strings.Contains(s.Description, "unknown stream key") {
+	if s := f.client("live").Publish("wr0ng?a=b"); s.Level != "error" ||
+		!strings.Contains(s.Description, "unknown stream key") {
 		t.Errorf("%+v", s)
 	}
 	if s := f.client("elsewhere").Publish("wr0ng"); s.Level != "error" {
 		t.Errorf("%+v", s)
 	}
-	eventually(t, "an allowed name without a stream", func() bool { return f.Request("HEAD", "/live/guess3d.flv", "").Status == 404 })
+	eventually(t, "an allowed name without a stream",
+		func() bool { return f.Request("HEAD", "/live/guess3d.flv", "").Status == 404 })
 	f.keepsSecrets("guess3d", "s3cr3t", "inv1te", "wr0ng", "ann4", "v1sa", "passw0rd", "k3y")
 	if got := f.metric(`millrace_refused_total{client="publisher",reason="hook"}`); got != "2" {
 		t.Errorf("%s publishers were refused", got)
@@ -158,7 +172,8 @@ func TestHookRenames(t *testing.T) {
 	}
 	f.stop()
 	ends := h.events(hook.PublishEnd)
-	if len(ends) != 1 || ends[0].ID != begin.ID || ends[0].Name != "show" || ends[0].Bytes < 10_000 || !strings.Contains(ends[0].Reason, "shut") {
+	if len(ends) != 1 || ends[0].ID != begin.ID || ends[0].Name != "show" ||
+		ends[0].Bytes < 10_000 || !strings.Contains(ends[0].Reason, "shut") {
 		t.Errorf("%+v", ends)
 	}
 	if n := len(h.events(hook.PlayEnd)); n != 6 {
@@ -185,8 +200,10 @@ func TestHookHidesMistypedNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]int{
-		"/app/wr0ng": 404, "/wr0ng": 404, "//live/wr0ng/": 400, "/live/wr0ng": 401, "/live/wr0ng?token=" + other: 403,
-		"/live/wr0ng?token=" + misspelt: 403, "/live%2Fwr0ng": 404, "/live/wr0ng/": 400, "/live/..%2Fwr0ng": 400,
+		"/app/wr0ng": 404, "/wr0ng": 404, "//live/wr0ng/": 400, "/live/wr0ng": 401,
+		"/live/wr0ng?token=" + other:    403,
+		"/live/wr0ng?token=" + misspelt: 403, "/live%2Fwr0ng": 404, "/live/wr0ng/": 400,
+		"/live/..%2Fwr0ng": 400,
 	} {
 		if res := f.Request("POST", path, "x"); res.Status != want {
 			t.Errorf("%s: %d %s, want %d", path, res.Status, res.Body, want)
@@ -203,7 +220,8 @@ func TestStreamsContinueWithoutTheHook(t *testing.T) {
 	for _, open := range []bool{false, true} {
 		h := newTestHook(t, keyed)
 		f := serveRTMP(t, func(c *Config) {
-			c.Hook, c.HookOpen, c.HookTimeout, c.DrainTimeout = h.URL, open, 3*time.Second, time.Second
+			c.Hook, c.HookOpen, c.HookTimeout, c.DrainTimeout = h.URL, open, 3*time.Second,
+				time.Second
 		})
 		p := f.publisher("s3cr3t")
 		w := f.Watcher("/live/show.flv", 0)
@@ -253,19 +271,24 @@ func TestHookLimits(t *testing.T) {
 	f := serveRTMP(t, func(c *Config) { c.Hook = h.URL })
 	f.publisher("cam")
 	w := f.Watcher("/live/cam.flv", 0)
-	if res := f.Get("/live/cam.flv"); res.Status != 503 || !strings.Contains(res.Body, "as many as its publisher is allowed") {
+	if res := f.Get("/live/cam.flv"); res.Status != 503 ||
+		!strings.Contains(res.Body, "as many as its publisher is allowed") {
 		t.Errorf("%d %s", res.Status, res.Body)
 	}
 	_ = w.Conn.Close()
 	eventually(t, "room for a viewer", func() bool { return f.hub.Stats().Viewers == 0 })
 	_, _ = io.Copy(io.Discard, f.Watcher("/live/cam.flv?short=1", 0).R)
 	f.Logged("viewer ended", "time is up")
-	if res := f.Get("/live/bad"); res.Status != 503 || !strings.Contains(res.Body, "gives the stream a") {
+	if res := f.Get("/live/bad"); res.Status != 503 ||
+		!strings.Contains(res.Body, "gives the stream a") {
 		t.Errorf("%d %s", res.Status, res.Body)
 	}
 	f.publisher("short")
 	f.Logged("publisher ended", "the time is up", "short")
-	eventually(t, "the ends", func() bool { return len(h.events(hook.PublishEnd)) == 1 && len(h.events(hook.PlayEnd)) == 4 })
+	eventually(t, "the ends", func() bool {
+		return len(h.events(hook.PublishEnd)) == 1 &&
+			len(h.events(hook.PlayEnd)) == 4
+	})
 }
 
 // A recording begins with the stream, although the hook is slow, and there is none that the hook
@@ -289,7 +312,8 @@ func TestHookOfRecordings(t *testing.T) {
 		p.End()
 	}
 	close(wait)
-	eventually(t, "the end of the recording", func() bool { return len(h.events(hook.RecordEnd)) == 1 })
+	eventually(t, "the end of the recording",
+		func() bool { return len(h.events(hook.RecordEnd)) == 1 })
 	f.stop()
 	files := func(name string) (bytes int64) {
 		list, _ := filepath.Glob(filepath.Join(dir, name, "*.mp4"))
@@ -306,7 +330,8 @@ func TestHookOfRecordings(t *testing.T) {
 	if n := files("refused"); n != 0 {
 		t.Errorf("%d bytes of a recording that was refused", n)
 	}
-	if end := h.events(hook.RecordEnd)[0]; end.Stream != "cam" || end.Bytes == 0 || len(h.events(hook.Record)) != 2 {
+	if end := h.events(hook.RecordEnd)[0]; end.Stream != "cam" || end.Bytes == 0 ||
+		len(h.events(hook.Record)) != 2 {
 		t.Errorf("%+v", end)
 	}
 }
@@ -359,7 +384,8 @@ func TestTheDocumentedHook(t *testing.T) {
 	f := serveRTMP(t, func(c *Config) { c.Hook = "http://127.0.0.1:" + port + "/" })
 	f.publisher("s3cr3t")
 	f.Watcher("/live/show.flv", 0).Next(1000)
-	if res := f.Request("POST", "/live/show", "x"); res.Status != 403 || !strings.Contains(res.Body, "unknown stream key") {
+	if res := f.Request("POST", "/live/show", "x"); res.Status != 403 ||
+		!strings.Contains(res.Body, "unknown stream key") {
 		t.Errorf("%d %s\n%s", res.Status, res.Body, &said)
 	}
 }
@@ -381,7 +407,8 @@ func TestHookAndTakeover(t *testing.T) {
 		t.Fatalf("%+v", s)
 	}
 	eventually(t, "the first one's end", func() bool { return len(h.events(hook.PublishEnd)) == 1 })
-	if end := h.events(hook.PublishEnd)[0]; end.Stream != "k3y-a" || end.ID != h.events(hook.Publish)[0].ID ||
+	if end := h.events(hook.PublishEnd)[0]; end.Stream != "k3y-a" ||
+		end.ID != h.events(hook.Publish)[0].ID ||
 		!strings.Contains(end.Reason, "took over") {
 		t.Errorf("%+v", end)
 	}

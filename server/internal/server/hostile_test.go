@@ -51,7 +51,8 @@ func TestSilentRefusedClientIsDisconnected(t *testing.T) {
 // it, and over HTTP/2.
 func TestReplacedPublisherGetsTheReason(t *testing.T) {
 	t.Parallel()
-	for name, client := range map[string]*http.Client{"HTTP/1": http.DefaultClient, "HTTP/2": livetest.HTTP2(t, 1<<20)} {
+	for name, client := range map[string]*http.Client{"HTTP/1": http.DefaultClient,
+		"HTTP/2": livetest.HTTP2(t, 1<<20)} {
 		for _, latency := range []time.Duration{0, 5 * time.Millisecond} {
 			f := serve(t, func(c *Config) { c.Latency = latency })
 			first := f.PublisherBy(client, "cam")
@@ -61,12 +62,14 @@ func TestReplacedPublisherGetsTheReason(t *testing.T) {
 			w.Next(100)
 			second := f.Publisher("cam")
 			second.Send(demo.Sample)
-			if res := first.Wait(); res.Status != http.StatusConflict || !strings.Contains(res.Body, "another publisher took over this stream") {
+			if res := first.Wait(); res.Status != http.StatusConflict ||
+				!strings.Contains(res.Body, "another publisher took over this stream") {
 				t.Errorf("%s, latency %v: %d %s", name, latency, res.Status, res.Body)
 			}
 			f.Logged("publisher ended", "status=409", "took over")
 			if res := second.End(); res.Status != http.StatusOK {
-				t.Errorf("%s, latency %v: the second one: %d %s", name, latency, res.Status, res.Body)
+				t.Errorf("%s, latency %v: the second one: %d %s", name, latency, res.Status,
+					res.Body)
 			}
 			if w.Rest(); f.metric("millrace_publisher_takeovers_total") != "1" {
 				t.Errorf("takeovers: %s", f.metric("millrace_publisher_takeovers_total"))
@@ -79,13 +82,18 @@ func TestReplacedPublisherGetsTheReason(t *testing.T) {
 // keep its connection.
 func TestRefusalDoesNotWaitForTheBody(t *testing.T) {
 	t.Parallel() // it waits
-	f := serve(t, func(c *Config) { c.HeaderTimeout, c.ViewerWait = 5*time.Second, 50*time.Millisecond })
+	f := serve(t, func(c *Config) {
+		c.HeaderTimeout, c.ViewerWait = 5*time.Second,
+			50*time.Millisecond
+	})
 	var all sync.WaitGroup
 	for _, request := range []string{
-		"GET /healthz 200", "GET /metrics 200", "GET / 200", "GET /api/streams 200", "OPTIONS /live/cam 204", "GET /live/cam 404",
+		"GET /healthz 200", "GET /metrics 200", "GET / 200", "GET /api/streams 200",
+		"OPTIONS /live/cam 204", "GET /live/cam 404",
 		"HEAD /live/cam 404",
 	} {
-		for _, body := range []string{"Content-Length: 10\n\nhello", "Transfer-Encoding: chunked\n\n", "Expect: 100-continue\nContent-Length: 10\n\n"} {
+		for _, body := range []string{"Content-Length: 10\n\nhello",
+			"Transfer-Encoding: chunked\n\n", "Expect: 100-continue\nContent-Length: 10\n\n"} {
 			all.Go(func() {
 				words := strings.Fields(request)
 				conn := f.Dial(words[0] + " " + words[1] + " HTTP/1.1\nHost: localhost\n" + body)
@@ -108,12 +116,17 @@ func TestConnectionsWithoutARequestAreClosed(t *testing.T) {
 		header, idle time.Duration
 		want         string // what the answer begins with; "": there may be none
 	}{
-		{"half a head", "GET /live/cam HTTP/1.1\r\nHost: loc", 50 * time.Millisecond, time.Minute, ""},
+		{"half a head", "GET /live/cam HTTP/1.1\r\nHost: loc", 50 * time.Millisecond, time.Minute,
+			""},
 		{"silence", "", 50 * time.Millisecond, time.Minute, ""},
-		{"silence after a request", "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", time.Minute, 50 * time.Millisecond, "HTTP/1.1 200 OK"},
-		{"HTTP/2, silence after the preface", preface, 20 * time.Millisecond, 100 * time.Millisecond, ""},
-		{"HTTP/2, half a head", preface + "\x00\x00\x20\x01\x05\x00\x00\x00\x01\x82\x84", 20 * time.Millisecond, 100 * time.Millisecond, ""},
-		{"a long head", "GET / HTTP/1.1\r\nX: " + strings.Repeat("x", 64<<10) + "\r\n\r\n", time.Minute, time.Minute, "HTTP/1.1 431 "},
+		{"silence after a request", "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", time.Minute,
+			50 * time.Millisecond, "HTTP/1.1 200 OK"},
+		{"HTTP/2, silence after the preface", preface, 20 * time.Millisecond,
+			100 * time.Millisecond, ""},
+		{"HTTP/2, half a head", preface + "\x00\x00\x20\x01\x05\x00\x00\x00\x01\x82\x84",
+			20 * time.Millisecond, 100 * time.Millisecond, ""},
+		{"a long head", "GET / HTTP/1.1\r\nX: " + strings.Repeat("x", 64<<10) + "\r\n\r\n",
+			time.Minute, time.Minute, "HTTP/1.1 431 "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel() // it waits

@@ -32,7 +32,8 @@ func (l *Listeners) close() {
 
 // fields are the listeners by the names that systemd and a process that is replaced give them.
 func (l *Listeners) fields() map[string]*net.Listener {
-	return map[string]*net.Listener{"main": &l.Main, "admin": &l.Admin, "rtmp": &l.RTMP, "rtmps": &l.RTMPS}
+	return map[string]*net.Listener{"main": &l.Main, "admin": &l.Admin, "rtmp": &l.RTMP,
+		"rtmps": &l.RTMPS}
 }
 
 // Named returns the listeners that are not nil, by the names that Run uses.
@@ -51,7 +52,8 @@ func openListeners(cfg *Config, given map[string]net.Listener) (l Listeners, err
 	fields := l.fields()
 	for name, ln := range given {
 		if fields[name] == nil {
-			err = fmt.Errorf("a listener is named %q, want main, admin, rtmp or rtmps: see FileDescriptorName= in systemd.socket(5)", name)
+			err = fmt.Errorf(
+				"a listener is named %q, want main, admin, rtmp or rtmps: see FileDescriptorName= in systemd.socket(5)", name)
 			_ = ln.Close()
 			continue
 		}
@@ -79,7 +81,8 @@ func openListeners(cfg *Config, given map[string]net.Listener) (l Listeners, err
 		}
 		ln, err := net.Listen(network(a.address), a.address)
 		if err != nil && a.flag == "rtmp" && cfg.RTMPOptional {
-			cfg.Log.Warn("RTMP is off: its address cannot be used, and --rtmp chooses another one", "reason", err)
+			cfg.Log.Warn("RTMP is off: its address cannot be used, and --rtmp chooses another one",
+				"reason", err)
 			continue
 		}
 		if err != nil {
@@ -125,13 +128,17 @@ func listenError(flag, address string, err error) error {
 	n, notANumber := strconv.Atoi(port)
 	switch {
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return fmt.Errorf("--%s: %w: this machine has no such address, and :%s is for all that it has", flag, err, port)
+		return fmt.Errorf(
+			"--%s: %w: this machine has no such address, and :%s is for all that it has", flag, err,
+			port)
 	case errors.Is(err, syscall.EACCES):
-		return fmt.Errorf("--%s: %w: choose a port from 1024 on, or start the server with the socket units of deploy", flag, err)
+		return fmt.Errorf(
+			"--%s: %w: choose a port from 1024 on, or start the server with the socket units of deploy", flag, err)
 	case !errors.Is(err, syscall.EADDRINUSE) || notANumber != nil:
 		return fmt.Errorf("--%s: %w", flag, err)
 	}
-	return fmt.Errorf("--%s: %w: choose another port, as in --%s %s, or port 0 for a free one", flag, err,
+	return fmt.Errorf("--%s: %w: choose another port, as in --%s %s, or port 0 for a free one",
+		flag, err,
 		flag, net.JoinHostPort(host, strconv.Itoa(n%math.MaxUint16+1)))
 }
 

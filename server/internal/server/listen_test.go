@@ -10,7 +10,8 @@ import (
 
 func TestNetworkOfAnAddress(t *testing.T) {
 	for address, want := range map[string]string{
-		"0.0.0.0:8080": "tcp4", "127.0.0.1:0": "tcp4", ":8080": "tcp", "[::]:8080": "tcp", "[::1]:8080": "tcp",
+		"0.0.0.0:8080": "tcp4", "127.0.0.1:0": "tcp4", ":8080": "tcp", "[::]:8080": "tcp",
+		"[::1]:8080":     "tcp",
 		"localhost:8080": "tcp", "[::ffff:127.0.0.1]:1": "tcp",
 	} {
 		if got := network(address); got != want {
@@ -32,14 +33,19 @@ func TestNetworkOfAnAddress(t *testing.T) {
 }
 
 func TestListensAt(t *testing.T) {
-	at := func(ip string, port int) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: port} }
+	at := func(ip string, port int) net.Addr {
+		return &net.TCPAddr{IP: net.ParseIP(ip),
+			Port: port}
+	}
 	for _, tt := range []struct {
 		at      net.Addr
 		address string
 		want    bool
 	}{
-		{at("127.0.0.1", 8080), "127.0.0.1:8080", true}, {at("127.0.0.1", 8080), "127.0.0.1:8081", false},
-		{at("127.0.0.1", 8080), "0.0.0.0:8080", false}, {at("::", 8080), ":8080", true}, {at("0.0.0.0", 8080), ":8080", true},
+		{at("127.0.0.1", 8080), "127.0.0.1:8080", true},
+		{at("127.0.0.1", 8080), "127.0.0.1:8081", false},
+		{at("127.0.0.1", 8080), "0.0.0.0:8080", false}, {at("::", 8080), ":8080", true},
+		{at("0.0.0.0", 8080), ":8080", true},
 		{at("127.0.0.1", 8080), ":8080", false}, {at("127.0.0.1", 8080), "localhost:8080", true},
 		{at("::", 8080), "localhost:8080", false}, {at("127.0.0.1", 80), "127.0.0.1:http", true},
 		{at("127.0.0.1", 4711), "127.0.0.1:0", true}, {at("127.0.0.1", 1935), "", false},

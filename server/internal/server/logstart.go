@@ -13,7 +13,8 @@ import (
 // logStart logs the server's addresses and services.
 func (s *Server) logStart(l Listeners) {
 	ln, admin := l.Main, l.Admin
-	s.log.Info("listening", "address", ln.Addr().String(), "page", s.pageLink(ln.Addr()), "version", s.cfg.Version)
+	s.log.Info("listening", "address", ln.Addr().String(), "page", s.pageLink(ln.Addr()), "version",
+		s.cfg.Version)
 	if admin != nil {
 		s.log.Info("admin listening", "address", admin.Addr().String())
 		if s.cfg.AdminToken == "" && !access.IsLoopback(admin.Addr()) {
@@ -31,19 +32,23 @@ func (s *Server) logStart(l Listeners) {
 	}
 	if s.files != nil {
 		s.log.Info("serving files",
-			"root", s.cfg.Root, "at", s.pageLink(ln.Addr())+store.FilesPath[1:], "lists", s.cfg.FilesListing)
+			"root", s.cfg.Root, "at", s.pageLink(ln.Addr())+store.FilesPath[1:], "lists",
+			s.cfg.FilesListing)
 	}
 	if s.records != nil {
 		s.log.Info("recording streams", "in", s.cfg.Record, "named", s.cfg.RecordStreams)
 	}
 	if s.node != nil {
 		s.log.Info("sharing streams with other nodes", "as", s.cfg.self())
-		if _, host, _ := strings.Cut(s.cfg.self(), "://"); access.IsLoopback(ln.Addr()) && !access.IsThisMachine(host) {
-			s.log.Warn("no other node can reach this listener: --listen is for this machine only", "advertised", s.cfg.self())
+		if _, host, _ := strings.Cut(s.cfg.self(), "://"); access.IsLoopback(ln.Addr()) &&
+			!access.IsThisMachine(host) {
+			s.log.Warn("no other node can reach this listener: --listen is for this machine only",
+				"advertised", s.cfg.self())
 		}
 	}
 	if s.blobs != nil {
-		s.log.Info("keeping blobs", "in", s.blobs.Where(), "at", s.pageLink(ln.Addr())+store.BlobsPath[1:])
+		s.log.Info("keeping blobs", "in", s.blobs.Where(), "at",
+			s.pageLink(ln.Addr())+store.BlobsPath[1:])
 		if s.files != nil && s.cfg.Blobs != "" && isWithin(s.cfg.Blobs, s.cfg.Root) {
 			s.log.Warn("blobs can be read at /files/ too: --blobs lies in --root")
 		}
@@ -65,7 +70,8 @@ func (s *Server) logStart(l Listeners) {
 // warnOfTokens warns of tokens that clients have to escape in an address.
 func (s *Server) warnOfTokens(cfg *Config) {
 	for _, t := range []struct{ flag, token string }{
-		{"publish-token", cfg.PublishToken}, {"read-token", cfg.ReadToken}, {"admin-token", cfg.AdminToken},
+		{"publish-token", cfg.PublishToken}, {"read-token", cfg.ReadToken},
+		{"admin-token", cfg.AdminToken},
 	} {
 		if changedInURL(t.token) {
 			s.log.Warn("the token has characters that addresses and programs may change: "+

@@ -33,7 +33,8 @@ func TestNamesWithParts(t *testing.T) {
 	}
 	player := f.follow("tenant/cam", func(c *hlscheck.Client) { c.Delta, c.Hints = true, true })
 	begins := make(map[string][]byte)
-	for _, path := range []string{"/live/tenant/cam", "/live/tenant/cam.flv", "/live/tenant%2Fcam.flv", "/live/tenant/cam.mp4", "/live/tenant.flv"} {
+	for _, path := range []string{"/live/tenant/cam", "/live/tenant/cam.flv",
+		"/live/tenant%2Fcam.flv", "/live/tenant/cam.mp4", "/live/tenant.flv"} {
 		res, err := http.Get(f.URL(path))
 		if err != nil {
 			t.Fatal(err)
@@ -49,12 +50,14 @@ func TestNamesWithParts(t *testing.T) {
 		t.Error("both streams begin with the same bytes")
 	}
 	for _, address := range []string{"/live/tenant/cam", "/live/tenant/cam?token=x"} {
-		out, err := exec.CommandContext(t.Context(), "ffprobe", "-v", "error", "-show_entries", "stream=codec_name", "-of", "compact", "rtmp://"+f.rtmp+address).CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), "ffprobe", "-v", "error", "-show_entries",
+			"stream=codec_name", "-of", "compact", "rtmp://"+f.rtmp+address).CombinedOutput()
 		if err != nil || bytes.Count(out, []byte("codec_name=")) != 2 {
 			t.Errorf("ffprobe %s: %v: %s", address, err, out)
 		}
 	}
-	viewer := f.client("live/tenant") // like clients that take the application as part of the server's address
+	// Like clients that take the application as part of the server's address.
+	viewer := f.client("live/tenant")
 	viewer.Play("cam")
 	if s := viewer.AwaitStatus(); s.Level != "status" {
 		t.Errorf("play cam of live/tenant: %+v", s)
@@ -63,7 +66,8 @@ func TestNamesWithParts(t *testing.T) {
 	_ = publish.Process.Signal(os.Interrupt)
 	_ = publish.Wait()
 	stats := player.end()
-	if p := hlscheck.Without(hlscheck.Must(stats.Problems), "bandwidth-low"); len(p) > 0 || stats.Playlists < 3 {
+	if p := hlscheck.Without(hlscheck.Must(stats.Problems), "bandwidth-low"); len(p) > 0 ||
+		stats.Playlists < 3 {
 		t.Errorf("%v", stats)
 	}
 	outer.End()
@@ -80,8 +84,10 @@ func TestRecordedNames(t *testing.T) {
 		pattern, name string
 		want          bool
 	}{
-		{"*", "cam", true}, {"*", "a/b/c/d", true}, {"tenant/*", "tenant/cam", true}, {"tenant/*", "tenant/a/b", true},
-		{"tenant/*", "tenant", false}, {"cam-*", "cam-1", true}, {"cam-*", "x/cam-1", false}, {"*/cam-?", "x/cam-1", true},
+		{"*", "cam", true}, {"*", "a/b/c/d", true}, {"tenant/*", "tenant/cam", true},
+		{"tenant/*", "tenant/a/b", true},
+		{"tenant/*", "tenant", false}, {"cam-*", "cam-1", true}, {"cam-*", "x/cam-1", false},
+		{"*/cam-?", "x/cam-1", true},
 	} {
 		if got := recorded(tt.pattern, tt.name); got != tt.want {
 			t.Errorf("%s and %s: %v", tt.pattern, tt.name, got)
@@ -94,8 +100,10 @@ func TestOrigins(t *testing.T) {
 	for _, tt := range []struct{ list, origin, want, vary string }{
 		{"*", "https://example.org", "*", ""},
 		{"*", "", "*", ""},
-		{"https://example.org, http://localhost:3000", "https://example.org", "https://example.org", "Origin"},
-		{"https://example.org,http://localhost:3000", "http://LOCALHOST:3000", "http://LOCALHOST:3000", "Origin"},
+		{"https://example.org, http://localhost:3000", "https://example.org", "https://example.org",
+			"Origin"},
+		{"https://example.org,http://localhost:3000", "http://LOCALHOST:3000",
+			"http://LOCALHOST:3000", "Origin"},
 		{"https://example.org", "https://example.org:8443", "", "Origin"},
 		{"https://example.org", "https://example.org.evil", "", "Origin"},
 		{"https://example.org", "null", "", "Origin"},
@@ -105,8 +113,10 @@ func TestOrigins(t *testing.T) {
 		f := serve(t, func(c *Config) { c.CORS, c.ReadToken = tt.list, "t" })
 		p := f.Publisher("cam")
 		p.Send(demo.Sample)
-		for _, request := range []string{"GET /live/cam.flv?token=t", "GET /live/cam.mp4?token=t", "HEAD /live/cam?token=t", "GET /live/cam.flv",
-			"GET /live/cam/index.m3u8?token=t", "GET /live/none/5-1.m4s?token=t", "OPTIONS /live/cam.flv"} {
+		for _, request := range []string{"GET /live/cam.flv?token=t", "GET /live/cam.mp4?token=t",
+			"HEAD /live/cam?token=t", "GET /live/cam.flv",
+			"GET /live/cam/index.m3u8?token=t", "GET /live/none/5-1.m4s?token=t",
+			"OPTIONS /live/cam.flv"} {
 			method, path, _ := bytes.Cut([]byte(request), []byte(" "))
 			req, err := http.NewRequest(string(method), f.URL(string(path)), nil)
 			if err != nil {
@@ -126,10 +136,14 @@ func TestOrigins(t *testing.T) {
 					vary = v
 				}
 			}
-			if got := res.Header.Get("Access-Control-Allow-Origin"); got != tt.want || vary != tt.vary {
-				t.Errorf("%q, %s from %q: %s, %q, Vary %q", tt.list, request, tt.origin, res.Status, got, res.Header.Values("Vary"))
+			if got := res.Header.Get("Access-Control-Allow-Origin"); got != tt.want ||
+				vary != tt.vary {
+				t.Errorf("%q, %s from %q: %s, %q, Vary %q", tt.list, request, tt.origin, res.Status,
+					got, res.Header.Values("Vary"))
 			}
-			if methods := res.Header.Get("Access-Control-Allow-Methods"); string(method) == "OPTIONS" && (methods != "") != (tt.want != "") {
+			if methods := res.Header.Get(
+				"Access-Control-Allow-Methods"); string(method) == "OPTIONS" &&
+				(methods != "") != (tt.want != "") {
 				t.Errorf("%q from %q: methods %q", tt.list, tt.origin, methods)
 			}
 		}

@@ -60,12 +60,14 @@ func TestRequestsOfNodes(t *testing.T) {
 			again, _ = secret.Check(res)
 		}
 		if w.Code != tt.want || node != tt.isNode || marked != tt.isNode {
-			t.Errorf("%q %q %s: %d, a node %v, marked %v", tt.token, tt.shown, tt.query, w.Code, node, marked)
+			t.Errorf("%q %q %s: %d, a node %v, marked %v", tt.token, tt.shown, tt.query, w.Code,
+				node, marked)
 		}
 	}
 	// A server that is alone takes none: a token that is not set is not the empty one.
 	f := serve(t, nil)
-	if res := f.Request("GET", path, "", cluster.HeaderProof+": "); res.Status != 403 || !strings.Contains(res.Body, "without --cluster") {
+	if res := f.Request("GET", path, "", cluster.HeaderProof+": "); res.Status != 403 ||
+		!strings.Contains(res.Body, "without --cluster") {
 		t.Errorf("a server that is alone: %d %s", res.Status, res.Body)
 	}
 	if f.stop(); strings.Contains(f.Log.String(), token) {

@@ -21,7 +21,10 @@ func TestRedirectsEscapeOnce(t *testing.T) {
 		}
 	}
 	f, admin := serveAdmin(t, func(c *Config) { c.Root = dir })
-	last := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	last := &http.Client{CheckRedirect: func(*http.Request,
+		[]*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
 	for path, want := range map[string]string{
 		"/files//dir/p%20q":       "/files/dir/p%20q",
 		"/files/dir/./100%25":     "/files/dir/100%25",
@@ -40,10 +43,12 @@ func TestRedirectsEscapeOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = res.Body.Close()
-		if got := res.Header.Get("Location"); got != want || res.StatusCode != http.StatusTemporaryRedirect {
+		if got := res.Header.Get("Location"); got != want ||
+			res.StatusCode != http.StatusTemporaryRedirect {
 			t.Errorf("%s: %d to %s, want %s", path, res.StatusCode, got, want)
 		}
-		if res := f.Get(path); !strings.HasPrefix(path, "/api/") && (res.Status != 200 || res.Body != "text") {
+		if res := f.Get(path); !strings.HasPrefix(path, "/api/") &&
+			(res.Status != 200 || res.Body != "text") {
 			t.Errorf("%s: %d %s", path, res.Status, res.Body)
 		}
 	}
@@ -52,7 +57,8 @@ func TestRedirectsEscapeOnce(t *testing.T) {
 			t.Errorf("%s: %d %s", path, res.Status, res.Body)
 		}
 	}
-	for _, path := range []string{"/live/a//b", "/live//a", "/live/./a", "/live/a/../b", "/live/a%2F%2Fb", "/live//a/index.m3u8"} {
+	for _, path := range []string{"/live/a//b", "/live//a", "/live/./a", "/live/a/../b",
+		"/live/a%2F%2Fb", "/live//a/index.m3u8"} {
 		for _, method := range []string{"POST", "GET", "HEAD"} {
 			if method == "POST" && path == "/live//a/index.m3u8" {
 				continue

@@ -15,7 +15,8 @@ import (
 
 // addressLimits returns the limits of an address.
 func (c *Config) addressLimits() address.Limits {
-	return address.Limits{Connections: c.MaxAddressConnections, Viewers: c.MaxAddressViewers, Bytes: c.MaxAddressBytes}
+	return address.Limits{Connections: c.MaxAddressConnections, Viewers: c.MaxAddressViewers,
+		Bytes: c.MaxAddressBytes}
 }
 
 // clients are the clients of all listeners: their addresses, and the limits of an address.
@@ -49,7 +50,10 @@ func (s *clients) setLimits(cfg *Config) {
 func (s *clients) behindProxies(ln net.Listener, main bool) net.Listener {
 	cfg := proxy.Config{Trusted: &s.trusted, Timeout: s.headerTimeout, Addresses: s.addresses}
 	if main { // net/http closes faulty connections without a message, and ends idle ones
-		cfg.Refused = func(peer net.Addr, why error) { s.refusals.Note(access.Reader, why, "client", peer.String()) }
+		cfg.Refused = func(peer net.Addr, why error) {
+			s.refusals.Note(access.Reader, why, "client",
+				peer.String())
+		}
 	} else {
 		cfg.Ends = s.draining
 	}
@@ -95,7 +99,9 @@ func (s *clients) withAddressLimits(next http.Handler) http.Handler {
 			err = address.Of(r.Context()).Check()
 		}
 		if err != nil {
-			if c.Above() != nil { // all of its requests are refused: over HTTP/2, too, the client needs another connection
+			// All of its requests are refused: over HTTP/2, too, the client needs another
+			// connection.
+			if c.Above() != nil {
 				w.Header().Set("Connection", "close")
 			}
 			s.refusals.Refuse(access.KindOf(r), w, r, err)

@@ -55,7 +55,10 @@ func dialFrom(t testing.TB, addr, client string) net.Conn {
 
 // clientFrom returns an HTTP client with connections like those of a client behind a proxy.
 func clientFrom(t testing.TB, addr, client string) *http.Client {
-	tr := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return dialFrom(t, addr, client), nil }}
+	tr := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn,
+		error) {
+		return dialFrom(t, addr, client), nil
+	}}
 	t.Cleanup(tr.CloseIdleConnections)
 	return &http.Client{Transport: tr}
 }
@@ -119,10 +122,13 @@ func TestPROXYKeepsTheConnection(t *testing.T) {
 		trustLoopback(c)
 		c.TLSCert, c.TLSKey = cert, key
 	})
-	conn := tls.Client(dialFrom(t, sealed.Addr, "192.0.2.3:3"), &tls.Config{InsecureSkipVerify: true})
-	_, _ = io.WriteString(conn, "POST /elsewhere HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n")
+	conn := tls.Client(dialFrom(t, sealed.Addr, "192.0.2.3:3"),
+		&tls.Config{InsecureSkipVerify: true})
+	_, _ = io.WriteString(
+		conn, "POST /elsewhere HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n")
 	sealed.Logged("publisher refused", "path=/elsewhere", "client=192.0.2.3:3")
-	client := livetest.NewRTMP(t, tls.Client(dialFrom(t, sealed.rtmps, "192.0.2.4:4"), &tls.Config{InsecureSkipVerify: true}))
+	client := livetest.NewRTMP(t, tls.Client(dialFrom(t, sealed.rtmps, "192.0.2.4:4"),
+		&tls.Config{InsecureSkipVerify: true}))
 	client.Connect("other")
 	client.Play("cam")
 	if s := client.AwaitStatus(); s.Level != "error" {
@@ -183,12 +189,15 @@ func TestMissingPROXYHeaderTimesOut(t *testing.T) {
 
 // X-Forwarded-For counts from trusted proxies only.
 func TestForwardedFor(t *testing.T) {
-	for trusted, want := range map[string]string{"": "127.0.0.1:", "127.0.0.1,10.0.0.0/8": "192.0.2.1:0"} {
+	for trusted, want := range map[string]string{"": "127.0.0.1:",
+		"127.0.0.1,10.0.0.0/8": "192.0.2.1:0"} {
 		f := serve(t, func(c *Config) { c.TrustedProxies, c.ReadToken = trusted, "r" })
-		f.Request("POST", "/elsewhere?token=r", "", "X-Forwarded-For: 192.0.2.9, 192.0.2.1, 10.0.0.1")
+		f.Request("POST", "/elsewhere?token=r", "",
+			"X-Forwarded-For: 192.0.2.9, 192.0.2.1, 10.0.0.1")
 		f.Logged("publisher refused", "path=/elsewhere", "client="+want)
 		res := f.Request("GET", "/?token=r", "", "X-Forwarded-Proto: https", "Accept: text/html")
-		if secure := strings.Contains(res.Header.Get("Set-Cookie"), "Secure"); secure != (trusted != "") {
+		if secure := strings.Contains(res.Header.Get("Set-Cookie"),
+			"Secure"); secure != (trusted != "") {
 			t.Errorf("trusted %q: the cookie is %q", trusted, res.Header.Get("Set-Cookie"))
 		}
 	}
@@ -197,8 +206,10 @@ func TestForwardedFor(t *testing.T) {
 // refusedFor reports an error if an answer is not the refusal of an address that names the flag.
 func refusedFor(t *testing.T, res livetest.Response, flag string) {
 	t.Helper()
-	if res.Status != 429 || res.Header.Get("Retry-After") == "" || !strings.Contains(res.Body, flag) {
-		t.Errorf("%d %.200q, Retry-After %q; want 429 that names %s", res.Status, res.Body, res.Header.Get("Retry-After"), flag)
+	if res.Status != 429 || res.Header.Get("Retry-After") == "" ||
+		!strings.Contains(res.Body, flag) {
+		t.Errorf("%d %.200q, Retry-After %q; want 429 that names %s", res.Status, res.Body,
+			res.Header.Get("Retry-After"), flag)
 	}
 }
 
@@ -232,7 +243,8 @@ func TestConnectionsOfAnAddress(t *testing.T) {
 	}
 	play := dialFrom(t, f.rtmp, "192.0.2.1:3") // is closed before the handshake
 	_, _ = play.Write(append([]byte{3}, make([]byte, 1536)...))
-	if n, err := play.Read(make([]byte, 1)); n > 0 || err != io.EOF && !errors.Is(err, syscall.ECONNRESET) {
+	if n, err := play.Read(make([]byte, 1)); n > 0 || err != io.EOF &&
+		!errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("RTMP: %d bytes, %v", n, err)
 	}
 	f.Logged("RTMP client refused", flag, "client=192.0.2.1:3")
@@ -360,7 +372,8 @@ func TestRatesOfAnAddress(t *testing.T) {
 	}
 	defer account.Release()
 	account.Add(1 << 40)
-	for _, path := range []string{"/live/live.flv", "/live/live/media.m3u8", "/files/x", "/blobs/x"} {
+	for _, path := range []string{"/live/live.flv", "/live/live/media.m3u8", "/files/x",
+		"/blobs/x"} {
 		refusedFor(t, from("192.0.2.3", path), "--max-address-bytes")
 	}
 	if res := from("192.0.2.3", "/"); res.Status != 200 {
@@ -377,7 +390,8 @@ func TestBytesOfAnAddressAreCounted(t *testing.T) {
 	p, part, _ := f.publishSample(t)
 	defer p.Cut()
 	f.clients.addresses.SetLimits(address.Limits{Bytes: 1}) // so that the first bytes are too many
-	for i, path := range []string{"/live/cam.flv", "/live/cam/" + part, "/live/cam/media.m3u8", "/files/file"} {
+	for i, path := range []string{"/live/cam.flv", "/live/cam/" + part, "/live/cam/media.m3u8",
+		"/files/file"} {
 		client := netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)})
 		account, err := f.clients.addresses.Acquire(client)
 		if err != nil {
@@ -469,7 +483,8 @@ func TestIdleConnectionsAreShed(t *testing.T) {
 		open := func(protocol, request string) net.Conn {
 			var conn net.Conn = dial(t, f.Addr, 0)
 			if secure {
-				over := tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{protocol}})
+				over := tls.Client(conn, &tls.Config{InsecureSkipVerify: true,
+					NextProtos: []string{protocol}})
 				if err := over.Handshake(); err != nil {
 					t.Fatal(err)
 				}
@@ -481,7 +496,8 @@ func TestIdleConnectionsAreShed(t *testing.T) {
 		const get = " HTTP/1.1\r\nHost: localhost\r\n\r\n"
 		h2 := http2Preface + string(http2RawFrame{kind: frameSettings}.bytes())
 		var idle []net.Conn
-		for i, request := range []string{"", "GET /healthz" + get, h2, "GET /healthz" + get, h2, ""} {
+		for i, request := range []string{"", "GET /healthz" + get, h2, "GET /healthz" + get, h2,
+			""} {
 			protocol := "http/1.1"
 			if request == h2 {
 				protocol = "h2"
@@ -512,7 +528,11 @@ func TestIdleConnectionsAreShed(t *testing.T) {
 		port := func(a net.Addr) int { return a.(*net.TCPAddr).Port }
 		long := time.Now().Add(-time.Hour).UnixNano()
 		for _, p := range order { // as if they had come some time ago, one after the other
-			i := slices.IndexFunc(idle, func(c net.Conn) bool { return port(c.LocalAddr()) == port(p.TCPConn.RemoteAddr()) })
+			i := slices.IndexFunc(
+				idle, func(c net.Conn) bool {
+					return port(
+						c.LocalAddr()) == port(p.TCPConn.RemoteAddr())
+				})
 			p.IdleSince.Store(long + int64(i))
 		}
 		for i, conn := range idle {
@@ -527,7 +547,8 @@ func TestIdleConnectionsAreShed(t *testing.T) {
 		if n := f.connections.free(1 << 20); n != 0 {
 			t.Errorf("%d bytes freed of a connection that has a request", n)
 		}
-		if n := f.metric("millrace_connections_shed_total"); !secure && n != strconv.Itoa(len(idle)) {
+		if n := f.metric("millrace_connections_shed_total"); !secure &&
+			n != strconv.Itoa(len(idle)) {
 			t.Errorf("%s connections shed", n)
 		}
 		_ = busy.SetReadDeadline(time.Now().Add(time.Millisecond))
@@ -547,7 +568,8 @@ func TestTheLogBlocks(t *testing.T) {
 		c.Log = slog.New(log)
 	})
 	conn := dial(t, f.Addr, 0)
-	_, _ = io.WriteString(conn, "GET /live/absent.flv HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n") // waits for the stream
+	// Waits for the stream.
+	_, _ = io.WriteString(conn, "GET /live/absent.flv HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
 	eventually(t, "it to have a request", func() bool {
 		f.connections.mu.Lock()
 		defer f.connections.mu.Unlock()
@@ -559,7 +581,8 @@ func TestTheLogBlocks(t *testing.T) {
 	goOn := log.Block()
 	defer goOn()
 	for range 3 {
-		if n, err := dial(t, f.Addr, 0).Read(make([]byte, 1)); n > 0 || err != io.EOF && !errors.Is(err, syscall.ECONNRESET) {
+		if n, err := dial(t, f.Addr, 0).Read(make([]byte, 1)); n > 0 || err != io.EOF &&
+			!errors.Is(err, syscall.ECONNRESET) {
 			t.Fatalf("%d bytes, %v", n, err)
 		}
 	}
@@ -656,7 +679,8 @@ func TestConnectionsAreForgotten(t *testing.T) {
 		if sealed {
 			scheme = "https"
 		}
-		tr := &http.Transport{Protocols: protocols, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+		tr := &http.Transport{Protocols: protocols,
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 		two := &http.Client{Transport: tr}
 		one := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 		for i, client := range []*http.Client{two, one} {
@@ -722,8 +746,10 @@ func TestProxiesTellTheClient(t *testing.T) {
 			f.Logged("viewer started", "viewer=127.0.0.7:", "form=rtmp", "path=writev")
 
 			conn := dialLocal(t, "127.0.0.8", web)
-			_, _ = io.WriteString(conn, "GET /live/cam.flv HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n")
-			if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.Contains(line, "200") {
+			_, _ = io.WriteString(
+				conn, "GET /live/cam.flv HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n")
+			if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil ||
+				!strings.Contains(line, "200") {
 				t.Fatalf("%q, %v", line, err)
 			}
 			f.Logged("viewer started", "viewer=127.0.0.8:", "form=flv", "path=writev")
@@ -757,7 +783,8 @@ func startTellingBalancer(t *testing.T, name string, f *rtmpFixture, web, rtmp s
 			replace(node+":1935", f.rtmp)
 			replace(node+":8080", f.Addr)
 		}
-		replace("include /etc/nginx/modules-enabled/*.conf;", need.NginxModule(t, program, "stream"))
+		replace("include /etc/nginx/modules-enabled/*.conf;",
+			need.NginxModule(t, program, "stream"))
 		replace("listen 8080", "listen "+web)
 		replace("listen 1935", "listen "+rtmp)
 		replace("worker_processes auto", "worker_processes 1")

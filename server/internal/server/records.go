@@ -22,7 +22,8 @@ func openRecords(cfg *Config, gate *access.Gate, streams *live.Config) (*recordi
 		return nil, nil
 	}
 	config := record.Config{
-		Dir: cfg.Record, MaxBytes: cfg.RecordBytes, QueueBytes: cfg.RecordQueue, Every: cfg.RecordEvery, Log: cfg.Log,
+		Dir: cfg.Record, MaxBytes: cfg.RecordBytes, QueueBytes: cfg.RecordQueue,
+		Every: cfg.RecordEvery, Log: cfg.Log,
 		Successor: cfg.Successor,
 	}
 	if gate.HasHook() {
@@ -61,7 +62,8 @@ func (r *recordings) await(ctx context.Context) error {
 // stands for slashes, too.
 func recorded(pattern, name string) bool {
 	const slash = ":" // which names do not have
-	ok, _ := path.Match(strings.ReplaceAll(pattern, "/", slash), strings.ReplaceAll(name, "/", slash))
+	ok, _ := path.Match(strings.ReplaceAll(pattern, "/", slash),
+		strings.ReplaceAll(name, "/", slash))
 	return ok
 }
 

@@ -41,7 +41,8 @@ func TestRecordings(t *testing.T) {
 		return strings.Count(f.Get(playlist).Body, "#EXTINF") >= 2
 	})
 	res := f.Get(playlist)
-	if kind := res.Header.Get("Content-Type"); kind != "application/vnd.apple.mpegurl" || !strings.Contains(res.Body, "EXT-X-PLAYLIST-TYPE:EVENT") {
+	if kind := res.Header.Get("Content-Type"); kind != "application/vnd.apple.mpegurl" ||
+		!strings.Contains(res.Body, "EXT-X-PLAYLIST-TYPE:EVENT") {
 		t.Errorf("%s\n%s", kind, res.Body)
 	}
 	if n := f.metric("millrace_recordings"); n != "1" {
@@ -57,7 +58,8 @@ func TestRecordings(t *testing.T) {
 	}
 	need.Program(t, "ffprobe")
 	count := func(input string) string {
-		out, err := exec.Command("ffprobe", "-v", "error", "-count_packets", "-show_entries", "stream=codec_name,nb_read_packets",
+		out, err := exec.Command("ffprobe", "-v", "error", "-count_packets", "-show_entries",
+			"stream=codec_name,nb_read_packets",
 			"-of", "compact", input).CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v: %s", err, out)
@@ -85,7 +87,8 @@ func TestRecordingsEndWithTheServer(t *testing.T) {
 	if len(lists) != 1 {
 		t.Fatal(lists)
 	}
-	if text, err := os.ReadFile(lists[0]); err != nil || !strings.Contains(string(text), "#EXT-X-ENDLIST") {
+	if text, err := os.ReadFile(lists[0]); err != nil ||
+		!strings.Contains(string(text), "#EXT-X-ENDLIST") {
 		t.Errorf("%v\n%s", err, text)
 	}
 	p.Wait()
@@ -152,7 +155,8 @@ func TestEachStreamIsRecorded(t *testing.T) {
 		var files int
 		lists, _ := filepath.Glob(filepath.Join(dir, name, "*.m3u8"))
 		for _, list := range lists {
-			if text, err := os.ReadFile(list); err != nil || !strings.Contains(string(text), "#EXT-X-ENDLIST") {
+			if text, err := os.ReadFile(list); err != nil ||
+				!strings.Contains(string(text), "#EXT-X-ENDLIST") {
 				t.Errorf("%s: %v\n%s", list, err, text)
 			} else {
 				files += 1 + strings.Count(string(text), "#EXT-X-MAP") - 1

@@ -69,7 +69,8 @@ func TestRefusalsAreCountedAndLogged(t *testing.T) {
 		eventually(t, metric, func() bool { return value() == before+1 })
 		eventually(t, says, func() bool {
 			for line := range strings.Lines(f.Log.String()[logged:]) {
-				if strings.Contains(line, level) && strings.Contains(line, " refused") && strings.Contains(line, says) {
+				if strings.Contains(line, level) && strings.Contains(line, " refused") &&
+					strings.Contains(line, says) {
 					return true
 				}
 			}

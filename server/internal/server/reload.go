@@ -21,7 +21,8 @@ func (s *Server) Reload(cfg *Config) {
 	if keys, err := cfg.tokenKeys(); err == nil {
 		next.Keys = keys
 	} else {
-		s.log.Error("the keys of signed tokens cannot be used: those before are in force", "reason", err)
+		s.log.Error("the keys of signed tokens cannot be used: those before are in force", "reason",
+			err)
 	}
 	s.gate.SetPolicy(&next)
 	if opens {

@@ -24,7 +24,10 @@ func TestReload(t *testing.T) {
 	f := serveRTMP(t, func(c *Config) {
 		c.PublishToken, c.ReadToken, c.Root, c.Blobs = "p1", "r1", dir, t.TempDir()
 	})
-	eventually(t, "the server to serve", func() bool { return strings.Contains(f.Log.String(), "msg=listening") })
+	eventually(t, "the server to serve", func() bool {
+		return strings.Contains(f.Log.String(),
+			"msg=listening")
+	})
 	stop := make(chan struct{})
 	var clients sync.WaitGroup
 	for _, path := range []string{"/files/file", "/blobs/a", "/api/streams", "/live/cam.flv"} {
@@ -43,7 +46,8 @@ func TestReload(t *testing.T) {
 	for i := range 20 {
 		cfg.PublishToken, cfg.ReadToken = fmt.Sprintf("p%d", i), fmt.Sprintf("r%d", i)
 		f.Reload(&cfg)
-		for token, want := range map[string]int{cfg.ReadToken: 200, cfg.PublishToken: 200, "r-1": 403} {
+		for token, want := range map[string]int{cfg.ReadToken: 200, cfg.PublishToken: 200,
+			"r-1": 403} {
 			if res := f.Request("GET", "/files/file?token="+token, ""); res.Status != want {
 				t.Errorf("round %d, %s: %d, want %d", i, token, res.Status, want)
 			}
@@ -65,7 +69,8 @@ func TestReload(t *testing.T) {
 	}
 	cfg.MaxStreams = 1
 	f.Reload(&cfg)
-	if s := f.client("live").Publish("cam2?token=p19"); !strings.Contains(s.Description, "the server has 1 streams") {
+	if s := f.client("live").Publish("cam2?token=p19"); !strings.Contains(s.Description,
+		"the server has 1 streams") {
 		t.Errorf("a stream above the limit: %+v", s)
 	}
 	cfg.MaxStreams, cfg.ReadToken = 2, ""
@@ -94,8 +99,12 @@ func TestReloadWithoutTokens(t *testing.T) {
 		book := &logBook{}
 		cfg.Log = slog.New(slog.NewTextHandler(book, nil))
 		f := serveOn(t, cfg, book, Listeners{Main: listen(t), Admin: admin})
-		eventually(t, "the server to serve", func() bool { return strings.Contains(f.Log.String(), "msg=listening") })
-		for _, says := range []string{"reading needs no token from now on", "the admin listener needs no token from now on"} {
+		eventually(t, "the server to serve", func() bool {
+			return strings.Contains(f.Log.String(),
+				"msg=listening")
+		})
+		for _, says := range []string{"reading needs no token from now on",
+			"the admin listener needs no token from now on"} {
 			f.Reload(&cfg)
 			if strings.Contains(f.Log.String(), says) {
 				t.Errorf("%q, and nothing has changed", says)
@@ -118,7 +127,10 @@ func TestReloadOfACertificate(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := writeCertificate(t, dir, 1)
 	f := serve(t, func(c *Config) { c.TLSCert, c.TLSKey = cert, key })
-	eventually(t, "the server to serve", func() bool { return strings.Contains(f.Log.String(), "msg=listening") })
+	eventually(t, "the server to serve", func() bool {
+		return strings.Contains(f.Log.String(),
+			"msg=listening")
+	})
 	now := time.Now()
 	if got := f.cert.get(now).Leaf.SerialNumber.Int64(); got != 1 {
 		t.Fatalf("certificate %d", got)

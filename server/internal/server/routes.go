@@ -30,10 +30,12 @@ func (s *Server) routes(observer *ops.Observer) http.Handler {
 			For(refuse.Path))
 	})
 	live := web.NewService(web.Config{
-		Hub: s.hub, Gate: s.gate, Origins: s.origins, Budget: s.budget, Refusals: s.refusals, Remote: s.node.remote(),
+		Hub: s.hub, Gate: s.gate, Origins: s.origins, Budget: s.budget, Refusals: s.refusals,
+		Remote: s.node.remote(),
 	})
 	all := s.besideNames(live, cleanPaths(mux))
-	return s.node.admit(s.refusals, all, openHealth(all, s.clients.withAddressLimits(s.gate.Protect(all))))
+	return s.node.admit(s.refusals, all, openHealth(all,
+		s.clients.withAddressLimits(s.gate.Protect(all))))
 }
 
 // besideNames answers requests for streams and blobs, and passes all others to next. A ServeMux

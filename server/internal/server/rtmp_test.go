@@ -88,7 +88,8 @@ func sampleTags() (tags [][]byte) {
 
 func TestRTMPAddresses(t *testing.T) {
 	for want, change := range map[string]func(*Config){
-		"--rtmp is": func(c *Config) { c.RTMP = "1935" }, "--rtmps is": func(c *Config) { c.RTMPS = "localhost" },
+		"--rtmp is":                func(c *Config) { c.RTMP = "1935" },
+		"--rtmps is":               func(c *Config) { c.RTMPS = "localhost" },
 		"--rtmps needs --tls-cert": func(c *Config) { c.RTMPS = "127.0.0.1:0" },
 	} {
 		cfg := Defaults()
@@ -122,7 +123,8 @@ func TestAnAddressOfRTMPIsInUse(t *testing.T) {
 		t.Error("the default address must be free")
 	}
 	book, err := run(func(c *Config) { c.RTMP = used })
-	if log := book.String(); err != nil || !strings.Contains(log, "RTMP is off") || !strings.Contains(log, "msg=listening") {
+	if log := book.String(); err != nil || !strings.Contains(log, "RTMP is off") ||
+		!strings.Contains(log, "msg=listening") {
 		t.Errorf("%v, %s", err, log)
 	}
 	for want, change := range map[string]func(*Config){
@@ -182,7 +184,8 @@ func TestRTMPTokens(t *testing.T) {
 		}
 		_ = c.Conn.Close()
 	}
-	f.Logged("publisher refused", "stream=a", "status=401", "NAME?token=TOKEN as the stream key", `program="a test"`)
+	f.Logged("publisher refused", "stream=a", "status=401", "NAME?token=TOKEN as the stream key",
+		`program="a test"`)
 	f.Logged("viewer refused", "stream=cam", "status=403", "wrong token")
 	f.Logged("publisher refused", "status=404", "rtmp://HOST/live")
 	if strings.Contains(f.Log.String(), "s3cret") {
@@ -202,7 +205,8 @@ func TestPublishingThroughAPublicRTMPListener(t *testing.T) {
 	want := &rtmp.Request{Publish: true, Path: "live/cam", Query: url.Values{}}
 	f.Get("/healthz") // it serves
 	public := f.newRTMPService(publicListener{}.Addr(), nil)
-	if _, err := public.Check(want); err == nil || !strings.Contains(err.Error(), "publishing is off") {
+	if _, err := public.Check(want); err == nil ||
+		!strings.Contains(err.Error(), "publishing is off") {
 		t.Errorf("%v", err)
 	}
 	want.Publish = false
@@ -298,8 +302,9 @@ func TestHostileRTMPClients(t *testing.T) {
 		"silence":         {"", "i/o timeout"},
 		"half of C1":      {"\x03" + strings.Repeat("x", 1000), "i/o timeout"},
 		"no command":      {hello, "i/o timeout"},
-		"a long command":  {hello + "\x03\x00\x00\x00\xff\xff\xff\x14\x00\x00\x00\x00", "bytes of one message: 16777215, limit 16384"},
-		"no chunk size":   {hello + "\x02\x00\x00\x00\x00\x00\x04\x01\x00\x00\x00\x00\x00\x00\x00\x00", "set chunk size"},
+		"a long command": {hello + "\x03\x00\x00\x00\xff\xff\xff\x14\x00\x00\x00\x00",
+			"bytes of one message: 16777215, limit 16384"},
+		"no chunk size": {hello + "\x02\x00\x00\x00\x00\x00\x04\x01\x00\x00\x00\x00\x00\x00\x00\x00", "set chunk size"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := f
@@ -335,7 +340,8 @@ func TestHostileRTMPClients(t *testing.T) {
 		c = f.client("live")
 		c.Publish("bad")
 		_, _ = io.WriteString(c.Conn, "\x06\x00\x00\x00\xff\xff\xff\x09\x01\x00\x00\x00")
-		if s := c.AwaitStatus(); s.Level != "error" || !strings.Contains(s.Description, "16777215, limit 4194304 (--max-tag-bytes)") {
+		if s := c.AwaitStatus(); s.Level != "error" ||
+			!strings.Contains(s.Description, "16777215, limit 4194304 (--max-tag-bytes)") {
 			t.Errorf("%+v", s)
 		}
 	})

@@ -54,7 +54,8 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	failed := make(chan error, 2)
 	go func() { failed <- s.serveMain(main, s.clients.behindProxies(l.Main, true)) }()
 	if l.Admin != nil {
-		s.operator.SetPolicy(&access.Policy{Read: s.cfg.AdminToken, Loopback: access.IsLoopback(l.Admin.Addr())})
+		s.operator.SetPolicy(&access.Policy{Read: s.cfg.AdminToken,
+			Loopback: access.IsLoopback(l.Admin.Addr())})
 		side := s.httpServer(s.adminRoutes(observer, l.Main.Addr()), &s.budget.Operator)
 		servers = append(servers, side)
 		go func() { failed <- side.Serve(l.Admin) }()
@@ -63,11 +64,15 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	var others sync.WaitGroup
 	others.Go(func() { s.budget.Memory.Run(watching) })
 	if l.RTMP != nil {
-		others.Go(func() { s.newRTMPService(l.RTMP.Addr(), nil).Serve(s.clients.behindProxies(l.RTMP, false)) })
+		others.Go(func() {
+			s.newRTMPService(l.RTMP.Addr(),
+				nil).Serve(s.clients.behindProxies(l.RTMP, false))
+		})
 	}
 	if l.RTMPS != nil {
 		others.Go(func() {
-			s.newRTMPService(l.RTMPS.Addr(), s.cert.config()).Serve(s.clients.behindProxies(l.RTMPS, false))
+			s.newRTMPService(l.RTMPS.Addr(), s.cert.config()).Serve(s.clients.behindProxies(l.RTMPS,
+				false))
 		})
 	}
 	s.logStart(l)
@@ -101,9 +106,10 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 func (s *Server) observer(l *Listeners) *ops.Observer {
 	o := &ops.Observer{
 		Version: s.cfg.Version, Self: s.cfg.self(), Started: s.started, Log: s.log,
-		Hub: s.hub, Acceptor: s.acceptor, Gate: s.gate, Refusals: s.refusals, Budget: s.budget, Connections: &s.connections.counts,
-		Addresses: s.clients.addresses,
-		RTMP:      rtmpPort(l.RTMP), RTMPS: rtmpPort(l.RTMPS),
+		Hub: s.hub, Acceptor: s.acceptor, Gate: s.gate, Refusals: s.refusals, Budget: s.budget,
+		Connections: &s.connections.counts,
+		Addresses:   s.clients.addresses,
+		RTMP:        rtmpPort(l.RTMP), RTMPS: rtmpPort(l.RTMPS),
 		Files: s.files, Blobs: s.blobs, Hook: s.hook, Draining: s.draining,
 	}
 	if s.records != nil {
@@ -122,8 +128,10 @@ func (s *Server) newRTMPService(at net.Addr, config *tls.Config) *rtmp.Service {
 		config.SessionTicketsDisabled = true // rtmpdump takes a ticket of TLS 1.3 for an error
 	}
 	return &rtmp.Service{
-		Acceptor: s.acceptor, Gate: s.gate, Refusals: s.refusals, Handshakes: &s.handshakes, Log: s.log,
-		TLS: config, Loopback: access.IsLoopback(at), HeaderTimeout: s.cfg.HeaderTimeout, Draining: s.draining,
+		Acceptor: s.acceptor, Gate: s.gate, Refusals: s.refusals, Handshakes: &s.handshakes,
+		Log: s.log,
+		TLS: config, Loopback: access.IsLoopback(at), HeaderTimeout: s.cfg.HeaderTimeout,
+		Draining: s.draining,
 	}
 }
 

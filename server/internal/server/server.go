@@ -32,8 +32,10 @@ type Server struct {
 	node     *clusterNode // nil if the server is alone
 	started  time.Time
 
-	gate     *access.Gate // of the main listener and RTMP. Reload replaces its policy, and Serve says who reaches it
-	operator *access.Gate // of the admin listener: to read takes the token of the operator. Serve sets its policy
+	// Of the main listener and RTMP. Reload replaces its policy, and Serve says who reaches it.
+	gate *access.Gate
+	// Of the admin listener: to read takes the token of the operator. Serve sets its policy.
+	operator *access.Gate
 	hook     *hook.Client // nil if none is asked
 	origins  *access.Origins
 	clients  *clients
@@ -85,7 +87,8 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s.gate, s.operator = access.NewGate(s.hook, s.refusals), access.NewGate(nil, s.refusals)
-	s.gate.SetPolicy(&access.Policy{Publish: cfg.PublishToken, Read: cfg.ReadToken, Keys: keys, Hook: s.hook != nil})
+	s.gate.SetPolicy(&access.Policy{Publish: cfg.PublishToken, Read: cfg.ReadToken, Keys: keys,
+		Hook: s.hook != nil})
 	if s.files, err = openFiles(&s.cfg, s.budget); err != nil {
 		_ = s.closeStores(context.Background())
 		return nil, err
@@ -109,7 +112,8 @@ func New(cfg Config) (*Server, error) {
 	if s.node != nil {
 		s.budget.Memory.Add(memory.Step{Name: "cache", Above: 8, Free: s.node.objects.Free})
 	}
-	s.budget.Memory.Add(memory.Step{Name: "connections", Above: 11, Heap: true, Free: s.connections.free})
+	s.budget.Memory.Add(memory.Step{Name: "connections", Above: 11, Heap: true,
+		Free: s.connections.free})
 	s.budget.AddSteps()
 	s.budget.Memory.Add(live.MemorySteps(s.hub)...)
 	if s.records != nil {

@@ -31,13 +31,15 @@ type http2RawFrame struct {
 }
 
 const (
-	frameData, frameHeaders, frameSettings, framePing, frameGoAway, frameWindowUpdate = 0, 1, 4, 6, 7, 8
+	frameData, frameHeaders, frameSettings, framePing, frameGoAway, frameWindowUpdate = 0, 1, 4, 6,
+		7, 8
 
 	http2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 )
 
 func (f http2RawFrame) bytes() []byte {
-	p := []byte{byte(len(f.payload) >> 16), byte(len(f.payload) >> 8), byte(len(f.payload)), f.kind, f.flags}
+	p := []byte{byte(len(f.payload) >> 16), byte(len(f.payload) >> 8), byte(len(f.payload)), f.kind,
+		f.flags}
 	return append(binary.BigEndian.AppendUint32(p, f.stream), f.payload...)
 }
 
@@ -86,8 +88,9 @@ func TestHTTP2MemoryIsBounded(t *testing.T) {
 	f := serve(t, nil)
 	conn := f.dialHTTP2()
 	const maxStreams, initialWindow, maxFrame = 3, 4, 5
-	settings := map[uint16]uint32{initialWindow: 1<<16 - 1, maxFrame: 16 << 10} // the values that HTTP/2 begins with
-	window := uint32(1<<16 - 1)                                                 // of the connection
+	// The values that HTTP/2 begins with.
+	settings := map[uint16]uint32{initialWindow: 1<<16 - 1, maxFrame: 16 << 10}
+	window := uint32(1<<16 - 1) // of the connection
 	for _, frame := range pinged(t, conn) {
 		switch {
 		case frame.kind == frameSettings:
@@ -103,8 +106,11 @@ func TestHTTP2MemoryIsBounded(t *testing.T) {
 		t.Errorf("the server announces %v, and a window of %d bytes", settings, window)
 	}
 	// A longer frame ends the connection.
-	_, _ = conn.Write(http2RawFrame{kind: frameHeaders, flags: 4, stream: 1, payload: []byte("\x83" + http2Head)}.bytes()) // POST
-	_, _ = conn.Write(http2RawFrame{kind: frameData, stream: 1, payload: make([]byte, 16<<10+1)}.bytes())
+	// POST
+	_, _ = conn.Write(http2RawFrame{kind: frameHeaders, flags: 4, stream: 1,
+		payload: []byte("\x83" + http2Head)}.bytes())
+	_, _ = conn.Write(http2RawFrame{kind: frameData, stream: 1,
+		payload: make([]byte, 16<<10+1)}.bytes())
 	for {
 		frame, err := readHTTP2Frame(conn)
 		if err != nil {
@@ -112,7 +118,8 @@ func TestHTTP2MemoryIsBounded(t *testing.T) {
 		}
 		if frame.kind == frameGoAway {
 			if code := binary.BigEndian.Uint32(frame.payload[4:]); code != 6 { // FRAME_SIZE_ERROR
-				t.Errorf("GOAWAY with code %d %s", code, strings.ToValidUTF8(string(frame.payload[8:]), "?"))
+				t.Errorf("GOAWAY with code %d %s", code,
+					strings.ToValidUTF8(string(frame.payload[8:]), "?"))
 			}
 			break
 		}
@@ -134,7 +141,9 @@ func TestBodiesOfHTTP2ReadersAreDropped(t *testing.T) {
 	for range conns {
 		conn := f.dialHTTP2()
 		pinged(t, conn)
-		_, _ = conn.Write(http2RawFrame{kind: frameHeaders, flags: 4, stream: 1, payload: []byte("\x82" + http2Head)}.bytes()) // GET
+		// GET
+		_, _ = conn.Write(http2RawFrame{kind: frameHeaders, flags: 4, stream: 1,
+			payload: []byte("\x82" + http2Head)}.bytes())
 		for range frames {
 			_, _ = conn.Write(data)
 		}

@@ -27,17 +27,25 @@ func TestStatus(t *testing.T) {
 		{method: "POST", path: "/live/" + long, body: flvBody, want: 200},
 		{method: "POST", path: "/live/a-b_c.D9", body: "bytes", want: 200, says: `"format":"raw"`},
 		{method: "POST", path: "/live/a", body: flvBody, header: "Expect: 100-continue", want: 200},
-		{method: "POST", path: "/live/a", body: flvBody, header: "Origin: http://127.0.0.1", want: 403, says: "another site"}, // another port
-		{method: "POST", path: "/live/a", body: flvBody, header: "Origin: https://evil.example", want: 403, says: "another site"},
-		{method: "POST", path: "/live/a", body: flvBody, header: "Sec-Fetch-Site: cross-site", want: 403, says: "another site"},
-		{method: "POST", path: "/live/a", body: flvBody, header: "Host: evil.example", want: 403, says: "--publish-token"},
+		// another port
+		{method: "POST", path: "/live/a", body: flvBody, header: "Origin: http://127.0.0.1",
+			want: 403, says: "another site"},
+		{method: "POST", path: "/live/a", body: flvBody, header: "Origin: https://evil.example",
+			want: 403, says: "another site"},
+		{method: "POST", path: "/live/a", body: flvBody, header: "Sec-Fetch-Site: cross-site",
+			want: 403, says: "another site"},
+		{method: "POST", path: "/live/a", body: flvBody, header: "Host: evil.example", want: 403,
+			says: "--publish-token"},
 		{method: "POST", path: "/live/a", body: flvBody, header: "Host: localhost:1", want: 200},
 
 		{method: "POST", path: "/live/a", want: 400, says: "empty"},
-		{method: "POST", path: "/live/" + long + "n", body: flvBody, want: 400, says: "bad stream name"},
-		{method: "POST", path: "/live/a%2Fb", body: flvBody, want: 200, says: `"stream":"a/b"`}, // the same as the next one
+		{method: "POST", path: "/live/" + long + "n", body: flvBody, want: 400,
+			says: "bad stream name"},
+		// The same as the next one.
+		{method: "POST", path: "/live/a%2Fb", body: flvBody, want: 200, says: `"stream":"a/b"`},
 		{method: "POST", path: "/live/a/b", body: flvBody, want: 200, says: `"stream":"a/b"`},
-		{method: "POST", path: "/live/a/b/c/d.flv", body: flvBody, want: 200, says: `"stream":"a/b/c/d"`},
+		{method: "POST", path: "/live/a/b/c/d.flv", body: flvBody, want: 200,
+			says: `"stream":"a/b/c/d"`},
 		{method: "POST", path: "/live/a/b/c/d/e", body: flvBody, want: 400, says: "4 parts"},
 		{method: "POST", path: "/live/a/", body: flvBody, want: 400, says: "bad stream name"},
 		{method: "POST", path: "/live/a//b", body: flvBody, want: 400, says: "bad stream name"},
@@ -47,17 +55,22 @@ func TestStatus(t *testing.T) {
 		{method: "POST", path: "/live/a.m3u8", body: flvBody, want: 400, says: "asks for HLS"},
 		{method: "POST", path: "/live/a/index.m3u8", body: flvBody, want: 405},
 		{method: "GET", path: "/live/none/at/all", want: 404, says: `no stream "none/at/all"`},
-		{method: "GET", path: "/live/none/at/all/index.m3u8", want: 404, says: `no stream "none/at/all"`},
+		{method: "GET", path: "/live/none/at/all/index.m3u8", want: 404,
+			says: `no stream "none/at/all"`},
 		{method: "POST", path: "/live/%00", body: flvBody, want: 400, says: "bad stream name"},
-		{method: "POST", path: "/live/caf%C3%A9", body: flvBody, want: 400, says: "bad stream name"},
+		{method: "POST", path: "/live/caf%C3%A9", body: flvBody, want: 400,
+			says: "bad stream name"},
 		{method: "POST", path: "/live/a.mp4", body: flvBody, want: 400, says: "asks for a format"},
 		{method: "POST", path: "/live/...", body: flvBody, want: 400, says: "dots"},
 		{method: "POST", path: "/live/", body: flvBody, want: 400, says: "bad stream name"},
-		{method: "POST", path: "/live/a", body: flvBody[:len(flvBody)-1], want: 400, says: "unexpected EOF"},
-		{method: "POST", path: "/live/a", body: "FLV\x01\x05\x00\x00\x00\x09", want: 400, says: "unexpected EOF"},
+		{method: "POST", path: "/live/a", body: flvBody[:len(flvBody)-1], want: 400,
+			says: "unexpected EOF"},
+		{method: "POST", path: "/live/a", body: "FLV\x01\x05\x00\x00\x00\x09", want: 400,
+			says: "unexpected EOF"},
 
 		{method: "GET", path: "/live/none", want: 404, says: `no stream "none"`},
-		{method: "GET", path: "/live/none.m3u8", want: 400, says: "the HLS of a stream is at NAME/index.m3u8"},
+		{method: "GET", path: "/live/none.m3u8", want: 400,
+			says: "the HLS of a stream is at NAME/index.m3u8"},
 		{method: "HEAD", path: "/live/none", want: 404},
 		{method: "GET", path: "/live/a%20b", want: 400, says: "bad stream name"},
 		{method: "GET", path: "/live/.flv", want: 400, says: "bad stream name"},
@@ -68,7 +81,8 @@ func TestStatus(t *testing.T) {
 		{method: "GET", path: "/", want: 200, says: "<html"},
 		{method: "GET", path: "/healthz", want: 200, says: "ok"},
 		{method: "GET", path: "/metrics", want: 200, says: "millrace_streams 0"},
-		{method: "GET", path: "/api/streams", want: 200, says: `"publish":"open","read":"open","rtmp":0,"rtmps":0,"loopback":true,"rtmp_loopback":false,"rtmps_loopback":false},"streams":[]`},
+		{method: "GET", path: "/api/streams", want: 200,
+			says: `"publish":"open","read":"open","rtmp":0,"rtmps":0,"loopback":true,"rtmp_loopback":false,"rtmps_loopback":false},"streams":[]`},
 		{method: "POST", path: "/api/streams", want: 405},
 		{method: "POST", path: "/healthz", want: 405},
 		{method: "POST", path: "/metrics", want: 405},
@@ -100,7 +114,8 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 	node := func(change func(*Config)) func(*Config) {
 		return func(c *Config) {
-			c.Cluster, c.Advertise, c.ClusterToken = "redis://127.0.0.1:1", "http://127.0.0.1:8080", "t"
+			c.Cluster, c.Advertise, c.ClusterToken = "redis://127.0.0.1:1", "http://127.0.0.1:8080",
+				"t"
 			change(c)
 		}
 	}
@@ -126,7 +141,8 @@ func TestConfigIsChecked(t *testing.T) {
 		{"needed together", func(c *Config) { c.TLSKey = key }},
 		{"--tls-cert, --tls-key: stat", func(c *Config) { c.TLSCert, c.TLSKey = none, key }},
 		{"--tls-cert, --tls-key: stat", func(c *Config) { c.TLSCert, c.TLSKey = cert, none }},
-		{"--tls-cert, --tls-key: " + key + ", " + cert + ": tls:", func(c *Config) { c.TLSCert, c.TLSKey = key, cert }},
+		{"--tls-cert, --tls-key: " + key + ", " + cert + ": tls:",
+			func(c *Config) { c.TLSCert, c.TLSKey = key, cert }},
 
 		{"--root", func(c *Config) { c.Root = cert }}, // no directory
 		{"--root", func(c *Config) { c.Root = none }},
@@ -140,8 +156,10 @@ func TestConfigIsChecked(t *testing.T) {
 		{"Redis takes", redis(func(c *Config) { c.MaxBlobBytes = 1 << 30 })},
 		{"--max-blob-bytes", func(c *Config) { c.MaxBlobBytes = 0 }},
 		{"--max-blob-bytes is ", func(c *Config) { c.MaxBlobBytes = 1 << 62 }},
-		{"--cluster: want redis://", node(func(c *Config) { c.Cluster = "http://user:secret@127.0.0.1:1" })},
-		{"--cluster: want redis://", node(func(c *Config) { c.Cluster = "redis://user:secret@%zz" })},
+		{"--cluster: want redis://", node(
+			func(c *Config) { c.Cluster = "http://user:secret@127.0.0.1:1" })},
+		{"--cluster: want redis://", node(
+			func(c *Config) { c.Cluster = "redis://user:secret@%zz" })},
 		{"--cluster needs --advertise", node(func(c *Config) { c.Advertise = "" })},
 		{"--cluster needs --cluster-token", node(func(c *Config) { c.ClusterToken = "" })},
 		{"begins or ends with", node(func(c *Config) { c.ClusterToken = "secret " })},
@@ -160,7 +178,8 @@ func TestConfigIsChecked(t *testing.T) {
 	} {
 		cfg := Defaults()
 		tt.change(&cfg)
-		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "secret") {
+		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), tt.says) ||
+			strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", tt.says, err)
 		}
 	}
@@ -194,11 +213,13 @@ func TestPublisherAddressesAreHidden(t *testing.T) {
 		f.published("cam", 5)
 		f.published("demo", 1)
 		const address = `"publisher":"127.0.0.1:`
-		if res := side.Get("/api/streams"); res.Status != 200 || !strings.Contains(res.Body, address) {
+		if res := side.Get("/api/streams"); res.Status != 200 ||
+			!strings.Contains(res.Body, address) {
 			t.Errorf("public %v: the admin listener says %s", public, res.Body)
 		}
 		res := f.Get("/api/streams")
-		if strings.Contains(res.Body, address) == public || !strings.Contains(res.Body, `"publisher":"demo"`) {
+		if strings.Contains(res.Body, address) == public ||
+			!strings.Contains(res.Body, `"publisher":"demo"`) {
 			t.Errorf("public %v: the main listener says %s", public, res.Body)
 		}
 		p.End()

@@ -8,7 +8,8 @@ import (
 
 // downloads returns the limits of downloads.
 func (c *Config) downloads() store.DownloadConfig {
-	return store.DownloadConfig{Max: c.MaxDownloads, StallTimeout: c.StallTimeout, Unsent: c.Unsent, Log: c.Log}
+	return store.DownloadConfig{Max: c.MaxDownloads, StallTimeout: c.StallTimeout, Unsent: c.Unsent,
+		Log: c.Log}
 }
 
 // openFiles returns nil if the configuration names no root. The call that ends the files' life is
@@ -18,8 +19,9 @@ func openFiles(cfg *Config, budget *answer.Budget) (*store.Files, error) {
 		return nil, nil
 	}
 	return store.OpenFiles(store.FilesConfig{
-		Root: cfg.Root, Listing: cfg.FilesListing, Precompressed: cfg.FilesPrecompressed, DropBehind: cfg.FilesDropBehind,
-		Downloads: cfg.downloads(),
+		Root: cfg.Root, Listing: cfg.FilesListing, Precompressed: cfg.FilesPrecompressed,
+		DropBehind: cfg.FilesDropBehind,
+		Downloads:  cfg.downloads(),
 	}, budget)
 }
 

@@ -14,7 +14,8 @@ import (
 )
 
 // writeKeys writes the file of --token-key, and returns what signs by the first of the keys.
-func writeKeys(t *testing.T, file string, keys ...string) (sign func(right token.Right, stream string, left time.Duration) string) {
+func writeKeys(t *testing.T, file string, keys ...string) (sign func(right token.Right,
+	stream string, left time.Duration) string) {
 	t.Helper()
 	if err := os.WriteFile(file, []byte(strings.Join(keys, "\n")), 0o600); err != nil {
 		t.Fatal(err)
@@ -25,7 +26,8 @@ func writeKeys(t *testing.T, file string, keys ...string) (sign func(right token
 	}
 	return func(right token.Right, stream string, left time.Duration) string {
 		t.Helper()
-		text, err := k.Sign(token.Token{Right: right, Stream: stream, Expires: time.Now().Add(left)})
+		text, err := k.Sign(token.Token{Right: right, Stream: stream,
+			Expires: time.Now().Add(left)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,7 +40,10 @@ func writeKeys(t *testing.T, file string, keys ...string) (sign func(right token
 func TestSignedTokens(t *testing.T) {
 	file, old, next := filepath.Join(t.TempDir(), "keys"), token.NewKey(), token.NewKey()
 	sign := writeKeys(t, file, old)
-	f := serveRTMP(t, func(c *Config) { c.TokenKey, c.ReadToken, c.Blobs = file, "mine", t.TempDir() })
+	f := serveRTMP(t, func(c *Config) {
+		c.TokenKey, c.ReadToken, c.Blobs = file, "mine",
+			t.TempDir()
+	})
 	publish, read := sign(token.Publish, "cam", time.Hour), sign(token.Read, "cam", time.Hour)
 	unknown := writeKeys(t, file+"2", next)(token.Publish, "cam", time.Hour)
 	const video = "FLV\x01\x01\x00\x00\x00\x09\x00\x00\x00\x00"
@@ -62,7 +67,8 @@ func TestSignedTokens(t *testing.T) {
 		{"PUT", "/blobs/cam", publish, 200, ""}, // as without keys: this machine may
 		{"GET", "/blobs/cam", read, 403, "signed tokens are for streams"},
 		{"GET", "/", read, 403, "signed tokens are for streams"},
-		{"GET", "/api/streams", sign(token.Read, "*", time.Hour), 403, "signed tokens are for streams"},
+		{"GET", "/api/streams", sign(token.Read, "*", time.Hour), 403,
+			"signed tokens are for streams"},
 		{"GET", "/api/streams", "mine", 200, ""},
 		{"GET", "/live/cam2.flv", read, 403, "is for cam, not"},
 		{"GET", "/live/cam2/index.m3u8", read, 403, "is for cam, not"},
@@ -87,15 +93,18 @@ func TestSignedTokens(t *testing.T) {
 				header = "Authorization: Bearer " + tt.token
 			}
 			got := f.Request(tt.method, path, body, header)
-			if got.Status/100 != tt.want/100 || tt.want >= 400 && got.Status != tt.want || !strings.Contains(got.Body, tt.says) {
-				t.Errorf("%s %s with %q in the %s: %d %s, want %d %s", tt.method, tt.path, tt.token, res, got.Status, got.Body, tt.want, tt.says)
+			if got.Status/100 != tt.want/100 || tt.want >= 400 && got.Status != tt.want ||
+				!strings.Contains(got.Body, tt.says) {
+				t.Errorf("%s %s with %q in the %s: %d %s, want %d %s", tt.method, tt.path, tt.token,
+					res, got.Status, got.Body, tt.want, tt.says)
 			}
 		}
 	}
 
 	// By RTMP, from before the key is replaced to after that.
 	p := f.client("live")
-	if s := p.Publish("cam?token=" + read); s.Level != "error" || !strings.Contains(s.Description, "for reading") {
+	if s := p.Publish("cam?token=" + read); s.Level != "error" ||
+		!strings.Contains(s.Description, "for reading") {
 		t.Errorf("over RTMP with a token for reading: %+v", s)
 	}
 	p = f.client("live")
@@ -115,7 +124,8 @@ func TestSignedTokens(t *testing.T) {
 	if err := p.SendTags(sampleTags()...); err != nil {
 		t.Errorf("the publisher whose key is gone: %v", err)
 	}
-	eventually(t, "the stream of the publisher whose key is gone", func() bool { return len(f.hub.Streams()) == 1 })
+	eventually(t, "the stream of the publisher whose key is gone",
+		func() bool { return len(f.hub.Streams()) == 1 })
 	if res := f.Request("GET", "/live/cam.flv?token="+read, ""); res.Status != 403 {
 		t.Errorf("with a token of the key that is gone: %d", res.Status)
 	}
@@ -123,14 +133,16 @@ func TestSignedTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Reload(&cfg)
-	if res := f.Request("POST", "/live/cam2?token="+sign(token.Publish, "cam2", time.Hour), video); res.Status != 200 {
+	if res := f.Request("POST", "/live/cam2?token="+sign(token.Publish, "cam2", time.Hour),
+		video); res.Status != 200 {
 		t.Errorf("after a file that cannot be used: %d %s", res.Status, res.Body)
 	}
 	log := f.Log.String()
 	if !strings.Contains(log, "those before are in force") {
 		t.Error("the log does not say that the file cannot be used")
 	}
-	for _, secret := range []string{publish, read, strings.Fields(old)[2], strings.Fields(next)[2], "mine"} {
+	for _, secret := range []string{publish, read, strings.Fields(old)[2], strings.Fields(next)[2],
+		"mine"} {
 		if strings.Contains(log, secret) {
 			t.Errorf("%s is in the log", secret)
 		}
@@ -156,7 +168,8 @@ func TestSignedTokenOfAPlayer(t *testing.T) {
 	defer cancel()
 	parts := 0
 	c := hlscheck.Client{
-		URL: fmt.Sprintf("http://%s/live/demo/index.m3u8?token=%s", f.Addr, sign(token.Read, "demo", time.Hour)),
+		URL: fmt.Sprintf("http://%s/live/demo/index.m3u8?token=%s", f.Addr,
+			sign(token.Read, "demo", time.Hour)),
 		Object: func(hlscheck.Object) {
 			if parts++; parts == 20 {
 				cancel()
@@ -177,9 +190,11 @@ func TestSignedTokenGetsNoCookie(t *testing.T) {
 	read := sign(token.Read, "cam", time.Hour)
 	for _, path := range []string{"/live/cam.flv", "/live/cam/index.m3u8", "/live/cam"} {
 		for _, request := range [][]string{
-			{"?token=" + read}, {"?token=" + read + "&token=mine"}, {"?token=x", "Authorization: Bearer " + read},
+			{"?token=" + read}, {"?token=" + read + "&token=mine"},
+			{"?token=x", "Authorization: Bearer " + read},
 		} {
-			res := f.Request("HEAD", path+request[0], "", append(request[1:], "Accept: text/html")...)
+			res := f.Request("HEAD", path+request[0], "",
+				append(request[1:], "Accept: text/html")...)
 			if set := res.Header.Get("Set-Cookie"); set != "" || res.Status != 404 {
 				t.Errorf("%s with %q: %d, cookie %q", path, request, res.Status, set)
 			}

@@ -12,7 +12,8 @@ import (
 
 // typedTokens are what people and base64 make up.
 var typedTokens = []string{
-	"plain", "ab+cd", "+ab", "ab/cd", "a/b/c==", "ab%41", "100%", "a=b==", "a!b", "a&b", "a&token=b", "a;b", "a?b", "Zm9v+YmFy/YQ==",
+	"plain", "ab+cd", "+ab", "ab/cd", "a/b/c==", "ab%41", "100%", "a=b==", "a!b", "a&b",
+	"a&token=b", "a;b", "a?b", "Zm9v+YmFy/YQ==",
 }
 
 // A token opens as it was typed, and as programs escape it, over RTMP and HTTP.
@@ -20,7 +21,10 @@ func TestTokensAsTyped(t *testing.T) {
 	t.Parallel()
 	for _, token := range typedTokens {
 		t.Run(token, func(t *testing.T) {
-			f := serveRTMP(t, func(c *Config) { c.PublishToken, c.ReadToken, c.ViewerWait = token, "r"+token, 0 })
+			f := serveRTMP(t, func(c *Config) {
+				c.PublishToken, c.ReadToken, c.ViewerWait = token,
+					"r"+token, 0
+			})
 			names := 0
 			cam := func() string { names++; return fmt.Sprintf("cam%d", names) }
 			for _, shown := range []string{token, url.PathEscape(token), url.QueryEscape(token)} {
@@ -40,14 +44,16 @@ func TestTokensAsTyped(t *testing.T) {
 						t.Errorf("%s, divided: %+v", path, s)
 					}
 				}
-				if res := f.Request("POST", "/live/http?a=1&token="+shown, "FLV\x01\x01\x00\x00\x00\x09\x00\x00\x00\x00"); res.Status != 200 {
+				if res := f.Request("POST", "/live/http?a=1&token="+shown,
+					"FLV\x01\x01\x00\x00\x00\x09\x00\x00\x00\x00"); res.Status != 200 {
 					t.Errorf("POST with %s: %d %s", shown, res.Status, res.Body)
 				}
 				if res := f.Request("HEAD", "/live/none.flv?token=r"+shown, ""); res.Status != 404 {
 					t.Errorf("HEAD with %s: %d", shown, res.Status)
 				}
 			}
-			for _, wrong := range []string{"x" + token, token + "x", url.QueryEscape(token) + "x", "%"} {
+			for _, wrong := range []string{"x" + token, token + "x", url.QueryEscape(token) + "x",
+				"%"} {
 				if s := f.client("live").Publish(cam() + "?token=" + wrong); s.Level != "error" {
 					t.Errorf("the stream key with %s: %+v", wrong, s)
 				}
@@ -58,7 +64,8 @@ func TestTokensAsTyped(t *testing.T) {
 
 // A token that an address may change is warned of, at start and when it is replaced.
 func TestTokensThatAddressesChange(t *testing.T) {
-	for _, token := range []string{"ab+cd", "ab%41", "a&b", "a;b", "a b", "a#b", "a?b", `a"b`, "å", "ab/"} {
+	for _, token := range []string{"ab+cd", "ab%41", "a&b", "a;b", "a b", "a#b", "a?b", `a"b`, "å",
+		"ab/"} {
 		f := serve(t, func(c *Config) { c.ReadToken = token })
 		f.Logged("--read-token", "addresses and programs may change")
 		if strings.Contains(f.Log.String(), token) {
@@ -80,15 +87,19 @@ func TestHookParametersAsTyped(t *testing.T) {
 	h := newTestHook(t, func(hook.Request) (int, string) { return http.StatusOK, `{"allow":true}` })
 	f := serveRTMP(t, func(c *Config) { c.Hook, c.ViewerWait = h.URL, 0 })
 	for i, tt := range []struct{ query, token string }{
-		{"u=x;v=y", ""}, {"sig=Zm9v+YmFy/YQ==&user=a+b@example.org", ""}, {"a=%zz&b=2", ""}, {"flag", ""},
-		{"a=1&a=2", ""}, {"url=http://h/y.png", ""}, {"token=a+b/c;d", "a+b/c;d"}, {"token=a%2Bb", "a+b"},
+		{"u=x;v=y", ""}, {"sig=Zm9v+YmFy/YQ==&user=a+b@example.org", ""}, {"a=%zz&b=2", ""},
+		{"flag", ""},
+		{"a=1&a=2", ""}, {"url=http://h/y.png", ""}, {"token=a+b/c;d", "a+b/c;d"},
+		{"token=a%2Bb", "a+b"},
 	} {
 		got := func(e hook.Event, protocol string) {
 			t.Helper()
 			list := h.events(e)
 			q := list[len(list)-1]
-			if q.Query != tt.query || q.Token != tt.token || !strings.HasPrefix(q.Protocol, protocol) {
-				t.Errorf("%s over %s: query %q, token %q over %s", tt.query, protocol, q.Query, q.Token, q.Protocol)
+			if q.Query != tt.query || q.Token != tt.token ||
+				!strings.HasPrefix(q.Protocol, protocol) {
+				t.Errorf("%s over %s: query %q, token %q over %s", tt.query, protocol, q.Query,
+					q.Token, q.Protocol)
 			}
 		}
 		if s := f.client("live").Publish(fmt.Sprint("cam", i, "?", tt.query)); s.Level != "status" {

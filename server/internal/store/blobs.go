@@ -69,7 +69,8 @@ type Blobs struct {
 }
 
 // OpenBlobs returns the blobs of a store. The call that ends their life is Close.
-func OpenBlobs(cfg BlobsConfig, gate *access.Gate, refusals *access.Refusals, budget *answer.Budget) (*Blobs, error) {
+func OpenBlobs(cfg BlobsConfig, gate *access.Gate, refusals *access.Refusals,
+	budget *answer.Budget) (*Blobs, error) {
 	b := &Blobs{
 		gate: gate, refusals: refusals, log: cfg.Downloads.Log, where: cfg.Dir,
 		maxBytes: cfg.MaxBytes, silence: cfg.UploadTimeout,
@@ -85,7 +86,8 @@ func OpenBlobs(cfg BlobsConfig, gate *access.Gate, refusals *access.Refusals, bu
 		return b, nil
 	}
 	b.where = "Redis at " + strings.Join(cfg.Redis.Addrs, ",")
-	store, err := blob.OpenRedis(redis.NewUniversalClient(cfg.Redis), cfg.RedisPrefix, b.downloads.blocks)
+	store, err := blob.OpenRedis(redis.NewUniversalClient(cfg.Redis), cfg.RedisPrefix,
+		b.downloads.blocks)
 	if err != nil {
 		return nil, fmt.Errorf("--redis: %w", err)
 	}
@@ -93,7 +95,8 @@ func OpenBlobs(cfg BlobsConfig, gate *access.Gate, refusals *access.Refusals, bu
 	ctx, cancel := context.WithTimeout(context.Background(), pingTimeout)
 	defer cancel()
 	if err := store.Ping(ctx); err != nil {
-		b.log.Warn("Redis cannot be used: blobs get 503 until it can", "redis", b.where, "reason", err)
+		b.log.Warn("Redis cannot be used: blobs get 503 until it can", "redis", b.where, "reason",
+			err)
 	}
 	return b, nil
 }
@@ -197,7 +200,8 @@ func (b *Blobs) put(w http.ResponseWriter, r *http.Request, key string) error {
 	case h.Get("Content-Range") != "":
 		return refuse.New(http.StatusBadRequest,
 			"a part of a blob cannot be put: send all of it, without Content-Range")
-	case h.Get("Content-Encoding") != "" && !strings.EqualFold(h.Get("Content-Encoding"), "identity"):
+	case h.Get("Content-Encoding") != "" && !strings.EqualFold(h.Get("Content-Encoding"),
+		"identity"):
 		return refuse.New(http.StatusUnsupportedMediaType,
 			"the server does not keep Content-Encoding, so a reader could not decode the blob: send it without")
 	case r.ContentLength > put.Limit:
@@ -210,7 +214,8 @@ func (b *Blobs) put(w http.ResponseWriter, r *http.Request, key string) error {
 		return err
 	}
 	body := &upload{
-		Reader: r.Body, control: http.NewResponseController(w), idle: b.silence, received: &b.received,
+		Reader: r.Body, control: http.NewResponseController(w), idle: b.silence,
+		received: &b.received,
 	}
 	tag, created, err := b.store.Put(ctx, key, body, r.ContentLength, put)
 	_ = body.control.SetReadDeadline(time.Time{})
@@ -242,7 +247,8 @@ func (u *upload) Read(p []byte) (int, error) {
 	n, err := u.Reader.Read(p)
 	u.received.Add(int64(n))
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = fmt.Errorf("nothing came for %v (--publish-timeout): %w", u.idle, os.ErrDeadlineExceeded)
+		err = fmt.Errorf("nothing came for %v (--publish-timeout): %w", u.idle,
+			os.ErrDeadlineExceeded)
 	}
 	return n, err
 }
@@ -252,7 +258,8 @@ func (u *upload) Read(p []byte) (int, error) {
 func (b *Blobs) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	refused := blobRefusal(err)
 	if refused.Status >= http.StatusInternalServerError {
-		b.log.Warn("blob request failed", "method", r.Method, "path", r.URL.Path, "client", r.RemoteAddr,
+		b.log.Warn("blob request failed", "method", r.Method, "path", r.URL.Path, "client",
+			r.RemoteAddr,
 			"status", refused.Status, "reason", err)
 	}
 	refuse.WriteAndClose(w, r, refuse.SetHeader(w.Header(), refused), refused.Reason)
@@ -281,7 +288,8 @@ func blobRefusal(err error) *refuse.Refusal {
 	case errors.Is(err, blob.ErrBody):
 		status, reason = http.StatusBadRequest, err.Error()
 	case errors.Is(err, blob.ErrUnavailable):
-		return refuse.New(http.StatusServiceUnavailable, "%v", blob.ErrUnavailable).After(time.Second)
+		return refuse.New(http.StatusServiceUnavailable, "%v",
+			blob.ErrUnavailable).After(time.Second)
 	}
 	return refuse.New(status, "%s", reason)
 }
@@ -341,22 +349,26 @@ func (b *Blobs) Where() string { return b.where }
 
 // BlobsStats has the counters of Blobs.
 type BlobsStats struct {
-	Requests                 map[string]int64 // that were answered, by the first digit of the status
-	Sendfile, Splice, Copied int64            // bytes that were sent
-	Received                 int64            // bytes
-	Downloads, Uploads       int              // at present
-	Refused, RefusedUploads  int64            // because there were too many at a time
-	Stalled                  int64            // downloads that were cut because the client took nothing
-	Redis                    *redisbuf.Stats  // nil if they are not in Redis
+	// That were answered, by the first digit of the status.
+	Requests                 map[string]int64
+	Sendfile, Splice, Copied int64 // bytes that were sent
+	Received                 int64 // bytes
+	Downloads, Uploads       int   // at present
+	Refused, RefusedUploads  int64 // because there were too many at a time
+	// Downloads that were cut because the client took nothing.
+	Stalled int64
+	Redis   *redisbuf.Stats // nil if they are not in Redis
 }
 
 // Stats returns what b, which is not nil, has done.
 func (b *Blobs) Stats() BlobsStats {
 	st := BlobsStats{
 		Requests: b.answered.byClass(),
-		Sendfile: b.sendfile.Load(), Splice: b.splice.Load(), Copied: b.copied.Load(), Received: b.received.Load(),
+		Sendfile: b.sendfile.Load(), Splice: b.splice.Load(), Copied: b.copied.Load(),
+		Received:  b.received.Load(),
 		Downloads: b.downloads.Held(), Uploads: b.uploads.Held(),
-		Refused: b.downloads.Refused(), RefusedUploads: b.uploads.Refused(), Stalled: b.downloads.stalled.Load(),
+		Refused: b.downloads.Refused(), RefusedUploads: b.uploads.Refused(),
+		Stalled: b.downloads.stalled.Load(),
 	}
 	if r, ok := b.store.(*blob.Redis); ok {
 		stats := r.Stats()

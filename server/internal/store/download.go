@@ -57,8 +57,9 @@ type downloads struct {
 
 func newDownloads(things string, cfg DownloadConfig, budget *answer.Budget) *downloads {
 	return &downloads{
-		Limiter: limit.New(cfg.Max, tooMany(things, "sent", cfg.Max, "downloads"), refuse.ErrShutdown),
-		things:  things, blocks: millrace.DefaultPool().Account(),
+		Limiter: limit.New(cfg.Max, tooMany(things, "sent", cfg.Max, "downloads"),
+			refuse.ErrShutdown),
+		things: things, blocks: millrace.DefaultPool().Account(),
 		budget: budget, log: cfg.Log, stall: cfg.StallTimeout, unsent: cfg.Unsent,
 	}
 }
@@ -174,7 +175,8 @@ func (d *downloads) begin(w http.ResponseWriter, r *http.Request) (*progressResp
 	answer.Of(r).GiveBack()
 	tcpconn.BoundUnsent(downloadConn(r), d.unsent)
 	return &progressResponse{
-		ResponseWriter: w, blocks: d.blocks, loan: loan, limit: d.stall, ctx: r.Context(), account: address.Of(r.Context()),
+		ResponseWriter: w, blocks: d.blocks, loan: loan, limit: d.stall, ctx: r.Context(),
+		account: address.Of(r.Context()),
 	}, nil
 }
 

@@ -68,7 +68,8 @@ func TestProgressResponse(t *testing.T) {
 			t.Run(tt.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					c := &slowClient{ResponseRecorder: httptest.NewRecorder(), pause: tt.pause}
-					p := &progressResponse{ResponseWriter: c, blocks: millrace.DefaultPool(), limit: limit}
+					p := &progressResponse{ResponseWriter: c, blocks: millrace.DefaultPool(),
+						limit: limit}
 					body := bytes.Repeat([]byte("x"), tt.steps*writeStep)
 					var err error
 					if readFrom {

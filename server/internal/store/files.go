@@ -23,8 +23,9 @@ type FilesConfig struct {
 	Root          string // the directory
 	Listing       bool   // directories without an index.html are listed
 	Precompressed bool   // name.br, name.zst or name.gz is sent for name to clients that accept it
-	DropBehind    int64  // responses of at least this many bytes leave the page cache as it was; 0: none do
-	Downloads     DownloadConfig
+	// Responses of at least this many bytes leave the page cache as it was; 0: none do.
+	DropBehind int64
+	Downloads  DownloadConfig
 }
 
 // Files serves the files under a directory. A nil Files has none.
@@ -41,7 +42,8 @@ type Files struct {
 
 // OpenFiles returns the files of a directory. The call that ends their life is Close.
 func OpenFiles(cfg FilesConfig, budget *answer.Budget) (*Files, error) {
-	if err := mime.AddExtensionType(".m3u8", "application/vnd.apple.mpegurl"); err != nil { // which recordings have
+	// Which recordings have.
+	if err := mime.AddExtensionType(".m3u8", "application/vnd.apple.mpegurl"); err != nil {
 		return nil, err
 	}
 	root, err := os.OpenRoot(cfg.Root)
@@ -49,7 +51,8 @@ func OpenFiles(cfg FilesConfig, budget *answer.Budget) (*Files, error) {
 		return nil, fmt.Errorf("--root: %w", err)
 	}
 	f := &Files{
-		downloads: newDownloads("files", cfg.Downloads, budget), log: cfg.Downloads.Log, listing: cfg.Listing, root: root,
+		downloads: newDownloads("files", cfg.Downloads, budget), log: cfg.Downloads.Log,
+		listing: cfg.Listing, root: root,
 	}
 	opts := []chunk.FileOption{
 		chunk.Listing(cfg.Listing),
@@ -96,8 +99,10 @@ func (f *Files) served(r *http.Request, sent chunk.Report, status int) {
 		return
 	}
 	attrs := []any{
-		"client", r.RemoteAddr, "method", r.Method, "path", FilesPath[:len(FilesPath)-1] + r.URL.Path, "status", status,
-		"bytes", sent.Bytes, "sendfile", sent.Sendfile, "splice", sent.Splice, "copied", sent.Copied,
+		"client", r.RemoteAddr, "method", r.Method, "path",
+		FilesPath[:len(FilesPath)-1] + r.URL.Path, "status", status,
+		"bytes", sent.Bytes, "sendfile", sent.Sendfile, "splice", sent.Splice, "copied",
+		sent.Copied,
 	}
 	if err := sent.FastPath(); err != nil && kernelSends(r) {
 		attrs = append(attrs, "slow", err)

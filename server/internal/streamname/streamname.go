@@ -15,8 +15,9 @@ import (
 // A name has 1 to maxParts parts of nameBytes, separated by slashes: a stream, and before it
 // perhaps an application, a tenant, an event.
 const (
-	maxParts  = 4
-	maxName   = 128 // bytes: four parts hold a UUID between words, and keys in Redis and lines of logs stay short
+	maxParts = 4
+	// bytes: four parts hold a UUID between words, and keys in Redis and lines of logs stay short.
+	maxName   = 128
 	nameBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 )
 
@@ -33,7 +34,8 @@ const (
 // meaning. The error is a [refuse.Refusal].
 func Check(name string) error {
 	bad := func(format string, args ...any) error {
-		return refuse.New(http.StatusBadRequest, "bad stream name "+format, args...).For(refuse.BadName)
+		return refuse.New(http.StatusBadRequest, "bad stream name "+format,
+			args...).For(refuse.BadName)
 	}
 	parts := strings.SplitN(name, "/", maxParts+1)
 	if len(name) > maxName || len(parts) > maxParts {
@@ -42,7 +44,8 @@ func Check(name string) error {
 	for _, part := range parts {
 		switch {
 		case part == "" || strings.Trim(part, nameBytes) != "":
-			return bad("%.80q: want A-Z a-z 0-9 . _ -, in up to %d parts with a slash between them", name, maxParts)
+			return bad("%.80q: want A-Z a-z 0-9 . _ -, in up to %d parts with a slash between them",
+				name, maxParts)
 		case strings.Trim(part, ".") == "":
 			return bad("%q: dots alone mean a directory", name)
 		}

@@ -8,7 +8,8 @@ import (
 func TestNames(t *testing.T) {
 	long := strings.Repeat("n", 128)
 	for name, says := range map[string]string{
-		"a": "", "a.b-c_D9": "", long: "", "a/b": "", "a/b/c/d": "", "a.mp4/b": "", "a.m3u8/b": "", "5-i0": "", ".a/..b": "",
+		"a": "", "a.b-c_D9": "", long: "", "a/b": "", "a/b/c/d": "", "a.mp4/b": "", "a.m3u8/b": "",
+		"5-i0": "", ".a/..b": "",
 		"":          "with a slash between",
 		"/":         "with a slash between",
 		"a/":        "with a slash between",
@@ -27,7 +28,8 @@ func TestNames(t *testing.T) {
 		"a/b.m4s":   "asks for HLS",
 		"a/5-i0":    "the HLS of a stream has such names",
 	} {
-		if err := Check(name); (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
+		if err := Check(name); (err == nil) != (says == "") || err != nil &&
+			!strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v, want %q", name, err, says)
 		}
 	}
@@ -55,7 +57,8 @@ func TestNames(t *testing.T) {
 // A stream that can be published can be watched at each of its addresses, and no address is that of
 // two streams.
 func FuzzNames(f *testing.F) {
-	for _, name := range []string{"a", "a/b", "a/5-i0", "a/index.m3u8", "a.flv/b.mp4", "5-i0", "a/5-1.m4s/x", "a//b", "a/./b", "a.flv.mp4"} {
+	for _, name := range []string{"a", "a/b", "a/5-i0", "a/index.m3u8", "a.flv/b.mp4", "5-i0",
+		"a/5-1.m4s/x", "a//b", "a/./b", "a.flv.mp4"} {
 		f.Add(name)
 	}
 	f.Fuzz(func(t *testing.T, path string) {
@@ -63,7 +66,8 @@ func FuzzNames(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if strings.ContainsAny(name, " ?#%\\+:{}") || strings.Contains("/"+name+"/", "//") || strings.Contains("/"+name+"/", "/../") {
+		if strings.ContainsAny(name, " ?#%\\+:{}") || strings.Contains("/"+name+"/", "//") ||
+			strings.Contains("/"+name+"/", "/../") {
 			t.Fatalf("%q is a name", name)
 		}
 		for _, ext := range []string{"", ".flv", ".mp4"} {
@@ -72,12 +76,14 @@ func FuzzNames(f *testing.F) {
 				t.Errorf("%q asks for %q of %q", name+ext, object, n)
 			}
 		}
-		for _, object := range []string{"index.m3u8", "media.m3u8", "5-i0.mp4", "5-1.m4s", "5-1.2.m4s"} {
+		for _, object := range []string{"index.m3u8", "media.m3u8", "5-i0.mp4", "5-1.m4s",
+			"5-1.2.m4s"} {
 			n, o := Split(name + "/" + object)
 			if n != name || o != object || Of(name+"/"+object) != name {
 				t.Errorf("%q asks for %q of %q", name+"/"+object, o, n)
 			}
-			if Check(name+"/"+object) == nil || strings.HasSuffix(object, ".mp4") && Check(name+"/"+strings.TrimSuffix(object, ".mp4")) == nil {
+			if Check(name+"/"+object) == nil || strings.HasSuffix(object, ".mp4") &&
+				Check(name+"/"+strings.TrimSuffix(object, ".mp4")) == nil {
 				t.Errorf("%q is a name", name+"/"+object)
 			}
 		}
@@ -86,7 +92,8 @@ func FuzzNames(f *testing.F) {
 
 func TestInPath(t *testing.T) {
 	for path, want := range map[string]string{
-		"/live/a": "a", "/live/a/b.flv": "a/b", "/live/a/index.m3u8": "a", "/live/": "", "/live": "", "/": "", "/files/live/a": "",
+		"/live/a": "a", "/live/a/b.flv": "a/b", "/live/a/index.m3u8": "a", "/live/": "",
+		"/live": "", "/": "", "/files/live/a": "",
 	} {
 		if got := InPath(path); got != want {
 			t.Errorf("%s: %q, want %q", path, got, want)

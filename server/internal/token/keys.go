@@ -48,15 +48,19 @@ func ReadKeys(file string) (Keys, error) {
 	defer f.Close()
 	if info, err := f.Stat(); err != nil {
 		return nil, err
-	} else if mode := info.Mode().Perm(); mode&0o002 != 0 && runtime.GOOS != "windows" { // which has no such modes
-		return nil, fmt.Errorf("%s has mode %#o: all users may write it, so take that right away (chmod o-w)", file, mode)
+	} else if mode := info.Mode().Perm(); mode&0o002 != 0 && runtime.GOOS != "windows" {
+		// Which has no such modes.
+		return nil, fmt.Errorf(
+			"%s has mode %#o: all users may write it, so take that right away (chmod o-w)", file,
+			mode)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxKeyFile+1)) // it may be another file by mistake
 	if err != nil {
 		return nil, err
 	}
 	if len(text) > maxKeyFile {
-		return nil, fmt.Errorf("%s is longer than %d bytes, which a file of keys may have", file, maxKeyFile)
+		return nil, fmt.Errorf("%s is longer than %d bytes, which a file of keys may have", file,
+			maxKeyFile)
 	}
 	keys, err := parseKeys(string(text))
 	if err != nil {
@@ -75,14 +79,16 @@ func parseKeys(text string) (Keys, error) {
 			continue
 		}
 		if len(words) != 3 {
-			return nil, fmt.Errorf("line %d is not KID ALG KEY: millrace token --new-key prints such a line", n)
+			return nil, fmt.Errorf(
+				"line %d is not KID ALG KEY: millrace token --new-key prints such a line", n)
 		}
 		k, err := parseKey(words[0], words[1], words[2])
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
 		if slices.ContainsFunc(keys, func(other key) bool { return other.id == k.id }) {
-			return nil, fmt.Errorf("line %d has the kid of a line before it: give each key its own", n)
+			return nil, fmt.Errorf("line %d has the kid of a line before it: give each key its own",
+				n)
 		}
 		keys = append(keys, k)
 	}
@@ -100,7 +106,8 @@ func parseKey(id, alg, text string) (key, error) {
 	switch alg {
 	case "HS256":
 		if len(text) < minSecret || len(text) > maxSecret {
-			return key{}, fmt.Errorf("the secret of HS256 has %d bytes, want %d to %d: millrace token --new-key prints one",
+			return key{}, fmt.Errorf(
+				"the secret of HS256 has %d bytes, want %d to %d: millrace token --new-key prints one",
 				len(text), minSecret, maxSecret)
 		}
 		return key{id, jwt.SigningMethodHS256, []byte(text), []byte(text)}, nil
@@ -129,14 +136,18 @@ func (k Keys) Sign(t Token) (string, error) {
 	case len(k) == 0:
 		return "", errors.New("there is no key")
 	case k[0].private == nil:
-		return "", fmt.Errorf("the first key, %s, is a public key, which cannot sign: put the private key first", k[0].id)
+		return "", fmt.Errorf(
+			"the first key, %s, is a public key, which cannot sign: put the private key first",
+			k[0].id)
 	}
 	claims := jwt.MapClaims{"stream": t.Stream, "right": t.Right, "exp": t.Expires.Unix()}
 	unsigned := jwt.NewWithClaims(k[0].method, claims)
 	unsigned.Header["kid"] = k[0].id
 	text, err := unsigned.SignedString(k[0].private)
 	if len(text) > maxToken {
-		return "", fmt.Errorf("the token has %d bytes, want %d at most: shorten the stream or the kid", len(text), maxToken)
+		return "", fmt.Errorf(
+			"the token has %d bytes, want %d at most: shorten the stream or the kid", len(text),
+			maxToken)
 	}
 	return text, err
 }
@@ -145,10 +156,12 @@ func (k Keys) Sign(t Token) (string, error) {
 func (k Keys) Verify(text string, now time.Time) (Token, error) {
 	switch {
 	case len(text) > maxToken:
-		return Token{}, fmt.Errorf("the token has %d bytes, want %d at most: leave out claims that the server ignores",
+		return Token{}, fmt.Errorf(
+			"the token has %d bytes, want %d at most: leave out claims that the server ignores",
 			len(text), maxToken)
 	case !Is(text):
-		return Token{}, errors.New("the token is not a JWT: want HEADER.CLAIMS.SIGNATURE, each in base64url")
+		return Token{}, errors.New(
+			"the token is not a JWT: want HEADER.CLAIMS.SIGNATURE, each in base64url")
 	}
 	claims := jwt.MapClaims{} // a struct would take "EXP" for exp, and "1" for a number
 	t, parts, err := parser.ParseUnverified(text, claims)
@@ -174,16 +187,19 @@ func (k Keys) find(header map[string]any) (key, error) {
 	case !named && len(k) == 1:
 		i = 0
 	case !named:
-		return key{}, fmt.Errorf("the token's header has no kid, and this server has %d keys: name one", len(k))
+		return key{}, fmt.Errorf(
+			"the token's header has no kid, and this server has %d keys: name one", len(k))
 	case i < 0:
-		return key{}, fmt.Errorf("this server has no key with the token's kid %.40q", fmt.Sprint(kid))
+		return key{}, fmt.Errorf("this server has no key with the token's kid %.40q",
+			fmt.Sprint(kid))
 	}
 	if alg := header["alg"]; alg != k[i].method.Alg() {
 		return key{}, fmt.Errorf("the token's alg is %.20q, and its key %q is for %s",
 			fmt.Sprint(alg), k[i].id, k[i].method.Alg())
 	}
 	if _, ok := header["crit"]; ok { // RFC 7515, 4.1.11
-		return key{}, errors.New("the token's header has crit, and this server knows no extensions: leave it out")
+		return key{}, errors.New(
+			"the token's header has crit, and this server knows no extensions: leave it out")
 	}
 	return k[i], nil
 }

@@ -43,8 +43,9 @@ const (
 
 // A Token is the content of a signed token.
 type Token struct {
-	Right   Right
-	Stream  string // a name; "tenant/*" is all names that begin with "tenant/", and "*" is all names
+	Right Right
+	// A name; "tenant/*" is all names that begin with "tenant/", and "*" is all names.
+	Stream  string
 	Expires time.Time
 }
 
@@ -58,9 +59,13 @@ func (t Token) check() error {
 	case t.Right != Publish && t.Right != Read:
 		return fmt.Errorf(`the claim right is %.20q, want "publish" or "read"`, string(t.Right))
 	case t.Stream == "" || strings.Trim(t.Stream, streamBytes) != "":
-		return fmt.Errorf("the claim stream is %.80q, want a string: a stream's name, with A-Z a-z 0-9 . _ - /", t.Stream)
-	case strings.Contains(beginning, "*"), isPattern && beginning != "" && !strings.HasSuffix(beginning, "/"):
-		return fmt.Errorf("the claim stream is %.80q: * stands alone, or for all that follows a /", t.Stream)
+		return fmt.Errorf(
+			"the claim stream is %.80q, want a string: a stream's name, with A-Z a-z 0-9 . _ - /",
+			t.Stream)
+	case strings.Contains(beginning, "*"), isPattern && beginning != "" &&
+		!strings.HasSuffix(beginning, "/"):
+		return fmt.Errorf("the claim stream is %.80q: * stands alone, or for all that follows a /",
+			t.Stream)
 	case t.Expires.Unix() < 1 || t.Expires.Unix() > maxTime:
 		return errors.New("the token has to expire between 1970 and the year 9999")
 	}
@@ -71,7 +76,8 @@ func (t Token) check() error {
 // alphabet matters because package base64 ignores line breaks, and a token should have one text.
 func Is(text string) bool {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_."
-	return strings.HasPrefix(text, "e") && strings.Count(text, ".") == 2 && strings.Trim(text, alphabet) == ""
+	return strings.HasPrefix(text, "e") && strings.Count(text, ".") == 2 &&
+		strings.Trim(text, alphabet) == ""
 }
 
 var parser = jwt.NewParser(jwt.WithStrictDecoding())
@@ -89,7 +95,8 @@ func read(claims jwt.MapClaims, now time.Time) (Token, error) {
 			return Token{}, err
 		}
 		if now.Before(begins.Add(-Leeway)) {
-			return Token{}, fmt.Errorf("the token is not valid before %s", begins.Format(time.RFC3339))
+			return Token{}, fmt.Errorf("the token is not valid before %s",
+				begins.Format(time.RFC3339))
 		}
 	}
 	if !now.Before(expires.Add(Leeway)) {
@@ -97,7 +104,8 @@ func read(claims jwt.MapClaims, now time.Time) (Token, error) {
 	}
 	if _, ok := claims["aud"]; ok {
 		if all, err := claims.GetAudience(); err != nil || !slices.Contains(all, audience) {
-			return Token{}, fmt.Errorf("the claim aud does not name this server: leave it out, or add %q", audience)
+			return Token{}, fmt.Errorf(
+				"the claim aud does not name this server: leave it out, or add %q", audience)
 		}
 	}
 	right, _ := claims["right"].(string) // check refuses ""
@@ -114,7 +122,8 @@ func seconds(claims jwt.MapClaims, name string) (time.Time, error) {
 	if s, ok := claims[name].(float64); ok && s >= 1 && s <= maxTime {
 		return time.Unix(int64(s), 0).UTC(), nil
 	}
-	return time.Time{}, fmt.Errorf("the token needs %s as a number: seconds since 1970, not milliseconds", name)
+	return time.Time{}, fmt.Errorf(
+		"the token needs %s as a number: seconds since 1970, not milliseconds", name)
 }
 
 // Decode returns the header and the claims of a token as JSON. It verifies nothing.

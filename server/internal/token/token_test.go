@@ -55,7 +55,8 @@ func parsed(tb testing.TB, lines ...string) Keys {
 
 func Example() {
 	keys, _ := parseKeys("2030-03 HS256 0123456789abcdef0123456789abcdef")
-	text, _ := keys.Sign(Token{Right: Read, Stream: "tenant/*", Expires: time.Unix(1_900_000_000, 0)})
+	text, _ := keys.Sign(Token{Right: Read, Stream: "tenant/*",
+		Expires: time.Unix(1_900_000_000, 0)})
 	fmt.Println(strings.ReplaceAll(text, ".", "\n."))
 	t, err := keys.Verify(text, time.Unix(1_899_999_999, 0))
 	fmt.Println(t.Stream, err)
@@ -93,8 +94,10 @@ func TestAllow(t *testing.T) {
 		{"*", Read, Read, "any/thing", ""},
 	} {
 		err := Token{Right: tt.right, Stream: tt.pattern}.Allow(tt.want, tt.stream)
-		if err == nil && tt.says != "" || err != nil && (tt.says == "" || !strings.Contains(err.Error(), tt.says)) {
-			t.Errorf("%s of %s: %s of %s: %v, want %q", tt.right, tt.pattern, tt.want, tt.stream, err, tt.says)
+		if err == nil && tt.says != "" || err != nil &&
+			(tt.says == "" || !strings.Contains(err.Error(), tt.says)) {
+			t.Errorf("%s of %s: %s of %s: %v, want %q", tt.right, tt.pattern, tt.want, tt.stream,
+				err, tt.says)
 		}
 	}
 }
@@ -132,9 +135,11 @@ func TestSign(t *testing.T) {
 		{keys, Token{Read, "cam", time.Time{}}, "between 1970 and"},
 		{keys, Token{Read, strings.Repeat("x", 800), now}, "1024 at most"},
 		{nil, Token{Read, "cam", now}, "no key"},
-		{parsed(t, "a EdDSA "+public), Token{Read, "cam", now}, "the first key, a, is a public key"},
+		{parsed(t, "a EdDSA "+public), Token{Read, "cam", now},
+			"the first key, a, is a public key"},
 	} {
-		if text, err := tt.keys.Sign(tt.token); err == nil || !strings.Contains(err.Error(), tt.says) {
+		if text, err := tt.keys.Sign(tt.token); err == nil ||
+			!strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%v: %s, %v, want %q", tt.token, text, err, tt.says)
 		}
 	}
@@ -163,7 +168,8 @@ func TestHeaders(t *testing.T) {
 	}
 	rawPublic := []byte(ed.Public().(ed25519.PublicKey))
 	asPEM := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
-	hs, none, unsafe := jwt.SigningMethodHS256, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType
+	hs, none, unsafe := jwt.SigningMethodHS256, jwt.SigningMethodNone,
+		jwt.UnsafeAllowNoneSignatureType
 	one, onePublic := parsed(t, "a HS256 "+secret), parsed(t, "e EdDSA "+public)
 	two := parsed(t, "a HS256 "+secret, "e EdDSA "+private)
 	const claims = `{"stream":"cam","right":"publish","exp":1900000000}`
@@ -176,21 +182,31 @@ func TestHeaders(t *testing.T) {
 		says   string
 	}{
 		{"the key's alg", one, hs, []byte(secret), `{"alg":"HS256","kid":"a"}`, ""},
-		{"the key's alg", onePublic, jwt.SigningMethodEdDSA, ed, `{"alg":"EdDSA","kid":"e","typ":"JWT"}`, ""},
+		{"the key's alg", onePublic, jwt.SigningMethodEdDSA, ed,
+			`{"alg":"EdDSA","kid":"e","typ":"JWT"}`, ""},
 		{"the second key", two, jwt.SigningMethodEdDSA, ed, `{"alg":"EdDSA","kid":"e"}`, ""},
 		{"no kid, one key", one, hs, []byte(secret), `{"alg":"HS256"}`, ""},
 		{"no kid, one key", onePublic, jwt.SigningMethodEdDSA, ed, `{"alg":"EdDSA"}`, ""},
-		{"no kid, two keys", two, hs, []byte(secret), `{"alg":"HS256"}`, "has no kid, and this server has 2 keys"},
-		{"no key", nil, hs, []byte(secret), `{"alg":"HS256"}`, "has no kid, and this server has 0 keys"},
-		{"unknown kid", one, hs, []byte(secret), `{"alg":"HS256","kid":"b"}`, `no key with the token's kid "b"`},
-		{"unknown kid", two, hs, []byte(secret), `{"alg":"HS256","kid":""}`, `no key with the token's kid ""`},
-		{"a kid of another type", one, hs, []byte(secret), `{"alg":"HS256","kid":["a"]}`, "no key with the token's kid"},
-		{"a kid of null", one, hs, []byte(secret), `{"alg":"HS256","kid":null}`, "no key with the token's kid"},
-		{"another secret", one, hs, []byte(secret + "x"), `{"alg":"HS256","kid":"a"}`, "not signed with"},
-		{"another key's secret", two, hs, []byte(secret), `{"alg":"HS256","kid":"e"}`, `its key "e" is for EdDSA`},
+		{"no kid, two keys", two, hs, []byte(secret), `{"alg":"HS256"}`,
+			"has no kid, and this server has 2 keys"},
+		{"no key", nil, hs, []byte(secret), `{"alg":"HS256"}`,
+			"has no kid, and this server has 0 keys"},
+		{"unknown kid", one, hs, []byte(secret), `{"alg":"HS256","kid":"b"}`,
+			`no key with the token's kid "b"`},
+		{"unknown kid", two, hs, []byte(secret), `{"alg":"HS256","kid":""}`,
+			`no key with the token's kid ""`},
+		{"a kid of another type", one, hs, []byte(secret), `{"alg":"HS256","kid":["a"]}`,
+			"no key with the token's kid"},
+		{"a kid of null", one, hs, []byte(secret), `{"alg":"HS256","kid":null}`,
+			"no key with the token's kid"},
+		{"another secret", one, hs, []byte(secret + "x"), `{"alg":"HS256","kid":"a"}`,
+			"not signed with"},
+		{"another key's secret", two, hs, []byte(secret), `{"alg":"HS256","kid":"e"}`,
+			`its key "e" is for EdDSA`},
 
 		// alg none, in all its spellings, with and without a kid.
-		{"none", one, none, unsafe, `{"alg":"none","kid":"a"}`, `is "none", and its key "a" is for HS256`},
+		{"none", one, none, unsafe, `{"alg":"none","kid":"a"}`,
+			`is "none", and its key "a" is for HS256`},
 		{"none", one, none, unsafe, `{"alg":"none"}`, `is "none"`},
 		{"none", onePublic, none, unsafe, `{"alg":"none"}`, `is "none"`},
 		{"None", one, none, unsafe, `{"alg":"None","kid":"a"}`, "alg"},
@@ -199,17 +215,24 @@ func TestHeaders(t *testing.T) {
 		{"no signature", one, none, unsafe, `{"alg":"HS256","kid":"a"}`, "not signed with"},
 
 		// The public key is no secret: its holders must not be able to sign with it.
-		{"HS256 by the public key", onePublic, hs, rawPublic, `{"alg":"HS256","kid":"e"}`, "is for EdDSA"},
-		{"HS256 by the public key", onePublic, hs, []byte(public), `{"alg":"HS256","kid":"e"}`, "is for EdDSA"},
+		{"HS256 by the public key", onePublic, hs, rawPublic, `{"alg":"HS256","kid":"e"}`,
+			"is for EdDSA"},
+		{"HS256 by the public key", onePublic, hs, []byte(public), `{"alg":"HS256","kid":"e"}`,
+			"is for EdDSA"},
 		{"HS256 by the public key", onePublic, hs, der, `{"alg":"HS256"}`, "is for EdDSA"},
 		{"HS256 by the public key", onePublic, hs, asPEM, `{"alg":"HS256"}`, "is for EdDSA"},
-		{"HS256 by the public key, said to be EdDSA", onePublic, hs, []byte(public), `{"alg":"EdDSA"}`, "not signed with"},
-		{"EdDSA, said to be HS256", one, jwt.SigningMethodEdDSA, ed, `{"alg":"HS256","kid":"a"}`, "not signed with"},
-		{"EdDSA for a secret", one, jwt.SigningMethodEdDSA, ed, `{"alg":"EdDSA","kid":"a"}`, "is for HS256"},
+		{"HS256 by the public key, said to be EdDSA", onePublic, hs, []byte(public),
+			`{"alg":"EdDSA"}`, "not signed with"},
+		{"EdDSA, said to be HS256", one, jwt.SigningMethodEdDSA, ed, `{"alg":"HS256","kid":"a"}`,
+			"not signed with"},
+		{"EdDSA for a secret", one, jwt.SigningMethodEdDSA, ed, `{"alg":"EdDSA","kid":"a"}`,
+			"is for HS256"},
 
-		{"HS512", one, jwt.SigningMethodHS512, []byte(secret), `{"alg":"HS512","kid":"a"}`, "is for HS256"},
+		{"HS512", one, jwt.SigningMethodHS512, []byte(secret), `{"alg":"HS512","kid":"a"}`,
+			"is for HS256"},
 		{"RS256", one, hs, []byte(secret), `{"alg":"RS256","kid":"a"}`, "is for HS256"},
-		{"an extension", one, hs, []byte(secret), `{"alg":"HS256","kid":"a","crit":["b64"],"b64":false}`, "has crit"},
+		{"an extension", one, hs, []byte(secret),
+			`{"alg":"HS256","kid":"a","crit":["b64"],"b64":false}`, "has crit"},
 		{"a header of no object", one, hs, []byte(secret), `["HS256"]`, "not a JWT"},
 		{"a header of two values", one, hs, []byte(secret), `{"alg":"HS256"}{}`, "malformed"},
 		{"a header with spaces", one, hs, []byte(secret), "{\n  \"alg\": \"HS256\"\n}", ""},
@@ -273,7 +296,8 @@ func TestClaims(t *testing.T) {
 		{`{"stream":"t/**"}`, "* stands alone"},
 		{`{"other":"` + strings.Repeat("x", 800) + `"}`, "want 1024 at most"},
 	} {
-		claims, change := map[string]any{"stream": "cam", "right": "read", "exp": now.Unix()}, map[string]any{}
+		claims, change := map[string]any{"stream": "cam", "right": "read", "exp": now.Unix()},
+			map[string]any{}
 		if err := json.Unmarshal([]byte(tt.change), &change); err != nil {
 			t.Fatal(err)
 		}
@@ -313,7 +337,8 @@ func TestVerifyRefuses(t *testing.T) {
 				continue
 			}
 			for _, other := range []string{
-				text[:i] + string([]byte{c}) + text[i+1:], text[:i] + string([]byte{c}) + text[i:], text[:i] + text[i+1:],
+				text[:i] + string([]byte{c}) + text[i+1:], text[:i] + string([]byte{c}) + text[i:],
+				text[:i] + text[i+1:],
 			} {
 				if got, err := keys.Verify(other, now); err == nil {
 					t.Errorf("%q means %v", other, got)
@@ -328,7 +353,8 @@ func TestVerifyRefuses(t *testing.T) {
 			}
 		}
 	}
-	for _, other := range []string{"", ".", "..", "ey..", "ey.ey.ey", text + "=", text + "\n", text + ".", " " + text,
+	for _, other := range []string{"", ".", "..", "ey..", "ey.ey.ey", text + "=", text + "\n",
+		text + ".", " " + text,
 		strings.Repeat(text, 9)} {
 		if got, err := keys.Verify(other, now); err == nil {
 			t.Errorf("%q means %v", other, got)
@@ -354,16 +380,17 @@ func TestKeys(t *testing.T) {
 		many += NewKey() + "\n"
 	}
 	for text, says := range map[string]string{
-		"":                                      "no key",
-		"# a HS256 " + secret + "\n\n":          "no key",
-		secret:                                  "line 1 is not KID ALG KEY",
-		"a HS256 " + secret + " x":              "line 1 is not KID ALG KEY",
-		"a HS256 " + secret[1:]:                 "line 1: the secret of HS256 has 31 bytes, want 32 to 256",
-		"\na HS256 " + strings.Repeat("x", 257): "line 2: the secret of HS256 has 257 bytes, want 32 to 256",
-		"a HS512 " + secret:                     "not HS256 or EdDSA",
-		"a none " + secret:                      "not HS256 or EdDSA",
-		"a EdDSA " + secret:                     "not one of Ed25519",
-		"a EdDSA " + public[1:]:                 "not one of Ed25519",
+		"":                             "no key",
+		"# a HS256 " + secret + "\n\n": "no key",
+		secret:                         "line 1 is not KID ALG KEY",
+		"a HS256 " + secret + " x":     "line 1 is not KID ALG KEY",
+		"a HS256 " + secret[1:]:        "line 1: the secret of HS256 has 31 bytes, want 32 to 256",
+		"\na HS256 " + strings.Repeat(
+			"x", 257): "line 2: the secret of HS256 has 257 bytes, want 32 to 256",
+		"a HS512 " + secret:     "not HS256 or EdDSA",
+		"a none " + secret:      "not HS256 or EdDSA",
+		"a EdDSA " + secret:     "not one of Ed25519",
+		"a EdDSA " + public[1:]: "not one of Ed25519",
 		"a EdDSA " + base64.StdEncoding.EncodeToString(der): "not one of Ed25519",
 		"a HS256 " + secret + "\na EdDSA " + public:         "line 2 has the kid of a line before it",
 		many: "17 keys, want 16 at most",
@@ -374,7 +401,8 @@ func TestKeys(t *testing.T) {
 			says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
 			t.Errorf("%.20q: %d keys, %v, want %q", text, len(keys), err, says)
 		}
-		if err != nil && (strings.Contains(err.Error(), secret) || strings.Contains(err.Error(), private)) {
+		if err != nil && (strings.Contains(err.Error(), secret) ||
+			strings.Contains(err.Error(), private)) {
 			t.Errorf("the error has the key: %v", err)
 		}
 	}
@@ -391,12 +419,14 @@ func TestKeys(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		return
 	}
-	for mode, ok := range map[os.FileMode]bool{0o444: true, 0o664: true, 0o602: false, 0o666: false} {
+	for mode, ok := range map[os.FileMode]bool{0o444: true, 0o664: true, 0o602: false,
+		0o666: false} {
 		if err := os.Chmod(file, mode); err != nil { // the process's mask does not count here
 			t.Fatal(err)
 		}
 		_, err := ReadKeys(file)
-		if (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "all users may write it") {
+		if (err == nil) != ok || err != nil &&
+			!strings.Contains(err.Error(), "all users may write it") {
 			t.Errorf("mode %#o: %v", mode, err)
 		}
 	}
@@ -426,7 +456,8 @@ func TestOtherPrograms(t *testing.T) {
 		}
 		return strings.TrimSpace(string(out))
 	}
-	run("sh", "-c", "umask 077\necho 'a HS256 "+secret+"' > keys\n"+strings.ReplaceAll(block("sh"), "/etc/millrace/keys", "keys"))
+	run("sh", "-c", "umask 077\necho 'a HS256 "+secret+
+		"' > keys\n"+strings.ReplaceAll(block("sh"), "/etc/millrace/keys", "keys"))
 	keys, err := ReadKeys(file)
 	if err != nil || len(keys) != 2 {
 		t.Fatalf("%d keys, %v", len(keys), err)
@@ -441,11 +472,13 @@ func TestOtherPrograms(t *testing.T) {
 	python := pythonWithJWT(t)
 	eddsa := block("python")
 	hs256 := strings.NewReplacer(
-		`open("private.pem").read()`, `"`+secret+`"`, "EdDSA", "HS256", "2026-11", "a").Replace(eddsa)
+		`open("private.pem").read()`, `"`+secret+`"`, "EdDSA", "HS256", "2026-11",
+		"a").Replace(eddsa)
 	for _, script := range []string{eddsa, hs256} {
 		text := run(python, "-c", script)
 		got, err := keys.Verify(text, time.Now())
-		if err != nil || got.Right != Publish || got.Stream != "cam" || time.Until(got.Expires) < time.Hour-time.Minute {
+		if err != nil || got.Right != Publish || got.Stream != "cam" ||
+			time.Until(got.Expires) < time.Hour-time.Minute {
 			t.Errorf("%s prints %s, which means %v: %v", script, text, got, err)
 		}
 	}
@@ -517,7 +550,8 @@ func FuzzVerify(f *testing.F) {
 
 func BenchmarkVerify(b *testing.B) {
 	private, public := edKey(b)
-	for _, key := range []struct{ alg, signs, verifies string }{{"HS256", secret, secret}, {"EdDSA", private, public}} {
+	for _, key := range []struct{ alg, signs, verifies string }{{"HS256", secret, secret},
+		{"EdDSA", private, public}} {
 		b.Run(key.alg, func(b *testing.B) {
 			text, err := parsed(b, "a "+key.alg+" "+key.signs).Sign(Token{Read, "tenant/cam", now})
 			if err != nil {

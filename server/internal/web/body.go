@@ -39,8 +39,10 @@ func (d Handler) newConnBody(w http.ResponseWriter, r *http.Request, p *live.Pub
 		return nil
 	}
 	early, _ := buffered.Reader.Peek(buffered.Reader.Buffered())
-	if len(early) == 0 && r.ProtoAtLeast(1, 1) && strings.EqualFold(r.Header.Get("Expect"), "100-continue") {
-		_, _ = io.WriteString(conn, "HTTP/1.1 100 Continue\r\n\r\n") // if this fails, so will the first read
+	if len(early) == 0 && r.ProtoAtLeast(1, 1) &&
+		strings.EqualFold(r.Header.Get("Expect"), "100-continue") {
+		// If this fails, so will the first read.
+		_, _ = io.WriteString(conn, "HTTP/1.1 100 Continue\r\n\r\n")
 	}
 	b := &connBody{conn: p.Ingest(conn)}
 	all := io.MultiReader(bytes.NewReader(bytes.Clone(early)), b.conn)
@@ -79,9 +81,11 @@ type handlerBody struct {
 	write time.Duration // limits the answer
 }
 
-func (d Handler) newHandlerBody(w http.ResponseWriter, r *http.Request, p *live.Publisher) *handlerBody {
+func (d Handler) newHandlerBody(w http.ResponseWriter, r *http.Request,
+	p *live.Publisher) *handlerBody {
 	set := http.NewResponseController(w).SetReadDeadline
-	return &handlerBody{ingest.NewReader(r.Body, set, p, d.cfg.PublishTimeout), w, r, d.cfg.StallTimeout}
+	return &handlerBody{ingest.NewReader(r.Body, set, p, d.cfg.PublishTimeout), w, r,
+		d.cfg.StallTimeout}
 }
 
 func (b *handlerBody) answer(status int, contentType string, text []byte) {

@@ -63,7 +63,8 @@ var playerSeed = maphash.MakeSeed()
 // admitPlayer counts a player of HLS with its first request for a playlist. The stream and the
 // token tell the players of an address apart, and with a hook, which is asked about each of them,
 // all that they show.
-func (s *players) admitPlayer(account *address.Account, r *http.Request, name, object string) error {
+func (s *players) admitPlayer(account *address.Account, r *http.Request, name,
+	object string) error {
 	begins := object == hlslive.MasterName
 	if account == nil || !begins && !hlslive.IsMedia(object) {
 		return nil
@@ -117,7 +118,8 @@ func (s *players) serveMedia(w http.ResponseWriter, r *http.Request, name, objec
 const playlistType = "application/vnd.apple.mpegurl"
 
 // servePlaylist answers with a playlist that a cache may keep for a while.
-func (s *players) servePlaylist(w http.ResponseWriter, r *http.Request, list *hlslive.Playlist, fresh time.Duration) error {
+func (s *players) servePlaylist(w http.ResponseWriter, r *http.Request, list *hlslive.Playlist,
+	fresh time.Duration) error {
 	if s.wantsGzip(r) {
 		return s.writePlaylist(w, r, list.Gzip, true, fresh)
 	}
@@ -127,12 +129,14 @@ func (s *players) servePlaylist(w http.ResponseWriter, r *http.Request, list *hl
 // wantsGzip reports whether a playlist is sent with gzip: as it was made, with nothing added to its
 // addresses.
 func (s *players) wantsGzip(r *http.Request) bool {
-	return chunk.AcceptsEncoding(r.Header["Accept-Encoding"], "gzip") && s.cfg.Gate.AddedQuery(r) == ""
+	return chunk.AcceptsEncoding(r.Header["Accept-Encoding"], "gzip") &&
+		s.cfg.Gate.AddedQuery(r) == ""
 }
 
 // writePlaylist answers with the text of a playlist, or with that as zip. An error is a
 // [refuse.Refusal]: nothing was written.
-func (s *players) writePlaylist(w http.ResponseWriter, r *http.Request, body []byte, zip bool, fresh time.Duration) error {
+func (s *players) writePlaylist(w http.ResponseWriter, r *http.Request, body []byte, zip bool,
+	fresh time.Duration) error {
 	query := s.cfg.Gate.AddedQuery(r)
 	more := len(body)
 	if query != "" {
@@ -164,7 +168,8 @@ func (s *players) writePlaylist(w http.ResponseWriter, r *http.Request, body []b
 
 // setFresh says how long an answer may be had from a cache, which is a shared one if anyone may
 // read and no token was shown. more is added to that.
-func (s *players) setFresh(w http.ResponseWriter, r *http.Request, fresh time.Duration, more string) {
+func (s *players) setFresh(w http.ResponseWriter, r *http.Request, fresh time.Duration,
+	more string) {
 	who := "public"
 	if !s.cfg.Gate.IsPublic(r) {
 		who = "private"
@@ -215,7 +220,8 @@ func (s *players) serveObject(w http.ResponseWriter, r *http.Request, name, obje
 
 // writeObject answers with the bytes of an object. It borrows body, which is empty or shorter then.
 // An error is a [refuse.Refusal]: nothing was written.
-func (s *players) writeObject(w http.ResponseWriter, r *http.Request, object string, body *millrace.Chain) error {
+func (s *players) writeObject(w http.ResponseWriter, r *http.Request, object string,
+	body *millrace.Chain) error {
 	if err := answer.Of(r).Resume(0); err != nil {
 		return err
 	}
@@ -245,7 +251,8 @@ const chainStep = 256 << 10
 func (s *players) sendChain(w http.ResponseWriter, r *http.Request, c *millrace.Chain) {
 	var step millrace.Chain
 	defer step.Release()
-	loan := s.cfg.Budget.HLS.Add(int64(c.Len()), func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) })
+	loan := s.cfg.Budget.HLS.Add(int64(c.Len()),
+		func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) })
 	defer loan.Done()
 	account := address.Of(r.Context())
 	tcp := tcpconn.Plain(tcpconn.FromContext(r.Context()))
@@ -288,7 +295,8 @@ func (b chainBody) Read(p []byte) (int, error) {
 
 // WriteTo writes all of b to w.
 func (b chainBody) WriteTo(w io.Writer) (int64, error) {
-	if _, ok := w.(interface{ SetNoDelay(bool) error }); ok && b.tcp != nil { // tcp, hidden by net in another type
+	// Tcp, hidden by net in another type.
+	if _, ok := w.(interface{ SetNoDelay(bool) error }); ok && b.tcp != nil {
 		w = b.tcp
 	}
 	return b.Chain.WriteTo(w)

@@ -11,7 +11,8 @@ import (
 // is a [refuse.Refusal]: the body was not read, and the caller answers. A plain HTTP/1.1 connection
 // is taken over, and Publish returns at once, so that net/http's buffers and stack do not live as
 // long as the stream.
-func (d Handler) Publish(w http.ResponseWriter, r *http.Request, name string, terms live.Terms) error {
+func (d Handler) Publish(w http.ResponseWriter, r *http.Request, name string,
+	terms live.Terms) error {
 	p, err := d.hub.Open(name, r.RemoteAddr, terms)
 	if err != nil {
 		return err
@@ -28,7 +29,8 @@ func (d Handler) Publish(w http.ResponseWriter, r *http.Request, name string, te
 func receive(p *live.Publisher, body publishBody) {
 	defer p.Answered()
 	if err := p.Run(func() error { return p.ReadBody(body) }); err != nil {
-		body.answer(live.PublishStatus(err), "text/plain; charset=utf-8", []byte(live.Explain(err)+"\n"))
+		body.answer(live.PublishStatus(err), "text/plain; charset=utf-8",
+			[]byte(live.Explain(err)+"\n"))
 		return
 	}
 	report, err := json.Marshal(p.Summary())

@@ -17,7 +17,8 @@ import (
 )
 
 // newRequest returns a player's request in the form for another node.
-func (s *players) newRequest(r *http.Request, name, object string) (q cluster.HLSRequest, err error) {
+func (s *players) newRequest(r *http.Request, name, object string) (q cluster.HLSRequest,
+	err error) {
 	_, isObject := hls.ParseObject(object)
 	q = cluster.HLSRequest{Stream: name, Object: object, Gzip: !isObject && s.wantsGzip(r)}
 	if !hlslive.IsMedia(object) {
@@ -40,11 +41,13 @@ func (s *players) newRequest(r *http.Request, name, object string) (q cluster.HL
 
 // serveElsewhere serves HLS from another node or the store, after serveHere failed with err. It
 // returns the reason if it cannot.
-func (s *players) serveElsewhere(w http.ResponseWriter, r *http.Request, name, object string, err error) error {
+func (s *players) serveElsewhere(w http.ResponseWriter, r *http.Request, name, object string,
+	err error) error {
 	elsewhere := errors.Is(err, hlslive.ErrElsewhere)
 	_, fromNode := access.NodeOf(r)
 	if elsewhere && fromNode { // the node then looks up the owner again
-		return refuse.New(http.StatusMisdirectedRequest, "this node does not own the stream %q", name)
+		return refuse.New(http.StatusMisdirectedRequest, "this node does not own the stream %q",
+			name)
 	}
 	q, bad := s.newRequest(r, name, object)
 	switch {
@@ -86,7 +89,8 @@ func (s *players) serveElsewhere(w http.ResponseWriter, r *http.Request, name, o
 
 // writeAnswer writes another node's response. It borrows out, whose body is empty or shorter
 // afterwards. An error is a [refuse.Refusal]: nothing was written.
-func (s *players) writeAnswer(w http.ResponseWriter, r *http.Request, object string, out *cluster.Object) error {
+func (s *players) writeAnswer(w http.ResponseWriter, r *http.Request, object string,
+	out *cluster.Object) error {
 	if err := answer.Of(r).Resume(0); err != nil {
 		return err
 	}

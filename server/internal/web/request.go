@@ -12,7 +12,8 @@ import (
 // parseWatchRequest understands a request for name, which may end with a format.
 func parseWatchRequest(r *http.Request, name string) (live.WatchRequest, error) {
 	name, ext := streamname.CutExt(name)
-	want := live.WatchRequest{Name: name, AsIs: ext == "", Format: rendition.FLV, Remote: r.RemoteAddr}
+	want := live.WatchRequest{Name: name, AsIs: ext == "", Format: rendition.FLV,
+		Remote: r.RemoteAddr}
 	if ext == streamname.MP4 {
 		want.Format = rendition.MP4
 	}

@@ -25,15 +25,18 @@ func TestParseWatchRequest(t *testing.T) {
 		{"cam", "", live.WatchRequest{Name: "cam", AsIs: true, Format: rendition.FLV}, 0},
 		{"cam.flv", "", live.WatchRequest{Name: "cam", Format: rendition.FLV}, 0},
 		{"cam.mp4", "", live.WatchRequest{Name: "cam", Format: rendition.MP4}, 0},
-		{"a/b/cam.mp4", "start=next&token=x", live.WatchRequest{Name: "a/b/cam", Format: rendition.MP4, Next: true}, 0},
+		{"a/b/cam.mp4", "start=next&token=x",
+			live.WatchRequest{Name: "a/b/cam", Format: rendition.MP4, Next: true}, 0},
 		{"cam", "start=last", live.WatchRequest{Name: "cam", AsIs: true, Format: rendition.FLV}, 0},
 		{"cam", "start=", live.WatchRequest{}, http.StatusBadRequest},
 		{"cam", "start=now", live.WatchRequest{}, http.StatusBadRequest},
 		{"", "", live.WatchRequest{}, http.StatusBadRequest},
 		{".mp4", "", live.WatchRequest{}, http.StatusBadRequest},
 	} {
-		got, err := parseWatchRequest(httptest.NewRequest(http.MethodGet, "/?"+tt.query, nil), tt.name)
-		if status := refuse.Status(err); err != nil && status != tt.status || err == nil && tt.status != 0 {
+		got, err := parseWatchRequest(httptest.NewRequest(http.MethodGet, "/?"+tt.query, nil),
+			tt.name)
+		if status := refuse.Status(err); err != nil && status != tt.status || err == nil &&
+			tt.status != 0 {
 			t.Errorf("%q?%s: %v, want status %d", tt.name, tt.query, err, tt.status)
 			continue
 		}

@@ -20,7 +20,8 @@ type Config struct {
 	Origins  *access.Origins
 	Budget   *answer.Budget
 	Refusals *access.Refusals
-	Remote   *cluster.RemoteHLS // the HLS of streams that other nodes own; nil if the server is alone
+	// The HLS of streams that other nodes own; nil if the server is alone.
+	Remote *cluster.RemoteHLS
 }
 
 // A Service answers at /live/: publishers, viewers and players of HLS.
@@ -32,7 +33,8 @@ type Service struct {
 
 // NewService returns a Service.
 func NewService(cfg Config) *Service {
-	return &Service{cfg: cfg, handler: New(cfg.Hub), hls: players{cfg, live.NewHLS(cfg.Hub), live.NewPeers(cfg.Hub)}}
+	return &Service{cfg: cfg, handler: New(cfg.Hub),
+		hls: players{cfg, live.NewHLS(cfg.Hub), live.NewPeers(cfg.Hub)}}
 }
 
 // Serve answers everything at /live/NAME and /live/NAME/OBJECT. at is what follows /live/.
@@ -109,7 +111,8 @@ func (s *Service) watch(w http.ResponseWriter, r *http.Request, name string) {
 
 // publishAs is Handler.Publish, under the name that the hook says if there is one.
 func (s *Service) publishAs(w http.ResponseWriter, r *http.Request, name string) error {
-	name, terms, err := s.cfg.Gate.Ask(r.Context(), s.cfg.Gate.Question(hook.Publish, r, name, "http"))
+	name, terms, err := s.cfg.Gate.Ask(r.Context(),
+		s.cfg.Gate.Question(hook.Publish, r, name, "http"))
 	if err != nil {
 		return err
 	}

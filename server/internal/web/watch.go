@@ -16,7 +16,8 @@ import (
 // Watch answers a GET or HEAD for the stream name, name.flv or name.mp4. An error is a
 // [refuse.Refusal], which the caller answers, or that of the request's context. Over HTTP/1 Watch
 // takes over the connection and returns at once; otherwise it returns when the viewer has ended.
-func (d Handler) Watch(w http.ResponseWriter, r *http.Request, name string, terms live.Terms) error {
+func (d Handler) Watch(w http.ResponseWriter, r *http.Request, name string,
+	terms live.Terms) error {
 	want, err := parseWatchRequest(r, name)
 	if err != nil {
 		return err
@@ -53,8 +54,9 @@ func (d Handler) watch(w http.ResponseWriter, r *http.Request, want live.WatchRe
 	if err != nil {
 		return err
 	}
-	// Neither the handler's stack nor the buffers of net/http then live as long as the viewer.
-	conn, _, err := http.NewResponseController(w).Hijack() // data that the client sent after its request is ignored
+	// Neither the handler's stack nor the buffers of net/http then live as long as the viewer. Data
+	// that the client sent after its request is ignored.
+	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		serveWriter(viewers, v, w, r)
 		return nil
@@ -124,6 +126,7 @@ func serveWriter(viewers live.Admission, v *live.Viewer, w http.ResponseWriter, 
 	to.Append(v.Head())
 	defer context.AfterFunc(r.Context(), func() { to.End(fanout.HungUp) })()
 	if !viewers.Serve(v) {
-		panic(http.ErrAbortHandler) // otherwise the viewer would take it for the stream's proper end
+		// Otherwise the viewer would take it for the stream's proper end.
+		panic(http.ErrAbortHandler)
 	}
 }

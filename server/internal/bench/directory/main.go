@@ -102,7 +102,8 @@ func (d directory) do(ctx context.Context, line string) error {
 func stream(i int) string { return fmt.Sprintf("s%d", i%streams) }
 
 func (d directory) claimOne(ctx context.Context, stream string) (epoch uint64, err error) {
-	return d.redis.Claim(ctx, cluster.Claim{Stream: stream, Node: node, Takeover: live.TakeoverAlways})
+	return d.redis.Claim(ctx, cluster.Claim{Stream: stream, Node: node,
+		Takeover: live.TakeoverAlways})
 }
 
 func (d directory) claim(ctx context.Context, n int) error {

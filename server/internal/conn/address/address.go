@@ -132,7 +132,8 @@ func (t *Table) Acquire(a netip.Addr) (*Account, error) {
 		t.accounts[key] = acct
 	case l.Connections > 0 && acct.held >= l.Connections:
 		return nil, refused(time.Second,
-			"this address has %d connections, as many as --max-address-connections allows", acct.held)
+			"this address has %d connections, as many as --max-address-connections allows",
+			acct.held)
 	case acct.place != nil:
 		t.idle.Remove(acct.place)
 		acct.place = nil
@@ -235,7 +236,8 @@ func (a *Account) StartRequest() error {
 	defer a.table.mu.Unlock()
 	if most > 0 && a.waiting >= most {
 		return refused(time.Second,
-			"%d requests of this address wait, as many as --max-address-connections allows", a.waiting)
+			"%d requests of this address wait, as many as --max-address-connections allows",
+			a.waiting)
 	}
 	a.waiting++
 	return nil
@@ -259,7 +261,8 @@ func (a *Account) Check() error {
 	rate := a.table.limits.Load().Bytes
 	if wait := a.bytes.Load() - a.table.now() - int64(refuseAfter); rate > 0 && wait > 0 {
 		return refused(time.Duration(wait),
-			"this address gets more than the %d bytes a second that --max-address-bytes allows", rate)
+			"this address gets more than the %d bytes a second that --max-address-bytes allows",
+			rate)
 	}
 	return nil
 }

@@ -33,7 +33,8 @@ func TestKey(t *testing.T) {
 // Without limits, and for this machine, there are no accounts, and a nil one can be used as any
 // other.
 func TestNoLimits(t *testing.T) {
-	for of, l := range map[string]Limits{"192.0.2.1": {}, "127.0.0.2": {1, 1, 1}, "::1": {1, 1, 1}, "::ffff:127.0.0.1": {1, 1, 1}} {
+	for of, l := range map[string]Limits{"192.0.2.1": {}, "127.0.0.2": {1, 1, 1}, "::1": {1, 1, 1},
+		"::ffff:127.0.0.1": {1, 1, 1}} {
 		table := New(l)
 		for range 3 {
 			a, err := table.Acquire(netip.MustParseAddr(of))
@@ -249,7 +250,8 @@ func TestAgainstAModel(t *testing.T) {
 	for seed := range uint64(50) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))
-			l := Limits{Connections: 1 + r.IntN(4), Viewers: 1 + r.IntN(4), Bytes: 1000 * (1 + r.Int64N(4))}
+			l := Limits{Connections: 1 + r.IntN(4), Viewers: 1 + r.IntN(4),
+				Bytes: 1000 * (1 + r.Int64N(4))}
 			table := New(l)
 			models := make(map[netip.Addr]*model)
 			accounts := make(map[netip.Addr][]*Account)
@@ -266,7 +268,8 @@ func TestAgainstAModel(t *testing.T) {
 				case op == 0:
 					a, err := table.Acquire(key)
 					if ok := m.held < l.Connections; ok != (err == nil) {
-						t.Fatalf("seed %d: %d connections of %d: %v", seed, m.held, l.Connections, err)
+						t.Fatalf("seed %d: %d connections of %d: %v", seed, m.held, l.Connections,
+							err)
 					}
 					if err == nil {
 						m.held++
@@ -280,14 +283,16 @@ func TestAgainstAModel(t *testing.T) {
 					wait := time.Second / time.Duration(l.Viewers)
 					ok := m.ahead["bytes"] <= refuseAfter && m.ahead["viewers"]+wait <= burst
 					if err := list[0].Viewer(); ok != (err == nil) {
-						t.Fatalf("seed %d: viewers are %v ahead, bytes %v: %v", seed, m.ahead["viewers"], m.ahead["bytes"], err)
+						t.Fatalf("seed %d: viewers are %v ahead, bytes %v: %v", seed,
+							m.ahead["viewers"], m.ahead["bytes"], err)
 					} else if ok {
 						m.ahead["viewers"] += wait
 					}
 				case op == 3 && len(list) > 0:
 					n := l.Bytes * r.Int64N(4)
 					list[0].Add(n)
-					m.ahead["bytes"] = min(mostAhead, m.ahead["bytes"]+time.Duration(n/l.Bytes)*time.Second)
+					m.ahead["bytes"] = min(mostAhead,
+						m.ahead["bytes"]+time.Duration(n/l.Bytes)*time.Second)
 				case op == 4 && len(list) > 0:
 					if err := list[0].Check(); (err == nil) != (m.ahead["bytes"] <= refuseAfter) {
 						t.Fatalf("seed %d: bytes are %v ahead: %v", seed, m.ahead["bytes"], err)

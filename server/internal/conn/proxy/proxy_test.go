@@ -19,7 +19,8 @@ import (
 
 func TestParseTrusted(t *testing.T) {
 	for list, has := range map[string]string{
-		"": "", " ": "", "10.0.0.0/8, 192.0.2.1": "10.1.2.3 192.0.2.1 ::ffff:10.0.0.1", "2001:db8::/32,::1": "2001:db8:1::1 ::1",
+		"": "", " ": "", "10.0.0.0/8, 192.0.2.1": "10.1.2.3 192.0.2.1 ::ffff:10.0.0.1",
+		"2001:db8::/32,::1":   "2001:db8:1::1 ::1",
 		"::ffff:10.0.0.0/104": "10.2.3.4", "10.1.2.3/8": "10.9.9.9",
 	} {
 		trusted, err := ParseTrusted(list)
@@ -37,7 +38,8 @@ func TestParseTrusted(t *testing.T) {
 			}
 		}
 	}
-	for _, list := range []string{",", "10.0.0.0/8,", "example.org", "10.0.0.0/33", "10.0.0", "::ffff:10.0.0.0/8", "10.0.0.1:80"} {
+	for _, list := range []string{",", "10.0.0.0/8,", "example.org", "10.0.0.0/33", "10.0.0",
+		"::ffff:10.0.0.0/8", "10.0.0.1:80"} {
 		if _, err := ParseTrusted(list); err == nil {
 			t.Errorf("%q is taken", list)
 		}
@@ -85,7 +87,8 @@ func TestClient(t *testing.T) {
 // header returns a header that the library writes.
 func header(t testing.TB, version byte, source, dest string) []byte {
 	t.Helper()
-	from, to := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(source)), net.TCPAddrFromAddrPort(netip.MustParseAddrPort(dest))
+	from, to := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(source)),
+		net.TCPAddrFromAddrPort(netip.MustParseAddrPort(dest))
 	p, err := proxyproto.HeaderProxyFromAddrs(version, from, to).Format()
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +120,8 @@ func headers(t testing.TB) map[string][]byte {
 func TestHeaders(t *testing.T) {
 	want := map[string]string{
 		"v1": "192.0.2.1:1000", "v2": "192.0.2.1:1000", "nginx": "192.0.2.1:1000",
-		"v1 IPv6": "[2001:db8::1]:1000", "v2 IPv6": "[2001:db8::1]:1000", "unknown": "peer", "local": "peer",
+		"v1 IPv6": "[2001:db8::1]:1000", "v2 IPv6": "[2001:db8::1]:1000", "unknown": "peer",
+		"local": "peer",
 	}
 	for name, head := range headers(t) {
 		for _, split := range []bool{false, true} {
@@ -146,7 +150,8 @@ func TestHeaders(t *testing.T) {
 					}
 					select {
 					case why := <-refused:
-						if untrusted := errors.Is(why, errUntrusted); untrusted != (trusts == "") && name != "too long" && name != "endless" {
+						if untrusted := errors.Is(why, errUntrusted); untrusted != (trusts == "") &&
+							name != "too long" && name != "endless" {
 							t.Errorf("%s, trusted %q: %v", name, trusts, why)
 						}
 					case <-time.After(nettest.Timeout):
@@ -154,7 +159,8 @@ func TestHeaders(t *testing.T) {
 					}
 					continue
 				}
-				if _, err := io.ReadFull(server.TCPConn, p); err != nil || string(p) != "hello" || got != is {
+				if _, err := io.ReadFull(server.TCPConn, p); err != nil || string(p) != "hello" ||
+					got != is {
 					t.Errorf("%s: %s and %q, want %s, %v", name, got, p, is, err)
 				}
 			}
@@ -163,7 +169,8 @@ func TestHeaders(t *testing.T) {
 }
 
 // accept returns both ends of a connection.
-func accept(t testing.TB, trusts string, refused func(net.Addr, error)) (client net.Conn, server *Conn) {
+func accept(t testing.TB, trusts string, refused func(net.Addr, error)) (client net.Conn,
+	server *Conn) {
 	t.Helper()
 	trusted, err := ParseTrusted(trusts)
 	if err != nil {
@@ -178,7 +185,8 @@ func accept(t testing.TB, trusts string, refused func(net.Addr, error)) (client 
 	defer ln.Close()
 	client = nettest.Dial(t, ln.Addr().String(), 0)
 	c, err := Listen(ln, Config{
-		Trusted: &pointer, Timeout: nettest.Timeout, Addresses: address.New(address.Limits{Connections: 1}), Refused: refused,
+		Trusted: &pointer, Timeout: nettest.Timeout,
+		Addresses: address.New(address.Limits{Connections: 1}), Refused: refused,
 	}).Accept()
 	if err != nil {
 		t.Fatal(err)
@@ -189,12 +197,14 @@ func accept(t testing.TB, trusts string, refused func(net.Addr, error)) (client 
 
 // Data that only starts like a header is passed through unchanged, for trusted peers too.
 func TestOtherProtocols(t *testing.T) {
-	for _, text := range []string{"\x03", "\x16\x03\x01", "GET / HTTP/1.1\r\n", "PUT / HTTP/1.1\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+	for _, text := range []string{"\x03", "\x16\x03\x01", "GET / HTTP/1.1\r\n",
+		"PUT / HTTP/1.1\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
 		"PROPFIND / HTTP/1.1\r\n", "PROXYING / HTTP/1.1\r\n", "\r\n\r\nGET / HTTP/1.1\r\n"} {
 		client, server := accept(t, "127.0.0.1", nil)
 		_, _ = client.Write([]byte(text))
 		p := make([]byte, len(text))
-		if _, err := io.ReadFull(server, p); err != nil || string(p) != text || server.RemoteAddr().String() != client.LocalAddr().String() {
+		if _, err := io.ReadFull(server, p); err != nil || string(p) != text ||
+			server.RemoteAddr().String() != client.LocalAddr().String() {
 			t.Errorf("%q: %q, %v", text, p, err)
 		}
 	}
@@ -209,7 +219,8 @@ func TestSilence(t *testing.T) {
 			_ = server.SetReadDeadline(time.Unix(1, 0))
 		},
 	} {
-		client, server := accept(t, "127.0.0.1", func(_ net.Addr, why error) { t.Errorf("%s: %v", name, why) })
+		client, server := accept(t, "127.0.0.1",
+			func(_ net.Addr, why error) { t.Errorf("%s: %v", name, why) })
 		ended := make(chan error, 1)
 		go func() { ended <- server.Err() }()
 		for done := false; !done; { // the wait starts with its own deadline
@@ -267,7 +278,8 @@ func FuzzHeader(f *testing.F) {
 				continue
 			}
 			if m != n || more || (wrong == nil) != (err == nil) {
-				t.Fatalf("%d bytes: %d, %v; %d bytes: %d, %v, %v", i, m, wrong, len(p), n, more, err)
+				t.Fatalf("%d bytes: %d, %v; %d bytes: %d, %v, %v", i, m, wrong, len(p), n, more,
+					err)
 			}
 		}
 		if n > 0 && n <= len(p) {
@@ -284,7 +296,8 @@ func FuzzClient(f *testing.F) {
 	f.Fuzz(func(t *testing.T, line string) {
 		got := trusted.Client(http.Header{"X-Forwarded-For": {line}})
 		last := line[strings.LastIndexByte(line, ',')+1:]
-		if a, ok := parseAddr(strings.TrimSpace(last)); ok != got.IsValid() || ok && !trusted.Has(a.Addr()) && got != a {
+		if a, ok := parseAddr(strings.TrimSpace(last)); ok != got.IsValid() || ok &&
+			!trusted.Has(a.Addr()) && got != a {
 			t.Fatalf("%q: %v", line, got)
 		}
 	})

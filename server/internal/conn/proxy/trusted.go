@@ -76,7 +76,8 @@ func (t Trusted) Client(h http.Header) (client netip.AddrPort) {
 
 // parseAddr reads an address with or without a port.
 func parseAddr(text string) (netip.AddrPort, bool) {
-	if a, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(text, "["), "]")); err == nil {
+	if a, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(text, "["),
+		"]")); err == nil {
 		return netip.AddrPortFrom(a.Unmap().WithZone(""), 0), true
 	}
 	a, err := netip.ParseAddrPort(text)

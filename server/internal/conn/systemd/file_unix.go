@@ -23,7 +23,10 @@ func file(ln net.Listener) (*os.File, error) {
 		return nil, err
 	}
 	fd := -1
-	controlErr := raw.Control(func(of uintptr) { fd, err = unix.FcntlInt(of, unix.F_DUPFD_CLOEXEC, 0) })
+	controlErr := raw.Control(func(of uintptr) {
+		fd,
+			err = unix.FcntlInt(of, unix.F_DUPFD_CLOEXEC, 0)
+	})
 	if err := errors.Join(controlErr, err); err != nil {
 		return nil, err
 	}

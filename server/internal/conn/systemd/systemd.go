@@ -25,13 +25,15 @@ const (
 )
 
 const (
-	firstFD   = 3           // the first inherited descriptor
-	readyName = "successor" // the last descriptor: a pipe on which a successor reports that it is ready
+	firstFD = 3 // the first inherited descriptor
+	// The last descriptor: a pipe on which a successor reports that it is ready.
+	readyName = "successor"
 )
 
 // Inherited has the listeners and the pipe that this process inherited.
 type Inherited struct {
-	Listeners map[string]net.Listener // by the names that the units of systemd give them; the caller owns them
+	// By the names that the units of systemd give them; the caller owns them.
+	Listeners map[string]net.Listener
 
 	ready *os.File // nil if this process is not the successor of another one
 }
@@ -40,13 +42,15 @@ type Inherited struct {
 func Inherit() (*Inherited, error) {
 	in := &Inherited{Listeners: make(map[string]net.Listener)}
 	// The predecessor does not know the number of the process that it starts.
-	if pid := os.Getenv(listenPID); pid != "" && pid != strconv.Itoa(os.Getpid()) || os.Getenv(listenFDs) == "" {
+	if pid := os.Getenv(listenPID); pid != "" && pid != strconv.Itoa(os.Getpid()) ||
+		os.Getenv(listenFDs) == "" {
 		return in, nil
 	}
 	n, err := strconv.Atoi(os.Getenv(listenFDs))
 	names := strings.Split(os.Getenv(listenNames), ":")
 	if err != nil || n != len(names) {
-		return in, fmt.Errorf("%s is %q and %s is %q, want as many names", listenFDs, os.Getenv(listenFDs), listenNames, names)
+		return in, fmt.Errorf("%s is %q and %s is %q, want as many names", listenFDs,
+			os.Getenv(listenFDs), listenNames, names)
 	}
 	for i, name := range names {
 		f := os.NewFile(uintptr(firstFD+i), name)
@@ -54,7 +58,8 @@ func Inherit() (*Inherited, error) {
 			in.ready = f
 			break
 		}
-		ln, err := net.FileListener(f) // another descriptor, which the processes of this one do not get
+		// Another descriptor, which the processes of this one do not get.
+		ln, err := net.FileListener(f)
 		_ = f.Close()
 		if err == nil && in.Listeners[name] != nil {
 			err = errors.Join(errors.New("there are two of them"), ln.Close())
@@ -115,11 +120,13 @@ func Succeed(ctx context.Context, cmd *exec.Cmd, listeners map[string]net.Listen
 	}
 	cmd.ExtraFiles, names = append(cmd.ExtraFiles, itsReady), append(names, readyName)
 	for _, v := range cmd.Environ() {
-		if name, _, _ := strings.Cut(v, "="); name != listenPID && name != listenFDs && name != listenNames {
+		if name, _, _ := strings.Cut(v, "="); name != listenPID && name != listenFDs &&
+			name != listenNames {
 			cmd.Env = append(cmd.Env, v)
 		}
 	}
-	cmd.Env = append(cmd.Env, listenFDs+"="+strconv.Itoa(len(names)), listenNames+"="+strings.Join(names, ":"))
+	cmd.Env = append(cmd.Env, listenFDs+"="+strconv.Itoa(len(names)), listenNames+
+		"="+strings.Join(names, ":"))
 	if err := cmd.Start(); err != nil {
 		return err
 	}

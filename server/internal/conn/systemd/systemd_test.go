@@ -121,7 +121,8 @@ func TestSucceed(t *testing.T) {
 		accepting <- err
 	}()
 	cmd := process("successor")
-	if err := Succeed(t.Context(), cmd, map[string]net.Listener{"main": a, "rtmp": b, "rtmps": c}); err != nil {
+	if err := Succeed(t.Context(), cmd, map[string]net.Listener{"main": a, "rtmp": b,
+		"rtmps": c}); err != nil {
 		t.Fatal(err)
 	}
 	if cmd.Process.Pid <= 0 {
@@ -145,10 +146,12 @@ func TestSucceed(t *testing.T) {
 func TestNoSuccessor(t *testing.T) {
 	ln := listen(t)
 	given := map[string]net.Listener{"main": ln}
-	if err := Succeed(t.Context(), process("fails"), given); err == nil || !strings.Contains(err.Error(), "exit status 3") {
+	if err := Succeed(t.Context(), process("fails"), given); err == nil ||
+		!strings.Contains(err.Error(), "exit status 3") {
 		t.Errorf("%v", err)
 	}
-	if err := Succeed(t.Context(), process("ends"), given); err == nil || !strings.Contains(err.Error(), "with status 0") {
+	if err := Succeed(t.Context(), process("ends"), given); err == nil ||
+		!strings.Contains(err.Error(), "with status 0") {
 		t.Errorf("%v", err)
 	}
 	slow := errors.New("slow")
@@ -182,7 +185,8 @@ func TestInherit(t *testing.T) {
 		{"", "1", "main", "failed: the listener main"}, // it is a file
 	} {
 		cmd := process("inherits")
-		cmd.Env = append(cmd.Env, "LISTEN_PID="+tt.pid, "LISTEN_FDS="+tt.fds, "LISTEN_FDNAMES="+tt.names)
+		cmd.Env = append(cmd.Env, "LISTEN_PID="+tt.pid, "LISTEN_FDS="+tt.fds,
+			"LISTEN_FDNAMES="+tt.names)
 		f, err := os.Open(os.DevNull)
 		if err != nil {
 			t.Fatal(err)
@@ -201,7 +205,8 @@ func TestSocketActivation(t *testing.T) {
 	program := need.Program(t, "systemd-socket-activate")
 	dir := nettest.PlainDir(t)
 	first, second := filepath.Join(dir, "a"), filepath.Join(dir, "b")
-	cmd := exec.Command(program, "-l", first, "-l", second, "--fdname=main:rtmp", "-E", as, os.Args[0])
+	cmd := exec.Command(program, "-l", first, "-l", second, "--fdname=main:rtmp", "-E", as,
+		os.Args[0])
 	cmd.Env = append(os.Environ(), as+"=inherits")
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -13,6 +13,9 @@ func BoundUnsent(c *net.TCPConn, n int) {
 		return
 	}
 	if raw, err := c.SyscallConn(); err == nil {
-		_ = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, n) })
+		_ = raw.Control(func(fd uintptr) {
+			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP,
+				unix.TCP_NOTSENT_LOWAT, n)
+		})
 	}
 }

@@ -39,8 +39,10 @@ type directoryClient struct {
 	outage    outage.Outage
 }
 
-func newDirectoryClient(ctx context.Context, directory Directory, leaseTime time.Duration, log *slog.Logger) *directoryClient {
-	return &directoryClient{directory: directory, leaseTime: leaseTime, log: log, ctx: ctx, asking: make(chan struct{}, maxAsking)}
+func newDirectoryClient(ctx context.Context, directory Directory, leaseTime time.Duration,
+	log *slog.Logger) *directoryClient {
+	return &directoryClient{directory: directory, leaseTime: leaseTime, log: log, ctx: ctx,
+		asking: make(chan struct{}, maxAsking)}
 }
 
 // Reachable reports whether the last call was answered.

@@ -11,20 +11,25 @@ func TestParseEvent(t *testing.T) {
 	name := strings.Repeat("n", 128)
 	long := "http://" + strings.Repeat("h", maxAddress)
 	for text, want := range map[string]Event{
-		"http://a:1":                        {Owner: Owner{Node: "http://a:1"}},
-		"https://[::1]:8080":                {Owner: Owner{Node: "https://[::1]:8080"}},
-		"http://a:1 12 cam":                 {Stream: "cam", Owner: Owner{Node: "http://a:1", Epoch: 12}},
-		"http://a:1 0 -":                    {Stream: "-", Owner: Owner{Node: "http://a:1"}},
-		"http://a:1 9007199254740991 cam":   {Stream: "cam", Owner: Owner{Node: "http://a:1", Epoch: maxEpoch}},
-		"http://a:1 9007199254740992 cam":   {}, // more than Lua can count to
-		"http://a:1 -1 cam":                 {},
-		"http://a:1 1":                      {},
-		"http://a:1 1 ":                     {},
-		"http://a:1 1 cam more":             {Stream: "cam", Owner: Owner{Node: "http://a:1", Epoch: 1}},
-		"http://a:1 1 cam  ":                {Stream: "cam", Owner: Owner{Node: "http://a:1", Epoch: 1}},
-		"http://a:1 1  cam":                 {},
-		"http://a:1 1 ..":                   {},
-		"http://a:1 1 " + name:              {Stream: name, Owner: Owner{Node: "http://a:1", Epoch: 1}},
+		"http://a:1":         {Owner: Owner{Node: "http://a:1"}},
+		"https://[::1]:8080": {Owner: Owner{Node: "https://[::1]:8080"}},
+		"http://a:1 12 cam": {Stream: "cam",
+			Owner: Owner{Node: "http://a:1", Epoch: 12}},
+		"http://a:1 0 -": {Stream: "-", Owner: Owner{Node: "http://a:1"}},
+		"http://a:1 9007199254740991 cam": {Stream: "cam",
+			Owner: Owner{Node: "http://a:1", Epoch: maxEpoch}},
+		"http://a:1 9007199254740992 cam": {}, // more than Lua can count to
+		"http://a:1 -1 cam":               {},
+		"http://a:1 1":                    {},
+		"http://a:1 1 ":                   {},
+		"http://a:1 1 cam more": {Stream: "cam",
+			Owner: Owner{Node: "http://a:1", Epoch: 1}},
+		"http://a:1 1 cam  ": {Stream: "cam",
+			Owner: Owner{Node: "http://a:1", Epoch: 1}},
+		"http://a:1 1  cam": {},
+		"http://a:1 1 ..":   {},
+		"http://a:1 1 " + name: {Stream: name,
+			Owner: Owner{Node: "http://a:1", Epoch: 1}},
 		"http://a:1 1 " + name + "n":        {},
 		"http://a:1 ":                       {},
 		"http://":                           {},
@@ -45,7 +50,8 @@ func TestParseEvent(t *testing.T) {
 
 // A valid event is published unchanged.
 func FuzzParseEvent(f *testing.F) {
-	for _, text := range []string{"http://a:1", "https://a:1 12 cam", "http://a:1 0 -", "http://a:1 007 x", "  ", "a"} {
+	for _, text := range []string{"http://a:1", "https://a:1 12 cam", "http://a:1 0 -",
+		"http://a:1 007 x", "  ", "a"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -59,7 +65,8 @@ func FuzzParseEvent(f *testing.F) {
 		if again, ok := parseEvent(e.String()); !ok || again != e {
 			t.Errorf("%q is %v, and %q is %v, %v", text, e, e.String(), again, ok)
 		}
-		if e.Owner.Epoch > maxEpoch || len(e.Owner.Node) > maxAddress || e.Stream != "" && streamname.Check(e.Stream) != nil {
+		if e.Owner.Epoch > maxEpoch || len(e.Owner.Node) > maxAddress || e.Stream != "" &&
+			streamname.Check(e.Stream) != nil {
 			t.Errorf("%q is %v", text, e)
 		}
 	})

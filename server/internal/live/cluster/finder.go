@@ -95,7 +95,8 @@ func (f *ownerFinder) awaitOwner(ctx context.Context, name string) (Owner, error
 			last = err
 		}
 		// An event may have been missed.
-		pause, cancel := context.WithTimeout(ctx, f.client.leaseTime/attempts/2+rand.N(f.client.leaseTime/attempts))
+		pause, cancel := context.WithTimeout(ctx,
+			f.client.leaseTime/attempts/2+rand.N(f.client.leaseTime/attempts))
 		select {
 		case <-changed:
 		case <-pause.Done():
@@ -109,7 +110,10 @@ func (f *ownerFinder) awaitOwner(ctx context.Context, name string) (Owner, error
 
 // formerOwner returns the node that had a stream before it had no owner, if it may still have the
 // end of its HLS.
-func (f *ownerFinder) formerOwner(name string) (o Owner, ok bool) { return f.owners.formerOwner(name) }
+func (f *ownerFinder) formerOwner(name string) (o Owner,
+	ok bool) {
+	return f.owners.formerOwner(name)
+}
 
 // forget drops the result of Owner after it proved wrong. The owner will be looked up again.
 func (f *ownerFinder) forget(name string, epoch uint64) { f.owners.forget(name, epoch) }

@@ -111,7 +111,8 @@ func join(t *testing.T, d Directory, self string, rule live.Takeover, lease time
 	t.Helper()
 	m := &member{hub: newFakeHub(), net: &network{Directory: d}, log: new(nettest.LogBook)}
 	m.Node = NewNode(Config{
-		Directory: m.net, Self: self, Secret: NewSecret("secret", self), Lease: lease, Takeover: rule, Log: slog.New(slog.NewTextHandler(m.log, nil)),
+		Directory: m.net, Self: self, Secret: NewSecret("secret", self), Lease: lease,
+		Takeover: rule, Log: slog.New(slog.NewTextHandler(m.log, nil)),
 	})
 	m.Start(m.hub)
 	t.Cleanup(m.Close)

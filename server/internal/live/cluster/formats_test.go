@@ -71,11 +71,13 @@ func TestOwnerFormat(t *testing.T) {
 			}
 			claim := Claim{Stream: formatName, Node: nodeB, Takeover: never}
 			var taken *TakenError
-			if _, err := d.Claim(t.Context(), claim); !errors.As(err, &taken) || taken.Owner != formatOwner {
+			if _, err := d.Claim(t.Context(), claim); !errors.As(err, &taken) ||
+				taken.Owner != formatOwner {
 				t.Errorf("%v: claimed: %v", fields, err)
 			}
 			owned := Ownership{Stream: formatName, Epoch: formatOwner.Epoch, Away: true}
-			if errs, err := d.Renew(t.Context(), formatOwner.Node, owned); err != nil || errs[0] != nil {
+			if errs, err := d.Renew(t.Context(), formatOwner.Node, owned); err != nil ||
+				errs[0] != nil {
 				t.Errorf("%v: renewed: %v, %v", fields, errs, err)
 			}
 			if epoch, err := d.Claim(t.Context(), claim); err != nil || epoch <= formatOwner.Epoch {
@@ -88,7 +90,8 @@ func TestOwnerFormat(t *testing.T) {
 	written := func(want ...string) map[string]string {
 		t.Helper()
 		got := d.rdb.HGetAll(t.Context(), key).Val()
-		if fields := slices.Sorted(maps.Keys(got)); !slices.Equal(fields, slices.Sorted(slices.Values(want))) {
+		if fields := slices.Sorted(maps.Keys(got)); !slices.Equal(fields,
+			slices.Sorted(slices.Values(want))) {
 			t.Errorf("it is written as %v", got)
 		}
 		if !number.MatchString(got["until"]) || !number.MatchString(got["heard"]) {
@@ -102,7 +105,8 @@ func TestOwnerFormat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := written(all...); got["epoch"] != strconv.FormatUint(epoch, 10) || got["node"] != nodeA || got["away"] != "0" {
+	if got := written(all...); got["epoch"] != strconv.FormatUint(epoch, 10) ||
+		got["node"] != nodeA || got["away"] != "0" {
 		t.Errorf("a claim is written as %v", got)
 	}
 	owned := Ownership{Stream: formatName, Epoch: epoch, Silent: time.Second, Away: true}
@@ -111,7 +115,8 @@ func TestOwnerFormat(t *testing.T) {
 		fields []string
 	}{
 		{false, all},
-		{true, slices.DeleteFunc(slices.Clone(all), func(field string) bool { return field == "node" })},
+		{true, slices.DeleteFunc(slices.Clone(all),
+			func(field string) bool { return field == "node" })},
 	} {
 		owned.GiveUp = tt.giveUp
 		if errs, err := d.Renew(t.Context(), nodeA, owned); err != nil || errs[0] != nil {
@@ -144,7 +149,8 @@ func TestEventFormat(t *testing.T) {
 			if e, ok := parseEvent(line); !ok || e != want[i] {
 				t.Errorf("%q is understood as %v, %v", line, e, ok)
 			}
-			if e, ok := parseEvent(line + " later words"); want[i].Stream != "" && (!ok || e != want[i]) {
+			if e, ok := parseEvent(line + " later words"); want[i].Stream != "" &&
+				(!ok || e != want[i]) {
 				t.Errorf("%q, with words of a later version, is understood as %v, %v", line, e, ok)
 			}
 		}
@@ -163,7 +169,8 @@ func TestEventFormat(t *testing.T) {
 	}
 	for _, giveUp := range []bool{false, true} {
 		owned := Ownership{Stream: formatName, Epoch: formatOwner.Epoch, GiveUp: giveUp}
-		if errs, err := d.Renew(t.Context(), formatOwner.Node, owned); err != nil || errs[0] != nil {
+		if errs, err := d.Renew(t.Context(), formatOwner.Node, owned); err != nil ||
+			errs[0] != nil {
 			t.Fatal(errs, err)
 		}
 		var got []string // in any order
@@ -190,7 +197,8 @@ func TestProofFormat(t *testing.T) {
 	for _, text := range goldenFiles(t, "exchange-*.http") {
 		text = strings.ReplaceAll(text, "\n", "\r\n")
 		testExchange(t, text)
-		testExchange(t, strings.ReplaceAll(text, "\r\n"+HeaderProof, "\r\nMillrace-Later: x\r\n"+HeaderProof))
+		testExchange(t, strings.ReplaceAll(text, "\r\n"+HeaderProof,
+			"\r\nMillrace-Later: x\r\n"+HeaderProof))
 	}
 }
 
@@ -208,7 +216,8 @@ func testExchange(t *testing.T, text string) {
 		}
 		answer = http.Header{}
 		if got := asked.Admit(answer, req); got != want || req.Header.Get(HeaderNode) != asking {
-			t.Errorf("a request of %q is found to be %d, want %d", req.Header.Get(HeaderNode), got, want)
+			t.Errorf("a request of %q is found to be %d, want %d", req.Header.Get(HeaderNode), got,
+				want)
 		}
 		req.URL.Scheme, req.URL.Host = "http", req.Host // as the asking node has it
 		return req, answer
@@ -253,8 +262,10 @@ func testExchange(t *testing.T, text string) {
 		t.Errorf("a request that is signed now is found to be %d", got)
 	}
 	// A nonce is chosen anew for each request, and the MAC is of it.
-	was, is := strings.Split(req.Header.Get(HeaderProof), " "), strings.Split(signed.Header.Get(HeaderProof), " ")
-	if len(signed.Header) != 2 || signed.Header.Get(HeaderNode) != asking || len(is) != 4 || is[0] != was[0] ||
+	was, is := strings.Split(req.Header.Get(HeaderProof), " "),
+		strings.Split(signed.Header.Get(HeaderProof), " ")
+	if len(signed.Header) != 2 || signed.Header.Get(HeaderNode) != asking || len(is) != 4 ||
+		is[0] != was[0] ||
 		len(is[1]) != len(was[1]) || is[2] != was[2] || len(is[3]) != len(was[3]) {
 		t.Errorf("a request is written as %q", signed.Header)
 	}
@@ -276,6 +287,9 @@ func TestObjectFormat(t *testing.T) {
 			t.Errorf("%s is loaded as %q", name, got)
 		}
 		save(k, formatName, o, "later")
-		eventually(t, "the object", func() bool { return s.rdb.Get(t.Context(), key).Val() == "later" })
+		eventually(t, "the object", func() bool {
+			return s.rdb.Get(t.Context(),
+				key).Val() == "later"
+		})
 	}
 }

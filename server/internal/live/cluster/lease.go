@@ -59,8 +59,9 @@ type leaseTable struct {
 	// mu is before that of owners. It is held for a moment only.
 	mu       lock.Mutex
 	draining bool
-	leases   map[string]*lease    // that are held, or being claimed
-	leaving  map[*lease]time.Time // released leases and the time of release, until the directory knows
+	leases   map[string]*lease // that are held, or being claimed
+	// Released leases and the time of release, until the directory knows.
+	leaving map[*lease]time.Time
 }
 
 // claim implements [live.Cluster.Claim].
@@ -113,7 +114,11 @@ func (t *leaseTable) takeoverDelay(name string) (left time.Duration, changed <-c
 // claimFirst claims l for a publisher that waits for it.
 func (t *leaseTable) claimFirst(l *lease) (live.Lease, error) {
 	var taken bool
-	_ = t.client.ask(func(ctx context.Context) (err error) { taken, err = t.request(ctx, l); return err })
+	_ = t.client.ask(func(ctx context.Context) (err error) {
+		taken,
+			err = t.request(ctx, l)
+		return err
+	})
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if taken {
@@ -154,8 +159,8 @@ func (t *leaseTable) request(ctx context.Context, l *lease) (taken bool, err err
 	return false, nil
 }
 
-// setOwner takes note of a stream's owner as [ownerTable.setOwner] does. This node loses its lease if the
-// owner is another node with a later epoch.
+// setOwner takes note of a stream's owner as [ownerTable.setOwner] does. This node loses its lease
+// if the owner is another node with a later epoch.
 func (t *leaseTable) setOwner(name string, o Owner, asked time.Time) {
 	if !t.owners.setOwner(name, o, asked) {
 		return
@@ -192,7 +197,8 @@ func (l *lease) Epoch() uint64 { return l.epoch.Load() }
 // Current implements [live.Lease]. An attempt that got no answer counts as well: while the
 // directory cannot be reached no other node can become the owner.
 func (l *lease) Current() bool {
-	return l.Held() && l.epoch.Load() != 0 && clock(time.Now())-l.attempted.Load() <= int64(l.t.client.leaseTime)
+	return l.Held() && l.epoch.Load() != 0 &&
+		clock(time.Now())-l.attempted.Load() <= int64(l.t.client.leaseTime)
 }
 
 // Held implements [live.Lease].

@@ -32,7 +32,8 @@ type entry struct {
 }
 
 func newMemory(lease time.Duration) *memory {
-	return &memory{lease: lease, streams: make(map[string]*entry), watchers: make(map[int]func(Event))}
+	return &memory{lease: lease, streams: make(map[string]*entry),
+		watchers: make(map[int]func(Event))}
 }
 
 // stored returns the entry of a stream, which the memory keeps if it is put.
@@ -92,7 +93,8 @@ func (m *memory) renew(node string, o Ownership) error {
 		m.publish(Event{o.Stream, Owner{Node: node}})
 		return nil
 	}
-	m.streams[o.Stream] = &entry{owner: mine, until: now.Add(m.lease), heard: now.Add(-o.Silent), away: o.Away}
+	m.streams[o.Stream] = &entry{owner: mine, until: now.Add(m.lease), heard: now.Add(-o.Silent),
+		away: o.Away}
 	if e.owner != mine {
 		m.publish(Event{o.Stream, mine})
 	}

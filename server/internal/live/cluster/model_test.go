@@ -24,7 +24,10 @@ func TestModel(t *testing.T) {
 	}
 	d := openServer(t, redistest.Shared(t))
 	for seed := range seeds {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { checkModel(t, d, fmt.Sprint("s", seed), uint64(seed)) })
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			checkModel(t, d,
+				fmt.Sprint("s", seed), uint64(seed))
+		})
 	}
 }
 
@@ -35,7 +38,8 @@ func checkModel(t *testing.T, d *Redis, stream string, seed uint64) {
 	m.clock = func() uint64 { return least }
 
 	nodes := []string{"http://a:1", "http://b:1", "http://c:1"}
-	believed := make(map[string][]uint64) // the epochs that each node was given: it may not know that others came later
+	// The epochs that each node was given: it may not know that others came later.
+	believed := make(map[string][]uint64)
 	granted := make(map[uint64]string)
 	var last uint64   // the greatest epoch
 	var renewed Owner // the greatest that was renewed, or claimed, since the data were lost
@@ -49,7 +53,8 @@ func checkModel(t *testing.T, d *Redis, stream string, seed uint64) {
 		node := nodes[r.IntN(len(nodes))]
 		switch op := r.IntN(20); {
 		case op < 6:
-			c := Claim{Stream: stream, Node: node, Takeover: []live.Takeover{always, stalled, never, never}[r.IntN(4)]}
+			c := Claim{Stream: stream, Node: node,
+				Takeover: []live.Takeover{always, stalled, never, never}[r.IntN(4)]}
 			if mine := believed[node]; len(mine) > 0 && r.IntN(2) == 0 {
 				c.Seen = mine[len(mine)-1]
 			}
@@ -58,7 +63,8 @@ func checkModel(t *testing.T, d *Redis, stream string, seed uint64) {
 			least = epoch
 			same, other := m.Claim(t.Context(), c)
 			var taken, alike *TakenError
-			if errors.As(err, &taken) != errors.As(other, &alike) || taken != nil && *taken != *alike || taken == nil && err != nil {
+			if errors.As(err, &taken) != errors.As(other, &alike) || taken != nil &&
+				*taken != *alike || taken == nil && err != nil {
 				t.Fatalf("step %d: %v, want %v", step, err, other)
 			}
 			if err != nil {
@@ -72,7 +78,8 @@ func checkModel(t *testing.T, d *Redis, stream string, seed uint64) {
 			believed[node] = append(believed[node], epoch)
 		case op < 16 && len(believed[node]) > 0:
 			mine := believed[node]
-			o := Ownership{Stream: stream, Epoch: mine[len(mine)-1-min(len(mine)-1, r.IntN(3)*r.IntN(2))]}
+			o := Ownership{Stream: stream, Epoch: mine[len(mine)-1-min(len(mine)-1,
+				r.IntN(3)*r.IntN(2))]}
 			o.Silent = []time.Duration{0, live.StalledAfter / 100, 10 * time.Minute}[r.IntN(3)]
 			o.Away, o.GiveUp = r.IntN(3) == 0, r.IntN(8) == 0
 			log = append(log, fmt.Sprintf("%d: %s %+v", step, node, o))
@@ -83,7 +90,8 @@ func checkModel(t *testing.T, d *Redis, stream string, seed uint64) {
 			}
 			if errs[0] == nil && !o.GiveUp {
 				if o.Epoch < renewed.Epoch {
-					t.Fatalf("step %d: %d is taken for the owner, and %v has renewed", step, o.Epoch, renewed)
+					t.Fatalf("step %d: %d is taken for the owner, and %v has renewed", step,
+						o.Epoch, renewed)
 				}
 				renewed = Owner{node, o.Epoch}
 			}
@@ -105,7 +113,8 @@ func checkModel(t *testing.T, d *Redis, stream string, seed uint64) {
 			t.Fatalf("step %d: the owner is %v, %v; want %v, %v", step, got, err, want, other)
 		}
 		if err == nil && granted[got.Epoch] != got.Node {
-			t.Fatalf("step %d: the owner is %v, and the epoch was that of %s", step, got, granted[got.Epoch])
+			t.Fatalf("step %d: the owner is %v, and the epoch was that of %s", step, got,
+				granted[got.Epoch])
 		}
 	}
 }
@@ -138,7 +147,8 @@ func checkNodes(t *testing.T, seed uint64) {
 		before := last[e.Stream]
 		switch {
 		case e.Stream == "" || e.Owner.Epoch == 0:
-		case e.Owner.Epoch < before.Epoch && !wiped, e.Owner.Epoch == before.Epoch && e.Owner != before:
+		case e.Owner.Epoch < before.Epoch && !wiped, e.Owner.Epoch == before.Epoch &&
+			e.Owner != before:
 			t.Errorf("%v after %v", e, before)
 		case e.Owner.Epoch > before.Epoch:
 			last[e.Stream] = e.Owner
@@ -156,7 +166,8 @@ func checkNodes(t *testing.T, seed uint64) {
 		m, name := members[r.IntN(len(members))], streams[r.IntN(len(streams))]
 		switch r.IntN(12) {
 		case 0, 1, 2:
-			if l, err := m.Claim(t.Context(), name); err == nil && !slices.Contains(leases[name], l) {
+			if l, err := m.Claim(t.Context(), name); err == nil &&
+				!slices.Contains(leases[name], l) {
 				leases[name] = append(leases[name], l)
 			}
 		case 3:
@@ -203,7 +214,8 @@ func checkNodes(t *testing.T, seed uint64) {
 				held = append(held, l)
 			}
 		}
-		if err == nil != (len(held) == 1) || len(held) > 1 || err == nil && (held[0].Epoch() != o.Epoch || !held[0].Current()) {
+		if err == nil != (len(held) == 1) || len(held) > 1 || err == nil &&
+			(held[0].Epoch() != o.Epoch || !held[0].Current()) {
 			t.Errorf("%s has the owner %v, %v, and %d leases are held", name, o, err, len(held))
 		}
 		for _, m := range members {

@@ -54,7 +54,8 @@ func NewNode(cfg Config) *Node {
 	n.client = newDirectoryClient(n.ctx, cfg.Directory, cfg.Lease, cfg.Log)
 	n.leases = &leaseTable{
 		client: n.client, owners: n.owners, peers: n.peers, self: cfg.Self, takeover: cfg.Takeover,
-		news: make(chan struct{}, 1), leases: make(map[string]*lease), leaving: make(map[*lease]time.Time),
+		news: make(chan struct{}, 1), leases: make(map[string]*lease),
+		leaving: make(map[*lease]time.Time),
 	}
 	n.finder = &ownerFinder{leases: n.leases, owners: n.owners, client: n.client}
 	n.pulls = &puller{

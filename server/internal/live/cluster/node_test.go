@@ -48,7 +48,8 @@ func TestLeaseIsRenewedAndReleased(t *testing.T) {
 			return err == nil && o == Owner{nodeA, l.Epoch()} && l.Current() && l.Held()
 		})
 		var refused *refuse.Refusal
-		if _, err := b.Claim(t.Context(), "s"); !errors.As(err, &refused) || refused.Status != http.StatusConflict {
+		if _, err := b.Claim(t.Context(), "s"); !errors.As(err, &refused) ||
+			refused.Status != http.StatusConflict {
 			t.Errorf("%v", err)
 		}
 		l.Release()
@@ -108,7 +109,8 @@ func TestClaimsAtOneNode(t *testing.T) {
 // While the directory is unreachable, owners continue, and nodes remember what they know. When it
 // is back without its data, the cluster works as before.
 func TestDirectoryAway(t *testing.T) {
-	for name, state := range map[string]func(context.Context) error{"refuses": unreachable, "hangs": hang} {
+	for name, state := range map[string]func(context.Context) error{"refuses": unreachable,
+		"hangs": hang} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, d *memory) {
 				a, b := join(t, d, nodeA, always, testLease), join(t, d, nodeB, never, testLease)
@@ -128,7 +130,8 @@ func TestDirectoryAway(t *testing.T) {
 				if o, err := b.Owner(t.Context(), "s"); err != nil || o != owner {
 					t.Errorf("%v, %v", o, err)
 				}
-				if o, err := b.Owner(t.Context(), "other"); err == nil || errors.Is(err, ErrNoOwner) {
+				if o, err := b.Owner(t.Context(), "other"); err == nil ||
+					errors.Is(err, ErrNoOwner) {
 					t.Errorf("%v, %v", o, err)
 				}
 				late := b.claim(t, "late")
@@ -149,12 +152,14 @@ func TestDirectoryAway(t *testing.T) {
 				if !a.Reachable() || !b.Reachable() || !late.Current() || late.Epoch() == 0 {
 					t.Errorf("%v, %v, epoch %d", a.Reachable(), b.Reachable(), late.Epoch())
 				}
-				for name, want := range map[string]Owner{"s": owner, "late": {nodeB, late.Epoch()}, "gone": {}, "never": {}} {
+				for name, want := range map[string]Owner{"s": owner, "late": {nodeB, late.Epoch()},
+					"gone": {}, "never": {}} {
 					if got, _ := d.Lookup(t.Context(), name); got != want {
 						t.Errorf("%s: %v, want %v", name, got, want)
 					}
 				}
-				if a.Stats().Lost+b.Stats().Lost != 0 || a.Stats().Failures == 0 || a.sizes().leaving+b.sizes().leaving != 0 {
+				if a.Stats().Lost+b.Stats().Lost != 0 || a.Stats().Failures == 0 ||
+					a.sizes().leaving+b.sizes().leaving != 0 {
 					t.Errorf("%+v, %+v", a.Stats(), b.Stats())
 				}
 			})
@@ -172,7 +177,8 @@ func TestLateClaimIsRefused(t *testing.T) {
 		time.Sleep(5 * testLease)
 		b.net.set(nil)
 		time.Sleep(testLease)
-		if l.Held() || !slices.Equal(b.hub.losses(), []Event{{Stream: "s"}}) || b.Stats().Lost != 1 {
+		if l.Held() || !slices.Equal(b.hub.losses(), []Event{{Stream: "s"}}) ||
+			b.Stats().Lost != 1 {
 			t.Errorf("held %v, lost %v", l.Held(), b.hub.losses())
 		}
 	})
@@ -185,9 +191,11 @@ func TestReleaseWhileClaimedLate(t *testing.T) {
 		a.net.set(unreachable)
 		l := a.claim(t, "s")
 		a.net.set(func(context.Context) error { time.Sleep(testLease / 20); return nil })
-		for a.Stats().Claims == 0 && l.Held() { // released before the claim begins, or while it is under way
+		// Released before the claim begins, or while it is under way.
+		for a.Stats().Claims == 0 && l.Held() {
 			time.Sleep(testLease / 100)
-			if _, err := a.cfg.Directory.(*network).Directory.Lookup(t.Context(), "s"); err == nil || a.Reachable() {
+			if _, err := a.cfg.Directory.(*network).Directory.Lookup(t.Context(),
+				"s"); err == nil || a.Reachable() {
 				l.Release()
 			}
 		}
@@ -202,8 +210,16 @@ func TestReleaseWhileClaimedLate(t *testing.T) {
 // owner.
 func TestStoppedOwner(t *testing.T) {
 	for name, state := range map[string]func(context.Context) error{
-		"in the middle of an attempt": func(context.Context) error { time.Sleep(4 * testLease); return nil },
-		"and the directory is away":   func(context.Context) error { time.Sleep(4 * testLease); return errDown },
+		"in the middle of an attempt": func(
+			context.Context) error {
+			time.Sleep(4 * testLease)
+			return nil
+		},
+		"and the directory is away": func(
+			context.Context) error {
+			time.Sleep(4 * testLease)
+			return errDown
+		},
 	} {
 		for _, replaced := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, ", replaced ", replaced), func(t *testing.T) {
@@ -226,8 +242,10 @@ func TestStoppedOwner(t *testing.T) {
 						a.net.set(nil)
 						time.Sleep(testLease)
 					}
-					if l.Held() == replaced || l.Current() == replaced || len(a.hub.losses()) == 1 != replaced {
-						t.Errorf("current %v, held %v, lost %v", l.Current(), l.Held(), a.hub.losses())
+					if l.Held() == replaced || l.Current() == replaced ||
+						len(a.hub.losses()) == 1 != replaced {
+						t.Errorf("current %v, held %v, lost %v", l.Current(), l.Held(),
+							a.hub.losses())
 					}
 				})
 			})
@@ -258,7 +276,8 @@ func TestReplacedOwner(t *testing.T) {
 			}
 			l.Release() // does nothing
 			time.Sleep(testLease)
-			if o, err := d.Lookup(t.Context(), "s"); err != nil || o != (Owner{nodeA, next.Epoch()}) || !next.Current() {
+			if o, err := d.Lookup(t.Context(), "s"); err != nil ||
+				o != (Owner{nodeA, next.Epoch()}) || !next.Current() {
 				t.Errorf("%v, %v", o, err)
 			}
 		})
@@ -303,7 +322,8 @@ func TestPublisherAway(t *testing.T) {
 
 func TestPeers(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
-		a, b, c := join(t, d, nodeA, never, testLease), join(t, d, nodeB, never, testLease), join(t, d, nodeC, never, testLease)
+		a, b, c := join(t, d, nodeA, never, testLease), join(t, d, nodeB, never, testLease),
+			join(t, d, nodeC, never, testLease)
 		time.Sleep(testLease / attempts)
 		synctest.Wait()
 		if got := a.Peers(); !slices.Equal(got, []string{nodeB, nodeC}) || a.Stats().Nodes != 3 {
@@ -311,7 +331,8 @@ func TestPeers(t *testing.T) {
 		}
 		// One that does not reach the directory is gone after a while.
 		c.net.set(unreachable)
-		passes(t, 3*testLease-testLease/attempts, "all are there", func() bool { return len(a.Peers()) == 2 })
+		passes(t, 3*testLease-testLease/attempts, "all are there",
+			func() bool { return len(a.Peers()) == 2 })
 		time.Sleep(testLease)
 		synctest.Wait()
 		if got := a.Peers(); !slices.Equal(got, []string{nodeB}) {
@@ -367,7 +388,8 @@ func TestOwner(t *testing.T) {
 			before := m.Stats().Lookups
 			o, err := m.Owner(t.Context(), name)
 			if got := m.Stats().Lookups - before; got != want || o != owner || err != expected {
-				t.Errorf("%d lookups, want %d; %v, %v; want %v, %v", got, want, o, err, owner, expected)
+				t.Errorf("%d lookups, want %d; %v, %v; want %v, %v", got, want, o, err, owner,
+					expected)
 			}
 		}
 		lookups(c, 1, "s", Owner{}, ErrNoOwner)
@@ -452,13 +474,22 @@ func TestAwaitOwner(t *testing.T) {
 		{name: "there is one soon", then: func(a, b *member) { a.claim(t, "s") }},
 		{name: "the event is lost", before: func(a, b *member) { b.net.setDeaf(true) },
 			then: func(a, b *member) { a.claim(t, "s") }, within: testLease},
-		{name: "the event is lost, and its connection comes back", before: func(a, b *member) { b.net.setDeaf(true) },
-			then: func(a, b *member) { a.claim(t, "s"); b.net.setDeaf(false) }},
-		{name: "the directory is away", before: func(a, b *member) { b.net.setDeaf(true); b.net.set(hang); a.claim(t, "s") },
+		{name: "the event is lost, and its connection comes back",
+			before: func(a, b *member) { b.net.setDeaf(true) },
+			then:   func(a, b *member) { a.claim(t, "s"); b.net.setDeaf(false) }},
+		{name: "the directory is away", before: func(a,
+			b *member) {
+			b.net.setDeaf(true)
+			b.net.set(hang)
+			a.claim(t, "s")
+		},
 			then: func(a, b *member) { b.net.set(nil) }, within: 2 * testLease},
-		{name: "here", then: func(a, b *member) { b.claim(t, "s") }, at: func(a, b *member) *member { return b }},
-		{name: "here, and the directory is away", before: func(a, b *member) { b.net.set(unreachable) },
-			then: func(a, b *member) { b.claim(t, "s") }, at: func(a, b *member) *member { return b }},
+		{name: "here", then: func(a, b *member) { b.claim(t, "s") },
+			at: func(a, b *member) *member { return b }},
+		{name: "here, and the directory is away",
+			before: func(a, b *member) { b.net.set(unreachable) },
+			then:   func(a, b *member) { b.claim(t, "s") },
+			at:     func(a, b *member) *member { return b }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, d *memory) {
@@ -534,7 +565,8 @@ func TestPull(t *testing.T) {
 		time.Sleep(testLease)
 		check := func(p *fakePull, node string, l live.Lease) {
 			t.Helper()
-			if p.name != "s" || p.from.Node != node || p.from.Epoch != l.Epoch() || p.from.Proof != live.Proof(edge.cfg.Secret) {
+			if p.name != "s" || p.from.Node != node || p.from.Epoch != l.Epoch() ||
+				p.from.Proof != live.Proof(edge.cfg.Secret) {
 				t.Errorf("%s from %+v", p.name, p.from)
 			}
 		}
@@ -566,7 +598,7 @@ func TestPull(t *testing.T) {
 		p = edge.nextPull(t, pullPause*2)
 		check(p, nodeB, moved)
 		if old.ctx.Err() == nil {
-			t.Error("the pull from the old owner goes on")
+			t.Error("the pull from the old owner continues")
 		}
 		// The event is lost, and it is found out when events come again.
 		edge.net.setDeaf(true)
@@ -712,7 +744,8 @@ func TestPullThatFailsIsLogged(t *testing.T) {
 			time.Sleep(2 * testLease)
 			p.end <- errors.New("reset")
 		}
-		if got := edge.log.String(); !strings.Contains(got, "stream=s node="+nodeA+` err="refused by the test"`) {
+		if got := edge.log.String(); !strings.Contains(got, "stream=s node="+nodeA+
+			` err="refused by the test"`) {
 			t.Error(got)
 		}
 		edge.hub.want("s", false)
@@ -725,14 +758,16 @@ func TestDirectoryIsNeverThere(t *testing.T) {
 		m := &member{hub: newFakeHub(), net: &network{Directory: d}, log: new(nettest.LogBook)}
 		m.net.set(unreachable)
 		m.Node = NewNode(Config{
-			Directory: m.net, Self: nodeA, Lease: testLease, Log: slog.New(slog.NewTextHandler(m.log, nil))})
+			Directory: m.net, Self: nodeA, Lease: testLease,
+			Log: slog.New(slog.NewTextHandler(m.log, nil))})
 		m.Start(m.hub)
 		defer m.Close()
 		time.Sleep(10 * testLease)
 		m.net.set(nil)
 		time.Sleep(testLease)
 		got := m.log.String()
-		if strings.Count(got, "does not answer") != 1 || strings.Count(got, "directory answers") != 1 {
+		if strings.Count(got, "does not answer") != 1 ||
+			strings.Count(got, "directory answers") != 1 {
 			t.Error(got)
 		}
 	})
@@ -743,16 +778,22 @@ func TestReasonsOfAnOutage(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
 		m := &member{hub: newFakeHub(), net: &network{Directory: d}, log: new(nettest.LogBook)}
 		m.Node = NewNode(Config{
-			Directory: m.net, Self: nodeA, Lease: testLease, Log: slog.New(slog.NewTextHandler(m.log, nil))})
+			Directory: m.net, Self: nodeA, Lease: testLease,
+			Log: slog.New(slog.NewTextHandler(m.log, nil))})
 		m.Start(m.hub)
 		defer m.Close()
-		noAuth := func(context.Context) error { return errors.New("NOAUTH Authentication required.") }
-		for _, state := range []func(context.Context) error{nil, unreachable, noAuth, unreachable, noAuth, nil} {
+		noAuth := func(
+			context.Context) error {
+			return errors.New("NOAUTH Authentication required.")
+		}
+		for _, state := range []func(context.Context) error{nil, unreachable, noAuth, unreachable,
+			noAuth, nil} {
 			m.net.set(state)
 			time.Sleep(5 * testLease)
 		}
 		got := m.log.String()
-		if strings.Count(got, "does not answer") != 2 || strings.Count(got, "NOAUTH") != 1 || strings.Count(got, "directory answers") != 2 {
+		if strings.Count(got, "does not answer") != 2 || strings.Count(got, "NOAUTH") != 1 ||
+			strings.Count(got, "directory answers") != 2 {
 			t.Error(got)
 		}
 	})
@@ -838,8 +879,10 @@ func TestManyLookups(t *testing.T) {
 			t.Errorf("reachable %v, current %v", a.Reachable(), l.Current())
 		}
 		all.Wait()
-		if !a.Reachable() || !l.Current() || answered.Load() < maxAsking || most.Load() > maxAsking+1 {
-			t.Errorf("reachable %v, current %v, %d answers, %d at a time", a.Reachable(), l.Current(), answered.Load(), most.Load())
+		if !a.Reachable() || !l.Current() || answered.Load() < maxAsking ||
+			most.Load() > maxAsking+1 {
+			t.Errorf("reachable %v, current %v, %d answers, %d at a time", a.Reachable(),
+				l.Current(), answered.Load(), most.Load())
 		}
 		if o, err := a.Owner(t.Context(), "there"); err != nil || o.Node != nodeB {
 			t.Errorf("%v, %v", o, err)

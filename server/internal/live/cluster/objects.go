@@ -103,22 +103,27 @@ type objectEntry struct {
 var (
 	errNoLength = errors.New("a response without a length, which may be incomplete")
 	errSilent   = errors.New("the node pauses in its answer")
-	errFull     = errors.New("too much is being fetched from other nodes at a time (--cluster-cache)")
+	errFull     = errors.New(
+		"too much is being fetched from other nodes at a time (--cluster-cache)")
 )
 
 // NewObjects returns Objects that keep up to maxBytes, and take no object longer than maxObject.
 // Requests to other nodes prove to know secret, and verify these by trust; nil: by the system's
 // authorities. The call that ends their life is Close.
 func NewObjects(maxBytes, maxObject int64, secret *Secret, trust *tls.Config) *Objects {
-	dialer := &net.Dialer{Timeout: live.DialTimeout, KeepAliveConfig: net.KeepAliveConfig{ // a request may wait for long
+	dialer := &net.Dialer{Timeout: live.DialTimeout, KeepAliveConfig: net.KeepAliveConfig{
+		// A request may wait for long.
 		Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	o := &Objects{
-		max: maxBytes, maxObject: maxObject, silence: silence, secret: secret, entries: make(map[string]*objectEntry),
+		max: maxBytes, maxObject: maxObject, silence: silence, secret: secret,
+		entries: make(map[string]*objectEntry),
 		transport: &http.Transport{ // without a proxy: the request has the cluster's token
-			DialContext: dialer.DialContext, TLSClientConfig: trust, TLSHandshakeTimeout: live.DialTimeout, Protocols: protocols,
-			DisableCompression: true, MaxIdleConnsPerHost: idleConns, IdleConnTimeout: 30 * time.Second, MaxResponseHeaderBytes: maxHead,
+			DialContext: dialer.DialContext, TLSClientConfig: trust,
+			TLSHandshakeTimeout: live.DialTimeout, Protocols: protocols,
+			DisableCompression: true, MaxIdleConnsPerHost: idleConns,
+			IdleConnTimeout: 30 * time.Second, MaxResponseHeaderBytes: maxHead,
 		},
 	}
 	o.ctx, o.stop = context.WithCancel(context.Background())
@@ -193,7 +198,8 @@ func (e *objectEntry) share() (Object, error) {
 		return Object{}, e.err
 	}
 	o := &e.object
-	out := Object{Status: o.Status, Gzip: o.Gzip, RetryAfter: o.RetryAfter, Fresh: o.Fresh, Once: o.Once}
+	out := Object{Status: o.Status, Gzip: o.Gzip, RetryAfter: o.RetryAfter, Fresh: o.Fresh,
+		Once: o.Once}
 	o.Body.Clone(&out.Body)
 	return out, nil
 }
@@ -261,7 +267,8 @@ func (o *Objects) complete(e *objectEntry, object Object, err error) {
 	e.cost = int64(e.object.Body.Len()+min(e.object.Body.Len(), 64<<10)) + entryCost
 	close(e.done)
 	switch current := o.entries[e.key] == e; {
-	case current && err == nil && object.Fresh > 0 && !object.Once && object.Status == http.StatusOK && e.cost <= o.max &&
+	case current && err == nil && object.Fresh > 0 && !object.Once &&
+		object.Status == http.StatusOK && e.cost <= o.max &&
 		o.ctx.Err() == nil:
 		o.makeRoom(e.cost)
 		o.stats.Bytes += e.cost
@@ -300,7 +307,8 @@ func (o *Objects) leave(e *objectEntry) {
 
 // request asks a node for path. epoch is that of the ownership because of which it is asked, or 0.
 // The caller closes the body of the answer.
-func (o *Objects) request(ctx context.Context, node, path string, epoch uint64, gzip bool) (*http.Response, error) {
+func (o *Objects) request(ctx context.Context, node, path string, epoch uint64,
+	gzip bool) (*http.Response, error) {
 	for again := false; ; again = true {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, node+path, nil)
 		if err != nil {
@@ -343,7 +351,8 @@ func (o *Objects) From(node, path string, epoch uint64, gzip bool) Fetch {
 		switch res.StatusCode {
 		case http.StatusOK:
 			out.Fresh = maxAge(res.Header.Get("Cache-Control"))
-		case http.StatusBadRequest, http.StatusNotFound, http.StatusNotAcceptable, http.StatusServiceUnavailable:
+		case http.StatusBadRequest, http.StatusNotFound, http.StatusNotAcceptable,
+			http.StatusServiceUnavailable:
 			limit = maxText
 		default:
 			return Object{}, fmt.Errorf("the node answers %d", res.StatusCode)
@@ -352,14 +361,16 @@ func (o *Objects) From(node, path string, epoch uint64, gzip bool) Fetch {
 		case res.ContentLength < 0:
 			return Object{}, errNoLength
 		case res.ContentLength > limit:
-			return Object{}, fmt.Errorf("an answer of %d bytes, more than %d", res.ContentLength, limit)
+			return Object{}, fmt.Errorf("an answer of %d bytes, more than %d", res.ContentLength,
+				limit)
 		}
 		if err := reserve(res.ContentLength); err != nil {
 			return Object{}, err
 		}
 		timer := time.AfterFunc(o.silence, func() { cancel(errSilent) })
 		defer timer.Stop()
-		if _, err = out.Body.ReadFrom(&bodyReader{res.Body, func() { timer.Reset(o.silence) }}); err != nil {
+		if _, err = out.Body.ReadFrom(&bodyReader{res.Body,
+			func() { timer.Reset(o.silence) }}); err != nil {
 			out.Body.Release()
 			return Object{}, cmp.Or(context.Cause(ctx), err)
 		}

@@ -35,7 +35,8 @@ func newTestObjects(t *testing.T, maxBytes, maxObject int64) *Objects {
 // owner returns the address of a node that answers with f.
 func owner(t *testing.T, f http.HandlerFunc) string {
 	var secret *Secret
-	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter,
+		r *http.Request) {
 		switch secret.Admit(w.Header(), r) {
 		case Proved:
 			f(w, r)
@@ -59,11 +60,15 @@ func get(ctx context.Context, o *Objects, node, path string) (int, string, error
 	return out.Status, string(out.Body.Bytes()), err
 }
 
-func keep(w http.ResponseWriter) { w.Header().Set("Cache-Control", "public, max-age=3600, immutable") }
+func keep(w http.ResponseWriter) {
+	w.Header().Set("Cache-Control",
+		"public, max-age=3600, immutable")
+}
 
 // A call gets a share of the bytes, and everything else that an object has.
 func TestShare(t *testing.T) {
-	e := objectEntry{object: Object{Status: 200, Gzip: true, RetryAfter: "7", Fresh: time.Hour, Once: true}}
+	e := objectEntry{object: Object{Status: 200, Gzip: true, RetryAfter: "7", Fresh: time.Hour,
+		Once: true}}
 	e.object.Body.AppendCopy([]byte("body"))
 	out, err := e.share()
 	if err != nil || string(out.Body.Bytes()) != "body" || string(e.object.Body.Bytes()) != "body" {
@@ -71,7 +76,8 @@ func TestShare(t *testing.T) {
 	}
 	was, is := reflect.ValueOf(e.object), reflect.ValueOf(out)
 	for i := range was.NumField() {
-		if field := was.Type().Field(i); field.Name != "Body" && (was.Field(i).IsZero() || !was.Field(i).Equal(is.Field(i))) {
+		if field := was.Type().Field(i); field.Name != "Body" &&
+			(was.Field(i).IsZero() || !was.Field(i).Equal(is.Field(i))) {
 			t.Errorf("%s is %v, and was %v", field.Name, is.Field(i), was.Field(i))
 		}
 	}
@@ -102,7 +108,8 @@ func TestObjectsCollapse(t *testing.T) {
 		calls.Go(func() {
 			out, err := o.Get(t.Context(), path, o.From(node, path, 7, false))
 			defer out.Body.Release()
-			if err != nil || !bytes.Equal(out.Body.Bytes(), body) || out.RetryAfter != "7" || out.Gzip || out.Fresh != time.Hour {
+			if err != nil || !bytes.Equal(out.Body.Bytes(), body) || out.RetryAfter != "7" ||
+				out.Gzip || out.Fresh != time.Hour {
 				t.Errorf("%v: %d bytes, %v, %v", err, out.Body.Len(), out.RetryAfter, out.Fresh)
 			}
 		})
@@ -114,7 +121,8 @@ func TestObjectsCollapse(t *testing.T) {
 		t.Error(err)
 	}
 	st := o.Stats()
-	if asked.Load() != 1 || st.Fetched != 1 || st.Hits != 1 || st.BytesIn != int64(len(body)) || st.Objects != 1 {
+	if asked.Load() != 1 || st.Fetched != 1 || st.Hits != 1 || st.BytesIn != int64(len(body)) ||
+		st.Objects != 1 {
 		t.Errorf("the owner was asked %d times: %+v", asked.Load(), st)
 	}
 }
@@ -152,7 +160,11 @@ func TestObjectsLeave(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	nettest.Eventually(t, "the calls", func() bool { st := o.Stats(); return st.Collapsed == 100 && under.Load() == 1 })
+	nettest.Eventually(t, "the calls", func() bool {
+		st := o.Stats()
+		return st.Collapsed == 100 &&
+			under.Load() == 1
+	})
 	cancel(why)
 	leaving.Wait()
 	if under.Load() != 1 {
@@ -162,7 +174,8 @@ func TestObjectsLeave(t *testing.T) {
 	staying.Wait()
 	nettest.Eventually(t, "the end of the fetch", func() bool { return under.Load() == 0 })
 	close(release)
-	if _, body, err := get(t.Context(), o, node, path); err != nil || body != "ok" || asked.Load() != 2 {
+	if _, body, err := get(t.Context(), o, node, path); err != nil || body != "ok" ||
+		asked.Load() != 2 {
 		t.Errorf("%q, %v: asked %d times", body, err, asked.Load())
 	}
 }
@@ -196,7 +209,8 @@ func TestObjectsEvict(t *testing.T) {
 		}
 	}
 	for i := range held {
-		if want := strings.Repeat(fmt.Sprintf("/live/cam/%02d", i), 10_000); string(held[i].Body.Bytes()) != want {
+		if want := strings.Repeat(fmt.Sprintf("/live/cam/%02d", i),
+			10_000); string(held[i].Body.Bytes()) != want {
 			t.Errorf("object %d has other bytes", i)
 		}
 		held[i].Body.Release()
@@ -225,7 +239,8 @@ func TestObjectsHostile(t *testing.T) {
 			conn, _, err := w.(http.Hijacker).Hijack()
 			if err == nil {
 				status, rest, _ := strings.Cut(text, "\r\n")
-				_, _ = fmt.Fprintf(conn, "%s\r\n%s: %s\r\n%s", status, HeaderProof, w.Header().Get(HeaderProof), rest)
+				_, _ = fmt.Fprintf(conn, "%s\r\n%s: %s\r\n%s", status, HeaderProof,
+					w.Header().Get(HeaderProof), rest)
 				_ = conn.Close()
 			}
 		}
@@ -248,17 +263,24 @@ func TestObjectsHostile(t *testing.T) {
 		owner http.HandlerFunc
 		want  string
 	}{
-		"an endless body":      {endless, "without a length"},
-		"a body without end":   {raw("HTTP/1.0 200 OK\r\n\r\nabc"), "without a length"},
-		"a lying length":       {raw(head + "Content-Length: 100000\r\n\r\nabc"), "unexpected EOF"},
-		"a huge length":        {raw(head + "Content-Length: 99999999999\r\n\r\nabc"), "99999999999 bytes"},
-		"cut in the head":      {raw(head), "EOF"},
-		"no HTTP":              {raw("hello\r\n\r\n"), "malformed"},
-		"silence in the body":  {silent, "pauses"},
-		"a long head":          {raw(head + "X: " + strings.Repeat("x", 1<<20) + "\r\n\r\n"), "header"},
-		"another status":       {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(421) }, "answers 421"},
-		"a redirection":        {http.RedirectHandler("http://127.0.0.1:1/", http.StatusFound).ServeHTTP, "answers 302"},
-		"a long text of a 404": {raw("HTTP/1.1 404 Not Found\r\nContent-Length: 100000\r\n\r\n"), "100000 bytes"},
+		"an endless body":    {endless, "without a length"},
+		"a body without end": {raw("HTTP/1.0 200 OK\r\n\r\nabc"), "without a length"},
+		"a lying length":     {raw(head + "Content-Length: 100000\r\n\r\nabc"), "unexpected EOF"},
+		"a huge length": {raw(head + "Content-Length: 99999999999\r\n\r\nabc"),
+			"99999999999 bytes"},
+		"cut in the head":     {raw(head), "EOF"},
+		"no HTTP":             {raw("hello\r\n\r\n"), "malformed"},
+		"silence in the body": {silent, "pauses"},
+		"a long head": {raw(head + "X: " + strings.Repeat("x", 1<<20) + "\r\n\r\n"),
+			"header"},
+		"another status": {func(w http.ResponseWriter,
+			_ *http.Request) {
+			w.WriteHeader(421)
+		}, "answers 421"},
+		"a redirection": {http.RedirectHandler("http://127.0.0.1:1/",
+			http.StatusFound).ServeHTTP, "answers 302"},
+		"a long text of a 404": {raw("HTTP/1.1 404 Not Found\r\nContent-Length: 100000\r\n\r\n"),
+			"100000 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := newTestObjects(t, 1<<20, 512<<10)
@@ -266,11 +288,14 @@ func TestObjectsHostile(t *testing.T) {
 			node := owner(t, test.owner)
 			for try := range 2 {
 				status, body, err := get(t.Context(), o, node, "/x")
-				if err == nil || !strings.Contains(err.Error(), test.want) || body != "" || status != 0 {
-					t.Errorf("%d: status %d, %d bytes, %v: want %q", try, status, len(body), err, test.want)
+				if err == nil || !strings.Contains(err.Error(), test.want) || body != "" ||
+					status != 0 {
+					t.Errorf("%d: status %d, %d bytes, %v: want %q", try, status, len(body), err,
+						test.want)
 				}
 			}
-			if st := o.Stats(); st.Fetched != 2 || st.Failed != 2 || st.Bytes != 0 || st.Objects != 0 {
+			if st := o.Stats(); st.Fetched != 2 || st.Failed != 2 || st.Bytes != 0 ||
+				st.Objects != 0 {
 				t.Errorf("%+v", st)
 			}
 		})
@@ -291,7 +316,8 @@ func TestObjectsStatus(t *testing.T) {
 	o := newTestObjects(t, 1<<20, 1<<20)
 	o.silence = 20 * time.Millisecond
 	for range 3 {
-		if status, body, err := get(t.Context(), o, node, "/x"); status != 404 || body != "not there\n" || err != nil {
+		if status, body, err := get(t.Context(), o, node, "/x"); status != 404 ||
+			body != "not there\n" || err != nil {
 			t.Errorf("%d %q %v", status, body, err)
 		}
 	}
@@ -357,7 +383,8 @@ func TestObjectsClose(t *testing.T) {
 	if err := <-ended; err == nil {
 		t.Error("no error")
 	}
-	if _, _, err := get(t.Context(), o, "http://"+ln.Addr().String(), "/x"); err != refuse.ErrShutdown {
+	if _, _, err := get(t.Context(), o, "http://"+ln.Addr().String(),
+		"/x"); err != refuse.ErrShutdown {
 		t.Error(err)
 	}
 }
@@ -381,7 +408,8 @@ func TestObjectsRace(t *testing.T) {
 				}
 				path := fmt.Sprintf("/%02d", (i*j)%12)
 				_, body, err := get(ctx, o, node, path)
-				if err == nil && body != strings.Repeat(path, 1000) || err != nil && ctx.Err() == nil {
+				if err == nil && body != strings.Repeat(path, 1000) || err != nil &&
+					ctx.Err() == nil {
 					t.Errorf("%s: %v, %d bytes", path, err, len(body))
 				}
 				cancel()

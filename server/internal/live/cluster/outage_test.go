@@ -29,7 +29,8 @@ func joinPair(t *testing.T, address string) *pair {
 	for i := range 50 {
 		name := fmt.Sprint("s", i)
 		l := p.owner.claim(t, name)
-		eventually(t, name+" to be claimed", func() bool { return l.Epoch() != 0 }) // later, if Redis is slow
+		// Later, if Redis is slow.
+		eventually(t, name+" to be claimed", func() bool { return l.Epoch() != 0 })
 		p.leases[name], p.epochs[name] = l, l.Epoch()
 	}
 	p.check(t)
@@ -52,7 +53,8 @@ func (p *pair) check(t *testing.T) {
 		t.Errorf("lost %v", lost)
 	}
 	eventually(t, "the nodes to know each other", func() bool {
-		return p.owner.Reachable() && p.other.Reachable() && len(p.owner.Peers()) == 1 && len(p.other.Peers()) == 1
+		return p.owner.Reachable() && p.other.Reachable() && len(p.owner.Peers()) == 1 &&
+			len(p.other.Peers()) == 1
 	})
 }
 
@@ -61,7 +63,8 @@ func (p *pair) away(t *testing.T) {
 	t.Helper()
 	eventually(t, "no answers", func() bool { return !p.owner.Reachable() && !p.other.Reachable() })
 	for name, l := range p.leases {
-		if o, err := p.other.Owner(t.Context(), name); err != nil || o != (Owner{nodeA, p.epochs[name]}) {
+		if o, err := p.other.Owner(t.Context(), name); err != nil ||
+			o != (Owner{nodeA, p.epochs[name]}) {
 			t.Errorf("%s: %v, %v", name, o, err)
 		}
 		eventually(t, "the owner to go on", l.Current)

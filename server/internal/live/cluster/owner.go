@@ -12,12 +12,14 @@ const maxOwners = 16384
 
 // An ownerRecord is this node's knowledge of the owner of a stream.
 type ownerRecord struct {
-	owner   Owner         // the last known owner; Node is empty if there is none
-	former  Owner         // the previous owner while there is none; it may still have the end of the stream's HLS
-	came    time.Time     // when an event said so; zero: it was there before
-	seen    uint64        // the greatest epoch so far
-	checked time.Time     // when the owner was asked for, or heard of; zero: it has to be asked for
-	changed chan struct{} // closed when owner changes, and events that may have been missed are a change
+	owner Owner // the last known owner; Node is empty if there is none
+	// The previous owner while there is none; it may still have the end of the stream's HLS.
+	former  Owner
+	came    time.Time // when an event said so; zero: it was there before
+	seen    uint64    // the greatest epoch so far
+	checked time.Time // when the owner was asked for, or heard of; zero: it has to be asked for
+	// Closed when owner changes, and events that may have been missed are a change.
+	changed chan struct{}
 }
 
 // An ownerTable remembers the owners of streams. Its methods may be called from any goroutine.
@@ -63,9 +65,9 @@ func (r *ownerRecord) change() {
 	r.changed = make(chan struct{})
 }
 
-// setOwner records the owner of a stream: the directory's answer to a question asked at that time, or
-// an event if asked is zero. An Owner{} means that there is none. It reports false if the table has
-// more recent news.
+// setOwner records the owner of a stream: the directory's answer to a question asked at that time,
+// or an event if asked is zero. An Owner{} means that there is none. It reports false if the table
+// has more recent news.
 func (t *ownerTable) setOwner(name string, o Owner, asked time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -100,8 +102,8 @@ func (t *ownerTable) last(name string) (o Owner, checked time.Time, ok bool) {
 	return r.owner, r.checked, true
 }
 
-// takeoverDelay returns how long to leave a stream to the node that just claimed it, and a channel closed
-// on change.
+// takeoverDelay returns how long to leave a stream to the node that just claimed it, and a channel
+// closed on change.
 func (t *ownerTable) takeoverDelay(name string) (left time.Duration, changed <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -22,13 +22,14 @@ const (
 type peerTable struct {
 	secret *Secret
 
-	mu    lock.Mutex
-	round int64            // counts renewals before which the directory was reachable: peers do not age while it is not
+	mu lock.Mutex
+	// Counts renewals before which the directory was reachable: peers do not age while it is not.
+	round int64
 	nodes map[string]int64 // the round in which each was heard last; at most maxPeers
 }
 
-// markAlive notes that a node says to be alive. One that has not proved to be a node gives way to a new
-// one if there are too many of such.
+// markAlive notes that a node says to be alive. One that has not proved to be a node gives way to a
+// new one if there are too many of such.
 func (p *peerTable) markAlive(node string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -102,7 +102,8 @@ func (p *puller) pull(name string) {
 		if owner.Node != p.self { // else the hub is about to know
 			err = p.pullFrom(name, owner)
 			if err != nil {
-				p.log.Debug("pulling ended", "stream", name, "node", owner.Node, "epoch", owner.Epoch, "err", err)
+				p.log.Debug("pulling ended", "stream", name, "node", owner.Node, "epoch",
+					owner.Epoch, "err", err)
 				p.owners.forget(name, owner.Epoch)
 			}
 		}
@@ -110,9 +111,11 @@ func (p *puller) pull(name string) {
 		switch {
 		case time.Since(begun) > p.leaseTime:
 			wait, warned = pullPause, false
-		case err != nil && wait == longest && !warned && p.ctx.Err() == nil: // it has failed for more than a moment
+		case err != nil && wait == longest && !warned && p.ctx.Err() == nil:
+			// It has failed for more than a moment.
 			warned = true
-			p.log.Warn("a stream cannot be pulled from its owner", "stream", name, "node", owner.Node, "err", err)
+			p.log.Warn("a stream cannot be pulled from its owner", "stream", name, "node",
+				owner.Node, "err", err)
 		}
 		pause, cancel := context.WithTimeout(p.ctx, wait/2+rand.N(wait))
 		select {

@@ -44,13 +44,15 @@ type Redis struct {
 
 // errSharded ends all calls of a directory that was opened as one server, once it has turned out to
 // be a node of a Redis Cluster: that would answer for some streams and not for others.
-var errSharded = errors.New("the server is a node of a Redis Cluster: its address must begin with redis+cluster:// or rediss+cluster://")
+var errSharded = errors.New(
+	"the server is a node of a Redis Cluster: its address must begin with redis+cluster:// or rediss+cluster://")
 
 // OpenRedis opens a directory with the given lease. It does not connect yet. The address is parsed
 // by [redisurl.Parse]; password is used if the address has none. Close ends the directory.
 func OpenRedis(address, password, prefix string, lease time.Duration) (*Redis, error) {
 	if strings.ContainsAny(prefix, "{} ") {
-		return nil, fmt.Errorf("the prefix of keys is %q, and braces have a meaning in keys", prefix)
+		return nil, fmt.Errorf("the prefix of keys is %q, and braces have a meaning in keys",
+			prefix)
 	}
 	rdb, err := openClient(address, password, lease)
 	if err != nil {
@@ -65,7 +67,8 @@ func openClient(address, password string, lease time.Duration) (redis.UniversalC
 		return nil, err
 	}
 	most := attemptTime(lease) // a caller's context has this limit too
-	opt.DialTimeout, opt.ReadTimeout, opt.WriteTimeout, opt.ContextTimeoutEnabled = most, most, most, true
+	opt.DialTimeout, opt.ReadTimeout, opt.WriteTimeout, opt.ContextTimeoutEnabled = most, most,
+		most, true
 	return redis.NewUniversalClient(opt), nil
 }
 
@@ -145,8 +148,10 @@ func (d *Redis) Claim(ctx context.Context, c Claim) (uint64, error) {
 	if d.sharded.Load() {
 		return 0, errSharded
 	}
-	reply, err := claimScript.Run(ctx, d.rdb, []string{d.key(c.Stream)}, c.Node, c.Seen, string(c.Takeover),
-		live.StalledAfter.Milliseconds(), d.lease.Milliseconds(), epochKept.Milliseconds(), d.channel, c.Stream).StringSlice()
+	reply, err := claimScript.Run(ctx, d.rdb, []string{d.key(c.Stream)}, c.Node, c.Seen,
+		string(c.Takeover),
+		live.StalledAfter.Milliseconds(), d.lease.Milliseconds(), epochKept.Milliseconds(),
+		d.channel, c.Stream).StringSlice()
 	if err != nil {
 		return 0, d.failed(ctx, err)
 	}
@@ -180,7 +185,8 @@ func (d *Redis) Renew(ctx context.Context, node string, owned ...Ownership) ([]e
 	}
 	type run func(ctx context.Context, c redis.Scripter, keys []string, args ...any) *redis.Cmd
 	queue := func(run run, pipe redis.Pipeliner, o Ownership) *redis.Cmd {
-		return run(ctx, pipe, []string{d.key(o.Stream)}, node, o.Epoch, o.Silent.Milliseconds(), o.Away,
+		return run(ctx, pipe, []string{d.key(o.Stream)}, node, o.Epoch, o.Silent.Milliseconds(),
+			o.Away,
 			d.lease.Milliseconds(), epochKept.Milliseconds(), d.channel, o.Stream, o.GiveUp)
 	}
 	pipe, whole := d.rdb.Pipeline(), d.rdb.Pipeline()

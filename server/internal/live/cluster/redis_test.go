@@ -50,7 +50,8 @@ func TestOpenRedis(t *testing.T) {
 	if _, err := OpenRedis("http://h:1", "", "p", time.Second); err == nil {
 		t.Error("an address of another protocol")
 	}
-	for _, address := range []string{"redis://h:1", "redis://h:1?master_name=m", "redis+cluster://h:1"} {
+	for _, address := range []string{"redis://h:1", "redis://h:1?master_name=m",
+		"redis+cluster://h:1"} {
 		d, err := OpenRedis(address, "", "p:", 4*time.Second)
 		if err != nil {
 			t.Fatal(err)
@@ -61,10 +62,12 @@ func TestOpenRedis(t *testing.T) {
 		switch c := d.rdb.(type) {
 		case *redis.ClusterClient:
 			o := c.Options()
-			times, byContext = [3]time.Duration{o.DialTimeout, o.ReadTimeout, o.WriteTimeout}, o.ContextTimeoutEnabled
+			times, byContext = [3]time.Duration{o.DialTimeout, o.ReadTimeout, o.WriteTimeout},
+				o.ContextTimeoutEnabled
 		case *redis.Client:
 			o := c.Options()
-			times, byContext = [3]time.Duration{o.DialTimeout, o.ReadTimeout, o.WriteTimeout}, o.ContextTimeoutEnabled
+			times, byContext = [3]time.Duration{o.DialTimeout, o.ReadTimeout, o.WriteTimeout},
+				o.ContextTimeoutEnabled
 		}
 		if times != [3]time.Duration{time.Second, time.Second, time.Second} || !byContext {
 			t.Errorf("%s: timeouts %v, by context: %v", address, times, byContext)
@@ -89,7 +92,8 @@ func (d *Redis) store(t *testing.T, stream string, s stored) {
 	if s.ended {
 		until = now - 1
 	}
-	fields := []any{"epoch", s.epoch, "until", until, "heard", now - s.silent.Milliseconds(), "away", s.away}
+	fields := []any{"epoch", s.epoch, "until", until, "heard", now - s.silent.Milliseconds(),
+		"away", s.away}
 	if s.node != "" {
 		fields = append(fields, "node", s.node)
 	}
@@ -113,48 +117,73 @@ func TestScripts(t *testing.T) {
 		epoch  uint64 // then; 0: by the clock
 		event  string // that is published; EPOCH stands for the new one
 	}{
-		{name: "claim of a free stream", claim: &Claim{Takeover: never}, owner: nodeA, event: nodeA + " EPOCH S"},
-		{name: "claim that has seen a later epoch", claim: &Claim{Takeover: never, Seen: 8000000000000000},
+		{name: "claim of a free stream", claim: &Claim{Takeover: never}, owner: nodeA,
+			event: nodeA + " EPOCH S"},
+		{name: "claim that has seen a later epoch",
+			claim: &Claim{Takeover: never, Seen: 8000000000000000},
 			owner: nodeA, epoch: 8000000000000001, event: nodeA + " EPOCH S"},
-		{name: "claim after a later epoch", claim: &Claim{Takeover: always}, stored: &stored{epoch: future, node: nodeB},
-			owner: nodeA, epoch: 8000000000000001, event: nodeA + " EPOCH S"},
-		{name: "claim after a later epoch that was given up", claim: &Claim{Takeover: never}, stored: &stored{epoch: future},
-			owner: nodeA, epoch: 8000000000000001, event: nodeA + " EPOCH S"},
-		{name: "claim of what is its own", claim: &Claim{Takeover: never}, stored: &stored{epoch: future, node: nodeA},
-			owner: nodeA, epoch: 8000000000000001, event: nodeA + " EPOCH S"},
-		{name: "never", claim: &Claim{Takeover: never}, stored: &stored{epoch: "7", node: nodeB, silent: time.Hour},
+		{name: "claim after a later epoch", claim: &Claim{Takeover: always},
+			stored: &stored{epoch: future, node: nodeB},
+			owner:  nodeA, epoch: 8000000000000001, event: nodeA + " EPOCH S"},
+		{name: "claim after a later epoch that was given up", claim: &Claim{Takeover: never},
+			stored: &stored{epoch: future},
+			owner:  nodeA, epoch: 8000000000000001, event: nodeA + " EPOCH S"},
+		{name: "claim of what is its own", claim: &Claim{Takeover: never},
+			stored: &stored{epoch: future, node: nodeA},
+			owner:  nodeA, epoch: 8000000000000001, event: nodeA + " EPOCH S"},
+		{name: "never", claim: &Claim{Takeover: never},
+			stored: &stored{epoch: "7", node: nodeB, silent: time.Hour},
 			refuse: true, owner: nodeB, epoch: 7},
-		{name: "never, and it is away", claim: &Claim{Takeover: never}, stored: &stored{epoch: "7", node: nodeB, away: true},
-			owner: nodeA, event: nodeA + " EPOCH S"},
-		{name: "never, and the lease has ended", claim: &Claim{Takeover: never}, stored: &stored{epoch: "7", node: nodeB, ended: true},
-			owner: nodeA, event: nodeA + " EPOCH S"},
-		{name: "stalled, and it is not", claim: &Claim{Takeover: stalled}, stored: &stored{epoch: "7", node: nodeB},
+		{name: "never, and it is away", claim: &Claim{Takeover: never},
+			stored: &stored{epoch: "7", node: nodeB, away: true},
+			owner:  nodeA, event: nodeA + " EPOCH S"},
+		{name: "never, and the lease has ended", claim: &Claim{Takeover: never},
+			stored: &stored{epoch: "7", node: nodeB, ended: true},
+			owner:  nodeA, event: nodeA + " EPOCH S"},
+		{name: "stalled, and it is not", claim: &Claim{Takeover: stalled},
+			stored: &stored{epoch: "7", node: nodeB},
 			refuse: true, owner: nodeB, epoch: 7},
-		{name: "stalled, and it is", claim: &Claim{Takeover: stalled}, stored: &stored{epoch: "7", node: nodeB, silent: live.StalledAfter},
-			owner: nodeA, event: nodeA + " EPOCH S"},
-		{name: "stalled, and it is away", claim: &Claim{Takeover: stalled}, stored: &stored{epoch: "7", node: nodeB, away: true},
-			owner: nodeA, event: nodeA + " EPOCH S"},
+		{name: "stalled, and it is", claim: &Claim{Takeover: stalled},
+			stored: &stored{epoch: "7", node: nodeB, silent: live.StalledAfter},
+			owner:  nodeA, event: nodeA + " EPOCH S"},
+		{name: "stalled, and it is away", claim: &Claim{Takeover: stalled},
+			stored: &stored{epoch: "7", node: nodeB, away: true},
+			owner:  nodeA, event: nodeA + " EPOCH S"},
 
-		{name: "renew", renew: &Ownership{Epoch: 7}, stored: &stored{epoch: "7", node: nodeA}, owner: nodeA, epoch: 7},
-		{name: "renew what has ended", renew: &Ownership{Epoch: 7}, stored: &stored{epoch: "7", node: nodeA, ended: true},
+		{name: "renew", renew: &Ownership{Epoch: 7}, stored: &stored{epoch: "7", node: nodeA},
 			owner: nodeA, epoch: 7},
-		{name: "renew what was lost with all data", renew: &Ownership{Epoch: 7}, owner: nodeA, epoch: 7, event: nodeA + " 7 S"},
-		{name: "renew what is known in part", renew: &Ownership{Epoch: 7}, stored: &stored{epoch: "6", node: nodeB},
-			owner: nodeA, epoch: 7, event: nodeA + " 7 S"},
-		{name: "renew what another has", renew: &Ownership{Epoch: 7}, stored: &stored{epoch: "8", node: nodeB},
+		{name: "renew what has ended", renew: &Ownership{Epoch: 7},
+			stored: &stored{epoch: "7", node: nodeA, ended: true},
+			owner:  nodeA, epoch: 7},
+		{name: "renew what was lost with all data", renew: &Ownership{Epoch: 7}, owner: nodeA,
+			epoch: 7, event: nodeA + " 7 S"},
+		{name: "renew what is known in part", renew: &Ownership{Epoch: 7},
+			stored: &stored{epoch: "6", node: nodeB},
+			owner:  nodeA, epoch: 7, event: nodeA + " 7 S"},
+		{name: "renew what another has", renew: &Ownership{Epoch: 7},
+			stored: &stored{epoch: "8", node: nodeB},
 			refuse: true, owner: nodeB, epoch: 8},
-		{name: "renew what another had", renew: &Ownership{Epoch: 7}, stored: &stored{epoch: "8", node: nodeB, ended: true}, refuse: true},
-		{name: "renew what another has given up", renew: &Ownership{Epoch: 7}, stored: &stored{epoch: "8"}, refuse: true},
-		{name: "renew what it has given up", renew: &Ownership{Epoch: 7}, stored: &stored{epoch: "7"}, refuse: true},
-		{name: "renew what it owns with a later epoch", renew: &Ownership{Epoch: 7}, stored: &stored{epoch: "8", node: nodeA},
+		{name: "renew what another had", renew: &Ownership{Epoch: 7},
+			stored: &stored{epoch: "8", node: nodeB, ended: true}, refuse: true},
+		{name: "renew what another has given up", renew: &Ownership{Epoch: 7},
+			stored: &stored{epoch: "8"}, refuse: true},
+		{name: "renew what it has given up", renew: &Ownership{Epoch: 7},
+			stored: &stored{epoch: "7"}, refuse: true},
+		{name: "renew what it owns with a later epoch", renew: &Ownership{Epoch: 7},
+			stored: &stored{epoch: "8", node: nodeA},
 			refuse: true, owner: nodeA, epoch: 8},
-		{name: "epochs that a float32 or 14 digits do not hold", renew: &Ownership{Epoch: 7999999999999999},
-			stored: &stored{epoch: future, node: nodeB}, refuse: true, owner: nodeB, epoch: 8000000000000000},
+		{name: "epochs that a float32 or 14 digits do not hold",
+			renew:  &Ownership{Epoch: 7999999999999999},
+			stored: &stored{epoch: future, node: nodeB}, refuse: true, owner: nodeB,
+			epoch: 8000000000000000},
 
-		{name: "give up", renew: &Ownership{Epoch: 7, GiveUp: true}, stored: &stored{epoch: "7", node: nodeA}, event: nodeA + " 0 S"},
-		{name: "give up what another has", renew: &Ownership{Epoch: 7, GiveUp: true}, stored: &stored{epoch: "8", node: nodeB},
+		{name: "give up", renew: &Ownership{Epoch: 7, GiveUp: true},
+			stored: &stored{epoch: "7", node: nodeA}, event: nodeA + " 0 S"},
+		{name: "give up what another has", renew: &Ownership{Epoch: 7, GiveUp: true},
+			stored: &stored{epoch: "8", node: nodeB},
 			refuse: true, owner: nodeB, epoch: 8},
-		{name: "give up what is another's by an older epoch", renew: &Ownership{Epoch: 7, GiveUp: true},
+		{name: "give up what is another's by an older epoch",
+			renew:  &Ownership{Epoch: 7, GiveUp: true},
 			stored: &stored{epoch: "6", node: nodeB}, owner: nodeB, epoch: 6},
 		{name: "give up what is not known", renew: &Ownership{Epoch: 7, GiveUp: true}},
 	} {
@@ -175,7 +204,8 @@ func TestScripts(t *testing.T) {
 				c.Stream, c.Node = stream, nodeA
 				epoch, err = d.Claim(t.Context(), *c)
 				var taken *TakenError
-				if refused := errors.As(err, &taken); refused != tt.refuse || !refused && err != nil {
+				if refused := errors.As(err, &taken); refused != tt.refuse || !refused &&
+					err != nil {
 					t.Fatalf("%v, %v", epoch, err)
 				}
 				if tt.refuse && taken.Owner != (Owner{tt.owner, tt.epoch}) {
@@ -187,7 +217,8 @@ func TestScripts(t *testing.T) {
 			} else {
 				tt.renew.Stream = stream
 				errs, err := d.Renew(t.Context(), nodeA, *tt.renew)
-				if err != nil || len(errs) != 1 || (errs[0] == ErrLost) != tt.refuse || !tt.refuse && errs[0] != nil {
+				if err != nil || len(errs) != 1 || (errs[0] == ErrLost) != tt.refuse ||
+					!tt.refuse && errs[0] != nil {
 					t.Fatalf("%v, %v", errs, err)
 				}
 			}
@@ -215,7 +246,8 @@ func TestScripts(t *testing.T) {
 				want = append(want, nodeA)
 			}
 			if tt.event != "" {
-				event := strings.NewReplacer("EPOCH", fmt.Sprint(o.Epoch), "S", stream).Replace(tt.event)
+				event := strings.NewReplacer("EPOCH", fmt.Sprint(o.Epoch), "S",
+					stream).Replace(tt.event)
 				if tt.claim != nil {
 					want = append(want, event)
 				} else if got := strings.Join(events, ","); strings.HasPrefix(got, nodeA+",") {
@@ -227,7 +259,8 @@ func TestScripts(t *testing.T) {
 			if !reflect.DeepEqual(events, want) {
 				t.Errorf("events %q, want %q", events, want)
 			}
-			if left := d.rdb.PTTL(t.Context(), d.key(stream)).Val(); (tt.claim != nil || !tt.renew.GiveUp) && !tt.refuse &&
+			if left := d.rdb.PTTL(t.Context(), d.key(stream)).Val(); (tt.claim != nil ||
+				!tt.renew.GiveUp) && !tt.refuse &&
 				(left <= time.Hour || left > 2*time.Hour) {
 				t.Errorf("the key has %v", left)
 			}
@@ -240,7 +273,8 @@ func TestLeaseEnds(t *testing.T) {
 	d := openRedis(t, "redis://"+redistest.Shared(t).Addr(), 50*time.Millisecond)
 	d2 := openRedis(t, "redis://"+redistest.Shared(t).Addr(), time.Hour)
 	for _, d := range []*Redis{d, d2} {
-		if _, err := d.Claim(t.Context(), Claim{Stream: fmt.Sprint(d.lease), Node: nodeA, Takeover: never}); err != nil {
+		if _, err := d.Claim(t.Context(), Claim{Stream: fmt.Sprint(d.lease), Node: nodeA,
+			Takeover: never}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -268,7 +302,8 @@ func TestClaimsAtOnce(t *testing.T) {
 		var both sync.WaitGroup
 		for j, d := range []*Redis{a, b} {
 			both.Go(func() {
-				won[j], errs[j] = d.Claim(context.Background(), Claim{Stream: stream, Node: []string{nodeA, nodeB}[j], Takeover: never})
+				won[j], errs[j] = d.Claim(context.Background(),
+					Claim{Stream: stream, Node: []string{nodeA, nodeB}[j], Takeover: never})
 			})
 		}
 		both.Wait()
@@ -290,17 +325,20 @@ func TestClaimsAtOnce(t *testing.T) {
 // Answers that are none are errors, as is a key of another program.
 func TestInvalidAnswers(t *testing.T) {
 	for _, answer := range []string{
-		"*0\r\n", "*1\r\n$1\r\nx\r\n", "*2\r\n$1\r\n1\r\n$1\r\nx\r\n", "*3\r\n$1\r\n1\r\n$1\r\nx\r\n$1\r\nx\r\n",
+		"*0\r\n", "*1\r\n$1\r\nx\r\n", "*2\r\n$1\r\n1\r\n$1\r\nx\r\n",
+		"*3\r\n$1\r\n1\r\n$1\r\nx\r\n$1\r\nx\r\n",
 		"*1\r\n$16\r\n9007199254740992\r\n", ":1\r\n", "$-1\r\n", "-ERR x\r\n",
 	} {
 		h := redistest.StartHostile(t)
 		h.Always(redistest.Say(answer))
 		d := openRedis(t, "redis://"+h.Addr(), time.Second)
 		var taken *TakenError
-		if _, err := d.Claim(t.Context(), Claim{Stream: "s", Node: nodeA}); err == nil || errors.As(err, &taken) {
+		if _, err := d.Claim(t.Context(), Claim{Stream: "s", Node: nodeA}); err == nil ||
+			errors.As(err, &taken) {
 			t.Errorf("%q: claim: %v", answer, err)
 		}
-		if o, err := d.Lookup(t.Context(), "s"); err == nil || err == ErrNoOwner && answer != "*0\r\n" {
+		if o, err := d.Lookup(t.Context(), "s"); err == nil || err == ErrNoOwner &&
+			answer != "*0\r\n" {
 			t.Errorf("%q: lookup: %v, %v", answer, o, err)
 		}
 	}
@@ -309,7 +347,8 @@ func TestInvalidAnswers(t *testing.T) {
 	if _, err := d.Lookup(t.Context(), "s"); err == nil || err == ErrNoOwner {
 		t.Error(err)
 	}
-	if errs, err := d.Renew(t.Context(), nodeA, Ownership{Stream: "s", Epoch: 1}, Ownership{Stream: "t", Epoch: 1}); err != nil ||
+	if errs, err := d.Renew(t.Context(), nodeA, Ownership{Stream: "s", Epoch: 1},
+		Ownership{Stream: "t", Epoch: 1}); err != nil ||
 		errs[0] == nil || errs[0] == ErrLost || errs[1] != nil {
 		t.Error(errs, err)
 	}
@@ -331,7 +370,8 @@ func TestShardedRedis(t *testing.T) {
 	if _, err := d.Claim(t.Context(), Claim{Stream: "t", Node: nodeA}); err != errSharded {
 		t.Error(err)
 	}
-	if errs, err := d.Renew(t.Context(), nodeA, Ownership{Stream: "t", Epoch: 1}); err != errSharded || errs[0] != errSharded {
+	if errs, err := d.Renew(t.Context(), nodeA,
+		Ownership{Stream: "t", Epoch: 1}); err != errSharded || errs[0] != errSharded {
 		t.Error(errs, err)
 	}
 }

@@ -58,7 +58,8 @@ type RemoteHLS struct {
 // NewRemoteHLS returns a RemoteHLS for the players at n. They wait for an owner as long as viewers
 // do, and at least for ownerWait. store may be nil.
 func NewRemoteHLS(n *Node, objects *Objects, store *Segments, viewerWait time.Duration) *RemoteHLS {
-	return &RemoteHLS{owners: n.finder, self: n.cfg.Self, objects: objects, store: store, Wait: max(viewerWait, ownerWait)}
+	return &RemoteHLS{owners: n.finder, self: n.cfg.Self, objects: objects, store: store,
+		Wait: max(viewerWait, ownerWait)}
 }
 
 // An HLSRequest is a player's request.
@@ -115,8 +116,10 @@ func (h *RemoteHLS) Get(ctx context.Context, q *HLSRequest) (out Object, err err
 				forget(q.Stream, owner.Epoch)
 			}
 		}
-		gone := err == nil && out.Status == http.StatusNotFound && q.InStore()  // but the store may have it
-		if err == nil && !gone && out.Status != http.StatusServiceUnavailable { // which it is while the owner shuts down
+		// But the store may have it.
+		gone := err == nil && out.Status == http.StatusNotFound && q.InStore()
+		// Which it is while the owner shuts down.
+		if err == nil && !gone && out.Status != http.StatusServiceUnavailable {
 			return out, nil
 		}
 		if ctx.Err() != nil {
@@ -176,7 +179,8 @@ func (h *RemoteHLS) fetchFrom(ctx context.Context, owner Owner, q *HLSRequest) (
 	if q.isPlaylist() { // the next owner has another one
 		key = fmt.Sprint(owner.Node, " ", owner.Epoch, " ", q.Gzip, path)
 	}
-	return h.objects.Get(ctx, key, func(ctx context.Context, reserve func(n int64) error) (Object, error) {
+	return h.objects.Get(ctx, key, func(ctx context.Context, reserve func(n int64) error) (Object,
+		error) {
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		go h.follow(ctx, q.Stream, owner, cancel)
@@ -191,7 +195,8 @@ func (h *RemoteHLS) fetchFrom(ctx context.Context, owner Owner, q *HLSRequest) (
 
 // follow cancels a request to owner when another node owns the stream, or when none does unless
 // owner was the last one. It ends with ctx.
-func (h *RemoteHLS) follow(ctx context.Context, name string, owner Owner, cancel context.CancelCauseFunc) {
+func (h *RemoteHLS) follow(ctx context.Context, name string, owner Owner,
+	cancel context.CancelCauseFunc) {
 	ticker := time.NewTicker(followEvery)
 	defer ticker.Stop()
 	for {
@@ -227,7 +232,8 @@ func (h *RemoteHLS) Load(ctx context.Context, q *HLSRequest) (out Object, ok boo
 		}
 	}
 	key := fmt.Sprint("store ", q.Gzip, " ", q.Stream, "/", q.Object)
-	out, err := h.objects.Get(ctx, key, func(ctx context.Context, reserve func(n int64) error) (out Object, err error) {
+	out, err := h.objects.Get(ctx, key, func(ctx context.Context,
+		reserve func(n int64) error) (out Object, err error) {
 		if q.isPlaylist() {
 			out, err = h.loadPlaylist(ctx, q)
 		} else {

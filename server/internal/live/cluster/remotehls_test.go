@@ -80,7 +80,8 @@ func (o *fakeOwners) forgetFormer(_ string, epoch uint64) {
 // nil.
 func newTestRemote(t *testing.T, o ownerSource, store *Segments) *RemoteHLS {
 	t.Helper()
-	return &RemoteHLS{owners: o, self: "http://self:1", objects: newTestObjects(t, 1<<20, 1<<20), store: store, Wait: ownerWait}
+	return &RemoteHLS{owners: o, self: "http://self:1", objects: newTestObjects(t, 1<<20, 1<<20),
+		store: store, Wait: ownerWait}
 }
 
 // ask returns the status and the text of an answer.
@@ -134,7 +135,11 @@ func TestHLSOwnersThatFail(t *testing.T) {
 			w.Header().Set("Content-Length", "10")
 			_, _ = io.WriteString(w, "abc")
 		}),
-		"says nothing": owner(t, func(_ http.ResponseWriter, r *http.Request) { waits.Add(1); <-r.Context().Done() }),
+		"says nothing": owner(t, func(_ http.ResponseWriter,
+			r *http.Request) {
+			waits.Add(1)
+			<-r.Context().Done()
+		}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := &fakeOwners{}
@@ -173,9 +178,14 @@ func TestHLSOwnersThatFail(t *testing.T) {
 func TestHLSOfTheFormerOwner(t *testing.T) {
 	var asked atomic.Int32
 	former := func(status int, text string) string {
-		return owner(t, func(w http.ResponseWriter, r *http.Request) { asked.Add(1); say(status, text)(w, r) })
+		return owner(t, func(w http.ResponseWriter,
+			r *http.Request) {
+			asked.Add(1)
+			say(status, text)(w, r)
+		})
 	}
-	paths := []string{"index.m3u8", "media.m3u8", "media.m3u8?_HLS_msn=1&_HLS_part=0", "7-1.m4s", "7-1.0.m4s"}
+	paths := []string{"index.m3u8", "media.m3u8", "media.m3u8?_HLS_msn=1&_HLS_part=0", "7-1.m4s",
+		"7-1.0.m4s"}
 	for _, path := range paths {
 		o := &fakeOwners{former: Owner{Node: former(200, "the end"), Epoch: 7}}
 		o.set("", 0, ErrNoOwner)
@@ -201,14 +211,15 @@ func TestHLSOfTheFormerOwner(t *testing.T) {
 		// A player that hangs up, and an answer for which there is no room, say nothing of the
 		// node.
 		hanging := make(chan struct{}, 1)
-		o = &fakeOwners{former: Owner{Epoch: 7, Node: owner(t, func(w http.ResponseWriter, r *http.Request) {
-			select {
-			case hanging <- struct{}{}:
-				<-r.Context().Done()
-			default:
-				say(200, "the end")(w, r)
-			}
-		})}}
+		o = &fakeOwners{former: Owner{Epoch: 7,
+			Node: owner(t, func(w http.ResponseWriter, r *http.Request) {
+				select {
+				case hanging <- struct{}{}:
+					<-r.Context().Done()
+				default:
+					say(200, "the end")(w, r)
+				}
+			})}}
 		o.set("", 0, ErrNoOwner)
 		h = newTestRemote(t, o, nil)
 		ctx, hangUp := context.WithCancel(t.Context())
@@ -229,7 +240,8 @@ func TestHLSOfTheFormerOwner(t *testing.T) {
 			status, text := h.ask(t, path)
 			answer <- fmt.Sprint(status, " ", text)
 		}()
-		eventually(t, "an answer without room", func() bool { return h.objects.Stats().Failed > failed })
+		eventually(t, "an answer without room",
+			func() bool { return h.objects.Stats().Failed > failed })
 		h.objects.fill(-h.objects.max - h.objects.maxObject)
 		if got := <-answer; got != "200 the end" {
 			t.Errorf("%s: %s", path, got)
@@ -237,14 +249,16 @@ func TestHLSOfTheFormerOwner(t *testing.T) {
 		// It has not the part; the next owner comes while it hangs.
 		o = &fakeOwners{former: Owner{Node: former(404, "not in the window"), Epoch: 7}}
 		o.set("", 0, ErrNoOwner)
-		if status, text := newTestRemote(t, o, nil).ask(t, path); status != 404 || text != "not in the window" {
+		if status, text := newTestRemote(t, o, nil).ask(t, path); status != 404 ||
+			text != "not in the window" {
 			t.Errorf("%s: %d %s", path, status, text)
 		}
 		hangs := make(chan struct{})
-		o = &fakeOwners{former: Owner{Epoch: 7, Node: owner(t, func(_ http.ResponseWriter, r *http.Request) {
-			close(hangs)
-			<-r.Context().Done()
-		})}}
+		o = &fakeOwners{former: Owner{Epoch: 7,
+			Node: owner(t, func(_ http.ResponseWriter, r *http.Request) {
+				close(hangs)
+				<-r.Context().Done()
+			})}}
 		o.set("", 0, ErrNoOwner)
 		go func() {
 			status, text := newTestRemote(t, o, nil).ask(t, path)
@@ -264,7 +278,8 @@ func TestHLSWithoutOwner(t *testing.T) {
 	o.set("", 0, ErrNoOwner)
 	h := newTestRemote(t, o, redisSegments(t, redistest.Shared(t), time.Minute))
 	object := hls.Object{Kind: hls.KindSegment, Epoch: 7, MSN: 4}
-	for path, want := range map[string]int{"index.m3u8": 404, object.String(): 404, "7-5.0.m4s": 404} {
+	for path, want := range map[string]int{"index.m3u8": 404, object.String(): 404,
+		"7-5.0.m4s": 404} {
 		if status, text := h.ask(t, path); status != want {
 			t.Errorf("%s: %d %s", path, status, text)
 		}
@@ -278,7 +293,8 @@ func TestHLSWithoutOwner(t *testing.T) {
 	eventually(t, "the store", func() bool { return h.store.Stats().Waiting == 0 })
 	for path, want := range map[string]string{
 		"index.m3u8": "200 #EXTM3U\n", object.String(): "200 segment 4", "7-5.0.m4s": "404 ",
-		"media.m3u8": "200 #EXTM3U\n#EXT-X-VERSION", "media.m3u8?_HLS_msn=5&_HLS_part=0": "503 ", "media.m3u8?_HLS_msn=5": "503 ",
+		"media.m3u8": "200 #EXTM3U\n#EXT-X-VERSION", "media.m3u8?_HLS_msn=5&_HLS_part=0": "503 ",
+		"media.m3u8?_HLS_msn=5": "503 ",
 	} {
 		if status, text := h.ask(t, path); !strings.HasPrefix(fmt.Sprint(status, " ", text), want) {
 			t.Errorf("%s: %d %s", path, status, text)

@@ -61,7 +61,8 @@ type knownNode struct {
 
 // NewSecret returns the secret of the node that advertises the address self.
 func NewSecret(token, self string) *Secret {
-	s := &Secret{token: []byte(token), self: self, start: time.Now(), nodes: make(map[string]*knownNode)}
+	s := &Secret{token: []byte(token), self: self, start: time.Now(),
+		nodes: make(map[string]*knownNode)}
 	_, _ = rand.Read(s.key[:]) // it never fails
 	return s
 }
@@ -80,7 +81,8 @@ func (s *Secret) Sign(req *http.Request, epoch uint64) {
 	req.Header.Set(HeaderNode, s.self)
 	p := proof{challenge, hex.EncodeToString(nonce[:]), strconv.FormatUint(epoch, 10)}
 	req.Header.Set(HeaderProof, strings.Join([]string{
-		p.challenge, p.nonce, p.epoch, s.mac("client", nodeOf(req), p, req, req.URL.RequestURI())}, " "))
+		p.challenge, p.nonce, p.epoch, s.mac("client", nodeOf(req), p, req, req.URL.RequestURI())},
+		" "))
 }
 
 // Check returns an error if the node that has answered a signed request does not prove that it
@@ -93,7 +95,8 @@ func (s *Secret) Check(res *http.Response) (again bool, err error) {
 	switch {
 	case !ok:
 		return false, errNoProof
-	case res.StatusCode == http.StatusUnauthorized && len(shown) == challengeSize && shown != p.challenge:
+	case res.StatusCode == http.StatusUnauthorized && len(shown) == challengeSize &&
+		shown != p.challenge:
 		s.note(node, func(n *knownNode) { n.challenge = shown })
 		return true, errChallenged
 	case !hmac.Equal([]byte(shown), []byte(s.mac("server", node, p, req, req.URL.RequestURI()))):
@@ -177,7 +180,8 @@ func parseProof(text string) (p proof, mac string, ok bool) {
 
 func (s *Secret) mac(role, address string, p proof, req *http.Request, uri string) string {
 	m := hmac.New(sha256.New, s.token)
-	for _, part := range []string{role, address, p.challenge, p.nonce, p.epoch, req.Method, uri, req.Header.Get(HeaderNode)} {
+	for _, part := range []string{role, address, p.challenge, p.nonce, p.epoch, req.Method, uri,
+		req.Header.Get(HeaderNode)} {
 		_ = binary.Write(m, binary.BigEndian, uint32(len(part)))
 		m.Write([]byte(part))
 	}
@@ -204,7 +208,8 @@ func (s *Secret) isChallenge(text string) bool {
 		return false
 	}
 	made := time.Duration(binary.BigEndian.Uint64(at))
-	return hmac.Equal([]byte(text), []byte(s.challengeOf(made))) && time.Since(s.start)-made < challengeTime
+	return hmac.Equal([]byte(text), []byte(s.challengeOf(made))) &&
+		time.Since(s.start)-made < challengeTime
 }
 
 // nodeOf returns the address of the node that a request is for.

@@ -24,7 +24,8 @@ type provingNode struct {
 
 func newProvingNode(t *testing.T, token string) *provingNode {
 	n := &provingNode{seen: make(chan http.Header, 100)}
-	n.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	n.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter,
+		r *http.Request) {
 		n.seen <- r.Header.Clone()
 		switch n.secret.Admit(w.Header(), r) {
 		case Proved:
@@ -69,7 +70,8 @@ func TestNodesProveTheirSecret(t *testing.T) {
 	const token = "a shared secret"
 	node, asks := newProvingNode(t, token), NewSecret(token, "http://asks:1")
 	for i, want := range []int{2, 1, 1} {
-		if n, err := ask(t, asks, node.URL+"/live/cam%20era?_HLS_msn=1&x=y"); n != want || err != nil {
+		if n, err := ask(t, asks, node.URL+"/live/cam%20era?_HLS_msn=1&x=y"); n != want ||
+			err != nil {
 			t.Errorf("request %d took %d, want %d: %v", i, n, want, err)
 		}
 	}
@@ -78,7 +80,8 @@ func TestNodesProveTheirSecret(t *testing.T) {
 	}
 	close(node.seen)
 	for h := range node.seen {
-		if text := fmt.Sprint(h); strings.Contains(text, token) || h.Get(HeaderNode) != "http://asks:1" {
+		if text := fmt.Sprint(h); strings.Contains(text, token) ||
+			h.Get(HeaderNode) != "http://asks:1" {
 			t.Errorf("sent %s", text)
 		}
 	}
@@ -88,13 +91,17 @@ func TestNodesProveTheirSecret(t *testing.T) {
 // believed.
 func TestWrongSecrets(t *testing.T) {
 	node := newProvingNode(t, "right")
-	if _, err := ask(t, NewSecret("wrong", "http://asks:1"), node.URL+"/x"); err == nil || node.served.Load() > 0 {
+	if _, err := ask(t, NewSecret("wrong", "http://asks:1"), node.URL+"/x"); err == nil ||
+		node.served.Load() > 0 {
 		t.Errorf("%v, served %d", err, node.served.Load())
 	}
 	asks := NewSecret("right", "http://asks:1")
 	for name, answer := range map[string]http.HandlerFunc{
-		"nothing":          func(http.ResponseWriter, *http.Request) {},
-		"the proof itself": func(w http.ResponseWriter, r *http.Request) { w.Header().Set(HeaderProof, r.Header.Get(HeaderProof)) },
+		"nothing": func(http.ResponseWriter, *http.Request) {},
+		"the proof itself": func(w http.ResponseWriter,
+			r *http.Request) {
+			w.Header().Set(HeaderProof, r.Header.Get(HeaderProof))
+		},
 		"the client's MAC": func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set(HeaderProof, strings.Split(r.Header.Get(HeaderProof), " ")[3])
 		},
@@ -120,15 +127,18 @@ func TestWrongSecrets(t *testing.T) {
 func TestRelayedProofs(t *testing.T) {
 	node, asks := newProvingNode(t, "secret"), NewSecret("secret", "http://asks:1")
 	real, _ := url.Parse(node.URL)
-	for name, host := range map[string]string{"with its own Host": "", "with the node's Host": real.Host} {
+	for name, host := range map[string]string{"with its own Host": "",
+		"with the node's Host": real.Host} {
 		proxy := httputil.NewSingleHostReverseProxy(real)
-		between := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		between := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+			r *http.Request) {
 			if host != "" {
 				r.Host = host
 			}
 			proxy.ServeHTTP(w, r)
 		}))
-		if _, err := ask(t, asks, between.URL+"/live/cam"); err == nil || node.served.Load() > 0 || asks.Proven(between.URL) {
+		if _, err := ask(t, asks, between.URL+"/live/cam"); err == nil || node.served.Load() > 0 ||
+			asks.Proven(between.URL) {
 			t.Errorf("%s: %v, served %d", name, err, node.served.Load())
 		}
 		between.Close()
@@ -149,9 +159,15 @@ func TestProofsOfOtherRequests(t *testing.T) {
 		"another epoch": func(r *http.Request) {
 			r.Header.Set(HeaderProof, strings.Replace(r.Header.Get(HeaderProof), " 3 ", " 4 ", 1))
 		},
-		"no proof":         func(r *http.Request) { r.Header.Set(HeaderProof, "") },
-		"five words":       func(r *http.Request) { r.Header.Set(HeaderProof, r.Header.Get(HeaderProof)+" x") },
-		"a long challenge": func(r *http.Request) { r.Header.Set(HeaderProof, strings.Repeat("a", 1<<12)+" b c d") },
+		"no proof": func(r *http.Request) { r.Header.Set(HeaderProof, "") },
+		"five words": func(r *http.Request) {
+			r.Header.Set(HeaderProof,
+				r.Header.Get(HeaderProof)+" x")
+		},
+		"a long challenge": func(r *http.Request) {
+			r.Header.Set(HeaderProof,
+				strings.Repeat("a", 1<<12)+" b c d")
+		},
 	} {
 		served := node.served.Load()
 		req, _ := http.NewRequest("GET", node.URL+"/live/cam", nil)

@@ -35,7 +35,8 @@ type store interface {
 	// setState keeps the state, unless there is one of a later epoch.
 	setState(ctx context.Context, stream string, epoch uint64, state []byte) error
 	// get appends an object of at most limit bytes to dst. It reports whether there is one.
-	get(ctx context.Context, stream, object string, dst *millrace.Chain, limit int) (found bool, err error)
+	get(ctx context.Context, stream, object string, dst *millrace.Chain, limit int) (found bool,
+		err error)
 	// state returns the stored state, or nil.
 	state(ctx context.Context, stream string) ([]byte, error)
 	close() error
@@ -57,7 +58,8 @@ type Segments struct {
 	mu     lock.Mutex
 	closed bool // and so are the queues
 	queues [savers]chan saveJob
-	newest map[string]*savedState // the newest state of each stream that is in the queues; older ones need not be saved
+	// The newest state of each stream that is in the queues; older ones need not be saved.
+	newest map[string]*savedState
 }
 
 var _ hlslive.SegmentStore = (*Segments)(nil)
@@ -85,7 +87,8 @@ type SegmentStats struct {
 
 // OpenRedisSegments returns Segments in the Redis of [OpenRedis], which keeps them for a time. The
 // call that ends their life is Close.
-func OpenRedisSegments(address, password, prefix string, lease, keep time.Duration, log *slog.Logger) (*Segments, error) {
+func OpenRedisSegments(address, password, prefix string, lease, keep time.Duration,
+	log *slog.Logger) (*Segments, error) {
 	s, err := openRedisStore(address, password, prefix, lease, keep)
 	if err != nil {
 		return nil, err
@@ -94,7 +97,8 @@ func OpenRedisSegments(address, password, prefix string, lease, keep time.Durati
 }
 
 func newSegments(s store, log *slog.Logger) *Segments {
-	k := &Segments{store: s, log: lock.Logger(log), seed: maphash.MakeSeed(), newest: make(map[string]*savedState)}
+	k := &Segments{store: s, log: lock.Logger(log), seed: maphash.MakeSeed(),
+		newest: make(map[string]*savedState)}
 	k.ctx, k.stop = context.WithCancel(context.Background())
 	for i := range k.queues {
 		k.queues[i] = make(chan saveJob, saverQueue)
@@ -123,7 +127,8 @@ func (k *Segments) Close(ctx context.Context) error {
 
 // Stats returns a snapshot.
 func (k *Segments) Stats() SegmentStats {
-	return SegmentStats{Saved: k.saved.Load(), Bytes: k.bytes.Load(), Lost: k.lost.Load(), Loaded: k.loaded.Load(),
+	return SegmentStats{Saved: k.saved.Load(), Bytes: k.bytes.Load(), Lost: k.lost.Load(),
+		Loaded:  k.loaded.Load(),
 		Waiting: k.waiting.Load()}
 }
 
@@ -220,7 +225,8 @@ func (k *Segments) LoadState(ctx context.Context, stream string) ([]byte, error)
 
 // Load appends an object of at most limit bytes to dst, whose owner releases it. It reports whether
 // the object exists.
-func (k *Segments) Load(ctx context.Context, stream string, o hls.Object, dst *millrace.Chain, limit int) (bool, error) {
+func (k *Segments) Load(ctx context.Context, stream string, o hls.Object, dst *millrace.Chain,
+	limit int) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, saveWait)
 	defer cancel()
 	found, err := k.store.get(ctx, stream, o.String(), dst, limit)

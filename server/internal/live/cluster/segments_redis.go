@@ -23,7 +23,8 @@ type redisStore struct {
 	keep   time.Duration
 }
 
-func openRedisStore(address, password, prefix string, lease, keep time.Duration) (*redisStore, error) {
+func openRedisStore(address, password, prefix string, lease, keep time.Duration) (*redisStore,
+	error) {
 	rdb, err := openClient(address, password, lease)
 	if err != nil {
 		return nil, err
@@ -35,7 +36,10 @@ func openRedisStore(address, password, prefix string, lease, keep time.Duration)
 	return &redisStore{rdb, values, prefix, keep}, nil
 }
 
-func (s *redisStore) key(stream, object string) string { return s.prefix + "{" + stream + "}" + object }
+func (s *redisStore) key(stream, object string) string {
+	return s.prefix + "{" + stream +
+		"}" + object
+}
 
 func (s *redisStore) set(ctx context.Context, stream, object string, body *millrace.Chain) error {
 	return s.values.SetChain(ctx, s.key(stream, object), body, redisbuf.Expire(s.keep))
@@ -56,11 +60,14 @@ if epoch and tonumber(epoch) > tonumber(ARGV[1]) then return 0 end
 redis.call('HSET', KEYS[1], 'epoch', ARGV[1], ARGV[4], ARGV[2])
 return redis.call('PEXPIRE', KEYS[1], ARGV[3])`)
 
-func (s *redisStore) setState(ctx context.Context, stream string, epoch uint64, state []byte) error {
-	return stateScript.Run(ctx, s.rdb, []string{s.key(stream, stateName)}, epoch, state, s.keep.Milliseconds(), stateField).Err()
+func (s *redisStore) setState(ctx context.Context, stream string, epoch uint64,
+	state []byte) error {
+	return stateScript.Run(ctx, s.rdb, []string{s.key(stream, stateName)}, epoch, state,
+		s.keep.Milliseconds(), stateField).Err()
 }
 
-func (s *redisStore) get(ctx context.Context, stream, object string, dst *millrace.Chain, limit int) (found bool, err error) {
+func (s *redisStore) get(ctx context.Context, stream, object string, dst *millrace.Chain,
+	limit int) (found bool, err error) {
 	err = s.values.GetChain(ctx, s.key(stream, object), dst, limit)
 	if err == redis.Nil {
 		return false, nil

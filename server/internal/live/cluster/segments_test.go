@@ -37,14 +37,17 @@ func openSegments(t *testing.T, k *Segments, err error) *Segments {
 
 func redisSegments(t *testing.T, s *redistest.Server, keep time.Duration) *Segments {
 	t.Helper()
-	prefix := filepath.Base(filepath.Dir(t.TempDir())) + ":" // one for the test, and another one when it runs again
-	k, err := OpenRedisSegments("redis://"+s.Addr(), "", prefix, 2*time.Second, keep, slog.New(slog.DiscardHandler))
+	// One for the test, and another one when it runs again.
+	prefix := filepath.Base(filepath.Dir(t.TempDir())) + ":"
+	k, err := OpenRedisSegments("redis://"+s.Addr(), "", prefix, 2*time.Second, keep,
+		slog.New(slog.DiscardHandler))
 	return openSegments(t, k, err)
 }
 
 // a segment, in pieces.
 func testSegment(msn uint64) (o hls.Object, body string) {
-	return hls.Object{Kind: hls.KindSegment, Epoch: 1 << 50, MSN: msn}, strings.Repeat(fmt.Sprintf("segment %d ", msn), 10_000)
+	return hls.Object{Kind: hls.KindSegment, Epoch: 1 << 50, MSN: msn},
+		strings.Repeat(fmt.Sprintf("segment %d ", msn), 10_000)
 }
 
 func save(k *Segments, stream string, o hls.Object, body string) {
@@ -114,7 +117,9 @@ func TestSegments(t *testing.T) {
 		t.Error("what was never saved is there")
 	}
 	var c millrace.Chain
-	if ok, err := b.Load(t.Context(), "tenant/cam", hls.Object{Kind: hls.KindSegment, Epoch: 1 << 50}, &c, 1000); ok || err == nil || c.Len() > 0 {
+	if ok, err := b.Load(t.Context(), "tenant/cam",
+		hls.Object{Kind: hls.KindSegment, Epoch: 1 << 50}, &c, 1000); ok || err == nil ||
+		c.Len() > 0 {
 		t.Errorf("more than is allowed: %v, %v", ok, err)
 	}
 	a.SaveState("tenant/cam", 1<<52, []byte("newer state"))
@@ -141,7 +146,8 @@ func TestStateInRedis(t *testing.T) {
 	k := redisSegments(t, redistest.Shared(t), time.Minute)
 	s := k.store.(*redisStore)
 	const key = "{tenant/cam}hls"
-	if err := s.rdb.HSet(t.Context(), s.prefix+key, "epoch", 7, "facts", "earlier").Err(); err != nil {
+	if err := s.rdb.HSet(t.Context(), s.prefix+key, "epoch", 7, "facts",
+		"earlier").Err(); err != nil {
 		t.Fatal(err)
 	}
 	if got := state(t, k); got != "earlier" {

@@ -135,7 +135,8 @@ func (c *Conversion) read(ctx context.Context) func(dst *millrace.Chain) error {
 			more = b.More
 			due -= b.Frames + b.Missed.Frames
 			if b.Missed.Why != broadcast.NotMissed {
-				c.skipped = true // a batch begins where viewers may begin, and the new form continues there
+				// A batch begins where viewers may begin, and the new form continues there.
+				c.skipped = true
 				c.report.Missed(b.Missed)
 			}
 			if err != nil || b.Bytes > 0 {

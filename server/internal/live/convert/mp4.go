@@ -18,16 +18,18 @@ type mp4Maker struct {
 	*Conversion
 	muxer    *mp4.Muxer
 	fragment millrace.Chain
-	read     int                    // bytes of tags since the last fragment, without the tag that has completed it
-	movie    *mp4.Movie             // the init segment that viewers have; nil before it
-	heads    map[flv.Type]flv.Codec // of the sequence headers that the muxer has taken
-	fits     bool                   // a frame of such a codec has come
-	hope     flvstream.TrackTimer
-	refused  error // the first tag that had no place in the file
-	changed  bool  // the codecs have changed: the file ends at the next tag that a new file can start with
-	fresh    bool  // a tag that viewers can start at has come since the latest sequence header
-	tracks   int32 // Facts.TrackSet when the file began
-	leftOut  int64 // of the muxer, as far as it has been noted
+	// Bytes of tags since the last fragment, without the tag that has completed it.
+	read    int
+	movie   *mp4.Movie             // the init segment that viewers have; nil before it
+	heads   map[flv.Type]flv.Codec // of the sequence headers that the muxer has taken
+	fits    bool                   // a frame of such a codec has come
+	hope    flvstream.TrackTimer
+	refused error // the first tag that had no place in the file
+	// The codecs have changed: the file ends at the next tag that a new file can start with.
+	changed bool
+	fresh   bool  // a tag that viewers can start at has come since the latest sequence header
+	tracks  int32 // Facts.TrackSet when the file began
+	leftOut int64 // of the muxer, as far as it has been noted
 
 	gap     flvstream.VideoGap
 	placed  bool    // there was a frame
@@ -38,7 +40,8 @@ type mp4Maker struct {
 
 // ErrNewInit ends an MP4 file in the middle of a stream: it has one header, and the stream's codecs
 // or tracks have changed.
-var ErrNewInit = errors.New("the stream's codecs or tracks changed, and an MP4 file cannot follow: viewers must come again")
+var ErrNewInit = errors.New(
+	"the stream's codecs or tracks changed, and an MP4 file cannot follow: viewers must come again")
 
 // errNoHeader says why frames are not in an MP4 file.
 var errNoHeader = errors.New("frames without the sequence header of their codec")
@@ -60,12 +63,16 @@ const leastPause = 100
 // MP4 returns the conversion of a stream to fragmented MP4 in out, which keeps up to keepBytes. The
 // Info of each frame is a *[Fragment].
 func MP4(source Source, report Reporter, out *broadcast.Ring, keepBytes int64) *Conversion {
-	m := &mp4Maker{Conversion: newConversion(source, report, out), heads: make(map[flv.Type]flv.Codec)}
+	m := &mp4Maker{Conversion: newConversion(source, report, out),
+		heads: make(map[flv.Type]flv.Codec)}
 	m.maker = m
 	m.tracks = source.Facts.TrackSet.Load()
-	m.gap.Open = source.Facts.NoVideo.Load()                     // then the cursor is at an audio frame
-	fits := min(mp4.DefaultMaxWaitBytes, keepBytes-fragmentRoom) // so that the ring takes every fragment
-	m.muxer = mp4.NewMuxer(mp4.Tracks(source.tracks()), mp4.MaxWaitBytes(int(fits)), mp4.Clock(time.Now))
+	// Then the cursor is at an audio frame.
+	m.gap.Open = source.Facts.NoVideo.Load()
+	// So that the ring takes every fragment.
+	fits := min(mp4.DefaultMaxWaitBytes, keepBytes-fragmentRoom)
+	m.muxer = mp4.NewMuxer(mp4.Tracks(source.tracks()), mp4.MaxWaitBytes(int(fits)),
+		mp4.Clock(time.Now))
 	return m.Conversion
 }
 
@@ -116,8 +123,8 @@ func (m *mp4Maker) write(t flv.Tag, tag *millrace.Chain, afterLoss bool) error {
 	return m.publishFragment(f)
 }
 
-// checkTracks returns an error if there will be nothing in the file: its viewers came before that was
-// known.
+// checkTracks returns an error if there will be nothing in the file: its viewers came before that
+// was known.
 func (m *mp4Maker) checkTracks(t *flv.Tag) error {
 	if t.Packet != flv.PacketFrame {
 		return nil
@@ -145,7 +152,8 @@ func (m *mp4Maker) checkTracks(t *flv.Tag) error {
 // return false for one that they can start at.
 func (m *mp4Maker) starts(t *flv.Tag) bool {
 	f := m.source.Facts
-	return t.Key || t.Type == flv.TypeAudio && t.Packet == flv.PacketFrame && (f.NoVideo.Load() || f.Video.Load() == nil)
+	return t.Key || t.Type == flv.TypeAudio && t.Packet == flv.PacketFrame &&
+		(f.NoVideo.Load() || f.Video.Load() == nil)
 }
 
 // place moves t to its time in the file. If frames are missing, or the stream waited for its
@@ -232,7 +240,8 @@ func (m *mp4Maker) publishFragment(f mp4.Fragment) error {
 	// Without any video, the muxer accepts audio as a start.
 	key := f.Key || m.gap.Open
 	for _, part := range m.muxer.Parts() {
-		info := &Fragment{FragmentInfo: part, Movie: m.movie, KeyNext: f.KeyNext && part.Sequence == f.Sequence}
+		info := &Fragment{FragmentInfo: part, Movie: m.movie, KeyNext: f.KeyNext &&
+			part.Sequence == f.Sequence}
 		var c millrace.Chain
 		m.fragment.Cut(&c, part.Size)
 		if err := m.publish(&c, broadcast.Frame{Key: key || part.Key, Info: info}); err != nil {

@@ -23,7 +23,8 @@ type rtmpMaker struct {
 // RTMP returns the conversion of a stream to RTMP messages in out, in the chunks that a
 // [rtmp.ServerConn] announces for messages of up to Source.MaxTag.
 func RTMP(source Source, report Reporter, out *broadcast.Ring) *Conversion {
-	m := &rtmpMaker{Conversion: newConversion(source, report, out), tracks: source.Facts.TrackSet.Load()}
+	m := &rtmpMaker{Conversion: newConversion(source, report, out),
+		tracks: source.Facts.TrackSet.Load()}
 	m.maker = m
 	m.starts.Gap.Open = source.Facts.NoVideo.Load() // then the cursor is at an audio frame
 	var announced millrace.Chain
@@ -44,7 +45,8 @@ func (m *rtmpMaker) write(t flv.Tag, tag *millrace.Chain, _ bool) error {
 	case flv.TypeVideo:
 		chunks = rtmp.VideoChunks
 	}
-	head := rtmp.Message{Type: rtmp.Type(t.Type), ChunkStream: chunks, Stream: rtmp.Stream, Timestamp: t.Timestamp}
+	head := rtmp.Message{Type: rtmp.Type(t.Type), ChunkStream: chunks, Stream: rtmp.Stream,
+		Timestamp: t.Timestamp}
 	if err := m.enc.Append(&m.message, head, &m.body); err != nil {
 		return err
 	}
@@ -52,7 +54,8 @@ func (m *rtmpMaker) write(t flv.Tag, tag *millrace.Chain, _ bool) error {
 	if f := m.source.Facts; m.tracks != f.TrackSet.Load() {
 		m.tracks = f.TrackSet.Load()
 		m.starts.Video = f.Tracks.Load()&flvstream.VideoFlag != 0
-		m.preamble.Without.Video, m.preamble.Without.Audio = !m.starts.Video, f.Tracks.Load()&flvstream.AudioFlag == 0
+		m.preamble.Without.Video, m.preamble.Without.Audio = !m.starts.Video,
+			f.Tracks.Load()&flvstream.AudioFlag == 0
 		var all millrace.Chain
 		m.preamble.Clone(&all)
 		m.out.SetPreamble(&all)

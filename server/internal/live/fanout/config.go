@@ -40,8 +40,9 @@ type ViewerConfig struct {
 // A Start is where a viewer begins in the ring.
 type Start struct {
 	Cursor *broadcast.Cursor
-	Lag    broadcast.Lag // of Cursor at first, which Config.Allowance does not count until the viewer has caught up
-	Age    time.Duration // of the first frame that the player shows
+	// Of Cursor at first, which Config.Allowance does not count until the viewer has caught up.
+	Lag broadcast.Lag
+	Age time.Duration // of the first frame that the player shows
 }
 
 // A Session knows the client of a viewer. It decides which frames the viewer gets.

@@ -43,9 +43,9 @@ type Conn interface {
 }
 
 // NewConn returns a Conn that writes to conn, and closes it when the viewer has ended. The caller
-// may read from conn. If interactive is set, the client keeps sending while it watches: after the end the
-// connection stays open for closeGrace, so that the client's data does not make the kernel reset
-// it. unsent limits the bytes that the kernel holds unsent, which detects a client that reads
+// may read from conn. If interactive is set, the client keeps sending while it watches: after the
+// end the connection stays open for closeGrace, so that the client's data does not make the kernel
+// reset it. unsent limits the bytes that the kernel holds unsent, which detects a client that reads
 // nothing; 0 means the system's default.
 func NewConn(conn net.Conn, interactive bool, unsent int) Conn {
 	tcpconn.BoundUnsent(tcpconn.Of(conn), unsent)
@@ -66,8 +66,8 @@ type streamConn struct {
 	interactive bool
 }
 
-// closeGrace limits the time in which a client that interactive may take the end of its stream and close
-// the connection.
+// closeGrace limits the time in which a client that interactive may take the end of its stream and
+// close the connection.
 const closeGrace = 5 * time.Second
 
 // finish leaves the connection of an interactive client to its reader. If the server closed it at
@@ -142,7 +142,8 @@ func (c *ResponseConn) tryWrite(*[]byte, *millrace.Chain, *vector) (full bool, e
 	panic("fanout: this connection cannot be tried")
 }
 
-func (c *ResponseConn) write(line *[]byte, body *millrace.Chain, out *tally, _ *atomic.Int64) error {
+func (c *ResponseConn) write(line *[]byte, body *millrace.Chain, out *tally,
+	_ *atomic.Int64) error {
 	if err := writeThrough(c.w, line, body, out); err != nil {
 		return err
 	}

@@ -17,11 +17,12 @@ type Counters struct {
 
 // Stats is a snapshot of Counters. The maps have an entry for every possible key.
 type Stats struct {
-	BytesOut    int64
-	WriteCalls  int64                // of writev, to plain TCP viewers
-	Paths       map[string]PathStats // by the way to the connection: "writev", "write", "responsewriter"
-	FoundBehind map[string]int64     // viewers found further behind than allowed, by reason
-	Dropped     map[string]int64     // viewers that the server disconnected, by reason
+	BytesOut   int64
+	WriteCalls int64 // of writev, to plain TCP viewers
+	// By the way to the connection: "writev", "write", "responsewriter".
+	Paths       map[string]PathStats
+	FoundBehind map[string]int64 // viewers found further behind than allowed, by reason
+	Dropped     map[string]int64 // viewers that the server disconnected, by reason
 }
 
 // PathStats counts the viewers of one path.
@@ -31,12 +32,14 @@ type PathStats struct {
 
 // Stats returns a snapshot.
 func (c *Counters) Stats() Stats {
-	st := Stats{WriteCalls: c.writeCalls.Load(), Paths: make(map[string]PathStats), FoundBehind: make(map[string]int64),
-		Dropped: make(map[string]int64)}
+	st := Stats{WriteCalls: c.writeCalls.Load(), Paths: make(map[string]PathStats),
+		FoundBehind: make(map[string]int64),
+		Dropped:     make(map[string]int64)}
 	for p := range paths {
 		out := c.written[p].Load()
 		st.BytesOut += out
-		st.Paths[p.String()] = PathStats{Viewers: c.viewers[p].Load(), Came: c.came[p].Load(), BytesOut: out}
+		st.Paths[p.String()] = PathStats{Viewers: c.viewers[p].Load(), Came: c.came[p].Load(),
+			BytesOut: out}
 	}
 	for why := range reasons {
 		if why.byServer() {

@@ -9,10 +9,11 @@ import (
 
 // A LagReport sums up the lag of viewers.
 type LagReport struct {
-	Blocked int           // viewers that a write waits for
-	Behind  int           // viewers that have exceeded their allowance, and have not caught up since
-	Most    time.Duration // the greatest lag
-	Live    time.Duration // the greatest distance between a player and its publisher
+	Blocked int // viewers that a write waits for
+	// Viewers that have exceeded their allowance, and have not caught up since.
+	Behind int
+	Most   time.Duration // the greatest lag
+	Live   time.Duration // the greatest distance between a player and its publisher
 }
 
 // Add adds other to l.
@@ -78,7 +79,8 @@ func (l *lagMeter) add(rest broadcast.Lag, at int64) broadcast.Lag {
 	rest.Frames += int(l.frames.Load())
 	rest.Bytes += l.bytes.Load()
 	if rest.Frames > 0 {
-		rest.Time = time.Duration(at - l.takenAt.Load()) // everything that it lacks was published then or later
+		// Everything that it lacks was published then or later.
+		rest.Time = time.Duration(at - l.takenAt.Load())
 	}
 	return rest
 }
@@ -103,7 +105,10 @@ func (l *lagMeter) exceeds(allowed, lag broadcast.Lag) Reason {
 }
 
 // stalledFor returns how long the connection has taken nothing. at is the present.
-func (l *lagMeter) stalledFor(at int64) time.Duration { return time.Duration(at - l.progress.Load()) }
+func (l *lagMeter) stalledFor(
+	at int64) time.Duration {
+	return time.Duration(at - l.progress.Load())
+}
 
 // showsAt notes how old the frames are that the player shows from now on.
 func (l *lagMeter) showsAt(age time.Duration) { l.live.Store(int64(age)) }

@@ -32,7 +32,8 @@ func TestViewerWaitingForKeyframeIsNotBehind(t *testing.T) {
 	f.publish(t, "key", true)
 	f.publish(t, "picture", false)
 	got, pending := lag(), v.out.pending.Bytes()
-	if got != (broadcast.Lag{Frames: 2, Bytes: 10}) || !bytes.HasSuffix(pending, []byte("keypicture")) {
+	if got != (broadcast.Lag{Frames: 2, Bytes: 10}) ||
+		!bytes.HasSuffix(pending, []byte("keypicture")) {
 		t.Errorf("with %q pending the viewer is behind by %+v", pending, got)
 	}
 	if got := lag(); got != (broadcast.Lag{}) {
@@ -42,7 +43,8 @@ func TestViewerWaitingForKeyframeIsNotBehind(t *testing.T) {
 
 // A viewer that is found behind again and again, and has not caught up meanwhile, is counted once.
 func TestAViewerIsFoundBehindOnce(t *testing.T) {
-	f := newFixture(Config{Allowance: broadcast.Lag{Time: 5 * time.Second}, Stall: 30 * time.Second})
+	f := newFixture(Config{Allowance: broadcast.Lag{Time: 5 * time.Second},
+		Stall: 30 * time.Second})
 	defer f.Close(StreamEnded)
 	v := f.unserved(newMemoryConn(pathWritev), newLoop(&f.src))
 	defer v.finish()
@@ -68,12 +70,14 @@ func TestAStallIsDistance(t *testing.T) {
 		v := f.viewer(conn)
 		f.Start(v, func() { <-conn.gone })
 		time.Sleep(3*time.Second + inspectEvery/2)
-		if got := f.Lag(); got.Blocked != 1 || got.Live < 3*time.Second || got.Live > 3100*time.Millisecond {
+		if got := f.Lag(); got.Blocked != 1 || got.Live < 3*time.Second ||
+			got.Live > 3100*time.Millisecond {
 			t.Errorf("after 3 s without a byte: %+v", got)
 		}
 		conn.setRoom(-1)
 		time.Sleep(3 * time.Second)
-		if got := f.Lag(); got.Blocked != 0 || got.Live < 3*time.Second || got.Live > 3100*time.Millisecond {
+		if got := f.Lag(); got.Blocked != 0 || got.Live < 3*time.Second ||
+			got.Live > 3100*time.Millisecond {
 			t.Errorf("3 s later: %+v", got)
 		}
 		f.Close(StreamEnded)

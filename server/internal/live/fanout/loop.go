@@ -18,9 +18,9 @@ const inspectEvery = 250 * time.Millisecond
 // A loop is a goroutine that serves viewers. It runs while the loop has viewers.
 //
 // A healthy viewer has got every frame, and its socket takes more: the loop writes to it. Every
-// other viewer is detached: it has its own goroutine (serve), which a plain socket needs only until it
-// has caught up. A new viewer is detached at first. The loop inspects the viewers that are detached every
-// inspectEvery, because their goroutines may be waiting in a write.
+// other viewer is detached: it has its own goroutine (serve), which a plain socket needs only until
+// it has caught up. A new viewer is detached at first. The loop inspects the viewers that are
+// detached every inspectEvery, because their goroutines may be waiting in a write.
 type loop struct {
 	src     *source
 	viewers atomic.Int32  // that belong to this loop
@@ -85,8 +85,8 @@ func (l *loop) run(news *broadcast.Watcher) {
 	}
 }
 
-// rest reports whether there are viewers detached, and ends the goroutine if there are no viewers at
-// all.
+// rest reports whether there are viewers detached, and ends the goroutine if there are no viewers
+// at all.
 func (l *loop) rest() (detached, ended bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -185,8 +185,8 @@ func (l *loop) remove(v *Viewer) {
 	}
 }
 
-// readInput calls read, which returns when the client of v has hung up. The goroutine's stack is all
-// that it costs.
+// readInput calls read, which returns when the client of v has hung up. The goroutine's stack is
+// all that it costs.
 func (l *loop) readInput(v *Viewer, read func()) {
 	read()
 	v.End(HungUp)
@@ -248,7 +248,8 @@ func (l *loop) contain() {
 		v.End(Failed)
 	}
 	for _, v := range l.healthy {
-		if v != nil && !slices.Contains(l.detached, v) { // or the round that failed has given it a goroutine
+		// Or the round that failed has given it a goroutine.
+		if v != nil && !slices.Contains(l.detached, v) {
 			go v.abandon() // which logs
 		}
 	}

@@ -38,7 +38,8 @@ type memoryConn struct {
 var errMemoryConn = errors.New("the connection has ended")
 
 func newMemoryConn(kind path) *memoryConn {
-	return &memoryConn{kind: kind, room: -1, news: make(chan struct{}, 1), gone: make(chan struct{})}
+	return &memoryConn{kind: kind, room: -1, news: make(chan struct{}, 1),
+		gone: make(chan struct{})}
 }
 
 func (c *memoryConn) path() path { return c.kind }
@@ -72,7 +73,8 @@ func (c *memoryConn) take(line *[]byte, body *millrace.Chain) (full bool, err er
 	return body.Len() > 0, nil
 }
 
-func (c *memoryConn) tryWrite(line *[]byte, body *millrace.Chain, out *vector) (full bool, err error) {
+func (c *memoryConn) tryWrite(line *[]byte, body *millrace.Chain, out *vector) (full bool,
+	err error) {
 	c.mu.Lock()
 	hook := c.onWrite
 	c.onWrite = nil
@@ -83,7 +85,8 @@ func (c *memoryConn) tryWrite(line *[]byte, body *millrace.Chain, out *vector) (
 	return c.take(line, body)
 }
 
-func (c *memoryConn) write(line *[]byte, body *millrace.Chain, out *tally, progress *atomic.Int64) error {
+func (c *memoryConn) write(line *[]byte, body *millrace.Chain, out *tally,
+	progress *atomic.Int64) error {
 	for {
 		before := body.Len()
 		full, err := c.take(line, body)
@@ -377,7 +380,8 @@ func (m *fanoutModel) check(v *modelViewer, upToDate bool) error {
 			}
 			break
 		}
-		letter, size, number := got[0], binary.BigEndian.Uint32(got[1:]), binary.BigEndian.Uint64(got[5:])
+		letter, size, number := got[0], binary.BigEndian.Uint32(got[1:]),
+			binary.BigEndian.Uint64(got[5:])
 		if size < 13 {
 			return fmt.Errorf("no record after %d: %q", last, got[:13])
 		}
@@ -400,11 +404,12 @@ func (m *fanoutModel) check(v *modelViewer, upToDate bool) error {
 			continue
 		case 'K':
 			if mustBeKey && pre != m.configBefore(number) {
-				return fmt.Errorf("keyframe %d follows preamble %d, want %d", number, pre, m.configBefore(number))
+				return fmt.Errorf("keyframe %d follows preamble %d, want %d", number, pre,
+					m.configBefore(number))
 			}
 		case 'f', 'C':
 			if mustBeKey {
-				return fmt.Errorf("it begins or goes on at %c %d", letter, number)
+				return fmt.Errorf("it begins or continues at %c %d", letter, number)
 			}
 		default:
 			return fmt.Errorf("no record after %d: %q", last, letter)
@@ -413,7 +418,8 @@ func (m *fanoutModel) check(v *modelViewer, upToDate bool) error {
 		case last == 0 || number == last+1:
 		case letter == 'K' && number > last:
 			missing += number - last - 1
-		case letter == 'K' && again < v.pauses: // it continues at the newest keyframe, which it may have had
+		case letter == 'K' && again < v.pauses:
+			// It continues at the newest keyframe, which it may have had.
 			again++
 		default:
 			return fmt.Errorf("%c %d follows %d", letter, number, last)
@@ -421,7 +427,8 @@ func (m *fanoutModel) check(v *modelViewer, upToDate bool) error {
 		last, mustBeKey, pre = number, false, 0
 	}
 	if why := v.Reason(); complete != (why == StreamEnded && v.conn.finished) {
-		return fmt.Errorf("the end of the response was sent: %v, and the viewer ended: %v", complete, why)
+		return fmt.Errorf("the end of the response was sent: %v, and the viewer ended: %v",
+			complete, why)
 	}
 	if v.pauses == 0 && !v.paused && !ended {
 		if lost := uint64(v.missed.Frames); missing > lost || upToDate && missing < lost {
@@ -460,14 +467,16 @@ func (m *fanoutModel) checkAll() error {
 		switch why {
 		case Connected:
 			if waited := v.conn.waited(); waited > m.src.Stall+2*inspectEvery {
-				return fmt.Errorf("viewer %d has taken nothing for %v, and is still there", i, waited)
+				return fmt.Errorf("viewer %d has taken nothing for %v, and is still there", i,
+					waited)
 			}
 		case HungUp:
 			ok = v.left
 		case Stalled:
 			ok = v.stalled
 		case Failed: // a mistake ends the viewers of one loop
-			ok = slices.ContainsFunc(m.viewers, func(other *modelViewer) bool { return other.broken && other.loop == v.loop })
+			ok = slices.ContainsFunc(m.viewers,
+				func(other *modelViewer) bool { return other.broken && other.loop == v.loop })
 		default:
 			ok = false
 		}
@@ -540,7 +549,8 @@ func newFanoutModel(t *testing.T, seed uint64) *fanoutModel {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	frames, latency := 32+rnd.IntN(200), time.Duration(rnd.IntN(2)*50)*time.Millisecond
 	var cfg Config
-	cfg.Allowance.Bytes, cfg.Allowance.Frames = int64(rnd.IntN(2)*(50_000+rnd.IntN(100_000))), rnd.IntN(2)*60
+	cfg.Allowance.Bytes, cfg.Allowance.Frames = int64(rnd.IntN(2)*(50_000+rnd.IntN(100_000))),
+		rnd.IntN(2)*60
 	cfg.Stall = 6 * time.Second
 	cfg.Allowance.Time = time.Duration(rnd.IntN(2)*3) * time.Second
 	f := newFixture(cfg, broadcast.MaxFrames(frames), broadcast.Latency(latency))

@@ -6,22 +6,23 @@ import "github.com/millrace-io/millrace/broadcast"
 type Reason int32
 
 const (
-	Connected        Reason = iota // the viewer is served
-	HungUp                         // the viewer closed its connection
-	StreamEnded                    // the viewer got all of the stream
-	CodecsChanged                  // the viewer got all up to codecs that its file cannot contain
-	LagBytes                       // dropped by policy: further behind than its allowance in bytes
-	LagFrames                      // the same in frames
-	LagTime                        // the same in time
-	Evicted                        // dropped by policy: the ring no longer keeps its next frame
-	Stalled                        // dropped: it took nothing for longer than the stall timeout, or no replies
-	Drained                        // dropped: the time to drain was over
-	Crowded                        // dropped: memory was short, and it was behind
-	Moved                          // dropped: another node, and the stream has another owner
-	ConversionFailed               // dropped: its form of the stream cannot be made any more
-	ByOperator                     // dropped: the operator ended it
-	TimeUp                         // dropped: it was allowed to watch no longer
-	Failed                         // the connection failed, or the server did
+	Connected     Reason = iota // the viewer is served
+	HungUp                      // the viewer closed its connection
+	StreamEnded                 // the viewer got all of the stream
+	CodecsChanged               // the viewer got all up to codecs that its file cannot contain
+	LagBytes                    // dropped by policy: further behind than its allowance in bytes
+	LagFrames                   // the same in frames
+	LagTime                     // the same in time
+	Evicted                     // dropped by policy: the ring no longer keeps its next frame
+	// dropped: it took nothing for longer than the stall timeout, or no replies.
+	Stalled
+	Drained          // dropped: the time to drain was over
+	Crowded          // dropped: memory was short, and it was behind
+	Moved            // dropped: another node, and the stream has another owner
+	ConversionFailed // dropped: its form of the stream cannot be made any more
+	ByOperator       // dropped: the operator ended it
+	TimeUp           // dropped: it was allowed to watch no longer
+	Failed           // the connection failed, or the server did
 
 	reasons // how many there are
 )

@@ -13,7 +13,8 @@ func TestReasonLabels(t *testing.T) {
 			got = append(got, why.label())
 		}
 	}
-	if want := []string{"lag_bytes", "lag_frames", "lag_time", "evicted", "stalled", "drain", "memory", "moved", "form", "operator", "time"}; !slices.Equal(got, want) {
+	if want := []string{"lag_bytes", "lag_frames", "lag_time", "evicted", "stalled", "drain",
+		"memory", "moved", "form", "operator", "time"}; !slices.Equal(got, want) {
 		t.Errorf("viewers are dropped for %q, want %q", got, want)
 	}
 }

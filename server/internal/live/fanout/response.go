@@ -4,10 +4,12 @@ import "github.com/millrace-io/millrace"
 
 // A response has the next bytes of a viewer, and the last ones.
 type response struct {
-	pending millrace.Chain // of the stream; the references last until the connection has taken the bytes
-	chunks  chunkWriter    // its line is written before pending
-	ending  millrace.Chain // tells the client of the end of the stream, in addition to the last chunk
-	begun   bool           // the first write has begun
+	// Of the stream; the references last until the connection has taken the bytes.
+	pending millrace.Chain
+	chunks  chunkWriter // its line is written before pending
+	// Tells the client of the end of the stream, in addition to the last chunk.
+	ending millrace.Chain
+	begun  bool // the first write has begun
 }
 
 // empty reports whether the connection has taken all bytes.

@@ -68,8 +68,10 @@ func TestPeer(t *testing.T) {
 				all += "end."
 			}
 			got(all)
-			if p.begun != len("key.") || p.sent != len(all) || p.total != int64(len(all)) || len(p.ended) != 1 || p.ended[0] != StreamEnded {
-				t.Errorf("the session is told of %d, %d and %d bytes, and of %v", p.begun, p.sent, p.total, p.ended)
+			if p.begun != len("key.") || p.sent != len(all) || p.total != int64(len(all)) ||
+				len(p.ended) != 1 || p.ended[0] != StreamEnded {
+				t.Errorf("the session is told of %d, %d and %d bytes, and of %v", p.begun, p.sent,
+					p.total, p.ended)
 			}
 			if live := f.Lag().Live; live != 0 {
 				t.Errorf("a peer is %v behind live", live)

@@ -59,7 +59,8 @@ func (s *socketConn) tryWrite(line *[]byte, c *millrace.Chain, vec *vector) (ful
 
 var vectors = sync.Pool{New: func() any { return new(vector) }}
 
-func (s *socketConn) write(line *[]byte, c *millrace.Chain, out *tally, progress *atomic.Int64) error {
+func (s *socketConn) write(line *[]byte, c *millrace.Chain, out *tally,
+	progress *atomic.Int64) error {
 	vec := vectors.Get().(*vector)
 	defer vectors.Put(vec)
 	defer out.take(&vec.tally)
@@ -69,7 +70,8 @@ func (s *socketConn) write(line *[]byte, c *millrace.Chain, out *tally, progress
 
 // writeAll writes line and then c to their end. If progress is nil it does not wait, and full means
 // that the kernel takes no more at present.
-func (s *socketConn) writeAll(line *[]byte, c *millrace.Chain, vec *vector, progress *atomic.Int64) (full bool, err error) {
+func (s *socketConn) writeAll(line *[]byte, c *millrace.Chain, vec *vector,
+	progress *atomic.Int64) (full bool, err error) {
 	s.line, s.chain, s.vec, s.progress, s.full, s.err = line, c, vec, progress, false, nil
 	err = s.raw.Write(s.fn)
 	s.line, s.chain, s.vec, s.progress = nil, nil, nil, nil // keep nothing alive
@@ -108,7 +110,8 @@ func (s *socketConn) writeFD(fd uintptr) bool {
 // writev gives line and then the first pieces of c to the socket in one system call, without
 // copying, waiting or allocating. It borrows both, and returns how many bytes it offered and how
 // many of them the kernel took. There is at least one.
-func (vec *vector) writev(fd uintptr, line []byte, c *millrace.Chain) (took, offered int, errno unix.Errno) {
+func (vec *vector) writev(fd uintptr, line []byte, c *millrace.Chain) (took, offered int,
+	errno unix.Errno) {
 	n := 0
 	if len(line) > 0 {
 		vec.list[0].Base = &line[0]
@@ -126,7 +129,8 @@ func (vec *vector) writev(fd uintptr, line []byte, c *millrace.Chain) (took, off
 	}
 	// unix.Writev would build the list anew and on the heap. Raw, because the call does not wait:
 	// telling the scheduler of each one makes it look for other work that could be done meanwhile.
-	r, _, errno := unix.RawSyscall(unix.SYS_WRITEV, fd, uintptr(unsafe.Pointer(&vec.list[0])), uintptr(n))
+	r, _, errno := unix.RawSyscall(unix.SYS_WRITEV, fd, uintptr(unsafe.Pointer(&vec.list[0])),
+		uintptr(n))
 	clear(vec.list[:n]) // keep no block alive
 	if errno != 0 {
 		return 0, offered, errno

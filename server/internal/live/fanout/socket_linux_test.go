@@ -36,7 +36,8 @@ func chainOf(p []byte, size int) millrace.Chain {
 func checkLeaks(t *testing.T) {
 	t.Helper()
 	pool := millrace.DefaultPool()
-	eventually(t, "the tests before to give back their blocks", func() bool { return pool.Stats().InUse == 0 })
+	eventually(t, "the tests before to give back their blocks",
+		func() bool { return pool.Stats().InUse == 0 })
 	leaktest.Check(t, pool)
 }
 
@@ -88,7 +89,8 @@ func cancelAfter(t *testing.T, data []byte, n int) {
 		t.Errorf("cancelled after %d: what arrived is not what was sent", n)
 	}
 	if c.Len() != len(data)-len(got) || !bytes.Equal(c.Bytes(), data[len(got):]) {
-		t.Errorf("cancelled after %d: %d bytes arrived and %d of %d are left", n, len(got), c.Len(), len(data))
+		t.Errorf("cancelled after %d: %d bytes arrived and %d of %d are left", n, len(got), c.Len(),
+			len(data))
 	}
 	if <-other != sha256.Sum256(data) {
 		t.Errorf("cancelled after %d: the viewer beside it got something else", n)
@@ -200,7 +202,10 @@ func TestSendToClosedConnectionFails(t *testing.T) {
 func unsentBound(t *testing.T, raw syscall.RawConn) (n int) {
 	t.Helper()
 	var err error
-	if e := raw.Control(func(fd uintptr) { n, err = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT) }); e != nil {
+	if e := raw.Control(func(fd uintptr) {
+		n,
+			err = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT)
+	}); e != nil {
 		err = e
 	}
 	if err != nil {
@@ -223,7 +228,10 @@ func TestUnsentBytesAreBounded(t *testing.T) {
 // reached the end: it is not up to date with a running stream.
 func TestAViewerThatLosesTheEndHasEnded(t *testing.T) {
 	for name, write := range map[string]func(*Viewer) bool{
-		"by the loop":               func(v *Viewer) bool { return v.writeNow(new(vector)) != ended },
+		"by the loop": func(
+			v *Viewer) bool {
+			return v.writeNow(new(vector)) != ended
+		},
 		"by a goroutine of its own": (*Viewer).catchUp,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -32,7 +32,8 @@ type Viewer struct {
 
 	cursor *broadcast.Cursor
 	news   *broadcast.Watcher // signals new frames; nil with pathWritev
-	nudged chan struct{}      // signals replies, a pause, and the end of the viewer; nil with pathWritev
+	// Signals replies, a pause, and the end of the viewer; nil with pathWritev.
+	nudged chan struct{}
 
 	out      response
 	more     bool // the next take has something to give at once
@@ -47,7 +48,8 @@ type Viewer struct {
 	paused atomic.Bool  // the client wants no frames at present
 	held   bool         // take gave nothing because of that
 
-	mu      lock.Mutex     // also guards changes of cursor and lag.start, and reads of these by other goroutines
+	// Also guards changes of cursor and lag.start, and reads of these by other goroutines.
+	mu      lock.Mutex
 	replies millrace.Chain // are sent before the next batch
 }
 
@@ -168,8 +170,10 @@ func (v *Viewer) finish() {
 // pending is unknown.
 func (v *Viewer) abandon() {
 	defer func() {
-		if cause := recover(); cause != nil { // so that other viewers of a failed loop are abandoned as well
-			v.src.Log.Error("abandoning a viewer failed", "viewer", v.remote, "cause", fmt.Sprint(cause))
+		// So that other viewers of a failed loop are abandoned as well.
+		if cause := recover(); cause != nil {
+			v.src.Log.Error("abandoning a viewer failed", "viewer", v.remote, "cause",
+				fmt.Sprint(cause))
 		}
 	}()
 	v.out.pending = millrace.Chain{}
@@ -198,7 +202,8 @@ func (v *Viewer) inspect(at int64) LagReport {
 	if why != Connected {
 		if v.fallBehind(why) && !v.lag.warned {
 			v.lag.warned = true
-			go v.src.Log.Warn("viewer is too far behind", "viewer", v.remote, "reason", why.String(),
+			go v.src.Log.Warn("viewer is too far behind", "viewer", v.remote, "reason",
+				why.String(),
 				"bytes", lag.Bytes, "frames", lag.Frames, "time", lag.Time.Round(time.Millisecond))
 		}
 		if v.src.Drop {

@@ -123,7 +123,8 @@ func (v *Viewer) endsProperly() bool {
 
 // holds reports whether v is paused. After a pause it moves v to Session.Restart.
 func (v *Viewer) holds() bool {
-	if v.paused.Load() && v.src.reason() == Connected { // a viewer that is paused gets the end of the stream
+	// A viewer that is paused gets the end of the stream.
+	if v.paused.Load() && v.src.reason() == Connected {
 		v.held = true
 		return true
 	}

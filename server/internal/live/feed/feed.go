@@ -25,17 +25,19 @@ type Feed struct {
 	out    *rendition.Set
 	facts  *flvstream.Facts // of out
 
-	address   string                  // of the publisher
-	continues *flvstream.Continuation // fits the publisher's tags to those before; nil: there were none
-	overlap   *overlap                // nil for a publisher of this node
+	address string // of the publisher
+	// Fits the publisher's tags to those before; nil: there were none.
+	continues *flvstream.Continuation
+	overlap   *overlap // nil for a publisher of this node
 
 	// unkept is how many bytes have come since the last frame that was published. RTMP counts the
 	// frame itself, too.
 	unkept int
 
-	starts    flvstream.StartFinder
-	presence  flvstream.Presence
-	tracks    map[flv.Type]map[byte]bool // numbers of the tracks that the publisher's sequence headers have announced
+	starts   flvstream.StartFinder
+	presence flvstream.Presence
+	// Numbers of the tracks that the publisher's sequence headers have announced.
+	tracks    map[flv.Type]map[byte]bool
 	gapLogged bool
 	trackTime flvstream.TrackTimer
 	farLogged bool // that keyframes are far apart
@@ -72,8 +74,9 @@ func (f *Feed) Release() {
 // A Publisher is the source of the tags that a Feed takes.
 type Publisher struct {
 	Address string
-	Epoch   uint64 // the ownership of the node that the stream is pulled from; 0 for a publisher of this node
-	Skipped int    // bytes that came before the first tag
+	// The ownership of the node that the stream is pulled from; 0 for a publisher of this node.
+	Epoch   uint64
+	Skipped int // bytes that came before the first tag
 }
 
 // Begin starts the tags of a publisher.
@@ -108,7 +111,8 @@ func (f *Feed) follow(epoch uint64) {
 	case o == nil || o.epoch != epoch:
 		f.overlap = &overlap{epoch: epoch, continues: f.continues}
 	default:
-		o.continues = cmp.Or(o.continues, &flvstream.Continuation{}) // which leaves out headers that are known
+		// Which leaves out headers that are known.
+		o.continues = cmp.Or(o.continues, &flvstream.Continuation{})
 		f.continues = o.continues
 		o.joins, o.again = true, 0
 	}
@@ -173,7 +177,8 @@ func (f *Feed) warnOfCodecs() {
 	if left := f.facts.LeftOut(); left != "" {
 		f.warned = true
 		f.log.Warn("MP4, HLS and browsers get only H.264, H.265 and AAC of this stream",
-			"left_out", left, "video", f.facts.Video.Load().String(), "audio", f.facts.Audio.Load().String())
+			"left_out", left, "video", f.facts.Video.Load().String(), "audio",
+			f.facts.Audio.Load().String())
 	}
 }
 
@@ -192,7 +197,8 @@ func (f *Feed) write(t flv.Tag, c *millrace.Chain, at int64) error {
 	f.noteTrack(t)
 	f.warnOfCodecs()
 	if t.Packet == flv.PacketFrame {
-		if ahead := int32(t.Timestamp - f.last.time); !f.last.timed || ahead >= 0 || ahead < -flvstream.Interleave {
+		if ahead := int32(t.Timestamp - f.last.time); !f.last.timed || ahead >= 0 ||
+			ahead < -flvstream.Interleave {
 			f.last = lastFrame{true, t.Timestamp, at}
 		}
 		if f.trackTime.Passed(t.Timestamp) && !f.facts.Settled.Load() {
@@ -238,7 +244,8 @@ func (f *Feed) tracksChange(start bool) bool {
 	return f.preamble.Without != was
 }
 
-func (f *Feed) leaveOut(t flv.Type, without *bool, known *atomic.Pointer[flvstream.Track], start bool) {
+func (f *Feed) leaveOut(t flv.Type, without *bool, known *atomic.Pointer[flvstream.Track],
+	start bool) {
 	switch tracks, flag := f.facts.Tracks.Load(), flvstream.TrackFlag(t); {
 	case !f.presence.Absent(t):
 		*without = false
@@ -253,7 +260,8 @@ func (f *Feed) leaveOut(t flv.Type, without *bool, known *atomic.Pointer[flvstre
 // publishTracks publishes a frame, the first with a preamble of other tracks. It takes ownership of
 // c.
 func (f *Feed) publishTracks(c *millrace.Chain, start bool) error {
-	f.log.Info("the tracks of the stream changed", "video", f.facts.Video.Load().String(), "audio", f.facts.Audio.Load().String())
+	f.log.Info("the tracks of the stream changed", "video", f.facts.Video.Load().String(), "audio",
+		f.facts.Audio.Load().String())
 	var preamble millrace.Chain
 	f.preamble.Clone(&preamble)
 	return f.out.ChangeTracks(c, &preamble, start)
@@ -299,11 +307,14 @@ const farKeys = 4 * time.Second
 // apart.
 func (f *Feed) noteKeys(at uint32, key bool) {
 	group := f.keys.Group(at)
-	if far := farKeys.Milliseconds(); group > far && f.facts.GOP.Load() > far && !f.farLogged { // not for one odd timestamp
+	// Not for one odd timestamp.
+	if far := farKeys.Milliseconds(); group > far && f.facts.GOP.Load() > far && !f.farLogged {
 		f.farLogged = true
 		// In another goroutine, as below: the log may block, and the stream must not wait.
-		go f.log.Warn("keyframes are far apart: viewers start at the last one, and stay that far behind live "+
-			"(set the encoder's keyframe interval to 2 s)", "publisher", f.address, "more than", farKeys)
+		go f.log.Warn(
+			"keyframes are far apart: viewers start at the last one, and stay that far behind live "+
+				"(set the encoder's keyframe interval to 2 s)", "publisher", f.address, "more than",
+			farKeys)
 	}
 	if key {
 		f.keys.Note(at)

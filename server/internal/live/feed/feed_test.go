@@ -42,8 +42,10 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	memory, log := millrace.DefaultPool().Account(), slog.New(slog.DiscardHandler)
-	cfg := &rendition.Config{KeepBytes: 1 << 20, KeepFrames: 1 << 10, MaxTag: 1 << 20, Counters: &rendition.Counters{}}
-	set := rendition.New(cfg, log, memory, rendition.FLV, []byte("FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00"))
+	cfg := &rendition.Config{KeepBytes: 1 << 20, KeepFrames: 1 << 10, MaxTag: 1 << 20,
+		Counters: &rendition.Counters{}}
+	set := rendition.New(cfg, log, memory, rendition.FLV,
+		[]byte("FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00"))
 	_, start := set.Join(rendition.FLV, false)
 	f := &fixture{Feed: New(set, log, memory), t: t, set: set, view: start.Cursor}
 	t.Cleanup(func() {
@@ -123,7 +125,8 @@ func film(gops int) (tags []testTag, keys []int) {
 func TestPullContinuesAfterTheLastFrame(t *testing.T) {
 	tags, keys := film(5)
 	for cut := range len(tags) + 1 {
-		for owner := cut; owner <= len(tags); owner++ { // how far the owner has got when the node comes back
+		// How far the owner has got when the node comes back.
+		for owner := cut; owner <= len(tags); owner++ {
 			t.Run(fmt.Sprintf("cut at %d, continued at %d", cut, owner), func(t *testing.T) {
 				f := newFixture(t)
 				f.Begin(Publisher{Address: "owner", Epoch: 7})

@@ -13,13 +13,15 @@ import (
 //
 // The zero value leaves out headers that are known, and changes nothing else.
 type Continuation struct {
-	timed    bool   // the stream has a clock: there was a frame
-	last     uint32 // the stream's time at the last frame before; nothing is put before it
-	lastAt   int64  // when that was published
-	begun    bool   // a frame has come, so shift is known
-	shift    uint32 // added to the publisher's times
-	past     bool   // a frame came so long after last that none is put before it; last is not looked at, which wraps
-	needsKey bool   // drop video up to the next keyframe
+	timed  bool   // the stream has a clock: there was a frame
+	last   uint32 // the stream's time at the last frame before; nothing is put before it
+	lastAt int64  // when that was published
+	begun  bool   // a frame has come, so shift is known
+	shift  uint32 // added to the publisher's times
+	// A frame came so long after last that none is put before it; last is not looked at, which
+	// wraps.
+	past     bool
+	needsKey bool // drop video up to the next keyframe
 }
 
 // Continue returns a Continuation for the next publisher of a stream. If timed, the last frame had
@@ -45,7 +47,8 @@ func (n *Continuation) Last() uint32 { return n.last }
 // are the stream's; enc makes the header of a tag with a new time. It returns false if t must be
 // dropped. Begin has seen t.
 func (n *Continuation) Fit(
-	t *flv.Tag, c *millrace.Chain, at int64, starts *StartFinder, preamble *Preamble, enc *flv.Encoder,
+	t *flv.Tag, c *millrace.Chain, at int64, starts *StartFinder, preamble *Preamble,
+	enc *flv.Encoder,
 ) bool {
 	switch {
 	case t.Type != flv.TypeVideo || t.Packet != flv.PacketFrame || !n.needsKey:

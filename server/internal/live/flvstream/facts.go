@@ -11,14 +11,17 @@ import (
 // Facts describe the current state of a stream. The goroutine of its publisher writes them, and the
 // end of the stream calls SetKnown; any goroutine may read them.
 type Facts struct {
-	Promised uint32        // flags of an FLV header: the tracks that the first publisher announced; does not change
+	// Flags of an FLV header: the tracks that the first publisher announced; does not change.
+	Promised uint32
 	Tracks   atomic.Uint32 // flags of an FLV header: the tracks that exist
-	TrackSet atomic.Int32  // grows when a track has gone, or is back; under the lock of conversions that begin
-	Settled  atomic.Bool   // TrackWait has passed: Video and Audio are all tracks that there will be
-	NoVideo  atomic.Bool   // see VideoGap: audio frames are keyframes
-	Further  atomic.Int32  // tracks besides the default ones
-	Video    atomic.Pointer[Track]
-	Audio    atomic.Pointer[Track]
+	// Grows when a track has gone, or is back; under the lock of conversions that begin.
+	TrackSet atomic.Int32
+	// TrackWait has passed: Video and Audio are all tracks that there will be.
+	Settled atomic.Bool
+	NoVideo atomic.Bool  // see VideoGap: audio frames are keyframes
+	Further atomic.Int32 // tracks besides the default ones
+	Video   atomic.Pointer[Track]
+	Audio   atomic.Pointer[Track]
 
 	Resumed atomic.Pointer[uint32] // the time of the last frame before the newest continuation
 
@@ -87,7 +90,8 @@ func (f *Facts) LeftOut() string {
 	noVideo := video != nil && !video.Is(flv.AVC) && !video.Is(flv.HEVC)
 	noAudio := audio != nil && !audio.Is(flv.AAC)
 	switch {
-	case noVideo && noAudio, f.Settled.Load() && (noVideo && audio == nil || noAudio && video == nil):
+	case noVideo && noAudio, f.Settled.Load() &&
+		(noVideo && audio == nil || noAudio && video == nil):
 		return "all"
 	case noVideo:
 		return "video"

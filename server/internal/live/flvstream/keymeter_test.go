@@ -39,7 +39,8 @@ func TestKeyMeter(t *testing.T) {
 	for i, tt := range []struct {
 		at   uint32
 		want int64
-	}{{1000, 0}, {3000, 2000}, {4000, 2000}, {5000, 1000}, {4000, 1000}, {6000, 2000}, {1<<32 - 500, 2000}} {
+	}{{1000, 0}, {3000, 2000}, {4000, 2000}, {5000, 1000}, {4000, 1000}, {6000, 2000},
+		{1<<32 - 500, 2000}} {
 		k.Note(tt.at)
 		if got := k.Longest(); got != tt.want {
 			t.Errorf("keyframe %d: %d ms, want %d", i, got, tt.want)

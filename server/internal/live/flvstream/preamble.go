@@ -74,7 +74,8 @@ func (p *Preamble) Part(t flv.Tag) *millrace.Chain {
 	if place >= trackPlace && (others >= maxTrackParts || bytes > MaxPart) {
 		return nil
 	}
-	i, found := slices.BinarySearchFunc(p.parts, place, func(q part, place int) int { return q.place - place })
+	i, found := slices.BinarySearchFunc(p.parts, place,
+		func(q part, place int) int { return q.place - place })
 	if !found {
 		p.parts = slices.Insert(p.parts, i, part{place: place})
 	}

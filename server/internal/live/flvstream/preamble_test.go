@@ -10,7 +10,8 @@ import (
 func TestTrackPartsAreBounded(t *testing.T) {
 	in := &Preamble{}
 	keep := func(track byte, size int) bool {
-		tag := flv.Tag{Type: flv.TypeVideo, Packet: flv.PacketSequenceHeader, SequenceHeader: true, Track: track, Size: size}
+		tag := flv.Tag{Type: flv.TypeVideo, Packet: flv.PacketSequenceHeader, SequenceHeader: true,
+			Track: track, Size: size}
 		part := in.Part(tag)
 		if part == nil {
 			return false

@@ -16,7 +16,8 @@ type StartFinder struct {
 // Note takes the next tag.
 func (f *StartFinder) Note(t flv.Tag) {
 	f.first.note(t)
-	f.Video = f.Video || t.Type == flv.TypeVideo && (t.Packet == flv.PacketFrame || t.SequenceHeader)
+	f.Video = f.Video || t.Type == flv.TypeVideo &&
+		(t.Packet == flv.PacketFrame || t.SequenceHeader)
 }
 
 // IsStart reports whether viewers can start at t, which was noted. kept reports whether they can
@@ -52,5 +53,6 @@ func (d *defaultTracks) note(t flv.Tag) {
 
 // secondary reports whether t belongs to another track than the default one of its kind.
 func (d *defaultTracks) secondary(t flv.Tag) bool {
-	return t.Track != 0 && (t.Type == flv.TypeVideo && d.video || t.Type == flv.TypeAudio && d.audio)
+	return t.Track != 0 && (t.Type == flv.TypeVideo && d.video || t.Type == flv.TypeAudio &&
+		d.audio)
 }

@@ -39,7 +39,10 @@ func TestPresence(t *testing.T) {
 		return tags
 	}
 	header := flv.Tag{Type: flv.TypeVideo, Packet: flv.PacketSequenceHeader, SequenceHeader: true}
-	video := func(at uint32) flv.Tag { return flv.Tag{Type: flv.TypeVideo, Packet: flv.PacketFrame, Timestamp: at} }
+	video := func(at uint32) flv.Tag {
+		return flv.Tag{Type: flv.TypeVideo, Packet: flv.PacketFrame,
+			Timestamp: at}
+	}
 	for _, tt := range []struct {
 		name   string
 		tags   []flv.Tag
@@ -47,10 +50,14 @@ func TestPresence(t *testing.T) {
 	}{
 		{"video that never comes", frame(flv.TypeAudio, 0, TrackWait), true},
 		{"video that may come yet", frame(flv.TypeAudio, 0, TrackWait-40), false},
-		{"a header alone", append([]flv.Tag{header}, frame(flv.TypeAudio, 0, headerAbsentAfter)...), true},
-		{"a slide every 20 s", append([]flv.Tag{video(0)}, frame(flv.TypeAudio, 0, 20_000)...), false},
-		{"video that has stopped", append([]flv.Tag{video(0)}, frame(flv.TypeAudio, 0, videoAbsentAfter)...), true},
-		{"one odd time", append([]flv.Tag{video(0)}, frame(flv.TypeAudio, 60_000, 60_040)...), false},
+		{"a header alone", append([]flv.Tag{header}, frame(flv.TypeAudio, 0, headerAbsentAfter)...),
+			true},
+		{"a slide every 20 s", append([]flv.Tag{video(0)}, frame(flv.TypeAudio, 0, 20_000)...),
+			false},
+		{"video that has stopped", append([]flv.Tag{video(0)},
+			frame(flv.TypeAudio, 0, videoAbsentAfter)...), true},
+		{"one odd time", append([]flv.Tag{video(0)}, frame(flv.TypeAudio, 60_000, 60_040)...),
+			false},
 	} {
 		var p Presence
 		for _, tag := range tt.tags {

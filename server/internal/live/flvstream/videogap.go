@@ -17,8 +17,9 @@ const VideoGapAfter = 10_000
 type VideoGap struct {
 	Open bool // there is such a gap
 
-	counting bool   // there was audio since the last video frame
-	since    uint32 // the first such audio. Audio is compared with audio, because video may have other timestamps
+	counting bool // there was audio since the last video frame
+	// The first such audio. Audio is compared with audio, because video may have other timestamps.
+	since uint32
 }
 
 // Note takes the next tag, and reports whether there is a gap. kept reports whether viewers can

@@ -44,7 +44,8 @@ func (c *mediaClock) compare() { c.seen, c.least = 0, math.MaxInt64 }
 // add returns the duration of f, limited to most, and its date. begins means that f does not
 // continue the fragment before. came is when f came. After a fragment that is longer than most, the
 // date of the next one is came.
-func (c *mediaClock) add(f Fragment, begins bool, most time.Duration, came time.Time) (lasts time.Duration, at time.Time) {
+func (c *mediaClock) add(f Fragment, begins bool, most time.Duration,
+	came time.Time) (lasts time.Duration, at time.Time) {
 	if begins {
 		c.line = mp4.Timeline{}
 	}

@@ -48,11 +48,13 @@ func TestMediaClock(t *testing.T) {
 			var before time.Time
 			var late time.Duration
 			for i := range 400 {
-				f := Fragment{FragmentInfo: mp4.FragmentInfo{Start: time.Duration(i) * step, End: time.Duration(i+1) * step}}
+				f := Fragment{FragmentInfo: mp4.FragmentInfo{Start: time.Duration(i) * step,
+					End: time.Duration(i+1) * step}}
 				came := start.Add(test.came(i))
 				lasts, at := c.add(f, false, time.Second, came)
 				if lasts != step || at.Sub(before) < step-clockStep {
-					t.Fatalf("fragment %d lasts %v and is dated %v after the one before", i, lasts, at.Sub(before))
+					t.Fatalf("fragment %d lasts %v and is dated %v after the one before", i, lasts,
+						at.Sub(before))
 				}
 				before, late = at, came.Sub(at.Add(step))
 			}
@@ -70,11 +72,13 @@ func TestMediaClockJump(t *testing.T) {
 	c.begin(start)
 	c.add(Fragment{}, true, time.Second, start)
 	f := Fragment{FragmentInfo: mp4.FragmentInfo{Start: time.Hour, End: time.Hour + time.Second}}
-	if lasts, at := c.add(f, false, 2*time.Second, start); lasts != 2*time.Second || !at.Equal(start) {
+	if lasts, at := c.add(f, false, 2*time.Second, start); lasts != 2*time.Second ||
+		!at.Equal(start) {
 		t.Errorf("it lasts %v, %v after the start", lasts, at.Sub(start))
 	}
 	f.Start, f.End = time.Second, 2*time.Second
-	if lasts, at := c.add(f, false, 2*time.Second, start); lasts != time.Second || at.Sub(start) > 2*time.Second {
+	if lasts, at := c.add(f, false, 2*time.Second, start); lasts != time.Second ||
+		at.Sub(start) > 2*time.Second {
 		t.Errorf("after a jump back it lasts %v, %v after the start", lasts, at.Sub(start))
 	}
 }

@@ -127,7 +127,8 @@ type SequenceStart struct{ Epoch, MSN, Discontinuity uint64 }
 
 // After returns numbers that follow both n and m.
 func (n SequenceStart) After(m SequenceStart) SequenceStart {
-	return SequenceStart{max(n.Epoch, m.Epoch), max(n.MSN, m.MSN), max(n.Discontinuity, m.Discontinuity)}
+	return SequenceStart{max(n.Epoch, m.Epoch), max(n.MSN, m.MSN),
+		max(n.Discontinuity, m.Discontinuity)}
 }
 
 // FirstMSN returns the number of the first segment of a window that begins at a time. It grows by

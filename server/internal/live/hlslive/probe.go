@@ -120,7 +120,8 @@ func (p *probe) enough() bool {
 		wait = 2 * p.cfg.Segment
 	}
 	known := !p.movie().Video || p.interval() > 0 || p.length() >= wait
-	few := len(p.list) < minFragments && p.length() < 2*p.cfg.Segment // long fragments, such as slides, are few
+	// Long fragments, such as slides, are few.
+	few := len(p.list) < minFragments && p.length() < 2*p.cfg.Segment
 	return known && !few && p.length() >= minParts*p.cfg.Part
 }
 
@@ -149,7 +150,8 @@ func (p *probe) config() hls.Config {
 	target = min(max(target, time.Second), maxTarget)
 	at := time.Now()
 	return hls.Config{
-		Epoch: uint64(at.UnixMicro()), FirstMSN: p.cfg.FirstMSN(at), // no two nodes begin in the same microsecond
+		// No two nodes begin in the same microsecond.
+		Epoch: uint64(at.UnixMicro()), FirstMSN: p.cfg.FirstMSN(at),
 		Target: target, Part: min(p.part(), target), Segment: min(p.cfg.Segment, target),
 		Segments: p.cfg.Segments, MaxBytes: p.cfg.MaxBytes,
 	}

@@ -22,36 +22,47 @@ func TestDurations(t *testing.T) {
 		target, part time.Duration
 	}{
 		{"25 frames a second", video, 2000, []int{40}, 2 * time.Second, 282 * time.Millisecond},
-		{"30, in whole milliseconds", video, 2000, []int{33, 33, 34}, 2 * time.Second, 282 * time.Millisecond},
+		{"30, in whole milliseconds", video, 2000, []int{33, 33, 34}, 2 * time.Second,
+			282 * time.Millisecond},
 		{"24", video, 2000, []int{42, 41, 42}, 2 * time.Second, 282 * time.Millisecond},
 		{"60", video, 1000, []int{17, 16, 17}, 2 * time.Second, 282 * time.Millisecond},
 		{"15", video, 1000, []int{67, 66, 67}, 2 * time.Second, 282 * time.Millisecond},
 		{"7", video, 1000, []int{143}, 2 * time.Second, 288 * time.Millisecond},
 		{"5", video, 1000, []int{200}, 2 * time.Second, 402 * time.Millisecond},
 		{"5, and audio", both, 1000, []int{200}, 2 * time.Second, 282 * time.Millisecond},
-		{"one in 2 s, and audio", both, 2000, []int{-23, -23, 2000}, 2 * time.Second, 282 * time.Millisecond},
-		{"groups a little longer", video, 2002, []int{33, 34}, 2 * time.Second, 282 * time.Millisecond},
-		{"groups a little shorter", video, 1997, []int{40}, 2 * time.Second, 282 * time.Millisecond},
-		{"two groups a little shorter", both, 998, []int{40}, 2 * time.Second, 282 * time.Millisecond},
+		{"one in 2 s, and audio", both, 2000, []int{-23, -23, 2000}, 2 * time.Second,
+			282 * time.Millisecond},
+		{"groups a little longer", video, 2002, []int{33, 34}, 2 * time.Second,
+			282 * time.Millisecond},
+		{"groups a little shorter", video, 1997, []int{40}, 2 * time.Second,
+			282 * time.Millisecond},
+		{"two groups a little shorter", both, 998, []int{40}, 2 * time.Second,
+			282 * time.Millisecond},
 		{"groups that do not fit", video, 1500, []int{40}, 3 * time.Second, 282 * time.Millisecond},
-		{"12.5 a second, every 60 a keyframe", video, 4800, []int{80}, 5 * time.Second, 322 * time.Millisecond},
+		{"12.5 a second, every 60 a keyframe", video, 4800, []int{80}, 5 * time.Second,
+			322 * time.Millisecond},
 		{"long groups", video, 10_000, []int{40}, 10 * time.Second, 282 * time.Millisecond},
 		{"groups of a minute", video, 60_000, []int{40}, 16 * time.Second, 282 * time.Millisecond},
-		{"groups that are not known", video, 0, []int{40}, 10 * time.Second, 282 * time.Millisecond},
+		{"groups that are not known", video, 0, []int{40}, 10 * time.Second,
+			282 * time.Millisecond},
 		{"a frame a second", video, 2000, []int{1000}, 2 * time.Second, 1002 * time.Millisecond},
 		{"irregular frames", video, 2000, []int{33, 67}, 2 * time.Second, 447 * time.Millisecond},
-		{"irregular frames, and audio", both, 2000, []int{33, 67}, 2 * time.Second, 282 * time.Millisecond},
+		{"irregular frames, and audio", both, 2000, []int{33, 67}, 2 * time.Second,
+			282 * time.Millisecond},
 		{"segments of 2.05 s", video, 1025, []int{40}, 2 * time.Second, 282 * time.Millisecond},
-		{"audio first", both, 2000, []int{-107, -106, -107, 40, 40, 40}, 2 * time.Second, 282 * time.Millisecond},
+		{"audio first", both, 2000, []int{-107, -106, -107, 40, 40, 40}, 2 * time.Second,
+			282 * time.Millisecond},
 		{"audio", sound, 0, []int{116, 117}, 2 * time.Second, 236 * time.Millisecond},
-		{"fragments that do not last", video, 2000, []int{0}, 2 * time.Second, 282 * time.Millisecond},
+		{"fragments that do not last", video, 2000, []int{0}, 2 * time.Second,
+			282 * time.Millisecond},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := defaults
 			if tt.group == 1025 {
 				cfg.Segment = 2050 * time.Millisecond
 			}
-			p := probe{cfg: &cfg, source: &testSource{interval: time.Duration(tt.group) * time.Millisecond}}
+			p := probe{cfg: &cfg, source: &testSource{interval: time.Duration(
+				tt.group) * time.Millisecond}}
 			at := time.Duration(0)
 			for i := range 60 {
 				f := Fragment{Movie: &tt.movie, FragmentInfo: mp4.FragmentInfo{Start: at}}
@@ -74,7 +85,8 @@ func TestDurations(t *testing.T) {
 			}
 			c := p.config()
 			if c.Target != tt.target || c.Part != tt.part {
-				t.Errorf("target %v and part %v, want %v and %v", c.Target, c.Part, tt.target, tt.part)
+				t.Errorf("target %v and part %v, want %v and %v", c.Target, c.Part, tt.target,
+					tt.part)
 			}
 			if _, err := hls.NewWindow(c); err != nil {
 				t.Error(err)
@@ -99,7 +111,9 @@ func TestEnoughFragments(t *testing.T) {
 			p := probe{cfg: &defaults, source: &testSource{interval: tt.lasts}}
 			n := 0
 			for at := time.Duration(0); n < 100 && !p.enough(); n++ {
-				f := Fragment{Movie: &mp4.Movie{Video: true}, FragmentInfo: mp4.FragmentInfo{Start: at, End: at + tt.lasts, Pictures: 1, Key: true}}
+				f := Fragment{Movie: &mp4.Movie{Video: true},
+					FragmentInfo: mp4.FragmentInfo{Start: at, End: at + tt.lasts, Pictures: 1,
+						Key: true}}
 				p.add(f, new(millrace.Chain))
 				at += tt.lasts
 			}
@@ -125,11 +139,13 @@ func TestFirstSegmentEndsBeforeKeyframes(t *testing.T) {
 				}
 				at := time.Duration(n) * lasts
 				info := mp4.FragmentInfo{Start: at, End: at + lasts, Pictures: 1, Key: n%group == 0}
-				p.add(Fragment{Movie: &mp4.Movie{Video: true}, FragmentInfo: info}, new(millrace.Chain))
+				p.add(Fragment{Movie: &mp4.Movie{Video: true}, FragmentInfo: info},
+					new(millrace.Chain))
 			}
 			rest := lasts*time.Duration((n+group-1)/group*group) - p.firstEnd().Truncate(lasts)
 			if rest > 0 && rest < 160*time.Millisecond {
-				t.Errorf("keyframes %d frames apart, known at %d: a segment of %v", group, known, rest)
+				t.Errorf("keyframes %d frames apart, known at %d: a segment of %v", group, known,
+					rest)
 			}
 		}
 	}
@@ -140,7 +156,8 @@ func TestPlayerEstimate(t *testing.T) {
 	var e playerEstimate
 	at := int64(1)
 	for second := range 20 {
-		for range 5 { // three players ask for each part of 200 ms, and one for a playlist every two seconds
+		// Three players ask for each part of 200 ms, and one for a playlist every two seconds.
+		for range 5 {
 			for range 3 {
 				e.add(at, period, 200*time.Millisecond)
 			}

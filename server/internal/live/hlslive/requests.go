@@ -24,14 +24,16 @@ func (w *Window) Master(ctx context.Context) (list *Playlist, err error) {
 
 // Playlist returns the media playlist of that name. If blocks is set, it waits until the playlist
 // has the media that want asks for. An error is a [refuse.Refusal], ErrElsewhere, or that of ctx.
-func (w *Window) Playlist(ctx context.Context, object string, want hls.Reload, blocks bool) (list *Playlist, err error) {
+func (w *Window) Playlist(ctx context.Context, object string, want hls.Reload,
+	blocks bool) (list *Playlist, err error) {
 	asked, late := now(), false
 	err = w.await(ctx, func() (bool, error) {
 		if w.window == nil {
 			return false, nil
 		}
 		if object != mediaName(w.movie) && object != MediaName {
-			return false, refuse.New(http.StatusNotFound, "stream %q has other tracks than %s now: ask for %s", w.name, object, MasterName)
+			return false, refuse.New(http.StatusNotFound,
+				"stream %q has other tracks than %s now: ask for %s", w.name, object, MasterName)
 		}
 		switch status := w.window.Status(want); {
 		case !blocks:
@@ -41,7 +43,8 @@ func (w *Window) Playlist(ctx context.Context, object string, want hls.Reload, b
 			}
 		case status == hls.TooFar:
 			msn, part := w.window.Next()
-			return false, refuse.New(http.StatusBadRequest, "segment %d is too far ahead: part %d of segment %d is next", want.MSN, part, msn)
+			return false, refuse.New(http.StatusBadRequest,
+				"segment %d is too far ahead: part %d of segment %d is next", want.MSN, part, msn)
 		}
 		lasts := w.cfg.Target
 		if blocks {
@@ -82,7 +85,8 @@ func (w *Window) Object(ctx context.Context, o hls.Object, dst *millrace.Chain) 
 
 // Absent refuses a request for an object that no window has.
 func Absent(name string, o hls.Object) error {
-	return refuse.New(http.StatusNotFound, "%s is not, or no longer, in the window of stream %q", o, name)
+	return refuse.New(http.StatusNotFound, "%s is not, or no longer, in the window of stream %q", o,
+		name)
 }
 
 // isNext reports whether o is the next part, or the first part of the next segment. w.mu is held.

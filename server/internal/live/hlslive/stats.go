@@ -18,7 +18,10 @@ func (r *rates) add(f Fragment, lasts time.Duration, bytes int) {
 func (r *rates) frameRate() float64 { return float64(r.frames) / max(r.lasts.Seconds(), 1e-3) }
 
 // bandwidth returns the bits a second.
-func (r *rates) bandwidth() int64 { return int64(float64(8*r.bytes) / max(r.lasts.Seconds(), 1e-3)) }
+func (r *rates) bandwidth() int64 {
+	return int64(float64(8*r.bytes) / max(r.lasts.Seconds(),
+		1e-3))
+}
 
 // A playerEstimate estimates the players of a playlist from their requests, because HLS players do
 // not identify themselves: each asks again after the duration of the media that it got.
@@ -64,7 +67,8 @@ type Stats struct {
 
 // Stats returns the counters, as the Stats of no window.
 func (c *Counters) Stats() Stats {
-	return Stats{Rendered: c.Rendered.Load(), Playlists: c.Playlists.Load(), Objects: c.Objects.Load(), BytesOut: c.Bytes.Load()}
+	return Stats{Rendered: c.Rendered.Load(), Playlists: c.Playlists.Load(),
+		Objects: c.Objects.Load(), BytesOut: c.Bytes.Load()}
 }
 
 // Add adds other to s.

@@ -148,7 +148,8 @@ func Stored(state []byte) (master, media *Playlist, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	w, err := hls.NewWindow(hls.Config{FirstMSN: s.Next.MSN, Past: s.Segments, Target: s.Target, Part: s.Part,
+	w, err := hls.NewWindow(hls.Config{FirstMSN: s.Next.MSN, Past: s.Segments, Target: s.Target,
+		Part:    s.Part,
 		Segment: s.Target, Segments: max(1, len(s.Segments)), MaxBytes: 64 << 20})
 	if err != nil {
 		return nil, nil, err
@@ -160,5 +161,6 @@ func Stored(state []byte) (master, media *Playlist, err error) {
 	if len(s.Segments) == 0 || s.Master == "" {
 		return nil, nil, errors.New("the store has no playlist")
 	}
-	return newPlaylist([]byte(s.Master), s.Target), newPlaylist(w.AppendPlaylist(nil, false), s.Target), nil
+	return newPlaylist([]byte(s.Master), s.Target),
+		newPlaylist(w.AppendPlaylist(nil, false), s.Target), nil
 }

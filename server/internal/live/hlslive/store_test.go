@@ -16,7 +16,8 @@ import (
 func TestPrecedeWithAnotherClock(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := &playlistState{Target: 2 * time.Second, Part: 200 * time.Millisecond, Open: true,
-		Next: hls.Listed{Epoch: 9, MSN: 8, Number: 2, Duration: 600 * time.Millisecond}, Segments: []hls.Listed{{Epoch: 9, MSN: 7, Duration: time.Second, Number: 2, Time: at}}}
+		Next:     hls.Listed{Epoch: 9, MSN: 8, Number: 2, Duration: 600 * time.Millisecond},
+		Segments: []hls.Listed{{Epoch: 9, MSN: 7, Duration: time.Second, Number: 2, Time: at}}}
 	for _, tt := range []struct {
 		comes, shown time.Duration
 		past         int
@@ -28,9 +29,11 @@ func TestPrecedeWithAnotherClock(t *testing.T) {
 		{-time.Minute, -time.Minute, 0},
 		{time.Minute, time.Minute, 0},
 	} {
-		cfg := hls.Config{Epoch: 3, FirstMSN: 5, Target: time.Second, Part: 20 * time.Millisecond, Segment: 3 * time.Second, Segments: 3, MaxBytes: 1 << 20}
+		cfg := hls.Config{Epoch: 3, FirstMSN: 5, Target: time.Second, Part: 20 * time.Millisecond,
+			Segment: 3 * time.Second, Segments: 3, MaxBytes: 1 << 20}
 		shown := s.precede(&cfg, 0, at.Add(tt.comes))
-		if shown.Sub(at) != tt.shown || len(cfg.Past) != tt.past || cfg.Epoch != 10 || cfg.FirstMSN != 9 {
+		if shown.Sub(at) != tt.shown || len(cfg.Past) != tt.past || cfg.Epoch != 10 ||
+			cfg.FirstMSN != 9 {
 			t.Errorf("%v: %v, %+v", tt.comes, shown.Sub(at), cfg)
 		}
 		if tt.past == 0 {
@@ -53,11 +56,15 @@ func TestStateFormat(t *testing.T) {
 		Target: 2 * time.Second, Part: 282 * time.Millisecond,
 		Segments: []hls.Listed{
 			{Epoch: 7, MSN: 40, Init: 1, Duration: 1900 * time.Millisecond, Time: at, Number: 3},
-			{Epoch: 7, MSN: 41, Init: 2, Duration: 2 * time.Second, Time: at.Add(1900 * time.Millisecond), Discontinuity: true, Number: 4},
-			{Epoch: 7, MSN: 42, Duration: 282 * time.Millisecond, Time: at.Add(3900 * time.Millisecond), Number: 4, Gap: true},
+			{Epoch: 7, MSN: 41, Init: 2, Duration: 2 * time.Second,
+				Time: at.Add(1900 * time.Millisecond), Discontinuity: true, Number: 4},
+			{Epoch: 7, MSN: 42, Duration: 282 * time.Millisecond,
+				Time: at.Add(3900 * time.Millisecond), Number: 4, Gap: true},
 		},
-		Next: hls.Listed{Epoch: 7, MSN: 43, Init: 2, Duration: 564 * time.Millisecond, Time: at.Add(4182 * time.Millisecond), Number: 4},
-		Open: true, Master: "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\nmedia.m3u8\n", Media: MediaName,
+		Next: hls.Listed{Epoch: 7, MSN: 43, Init: 2, Duration: 564 * time.Millisecond,
+			Time: at.Add(4182 * time.Millisecond), Number: 4},
+		Open: true, Master: "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\nmedia.m3u8\n",
+		Media: MediaName,
 	}
 	const golden = "testdata/state-1.json"
 	text, err := json.MarshalIndent(want, "", "\t")
@@ -85,7 +92,8 @@ func TestStateFormat(t *testing.T) {
 		t.Errorf("it is understood as\n%s", again)
 	}
 	master, media, err := Stored(kept)
-	if err != nil || string(master.Text) != want.Master || strings.Count(string(media.Text), "#EXTINF") != 3 {
+	if err != nil || string(master.Text) != want.Master ||
+		strings.Count(string(media.Text), "#EXTINF") != 3 {
 		t.Errorf("its playlists: %v\n%s\n%s", err, master.Text, media.Text)
 	}
 }

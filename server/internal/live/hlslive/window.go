@@ -31,8 +31,9 @@ type Window struct {
 	first  SequenceStart
 	asked  atomic.Int64 // when the latest request came; see now
 
-	mu     lock.Mutex
-	owner  Owner       // nil if the server is alone, and when the stream has ended while its owner was current
+	mu lock.Mutex
+	// Nil if the server is alone, and when the stream has ended while its owner was current.
+	owner  Owner
 	window *hls.Window // nil before the first playlist can be made
 	cfg    hls.Config  // of the window
 	movie  mp4.Movie
@@ -49,7 +50,8 @@ type Window struct {
 // New returns a Window of the stream. Its sequence numbers start at first or later. The caller
 // calls Run. The window takes ownership of source, and keeps owner, which is nil if the server is
 // alone.
-func New(shared *Shared, name string, log *slog.Logger, source Source, owner Owner, first SequenceStart) *Window {
+func New(shared *Shared, name string, log *slog.Logger, source Source, owner Owner,
+	first SequenceStart) *Window {
 	w := &Window{shared: shared, source: source, name: name, log: log, owner: owner, first: first}
 	w.saver.store, w.saver.stream = shared.Store, name
 	w.news.changed = make(chan struct{})
@@ -271,7 +273,8 @@ func (w *Window) resume(ctx context.Context, cfg hls.Config, media string, first
 	state, err := w.saver.load(ctx)
 	if err == nil && state != nil {
 		next := cfg
-		state.Ended = state.Ended || state.Media != "" && state.Media != media // players of other tracks cannot follow
+		// Players of other tracks cannot follow.
+		state.Ended = state.Ended || state.Media != "" && state.Media != media
 		shown = state.precede(&next, w.first.MSN, first)
 		if window, err = hls.NewWindow(next); err == nil {
 			return window, next, shown, nil
@@ -292,7 +295,8 @@ func (w *Window) save(last bool) {
 	list := w.window.Listed()
 	w.saver.save(w.window, w.cfg.Epoch, &playlistState{
 		Target: w.cfg.Target, Part: w.cfg.Part, Segments: list[max(0, len(list)-maxStateSegments):],
-		Next: w.window.Opening(), Open: !last, Ended: w.ended, Master: string(w.master()), Media: mediaName(w.movie),
+		Next: w.window.Opening(), Open: !last, Ended: w.ended, Master: string(w.master()),
+		Media: mediaName(w.movie),
 	})
 }
 
@@ -308,7 +312,8 @@ func (w *Window) add(clock *mediaClock, f Fragment, body *millrace.Chain) {
 
 // put adds a fragment that came at a time, and reports whether requests may wait for it. w.mu is
 // held.
-func (w *Window) put(clock *mediaClock, f Fragment, body *millrace.Chain, came time.Time) (news bool) {
+func (w *Window) put(clock *mediaClock, f Fragment, body *millrace.Chain,
+	came time.Time) (news bool) {
 	switch {
 	case f.NewInit:
 		var init millrace.Chain
@@ -320,7 +325,8 @@ func (w *Window) put(clock *mediaClock, f Fragment, body *millrace.Chain, came t
 	}
 	lasts, at := clock.add(f, f.NewInit || f.AfterLoss, w.cfg.Target+rounding, came)
 	w.rates.add(f, lasts, body.Len())
-	return w.window.Add(hls.Fragment{Duration: lasts, Key: f.Key, KeyNext: f.KeyNext, Time: at}, body) || news
+	return w.window.Add(hls.Fragment{Duration: lasts, Key: f.Key, KeyNext: f.KeyNext, Time: at},
+		body) || news
 }
 
 // update changes w by f, and wakes the requests that wait.
@@ -351,7 +357,8 @@ func (w *Window) noteSilence() {
 
 // master returns the text of the multivariant playlist. w.mu is held.
 func (w *Window) master() []byte {
-	v := hls.Variant{URI: mediaName(w.movie), Codecs: w.movie.Codecs, Width: w.movie.Width, Height: w.movie.Height}
+	v := hls.Variant{URI: mediaName(w.movie), Codecs: w.movie.Codecs, Width: w.movie.Width,
+		Height: w.movie.Height}
 	v.FrameRate = w.rates.frameRate()
 	v.Bandwidth, v.AverageBandwidth = w.window.Bandwidth()
 	v.Bandwidth = max(v.Bandwidth, w.rates.bandwidth()) * 5 / 4 // no later segment should have more

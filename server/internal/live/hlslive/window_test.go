@@ -22,7 +22,8 @@ import (
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // defaults are the defaults of millrace serve.
-var defaults = Config{Part: 200 * time.Millisecond, Segment: 2 * time.Second, Segments: 6, MaxBytes: 64 << 20}
+var defaults = Config{Part: 200 * time.Millisecond, Segment: 2 * time.Second, Segments: 6,
+	MaxBytes: 64 << 20}
 
 // errClosed is what a test closes its window with.
 var errClosed = errors.New("closed")
@@ -69,7 +70,8 @@ type windowTest struct {
 }
 
 func newWindowTest(t *testing.T, store SegmentStore, owner Owner) *windowTest {
-	shared := &Shared{Config: &defaults, Store: store, Waiting: limit.New(10, errors.New("full"), refuse.ErrShutdown)}
+	shared := &Shared{Config: &defaults, Store: store,
+		Waiting: limit.New(10, errors.New("full"), refuse.ErrShutdown)}
 	source := &testSource{fragments: make(chan Fragment)}
 	ctx, stop := context.WithCancel(t.Context())
 	w := &windowTest{
@@ -99,8 +101,9 @@ func (w *windowTest) send(movie *mp4.Movie) {
 	for i := range 25 {
 		time.Sleep(lasts)
 		w.source.fragments <- Fragment{
-			FragmentInfo: mp4.FragmentInfo{Start: w.at, End: w.at + lasts, Pictures: 1, Key: i == 0},
-			Movie:        movie, NewInit: w.at == 0 || i == 0 && movie.Audio, KeyNext: i == 24,
+			FragmentInfo: mp4.FragmentInfo{Start: w.at, End: w.at + lasts, Pictures: 1,
+				Key: i == 0},
+			Movie: movie, NewInit: w.at == 0 || i == 0 && movie.Audio, KeyNext: i == 24,
 		}
 		w.at += lasts
 	}
@@ -147,7 +150,8 @@ func TestWindow(t *testing.T) {
 		for range 4 {
 			w.send(video)
 		}
-		if list := <-master; !strings.Contains(list, video.Codecs) || !strings.HasSuffix(list, VideoName+"\n") {
+		if list := <-master; !strings.Contains(list, video.Codecs) ||
+			!strings.HasSuffix(list, VideoName+"\n") {
 			t.Errorf("the multivariant playlist:\n%s", list)
 		}
 		part := next(t, w.playlist())
@@ -195,7 +199,10 @@ func TestIdleIn(t *testing.T) {
 		}
 		part := next(t, w.playlist())
 		ctx, cancel := context.WithCancel(t.Context())
-		go func() { _, _ = w.Playlist(ctx, MediaName, hls.Reload{MSN: part.MSN, Part: part.Part}, true) }()
+		go func() {
+			_, _ = w.Playlist(ctx, MediaName, hls.Reload{MSN: part.MSN, Part: part.Part},
+				true)
+		}()
 		synctest.Wait()
 		w.asked.Store(now() - int64(time.Hour))
 		if left := w.IdleIn(1); left != 12*time.Second {
@@ -249,13 +256,15 @@ func TestTracksChange(t *testing.T) {
 		for range 4 {
 			w.send(video)
 		}
-		go w.source.send(t.Context(), Fragment{Movie: &mp4.Movie{Video: true, Audio: true}, NewInit: true})
+		go w.source.send(t.Context(), Fragment{Movie: &mp4.Movie{Video: true, Audio: true},
+			NewInit: true})
 		synctest.Wait()
 		if name, ended := w.Media(); name != VideoName || !ended {
 			t.Errorf("%s, ended: %v", name, ended)
 		}
 		var refused *refuse.Refusal
-		if _, err := w.Playlist(t.Context(), AudioName, hls.Reload{}, false); !errors.As(err, &refused) || refused.Status != http.StatusNotFound {
+		if _, err := w.Playlist(t.Context(), AudioName, hls.Reload{}, false); !errors.As(err,
+			&refused) || refused.Status != http.StatusNotFound {
 			t.Errorf("the playlist of other tracks: %v", err)
 		}
 		if after := w.NextStart(); after.MSN == 0 || !w.Has(after.Epoch-1) {

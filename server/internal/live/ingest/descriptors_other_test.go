@@ -4,4 +4,7 @@ package ingest
 
 import "testing"
 
-func takeDescriptors(t *testing.T) { t.Skip("connections are not read by the clock on this system") }
+func takeDescriptors(
+	t *testing.T) {
+	t.Skip("connections are not read by the clock on this system")
+}

@@ -51,7 +51,8 @@ func TestSilenceEndsAPublisher(t *testing.T) {
 			check(t, conn, publisher, false)
 		})
 	})
-	for network, pair := range map[string]func(*testing.T) (publisher, conn net.Conn){"tcp": tcpPair, "unix": unixPair} {
+	for network, pair := range map[string]func(*testing.T) (publisher,
+		conn net.Conn){"tcp": tcpPair, "unix": unixPair} {
 		t.Run("by the clock over "+network, func(t *testing.T) {
 			if !ByClock(time.Second) {
 				t.Skip("not on this system")
@@ -92,9 +93,11 @@ func TestReadingEndsWithTheSession(t *testing.T) {
 			publisher, conn := pair()
 			defer publisher.Close()
 			ctx, cancel := context.WithCancel(t.Context())
-			in := NewConn(conn, &testSession{ctx: ctx}, Config{Beat: 5 * time.Millisecond, Silence: time.Hour})
+			in := NewConn(conn, &testSession{ctx: ctx},
+				Config{Beat: 5 * time.Millisecond, Silence: time.Hour})
 			time.AfterFunc(10*time.Millisecond, cancel)
-			if n, err := in.Read(make([]byte, 10)); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+			if n, err := in.Read(make([]byte, 10)); n != 0 ||
+				!errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("%d bytes, %v", n, err)
 			}
 			conn, err := in.Release()
@@ -103,7 +106,8 @@ func TestReadingEndsWithTheSession(t *testing.T) {
 			}
 			defer conn.Close()
 			go func() { _, _ = publisher.Write([]byte("x")) }()
-			if n, err := conn.Read(make([]byte, 10)); n != 1 || err != nil { // it has no deadline any more
+			// It has no deadline any more.
+			if n, err := conn.Read(make([]byte, 10)); n != 1 || err != nil {
 				t.Errorf("%d bytes, %v", n, err)
 			}
 		})
@@ -145,7 +149,8 @@ func TestNoDescriptors(t *testing.T) {
 	publisher, tcp := nettest.TCPPair(t, false)
 	defer publisher.Close()
 	takeDescriptors(t)
-	in := NewConn(tcp, &testSession{ctx: t.Context()}, Config{Beat: time.Second, Silence: time.Minute})
+	in := NewConn(tcp, &testSession{ctx: t.Context()},
+		Config{Beat: time.Second, Silence: time.Minute})
 	if _, err := publisher.Write([]byte("x")); err != nil {
 		t.Fatal(err)
 	}

@@ -62,7 +62,8 @@ func Open(c Config) (*Archive, error) {
 	if err := c.setDefaults(); err != nil {
 		return nil, err
 	}
-	a := &Archive{cfg: c, log: lock.Logger(c.Log), recordings: make(map[string]*Recording), ready: make(chan struct{})}
+	a := &Archive{cfg: c, log: lock.Logger(c.Log), recordings: make(map[string]*Recording),
+		ready: make(chan struct{})}
 	a.store.dir, a.store.maxBytes, a.store.log = c.Dir, c.MaxBytes, a.log
 	a.waiting, a.stopWait = context.WithCancel(context.Background())
 	root, err := os.OpenRoot(c.Dir)
@@ -93,10 +94,12 @@ func Open(c Config) (*Archive, error) {
 // first.
 func (a *Archive) await() {
 	defer close(a.ready)
-	a.log.Info("recordings wait until the process that is replaced has ended its own", "in", a.cfg.Dir)
+	a.log.Info("recordings wait until the process that is replaced has ended its own", "in",
+		a.cfg.Dir)
 	began := time.Now()
 	late := time.AfterFunc(lockLate, func() {
-		a.log.Error("recordings still wait for another process: frames that do not fit into their queues are lost", "in", a.cfg.Dir)
+		a.log.Error(
+			"recordings still wait for another process: frames that do not fit into their queues are lost", "in", a.cfg.Dir)
 	})
 	defer late.Stop()
 	look := time.NewTicker(lockEvery)
@@ -122,7 +125,8 @@ func (a *Archive) await() {
 		a.log.Error("the recordings that are there cannot be read", "in", a.cfg.Dir, "reason", err)
 	}
 	a.store.makeRoom()
-	a.log.Info("recordings are written", "in", a.cfg.Dir, "after", time.Since(began).Round(time.Millisecond))
+	a.log.Info("recordings are written", "in", a.cfg.Dir, "after",
+		time.Since(began).Round(time.Millisecond))
 }
 
 // Await waits until the directory is this process's: see Config.Successor. It returns an error if

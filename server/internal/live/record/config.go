@@ -17,12 +17,14 @@ const (
 
 // A Config says where recordings are, and how much there may be.
 type Config struct {
-	Dir        string        // of all recordings; it exists
-	MaxBytes   int64         // of all recordings; the oldest files are deleted beyond it. 0 is no limit
+	Dir string // of all recordings; it exists
+	// Of all recordings; the oldest files are deleted beyond it. 0 is no limit.
+	MaxBytes   int64
 	QueueBytes int64         // of one stream, that may wait for the disk. 0 is DefaultQueueBytes
 	Every      time.Duration // a file ends at whole multiples of it, in UTC. 0 is DefaultEvery
-	Successor  bool          // this process replaces another one, which may have the directory for a while
-	Log        *slog.Logger  // nil discards
+	// This process replaces another one, which may have the directory for a while.
+	Successor bool
+	Log       *slog.Logger // nil discards
 
 	// Admit decides whether a stream is recorded; its fragments wait in the queue meanwhile. end is
 	// called when an admitted recording ends. A nil end means that the stream is not recorded.

@@ -22,8 +22,9 @@ const pageSize = 4096
 
 // A file is a recording that grows. It belongs to the writer goroutine of its Recording.
 type file struct {
-	root   *os.Root // opened by this file: if the archive's directory is replaced, the next file uses the new one
-	name   string   // below the root, without an extension
+	// Opened by this file: if the archive's directory is replaced, the next file uses the new one.
+	root   *os.Root
+	name   string // below the root, without an extension
 	period time.Time
 	media  *os.File
 	list   *os.File // nil before the first segment has ended
@@ -31,8 +32,9 @@ type file struct {
 	movie  mp4.Movie
 	base   time.Duration // the stream's time at the beginning of the file, where players show 0
 
-	pending    millrace.Chain // was added and is not written
-	init, next int64          // of media: the size of the init segment, and where the next fragment will be
+	pending millrace.Chain // was added and is not written
+	// Of media: the size of the init segment, and where the next fragment will be.
+	init, next int64
 	listSize   int64
 	fragments  int // in pending
 	segments   segmenter
@@ -45,7 +47,8 @@ func (f *file) size() int64 { return f.next - int64(f.pending.Len()) + f.listSiz
 
 // createFile begins a file of a stream with a fragment that arrived at the given time. base is the
 // stream's time where the fragment begins. createFile borrows init.
-func createFile(cfg *Config, stream string, at time.Time, base time.Duration, init *millrace.Chain) (*file, error) {
+func createFile(cfg *Config, stream string, at time.Time, base time.Duration,
+	init *millrace.Chain) (*file, error) {
 	movie, err := mp4.ReadMovie(init.Bytes())
 	if err != nil {
 		return nil, err
@@ -54,7 +57,8 @@ func createFile(cfg *Config, stream string, at time.Time, base time.Duration, in
 	if err != nil {
 		return nil, err
 	}
-	f := &file{root: root, period: at.Truncate(cfg.Every), init: int64(init.Len()), next: int64(init.Len()),
+	f := &file{root: root, period: at.Truncate(cfg.Every), init: int64(init.Len()),
+		next:  int64(init.Len()),
 		movie: movie, base: base}
 	for range 3 { // the directory may be removed in between, because its last file was
 		if err = f.create(stream, at); !errors.Is(err, fs.ErrNotExist) {

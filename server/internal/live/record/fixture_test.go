@@ -42,7 +42,8 @@ type feed struct {
 
 // newFeed plays the sample of the demo: 8 s of H.264 and AAC, a keyframe a second.
 func newFeed() *feed {
-	return &feed{flv: demo.Sample, length: uint32(demo.Length.Milliseconds()), muxer: mp4.NewMuxer(mp4.Tracks(true, true))}
+	return &feed{flv: demo.Sample, length: uint32(demo.Length.Milliseconds()),
+		muxer: mp4.NewMuxer(mp4.Tracks(true, true))}
 }
 
 // next returns the next fragment. newInit is set if f.init has changed.
@@ -223,13 +224,15 @@ func (r *rig) settle() {
 		notify(rec.full)
 	}
 	r.mu.Unlock()
-	nettest.Eventually(r.t, "nothing waits for the disk", func() bool { return r.Stats().Queued == 0 })
+	nettest.Eventually(r.t, "nothing waits for the disk",
+		func() bool { return r.Stats().Queued == 0 })
 }
 
 // ended waits until no recording is running.
 func (r *rig) ended() {
 	r.t.Helper()
-	nettest.Eventually(r.t, "no recording goes on", func() bool { return r.Stats().Recordings == 0 })
+	nettest.Eventually(r.t, "no recording continues",
+		func() bool { return r.Stats().Recordings == 0 })
 }
 
 // files returns the names of the recordings of a stream, without extensions, in order.
@@ -402,7 +405,8 @@ func checkEntries(t testing.TB, media []byte, p playlistOf, keys bool) (all []fr
 			all, end = append(all, fragment{f, in[:f.Size]}), to
 			in = in[f.Size:]
 		}
-		if d := (end - begin).Seconds() - e.seconds; d < -1e-5 || d > 1e-5 || int(e.seconds+.5) > p.target {
+		if d := (end - begin).Seconds() - e.seconds; d < -1e-5 || d > 1e-5 ||
+			int(e.seconds+.5) > p.target {
 			t.Errorf("segment %d: EXTINF %v, target %d, want %v", i, e.seconds, p.target, end-begin)
 		}
 		if keys && e.seconds < 1.9 && i < len(p.entries)-1 && !p.entries[i+1].discontinuity {
@@ -423,8 +427,10 @@ func sameFragments(t testing.TB, got, want []fragment) {
 		if !bytes.Equal(withoutTimes(got[i].bytes), withoutTimes(want[i].bytes)) {
 			t.Fatalf("fragment %d of %d differs", i, len(got))
 		}
-		if i > 0 && got[i].Start > got[i-1].Start && got[i].Start-got[i-1].Start != want[i].Start-want[i-1].Start {
-			t.Fatalf("fragment %d of %d begins at %v, the one before at %v", i, len(got), got[i].Start, got[i-1].Start)
+		if i > 0 && got[i].Start > got[i-1].Start &&
+			got[i].Start-got[i-1].Start != want[i].Start-want[i-1].Start {
+			t.Fatalf("fragment %d of %d begins at %v, the one before at %v", i, len(got),
+				got[i].Start, got[i-1].Start)
 		}
 	}
 }

@@ -45,7 +45,8 @@ func TestDiskFull(t *testing.T) {
 		n += len(r.feed.to(rec, 100))
 		r.settle()
 	}
-	for _, name := range r.files("cam") { // what could be written plays, even if it could not be finished
+	// What could be written plays, even if it could not be finished.
+	for _, name := range r.files("cam") {
 		text, err := os.ReadFile(name + listExt)
 		if err != nil {
 			t.Fatal(err)
@@ -72,7 +73,8 @@ func TestDiskFull(t *testing.T) {
 	if len(got)+int(st.Lost) < n || st.Lost == 0 || len(got) < 200 || st.Bytes != sizes(t, dir) {
 		t.Errorf("%d fragments of %d, %+v, %d bytes", len(got), n, st, sizes(t, dir))
 	}
-	if log := r.log.String(); strings.Count(log, "no space left") != 1 || strings.Count(log, "goes on\"") != 1 {
+	if log := r.log.String(); strings.Count(log, "no space left") != 1 ||
+		strings.Count(log, "continues\"") != 1 {
 		t.Errorf("the log:\n%s", log)
 	}
 	r.plays("cam")
@@ -128,7 +130,8 @@ func TestFileSizeLimit(t *testing.T) {
 	err := cmd.Wait()
 	guard.Release()
 	var files, lost, failures int
-	if _, scanErr := fmt.Sscan(out.String(), &files, &lost, &failures); err != nil || scanErr != nil {
+	if _, scanErr := fmt.Sscan(out.String(), &files, &lost, &failures); err != nil ||
+		scanErr != nil {
 		t.Fatalf("%v, %s", err, &out)
 	}
 	n := 0

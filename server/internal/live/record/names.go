@@ -35,7 +35,8 @@ func stampTime(stamp string) time.Time {
 }
 
 // ErrName is the error of Archive.Stream for a name that checkName refuses.
-var ErrName = errors.New("record: no name of a stream, or a part but the first begins like a file of a recording")
+var ErrName = errors.New(
+	"record: no name of a stream, or a part but the first begins like a file of a recording")
 
 // checkName refuses names that streams cannot have, and names with a directory that could hold
 // another stream's files.

@@ -64,7 +64,8 @@ func (s *segmenter) add(f mp4.FragmentInfo, at time.Time, offset int64) (done se
 		if !at.IsZero() && (!s.placed || at.Sub(s.zero.Add(start)).Abs() > dateSlack) {
 			s.zero = at.Add(-start)
 		}
-		s.open = segment{offset: offset, start: start, end: end, date: s.zero.Add(start), afterGap: gap}
+		s.open = segment{offset: offset, start: start, end: end, date: s.zero.Add(start),
+			afterGap: gap}
 		if gap {
 			s.open.missing = max(start-last, 0)
 		}
@@ -114,8 +115,9 @@ const dateFormat = "2006-01-02T15:04:05.000Z"
 // listHeader returns the start of a playlist. The first init bytes of the media file are its init
 // segment.
 func listHeader(kind, media string, init int64, target time.Duration) []byte {
-	return fmt.Appendf(nil, "#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-TARGETDURATION:%d\n#EXT-X-PLAYLIST-TYPE:%s\n"+
-		"#EXT-X-MAP:URI=%q,BYTERANGE=\"%d@0\"\n", target/time.Second, kind, media, init)
+	return fmt.Appendf(
+		nil, "#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-TARGETDURATION:%d\n#EXT-X-PLAYLIST-TYPE:%s\n"+
+			"#EXT-X-MAP:URI=%q,BYTERANGE=\"%d@0\"\n", target/time.Second, kind, media, init)
 }
 
 // appendEntry appends the lines of a segment to b. The name of the media file comes last, because
@@ -124,10 +126,12 @@ func listHeader(kind, media string, init int64, target time.Duration) []byte {
 func (g *segment) appendEntry(b []byte, media string) []byte {
 	date := g.date.UTC()
 	if g.afterGap {
-		b = fmt.Appendf(b, "#EXT-X-DISCONTINUITY\n#EXT-X-DATERANGE:ID=\"gap-%d\",CLASS=\"millrace.gap\",START-DATE=%q,DURATION=%.3f\n",
+		b = fmt.Appendf(
+			b, "#EXT-X-DISCONTINUITY\n#EXT-X-DATERANGE:ID=\"gap-%d\",CLASS=\"millrace.gap\",START-DATE=%q,DURATION=%.3f\n",
 			g.offset, date.Add(-g.missing).Format(dateFormat), g.missing.Seconds())
 	}
-	return fmt.Appendf(b, "#EXT-X-PROGRAM-DATE-TIME:%s\n#EXTINF:%.6f,\n#EXT-X-BYTERANGE:%d@%d\n%s\n",
+	return fmt.Appendf(
+		b, "#EXT-X-PROGRAM-DATE-TIME:%s\n#EXTINF:%.6f,\n#EXT-X-BYTERANGE:%d@%d\n%s\n",
 		date.Format(dateFormat), (g.end - g.start).Seconds(), g.size, g.offset, media)
 }
 
@@ -148,10 +152,12 @@ type listEntry struct {
 // headForm and entryForm match the results of listHeader and appendEntry. An entry may follow blank
 // lines.
 var (
-	headForm = regexp.MustCompile(`^#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-TARGETDURATION:([1-9]\d{0,5})\n#EXT-X-PLAYLIST-TYPE:.*\n` +
-		`#EXT-X-MAP:.*\n`)
-	entryForm = regexp.MustCompile(`^\n*(?:#EXT-X-DISCONTINUITY\n#EXT-X-DATERANGE:.*\n)?#EXT-X-PROGRAM-DATE-TIME:(.*)\n` +
-		`#EXTINF:.*\n#EXT-X-BYTERANGE:(\d+)@(\d+)\n(.*)\n`)
+	headForm = regexp.MustCompile(
+		`^#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-TARGETDURATION:([1-9]\d{0,5})\n#EXT-X-PLAYLIST-TYPE:.*\n` +
+			`#EXT-X-MAP:.*\n`)
+	entryForm = regexp.MustCompile(
+		`^\n*(?:#EXT-X-DISCONTINUITY\n#EXT-X-DATERANGE:.*\n)?#EXT-X-PROGRAM-DATE-TIME:(.*)\n` +
+			`#EXTINF:.*\n#EXT-X-BYTERANGE:(\d+)@(\d+)\n(.*)\n`)
 )
 
 // parseList reads the playlist of a media file of size bytes, of which init are the init segment.

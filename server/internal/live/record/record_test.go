@@ -29,7 +29,8 @@ import (
 func probe(t testing.TB, file, kind string) (frames int, complaints string) {
 	t.Helper()
 	need.Program(t, "ffprobe")
-	cmd := exec.Command("ffprobe", "-v", "warning", "-count_frames", "-select_streams", kind, "-show_entries",
+	cmd := exec.Command("ffprobe", "-v", "warning", "-count_frames", "-select_streams", kind,
+		"-show_entries",
 		"stream=nb_read_frames", "-of", "csv=p=0", file)
 	var diag strings.Builder
 	cmd.Stderr = &diag
@@ -37,7 +38,8 @@ func probe(t testing.TB, file, kind string) (frames int, complaints string) {
 	if err != nil {
 		return 0, fmt.Sprint(err, diag.String())
 	}
-	frames, _ = strconv.Atoi(strings.TrimSpace(strings.Split(strings.TrimSpace(string(out)), "\n")[0]))
+	frames, _ = strconv.Atoi(strings.TrimSpace(strings.Split(strings.TrimSpace(string(out)),
+		"\n")[0]))
 	return frames, diag.String()
 }
 
@@ -46,7 +48,7 @@ func probe(t testing.TB, file, kind string) (frames int, complaints string) {
 func decodes(t testing.TB, file string, pictures int) {
 	t.Helper()
 	if n, complaints := probe(t, file, "v"); n != pictures || complaints != "" {
-		t.Errorf("%s: %d pictures, want %d\n%s", filepath.Base(file), n, pictures, complaints)
+		t.Errorf("%s: %d video frames, want %d\n%s", filepath.Base(file), n, pictures, complaints)
 	}
 }
 
@@ -125,7 +127,8 @@ func TestRecording(t *testing.T) {
 			t.Errorf("segment %d: a gap", i)
 		}
 	}
-	if st := r.Stats(); st.Files != 1 || st.Lost != 0 || st.Failures != 0 || st.Bytes != sizes(t, r.dir) {
+	if st := r.Stats(); st.Files != 1 || st.Lost != 0 || st.Failures != 0 ||
+		st.Bytes != sizes(t, r.dir) {
 		t.Errorf("%+v, %d bytes", st, sizes(t, r.dir))
 	}
 	decodes(t, files[0]+mediaExt, pictures(want))
@@ -139,14 +142,17 @@ func TestAgainstFFmpeg(t *testing.T) {
 	source := filepath.Join(t.TempDir(), "source.flv")
 	run := func(args ...string) string {
 		t.Helper()
-		out, err := exec.Command("ffmpeg", append([]string{"-v", "warning"}, args...)...).CombinedOutput()
+		out, err := exec.Command("ffmpeg", append([]string{"-v", "warning"},
+			args...)...).CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
 		return string(out)
 	}
-	run("-f", "lavfi", "-i", "testsrc=size=322x182:rate=25", "-f", "lavfi", "-i", "sine=sample_rate=44100", "-t", "9",
-		"-c:v", "libx264", "-preset", "veryfast", "-g", "70", "-bf", "2", "-pix_fmt", "yuv420p", "-c:a", "aac", source)
+	run("-f", "lavfi", "-i", "testsrc=size=322x182:rate=25", "-f", "lavfi", "-i",
+		"sine=sample_rate=44100", "-t", "9",
+		"-c:v", "libx264", "-preset", "veryfast", "-g", "70", "-bf", "2", "-pix_fmt", "yuv420p",
+		"-c:a", "aac", source)
 	r := newRig(t, nil)
 	var err error
 	if r.feed.flv, err = os.ReadFile(source); err != nil {
@@ -160,7 +166,8 @@ func TestAgainstFFmpeg(t *testing.T) {
 	name := r.files("cam")[0]
 	check(t, name, true)
 	hash := func(file string) string {
-		return run("-i", file, "-map", "0:v", "-frames:v", strconv.Itoa(n-2), "-fps_mode", "passthrough", "-f", "md5", "-")
+		return run("-i", file, "-map", "0:v", "-frames:v", strconv.Itoa(n-2), "-fps_mode",
+			"passthrough", "-f", "md5", "-")
 	}
 	want := hash(source)
 	for _, ext := range []string{mediaExt, listExt} {
@@ -200,10 +207,12 @@ func TestBeginsAtZeroAgainstFFmpeg(t *testing.T) {
 	rec.Close()
 	r.ended()
 	for _, ext := range []string{mediaExt, listExt} {
-		out, err := exec.Command("ffprobe", "-v", "error", "-show_entries", "format=start_time,duration",
+		out, err := exec.Command("ffprobe", "-v", "error", "-show_entries",
+			"format=start_time,duration",
 			"-of", "csv=p=0", r.files("cam")[0]+ext).CombinedOutput()
 		var start, duration float64
-		if _, scanErr := fmt.Sscanf(string(out), "%f,%f", &start, &duration); err != nil || scanErr != nil ||
+		if _, scanErr := fmt.Sscanf(string(out), "%f,%f", &start, &duration); err != nil ||
+			scanErr != nil ||
 			start < 0 || start > 0.1 || duration < 9 || duration > 16 {
 			t.Errorf("%s: %v, %s", ext, err, out)
 		}
@@ -258,7 +267,8 @@ func TestGrowing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p.kind != "EVENT" || p.ended || !strings.HasPrefix(string(text), before) || len(text) == len(before) {
+		if p.kind != "EVENT" || p.ended || !strings.HasPrefix(string(text), before) ||
+			len(text) == len(before) {
 			t.Errorf("type %s, ended %v, after %q: %q", p.kind, p.ended, before, text)
 		}
 		before = string(text)
@@ -308,15 +318,18 @@ func TestClock(t *testing.T) {
 		want         []string
 	}{
 		{"no hour", "2026-11-24T15:00:00Z", 0, []string{"2026-11-24T15-00-00.040Z"}},
-		{"the hour", "2026-11-24T14:59:50Z", 0, []string{"2026-11-24T14-59-50.040Z", "2026-11-24T15-00-00.040Z"}},
+		{"the hour", "2026-11-24T14:59:50Z", 0,
+			[]string{"2026-11-24T14-59-50.040Z", "2026-11-24T15-00-00.040Z"}},
 		{"forth", "2026-11-24T14:10:00Z", 5 * time.Hour,
 			[]string{"2026-11-24T14-10-00.040Z", "2026-11-24T19-10-08.040Z"}},
 		{"back by a moment", "2026-11-24T14:59:58Z", -8 * time.Second,
 			[]string{"2026-11-24T14-59-58.040Z", "2026-11-24T15-00-00.040Z"}},
 		{"back", "2026-11-24T14:10:00Z", -72 * time.Hour,
 			[]string{"2026-11-24T14-10-00.040Z", "2026-11-24T14-10-00.041Z"}},
-		{"back and at the hour", "2026-11-24T14:10:00Z", -72*time.Hour + 49*time.Minute + 50*time.Second,
-			[]string{"2026-11-24T14-10-00.040Z", "2026-11-24T14-10-00.041Z", "2026-11-24T14-10-00.042Z"}},
+		{"back and at the hour", "2026-11-24T14:10:00Z",
+			-72*time.Hour + 49*time.Minute + 50*time.Second,
+			[]string{"2026-11-24T14-10-00.040Z", "2026-11-24T14-10-00.041Z",
+				"2026-11-24T14-10-00.042Z"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			clock := newClock(tt.begins)
@@ -394,7 +407,8 @@ func TestMaxBytes(t *testing.T) {
 	}
 	r.ended()
 	st := r.Stats()
-	if have := sizes(t, r.dir); st.Bytes != have || have < limit/2 || have > limit || st.Removed < 4 {
+	if have := sizes(t, r.dir); st.Bytes != have || have < limit/2 || have > limit ||
+		st.Removed < 4 {
 		t.Errorf("%d bytes, %+v", have, st)
 	}
 	for name := range streams {
@@ -474,7 +488,8 @@ func TestFree(t *testing.T) {
 	}
 	r.feed.to(rec, 150)
 	before := r.Stats()
-	if n := r.Free(1 << 30); n < before.Queued/2 || r.Stats().Queued != before.Queued-n || r.Stats().Lost <= before.Lost {
+	if n := r.Free(1 << 30); n < before.Queued/2 || r.Stats().Queued != before.Queued-n ||
+		r.Stats().Lost <= before.Lost {
 		t.Errorf("%d bytes go; %+v, before %+v", n, r.Stats(), before)
 	}
 	close(g.open)
@@ -487,7 +502,8 @@ func TestFree(t *testing.T) {
 	}
 	all, _ := check(t, r.files("cam")[len(r.files("cam"))-1], true)
 	if last := more[len(more)-1]; all[len(all)-1].Sequence != last.Sequence {
-		t.Errorf("the recording ends with fragment %d, the stream with %d", all[len(all)-1].Sequence, last.Sequence)
+		t.Errorf("the recording ends with fragment %d, the stream with %d",
+			all[len(all)-1].Sequence, last.Sequence)
 	}
 }
 
@@ -517,7 +533,8 @@ func TestSlowDisk(t *testing.T) {
 	}
 	rec.Close()
 	r.ended()
-	if st := r.Stats(); int(st.Lost) != lost || st.LostBytes == 0 || st.Failures != 0 || st.Queued != 0 {
+	if st := r.Stats(); int(st.Lost) != lost || st.LostBytes == 0 || st.Failures != 0 ||
+		st.Queued != 0 {
 		t.Errorf("%+v, want %d lost", st, lost)
 	}
 	name := r.files("cam")[0]
@@ -701,7 +718,8 @@ func TestDirectoryRemoved(t *testing.T) {
 			want := r.feed.to(rec, 100)
 			rec.Close()
 			r.ended()
-			if st := r.Stats(); st.Failures == 0 || st.Lost == 0 || st.Bytes != sizes(t, filepath.Join(r.dir, "cam")) {
+			if st := r.Stats(); st.Failures == 0 || st.Lost == 0 ||
+				st.Bytes != sizes(t, filepath.Join(r.dir, "cam")) {
 				t.Errorf("%+v, %d bytes", st, sizes(t, r.dir))
 			}
 			got := r.checkAll("cam")
@@ -758,12 +776,14 @@ func TestFailingDisk(t *testing.T) {
 	rec.Close()
 	r.ended()
 	st := r.Stats()
-	if log := r.log.String(); strings.Count(log, "recording fails") != 1 || strings.Count(log, "goes on\"") != 1 ||
+	if log := r.log.String(); strings.Count(log, "recording fails") != 1 ||
+		strings.Count(log, "continues\"") != 1 ||
 		!strings.Contains(log, errDisk.Error()) || st.Failures < 2 || st.Failures > 3 {
 		t.Errorf("%+v\n%s", st, log)
 	}
 	got := r.checkAll("cam")
-	if len(r.files("cam")) != 2 || len(got)+int(st.Lost) < len(want) || st.Bytes != sizes(t, r.dir) {
+	if len(r.files("cam")) != 2 || len(got)+int(st.Lost) < len(want) ||
+		st.Bytes != sizes(t, r.dir) {
 		t.Errorf("%v, %d fragments of %d, %+v", r.files("cam"), len(got), len(want), st)
 	}
 	r.plays("cam")
@@ -773,14 +793,17 @@ func TestFailingDisk(t *testing.T) {
 func TestNames(t *testing.T) {
 	r := newRig(t, nil)
 	for _, name := range []string{
-		"", ".", "..", "...", "../x", "/etc", "a b", "ä", strings.Repeat("x", 129), "a\x00", "a/", "a//b", "a/../b", "a/..", "a/./b", "a/b/c/d/e",
-		"a/2026-11-24T15-04-05.000Z", "a/2026-11-24T15-04-05.000Z.mp4/b", "a/b/2026-11-24T15-04-05.000Z.m3u8.new",
+		"", ".", "..", "...", "../x", "/etc", "a b", "ä", strings.Repeat("x", 129), "a\x00", "a/",
+		"a//b", "a/../b", "a/..", "a/./b", "a/b/c/d/e",
+		"a/2026-11-24T15-04-05.000Z", "a/2026-11-24T15-04-05.000Z.mp4/b",
+		"a/b/2026-11-24T15-04-05.000Z.m3u8.new",
 	} {
 		if _, err := r.Stream(name); !errors.Is(err, ErrName) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
-	for _, name := range []string{"a", "A-Z_0.9", ".hidden", "2026-11-24T15-04-05.000Z/a", "a/b/c/d", strings.Repeat("x", 128)} {
+	for _, name := range []string{"a", "A-Z_0.9", ".hidden", "2026-11-24T15-04-05.000Z/a",
+		"a/b/c/d", strings.Repeat("x", 128)} {
 		r.stream(name).Close()
 	}
 	outside := t.TempDir()
@@ -830,7 +853,8 @@ func TestSegmenter(t *testing.T) {
 		var at time.Duration
 		var offset int64
 		for i := range 3000 {
-			f := mp4.FragmentInfo{Size: 1, Start: at, End: at + frame, Key: i%keys == 0, Sequence: uint32(i)}
+			f := mp4.FragmentInfo{Size: 1, Start: at, End: at + frame, Key: i%keys == 0,
+				Sequence: uint32(i)}
 			if g, ok := s.add(f, time.Time{}, offset); ok {
 				all = append(all, g)
 			}
@@ -845,11 +869,13 @@ func TestSegmenter(t *testing.T) {
 		offset, at = 0, 0
 		for i, g := range all {
 			length := g.end - g.start
-			if g.offset != offset || g.start != at || g.afterGap || g.size < 1 || length > s.target {
+			if g.offset != offset || g.start != at || g.afterGap || g.size < 1 ||
+				length > s.target {
 				t.Fatalf("seed %d: segment %d: %+v, target duration %v", seed, i, g, s.target)
 			}
 			begins := int(g.offset) % keys
-			if begins != 0 && i > 0 && length < leastSegment && i < len(all)-1 && int(g.offset+g.size)%keys != 0 {
+			if begins != 0 && i > 0 && length < leastSegment && i < len(all)-1 &&
+				int(g.offset+g.size)%keys != 0 {
 				t.Fatalf("seed %d: segment %d has %v", seed, i, length)
 			}
 			offset, at = offset+g.size, g.end
@@ -872,17 +898,21 @@ func TestGaps(t *testing.T) {
 		{"none", 0, 0, false, 0, 0},
 		{"a late fragment", 0, 900 * time.Millisecond, false, 0, 0},
 		{"one fragment, and no time", 1, 0, true, 0, time.Second},
-		{"one fragment", 1, 40 * time.Millisecond, true, 40 * time.Millisecond, 1040 * time.Millisecond},
+		{"one fragment", 1, 40 * time.Millisecond, true, 40 * time.Millisecond,
+			1040 * time.Millisecond},
 		{"time alone", 0, time.Minute, true, time.Minute, 61 * time.Second},
 		{"a start over", 0, -500 * time.Millisecond, false, 0, 0},
 		{"another start", 7, -time.Second, true, 0, 0},
 	} {
 		var s segmenter
 		date := time.Unix(1e9, 0)
-		_, _ = s.add(mp4.FragmentInfo{Size: 1, End: time.Second, Key: true, Sequence: 1<<32 - 1}, date, 0)
+		_, _ = s.add(mp4.FragmentInfo{Size: 1, End: time.Second, Key: true, Sequence: 1<<32 - 1},
+			date, 0)
 		begin := time.Second + tt.wait
-		done, ended := s.add(mp4.FragmentInfo{Size: 1, Start: begin, End: begin + time.Second, Key: true, Sequence: tt.skip}, date, 1)
-		if ended != tt.gap || s.open.afterGap != tt.gap || s.open.missing != tt.missing || s.open.start != tt.start ||
+		done, ended := s.add(mp4.FragmentInfo{Size: 1, Start: begin, End: begin + time.Second,
+			Key: true, Sequence: tt.skip}, date, 1)
+		if ended != tt.gap || s.open.afterGap != tt.gap || s.open.missing != tt.missing ||
+			s.open.start != tt.start ||
 			ended && (done.afterGap || done.end != time.Second) {
 			t.Errorf("%s: %v, %+v, then %+v", tt.name, ended, done, s.open)
 		}
@@ -905,8 +935,9 @@ func TestPages(t *testing.T) {
 	at := int64(1000)
 	for i := range 500 {
 		for range rnd.IntN(3) {
-			g := segment{offset: at, size: 1 + rnd.Int64N(1<<20), end: time.Second, afterGap: rnd.IntN(4) == 0,
-				date: time.Unix(int64(1e9+i), 0)}
+			g := segment{offset: at, size: 1 + rnd.Int64N(1<<20), end: time.Second,
+				afterGap: rnd.IntN(4) == 0,
+				date:     time.Unix(int64(1e9+i), 0)}
 			f.done = append(f.done, g)
 			at += g.size
 		}
@@ -933,7 +964,8 @@ func TestPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l := parseList(text, "cam.mp4", 1000, at); len(l.entries) != len(whole.entries) || len(whole.entries) < 300 {
+	if l := parseList(text, "cam.mp4", 1000, at); len(l.entries) != len(whole.entries) ||
+		len(whole.entries) < 300 {
 		t.Errorf("%d entries, want %d", len(l.entries), len(whole.entries))
 	}
 }
@@ -945,7 +977,8 @@ func FuzzParseList(f *testing.F) {
 	one := string(g.appendEntry(nil, "m.mp4"))
 	g.offset, g.afterGap = 30, true
 	two := string(g.appendEntry(nil, "m.mp4"))
-	for _, text := range []string{"", head, head + one, head + one + two, head + one + "\n\n" + two + endLine, head + two + one,
+	for _, text := range []string{"", head, head + one, head + one + two, head + one +
+		"\n\n" + two + endLine, head + two + one,
 		head + one[:len(one)-1], one} {
 		f.Add([]byte(text), int64(10), int64(50))
 	}
@@ -962,7 +995,8 @@ func FuzzParseList(f *testing.F) {
 		if end != len(l.text) {
 			t.Fatalf("%d bytes of text, entries end at %d", len(l.text), end)
 		}
-		again := parseList(append(listHeader(finished, "m.mp4", init, max(l.target, time.Second)), l.text...), "m.mp4", init, size)
+		again := parseList(append(listHeader(finished, "m.mp4", init, max(l.target, time.Second)),
+			l.text...), "m.mp4", init, size)
 		if !slices.Equal(again.entries, l.entries) || !bytes.Equal(again.text, l.text) {
 			t.Fatalf("%+v, then %+v", l, again)
 		}
@@ -994,7 +1028,8 @@ func TestNamesBelowNames(t *testing.T) {
 	r.close()
 
 	// Another process finds all of them, and deletes the oldest first. Other files stay.
-	for _, file := range []string{"a/notes.txt", "a/b/c/notes", "a/b/c/d/e/2026-11-24T15-00-00.000Z.mp4"} {
+	for _, file := range []string{"a/notes.txt", "a/b/c/notes",
+		"a/b/c/d/e/2026-11-24T15-00-00.000Z.mp4"} {
 		_ = os.MkdirAll(filepath.Join(r.dir, filepath.Dir(file)), 0o755)
 		if err := os.WriteFile(filepath.Join(r.dir, file), []byte("x"), 0o644); err != nil {
 			t.Fatal(err)
@@ -1033,7 +1068,8 @@ func TestNamesBelowNames(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(r.dir, "x")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("an empty directory is left: %v", err)
 	}
-	for _, file := range []string{"a/notes.txt", "a/b/c/notes", "a/b/c/d/e/2026-11-24T15-00-00.000Z.mp4"} {
+	for _, file := range []string{"a/notes.txt", "a/b/c/notes",
+		"a/b/c/d/e/2026-11-24T15-00-00.000Z.mp4"} {
 		if _, err := os.Stat(filepath.Join(r.dir, file)); err != nil {
 			t.Error(err)
 		}

@@ -180,7 +180,8 @@ func (r *reader) fragment(offset int64) (f mp4.FragmentInfo, ok bool, err error)
 // readSegments returns the end of the last complete fragment, and the text of the entries of all
 // segments: the known ones, and those after them. It reads the last known segment again, and leaves
 // it out if its fragments are not complete.
-func (r *reader) readSegments(known list, init int64, media string, date time.Time) (end int64, target time.Duration, text []byte, err error) {
+func (r *reader) readSegments(known list, init int64, media string, date time.Time) (end int64,
+	target time.Duration, text []byte, err error) {
 	s := segmenter{target: known.target, zero: date}
 	end = init
 	for n := len(known.entries); n > 0; n-- {

@@ -112,7 +112,8 @@ func checkUnfinished(t *testing.T, dir string, decode bool) {
 	for _, stream := range []string{"one", "two"} {
 		for _, name := range filesOf(t, filepath.Join(dir, stream)) {
 			text, err := os.ReadFile(name + listExt)
-			if os.IsNotExist(err) || err == nil && len(text) == 0 { // it was killed before its first write
+			// It was killed before its first write.
+			if os.IsNotExist(err) || err == nil && len(text) == 0 {
 				continue
 			}
 			p, err := readPlaylist(string(text), name)
@@ -131,7 +132,7 @@ func checkUnfinished(t *testing.T, dir string, decode bool) {
 				continue
 			}
 			if n, complaints := probe(t, name+mediaExt, "v"); n < pictures(all) {
-				t.Errorf("%d pictures, want %d and more\n%s", n, pictures(all), complaints)
+				t.Errorf("%d video frames, want %d and more\n%s", n, pictures(all), complaints)
 			}
 		}
 	}
@@ -248,7 +249,8 @@ func TestCut(t *testing.T) {
 		if i > 0 {
 			cutAt = i
 			cut(len(media), grown[:strings.LastIndex(grown, "#EXT-X-PROGRAM")])
-		} else if err := errors.Join(root.Mkdir("cam", 0o755), root.WriteFile(base+mediaExt, media, 0o644)); err != nil {
+		} else if err := errors.Join(root.Mkdir("cam", 0o755),
+			root.WriteFile(base+mediaExt, media, 0o644)); err != nil {
 			t.Fatal(err)
 		} else if _, err := finish(root, base); !errors.Is(err, mp4.ErrNotMP4) {
 			t.Error(err)
@@ -364,9 +366,16 @@ func TestLeftBehind(t *testing.T) {
 		damage func(t *testing.T, name string) error
 		files  int
 	}{
-		{"a new playlist", func(t *testing.T, name string) error { return os.Rename(name+listExt, name+newListExt) }, 1},
-		{"no media file", func(t *testing.T, name string) error { return os.Remove(name + mediaExt) }, 0},
-		{"no playlist", func(t *testing.T, name string) error { return os.Remove(name + listExt) }, 1},
+		{"a new playlist", func(t *testing.T,
+			name string) error {
+			return os.Rename(name+listExt, name+newListExt)
+		}, 1},
+		{"no media file", func(
+			t *testing.T, name string) error {
+			return os.Remove(name + mediaExt)
+		}, 0},
+		{"no playlist", func(t *testing.T, name string) error { return os.Remove(name + listExt) },
+			1},
 		{"an empty media file", func(t *testing.T, name string) error {
 			_ = os.Remove(name + listExt)
 			return os.Truncate(name+mediaExt, 0)
@@ -400,12 +409,14 @@ func TestLeftBehind(t *testing.T) {
 				t.Error(err)
 			}
 			if tt.files < 0 { // it cannot be repaired, but it is counted
-				if st := a.Stats(); st.Files != 1 || st.Repaired != 0 || st.Bytes < sizes(t, r.dir) {
+				if st := a.Stats(); st.Files != 1 || st.Repaired != 0 ||
+					st.Bytes < sizes(t, r.dir) {
 					t.Errorf("%+v, %d bytes", st, sizes(t, r.dir))
 				}
 				return
 			}
-			if st := a.Stats(); st.Files != tt.files || st.Repaired != 1 || st.Bytes != sizes(t, r.dir) {
+			if st := a.Stats(); st.Files != tt.files || st.Repaired != 1 ||
+				st.Bytes != sizes(t, r.dir) {
 				t.Errorf("%+v", st)
 			}
 			left, _ := filepath.Glob(filepath.Join(r.dir, "*", "*"))

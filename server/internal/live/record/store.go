@@ -86,12 +86,14 @@ func (s *store) readStream(root *os.Root, stream string) error {
 		if len(stamp) > len(stampFormat) {
 			stamp, ext = stamp[:len(stampFormat)], stamp[len(stampFormat):]
 		}
-		if stamp == before || stampTime(stamp).IsZero() || !slices.Contains(extensions, ext) || !e.Type().IsRegular() {
+		if stamp == before || stampTime(stamp).IsZero() || !slices.Contains(extensions, ext) ||
+			!e.Type().IsRegular() {
 			continue
 		}
 		before = stamp
 		if err := s.readFile(root, kept{stream: stream, stamp: stamp}); err != nil {
-			s.log.Warn("a recording cannot be repaired", "stream", stream, "file", stamp+mediaExt, "reason", err)
+			s.log.Warn("a recording cannot be repaired", "stream", stream, "file", stamp+mediaExt,
+				"reason", err)
 		}
 	}
 	return nil
@@ -113,7 +115,8 @@ func (s *store) readFile(root *os.Root, k kept) error {
 			s.mu.Lock()
 			s.repaired++
 			s.mu.Unlock()
-			s.log.Info("an unfinished recording was ended", "stream", k.stream, "file", k.stamp+mediaExt)
+			s.log.Info("an unfinished recording was ended", "stream", k.stream, "file",
+				k.stamp+mediaExt)
 		}
 	}
 	if k.bytes = sizeOf(root, name); k.bytes > 0 {
@@ -225,9 +228,11 @@ func (s *store) remove(k kept) {
 	}
 	if err != nil {
 		s.failures.Add(1)
-		s.log.Warn("an old recording cannot be deleted", "stream", k.stream, "file", k.stamp+mediaExt, "reason", err)
+		s.log.Warn("an old recording cannot be deleted", "stream", k.stream, "file",
+			k.stamp+mediaExt, "reason", err)
 		return
 	}
 	s.removed.Add(1)
-	s.log.Info("an old recording was deleted", "stream", k.stream, "file", k.stamp+mediaExt, "bytes", k.bytes)
+	s.log.Info("an old recording was deleted", "stream", k.stream, "file", k.stamp+mediaExt,
+		"bytes", k.bytes)
 }

@@ -16,7 +16,8 @@ import (
 // alone fails the test unless another process cannot have the directory.
 func (r *rig) alone() {
 	r.t.Helper()
-	if a, err := Open(Config{Dir: r.dir}); err == nil || err.Error() != r.dir+": another process records to this directory" {
+	if a, err := Open(Config{Dir: r.dir}); err == nil ||
+		err.Error() != r.dir+": another process records to this directory" {
 		r.t.Errorf("another process: %v", err)
 		if err == nil {
 			_ = a.Close(r.t.Context())
@@ -27,7 +28,10 @@ func (r *rig) alone() {
 // successor opens the archive that a process opens which replaces r's.
 func (r *rig) successor() *rig {
 	r.t.Helper()
-	return newRig(r.t, func(c *Config) { c.Dir, c.Successor, c.QueueBytes = r.dir, true, r.cfg.QueueBytes })
+	return newRig(r.t, func(c *Config) {
+		c.Dir, c.Successor, c.QueueBytes = r.dir, true,
+			r.cfg.QueueBytes
+	})
 }
 
 func (r *rig) isReady() bool {
@@ -52,8 +56,10 @@ func TestSuccessor(t *testing.T) {
 	want = append(want, old.feed.to(first, 150)...)
 	old.settle()
 	old.alone()
-	if st := next.Stats(); next.isReady() || st.Queued == 0 || st.Written != 0 || st.Files != 0 || len(next.files("cam")) != 1 {
-		t.Errorf("while the first process has the directory: ready %v, %+v, files %q", next.isReady(), st, next.files("cam"))
+	if st := next.Stats(); next.isReady() || st.Queued == 0 || st.Written != 0 || st.Files != 0 ||
+		len(next.files("cam")) != 1 {
+		t.Errorf("while the first process has the directory: ready %v, %+v, files %q",
+			next.isReady(), st, next.files("cam"))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -76,7 +82,8 @@ func TestSuccessor(t *testing.T) {
 		got, _ := check(t, files[i], true)
 		sameFragments(t, got, want)
 	}
-	if st := next.Stats(); st.Files != 2 || st.Bytes != sizes(t, next.dir) || st.Lost+st.Failures != 0 || st.Repaired != 0 {
+	if st := next.Stats(); st.Files != 2 || st.Bytes != sizes(t, next.dir) ||
+		st.Lost+st.Failures != 0 || st.Repaired != 0 {
 		t.Errorf("%+v, %d bytes", st, sizes(t, next.dir))
 	}
 }
@@ -94,7 +101,8 @@ func TestSuccessorOfAStuckProcess(t *testing.T) {
 		t.Errorf("%d bytes wait", st.Queued)
 	}
 	old.close()
-	nettest.Eventually(t, "the queue to be written", func() bool { return next.Stats().Queued == 0 })
+	nettest.Eventually(t, "the queue to be written",
+		func() bool { return next.Stats().Queued == 0 })
 	next.feed.to(rec, 300)
 	next.close()
 	files := next.files("cam")

@@ -162,7 +162,8 @@ func (w *writer) fail(err error) {
 	w.retryAt = w.cfg.now().Add(retryAfter)
 	if !w.failing {
 		w.failing = true
-		w.log.Warn("recording fails; it continues at a keyframe when the disk accepts files again", "reason", err)
+		w.log.Warn("recording fails; it continues at a keyframe when the disk accepts files again",
+			"reason", err)
 	}
 }
 
@@ -171,6 +172,7 @@ func (w *writer) fail(err error) {
 func (w *writer) leave() {
 	w.movie.Release()
 	if w.broken != "" {
-		w.store.keep(kept{stream: w.stream, stamp: path.Base(w.broken), bytes: w.counted}, w.counted)
+		w.store.keep(kept{stream: w.stream, stamp: path.Base(w.broken), bytes: w.counted},
+			w.counted)
 	}
 }

@@ -28,7 +28,8 @@ func TestWriteTo(t *testing.T) {
 	defer c.Release()
 	all.AppendCopy(source)
 	var want []byte
-	for at := 0; at+20 <= len(source); at += 40 { // every other piece, so that they are not neighbours
+	// Every other piece, so that they are not neighbours.
+	for at := 0; at+20 <= len(source); at += 40 {
 		all.Slice(&c, at, at+20)
 		want = append(want, source[at:at+20]...)
 	}

@@ -14,10 +14,13 @@ type Config struct {
 	KeepFrames int   // frames that each rendition keeps
 	MaxTag     int   // the longest data of an FLV tag, in bytes
 
-	Latency time.Duration // how long a frame may wait to be sent together with others; 0: not at all
+	// How long a frame may wait to be sent together with others; 0: not at all.
+	Latency time.Duration
 
-	Lag   broadcast.Lag // how far behind a viewer may be; the zero value of a field: as far as is kept
-	Drop  bool          // disconnect a viewer that is further behind, instead of moving it to the newest keyframe
+	// How far behind a viewer may be; the zero value of a field: as far as is kept.
+	Lag broadcast.Lag
+	// Disconnect a viewer that is further behind, instead of moving it to the newest keyframe.
+	Drop  bool
 	Stall time.Duration // disconnect a viewer that takes nothing for this long
 
 	Counters *Counters
@@ -25,8 +28,9 @@ type Config struct {
 
 // Counters count events of all streams of a server.
 type Counters struct {
-	GroupsCut atomic.Int64                        // GOPs longer than the kept frames
-	Damaged   atomic.Int64                        // NAL units and video frames that decoders fail at
-	Lost      [broadcast.Refused + 1]atomic.Int64 // frames that viewers were moved past, by reason
-	Fanout    fanout.Counters
+	GroupsCut atomic.Int64 // GOPs longer than the kept frames
+	// NAL units and video frames that decoders fail at.
+	Damaged atomic.Int64
+	Lost    [broadcast.Refused + 1]atomic.Int64 // frames that viewers were moved past, by reason
+	Fanout  fanout.Counters
 }

@@ -22,7 +22,8 @@ type conversion struct {
 
 // newConversion returns a conversion to r from the FLV rendition live. mu is held.
 func newConversion(r, live *Rendition) conversion {
-	source := convert.Source{Facts: r.facts, Head: live.head, Cursor: live.source(), MaxTag: r.cfg.MaxTag,
+	source := convert.Source{Facts: r.facts, Head: live.head, Cursor: live.source(),
+		MaxTag: r.cfg.MaxTag,
 		Memory: r.memory, Begun: r.begun}
 	c := conversion{to: r}
 	switch report := (&report{rendition: r}); r.format {
@@ -43,7 +44,8 @@ func (c conversion) run(ctx context.Context) (why fanout.Reason) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			why = fanout.ConversionFailed
-			log.Error("making a rendition failed", "form", form, "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+			log.Error("making a rendition failed", "form", form, "cause", fmt.Sprint(cause),
+				"stack", string(debug.Stack()))
 		}
 	}()
 	log.Debug("rendition started", "form", form)
@@ -100,7 +102,8 @@ func (c *report) Missed(lost broadcast.Missed) {
 	if !c.warned {
 		c.warned = true
 		go s.log.Warn("a conversion is too slow, and skips to the newest keyframe",
-			"form", s.format.String(), "viewers", viewers, "frames", lost.Frames, "bytes", lost.Bytes, "reason", lost.Why.String())
+			"form", s.format.String(), "viewers", viewers, "frames", lost.Frames, "bytes",
+			lost.Bytes, "reason", lost.Why.String())
 	}
 	lost.Frames *= viewers
 	s.NoteLost(lost)

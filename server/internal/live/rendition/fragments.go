@@ -114,7 +114,8 @@ func (r *FragmentReader) ExpectsKey() bool {
 // take moves the fragment of a batch, c, to dst.
 func (r *FragmentReader) take(dst, c *millrace.Chain, b broadcast.Batch) hlslive.Fragment {
 	info := b.Info.(*convert.Fragment)
-	f := hlslive.Fragment{FragmentInfo: info.FragmentInfo, Movie: info.Movie, KeyNext: info.KeyNext, AfterLoss: r.lost}
+	f := hlslive.Fragment{FragmentInfo: info.FragmentInfo, Movie: info.Movie, KeyNext: info.KeyNext,
+		AfterLoss: r.lost}
 	if b.Preamble > 0 { // also after a loss
 		r.init.Release()
 		c.Cut(&r.init, b.Preamble)

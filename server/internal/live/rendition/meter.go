@@ -20,7 +20,8 @@ func (m *meter) add(n int, at int64) bool {
 	}
 	rate := int64(float64(m.bytes) * 8e9 / float64(elapsed))
 	if m.rate > 0 {
-		rate = (rate + m.rate) / 2 // one keyframe more or less in a second must not make the figure jump
+		// One keyframe more or less in a second must not make the figure jump.
+		rate = (rate + m.rate) / 2
 	}
 	*m = meter{since: at, rate: rate}
 	return true

@@ -46,9 +46,11 @@ func newRendition(b *base, f Format, head []byte) *Rendition {
 		frames = max(minMP4Frames, 2*frames)
 	}
 	r := &Rendition{base: b, format: f, head: head, ring: broadcast.New(
-		broadcast.MaxBytes(b.cfg.KeepBytes), broadcast.MaxFrames(frames), broadcast.Latency(b.cfg.Latency))}
-	r.fanout = fanout.New(r.ring, fanout.Config{Log: b.log, Counters: &b.cfg.Counters.Fanout, Allowance: b.cfg.Lag,
-		Drop: r.drops(), Stall: b.cfg.Stall})
+		broadcast.MaxBytes(b.cfg.KeepBytes), broadcast.MaxFrames(frames),
+		broadcast.Latency(b.cfg.Latency))}
+	r.fanout = fanout.New(r.ring, fanout.Config{Log: b.log, Counters: &b.cfg.Counters.Fanout,
+		Allowance: b.cfg.Lag,
+		Drop:      r.drops(), Stall: b.cfg.Stall})
 	return r
 }
 
@@ -117,7 +119,10 @@ func (r *Rendition) AwaitTracks(ctx context.Context) error {
 }
 
 // startAtNextKey returns a start at the next keyframe. mu is held.
-func (r *Rendition) startAtNextKey() fanout.Start { return startAt(r.cursor(broadcast.FromNextKey())) }
+func (r *Rendition) startAtNextKey() fanout.Start {
+	return startAt(
+		r.cursor(broadcast.FromNextKey()))
+}
 
 func startAt(c *broadcast.Cursor) fanout.Start { return fanout.Start{Cursor: c, Lag: c.Lag()} }
 
@@ -135,7 +140,8 @@ func (r *Rendition) keyAge() time.Duration {
 func (r *Rendition) cursor(opts ...broadcast.CursorOption) *broadcast.Cursor {
 	lag, batch := r.cfg.Lag, batchBytes
 	if lag.Bytes > 0 {
-		batch = int(min(batchBytes, max(lag.Bytes/4, 4<<10))) // frames taken and not yet sent count as lag
+		// Frames taken and not yet sent count as lag.
+		batch = int(min(batchBytes, max(lag.Bytes/4, 4<<10)))
 	}
 	if r.drops() { // a viewer that is disconnected for its lag is not moved first
 		lag = broadcast.Lag{}
@@ -149,9 +155,11 @@ func (r *Rendition) source(opts ...broadcast.CursorOption) *broadcast.Cursor {
 	return r.newCursor(broadcast.Lag{}, opts...)
 }
 
-func (r *Rendition) newCursor(limits broadcast.Lag, opts ...broadcast.CursorOption) *broadcast.Cursor {
+func (r *Rendition) newCursor(limits broadcast.Lag,
+	opts ...broadcast.CursorOption) *broadcast.Cursor {
 	opts = append(opts,
-		broadcast.MaxLagBytes(limits.Bytes), broadcast.MaxLagFrames(limits.Frames), broadcast.MaxLagTime(limits.Time))
+		broadcast.MaxLagBytes(limits.Bytes), broadcast.MaxLagFrames(limits.Frames),
+		broadcast.MaxLagTime(limits.Time))
 	if r.format == Raw || r.format != MP4 && !r.begun {
 		opts = append(opts, broadcast.FromHead())
 	}

@@ -109,8 +109,9 @@ func (s *Set) noteCuts() {
 	}
 	s.cfg.Counters.GroupsCut.Add(n - s.cuts)
 	if s.cuts == 0 {
-		go s.log.Warn("a GOP is longer than the kept frames: new viewers wait for the next keyframe "+
-			"(--keep-bytes, --keep-frames, or a shorter keyframe interval)",
+		go s.log.Warn(
+			"a GOP is longer than the kept frames: new viewers wait for the next keyframe "+
+				"(--keep-bytes, --keep-frames, or a shorter keyframe interval)",
 			"keep-bytes", s.cfg.KeepBytes, "keep-frames", s.cfg.KeepFrames)
 	}
 	s.cuts = n

@@ -119,7 +119,8 @@ func TestViewersOfAFailedConversion(t *testing.T) {
 	if why := r.Fanout().Reason(); why != fanout.ConversionFailed || why.Complete() {
 		t.Errorf("viewers end with %q", why)
 	}
-	if text := log.String(); !strings.Contains(text, "level=ERROR") || !strings.Contains(text, "making a rendition failed") {
+	if text := log.String(); !strings.Contains(text, "level=ERROR") ||
+		!strings.Contains(text, "making a rendition failed") {
 		t.Errorf("the log has\n%s", text)
 	}
 	s.Leave(r)
@@ -178,7 +179,8 @@ func TestLostFramesAreCounted(t *testing.T) {
 	s, _ := newSet(t, FLV)
 	s.NoteLost(broadcast.Missed{Frames: 3, Why: broadcast.LagBytes})
 	s.NoteLost(broadcast.Missed{Frames: 4, Why: broadcast.Refused})
-	if s.Lost() != 7 || s.cfg.Counters.Lost[broadcast.LagBytes].Load() != 3 || s.cfg.Counters.Lost[broadcast.Refused].Load() != 4 {
+	if s.Lost() != 7 || s.cfg.Counters.Lost[broadcast.LagBytes].Load() != 3 ||
+		s.cfg.Counters.Lost[broadcast.Refused].Load() != 4 {
 		t.Errorf("%d frames lost, want 7", s.Lost())
 	}
 }

@@ -92,7 +92,8 @@ func TestPageInABrowser(t *testing.T) {
 	ctx, console := pagetest.Browser(t)
 	var streams atomic.Value
 	streams.Store(nothing)
-	if err := chromedp.Do(ctx, chromedp.Navigate(serve(t, httptest.NewServer, &streams))); err != nil {
+	if err := chromedp.Do(ctx, chromedp.Navigate(serve(t, httptest.NewServer,
+		&streams))); err != nil {
 		t.Fatal(err)
 	}
 	const shown = `document.getElementById('%').checkVisibility()`
@@ -101,33 +102,45 @@ func TestPageInABrowser(t *testing.T) {
 	pagetest.Await(t, ctx, visible("empty")+" && "+visible("publish")+" && !"+visible("stage"))
 	const commands = `document.querySelector('#commands').textContent`
 	const rtmp = `[...document.querySelectorAll('#rtmp code')].map(e => e.textContent).join(' ')`
-	pagetest.Await(t, ctx, commands+`.includes('-send_expect_100 1 -method POST ' + location.origin + '/live/camera')`)
-	pagetest.Await(t, ctx, `document.querySelector('#publish-note').textContent.includes('on the machine that the server runs on')`)
-	pagetest.Await(t, ctx, "!"+visible("files")+" && !"+visible("files-named")+" && !"+visible("blobs"))
-	pagetest.Await(t, ctx, rtmp+" === '' && !"+visible("rtmp-title")+" && !"+visible("commands-title"))
+	pagetest.Await(
+		t, ctx, commands+`.includes('-send_expect_100 1 -method POST ' + location.origin + '/live/camera')`)
+	pagetest.Await(
+		t, ctx, `document.querySelector('#publish-note').textContent.includes('on the machine that the server runs on')`)
+	pagetest.Await(t, ctx, "!"+visible("files")+" && !"+visible("files-named")+
+		" && !"+visible("blobs"))
+	pagetest.Await(t, ctx, rtmp+" === '' && !"+visible("rtmp-title")+
+		" && !"+visible("commands-title"))
 	checkNames(t, ctx)
 
 	// What OBS needs, where there is RTMP and this browser's machine may publish by it.
 	streams.Store(open)
-	pagetest.Await(t, ctx, rtmp+` === 'rtmp://127.0.0.1/live camera' && `+visible("rtmp-title")+" && "+visible("commands-title"))
-	pagetest.Await(t, ctx, `document.querySelector('#publish-note').textContent.startsWith('With OBS or ffmpeg')`)
+	pagetest.Await(t, ctx, rtmp+` === 'rtmp://127.0.0.1/live camera' && `+visible("rtmp-title")+
+		" && "+visible("commands-title"))
+	pagetest.Await(
+		t, ctx, `document.querySelector('#publish-note').textContent.startsWith('With OBS or ffmpeg')`)
 	pagetest.Await(t, ctx, `document.querySelectorAll('#rtmp .copy').length === 2`)
 	streams.Store(unsafe)
-	pagetest.Await(t, ctx, rtmp+` === '' && document.querySelector('#publish-hint').textContent.startsWith('RTMP accepts no streams')`)
+	pagetest.Await(
+		t, ctx, rtmp+` === '' && document.querySelector('#publish-hint').textContent.startsWith('RTMP accepts no streams')`)
 	streams.Store(near)
-	pagetest.Await(t, ctx, rtmp+` === 'rtmp://127.0.0.1/live camera' && `+commands+` === '' && `+visible("name-field"))
+	pagetest.Await(t, ctx, rtmp+` === 'rtmp://127.0.0.1/live camera' && `+commands+
+		` === '' && `+visible("name-field"))
 	pagetest.Await(t, ctx, visible("rtmp-title")+" && !"+visible("commands-title")+
 		` && document.querySelector('#publish-hint').textContent.startsWith('This server accepts streams over RTMP only. Publishing is off')`)
 
 	streams.Store(token)
-	pagetest.Await(t, ctx, commands+`.includes('-headers "Authorization: Bearer TOKEN" -send_expect_100 1')`)
-	pagetest.Await(t, ctx, `document.querySelector('#publish-note').textContent.includes('from any machine')`)
+	pagetest.Await(
+		t, ctx, commands+`.includes('-headers "Authorization: Bearer TOKEN" -send_expect_100 1')`)
+	pagetest.Await(
+		t, ctx, `document.querySelector('#publish-note').textContent.includes('from any machine')`)
 	pagetest.Await(t, ctx, rtmp+` === 'rtmp://127.0.0.1:1936/live camera?token=TOKEN'`)
 	pagetest.Await(t, ctx, visible("files")+" && !"+visible("files-named")+" && "+visible("blobs"))
 	streams.Store(off)
 	pagetest.Await(t, ctx, "!"+visible("files")+" && "+visible("files-named"))
-	pagetest.Await(t, ctx, `document.querySelector('#publish-hint').textContent.startsWith('Publishing is off') && `+commands+` === ''`)
-	pagetest.Await(t, ctx, "!"+visible("name-field")+" && !"+visible("empty-how")+" && "+rtmp+" === ''")
+	pagetest.Await(
+		t, ctx, `document.querySelector('#publish-hint').textContent.startsWith('Publishing is off') && `+commands+` === ''`)
+	pagetest.Await(t, ctx, "!"+visible("name-field")+" && !"+visible("empty-how")+" && "+rtmp+
+		" === ''")
 
 	streams.Store(hostile)
 	pagetest.Await(t, ctx, visible("stage")+" && !"+visible("empty"))
@@ -156,17 +169,22 @@ func TestPageInABrowser(t *testing.T) {
 	// page says what to put there.
 	streams.Store(private)
 	const watch = `document.querySelector('#watch').textContent`
-	pagetest.Await(t, ctx, watch+`.includes('ffplay -fflags nobuffer "' + location.origin + '/live/site/cam.flv?token=READ_TOKEN"')`)
+	pagetest.Await(
+		t, ctx, watch+`.includes('ffplay -fflags nobuffer "' + location.origin + '/live/site/cam.flv?token=READ_TOKEN"')`)
 	pagetest.Await(t, ctx, watch+`.includes('/live/site/cam.mp4?token=READ_TOKEN')`)
 	pagetest.Await(t, ctx, watch+`.includes('/live/site/cam/index.m3u8?token=READ_TOKEN')`)
 	pagetest.Await(t, ctx, watch+`.includes('rtmp://127.0.0.1/live/site/cam?token=READ_TOKEN')`)
-	pagetest.Await(t, ctx, `document.querySelector('#facts').textContent.includes('9, 4 as MP4, 2 over RTMP, 7 more over HLS')`)
-	pagetest.Await(t, ctx, `document.querySelector('#watch-hint').textContent.includes('--read-token')`)
+	pagetest.Await(
+		t, ctx, `document.querySelector('#facts').textContent.includes('9, 4 as MP4, 2 over RTMP, 7 more over HLS')`)
+	pagetest.Await(
+		t, ctx, `document.querySelector('#watch-hint').textContent.includes('--read-token')`)
 
 	// A publisher that sends nothing.
 	streams.Store(silent)
-	pagetest.Await(t, ctx, `document.querySelector('#stage-badge').textContent === 'Live, silent for 7 s'`)
-	pagetest.Await(t, ctx, `document.querySelector('#facts').textContent.includes('Furthest from live9.7 sKeyframesevery 10.0 s, which is long: viewers start')`)
+	pagetest.Await(
+		t, ctx, `document.querySelector('#stage-badge').textContent === 'Live, silent for 7 s'`)
+	pagetest.Await(
+		t, ctx, `document.querySelector('#facts').textContent.includes('Furthest from live9.7 sKeyframesevery 10.0 s, which is long: viewers start')`)
 	pagetest.Await(t, ctx, `[...document.querySelectorAll('#rows .codec')].map(e => e.textContent).join('; ') ===
 		'h264 · silent for 7 s; h264 · waiting for its publisher; h264'`)
 
@@ -174,15 +192,20 @@ func TestPageInABrowser(t *testing.T) {
 	// them.
 	streams.Store(nodes)
 	const where = `[...document.querySelectorAll('#rows tr')].map(e => e.querySelector('.name').textContent + ': ' + e.querySelector('.where').textContent).join('; ')`
-	pagetest.Await(t, ctx, where+` === 'cam: at 10.0.0.2:8080, pulled by 10.0.0.1:8080, 10.0.0.3:8080; far: at 10.0.0.2:8080; here: at 10.0.0.1:8080, pulled by 4 nodes'`)
-	pagetest.Await(t, ctx, `[...document.querySelectorAll('#rows .viewers span')].map(e => e.textContent).join(' ') === '12 1 3'`)
+	pagetest.Await(
+		t, ctx, where+` === 'cam: at 10.0.0.2:8080, pulled by 10.0.0.1:8080, 10.0.0.3:8080; far: at 10.0.0.2:8080; here: at 10.0.0.1:8080, pulled by 4 nodes'`)
+	pagetest.Await(
+		t, ctx, `[...document.querySelectorAll('#rows .viewers span')].map(e => e.textContent).join(' ') === '12 1 3'`)
 	pagetest.Await(t, ctx, `document.querySelector('#nodes').textContent === '5 of 6 nodes answer'`)
-	pagetest.Await(t, ctx, `document.querySelector('[data-total=streams]').textContent === '3' && document.querySelector('[data-total=viewers]').textContent === '16'`)
-	pagetest.Await(t, ctx, `document.querySelector('#facts').textContent.includes('Published at10.0.0.2:8080Pulled by10.0.0.1:8080, 10.0.0.3:8080')`)
+	pagetest.Await(
+		t, ctx, `document.querySelector('[data-total=streams]').textContent === '3' && document.querySelector('[data-total=viewers]').textContent === '16'`)
+	pagetest.Await(
+		t, ctx, `document.querySelector('#facts').textContent.includes('Published at10.0.0.2:8080Pulled by10.0.0.1:8080, 10.0.0.3:8080')`)
 	pagetest.Await(t, ctx, `document.querySelector('#facts').textContent.startsWith('Videoh264')`)
 
 	streams.Store("")
-	pagetest.Await(t, ctx, visible("banner")+` && document.querySelector('#banner p').textContent.startsWith('The server answers 503')`)
+	pagetest.Await(t, ctx, visible("banner")+
+		` && document.querySelector('#banner p').textContent.startsWith('The server answers 503')`)
 	streams.Store(nothing)
 	pagetest.Await(t, ctx, "!"+visible("banner")+" && "+visible("empty"))
 }
@@ -191,20 +214,26 @@ func TestPageInABrowser(t *testing.T) {
 func TestPageOfAnUndecodableStream(t *testing.T) {
 	ctx, _ := pagetest.Browser(t)
 	var streams atomic.Value
-	streams.Store(`{"server": {}, "streams": [{"name": "old", "format": "flv", "video": "h263", "audio": "mp3", "left_out": "all"}]}`)
+	streams.Store(
+		`{"server": {}, "streams": [{"name": "old", "format": "flv", "video": "h263", "audio": "mp3", "left_out": "all"}]}`)
 	if err := chromedp.Do(ctx, chromedp.Navigate(serveLive(t, &streams, unplayable))); err != nil {
 		t.Fatal(err)
 	}
 	const watch = `document.querySelector('#watch').textContent`
-	pagetest.Await(t, ctx, `document.querySelector('#message').textContent.startsWith('Browsers cannot play this stream: h263 and mp3')`)
-	pagetest.Await(t, ctx, watch+`.includes('/live/old.flv') && !`+watch+`.includes('.mp4') && !`+watch+`.includes('.m3u8')`)
-	streams.Store(`{"server": {}, "streams": [{"name": "old", "format": "flv", "video": "h263", "audio": "aac", "left_out": "video"}]}`)
-	pagetest.Await(t, ctx, watch+`.includes('.mp4') && document.querySelector('#watch-hint').textContent.startsWith('Browsers get only the audio: h263')`)
+	pagetest.Await(
+		t, ctx, `document.querySelector('#message').textContent.startsWith('Browsers cannot play this stream: h263 and mp3')`)
+	pagetest.Await(t, ctx, watch+`.includes('/live/old.flv') && !`+watch+
+		`.includes('.mp4') && !`+watch+`.includes('.m3u8')`)
+	streams.Store(
+		`{"server": {}, "streams": [{"name": "old", "format": "flv", "video": "h263", "audio": "aac", "left_out": "video"}]}`)
+	pagetest.Await(
+		t, ctx, watch+`.includes('.mp4') && document.querySelector('#watch-hint').textContent.startsWith('Browsers get only the audio: h263')`)
 
 	// What the browser itself fails at, such as a codec that it lacks, stays on the screen between
 	// the attempts.
 	const message = `document.querySelector('#message').textContent`
-	streams.Store(`{"server": {}, "streams": [{"name": "old", "format": "flv", "video": "h265", "audio": "aac"}]}`)
+	streams.Store(
+		`{"server": {}, "streams": [{"name": "old", "format": "flv", "video": "h265", "audio": "aac"}]}`)
 	pagetest.Await(t, ctx, message+`.startsWith('This browser cannot play the stream')`)
 	for _, event := range []string{"pause", "waiting"} {
 		got, err := chromedp.Run(ctx, chromedp.Evaluate[string](`(() => {
@@ -223,7 +252,8 @@ func TestPageOnAPhone(t *testing.T) {
 	var streams atomic.Value
 	const stream = `"streams": [{"name": "a/rather-long-name-of-a-stream-in-parts/camera-12", "format": "flv", "video": "h264 1920x1080",
 		"audio": "aac", "memory_bytes": 5, "viewers": 123456, "lag_seconds_max": 12.5, "frames_lost": 123, "stalled": 12, "bits_per_second": 123456789}]}`
-	streams.Store(`{"server": {"publish": "token", "rtmp": 1936, "memory_bytes": 77, "operator": true, "files": "listed", "blobs": true}, ` + stream)
+	streams.Store(
+		`{"server": {"publish": "token", "rtmp": 1936, "memory_bytes": 77, "operator": true, "files": "listed", "blobs": true}, ` + stream)
 	at := serve(t, httptest.NewServer, &streams)
 	const figures = `document.querySelector('#facts').textContent.includes('Memory') && ` +
 		`document.querySelector('[data-total=memory]').checkVisibility() && document.querySelector('a[href=metrics]').checkVisibility()`
@@ -255,7 +285,8 @@ func TestPageOverTLS(t *testing.T) {
 	ctx, _ := pagetest.Browser(t)
 	var streams atomic.Value
 	streams.Store(`{"server": {"publish": "token", "rtmp": 1935, "rtmps": 1935}, "streams": []}`)
-	if err := chromedp.Do(ctx, chromedp.Navigate(serve(t, httptest.NewTLSServer, &streams))); err != nil {
+	if err := chromedp.Do(ctx, chromedp.Navigate(serve(t, httptest.NewTLSServer,
+		&streams))); err != nil {
 		t.Fatal(err)
 	}
 	const server = `document.querySelector('#rtmp code')?.textContent`
@@ -318,14 +349,17 @@ func TestPageSaysWhyTheServerRefuses(t *testing.T) {
 		{"401 text/plain a token is needed", refused + "a token is needed", 1},
 		{"404 text/plain no such stream", refused + "no such stream", 1},
 		{"502 text/html <html>a proxy's page</html>", refused + "502 Bad Gateway", 1},
-		{"503 text/plain ", refused + "503 Service Unavailable", 1}, // over HTTP/2 when memory is short
+		// Over HTTP/2 when memory is short.
+		{"503 text/plain ", refused + "503 Service Unavailable", 1},
 		{"broken", "The server does not answer.", 4},
 	} {
 		answer.Store(test.answer)
 		attempts.Store(0)
-		streams.Store(fmt.Sprintf(`{"server": {}, "streams": [{"name": "cam%d", "format": "flv"}]}`, i))
+		streams.Store(fmt.Sprintf(`{"server": {}, "streams": [{"name": "cam%d", "format": "flv"}]}`,
+			i))
 		pagetest.Await(t, ctx, message+" === `"+test.want+"`")
-		nettest.Eventually(t, "further attempts", func() bool { return attempts.Load() >= test.attempts })
+		nettest.Eventually(t, "further attempts",
+			func() bool { return attempts.Load() >= test.attempts })
 		pagetest.Await(t, ctx, message+" === `"+test.want+"`")
 	}
 	blamed, err := chromedp.Run(ctx, chromedp.Evaluate[bool](`Boolean(window.blamed)`))
@@ -363,7 +397,8 @@ func TestPageInABrowserOfHLS(t *testing.T) {
 		mux.HandleFunc("/{$}", func(w http.ResponseWriter, r *http.Request) {
 			rec := httptest.NewRecorder()
 			Handler().ServeHTTP(rec, r)
-			_, _ = io.WriteString(w, strings.Replace(rec.Body.String(), "<script ", `<script src="browser.js"></script><script `, 1))
+			_, _ = io.WriteString(w, strings.Replace(rec.Body.String(), "<script ",
+				`<script src="browser.js"></script><script `, 1))
 		})
 		mux.HandleFunc("/browser.js", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/javascript")
@@ -415,8 +450,9 @@ func TestPageInABrowserOfHLS(t *testing.T) {
 				}
 			}
 		}
-		pagetest.Await(t, ctx, `document.getElementById('facts').textContent.includes('over HLS') === `+
-			strconv.FormatBool(test.form != ".mp4"))
+		pagetest.Await(
+			t, ctx, `document.getElementById('facts').textContent.includes('over HLS') === `+
+				strconv.FormatBool(test.form != ".mp4"))
 	}
 }
 
@@ -443,8 +479,9 @@ func TestPageBeginsWithAStreamThatPlays(t *testing.T) {
 	}
 	shown := func(name string, rows int) {
 		t.Helper()
-		pagetest.Await(t, ctx, `document.querySelectorAll('#rows tr').length === `+strconv.Itoa(rows)+
-			` && document.getElementById('stage-name').textContent === '`+name+`'`)
+		pagetest.Await(
+			t, ctx, `document.querySelectorAll('#rows tr').length === `+strconv.Itoa(rows)+
+				` && document.getElementById('stage-name').textContent === '`+name+`'`)
 	}
 	shown("d", 5)
 	list(bytes, old)
@@ -471,8 +508,10 @@ func TestPageBeginsWithAStreamThatPlays(t *testing.T) {
 func checkNames(t *testing.T, ctx context.Context) {
 	t.Helper()
 	for name, ok := range map[string]bool{
-		"film": true, "a.b-c_9": true, "mp4": true, "a/b/c/d": true, "film-i3": true, "a/Film-i3": true,
-		"a/b/c/d/e": false, "a//b": false, "a/": false, "/a": false, "a/../b": false, "a/b.mp4": false, "a/index.m3u8": false, "a/film-i3": false,
+		"film": true, "a.b-c_9": true, "mp4": true, "a/b/c/d": true, "film-i3": true,
+		"a/Film-i3": true,
+		"a/b/c/d/e": false, "a//b": false, "a/": false, "/a": false, "a/../b": false,
+		"a/b.mp4": false, "a/index.m3u8": false, "a/film-i3": false,
 		"film.mp4": false, "film.flv": false, "..": false, ".": false, "a b": false, "": false,
 	} {
 		invalid, hint := "true", "A name is"
@@ -489,7 +528,9 @@ func checkNames(t *testing.T, ctx context.Context) {
 			t.Errorf("name %q: %q (%v), want %q", name, got, err, invalid+hint)
 		}
 	}
-	if _, err := chromedp.Run(ctx, chromedp.Evaluate[string](`document.getElementById('name').value = 'camera'`)); err != nil {
+	if _, err := chromedp.Run(
+		ctx, chromedp.Evaluate[string](
+			`document.getElementById('name').value = 'camera'`)); err != nil {
 		t.Error(err)
 	}
 }

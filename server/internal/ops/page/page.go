@@ -48,7 +48,8 @@ func handler(index, other string) http.Handler {
 		}
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")
-			http.Error(w, "method not allowed: the page answers GET and HEAD", http.StatusMethodNotAllowed)
+			http.Error(w, "method not allowed: the page answers GET and HEAD",
+				http.StatusMethodNotAllowed)
 			return
 		}
 		h := w.Header()
@@ -93,9 +94,10 @@ func load(index, other string) map[string]asset {
 		}
 		sum := sha256.Sum256(body)
 		assets[at] = asset{
-			contentType: mime.FormatMediaType(types[path.Ext(entry.Name())], map[string]string{"charset": "utf-8"}),
-			etag:        `"` + hex.EncodeToString(sum[:12]) + `"`,
-			body:        body,
+			contentType: mime.FormatMediaType(types[path.Ext(entry.Name())],
+				map[string]string{"charset": "utf-8"}),
+			etag: `"` + hex.EncodeToString(sum[:12]) + `"`,
+			body: body,
 		}
 	}
 	return assets

@@ -62,7 +62,8 @@ func TestPartsHaveTheirTypes(t *testing.T) {
 func TestPagePolicyForbidsOtherSites(t *testing.T) {
 	for path := range load("index.html", "admin.html") {
 		h := answer("GET", path, nil).Header
-		if csp := h.Get("Content-Security-Policy"); !strings.HasPrefix(csp, "default-src 'self';") || strings.Contains(csp, "unsafe") {
+		if csp := h.Get("Content-Security-Policy"); !strings.HasPrefix(csp,
+			"default-src 'self';") || strings.Contains(csp, "unsafe") {
 			t.Errorf("%s: Content-Security-Policy %q", path, csp)
 		}
 		if got := h.Get("X-Content-Type-Options"); got != "nosniff" {
@@ -87,7 +88,8 @@ func TestPageFetchesNothingFromOtherSites(t *testing.T) {
 // name that a publisher chose must reach the page as text.
 func TestNoInlineScriptsAndNoTextAsHTML(t *testing.T) {
 	inline := regexp.MustCompile(`(?i)<style|<script[^>]*>[^<]|\sstyle=|\son[a-z]+=|javascript:`)
-	asHTML := regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function`)
+	asHTML := regexp.MustCompile(
+		`innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function`)
 	for path, body := range text(t) {
 		if hit := inline.FindString(body); hit != "" && !strings.HasSuffix(path, ".js") {
 			t.Errorf("%s holds %q", path, hit)

@@ -94,7 +94,8 @@ func HTTP2(t testing.TB, window int) *http.Client {
 	t.Helper()
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
-	tr := &http.Transport{Protocols: protocols, HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: window}}
+	tr := &http.Transport{Protocols: protocols,
+		HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: window}}
 	t.Cleanup(tr.CloseIdleConnections)
 	return &http.Client{Transport: tr}
 }

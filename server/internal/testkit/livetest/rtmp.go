@@ -193,7 +193,8 @@ func (m *RTMPMessage) Tag() []byte {
 		return nil
 	}
 	n, at := len(m.Body), m.Timestamp
-	p := []byte{byte(m.Type), byte(n >> 16), byte(n >> 8), byte(n), byte(at >> 16), byte(at >> 8), byte(at), byte(at >> 24), 0, 0, 0}
+	p := []byte{byte(m.Type), byte(n >> 16), byte(n >> 8), byte(n), byte(at >> 16), byte(at >> 8),
+		byte(at), byte(at >> 24), 0, 0, 0}
 	p = append(p, m.Body...)
 	return binary.BigEndian.AppendUint32(p, uint32(11+n))
 }
@@ -229,7 +230,8 @@ func (c *RTMP) await(what string, wanted func(m *RTMPMessage) bool) *RTMPMessage
 // stream.
 func (c *RTMP) Connect(app string, more ...rtmp.Property) {
 	c.t.Helper()
-	c.Call(0, "connect", append(rtmp.Object{{Name: "app", Value: app}, {Name: "flashVer", Value: "a test"},
+	c.Call(0, "connect", append(rtmp.Object{{Name: "app", Value: app},
+		{Name: "flashVer", Value: "a test"},
 		{Name: "tcUrl", Value: "rtmp://localhost/" + app}}, more...))
 	c.result("connect")
 	c.Call(0, "createStream", nil)

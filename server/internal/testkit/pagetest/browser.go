@@ -38,7 +38,8 @@ func Browser(t testing.TB) (context.Context, *Console) {
 		chromedp.ExecPath(path),
 		// Chromium leaves files there, and listens on a Unix socket.
 		chromedp.Env("TMPDIR="+nettest.PlainDir(t)),
-		chromedp.NoSandbox,        // it has none as root and in most containers, and sees nothing but our own page
+		// It has none as root and in most containers, and sees nothing but our own page.
+		chromedp.NoSandbox,
 		chromedp.IgnoreCertErrors, // test servers have self-signed certificates
 		chromedp.DisableGPU,
 		chromedp.Flag("disable-quic", true),
@@ -79,7 +80,9 @@ func Browser(t testing.TB) (context.Context, *Console) {
 // takes too long.
 func Await(t testing.TB, ctx context.Context, expression string) {
 	t.Helper()
-	if _, err := chromedp.Run(ctx, chromedp.Poll[bool](expression, chromedp.WithPollingTimeout(20*time.Second), chromedp.WithPollingInterval(50*time.Millisecond))); err != nil {
+	if _, err := chromedp.Run(ctx, chromedp.Poll[bool](expression,
+		chromedp.WithPollingTimeout(20*time.Second),
+		chromedp.WithPollingInterval(50*time.Millisecond))); err != nil {
 		t.Fatalf("%s: not so after 20 s: %v", expression, err)
 	}
 }

@@ -19,8 +19,9 @@ import (
 const (
 	hlsPackage = "hls.js@1.7.4"
 	hlsFile    = "package/dist/hls.min.js"
-	hlsSum     = "cfc70cc9e9fc63d071919e087670abc760c8fd1bc889b88588026e4d22193bbe" // SHA-256 of the file
-	hlsMax     = 4 << 20
+	// SHA-256 of the file.
+	hlsSum = "cfc70cc9e9fc63d071919e087670abc760c8fd1bc889b88588026e4d22193bbe"
+	hlsMax = 4 << 20
 )
 
 // HLSJS returns hls.js, the player of HLS that web pages use. npm fetches it once if the user has a
@@ -53,7 +54,8 @@ func HLSJS(t testing.TB) []byte {
 	// Another test may do the same now. A rename leaves either file whole.
 	part := filepath.Join(dir, "script")
 	if os.MkdirAll(filepath.Dir(kept), 0o755) == nil && os.WriteFile(part, script, 0o644) == nil {
-		_ = os.Rename(part, kept) // the cache is on another file system: the next test fetches again
+		// The cache is on another file system: the next test fetches again.
+		_ = os.Rename(part, kept)
 	}
 	return script
 }

@@ -72,7 +72,8 @@ type Playback struct {
 // Mistakes are the errors that a machine without time for the browser is no reason for.
 func (p *Playback) Mistakes() (list []string) {
 	for _, e := range slices.Concat(p.Errors, p.Fatal) {
-		if !strings.Contains(e, "bufferStalledError") && !strings.Contains(e, "bufferNudgeOnStall") && !strings.Contains(e, "TimeOut") {
+		if !strings.Contains(e, "bufferStalledError") &&
+			!strings.Contains(e, "bufferNudgeOnStall") && !strings.Contains(e, "TimeOut") {
 			list = append(list, e)
 		}
 	}
@@ -80,8 +81,10 @@ func (p *Playback) Mistakes() (list []string) {
 }
 
 func (p *Playback) String() string {
-	return fmt.Sprintf("%.1f s, %d pictures (%d dropped), %s behind (wants %.1f s), waiting %d times, errors %q, fatal %q",
-		p.Time-p.From, p.Pictures, p.Dropped, spread(p.Behind), p.Target, p.Waiting, p.Errors, p.Fatal)
+	return fmt.Sprintf(
+		"%.1f s, %d video frames (%d dropped), %s behind (wants %.1f s), waiting %d times, errors %q, fatal %q",
+		p.Time-p.From, p.Pictures, p.Dropped, spread(p.Behind), p.Target, p.Waiting, p.Errors,
+		p.Fatal)
 }
 
 // spread returns least, median and most.
