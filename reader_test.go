@@ -130,13 +130,11 @@ func TestReaderRefusesNegativeCounts(t *testing.T) {
 // waiting are the calls that wait when nothing is buffered.
 var waiting = map[string]func(r *millrace.Reader) error{
 	"Read": func(r *millrace.Reader) error {
-		_,
-			err := r.Read(make([]byte, 10))
+		_, err := r.Read(make([]byte, 10))
 		return err
 	},
 	"Read large": func(r *millrace.Reader) error {
-		_,
-			err := r.Read(make([]byte, 1<<16))
+		_, err := r.Read(make([]byte, 1<<16))
 		return err
 	},
 	"ReadByte":   func(r *millrace.Reader) error { _, err := r.ReadByte(); return err },
@@ -149,8 +147,7 @@ var waiting = map[string]func(r *millrace.Reader) error{
 	"Skip":       func(r *millrace.Reader) error { return r.Skip(1 << 20) },
 	"WriteTo":    func(r *millrace.Reader) error { _, err := r.WriteTo(io.Discard); return err },
 	"WriteTo own": func(r *millrace.Reader) error {
-		_,
-			err := r.WriteTo(plainWriter{io.Discard})
+		_, err := r.WriteTo(plainWriter{io.Discard})
 		return err
 	},
 	"ReadRange":   func(r *millrace.Reader) error { return r.ReadRange(1<<20, func([]byte) {}) },

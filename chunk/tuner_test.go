@@ -63,8 +63,7 @@ func TestTunerRules(t *testing.T) {
 			chunk.Setting{},
 			"processors_free", chunk.Setting{Workers: 16, ChunkSize: 64 << 10, Depth: 3}},
 		{"between the marks", func(s *chunk.Sample, _ int) {
-			s.CPU,
-				s.Waited = 3200*time.Millisecond, 1
+			s.CPU, s.Waited = 3200*time.Millisecond, 1
 		}, chunk.Setting{},
 			"larger_may_pay", chunk.Setting{Workers: 8, ChunkSize: 128 << 10, Depth: 3}},
 		{"as many workers as there may be", func(s *chunk.Sample, _ int) { s.Waited = 1 },

@@ -81,8 +81,7 @@ func noAllocations(t *testing.T, c *Client) {
 					"alloc", many)
 			},
 			"GetToBuffer": func(ctx context.Context) error {
-				_,
-					err := c.GetToBuffer(ctx, "alloc", buf)
+				_, err := c.GetToBuffer(ctx, "alloc", buf)
 				return err
 			},
 			"GetToBuffer of a Conn": func(ctx context.Context) error {

@@ -47,8 +47,7 @@ func spread(t *testing.T, c *Client, rdb redis.UniversalClient) int {
 func TestRing(t *testing.T) {
 	one, two := redistest.Start(t), redistest.Start(t)
 	rdb := ringOf(t, func(o *redis.RingOptions) {
-		o.HeartbeatFrequency,
-			o.DialerRetries = 20*time.Millisecond, 1
+		o.HeartbeatFrequency, o.DialerRetries = 20*time.Millisecond, 1
 	}, one, two)
 	c := newClient(t, rdb)
 	everyWay(t, c, rdb, "ring", fewSizes)

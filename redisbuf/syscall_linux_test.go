@@ -66,8 +66,7 @@ func TestSystemCalls(t *testing.T) {
 			t.Errorf("SET over %s: %d reads and %d writes, want 2 and 1", name, reads, writes)
 		}
 		reads, writes = usualCalls(t, func() error {
-			_,
-				err := c.GetToBuffer(ctx, "calls", buf)
+			_, err := c.GetToBuffer(ctx, "calls", buf)
 			return err
 		})
 		if reads > 5 || writes > 1 {

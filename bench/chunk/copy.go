@@ -26,8 +26,7 @@ var copiers = []struct {
 	copy copyFunc
 }{
 	{"io.Copy", func(dst io.Writer, src io.Reader) error {
-		_,
-			err := io.Copy(dst, src)
+		_, err := io.Copy(dst, src)
 		return err
 	}},
 	{"chunk.Copy", func(dst io.Writer, src io.Reader) error {

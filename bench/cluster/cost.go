@@ -238,14 +238,12 @@ func capacityTable(c testCase, results [][]*result) *measure.Table {
 		s := series(of, perSecond)
 		t.Row(strconv.Itoa(i+1), s, s.Over(base),
 			series(of, func(r *result) float64 {
-				sum,
-					_ := nodesOf(r)
+				sum, _ := nodesOf(r)
 				return sum / (r.bytes / 1e9)
 			}),
 			series(of, func(r *result) float64 { return r.perGB(0) }),
 			series(of, func(r *result) float64 {
-				sum,
-					most := nodesOf(r)
+				sum, most := nodesOf(r)
 				return most / sum * float64(len(r.grown)-1)
 			}),
 			series(of, (*result).lost).Max(), series(of, (*result).ended).Max())

@@ -41,8 +41,7 @@ func (b *bench) outage(ctx context.Context) error {
 			ended += n
 		}
 		t.Row(o.name, fmt.Sprint(r.Viewers.Tags), int(r.Viewers.Lost), int(r.Viewers.Repeated),
-			ended,
-			milliseconds(r.Viewers.Gap.Max), milliseconds(known))
+			ended, milliseconds(r.Viewers.Gap.Max), milliseconds(known))
 	}
 	return b.Add(t)
 }

@@ -18,6 +18,5 @@ func StartRedis(ctx context.Context, dir, addr string) (*Server, error) {
 		return nil, err
 	}
 	return StartServer(ctx, addr, exec.Command(path, "--save", "", "--appendonly", "no", "--dir",
-		dir,
-		"--bind", host, "--daemonize", "no", "--port", port))
+		dir, "--bind", host, "--daemonize", "no", "--port", port))
 }

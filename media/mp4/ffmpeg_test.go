@@ -357,8 +357,7 @@ func TestChannelConfigurationsAgainstFFmpeg(t *testing.T) {
 			"-of", "csv", r.file("channels.mp4")).Output()
 		if n := bytes.Count(out, []byte("packet")); err != nil || n != pictures {
 			t.Errorf("channel configuration %d: ffprobe finds %d video frames, want %d: %v",
-				channels,
-				n, pictures, err)
+				channels, n, pictures, err)
 		}
 		if n := len(r.fragments); n < pictures-1 {
 			t.Errorf("channel configuration %d: %d fragments of %d video frames: they waited for the sound", channels, n, pictures)

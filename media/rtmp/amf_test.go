@@ -143,8 +143,7 @@ func TestParseAMFAllocatesLittle(t *testing.T) {
 	}
 	nested := binary.BigEndian.AppendUint32([]byte{10}, 1<<31)
 	if n := testing.AllocsPerRun(10, func() {
-		_,
-			_ = rtmp.ParseAMF(bytes.Repeat(nested, 16))
+		_, _ = rtmp.ParseAMF(bytes.Repeat(nested, 16))
 	}); n > 40 {
 		t.Errorf("%v allocations", n)
 	}

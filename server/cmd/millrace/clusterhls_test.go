@@ -161,8 +161,7 @@ func TestHLSWhileNodesComeAndGo(t *testing.T) {
 	client := &http.Client{Timeout: patience}
 	t.Cleanup(client.CloseIdleConnections)
 	eventually(t, "a playlist", func() bool {
-		_,
-			err := get(client, url+"media.m3u8")
+		_, err := get(client, url+"media.m3u8")
 		return err == nil
 	})
 	tab.Play("parts", url+"index.m3u8", "lowLatencyMode: true")
@@ -244,8 +243,7 @@ func TestHLSWhileNodesComeAndGo(t *testing.T) {
 		}
 	}
 	t.Logf("%d nodes ended; ffmpeg has %d video frames of %s s and says:\n%.2000s", ended, n,
-		seconds,
-		&said)
+		seconds, &said)
 	if n < int(lasts.Seconds())*25/2 {
 		t.Errorf("ffmpeg has %d video frames of %s s", n, seconds)
 	}

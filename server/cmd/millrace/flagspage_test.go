@@ -14,7 +14,7 @@ func (c *serveConfig) writePage(w io.Writer) {
 
 Each flag can also be set as an environment variable, as in `+"`MILLRACE_MAX_VIEWERS`"+`, or in the file of
 `+"`--config`"+`: see [deploy.md](deploy.md#configuration). Names that begin with `+"`$`"+` are variables and keys of the
-file only. `+"`millrace serve --help`"+` shows the same list, and `+"`--print-config`"+` the effective values with their sources.
+file only. `+"`millrace serve --help`"+` shows the same list and the flags about configuration, and `+"`--print-config`"+` the effective values with their sources.
 
 Sizes are numbers of bytes, or have a unit: `+"`KiB` to `TiB` and `K` to `T` are powers of 1024; `KB` to `TB`"+` are
 powers of 1000. Durations are written as `+"`300ms`, `1m30s` or `2h`"+`.

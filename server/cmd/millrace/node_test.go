@@ -381,8 +381,7 @@ func watch(t testing.TB, addr, name string) *watcher {
 		defer w.mu.Unlock()
 		if ctx.Err() == nil {
 			w.err = fmt.Errorf("the viewer of %s at %s was disconnected after video frame %d: %w",
-				name,
-				addr, w.last, err)
+				name, addr, w.last, err)
 		}
 	}()
 	t.Cleanup(func() { stop(); <-w.done })

@@ -17,8 +17,9 @@ func tokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
 		Short: "Sign or inspect a token (JWT): a right to one stream, for a while",
-		Long: `Token prints a JWT for a stream, a right and a time. The server uses the same key file with --token-key. The stream
-tenant/* means all streams below tenant/, and * means all streams.
+		Long: `Token prints a JWT for a stream, a right and a time. The key file has the format of --token-key of millrace serve; with
+EdDSA it has the private key, and the server's file the public key. The stream tenant/* means all streams below tenant/,
+and * means all streams.
 
 With --inspect it explains a token, and whether a server with the file accepts it.
 
@@ -67,13 +68,13 @@ With --inspect it explains a token, and whether a server with the file accepts i
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&file, "key", "", "file with the keys, of which the first one signs")
+	f.StringVar(&file, "key", "", "key file, whose first key signs")
 	f.StringVar(&stream, "stream", "", "name of the stream, or TENANT/* or *")
 	f.StringVar(&right, "right", string(token.Read), "read, or publish, which is both")
 	f.DurationVar(&lasts, "for", time.Hour, "how long it is valid")
-	f.StringVar(&until, "until", "", "until when it is valid, instead of --for")
+	f.StringVar(&until, "until", "", "until when it is valid, such as 2030-01-31T20:00:00Z, instead of --for")
 	f.StringVar(&inspected, "inspect", "", "explain this token instead of signing one")
-	f.BoolVar(&newKey, "new-key", false, "print a line with a new key of HS256, for the file, and no token")
+	f.BoolVar(&newKey, "new-key", false, "print a new HS256 key as a line for the key file, and no token")
 	return cmd
 }
 

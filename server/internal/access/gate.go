@@ -8,11 +8,11 @@ import (
 	"github.com/millrace-io/millrace/server/internal/hook"
 )
 
-// A Gate admits the clients of a listener as its Policy says, which may be replaced at any time,
-// and asks the hook after it if there is one.
+// A Gate admits the clients of a listener by its current Policy, and then by the hook, if there is
+// one. The Policy may be replaced at any time.
 type Gate struct {
 	policy   atomic.Pointer[Policy]
-	hook     *hook.Client // nil if none is asked
+	hook     *hook.Client // may be nil
 	refusals *Refusals
 }
 
@@ -20,14 +20,14 @@ type Gate struct {
 // without a hook.
 func NewGate(h *hook.Client, refusals *Refusals) *Gate { return &Gate{hook: h, refusals: refusals} }
 
-// Policy returns the policy in force, or nil before SetPolicy.
+// Policy returns the current policy, or nil before SetPolicy.
 func (g *Gate) Policy() *Policy { return g.policy.Load() }
 
-// SetPolicy replaces the policy, and shares p with its readers: it is not to be changed any more.
+// SetPolicy replaces the policy. It shares p with its readers: p must not be changed any more.
 func (g *Gate) SetPolicy(p *Policy) { g.policy.Store(p) }
 
-// Protect returns next for clients that may read. Requests that write are checked by their
-// handlers, and OPTIONS is for everyone: browsers cannot show a token with it.
+// Protect returns next for clients that may read. The handlers of writing requests check those
+// themselves. OPTIONS is open to everyone, because browsers cannot show a token with it.
 func (g *Gate) Protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -40,7 +40,7 @@ func (g *Gate) Protect(next http.Handler) http.Handler {
 			return
 		}
 		if p.Read != "" {
-			// Not for shared caches; a handler may add no-cache.
+			// Shared caches must not keep the response. A handler may add no-cache.
 			w.Header().Set("Cache-Control", "private")
 			p.giveCookie(w, r)
 		}
@@ -48,20 +48,20 @@ func (g *Gate) Protect(next http.Handler) http.Handler {
 	})
 }
 
-// giveCookie gives a browser that opens a page with the token the cookie. A signed token is for one
-// stream, and the cookie for everything.
+// giveCookie sets the cookie in the response to a browser that opens a page with the plain token. A
+// signed token gets no cookie, because the cookie opens everything, and the token one stream.
 func (p *Policy) giveCookie(w http.ResponseWriter, r *http.Request) {
 	shown := p.QueryToken(r.URL.RawQuery)
 	if shown == "" || !strings.Contains(r.Header.Get("Accept"), "text/html") || !p.isPlain(shown) {
 		return
 	}
-	w.Header().Set("Referrer-Policy", "same-origin") // the address has the token in it
+	w.Header().Set("Referrer-Policy", "same-origin") // the address contains the token
 	name, value := p.cookie()
 	http.SetCookie(w, &http.Cookie{Name: name, Value: value, Path: "/", HttpOnly: true,
 		Secure: overTLS(r), SameSite: http.SameSiteStrictMode})
 }
 
-// ProtectDecision returns next for clients that may decide.
+// ProtectDecision returns next for clients that may use the operator's actions.
 func (g *Gate) ProtectDecision(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := g.Policy().checkDecision(r); err != nil {

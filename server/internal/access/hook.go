@@ -11,10 +11,10 @@ import (
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
-// HasHook reports whether the hook is asked.
+// HasHook reports whether there is a hook.
 func (g *Gate) HasHook() bool { return g.hook != nil }
 
-// Question returns the question to the hook about a publisher's or viewer's request for a stream.
+// Question builds the hook's request about a publisher's or viewer's request for a stream.
 func (g *Gate) Question(event hook.Event, r *http.Request, name, protocol string) *hook.Request {
 	return &hook.Request{Event: event, Stream: name, Protocol: protocol, Address: r.RemoteAddr,
 		Agent: r.UserAgent(), Query: r.URL.RawQuery, Token: g.Policy().shownToken(r)}
@@ -81,8 +81,8 @@ func publicName(asked string, a *hook.Answer) (string, error) {
 	return a.Name, nil
 }
 
-// AskRecording asks the hook whether a stream is recorded. The gate has one. The caller calls end,
-// which is nil if the stream is not to be recorded, with the recording's end.
+// AskRecording asks the hook whether to record a stream. The gate must have a hook. end is nil if
+// the stream is not to be recorded; otherwise the caller calls it when the recording ends.
 func (g *Gate) AskRecording(name string) (end func(reason string, bytes int64), err error) {
 	q := &hook.Request{Event: hook.Record, Stream: name, Name: name}
 	_, err = g.hook.Ask(context.Background(), q)

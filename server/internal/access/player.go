@@ -10,7 +10,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/hook"
 )
 
-// A player is one of HLS that the hook allows.
+// A player is an HLS player that the hook has allowed.
 type player struct {
 	*hook.Play
 	query string // the client's query
@@ -18,7 +18,7 @@ type player struct {
 
 type playerKey struct{}
 
-// playerOf returns the player that makes the request, or nil if the hook is not asked about it.
+// playerOf returns the player of a request, or nil if the hook was not asked about it.
 func playerOf(r *http.Request) *player {
 	p, _ := r.Context().Value(playerKey{}).(*player)
 	return p
@@ -46,15 +46,15 @@ func (g *Gate) AskPlayer(r *http.Request, name string) (*http.Request, string, e
 	return r.WithContext(context.WithValue(r.Context(), playerKey{}, p)), name, nil
 }
 
-// NoteServed notes bytes of HLS that a player gets, if the hook was asked about it.
+// NoteServed counts the HLS bytes sent to a player, if the hook was asked about it.
 func NoteServed(r *http.Request, n int) {
 	if p := playerOf(r); p != nil {
 		p.Served(n)
 	}
 }
 
-// Shown returns the credentials that tell an HLS player from others at its address: the token or,
-// with a hook, its whole query, because the hook is asked about each of them.
+// Shown returns the credentials by which an HLS player differs from others at its address: the
+// token or, with a hook, its whole query, because the hook is asked about each query.
 func (g *Gate) Shown(r *http.Request) string {
 	shown := g.Policy().shownToken(r)
 	if g.hook != nil {
@@ -63,12 +63,13 @@ func (g *Gate) Shown(r *http.Request) string {
 	return shown
 }
 
-// maxAddedToken bounds the token that each address in a playlist gets, in bytes: there are hundreds
-// of addresses. Signed tokens are no longer.
+// maxAddedToken limits the token in a playlist's addresses, in bytes, because there are hundreds of
+// addresses. Signed tokens are never longer.
 const maxAddedToken = 1 << 10
 
-// AddedQuery returns the query that each address in a playlist gets, without "?": the token if one
-// is needed, or the whole query that the hook has seen. Otherwise players would not repeat it.
+// AddedQuery returns the query to add to each address in a playlist, without "?": the token if
+// reading needs one, or the whole query that the hook has seen. Players would not repeat it
+// otherwise.
 func (g *Gate) AddedQuery(r *http.Request) string {
 	if p := playerOf(r); p != nil {
 		return p.query
@@ -83,16 +84,15 @@ func (g *Gate) AddedQuery(r *http.Request) string {
 	return ""
 }
 
-// IsPublic reports whether anyone gets the answer to a request, which a shared cache may keep then:
-// anyone may read, and no token was shown.
+// IsPublic reports whether a shared cache may keep the response to a request: everyone may read,
+// and the request shows no token.
 func (g *Gate) IsPublic(r *http.Request) bool {
 	p := g.Policy()
 	return p.Read == "" && p.shownToken(r) == "" && g.hook == nil
 }
 
-// ownQuery returns a query as the client sent it, without the parameters that players of HLS add.
-// They are in one order, so that all requests of a player have the same ones, and fit into a
-// playlist.
+// ownQuery returns a client's query without the parameters that HLS players add. The parameters are
+// sorted, so that all requests of a player have the same query, and escaped for a playlist.
 func ownQuery(query string) string {
 	own := strings.Split(query, "&")
 	own = slices.DeleteFunc(own, func(parameter string) bool {

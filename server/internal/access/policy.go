@@ -17,49 +17,48 @@ import (
 // A Policy decides what clients of a listener may do. It is immutable: a change gives the [Gate]
 // another one.
 //
-// May publish, and write blobs:
+// To publish, and to write blobs:
 //
-//   - With a token: a client that shows it.
-//   - With keys: a client that shows a token which one of them has signed, for the stream that it
+//   - With a publish token: a client that shows the token.
+//   - With keys: a client that shows a token signed with one of them, for the stream that it
 //     publishes.
-//   - Without both: a client of a loopback listener that names this machine in Host. The name
-//     matters because a page in a browser can make its own host name resolve to 127.0.0.1, and
-//     would then count as same-origin (DNS rebinding).
-//   - With a hook and without a token: also a client of another listener, to publish. The hook is
+//   - Without both: a client of a loopback listener whose Host names this machine. Host matters
+//     because a web page can make its own host name resolve to 127.0.0.1, and would then count as
+//     same-origin (DNS rebinding).
+//   - With a hook and no publish token: clients of other listeners may publish, too. The hook is
 //     asked later.
-//   - In all cases never a page of another site.
+//   - Pages of other sites may never write.
 //
-// May read streams, files, blobs, the page, the API and the metrics:
+// To read streams, files, blobs, the page, the API and the metrics:
 //
-//   - With a token: a client that shows it, or that of publishers, or one that is signed for the
-//     stream in question.
-//   - Without: every client; on a loopback listener, a client that names this machine in Host or
-//     shows such a token.
+//   - With a read token: a client that shows it, or the publish token, or a signed token for the
+//     requested stream.
+//   - Without one: every client; on a loopback listener, only a client whose Host names this
+//     machine or that shows a token as above.
 //
-// A browser shows the token once, as ?token=TOKEN of a page that it opens, and gets a cookie in
-// return, so that the page's requests, players and links need no token. The cookie gives no right
-// to write.
+// A browser that opens a page with ?token=TOKEN gets a cookie, so that the page's requests, players
+// and links need no token. The cookie gives no right to write.
 //
-// May decide, on the admin listener: a client that may read there, and shows the token or comes by
-// loopback; never a page of another site.
+// To use the operator's actions, on the admin listener: a client that may read there, and that
+// shows the token or connects over loopback; never a page of another site.
 type Policy struct {
-	Publish, Read string // tokens; either may be empty
+	Publish, Read string // may be empty
 	Keys          token.Keys
-	Hook          bool // a hook decides about publishers, too
+	Hook          bool // a hook decides about publishers after this policy
 	Loopback      bool // only this machine can reach the listener
 }
 
 // crossOrigin refuses requests of pages of other sites, except GET, HEAD and OPTIONS.
 var crossOrigin = http.NewCrossOriginProtection()
 
-// needsToken reports whether a client must show a token to publish the stream of a name, or to
-// write a blob if that is empty.
+// needsToken reports whether a client must show a token to publish the named stream, or to write a
+// blob if name is empty.
 func (p *Policy) needsToken(name string) bool {
 	return p.Publish != "" || name != "" && len(p.Keys) > 0
 }
 
-// CheckPublish returns nil if the request may publish the stream of a name, or write a blob if that
-// is empty, or a [refuse.Refusal].
+// CheckPublish returns nil if the request may publish the named stream, or write a blob if name is
+// empty; otherwise it returns a [refuse.Refusal].
 func (p *Policy) CheckPublish(r *http.Request, name string) error {
 	if crossOrigin.Check(r) != nil {
 		return refuse.New(http.StatusForbidden,
@@ -74,8 +73,8 @@ func (p *Policy) CheckPublish(r *http.Request, name string) error {
 	return err
 }
 
-// MayPublish is CheckPublish for a client that no web page can be: it shows a token, or "". how
-// says how to show one.
+// MayPublish is CheckPublish for protocols that web pages cannot use. shown is the client's token
+// or "". how explains in the refusal how to show a token.
 func (p *Policy) MayPublish(shown, name, how string) error {
 	switch {
 	case p.needsToken(name) && shown == "":
@@ -90,7 +89,7 @@ func (p *Policy) MayPublish(shown, name, how string) error {
 }
 
 // checkRead returns nil if the request may read, or a [refuse.Refusal]. The cookie counts only if
-// no token is shown: it may come from an older token.
+// the request shows no token, because the cookie may be of an older token.
 func (p *Policy) checkRead(r *http.Request) error {
 	shown, name := p.shownToken(r), streamname.InPath(r.URL.Path)
 	if p.Read == "" && p.readNeedsToken(r) && p.checkToken(shown, token.Read, name) != nil {
@@ -112,8 +111,8 @@ func (p *Policy) readNeedsToken(r *http.Request) bool {
 	return p.Read != "" || p.Loopback && !IsThisMachine(r.Host)
 }
 
-// MayRead is checkRead for a client that no web page can be: it shows a token, or "". how says how
-// to show one.
+// MayRead is checkRead for protocols that web pages cannot use. shown is the client's token or "".
+// how explains in the refusal how to show a token.
 func (p *Policy) MayRead(shown, name, how string) error {
 	switch {
 	case p.Read == "":
@@ -124,7 +123,7 @@ func (p *Policy) MayRead(shown, name, how string) error {
 	return p.checkToken(shown, token.Read, name)
 }
 
-// checkDecision returns nil if the request may decide, or a [refuse.Refusal].
+// checkDecision returns nil if the request may use the operator's actions, or a [refuse.Refusal].
 func (p *Policy) checkDecision(r *http.Request) error {
 	switch {
 	case crossOrigin.Check(r) != nil:
@@ -136,8 +135,8 @@ func (p *Policy) checkDecision(r *http.Request) error {
 	return p.checkRead(r)
 }
 
-// checkToken returns nil if a token gives a right to the stream of a name, or to all but streams if
-// that is empty.
+// checkToken returns nil if a token gives a right to the named stream, or to everything but streams
+// if name is empty.
 func (p *Policy) checkToken(shown string, right token.Right, name string) error {
 	wrong := "wrong token"
 	if right == token.Publish {
@@ -162,7 +161,7 @@ func (p *Policy) checkToken(shown string, right token.Right, name string) error 
 	return nil
 }
 
-// On returns p for a listener that only this machine can reach, or that all can.
+// On returns p for a listener that only this machine can reach (loopback), or others too.
 func (p *Policy) On(loopback bool) *Policy {
 	on := *p
 	on.Loopback = loopback
@@ -191,7 +190,7 @@ func (p *Policy) Reading() string {
 	return "open"
 }
 
-// isPlain reports whether a token gives the right to read everything.
+// isPlain reports whether shown is a token that opens everything for reading.
 func (p *Policy) isPlain(shown string) bool {
 	return p.Publish != "" && sameToken(shown, p.Publish) || p.Read != "" &&
 		sameToken(shown, p.Read)
@@ -222,7 +221,7 @@ func (p *Policy) QueryToken(query string) string {
 	for len(query) > 0 && !strings.HasPrefix(query, "token=") {
 		_, query, _ = strings.Cut(query, "&")
 	}
-	if query == "" { // most requests of players
+	if query == "" { // the usual case for players
 		return ""
 	}
 	rest := strings.TrimPrefix(query, "token=")
@@ -244,7 +243,7 @@ func unescape(by func(string) (string, error), text string) string {
 	return text
 }
 
-// sameToken compares in a time that depends neither on where the two differ nor on their lengths.
+// sameToken compares two tokens in a time that does not depend on their contents or lengths.
 func sameToken(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1

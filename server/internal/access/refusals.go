@@ -21,10 +21,10 @@ type Kind string
 const (
 	Publisher Kind = "publisher"
 	Viewer    Kind = "viewer"
-	Writer    Kind = "writer" // of a blob
-	Reader    Kind = "reader" // of anything else: the page, the API, metrics, files, blobs
+	Writer    Kind = "writer" // writes a blob
+	Reader    Kind = "reader" // reads anything else: the page, the API, metrics, files, blobs
 	Node      Kind = "node"
-	Unknown   Kind = "unknown" // a connection of RTMP that has not said it
+	Unknown   Kind = "unknown" // an RTMP connection that has not sent its request
 )
 
 // causes lists the causes for which each kind of client can be refused. Any other cause counts as
@@ -56,8 +56,8 @@ type Refused struct {
 	Cause  refuse.Cause
 }
 
-// isNoise reports whether port scanners and probes are refused so all the time, or nodes in
-// passing, which ask again and log by themselves what lasts: that is logged for debugging only.
+// isNoise reports whether a refusal is routine: of port scanners and probes, or of nodes that retry
+// and log lasting problems. Routine refusals are logged at debug level only.
 func (k Refused) isNoise() bool {
 	switch k.Client {
 	case Reader:
@@ -70,16 +70,16 @@ func (k Refused) isNoise() bool {
 	return false
 }
 
-// Refusals answers, counts and logs clients that are refused. A client that comes again and again
-// does not fill the log: beyond refusalLines in refusalPeriod for each kind of client, refusals are
-// logged for debugging only.
+// Refusals answers, counts and logs refused clients. A client that retries does not fill the log:
+// above refusalLines in refusalPeriod for each kind of client, refusals are logged at debug level
+// only.
 type Refusals struct {
 	log         *slog.Logger
 	origins     *Origins // sites with players that may read the reason
-	secretNames bool     // with a hook, the name by which a client asks for a stream may be a key
+	secretNames bool     // with a hook, the stream name in a request may be a secret key
 
 	mu     lock.Mutex
-	counts map[Refused]int64 // has all keys that there can be
+	counts map[Refused]int64 // has all possible keys
 	lines  map[Kind]*lineLimit
 }
 
@@ -88,10 +88,10 @@ const (
 	refusalPeriod = time.Minute
 )
 
-// A lineLimit counts lines of a log.
+// A lineLimit counts the log lines of a period.
 type lineLimit struct {
-	since        time.Time // the period's beginning
-	lines, muted int       // muted: since the last line
+	since        time.Time // start of the period
+	lines, muted int       // muted counts since the last line
 }
 
 // NewRefusals returns Refusals that log to log. It borrows origins, the sites with players that may
@@ -110,8 +110,8 @@ func NewRefusals(log *slog.Logger, origins *Origins, secretNames bool) *Refusals
 	return r
 }
 
-// Note counts a refusal, and logs it with attrs, the status if there is one, and the reason. The
-// caller answers.
+// Note counts a refusal, and logs it with attrs, the reason and the status, if there is one. The
+// caller answers the client.
 func (f *Refusals) Note(client Kind, why error, attrs ...any) {
 	key := Refused{client, refuse.CauseOf(why)}
 	if !slices.Contains(causes[client], key.Cause) {
@@ -132,8 +132,8 @@ func (f *Refusals) Note(client Kind, why error, attrs ...any) {
 	f.log.Log(context.Background(), level, message, attrs...)
 }
 
-// count counts a refusal. It returns the level of its line, and how many before it were not logged
-// for want of room.
+// count counts a refusal. It returns the log level, and the number of refusals that were muted
+// before it.
 func (f *Refusals) count(key Refused, at time.Time) (level slog.Level, muted int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -154,7 +154,8 @@ func (f *Refusals) count(key Refused, at time.Time) (level slog.Level, muted int
 	return slog.LevelWarn, muted
 }
 
-// Counts returns how many were refused since the start, with a count for all that can be refused.
+// Counts returns the number of refusals since the start, including zero counts for all possible
+// keys.
 func (f *Refusals) Counts() map[Refused]int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -165,13 +166,13 @@ func (f *Refusals) Counts() map[Refused]int64 {
 // connection if a request body may still be arriving.
 func (f *Refusals) Refuse(client Kind, w http.ResponseWriter, r *http.Request, why error) {
 	if client == Viewer {
-		f.origins.Allow(w.Header(), r) // without it a player on another site cannot see the status
+		f.origins.Allow(w.Header(), r) // without this header a player on another site cannot see the status
 	}
 	f.NoteRequest(client, r, why)
 	refuse.WriteAndClose(w, r, refuse.SetHeader(w.Header(), why), why.Error())
 }
 
-// NoteRequest notes that the request of a client is refused. The caller answers.
+// NoteRequest logs and counts the refusal of a request. The caller answers the client.
 func (f *Refusals) NoteRequest(client Kind, r *http.Request, why error) {
 	if _, ok := NodeOf(r); ok {
 		client = Node
@@ -192,7 +193,7 @@ func KindOf(r *http.Request) Kind {
 	return Reader
 }
 
-// Only returns h for the methods in a list, such as "GET, HEAD", and refuses others.
+// Only returns h for the listed methods, such as "GET, HEAD", and refuses other methods.
 func (f *Refusals) Only(allowed string, h http.HandlerFunc) http.HandlerFunc {
 	methods := strings.Split(allowed, ", ")
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -225,8 +226,8 @@ func (f *Refusals) loggedPath(client Kind, path string) string {
 	return path
 }
 
-// WithoutName returns a refusal for the log, without the name that the client has asked for, if
-// that may be a secret.
+// WithoutName returns a refusal for the log without the requested stream name, if that may be a
+// secret.
 func (f *Refusals) WithoutName(why error, asked string) error {
 	refused := refuse.Of(why)
 	if refused == nil || !f.secretNames || asked == "" {
@@ -235,11 +236,13 @@ func (f *Refusals) WithoutName(why error, asked string) error {
 	hidden := *refused
 	if hidden.Reason = strings.ReplaceAll(hidden.Reason, asked,
 		"…"); hidden.Cause == refuse.BadName {
-		hidden.Reason = "bad stream name" // which is quoted in part, as a rule
+		hidden.Reason = "bad stream name" // the reason usually quotes a part of it
 	}
-	// Names of streams, too.
-	for _, named := range []string{": the token is for ", ": the claim stream is "} {
-		hidden.Reason, _, _ = strings.Cut(hidden.Reason, named)
+	// Names follow these words of the errors of package token.
+	for _, words := range []string{"the token is for another stream", "the claim stream is invalid"} {
+		if before, _, found := strings.Cut(hidden.Reason, words); found {
+			hidden.Reason = before + words
+		}
 	}
 	return &hidden
 }

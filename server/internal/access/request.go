@@ -7,21 +7,21 @@ import (
 	"strings"
 )
 
-// overTLS reports whether the client's request came over TLS, here or at a trusted proxy.
+// overTLS reports whether the client uses TLS, to this server or to a trusted proxy.
 func overTLS(r *http.Request) bool {
 	return r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
 }
 
 type nodeKey struct{}
 
-// WithNode returns ctx for a request that another node of the cluster makes, which has proven that.
-// node is its address, as it says.
+// WithNode returns ctx for a request of another cluster node that has proved itself. node is the
+// address that it states.
 func WithNode(ctx context.Context, node string) context.Context {
 	return context.WithValue(ctx, nodeKey{}, node)
 }
 
-// NodeOf returns the address of the node that makes the request, as it says, and whether a node
-// makes it.
+// NodeOf returns the address of the node that made the request, as the node states it. ok is false
+// for other clients.
 func NodeOf(r *http.Request) (node string, ok bool) {
 	node, ok = r.Context().Value(nodeKey{}).(string)
 	return node, ok
@@ -34,7 +34,7 @@ func withoutPort(address string) string {
 	return address
 }
 
-// IsLoopback reports whether only this machine can reach a listener at a.
+// IsLoopback reports whether only this machine can reach a listener with the address a.
 func IsLoopback(a net.Addr) bool {
 	switch a := a.(type) {
 	case *net.TCPAddr:
@@ -46,7 +46,7 @@ func IsLoopback(a net.Addr) bool {
 	}
 }
 
-// IsThisMachine reports whether the host of a request can only mean this machine.
+// IsThisMachine reports whether the Host of a request can only mean this machine.
 func IsThisMachine(hostport string) bool {
 	host := hostport
 	if h, _, err := net.SplitHostPort(hostport); err == nil {
@@ -55,7 +55,7 @@ func IsThisMachine(hostport string) bool {
 	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
 	if host == "" || strings.EqualFold(host, "localhost") ||
 		strings.HasSuffix(strings.ToLower(host), ".localhost") {
-		return true // HTTP/1.0 has no host, and browsers do not speak it
+		return true // HTTP/1.0 requests have no Host, and browsers do not send them
 	}
 	ip := net.ParseIP(host)
 	return ip != nil && ip.IsLoopback()

@@ -1,5 +1,5 @@
-// Package answer limits the memory that requests and transfers hold until their clients have read
-// the responses, and for how long.
+// Package answer limits how much memory requests and transfers hold for responses that their
+// clients have not read, and for how long they hold it.
 package answer
 
 import (
@@ -17,39 +17,38 @@ const (
 	// net/http, a buffer, and a short body.
 	RequestBytes = 32 << 10
 
-	// requestsShare is the part of the memory budget that requests may hold until their answers
-	// have been taken.
+	// requestsShare is the divisor of the memory budget for requests with unread responses.
 	requestsShare = 8
 
-	// requestAfter is how long a request may take before it may be ended to make room for a new
-	// one.
+	// requestAfter is how long a request may make no progress before it may be ended for a new one.
 	requestAfter = time.Second
 )
 
-// answerAfter is how long a segment of HLS may be on its way before its answer is cut because
-// memory is short. A player that keeps up gets one in less time than it lasts.
+// answerAfter is how long a response with an HLS segment may make no progress before it is cut when
+// memory is short. A player that keeps up receives a segment in less time than the segment lasts.
 const answerAfter = 5 * time.Second
 
 // A Budget limits and counts the memory of requests and transfers. It refuses requests above the
 // limits.
 type Budget struct {
-	Memory    *memory.Budget // of the whole server; nil without a limit
+	Memory    *memory.Budget // budget of the whole server; nil without a limit
 	Requests  memory.Loans   // with responses being made or sent
-	Operator  memory.Loans   // the same of the admin listener
+	Operator  memory.Loans   // the same for the admin listener
 	HLS       memory.Loans   // memory of HLS responses, in addition
-	Downloads memory.Loans   // of files and blobs
+	Downloads memory.Loans   // downloads of files and blobs
 
 	refusals *access.Refusals
-	stall    time.Duration // in which a client must take something
+	stall    time.Duration // how long a client may accept nothing
 }
 
-// New returns a budget for clients that must take something of an answer within stall. m is nil
-// without a limit.
+// New returns a Budget. Clients must accept some of a response within stall. m is nil without a
+// limit.
 func New(m *memory.Budget, stall time.Duration, refusals *access.Refusals) *Budget {
 	return &Budget{Memory: m, stall: stall, refusals: refusals}
 }
 
-// AddSteps has requests and answers that take long end when memory is short.
+// AddSteps adds steps to the memory budget that end requests and responses without progress when
+// memory is short.
 func (b *Budget) AddSteps() {
 	for _, a := range []struct {
 		above int
@@ -68,11 +67,11 @@ func (b *Budget) AddSteps() {
 	}
 }
 
-// A Loan is the memory that a request may hold until the client has taken the answer.
+// A Loan is the memory that a request may hold until its client has read the response.
 type Loan struct {
 	budget   *Budget
 	requests *memory.Loans
-	loan     *memory.Loan // of requests; nil while the request has another limit
+	loan     *memory.Loan // in Budget.Requests or Operator; nil while another limit applies to the request
 	end      func()
 }
 
@@ -88,7 +87,7 @@ func (b *Budget) Limit(requests *memory.Loans, next http.Handler) http.Handler {
 		control := http.NewResponseController(w)
 		end := func() { _ = control.SetWriteDeadline(time.Unix(1, 0)) }
 		a := &Loan{budget: b, requests: requests, end: end}
-		defer a.GiveBack() // a panic, too, ends the request
+		defer a.GiveBack() // also after a panic
 		if err := a.Resume(0); err != nil {
 			b.RefuseFull(w, r, err)
 			return
@@ -103,14 +102,13 @@ func (b *Budget) Limit(requests *memory.Loans, next http.Handler) http.Handler {
 	})
 }
 
-// Of returns the Loan of a request, or nil: tests of single handlers have none. A nil Loan has no
-// limit.
+// Of returns the Loan of a request, or nil in tests of single handlers. A nil Loan has no limit.
 func Of(r *http.Request) *Loan {
 	a, _ := r.Context().Value(loanKey{}).(*Loan)
 	return a
 }
 
-// GiveBack gives the memory back: the request has another limit from now on, that of
+// GiveBack returns the memory, because another limit applies to the request from now on: that of
 // live.Admission, of Hub.Open, or of Budget.Downloads.
 func (a *Loan) GiveBack() {
 	if a != nil {
@@ -119,12 +117,12 @@ func (a *Loan) GiveBack() {
 	}
 }
 
-// Renew says that the client has taken a part of the answer. It returns false if the request was
-// ended.
+// Renew records that the client has accepted a part of the response. It returns false if the
+// request was ended.
 func (a *Loan) Renew() bool { return a == nil || a.loan.Renew() }
 
-// Resume takes the memory again, for an answer that holds more bytes than a short one. The error is
-// a [refuse.Refusal].
+// Resume takes the memory again, for a response that needs more bytes than RequestBytes. The error
+// is a [refuse.Refusal].
 func (a *Loan) Resume(more int) error {
 	if a == nil {
 		return nil
@@ -132,7 +130,7 @@ func (a *Loan) Resume(more int) error {
 	var err error
 	limit := a.budget.Share()
 	if limit > 0 {
-		more = int(min(int64(more), limit/2)) // a long answer can be had when there are few others
+		more = int(min(int64(more), limit/2)) // a long response is allowed while there are few others
 	}
 	switch {
 	case a.loan == nil:
@@ -143,7 +141,7 @@ func (a *Loan) Resume(more int) error {
 	return err
 }
 
-// Lend takes memory for an answer that is to be made and holds more bytes than a short one, or
+// Lend takes memory for a response that will need more bytes than RequestBytes. Without memory it
 // refuses the request and returns false.
 func (b *Budget) Lend(w http.ResponseWriter, r *http.Request, bytes int) bool {
 	err := Of(r).Resume(bytes)
@@ -153,7 +151,7 @@ func (b *Budget) Lend(w http.ResponseWriter, r *http.Request, bytes int) bool {
 	return err == nil
 }
 
-// Share returns how many bytes requests may hold; 0: as many as they like.
+// Share returns how many bytes requests may hold; 0 means no limit.
 func (b *Budget) Share() int64 {
 	if b.Memory == nil {
 		return 0
@@ -179,14 +177,14 @@ func (b *Budget) LimitWrite(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(b.stall))
 }
 
-// RefuseViewer refuses a request with an error of package live.
+// RefuseViewer answers a request with an error of package live.
 func (b *Budget) RefuseViewer(w http.ResponseWriter, r *http.Request, err error) {
 	b.LimitWrite(w)
 	if full := Of(r).Resume(0); full != nil {
 		b.RefuseFull(w, r, full)
 		return
 	}
-	if r.Context().Err() == nil { // otherwise the client has gone away
+	if r.Context().Err() == nil { // otherwise the client has disconnected
 		b.refusals.NoteRequest(access.Viewer, r, err)
 	}
 	refuse.Write(w, refuse.SetHeader(w.Header(), err), err.Error())

@@ -1,4 +1,4 @@
-// Package bytesize reads and prints numbers of bytes with units, as in 16MiB, 50GB or 4096.
+// Package bytesize parses and formats numbers of bytes with units, such as 16MiB, 50GB or 4096.
 package bytesize
 
 import (

@@ -1,6 +1,6 @@
-// Package demo holds the stream that `millrace serve --demo` plays: a short FLV file with a test
-// video, a clock and a quiet tone. scripts/make-demo-sample makes it so that it loops without a
-// seam.
+// Package demo contains the stream that `millrace serve --demo` plays: a short FLV file with a test
+// picture, a clock and a quiet tone. scripts/make-demo-sample generates it so that it loops
+// seamlessly.
 package demo
 
 import (
@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// Name is the stream that --demo publishes, and its publisher.
+// Name is the name of the stream that --demo publishes, and of its publisher.
 const Name = "demo"
 
-// Sample is a whole FLV file: header, onMetaData, the sequence headers, then 8 s of H.264 (640x360,
-// 25/s, a keyframe a second, no B-frames) and AAC (48 kHz, mono), beginning with a keyframe at
-// timestamp 0. It is shared by all who play it and must not be changed.
+// Sample is a complete FLV file: header, onMetaData, the sequence headers, then 8 s of H.264
+// (640x360, 25 frames/s, a keyframe every second, no B-frames) and AAC (48 kHz, mono), starting
+// with a keyframe at timestamp 0. All players share it, and nobody may change it.
 //
 //go:embed sample.flv
 var Sample []byte
 
-// Length is the time that one round adds to the timestamps of the next. The first tag of round n is
-// at n*Length. It follows the last tag of the previous round at the usual distance.
+// Length is the duration of one round of the loop. The first tag of round n has the timestamp
+// n*Length, which follows the last tag of the round before at the usual interval.
 const Length = 8 * time.Second

@@ -13,15 +13,16 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// A check looks at one thing.
+// A check examines one setting of the machine.
 type check struct {
 	group, name string
-	// Without Group and Name; of no interest if the host has an error.
+	// look returns a Finding without its Group and Name, which the caller adds. The caller discards
+	// it if reading the host failed.
 	look func(*host, Plan) Finding
-	why  string // follows the Why of look
+	why  string // appended to the Why of the Finding
 }
 
-// checks has all of them, in the order that findings of one State are shown in.
+// checks lists all checks, in the order that findings of equal State are reported.
 var checks = [...]check{
 	{"process", "open files", openFiles,
 		"At the limit, new connections wait, and file requests fail with 500. Go raises the soft " +
@@ -65,23 +66,24 @@ var checks = [...]check{
 }
 
 const (
-	// spareFiles are descriptors for everything that is neither a stream nor a file: the listeners,
-	// the poller, visitors of the page.
+	// spareFiles is the number of descriptors for everything but streams and files: listeners, the
+	// poller, visitors of the web page.
 	spareFiles = 64
-	// uploadFiles are an upload's descriptors: its connection, its file, and the two ends of the
-	// pipe between them.
+	// uploadFiles is the number of descriptors per upload: its connection, its file, and both ends
+	// of the pipe between them.
 	uploadFiles = 4
-	// viewerBytes is a viewer's memory in the server, in addition to the kernel's.
+	// viewerBytes is the server's own memory per viewer, not counting the kernel's.
 	viewerBytes = 4 << 10
-	// spareThreads are Go's threads in addition to those that run goroutines.
+	// spareThreads is the number of threads of the Go runtime beyond those that run goroutines.
 	spareThreads = 32
 )
 
-// sockets returns the kernel's memory if every viewer is slow, without data in flight.
+// sockets returns the kernel memory that is needed if every viewer is slow, not counting data in
+// flight.
 func (p Plan) sockets() int64 { return int64(p.Viewers) * p.Unsent }
 
 func openFiles(h *host, p Plan) Finding {
-	have := h.openFiles() // Go has raised the soft limit to the hard one
+	have := h.openFiles() // at startup Go raised the soft limit to the hard one
 	need := int64(p.Viewers) + int64(p.MaxStreams) + spareFiles
 	sum := fmt.Sprintf("%d viewers and downloads, %d publishers, %d others", p.Viewers,
 		p.MaxStreams, spareFiles)
@@ -150,7 +152,7 @@ func processors(h *host, _ Plan) Finding {
 	case cpus < 1:
 		f.advise(Warn, "allow one processor at least (docker: --cpus 1)",
 			"systemctl set-property UNIT CPUQuota=100%")
-	case h.procs > max(whole, 2): // a group further out, at which Go does not look
+	case h.procs > max(whole, 2): // the limit is of an enclosing group, which Go does not check
 		f.advise(Warn, fmt.Sprintf("set GOMAXPROCS to %d", whole),
 			fmt.Sprintf("GOMAXPROCS=%d millrace serve ...", whole))
 	}
@@ -184,8 +186,8 @@ func memory(h *host, p Plan) Finding {
 
 func memoryLimit(h *host, p Plan) Finding {
 	most, _ := h.memoryCap()
-	// Leave room for memory that Go does not count: a tenth for the binary and threads, and the
-	// kernel's memory for viewers, which counts against the same limit.
+	// Leave room for memory that Go does not count: a tenth for the binary and the threads, and the
+	// kernel's socket memory, which is charged to the same control group.
 	advised := max(most-most/10-p.sockets(), most/2)
 	command := fmt.Sprintf("GOMEMLIMIT=%dMiB millrace serve ...", advised>>20)
 	f := Finding{Value: "none"}
@@ -202,7 +204,7 @@ func memoryLimit(h *host, p Plan) Finding {
 }
 
 func backlog(h *host, p Plan) Finding {
-	const name, usual = "net.core.somaxconn", 4096 // Linux's default since 5.4
+	const name, usual = "net.core.somaxconn", 4096 // the default since Linux 5.4
 	n := h.sysctl(name, 1)
 	f := Finding{Value: count(n[0])}
 	if n[0] < int64(min(p.Viewers, usual)) {
@@ -232,7 +234,7 @@ func conntrack(h *host, p Plan) Finding {
 	most, used := h.sysctl(name+"max", 1), h.sysctl(name+"count", 1)
 	f := Finding{Value: fmt.Sprintf("%s (in use: %s)", count(most[0]), count(used[0]))}
 	need := used[0] + int64(p.Viewers) + int64(p.MaxStreams)
-	if most[0] < 2*need { // includes closed connections
+	if most[0] < 2*need { // which counts closed connections too
 		s := Warn
 		if most[0] < need {
 			s = Bad
@@ -244,16 +246,16 @@ func conntrack(h *host, p Plan) Finding {
 	return f
 }
 
-// tcpBuffer returns a check of the range in which the kernel sizes a connection's buffers. The
-// kernel's own default is advised.
+// tcpBuffer returns a check of the limits between which the kernel sizes a connection's buffers. It
+// recommends the kernel's own defaults.
 func tcpBuffer(name, advised string) func(*host, Plan) Finding {
 	command := fmt.Sprintf("sysctl -w %s=%q", name, advised)
 	return func(h *host, _ Plan) Finding { return tcpRange(h.sysctl(name, 3), command) }
 }
 
 func tcpRange(n []int64, command string) Finding {
-	// About half of a buffer is data, and that much is on its way at a time: 1 MiB is 5 MB/s to a
-	// client that is 100 ms away.
+	// About half of a buffer is payload, and no more than that can be in flight: 1 MiB allows 5
+	// MB/s to a client with a round-trip time of 100 ms.
 	const least = 1 << 20
 	f := Finding{
 		Value: fmt.Sprintf("%d %d %d", n[0], n[1], n[2]),
@@ -291,7 +293,8 @@ func tcpMemory(h *host, p Plan) Finding {
 	return f
 }
 
-// directory checks the directory of a flag. m is its mount, or nil if the Finding is complete.
+// directory checks the directory that a flag names. It returns the mount that the directory is on,
+// or nil if f already says everything.
 func (h *host) directory(flag, name string) (m *procfs.MountInfo, f Finding) {
 	if name == "" {
 		return nil, Finding{Value: "none", Why: "No --" + flag + " was given."}

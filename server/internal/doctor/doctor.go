@@ -1,10 +1,10 @@
-// Package doctor checks whether a Linux machine can carry a streaming server, and says what to
+// Package doctor checks whether a Linux machine is set up for a streaming server, and says what to
 // change.
 //
-// The table of checks lists the checks. A check is a function of a host and a Plan only: it runs no
-// command, writes nothing, and opens no connection. If it cannot see something, the State is
-// Unknown, which is no reason to fail. Much of the package is text for users: for each of fifteen
-// checks what to do, why, and with which command.
+// The variable checks is the list of checks. Each check is a function of a host and a Plan alone:
+// it runs no command, writes nothing and opens no connection. If it cannot read what it needs, its
+// State is Unknown, which does not count as a failure. Much of the package is text for users: for
+// each of fifteen checks, what to change, why, and with which command.
 package doctor
 
 import (
@@ -16,12 +16,12 @@ import (
 	"unicode"
 )
 
-// A Plan describes the intended load. The fields after Blobs are the server's limits of the same
-// names.
+// A Plan describes the load that the machine is meant to carry. The fields after Blobs are the
+// server's limits of the same names.
 type Plan struct {
-	Viewers int    // viewers and downloads at a time
-	Root    string // as --root; empty: no files are served
-	Blobs   string // as --blobs; empty: no blobs are kept in a directory
+	Viewers int    // simultaneous viewers and downloads
+	Root    string // the --root flag; empty if no files are served
+	Blobs   string // the --blobs flag; empty if no blobs are kept on disk
 
 	MaxViewers int
 	MaxStreams int
@@ -34,34 +34,35 @@ type Plan struct {
 type State string
 
 const (
-	Bad     State = "bad"     // keeps the plan from working
-	Warn    State = "warn"    // works, and costs speed, memory or safety
-	Info    State = "info"    // is a choice
-	Unknown State = "unknown" // could not be seen
-	OK      State = "ok"      // needs no change
+	Bad     State = "bad"     // the plan will not work
+	Warn    State = "warn"    // the plan works, but speed, memory or safety suffers
+	Info    State = "info"    // a matter of choice
+	Unknown State = "unknown" // could not be determined
+	OK      State = "ok"      // nothing to change
 )
 
-// States has all of them, the worst first.
+// States lists all of them, the worst first.
 var States = [...]State{Bad, Warn, Info, Unknown, OK}
 
-// A Finding is the report of one check. Its texts are one line each, of printable characters.
+// A Finding is the result of one check. Each of its texts is one line of printable characters.
 type Finding struct {
 	Group   string `json:"group"`
-	Name    string `json:"name"` // for scripts: it stays the same
+	Name    string `json:"name"` // a stable identifier, for scripts
 	State   State  `json:"state"`
 	Value   string `json:"value"`   // the current value
 	Advice  string `json:"advice"`  // empty if there is nothing to do
-	Why     string `json:"why"`     // its effect on the server
-	Command string `json:"command"` // that would follow the advice; empty if no command does
+	Why     string `json:"why"`     // how it affects the server
+	Command string `json:"command"` // follows the advice; empty if no command can
 }
 
-// advise sets the advice of f, and a command that follows it, or "".
+// advise sets f's State, its advice, and the command that follows the advice, or "" if there is
+// none.
 func (f *Finding) advise(s State, advice, command string) {
 	f.State, f.Advice, f.Command = s, advice, command
 }
 
-// schema is the version of a Report's JSON. A field may be added within one version, and findings
-// may be added or removed.
+// schema is the version of the JSON form of a Report. Within one version, fields may be added, and
+// findings may be added or removed.
 const schema = 2
 
 // A Report has the findings of all checks.
@@ -69,16 +70,15 @@ type Report struct {
 	Schema   int           `json:"schema"`
 	OS       string        `json:"os"`
 	CPUs     int           `json:"cpus"`
-	Memory   int64         `json:"memory_bytes"` // of the machine; 0 if it is not known
+	Memory   int64         `json:"memory_bytes"` // of the machine; 0 if unknown
 	Viewers  int           `json:"viewers"`
 	Root     string        `json:"root"`
 	Blobs    string        `json:"blobs"`
-	Counts   map[State]int `json:"counts"` // has each of States
+	Counts   map[State]int `json:"counts"` // has a key for every State
 	Findings []Finding     `json:"findings"`
 }
 
-// Examine has every check look at the machine that this process is on. The worst findings come
-// first.
+// Examine runs all checks on this machine. The result lists the worst findings first.
 func Examine(p Plan) Report { return examine(thisHost(), p) }
 
 func examine(h *host, p Plan) Report {
@@ -90,10 +90,10 @@ func examine(h *host, p Plan) Report {
 	machine := *h
 	r.Memory = machine.memory()
 	for _, s := range States {
-		r.Counts[s] = 0 // scripts find each of them
+		r.Counts[s] = 0 // so that scripts find every State
 	}
 	for _, c := range checks {
-		at := *h // with its own error
+		at := *h // so that each check has its own err
 		f := c.look(&at, p)
 		if at.err != nil {
 			f = Finding{State: Unknown, Value: "-", Why: at.err.Error()}
@@ -113,8 +113,8 @@ func examine(h *host, p Plan) Report {
 	return r
 }
 
-// line returns s as one line of printable characters: a file or a path may have escape sequences in
-// it.
+// line returns s as one line of printable characters: the content of a file or a path may contain
+// escape sequences.
 func line(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -125,7 +125,7 @@ func line(s string) string {
 	return strings.TrimSpace(s)
 }
 
-// size formats a number of bytes in powers of 1024, as the server's flags count them.
+// size formats a number of bytes with the binary units that the server's flags use.
 func size(n int64) string {
 	v, i := float64(n), 0
 	for ; v >= 1024 && i < 5; i++ {
@@ -135,7 +135,7 @@ func size(n int64) string {
 		" " + []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}[i]
 }
 
-// count formats a number that may be the kernel's way to say "no limit".
+// count formats a number, which may be one that the kernel uses for "no limit".
 func count(n int64) string {
 	if n >= unlimited {
 		return "unlimited"
@@ -143,7 +143,7 @@ func count(n int64) string {
 	return fmt.Sprint(n)
 }
 
-// roundUp returns the smallest power of two that is not below n.
+// roundUp returns the smallest power of two that is at least n.
 func roundUp(n int64) int64 {
 	m := int64(1)
 	for m < n {
@@ -152,5 +152,5 @@ func roundUp(n int64) int64 {
 	return m
 }
 
-// quote makes s one word of a shell.
+// quote quotes s as a single word for a shell.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

@@ -16,39 +16,40 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// unlimited bounds the numbers that are believed. It is more memory, in bytes, than a machine has,
-// and leaves room to multiply by a page's size.
+// unlimited is the least number that is taken to mean "no limit". In bytes, it is more memory than
+// any machine has, and it can be multiplied by the page size without overflow.
 const unlimited = 1 << 50
 
-// A host is the visible state of a machine and of this process in it.
+// A host gives access to the state of a machine and of this process on it.
 type host struct {
-	dir         string // the root directory, of which /proc and /sys are read
-	cpus        int    // as runtime.NumCPU
-	procs       int    // as runtime.GOMAXPROCS(0)
+	dir         string // the root directory, whose /proc and /sys are read
+	cpus        int    // runtime.NumCPU()
+	procs       int    // runtime.GOMAXPROCS(0)
 	pageSize    int64
-	memoryLimit int64 // GOMEMLIMIT; math.MaxInt64 if it is not set
+	memoryLimit int64 // GOMEMLIMIT, or math.MaxInt64 if it is not set
 
-	err error // the first read that failed
+	err error // the first error of a read
 }
 
-// thisHost returns the host that this process is on. A file is read when a check asks for it.
+// thisHost returns the host that this process runs on. Its files are read when a check asks for
+// them.
 func thisHost() *host {
 	return &host{
 		dir: "/", cpus: runtime.NumCPU(), procs: runtime.GOMAXPROCS(0),
 		pageSize:    int64(os.Getpagesize()),
-		memoryLimit: debug.SetMemoryLimit(-1), // which changes nothing
+		memoryLimit: debug.SetMemoryLimit(-1), // a negative argument changes nothing
 	}
 }
 
-// fail keeps the first error. After it, the methods return unspecified values; slices have their
-// full length.
+// fail records err if it is the first error. After an error the methods return unspecified values,
+// but their slices have the full length.
 func (h *host) fail(err error) {
 	if h.err == nil {
 		h.err = err
 	}
 }
 
-// read returns the content of a file, without surrounding white space.
+// read returns the content of a file, with surrounding white space removed.
 func (h *host) read(name string) string {
 	b, err := os.ReadFile(filepath.Join(h.dir, name))
 	switch {
@@ -60,7 +61,8 @@ func (h *host) read(name string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// sysctl returns the numbers of the value that sysctl(8) calls name.
+// sysctl returns the numbers in the value of the sysctl(8) setting called name, of which there must
+// be want.
 func (h *host) sysctl(name string, want int) []int64 {
 	s := h.read("proc/sys/" + strings.ReplaceAll(name, ".", "/"))
 	all := make([]int64, want)
@@ -79,7 +81,7 @@ func (h *host) sysctl(name string, want int) []int64 {
 	return all
 }
 
-// proc returns /proc.
+// proc returns the proc file system.
 func (h *host) proc() procfs.FS {
 	proc, err := procfs.NewFS(filepath.Join(h.dir, "proc"))
 	if err != nil {
@@ -88,7 +90,7 @@ func (h *host) proc() procfs.FS {
 	return proc
 }
 
-// self returns this process in /proc.
+// self returns this process's entry in /proc.
 func (h *host) self() procfs.Proc {
 	self, err := h.proc().Self()
 	if err != nil {
@@ -97,7 +99,7 @@ func (h *host) self() procfs.Proc {
 	return self
 }
 
-// openFiles returns how many files this process may have open.
+// openFiles returns this process's limit on open files.
 func (h *host) openFiles() int64 {
 	limits, err := h.self().Limits()
 	if err != nil {
@@ -106,7 +108,7 @@ func (h *host) openFiles() int64 {
 	return int64(min(limits.OpenFiles, unlimited))
 }
 
-// memory returns how much memory the machine has.
+// memory returns the size of the machine's memory.
 func (h *host) memory() int64 {
 	info, err := h.proc().Meminfo()
 	switch {
@@ -120,8 +122,8 @@ func (h *host) memory() int64 {
 	return 0
 }
 
-// MemoryCap returns how much memory this process may have, of its control group or of the machine;
-// 0 if that cannot be known.
+// MemoryCap returns the most memory that this process may use, which is limited by its control
+// group or by the machine, or 0 if the limit is unknown.
 func MemoryCap() int64 {
 	h := thisHost()
 	most, _ := h.memoryCap()
@@ -131,8 +133,8 @@ func MemoryCap() int64 {
 	return most
 }
 
-// memoryCap returns how much memory this process may have, and whether a control group says so
-// rather than the machine.
+// memoryCap returns the most memory that this process may use, and whether the limit is that of a
+// control group rather than of the machine.
 func (h *host) memoryCap() (most int64, group bool) {
 	limit, set := h.groupLimit("", "memory.max", parseLimit)
 	if old, oldSet := h.groupLimit("memory", "memory.limit_in_bytes", parseLimit); oldSet {
@@ -140,19 +142,20 @@ func (h *host) memoryCap() (most int64, group bool) {
 	}
 	most = h.memory()
 	if set && (h.err != nil || limit < most) {
-		h.err = nil // the group suffices
+		h.err = nil // the group's limit is enough
 		return limit, true
 	}
 	return most, false
 }
 
-// parseLimit parses a control group's file: a number, or max. In version 1 a huge number means max.
+// parseLimit parses a control group's limit: a number, or max. In version 1 a very large number
+// means max.
 func parseLimit(s string) (int64, bool) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	return n, err == nil && n < unlimited
 }
 
-// parseCPU reads cpu.max, "QUOTA PERIOD" or "max PERIOD", as thousandths of a processor.
+// parseCPU parses cpu.max, which is "QUOTA PERIOD" or "max PERIOD", into thousandths of a CPU.
 func parseCPU(s string) (int64, bool) {
 	var quota, period int64
 	if n, _ := fmt.Sscanf(s, "%d %d", &quota, &period); n != 2 || period <= 0 || quota < 0 ||
@@ -162,13 +165,13 @@ func parseCPU(s string) (int64, bool) {
 	return quota * 1000 / period, true
 }
 
-// groupLimit returns the lowest limit that parse finds in the files of that name of this process's
-// control groups: its own and its ancestors. In version 1 each controller has its own groups; in
-// version 2 the controller is "".
+// groupLimit returns the lowest limit that parse finds in the files called name of this process's
+// control group and its ancestors. In version 1 each controller has a hierarchy of groups of its
+// own; for version 2, controller is "".
 func (h *host) groupLimit(controller, name string, parse func(string) (int64, bool)) (least int64,
 	set bool) {
 	least = math.MaxInt64
-	own, looking := "", *h // its error is not an error of h: without groups there are no limits
+	own, looking := "", *h // a copy, because an error here does not count: without groups there are no limits
 	groups, _ := looking.self().Cgroups()
 	for _, g := range groups {
 		if controller == "" && g.HierarchyID == 0 || slices.Contains(g.Controllers, controller) {
@@ -185,7 +188,7 @@ func (h *host) groupLimit(controller, name string, parse func(string) (int64, bo
 	}
 }
 
-// mountOf returns the mount of the directory at an absolute path.
+// mountOf returns the mount that contains the directory at an absolute path.
 func (h *host) mountOf(path string) (best *procfs.MountInfo) {
 	all, err := h.self().MountInfo()
 	if err != nil {
@@ -194,7 +197,7 @@ func (h *host) mountOf(path string) (best *procfs.MountInfo) {
 	for _, m := range all {
 		at := strings.ReplaceAll(m.MountPoint, `\040`, " ")
 		rest, in := strings.CutPrefix(path, strings.TrimSuffix(at, "/"))
-		// Of two mounts at one place the later one hides the earlier.
+		// Of two mounts at the same place, the later one hides the earlier.
 		if in && (rest == "" || rest[0] == '/') &&
 			(best == nil || len(m.MountPoint) >= len(best.MountPoint)) {
 			best = m

@@ -16,47 +16,48 @@ import (
 )
 
 const (
-	// maxRequests bounds the questions that are asked at a time, and so the connections. A hook
-	// that answers within 10 ms gets 1600 a second.
+	// maxRequests limits concurrent requests to the hook, and so the connections to it. A hook that
+	// answers within 10 ms can answer 1600 requests a second.
 	maxRequests = 16
-	// maxWaiting bounds the callers that wait for their turn: each has a connection of a client. A
-	// hook that answers within 10 ms has answered all of them in less than a second.
+	// maxWaiting limits how many callers wait for their turn; each holds a client's connection. A
+	// hook that answers within 10 ms answers all of them within a second.
 	maxWaiting = 1024
 
-	// Questions about players leave this much of both to those about publishers and recordings,
-	// which are few.
+	// reservedRequests is the share of maxRequests that requests about players leave to those about
+	// publishers and recordings, which are few; and of maxWaiting as well.
 	reservedRequests = 4
 	reservedWaiting  = 128
 )
 
 var (
-	// errBusy refuses a client when so many wait for the hook, or play, that no more are asked
-	// about.
+	// errBusy refuses a client because too many callers wait for the hook, or too many plays are
+	// kept.
 	errBusy = refuse.New(http.StatusServiceUnavailable,
 		"too many clients wait for the hook of this server, or play by its leave").For(
 		refuse.Limit).After(time.Second)
-	// errFails refuses a client because of a failure, which the log describes.
+	// errFails refuses a client because the hook has failed. The log has the details.
 	errFails = refuse.New(http.StatusServiceUnavailable,
 		"the hook that this server asks does not answer").For(refuse.HookFailed).After(time.Second)
 )
 
-// An asker asks the hook questions, so many at a time. Its methods are for any goroutine.
+// An asker sends questions to the hook, a limited number at a time. Its methods may be called from
+// any goroutine.
 type asker struct {
 	poster  *poster
 	counts  *counter
 	log     *slog.Logger
-	timeout time.Duration   // for an answer, with all attempts and the time in the queue
-	open    bool            // for the log alone: see Config.Open
-	closing context.Context // ends with the last moment of Client.Close
+	timeout time.Duration   // for an answer, including retries and the time in the queue
+	open    bool            // only for the log; see Config.Open
+	closing context.Context // ends when Client.Close gives up
 
 	slots     chan struct{}
-	playSlots chan struct{} // questions about players need one of these, too
+	playSlots chan struct{} // needed in addition, for a request about a player
 	outage    outage.Outage
 	waiting   atomic.Int64
 }
 
-// ask asks about a request that is complete, without regard to Config.Open. It drops the request if
-// wanted ends before its turn comes.
+// ask asks the hook about a prepared request, ignoring Config.Open. It gives up if wanted ends
+// before the request is sent.
 func (k *asker) ask(ctx, wanted context.Context, q *Request) (Answer, error) {
 	a, err := k.askInTime(ctx, wanted, q)
 	switch failed, ok := errors.AsType[*failure](err); {
@@ -76,10 +77,11 @@ func (k *asker) ask(ctx, wanted context.Context, q *Request) (Answer, error) {
 	return a, err
 }
 
-// isRefusal reports whether err is the hook's own refusal.
+// isRefusal reports whether err is a refusal by the hook itself.
 func isRefusal(err error) bool { return refuse.CauseOf(err) == refuse.Hook }
 
-// noteFailure logs the reasons of the failures in a row, and the end of the row.
+// noteFailure logs a failure of the hook if its reason is new, and the first success after
+// failures.
 func (k *asker) noteFailure(err *failure) {
 	if err == nil {
 		if k.outage.Note(nil) {

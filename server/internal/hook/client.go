@@ -10,16 +10,17 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// A Config says where the hook is.
+// A Config configures a Client.
 type Config struct {
 	URL     string        // see CheckURL
-	Timeout time.Duration // for an answer, with all attempts and the time in the queue
-	Open    bool          // a hook that fails allows all
-	Node    string        // the address of this node; "" if the server is alone
-	Log     *slog.Logger  // nil discards
+	Timeout time.Duration // for an answer, including retries and the time in the queue
+	Open    bool          // if the hook fails, allow every request
+	Node    string        // the address of this node; "" without a cluster
+	Log     *slog.Logger  // nil discards messages
 }
 
-// CheckURL returns an error that does not tell the URL, which may have secrets in it.
+// CheckURL reports whether address can be used as the hook's URL. The error does not contain the
+// URL, which may contain secrets.
 func CheckURL(address string) error {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" ||
@@ -29,7 +30,7 @@ func CheckURL(address string) error {
 	return nil
 }
 
-// A Client asks the hook. New makes one. Its methods are for any goroutine.
+// A Client asks the hook. Its methods may be called from any goroutine.
 type Client struct {
 	cfg    Config
 	counts *counter
@@ -37,11 +38,10 @@ type Client struct {
 	asker  *asker
 	plays  *playTable
 	ends   *endQueue
-	stop   context.CancelFunc // cancels requests under way
+	stop   context.CancelFunc // cancels requests in progress
 }
 
-// New returns a client of the hook, which need not be there yet. The call that ends its life is
-// Close.
+// New returns a client of the hook, which need not be running yet. The caller ends it with Close.
 func New(cfg Config) (*Client, error) {
 	if err := CheckURL(cfg.URL); err != nil {
 		return nil, err
@@ -73,8 +73,8 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Ask asks the hook about q, and sets q's ID. It waits until ctx ends or the timeout. The error is
-// a [refuse.Refusal] or that of ctx.
+// Ask asks the hook about q, and sets q's ID. It waits for the answer until ctx ends or the timeout
+// expires. The error is a [refuse.Refusal] or that of ctx.
 func (c *Client) Ask(ctx context.Context, q *Request) (Answer, error) {
 	if err := c.prepare(q); err != nil {
 		return Answer{}, err
@@ -87,8 +87,8 @@ func (c *Client) Ask(ctx context.Context, q *Request) (Answer, error) {
 }
 
 // Play asks the hook whether the client of q may play, unless there is a valid answer or a request
-// for it is under way. If the player has a connection, the caller calls End when the player has
-// ended. Errors are those of Ask.
+// in progress for it. If the player has a connection, the caller calls End on the result when the
+// player leaves. The errors are those of Ask.
 func (c *Client) Play(ctx context.Context, q *Request) (*Play, error) {
 	if err := c.prepare(q); err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func (c *Client) Play(ctx context.Context, q *Request) (*Play, error) {
 	return c.plays.play(ctx, q)
 }
 
-// prepare completes q, or counts why it is refused.
+// prepare completes q. If it cannot, it counts the refusal.
 func (c *Client) prepare(q *Request) error {
 	err := q.prepare(c.cfg.Node)
 	if err != nil {
@@ -105,12 +105,12 @@ func (c *Client) prepare(q *Request) error {
 	return err
 }
 
-// End queues the end of q for the hook. It never blocks.
+// End queues a report to the hook that q has ended. It never blocks.
 func (c *Client) End(q *Request, reason string, bytes int64) { c.ends.add(q.ended(reason, bytes)) }
 
-// Close ends the plays that are left, and delivers the ends that wait until ctx ends, or a little
-// longer, or until the hook fails and gets none for a while. Ask and Play must not be called any
-// more.
+// Close ends the remaining plays, and delivers the queued end events. It gives up a little after
+// ctx has ended, or when the hook fails and accepts nothing for a while. Ask and Play must not be
+// called any more.
 func (c *Client) Close(ctx context.Context) {
 	if c == nil || !c.plays.close() {
 		return

@@ -79,8 +79,7 @@ func play(protocol string) *Request {
 
 func TestAskAndEnd(t *testing.T) {
 	f := newFakeHook(t, func(w http.ResponseWriter, q Request) {
-		_,
-			_ = io.WriteString(w, `{"allow":true,"name":"show"}`)
+		_, _ = io.WriteString(w, `{"allow":true,"name":"show"}`)
 	})
 	c, _ := newClient(t, f.URL, nil)
 	q := publish()
@@ -125,8 +124,7 @@ func TestInvalidAnswersAreFailures(t *testing.T) {
 	for name, answer := range map[string]func(w http.ResponseWriter, q Request){
 		"text": func(w http.ResponseWriter, _ Request) { _, _ = io.WriteString(w, "OK") },
 		"huge": func(w http.ResponseWriter, _ Request) {
-			_,
-				_ = io.WriteString(w, strings.Repeat("{", 1<<20))
+			_, _ = io.WriteString(w, strings.Repeat("{", 1<<20))
 		},
 		"redirect": func(w http.ResponseWriter, _ Request) {
 			http.Redirect(w, &http.Request{}, elsewhere.URL, http.StatusTemporaryRedirect)
@@ -161,8 +159,7 @@ func TestUnreachableHookFails(t *testing.T) {
 	for _, url := range []string{f.URL, "http://user:passw0rd@" + nettest.FreeAddr(t)} {
 		for _, open := range []bool{false, true} {
 			c, book := newClient(t, url, func(cfg *Config) {
-				cfg.Timeout,
-					cfg.Open = 100*time.Millisecond, open
+				cfg.Timeout, cfg.Open = 100*time.Millisecond, open
 			})
 			_, err := c.Ask(t.Context(), publish())
 			if (err == nil) != open || !open && err != errFails {

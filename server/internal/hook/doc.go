@@ -1,26 +1,27 @@
-// Package hook asks a program of the operator who may publish, play and record, and tells it of
-// each end.
+// Package hook asks a program of the operator's who may publish, play and record, and reports to it
+// when each of them ends.
 //
 //	publisher, player ──▶ Ask, Play ──▶ 16 connections at most ──▶ POST URL ──▶ Answer
 //	their ends        ──▶ End       ──▶ queue ──▶ 2 goroutines ──▶ POST URL
 //
-// Each question is one POST of a [Request] in JSON. The caller waits for the answer, for
-// Config.Timeout at most. A connection that fails and an answer of 5xx are tried again within that
-// time. All other answers count; see parseAnswer.
+// A question is a POST of a [Request] as JSON. The caller waits for the answer, at most for
+// Config.Timeout. Within that time, the question is sent again if the connection fails or the
+// status is 5xx. Any other answer is final; see parseAnswer.
 //
-// A [Play] is one answer for players in which the hook could see no difference. While one of them
-// waits for the answer, or the answer is not older than it says, the others ask nothing. Players of
-// HLS have no connection: their Play lasts until they have asked for nothing for a while.
+// A [Play] is one answer for all players that the hook could not tell apart. While a request is in
+// progress, or the answer is still valid, further such players do not cause a request. HLS players
+// have no connection, so a Play of theirs ends when they have sent no requests for a while.
 //
-// client.go holds the parts together: play.go has the answers that are kept, ask.go asks questions,
-// ends.go delivers ends, post.go makes the POSTs of both, and request.go has the formats.
+// client.go holds the parts together: play.go keeps answers, ask.go asks questions, ends.go
+// delivers end events, post.go sends the requests of both, and request.go defines the formats.
 //
 // # Limits
 //
-// So many wait for an answer (maxWaiting), so many answers are kept (maxPlays), so many ends wait
-// for delivery (maxEnds), and so long is an answer (maxAnswer). Above the first two a caller gets a
-// refusal; an end above the third is dropped, counted and logged.
+// There are limits for the callers that wait for an answer (maxWaiting), the answers that are kept
+// (maxPlays), the end events that wait for delivery (maxEnds), and the size of an answer
+// (maxAnswer). A caller beyond the first two is refused. An end event beyond the third is dropped,
+// counted and logged.
 //
-// Requests contain clients' credentials. These are never logged or kept for the end; of the URL,
-// only the host is.
+// Requests contain clients' credentials. They are never logged, and not kept for the end event. Of
+// the hook's URL, only the host is logged.
 package hook

@@ -13,46 +13,47 @@ import (
 )
 
 const (
-	// maxEnds bounds the ends that wait for delivery: all viewers of a server may end at once. Each
-	// takes about 500 bytes.
+	// maxEnds limits the end events that wait for delivery: all viewers of a server may leave at
+	// once. Each takes about 500 bytes.
 	maxEnds = 8192
-	// endWorkers is how many are delivered at a time. There is one end for each ID, so that their
+	// endWorkers is how many end events are delivered concurrently. Each ID ends once, so their
 	// order does not matter.
 	endWorkers = 2
-	// endPatience is how long an end is tried: as long as a hook takes to start again.
+	// endPatience is how long delivery of an end event is retried: long enough for the hook to
+	// restart.
 	endPatience = 30 * time.Second
-	// endGrace is the time for ends if the time of Close is over.
+	// endGrace is how long end events are still delivered after the context of Close has ended.
 	endGrace = time.Second
-	// endCheck is how long Close waits for the next end to be delivered by a hook that fails.
+	// endCheck is how long Close waits for a failing hook to accept another end event.
 	endCheck = time.Second
 )
 
-// An endQueue delivers ends to the hook. Its methods are for any goroutine.
+// An endQueue delivers end events to the hook. Its methods may be called from any goroutine.
 type endQueue struct {
 	poster  *poster
 	counts  *counter
 	log     *slog.Logger
-	timeout time.Duration   // of one attempt
-	closing context.Context // ends with the last moment of Client.Close
+	timeout time.Duration   // for one attempt
+	closing context.Context // ends when Client.Close gives up
 
 	queue   chan Request
 	workers sync.WaitGroup
 
-	delivered, undelivered atomic.Int64 // attempts
+	delivered, undelivered atomic.Int64 // events, not attempts
 
 	mu      lock.Mutex
 	closed  bool
 	dropped int64
 }
 
-// start starts the goroutines that deliver ends.
+// start starts the workers.
 func (q *endQueue) start() {
 	for range endWorkers {
 		q.workers.Go(q.deliverAll)
 	}
 }
 
-// add queues an end. It never waits.
+// add queues an end event. It never blocks.
 func (q *endQueue) add(e Request) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -66,18 +67,18 @@ func (q *endQueue) add(e Request) {
 	q.drop(&e, fmt.Errorf("%d ends wait", len(q.queue)))
 }
 
-// drop counts an end that the hook does not get, and logs some of them. q.mu is held.
+// drop counts an end event that cannot be delivered, and logs some of them. The caller holds q.mu.
 func (q *endQueue) drop(e *Request, why error) {
 	q.dropped++
 	q.counts.count(e.Event, "dropped")
-	if q.dropped&(q.dropped-1) == 0 { // 1, 2, 4, 8, ...: a hook that is away must not fill the log
-		// In another goroutine: the log may block, and mutexes are held.
+	if q.dropped&(q.dropped-1) == 0 { // log the 1st, 2nd, 4th, 8th, ..., so that an outage of the hook does not fill the log
+		// In another goroutine, because the log may block, and the caller holds mutexes.
 		go q.log.Warn("an end could not be sent to the hook", "event", string(e.Event), "id", e.ID,
 			"reason", why, "dropped", q.dropped)
 	}
 }
 
-// deliverAll delivers ends until the queue is closed.
+// deliverAll delivers end events until the queue is closed.
 func (q *endQueue) deliverAll() {
 	for e := range q.queue {
 		err := q.deliver(&e)
@@ -117,8 +118,8 @@ func (q *endQueue) deliver(e *Request) error {
 	})
 }
 
-// close delivers the waiting ends until ctx ends, or a little longer, or until the hook fails and
-// accepts none for a while. Then it calls giveUp, which cancels requests under way.
+// close delivers the queued end events until a little after ctx has ended, or until the hook fails
+// and accepts none for a while. Then it calls giveUp, which cancels the requests in progress.
 func (q *endQueue) close(ctx context.Context, giveUp context.CancelFunc) {
 	q.mu.Lock()
 	q.closed = true
@@ -142,8 +143,8 @@ func (q *endQueue) close(ctx context.Context, giveUp context.CancelFunc) {
 	<-delivered
 }
 
-// await waits until all ends are delivered, ctx ends, or the hook has got none within endCheck and
-// an attempt has failed.
+// await returns when all end events are delivered, when ctx has ended, or when an attempt has
+// failed and the hook has accepted no event within endCheck.
 func (q *endQueue) await(ctx context.Context, delivered <-chan struct{}) {
 	check := time.NewTicker(endCheck)
 	defer check.Stop()
@@ -166,7 +167,7 @@ func (q *endQueue) await(ctx context.Context, delivered <-chan struct{}) {
 	}
 }
 
-// waiting returns how many ends wait, and how many were dropped.
+// waiting returns the number of queued end events, and how many were dropped.
 func (q *endQueue) waiting() (ends int, dropped int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

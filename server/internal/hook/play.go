@@ -11,66 +11,67 @@ import (
 )
 
 const (
-	// maxPlays bounds the table of plays. One takes about 700 bytes: 22 MiB.
+	// maxPlays limits the table of plays. Each takes about 700 bytes, which makes 22 MiB.
 	maxPlays = 32 << 10
-	// maxRefused is how many there may be for a refusal to be kept: clients that invent tokens must
-	// leave room for others.
+	// maxRefused is the number of plays above which refusals are not kept: clients that invent
+	// tokens must not fill the table.
 	maxRefused = maxPlays / 4
-	// hlsIdle is how long a player of HLS may ask for nothing: longer than the longest segment
-	// lasts.
+	// hlsIdle is how long an HLS player may send no requests before its play ends. It is longer
+	// than the longest segment.
 	hlsIdle = 20 * time.Second
-	// failedKeep is how long a failure counts for players that show the same, and an answer that a
-	// failure leaves in force.
+	// failedKeep is how long a failed request counts for further players with the same playKey, and
+	// how much longer an expired answer is used after a failure.
 	failedKeep = time.Second
-	// sweepEvery is how often plays are looked for that have ended.
+	// sweepEvery is how often the table is searched for plays that have ended.
 	sweepEvery = time.Second
 )
 
-// A Play is an answer of the hook for players that show the same.
+// A Play is an answer of the hook for all players with the same playKey.
 //
-// Over a connection it lasts until the last of its players has ended; players that come when the
-// answer is too old get another Play. Of HLS it is one from the first request on, with one ID: when
-// the answer is too old, the next request asks again.
+// For players with connections it lasts until the last of them has left; players that come after
+// the answer has expired get another Play. HLS players keep the same Play and ID for as long as
+// they send requests: when the answer expires, the next request asks the hook again.
 type Play struct {
 	t   *playTable
 	key playKey
-	q   Request // the first request, without the client's credentials
+	q   Request // the first player's request, without the credentials
 
 	served atomic.Int64 // bytes
 
 	// Guarded by t.mu.
-	ready   chan struct{} // closed when the answer is there; another one when it is asked for again
+	ready   chan struct{} // closed when the answer has arrived; replaced when the hook is asked again
 	asking  bool
 	answer  Answer
 	err     error
 	allowed bool
-	// The hook has failed since the answer, which counts all the same: no request waits for the
-	// next one.
+	// stale is set if the hook has failed to renew the answer, which stays in use: no request waits
+	// for the next attempt.
 	stale   bool
-	until   time.Time // the answer counts
-	over    time.Time // the time that the hook allows, if it is not zero
-	players int       // players with connections, including waiting ones
-	// Callers that wait for the first answer; when the last one has left, forget ends the question.
+	until   time.Time // when the answer expires
+	over    time.Time // when the time that the hook allows is over; zero means no limit
+	players int       // players with connections, including those that wait for the answer
+	// waiters is the number of callers that wait for the first answer. When the last one leaves,
+	// forget cancels the question.
 	waiters int
 	forget  context.CancelFunc
-	asked   time.Time // of HLS: the latest request
+	asked   time.Time // the latest request of an HLS player
 	ended   bool
 }
 
-// A playTable has the running plays, and the refusals that are still valid. Its methods may be
+// A playTable holds the current plays, and the refusals that are still valid. Its methods may be
 // called from any goroutine.
 type playTable struct {
 	asker   *asker
 	ends    *endQueue
 	counts  *counter
 	open    bool            // see Config.Open
-	closing context.Context // ends with the last moment of Client.Close
+	closing context.Context // ends when Client.Close gives up
 
 	deciding sync.WaitGroup
-	swept    chan struct{} // closed when the sweeper has ended
+	swept    chan struct{} // closed when the sweeper has returned
 	hits     atomic.Int64
 
-	mu     lock.Mutex // before that of ends
+	mu     lock.Mutex // taken before that of ends
 	closed bool
 	plays  map[playKey]*Play
 }
@@ -82,11 +83,11 @@ func (p *Play) Answer() Answer {
 	return p.answer
 }
 
-// Served notes bytes that a player has got.
+// Served counts bytes sent to a player.
 func (p *Play) Served(n int) { p.served.Add(int64(n)) }
 
-// End ends a player with a connection, which got bytes in addition to those of Served. The hook is
-// told when the last player has ended.
+// End ends a player that has a connection and was sent bytes more than Served has counted. The hook
+// is told when the last player of p has left.
 func (p *Play) End(reason string, bytes int64) {
 	p.served.Add(bytes)
 	p.t.mu.Lock()
@@ -94,14 +95,15 @@ func (p *Play) End(reason string, bytes int64) {
 	p.t.leave(p, reason)
 }
 
-// leave is End with t.mu held.
+// leave is End; the caller holds t.mu.
 func (t *playTable) leave(p *Play, reason string) {
 	if p.players--; p.players == 0 && !p.asking && p.allowed {
 		t.endPlay(p, reason)
 	}
 }
 
-// endPlay removes p, and tells the hook of its end if it was allowed. t.mu is held.
+// endPlay removes p from the table and, if p was allowed, reports its end to the hook. The caller
+// holds t.mu.
 func (t *playTable) endPlay(p *Play, reason string) {
 	if t.plays[p.key] == p {
 		delete(t.plays, p.key)
@@ -112,8 +114,8 @@ func (t *playTable) endPlay(p *Play, reason string) {
 	}
 }
 
-// play asks the hook whether the client of q may play, unless an answer counts that is there or on
-// its way. q is complete.
+// play asks the hook whether the client of q may play, unless there is a valid answer or a question
+// in progress. q is prepared.
 func (t *playTable) play(ctx context.Context, q *Request) (*Play, error) {
 	key := q.key()
 	hls := q.Protocol == HLS
@@ -166,7 +168,7 @@ func (t *playTable) play(ctx context.Context, q *Request) (*Play, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if p.waiters--; p.waiters == 0 && p.asking && !p.allowed {
-		if t.plays[p.key] == p { // who comes next asks anew
+		if t.plays[p.key] == p { // the next caller starts a new play
 			delete(t.plays, p.key)
 		}
 		p.forget()
@@ -183,8 +185,8 @@ func (t *playTable) play(ctx context.Context, q *Request) (*Play, error) {
 	return p, nil
 }
 
-// decide asks for the answer of p, for all who wait for it. The question is dropped if wanted ends
-// before its turn comes.
+// decide asks the hook and sets the answer of p, for all who wait for it. It gives up if wanted
+// ends before the question is sent.
 func (t *playTable) decide(wanted context.Context, p *Play, q Request) {
 	defer t.deciding.Done()
 	defer p.forget()
@@ -195,7 +197,7 @@ func (t *playTable) decide(wanted context.Context, p *Play, q Request) {
 	now, refused := time.Now(), isRefusal(err)
 	p.asking = false
 	p.stale = p.allowed && err != nil && !refused
-	if p.stale { // a running play continues without the hook
+	if p.stale { // the play continues without the hook
 		p.until = now.Add(failedKeep)
 		return
 	}
@@ -208,14 +210,14 @@ func (t *playTable) decide(wanted context.Context, p *Play, q Request) {
 			p.over = now.Add(a.MaxTime)
 		}
 		p.allowed, p.until = true, now.Add(a.Keep)
-		// All have gone.
+		// Nobody waits for the answer any more.
 		if gone := t.plays[p.key] != p; gone && p.waiters == 0 || p.q.Protocol != HLS &&
 			p.players == 0 {
 			t.endPlay(p, "the client has gone")
 		}
 		return
 	}
-	current := t.plays[p.key] == p // and not one that began when the time of p was up
+	current := t.plays[p.key] == p // false if another play has begun since p ended
 	t.endPlay(p, "refused: "+err.Error())
 	p.allowed, p.err, p.until = false, err, now.Add(failedKeep)
 	if refused {
@@ -226,8 +228,8 @@ func (t *playTable) decide(wanted context.Context, p *Play, q Request) {
 	}
 }
 
-// sweepAll ends the plays of HLS players that have stopped asking, and forgets refusals, until t is
-// closed.
+// sweepAll ends the plays of HLS players that have stopped sending requests, and removes expired
+// refusals, until t is closed.
 func (t *playTable) sweepAll() {
 	defer close(t.swept)
 	tick := time.NewTicker(sweepEvery)
@@ -261,7 +263,7 @@ func (t *playTable) sweep(now time.Time) {
 	}
 }
 
-// close ends the plays that are left. It reports false if that has been done already.
+// close ends the remaining plays. It returns false if it was called before.
 func (t *playTable) close() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -275,13 +277,13 @@ func (t *playTable) close() bool {
 	return true
 }
 
-// wait waits for the goroutines of t, which end when closing does.
+// wait waits for the goroutines of t, which return when closing has ended.
 func (t *playTable) wait() {
 	t.deciding.Wait()
 	<-t.swept
 }
 
-// size returns how many answers are kept.
+// size returns the number of answers kept.
 func (t *playTable) size() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -15,37 +15,37 @@ import (
 )
 
 const (
-	// The pause between two attempts doubles from firstPause on.
+	// firstPause is the pause before the second attempt. Each further pause is twice as long.
 	firstPause = 50 * time.Millisecond
 	mostPause  = time.Second
 )
 
-// A failure is the error of a hook that has given no answer that can be used.
+// A failure is the error of a hook that has given no usable answer.
 type failure struct {
 	Err   error
-	again bool // the next attempt may go better
+	again bool // worth another attempt
 }
 
 func (e *failure) Error() string { return "the hook fails: " + e.Err.Error() }
 func (e *failure) Unwrap() error { return e.Err }
 
-// A poster sends requests to the hook. Its methods are for any goroutine.
+// A poster sends requests to the hook. Its methods may be called from any goroutine.
 type poster struct {
 	url     string
-	timeout time.Duration // for the message of an error alone
+	timeout time.Duration // only for error messages
 	http    *http.Client
 
-	attempts, spent atomic.Int64 // spent in ns, by attempts
+	attempts, spent atomic.Int64 // attempts, and the time they took in ns
 }
 
-// newPoster returns a poster with so many connections at most.
+// newPoster returns a poster with at most the given number of connections.
 func newPoster(url string, timeout time.Duration, connections int) *poster {
 	return &poster{url: url, timeout: timeout, http: &http.Client{
 		Transport: &http.Transport{
 			MaxConnsPerHost: connections, MaxIdleConnsPerHost: connections,
 			IdleConnTimeout: 30 * time.Second, MaxResponseHeaderBytes: maxAnswer,
 		},
-		// Requests have secrets in them, which are for this URL alone.
+		// Do not follow redirects: requests contain secrets meant for this URL only.
 		CheckRedirect: func(
 			*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse
@@ -53,8 +53,8 @@ func newPoster(url string, timeout time.Duration, connections int) *poster {
 	}}
 }
 
-// try calls attempt until it succeeds, fails permanently, or ctx ends. Then it returns the last
-// temporary failure.
+// try calls attempt until it succeeds, fails permanently, or ctx ends. In the last case it returns
+// the last temporary failure.
 func try(ctx context.Context, attempt func() error) (err error) {
 	for pause := firstPause; ; pause = min(2*pause, mostPause) {
 		now := attempt()
@@ -63,7 +63,7 @@ func try(ctx context.Context, attempt func() error) (err error) {
 			return now
 		}
 		if err == nil || ctx.Err() == nil {
-			err = now // not the end of ctx, if there was another reason
+			err = now // unless it is the end of ctx, and there was another failure before
 		}
 		if !sleep.For(ctx, pause) {
 			return err
@@ -71,8 +71,8 @@ func try(ctx context.Context, attempt func() error) (err error) {
 	}
 }
 
-// post sends a request, and returns the status and the body of the answer, which may be one byte
-// too long. The error is a failure.
+// post sends a request and returns the answer's status and body. A body over maxAnswer is cut off
+// one byte after the limit. The error is a failure.
 func (p *poster) post(ctx context.Context, body []byte) (status int, text []byte, err error) {
 	began := time.Now()
 	defer func() {
@@ -97,7 +97,8 @@ func (p *poster) post(ctx context.Context, body []byte) (status int, text []byte
 	return res.StatusCode, text, err
 }
 
-// plain takes the URL, which may have secrets in it, out of an error, and says which limit it was.
+// plain returns err without the URL, which may contain secrets, and says which time limit was
+// exceeded.
 func (p *poster) plain(ctx context.Context, err error) error {
 	if ctx.Err() == context.DeadlineExceeded {
 		return fmt.Errorf("no answer within %v (--hook-timeout)", p.timeout)

@@ -17,10 +17,10 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// Version is that of the format of requests.
+// Version is the version of the request format.
 const Version = 1
 
-// An Event is the kind of a request.
+// An Event is what a request is about.
 type Event string
 
 const (
@@ -32,43 +32,43 @@ const (
 	RecordEnd  Event = "record_end"
 )
 
-// events are all of them.
+// events lists all events.
 var events = []Event{Publish, PlayBegin, Record, PublishEnd, PlayEnd, RecordEnd}
 
-// end returns the event for the end of e.
+// end returns the event that ends e.
 func (e Event) end() Event { return e + "_end" }
 
-// HLS is the protocol of players without a connection.
+// HLS is the protocol of players without a connection of their own.
 const HLS = "hls"
 
-// A Request is the JSON that the hook receives.
+// A Request is what the hook receives, as JSON.
 type Request struct {
 	Version int   `json:"version"`
 	Event   Event `json:"event"`
-	// The same in the event that begins and in the one that ends.
+	// ID is the same in the event that starts something and the one that ends it.
 	ID       string    `json:"id"`
-	Time     time.Time `json:"time"`           // of the event
-	Node     string    `json:"node,omitempty"` // the address of the node of a cluster
-	Stream   string    `json:"stream"`         // the name as the client says it
-	Name     string    `json:"name,omitempty"` // the public name; in ends, and of recordings
+	Time     time.Time `json:"time"`           // when the event happened
+	Node     string    `json:"node,omitempty"` // the address of this node in its cluster
+	Stream   string    `json:"stream"`         // the name that the client asked for
+	Name     string    `json:"name,omitempty"` // the public name; set in end events, and for recordings
 	Protocol string    `json:"protocol,omitempty"`
-	Address  string    `json:"address,omitempty"`    // of the client, without a port
-	Agent    string    `json:"user_agent,omitempty"` // the client's program
+	Address  string    `json:"address,omitempty"`    // the client's IP address
+	Agent    string    `json:"user_agent,omitempty"` // the client's User-Agent
 	Query    string    `json:"query,omitempty"`      // as the client sent it
-	// That the client shows, in a header or in the query.
+	// Token is the token that the client sent in a header or in the query.
 	Token string `json:"token,omitempty"`
 
-	// Of ends.
+	// Set in end events.
 	Reason  string  `json:"reason,omitempty"`
 	Bytes   int64   `json:"bytes,omitempty"`
 	Seconds float64 `json:"seconds,omitempty"`
 }
 
-// maxShown limits a client's query, token and user agent, in bytes: signed tokens have up to a
+// maxShown limits a client's query, token and user agent, in bytes each. Signed tokens have up to a
 // thousand.
 const maxShown = 4 << 10
 
-// prepare completes a request that begins something.
+// prepare sets the fields that every request has, for an event that starts something.
 func (q *Request) prepare(node string) error {
 	if n := len(q.Query) + len(q.Token) + len(q.Agent); n > maxShown {
 		return refuse.New(http.StatusRequestURITooLong,
@@ -79,7 +79,7 @@ func (q *Request) prepare(node string) error {
 	return nil
 }
 
-// ended returns the request for the end of q, without the client's credentials.
+// ended returns the request that reports the end of q, without the client's credentials.
 func (q *Request) ended(reason string, bytes int64) Request {
 	e := *q
 	e.Forget()
@@ -88,43 +88,44 @@ func (q *Request) ended(reason string, bytes int64) Request {
 	return e
 }
 
-// Forget removes the fields of q that its end does not need, because the client may stay for days.
-// The other texts are copied, because they are parts of the request's head.
+// Forget clears the fields of q that its end event does not need, because the client may stay
+// connected for days. It copies the other strings, which would otherwise keep the whole HTTP
+// request header alive.
 func (q *Request) Forget() {
 	q.Agent, q.Query, q.Token = "", "", ""
 	q.Stream, q.Address = strings.Clone(q.Stream), strings.Clone(q.Address)
 }
 
-// A playKey stands for all that the hook can tell players by.
+// A playKey is a hash of everything that the hook could tell two players apart by.
 type playKey [sha256.Size]byte
 
 func (q *Request) key() playKey {
 	text, err := json.Marshal([]string{q.Stream, q.Protocol, q.Address, q.Agent, q.Query, q.Token})
 	if err != nil {
-		panic(err) // texts
+		panic(err) // it has only strings
 	}
 	return sha256.Sum256(text)
 }
 
-// An Answer is what the hook allowed.
+// An Answer is what the hook has allowed.
 type Answer struct {
-	Name       string        // the public name of the stream; "": as the client says
-	MaxViewers int           // limit of the published stream; 0: none
-	MaxTime    time.Duration // of publishing or playing; 0: no limit
-	Keep       time.Duration // how long the answer counts for players that show the same
+	Name       string        // the public name of the stream; "" means the name that the client asked for
+	MaxViewers int           // for a published stream; 0 means no limit
+	MaxTime    time.Duration // for publishing or playing; 0 means no limit
+	Keep       time.Duration // how long the answer is valid for other players with the same playKey
 }
 
 const (
-	// maxAnswer bounds the body of an answer, in bytes. The longest useful one has a few hundred.
+	// maxAnswer limits the body of an answer, in bytes. Useful answers have a few hundred.
 	maxAnswer = 16 << 10
-	// maxReason limits the part that the client gets.
+	// maxReason limits the part of the reason that the client is sent, in bytes.
 	maxReason = 200
 
-	// keepDefault is short enough to remove a player soon, and makes the hook's share one in five
-	// of an HLS player's requests.
+	// keepDefault is short enough to remove a player soon, and long enough that only about one in
+	// five of an HLS player's requests asks the hook.
 	keepDefault = 10 * time.Second
 	maxKeep     = time.Hour
-	// maxSeconds is a year.
+	// maxSeconds is one year.
 	maxSeconds = 366 * 24 * 3600
 )
 
@@ -138,8 +139,8 @@ type answerBody struct {
 	Cache      *float64 `json:"cache_seconds"`
 }
 
-// parseAnswer parses the answer to an event. An error is a [refuse.Refusal], or says why the answer
-// is invalid.
+// parseAnswer parses the hook's answer to an event. The error is a [refuse.Refusal], or says why
+// the answer is invalid.
 func parseAnswer(event Event, status int, body []byte) (Answer, error) {
 	ok := status >= 200 && status < 300
 	a := Answer{Keep: keepDefault}
@@ -154,7 +155,7 @@ func parseAnswer(event Event, status int, body []byte) (Answer, error) {
 	}
 	got, err := decodeAnswer(body)
 	if !ok {
-		if err != nil { // a page of a framework, as a rule
+		if err != nil { // usually a framework's error page
 			got.Reason = ""
 		}
 		return a, refuse.New(status, "%s", refusalReason(got.Reason)).For(refuse.Hook)
@@ -175,7 +176,7 @@ func parseAnswer(event Event, status int, body []byte) (Answer, error) {
 	return a.limited(event, got)
 }
 
-// decodeAnswer refuses unknown fields: a limit with a wrong name would be none.
+// decodeAnswer rejects unknown fields: a misspelled limit would mean no limit.
 func decodeAnswer(body []byte) (got answerBody, err error) {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()
@@ -189,7 +190,7 @@ func decodeAnswer(body []byte) (got answerBody, err error) {
 	return got, nil
 }
 
-// limited returns a with the limits of an answer to an event.
+// limited returns a with the limits of got, as far as they apply to the event.
 func (a Answer) limited(event Event, got answerBody) (Answer, error) {
 	for _, f := range []struct {
 		name  string
@@ -212,7 +213,7 @@ func (a Answer) limited(event Event, got answerBody) (Answer, error) {
 		a.MaxViewers = *n
 	}
 	if n := got.MaxSeconds; n != nil {
-		if a.MaxTime = seconds(*n); !(*n <= maxSeconds) || a.MaxTime <= 0 { // 0 would be no limit
+		if a.MaxTime = seconds(*n); !(*n <= maxSeconds) || a.MaxTime <= 0 { // 0 would mean no limit
 			return a, fmt.Errorf("max_seconds is %g, want at least 1e-9 and at most %d", *n,
 				maxSeconds)
 		}
@@ -228,7 +229,7 @@ func (a Answer) limited(event Event, got answerBody) (Answer, error) {
 
 func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
-// refusalReason returns the reason for the client: one line.
+// refusalReason returns the hook's reason as one line for the client.
 func refusalReason(reason string) string {
 	line := strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

@@ -834,8 +834,7 @@ func TestHostileOwners(t *testing.T) {
 		for _, latency := range []time.Duration{0, 5 * time.Millisecond} {
 			t.Run(fmt.Sprintf("%s, latency %v", name, latency), func(t *testing.T) {
 				f := serve(t, func(c *live.Config) {
-					c.PublishTimeout,
-						c.Latency = 200*time.Millisecond, latency
+					c.PublishTimeout, c.Latency = 200*time.Millisecond, latency
 				})
 				ln, err := net.Listen("tcp", "127.0.0.1:0")
 				if err != nil {

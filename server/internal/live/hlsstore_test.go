@@ -71,8 +71,7 @@ func newTakeoverTest(t *testing.T) *takeoverTest {
 
 func (tt *takeoverTest) hub() *hubTest {
 	return newHubTest(tt.t, func(c *live.Config) {
-		c.HLS, c.PublisherReturn,
-			c.HLSStore = hlsDefaults, 0, &tt.store
+		c.HLS, c.PublisherReturn, c.HLSStore = hlsDefaults, 0, &tt.store
 	})
 }
 

@@ -119,8 +119,7 @@ func TestPublishersWithUnfinishedMessages(t *testing.T) {
 		sc := newScript(1, 1, 1<<20)
 		p := f.Publisher("cam")
 		p.Send(sc.start())
-		for _, err := p.Body.Write(sc.tags[0][:1<<10]); err == nil; _,
-			err = p.Body.Write([]byte("x")) {
+		for _, err := p.Body.Write(sc.tags[0][:1<<10]); err == nil; _, err = p.Body.Write([]byte("x")) {
 			time.Sleep(time.Millisecond)
 		}
 		f.Logged("publisher ended", "has not come to its end", "status=408")

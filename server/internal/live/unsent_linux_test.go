@@ -39,8 +39,7 @@ func TestUnsentBytesAreBounded(t *testing.T) {
 	var n int
 	var optErr error
 	if err := raw.Control(func(fd uintptr) {
-		n,
-			optErr = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT)
+		n, optErr = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT)
 	}); err != nil {
 		t.Fatal(err)
 	}

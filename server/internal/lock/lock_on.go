@@ -19,7 +19,7 @@ var held = struct {
 	by map[uint64]int
 }{by: make(map[uint64]int)}
 
-// add adds n to the mutexes that goroutine id holds.
+// add adds n to the number of mutexes that goroutine id holds.
 func add(id uint64, n int) {
 	held.mu.Lock()
 	defer held.mu.Unlock()
@@ -28,7 +28,7 @@ func add(id uint64, n int) {
 	}
 }
 
-// goroutine returns the number of the calling goroutine, which only its stack tells.
+// goroutine returns the ID of the calling goroutine, which only its stack trace contains.
 func goroutine() uint64 {
 	var b [64]byte
 	text := b[:runtime.Stack(b[:], false)] // "goroutine 7 [running]: ..."
@@ -39,7 +39,7 @@ func goroutine() uint64 {
 	return id
 }
 
-// A Mutex is a sync.Mutex that knows which goroutine holds it.
+// A Mutex is a sync.Mutex that tracks which goroutine holds it.
 type Mutex struct {
 	mu     sync.Mutex
 	holder uint64
@@ -68,14 +68,14 @@ func (m *Mutex) Unlock() {
 	m.mu.Unlock()
 }
 
-// fail ends the process: a panic on this goroutine could be recovered. A test replaces it.
+// fail aborts the process. It does not panic, because a panic could be recovered. Tests replace it.
 var fail = func(report string) {
 	go panic(report)
 	select {}
 }
 
-// Logger returns a Logger like l that ends the process if its caller holds a mutex of this package,
-// at any level.
+// Logger returns a logger like l that aborts the process if the calling goroutine holds a mutex of
+// this package, whatever the level of the message.
 func Logger(l *slog.Logger) *slog.Logger {
 	if l == nil {
 		return nil
@@ -86,10 +86,10 @@ func Logger(l *slog.Logger) *slog.Logger {
 	return slog.New(handler{l.Handler()})
 }
 
-// A handler checks its callers.
+// A handler checks the goroutines that call it.
 type handler struct{ slog.Handler }
 
-// Enabled is called first for each line.
+// Enabled does the check, because it is called first for each message.
 func (h handler) Enabled(ctx context.Context, level slog.Level) bool {
 	id := goroutine()
 	held.mu.Lock()

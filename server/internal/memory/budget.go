@@ -1,19 +1,21 @@
-// Package memory keeps a process within a budget of bytes.
+// Package memory keeps the memory of a process within a budget.
 //
-// A [Budget] knows the memory in use, which garbage collection cannot free: the blocks that the
-// Pool has lent, which it knows exactly at any moment; and the rest of the heap as of the last
-// collection, with stacks. Idle blocks and garbage are not in use. They may fill the rest of the
-// budget, because the command sets Go's memory limit to the budget.
+// A [Budget] measures the memory in use, which garbage collection cannot free: the blocks that the
+// Pool has handed out, which is known exactly at any time, and the rest of the heap as of the last
+// collection, including stacks. Idle blocks and garbage do not count as in use. They may fill the
+// rest of the budget, because the command sets Go's memory limit to the budget.
 //
-// Above marks, in sixteenths of the budget, steps free memory, the least harmful first: memory that
-// no client uses, then frames kept for late viewers, then late viewers, and last the largest
-// holder. A step frees only the excess above its mark. Between the last two steps, Admit refuses
-// new clients. So a holder that keeps up, and holds less than others, is never affected by one that
-// does not. Publishers call Check as they receive: the goroutine of the publisher that needs the
-// memory takes the steps, and waits for them.
+// A [Step] frees memory when usage exceeds the step's threshold, a number of sixteenths of the
+// budget. The least harmful steps come first: memory that no client uses, then frames kept for late
+// viewers, then late viewers, and last the client that holds the most. A step frees only the excess
+// above its threshold. Between the last two steps, Admit begins to refuse new clients. So a client
+// that keeps up, and holds less than others, is never affected by one that does not. Publishers
+// call Check as they receive data: the publisher that needs memory runs the steps itself and waits
+// for them.
 //
-// watch.go measures how much of the heap is in use, and returns unused memory. loans.go tracks the
-// responses that clients have not read, and ends the oldest ones in a step.
+// watch.go measures how much of the heap is in use, and returns unused memory to the system.
+// loans.go tracks the responses that clients have not finished reading; one of the steps ends the
+// oldest of them.
 package memory
 
 import (
@@ -30,14 +32,15 @@ import (
 )
 
 const (
-	// sixteenths is the unit of marks.
+	// sixteenths is the unit of the thresholds.
 	sixteenths = 16
-	// trimAbove is the mark for idle blocks together with the memory in use.
+	// trimAbove is the threshold for the memory in use plus idle blocks. Above it, idle blocks are
+	// freed.
 	trimAbove = 12
-	// admitBelow is the mark of Admit. It is above the marks of all steps but the last.
+	// admitBelow is the threshold of Admit. It is higher than those of all steps but the last.
 	admitBelow = 13
-	// slowdown is how long a publisher waits at each Check while memory cannot be freed as fast as
-	// it comes.
+	// slowdown is how long each Check delays a publisher while memory cannot be freed as fast as it
+	// arrives.
 	slowdown = 10 * time.Millisecond
 )
 
@@ -45,46 +48,48 @@ const (
 type Step struct {
 	Name  string // for metrics and the log
 	Above int
-	Heap  bool // it frees memory of the heap, which Used shows only after the next collection
-	// Free lets go of about excess bytes, if there are so many, and returns how many go. They may
-	// go a little later; then Free counts them again when it is called meanwhile.
+	Heap  bool // frees heap memory, which lowers Used only after the next collection
+	// Free releases about excess bytes, or fewer if it cannot find that many, and returns how many.
+	// The release may complete after Free has returned; calls in the meantime count the same bytes
+	// again.
 	Free func(excess int64) int64
 }
 
-// A Budget bounds the memory of a process. A nil Budget bounds nothing.
+// A Budget limits the memory of a process. A nil Budget has no limit.
 type Budget struct {
 	limit  int64
 	pool   *millrace.Pool
 	log    *slog.Logger
-	steps  []Step // by mark
-	lowest int64  // nothing is done below
+	steps  []Step // sorted by threshold
+	lowest int64  // the lowest threshold
 
-	heap   atomic.Int64 // bytes in use outside of the pool
-	cycles atomic.Int64 // collections so far
-	// promised is how many bytes of heap the steps have freed, and heap does not know that yet.
+	heap   atomic.Int64 // bytes in use outside the pool
+	cycles atomic.Int64 // completed garbage collections
+	// promised is the number of heap bytes that steps have freed since the collection that measured
+	// heap.
 	promised atomic.Int64
-	high     atomic.Int64 // the most that was in use
+	high     atomic.Int64 // the maximum of Used so far
 
 	refused atomic.Int64
-	taken   []atomic.Int64 // by step: how often it has freed something
+	taken   []atomic.Int64 // by step: how often it freed something
 
-	freeing chan struct{} // has room for one: the goroutine that takes the steps
+	freeing chan struct{} // holds one element: the right to run the steps
 
-	// Of the goroutine that takes the steps.
-	lastCare   time.Time // when that was logged last
-	promisedIn int64     // cycles when promised was raised last
+	// Owned by the goroutine that runs the steps.
+	lastCare   time.Time // when a step was last logged
+	promisedIn int64     // the value of cycles when promised was last increased
 }
 
-// New returns a Budget of limit bytes for the blocks of p and the rest of the heap. Run starts its
-// work.
+// New returns a Budget of limit bytes for the blocks of p and the rest of the heap. It measures
+// nothing until Run is called.
 func New(limit int64, p *millrace.Pool, log *slog.Logger) *Budget {
 	b := &Budget{limit: limit, pool: p, log: lock.Logger(log), freeing: make(chan struct{}, 1)}
 	b.lowest = b.mark(trimAbove)
 	return b
 }
 
-// Add adds steps. Steps with the same mark run in their order. Add must be called before Run, and
-// before the first Check.
+// Add adds steps. Steps with equal thresholds run in the order given. Add must be called before Run
+// and before the first Check.
 func (b *Budget) Add(steps ...Step) {
 	if b == nil {
 		return
@@ -100,17 +105,17 @@ func (b *Budget) Add(steps ...Step) {
 // Limit returns the budget.
 func (b *Budget) Limit() int64 { return b.limit }
 
-// mark returns n sixteenths of the budget.
+// mark returns the threshold of n sixteenths, in bytes.
 func (b *Budget) mark(n int) int64 { return b.limit / sixteenths * int64(n) }
 
-// Used returns how many bytes are in use.
+// Used returns the number of bytes in use.
 func (b *Budget) Used() int64 { return b.pool.Stats().InUse + b.heap.Load() }
 
-// retryAfter is when a refused client should try again: by then, clients that hold too much have
+// retryAfter is when a refused client should try again. By then, clients that held too much have
 // been disconnected.
 const retryAfter = 5 * time.Second
 
-// Short returns the refusal of clients while memory is short, with a reason.
+// Short returns a refusal for lack of memory, with a reason for the client.
 func Short(reason string) *refuse.Refusal {
 	return refuse.New(http.StatusServiceUnavailable, "%s (--memory)",
 		reason).For(refuse.Memory).After(retryAfter)
@@ -129,7 +134,7 @@ func (b *Budget) Admit() error {
 	return nil
 }
 
-// Check frees memory if too much is in use. Goroutines that allocate call it.
+// Check frees memory if too much is in use. Goroutines call it before they allocate.
 func (b *Budget) Check() {
 	if b == nil {
 		return
@@ -139,7 +144,7 @@ func (b *Budget) Check() {
 		high = b.high.Load()
 	}
 	last := b.mark(sixteenths - 1)
-	if used > last { // wait until another goroutine has freed memory
+	if used > last { // wait for the goroutine that frees memory
 		b.freeing <- struct{}{}
 	} else {
 		if used+b.pool.Stats().Idle <= b.lowest {
@@ -158,12 +163,12 @@ func (b *Budget) Check() {
 	}
 }
 
-// free takes the steps. One goroutine at a time calls it.
+// free runs the steps. Only the goroutine that holds the right in freeing may call it.
 func (b *Budget) free() {
 	if st := b.pool.Stats(); b.heap.Load()+st.InUse+st.Idle > b.mark(trimAbove) && st.Idle > 0 {
 		b.pool.Trim()
 	}
-	// A collection that was under way when memory was freed may have found it in use.
+	// The collection that was running when memory was freed may still have counted it.
 	if b.cycles.Load() > b.promisedIn+1 {
 		b.promised.Store(0)
 	}
@@ -183,22 +188,23 @@ func (b *Budget) free() {
 		}
 		if n > 0 && time.Since(b.lastCare) > time.Second {
 			b.lastCare = time.Now()
-			// In another goroutine: the log may block, and publishers wait for this one.
+			// In another goroutine, because the log may block, and publishers are waiting for this
+			// one.
 			go b.log.Warn("memory is short", "step", s.Name, "freed", n, "used", used, "budget",
 				b.limit)
 		}
 	}
 }
 
-// Stats describes a process's memory.
+// Stats is a snapshot of a Budget.
 type Stats struct {
-	Limit   int64 // 0: none
+	Limit   int64 // 0 means no budget
 	Used    int64
-	High    int64            // the most that was in use
-	Heap    int64            // the part of Used outside of the pool
-	Mapped  int64            // the process's memory, including idle blocks and garbage
-	Refused int64            // refusals by Admit
-	Taken   map[string]int64 // by step: how often it has freed something
+	High    int64            // the maximum of Used so far
+	Heap    int64            // the part of Used outside the pool
+	Mapped  int64            // memory obtained from the system, including idle blocks and garbage
+	Refused int64            // clients refused by Admit
+	Taken   map[string]int64 // by step: how often it freed something
 }
 
 // Stats returns a snapshot.

@@ -7,31 +7,31 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// Loans count the memory of responses under way. The zero value is ready to use.
+// Loans tracks the memory held by responses. The zero value is ready to use.
 type Loans struct {
 	mu    lock.Mutex
-	list  list.List // of *Loan, the one that was renewed least recently first
-	bytes int64     // of all of them
-	going int64     // bytes of loans that were ended
+	list  list.List // of *Loan, least recently renewed first
+	bytes int64     // the sum over the list
+	going int64     // bytes of ended loans that are not yet done
 }
 
-// A Loan is the memory of one response. A nil Loan holds nothing.
+// A Loan is the memory held by one response. A nil Loan holds nothing.
 type Loan struct {
 	of    *Loans
 	place *list.Element // nil after Done
 	since time.Time
 	bytes int64
 	end   func()
-	ended chan struct{} // nil, or closed when end has returned
+	ended chan struct{} // nil, or a channel that is closed when end has returned
 }
 
-// ErrFull refuses a response while others hold all the memory for responses, and all of them make
-// progress.
+// ErrFull refuses a response because other responses hold all the memory for responses, and all of
+// them make progress.
 var ErrFull = Short(
 	"answers that clients have not taken yet hold as much memory as they may").After(time.Second)
 
-// Add notes an answer that holds bytes. end ends it soon, and does not wait. The call that ends the
-// Loan is Done.
+// Add records a response that holds bytes. The function end must make the response end soon,
+// without waiting for it. The response calls Done when it has ended.
 func (l *Loans) Add(bytes int64, end func()) *Loan {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -46,9 +46,10 @@ func (l *Loans) add(bytes int64, end func()) *Loan {
 	return loan
 }
 
-// AddWithin is Add if all Loans then hold no more than limit bytes; 0 is no limit. To make room it
-// ends Loans that have taken longer than after, the oldest ones first. If there is no room, it
-// returns ErrFull. Loans that were ended, and have not come to Done yet, may hold as much again.
+// AddWithin is Add with a limit, in bytes, on the sum of all Loans; 0 means no limit. To make room
+// it ends Loans that have not been renewed for longer than after, oldest first. If that does not
+// make enough room, it returns ErrFull. Loans that have been ended but are not yet done do not
+// count towards the limit, and may hold as much again.
 func (l *Loans) AddWithin(limit int64, after time.Duration, bytes int64, end func()) (*Loan,
 	error) {
 	l.mu.Lock()
@@ -65,7 +66,7 @@ func (l *Loans) AddWithin(limit int64, after time.Duration, bytes int64, end fun
 	return loan, nil
 }
 
-// Grow makes a Loan hold bytes more, under the conditions of AddWithin.
+// Grow adds bytes to a Loan, on the terms of AddWithin.
 func (loan *Loan) Grow(limit int64, after time.Duration, bytes int64) error {
 	if loan == nil {
 		return nil
@@ -86,13 +87,13 @@ func (loan *Loan) Grow(limit int64, after time.Duration, bytes int64) error {
 	return nil
 }
 
-// fits reports whether there is room for bytes more. l.mu is held.
+// fits reports whether there is room for bytes more. The caller holds l.mu.
 func (l *Loans) fits(limit, bytes int64) bool {
 	return limit == 0 || l.bytes-l.going+bytes <= limit && l.bytes+bytes <= 2*limit
 }
 
-// makeRoom notes which Loans are to be ended for bytes more to fit. l.mu is held; the caller calls
-// endAll without it.
+// makeRoom picks Loans to end so that bytes more fit. The caller holds l.mu, and passes the result
+// to endAll after unlocking.
 func (l *Loans) makeRoom(limit int64, after time.Duration, bytes int64) []*Loan {
 	excess := l.bytes - l.going + bytes - limit
 	if limit == 0 || excess <= 0 {
@@ -102,9 +103,9 @@ func (l *Loans) makeRoom(limit int64, after time.Duration, bytes int64) []*Loan 
 	return ending
 }
 
-// expire ends the Loans without progress for longer than after, the oldest ones first, until they
-// hold excess bytes. Those that were ended before count if again. l.mu is held; the caller calls
-// endAll without it.
+// expire picks Loans that have not been renewed for longer than after, oldest first, until they
+// hold excess bytes. If again is set, Loans that have already been ended count towards excess. The
+// caller holds l.mu, and passes the result to endAll after unlocking.
 func (l *Loans) expire(excess int64, after time.Duration, again bool) (ending []*Loan,
 	freed int64) {
 	for e := l.list.Front(); e != nil && freed < excess; e = e.Next() {
@@ -124,7 +125,7 @@ func (l *Loans) expire(excess int64, after time.Duration, again bool) (ending []
 	return ending, freed
 }
 
-// endAll ends Loans.
+// endAll ends the Loans.
 func endAll(ending []*Loan) {
 	for _, loan := range ending {
 		loan.end()
@@ -132,8 +133,8 @@ func endAll(ending []*Loan) {
 	}
 }
 
-// Renew says that the client has taken something: the Loan is as new. It returns false if the Loan
-// was ended.
+// Renew records that the client has received something, which makes the Loan the newest. It returns
+// false if the Loan has been ended.
 func (loan *Loan) Renew() bool {
 	if loan == nil {
 		return true
@@ -151,8 +152,8 @@ func (loan *Loan) Renew() bool {
 	return true
 }
 
-// Done says that the answer holds nothing any more. end is not called any more when Done has
-// returned. Done again does nothing.
+// Done records that the response no longer holds memory. When Done returns, end is not running and
+// will not be called. Further calls do nothing.
 func (loan *Loan) Done() {
 	if loan == nil {
 		return
@@ -174,21 +175,22 @@ func (loan *Loan) Done() {
 	}
 }
 
-// Ended reports whether end was called, or is being called.
+// Ended reports whether end has been called.
 func (loan *Loan) Ended() bool {
 	loan.of.mu.Lock()
 	defer loan.of.mu.Unlock()
 	return loan.ended != nil
 }
 
-// Bytes returns the sum of all loans. Memory that responses share counts for each.
+// Bytes returns the sum of all Loans. Memory shared by several responses is counted once for each.
 func (l *Loans) Bytes() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.bytes
 }
 
-// Free ends answers that have taken longer than after, the oldest ones first. See [Step].
+// Free ends responses that have not been renewed for longer than after, oldest first. It implements
+// the Free of a [Step].
 func (l *Loans) Free(excess int64, after time.Duration) (freed int64) {
 	l.mu.Lock()
 	ending, freed := l.expire(excess, after, true)

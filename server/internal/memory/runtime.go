@@ -6,12 +6,12 @@ import "runtime/metrics"
 type runtimeStats struct {
 	samples [10]metrics.Sample
 
-	cycles    uint64 // garbage collections
-	live      int64  // the heap that the last one has found in use
-	objects   int64  // the heap with garbage
+	cycles    uint64 // completed garbage collections
+	live      int64  // heap memory in use, as of the last collection
+	objects   int64  // heap memory including garbage
 	overhead  int64  // stacks, and the runtime's own memory
-	mapped    int64  // all that the process has of the system
-	allocated int64  // ever
+	mapped    int64  // all memory obtained from the system
+	allocated int64  // cumulative
 }
 
 func newRuntimeStats() (r runtimeStats) {

@@ -10,19 +10,20 @@ import (
 )
 
 const (
-	// watchEvery is how often a Budget looks without being asked.
+	// watchEvery is the interval at which Run checks the budget.
 	watchEvery = 100 * time.Millisecond
-	// collectAfter is the maximum age of the measured heap above half of the budget. Then a
-	// collection measures it again: the runtime may not collect for two minutes.
+	// collectAfter limits the age of the heap measurement when more than half of the budget is in
+	// use. After that, Run forces a collection; the runtime might not collect for two minutes.
 	collectAfter = time.Second
-	// giveEvery is how often memory that is not in use may go back to the system. Twice that is
-	// within a minute.
+	// giveEvery is the least interval between returns of unused memory to the system. Two intervals
+	// are less than a minute.
 	giveEvery = 20 * time.Second
-	// giveBytes is how much that is at least: less is not worth to be got again.
+	// giveBytes is the least amount that is returned. Returning less is not worth the cost of
+	// obtaining it again.
 	giveBytes = 32 << 20
 )
 
-// Run watches until ctx ends.
+// Run watches memory until ctx ends.
 func (b *Budget) Run(ctx context.Context) {
 	if b == nil {
 		return
@@ -33,7 +34,7 @@ func (b *Budget) Run(ctx context.Context) {
 	r := newRuntimeStats()
 	var collected, given time.Time
 	var cycle uint64
-	var allocated int64 // when memory was given back last, or could have been
+	var allocated int64 // when memory was last returned, or found not worth returning
 	for {
 		select {
 		case <-ctx.Done():
@@ -55,7 +56,8 @@ func (b *Budget) Run(ctx context.Context) {
 			if at.Sub(given) < giveEvery {
 				continue
 			}
-			// Memory allocated since the last look would be allocated again.
+			// A process that has allocated this much since the last check will need the memory
+			// again.
 			if grown := r.allocated - allocated; idle > giveBytes && grown < idle {
 				b.pool.Trim()
 				debug.FreeOSMemory()
@@ -65,14 +67,13 @@ func (b *Budget) Run(ctx context.Context) {
 	}
 }
 
-// afterGC records how much of the heap is in use after each garbage collection, until the caller
-// calls stop.
+// afterGC measures the heap in use after each garbage collection, until stop is called.
 func (b *Budget) afterGC() (stop func()) {
 	var stopped atomic.Bool
 	type sentinel struct{ _ *byte }
 	var rearm func(s *sentinel)
-	// Blocks found in use may have come back since, so the least of a few collections is the best
-	// estimate.
+	// A collection may count blocks that have since been returned to the pool, so the lowest of
+	// several measurements is the best estimate.
 	var last [3]int64
 	n := 0
 	rearm = func(s *sentinel) {
@@ -92,8 +93,8 @@ func (b *Budget) afterGC() (stop func()) {
 	return func() { stopped.Store(true) }
 }
 
-// bound corrects the measured heap: the memory in use cannot exceed that of all objects, garbage
-// included.
+// bound corrects the measurement: the memory in use cannot exceed that of all objects, including
+// garbage.
 func (b *Budget) bound(r *runtimeStats) {
 	st := b.pool.Stats()
 	if most := max(0, r.objects-st.InUse-st.Idle) + r.overhead; b.heap.Load() > most {

@@ -8,9 +8,9 @@ import (
 	"github.com/millrace-io/millrace/server/internal/access"
 )
 
-// ServeStreams answers GET /api/streams. It shows publishers' addresses only if other machines
-// cannot ask, and never through a proxy: they are for the operator. Another node gets only this
-// node's own streams.
+// ServeStreams serves GET /api/streams. Publishers' addresses are meant for the operator: they are
+// included only if other machines cannot reach the server, and never for a request through a proxy.
+// A request from another node gets only this node's own streams.
 func (o *Observer) ServeStreams(w http.ResponseWriter, r *http.Request) {
 	if !o.Budget.Lend(w, r, o.Hub.Count()*streamBytes) {
 		return
@@ -42,7 +42,7 @@ func (o *Observer) ServeOperator(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// addNodes asks the other nodes for theirs.
+// addNodes adds the reports of the other nodes.
 func (o *Observer) addNodes(report *Report) {
 	if o.Cluster != nil {
 		report.Nodes = o.Cluster.others.get(o.Draining)

@@ -15,10 +15,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// metricsBytes is the memory of a response to /metrics, in addition to that of each request.
+// metricsBytes is the memory of a response to /metrics, in addition to what any request needs.
 const metricsBytes = 128 << 10
 
-// Metrics returns what answers /metrics.
+// Metrics returns the handler of /metrics.
 func (o *Observer) Metrics() http.HandlerFunc {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(
@@ -34,12 +34,12 @@ func (o *Observer) Metrics() http.HandlerFunc {
 	}
 }
 
-// A collector reports the server's counters to Prometheus. Streams' names are not among the labels,
-// because publishers choose them, and the number of time series would have no limit. /api/streams
-// reports single streams.
+// A collector exports the server's counters to Prometheus. Stream names are not used as labels,
+// because publishers choose them, and the number of time series would be unlimited. For single
+// streams there is /api/streams.
 type collector struct{ of *Observer }
 
-// Describe sends nothing, which tells the registry that Collect decides.
+// Describe sends nothing, which makes this an unchecked collector.
 func (collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
@@ -131,7 +131,7 @@ func (c scrape) addStreams(st live.Stats) {
 	c.gauge("kept_bytes", "Bytes of streams that are kept for viewers.", st.KeptBytes)
 }
 
-// memoryOwners returns the bytes that are in use or idle, by owner.
+// memoryOwners returns the bytes in use or idle, by owner.
 func (o *Observer) memoryOwners(streams live.Stats, heap int64) map[string]int64 {
 	pool, downloads, blobs := millrace.DefaultPool().Stats(), o.Files.BlockBytes(),
 		o.Blobs.BlockBytes()
@@ -190,7 +190,7 @@ func (c scrape) pool(p millrace.PoolStats) {
 		"Lent blocks that are too large to be kept.", int64(p.Oversize))
 }
 
-// files reports the downloads of files.
+// files reports downloads.
 func (c scrape) files(st store.FilesStats) {
 	c.counters("files_requests_total",
 		"Answered requests for files, by the first digit of the status.",
@@ -206,7 +206,7 @@ func (c scrape) files(st store.FilesStats) {
 		st.Stalled)
 }
 
-// blobs reports the transfers of blobs, and the state of their Redis.
+// blobs reports the transfers of blobs, and the state of the Redis that stores them.
 func (c scrape) blobs(st store.BlobsStats) {
 	c.counters("blobs_requests_total",
 		"Answered requests for blobs, by the first digit of the status.",
@@ -240,7 +240,7 @@ func (c scrape) blobs(st store.BlobsStats) {
 		r.Retries)
 }
 
-// refusals reports who was refused.
+// refusals reports the refused requests.
 func (c scrape) refusals(r *access.Refusals) {
 	for of, n := range r.Counts() {
 		c.counterOf("refused_total", "Refused clients, by what they wanted and why.", n,
@@ -248,7 +248,7 @@ func (c scrape) refusals(r *access.Refusals) {
 	}
 }
 
-// addHook reports the requests to the hook. h is nil without a hook.
+// addHook reports the requests to the hook. h may be nil.
 func (c scrape) addHook(h *hook.Client) {
 	if h == nil {
 		return
@@ -270,7 +270,7 @@ func (c scrape) addHook(h *hook.Client) {
 	c.gauge("hook_plays", "Stored answers about players.", int64(st.Plays))
 }
 
-// connections reports the connections of the main listener, and their addresses.
+// connections reports the connections of the main listener and the addresses they come from.
 func (c scrape) connections(n *Connections, limited address.Stats) {
 	c.gauge("connections",
 		"Connections of the main listener, without HTTP/1 viewers.", n.Open.Load())
@@ -281,7 +281,7 @@ func (c scrape) connections(n *Connections, limited address.Stats) {
 	c.gauge("addresses", "Addresses with a connection and a limit.", int64(limited.Held))
 }
 
-// addCluster reports the metrics of the node, and of the bytes between nodes.
+// addCluster reports the state of this node, and the traffic between nodes.
 func (c scrape) addCluster(n *Cluster, streams live.Stats) {
 	st := n.node.Stats()
 	reachable := int64(0)
@@ -331,7 +331,7 @@ func (c scrape) addCluster(n *Cluster, streams live.Stats) {
 	}
 }
 
-// records reports the metrics of recordings.
+// records reports the recordings.
 func (c scrape) records(st record.Stats) {
 	c.gauge("recordings", "Streams that are being recorded.", int64(st.Recordings))
 	c.gauge("recordings_bytes", "Bytes of all recordings.", st.Bytes)

@@ -17,39 +17,39 @@ import (
 )
 
 const (
-	// reportFresh is how long the reports of other nodes are reused: pages ask once a second.
+	// reportFresh is how long the reports of other nodes are reused. Pages ask once a second.
 	reportFresh = time.Second
-	// reportTimeout is how long a node may take to answer. One that is slower is shown as such, and
-	// the page is not late.
+	// reportTimeout is how long a node may take to answer. A slower node is reported as not
+	// answering, so that it does not delay the page.
 	reportTimeout = 2 * time.Second
-	// reportBytes bounds an answer: some 5,000 streams.
+	// reportBytes limits the size of an answer: enough for some 5,000 streams.
 	reportBytes = 4 << 20
-	// reportAsked limits concurrent requests to nodes and, with reportBytes, the memory of their
-	// answers.
+	// reportAsked limits concurrent requests to nodes and, together with reportBytes, the memory of
+	// their answers.
 	reportAsked = 8
-	// reportStreams limits the streams of all nodes together. Nodes beyond it are listed without
-	// their streams.
+	// reportStreams limits the number of streams over all nodes. Nodes beyond the limit are listed
+	// without their streams.
 	reportStreams = 20_000
 )
 
 var errTooManyStreams = errors.New("too many streams in total to be listed here")
 
-// nodes asks the other nodes for their reports, once for all who want them within reportFresh.
+// nodes fetches the reports of the other nodes. Callers within reportFresh share the result.
 type nodes struct {
-	peers func() []string // the other nodes' addresses, in order
+	peers func() []string // returns the other nodes' addresses, sorted
 	from  func(node, path string) cluster.Fetch
 
-	proven func(node string) bool // it has proved to be a node
+	proven func(node string) bool // whether the node has proved that it is one
 
-	mu   lock.Mutex // held while the nodes are asked, which reportTimeout bounds
-	at   time.Time  // of last
+	mu   lock.Mutex // held during requests to nodes, which reportTimeout limits
+	at   time.Time  // when last was fetched
 	last []NodeReport
-	// By node: one that is not proven is not asked again for failedPause.
+	// Keyed by node. A node that is not proven is not asked again for failedPause.
 	failed map[string]failedReport
 }
 
-// failedPause is how long a node is not asked that has failed: anyone who may publish in Redis can
-// invent nodes.
+// failedPause is how long an unproven node is not asked again after a failure. Anyone who may use
+// PUBLISH in Redis can invent nodes.
 const failedPause = 5 * time.Second
 
 type failedReport struct {
@@ -57,8 +57,8 @@ type failedReport struct {
 	reason string
 }
 
-// get returns a report for each of the other nodes, in the order of their addresses. The caller
-// must not change the result. Nodes that have not answered when ctx ends are reported as errors.
+// get returns a report for each of the other nodes, sorted by address. The caller must not modify
+// it. A node that has not answered when ctx ends has an error in place of its report.
 func (n *nodes) get(ctx context.Context) []NodeReport {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -99,7 +99,7 @@ func (n *nodes) get(ctx context.Context) []NodeReport {
 	return list
 }
 
-// noteFailed notes the nodes that have failed, and when they did first. mu is held.
+// noteFailed records when nodes started to fail. The caller holds mu.
 func (n *nodes) noteFailed(list []NodeReport) {
 	failed := make(map[string]failedReport)
 	for _, r := range list {
@@ -115,7 +115,7 @@ func (n *nodes) noteFailed(list []NodeReport) {
 	n.failed = failed
 }
 
-// ask fills in the report of a node.
+// ask fetches and fills in the report of one node.
 func (n *nodes) ask(ctx context.Context, report *NodeReport) error {
 	out, err := n.from(report.Node, "/api/streams")(ctx, func(size int64) error {
 		if size > reportBytes {
@@ -136,8 +136,8 @@ func (n *nodes) ask(ctx context.Context, report *NodeReport) error {
 	return nil
 }
 
-// read reads the answer of a node stream by stream, and no further than reportStreams: an answer of
-// a few megabytes may name a million of them.
+// read decodes a node's answer one stream at a time, up to reportStreams: an answer of a few
+// megabytes could list a million of them.
 func (r *NodeReport) read(answer io.Reader) error {
 	dec := json.NewDecoder(answer)
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
@@ -166,7 +166,7 @@ func (r *NodeReport) read(answer io.Reader) error {
 
 func (r *NodeReport) readStreams(dec *json.Decoder) error {
 	if t, err := dec.Token(); err != nil || t != json.Delim('[') {
-		return err // or null
+		return err // err, or nil for a JSON null
 	}
 	for dec.More() {
 		if len(r.Streams) == reportStreams {

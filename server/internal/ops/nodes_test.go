@@ -30,8 +30,7 @@ func TestReportsOfOtherNodes(t *testing.T) {
 				w, `{"server": {"version": "v1"}, "streams": [{"name": "cam", "publisher": "10.0.0.9:1"}]}`)
 		},
 		"empty": func(w http.ResponseWriter, _ *http.Request) {
-			_,
-				_ = io.WriteString(w, `{"streams": null}`)
+			_, _ = io.WriteString(w, `{"streams": null}`)
 		},
 		"refuses": func(w http.ResponseWriter,
 			_ *http.Request) {

@@ -12,8 +12,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// An Operator answers the operator about single streams, and carries out decisions. Its caller
-// checks who may.
+// An Operator serves the operator's requests about single streams and viewers. The caller checks
+// permissions.
 type Operator struct {
 	streams  live.Operator
 	budget   *answer.Budget
@@ -21,16 +21,16 @@ type Operator struct {
 	log      *slog.Logger
 }
 
-// NewOperator returns the operator of the streams of o.
+// NewOperator returns an Operator for the streams of o.
 func NewOperator(o *Observer) *Operator {
 	return &Operator{streams: live.NewOperator(o.Hub), budget: o.Budget, refusals: o.Refusals,
 		log: o.Log}
 }
 
-// maxListed is how many viewers one answer has at most.
+// maxListed limits the viewers in one response.
 const maxListed = 1000
 
-// Stream answers GET /api/streams/NAME: the stream and its viewers.
+// Stream serves GET /api/streams/NAME: the stream and its viewers.
 func (o *Operator) Stream(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	var after uint64
@@ -60,14 +60,15 @@ func (o *Operator) Stream(w http.ResponseWriter, r *http.Request) {
 }
 
 const (
-	// refuseEnded is for how long the publishers of a stream are refused that was ended: long
-	// enough for an encoder's user to see it.
+	// refuseEnded is how long the publishers of an ended stream are refused by default. It is long
+	// enough for the encoder's user to notice.
 	refuseEnded = time.Minute
-	// maxRefuseEnded limits the operator's requests, so that forgotten ones expire.
+	// maxRefuseEnded limits how long publishers may be refused, so that every refusal expires some
+	// day.
 	maxRefuseEnded = 30 * 24 * time.Hour
 )
 
-// EndStream answers DELETE /api/streams/NAME.
+// EndStream serves DELETE /api/streams/NAME.
 func (o *Operator) EndStream(w http.ResponseWriter, r *http.Request) {
 	name, lasts := r.PathValue("name"), refuseEnded
 	text := r.URL.Query().Get("for")
@@ -81,7 +82,8 @@ func (o *Operator) EndStream(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	// Perhaps a typing error; a name may be refused in advance.
+	// The name may be a typo. A name may be refused in advance, but only if the request says for
+	// how long.
 	if _, here := o.streams.Stream(name); !here && text == "" {
 		o.refusals.Refuse(access.Reader, w, r,
 			refuse.New(http.StatusNotFound, "no stream %.200q", name))
@@ -99,12 +101,12 @@ func (o *Operator) EndStream(w http.ResponseWriter, r *http.Request) {
 	o.log.Info(what, "stream", name, "was", ended, "refused for", lasts, "client", r.RemoteAddr)
 	writeJSON(w, struct {
 		Stream  string  `json:"stream"`
-		Ended   bool    `json:"ended"`           // there was such a stream
-		Refused float64 `json:"refused_seconds"` // for how long its publishers are refused
+		Ended   bool    `json:"ended"`           // the stream existed
+		Refused float64 `json:"refused_seconds"` // how long its publishers are refused
 	}{name, ended, lasts.Seconds()})
 }
 
-// EndViewer answers DELETE /api/viewers/ID.
+// EndViewer serves DELETE /api/viewers/ID.
 func (o *Operator) EndViewer(w http.ResponseWriter, r *http.Request) {
 	id, err := strconv.ParseUint(r.PathValue("id"), 10, 64)
 	if err != nil {

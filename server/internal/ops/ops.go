@@ -17,10 +17,10 @@ import (
 	"github.com/millrace-io/millrace/server/internal/store"
 )
 
-// An Observer reports the state of a server, whose parts it reads.
+// An Observer reports the state of a server. It only reads the parts that its fields refer to.
 type Observer struct {
 	Version string
-	Self    string // the server's address for the other nodes of its cluster, or ""
+	Self    string // this server's address for the other nodes of its cluster; "" without a cluster
 	Started time.Time
 	Log     *slog.Logger
 
@@ -30,39 +30,40 @@ type Observer struct {
 	Refusals    *access.Refusals
 	Budget      *answer.Budget
 	Connections *Connections
-	Addresses   *address.Table // that are limited
+	Addresses   *address.Table // accounts of the limits per address
 	RTMP, RTMPS Port
 	Files       *store.Files    // nil if no files are served
-	Blobs       *store.Blobs    // nil if no blobs are kept
-	Records     *record.Archive // nil if no streams are recorded
-	Hook        *hook.Client    // nil if none is asked
-	Cluster     *Cluster        // nil if the server is alone
-	Draining    context.Context // ends requests to other nodes
+	Blobs       *store.Blobs    // nil if there are no blobs
+	Records     *record.Archive // nil if nothing is recorded
+	Hook        *hook.Client    // nil if there is no hook
+	Cluster     *Cluster        // nil without a cluster
+	Draining    context.Context // when it ends, requests to other nodes are cancelled
 }
 
-// A Port is where a listener of RTMP is, for the page. The zero value stands for none.
+// A Port describes an RTMP listener for the page. The zero value means that there is no listener.
 type Port struct {
 	Number   int
-	Loopback bool // only this machine reaches it
+	Loopback bool // reachable from this machine only
 }
 
-// Connections counts the connections of the main listener, without HTTP/1 viewers.
+// Connections counts the connections of the main listener, except HTTP/1 viewers.
 type Connections struct {
 	Open    atomic.Int64
-	Evicted atomic.Int64 // closed while they waited for a request, for another connection
-	Shed    atomic.Int64 // the same, because memory was short
+	Evicted atomic.Int64 // idle connections closed to admit another client's
+	Shed    atomic.Int64 // idle connections closed because memory was short
 }
 
 // A Cluster reports the state of a node in its cluster.
 type Cluster struct {
 	node     *cluster.Node
 	objects  *cluster.Objects
-	segments *cluster.Segments // nil if they do not outlive their node
+	segments *cluster.Segments // nil if segments do not outlive their node
 	others   nodes
 }
 
-// NewCluster returns a Cluster for a node, and borrows its arguments. s is nil if segments do not
-// outlive their node. secret knows which other nodes have proved themselves.
+// NewCluster returns a Cluster that reports about n. It borrows its arguments. s is nil if segments
+// do not outlive their node. secret knows which other nodes have proved that they have the
+// cluster's secret.
 func NewCluster(n *cluster.Node, o *cluster.Objects, s *cluster.Segments,
 	secret *cluster.Secret) *Cluster {
 	from := func(node, path string) cluster.Fetch { return o.From(node, path, 0, false) }

@@ -10,7 +10,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live"
 )
 
-// A Report is the answer to /api/streams.
+// A Report is the response to /api/streams.
 type Report struct {
 	Server  ServerReport      `json:"server"`
 	Streams []live.StreamInfo `json:"streams"`
@@ -19,36 +19,36 @@ type Report struct {
 
 // A ServerReport describes a server.
 type ServerReport struct {
-	MemoryOwners map[string]int64 `json:"memory_by_owner"` // as the metric memory_owner_bytes
+	MemoryOwners map[string]int64 `json:"memory_by_owner"` // the metric memory_owner_bytes
 
-	// Operator says that the client is an operator: it is on this machine, or asks the admin
+	// Operator is set if the client is an operator: it is on this machine, or uses the admin
 	// listener.
 	Operator bool `json:"operator"`
 
 	Version string `json:"version"`
-	// This server's address for the other nodes of its cluster.
+	// Node is this server's address for the other nodes of its cluster.
 	Node     string  `json:"node,omitempty"`
 	Uptime   float64 `json:"uptime_seconds"`
 	Streams  int     `json:"streams"`
 	Viewers  int     `json:"viewers"`
 	BytesOut int64   `json:"bytes_out"`
 	Memory   int64   `json:"memory_bytes"`      // in use
-	MemoryOf int64   `json:"memory_budget"`     // of so many; 0: no budget
-	MemoryHi int64   `json:"memory_high_water"` // the most that was in use
-	Files    string  `json:"files"`             // state of /files/: off, named (no lists) or listed
-	Blobs    bool    `json:"blobs"`             // there are some at /blobs/, or may be
-	Publish  string  `json:"publish"`           // who may: open, token, hook or off
-	Read     string  `json:"read"`              // who may: open or token
-	RTMP     int     `json:"rtmp"`              // the port of RTMP; 0: off
-	RTMPS    int     `json:"rtmps"`             // the same over TLS
-	// Only this machine reaches the server, unless through a proxy.
+	MemoryOf int64   `json:"memory_budget"`     // 0 if there is no budget
+	MemoryHi int64   `json:"memory_high_water"` // the maximum of Memory so far
+	Files    string  `json:"files"`             // off, named (files but no listings) or listed
+	Blobs    bool    `json:"blobs"`             // whether /blobs/ is enabled
+	Publish  string  `json:"publish"`           // who may publish: open, token, hook or off
+	Read     string  `json:"read"`              // who may watch: open or token
+	RTMP     int     `json:"rtmp"`              // the port of the RTMP listener, or 0
+	RTMPS    int     `json:"rtmps"`             // the port of the RTMPS listener, or 0
+	// Loopback is set if only this machine can reach the server directly.
 	Loopback bool `json:"loopback"`
 
-	RTMPLoopback  bool `json:"rtmp_loopback"`  // the same of RTMP
-	RTMPSLoopback bool `json:"rtmps_loopback"` // and of RTMP over TLS
+	RTMPLoopback  bool `json:"rtmp_loopback"`  // the same for the RTMP listener
+	RTMPSLoopback bool `json:"rtmps_loopback"` // the same for the RTMPS listener
 }
 
-// A NodeReport is another node's report, or the reason why there is none.
+// A NodeReport is the report of another node, or the error that takes its place.
 type NodeReport struct {
 	Node    string            `json:"node"`
 	Error   string            `json:"error,omitempty"`
@@ -56,10 +56,10 @@ type NodeReport struct {
 	Streams []live.StreamInfo `json:"streams"`
 }
 
-// streamBytes is the memory of the description of one stream or viewer, as a value and as JSON.
+// streamBytes is the memory of one stream's or viewer's entry, both as a value and as JSON.
 const streamBytes = 2 << 10
 
-// nodeStreams returns how many streams the reports of other nodes have.
+// nodeStreams returns the number of streams in the reports of other nodes.
 func (r *Report) nodeStreams() (n int) {
 	for i := range r.Nodes {
 		n += len(r.Nodes[i].Streams)
@@ -67,8 +67,8 @@ func (r *Report) nodeStreams() (n int) {
 	return n
 }
 
-// hideAddresses removes the publishers' addresses. It does not change parts that are shared with
-// other reports.
+// hideAddresses removes the publishers' addresses. It copies what it changes, because other reports
+// share the slices.
 func (r *Report) hideAddresses() {
 	hideAddresses(r.Streams)
 	r.Nodes = slices.Clone(r.Nodes)
@@ -86,15 +86,15 @@ func hideAddresses(streams []live.StreamInfo) {
 	}
 }
 
-// writeJSON answers 200 with JSON.
+// writeJSON sends v as JSON with status 200.
 func writeJSON(w http.ResponseWriter, v any) {
 	text, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // numbers and strings
+		panic(err) // v has only numbers and strings
 	}
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
-	// Shows another node that it has received all.
+	// The length lets another node see whether it has received everything.
 	h.Set("Content-Length", strconv.Itoa(len(text)+1))
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")

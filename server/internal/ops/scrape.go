@@ -6,7 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// A scrape takes the values of metrics, each with its name after millrace_ and its help.
+// A scrape sends metrics to a Prometheus registry. Their names are given without the prefix
+// millrace_.
 type scrape struct{ to chan<- prometheus.Metric }
 
 func (c scrape) gauge(name, help string, value int64) {
@@ -17,17 +18,17 @@ func (c scrape) counter(name, help string, value int64) {
 	c.send(prometheus.CounterValue, name, help, float64(value))
 }
 
-// gauges takes a value for each value of a label.
+// gauges sends one gauge for each value of a label.
 func (c scrape) gauges(name, help, label string, values map[string]int64) {
 	c.sendAll(prometheus.GaugeValue, name, help, label, values)
 }
 
-// counters is gauges for counters.
+// counters sends one counter for each value of a label.
 func (c scrape) counters(name, help, label string, values map[string]int64) {
 	c.sendAll(prometheus.CounterValue, name, help, label, values)
 }
 
-// counterOf takes a counter with the given names and values of labels in turn.
+// counterOf sends a counter whose labels are given as alternating names and values.
 func (c scrape) counterOf(name, help string, value int64, labels ...string) {
 	var names, values []string
 	for pair := range slices.Chunk(labels, 2) {

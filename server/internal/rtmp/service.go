@@ -122,8 +122,7 @@ func (v *Service) serveRequest(conn net.Conn, c *Conn, want *rtmp.Request) bool 
 			logged = ""
 		}
 		v.Refusals.Note(who, v.Refusals.WithoutName(err, asked), "stream", clip(logged), "client",
-			client,
-			"program", clip(want.Client))
+			client, "program", clip(want.Client))
 		c.Refuse(want, err)
 	}
 	return err == nil

@@ -314,8 +314,7 @@ func TestTheDemoOfACluster(t *testing.T) {
 		nodes = slices.DeleteFunc(nodes, func(f *rtmpFixture) bool { return f == owner })
 	}
 	eventually(t, "the last demo", func() bool {
-		published,
-			_ := where(t, nodes, demo.Name)
+		published, _ := where(t, nodes, demo.Name)
 		return len(published) == 1
 	})
 }

@@ -63,7 +63,7 @@ func (c *Config) Flags() []FlagGroup {
 			{Name: "admin-token", Value: &c.AdminToken, Secret: true, Page: "admin.md",
 				Help: "token for --admin; required to end anything if other machines can reach it"},
 			{Name: "token-key", Value: &c.TokenKey, Page: "access.md#signed-tokens",
-				Help: "file with the keys of signed tokens (JWT), each for a stream and a time: see millrace token"},
+				Help: "file with the keys that verify signed tokens (JWT)"},
 			{Name: "cors", Value: &c.CORS, Page: "access.md#other-sites",
 				Help: `sites that may play streams in their pages, as https://example.org,…; *: all; "": no other site`},
 			{Name: "hook", Value: &c.Hook, Secret: true, Page: "hook.md",

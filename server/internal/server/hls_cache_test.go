@@ -72,8 +72,7 @@ func TestHLSBehindACache(t *testing.T) {
 	players := make([]*hlsPlayer, 50)
 	for i := range players {
 		players[i] = followURL(t, path, func(c *hlscheck.Client) {
-			c.FromStart, c.Verify,
-				c.HTTP = false, -1, client
+			c.FromStart, c.Verify, c.HTTP = false, -1, client
 		})
 	}
 	for i := range steps {

@@ -74,8 +74,7 @@ func TestHLSPlayers(t *testing.T) {
 	dir := t.TempDir()
 	parts := new(bytes.Buffer)
 	player := f.follow("film", func(c *hlscheck.Client) {
-		c.Output, c.Delta, c.Hints,
-			c.Timing = parts, true, true, false
+		c.Output, c.Delta, c.Hints, c.Timing = parts, true, true, false
 	})
 
 	fromFFmpeg, fromGst := filepath.Join(dir, "ffmpeg.mkv"), filepath.Join(dir, "gst.mkv")
@@ -116,8 +115,7 @@ func TestHLSPlayers(t *testing.T) {
 		first := max(0, slices.Index(want, append(got, "")[0]))
 		if whole && first > 0 || len(got) == 0 || !slices.Equal(got, want[first:]) {
 			t.Errorf("%s has %d video frames from %d on, and they are not the %d of the source",
-				who,
-				len(got), first, len(want))
+				who, len(got), first, len(want))
 		}
 		t.Logf("%s: %d video frames", who, len(got))
 	}

@@ -210,7 +210,8 @@ func TestHookHidesMistypedNames(t *testing.T) {
 		}
 	}
 	f.client("live").Publish("wr0ng?token=" + other)
-	f.Logged("publisher refused", "wrong publish token")
+	f.Logged("publisher refused", "wrong publish token: the token is for another stream")
+	f.Logged("publisher refused", "wrong publish token: the claim stream is invalid")
 	f.keepsSecrets("wr0ng", "r0ng", "oth3r", other, misspelt)
 }
 

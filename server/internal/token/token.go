@@ -60,11 +60,11 @@ func (t Token) check() error {
 		return fmt.Errorf(`the claim right is %.20q, want "publish" or "read"`, string(t.Right))
 	case t.Stream == "" || strings.Trim(t.Stream, streamBytes) != "":
 		return fmt.Errorf(
-			"the claim stream is %.80q, want a string: a stream's name, with A-Z a-z 0-9 . _ - /",
+			"the claim stream is invalid: %.80q, want a stream's name of A-Z a-z 0-9 . _ - /",
 			t.Stream)
 	case strings.Contains(beginning, "*"), isPattern && beginning != "" &&
 		!strings.HasSuffix(beginning, "/"):
-		return fmt.Errorf("the claim stream is %.80q: * stands alone, or for all that follows a /",
+		return fmt.Errorf("the claim stream is invalid: %.80q, * may only stand alone or at the end after /",
 			t.Stream)
 	case t.Expires.Unix() < 1 || t.Expires.Unix() > maxTime:
 		return errors.New("the token has to expire between 1970 and the year 9999")
@@ -144,7 +144,7 @@ func (t Token) Allow(right Right, name string) error {
 	case right == Publish && t.Right != Publish:
 		return errors.New("the token is for reading, not for publishing")
 	case name != t.Stream && !(isPattern && strings.HasPrefix(name, beginning)):
-		return fmt.Errorf("the token is for %s, not for this stream", t.Stream)
+		return fmt.Errorf("the token is for another stream: %s", t.Stream)
 	}
 	return nil
 }

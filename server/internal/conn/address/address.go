@@ -16,33 +16,34 @@ import (
 )
 
 const (
-	// burst is for how long an address may have a rate's worth at once. A page that is opened, and
-	// a segment of HLS, come in one piece; an office opens a stream in the minute in which it
-	// begins.
+	// burst is how many seconds' worth of its rate an address may use at once. A web page, or an
+	// HLS segment, arrives in one piece, and all viewers in an office open a stream in the same
+	// minute.
 	burst = 5 * time.Second
 
-	// refuseAfter is how far above its rate an address must be for its requests to be refused.
-	// Downloads are slowed down at burst, so that a download does not keep its address' other
-	// requests out. Viewers are not slowed down.
+	// refuseAfter is how far an address may be above its rate before its requests are refused.
+	// Downloads slow down at burst already, so that one download does not block other requests of
+	// its address. Viewers are not slowed down.
 	refuseAfter = 2 * burst
 
-	// mostAhead bounds how long an address is refused after it has stopped.
+	// mostAhead limits how long an address is refused after its traffic has stopped.
 	mostAhead = 3 * burst
 
-	// maxIdle bounds the addresses that are remembered without a connection, at some 200 bytes
-	// each. The ones that have been idle for longest go: a client that changes its address so often
-	// is not held by a limit per address.
+	// maxIdle limits the remembered addresses without a connection, at some 200 bytes each. The
+	// longest idle ones are dropped: a limit per address does not stop a client that changes its
+	// address that often.
 	maxIdle = 64 << 10
 )
 
 // Limits apply to each address. 0 means no limit.
 type Limits struct {
-	Connections int   // at a time
-	Viewers     int   // new ones a second
-	Bytes       int64 // a second
+	Connections int   // simultaneous connections
+	Viewers     int   // new viewers per second
+	Bytes       int64 // bytes per second
 }
 
-// refused refuses a client for a limit of its address, for so long.
+// refused returns the refusal of a client for a limit of its address. The client may retry after
+// the given time.
 func refused(after time.Duration, format string, args ...any) *refuse.Refusal {
 	return refuse.New(http.StatusTooManyRequests, format, args...).For(refuse.Address).After(after)
 }
@@ -54,7 +55,7 @@ type Table struct {
 
 	mu       lock.Mutex
 	accounts map[netip.Addr]*Account
-	idle     list.List // of *Account without holders, the one that was held last at the end
+	idle     list.List // of *Account without holders; the most recently held one is last
 }
 
 // New returns an empty Table.
@@ -77,28 +78,28 @@ type Account struct {
 
 	table *Table
 	key   netip.Addr
-	bytes atomic.Int64  // when the bytes that were sent are within the rate; see Table.now
-	turn  chan struct{} // has the download that waits for its next bytes
+	bytes atomic.Int64  // when the sent bytes will be within the rate; see Table.now
+	turn  chan struct{} // held by the download that waits for its next bytes
 
-	// Under table.mu.
+	// Guarded by table.mu.
 	held    int
-	place   *list.Element // in table.idle
-	viewers int64         // when the viewers that came are within the rate
+	place   *list.Element // in table.idle, or nil
+	viewers int64         // when the new viewers will be within the rate
 	waiting int           // requests between StartRequest and EndRequest
 
-	sessions map[uint64]int64 // players of HLS, and until when they are known; at most maxSessions
+	sessions map[uint64]int64 // known HLS players, and until when they are known; at most maxSessions
 }
 
 const (
-	// sessionTime is how long a player of HLS may ask for nothing and still be known.
+	// sessionTime is how long an HLS player without requests stays known.
 	sessionTime = time.Minute
-	// maxSessions bounds the players that are known of an address. Those beyond it count with each
-	// request.
+	// maxSessions limits the known HLS players of an address. Each request of any further player
+	// counts as a new viewer.
 	maxSessions = 1024
 )
 
-// FairShare is how many connections an address may have before it counts as one that has many: of
-// those, connections give way to newcomers.
+// FairShare is the number of connections above which an address must give up connections for new
+// clients of other addresses.
 const FairShare = 8
 
 // Key returns the address that a client is counted under: an IPv4 address unchanged, and the /64
@@ -114,9 +115,9 @@ func Key(a netip.Addr) netip.Addr {
 	return p.Addr()
 }
 
-// Acquire returns the account of an address for a connection, which Release ends, or a
-// [refuse.Refusal]. The account is nil if there are no limits. The programs of this machine have
-// none.
+// Acquire returns the account of an address for a new connection, or a [refuse.Refusal]. The caller
+// ends it with Release. The account is nil if there are no limits, and for programs on this
+// machine.
 func (t *Table) Acquire(a netip.Addr) (*Account, error) {
 	l := *t.limits.Load()
 	if l == (Limits{}) || !a.IsValid() || a.Unmap().IsLoopback() {
@@ -153,7 +154,7 @@ func (a *Account) Release() {
 	if a.held--; a.held > 0 {
 		return
 	}
-	if at := t.now(); a.viewers <= at && a.bytes.Load() <= at { // as if it had never come
+	if at := t.now(); a.viewers <= at && a.bytes.Load() <= at { // the account has nothing to remember
 		delete(t.accounts, a.key)
 		return
 	}
@@ -165,7 +166,7 @@ func (a *Account) Release() {
 	}
 }
 
-// viewerRate returns how many new viewers a second the address may have, 0 without a limit, or the
+// viewerRate returns the address's limit of new viewers per second (0 means none), or the
 // [refuse.Refusal] of Check.
 func (a *Account) viewerRate() (rate int, err error) {
 	if a == nil {
@@ -197,9 +198,8 @@ func (a *Account) addViewer(rate int) error {
 	return nil
 }
 
-// Player is Viewer for a request of a player of HLS, which counts once for all requests with the
-// same id, unless it asks for nothing for a minute. begins says that the player begins with this
-// request.
+// Player is Viewer for a request of an HLS player. All requests with the same id count once, unless
+// the player sends none for a minute. begins says that this is the player's first request.
 func (a *Account) Player(id uint64, begins bool) error {
 	rate, err := a.viewerRate()
 	if err != nil || rate == 0 {
@@ -225,8 +225,9 @@ func (a *Account) Player(id uint64, begins bool) error {
 	return nil
 }
 
-// StartRequest counts a request that may wait for long, up to EndRequest, or returns a
-// [refuse.Refusal]: there may be as many as connections, which HTTP/2 needs only one of.
+// StartRequest counts a request that may wait for long, until EndRequest, or returns a
+// [refuse.Refusal]. The limit is that of connections, because one HTTP/2 connection carries many
+// requests.
 func (a *Account) StartRequest() error {
 	if a == nil {
 		return nil
@@ -253,7 +254,7 @@ func (a *Account) EndRequest() {
 	a.table.mu.Unlock()
 }
 
-// Check returns a [refuse.Refusal] if the address gets more bytes than it may.
+// Check returns a [refuse.Refusal] if the address has received too many bytes.
 func (a *Account) Check() error {
 	if a == nil {
 		return nil
@@ -267,7 +268,7 @@ func (a *Account) Check() error {
 	return nil
 }
 
-// Add counts n bytes that were sent. It takes no lock.
+// Add counts n sent bytes. It takes no lock.
 func (a *Account) Add(n int64) {
 	if a == nil {
 		return
@@ -305,7 +306,7 @@ func (a *Account) Pace(ctx context.Context, n int64) {
 	}
 }
 
-// wait returns how long the address has to wait for more bytes.
+// wait returns how long the address must wait before it may receive more bytes.
 func (a *Account) wait() time.Duration {
 	if a.table.limits.Load().Bytes == 0 {
 		return 0
@@ -313,19 +314,19 @@ func (a *Account) wait() time.Duration {
 	return time.Duration(a.bytes.Load() - a.table.now() - int64(burst))
 }
 
-// cost returns how long n take at a rate a second, and at most mostAhead.
+// cost returns the time that n units take at a rate per second, at most mostAhead.
 func cost(n, rate int64) int64 {
 	seconds := float64(n) / float64(rate)
 	return int64(min(seconds, mostAhead.Seconds()) * float64(time.Second))
 }
 
-// Stats are the figures of a Table.
+// Stats describes a Table.
 type Stats struct {
 	Held int // addresses with a connection
-	Idle int // addresses that are remembered without one
+	Idle int // remembered addresses without a connection
 }
 
-// Stats returns the figures of t.
+// Stats describes t.
 func (t *Table) Stats() Stats {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -334,7 +335,7 @@ func (t *Table) Stats() Stats {
 
 type contextKey struct{}
 
-// A Holder has an account, or will have one when it is asked.
+// A Holder has an account, or gets one when it is asked.
 type Holder interface{ Account() *Account }
 
 // Account implements [Holder].

@@ -8,7 +8,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// A Limiter admits a bounded number of holders at a time, and says why others are refused.
+// A Limiter admits a limited number of holders at a time, and refuses others with an error.
 type Limiter struct {
 	// Invariants, while mu is not held:
 	//
@@ -39,10 +39,10 @@ func (l *Limiter) SetLimit(limit int, full error) {
 	l.limit, l.full = limit, full
 }
 
-// Acquire admits a holder, which Release ends, or returns the reason why not.
+// Acquire admits a holder, which calls Release later, or returns the error that refuses it.
 func (l *Limiter) Acquire() error { return l.acquire(false) }
 
-// Force is Acquire above the limit, too, for holders that are few.
+// Force is Acquire without the limit, for a few privileged holders.
 func (l *Limiter) Force() error { return l.acquire(true) }
 
 func (l *Limiter) acquire(above bool) error {
@@ -69,21 +69,21 @@ func (l *Limiter) Release() {
 	}
 }
 
-// Held returns how many holders there are.
+// Held returns the number of holders.
 func (l *Limiter) Held() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.held
 }
 
-// Refused returns how many were above the limit so far.
+// Refused returns how many holders were refused at the limit so far.
 func (l *Limiter) Refused() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.refused
 }
 
-// Close admits no more holders. It returns a channel that is closed when the last one has gone.
+// Close refuses new holders. It returns a channel that is closed when the last holder has released.
 func (l *Limiter) Close() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -96,11 +96,12 @@ func (l *Limiter) Close() <-chan struct{} {
 	return l.empty
 }
 
-// Grace is how long goroutines may take to end that have nothing to wait for any more. A publisher
-// looks at its connection once within the latency bound, which is a second at most.
+// Grace is how long goroutines may take to end when nothing holds them up. A publisher's goroutine
+// reads its connection once per latency bound, which is at most a second.
 const Grace = 3 * time.Second
 
-// Await waits until done is closed, for Grace at most: a bug must not keep the process from ending.
+// Await waits until done is closed, but at most for Grace: a bug must not keep the process from
+// ending.
 func Await(log *slog.Logger, who string, done <-chan struct{}) {
 	grace := time.NewTimer(Grace)
 	defer grace.Stop()

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	maxV1 = 107 // bytes of a header of version 1, as the protocol says
-	minV2 = 16  // bytes of one of version 2 that say how long it is
+	maxV1 = 107 // the longest version 1 header, according to the protocol
+	minV2 = 16  // the bytes of a version 2 header that give its length
 
 	// maxV2 limits a header of version 2: addresses have at most 216 bytes, and other fields some
 	// hundred.
@@ -24,8 +24,8 @@ func init() {
 	proxyproto.V1AcceptIPv4InTCP6 = true
 }
 
-// headerLen returns how long the header is that p begins with; 0: p does not begin with one. More
-// bytes are needed to tell if more is true.
+// headerLen returns the length of the header at the start of p, or 0 if p does not start with a
+// header. It sets more if it needs more bytes to tell.
 func headerLen(p []byte) (n int, more bool, err error) {
 	v1, v2 := []byte("PROXY "), proxyproto.SIGV2
 	switch {
@@ -51,8 +51,8 @@ func headerLen(p []byte) (n int, more bool, err error) {
 	return 0, false, nil
 }
 
-// parseHeader returns the client's address in a whole header, or nil if the proxy says that it
-// speaks for itself.
+// parseHeader returns the client's address from a complete header, or nil if the proxy sent the
+// header for a connection of its own, such as a health check.
 func parseHeader(p []byte) (net.Addr, error) {
 	h, err := proxyproto.Read(bufio.NewReaderSize(bytes.NewReader(p), len(p)))
 	if err != nil {

@@ -19,9 +19,9 @@ import (
 // Config configures the connections of a Listener.
 type Config struct {
 	Trusted   *atomic.Pointer[Trusted]
-	Timeout   time.Duration // for the header to arrive
+	Timeout   time.Duration // how long to wait for the header
 	Addresses *address.Table
-	Ends      context.Context // no connection waits for a header any more; nil: that does not end
+	Ends      context.Context // when it ends, connections stop waiting for a header; nil means never
 
 	// Refused is called for a connection that is closed because of its header. It may be nil.
 	Refused func(peer net.Addr, why error)
@@ -51,15 +51,15 @@ func newConn(tcp *net.TCPConn, cfg *Config) *Conn {
 	peer := AddrOf(c.remote)
 	if c.trusted = cfg.Trusted.Load().Has(peer); !c.trusted {
 		c.direct = true
-		c.open(peer) // at once: a client that says nothing counts, too
+		c.open(peer) // now rather than at the first Read, so that a client that sends nothing is counted too
 	}
 	return c
 }
 
-// A Conn is a TCP connection with the address of the client that a proxy forwards. The first call
-// of RemoteAddr or Read waits until the header has arrived, or its absence is certain. The other
-// methods wait, too, if the peer is a trusted proxy. No bytes after the header are read ahead, so
-// the TCPConn may then be used in place of c, except for Close.
+// A Conn is a TCP connection that reports the client address forwarded by a proxy. The first call
+// of RemoteAddr or Read waits until the header has arrived, or it is certain that there is none. If
+// the peer is a trusted proxy, the other methods wait too. Conn reads no bytes beyond the header,
+// so the TCPConn may be used in place of c afterwards, except for Close.
 type Conn struct {
 	*net.TCPConn
 	cfg    *Config
@@ -68,21 +68,21 @@ type Conn struct {
 	once    sync.Once // guards the fields below, unless the peer is the client
 	remote  net.Addr
 	trusted bool
-	above   error // a limit of the address that the connection is above
+	above   error // the limit of its address that the connection exceeds
 
-	err error // why the connection is closed; set by once
+	err error // why the connection is closed; set under once
 
 	mu      lock.Mutex
 	closed  bool
-	account *address.Account // nil: without limits
-	kept    *address.Account // of the request that has taken the connection over
+	account *address.Account // nil if it has no limits
+	kept    *address.Account // the account of the request that has taken over the connection
 
 	// Flags for the HTTP server.
 	Hijacked  atomic.Bool
-	IdleSince atomic.Int64 // in ns, since when it waits for a request; 0: it has one
+	IdleSince atomic.Int64 // in ns, when it began to wait for a request; 0 while it serves one
 }
 
-// badHeader refuses a connection for its PROXY header.
+// badHeader returns the refusal of a connection whose PROXY header is invalid.
 func badHeader(why error) *refuse.Refusal {
 	return refuse.New(0, "PROXY header: %v", why).For(refuse.Proxy)
 }
@@ -104,7 +104,7 @@ func (c *Conn) await() error {
 			c.remote = client
 			c.trusted = c.cfg.Trusted.Load().Has(AddrOf(client))
 		}
-		if c.direct || c.trusted { // it is counted, or its clients come through it
+		if c.direct || c.trusted { // it is already counted, or it carries many clients
 			return
 		}
 		c.open(AddrOf(c.remote))
@@ -115,7 +115,7 @@ func (c *Conn) await() error {
 	return c.err
 }
 
-// open counts the connection for its address.
+// open counts the connection towards the limits of address a.
 func (c *Conn) open(a netip.Addr) {
 	account, err := c.cfg.Addresses.Acquire(a)
 	if c.above = err; err != nil {
@@ -130,7 +130,7 @@ func (c *Conn) open(a netip.Addr) {
 	c.account = account
 }
 
-// readHeader returns the address in the header, or nil without one.
+// readHeader returns the address in the header, or nil if there is no header.
 func (c *Conn) readHeader() (client net.Addr, err error) {
 	_ = c.SetReadDeadline(time.Now().Add(c.cfg.Timeout))
 	cut := func() bool { return true }
@@ -157,7 +157,8 @@ func (c *Conn) readHeader() (client net.Addr, err error) {
 	return client, nil
 }
 
-// Direct reports whether the peer is the client: then Above, Trusted and Account do not wait.
+// Direct reports whether the peer is itself the client. If so, Above, Trusted and Account do not
+// wait.
 func (c *Conn) Direct() bool { return c.direct }
 
 // identify waits until the client is known.
@@ -173,13 +174,14 @@ func (c *Conn) RemoteAddr() net.Addr {
 	return c.remote
 }
 
-// Above returns why the requests of the connection are refused: its address has too many.
+// Above returns the error to refuse requests with if the client's address has too many connections,
+// and nil otherwise.
 func (c *Conn) Above() error {
 	c.identify()
 	return c.above
 }
 
-// Trusted reports whether the peer, or the client that it speaks for, is a trusted proxy.
+// Trusted reports whether the peer, or the client that its header names, is a trusted proxy.
 func (c *Conn) Trusted() bool {
 	c.identify()
 	return c.trusted
@@ -193,7 +195,7 @@ func (c *Conn) Account() *address.Account {
 	return c.account
 }
 
-// Err returns why the connection is closed instead of served.
+// Err returns why the connection was closed instead of being served, or nil.
 func (c *Conn) Err() error { return c.await() }
 
 // Read implements net.Conn.
@@ -204,7 +206,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return c.TCPConn.Read(p)
 }
 
-// Keep has Close release a, the account of the request that has taken the connection over.
+// Keep makes Close release a, the account of a request that has taken over the connection.
 func (c *Conn) Keep(a *address.Account) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -228,10 +230,10 @@ func (c *Conn) Close() error {
 	return err
 }
 
-// NetConn returns the connection without the address of the client.
+// NetConn returns the underlying connection, whose RemoteAddr is that of the proxy.
 func (c *Conn) NetConn() net.Conn { return c.TCPConn }
 
-// Of returns the Conn that c is, or that is under c's TLS, or nil.
+// Of returns the Conn that c is, or that c's TLS runs over, or nil if there is none.
 func Of(c net.Conn) *Conn {
 	for {
 		switch over := c.(type) {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peekHeader waits until it is known whether a header comes, and returns how long that is; 0: none
-// comes. It reads nothing.
+// peekHeader waits until it is known whether the connection starts with a header, and returns the
+// header's length, or 0 if there is none. It consumes nothing.
 func peekHeader(c *net.TCPConn) (n int, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -35,7 +35,7 @@ func peekHeader(c *net.TCPConn) (n int, err error) {
 			}
 			var more bool
 			n, more, err = headerLen(p[:got])
-			return !more // the next bytes wake the call
+			return !more // false waits for the next bytes to arrive
 		}
 	})
 	if read != nil {

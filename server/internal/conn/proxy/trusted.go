@@ -1,4 +1,4 @@
-// Package proxy finds the address of a client that comes through proxies.
+// Package proxy finds the address of a client that connects through proxies.
 package proxy
 
 import (
@@ -11,10 +11,10 @@ import (
 	"github.com/millrace-io/millrace/server/internal/conn/address"
 )
 
-// Trusted are the addresses of proxies that are believed. The zero value has none.
+// Trusted lists the addresses of proxies whose headers are believed. The zero value is empty.
 type Trusted []netip.Prefix
 
-// ParseTrusted reads addresses and networks with commas between them.
+// ParseTrusted parses a comma-separated list of addresses and networks.
 func ParseTrusted(list string) (Trusted, error) {
 	var t Trusted
 	for text := range strings.SplitSeq(list, ",") {
@@ -37,7 +37,7 @@ func ParseTrusted(list string) (Trusted, error) {
 	return t, nil
 }
 
-// Has reports whether a is that of a trusted proxy.
+// Has reports whether a is the address of a trusted proxy.
 func (t Trusted) Has(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
 	for _, p := range t {
@@ -49,9 +49,9 @@ func (t Trusted) Has(a netip.Addr) bool {
 }
 
 // Client returns the client of a request that a trusted proxy forwards: the last address in
-// X-Forwarded-For that is not trusted. The client may have invented the addresses before it. The
-// result is invalid if the header has no address. If an entry is not an address, the proxy next to
-// it counts.
+// X-Forwarded-For that is not trusted. A client can forge the addresses before it. The result is
+// invalid if the header has no address. If an entry is not an address, Client returns the proxy
+// that added it.
 func (t Trusted) Client(h http.Header) (client netip.AddrPort) {
 	lines := h["X-Forwarded-For"]
 	for i := len(lines) - 1; i >= 0; i-- {
@@ -74,7 +74,7 @@ func (t Trusted) Client(h http.Header) (client netip.AddrPort) {
 	return client
 }
 
-// parseAddr reads an address with or without a port.
+// parseAddr parses an address with or without a port.
 func parseAddr(text string) (netip.AddrPort, bool) {
 	if a, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(text, "["),
 		"]")); err == nil {
@@ -84,7 +84,7 @@ func parseAddr(text string) (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port()), err == nil
 }
 
-// KeyOf returns the key under which the client with address a is counted: see [address.Key].
+// KeyOf returns the key that connections from a are counted under; see [address.Key].
 func KeyOf(a net.Addr) netip.Addr { return address.Key(AddrOf(a)) }
 
 // AddrOf returns the IP address of a, or the zero value.

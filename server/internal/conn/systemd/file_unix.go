@@ -11,8 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// file returns another descriptor of a listener. The File method would not do: a process that is
-// started with such a file blocks in accept, and so does this process.
+// file returns a duplicate of a listener's descriptor. It does not use the listener's File method,
+// which would put the shared socket into blocking mode: accept would then block in this process as
+// well as in the one that inherits the file.
 func file(ln net.Listener) (*os.File, error) {
 	conn, ok := ln.(syscall.Conn)
 	if !ok {
@@ -24,8 +25,7 @@ func file(ln net.Listener) (*os.File, error) {
 	}
 	fd := -1
 	controlErr := raw.Control(func(of uintptr) {
-		fd,
-			err = unix.FcntlInt(of, unix.F_DUPFD_CLOEXEC, 0)
+		fd, err = unix.FcntlInt(of, unix.F_DUPFD_CLOEXEC, 0)
 	})
 	if err := errors.Join(controlErr, err); err != nil {
 		return nil, err

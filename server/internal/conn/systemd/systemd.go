@@ -1,5 +1,6 @@
-// Package systemd implements a service's side of systemd: inherited listeners, and notifications. A
-// process passes its listeners to its successor in the same way, with or without systemd.
+// Package systemd implements the service's side of systemd's protocols: inherited listeners and
+// notifications. A process hands its listeners to its successor in the same way, with or without
+// systemd.
 package systemd
 
 import (
@@ -26,22 +27,23 @@ const (
 
 const (
 	firstFD = 3 // the first inherited descriptor
-	// The last descriptor: a pipe on which a successor reports that it is ready.
+	// The last descriptor is a pipe on which a successor reports that it is ready.
 	readyName = "successor"
 )
 
-// Inherited has the listeners and the pipe that this process inherited.
+// Inherited holds the listeners and the pipe that this process inherited.
 type Inherited struct {
-	// By the names that the units of systemd give them; the caller owns them.
+	// Listeners is keyed by the names in systemd's units. The caller owns the listeners.
 	Listeners map[string]net.Listener
 
-	ready *os.File // nil if this process is not the successor of another one
+	ready *os.File // nil if this process replaces no other
 }
 
-// Inherit returns the inherited listeners, even if there are none. It is called once.
+// Inherit returns the inherited listeners, of which there may be none. It must be called only once.
 func Inherit() (*Inherited, error) {
 	in := &Inherited{Listeners: make(map[string]net.Listener)}
-	// The predecessor does not know the number of the process that it starts.
+	// Only systemd sets the variable: a predecessor does not know the process ID of its successor
+	// in advance.
 	if pid := os.Getenv(listenPID); pid != "" && pid != strconv.Itoa(os.Getpid()) ||
 		os.Getenv(listenFDs) == "" {
 		return in, nil
@@ -58,7 +60,8 @@ func Inherit() (*Inherited, error) {
 			in.ready = f
 			break
 		}
-		// Another descriptor, which the processes of this one do not get.
+		// FileListener duplicates the descriptor, and the duplicate is not passed on to child
+		// processes.
 		ln, err := net.FileListener(f)
 		_ = f.Close()
 		if err == nil && in.Listeners[name] != nil {
@@ -75,7 +78,7 @@ func Inherit() (*Inherited, error) {
 // Succeeds reports whether this process replaces another one.
 func (in *Inherited) Succeeds() bool { return in.ready != nil }
 
-// Ready says that this process serves.
+// Ready tells the predecessor that this process is serving.
 func (in *Inherited) Ready() error {
 	if in.ready == nil {
 		return Notify("READY=1")
@@ -84,8 +87,8 @@ func (in *Inherited) Ready() error {
 	return errors.Join(err, in.ready.Close())
 }
 
-// Notify tells systemd the state of this process, as sd_notify(3) describes it. It does nothing if
-// systemd does not want to know.
+// Notify reports a state to systemd, in the format of sd_notify(3). It does nothing if systemd has
+// not asked for notifications.
 func Notify(state string) error {
 	name := os.Getenv(notifySocket)
 	if name == "" {
@@ -99,9 +102,9 @@ func Notify(state string) error {
 	return errors.Join(err, conn.Close())
 }
 
-// Succeed starts cmd, the successor of this process, which inherits the listeners, and waits until
-// it is ready. If cmd ends before that, or ctx does, cmd is killed, and this process keeps its
-// listeners. Afterwards the successor no longer depends on this process.
+// Succeed starts cmd as the successor of this process, passes it the listeners, and waits until it
+// is ready. If cmd exits first, or ctx ends, Succeed kills cmd, and this process keeps its
+// listeners. A successor that is ready no longer depends on this process.
 func Succeed(ctx context.Context, cmd *exec.Cmd, listeners map[string]net.Listener) error {
 	ready, itsReady, err := os.Pipe()
 	if err != nil {
@@ -133,7 +136,7 @@ func Succeed(ctx context.Context, cmd *exec.Cmd, listeners map[string]net.Listen
 	_ = itsReady.Close()
 	defer context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })()
 	if _, err := io.ReadFull(ready, make([]byte, len("ready"))); err == nil {
-		return nil // it is not waited for: this process ends before it
+		return nil // no Wait: this process exits first
 	}
 	_ = cmd.Process.Kill()
 	if err := cmd.Wait(); err != nil {

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// LingerTime is the deadline for an answer and Linger after it.
+// LingerTime is the time limit for sending a final answer and for Linger after it.
 const LingerTime = 500 * time.Millisecond
 
-// lingerBytes limits how much Linger reads.
+// lingerBytes is the most that Linger reads.
 const lingerBytes = 1 << 20
 
-// Linger reads on for a moment after an answer, until the client closes the connection. If the
-// server closed it at once, with bytes that were not read, the kernel would reset it, and the
-// client would see that instead of the answer.
+// Linger reads from conn for a short time after the last answer, until the client closes it. If the
+// server closed a connection with unread bytes at once, the kernel would reset it, and the client
+// would see the reset instead of the answer.
 func Linger(conn net.Conn) {
 	half, ok := conn.(interface{ CloseWrite() error })
 	if ok && half.CloseWrite() == nil {

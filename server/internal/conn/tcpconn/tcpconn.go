@@ -1,5 +1,5 @@
-// Package tcpconn finds the TCP connection below a connection of an HTTP or RTMP server, and sets
-// its options.
+// Package tcpconn finds the TCP connection underneath a connection of an HTTP or RTMP server, and
+// sets its options.
 package tcpconn
 
 import (
@@ -8,9 +8,9 @@ import (
 	"net"
 )
 
-// Of returns the TCP connection below c: c itself, or the one under TLS or under a connection with
-// the address of a proxy's client; nil if there is none. It is for reading and setting TCP options,
-// not for reading or writing data.
+// Of returns the TCP connection underneath c, which may be c itself, or nil if there is none. It
+// looks through TLS and through [proxy.Conn]. Use the result to get and set TCP options, but not to
+// read or write.
 func Of(c net.Conn) *net.TCPConn {
 	for {
 		over, ok := c.(interface{ NetConn() net.Conn })
@@ -23,15 +23,16 @@ func Of(c net.Conn) *net.TCPConn {
 	return tcp
 }
 
-// Plain returns the TCP connection that c is, perhaps with the address of a proxy's client; nil if
-// c is another one or has TLS. It may be read from and written to, but c must be closed.
+// Plain returns the TCP connection that c is, looking through [proxy.Conn], or nil if c is anything
+// else, such as a TLS connection. The result may be read from and written to, but the caller must
+// close c, not the result.
 func Plain(c net.Conn) *net.TCPConn {
 	switch c := c.(type) {
 	case *net.TCPConn:
 		return c
 	case interface {
 		NetConn() net.Conn
-		ReadFrom(io.Reader) (int64, error) // which TLS does not have
+		ReadFrom(io.Reader) (int64, error) // a TLS connection has no such method
 	}:
 		tcp, _ := c.NetConn().(*net.TCPConn)
 		return tcp
@@ -41,12 +42,12 @@ func Plain(c net.Conn) *net.TCPConn {
 
 type connKey struct{}
 
-// NewContext returns ctx for the requests that come by c.
+// NewContext returns a copy of ctx that carries c, for the requests that arrive on c.
 func NewContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// FromContext returns the connection that a request came by, or nil.
+// FromContext returns the connection that a request arrived on, or nil.
 func FromContext(ctx context.Context) net.Conn {
 	c, _ := ctx.Value(connKey{}).(net.Conn)
 	return c

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BoundUnsent bounds the bytes that the kernel holds for c without having sent them. It does
-// nothing if c is nil or n is 0.
+// BoundUnsent limits how many bytes the kernel buffers for c before they are sent. It does nothing
+// if c is nil or n is 0.
 func BoundUnsent(c *net.TCPConn, n int) {
 	if c == nil || n <= 0 {
 		return

@@ -115,8 +115,7 @@ func (t *leaseTable) takeoverDelay(name string) (left time.Duration, changed <-c
 func (t *leaseTable) claimFirst(l *lease) (live.Lease, error) {
 	var taken bool
 	_ = t.client.ask(func(ctx context.Context) (err error) {
-		taken,
-			err = t.request(ctx, l)
+		taken, err = t.request(ctx, l)
 		return err
 	})
 	t.mu.Lock()

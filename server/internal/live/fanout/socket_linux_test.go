@@ -203,8 +203,7 @@ func unsentBound(t *testing.T, raw syscall.RawConn) (n int) {
 	t.Helper()
 	var err error
 	if e := raw.Control(func(fd uintptr) {
-		n,
-			err = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT)
+		n, err = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT)
 	}); e != nil {
 		err = e
 	}

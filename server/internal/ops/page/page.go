@@ -1,7 +1,7 @@
-// Package page is the server's page at /: it lists the live streams and plays one. It is plain
-// HTML, CSS and JavaScript embedded in the binary, and loads nothing from other servers.
+// Package page serves the web page at /, which lists the live streams and plays one of them. It is
+// plain HTML, CSS and JavaScript, embedded in the binary, and loads nothing from other servers.
 //
-// Once a second the page reads api/streams, a JSON document that package ops makes.
+// The page polls api/streams, a JSON document from package ops, once a second.
 package page
 
 import (
@@ -19,8 +19,8 @@ import (
 //go:embed assets
 var files embed.FS
 
-// policy lets the page load from this server alone, and run no script inside a text: a publisher
-// chooses the stream's name. Other pages may not frame it.
+// policy allows the page to load only from this server, and to run no inline scripts: publishers
+// choose the stream names that it shows. It may not be framed by other pages.
 const policy = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
 
 type asset struct {
@@ -29,15 +29,15 @@ type asset struct {
 	body        []byte
 }
 
-// Handler serves the page at / and its parts under /page/; every other path is not found. It
-// answers GET and HEAD.
+// Handler serves the viewers' page at / and its assets under /page/. It answers GET and HEAD, and
+// 404 for every other path.
 func Handler() http.Handler { return handler("index.html", "admin.html") }
 
-// Admin serves the operator's page in the same way. It lists clients, and ends streams, viewers and
-// the server.
+// Admin is Handler for the operator's page, which lists clients, and ends streams, viewers and the
+// server.
 func Admin() http.Handler { return handler("admin.html", "index.html") }
 
-// handler serves one page at /, and nothing of the other one.
+// handler serves the page index at /, and no asset of the page other.
 func handler(index, other string) http.Handler {
 	assets := load(index, other)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -57,15 +57,15 @@ func handler(index, other string) http.Handler {
 		h.Set("Content-Security-Policy", policy)
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
-		// Kept, but asked for each time: a new binary brings a new page under the same addresses. A
-		// "private" of the caller's stays.
+		// The browser must revalidate its copy each time, because a new binary has a new page at
+		// the same URLs. If the caller has set "private", it stays.
 		h.Add("Cache-Control", "no-cache")
 		h.Set("ETag", a.etag)
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(a.body))
 	})
 }
 
-// types has the types of the parts, because package mime depends on the machine.
+// types lists the content types of the assets. Those of package mime depend on the machine.
 var types = map[string]string{
 	".html": "text/html",
 	".css":  "text/css",
@@ -73,11 +73,11 @@ var types = map[string]string{
 	".svg":  "image/svg+xml",
 }
 
-// load returns the parts of a page by the path they are served at, without the other page.
+// load returns the assets of the page index by URL path. It leaves out the page other.
 func load(index, other string) map[string]asset {
 	entries, err := files.ReadDir("assets")
 	if err != nil {
-		panic(err) // the binary was built without its page
+		panic(err) // the binary was built without the page
 	}
 	assets := make(map[string]asset)
 	for _, entry := range entries {
