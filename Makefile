@@ -1,29 +1,32 @@
-# `make test` is for every change, `make check` for what takes longer; CI runs both. `make help` lists the rest.
+# `make test` is for every change, and `make check` for what takes longer. CI runs both. `make help`
+# lists the other targets.
 
-# Servers, sockets and ffmpeg are beyond what Go's test cache can see, so nothing is taken from it. `make lint` has vetted.
-# The tests that are parallel wait; there may be more of them than processors.
+# Go's test cache does not know about servers, sockets and ffmpeg, so caching is off. Vetting is off
+# because `make lint` has done it. Parallel tests mostly wait, so there may be more of them than
+# processors.
 TESTFLAGS ?= -count=1 -timeout=30m -parallel=8 -vet=off
 FUZZTIME  ?= 10s
 
-# Packages at a time: twice as many as there are processors, because most tests wait for sockets and servers. The race
-# detector keeps processors busy.
+# Packages at a time: twice the number of processors, because most tests wait for sockets and
+# servers. Under the race detector the tests keep the processors busy.
 PROCESSORS := $(shell getconf _NPROCESSORS_ONLN)
 PACKAGES ?= $(shell expr 2 '*' $(PROCESSORS))
 
-# Only the race detector needs a C compiler, and scripts/race asks for it.
+# Only the race detector needs a C compiler; scripts/race checks for one.
 export CGO_ENABLED ?= 0
 
-# The caches of go and staticcheck are at home. Without HOME they would not start.
+# go and staticcheck keep their caches in HOME, and do not start without it.
 ifndef HOME
 export GOPATH ?= $(shell bash -c 'echo ~/go')
 export GOCACHE ?= $(shell bash -c 'echo ~/.cache/go-build')
 export STATICCHECK_CACHE ?= $(GOCACHE)/staticcheck
 endif
 
-# The modules of go.work. bench and tools are not among them, so that what they require does not decide what others get.
+# The modules of go.work. bench and tools are not in go.work, so that their requirements do not
+# affect the versions that the others use.
 MODULES = ./... ./redisbuf/... ./server/...
 
-# What waits longest begins first, so that a run does not end with it alone.
+# The packages that take longest start first, so that none of them runs alone at the end.
 LIBRARY = . ./arena ./broadcast ./chunk ./frame/... ./media/... ./redisbuf ./stackbuf
 ALL = ./redisbuf ./server/internal/ops/page ./server/internal/server ./server/internal/live $(MODULES)
 
@@ -64,7 +67,7 @@ test-short: ## The whole suite, without what only long runs find
 test-invariants: ## The suite of test-short with memory poisoned on release and leaks reported with stacks
 	scripts/invariants -short -p $(PACKAGES) $(TESTFLAGS)
 
-# Not with -tags invariants: its records share a mutex, and what a mutex orders is no race.
+# Without -tags invariants, whose records share a mutex: a mutex hides races.
 .PHONY: test-race
 test-race: ## The whole suite under the race detector
 	scripts/race -p $(PROCESSORS) $(TESTFLAGS) -timeout=20m -parallel=4
@@ -73,8 +76,8 @@ test-race: ## The whole suite under the race detector
 test-full: ## The whole suite at full length: every order of operations, allocations, what escapes
 	go test -p $(PACKAGES) $(TESTFLAGS) $(ALL)
 
-# Without that optimisation what is on the stack is what the code says, which tells a mistake of the compiler from one of
-# Buffer's. The q keeps the compiler from listing every place.
+# Without this optimisation the stack holds exactly what the code says, which distinguishes a fault
+# of the compiler from one of Buffer. The q keeps the compiler from listing every place.
 .PHONY: test-makes
 test-makes: ## stackbuf's tests with no make of variable size on the stack
 	go test -gcflags=all=-d=variablemakehash=qn $(TESTFLAGS) ./stackbuf
@@ -95,11 +98,11 @@ test-bench: ## Test the benchmarks, a module of their own, with the servers and 
 test-library: ## The library's tests
 	go test -short -p $(PACKAGES) $(TESTFLAGS) $(LIBRARY)
 
-# The packages that read the environment, without the tests that take longer than seconds.
+# The packages that read the environment, except tests that take longer than seconds.
 READERS = . ./chunk ./internal/testkit/... ./server/cmd/millrace ./server/internal/doctor \
 	./server/internal/conn/systemd ./server/internal/token
 SLOW = Soak|Replacement|Memory|Owner|Publisher|Node|Redis|Network|Drain|Image|HLS
-# Those of scripts/environment that need no root.
+# The environments that need no root.
 ENVIRONMENTS = no-home long-tmpdir odd-tmpdir variables locale umask-077 umask-000 one-cpu
 .PHONY: test-elsewhere
 test-elsewhere: ## What reads the environment, in those of other machines (make fresh has the rest)
