@@ -21,30 +21,31 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A serveConfig is the configuration of millrace serve, from its flags, the environment and a file,
-// in this order.
+// A serveConfig is the configuration of millrace serve. Its options come from flags, the
+// environment and a file. If several of them set an option, the first one in this order wins.
 type serveConfig struct {
 	server.Config
-	file                string // the configuration file; empty: none
-	fromVar             bool   // it is that of configVar
+	file                string // path of the configuration file; "" for none
+	fromVar             bool   // whether file comes from configVar, not from --config
 	logFormat, logLevel string
 
-	groups []server.FlagGroup // of flags that set all of the above but file
-	flags  *pflag.FlagSet     // the same
-	from   map[string]string  // by the name of each flag that was given: where, for people
+	groups []server.FlagGroup // the flags that set all of the above but file
+	flags  *pflag.FlagSet     // the same flags as groups
+	from   map[string]string  // where each flag was set, by flag name; for messages
 }
 
 const (
-	// configVar is the environment variable for --config.
+	// configVar is the environment variable that stands in for --config.
 	configVar = "MILLRACE_CONFIG"
 
-	// maxConfig is far more than all flags need.
+	// maxConfig is the maximum size of the configuration file in bytes, far more than all flags
+	// need.
 	maxConfig = 1 << 20
 
 	fromFlag = "the command line"
 )
 
-// variable returns the environment variable of a flag.
+// variable returns the name of a flag's environment variable.
 func variable(flag string) string {
 	return "MILLRACE_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
@@ -133,10 +134,11 @@ func (c *serveConfig) addTo(cmd *cobra.Command, own *pflag.FlagSet) {
 	})
 }
 
-// helpWidth is where lines of --help are broken.
+// helpWidth is the maximum length of a line of --help.
 const helpWidth = 110
 
-// again reads the same command line, the environment and the file again.
+// again returns a new configuration from the same command line, and from the environment and the
+// file as they are now.
 func (c *serveConfig) again() (*serveConfig, error) {
 	next := newServeConfig()
 	next.file, next.fromVar, next.Log = c.file, c.fromVar, c.Log
@@ -152,14 +154,15 @@ func (c *serveConfig) again() (*serveConfig, error) {
 	return next, next.read()
 }
 
-// read sets the options that are not on the command line, and checks all of them.
+// read sets the options that the command line does not set, from the environment and the file. Then
+// it checks all options.
 func (c *serveConfig) read() error {
 	var err error
 	c.flags.VisitAll(func(f *pflag.Flag) {
 		if f.Changed {
 			c.from[f.Name] = fromFlag
 		} else if value := os.Getenv(variable(f.Name)); value != "" && err == nil {
-			// Compose sets variables to nothing.
+			// An empty variable counts as unset, because Compose sets variables to "".
 			err = c.set(f.Name, value, "$"+variable(f.Name), "$"+variable(f.Name))
 		}
 	})
@@ -176,12 +179,13 @@ func (c *serveConfig) read() error {
 	return c.located(cmp.Or(c.uselessFlag(), c.Check()))
 }
 
-// serviceVariable finds the variables that Kubernetes sets for a service called millrace, or
-// millrace-*. MILLRACE_PORT is one if it has a URL.
+// serviceVariable matches the variables, in the form NAME=VALUE, that Kubernetes sets for a service
+// called millrace or millrace-*. MILLRACE_PORT is such a variable only if its value is a URL.
 var serviceVariable = regexp.MustCompile(
 	`^\w+(_SERVICE_HOST|_SERVICE_PORT(_[A-Z0-9_]+)?|_PORT_[0-9]+_(TCP|UDP|SCTP)(_[A-Z]+)?)=|^\w+_PORT=\w+://`)
 
-// unknownVariables returns the variables in env that look like flags, but match none.
+// unknownVariables returns the names of the variables in env that begin with MILLRACE_, but belong
+// to no flag.
 func (c *serveConfig) unknownVariables(env []string) (names []string) {
 	known := []string{configVar}
 	c.flags.VisitAll(func(f *pflag.Flag) { known = append(known, variable(f.Name)) })
@@ -197,7 +201,8 @@ func (c *serveConfig) unknownVariables(env []string) (names []string) {
 	return names
 }
 
-// set sets a flag. An error calls it by name.
+// set sets a flag to value and records from, the place where it was set. Errors about the value
+// call the flag name.
 func (c *serveConfig) set(flag, value, from, name string) error {
 	c.from[flag] = from
 	err := c.flags.Set(flag, value)
@@ -208,7 +213,7 @@ func (c *serveConfig) set(flag, value, from, name string) error {
 }
 
 // readFile sets the options that neither the command line nor the environment sets. The file is a
-// mapping of flags to scalars.
+// YAML mapping of flags to scalars.
 func (c *serveConfig) readFile() error {
 	from := "--config"
 	if c.fromVar {
@@ -229,7 +234,7 @@ func (c *serveConfig) readFile() error {
 	dec := yaml.NewDecoder(bytes.NewReader(text))
 	var doc, more yaml.Node
 	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
-		return nil // nothing but comments
+		return nil // empty, or only comments
 	} else if err != nil {
 		return fmt.Errorf("%s: %s", c.file, strings.TrimPrefix(err.Error(), "yaml: "))
 	}
@@ -268,10 +273,10 @@ func (c *serveConfig) readFile() error {
 	return nil
 }
 
-// flagName finds the flags that an error speaks of.
+// flagName matches the flags that an error mentions.
 var flagName = regexp.MustCompile(`--[a-z-]+`)
 
-// located adds to an error where the flags that it speaks of were given, other than on the command
+// located adds to err where the flags that it mentions were set, if that was not on the command
 // line.
 func (c *serveConfig) located(err error) error {
 	if err == nil {
@@ -292,8 +297,8 @@ func (c *serveConfig) located(err error) error {
 	return fmt.Errorf("%w (%s)", err, strings.Join(places, ", "))
 }
 
-// uselessFlag returns an error for a flag that was given and has no effect without another one.
-// Variables may be there for other servers as well.
+// uselessFlag returns an error for a flag that was set but has no effect without another flag. It
+// ignores flags set by environment variables, which may be meant for other servers as well.
 func (c *serveConfig) uselessFlag() error {
 	for flag := range c.all() {
 		if from := c.from[flag.Name]; from == "" || strings.HasPrefix(from, "$") {
@@ -308,7 +313,8 @@ func (c *serveConfig) uselessFlag() error {
 	return nil
 }
 
-// print writes a file for --config with the options that were set, and the defaults as comments.
+// print writes a file for --config. The file contains the options that were set, and the defaults
+// of the others as comments.
 func (c *serveConfig) print(w io.Writer) error {
 	var text bytes.Buffer
 	text.WriteString(
@@ -335,7 +341,7 @@ func (c *serveConfig) printFlag(text *bytes.Buffer, flag server.Flag) {
 	}
 	line := []byte(f.Name + ": " + value)
 	if t := f.Value.Type(); t == "string" || t == "word" {
-		line, _ = yaml.Marshal(map[string]string{f.Name: value}) // which quotes it; it cannot fail
+		line, _ = yaml.Marshal(map[string]string{f.Name: value}) // quotes the value; cannot fail
 	}
 	text.Write(bytes.TrimSpace(line))
 	if from != "" && !bytes.ContainsRune(line[:len(line)-1], '\n') {
@@ -344,7 +350,8 @@ func (c *serveConfig) printFlag(text *bytes.Buffer, flag server.Flag) {
 	text.WriteByte('\n')
 }
 
-// hasPassword reports whether a value is a URL with a password, or may be one.
+// hasPassword reports whether value is a URL that contains a password, or that may contain one
+// because it cannot be parsed.
 func hasPassword(value string) bool {
 	scheme, rest, ok := strings.Cut(value, "://")
 	if !ok {

@@ -12,7 +12,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// maxPlanned bounds --viewers: more do not fit into one machine's memory, at 4 KiB each.
+// maxPlanned is the maximum of --viewers. At 4 KiB each, more viewers do not fit into the memory of
+// one machine.
 const maxPlanned = 1 << 24
 
 func doctorCommand() *cobra.Command {
@@ -72,7 +73,8 @@ It sees what a server started in its place would see, so run it as the server's 
 	return cmd
 }
 
-// verdict returns an error if the exit status for a report is 1.
+// verdict returns an error with exit status 1 if the report has a bad finding or, if strict, a
+// warning. Otherwise it returns nil.
 func verdict(r doctor.Report, strict bool) error {
 	bad, warn := r.Counts[doctor.Bad], r.Counts[doctor.Warn]
 	if bad == 0 && (!strict || warn == 0) {
@@ -85,7 +87,7 @@ func printFindings(out io.Writer, r doctor.Report, asJSON, all bool) error {
 	if asJSON {
 		e := json.NewEncoder(out)
 		e.SetIndent("", "  ")
-		e.SetEscapeHTML(false) // a command may have a >
+		e.SetEscapeHTML(false) // commands may contain ">"
 		return e.Encode(r)
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)

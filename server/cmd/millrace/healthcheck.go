@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// healthTimeout is how long a healthy server takes to answer at the very most.
+// healthTimeout limits the time for the server's response. A healthy server answers much faster.
 const healthTimeout = 5 * time.Second
 
 func healthcheckCommand() *cobra.Command {

@@ -58,10 +58,10 @@ latency are not known.`,
 				fmt.Fprint(cmd.ErrOrStderr(), "\r\x1b[K")
 			}
 			if err != nil && report.Bytes == 0 && report.Publishers.Tags == 0 {
-				return err // there is nothing to tell beyond it
+				return err // nothing was measured, so there is no report
 			}
 			if report.Interrupted && err == nil {
-				err = errInterrupted // so that no script takes it for the load that it asked for
+				err = errInterrupted // lets scripts know that the load was incomplete
 			}
 			if asJSON {
 				e := json.NewEncoder(cmd.OutOrStdout())
@@ -107,14 +107,15 @@ func loadFlags(f *pflag.FlagSet, cfg *load.Config) {
 		"the server's processes on this machine, for its CPU time and memory (Linux)")
 }
 
-// pidsValue is a flag of process numbers, between commas, or between spaces as pidof prints them.
+// A pidsValue is the value of a flag with process IDs. They are separated by commas, or by spaces
+// as in the output of pidof.
 type pidsValue []int
 
 func (v *pidsValue) Type() string { return "ints" }
 
 func (v *pidsValue) String() string { return strings.Trim(fmt.Sprint([]int(*v)), "[]") }
 
-// Set appends to the earlier values.
+// Set appends the process IDs in s to those of earlier calls.
 func (v *pidsValue) Set(s string) error {
 	numbers := strings.FieldsFunc(s, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 	if len(numbers) == 0 {
@@ -130,7 +131,7 @@ func (v *pidsValue) Set(s string) error {
 	return nil
 }
 
-// isTerminal reports whether w is a terminal, or another device.
+// isTerminal reports whether w is a terminal or another character device.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {
@@ -150,7 +151,7 @@ func progressLine(p load.Progress) string {
 		p.Publishers, p.Viewers, decimalBytes(p.Bytes), p.Lost, p.Ended)
 }
 
-// printReport prints a report for people.
+// printReport prints a report as text.
 func printReport(out io.Writer, r load.Report) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	row := func(cells ...any) {
@@ -209,7 +210,8 @@ func printViewers(row func(...any), name string, v load.Viewers) {
 	row(append(cells, spreadCells(v.Latency)...)...)
 }
 
-// spreadCells returns the cells for s, which are "-" if nothing was measured.
+// spreadCells returns the table cells for s: P50, P99 and Max, or "-" for each if nothing was
+// measured.
 func spreadCells(s load.Spread) []any {
 	if s.Count == 0 {
 		return []any{"-", "-", "-"}
@@ -223,7 +225,7 @@ func printEnded(row func(...any), ended map[string]int) {
 	}
 }
 
-// printUsage prints the resource use of processes.
+// printUsage prints the CPU time and the memory of a group of processes, or nothing if u is nil.
 func printUsage(row func(...any), name string, u *load.Usage) {
 	if u == nil {
 		return
@@ -243,7 +245,7 @@ func perSecond(n int64, d time.Duration) int64 {
 	return int64(float64(n) / d.Seconds())
 }
 
-// round cuts a time to three digits or so.
+// round rounds a duration to about three significant digits.
 func round(d time.Duration) time.Duration {
 	switch {
 	case d >= 10*time.Second:
@@ -256,8 +258,8 @@ func round(d time.Duration) time.Duration {
 	return d.Round(time.Microsecond)
 }
 
-// decimalBytes formats a number of bytes in powers of a thousand, as bit rates and gigabytes
-// delivered are counted.
+// decimalBytes formats a number of bytes with decimal units (1 kB is 1000 bytes), which are usual
+// for bit rates and amounts of traffic.
 func decimalBytes(n int64) string {
 	const units = "kMGTP"
 	if n < 1000 {

@@ -8,23 +8,24 @@ import (
 )
 
 const (
-	// logLines is how many lines wait for a log that takes none. A busy server writes some hundred
-	// a second.
+	// logLines is the maximum number of lines that wait while the log is blocked. A busy server
+	// writes some hundred lines per second.
 	logLines = 4096
-	// logFlush is how long Flush waits for such a log.
+	// logFlush is the maximum time that Flush waits.
 	logFlush = time.Second
 )
 
 // A logWriter writes a log in a separate goroutine, so that a full pipe or a stopped terminal does
-// not block the server. When logLines lines wait, further lines are dropped. The next line that is
-// written states how many.
+// not block the server. While logLines lines wait, further lines are dropped. Before the next line
+// it writes the number of dropped lines.
 type logWriter struct {
 	w     io.Writer
 	lines chan logLine
 	lost  atomic.Int64
 }
 
-// A logLine is a line, or the request to close flushed when all lines before it are written.
+// A logLine is either a line of text, or a request to close flushed after all earlier lines were
+// written.
 type logLine struct {
 	text    []byte
 	flushed chan struct{}
@@ -36,7 +37,7 @@ func newLogWriter(w io.Writer) *logWriter {
 	return l
 }
 
-// Write never waits. It borrows p.
+// Write queues a copy of p, or drops p if logLines lines wait. It never blocks.
 func (l *logWriter) Write(p []byte) (int, error) {
 	select {
 	case l.lines <- logLine{text: append([]byte(nil), p...)}:
@@ -56,11 +57,11 @@ func (l *logWriter) run() {
 			close(line.flushed)
 			continue
 		}
-		_, _ = l.w.Write(line.text) // there is no place to report an error
+		_, _ = l.w.Write(line.text) // an error cannot be reported anywhere
 	}
 }
 
-// Flush waits until all earlier lines are written, for at most logFlush.
+// Flush waits until all earlier lines have been written, but at most for logFlush.
 func (l *logWriter) Flush() {
 	late := time.NewTimer(logFlush)
 	defer late.Stop()

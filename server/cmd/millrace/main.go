@@ -1,12 +1,12 @@
 // Command millrace is a live streaming and file server:
 //
-//   - `millrace serve` relays streams from publishers to viewers, serves files and keeps blobs.
-//   - `millrace load` puts a load on a server and measures what arrives.
-//   - `millrace doctor` reports which limits of the machine are too low for serving.
-//   - `millrace token` signs and inspects tokens (JWT) of publishers and viewers.
+//   - `millrace serve` relays streams from publishers to viewers, serves files and stores blobs.
+//   - `millrace load` puts load on a server and measures what the viewers receive.
+//   - `millrace doctor` reports the limits of the machine that are too low for serving.
+//   - `millrace token` signs and inspects the tokens (JWT) of publishers and viewers.
 //
-// This package is wiring: the server and its flags are in server/internal/server, the load in
-// internal/load, the checks of the machine in server/internal/doctor.
+// This package only connects other packages: server/internal/server has the server and its flags,
+// internal/load the load, and server/internal/doctor the checks of the machine.
 package main
 
 import (
@@ -20,12 +20,12 @@ import (
 
 func main() {
 	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // ignored under nohup
+	if !signal.Ignored(syscall.SIGHUP) { // nohup makes processes ignore SIGHUP
 		ends = append(ends, syscall.SIGHUP)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), ends...)
-	// The first signal asks for an orderly end. A second one ends the process at once, also if the
-	// shell that started it in the background has it ignore SIGINT.
+	// The first signal requests an orderly shutdown. A second signal ends the process at once, even
+	// if SIGINT was ignored at the start, as for background processes of a shell.
 	context.AfterFunc(ctx, func() {
 		second := make(chan os.Signal, 1)
 		signal.Notify(second, os.Interrupt, syscall.SIGTERM)

@@ -21,20 +21,21 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// successorTime is how long a successor may take until it serves, after its predecessor has got the
-// directory of recordings.
+// successorTime limits the time of a replacement: for waiting until this process has the directory
+// of recordings, and then until the successor serves.
 const successorTime = time.Minute
 
-// running is a running server that obeys signals.
+// A running is a running server that handles signals.
 type running struct {
 	*server.Server
 	log *slog.Logger
-	// The current options; options that cannot be reloaded keep their values from the start.
+	// cfg holds the options in force. Options that cannot be reloaded keep their values from the
+	// start.
 	cfg       *serveConfig
 	listeners map[string]net.Listener
 	end       context.CancelCauseFunc
 
-	endsOnHangup bool // a SIGHUP because the terminal is closed
+	endsOnHangup bool // whether SIGHUP ends the server if its terminal has been closed
 }
 
 // serve runs a server until ctx ends or another process replaces this one.
@@ -47,9 +48,9 @@ func serve(ctx context.Context, cfg *serveConfig) error {
 	defer end(nil)
 	r := &running{log: cfg.Log, cfg: cfg, end: end, endsOnHangup: !signal.Ignored(syscall.SIGHUP) &&
 		hasTerminal()}
-	signal.Ignore(syscall.SIGPIPE) // the server outlives the program that reads its log
+	signal.Ignore(syscall.SIGPIPE) // the server outlives the reader of its log
 	signals := make(chan os.Signal, 1)
-	signal.Reset(syscall.SIGHUP) // it ends the other commands
+	signal.Reset(syscall.SIGHUP) // SIGHUP ends the other commands, see main
 	signal.Notify(signals, append(replaceSignals, syscall.SIGHUP)...)
 	defer signal.Stop(signals)
 
@@ -76,8 +77,9 @@ func serve(ctx context.Context, cfg *serveConfig) error {
 	return r.Run(ctx, inherited.Listeners)
 }
 
-// memoryBudget returns the memory budget of a process: given, or if that is 0, half of most, the
-// memory that the process may have. most is 0 if it is not known.
+// memoryBudget returns the memory budget of a process in bytes. It is given, or if that is 0, half
+// of most, but at least server.MinMemory. most is the memory that the process may have; if most is
+// 0, it is unknown, and memoryBudget returns given.
 func memoryBudget(given, most int64) int64 {
 	if given > 0 || most == 0 {
 		return given
@@ -85,7 +87,7 @@ func memoryBudget(given, most int64) int64 {
 	return max(most/2, server.MinMemory)
 }
 
-// obey carries out signals until ctx ends.
+// obey handles signals until ctx ends.
 func (r *running) obey(ctx context.Context, signals <-chan os.Signal) {
 	for {
 		select {
@@ -107,7 +109,8 @@ func (r *running) obey(ctx context.Context, signals <-chan os.Signal) {
 	}
 }
 
-// reload reads the configuration again.
+// reload reads the configuration again and applies it. If the new configuration is invalid, the
+// present one stays in force.
 func (r *running) reload() {
 	r.notify(systemd.Notify("RELOADING=1\nMONOTONIC_USEC=" + strconv.FormatInt(monotonic(), 10)))
 	defer func() { r.notify(systemd.Notify("READY=1")) }()
@@ -124,7 +127,7 @@ func (r *running) reload() {
 		case now.Value.String() == f.Value.String():
 		case slices.Contains(server.Reloadable, f.Name):
 			changed = append(changed, f.Name)
-			_ = now.Value.Set(f.Value.String()) // which f has taken
+			_ = now.Value.Set(f.Value.String()) // cannot fail, because f has accepted the value
 		default:
 			fixed = append(fixed, f.Name)
 		}
@@ -135,13 +138,13 @@ func (r *running) reload() {
 	}
 }
 
-// replace starts the same command anew, and ends this process when the other one serves. It waits
-// until this process has the directory of recordings: of three processes, the second one must get
-// it before the third.
+// replace starts the same command in a new process, and ends this process when the new one serves.
+// First it waits until this process has the directory of recordings. Otherwise, of three processes,
+// the third could get the directory before the second.
 func (r *running) replace(ctx context.Context) {
 	ctx, cancel := context.WithTimeoutCause(ctx, successorTime, errors.New("it takes too long"))
 	defer cancel()
-	// By its name: the file may be another one by now.
+	// The program is started by its path, because the file may have been replaced by a new version.
 	cmd := exec.Command(os.Args[0], os.Args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	err := r.AwaitRecords(ctx)
@@ -163,7 +166,7 @@ func (r *running) notify(err error) {
 	}
 }
 
-// hasTerminal reports whether the process has a terminal that is open.
+// hasTerminal reports whether the process has a controlling terminal that is still open.
 func hasTerminal() bool {
 	f, err := os.Open("/dev/tty")
 	if err == nil {

@@ -68,7 +68,7 @@ process by a new one, which inherits the listeners.`,
 				return cfg.print(cmd.OutOrStdout())
 			}
 			stderr := cmd.ErrOrStderr()
-			if file, ok := stderr.(*os.File); ok { // it may be a pipe that is not read
+			if file, ok := stderr.(*os.File); ok { // the file may be a pipe that nobody reads
 				written := newLogWriter(file)
 				defer written.Flush()
 				stderr = written
@@ -81,7 +81,8 @@ process by a new one, which inherits the listeners.`,
 			for _, name := range cfg.unknownVariables(os.Environ()) {
 				log.Warn("this variable stands for no flag of millrace serve: see millrace serve --help", "variable", name)
 			}
-			// go-redis writes to standard error; its callers log the errors that they get.
+			// go-redis logs to standard error. The log is turned off, because the callers log the
+			// errors that go-redis returns.
 			logging.Disable()
 			return serve(cmd.Context(), cfg)
 		},

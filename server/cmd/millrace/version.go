@@ -8,8 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version returns the version of the build: the module's version if it was installed as one, else
-// the revision.
+// version returns the version of the module if the build has one, and otherwise the revision.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -26,7 +25,8 @@ func version() string {
 	return "devel"
 }
 
-// commit returns the commit of the build, and whether the tree had changes; "" if unknown.
+// commit returns the commit of the build, and whether the tree was modified. It returns "" if the
+// commit is unknown.
 func commit() (text string) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

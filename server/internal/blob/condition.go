@@ -6,19 +6,21 @@ import (
 	"strings"
 )
 
-// A Condition says whether a key may be written to when its value has this entity tag, which is ""
-// if there is no value. A nil Condition allows everything.
+// A Condition reports whether a key may be written while its value has the entity tag tag. The tag
+// is "" if the key has no value. A nil Condition allows every write.
 type Condition func(tag string) bool
 
-// ConditionOf returns the condition that If-Match and If-None-Match set for a write, or nil without
-// these headers. Both must hold. An invalid list of entity tags matches nothing.
+// ConditionOf returns the condition that the headers If-Match and If-None-Match set for a write, or
+// nil if h has neither. With both headers, both must hold. An invalid list of entity tags matches
+// nothing.
 func ConditionOf(h http.Header) Condition {
 	match, noneMatch := h.Values("If-Match"), h.Values("If-None-Match")
 	if len(match) == 0 && len(noneMatch) == 0 {
 		return nil
 	}
 	return func(tag string) bool {
-		// If-Match compares strongly: a client that changes a value must have had all of its bytes.
+		// If-Match uses the strong comparison: a client may change a value only if it had received
+		// exactly its bytes.
 		if len(match) > 0 && !matches(strings.Join(match, ","), tag, false) {
 			return false
 		}
@@ -29,8 +31,9 @@ func ConditionOf(h http.Header) Condition {
 // allows reports whether c holds.
 func (c Condition) allows(tag string) bool { return c == nil || c(tag) }
 
-// matches reports whether a list of entity tags has tag, which is strong, or is a star and there is
-// one.
+// matches reports whether list, a list of entity tags, contains the strong tag. The list "*"
+// contains every tag but "", the tag of a missing value. With weakly, a weak tag in the list
+// matches too.
 func matches(list, tag string, weakly bool) bool {
 	if tag == "" {
 		return false

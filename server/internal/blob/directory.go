@@ -21,77 +21,81 @@ import (
 )
 
 const (
-	// incoming is the directory for files that are not whole yet. It is in the same file system as
-	// all others, so that they can be renamed.
+	// incoming is the directory for unfinished files. It is in the same file system as the shards,
+	// so that a finished file can be renamed into a shard.
 	incoming = "incoming"
 
-	// lockName is the file that marks a directory of blobs. Its process has a shared lock on it, as
-	// has the process that replaces that one. An exclusive lock is for a start: no other process
-	// has the directory then.
+	// lockName is the file that marks a directory of blobs. A process that uses the directory holds
+	// a shared lock on the file, and so does its successor. A process that starts, and is no
+	// successor, first takes the exclusive lock, which proves that no other process uses the
+	// directory.
 	lockName = "millrace-blobs.lock"
 
-	// namesLockName is the file that a process has locked while it gives a name to a file, or takes
-	// one away.
+	// namesLockName is the file that a process locks while it renames a file into a shard or
+	// removes one.
 	namesLockName = "millrace-blobs.names.lock"
 
-	// shards is how many directories the files are spread over, so that listing one of them stays
-	// fast.
+	// shards is the number of directories that the files are spread over. It keeps the listing of
+	// each directory fast.
 	shards = 256
 
-	// suffix keeps names from having a meaning for other programs: index.html, or .gitignore.
+	// suffix ends every file name, so that no name has a meaning for other programs, as index.html
+	// and .gitignore have.
 	suffix = ".blob"
 
-	// maxPlainName leaves room for suffix in the 255 bytes that file systems have for a name.
+	// maxPlainName is the maximum length of a file name without suffix. Both together fit into 255
+	// bytes, the limit of file systems.
 	maxPlainName = 240
 
-	// sweepInterval is the pause between the sweeps of two shards: all of them take four minutes. A
-	// value that has expired is never served; until it is swept it only takes room.
+	// sweepInterval is the pause between the sweeps of two shards. Sweeping all shards takes four
+	// minutes. An expired value is never served; it only takes space until its shard is swept.
 	sweepInterval = time.Second
 
-	// sweepNames is how many names are read at a time.
+	// sweepNames is the number of directory entries that a sweep reads at a time.
 	sweepNames = 256
 )
 
-// The permissions of a file say whether its value expires; if so, its time of change says when.
-// Both are set before the file gets its name, and survive a restart, and a backup that keeps
-// permissions and times.
+// The permissions of a file tell whether its value expires. The modification time of an expiring
+// file is the time at which it expires. Permissions and time are set before the file is renamed to
+// its key's name. They survive a restart, and a backup that keeps permissions and times.
 const (
 	lasting  fs.FileMode = 0o600
 	expiring fs.FileMode = 0o700
 )
 
-// A directory is a Store that has a file for each value:
+// A directory is a Store that keeps each value in a file:
 //
 //	millrace-blobs.lock, millrace-blobs.names.lock
 //	incoming/1a2b          what is being written
 //	00/ … ff/film.mp4.blob see fileOf
 //
-// A file is on the disk before it gets its key's name, is never written to again, and its name is
-// on the disk before Put returns.
+// A file is synced to disk before it is renamed to its key's name, and is never changed afterwards.
+// The new name is on disk before Put returns.
 type directory struct {
 	root   *os.Root
 	lock   *os.File
 	blocks *millrace.Pool
 	clock  func() time.Time
-	serial atomic.Int64 // makes the times of two files differ, see stamp
+	serial atomic.Int64 // makes the times of all files different, see stamp
 
-	// names is held, with the lock on namesFile, while a name is given to a file, or taken from
-	// one. One for all shards suffices: the kernel, too, renames one file at a time from one
-	// directory to another.
+	// names is held, together with the lock on namesFile, while a file is renamed into a shard or
+	// removed from one. One mutex for all shards suffices, because the kernel, too, serializes
+	// renames between directories.
 	names     lock.Mutex
 	namesFile *os.File
 
 	stopSweeper context.CancelFunc
 	swept       chan struct{} // closed when the sweeper has ended
-	expired     atomic.Int64  // deleted files
+	expired     atomic.Int64  // number of files that the sweeper deleted
 }
 
 // OpenDirectory opens the store in the directory called name. The directory must exist, and be
-// empty or one of blobs. Transfers take their memory from blocks. The call that ends the store's
-// life is Close.
+// either empty or a directory of blobs. Transfers take their memory from blocks. The caller must
+// call Close on the store.
 //
-// A successor shares the directory with the process that it replaces, which still has transfers.
-// Any other process needs exclusive access, and deletes the unfinished files of killed processes.
+// A successor shares the directory with the process that it replaces, which may still have
+// transfers. Any other process needs exclusive access, and deletes the unfinished files that killed
+// processes left.
 func OpenDirectory(name string, successor bool, blocks *millrace.Pool) (Store, error) {
 	d, err := newDirectory(name, successor, blocks)
 	if err != nil {
@@ -106,7 +110,8 @@ func newDirectory(name string, successor bool, blocks *millrace.Pool) (*director
 		return nil, err
 	}
 	d := &directory{root: root, blocks: blocks, clock: time.Now, swept: make(chan struct{})}
-	// Another one than that of a process with the same directory.
+	// The serial number starts at random, so that it differs from that of another process with the
+	// same directory.
 	d.serial.Store(rand.Int64N(int64(time.Millisecond)))
 	if err := d.prepare(successor); err != nil {
 		_ = d.closeFiles()
@@ -118,7 +123,7 @@ func newDirectory(name string, successor bool, blocks *millrace.Pool) (*director
 	return d, nil
 }
 
-// prepare locks the directory and makes its parts.
+// prepare locks the directory and creates its files and subdirectories.
 func (d *directory) prepare(successor bool) (err error) {
 	if err := d.checkUnused(); err != nil {
 		return err
@@ -131,7 +136,7 @@ func (d *directory) prepare(successor bool) (err error) {
 			return err
 		}
 	}
-	if err := flock(d.lock, shared|noWait); err != nil { // instead of the exclusive one
+	if err := flock(d.lock, shared|noWait); err != nil { // replaces the exclusive lock
 		return fmt.Errorf("another process has it: %w", err)
 	}
 	if d.namesFile, err = d.root.OpenFile(namesLockName, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
@@ -151,7 +156,8 @@ func (d *directory) prepare(successor bool) (err error) {
 	return d.probe()
 }
 
-// clear deletes unfinished files, if no other process has the directory.
+// clear takes the exclusive lock and deletes unfinished files. It fails if another process uses the
+// directory.
 func (d *directory) clear() error {
 	if err := flock(d.lock, exclusive|noWait); err != nil {
 		return fmt.Errorf("another process has it: %w", err)
@@ -159,7 +165,8 @@ func (d *directory) clear() error {
 	return d.root.RemoveAll(incoming)
 }
 
-// checkUnused returns an error if the directory holds other things: the store deletes files.
+// checkUnused returns an error if the directory holds files of another program, because the store
+// deletes files.
 func (d *directory) checkUnused() error {
 	if _, err := d.root.Lstat(lockName); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -174,15 +181,15 @@ func (d *directory) checkUnused() error {
 		return err
 	}
 	for _, name := range names {
-		if name != "lost+found" { // of a new file system
+		if name != "lost+found" { // a new file system has it
 			return fmt.Errorf("it is neither empty nor a directory of blobs: there is %q", name)
 		}
 	}
 	return nil
 }
 
-// probe returns an error if the file system does not keep permissions, and times to the nanosecond:
-// expiry and entity tags are made of them.
+// probe returns an error if the file system does not keep permissions and times to the nanosecond.
+// Expiry and entity tags depend on both.
 func (d *directory) probe() error {
 	name := incoming + "/" + crand.Text()
 	f, err := d.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, lasting)
@@ -208,7 +215,7 @@ func (d *directory) probe() error {
 	return nil
 }
 
-// sync makes the names in a directory durable.
+// sync makes the entries of the directory name durable.
 func (d *directory) sync(name string) error {
 	f, err := d.root.Open(name)
 	if err != nil {
@@ -234,8 +241,8 @@ func (d *directory) closeFiles() error {
 	return err
 }
 
-// lockNames has no other goroutine, nor another process that shares the directory, change names
-// until unlock.
+// lockNames locks all file names: until unlock is called, no other goroutine and no other process
+// that shares the directory changes a name.
 func (d *directory) lockNames() (unlock func(), err error) {
 	d.names.Lock()
 	if err := flock(d.namesFile, exclusive); err != nil {
@@ -248,15 +255,16 @@ func (d *directory) lockNames() (unlock func(), err error) {
 	}, nil
 }
 
-// A file says where the file of a key is.
+// A file is the location of a key's file.
 type file struct {
 	shard int
-	path  string // below the root, as in "3f/film.mp4.blob"
+	path  string // relative to the root, as in "3f/film.mp4.blob"
 }
 
-// fileOf returns the file of key. Two keys never have the same file, even where the file system
-// does not distinguish upper and lower case. A name is the key with everything but a few characters
-// written as %2f; a name that would be too long is "%h" and a hash, which no key is written as.
+// fileOf returns the location of key's file. Two keys never have the same file, even if the file
+// system does not distinguish upper and lower case. The file name is the key, with every byte other
+// than a-z, 0-9, "-", "_" and "." escaped, as in %2f; a "." at the start is escaped too. A name
+// that would be too long is "%h" and a hash instead, which is never the escaped form of a key.
 func fileOf(key string) file {
 	const digits = "0123456789abcdef"
 	sum := sha256.Sum256([]byte(key))
@@ -280,7 +288,7 @@ func fileOf(key string) file {
 // shardName returns the name of a shard's directory.
 func shardName(i int) string { return hex.EncodeToString([]byte{byte(i)}) }
 
-// expires reports whether the time of a file is that at which its value expires.
+// expires reports whether the file's value expires, at the file's modification time.
 func expires(info fs.FileInfo) bool { return info.Mode().Perm() == expiring }
 
 // hasExpired reports whether a file's value has expired.
@@ -288,7 +296,8 @@ func (d *directory) hasExpired(info fs.FileInfo) bool {
 	return info.Mode().IsRegular() && expires(info) && !d.clock().Before(info.ModTime())
 }
 
-// fileTag returns the entity tag of a file. Two files have different times, see stamp.
+// fileTag returns the entity tag of a file. Two files never have the same tag, because their times
+// differ, see stamp.
 func fileTag(info fs.FileInfo) string {
 	return fmt.Sprintf(`"%x-%x"`, info.ModTime().UnixNano(), info.Size())
 }
@@ -316,7 +325,7 @@ func (d *directory) Open(_ context.Context, key string) (*Value, error) {
 	return v, nil
 }
 
-// tagAt returns the entity tag of the value at a path, "" if there is no value.
+// tagAt returns the entity tag of the value at path, or "" if there is no value.
 func (d *directory) tagAt(path string) (string, error) {
 	info, err := d.root.Lstat(path)
 	switch {
@@ -357,14 +366,14 @@ func (d *directory) Put(ctx context.Context, key string, body io.Reader, size in
 	return tag, before == "", nil
 }
 
-// write writes body to a new file, makes that durable, and returns its entity tag.
+// write writes body to the new file pending, syncs it, and returns its entity tag.
 func (d *directory) write(ctx context.Context, pending string, body io.Reader, size int64,
 	put Put) (tag string, err error) {
 	f, err := d.root.OpenFile(pending, os.O_WRONLY|os.O_CREATE|os.O_EXCL, lasting)
 	if err != nil {
 		return "", err
 	}
-	defer f.Close() // if there is an error
+	defer f.Close() // for the returns with an error
 	src := newSource(body, size, put.Limit)
 	n, err := src.copyTo(ctx, f, d.blocks)
 	if err == nil && size != unknownSize && n != size {
@@ -384,9 +393,9 @@ func (d *directory) write(ctx context.Context, pending string, body io.Reader, s
 	return fileTag(info), errors.Join(f.Sync(), f.Close())
 }
 
-// stamp returns the permissions and the time of a new file. The time differs from that of any other
-// file, if only by some nanoseconds, because entity tags are made of it. A value expires up to a
-// millisecond early for that, and never late.
+// stamp returns the permissions and the modification time of a new file. The time differs from that
+// of every other file, because the entity tag is made of it; for this the time is changed by less
+// than two milliseconds. A value may expire that much early, but never late.
 func (d *directory) stamp(ttl time.Duration) (mode fs.FileMode, at time.Time) {
 	at, mode = d.clock(), lasting
 	if ttl > 0 {
@@ -396,8 +405,8 @@ func (d *directory) stamp(ttl time.Duration) (mode fs.FileMode, at time.Time) {
 		time.Millisecond).Add(time.Duration(d.serial.Add(1) % int64(time.Millisecond)))
 }
 
-// rename gives a file its key's name, if only allows that, and returns the entity tag that the key
-// had before.
+// rename renames the file pending to its key's name if only allows the write. It returns the entity
+// tag of the value that the key had before, or "".
 func (d *directory) rename(pending string, to file, only Condition) (before string, err error) {
 	unlock, err := d.lockNames()
 	if err != nil {
@@ -410,7 +419,8 @@ func (d *directory) rename(pending string, to file, only Condition) (before stri
 	return before, d.root.Rename(pending, to.path)
 }
 
-// allowed returns the present entity tag, or ErrCondition.
+// allowed returns the present entity tag of the file to, or ErrCondition if only does not allow a
+// write.
 func (d *directory) allowed(to file, only Condition) (tag string, err error) {
 	if tag, err = d.tagAt(to.path); err == nil && !only.allows(tag) {
 		err = ErrCondition
@@ -448,7 +458,8 @@ func (d *directory) remove(at file, only Condition) error {
 	return d.root.Remove(at.path)
 }
 
-// roomError returns ErrFull for the errors of a file system that has no room.
+// roomError returns ErrFull if err says that the file system is full or a quota is used up, and err
+// otherwise.
 func roomError(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return ErrFull
@@ -471,8 +482,8 @@ func (d *directory) sweep(ctx context.Context) {
 	}
 }
 
-// sweepShard deletes the expired files of a shard. It skips files that cannot be read until the
-// next time.
+// sweepShard deletes the expired files of a shard. It skips unreadable files; the next sweep tries
+// them again.
 func (d *directory) sweepShard(ctx context.Context, shard int) {
 	dir, err := d.root.Open(shardName(shard))
 	if err != nil {
@@ -492,7 +503,8 @@ func (d *directory) sweepShard(ctx context.Context, shard int) {
 	}
 }
 
-// sweepFile deletes a file if it has expired: it may have been replaced since sweepShard looked.
+// sweepFile deletes a file if it has expired. It checks this again with the names locked, because
+// the file may have been replaced since sweepShard looked.
 func (d *directory) sweepFile(at file) {
 	unlock, err := d.lockNames()
 	if err != nil {

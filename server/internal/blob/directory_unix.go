@@ -7,17 +7,17 @@ import (
 	"syscall"
 )
 
-// How flock takes a file.
+// The operations of flock.
 const (
 	shared    = syscall.LOCK_SH
 	exclusive = syscall.LOCK_EX
 	unlocked  = syscall.LOCK_UN
-	// With one of the first two: it fails if another process has the file.
+	// noWait is combined with shared or exclusive: flock fails if another process holds the lock.
 	noWait = syscall.LOCK_NB
 )
 
-// flock takes f for this process, or gives it back, as does the end of the process, however it
-// ends.
+// flock locks f for this process, or unlocks it. The end of the process unlocks f too, even if the
+// process is killed.
 func flock(f *os.File, how int) error {
 	for {
 		if err := syscall.Flock(int(f.Fd()), how); err != syscall.EINTR {

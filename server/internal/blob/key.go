@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// maxKey is as long as a path in a URL may be that passes through any proxy and log, and as S3 has
-// it.
+// maxKey is the maximum length of a key in bytes. A URL path of that length passes through every
+// proxy and log; S3 has the same limit.
 const maxKey = 1024
 
 var (
@@ -19,8 +19,8 @@ var (
 		`between the slashes of a key there is something, and neither "." nor ".."`)
 )
 
-// CheckKey returns why key is invalid, or nil. The parts between its slashes must be as in a path
-// that no client or proxy rewrites.
+// CheckKey returns the reason why key is invalid, or nil. No segment between two slashes may be
+// empty, "." or "..", because clients and proxies rewrite such paths.
 func CheckKey(key string) error {
 	if key == "" || len(key) > maxKey {
 		return errKeyLength

@@ -18,26 +18,27 @@ import (
 )
 
 const (
-	// MaxRedisValue is the longest value that Redis takes, unless its proto-max-bulk-len is
-	// changed.
+	// MaxRedisValue is the maximum length of a value in Redis, in bytes, unless its
+	// proto-max-bulk-len is changed.
 	MaxRedisValue = 512 << 20
 
-	// conns is how many connections carry values to and from a server at most.
+	// conns is the maximum number of connections to one server that carry values.
 	conns = 32
 
-	// spoolMemory is how much of a body is received into memory before a file is made for it.
+	// spoolMemory is the number of bytes of a body that are received into memory. A longer body is
+	// written to a file.
 	spoolMemory = 1 << 20
 
-	// replacedFor is how long a value that was replaced or deleted is kept for downloads. Each
-	// download prolongs it.
+	// replacedFor is the time for which a replaced or deleted value is kept for the downloads that
+	// read it. Each such download extends the time.
 	replacedFor = time.Minute
 
-	// pendingFor is how long a value is kept that has arrived but was never given its key, because
-	// the server was killed.
+	// pendingFor is the time for which a received value is kept without a key. It expires then if
+	// the server was killed before it assigned the value to its key.
 	pendingFor = time.Minute
 
-	// rememberedFor is how long Redis remembers the outcome of a script, in case the answer was
-	// lost: longer than all tries take.
+	// rememberedFor is the time for which Redis remembers the outcome of a script, in case the
+	// answer gets lost. It is longer than all tries of the script take together.
 	rememberedFor = time.Minute
 )
 
@@ -46,13 +47,13 @@ const (
 //	PREFIX{/KEY}            a hash: value, the name of the key below, and length
 //	PREFIX{/KEY}:VERSION    the value, as it is
 //
-// and two more that expire: PREFIX{/KEY}:VERSION:new, while a value comes, and
-// PREFIX{/KEY}:VERSION:done, see outcomeKey. A version never changes, so it serves as an entity tag
-// and can be read in parts. A new value is a new version, which the hash names from one moment to
-// the next; the old one stays for replacedFor.
+// and two more keys that expire: PREFIX{/KEY}:VERSION:new, while a value is received, and
+// PREFIX{/KEY}:VERSION:done, see outcomeKey. A version never changes, so its name serves as an
+// entity tag, and it can be read in parts. A new value is a new version, to which the hash is
+// switched in one step; the old version is kept for replacedFor.
 //
-// Connections to Redis never wait for a client: a body is received whole before Redis gets it, and
-// a download asks for the next part when the client has taken the last one.
+// Connections to Redis never wait for a client: a body is received completely before it is sent to
+// Redis, and a download requests the next part only when the client has received the last one.
 type Redis struct {
 	rdb    redis.UniversalClient
 	values *redisbuf.Client
@@ -61,16 +62,17 @@ type Redis struct {
 	keep   time.Duration // replacedFor
 }
 
-// OpenRedis opens the store in a Redis server or cluster, under keys that begin with prefix, which
-// must not have braces. It takes ownership of rdb, and sends nothing to the server yet. Transfers
-// take their memory from blocks. The call that ends the store's life is Close.
+// OpenRedis opens the store in a Redis server or cluster. All keys of the store begin with prefix,
+// which must not contain braces. OpenRedis takes ownership of rdb, even if it fails, and sends
+// nothing to the server yet. Transfers take their memory from blocks. The caller must call Close on
+// the store.
 func OpenRedis(rdb redis.UniversalClient, prefix string, blocks *millrace.Pool) (*Redis, error) {
 	if strings.ContainsAny(prefix, "{}") {
 		return nil, errors.Join(
 			fmt.Errorf("the prefix of keys is %q, and braces have a meaning in keys", prefix),
 			rdb.Close())
 	}
-	// The bytes in flight need no separate limit: a call holds spoolMemory at most.
+	// The bytes in flight need no limit of their own, because a call holds at most spoolMemory.
 	values, err := redisbuf.New(rdb, redisbuf.Conns(conns), redisbuf.InFlight(conns*MaxRedisValue))
 	if err != nil {
 		return nil, errors.Join(err, rdb.Close())
@@ -87,14 +89,14 @@ func (s *Redis) Ping(ctx context.Context) error { return s.rdb.Ping(ctx).Err() }
 // Stats returns the state of the connections that carry values.
 func (s *Redis) Stats() redisbuf.Stats { return s.values.Stats() }
 
-// name returns the Redis key of the hash. All keys of a value start with it, and so are in the slot
-// of the part in braces.
+// name returns the Redis key of the hash. All Redis keys of a value start with it. They are in the
+// same slot, because Redis computes the slot from the part in braces.
 func (s *Redis) name(key string) string { return s.prefix + "{/" + key + "}" }
 
-// newVersion returns the name of a version that has never existed.
+// newVersion returns the name of a new version, which is unique.
 func newVersion(name string) string {
 	var random [16]byte
-	_, _ = rand.Read(random[:]) // which never fails
+	_, _ = rand.Read(random[:]) // never fails
 	return name + ":" + hex.EncodeToString(random[:])
 }
 
@@ -106,14 +108,14 @@ func tagOf(version string) string {
 	return `"` + version[strings.LastIndexByte(version, ':')+1:] + `"`
 }
 
-// A version is the value that a key has at present.
+// A version is the present value of a key.
 type version struct {
-	key  string // of Redis
+	key  string // the Redis key
 	size int64
-	left time.Duration // until it expires; 0: it does not
+	left time.Duration // time until it expires; 0 if it does not expire
 }
 
-// lookup returns the present version, or ErrNotFound.
+// lookup returns the present version of the key whose hash is name, or ErrNotFound.
 func (s *Redis) lookup(ctx context.Context, name string) (version, error) {
 	reply, err := lookupScript.Run(ctx, s.rdb, []string{name}).Slice()
 	switch {
@@ -134,7 +136,7 @@ func (s *Redis) lookup(ctx context.Context, name string) (version, error) {
 	switch {
 	case left < 0:
 		left = 0
-	case left == 0: // less than a millisecond, and not for ever
+	case left == 0: // less than a millisecond left; 0 would mean forever
 		left = 1
 	}
 	return version{key: key, size: size, left: time.Duration(left) * time.Millisecond}, nil
@@ -149,7 +151,7 @@ func (s *Redis) Open(ctx context.Context, key string) (*Value, error) {
 	return &Value{Tag: tagOf(v.key), TTL: v.left, Content: s.content(ctx, v), blocks: s.blocks}, nil
 }
 
-// A content is the content of a Value: a versionReader with a position.
+// A content is the content of a Value: a versionReader with a read position.
 type content struct {
 	*io.SectionReader
 	io.Closer
@@ -161,18 +163,19 @@ func (s *Redis) content(ctx context.Context, v version) content {
 	return content{io.NewSectionReader(r, 0, v.size), r}
 }
 
-// A versionReader reads a version, and keeps it alive meanwhile if it was replaced.
+// A versionReader reads a version. If the version was replaced or deleted, the reader keeps it from
+// expiring meanwhile.
 type versionReader struct {
 	store  *Redis
 	key    string
-	ctx    context.Context // ends with Close
+	ctx    context.Context // canceled by Close
 	cancel context.CancelFunc
 
-	mu        lock.Mutex // held while Redis is asked
+	mu        lock.Mutex // held during a call to Redis
 	prolonged time.Time
 }
 
-// errGone ends an answer in the middle of a value.
+// errGone ends a download whose value has disappeared before its end.
 var errGone = fmt.Errorf("the value is not there any more: %w", io.ErrUnexpectedEOF)
 
 // ReadAt implements io.ReaderAt.
@@ -183,7 +186,8 @@ func (v *versionReader) ReadAt(p []byte, off int64) (int, error) {
 		return 0, err
 	}
 	if keep := v.store.keep; time.Since(v.prolonged) > keep/4 {
-		// GT leaves a version alone that does not expire. If this fails, the read will fail too.
+		// GT does not change a version that never expires. If this command fails, the read will
+		// fail too.
 		v.store.rdb.Do(v.ctx, "PEXPIRE", v.key, keep.Milliseconds(), "GT")
 		v.prolonged = time.Now()
 	}
@@ -194,8 +198,8 @@ func (v *versionReader) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer. It waits for a read that is under way: for an answer in several
-// parts, net/http reads in a goroutine that may outlive the answer.
+// Close implements io.Closer. It waits until a running read has ended: for a response of several
+// ranges, net/http reads in a goroutine that may outlive the response.
 func (v *versionReader) Close() error {
 	v.cancel()
 	v.mu.Lock()
@@ -203,7 +207,8 @@ func (v *versionReader) Close() error {
 	return nil
 }
 
-// current returns the present version's key if only allows a write, or "" without a version.
+// current returns the Redis key of the present version, or "" if there is none. It returns
+// ErrCondition if only does not allow a write.
 func (s *Redis) current(ctx context.Context, name string, only Condition) (string, error) {
 	v, err := s.lookup(ctx, name)
 	if err != nil && err != ErrNotFound {
@@ -224,7 +229,8 @@ func (s *Redis) Check(ctx context.Context, key string, only Condition) error {
 	return err
 }
 
-// errLost says that a value had arrived, and was gone when it was to get its key.
+// errLost is the error of a Put whose value was sent to Redis, but had disappeared before it was
+// assigned to its key.
 var errLost = fmt.Errorf(
 	"the value was lost before it got its key: Redis was restarted or has evicted it, or %v went by", pendingFor)
 
@@ -243,12 +249,12 @@ func (s *Redis) Put(ctx context.Context, key string, body io.Reader, size int64,
 	}
 	created, err = s.commit(ctx, []string{name, pending, version, outcomeKey(version)}, length, put)
 	if err != nil && !errors.Is(err, ErrUnsure) {
-		s.rdb.Unlink(context.WithoutCancel(ctx), pending) // otherwise it expires
+		s.rdb.Unlink(context.WithoutCancel(ctx), pending) // it would expire anyway
 	}
 	return tagOf(version), created, err
 }
 
-// send receives body, sets pending to it, and returns how long it is.
+// send receives body, stores it under the Redis key pending, and returns its length in bytes.
 func (s *Redis) send(ctx context.Context, pending string, body io.Reader, size int64,
 	put Put) (int64, error) {
 	src := newSource(body, size, put.Limit)
@@ -272,20 +278,20 @@ func (s *Redis) send(ctx context.Context, pending string, body io.Reader, size i
 	return b.size, nil
 }
 
-// A spool holds a body until it is whole.
+// A spool holds a body until all of it has been received.
 type spool struct {
-	// Invariant: the body is in chain, which has at most spoolMemory+1 bytes, or else in file.
+	// Invariant: the body is either in chain, which has at most spoolMemory+1 bytes, or in file.
 	chain millrace.Chain
-	file  *os.File // has no name, so that it goes with the process
+	file  *os.File // has no name, so that the kernel deletes it when the process ends
 	size  int64
 }
 
-// fill receives all of src. The caller calls release, even after an error.
+// fill receives all of src. The caller must call release, even after an error.
 func (b *spool) fill(ctx context.Context, src *source, blocks *millrace.Pool) error {
 	r := millrace.NewReader(&io.LimitedReader{R: src, N: spoolMemory + 1})
 	defer r.Release()
 	r.SetPool(blocks)
-	n, err := b.chain.ReadFrom(r) // which takes the blocks over
+	n, err := b.chain.ReadFrom(r) // takes ownership of the blocks
 	b.size = n
 	if err != nil || n <= spoolMemory {
 		return err
@@ -312,8 +318,8 @@ func (b *spool) release() {
 	}
 }
 
-// commit has the hash name the new version. keys are the hash, the pending value, the version, and
-// the outcome.
+// commit makes the hash name the new version, if put.Only allows that. keys are the hash, the
+// pending value, the version, and the outcome.
 func (s *Redis) commit(ctx context.Context, keys []string, length int64, put Put) (created bool,
 	err error) {
 	for {
@@ -334,7 +340,7 @@ func (s *Redis) commit(ctx context.Context, keys []string, length int64, put Put
 		case said != "changed":
 			return said == "created", nil
 		}
-		// Another writer was quicker, so the condition has to be checked again.
+		// Another writer has changed the key meanwhile, so the condition is checked again.
 	}
 }
 
@@ -363,11 +369,11 @@ func (s *Redis) Delete(ctx context.Context, key string, only Condition) error {
 		case said == "absent" && only == nil:
 			return ErrNotFound
 		}
-		// Another writer was quicker, so the condition has to be checked again.
+		// Another writer has changed the key meanwhile, so the condition is checked again.
 	}
 }
 
-// run runs a script. It translates errors for the caller.
+// run runs a script and translates its errors into those of a Store.
 func (s *Redis) run(ctx context.Context, script *redis.Script, keys []string, args ...any) (string,
 	error) {
 	answer, err := runScript(ctx, s.rdb, script, keys, args...)
@@ -377,7 +383,7 @@ func (s *Redis) run(ctx context.Context, script *redis.Script, keys []string, ar
 	return answer, err
 }
 
-// failed translates the error of a call that has changed nothing.
+// failed translates the error of a call that has changed nothing into that of a Store.
 func (s *Redis) failed(err error) error {
 	var reply redis.Error
 	switch {

@@ -12,31 +12,31 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// anyVersion tells a script to accept any present version.
+// anyVersion is the argument of a script that accepts every present version.
 const anyVersion = "*"
 
 const (
-	// scriptTries is how often a script is run until an answer comes.
+	// scriptTries is the maximum number of times that a script is run to get an answer.
 	scriptTries = 4
 
-	// scriptPause is the pause before the second try. It doubles for each further one.
+	// scriptPause is the pause before the second try. The pause doubles before each further try.
 	scriptPause = 10 * time.Millisecond
 )
 
-// The scripts use the version that the hash names, which is not among KEYS. It is in the same slot,
-// and so on the same server.
+// The scripts use the version that the hash names, although its key is not among KEYS. That key is
+// in the same slot as the hash, and so on the same server.
 var (
-	// lookupScript returns the version that KEYS[1] names, its length, and how many milliseconds it
-	// has left (-1: no end). It returns nil if there is no version, or if Redis has evicted it.
+	// lookupScript returns the version that KEYS[1] names, its length, and the milliseconds until
+	// it expires (-1: never). It returns nil if there is no version, or if Redis has evicted it.
 	lookupScript = redis.NewScript(`
 local v = redis.call('HMGET', KEYS[1], 'value', 'length')
 if not v[1] or redis.call('EXISTS', v[1]) == 0 then return false end
 return {v[1], tonumber(v[2]), redis.call('PTTL', KEYS[1])}`)
 
-	// commitScript makes KEYS[1] name the version KEYS[3], with its value in KEYS[2], if KEYS[1]
-	// still names ARGV[1]. ARGV[2] is the length, ARGV[3] the time to live (0: unlimited) and
-	// ARGV[4] how long the old version is kept, both in milliseconds. KEYS[4] remembers the outcome
-	// for ARGV[5] milliseconds.
+	// commitScript makes KEYS[1] name the version KEYS[3], and moves the value from KEYS[2] to it,
+	// if KEYS[1] still names ARGV[1] or ARGV[1] is anyVersion. ARGV[2] is the length in bytes,
+	// ARGV[3] the time to live (0: unlimited) and ARGV[4] the time for which the old version is
+	// kept, both in milliseconds. KEYS[4] remembers the outcome for ARGV[5] milliseconds.
 	commitScript = redis.NewScript(`
 local said = redis.call('GET', KEYS[4])
 if said then return said end
@@ -58,8 +58,9 @@ local outcome = now and 'replaced' or 'created'
 redis.call('SET', KEYS[4], outcome, 'PX', ARGV[5])
 return outcome`)
 
-	// deleteScript deletes KEYS[1] if it names ARGV[1], and lets the version expire after ARGV[2]
-	// milliseconds. KEYS[2] remembers the outcome for ARGV[3] milliseconds.
+	// deleteScript deletes KEYS[1] if it names ARGV[1] or ARGV[1] is anyVersion, and lets the
+	// version expire after ARGV[2] milliseconds. KEYS[2] remembers the outcome for ARGV[3]
+	// milliseconds.
 	deleteScript = redis.NewScript(`
 local said = redis.call('GET', KEYS[2])
 if said then return said end
@@ -72,15 +73,15 @@ redis.call('SET', KEYS[2], 'deleted', 'PX', ARGV[3])
 return 'deleted'`)
 )
 
-// outcomeKey returns the key under which a script remembers its answer about a version, which
-// belongs to one caller. It is not a field of the hash, because another writer may replace the hash
-// between two tries.
+// outcomeKey returns the key under which a script remembers its outcome. The version is unique to
+// the call that runs the script. The outcome is not a field of the hash, because another writer may
+// replace the hash between two tries.
 func outcomeKey(version string) string { return version + ":done" }
 
-// runScript runs a script that remembers its outcome, and returns the answer. If the answer is
-// lost, runScript asks again, and returns ErrUnsure if none comes. It does so itself, because
-// go-redis would not tell that an answer was lost: a last try that was refused (LOADING, no
-// connection) would look as if nothing had been done.
+// runScript runs a script that remembers its outcome, and returns the answer. If the answer gets
+// lost, runScript runs the script again; it returns ErrUnsure if no answer comes. It does not leave
+// the retries to go-redis, which does not report that an answer was lost: if the last try was
+// refused (LOADING, no connection), it would look as if nothing had been done.
 func runScript(ctx context.Context, rdb redis.UniversalClient, script *redis.Script, keys []string,
 	args ...any) (string, error) {
 	lost, pause := false, scriptPause
@@ -102,9 +103,9 @@ func runScript(ctx context.Context, rdb redis.UniversalClient, script *redis.Scr
 	}
 }
 
-// isTransient reports whether a later try may succeed. A slot that moves to another server makes
-// tries fail: this process does not know the new server yet, or only some of a value's keys have
-// moved.
+// isTransient reports whether a later try may succeed. Tries fail, for example, while a slot moves
+// to another server: this process does not know the new server yet, or only some of a value's keys
+// have moved.
 func isTransient(err redis.Error) bool {
 	text := err.Error()
 	return strings.HasPrefix(text, "MOVED ") || strings.HasPrefix(text, "ASK ") ||
@@ -113,7 +114,7 @@ func isTransient(err redis.Error) bool {
 		redis.IsMasterDownError(err) || redis.IsMaxClientsError(err) || redis.IsReadOnlyError(err)
 }
 
-// nonLocal is in the error of a script that uses a key which has moved to another server.
+// nonLocal is part of the error of a script that uses a key which has moved to another server.
 const nonLocal = "attempted to access a non local key"
 
 // notExecuted reports whether an error proves that the try has changed nothing.
@@ -124,7 +125,7 @@ func notExecuted(err error) bool {
 		errors.Is(err, redis.ErrPoolTimeout)
 }
 
-// A onceClient sends a script's command once: go-redis does not retry it.
+// A onceClient sends the command of a script only once, without the retries of go-redis.
 type onceClient struct{ redis.UniversalClient }
 
 // Eval implements redis.Scripter.
@@ -146,11 +147,11 @@ func (c onceClient) once(ctx context.Context, name, script string, keys []string
 		words = append(words, key)
 	}
 	cmd := onceCmd{redis.NewCmd(ctx, append(words, args...)...)}
-	_ = c.Process(ctx, cmd) // cmd has the error as well
+	_ = c.Process(ctx, cmd) // cmd holds the error as well
 	return cmd.Cmd
 }
 
-// A onceCmd is not to be retried.
+// A onceCmd is a command that go-redis does not retry.
 type onceCmd struct{ *redis.Cmd }
 
 // NoRetry implements redis.Cmder.

@@ -12,17 +12,18 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// Serve answers a GET or HEAD request with v, and returns how many bytes of the body were sent
-// which way. Conditions and ranges are http.ServeContent's. After an error the body is not
-// complete: the caller must abort the response.
+// Serve answers a GET or HEAD request with v. It returns the number of bytes of the body that were
+// sent, and how (see chunk.Report). http.ServeContent handles conditions and ranges. After an error
+// the body is incomplete, and the caller must abort the response.
 func (v *Value) Serve(w http.ResponseWriter, r *http.Request) (chunk.Report, error) {
 	h := w.Header()
 	h.Set("Etag", v.Tag)
-	// A value has no type, and the browser must not guess one: HTML would be a page of this server.
+	// A value has no content type. The browser must not guess one, because HTML would be shown as a
+	// page of this server.
 	h.Set("Content-Type", "application/octet-stream")
 	h.Set("X-Content-Type-Options", "nosniff")
-	// The blob may be replaced at any time. To ask whether it was costs no body. A "private" of the
-	// caller's stays.
+	// Clients must revalidate, because the blob may be replaced at any time. Revalidation transfers
+	// no body. A "private" that the caller has set stays.
 	h.Add("Cache-Control", "no-cache")
 	if v.TTL > 0 {
 		h.Set(HeaderTTL, formatTTL(v.TTL))
@@ -33,16 +34,17 @@ func (v *Value) Serve(w http.ResponseWriter, r *http.Request) (chunk.Report, err
 	return body.sent, body.err
 }
 
-// formatTTL returns a TTL in the form that ParseTTL takes.
+// formatTTL returns a TTL in the form that ParseTTL reads.
 func formatTTL(ttl time.Duration) string {
 	return strconv.FormatFloat(max(ttl, time.Millisecond).Seconds(), 'f', 3, 64)
 }
 
-// window is how much is read at a time from a value that is not a file, and so how much memory a
-// slow client takes.
+// window is the number of bytes that are read at a time from a value that is not a file. It is also
+// the memory that a slow client takes.
 const window = 128 << 10
 
-// A responseBody copies a body, and keeps the error, which http.ServeContent does not return.
+// A responseBody copies a body to the response. It keeps the error of the copy, which
+// http.ServeContent does not return.
 type responseBody struct {
 	http.ResponseWriter
 	ctx    context.Context
@@ -52,7 +54,7 @@ type responseBody struct {
 	err    error
 }
 
-// ReadFrom implements io.ReaderFrom, for http.ServeContent.
+// ReadFrom implements io.ReaderFrom. http.ServeContent calls it.
 func (b *responseBody) ReadFrom(src io.Reader) (int64, error) {
 	if b.isFile {
 		b.sent, b.err = chunk.Copy(b.ctx, b.ResponseWriter, src)
@@ -70,9 +72,9 @@ func (b *responseBody) ReadFrom(src io.Reader) (int64, error) {
 	return n, err
 }
 
-// ContextOf returns the context for a request. Over HTTP/1 it does not end when the client closes
-// its sending side, because the client may still wait for the answer. A client that is gone makes
-// reading the body or writing the answer fail.
+// ContextOf returns the context for a request. Over HTTP/1 the context does not end when the client
+// closes its sending side, because the client may still wait for the response. If the client has
+// disconnected, reading the body or writing the response fails.
 func ContextOf(r *http.Request) context.Context {
 	if r.ProtoMajor == 1 {
 		return context.WithoutCancel(r.Context())

@@ -12,22 +12,21 @@ import (
 )
 
 // A Store keeps values under keys that CheckKey accepts. Its methods may be called from any
-// goroutine, but Close only when no other call is running, and no call may follow it.
+// goroutine, but Close only when no other call is running. After Close no method may be called.
 type Store interface {
-	// Open returns the value of key, or ErrNotFound. The call that ends the value's life is its
-	// Close.
+	// Open returns the value of key, or ErrNotFound. The caller must close the value.
 	Open(ctx context.Context, key string) (*Value, error)
 
-	// Put gives key the value that body has, and returns its entity tag and whether key is new. It
-	// borrows body and reads size bytes of it, or all of it if size is unknownSize. After an error
-	// other than ErrUnsure, key is as it was.
+	// Put sets the value of key to the bytes of body. It returns the entity tag of the value, and
+	// whether key is new. It borrows body and reads size bytes of it, or all of it if size is
+	// unknownSize. After an error other than ErrUnsure, key is unchanged.
 	Put(ctx context.Context, key string, body io.Reader, size int64, put Put) (tag string,
 		created bool, err error)
 
 	// Check returns nil if only allows a write to key at present, and ErrCondition otherwise.
 	Check(ctx context.Context, key string, only Condition) error
 
-	// Delete deletes key, if only allows that. A Value that is open stays whole.
+	// Delete deletes key if only allows that. An open Value stays complete.
 	Delete(ctx context.Context, key string, only Condition) error
 
 	// Close stops the store's goroutines and closes its files and connections.
@@ -35,10 +34,10 @@ type Store interface {
 }
 
 // A Value is one version of a blob. It never changes, even if the blob is replaced or deleted. The
-// call that ends its life is Close.
+// caller must call Close.
 type Value struct {
-	Tag     string        // its entity tag, in quotes
-	TTL     time.Duration // how long it will be there; 0: until it is deleted
+	Tag     string        // entity tag, in quotes
+	TTL     time.Duration // time until it expires; 0 if it does not expire
 	Content io.ReadSeekCloser
 
 	blocks *millrace.Pool
@@ -47,51 +46,52 @@ type Value struct {
 // Close closes the content.
 func (v *Value) Close() error { return v.Content.Close() }
 
-// unknownSize is the size of a body that comes without a length.
+// unknownSize is the size of a body of unknown length.
 const unknownSize = -1
 
-// Put has the conditions of a Store's Put.
+// A Put holds the limits and the condition of a Store's Put.
 type Put struct {
-	Limit int64         // bytes that it may have
-	TTL   time.Duration // how long the value will be there; 0: until it is deleted
-	Only  Condition     // or nil
+	Limit int64         // maximum length of the value in bytes
+	TTL   time.Duration // time until the value expires; 0 if it does not expire
+	Only  Condition     // may be nil
 }
 
 var (
-	// ErrNotFound says that there is no such key.
+	// ErrNotFound says that the key does not exist.
 	ErrNotFound = errors.New("no such blob")
 
-	// ErrCondition says that a Condition did not allow it.
+	// ErrCondition says that a Condition did not allow the operation.
 	ErrCondition = errors.New("the condition does not hold")
 
-	// ErrFull says that the store has no room.
+	// ErrFull says that the store is full.
 	ErrFull = errors.New("the store is full")
 
-	// ErrUnsure says that the store has not answered, so that the change was made or not.
+	// ErrUnsure says that the store has not answered: the change may have been made or not.
 	ErrUnsure = errors.New("the store has not answered: it may have been done, or not")
 
-	// ErrUnavailable says that the store cannot be reached for now. Nothing was done.
+	// ErrUnavailable says that the store cannot be reached at present. Nothing was changed.
 	ErrUnavailable = errors.New("the store cannot be reached")
 
-	// ErrBody says that the body of a value failed. The error wraps the body's own.
+	// ErrBody says that reading the body of a value failed. The error wraps that of the body.
 	ErrBody = errors.New("the body broke off")
 )
 
-// A TooLargeError says that a value has more bytes than it may have.
+// A TooLargeError says that a value has more than Limit bytes, which is its maximum.
 type TooLargeError struct{ Limit int64 }
 
 func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("the value has more than the %d bytes that it may have", e.Limit)
 }
 
-// HeaderTTL is the header that says, in seconds, how long a value will be there, in requests and in
-// answers.
+// HeaderTTL is the header of requests and responses with the time until a value expires, in
+// seconds.
 const HeaderTTL = "Millrace-TTL"
 
-// maxTTL bounds a TTL, so that times do not overflow.
+// maxTTL is the maximum TTL. It keeps times from overflowing.
 const maxTTL = 100 * 365 * 24 * time.Hour
 
-// ParseTTL reads a HeaderTTL: seconds, as in 90 or, in an answer, 89.999; or as in 1m30s. "" is 0.
+// ParseTTL parses the value of HeaderTTL. It is in seconds, as in 90 or, in a response, 89.999, or
+// in Go's form, as in 1m30s. The TTL of "" is 0.
 func ParseTTL(s string) (time.Duration, error) {
 	if s == "" {
 		return 0, nil
@@ -108,8 +108,8 @@ func ParseTTL(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// A source is the body of a value. It returns at most limit bytes, reads no more than the size, and
-// remembers its error.
+// A source reads the body of a value. It returns at most limit bytes and then a TooLargeError,
+// reads no more than the size of the body, and remembers its error.
 type source struct {
 	body  io.Reader
 	limit int64
@@ -132,7 +132,7 @@ func (s *source) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	n, err := s.body.Read(p[:min(int64(len(p)), s.left+1)]) // one more shows that there are more
+	n, err := s.body.Read(p[:min(int64(len(p)), s.left+1)]) // one more shows excess
 	if int64(n) > s.left {
 		n, err = int(s.left), &TooLargeError{s.limit}
 	}
@@ -143,10 +143,11 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// copyBlock is the size of copyTo's reads and writes.
+// copyBlock is the size of copyTo's reads and writes, in bytes.
 const copyBlock = 32 << 10
 
-// copyTo copies the rest to w, until ctx ends, and returns how many bytes w accepted.
+// copyTo copies the rest of the body to w, until ctx ends. It returns the number of bytes that w
+// accepted.
 func (s *source) copyTo(ctx context.Context, w io.Writer, blocks *millrace.Pool) (total int64,
 	err error) {
 	block := blocks.Get(copyBlock)
@@ -166,7 +167,7 @@ func (s *source) copyTo(ctx context.Context, w io.Writer, blocks *millrace.Pool)
 	return total, ctx.Err()
 }
 
-// failure returns the source's own error if there is one, and err otherwise.
+// failure returns the error that the source remembers, or err if there is none.
 func (s *source) failure(err error) error {
 	var large *TooLargeError
 	switch {

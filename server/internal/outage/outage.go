@@ -1,4 +1,4 @@
-// Package outage decides which failures of a service are logged when it fails again and again.
+// Package outage decides which failures of a service are logged while it fails repeatedly.
 package outage
 
 import (
@@ -8,21 +8,23 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// maxReasons bounds the reasons that are logged of one outage.
+// maxReasons is the maximum number of different failures that are logged for one outage.
 const maxReasons = 8
 
-// port matches the part that differs between two attempts.
+// port matches a port number. The local port in an error message differs from one attempt to the
+// next.
 var port = regexp.MustCompile(`:[0-9]+`)
 
-// An Outage is the state of a service. The zero value is a service that works.
+// An Outage records the failures of a service since its last success. The zero value is a service
+// that works.
 type Outage struct {
 	mu      lock.Mutex
-	reasons []string // that were logged since the last success, without ports
+	reasons []string // texts of the logged errors since the last success, without ports
 }
 
-// Note takes the result of a call. It reports whether that is news: the first success after a
-// failure, or a failure for another reason than those before it. Another port is not another
-// reason.
+// Note records the result of a call. It reports whether the result is news: the first success after
+// a failure, or a failure for a reason that the outage has not had yet. Reasons that differ only in
+// a port are equal. After maxReasons reasons, no failure is news.
 func (o *Outage) Note(err error) (news bool) {
 	reason := ""
 	if err != nil {

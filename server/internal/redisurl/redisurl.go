@@ -1,4 +1,4 @@
-// Package redisurl reads the addresses of Redis that flags take.
+// Package redisurl parses the addresses of Redis servers in flags.
 package redisurl
 
 import (
@@ -13,31 +13,32 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// errAddress does not name the mistake, because that may be the password.
+// errAddress does not quote the invalid part, because that part may be the password.
 var errAddress = errors.New(
 	"want redis://[USER:PASSWORD@]HOST:PORT[/DB], rediss://…, unix://PATH, " +
 		"redis://HOST:PORT,HOST:PORT?master_name=NAME for Sentinel, or redis+cluster://HOST:PORT,HOST:PORT for a cluster")
 
-// options are the options of an address.
+// options are the query parameters that an address may have.
 var options = []string{"addr", "db", "master_name", "sentinel_username", "sentinel_password"}
 
 var errOption = errors.New(
 	"an option of the address cannot be used: there are addr=HOST:PORT, db=DB, and master_name=NAME " +
 		"for Sentinel, with sentinel_username and sentinel_password; a cluster has addr alone")
 
-// Parse returns the options of a client of the Redis at address, which is one of
+// Parse returns the options of a client for the Redis at address, which has one of the forms
 //
 //	redis://[USER:PASSWORD@]HOST:PORT[/DB]                      a server
 //	unix://[USER:PASSWORD@]PATH[?db=DB]                         a server on this machine
 //	redis://[USER:PASSWORD@]HOST:PORT,…[/DB]?master_name=NAME   the master that these sentinels know by that name
 //	redis+cluster://[USER:PASSWORD@]HOST:PORT,…                 a cluster, of which these are some nodes
 //
-// or begins with rediss instead of redis, for TLS. Further hosts may also be options:
-// addr=HOST:PORT. USER and PASSWORD are sent to the servers with the data; sentinels get
-// sentinel_username and sentinel_password. password is used if the address has none. Errors do not
-// show the address.
+// or the same with rediss in place of redis, for TLS. Further hosts may also be given as parameters
+// addr=HOST:PORT. USER and PASSWORD are sent to the data servers; sentinels get sentinel_username
+// and sentinel_password. password is used if the address contains no password. Errors do not quote
+// the address.
 func Parse(address, password string) (*redis.UniversalOptions, error) {
-	// net/url accepts one host, and go-redis refuses options that are not for a single server.
+	// net/url accepts only one host, and redis.ParseURL rejects parameters that a single server
+	// does not have. So the first host is parsed with the parameter db alone.
 	scheme, rest, _ := strings.Cut(address, "://")
 	end := strings.IndexAny(rest+"/", "/?#")
 	at := strings.LastIndexByte(rest[:end], '@') + 1
@@ -75,8 +76,8 @@ func Parse(address, password string) (*redis.UniversalOptions, error) {
 		Username: opt.Username, Password: cmp.Or(opt.Password, password),
 		MasterName:       q.Get("master_name"),
 		SentinelUsername: q.Get("sentinel_username"), SentinelPassword: q.Get("sentinel_password"),
-		DialerRetries: 1, // of a call: calls are tried again as well
-		// Only Redis Enterprise sends such notifications.
+		DialerRetries: 1, // attempts to connect in one call; go-redis retries the whole call too
+		// Only Redis Enterprise sends maintenance notifications.
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}, nil
 }

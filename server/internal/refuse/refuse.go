@@ -1,6 +1,6 @@
-// Package refuse has the error with which clients are refused, over every protocol. The package
-// that knows the reason makes it; a protocol answers with its status and reason, and counts its
-// cause.
+// Package refuse defines the error with which clients are refused, over every protocol. The package
+// that knows the reason creates the error. The protocol's package sends its status and reason to
+// the client, and counts its cause.
 package refuse
 
 import (
@@ -12,29 +12,29 @@ import (
 	"time"
 )
 
-// A Refusal says why a client is refused. It is never changed once others may see it.
+// A Refusal says why a client is refused. It must not be changed after other goroutines can see it.
 type Refusal struct {
-	Status     int           // of HTTP; 0 if the client gets no answer
+	Status     int           // HTTP status; 0 if the client gets no response
 	Reason     string        // a sentence for the client and the log
-	RetryAfter time.Duration // when the client should try again; 0: not known
-	Cause      Cause         // for metrics; "": that of Status
+	RetryAfter time.Duration // time after which the client should try again; 0 if unknown
+	Cause      Cause         // for metrics; "" means the cause that belongs to Status
 }
 
-// ErrShutdown refuses all clients of a server that shuts down.
+// ErrShutdown is the refusal of every client while the server shuts down.
 var ErrShutdown = New(http.StatusServiceUnavailable, "the server is shutting down").For(Shutdown)
 
-// New returns a refusal with a status of HTTP and a formatted reason.
+// New returns a refusal with an HTTP status and a formatted reason.
 func New(status int, format string, args ...any) *Refusal {
 	return &Refusal{Status: status, Reason: fmt.Sprintf(format, args...)}
 }
 
-// For sets the cause of a new refusal, and returns it.
+// For sets the cause of r, which must be new, and returns r.
 func (r *Refusal) For(c Cause) *Refusal {
 	r.Cause = c
 	return r
 }
 
-// After sets when the client of a new refusal should try again, and returns the refusal.
+// After sets the time after which the client should try again, and returns r, which must be new.
 func (r *Refusal) After(d time.Duration) *Refusal {
 	r.RetryAfter = d
 	return r
@@ -48,8 +48,8 @@ func Of(err error) *Refusal {
 	return r
 }
 
-// Status returns the HTTP status for err: 503 if err is not a Refusal, because the client has gone
-// away then.
+// Status returns the HTTP status for err. It is 503 if err is not a Refusal, because then the
+// client has disconnected.
 func Status(err error) int {
 	if r := Of(err); r != nil {
 		return r.Status
@@ -69,35 +69,35 @@ func SetHeader(h http.Header, err error) (status int) {
 	return status
 }
 
-// A Cause says in a word why a client is refused.
+// A Cause is the reason of a refusal in one word, for metrics.
 type Cause string
 
 const (
 	BadName     Cause = "bad_name"
 	BadRequest  Cause = "bad_request"
-	Path        Cause = "path"      // nothing is served there
-	NotFound    Cause = "not_found" // the stream, or a part of its HLS
+	Path        Cause = "path"      // nothing is served at the path
+	NotFound    Cause = "not_found" // no such stream, or no such part of its HLS
 	Method      Cause = "method"
 	NoToken     Cause = "no_token"
 	Forbidden   Cause = "forbidden" // a wrong token, a wrong host, or publishing is off
 	Format      Cause = "format"
 	Conflict    Cause = "conflict"
-	Limit       Cause = "limit"    // of the server: streams, viewers, connections
-	Memory      Cause = "memory"   // is short
-	Shutdown    Cause = "shutdown" // of the server
-	ByOperator  Cause = "operator" // has ended the stream
+	Limit       Cause = "limit"    // a limit of the server: streams, viewers, connections
+	Memory      Cause = "memory"   // memory is short
+	Shutdown    Cause = "shutdown" // the server shuts down
+	ByOperator  Cause = "operator" // an operator has ended the stream
 	Unavailable Cause = "unavailable"
-	NotOwner    Cause = "not_owner" // another node takes this one for the owner of a stream
+	NotOwner    Cause = "not_owner" // another node wrongly takes this one for a stream's owner
 	Protocol    Cause = "protocol"  // the bytes are not RTMP, or not TLS
-	Silent      Cause = "silent"    // nothing came in time, or the client left
-	Address     Cause = "address"   // a limit of its address
+	Silent      Cause = "silent"    // nothing was received in time, or the client left
+	Address     Cause = "address"   // a limit of the client's address
 	Proxy       Cause = "proxy"     // an invalid PROXY header, or one of an untrusted peer
 	Hook        Cause = "hook"      // the hook refuses
 	HookFailed  Cause = "hook_failed"
 	Other       Cause = "other"
 )
 
-// ofStatus has the causes of refusals without one.
+// ofStatus maps a status to the cause of a refusal that has no cause of its own.
 var ofStatus = map[int]Cause{
 	http.StatusBadRequest:           BadRequest,
 	http.StatusUnauthorized:         NoToken,
@@ -111,7 +111,7 @@ var ofStatus = map[int]Cause{
 	http.StatusServiceUnavailable:   Unavailable,
 }
 
-// CauseOf returns the cause of err: Other if err is not a Refusal, or has none.
+// CauseOf returns the cause of err. It is Other if err is not a Refusal or has no known cause.
 func CauseOf(err error) Cause {
 	r := Of(err)
 	if r == nil {

@@ -9,17 +9,19 @@ import (
 )
 
 const (
-	// bodyWait is how long a refused body is still received: long enough for the answer to reach
-	// the other side of the world, and for the client there to stop.
+	// bodyWait is the time for which the body of a refused request is still received. In that time
+	// the response can reach a client on the other side of the world, and the client can stop
+	// sending.
 	bodyWait = 2 * time.Second
 
-	// bodyBytes limits the same in bytes: a quarter of what a gigabit a second brings in that time.
+	// bodyBytes is the maximum number of bytes received in that time: a quarter of what a
+	// connection of one gigabit per second transfers.
 	bodyBytes = 64 << 20
 )
 
-// WriteAndClose answers a request with a body that may still be arriving, and closes the
-// connection. It receives some of the body after the response: a connection that is closed while
-// bytes arrive is reset, and its client may lose the response.
+// WriteAndClose answers a request whose body may still be arriving, and closes the connection.
+// After the response it receives some of the body. If it closed the connection while bytes arrive,
+// the kernel would reset the connection, and the client might lose the response.
 func WriteAndClose(w http.ResponseWriter, r *http.Request, status int, reason string) {
 	if r.ProtoMajor != 1 {
 		Write(w, status, reason)
@@ -34,7 +36,7 @@ func WriteAndClose(w http.ResponseWriter, r *http.Request, status int, reason st
 	}
 }
 
-// Write answers with a status and one line of text.
+// Write sends a response with a status and one line of text.
 func Write(w http.ResponseWriter, status int, reason string) {
 	text := strings.ToValidUTF8(reason, "?") + "\n"
 	h := w.Header()
@@ -43,5 +45,5 @@ func Write(w http.ResponseWriter, status int, reason string) {
 	h.Set("Content-Length", strconv.Itoa(len(text)))
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = io.WriteString(w, text) // an error means that the client has gone away
+	_, _ = io.WriteString(w, text) // an error means that the client has disconnected
 }

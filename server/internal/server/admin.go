@@ -14,17 +14,17 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// An adminService answers the operator's requests about the server as a whole.
+// An adminService serves the requests of the operator that concern the server as a whole.
 type adminService struct {
 	refusals *access.Refusals
 	log      *slog.Logger
 	tls      bool   // of the main listener
-	stop     func() // ends the server as SIGTERM does
+	stop     func() // whether the main listener uses TLS
 }
 
-// adminRoutes returns the routes of the admin listener: expensive reports, the addresses of
-// publishers and viewers, and the operator's decisions. There is no /debug/pprof/cmdline, because
-// tokens and passwords are on the command line.
+// adminRoutes returns the handler of the admin listener. It serves expensive reports, the addresses
+// of publishers and viewers, and the operator's decisions. It does not serve /debug/pprof/cmdline,
+// because the command line may contain tokens and passwords.
 func (s *Server) adminRoutes(observer *ops.Observer, main net.Addr) http.Handler {
 	a := &adminService{
 		refusals: s.refusals, log: s.log, tls: s.cert != nil, stop: s.stopServing,
@@ -52,8 +52,9 @@ func (s *Server) adminRoutes(observer *ops.Observer, main net.Addr) http.Handler
 	return openHealth(mux, s.operator.Protect(cleanPaths(mux)))
 }
 
-// mainPage sends a browser to the page of the main listener. If that listener has all addresses of
-// this machine, it is the one that the browser has found this machine by.
+// mainPage redirects a browser to the page of the main listener at the address main. If main is
+// unspecified, as 0.0.0.0, the redirect uses the host of the request, under which the browser has
+// found this machine.
 func (s *adminService) mainPage(main net.Addr) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		tcp, ok := main.(*net.TCPAddr)
@@ -74,7 +75,7 @@ func (s *adminService) mainPage(main net.Addr) http.HandlerFunc {
 	}
 }
 
-// beginDrain answers POST /api/drain.
+// beginDrain serves POST /api/drain: it starts the shutdown of the server.
 func (s *adminService) beginDrain(w http.ResponseWriter, r *http.Request) {
 	s.log.Info("the operator ends the server", "client", r.RemoteAddr)
 	w.WriteHeader(http.StatusAccepted)

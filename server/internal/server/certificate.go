@@ -12,24 +12,24 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// certificateLook is how often, at most, the certificate's files are looked at. Certificates are
-// renewed days before they expire.
+// certificateLook is the minimum time between two looks at the certificate's files. It may be long,
+// because certificates are renewed days before they expire.
 const certificateLook = time.Minute
 
 // A certificate is the server's TLS certificate. It reads its files again when they have changed,
-// without a restart. If it cannot read them, it keeps the previous certificate.
+// without a restart of the server. If it cannot read them, it keeps the previous certificate.
 type certificate struct {
-	cert, key string // names of files
+	cert, key string // file names
 	log       *slog.Logger
 
 	mu     lock.Mutex
-	shown  *tls.Certificate // never nil
-	files  [2]time.Time     // when the files were changed that load has tried last
+	shown  *tls.Certificate // the certificate in use; never nil
+	files  [2]time.Time     // modification times of the files at the last try to read them
 	looked time.Time
-	warned bool // shown is out of date, and the log has that
+	warned bool // whether the log already says that shown is not valid now
 }
 
-// openCertificate reads the certificate. It returns nil if the configuration names none.
+// openCertificate reads the certificate. It returns nil if cfg names no certificate.
 func openCertificate(cfg *Config, log *slog.Logger) (*certificate, error) {
 	if cfg.TLSCert == "" {
 		return nil, nil
@@ -51,14 +51,14 @@ func openCertificate(cfg *Config, log *slog.Logger) (*certificate, error) {
 	return c, nil
 }
 
-// config is for http.Server.ServeTLS.
+// config returns a new TLS configuration that uses the certificate.
 func (c *certificate) config() *tls.Config {
 	return &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		return c.get(time.Now()), nil
 	}}
 }
 
-// get returns the certificate to show now.
+// get returns the certificate for a handshake at the time now.
 func (c *certificate) get(now time.Time) *tls.Certificate {
 	c.mu.Lock()
 	var report func()
@@ -69,12 +69,12 @@ func (c *certificate) get(now time.Time) *tls.Certificate {
 	shown := c.shown
 	c.mu.Unlock()
 	if report != nil {
-		go report() // the handshake does not wait for the log
+		go report() // in a goroutine, so that the handshake does not wait for the log
 	}
 	return shown
 }
 
-// reload looks at the files now. A nil certificate has none.
+// reload checks the files now. It does nothing if c is nil.
 func (c *certificate) reload() {
 	if c == nil {
 		return
@@ -87,8 +87,8 @@ func (c *certificate) reload() {
 	}
 }
 
-// look reads the files if they have changed, and returns a function that logs that, or that the
-// certificate has expired, or nil. c.mu is held.
+// look reads the files if they have changed. It returns a function that logs the result, or that
+// the certificate is not valid now; or nil if there is nothing to log. c.mu is held.
 func (c *certificate) look(now time.Time) (report func()) {
 	files, err := c.changed()
 	if err == nil && files == c.files {
@@ -115,8 +115,9 @@ func (c *certificate) look(now time.Time) (report func()) {
 	}
 }
 
-// outOfDate returns a function that logs that the certificate is not valid now, or nil if it is, or
-// if outOfDate has returned one for it. c.mu is held, unless no other goroutine has c.
+// outOfDate returns a function that logs that the certificate is not valid now. It returns nil if
+// the certificate is valid, or if outOfDate has returned a function for it before. c.mu is held,
+// unless no other goroutine has c.
 func (c *certificate) outOfDate(now time.Time) (report func()) {
 	leaf := c.shown.Leaf
 	if c.warned || !now.Before(leaf.NotBefore) && !now.After(leaf.NotAfter) {
@@ -129,7 +130,7 @@ func (c *certificate) outOfDate(now time.Time) (report func()) {
 	}
 }
 
-// changed returns when the files were changed.
+// changed returns the modification times of the files.
 func (c *certificate) changed() (at [2]time.Time, err error) {
 	for i, name := range []string{c.cert, c.key} {
 		info, err := os.Stat(name)

@@ -20,20 +20,20 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// clusterNode is this server among the others of its cluster.
+// clusterNode is this server as a node of its cluster.
 type clusterNode struct {
 	*cluster.Node
-	self      string // its address for others
+	self      string // URL of this node for the other nodes
 	directory *cluster.Redis
 	secret    *cluster.Secret
-	segments  *cluster.Segments // nil if they do not outlive their node
+	segments  *cluster.Segments // nil if segments are not stored outside the node
 	objects   *cluster.Objects
 	observed  *ops.Cluster
 	hls       *cluster.RemoteHLS
 }
 
-// openNode sets the cluster that the streams are shared with, and returns nil if the configuration
-// names none. The caller calls close.
+// openNode makes this server a node, and sets streams to share its streams with the cluster. It
+// returns nil if cfg names no cluster. The caller must call close.
 func openNode(cfg *Config, streams *live.Config) (*clusterNode, error) {
 	if cfg.Cluster == "" {
 		return nil, nil
@@ -67,7 +67,7 @@ func openNode(cfg *Config, streams *live.Config) (*clusterNode, error) {
 	return n, nil
 }
 
-// openSegments returns where segments outlive their node, or nil.
+// openSegments returns the store in which segments outlive their node, or nil if cfg names none.
 func openSegments(cfg *Config) (*cluster.Segments, error) {
 	if cfg.Segments == "" {
 		return nil, nil
@@ -76,8 +76,9 @@ func openSegments(cfg *Config) (*cluster.Segments, error) {
 		cfg.ClusterLease, cfg.SegmentsKeep, cfg.Log)
 }
 
-// nodeTLS returns how this node verifies others: with the system's authorities, and those of
-// --cluster-ca. Without the flag it returns nil, which means the system's.
+// nodeTLS returns the TLS configuration with which this node verifies others. It trusts the
+// system's authorities and those of --cluster-ca. Without that flag nodeTLS returns nil, which
+// means only the system's.
 func (c *Config) nodeTLS() (*tls.Config, error) {
 	if c.ClusterCA == "" {
 		return nil, nil
@@ -100,7 +101,7 @@ func (c *Config) openDirectory() (*cluster.Redis, error) {
 	return cluster.OpenRedis(c.Cluster, c.ClusterPassword, c.ClusterPrefix, c.ClusterLease)
 }
 
-// drain has n refuse publishers. A nil node has none.
+// drain makes n refuse publishers. It does nothing if n is nil.
 func (n *clusterNode) drain() {
 	if n != nil {
 		n.Drain()
@@ -108,7 +109,7 @@ func (n *clusterNode) drain() {
 }
 
 // close releases the node's leases, saves waiting segments until ctx ends, and closes the
-// connections. The streams must have ended.
+// connections. It must be called after the streams have ended.
 func (n *clusterNode) close(ctx context.Context) (err error) {
 	if n == nil {
 		return nil
@@ -129,7 +130,7 @@ func (n *clusterNode) remote() *cluster.RemoteHLS {
 	return n.hls
 }
 
-// checkCluster checks the options of a node.
+// checkCluster checks the options of a node of a cluster.
 func (c *Config) checkCluster() error {
 	if c.Cluster == "" {
 		return nil
@@ -151,7 +152,7 @@ func (c *Config) checkCluster() error {
 	return c.checkAdvertise()
 }
 
-// checkAdvertise refuses an invalid address of a node.
+// checkAdvertise returns an error if the address of the node is invalid.
 func (c *Config) checkAdvertise() error {
 	u, err := url.Parse(c.Advertise)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" ||
@@ -168,7 +169,7 @@ func (c *Config) checkAdvertise() error {
 	return nil
 }
 
-// self returns the address of this node for others, as they write it; "" if the server is alone.
+// self returns the URL of this node in the form that other nodes use, or "" without a cluster.
 func (c *Config) self() string {
 	if c.Cluster == "" {
 		return ""
@@ -176,10 +177,11 @@ func (c *Config) self() string {
 	return strings.TrimRight(c.Advertise, "/")
 }
 
-// admit lets the requests of other nodes pass to next, marked as such, and all others to others. A
-// node proves that it knows the cluster's token, and needs no other one. A wrong proof is refused.
+// admit passes requests of other nodes to next, with the node's address in their context, and all
+// other requests to others. A node proves that it knows the cluster's token, and needs no other
+// token. A request with a wrong proof is refused.
 //
-// n may be nil: the server is alone.
+// n is nil if the server is not a node of a cluster.
 func (n *clusterNode) admit(refusals *access.Refusals, next, others http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, ok := r.Header[cluster.HeaderProof]; !ok {
@@ -192,7 +194,7 @@ func (n *clusterNode) admit(refusals *access.Refusals, next, others http.Handler
 			return
 		}
 		switch n.secret.Admit(w.Header(), r) {
-		case cluster.Challenged: // which nodes are now and then
+		case cluster.Challenged: // nodes get a new challenge now and then
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		case cluster.Refused:
@@ -200,7 +202,8 @@ func (n *clusterNode) admit(refusals *access.Refusals, next, others http.Handler
 				"wrong cluster token, or a request for another node than %s", n.self))
 			return
 		}
-		// A node stands for any number of clients.
+		// The limits of an address do not apply to a node, because it stands for any number of
+		// clients.
 		ctx := address.NewContext(r.Context(), (*address.Account)(nil))
 		next.ServeHTTP(w, r.WithContext(access.WithNode(ctx, r.Header.Get(cluster.HeaderNode))))
 	})

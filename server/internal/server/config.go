@@ -22,264 +22,289 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Config configures a Server. Every limit has a value in [Defaults]; zero means what the field's
-// comment says.
+// Config configures a Server. Every limit has a value in [Defaults]. The comment of each field says
+// what zero means.
 type Config struct {
-	// Config is that of the streams at /live/. Log may be nil: nothing is logged. The server takes
-	// PublishTimeout for uploads, and StallTimeout and Unsent for downloads, as well.
+	// Config configures the streams at /live/. If Log is nil, nothing is logged. The server also
+	// uses PublishTimeout for uploads, and StallTimeout and Unsent for downloads.
 	live.Config
 
-	Listen string // the address of the main listener
-	RTMP   string // the address of RTMP; empty: off
-	RTMPS  string // the same over TLS, with the certificate of the main listener
-	// A second address for the operator: decisions, /debug/pprof, /metrics and /api/streams; empty:
-	// none.
+	Listen string // address of the main listener
+	RTMP   string // address of the RTMP listener; empty: RTMP is off
+	RTMPS  string // address of the RTMPS listener; its certificate is that of the main listener
+	// Admin is the address of a second HTTP listener for the operator: decisions, /debug/pprof,
+	// /metrics and /api/streams. Empty means none.
 	Admin string
 
-	RTMPOptional bool // the server starts without RTMP if it cannot listen there
+	RTMPOptional bool // whether the server starts without RTMP if it cannot listen at RTMP
 
-	TLSCert, TLSKey string // files in PEM with a certificate and its key; empty: there is no TLS
+	TLSCert, TLSKey string // PEM files with the certificate and its key; empty: no TLS
 
-	// Publishers must show it; empty: publishing works through a loopback listener only.
+	// PublishToken is the token that publishers must send. If it is empty, publishing works only
+	// through a loopback listener.
 	PublishToken string
-	// Viewers and all other readers must show it; empty: everyone may read.
+	// ReadToken is the token that viewers and all other readers must send. If it is empty, everyone
+	// may read.
 	ReadToken string
-	TokenKey  string // a file with the keys of signed tokens (JWT); empty: there are none
-	// Clients of Admin must show it; empty: everyone may read, and only a loopback listener accepts
-	// decisions.
+	TokenKey  string // file with the keys of signed tokens (JWT); empty: no signed tokens
+	// AdminToken is the token that clients of Admin must send. If it is empty, everyone may read,
+	// and only a loopback listener accepts decisions.
 	AdminToken string
-	// The URL of the hook, which decides who may publish, play and record; empty: none.
+	// Hook is the URL of the hook, which decides who may publish, play and record. Empty means no
+	// hook.
 	Hook        string
-	HookTimeout time.Duration // for its answer, with all attempts
-	HookOpen    bool          // a hook that fails allows all
-	// The origins of the sites whose pages may play streams, with commas; "*" means all.
+	HookTimeout time.Duration // limit for the hook's answer, including retries
+	HookOpen    bool          // whether all clients are allowed while the hook fails
+	// CORS is a comma-separated list of the origins whose pages may play streams. "*" means all
+	// origins.
 	CORS    string
 	Demo    bool   // play the built-in sample as the stream "demo"
 	Version string // shown in the API and in the metrics
 
-	// TrustedProxies are addresses and networks with commas between them. Their connections may
-	// begin with a PROXY header, and X-Forwarded-For of their requests has the client. Empty: none
-	// are trusted.
+	// TrustedProxies is a comma-separated list of the addresses and networks of proxies. Their
+	// connections may begin with a PROXY header, and the client's address is taken from it or from
+	// X-Forwarded-For. Empty means that no proxy is trusted.
 	TrustedProxies string
 
-	// Connections of the main listener at a time, without viewers of HTTP/1; an idle one gives way.
+	// MaxConnections limits the concurrent connections of the main listener, not counting HTTP/1
+	// viewers. At the limit, an idle connection is closed for a new one.
 	MaxConnections        int
-	MaxAddressConnections int   // connections of one address at a time; 0: no limit
-	MaxAddressViewers     int   // new viewers of one address a second; 0: no limit
-	MaxAddressBytes       int64 // bytes that one address gets a second; 0: no limit
+	MaxAddressConnections int   // concurrent connections of one address; 0: no limit
+	MaxAddressViewers     int   // new viewers per second of one address; 0: no limit
+	MaxAddressBytes       int64 // bytes per second sent to one address; 0: no limit
 
-	// Successor says that this process replaces another one, which still has the directories of
-	// blobs and recordings. They share the one; the other is this process's when the other process
-	// has ended its recordings.
+	// Successor says that this process replaces another process, which still uses the directories
+	// of blobs and recordings. Both processes share the directory of blobs. The directory of
+	// recordings passes to this process when the other process has ended its recordings.
 	Successor bool
 
-	Ready func(Listeners) // called when the server serves; it must not wait. nil: it is not
+	Ready func(Listeners) // called when the server serves; it must not block; may be nil
 
-	Root string // a directory of files to serve at /files/; empty: no files
-	// A directory without an index.html is answered with a list of its entries.
+	Root string // directory of the files at /files/; empty: no files
+	// FilesListing says that the server lists the entries of a directory without an index.html.
 	FilesListing bool
-	// name.br, name.zst or name.gz is sent for name to clients that accept it.
+	// FilesPrecompressed says that name.br, name.zst or name.gz is sent in place of name to clients
+	// that accept it.
 	FilesPrecompressed bool
-	// Responses of at least this many bytes leave the page cache as it was; 0: none do.
+	// FilesDropBehind is the minimum length in bytes of the responses that leave the page cache as
+	// it was. 0 means that no response does.
 	FilesDropBehind int64
-	MaxDownloads    int // requests for files at a time, and for blobs; one more gets 503
+	MaxDownloads    int // concurrent downloads of files, and also of blobs; others get 503
 
-	Blobs         string // a directory for the values at /blobs/
+	Blobs         string // directory of the blobs at /blobs/
 	Redis         string // or the address of a Redis for them, as package redisurl reads it
-	RedisPassword string // if the Redis address has none
-	RedisPrefix   string // prefix of their keys in Redis
-	MaxBlobBytes  int64  // the longest value; a longer one gets 413
-	MaxUploads    int    // values that are being written at a time; one more gets 503
+	RedisPassword string // used if the address in Redis has no password
+	RedisPrefix   string // prefix of the blobs' keys in Redis
+	MaxBlobBytes  int64  // maximum length of a blob; a longer one gets status 413
+	MaxUploads    int    // concurrent uploads of blobs; further ones get status 503
 
-	Record        string        // a directory that streams are recorded to; empty: no recordings
-	RecordStreams string        // a pattern of their names, as path.Match has them
-	RecordBytes   int64         // of all recordings; beyond it the oldest are deleted. 0: no limit
-	RecordQueue   int64         // bytes of a stream that may wait for the disk
-	RecordEvery   time.Duration // a recording starts a new file at whole multiples of it, in UTC
+	Record        string        // directory for recordings of streams; empty: no recordings
+	RecordStreams string        // path.Match pattern of the streams; * and ? also match a slash
+	RecordBytes   int64         // total size, above which the oldest are deleted; 0: no limit
+	RecordQueue   int64         // bytes of a stream that may wait to be written to disk
+	RecordEvery   time.Duration // a new file starts at every multiple of this time, in UTC
 
-	// The Redis that says which node owns which stream, as a URL; empty: the server is alone.
+	// Cluster is the URL of the Redis that stores which node owns which stream. Empty means that
+	// the server is not in a cluster.
 	Cluster         string
-	ClusterPassword string // if the Redis address has none
-	Advertise       string // the URL at which the other nodes reach the main listener
-	ClusterToken    string // the secret that nodes prove to know
-	// a PEM file with authorities that nodes trust for each other, in addition to the system's;
-	// empty: none.
+	ClusterPassword string // used if the URL in Cluster has no password
+	Advertise       string // URL at which the other nodes reach the main listener
+	ClusterToken    string // the secret; nodes prove to each other that they know it
+	// ClusterCA is a PEM file with authorities that nodes trust for each other, in addition to the
+	// system's. Empty means none.
 	ClusterCA     string
-	ClusterLease  time.Duration // a node that is gone for so long has lost its streams
-	ClusterPrefix string        // prefix of the keys in Redis
-	ClusterCache  int64         // bytes of HLS of other nodes that are kept
-	Segments      string        // "redis": segments outlive their node there; empty: they do not
-	SegmentsKeep  time.Duration // how long they are kept there
+	ClusterLease  time.Duration // a node that is silent for this time loses its streams
+	ClusterPrefix string        // prefix of the cluster's keys in Redis
+	ClusterCache  int64         // memory for cached HLS of other nodes, in bytes
+	Segments      string        // "redis": segments outlive their node in Redis; empty: they do not
+	SegmentsKeep  time.Duration // time for which they are stored
 
-	// MemoryBytes limits the memory of all of these together; 0: only the other limits apply.
+	// MemoryBytes limits the memory of all streams, clients and transfers together. 0 means that
+	// only the other limits apply.
 	MemoryBytes int64
 
-	HeaderTimeout time.Duration // for a request's head to arrive
-	IdleTimeout   time.Duration // for the next request on a connection that is kept alive
-	// How long the server waits after SIGTERM for viewers to receive queued frames.
+	HeaderTimeout time.Duration // limit for receiving the head of a request
+	IdleTimeout   time.Duration // limit for waiting for the next request on a kept-alive connection
+	// DrainTimeout limits the shutdown: the time after SIGTERM in which viewers receive queued
+	// frames and downloads may end.
 	DrainTimeout time.Duration
 }
 
-// Defaults returns the configuration of a server that was asked for nothing special.
+// Defaults returns the configuration of a server that was started without options.
 func Defaults() Config {
 	return Config{
-		// Streams are made for players on other sites, and a page of another site cannot read what
-		// needs a token.
+		// All sites may play streams: streams are made for players on other sites, and a page of
+		// another site cannot read what needs a token.
 		CORS: "*",
-		// Reachable from this machine only: trying the command must not open the machine to
+		// Only this machine reaches the server: trying the command must not open the machine to
 		// strangers.
 		Listen: "127.0.0.1:8080",
 		RTMP:   "127.0.0.1:1935",
-		// Another program may have the usual port of RTMP, and a user who did not ask for RTMP
+		// The usual port of RTMP may be taken by another program. A user who did not ask for RTMP
 		// should not notice.
 		RTMPOptional: true,
 
-		// Twice the viewers over HTTP/2 and the downloads that the other limits allow. The rest is
-		// for HLS players, whose connections wait for requests. Each takes some 10 KiB.
+		// Twice as many as the HTTP/2 viewers and the downloads that the other limits allow. The
+		// other half is for HLS players, whose connections wait for requests. Each connection takes
+		// about 10 KiB.
 		MaxConnections: 16384,
-		// No limits for an address: thousands of viewers of a mobile network, a school or a proxy
-		// share one, and the server cannot tell them from one client with many connections. The
-		// operator can.
+		// An address has no limits. Thousands of viewers in a mobile network, in a school or behind
+		// a proxy share one address. The server cannot tell them from one client with many
+		// connections, but the operator can.
 
-		// No lists: a user who puts a file there for a friend does not expect strangers to see its
-		// name. Nothing precompressed: name.gz may be a different file. Nothing is dropped from the
-		// page cache: the kernel evicts files that were read once first, and a file that many
-		// clients load in turn should stay. As many as viewers. A download holds a goroutine,
-		// net/http's two buffers of 4 KiB, and the kernel's send buffer: up to 4 MiB if the client
-		// is slow.
+		// Directories are not listed: a user who puts a file there for a friend does not expect
+		// strangers to see its name. Precompressed files are not sent: name.gz may be a different
+		// file. No response is dropped from the page cache: the kernel first evicts files that were
+		// read only once, and a file that many clients load in turn should stay. As many downloads
+		// as viewers are allowed. A download holds a goroutine, two buffers of 4 KiB in net/http,
+		// and the kernel's send buffer of up to 4 MiB if the client is slow.
 		MaxDownloads: 4096,
 
-		// /blobs/ must not reach the keys of other programs.
+		// The prefix keeps /blobs/ from reaching the keys of other programs.
 		RedisPrefix: "blobs:",
-		// The limit of Redis, so that each value also fits there. In a directory it may be more.
+		// The limit of Redis, so that every blob also fits there. A directory may have a larger
+		// limit.
 		MaxBlobBytes: blob.MaxRedisValue,
-		// An upload holds 64 KiB here, or up to 1 MiB for Redis, and a descriptor. A disk is busy
-		// with fewer.
+		// An upload holds 64 KiB with a directory, or up to 1 MiB with Redis, and a file
+		// descriptor. Fewer uploads than this keep a disk busy.
 		MaxUploads: 64,
 
-		// A client waits for it. A hook that asks a database answers in some ms, and one that
-		// restarts is back in two seconds.
+		// A client waits for the hook's answer. A hook that queries a database answers within
+		// milliseconds, and a hook that restarts is back after two seconds.
 		HookTimeout: 3 * time.Second,
 
 		RecordStreams: "*",
-		// Eight seconds at 16 Mbit/s: as long as a disk is busy with something else.
+		// Eight seconds at 16 Mbit/s, about as long as a disk may be busy with other work.
 		RecordQueue: record.DefaultQueueBytes,
-		// Names of files say when they begin; people look for an hour.
+		// The name of a file says when it begins, and people look for an hour.
 		RecordEvery: record.DefaultEvery,
 
-		// Three renewals: one may be lost, and one late. Viewers of a node that died wait for it.
+		// The time of three renewals: one may be lost, and one late. Viewers of a node that died
+		// wait this long.
 		ClusterLease:  5 * time.Second,
 		ClusterPrefix: "millrace:",
-		// The windows of ten streams at 5 Mbit/s, of which a player asks for the newest segments.
+		// The windows of ten streams at 5 Mbit/s. Players request only the newest segments of a
+		// window.
 		ClusterCache: 128 << 20,
-		// A player that is behind, and the time in which an encoder comes back.
+		// Long enough for a player that is behind, and for an encoder to return.
 		SegmentsKeep: time.Minute,
 
-		// A request's head is one packet. Ten seconds forgive the worst mobile network, but not a
-		// client that holds a place.
+		// The head of a request fits into one packet. Ten seconds suffice on the worst mobile
+		// network, and keep a client from holding a connection without a request.
 		HeaderTimeout: 10 * time.Second,
-		// Longer than the poll interval of the page, so that its connection is reused.
+		// Longer than the poll interval of the page, so that the page reuses its connection.
 		IdleTimeout: 60 * time.Second,
-		// Below the ten seconds after which Docker kills, well below the thirty of Kubernetes.
+		// Below the ten seconds after which Docker kills a process, and far below the thirty of
+		// Kubernetes.
 		DrainTimeout: 8 * time.Second,
 
 		Config: live.Config{
-			// 128 streams that keep 16 MiB each are 2 GiB, which a small server has; at most twice
-			// that, if each is also watched as MP4 and the MP4 shares no memory with the stream.
+			// 128 streams that keep 16 MiB each take 2 GiB, which a small server has. They take at
+			// most twice as much, if each stream is also watched as MP4 and the MP4 shares no
+			// memory with it.
 			MaxStreams: 128,
-			// A viewer costs about 4 KiB here; a slow one pins up to Unsent bytes in the kernel:
-			// 512 MiB if all 4096 are slow.
+			// A viewer costs about 4 KiB in this process. A slow viewer also holds up to Unsent
+			// bytes in the kernel: 512 MiB if all 4096 are slow.
 			MaxViewers:       4096,
 			MaxStreamViewers: 4096,
 
-			// An encoder sends many times a second. Half a minute outlasts a roaming handover, and
-			// frees the name soon after an encoder has failed.
+			// An encoder sends many times a second. Half a minute is longer than a roaming
+			// handover, and frees the name soon after an encoder has failed.
 			PublishTimeout: 30 * time.Second,
-			// An encoder that lost its connection, or was restarted, is back after a few seconds.
-			// Viewers' players give up, or their users do, when nothing comes for longer.
+			// An encoder that has lost its connection, or was restarted, returns after a few
+			// seconds. If no data arrives for longer, players give up, or their users do.
 			PublisherReturn: 15 * time.Second,
-			// Publishing needs a loopback listener or the token, so all publishers have the same
-			// rights. The later one is where the operator is.
+			// Publishing requires a loopback listener or the token, so all publishers have the same
+			// rights. The newest publisher is most likely the one that the operator wants.
 			Takeover: live.TakeoverAlways,
-			// Long enough to start the player first and then the encoder by hand.
+			// Long enough to start a player and then the encoder by hand.
 			ViewerWait: 10 * time.Second,
-			// A browser tab in the background may stop reading for a while. After that it only
-			// takes memory.
+			// A browser tab in the background may stop reading for some time. A viewer that stops
+			// for longer only takes memory.
 			StallTimeout: 30 * time.Second,
 
-			// A GOP of ten seconds (x264's default at 25 frames a second) at 12 Mbit/s fits.
+			// Room for a GOP of ten seconds (x264's default at 25 frames per second) at 12 Mbit/s.
 			KeepBytes: 16 << 20,
-			// Large enough for all real streams: a still image with audio, with one video frame a
-			// second and every 250th a keyframe, has GOPs of 12,000 frames and 4 MB.
+			// Enough for all real streams: a still image with audio, with one video frame per
+			// second and a keyframe every 250 frames, has GOPs of 12,000 frames and 4 MB.
 			KeepFrames: 16384,
-			// A keyframe of a 4K video has one to two MB. The format allows 16 MiB.
+			// A keyframe of 4K video has one to two MB. The FLV format allows 16 MiB.
 			MaxTagBytes: 4 << 20,
 
 			HLS: hlslive.Config{
-				// Six frames at 30 a second. A player is three parts behind: shorter parts save
-				// little of its second, and cost one request per viewer each.
+				// Six frames at 30 per second. A player is three parts behind. Shorter parts would
+				// reduce its latency of a second only little, and cost one request per part and
+				// viewer.
 				Part: 200 * time.Millisecond,
-				// The usual setting of encoders: a keyframe every two seconds.
+				// The usual setting of encoders: one keyframe every two seconds.
 				Segment: 2 * time.Second,
-				// Twelve seconds: players without parts begin three segments from the end.
+				// A window of twelve seconds. Players that do not use parts begin three segments
+				// before its end.
 				Segments: 6,
-				// Twelve seconds at 40 Mbit/s, or groups of ten seconds at 8.
+				// Twelve seconds at 40 Mbit/s, or six GOPs of ten seconds at 8 Mbit/s.
 				MaxBytes: 64 << 20,
 			},
 
-			// Sending costs per segment, not per byte.
+			// Sending costs CPU time per write, not per byte, so frames are sent together.
 			Latency: 50 * time.Millisecond,
 
-			// A player buffers one to three seconds. A viewer that is five behind does not see the
-			// present any more.
+			// A player buffers one to three seconds. A viewer that is five seconds behind is no
+			// longer live.
 			LagTime: 5 * time.Second,
-			// 8 MiB are these five seconds at 12 Mbit/s, and leave half of the kept frames as a
+			// The five seconds of LagTime at 12 Mbit/s. The other half of the kept bytes is a
 			// margin.
 			LagBytes:  8 << 20,
 			LagPolicy: live.Skip,
-			// Without a bound the kernel swallows about 4 MB before a stall is seen. 128 KiB are
-			// half a second at 2 Mbit/s and still fill a link of 10 Mbit/s for 100 ms.
+			// Without a limit the kernel accepts about 4 MB before a stall is noticed. 128 KiB are
+			// half a second at 2 Mbit/s, and still keep a link of 10 Mbit/s busy for 100 ms.
 			Unsent: 128 << 10,
 		},
 	}
 }
 
 const (
-	// maxLatency bounds --latency: a publisher's end, and the server's own, wait for it.
+	// maxLatency is the maximum of --latency. The end of a publisher and the shutdown of the server
+	// wait for the latency.
 	maxLatency = time.Second
 
-	// maxHookTimeout is how long encoders and players wait for an answer before they give up.
+	// maxHookTimeout is the maximum of --hook-timeout. Encoders and players give up if an answer
+	// takes longer.
 	maxHookTimeout = 10 * time.Second
 
-	// minHLSPart is three frames at 60 a second: shorter parts cost more in requests than they
-	// save.
+	// minHLSPart is the minimum of --hls-part: three frames at 60 per second. Shorter parts cost
+	// more in requests than they save in latency.
 	minHLSPart = 50 * time.Millisecond
-	// maxHLSSegment and maxHLSSegments limit playlists to sizes that players expect: a segment may
-	// be twice as long as its minimum, and a playlist is read once per part.
+	// maxHLSSegment and maxHLSSegments limit the length and the number of segments, so that
+	// playlists have sizes that players expect. A segment may be twice as long as its minimum, and
+	// a player reads the playlist once per part.
 	maxHLSSegment  = 8 * time.Second
 	maxHLSSegments = 1000
 
-	// maxLease bounds how long the viewers of a node that died wait for their stream.
+	// maxLease is the maximum of --cluster-lease. For the lease, the viewers of a node that died
+	// wait for their stream.
 	maxLease = time.Minute
-	// maxSegmentsKeep limits a stream's memory in Redis.
+	// maxSegmentsKeep is the maximum of --segments-keep. It limits a stream's memory in Redis.
 	maxSegmentsKeep = time.Hour
 
-	// minAddressBytes is the rate at which a step of a download takes less time than
-	// --stall-timeout.
+	// minAddressBytes is the minimum of --max-address-bytes, in bytes per second. At this rate, a
+	// step of a download takes less than the default of --stall-timeout.
 	minAddressBytes = 64 << 10
 
-	// MinMemory is the memory of one stream at the default limits, with viewers and HLS.
+	// MinMemory is the minimum of --memory in bytes. It suffices for one stream at the default
+	// limits, with viewers and HLS.
 	MinMemory = 64 << 20
 
-	// maxKeepFrames bounds a stream's lists of frames and pieces to 90 MiB. --keep-bytes does not:
-	// frames may be empty.
+	// maxKeepFrames is the maximum of --keep-frames. It limits a stream's lists of frames and
+	// pieces to 90 MiB. --keep-bytes does not limit them, because frames may be empty.
 	maxKeepFrames = 1 << 20
 
-	// maxBlobBytes is more than any disk has, and does not overflow in sums.
+	// maxBlobBytes is the maximum of --max-blob-bytes. It is more than any disk has, and sums of it
+	// do not overflow.
 	maxBlobBytes = 1 << 60
 )
 
-// Check returns an error if a value cannot be used on any machine. It names the value by its flag.
+// Check returns an error if an option is invalid on every machine. The error names the option by
+// its flag.
 func (c *Config) Check() error {
 	for _, group := range c.Flags() {
 		for _, flag := range group.Flags {
@@ -369,7 +394,7 @@ func (c *Config) checkBlobs() error {
 	return err
 }
 
-// redisOptions returns the options of --redis.
+// redisOptions returns the client options for the Redis of --redis.
 func (c *Config) redisOptions() (*redis.UniversalOptions, error) {
 	opt, err := redisurl.Parse(c.Redis, c.RedisPassword)
 	if err != nil {
@@ -378,7 +403,7 @@ func (c *Config) redisOptions() (*redis.UniversalOptions, error) {
 	return opt, nil
 }
 
-// tokenKeys returns the keys of signed tokens, if there are any.
+// tokenKeys reads the keys of signed tokens. It returns nil if there is no key file.
 func (c *Config) tokenKeys() (token.Keys, error) {
 	if c.TokenKey == "" {
 		return nil, nil
@@ -390,7 +415,7 @@ func (c *Config) tokenKeys() (token.Keys, error) {
 	return keys, nil
 }
 
-// origins returns the origins of --cors, which was checked.
+// origins returns the origins of --cors. c was checked.
 func (c *Config) origins() []string {
 	list, _ := access.ParseOrigins(c.CORS)
 	return list

@@ -16,8 +16,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// connections are the connections of the main listener that net/http serves; HTTP/1 viewers are not
-// among them. At the limit, an idle connection is closed for a new one.
+// connections holds the connections of the main listener that net/http serves. HTTP/1 viewers are
+// not among them. At the limit, an idle connection is closed for a new one.
 type connections struct {
 	clients *clients
 	tls     bool
@@ -25,23 +25,24 @@ type connections struct {
 
 	mu    lock.Mutex
 	limit int
-	all   map[*proxy.Conn]netip.Addr // and by which address each counts
-	from  map[netip.Addr]int         // connections by address
+	all   map[*proxy.Conn]netip.Addr // each with the address that it counts for
+	from  map[netip.Addr]int         // number of connections per address
 }
 
 const (
-	// evictAmong is how many connections are looked at for the one that gives way. Maps begin
-	// anywhere, so it is old as a rule, and a flood of connections does not make each of them look
-	// at all others.
+	// evictAmong is the number of connections among which the one to close is chosen. The iteration
+	// of a map begins at a random entry, so the longest idle of them has usually been idle for
+	// long. With a flood of new connections, each of them looks only at this number of others.
 	evictAmong = 256
-	// shedAfter is how long a connection must have waited for a request before it may be closed
-	// because memory is short.
+	// shedAfter is the time for which a connection must have waited for a request before it may be
+	// closed because memory is short.
 	shedAfter = time.Second
-	// plainBytes and tlsBytes are the memory of an idle connection: its goroutine and its buffers.
+	// plainBytes and tlsBytes are the memory of an idle connection in bytes, without and with TLS:
+	// its goroutine and its buffers.
 	plainBytes, tlsBytes = 12 << 10, 36 << 10
 )
 
-// note is http.Server.ConnState.
+// note implements http.Server.ConnState.
 func (c *connections) note(conn net.Conn, state http.ConnState) {
 	p := proxy.Of(conn)
 	if p == nil {
@@ -66,7 +67,8 @@ func (c *connections) note(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// add adds p, or closes it if all others have requests.
+// add adds p. At the limit it closes an idle connection in exchange, or p itself if no other one is
+// idle.
 func (c *connections) add(p *proxy.Conn) {
 	c.mu.Lock()
 	var closing *proxy.Conn
@@ -86,8 +88,8 @@ func (c *connections) add(p *proxy.Conn) {
 	switch {
 	case refused:
 		_ = p.Close()
-		// In another goroutine: the log may block, and net/http accepts no connection before add
-		// returns.
+		// In a goroutine, because the log may block, and net/http accepts no further connection
+		// before add returns.
 		go c.clients.refusals.Note(access.Reader, refuse.New(0,
 			"all %d connections that --max-connections allows have requests",
 			limit).For(refuse.Limit),
@@ -97,14 +99,14 @@ func (c *connections) add(p *proxy.Conn) {
 	}
 }
 
-// put counts p for an address. c.mu is held.
+// put adds p and counts it for the address a. c.mu is held.
 func (c *connections) put(p *proxy.Conn, a netip.Addr) {
 	c.all[p] = a
 	c.from[a]++
 	c.counts.Open.Add(1)
 }
 
-// remove forgets p. c.mu is held.
+// remove removes p and its count. c.mu is held.
 func (c *connections) remove(p *proxy.Conn) {
 	a, ok := c.all[p]
 	if !ok {
@@ -117,9 +119,9 @@ func (c *connections) remove(p *proxy.Conn) {
 	}
 }
 
-// identify counts p, which comes through a proxy, for its client from now on.
+// identify counts p, which comes through a proxy, for the address of its client from now on.
 func (c *connections) identify(p *proxy.Conn) {
-	client := proxy.KeyOf(p.RemoteAddr()) // the header has come
+	client := proxy.KeyOf(p.RemoteAddr()) // the PROXY header has been read
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if was, ok := c.all[p]; ok && was != client {
@@ -128,8 +130,9 @@ func (c *connections) identify(p *proxy.Conn) {
 	}
 }
 
-// worst returns a connection that waits for a request, or nil: one of an address that has many, and
-// that waits long. c.mu is held.
+// worst returns the idle connection that is to be closed first, or nil if none is idle. It prefers
+// an address with many connections, and then the connection that has been idle for longest. c.mu is
+// held.
 func (c *connections) worst() (worst *proxy.Conn) {
 	looked, most, least := 0, 0, int64(0)
 	for p, a := range c.all {
@@ -145,7 +148,7 @@ func (c *connections) worst() (worst *proxy.Conn) {
 	return worst
 }
 
-// free closes the connections that have waited for a request for longest. See [memory.Step].
+// free closes the connections that have waited longest for a request. See [memory.Step].
 func (c *connections) free(excess int64) (freed int64) {
 	each := int64(plainBytes)
 	if c.tls {
@@ -176,7 +179,7 @@ func (c *connections) free(excess int64) (freed int64) {
 	return int64(len(list)) * each
 }
 
-// setLimit replaces the limit. Connections above a lower one stay.
+// setLimit sets the limit. If it is lowered, the connections above it stay open.
 func (c *connections) setLimit(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -18,19 +18,19 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// demoPause is before a node looks again whether another one has the demo.
+// demoPause is the time after which a node checks again whether another node publishes the demo.
 const demoPause = time.Second
 
-// A demoService publishes the built-in sample.
+// A demoService publishes the built-in sample as a stream.
 type demoService struct {
 	hub  *live.Hub
-	node *clusterNode // nil if the server is alone
+	node *clusterNode // nil without a cluster
 	log  *slog.Logger
 }
 
-// run publishes the sample, over and over, until ctx ends or another publisher takes over. A node
-// of a cluster does so whenever no node has the stream, so that nodes do not take it from each
-// other, nor from another publisher.
+// run publishes the sample in a loop, until ctx ends or another publisher takes over. A node of a
+// cluster starts to publish whenever no node has the stream. So nodes take the stream neither from
+// each other nor from another publisher.
 func (s *demoService) run(ctx context.Context) {
 	if s.node == nil {
 		if err := s.publish(); err != nil {
@@ -59,7 +59,7 @@ func (s *demoService) run(ctx context.Context) {
 	}
 }
 
-// publish publishes the sample until that ends. An error says why it did not begin.
+// publish publishes the sample until the stream ends. It returns an error if it could not begin.
 func (s *demoService) publish() error {
 	p, err := s.hub.Open(demo.Name, demo.Name, live.Terms{})
 	if err != nil {
@@ -80,7 +80,7 @@ func (s *demoService) publish() error {
 // A demoPlayer publishes the sample's tags when they are due.
 type demoPlayer struct {
 	p    *live.Publisher
-	tags []demoTag // in the order in which they are sent
+	tags []demoTag // in the order of sending
 }
 
 type demoTag struct {
@@ -88,7 +88,7 @@ type demoTag struct {
 	bytes millrace.Chain
 }
 
-// newDemo begins the stream.
+// newDemo reads the sample's tags and begins the stream.
 func newDemo(p *live.Publisher) (*demoPlayer, error) {
 	r := millrace.NewReader(bytes.NewReader(demo.Sample))
 	defer r.Release()
@@ -118,12 +118,12 @@ func (d *demoPlayer) release() {
 	}
 }
 
-// isConfig reports whether viewers need the tag before they can start.
+// isConfig reports whether viewers need t before they can start.
 func (t *demoTag) isConfig() bool { return t.Metadata || t.SequenceHeader }
 
-// play publishes round after round. Each tag is due at a time counted from the start, so that
-// errors do not add up, and its timestamp says so; everything behind the timestamp is the sample's
-// own memory.
+// play publishes the sample repeatedly, until ctx ends. The time at which a tag is due counts from
+// the start, so that delays do not add up. It is also the timestamp of the tag. Apart from the
+// timestamp, frames share the sample's memory.
 func (d *demoPlayer) play(ctx context.Context) error {
 	begin := time.Now()
 	timer := time.NewTimer(0)
@@ -152,7 +152,7 @@ func (d *demoPlayer) play(ctx context.Context) error {
 	}
 }
 
-// due returns when a tag is to be sent, counted from the start.
+// due returns the time at which tag is sent in round, from the start of play.
 func (d *demoPlayer) due(tag *demoTag, round int) time.Duration {
 	return time.Duration(round)*demo.Length + time.Duration(tag.Timestamp)*time.Millisecond
 }

@@ -1,7 +1,7 @@
 // Package server is the HTTP and RTMP server of `millrace serve`: listeners, routes, limits and the
 // page. Package access decides who may do what, and package answer limits the memory of requests.
-// Package live has the streams at /live/, package store the files at /files/ and the blobs at
-// /blobs/, package ops the metrics and the API.
+// Package live serves the streams at /live/, package store the files at /files/ and the blobs at
+// /blobs/, and package ops the metrics and the API.
 //
 //	main ─▶ proxy.Listener ─▶ withClientAddr ─▶ withAddressLimits ─▶ Gate.Protect ─┬▶ /live/NAME   web.Service
 //	                                                                         ├▶ /files/NAME  store.Files
@@ -11,15 +11,15 @@
 //	RTMP  ─▶ proxy.Listener ─▶ rtmp.Service ─▶ Gate ─▶ live
 //	admin ─▶ Gate.Protect ─▶ pages, profiles, /metrics, /api/...; what decides passes Gate.ProtectDecision, too
 //
-// A [Server] opens the parts and connects them: web.Service, store.Files, store.Blobs,
-// adminService, ops.Observer and ops.Operator, rtmp.Service, demoService. None of them knows the
-// Server. Each gets the parts that it needs of the gate (permissions), clients (addresses), budget
-// (memory of requests and transfers) and refusals.
+// A [Server] creates the services and connects them: web.Service, store.Files, store.Blobs,
+// adminService, ops.Observer, ops.Operator, rtmp.Service and demoService. None of them knows the
+// Server. Each gets what it needs of the gate (permissions), the clients (addresses), the budget
+// (memory of requests and transfers) and the refusals.
 //
-// An access.Gate knows the tokens and asks the hook. A client's address is that of its connection,
-// or the one that a trusted proxy reports (proxies.go). All refusals are counted and logged by
-// access.Refusals.
+// An access.Gate knows the tokens and calls the hook. A client's address is that of its connection,
+// or the one that a trusted proxy reports (proxies.go). access.Refusals counts and logs all
+// refusals.
 //
-// A request of another node of a cluster shows the cluster's token instead, and passes
-// withAddressLimits and Protect by (cluster.go).
+// A request of another node of a cluster proves instead that the node knows the cluster's token.
+// Such a request bypasses withAddressLimits and Protect (cluster.go).
 package server

@@ -10,27 +10,29 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live"
 )
 
-// A Flag is a field of a [Config] as an operator sets it: --help, the configuration file, the
-// checks of its value and the page of the manual are made from it.
+// A Flag describes how an operator sets a field of a [Config]. --help, the configuration file, the
+// checks of the value and the page of the manual are made from it.
 type Flag struct {
 	Name string
-	// Points to the field: a *string, *bool, *int or *time.Duration, or has the methods of
-	// pflag.Value.
+	// Value is a pointer to the field. It is a *string, *bool, *int or *time.Duration, or it
+	// implements pflag.Value.
 	Value any
 	Help  string // its effect, its limits, and the meaning of 0
-	Page  string // the page of the manual that says more; may be empty
+	Page  string // page of the manual with more details; may be empty
 
-	Min, Max int64 // of numbers, bytes, and times in ns; a Max of 0 is no limit
-	OrZero   bool  // 0 may be, too
+	Min, Max int64 // of numbers, sizes in bytes, and times in nanoseconds; a Max of 0 is no limit
+	OrZero   bool  // whether 0 is also valid
 
-	Needs []string // without one of these flags it has no effect; may be nil
-	// It is never printed, and its variable does not show in the list of processes.
+	Needs []string // the flag has no effect if none of these is set; may be nil
+	// Secret says that the value is never printed. Set by its environment variable, the value does
+	// not show in the list of processes.
 	Secret bool
-	// It has a variable and a line in the file, and no flag: that is in the URL of another one.
+	// NoCommand says that the option has an environment variable and a line in the file, but no
+	// flag. On the command line, the URL of another flag contains the value.
 	NoCommand bool
 }
 
-// A FlagGroup has related flags.
+// A FlagGroup is a group of related flags.
 type FlagGroup struct {
 	Title string
 	Flags []Flag
@@ -227,7 +229,7 @@ func (c *Config) Flags() []FlagGroup {
 	}
 }
 
-// check returns an error for a value that may not be. It names the flag.
+// check returns an error if the value is invalid. The error names the flag.
 func (f Flag) check() error {
 	var n int64
 	format := func(n int64) string { return fmt.Sprint(n) }
@@ -258,7 +260,7 @@ func (f Flag) check() error {
 	return nil
 }
 
-// A choice is a flag for one of some words.
+// A choice is a flag whose value is one of several words.
 type choice struct {
 	value *string
 	words []string
@@ -266,18 +268,18 @@ type choice struct {
 
 func choiceOf(value *string, words ...string) *choice { return &choice{value, words} }
 
-// String returns the word.
+// String returns the chosen word.
 func (c *choice) String() string {
-	if c.value == nil { // pflag looks at the zero value
+	if c.value == nil { // pflag calls String on the zero value
 		return ""
 	}
 	return *c.value
 }
 
-// Type returns the name of the type in the help text.
+// Type returns the type's name in the help text.
 func (*choice) Type() string { return "word" }
 
-// Set sets the word.
+// Set sets the word, or returns an error if it is not one of c.words.
 func (c *choice) Set(word string) error {
 	if !slices.Contains(c.words, word) {
 		words := slices.DeleteFunc(slices.Clone(c.words), func(w string) bool { return w == "" })
@@ -287,7 +289,7 @@ func (c *choice) Set(word string) error {
 	return nil
 }
 
-// join lists words, with another one before the last.
+// join returns words as a list with commas, and with last before the last word.
 func join(words []string, last string) string {
 	if len(words) < 2 {
 		return strings.Join(words, "")

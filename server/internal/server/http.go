@@ -12,26 +12,27 @@ import (
 	"github.com/millrace-io/millrace/server/internal/memory"
 )
 
-// maxHeaderBytes bounds a request's head. A browser sends about 1 KiB.
+// maxHeaderBytes is the maximum size of a request's head. A browser sends about 1 KiB.
 const maxHeaderBytes = 16 << 10
 
-// Without these bounds a client that sends a frame of 1 MiB, or a body that no handler reads, makes
-// net/http hold as much for each connection, without any token.
+// Without these limits, a client without any token could make net/http hold much memory for each
+// connection: with a frame of 1 MiB, or with a body that no handler reads.
 const (
-	// http2Frame is the longest frame that a client may send: the least that HTTP/2 allows, and
-	// enough for any body.
+	// http2Frame is the maximum size of a frame that a client may send, in bytes. It is the
+	// smallest maximum that HTTP/2 allows, and suffices for any body.
 	http2Frame = 16 << 10
 
-	// http2Body is how many bytes of bodies a connection may send before a handler has read them. A
-	// publisher with a round trip of 100 ms sends up to 20 Mbit/s through it.
+	// http2Body is the maximum number of bytes of bodies that a connection may send before a
+	// handler reads them. It lets a publisher with a round trip of 100 ms send up to 20 Mbit/s.
 	http2Body = 256 << 10
 
-	// http2Streams limits the concurrent requests of a connection. Each holds memory, so this is
-	// the minimum that HTTP/2 recommends; browsers open fewer.
+	// http2Streams is the maximum number of concurrent requests of a connection. Each holds memory,
+	// so this is the minimum that HTTP/2 recommends. Browsers open fewer.
 	http2Streams = 100
 )
 
-// httpServer returns the HTTP server of a listener. Its requests hold memory of requests.
+// httpServer returns an HTTP server with the handler h. The memory of its requests is counted in
+// requests.
 func (s *Server) httpServer(h http.Handler, requests *memory.Loans) *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -41,8 +42,9 @@ func (s *Server) httpServer(h http.Handler, requests *memory.Loans) *http.Server
 		Protocols:         protocols,
 		ReadHeaderTimeout: s.cfg.HeaderTimeout,
 		IdleTimeout:       s.cfg.IdleTimeout,
-		// This limits a short answer as a whole, and what net/http sends after a handler has
-		// returned. Streams and files limit each silence instead, and profiles take longer.
+		// WriteTimeout limits the whole of a short response, and what net/http sends after a
+		// handler has returned. Streams and files limit the time without progress instead, and
+		// profiles take longer.
 		WriteTimeout:   s.cfg.StallTimeout,
 		MaxHeaderBytes: maxHeaderBytes,
 		ErrorLog:       log.New(errorLog{s.log}, "", 0),
@@ -52,17 +54,19 @@ func (s *Server) httpServer(h http.Handler, requests *memory.Loans) *http.Server
 			MaxReceiveBufferPerConnection: http2Body,
 			MaxReceiveBufferPerStream:     http2Body,
 			MaxConcurrentStreams:          http2Streams,
-			// A connection of HTTP/2 that takes nothing blocks all of its viewers and downloads. It
-			// is closed a little later than they are, so that the log has their reasons.
+			// An HTTP/2 connection whose client accepts no data blocks all of its viewers and
+			// downloads. It is closed a little later than they are, so that the log contains the
+			// reason of each.
 			WriteByteTimeout: s.cfg.StallTimeout + time.Second/2,
 		},
-		// No ReadTimeout: a stream has no end. Its handler limits each silence.
+		// ReadTimeout is not set, because the body of a published stream has no end. Its handler
+		// limits the time without data.
 	}
 }
 
-// limitBodies limits the cost of a body that no handler reads. Over HTTP/1, net/http waits for some
-// of it before it sends the response; over HTTP/2, it keeps the body. A handler that reads a body
-// sets its own deadline.
+// limitBodies limits the cost of a body that no handler reads. Over HTTP/1, net/http reads some of
+// the body before it sends the response. Over HTTP/2, it keeps the body in memory. A handler that
+// reads a body sets its own deadline.
 func (s *Server) limitBodies(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -70,19 +74,19 @@ func (s *Server) limitBodies(next http.Handler) http.Handler {
 		case r.ProtoMajor == 1:
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.cfg.HeaderTimeout))
 		case r.Method != http.MethodPost && r.Method != http.MethodPut:
-			_ = r.Body.Close() // which drops it
+			_ = r.Body.Close() // discards the body
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// An errorLog logs the errors of net/http.
+// An errorLog is the io.Writer to which net/http logs its errors.
 type errorLog struct{ log *slog.Logger }
 
 func (l errorLog) Write(p []byte) (int, error) {
 	level := slog.LevelWarn
 	if bytes.HasPrefix(p, []byte("http: TLS handshake error")) {
-		level = slog.LevelDebug // every port scanner makes one
+		level = slog.LevelDebug // every port scan causes such errors
 	}
 	l.log.Log(context.Background(), level, strings.TrimSpace(string(p)))
 	return len(p), nil

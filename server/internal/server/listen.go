@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/ops"
 )
 
-// Listeners are the listeners of a Server. All but Main may be nil.
+// Listeners are the listeners of a Server. Main is never nil, the others may be.
 type Listeners struct {
 	Main  net.Listener
 	Admin net.Listener
@@ -21,7 +21,7 @@ type Listeners struct {
 	RTMPS net.Listener // without TLS, which the Server adds
 }
 
-// close closes all of them.
+// close closes all listeners.
 func (l *Listeners) close() {
 	for _, ln := range []net.Listener{l.Main, l.Admin, l.RTMP, l.RTMPS} {
 		if ln != nil {
@@ -30,7 +30,8 @@ func (l *Listeners) close() {
 	}
 }
 
-// fields are the listeners by the names that systemd and a process that is replaced give them.
+// fields returns pointers to the listeners, by name. systemd and the process that this one replaces
+// use the same names.
 func (l *Listeners) fields() map[string]*net.Listener {
 	return map[string]*net.Listener{"main": &l.Main, "admin": &l.Admin, "rtmp": &l.RTMP,
 		"rtmps": &l.RTMPS}
@@ -47,7 +48,8 @@ func (l *Listeners) Named() map[string]net.Listener {
 	return named
 }
 
-// openListeners opens the listeners of cfg that are not given by name.
+// openListeners takes over the listeners in given, and opens the others of cfg. After an error, the
+// caller must close l.
 func openListeners(cfg *Config, given map[string]net.Listener) (l Listeners, err error) {
 	fields := l.fields()
 	for name, ln := range given {
@@ -93,7 +95,8 @@ func openListeners(cfg *Config, given map[string]net.Listener) (l Listeners, err
 	return l, nil
 }
 
-// network returns the network of an address to listen at: 0.0.0.0 means all addresses of IPv4.
+// network returns the network for listening at address. It is "tcp4" for an IPv4 address, so that
+// 0.0.0.0 does not include IPv6.
 func network(address string) string {
 	host, _, _ := net.SplitHostPort(address)
 	if ip, err := netip.ParseAddr(host); err == nil && ip.Is4() {
@@ -102,12 +105,12 @@ func network(address string) string {
 	return "tcp"
 }
 
-// listensAt reports whether an address of the configuration can mean a listener at a.
+// listensAt reports whether a listener at a may have been opened for the configured address.
 func listensAt(a net.Addr, address string) bool {
 	tcp, ok := a.(*net.TCPAddr)
 	host, port, err := net.SplitHostPort(address)
 	if !ok || err != nil {
-		return !ok // a Unix socket of systemd, or no address
+		return !ok // a Unix socket of systemd, or no configured address
 	}
 	if number, err := net.LookupPort("tcp", port); err != nil || number != tcp.Port && number != 0 {
 		return false
@@ -116,13 +119,14 @@ func listensAt(a net.Addr, address string) bool {
 	switch {
 	case host == "":
 		return tcp.IP.IsUnspecified()
-	case ip == nil: // a name, which may mean this address
+	case ip == nil: // a host name, which may resolve to this address
 		return host != "localhost" || tcp.IP.IsLoopback()
 	}
 	return ip.Equal(tcp.IP)
 }
 
-// listenError returns the error of listening on the address of a flag, with advice.
+// listenError returns err, an error of listening at the address of a flag, with advice for the
+// user.
 func listenError(flag, address string, err error) error {
 	host, port, _ := net.SplitHostPort(address)
 	n, notANumber := strconv.Atoi(port)
@@ -142,7 +146,8 @@ func listenError(flag, address string, err error) error {
 		flag, net.JoinHostPort(host, strconv.Itoa(n%math.MaxUint16+1)))
 }
 
-// rtmpPort returns the port of an RTMP listener, for the page. ln may be nil.
+// rtmpPort returns the port of an RTMP listener, for display on the page. It returns the zero Port
+// if ln is nil or no TCP listener.
 func rtmpPort(ln net.Listener) ops.Port {
 	if ln != nil {
 		if a, ok := ln.Addr().(*net.TCPAddr); ok {

@@ -67,7 +67,7 @@ func (s *Server) logStart(l Listeners) {
 	}
 }
 
-// warnOfTokens warns of tokens that clients have to escape in an address.
+// warnOfTokens logs a warning for each token that clients must escape in a URL.
 func (s *Server) warnOfTokens(cfg *Config) {
 	for _, t := range []struct{ flag, token string }{
 		{"publish-token", cfg.PublishToken}, {"read-token", cfg.ReadToken},
@@ -80,7 +80,8 @@ func (s *Server) warnOfTokens(cfg *Config) {
 	}
 }
 
-// changedInURL reports whether a URL, or a program that reads one, may change a token.
+// changedInURL reports whether token contains characters that have a meaning in a URL, or that a
+// program reading a URL may change.
 func changedInURL(token string) bool {
 	return strings.HasSuffix(token, "/") || strings.ContainsFunc(token, func(r rune) bool {
 		return r <= ' ' || r >= 0x7f || strings.ContainsRune("+%&;#?\"'<>\\^`{|}[]", r)

@@ -13,23 +13,24 @@ import (
 	"github.com/millrace-io/millrace/server/internal/conn/proxy"
 )
 
-// addressLimits returns the limits of an address.
+// addressLimits returns the limits for each client address.
 func (c *Config) addressLimits() address.Limits {
 	return address.Limits{Connections: c.MaxAddressConnections, Viewers: c.MaxAddressViewers,
 		Bytes: c.MaxAddressBytes}
 }
 
-// clients are the clients of all listeners: their addresses, and the limits of an address.
+// clients determines the addresses of the clients of all listeners, and applies the limits of each
+// address.
 type clients struct {
 	trusted   atomic.Pointer[proxy.Trusted]
 	addresses *address.Table
 	refusals  *access.Refusals
 
 	headerTimeout time.Duration
-	draining      context.Context // ends connections that have not sent their request
+	draining      context.Context // its end closes connections without a request
 }
 
-// newClients returns the clients of a configuration, which was checked.
+// newClients returns the clients for cfg. cfg was checked.
 func newClients(draining context.Context, cfg *Config, refusals *access.Refusals) *clients {
 	s := &clients{
 		addresses: address.New(cfg.addressLimits()), refusals: refusals,
@@ -39,17 +40,18 @@ func newClients(draining context.Context, cfg *Config, refusals *access.Refusals
 	return s
 }
 
-// setLimits sets the trusted proxies and the limits of an address. cfg was checked.
+// setLimits sets the trusted proxies and the limits of each address. cfg was checked.
 func (s *clients) setLimits(cfg *Config) {
 	trusted, _ := proxy.ParseTrusted(cfg.TrustedProxies)
 	s.trusted.Store(&trusted)
 	s.addresses.SetLimits(cfg.addressLimits())
 }
 
-// behindProxies returns ln for connections that may come through proxies. It takes ownership of ln.
+// behindProxies returns a listener that accepts the connections of ln, which may come through
+// proxies. It takes ownership of ln.
 func (s *clients) behindProxies(ln net.Listener, main bool) net.Listener {
 	cfg := proxy.Config{Trusted: &s.trusted, Timeout: s.headerTimeout, Addresses: s.addresses}
-	if main { // net/http closes faulty connections without a message, and ends idle ones
+	if main { // net/http logs no faulty connections, and closes idle ones at shutdown
 		cfg.Refused = func(peer net.Addr, why error) {
 			s.refusals.Note(access.Reader, why, "client",
 				peer.String())
@@ -60,8 +62,8 @@ func (s *clients) behindProxies(ln net.Listener, main bool) net.Listener {
 	return proxy.Listen(ln, cfg)
 }
 
-// withClientAddr gives each request the address of its client, and takes headers off that only a
-// trusted proxy may set.
+// withClientAddr sets the RemoteAddr of requests through a trusted proxy to the address of the
+// client. It removes headers from other requests that only a trusted proxy may set.
 func (s *clients) withClientAddr(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c := requestConn(r); c == nil || !c.Trusted() {
@@ -73,7 +75,7 @@ func (s *clients) withClientAddr(next http.Handler) http.Handler {
 	})
 }
 
-// withAddressLimits refuses requests of addresses that have reached their limits.
+// withAddressLimits refuses the requests of addresses that have reached their limits.
 func (s *clients) withAddressLimits(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := requestConn(r)
@@ -82,7 +84,7 @@ func (s *clients) withAddressLimits(next http.Handler) http.Handler {
 			return
 		}
 		err := c.Above()
-		if c.Trusted() { // its requests count, and not its connections
+		if c.Trusted() { // the proxy's connection does not count, but each client's request does
 			var account *address.Account
 			if account, err = s.proxied(r); account != nil {
 				r = r.WithContext(address.NewContext(r.Context(), account))
@@ -99,8 +101,8 @@ func (s *clients) withAddressLimits(next http.Handler) http.Handler {
 			err = address.Of(r.Context()).Check()
 		}
 		if err != nil {
-			// All of its requests are refused: over HTTP/2, too, the client needs another
-			// connection.
+			// All requests of the connection are refused. Over HTTP/2, too, the client must open
+			// another connection.
 			if c.Above() != nil {
 				w.Header().Set("Connection", "close")
 			}
@@ -111,10 +113,11 @@ func (s *clients) withAddressLimits(next http.Handler) http.Handler {
 	})
 }
 
-// proxied returns the account of the client of a trusted proxy, which the caller releases.
+// proxied returns the account of the client of a trusted proxy. The caller must release it. The
+// account is nil if the request has no such client.
 func (s *clients) proxied(r *http.Request) (*address.Account, error) {
 	client, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil || s.trusted.Load().Has(client.Addr()) { // the proxy asks for itself
+	if err != nil || s.trusted.Load().Has(client.Addr()) { // the request is the proxy's own
 		return nil, nil
 	}
 	return s.addresses.Acquire(client.Addr())

@@ -12,11 +12,11 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/record"
 )
 
-// recordings are the streams as files. A nil recordings has none.
+// recordings records streams to files. A nil recordings records nothing.
 type recordings struct{ *record.Archive }
 
-// openRecords sets the recorder of streams, and returns nil if the configuration names no
-// directory. The caller calls close.
+// openRecords opens the directory of recordings, and sets streams to record there. It returns nil
+// if cfg names no directory. The caller must call close.
 func openRecords(cfg *Config, gate *access.Gate, streams *live.Config) (*recordings, error) {
 	if cfg.Record == "" {
 		return nil, nil
@@ -47,7 +47,7 @@ func openRecords(cfg *Config, gate *access.Gate, streams *live.Config) (*recordi
 	return &recordings{archive}, nil
 }
 
-// await waits until the directory is this process's: see Config.Successor.
+// await waits until the directory belongs to this process, see Config.Successor.
 func (r *recordings) await(ctx context.Context) error {
 	if r == nil {
 		return nil
@@ -58,16 +58,16 @@ func (r *recordings) await(ctx context.Context) error {
 	return nil
 }
 
-// recorded reports whether a pattern, which was checked, matches the name of a stream. In it *
-// stands for slashes, too.
+// recorded reports whether pattern matches the name of a stream. pattern was checked. Its wildcards
+// also match slashes.
 func recorded(pattern, name string) bool {
-	const slash = ":" // which names do not have
+	const slash = ":" // never part of a name
 	ok, _ := path.Match(strings.ReplaceAll(pattern, "/", slash),
 		strings.ReplaceAll(name, "/", slash))
 	return ok
 }
 
-// close waits until the recordings are on the disk, or ctx ends.
+// close waits until the recordings are on disk, or ctx ends.
 func (r *recordings) close(ctx context.Context) error {
 	if r == nil {
 		return nil

@@ -4,16 +4,16 @@ import (
 	"github.com/millrace-io/millrace/server/internal/access"
 )
 
-// Reloadable are the flags that Reload applies.
+// Reloadable lists the flags that Reload applies.
 var Reloadable = []string{
 	"publish-token", "read-token", "admin-token", "token-key", "cors", "trusted-proxies",
 	"max-streams", "max-viewers", "max-stream-viewers", "max-downloads", "max-uploads",
 	"max-connections", "max-address-connections", "max-address-viewers", "max-address-bytes",
 }
 
-// Reload applies the tokens and limits of cfg, which was checked. It reads the keys of signed
-// tokens again, and the certificate's files if they have changed. Running streams and transfers
-// continue. Config.Ready was called before.
+// Reload applies the tokens and limits of cfg. cfg was checked. Reload also reads the keys of
+// signed tokens again, and the certificate's files if they have changed. Running streams and
+// transfers continue. Reload must not be called before the server has called Config.Ready.
 func (s *Server) Reload(cfg *Config) {
 	next := *s.gate.Policy()
 	opens := next.Read != "" && cfg.ReadToken == ""

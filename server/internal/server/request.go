@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
-// connContext puts the connection where handlers find it.
+// connContext returns a context from which handlers get the connection and its account.
 func connContext(ctx context.Context, c net.Conn) context.Context {
 	ctx = tcpconn.NewContext(ctx, c)
 	if p := proxy.Of(c); p != nil {
@@ -22,12 +22,12 @@ func connContext(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// requestConn returns the connection of a request, or nil.
+// requestConn returns the proxy.Conn of a request, or nil if it has none.
 func requestConn(r *http.Request) *proxy.Conn {
 	return proxy.Of(tcpconn.FromContext(r.Context()))
 }
 
-// takesBytes reports whether responses for path count for --max-address-bytes.
+// takesBytes reports whether responses for path count toward --max-address-bytes.
 func takesBytes(path string) bool {
 	return strings.HasPrefix(path, streamname.Path) || strings.HasPrefix(path, store.FilesPath) ||
 		strings.HasPrefix(path, store.BlobsPath)

@@ -14,7 +14,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/web"
 )
 
-// routes returns everything that the main listener serves.
+// routes returns the handler of the main listener.
 func (s *Server) routes(observer *ops.Observer) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc(store.FilesPath, s.refusals.Only("GET, HEAD", s.files.ServeHTTP))
@@ -38,13 +38,13 @@ func (s *Server) routes(observer *ops.Observer) http.Handler {
 		s.clients.withAddressLimits(s.gate.Protect(all))))
 }
 
-// besideNames answers requests for streams and blobs, and passes all others to next. A ServeMux
-// would redirect a name such as a//b to another one.
+// besideNames serves requests for streams and blobs, and passes all others to next. A ServeMux
+// cannot serve them, because it would redirect a name such as a//b.
 func (s *Server) besideNames(live *web.Service, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if key, ok := strings.CutPrefix(r.URL.Path, store.BlobsPath); ok {
 			s.blobs.Serve(w, r, key)
-		} else if strings.HasPrefix(r.URL.EscapedPath(), streamname.Path) { // not /live%2F
+		} else if strings.HasPrefix(r.URL.EscapedPath(), streamname.Path) { // not for /live%2F
 			live.Serve(w, r, r.URL.Path[len(streamname.Path):])
 		} else {
 			next.ServeHTTP(w, r)
@@ -52,8 +52,8 @@ func (s *Server) besideNames(live *web.Service, next http.Handler) http.Handler 
 	})
 }
 
-// cleanPaths redirects to the path without empty parts and dots, and passes requests for a clean
-// path to next. A ServeMux does the same, but escapes the path twice.
+// cleanPaths redirects requests for a path with empty or dot segments to the clean path, and passes
+// requests for a clean path to next. A ServeMux redirects too, but escapes the path twice.
 func cleanPaths(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		escaped := r.URL.EscapedPath()
@@ -72,8 +72,8 @@ func cleanPaths(next http.Handler) http.Handler {
 	})
 }
 
-// openHealth answers requests for /healthz by all, and others by limited: monitors cannot show a
-// token.
+// openHealth passes requests for /healthz to all, and other requests to limited. Monitors that
+// request /healthz cannot send a token.
 func openHealth(all, limited http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/healthz" {

@@ -17,9 +17,9 @@ import (
 	"github.com/millrace-io/millrace/server/internal/rtmp"
 )
 
-// Run listens where the configuration says and serves until ctx ends; see Serve. It takes ownership
-// of the listeners that are given by name, instead of which it opens none: main, admin, rtmp and
-// rtmps.
+// Run opens the listeners of the configuration and serves until ctx ends, see Serve. given contains
+// listeners by the names main, admin, rtmp and rtmps, which Run uses instead of opening its own.
+// Run takes ownership of them.
 func (s *Server) Run(ctx context.Context, given map[string]net.Listener) error {
 	l, err := openListeners(&s.cfg, given)
 	if err != nil {
@@ -29,17 +29,18 @@ func (s *Server) Run(ctx context.Context, given map[string]net.Listener) error {
 	return s.Serve(ctx, l)
 }
 
-// ErrReplaced is the cause of the end of Serve's context if another process has its listeners.
+// ErrReplaced is the cause of the end of Serve's context if another process has taken over the
+// listeners.
 var ErrReplaced = errors.New("another process has taken the listeners over")
 
-// acceptedPause is how long the requests of connections that were accepted already are served as
-// before when another process has the listeners: as long as clients take to send their first
-// request.
+// acceptedPause is the time for which, after another process has taken over the listeners, this
+// process still serves requests of connections that it has already accepted. In this time clients
+// send their first request.
 const acceptedPause = time.Second
 
 // Serve takes ownership of the listeners and serves until ctx ends. Then it stops accepting
 // connections, ends the publishers, lets viewers receive their queued frames, and returns nil, all
-// within the drain timeout. It returns an error if it cannot serve.
+// within the drain timeout. It returns an error if a listener fails.
 func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	ctx, s.stopServing = context.WithCancel(ctx)
 	defer s.stopServing()
@@ -92,7 +93,7 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	l.close()
 	if context.Cause(ctx) == ErrReplaced {
 		for _, srv := range servers {
-			srv.SetKeepAlivesEnabled(false) // the next request is for the other process
+			srv.SetKeepAlivesEnabled(false) // further requests must reach the other process
 		}
 		time.Sleep(acceptedPause)
 	}
@@ -102,7 +103,7 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	return err
 }
 
-// observer returns the Observer of the server.
+// observer returns the ops.Observer of the server. It reports the ports of l.
 func (s *Server) observer(l *Listeners) *ops.Observer {
 	o := &ops.Observer{
 		Version: s.cfg.Version, Self: s.cfg.self(), Started: s.started, Log: s.log,
@@ -121,11 +122,11 @@ func (s *Server) observer(l *Listeners) *ops.Observer {
 	return o
 }
 
-// newRTMPService returns the service of a listener. It takes ownership of config, which is nil
-// without TLS.
+// newRTMPService returns the RTMP service of a listener at the address at. It takes ownership of
+// config, which is nil without TLS.
 func (s *Server) newRTMPService(at net.Addr, config *tls.Config) *rtmp.Service {
 	if config != nil {
-		config.SessionTicketsDisabled = true // rtmpdump takes a ticket of TLS 1.3 for an error
+		config.SessionTicketsDisabled = true // rtmpdump takes a TLS 1.3 ticket for an error
 	}
 	return &rtmp.Service{
 		Acceptor: s.acceptor, Gate: s.gate, Refusals: s.refusals, Handshakes: &s.handshakes,
@@ -135,7 +136,7 @@ func (s *Server) newRTMPService(at net.Addr, config *tls.Config) *rtmp.Service {
 	}
 }
 
-// serveMain serves the main listener, over TLS if there is a certificate.
+// serveMain serves ln with main, over TLS if there is a certificate.
 func (s *Server) serveMain(main *http.Server, ln net.Listener) error {
 	if s.cert == nil {
 		return main.Serve(ln)
@@ -145,8 +146,8 @@ func (s *Server) serveMain(main *http.Server, ln net.Listener) error {
 	return main.ServeTLS(ln, "", "")
 }
 
-// shutDown ends everything in the order in which nothing is lost: publishers first, then viewers
-// when they have the rest. Downloads have the same time to come to their end.
+// shutDown ends everything in an order in which nothing is lost: first the publishers, and then the
+// viewers, after they have received the remaining frames. Downloads may continue for the same time.
 func (s *Server) shutDown(servers []*http.Server) {
 	began := time.Now()
 	s.log.Info("shutting down", "streams", s.hub.Stats().Streams, "viewers", s.hub.Viewers(),
@@ -157,13 +158,13 @@ func (s *Server) shutDown(servers []*http.Server) {
 	s.node.drain()
 	s.hub.AskToReconnect(ctx)
 	s.hub.Close()
-	// The process that replaces this one waits for the directory of recordings: it does not wait
-	// for viewers, too.
+	// The process that replaces this one waits for the directory of recordings. So the recordings
+	// are closed in parallel, without waiting for viewers.
 	recorded := make(chan struct{})
 	go func() {
 		defer close(recorded)
 		s.hub.AwaitRecorders()
-		_ = s.records.close(ctx) // closeStores has the error as well
+		_ = s.records.close(ctx) // closeStores returns the same error
 	}()
 	files, blobs := s.files.Drain(), s.blobs.Drain()
 
@@ -180,7 +181,7 @@ func (s *Server) shutDown(servers []*http.Server) {
 	}
 	s.hub.Drain(ctx)
 	closing.Wait()
-	limit.Await(s.log, "downloads", files) // their connections are closed
+	limit.Await(s.log, "downloads", files) // returns soon, because all connections are closed
 	limit.Await(s.log, "blobs", blobs)
 	if err := s.closeStores(ctx); err != nil {
 		s.log.Error("the files, blobs or recordings are not closed", "reason", err)

@@ -19,7 +19,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/store"
 )
 
-// A Server relays streams. New makes one, and Serve runs it once.
+// A Server relays streams. New creates a Server, and Serve or Run runs it once.
 type Server struct {
 	cfg      Config
 	log      *slog.Logger
@@ -27,16 +27,18 @@ type Server struct {
 	acceptor *rtmp.Acceptor
 	cert     *certificate // nil without TLS
 	files    *store.Files // nil if no files are served
-	blobs    *store.Blobs // nil if no blobs are kept
+	blobs    *store.Blobs // nil if no blobs are served
 	records  *recordings  // nil if no streams are recorded
-	node     *clusterNode // nil if the server is alone
+	node     *clusterNode // nil without a cluster
 	started  time.Time
 
-	// Of the main listener and RTMP. Reload replaces its policy, and Serve says who reaches it.
+	// gate controls the main and the RTMP listeners. Reload replaces its policy, and Serve sets
+	// whether other machines can reach the main listener.
 	gate *access.Gate
-	// Of the admin listener: to read takes the token of the operator. Serve sets its policy.
+	// operator controls the admin listener. Reading there requires the operator's token. Serve sets
+	// its policy.
 	operator *access.Gate
-	hook     *hook.Client // nil if none is asked
+	hook     *hook.Client // nil without a hook
 	origins  *access.Origins
 	clients  *clients
 	budget   *answer.Budget
@@ -45,14 +47,14 @@ type Server struct {
 	handshakes  rtmp.Handshakes
 	connections connections
 
-	stopServing context.CancelFunc // has Serve end as SIGTERM does; set by Serve
+	stopServing context.CancelFunc // ends Serve as SIGTERM does; set by Serve
 
-	draining context.Context // ends when no more is to be published
+	draining context.Context // ends when publishing ends, at the shutdown
 	drain    context.CancelFunc
 }
 
-// New returns a server, or an error if the configuration cannot be used. The call that ends the
-// server's life is Serve or Run.
+// New returns a server, or an error if the configuration cannot be used. The caller must call Serve
+// or Run, which also release the server's resources.
 func New(cfg Config) (*Server, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
@@ -122,8 +124,7 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// openHook returns a client of the hook, or nil if the configuration names none. The caller calls
-// its Close.
+// openHook returns a client of the hook, or nil if cfg names no hook. The caller must close it.
 func openHook(cfg *Config) (*hook.Client, error) {
 	if cfg.Hook == "" {
 		return nil, nil
@@ -133,14 +134,14 @@ func openHook(cfg *Config) (*hook.Client, error) {
 	})
 }
 
-// AwaitRecords waits until the directory of recordings, if there is one, is this process's: see
-// Config.Successor.
+// AwaitRecords waits until the directory of recordings, if there is one, belongs to this process,
+// see Config.Successor.
 func (s *Server) AwaitRecords(ctx context.Context) error { return s.records.await(ctx) }
 
-// closeStores closes the stores of files and blobs, the recordings, which may take until ctx ends,
-// and the node.
+// closeStores closes the stores of files and blobs, the recordings, the node and the hook. The
+// recordings, the node and the hook may take until ctx ends.
 func (s *Server) closeStores(ctx context.Context) error {
 	err := errors.Join(s.files.Close(), s.blobs.Close(), s.records.close(ctx), s.node.close(ctx))
-	s.hook.Close(ctx) // last: ended publishers and players are reported to the hook
+	s.hook.Close(ctx) // last, because the ends of publishers and players are reported to the hook
 	return err
 }

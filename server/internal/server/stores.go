@@ -6,14 +6,14 @@ import (
 	"github.com/millrace-io/millrace/server/internal/store"
 )
 
-// downloads returns the limits of downloads.
+// downloads returns the configuration of downloads.
 func (c *Config) downloads() store.DownloadConfig {
 	return store.DownloadConfig{Max: c.MaxDownloads, StallTimeout: c.StallTimeout, Unsent: c.Unsent,
 		Log: c.Log}
 }
 
-// openFiles returns nil if the configuration names no root. The call that ends the files' life is
-// their Close.
+// openFiles opens the files of cfg. It returns nil if cfg names no root. The caller must close the
+// files.
 func openFiles(cfg *Config, budget *answer.Budget) (*store.Files, error) {
 	if cfg.Root == "" {
 		return nil, nil
@@ -25,8 +25,8 @@ func openFiles(cfg *Config, budget *answer.Budget) (*store.Files, error) {
 	}, budget)
 }
 
-// openBlobs returns nil if the configuration names no store. The call that ends the blobs' life is
-// their Close.
+// openBlobs opens the blobs of cfg. It returns nil if cfg names no store. The caller must close the
+// blobs.
 func openBlobs(
 	cfg *Config, gate *access.Gate, refusals *access.Refusals, budget *answer.Budget,
 ) (*store.Blobs, error) {
@@ -36,7 +36,7 @@ func openBlobs(
 		Downloads: cfg.downloads(),
 	}
 	switch {
-	case cfg.Blobs != "": // and no Redis, as was checked
+	case cfg.Blobs != "": // cfg was checked: Redis is not set then
 	case cfg.Redis == "":
 		return nil, nil
 	default:

@@ -22,53 +22,55 @@ import (
 )
 
 const (
-	// BlobsPath is where the values are.
+	// BlobsPath is the path of the blobs.
 	BlobsPath = "/blobs/"
 
 	blobMethods = "GET, HEAD, PUT, DELETE"
 
-	// pingTimeout is how long a start waits for Redis. Then the server starts without: streams and
-	// files need no Redis.
+	// pingTimeout is the time for which the start of the server waits for Redis. If Redis does not
+	// answer in that time, the server starts anyway, because streams and files do not need Redis.
 	pingTimeout = 2 * time.Second
 )
 
-// errNoBlobs says why nothing is at BlobsPath.
+// errNoBlobs is the response at BlobsPath if no store is configured.
 const errNoBlobs = "no blobs are kept here: that takes millrace serve --blobs DIR, or --redis URL"
 
-// BlobsConfig says where blobs are kept, and how many may come and go. One of Dir and Redis is set.
+// BlobsConfig configures the store of the blobs and the limits of transfers. Either Dir or Redis is
+// set.
 type BlobsConfig struct {
 	Dir         string // a directory
-	Successor   bool   // another process, which this one replaces, still has the directory
+	Successor   bool   // another process, which this process replaces, still uses the directory
 	Redis       *redis.UniversalOptions
-	RedisPrefix string // prefix of their keys in Redis
+	RedisPrefix string // prefix of the blobs' keys in Redis
 
-	MaxBytes      int64         // of a value
-	MaxUploads    int           // values that are being written at a time
-	UploadTimeout time.Duration // an upload that sends nothing for so long is ended
+	MaxBytes      int64         // maximum length of a value
+	MaxUploads    int           // maximum number of concurrent uploads
+	UploadTimeout time.Duration // an upload that sends nothing for this time is ended
 	Downloads     DownloadConfig
 }
 
-// Blobs keeps values under keys for clients. A nil Blobs keeps none.
+// Blobs serves values under keys to clients, and stores the values that they upload. A nil Blobs
+// has no values.
 type Blobs struct {
-	gate     *access.Gate // who may write
+	gate     *access.Gate // decides who may write
 	refusals *access.Refusals
 	log      *slog.Logger
 	store    blob.Store
-	where    string // the store, for the log
+	where    string // name of the store, for the log
 
-	maxBytes int64         // of a value
-	silence  time.Duration // an upload that sends nothing for so long is ended
+	maxBytes int64         // maximum length of a value
+	silence  time.Duration // an upload that sends nothing for this time is ended
 
 	downloads *downloads
 	uploads   *limit.Limiter
 
 	answered statusCounts
-	received atomic.Int64 // bytes of bodies
+	received atomic.Int64 // bytes of uploads
 
-	sendfile, splice, copied atomic.Int64 // bytes sent
+	sendfile, splice, copied atomic.Int64 // bytes sent, by the way of sending
 }
 
-// OpenBlobs returns the blobs of a store. The call that ends their life is Close.
+// OpenBlobs opens the store and returns its Blobs. The caller must call Close.
 func OpenBlobs(cfg BlobsConfig, gate *access.Gate, refusals *access.Refusals,
 	budget *answer.Budget) (*Blobs, error) {
 	b := &Blobs{
@@ -103,7 +105,7 @@ func OpenBlobs(cfg BlobsConfig, gate *access.Gate, refusals *access.Refusals,
 
 func tooManyUploads(limit int) error { return tooMany("blobs", "received", limit, "uploads") }
 
-// Serve answers requests for all paths below BlobsPath; key is the rest of the path.
+// Serve answers requests for all paths below BlobsPath. key is the path without BlobsPath.
 func (b *Blobs) Serve(w http.ResponseWriter, r *http.Request, key string) {
 	if b == nil {
 		refuse.WriteAndClose(w, r, http.StatusNotFound, errNoBlobs)
@@ -125,7 +127,7 @@ func (b *Blobs) Serve(w http.ResponseWriter, r *http.Request, key string) {
 	}
 }
 
-// get answers GET and HEAD.
+// get answers GET and HEAD requests.
 func (b *Blobs) get(w *statusWriter, r *http.Request, key string) {
 	if err := b.downloads.acquire(); err != nil {
 		b.refuse(w, r, err)
@@ -150,11 +152,11 @@ func (b *Blobs) get(w *statusWriter, r *http.Request, key string) {
 	b.splice.Add(sent.Splice)
 	b.copied.Add(sent.Copied)
 	if err != nil {
-		panic(http.ErrAbortHandler) // so that the client can tell that the body is not complete
+		panic(http.ErrAbortHandler) // shows the client that the body is incomplete
 	}
 }
 
-// write answers PUT and DELETE.
+// write answers PUT and DELETE requests.
 func (b *Blobs) write(w *statusWriter, r *http.Request, key string) {
 	if err := b.gate.Policy().CheckPublish(r, ""); err != nil {
 		b.refusals.NoteRequest(access.Writer, r, err)
@@ -167,8 +169,8 @@ func (b *Blobs) write(w *statusWriter, r *http.Request, key string) {
 	}
 }
 
-// change answers PUT and DELETE from clients that may write, unless it returns an error. Refusing
-// takes no place among the uploads.
+// change answers PUT and DELETE requests of clients that may write. If it returns an error, the
+// caller sends the response, after change has released its place among the uploads.
 func (b *Blobs) change(w http.ResponseWriter, r *http.Request, key string) error {
 	if err := b.downloads.admit(b.uploads); err != nil {
 		return err
@@ -176,7 +178,7 @@ func (b *Blobs) change(w http.ResponseWriter, r *http.Request, key string) error
 	defer b.uploads.Release()
 	answer.Of(r).GiveBack()
 	control := http.NewResponseController(w)
-	_ = control.SetWriteDeadline(time.Time{}) // receiving the body may take longer than answering
+	_ = control.SetWriteDeadline(time.Time{}) // receiving the body may take longer
 	defer func() { _ = control.SetWriteDeadline(time.Now().Add(b.downloads.stall)) }()
 	if r.Method == http.MethodPut {
 		return b.put(w, r, key)
@@ -188,7 +190,7 @@ func (b *Blobs) change(w http.ResponseWriter, r *http.Request, key string) error
 	return nil
 }
 
-// put answers PUT, unless it returns an error.
+// put answers PUT requests. If it returns an error, it has not sent a response.
 func (b *Blobs) put(w http.ResponseWriter, r *http.Request, key string) error {
 	h := r.Header
 	put := blob.Put{Limit: b.maxBytes, Only: blob.ConditionOf(h)}
@@ -207,8 +209,8 @@ func (b *Blobs) put(w http.ResponseWriter, r *http.Request, key string) error {
 	case r.ContentLength > put.Limit:
 		return &blob.TooLargeError{Limit: put.Limit}
 	}
-	// The condition is checked before the body is asked for (Expect: 100-continue), and again when
-	// it is there.
+	// The condition is checked before the body is requested (Expect: 100-continue), and again when
+	// the body has been received.
 	ctx := blob.ContextOf(r)
 	if err := b.store.Check(ctx, key, put.Only); err != nil {
 		return err
@@ -232,8 +234,8 @@ func (b *Blobs) put(w http.ResponseWriter, r *http.Request, key string) error {
 	return nil
 }
 
-// An upload is the body of a PUT. It fails when no byte has come for idle. Its whole duration is
-// not limited.
+// An upload is the body of a PUT request. A Read fails if no byte arrives for the time idle. The
+// total duration of the upload is not limited.
 type upload struct {
 	io.Reader
 	control  *http.ResponseController
@@ -253,8 +255,8 @@ func (u *upload) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// refuse answers with a refusal for err. A 503 means that nothing has changed, and that the client
-// may try again.
+// refuse sends the refusal for err. A status of 503 means that nothing was changed, and that the
+// client may try again.
 func (b *Blobs) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	refused := blobRefusal(err)
 	if refused.Status >= http.StatusInternalServerError {
@@ -265,8 +267,8 @@ func (b *Blobs) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	refuse.WriteAndClose(w, r, refuse.SetHeader(w.Header(), refused), refused.Reason)
 }
 
-// blobRefusal returns the refusal for an error. Its reason has no address or path of the server in
-// it.
+// blobRefusal returns the refusal for err. Its reason contains no address and no path of the
+// server.
 func blobRefusal(err error) *refuse.Refusal {
 	var large *blob.TooLargeError
 	status, reason := http.StatusInternalServerError, "the store has failed"
@@ -294,8 +296,8 @@ func blobRefusal(err error) *refuse.Refusal {
 	return refuse.New(status, "%s", reason)
 }
 
-// SetLimits replaces how many downloads and uploads there may be at a time. Those above a lower
-// limit stay.
+// SetLimits sets the maximum numbers of concurrent downloads and uploads. If a limit is lowered,
+// the transfers above it continue.
 func (b *Blobs) SetLimits(downloads, uploads int) {
 	if b != nil {
 		b.downloads.setLimit(downloads)
@@ -303,7 +305,7 @@ func (b *Blobs) SetLimits(downloads, uploads int) {
 	}
 }
 
-// Drain refuses further requests, and returns a channel that is closed when all present ones have
+// Drain refuses new requests, and returns a channel that is closed when all present requests have
 // ended.
 func (b *Blobs) Drain() <-chan struct{} {
 	idle := make(chan struct{})
@@ -320,7 +322,7 @@ func (b *Blobs) Drain() <-chan struct{} {
 	return idle
 }
 
-// Held returns how many requests are being answered.
+// Held returns the number of downloads and uploads in progress.
 func (b *Blobs) Held() int {
 	if b == nil {
 		return 0
@@ -336,7 +338,7 @@ func (b *Blobs) Close() error {
 	return b.store.Close()
 }
 
-// BlockBytes returns the bytes of the blocks that transfers hold.
+// BlockBytes returns the size of the memory blocks that transfers hold, in bytes.
 func (b *Blobs) BlockBytes() int64 {
 	if b == nil {
 		return 0
@@ -344,23 +346,23 @@ func (b *Blobs) BlockBytes() int64 {
 	return b.downloads.blocks.Stats().InUse
 }
 
-// Where returns the store in words, for the log.
+// Where returns a description of the store, for the log.
 func (b *Blobs) Where() string { return b.where }
 
-// BlobsStats has the counters of Blobs.
+// BlobsStats are the counters of Blobs.
 type BlobsStats struct {
-	// That were answered, by the first digit of the status.
+	// Requests counts the answered requests by the class of the status ("1xx" to "5xx").
 	Requests                 map[string]int64
-	Sendfile, Splice, Copied int64 // bytes that were sent
-	Received                 int64 // bytes
+	Sendfile, Splice, Copied int64 // bytes sent
+	Received                 int64 // bytes of uploads
 	Downloads, Uploads       int   // at present
-	Refused, RefusedUploads  int64 // because there were too many at a time
-	// Downloads that were cut because the client took nothing.
+	Refused, RefusedUploads  int64 // over the limit of concurrent transfers
+	// Stalled counts the downloads that were ended because the client accepted no data.
 	Stalled int64
-	Redis   *redisbuf.Stats // nil if they are not in Redis
+	Redis   *redisbuf.Stats // nil if the store is not in Redis
 }
 
-// Stats returns what b, which is not nil, has done.
+// Stats returns the counters of b. b must not be nil.
 func (b *Blobs) Stats() BlobsStats {
 	st := BlobsStats{
 		Requests: b.answered.byClass(),

@@ -2,5 +2,5 @@
 // disconnects clients that stall, and counts transfers. Package chunk serves the files, and package
 // blob stores the values.
 //
-// [Files] and [Blobs] are nil where there are none, and say so to clients.
+// [Files] and [Blobs] are nil if they are not configured. Requests then get status 404.
 package store

@@ -19,35 +19,36 @@ import (
 )
 
 const (
-	// writeStep and readFromStep are how much a client must accept within the stall timeout, in
-	// addition to the kernel's buffers: with Write, and with sendfile or splice, where each step
-	// costs a system call.
+	// writeStep and readFromStep are the number of bytes that a client must accept within the stall
+	// timeout, in addition to the kernel's buffers. writeStep is for Write, and readFromStep for
+	// sendfile and splice, where each step costs a system call.
 	writeStep    = 16 << 10
 	readFromStep = 256 << 10
 
-	copyStep = 32 << 10 // bytes that are read at a time where Write must send them
+	copyStep = 32 << 10 // bytes read at a time when Write must send them
 
-	// downloadsShare is the part of the memory budget that downloads may hold.
+	// downloadsShare is the divisor of the memory budget that gives the share of downloads: they
+	// may hold a quarter of the budget.
 	downloadsShare = 4
-	// downloadAfter is how long a download may take for a step before it may be ended to make room
-	// for a new one.
+	// downloadAfter is the time that one step of a download may take. A download whose step takes
+	// longer may be ended to make room for a new one.
 	downloadAfter = 10 * time.Second
 )
 
-// DownloadConfig bounds downloads.
+// DownloadConfig configures the limits of downloads.
 type DownloadConfig struct {
-	Max          int           // at a time; one more gets 503
-	StallTimeout time.Duration // in which a client must take something
-	Unsent       int           // bytes that the kernel may hold for a download
+	Max          int           // maximum number of concurrent downloads; others get status 503
+	StallTimeout time.Duration // time in which a client must accept some data
+	Unsent       int           // bytes that the kernel may hold unsent for a download
 	Log          *slog.Logger
 }
 
-// downloads are the downloads of files or of blobs.
+// downloads limits and counts the downloads of files or of blobs.
 type downloads struct {
-	*limit.Limiter                // of requests that are being answered
-	things         string         // that are sent
-	blocks         *millrace.Pool // account of the memory for copies
-	stalled        atomic.Int64   // cut because the client took nothing
+	*limit.Limiter                // limits the requests that are being answered
+	things         string         // what is sent, in messages: "files" or "blobs"
+	blocks         *millrace.Pool // account of the memory blocks for copies
+	stalled        atomic.Int64   // number of downloads ended because the client accepted no data
 
 	budget *answer.Budget
 	log    *slog.Logger
@@ -66,10 +67,12 @@ func newDownloads(things string, cfg DownloadConfig, budget *answer.Budget) *dow
 
 func (d *downloads) setLimit(n int) { d.SetLimit(n, tooMany(d.things, "sent", n, "downloads")) }
 
-// acquire admits a download, which Release ends, or returns the reason why not.
+// acquire admits a download, which must call Release at its end, or returns the reason for refusing
+// it.
 func (d *downloads) acquire() error { return d.admit(d.Limiter) }
 
-// admit admits a transfer, which l.Release ends, or returns the reason why not.
+// admit admits a transfer, which must call l.Release at its end, or returns the reason for refusing
+// it.
 func (d *downloads) admit(l *limit.Limiter) error {
 	if err := d.budget.Memory.Admit(); err != nil {
 		return err
@@ -83,21 +86,21 @@ type progressResponse struct {
 	http.ResponseWriter
 	blocks  *millrace.Pool
 	ctx     context.Context
-	account *address.Account // of the client's address
-	loan    *memory.Loan     // memory of the download
+	account *address.Account // account of the client's address
+	loan    *memory.Loan     // memory that the download holds
 	limit   time.Duration
-	due     time.Time // the deadline, zero before the first step
+	due     time.Time // the write deadline; zero before the first step
 	stalled bool      // a step did not end in time
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap returns the wrapped response, for http.ResponseController.
 func (p *progressResponse) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
-// extend moves the deadline. It keeps a deadline that is new, because over HTTP/2 setting it costs
-// a message.
+// extend moves the write deadline to the end of a new stall timeout. If the deadline was moved
+// shortly before, extend leaves it, because over HTTP/2 setting it costs a message.
 func (p *progressResponse) extend() {
 	if !p.loan.Renew() {
-		return // the deadline has ended the response
+		return // the download was ended to make room; its deadline has passed
 	}
 	due := time.Now().Add(p.limit)
 	if due.Sub(p.due) > p.limit/8 {
@@ -125,8 +128,8 @@ func (p *progressResponse) Write(b []byte) (n int, err error) {
 	}
 }
 
-// ReadFrom copies src to the response in steps, each in a separate LimitedReader, as sendfile and
-// splice need it.
+// ReadFrom copies src to the response in steps. Each step reads from an io.LimitedReader of its
+// own, which sendfile and splice require.
 func (p *progressResponse) ReadFrom(src io.Reader) (total int64, err error) {
 	rf, ok := p.ResponseWriter.(io.ReaderFrom)
 	if !ok {
@@ -154,10 +157,11 @@ func (p *progressResponse) ReadFrom(src io.Reader) (total int64, err error) {
 	return total, nil
 }
 
-// begin returns the response to write to. It limits the bytes that the kernel holds unsent: a
-// socket with a buffer of megabytes accepts more only when a third of the buffer is free, which a
-// slow client may not reach within the stall timeout. Copies use memory of blocks. The error is a
-// [refuse.Refusal]: other downloads hold all the memory of downloads. The caller calls end.
+// begin returns the response that the download is written to. It limits the bytes that the kernel
+// holds unsent: a socket with a buffer of megabytes accepts more only when a third of the buffer is
+// free, which a slow client may not reach within the stall timeout. Copies use memory of blocks. If
+// other downloads hold all the memory of downloads, begin returns a [refuse.Refusal]. Otherwise the
+// caller must call end.
 func (d *downloads) begin(w http.ResponseWriter, r *http.Request) (*progressResponse, error) {
 	holds, limit := int64(answer.RequestBytes), int64(0)
 	if !kernelSends(r) {
@@ -180,8 +184,8 @@ func (d *downloads) begin(w http.ResponseWriter, r *http.Request) (*progressResp
 	}, nil
 }
 
-// end logs and counts a download with a stalled client, and discards the kernel's unsent bytes for
-// it.
+// end ends a download. If its client stalled, end also logs and counts the download, and makes the
+// kernel discard the bytes that it has not sent.
 func (d *downloads) end(p *progressResponse, r *http.Request) {
 	p.loan.Done()
 	if !p.stalled {
@@ -195,7 +199,8 @@ func (d *downloads) end(p *progressResponse, r *http.Request) {
 	}
 }
 
-// downloadConn returns the TCP connection that carries the response to r alone, or nil.
+// downloadConn returns the TCP connection that carries only the response to r, or nil if other
+// requests share the connection or it is not TCP.
 func downloadConn(r *http.Request) *net.TCPConn {
 	c := tcpconn.FromContext(r.Context())
 	if c == nil || r.ProtoMajor != 1 {
@@ -204,10 +209,12 @@ func downloadConn(r *http.Request) *net.TCPConn {
 	return tcpconn.Of(c)
 }
 
-// kernelSends reports whether a request arrived over plain HTTP/1: then the kernel sends the file.
+// kernelSends reports whether the request arrived over HTTP/1 without TLS. Only then can the kernel
+// send a file.
 func kernelSends(r *http.Request) bool { return r.TLS == nil && r.ProtoMajor == 1 }
 
-// tooMany returns the refusal of a transfer for which a limit has no room.
+// tooMany returns the refusal of a transfer above the limit. things and done describe the
+// transfers, and flag names the limit.
 func tooMany(things, done string, limit int, flag string) error {
 	return refuse.New(http.StatusServiceUnavailable,
 		"%d %s are being %s already, as many as --max-%s allows", limit, things, done, flag).

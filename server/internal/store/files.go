@@ -12,37 +12,38 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// FilesPath is where the files are.
+// FilesPath is the path of the files.
 const FilesPath = "/files/"
 
-// errNoRoot says why there is nothing at FilesPath.
+// errNoRoot is the response at FilesPath if no directory is configured.
 const errNoRoot = "no files are served here: that takes millrace serve --root DIR"
 
-// FilesConfig says which files are served, and how.
+// FilesConfig configures which files are served, and how.
 type FilesConfig struct {
-	Root          string // the directory
+	Root          string // the directory of the files
 	Listing       bool   // directories without an index.html are listed
 	Precompressed bool   // name.br, name.zst or name.gz is sent for name to clients that accept it
-	// Responses of at least this many bytes leave the page cache as it was; 0: none do.
+	// DropBehind is the minimum length in bytes of the responses that leave the page cache as it
+	// was. 0 means that no response does.
 	DropBehind int64
 	Downloads  DownloadConfig
 }
 
-// Files serves the files under a directory. A nil Files has none.
+// Files serves the files in a directory. A nil Files has no files.
 type Files struct {
 	downloads *downloads
 	log       *slog.Logger
 	listing   bool // directories without an index.html are listed
 	root      *os.Root
 	handler   *chunk.FileHandler
-	answer    http.Handler // handler, for paths that begin with FilesPath
+	answer    http.Handler // calls handler with the path without FilesPath
 
 	answered statusCounts
 }
 
-// OpenFiles returns the files of a directory. The call that ends their life is Close.
+// OpenFiles opens the directory and returns its Files. The caller must call Close.
 func OpenFiles(cfg FilesConfig, budget *answer.Budget) (*Files, error) {
-	// Which recordings have.
+	// Recordings have playlists with this extension.
 	if err := mime.AddExtensionType(".m3u8", "application/vnd.apple.mpegurl"); err != nil {
 		return nil, err
 	}
@@ -65,12 +66,12 @@ func OpenFiles(cfg FilesConfig, budget *answer.Budget) (*Files, error) {
 		opts = append(opts, chunk.DropBehind(cfg.DropBehind))
 	}
 	f.handler = chunk.FileServer(root, opts...)
-	// The path keeps its leading slash.
+	// StripPrefix leaves the slash at the start of the path.
 	f.answer = http.StripPrefix(FilesPath[:len(FilesPath)-1], f.handler)
 	return f, nil
 }
 
-// ServeHTTP answers GET and HEAD /files/NAME.
+// ServeHTTP answers GET and HEAD requests for /files/NAME.
 func (f *Files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if f == nil {
 		refuse.Write(w, http.StatusNotFound, errNoRoot)
@@ -91,7 +92,7 @@ func (f *Files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.answer.ServeHTTP(p, r)
 }
 
-// served is called after each request.
+// served counts and logs a request. The file handler calls it after each request.
 func (f *Files) served(r *http.Request, sent chunk.Report, status int) {
 	f.answered.add(status)
 	log := f.log
@@ -110,14 +111,15 @@ func (f *Files) served(r *http.Request, sent chunk.Report, status int) {
 	log.Log(r.Context(), slog.LevelDebug, "file served", attrs...)
 }
 
-// SetLimit replaces how many downloads there may be at a time. Those above a lower limit stay.
+// SetLimit sets the maximum number of concurrent downloads. If the limit is lowered, the downloads
+// above it continue.
 func (f *Files) SetLimit(n int) {
 	if f != nil {
 		f.downloads.setLimit(n)
 	}
 }
 
-// Held returns how many downloads there are.
+// Held returns the number of downloads in progress.
 func (f *Files) Held() int {
 	if f == nil {
 		return 0
@@ -125,7 +127,7 @@ func (f *Files) Held() int {
 	return f.downloads.Held()
 }
 
-// Drain refuses further requests, and returns a channel that is closed when all present ones have
+// Drain refuses new requests, and returns a channel that is closed when all present requests have
 // ended.
 func (f *Files) Drain() <-chan struct{} {
 	if f == nil {
@@ -144,8 +146,8 @@ func (f *Files) Close() error {
 	return f.root.Close()
 }
 
-// Offer describes FilesPath in a word: no files ("off"), files without lists ("named"), or files
-// with lists ("listed").
+// Offer returns a word for what is served at FilesPath: nothing ("off"), files without directory
+// listings ("named"), or files with directory listings ("listed").
 func (f *Files) Offer() string {
 	switch {
 	case f == nil:
@@ -156,7 +158,7 @@ func (f *Files) Offer() string {
 	return "named"
 }
 
-// BlockBytes returns the bytes of the blocks that downloads hold.
+// BlockBytes returns the size of the memory blocks that downloads hold, in bytes.
 func (f *Files) BlockBytes() int64 {
 	if f == nil {
 		return 0
@@ -164,16 +166,16 @@ func (f *Files) BlockBytes() int64 {
 	return f.downloads.blocks.Stats().InUse
 }
 
-// FilesStats has the counters of Files.
+// FilesStats are the counters of Files.
 type FilesStats struct {
-	Requests  map[string]int64 // that were answered, by the first digit of the status
+	Requests  map[string]int64 // answered requests by the class of the status
 	Sent      chunk.Report
 	Downloads int   // at present
-	Refused   int64 // because there were too many at a time
-	Stalled   int64 // cut because the client took nothing
+	Refused   int64 // over the limit of concurrent downloads
+	Stalled   int64 // ended because the client accepted no data
 }
 
-// Stats returns what f, which is not nil, has done.
+// Stats returns the counters of f. f must not be nil.
 func (f *Files) Stats() FilesStats {
 	return FilesStats{
 		Requests: f.answered.byClass(), Sent: f.handler.Sent(), Downloads: f.downloads.Held(),

@@ -6,12 +6,12 @@ import (
 	"sync/atomic"
 )
 
-// statusCounts counts answers by the first digit of their status.
+// statusCounts counts responses by the first digit of their status.
 type statusCounts [6]atomic.Int64
 
 func (c *statusCounts) add(status int) { c[min(max(status/100, 0), len(c)-1)].Add(1) }
 
-// byClass returns the counts of 1xx to 5xx.
+// byClass returns the counts under the keys "1xx" to "5xx".
 func (c *statusCounts) byClass() map[string]int64 {
 	counts := make(map[string]int64)
 	for class := 1; class < len(c); class++ {
@@ -20,7 +20,7 @@ func (c *statusCounts) byClass() map[string]int64 {
 	return counts
 }
 
-// A statusWriter remembers the status.
+// A statusWriter remembers the status of the final response.
 type statusWriter struct {
 	http.ResponseWriter
 	status int
@@ -34,5 +34,5 @@ func (w *statusWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Unwrap is for http.ResponseController and chunk.Copy.
+// Unwrap returns the wrapped writer, for http.ResponseController and chunk.Copy.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -1,7 +1,7 @@
-// Package streamname checks the names of streams, and finds them in addresses.
+// Package streamname checks the names of streams, and extracts them from paths.
 //
-// Below /live/, a stream is at NAME, NAME.flv and NAME.mp4, and its HLS at NAME/OBJECT. No address
-// belongs to two streams.
+// Below /live/, a stream is at NAME, NAME.flv and NAME.mp4, and the objects of its HLS are at
+// NAME/OBJECT. No path belongs to two streams.
 package streamname
 
 import (
@@ -12,26 +12,27 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// A name has 1 to maxParts parts of nameBytes, separated by slashes: a stream, and before it
-// perhaps an application, a tenant, an event.
+// A name has 1 to maxParts parts, separated by slashes. Each part consists of nameBytes. The last
+// part names the stream; the parts before it may name an application, a tenant or an event.
 const (
 	maxParts = 4
-	// bytes: four parts hold a UUID between words, and keys in Redis and lines of logs stay short.
+	// maxName is the maximum length of a name in bytes. It has room for four parts with a UUID and
+	// words, and keeps Redis keys and log lines short.
 	maxName   = 128
 	nameBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 )
 
-// Path is where streams are in addresses of HTTP.
+// Path is the HTTP path below which the streams are.
 const Path = "/live/"
 
-// The extensions that ask for a format.
+// The extensions that select the format of a stream.
 const (
 	FLV = ".flv"
 	MP4 = ".mp4"
 )
 
-// Check refuses a malformed name, and a name that could not be watched because its end has another
-// meaning. The error is a [refuse.Refusal].
+// Check returns an error if name is malformed, or if the stream could not be watched because the
+// end of its name has another meaning in a path. The error is a [refuse.Refusal].
 func Check(name string) error {
 	bad := func(format string, args ...any) error {
 		return refuse.New(http.StatusBadRequest, "bad stream name "+format,
@@ -53,7 +54,7 @@ func Check(name string) error {
 	if _, ext := CutExt(name); ext != "" {
 		return bad("%q: an ending of .flv or .mp4 asks for a format", name)
 	}
-	// NAME.mp4 would be an init segment.
+	// With MP4 appended, the name would be the path of an init segment.
 	if _, object := Split(name + MP4); object != "" {
 		return bad("%q: the HLS of a stream has such names", name)
 	}
@@ -63,7 +64,8 @@ func Check(name string) error {
 	return nil
 }
 
-// CutExt returns path without an extension that asks for a format, and the extension, or "".
+// CutExt returns path without the extension that selects a format, and the extension, or "" if path
+// has none.
 func CutExt(path string) (name, ext string) {
 	for _, ext := range []string{FLV, MP4} {
 		if name, ok := strings.CutSuffix(path, ext); ok {
@@ -73,8 +75,9 @@ func CutExt(path string) (name, ext string) {
 	return path, ""
 }
 
-// Split splits the path below /live/ of an object of HLS. If path has no object, name is all of it,
-// and may end with an extension. The name is not checked.
+// Split splits path, which is below /live/, into the name of a stream and an object of its HLS. If
+// path contains no object, name is the whole path, which may end with an extension. The name is not
+// checked.
 func Split(path string) (name, object string) {
 	i := strings.LastIndexByte(path, '/')
 	if i < 0 || !isObject(path[i+1:]) {
@@ -83,7 +86,7 @@ func Split(path string) (name, object string) {
 	return path[:i], path[i+1:]
 }
 
-// isObject reports whether word has the form of an object of HLS.
+// isObject reports whether word has the form of the name of an HLS object.
 func isObject(word string) bool {
 	if strings.HasSuffix(word, ".m3u8") || strings.HasSuffix(word, ".m4s") {
 		return true
@@ -92,8 +95,8 @@ func isObject(word string) bool {
 	return ok && o.Kind == hls.KindInit
 }
 
-// Published returns the name of the stream that is published at NAME or NAME.flv, so that one
-// address serves both to publish and to watch. The error is a [refuse.Refusal].
+// Published returns the name of the stream that is published at NAME or NAME.flv. The same path
+// serves to publish the stream and to watch it. The error is a [refuse.Refusal].
 func Published(path string) (string, error) {
 	name, ext := CutExt(path)
 	if ext == MP4 {
@@ -112,8 +115,8 @@ func Of(path string) string {
 	return name
 }
 
-// InPath returns the name of the stream that a path of HTTP is about, or "". The name is not
-// checked.
+// InPath returns the name of the stream that an HTTP path belongs to, or "" if it belongs to none.
+// The name is not checked.
 func InPath(path string) string {
 	below, ok := strings.CutPrefix(path, Path)
 	if !ok {

@@ -17,29 +17,30 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// Keys sign and verify tokens: the first one signs, and all verify. To replace a key, add the new
-// one, and remove the old one when its tokens have expired.
+// Keys sign and verify tokens. The first key signs, and every key verifies. To replace a key, add
+// the new key, and remove the old one after its tokens have expired.
 type Keys []key
 
 type key struct {
-	id      string // kid
+	id      string // the kid of its tokens
 	method  jwt.SigningMethod
-	private any // nil: the key only verifies
+	private any // nil if the key only verifies
 	public  any
 }
 
 const (
-	minSecret = 32 // bytes: an HMAC-SHA256 is no stronger than its key
+	minSecret = 32 // bytes; HMAC-SHA256 is not stronger than its key
 	maxSecret = 256
 	maxKeys   = 16
 )
 
-// maxKeyFile bounds a file of keys, in bytes: hundreds of them.
+// maxKeyFile is the maximum size of a key file in bytes, far more than maxKeys keys need.
 const maxKeyFile = 64 << 10
 
-// ReadKeys reads the keys of a file, one a line: KID ALG KEY. It ignores empty lines and lines that
-// begin with #. It refuses a file that all users of the machine may write: each could sign. They
-// may read it, since containers mount secrets so.
+// ReadKeys reads the keys of a file. Each line is KID ALG KEY. Empty lines and lines that begin
+// with # are ignored. ReadKeys refuses a file that all users of the machine may write, because each
+// of them could add a key and sign tokens. It accepts a file that all users may read, because
+// containers mount secrets with that mode.
 func ReadKeys(file string) (Keys, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -49,12 +50,12 @@ func ReadKeys(file string) (Keys, error) {
 	if info, err := f.Stat(); err != nil {
 		return nil, err
 	} else if mode := info.Mode().Perm(); mode&0o002 != 0 && runtime.GOOS != "windows" {
-		// Which has no such modes.
+		// Windows has no such file modes.
 		return nil, fmt.Errorf(
 			"%s has mode %#o: all users may write it, so take that right away (chmod o-w)", file,
 			mode)
 	}
-	text, err := io.ReadAll(io.LimitReader(f, maxKeyFile+1)) // it may be another file by mistake
+	text, err := io.ReadAll(io.LimitReader(f, maxKeyFile+1)) // may be a wrong, large file
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +102,8 @@ func parseKeys(text string) (Keys, error) {
 	return keys, nil
 }
 
-// parseKey returns the key of a line. Its errors quote no word of the line: each may be a secret.
+// parseKey returns the key of a line. Its errors quote no word of the line, because each word may
+// be a secret.
 func parseKey(id, alg, text string) (key, error) {
 	switch alg {
 	case "HS256":
@@ -127,7 +129,7 @@ func parseKey(id, alg, text string) (key, error) {
 	return key{}, errors.New("the second word is not HS256 or EdDSA: want KID ALG KEY")
 }
 
-// Sign returns t as a JWT, signed by the first of k.
+// Sign returns t as a JWT signed with the first key of k.
 func (k Keys) Sign(t Token) (string, error) {
 	if err := t.check(); err != nil {
 		return "", err
@@ -152,7 +154,8 @@ func (k Keys) Sign(t Token) (string, error) {
 	return text, err
 }
 
-// Verify returns the token in text if one of k signed it and it is valid at now, with Leeway.
+// Verify returns the token in text if a key of k has signed it and it is valid at the time now,
+// give or take Leeway.
 func (k Keys) Verify(text string, now time.Time) (Token, error) {
 	switch {
 	case len(text) > maxToken:
@@ -163,7 +166,7 @@ func (k Keys) Verify(text string, now time.Time) (Token, error) {
 		return Token{}, errors.New(
 			"the token is not a JWT: want HEADER.CLAIMS.SIGNATURE, each in base64url")
 	}
-	claims := jwt.MapClaims{} // a struct would take "EXP" for exp, and "1" for a number
+	claims := jwt.MapClaims{} // a struct would accept "EXP" for exp, and "1" for a number
 	t, parts, err := parser.ParseUnverified(text, claims)
 	if err != nil {
 		return Token{}, err
@@ -172,14 +175,15 @@ func (k Keys) Verify(text string, now time.Time) (Token, error) {
 	if err != nil {
 		return Token{}, err
 	}
-	// The method is the key's. The method of t is the one that the header asked for.
+	// The method comes from the key. t.Method comes from the token's header and must not be used.
 	if err := key.method.Verify(parts[0]+"."+parts[1], t.Signature, key.public); err != nil {
 		return Token{}, fmt.Errorf("the token is not signed with this server's key %q", key.id)
 	}
 	return read(claims, now)
 }
 
-// find returns the key that a header names. A header without kid means the only key.
+// find returns the key that the kid of header names. Without kid it returns the only key. It
+// refuses a header whose alg is not the key's, or that has crit.
 func (k Keys) find(header map[string]any) (key, error) {
 	kid, named := header["kid"]
 	i := slices.IndexFunc(k, func(key key) bool { return key.id == kid })
@@ -197,7 +201,7 @@ func (k Keys) find(header map[string]any) (key, error) {
 		return key{}, fmt.Errorf("the token's alg is %.20q, and its key %q is for %s",
 			fmt.Sprint(alg), k[i].id, k[i].method.Alg())
 	}
-	if _, ok := header["crit"]; ok { // RFC 7515, 4.1.11
+	if _, ok := header["crit"]; ok { // must be refused if unknown: RFC 7515, 4.1.11
 		return key{}, errors.New(
 			"the token's header has crit, and this server knows no extensions: leave it out")
 	}
@@ -207,7 +211,7 @@ func (k Keys) find(header map[string]any) (key, error) {
 // NewKey returns a line for the key file, with a random secret. Its kid begins with the date.
 func NewKey() string {
 	var b [minSecret]byte
-	_, _ = rand.Read(b[:]) // it never fails
+	_, _ = rand.Read(b[:]) // never fails
 	kid := time.Now().UTC().Format(time.DateOnly) + "-" + rand.Text()[:6]
 	return kid + " HS256 " + base64.RawURLEncoding.EncodeToString(b[:])
 }

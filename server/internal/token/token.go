@@ -1,9 +1,9 @@
-// Package token makes and checks signed tokens: JSON Web Tokens (RFC 7519) with HS256 or EdDSA. A
-// token gives one right to one stream, or to all streams of a pattern, until it expires.
+// Package token creates and verifies signed tokens: JSON Web Tokens (RFC 7519) with HS256 or EdDSA.
+// A token grants one right to one stream, or to all streams that match a pattern, until it expires.
 // docs/access.md lists the claims.
 //
-// The key file gives each key its algorithm. A token with another alg is refused: its header never
-// chooses the algorithm (RFC 8725).
+// The key file assigns each key its algorithm. A token with another alg is refused, so that the
+// header of a token never chooses the algorithm (RFC 8725).
 package token
 
 import (
@@ -17,42 +17,44 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// A Right is the permission in a token.
+// A Right is the permission that a token grants.
 type Right string
 
 const (
-	Publish Right = "publish" // and to watch the same streams
+	Publish Right = "publish" // includes the right to watch the same streams
 	Read    Right = "read"
 )
 
 const (
-	// maxToken bounds the text of a token, in bytes. HLS playlists repeat it in each address.
+	// maxToken is the maximum length of a token in bytes. The length matters because HLS playlists
+	// repeat the token in each address.
 	maxToken = 1 << 10
 
-	// Leeway is how far the clocks of the issuer and of the server may differ.
+	// Leeway is the tolerated difference between the clocks of the issuer and of the server.
 	Leeway = 30 * time.Second
 
-	// audience is the server's name in aud. A token for other audiences must be refused (RFC 7519,
-	// 4.1.3).
+	// audience is the server's name in the claim aud. A token that is only for other audiences must
+	// be refused (RFC 7519, 4.1.3).
 	audience = "millrace"
 
-	// maxTime is the end of the year 9999, in seconds. A larger exp is in milliseconds, as
-	// Date.now() of JavaScript returns them: the token would never expire.
+	// maxTime is the end of the year 9999, in seconds since 1970. A larger exp is in milliseconds,
+	// as JavaScript's Date.now() returns them; the token would practically never expire.
 	maxTime = 253402300799
 )
 
 // A Token is the content of a signed token.
 type Token struct {
 	Right Right
-	// A name; "tenant/*" is all names that begin with "tenant/", and "*" is all names.
+	// Stream is a stream's name or a pattern: "tenant/*" means all names that begin with "tenant/",
+	// and "*" means all names.
 	Stream  string
 	Expires time.Time
 }
 
-// streamBytes are the bytes of names and patterns.
+// streamBytes are the bytes that names and patterns may contain.
 const streamBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-/*"
 
-// check refuses a token that no server accepts.
+// check returns an error if no server accepts the token.
 func (t Token) check() error {
 	beginning, isPattern := strings.CutSuffix(t.Stream, "*")
 	switch {
@@ -72,8 +74,9 @@ func (t Token) check() error {
 	return nil
 }
 
-// Is reports whether a text has the form of a JWT: an object, an object and a signature. The
-// alphabet matters because package base64 ignores line breaks, and a token should have one text.
+// Is reports whether text has the form of a JWT: two objects and a signature, each in base64url,
+// with dots between them. It checks the alphabet because package base64 ignores line breaks, and a
+// token must have only one encoding.
 func Is(text string) bool {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_."
 	return strings.HasPrefix(text, "e") && strings.Count(text, ".") == 2 &&
@@ -82,8 +85,8 @@ func Is(text string) bool {
 
 var parser = jwt.NewParser(jwt.WithStrictDecoding())
 
-// read returns the token that verified claims describe, if it is valid at now. The errors of the
-// library's own checks of exp and nbf lack the times.
+// read returns the token with the verified claims, if it is valid at the time now. It checks exp
+// and nbf itself, because the errors of the library do not contain the times.
 func read(claims jwt.MapClaims, now time.Time) (Token, error) {
 	expires, err := seconds(claims, "exp")
 	if err != nil {
@@ -108,7 +111,7 @@ func read(claims jwt.MapClaims, now time.Time) (Token, error) {
 				"the claim aud does not name this server: leave it out, or add %q", audience)
 		}
 	}
-	right, _ := claims["right"].(string) // check refuses ""
+	right, _ := claims["right"].(string) // check refuses the empty string
 	stream, _ := claims["stream"].(string)
 	t := Token{Right: Right(right), Stream: stream, Expires: expires}
 	if err := t.check(); err != nil {
@@ -117,7 +120,7 @@ func read(claims jwt.MapClaims, now time.Time) (Token, error) {
 	return t, nil
 }
 
-// seconds returns the time in a claim.
+// seconds returns the time in the claim called name.
 func seconds(claims jwt.MapClaims, name string) (time.Time, error) {
 	if s, ok := claims[name].(float64); ok && s >= 1 && s <= maxTime {
 		return time.Unix(int64(s), 0).UTC(), nil
@@ -126,18 +129,19 @@ func seconds(claims jwt.MapClaims, name string) (time.Time, error) {
 		"the token needs %s as a number: seconds since 1970, not milliseconds", name)
 }
 
-// Decode returns the header and the claims of a token as JSON. It verifies nothing.
+// Decode returns the header and the claims of a token as JSON. It verifies neither the signature
+// nor the claims.
 func Decode(text string) (header, claims []byte, err error) {
 	t, _, err := parser.ParseUnverified(text, jwt.MapClaims{})
 	if errors.Is(err, jwt.ErrTokenMalformed) {
 		return nil, nil, err
 	}
-	header, _ = json.Marshal(t.Header) // it was JSON
+	header, _ = json.Marshal(t.Header) // cannot fail, because it was parsed from JSON
 	claims, _ = json.Marshal(t.Claims)
 	return header, claims, nil
 }
 
-// Allow returns nil if t gives right to the stream called name.
+// Allow returns nil if t grants the right to the stream called name.
 func (t Token) Allow(right Right, name string) error {
 	beginning, isPattern := strings.CutSuffix(t.Stream, "*")
 	switch {

@@ -1,4 +1,5 @@
-// Package livetest publishes to a server under test and watches it, as encoders and players do.
+// Package livetest publishes streams to a server under test and watches them, as encoders and
+// players do.
 package livetest
 
 import (
@@ -13,17 +14,18 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
-// A Client makes requests to the server at Addr. It ends the test where a request cannot be made.
+// A Client makes requests to the server at Addr. It ends the test if it cannot create a request or
+// a connection.
 type Client struct {
 	T    testing.TB
 	Addr string
-	Log  *nettest.LogBook // of the server
+	Log  *nettest.LogBook // the server's log
 }
 
 // URL returns the address of path.
 func (c *Client) URL(path string) string { return "http://" + c.Addr + path }
 
-// Logged waits until all of words stand in one line of the server's log.
+// Logged waits until one line of the server's log contains all of words.
 func (c *Client) Logged(words ...string) {
 	c.T.Helper()
 	nettest.Eventually(c.T, fmt.Sprintf("a log line with %q", words), func() bool {
@@ -40,17 +42,17 @@ func (c *Client) Logged(words ...string) {
 	})
 }
 
-// A Response is an answer that was read to its end.
+// A Response is a response with its complete body.
 type Response struct {
-	Status int // 0: an error, with its text in Body
+	Status int // 0 if the request failed; the error is in Body then
 	Header http.Header
 	Body   string
 }
 
-// Do makes a request over HTTP/1.
+// Do makes a request over HTTP/1 and returns the response.
 func (c *Client) Do(req *http.Request) Response { return Do(http.DefaultClient, req) }
 
-// Do makes a request with client.
+// Do makes a request with client and returns the response.
 func Do(client *http.Client, req *http.Request) Response {
 	res, err := client.Do(req)
 	if err != nil {
@@ -88,8 +90,8 @@ func (c *Client) Request(method, path, body string, header ...string) Response {
 	return c.Do(req)
 }
 
-// HTTP2 returns a client that speaks HTTP/2 without TLS and lets window bytes of an answer wait
-// unread.
+// HTTP2 returns a client that speaks HTTP/2 without TLS. The client receives at most window bytes
+// of a response before they are read.
 func HTTP2(t testing.TB, window int) *http.Client {
 	t.Helper()
 	protocols := new(http.Protocols)
@@ -100,7 +102,8 @@ func HTTP2(t testing.TB, window int) *http.Client {
 	return &http.Client{Transport: tr}
 }
 
-// Dial opens a connection for a hand-written request, and writes head, whose lines end with "\n".
+// Dial opens a connection for a hand-written request, and writes head to it. Lines of head end with
+// "\n", which Dial replaces with "\r\n".
 func (c *Client) Dial(head string) net.Conn {
 	c.T.Helper()
 	conn := nettest.Dial(c.T, c.Addr, 0)

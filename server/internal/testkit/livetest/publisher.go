@@ -10,10 +10,10 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
-// A Publisher sends a stream in chunks, as encoders do.
+// A Publisher publishes a stream over HTTP with a chunked body, as encoders do.
 type Publisher struct {
 	t      testing.TB
-	Body   *io.PipeWriter // writes to it are sent
+	Body   *io.PipeWriter // the body of the request
 	answer chan Response
 }
 
@@ -23,7 +23,7 @@ func (c *Client) Publisher(name string) *Publisher {
 	return c.PublisherBy(http.DefaultClient, name)
 }
 
-// PublisherBy starts a publisher that sends its requests with client.
+// PublisherBy starts a publisher of the stream name, which sends its request with client.
 func (c *Client) PublisherBy(client *http.Client, name string) *Publisher {
 	c.T.Helper()
 	r, w := io.Pipe()
@@ -49,19 +49,19 @@ func (p *Publisher) Send(b []byte) {
 	}
 }
 
-// End ends the body and returns the answer.
+// End ends the body and returns the response.
 func (p *Publisher) End() Response {
 	p.t.Helper()
 	_ = p.Body.Close()
 	return p.Wait()
 }
 
-// Cut breaks the connection in the middle of the body.
+// Cut aborts the request in the middle of the body.
 func (p *Publisher) Cut() { _ = p.Body.CloseWithError(errCut) }
 
 var errCut = errors.New("the publisher is cut")
 
-// Wait returns the answer.
+// Wait waits for the response and returns it.
 func (p *Publisher) Wait() Response {
 	p.t.Helper()
 	select {

@@ -14,26 +14,27 @@ import (
 	"github.com/millrace-io/millrace/media/rtmp"
 )
 
-// An RTMP is a client that speaks RTMP. One goroutine may send and another one may read.
+// An RTMP is an RTMP client. One goroutine may send while another one reads.
 type RTMP struct {
 	t    testing.TB
 	Conn net.Conn
 
 	enc   rtmp.Encoder
 	out   millrace.Chain
-	calls float64 // commands so far
+	calls float64 // number of commands sent
 
 	r   *millrace.Reader
 	dec *rtmp.Decoder
 }
 
-// handshakeSize is the length of C1, C2, S1 and S2.
+// handshakeSize is the length of C1, C2, S1 and S2 in bytes.
 const handshakeSize = 1536
 
-// maxMessage is the longest message that the client takes.
+// maxMessage is the maximum length of a message that the client accepts, in bytes.
 const maxMessage = 16 << 20
 
-// NewRTMP shakes hands on conn, and ends the test if that fails. conn lives as long as the test.
+// NewRTMP performs the handshake on conn, and ends the test if it fails. It closes conn at the end
+// of the test.
 func NewRTMP(t testing.TB, conn net.Conn) *RTMP {
 	t.Helper()
 	_ = conn.SetDeadline(time.Now().Add(2 * nettest.Timeout))
@@ -62,18 +63,19 @@ func NewRTMP(t testing.TB, conn net.Conn) *RTMP {
 	return c
 }
 
-// ChunkSize makes the client send chunks of n bytes from now on, in place of 128.
+// ChunkSize sets the chunk size of the messages that the client sends from now on. The initial size
+// is 128 bytes.
 func (c *RTMP) ChunkSize(n int) {
 	c.t.Helper()
 	c.enc.SetChunkSize(&c.out, n)
 	c.flush()
 }
 
-// flush sends the pending messages. A closed connection is not an error: tests read the server's
-// last messages.
+// flush sends the pending messages. It ignores errors, because on a closed connection tests still
+// read the server's last messages.
 func (c *RTMP) flush() { _, _ = c.out.WriteTo(c.Conn) }
 
-// Send sends a message, and returns whether the connection took it.
+// Send sends a message. It returns an error if writing to the connection fails.
 func (c *RTMP) Send(m rtmp.Message, body []byte) error {
 	c.t.Helper()
 	c.make(m, body)
@@ -81,7 +83,7 @@ func (c *RTMP) Send(m rtmp.Message, body []byte) error {
 	return err
 }
 
-// make appends a message to out.
+// make appends a message to the pending messages in out.
 func (c *RTMP) make(m rtmp.Message, body []byte) {
 	c.t.Helper()
 	var b millrace.Chain
@@ -91,8 +93,8 @@ func (c *RTMP) make(m rtmp.Message, body []byte) {
 	}
 }
 
-// Call sends a command on a message stream: a name, a transaction, null or an object, and
-// arguments.
+// Call sends a command on a message stream. The command is name, a transaction number and values:
+// null or an object, and then arguments.
 func (c *RTMP) Call(stream uint32, name string, values ...any) {
 	c.t.Helper()
 	c.calls++
@@ -100,22 +102,22 @@ func (c *RTMP) Call(stream uint32, name string, values ...any) {
 	_ = c.Send(rtmp.Message{Type: rtmp.TypeCommand, ChunkStream: 3, Stream: stream}, body)
 }
 
-// Ping asks the server for an answer with the number v.
+// Ping sends a ping request with the number v. The server answers with the same number.
 func (c *RTMP) Ping(v uint32) error {
 	c.ping(v)
 	_, err := c.out.WriteTo(c.Conn)
 	return err
 }
 
-// ping makes a request for an answer.
+// ping appends a ping request to out.
 func (c *RTMP) ping(v uint32) {
 	const request = 6
 	c.make(rtmp.Message{Type: rtmp.TypeUserControl, ChunkStream: 2},
 		binary.BigEndian.AppendUint32([]byte{0, request}, v))
 }
 
-// PingUntilItEnds asks for answers, and reads none, until the connection takes no more requests:
-// the server has closed it.
+// PingUntilItEnds sends ping requests, and reads no responses, until the server has closed the
+// connection.
 func (c *RTMP) PingUntilItEnds() {
 	c.t.Helper()
 	for c.enc.SetChunkSize(&c.out, 1<<10); ; {
@@ -133,7 +135,7 @@ func (c *RTMP) PingUntilItEnds() {
 	}
 }
 
-// Pong returns the number of an answer to Ping.
+// Pong returns the number in the response to a Ping; ok is false for other messages.
 func (m *RTMPMessage) Pong() (v uint32, ok bool) {
 	const response = 7
 	if m.Type != rtmp.TypeUserControl || len(m.Body) != 6 || m.Body[1] != response {
@@ -148,7 +150,7 @@ type RTMPMessage struct {
 	Body []byte
 }
 
-// Command returns the values of a command, or nil.
+// Command returns the values of a command, or nil for other messages.
 func (m *RTMPMessage) Command() []any {
 	if m.Type != rtmp.TypeCommand {
 		return nil
@@ -157,7 +159,8 @@ func (m *RTMPMessage) Command() []any {
 	return values
 }
 
-// Status returns level, code and description of an onStatus; ok is false for other messages.
+// Status returns the level, code and description of an onStatus message; ok is false for other
+// messages.
 func (m *RTMPMessage) Status() (s Status, ok bool) {
 	values := m.Command()
 	if len(values) < 4 || values[0] != "onStatus" {
@@ -181,7 +184,7 @@ func (m *RTMPMessage) Status() (s Status, ok bool) {
 // A Status is the content of an onStatus message.
 type Status struct{ Level, Code, Description string }
 
-// Tag returns an audio, video or metadata message as an FLV tag, and nil for other messages.
+// Tag returns an audio, video or metadata message as an FLV tag. It returns nil for other messages.
 func (m *RTMPMessage) Tag() []byte {
 	switch m.Type {
 	case rtmp.TypeAudio, rtmp.TypeVideo:
@@ -212,7 +215,8 @@ func (c *RTMP) Next() (*RTMPMessage, error) {
 	return &RTMPMessage{m, p}, nil
 }
 
-// await reads up to a message that is wanted.
+// await reads messages until one is wanted, and returns it. what names it in the failure of the
+// test.
 func (c *RTMP) await(what string, wanted func(m *RTMPMessage) bool) *RTMPMessage {
 	c.t.Helper()
 	for {
@@ -226,8 +230,8 @@ func (c *RTMP) await(what string, wanted func(m *RTMPMessage) bool) *RTMPMessage
 	}
 }
 
-// Connect connects to the application, with more to say of the client, and creates a message
-// stream.
+// Connect connects to the application app and creates a message stream. more are further properties
+// of the connect command.
 func (c *RTMP) Connect(app string, more ...rtmp.Property) {
 	c.t.Helper()
 	c.Call(0, "connect", append(rtmp.Object{{Name: "app", Value: app},
@@ -238,7 +242,7 @@ func (c *RTMP) Connect(app string, more ...rtmp.Property) {
 	c.result("createStream")
 }
 
-// result reads up to the answer of the last call.
+// result reads messages up to the result of the last call.
 func (c *RTMP) result(what string) {
 	c.t.Helper()
 	c.await(what, func(m *RTMPMessage) bool {
@@ -247,20 +251,20 @@ func (c *RTMP) result(what string) {
 	})
 }
 
-// Publish asks to publish, and returns the first status.
+// Publish requests to publish, and returns the first status.
 func (c *RTMP) Publish(key string) Status {
 	c.t.Helper()
 	c.Call(rtmp.Stream, "publish", nil, key, "live")
 	return c.AwaitStatus()
 }
 
-// Play asks to play, and does not wait.
+// Play requests to play, and does not wait for a response.
 func (c *RTMP) Play(key string) {
 	c.t.Helper()
 	c.Call(rtmp.Stream, "play", nil, key)
 }
 
-// AwaitStatus reads up to the next onStatus.
+// AwaitStatus reads messages up to the next onStatus.
 func (c *RTMP) AwaitStatus() (s Status) {
 	c.t.Helper()
 	c.await("a status", func(m *RTMPMessage) (ok bool) {
@@ -270,7 +274,7 @@ func (c *RTMP) AwaitStatus() (s Status) {
 	return s
 }
 
-// AwaitCode reads up to the onStatus of that code.
+// AwaitCode reads messages up to the next onStatus with that code.
 func (c *RTMP) AwaitCode(code string) (s Status) {
 	c.t.Helper()
 	c.await(code, func(m *RTMPMessage) (ok bool) {
@@ -280,7 +284,7 @@ func (c *RTMP) AwaitCode(code string) (s Status) {
 	return s
 }
 
-// SendTags sends FLV tags as messages, and metadata as encoders do: with the request to keep them.
+// SendTags sends FLV tags as messages. It puts @setDataFrame before metadata, as encoders do.
 func (c *RTMP) SendTags(tags ...[]byte) error {
 	c.t.Helper()
 	for _, tag := range tags {
@@ -303,13 +307,13 @@ func (c *RTMP) SendTags(tags ...[]byte) error {
 	return nil
 }
 
-// NextTag reads the next tag.
+// NextTag reads messages up to the next one that is a tag, and returns the tag.
 func (c *RTMP) NextTag() []byte {
 	c.t.Helper()
 	return c.await("a tag", func(m *RTMPMessage) bool { return m.Tag() != nil }).Tag()
 }
 
-// Rest reads to the end of the connection, and returns the tags and the statuses.
+// Rest reads up to the end of the connection, and returns the tags and the statuses.
 func (c *RTMP) Rest() (tags [][]byte, statuses []Status) {
 	c.t.Helper()
 	for {
@@ -329,7 +333,7 @@ func (c *RTMP) Rest() (tags [][]byte, statuses []Status) {
 	}
 }
 
-// AwaitEnd reads to the end of the connection, however it comes, and fails the test if it does not.
+// AwaitEnd reads until the connection ends, with any error. The test fails if it does not end.
 func (c *RTMP) AwaitEnd() {
 	c.t.Helper()
 	for {
@@ -343,7 +347,7 @@ func (c *RTMP) AwaitEnd() {
 	}
 }
 
-// RTMPChunks returns a message in chunks of size bytes.
+// RTMPChunks returns a message encoded in chunks of size bytes.
 func RTMPChunks(m rtmp.Message, body []byte, size int) []byte {
 	var enc rtmp.Encoder
 	defer enc.Release()

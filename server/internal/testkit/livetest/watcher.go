@@ -20,8 +20,8 @@ type Watcher struct {
 	Res  *http.Response // set by Begin
 }
 
-// Watcher asks for path and reads the head of the response. The connection's receive buffer has
-// rcvbuf bytes, or with 0 as many as the system chooses.
+// Watcher requests path and reads the head of the response. rcvbuf is the size of the connection's
+// receive buffer in bytes; 0 leaves it to the system.
 func (c *Client) Watcher(path string, rcvbuf int) *Watcher {
 	c.T.Helper()
 	w := c.Ask(path, rcvbuf)
@@ -29,20 +29,20 @@ func (c *Client) Watcher(path string, rcvbuf int) *Watcher {
 	return w
 }
 
-// Ask is Watcher without the head, which Begin reads.
+// Ask is like Watcher, but does not read the head of the response. Begin reads it.
 func (c *Client) Ask(path string, rcvbuf int) *Watcher {
 	c.T.Helper()
 	return c.AskOn(nettest.Dial(c.T, c.Addr, rcvbuf), path)
 }
 
-// AskOn is Ask on a connection that is there.
+// AskOn is like Ask, on the existing connection conn.
 func (c *Client) AskOn(conn net.Conn, path string) *Watcher {
 	_ = conn.SetDeadline(time.Now().Add(2 * nettest.Timeout))
 	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", path, c.Addr)
 	return &Watcher{t: c.T, Conn: conn, R: bufio.NewReader(conn)}
 }
 
-// Begin reads the head of the response.
+// Begin reads the head of the response, and ends the test if the status is not 200.
 func (w *Watcher) Begin() {
 	w.t.Helper()
 	res, err := http.ReadResponse(w.R, nil)
@@ -66,7 +66,7 @@ func (w *Watcher) Next(n int) []byte {
 	return p
 }
 
-// Rest reads the body to its end.
+// Rest reads the rest of the body.
 func (w *Watcher) Rest() []byte {
 	w.t.Helper()
 	p, err := io.ReadAll(w.Res.Body)

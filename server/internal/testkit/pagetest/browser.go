@@ -1,4 +1,4 @@
-// Package pagetest runs a headless chromium for the tests of the page.
+// Package pagetest runs headless Chromium for the tests of web pages.
 package pagetest
 
 import (
@@ -14,31 +14,34 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
-// limit ends a browser that a test has got stuck in.
+// limit is the maximum lifetime of a browser, in case a test gets stuck.
 const limit = 5 * time.Minute
 
-// Console collects the messages of a page to the browser's console, including the browser's own.
+// Console collects the messages on the browser's console: those of the page and those of the
+// browser.
 type Console struct {
 	mu    sync.Mutex
 	lines []string
 }
 
-// Lines returns the messages so far, one line each: "error: text (address)".
+// Lines returns the messages collected so far. Each line has the form "error: text (address)".
 func (c *Console) Lines() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.lines)
 }
 
-// Browser starts chromium with a new profile and one empty tab; it ends with the test.
+// Browser starts Chromium with a new profile and an empty tab. It stops Chromium at the end of the
+// test.
 func Browser(t testing.TB) (context.Context, *Console) {
 	t.Helper()
 	path := need.Program(t, "chromium", "chromium-browser", "google-chrome", "headless-shell")
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path),
-		// Chromium leaves files there, and listens on a Unix socket.
+		// Chromium leaves files in TMPDIR, and listens there on a Unix socket.
 		chromedp.Env("TMPDIR="+nettest.PlainDir(t)),
-		// It has none as root and in most containers, and sees nothing but our own page.
+		// Chromium's sandbox does not work as root and in most containers. Only our own page is
+		// opened.
 		chromedp.NoSandbox,
 		chromedp.IgnoreCertErrors, // test servers have self-signed certificates
 		chromedp.DisableGPU,
@@ -48,7 +51,7 @@ func Browser(t testing.TB) (context.Context, *Console) {
 	ctx, cancelTime := context.WithTimeout(context.Background(), limit)
 	ctx, cancelProcess := chromedp.NewExecAllocator(ctx, options...)
 	ctx, cancelTab := chromedp.NewContext(ctx)
-	if err := chromedp.Do(ctx); err != nil { // starts it; a second try would panic
+	if err := chromedp.Do(ctx); err != nil { // starts Chromium; a second try would panic
 		cancelTab()
 		cancelProcess()
 		cancelTime()
@@ -76,8 +79,8 @@ func Browser(t testing.TB) (context.Context, *Console) {
 	return ctx, console
 }
 
-// Await evaluates a JavaScript expression in the tab until it is true; the test fails when that
-// takes too long.
+// Await evaluates a JavaScript expression in the tab until it is true. The test fails after 20
+// seconds.
 func Await(t testing.TB, ctx context.Context, expression string) {
 	t.Helper()
 	if _, err := chromedp.Run(ctx, chromedp.Poll[bool](expression,

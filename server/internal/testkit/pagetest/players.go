@@ -14,9 +14,9 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// playerPage plays streams with hls.js, each in a separate video element. A player records its
-// latency four times a second. begin clears the records, to ignore the time before the player plays
-// steadily.
+// playerPage plays streams with hls.js, each in a separate video element. Each player records its
+// latency four times a second. The function begin clears the records, so that the time before the
+// player plays steadily does not count.
 const playerPage = `<!doctype html><script src="hls.js"></script><script>
 const players = {};
 function play(name, url, config) {
@@ -55,21 +55,22 @@ function report(name) {
 }
 </script><body>`
 
-// A Playback is the record of a player since its begin.
+// A Playback is what the page recorded of a player since begin was called.
 type Playback struct {
-	Time, From float64 // of the video
+	Time, From float64 // playback positions in seconds; From is that at begin
 	Behind     []float64
-	Errors     []string // errors from which it recovered
+	Errors     []string // errors from which hls.js recovered
 	Fatal      []string
-	Waiting    int // times that it had nothing to show
+	Waiting    int // number of times that the video ran out of data
 	Width      int
-	Ended      bool // it has played the end of the stream
+	Ended      bool // whether the video has reached the end of the stream
 	Pictures   int
 	Dropped    int
-	Target     float64 // seconds that it wants to be behind
+	Target     float64 // hls.js's target latency in seconds
 }
 
-// Mistakes are the errors that a machine without time for the browser is no reason for.
+// Mistakes returns the errors, without those that occur when a busy machine leaves the browser too
+// little time.
 func (p *Playback) Mistakes() (list []string) {
 	for _, e := range slices.Concat(p.Errors, p.Fatal) {
 		if !strings.Contains(e, "bufferStalledError") &&
@@ -87,7 +88,7 @@ func (p *Playback) String() string {
 		p.Fatal)
 }
 
-// spread returns least, median and most.
+// spread returns the minimum, the maximum and the median as text.
 func spread(ms []float64) string {
 	if len(ms) == 0 {
 		return "unknown"
@@ -96,19 +97,21 @@ func spread(ms []float64) string {
 	return fmt.Sprintf("%.0f to %.0f ms, median %.0f ms,", s[0], s[len(s)-1], s[len(s)/2])
 }
 
-// A Players is a page of another site than the server's, which plays streams by hls.js.
+// A Players is a web page that plays streams with hls.js. Its origin is not that of the server
+// under test.
 type Players struct {
 	t   testing.TB
 	ctx context.Context
 }
 
-// reachTime is how much longer than its time a player may take for something on a busy machine.
+// reachTime is the additional time that a player may need on a busy machine.
 const reachTime = 30 * time.Second
 
-// NewPlayers opens such a page, which ends with the test.
+// NewPlayers opens a page that plays streams. The page is closed at the end of the test.
 func NewPlayers(t testing.TB) *Players { return OpenPage(t, playerPage) }
 
-// OpenPage opens a page of another site, which may load hls.js as "hls.js" and ends with the test.
+// OpenPage opens a page with the contents html. It may load hls.js from the address "hls.js". Its
+// origin is not that of the server under test. The page is closed at the end of the test.
 func OpenPage(t testing.TB, html string) *Players {
 	t.Helper()
 	script := HLSJS(t)
@@ -139,13 +142,15 @@ func (p *Players) Eval(expression string) string {
 	return text
 }
 
-// Play starts a player. config is the inside of a JavaScript object.
+// Play starts a player called name. config is the inside of a JavaScript object, the configuration
+// of hls.js.
 func (p *Players) Play(name, url, config string) {
 	p.t.Helper()
 	p.Eval(fmt.Sprintf("play(%q, %q, {%s})", name, url, config))
 }
 
-// Reaches waits until the player has played so many seconds since begin.
+// Reaches waits until the player has played more than the given seconds since begin was called in
+// the page. The test fails if that takes too long or the player has a fatal error.
 func (p *Players) Reaches(name string, seconds float64) {
 	p.t.Helper()
 	deadline := time.Now().Add(reachTime + time.Duration(seconds)*time.Second)
@@ -161,7 +166,7 @@ func (p *Players) Reaches(name string, seconds float64) {
 	}
 }
 
-// Report returns the record of a player since begin(NAME) was called in the page.
+// Report returns the record of a player since begin was called in the page.
 func (p *Players) Report(name string) *Playback {
 	p.t.Helper()
 	r := new(Playback)

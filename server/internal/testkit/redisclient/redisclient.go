@@ -8,7 +8,8 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// Options returns new options for a client of e. Timeouts and the like are go-redis's defaults.
+// Options returns new options for a client of e. Timeouts and the other options have the defaults
+// of go-redis.
 func Options(e redistest.Endpoint) *redis.Options {
 	return &redis.Options{
 		Network:                  e.Network,
@@ -19,12 +20,13 @@ func Options(e redistest.Endpoint) *redis.Options {
 	}
 }
 
-// ClusterOptions returns new options for a client of c; see [Options].
+// ClusterOptions returns new options for a client of c. Like those of [Options], they have the
+// defaults of go-redis otherwise.
 func ClusterOptions(c *redistest.Cluster) *redis.ClusterOptions {
 	return &redis.ClusterOptions{Addrs: c.Addrs(), MaintNotificationsConfig: noMaintenance()}
 }
 
-// noMaintenance turns off notifications of maintenance, which only Redis Enterprise sends.
+// noMaintenance turns off maintenance notifications, which only Redis Enterprise sends.
 func noMaintenance() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
