@@ -18,8 +18,8 @@ import (
 type adminService struct {
 	refusals *access.Refusals
 	log      *slog.Logger
-	tls      bool   // of the main listener
-	stop     func() // whether the main listener uses TLS
+	tls      bool   // whether the main listener uses TLS
+	stop     func() // ends the server as SIGTERM does
 }
 
 // adminRoutes returns the handler of the admin listener. It serves expensive reports, the addresses
