@@ -12,21 +12,21 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// An Admission lets viewers in to the streams of a Hub.
+// An Admission admits viewers to the streams of a Hub.
 type Admission struct{ hub *Hub }
 
-// NewAdmission returns the admission to the streams of h.
+// NewAdmission returns an Admission to the streams of h.
 func NewAdmission(h *Hub) Admission { return Admission{h} }
 
-// Admit returns a viewer that has a place, and waits for its stream until ctx ends. The caller
-// calls Viewer.Connect, and then Start or Serve, or it calls Decline. An error is a
-// [refuse.Refusal], or that of ctx.
+// Admit reserves a place for a viewer, waits for its stream until ctx ends, and returns the viewer.
+// The caller must then call Viewer.Connect and Start or Serve, or call Decline. An error is a
+// [refuse.Refusal] or the error of ctx.
 func (a Admission) Admit(ctx context.Context, want WatchRequest) (*Viewer, error) {
 	if err := a.hub.cfg.Memory.Admit(); err != nil {
 		return nil, err
 	}
 	acquire := a.hub.admitted.Acquire
-	if want.Node != "" { // which stands for any number of viewers, and there are as many as nodes
+	if want.Node != "" { // a node reads for any number of viewers; nodes are few
 		acquire = a.hub.admitted.Force
 	}
 	if err := acquire(); err != nil {
@@ -51,8 +51,8 @@ func (a Admission) Admit(ctx context.Context, want WatchRequest) (*Viewer, error
 	return v, nil
 }
 
-// awaitStream calls enter with the stream of that name, with Hub.mu held, and waits for the stream
-// until ctx ends. It returns the result of enter.
+// awaitStream waits until ctx ends for the stream with that name, and then calls enter with it,
+// with Hub.mu held. It returns the result of enter.
 func (a Admission) awaitStream(ctx context.Context, name string,
 	enter func(s *stream) error) error {
 	h := a.hub
@@ -92,7 +92,7 @@ func (a Admission) awaitStream(ctx context.Context, name string,
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	select {
-	case <-w.done: // at the same moment
+	case <-w.done: // the stream came at the same moment
 		return w.err
 	default:
 	}
@@ -110,7 +110,7 @@ func (a Admission) awaitStream(ctx context.Context, name string,
 	return h.cfg.absent(name)
 }
 
-// newViewer adds a viewer to s, which exit removes. Hub.mu is held.
+// newViewer adds a viewer to s; Viewer.exit removes it. Hub.mu is held.
 func (a Admission) newViewer(s *stream, want WatchRequest) (*Viewer, error) {
 	f, err := s.format(want)
 	peer := want.Node != ""
@@ -134,7 +134,7 @@ func (a Admission) newViewer(s *stream, want WatchRequest) (*Viewer, error) {
 	return v, nil
 }
 
-// Decline gives back the place of a viewer that will not be served, and has no transport.
+// Decline releases the place of a viewer that will not be served and has no transport.
 func (v *Viewer) Decline() {
 	v.start.Cursor.Close()
 	v.exit()
@@ -155,8 +155,8 @@ func (v *Viewer) awaitReady(ctx context.Context) error {
 	return nil
 }
 
-// awaitTracks waits until v can be told which tracks the stream has. A node that asks finds that
-// out for its own viewers.
+// awaitTracks waits until the tracks of the stream are known, so that v can be told. It does not
+// wait for another node: that node determines the tracks for its own viewers.
 func (v *Viewer) awaitTracks(ctx context.Context) error {
 	if v.node != "" {
 		return nil
@@ -169,7 +169,7 @@ func (v *Viewer) awaitTracks(ctx context.Context) error {
 	return err
 }
 
-// Format returns the format of the stream that is asked for. It does not wait for the stream.
+// Format returns the format that the request results in. It does not wait for the stream.
 func (a Admission) Format(want WatchRequest) (rendition.Format, error) {
 	a.hub.mu.Lock()
 	s := a.hub.find(want.Name)
@@ -180,22 +180,22 @@ func (a Admission) Format(want WatchRequest) (rendition.Format, error) {
 	return s.format(want)
 }
 
-// Start serves v, which has a transport, and returns at once. read reads from the client until it
-// hangs up.
+// Start serves v, which has a transport, and returns at once. It calls read, which reads from the
+// client until the client hangs up.
 func (a Admission) Start(v *Viewer, read func()) {
 	a.enter(v)
 	v.rendition.Fanout().Start(v.transport, read)
 }
 
-// Serve serves v, which has a transport, until it has ended. It reports whether v got all of the
-// stream and its end.
+// Serve serves v, which has a transport, until v has ended. It reports whether v received all of
+// the stream, including its end.
 func (a Admission) Serve(v *Viewer) (complete bool) {
 	a.enter(v)
 	v.rendition.Fanout().Serve(v.transport)
 	return v.transport.Reason().Complete() && v.Complete()
 }
 
-// enter makes v known, before its transport is served.
+// enter registers v before its transport is served.
 func (a Admission) enter(v *Viewer) {
 	a.noteServed(v)
 	v.stream.log.Info("viewer started", append(v.attrs(), "path", v.transport.Path())...)
@@ -204,7 +204,7 @@ func (a Admission) enter(v *Viewer) {
 	}
 }
 
-// noteServed notes that v is served from now on.
+// noteServed records that v is served from now on.
 func (a Admission) noteServed(v *Viewer) {
 	a.hub.mu.Lock()
 	defer a.hub.mu.Unlock()

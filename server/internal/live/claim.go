@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// A claim is a publisher as its stream sees it: who sends, since when, and how to end it. The claim
-// waits until it is granted, and then the stream is its publisher's until registrar.handOver.
+// A claim is a stream's record of one publisher: who sends, since when, and how to end it. A claim
+// waits until it is granted. The publisher then has the stream until registrar.handOver.
 type claim struct {
 	address string
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 
-	granted   chan *stream // gets the stream once, when it is this publisher's; has room for it
-	since     int64        // when that was; see now
-	lastInput atomic.Int64 // when something came last; see now
+	granted   chan *stream // receives the stream once, when granted; has a buffer of one
+	since     int64        // time of the grant; see now
+	lastInput atomic.Int64 // time of the last input; see now
 
-	lease Lease  // of a stream that this node owns; nil for a pull, and when the server is alone
-	epoch uint64 // of a pull: that of its owner; otherwise 0
+	lease Lease  // of a stream that this node owns; nil for a pull, and without a cluster
+	epoch uint64 // for a pull, the epoch of the stream's owner; otherwise 0
 
-	replaced   bool        // it took over from another publisher
-	reconnects atomic.Bool // the client connects again when it is asked to
-	leaves     atomic.Bool // it is to be asked
+	replaced   bool        // this publisher took over from another one
+	reconnects atomic.Bool // the client can be asked to connect again
+	leaves     atomic.Bool // the client is to be asked to connect again
 }
 
 func newClaim(ends context.Context, address string) *claim {
@@ -31,10 +31,11 @@ func newClaim(ends context.Context, address string) *claim {
 	return c
 }
 
-// isPull reports whether the frames come from another node, and not from a client of this one.
+// isPull reports whether the frames come from another node instead of a client of this node.
 func (c *claim) isPull() bool { return c.epoch != 0 }
 
-// replace ends c, which has a stream, as soon as it has had it for LeastStay. Hub.mu is held.
+// replace ends c as soon as c has had its stream for LeastStay. c must have a stream. Hub.mu is
+// held.
 func (c *claim) replace() {
 	end := func() { c.cancel(errTakenOver) }
 	if left := LeastStay - time.Duration(now()-c.since); left > 0 {

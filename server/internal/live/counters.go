@@ -9,13 +9,13 @@ import (
 // counters counts events in a Hub. They are plain atomic numbers, because some change with each
 // batch, and a metrics library would cost too much there.
 type counters struct {
-	published atomic.Int64 // streams
+	published atomic.Int64 // streams that were published
 
 	returns   atomic.Int64
 	takeovers atomic.Int64
-	waited    atomic.Int64 // ns that streams have waited for publishers, in waits that are over
+	waited    atomic.Int64 // total time that streams waited for publishers, in ended waits, in ns
 	bytesIn   atomic.Int64
-	pulled    atomic.Int64 // bytes, of these
+	pulled    atomic.Int64 // the part of bytesIn that was pulled from other nodes
 	toNodes   atomic.Int64 // bytes sent to other nodes; written includes them
 	framesIn  atomic.Int64
 

@@ -1,36 +1,38 @@
-// Package live hands live streams from their publishers to their viewers.
+// Package live passes live streams from their publishers to their viewers.
 //
 //	web.Handler ─┬▶ Publisher ─▶ feed.Feed ─▶ rendition.Set ─┬▶ fanout ─▶ viewers, other nodes
 //	rtmp.Conn ───┤                                           ├▶ rendition.FragmentReader ─▶ hlslive.Window ─▶ HLS ─▶ requests
 //	Peers.Pull ──┘                                           └▶ rendition.FragmentReader ─▶ Recorder
 //
-// A [Hub] knows the streams by name. A [Publisher] feeds one stream with FLV tags or with bytes.
-// One publisher after the other may feed a stream of FLV: a registrar (handover.go) decides when
-// the next one comes, and the stream sees each as a claim. Package feed makes frames of the tags,
-// package rendition keeps the frames in each format, and package fanout writes them to viewers. A
-// [Viewer] knows who watches; its transport, a [fanout.Viewer], knows how far the client has got.
+// A [Hub] knows the streams by name. A [Publisher] feeds one stream with FLV tags or with bytes. A
+// stream of FLV may have one publisher after another: a registrar (handover.go) decides which
+// publisher has the stream, and the stream knows each publisher as a claim. Package feed makes
+// frames of the tags, package rendition keeps the frames in each format, and package fanout writes
+// them to viewers. A [Viewer] knows who watches; its transport, a [fanout.Viewer], knows the
+// client's position in the stream.
 //
-// HLS has no viewers here, only requests. Package hlslive makes it; hls.go says which streams have
-// HLS, and for how long.
+// HLS has no viewers here, only requests. Package hlslive makes it; hls.go decides which streams
+// have HLS, and for how long.
 //
 // In a cluster (ownership.go, peers.go) the node with a stream's publisher owns the stream and has
-// a [Lease]. Only the owner records the stream, makes its HLS, and sends it to other nodes, which
-// get nothing while the lease is not current. A node that only has viewers feeds the stream with
-// [Peers.Pull], over one connection to the owner (pull.go). When a node loses the ownership
-// ([Peers.Lost]), its stream and viewers stay and wait for the pull. Package cluster decides who
-// owns a stream; this package obeys ([Cluster]).
+// a [Lease]. Only the owner records the stream, makes its HLS, and sends it to other nodes. It
+// sends them nothing while the lease is not current. A node that only has viewers feeds the stream
+// with [Peers.Pull], over one connection to the owner (pull.go). When a node loses the ownership
+// ([Peers.Lost]), its stream and viewers stay and wait for the pull. Package cluster determines the
+// owner of a stream; this package follows it ([Cluster]).
 //
-// Each protocol has its own package: web for HTTP, rtmp for RTMP. To publish, it calls [Hub.Open],
-// [Publisher.Run] with a function that calls WriteTag or ReadBody until [Publisher.Lifetime] ends,
-// and Answered. Package ingest reads the connections. To watch, it calls [Admission.Admit], which
-// takes a place of the viewers' limit and waits for the stream. Then it calls [Viewer.Connect],
-// appends the head of its response to the transport, and calls [Admission.Start] with a function
-// that reads from the client. Or it gives the place back with [Viewer.Decline].
+// Each protocol has its own package: web for HTTP, rtmp for RTMP. To publish, such a package calls
+// [Hub.Open], [Publisher.Run] and Answered. Run gets a function that calls WriteTag or ReadBody
+// until [Publisher.Lifetime] ends. Package ingest reads the connections. To watch, the package
+// calls [Admission.Admit], which reserves a place within the limits on viewers and waits for the
+// stream. It then calls [Viewer.Connect], appends the head of its response to the transport, and
+// calls [Admission.Start] with a function that reads from the client. Or it releases the place with
+// [Viewer.Decline].
 //
-// The types call each other downwards: [HLS], [Peers], [Operator], [MemorySteps] and [Admission],
-// which other packages call; then Publisher and registrar; Hub; stream, claim and Viewer. A stream
-// and a claim know nothing above them.
+// Calls among the types only go down this list: first [HLS], [Peers], [Operator], [MemorySteps] and
+// [Admission], which other packages call; then Publisher and registrar; then Hub; last stream,
+// claim and Viewer. A stream and a claim do not know the types above them.
 //
-// The package knows nothing of routes (package server) and of who may publish or watch (package
-// access).
+// The package knows nothing about routes (package server) or about permissions to publish or watch
+// (package access).
 package live

@@ -9,8 +9,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// Close refuses new publishers and viewers from now on, and ends all publishers and all streams
-// that wait for one. Viewers stay until they have everything.
+// Close refuses new publishers and viewers from now on. It ends all publishers, and all streams
+// that wait for a publisher. Viewers stay until they have received everything.
 func (h *Hub) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -30,8 +30,8 @@ func (h *Hub) Close() {
 	clear(h.waiting)
 }
 
-// reconnectWait is how long a publisher has to leave after it was asked to reconnect. Publishers
-// continue up to their next keyframe, and encoders are told to send one every two seconds.
+// reconnectWait is the time that a publisher has to leave after it was asked to reconnect.
+// Publishers continue until their next keyframe, and encoders should send one every two seconds.
 const reconnectWait = 2 * time.Second
 
 // AskToReconnect asks the publishers that support it to reconnect to another server. It waits until
@@ -81,7 +81,7 @@ func (h *Hub) Drain(ctx context.Context) {
 	limit.Await(h.log, "publishers", answered)
 }
 
-// cutViewers ends all viewers, including the ones about to be served.
+// cutViewers ends all viewers, including those that are about to be served.
 func (h *Hub) cutViewers() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

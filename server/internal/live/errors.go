@@ -14,20 +14,20 @@ import (
 )
 
 var (
-	// errEmpty refuses a body without a byte.
+	// errEmpty refuses an empty body.
 	errEmpty = errors.New("the body is empty")
-	// errSecondHeader refuses a second file after the first one: its times begin anew, and it may
-	// be of other codecs.
+	// errSecondHeader refuses a second FLV file after the first one in a body. The timestamps of
+	// the second file restart, and its codecs may differ.
 	errSecondHeader = errors.New(
 		"a second FLV header in the body: files do not become one stream by standing one behind the " +
 			"other, join them first (ffmpeg -f concat), or send one after the other")
 	// ErrPanic ends a publisher or a viewer after a panic.
 	ErrPanic = errors.New("internal error")
-	// errUnwatched ends a pull without viewers.
+	// errUnwatched ends a pull of a stream without viewers.
 	errUnwatched = errors.New("it has no viewers")
 	// errOwnerEnded ends a pull when the stream has ended at its owner.
 	errOwnerEnded = errors.New("the stream has ended at its owner")
-	// errNotFLV refuses bytes of another format for a stream that its viewers get as FLV.
+	// errNotFLV refuses another format for a stream that began as FLV.
 	errNotFLV = refuse.New(http.StatusUnsupportedMediaType,
 		"this stream is FLV, and waits for its publisher to come back: "+
 			"it cannot continue with another format")
@@ -39,7 +39,7 @@ func ErrSlowMessage(limit time.Duration) error {
 		"a message has not come to its end within %v (--publish-timeout)", limit)
 }
 
-// PublishStatus is the status for the way a publisher ended.
+// PublishStatus returns the HTTP status for a publisher that ended with err.
 func PublishStatus(err error) int {
 	var limit *flv.LimitError
 	var rtmpLimit *rtmp.LimitError
@@ -59,7 +59,7 @@ func PublishStatus(err error) int {
 	return http.StatusBadRequest
 }
 
-// Explain puts the reason for a stream's end into words.
+// Explain returns the reason for a stream's end as a text.
 func Explain(err error) string {
 	if err == nil {
 		return "end of the stream"
@@ -73,7 +73,7 @@ func Explain(err error) string {
 	return err.Error()
 }
 
-// errTakenOver ends a publisher when a later one has come.
+// errTakenOver ends a publisher when a later publisher has come.
 var errTakenOver = refuse.New(http.StatusConflict, "another publisher took over this stream")
 
 // errMoved ends a publisher when another node owns its stream.
@@ -83,7 +83,7 @@ var errMoved = refuse.New(http.StatusConflict, "this stream is published at anot
 var errOperator = refuse.New(http.StatusForbidden,
 	"the operator has ended this stream").For(refuse.ByOperator)
 
-// errNotOwner refuses other nodes that take this one for the owner.
+// errNotOwner returns the error for other nodes that believe this node to be the owner.
 func errNotOwner(name string) error {
 	return refuse.New(http.StatusMisdirectedRequest, "this node does not own the stream %q", name)
 }

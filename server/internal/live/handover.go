@@ -11,19 +11,19 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// A registrar decides who publishes each stream of a Hub, one publisher after the other.
+// A registrar decides which publisher has each stream of a Hub. A stream has one publisher at a
+// time.
 type registrar struct{ *Hub }
 
-// claim is claimHere, after the cluster, if there is one, has made this node the owner of the
-// stream.
+// claim makes this node the owner of the stream, if there is a cluster, and then calls claimHere.
 func (h registrar) claim(c *claim, name string) (err error) {
 	if h.cfg.Cluster == nil {
 		return h.claimHere(c, name)
 	}
-	if err = h.checkRoom(name); err != nil { // before another node loses its publisher for nothing
+	if err = h.checkRoom(name); err != nil { // before another node loses its publisher in vain
 		return err
 	}
-	for err = errNotHeld; err == errNotHeld; { // a lease can end at the same moment
+	for err = errNotHeld; err == errNotHeld; { // a lease can end between the two calls
 		if c.lease, err = h.cfg.Cluster.Claim(c.ctx, name); err != nil {
 			return cmp.Or(context.Cause(c.ctx), err)
 		}
@@ -32,12 +32,12 @@ func (h registrar) claim(c *claim, name string) (err error) {
 	return err
 }
 
-// errNotHeld says that a lease was lost, or given up as the one of a stream that ended, before the
-// stream was claimed.
+// errNotHeld reports that a lease was no longer held when its stream was claimed. The lease was
+// lost, or was given up because the stream had ended.
 var errNotHeld = errors.New("the lease is not held any more")
 
-// claimHere makes c the publisher of the stream of that name, or its successor. The publisher that
-// is there is then told to end.
+// claimHere makes c the publisher of the stream with that name. If the stream has a publisher
+// already, c becomes its successor, and the publisher is told to end.
 func (h registrar) claimHere(c *claim, name string) (err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -46,7 +46,7 @@ func (h registrar) claimHere(c *claim, name string) (err error) {
 			h.release(name, c.lease)
 		}
 	}()
-	if err := h.checkRefused(name); err != nil { // since the cluster was asked, perhaps
+	if err := h.checkRefused(name); err != nil { // may have changed while the cluster was asked
 		return err
 	}
 	s := h.streams[name]
@@ -71,7 +71,7 @@ func (h registrar) claimHere(c *claim, name string) (err error) {
 			return err
 		}
 		switch {
-		case s.successor != nil: // which is to replace the same publisher
+		case s.successor != nil: // the earlier successor, which waits for the same publisher
 			s.successor.cancel(errTakenOver)
 		case s.publisher.isPull():
 			s.publisher.cancel(errTakenOver)
@@ -84,8 +84,8 @@ func (h registrar) claimHere(c *claim, name string) (err error) {
 	return nil
 }
 
-// checkRoom returns an error if the operator has refused the name, or the stream is not here and
-// there is no room for one more.
+// checkRoom returns an error if the operator has refused the name. It also returns an error if the
+// stream is not here and there is no room for another stream.
 func (h registrar) checkRoom(name string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -98,7 +98,8 @@ func (h registrar) checkRoom(name string) error {
 	return nil
 }
 
-// yields returns an error if the publisher of s is to stay. A pull never is. mu is held.
+// yields returns an error if the publisher of s must stay. A pull that has no successor yet always
+// yields. mu is held.
 func (h registrar) yields(s *stream) error {
 	if s.publisher.isPull() && s.successor == nil {
 		return nil
@@ -116,7 +117,7 @@ func (h registrar) yields(s *stream) error {
 	return nil
 }
 
-// awaitGrant waits until the stream is that of c: the publisher before must not write any more.
+// awaitGrant waits until c has the stream. Until then the earlier publisher may still write.
 func (h registrar) awaitGrant(c *claim, name string) (*stream, error) {
 	grace := time.NewTimer(limit.Grace)
 	defer grace.Stop()
@@ -129,7 +130,7 @@ func (h registrar) awaitGrant(c *claim, name string) (*stream, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	select {
-	case s := <-c.granted: // at the same moment
+	case s := <-c.granted: // granted at the same moment
 		return s, nil
 	default:
 	}
@@ -147,7 +148,7 @@ func (h registrar) awaitGrant(c *claim, name string) (*stream, error) {
 
 // grant makes c the publisher of s, which has none. mu is held.
 func (h registrar) grant(s *stream, c *claim) {
-	if s.lease != nil && s.lease != c.lease { // it was lost, which is not known here yet
+	if s.lease != nil && s.lease != c.lease { // the lease was lost, which is not known here yet
 		h.revoke(s)
 	}
 	returns := s.pause != nil
@@ -163,7 +164,7 @@ func (h registrar) grant(s *stream, c *claim) {
 			s.forms.ForgetStart()
 		}
 	}
-	if c.lease != nil && !c.lease.Held() { // it was lost while c waited
+	if c.lease != nil && !c.lease.Held() { // the lease was lost while c waited
 		h.revoke(s)
 	}
 	if returns {
@@ -171,7 +172,7 @@ func (h registrar) grant(s *stream, c *claim) {
 	}
 }
 
-// endPause ends the pause of s if there is one. mu is held.
+// endPause ends the pause of s, if s has one. mu is held.
 func (h registrar) endPause(s *stream) {
 	if s.pause == nil {
 		return
@@ -181,8 +182,9 @@ func (h registrar) endPause(s *stream) {
 	s.pause = nil
 }
 
-// handOver gives s to the next publisher, makes it wait for one, or ends it: its publisher c has
-// ended with err, after a number of frames. It returns how long s waits.
+// handOver decides what follows after the publisher c of s has ended with err. c has sent a number
+// of frames. handOver gives s to the next publisher, makes s wait for one, or ends s. It returns
+// how long s waits.
 func (h registrar) handOver(s *stream, c *claim, frames int64, err error) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -192,12 +194,12 @@ func (h registrar) handOver(s *stream, c *claim, frames int64, err error) time.D
 	stays := s.feed != nil && err != ErrPanic && h.ends.Err() == nil && !s.ended
 	if !stays || left <= 0 && next == nil {
 		if next != nil && next.lease == s.lease {
-			s.lease = nil // next has it
+			s.lease = nil // the lease is now that of next
 		}
 		h.end(s)
 	}
 	switch {
-	case h.ends.Err() != nil, s.ended: // next learns that from its context
+	case h.ends.Err() != nil, s.ended: // next learns the reason from its context
 	case next != nil:
 		if !stays {
 			s = h.newStream(s.name)
@@ -218,8 +220,8 @@ func (h registrar) handOver(s *stream, c *claim, frames int64, err error) time.D
 	return 0
 }
 
-// left returns how long s may wait for a publisher after one has ended with err. A publisher that
-// sent no frame does not prolong the pause that it came to. mu is held.
+// left returns how long s may wait for a publisher after its publisher has ended with err. A
+// publisher that sent no frame does not prolong the pause in which it came. mu is held.
 func (h registrar) left(s *stream, frames int64, err error) time.Duration {
 	if err == errUnwatched && h.unwatched(s) > 0 {
 		return 0
@@ -234,7 +236,7 @@ func (h registrar) left(s *stream, frames int64, err error) time.Duration {
 	return time.Duration(s.until - now())
 }
 
-// expire ends s if w is still its pause.
+// expire ends s if w is still the pause of s.
 func (h registrar) expire(s *stream, w *pause) {
 	h.mu.Lock()
 	over := s.pause == w
@@ -247,8 +249,8 @@ func (h registrar) expire(s *stream, w *pause) {
 	}
 }
 
-// end closes s, which has no publisher any more: viewers get the rest, the name is free, and later
-// viewers wait for the next stream. mu is held.
+// end closes s, which no longer has a publisher. Viewers get the remaining frames, the name becomes
+// free, and later viewers wait for the next stream. mu is held.
 func (h registrar) end(s *stream) {
 	h.endPause(s)
 	delete(h.streams, s.name)

@@ -13,18 +13,18 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// HLS answers players of HLS, with the streams of a Hub.
+// HLS serves the streams of a Hub to HLS players.
 type HLS struct{ hub *Hub }
 
-// NewHLS returns the HLS of the streams of h.
+// NewHLS returns the HLS server for the streams of h.
 func NewHLS(h *Hub) HLS { return HLS{h} }
 
-// idleLengths is how many lengths of a playlist pass without a request before HLS is no longer
-// made.
+// idleLengths is the time without a request after which HLS is no longer made, in lengths of a
+// playlist.
 const idleLengths = 3
 
 // Master returns the multivariant playlist of a stream. It waits for the stream as viewers do, and
-// until its tracks are known. Errors are as for Watch.
+// then until the tracks of the stream are known. Errors are as for [Admission.Admit].
 func (l HLS) Master(ctx context.Context, name string) (*hlslive.Playlist, error) {
 	w, err := l.find(ctx, name)
 	if err != nil {
@@ -34,7 +34,7 @@ func (l HLS) Master(ctx context.Context, name string) (*hlslive.Playlist, error)
 }
 
 // Media returns a media playlist of a stream. object is the playlist's name; see [hlslive.IsMedia].
-// If blocks is set, it waits until the playlist has the media that want asks for.
+// If blocks is set, Media waits until the playlist has the media that want requests.
 func (l HLS) Media(
 	ctx context.Context, name, object string, want hls.Reload, blocks bool,
 ) (list *hlslive.Playlist, err error) {
@@ -47,8 +47,8 @@ func (l HLS) Media(
 	return w.Playlist(ctx, object, want, blocks)
 }
 
-// Object appends references to an init segment, a segment or a part to dst, which stays the
-// caller's. It waits for the part that is next.
+// Object appends references to an init segment, a segment or a part to dst. The caller keeps
+// ownership of dst. If the requested part is the next one to be made, Object waits for it.
 func (l HLS) Object(ctx context.Context, name string, o hls.Object, dst *millrace.Chain) error {
 	l.hub.mu.Lock()
 	w := l.hub.hls.byName[name]
@@ -69,7 +69,7 @@ func (l HLS) Object(ctx context.Context, name string, o hls.Object, dst *millrac
 	return w.Object(ctx, o, dst)
 }
 
-// ended is hlsSet.ended of the stream of that name.
+// ended calls hlsSet.ended with the stream of that name.
 func (l HLS) ended(name, object string) *liveHLS {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()
@@ -84,8 +84,8 @@ func (l HLS) ended(name, object string) *liveHLS {
 	return w
 }
 
-// find returns the HLS of the stream of that name, and starts it if it is not made yet. It waits
-// for the stream as viewers do.
+// find returns the HLS of the stream with that name. It waits for the stream as viewers do, and
+// starts the HLS if necessary.
 func (l HLS) find(ctx context.Context, name string) (w *liveHLS, err error) {
 	l.hub.mu.Lock()
 	if l.elsewhere(name) {
@@ -123,7 +123,7 @@ func (l HLS) find(ctx context.Context, name string) (w *liveHLS, err error) {
 	return w, err
 }
 
-// elsewhere reports whether this node must leave the HLS of that name to another node. Hub.mu is
+// elsewhere reports whether another node must make the HLS of the stream with that name. Hub.mu is
 // held.
 func (l HLS) elsewhere(name string) bool {
 	if s := l.hub.streams[name]; s != nil {
@@ -142,7 +142,7 @@ func (l HLS) start(s *stream) *liveHLS {
 	return w
 }
 
-// run makes w until it ends.
+// run makes the HLS of w until w ends.
 func (l HLS) run(ctx context.Context, w *liveHLS) {
 	s := w.stream
 	defer w.stop()
@@ -164,8 +164,7 @@ func (l HLS) run(ctx context.Context, w *liveHLS) {
 	}
 }
 
-// checkIdle ends w if there was no request for long enough. The next request does not find it any
-// more.
+// checkIdle ends w if w has had no request for long enough. Later requests do not find w.
 func (l HLS) checkIdle(w *liveHLS) {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()

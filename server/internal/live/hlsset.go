@@ -9,25 +9,25 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/hlslive"
 )
 
-// A liveHLS is the HLS of a stream: made from the first request until none comes for a while, or
-// until players have had the time to get the end of the stream.
+// A liveHLS is the HLS of a stream. It is made from the first request until there has been no
+// request for a while. After the stream's end it stays until players have had time to get that end.
 type liveHLS struct {
 	*hlslive.Window
 	stream *stream
 	stop   context.CancelFunc // ends Window.Run
 	idle   *time.Timer        // calls HLS.checkIdle
-	// The HLS of the same stream with other tracks, which has ended, or nil. Guarded by Hub.mu.
+	// The ended HLS of the same stream with its earlier tracks, or nil. Guarded by Hub.mu.
 	before *liveHLS
 }
 
-// An hlsSet has the HLS of all streams. Guarded by Hub.mu.
+// An hlsSet holds the HLS of all streams. It is guarded by Hub.mu.
 type hlsSet struct {
 	shared  hlslive.Shared
 	byName  map[string]*liveHLS
-	numbers map[string]hlslive.SequenceStart // for the next window of a name; see keep
+	numbers map[string]hlslive.SequenceStart // for the next window of each name; see keep
 }
 
-// init makes an empty set. A request that waits acquires waiting.
+// init makes set empty. Each waiting request acquires waiting.
 func (set *hlsSet) init(cfg *Config, waiting *limit.Limiter) {
 	set.shared.Config, set.shared.Store, set.shared.Waiting = &cfg.HLS, cfg.HLSStore, waiting
 	set.byName, set.numbers = make(map[string]*liveHLS), make(map[string]hlslive.SequenceStart)
@@ -41,8 +41,8 @@ func (set *hlsSet) of(s *stream) *liveHLS {
 	return nil
 }
 
-// ended returns the HLS that has ended because the tracks of s changed, if the players of a
-// playlist are to see that end. Otherwise it returns nil.
+// ended returns the HLS that has ended because the tracks of s changed, if the players of the
+// playlist object must still see that end. Otherwise it returns nil.
 func (set *hlsSet) ended(s *stream, object string) *liveHLS {
 	w := set.of(s)
 	if w == nil {
@@ -51,7 +51,7 @@ func (set *hlsSet) ended(s *stream, object string) *liveHLS {
 	if media, ended := w.Media(); media == object && !ended {
 		return nil
 	}
-	for ; w != nil; w = w.before { // at most two
+	for ; w != nil; w = w.before { // at most two iterations
 		media, ended := w.Media()
 		if ended && (media == object || media != "" && object == hlslive.MediaName) {
 			return w
@@ -60,14 +60,14 @@ func (set *hlsSet) ended(s *stream, object string) *liveHLS {
 	return nil
 }
 
-// add adds a window of s, which the caller runs. The HLS of that name that was there has ended.
+// add adds a window for s. The caller runs it. Any earlier HLS with the same name has ended.
 func (set *hlsSet) add(s *stream) *liveHLS {
 	first := s.hls.After(set.numbers[s.name])
 	delete(set.numbers, s.name)
 	w := &liveHLS{stream: s}
 	if old := set.byName[s.name]; old != nil {
 		first = old.NextStart()
-		if old.stream == s { // with other tracks: its players have not got to its end yet
+		if old.stream == s { // other tracks: the players of old have not reached its end
 			w.before, old = old, old.before
 			w.before.before = nil
 		}
@@ -80,7 +80,7 @@ func (set *hlsSet) add(s *stream) *liveHLS {
 	return w
 }
 
-// forget makes requests no longer find w.
+// forget removes w from set, so that requests no longer find it.
 func (set *hlsSet) forget(w *liveHLS) {
 	if s := w.stream; set.byName[s.name] == w {
 		delete(set.byName, s.name)
@@ -89,17 +89,18 @@ func (set *hlsSet) forget(w *liveHLS) {
 	}
 }
 
-// end ends w, which requests do not find any more.
+// end removes w from set and ends it. Requests no longer find w.
 func (set *hlsSet) end(w *liveHLS) {
 	set.forget(w)
 	w.stop()
 }
 
-// maxHLSNumbers limits the names with kept sequence numbers.
+// maxHLSNumbers limits the names whose sequence numbers are kept.
 const maxHLSNumbers = 1 << 10
 
-// keep stores the numbers for the next window of a name while they are ahead of the wall clock.
-// They get ahead if a stream is sent faster than real time. The stream may have ended.
+// keep stores the sequence numbers for the next window of a name while they are ahead of the wall
+// clock. Numbers get ahead if a stream is sent faster than real time. The stream of that name may
+// have ended.
 func (set *hlsSet) keep(name string, n hlslive.SequenceStart) {
 	first := set.shared.Config.FirstMSN(time.Now())
 	maps.DeleteFunc(set.numbers, func(_ string,
@@ -111,7 +112,7 @@ func (set *hlsSet) keep(name string, n hlslive.SequenceStart) {
 	}
 }
 
-// stats adds up the HLS of all streams.
+// stats returns the sum over the HLS of all streams.
 func (set *hlsSet) stats() hlslive.Stats {
 	st := set.shared.Counters.Stats()
 	for _, w := range set.byName {

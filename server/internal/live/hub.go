@@ -14,38 +14,40 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// A Hub has the streams of a server.
+// A Hub holds the streams of a server.
 //
-// Locks are taken in this order: Hub.mu, stream.mu, rendition.Set.mu, and then that of an
+// Locks are taken in this order: Hub.mu, stream.mu, rendition.Set.mu, and then the lock of an
 // hlslive.Window, a broadcast.Ring or a limit.Limiter. A goroutine that holds one of the first
-// three does not log. Of package fanout it takes the lock of a Conn alone (by Viewer.End): a loop
-// there holds its lock while it calls methods of viewer, which take stream.mu and Set.mu.
+// three does not log. Such a goroutine may take only one lock of package fanout: that of a Conn, by
+// Viewer.End. The reason is that a loop of package fanout holds its own lock while it calls methods
+// of a viewer, which take stream.mu and Set.mu.
 type Hub struct {
-	cfg  Config // MaxStreams and MaxStreamViewers under mu; the rest does not change
+	cfg  Config // MaxStreams and MaxStreamViewers are guarded by mu; the rest does not change
 	log  *slog.Logger
-	ends context.Context // ends with Close, under mu
+	ends context.Context // ended by Close, with mu held
 	stop context.CancelCauseFunc
 
 	counters counters
 	forms    rendition.Config
 
-	publishers sync.WaitGroup // publishers that are served, or answered
-	recording  sync.WaitGroup // streams that are recorded
+	publishers sync.WaitGroup // counts publishers that are served, or not yet answered
+	recording  sync.WaitGroup // counts streams that are being recorded
 	admitted   *limit.Limiter // limits viewers, including waiting ones
 
-	pullIdle, cleanEndWait time.Duration // see the constants; set before h is used
+	pullIdle, cleanEndWait time.Duration // values of the constants, for tests; set before h is used
 
 	mu      lock.Mutex
-	streams map[string]*stream // by name, from newStream to end
+	streams map[string]*stream // by name, from newStream to registrar.end
 	waiting map[string][]*waiter
 	hls     hlsSet
 	served  map[*Viewer]struct{}
-	records map[string]chan struct{} // by name: closed when the recording of a stream has ended
-	// Names that the operator refuses to publishers, until the time; at most maxRefusedNames.
+	records map[string]chan struct{} // by name; closed when a stream's recording has ended
+	// Names whose publishers the operator refuses, with the end of that refusal; at most
+	// maxRefusedNames.
 	refused map[string]time.Time
 
-	lastViewer uint64 // the number of the viewer that came last
-	cut        bool   // the time to drain was over: every viewer is ended
+	lastViewer uint64 // the number of the newest viewer
+	cut        bool   // the time to drain is over, and every viewer is ended
 }
 
 // A waiter is a viewer that waits for a stream.
@@ -54,7 +56,7 @@ type waiter struct {
 	done  chan struct{}         // closed when enter has returned, or err was set
 	err   error
 
-	unreached bool // the last pull has not reached the owner; under Hub.mu
+	unreached bool // the last pull did not reach the owner; guarded by Hub.mu
 }
 
 // NewHub returns a Hub without streams. Drain ends it.
@@ -78,14 +80,14 @@ func NewHub(cfg Config) *Hub {
 	return h
 }
 
-// Config returns the configuration of h. It does not change, except for the limits that SetLimits
-// replaces.
+// Config returns the configuration of h. Only the limits that SetLimits replaces can change.
 func (h *Hub) Config() *Config { return &h.cfg }
 
-// Closing ends when h refuses new publishers and viewers.
+// Closing returns a context that ends when h refuses new publishers and viewers.
 func (h *Hub) Closing() context.Context { return h.ends }
 
-// SetLimits replaces the limits of Config. Streams and viewers above lower ones stay.
+// SetLimits replaces the limits of Config. If a limit becomes lower, the streams and viewers in
+// excess stay.
 func (h *Hub) SetLimits(streams, viewers, streamViewers int) {
 	h.admitted.SetLimit(viewers, tooManyViewers(viewers))
 	h.mu.Lock()
@@ -93,7 +95,7 @@ func (h *Hub) SetLimits(streams, viewers, streamViewers int) {
 	h.cfg.MaxStreams, h.cfg.MaxStreamViewers = streams, streamViewers
 }
 
-// newStream adds a stream, which is to be granted to a publisher. mu is held.
+// newStream adds a stream. The caller grants it to a publisher. mu is held.
 func (h *Hub) newStream(name string) *stream {
 	s := &stream{name: name, started: time.Now(), log: h.log.With("stream", name),
 		memory: millrace.DefaultPool().Account()}
@@ -104,8 +106,8 @@ func (h *Hub) newStream(name string) *stream {
 	return s
 }
 
-// announce lets viewers find s, and gives it the viewers that wait for it. They enter before its
-// first frame.
+// announce makes s visible to viewers, and passes s to the viewers that wait for it. These enter
+// before the first frame of s.
 func (h *Hub) announce(s *stream, forms *rendition.Set) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -117,7 +119,7 @@ func (h *Hub) announce(s *stream, forms *rendition.Set) {
 	delete(h.waiting, s.name)
 }
 
-// find returns the stream that viewers see under name, or nil. mu is held.
+// find returns the stream that is visible to viewers under name, or nil. mu is held.
 func (h *Hub) find(name string) *stream {
 	if s := h.streams[name]; s != nil && s.forms != nil {
 		return s
@@ -125,7 +127,7 @@ func (h *Hub) find(name string) *stream {
 	return nil
 }
 
-// unwatched returns for how long there are no viewers of s. mu is held.
+// unwatched returns for how long s has had no viewers. mu is held.
 func (h *Hub) unwatched(s *stream) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,7 +137,7 @@ func (h *Hub) unwatched(s *stream) time.Duration {
 	return time.Duration(now() - s.leftAt)
 }
 
-// leave notes that v has ended.
+// leave removes v, which has ended.
 func (h *Hub) leave(v *Viewer) {
 	h.mu.Lock()
 	delete(h.served, v)

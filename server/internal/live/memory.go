@@ -11,23 +11,24 @@ import (
 )
 
 const (
-	// lateAfter is the lag above which a viewer is not healthy: a frame waits for the latency
-	// bound, and for the round. Older frames are kept for late viewers alone, except for the newest
-	// GOP.
+	// lateAfter is the lag above which a viewer counts as late. A healthy viewer lags less: a frame
+	// waits only for the latency limit and for the round of writes. Apart from the newest GOP,
+	// frames older than lateAfter are kept only for late viewers.
 	lateAfter = time.Second
 	// evictAfter is how long a viewer may hold a batch without progress before it may be
 	// disconnected. A new viewer with a slow connection takes about this long for its first frames.
 	evictAfter = 2 * time.Second
-	// blockedAfter is the same for the largest stream, when nothing else has helped: more than a
-	// moment.
+	// blockedAfter replaces evictAfter for the viewers of the largest streams, when the other steps
+	// have not helped.
 	blockedAfter = 250 * time.Millisecond
 )
 
 // A shedder frees memory of a Hub.
 type shedder struct{ hub *Hub }
 
-// MemorySteps returns the steps with which h frees memory, in order. Each starts with the largest
-// streams: a stream that holds less than others is left alone.
+// MemorySteps returns the steps with which h frees memory, in order. Each step except "idle" starts
+// with the largest streams. A step stops when it has freed enough, so that smaller streams are
+// spared.
 func MemorySteps(h *Hub) []memory.Step {
 	s := shedder{h}
 	return []memory.Step{
@@ -41,7 +42,8 @@ func MemorySteps(h *Hub) []memory.Step {
 	}
 }
 
-// endIdle ends the HLS that no player has asked for while all that a playlist has was played.
+// endIdle ends the HLS of streams for which no player has sent a request during one length of the
+// playlist.
 func (l HLS) endIdle(excess int64) (freed int64) {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()
@@ -57,7 +59,8 @@ func (l HLS) endIdle(excess int64) (freed int64) {
 	return freed
 }
 
-// evictGroups shortens HLS windows to the length that the standard requires, and drops old GOPs.
+// evictGroups shortens HLS windows to the minimum length that the standard requires, and drops old
+// GOPs.
 func (d shedder) evictGroups(excess int64) (freed int64) {
 	for _, s := range d.hub.holders() {
 		if s.window != nil {
@@ -73,8 +76,9 @@ func (d shedder) evictGroups(excess int64) (freed int64) {
 	return freed
 }
 
-// dropLaggards disconnects viewers without progress for the time after. It considers one stream or,
-// if of is nil, all. It starts with the largest streams, and with the viewers that lag most.
+// dropLaggards disconnects viewers that have made no progress for the time after. It considers the
+// viewers of the stream of, or of all streams if of is nil. It starts with the largest streams, and
+// there with the viewers that have made no progress for the longest time.
 func (d shedder) dropLaggards(excess int64, of *stream, after time.Duration) (freed int64) {
 	type slowViewer struct {
 		*Viewer
@@ -86,9 +90,9 @@ func (d shedder) dropLaggards(excess int64, of *stream, after time.Duration) (fr
 	for v := range d.hub.served {
 		since, writes := v.transport.WritingFor()
 		switch {
-		case v.node != "" || of != nil && v.stream != of: // a node stands for any number of viewers
+		case v.node != "" || of != nil && v.stream != of: // a node reads for any number of viewers
 		case v.transport.Reason() != fanout.Connected:
-			freed += v.transport.Batch() // soon
+			freed += v.transport.Batch() // freed soon
 		case writes && since > after:
 			list = append(list, slowViewer{v, v.stream.memory.Stats().InUse, since})
 		}
@@ -111,10 +115,10 @@ func (d shedder) dropLaggards(excess int64, of *stream, after time.Duration) (fr
 // errLargest ends the publisher of a stream that holds too much.
 var errLargest = memory.Short("memory is short, and this stream holds the most")
 
-// cutLargest works on the largest streams. It disconnects their blocked viewers, then drops the
-// frames that they keep, except for some HLS, and last ends their publishers and their HLS. A
-// stream that holds less than a quarter of an equal share of the budget is not the cause, and is
-// left alone.
+// cutLargest frees memory of the largest streams. It disconnects their blocked viewers, then drops
+// the frames that they keep, except for some HLS, and finally ends their publishers and their HLS.
+// A stream that holds less than a quarter of an equal share of the budget is not the cause, and is
+// spared.
 func (d shedder) cutLargest(excess int64) (freed int64) {
 	list := d.hub.holders()
 	for _, s := range list {
@@ -134,7 +138,7 @@ func (d shedder) cutLargest(excess int64) (freed int64) {
 		if freed += s.bytes - left; freed >= excess {
 			break
 		}
-		freed += left // soon
+		freed += left // freed soon
 		d.hub.mu.Lock()
 		if s.pause == nil {
 			s.publisher.cancel(errLargest)

@@ -12,20 +12,20 @@ import (
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
-// maxRefusedNames bounds the names that the operator has refused for a time. Each takes some 200
+// maxRefusedNames limits the names that the operator refuses at a time. Each name needs about 200
 // bytes.
 const maxRefusedNames = 10_000
 
-// An Operator sees and ends the streams and viewers of a Hub.
+// An Operator shows and ends the streams and viewers of a Hub.
 type Operator struct{ hub *Hub }
 
-// NewOperator returns the operator of h.
+// NewOperator returns an Operator of h.
 func NewOperator(h *Hub) Operator { return Operator{h} }
 
-// EndStream ends a stream and refuses its publishers for a time; 0 frees the name. Its viewers
-// receive their queued frames, and the end. It reports whether the stream existed. An error is a
-// [refuse.Refusal], and nothing has changed: another node owns the stream, or too many names are
-// refused.
+// EndStream ends a stream, and refuses publishers of its name for the time refused; if refused is
+// 0, the name is free at once. The stream's viewers receive their queued frames and the end.
+// EndStream reports whether the stream existed. An error is a [refuse.Refusal], and nothing has
+// changed. The reason is that another node owns the stream, or that too many names are refused.
 func (o Operator) EndStream(name string, refused time.Duration) (was bool, err error) {
 	if err := streamname.Check(name); err != nil {
 		return false, err
@@ -70,19 +70,19 @@ type ViewerInfo struct {
 	ID      uint64 `json:"id"`
 	Stream  string `json:"stream"`
 	Address string `json:"address"`
-	// Another node of the cluster, which reads for its viewers.
+	// The address of another node of the cluster, which reads for its viewers; "" for a viewer.
 	Node  string  `json:"node,omitempty"`
 	Form  string  `json:"form"`         // flv, mp4, rtmp or raw
-	Path  string  `json:"path"`         // see the metrics
-	Time  float64 `json:"time_seconds"` // since it came
-	Bytes int64   `json:"bytes"`        // of the stream, that were sent
-	// Age of the oldest frame that waits for the viewer; 0 if none waits.
+	Path  string  `json:"path"`         // the kind of connection; see the metrics
+	Time  float64 `json:"time_seconds"` // since the viewer came
+	Bytes int64   `json:"bytes"`        // bytes of the stream that were sent
+	// Age of the oldest frame that waits for the viewer; 0 if no frame waits.
 	Lag        float64 `json:"lag_seconds"`
 	BehindLive float64 `json:"behind_live_seconds"`
 }
 
-// Viewers returns up to limit viewers of a stream with numbers greater than after, in the order of
-// their arrival. It returns false if the stream does not exist.
+// Viewers returns up to limit viewers of a stream, in the order of their arrival. It returns only
+// viewers with numbers greater than after. It returns false if the stream does not exist.
 func (o Operator) Viewers(name string, after uint64, limit int) (list []ViewerInfo, ok bool) {
 	o.hub.mu.Lock()
 	s := o.hub.find(name)
@@ -96,7 +96,7 @@ func (o Operator) Viewers(name string, after uint64, limit int) (list []ViewerIn
 	}
 	o.hub.mu.Unlock()
 	slices.SortFunc(viewers, func(a, b *Viewer) int { return cmp.Compare(a.id, b.id) })
-	list = []ViewerInfo{} // not null
+	list = []ViewerInfo{} // encoded as [] instead of null
 	at := now()
 	for _, v := range viewers[:min(limit, len(viewers))] {
 		list = append(list, v.info(at))
@@ -113,7 +113,7 @@ func (v *Viewer) info(at int64) ViewerInfo {
 	}
 }
 
-// Stream describes the stream of a name, if viewers can find it.
+// Stream describes the stream with that name. It returns false if viewers cannot find the stream.
 func (o Operator) Stream(name string) (info StreamInfo, ok bool) {
 	o.hub.mu.Lock()
 	s := o.hub.find(name)
@@ -124,8 +124,8 @@ func (o Operator) Stream(name string) (info StreamInfo, ok bool) {
 	return o.hub.info(s), true
 }
 
-// EndViewer ends the viewer with a number, and returns its description. It returns false if there
-// is no such viewer.
+// EndViewer ends the viewer with the number id, and returns its description. It returns false if
+// that viewer does not exist.
 func (o Operator) EndViewer(id uint64) (was ViewerInfo, ok bool) {
 	o.hub.mu.Lock()
 	var found *Viewer

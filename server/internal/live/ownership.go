@@ -7,8 +7,8 @@ import (
 // EpochHeader is the HTTP header with the epoch of the node that sends a stream to another node.
 const EpochHeader = "Millrace-Epoch"
 
-// owns reports whether this node owns the stream of that name, with which epoch: 0 if that is not
-// known yet.
+// owns reports whether this node owns the stream with that name, and returns the epoch of the
+// ownership. The epoch is 0 if it is not known yet.
 func (h *Hub) owns(name string) (epoch uint64, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -18,7 +18,7 @@ func (h *Hub) owns(name string) (epoch uint64, ok bool) {
 	return 0, false
 }
 
-// wanted is Peers.Wanted.
+// wanted implements Peers.Wanted.
 func (h *Hub) wanted(name string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -32,7 +32,7 @@ func (h *Hub) wanted(name string) bool {
 	return s.lease == nil && h.unwatched(s) < h.pullIdle
 }
 
-// want tells the cluster if there are viewers for a stream that has no publisher here.
+// want tells the cluster that a stream is wanted, if the stream has viewers but no publisher here.
 func (h *Hub) want(name string) {
 	if h.cfg.Cluster != nil && h.wanted(name) {
 		h.cfg.Cluster.Want(name)
@@ -61,8 +61,8 @@ func (h *Hub) revoke(s *stream) {
 	}
 }
 
-// giveUp releases the lease of s, which has ended. If it was current, other nodes and players get
-// the rest of s. mu is held.
+// giveUp releases the lease of s, which has ended. If the lease was current, other nodes and
+// players still get the remaining frames of s. mu is held.
 func (h *Hub) giveUp(s *stream) {
 	if s.lease == nil {
 		return
@@ -76,7 +76,7 @@ func (h *Hub) giveUp(s *stream) {
 	s.lease = nil
 }
 
-// release releases l unless a publisher here has it. mu is held.
+// release releases l, unless a publisher here uses l. mu is held.
 func (h *Hub) release(name string, l Lease) {
 	if s := h.streams[name]; l != nil && (s == nil || s.lease != l &&
 		(s.successor == nil || s.successor.lease != l)) {

@@ -11,11 +11,11 @@ import (
 // Peers serves the other nodes of a cluster, and pulls streams from them.
 type Peers struct{ hub *Hub }
 
-// NewPeers returns the peers of h.
+// NewPeers returns the Peers of h.
 func NewPeers(h *Hub) Peers { return Peers{h} }
 
 // Silent returns how long the publisher of a stream that this node owns has sent nothing, and
-// whether it is away.
+// whether the publisher is away.
 func (e Peers) Silent(name string) (silent time.Duration, away bool) {
 	e.hub.mu.Lock()
 	defer e.hub.mu.Unlock()
@@ -26,12 +26,12 @@ func (e Peers) Silent(name string) (silent time.Duration, away bool) {
 	return time.Duration(now() - s.publisher.lastInput.Load()), s.pause != nil
 }
 
-// Wanted reports whether there are viewers, or were lately, for a stream that this node does not
-// own.
+// Wanted reports whether a stream that this node does not own has viewers here, or had some lately.
 func (e Peers) Wanted(name string) bool { return e.hub.wanted(name) }
 
-// Lost ends the ownership of a stream with that epoch, because another node owns it. Its publisher
-// and its copies to other nodes end at once. Its viewers stay, and wait for the pull.
+// Lost ends this node's ownership of a stream, with that epoch, because another node owns the
+// stream. The stream's publisher and its copies to other nodes end at once. Its viewers stay, and
+// wait for the pull.
 func (e Peers) Lost(name string, epoch uint64) {
 	e.hub.mu.Lock()
 	s := e.hub.streams[name]
@@ -46,8 +46,8 @@ func (e Peers) Lost(name string, epoch uint64) {
 	}
 }
 
-// CheckOwned returns a [refuse.Refusal] unless this node owns the stream of that name, and knows
-// with which epoch.
+// CheckOwned returns a [refuse.Refusal] unless this node owns the stream with that name and knows
+// the epoch of the ownership.
 func (e Peers) CheckOwned(name string) error {
 	// Otherwise it waits until the format is known.
 	if epoch, ok := e.hub.owns(name); !ok || epoch == 0 {
@@ -56,8 +56,9 @@ func (e Peers) CheckOwned(name string) error {
 	return nil
 }
 
-// AdmitRequest counts a request that waits for another node's stream as a viewer. release uncounts
-// it, once. The returned context ends with ctx, and when h closes.
+// AdmitRequest counts a request for another node's stream as a viewer while the request waits.
+// release ends that; the caller calls it once. The returned context ends with ctx, and when h
+// closes.
 func (e Peers) AdmitRequest(ctx context.Context) (admitted context.Context, release func(),
 	err error) {
 	if err := e.hub.admitted.Acquire(); err != nil {

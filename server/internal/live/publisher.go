@@ -19,12 +19,12 @@ import (
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
-// rawChunk bounds how much of a stream of unknown format is relayed at a time.
+// rawChunk limits the bytes of a stream of unknown format that are relayed at a time.
 const rawChunk = 64 << 10
 
 // A Publisher feeds one stream, from [Hub.Open] to Close, with FLV tags (Begin, then WriteTag) or
-// with an HTTP body (ReadBody). It stands for one of the connections that feed the stream one after
-// the other. One goroutine at a time may use it.
+// with an HTTP body (ReadBody). It represents one of the connections that feed the stream one after
+// another. Only one goroutine at a time may use it.
 type Publisher struct {
 	*claim
 	hub     *Hub
@@ -32,8 +32,8 @@ type Publisher struct {
 	started time.Time
 	terms   Terms // set by keepTo
 
-	r     *millrace.Reader // of ReadBody
-	frame millrace.Chain   // being moved; empty between frames
+	r     *millrace.Reader // used by ReadBody
+	frame millrace.Chain   // the frame that is being received; empty between frames
 
 	skipped int // bytes that came before Begin
 	received
@@ -42,14 +42,14 @@ type Publisher struct {
 // received counts what a publisher has sent.
 type received struct {
 	bytes, frames int64
-	framed        int64 // when a frame was complete last; see now
-	unchecked     int   // bytes since the memory in use was looked at
+	framed        int64 // time of the last complete frame; see now
+	unchecked     int   // bytes since the memory in use was last checked
 }
 
 // Open starts a stream, continues a stream that waits for its publisher, or takes over from another
-// publisher. address names the publisher in logs and in the API. The publisher ends as its terms
-// say. An error is a [refuse.Refusal]. Viewers find a new stream when its format is known. The
-// caller ends the publisher with Run or Close, and then calls Answered.
+// publisher. address identifies the publisher in logs and in the API. terms can end the publisher.
+// An error is a [refuse.Refusal]. Viewers find a new stream when its format is known. The caller
+// ends the publisher with Run or Close, and then calls Answered.
 func (h *Hub) Open(name, address string, terms Terms) (*Publisher, error) {
 	if err := streamname.Check(name); err != nil {
 		return nil, err
@@ -71,14 +71,14 @@ func (h *Hub) newPublisher(address string) *Publisher {
 	return &Publisher{hub: h, claim: newClaim(h.ends, address), started: time.Now()}
 }
 
-// Lifetime ends when the publisher must stop. Its cause is then a [refuse.Refusal] that says why:
-// another publisher took over, or the server shuts down. The caller calls Close soon. Close ends
-// it, too.
+// Lifetime returns a context that ends when the publisher must stop. The cause is then a
+// [refuse.Refusal] with the reason, for example that another publisher took over or that the server
+// shuts down. The caller must call Close soon. Close also ends the context.
 func (p *Publisher) Lifetime() context.Context { return p.ctx }
 
 // Run calls send, which publishes, and then Close. It returns the error that it passed to Close:
 // the error of send, the cause of the end of Lifetime, or an error for a panic. A panic is logged,
-// and ends this stream only.
+// and ends only this stream.
 func (p *Publisher) Run(send func() error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -94,8 +94,8 @@ func (p *Publisher) Run(send func() error) (err error) {
 }
 
 // Close ends the publisher. err is logged; nil means a clean end. The stream then belongs to the
-// publisher that takes over, waits for the next one ([Config].PublisherReturn), or ends. If it
-// ends, its viewers receive their queued frames, and the name is free.
+// publisher that takes over, waits for the next publisher ([Config].PublisherReturn), or ends. If
+// the stream ends, its viewers receive their queued frames, and the name becomes free.
 func (p *Publisher) Close(err error) {
 	if p.s.forms != nil {
 		p.s.forms.Pause()
@@ -120,13 +120,13 @@ func (p *Publisher) Close(err error) {
 // End ends Lifetime, with why as its cause.
 func (p *Publisher) End(why error) { p.cancel(why) }
 
-// Memory returns the account of the blocks that the publisher's bytes are in.
+// Memory returns the account of the blocks that hold the publisher's bytes.
 func (p *Publisher) Memory() *millrace.Pool { return p.s.memory }
 
-// SetReconnects says whether the client connects again when it is asked to.
+// SetReconnects sets whether the client can be asked to connect again.
 func (p *Publisher) SetReconnects(can bool) { p.reconnects.Store(can) }
 
-// MustReconnect reports whether the client is to be asked to connect again.
+// MustReconnect reports whether the client must be asked to connect again.
 func (p *Publisher) MustReconnect() bool { return p.leaves.Load() }
 
 // A Summary is a publisher's totals, as JSON.
@@ -138,17 +138,17 @@ type Summary struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// Summary returns the publisher's totals. The stream must have a format.
+// Summary returns the publisher's totals. The stream must already have a format.
 func (p *Publisher) Summary() Summary {
 	return Summary{Stream: p.s.name, Format: p.s.forms.Format().String(), Bytes: p.bytes,
 		Frames:  p.frames,
 		Seconds: time.Since(p.started).Seconds()}
 }
 
-// Answered tells the Hub that the publisher has been answered: Drain waits for that.
+// Answered tells the Hub that the publisher's client has got its answer. Drain waits for that.
 func (p *Publisher) Answered() { p.hub.publishers.Done() }
 
-// Begin says that FLV tags will come, and lets viewers find the stream.
+// Begin announces FLV tags, and makes the stream visible to viewers.
 func (p *Publisher) Begin(h flv.Header) {
 	as := feed.Publisher{Address: p.address, Epoch: p.epoch, Skipped: p.skipped}
 	if p.s.feed != nil {
@@ -165,7 +165,7 @@ func (p *Publisher) Begin(h flv.Header) {
 	}
 }
 
-// open sets the stream's format, and lets viewers find the stream.
+// open sets the stream's format, and makes the stream visible to viewers.
 func (p *Publisher) open(f rendition.Format, head []byte) {
 	s := p.s
 	p.hub.counters.published.Add(1)
@@ -178,7 +178,7 @@ func (p *Publisher) open(f rendition.Format, head []byte) {
 	s.log.Info("publisher started", "publisher", p.address, "format", f.String())
 }
 
-// noteResumed logs that p continues its stream, after a pause without frames.
+// noteResumed logs that p continues its stream after a pause without frames.
 func (p *Publisher) noteResumed(pause time.Duration) {
 	if !p.replaced && !p.isPull() {
 		p.s.returns.Add(1)
@@ -196,8 +196,8 @@ func (p *Publisher) Flush() {
 	}
 }
 
-// ReadBody publishes all of body: FLV if it begins like that, and otherwise bytes as they come. It
-// returns nil when the body ends where it may end.
+// ReadBody publishes all of body. It cuts a body that begins as FLV into tags, and relays any other
+// body as bytes. It returns nil if the body ends at a valid place.
 func (p *Publisher) ReadBody(body io.Reader) error {
 	p.r = millrace.NewReader(body)
 	p.r.SetPool(p.s.memory)
@@ -215,10 +215,10 @@ func (p *Publisher) ReadBody(body io.Reader) error {
 	return err
 }
 
-// flvHeader is how many bytes identify a stream as FLV.
+// flvHeader is the number of bytes that identify a stream as FLV.
 const flvHeader = 9
 
-// sniff looks at the first bytes, no further than it takes to know.
+// sniff reports whether the body is FLV. It waits for no more bytes than it needs.
 func (p *Publisher) sniff() (isFLV bool, err error) {
 	const signature = "FLV\x01"
 	for n := 1; ; n++ {
@@ -229,7 +229,7 @@ func (p *Publisher) sniff() (isFLV bool, err error) {
 			return false, errEmpty
 		case string(b[:k]) != signature[:k]:
 			return false, nil
-		case err == io.EOF: // a cut header, or too little to identify the format
+		case err == io.EOF: // a cut header, or too few bytes to identify the format
 			return k == len(signature), nil
 		case err != nil:
 			return false, err
@@ -255,7 +255,7 @@ func looksLike(first []byte) string {
 	return "unknown"
 }
 
-// readRaw relays bytes as they come.
+// readRaw relays the bytes of the body unchanged.
 func (p *Publisher) readRaw() error {
 	if p.s.forms != nil {
 		return errNotFLV
@@ -279,7 +279,7 @@ func (p *Publisher) readRaw() error {
 	}
 }
 
-// readFLV cuts the body into tags.
+// readFLV cuts the body into tags, and publishes them.
 func (p *Publisher) readFLV() error {
 	dec := flv.NewDecoder(p.r, flv.MaxTag(p.hub.cfg.MaxTag()))
 	header, err := dec.Header()
@@ -290,8 +290,8 @@ func (p *Publisher) readFLV() error {
 	for err == nil {
 		err = p.next(dec)
 	}
-	// A header where a tag is due would be one of 5,002,753 bytes: "LV\x01". A tag that is refused
-	// stays where it is.
+	// A second FLV header in place of a tag looks like a tag of 5,002,753 bytes ("LV\x01"), which
+	// is refused. The bytes of a refused tag stay in the buffer.
 	var limit *flv.LimitError
 	if errors.As(err, &limit) {
 		if b, _ := p.r.Peek(min(p.r.Buffered(), flvHeader)); flv.Sniff(b) {
@@ -301,7 +301,7 @@ func (p *Publisher) readFLV() error {
 	return err
 }
 
-// next moves one tag.
+// next publishes one tag.
 func (p *Publisher) next(dec *flv.Decoder) error {
 	t, err := dec.Next(&p.frame)
 	if err != nil {
@@ -310,12 +310,13 @@ func (p *Publisher) next(dec *flv.Decoder) error {
 	return p.WriteTag(t, &p.frame)
 }
 
-// WriteTag publishes a tag. It takes ownership of c, which holds all of it.
+// WriteTag publishes a tag. It takes ownership of c, which holds the whole tag.
 func (p *Publisher) WriteTag(t flv.Tag, c *millrace.Chain) error {
 	return p.s.feed.Write(t, c, p.count(t.Len()))
 }
 
-// checkEvery is how many bytes a publisher receives between two looks at the memory in use.
+// checkEvery is the number of bytes that a publisher receives between two checks of the memory in
+// use.
 const checkEvery = 256 << 10
 
 // Ingest returns an ingest.Conn that reads conn for p. It takes ownership of conn until Release.
@@ -324,12 +325,12 @@ func (p *Publisher) Ingest(conn net.Conn) ingest.Conn {
 	return ingest.NewConn(conn, p, ingest.Config{Beat: cfg.Latency, Silence: cfg.PublishTimeout})
 }
 
-// Received notes n bytes that were read from the connection.
+// Received records n bytes that were read from the connection.
 func (p *Publisher) Received(n int) {
 	at := now()
 	p.lastInput.Store(at)
 	if limit := p.hub.cfg.PublishTimeout; p.r != nil && at-max(p.since, p.framed) > int64(limit) {
-		p.cancel(ErrSlowMessage(limit)) // over RTMP the connection looks after that
+		p.cancel(ErrSlowMessage(limit)) // over RTMP, the connection checks this
 	}
 	if p.unchecked += n; p.unchecked >= checkEvery {
 		p.unchecked = 0
@@ -337,7 +338,7 @@ func (p *Publisher) Received(n int) {
 	}
 }
 
-// count notes n bytes of a frame that has come, and returns the present.
+// count records n bytes of a frame that were received, and returns the current time; see now.
 func (p *Publisher) count(n int) int64 {
 	at := now()
 	p.lastInput.Store(at)
@@ -354,7 +355,7 @@ func (p *Publisher) count(n int) int64 {
 	return at
 }
 
-// keepTo makes the publisher end when its terms say so.
+// keepTo applies t, which can end the publisher.
 func (p *Publisher) keepTo(t Terms) {
 	p.terms = t
 	p.s.mu.Lock()
@@ -366,7 +367,7 @@ func (p *Publisher) keepTo(t Terms) {
 	}
 }
 
-// Skip notes n bytes that came and are not part of a frame.
+// Skip records n received bytes that are not part of a frame.
 func (p *Publisher) Skip(n int) {
 	if p.frames == 0 {
 		p.skipped += n

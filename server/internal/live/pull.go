@@ -20,44 +20,46 @@ import (
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
-// An Owner is where a stream can be pulled from.
+// An Owner describes where a stream can be pulled from.
 type Owner struct {
 	Node  string      // the owner's address, as in http://10.0.0.5:8080, always with a port
-	Epoch uint64      // of its ownership, as far as is known: an answer with a lower one is refused
-	Proof Proof       // proves to each node that the other knows the secret; nil: no proof
-	TLS   *tls.Config // how an owner of https is verified; nil: by the system's authorities
+	Epoch uint64      // of the ownership, as far as known; an answer with a lower epoch is refused
+	Proof Proof       // proves to both nodes that the other one knows the secret; nil: no proof
+	TLS   *tls.Config // verifies an owner with https; nil: the system's authorities do
 }
 
-// A Proof is how a node proves to another one that it belongs to the cluster, and has that prove
-// it.
+// A Proof proves to another node that this node belongs to the cluster, and checks the same of that
+// node.
 type Proof interface {
 	Sign(req *http.Request, epoch uint64)
-	// Check returns an error if the answer proves nothing; again says that the request is to be
-	// signed and made once more.
+	// Check returns an error if the answer proves nothing. again reports whether the request must
+	// be signed and sent once more.
 	Check(res *http.Response) (again bool, err error)
 }
 
 const (
-	// DialTimeout is how long a node may take to accept a connection. Nodes are near each other.
+	// DialTimeout limits the time that a node may take to accept a connection. Nodes are near each
+	// other.
 	DialTimeout = 3 * time.Second
-	// bodyBuffer is how much of the owner's answer is read at a time: as much as an encoder sends
-	// in 50 ms at 5 Mbit/s.
+	// bodyBuffer is how many bytes of the owner's answer are read at a time. An encoder at 5 Mbit/s
+	// sends as much in 50 ms.
 	bodyBuffer = 32 << 10
-	// maxAnswer bounds the head of the owner's answer, in bytes. It has a few hundred.
+	// maxAnswer limits the head of the owner's answer, in bytes. A usual head has a few hundred
+	// bytes.
 	maxAnswer = 16 << 10
 )
 
 var (
-	// errFed refuses a pull of a stream that has a publisher, or is this node's.
+	// errFed refuses a pull of a stream that has a publisher, or that this node owns.
 	errFed = errors.New("the stream needs no pull: it has a publisher, or waits for its own")
-	// errStale refuses a pull from an owner of the past.
+	// errStale refuses a pull from an owner whose ownership is out of date.
 	errStale = errors.New("the stream has a later owner than this one")
 )
 
-// Pull feeds a stream from its owner, until the stream ends, ctx ends, a publisher connects here,
-// or the stream has had no viewer for a while; then the stream ends, and Pull returns nil. After
-// any other end the stream waits, as it does after a publisher's. The error is a *[refuse.Refusal]
-// with the owner's status if that is not 200.
+// Pull feeds a stream from its owner until the stream ends, ctx ends, a publisher connects here, or
+// the stream has had no viewer for a while. In these cases the stream ends, and Pull returns nil.
+// After any other end the stream waits, as it does after the end of a publisher. The error is a
+// *[refuse.Refusal] with the owner's status if that status is not 200.
 func (e Peers) Pull(ctx context.Context, name string, from Owner) error {
 	if err := cmp.Or(streamname.Check(name), registrar{e.hub}.checkRoom(name)); err != nil {
 		return err
@@ -93,8 +95,8 @@ func (e Peers) Pull(ctx context.Context, name string, from Owner) error {
 	return err
 }
 
-// unreached tells waiters whether the owner was unreachable, judging by the error of a pull. A node
-// that gave up the stream still answers.
+// unreached records, for the waiters of that name, whether a pull that ended with err failed to
+// reach the owner. A node that gave up the stream still answers.
 func (e Peers) unreached(name string, err error) {
 	var refused *refuse.Refusal
 	ok := errors.As(err, &refused) && refused.Status == http.StatusMisdirectedRequest
@@ -105,8 +107,8 @@ func (e Peers) unreached(name string, err error) {
 	}
 }
 
-// ask requests the stream from its owner for p, and sets p's epoch. It returns the connection, and
-// the first bytes of the body.
+// ask requests the stream from its owner for p, and sets the epoch of p. It returns the connection,
+// and the first bytes of the body.
 func (e Peers) ask(p *Publisher, name string, from Owner) (conn net.Conn, early []byte, err error) {
 	if conn, early, err = e.askOnce(p, name, from); err == errAskAgain {
 		conn, early, err = e.askOnce(p, name, from)
@@ -114,7 +116,7 @@ func (e Peers) ask(p *Publisher, name string, from Owner) (conn net.Conn, early 
 	return conn, early, err
 }
 
-// errAskAgain ends a request that is to be made once more.
+// errAskAgain reports that the request must be sent once more.
 var errAskAgain = errors.New("the owner wants another proof")
 
 func (e Peers) askOnce(p *Publisher, name string, from Owner) (net.Conn, []byte, error) {
@@ -139,7 +141,7 @@ func (e Peers) askOnce(p *Publisher, name string, from Owner) (net.Conn, []byte,
 	_ = conn.SetDeadline(time.Now().Add(e.hub.cfg.PublishTimeout))
 	uncut := context.AfterFunc(p.ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	early, err := p.readAnswer(conn, req, from)
-	if !uncut() { // conn may still be used by the function above
+	if !uncut() { // the function above may still use conn
 		err = context.Cause(p.ctx)
 	}
 	if err != nil {
@@ -158,7 +160,7 @@ func (p *Publisher) readAnswer(conn net.Conn, req *http.Request, from Owner) (ea
 		return nil, err
 	}
 	r := bufio.NewReader(io.LimitReader(conn, maxAnswer))
-	res, err := http.ReadResponse(r, req) // the body is read elsewhere
+	res, err := http.ReadResponse(r, req) // the caller reads the body
 	if err != nil {
 		return nil, fmt.Errorf("the owner's answer: %w", err)
 	}
@@ -183,8 +185,8 @@ func (p *Publisher) readAnswer(conn net.Conn, req *http.Request, from Owner) (ea
 	return bytes.Clone(early), nil
 }
 
-// claimPull makes c the publisher of the stream of that name if it has none, and is not this
-// node's.
+// claimPull makes c the publisher of the stream with that name, if the stream has no publisher and
+// this node does not own it.
 func (e Peers) claimPull(c *claim, name string) (*stream, error) {
 	e.hub.mu.Lock()
 	defer e.hub.mu.Unlock()

@@ -9,8 +9,9 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/rendition"
 )
 
-// record feeds the fragments of s, which is FLV, to its recorder, if Config.Record returns one,
-// until s ends or moves to another node. It does nothing if that was begun before.
+// record sends the fragments of s, which must be FLV, to the Recorder that Config.Record returns,
+// until s ends or moves to another node. It does nothing if Record returns nil, or if s is already
+// recorded.
 func (h *Hub) record(s *stream) {
 	if h.cfg.Record == nil {
 		return
@@ -45,7 +46,7 @@ func (h *Hub) record(s *stream) {
 	h.recording.Go(func() {
 		defer end()
 		defer r.Release()
-		if before != nil { // of a stream of the same name, which has ended
+		if before != nil { // the recording of an ended stream with the same name
 			<-before
 			if to = h.cfg.Record(s.name); to == nil {
 				return
@@ -72,7 +73,7 @@ func recordTo(ctx context.Context, to Recorder, r *rendition.FragmentReader, log
 			r.AppendInit(&init)
 			to.Init(&init)
 		}
-		f.Key = f.Key || f.Early // so that a recording has the audio before the first slide leaves
+		f.Key = f.Key || f.Early // so that a recording has the audio that precedes the first slide
 		to.Add(f.FragmentInfo, &c)
 	}
 }

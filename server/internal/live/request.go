@@ -6,9 +6,9 @@ import "github.com/millrace-io/millrace/server/internal/live/rendition"
 type WatchRequest struct {
 	Name   string // of the stream
 	Format rendition.Format
-	AsIs   bool   // in the format that the publisher sends, instead of Format
-	Next   bool   // begin at the next keyframe, and not at the newest one
+	AsIs   bool   // send the publisher's format instead of Format
+	Next   bool   // begin at the next keyframe instead of the newest one
 	Remote string // the viewer's address
-	Node   string // the address of the node that asks; "" for a viewer
+	Node   string // the address of the node that sends the request; "" for a viewer
 	Terms  Terms
 }

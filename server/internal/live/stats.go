@@ -12,51 +12,51 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/rendition"
 )
 
-// Stats is a snapshot of a Hub. The maps have an entry for every key that there can be.
+// Stats is a snapshot of a Hub. Each map has an entry for every possible key.
 type Stats struct {
-	Streams   int   // that viewers can find
-	Viewers   int   // being served
+	Streams   int   // streams that viewers can find
+	Viewers   int   // viewers that are being served
 	Published int64 // streams that were ever published
 	BytesIn   int64
 	FramesIn  int64
 	GroupsCut int64 // GOPs longer than the kept frames
-	LeftOut   int64 // NAL units of length 0, and damaged video frames, that MP4 is made without
+	LeftOut   int64 // NAL units of length 0 and damaged video frames, which MP4 omits
 
-	Pulled  int64 // bytes pulled from other nodes; in includes them
-	ToNodes int64 // bytes of streams sent to other nodes; out includes them
+	Pulled  int64 // bytes pulled from other nodes; also counted as bytes in
+	ToNodes int64 // bytes of streams sent to other nodes; also counted as bytes out
 
-	Waiting       int           // of the streams, those without a publisher at present
-	Returns       int64         // publishers that came to a stream that waited
+	Waiting       int           // streams without a publisher at present
+	Returns       int64         // publishers that came to a waiting stream
 	Takeovers     int64         // publishers that took over from another one
-	PublisherWait time.Duration // how long streams have waited for publishers, added up
+	PublisherWait time.Duration // total time that streams have waited for publishers
 
-	// Since the last frame of the stream that has a publisher and is silent for the longest time.
+	// The longest time since the last frame, over all streams that have a publisher.
 	SilentMax time.Duration
 
 	HLS hlslive.Stats
 
-	FurtherTracks int           // of all streams: see StreamInfo
-	KeptBytes     int64         // by all streams
-	Memory        int64         // see StreamInfo
-	Pending       int64         // bytes that viewers have taken, and their connections have not
-	Blocked       int           // viewers with a full connection
-	Behind        int           // viewers that were over their allowance and have not caught up
-	LagMax        time.Duration // of the viewer that is furthest behind; 0 when all keep up
+	FurtherTracks int           // the sum over all streams; see StreamInfo
+	KeptBytes     int64         // bytes that all streams keep
+	Memory        int64         // the sum over all streams; see StreamInfo
+	Pending       int64         // bytes taken for viewers, not yet written to their connections
+	Blocked       int           // viewers whose connection is full
+	Behind        int           // viewers that exceeded the lag limits and have not caught up
+	LagMax        time.Duration // lag of the viewer that is furthest behind; 0 when all keep up
 	BehindLive    time.Duration // the largest BehindLive of a viewer: see StreamInfo
 
-	FramesLost map[string]int64 // frames that viewers were moved past, by reason
+	FramesLost map[string]int64 // frames that viewers have lost, by reason
 
-	fanout.Stats // how viewers were written to
+	fanout.Stats // how viewers' connections were written to
 }
 
-// Count returns how many streams there are.
+// Count returns the number of streams.
 func (h *Hub) Count() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.streams)
 }
 
-// Stats returns a snapshot.
+// Stats returns a snapshot of h.
 func (h *Hub) Stats() Stats {
 	c := &h.counters
 	list := h.Streams()
@@ -96,8 +96,8 @@ func (h *Hub) Stats() Stats {
 	return st
 }
 
-// pending returns how many bytes viewers have taken from streams but their connections have not.
-// Bytes that viewers share count for each.
+// pending returns the number of bytes that were taken from streams for viewers and are not yet
+// written to their connections. Bytes that viewers share count for each viewer.
 func (h *Hub) pending() (sum int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -109,7 +109,7 @@ func (h *Hub) pending() (sum int64) {
 	return sum
 }
 
-// Viewers returns how many viewers are being served.
+// Viewers returns the number of viewers that are being served.
 func (h *Hub) Viewers() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -120,46 +120,49 @@ func (h *Hub) Viewers() int {
 type StreamInfo struct {
 	Name   string `json:"name"`
 	Format string `json:"format"` // flv or raw
-	// As in "h264 640x360"; "" without video, or if not known yet.
+	// For example "h264 640x360"; "" without video, or if it is not known yet.
 	Video string `json:"video"`
 	Audio string `json:"audio"`
-	// Of MP4 and HLS: "video", "audio" or "all"; "" if nothing is.
+	// The tracks that MP4 and HLS omit: "video", "audio" or "all"; "" if they omit none.
 	LeftOut string `json:"left_out,omitempty"`
-	// Its address, or "demo"; the last publisher's if there is none at present.
+	// The address of the publisher, or "demo"; that of the last publisher if there is none at
+	// present.
 	Publisher string `json:"publisher,omitempty"`
-	// Since there is no publisher; 0 while there is one.
+	// Time without a publisher; 0 while there is one.
 	Waiting     float64 `json:"waiting_seconds"`
 	Returns     int64   `json:"returns"`        // publishers that came while the stream waited
 	Takeovers   int64   `json:"takeovers"`      // publishers that took over from another one
-	Silent      float64 `json:"silent_seconds"` // since the last frame came
+	Silent      float64 `json:"silent_seconds"` // since the last frame
 	Uptime      float64 `json:"uptime_seconds"`
 	BitRate     int64   `json:"bits_per_second"`
-	Viewers     int     `json:"viewers"`      // in all formats, and each node of Edges
-	ViewersMP4  int     `json:"viewers_mp4"`  // of these, in MP4
-	ViewersRTMP int     `json:"viewers_rtmp"` // over RTMP
-	// HLS players, not in viewers: an estimate from their requests.
+	Viewers     int     `json:"viewers"`      // in all formats; each node of Edges counts as one
+	ViewersMP4  int     `json:"viewers_mp4"`  // the part of Viewers in MP4
+	ViewersRTMP int     `json:"viewers_rtmp"` // the part of Viewers over RTMP
+	// HLS players, estimated from their requests. Viewers does not include them.
 	ViewersHLS int `json:"viewers_hls"`
-	// Of the viewer that is furthest behind; 0 when all keep up.
+	// Lag of the viewer that is furthest behind; 0 when all keep up.
 	LagMax float64 `json:"lag_seconds_max"`
-	// The largest of all viewers; see fanout.LagReport.
+	// The largest value of all viewers; see fanout.LagReport.
 	BehindLive float64 `json:"behind_live_seconds_max"`
-	// Of the newest frame, by the clock of the MP4; 0 if none is made.
+	// Time of the newest frame in MP4, by the clock of the MP4; 0 if no MP4 is made.
 	MP4Time     float64 `json:"mp4_time_seconds"`
 	KeyInterval float64 `json:"key_interval_seconds"` // the longest recent GOP
 	KeptBytes   int64   `json:"kept_bytes"`
-	// Of the blocks that its publishers' bytes are in, for all who hold a part of them.
+	// Size of the blocks that hold the publishers' bytes, including blocks that others hold in
+	// part.
 	Memory     int64 `json:"memory_bytes"`
-	MemoryHigh int64 `json:"memory_high_water"` // the most that these were
-	// Tracks beyond the first video and the first audio track; viewers of FLV and RTMP get them.
+	MemoryHigh int64 `json:"memory_high_water"` // the highest value of Memory
+	// Tracks beyond the first video track and the first audio track. Viewers of FLV and RTMP get
+	// them.
 	Further    int    `json:"further_tracks"`
 	GroupsCut  uint64 `json:"groups_cut"`  // GOPs longer than the kept frames
-	FramesLost int64  `json:"frames_lost"` // that viewers were moved past, added up
-	// Viewers that are further behind than they may be.
+	FramesLost int64  `json:"frames_lost"` // frames that viewers have lost, in total
+	// Viewers that are further behind than allowed.
 	Stalled int `json:"stalled"`
 
 	// In a cluster.
 	Epoch uint64 `json:"epoch,omitempty"` // of the ownership
-	// The node that the stream is pulled from; "" if it is this one.
+	// The node from which the stream is pulled; "" if this node owns the stream.
 	Owner string   `json:"owner,omitempty"`
 	Edges []string `json:"edges,omitempty"` // the nodes that read the stream here
 
@@ -167,7 +170,7 @@ type StreamInfo struct {
 	blocked int
 }
 
-// Streams describes the streams that viewers can find, by name.
+// Streams describes the streams that viewers can find, sorted by name.
 func (h *Hub) Streams() []StreamInfo {
 	h.mu.Lock()
 	streams := slices.Collect(maps.Values(h.streams))
@@ -181,10 +184,11 @@ func (h *Hub) Streams() []StreamInfo {
 	return list
 }
 
-// rateFresh is for how long a rate holds when nothing comes: encoders send several times a second.
+// rateFresh is how long a measured rate stays valid when nothing arrives. Encoders send several
+// times a second.
 const rateFresh = 2 * time.Second
 
-// info describes s, which viewers can find.
+// info describes s, which must be visible to viewers.
 func (h *Hub) info(s *stream) StreamInfo {
 	facts := s.forms.Facts()
 	i := StreamInfo{
@@ -239,7 +243,7 @@ func (h *Hub) info(s *stream) StreamInfo {
 	return i
 }
 
-// A holder is a stream, and the memory that its publishers' bytes are in.
+// A holder is a stream with the amount of memory that holds its publishers' bytes.
 type holder struct {
 	*stream
 	bytes   int64
@@ -247,7 +251,7 @@ type holder struct {
 	window  *liveHLS // its HLS; nil if none is made
 }
 
-// made returns the renditions of s that are being made.
+// made returns the renditions of s that are made at present.
 func (s *holder) made() []*rendition.Rendition {
 	if !s.visible {
 		return nil
@@ -255,8 +259,8 @@ func (s *holder) made() []*rendition.Rendition {
 	return s.forms.All()
 }
 
-// holders returns all streams, the largest first. Viewers cannot find some of them, because their
-// first frames are incomplete.
+// holders returns all streams, the largest first. It includes streams that viewers cannot find yet,
+// because their first frame is incomplete.
 func (h *Hub) holders() (list []holder) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

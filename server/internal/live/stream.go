@@ -17,60 +17,63 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// A stream is the sequence of frames from the publishers of a name, one after the other. Its
-// viewers stay from one publisher to the next.
+// A stream is the sequence of frames from all publishers of a name, one after another. Its viewers
+// stay when the publisher changes.
 //
-// From Hub.newStream to registrar.end it is in Hub.streams, and either has a publisher, from
-// registrar.grant to registrar.handOver, or waits for one. A publisher writes to the stream in this
-// time only. The first publisher decides on the format; only FLV outlives it. In a cluster the
-// publisher is a pull if another node owns the stream.
+// From Hub.newStream to registrar.end a stream is in Hub.streams. In that time it either has a
+// publisher, from registrar.grant to registrar.handOver, or waits for one. A publisher writes to
+// the stream only from grant to handOver. The first publisher determines the format. Only a stream
+// of FLV can outlive its first publisher. In a cluster the publisher is a pull if another node owns
+// the stream.
 type stream struct {
 	name    string
 	log     *slog.Logger
 	started time.Time
-	memory  *millrace.Pool // an account of the blocks that its publishers' bytes are in
+	memory  *millrace.Pool // the account of the blocks that hold its publishers' bytes
 
-	// The frames in all formats; set under Hub.mu, and from then on viewers can find the stream.
+	// The frames in all formats. Set under Hub.mu; from then on viewers can find the stream.
 	forms *rendition.Set
-	// Makes the frames, for the publisher; nil before forms is set, and unless the format is FLV.
+	// Makes the frames from the publisher's tags. Nil before forms is set, and always nil if the
+	// format is not FLV.
 	feed *feed.Feed
 
 	succession                       // guarded by Hub.mu
 	ownership                        // guarded by Hub.mu
-	hls        hlslive.SequenceStart // for its next window; guarded by Hub.mu
+	hls        hlslive.SequenceStart // for the next window of the stream; guarded by Hub.mu
 
-	frameAt   atomic.Int64 // when the last frame came; see now
-	returns   atomic.Int64 // of publishers
+	frameAt   atomic.Int64 // time of the last frame; see now
+	returns   atomic.Int64 // number of publishers that came while the stream waited
 	takeovers atomic.Int64
 
 	mu          lock.Mutex
 	viewerCount // guarded by mu
 }
 
-// A succession is who publishes a stream, one after the other.
+// A succession is the order of publishers of a stream.
 type succession struct {
-	publisher *claim // the current one, or while the stream waits the last one
-	successor *claim // takes over from it; nil while the stream waits
+	publisher *claim // the current publisher, or the last one while the stream waits
+	successor *claim // takes over from publisher; nil while the stream waits
 	pause     *pause // nil while there is a publisher
-	ended     bool   // by the operator: the stream goes when its publisher has gone
-	until     int64  // when a pause ends; see registrar.left
+	ended     bool   // ended by the operator: the stream ends when its publisher has left
+	until     int64  // time at which a pause ends; see registrar.left
 }
 
-// A pause is the time in which a stream has no publisher.
+// A pause is a time in which a stream has no publisher.
 type pause struct {
-	since int64 // see now
+	since int64 // the start of the pause; see now
 	timer *time.Timer
 }
 
 // An ownership is a stream's state in the cluster.
 type ownership struct {
-	lease      Lease                     // nil if this node does not own the stream, or is alone
-	epoch      uint64                    // the highest one of earlier and pulled publishers
-	peers      map[*fanout.Viewer]string // the addresses of other nodes that read it
-	stopRecord context.CancelFunc        // nil if the stream is not, and was not, recorded
+	lease      Lease                     // nil if this node is not the owner, or without a cluster
+	epoch      uint64                    // the highest epoch of earlier and pulled publishers
+	peers      map[*fanout.Viewer]string // the addresses of other nodes that read the stream
+	stopRecord context.CancelFunc        // ends the recording; nil if there never was one
 }
 
-// tell says that other nodes are to know soon whether the stream has a publisher. Hub.mu is held.
+// tell makes the cluster announce to other nodes soon whether the stream has a publisher. Hub.mu is
+// held.
 func (o *ownership) tell() {
 	if o.lease != nil {
 		o.lease.Tell()
@@ -84,7 +87,7 @@ func (o *ownership) cutPeers() {
 	}
 }
 
-// edges returns the nodes that read the stream. Hub.mu is held.
+// edges returns the addresses of the nodes that read the stream. Hub.mu is held.
 func (o *ownership) edges() []string {
 	var list []string
 	for _, node := range o.peers {
@@ -94,14 +97,14 @@ func (o *ownership) edges() []string {
 	return slices.Compact(list)
 }
 
-// A viewerCount counts the viewers of a stream, without other nodes.
+// A viewerCount counts the viewers of a stream. Other nodes do not count.
 type viewerCount struct {
-	viewers    int   // of all renditions
-	leftAt     int64 // when one left last; see now
+	viewers    int   // number of viewers, of all renditions
+	leftAt     int64 // time when the last one left; see now
 	maxViewers int   // the publisher's own limit; 0: none
 }
 
-// join adds one viewer if no limit forbids it. limit is that of the server.
+// join adds one viewer, or returns an error if a limit is reached. limit is the server's limit.
 func (a *viewerCount) join(limit int) error {
 	if a.viewers >= limit {
 		return refuse.New(http.StatusServiceUnavailable,
@@ -123,7 +126,7 @@ func (a *viewerCount) leave() {
 	a.leftAt = now()
 }
 
-// format returns the format for a viewer.
+// format returns the format of the rendition for a viewer.
 func (s *stream) format(want WatchRequest) (rendition.Format, error) {
 	f := s.forms.Format()
 	switch {
@@ -139,7 +142,7 @@ func (s *stream) format(want WatchRequest) (rendition.Format, error) {
 	return want.Format, nil
 }
 
-// checkMP4 refuses viewers of MP4 if there is nothing for them.
+// checkMP4 returns an error if the stream has nothing for viewers of MP4.
 func (s *stream) checkMP4() error {
 	if !s.forms.Facts().NoMP4() {
 		return nil

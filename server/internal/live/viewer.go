@@ -10,27 +10,28 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/rendition"
 )
 
-// A Viewer is a client that watches a rendition: who it is, and where it begins. Its transport
-// sends the frames; the viewer is the [fanout.Session] of it.
+// A Viewer is a client that watches a rendition. It knows who watches, and where the client begins.
+// Its transport sends the frames, and calls the viewer as its [fanout.Session].
 type Viewer struct {
 	hub       *Hub
 	stream    *stream
 	rendition *rendition.Rendition
 	remote    string
-	account   *address.Account // of its address
-	since     int64            // when it came; see now
-	id        uint64           // its number among all viewers, set by Admission.noteServed
+	account   *address.Account // of the viewer's address
+	since     int64            // time of the viewer's arrival; see now
+	id        uint64           // number among all viewers; set by Admission.noteServed
 
-	// Of another node: its address, and the ownership without which it gets nothing. Otherwise nil.
+	// For another node, its address and the lease without which it gets nothing. Otherwise both are
+	// empty.
 	node  string
 	lease Lease
 
 	terms  Terms
-	timeUp *time.Timer // nil without a limit
+	timeUp *time.Timer // nil without a time limit
 
-	// Where it begins; it has no cursor until that is known, and after Connect.
+	// Where the viewer begins. It has no cursor before that is known, and none after Connect.
 	start     fanout.Start
-	transport *fanout.Viewer // writes to it; nil until connect
+	transport *fanout.Viewer // writes to the client; nil until Connect
 }
 
 // exit removes v from its stream.
@@ -59,7 +60,7 @@ func (v *Viewer) Format() rendition.Format { return v.rendition.Format() }
 // Head returns the bytes that v gets before any frame.
 func (v *Viewer) Head() []byte { return v.rendition.Head() }
 
-// Epoch returns that of the ownership if v is another node, or 0.
+// Epoch returns the epoch of the ownership if v is another node. Otherwise it returns 0.
 func (v *Viewer) Epoch() uint64 {
 	if v.lease == nil {
 		return 0
@@ -67,7 +68,7 @@ func (v *Viewer) Epoch() uint64 {
 	return v.lease.Epoch()
 }
 
-// attrs returns v's log attributes. They tell another node from a viewer.
+// attrs returns v's log attributes. They differ for another node and a viewer.
 func (v *Viewer) attrs() []any {
 	attrs := []any{"viewer", v.remote}
 	if v.node != "" {
@@ -76,30 +77,31 @@ func (v *Viewer) attrs() []any {
 	return append(attrs, "form", v.rendition.Format().String())
 }
 
-// Owned reports whether this node still owns the stream that another node reads.
+// Owned reports whether this node still owns the stream that v, another node, reads.
 func (v *Viewer) Owned() bool { return v.lease.Current() }
 
-// Complete returns false while the server shuts down: for another node, the stream continues
-// elsewhere.
+// Complete returns false if v is another node and the server shuts down, because the stream then
+// continues elsewhere. Otherwise it returns true.
 func (v *Viewer) Complete() bool { return v.lease == nil || v.hub.ends.Err() == nil }
 
-// Begin corrects the metadata that a viewer of FLV begins with, as its header is corrected.
+// Begin corrects the FLV metadata at the start of batch to match the FLV header that the viewer
+// got.
 func (v *Viewer) Begin(batch *millrace.Chain, from int) {
-	if v.node == "" { // another node does so for its own viewers
+	if v.node == "" { // another node does this for its own viewers
 		v.rendition.StateTracks(batch, from)
 	}
 }
 
-// Missed counts the lost frames.
+// Missed counts the frames that v has lost.
 func (v *Viewer) Missed(m broadcast.Missed) time.Duration {
 	v.stream.forms.NoteLost(m)
 	return v.stream.forms.KeyAge()
 }
 
-// Restart begins at the newest keyframe again.
+// Restart makes v begin again, at the newest keyframe.
 func (v *Viewer) Restart() fanout.Start { return v.stream.forms.Restart(v.rendition) }
 
-// Sent counts n bytes for the address of v, or for the other node.
+// Sent counts n bytes for the address of v, or for the other node that v is.
 func (v *Viewer) Sent(n int) {
 	v.account.Add(int64(n))
 	if v.lease != nil {
@@ -107,7 +109,7 @@ func (v *Viewer) Sent(n int) {
 	}
 }
 
-// Ended logs the end of v, and removes v from its stream and its hub.
+// Ended logs the end of v, and removes v from its stream and its Hub.
 func (v *Viewer) Ended(why fanout.Reason, sent int64, missed broadcast.Missed) {
 	attrs := append(v.attrs(), "reason", why.String(), "bytes", sent,
 		"time", time.Duration(now()-v.since).Round(time.Millisecond))

@@ -1,7 +1,7 @@
 // Package rtmp serves live streams over RTMP: publishers and viewers.
 //
-// A [Service] serves the connections of a listener, and asks the gate who may. An [Acceptor] makes
-// a [Conn] of each, which publishes or watches.
+// A [Service] serves the connections of a listener, and asks the gate for permission. An [Acceptor]
+// makes a [Conn] of each connection. A Conn publishes or watches.
 package rtmp
 
 import (
@@ -22,8 +22,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// A Conn is a connection of a client that speaks RTMP: Acceptor.Accept, and then Publish or Watch,
-// or Refuse. After Publish, Next may return another request.
+// A Conn is a connection of an RTMP client. Acceptor.Accept returns it. The caller then calls
+// Publish, Watch or Refuse. After Publish, Next may return another request.
 type Conn struct {
 	acceptor *Acceptor
 	conn     net.Conn
@@ -32,18 +32,18 @@ type Conn struct {
 	proto    *rtmp.ServerConn
 	ended    bool
 
-	// Terms limit the request. The caller of Publish or Watch sets them before.
+	// Terms are the limits for the request. The caller sets them before it calls Publish or Watch.
 	Terms live.Terms
 }
 
-// A writer is the current destination of protocol replies.
+// A writer is the current destination of the protocol's replies.
 type writer struct{ io.Writer }
 
-// An Acceptor accepts clients of RTMP, for the streams of a Hub.
+// An Acceptor accepts RTMP clients for the streams of a Hub.
 type Acceptor struct {
 	hub     *live.Hub
 	cfg     *live.Config
-	clients *millrace.Pool // account of the blocks with input from clients that do not publish
+	clients *millrace.Pool // the account of the blocks with input from clients that do not publish
 }
 
 // New returns an Acceptor for the streams of h.
@@ -51,12 +51,12 @@ func New(h *live.Hub) *Acceptor {
 	return &Acceptor{hub: h, cfg: h.Config(), clients: millrace.DefaultPool().Account()}
 }
 
-// ClientBytes returns the bytes of the blocks with input from clients that do not publish.
+// ClientBytes returns the size of the blocks with input from clients that do not publish.
 func (d *Acceptor) ClientBytes() int64 { return d.clients.Stats().InUse }
 
-// Accept performs the handshake with a client, and returns its request. It takes ownership of conn:
-// Publish, Watch and Refuse end its life, and after an error it is closed. All must happen before
-// the deadline.
+// Accept performs the handshake with a client, and returns the client's request. It must get both
+// before the deadline. It takes ownership of conn. Publish, Watch or Refuse ends the connection;
+// after an error, Accept has closed it.
 func (d *Acceptor) Accept(conn net.Conn, deadline time.Time) (*Conn, *rtmp.Request, error) {
 	c := &Conn{acceptor: d, conn: conn, out: &writer{conn}, r: millrace.NewReader(plain(conn))}
 	c.proto = rtmp.NewServerConn(c.r, c.out, d.cfg.MaxTag())
@@ -68,15 +68,16 @@ func (d *Acceptor) Accept(conn net.Conn, deadline time.Time) (*Conn, *rtmp.Reque
 	return c, want, nil
 }
 
-// countInput accounts for the input of a client that does not publish.
+// countInput makes the input of a client that does not publish count for the Acceptor's account,
+// and limits the time of each message.
 func (c *Conn) countInput() {
 	c.proto.SetPool(c.acceptor.clients)
 	conn := c.conn
 	c.proto.SetMessageTimeout(c.acceptor.cfg.StallTimeout, func() { _ = conn.Close() })
 }
 
-// Next returns the client's next request after it has ended its published stream, or nil: then the
-// connection has ended.
+// Next returns the next request of a client that has ended its published stream. It returns nil if
+// the connection has ended.
 func (c *Conn) Next(deadline time.Time) *rtmp.Request {
 	if c.ended {
 		return nil
@@ -85,8 +86,8 @@ func (c *Conn) Next(deadline time.Time) *rtmp.Request {
 	return want
 }
 
-// awaitRequest returns the result of next, which must come before the deadline. After an error the
-// connection has ended.
+// awaitRequest returns the result of next, which must return before the deadline. After an error,
+// the connection has ended.
 func (c *Conn) awaitRequest(deadline time.Time, next func() (*rtmp.Request, error)) (*rtmp.Request,
 	error) {
 	_ = c.conn.SetDeadline(deadline)
@@ -97,7 +98,7 @@ func (c *Conn) awaitRequest(deadline time.Time, next func() (*rtmp.Request, erro
 	})
 	want, err := next()
 	if !stop() {
-		<-cut // so that it does not cut the answer
+		<-cut // wait, so that the cut does not affect the answer
 		if err == nil {
 			err = refuse.ErrShutdown
 		}
@@ -114,7 +115,8 @@ func (c *Conn) awaitRequest(deadline time.Time, next func() (*rtmp.Request, erro
 	return want, nil
 }
 
-// Conn returns the TCP connection between two requests. The caller may only close it.
+// Conn returns the client's TCP connection. It may be called between two requests. The caller may
+// only close the connection.
 func (c *Conn) Conn() net.Conn {
 	if tcp := tcpconn.Of(c.conn); tcp != nil {
 		return tcp
@@ -128,8 +130,8 @@ func (c *Conn) RemoteAddr() string { return c.conn.RemoteAddr().String() }
 // log returns the log of the server.
 func (c *Conn) log() *slog.Logger { return c.acceptor.cfg.Log }
 
-// plain returns the TCP connection that conn is, or conn. A Reader of a TCP connection holds no
-// memory while it waits.
+// plain returns the TCP connection behind conn, or conn if there is none without TLS. A Reader of a
+// TCP connection holds no memory while it waits.
 func plain(conn net.Conn) io.ReadWriter {
 	if tcp := tcpconn.Plain(conn); tcp != nil {
 		return tcp
@@ -137,20 +139,20 @@ func plain(conn net.Conn) io.ReadWriter {
 	return conn
 }
 
-// close ends the connection.
+// close closes the connection, and releases its memory.
 func (c *Conn) close() {
 	_ = c.conn.Close()
 	c.release()
 }
 
-// release releases the memory that the protocol holds, at the end of the connection.
+// release releases the memory that the protocol holds. It is called at the end of the connection.
 func (c *Conn) release() {
 	c.ended = true
 	c.proto.Release()
 	c.r.Release()
 }
 
-// Refuse tells the client the reason of a refusal, and ends the connection.
+// Refuse tells the client the reason why, and ends the connection.
 func (c *Conn) Refuse(want *rtmp.Request, why error) {
 	_ = c.conn.SetDeadline(time.Now().Add(tcpconn.LingerTime))
 	if c.proto.Refuse(errorCode(want, live.PublishStatus(why)), live.Explain(why)) == nil {
@@ -159,8 +161,8 @@ func (c *Conn) Refuse(want *rtmp.Request, why error) {
 	c.close()
 }
 
-// errorCode is RTMP's name of a refusal. Encoders show it to their users, some of them only if they
-// know it.
+// errorCode returns RTMP's code for a refusal. Encoders show the code to their users, but some only
+// if they know it.
 func errorCode(want *rtmp.Request, status int) string {
 	switch {
 	case want.Publish && status == http.StatusConflict:
@@ -173,9 +175,9 @@ func errorCode(want *rtmp.Request, status int) string {
 	return "NetStream.Play.Failed"
 }
 
-// Publish relays the client's stream as name until it ends. It ends the connection, unless the
-// client has ended its stream itself; then Next may follow. An error is a [refuse.Refusal] that the
-// caller answers with Refuse.
+// Publish relays the client's stream as name until the stream ends. It then ends the connection,
+// unless the client itself has ended its stream. In that case, Next may be called. An error is a
+// [refuse.Refusal], which the caller answers with Refuse.
 func (c *Conn) Publish(name string) error {
 	p, err := c.acceptor.hub.Open(name, c.conn.RemoteAddr().String(), c.Terms)
 	if err != nil {
@@ -200,13 +202,13 @@ func (c *Conn) Publish(name string) error {
 	return nil
 }
 
-// endPublish tells the client why its stream has ended, if it does not know, and ends the
-// connection.
+// endPublish tells the client why its stream has ended, and ends the connection. If the client
+// itself has ended the stream, the connection stays open for another request.
 func (c *Conn) endPublish(why error) {
 	switch {
 	case why == nil:
-		// It may publish again, and GStreamer takes an end before its own deleteStream for a
-		// failure.
+		// The client may publish again. It is sent no message, because GStreamer takes an end
+		// before its own deleteStream as a failure.
 		c.read(plain(c.conn))
 		c.countInput()
 		return
@@ -217,7 +219,7 @@ func (c *Conn) endPublish(why error) {
 	c.Refuse(&rtmp.Request{Publish: true}, why)
 }
 
-// receive publishes messages until the client ends the stream, and returns nil then.
+// receive publishes messages until the client ends the stream. It then returns nil.
 func (c *Conn) receive(p *live.Publisher) error {
 	var tags tagMaker
 	defer tags.release()
@@ -244,7 +246,7 @@ func (c *Conn) receive(p *live.Publisher) error {
 	}
 }
 
-// listenTo reads the connection as a publisher's, until takeBack.
+// listenTo makes the connection be read as that of a publisher, until takeBack.
 func (c *Conn) listenTo(p *live.Publisher) ingest.Conn {
 	in := p.Ingest(c.conn)
 	c.out.Writer = in
@@ -255,7 +257,7 @@ func (c *Conn) listenTo(p *live.Publisher) ingest.Conn {
 	return in
 }
 
-// takeBack ends listenTo. It reports whether there still is a connection.
+// takeBack ends listenTo. It returns false if the connection has ended.
 func (c *Conn) takeBack(in ingest.Conn) bool {
 	conn, err := in.Release()
 	if err != nil {
@@ -265,7 +267,7 @@ func (c *Conn) takeBack(in ingest.Conn) bool {
 	return true
 }
 
-// read sets the source of the bytes after those already read from the connection.
+// read makes c read from rest, after the bytes that were already read from the connection.
 func (c *Conn) read(rest io.Reader) {
 	early, _ := c.r.Peek(c.r.Buffered())
 	if len(early) > 0 {

@@ -11,37 +11,39 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// MaxHandshakes limits the RTMP connections that have sent nothing yet, and separately the
-// connections without a complete request. One of the latter takes at most 32 KiB, for at most
-// --header-timeout. Publishers and viewers have other limits.
+// MaxHandshakes limits the RTMP connections that have sent nothing yet. It separately limits the
+// connections that have sent something but no complete request. One of the latter needs at most 32
+// KiB, for at most --header-timeout. Publishers and viewers have other limits.
 const MaxHandshakes = 512
 
-// Handshakes are the RTMP connections without a request yet. Clients send it within a few round
-// trips.
+// Handshakes holds the RTMP connections that have sent no complete request yet. Clients send the
+// request within a few round trips.
 type Handshakes struct {
 	mu lock.Mutex
-	// Nothing has come from silent ones yet. They do not keep those out that have begun.
+	// silent holds the connections that have sent nothing yet, and begun the others. Silent
+	// connections do not displace begun ones.
 	silent, begun crowd
 }
 
-// A crowd has up to MaxHandshakes connections. When there is one more, the oldest one of the
-// address that has the most gives way: an address cannot keep the clients of others out.
+// A crowd holds up to MaxHandshakes connections. If there is one more, the oldest connection of the
+// address with the most connections is closed. Thus one address cannot displace the clients of
+// others.
 type crowd struct {
-	list []handshake        // the oldest first
-	from map[netip.Addr]int // connections by address
+	list []handshake        // oldest first
+	from map[netip.Addr]int // number of connections by address
 }
 
-// A handshake is one connection.
+// A handshake is one connection of a crowd.
 type handshake struct {
 	conn net.Conn
-	from netip.Addr // the client, or the proxy until it has said for whom it speaks
+	from netip.Addr // address of the client, or of the proxy until the proxy has named the client
 }
 
-// errEvicted ends a connection that gave way to a new one.
+// errEvicted ends a connection that was closed to make room for a new one.
 var errEvicted = errors.New("closed while silent to make room for new connections")
 
 // peerOf returns the address of the other end of a connection, which may be a proxy. It does not
-// wait.
+// wait for the proxy.
 func peerOf(conn net.Conn) netip.Addr {
 	if p := proxy.Of(conn); p != nil {
 		return proxy.KeyOf(p.TCPConn.RemoteAddr())
@@ -49,7 +51,8 @@ func peerOf(conn net.Conn) netip.Addr {
 	return proxy.KeyOf(conn.RemoteAddr())
 }
 
-// add adds conn, which it borrows until remove. It may close another connection.
+// add adds conn to the silent connections, and borrows it until remove. It may close another
+// connection.
 func (h *Handshakes) add(conn net.Conn) {
 	h.mu.Lock()
 	victim := h.silent.add(handshake{conn, peerOf(conn)})
@@ -59,7 +62,7 @@ func (h *Handshakes) add(conn net.Conn) {
 	}
 }
 
-// begin notes that something has come on conn, from a client that is known now. It may close
+// begin records that conn has sent something, and that its client is known now. It may close
 // another connection.
 func (h *Handshakes) begin(conn net.Conn, client net.Addr) {
 	h.mu.Lock()
@@ -73,14 +76,15 @@ func (h *Handshakes) begin(conn net.Conn, client net.Addr) {
 	}
 }
 
-// remove removes conn. It reports false if conn has given way to another one.
+// remove removes conn. It returns false if conn was closed to make room for another connection.
 func (h *Handshakes) remove(conn net.Conn) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.silent.remove(conn) || h.begun.remove(conn)
 }
 
-// add adds a connection, and returns the one that gives way to it, or nil.
+// add adds a connection. If there are too many, it removes one, which may be the new one, and
+// returns it. Otherwise it returns nil.
 func (c *crowd) add(a handshake) (victim net.Conn) {
 	if c.from == nil {
 		c.from = make(map[netip.Addr]int)
@@ -99,7 +103,7 @@ func (c *crowd) add(a handshake) (victim net.Conn) {
 	return c.take(worst).conn
 }
 
-// take removes the connection at an index.
+// take removes and returns the connection at index i.
 func (c *crowd) take(i int) handshake {
 	a := c.list[i]
 	c.list = slices.Delete(c.list, i, i+1)
@@ -109,7 +113,7 @@ func (c *crowd) take(i int) handshake {
 	return a
 }
 
-// remove removes conn, and reports whether it was there.
+// remove removes conn, and reports whether conn was there.
 func (c *crowd) remove(conn net.Conn) bool {
 	i := slices.IndexFunc(c.list, func(a handshake) bool { return a.conn == conn })
 	if i >= 0 {

@@ -23,25 +23,26 @@ import (
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
-// app is the application of RTMP addresses: streams are at rtmp://host/live/NAME.
+// app is the name of the application in RTMP addresses. Streams are at rtmp://host/live/NAME.
 const app = "live"
 
-// A Service serves one listener of RTMP: publishers and viewers of the streams at /live/.
+// A Service serves one RTMP listener. Its clients are publishers and viewers of the streams at
+// /live/.
 type Service struct {
 	Acceptor   *Acceptor
 	Gate       *access.Gate
 	Refusals   *access.Refusals
-	Handshakes *Handshakes // of all listeners
+	Handshakes *Handshakes // shared by all listeners
 	Log        *slog.Logger
 
 	TLS           *tls.Config     // nil without TLS
-	Loopback      bool            // only this machine can reach it
-	HeaderTimeout time.Duration   // for the handshake and the request
-	Draining      context.Context // ends when no more is to be published
+	Loopback      bool            // only this machine can reach the listener
+	HeaderTimeout time.Duration   // limits the time for the handshake and the request
+	Draining      context.Context // ends when nothing more may be published
 }
 
-// acceptPause is how long no connection is accepted after that has failed: too many files are open,
-// as a rule.
+// acceptPause is the pause after Accept has failed. The usual reason is that too many files are
+// open.
 const acceptPause = 100 * time.Millisecond
 
 // Serve serves connections until ln is closed.
@@ -56,7 +57,8 @@ func (v *Service) Serve(ln net.Listener) {
 			time.Sleep(acceptPause)
 		default:
 			if p := proxy.Of(conn); p != nil && p.Direct() && p.Above() != nil {
-				// Before the handshake, so that it takes no place of others.
+				// Refuse before the handshake, so that the connection does not take a place from
+				// others.
 				go v.refuse(conn, p.Above())
 				continue
 			}
@@ -66,15 +68,16 @@ func (v *Service) Serve(ln net.Listener) {
 	}
 }
 
-// refuse closes a connection that has not sent its request.
+// refuse closes a connection that has not sent its request, and records why.
 func (v *Service) refuse(conn net.Conn, why error) {
-	_ = conn.Close() // so that RemoteAddr does not wait
+	_ = conn.Close() // closed first, so that RemoteAddr does not wait
 	client := conn.RemoteAddr().String()
 	v.Refusals.Note(access.Unknown, unaccepted(why), "client", client)
 }
 
-// serveConn serves a connection, one of handshakes, up to the end of its last publisher, or until
-// its viewer is served. A panic is logged, and ends this connection alone.
+// serveConn serves a connection, which must be in v.Handshakes. It returns at the end of the
+// connection's last publisher, or when its viewer is being served. A panic is logged, and ends only
+// this connection.
 func (v *Service) serveConn(conn net.Conn) {
 	client := conn.RemoteAddr().String()
 	defer func() {
@@ -93,15 +96,15 @@ func (v *Service) serveConn(conn net.Conn) {
 		if publish := want.Publish; !v.serveRequest(conn, c, want) || !publish {
 			return
 		}
-		again := c.Conn() // which gives way to others, as before the first request
+		again := c.Conn() // may be closed to make room for others, as before the first request
 		v.Handshakes.add(again)
 		want = c.Next(time.Now().Add(v.HeaderTimeout))
 		v.Handshakes.remove(again)
 	}
 }
 
-// serveRequest serves a client's request, up to the end of its publisher or until its viewer is
-// served. It returns false if it has refused the request, and ended the connection.
+// serveRequest serves a client's request. It returns at the end of the publisher, or when the
+// viewer is being served. It returns false if it has refused the request and ended the connection.
 func (v *Service) serveRequest(conn net.Conn, c *Conn, want *rtmp.Request) bool {
 	client := conn.RemoteAddr().String()
 	name, err := v.Check(want)
@@ -128,7 +131,7 @@ func (v *Service) serveRequest(conn net.Conn, c *Conn, want *rtmp.Request) bool 
 	return err == nil
 }
 
-// clientContext has the account of the client's address.
+// clientContext returns a context with the account of the client's address.
 func clientContext(conn net.Conn) context.Context {
 	if p := proxy.Of(conn); p != nil {
 		return address.NewContext(context.Background(), p)
@@ -136,7 +139,8 @@ func clientContext(conn net.Conn) context.Context {
 	return context.Background()
 }
 
-// checkAddress refuses a client if its address has reached its limits, and counts a viewer.
+// checkAddress returns an error if the client's address has reached its limits. It counts a viewer
+// for the address.
 func checkAddress(conn net.Conn, publish bool) error {
 	c := proxy.Of(conn)
 	if c == nil {
@@ -149,7 +153,7 @@ func checkAddress(conn net.Conn, publish bool) error {
 	return err
 }
 
-// unaccepted returns the refusal of a client that has not sent its request.
+// unaccepted returns the refusal for a client that has not sent its request.
 func unaccepted(err error) error {
 	if refuse.Of(err) != nil {
 		return err
@@ -167,7 +171,7 @@ func unaccepted(err error) error {
 	return refused
 }
 
-// accept returns a client's request. Its connection has then left handshakes.
+// accept returns a client's request. It removes the connection from v.Handshakes.
 func (v *Service) accept(conn net.Conn) (c *Conn, want *rtmp.Request, err error) {
 	defer func() {
 		if !v.Handshakes.remove(conn) && err != nil {
@@ -175,7 +179,7 @@ func (v *Service) accept(conn net.Conn) (c *Conn, want *rtmp.Request, err error)
 		}
 	}()
 	if p := proxy.Of(conn); p != nil {
-		if err = p.Err(); err == nil { // something has come
+		if err = p.Err(); err == nil { // the client has sent something
 			v.Handshakes.begin(conn, p.RemoteAddr())
 			err = p.Above()
 		}
@@ -191,11 +195,11 @@ func (v *Service) accept(conn net.Conn) (c *Conn, want *rtmp.Request, err error)
 	return v.Acceptor.Accept(over, time.Now().Add(v.HeaderTimeout))
 }
 
-// clip limits a client's own text in the log.
+// clip shortens a client's text for the log.
 func clip(text string) string { return fmt.Sprintf("%.100s", text) }
 
-// Check returns the name of the stream that a client wants, and perhaps a [refuse.Refusal]. Where
-// there is no such name, it returns the path.
+// Check returns the name of the stream that a client requests. If the request is not allowed, the
+// error is a [refuse.Refusal]. If there is no such name, Check returns the path as the name.
 func (v *Service) Check(want *rtmp.Request) (name string, err error) {
 	name, ok := strings.CutPrefix(want.Path, app+"/")
 	if !ok {
@@ -214,7 +218,8 @@ func (v *Service) Check(want *rtmp.Request) (name string, err error) {
 	return name, policy.MayRead(token, name, "NAME?token=TOKEN")
 }
 
-// serveAs serves a client under the name that the hook says if there is one, which it returns.
+// serveAs serves a client, and returns the name of its stream. If there is a hook, the hook
+// determines the name.
 func (v *Service) serveAs(ctx context.Context, c *Conn, want *rtmp.Request, name string) (_ string,
 	err error) {
 	q := &hook.Request{Event: hook.PlayBegin, Stream: name, Protocol: "rtmp",

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/flvstream"
 )
 
-// tagMaker makes FLV tags of the messages of a publisher: a header and a trailer around the body,
-// which is not copied.
+// A tagMaker makes FLV tags of a publisher's messages. It adds a header and a trailer to the body
+// of a message, without copying the body.
 type tagMaker struct {
 	enc       flv.Encoder
 	body, tag millrace.Chain // both empty between messages
@@ -24,10 +24,10 @@ func (r *tagMaker) release() {
 	r.tag.Release()
 }
 
-// setDataFrame stands in front of metadata that the server is to keep.
+// setDataFrame precedes metadata that the server is to keep.
 var setDataFrame = rtmp.AppendAMF(nil, "@setDataFrame")
 
-// publish publishes the message that is in body, if it is of use to viewers.
+// publish publishes the message in body, unless it is of no use to viewers.
 func (r *tagMaker) publish(p *live.Publisher, m rtmp.Message) error {
 	if r.body.Len() == 0 {
 		return nil
@@ -38,7 +38,7 @@ func (r *tagMaker) publish(p *live.Publisher, m rtmp.Message) error {
 			r.body.Discard(n)
 		}
 		if r.body.Len() == 0 || r.body.CopyTo(head[:1]) == 0 || head[0] != setDataFrame[0] {
-			r.body.Release() // not the name of an event: some encoders send time codes so
+			r.body.Release() // no event name first: some encoders send time codes like this
 			return nil
 		}
 	}
@@ -46,7 +46,7 @@ func (r *tagMaker) publish(p *live.Publisher, m rtmp.Message) error {
 	if err != nil {
 		return err
 	}
-	if t.SequenceHeader && t.Payload+4 == t.Len() { // with nothing in it
+	if t.SequenceHeader && t.Payload+4 == t.Len() { // an empty sequence header
 		r.tag.Release()
 		return nil
 	}
@@ -57,7 +57,7 @@ func (r *tagMaker) publish(p *live.Publisher, m rtmp.Message) error {
 	return p.WriteTag(t, &r.tag)
 }
 
-// announcedTracks returns the tracks that the first tag announces. It borrows tag.
+// announcedTracks returns the tracks that the publisher's first tag announces. It borrows tag.
 func announcedTracks(t flv.Tag, tag *millrace.Chain) flv.Header {
 	h := flv.Header{HasAudio: true, HasVideo: true}
 	if t.Metadata && t.Len() <= flvstream.MaxPart {

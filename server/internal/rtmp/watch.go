@@ -15,9 +15,9 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/rendition"
 )
 
-// Watch sends the stream name until it or the client ends. It waits for the stream, and then
-// returns at once; the connection is the viewer's from then on. An error is a [refuse.Refusal] that
-// the caller answers with Refuse.
+// Watch sends the stream name until the stream or the client ends. It waits for the stream, and
+// then returns at once. From then on, the viewer owns the connection. An error is a
+// [refuse.Refusal], which the caller answers with Refuse.
 func (c *Conn) Watch(ctx context.Context, name string) error {
 	want := live.WatchRequest{Name: name, Format: rendition.RTMP,
 		Remote: c.conn.RemoteAddr().String(), Terms: c.Terms}
@@ -38,7 +38,8 @@ func (c *Conn) Watch(ctx context.Context, name string) error {
 		return nil
 	}
 	if err == nil {
-		// There is no room after the data that it sent while it waited.
+		// Start fails if there is no room for its messages after the replies to what the client
+		// sent while it waited.
 		if err = c.proto.Start(); err != nil {
 			v.Decline()
 		}
@@ -47,7 +48,7 @@ func (c *Conn) Watch(ctx context.Context, name string) error {
 		c.out.Writer = c.conn
 		return err
 	}
-	to := v.Connect(fanout.NewConn(c.conn, true, c.acceptor.cfg.Unsent)) // which the timer may end
+	to := v.Connect(fanout.NewConn(c.conn, true, c.acceptor.cfg.Unsent)) // the timer may end v
 	to.Append(first.Bytes())
 	var end millrace.Chain
 	c.proto.AppendEnd(&end)
@@ -59,8 +60,9 @@ func (c *Conn) Watch(ctx context.Context, name string) error {
 	return nil
 }
 
-// readWaiting reads the input of a viewer that waits for its stream, and ends the returned context
-// when the viewer hangs up. stop ends that, and returns why the viewer is gone, or nil.
+// readWaiting reads the input of a viewer that waits for its stream. It ends the returned context
+// when the viewer hangs up. stop ends the reading. It returns the reason if the viewer has left, or
+// nil.
 func (c *Conn) readWaiting(ctx context.Context) (waiting context.Context, stop func() error) {
 	waiting, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
@@ -73,14 +75,14 @@ func (c *Conn) readWaiting(ctx context.Context) (waiting context.Context, stop f
 		_ = c.conn.SetReadDeadline(time.Unix(1, 0))
 		err := <-ended
 		_ = c.conn.SetReadDeadline(time.Time{})
-		if errors.Is(err, os.ErrDeadlineExceeded) { // which loses nothing
+		if errors.Is(err, os.ErrDeadlineExceeded) { // the deadline of stop; no input is lost
 			return nil
 		}
 		return err
 	}
 }
 
-// earlyReplies keeps the protocol's replies to a viewer before it is served.
+// earlyReplies keeps the protocol's replies to a viewer until the viewer is served.
 type earlyReplies struct{ millrace.Chain }
 
 func (r *earlyReplies) Write(p []byte) (int, error) {
@@ -91,7 +93,7 @@ func (r *earlyReplies) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// readInput reads a viewer's input until it hangs up or ends the stream.
+// readInput reads a viewer's input until the viewer hangs up or ends the stream.
 func (c *Conn) readInput(to *fanout.Viewer, want live.WatchRequest) {
 	defer c.release()
 	err := c.readLoop(func() { to.SetPaused(c.proto.Paused()) })
@@ -102,8 +104,8 @@ func (c *Conn) readInput(to *fanout.Viewer, want live.WatchRequest) {
 	}
 }
 
-// readLoop reads a viewer's input until that fails, and calls pause when the viewer pauses or
-// resumes. A panic is logged, and ends this viewer only.
+// readLoop reads a viewer's input until a read fails. It calls pause after each command, because
+// the viewer may have paused or resumed. A panic is logged, and ends only this viewer.
 func (c *Conn) readLoop(pause func()) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -127,8 +129,8 @@ func (c *Conn) readLoop(pause func()) (err error) {
 
 var errReplies = fmt.Errorf("a viewer asks and takes no answers: %d bytes wait", fanout.MaxReplies)
 
-// replies writes the protocol's replies to a viewer while another goroutine may be writing the
-// stream to it: replies are sent between batches.
+// replies writes the protocol's replies to a viewer to which another goroutine may be writing the
+// stream. Replies are sent between batches.
 type replies struct{ to *fanout.Viewer }
 
 func (r replies) Write(p []byte) (int, error) {

@@ -15,10 +15,10 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/ingest"
 )
 
-// A publishBody is the body of a publisher's request, and the way to answer it.
+// A publishBody is the body of a publisher's request. It can also answer the request.
 type publishBody interface {
 	io.Reader
-	// answer ends the request.
+	// answer answers and ends the request.
 	answer(status int, contentType string, text []byte)
 }
 
@@ -28,8 +28,8 @@ type connBody struct {
 	conn ingest.Conn
 }
 
-// newConnBody takes over the connection of r. It returns nil, and has done nothing, if that is not
-// possible or not wanted: for TLS and HTTP/2, and with a small latency bound.
+// newConnBody takes over the connection of r. It returns nil and does nothing if that is not
+// possible, as with TLS and HTTP/2, or not wanted, as with a small latency limit.
 func (d Handler) newConnBody(w http.ResponseWriter, r *http.Request, p *live.Publisher) *connBody {
 	if r.ProtoMajor != 1 || r.TLS != nil || !ingest.ByClock(d.cfg.Latency) {
 		return nil
@@ -41,7 +41,7 @@ func (d Handler) newConnBody(w http.ResponseWriter, r *http.Request, p *live.Pub
 	early, _ := buffered.Reader.Peek(buffered.Reader.Buffered())
 	if len(early) == 0 && r.ProtoAtLeast(1, 1) &&
 		strings.EqualFold(r.Header.Get("Expect"), "100-continue") {
-		// If this fails, so will the first read.
+		// If this write fails, the first read will fail, too.
 		_, _ = io.WriteString(conn, "HTTP/1.1 100 Continue\r\n\r\n")
 	}
 	b := &connBody{conn: p.Ingest(conn)}
@@ -54,8 +54,8 @@ func (d Handler) newConnBody(w http.ResponseWriter, r *http.Request, p *live.Pub
 	return b
 }
 
-// bodyBuffer is how much of a chunked body is read at a time: as much as an encoder sends in 50 ms
-// at 5 Mbit/s.
+// bodyBuffer is how many bytes of a chunked body are read at a time. An encoder at 5 Mbit/s sends
+// as much in 50 ms.
 const bodyBuffer = 32 << 10
 
 func (b *connBody) answer(status int, contentType string, text []byte) {
@@ -73,12 +73,12 @@ func (b *connBody) answer(status int, contentType string, text []byte) {
 	}
 }
 
-// A handlerBody is a request's body as net/http gives it.
+// A handlerBody is a request's body that is read through net/http.
 type handlerBody struct {
 	*ingest.Reader
 	w     http.ResponseWriter
 	r     *http.Request
-	write time.Duration // limits the answer
+	write time.Duration // limits the time to write the answer
 }
 
 func (d Handler) newHandlerBody(w http.ResponseWriter, r *http.Request,
@@ -89,7 +89,7 @@ func (d Handler) newHandlerBody(w http.ResponseWriter, r *http.Request,
 }
 
 func (b *handlerBody) answer(status int, contentType string, text []byte) {
-	b.Stop() // the ResponseWriter must not be used after the handler
+	b.Stop() // the reader must not use the ResponseWriter after the handler has returned
 	_ = http.NewResponseController(b.w).SetWriteDeadline(time.Now().Add(b.write))
 	h := b.w.Header()
 	h.Set("Content-Type", contentType)

@@ -1,8 +1,8 @@
-// Package web serves live streams over HTTP at /live/: publishers that send a body, viewers of FLV,
-// MP4 or bytes, and players of HLS.
+// Package web serves live streams over HTTP at /live/. Its clients are publishers that send a body,
+// viewers of FLV, MP4 or bytes, and players of HLS.
 //
-// A [Service] asks the gate for permission, and answers; a [Handler] publishes and watches. HLS
-// players get the HLS of this node, of another node, or of a store.
+// A [Service] asks the gate for permission, and answers requests. A [Handler] publishes and
+// watches. HLS players get the HLS of this node, of another node, or of a store.
 package web
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live"
 )
 
-// A Handler answers publishers and viewers with the streams of a Hub.
+// A Handler serves publishers and viewers of the streams of a Hub.
 type Handler struct {
 	hub *live.Hub
 	cfg *live.Config
@@ -21,8 +21,8 @@ type Handler struct {
 // New returns a Handler for the streams of h.
 func New(h *live.Hub) Handler { return Handler{h, h.Config()} }
 
-// noWriteLimit takes the limit off an answer as a whole. A stream has no end: publishing and
-// watching limit each silence instead.
+// noWriteLimit removes the time limit of the whole answer, because a stream may last forever.
+// Publishing and watching limit each silence instead.
 func noWriteLimit(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 }

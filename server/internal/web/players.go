@@ -23,14 +23,14 @@ import (
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
-// players answers players of HLS, with streams of this node and of others.
+// players serves players of HLS, with streams of this node and of other nodes.
 type players struct {
 	cfg   Config
 	hls   live.HLS
 	peers live.Peers
 }
 
-// serve answers GET and HEAD /live/NAME/OBJECT.
+// serve answers GET and HEAD requests for /live/NAME/OBJECT.
 func (s *players) serve(w http.ResponseWriter, r *http.Request, name, object string) {
 	s.cfg.Origins.Allow(w.Header(), r)
 	noWriteLimit(w) // a request may wait for the next part
@@ -57,12 +57,13 @@ func (s *players) serve(w http.ResponseWriter, r *http.Request, name, object str
 	}
 }
 
-// playerSeed seeds the hash of the credentials that tell players of an address apart.
+// playerSeed is the seed of the hash of credentials that distinguishes players with the same
+// address.
 var playerSeed = maphash.MakeSeed()
 
-// admitPlayer counts a player of HLS with its first request for a playlist. The stream and the
-// token tell the players of an address apart, and with a hook, which is asked about each of them,
-// all that they show.
+// admitPlayer counts a player of HLS at its first request for a playlist. Players with the same
+// address are distinguished by the stream and the token. If there is a hook, which is asked about
+// each player, all credentials that a player shows count.
 func (s *players) admitPlayer(account *address.Account, r *http.Request, name,
 	object string) error {
 	begins := object == hlslive.MasterName
@@ -75,7 +76,7 @@ func (s *players) admitPlayer(account *address.Account, r *http.Request, name,
 	return account.Player(h.Sum64(), begins)
 }
 
-// serveHere serves HLS that this node makes.
+// serveHere serves the HLS that this node makes.
 func (s *players) serveHere(w http.ResponseWriter, r *http.Request, name, object string) error {
 	switch {
 	case object == hlslive.MasterName:
@@ -103,7 +104,8 @@ func (s *players) serveMedia(w http.ResponseWriter, r *http.Request, name, objec
 	if err != nil {
 		return err
 	}
-	// An answer to a request that names a part is the same for all who ask for that part.
+	// The answer to a request for a certain part is the same for everyone who requests that part,
+	// so it may be cached for longer.
 	fresh := time.Second
 	switch {
 	case list.Late:
@@ -114,10 +116,10 @@ func (s *players) serveMedia(w http.ResponseWriter, r *http.Request, name, objec
 	return s.servePlaylist(w, r, list, fresh)
 }
 
-// playlistType is the content type of playlists of HLS.
+// playlistType is the media type of HLS playlists.
 const playlistType = "application/vnd.apple.mpegurl"
 
-// servePlaylist answers with a playlist that a cache may keep for a while.
+// servePlaylist answers with a playlist that a cache may keep for the time fresh.
 func (s *players) servePlaylist(w http.ResponseWriter, r *http.Request, list *hlslive.Playlist,
 	fresh time.Duration) error {
 	if s.wantsGzip(r) {
@@ -126,15 +128,15 @@ func (s *players) servePlaylist(w http.ResponseWriter, r *http.Request, list *hl
 	return s.writePlaylist(w, r, list.Text, false, fresh)
 }
 
-// wantsGzip reports whether a playlist is sent with gzip: as it was made, with nothing added to its
-// addresses.
+// wantsGzip reports whether a playlist is sent with gzip. That requires that no query is added to
+// the addresses in the playlist.
 func (s *players) wantsGzip(r *http.Request) bool {
 	return chunk.AcceptsEncoding(r.Header["Accept-Encoding"], "gzip") &&
 		s.cfg.Gate.AddedQuery(r) == ""
 }
 
-// writePlaylist answers with the text of a playlist, or with that as zip. An error is a
-// [refuse.Refusal]: nothing was written.
+// writePlaylist answers with body, which is the text of a playlist or, if zip is set, that text
+// compressed with gzip. An error is a [refuse.Refusal], and nothing was written.
 func (s *players) writePlaylist(w http.ResponseWriter, r *http.Request, body []byte, zip bool,
 	fresh time.Duration) error {
 	query := s.cfg.Gate.AddedQuery(r)
@@ -161,13 +163,14 @@ func (s *players) writePlaylist(w http.ResponseWriter, r *http.Request, body []b
 	w.WriteHeader(http.StatusOK)
 	if r.Method != http.MethodHead {
 		address.Of(r.Context()).Add(int64(len(body)))
-		_, _ = w.Write(body) // an error means that the client has gone away
+		_, _ = w.Write(body) // an error means that the client has hung up
 	}
 	return nil
 }
 
-// setFresh says how long an answer may be had from a cache, which is a shared one if anyone may
-// read and no token was shown. more is added to that.
+// setFresh sets Cache-Control, so that a cache may keep the answer for the time fresh. The cache
+// may be a shared one if everyone may read and the request has no token. more is appended to the
+// header.
 func (s *players) setFresh(w http.ResponseWriter, r *http.Request, fresh time.Duration,
 	more string) {
 	who := "public"
@@ -177,7 +180,7 @@ func (s *players) setFresh(w http.ResponseWriter, r *http.Request, fresh time.Du
 	w.Header().Set("Cache-Control", who+", max-age="+strconv.Itoa(int(fresh/time.Second))+more)
 }
 
-// addQuery returns text with the query in every address.
+// addQuery returns the playlist text with query added to every address.
 func addQuery(text []byte, query string) []byte {
 	var b bytes.Buffer
 	query = "?" + query
@@ -201,7 +204,8 @@ func addQuery(text []byte, query string) []byte {
 	return b.Bytes()
 }
 
-// objectFresh is how long a segment may be had from a cache: its name never means anything else.
+// objectFresh is how long a cache may keep a segment. The content of a segment with a given name
+// never changes.
 const objectFresh = time.Hour
 
 func (s *players) serveObject(w http.ResponseWriter, r *http.Request, name, object string) error {
@@ -218,8 +222,8 @@ func (s *players) serveObject(w http.ResponseWriter, r *http.Request, name, obje
 	return s.writeObject(w, r, object, &body)
 }
 
-// writeObject answers with the bytes of an object. It borrows body, which is empty or shorter then.
-// An error is a [refuse.Refusal]: nothing was written.
+// writeObject answers with the bytes of an object. It borrows body, which it shortens or empties.
+// An error is a [refuse.Refusal], and nothing was written.
 func (s *players) writeObject(w http.ResponseWriter, r *http.Request, object string,
 	body *millrace.Chain) error {
 	if err := answer.Of(r).Resume(0); err != nil {
@@ -230,7 +234,7 @@ func (s *players) writeObject(w http.ResponseWriter, r *http.Request, object str
 	etag := `"` + object + `"`
 	h.Set("ETag", etag)
 	s.setFresh(w, r, objectFresh, ", immutable")
-	if strings.Contains(r.Header.Get("If-None-Match"), etag) { // perhaps weak, or one of several
+	if strings.Contains(r.Header.Get("If-None-Match"), etag) { // a weak tag, or one of several
 		w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
@@ -244,10 +248,11 @@ func (s *players) writeObject(w http.ResponseWriter, r *http.Request, object str
 	return nil
 }
 
-// chainStep is how much of a Chain a client must accept within the stall timeout.
+// chainStep is the number of bytes of a Chain that a client must accept within the stall timeout.
 const chainStep = 256 << 10
 
-// sendChain sends c. An error means that the client has gone away, or takes nothing.
+// sendChain sends c. If the client has hung up or accepts nothing, it panics with
+// http.ErrAbortHandler.
 func (s *players) sendChain(w http.ResponseWriter, r *http.Request, c *millrace.Chain) {
 	var step millrace.Chain
 	defer step.Release()
@@ -270,20 +275,20 @@ func (s *players) sendChain(w http.ResponseWriter, r *http.Request, c *millrace.
 			_, err = step.WriteTo(w)
 		}
 		if err != nil {
-			panic(http.ErrAbortHandler) // the answer is incomplete
+			panic(http.ErrAbortHandler) // abort, because the answer is incomplete
 		}
 	}
 }
 
-// A chainBody is the body of an answer. Over HTTP/1 without TLS, net/http gives it to the TCP
-// connection itself, which has it write, and then the pieces leave in one writev.
+// A chainBody is the body of an answer. Over HTTP/1 without TLS, net/http passes it to the TCP
+// connection, which calls WriteTo. The pieces are then sent in one writev.
 type chainBody struct {
 	*millrace.Chain
-	tcp *net.TCPConn // nil if the answer takes another way
+	tcp *net.TCPConn // nil if the answer is not written to a plain TCP connection
 }
 
-// Read copies the bytes that are sent with the response header: net/http sniffs 512 bytes of the
-// body.
+// Read copies bytes to p. It is used for the bytes that are sent with the response header, because
+// net/http sniffs the first 512 bytes of the body.
 func (b chainBody) Read(p []byte) (int, error) {
 	n := b.CopyTo(p)
 	b.Discard(n)
@@ -295,7 +300,7 @@ func (b chainBody) Read(p []byte) (int, error) {
 
 // WriteTo writes all of b to w.
 func (b chainBody) WriteTo(w io.Writer) (int64, error) {
-	// Tcp, hidden by net in another type.
+	// w is tcp, which package net has wrapped in another type.
 	if _, ok := w.(interface{ SetNoDelay(bool) error }); ok && b.tcp != nil {
 		w = b.tcp
 	}

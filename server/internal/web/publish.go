@@ -7,10 +7,10 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live"
 )
 
-// Publish relays the body of a POST or PUT as the stream name, and answers it at the end. An error
-// is a [refuse.Refusal]: the body was not read, and the caller answers. A plain HTTP/1.1 connection
-// is taken over, and Publish returns at once, so that net/http's buffers and stack do not live as
-// long as the stream.
+// Publish relays the body of a POST or PUT as the stream name, and answers at the end. An error is
+// a [refuse.Refusal]; then the body was not read, and the caller answers. If the connection is
+// plain HTTP/1 and can be read by the clock, it is taken over, and Publish returns at once. The
+// buffers and the stack of net/http then do not live as long as the stream.
 func (d Handler) Publish(w http.ResponseWriter, r *http.Request, name string,
 	terms live.Terms) error {
 	p, err := d.hub.Open(name, r.RemoteAddr, terms)
@@ -25,7 +25,7 @@ func (d Handler) Publish(w http.ResponseWriter, r *http.Request, name string,
 	return nil
 }
 
-// receive publishes a body and answers it.
+// receive publishes a body, and answers the request at the end.
 func receive(p *live.Publisher, body publishBody) {
 	defer p.Answered()
 	if err := p.Run(func() error { return p.ReadBody(body) }); err != nil {
@@ -35,7 +35,7 @@ func receive(p *live.Publisher, body publishBody) {
 	}
 	report, err := json.Marshal(p.Summary())
 	if err != nil {
-		panic(err) // numbers and checked strings
+		panic(err) // impossible: a Summary has only numbers and checked strings
 	}
 	body.answer(http.StatusOK, "application/json", append(report, '\n'))
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// newRequest returns a player's request in the form for another node.
+// newRequest returns a player's request in the form in which it is sent to another node.
 func (s *players) newRequest(r *http.Request, name, object string) (q cluster.HLSRequest,
 	err error) {
 	_, isObject := hls.ParseObject(object)
@@ -39,13 +39,13 @@ func (s *players) newRequest(r *http.Request, name, object string) (q cluster.HL
 	return q, nil
 }
 
-// serveElsewhere serves HLS from another node or the store, after serveHere failed with err. It
-// returns the reason if it cannot.
+// serveElsewhere serves HLS from another node or the store, after serveHere has failed with err. If
+// it cannot, it returns the reason.
 func (s *players) serveElsewhere(w http.ResponseWriter, r *http.Request, name, object string,
 	err error) error {
 	elsewhere := errors.Is(err, hlslive.ErrElsewhere)
 	_, fromNode := access.NodeOf(r)
-	if elsewhere && fromNode { // the node then looks up the owner again
+	if elsewhere && fromNode { // the other node then looks up the owner again
 		return refuse.New(http.StatusMisdirectedRequest, "this node does not own the stream %q",
 			name)
 	}
@@ -70,7 +70,7 @@ func (s *players) serveElsewhere(w http.ResponseWriter, r *http.Request, name, o
 		if err = s.serveHere(w, r, name, object); err == nil || time.Now().After(deadline) {
 			return err
 		}
-		sleep.For(ctx, 50*time.Millisecond) // the stream comes or goes
+		sleep.For(ctx, 50*time.Millisecond) // the stream is just starting or ending here
 	}
 	if err != nil {
 		stored, ok := s.cfg.Remote.Load(ctx, &q)
@@ -87,8 +87,8 @@ func (s *players) serveElsewhere(w http.ResponseWriter, r *http.Request, name, o
 	return s.writeAnswer(w, r, object, &out)
 }
 
-// writeAnswer writes another node's response. It borrows out, whose body is empty or shorter
-// afterwards. An error is a [refuse.Refusal]: nothing was written.
+// writeAnswer writes another node's response. It borrows out, whose body it shortens or empties. An
+// error is a [refuse.Refusal], and nothing was written.
 func (s *players) writeAnswer(w http.ResponseWriter, r *http.Request, object string,
 	out *cluster.Object) error {
 	if err := answer.Of(r).Resume(0); err != nil {

@@ -20,11 +20,11 @@ type Config struct {
 	Origins  *access.Origins
 	Budget   *answer.Budget
 	Refusals *access.Refusals
-	// The HLS of streams that other nodes own; nil if the server is alone.
+	// Gets the HLS of streams that other nodes own; nil without a cluster.
 	Remote *cluster.RemoteHLS
 }
 
-// A Service answers at /live/: publishers, viewers and players of HLS.
+// A Service serves publishers, viewers and players of HLS at /live/.
 type Service struct {
 	cfg     Config
 	handler Handler
@@ -37,7 +37,8 @@ func NewService(cfg Config) *Service {
 		hls: players{cfg, live.NewHLS(cfg.Hub), live.NewPeers(cfg.Hub)}}
 }
 
-// Serve answers everything at /live/NAME and /live/NAME/OBJECT. at is what follows /live/.
+// Serve answers all requests for /live/NAME and /live/NAME/OBJECT. at is the part of the path after
+// /live/.
 func (s *Service) Serve(w http.ResponseWriter, r *http.Request, at string) {
 	name, object := streamname.Split(at)
 	read := r.Method == http.MethodGet || r.Method == http.MethodHead
@@ -59,8 +60,8 @@ func (s *Service) Serve(w http.ResponseWriter, r *http.Request, at string) {
 	}
 }
 
-// allowPlayers answers OPTIONS: a browser asks before a player on another site sends custom
-// headers. The player may only watch.
+// allowPlayers answers OPTIONS requests. A browser sends one before a player on another site may
+// send custom headers. The answer allows the player only to watch.
 func (s *Service) allowPlayers(w http.ResponseWriter, r *http.Request, allow string) {
 	h := w.Header()
 	h.Set("Allow", allow)
@@ -72,7 +73,7 @@ func (s *Service) allowPlayers(w http.ResponseWriter, r *http.Request, allow str
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// publish answers POST and PUT /live/NAME: the body is the stream.
+// publish answers POST and PUT requests for /live/NAME. The body is the stream.
 func (s *Service) publish(w http.ResponseWriter, r *http.Request, path string) {
 	name, err := streamname.Published(path)
 	if err == nil {
@@ -93,7 +94,7 @@ func (s *Service) publish(w http.ResponseWriter, r *http.Request, path string) {
 	}
 }
 
-// watch answers GET and HEAD /live/NAME, NAME.flv and NAME.mp4.
+// watch answers GET and HEAD requests for /live/NAME, NAME.flv and NAME.mp4.
 func (s *Service) watch(w http.ResponseWriter, r *http.Request, name string) {
 	s.cfg.Origins.Allow(w.Header(), r)
 	noWriteLimit(w)
@@ -109,7 +110,7 @@ func (s *Service) watch(w http.ResponseWriter, r *http.Request, name string) {
 	}
 }
 
-// publishAs is Handler.Publish, under the name that the hook says if there is one.
+// publishAs calls Handler.Publish. If there is a hook, the hook determines the name of the stream.
 func (s *Service) publishAs(w http.ResponseWriter, r *http.Request, name string) error {
 	name, terms, err := s.cfg.Gate.Ask(r.Context(),
 		s.cfg.Gate.Question(hook.Publish, r, name, "http"))
@@ -122,7 +123,7 @@ func (s *Service) publishAs(w http.ResponseWriter, r *http.Request, name string)
 	return err
 }
 
-// watchAs is Handler.Watch, of the stream that the hook says if there is one.
+// watchAs calls Handler.Watch. If there is a hook, the hook determines the name of the stream.
 func (s *Service) watchAs(w http.ResponseWriter, r *http.Request, path string) (err error) {
 	var terms live.Terms
 	if s.cfg.Gate.HasHook() {

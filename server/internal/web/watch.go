@@ -13,9 +13,10 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/rendition"
 )
 
-// Watch answers a GET or HEAD for the stream name, name.flv or name.mp4. An error is a
-// [refuse.Refusal], which the caller answers, or that of the request's context. Over HTTP/1 Watch
-// takes over the connection and returns at once; otherwise it returns when the viewer has ended.
+// Watch answers a GET or HEAD request for the stream name, name.flv or name.mp4. An error is a
+// [refuse.Refusal], which the caller answers, or the error of the request's context. Over HTTP/1,
+// Watch takes over the connection and returns at once. Otherwise it returns when the viewer has
+// ended.
 func (d Handler) Watch(w http.ResponseWriter, r *http.Request, name string,
 	terms live.Terms) error {
 	want, err := parseWatchRequest(r, name)
@@ -26,9 +27,9 @@ func (d Handler) Watch(w http.ResponseWriter, r *http.Request, name string,
 	return d.watch(w, r, want)
 }
 
-// WatchNode is Watch for another node with the address node, which gets only streams that this node
-// owns. The response header has the epoch. The response is cut, like a failed connection, when this
-// node loses the stream or shuts down.
+// WatchNode is like Watch for another node, whose address is node. That node gets only streams that
+// this node owns. The response header has the epoch of the ownership. When this node loses the
+// stream or shuts down, the response is cut off, as if the connection had failed.
 func (d Handler) WatchNode(w http.ResponseWriter, r *http.Request, name, node string) error {
 	want, err := parseWatchRequest(r, name)
 	if err == nil {
@@ -43,7 +44,7 @@ func (d Handler) WatchNode(w http.ResponseWriter, r *http.Request, name, node st
 
 func (d Handler) watch(w http.ResponseWriter, r *http.Request, want live.WatchRequest) error {
 	viewers := live.NewAdmission(d.hub)
-	if r.Method == http.MethodHead { // which does not wait for a stream
+	if r.Method == http.MethodHead { // HEAD does not wait for a stream
 		f, err := viewers.Format(want)
 		if err == nil {
 			setFormat(w.Header(), f)
@@ -54,8 +55,8 @@ func (d Handler) watch(w http.ResponseWriter, r *http.Request, want live.WatchRe
 	if err != nil {
 		return err
 	}
-	// Neither the handler's stack nor the buffers of net/http then live as long as the viewer. Data
-	// that the client sent after its request is ignored.
+	// After Hijack, the handler's stack and the buffers of net/http do not live as long as the
+	// viewer. Data that the client has sent after its request is ignored.
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		serveWriter(viewers, v, w, r)
@@ -67,14 +68,14 @@ func (d Handler) watch(w http.ResponseWriter, r *http.Request, want live.WatchRe
 	return nil
 }
 
-// setFormat fills the head of a viewer's response.
+// setFormat sets the headers of a viewer's response.
 func setFormat(h http.Header, f rendition.Format) {
 	h.Set("Content-Type", f.ContentType())
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 }
 
-// setHeader is setFormat, and tells other nodes of the ownership.
+// setHeader calls setFormat. For another node it also sets the epoch of the ownership.
 func setHeader(h http.Header, v *live.Viewer) {
 	setFormat(h, v.Format())
 	if epoch := v.Epoch(); epoch != 0 {
@@ -82,8 +83,8 @@ func setHeader(h http.Header, v *live.Viewer) {
 	}
 }
 
-// appendHead appends a response header, for a connection that was taken over, and the head of the
-// stream.
+// appendHead appends the response header and the head of the stream to the bytes for a viewer whose
+// connection was taken over.
 func appendHead(to *fanout.Viewer, v *live.Viewer, h http.Header, chunked bool) {
 	h.Set("Connection", "close")
 	setHeader(h, v)
@@ -99,10 +100,11 @@ func appendHead(to *fanout.Viewer, v *live.Viewer, h http.Header, chunked bool) 
 	to.Append(v.Head())
 }
 
-// maxInput limits the bytes that a viewer may send after its request, in all.
+// maxInput limits the total bytes that a viewer may send after its request.
 const maxInput = 64 << 10
 
-// drainInput reads from the connection until the viewer hangs up. It ignores further requests.
+// drainInput reads from the connection until the viewer hangs up. It ignores all input, including
+// further requests.
 func drainInput(to *fanout.Viewer, conn net.Conn) {
 	var p [64]byte
 	for drained := 0; ; {
@@ -117,7 +119,7 @@ func drainInput(to *fanout.Viewer, conn net.Conn) {
 	}
 }
 
-// serveWriter serves v through its ResponseWriter until it ends.
+// serveWriter serves v through its ResponseWriter until v has ended.
 func serveWriter(viewers live.Admission, v *live.Viewer, w http.ResponseWriter, r *http.Request) {
 	setHeader(w.Header(), v)
 	conn := fanout.NewResponseConn(w)
@@ -126,7 +128,7 @@ func serveWriter(viewers live.Admission, v *live.Viewer, w http.ResponseWriter, 
 	to.Append(v.Head())
 	defer context.AfterFunc(r.Context(), func() { to.End(fanout.HungUp) })()
 	if !viewers.Serve(v) {
-		// Otherwise the viewer would take it for the stream's proper end.
+		// Without the panic, the viewer would see a proper end of the stream.
 		panic(http.ErrAbortHandler)
 	}
 }

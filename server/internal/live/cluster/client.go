@@ -10,32 +10,33 @@ import (
 	"github.com/millrace-io/millrace/server/internal/outage"
 )
 
-// attempts is how many times in a lease its renewal begins.
+// attempts is the number of times that the renewal of a lease is begun within the time of a lease.
 const attempts = 3
 
-// attemptTime bounds a call of the directory. In the worst case one attempt was made just before
-// the directory stopped to answer, two fail, one of which was between the others, and the time
-// until the second has failed is 10/12 of a lease.
+// attemptTime returns the limit for a call of the directory. In the worst case one attempt is made
+// just before the directory stops answering, and two more attempts fail, one of which was made
+// between two rounds of renewal. The second of them has failed after 10/12 of a lease.
 func attemptTime(leaseTime time.Duration) time.Duration { return leaseTime / 4 }
 
-// maxAsking bounds the claims and lookups under way. There are fewer than connections to Redis, so
-// that renewals need not wait for one, and the time of a call is the directory's.
+// maxAsking limits the concurrent claims and lookups. The limit is lower than the number of
+// connections to Redis. Renewals therefore need not wait for a connection, and the time of a call
+// is spent in the directory.
 const maxAsking = 8
 
-// errBusy says that the directory was not asked.
+// errBusy means that the directory was not called, because too many calls were in progress.
 var errBusy = errors.New("too many questions to the cluster's directory at a time")
 
-// A directoryClient calls the Directory for one node, and knows whether the Directory answers. Its
-// methods are for any goroutine.
+// A directoryClient calls the Directory for one node, and records whether the Directory answers.
+// Its methods may be called from any goroutine.
 type directoryClient struct {
 	directory Directory
 	leaseTime time.Duration
 	log       *slog.Logger
-	ctx       context.Context // of the node
-	asking    chan struct{}   // has an element for each call of ask that is under way
+	ctx       context.Context // the context of the node
+	asking    chan struct{}   // holds an element for each call of ask in progress
 
-	reachable atomic.Bool // whether the last call reached the directory
-	asked     atomic.Bool // there was a call
+	reachable atomic.Bool // the last call reached the directory
+	asked     atomic.Bool // there has been a call
 	outage    outage.Outage
 }
 
@@ -45,16 +46,16 @@ func newDirectoryClient(ctx context.Context, directory Directory, leaseTime time
 		asking: make(chan struct{}, maxAsking)}
 }
 
-// Reachable reports whether the last call was answered.
+// Reachable reports whether the directory answered the last call.
 func (c *directoryClient) Reachable() bool { return c.reachable.Load() }
 
-// call returns the context of one call of the directory.
+// call returns a context with the time limit of one call of the directory.
 func (c *directoryClient) call(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, attemptTime(c.leaseTime))
 }
 
-// ask makes a call of the directory, with a limit on concurrent calls. errTooManyCalls says nothing
-// about the directory's health.
+// ask makes a call of the directory, with a limit on concurrent calls. The error errBusy says
+// nothing about the directory's health.
 func (c *directoryClient) ask(call func(ctx context.Context) error) error {
 	wait, cancel := c.call(c.ctx)
 	defer cancel()
@@ -69,7 +70,8 @@ func (c *directoryClient) ask(call func(ctx context.Context) error) error {
 	return call(ctx)
 }
 
-// answered takes the error of a call of the directory. It reports whether there was an answer.
+// answered records whether the directory has answered a call that returned err. It reports whether
+// it has.
 func (c *directoryClient) answered(err error) bool {
 	_, taken := errors.AsType[*TakenError](err)
 	ok := err == nil || taken || errors.Is(err, ErrNoOwner) || errors.Is(err, ErrLost)

@@ -9,40 +9,41 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live"
 )
 
-// A Directory says which node owns which stream. Its methods may be called from any goroutine, and
-// an error other than those below means that it cannot be reached. A further engine is another
-// implementation of it.
+// A Directory records which node owns which stream. Its methods may be called from any goroutine.
+// An error other than the errors below means that the directory cannot be reached. A further engine
+// must implement this interface.
 type Directory interface {
-	// Claim makes c.Node the owner of a stream for the time of a lease, and returns the ownership's
-	// epoch, which is greater than every one before, also if c.Node owns the stream already. The
-	// error is a *TakenError if the stream has another owner that c.Takeover leaves alone.
+	// Claim makes c.Node the owner of a stream for the time of a lease, and returns the epoch of
+	// the ownership. The epoch is greater than every earlier epoch, even if c.Node already owns the
+	// stream. The error is a *TakenError if the stream has another owner, which c.Takeover does not
+	// replace.
 	Claim(ctx context.Context, c Claim) (epoch uint64, err error)
 
 	// Renew renews the lease of each ownership, and announces that node is alive. errs has one
 	// error for each ownership: nil, ErrLost if another node owns the stream or has owned it since,
-	// or the reason why the directory cannot be reached. err says why the announcement failed. If
-	// the directory has lost its data, the ownership is restored. An ownership with GiveUp set
-	// ends, so that other nodes can claim the stream at once. The records of other nodes are never
-	// changed.
+	// or the reason why the directory cannot be reached. err is the error of the announcement. If
+	// the directory has lost its data, Renew restores the ownership. An ownership with GiveUp set
+	// ends, so that other nodes can claim the stream at once. Renew never changes the records of
+	// other nodes.
 	Renew(ctx context.Context, node string, owned ...Ownership) (errs []error, err error)
 
 	// Lookup returns the owner of a stream, or ErrNoOwner.
 	Lookup(ctx context.Context, stream string) (Owner, error)
 
-	// Watch calls f for each change, until ctx ends. It reconnects when the connection fails, or is
-	// silent for a lease. After each connect it calls f with Event{}, because changes before that
-	// are lost. f must not block.
+	// Watch calls f for each change, until ctx ends. It reconnects if the connection fails, or is
+	// silent for the time of a lease. After each connect it calls f with Event{}, because earlier
+	// changes may have been missed. f must not block.
 	Watch(ctx context.Context, f func(Event))
 }
 
 // A Claim describes the ownership that a node wants.
 type Claim struct {
 	Stream string
-	Node   string // the address of the node for other nodes, as in http://10.0.0.5:8080
-	Seen   uint64 // the greatest epoch of the stream that the node knows of
+	Node   string // the address of the node for other nodes, for example http://10.0.0.5:8080
+	Seen   uint64 // the greatest epoch of the stream that the node knows
 
-	// Takeover says whether the claim wins if another node owns the stream. It always does if the
-	// owner's publisher is away.
+	// Takeover says whether the claim replaces another node that owns the stream. If the owner's
+	// publisher is away, the claim always does.
 	Takeover live.Takeover
 }
 
@@ -50,9 +51,9 @@ type Claim struct {
 type Ownership struct {
 	Stream string
 	Epoch  uint64
-	Silent time.Duration // since the publisher has sent something
-	Away   bool          // there is no publisher
-	GiveUp bool          // the stream has ended here
+	Silent time.Duration // time since the publisher last sent something
+	Away   bool          // the stream has no publisher at present
+	GiveUp bool          // the stream has ended at this node
 }
 
 // An Owner is the node that has a stream's publisher.
@@ -61,21 +62,21 @@ type Owner struct {
 	Epoch uint64
 }
 
-// An Event says that a stream has another owner, or none; or, if Stream is empty, that a node is
-// alive.
+// An Event announces that a stream has another owner, or no owner. If Stream is empty, it announces
+// that a node is alive.
 type Event struct {
 	Stream string
-	Owner  Owner // Owner.Epoch is 0 if the stream has no owner any more: Owner.Node gave it up
+	Owner  Owner // if Owner.Epoch is 0, the stream has no owner any more: Owner.Node gave it up
 }
 
 var (
-	// ErrNoOwner says that no node owns a stream.
+	// ErrNoOwner means that no node owns a stream.
 	ErrNoOwner = errors.New("no node has this stream")
-	// ErrLost says that another node owns a stream.
+	// ErrLost means that another node owns a stream.
 	ErrLost = errors.New("another node has this stream")
 )
 
-// A TakenError says that a stream has an owner that a claim leaves alone.
+// A TakenError means that a stream has an owner, which a claim does not replace.
 type TakenError struct{ Owner Owner }
 
 func (e *TakenError) Error() string {

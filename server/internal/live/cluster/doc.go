@@ -1,5 +1,5 @@
-// Package cluster lets several servers be one: any node takes a publisher, and any node serves a
-// viewer.
+// Package cluster makes several servers act as one. Any node accepts a publisher, and any node
+// serves a viewer.
 //
 //	live.Hub  ── Claim, Want, Lease ──▶ Node ── Claim, Renew, Lookup, Watch ──▶ Directory (Redis)
 //	live.Peers ◀─ Lost, Pull, Wanted ── Node
@@ -9,22 +9,22 @@
 //	live.Hub  ── Save, LoadState ─────▶ Segments ──▶ Redis
 //
 // The node with a stream's publisher owns the stream. A [Directory] records the owner and numbers
-// the ownerships: an epoch is greater than all earlier epochs of the stream. directory.go states
-// what every engine promises, and event.go has the messages between nodes. redis.go is the only
-// engine so far.
+// the ownerships. The number is called epoch, and is greater than all earlier epochs of the stream.
+// directory.go has the contract of every engine, and event.go has the messages between nodes.
+// redis.go is the only engine so far.
 //
-// A [Node] is this server. It makes these parts; each uses only later ones: pull.go pulls the
-// streams that viewers want here, finder.go finds the owner of a stream, lease.go keeps this node's
-// leases, owner.go remembers other nodes' streams, peers.go knows which nodes are alive, and
-// client.go calls the directory and knows whether it answers. A Node calls its hub without holding
-// a lock; the hub calls the Node with its own lock held.
+// A [Node] is this server. It consists of the following parts, each of which uses only later ones.
+// pull.go pulls the streams that viewers want here. finder.go finds the owner of a stream. lease.go
+// keeps this node's leases. owner.go remembers the owners of other nodes' streams. peers.go records
+// which nodes are alive. client.go calls the directory and records whether it answers. A Node holds
+// no lock when it calls its hub. The hub holds its own lock when it calls the Node.
 //
-// HLS is not pulled. A [RemoteHLS] (remotehls.go) sends a player's request to the owner. [Objects]
-// (objects.go) fetch each object once for all waiting requests. [Segments] (segments.go) store
-// recent segments in Redis for the players of a dead node (segments_redis.go). Neither of them
-// knows Nodes.
+// HLS is not pulled. Instead a [RemoteHLS] (remotehls.go) sends a player's request to the owner.
+// [Objects] (objects.go) fetches each object once for all waiting requests. [Segments]
+// (segments.go) stores recent segments in Redis for the players of a dead node (segments_redis.go).
+// Objects and Segments do not depend on Node.
 //
-// The package knows no routes and no media: see packages server and live. It is large because it
-// combines four things with different failures: Redis, this node's leases, answers of other nodes,
-// and the store that outlives a node.
+// The package knows nothing about routes or media; see packages server and live. It is large
+// because it combines four things that fail in different ways: Redis, this node's leases, answers
+// of other nodes, and the store that outlives a node.
 package cluster

@@ -8,15 +8,16 @@ import (
 )
 
 const (
-	// maxEpoch is the greatest epoch that a float64, the number of Lua and of JavaScript, can count
-	// to: as microseconds it is in the year 2255.
+	// maxEpoch is the largest epoch that a float64 holds exactly. Numbers of Lua and JavaScript are
+	// float64. As an epoch in microseconds, it is reached in the year 2255.
 	maxEpoch = 1<<53 - 1
-	// maxAddress is longer than a host name can be, with its scheme and port.
+	// maxAddress limits the length of a node's address. It is longer than any host name with its
+	// scheme and port.
 	maxAddress = 300
 )
 
-// String returns the event as published: "NODE EPOCH STREAM" for a stream, "NODE" for a node that
-// is alive.
+// String returns the event as it is published: "NODE EPOCH STREAM" for a stream, and "NODE" for a
+// node that is alive.
 func (e Event) String() string {
 	if e.Stream == "" {
 		return e.Owner.Node
@@ -24,8 +25,8 @@ func (e Event) String() string {
 	return e.Owner.Node + " " + strconv.FormatUint(e.Owner.Epoch, 10) + " " + e.Stream
 }
 
-// parseEvent parses the result of String, and reports whether text is an event. Words after the
-// stream are from a later version, and ignored.
+// parseEvent parses a result of String. It reports whether text is an event. Words after the stream
+// come from a later version, and are ignored.
 func parseEvent(text string) (e Event, ok bool) {
 	node, rest, ofStream := strings.Cut(text, " ")
 	if !isAddress(node) {
@@ -43,7 +44,7 @@ func parseEvent(text string) (e Event, ok bool) {
 	return Event{Stream: stream, Owner: Owner{Node: node, Epoch: epoch}}, true
 }
 
-// isAddress reports whether node may be asked for streams.
+// isAddress reports whether node is an address to which requests for streams may be sent.
 func isAddress(node string) bool {
 	scheme, host, _ := strings.Cut(node, "://")
 	return (scheme == "http" || scheme == "https") && host != "" && len(node) <= maxAddress &&

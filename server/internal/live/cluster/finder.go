@@ -10,22 +10,23 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// absentFor is how long it is remembered that a stream has no owner. An event tells earlier.
+// absentFor is how long the result that a stream has no owner is remembered. An event about the
+// stream replaces it earlier.
 const absentFor = 250 * time.Millisecond
 
 // An ownerFinder finds the owner of a stream: among this node's leases, in the table of other
-// owners, or in the directory, which it asks once for all callers. Its methods may be called from
-// any goroutine.
+// owners, or in the directory. Concurrent callers share one call of the directory. Its methods may
+// be called from any goroutine.
 type ownerFinder struct {
 	leases  *leaseTable
 	owners  *ownerTable
 	client  *directoryClient
 	lookups singleflight.Group
-	asked   atomic.Int64 // questions to the directory
+	asked   atomic.Int64 // number of lookups in the directory
 }
 
-// cached returns the owner of a stream if it is known without the directory. An Owner without Node
-// means that there is none.
+// cached returns the owner of a stream if it is known without a lookup in the directory. An Owner
+// with an empty Node means that there is no owner.
 func (f *ownerFinder) cached(name string) (o Owner, ok bool) {
 	if o, ok := f.leases.held(name); ok {
 		return o, true
@@ -40,9 +41,9 @@ func (f *ownerFinder) cached(name string) (o Owner, ok bool) {
 	return o, time.Since(checked) < f.client.leaseTime || !f.client.Reachable()
 }
 
-// Owner returns the owner of a stream, or ErrNoOwner. Answers younger than a lease come from
-// memory. While the directory cannot be reached, it returns the last known owner; any other error
-// means that no owner is known.
+// Owner returns the owner of a stream, or ErrNoOwner. If the last answer is younger than a lease,
+// Owner does not call the directory. While the directory cannot be reached, Owner returns the last
+// known owner. Any other error means that no owner is known.
 func (f *ownerFinder) Owner(ctx context.Context, name string) (Owner, error) {
 	o, ok := f.cached(name)
 	if !ok {
@@ -63,7 +64,7 @@ func (f *ownerFinder) Owner(ctx context.Context, name string) (Owner, error) {
 	return o, nil
 }
 
-// lookup asks the directory.
+// lookup looks up the owner in the directory, and records it.
 func (f *ownerFinder) lookup(name string) (Owner, error) {
 	f.asked.Add(1)
 	err := f.client.ask(func(ctx context.Context) error {
@@ -81,8 +82,8 @@ func (f *ownerFinder) lookup(name string) (Owner, error) {
 	return Owner{}, fmt.Errorf("it cannot be found out which node has this stream: %w", err)
 }
 
-// awaitOwner waits until a stream has an owner, and returns it as Owner does; it may be this node.
-// When ctx ends, the error is the last one of Owner.
+// awaitOwner waits until a stream has an owner, and returns it, as Owner does. The owner may be
+// this node. If ctx ends, awaitOwner returns the last error of Owner.
 func (f *ownerFinder) awaitOwner(ctx context.Context, name string) (Owner, error) {
 	var last error
 	for {
@@ -94,7 +95,7 @@ func (f *ownerFinder) awaitOwner(ctx context.Context, name string) (Owner, error
 		if last == nil || ctx.Err() == nil {
 			last = err
 		}
-		// An event may have been missed.
+		// The wait is limited, because an event may have been missed.
 		pause, cancel := context.WithTimeout(ctx,
 			f.client.leaseTime/attempts/2+rand.N(f.client.leaseTime/attempts))
 		select {
@@ -108,16 +109,17 @@ func (f *ownerFinder) awaitOwner(ctx context.Context, name string) (Owner, error
 	}
 }
 
-// formerOwner returns the node that had a stream before it had no owner, if it may still have the
-// end of its HLS.
+// formerOwner returns the last owner of a stream that has no owner now. That node may still have
+// the end of the stream's HLS. ok is false if there is no such node.
 func (f *ownerFinder) formerOwner(name string) (o Owner,
 	ok bool) {
 	return f.owners.formerOwner(name)
 }
 
-// forget drops the result of Owner after it proved wrong. The owner will be looked up again.
+// forget makes the next call of Owner look up the owner again, because the known owner has proved
+// wrong.
 func (f *ownerFinder) forget(name string, epoch uint64) { f.owners.forget(name, epoch) }
 
-// forgetFormer says that the node that formerOwner returned has nothing left of the stream, or does
-// not answer.
+// forgetFormer makes formerOwner no longer return the node, because it has nothing left of the
+// stream, or does not answer.
 func (f *ownerFinder) forgetFormer(name string, epoch uint64) { f.owners.forgetFormer(name, epoch) }

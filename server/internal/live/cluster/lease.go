@@ -16,25 +16,25 @@ import (
 type lease struct {
 	t       *leaseTable
 	name    string
-	claimed chan struct{} // closed when the first try to claim it has ended
+	claimed chan struct{} // closed when the first attempt to claim it has ended
 
-	epoch     atomic.Uint64 // 0 until it is claimed; then it stays
-	ended     atomic.Bool   // lost to another node, or released; set under t.mu
-	changed   atomic.Bool   // its publisher is away, or back, and the directory is to be told
-	attempted atomic.Int64  // when the last attempt began to renew it that has ended, by clock
+	epoch     atomic.Uint64 // 0 until the directory has granted the claim; then it does not change
+	ended     atomic.Bool   // lost to another node, or released; set with t.mu held
+	changed   atomic.Bool   // the publisher has left or returned, and the directory must be told
+	attempted atomic.Int64  // when the last completed attempt to renew the lease began; see clock
 }
 
-// started is the origin of clock.
+// started is the zero point of clock.
 var started = time.Now()
 
-// clock returns a monotonic time in nanoseconds.
+// clock returns the monotonic time t since started, in nanoseconds.
 func clock(t time.Time) int64 { return int64(t.Sub(started)) }
 
 // errTaken refuses publishers of a stream that has another owner.
 var errTaken = refuse.New(http.StatusConflict, "this name has a publisher already, at another node")
 
-// A Hub is the part of [live.Peers] that a Node uses; the methods are documented there. A Node
-// calls them without holding a lock, and they may call the Node.
+// A Hub is the part of [live.Peers] that a Node uses. The methods are documented there. A Node
+// holds no lock when it calls them, and they may call the Node.
 type Hub interface {
 	Lost(name string, epoch uint64)
 	Silent(name string) (silent time.Duration, away bool)
@@ -52,15 +52,15 @@ type leaseTable struct {
 	hub      Hub // set before renew starts
 	self     string
 	takeover live.Takeover
-	news     chan struct{} // has an element if a lease was released, or has changed
+	news     chan struct{} // holds an element if a lease was released or has changed
 
 	claims, refused, lost, failures atomic.Int64
 
-	// mu is before that of owners. It is held for a moment only.
+	// mu is locked before the mutex of owners. It is held only for a moment.
 	mu       lock.Mutex
 	draining bool
-	leases   map[string]*lease // that are held, or being claimed
-	// Released leases and the time of release, until the directory knows.
+	leases   map[string]*lease // leases that are held or being claimed
+	// Released leases with the time of release, until the directory has recorded the release.
 	leaving map[*lease]time.Time
 }
 
@@ -101,9 +101,9 @@ func (t *leaseTable) claim(ctx context.Context, name string) (live.Lease, error)
 	}
 }
 
-// takeoverDelay returns how long to leave a stream to the node that just claimed it, and a channel
-// closed on change. Under another rule than TakeoverAlways the directory would leave it alone for
-// longer.
+// takeoverDelay returns how long a stream must be left to the node that has just claimed it, and a
+// channel that is closed when its owner changes. There is no delay unless the rule is
+// TakeoverAlways, because with other rules the directory itself protects the owner for longer.
 func (t *leaseTable) takeoverDelay(name string) (left time.Duration, changed <-chan struct{}) {
 	if t.takeover != live.TakeoverAlways {
 		return 0, nil
@@ -111,7 +111,7 @@ func (t *leaseTable) takeoverDelay(name string) (left time.Duration, changed <-c
 	return t.owners.takeoverDelay(name)
 }
 
-// claimFirst claims l for a publisher that waits for it.
+// claimFirst makes the first attempt to claim l, for which a publisher waits.
 func (t *leaseTable) claimFirst(l *lease) (live.Lease, error) {
 	var taken bool
 	_ = t.client.ask(func(ctx context.Context) (err error) {
@@ -123,16 +123,16 @@ func (t *leaseTable) claimFirst(l *lease) (live.Lease, error) {
 	if taken {
 		t.remove(l)
 	}
-	close(l.claimed) // waiters take l if it is still held
+	close(l.claimed) // waiters use l if it is still held
 	if taken {
 		return nil, errTaken
 	}
-	t.owners.wake(l.name) // it may have no epoch
+	t.owners.wake(l.name) // wake, because l may have no epoch and setOwner was not called
 	return l, nil
 }
 
-// request claims l, which has no epoch. It reports whether another node keeps the stream; after
-// another error it is not known.
+// request claims l, which must have no epoch. It reports whether another node keeps the stream.
+// After any other error, that is unknown.
 func (t *leaseTable) request(ctx context.Context, l *lease) (taken bool, err error) {
 	begun := time.Now()
 	epoch, err := t.client.directory.Claim(ctx, Claim{
@@ -152,14 +152,14 @@ func (t *leaseTable) request(ctx context.Context, l *lease) (taken bool, err err
 	t.setOwner(l.name, Owner{Node: t.self, Epoch: epoch}, begun)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if l.ended.Load() { // meanwhile
+	if l.ended.Load() { // l was released during the claim
 		t.giveUp(l)
 	}
 	return false, nil
 }
 
-// setOwner takes note of a stream's owner as [ownerTable.setOwner] does. This node loses its lease
-// if the owner is another node with a later epoch.
+// setOwner records a stream's owner, as [ownerTable.setOwner] does. If the owner is another node
+// with a later epoch, this node loses its lease.
 func (t *leaseTable) setOwner(name string, o Owner, asked time.Time) {
 	if !t.owners.setOwner(name, o, asked) {
 		return
@@ -175,8 +175,8 @@ func (t *leaseTable) setOwner(name string, o Owner, asked time.Time) {
 	}
 }
 
-// held returns this node as the owner of a stream of which it has the lease, or of which it may get
-// one.
+// held returns this node as the owner of a stream if it has a lease of the stream. The lease may
+// have no epoch yet.
 func (t *leaseTable) held(name string) (o Owner, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -193,8 +193,8 @@ func (t *leaseTable) held(name string) (o Owner, ok bool) {
 // Epoch implements [live.Lease].
 func (l *lease) Epoch() uint64 { return l.epoch.Load() }
 
-// Current implements [live.Lease]. An attempt that got no answer counts as well: while the
-// directory cannot be reached no other node can become the owner.
+// Current implements [live.Lease]. An attempt without an answer counts, too, because no other node
+// can become the owner while the directory cannot be reached.
 func (l *lease) Current() bool {
 	return l.Held() && l.epoch.Load() != 0 &&
 		clock(time.Now())-l.attempted.Load() <= int64(l.t.client.leaseTime)
@@ -216,7 +216,7 @@ func (l *lease) Release() {
 	l.t.leave(l)
 }
 
-// leave ends the ownership of l, if it is held. t.mu is held.
+// leave ends the ownership of l, if l is held. t.mu is held.
 func (t *leaseTable) leave(l *lease) {
 	if t.remove(l) && l.epoch.Load() != 0 {
 		t.giveUp(l)
@@ -232,14 +232,14 @@ func (t *leaseTable) remove(l *lease) bool {
 	return held
 }
 
-// giveUp has the directory told soon that l is not owned any more. t.mu is held.
+// giveUp makes the renewer tell the directory soon that l is no longer owned. t.mu is held.
 func (t *leaseTable) giveUp(l *lease) {
 	t.leaving[l] = time.Now()
 	t.wakeRenewer()
 }
 
-// wakeRenewer wakes the renewer, to tell the directory about releases and changes before the next
-// round.
+// wakeRenewer wakes the renewer, so that it tells the directory about releases and changes before
+// the next round.
 func (t *leaseTable) wakeRenewer() {
 	select {
 	case t.news <- struct{}{}:
@@ -247,7 +247,7 @@ func (t *leaseTable) wakeRenewer() {
 	}
 }
 
-// renew runs until the node ends.
+// renew renews the leases in rounds, until the node ends.
 func (t *leaseTable) renew() {
 	ticker := time.NewTicker(t.client.leaseTime / attempts)
 	defer ticker.Stop()
@@ -263,7 +263,7 @@ func (t *leaseTable) renew() {
 			case <-ticker.C:
 				waiting = false
 			case <-t.news:
-				if t.client.Reachable() { // if not, the next round has to do
+				if t.client.Reachable() { // otherwise the next round tells the directory
 					t.attempt(t.client.ctx, false)
 				}
 			case <-t.client.ctx.Done():
@@ -273,7 +273,8 @@ func (t *leaseTable) renew() {
 	}
 }
 
-// attempt ends the released leases, and renews all other leases, or only the changed ones.
+// attempt ends the released leases. It also renews all other leases if all is set, and only the
+// changed ones otherwise.
 func (t *leaseTable) attempt(ctx context.Context, all bool) {
 	begun := time.Now()
 	var tried []*lease
@@ -315,7 +316,7 @@ func (t *leaseTable) attempt(ctx context.Context, all bool) {
 		switch {
 		case owned[i].GiveUp:
 			t.mu.Lock()
-			// A lease expires without a call.
+			// Without an answer, the lease has expired after its time.
 			if errs[i] == nil || lost || time.Since(t.leaving[l]) > t.client.leaseTime {
 				delete(t.leaving, l)
 			}
@@ -331,8 +332,8 @@ func (t *leaseTable) attempt(ctx context.Context, all bool) {
 	}
 }
 
-// claimLate claims the leases that were given out while the directory could not be reached, until
-// the deadline at most.
+// claimLate claims the leases that publishers got while the directory could not be reached. It
+// stops at the deadline.
 func (t *leaseTable) claimLate(deadline time.Time) {
 	t.mu.Lock()
 	var late []*lease
@@ -342,7 +343,7 @@ func (t *leaseTable) claimLate(deadline time.Time) {
 			if l.epoch.Load() == 0 && !t.draining {
 				late = append(late, l)
 			}
-		default: // it is being claimed
+		default: // the lease is being claimed
 		}
 	}
 	t.mu.Unlock()
@@ -357,7 +358,7 @@ func (t *leaseTable) claimLate(deadline time.Time) {
 	}
 }
 
-// revoke is called when another node has become the owner.
+// revoke ends l, and tells the hub, because another node has become the owner.
 func (t *leaseTable) revoke(l *lease) {
 	t.mu.Lock()
 	held := t.remove(l)
@@ -368,14 +369,14 @@ func (t *leaseTable) revoke(l *lease) {
 	}
 }
 
-// drain refuses publishers from now on.
+// drain makes claim refuse publishers from now on.
 func (t *leaseTable) drain() {
 	t.mu.Lock()
 	t.draining = true
 	t.mu.Unlock()
 }
 
-// releaseAll releases all leases of this node.
+// releaseAll releases all leases of this node, and tells the directory.
 func (t *leaseTable) releaseAll() {
 	t.mu.Lock()
 	for _, l := range t.leases {
@@ -385,7 +386,7 @@ func (t *leaseTable) releaseAll() {
 	t.attempt(context.Background(), false)
 }
 
-// size returns how many streams are this node's.
+// size returns the number of leases of this node.
 func (t *leaseTable) size() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

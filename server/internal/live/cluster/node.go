@@ -15,10 +15,10 @@ import (
 // Config configures a Node.
 type Config struct {
 	Directory Directory
-	Self      string        // the address of this node for other nodes, as in http://10.0.0.5:8080
-	Secret    *Secret       // which the nodes prove to know
-	TLS       *tls.Config   // how other nodes are verified; nil: by the system's authorities
-	Lease     time.Duration // the lease of Directory
+	Self      string        // this node's address for other nodes, such as http://10.0.0.5:8080
+	Secret    *Secret       // the secret that nodes prove to know
+	TLS       *tls.Config   // verifies other nodes; nil: the system's authorities do
+	Lease     time.Duration // the duration of a lease in Directory
 	Takeover  live.Takeover
 	Log       *slog.Logger
 }
@@ -41,7 +41,7 @@ type Node struct {
 
 var _ live.Cluster = (*Node)(nil)
 
-// NewNode returns a Node that does nothing before Start. Close ends it.
+// NewNode returns a Node, which does nothing before Start. The caller calls Close.
 func NewNode(cfg Config) *Node {
 	cfg.Takeover = cmp.Or(cfg.Takeover, live.TakeoverAlways)
 	cfg.Log = lock.Logger(cfg.Log)
@@ -66,16 +66,16 @@ func NewNode(cfg Config) *Node {
 	return n
 }
 
-// Start renews claims, listens for other nodes' events, and pulls the streams that hub wants, until
-// Close.
+// Start makes the node renew its leases, watch the events of other nodes, and pull the streams that
+// hub wants, until Close.
 func (n *Node) Start(hub Hub) {
 	n.leases.hub, n.pulls.hub = hub, hub
 	n.running.Go(n.leases.renew)
 	n.running.Go(func() { n.cfg.Directory.Watch(n.ctx, n.handleEvent) })
 }
 
-// Drain refuses publishers from now on, and lets other nodes have the streams that this one owns,
-// also under live.TakeoverNever.
+// Drain refuses publishers from now on. It lets other nodes take the streams that this node owns,
+// even with live.TakeoverNever.
 func (n *Node) Drain() {
 	n.leases.drain()
 	if n.Reachable() {
@@ -103,7 +103,7 @@ func (n *Node) Want(name string) { n.pulls.want(name) }
 // Reachable implements [live.Cluster].
 func (n *Node) Reachable() bool { return n.client.Reachable() }
 
-// Owner returns the owner of a stream, or ErrNoOwner: see [ownerFinder.Owner].
+// Owner returns the owner of a stream, or ErrNoOwner. See [ownerFinder.Owner].
 func (n *Node) Owner(ctx context.Context, name string) (Owner, error) {
 	return n.finder.Owner(ctx, name)
 }
@@ -127,20 +127,20 @@ func (n *Node) handleEvent(e Event) {
 	}
 }
 
-// Stats is a Node's state and its counters.
+// Stats has a Node's state and its counters.
 type Stats struct {
-	Reachable bool  // whether the directory answers
-	Nodes     int   // that are alive, this one included
-	Owned     int   // streams that are this node's
-	Pulled    int   // streams that are pulled from other nodes
-	Claims    int64 // streams that this node was given
-	Refused   int64 // streams that it was not given, because they have another owner
-	Lost      int64 // streams that another node has taken
-	Failures  int64 // renewals that got no answer
-	Lookups   int64 // questions to the directory who owns a stream
+	Reachable bool  // the directory answers
+	Nodes     int   // nodes that are alive, including this one
+	Owned     int   // streams that this node owns
+	Pulled    int   // streams that this node pulls from other nodes
+	Claims    int64 // claims of this node that the directory granted
+	Refused   int64 // claims that the directory refused, because the stream has another owner
+	Lost      int64 // streams that another node has taken from this node
+	Failures  int64 // renewals without an answer
+	Lookups   int64 // lookups of owners in the directory
 }
 
-// Stats returns a snapshot.
+// Stats returns a snapshot of n.
 func (n *Node) Stats() Stats {
 	return Stats{
 		Reachable: n.Reachable(),

@@ -22,31 +22,31 @@ import (
 )
 
 const (
-	// silence is how long a node may pause in an answer that has begun. How long it waits before is
-	// its matter.
+	// silence limits a pause within an answer that a node has begun. It does not limit the time
+	// before the answer.
 	silence = 10 * time.Second
-	// idleConns limits the idle connections to a node. It is enough for the simultaneous requests
+	// idleConns limits the idle connections to a node. That is enough for the concurrent requests
 	// of the players of a hundred streams.
 	idleConns = 256
-	// maxHead bounds the head of an answer, which has a few hundred bytes.
+	// maxHead limits the head of an answer, in bytes. A usual head has a few hundred bytes.
 	maxHead = 16 << 10
-	// maxText limits an error text, which is one line.
+	// maxText limits an error text, in bytes. It is usually one line.
 	maxText = 4 << 10
-	// maxFresh bounds how long an answer is kept.
+	// maxFresh limits the time that an answer is kept.
 	maxFresh = time.Hour
-	// entryCost is the memory of an entry in addition to its body.
+	// entryCost is the memory of a cache entry in addition to its body, in bytes.
 	entryCost = 1 << 10
 )
 
-// Objects fetch and cache the HLS objects of other nodes' streams for the players at this node.
-// Simultaneous requests for an object share one fetch. The cache is limited in bytes and drops the
-// least recently used objects first. Close ends Objects.
+// Objects fetches and caches the HLS objects of other nodes' streams for the players at this node.
+// Concurrent requests for an object share one fetch. The cache is limited in bytes, and drops the
+// least recently used objects first. The caller calls Close.
 type Objects struct {
 	max, maxObject int64
 	silence        time.Duration
 	secret         *Secret
 	transport      *http.Transport
-	ctx            context.Context // ends with Close, under mu
+	ctx            context.Context // ended by Close, with mu held
 	stop           context.CancelFunc
 	fetches        sync.WaitGroup
 
@@ -56,45 +56,45 @@ type Objects struct {
 	//	stats.Bytes = sum of the costs of both
 	mu      lock.Mutex
 	entries map[string]*objectEntry
-	kept    list.List // of *objectEntry, the latest used first
+	kept    list.List // of *objectEntry, the most recently used first
 	stats   ObjectStats
 }
 
-// ObjectStats counts the work of Objects, and describes their cache.
+// ObjectStats has the counters of Objects, and describes the cache.
 type ObjectStats struct {
 	Fetched   int64 // requests to other nodes and to the store
-	Collapsed int64 // calls that waited for a fetch that was under way
-	Hits      int64 // requests answered from the cache
-	Failed    int64 // fetches
-	BytesIn   int64 // of bodies that were fetched
-	Objects   int64 // that are kept
-	Bytes     int64 // of cached objects, and of fetches under way
+	Collapsed int64 // calls that waited for a fetch in progress
+	Hits      int64 // requests that were answered from the cache
+	Failed    int64 // fetches that failed
+	BytesIn   int64 // bytes of the bodies that were fetched
+	Objects   int64 // objects in the cache
+	Bytes     int64 // bytes of cached objects and of fetches in progress
 }
 
-// An Object is an answer. Body belongs to the receiver.
+// An Object is the answer to a request. The receiver owns Body.
 type Object struct {
 	Status     int
 	Gzip       bool          // Body is compressed
-	RetryAfter string        // the header, or ""
-	Fresh      time.Duration // for how long it may be kept, from when it came
-	Once       bool          // it is not kept here: only calls that wait for it get it
+	RetryAfter string        // the header of that name, or ""
+	Fresh      time.Duration // how long the object may be kept after its arrival
+	Once       bool          // the object is not cached: only calls that wait for it get it
 	Body       millrace.Chain
 }
 
-// A Fetch gets an object. It calls reserve once, with the length of the body, and fails if that
-// does. After an error the body is empty.
+// A Fetch fetches an object. It calls reserve once, with the length of the body, and fails if
+// reserve returns an error. After an error the body is empty.
 type Fetch func(ctx context.Context, reserve func(n int64) error) (Object, error)
 
-// An objectEntry is an object that is in flight or kept, or that was and is still to be taken. All
-// of it is guarded by Objects.mu.
+// An objectEntry is an object that is being fetched, is cached, or still has calls that have not
+// taken their copy. All fields are guarded by Objects.mu.
 type objectEntry struct {
 	key      string
 	done     chan struct{} // closed when object and err are set
 	stop     context.CancelFunc
-	waiting  int           // calls that have not taken their share
-	place    *list.Element // in kept, or nil
+	waiting  int           // calls that have not taken their copy
+	place    *list.Element // element of kept, or nil
 	cost     int64
-	until    time.Time // it is fresh
+	until    time.Time // time until which it is fresh
 	complete bool
 	object   Object
 	err      error
@@ -107,19 +107,19 @@ var (
 		"too much is being fetched from other nodes at a time (--cluster-cache)")
 )
 
-// NewObjects returns Objects that keep up to maxBytes, and take no object longer than maxObject.
-// Requests to other nodes prove to know secret, and verify these by trust; nil: by the system's
-// authorities. The call that ends their life is Close.
+// NewObjects returns an Objects that caches up to maxBytes, and accepts no object longer than
+// maxObject. Its requests prove that this node knows secret. Other nodes are verified with trust;
+// nil means the system's authorities. The caller calls Close.
 func NewObjects(maxBytes, maxObject int64, secret *Secret, trust *tls.Config) *Objects {
 	dialer := &net.Dialer{Timeout: live.DialTimeout, KeepAliveConfig: net.KeepAliveConfig{
-		// A request may wait for long.
+		// Keep-alive is needed, because a request may wait for a long time.
 		Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	o := &Objects{
 		max: maxBytes, maxObject: maxObject, silence: silence, secret: secret,
 		entries: make(map[string]*objectEntry),
-		transport: &http.Transport{ // without a proxy: the request has the cluster's token
+		transport: &http.Transport{ // no proxy: the request has a proof of the cluster's token
 			DialContext: dialer.DialContext, TLSClientConfig: trust,
 			TLSHandshakeTimeout: live.DialTimeout, Protocols: protocols,
 			DisableCompression: true, MaxIdleConnsPerHost: idleConns,
@@ -130,7 +130,7 @@ func NewObjects(maxBytes, maxObject int64, secret *Secret, trust *tls.Config) *O
 	return o
 }
 
-// Close ends the fetches under way, and releases the cache.
+// Close ends the fetches in progress, and releases the cache.
 func (o *Objects) Close() {
 	o.mu.Lock()
 	o.stop()
@@ -144,7 +144,7 @@ func (o *Objects) Close() {
 	o.transport.CloseIdleConnections()
 }
 
-// Stats returns a snapshot.
+// Stats returns a snapshot of the counters.
 func (o *Objects) Stats() ObjectStats {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -153,8 +153,8 @@ func (o *Objects) Stats() ObjectStats {
 	return st
 }
 
-// Get returns the object with a key, which it fetches unless it is there, or another call does so
-// already. The fetch ends with the last call that waits for it. The body belongs to the caller, who
+// Get returns the object with that key. If the object is neither cached nor being fetched, Get
+// fetches it. A fetch is cancelled when no call waits for it any more. The caller owns the body and
 // releases it.
 func (o *Objects) Get(ctx context.Context, key string, fetch Fetch) (Object, error) {
 	o.mu.Lock()
@@ -192,7 +192,7 @@ func (o *Objects) Get(ctx context.Context, key string, fetch Fetch) (Object, err
 	return e.share()
 }
 
-// share returns a share of the entry's body, or its error.
+// share returns the entry's object with a reference to its body, or the entry's error.
 func (e *objectEntry) share() (Object, error) {
 	if e.err != nil {
 		return Object{}, e.err
@@ -204,7 +204,7 @@ func (e *objectEntry) share() (Object, error) {
 	return out, nil
 }
 
-// startFetch begins a fetch. mu is held.
+// startFetch starts a fetch in a goroutine. mu is held.
 func (o *Objects) startFetch(key string, fetch Fetch) *objectEntry {
 	ctx, stop := context.WithCancel(o.ctx)
 	e := &objectEntry{key: key, done: make(chan struct{}), stop: stop}
@@ -217,7 +217,7 @@ func (o *Objects) startFetch(key string, fetch Fetch) *objectEntry {
 	return e
 }
 
-// reserve counts n bytes of e, which is in flight. Cached objects make room for them.
+// reserve counts n bytes for e, which is being fetched. If necessary, it drops cached objects.
 func (o *Objects) reserve(e *objectEntry, n int64) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -240,8 +240,8 @@ func (o *Objects) makeRoom(n int64) {
 	}
 }
 
-// Free drops about excess bytes of the cache, for a process that is short of memory, and returns
-// how many it dropped.
+// Free drops about excess bytes of the cache, because the process is short of memory. It returns
+// the number of bytes dropped.
 func (o *Objects) Free(excess int64) int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -252,7 +252,7 @@ func (o *Objects) Free(excess int64) int64 {
 	return before - o.stats.Bytes
 }
 
-// complete ends the flight of e.
+// complete ends the fetch of e, and caches the object if it may be kept.
 func (o *Objects) complete(e *objectEntry, object Object, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -263,7 +263,7 @@ func (o *Objects) complete(e *objectEntry, object Object, err error) {
 	}
 	e.object, e.err, e.complete = object, err, true
 	e.until = time.Now().Add(object.Fresh)
-	// Blocks of at most 64 KiB are half full at least.
+	// The blocks of at most 64 KiB are at least half full.
 	e.cost = int64(e.object.Body.Len()+min(e.object.Body.Len(), 64<<10)) + entryCost
 	close(e.done)
 	switch current := o.entries[e.key] == e; {
@@ -281,7 +281,7 @@ func (o *Objects) complete(e *objectEntry, object Object, err error) {
 	}
 }
 
-// drop forgets e, which is kept. mu is held.
+// drop removes e, which must be cached, from the cache. mu is held.
 func (o *Objects) drop(e *objectEntry) {
 	o.kept.Remove(e.place)
 	e.place = nil
@@ -290,8 +290,8 @@ func (o *Objects) drop(e *objectEntry) {
 	o.leave(e)
 }
 
-// leave ends e if no call waits for it any more: it cancels a fetch, and releases a body that is
-// not cached. mu is held.
+// leave ends e if no call waits for it any more. It cancels the fetch if that is in progress, and
+// releases a body that is not cached. mu is held.
 func (o *Objects) leave(e *objectEntry) {
 	switch {
 	case e.waiting > 0 || e.place != nil:
@@ -305,8 +305,8 @@ func (o *Objects) leave(e *objectEntry) {
 	}
 }
 
-// request asks a node for path. epoch is that of the ownership because of which it is asked, or 0.
-// The caller closes the body of the answer.
+// request sends a request for path to a node. epoch is the epoch of the ownership for which the
+// node is chosen, or 0. The caller closes the body of the answer.
 func (o *Objects) request(ctx context.Context, node, path string, epoch uint64,
 	gzip bool) (*http.Response, error) {
 	for again := false; ; again = true {
@@ -334,8 +334,9 @@ func (o *Objects) request(ctx context.Context, node, path string, epoch uint64,
 	}
 }
 
-// From returns a Fetch of path, which may have a query, from a node. epoch is that of the ownership
-// because of which it is asked, or 0. A status that is not for players is an error.
+// From returns a Fetch of path, which may include a query, from a node. epoch is the epoch of the
+// ownership for which the node is chosen, or 0. The Fetch returns an error if the answer has a
+// status that players must not get.
 func (o *Objects) From(node, path string, epoch uint64, gzip bool) Fetch {
 	return func(ctx context.Context, reserve func(n int64) error) (out Object, err error) {
 		ctx, cancel := context.WithCancelCause(ctx)
@@ -378,7 +379,7 @@ func (o *Objects) From(node, path string, epoch uint64, gzip bool) Fetch {
 	}
 }
 
-// maxAge returns how long an answer may be kept.
+// maxAge returns how long an answer with that Cache-Control header may be kept.
 func maxAge(control string) time.Duration {
 	for directive := range strings.SplitSeq(control, ",") {
 		if value, ok := strings.CutPrefix(strings.TrimSpace(directive), "max-age="); ok {
@@ -390,8 +391,8 @@ func maxAge(control string) time.Duration {
 	return 0
 }
 
-// A bodyReader reads the body of an answer, and calls heard when something has come. net/http sees
-// to it that the body has the length that the head says.
+// A bodyReader reads the body of an answer, and calls heard each time that something was read.
+// net/http makes sure that the body has the length that the head states.
 type bodyReader struct {
 	io.Reader
 	heard func()

@@ -7,18 +7,19 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// maxOwners limits the remembered streams, to 4 MB: viewers may request any name.
+// maxOwners limits the remembered streams, to about 4 MB, because viewers may request any name.
 const maxOwners = 16384
 
-// An ownerRecord is this node's knowledge of the owner of a stream.
+// An ownerRecord is what this node knows about the owner of a stream.
 type ownerRecord struct {
-	owner Owner // the last known owner; Node is empty if there is none
-	// The previous owner while there is none; it may still have the end of the stream's HLS.
+	owner Owner // the last known owner; Node is empty if there is no owner
+	// The owner before owner. If there is no owner now, former may still have the end of the
+	// stream's HLS.
 	former  Owner
-	came    time.Time // when an event said so; zero: it was there before
+	came    time.Time // when an event announced owner; zero if no event did
 	seen    uint64    // the greatest epoch so far
-	checked time.Time // when the owner was asked for, or heard of; zero: it has to be asked for
-	// Closed when owner changes, and events that may have been missed are a change.
+	checked time.Time // when the owner was last looked up or announced; zero: it must be looked up
+	// Closed and replaced when owner changes, and when events may have been missed.
 	changed chan struct{}
 }
 
@@ -30,7 +31,7 @@ type ownerTable struct {
 	records map[string]*ownerRecord // at most maxOwners
 }
 
-// record returns that of a stream. t.mu is held.
+// record returns the record of a stream, and adds it if necessary. t.mu is held.
 func (t *ownerTable) record(name string) *ownerRecord {
 	r := t.records[name]
 	if r == nil {
@@ -43,13 +44,13 @@ func (t *ownerTable) record(name string) *ownerRecord {
 	return r
 }
 
-// forgetOne makes room for another record. Of a few it takes one of a stream without an owner, so
-// that viewers who ask for any names do not have the others forgotten, which are needed when the
-// directory is away. t.mu is held.
+// forgetOne removes a record to make room for another. Among some records it chooses one of a
+// stream without an owner. Requests of viewers for arbitrary names therefore do not displace the
+// other records, which are needed while the directory is away. t.mu is held.
 func (t *ownerTable) forgetOne() {
 	var victim string
 	tries := 0
-	for name, r := range t.records { // in no order
+	for name, r := range t.records { // the order is random
 		victim = name
 		if tries++; r.owner.Node == "" || tries == 16 {
 			break
@@ -65,14 +66,14 @@ func (r *ownerRecord) change() {
 	r.changed = make(chan struct{})
 }
 
-// setOwner records the owner of a stream: the directory's answer to a question asked at that time,
-// or an event if asked is zero. An Owner{} means that there is none. It reports false if the table
-// has more recent news.
+// setOwner records the owner of a stream. o is the directory's answer to a lookup that began at
+// asked, or comes from an event if asked is zero. Owner{} means that there is no owner. setOwner
+// returns false if the table has more recent information.
 func (t *ownerTable) setOwner(name string, o Owner, asked time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := t.record(name)
-	if o.Epoch < r.seen && r.checked.After(asked) { // it is of before
+	if o.Epoch < r.seen && r.checked.After(asked) { // o is older than the record
 		return false
 	}
 	r.seen, r.checked = max(r.seen, o.Epoch), time.Now()
@@ -87,8 +88,8 @@ func (t *ownerTable) setOwner(name string, o Owner, asked time.Time) bool {
 	return true
 }
 
-// last returns the last known owner of a stream, or Owner{} if that is this node or there is none,
-// and when that was learned. ok is false if nothing is known.
+// last returns the last known owner of a stream, and when it was learned. The owner is Owner{} if
+// there is none, or if it is this node. ok is false if nothing is known.
 func (t *ownerTable) last(name string) (o Owner, checked time.Time, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,14 +97,14 @@ func (t *ownerTable) last(name string) (o Owner, checked time.Time, ok bool) {
 	switch {
 	case r == nil:
 		return Owner{}, time.Time{}, false
-	case r.owner.Node == "" || r.owner.Node == t.self: // which has released it, or ran before
+	case r.owner.Node == "" || r.owner.Node == t.self: // this node released it, or ran before
 		return Owner{}, r.checked, true
 	}
 	return r.owner, r.checked, true
 }
 
-// takeoverDelay returns how long to leave a stream to the node that just claimed it, and a channel
-// closed on change.
+// takeoverDelay returns how long a stream must be left to the node that has just claimed it, and a
+// channel that is closed when its owner changes.
 func (t *ownerTable) takeoverDelay(name string) (left time.Duration, changed <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -131,7 +132,7 @@ func (t *ownerTable) wake(name string) {
 	t.record(name).change()
 }
 
-// ownerReleased takes note that a node owns a stream no more.
+// ownerReleased records that node does not own the stream any more.
 func (t *ownerTable) ownerReleased(name, node string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -141,7 +142,7 @@ func (t *ownerTable) ownerReleased(name, node string) {
 	}
 }
 
-// missed is called when events may have been missed. The owners of streams must be looked up.
+// missed makes the owners of all streams be looked up again, because events may have been missed.
 func (t *ownerTable) missed() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -158,8 +159,8 @@ func (t *ownerTable) changed(name string) <-chan struct{} {
 	return t.record(name).changed
 }
 
-// formerOwner returns the node that had a stream before it had no owner, if it may still have the
-// end of its HLS.
+// formerOwner returns the last owner of a stream that has no owner now. That node may still have
+// the end of the stream's HLS. ok is false if there is no such node.
 func (t *ownerTable) formerOwner(name string) (o Owner, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -170,7 +171,7 @@ func (t *ownerTable) formerOwner(name string) (o Owner, ok bool) {
 	return r.former, true
 }
 
-// forget drops the result of Owner after it proved wrong. The owner will be looked up again.
+// forget makes the owner be looked up again, because the known owner has proved wrong.
 func (t *ownerTable) forget(name string, epoch uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -179,8 +180,8 @@ func (t *ownerTable) forget(name string, epoch uint64) {
 	}
 }
 
-// forgetFormer says that the node that formerOwner returned has nothing left of the stream, or does
-// not answer.
+// forgetFormer makes formerOwner no longer return the node, because it has nothing left of the
+// stream, or does not answer.
 func (t *ownerTable) forgetFormer(name string, epoch uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -189,7 +190,7 @@ func (t *ownerTable) forgetFormer(name string, epoch uint64) {
 	}
 }
 
-// size returns how many streams are remembered.
+// size returns the number of remembered streams.
 func (t *ownerTable) size() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -7,29 +7,31 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// peerRounds is for how many rounds a node that is not heard is taken for alive: three leases.
+// peerRounds is the number of rounds, three leases, for which a silent node still counts as alive.
 const peerRounds = 3 * attempts
 
 const (
-	// maxPeers bounds the list of nodes, all of which a page asks. A Secret knows twice as many.
+	// maxPeers limits the list of nodes. A page sends a request to each of them. A Secret remembers
+	// twice as many nodes.
 	maxPeers = maxKnown / 2
-	// maxUnproven limits the nodes without a proof: everyone who can publish in Redis can invent
-	// nodes.
+	// maxUnproven limits the nodes that have not proved to know the secret, because everyone who
+	// can publish in Redis can invent nodes.
 	maxUnproven = 32
 )
 
-// A peerTable knows which other nodes are alive. Its methods are for any goroutine.
+// A peerTable records which other nodes are alive. Its methods may be called from any goroutine.
 type peerTable struct {
 	secret *Secret
 
 	mu lock.Mutex
-	// Counts renewals before which the directory was reachable: peers do not age while it is not.
+	// Counts the rounds of renewal in which the directory was reachable. In other rounds peers do
+	// not age.
 	round int64
-	nodes map[string]int64 // the round in which each was heard last; at most maxPeers
+	nodes map[string]int64 // for each node, the round in which it was last heard; at most maxPeers
 }
 
-// markAlive notes that a node says to be alive. One that has not proved to be a node gives way to a
-// new one if there are too many of such.
+// markAlive records an announcement that node is alive. If there are too many nodes without a
+// proof, a new node replaces one of them.
 func (p *peerTable) markAlive(node string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -50,8 +52,8 @@ func (p *peerTable) markAlive(node string) {
 	p.nodes[node] = p.round
 }
 
-// nextRound begins a round in which the directory is reachable, and forgets the nodes that are
-// gone.
+// nextRound begins a round. It is called only while the directory is reachable. It forgets the
+// nodes that have been silent for too long.
 func (p *peerTable) nextRound() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -59,14 +61,14 @@ func (p *peerTable) nextRound() {
 	maps.DeleteFunc(p.nodes, func(_ string, heard int64) bool { return p.round-heard > peerRounds })
 }
 
-// list returns the addresses of the nodes.
+// list returns the addresses of the nodes that are alive, sorted.
 func (p *peerTable) list() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Sorted(maps.Keys(p.nodes))
 }
 
-// count returns how many nodes are alive.
+// count returns the number of nodes that are alive.
 func (p *peerTable) count() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// askAgain is how often the hub is asked whether a stream is wanted that has no owner.
+	// askAgain is how often the hub is asked whether a stream without an owner is still wanted.
 	askAgain = time.Second
-	// pullPause is before the second try to pull a stream: an owner is known before its publisher
-	// has sent something.
+	// pullPause is the pause before the second attempt to pull a stream. The first attempt may come
+	// too early, because an owner is known before its publisher has sent something.
 	pullPause = 50 * time.Millisecond
 )
 
@@ -25,20 +25,20 @@ type puller struct {
 	hub       Hub // set before viewers come
 	finder    *ownerFinder
 	owners    *ownerTable
-	source    live.Owner // without Node and Epoch
+	source    live.Owner // settings of a pull; Node and Epoch are empty
 	self      string
 	leaseTime time.Duration
 	log       *slog.Logger
 
 	ctx     context.Context
-	stop    context.CancelFunc // under mu
+	stop    context.CancelFunc // called with mu held
 	running sync.WaitGroup
 
 	mu    lock.Mutex
-	pulls map[string]bool // streams that viewers want, and whether a pull is running
+	pulls map[string]bool // has each wanted stream, and whether its pull is running
 }
 
-// close ends the pulls.
+// close ends the pulls, and waits until they have ended.
 func (p *puller) close() {
 	p.mu.Lock()
 	p.stop()
@@ -46,7 +46,7 @@ func (p *puller) close() {
 	p.running.Wait()
 }
 
-// count returns how many streams are pulled at present.
+// count returns the number of streams that are pulled at present.
 func (p *puller) count() (pulled int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -68,11 +68,11 @@ func (p *puller) want(name string) {
 	}
 }
 
-// wanted reports whether the pull of a stream should continue. If not, it removes the stream from
-// p.pulls.
+// wanted reports whether the pull of a stream should continue. It removes the stream from p.pulls,
+// and adds it again if the pull should continue.
 func (p *puller) wanted(name string) bool {
 	p.mu.Lock()
-	delete(p.pulls, name) // want, which may be called from now on, begins another one
+	delete(p.pulls, name) // from now on want may begin another pull of the stream
 	p.mu.Unlock()
 	if !p.hub.Wanted(name) {
 		return false
@@ -86,7 +86,7 @@ func (p *puller) wanted(name string) bool {
 	return true
 }
 
-// pull runs until the stream is not wanted any more, or p is closed.
+// pull pulls a stream, again and again, until the stream is not wanted any more or p is closed.
 func (p *puller) pull(name string) {
 	wait := pullPause
 	warned := false
@@ -99,7 +99,7 @@ func (p *puller) pull(name string) {
 		}
 		changed := p.owners.changed(name)
 		begun := time.Now()
-		if owner.Node != p.self { // else the hub is about to know
+		if owner.Node != p.self { // otherwise the hub will soon know that this node is the owner
 			err = p.pullFrom(name, owner)
 			if err != nil {
 				p.log.Debug("pulling ended", "stream", name, "node", owner.Node, "epoch",
@@ -112,14 +112,14 @@ func (p *puller) pull(name string) {
 		case time.Since(begun) > p.leaseTime:
 			wait, warned = pullPause, false
 		case err != nil && wait == longest && !warned && p.ctx.Err() == nil:
-			// It has failed for more than a moment.
+			// The pull has failed for more than a moment.
 			warned = true
 			p.log.Warn("a stream cannot be pulled from its owner", "stream", name, "node",
 				owner.Node, "err", err)
 		}
 		pause, cancel := context.WithTimeout(p.ctx, wait/2+rand.N(wait))
 		select {
-		case <-changed: // another owner, at once
+		case <-changed: // there may be another owner, so try at once
 			wait = pullPause
 		case <-pause.Done():
 			wait = min(2*wait, longest)
@@ -128,7 +128,7 @@ func (p *puller) pull(name string) {
 	}
 }
 
-// pullFrom pulls until there is an owner with a greater epoch, or the pull ends.
+// pullFrom pulls from an owner until there is an owner with a greater epoch, or the pull ends.
 func (p *puller) pullFrom(name string, from Owner) error {
 	ctx, cancel := context.WithCancel(p.ctx)
 	defer cancel()

@@ -18,22 +18,23 @@ import (
 )
 
 // epochKept is how long the last epoch of a stream without an owner is remembered. It is longer
-// than any command takes, and longer than a process is usually suspended. If the epoch were
-// forgotten earlier, a suspended process could restore an ownership that was given up, or an epoch
-// that another node has used since.
+// than any command takes, and longer than a process is usually suspended. With a shorter time, a
+// suspended process could restore an ownership that was given up, or an epoch that another node has
+// used since.
 const epochKept = time.Hour
 
-// A Redis is a Directory in a Redis or Valkey server, or a cluster of them. It has one key for each
-// stream,
+// A Redis is a Directory in a server of Redis or Valkey, or in a cluster of such servers. It has
+// one key for each stream,
 //
 //	PREFIX{STREAM}owner    a hash: epoch, node, until, heard, away
 //
-// where until is the end of the lease and heard the last time that the publisher was heard, in
-// milliseconds of the server's clock. A stream that was given up has no node. The key outlives the
-// lease by epochKept, so that a replaced owner is not mistaken for one with lost data. There is
-// only one key, because a script with several cannot run while their slot moves.
+// where until is the end of the lease, and heard is the last time that the publisher was heard.
+// Both are in milliseconds of the server's clock. A stream that was given up has no node. The key
+// outlives the lease by epochKept, so that a replaced owner is not taken for one whose data were
+// lost. Each script has only one key, because a script with several keys cannot run while their
+// slot moves.
 //
-// Events are published in the channel PREFIXevents.
+// Events are published in the channel named PREFIXevents.
 type Redis struct {
 	rdb     redis.UniversalClient
 	prefix  string
@@ -42,13 +43,13 @@ type Redis struct {
 	sharded atomic.Bool // see errSharded
 }
 
-// errSharded ends all calls of a directory that was opened as one server, once it has turned out to
-// be a node of a Redis Cluster: that would answer for some streams and not for others.
+// errSharded ends all calls of a directory that was opened as a single server but has turned out to
+// be a node of a Redis Cluster. Such a node would answer for some streams and not for others.
 var errSharded = errors.New(
 	"the server is a node of a Redis Cluster: its address must begin with redis+cluster:// or rediss+cluster://")
 
 // OpenRedis opens a directory with the given lease. It does not connect yet. The address is parsed
-// by [redisurl.Parse]; password is used if the address has none. Close ends the directory.
+// by [redisurl.Parse]; password is used if the address has no password. The caller calls Close.
 func OpenRedis(address, password, prefix string, lease time.Duration) (*Redis, error) {
 	if strings.ContainsAny(prefix, "{} ") {
 		return nil, fmt.Errorf("the prefix of keys is %q, and braces have a meaning in keys",
@@ -66,29 +67,30 @@ func openClient(address, password string, lease time.Duration) (redis.UniversalC
 	if err != nil {
 		return nil, err
 	}
-	most := attemptTime(lease) // a caller's context has this limit too
+	most := attemptTime(lease) // the context of a caller has the same limit
 	opt.DialTimeout, opt.ReadTimeout, opt.WriteTimeout, opt.ContextTimeoutEnabled = most, most,
 		most, true
 	return redis.NewUniversalClient(opt), nil
 }
 
-// Close closes the connections.
+// Close closes the connections to Redis.
 func (d *Redis) Close() error { return d.rdb.Close() }
 
 func (d *Redis) key(stream string) string { return d.prefix + "{" + stream + "}owner" }
 
-// scriptTime is the beginning of the scripts: t is the time in seconds and microseconds, now in
-// milliseconds.
+// scriptTime is the beginning of all scripts. It sets t to the server's time in seconds and
+// microseconds, and now to the same time in milliseconds.
 const scriptTime = `
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)`
 
 var (
-	// claimScript makes ARGV[1] the owner of KEYS[1], unless the takeover ARGV[3] leaves another
-	// owner alone, which is then returned. ARGV[2] is the greatest epoch that is known. ARGV[4] is
-	// the time after which a publisher has stalled, ARGV[5] the lease and ARGV[6] how long the key
-	// outlives it, all in milliseconds. ARGV[7] is the channel, ARGV[8] the stream. Lua's numbers
-	// hold an epoch, but print 14 digits of it.
+	// claimScript makes ARGV[1] the owner of KEYS[1], and returns its epoch. If there is another
+	// owner, which the takeover ARGV[3] does not replace, the script returns that owner instead.
+	// ARGV[2] is the greatest known epoch. ARGV[4] is the time after which a publisher counts as
+	// stalled, ARGV[5] is the lease, and ARGV[6] is how long the key outlives the lease, all in
+	// milliseconds. ARGV[7] is the channel, and ARGV[8] is the stream. Lua's numbers can hold an
+	// epoch, but are printed with only 14 digits.
 	claimScript = redis.NewScript(scriptTime + `
 local o = redis.call('HMGET', KEYS[1], 'epoch', 'node', 'until', 'heard', 'away')
 if o[2] and o[2] ~= ARGV[1] and tonumber(o[3]) > now and o[5] ~= '1' and
@@ -101,10 +103,10 @@ redis.call('PEXPIRE', KEYS[1], ARGV[5] + ARGV[6])
 redis.call('PUBLISH', ARGV[7], ARGV[1] .. ' ' .. epoch .. ' ' .. ARGV[8])
 return {epoch}`)
 
-	// renewScript begins the lease of ARGV[1], which owns KEYS[1] with the epoch ARGV[2], anew, or
-	// restores it, and returns 1; or 0 if there was a later owner, or if it was given up. ARGV[3]
-	// is for how long the publisher has been silent, ARGV[4] is 1 if it is away. ARGV[5] to ARGV[8]
-	// are as above. If ARGV[9] is 1 the stream is given up.
+	// renewScript renews or restores the lease of ARGV[1], which owns KEYS[1] with the epoch
+	// ARGV[2], and returns 1. It returns 0 if there was a later owner, or if the ownership was
+	// given up. ARGV[3] is the publisher's silence in milliseconds. ARGV[4] is 1 if the publisher
+	// is away. ARGV[5] to ARGV[8] are as in claimScript. If ARGV[9] is 1, the stream is given up.
 	renewScript = redis.NewScript(scriptTime + `
 local o = redis.call('HMGET', KEYS[1], 'epoch', 'node')
 local stored, mine = tonumber(o[1] or 0), tonumber(ARGV[2])
@@ -122,15 +124,17 @@ redis.call('PEXPIRE', KEYS[1], ARGV[5] + ARGV[6])
 if stored < mine then redis.call('PUBLISH', ARGV[7], ARGV[1] .. ' ' .. ARGV[2] .. ' ' .. ARGV[8]) end
 return 1`)
 
-	// lookupScript returns the epoch and the owner of KEYS[1], or nothing.
+	// lookupScript returns the epoch and the owner of KEYS[1], or an empty list if there is no
+	// owner.
 	lookupScript = redis.NewScript(scriptTime + `
 local o = redis.call('HMGET', KEYS[1], 'epoch', 'node', 'until')
 if o[2] and tonumber(o[3]) > now then return {o[1], o[2]} end
 return {}`)
 )
 
-// failed returns err, or its cause. If the error may mean that a slot has another master, go-redis
-// is told to reload the slots; otherwise it does so once a minute.
+// failed returns err, or errSharded if that is the cause. If the error may mean that a slot has
+// moved to another master, it makes go-redis reload the slots, which otherwise happens once a
+// minute.
 func (d *Redis) failed(ctx context.Context, err error) error {
 	var reply redis.Error
 	switch c, ok := d.rdb.(*redis.ClusterClient); {
@@ -162,7 +166,8 @@ func (d *Redis) Claim(ctx context.Context, c Claim) (uint64, error) {
 	return o.Epoch, err
 }
 
-// parseOwner reads the answer of claimScript and lookupScript: an epoch, and perhaps an address.
+// parseOwner parses a reply of claimScript or lookupScript: an epoch, and for some replies the
+// address of the owner.
 func parseOwner(reply []string) (o Owner, err error) {
 	if len(reply) == 0 || len(reply) > 2 {
 		return Owner{}, fmt.Errorf("an answer of %d elements", len(reply))
@@ -214,8 +219,9 @@ func (d *Redis) Renew(ctx context.Context, node string, owned ...Ownership) ([]e
 	return errs, d.failed(ctx, alive.Err())
 }
 
-// exec sends the commands of pipe, and gives each an error. go-redis sets none if there is no
-// connection, for example after a wrong password, or when the sentinels do not know the master.
+// exec sends the commands of pipe, and makes sure that each command has an error if there was no
+// connection. go-redis does not set these errors, for example after a wrong password, or if the
+// sentinels do not know the master.
 func exec(ctx context.Context, pipe redis.Pipeliner) {
 	cmds, err := pipe.Exec(ctx)
 	if err == nil || slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Err() != nil }) {
@@ -245,13 +251,14 @@ func (d *Redis) Lookup(ctx context.Context, stream string) (Owner, error) {
 func (d *Redis) Watch(ctx context.Context, f func(Event)) {
 	for ctx.Err() == nil {
 		d.watchOnce(ctx, f)
-		// Many nodes lose their connections at the same moment.
+		// The pause is random, because many nodes lose their connections at the same moment.
 		sleep.For(ctx, d.lease/50+rand.N(d.lease/10))
 	}
 }
 
-// watchOnce returns when the connection has failed, or after a lease of silence: this node
-// announces itself three times in a lease.
+// watchOnce watches over one connection. It returns when the connection has failed or has been
+// silent for the time of a lease. A working connection is not silent for so long, because this node
+// announces itself three times in that time.
 func (d *Redis) watchOnce(ctx context.Context, f func(Event)) {
 	sub := d.rdb.Subscribe(ctx, d.channel)
 	defer sub.Close()

@@ -16,26 +16,29 @@ import (
 )
 
 const (
-	// followEvery is how often it is looked whether the node that is asked still owns the stream:
-	// it may never answer.
+	// followEvery is how often RemoteHLS checks whether the node to which a request was sent still
+	// owns the stream. If it does not, it may never answer.
 	followEvery = 500 * time.Millisecond
-	// ownerWait is how long players wait for an owner, at least: one that restarts needs as long.
+	// ownerWait is the minimum time that players wait for an owner. An owner that restarts needs
+	// about as long.
 	ownerWait = 2 * time.Second
-	// The pause between two attempts to get something from an owner doubles from firstPause on.
+	// The pause between two attempts to get something from an owner starts with firstPause, and
+	// doubles each time up to mostPause.
 	firstPause = 50 * time.Millisecond
 	mostPause  = time.Second
-	// storedFresh is how long a playlist from the store is kept: as long as one of an owner.
+	// storedFresh is how long a playlist from the store is kept, which is as long as a playlist
+	// from an owner.
 	storedFresh = time.Second
 )
 
 var (
-	// ErrHere says that this node is the owner.
+	// ErrHere means that this node is the owner.
 	ErrHere = errors.New("this node has the stream")
-	// errOtherOwner ends a request to a node that does not own the stream any more.
+	// errOtherOwner ends a request to a node that no longer owns the stream.
 	errOtherOwner = errors.New("the stream has another owner now")
 )
 
-// An ownerSource says which node owns which stream. The ownerFinder of a Node does.
+// An ownerSource finds the owners of streams. The ownerFinder of a Node implements it.
 type ownerSource interface {
 	Owner(ctx context.Context, name string) (Owner, error)
 	awaitOwner(ctx context.Context, name string) (Owner, error)
@@ -44,19 +47,19 @@ type ownerSource interface {
 	forgetFormer(name string, epoch uint64)
 }
 
-// A RemoteHLS gets the HLS of streams that this node does not own: from their owners and, without
-// an owner, from the store.
+// A RemoteHLS gets the HLS of streams that this node does not own. It gets it from the owner or, if
+// there is no owner, from the store.
 type RemoteHLS struct {
 	owners  ownerSource
 	self    string // the address of this node
 	objects *Objects
 	store   *Segments // may be nil
 
-	Wait time.Duration // how long players wait for an owner
+	Wait time.Duration // limits the time that players wait for an owner
 }
 
 // NewRemoteHLS returns a RemoteHLS for the players at n. They wait for an owner as long as viewers
-// do, and at least for ownerWait. store may be nil.
+// do, but at least ownerWait. store may be nil.
 func NewRemoteHLS(n *Node, objects *Objects, store *Segments, viewerWait time.Duration) *RemoteHLS {
 	return &RemoteHLS{owners: n.finder, self: n.cfg.Self, objects: objects, store: store,
 		Wait: max(viewerWait, ownerWait)}
@@ -66,34 +69,34 @@ func NewRemoteHLS(n *Node, objects *Objects, store *Segments, viewerWait time.Du
 type HLSRequest struct {
 	Stream string
 	Object string // the name of a playlist, or of an object
-	Query  string // of the media playlist: "" or "?" and the parameters, in a fixed order
-	Blocks bool   // waits for the next segment or part
-	Gzip   bool   // the player takes a playlist with gzip
+	Query  string // for a media playlist, "" or "?" and the parameters in a fixed order
+	Blocks bool   // the request waits for the next segment or part
+	Gzip   bool   // the player accepts a playlist with gzip
 }
 
 func (q *HLSRequest) target() string { return "/live/" + q.Stream + "/" + q.Object + q.Query }
 
-// isPlaylist reports whether q may have another answer later.
+// isPlaylist reports whether q is for a playlist, whose content may change later.
 func (q *HLSRequest) isPlaylist() bool {
 	return q.Object == hlslive.MasterName || hlslive.IsMedia(q.Object)
 }
 
-// mayGoBack reports whether a player that gets a kept answer, after one of another node, may see
-// its playlist go back.
+// mayGoBack reports whether a cached answer could show the player an older playlist than it has.
+// That can happen if its last playlist came from another node.
 func (q *HLSRequest) mayGoBack() bool { return q.isPlaylist() && !q.Blocks }
 
-// InStore reports whether a store keeps the requested object: all but parts.
+// InStore reports whether a store keeps the requested object. It keeps all objects except parts.
 func (q *HLSRequest) InStore() bool {
 	o, ok := hls.ParseObject(q.Object)
 	return ok && o.Kind != hls.KindPart
 }
 
-// Get returns the response of the stream's owner, of the last owner, which keeps the end of a
+// Get returns the response of the stream's owner, of the former owner, which keeps the end of a
 // stream for a while, or of the store. It waits for an owner as viewers do. The error is ErrHere,
 // ErrNoOwner if no node has had the stream recently, a *[refuse.Refusal], or the cause of ctx's
 // end. The caller owns the body.
 func (h *RemoteHLS) Get(ctx context.Context, q *HLSRequest) (out Object, err error) {
-	var deadline time.Time // from the first failure on
+	var deadline time.Time // set at the first failure
 	for wait := firstPause; ; wait = min(2*wait, mostPause) {
 		owner, lost := h.owners.Owner(ctx, q.Stream)
 		forget := h.owners.forget
@@ -116,9 +119,9 @@ func (h *RemoteHLS) Get(ctx context.Context, q *HLSRequest) (out Object, err err
 				forget(q.Stream, owner.Epoch)
 			}
 		}
-		// But the store may have it.
+		// The owner does not have the object, but the store may.
 		gone := err == nil && out.Status == http.StatusNotFound && q.InStore()
-		// Which it is while the owner shuts down.
+		// An owner that shuts down answers with StatusServiceUnavailable.
 		if err == nil && !gone && out.Status != http.StatusServiceUnavailable {
 			return out, nil
 		}
@@ -137,12 +140,12 @@ func (h *RemoteHLS) Get(ctx context.Context, q *HLSRequest) (out Object, err err
 			deadline = time.Now().Add(h.Wait)
 		case time.Now().After(deadline):
 			if err == nil {
-				return out, nil // 503
+				return out, nil // with status 503
 			}
 			return Object{}, h.absent(ctx, q, err)
 		}
 		out.Body.Release()
-		if errors.Is(err, ErrNoOwner) && !q.isPlaylist() { // it is of an owner of the past
+		if errors.Is(err, ErrNoOwner) && !q.isPlaylist() { // a new owner will not have the object
 			return Object{}, h.absent(ctx, q, err)
 		}
 		if lost != nil {
@@ -155,8 +158,8 @@ func (h *RemoteHLS) Get(ctx context.Context, q *HLSRequest) (out Object, err err
 	}
 }
 
-// absent returns the error for a player after its request failed with err. If the stream existed
-// recently, or seems to exist, the player should retry.
+// absent returns the error for a player whose request has failed with err. If the stream existed
+// recently, or seems to exist, the error tells the player to try again.
 func (h *RemoteHLS) absent(ctx context.Context, q *HLSRequest, err error) error {
 	known := !errors.Is(err, ErrNoOwner)
 	if !known && q.isPlaylist() {
@@ -171,12 +174,12 @@ func (h *RemoteHLS) absent(ctx context.Context, q *HLSRequest, err error) error 
 	return ErrNoOwner
 }
 
-// fetchFrom asks the owner, once for all players that want the same, and until it is the owner no
-// more.
+// fetchFrom sends the request to the owner, once for all players with the same request. It cancels
+// the request when the node no longer owns the stream.
 func (h *RemoteHLS) fetchFrom(ctx context.Context, owner Owner, q *HLSRequest) (Object, error) {
 	path := q.target()
 	key := path
-	if q.isPlaylist() { // the next owner has another one
+	if q.isPlaylist() { // the next owner has another playlist
 		key = fmt.Sprint(owner.Node, " ", owner.Epoch, " ", q.Gzip, path)
 	}
 	return h.objects.Get(ctx, key, func(ctx context.Context, reserve func(n int64) error) (Object,
@@ -193,8 +196,8 @@ func (h *RemoteHLS) fetchFrom(ctx context.Context, owner Owner, q *HLSRequest) (
 	})
 }
 
-// follow cancels a request to owner when another node owns the stream, or when none does unless
-// owner was the last one. It ends with ctx.
+// follow cancels a request to owner when another node owns the stream. It also cancels the request
+// if the stream has no owner and owner is not the former owner. It ends with ctx.
 func (h *RemoteHLS) follow(ctx context.Context, name string, owner Owner,
 	cancel context.CancelCauseFunc) {
 	ticker := time.NewTicker(followEvery)
@@ -217,9 +220,9 @@ func (h *RemoteHLS) follow(ctx context.Context, name string, owner Owner,
 	}
 }
 
-// Load returns the stored response, and whether it answers q. The store answers requests for
-// objects, and for playlists if the player does not wait, or need not because the stream has ended.
-// The caller owns the body.
+// Load returns the stored response, and reports whether there is one that answers q. The store
+// answers requests for objects. It answers requests for playlists if the player does not wait, or
+// need not wait because the stream has ended. The caller owns the body.
 func (h *RemoteHLS) Load(ctx context.Context, q *HLSRequest) (out Object, ok bool) {
 	if h.store == nil || !q.isPlaylist() && !q.InStore() {
 		return Object{}, false

@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// HeaderProof carries a node's proof with a request or a response, or a challenge.
+	// HeaderProof carries the proof of a node, in a request or a response, or a challenge.
 	HeaderProof = "Millrace-Cluster"
-	// HeaderNode is the address of the node that asks.
+	// HeaderNode carries the address of the node that sends a request.
 	HeaderNode = "Millrace-Node"
 )
 
 const (
-	// challengeTime is how long a challenge may be answered. Nodes then get another one.
+	// challengeTime is how long a challenge is valid. After that, nodes get another challenge.
 	challengeTime = 10 * time.Minute
-	// maxKnown limits the nodes with a stored challenge.
+	// maxKnown limits the nodes whose challenges are stored.
 	maxKnown = 512
 )
 
@@ -35,19 +35,20 @@ var (
 	errNoProof    = errors.New("it does not prove that it knows the cluster token")
 )
 
-// A Secret proves to other nodes that this one knows the cluster's token, and has them prove it.
-// The token is never sent.
+// A Secret proves to other nodes that this node knows the cluster's token, and checks that they
+// know it. The token is never sent.
 //
-// A request has "CHALLENGE NONCE EPOCH MAC" in HeaderProof: the challenge is the node's that is
-// asked, and the nonce is the asking node's. Without a valid challenge the answer is 401 with one.
-// Any other answer has "MAC" there. A MAC is an HMAC with the token of its role, the challenge, the
-// nonce, the address that was dialled, the epoch, the method, the address of the resource, and the
-// node that asks. Who relays messages to a real node thus proves nothing: that node has another
-// address.
+// A request has "CHALLENGE NONCE EPOCH MAC" in HeaderProof. The challenge comes from the node that
+// receives the request, and the nonce from the node that sends it. Without a valid challenge, the
+// answer is 401 with a new challenge. Any other answer has "MAC" in HeaderProof. A MAC is an HMAC,
+// keyed with the token, of the sender's role, the challenge, the nonce, the address that was
+// dialled, the epoch, the method, the address of the resource, and the address of the node that
+// sends the request. A third party that relays messages to a real node therefore proves nothing,
+// because the real node has another address.
 type Secret struct {
 	token []byte
 	self  string
-	key   [32]byte // of this node's challenges
+	key   [32]byte // signs this node's challenges
 	start time.Time
 
 	mu    lock.Mutex
@@ -56,24 +57,24 @@ type Secret struct {
 
 type knownNode struct {
 	challenge string
-	proven    bool // it has proved that it knows the token
+	proven    bool // the node has proved that it knows the token
 }
 
 // NewSecret returns the secret of the node that advertises the address self.
 func NewSecret(token, self string) *Secret {
 	s := &Secret{token: []byte(token), self: self, start: time.Now(),
 		nodes: make(map[string]*knownNode)}
-	_, _ = rand.Read(s.key[:]) // it never fails
+	_, _ = rand.Read(s.key[:]) // rand.Read never fails
 	return s
 }
 
-// Sign adds the proof to a request, and the address of this node. epoch is that of the ownership
-// because of which the node is asked, or 0.
+// Sign adds the proof and the address of this node to a request. epoch is the epoch of the
+// ownership for which the receiver is chosen, or 0.
 func (s *Secret) Sign(req *http.Request, epoch uint64) {
 	var nonce [16]byte
 	_, _ = rand.Read(nonce[:])
 	s.mu.Lock()
-	challenge := "-" // the node has no challenge yet
+	challenge := "-" // this node has no challenge from the receiver yet
 	if n := s.nodes[nodeOf(req)]; n != nil && n.challenge != "" {
 		challenge = n.challenge
 	}
@@ -85,9 +86,9 @@ func (s *Secret) Sign(req *http.Request, epoch uint64) {
 		" "))
 }
 
-// Check returns an error if the node that has answered a signed request does not prove that it
-// knows the token. again says that the node has sent a challenge, and the request is to be signed
-// and made once more.
+// Check returns an error if the node that answered a signed request does not prove that it knows
+// the token. again reports that the node has sent a challenge, and that the request must be signed
+// and sent once more.
 func (s *Secret) Check(res *http.Response) (again bool, err error) {
 	req := res.Request
 	p, _, ok := parseProof(req.Header.Get(HeaderProof))
@@ -106,7 +107,7 @@ func (s *Secret) Check(res *http.Response) (again bool, err error) {
 	return false, nil
 }
 
-// note changes the entry of a node.
+// note calls change with the entry of a node, which it adds if necessary.
 func (s *Secret) note(node string, change func(n *knownNode)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,7 +122,7 @@ func (s *Secret) note(node string, change func(n *knownNode)) {
 	change(n)
 }
 
-// forgetOne forgets a node, one that has proved nothing if there is one. mu is held.
+// forgetOne removes the entry of a node. It prefers a node that has proved nothing. mu is held.
 func (s *Secret) forgetOne() {
 	last := ""
 	for node, n := range s.nodes {
@@ -143,7 +144,7 @@ func (s *Secret) Proven(node string) bool {
 // A Verdict is the result of checking another node's request.
 type Verdict uint8
 
-// The verdicts.
+// The values of Verdict.
 const (
 	Proved Verdict = iota
 	Challenged
@@ -167,7 +168,7 @@ func (s *Secret) Admit(answer http.Header, req *http.Request) Verdict {
 	return Proved
 }
 
-// A proof is the input of a MAC, in addition to the request.
+// A proof has the inputs of a MAC that are not part of the request.
 type proof struct{ challenge, nonce, epoch string }
 
 func parseProof(text string) (p proof, mac string, ok bool) {
@@ -188,8 +189,8 @@ func (s *Secret) mac(role, address string, p proof, req *http.Request, uri strin
 	return hex.EncodeToString(m.Sum(nil))
 }
 
-// challengeSize is the length of a challenge: 8 bytes that say when it was made, and 16 by which
-// the node knows its own.
+// challengeSize is the length of a challenge in hexadecimal digits. 8 bytes say when the challenge
+// was made, and 16 bytes are a MAC by which a node recognizes its own challenges.
 const challengeSize = 2 * (8 + 16)
 
 func (s *Secret) newChallenge() string { return s.challengeOf(time.Since(s.start)) }
@@ -201,7 +202,7 @@ func (s *Secret) challengeOf(made time.Duration) string {
 	return hex.EncodeToString(m.Sum(at)[:challengeSize/2])
 }
 
-// isChallenge reports whether this node has made a challenge, not long ago.
+// isChallenge reports whether text is a challenge of this node that is still valid.
 func (s *Secret) isChallenge(text string) bool {
 	at, err := hex.DecodeString(text)
 	if err != nil || len(text) != challengeSize {
@@ -212,5 +213,5 @@ func (s *Secret) isChallenge(text string) bool {
 		time.Since(s.start)-made < challengeTime
 }
 
-// nodeOf returns the address of the node that a request is for.
+// nodeOf returns the address of the node that receives a request.
 func nodeOf(req *http.Request) string { return req.URL.Scheme + "://" + req.URL.Host }

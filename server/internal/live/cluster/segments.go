@@ -16,25 +16,26 @@ import (
 )
 
 const (
-	// savers is the number of concurrent saves. Objects of one stream are saved in order.
+	// savers is the number of concurrent saves. Objects of the same stream are saved in order.
 	savers = 4
 	// saverQueue limits the queue of each saver, in objects. A node with 200 streams saves 200
 	// objects in two seconds.
 	saverQueue = 256
-	// saverBytes bounds the same in bytes, for all: some seconds of 200 streams of 2 Mbit/s.
+	// saverBytes limits all queues together, in bytes. That is enough for some seconds of 200
+	// streams of 2 Mbit/s.
 	saverBytes = 128 << 20
-	// saveWait is how long saving one may take, and loading one.
+	// saveWait limits the time to save or load one object.
 	saveWait = 3 * time.Second
 )
 
-// A store stores the data of Segments. Its methods may be called from any goroutine. Values expire
-// after the store's own time.
+// A store is the storage of Segments. Its methods may be called from any goroutine. Values expire
+// after a time that the store determines.
 type store interface {
-	// set keeps an object. It borrows body.
+	// set stores an object. It borrows body.
 	set(ctx context.Context, stream, object string, body *millrace.Chain) error
-	// setState keeps the state, unless there is one of a later epoch.
+	// setState stores the state, unless the stored state has a later epoch.
 	setState(ctx context.Context, stream string, epoch uint64, state []byte) error
-	// get appends an object of at most limit bytes to dst. It reports whether there is one.
+	// get appends an object of at most limit bytes to dst. It reports whether the object exists.
 	get(ctx context.Context, stream, object string, dst *millrace.Chain, limit int) (found bool,
 		err error)
 	// state returns the stored state, or nil.
@@ -42,32 +43,32 @@ type store interface {
 	close() error
 }
 
-// Segments keep the newest segments of HLS where they outlive their node. They implement
+// Segments keeps the newest segments of HLS where they outlive their node. It implements
 // [hlslive.SegmentStore].
 type Segments struct {
 	store  store
 	log    *slog.Logger
 	seed   maphash.Seed
-	ctx    context.Context // ends when Close has waited for long enough: then nothing more is saved
+	ctx    context.Context // ends when Close has waited long enough; after that nothing is saved
 	stop   context.CancelFunc
 	saving sync.WaitGroup
-	outage outage.Outage // of saving
+	outage outage.Outage // tells whether saves fail
 
-	saved, lost, loaded, waiting, bytes atomic.Int64 // waiting is in bytes
+	saved, lost, loaded, waiting, bytes atomic.Int64 // waiting counts bytes
 
 	mu     lock.Mutex
-	closed bool // and so are the queues
+	closed bool // Close was called, and the queues are closed
 	queues [savers]chan saveJob
-	// The newest state of each stream that is in the queues; older ones need not be saved.
+	// For each stream in the queues, its newest state. Older states need not be saved.
 	newest map[string]*savedState
 }
 
 var _ hlslive.SegmentStore = (*Segments)(nil)
 
-// A saveJob is an object or a state to be saved.
+// A saveJob is an object or a state that is to be saved.
 type saveJob struct {
 	stream, object string
-	body           millrace.Chain // of the object; the job's
+	body           millrace.Chain // of the object; owned by the job
 	state          *savedState    // nil for an object
 }
 
@@ -76,17 +77,17 @@ type savedState struct {
 	text  []byte
 }
 
-// SegmentStats counts the work of Segments.
+// SegmentStats has the counters of Segments.
 type SegmentStats struct {
-	Saved   int64 // objects
-	Bytes   int64 // of these
+	Saved   int64 // objects that were saved
+	Bytes   int64 // bytes of these objects
 	Lost    int64 // objects and states that could not be saved
 	Loaded  int64 // objects that were read
-	Waiting int64 // bytes to be saved
+	Waiting int64 // bytes that wait to be saved
 }
 
-// OpenRedisSegments returns Segments in the Redis of [OpenRedis], which keeps them for a time. The
-// call that ends their life is Close.
+// OpenRedisSegments returns Segments in a Redis, with an address and password as for [OpenRedis].
+// It stores segments for the time keep. The caller calls Close.
 func OpenRedisSegments(address, password, prefix string, lease, keep time.Duration,
 	log *slog.Logger) (*Segments, error) {
 	s, err := openRedisStore(address, password, prefix, lease, keep)
@@ -111,7 +112,8 @@ func newSegments(s store, log *slog.Logger) *Segments {
 	return k
 }
 
-// Close saves the waiting segments until ctx ends. Later ones are lost.
+// Close saves the waiting segments until ctx ends. The remaining segments are lost, and so are all
+// later ones.
 func (k *Segments) Close(ctx context.Context) error {
 	k.mu.Lock()
 	k.closed = true
@@ -125,7 +127,7 @@ func (k *Segments) Close(ctx context.Context) error {
 	return k.store.close()
 }
 
-// Stats returns a snapshot.
+// Stats returns a snapshot of the counters.
 func (k *Segments) Stats() SegmentStats {
 	return SegmentStats{Saved: k.saved.Load(), Bytes: k.bytes.Load(), Lost: k.lost.Load(),
 		Loaded:  k.loaded.Load(),
@@ -151,7 +153,8 @@ func (j *saveJob) size() int64 {
 	return int64(j.body.Len())
 }
 
-// put takes ownership of job.
+// put adds job to a queue. It takes ownership of job. If the queues are full or closed, the job is
+// lost.
 func (k *Segments) put(job saveJob) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -184,7 +187,7 @@ func (k *Segments) isNewest(job *saveJob) bool {
 	return newest
 }
 
-// save saves job, which is released.
+// save saves job, and releases it.
 func (k *Segments) save(job *saveJob) {
 	if job.state != nil && !k.isNewest(job) {
 		k.waiting.Add(-job.size())
@@ -223,8 +226,8 @@ func (k *Segments) LoadState(ctx context.Context, stream string) ([]byte, error)
 	return k.store.state(ctx, stream)
 }
 
-// Load appends an object of at most limit bytes to dst, whose owner releases it. It reports whether
-// the object exists.
+// Load appends an object of at most limit bytes to dst. The caller keeps ownership of dst. Load
+// reports whether the object exists.
 func (k *Segments) Load(ctx context.Context, stream string, o hls.Object, dst *millrace.Chain,
 	limit int) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, saveWait)

@@ -10,12 +10,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// redisStore is a store in Redis. It has one key for each object, and one for each stream:
+// redisStore is a store in Redis. It has one key for each object, and one key for the state of each
+// stream:
 //
 //	PREFIX{STREAM}OBJECT   its bytes
 //	PREFIX{STREAM}hls      a hash: epoch, and the state as facts
 //
-// All expire. Nodes of two versions share them, so the names stay.
+// All keys expire. Their names must not change, because nodes of different versions share them.
 type redisStore struct {
 	rdb    redis.UniversalClient
 	values *redisbuf.Client
@@ -46,14 +47,14 @@ func (s *redisStore) set(ctx context.Context, stream, object string, body *millr
 }
 
 const (
-	// stateName is the name of the key of a state. No object has that name.
+	// stateName is the last part of the key of a state. No object has that name.
 	stateName = "hls"
-	// stateField is where it is in the hash.
+	// stateField is the field of the state in its hash.
 	stateField = "facts"
 )
 
-// stateScript keeps the state ARGV[2] of the epoch ARGV[1] in the field ARGV[4] for ARGV[3]
-// milliseconds, unless there is one of a later epoch.
+// stateScript stores the state ARGV[2] of the epoch ARGV[1] in the field ARGV[4] for ARGV[3]
+// milliseconds, unless the stored state has a later epoch.
 var stateScript = redis.NewScript(`
 local epoch = redis.call('HGET', KEYS[1], 'epoch')
 if epoch and tonumber(epoch) > tonumber(ARGV[1]) then return 0 end

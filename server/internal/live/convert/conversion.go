@@ -1,8 +1,8 @@
-// Package convert makes other forms of a live stream of FLV: fragmented MP4, and RTMP messages.
+// Package convert converts a live stream of FLV to other forms: fragmented MP4, and RTMP messages.
 //
-// A [Conversion] reads the stream's ring and gives each tag to a maker, which publishes to the ring
-// of the new form. A further form needs a maker (mp4.go and rtmp.go have the two that exist) and a
-// constructor such as [MP4].
+// A [Conversion] reads the stream's ring and passes each tag to a maker, which publishes to the
+// ring of the new form. A further form needs a maker (mp4.go and rtmp.go have the existing two) and
+// a constructor such as [MP4].
 package convert
 
 import (
@@ -16,43 +16,44 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/flvstream"
 )
 
-// A Reporter learns which frames a conversion leaves out. The conversion's goroutine calls its
+// A Reporter is told which frames a conversion leaves out. The conversion's goroutine calls its
 // methods.
 type Reporter interface {
-	// LeftOut counts NAL units and video frames that MP4 leaves out because decoders fail at them.
+	// LeftOut counts n NAL units and video frames that MP4 leaves out because decoders fail on
+	// them.
 	LeftOut(n int64)
-	// Refused notes tags of a type that cannot be in the new form.
+	// Refused reports a tag of type t that cannot be in the new form, and why.
 	Refused(t flv.Type, why error)
-	// Missed notes frames that were gone before they were read: the processor was busy, or the
-	// stream came faster than it can be converted.
+	// Missed reports frames that had left the ring before the conversion read them. The processor
+	// was busy, or the stream arrived faster than it can be converted.
 	Missed(m broadcast.Missed)
 }
 
-// A Source is the stream that is converted. Between the making of the Source and that of the
-// Conversion no other tracks may be published: the caller holds the lock under which that is done.
+// A Source is the stream that is converted. The caller holds the lock under which tracks are
+// published until it has made the Conversion, so that the tracks cannot change in between.
 type Source struct {
 	Facts  *flvstream.Facts
 	Head   []byte            // the FLV header
 	Cursor *broadcast.Cursor // where the conversion begins; it owns the cursor
-	MaxTag int               // the longest data of a tag, in bytes
-	Memory *millrace.Pool    // for copies that are kept for long
+	MaxTag int               // limits the data of a tag, in bytes
+	Memory *millrace.Pool    // used for copies that are kept for long
 	Begun  bool              // a frame has been published
 }
 
 // A maker makes one form of a stream.
 type maker interface {
-	// write takes the next tag of the stream. It takes ownership of tag. afterLoss means that
-	// frames before this one are missing. ErrNewInit ends the form as if the stream had ended
-	// there.
+	// write processes the next tag t of the stream, and takes ownership of its bytes. afterLoss
+	// means that frames before this one are missing. The error ErrNewInit ends the form as if the
+	// stream had ended there.
 	write(t flv.Tag, tag *millrace.Chain, afterLoss bool) error
-	// finish publishes what waits, at the end of the stream.
+	// finish publishes the frames that still wait. It is called at the end of the stream.
 	finish() error
 	// release releases the memory that the maker holds.
 	release()
 }
 
-// A Conversion makes one form of a stream: one goroutine with a cursor in the ring of the stream,
-// which publishes to another ring.
+// A Conversion makes one form of a stream. It is one goroutine with a cursor in the ring of the
+// stream; it publishes to another ring.
 type Conversion struct {
 	source Source
 	report Reporter
@@ -64,7 +65,7 @@ type Conversion struct {
 
 	tag       millrace.Chain
 	skipped   bool // frames before the next one are missing
-	unflushed int  // bytes since the viewers were served
+	unflushed int  // bytes since the last flush
 }
 
 func newConversion(source Source, report Reporter, out *broadcast.Ring) *Conversion {
@@ -73,12 +74,12 @@ func newConversion(source Source, report Reporter, out *broadcast.Ring) *Convers
 	return c
 }
 
-// Ready is closed when everything has been converted that was in the stream's ring at the start, or
-// Run has returned.
+// Ready returns a channel that is closed when everything that was in the stream's ring at the start
+// has been converted, or when Run has returned.
 func (c *Conversion) Ready() <-chan struct{} { return c.ready }
 
-// Run converts until the stream ends, and returns nil then, or until ctx ends. It returns
-// ErrNewInit if the form cannot follow a change of the stream.
+// Run converts until the stream ends, and then returns nil, or until ctx ends. It returns
+// ErrNewInit if the form cannot represent a change of the stream.
 func (c *Conversion) Run(ctx context.Context) error {
 	defer c.source.Cursor.Close()
 	defer c.setReady()
@@ -91,7 +92,7 @@ func (c *Conversion) Run(ctx context.Context) error {
 	return err
 }
 
-// convert gives the maker all tags of the stream. It returns nil at the stream's end.
+// convert passes all tags of the stream to the maker. It returns nil at the stream's end.
 func (c *Conversion) convert(ctx context.Context) error {
 	r := millrace.NewReaderFrom(c.read(ctx))
 	defer r.Release()
@@ -114,9 +115,9 @@ func (c *Conversion) convert(ctx context.Context) error {
 	}
 }
 
-// read returns the function from which a Reader reads the stream, from its header on.
+// read returns the function through which a Reader reads the stream, beginning with its header.
 func (c *Conversion) read(ctx context.Context) func(dst *millrace.Chain) error {
-	begun, due := false, 0 // frames that were there at the start, and have not been taken
+	begun, due := false, 0 // due: frames that were there at the start, and are not read yet
 	more := true
 	return func(dst *millrace.Chain) error {
 		if !begun {
@@ -135,7 +136,7 @@ func (c *Conversion) read(ctx context.Context) func(dst *millrace.Chain) error {
 			more = b.More
 			due -= b.Frames + b.Missed.Frames
 			if b.Missed.Why != broadcast.NotMissed {
-				// A batch begins where viewers may begin, and the new form continues there.
+				// A batch begins where viewers may begin. The new form continues there.
 				c.skipped = true
 				c.report.Missed(b.Missed)
 			}
@@ -147,8 +148,8 @@ func (c *Conversion) read(ctx context.Context) func(dst *millrace.Chain) error {
 	}
 }
 
-// flushBytes is how much of a flood is made before viewers are served. An encoder's stream never
-// gets there.
+// flushBytes limits the bytes that are made before viewers are served, if the stream arrives
+// without pauses. The stream of an encoder never reaches it.
 const flushBytes = 64 << 10
 
 // publish adds a frame to the ring. It takes ownership of frame.
@@ -163,11 +164,11 @@ func (c *Conversion) publish(frame *millrace.Chain, f broadcast.Frame) error {
 	return nil
 }
 
-// flush serves the viewers, because no more will come for a while.
+// flush serves the viewers at once, because no more frames will come for a while.
 func (c *Conversion) flush() {
 	c.unflushed = 0
 	c.out.Flush()
 }
 
-// startIsKept reports whether viewers can start at a keyframe that is kept.
+// startIsKept reports whether the ring still has a keyframe at which viewers can start.
 func (c *Conversion) startIsKept() bool { return c.out.Stats().Start }

@@ -18,32 +18,32 @@ type mp4Maker struct {
 	*Conversion
 	muxer    *mp4.Muxer
 	fragment millrace.Chain
-	// Bytes of tags since the last fragment, without the tag that has completed it.
+	// Bytes of the tags since the last fragment. The tag that completed that fragment counts, too.
 	read    int
-	movie   *mp4.Movie             // the init segment that viewers have; nil before it
-	heads   map[flv.Type]flv.Codec // of the sequence headers that the muxer has taken
-	fits    bool                   // a frame of such a codec has come
+	movie   *mp4.Movie             // of the init segment that viewers have; nil before it
+	heads   map[flv.Type]flv.Codec // codecs of the sequence headers that the muxer has accepted
+	fits    bool                   // a frame has come whose codec is in heads
 	hope    flvstream.TrackTimer
-	refused error // the first tag that had no place in the file
+	refused error // error of the first tag that could not be in the file
 	// The codecs have changed: the file ends at the next tag that a new file can start with.
 	changed bool
 	fresh   bool  // a tag that viewers can start at has come since the latest sequence header
 	tracks  int32 // Facts.TrackSet when the file began
-	leftOut int64 // of the muxer, as far as it has been noted
+	leftOut int64 // the part of the muxer's LeftOut that was reported
 
 	gap     flvstream.VideoGap
-	placed  bool    // there was a frame
-	resumed *uint32 // the newest of Facts.Resumed that was reached
+	placed  bool    // a frame has been placed
+	resumed *uint32 // the newest value of Facts.Resumed whose time was reached
 	shift   uint32  // total length of the gaps, in ms, which is subtracted from all later times
 	last    uint32  // time of the last frame in the file
 }
 
-// ErrNewInit ends an MP4 file in the middle of a stream: it has one header, and the stream's codecs
-// or tracks have changed.
+// ErrNewInit ends an MP4 file in the middle of a stream, because the stream's codecs or tracks have
+// changed. A file has only one init segment.
 var ErrNewInit = errors.New(
 	"the stream's codecs or tracks changed, and an MP4 file cannot follow: viewers must come again")
 
-// errNoHeader says why frames are not in an MP4 file.
+// errNoHeader is the reason why frames are not in an MP4 file.
 var errNoHeader = errors.New("frames without the sequence header of their codec")
 
 // errNoMP4 ends an MP4 file of a stream without a codec that MP4 carries.
@@ -52,31 +52,33 @@ var errNoMP4 = errors.New("the stream has nothing that MP4 is made of: H.264, H.
 // errNoTrack ends an MP4 file that has nothing to play.
 var errNoTrack = errors.New("no frame of H.264, H.265 or AAC has come after its sequence header")
 
-// fragmentRoom is how much larger a fragment may be than the samples that a muxer's MaxWaitBytes
-// counts: headers of 14 KiB, and an audio frame that was open when the previous fragment ended.
+// fragmentRoom is how many bytes a fragment may be larger than the samples that a muxer's
+// MaxWaitBytes counts. It covers headers of 14 KiB, and an audio frame that was open when the
+// previous fragment ended.
 const fragmentRoom = 20 << 10
 
-// leastPause is how much of a stream, in ms, is without frames because it waited for its publisher
-// before that is taken out of the file.
+// leastPause is the length, in ms, above which a pause without frames is removed from the file.
+// Such a pause occurs when the stream waits for its publisher.
 const leastPause = 100
 
-// MP4 returns the conversion of a stream to fragmented MP4 in out, which keeps up to keepBytes. The
-// Info of each frame is a *[Fragment].
+// MP4 returns the conversion of a stream to fragmented MP4. It publishes to out, which keeps up to
+// keepBytes. The Info of each frame is a *[Fragment].
 func MP4(source Source, report Reporter, out *broadcast.Ring, keepBytes int64) *Conversion {
 	m := &mp4Maker{Conversion: newConversion(source, report, out),
 		heads: make(map[flv.Type]flv.Codec)}
 	m.maker = m
 	m.tracks = source.Facts.TrackSet.Load()
-	// Then the cursor is at an audio frame.
+	// If there is no video, the cursor is at an audio frame.
 	m.gap.Open = source.Facts.NoVideo.Load()
-	// So that the ring takes every fragment.
+	// The limit makes sure that the ring accepts every fragment.
 	fits := min(mp4.DefaultMaxWaitBytes, keepBytes-fragmentRoom)
 	m.muxer = mp4.NewMuxer(mp4.Tracks(source.tracks()), mp4.MaxWaitBytes(int(fits)),
 		mp4.Clock(time.Now))
 	return m.Conversion
 }
 
-// tracks returns the tracks that the stream has, or will have if it has only begun.
+// tracks reports which tracks the stream has. For a stream that has only begun, it reports the
+// tracks that are expected.
 func (s *Source) tracks() (video, audio bool) {
 	if s.Begun {
 		return s.Facts.Video.Load() != nil, s.Facts.Audio.Load() != nil
@@ -84,7 +86,7 @@ func (s *Source) tracks() (video, audio bool) {
 	return s.Facts.Promised&flvstream.VideoFlag != 0, s.Facts.Promised&flvstream.AudioFlag != 0
 }
 
-// write publishes a fragment if t completes one.
+// write passes t to the muxer, and publishes a fragment if t completes one.
 func (m *mp4Maker) write(t flv.Tag, tag *millrace.Chain, afterLoss bool) error {
 	err := m.checkTracks(&t)
 	if err == nil {
@@ -123,8 +125,8 @@ func (m *mp4Maker) write(t flv.Tag, tag *millrace.Chain, afterLoss bool) error {
 	return m.publishFragment(f)
 }
 
-// checkTracks returns an error if there will be nothing in the file: its viewers came before that
-// was known.
+// checkTracks returns an error if there will be nothing in the file. The file may have viewers
+// already, who came before that was known.
 func (m *mp4Maker) checkTracks(t *flv.Tag) error {
 	if t.Packet != flv.PacketFrame {
 		return nil
@@ -138,7 +140,7 @@ func (m *mp4Maker) checkTracks(t *flv.Tag) error {
 		return nil
 	}
 	m.fits = m.fits || fits
-	// The reason is the same whether or not the publisher is ahead.
+	// Facts may know of later tags, but the reason is the same.
 	if m.source.Facts.NoMP4() {
 		return errNoMP4
 	}
@@ -148,24 +150,24 @@ func (m *mp4Maker) checkTracks(t *flv.Tag) error {
 	return nil
 }
 
-// starts reports whether viewers of the stream can start at t. If the stream is ahead, it may
-// return false for one that they can start at.
+// starts reports whether viewers of the stream can start at t. If the publisher is ahead of the
+// conversion, starts may return false for such a tag.
 func (m *mp4Maker) starts(t *flv.Tag) bool {
 	f := m.source.Facts
 	return t.Key || t.Type == flv.TypeAudio && t.Packet == flv.PacketFrame &&
 		(f.NoVideo.Load() || f.Video.Load() == nil)
 }
 
-// place moves t to its time in the file. If frames are missing, or the stream waited for its
-// publisher, the file continues without a gap. After a gap, browsers resume audio at once, and
-// video stays late by the length of the gap.
+// place sets the time of t in the file. If frames are missing, or the stream waited for its
+// publisher, the file continues without a gap. With a gap in the file, browsers would resume audio
+// at once, and video would stay late by the length of the gap.
 func (m *mp4Maker) place(t *flv.Tag, afterLoss bool) error {
 	if t.Packet != flv.PacketFrame {
 		return nil
 	}
 	if gap := m.gap.Open; m.gap.Note(*t, m.startIsKept) && !gap && m.movie != nil {
-		// New viewers begin with the audio. They cannot decode the video frame that waits for the
-		// next one.
+		// New viewers begin with the audio. They could not decode the video frame that waits in the
+		// muxer for the next one.
 		if err := m.finish(); err != nil {
 			return err
 		}
@@ -182,7 +184,7 @@ func (m *mp4Maker) place(t *flv.Tag, afterLoss bool) error {
 				return err
 			}
 		}
-		m.muxer.Release() // drop video up to a keyframe
+		m.muxer.Release() // after this, the muxer drops video up to a keyframe
 		m.gap.Open = t.Type == flv.TypeAudio
 	}
 	t.Timestamp -= m.shift
@@ -207,18 +209,18 @@ func (m *mp4Maker) release() {
 // A Fragment describes a fragment of MP4. It is the Info of the fragment's frame in the ring.
 type Fragment struct {
 	mp4.FragmentInfo
-	Movie   *mp4.Movie // of its init segment; the same for all fragments of a conversion
+	Movie   *mp4.Movie // of the init segment; the same for all fragments of a conversion
 	KeyNext bool       // the next fragment is known to begin with a keyframe
 }
 
-// publishFragment adds the fragment that f describes to the ring, and before the first fragment the
-// head that every viewer starts with.
+// publishFragment adds the fragment that f describes to the ring. Before the first fragment it sets
+// the preamble of the ring, which every viewer starts with.
 func (m *mp4Maker) publishFragment(f mp4.Fragment) error {
 	m.changed = m.changed || f.NewInit && m.movie != nil
 	switch {
 	case m.changed && m.fresh:
 		return ErrNewInit
-	case m.changed: // another file would begin in front of the change, and end here again
+	case m.changed: // a new file would begin before the change, and would end here again
 		m.fragment.Release()
 		return nil
 	}

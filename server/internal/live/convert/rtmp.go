@@ -8,20 +8,20 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/flvstream"
 )
 
-// An rtmpMaker makes RTMP messages: a header of twelve bytes with an absolute timestamp, and the
-// body by reference, in one chunk. All viewers get the same messages.
+// An rtmpMaker makes RTMP messages. Each message has a header of twelve bytes with an absolute
+// timestamp, and its body, by reference, in one chunk. All viewers get the same messages.
 type rtmpMaker struct {
 	*Conversion
 	enc      rtmp.Encoder
-	body     millrace.Chain // of the tag at hand; empty between tags
-	message  millrace.Chain // made of it; the same
+	body     millrace.Chain // of the current tag; empty between tags
+	message  millrace.Chain // made of body; empty between tags
 	starts   flvstream.StartFinder
 	preamble flvstream.Preamble
 	tracks   int32 // Facts.TrackSet when the preamble was set last
 }
 
-// RTMP returns the conversion of a stream to RTMP messages in out, in the chunks that a
-// [rtmp.ServerConn] announces for messages of up to Source.MaxTag.
+// RTMP returns the conversion of a stream to RTMP messages. It publishes to out, in the chunk size
+// that a [rtmp.ServerConn] announces for messages of up to Source.MaxTag.
 func RTMP(source Source, report Reporter, out *broadcast.Ring) *Conversion {
 	m := &rtmpMaker{Conversion: newConversion(source, report, out),
 		tracks: source.Facts.TrackSet.Load()}
@@ -29,13 +29,13 @@ func RTMP(source Source, report Reporter, out *broadcast.Ring) *Conversion {
 	m.starts.Gap.Open = source.Facts.NoVideo.Load() // then the cursor is at an audio frame
 	var announced millrace.Chain
 	m.enc.SetChunkSize(&announced, min(source.MaxTag, rtmp.MaxAnnounced))
-	announced.Release() // each viewer's connection has announced it
+	announced.Release() // each viewer's connection has announced the chunk size
 	return m.Conversion
 }
 
 // write makes a message of t.
 func (m *rtmpMaker) write(t flv.Tag, tag *millrace.Chain, _ bool) error {
-	tag.Discard(t.Len() - t.Size - 4) // the tag's header
+	tag.Discard(t.Len() - t.Size - 4) // remove the tag's header
 	tag.Cut(&m.body, t.Size)
 	tag.Release()
 	chunks := rtmp.DataChunks
@@ -70,7 +70,7 @@ func (m *rtmpMaker) write(t flv.Tag, tag *millrace.Chain, _ bool) error {
 	return m.publish(&m.message, broadcast.Frame{Key: start})
 }
 
-// finish has nothing to publish: no message waits.
+// finish does nothing, because no message waits.
 func (m *rtmpMaker) finish() error { return nil }
 
 func (m *rtmpMaker) release() {

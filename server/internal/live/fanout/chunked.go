@@ -2,20 +2,20 @@ package fanout
 
 import "strconv"
 
-// A chunkWriter divides a response into the chunks of HTTP/1.1, one for each batch. Without chunks,
-// only the end of the connection ends the response, and ffmpeg reports that as a broken connection.
+// A chunkWriter divides a response into HTTP/1.1 chunks, one for each batch. Without chunks, a
+// response ends only with its connection, and ffmpeg reports that as a broken connection.
 //
-// The line before a chunk leaves in the same system call as the chunk.
+// The size line of a chunk is sent in the same system call as the chunk.
 type chunkWriter struct {
-	on    bool // HTTP/1.0 has no chunks
-	begun bool // the end of the last chunk is still to be sent
-	ended bool // the last one was announced
+	on    bool // off for HTTP/1.0, which has no chunks
+	begun bool // a chunk was begun, so the next line must first end it
+	ended bool // the last chunk is in line, or was sent
 
-	line []byte // is sent before the next bytes of the stream; part of room
+	line []byte // to be sent before the next bytes of the stream; part of room
 	room [24]byte
 }
 
-// begin sets line to the start of a chunk of n bytes, n > 0. The line before has been sent.
+// begin sets line to the start of a chunk of n bytes, n > 0. The earlier line must have been sent.
 func (c *chunkWriter) begin(n int) {
 	if !c.on {
 		return
@@ -25,8 +25,8 @@ func (c *chunkWriter) begin(n int) {
 	c.begun = true
 }
 
-// end sets line to the last chunk, which is empty. It returns false if there are no chunks, or if
-// it was called before.
+// end sets line to the last chunk, which is empty. It returns false if the response has no chunks,
+// or if end was called before.
 func (c *chunkWriter) end() bool {
 	if !c.on || c.ended {
 		return false

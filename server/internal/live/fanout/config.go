@@ -9,47 +9,48 @@ import (
 	"github.com/millrace-io/millrace/broadcast"
 )
 
-// Config says how a Fanout serves its viewers.
+// Config configures how a Fanout serves its viewers.
 type Config struct {
 	Log       *slog.Logger
-	Counters  *Counters     // several fanouts may share them
-	Allowance broadcast.Lag // how far behind a viewer may be; 0: no limit
-	Drop      bool          // disconnect a viewer that exceeds Allowance, or that lost frames
-	Stall     time.Duration // disconnect a viewer that takes nothing for this long
+	Counters  *Counters     // several Fanouts may share it
+	Allowance broadcast.Lag // limits how far behind a viewer may be; 0: no limit
+	Drop      bool          // viewers that exceed Allowance or lost frames are disconnected
+	Stall     time.Duration // a viewer that accepts no data for this long is disconnected
 }
 
 // A source is the part of a Fanout that all viewers share.
 type source struct {
 	Config
 	ring *broadcast.Ring
-	end  atomic.Int32 // the Reason of viewers that get everything; set before the ring is closed
+	end  atomic.Int32 // the Reason for viewers that get everything; set before the ring is closed
 }
 
-// reason returns why the ring was closed, or Connected.
+// reason returns the reason for which the ring was closed, or Connected.
 func (s *source) reason() Reason { return Reason(s.end.Load()) }
 
-// ViewerConfig describes a viewer to [Fanout.NewViewer].
+// ViewerConfig configures a viewer for [Fanout.NewViewer].
 type ViewerConfig struct {
 	Session Session
 	Conn    Conn
 	Remote  string // the client's address, for the log
-	Peer    bool   // the client is another node of the cluster, which plays nothing
+	Peer    bool   // the client is another node of the cluster, which has no player
 	Start   Start
 }
 
-// A Start is where a viewer begins in the ring.
+// A Start is the position in the ring where a viewer begins.
 type Start struct {
 	Cursor *broadcast.Cursor
-	// Of Cursor at first, which Config.Allowance does not count until the viewer has caught up.
+	// The lag of Cursor at the start. Config.Allowance does not count it until the viewer has
+	// caught up.
 	Lag broadcast.Lag
-	Age time.Duration // of the first frame that the player shows
+	Age time.Duration // age of the first frame that the player shows
 }
 
-// A Session knows the client of a viewer. It decides which frames the viewer gets.
+// A Session knows who the client of a viewer is. It decides which frames the viewer gets.
 //
-// The goroutine that serves the viewer calls the methods. Except in Ended, a loop may be holding
-// its mutex, and its other viewers wait: the methods must not block, log, or call SetPaused, Reply
-// or a method of Fanout.
+// The methods are called by the goroutine that serves the viewer. During all methods except Ended,
+// that goroutine may hold the mutex of a loop whose other viewers wait. Those methods must
+// therefore not block, log, or call SetPaused, Reply or a method of Fanout.
 type Session interface {
 	// Owned reports whether a peer may get frames now. It is called for peers only.
 	Owned() bool
@@ -58,21 +59,22 @@ type Session interface {
 	// called for peers only.
 	Complete() bool
 
-	// Begin may change the first batch, and each batch that begins with the ring's preamble. The
-	// batch has whole frames from the given offset on. Begin borrows it.
+	// Begin may change the first batch, and each batch that begins with the ring's preamble. From
+	// the offset from on, the batch consists of whole frames. Begin borrows the batch.
 	Begin(batch *millrace.Chain, from int)
 
-	// Missed is called when the ring has moved the viewer forward, unless Config.Drop ends the
-	// viewer for it. It returns the age of the next frame.
+	// Missed is called when the ring has moved the viewer forward. It is not called if Config.Drop
+	// ends the viewer instead. It returns the age of the next frame.
 	Missed(m broadcast.Missed) time.Duration
 
-	// Restart returns the start of a viewer that has paused. The viewer owns the cursor.
+	// Restart returns the new start of a viewer that was paused. The viewer takes ownership of the
+	// cursor.
 	Restart() Start
 
-	// Sent is called when the connection has taken n bytes of the response.
+	// Sent is called when the connection has accepted n bytes of the response.
 	Sent(n int)
 
-	// Ended is called once, when the viewer holds nothing any more. sent counts the bytes of the
-	// response that the connection has taken.
+	// Ended is called once, after the viewer has released everything. sent is the number of bytes
+	// of the response that the connection has accepted.
 	Ended(why Reason, sent int64, missed broadcast.Missed)
 }

@@ -12,41 +12,42 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// A path is a way for bytes to reach a viewer's connection.
+// A path is a way to write to a viewer's connection.
 type path uint8
 
 const (
-	pathWritev path = iota // the connection was taken over; one system call per batch
-	pathWrite              // the same without writev: TLS, or another system than Linux
-	pathWriter             // through an http.ResponseWriter: HTTP/2, or a wrapper without Unwrap
+	pathWritev path = iota // a connection that was taken over; one system call per batch
+	pathWrite              // the same without writev: over TLS, or on a system other than Linux
+	pathWriter             // an http.ResponseWriter: for HTTP/2, or a wrapper without Unwrap
 
-	paths // how many there are
+	paths // the number of paths
 )
 
 func (p path) String() string { return [paths]string{"writev", "write", "responsewriter"}[p] }
 
-// A Conn is the connection of a viewer: [NewConn], [NewResponseConn]. One goroutine at a time
-// writes to it. Any goroutine may end it, and then a write that waits fails.
+// A Conn is the connection of a viewer. [NewConn] and [NewResponseConn] return one. One goroutine
+// at a time writes to it. Any goroutine may end it; then a blocked write fails.
 type Conn interface {
 	path() path
-	// tryWrite writes line and then c without waiting, and cuts off the bytes that the connection
-	// took. full says that it takes no more at present. Only pathWritev has it.
+	// tryWrite writes line and then c without waiting, and removes the bytes that the connection
+	// has accepted from both. full reports that the connection accepts no more at present. Only a
+	// Conn with pathWritev supports tryWrite.
 	tryWrite(line *[]byte, c *millrace.Chain, out *vector) (full bool, err error)
-	// write writes line and then c to their end, and stores the time in progress when something was
-	// taken.
+	// write writes all of line and then c, and waits if necessary. With pathWritev it stores the
+	// current time in progress each time that the connection has accepted some bytes.
 	write(line *[]byte, c *millrace.Chain, out *tally, progress *atomic.Int64) error
-	// finish ends the connection after the last byte.
+	// finish ends the connection after the last byte was written.
 	finish()
-	// abort ends the connection at once. If reset is set, the kernel drops the unsent bytes;
-	// otherwise it tries to deliver them, for minutes.
+	// abort ends the connection at once. If reset is set, the kernel drops the unsent bytes.
+	// Otherwise the kernel tries to deliver them, possibly for minutes.
 	abort(reset bool)
 }
 
-// NewConn returns a Conn that writes to conn, and closes it when the viewer has ended. The caller
-// may read from conn. If interactive is set, the client keeps sending while it watches: after the
-// end the connection stays open for closeGrace, so that the client's data does not make the kernel
-// reset it. unsent limits the bytes that the kernel holds unsent, which detects a client that reads
-// nothing; 0 means the system's default.
+// NewConn returns a Conn that writes to conn, and closes conn when the viewer has ended. The caller
+// may read from conn. interactive means that the client keeps sending while it watches. After the
+// end, such a connection stays open for closeGrace, so that the client's data does not make the
+// kernel reset it. unsent limits the unsent bytes that the kernel holds, so that a client that
+// reads nothing is detected; 0 means the system's default.
 func NewConn(conn net.Conn, interactive bool, unsent int) Conn {
 	tcpconn.BoundUnsent(tcpconn.Of(conn), unsent)
 	base := streamConn{conn: conn, interactive: interactive}
@@ -66,13 +67,13 @@ type streamConn struct {
 	interactive bool
 }
 
-// closeGrace limits the time in which a client that interactive may take the end of its stream and
+// closeGrace limits the time in which an interactive client may read the end of its stream and
 // close the connection.
 const closeGrace = 5 * time.Second
 
-// finish leaves the connection of an interactive client to its reader. If the server closed it at
-// once, the client's next bytes would make the kernel reset it, and the client would lose the bytes
-// that it has not read yet.
+// finish leaves the connection of an interactive client open for its reader. If the server closed
+// it at once, the client's next bytes would make the kernel reset it, and the client would lose the
+// bytes that it has not read yet.
 func (c *streamConn) finish() {
 	if c.interactive {
 		_ = c.conn.SetReadDeadline(time.Now().Add(closeGrace))
@@ -86,12 +87,12 @@ func (c *streamConn) finish() {
 func (c *streamConn) abort(reset bool) {
 	if tcp := tcpconn.Of(c.conn); reset && tcp != nil {
 		_ = tcp.SetLinger(0)
-		_ = tcp.Close() // before TLS can wait to say goodbye
+		_ = tcp.Close() // close before TLS, which may wait to send its end
 	}
 	_ = c.conn.Close()
 }
 
-// A plainConn is written to by an ordinary Write: over TLS, and on systems without writev here.
+// A plainConn uses ordinary Write calls: over TLS, and on systems where this package has no writev.
 type plainConn struct {
 	streamConn
 	w io.Writer
@@ -122,12 +123,12 @@ func writeThrough(w io.Writer, line *[]byte, c *millrace.Chain, out *tally) erro
 	return err
 }
 
-// A ResponseConn is written to through a ResponseWriter, until Release.
+// A ResponseConn writes through a ResponseWriter, until Release.
 type ResponseConn struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 
-	mu       lock.Mutex // so that w is not used after its handler
+	mu       lock.Mutex // held so that w is not used after its handler has returned
 	returned bool
 }
 
@@ -150,7 +151,7 @@ func (c *ResponseConn) write(line *[]byte, body *millrace.Chain, out *tally,
 	return c.control.Flush()
 }
 
-// finish does nothing: the last bytes are still on their way when the handler returns.
+// finish does nothing. The last bytes may still be on their way when the handler returns.
 func (c *ResponseConn) finish() {}
 
 func (c *ResponseConn) abort(bool) {

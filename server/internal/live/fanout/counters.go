@@ -8,7 +8,7 @@ import "sync/atomic"
 // batch.
 type Counters struct {
 	writeCalls atomic.Int64
-	written    [paths]atomic.Int64 // bytes
+	written    [paths]atomic.Int64 // bytes that were written
 	viewers    [paths]atomic.Int64
 	came       [paths]atomic.Int64
 	behind     [reasons]atomic.Int64
@@ -18,19 +18,19 @@ type Counters struct {
 // Stats is a snapshot of Counters. The maps have an entry for every possible key.
 type Stats struct {
 	BytesOut   int64
-	WriteCalls int64 // of writev, to plain TCP viewers
-	// By the way to the connection: "writev", "write", "responsewriter".
+	WriteCalls int64 // writev calls, for viewers over plain TCP
+	// By path: "writev", "write" or "responsewriter".
 	Paths       map[string]PathStats
-	FoundBehind map[string]int64 // viewers found further behind than allowed, by reason
+	FoundBehind map[string]int64 // viewers that exceeded an allowance, by reason
 	Dropped     map[string]int64 // viewers that the server disconnected, by reason
 }
 
-// PathStats counts the viewers of one path.
+// PathStats describes the viewers of one path.
 type PathStats struct {
 	Viewers, Came, BytesOut int64
 }
 
-// Stats returns a snapshot.
+// Stats returns a snapshot of c.
 func (c *Counters) Stats() Stats {
 	st := Stats{WriteCalls: c.writeCalls.Load(), Paths: make(map[string]PathStats),
 		FoundBehind: make(map[string]int64),
@@ -68,19 +68,19 @@ func (c *Counters) leave(p path, why Reason) {
 
 // A tally counts the writes of a round.
 type tally struct {
-	calls int64 // of writev
+	calls int64 // number of writev calls
 	bytes int64
 }
 
-// take adds other to t, and empties other.
+// take adds other to t, and resets other.
 func (t *tally) take(other *tally) {
 	t.calls += other.calls
 	t.bytes += other.bytes
 	*other = tally{}
 }
 
-// flush adds t to c, and empties t. Once a round is enough: it is one atomic addition for all
-// viewers.
+// flush adds t to c, and resets t. It is called once per round, so that one atomic addition counts
+// all viewers.
 func (t *tally) flush(c *Counters, p path) {
 	if t.bytes == 0 && t.calls == 0 {
 		return

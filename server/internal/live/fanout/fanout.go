@@ -1,17 +1,18 @@
-// Package fanout writes live streams to their viewers. No other package does.
+// Package fanout writes live streams to their viewers. It is the only package that does.
 //
 //	broadcast.Ring ─▶ Fanout ─▶ loop ─▶ Viewer ─▶ Conn
 //
 // A [Fanout] writes the frames of one ring. Each of its loops is one goroutine that serves many
-// viewers (loop.go). A healthy viewer has a plain TCP connection that takes every frame at once.
-// Such a viewer costs one writev call a round, which does not block (socket_linux.go); waking a
-// goroutine for it would cost a quarter more. Every other viewer has its own goroutine: over TCP
-// until it has caught up, over TLS and HTTP/2 to its end.
+// viewers (loop.go). A viewer is healthy if it has a plain TCP connection that accepts every frame
+// at once. A healthy viewer costs one writev call per round, which does not block
+// (socket_linux.go). A goroutine for it, which must be woken, would cost a quarter more. Every
+// other viewer has its own goroutine: over TCP until it has caught up, and over TLS and HTTP/2
+// until its end.
 //
 // All writes start in write.go. chunked.go frames writes for HTTP/1.1. lag.go measures a viewer's
 // lag, and [Config] limits it.
 //
-// The package does not know who a viewer is: it asks the viewer's [Session].
+// The package does not know who a viewer is. It calls the viewer's [Session] instead.
 package fanout
 
 import (
@@ -21,16 +22,16 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// loopViewers is how many viewers one loop has before a second one starts. Writing to 512 takes
-// about 4 ms.
+// loopViewers is the number of viewers of a loop at which a further loop is started. Writing to 512
+// viewers takes about 4 ms.
 const loopViewers = 512
 
 // A Fanout writes the frames of a ring to its viewers.
 //
 // Locks are taken in this order: Fanout.mu, loop.mu, and then either Viewer.mu or a lock inside a
 // method of Session. A loop holds loop.mu while it writes to its healthy viewers. No lock is held
-// while Session.Ended is called, or while something is logged, or while a write waits. Viewer.End
-// takes no lock of this package but that of a ResponseConn.
+// while Session.Ended is called, while something is logged, or while a write waits. Viewer.End
+// takes no lock of this package except that of a ResponseConn.
 type Fanout struct {
 	src source
 
@@ -38,25 +39,26 @@ type Fanout struct {
 	loops []*loop
 }
 
-// New returns a Fanout that writes the frames of ring. The caller releases nothing.
+// New returns a Fanout that writes the frames of ring. The caller need not release it.
 func New(ring *broadcast.Ring, cfg Config) *Fanout {
 	return &Fanout{src: source{Config: cfg, ring: ring}}
 }
 
-// Close closes the ring. The viewers get the rest of it, and end for the given reason.
+// Close closes the ring. The viewers get the remaining frames, and end for the reason why.
 func (f *Fanout) Close(why Reason) {
 	f.src.end.Store(int32(why))
 	_ = f.src.ring.Close()
 }
 
-// Reason returns the reason that was given to Close, or Connected.
+// Reason returns the reason that was passed to Close, or Connected.
 func (f *Fanout) Reason() Reason { return f.src.reason() }
 
-// NewViewer returns a viewer for Start or Serve. It takes ownership of the cursor and the Conn.
+// NewViewer returns a viewer, which the caller passes to Start or Serve. It takes ownership of the
+// cursor and the Conn.
 func (f *Fanout) NewViewer(cfg ViewerConfig) *Viewer { return newViewer(&f.src, cfg) }
 
 // Start serves v, and returns at once. It calls read in a goroutine. read reads from the connection
-// until the client hangs up; without frames to write, only a read notices that.
+// until the client hangs up; while there are no frames to write, only a read can detect that.
 func (f *Fanout) Start(v *Viewer, read func()) {
 	f.add(v)
 	go v.loop.readInput(v, read)
@@ -69,15 +71,16 @@ func (f *Fanout) Serve(v *Viewer) {
 	v.loop.serve(v)
 }
 
-// add gives v to a loop. The caller starts serve.
+// add assigns v to a loop. The caller starts serve.
 func (f *Fanout) add(v *Viewer) {
 	v.loop = f.pick()
 	f.src.Counters.enter(v.conn.path())
 	v.loop.add(v)
 }
 
-// pick returns the loop for a new viewer, and counts the viewer there. It is the loop with the
-// fewest viewers, or a new one if each has loopViewers and there is a processor for another.
+// pick returns the loop for a new viewer, and counts the viewer there. It returns the loop with the
+// fewest viewers. If every loop has loopViewers, and there are fewer loops than processors, it
+// returns a new loop.
 func (f *Fanout) pick() *loop {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -95,8 +98,8 @@ func (f *Fanout) pick() *loop {
 	return least
 }
 
-// Lag sums up the lag of the viewers: Behind and Most as of the last inspection, Blocked and Live
-// at present.
+// Lag returns the combined lag of the viewers. Behind and Most are from the last inspection;
+// Blocked and Live are current.
 func (f *Fanout) Lag() (sum LagReport) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -11,33 +11,34 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// inspectEvery is the time between two inspections of the viewers that have goroutines. Their time
-// limits are in seconds.
+// inspectEvery is the time between two inspections of the detached viewers. Their time limits are
+// in seconds.
 const inspectEvery = 250 * time.Millisecond
 
 // A loop is a goroutine that serves viewers. It runs while the loop has viewers.
 //
-// A healthy viewer has got every frame, and its socket takes more: the loop writes to it. Every
-// other viewer is detached: it has its own goroutine (serve), which a plain socket needs only until
-// it has caught up. A new viewer is detached at first. The loop inspects the viewers that are
-// detached every inspectEvery, because their goroutines may be waiting in a write.
+// A viewer is healthy if it has got every frame and its socket accepts more. The loop writes to
+// healthy viewers. Every other viewer is detached: it has its own goroutine (serve), which writes
+// to it. On a plain socket, that goroutine ends when the viewer has caught up. A new viewer is
+// detached at first. The loop inspects the detached viewers every inspectEvery, because their
+// goroutines may be blocked in a write.
 type loop struct {
 	src     *source
-	viewers atomic.Int32  // that belong to this loop
-	wake    chan struct{} // has room for one signal: detached was empty, and is not
+	viewers atomic.Int32  // number of viewers that belong to this loop
+	wake    chan struct{} // has room for one signal: detached is no longer empty
 
 	mu       lock.Mutex // held while healthy viewers are written to
-	running  bool       // the goroutine is there
-	healthy  []*Viewer  // the loop writes to them
-	detached []*Viewer  // their goroutines write to them
+	running  bool       // the goroutine runs
+	healthy  []*Viewer  // viewers that the loop writes to
+	detached []*Viewer  // viewers that have their own goroutines
 	out      vector
 
-	seen LagReport // at the last inspection
+	seen LagReport // result of the last inspection
 }
 
 func newLoop(src *source) *loop { return &loop{src: src, wake: make(chan struct{}, 1)} }
 
-// add adds v. The caller starts serve.
+// add adds v as a detached viewer. The caller starts serve.
 func (l *loop) add(v *Viewer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -85,8 +86,8 @@ func (l *loop) run(news *broadcast.Watcher) {
 	}
 }
 
-// rest reports whether there are viewers detached, and ends the goroutine if there are no viewers
-// at all.
+// rest reports whether there are detached viewers. If there are no viewers at all, it records that
+// the goroutine ends, and returns ended.
 func (l *loop) rest() (detached, ended bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -109,7 +110,7 @@ func (l *loop) round() {
 			l.addApart(v)
 			go l.serve(v)
 		case ended:
-			go l.finish(v) // which logs
+			go l.finish(v) // in a goroutine, because finish logs
 		}
 	}
 	clear(l.healthy[len(stay):])
@@ -117,19 +118,20 @@ func (l *loop) round() {
 	l.out.flush(l.src.Counters, pathWritev)
 }
 
-// nudge wakes the goroutine that serves v: v has a reply to send, or has paused or resumed.
+// nudge wakes the goroutine that serves v, because v has a reply to send, or has paused or resumed.
+// A healthy v becomes detached.
 func (l *loop) nudge(v *Viewer) {
 	v.signal()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if slices.Contains(l.healthy, v) { // otherwise its goroutine looks before it waits
+	if slices.Contains(l.healthy, v) { // otherwise the goroutine of v checks before it waits
 		l.healthy = without(l.healthy, v)
 		l.addApart(v)
 		go l.serve(v)
 	}
 }
 
-// serve is the goroutine of a viewer that is detached. It returns when v has ended or is healthy.
+// serve is the goroutine of a detached viewer. It returns when v has ended or become healthy.
 func (l *loop) serve(v *Viewer) {
 	defer l.containOne(v)
 	for v.catchUp() {
@@ -148,16 +150,17 @@ func (l *loop) serve(v *Viewer) {
 	v.finish()
 }
 
-// adopt makes v healthy, unless its socket has become full again.
+// adopt makes v healthy, and returns true. It returns false if the socket has become full again, or
+// if v has ended.
 func (l *loop) adopt(v *Viewer) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer l.out.flush(l.src.Counters, pathWritev)
-	// The loop has not written the frames that were announced before v is in its list.
+	// The loop does not write to v frames that were announced before v is in healthy.
 	if v.writeNow(&l.out) != upToDate {
 		return false
 	}
-	if v.hasEnded() { // and remove would not have found it
+	if v.hasEnded() { // remove may have missed v, because v was not in healthy
 		return false
 	}
 	l.detached = without(l.detached, v)
@@ -172,7 +175,7 @@ func (l *loop) leave(v *Viewer) {
 	l.detached = without(l.detached, v)
 }
 
-// remove finishes a viewer that has ended, if it is healthy. Otherwise its goroutine finishes it.
+// remove finishes v, which has ended, if v is healthy. Otherwise the goroutine of v finishes it.
 func (l *loop) remove(v *Viewer) {
 	l.mu.Lock()
 	found := slices.Contains(l.healthy, v)
@@ -185,22 +188,23 @@ func (l *loop) remove(v *Viewer) {
 	}
 }
 
-// readInput calls read, which returns when the client of v has hung up. The goroutine's stack is
-// all that it costs.
+// readInput calls read, which returns when the client of v has hung up. Its goroutine costs only a
+// stack.
 func (l *loop) readInput(v *Viewer, read func()) {
 	read()
 	v.End(HungUp)
-	v.conn.abort(false) // if v has ended before, and waited for the client
+	v.conn.abort(false) // needed if v had ended before, and waited for the client
 	l.remove(v)
 }
 
-// finish finishes a viewer that is in no list. It has a goroutine, because the log may block.
+// finish finishes a viewer that is in no list. It runs in its own goroutine, because the log may
+// block.
 func (l *loop) finish(v *Viewer) {
 	defer l.containOne(v)
 	v.finish()
 }
 
-// inspect looks at the viewers that are detached.
+// inspect inspects the detached viewers.
 func (l *loop) inspect() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -211,8 +215,8 @@ func (l *loop) inspect() {
 	}
 }
 
-// report returns the lag of the viewers: see Fanout.Lag. Peers play nothing, and so they are not
-// behind live.
+// report returns the lag of the viewers; see Fanout.Lag. Peers have no player, so Live does not
+// include them.
 func (l *loop) report() LagReport {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -232,8 +236,8 @@ func (l *loop) report() LagReport {
 	return seen
 }
 
-// contain recovers from a panic, so that other streams continue. It disconnects the viewers of l,
-// and the next viewer starts the goroutine again.
+// contain recovers from a panic of the loop's goroutine, so that other streams continue. It
+// disconnects the viewers of l. The next viewer starts the goroutine again.
 func (l *loop) contain() {
 	cause := recover()
 	if cause == nil {
@@ -248,15 +252,15 @@ func (l *loop) contain() {
 		v.End(Failed)
 	}
 	for _, v := range l.healthy {
-		// Or the round that failed has given it a goroutine.
+		// The failed round may already have started a goroutine for v.
 		if v != nil && !slices.Contains(l.detached, v) {
-			go v.abandon() // which logs
+			go v.abandon() // in a goroutine, because abandon logs
 		}
 	}
 	l.healthy = nil
 }
 
-// containOne is contain for the goroutine of one viewer.
+// containOne recovers from a panic of the goroutine of one viewer.
 func (l *loop) containOne(v *Viewer) {
 	if cause := recover(); cause != nil {
 		l.src.Log.Error("serving a viewer failed", "viewer", v.remote,

@@ -2,7 +2,8 @@ package fanout
 
 import "github.com/millrace-io/millrace/broadcast"
 
-// A Reason says why a viewer is no longer served. The first one counts.
+// A Reason is the reason why a viewer is no longer served. If there are several, the first one
+// counts.
 type Reason int32
 
 const (
@@ -10,25 +11,25 @@ const (
 	HungUp                      // the viewer closed its connection
 	StreamEnded                 // the viewer got all of the stream
 	CodecsChanged               // the viewer got all up to codecs that its file cannot contain
-	LagBytes                    // dropped by policy: further behind than its allowance in bytes
-	LagFrames                   // the same in frames
-	LagTime                     // the same in time
-	Evicted                     // dropped by policy: the ring no longer keeps its next frame
-	// dropped: it took nothing for longer than the stall timeout, or no replies.
+	LagBytes                    // dropped by policy: the lag exceeds the allowance in bytes
+	LagFrames                   // dropped by policy: the lag exceeds the allowance in frames
+	LagTime                     // dropped by policy: the lag exceeds the allowance in time
+	Evicted                     // dropped by policy: the ring no longer has the next frame
+	// dropped: the viewer accepted no data for longer than the stall timeout, or no replies.
 	Stalled
-	Drained          // dropped: the time to drain was over
-	Crowded          // dropped: memory was short, and it was behind
-	Moved            // dropped: another node, and the stream has another owner
-	ConversionFailed // dropped: its form of the stream cannot be made any more
-	ByOperator       // dropped: the operator ended it
-	TimeUp           // dropped: it was allowed to watch no longer
-	Failed           // the connection failed, or the server did
+	Drained          // dropped: the time to drain is over
+	Crowded          // dropped: memory was short, and the viewer was behind
+	Moved            // dropped: the viewer is another node, and the stream has another owner
+	ConversionFailed // dropped: the viewer's format of the stream can no longer be made
+	ByOperator       // dropped: the operator ended the viewer
+	TimeUp           // dropped: the viewer's allowed time is over
+	Failed           // the connection or the server failed
 
-	reasons // how many there are
+	reasons // the number of reasons
 )
 
-// reasonNames has the text of each reason for the log, and its label in metrics if the server
-// disconnects viewers for it.
+// reasonNames has the text of each reason for the log. If the server disconnects viewers for a
+// reason, it also has the label for metrics.
 var reasonNames = [reasons]struct{ text, label string }{
 	Connected:        {"connected", ""},
 	HungUp:           {"viewer left", ""},
@@ -50,17 +51,17 @@ var reasonNames = [reasons]struct{ text, label string }{
 
 func (r Reason) String() string { return reasonNames[r].text }
 
-// Complete reports whether the viewer's response has a proper end. Otherwise its client must be
-// able to tell.
+// Complete reports whether the viewer's response has a proper end. If it returns false, the client
+// must be able to detect that.
 func (r Reason) Complete() bool { return r == StreamEnded || r == CodecsChanged }
 
-// label returns the name of r in metrics, or "" if the server does not disconnect viewers for it.
+// label returns the label of r in metrics, or "" if the server does not disconnect viewers for r.
 func (r Reason) label() string { return reasonNames[r].label }
 
 // byServer reports whether the server disconnects a viewer for r.
 func (r Reason) byServer() bool { return r.label() != "" }
 
-// lagReason returns the reason to drop a viewer that lost frames.
+// lagReason returns the reason to drop a viewer that has lost frames.
 func lagReason(why broadcast.Reason) Reason {
 	switch why {
 	case broadcast.LagBytes:

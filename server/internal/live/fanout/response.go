@@ -2,21 +2,22 @@ package fanout
 
 import "github.com/millrace-io/millrace"
 
-// A response has the next bytes of a viewer, and the last ones.
+// A response holds the next bytes of a viewer's response, and its last bytes.
 type response struct {
-	// Of the stream; the references last until the connection has taken the bytes.
+	// Bytes to be written. They are references, which are kept until the connection has accepted
+	// the bytes.
 	pending millrace.Chain
-	chunks  chunkWriter // its line is written before pending
-	// Tells the client of the end of the stream, in addition to the last chunk.
+	chunks  chunkWriter // chunks.line is written before pending
+	// Sent at the end of the stream, in addition to the last chunk, to tell the client of the end.
 	ending millrace.Chain
 	begun  bool // the first write has begun
 }
 
-// empty reports whether the connection has taken all bytes.
+// empty reports whether the connection has accepted all bytes.
 func (r *response) empty() bool { return r.pending.Len() == 0 && len(r.chunks.line) == 0 }
 
 // end appends the bytes that tell the client of the end of the stream. It returns false if there
-// are none, and after the first call.
+// are no such bytes, or if end was called before.
 func (r *response) end() bool {
 	if !r.chunks.end() && r.ending.Len() == 0 {
 		return false

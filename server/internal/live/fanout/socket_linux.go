@@ -10,33 +10,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// vectorLen limits the pieces of one system call: a batch has 64 at most, and the response's head
-// needs some. The kernel takes 1024.
+// vectorLen limits the pieces of one system call. A batch has at most 64 pieces, and the response's
+// head needs some more. The kernel accepts up to 1024.
 const vectorLen = 64 + 8
 
-// A vector is the scratch memory of a goroutine that writes to viewers, and counts its writes.
+// A vector is the scratch memory of a goroutine that writes to viewers. It also counts the writes.
 type vector struct {
 	list [vectorLen]unix.Iovec
 	tally
 }
 
-// A socketConn writes to the file descriptor of a connection: a batch is one system call, and the
-// caller chooses whether to wait when the kernel's buffer is full.
+// A socketConn writes to the file descriptor of a connection, with one system call per batch. If
+// the kernel's buffer is full, tryWrite returns and write waits.
 type socketConn struct {
 	streamConn
 	raw syscall.RawConn
-	fn  func(fd uintptr) bool // writeFD, bound once so that a call allocates nothing
+	fn  func(fd uintptr) bool // writeFD as a value, bound once so that a call does not allocate
 
-	// Arguments and results of the call that is under way.
+	// Arguments and results of the current call.
 	line     *[]byte
 	chain    *millrace.Chain
 	vec      *vector
-	progress *atomic.Int64 // nil: the call does not wait
+	progress *atomic.Int64 // nil: the call must not wait
 	full     bool
 	err      error
 }
 
-// newSocketConn returns nil if the connection has no file descriptor to write to.
+// newSocketConn returns a Conn with pathWritev. It returns nil if the connection has no file
+// descriptor to write to.
 func newSocketConn(base streamConn) Conn {
 	c, ok := base.conn.(syscall.Conn)
 	if !ok {
@@ -68,20 +69,21 @@ func (s *socketConn) write(line *[]byte, c *millrace.Chain, out *tally,
 	return err
 }
 
-// writeAll writes line and then c to their end. If progress is nil it does not wait, and full means
-// that the kernel takes no more at present.
+// writeAll writes all of line and then c. If progress is nil, it does not wait; full then reports
+// that the kernel accepts no more at present.
 func (s *socketConn) writeAll(line *[]byte, c *millrace.Chain, vec *vector,
 	progress *atomic.Int64) (full bool, err error) {
 	s.line, s.chain, s.vec, s.progress, s.full, s.err = line, c, vec, progress, false, nil
 	err = s.raw.Write(s.fn)
-	s.line, s.chain, s.vec, s.progress = nil, nil, nil, nil // keep nothing alive
+	s.line, s.chain, s.vec, s.progress = nil, nil, nil, nil // so that s keeps nothing alive
 	if err == nil {
 		err = s.err
 	}
 	return s.full, err
 }
 
-// writeFD returns false when it wants to be called again after the socket has become writable.
+// writeFD writes to fd. It returns false if it must be called again when the socket has become
+// writable.
 func (s *socketConn) writeFD(fd uintptr) bool {
 	for len(*s.line)+s.chain.Len() > 0 {
 		took, offered, errno := s.vec.writev(fd, *s.line, s.chain)
@@ -107,9 +109,9 @@ func (s *socketConn) writeFD(fd uintptr) bool {
 	return true
 }
 
-// writev gives line and then the first pieces of c to the socket in one system call, without
-// copying, waiting or allocating. It borrows both, and returns how many bytes it offered and how
-// many of them the kernel took. There is at least one.
+// writev writes line and then the first pieces of c to the socket in one system call, without
+// copying, waiting or allocating. It borrows both, which together must not be empty. It returns how
+// many bytes it offered to the kernel, and how many of them the kernel accepted.
 func (vec *vector) writev(fd uintptr, line []byte, c *millrace.Chain) (took, offered int,
 	errno unix.Errno) {
 	n := 0
@@ -127,11 +129,12 @@ func (vec *vector) writev(fd uintptr, line []byte, c *millrace.Chain) (took, off
 		offered += len(piece)
 		n++
 	}
-	// unix.Writev would build the list anew and on the heap. Raw, because the call does not wait:
-	// telling the scheduler of each one makes it look for other work that could be done meanwhile.
+	// unix.Writev would allocate the list on the heap for each call. RawSyscall suffices, because
+	// the call does not wait. Syscall would tell the scheduler, which would then look for other
+	// work to run meanwhile.
 	r, _, errno := unix.RawSyscall(unix.SYS_WRITEV, fd, uintptr(unsafe.Pointer(&vec.list[0])),
 		uintptr(n))
-	clear(vec.list[:n]) // keep no block alive
+	clear(vec.list[:n]) // so that vec keeps no block alive
 	if errno != 0 {
 		return 0, offered, errno
 	}

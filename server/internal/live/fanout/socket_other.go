@@ -2,8 +2,8 @@
 
 package fanout
 
-// A vector counts writes.
+// A vector counts writes. On this system it has no scratch memory.
 type vector struct{ tally }
 
-// newSocketConn returns nil: on this system each viewer has its own goroutine.
+// newSocketConn returns nil, because on this system each viewer has its own goroutine.
 func newSocketConn(streamConn) Conn { return nil }

@@ -10,18 +10,18 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// MaxReplies limits the bytes that wait to be sent to a viewer in addition to the stream: a hundred
-// replies.
+// MaxReplies limits the bytes that wait to be sent to a viewer in addition to the stream. They
+// suffice for a hundred replies.
 const MaxReplies = 16 << 10
 
-// A Viewer is one response, which a Fanout writes: [Fanout.NewViewer].
+// A Viewer is one response that a Fanout writes. [Fanout.NewViewer] returns it.
 //
-// Append, SetChunked and SetEnd are for the time before the viewer is served, Reply is for the time
-// after. Any goroutine may call the other methods at any time, but SetPaused not during Start.
+// Append, SetChunked and SetEnd may be called only before the viewer is served, and Reply only
+// after that. Any goroutine may call the other methods at any time, except SetPaused during Start.
 //
-// At any moment one goroutine serves the viewer: the loop's while the viewer is healthy, the
-// viewer's own otherwise. This goroutine alone uses out, writes to the connection, and takes from
-// the cursor.
+// At any moment one goroutine serves the viewer: that of the loop while the viewer is healthy, and
+// otherwise the viewer's own. Only this goroutine uses out, writes to the connection, and takes
+// frames from the cursor.
 type Viewer struct {
 	src     *source
 	loop    *loop // nil until the viewer is served
@@ -36,21 +36,21 @@ type Viewer struct {
 	nudged chan struct{}
 
 	out      response
-	more     bool // the next take has something to give at once
-	began    bool // frames were taken
+	more     bool // the next take returns something at once
+	began    bool // some frames were taken
 	finished bool
-	sent     atomic.Int64 // bytes of the response
-	written  tally        // of the write that is under way, if it may wait
+	sent     atomic.Int64 // bytes of the response that were sent
+	written  tally        // counts of the current write, if it may wait
 	missed   broadcast.Missed
 	lag      lagMeter
 
-	reason atomic.Int32 // a Reason
+	reason atomic.Int32 // holds a Reason
 	paused atomic.Bool  // the client wants no frames at present
-	held   bool         // take gave nothing because of that
+	held   bool         // take has returned nothing because of paused
 
-	// Also guards changes of cursor and lag.start, and reads of these by other goroutines.
+	// Guards replies, changes of cursor and lag.start, and reads of these two by other goroutines.
 	mu      lock.Mutex
-	replies millrace.Chain // are sent before the next batch
+	replies millrace.Chain // to be sent before the next batch
 }
 
 func newViewer(src *source, cfg ViewerConfig) *Viewer {
@@ -63,14 +63,14 @@ func newViewer(src *source, cfg ViewerConfig) *Viewer {
 	return v
 }
 
-// begin sets the start of v. It takes ownership of the cursor.
+// begin sets the start of v. It takes ownership of the cursor in s.
 func (v *Viewer) begin(s Start) {
 	v.cursor, v.lag.start = s.Cursor, s.Lag
 	v.lag.showsAt(s.Age)
 }
 
-// Append appends a copy of p to the bytes that v sends before the stream. After SetChunked it is
-// one chunk.
+// Append appends a copy of p to the bytes that v sends before the stream. After SetChunked, p
+// becomes one chunk.
 func (v *Viewer) Append(p []byte) {
 	if len(p) == 0 {
 		return
@@ -82,14 +82,15 @@ func (v *Viewer) Append(p []byte) {
 	out.chunks.line = nil
 }
 
-// SetChunked makes v send the bytes of later calls of Append, and the stream, in the chunks of
-// HTTP/1.1.
+// SetChunked makes v send everything from now on in HTTP/1.1 chunks: the bytes of later calls of
+// Append, and the stream.
 func (v *Viewer) SetChunked() { v.out.chunks.on = true }
 
 // SetEnd makes v send c after a proper end of the stream. It takes ownership of c.
 func (v *Viewer) SetEnd(c *millrace.Chain) { v.out.ending.Merge(c) }
 
-// SetPaused makes v take no frames, or take them again from Session.Restart on.
+// SetPaused(true) makes v take no more frames. SetPaused(false) makes it take frames again, from
+// Session.Restart on.
 func (v *Viewer) SetPaused(paused bool) {
 	v.paused.Store(paused)
 	if v.loop != nil {
@@ -97,8 +98,9 @@ func (v *Viewer) SetPaused(paused bool) {
 	}
 }
 
-// Reply sends p before the next batch of the stream, and in the same chunk: it is for viewers
-// without SetChunked. It borrows p. It returns false if more than MaxReplies would wait.
+// Reply sends p before the next batch of the stream. If v were chunked, p would be in the same
+// chunk; therefore Reply is only for viewers without SetChunked. It borrows p. It returns false,
+// and sends nothing, if more than MaxReplies bytes would wait.
 func (v *Viewer) Reply(p []byte) bool {
 	v.mu.Lock()
 	room := v.replies.Len()+len(p) <= MaxReplies
@@ -112,20 +114,20 @@ func (v *Viewer) Reply(p []byte) bool {
 	return room
 }
 
-// takeReplies moves the replies to pending. The goroutine that serves v calls it.
+// takeReplies moves the replies to pending. It is called by the goroutine that serves v.
 func (v *Viewer) takeReplies() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.out.pending.Merge(&v.replies)
 }
 
-// Reason returns why v has ended, or Connected.
+// Reason returns the reason why v has ended, or Connected.
 func (v *Viewer) Reason() Reason { return Reason(v.reason.Load()) }
 
 func (v *Viewer) hasEnded() bool { return v.Reason() != Connected }
 
-// End disconnects v, unless it has ended before. It does not wait. The next write to the connection
-// fails, and then the goroutine that serves v calls finish.
+// End disconnects v, unless v has ended before. It does not wait. The next write to the connection
+// fails, and the goroutine that serves v then calls finish.
 func (v *Viewer) End(why Reason) {
 	if !v.reason.CompareAndSwap(int32(Connected), int32(why)) {
 		return
@@ -146,8 +148,8 @@ func (v *Viewer) signal() {
 	}
 }
 
-// finish ends v if it has not ended yet, and releases everything that v holds. The goroutine that
-// serves v calls it last.
+// finish ends v if v has not ended yet, and releases everything that v holds. It is the last call
+// of the goroutine that serves v.
 func (v *Viewer) finish() {
 	if v.finished {
 		return
@@ -166,11 +168,11 @@ func (v *Viewer) finish() {
 	v.session.Ended(why, v.sent.Load(), v.missed)
 }
 
-// abandon is finish after a panic. It leaves pending to the garbage collector, because the state of
-// pending is unknown.
+// abandon replaces finish after a panic. It leaves pending to the garbage collector, because the
+// state of pending is unknown.
 func (v *Viewer) abandon() {
 	defer func() {
-		// So that other viewers of a failed loop are abandoned as well.
+		// Recover, so that the other viewers of a failed loop are abandoned as well.
 		if cause := recover(); cause != nil {
 			v.src.Log.Error("abandoning a viewer failed", "viewer", v.remote, "cause",
 				fmt.Sprint(cause))
@@ -180,7 +182,8 @@ func (v *Viewer) abandon() {
 	v.finish()
 }
 
-// fallBehind notes that v is over its allowance. It returns false if that was known.
+// fallBehind records that v exceeds its allowance, for the reason why. It returns false if that was
+// recorded already.
 func (v *Viewer) fallBehind(why Reason) bool {
 	if !v.lag.fallBehind() {
 		return false
@@ -189,11 +192,11 @@ func (v *Viewer) fallBehind(why Reason) bool {
 	return true
 }
 
-// inspect ends v if it has stalled, or if Config.Drop is set and v exceeds its allowance. Another
-// goroutine serves v. at is the present. loop.mu is held.
+// inspect ends v if v has stalled, or if Config.Drop is set and v exceeds its allowance. v must be
+// served by another goroutine. at is the current time; see now. loop.mu is held.
 func (v *Viewer) inspect(at int64) LagReport {
 	if !v.lag.writing.Load() {
-		return LagReport{} // it waits for frames
+		return LagReport{} // v waits for frames
 	}
 	v.mu.Lock()
 	lag := v.behindBy(at)
@@ -221,20 +224,20 @@ func (v *Viewer) inspect(at int64) LagReport {
 	return report
 }
 
-// behindBy returns the lag of v: the batch that is being written, and all frames after it. v.mu is
-// held.
+// behindBy returns the lag of v, which consists of the batch that is being written and all later
+// frames. v.mu is held.
 func (v *Viewer) behindBy(at int64) broadcast.Lag { return v.lag.add(v.cursor.Lag(), at) }
 
-// Path returns the way to the connection: a key of Stats.Paths.
+// Path returns the name of the path to the connection, which is a key of Stats.Paths.
 func (v *Viewer) Path() string { return v.conn.path().String() }
 
-// Sent returns how many bytes of the response the connection has taken.
+// Sent returns the number of bytes of the response that the connection has accepted.
 func (v *Viewer) Sent() int64 { return v.sent.Load() }
 
 // Batch returns the size of the last batch that v took from the ring, in bytes.
 func (v *Viewer) Batch() int64 { return v.lag.bytes.Load() }
 
-// WritingFor returns the duration of the present write, if it is one that may wait. Otherwise it
+// WritingFor returns the duration of the current write, if that write may wait. Otherwise it
 // returns false.
 func (v *Viewer) WritingFor() (time.Duration, bool) {
 	if !v.lag.writing.Load() {
@@ -243,7 +246,7 @@ func (v *Viewer) WritingFor() (time.Duration, bool) {
 	return time.Duration(now() - v.lag.takenAt.Load()), true
 }
 
-// Lag returns the age of the batch that is being written by a write that may wait. Otherwise it
+// Lag returns the age of the batch that is being written, if the write may wait. Otherwise it
 // returns 0.
 func (v *Viewer) Lag() time.Duration {
 	if !v.lag.writing.Load() {
@@ -254,5 +257,5 @@ func (v *Viewer) Lag() time.Duration {
 	return v.behindBy(now()).Time
 }
 
-// BehindLive returns how far the player is behind the publisher.
+// BehindLive returns the time that the player is behind the publisher.
 func (v *Viewer) BehindLive() time.Duration { return v.lag.behindLive() }

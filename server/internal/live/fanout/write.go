@@ -11,11 +11,11 @@ type writeState int
 
 const (
 	upToDate writeState = iota
-	full                // the socket takes no more
+	full                // the socket accepts no more
 	ended
 )
 
-// writeNow writes the new frames without waiting, a batch per system call.
+// writeNow writes the new frames without waiting, with one system call per batch.
 func (v *Viewer) writeNow(out *vector) writeState {
 	for !v.hasEnded() {
 		if v.out.empty() {
@@ -44,8 +44,8 @@ func (v *Viewer) writeNow(out *vector) writeState {
 	return ended
 }
 
-// catchUp writes until v has every frame, and waits for the connection. If that takes too long,
-// inspect ends v. catchUp returns false when v has ended.
+// catchUp writes until v has got every frame, and waits for the connection. If a write takes too
+// long, inspect ends v. catchUp returns false when v has ended.
 func (v *Viewer) catchUp() bool {
 	for !v.hasEnded() {
 		if err := v.writePending(); err != nil {
@@ -64,9 +64,9 @@ func (v *Viewer) catchUp() bool {
 	return false
 }
 
-// writePending writes all of pending. The first call writes even if pending is empty: a
-// ResponseWriter then sends its header, so that the client of a stream without frames need not wait
-// for it.
+// writePending writes all of pending. The first call writes even if pending is empty, because a
+// ResponseWriter then sends its header, and the client of a stream without frames does not have to
+// wait for the header.
 func (v *Viewer) writePending() error {
 	if v.out.empty() && v.out.begun {
 		return nil
@@ -80,14 +80,15 @@ func (v *Viewer) writePending() error {
 	return v.conn.write(&v.out.chunks.line, &v.out.pending, &v.written, &v.lag.progress)
 }
 
-// noteSent counts n bytes that the connection has taken.
+// noteSent counts n bytes that the connection has accepted.
 func (v *Viewer) noteSent(n int) {
 	v.sent.Add(int64(n))
 	v.session.Sent(n)
 }
 
-// take moves the replies and the next batch of the ring to pending, which is empty. At the end of
-// the ring it appends the end of the response, if there is one; the next call returns io.EOF.
+// take moves the replies and the next batch of the ring to pending, which must be empty. At the end
+// of the ring, take appends the end of the response, if there is one, and the next call returns
+// io.EOF.
 func (v *Viewer) take() error {
 	v.takeReplies()
 	if v.holds() || v.peer && !v.session.Owned() && v.src.reason() == Connected {
@@ -121,9 +122,10 @@ func (v *Viewer) endsProperly() bool {
 	return v.src.reason().Complete() && (!v.peer || v.session.Complete())
 }
 
-// holds reports whether v is paused. After a pause it moves v to Session.Restart.
+// holds reports whether v is paused. After the end of a pause, it moves v to the start that
+// Session.Restart returns.
 func (v *Viewer) holds() bool {
-	// A viewer that is paused gets the end of the stream.
+	// Even a paused viewer gets the end of the stream.
 	if v.paused.Load() && v.src.reason() == Connected {
 		v.held = true
 		return true
@@ -140,7 +142,7 @@ func (v *Viewer) holds() bool {
 	return false
 }
 
-// miss notes that the ring has moved v forward. It ends v if Config.Drop is set.
+// miss records that the ring has moved v forward. It ends v if Config.Drop is set.
 func (v *Viewer) miss(m broadcast.Missed) {
 	if v.src.Drop {
 		v.End(lagReason(m.Why))
@@ -150,7 +152,7 @@ func (v *Viewer) miss(m broadcast.Missed) {
 	v.fallBehind(lagReason(m.Why))
 	if v.missed.Why == broadcast.NotMissed {
 		v.missed.Why = m.Why
-		// In another goroutine: the log may block, and loop.mu may be held.
+		// Logged in another goroutine, because the log may block, and loop.mu may be held.
 		go v.src.Log.Warn("viewer skips to the newest keyframe", "viewer", v.remote,
 			"frames", m.Frames, "bytes", m.Bytes, "reason", m.Why.String())
 	}

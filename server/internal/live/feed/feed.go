@@ -1,8 +1,9 @@
 // Package feed makes the frames of a live stream from the FLV tags of its publishers.
 //
-// A [Feed] belongs to one stream and continues from one publisher to the next. It adjusts
-// timestamps to the earlier publishers, drops tags that the stream already has, and finds the tags
-// at which viewers can start. It uses package flvstream, and publishes to a [rendition.Set].
+// A [Feed] belongs to one stream and continues when the publisher changes. It adjusts the
+// timestamps of a publisher to those of earlier publishers, drops tags that the stream already has,
+// and finds the tags at which viewers can start. It uses package flvstream, and publishes to a
+// [rendition.Set].
 package feed
 
 import (
@@ -17,21 +18,22 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/rendition"
 )
 
-// A Feed turns FLV tags into frames, and knows what the tags so far say about the stream. The
-// goroutine of the stream's publisher uses it. A publisher calls Begin, and then Write.
+// A Feed turns FLV tags into frames, and collects facts about the stream from the tags. Only the
+// goroutine of the stream's publisher uses it. That goroutine calls Begin or Resume, and then
+// Write.
 type Feed struct {
 	log    *slog.Logger
 	memory *millrace.Pool
 	out    *rendition.Set
-	facts  *flvstream.Facts // of out
+	facts  *flvstream.Facts // the facts of out
 
 	address string // of the publisher
-	// Fits the publisher's tags to those before; nil: there were none.
+	// Fits the publisher's tags to those of earlier publishers; nil if there were none.
 	continues *flvstream.Continuation
 	overlap   *overlap // nil for a publisher of this node
 
-	// unkept is how many bytes have come since the last frame that was published. RTMP counts the
-	// frame itself, too.
+	// unkept is the number of bytes that have arrived since the last published frame. Over RTMP, it
+	// includes the bytes of the frame itself.
 	unkept int
 
 	starts   flvstream.StartFinder
@@ -40,27 +42,27 @@ type Feed struct {
 	tracks    map[flv.Type]map[byte]bool
 	gapLogged bool
 	trackTime flvstream.TrackTimer
-	farLogged bool // that keyframes are far apart
-	warned    bool // of codecs that MP4 leaves out
-	resized   bool // the metadata have changed, and with them perhaps the size of the video
+	farLogged bool // the warning about rare keyframes was logged
+	warned    bool // the warning about codecs that MP4 leaves out was logged
+	resized   bool // new metadata have arrived, so the video may have another size
 	keys      flvstream.KeyMeter
 
-	enc      flv.Encoder // of tags that get another time
+	enc      flv.Encoder // writes tags again whose timestamps change
 	preamble flvstream.Preamble
-	size     string // of the video, as in 640x360; "" if not known
+	size     string // size of the video, as in 640x360; "" if not known
 
 	last lastFrame
 }
 
-// A lastFrame is the frame with the latest time that was published.
+// A lastFrame describes the published frame with the latest timestamp.
 type lastFrame struct {
-	timed bool   // there was a frame
-	time  uint32 // its time, in ms
-	at    int64  // when it was published: monotonic, in ns
+	timed bool   // a frame was published
+	time  uint32 // its timestamp, in ms
+	at    int64  // when it arrived: monotonic, in ns
 }
 
 // New returns a Feed that publishes to out. It borrows memory, the account of the stream's bytes.
-// Release ends it.
+// The caller calls Release.
 func New(out *rendition.Set, log *slog.Logger, memory *millrace.Pool) *Feed {
 	return &Feed{out: out, facts: out.Facts(), log: log, memory: memory}
 }
@@ -71,26 +73,26 @@ func (f *Feed) Release() {
 	f.enc.Release()
 }
 
-// A Publisher is the source of the tags that a Feed takes.
+// A Publisher describes the source of the tags of a Feed.
 type Publisher struct {
 	Address string
-	// The ownership of the node that the stream is pulled from; 0 for a publisher of this node.
+	// The epoch of the node that the stream is pulled from; 0 for a publisher of this node.
 	Epoch   uint64
 	Skipped int // bytes that came before the first tag
 }
 
-// Begin starts the tags of a publisher.
+// Begin announces the tags of a publisher.
 func (f *Feed) Begin(p Publisher) {
 	f.address, f.unkept = p.Address, p.Skipped
 	f.follow(p.Epoch)
 	f.out.SetPublisher(p.Address)
 }
 
-// Resume is Begin for each publisher after the first. at is the present: monotonic, in ns. It
-// returns the time since the last frame, or 0 if there was none.
+// Resume replaces Begin for each publisher after the first. at is the current monotonic time in ns.
+// Resume returns the time since the last frame, or 0 if there was none.
 func (f *Feed) Resume(p Publisher, at int64) (pause time.Duration) {
 	f.keys.Pause()
-	f.farLogged = false // the time between two publishers is no GOP
+	f.farLogged = false // the time between two publishers does not count as a GOP
 	f.starts.ForgetTracks()
 	f.presence, f.tracks = flvstream.Presence{}, nil
 	f.facts.Further.Store(0)
@@ -102,8 +104,8 @@ func (f *Feed) Resume(p Publisher, at int64) (pause time.Duration) {
 	return pause
 }
 
-// follow prepares for the tags of a publisher that begins. A pull continues after the part that the
-// stream has had of it.
+// follow prepares for the tags of a new publisher. If the publisher is a pull from the same owner
+// as before, the stream continues after the frames that it already has.
 func (f *Feed) follow(epoch uint64) {
 	switch o := f.overlap; {
 	case epoch == 0:
@@ -111,7 +113,7 @@ func (f *Feed) follow(epoch uint64) {
 	case o == nil || o.epoch != epoch:
 		f.overlap = &overlap{epoch: epoch, continues: f.continues}
 	default:
-		// Which leaves out headers that are known.
+		// A Continuation also drops headers that are known already.
 		o.continues = cmp.Or(o.continues, &flvstream.Continuation{})
 		f.continues = o.continues
 		o.joins, o.again = true, 0
@@ -123,11 +125,11 @@ func (f *Feed) newContinuation() *flvstream.Continuation {
 	return flvstream.Continue(f.last.timed, f.last.time, f.last.at)
 }
 
-// Skip notes n bytes of the publisher that are not part of a frame.
+// Skip counts n bytes of the publisher that are not part of a frame.
 func (f *Feed) Skip(n int) { f.unkept += n }
 
-// Write publishes a tag that came at the time at, unless the stream has had it. It takes ownership
-// of c, which holds all of the tag.
+// Write publishes a tag that arrived at the time at, unless the stream already has it. It takes
+// ownership of c, which holds the whole tag.
 func (f *Feed) Write(t flv.Tag, c *millrace.Chain, at int64) error {
 	f.starts.Note(t)
 	f.presence.Note(t)
@@ -169,7 +171,7 @@ func (f *Feed) leave(c *millrace.Chain) {
 	c.Release()
 }
 
-// warnOfCodecs logs once which codecs browsers and players of MP4 and HLS do not get.
+// warnOfCodecs logs once which codecs are missing in browsers, MP4 and HLS.
 func (f *Feed) warnOfCodecs() {
 	if f.warned || !f.facts.Settled.Load() || f.overlap != nil {
 		return
@@ -182,12 +184,12 @@ func (f *Feed) warnOfCodecs() {
 	}
 }
 
-// write publishes a tag, which came at a time of now. It takes ownership of c, which holds all of
-// it.
+// write publishes a tag that arrived at the monotonic time at, in ns. It takes ownership of c,
+// which holds the whole tag.
 func (f *Feed) write(t flv.Tag, c *millrace.Chain, at int64) error {
 	switch {
 	case f.starts.Secondary(t): // players and MP4 use the default track
-	case t.Codec == 0: // of no codec, or of several
+	case t.Codec == 0: // no codec, or several
 	case t.Type == flv.TypeVideo && (f.resized || !f.facts.Video.Load().Is(t.Codec)):
 		f.resized = false
 		f.facts.Describe(t, f.size)
@@ -222,7 +224,7 @@ func (f *Feed) write(t flv.Tag, c *millrace.Chain, at int64) error {
 	return f.out.Publish(c, start)
 }
 
-// noteTrack notes that the track of t exists. Viewers need not wait for it any longer.
+// noteTrack records that the track of t exists. Viewers need not wait for it any longer.
 func (f *Feed) noteTrack(t flv.Tag) {
 	flag := flvstream.TrackFlag(t.Type)
 	if t.Packet != flv.PacketFrame && !t.SequenceHeader || f.facts.Tracks.Load()&flag != 0 {
@@ -234,9 +236,10 @@ func (f *Feed) noteTrack(t flv.Tag) {
 	}
 }
 
-// tracksChange reports whether later viewers get other tracks than before: absent audio is left out
-// from a frame on that viewers can start at, which the next one is if start is set. Absent video is
-// left out at once, and makes all audio such frames. A track that is back is added at once.
+// tracksChange updates the tracks that later viewers get, and reports whether they changed. Absent
+// audio is left out from the next frame at which viewers can start; start means that this frame is
+// the next one. Absent video is left out at once, and then viewers can start at every audio frame.
+// A track that has returned is added at once.
 func (f *Feed) tracksChange(start bool) bool {
 	was := f.preamble.Without
 	f.leaveOut(flv.TypeVideo, &f.preamble.Without.Video, &f.facts.Video, start)
@@ -257,8 +260,8 @@ func (f *Feed) leaveOut(t flv.Type, without *bool, known *atomic.Pointer[flvstre
 	}
 }
 
-// publishTracks publishes a frame, the first with a preamble of other tracks. It takes ownership of
-// c.
+// publishTracks publishes the first frame of a changed set of tracks, with the preamble of those
+// tracks. It takes ownership of c.
 func (f *Feed) publishTracks(c *millrace.Chain, start bool) error {
 	f.log.Info("the tracks of the stream changed", "video", f.facts.Video.Load().String(), "audio",
 		f.facts.Audio.Load().String())
@@ -267,8 +270,8 @@ func (f *Feed) publishTracks(c *millrace.Chain, start bool) error {
 	return f.out.ChangeTracks(c, &preamble, start)
 }
 
-// repeatHeaders publishes the sequence headers of the track of t, which is back, for viewers who
-// came without it.
+// repeatHeaders publishes the sequence headers of the track of t. That track has returned, and some
+// viewers came without it.
 func (f *Feed) repeatHeaders(t flv.Tag) error {
 	var headers millrace.Chain
 	f.preamble.RetimeHeaders(&headers, &f.enc, t)
@@ -278,7 +281,7 @@ func (f *Feed) repeatHeaders(t flv.Tag) error {
 	return f.out.Publish(&headers, false)
 }
 
-// noteTracks counts the tracks that t, which is in c, announces. It borrows c.
+// noteTracks counts the tracks that the tag t announces. It borrows c, which holds the tag.
 func (f *Feed) noteTracks(t flv.Tag, c *millrace.Chain) {
 	if !t.SequenceHeader || t.Len() > flvstream.MaxPart {
 		return
@@ -300,17 +303,19 @@ func (f *Feed) noteTracks(t flv.Tag, c *millrace.Chain) {
 	f.facts.Further.Store(int32(further))
 }
 
-// farKeys is how far keyframes may be apart. Encoders for live streams send one every two seconds.
+// farKeys is the distance of keyframes above which a warning is logged. Encoders for live streams
+// send a keyframe every two seconds.
 const farKeys = 4 * time.Second
 
-// noteKeys records the time of a video frame. It warns once per publisher if keyframes are far
+// noteKeys records the timestamp of a video frame. It warns once per publisher if keyframes are far
 // apart.
 func (f *Feed) noteKeys(at uint32, key bool) {
 	group := f.keys.Group(at)
-	// Not for one odd timestamp.
+	// One odd timestamp is not enough for a warning.
 	if far := farKeys.Milliseconds(); group > far && f.facts.GOP.Load() > far && !f.farLogged {
 		f.farLogged = true
-		// In another goroutine, as below: the log may block, and the stream must not wait.
+		// Logged by another goroutine, as is the message in isStart: the log may block, and the
+		// stream must not wait.
 		go f.log.Warn(
 			"keyframes are far apart: viewers start at the last one, and stay that far behind live "+
 				"(set the encoder's keyframe interval to 2 s)", "publisher", f.address, "more than",
@@ -325,7 +330,8 @@ func (f *Feed) noteKeys(at uint32, key bool) {
 	f.facts.GOP.Store(group)
 }
 
-// isStart reports whether viewers can start at a tag, and records whether they start with audio.
+// isStart reports whether viewers can start at a tag. It also records whether they start with
+// audio.
 func (f *Feed) isStart(t flv.Tag) bool {
 	start := f.starts.IsStart(t, f.out.StartIsKept)
 	if start {
@@ -345,13 +351,13 @@ func (f *Feed) isStart(t flv.Tag) bool {
 	return start
 }
 
-// configure publishes a tag that viewers to come need as well.
+// configure publishes a tag that later viewers need, too.
 func (f *Feed) configure(t flv.Tag, c, part *millrace.Chain) error {
 	flvstream.Keep(f.memory, part, c)
 	if t.Metadata {
 		f.size = flvstream.PictureSize(part.Bytes())
 		f.resized = true
-		// Before that, it is not known which tracks there will be, and viewers wait.
+		// Otherwise the tracks are not known yet, and viewers wait.
 		if f.facts.Settled.Load() || f.facts.AllPromised() {
 			flvstream.StateTracks(f.memory, c, f.facts.Tracks.Load())
 		}

@@ -8,30 +8,30 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/flvstream"
 )
 
-// An overlap finds the frames that come a second time when a stream is pulled from its owner again.
-// The connection may be cut anywhere, and the next one begins with the owner's newest GOP, of which
-// the stream may have a part.
+// An overlap finds repeated frames when a stream is pulled from its owner again. The connection may
+// be cut anywhere. The next connection begins with the owner's newest GOP, and the stream may have
+// part of that GOP already.
 type overlap struct {
 	epoch     uint64
-	continues *flvstream.Continuation // from the publishers before; nil: there were none
+	continues *flvstream.Continuation // adjusts to earlier publishers; nil if there were none
 
-	// The frames so far, from the owner.
+	// The frames received from the owner so far.
 	starts flvstream.StartFinder
-	start  frameID // the newest one that viewers can start at
-	frames int     // from start on; 0: there is no start
-	last   uint32  // the owner's time of the latest one
+	start  frameID // the newest frame at which viewers can start
+	frames int     // number of frames from start on; 0 if there is no start
+	last   uint32  // the owner's timestamp of the latest frame
 
-	joins bool // the first frame of a connection is to come
-	again int  // frames that come a second time
+	joins bool // the first frame of the connection is yet to come
+	again int  // number of repeated frames that are yet to come
 }
 
-// A frameID tells a frame from others of its stream.
+// A frameID distinguishes a frame from other frames of its stream.
 type frameID struct {
 	size int
 	sum  uint32
 }
 
-// identify borrows c.
+// identify returns the frameID of the frame in c, which it borrows.
 func identify(c *millrace.Chain) frameID {
 	id := frameID{size: c.Len()}
 	for piece := range c.All() {
@@ -45,13 +45,13 @@ type verdict int
 
 const (
 	fresh     verdict = iota
-	repeated          // the stream has had the tag, or a newer header
-	restarted         // fresh, and the first frame after the owner's clock has begun anew
-	afterGap          // fresh, and frames before it are lost
+	repeated          // the stream already has the tag, or a newer header
+	restarted         // fresh, and the first frame after the owner's timestamps restarted
+	afterGap          // fresh, and frames before it were lost
 )
 
-// take returns whether t, a pulled tag in c, has come before. It borrows c. startIsKept reports
-// whether viewers can start at a frame that is kept.
+// take decides about t, a pulled tag in c. It borrows c. startIsKept reports whether a frame at
+// which viewers can start is still kept.
 func (o *overlap) take(t flv.Tag, c *millrace.Chain, startIsKept func() bool) (v verdict) {
 	frame := t.Packet == flv.PacketFrame
 	o.starts.Note(t)
@@ -67,7 +67,7 @@ func (o *overlap) take(t flv.Tag, c *millrace.Chain, startIsKept func() bool) (v
 		}
 	}
 	switch {
-	case o.again > 0: // the headers among them are known, or newer than the connection's first ones
+	case o.again > 0: // headers among these are known, or newer than the connection's first
 		o.again--
 		if frame || !flvstream.InPreamble(t) {
 			return repeated

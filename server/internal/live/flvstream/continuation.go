@@ -7,31 +7,33 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// A Continuation adapts the tags of a publisher to the earlier publishers: the stream's clock
-// advances by the time that has passed, and viewers get no video frame without the frames that it
-// refers to.
+// A Continuation adjusts the tags of a publisher so that they continue those of earlier publishers.
+// The stream's clock advances by the time that has passed. Viewers get no video frame without the
+// frames that it refers to.
 //
-// The zero value leaves out headers that are known, and changes nothing else.
+// The zero value only drops headers that are known already.
 type Continuation struct {
-	timed  bool   // the stream has a clock: there was a frame
-	last   uint32 // the stream's time at the last frame before; nothing is put before it
-	lastAt int64  // when that was published
-	begun  bool   // a frame has come, so shift is known
-	shift  uint32 // added to the publisher's times
-	// A frame came so long after last that none is put before it; last is not looked at, which
-	// wraps.
+	timed  bool   // the stream has a clock, because it has had a frame
+	last   uint32 // the stream's time at its last frame before; no tag gets an earlier time
+	lastAt int64  // when that frame was published: monotonic, in ns
+	begun  bool   // the first frame has come, so shift is known
+	shift  uint32 // added to the publisher's timestamps
+	// A frame has a time so long after last that no later tag can be before last. From then on last
+	// is not used, because times wrap around.
 	past     bool
-	needsKey bool // drop video up to the next keyframe
+	needsKey bool // video is dropped up to the next keyframe
 }
 
-// Continue returns a Continuation for the next publisher of a stream. If timed, the last frame had
-// the time last and was published at lastAt, in ns of a monotonic clock.
+// Continue returns a Continuation for the next publisher of a stream. timed means that the stream
+// has had a frame. The last frame had the time last, and was published at lastAt, in ns of a
+// monotonic clock.
 func Continue(timed bool, last uint32, lastAt int64) *Continuation {
 	return &Continuation{timed: timed, last: last, lastAt: lastAt, needsKey: true}
 }
 
-// Begin takes the next tag, which came at a time of the same clock. It reports whether t is the
-// publisher's first frame, in a stream that had frames before: those are up to Last.
+// Begin processes the next tag, which arrived at the time at of the same clock. It reports whether
+// t is the publisher's first frame in a stream that had frames before. The times of those frames
+// end at Last.
 func (n *Continuation) Begin(t flv.Tag, at int64) bool {
 	if t.Packet != flv.PacketFrame || !n.timed || n.begun {
 		return false
@@ -43,9 +45,9 @@ func (n *Continuation) Begin(t flv.Tag, at int64) bool {
 // Last returns the stream's time at the last frame before the continuation.
 func (n *Continuation) Last() uint32 { return n.last }
 
-// Fit adapts t, the tag that continues the stream, and c, which holds all of t. starts and preamble
-// are the stream's; enc makes the header of a tag with a new time. It returns false if t must be
-// dropped. Begin has seen t.
+// Fit adjusts t, the next tag of the stream, and c, which holds the whole tag. starts and preamble
+// belong to the stream. enc writes the header of a tag whose time changes. Fit returns false if t
+// must be dropped. The caller must have passed t to Begin.
 func (n *Continuation) Fit(
 	t *flv.Tag, c *millrace.Chain, at int64, starts *StartFinder, preamble *Preamble,
 	enc *flv.Encoder,
@@ -70,12 +72,12 @@ func (n *Continuation) Fit(
 	return true
 }
 
-// due is the stream's time at a time of now.
+// due returns the stream's time at the monotonic time at, in ns.
 func (n *Continuation) due(at int64) uint32 { return n.last + uint32((at-n.lastAt)/1e6) }
 
 // time returns the time of t in the stream. Encoders give the time 0 to tags before the first
-// frame, so those times say nothing about the encoder's clock. If the clock steps back early in the
-// stream, it starts again from there.
+// frame, so those times say nothing about the encoder's clock. If the encoder's clock steps back by
+// more than Interleave early in the stream, the stream's time continues from the present.
 func (n *Continuation) time(t *flv.Tag, at int64) uint32 {
 	ts, frame := t.Timestamp+n.shift, t.Packet == flv.PacketFrame
 	ahead := int32(ts - n.last)
@@ -96,9 +98,9 @@ func (n *Continuation) time(t *flv.Tag, at int64) uint32 {
 	return ts
 }
 
-// sameTag reports whether two whole tags are equal but for their times.
+// sameTag reports whether two whole tags are equal except for their timestamps.
 func sameTag(a, b *millrace.Chain) bool {
-	const from, to = 4, 8 // of the time in a tag's header
+	const from, to = 4, 8 // position of the timestamp in a tag's header
 	if a.Len() != b.Len() {
 		return false
 	}

@@ -1,4 +1,4 @@
 // Package flvstream derives facts about a stream from its FLV tags: which tags later viewers need
-// first, where viewers can start, which tracks exist, and how one publisher's tags continue
-// another's. Its types receive one tag after the other, and belong to one goroutine at a time.
+// first, where viewers can start, which tracks exist, and how the tags of one publisher continue
+// those of another. Its types receive the tags in order. Each belongs to one goroutine at a time.
 package flvstream

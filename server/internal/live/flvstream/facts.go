@@ -8,26 +8,28 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// Facts describe the current state of a stream. The goroutine of its publisher writes them, and the
-// end of the stream calls SetKnown; any goroutine may read them.
+// Facts describe the current state of a stream. The goroutine of the stream's publisher writes
+// them. The code that ends the stream calls SetKnown. Any goroutine may read them.
 type Facts struct {
-	// Flags of an FLV header: the tracks that the first publisher announced; does not change.
+	// The tracks that the first publisher announced, as flags of an FLV header. Promised does not
+	// change.
 	Promised uint32
-	Tracks   atomic.Uint32 // flags of an FLV header: the tracks that exist
-	// Grows when a track has gone, or is back; under the lock of conversions that begin.
+	Tracks   atomic.Uint32 // the tracks that exist, as flags of an FLV header
+	// Grows when a track disappears or returns. It changes only under the lock under which
+	// conversions begin.
 	TrackSet atomic.Int32
-	// TrackWait has passed: Video and Audio are all tracks that there will be.
+	// TrackWait has passed, and Video and Audio are taken to be all tracks.
 	Settled atomic.Bool
 	NoVideo atomic.Bool  // see VideoGap: audio frames are keyframes
-	Further atomic.Int32 // tracks besides the default ones
+	Further atomic.Int32 // number of tracks in addition to the default ones
 	Video   atomic.Pointer[Track]
 	Audio   atomic.Pointer[Track]
 
-	Resumed atomic.Pointer[uint32] // the time of the last frame before the newest continuation
+	Resumed atomic.Pointer[uint32] // time of the last frame before the newest continuation
 
-	KeyInterval   atomic.Int64 // ms from one keyframe to the next, lately; 0 before there were two
-	UsualInterval atomic.Int64 // the same without one outlier: HLS cuts segments by it
-	GOP           atomic.Int64 // ms from the latest keyframe to the latest video frame
+	KeyInterval   atomic.Int64 // recent distance of keyframes, in ms; 0 before the second keyframe
+	UsualInterval atomic.Int64 // the same without one outlier; sets the length of HLS segments
+	GOP           atomic.Int64 // time from the latest keyframe to the latest video frame, in ms
 
 	known     chan struct{}
 	knownOnce sync.Once
@@ -36,25 +38,25 @@ type Facts struct {
 // NewFacts returns the Facts of a stream without frames.
 func NewFacts() *Facts { return &Facts{known: make(chan struct{})} }
 
-// SetKnown says that Tracks are all tracks, as far as that is known.
+// SetKnown declares Tracks complete, as far as that can be known.
 func (f *Facts) SetKnown() { f.knownOnce.Do(func() { close(f.known) }) }
 
-// Known is closed by SetKnown.
+// Known returns a channel that SetKnown closes.
 func (f *Facts) Known() <-chan struct{} { return f.known }
 
-// AllPromised reports whether all tracks that were announced exist.
+// AllPromised reports whether all announced tracks exist.
 func (f *Facts) AllPromised() bool { return f.Promised&^f.Tracks.Load() == 0 }
 
 // A Track describes the video or audio of a stream.
 type Track struct {
 	Codec flv.Codec
-	Name  string // for people, as in "h264 640x360"
+	Name  string // readable name, for example "h264 640x360"
 }
 
-// Is reports whether t is known, and of codec c.
+// Is reports whether the track t is known and has the codec c.
 func (t *Track) Is(c flv.Codec) bool { return t != nil && t.Codec == c }
 
-// String returns the name, or "none".
+// String returns the name of t, or "none".
 func (t *Track) String() string {
 	if t == nil {
 		return "none"
@@ -62,7 +64,7 @@ func (t *Track) String() string {
 	return t.Name
 }
 
-// Describe notes the track of a tag. size may be "".
+// Describe records the codec of the track of t. size may be "".
 func (f *Facts) Describe(t flv.Tag, size string) {
 	track := &Track{Codec: t.Codec, Name: strings.TrimSpace(codecName(t.Codec) + " " + size)}
 	if t.Type == flv.TypeAudio {
@@ -72,7 +74,7 @@ func (f *Facts) Describe(t flv.Tag, size string) {
 	}
 }
 
-// codecName returns the name that people and browsers' consoles use.
+// codecName returns the name of a codec that is common among people and in browsers' consoles.
 func codecName(c flv.Codec) string {
 	switch c {
 	case flv.AVC:
@@ -83,8 +85,8 @@ func codecName(c flv.Codec) string {
 	return strings.ToLower(c.String())
 }
 
-// LeftOut returns the tracks that MP4 and HLS cannot carry: "video", "audio", "all", or "" for
-// none.
+// LeftOut returns the tracks that MP4 and HLS cannot carry: "video", "audio", "all", or "" if they
+// can carry all.
 func (f *Facts) LeftOut() string {
 	video, audio := f.Video.Load(), f.Audio.Load()
 	noVideo := video != nil && !video.Is(flv.AVC) && !video.Is(flv.HEVC)
@@ -101,5 +103,5 @@ func (f *Facts) LeftOut() string {
 	return ""
 }
 
-// NoMP4 reports whether MP4 has nothing of the stream, and will have nothing.
+// NoMP4 reports whether MP4 cannot carry any track of the stream, now and later.
 func (f *Facts) NoMP4() bool { return f.Settled.Load() && f.LeftOut() == "all" }

@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// A KeyMeter measures how far keyframes are apart.
+// A KeyMeter measures the distance of keyframes.
 type KeyMeter struct {
-	began bool     // there was one
-	last  uint32   // the time of the latest one
-	ms    [5]int64 // the latest distances, newest first; 0 for distances not known yet
+	began bool     // last is known
+	last  uint32   // the time of the latest keyframe
+	ms    [5]int64 // the latest distances, newest first; 0 where not known yet
 }
 
-// Note takes the time of a keyframe.
+// Note records the time of a keyframe.
 func (k *KeyMeter) Note(at uint32) {
 	if ms := k.Group(at); ms > 0 {
 		copy(k.ms[1:], k.ms[:])
@@ -21,11 +21,11 @@ func (k *KeyMeter) Note(at uint32) {
 	k.began, k.last = true, at
 }
 
-// Longest returns the longer one of the last two distances.
+// Longest returns the longer of the last two distances, in ms.
 func (k *KeyMeter) Longest() int64 { return max(k.ms[0], k.ms[1]) }
 
-// Usual returns the second longest of the latest distances, or the only one: intervals may vary,
-// and one odd timestamp or pause does not count.
+// Usual returns the second longest of the latest distances, in ms, or the only distance. Distances
+// may vary, and a single odd timestamp or pause must not count.
 func (k *KeyMeter) Usual() int64 {
 	sorted := k.ms
 	slices.Sort(sorted[:])
@@ -33,7 +33,7 @@ func (k *KeyMeter) Usual() int64 {
 	return cmp.Or(sorted[n-2], sorted[n-1])
 }
 
-// Group returns the time from the latest keyframe to a video frame, in ms.
+// Group returns the time from the latest keyframe to a video frame at the time at, in ms.
 func (k *KeyMeter) Group(at uint32) int64 {
 	if !k.began {
 		return 0

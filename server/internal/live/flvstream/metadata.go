@@ -10,22 +10,22 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// trackNames are the booleans of onMetaData that say which tracks a stream has. Browsers' players
-// wait for a track that one of them announces.
+// trackNames are the booleans of onMetaData that announce the tracks of a stream. Browsers' players
+// wait for an announced track.
 var trackNames = [...]struct {
-	name string // as AMF0 has it: the length, the name, the type of a boolean
+	name string // as in AMF0: the length, the name, and the type code of a boolean
 	flag uint32
 }{
 	{"\x00\x08hasVideo\x01", VideoFlag},
 	{"\x00\x08hasAudio\x01", AudioFlag},
 }
 
-// maxMetadata bounds the metadata that are corrected, which is done for each viewer. They have
-// hundreds of bytes.
+// maxMetadata limits the bytes of metadata that are corrected, because that is done for each
+// viewer. Usual metadata have hundreds of bytes.
 const maxMetadata = 16 << 10
 
 // StateTracks corrects hasVideo and hasAudio in an onMetaData tag if they contradict tracks, which
-// are the flags of an FLV header. tag is then a copy in a block of p.
+// are the flags of an FLV header. It then replaces tag by a copy in a block of p.
 func StateTracks(p *millrace.Pool, tag *millrace.Chain, tracks uint32) {
 	if tag.Len() > maxMetadata {
 		return
@@ -49,12 +49,12 @@ func StateTracks(p *millrace.Pool, tag *millrace.Chain, tracks uint32) {
 	}
 }
 
-// maxFirstTags bounds the tags in front of a viewer's first frames among which its metadata are:
-// the publisher sends them first, or with the sequence headers.
+// maxFirstTags limits the tags among which the metadata for a new viewer are searched. Publishers
+// send metadata first, or together with the sequence headers.
 const maxFirstTags = 16
 
-// StateAll corrects the metadata among the tags that a viewer begins with. batch has whole tags
-// from an offset on.
+// StateAll corrects the metadata among the first tags for a viewer. From the offset from on, batch
+// consists of whole tags.
 func StateAll(p *millrace.Pool, batch *millrace.Chain, from int, tracks uint32) {
 	var done millrace.Chain
 	batch.Cut(&done, from)
@@ -73,7 +73,8 @@ func StateAll(p *millrace.Pool, batch *millrace.Chain, from int, tracks uint32) 
 	batch.Merge(&done)
 }
 
-// PictureSize returns width and height in an onMetaData tag, as in 640x360, or "". It borrows tag.
+// PictureSize returns the width and height in an onMetaData tag, for example 640x360, or "". It
+// borrows tag.
 func PictureSize(tag []byte) string {
 	number := func(name string) (int, bool) {
 		_, after, ok := bytes.Cut(tag, []byte(name))

@@ -8,16 +8,16 @@ import (
 )
 
 // A Preamble holds the tags that a viewer needs before it can start at a keyframe, in the order in
-// which it gets them. They are copies, because a share of so small a tag would keep the whole block
-// that it came in. The call that ends its life is Release.
+// which the viewer gets them. The tags are copies, because a reference to so small a tag would keep
+// the whole block in which it arrived. The owner calls Release at the end.
 type Preamble struct {
-	// Without says which tracks have no frames at present: viewers do not get their parts.
+	// Without marks the tracks that have no frames at present. Clone omits their parts.
 	Without struct{ Video, Audio bool }
 
-	parts []part // by place
+	parts []part // sorted by place
 }
 
-// A part is the newest tag of its place.
+// A part is the newest tag of one place.
 type part struct {
 	place int
 	tag   millrace.Chain
@@ -25,12 +25,14 @@ type part struct {
 
 const (
 	// MaxPart limits a tag that is kept for later viewers, in bytes. Sequence headers and metadata
-	// have hundreds of bytes. The limit bounds the memory of a stream outside of its ring.
+	// have hundreds of bytes. The limit is needed because a stream keeps these tags in addition to
+	// its ring.
 	MaxPart = 256 << 10
-	// maxTrackParts limits the sequence headers and metadata that are kept for tracks other than
-	// the default ones, MaxPart bytes in total. Encoders send fewer than ten such tracks.
+	// maxTrackParts limits the number of sequence headers and metadata that are kept for tracks
+	// other than the default ones. Together they may have MaxPart bytes. Encoders send fewer than
+	// ten such tracks.
 	maxTrackParts = 32
-	// trackPlace is the first place of a track other than the default ones.
+	// trackPlace is the first place that belongs to a track other than the default ones.
 	trackPlace = 5
 )
 
@@ -58,13 +60,14 @@ func placeOf(t flv.Tag) int {
 // InPreamble reports whether tags like t are kept.
 func InPreamble(t flv.Tag) bool { return placeOf(t) >= 0 }
 
-// Part returns where a tag is kept, or nil for a tag that is not. The Chain stays p's.
+// Part returns the Chain in which tags like t are kept, or nil if t is not to be kept. p keeps
+// ownership of the Chain.
 func (p *Preamble) Part(t flv.Tag) *millrace.Chain {
 	place := placeOf(t)
 	if place < 0 {
 		return nil
 	}
-	others, bytes := 0, t.Len() // of tracks other than the default ones
+	others, bytes := 0, t.Len() // for tracks other than the default ones
 	for i := range p.parts {
 		if q := &p.parts[i]; q.place >= trackPlace && q.place != place {
 			others++
@@ -82,7 +85,7 @@ func (p *Preamble) Part(t flv.Tag) *millrace.Chain {
 	return &p.parts[i].tag
 }
 
-// Clone appends shares of the parts that viewers get to dst, which owns them.
+// Clone appends references to the parts that viewers get to dst, which owns them.
 func (p *Preamble) Clone(dst *millrace.Chain) {
 	for i := range p.parts {
 		kind := p.parts[i].kind()
@@ -93,7 +96,7 @@ func (p *Preamble) Clone(dst *millrace.Chain) {
 	}
 }
 
-// kind returns the type of the tag.
+// kind returns the type of the part's tag.
 func (p *part) kind() flv.Type {
 	switch {
 	case p.place == 0:
@@ -104,8 +107,8 @@ func (p *part) kind() flv.Type {
 	return flv.TypeVideo
 }
 
-// RetimeHeaders appends the parts of the track type of t to dst, which owns them, with the time of
-// t.
+// RetimeHeaders appends the parts that have the track type of t to dst, which owns them. They get
+// the timestamp of t.
 func (p *Preamble) RetimeHeaders(dst *millrace.Chain, enc *flv.Encoder, t flv.Tag) {
 	for i := range p.parts {
 		if p.parts[i].kind() == t.Type {
@@ -114,19 +117,20 @@ func (p *Preamble) RetimeHeaders(dst *millrace.Chain, enc *flv.Encoder, t flv.Ta
 	}
 }
 
-// Release gives all parts back.
+// Release releases all parts.
 func (p *Preamble) Release() {
 	for i := range p.parts {
 		p.parts[i].tag.Release()
 	}
 }
 
-// MaxUnkept limits the useless bytes before a frame, in addition to the frame's own size. They may
-// share a block with the frame. With more of them the frame is copied: otherwise they would stay in
-// memory with it, and a stream would keep a multiple of KeepBytes.
+// MaxUnkept limits the useless bytes before a frame, in addition to a multiple of the frame's own
+// size. Such bytes may share a block with the frame. If there are more, the frame is copied.
+// Otherwise the bytes would stay in memory with the frame, and a stream would keep a multiple of
+// KeepBytes.
 const MaxUnkept = 1 << 10
 
-// Keep makes part a copy of c, which it borrows, in a block of p.
+// Keep replaces part by a copy of c in a block of p. It borrows c.
 func Keep(p *millrace.Pool, part, c *millrace.Chain) {
 	part.Release()
 	d := p.Get(c.Len())

@@ -3,31 +3,31 @@ package flvstream
 import "github.com/millrace-io/millrace/media/flv"
 
 const (
-	// audioAbsentAfter and videoAbsentAfter are how long a stream may continue, in ms, without a
-	// frame of a track before that track counts as absent. Audio frames arrive many times a second;
-	// encoders of slides and still images may pause the video.
+	// audioAbsentAfter and videoAbsentAfter are how long, in ms, a stream may continue without a
+	// frame of a track before that track counts as absent. Audio frames arrive many times a second.
+	// Encoders of slides and still images may pause the video.
 	audioAbsentAfter = 5_000
 	videoAbsentAfter = 30_000
-	// headerAbsentAfter is the same for a track that has sent its sequence header alone.
+	// headerAbsentAfter is the same limit for a track that has sent only its sequence header.
 	headerAbsentAfter = 5_000
-	// longestStep limits how much one frame adds to these times, in ms, so that a single wrong
-	// timestamp decides nothing.
+	// longestStep limits the time that one frame can add towards these limits, in ms, so that a
+	// single wrong timestamp has little effect.
 	longestStep = 500
 )
 
-// A Presence tells which tracks a publisher really sends. Browsers wait for a track that was
-// announced and has no frames, so an absent one must leave the headers of a stream.
+// A Presence finds out which tracks a publisher really sends. Browsers wait for an announced track
+// even if it has no frames. An absent track must therefore be removed from the headers of a stream.
 type Presence struct{ video, audio trackPresence }
 
-// A trackPresence counts how long the other track has gone on without this one.
+// A trackPresence measures how long the other track has continued without this track.
 type trackPresence struct {
-	sent    bool   // the publisher has sent a frame, or the sequence header
+	sent    bool   // the publisher has sent a frame or the sequence header
 	timed   bool   // last is known
-	last    uint32 // time of the latest frame
-	without uint32 // ms that the other track has gone on since then
+	last    uint32 // time of the latest frame, in ms
+	without uint32 // how long the other track has continued since then, in ms
 }
 
-// Note takes the next tag of a publisher.
+// Note processes the next tag of a publisher.
 func (p *Presence) Note(t flv.Tag) {
 	frame := t.Packet == flv.PacketFrame
 	if !frame && !t.SequenceHeader {
@@ -51,7 +51,7 @@ func (p *Presence) Note(t flv.Tag) {
 	}
 }
 
-// step returns how far the track has gone on with a frame at a time.
+// step returns by how much, in ms, a frame at the time at advances the track.
 func (p *trackPresence) step(at uint32) uint32 {
 	ahead := int32(at - p.last)
 	if !p.timed || ahead < 0 {
@@ -61,8 +61,7 @@ func (p *trackPresence) step(at uint32) uint32 {
 	return uint32(min(ahead, longestStep))
 }
 
-// Absent reports whether the publisher does not send the tracks of a type, or has stopped sending
-// them.
+// Absent reports whether the publisher does not send a track of the type t, or no longer sends it.
 func (p *Presence) Absent(t flv.Type) bool {
 	track, most := &p.video, uint32(videoAbsentAfter)
 	if t == flv.TypeAudio {

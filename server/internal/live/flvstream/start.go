@@ -4,24 +4,24 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// A StartFinder reports at which tags of a stream viewers can start: at keyframes of the default
-// track, if the stream has one. Without video, viewers can start at each audio frame.
+// A StartFinder finds the tags of a stream at which viewers can start. These are keyframes, of the
+// default track if the stream has one. Without video, viewers can start at each audio frame.
 type StartFinder struct {
-	Video bool // there are video frames, or will be
+	Video bool // the stream has video frames, or is to have some
 	Gap   VideoGap
 
 	first defaultTracks
 }
 
-// Note takes the next tag.
+// Note processes the next tag.
 func (f *StartFinder) Note(t flv.Tag) {
 	f.first.note(t)
 	f.Video = f.Video || t.Type == flv.TypeVideo &&
 		(t.Packet == flv.PacketFrame || t.SequenceHeader)
 }
 
-// IsStart reports whether viewers can start at t, which was noted. kept reports whether they can
-// start at a keyframe that is kept.
+// IsStart reports whether viewers can start at t, which must have been passed to Note. kept reports
+// whether the stream still keeps a keyframe at which viewers can start.
 func (f *StartFinder) IsStart(t flv.Tag, kept func() bool) bool {
 	if f.first.secondary(t) {
 		return false
@@ -30,15 +30,15 @@ func (f *StartFinder) IsStart(t flv.Tag, kept func() bool) bool {
 	return t.Key || t.Type == flv.TypeAudio && (gap || !f.Video)
 }
 
-// Secondary reports whether t is of another track than the default one of its type.
+// Secondary reports whether t belongs to a track other than the default one of its type.
 func (f *StartFinder) Secondary(t flv.Tag) bool { return f.first.secondary(t) }
 
-// ForgetTracks is for the next publisher, which may have other tracks.
+// ForgetTracks prepares for the next publisher, which may have other tracks.
 func (f *StartFinder) ForgetTracks() { f.first = defaultTracks{} }
 
-// defaultTracks says whether a stream has a default video and a default audio track. Only enhanced
-// FLV with several tracks may have none. A player uses the default track unless it is configured
-// otherwise.
+// defaultTracks records whether a stream has a default video track and a default audio track. Only
+// enhanced FLV with several tracks may lack them. A player uses the default track unless it is
+// configured otherwise.
 type defaultTracks struct{ video, audio bool }
 
 func (d *defaultTracks) note(t flv.Tag) {
@@ -51,7 +51,7 @@ func (d *defaultTracks) note(t flv.Tag) {
 	}
 }
 
-// secondary reports whether t belongs to another track than the default one of its kind.
+// secondary reports whether t belongs to a track other than the default one of its type.
 func (d *defaultTracks) secondary(t flv.Tag) bool {
 	return t.Track != 0 && (t.Type == flv.TypeVideo && d.video || t.Type == flv.TypeAudio &&
 		d.audio)

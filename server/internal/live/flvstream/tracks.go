@@ -8,7 +8,7 @@ const (
 	AudioFlag = 4
 )
 
-// TrackFlag returns the flag of tracks of a type, or 0.
+// TrackFlag returns the flag of tracks of type t, or 0 if there is no such flag.
 func TrackFlag(t flv.Type) uint32 {
 	switch t {
 	case flv.TypeVideo:
@@ -19,23 +19,23 @@ func TrackFlag(t flv.Type) uint32 {
 	return 0
 }
 
-// Interleave is how many ms a frame may be before the latest one because the tracks are not in
-// step. A frame that is further back begins the publisher's times anew.
+// Interleave is by how many ms a frame may precede the latest frame, because the tracks are not in
+// step. If a frame is further back, the publisher's clock has restarted.
 const Interleave = 5000
 
-// TrackWait is how much of a stream, in ms, passes before it is taken to have all of its tracks.
+// TrackWait is the length of the stream's beginning, in ms, in which further tracks are expected.
 // Publishers send their sequence headers at once, but audio may precede the video header.
 const TrackWait = 1000
 
-// A TrackTimer tells from the times of frames when TrackWait has passed.
+// A TrackTimer determines from the timestamps of frames when TrackWait has passed.
 type TrackTimer struct {
-	began bool   // there was a frame
-	since uint32 // the time of the first one
+	began bool   // since is known
+	since uint32 // time of the first frame, in ms
 }
 
-// Passed reports whether TrackWait has passed at a frame.
+// Passed reports whether TrackWait has passed at a frame with the timestamp at.
 func (h *TrackTimer) Passed(at uint32) bool {
-	if !h.began || int32(at-h.since) < 0 { // times may go back, and begin anew
+	if !h.began || int32(at-h.since) < 0 { // timestamps may go back and restart
 		h.began, h.since = true, at
 	}
 	return at-h.since >= TrackWait

@@ -4,32 +4,33 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// VideoGapAfter is how much of a stream, in ms, may pass without a video frame before new viewers
-// stop waiting for the next one. While there are video frames, there are keyframes, too; encoders
-// of slides send one every few seconds.
+// VideoGapAfter is the length of the stream, in ms, that may pass without a video frame before new
+// viewers stop waiting for the next one. A video that has frames also has keyframes. Encoders of
+// slides send one every few seconds.
 const VideoGapAfter = 10_000
 
-// A VideoGap detects that video has stopped while audio continues: the camera is off, or the video
+// A VideoGap detects that video has stopped while audio continues. The camera is off, or the video
 // sequence header announced video that never came. New viewers would wait forever, so they start
-// with audio. There is no gap while a GOP is kept at which a viewer can start: x264 holds back
-// forty frames of a still image, perhaps forty seconds, and the frames that it sends later cannot
-// be decoded without their keyframe.
+// with audio. There is no gap while a GOP at which a viewer can start is kept. The reason is x264:
+// it holds back forty frames of a still image, perhaps for forty seconds, and the frames that it
+// then sends cannot be decoded without their keyframe.
 type VideoGap struct {
-	Open bool // there is such a gap
+	Open bool // there is a gap
 
-	counting bool // there was audio since the last video frame
-	// The first such audio. Audio is compared with audio, because video may have other timestamps.
+	counting bool // audio has come since the last video frame
+	// Time of the first such audio frame. Later audio is compared with it, because video may have
+	// other timestamps.
 	since uint32
 }
 
-// Note takes the next tag, and reports whether there is a gap. kept reports whether viewers can
-// start at a keyframe that is kept.
+// Note processes the next tag, and reports whether there is a gap. kept reports whether the stream
+// still keeps a keyframe at which viewers can start.
 func (g *VideoGap) Note(t flv.Tag, kept func() bool) bool {
 	switch {
-	case t.Packet != flv.PacketFrame || t.Track != 0: // viewers start at the default track
+	case t.Packet != flv.PacketFrame || t.Track != 0: // viewers start with the default track
 	case t.Type == flv.TypeVideo:
 		g.Open, g.counting = false, false
-	case !g.counting || int32(t.Timestamp-g.since) < 0: // or the times have begun anew
+	case !g.counting || int32(t.Timestamp-g.since) < 0: // or the timestamps have restarted
 		g.counting, g.since = true, t.Timestamp
 	case t.Timestamp-g.since >= VideoGapAfter && !g.Open:
 		g.Open = !kept()

@@ -7,27 +7,28 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// A mediaClock dates the fragments of a stream, and says how long each one lasts. The dates follow
-// from the durations. They never go back by more than clockStep.
+// A mediaClock assigns dates and durations to the fragments of a stream. The dates follow from the
+// durations. They never go back by more than clockStep.
 type mediaClock struct {
 	line mp4.Timeline
-	date time.Time // of the next fragment
-	cut  bool      // the latest fragment is longer than add was to return
+	date time.Time // date of the next fragment
+	cut  bool      // the latest fragment is longer than the limit of add
 
-	// The comparison with the wall clock.
-	last  time.Time     // when the latest fragment came
+	// State of the comparison with the wall clock.
+	last  time.Time     // when the latest fragment arrived
 	since time.Time     // when the comparison began
-	seen  time.Duration // duration of the fragments since then
+	seen  time.Duration // total duration of the fragments since then
 	least time.Duration // smallest delay of a fragment since then
 }
 
 const (
-	// clockSlack: if all fragments of a clockSlack are later than this, the publisher has paused,
-	// and the clock is set. If they come at twice their pace, the network has paused, and the clock
-	// is right. A pause of clockSlack begins the comparison anew.
+	// clockSlack is the delay above which the clock may be wrong. If all fragments in a time of
+	// clockSlack are later than this, the publisher has paused, and the clock is set. But if they
+	// arrive at more than twice their pace, the network has paused, and the clock is right. After a
+	// pause of clockSlack without fragments, the comparison restarts.
 	clockSlack = time.Second
-	// clockStep is the correction in each clockTime of a clock that is wrong by less than
-	// clockSlack, or fast.
+	// clockStep limits the correction of the clock in each clockTime, if the clock is fast, or slow
+	// by less than clockSlack.
 	clockTime = 2 * time.Second
 	clockStep = 5 * time.Millisecond
 )
@@ -38,12 +39,12 @@ func (c *mediaClock) begin(at time.Time) {
 	c.compare()
 }
 
-// compare begins to compare the date with the wall clock.
+// compare restarts the comparison of the date with the wall clock.
 func (c *mediaClock) compare() { c.seen, c.least = 0, math.MaxInt64 }
 
-// add returns the duration of f, limited to most, and its date. begins means that f does not
-// continue the fragment before. came is when f came. After a fragment that is longer than most, the
-// date of the next one is came.
+// add returns the duration of f, limited to most, and the date of f. begins means that f does not
+// continue the previous fragment. came is when f arrived. After a fragment that is longer than
+// most, the date of the next fragment is came.
 func (c *mediaClock) add(f Fragment, begins bool, most time.Duration,
 	came time.Time) (lasts time.Duration, at time.Time) {
 	if begins {

@@ -8,7 +8,7 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// A probe has the first fragments of a window, and chooses from them the durations that may not
+// A probe holds the first fragments of a window. From them it chooses the durations that must not
 // change later.
 type probe struct {
 	cfg    *Config
@@ -18,16 +18,16 @@ type probe struct {
 	line  mp4.Timeline
 	bytes int64
 
-	keys  int           // keyframes in list
-	key   time.Duration // time of the last one
-	keyAt time.Duration // the same, from the beginning of the first fragment
-	group time.Duration // the longest distance of two
+	keys  int           // number of keyframes in list
+	key   time.Duration // time of the last keyframe
+	keyAt time.Duration // the same, relative to the beginning of the first fragment
+	group time.Duration // the longest distance between two keyframes
 }
 
 type probed struct {
 	Fragment
 	body millrace.Chain
-	end  time.Duration // from the beginning of the first fragment
+	end  time.Duration // relative to the beginning of the first fragment
 }
 
 func (p *probe) release() {
@@ -36,9 +36,9 @@ func (p *probe) release() {
 	}
 }
 
-// add takes ownership of body.
+// add adds the fragment f with its bytes. It takes ownership of body.
 func (p *probe) add(f Fragment, body *millrace.Chain) {
-	if f.NewInit && len(p.list) > 0 || f.AfterLoss { // no player has seen the fragments before
+	if f.NewInit && len(p.list) > 0 || f.AfterLoss { // no player has seen the earlier fragments
 		p.release()
 		*p = probe{cfg: p.cfg, source: p.source}
 		f.NewInit, f.AfterLoss = true, false
@@ -56,7 +56,7 @@ func (p *probe) add(f Fragment, body *millrace.Chain) {
 	p.list = append(p.list, b)
 }
 
-// length returns the duration of the fragments.
+// length returns the total duration of the fragments.
 func (p *probe) length() time.Duration {
 	if len(p.list) == 0 {
 		return 0
@@ -64,39 +64,40 @@ func (p *probe) length() time.Duration {
 	return p.list[len(p.list)-1].end
 }
 
-// movie describes the init segment of the fragments. There is a fragment.
+// movie describes the init segment of the fragments. There must be a fragment.
 func (p *probe) movie() mp4.Movie { return *p.list[len(p.list)-1].Movie }
 
 const (
-	// minFragments is how many fragments tell the usual duration of one, unless they are long.
+	// minFragments is how many fragments suffice to determine their usual duration. Fewer suffice
+	// if fragments are long.
 	minFragments = 6
-	// minParts is the shortest first segment, in parts: players of parts stay as far from the end.
+	// minParts is the minimum length of the first segment, in parts. Players that use parts stay as
+	// far from the end of the playlist.
 	minParts = 3
-	// maxFragments limits the fragments that wait for a window: two segments have hundreds.
+	// maxFragments limits the fragments that wait for a window. Two segments have hundreds of
+	// fragments.
 	maxFragments = 1 << 12
-	// maxTarget is the longest target duration. A longer GOP is cut.
+	// maxTarget is the longest target duration. Longer GOPs are divided.
 	maxTarget = 16 * time.Second
-	// videoPart is the longest part of video. At every rate from 23.9 to 60 frames a second, some
-	// number of frames lasts from 85% to 100% of it, with some milliseconds to spare for rounded
-	// timestamps. At 25 frames a second 6 and 7 frames do, so that a segment of whole seconds has
-	// no short part at its end.
+	// videoPart is the longest part of video. At every rate from 23.9 to 60 frames per second, some
+	// number of frames lasts from 85% to 100% of videoPart, with some milliseconds to spare for
+	// rounded timestamps. At 25 frames per second, 6 frames and 7 frames do, so that a segment of
+	// whole seconds does not end with a short part.
 	videoPart = 282 * time.Millisecond
-	// jitter is how much longer a part may be than its frames, because their timestamps are
-	// rounded.
+	// jitter is how much longer than its frames a part may seem, because timestamps are rounded.
 	jitter = 2 * time.Millisecond
-	// minRest is the shortest distance from the end of the first segment to the next expected
-	// keyframe.
+	// minRest is the shortest time from the end of the first segment to the next expected keyframe.
 	minRest = 500 * time.Millisecond
-	// early is how much shorter than wanted a segment may be: keyframes that are meant to be a
-	// segment apart may come a little earlier, and a segment of twice as many would double the
-	// delay of players.
+	// early is how much shorter than Config.Segment a segment may be. Keyframes that are meant to
+	// be one segment apart may come a little earlier. A segment of twice that length would double
+	// the delay of players.
 	early = 50 * time.Millisecond
-	// even is the largest difference between the durations of even frames: timestamps are in whole
-	// milliseconds, and clocks are corrected.
+	// even is the largest difference between the durations of frames that count as equal.
+	// Timestamps are in whole milliseconds, and clocks are corrected.
 	even = 5 * time.Millisecond
 )
 
-// interval returns the distance of keyframes, or 0 if it is unknown.
+// interval returns the distance of keyframes, or 0 if that is unknown.
 func (p *probe) interval() time.Duration {
 	if p.keys > 1 {
 		return p.group
@@ -104,9 +105,9 @@ func (p *probe) interval() time.Duration {
 	return p.source.KeyInterval()
 }
 
-// enough reports whether the durations can be chosen, and the fragments suffice for a first
-// segment: the distance of keyframes is known, or known to be longer than a segment may be, or
-// there are no keyframes.
+// enough reports whether the durations can be chosen and the fragments suffice for a first segment.
+// That requires that the distance of keyframes is known, or is longer than a segment may be, or
+// that there are no keyframes.
 func (p *probe) enough() bool {
 	if len(p.list) == 0 {
 		return false
@@ -115,18 +116,18 @@ func (p *probe) enough() bool {
 		return true
 	}
 	wait := maxTarget
-	// If there was a keyframe, the next one comes: slides leave when the following slide is there.
+	// After a keyframe another one will come. Slides are sent only when the next slide exists.
 	if p.keys == 0 && !p.source.ExpectsKey() {
 		wait = 2 * p.cfg.Segment
 	}
 	known := !p.movie().Video || p.interval() > 0 || p.length() >= wait
-	// Long fragments, such as slides, are few.
+	// Fragments that are long, such as slides, may be few.
 	few := len(p.list) < minFragments && p.length() < 2*p.cfg.Segment
 	return known && !few && p.length() >= minParts*p.cfg.Part
 }
 
-// firstEnd returns the latest end of the first segment. The second one ends at the next keyframe,
-// which must not be near.
+// firstEnd returns the latest end of the first segment. The second segment ends at the next
+// keyframe, which must not follow at once.
 func (p *probe) firstEnd() time.Duration {
 	interval := p.interval()
 	if end := p.keyAt + interval; p.keys > 0 && p.length() < end {
@@ -135,8 +136,8 @@ func (p *probe) firstEnd() time.Duration {
 	return p.length()
 }
 
-// config returns the configuration of the window. The target duration fits a whole number of GOPs,
-// and a long GOP if their length is unknown.
+// config returns the configuration of the window. The target duration fits a whole number of GOPs.
+// If the length of GOPs is unknown, it fits a long GOP.
 func (p *probe) config() hls.Config {
 	segment := p.cfg.Segment
 	switch group := p.interval(); {
@@ -146,26 +147,26 @@ func (p *probe) config() hls.Config {
 	default:
 		segment = max(5*segment, p.length())
 	}
-	target := (segment + 900*time.Millisecond).Truncate(time.Second) // 2.1 s is 2 s
+	target := (segment + 900*time.Millisecond).Truncate(time.Second) // less than 2.1 s becomes 2 s
 	target = min(max(target, time.Second), maxTarget)
 	at := time.Now()
 	return hls.Config{
-		// No two nodes begin in the same microsecond.
+		// No two nodes begin a window in the same microsecond.
 		Epoch: uint64(at.UnixMicro()), FirstMSN: p.cfg.FirstMSN(at),
 		Target: target, Part: min(p.part(), target), Segment: min(p.cfg.Segment, target),
 		Segments: p.cfg.Segments, MaxBytes: p.cfg.MaxBytes,
 	}
 }
 
-// part returns the longest duration of a part, in whole milliseconds: about Config.Part, and such
-// that each part lasts at least 85% of it.
+// part returns the longest duration of a part, in whole milliseconds. It is about Config.Part, and
+// chosen so that each part lasts at least 85% of it.
 //
 // Frames of at most 15% of a part always fit. Frames of equal length fit if a whole number of them
-// makes a part, which holds for video of at least 23.9 frames a second even if its rate changes
-// later. Slower or uneven video is cut into parts by its audio.
+// makes a part. That holds for video of at least 23.9 frames per second, even if its rate changes
+// later. Slower or uneven video is divided into parts by its audio.
 func (p *probe) part() time.Duration {
 	video := p.movie().Video
-	least, most := time.Hour, time.Duration(0) // of the fragments that make parts
+	least, most := time.Hour, time.Duration(0) // durations of the fragments that parts consist of
 	audio := false
 	for i := range p.list {
 		f := &p.list[i]

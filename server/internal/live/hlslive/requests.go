@@ -22,8 +22,9 @@ func (w *Window) Master(ctx context.Context) (list *Playlist, err error) {
 	return list, err
 }
 
-// Playlist returns the media playlist of that name. If blocks is set, it waits until the playlist
-// has the media that want asks for. An error is a [refuse.Refusal], ErrElsewhere, or that of ctx.
+// Playlist returns the media playlist with the name object. If blocks is set, it waits until the
+// playlist has the media that want requests. An error is a [refuse.Refusal], ErrElsewhere, or the
+// error of ctx.
 func (w *Window) Playlist(ctx context.Context, object string, want hls.Reload,
 	blocks bool) (list *Playlist, err error) {
 	asked, late := now(), false
@@ -61,8 +62,9 @@ func (w *Window) Playlist(ctx context.Context, object string, want hls.Reload,
 	return list, err
 }
 
-// Object appends references to an init segment, a segment or a part to dst, which the caller keeps.
-// It waits for the next part. Errors are as for Playlist.
+// Object appends references to an init segment, a segment or a part to dst. The caller keeps
+// ownership of dst. If the requested part is the next one to be made, Object waits for it. Errors
+// are as for Playlist.
 func (w *Window) Object(ctx context.Context, o hls.Object, dst *millrace.Chain) error {
 	asked := now()
 	return w.await(ctx, func() (bool, error) {
@@ -83,21 +85,22 @@ func (w *Window) Object(ctx context.Context, o hls.Object, dst *millrace.Chain) 
 	})
 }
 
-// Absent refuses a request for an object that no window has.
+// Absent returns the error for a request for an object that no window has.
 func Absent(name string, o hls.Object) error {
 	return refuse.New(http.StatusNotFound, "%s is not, or no longer, in the window of stream %q", o,
 		name)
 }
 
-// isNext reports whether o is the next part, or the first part of the next segment. w.mu is held.
+// isNext reports whether o is the next part that will be made, or the first part of the next
+// segment. w.mu is held.
 func (w *Window) isNext(o hls.Object) bool {
 	msn, part := w.window.Next()
 	return o.Kind == hls.KindPart && o.Epoch == w.cfg.Epoch &&
 		(o.MSN == msn && o.Part == part || o.MSN == msn+1 && o.Part == 0)
 }
 
-// await calls done with w.mu held, at once and whenever there is something new, until it returns
-// true or an error. A call that waits acquires Shared.Waiting.
+// await calls done with w.mu held, first at once, and then each time that something new was added,
+// until done returns true or an error. A call that waits acquires Shared.Waiting.
 func (w *Window) await(ctx context.Context, done func() (bool, error)) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -136,7 +139,7 @@ func (w *Window) await(ctx context.Context, done func() (bool, error)) error {
 	}
 }
 
-// render returns the media playlist, which is made once. w.mu is held.
+// render returns the media playlist. It makes the playlist on the first request. w.mu is held.
 func (w *Window) render(skip bool) *Playlist {
 	list := &w.full
 	if skip {

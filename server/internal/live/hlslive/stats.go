@@ -2,7 +2,7 @@ package hlslive
 
 import "time"
 
-// rates sum up fragments.
+// rates sums up fragments to determine their rates.
 type rates struct {
 	frames, bytes int
 	lasts         time.Duration
@@ -14,29 +14,30 @@ func (r *rates) add(f Fragment, lasts time.Duration, bytes int) {
 	r.lasts += lasts
 }
 
-// frameRate returns the video frames a second.
+// frameRate returns the video frames per second.
 func (r *rates) frameRate() float64 { return float64(r.frames) / max(r.lasts.Seconds(), 1e-3) }
 
-// bandwidth returns the bits a second.
+// bandwidth returns the bits per second.
 func (r *rates) bandwidth() int64 {
 	return int64(float64(8*r.bytes) / max(r.lasts.Seconds(),
 		1e-3))
 }
 
-// A playerEstimate estimates the players of a playlist from their requests, because HLS players do
-// not identify themselves: each asks again after the duration of the media that it got.
+// A playerEstimate estimates the number of players of a playlist from their requests, because HLS
+// players do not identify themselves. Each player sends its next request after the duration of the
+// media that it got.
 type playerEstimate struct {
-	since    int64         // when the present period began; see now
-	sum, was time.Duration // durations that players got in this period, and in the last one
+	since    int64         // when the current period began; see now
+	sum, was time.Duration // total duration sent in this period, and in the previous one
 }
 
-// add notes a request, at a time of now, that gets something of that duration.
+// add counts a request, at the time at of now, that returns media of the duration lasts.
 func (e *playerEstimate) add(at int64, period, lasts time.Duration) {
 	e.turn(at, period)
 	e.sum += lasts
 }
 
-// turn begins a period if the present one is over.
+// turn begins a new period if the current one is over.
 func (e *playerEstimate) turn(at int64, period time.Duration) {
 	switch passed := time.Duration(at - e.since); {
 	case passed >= 2*period:
@@ -46,26 +47,26 @@ func (e *playerEstimate) turn(at int64, period time.Duration) {
 	}
 }
 
-// size returns the number of players in the last period.
+// size returns the number of players in the previous period.
 func (e *playerEstimate) size(at int64, period time.Duration) int {
 	e.turn(at, period)
 	return int((e.was + period/2) / period)
 }
 
-// Stats describe one Window, or the sum of several.
+// Stats describes one Window, or the sum of several.
 type Stats struct {
 	Windows int   // streams of which HLS is made
-	Bytes   int64 // in their windows
+	Bytes   int64 // in the windows of these streams
 	Waiting int   // requests that wait for the next part
 	Viewers int   // players, estimated from their requests
 
 	Rendered  int64 // media playlists that were made
 	Playlists int64 // media playlists that were sent
 	Objects   int64 // segments, parts and init segments that were sent
-	BytesOut  int64 // of objects
+	BytesOut  int64 // bytes of these objects
 }
 
-// Stats returns the counters, as the Stats of no window.
+// Stats returns the values of c as Stats in which the fields of windows are 0.
 func (c *Counters) Stats() Stats {
 	return Stats{Rendered: c.Rendered.Load(), Playlists: c.Playlists.Load(),
 		Objects: c.Objects.Load(), BytesOut: c.Bytes.Load()}

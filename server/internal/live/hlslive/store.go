@@ -12,48 +12,48 @@ import (
 )
 
 const (
-	// loadTimeout limits the wait for the store. Players wait meanwhile.
+	// loadTimeout limits the wait for the store. During that wait, players wait, too.
 	loadTimeout = time.Second
-	// lastStateWait limits the wait for the last state of the old owner, which saves it when it
-	// learns that it is no longer the owner.
+	// lastStateWait limits the wait for the last state of the previous owner, which saves it when
+	// it learns that it is no longer the owner.
 	lastStateWait = 500 * time.Millisecond
-	// lastStateEvery is the pause between two looks at the store meanwhile.
+	// lastStateEvery is the time between two reads of the store during that wait.
 	lastStateEvery = 100 * time.Millisecond
 )
 
-// playlistState is the stored state of a playlist, from which the next owner's window continues.
-// Nodes of two versions exchange it as JSON.
+// playlistState is the stored state of a playlist, from which the next owner's window continues. It
+// is stored as JSON, and may be read by a node of another version.
 type playlistState struct {
 	Target, Part time.Duration
 	Segments     []hls.Listed
-	Next         hls.Listed // the next segment, with the duration of its parts
-	Open         bool       // Next is being made
+	Next         hls.Listed // the next segment; its duration is that of its parts
+	Open         bool       // Next was still being made
 	Ended        bool
 	Master       string // the multivariant playlist
-	Media        string // the name of the playlist, which tells its tracks; "" from an older node
+	Media        string // name of the media playlist, by its tracks; "" from an older node
 }
 
-// maxStateSegments limits the segments of a state to some minutes. The whole state is saved with
-// each part.
+// maxStateSegments limits the segments of a state, to some minutes, because the whole state is
+// saved with each part.
 const maxStateSegments = 100
 
-// A saver saves one window to a SegmentStore.
+// A saver saves the state and the segments of one window to a SegmentStore.
 type saver struct {
 	store  SegmentStore // nil: nothing is saved
 	stream string
 
-	msn   uint64 // the store has the segments before this one
-	parts int    // and knows of so many parts of it
-	inits uint64 // and the init segments before this one
+	msn   uint64 // the store has all segments before this one
+	parts int    // number of parts of that segment in the stored state
+	inits uint64 // the store has all init segments before this one
 }
 
-// hasNews reports whether the store lacks something of a window.
+// hasNews reports whether the window has something that the store lacks.
 func (s *saver) hasNews(window *hls.Window) bool {
 	msn, parts := window.Next()
 	return msn != s.msn || parts != s.parts
 }
 
-// save saves the new complete segments. epoch is the window's.
+// save saves the new complete segments and the state. epoch is the epoch of the window.
 func (s *saver) save(window *hls.Window, epoch uint64, state *playlistState) {
 	for _, segment := range state.Segments {
 		if segment.Epoch != epoch || segment.MSN < s.msn {
@@ -78,7 +78,7 @@ func (s *saver) saveObject(window *hls.Window, o hls.Object) {
 	}
 }
 
-// load returns the latest state of the stream's playlist, or nil.
+// load returns the latest stored state of the stream's playlist, or nil if there is none.
 func (s *saver) load(ctx context.Context) (*playlistState, error) {
 	if s.store == nil {
 		return nil, nil
@@ -105,10 +105,10 @@ func parseState(text []byte) (*playlistState, error) {
 	return s, json.Unmarshal(text, s)
 }
 
-// precede changes cfg so that its window continues where s ended, unless s is older than a
-// playlist: then no player follows it, and new players would start with old media. least is the
-// smallest segment number of the window. first is when its first fragment was live; precede returns
-// the date of it in the playlist.
+// precede changes cfg so that its window continues where s ended. It does not if s is older than a
+// playlist is long, because then no player follows the old playlist, and new players would start
+// with old media. least is the smallest segment number that the window may use. first is when the
+// window's first fragment was live. precede returns the date of that fragment in the playlist.
 func (s *playlistState) precede(cfg *hls.Config, least uint64, first time.Time) (shown time.Time) {
 	cfg.Epoch = max(cfg.Epoch, s.Next.Epoch+1)
 	length := 3 * s.Target
@@ -129,20 +129,20 @@ func (s *playlistState) precede(cfg *hls.Config, least uint64, first time.Time) 
 	cfg.FirstMSN, cfg.Past = s.Next.MSN, s.Segments
 	if s.Open {
 		gap := s.Next
-		// The gap covers the parts that players already have: a shorter one would leave a hole.
+		// The gap covers the parts that players already have. A shorter gap would leave a hole.
 		gap.Gap, gap.Duration = true, max(gap.Duration, s.Part)
 		cfg.Past = append(cfg.Past, gap)
 		cfg.FirstMSN++
 		end = end.Add(gap.Duration)
 	}
-	if first.Before(end) { // by the clock of another machine
+	if first.Before(end) { // end is by the clock of another machine
 		first = end
 	}
 	return first
 }
 
-// Stored returns the playlists of a state that a SegmentStore has kept, for a stream without an
-// owner. They list whole segments.
+// Stored returns the playlists for a state that a SegmentStore has kept, of a stream that has no
+// owner. The playlists list only whole segments.
 func Stored(state []byte) (master, media *Playlist, err error) {
 	s, err := parseState(state)
 	if err != nil {

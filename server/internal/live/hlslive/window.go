@@ -15,41 +15,42 @@ import (
 )
 
 const (
-	// rounding is how much longer than the target duration a segment may be.
+	// rounding is how much longer than the target duration a segment may be, because durations are
+	// rounded.
 	rounding = 499 * time.Millisecond
-	// firstIdle limits the time without a request before there is a playlist.
+	// firstIdle limits the time without a request while there is no playlist yet.
 	firstIdle = 30 * time.Second
 )
 
-// A Window is the HLS of one stream. Run adds fragments, in one goroutine at a time. The other
-// methods may be called from any goroutine; requests wait for the parts that Run adds.
+// A Window is the HLS of one stream. Run adds fragments; only one goroutine at a time may call it.
+// The other methods may be called from any goroutine. Requests wait for the parts that Run adds.
 type Window struct {
 	shared *Shared
 	source Source
 	name   string // of the stream
 	log    *slog.Logger
 	first  SequenceStart
-	asked  atomic.Int64 // when the latest request came; see now
+	asked  atomic.Int64 // when the latest request arrived; see now
 
 	mu lock.Mutex
-	// Nil if the server is alone, and when the stream has ended while its owner was current.
+	// Nil without a cluster. It is set to nil when the stream has ended while its owner was
+	// current.
 	owner  Owner
 	window *hls.Window // nil before the first playlist can be made
-	cfg    hls.Config  // of the window
+	cfg    hls.Config  // configuration of window
 	movie  mp4.Movie
-	rates  rates // of the fragments since the init segment changed
-	ended  bool  // nothing follows: the stream has ended, or has other tracks
-	err    error // why there is no window, or no longer one
+	rates  rates // rates of the fragments since the init segment changed
+	ended  bool  // nothing more will be added: the stream has ended, or its tracks have changed
+	err    error // why there is no window, or no window any more
 	saver  saver
 
 	news        news
-	full, delta *Playlist // current playlists, made on request; nil before
+	full, delta *Playlist // current playlists, made on request; nil before that
 	players     playerEstimate
 }
 
 // New returns a Window of the stream. Its sequence numbers start at first or later. The caller
-// calls Run. The window takes ownership of source, and keeps owner, which is nil if the server is
-// alone.
+// calls Run. The window takes ownership of source. It keeps owner, which is nil without a cluster.
 func New(shared *Shared, name string, log *slog.Logger, source Source, owner Owner,
 	first SequenceStart) *Window {
 	w := &Window{shared: shared, source: source, name: name, log: log, owner: owner, first: first}
@@ -60,12 +61,12 @@ func New(shared *Shared, name string, log *slog.Logger, source Source, owner Own
 	return w
 }
 
-// Touch notes a request: an idle window ends some time after the last one.
+// Touch records a request. A window without requests becomes idle after a while; see IdleIn.
 func (w *Window) Touch() { w.asked.Store(now()) }
 
 // Run adds fragments until the stream or ctx ends. It then keeps the window until players have had
-// time to fetch the rest, or ctx ends. The error is nil if a playlist got its proper end. The
-// caller calls Close next.
+// time to fetch the rest, or ctx ends. It returns nil if a playlist was ended properly. After Run,
+// the caller calls Close.
 func (w *Window) Run(ctx context.Context) error {
 	err := w.fill(ctx)
 	w.source.Release()
@@ -75,13 +76,13 @@ func (w *Window) Run(ctx context.Context) error {
 			w.ended = true
 			w.save(true)
 		})
-		sleep.For(ctx, w.length()) // players get the end meanwhile
+		sleep.For(ctx, w.length()) // in this time players get the end
 		err = nil
 	}
 	return err
 }
 
-// Close ends w after Run. Requests get err from now on, unless Fail was called before.
+// Close releases w after Run. From now on requests get err, unless Fail was called before.
 func (w *Window) Close(err error) {
 	w.update(func() {
 		if w.err == nil {
@@ -98,33 +99,33 @@ func (w *Window) Close(err error) {
 	w.news.silence.Stop()
 }
 
-// Fail answers all requests with err from now on.
+// Fail makes all requests return err from now on.
 func (w *Window) Fail(err error) { w.update(func() { w.err = err }) }
 
-// Disown makes w independent of its owner: the stream has ended properly, and HLS reaches the end a
-// moment later.
+// Disown makes w independent of its owner. It is called when the stream has ended properly, because
+// HLS reaches that end a moment later.
 func (w *Window) Disown() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.owner = nil
 }
 
-// fenced reports whether this node may have lost the stream because the process was suspended.
-// Until that is known, players get nothing that could contradict another node, and must retry. w.mu
-// is held.
+// fenced reports whether this node may have lost the stream, because the process was suspended.
+// Until that is known, players get nothing that could contradict another node, and must try again.
+// w.mu is held.
 func (w *Window) fenced() bool {
 	return w.owner != nil && w.owner.Epoch() != 0 && !w.owner.Current() && !w.ended
 }
 
-// Ended reports whether nothing follows in w.
+// Ended reports whether nothing more will be added to w.
 func (w *Window) Ended() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.ended
 }
 
-// Media returns the name of the media playlist, or "" if there is none, and whether the playlist
-// has ended.
+// Media returns the name of the media playlist, or "" if there is no playlist. It also reports
+// whether the playlist has ended.
 func (w *Window) Media() (name string, ended bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -134,7 +135,7 @@ func (w *Window) Media() (name string, ended bool) {
 	return mediaName(w.movie), w.ended
 }
 
-// Has reports whether w has the objects of an epoch.
+// Has reports whether w has the objects of that epoch.
 func (w *Window) Has(epoch uint64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -152,8 +153,8 @@ func (w *Window) NextStart() SequenceStart {
 	return SequenceStart{w.cfg.Epoch + 1, msn + 1, w.window.Discontinuity() + 1}
 }
 
-// IdleIn returns the time until w is idle: that is after so many lengths of its playlist without a
-// request, or after half a minute if there is no playlist.
+// IdleIn returns the time until w is idle. w becomes idle after a time without a request: that
+// number of playlist lengths or, if there is no playlist, firstIdle.
 func (w *Window) IdleIn(lengths int) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -167,12 +168,12 @@ func (w *Window) IdleIn(lengths int) time.Duration {
 	return keep - time.Duration(now()-w.asked.Load())
 }
 
-// length returns about how long the playlist is.
+// length returns the approximate length of the playlist.
 func (w *Window) length() time.Duration {
 	return max(time.Duration(w.cfg.Segments)*w.cfg.Segment, 3*w.cfg.Target)
 }
 
-// Stats describes w.
+// Stats describes the current state of w.
 func (w *Window) Stats() Stats {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -183,8 +184,8 @@ func (w *Window) Stats() Stats {
 	return st
 }
 
-// Shorten reduces the playlist to the length that the standard requires, and its memory to a limit.
-// It returns how many bytes that frees at once.
+// Shorten reduces the playlist to the minimum length that the standard requires, and its memory to
+// maxBytes. It returns how many bytes that frees at once.
 func (w *Window) Shorten(maxBytes int64) (freed int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -198,8 +199,8 @@ func (w *Window) Shorten(maxBytes int64) (freed int64) {
 	return before - w.window.Bytes()
 }
 
-// fill adds the fragments. It returns io.EOF at the end of the stream, and errTracksChanged where
-// its tracks change.
+// fill adds the fragments of the stream. It returns io.EOF at the end of the stream, and
+// errTracksChanged if the stream's tracks change.
 func (w *Window) fill(ctx context.Context) error {
 	p := probe{cfg: w.shared.Config, source: w.source}
 	defer p.release()
@@ -207,7 +208,7 @@ func (w *Window) fill(ctx context.Context) error {
 	for {
 		var c millrace.Chain
 		f, err := w.source.Next(ctx, &c)
-		if err == io.EOF && w.window == nil && len(p.list) > 0 { // a short stream
+		if err == io.EOF && w.window == nil && len(p.list) > 0 { // the stream was short
 			if err := w.open(ctx, &p, &clock); err != nil {
 				return err
 			}
@@ -231,12 +232,12 @@ func (w *Window) fill(ctx context.Context) error {
 	}
 }
 
-// open makes the first playlist of the fragments so far.
+// open makes the first playlist from the fragments in p.
 func (w *Window) open(ctx context.Context, p *probe, clock *mediaClock) error {
 	cfg := p.config()
 	cfg.Epoch = max(cfg.Epoch, w.first.Epoch)
 	cfg.FirstMSN = max(cfg.FirstMSN, w.first.MSN)
-	cfg.FirstDiscontinuity = w.first.Discontinuity // hls.js does not play if it is large
+	cfg.FirstDiscontinuity = w.first.Discontinuity // hls.js does not play if the number is large
 	window, cfg, first, err := w.resume(ctx, cfg, mediaName(p.movie()), time.Now().Add(-p.length()))
 	if err != nil {
 		return err
@@ -252,8 +253,8 @@ func (w *Window) open(ctx context.Context, p *probe, clock *mediaClock) error {
 			}
 			w.put(clock, b.Fragment, &b.body, first.Add(b.end))
 		}
-		// Some players take a playlist without a whole segment for a broken one, and give up after
-		// a few attempts.
+		// Some players believe a playlist without a whole segment to be broken, and give up after a
+		// few attempts.
 		if msn, _ := window.Next(); msn == cfg.FirstMSN && len(cfg.Past) == 0 {
 			window.Flush()
 		}
@@ -264,16 +265,16 @@ func (w *Window) open(ctx context.Context, p *probe, clock *mediaClock) error {
 	return nil
 }
 
-// resume returns a window of cfg for the playlist media, which continues the stored state of that
-// playlist, if there is one. first is when the first fragment was live; shown is its date in the
-// playlist.
+// resume returns a window for the media playlist with the name media. If there is a stored state of
+// that playlist, the window continues it; otherwise it is a window of cfg. first is when the first
+// fragment was live. shown is the date of that fragment in the playlist.
 func (w *Window) resume(ctx context.Context, cfg hls.Config, media string, first time.Time) (
 	window *hls.Window, _ hls.Config, shown time.Time, err error,
 ) {
 	state, err := w.saver.load(ctx)
 	if err == nil && state != nil {
 		next := cfg
-		// Players of other tracks cannot follow.
+		// Players of other tracks cannot continue with this playlist.
 		state.Ended = state.Ended || state.Media != "" && state.Media != media
 		shown = state.precede(&next, w.first.MSN, first)
 		if window, err = hls.NewWindow(next); err == nil {
@@ -287,7 +288,8 @@ func (w *Window) resume(ctx context.Context, cfg hls.Config, media string, first
 	return window, cfg, first, err
 }
 
-// save saves the new complete segments. last means that the playlist has ended. w.mu is held.
+// save saves the new complete segments and the state. last means that no segment will follow. w.mu
+// is held.
 func (w *Window) save(last bool) {
 	if w.saver.store == nil || !last && !w.saver.hasNews(w.window) {
 		return
@@ -310,8 +312,8 @@ func (w *Window) add(clock *mediaClock, f Fragment, body *millrace.Chain) {
 	}
 }
 
-// put adds a fragment that came at a time, and reports whether requests may wait for it. w.mu is
-// held.
+// put adds a fragment that arrived at the time came. It reports whether the fragment added
+// something that requests may wait for. w.mu is held.
 func (w *Window) put(clock *mediaClock, f Fragment, body *millrace.Chain,
 	came time.Time) (news bool) {
 	switch {
@@ -320,7 +322,7 @@ func (w *Window) put(clock *mediaClock, f Fragment, body *millrace.Chain,
 		w.source.AppendInit(&init)
 		news = w.window.Init(&init)
 		w.movie, w.rates = *f.Movie, rates{}
-	case f.AfterLoss || clock.cut: // after a pause, players have to jump
+	case f.AfterLoss || clock.cut: // after a pause, players must skip it
 		news = w.window.Break()
 	}
 	lasts, at := clock.add(f, f.NewInit || f.AfterLoss, w.cfg.Target+rounding, came)
@@ -329,7 +331,7 @@ func (w *Window) put(clock *mediaClock, f Fragment, body *millrace.Chain,
 		body) || news
 }
 
-// update changes w by f, and wakes the requests that wait.
+// update calls f, which changes w, with w.mu held, and wakes the waiting requests.
 func (w *Window) update(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -337,14 +339,13 @@ func (w *Window) update(f func()) {
 	w.tell()
 }
 
-// tell wakes the requests that wait, because there is something new. w.mu is held.
+// tell wakes the waiting requests, because something new was added. w.mu is held.
 func (w *Window) tell() {
 	w.full, w.delta = nil, nil
 	w.news.tell(w.cfg.Target)
 }
 
-// noteSilence wakes the requests that wait, once in a target duration, until there is something
-// new.
+// noteSilence wakes the waiting requests, once per target duration, until something new is added.
 func (w *Window) noteSilence() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -361,6 +362,6 @@ func (w *Window) master() []byte {
 		Height: w.movie.Height}
 	v.FrameRate = w.rates.frameRate()
 	v.Bandwidth, v.AverageBandwidth = w.window.Bandwidth()
-	v.Bandwidth = max(v.Bandwidth, w.rates.bandwidth()) * 5 / 4 // no later segment should have more
+	v.Bandwidth = max(v.Bandwidth, w.rates.bandwidth()) * 5 / 4 // an upper limit for later segments
 	return hls.AppendMultivariant(nil, v)
 }

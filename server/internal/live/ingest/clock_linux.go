@@ -14,39 +14,39 @@ import (
 )
 
 const (
-	// leastBeat is the smallest beat with which connections are read by the clock.
+	// leastBeat is the minimum beat at which connections are read by the clock.
 	leastBeat = 5 * time.Millisecond
-	// gatherBytes limits the bytes that one read should find: more would fill the kernel's receive
-	// buffer and slow the publisher down.
+	// gatherBytes limits the bytes that one read should find. More bytes would fill the kernel's
+	// receive buffer and slow the publisher down.
 	gatherBytes = 48 << 10
-	// floodPause is how long a read waits after one that found more.
+	// floodPause replaces the wait for the next beat if more than gatherBytes have been read.
 	floodPause = time.Millisecond
-	// flushBytes is how much of a flood is read before Flush is called. An encoder's stream never
-	// gets there.
+	// flushBytes limits the bytes that are read before Flush is called. The stream of an encoder
+	// never reaches it.
 	flushBytes = 64 << 10
 )
 
-// ByClock reports whether plain TCP and Unix connections are read by the clock with a beat of that
+// ByClock reports whether plain TCP and Unix connections are read by the clock if the beat has that
 // length.
 func ByClock(beat time.Duration) bool { return beat >= leastBeat }
 
-// A clockConn reads a connection once a beat, and not as packets arrive: a packet that wakes the
-// process costs more than reading it does. Beats are the same for all connections, so that one
-// wake-up serves all. The connection is outside of the runtime's poller, which each packet would
-// wake all the same.
+// A clockConn reads a connection once per beat instead of when packets arrive, because waking the
+// process for a packet costs more than reading the packet. All connections have the same beats, so
+// that one wake-up serves all. The connection is not in the runtime's poller, because there each
+// packet would still wake the process.
 type clockConn struct {
 	session Session
 	fd      int
 	cfg     Config
 
-	empty     bool          // the last read took everything that was there
+	empty     bool          // the last read emptied the receive buffer
 	got       int           // bytes since the last pause
-	flushed   int           // of these, before the last call of Flush
-	lastInput time.Duration // when something was read last; see sinceStart
+	flushed   int           // the part of got before the last call of Flush
+	lastInput time.Duration // time of the last input; see sinceStart
 }
 
-// newClockConn returns nil, and has done nothing, if conn is not to be, or cannot be, read by the
-// clock.
+// newClockConn returns a Conn that reads conn by the clock. If conn cannot or must not be read in
+// this way, it returns nil and does nothing.
 func newClockConn(conn net.Conn, s Session, cfg Config) Conn {
 	if !ByClock(cfg.Beat) {
 		return nil
@@ -59,24 +59,24 @@ func newClockConn(conn net.Conn, s Session, cfg Config) Conn {
 	} else {
 		return nil
 	}
-	// The copy shares the connection and its non-blocking mode, and is in no poller.
+	// The duplicate shares the connection and its non-blocking mode, but is not in the poller.
 	fd := -1
 	if raw, err := plain.SyscallConn(); err == nil {
 		_ = raw.Control(func(of uintptr) { fd, _ = unix.FcntlInt(of, unix.F_DUPFD_CLOEXEC, 0) })
 	}
-	if fd < 0 { // the process has as many descriptors as it may have
+	if fd < 0 { // the process has reached its limit of descriptors
 		return nil
 	}
 	_ = conn.Close()
 	return &clockConn{session: s, fd: fd, cfg: cfg, lastInput: sinceStart()}
 }
 
-// start is the origin of beats and of sinceStart.
+// start is the zero point of beats and of sinceStart.
 var start = time.Now()
 
 func sinceStart() time.Duration { return time.Since(start) }
 
-// Read waits for the next beat when everything has been read.
+// Read waits for the next beat if everything has been read.
 func (c *clockConn) Read(p []byte) (int, error) {
 	for {
 		if c.empty {
@@ -88,8 +88,8 @@ func (c *clockConn) Read(p []byte) (int, error) {
 		if c.session.Lifetime().Err() != nil {
 			return 0, os.ErrDeadlineExceeded
 		}
-		// Raw, because the call does not wait: telling the scheduler of it would wake the runtime's
-		// monitor at each beat.
+		// RawSyscall suffices, because the call does not block. Syscall would tell the scheduler,
+		// and so wake the runtime's monitor at each beat.
 		r, _, errno := unix.RawSyscall(unix.SYS_READ,
 			uintptr(c.fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
 		switch n := int(r); {
@@ -112,7 +112,7 @@ func (c *clockConn) Read(p []byte) (int, error) {
 	}
 }
 
-// Write does not wait: a publisher that takes no answers is no longer listening.
+// Write does not wait. A publisher whose receive buffer is full no longer reads its answers.
 func (c *clockConn) Write(p []byte) (int, error) {
 	n, err := unix.Write(c.fd, p)
 	if err == nil && n < len(p) {

@@ -1,5 +1,5 @@
-// Package ingest reads the connections of publishers: once a beat where the system allows that, and
-// otherwise as bytes arrive.
+// Package ingest reads the connections of publishers. Where the system allows that, it reads once
+// per beat, and otherwise as bytes arrive.
 package ingest
 
 import (
@@ -7,7 +7,7 @@ import (
 	"net"
 )
 
-// NewConn reads conn for s. It takes ownership of conn until Release.
+// NewConn returns a Conn that reads conn for s. It takes ownership of conn until Release.
 func NewConn(conn net.Conn, s Session, cfg Config) Conn {
 	if c := newClockConn(conn, s, cfg); c != nil {
 		return c
@@ -15,8 +15,8 @@ func NewConn(conn net.Conn, s Session, cfg Config) Conn {
 	return &idleConn{Reader: NewReader(conn, conn.SetDeadline, s, cfg.Silence), conn: conn}
 }
 
-// An idleConn is read as bytes arrive. Its deadline also ends an answer that the publisher does not
-// take.
+// An idleConn reads a connection as bytes arrive. Its deadline also applies to the write of an
+// answer that the publisher does not read.
 type idleConn struct {
 	*Reader
 	conn net.Conn

@@ -10,12 +10,12 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// A Reader reads a publisher's data as it arrives, over TLS and HTTP/2. A deadline in the past ends
-// a read that has waited too long, and all reads when the session's context ends.
+// A Reader reads a publisher's data as it arrives, over TLS and HTTP/2. A read that has waited too
+// long is ended by a deadline in the past. So are all reads when the session's context ends.
 type Reader struct {
 	session Session
 	r       io.Reader
-	set     func(time.Time) error // the deadline of reads
+	set     func(time.Time) error // sets the deadline of reads
 	silence time.Duration
 	timer   *time.Timer
 	unwatch func() bool
@@ -24,8 +24,8 @@ type Reader struct {
 	stopped bool
 }
 
-// NewReader returns a Reader of r. Its reads fail after a silence. It borrows r, and calls set with
-// r's read deadline, until Stop.
+// NewReader returns a Reader of r. A read fails after the time silence without a byte. Until Stop,
+// the Reader borrows r, and calls set with the read deadline of r.
 func NewReader(r io.Reader, set func(time.Time) error, s Session, silence time.Duration) *Reader {
 	b := &Reader{session: s, r: r, set: set, silence: silence}
 	_ = set(time.Time{})
@@ -42,7 +42,7 @@ func (b *Reader) cut() {
 	}
 }
 
-// Read implements io.Reader. The error after a silence wraps os.ErrDeadlineExceeded.
+// Read implements io.Reader. If silence has ended the read, the error wraps os.ErrDeadlineExceeded.
 func (b *Reader) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p)
 	if n > 0 {
@@ -55,7 +55,7 @@ func (b *Reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Stop ends the use of b, and leaves its source without a deadline.
+// Stop ends the use of b, and removes the deadline of its source.
 func (b *Reader) Stop() {
 	b.timer.Stop()
 	b.unwatch()

@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// retryAfter is the pause after an error of Config.Admit or of the disk.
+// retryAfter is the time to wait after an error of Config.Admit or of the disk.
 const retryAfter = 5 * time.Second
 
-// An admission is what Config.Admit has said of a stream since it began. It belongs to the writer
-// goroutine.
+// An admission is the decision of Config.Admit about a stream, since the recording began. It is
+// used only by the writer goroutine.
 type admission struct {
-	asked bool // and answered
+	asked bool // Admit was called and returned no error
 	askAt time.Time
-	ended func(reason string, bytes int64) // nil: it is not recorded
-	bytes int64                            // that were written
+	ended func(reason string, bytes int64) // nil: the stream is not recorded
+	bytes int64                            // bytes that were written
 }
 
-// admitted reports whether the stream is recorded. It asks cfg.Admit at the beginning, and
-// retryAfter after an error again.
+// admitted reports whether the stream is recorded. It calls cfg.Admit at the beginning and, after
+// an error, again each retryAfter.
 func (a *admission) admitted(cfg *Config, stream string, log *slog.Logger) bool {
 	if !a.asked && !cfg.now().Before(a.askAt) {
 		var err error
@@ -31,7 +31,7 @@ func (a *admission) admitted(cfg *Config, stream string, log *slog.Logger) bool 
 	return a.ended != nil
 }
 
-// end ends an admitted recording.
+// end ends the recording, if it was admitted.
 func (a *admission) end() {
 	if a.ended != nil {
 		a.ended("the stream has ended", a.bytes)

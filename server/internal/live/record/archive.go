@@ -12,35 +12,35 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// lockName is the file that a process has locked while it records to the directory. No stream can
-// have this name.
+// lockName is the name of a file in the directory. The process that records to the directory has
+// the file locked. No stream can have this name.
 const lockName = "millrace-recordings#lock"
 
 const (
-	// lockEvery is the pause between two looks whether the process that is replaced has left the
-	// directory.
+	// lockEvery is the time between two attempts to lock the directory, while the process that is
+	// replaced still has it.
 	lockEvery = 20 * time.Millisecond
-	// lockLate is how long that takes before it is an error in the log. A process drains for eight
-	// seconds by default, and has ended its recordings long before.
+	// lockLate is the wait for the directory after which an error is logged. By default a process
+	// drains for eight seconds, and has ended its recordings long before.
 	lockLate = 20 * time.Second
 )
 
-// Errors of Archive.Stream.
+// Errors that Archive.Stream returns.
 var (
 	ErrInUse  = errors.New("record: the stream is being recorded already")
 	ErrClosed = errors.New("record: the archive is closed")
 )
 
-// errLocked is the error of flock if another process has the file.
+// errLocked is returned by flock if another process has locked the file.
 var errLocked = errors.New("another process records to this directory")
 
-// An Archive is a directory of recordings. Its methods are for any goroutine.
+// An Archive is a directory of recordings. Its methods may be called from any goroutine.
 type Archive struct {
 	cfg  Config
 	log  *slog.Logger
 	lock *os.File
 
-	ready    chan struct{} // closed when the directory is this process's, or will not be
+	ready    chan struct{} // closed when this process has the directory, or will not get it
 	waiting  context.Context
 	stopWait context.CancelFunc
 
@@ -52,12 +52,13 @@ type Archive struct {
 	store   store
 }
 
-// Open opens a directory that no other process may have open, and repairs files that a crash left
-// unfinished. It does not touch files with names that an archive would not choose. Close ends the
-// archive.
+// Open opens a directory that no other process may have open. It repairs files that a crash left
+// unfinished. It does not touch files with names that an archive would not choose. The caller calls
+// Close.
 //
-// With Config.Successor set, Open does not fail if another process has the directory. It opens it
-// when that process has closed its archive. Until then recordings wait in their queues.
+// If Config.Successor is set and another process has the directory, Open does not fail. The Archive
+// then opens the directory when the other process has closed its own Archive. Until then recordings
+// wait in their queues.
 func Open(c Config) (*Archive, error) {
 	if err := c.setDefaults(); err != nil {
 		return nil, err
@@ -72,7 +73,7 @@ func Open(c Config) (*Archive, error) {
 	}
 	defer root.Close()
 	if a.lock, err = root.OpenFile(lockName, os.O_RDWR|os.O_CREATE, fileMode); err != nil {
-		return nil, fmt.Errorf("%s: %w", c.Dir, err) // root's errors do not name it
+		return nil, fmt.Errorf("%s: %w", c.Dir, err) // the errors of root do not contain its name
 	}
 	err = flock(a.lock)
 	if c.Successor && errors.Is(err, errLocked) {
@@ -90,8 +91,8 @@ func Open(c Config) (*Archive, error) {
 	return a, nil
 }
 
-// await opens the directory when the process that is replaced has left it, unless Close comes
-// first.
+// await opens the directory when the process that is replaced has left it. It stops waiting when
+// Close is called.
 func (a *Archive) await() {
 	defer close(a.ready)
 	a.log.Info("recordings wait until the process that is replaced has ended its own", "in",
@@ -120,7 +121,7 @@ func (a *Archive) await() {
 		err = a.store.readDir(root)
 		_ = root.Close()
 	}
-	if err != nil { // new recordings may work all the same
+	if err != nil { // new recordings may still work
 		a.store.failures.Add(1)
 		a.log.Error("the recordings that are there cannot be read", "in", a.cfg.Dir, "reason", err)
 	}
@@ -129,7 +130,7 @@ func (a *Archive) await() {
 		time.Since(began).Round(time.Millisecond))
 }
 
-// Await waits until the directory is this process's: see Config.Successor. It returns an error if
+// Await waits until this process has the directory; see Config.Successor. It returns an error if
 // ctx ends before that.
 func (a *Archive) Await(ctx context.Context) error {
 	select {
@@ -140,8 +141,8 @@ func (a *Archive) Await(ctx context.Context) error {
 	}
 }
 
-// Free drops about excess bytes from the queues of recordings with a slow disk, for a process that
-// is short of memory. It returns how many bytes it dropped.
+// Free drops about excess bytes from the queues of recordings whose disk is slow, because the
+// process is short of memory. It returns the number of bytes dropped.
 func (a *Archive) Free(excess int64) (freed int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -154,9 +155,9 @@ func (a *Archive) Free(excess int64) (freed int64) {
 	return freed
 }
 
-// Stream begins to record a stream. It does not touch the disk. The call that ends the Recording's
-// life is its Close; until then Stream returns ErrInUse for this name. A Recording that was closed
-// while fragments wait for the disk may be returned again.
+// Stream begins to record a stream. It does not access the disk. The caller calls Close on the
+// Recording. Until then, Stream returns ErrInUse for this name. If a Recording was closed but its
+// fragments still wait for the disk, Stream may return it again.
 func (a *Archive) Stream(name string) (*Recording, error) {
 	r, err := a.openRecording(name)
 	if err != nil {
@@ -188,7 +189,7 @@ func (a *Archive) openRecording(name string) (*Recording, error) {
 	return r, nil
 }
 
-// run is the writer goroutine of r.
+// run is the writer goroutine of r. It returns when r is closed and written.
 func (a *Archive) run(r *Recording) {
 	defer close(r.done)
 	<-a.ready
@@ -201,7 +202,7 @@ func (a *Archive) run(r *Recording) {
 	}
 }
 
-// leave removes r if it is closed and all of it is written. It reports whether it did.
+// leave removes r if r is closed and completely written. It reports whether it removed r.
 func (a *Archive) leave(r *Recording) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -214,7 +215,7 @@ func (a *Archive) leave(r *Recording) bool {
 }
 
 // Close ends all recordings, and waits until they are on the disk. If ctx ends before that, Close
-// drops the queues and returns the error of ctx; the next Open repairs the files. Closing twice
+// drops the queues and returns the error of ctx; the next Open repairs the files. A second call
 // does nothing.
 func (a *Archive) Close(ctx context.Context) error {
 	defer a.stopWait()
@@ -237,7 +238,7 @@ func (a *Archive) Close(ctx context.Context) error {
 		for _, r := range recordings[i:] {
 			r.abandon()
 		}
-		return ctx.Err() // the lock stays until the process ends: a write may still be under way
+		return ctx.Err() // the lock stays until the process ends: a write may be in progress
 	}
 	a.stopWait()
 	select {
@@ -251,7 +252,7 @@ func (a *Archive) Close(ctx context.Context) error {
 	return nil
 }
 
-// Stats returns a snapshot.
+// Stats returns a snapshot of the counters.
 func (a *Archive) Stats() Stats {
 	a.mu.Lock()
 	defer a.mu.Unlock()

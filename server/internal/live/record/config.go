@@ -9,33 +9,34 @@ import (
 	"time"
 )
 
-// Defaults of Config.
+// Default values of Config.
 const (
 	DefaultQueueBytes = 16 << 20
 	DefaultEvery      = time.Hour
 )
 
-// A Config says where recordings are, and how much there may be.
+// A Config configures an Archive.
 type Config struct {
-	Dir string // of all recordings; it exists
-	// Of all recordings; the oldest files are deleted beyond it. 0 is no limit.
+	Dir string // the directory of all recordings, which must exist
+	// Limit of all recordings together. Beyond it, the oldest files are deleted. 0 means no limit.
 	MaxBytes   int64
-	QueueBytes int64         // of one stream, that may wait for the disk. 0 is DefaultQueueBytes
-	Every      time.Duration // a file ends at whole multiples of it, in UTC. 0 is DefaultEvery
-	// This process replaces another one, which may have the directory for a while.
+	QueueBytes int64         // limits the queue of one stream, in bytes; 0 means DefaultQueueBytes
+	Every      time.Duration // a file ends at whole multiples of it, in UTC; 0 means DefaultEvery
+	// This process replaces another process, which may still have the directory for a while.
 	Successor bool
-	Log       *slog.Logger // nil discards
+	Log       *slog.Logger // nil: nothing is logged
 
-	// Admit decides whether a stream is recorded; its fragments wait in the queue meanwhile. end is
-	// called when an admitted recording ends. A nil end means that the stream is not recorded.
-	// After an error Admit is called again. A nil Admit admits all.
+	// Admit decides whether a stream is recorded. While Admit runs, the stream's fragments wait in
+	// the queue. end is called when an admitted recording ends. A nil end means that the stream is
+	// not recorded. After an error, Admit is called again. If Admit is nil, all streams are
+	// recorded.
 	Admit func(stream string) (end func(reason string, bytes int64), err error)
 
-	now  func() time.Time         // of tests
+	now  func() time.Time         // the clock; tests replace it
 	disk func(*os.File) io.Writer // for tests: wraps the media files
 }
 
-// setDefaults sets the fields that are zero, and refuses negative limits.
+// setDefaults sets the fields that are zero. It returns an error if a limit is negative.
 func (c *Config) setDefaults() error {
 	c.QueueBytes = cmp.Or(c.QueueBytes, DefaultQueueBytes)
 	c.Every = cmp.Or(c.Every, DefaultEvery)

@@ -14,39 +14,41 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// errRemoved ends a file that was removed from its directory: further writes would have no name.
+// errRemoved ends a file that was removed from its directory. Data written to it later would not be
+// reachable by a name.
 var errRemoved = errors.New("the file was removed or replaced")
 
 // pageSize is the smallest unit in which readers see a write to a file.
 const pageSize = 4096
 
-// A file is a recording that grows. It belongs to the writer goroutine of its Recording.
+// A file is a recording that grows. It is used only by the writer goroutine of its Recording.
 type file struct {
-	// Opened by this file: if the archive's directory is replaced, the next file uses the new one.
+	// The archive's directory, opened by this file. If the directory is replaced, the next file
+	// uses the new one.
 	root   *os.Root
-	name   string // below the root, without an extension
+	name   string // path below root, without an extension
 	period time.Time
 	media  *os.File
 	list   *os.File // nil before the first segment has ended
 	out    io.Writer
 	movie  mp4.Movie
-	base   time.Duration // the stream's time at the beginning of the file, where players show 0
+	base   time.Duration // the stream's time at the beginning of the file, which players show as 0
 
-	pending millrace.Chain // was added and is not written
-	// Of media: the size of the init segment, and where the next fragment will be.
+	pending millrace.Chain // bytes that were added and are not written yet
+	// Of media: the size of the init segment, and the offset of the next fragment.
 	init, next int64
 	listSize   int64
-	fragments  int // in pending
+	fragments  int // number of fragments in pending
 	segments   segmenter
-	done       []segment // that have ended, and are not in the playlist
-	text       []byte    // memory for their entries
+	done       []segment // segments that have ended and are not yet in the playlist
+	text       []byte    // reused memory for entries of the playlist
 }
 
-// size returns how many bytes were written.
+// size returns the number of bytes that were written, including the playlist.
 func (f *file) size() int64 { return f.next - int64(f.pending.Len()) + f.listSize }
 
-// createFile begins a file of a stream with a fragment that arrived at the given time. base is the
-// stream's time where the fragment begins. createFile borrows init.
+// createFile begins a file of a stream. at is when the first fragment arrived, and base is the
+// stream's time at which that fragment begins. createFile borrows init.
 func createFile(cfg *Config, stream string, at time.Time, base time.Duration,
 	init *millrace.Chain) (*file, error) {
 	movie, err := mp4.ReadMovie(init.Bytes())
@@ -60,7 +62,7 @@ func createFile(cfg *Config, stream string, at time.Time, base time.Duration,
 	f := &file{root: root, period: at.Truncate(cfg.Every), init: int64(init.Len()),
 		next:  int64(init.Len()),
 		movie: movie, base: base}
-	for range 3 { // the directory may be removed in between, because its last file was
+	for range 3 { // another writer may delete the empty directory in between
 		if err = f.create(stream, at); !errors.Is(err, fs.ErrNotExist) {
 			break
 		}
@@ -78,14 +80,15 @@ func createFile(cfg *Config, stream string, at time.Time, base time.Duration,
 	err = writeTo(&share, f.out)
 	share.Release()
 	if err != nil {
-		_ = remove(root, f.name) // or the next Open does it
+		_ = remove(root, f.name) // if this fails, the next Open removes the file
 		f.close()
 		return nil, err
 	}
 	return f, nil
 }
 
-// create creates a file with a name after all others of the stream, even if the clock was set back.
+// create creates the media file. Its name sorts after all others of the stream, even if the clock
+// was set back.
 func (f *file) create(stream string, at time.Time) error {
 	if err := f.root.MkdirAll(stream, dirMode); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -105,7 +108,7 @@ func (f *file) create(stream string, at time.Time) error {
 	return err
 }
 
-// add takes a fragment, which c begins with, for the next write.
+// add takes the fragment e, with which c begins, from c, and adds it to the next write.
 func (f *file) add(e mp4.FragmentInfo, at time.Time, c *millrace.Chain) {
 	f.movie.AppendEarlier(&f.pending, c, e, f.base)
 	e.Start, e.End = e.Start-f.base, e.End-f.base
@@ -116,7 +119,7 @@ func (f *file) add(e mp4.FragmentInfo, at time.Time, c *millrace.Chain) {
 	f.fragments++
 }
 
-// write writes the added fragments, and then the entries of complete segments.
+// write writes the added fragments, and then the playlist entries of complete segments.
 func (f *file) write() error {
 	defer f.pending.Release()
 	if err := writeTo(&f.pending, f.out); err != nil {
@@ -132,7 +135,7 @@ func (f *file) write() error {
 	return f.writeEntries()
 }
 
-// checkName returns an error if the media file has lost its name.
+// checkName returns an error if the media file no longer has its name.
 func (f *file) checkName() error {
 	named, err := f.root.Lstat(f.name + mediaExt)
 	if err != nil {
@@ -148,7 +151,7 @@ func (f *file) checkName() error {
 	return nil
 }
 
-// writeEntries adds the segments that have ended to the playlist.
+// writeEntries appends the ended segments to the playlist.
 func (f *file) writeEntries() (err error) {
 	media := path.Base(f.name) + mediaExt
 	f.text = f.text[:0]
@@ -162,8 +165,8 @@ func (f *file) writeEntries() (err error) {
 	for _, g := range f.done {
 		before := len(f.text)
 		f.text = g.appendEntry(f.text, media)
-		// A reader may see a write of several pages in parts. Blank lines keep each entry within a
-		// page.
+		// A reader may see only some pages of a write of several pages. Blank lines keep each entry
+		// within one page.
 		if n := len(f.text) - before; before > 0 || f.listSize > 0 {
 			at := int(f.listSize+int64(before)) % pageSize
 			if at+n > pageSize {
@@ -178,7 +181,7 @@ func (f *file) writeEntries() (err error) {
 	return err
 }
 
-// close closes the file, which is not finished by that.
+// close closes the file. It does not finish it.
 func (f *file) close() {
 	f.pending.Release()
 	_ = f.media.Close()

@@ -4,5 +4,5 @@ package record
 
 import "os"
 
-// flock does nothing: the system has no such lock.
+// flock does nothing, because the system has no such lock.
 func flock(*os.File) error { return nil }

@@ -8,16 +8,17 @@ import (
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
-// Names of files: the time of their beginning, and one of these.
+// The name of a file consists of the time of its beginning (stampFormat) and one of these
+// extensions.
 const (
 	mediaExt    = ".mp4"
 	listExt     = ".m3u8"
-	newListExt  = ".m3u8.new" // before it is renamed
+	newListExt  = ".m3u8.new" // of a playlist before it is renamed
 	stampFormat = "2006-01-02T15-04-05.000Z"
 )
 
-// extensions are the extensions of a recording's files, in the order of their deletion: a playlist
-// never outlives its media file.
+// extensions has the extensions of a recording's files, in the order of their deletion. The
+// playlist is deleted before its media file.
 var extensions = []string{newListExt, listExt, mediaExt}
 
 const (
@@ -25,7 +26,7 @@ const (
 	dirMode  = 0o750
 )
 
-// stampTime returns the time that the name of a file says, or zero.
+// stampTime returns the time in the name of a file, or the zero time if stamp has another format.
 func stampTime(stamp string) time.Time {
 	at, err := time.Parse(stampFormat, stamp)
 	if err != nil || at.Format(stampFormat) != stamp {
@@ -34,12 +35,12 @@ func stampTime(stamp string) time.Time {
 	return at
 }
 
-// ErrName is the error of Archive.Stream for a name that checkName refuses.
+// ErrName is returned by Archive.Stream for a name that checkName refuses.
 var ErrName = errors.New(
 	"record: no name of a stream, or a part but the first begins like a file of a recording")
 
-// checkName refuses names that streams cannot have, and names with a directory that could hold
-// another stream's files.
+// checkName returns ErrName for a name that a stream cannot have, and for a name with a directory
+// that could be confused with another stream's file.
 func checkName(name string) error {
 	if streamname.Check(name) != nil {
 		return ErrName

@@ -10,46 +10,48 @@ import (
 )
 
 const (
-	// leastSegment is how long a segment is at least, if its successor begins with a keyframe.
+	// leastSegment is the minimum duration of a segment that ends at a keyframe.
 	leastSegment = 2 * time.Second
 
-	// leastTarget is the least target duration. Segments without a keyframe where they should end
-	// are cut there. If the first segment of a file is longer, its length is the target duration of
-	// that file, up to mostTarget.
+	// leastTarget is the minimum target duration. A segment in which no keyframe comes in time ends
+	// without one. If the first segment of a file is longer than leastTarget, its duration becomes
+	// the target duration of that file, up to mostTarget.
 	leastTarget = 10 * time.Second
 	mostTarget  = 30 * time.Second
 
-	// timeSlack is how far the time of a fragment may be from the end of the fragment before.
+	// timeSlack limits the gap between a fragment and the end of the previous fragment. A larger
+	// one counts as a loss.
 	timeSlack = time.Second
 
-	// dateSlack is how far the arrival of a segment may be from its date, which is counted from the
-	// first segment's: a publisher that was late for a moment does not change the dates.
+	// dateSlack limits the difference between the arrival of a segment and its date. Dates are
+	// counted from the date of the first segment, so that a publisher that is late for a moment
+	// does not change them.
 	dateSlack = 5 * time.Second
 )
 
-// A segment is an entry of a playlist: a range of the media file.
+// A segment is an entry of a playlist. It is a range of the media file.
 type segment struct {
 	offset, size int64
 	start, end   time.Duration // in the stream's time
-	date         time.Time     // of its first fragment
-	afterGap     bool          // fragments are missing in front of it
-	missing      time.Duration // how long they were
+	date         time.Time     // date of its first fragment
+	afterGap     bool          // fragments before it are missing
+	missing      time.Duration // duration of the missing fragments
 }
 
-// A segmenter groups fragments into segments. Except for dates, the result depends only on the
-// fragments, so that finish finds the same segments in the media file.
+// A segmenter groups fragments into segments. Except for the dates, the result depends only on the
+// fragments. Therefore finish finds the same segments in the media file.
 type segmenter struct {
-	target time.Duration // of the playlist; 0 before the first segment has ended
-	open   segment       // its size is 0 between segments
+	target time.Duration // target duration of the playlist; 0 before the first segment has ended
+	open   segment       // the current segment; its size is 0 if there is none
 
-	placed   bool // there was a fragment
+	placed   bool // a fragment was added
 	sequence uint32
 	line     mp4.Timeline
-	zero     time.Time // the wall clock at the stream's time 0
+	zero     time.Time // the wall-clock time at the stream's time 0
 }
 
-// add takes the fragment at offset, which arrived at the given time, or at a time that is not known
-// if at is zero. It returns the segment that ended in front of it, if one did.
+// add adds the fragment f, which is at offset and arrived at the time at; a zero at means an
+// unknown time. If a segment has ended before f, add returns it.
 func (s *segmenter) add(f mp4.FragmentInfo, at time.Time, offset int64) (done segment, ended bool) {
 	gap := s.placed && (f.Sequence != s.sequence+1 || f.Start-s.line.End() > timeSlack)
 	last := s.line.End()
@@ -76,7 +78,7 @@ func (s *segmenter) add(f mp4.FragmentInfo, at time.Time, offset int64) (done se
 	return done, ended
 }
 
-// full reports whether the open segment ends in front of a fragment.
+// full reports whether the open segment must end before a fragment with this start and end.
 func (s *segmenter) full(key bool, start, end time.Duration) bool {
 	limit := s.target
 	if limit == 0 {
@@ -97,12 +99,12 @@ func (s *segmenter) finish() (done segment, ok bool) {
 	return done, true
 }
 
-// wholeSeconds rounds up.
+// wholeSeconds rounds d up to whole seconds.
 func wholeSeconds(d time.Duration) time.Duration {
 	return (d + time.Second - 1).Truncate(time.Second)
 }
 
-// The types of playlists.
+// Types of playlists.
 const (
 	growing  = "EVENT"
 	finished = "VOD"
@@ -112,8 +114,8 @@ const endLine = "#EXT-X-ENDLIST\n"
 
 const dateFormat = "2006-01-02T15:04:05.000Z"
 
-// listHeader returns the start of a playlist. The first init bytes of the media file are its init
-// segment.
+// listHeader returns the first lines of a playlist. The first init bytes of the media file are its
+// init segment.
 func listHeader(kind, media string, init int64, target time.Duration) []byte {
 	return fmt.Appendf(
 		nil, "#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-TARGETDURATION:%d\n#EXT-X-PLAYLIST-TYPE:%s\n"+
@@ -121,8 +123,8 @@ func listHeader(kind, media string, init int64, target time.Duration) []byte {
 }
 
 // appendEntry appends the lines of a segment to b. The name of the media file comes last, because
-// the other lines mean nothing without it. Players continue after EXT-X-DISCONTINUITY. EXT-X-GAP
-// would not do: some players request such a segment.
+// players ignore the other lines without it. After a gap the entry has EXT-X-DISCONTINUITY, after
+// which players continue. EXT-X-GAP is not suitable, because some players request such a segment.
 func (g *segment) appendEntry(b []byte, media string) []byte {
 	date := g.date.UTC()
 	if g.afterGap {
@@ -135,22 +137,22 @@ func (g *segment) appendEntry(b []byte, media string) []byte {
 		date.Format(dateFormat), (g.end - g.start).Seconds(), g.size, g.offset, media)
 }
 
-// A list is the readable part of a playlist.
+// A list is the part of a playlist that could be parsed.
 type list struct {
-	target  time.Duration // 0 if it is not known
+	target  time.Duration // target duration; 0 if unknown
 	entries []listEntry
-	text    []byte // of the entries
+	text    []byte // text of the entries
 }
 
 // A listEntry is a segment in a list.
 type listEntry struct {
 	offset, end int64
 	date        time.Time
-	textEnd     int // in list.text
+	textEnd     int // end of the entry in list.text
 }
 
-// headForm and entryForm match the results of listHeader and appendEntry. An entry may follow blank
-// lines.
+// headForm and entryForm match the results of listHeader and appendEntry. Blank lines may precede
+// an entry.
 var (
 	headForm = regexp.MustCompile(
 		`^#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-TARGETDURATION:([1-9]\d{0,5})\n#EXT-X-PLAYLIST-TYPE:.*\n` +
@@ -160,9 +162,9 @@ var (
 			`#EXTINF:.*\n#EXT-X-BYTERANGE:(\d+)@(\d+)\n(.*)\n`)
 )
 
-// parseList reads the playlist of a media file of size bytes, of which init are the init segment.
-// It stops at text that this package does not write, and before the first segment that the media
-// file does not fully contain. It borrows text; list.text is a part of it.
+// parseList parses the playlist of a media file of size bytes, the first init of which are the init
+// segment. It stops at text that this package does not write, and before the first segment that the
+// media file does not contain completely. It borrows text; list.text is a part of it.
 func parseList(text []byte, media string, init, size int64) (l list) {
 	head := headForm.FindSubmatch(text)
 	if head == nil {
@@ -188,7 +190,7 @@ func parseList(text []byte, media string, init, size int64) (l list) {
 	}
 }
 
-// cut leaves n entries.
+// cut removes all entries after the first n.
 func (l *list) cut(n int) {
 	if l.entries = l.entries[:n]; n == 0 {
 		l.text = nil

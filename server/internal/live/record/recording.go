@@ -10,33 +10,33 @@ import (
 )
 
 const (
-	// gatherTime and gatherBytes say when the queue is written: after this time, or at this size.
-	// Fragments come one by one, at least 25 a second; a write for each would wake the writer as
-	// often.
+	// gatherTime and gatherBytes determine when the queue is written: after this time, or at this
+	// size. Fragments arrive one by one, at least 25 per second. Without gathering, each would wake
+	// the writer.
 	gatherTime  = 500 * time.Millisecond
 	gatherBytes = 256 << 10
 )
 
-// A Recording keeps one stream in files. Init, Add and Close are for one goroutine at a time, and
-// never wait for the disk.
+// A Recording records one stream to files. Only one goroutine at a time may call Init, Add and
+// Close. They never wait for the disk.
 type Recording struct {
 	cfg    *Config
 	store  *store
 	name   string
-	writer writer        // of the writer goroutine
-	spare  []entry       // memory for entries: of the writer goroutine
+	writer writer        // used only by the writer goroutine
+	spare  []entry       // reused memory for entries; used only by the writer goroutine
 	done   chan struct{} // closed when the writer goroutine has ended
 
-	some, full chan struct{} // the queue has fragments; the queue has enough for a write at once
+	some, full chan struct{} // some: the queue is not empty; full: it has enough for a write
 
 	mu      lock.Mutex
 	closed  bool
-	init    millrace.Chain // that was set and is not in the queue
-	hasInit bool           // one was set
-	needKey bool           // fragments up to the next keyframe are lost
-	queue   millrace.Chain // the bytes of entries
+	init    millrace.Chain // an init segment that is not in the queue yet
+	hasInit bool           // Init was called
+	needKey bool           // fragments up to the next keyframe are to be lost
+	queue   millrace.Chain // the bytes of all entries
 	entries []entry
-	held    int64 // bytes in the queue, and of the write under way
+	held    int64 // bytes in the queue and in the current write
 }
 
 func newRecording(cfg *Config, files *store, log *slog.Logger, name string) *Recording {
@@ -47,8 +47,8 @@ func newRecording(cfg *Config, files *store, log *slog.Logger, name string) *Rec
 	}
 }
 
-// reopen starts a new recording while the writer goroutine still writes the previous one. It
-// reports false if r is not closed. Archive.mu is held.
+// reopen begins a new recording in r, while the writer goroutine still writes the previous one. It
+// returns false if r is not closed. Archive.mu is held.
 func (r *Recording) reopen() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -59,7 +59,7 @@ func (r *Recording) reopen() bool {
 	return true
 }
 
-// Init sets the init segment of the fragments that come: the next keyframe begins a new file. It
+// Init sets the init segment of the following fragments. The next keyframe begins a new file. Init
 // takes ownership of body.
 func (r *Recording) Init(body *millrace.Chain) {
 	r.mu.Lock()
@@ -73,9 +73,9 @@ func (r *Recording) Init(body *millrace.Chain) {
 	r.hasInit, r.needKey = true, true
 }
 
-// Add records the fragment body; f is the result of ReadFragment. It takes ownership of body.
-// Fragments are lost while the queue is full, until the next keyframe after that, and before the
-// first Init.
+// Add records the fragment body; f is the result of ReadFragment. It takes ownership of body. A
+// fragment is lost if it comes before the first Init, or while the queue is full. After a loss, all
+// fragments up to the next keyframe are lost.
 func (r *Recording) Add(f mp4.FragmentInfo, body *millrace.Chain) {
 	f.Size = body.Len()
 	r.mu.Lock()
@@ -104,7 +104,7 @@ func (r *Recording) Add(f mp4.FragmentInfo, body *millrace.Chain) {
 	}
 }
 
-// Close ends the recording: its file ends when the queue has been written. Closing twice does
+// Close ends the recording. The file ends when the queue has been written. A second call does
 // nothing.
 func (r *Recording) Close() {
 	r.mu.Lock()
@@ -119,7 +119,7 @@ func (r *Recording) Close() {
 	notify(r.full)
 }
 
-// abandon gives up what waits. The Recording is closed.
+// abandon drops the queue. The Recording must be closed.
 func (r *Recording) abandon() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -133,8 +133,8 @@ func (r *Recording) abandon() {
 	r.entries = append(r.entries[:0], entry{ends: true})
 }
 
-// shed gives up the fragments that wait, if they are many for a disk that keeps up, and returns how
-// many bytes go.
+// shed drops the queued fragments, and returns the number of bytes dropped. It drops nothing if the
+// queue is as short as with a disk that keeps up.
 func (r *Recording) shed() (freed int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -166,7 +166,7 @@ func (r *Recording) queued() int64 {
 	return r.held
 }
 
-// notify wakes the goroutine that waits for c, or will.
+// notify wakes the goroutine that waits for c, now or later.
 func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -174,8 +174,8 @@ func notify(c chan struct{}) {
 	}
 }
 
-// writeQueued waits until something is in the queue, and for more of it during gatherTime, and
-// writes it.
+// writeQueued waits until the queue is not empty. It then waits up to gatherTime for more, and
+// writes the queue.
 func (r *Recording) writeQueued() {
 	<-r.some
 	select {
@@ -192,7 +192,7 @@ func (r *Recording) writeQueued() {
 	r.mu.Unlock()
 }
 
-// take returns all that waits.
+// take removes all entries from the queue, and returns them.
 func (r *Recording) take() (c millrace.Chain, entries []entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

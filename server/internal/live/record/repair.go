@@ -15,13 +15,15 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// maxInit bounds the init segment of a file: a Muxer's has two sequence headers of 64 KiB at most.
+// maxInit limits the init segment of a file, in bytes. A Muxer's init segment has at most two
+// sequence headers of 64 KiB.
 const maxInit = 256 << 10
 
-// headGuess is how much of a fragment is read at first. The heads of most are shorter.
+// headGuess is how many bytes of a fragment are read at first. The heads of most fragments are
+// shorter.
 const headGuess = 512
 
-// hasEnded reports whether a playlist has its last line.
+// hasEnded reports whether the playlist with that name has its last line.
 func hasEnded(root *os.Root, name string) (bool, error) {
 	f, err := root.Open(name + listExt)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -32,17 +34,17 @@ func hasEnded(root *os.Root, name string) (bool, error) {
 	defer f.Close()
 	var b [len(endLine)]byte
 	if _, err := f.Seek(-int64(len(b)), io.SeekEnd); err != nil {
-		return false, nil // it is shorter
+		return false, nil // the playlist is shorter than that line
 	}
 	_, err = io.ReadFull(f, b[:])
 	return string(b[:]) == endLine, err
 }
 
-// finish makes a recording whole that is not written to any more: it cuts the media file behind its
-// last whole fragment, and replaces the playlist by one that has all segments and the end. It
-// returns the size of both files. A media file that ends before its first whole fragment is
-// deleted, with its playlist; the size is 0 then. A file that this package did not write is left
-// alone, and is an error. name is the path without an extension.
+// finish completes a recording that is no longer written to. It truncates the media file after its
+// last whole fragment. It replaces the playlist by one that has all segments and the last line. It
+// returns the size of both files together. If the media file ends before its first whole fragment,
+// finish deletes it and its playlist, and returns 0. If this package did not write the file, finish
+// leaves it unchanged, and returns an error. name is the path without an extension.
 func finish(root *os.Root, name string) (int64, error) {
 	media, err := root.OpenFile(name+mediaExt, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -88,7 +90,7 @@ func finish(root *os.Root, name string) (int64, error) {
 	return end + int64(len(whole)), replaceList(root, name, whole)
 }
 
-// remove deletes a recording.
+// remove deletes the files of a recording, and its directories if they are empty.
 func remove(root *os.Root, name string) error {
 	for _, ext := range extensions {
 		if err := root.Remove(name + ext); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -96,14 +98,14 @@ func remove(root *os.Root, name string) error {
 		}
 	}
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
-		if root.Remove(dir) != nil { // there is something else in it
+		if root.Remove(dir) != nil { // the directory is not empty
 			break
 		}
 	}
 	return nil
 }
 
-// replaceList gives a recording a playlist that has ended.
+// replaceList replaces the playlist of a recording by one that is complete.
 func replaceList(root *os.Root, name string, text []byte) error {
 	f, err := root.OpenFile(name+newListExt, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fileMode)
 	if err != nil {
@@ -130,10 +132,10 @@ type reader struct {
 	head  []byte
 }
 
-// errTorn is the error of readInit if the file ends within the init segment.
+// errTorn is returned by readInit if the file ends within the init segment.
 var errTorn = errors.New("record: the init segment is not whole")
 
-// readInit reads the init segment and returns its size.
+// readInit reads the init segment, and returns its size.
 func (r *reader) readInit() (end int64, err error) {
 	b := make([]byte, min(r.size, maxInit))
 	if _, err := r.file.ReadAt(b, 0); err != nil {
@@ -159,8 +161,8 @@ func (r *reader) readInit() (end int64, err error) {
 	return end, err
 }
 
-// fragment returns the fragment at offset. ok is false if it is not complete. The error is
-// mp4.ErrNotMP4 if the bytes are not a fragment.
+// fragment returns the fragment at offset. ok is false if the fragment is not complete. The error
+// is mp4.ErrNotMP4 if the bytes are not a fragment.
 func (r *reader) fragment(offset int64) (f mp4.FragmentInfo, ok bool, err error) {
 	for need := headGuess; need > 0; {
 		if r.head = r.head[:0]; cap(r.head) < need {
@@ -177,9 +179,9 @@ func (r *reader) fragment(offset int64) (f mp4.FragmentInfo, ok bool, err error)
 	return f, f.Size >= f.Head && int64(f.Size) <= r.size-offset, nil
 }
 
-// readSegments returns the end of the last complete fragment, and the text of the entries of all
-// segments: the known ones, and those after them. It reads the last known segment again, and leaves
-// it out if its fragments are not complete.
+// readSegments returns the end of the last complete fragment, and the entries of all segments as
+// text: the known segments, and the segments after them. It reads the last known segment again, and
+// omits it if its fragments are not complete.
 func (r *reader) readSegments(known list, init int64, media string, date time.Time) (end int64,
 	target time.Duration, text []byte, err error) {
 	s := segmenter{target: known.target, zero: date}
@@ -225,7 +227,8 @@ func (r *reader) readSegments(known list, init int64, media string, date time.Ti
 	return end, max(longest, s.target), text, nil
 }
 
-// resume reads the fragments of a segment, so that s can continue after it. It returns their end.
+// resume reads the fragments of the segment e again, so that s can continue after it. It returns
+// the end of the last complete fragment.
 func (r *reader) resume(s *segmenter, e listEntry) (end int64, err error) {
 	for end = e.offset; end < e.end; {
 		f, ok, err := r.fragment(end)

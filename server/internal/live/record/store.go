@@ -15,24 +15,24 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// A store knows the files in the directory of an Archive, counts them, and deletes the oldest ones.
-// Its methods are for any goroutine.
+// A store keeps a list of the files in the directory of an Archive, counts them, and deletes the
+// oldest ones. Its methods may be called from any goroutine.
 type store struct {
 	dir      string
-	maxBytes int64 // of all files; 0 is no limit
+	maxBytes int64 // limits all files together; 0 means no limit
 	log      *slog.Logger
 
-	recordings atomic.Int64 // that share maxBytes
+	recordings atomic.Int64 // number of recordings that share maxBytes
 
 	mu       lock.Mutex
-	files    []kept // that have ended, oldest first
-	bytes    int64  // of all files
+	files    []kept // ended files, oldest first
+	bytes    int64  // size of all files
 	repaired int
 
 	written, lost, lostBytes, failures, removed atomic.Int64
 }
 
-// A kept file has ended.
+// A kept describes a recording whose file has ended.
 type kept struct {
 	stream, stamp string
 	bytes         int64
@@ -40,7 +40,7 @@ type kept struct {
 
 func (k *kept) name() string { return path.Join(k.stream, k.stamp) }
 
-// compare puts the older file first.
+// compare orders files by age, oldest first.
 func (k kept) compare(o kept) int {
 	return cmp.Or(strings.Compare(k.stamp, o.stamp), strings.Compare(k.stream, o.stream))
 }
@@ -62,7 +62,7 @@ func (s *store) readDir(root *os.Root) error {
 	return nil
 }
 
-// readSub is readStream for an entry d of a directory, if that is the directory of a stream.
+// readSub calls readStream if the directory entry d is the directory of a stream.
 func (s *store) readSub(root *os.Root, stream string, d fs.DirEntry) error {
 	if !d.IsDir() || checkName(stream) != nil {
 		return nil
@@ -70,14 +70,14 @@ func (s *store) readSub(root *os.Root, stream string, d fs.DirEntry) error {
 	return s.readStream(root, stream)
 }
 
-// readStream finds the recordings of a stream, and of streams with names below it (its name and a
-// slash). It leaves a recording that cannot be repaired unchanged.
+// readStream finds the recordings of a stream, and of the streams whose names begin with its name
+// and a slash. It leaves a recording that cannot be repaired unchanged.
 func (s *store) readStream(root *os.Root, stream string) error {
 	entries, err := fs.ReadDir(root.FS(), stream)
 	if err != nil {
 		return err
 	}
-	var before string // the stamp of the file before: up to three files have the same
+	var before string // the stamp of the previous file; up to three files have the same stamp
 	for _, e := range entries {
 		if err := s.readSub(root, stream+"/"+e.Name(), e); err != nil {
 			return err
@@ -99,8 +99,8 @@ func (s *store) readStream(root *os.Root, stream string) error {
 	return nil
 }
 
-// readFile adds k to the files. It finishes an unfinished file first. A file that cannot be
-// finished may be deleted later, if it is an archive's.
+// readFile adds k to the list of files. If k is unfinished, readFile finishes it first. A file that
+// cannot be finished may be deleted later, unless it is not an archive's.
 func (s *store) readFile(root *os.Root, k kept) error {
 	name := k.name()
 	ended, err := hasEnded(root, name)
@@ -127,7 +127,7 @@ func (s *store) readFile(root *os.Root, k kept) error {
 	return err
 }
 
-// sizeOf returns the size of a recording, as far as that can be told.
+// sizeOf returns the total size of a recording's files, as far as it can be determined.
 func sizeOf(root *os.Root, name string) (bytes int64) {
 	for _, ext := range extensions {
 		if info, err := root.Lstat(name + ext); err == nil {
@@ -139,18 +139,18 @@ func sizeOf(root *os.Root, name string) (bytes int64) {
 
 // Stats describes the files, and counts events since Open.
 type Stats struct {
-	Recordings int   // running recordings
-	Files      int   // that have ended and are in the directory
-	Bytes      int64 // of all files
+	Recordings int   // recordings in progress
+	Files      int   // ended files in the directory
+	Bytes      int64 // size of all files
 	Queued     int64 // bytes that wait for the disk
 
-	Written   int64 // bytes, of media files
-	Lost      int64 // fragments that are in no file: the queue was full, or the disk failed
-	LostBytes int64 // in them
-	Refused   int64 // streams that are in no file: Stream returned an error
+	Written   int64 // bytes written to media files
+	Lost      int64 // fragments not recorded, because the queue was full or the disk failed
+	LostBytes int64 // bytes of these fragments
+	Refused   int64 // streams that were not recorded, because Stream returned an error
 	Failures  int64 // errors of the disk
-	Removed   int64 // files, because of MaxBytes
-	Repaired  int   // files, by Open
+	Removed   int64 // files that were deleted because of MaxBytes
+	Repaired  int   // files that Open has repaired
 }
 
 // stats returns a snapshot of the store's counters.
@@ -164,20 +164,20 @@ func (s *store) stats() Stats {
 	}
 }
 
-// lose counts fragments that are in no file.
+// lose counts fragments that are not recorded.
 func (s *store) lose(fragments, bytes int) {
 	s.lost.Add(int64(fragments))
 	s.lostBytes.Add(int64(bytes))
 }
 
-// grow counts n bytes more, or less.
+// grow adds n, which may be negative, to the size of all files.
 func (s *store) grow(n int64) {
 	s.mu.Lock()
 	s.bytes += n
 	s.mu.Unlock()
 }
 
-// keep adds a file that has ended. counted of its bytes are counted already.
+// keep adds an ended file. counted is the part of its bytes that is counted already.
 func (s *store) keep(k kept, counted int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,8 +188,9 @@ func (s *store) keep(k kept, counted int64) {
 	}
 }
 
-// enough reports whether a growing file of n bytes is so large that it ends at the next keyframe.
-// maxBytes holds several files of each stream, so that the oldest one is a small part of it.
+// enough reports whether a growing file of n bytes must end at the next keyframe because of its
+// size. The limit is chosen so that maxBytes can hold several files of each stream, and the oldest
+// file is a small part of it.
 func (s *store) enough(n int64) bool {
 	const files = 4
 	if s.maxBytes == 0 {
@@ -200,8 +201,8 @@ func (s *store) enough(n int64) bool {
 	return n > s.maxBytes/files/s.recordings.Load()
 }
 
-// makeRoom deletes the oldest files while there are more than maxBytes. It reports whether the
-// growing files alone exceed maxBytes.
+// makeRoom deletes the oldest files while all files together exceed maxBytes. It reports whether
+// the growing files alone exceed maxBytes.
 func (s *store) makeRoom() (over bool) {
 	for {
 		s.mu.Lock()
@@ -218,7 +219,7 @@ func (s *store) makeRoom() (over bool) {
 	}
 }
 
-// remove deletes a file that has ended. If that fails the file is no longer counted, until the next
+// remove deletes an ended file. If that fails, the file is not counted any more until the next
 // Open.
 func (s *store) remove(k kept) {
 	root, err := os.OpenRoot(s.dir)

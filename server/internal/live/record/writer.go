@@ -12,36 +12,38 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// A writer puts the entries of a Recording's queue into files. It belongs to the writer goroutine.
+// A writer writes the entries of a Recording's queue to files. It is used only by the writer
+// goroutine.
 type writer struct {
 	cfg    *Config
 	store  *store
 	log    *slog.Logger
 	stream string
 
-	movie     millrace.Chain // the init segment of the fragments that come
-	file      *file          // nil: the next keyframe begins one
-	counted   int64          // bytes of file that the archive counts
+	movie     millrace.Chain // the init segment of the following fragments
+	file      *file          // nil: the next keyframe begins a file
+	counted   int64          // bytes of file that the store has counted
 	broken    string         // the name of a file that could not be finished
-	failing   bool           // since the last write that went well
+	failing   bool           // an error has occurred since the last successful write
 	retryAt   time.Time
 	admission admission
 }
 
-// An entry is something in a Recording's queue.
+// An entry is an element of a Recording's queue: a fragment, an init segment, or the end of a file.
 type entry struct {
 	mp4.FragmentInfo
 	at   time.Time
-	init int  // the bytes of an init segment, if it is one
-	ends bool // it is the end of a file
+	init int  // size of the init segment; 0 if the entry is not an init segment
+	ends bool // the entry is the end of a file
 }
 
-// write writes the queue to files. It borrows c, and may take bytes from it.
+// write writes the entries to files. It borrows c, which holds their bytes, and may take bytes from
+// c.
 func (w *writer) write(c *millrace.Chain, entries []entry) {
 	for i := range entries {
 		e := &entries[i]
 		if w.cfg.Admit != nil && !e.ends && !w.admission.admitted(w.cfg, w.stream, w.log) {
-			if e.init > 0 { // it is needed if the recording begins later
+			if e.init > 0 { // the init segment is needed if the recording begins later
 				w.movie.Release()
 				c.Cut(&w.movie, e.init)
 			} else {
@@ -73,10 +75,10 @@ func (w *writer) write(c *millrace.Chain, entries []entry) {
 	}
 }
 
-// fileEnds reports whether e, which is a keyframe, begins a new file: at the hour, where the
-// stream's time starts over, and where the file is large.
+// fileEnds reports whether the keyframe e must begin a new file. It must at the whole hour, where
+// the stream's time restarts, and where the current file is large.
 func (w *writer) fileEnds(e *entry) bool {
-	// A clock that goes back by a moment begins none.
+	// A clock that is set back by a moment does not begin a new file.
 	period := e.at.Truncate(w.cfg.Every)
 	if period.After(w.file.period) || period.Before(w.file.period.Add(-w.cfg.Every)) {
 		return true
@@ -84,7 +86,7 @@ func (w *writer) fileEnds(e *entry) bool {
 	return e.End-w.file.base < w.file.segments.line.End()-timeSlack || w.store.enough(w.file.next)
 }
 
-// begin begins a file, if e is a place to begin.
+// begin begins a file at e. It returns false if no file can begin at e.
 func (w *writer) begin(e *entry) bool {
 	if !e.Key || w.movie.Len() == 0 || w.failing && w.cfg.now().Before(w.retryAt) {
 		return false
@@ -101,7 +103,7 @@ func (w *writer) begin(e *entry) bool {
 	return true
 }
 
-// flush writes the added fragments to the file.
+// flush writes the added fragments to the file. An error ends the file.
 func (w *writer) flush() {
 	f := w.file
 	if f == nil || f.pending.Len() == 0 {
@@ -124,7 +126,7 @@ func (w *writer) flush() {
 	}
 }
 
-// end ends the file.
+// end ends the file, if there is one, and finishes it.
 func (w *writer) end() {
 	if w.file == nil {
 		return
@@ -135,8 +137,8 @@ func (w *writer) end() {
 	w.finish()
 }
 
-// finish finishes the file that is called broken. It returns false if that fails: begin tries
-// again, or the next Open.
+// finish finishes the file with the name broken. It returns false if that fails; then begin tries
+// again, or the next Open does.
 func (w *writer) finish() bool {
 	k := kept{stream: w.stream, stamp: path.Base(w.broken)}
 	root, err := os.OpenRoot(w.cfg.Dir)
@@ -145,7 +147,7 @@ func (w *writer) finish() bool {
 		_ = root.Close()
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		k.bytes, err = 0, nil // the directory is gone
+		k.bytes, err = 0, nil // the directory does not exist any more
 	}
 	if err != nil {
 		w.fail(err)
@@ -156,7 +158,7 @@ func (w *writer) finish() bool {
 	return true
 }
 
-// fail notes an error of the disk. The first one in a row is logged.
+// fail records an error of the disk. Only the first of several consecutive errors is logged.
 func (w *writer) fail(err error) {
 	w.store.failures.Add(1)
 	w.retryAt = w.cfg.now().Add(retryAfter)
@@ -167,7 +169,7 @@ func (w *writer) fail(err error) {
 	}
 }
 
-// leave releases the memory that the writer holds. A file that could not be finished counts as
+// leave releases the memory that the writer holds. It counts a file that could not be finished as
 // ended.
 func (w *writer) leave() {
 	w.movie.Release()

@@ -9,11 +9,11 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// maxVector is how many pieces the kernel takes in one writev.
+// maxVector is the largest number of pieces that the kernel accepts in one writev.
 const maxVector = 1024
 
-// writeTo writes all of c to w, and releases the written bytes. A file gets the pieces with writev,
-// without a copy.
+// writeTo writes all of c to w, and releases the written bytes. If w is a file, the pieces are
+// written with writev, without a copy.
 func writeTo(c *millrace.Chain, w io.Writer) error {
 	f, ok := w.(*os.File)
 	if !ok {

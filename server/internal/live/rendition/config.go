@@ -12,16 +12,16 @@ import (
 type Config struct {
 	KeepBytes  int64 // bytes that each rendition keeps for late viewers
 	KeepFrames int   // frames that each rendition keeps
-	MaxTag     int   // the longest data of an FLV tag, in bytes
+	MaxTag     int   // limits the data of an FLV tag, in bytes
 
-	// How long a frame may wait to be sent together with others; 0: not at all.
+	// How long a frame may wait to be sent together with others; 0: it does not wait.
 	Latency time.Duration
 
-	// How far behind a viewer may be; the zero value of a field: as far as is kept.
+	// How far behind a viewer may be. A field with the value zero: as far as frames are kept.
 	Lag broadcast.Lag
-	// Disconnect a viewer that is further behind, instead of moving it to the newest keyframe.
+	// A viewer that is further behind is disconnected instead of moved to the newest keyframe.
 	Drop  bool
-	Stall time.Duration // disconnect a viewer that takes nothing for this long
+	Stall time.Duration // a viewer that accepts no data for this long is disconnected
 
 	Counters *Counters
 }
@@ -29,8 +29,8 @@ type Config struct {
 // Counters count events of all streams of a server.
 type Counters struct {
 	GroupsCut atomic.Int64 // GOPs longer than the kept frames
-	// NAL units and video frames that decoders fail at.
+	// NAL units and video frames on which decoders fail.
 	Damaged atomic.Int64
-	Lost    [broadcast.Refused + 1]atomic.Int64 // frames that viewers were moved past, by reason
+	Lost    [broadcast.Refused + 1]atomic.Int64 // frames that viewers have lost, by reason
 	Fanout  fanout.Counters
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/flvstream"
 )
 
-// A conversion makes a rendition from another one.
+// A conversion makes one rendition from another.
 type conversion struct {
 	*convert.Conversion
 	to *Rendition
@@ -38,7 +38,8 @@ func newConversion(r, live *Rendition) conversion {
 	return c
 }
 
-// run converts until the stream ends or ctx does. It returns the reason for which the viewers end.
+// run converts until the stream or ctx ends. It returns the reason that the viewers' transports
+// get.
 func (c conversion) run(ctx context.Context) (why fanout.Reason) {
 	log, form := c.to.log, c.to.format.String()
 	defer func() {
@@ -53,7 +54,7 @@ func (c conversion) run(ctx context.Context) (why fanout.Reason) {
 	why = fanout.ConversionFailed
 	level, reason := slog.LevelDebug, "end of the stream"
 	switch {
-	case err == nil || ctx.Err() != nil: // or it has no viewers
+	case err == nil || ctx.Err() != nil: // after the end of ctx, the rendition has no viewers
 		why = fanout.StreamEnded
 	case errors.Is(err, convert.ErrNewInit):
 		why, level = fanout.CodecsChanged, slog.LevelInfo
@@ -70,10 +71,10 @@ func (c conversion) run(ctx context.Context) (why fanout.Reason) {
 // A report logs and counts the frames that a conversion leaves out.
 type report struct {
 	rendition *Rendition
-	warned    bool // that frames were missed
+	warned    bool // missed frames were logged
 }
 
-// LeftOut warns once of each publisher that sends such video.
+// LeftOut counts n frames, and warns once for each publisher that sends such video.
 func (c *report) LeftOut(n int64) {
 	s := c.rendition
 	s.cfg.Counters.Damaged.Add(n)
@@ -84,7 +85,7 @@ func (c *report) LeftOut(n int64) {
 	}
 }
 
-// Refused warns once of each publisher that sends such tags.
+// Refused warns once for each publisher and type of tag.
 func (c *report) Refused(t flv.Type, why error) {
 	s, flag := c.rendition, flvstream.TrackFlag(t)
 	if p := s.publisher.Load(); p.refused.Or(flag)&flag == 0 {
@@ -93,7 +94,7 @@ func (c *report) Refused(t flv.Type, why error) {
 	}
 }
 
-// Missed counts the frames for each viewer of the rendition.
+// Missed counts the lost frames for each viewer of the rendition.
 func (c *report) Missed(lost broadcast.Missed) {
 	s := c.rendition
 	s.mu.Lock()

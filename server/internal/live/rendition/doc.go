@@ -6,12 +6,12 @@
 //	                                        └▶ FragmentReader       HLS and recordings
 //
 // A [Set] belongs to one stream. The stream's publisher writes the live rendition, which has the
-// format that the publisher sends. The Set makes each other [Rendition] while it has viewers or
-// readers, and all of them share it.
+// publisher's format. The Set makes any other [Rendition] while that has viewers or readers. All
+// viewers of a format share its rendition.
 //
 // A further format needs a constant (format.go), a conversion (package convert), and a case in
-// newConversion. Beyond that, Rendition.drops says whether its viewers may lose frames, and
-// newCursor says where a viewer begins.
+// newConversion. In addition, Rendition.drops decides whether its viewers may lose frames, and
+// Rendition.newCursor decides where a viewer begins.
 //
-// The package does not know who publishes or who watches.
+// The package does not know publishers or viewers.
 package rendition

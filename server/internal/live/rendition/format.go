@@ -1,19 +1,19 @@
 package rendition
 
-// A Format is how the bytes of a rendition are made.
+// A Format is the format of a rendition's bytes.
 type Format uint8
 
 const (
 	FLV Format = iota
 	MP4
 	RTMP
-	Raw // any bytes, as they come
+	Raw // any bytes, unchanged
 
 	formats // the number of formats
 )
 
-// formatNames has the name and the content type of each format. Only clients that speak RTMP get
-// RTMP.
+// formatNames has the name and the media type of each format. RTMP has no media type, because only
+// clients that speak RTMP get it.
 var formatNames = [formats]struct{ name, contentType string }{
 	FLV:  {name: "flv", contentType: "video/x-flv"},
 	MP4:  {name: "mp4", contentType: "video/mp4"},

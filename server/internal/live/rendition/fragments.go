@@ -14,25 +14,25 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/hlslive"
 )
 
-// ErrNotMade is the error of FragmentReader.Next when no MP4 can be made of the stream.
+// ErrNotMade is returned by FragmentReader.Next if no MP4 can be made of the stream.
 var ErrNotMade = errors.New("the stream has nothing, or nothing any more, that MP4 is made of")
 
-// A FragmentReader reads the MP4 fragments that viewers get, and continues with the next rendition
-// when the codecs change. It is the [hlslive.Source] of HLS, and recordings read from it. One
-// goroutine at a time uses it, and calls Release at the end.
+// A FragmentReader reads the MP4 fragments that viewers get. When the codecs change, it continues
+// with the next rendition. It is the [hlslive.Source] of HLS, and recordings read from it, too. One
+// goroutine at a time may use it. The caller calls Release at the end.
 type FragmentReader struct {
 	set    *Set
-	from   *Rendition // nil before the first one, and between two
+	from   *Rendition // nil before the first rendition, and between two renditions
 	cursor *broadcast.Cursor
 
-	init  millrace.Chain // the init segment of the fragments that come
+	init  millrace.Chain // the init segment of the next fragments
 	movie *mp4.Movie     // describes init
-	early bool           // the first video frame, which is a keyframe, has not come
-	lost  bool           // fragments are missing in front of the next one
+	early bool           // the first video frame, which is a keyframe, has not come yet
+	lost  bool           // fragments before the next one are missing
 }
 
 // Next appends the next fragment to dst, which owns it. It returns io.EOF at the end of the stream,
-// and ErrNotMade if there is no MP4 of it.
+// and ErrNotMade if no MP4 can be made of it.
 func (r *FragmentReader) Next(ctx context.Context, dst *millrace.Chain) (hlslive.Fragment, error) {
 	for {
 		if r.from == nil {
@@ -61,7 +61,7 @@ func (r *FragmentReader) Next(ctx context.Context, dst *millrace.Chain) (hlslive
 	}
 }
 
-// Fragments returns a reader of the fragments that come from now on.
+// Fragments returns a reader of all later fragments. The caller calls Release on it.
 func (s *Set) Fragments() *FragmentReader {
 	r := &FragmentReader{set: s}
 	r.begin()
@@ -75,7 +75,7 @@ func (r *FragmentReader) begin() {
 	defer s.mu.Unlock()
 	r.from = s.get(MP4)
 	r.from.readers++
-	r.early = !s.facts.NoVideo.Load() // otherwise it begins with audio between video frames
+	r.early = !s.facts.NoVideo.Load() // with NoVideo, audio between video frames comes first
 	r.cursor = r.from.source(broadcast.BatchFrames(1))
 }
 
@@ -98,10 +98,10 @@ func (r *FragmentReader) Release() {
 	r.init.Release()
 }
 
-// AppendInit appends a reference to the init segment of the latest fragment to dst.
+// AppendInit appends a reference to the latest fragment's init segment to dst.
 func (r *FragmentReader) AppendInit(dst *millrace.Chain) { r.init.Clone(dst) }
 
-// KeyInterval returns the usual distance of keyframes, or 0 if it is unknown.
+// KeyInterval returns the usual distance of keyframes, or 0 if that is unknown.
 func (r *FragmentReader) KeyInterval() time.Duration {
 	return time.Duration(r.set.facts.UsualInterval.Load()) * time.Millisecond
 }
@@ -111,12 +111,12 @@ func (r *FragmentReader) ExpectsKey() bool {
 	return r.set.HasStart() && !r.set.facts.NoVideo.Load()
 }
 
-// take moves the fragment of a batch, c, to dst.
+// take moves the fragment of the batch b from c to dst.
 func (r *FragmentReader) take(dst, c *millrace.Chain, b broadcast.Batch) hlslive.Fragment {
 	info := b.Info.(*convert.Fragment)
 	f := hlslive.Fragment{FragmentInfo: info.FragmentInfo, Movie: info.Movie, KeyNext: info.KeyNext,
 		AfterLoss: r.lost}
-	if b.Preamble > 0 { // also after a loss
+	if b.Preamble > 0 { // a preamble is also sent after a loss
 		r.init.Release()
 		c.Cut(&r.init, b.Preamble)
 		f.NewInit = info.Movie != r.movie

@@ -2,13 +2,13 @@ package rendition
 
 // A meter measures the bit rate of a stream.
 type meter struct {
-	since int64 // ns; the start of the measurement
+	since int64 // start of the measurement, in ns
 	bytes int64
-	rate  int64 // bits per second; 0 before a second has passed
+	rate  int64 // bits per second; 0 in the first second
 }
 
-// add counts n bytes that came at a monotonic time in ns. It reports whether rate has changed,
-// which it does once a second.
+// add counts n bytes that arrived at the monotonic time at, in ns. It reports whether rate has
+// changed, which happens once a second.
 func (m *meter) add(n int, at int64) bool {
 	if m.since == 0 {
 		m.since = at
@@ -20,7 +20,7 @@ func (m *meter) add(n int, at int64) bool {
 	}
 	rate := int64(float64(m.bytes) * 8e9 / float64(elapsed))
 	if m.rate > 0 {
-		// One keyframe more or less in a second must not make the figure jump.
+		// One keyframe more or less in a second must not change the rate abruptly.
 		rate = (rate + m.rate) / 2
 	}
 	*m = meter{since: at, rate: rate}

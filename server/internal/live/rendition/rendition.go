@@ -12,37 +12,37 @@ import (
 )
 
 const (
-	// batchBytes limits how much a viewer takes from the ring at a time. A stalled viewer pins one
-	// batch in addition to what the ring keeps. 256 KiB is more than the kernel accepts at once
-	// from a connection with a limit of unsent bytes.
+	// batchBytes limits the bytes that a viewer takes from the ring at a time. A stalled viewer
+	// keeps one batch in memory, in addition to the frames that the ring keeps. The kernel accepts
+	// less than 256 KiB at once for a connection with a limit of unsent bytes.
 	batchBytes = 256 << 10
-	// minMP4Frames is room for the fragments of 90 seconds of audio, however small
-	// Config.KeepFrames is.
+	// minMP4Frames is the least room for fragments, whatever Config.KeepFrames is. It holds 90
+	// seconds of audio.
 	minMP4Frames = 1 << 12
 )
 
-// A Rendition is one format of a stream. It is made once, for all viewers who watch it.
+// A Rendition is one format of a stream. It is made once for all its viewers.
 type Rendition struct {
 	*base
 	format Format
 	head   []byte // sent to each viewer before anything from the ring
 	ring   *broadcast.Ring
-	fanout *fanout.Fanout // writes the ring to the viewers, and closes it
+	fanout *fanout.Fanout // writes from the ring to the viewers, and closes the ring
 
-	// Of a rendition that is made from the live one; nil for that one.
-	ready <-chan struct{} // closed when the frames that were kept at the start have been converted
+	// Set only for a rendition that is made from the live one.
+	ready <-chan struct{} // closed when the frames that were kept at the start are converted
 	stop  func()          // ends the conversion
 
 	viewers int // guarded by mu
-	readers int // FragmentReaders; guarded by mu
+	readers int // number of FragmentReaders; guarded by mu
 }
 
-// newRendition returns a rendition without frames. head is sent to each viewer.
+// newRendition returns a rendition without frames. Each viewer is sent head first.
 func newRendition(b *base, f Format, head []byte) *Rendition {
 	frames := b.cfg.KeepFrames
 	if f == MP4 {
-		// The ring makes room for one piece of memory per frame. A fragment has one piece for each
-		// of its frames, and two more.
+		// The ring has room for one piece of memory per frame. A fragment has one piece for each of
+		// its frames, and two more.
 		frames = max(minMP4Frames, 2*frames)
 	}
 	r := &Rendition{base: b, format: f, head: head, ring: broadcast.New(
@@ -57,18 +57,18 @@ func newRendition(b *base, f Format, head []byte) *Rendition {
 // Format returns the format of r.
 func (r *Rendition) Format() Format { return r.format }
 
-// Fanout returns the writer to the viewers of r.
+// Fanout returns the Fanout that writes to the viewers of r.
 func (r *Rendition) Fanout() *fanout.Fanout { return r.fanout }
 
 // Stats describes the frames that r keeps for late viewers.
 func (r *Rendition) Stats() broadcast.Stats { return r.ring.Stats() }
 
-// Evict drops kept frames older than age, but the GOP that new viewers need only if all is set. It
-// returns the number of bytes dropped.
+// Evict drops kept frames that are older than age. It keeps the GOP that new viewers need, unless
+// all is set. It returns the number of bytes dropped.
 func (r *Rendition) Evict(age time.Duration, all bool) int64 { return r.ring.Evict(age, all) }
 
-// Head returns the bytes that a new viewer gets before any frame. An FLV header names the tracks
-// that exist.
+// Head returns the bytes that a new viewer gets before any frame. An FLV header announces only the
+// tracks that exist.
 func (r *Rendition) Head() []byte {
 	tracks := r.facts.Tracks.Load()
 	if r.format != FLV || tracks == 0 {
@@ -79,17 +79,17 @@ func (r *Rendition) Head() []byte {
 	return head
 }
 
-// StateTracks corrects the FLV metadata in batch from the offset from on: they name the tracks that
-// exist, as Head does.
+// StateTracks corrects the FLV metadata in batch, from the offset from on, to announce only the
+// tracks that exist, as Head does.
 func (r *Rendition) StateTracks(batch *millrace.Chain, from int) {
 	if tracks := r.facts.Tracks.Load(); r.format == FLV && tracks != 0 {
 		flvstream.StateAll(r.memory, batch, from, tracks)
 	}
 }
 
-// AwaitReady returns where a viewer begins that has joined for the next keyframe, and for which
-// that was not known yet. Until a conversion has caught up, the keyframe that comes next may be an
-// old one. After an error the caller calls Set.Leave.
+// AwaitReady returns the start of a viewer for which Set.Join could not determine it yet. Such a
+// viewer begins at the next keyframe. It waits until the conversion has caught up, because before
+// that the next keyframe may be an old one. After an error, the caller calls Set.Leave.
 func (r *Rendition) AwaitReady(ctx context.Context) (fanout.Start, error) {
 	select {
 	case <-r.ready:
@@ -101,8 +101,8 @@ func (r *Rendition) AwaitReady(ctx context.Context) (fanout.Start, error) {
 	return r.startAtNextKey(), nil
 }
 
-// AwaitTracks waits until Head can name the tracks of the stream: browsers wait for a track that is
-// announced and never comes. It waits for flvstream.TrackWait at most.
+// AwaitTracks waits until Head can announce the tracks of the stream, because browsers wait for an
+// announced track even if it never comes. It waits for at most flvstream.TrackWait.
 func (r *Rendition) AwaitTracks(ctx context.Context) error {
 	if r.format != FLV {
 		return nil
@@ -126,31 +126,32 @@ func (r *Rendition) startAtNextKey() fanout.Start {
 
 func startAt(c *broadcast.Cursor) fanout.Start { return fanout.Start{Cursor: c, Lag: c.Lag()} }
 
-// keyAge returns the age of the newest keyframe at which viewers can start, or 0 if they begin
-// without one. mu is held.
+// keyAge returns the age of the newest keyframe at which viewers can start. It returns 0 if viewers
+// begin without a keyframe. mu is held.
 func (r *Rendition) keyAge() time.Duration {
 	c := r.source()
 	defer c.Close()
 	return c.Lag().Time
 }
 
-// cursor returns a new viewer's place in the ring: at the newest keyframe, unless opts say
-// otherwise. As long as nothing has been published that a viewer cannot start after, it is at the
-// head, so that the first viewers miss nothing. mu is held.
+// cursor returns a new viewer's position in the ring: the newest keyframe, unless opts say
+// otherwise. A viewer of Raw begins at the head of the ring. So does a viewer of FLV or RTMP until
+// the first frame that late viewers would miss is published, so that the first viewers miss
+// nothing. mu is held.
 func (r *Rendition) cursor(opts ...broadcast.CursorOption) *broadcast.Cursor {
 	lag, batch := r.cfg.Lag, batchBytes
 	if lag.Bytes > 0 {
-		// Frames taken and not yet sent count as lag.
+		// Frames that were taken and are not yet sent count as lag.
 		batch = int(min(batchBytes, max(lag.Bytes/4, 4<<10)))
 	}
-	if r.drops() { // a viewer that is disconnected for its lag is not moved first
+	if r.drops() { // a viewer that is to be disconnected for its lag must not be moved first
 		lag = broadcast.Lag{}
 	}
 	return r.newCursor(lag, append(opts, broadcast.BatchBytes(batch))...)
 }
 
-// source returns a cursor for a conversion or a FragmentReader. It may be as far behind as is kept.
-// mu is held.
+// source returns a cursor for a conversion or a FragmentReader. The cursor may be behind as far as
+// frames are kept. mu is held.
 func (r *Rendition) source(opts ...broadcast.CursorOption) *broadcast.Cursor {
 	return r.newCursor(broadcast.Lag{}, opts...)
 }
@@ -166,10 +167,10 @@ func (r *Rendition) newCursor(limits broadcast.Lag,
 	return r.ring.Cursor(opts...)
 }
 
-// drops reports whether a viewer that is too far behind is disconnected. Frames can be left out of
-// FLV and RTMP. Bytes of an unknown format have no place at which to continue, and after a gap an
-// MP4 player continues with the audio at once but waits with the video.
+// drops reports whether a viewer that is too far behind is disconnected instead of moved. Frames
+// can be left out of FLV and RTMP. Bytes of an unknown format have no place at which to continue.
+// After a gap, an MP4 player would continue with the audio at once, but wait with the video.
 func (r *Rendition) drops() bool { return r.format == Raw || r.format == MP4 || r.cfg.Drop }
 
-// startIsKept reports whether viewers can start at a keyframe that is kept.
+// startIsKept reports whether the ring still has a keyframe at which viewers can start.
 func (r *Rendition) startIsKept() bool { return r.ring.Stats().Start }

@@ -13,26 +13,27 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/flvstream"
 )
 
-// A Set is the renditions of one stream. One goroutine at a time publishes: SetPublisher, Publish,
-// Configure, ChangeTracks, Count, Pause and Flush. Any goroutine may call the other methods.
+// A Set holds the renditions of one stream. Only one goroutine at a time may publish, that is, call
+// SetPublisher, Publish, Configure, ChangeTracks, Count, Pause or Flush. Any goroutine may call the
+// other methods.
 //
-// Locks: Set.mu, then that of a broadcast.Ring. The Set logs nothing while it holds mu.
+// Lock order: Set.mu, then the lock of a broadcast.Ring. The Set logs nothing while it holds mu.
 type Set struct {
 	*base
-	live *Rendition          // the stream as it comes
-	made [formats]*Rendition // made from live, or nil. Guarded by mu
+	live *Rendition          // the publisher's format
+	made [formats]*Rendition // renditions made from live, or nil; guarded by mu
 
 	hasStart atomic.Bool  // see HasStart
 	rate     atomic.Int64 // see Rate
 
-	// Of the publisher's goroutine.
+	// Used only by the publisher's goroutine.
 	meter meter
-	cuts  int64 // GOPs that noteCuts has counted
+	cuts  int64 // number of GOPs that noteCuts has counted
 }
 
-// New returns the renditions of a stream in the format f. head is sent to each viewer before any
-// frame; for FLV it is the FLV header. New borrows memory, the account of the stream's bytes. The
-// caller calls SetPublisher before it publishes, and Close at the end of the stream.
+// New returns the renditions of a stream in the format f. Each viewer is sent head before any
+// frame; for FLV, head is the FLV header. New borrows memory, the account of the stream's bytes.
+// The caller calls SetPublisher before it publishes, and Close at the end of the stream.
 func New(cfg *Config, log *slog.Logger, memory *millrace.Pool, f Format, head []byte) *Set {
 	b := &base{cfg: cfg, log: log, memory: memory, facts: flvstream.NewFacts()}
 	if f == FLV {
@@ -41,9 +42,9 @@ func New(cfg *Config, log *slog.Logger, memory *millrace.Pool, f Format, head []
 	return &Set{base: b, live: newRendition(b, f, head)}
 }
 
-// Close ends the stream. Viewers get the rest of it.
+// Close ends the stream. Viewers get the remaining frames.
 func (s *Set) Close() {
-	s.facts.SetKnown() // there will be no more
+	s.facts.SetKnown() // no more tracks will come
 	s.live.fanout.Close(fanout.StreamEnded)
 }
 
@@ -52,7 +53,7 @@ func (s *Set) Format() Format { return s.live.format }
 
 // Publish adds a frame. It takes ownership of c. Viewers can start at the frame if start is set.
 func (s *Set) Publish(c *millrace.Chain, start bool) error {
-	if !s.begun { // only this goroutine writes it
+	if !s.begun { // only this goroutine writes begun
 		s.mu.Lock()
 		s.begun = true
 		defer s.mu.Unlock()
@@ -60,19 +61,19 @@ func (s *Set) Publish(c *millrace.Chain, start bool) error {
 	return s.live.ring.Publish(c, broadcast.Frame{Key: start})
 }
 
-// Configure adds a frame that later viewers need as well: from now on they get preamble before the
-// keyframe at which they start. It takes ownership of both.
+// Configure adds a frame that later viewers need, too. From now on they get preamble before the
+// keyframe at which they start. Configure takes ownership of c and preamble.
 func (s *Set) Configure(c, preamble *millrace.Chain) error {
-	s.mu.Lock() // so that a viewer that joins gets it once
+	s.mu.Lock() // so that a viewer that joins now gets the frame once
 	defer s.mu.Unlock()
 	defer s.live.ring.SetPreamble(preamble)
 	return s.live.ring.Publish(c, broadcast.Frame{})
 }
 
-// ChangeTracks adds the first frame after a track has gone or come back. preamble has the tracks
-// that are left. It takes ownership of both.
+// ChangeTracks adds the first frame after a track has disappeared or returned. preamble describes
+// the tracks that the stream has now. ChangeTracks takes ownership of c and preamble.
 func (s *Set) ChangeTracks(c, preamble *millrace.Chain, start bool) error {
-	s.mu.Lock() // a conversion begins before or after both
+	s.mu.Lock() // a conversion begins before both changes, or after both
 	defer s.mu.Unlock()
 	s.live.ring.SetPreamble(preamble)
 	s.facts.TrackSet.Add(1)
@@ -82,7 +83,7 @@ func (s *Set) ChangeTracks(c, preamble *millrace.Chain, start bool) error {
 // Flush serves the viewers at once, because nothing will be published for a while.
 func (s *Set) Flush() { s.live.ring.Flush() }
 
-// Count adds n bytes that the publisher sent, at a monotonic time in ns. It updates Rate once a
+// Count adds n bytes that the publisher sent at a monotonic time in ns. It updates Rate once a
 // second.
 func (s *Set) Count(n int, at int64) {
 	if s.meter.add(n, at) {
@@ -91,7 +92,7 @@ func (s *Set) Count(n int, at int64) {
 	}
 }
 
-// Pause says that the publisher has gone: Rate is 0 until the next one comes.
+// Pause records that the publisher has left. Rate is 0 until the next publisher comes.
 func (s *Set) Pause() {
 	s.meter = meter{}
 	s.rate.Store(0)
@@ -101,7 +102,7 @@ func (s *Set) Pause() {
 // Rate returns the recent bit rate, in bits per second.
 func (s *Set) Rate() int64 { return s.rate.Load() }
 
-// noteCuts counts the GOPs that lost their keyframe before they ended.
+// noteCuts counts the GOPs whose keyframe was dropped before they ended.
 func (s *Set) noteCuts() {
 	n := int64(s.Stats().GroupsCut)
 	if n == s.cuts {
@@ -117,7 +118,7 @@ func (s *Set) noteCuts() {
 	s.cuts = n
 }
 
-// NoteStart notes that a frame at which viewers can start was published.
+// NoteStart records that a frame at which viewers can start was published.
 func (s *Set) NoteStart() {
 	if !s.hasStart.Load() {
 		s.hasStart.Store(true)
@@ -127,27 +128,27 @@ func (s *Set) NoteStart() {
 // HasStart reports whether NoteStart was called since the Set was made, or since ForgetStart.
 func (s *Set) HasStart() bool { return s.hasStart.Load() }
 
-// ForgetStart makes HasStart return false, because the frames so far are from another owner of the
-// stream.
+// ForgetStart makes HasStart return false, because the stream's frames so far are from another
+// owner.
 func (s *Set) ForgetStart() { s.hasStart.Store(false) }
 
-// StartIsKept reports whether the live rendition has a keyframe at which viewers can start.
+// StartIsKept reports whether the live rendition still has a keyframe at which viewers can start.
 func (s *Set) StartIsKept() bool { return s.live.startIsKept() }
 
-// Join adds a viewer of format f, which Leave removes. The viewer begins at the newest keyframe, or
-// at the next one if next is set. If it cannot be said yet where that is, start has no cursor, and
-// Rendition.AwaitReady returns it.
+// Join adds a viewer of format f; Leave removes it. The viewer begins at the newest keyframe, or at
+// the next keyframe if next is set. If that position is not known yet, start has no cursor, and the
+// caller gets the start from Rendition.AwaitReady.
 func (s *Set) Join(f Format, next bool) (r *Rendition, start fanout.Start) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r = s.get(f)
 	r.viewers++
 	switch {
-	case !next || !s.begun: // at the start of a stream there is nothing to leave out
+	case !next || !s.begun: // at the start of a stream there is nothing to skip
 		start = s.startAtKey(r)
 	case r.ready == nil:
 		start = r.startAtNextKey()
-	} // otherwise the viewer starts when the kept frames have been converted
+	} // otherwise AwaitReady returns the start, when the kept frames are converted
 	return r, start
 }
 
@@ -159,7 +160,7 @@ func (s *Set) Leave(r *Rendition) {
 	s.stopUnused(r)
 }
 
-// Restart returns a start at the newest keyframe, for a viewer of r that has lost its place.
+// Restart returns a start at the newest keyframe, for a viewer of r that has lost its position.
 func (s *Set) Restart(r *Rendition) fanout.Start {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,7 +174,7 @@ func (s *Set) startAtKey(r *Rendition) fanout.Start {
 	return start
 }
 
-// get returns the rendition of format f, and starts a conversion if there is none. mu is held.
+// get returns the rendition of format f, and starts its conversion if necessary. mu is held.
 func (s *Set) get(f Format) *Rendition {
 	if f == s.live.format {
 		return s.live
@@ -197,7 +198,7 @@ func (s *Set) startConversion(f Format) {
 // run makes r until the stream ends or the last viewer has left.
 func (s *Set) run(ctx context.Context, r *Rendition, c conversion) {
 	why := c.run(ctx)
-	s.retire(r) // first, so that a viewer that comes again does not get r
+	s.retire(r) // before Close, so that a viewer that reconnects does not get r
 	r.fanout.Close(why)
 }
 
@@ -209,21 +210,21 @@ func (s *Set) stopUnused(r *Rendition) {
 	}
 }
 
-// retire makes the next viewer of r's format get another rendition.
+// retire removes r from made, so that the next viewer of the format gets a new rendition.
 func (s *Set) retire(r *Rendition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forget(r)
 }
 
-// forget removes r from made, if it is there. mu is held.
+// forget removes r from made, if r is there. mu is held.
 func (s *Set) forget(r *Rendition) {
 	if s.made[r.format] == r {
 		s.made[r.format] = nil
 	}
 }
 
-// All returns the live rendition and those made from it.
+// All returns the live rendition and the renditions made from it.
 func (s *Set) All() []*Rendition {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -236,7 +237,7 @@ func (s *Set) All() []*Rendition {
 	return list
 }
 
-// Viewers returns how many viewers the rendition of format f has.
+// Viewers returns the number of viewers of the rendition of format f.
 func (s *Set) Viewers(f Format) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -249,8 +250,8 @@ func (s *Set) Viewers(f Format) int {
 	return 0
 }
 
-// MP4Time returns the time of the newest MP4 fragment, by the clock of the MP4, or 0 if none is
-// made.
+// MP4Time returns the time of the newest MP4 fragment, by the clock of the MP4. It returns 0 if no
+// MP4 is made.
 func (s *Set) MP4Time() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -265,8 +266,8 @@ func (s *Set) MP4Time() time.Duration {
 // Stats describes the frames that the live rendition keeps.
 func (s *Set) Stats() broadcast.Stats { return s.live.Stats() }
 
-// KeyAge returns the age of the newest keyframe at which viewers can start, or 0 if they begin
-// without one.
+// KeyAge returns the age of the newest keyframe at which viewers can start. It returns 0 if viewers
+// begin without a keyframe.
 func (s *Set) KeyAge() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
