@@ -2,7 +2,7 @@ package millrace
 
 import "sync/atomic"
 
-// block is one piece of a Pool's memory together with the count of the shares of it.
+// block is one piece of a Pool's memory together with the number of shares of it.
 //
 // Invariants, while any share is held:
 //
@@ -22,7 +22,7 @@ import "sync/atomic"
 // sole owner, who advances the generation before the Pool can lend the block again. Go's atomics
 // are sequentially consistent, so all that other holders did with the bytes happened before that.
 //
-// Shares are counted by weight. A Ref stands for one or more of them: Clone usually splits the
+// Shares are counted by weight. A Ref holds one or more counted shares: Clone usually splits the
 // Ref's own shares and touches no shared word, and Release returns all of them with one
 // subtraction. (Weighted reference counting: D. I. Bevan, "Distributed garbage collection using
 // reference counting", PARLE 1987.)
@@ -32,35 +32,36 @@ type block struct {
 	pool  *Pool
 	class int8 // index into pool.classes, or oversize
 
-	// used is written only by the writer or by the holder of every share; atomically where the
-	// other may look.
+	// used is written only by the writer or by the holder of every share. The write is atomic when
+	// another holder may read used at the same time.
 	used uint32
-	_    [cacheLine - 48]byte // two blocks' counts never share a cache line
+	_    [cacheLine - 48]byte // the counts of two blocks never share a cache line
 }
 
 const (
-	// cacheLine is what x86-64 and most ARM cores move between their caches at a time. The
-	// allocator aligns an object of this size to it.
+	// cacheLine is the number of bytes that the cores of x86-64 and of most ARM processors transfer
+	// between their caches at a time. The allocator aligns an object of this size to it.
 	cacheLine = 64
 
-	// stock is how many shares are bought with one addition when a holder has none left to give
-	// away.
+	// stock is the number of shares that a holder buys with one addition when it has none left to
+	// give away.
 	stock = 256
 
-	// countLimit bounds the shares of one block far below the 32 bits of the count, so that an
-	// overrun is seen before it could reach the generation. It leaves room for eight million
-	// holders that each bought a stock.
+	// countLimit limits the shares of one block to far less than the 32 bits of the count allow, so
+	// that an overrun is detected before it could reach the generation. It leaves room for eight
+	// million holders that each bought a stock.
 	countLimit = 1 << 31
 )
 
-// oversize is the class of a block that is larger than the largest size class: it comes from the
-// heap and goes there.
+// oversize is the class of a block that is larger than the largest size class. Such a block is
+// allocated on the heap and left to the garbage collector.
 const oversize = -1
 
 func generation(state uint64) uint32 { return uint32(state >> 32) }
 func count(state uint64) uint32      { return uint32(state) }
 
-// lend returns the generation of the loan that begins. The new owner holds a whole stock of shares.
+// lend begins a loan of the block and returns its generation. The new owner holds a whole stock of
+// shares.
 func (b *block) lend() uint32 {
 	b.used = 0
 	return generation(b.state.Load())
@@ -73,11 +74,11 @@ func newBlock(p *Pool, class int8, size int) *block {
 	return b
 }
 
-// advice ends the texts of panics that may hit an innocent owner: the count alone does not show who
-// made the mistake.
+// advice ends the texts of panics that may hit an owner who made no mistake: the count alone does
+// not show who made it.
 const advice = "; build with -tags invariants to see where it was taken and released"
 
-// check panics when the block has gone back since the generation gen was lent.
+// check panics if the block was returned to its Pool since the loan of generation gen.
 func (b *block) check(gen uint32) {
 	if generation(b.state.Load()) != gen {
 		panic("millrace: use of a share after its block went back to the pool" + advice)
@@ -91,12 +92,12 @@ func (b *block) buy(n uint32) {
 	}
 }
 
-// rejoin adds n shares for a caller who holds none but held some in generation gen. It fails when
-// the block went back in the meantime.
+// rejoin adds n shares for a caller who holds none but held some in generation gen. It returns
+// false if the block was returned in the meantime.
 func (b *block) rejoin(gen, n uint32) bool {
 	for {
 		s := b.state.Load()
-		if generation(s) != gen || count(s) == 0 { // 0: its last holder is about to give it back
+		if generation(s) != gen || count(s) == 0 { // 0: the last holder is about to return it
 			return false
 		}
 		if b.state.CompareAndSwap(s, s+uint64(n)) {
@@ -105,18 +106,18 @@ func (b *block) rejoin(gen, n uint32) bool {
 	}
 }
 
-// setUsed is for a writer while others hold shares of the block as well.
+// setUsed sets used for a writer while others hold shares of the block as well.
 func (b *block) setUsed(n int) { atomic.StoreUint32(&b.used, uint32(n)) }
 
-// endsAt reports whether nothing behind end is visible. A caller who holds every share may then
-// write there. A Reader that gave up its shares to wait may come back for the block meanwhile, but
-// has marked all of it as used.
+// endsAt reports whether no byte from end on is visible. If so, a caller who holds every share may
+// write there. A Reader that gave up its shares to wait may rejoin the block meanwhile, but it has
+// marked the whole block as used.
 func (b *block) endsAt(end uint32) bool { return atomic.LoadUint32(&b.used) == end }
 
-// sole reports whether a caller who holds n shares holds all that there are.
+// sole reports whether the caller's n shares are all the shares of the block.
 func (b *block) sole(n uint32) bool { return count(b.state.Load()) == n }
 
-// release takes back n shares. With the last one the block returns to its Pool.
+// release returns n shares. When the last share is returned, the block returns to its Pool.
 func (b *block) release(gen, n uint32) {
 	s := b.state.Load()
 	if generation(s) != gen {

@@ -7,18 +7,18 @@ import "fmt"
 // make it three or four.
 const fewPieces = 4
 
-// keepPieces bounds the room for pieces that Release leaves in an empty Chain for its next use: 6
-// KiB, enough for a send queue that goes out in a few writevs, too little to matter in a pool of
-// Chains.
+// keepPieces limits the room for pieces that Release leaves in an empty Chain for its next use. The
+// limit is 6 KiB: enough for a send queue that is sent with a few writevs, too little to matter in
+// a pool of Chains.
 const keepPieces = 256
 
-// appendBlock is the least memory that AppendCopy takes at a time, so that a header built from many
-// small pieces stays in one block.
+// appendBlock is the smallest block, in bytes, that AppendCopy takes, so that a header built from
+// many small pieces stays in one block.
 const appendBlock = 1 << 10
 
 // A Chain is a queue of Refs that reads as one sequence of bytes. Neighbouring pieces of one block
-// become one piece however they come together, so that a batch of packets that arrived one after
-// the other is a few pieces, and is shared, sent and released as such.
+// are always joined to one piece. A batch of packets that arrived one after the other is therefore
+// a few pieces, and is shared, sent and released as such.
 //
 // The zero Chain is empty and ready to use. A Chain has one owner and is a plain value: copying it
 // moves it, and only the copy may be used from then on. Its methods are for one goroutine at a
@@ -55,7 +55,8 @@ func (c *Chain) pieces() []Ref {
 // Len returns the number of bytes.
 func (c *Chain) Len() int { return c.size }
 
-// Pieces returns the number of contiguous pieces: those that All yields, and one writev takes.
+// Pieces returns the number of contiguous pieces. All yields that many slices, and one writev sends
+// them (up to its limit).
 func (c *Chain) Pieces() int { return len(c.pieces()) }
 
 // Append adds r's bytes at the end. It takes ownership of *r, which is left empty.
@@ -71,9 +72,9 @@ func (c *Chain) Append(r *Ref) {
 	*r = Ref{}
 }
 
-// push is Append of a Ref that is known to be good and not empty. It takes the Ref by value, in
-// registers: a Ref that was written field by field and is then copied as a whole makes the
-// processor wait for its own stores.
+// push is Append for a Ref that is known to be valid and not empty. It takes the Ref by value, in
+// registers: when a Ref is written field by field and then copied as a whole, the processor waits
+// for its own stores.
 func (c *Chain) push(r Ref) {
 	c.released.clear()
 	c.size += int(r.n)
@@ -89,15 +90,15 @@ func (c *Chain) push(r Ref) {
 		return
 	}
 	if len(c.many) == cap(c.many) && c.head >= len(c.many)/2 {
-		n := copy(c.many, c.many[c.head:]) // half of it is free: move up instead of growing
+		n := copy(c.many, c.many[c.head:]) // half of it is free: move the pieces down
 		clear(c.many[n:])
 		c.many, c.head = c.many[:n], 0
 	}
 	c.many = append(c.many, r)
 }
 
-// makeRoom makes room for one more piece behind a few that reach the array's end: it moves them up,
-// or out.
+// makeRoom makes room for one more piece when the pieces in the array reach its end. It moves them
+// to the start of the array, or from the array to a slice.
 func (c *Chain) makeRoom() {
 	if c.head > 0 {
 		n := copy(c.few[:], c.few[c.head:])
@@ -110,7 +111,7 @@ func (c *Chain) makeRoom() {
 	c.tail = 0
 }
 
-// pop takes the first piece out.
+// pop removes and returns the first piece.
 func (c *Chain) pop() Ref {
 	first := &c.pieces()[0]
 	r := *first
@@ -134,8 +135,8 @@ func (c *Chain) rewind() {
 	}
 }
 
-// AppendCopy adds a copy of p at the end. It borrows p. A block of [DefaultPool] is taken unless
-// there is room behind the last piece, in a block of which c has every share.
+// AppendCopy adds a copy of p at the end. It borrows p. It uses the room after the last piece if c
+// has every share of that block, and takes a block of [DefaultPool] otherwise.
 func (c *Chain) AppendCopy(p []byte) {
 	if len(p) == 0 {
 		return
@@ -151,8 +152,8 @@ func (c *Chain) AppendCopy(p []byte) {
 	c.push(d.Freeze(copy(d.Bytes(), p)))
 }
 
-// room returns the last piece and the free memory after it, if c has every share of that block and
-// no Reader uses it; nil otherwise.
+// room returns the last piece and the free memory after it if c has every share of that block and
+// no Reader uses the block, and nil otherwise.
 func (c *Chain) room() (last *Ref, room []byte) {
 	pieces := c.pieces()
 	if len(pieces) == 0 {
@@ -166,7 +167,7 @@ func (c *Chain) room() (last *Ref, room []byte) {
 	return nil, nil
 }
 
-// extend makes the first n bytes of the room behind last part of it.
+// extend adds the first n bytes of the room after last to last.
 func (c *Chain) extend(last *Ref, n int) {
 	last.blk.used += uint32(n)
 	last.n += uint32(n)
@@ -185,7 +186,7 @@ func (c *Chain) Merge(src *Chain) {
 	c.released.clear()
 	pieces := src.pieces()
 	if c.size == 0 && len(pieces) > fewPieces {
-		*c, *src = *src, *c // each has room for pieces that it can use again
+		*c, *src = *src, *c // each keeps its room for pieces, to be used again
 		return
 	}
 	for i := range pieces {
@@ -196,8 +197,8 @@ func (c *Chain) Merge(src *Chain) {
 	src.rewind()
 }
 
-// Cut moves the first n bytes to the end of dst, without copying them. dst takes ownership, and is
-// not c: Cut panics then, and when there are fewer than n bytes.
+// Cut moves the first n bytes to the end of dst, which takes ownership of them, without copying.
+// Cut panics if dst is c or if c has fewer than n bytes.
 func (c *Chain) Cut(dst *Chain, n int) {
 	c.inRange("Cut", 0, n)
 	if dst == c {
@@ -221,7 +222,7 @@ func (c *Chain) Cut(dst *Chain, n int) {
 }
 
 // Slice adds shares of the bytes [from, to) at the end of dst, which owns them. It borrows c and
-// copies nothing. It panics when dst is c, and when there are no such bytes.
+// copies nothing. It panics if dst is c or if the range is not within c.
 func (c *Chain) Slice(dst *Chain, from, to int) {
 	c.released.check()
 	c.inRange("Slice", from, to)
@@ -265,7 +266,7 @@ func (c *Chain) Discard(n int) {
 	}
 }
 
-// Release gives back every share and leaves c empty and ready for more. Releasing an empty Chain
+// Release returns every share and leaves c empty and ready for new bytes. Releasing an empty Chain
 // does nothing.
 func (c *Chain) Release() {
 	pieces := c.pieces()
@@ -281,9 +282,9 @@ func (c *Chain) Release() {
 	c.rewind()
 }
 
-// find returns the index of the piece that holds the byte at offset at, 0 ≤ at < c.size, and where
-// in the piece it lies. It searches from the nearer end, because a log is read where it is written
-// and a queue where it is drained.
+// find returns the index of the piece that holds the byte at offset at, 0 ≤ at < c.size, and the
+// byte's offset in that piece. It searches from the nearer end, because a log is read near the end
+// where it is written, and a queue near the end where it is drained.
 func (c *Chain) find(at int) (piece, off int) {
 	pieces := c.pieces()
 	if at < c.size/2 {

@@ -8,18 +8,20 @@ import (
 	"sync"
 )
 
-// maxVector is how many pieces one writev takes: IOV_MAX on Linux and macOS.
+// maxVector is the maximum number of pieces in one writev: IOV_MAX on Linux and macOS.
 const maxVector = 1024
 
-// Sizes of the blocks that ReadFrom fills: it starts small, because the source may be, and doubles.
+// Sizes of the blocks that ReadFrom fills. The size starts small, because the source may be small,
+// and doubles.
 const (
 	readFromFirst = 4 << 10
 	readFromMost  = 64 << 10
 )
 
-// WriteTo joins pieces for a writer that is not a socket. Each Write of such a writer may be a
-// system call, a TLS record or an HTTP/2 frame: joinMost is the size of a TLS record (RFC 8446,
-// section 5.1). For a piece of joinBelow bytes, all of that costs less than copying it.
+// WriteTo joins short pieces for a writer that is not a socket, because each Write may cost a
+// system call, a TLS record or an HTTP/2 frame. joinMost, the most bytes of joined pieces in one
+// Write, is the size of a TLS record (RFC 8446, section 5.1). A piece shorter than joinBelow costs
+// less to copy than to write separately.
 const (
 	joinBelow = 8 << 10
 	joinMost  = 16 << 10
@@ -38,11 +40,11 @@ func (c *Chain) All() iter.Seq[[]byte] {
 	}
 }
 
-// CopyTo copies the first bytes of c into p, as many as there is room for, and returns how many. It
-// borrows p and consumes nothing.
+// CopyTo copies the first bytes of c into p, as many as fit, and returns their number. It borrows p
+// and consumes nothing.
 func (c *Chain) CopyTo(p []byte) int { return c.copyAt(p, 0) }
 
-// copyAt copies from offset at on, 0 ≤ at ≤ c.size.
+// copyAt copies the bytes from offset at on, 0 ≤ at ≤ c.size.
 func (c *Chain) copyAt(p []byte, at int) int {
 	c.released.check()
 	if at == c.size || len(p) == 0 {
@@ -52,7 +54,7 @@ func (c *Chain) copyAt(p []byte, at int) int {
 	return c.copyFrom(p, i, off)
 }
 
-// copyFrom copies from offset off of piece i on.
+// copyFrom copies the bytes from offset off of piece i on.
 func (c *Chain) copyFrom(p []byte, i, off int) (n int) {
 	pieces := c.pieces()
 	for ; i < len(pieces) && n < len(p); i++ {
@@ -62,9 +64,9 @@ func (c *Chain) copyFrom(p []byte, i, off int) (n int) {
 	return n
 }
 
-// Bytes returns all of c as one slice, valid until c next changes or is released. Where c is one
-// piece nothing is copied; otherwise the pieces are replaced by one block, so that the copy is made
-// once.
+// Bytes returns all of c as one slice, valid until c next changes or is released. If c is one
+// piece, nothing is copied. Otherwise the bytes are copied into one block, which replaces the
+// pieces, so that a later call copies nothing.
 func (c *Chain) Bytes() []byte {
 	c.released.check()
 	switch pieces := c.pieces(); len(pieces) {
@@ -81,10 +83,10 @@ func (c *Chain) Bytes() []byte {
 }
 
 // ReadFrom appends the bytes of src until io.EOF, and returns their number. It borrows src. From a
-// [*Reader] the blocks are taken over without copying; from any other source ReadFrom fills the
-// room after the last piece, in a block of which c has every share, and then blocks of
-// [DefaultPool]. Bytes that arrived before an error stay in c. Put an io.LimitedReader around a
-// source that may not end.
+// [*Reader] it takes over the blocks without copying. From any other source it reads into the room
+// after the last piece, if c has every share of that block, and then into blocks of [DefaultPool].
+// Bytes that arrived before an error stay in c. To limit the bytes of a source that may not end,
+// wrap it in an io.LimitedReader.
 func (c *Chain) ReadFrom(src io.Reader) (int64, error) {
 	if r, ok := src.(*Reader); ok {
 		return r.drainTo(c)
@@ -110,7 +112,7 @@ func (c *Chain) ReadFrom(src io.Reader) (int64, error) {
 // readBlock appends bytes of src until a block of size bytes is full or src fails.
 func (c *Chain) readBlock(src io.Reader, size int) (int, error) {
 	d := defaultPool.Get(size)
-	defer d.Release() // if src panics; otherwise Freeze leaves d empty
+	defer d.Release() // for a panic of src; Freeze leaves d empty otherwise
 	n, err := fillBlock(src, d.Bytes())
 	r := d.Freeze(n)
 	c.Append(&r)
@@ -185,8 +187,8 @@ func (c *Chain) writePieces(w io.Writer, shortest int) (total int64, err error) 
 	return total, err
 }
 
-// vector is the list of slices that net.Buffers wants, kept between calls. net.Buffers moves its
-// own slice header along as it writes, so all keeps the whole.
+// vector is the list of slices for net.Buffers, kept between calls. net.Buffers advances its own
+// slice header as it writes, so all keeps the whole slice.
 type vector struct {
 	all  [][]byte
 	rest net.Buffers
@@ -209,7 +211,8 @@ func (c *Chain) writeVector(conn io.Writer) (total int64, err error) {
 		c.Discard(int(n))
 		total += n
 	}
-	// Not deferred: a panic over a stale share leaves slices in v, which its next user would send.
+	// Not deferred: a panic over a stale share leaves slices in v, and the next user of v would
+	// send them.
 	vectors.Put(v)
 	return total, err
 }

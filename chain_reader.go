@@ -13,16 +13,17 @@ type ChainReader struct {
 	// Invariants: 0 ≤ at, and 0 ≤ start ≤ at unless piece is unknown.
 	c  *Chain
 	at int64
-	// The piece that holds at or an earlier one, so that a read need not search for it; or unknown.
+	// The index of the piece that holds at, or of an earlier piece, so that a read need not search
+	// from the start; or unknown.
 	piece int
-	start int64 // where it begins
+	start int64 // offset of the piece's first byte
 }
 
-// unknown is the piece after a Seek.
+// unknown is the value of piece after a Seek.
 const unknown = -1
 
-// Reader returns a view of c, which it borrows, that starts at the first byte. It allocates only if
-// the view outlives the caller.
+// Reader returns a ChainReader of c, which it borrows, positioned at the first byte. It allocates
+// only if the ChainReader outlives the caller's function.
 func (c *Chain) Reader() *ChainReader { return &ChainReader{c: c} }
 
 // Len returns the number of bytes that have not been read.
@@ -40,7 +41,7 @@ func (v *ChainReader) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	pieces := v.c.pieces()
-	if v.piece == unknown || v.piece >= len(pieces) { // pieces that Bytes has joined, for one
+	if v.piece == unknown || v.piece >= len(pieces) { // for example, Bytes has joined pieces
 		i, off := v.c.find(int(v.at))
 		v.piece, v.start = i, v.at-int64(off)
 	}
@@ -53,8 +54,8 @@ func (v *ChainReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// ReadAt copies the bytes from offset off on into p. It returns io.EOF when that is fewer than
-// len(p).
+// ReadAt copies the bytes from offset off on into p. If there are fewer than len(p), it returns
+// io.EOF.
 func (v *ChainReader) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, errors.New("millrace: ReadAt at a negative offset")

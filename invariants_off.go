@@ -5,7 +5,7 @@ package millrace
 // invariants tells the compiler whether to keep the checks that only tests can afford.
 const invariants = false
 
-// token follows one Draft or Ref from where it was taken to where it is released. Without -tags
+// token follows one Draft or Ref from the call that took it to its release. Without -tags
 // invariants it has no size and does nothing.
 type token struct{}
 
@@ -13,8 +13,8 @@ func (*token) open(*block, int) {}
 func (*token) close()           {}
 func (*token) check()           {}
 
-// released tells a released Chain from one that has always been empty. Without -tags invariants it
-// has no size and does nothing.
+// released distinguishes a released Chain from one that has always been empty. Without -tags
+// invariants it has no size and does nothing.
 type released struct{}
 
 func (*released) note()  {}

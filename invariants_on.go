@@ -13,7 +13,7 @@ import (
 // invariants tells the compiler whether to keep the checks that only tests can afford.
 const invariants = true
 
-// token follows one Draft or Ref from where it was taken to where it is released.
+// token follows one Draft or Ref from the call that took it to its release.
 type token struct{ id uint64 }
 
 // A record is the history of a token.
@@ -24,8 +24,8 @@ type record struct {
 	released []uintptr
 }
 
-// records remembers every open token, and the last closedKept closed ones, so that a second release
-// can name the first.
+// records holds every open token and the last closedKept closed ones, so that the panic of a second
+// release can show the first.
 var records = struct {
 	mu     sync.Mutex
 	last   uint64
@@ -35,7 +35,8 @@ var records = struct {
 }{open: map[uint64]*record{}, closed: map[uint64]*record{}}
 
 const (
-	// 2 MB of stacks: growth that a soak of a few seconds does not take for a leak.
+	// 2 MB of stacks, so little that a soak test of a few seconds does not take the growth for a
+	// leak.
 	closedKept = 1 << 12
 	stackDepth = 24
 	poisonByte = 0xDB
@@ -52,7 +53,7 @@ func (t *token) open(b *block, skip int) {
 	records.open[t.id] = &record{pool: b.pool, bytes: len(b.buf), taken: pcs}
 }
 
-// close ends the token; closing it again, by way of a copy, panics with both stacks.
+// close ends the token. Closing it again, through a copy, panics with both stacks.
 func (t *token) close() {
 	pcs := make([]uintptr, stackDepth)
 	pcs = pcs[:runtime.Callers(2, pcs)]
@@ -72,8 +73,8 @@ func (t *token) close() {
 	}
 }
 
-// check panics when the token has been closed. The zero token was never open: it belongs to an
-// empty variable.
+// check panics if the token has been closed. The zero token was never open and belongs to an empty
+// variable.
 func (t *token) check() {
 	if t.id == 0 {
 		return
@@ -85,26 +86,26 @@ func (t *token) check() {
 	}
 }
 
-// released tells a released Chain from one that has always been empty.
-type released struct{ at []uintptr } // the stack of that call
+// released distinguishes a released Chain from one that has always been empty.
+type released struct{ at []uintptr } // the stack of the call of Release
 
-// note remembers the call of Release.
+// note records the stack of the call of Release.
 func (r *released) note() {
 	r.at = make([]uintptr, stackDepth)
 	r.at = r.at[:runtime.Callers(3, r.at)]
 }
 
-// clear is called when the Chain gets new bytes.
+// clear forgets the release. It is called when the Chain gets new bytes.
 func (r *released) clear() { r.at = nil }
 
-// check panics when the Chain was released and has had no bytes since.
+// check panics if the Chain was released and has not been filled since.
 func (r *released) check() {
 	if r.at != nil {
 		panic("millrace: use of a Chain after its Release\nreleased at:\n" + stack(r.at))
 	}
 }
 
-// history tells where a closed token was taken and released. The caller holds records.mu.
+// history describes where a closed token was taken and released. The caller holds records.mu.
 func history(id uint64) string {
 	l := records.closed[id]
 	if l == nil {
@@ -125,8 +126,8 @@ func stack(pcs []uintptr) string {
 	}
 }
 
-// poison overwrites memory that has no reader any more, so that a slice that was kept shows garbage
-// at once.
+// poison overwrites memory that has no reader any more, so that a slice that is used too late shows
+// garbage at once.
 func poison(p []byte) {
 	for i := range p {
 		p[i] = poisonByte

@@ -13,46 +13,48 @@ import (
 )
 
 const (
-	// 512 bytes: below that a block's bookkeeping is no longer small compared with it.
+	// 512 bytes: below this size, a block's bookkeeping is no longer small compared with the block.
 	minClassBits = 9
-	// 1 MiB: above that allocating costs less than filling, so keeping idle ones buys nothing.
+	// 1 MiB: above this size, allocating a block costs less than filling it, so keeping idle blocks
+	// saves little.
 	maxClassBits = 20
 	numClasses   = maxClassBits - minClassBits + 1
 
-	// defaultIdleLimit is a thousand connections' worth of 64 KiB blocks, and little compared with
-	// the memory of a machine that has that many.
+	// defaultIdleLimit, in bytes, is enough for the 64 KiB blocks of a thousand connections, and
+	// little compared with the memory of a machine that has that many.
 	defaultIdleLimit = 64 << 20
 
-	// trimEvery is the least time between two collections that trim. A program that makes garbage
-	// may collect it a hundred times a second, and much traffic comes in bursts that are seconds
-	// apart (a segment of a stream, a poll): a block says nothing about the traffic until it has
-	// been idle for longer than that.
+	// trimEvery is the minimum time between two garbage collections that trim. A program that makes
+	// garbage may collect it a hundred times a second, and much traffic comes in bursts that are
+	// seconds apart (a segment of a stream, a poll). So only a block that has been idle for longer
+	// than trimEvery shows that the traffic needs fewer blocks.
 	trimEvery = 10 * time.Second
 
-	// minTrimBytes is the fewest bytes that are refused before a trim. Looking through the classes
-	// costs as much as allocating a few small blocks, so it must not be done for each.
+	// minTrimBytes is the minimum number of refused bytes before a trim. Looking through the
+	// classes costs as much as allocating a few small blocks, so a trim for each refused block
+	// would cost too much.
 	minTrimBytes = 1 << 20
 )
 
 var defaultPool = NewPool()
 
-// DefaultPool returns the Pool of everything that was given no other Pool. There is one in the
+// DefaultPool returns the Pool that is used wherever no other Pool was given. There is one in the
 // program, with the default [IdleLimit].
 func DefaultPool() *Pool { return defaultPool }
 
 // A Pool lends blocks of memory in size classes, the powers of two from 512 bytes to 1 MiB. A
-// larger block is served from the heap, and counted. Blocks are not cleared between loans.
+// larger block is allocated on the heap and counted. Blocks are not cleared between loans.
 //
-// A Pool's idle blocks are limited by [IdleLimit], and follow the traffic. A block that stayed idle
-// from one garbage collection to the next is left to the collector (at most every ten seconds; the
-// runtime collects at least every two minutes). When the limit has kept out released blocks of a
-// quarter of its size in total, the blocks that have been idle since the last trim are dropped for
-// the sizes that are in use now.
+// A Pool's idle blocks are limited by [IdleLimit], and their number follows the traffic. A block
+// that stayed idle from one garbage collection to the next is left to the collector (at most every
+// ten seconds; the runtime collects at least every two minutes). When the Pool has refused, because
+// of the limit, released blocks of a quarter of the limit in total, it drops the blocks that have
+// been idle since the last trim. This makes room for the sizes that are in use now.
 //
 // All methods may be called from any goroutine, and a block may be taken on one and released on
 // another.
 type Pool struct {
-	parent *Pool // of an account; then out, peak and taken are all that is used
+	parent *Pool // set if this Pool is an account, which uses only parent, out, peak and taken
 
 	out, peak atomic.Int64 // bytes
 	taken     atomic.Uint64
@@ -60,16 +62,16 @@ type Pool struct {
 	idleLimit int64
 	classes   [numClasses]class
 
-	idle    atomic.Int64 // bytes; 0 ≤ idle ≤ idleLimit when no call is under way
-	refused atomic.Int64 // bytes of the blocks that the limit kept out since the last trim
+	idle    atomic.Int64 // bytes; 0 ≤ idle ≤ idleLimit while no call is running
+	refused atomic.Int64 // bytes of released blocks that idleLimit kept out since the last trim
 
-	trimming sync.Mutex // is taken before a class's
-	lastTrim time.Time  // under trimming
+	trimming sync.Mutex // locked before the mutex of a class
+	lastTrim time.Time  // guarded by trimming
 
 	large heapBlocks
 }
 
-// heapBlocks counts the blocks above the largest size class, which no class keeps.
+// heapBlocks counts the blocks above the largest size class. They are never kept idle.
 type heapBlocks struct {
 	mu          sync.Mutex
 	out         int64
@@ -77,8 +79,8 @@ type heapBlocks struct {
 	taken       uint64
 }
 
-// class is the idle blocks of one size, last in, first out, because the block that was used last is
-// still in the processor's cache.
+// class holds the idle blocks of one size, last in, first out, because the block that was used last
+// is still in the processor's cache.
 //
 // Invariants, under mu:
 //
@@ -87,20 +89,21 @@ type heapBlocks struct {
 type class struct {
 	mu    sync.Mutex
 	free  []*block
-	low   int // fewest idle blocks since the last trim: that many were not needed at all
+	low   int // the lowest number of idle blocks since the last trim: that many were never needed
 	out   int // blocks lent at present
 	peak  int // the most that were ever lent at once
 	taken uint64
-	fresh uint64   // of taken, the allocated ones
+	fresh uint64   // blocks allocated, a part of taken
 	_     [64]byte // two classes never share a cache line
 }
 
-// A PoolOption changes what [NewPool] makes. A value that is out of range panics.
+// A PoolOption changes the Pool that [NewPool] returns. An option panics if its value is out of
+// range.
 type PoolOption func(*Pool)
 
-// IdleLimit bounds the bytes that the Pool keeps idle. A released block that would exceed it is
-// left to the garbage collector, so a program that gets back more than that at once allocates the
-// rest anew. 0 keeps nothing. The default is 64 MiB.
+// IdleLimit limits the bytes that the Pool keeps idle. A released block that would exceed the limit
+// is left to the garbage collector. A program whose released blocks exceed the limit at once
+// therefore allocates the excess anew. 0 keeps nothing. The default is 64 MiB.
 func IdleLimit(bytes int64) PoolOption {
 	if bytes < 0 {
 		panic(fmt.Sprintf("millrace: IdleLimit(%d): the limit is 0 or more bytes", bytes))
@@ -118,9 +121,9 @@ func NewPool(opts ...PoolOption) *Pool {
 	return p
 }
 
-// Account returns a Pool that counts: its blocks come from p and go back to p, and both count them
-// as long as a share of them is held. It costs two additions a block, keeps nothing idle, and has
-// no accounts.
+// Account returns a Pool that counts a part of p's blocks. Its blocks come from p and return to p,
+// and both Pools count a block as long as a share of it is held. An account costs two additions a
+// block, keeps no block idle, and cannot have accounts itself.
 func (p *Pool) Account() *Pool {
 	if p.parent != nil {
 		panic("millrace: an account of an account")
@@ -131,7 +134,7 @@ func (p *Pool) Account() *Pool {
 // Get lends a block with room for at least n bytes. The caller owns the Draft and ends the loan
 // with [Draft.Freeze] (and the Ref's Release) or [Draft.Release]. The memory is not cleared.
 //
-// Get panics when n is negative or 4 GiB or more: a block is smaller than that.
+// Get panics if n is negative or at least 4 GiB: a block is smaller than that.
 func (p *Pool) Get(n int) Draft {
 	b := p.take(n)
 	d := Draft{blk: b, loan: loan{b.lend(), stock}}
@@ -139,7 +142,7 @@ func (p *Pool) Get(n int) Draft {
 	return d
 }
 
-// take returns an idle block of at least n bytes; the caller makes it a loan by calling lend.
+// take returns an idle block of at least n bytes. The caller starts the loan by calling lend.
 func (p *Pool) take(n int) *block {
 	if n < 0 || uint64(n) > math.MaxUint32 {
 		panic(fmt.Sprintf("millrace: Get of %d bytes; a block has 0 to %d", n,
@@ -168,7 +171,7 @@ func (p *Pool) take(n int) *block {
 	return b
 }
 
-// put takes back a block after the release of its last share.
+// put takes a block back after the release of its last share.
 func (p *Pool) put(b *block) {
 	size := int64(len(b.buf))
 	if p.parent != nil {
@@ -191,9 +194,10 @@ func (p *Pool) put(b *block) {
 	}
 }
 
-// refuse counts a block that the limit kept out, and trims when there were many. It takes two trims
-// until a size that was just needed has gone, so at a quarter of the limit a change of traffic
-// costs half of it in new blocks; at less, a size that is needed now and then would go with it.
+// refuse counts a block that is not kept because of the limit, and trims when such blocks add up to
+// a quarter of the limit. A size that was just needed is dropped only after two trims, so at a
+// quarter of the limit a change of traffic costs new blocks of half the limit. With a smaller
+// threshold, a size that is needed now and then would be dropped as well.
 func (p *Pool) refuse(size int64) {
 	most := max(p.idleLimit/4, minTrimBytes)
 	if p.refused.Add(size) < most || !p.trimming.TryLock() {
@@ -226,13 +230,13 @@ func (c *class) take() *block {
 	last := len(c.free) - 1
 	if last < 0 {
 		c.fresh++
-		// The caller is going to allocate: make the list's room for the block now as well, so that
-		// giving it back allocates nothing.
+		// The caller is about to allocate a block. Grow the list for that block now as well, so
+		// that returning it allocates nothing.
 		c.free = slices.Grow(c.free, c.out)
 		return nil
 	}
 	b := c.free[last]
-	c.free[last] = nil // a block that is out must not be held by the pool as well
+	c.free[last] = nil // the pool must not keep a reference to a lent block
 	c.free = c.free[:last]
 	c.low = min(c.low, last)
 	return b
@@ -248,7 +252,7 @@ func (c *class) put(b *block, keep bool) {
 	c.mu.Unlock()
 }
 
-// drop lets go of the n blocks that have been idle the longest and returns how many it let go.
+// drop removes the n blocks that have been idle the longest and returns the number removed.
 func (c *class) drop(n int) int {
 	n = min(n, len(c.free))
 	if n == 0 {
@@ -258,14 +262,14 @@ func (c *class) drop(n int) int {
 	clear(c.free[kept:])
 	c.free = c.free[:kept]
 	if room := kept + c.out; cap(c.free) > 64 && cap(c.free) > 4*room {
-		c.free = append(make([]*block, 0, room), c.free...) // the list itself shrinks too
+		c.free = append(make([]*block, 0, room), c.free...) // shrink the list itself too
 	}
 	c.low = len(c.free)
 	return n
 }
 
-// trimUnneeded lets go of the blocks that were idle ever since the last trim, if that is some time
-// ago.
+// trimUnneeded drops the blocks that were idle ever since the last trim, if trimEvery has passed
+// since then.
 func (p *Pool) trimUnneeded(now time.Time) {
 	p.trimming.Lock()
 	defer p.trimming.Unlock()
@@ -285,7 +289,7 @@ func (p *Pool) Trim() {
 	}
 }
 
-// dropUnneeded lets go of the blocks that were idle ever since the last call. The caller has
+// dropUnneeded drops the blocks that were idle ever since the last call. The caller holds
 // p.trimming.
 func (p *Pool) dropUnneeded(now time.Time) {
 	p.lastTrim = now
@@ -321,14 +325,14 @@ type PoolStats struct {
 	InUse       int64  // bytes lent at present, by block size
 	InUseBlocks int64  // blocks lent at present
 	Idle        int64  // bytes kept for the next loan
-	HighWater   int64  // bytes: the most that was ever lent at once of each size class, added up
-	Taken       uint64 // loans since the Pool was made
+	HighWater   int64  // bytes: the peaks of lent bytes of each size class, added up
+	Taken       uint64 // loans since NewPool
 	Reused      uint64 // of Taken, those served by an idle block
 	Oversize    uint64 // of Taken, those above the largest size class, served from the heap
 }
 
-// Stats returns a snapshot. The figures are exact if no other call is running. An account has
-// InUse, HighWater (its largest InUse) and Taken.
+// Stats returns a snapshot. The figures are exact if no other call is running. For an account only
+// InUse, HighWater (its largest InUse) and Taken are set.
 func (p *Pool) Stats() PoolStats {
 	if p.parent != nil {
 		return PoolStats{InUse: p.out.Load(), HighWater: p.peak.Load(), Taken: p.taken.Load()}
@@ -357,9 +361,9 @@ func (p *Pool) Stats() PoolStats {
 	return s
 }
 
-// Leaks describes the shares of p's blocks that have not been released: the size of each one's
-// block, and the stack of the call that took it. Only a program built with -tags invariants records
-// stacks; in any other build Leaks returns nil, and [Pool.Stats] says how much is out.
+// Leaks describes the shares of p's blocks that have not been released: for each, the size of its
+// block and the stack of the call that took it. Only a program built with -tags invariants records
+// stacks. In any other build Leaks returns nil, and [Pool.Stats] shows how much memory is lent.
 func (p *Pool) Leaks() []string { return leaks(p) }
 
 // classFor returns the index of the smallest size class with room for n bytes, or oversize.

@@ -7,34 +7,37 @@ import (
 )
 
 const (
-	// defaultSize is what bufio.NewReader gives, so that Peek and ReadSlice reach just as far.
+	// defaultSize is the buffer size of bufio.NewReader, so that Peek and ReadSlice reach just as
+	// far.
 	defaultSize = 4096
 
-	// minSize is the smallest size that bufio.NewReaderSize gives.
+	// minSize is the minimum buffer size of bufio.NewReaderSize.
 	minSize = 16
 
-	// Blocks start at firstBlock, because most connections trickle, and grow to mostBlock with the
-	// traffic. A larger block saves no system call that is worth its memory: a socket seldom has
-	// more than that to give at once.
+	// Blocks start at firstBlock bytes, because most connections receive little, and grow to
+	// mostBlock with the traffic. Larger blocks would save too few system calls to be worth their
+	// memory: a socket seldom has more than mostBlock bytes available at once.
 	firstBlock = 4 << 10
 	mostBlock  = 64 << 10
 
-	// blockReads is how many reads of the source a block holds, and keptReads how many where
-	// packets are kept: each block is then one more piece to share and to send. More would pin more
-	// memory for a slow stream.
+	// blockReads is the number of reads of the source that a block holds, and keptReads the number
+	// if packets are kept, because each block is then one more piece to share and to send. Larger
+	// numbers would pin more memory for a slow stream.
 	blockReads = 8
 	keptReads  = 16
 
-	// minTail is the least room behind kept bytes that is worth another read into the same block.
+	// minTail is the minimum room, in bytes, after kept bytes that is worth another read into the
+	// same block.
 	minTail = 512
 
-	// handOut is how many shares ReadChain gives with a piece, so that a caller who sends it to a
-	// few receivers need not buy more. readerStock is how many the Reader buys at a time.
+	// handOut is the number of shares that ReadChain gives with a piece, so that a caller who sends
+	// the piece to a few receivers need not buy more. readerStock is the number that the Reader
+	// buys at a time.
 	handOut     = 32
 	readerStock = 1 << 16
 
-	// maxEmptyReads is how often a source may return nothing and no error before io.ErrNoProgress,
-	// as in bufio.
+	// maxEmptyReads is the number of reads without bytes and without an error after which a read
+	// fails with io.ErrNoProgress, as in bufio.
 	maxEmptyReads = 100
 )
 
@@ -43,23 +46,23 @@ var (
 	errReleased = errors.New("millrace: Reader used after Release")
 )
 
-// A Reader is a buffered reader that lends its memory instead of copying out of it. It has all of
-// [bufio.Reader]'s methods with the same meaning and the same errors, so that bufio.NewReader can
-// be replaced by NewReader and nothing else, and these besides:
+// A Reader is a buffered reader that lends its memory instead of copying out of it. It has all
+// methods of [bufio.Reader] with the same meaning and the same errors, so that NewReader can
+// replace bufio.NewReader without another change. It has these methods in addition:
 //
-//   - [Reader.ReadRange] lends the next n bytes to a function, wherever they lie: nothing is
-//     copied, and no counter and no pool is touched, except to wait for a socket.
+//   - [Reader.ReadRange] lends the next n bytes to a function, wherever they lie. It copies
+//     nothing, and touches no counter and no pool except to wait for a socket.
 //   - [Reader.ReadChain] moves the next n bytes to a [Chain] that may be kept, shared and sent.
 //   - [Reader.Skip], and integers of any width in either byte order.
 //
 // Over a *net.TCPConn or a stream *net.UnixConn, a Reader holds no memory while it waits for data:
 // it waits until the socket is readable and takes a block only then. Deadlines keep working.
 //
-// Blocks come from a [Pool]. A block holds about eight reads of the source, or sixteen where
-// packets are kept, within 4 KiB to 64 KiB; a larger or smaller size that the caller asked for
-// widens these bounds. A Reader is for one goroutine at a time. [Reader.Release] gives its blocks
-// back. A Reader that is dropped without Release is collected as garbage together with its block,
-// which the Pool then counts as in use for ever.
+// Blocks come from a [Pool]. A block has room for about eight reads of the source, or sixteen if
+// packets are kept, and is 4 KiB to 64 KiB large; a larger or smaller size that the caller
+// requested widens these limits. A Reader is for one goroutine at a time. [Reader.Release] returns
+// its blocks. A Reader that is dropped without Release is collected as garbage together with its
+// block, which the Pool then counts as in use forever.
 type Reader struct {
 	// Invariants:
 	//
@@ -77,29 +80,30 @@ type Reader struct {
 
 	blk    *block
 	gen    uint32 // the loan of blk
-	stock  uint32 // shares of blk that can be given away, but for the last
+	stock  uint32 // shares of blk that can be given away, not counting the Reader's last one
 	base   uint32
 	lent   bool // shares of blk have been given away
-	window bool // buf is part of a Ref that came from elsewhere: buf[w:] is not to be written
-	// Waiting for the socket with no share of blk: it may go back, and is rejoined if it did not.
+	window bool // buf is part of a Ref that came from elsewhere: buf[w:] must not be written
+	// The Reader waits for the socket without a share of blk. blk may return to its Pool; if it did
+	// not, the Reader rejoins it.
 	parked bool
 	token  token
 
-	size    int // how far Peek and ReadSlice reach, as in bufio
+	size    int // number of bytes that Peek and ReadSlice can reach, as in bufio
 	want    int // size of the next block
-	arrived int // bytes that the source has given since want was chosen,
-	reads   int // and in how many reads
+	arrived int // bytes that the source has given since want was set,
+	reads   int // and the number of reads that gave them
 
 	src  io.Reader
-	sock *socket // src, when its readiness can be waited for
-	more *supply // blocks that came from elsewhere
+	sock *socket // src, if the Reader can wait for its readiness
+	more *supply // blocks that did not come from src
 	pool *Pool
 }
 
-// supply is where a Reader's bytes come from before, or instead of, its source.
+// supply is the source of a Reader's bytes before, or instead of, src.
 type supply struct {
-	ahead Chain              // arrived, not read
-	next  func(*Chain) error // gives more; nil for a Reader over an io.Reader
+	ahead Chain              // bytes that have arrived and were not read
+	next  func(*Chain) error // adds more bytes; nil for a Reader over an io.Reader
 }
 
 // NewReader returns a Reader of src whose Peek and ReadSlice reach 4096 bytes. It borrows src until
@@ -107,7 +111,7 @@ type supply struct {
 func NewReader(src io.Reader) *Reader { return NewReaderSize(src, defaultSize) }
 
 // NewReaderSize returns a Reader of src whose Peek, ReadSlice and ReadLine reach size bytes, at
-// least 16. The memory of the Reader depends on the traffic; size only sets its bounds. If src is a
+// least 16. The memory of the Reader depends on the traffic; size only sets its limits. If src is a
 // Reader with at least that size, NewReaderSize returns src.
 func NewReaderSize(src io.Reader, size int) *Reader { return defaultPool.NewReader(src, size) }
 
@@ -121,14 +125,15 @@ func (p *Pool) NewReader(src io.Reader, size int) *Reader {
 	return b
 }
 
-// SetPool has b take the blocks that it needs from now on from p, as for an [Pool.Account] that is
-// known late.
+// SetPool makes b take its next blocks from p. It suits an account (see [Pool.Account]) that is
+// known only after the Reader was made.
 func (b *Reader) SetPool(p *Pool) { b.pool = p }
 
 // NewReaderFrom returns a Reader of blocks that come from elsewhere: a channel, another Reader, a
-// decoder. next adds at least one byte to dst, which is empty and which the Reader owns, or returns
-// an error. The Reader gives that error after the bytes that next has added. The bytes are lent and
-// handed on without copying; only Peek, ReadSlice and integers that straddle two pieces copy.
+// decoder. next adds at least one byte to dst, or returns an error. dst is empty when next is
+// called, and the Reader owns it. The Reader returns the error after the bytes that next has added.
+// The bytes are lent and passed on without copying; only Peek, ReadSlice and integers that straddle
+// two pieces copy.
 func NewReaderFrom(next func(dst *Chain) error) *Reader {
 	b := &Reader{pool: defaultPool, size: defaultSize, more: &supply{next: next}}
 	b.start(nil)
@@ -142,7 +147,7 @@ func (b *Reader) start(src io.Reader) {
 	b.arrived, b.reads = 0, 0
 }
 
-// Size returns how many bytes Peek can look ahead for certain. More may be buffered.
+// Size returns the number of bytes that Peek can always look ahead. More may be buffered.
 func (b *Reader) Size() int { return b.size }
 
 // Buffered returns the number of bytes that can be read without waiting. Peek(Buffered()) always
@@ -255,7 +260,7 @@ func (b *Reader) ReadChain(dst *Chain, n int) error {
 				err = midway(err, n-left)
 				var kept Chain
 				dst.Cut(&kept, before)
-				b.putBack(dst) // all that is in dst now came from b
+				b.putBack(dst) // dst was empty: all of its bytes came from b
 				dst.Merge(&kept)
 				return err
 			}
@@ -271,7 +276,7 @@ func (b *Reader) ReadChain(dst *Chain, n int) error {
 func (b *Reader) give(dst *Chain, n int) {
 	off := b.base + uint32(b.r)
 	if b.window && b.r+n == b.w {
-		// All that is left of a piece that came from elsewhere: hand it on whole.
+		// This is the rest of a piece that came from elsewhere: pass it on with all its shares.
 		r := Ref{blk: b.blk, loan: loan{b.gen, b.stock}, span: span{off, uint32(n)}}
 		b.token.close()
 		b.forget()
@@ -291,7 +296,7 @@ func (b *Reader) give(dst *Chain, n int) {
 	dst.push(r)
 }
 
-// putBack makes the bytes of c the next ones to be read. Nothing is buffered.
+// putBack makes the bytes of c the next ones to be read. The caller has nothing buffered.
 func (b *Reader) putBack(c *Chain) {
 	if c.Len() == 0 {
 		return
@@ -303,7 +308,8 @@ func (b *Reader) putBack(c *Chain) {
 	b.more.ahead.Merge(c)
 }
 
-// behind reports whether bytes have arrived that are not in buf yet. They come before b.err.
+// behind reports whether bytes that have arrived are not in buf yet. They are read before b.err is
+// returned.
 func (b *Reader) behind() bool { return b.more != nil && b.more.ahead.Len() > 0 }
 
 // drainTo moves everything up to io.EOF to dst.
@@ -328,7 +334,7 @@ func (b *Reader) Skip(n int) error {
 	return midway(err, got)
 }
 
-// midway turns the end of the source into io.ErrUnexpectedEOF when it came after some of the bytes.
+// midway turns the end of the source into io.ErrUnexpectedEOF if some of the bytes came before it.
 func midway(err error, got int) error {
 	if err == io.EOF && got > 0 {
 		return io.ErrUnexpectedEOF
@@ -336,7 +342,7 @@ func midway(err error, got int) error {
 	return err
 }
 
-// blockSize returns the size of the block that the Pool gives for n bytes.
+// blockSize returns the size of the block that the Pool lends for n bytes.
 func blockSize(n int) int {
 	if i := classFor(n); i != oversize {
 		return classSize(i)
@@ -344,7 +350,7 @@ func blockSize(n int) int {
 	return n
 }
 
-// retire returns the block. Its buffered bytes are lost.
+// retire returns the block to the Pool. Its buffered bytes are lost.
 func (b *Reader) retire() {
 	if b.blk == nil {
 		return
@@ -362,14 +368,14 @@ func (b *Reader) retire() {
 	}
 }
 
-// forget leaves b without a block. Its shares have been given away or are about to be.
+// forget leaves b without a block. The caller has given away the block's shares or is about to.
 func (b *Reader) forget() {
 	b.blk, b.buf, b.r, b.w = nil, nil, 0, 0
 	b.base, b.stock = 0, 0
 	b.lent, b.window, b.parked = false, false, false
 }
 
-// take takes an empty block with room for at least n bytes.
+// take takes an empty block with room for at least n bytes from the Pool.
 func (b *Reader) take(n int) {
 	b.blk = b.pool.take(n)
 	b.gen, b.stock = b.blk.lend(), stock
@@ -377,9 +383,9 @@ func (b *Reader) take(n int) {
 	b.token.open(b.blk, 1)
 }
 
-// measure takes note of a read of n bytes, and chooses the size of the next block when a block's
-// worth of bytes has arrived: room for several such reads, but no more than twice as much as now,
-// and no less unless that is far less.
+// measure counts a read of n bytes. When a block's worth of bytes has arrived, it chooses the size
+// of the next block: room for several such reads, but at most twice the present size. The size
+// shrinks only if the reads need far less.
 func (b *Reader) measure(n int) {
 	b.arrived += n
 	b.reads++

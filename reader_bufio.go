@@ -14,8 +14,8 @@ import (
 var errNegativeWrite = errors.New("millrace: writer returned an impossible count from Write")
 
 // Peek returns the next n bytes without consuming them. They are valid until the next read, Reset
-// or Release. If there are fewer than n, the error says why; it is bufio.ErrBufferFull when n is
-// above [Reader.Size] and they are not all here already.
+// or Release. If there are fewer than n, the error gives the reason; it is bufio.ErrBufferFull if n
+// is above [Reader.Size] and fewer than n bytes are buffered.
 func (b *Reader) Peek(n int) ([]byte, error) {
 	if n < 0 {
 		return nil, bufio.ErrNegativeCount
@@ -34,8 +34,8 @@ func (b *Reader) Peek(n int) ([]byte, error) {
 	return b.buf[b.r : b.r+n : b.r+n], nil
 }
 
-// Discard skips the next n bytes and returns how many it skipped. If that is fewer than n, the
-// error says why.
+// Discard skips the next n bytes and returns the number skipped. If that is fewer than n, the error
+// gives the reason.
 func (b *Reader) Discard(n int) (discarded int, err error) {
 	if n < 0 {
 		return 0, bufio.ErrNegativeCount
@@ -58,8 +58,8 @@ func (b *Reader) Discard(n int) (discarded int, err error) {
 }
 
 // Read copies buffered bytes into p, which it borrows. If nothing is buffered, it reads from the
-// source once, directly into p if p has at least [Reader.Size] bytes. At the end it returns 0,
-// io.EOF.
+// source once, directly into p if p has at least [Reader.Size] bytes. At the end of the source it
+// returns 0, io.EOF.
 func (b *Reader) Read(p []byte) (n int, err error) {
 	if len(p) == 0 {
 		if b.Buffered() > 0 {
@@ -86,7 +86,7 @@ func (b *Reader) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// readDirect reads into the caller's memory. Nothing is buffered.
+// readDirect reads into the caller's memory. It requires that nothing is buffered.
 func (b *Reader) readDirect(p []byte) (int, error) {
 	if b.sock != nil {
 		b.park()
@@ -134,8 +134,8 @@ func (b *Reader) UnreadByte() error {
 	return nil
 }
 
-// prepend puts c before the buffered bytes when it is no longer in the buffer: it was read past the
-// buffer, or its block was returned.
+// prepend puts c before the buffered bytes if c is no longer in the buffer: it was read directly
+// into the caller's memory, or its block was returned.
 func (b *Reader) prepend(c byte) {
 	d := b.pool.Get(1 + b.w - b.r)
 	p := d.Bytes()
@@ -175,9 +175,10 @@ func (b *Reader) UnreadRune() error {
 	return nil
 }
 
-// ReadSlice reads until delim, inclusive, and returns the bytes where they lie. They are valid
-// until the next read, Reset or Release. When an error comes first it returns all there was and the
-// error; that is bufio.ErrBufferFull when [Reader.Size] bytes hold no delim.
+// ReadSlice reads until delim, inclusive, and returns the bytes without copying them. They are
+// valid until the next read, Reset or Release. If an error comes before delim, ReadSlice returns
+// all buffered bytes and the error; the error is bufio.ErrBufferFull if [Reader.Size] bytes hold no
+// delim.
 func (b *Reader) ReadSlice(delim byte) (line []byte, err error) {
 	for searched := 0; ; {
 		end := min(b.w, b.r+b.size)
@@ -205,8 +206,9 @@ func (b *Reader) ReadSlice(delim byte) (line []byte, err error) {
 	return line, err
 }
 
-// sliceStep is how many bytes of the next piece ReadSlice copies at a time when a line straddles
-// two pieces from elsewhere. Most lines end within it, so few bytes after the line are copied.
+// sliceStep is the number of bytes of the next piece that ReadSlice copies at a time if a line
+// straddles two pieces from elsewhere. Most lines end within sliceStep bytes, so few bytes after
+// the line are copied.
 const sliceStep = 64
 
 // ReadLine returns the next line without its end ("\n" or "\r\n"), valid until the next read, Reset
@@ -215,7 +217,7 @@ const sliceStep = 64
 func (b *Reader) ReadLine() (line []byte, isPrefix bool, err error) {
 	line, err = b.ReadSlice('\n')
 	if err == bufio.ErrBufferFull {
-		// It is -1 if that error is the source's.
+		// lastByte is -1 if the error is the source's.
 		if last := len(line) - 1; last >= 0 && line[last] == '\r' {
 			b.r-- // it may belong to a "\r\n" that straddles the limit
 			line = line[:last]
@@ -234,8 +236,8 @@ func (b *Reader) ReadLine() (line []byte, isPrefix bool, err error) {
 	return line, false, nil
 }
 
-// ReadBytes reads until delim, inclusive, and returns a copy that the caller owns. On an error
-// before delim it returns the bytes so far and the error.
+// ReadBytes reads until delim, inclusive, and returns a copy that the caller owns. If an error
+// comes before delim, it returns the bytes read so far and the error.
 func (b *Reader) ReadBytes(delim byte) ([]byte, error) {
 	var all []byte
 	for {
@@ -243,14 +245,14 @@ func (b *Reader) ReadBytes(delim byte) ([]byte, error) {
 		all = append(all, part...)
 		if err != bufio.ErrBufferFull {
 			if all == nil {
-				all = []byte{} // as bufio does
+				all = []byte{} // not nil, as in bufio
 			}
 			return all, err
 		}
 	}
 }
 
-// ReadString is [Reader.ReadBytes] for a string.
+// ReadString is [Reader.ReadBytes] with a string as the result.
 func (b *Reader) ReadString(delim byte) (string, error) {
 	part, err := b.ReadSlice(delim)
 	if err != bufio.ErrBufferFull {
@@ -308,7 +310,7 @@ func (b *Reader) WriteTo(w io.Writer) (n int64, err error) {
 	return n, b.readErr()
 }
 
-// writeBuffered writes the bytes in the block.
+// writeBuffered writes the buffered bytes of the block to w.
 func (b *Reader) writeBuffered(w io.Writer) (int64, error) {
 	n, err := w.Write(b.buf[b.r:b.w])
 	if n < 0 || n > b.w-b.r {

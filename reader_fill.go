@@ -2,9 +2,8 @@ package millrace
 
 import "io"
 
-// fill makes at least one byte available when nothing is buffered, or returns the error that says
-// why not. The bytes that were read from the block may be overwritten or given back, unless others
-// have shares of it.
+// fill makes at least one byte available if nothing is buffered, or returns the error. The bytes
+// that were read from the block may be overwritten or released, unless others have shares of it.
 func (b *Reader) fill() error {
 	for range maxEmptyReads {
 		if b.err != nil && !b.behind() {
@@ -21,9 +20,9 @@ func (b *Reader) fill() error {
 	return io.ErrNoProgress
 }
 
-// fillRange makes at least one byte available, or returns the error that says why not. Unless src
-// is a socket, it then reads on until n bytes are buffered, as long as they fit into the block and
-// src gives some. Fewer than n are buffered.
+// fillRange makes at least one byte available, or returns the error. Unless src is a socket, it
+// then continues to read until n bytes are buffered, as long as they fit into the block and src
+// gives some. The caller has fewer than n buffered.
 func (b *Reader) fillRange(n int) error {
 	if b.r == b.w {
 		if err := b.fill(); err != nil {
@@ -43,8 +42,8 @@ func (b *Reader) fillRange(n int) error {
 	return nil
 }
 
-// fillOnce asks the source once. Nothing is buffered; afterwards something is, or b.err is set, or
-// the source gave nothing.
+// fillOnce reads from the source once. The caller has nothing buffered. Afterwards something is
+// buffered, or b.err is set, or the source gave nothing.
 func (b *Reader) fillOnce() {
 	switch {
 	case b.behind():
@@ -55,12 +54,12 @@ func (b *Reader) fillOnce() {
 			b.advance()
 		}
 	default:
-		b.more = nil // the bytes put back have been read
+		b.more = nil // the bytes that were put back have been read
 		b.receive()
 	}
 }
 
-// advance makes the first piece of ahead the window.
+// advance makes the first piece of ahead the buffer (window).
 func (b *Reader) advance() {
 	b.retire()
 	r := b.more.ahead.pop()
@@ -73,7 +72,8 @@ func (b *Reader) advance() {
 	b.token.open(b.blk, 1)
 }
 
-// receive reads from the source once into the room that makeRoom finds. Nothing is buffered.
+// receive reads from the source once into the room that makeRoom finds. The caller has nothing
+// buffered.
 func (b *Reader) receive() {
 	if b.sock != nil {
 		b.sock.receive()
@@ -82,7 +82,7 @@ func (b *Reader) receive() {
 	b.readInto(b.makeRoom())
 }
 
-// readInto reads into p, which is buf[w:], once.
+// readInto reads once into p, which is buf[w:].
 func (b *Reader) readInto(p []byte) {
 	n, err := b.src.Read(p)
 	b.received(n, len(p), err)
@@ -100,8 +100,9 @@ func (b *Reader) received(n, room int, err error) {
 	}
 }
 
-// makeRoom returns memory behind w to read into. Nothing is buffered. While others have no share of
-// the block it is started over in place, which touches neither the pool nor a counter.
+// makeRoom returns memory after w to read into. The caller has nothing buffered. While others have
+// no share of the block, makeRoom reuses it from its start, which touches neither the pool nor a
+// counter.
 func (b *Reader) makeRoom() []byte {
 	if b.parked {
 		b.rejoin()
@@ -124,9 +125,9 @@ func (b *Reader) makeRoom() []byte {
 	return b.buf[b.w:]
 }
 
-// park gives up every share of the block before waiting for the socket. If others have shares, the
-// block is remembered: when it is still theirs afterwards, the room behind their bytes is used
-// instead of another block.
+// park gives up every share of the block before the Reader waits for the socket. If others have
+// shares, the block is remembered: if they still hold it after the wait, the room after their bytes
+// is used instead of another block.
 func (b *Reader) park() {
 	if b.blk == nil || b.parked {
 		return
@@ -135,13 +136,13 @@ func (b *Reader) park() {
 		b.retire()
 		return
 	}
-	b.blk.setUsed(len(b.buf)) // holders of its packets must not append meanwhile
+	b.blk.setUsed(len(b.buf)) // holders of the block's packets must not append to them meanwhile
 	b.parked = true
 	b.token.close()
 	b.blk.release(b.gen, b.stock)
 }
 
-// rejoin takes up a remembered block again, or forgets it.
+// rejoin takes shares of a remembered block again, or forgets the block.
 func (b *Reader) rejoin() {
 	if !b.blk.rejoin(b.gen, stock) {
 		b.retire()
@@ -152,8 +153,8 @@ func (b *Reader) rejoin() {
 	b.token.open(b.blk, 1)
 }
 
-// extend makes at least one more byte available, in one piece with the buffered bytes and with room
-// for n in total, or sets b.err. Fewer than n bytes are buffered, and no error is pending.
+// extend makes at least one more byte available, contiguous with the buffered bytes and with room
+// for n in total, or sets b.err. The caller has fewer than n bytes buffered and no error pending.
 func (b *Reader) extend(n int) {
 	for range maxEmptyReads {
 		before := b.w - b.r
@@ -167,7 +168,7 @@ func (b *Reader) extend(n int) {
 
 func (b *Reader) extendOnce(n int) {
 	if b.r == b.w {
-		b.fillOnce() // nothing to stay in one piece with
+		b.fillOnce() // there are no buffered bytes to be contiguous with
 		return
 	}
 	if b.more != nil {
@@ -186,7 +187,7 @@ func (b *Reader) extendOnce(n int) {
 	b.readInto(b.buf[b.w:])
 }
 
-// need buffers n bytes in one piece, or returns an error and keeps the buffered bytes. n ≤ size.
+// need buffers n contiguous bytes, or returns an error and keeps the buffered bytes. n ≤ size.
 func (b *Reader) need(n int) error {
 	for b.w-b.r < n {
 		if b.err != nil && !b.behind() {
@@ -219,11 +220,11 @@ func (b *Reader) contiguous(n int) {
 		b.r = 0
 		return
 	}
-	// Which no size class rounds up: a line that grows by sliceStep would be moved for each.
+	// No size class rounds n up, so a line that grows by sliceStep would be moved for each step.
 	if n > 1<<maxClassBits {
 		n = max(n, min(2*len(left), b.size))
 	}
-	old := *b // holds the old block until its bytes are moved
+	old := *b // old holds the old block until its bytes are moved
 	b.token = token{}
 	b.take(max(n, b.want))
 	b.w = copy(b.buf, left)

@@ -9,8 +9,8 @@ import (
 var errVarintOverflow = errors.New("millrace: varint overflows 64 bits")
 
 // ReadBE reads a big-endian unsigned integer of n bytes, 1 to 8. On an error nothing is consumed.
-// The error is io.EOF when the source ended before the first byte, io.ErrUnexpectedEOF when it
-// ended after that, and one that names n when n is not 1 to 8.
+// The error is io.EOF if the source ended before the first byte, io.ErrUnexpectedEOF if it ended
+// after that, and an error that names n if n is not 1 to 8.
 func (b *Reader) ReadBE(n int) (uint64, error) {
 	p, err := b.fixed(n)
 	var v uint64
@@ -31,7 +31,7 @@ func (b *Reader) ReadLE(n int) (uint64, error) {
 	return v, err
 }
 
-// fixed consumes the n bytes of an integer.
+// fixed consumes and returns the n bytes of an integer.
 func (b *Reader) fixed(n int) ([]byte, error) {
 	if n < 1 || n > 8 {
 		return nil, fmt.Errorf("millrace: integer of %d bytes; it has 1 to 8", n)
@@ -49,16 +49,16 @@ func (b *Reader) fixed(n int) ([]byte, error) {
 }
 
 // ReadUvarint reads an unsigned integer in the encoding of [binary.Uvarint]: seven bits per byte,
-// the lowest first. An encoding above 64 bits is an error and is left unread; so is one that the
-// source ends in.
+// the lowest first. It returns an error and consumes nothing if the encoding has more than 64 bits,
+// or if the source ends within it.
 func (b *Reader) ReadUvarint() (uint64, error) {
 	v, _, err := b.ReadULEB128()
 	return v, err
 }
 
 // ReadULEB128 reads an unsigned integer in the LEB128 encoding of DWARF, WebAssembly and AV1, and
-// returns how many bytes it took. AV1 and WebAssembly each limit that number, because an encoding
-// may be longer than necessary. Errors are as for [Reader.ReadUvarint].
+// returns the length of the encoding in bytes. AV1 and WebAssembly each limit that length, because
+// an encoding may be longer than necessary. Errors are as for [Reader.ReadUvarint].
 func (b *Reader) ReadULEB128() (v uint64, size int, err error) {
 	b.lastRuneSize = -1
 	for size = 1; ; size++ {

@@ -4,7 +4,8 @@ package millrace
 
 import "io"
 
-// socket is a connection that can be waited for without a buffer. This system has none.
+// socket is a connection whose data a Reader can wait for without a buffer. This operating system
+// supports none.
 type socket struct{}
 
 func newSocket(*Reader, io.Reader) *socket { return nil }

@@ -9,15 +9,15 @@ import (
 	"syscall"
 )
 
-// socket lets a Reader wait for its connection without holding memory: the runtime's poller tells
+// socket lets a Reader wait for its connection without holding memory: the runtime's poller reports
 // when there is something to read, and only then is a block taken.
 type socket struct {
 	b    *Reader
 	conn net.Conn
 	raw  syscall.RawConn
-	try  func(fd uintptr) bool // tryRead, bound once so that a read allocates nothing
+	try  func(fd uintptr) bool // the method tryRead, bound once so that a read allocates nothing
 
-	room, n int // of the last read
+	room, n int // room and result of the last read, in bytes
 	err     error
 }
 
@@ -39,27 +39,27 @@ func newSocket(b *Reader, src io.Reader) *socket {
 		return nil
 	}
 	if err != nil {
-		return nil // a closed connection: its Read says so
+		return nil // a closed connection: its Read returns the error
 	}
 	s := &socket{b: b, conn: src.(net.Conn), raw: raw}
 	s.try = s.tryRead
 	return s
 }
 
-// receive waits until the socket is readable and reads once. Nothing is buffered.
+// receive waits until the socket is readable and reads once. The caller has nothing buffered.
 func (s *socket) receive() {
 	s.n, s.room, s.err = 0, 0, nil
 	err := s.raw.Read(s.try)
 	if err == nil {
 		err = s.err
 	} else if e, ok := err.(*net.OpError); ok {
-		e.Op = "read" // a deadline or a close: the error is what conn.Read gives, down to its text
+		e.Op = "read" // a deadline or a close: return the text of conn.Read's error, too
 	}
 	s.b.received(s.n, s.room, err)
 }
 
-// tryRead is called by the runtime with the descriptor; false means: wait until it is readable,
-// then call again.
+// tryRead reads from the descriptor; the runtime calls it. If it returns false, the runtime waits
+// until the descriptor is readable and calls it again.
 func (s *socket) tryRead(fd uintptr) bool {
 	p := s.b.makeRoom()
 	for {

@@ -17,9 +17,9 @@ type Draft struct {
 	off uint32
 }
 
-// Bytes returns the memory to write to. For a Draft of [Pool.Get] it has at least the length that
-// Get was asked for, and it is valid until Cut, Freeze or Release. An empty Draft has nil; with
-// -tags invariants, Bytes panics after Release.
+// Bytes returns the memory to write to. It is at least as long as requested from [Pool.Get], and
+// valid until Cut, Freeze or Release. For an empty Draft, Bytes returns nil; with -tags invariants,
+// it panics after Release.
 func (d *Draft) Bytes() []byte {
 	d.token.check()
 	if d.blk == nil {
@@ -58,7 +58,8 @@ func (d *Draft) Freeze(n int) Ref {
 	return r
 }
 
-// inRange panics if d has no n bytes for the method of that name.
+// inRange panics if d has fewer than n bytes. method is the name of the caller, for the panic's
+// text.
 func (d *Draft) inRange(method string, n int) {
 	d.token.check()
 	if d.blk == nil {
@@ -70,15 +71,15 @@ func (d *Draft) inRange(method string, n int) {
 	}
 }
 
-// Release gives the rest of the block back and leaves d empty. Releasing an empty Draft does
-// nothing.
+// Release returns the rest of the block to its Pool and leaves d empty. Releasing an empty Draft
+// does nothing.
 func (d *Draft) Release() {
 	if d.blk == nil {
 		return
 	}
 	d.token.close()
 	blk, l := d.blk, d.loan
-	// Which knows a released variable from one that has always been empty.
+	// The token distinguishes a released variable from one that has always been empty.
 	*d = Draft{token: d.token}
 	blk.release(l.gen, l.shares)
 }
@@ -106,16 +107,16 @@ type Ref struct {
 // cost ten times as much.
 type (
 	loan struct {
-		gen    uint32 // which loan of the block this is a share of
-		shares uint32 // how many of the block's counted shares it stands for
+		gen    uint32 // the loan of the block that this is a share of
+		shares uint32 // number of the block's counted shares that it holds
 	}
 	span struct {
 		off, n uint32 // blk.buf[off : off+n]
 	}
 )
 
-// check reports whether r has a block. It panics when the block has gone back to its Pool, and,
-// with -tags invariants, when r or a copy of it was released before.
+// check reports whether r has a block. It panics if the block has returned to its Pool, and, with
+// -tags invariants, if r or a copy of it was released before.
 func (r *Ref) check() bool {
 	r.token.check()
 	if r.blk == nil {
@@ -131,10 +132,10 @@ func (r *Ref) Len() int {
 	return int(r.n)
 }
 
-// Bytes returns the bytes to read, not to write. They are valid, and do not change, until r is
+// Bytes returns the bytes, which must only be read. They are valid, and do not change, until r is
 // released. For an empty Ref, such as a released one, Bytes returns nil; with -tags invariants it
-// panics if r was released. Bytes panics if the block has gone back to its Pool, because a copy of
-// r was released.
+// panics if r was released. Bytes panics if the block has returned to its Pool, because a copy of r
+// was released.
 func (r *Ref) Bytes() []byte {
 	if !r.check() {
 		return nil
@@ -148,8 +149,8 @@ func (r *Ref) bytes() []byte {
 }
 
 // Clone returns another share of the same bytes, which the caller owns and releases. Most calls
-// touch no memory that other goroutines see: r has shares in stock and buys more, with one
-// addition, when it has given them away.
+// touch no memory that other goroutines see: r has a stock of shares to give away, and buys more
+// with one addition when the stock is used up.
 func (r *Ref) Clone() Ref {
 	if !r.check() {
 		return Ref{}
@@ -182,7 +183,7 @@ func (r *Ref) share(off, n uint32) Ref {
 	return s
 }
 
-// cut takes the first n bytes off r and returns them as a separate share. 0 < n < r.n.
+// cut removes the first n bytes from r and returns them as a separate share. 0 < n < r.n.
 func (r *Ref) cut(n uint32) Ref {
 	s := r.share(0, n)
 	r.off += n
@@ -190,20 +191,21 @@ func (r *Ref) cut(n uint32) Ref {
 	return s
 }
 
-// Release gives the share back and leaves r empty. Releasing an empty Ref does nothing. Release
-// panics when the block has gone back already, which means that a copy of r was released before.
+// Release returns the share and leaves r empty. Releasing an empty Ref does nothing. Release panics
+// if the block has returned to its Pool already, which means that a copy of r was released before.
 func (r *Ref) Release() {
 	if r.blk == nil {
 		return
 	}
 	r.token.close()
 	blk, gen, shares := r.blk, r.gen, r.shares
-	*r = Ref{token: r.token} // which knows a released variable from one that has always been empty
+	*r = Ref{token: r.token} // distinguishes released from always empty
 	blk.release(gen, shares)
 }
 
-// join extends r by next, and takes its shares, if next follows r directly in the same block. It
-// costs no atomic operation: the shares of both are released together later.
+// join extends r by next, and takes next's shares, if next follows r directly in the same block. It
+// reports whether it did. It costs no atomic operation: the shares of both are released together
+// later.
 func (r *Ref) join(next Ref) bool {
 	if r.blk != next.blk || r.off+r.n != next.off || r.gen != next.gen {
 		return false

@@ -10,19 +10,20 @@ import (
 // ErrFull is the error of a write to a [Pool] with [NoHeap] that has no room for the frame.
 var ErrFull = errors.New("arena: no room for the frame, and the Pool has NoHeap")
 
-// A Buffer assembles one frame at a time and hands it over. A frame is contiguous, in however many
-// steps it is written. *[Pool] and *[Heap] are Buffers. A Buffer belongs to one goroutine at a
-// time; the Slices that it returns do not.
+// A Buffer assembles one frame at a time and hands it over as a Slice. A frame is contiguous, even
+// if it is written in several steps. *[Pool] and *[Heap] are Buffers. A Buffer belongs to one
+// goroutine at a time; the Slices that it returns do not.
 //
-// Slices that Writable and Data return are the frame's memory. They are valid until the next call
-// of Writable, Write, Seal, Truncate or Take, because a frame that outgrows its place is moved.
+// Slices of bytes that Writable and Data return are the frame's memory. They are valid until the
+// next call of Writable, Write, Seal, Truncate or Take, because a frame that outgrows its place is
+// moved.
 type Buffer interface {
 	// Writable makes the frame n bytes longer and returns those bytes. Their content is undefined.
 	// If there is no room, it returns nil and does not change the frame. Writable(0) returns an
 	// empty slice that is not nil.
 	Writable(n int) []byte
-	// Take ends the frame and returns it. The caller owns the Slice and releases it. An empty frame
-	// is an empty Slice.
+	// Take ends the frame and returns it. The caller owns the Slice and releases it. For an empty
+	// frame, the Slice is empty.
 	Take() Slice
 	// Data returns the first n bytes of the frame, or all of it if there are fewer.
 	Data(n int) []byte
@@ -30,17 +31,18 @@ type Buffer interface {
 	Len() int
 	// Truncate shortens the frame to n bytes. It panics if the frame is shorter.
 	Truncate(n int)
-	// SetStart sets where Seal and Open begin: they leave the first i bytes, such as a header,
-	// unchanged. It is 0 for every new frame. SetStart panics if the frame is shorter than i.
+	// SetStart sets the start for Seal and Open, which leave the first i bytes, such as a header,
+	// unchanged. The start is 0 for every new frame. SetStart panics if the frame is shorter than
+	// i.
 	SetStart(i int)
 	// Seal encrypts the frame from its start on, in place, and appends the AEAD's tag. It borrows
-	// nonce and additionalData, which may be bytes of the frame in front of its start. It returns
-	// ErrFull and leaves the frame as it was if there is no room for the tag, or for 16 bytes if
+	// nonce and additionalData, which may be bytes of the frame before its start. It returns
+	// ErrFull and leaves the frame unchanged if there is no room for the tag, or for 16 bytes if
 	// the tag is shorter.
 	Seal(aead cipher.AEAD, nonce, additionalData []byte) error
 	// Open decrypts the frame from its start on, in place, and removes the AEAD's tag. It borrows
-	// nonce and additionalData as Seal does. It returns the AEAD's error; the frame then ends at
-	// its start.
+	// nonce and additionalData as Seal does. If it returns the AEAD's error, the frame ends at its
+	// start.
 	Open(aead cipher.AEAD, nonce, additionalData []byte) error
 	// Droppable reports whether every Slice of the Buffer's own memory has been released.
 	Droppable() bool
@@ -54,11 +56,11 @@ var (
 	_ Buffer = (*Heap)(nil)
 )
 
-// A frame is the frame that is being written.
+// A frame is the frame that is currently written.
 type frame struct {
 	mem        []byte
 	begin, end int // the frame is mem[begin:end]
-	limit      int // it can grow to mem[begin:limit] where it is
+	limit      int // the frame can grow to mem[begin:limit] without being moved
 	start      int // Seal and Open begin at mem[begin+start]
 
 	// Invariants:
@@ -86,8 +88,8 @@ func (f *frame) Truncate(n int) {
 	f.start = min(f.start, n)
 }
 
-// SetStart sets where Seal and Open begin: they leave the first i bytes unchanged. It is 0 for
-// every new frame. SetStart panics if the frame is shorter than i.
+// SetStart sets the start for Seal and Open, which leave the first i bytes unchanged. The start is
+// 0 for every new frame. SetStart panics if the frame is shorter than i.
 func (f *frame) SetStart(i int) {
 	if i < 0 || i > f.Len() {
 		panic(fmt.Sprintf("arena: SetStart(%d) in a frame of %d bytes", i, f.Len()))
@@ -95,12 +97,12 @@ func (f *frame) SetStart(i int) {
 	f.start = i
 }
 
-// body is the part of the frame for Seal and Open.
+// body returns the part of the frame that Seal and Open process.
 func (f *frame) body() []byte { return f.mem[f.begin+f.start : f.end : f.limit] }
 
 // Open decrypts the frame from its start on, in place, and removes the AEAD's tag. It borrows nonce
-// and additionalData, which may be bytes of the frame in front of its start. It returns the AEAD's
-// error; the frame then ends at its start.
+// and additionalData, which may be bytes of the frame before its start. If it returns the AEAD's
+// error, the frame ends at its start.
 func (f *frame) Open(aead cipher.AEAD, nonce, additionalData []byte) error {
 	body := f.body()
 	plain, err := aead.Open(body[:0], nonce, body, additionalData)
@@ -109,18 +111,19 @@ func (f *frame) Open(aead cipher.AEAD, nonce, additionalData []byte) error {
 }
 
 // seal encrypts the body, whose last sealRoom(aead) bytes are room for the tag. The AEAD may use
-// fewer. If it panics because the nonce is too short, the frame has its length without the room.
+// fewer. If it panics because the nonce is too short, that room is removed from the frame.
 func (f *frame) seal(aead cipher.AEAD, nonce, additionalData []byte) {
 	f.end -= sealRoom(aead)
 	plain := f.body()
 	f.end = f.begin + f.start + len(aead.Seal(plain[:0], nonce, plain, additionalData))
 }
 
-// minTagRoom is the minimum room after a sealed frame. With a tag of less than 16 bytes, AES-GCM
-// writes past the tag when it seals (golang/go#80288): in a Pool, into another owner's frame.
+// minTagRoom is the minimum room, in bytes, after a sealed frame. With a tag of less than 16 bytes,
+// AES-GCM writes past the tag when it seals (golang/go#80288): in a Pool, it would write into
+// another owner's frame.
 const minTagRoom = 16
 
-// sealRoom returns how much room Seal needs behind the frame.
+// sealRoom returns the number of bytes that Seal needs after the frame.
 func sealRoom(aead cipher.AEAD) int {
 	if n := aead.Overhead(); n > 0 {
 		return max(n, minTagRoom)

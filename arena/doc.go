@@ -1,5 +1,5 @@
 // Package arena holds frames in memory that is allocated once. One goroutine writes a frame and
-// hands it, as an owned [Slice], to any goroutine. Slices are released in any order, and their
+// passes it, as an owned [Slice], to any goroutine. Slices are released in any order, and their
 // memory is used again.
 //
 //	pool := arena.NewPool(1 << 20)
@@ -11,10 +11,10 @@
 //		handle(frame.Bytes())
 //	}()
 //
-// A [Pool] places frames one behind the other (back mode). At the end of its memory it begins again
-// in front of, or between, frames that are still held (front mode). A frame that has no room is
-// allocated (alloc mode), with two allocations. The Pool returns to its memory with the first frame
-// that fits there.
+// A [Pool] places frames one after the other (back mode). At the end of its memory it starts again
+// before, or between, frames that are still held (front mode). A frame for which there is no room
+// is allocated on the heap (alloc mode), with two allocations. The Pool returns to its memory with
+// the first frame that fits there.
 //
 // A [Heap] has the same methods and allocates each frame. [Buffer] is the interface of both.
 package arena

@@ -26,8 +26,8 @@ func (h *Heap) Writable(n int) []byte {
 	return h.mem[from:h.end:h.end]
 }
 
-// grow moves the frame to new memory on the heap, with room for n more bytes, and at least twice as
-// large as the frame.
+// grow moves the frame to new memory on the heap, with room for n more bytes and at least twice the
+// frame's length.
 func (f *frame) grow(n int) {
 	if n < 0 {
 		panic(fmt.Sprintf("arena: Writable(%d)", n))
@@ -42,7 +42,7 @@ func (f *frame) grow(n int) {
 func (h *Heap) Write(p []byte) (int, error) { return copy(h.Writable(len(p)), p), nil }
 
 // Seal encrypts the frame from its start on, in place, and appends the AEAD's tag. It borrows nonce
-// and additionalData, which may be bytes of the frame in front of its start. It returns nil.
+// and additionalData, which may be bytes of the frame before its start. It returns nil.
 func (h *Heap) Seal(aead cipher.AEAD, nonce, additionalData []byte) error {
 	h.Writable(sealRoom(aead))
 	h.seal(aead, nonce, additionalData)
@@ -56,5 +56,5 @@ func (h *Heap) Take() Slice {
 	return s
 }
 
-// Droppable returns true: a Heap has no memory that a Slice could hold.
+// Droppable returns true: a Heap has no memory of its own that a Slice could hold.
 func (h *Heap) Droppable() bool { return true }

@@ -5,7 +5,7 @@ package arena
 // invariants enables checks that are too slow for production.
 const invariants = true
 
-// poison overwrites released memory, so that a reader that still holds it sees garbage at once.
+// poison overwrites released memory, so that a reader that still uses it sees garbage at once.
 func poison(p []byte) {
 	for i := range p {
 		p[i] = 0xdb

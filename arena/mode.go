@@ -2,15 +2,15 @@ package arena
 
 import "fmt"
 
-// Mode says where a Pool has placed a frame.
+// Mode is the place of a Pool's frame.
 type Mode uint8
 
 const (
-	Back  Mode = iota // in the Pool's memory, behind all frames that are held
-	Front             // in the Pool's memory, in front of a frame that is held
+	Back  Mode = iota // in the Pool's memory, after all frames that are held
+	Front             // in the Pool's memory, before a frame that is held
 	Alloc             // on the heap
 
-	modes // how many there are
+	modes // number of modes
 )
 
 // String returns "back", "front" or "alloc".
@@ -30,10 +30,11 @@ type Stats struct {
 	// they outgrew it.
 	Spills uint64
 
-	// SlotsInUse is how many Slices of the Pool's memory are held, of Slots that there can be.
+	// SlotsInUse is the number of slots whose Slice is held; Slots is the number of slots. Each
+	// held Slice of the Pool's memory uses one.
 	SlotsInUse, Slots int
 
-	// LongestHeld is how many frames have been taken since the frame that is held longest, modulo
-	// 2³². It is 0 if none is held.
+	// LongestHeld is the number of frames taken since the frame that is held longest, modulo 2³².
+	// It is 0 if none is held.
 	LongestHeld uint64
 }

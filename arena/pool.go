@@ -8,37 +8,36 @@ import (
 	"time"
 )
 
-// defaultSlots is few because most programs work on one frame at a time.
+// defaultSlots is small because most programs work on one frame at a time.
 const defaultSlots = 8
 
 // A Pool is a Buffer whose frames lie in memory that is allocated once. It belongs to one goroutine
 // at a time; the Slices that it returns belong to their owners, on any goroutine. Frames never
 // overlap, and each is contiguous.
 //
-// The Pool places a frame when its first byte is asked for: in the first gap that is large enough,
-// from the last frame on to the end of memory, and then from the beginning of memory on. A frame
-// behind all frames that are held is in back mode, another one in front mode. If there is no such
-// gap, or no slot is free, the frame is allocated (alloc mode), unless the Pool has [NoHeap]. The
-// next frame is placed in the same way, so the Pool returns to its memory with the first frame that
-// fits, in any order in which Slices are released. A frame that outgrows its gap is moved to
-// another.
+// The Pool places a frame when its first byte is requested: in the first gap that is large enough.
+// It searches from the last frame on to the end of memory, and then from the beginning of memory
+// on. A frame after all frames that are held is in back mode, any other in front mode. If there is
+// no such gap, or no slot is free, the frame is allocated on the heap (alloc mode), unless the Pool
+// has [NoHeap]. The next frame is placed in the same way, so the Pool returns to its memory with
+// the first frame that fits, in whatever order the Slices are released. A frame that outgrows its
+// gap is moved to another.
 //
-// Slices keep a Pool's memory alive. There is nothing to close.
+// Slices keep a Pool's memory alive. A Pool needs no Close.
 type Pool struct {
 	frame
 	memory []byte
 	slots  []slot
-	// Closes the ring of slots: it is in front of the first and behind the last, and never
-	// released.
+	// edge closes the ring of slots: it is before the first and after the last, and never released.
 	edge slot
-	// The frame is placed behind this slot; between frames, the slot that was taken last.
+	// The frame is placed after this slot. Between frames, prev is the slot that was taken last.
 	prev *slot
 	free *slot // slots that are not in the ring, linked by next
 	mode Mode
 
 	noHeap       bool
 	promoteAfter time.Duration
-	taken        uint32 // frames
+	taken        uint32 // number of frames that were taken
 	stats        Stats
 
 	// Invariants:
@@ -55,9 +54,9 @@ type Pool struct {
 // Option changes how a Pool works. Options panic if a value is out of range.
 type Option func(*Pool)
 
-// Slots sets how many Slices of the Pool's memory can be held at a time: at least 1, 8 by default.
-// A slot takes 64 bytes. If all slots are held, the Pool looks at each of them to place a frame, so
-// n should exceed the usual number of held Slices.
+// Slots sets the maximum number of Slices of the Pool's memory that can be held at a time: at least
+// 1, 8 by default. A slot takes 64 bytes. If all slots are held, the Pool checks each of them to
+// place a frame, so n should exceed the usual number of held Slices.
 func Slots(n int) Option {
 	if n < 1 {
 		panic(fmt.Sprintf("arena: Slots(%d): at least 1", n))
@@ -65,12 +64,12 @@ func Slots(n int) Option {
 	return func(p *Pool) { p.slots = make([]slot, n) }
 }
 
-// NoHeap makes Writable return nil, and Write and Seal ErrFull, when the Pool would allocate a
-// frame. It limits the Pool's memory to its capacity.
+// NoHeap keeps the Pool from allocating frames on the heap: instead Writable returns nil, and Write
+// and Seal return ErrFull. It limits the Pool's memory to its capacity.
 func NoHeap() Option { return func(p *Pool) { p.noHeap = true } }
 
-// PromoteAfter sets how long a frame must be held before [Slice.Promote] moves it to the heap. The
-// default is 0: at once.
+// PromoteAfter sets the time that a frame must be held before [Slice.Promote] moves it to the heap.
+// The default is 0: at once.
 func PromoteAfter(d time.Duration) Option {
 	if d < 0 {
 		panic(fmt.Sprintf("arena: PromoteAfter(%v): at least 0", d))
@@ -78,7 +77,7 @@ func PromoteAfter(d time.Duration) Option {
 	return func(p *Pool) { p.promoteAfter = d }
 }
 
-// NewPool returns a Pool with that many bytes of memory, less than 4 GiB. It panics if capacity is
+// NewPool returns a Pool with capacity bytes of memory, less than 4 GiB. It panics if capacity is
 // out of range.
 func NewPool(capacity int, opts ...Option) *Pool {
 	if uint64(capacity) > math.MaxUint32 {
@@ -100,10 +99,11 @@ func NewPool(capacity int, opts ...Option) *Pool {
 	return p
 }
 
-// Mode returns where the frame that is being written is, or where the last one was.
+// Mode returns the place of the frame that is currently written or, between frames, of the last
+// one.
 func (p *Pool) Mode() Mode { return p.mode }
 
-// placed reports whether the frame has a place: its first byte has been asked for.
+// placed reports whether the frame has a place, which it gets when its first byte is requested.
 func (p *Pool) placed() bool { return p.begin < p.limit }
 
 // allocated reports whether the frame is on the heap.
@@ -121,8 +121,8 @@ func (p *Pool) Writable(n int) []byte {
 	return p.mem[from:p.end:p.end]
 }
 
-// place finds room for the frame and n bytes more: in memory, where the frame is moved if need be,
-// or on the heap. It reports whether there is room.
+// place finds room for the frame and n more bytes: in the Pool's memory, where it moves the frame
+// if necessary, or on the heap. It reports whether there is room.
 func (p *Pool) place(n int) bool {
 	if n < 0 {
 		panic(fmt.Sprintf("arena: Writable(%d)", n))
@@ -136,7 +136,7 @@ func (p *Pool) place(n int) bool {
 			p.unlink(p.prev)
 		}
 	}
-	for p.edge.prev.released() { // so that a frame is in back mode exactly if no slot is after it
+	for p.edge.prev.released() { // so that back mode means that no slot is after the frame
 		p.unlink(p.edge.prev)
 	}
 	if n <= len(p.memory) && p.findGap(p.Len()+n) {
@@ -162,10 +162,11 @@ func (p *Pool) place(n int) bool {
 	return true
 }
 
-// findGap makes prev a slot that n bytes fit behind, and reports whether there is one. It looks at
-// the gaps in the order of memory from prev on and round, which is Knuth's "next fit" (The Art of
-// Computer Programming, 2.5), and unlinks the released slots that it meets. If prev is one of them,
-// its predecessor takes its place, and the round is longer.
+// findGap makes prev a slot with a gap of at least n bytes after it, and reports whether there is
+// one. It checks the gaps in the order of memory, beginning after prev, once around the ring
+// (Knuth's "next fit", The Art of Computer Programming, 2.5), and unlinks the released slots that
+// it meets. If prev is one of them, its predecessor takes its place, and the search visits more
+// slots.
 func (p *Pool) findGap(n int) bool {
 	full := p.free == nil
 	for s := p.prev; ; {
@@ -179,12 +180,12 @@ func (p *Pool) findGap(n int) bool {
 		if !full || p.free == nil {
 			return false
 		}
-		full = false // a slot came back on this round: look again at the gaps in front of it
+		full = false // a slot was released during this search: check the gaps before it again
 	}
 }
 
-// clearGap unlinks released slots behind s until a slot is free and n bytes fit behind s. It
-// reports whether they do.
+// clearGap unlinks released slots after s until a slot is free and n bytes fit after s. It reports
+// whether they do.
 func (p *Pool) clearGap(s *slot, n int) bool {
 	for p.free == nil || n > p.gapEnd(s)-s.end() {
 		if !s.next.released() {
@@ -195,7 +196,7 @@ func (p *Pool) clearGap(s *slot, n int) bool {
 	return true
 }
 
-// gapEnd returns where the gap behind s ends.
+// gapEnd returns the offset at which the gap after s ends.
 func (p *Pool) gapEnd(s *slot) int {
 	if s.next == &p.edge {
 		return len(p.memory)
@@ -231,7 +232,7 @@ func (p *Pool) Take() Slice {
 	return frame
 }
 
-// takeSlot moves a free slot into the ring, behind prev, and returns the frame in it.
+// takeSlot moves a free slot into the ring, after prev, and returns the frame in it.
 func (p *Pool) takeSlot() Slice {
 	s, before := p.free, p.prev
 	after := before.next
@@ -246,7 +247,7 @@ func (p *Pool) takeSlot() Slice {
 	return Slice{s, s.gen}
 }
 
-// abandon leaves the Pool between frames.
+// abandon ends the frame without a Slice. The next frame has no place yet.
 func (p *Pool) abandon() {
 	p.begin, p.end, p.limit, p.start = 0, 0, 0, 0
 	if p.mode == Alloc {
@@ -266,8 +267,8 @@ func (p *Pool) Write(b []byte) (int, error) {
 }
 
 // Seal encrypts the frame from its start on, in place, and appends the AEAD's tag. It borrows nonce
-// and additionalData, which may be bytes of the frame in front of its start. It returns ErrFull and
-// leaves the frame as it was if there is no room for the tag, or for 16 bytes if the tag is
+// and additionalData, which may be bytes of the frame before its start. It returns ErrFull and
+// leaves the frame unchanged if there is no room for the tag, or for 16 bytes if the tag is
 // shorter.
 func (p *Pool) Seal(aead cipher.AEAD, nonce, additionalData []byte) error {
 	room := sealRoom(aead)
@@ -279,8 +280,8 @@ func (p *Pool) Seal(aead cipher.AEAD, nonce, additionalData []byte) error {
 	return nil
 }
 
-// aside returns b, or a copy if Writable(n) may move the frame: b may be bytes of the frame, which
-// then lies over where it was.
+// aside returns b, or a copy of b if Writable(n) may move the frame. b may be bytes of the frame,
+// and the moved frame may overwrite them.
 func (p *Pool) aside(b []byte, n int) []byte {
 	if p.placed() && p.mode != Alloc && n > p.limit-p.end {
 		return bytes.Clone(b)
@@ -288,7 +289,7 @@ func (p *Pool) aside(b []byte, n int) []byte {
 	return b
 }
 
-// Truncate shortens the frame to n bytes. It panics if the frame is shorter. Truncate(0) gives up a
+// Truncate shortens the frame to n bytes. It panics if the frame is shorter. Truncate(0) drops a
 // frame on the heap: the next byte begins a frame in the Pool's memory if there is room.
 func (p *Pool) Truncate(n int) {
 	p.frame.Truncate(n)

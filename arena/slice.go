@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// A Slice is one owner's frame: contiguous bytes that only the owner reads and writes. The owner
-// ends its life with Release, once, on any goroutine, or hands it on. The zero Slice is empty, and
+// A Slice is one frame with one owner: contiguous bytes that only the owner reads and writes. The
+// owner calls Release once, on any goroutine, or passes the Slice on. The zero Slice is empty, and
 // releasing it does nothing.
 //
-// A Slice is a value of 16 bytes; copying it moves it. A copy that is used after another copy was
-// released panics, and so does its Release, in every build, whether the frame is in a Pool's memory
-// or on the heap. (A slot of a Pool tells 2³² frames apart.)
+// A Slice is a value of 16 bytes; copying it moves it. Using or releasing a copy after another copy
+// was released panics in every build, whether the frame is in a Pool's memory or on the heap. (The
+// check fails only after 2³² frames in the same slot of a Pool.)
 type Slice struct {
 	slot *slot
 	gen  uint32
@@ -24,19 +24,20 @@ type Slice struct {
 	//	len(slot.data) > 0
 }
 
-// A slot is the place of one frame that was taken. Slots in use are linked in the order of their
-// memory, in a ring that the Pool's edge closes. A released slot stays in the ring until the Pool
-// needs it, or the memory around it.
+// A slot holds one frame that was taken. Slots in use are linked in the order of their memory, in a
+// ring that the Pool's edge closes. A released slot stays in the ring until the Pool needs the slot
+// or the memory around it.
 //
-// It fills a cache line, so that goroutines which release neighbours do not wait for each other.
+// A slot fills a cache line, so that goroutines which release neighbouring slots do not wait for
+// each other.
 type slot struct {
-	state atomic.Uint32 // gen while the frame is held, gen+1 when it is released
-	gen   uint32        // of the frame; written by the Pool only
-	due   int64         // when Promote may move the frame, in Unix nanoseconds: 0 at any time
+	state atomic.Uint32 // gen while the frame is held, gen+1 after its release
+	gen   uint32        // generation of the frame; written by the Pool only
+	due   int64         // when Promote may move the frame, in Unix nanoseconds; 0: at any time
 	data  []byte        // the frame
 
-	from       uint32 // where the frame begins in the Pool's memory
-	taken      uint32 // how many frames the Pool had handed out before
+	from       uint32 // offset of the frame in the Pool's memory
+	taken      uint32 // number of frames that the Pool had handed out before
 	prev, next *slot  // prev is not valid in the list of free slots
 
 	// Invariants of a slot in the ring, unless it is the edge or next is:
@@ -44,16 +45,16 @@ type slot struct {
 	//	end() ≤ next.from
 }
 
-// never is the due of a frame on the heap.
+// never is the value of due for a frame on the heap.
 const never = math.MaxInt64
 
 // released reports whether the owner has released the frame.
 func (s *slot) released() bool { return s.state.Load() != s.gen }
 
-// end returns where the frame ends in the Pool's memory.
+// end returns the offset of the frame's end in the Pool's memory.
 func (s *slot) end() int { return int(s.from) + len(s.data) }
 
-// onHeap returns a Slice of data, which has no other owner.
+// onHeap returns a Slice of data, which must have no other owner.
 func onHeap(data []byte) Slice {
 	if len(data) == 0 {
 		return Slice{}
@@ -76,7 +77,7 @@ func (s *Slice) Bytes() []byte {
 // Len returns the length in bytes.
 func (s *Slice) Len() int { return len(s.Bytes()) }
 
-// Release gives the memory back and leaves s empty. It panics if a copy of s was released before.
+// Release releases the memory and leaves s empty. It panics if a copy of s was released before.
 func (s *Slice) Release() {
 	if s.slot == nil {
 		return
@@ -92,8 +93,8 @@ func (s *Slice) Release() {
 
 // Promote moves a frame that is due from its Pool's memory to the heap, with one copy, and reports
 // whether it did. A frame that is held for long then no longer keeps the Pool from using the memory
-// around it. A frame is due at once, or after the time that [PromoteAfter] sets; a frame on the
-// heap never is. The caller still owns s. Earlier results of Bytes become invalid.
+// around it. A frame is due at once, or after the time that [PromoteAfter] sets. A frame on the
+// heap is never due. The caller still owns s. Earlier results of Bytes become invalid.
 func (s *Slice) Promote() bool {
 	data := s.Bytes()
 	if len(data) == 0 || s.slot.due > 0 && time.Now().UnixNano() < s.slot.due {

@@ -11,65 +11,65 @@ import (
 
 // A Cursor is one reader's place in a Ring.
 //
-// Next and Take belong to one goroutine at a time, the reader's; Lag and Close may be called from
-// any goroutine. Next waits; a reader that waits for other things as well uses Take and a
-// [Watcher].
+// Next and Take belong to one goroutine at a time, the reader's. Lag and Close may be called from
+// any goroutine. Next waits; a reader that also waits for other events uses Take and a [Watcher].
 //
 // # When a cursor is behind
 //
 // A cursor beyond its allowance (MaxLagBytes, MaxLagFrames, MaxLagTime) moves forward to the newest
 // keyframe. It is never moved within the newest GOP: there is no newer place to start from, and the
 // ring keeps that GOP for late joiners anyway. A reader that has begun the GOP sees more if it
-// continues than if it waits for the next one. So when a slow reader takes frames again, it
-// continues at most its allowance and one GOP behind the head, and a late joiner is not moved
-// because of its first GOP.
+// continues than if it waits for the next one. So a slow reader that takes frames again is at most
+// its allowance and one GOP behind the head, and a late joiner is not moved because of its first
+// GOP.
 //
-// A cursor whose place was evicted, or that comes to a frame that Publish refused, moves to the
-// newest keyframe after that place. If there is none it waits for the next keyframe, however long
+// A cursor whose next frame was evicted, or that reaches a frame that Publish refused, moves to the
+// newest keyframe after that frame. If there is none, it waits for the next keyframe, however long
 // that takes: until then Take adds nothing, and the batch that ends the wait reports the loss. In a
 // stream with keyframes only at its start the wait ends with Close.
 type Cursor struct {
 	ring *Ring
 	opts cursorOptions
 
-	// The reader's alone.
+	// The fields that only the reader uses.
 
-	wait     *Watcher // Next's; nil before its first call
-	caughtUp bool     // Next has to wait first
+	wait     *Watcher // the Watcher of Next; nil before its first call
+	caughtUp bool     // Next must wait before it takes frames
 
-	// The rest is guarded by ring.mu.
+	// ring.mu guards the other fields.
 
-	news *Watcher // the same as wait, for Close
+	news *Watcher // the same as wait, for use by Close
 
-	next int64 // the frame to give next, or, while it can't be read, the first one lost
-	off  int64 // log offset of its first byte
+	next int64 // the next frame to give, or, while it cannot be read, the first lost one
+	off  int64 // log offset of the first byte of frame next
 
-	joining  bool // waits for the first keyframe it will ever see
-	starting bool // the next frame given is a start: its preamble goes first
-	// With FromHead, until the first batch: the preamble to send first; counted.
+	joining  bool // the cursor waits for its first keyframe
+	starting bool // the next frame is a start: its preamble is given first
+	// With FromHead, until the first batch: the preamble to give first, on which the cursor holds a
+	// ref.
 	headPreamble *preamble
-	given        uint64 // id of the preamble that it was given last
+	given        uint64 // id of the last preamble that was given
 
-	missed Missed // not told yet
-	since  int64  // when the first frame of missed was published; with missed.Why
+	missed Missed // loss that was not reported yet
+	since  int64  // time at which the first frame of missed was published; set with missed.Why
 
 	closed bool
-	index  int // in ring.cursors
+	index  int // index in ring.cursors
 }
 
 // Batch describes the frames that Next or Take added.
 type Batch struct {
-	Frames int // whole frames; 0: nothing new
-	Bytes  int // by how much the chain has grown
+	Frames int // number of whole frames; 0: nothing new
+	Bytes  int // number of bytes added to the chain
 
-	// Preamble is how many of Bytes, the first ones, are the preamble.
+	// Preamble is the length of the preamble, in bytes, at the start of the batch's Bytes.
 	Preamble int
 
-	// Info is the Info of the last frame: with [BatchFrames](1) that of the only one.
+	// Info is the Info of the last frame, which with [BatchFrames](1) is the only one.
 	Info any
 
-	// More says that the next Take has something to give at once: frames that this batch had no
-	// room for, or the end of the stream.
+	// More reports whether the next Take has something to give at once: frames that did not fit
+	// into this batch, or the end of the stream.
 	More bool
 
 	// Missed is the loss directly before these frames. If Frames == 0 it is the loss before the end
@@ -77,8 +77,8 @@ type Batch struct {
 	Missed Missed
 }
 
-// Cursor returns a new cursor, which its owner ends with Close. It starts at the newest keyframe
-// that is kept with its whole GOP, after that keyframe's preamble; if there is none, at the next
+// Cursor returns a new cursor. Its owner ends it with Close. It starts at the newest keyframe whose
+// whole GOP is kept, after that keyframe's preamble; if there is none, it starts at the next
 // keyframe to be published, never in the middle of a GOP. On a closed ring it starts at the end.
 func (r *Ring) Cursor(opts ...CursorOption) *Cursor {
 	c := &Cursor{
@@ -112,7 +112,7 @@ func (r *Ring) Cursor(opts ...CursorOption) *Cursor {
 	return c
 }
 
-// canRead reports whether a frame before upto can be taken, now or after a move to the newest
+// canRead reports whether a frame before frame upto can be taken, now or after a move to the newest
 // keyframe. r.mu is held.
 func (c *Cursor) canRead(upto int64) bool {
 	r := c.ring
@@ -122,7 +122,7 @@ func (c *Cursor) canRead(upto int64) bool {
 	return c.next < upto
 }
 
-// stuck says why the frame at c.next will never be read, if so. r.mu is held.
+// stuck returns the reason why the frame at c.next will never be read, or NotMissed. r.mu is held.
 func (c *Cursor) stuck() Reason {
 	l := &c.ring.frames
 	switch {
@@ -134,10 +134,11 @@ func (c *Cursor) stuck() Reason {
 	return NotMissed
 }
 
-// behind reports whether there is a keyframe newer than c's place to move to. r.mu is held.
+// behind reports whether there is a keyframe after c's place to move to. r.mu is held.
 func (c *Cursor) behind() bool { return c.ring.keyOK && c.ring.key > c.next }
 
-// late says which allowance c exceeds, if any. c.next must be in the window. r.mu is held.
+// late returns the reason for the allowance that c exceeds, or NotMissed. c.next must be in the
+// window. r.mu is held.
 func (c *Cursor) late(now int64) Reason {
 	r, o := c.ring, &c.opts
 	switch {
@@ -151,8 +152,7 @@ func (c *Cursor) late(now int64) Reason {
 	return NotMissed
 }
 
-// advance moves c to the newest keyframe if it has to go there and can; see the type's comment.
-// r.mu is held.
+// advance moves c to the newest keyframe if it must move and can; see Cursor. r.mu is held.
 func (c *Cursor) advance(now int64) {
 	r := c.ring
 	if c.joining {
@@ -179,13 +179,14 @@ func (c *Cursor) advance(now int64) {
 	c.headPreamble = nil
 }
 
-// begin starts c with the newest keyframe, which is there. r.mu is held.
+// begin makes c start with the newest keyframe, which must be kept. r.mu is held.
 func (c *Cursor) begin() {
 	c.joining, c.starting = false, true
 	c.moveTo(c.ring.key, c.ring.frames.begin(c.ring.key))
 }
 
-// lose moves c to frame next at offset off and notes the loss. r.mu is held.
+// lose moves c to frame next at offset off and notes the loss of the frames before it. r.mu is
+// held.
 func (c *Cursor) lose(next, off int64, why Reason) {
 	c.note(why)
 	frames, bytes := next-c.next, off-c.off
@@ -195,9 +196,9 @@ func (c *Cursor) lose(next, off int64, why Reason) {
 	c.moveTo(next, off)
 }
 
-// note keeps why the frame at c.next is lost, and when it was published, if it is the first that c
-// was not told of. Its record is there: evict and trim call note before they take it away. r.mu is
-// held.
+// note stores the reason why the frame at c.next is lost, and when it was published, if this is the
+// first loss that c has not reported. The frame's record is still there: evict and trim call note
+// before they remove it. r.mu is held.
 func (c *Cursor) note(why Reason) {
 	if c.missed.Why == NotMissed {
 		c.missed.Why = why
@@ -205,22 +206,22 @@ func (c *Cursor) note(why Reason) {
 	}
 }
 
-// moveTo moves c to frame next at offset off, which may be lower than where any other cursor is.
-// r.mu is held.
+// moveTo moves c to frame next at offset off, which may be lower than the place of any other
+// cursor. r.mu is held.
 func (c *Cursor) moveTo(next, off int64) {
 	c.next, c.off = next, off
 	c.ring.lowest = min(c.ring.lowest, next)
 }
 
 // Take adds shares of the frames between c and the head to dst: whole frames only, as many as the
-// batch limits allow, and at least one if there is any. dst and all that is in it stay the
-// caller's: dst.Release, or sending them, ends the life of the shares. Take never waits: when there
-// is nothing new it returns the zero Batch.
+// batch limits allow, and at least one if there is any. The caller keeps the ownership of dst and
+// of all bytes in it, and releases the shares by releasing or sending dst. Take never waits: if
+// there is nothing new it returns the zero Batch.
 //
-// After the ring was closed and c has got the rest, Take returns io.EOF; after c was closed,
-// ErrClosed. Nothing is added to dst with an error.
+// After the ring was closed and c has taken the remaining frames, Take returns io.EOF. After c was
+// closed, it returns ErrClosed. With an error, nothing is added to dst.
 func (c *Cursor) Take(dst *millrace.Chain) (b Batch, err error) {
-	_ = dst.Len() // a nil dst panics here, not with the ring's lock held
+	_ = dst.Len() // a nil dst panics here, before the ring's lock is held
 	r := c.ring
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -232,13 +233,13 @@ func (c *Cursor) Take(dst *millrace.Chain) (b Batch, err error) {
 	}
 	var now int64
 	if c.behind() {
-		now = r.now() // most cursors are not, and the clock is a third of a Take
+		now = r.now() // only here: it is a third of the cost of a Take
 	}
 	c.advance(now)
 	switch {
 	case c.canRead(r.frames.head):
 		b = c.give(dst)
-	case r.closed: // no keyframe will come: the loss is final
+	case r.closed: // no keyframe will come, so the loss is final
 		c.lose(r.frames.head, r.log.end, c.missed.Why)
 	default:
 		return b, nil
@@ -252,9 +253,9 @@ func (c *Cursor) Take(dst *millrace.Chain) (b Batch, err error) {
 	return b, nil
 }
 
-// Next is Take for a reader that waits for nothing else. If there are no new frames it waits for
-// them, or until ctx ends, and then returns ctx.Err(). It does not wait on its first call, nor
-// while Batch.More says that there are more frames: after any other batch it waits for an
+// Next is Take for a reader that waits for no other events. If there are no new frames, it waits
+// until there are some, or until ctx ends, and then returns ctx.Err(). It does not wait on its
+// first call, nor if the last Batch had More set. After any other batch it waits for an
 // announcement, so that frames that arrive within [Latency] of each other form one batch. A batch
 // without frames reports a loss at the end of the stream.
 func (c *Cursor) Next(ctx context.Context, dst *millrace.Chain) (Batch, error) {
@@ -277,7 +278,7 @@ func (c *Cursor) Next(ctx context.Context, dst *millrace.Chain) (Batch, error) {
 	}
 }
 
-// watch returns a Watcher that Close stops and signals.
+// watch returns a Watcher for Next. Close stops and signals it.
 func (c *Cursor) watch() *Watcher {
 	w := c.ring.Watch()
 	c.ring.mu.Lock()
@@ -290,10 +291,10 @@ func (c *Cursor) watch() *Watcher {
 	return w
 }
 
-// drained reports whether c has got all that it will ever get from a closed ring. r.mu is held.
+// drained reports whether c has taken all that it will ever get from a closed ring. r.mu is held.
 func (c *Cursor) drained() bool { return c.joining || c.next == c.ring.frames.head }
 
-// give adds a batch to dst. The frame at c.next can be read. r.mu is held.
+// give adds a batch to dst. The frame at c.next must be readable. r.mu is held.
 func (c *Cursor) give(dst *millrace.Chain) (b Batch) {
 	r := c.ring
 	pre := c.headPreamble
@@ -321,8 +322,8 @@ func (c *Cursor) give(dst *millrace.Chain) (b Batch) {
 	return b
 }
 
-// fit returns the frame before which the batch that begins at c.next ends, given how many pieces
-// there is room for. r.mu is held.
+// fit returns the number of the first frame after the batch that begins at c.next. room is the
+// number of pieces that the batch may have. r.mu is held.
 func (c *Cursor) fit(room int) int64 {
 	l := &c.ring.frames
 	begin := l.at(c.next).firstPiece
@@ -337,16 +338,16 @@ func (c *Cursor) fit(room int) int64 {
 	return n
 }
 
-// Lag says how far a cursor is behind the head.
+// Lag is the distance between a cursor and the head.
 type Lag struct {
 	Bytes  int64
 	Frames int
-	Time   time.Duration // since the first frame it has not got, perhaps a lost one, was published
+	Time   time.Duration // since the first frame not taken, which may be lost, was published
 }
 
-// Lag returns how far c is behind. Lost frames count until a Take reports them. The Lag of a reader
-// that takes nothing keeps growing, even though the ring moves its cursor (see [Stats]). A cursor
-// that waits for its first keyframe is not behind.
+// Lag returns the distance of c from the head. Lost frames count until a Take reports them. The Lag
+// of a reader that takes nothing keeps growing, even though the ring moves its cursor (see
+// [Stats]). A cursor that waits for its first keyframe has no lag.
 func (c *Cursor) Lag() Lag {
 	r := c.ring
 	r.mu.Lock()
@@ -366,10 +367,8 @@ func (c *Cursor) Lag() Lag {
 	return lag
 }
 
-// Close ends the cursor: Next and Take fail from here on, and so does a Next that
-// waits.
-// Shares that were taken live on. Close may be called from any goroutine, and
-// more than once.
+// Close ends the cursor: Next and Take fail from here on, and so does a Next that waits. Shares
+// that were taken stay valid. Close may be called from any goroutine, and more than once.
 func (c *Cursor) Close() {
 	if news := c.end(); news != nil {
 		news.Stop()

@@ -1,5 +1,5 @@
-// Package broadcast hands one stream of frames to any number of readers: no copy, no queue per
-// reader, and no waiting for the slow.
+// Package broadcast distributes one stream of frames to any number of readers. It makes no copies,
+// has no queue per reader, and does not wait for slow readers.
 //
 //	   evicted       kept: MaxBytes, MaxFrames              to come
 //	. . . . . . ┌────┬────┬────┬────┬────┬────┬────┬────┐ . . . . . .
@@ -22,10 +22,10 @@
 // after it, never a GOP without its keyframe.
 //
 // Ownership: Publish and SetPreamble take ownership of their chains, even when they return an
-// error. [Cursor.Take] adds shares to a chain that is and stays the caller's: they live until the
-// caller releases them, also after the ring has dropped the frames. A send holds its references
+// error. [Cursor.Take] adds shares to a chain that the caller owns. The shares live until the
+// caller releases them, even after the ring has dropped the frames. A send holds its references
 // until the kernel has taken the bytes.
 //
-// The package is large for its few calls because each case of a late, evicted or refused reader is
-// decided here, in cursor.go and ring.go, and nowhere else.
+// The package is large for its few calls because it handles every case of a late, evicted or
+// refused reader, in cursor.go and ring.go.
 package broadcast

@@ -5,18 +5,18 @@ import (
 	"fmt"
 )
 
-// ErrClosed is returned by Publish on a closed ring, and by Take on a closed cursor. A cursor whose
-// ring was closed gets io.EOF instead, after the last frame.
+// ErrClosed is returned by Publish on a closed ring, and by Take on a closed cursor. For an open
+// cursor on a closed ring, Take returns io.EOF after the last frame instead.
 var ErrClosed = errors.New("broadcast: closed")
 
-// FrameTooLargeError is returned by Publish for a frame that the ring could not keep even if it
-// kept nothing else.
+// FrameTooLargeError is returned by Publish for a frame that does not fit into the ring, even if
+// the ring is empty.
 type FrameTooLargeError struct {
 	Size  int64 // length of the frame, in bytes
 	Limit int64 // the ring's MaxBytes
 
-	Pieces    int // the contiguous pieces that it lies in
-	MaxPieces int // the ring's limit; see MaxFrames
+	Pieces    int // number of contiguous pieces of the frame
+	MaxPieces int // the ring's limit of pieces; see MaxFrames
 }
 
 func (e *FrameTooLargeError) Error() string {

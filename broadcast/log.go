@@ -6,9 +6,9 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// segmentPieces limits the pieces of a segment: the number that a Chain holds without allocating an
-// array. A segment then costs nothing in addition, and finding or dropping a byte in it visits four
-// pieces at most.
+// segmentPieces limits the pieces of a segment. It is the number that a Chain holds without
+// allocating an array. A segment therefore needs no further allocation, and finding or dropping a
+// byte in it visits at most four pieces.
 const segmentPieces = 4
 
 // A segment is a run of pieces of the log.
@@ -18,8 +18,8 @@ type segment struct {
 }
 
 // A byteLog keeps the bytes of the frames at absolute offsets that only grow. It is a queue of
-// small chains rather than one chain, so that the cost of sharing a range depends on the range and
-// not on how much the ring keeps. Segments that are empty again are kept for later.
+// small chains, not one chain, so that the cost of sharing a range depends on the range and not on
+// how much the ring keeps. Segments that have become empty are kept for reuse.
 type byteLog struct {
 	// Invariants:
 	//
@@ -27,19 +27,20 @@ type byteLog struct {
 	//	no live segment is empty, and each ends where the next one starts
 	//	all but the first and the last live segment have segmentPieces pieces
 
-	queue []*segment // a circular array, which doubles while it is too small
+	queue []*segment // a circular array, doubled when it is too small
 	first int
 	count int
-	spare []*segment // empty, for later
+	spare []*segment // empty segments for reuse
 
-	end    int64  // offset after the last byte
-	pieces uint32 // pieces ever begun, modulo 2^32
+	end    int64  // offset after the log's last byte
+	pieces uint32 // number of pieces ever begun, modulo 2^32
 }
 
-// firstSegments is room for as many pieces as firstRecords frames have, as a rule.
+// firstSegments is the initial number of segments. They usually have room for the pieces of
+// firstRecords frames.
 const firstSegments = firstRecords / segmentPieces
 
-// at returns where live segment i stands.
+// at returns a pointer to the queue's entry for live segment i.
 func (l *byteLog) at(i int) **segment {
 	i += l.first
 	if i >= len(l.queue) {
@@ -49,15 +50,15 @@ func (l *byteLog) at(i int) **segment {
 }
 
 // append takes ownership of p's bytes and returns the range of pieces that they lie in. Bytes that
-// follow the log's last byte in the same block join its piece, if that is not the last one of a
-// full segment. There must be room.
+// follow the log's last byte in the same block extend its piece, unless it is the last piece of a
+// full segment. The caller has made room for them.
 func (l *byteLog) append(p *millrace.Chain) (firstPiece, lastPiece uint32) {
 	if p.Len() == 0 {
 		return l.here()
 	}
 	if p.Pieces() > segmentPieces {
-		// More than one segment gets a part of it. A chain that its owner has released must panic
-		// before the first one does.
+		// The frame will be split over several segments. If its owner has released the chain, panic
+		// before the first part is added.
 		bytesOf(p, p.Pieces())
 	}
 	first := l.pieces
@@ -73,7 +74,7 @@ func (l *byteLog) append(p *millrace.Chain) (firstPiece, lastPiece uint32) {
 		left -= moved
 		grown := s.chain.Pieces() - had
 		if grown < moved {
-			first-- // only the frame's first piece can have joined another
+			first-- // only the frame's first piece can have extended an earlier one
 		}
 		l.pieces += uint32(grown)
 		s.end = s.start + int64(s.chain.Len())
@@ -82,11 +83,11 @@ func (l *byteLog) append(p *millrace.Chain) (firstPiece, lastPiece uint32) {
 	return first, l.pieces
 }
 
-// here returns the range of pieces of a frame without bytes. The next frame may join the piece
-// before it; that piece counts, so that no sum is ever low.
+// here returns the range of pieces of a frame without bytes. The range includes the piece before
+// the frame, because the next frame may extend that piece, so that no sum of pieces is too low.
 func (l *byteLog) here() (firstPiece, lastPiece uint32) { return l.pieces - 1, l.pieces }
 
-// bytesOf returns the length of p's first pieces.
+// bytesOf returns the total length of p's first pieces; pieces is their number.
 func bytesOf(p *millrace.Chain, pieces int) int {
 	n := 0
 	for b := range p.All() {
@@ -121,7 +122,7 @@ func (l *byteLog) lastSegment() *segment {
 	return s
 }
 
-// take returns an empty segment.
+// take returns an empty segment, a spare one if there is any.
 func (l *byteLog) take() *segment {
 	n := len(l.spare)
 	if n == 0 {
@@ -132,7 +133,7 @@ func (l *byteLog) take() *segment {
 	return s
 }
 
-// share appends shares of the bytes [from, to) to dst. The range must be kept.
+// share appends shares of the bytes [from, to) to dst. The log must still hold the range.
 func (l *byteLog) share(dst *millrace.Chain, from, to int64) {
 	if from == to {
 		return

@@ -2,7 +2,7 @@ package broadcast
 
 import "fmt"
 
-// A Reason says why a cursor lost frames.
+// A Reason is the reason why a cursor lost frames.
 type Reason uint8
 
 const (
@@ -13,12 +13,12 @@ const (
 	LagBytes
 	LagFrames
 	LagTime
-	// Evicted: the ring had to make room (MaxBytes, MaxFrames).
+	// Evicted: the ring dropped the frames to make room (MaxBytes, MaxFrames).
 	Evicted
-	// Refused: Publish refused a frame (FrameTooLargeError), which spoils the rest of its group.
+	// Refused: Publish refused a frame (FrameTooLargeError), so the rest of its GOP is unusable.
 	Refused
 
-	reasons // how many there are
+	reasons // number of reasons
 )
 
 var reasonNames = [reasons]string{"not_missed", "lag_bytes", "lag_frames", "lag_time", "evicted",
@@ -36,10 +36,10 @@ func (r Reason) String() string {
 // nothing was lost.
 type Missed struct {
 	Frames int
-	// Bytes counts the lost frames that the ring had taken; a frame that Publish refused counts as
-	// a frame without bytes.
+	// Bytes is the total length of the lost frames that the ring had accepted. A frame that Publish
+	// refused counts as a frame without bytes.
 	Bytes int64
-	// Why is the reason of the first loss, when there were several.
+	// Why is the reason of the first loss, if there were several.
 	Why Reason
 }
 

@@ -6,35 +6,36 @@ import (
 )
 
 const (
-	// defaultMaxBytes holds a GOP of ten seconds at 13 Mbit/s.
+	// defaultMaxBytes has room for a GOP of ten seconds at 13 Mbit/s.
 	defaultMaxBytes = 16 << 20
-	// defaultMaxFrames leaves the limit to MaxBytes for real streams. A GOP of a still image is
-	// long: x264 makes every 250th frame a keyframe by default, and at one video frame a second
-	// those 250 seconds have 12,000 audio frames, in 4 MB.
+	// defaultMaxFrames is so large that, for real streams, MaxBytes is reached first. The GOP of a
+	// still image is long: x264 makes every 250th frame a keyframe by default, and at one video
+	// frame a second those 250 seconds have 12,000 audio frames, in 4 MB.
 	defaultMaxFrames = 16384
-	// pieceBytes makes room for one piece per this many bytes: less than a Reader puts into a
-	// block, unless each frame arrives alone.
+	// pieceBytes is the number of bytes of MaxBytes per piece for which there is room. It is less
+	// than a Reader puts into a block, unless each frame arrives alone.
 	pieceBytes = 1 << 10
-	// maxBytePieces bounds that room to 12 MiB, for a MaxBytes that is meant as no limit at all.
+	// maxBytePieces limits the room for pieces that MaxBytes gives to 12 MiB, for programs that set
+	// MaxBytes so high that it is no limit.
 	maxBytePieces = 1 << 18
 
-	// maxRoom bounds MaxFrames to 640 MiB of records and 740 MiB of pieces.
+	// maxRoom is the maximum of MaxFrames: 640 MiB of records and 740 MiB of pieces.
 	maxRoom = 1 << 24
 
-	// defaultLagTime is more than a lost segment, a Wi-Fi roam or a short congestion costs, and
-	// several groups of a usual stream (2 to 4 seconds). A viewer further behind is better served
-	// by the present.
+	// defaultLagTime is longer than the delay of a lost segment, a Wi-Fi roam or a short
+	// congestion, and several GOPs of a usual stream (2 to 4 seconds each). A viewer who is further
+	// behind is better served by the newest frames.
 	defaultLagTime = 10 * time.Second
 
-	// defaultBatchBytes is about what a socket buffer takes at a time; larger batches would only
-	// wait in user space.
+	// defaultBatchBytes is about as much as a socket buffer takes at a time; larger batches would
+	// only wait in user space.
 	defaultBatchBytes = 256 << 10
 	// defaultBatchPieces is far below the limit of one writev (1024 on Linux and macOS), and at 4
 	// KiB per piece fills defaultBatchBytes.
 	defaultBatchPieces = 64
 )
 
-// An Option changes a limit of a Ring. Options panic when a value is out of range.
+// An Option changes a limit of a Ring. An option panics if its value is out of range.
 type Option func(*options)
 
 type options struct {
@@ -44,44 +45,45 @@ type options struct {
 	latency   time.Duration
 }
 
-// MaxBytes limits the bytes of the frames that the ring keeps; the default is 16 MiB, a GOP of ten
-// seconds at 13 Mbit/s. It counts the frames' bytes, even if the ring keeps a larger block for
-// them, and does not count preambles.
+// MaxBytes limits the bytes of the frames that the ring keeps. The default is 16 MiB, a GOP of ten
+// seconds at 13 Mbit/s. It counts the frames' bytes, even if the ring holds a larger block because
+// of them, and does not count preambles.
 func MaxBytes(n int64) Option {
 	atLeast("MaxBytes", n, 1)
 	return func(o *options) { o.maxBytes = n }
 }
 
-// MaxFrames bounds the number of frames that the ring keeps; the default is 16384, and the most is
-// 1 << 24.
+// MaxFrames limits the number of frames that the ring keeps. The default is 16384, and the maximum
+// is 1 << 24.
 //
-// It also bounds, with MaxBytes, the contiguous pieces of memory (see [millrace.Chain.Pieces]) that
-// the frames lie in: one for each frame, or one for each KiB of MaxBytes up to 256 MiB if those are
-// more. Frames that follow each other in one block are one piece, as a rule.
+// It also limits, together with MaxBytes, the contiguous pieces of memory (see
+// [millrace.Chain.Pieces]) that the frames lie in. The limit of pieces is the larger of MaxFrames
+// and one piece for each KiB of MaxBytes (of at most 256 MiB). Frames that follow each other in one
+// block usually form one piece.
 //
-// A kept frame costs a record of 40 bytes, another 16 in a ring whose frames have an Info, and a
-// piece 46 bytes: up to 1.4 MB by default. The memory for them doubles as more frames are kept, and
-// stays until the ring ends.
+// A kept frame costs a record of 40 bytes, and another 16 in a ring whose frames have an Info. A
+// piece costs 46 bytes. Together that is up to 1.4 MB by default. The memory for records and pieces
+// doubles as more frames are kept, and stays allocated until the ring ends.
 func MaxFrames(n int) Option {
 	atLeast("MaxFrames", int64(n), 1)
 	atMost("MaxFrames", int64(n), maxRoom)
 	return func(o *options) { o.maxFrames = n }
 }
 
-// Latency is how long a published frame may wait before watchers are signalled, once for all frames
-// that came meanwhile. The default, 0, signals them in every Publish. A publisher that knows that
-// no more will come calls [Ring.Flush]. Frames that come within the bound are taken together, so
-// that they leave in one write.
+// Latency is the longest time that a published frame may wait before watchers are signalled, once
+// for all frames that were published meanwhile. The default, 0, signals them in every Publish. A
+// publisher that has no more frames for now calls [Ring.Flush]. Frames that are published within
+// the limit are taken together, so that they are sent in one write.
 func Latency(d time.Duration) Option {
 	atLeast("Latency", int64(d), 0)
 	return func(o *options) { o.latency = d }
 }
 
-// A CursorOption changes where a Cursor starts or a limit of it. Options panic when a value is out
-// of range.
+// A CursorOption changes the start of a Cursor or one of its limits. An option panics if its value
+// is out of range.
 type CursorOption func(*cursorOptions)
 
-// A beginning is where a cursor starts.
+// A beginning is the kind of place where a cursor starts.
 type beginning uint8
 
 const (
@@ -107,22 +109,23 @@ func FromHead() CursorOption {
 	return func(o *cursorOptions) { o.from = fromHead }
 }
 
-// FromNextKey starts the cursor with the next keyframe to be published, also if the ring holds one.
-// Such a cursor starts with no lag. If FromHead is given as well, the last one wins.
+// FromNextKey starts the cursor with the next keyframe to be published, even if the ring holds one.
+// Such a cursor starts with no lag. If both FromHead and FromNextKey are given, the last one
+// applies.
 func FromNextKey() CursorOption {
 	return func(o *cursorOptions) { o.from = fromNextKey }
 }
 
 // MaxLagBytes is the cursor's allowance in bytes; 0 is no limit. The default is half of the ring's
-// MaxBytes: a slow reader is then moved to the start of a GOP for its own lag, before the ring must
-// evict frames that it still reads.
+// MaxBytes: a slow reader then moves to the start of a GOP because of its own lag, before the ring
+// must evict frames that the reader still needs.
 func MaxLagBytes(n int64) CursorOption {
 	atLeast("MaxLagBytes", n, 0)
 	return func(o *cursorOptions) { o.lagBytes = n }
 }
 
 // MaxLagFrames is the cursor's allowance in frames; 0 is no limit. The default is half of the
-// ring's MaxFrames, for MaxLagBytes' reason.
+// ring's MaxFrames, for the same reason as with MaxLagBytes.
 func MaxLagFrames(n int) CursorOption {
 	atLeast("MaxLagFrames", int64(n), 0)
 	return func(o *cursorOptions) { o.lagFrames = n }
@@ -135,14 +138,14 @@ func MaxLagTime(d time.Duration) CursorOption {
 	return func(o *cursorOptions) { o.lagTime = d }
 }
 
-// BatchBytes bounds the frames' bytes that one Take gives; the default is 256 KiB. A larger frame
-// comes alone, and a preamble is not counted. A batch also ends at 64 pieces of memory.
+// BatchBytes limits the bytes of frames that one Take gives. The default is 256 KiB. A larger frame
+// is given alone, and a preamble is not counted. A batch also ends at 64 pieces of memory.
 func BatchBytes(n int) CursorOption {
 	atLeast("BatchBytes", int64(n), 1)
 	return func(o *cursorOptions) { o.batchBytes = int64(n) }
 }
 
-// BatchFrames bounds the frames that one Take gives. There is no limit by default.
+// BatchFrames limits the number of frames that one Take gives. There is no limit by default.
 func BatchFrames(n int) CursorOption {
 	atLeast("BatchFrames", int64(n), 1)
 	return func(o *cursorOptions) { o.batchFrames = int64(n) }

@@ -6,7 +6,7 @@ import "math/bits"
 type record struct {
 	end int64     // log offset after the frame's last byte
 	at  int64     // when it was published, in nanoseconds since the ring's epoch
-	pre *preamble // the preamble of a keyframe; counted in refs
+	pre *preamble // the preamble of a keyframe, on which the record holds a ref
 
 	// The frame's bytes lie in the pieces [firstPiece, lastPiece) of the log, counted from the
 	// ring's start modulo 2^32; only differences are used. A frame may share its first piece with
@@ -20,19 +20,19 @@ type kind uint8
 
 const (
 	plain kind = iota
-	key        // a reader may start here
-	hole       // a frame that Publish refused: no bytes, and no reader goes across it
+	key        // this frame is a keyframe
+	hole       // Publish refused this frame: it has no bytes, and no reader continues past it
 )
 
 // records is the window [tail, head) of the stream's frames, numbered from 0 in the order of
-// Publish. They go round in an array, which doubles while it is too small.
+// Publish. The records lie in a circular array, which is doubled when it is too small.
 //
 // Invariants: 0 ≤ head-tail ≤ min(limit, len(recs)), and len(recs) is a power of two; frame n is
 // recs[n%len(recs)], and len(infos) is 0 or len(recs); the frames' offsets do not decrease, and
 // start ≤ end of frame tail.
 type records struct {
 	recs       []record
-	infos      []any // of the frames, in the same order; none before a frame has one
+	infos      []any // Infos of the frames, in the same order; empty until a frame has one
 	limit      int
 	tail, head int64
 	start      int64 // log offset of the first byte of frame tail
@@ -92,7 +92,7 @@ func (l *records) info(n int64) any {
 	return l.infos[n&int64(len(l.infos)-1)]
 }
 
-// setInfo sets it.
+// setInfo sets the Info of frame n, which must be in the window.
 func (l *records) setInfo(n int64, info any) {
 	if l.infos == nil {
 		if info == nil {
@@ -107,7 +107,7 @@ func (l *records) setInfo(n int64, info any) {
 func (l *records) pop() record {
 	slot := l.at(l.tail)
 	r := *slot
-	slot.pre = nil // the arrays must not keep a released preamble or an Info alive
+	slot.pre = nil // so that the arrays do not keep a released preamble or an Info alive
 	l.setInfo(l.tail, nil)
 	l.tail++
 	l.start = r.end

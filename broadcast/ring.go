@@ -13,51 +13,51 @@ type Frame struct {
 	// are independent of each other, every frame has Key set.
 	Key bool
 
-	// Info is the publisher's knowledge about the frame. Readers that take frames one by one get it
-	// with the frame, so that they need not parse it; see Batch.Info. They share it: it must not
-	// change any more. It may be nil.
+	// Info is the publisher's information about the frame. Readers that take frames one by one get
+	// it with the frame, so that they need not parse the frame; see Batch.Info. The readers share
+	// it, so it must not be changed after Publish. It may be nil.
 	Info any
 }
 
 // A Ring keeps the newest frames of one stream for any number of Cursors.
 //
-// All methods may be called from any goroutine. Frames and preambles have the order in which
-// Publish and SetPreamble were called, so one goroutine at a time should call those.
+// All methods may be called from any goroutine. Publish and SetPreamble add their frames and
+// preambles in the order of the calls, so one goroutine at a time should call them.
 //
-// Publish waits for no reader: at most for the batches that are being shared at that moment.
+// Publish does not wait for readers, except while a batch is being shared at that moment.
 //
-// The ring keeps, from each keyframe on, everything that a late joiner needs (from the newest
-// keyframe on) or a cursor within its allowance has not taken yet. MaxBytes and MaxFrames limit it
-// in any case.
+// The ring keeps the frames that a late joiner needs, from the newest keyframe on, and the frames
+// that a cursor within its allowance has not taken yet. MaxBytes and MaxFrames limit the kept
+// frames in any case.
 type Ring struct {
-	// mu guards all but opts, epoch and watchers. Publish holds it while one frame is added to the
-	// log and others are dropped, and to look at each cursor when the frame is a keyframe or evicts
-	// one that a cursor may be at. Take holds it while one batch of pieces is shared. No goroutine
-	// holds it while it waits, sends or wakes others.
+	// mu guards all fields but opts, epoch and watchers. Publish holds it while it adds one frame
+	// to the log and drops others, and while it checks each cursor, if the frame is a keyframe or
+	// evicts a frame that a cursor may be at. Take holds it while one batch of pieces is shared. No
+	// goroutine holds it while it waits, sends or wakes others.
 	mu sync.Mutex
 
 	opts  options
-	epoch time.Time // times are nanoseconds since then
+	epoch time.Time // times are nanoseconds since epoch
 
 	watchers watchers
-	timer    *time.Timer // of announcements; nil if latency is 0
+	timer    *time.Timer // timer of announcements; nil if the latency is 0
 
 	frames   records
 	log      byteLog
-	key      int64     // the newest keyframe, if keyOK
-	keyOK    bool      // there is one, and everything from it on is kept
-	preamble *preamble // the current one; nil for none
-	preID    uint64    // preambles so far
-	cursors  []*Cursor // each at its index
-	lowest   int64     // no cursor is at a kept frame below; see evict
+	key      int64     // number of the newest keyframe, if keyOK
+	keyOK    bool      // there is a newest keyframe, and it and all frames after it are kept
+	preamble *preamble // the current preamble; nil for none
+	preID    uint64    // number of preambles so far
+	cursors  []*Cursor // each cursor at its index
+	lowest   int64     // no cursor is at a kept frame before this one; see evict
 	closed   bool
 	closedAt int64
 
-	due   int64 // when frames that were not announced will be; 0: there are none
-	stats Stats // the counters of it
+	due   int64 // when the frames that were not announced yet will be announced; 0: there are none
+	stats Stats // the counters of Stats
 }
 
-// New returns an empty Ring. Its owner ends its life with Close.
+// New returns an empty Ring. Its owner ends it with Close.
 func New(opts ...Option) *Ring {
 	r := &Ring{
 		opts: options{
@@ -81,8 +81,8 @@ func New(opts ...Option) *Ring {
 	return r
 }
 
-// now returns the ring's time. It stands still when the ring is closed: a reader that drains it
-// cannot be late for anything.
+// now returns the ring's time. It stands still once the ring is closed, so that a reader that
+// drains the ring does not exceed its allowance of time.
 func (r *Ring) now() int64 {
 	if r.closed {
 		return r.closedAt
@@ -94,9 +94,9 @@ func (r *Ring) now() int64 {
 // returns an error. It waits for no reader. It allocates when the ring keeps more frames than ever
 // before: see [MaxFrames].
 //
-// The errors are ErrClosed, and *FrameTooLargeError for a frame that the ring could not keep even
-// alone. Such a frame spoils the rest of its GOP: readers continue up to the frame before it, then
-// at the next keyframe, with Missed reporting Refused. The ring stays usable.
+// The error is ErrClosed, or *FrameTooLargeError for a frame that does not fit even into an empty
+// ring. Such a frame makes the rest of its GOP unusable: readers continue up to the frame before
+// it, then at the next keyframe, and Missed reports Refused. The ring stays usable.
 func (r *Ring) Publish(p *millrace.Chain, f Frame) error {
 	defer p.Release()
 	announce, err := r.publish(p, f)
@@ -106,7 +106,7 @@ func (r *Ring) Publish(p *millrace.Chain, f Frame) error {
 	return err
 }
 
-// publish is the part of Publish that needs the lock. On an error p is as it was.
+// publish is the part of Publish that needs the lock. On an error p is unchanged.
 func (r *Ring) publish(p *millrace.Chain, f Frame) (announce bool, err error) {
 	size, pieces := int64(p.Len()), p.Pieces()
 	r.mu.Lock()
@@ -143,7 +143,7 @@ func (r *Ring) publish(p *millrace.Chain, f Frame) (announce bool, err error) {
 	return announce, nil
 }
 
-// refuse puts a hole where a frame was too large. r.mu is held.
+// refuse puts a hole in the place of a frame that is too large. r.mu is held.
 func (r *Ring) refuse(now int64) {
 	r.makeRoom(0, 0)
 	rec := record{end: r.log.end, at: now, kind: hole}
@@ -153,7 +153,8 @@ func (r *Ring) refuse(now int64) {
 	r.cutGroup()
 }
 
-// cutGroup notes that no reader can start at the newest keyframe any more.
+// cutGroup notes that no reader can start at the newest keyframe any more, because its GOP is
+// incomplete.
 func (r *Ring) cutGroup() {
 	if r.keyOK {
 		r.keyOK = false
@@ -161,7 +162,8 @@ func (r *Ring) cutGroup() {
 	}
 }
 
-// makeRoom evicts the oldest frames until one of so many bytes and pieces fits. r.mu is held.
+// makeRoom evicts the oldest frames until a frame of size bytes and pieces pieces fits. r.mu is
+// held.
 func (r *Ring) makeRoom(size int64, pieces int) {
 	evicted := false
 	for r.frames.full() || r.kept()+size > r.opts.maxBytes ||
@@ -177,15 +179,16 @@ func (r *Ring) makeRoom(size int64, pieces int) {
 	}
 }
 
-// evict drops the oldest frame. Cursors that are at it note the loss now, while it is known when
-// the frame was published, and move when they come. lowest saves looking at all of them for frames
-// that they took long ago. r.mu is held, and the caller drops the log's bytes.
+// evict drops the oldest frame. For each cursor at that frame it notes the loss now, while the time
+// of publication is known; the cursor moves at its next Take. Thanks to lowest, the cursors are not
+// checked for frames that all of them have taken. r.mu is held, and the caller drops the log's
+// bytes.
 func (r *Ring) evict() {
 	if n := r.frames.tail; n >= r.lowest {
 		r.lowest = r.frames.head
 		for _, c := range r.cursors {
 			switch {
-			case c.joining || c.next < n: // has no place yet, or has lost it before
+			case c.joining || c.next < n: // has no place yet, or has lost its place before
 			case c.next == n:
 				c.note(Evicted)
 			default:
@@ -251,19 +254,19 @@ func (r *Ring) trim(now int64) {
 		r.forget()
 	}
 	if r.key < r.frames.tail {
-		r.keyOK = false // closed, and no cursor is left to read it
+		r.keyOK = false // the ring is closed, and no cursor is left to read the GOP
 	}
 	r.log.drop(r.frames.start)
 }
 
 // SetPreamble sets the data that a reader needs before it can start at any later keyframe. It takes
-// ownership of p, which is left empty; an empty p means that no preamble is needed. Earlier frames
+// ownership of p, which is left empty. An empty p means that no preamble is needed. Earlier frames
 // keep their preamble.
 //
-// A preamble is given to readers that start or are moved. A change that readers on their way must
-// see as well is published as a frame, too.
+// A preamble is given only to readers that start or are moved. If other readers must see the change
+// as well, publish it as a frame, too.
 //
-// A closed ring has no use for a preamble: it takes p and releases it.
+// On a closed ring, SetPreamble only releases p.
 func (r *Ring) SetPreamble(p *millrace.Chain) {
 	var pre *preamble
 	if p.Len() > 0 {
@@ -285,9 +288,9 @@ func (r *Ring) SetPreamble(p *millrace.Chain) {
 }
 
 // Close ends the stream: Publish fails from now on, every Watcher is signalled, and cursors get the
-// remaining frames, then io.EOF. The ring's memory is released when the last cursor has drained it
-// or was closed; shares that were taken stay valid. Closing a closed ring does nothing. It returns
-// nil.
+// remaining frames, then io.EOF. The ring's memory is released when every cursor has drained the
+// ring or was closed. Shares that were taken stay valid. Closing a closed ring does nothing. Close
+// returns nil.
 func (r *Ring) Close() error {
 	if r.end() {
 		r.watchers.signal()

@@ -1,37 +1,37 @@
 package broadcast
 
-// Stats is a snapshot of a Ring. The counters begin with 0 and only grow.
+// Stats is a snapshot of a Ring. The counters start at 0 and only grow.
 type Stats struct {
-	// The frames that are kept.
+	// Frames and Bytes are the number and the total length of the frames that are kept.
 	Frames int
 	Bytes  int64
 
-	// Start says that a new cursor starts at once: the newest keyframe is kept with all that
-	// follows it.
+	// Start reports whether a new cursor starts at once: the newest keyframe and all frames after
+	// it are kept.
 	Start bool
 
 	// Info is the Info of the newest frame, or nil if none is kept.
 	Info any
 
-	Cursors  int // open ones
+	Cursors  int // open cursors
 	Watchers int
 
-	PublishedFrames, PublishedBytes uint64 // accepted by Publish
+	PublishedFrames, PublishedBytes uint64 // frames and bytes that Publish accepted
 
-	Refused uint64 // frames that were too large
+	Refused uint64 // frames that Publish refused as too large
 	Evicted uint64 // frames that were dropped to make room
 
 	// GroupsCut counts how often the newest GOP lost its start (it outgrew MaxBytes or MaxFrames)
-	// or got a gap (a refused frame), so that new readers have to wait for the next keyframe.
+	// or got a gap (a refused frame). New readers must then wait for the next keyframe.
 	GroupsCut uint64
 
-	// Lost counts the losses of all cursors, by Reason. It counts a move when it happens: in Take,
-	// or, for a cursor that takes nothing, when a keyframe is published while it is beyond its
-	// allowance. Missed reports the loss to the reader in its next batch.
+	// Lost counts the losses of all cursors, by Reason. A move is counted when it happens: in Take,
+	// or, for a cursor that takes nothing, when a keyframe is published while the cursor is beyond
+	// its allowance. Missed reports the loss to the reader in its next batch.
 	Lost [reasons]struct{ Moves, Frames, Bytes uint64 }
 }
 
-// lose counts a move of a cursor.
+// lose counts a move of a cursor and the frames and bytes lost by it.
 func (s *Stats) lose(why Reason, frames, bytes int64) {
 	l := &s.Lost[why]
 	l.Moves++

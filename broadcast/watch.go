@@ -2,30 +2,30 @@ package broadcast
 
 import "sync"
 
-// A Watcher is notified of new frames through a channel. It suits a goroutine that serves one
-// cursor, or many, and may wait for other events as well.
+// A Watcher is notified of new frames through a channel. It suits a goroutine that serves one or
+// more cursors and may wait for other events as well.
 type Watcher struct {
-	// C is signalled at each announcement (see [Latency]) and when the ring is closed. It has room
-	// for one signal: announcements that come before the last signal was received become one. It is
-	// never closed.
+	// C receives a signal at each announcement (see [Latency]) and when the ring is closed. It has
+	// room for one signal: announcements made before the last signal was received are merged into
+	// that signal. C is never closed.
 	C <-chan struct{}
 
 	c     chan struct{}
 	ring  *Ring
-	index int // in ring.watchers.list; stopped after Stop
+	index int // index in ring.watchers.list; stopped after Stop
 }
 
-// stopped is the index of a Watcher that is on no list.
+// stopped is the index of a Watcher that is not on a list.
 const stopped = -1
 
-// watchers are a ring's. Their mutex is not the ring's: a goroutine that is woken will want that
-// one.
+// watchers are the Watchers of a ring. They have their own mutex, because a goroutine that is woken
+// will want the ring's.
 type watchers struct {
 	mu   sync.Mutex
-	list []*Watcher // each at its index
+	list []*Watcher // each Watcher at its index
 }
 
-// signal makes each watcher's goroutine look. The caller does not hold Ring.mu.
+// signal wakes the goroutine of each watcher. The caller must not hold Ring.mu.
 func (s *watchers) signal() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,13 +37,13 @@ func (s *watchers) signal() {
 func (w *Watcher) signal() {
 	select {
 	case w.c <- struct{}{}:
-	default: // it has not received the last one yet
+	default: // the last signal has not been received yet
 	}
 }
 
-// Watch returns a new Watcher, which its owner ends with Stop. Look at the cursors once before the
-// first wait: frames that were announced before are not announced again. If the ring is closed, C
-// has a signal at once.
+// Watch returns a new Watcher. Its owner ends it with Stop. Check the cursors once before the first
+// wait: frames that were announced before are not announced again. If the ring is closed, C has a
+// signal at once.
 func (r *Ring) Watch() *Watcher {
 	ch := make(chan struct{}, 1)
 	w := &Watcher{C: ch, c: ch, ring: r}
@@ -52,7 +52,7 @@ func (r *Ring) Watch() *Watcher {
 	w.index = len(s.list)
 	s.list = append(s.list, w)
 	s.mu.Unlock()
-	if r.isClosed() { // after it is on the list, so that Close is not missed
+	if r.isClosed() { // after the Watcher is on the list, so that it does not miss Close
 		w.signal()
 	}
 	return w
@@ -75,8 +75,8 @@ func (w *Watcher) Stop() {
 	w.index = stopped
 }
 
-// announceSoon notes a new frame, and reports whether the caller has to signal the watchers;
-// otherwise the timer does. r.mu is held.
+// announceSoon notes a new frame, and reports whether the caller must signal the watchers now.
+// Otherwise the timer signals them later. r.mu is held.
 func (r *Ring) announceSoon(now int64) bool {
 	if r.opts.latency == 0 {
 		return true
@@ -99,8 +99,8 @@ func (r *Ring) announce() bool {
 	return true
 }
 
-// Flush announces the frames that wait for [Latency] at once. The publisher calls it when it will
-// publish nothing for a while.
+// Flush announces, at once, the frames whose announcement [Latency] delays. The publisher calls it
+// when it will publish nothing for a while.
 func (r *Ring) Flush() {
 	r.mu.Lock()
 	waiting := r.announce()
@@ -110,10 +110,11 @@ func (r *Ring) Flush() {
 	}
 }
 
-// expire runs when the timer fires.
+// expire runs when the timer fires, and announces the frames that are due.
 func (r *Ring) expire() {
 	r.mu.Lock()
-	// It may be early: flushed or closed since it fired, and perhaps armed again.
+	// The timer may be early: the ring was flushed or closed since it fired, and the timer perhaps
+	// set again.
 	late := r.due != 0 && r.now() >= r.due && r.announce()
 	r.mu.Unlock()
 	if late {

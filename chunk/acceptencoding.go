@@ -10,16 +10,17 @@ import (
 
 const identity = "identity" // no encoding
 
-// An acceptance is the result of parsing a request's Accept-Encoding headers for the encodings that
-// matter here. Others are dropped.
+// An acceptance is the result of parsing a request's Accept-Encoding headers for the encodings in
+// acceptNames. Other encodings are dropped.
 type acceptance struct {
-	absent  bool                      // the client has not asked for an encoding
-	weights [len(acceptNames)]float64 // by index in acceptNames; below 0 if it is not named
+	absent  bool                      // the request has no Accept-Encoding header
+	weights [len(acceptNames)]float64 // by index in acceptNames; below 0 if not named
 }
 
-const others = "*" // the encodings that are not named
+const others = "*" // all encodings that are not named
 
-// acceptNames are the encodings of files, none, and all others.
+// acceptNames are the encodings that files may have, the name for no encoding, and the name for all
+// others.
 var acceptNames = [...]string{"br", "zstd", "gzip", identity, others}
 
 // parseAccept parses the values of Accept-Encoding (RFC 9110, section 12.5.3), and skips invalid
@@ -44,7 +45,7 @@ func parseAccept(values []string) acceptance {
 // acceptIndex returns the index of a name in acceptNames, or -1.
 func acceptIndex(name string) int {
 	if strings.EqualFold(name, "x-gzip") {
-		name = "gzip" // RFC 9110, section 8.4.1.3
+		name = "gzip" // x-gzip means gzip: RFC 9110, section 8.4.1.3
 	}
 	return slices.IndexFunc(acceptNames[:], func(s string) bool {
 		return strings.EqualFold(s,
@@ -66,8 +67,8 @@ func parseWeight(params string) (float64, bool) {
 	return w, err == nil && w >= 0 && w <= 1 && !math.IsNaN(w)
 }
 
-// weight returns how much an encoding is wanted, 0 for not at all. name is br, zstd, gzip or
-// identity.
+// weight returns the client's weight for an encoding; 0 means that the client refuses it. name is
+// br, zstd, gzip or identity.
 func (h acceptance) weight(name string) float64 {
 	for _, n := range [...]string{name, others} {
 		if w := h.weights[acceptIndex(n)]; w >= 0 {
@@ -75,7 +76,7 @@ func (h acceptance) weight(name string) float64 {
 		}
 	}
 	if name == identity {
-		// Will do unless it is ruled out, but less than anything that is named.
+		// Acceptable unless it is refused, but less than anything that is named.
 		return math.SmallestNonzeroFloat64
 	}
 	return 0
@@ -83,10 +84,10 @@ func (h acceptance) weight(name string) float64 {
 
 // AcceptsEncoding reports whether a client accepts a response in an encoding at least as readily as
 // without one. values are the values of its Accept-Encoding headers, and name is br, zstd or gzip.
-// A client without such a header has not asked for an encoding.
+// A client without such a header has not requested an encoding.
 func AcceptsEncoding(values []string, name string) bool { return parseAccept(values).takes(name) }
 
-// takes is AcceptsEncoding of the headers that h was read from.
+// takes is AcceptsEncoding for the headers that h was parsed from.
 func (h acceptance) takes(name string) bool {
 	w := h.weight(name)
 	return !h.absent && w > 0 && w >= h.weight(identity)

@@ -25,25 +25,27 @@ const (
 	// caches between read and write.
 	copyBlock = 32 << 10
 
-	// fileStep is how much one file gets from another before Copy looks at its context: a file
-	// system that does not share blocks takes some ten milliseconds for it.
+	// fileStep is the number of bytes that are copied from file to file before Copy checks its
+	// context. A file system that does not share blocks takes some ten milliseconds for them.
 	fileStep = 16 << 20
 
-	// kernelSplices says that the standard library splices connections and uses copy_file_range.
+	// kernelSplices reports whether the standard library splices connections and uses
+	// copy_file_range.
 	kernelSplices = runtime.GOOS == "linux"
 )
 
 var errBadCount = errors.New("chunk: the writer returned an invalid count")
 
-// Copy copies from src to dst until the end of src, like io.Copy, and returns how many bytes went
-// which way. It borrows both. At the end of src it returns no error.
+// Copy copies from src to dst until the end of src, like io.Copy, and returns a Report of the
+// number of bytes and of the way they were moved. It borrows both. At the end of src it returns no
+// error.
 //
 // The kernel moves the bytes wherever io.Copy lets it: from a file or a connection to a TCP
 // connection, from a TCP connection to a Unix socket, from a file or a connection to a file. Copy
-// does that behind wrapped responses as well: if dst is an http.ResponseWriter without ReadFrom,
-// Copy looks for ReadFrom in the result of Unwrap() http.ResponseWriter, lets dst write the header,
-// and sends the body through the inner response. The wrapper then does not see the body. Copy does
-// not bypass a wrapper whose header shows that it encodes the body: a Content-Encoding, a Vary:
+// also does this for wrapped responses: if dst is an http.ResponseWriter without ReadFrom, Copy
+// looks for ReadFrom in the result of Unwrap() http.ResponseWriter, lets dst write the header, and
+// sends the body through the inner response. The wrapper then does not see the body. Copy does not
+// bypass a wrapper whose header shows that it encodes the body: a Content-Encoding, a Vary:
 // Accept-Encoding, a Content-Length that it has changed. A wrapper that must see the body has
 // ReadFrom, or no Unwrap.
 //
@@ -53,16 +55,18 @@ var errBadCount = errors.New("chunk: the writer returned an invalid count")
 // and returns http.ErrContentLength; it does not know of bytes that were written to the response
 // before. If a file has less, the error is io.ErrUnexpectedEOF.
 //
-// All else passes through a pooled block, or is left to the WriteTo of src or the ReadFrom of dst.
+// In all other cases the bytes pass through a pooled block, or the copy is left to the WriteTo of
+// src or the ReadFrom of dst.
 //
 // When ctx ends, Copy returns ctx's error. To end a Read or a Write that waits, it sets a deadline
 // in the past, with the methods SetReadDeadline of src and SetWriteDeadline of dst, or those of the
-// http.ResponseController. Afterwards it removes the deadline; the caller sets its own again. An
-// incomplete response keeps the deadline, so that its connection is not used again. Without
-// deadlines, Copy returns after the current Read or Write. While ctx lasts, Copy sets no deadlines.
+// http.ResponseController. Afterwards it removes the deadline; the caller must set its own again.
+// An incomplete response keeps the deadline, so that its connection is not used again. If there are
+// no such methods, Copy returns after the current Read or Write. Copy sets no deadlines before ctx
+// ends.
 //
-// After an error, the position of a file is right after the bytes that dst took. From any other
-// src, more may have been read.
+// After an error, the position of a file is directly after the bytes that dst took. From any other
+// src, more bytes than dst took may have been read.
 func Copy(ctx context.Context, dst io.Writer, src io.Reader) (Report, error) {
 	if err := ctx.Err(); err != nil {
 		return Report{}, err
@@ -88,11 +92,11 @@ func Copy(ctx context.Context, dst io.Writer, src io.Reader) (Report, error) {
 	return c.report, err
 }
 
-// copying is one call of Copy.
+// copying is the state of one call of Copy.
 type copying struct {
 	ctx    context.Context
 	report Report
-	file   *os.File // src, or the source that src limits, which may be a pipe; or nil
+	file   *os.File // src, or the source that src limits, if it is a file or a pipe; or nil
 	waits  interruption
 }
 
@@ -126,13 +130,13 @@ func (c *copying) to(dst io.Writer, src io.Reader) error {
 	return c.blocks(dst, src)
 }
 
-// wayBetween returns the field of the Report that counts what io.Copy has the kernel move from src
-// to dst, or nil if io.Copy would copy it. Regular files that go to TCP or to a file are not its
-// concern.
+// wayBetween returns the field of the Report for the bytes that io.Copy lets the kernel move from
+// src to dst, or nil if io.Copy would copy the bytes itself. It does not handle regular files that
+// are copied to TCP or to a file.
 func (c *copying) wayBetween(dst io.Writer, src io.Reader) *int64 {
 	inner, limit := unlimited(src)
 	_, toUnix := dst.(*net.UnixConn)
-	// Its fast path is WriteTo, which a LimitedReader does not have.
+	// The fast path is WriteTo, which a LimitedReader does not have.
 	toUnix = toUnix && limit == math.MaxInt64
 	switch src := inner.(type) {
 	case *os.File:
@@ -170,8 +174,8 @@ func isStream(conn any) bool {
 	return addr != nil && addr.Network() == "unix"
 }
 
-// kernelOnly reports whether x is of a kind whose WriteTo and ReadFrom are only worth their buffers
-// when the kernel copies.
+// kernelOnly reports whether x is of a type whose WriteTo and ReadFrom are only worth their buffers
+// if the kernel copies.
 func kernelOnly(x any) bool {
 	switch x.(type) {
 	case *net.TCPConn, *net.UnixConn, *os.File:
@@ -180,8 +184,7 @@ func kernelOnly(x any) bool {
 	return false
 }
 
-// isSeekable reports whether f is a file that has a position, as regular files have and pipes do
-// not.
+// isSeekable reports whether f is a file that has a position. Regular files have one; pipes do not.
 func isSeekable(f *os.File) bool {
 	if f == nil {
 		return false
@@ -198,8 +201,8 @@ func unlimited(src io.Reader) (io.Reader, int64) {
 	return src, math.MaxInt64
 }
 
-// A countedFile is a file that counts the bytes of Read. Sendfile uses its SyscallConn, and is not
-// counted.
+// A countedFile is a file that counts the bytes that Read returns. Sendfile uses its SyscallConn,
+// and is not counted.
 type countedFile struct {
 	file *os.File
 	read int64
@@ -213,7 +216,7 @@ func (f *countedFile) Read(p []byte) (int, error) {
 
 func (f *countedFile) SyscallConn() (syscall.RawConn, error) { return f.file.SyscallConn() }
 
-// sendFile gives rf the rest of the file, which is src or in src.
+// sendFile passes the rest of the file to rf. The file is src, or src limits it.
 func (c *copying) sendFile(rf io.ReaderFrom, src io.Reader) error {
 	counted := countedFile{file: c.file}
 	limited := io.LimitedReader{R: &counted, N: math.MaxInt64}
@@ -232,8 +235,8 @@ func (c *copying) sendFile(rf io.ReaderFrom, src io.Reader) error {
 	return err
 }
 
-// fileToFile copies in steps, because the standard library's copy_file_range ends neither with a
-// context nor by a deadline.
+// fileToFile copies in steps, because neither a context nor a deadline ends the standard library's
+// copy_file_range.
 func (c *copying) fileToFile(dst *os.File, src io.Reader) error {
 	_, left := unlimited(src)
 	for left > 0 {
@@ -248,7 +251,7 @@ func (c *copying) fileToFile(dst *os.File, src io.Reader) error {
 			l.N -= n
 		}
 		left -= n
-		// The standard library has copied, and read ahead.
+		// The standard library has copied the bytes itself, and read more than it wrote.
 		if read := asked - step.N; err != nil && read > n {
 			_, _ = c.file.Seek(n-read, io.SeekCurrent)
 		}
@@ -286,20 +289,21 @@ func (c *copying) blocks(dst io.Writer, src io.Reader) error {
 	}
 }
 
-// unread puts the position of a file back by n bytes that dst did not take.
+// unread moves the position of a file back by the n bytes that dst did not take.
 func (c *copying) unread(src io.Reader, n int64) {
 	if c.file == nil {
 		return
 	}
 	if _, err := c.file.Seek(-n, io.SeekCurrent); err != nil {
-		return // it is a pipe
+		return // a pipe, which has no position
 	}
 	if l, ok := src.(*io.LimitedReader); ok {
 		l.N += n
 	}
 }
 
-// writeAll writes p and returns how much of it w took; if that is not all, also an error.
+// writeAll writes p and returns the number of bytes that w took, with an error if that is not
+// len(p).
 func writeAll(w io.Writer, p []byte) (int, error) {
 	n, err := w.Write(p)
 	if n < 0 || n > len(p) {
@@ -332,10 +336,10 @@ func (c *copying) toResponse(w http.ResponseWriter, src io.Reader) error {
 		rf = unwrapBody(w, head)
 	}
 	if rf == nil {
-		err := c.to(plainResponse{w}, src) // its Write knows how much room there is
+		err := c.to(plainResponse{w}, src) // w's Write knows how much room there is
 		if c.report.Bytes == room && c.ctx.Err() != nil {
-			// A client that has all of the response hangs up, which ends the context of the
-			// request.
+			// A client that has received the whole response may close the connection, which ends
+			// the context of the request.
 			return nil
 		}
 		return err
@@ -380,7 +384,7 @@ func isConn(src io.Reader) bool {
 	return kernelSplices && (isTCP || isStream(src))
 }
 
-// sizeOf returns how many bytes src has, and 0 if that is not known.
+// sizeOf returns the number of bytes that src has, or 0 if the number is not known.
 func sizeOf(src io.Reader) int64 {
 	switch s := src.(type) {
 	case *bytes.Reader:
@@ -405,29 +409,29 @@ func sizeOf(src io.Reader) int64 {
 	return 0
 }
 
-// A writeWaker is a target in which a Write that waits can be ended from another goroutine.
+// A writeWaker is a target whose waiting Write can be ended from another goroutine.
 type writeWaker interface {
 	SetWriteDeadline(t time.Time) error
 }
 
-// An interruption ends the Read or Write that a Copy waits in when its context ends.
+// An interruption ends the waiting Read or Write of a Copy when the Copy's context ends.
 type interruption struct {
 	src        waker      // or nil
 	dst        writeWaker // or nil
 	isResponse bool
-	unhook     func() bool // nil if nothing is to be ended
+	unhook     func() bool // nil if nothing can be interrupted
 
 	mu   sync.Mutex
 	over bool // the Copy has returned; guarded by mu
 }
 
-// begin hooks the ends of the Copy to its context. The call that ends it is waits.stop.
+// begin arranges that the end of the context interrupts the Copy. waits.stop undoes this.
 func (c *copying) begin(dst io.Writer, src io.Reader) {
 	i := &c.waits
 	i.src = wakerOf(src)
 	switch dst := dst.(type) {
 	case http.ResponseWriter:
-		// An http.ResponseController would follow a faulty wrapper for ever.
+		// An http.ResponseController would follow a faulty wrapper forever.
 		i.dst, _ = within[writeWaker](dst)
 		i.isResponse = true
 	case writeWaker:
@@ -438,7 +442,7 @@ func (c *copying) begin(dst io.Writer, src io.Reader) {
 	}
 }
 
-// interrupt runs in a separate goroutine when ctx ends.
+// interrupt sets the deadlines. It runs in a separate goroutine when ctx ends.
 func (i *interruption) interrupt() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -449,7 +453,7 @@ func (i *interruption) interrupt() {
 
 func (i *interruption) setDeadlines(read, write time.Time) {
 	if i.src != nil {
-		// An end without deadlines, such as a regular file, is not interrupted.
+		// A src or dst without deadlines, such as a regular file, is not interrupted.
 		_ = i.src.SetReadDeadline(read)
 	}
 	if i.dst != nil {
@@ -457,8 +461,8 @@ func (i *interruption) setDeadlines(read, write time.Time) {
 	}
 }
 
-// stop removes the deadlines if ctx has ended. The response that is not complete keeps a deadline
-// in the past: net/http could otherwise end the body as if it were.
+// stop removes the deadlines if ctx has ended. An incomplete response keeps a deadline in the past:
+// net/http could otherwise end the body as if it were complete.
 func (i *interruption) stop(complete bool) {
 	if i.unhook == nil || i.unhook() {
 		return

@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	// dropStep is how much is sent between two drops.
+	// dropStep is the number of bytes sent between two drops.
 	dropStep = 8 << 20
 
 	// dropLag is the distance between the last byte sent and the part of the page cache that is
@@ -15,14 +15,14 @@ const (
 	dropLag = 8 << 20
 )
 
-// A dropper removes sent files from the page cache. A file stays while another such response sends
-// it.
+// A dropper removes sent files from the page cache. A file is not removed while another response
+// with DropBehind sends it.
 type dropper struct {
 	mu      sync.Mutex
-	sending map[fileVersion]int // responses with files to drop, by file
+	sending map[fileVersion]int // number of responses with DropBehind, by file
 }
 
-// count adds n to the responses that are being dropped behind and send this file.
+// count adds n to the number of responses that send this file and drop it from the page cache.
 func (d *dropper) count(v fileVersion, n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -31,8 +31,8 @@ func (d *dropper) count(v fileVersion, n int) {
 	}
 }
 
-// drop drops the bytes [from, to) of f from the page cache, unless another response that is dropped
-// behind sends the file.
+// drop drops the bytes [from, to) of f from the page cache, unless another response with DropBehind
+// sends the file.
 func (d *dropper) drop(f *os.File, v fileVersion, from, to int64) {
 	d.mu.Lock()
 	alone := d.sending[v] == 1

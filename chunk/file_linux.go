@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// versionOf returns the version of the file that info is of.
+// versionOf returns the version of the file that info describes.
 func versionOf(info os.FileInfo) fileVersion {
-	st := info.Sys().(*syscall.Stat_t) // as package os promises
+	st := info.Sys().(*syscall.Stat_t) // package os promises this type
 	return fileVersion{
 		size:     st.Size,
 		modified: st.Mtim.Nano(),
@@ -19,14 +19,14 @@ func versionOf(info os.FileInfo) fileVersion {
 	}
 }
 
-// dropFromCache lets the kernel drop the bytes [from, to) of f from the page cache, except those in
-// use.
+// dropFromCache advises the kernel to drop the bytes [from, to) of f from the page cache, except
+// those in use.
 func dropFromCache(f *os.File, from, to int64) {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return
 	}
-	// It is advice.
+	// The call is only advice, so errors are ignored.
 	_ = raw.Control(func(fd uintptr) {
 		_ = unix.Fadvise(int(fd), from, to-from,
 			unix.FADV_DONTNEED)

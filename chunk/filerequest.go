@@ -12,25 +12,25 @@ import (
 	"syscall"
 )
 
-// A fileRequest is one request to a FileHandler, and the ResponseWriter that net/http answers it
-// with. net/http gives the body of a file to its ReadFrom, and all else to Write. A file takes this
-// way:
+// A fileRequest is one request to a FileHandler, and the ResponseWriter that net/http uses to
+// answer it. net/http passes the body of a file to its ReadFrom, and all else to Write. The calls
+// for a file are:
 //
 //	ServeHTTP → serve → http.ServeContent → ReadFrom → give → the ReadFrom of net/http's response → sendfile
 type fileRequest struct {
 	http.ResponseWriter
 	h       *FileHandler
 	r       *http.Request
-	encoded bool // a middleware is going to encode the body
+	encoded bool // a middleware will encode the body
 
-	file *servedFile // nil before a file is open
+	file *servedFile // nil until a file is open
 	info os.FileInfo
-	form encoding // of file
+	form encoding // encoding of file
 
 	status int
-	head   bodyHead // as net/http has set it
+	head   bodyHead // as set by net/http
 	report Report
-	broken bool // the body has ended too soon
+	broken bool // the body ended before its Content-Length
 }
 
 // A servedFile is a file that http.ServeContent seeks to its end and back to its start without a
@@ -40,8 +40,8 @@ type fileRequest struct {
 type servedFile struct {
 	countedFile
 	size  int64
-	moved bool // the file was read, sent or sought
-	atEnd bool // Seek said so, and the file's position is another one
+	moved bool // the file was read, sent or sought, so its position may not be 0
+	atEnd bool // Seek returned the end as the position, but the file's position is a different one
 }
 
 func newServedFile(f *os.File, info os.FileInfo) *servedFile {
@@ -69,13 +69,13 @@ func (f *servedFile) Read(p []byte) (int, error) {
 	return f.countedFile.Read(p)
 }
 
-// SyscallConn implements syscall.Conn, by which the kernel sends the file.
+// SyscallConn implements syscall.Conn, which the kernel's sendfile needs.
 func (f *servedFile) SyscallConn() (syscall.RawConn, error) {
 	f.moved = true
 	return f.countedFile.SyscallConn()
 }
 
-// serve answers with the file of that name. If it returns an error, it has answered nothing.
+// serve answers with the file of that name. If it returns an error, it has sent no answer.
 func (x *fileRequest) serve(name string) error {
 	f, info, err := x.h.root.open(name)
 	if err != nil {
@@ -103,13 +103,13 @@ func (x *fileRequest) serve(name string) error {
 	return nil
 }
 
-// contentType returns the media type of the file, by its name or its first bytes.
+// contentType returns the media type of the file, derived from its name or its first bytes.
 func (x *fileRequest) contentType(name string) string {
 	if t := mime.TypeByExtension(path.Ext(name)); t != "" {
 		return t
 	}
 	var p [sniffLen]byte
-	n, _ := x.file.file.ReadAt(p[:], 0) // the type of no bytes is text/plain
+	n, _ := x.file.file.ReadAt(p[:], 0) // on an error, the type of no bytes is text/plain
 	return http.DetectContentType(p[:n])
 }
 
@@ -123,12 +123,12 @@ func (x *fileRequest) serveContent(name string) {
 	}
 	http.ServeContent(x, x.r, path.Base(name), x.info.ModTime(), x.file)
 	if x.broken && !x.clientSeesLength() {
-		panic(http.ErrAbortHandler) // otherwise the body would look whole to the client
+		panic(http.ErrAbortHandler) // otherwise the client would take the body for complete
 	}
 }
 
-// clientSeesLength reports whether the client has the body's Content-Length, by which it sees that
-// bytes are missing.
+// clientSeesLength reports whether the client knows the body's Content-Length, from which it sees
+// that bytes are missing.
 func (x *fileRequest) clientSeesLength() bool {
 	return x.r.ProtoMajor == 1 && x.head.length != "" && headOf(x.Header()) == x.head
 }
@@ -137,7 +137,7 @@ func (x *fileRequest) clientSeesLength() bool {
 func (x *fileRequest) WriteHeader(status int) {
 	if x.status == 0 {
 		x.status = status
-		// net/http leaves it out: it does not know who encodes.
+		// net/http leaves Content-Length out, because it does not know who encodes.
 		if status == http.StatusOK && x.form.name != "" {
 			x.Header().Set("Content-Length", strconv.FormatInt(x.info.Size(), 10))
 		}
@@ -154,7 +154,7 @@ func (x *fileRequest) Write(p []byte) (int, error) {
 	return x.ResponseWriter.Write(p)
 }
 
-// ReadFrom sends the body of a file, or of several ranges of it, which net/http has in a
+// ReadFrom sends the body of a file, or of several ranges of it. net/http passes it as a
 // LimitedReader.
 func (x *fileRequest) ReadFrom(src io.Reader) (int64, error) {
 	body, ok := src.(*io.LimitedReader)
@@ -166,14 +166,14 @@ func (x *fileRequest) ReadFrom(src io.Reader) (int64, error) {
 	if err == nil && x.report.Bytes < total {
 		err = io.ErrUnexpectedEOF
 	}
-	// A middleware may have made it a 204.
+	// A middleware may have changed the status to 204.
 	x.broken = err != nil && !errors.Is(err, http.ErrBodyNotAllowed)
 	return x.report.Bytes, err
 }
 
 func (x *fileRequest) send(body *io.LimitedReader) error {
 	switch {
-	case body.R != x.file: // several ranges, which net/http puts together
+	case body.R != x.file: // several ranges, which net/http joins in a pipe
 		n, err := copiedBody{x.ResponseWriter}.ReadFrom(body)
 		x.report.add(&x.report.Copied, n)
 		return err
@@ -183,7 +183,7 @@ func (x *fileRequest) send(body *io.LimitedReader) error {
 	return x.give(x.destination(), body)
 }
 
-// sendAndDrop gives body to rf in steps, and drops the bytes of the file that were sent from the
+// sendAndDrop passes body to rf in steps, and drops the bytes of the file that were sent from the
 // page cache.
 func (x *fileRequest) sendAndDrop(rf io.ReaderFrom, body *io.LimitedReader) error {
 	version := versionOf(x.info)
@@ -215,8 +215,8 @@ func (x *fileRequest) sendAndDrop(rf io.ReaderFrom, body *io.LimitedReader) erro
 	return nil
 }
 
-// destination returns the io.ReaderFrom to give the file to: the response, one that it wraps, or
-// its Write.
+// destination returns the io.ReaderFrom that the file is passed to: the response, a response that
+// it wraps, or an adapter that uses its Write.
 func (x *fileRequest) destination() io.ReaderFrom {
 	if rf, ok := x.ResponseWriter.(io.ReaderFrom); ok {
 		return rf
@@ -229,7 +229,7 @@ func (x *fileRequest) destination() io.ReaderFrom {
 	return copiedBody{x.ResponseWriter}
 }
 
-// A copiedBody is a response without ReadFrom, so that the body goes through its Write.
+// A copiedBody is a response without ReadFrom, so that the body passes through its Write.
 type copiedBody struct{ w http.ResponseWriter }
 
 func (b copiedBody) ReadFrom(src io.Reader) (int64, error) {
@@ -238,7 +238,7 @@ func (b copiedBody) ReadFrom(src io.Reader) (int64, error) {
 	return c.report.Bytes, err
 }
 
-// give gives a part of the file to rf.
+// give passes a part of the file to rf.
 func (x *fileRequest) give(rf io.ReaderFrom, part *io.LimitedReader) error {
 	before := x.file.read
 	n, err := rf.ReadFrom(part)
@@ -246,7 +246,7 @@ func (x *fileRequest) give(rf io.ReaderFrom, part *io.LimitedReader) error {
 	return err
 }
 
-// fail answers with the status of an error.
+// fail answers with the status for err.
 func (x *fileRequest) fail(err error) { x.failStatus(statusOf(err)) }
 
 func (x *fileRequest) failStatus(status int) {
@@ -259,7 +259,7 @@ func (x *fileRequest) failStatus(status int) {
 
 func (x *fileRequest) failText(status int, text string) {
 	for _, key := range []string{"Cache-Control", "Content-Encoding", "Etag", "Last-Modified"} {
-		x.Header().Del(key) // as net/http does: they are of the file that is not sent
+		x.Header().Del(key) // as net/http does: these headers describe the file that is not sent
 	}
 	http.Error(x, text, status)
 }

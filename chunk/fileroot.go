@@ -14,10 +14,10 @@ var (
 	errSpecial   = fmt.Errorf("chunk: not served: %w", fs.ErrPermission)
 )
 
-// A fileRoot is the directory that files are served from. Nothing leads out of it.
+// A fileRoot is the directory that files are served from. No name or link leads out of it.
 type fileRoot struct{ *os.Root }
 
-// open opens a regular file. The caller closes it. A directory is errDirectory.
+// open opens a regular file. The caller closes it. For a directory the error is errDirectory.
 func (d fileRoot) open(name string) (*os.File, os.FileInfo, error) {
 	// Opening a pipe wakes the process that waits to write to it, and opening a device may do
 	// anything.
@@ -52,7 +52,8 @@ func checkRegular(info os.FileInfo) error {
 	return nil
 }
 
-// openedFiles is what net/http redirects to and lists: the files and directories under the root.
+// openedFiles is the file system that net/http uses for redirects and lists: the files and
+// directories under the root.
 type openedFiles struct{ fileRoot }
 
 // Open implements http.FileSystem.
@@ -67,7 +68,7 @@ func (o openedFiles) Open(name string) (http.File, error) {
 	return f, nil
 }
 
-// rootName returns the name within the root of a clean path that begins with a slash.
+// rootName returns the name within the root for a clean path that begins with a slash.
 func rootName(clean string) string {
 	if clean == "/" {
 		return "."
@@ -75,7 +76,7 @@ func rootName(clean string) string {
 	return clean[1:]
 }
 
-// standardError returns the error that net/http answers with the status of err.
+// standardError returns an error that makes net/http answer with the status for err.
 func standardError(err error) error {
 	switch statusOf(err) {
 	case http.StatusNotFound:
@@ -86,7 +87,7 @@ func standardError(err error) error {
 	return err
 }
 
-// statusOf returns the status that answers an error of opening a file.
+// statusOf returns the status of the answer if opening a file fails with err.
 func statusOf(err error) int {
 	var errno syscall.Errno
 	switch {
@@ -101,9 +102,9 @@ func statusOf(err error) int {
 	}
 	switch errno {
 	case syscall.ENOTDIR, syscall.EINVAL, syscall.ENAMETOOLONG, syscall.ELOOP:
-		return http.StatusNotFound // no file has such a name
+		return http.StatusNotFound // no file can have such a name
 	case syscall.ENXIO:
-		return http.StatusForbidden // a Unix socket
+		return http.StatusForbidden // opening a Unix socket fails like this
 	}
 	return http.StatusInternalServerError
 }

@@ -16,17 +16,18 @@ import (
 // It answers like http.FileServer, and uses its conditions, ranges, redirects and lists. In
 // addition:
 //
-//   - No symbolic link leads out of the root; see os.Root. Such a name is a 404, and so is a name
-//     that no file can have.
-//   - A pipe, a socket or a device is a 403, and is not opened.
+//   - No symbolic link leads out of the root; see os.Root. A request for such a link is answered
+//     with 404, and so is a name that no file can have.
+//   - A pipe, a socket or a device is not opened; the answer is 403.
 //   - Each file has a strong ETag, made of its size, times of change, device and inode. Two
-//     versions of a file have the same tag only if one was written over the other within the same
-//     tick of the file system's clock (4 ms on older kernels), without a change of size. Copies on
-//     two machines have different tags. An ETag that is set already stays, and a nil value in the
-//     header's map prevents it.
-//   - The file reaches the kernel's sendfile behind a middleware that only has Unwrap, as [Copy]
-//     describes. Such a middleware does not see the body.
-//   - A body that ends too soon, because the file was cut, breaks the connection or the stream.
+//     versions of a file have the same tag only if one overwrote the other within the same tick of
+//     the file system's clock (4 ms on older kernels), without a change of size. Copies on two
+//     machines have different tags. An ETag that is set already is kept, and a nil value in the
+//     header's map prevents the ETag.
+//   - The file is sent with the kernel's sendfile even if middleware wraps the response, as long as
+//     the middleware has only Unwrap, as [Copy] describes. Such a middleware does not see the body.
+//   - If a body ends too soon, because the file was truncated, the connection or the stream is
+//     aborted.
 //
 // To replace a file, rename a new one over it. If a file is written or truncated while it is being
 // sent, clients may get a mixture.
@@ -37,7 +38,7 @@ type FileHandler struct {
 	standard      http.Handler // redirects and lists of directories
 	listing       bool
 	precompressed bool
-	// bytes; 0: no response is dropped behind.
+	// bytes; 0: DropBehind is off
 	dropFrom int64
 	served   func(r *http.Request, sent Report, status int) // or nil
 
@@ -47,19 +48,20 @@ type FileHandler struct {
 	sent Report
 }
 
-// A FileOption changes what [FileServer] makes. Options panic when a value is out of range.
+// A FileOption changes the handler that [FileServer] returns. An option panics if its value is out
+// of range.
 type FileOption func(*FileHandler)
 
-// Listing says whether a directory without an index.html is answered with a list of its files, as
-// http.FileServer does and as is the default. Otherwise the answer is a 403.
+// Listing sets whether a directory without an index.html is answered with a list of its files. The
+// default is true, as with http.FileServer. If it is false, the answer is a 403.
 func Listing(on bool) FileOption {
 	return func(h *FileHandler) { h.listing = on }
 }
 
 // Precompressed serves a file name.br, name.zst or name.gz instead of name to a client that accepts
-// the encoding, with the Content-Type of name. The client's preference decides, and then this
-// order. The file must not be older than name, in whole seconds. If neither name nor another form
-// is acceptable to the client (identity;q=0), the answer is 406.
+// the encoding, with the Content-Type of name. The client's preference decides; among equals the
+// order is br, zstd, gzip. The encoded file must not be older than name, in whole seconds. If
+// neither name nor an encoded file is acceptable to the client (identity;q=0), the answer is 406.
 //
 // It is off by default, because name.gz could be a different file. An ETag set by a middleware is
 // the same for all encodings of a name, so that clients cannot tell them apart.
@@ -69,8 +71,8 @@ func Precompressed() FileOption {
 
 // DropBehind keeps responses of at least this many bytes from filling the page cache. The handler
 // drops the part of a file that was sent (posix_fadvise), in steps of 8 MiB, unless another such
-// response sends the same file. Some of the last bytes, which the socket still holds, stay. It
-// works on Linux. It is off by default.
+// response sends the same file. Some of the last bytes, which the socket still holds, stay in the
+// cache. DropBehind works on Linux only. It is off by default.
 func DropBehind(bytes int64) FileOption {
 	if bytes < 1 {
 		panic(fmt.Sprintf("chunk: DropBehind(%d) is below 1", bytes))
@@ -78,10 +80,10 @@ func DropBehind(bytes int64) FileOption {
 	return func(h *FileHandler) { h.dropFrom = bytes }
 }
 
-// OnServed calls f after each request, with the status, the number of bytes of files that were
-// passed to the connection, and the way that they took. f is called on the request's goroutine,
-// even after a panic that aborted the response. Headers and lists of directories are not counted; a
-// body with several ranges is, including its separators.
+// OnServed makes the handler call f after each request, with the status, the number of bytes of
+// files that were passed to the connection, and the way in which they were moved. f is called on
+// the request's goroutine, even after a panic that aborted the response. Headers and lists of
+// directories are not counted. A body with several ranges is counted with its separators.
 func OnServed(f func(r *http.Request, sent Report, status int)) FileOption {
 	if f == nil {
 		panic("chunk: OnServed(nil)")
@@ -110,14 +112,15 @@ func (h *FileHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	isDir := r.URL.Path == "" || strings.HasSuffix(r.URL.Path, "/")
 	switch {
 	case strings.HasSuffix(r.URL.Path, "/index.html"):
-		h.standard.ServeHTTP(x, r) // redirects to the directory
+		h.standard.ServeHTTP(x, r) // redirects to the directory's name with a slash
 	case !isDir:
 		switch err := x.serve(name); err {
 		case nil:
 		case errDirectory:
 			h.standard.ServeHTTP(x, r) // redirects
 		default:
-			// net/http would look again, and send a file that has come since without a tag.
+			// net/http would open the name again, and send a file that was created since without a
+			// tag.
 			x.fail(err)
 		}
 	default:
@@ -129,7 +132,7 @@ func (h *FileHandler) begin(w http.ResponseWriter, r *http.Request) *fileRequest
 	return &fileRequest{ResponseWriter: w, h: h, r: r, encoded: encodes(w.Header())}
 }
 
-// finish tells how a request went.
+// finish counts the request and calls the OnServed function.
 func (h *FileHandler) finish(x *fileRequest) {
 	h.mu.Lock()
 	h.sent.merge(x.report)
@@ -145,7 +148,7 @@ func (h *FileHandler) serveDirectory(x *fileRequest, name string) {
 	switch {
 	case err == nil:
 	case statusOf(err) == http.StatusInternalServerError:
-		x.fail(err) // there may be an index.html, and a list would show the files that it hides
+		x.fail(err) // a list would show files that an existing index.html hides
 	case !h.listing && h.isDir(name):
 		x.failText(http.StatusForbidden, "403 Forbidden: the directory has no index.html, and lists of files are off")
 	default:
@@ -158,13 +161,13 @@ func (h *FileHandler) isDir(name string) bool {
 	return err == nil && info.IsDir()
 }
 
-// ServeFile answers r with the file of that name in the root, instead of the one that the URL of r
+// ServeFile answers r with the file of that name in the root, not with the file that the URL of r
 // names; the URL may be nil. Use it when the handler has already authorized the request or looked
 // up the file name. Methods, conditions, ranges and options are as with ServeHTTP.
 //
-// The name is one that fs.ValidPath accepts and that a file of this system can have (see
-// filepath.Localize). Any other name is a 404, and so is a directory. There are no redirects.
-// Symbolic links within the root are followed.
+// The name must be accepted by fs.ValidPath and possible on this system (see filepath.Localize).
+// Any other name is a 404, and so is a directory. There are no redirects. Symbolic links within the
+// root are followed.
 func (h *FileHandler) ServeFile(w http.ResponseWriter, r *http.Request, name string) {
 	x := h.begin(w, r)
 	defer h.finish(x)
@@ -175,7 +178,7 @@ func (h *FileHandler) ServeFile(w http.ResponseWriter, r *http.Request, name str
 	}
 }
 
-// Sent returns how many bytes of files were handed to connections by all requests that are over.
+// Sent returns the number of bytes of files that all finished requests passed to connections.
 func (h *FileHandler) Sent() Report {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -6,18 +6,17 @@ import (
 	"encoding/hex"
 )
 
-// A fileVersion tells versions of a file apart: a change of the file's bytes changes one of these,
-// in all file systems that keep them.
+// A fileVersion distinguishes the versions of a file: a change of the file's bytes changes at least
+// one field, on all file systems that record these values.
 type fileVersion struct {
-	size, modified, changed int64 // bytes, and Unix nanoseconds
+	size, modified, changed int64 // size in bytes; times in Unix nanoseconds
 	device, inode           uint64
 }
 
-// tagBytes is how much of a SHA-256 makes a tag.
+// tagBytes is the number of bytes of a SHA-256 that make a tag.
 const tagBytes = 12
 
-// etag returns a strong entity tag. It is a hash because inode numbers are not the client's
-// business.
+// etag returns a strong entity tag. It is a hash, so that clients do not learn inode numbers.
 func (v fileVersion) etag() string {
 	var b [5 * 8]byte
 	for i, n := range [...]uint64{uint64(v.size), uint64(v.modified), uint64(v.changed), v.device,

@@ -1,23 +1,24 @@
 package chunk
 
-// JSON cuts between JSON values that follow each other, one per line or with anything or nothing
-// between them that JSON takes for space. A string is never cut, and neither is a value in
-// brackets, at any depth. Space belongs to the value before it where it arrived in the same chunk,
-// and to the next one otherwise.
+// JSON cuts between consecutive JSON values, which may be one per line, or separated by any JSON
+// white space or none. A string is never cut, and neither is a value in brackets, at any depth.
+// White space belongs to the value before it if it arrived in the same chunk, and to the next value
+// otherwise.
 //
-// It only looks for the ends of values: invalid JSON is passed on, for a parser to report. Adjacent
-// numbers or words without a space between them stay together. The end of a number or word shows
-// only in the next byte, which does not count for [MaxRecord].
+// It only finds the ends of values: invalid JSON is passed on, for a parser to report. Adjacent
+// numbers or words without a space between them stay together. Only the next byte shows the end of
+// a number or word, and that byte does not count for [MaxRecord].
 func JSON() Cutter { return jsonValues{} }
 
-// jsonValues keeps in scan.state how many brackets are open, above jsonModeBits, and its mode.
+// jsonValues is the Cutter of JSON. It keeps in scan.state the number of open brackets, above
+// jsonModeBits, and its mode.
 type jsonValues struct{}
 
 const (
-	jsonPlain   = iota // not in a string; with no bracket open: between values
+	jsonPlain   = iota // not in a string; if no bracket is open, between values
 	jsonString         // in a string
-	jsonEscaped        // in a string, behind a backslash
-	// In a number or a word outside of brackets, which ends only at the next byte.
+	jsonEscaped        // in a string, after a backslash
+	// In a number or a word outside of brackets. Only the next byte shows where it ends.
 	jsonScalar
 
 	jsonModeBits = 2
@@ -25,9 +26,10 @@ const (
 	jsonModes    = jsonBracket - 1
 )
 
-// The meaning of bytes outside of brackets, within brackets, and in a string. A table lookup for
-// each byte is fastest when relevant bytes are a few bytes apart, as in JSON. Searching eight bytes
-// at a time, or in masks of 64, takes longer, because the match must then be identified.
+// Tables of the meaning of a byte outside of brackets, within brackets, and in a string. A table
+// lookup for each byte is fastest when relevant bytes are a few bytes apart, as in JSON. Searching
+// eight bytes at a time, or in masks of 64, takes longer, because the match must then be
+// identified.
 var (
 	jsonTop = [256]uint8{' ': isSpace, '\t': isSpace, '\r': isSpace, '\n': isSpace, '"': isQuote,
 		'{': isOpen, '[': isOpen}
@@ -44,8 +46,8 @@ const (
 	isEscape
 )
 
-// cut records each place where no value is open before it looks at the byte after it. If that byte
-// is beyond the limit, the next call records the place again.
+// cut records each position where no value is open before it looks at the next byte. If that byte
+// is beyond the limit, the next call records the position again.
 func (jsonValues) cut(w *scan) (end int) {
 	p, i, state := w.data, w.seen, w.state
 	for {
@@ -78,7 +80,7 @@ func (jsonValues) cut(w *scan) (end int) {
 
 func (jsonValues) whole(w *scan) bool { return w.state == 0 || w.state == jsonScalar }
 
-// beginValue looks at p[i], between two values. A bracket that closes nothing is taken for a part
+// beginValue looks at p[i], between two values. A bracket that closes nothing is treated as a part
 // of a word.
 func beginValue(p []byte, i int) (next, state int) {
 	switch jsonTop[p[i]] {

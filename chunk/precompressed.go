@@ -7,25 +7,25 @@ import (
 	"time"
 )
 
-// An encoding is one in which a file may be there already.
+// An encoding is an encoding in which a precompressed file may exist.
 type encoding struct {
-	name string // as in Accept-Encoding
+	name string // name in Accept-Encoding
 	ext  string // extension of the encoded file
 }
 
-// encodings are in the order of preference: br makes the smallest files.
+// encodings are in the order of preference: br has the smallest files.
 var encodings = []encoding{{"br", ".br"}, {"zstd", ".zst"}, {"gzip", ".gz"}}
 
-// An encodedFile is an open file that has the bytes of another one, encoded.
+// An encodedFile is an open file that holds the encoded bytes of another file.
 type encodedFile struct {
 	encoding
 	file *os.File // may be nil
 	info os.FileInfo
 }
 
-// openEncoded opens the form of a file that the client prefers to the file itself, if there is one.
-// The caller closes it. plain reports whether the file itself is acceptable. A form that is older
-// than the file was made of another version.
+// openEncoded opens the encoded file that the client prefers to the file itself, if there is one.
+// The caller closes it. plain reports whether the file itself is acceptable. An encoded file that
+// is older than the file is skipped, because it was made of another version.
 func (d fileRoot) openEncoded(name string, of os.FileInfo, accept []string) (found encodedFile,
 	plain bool) {
 	wanted, plain := choose(parseAccept(accept), encodings)
@@ -48,8 +48,8 @@ func olderBySeconds(a, b os.FileInfo) bool {
 	return a.ModTime().Truncate(time.Second).Before(b.ModTime().Truncate(time.Second))
 }
 
-// choose returns the encodings that are wanted no less than the file itself, the most wanted one
-// first, and whether the file itself is acceptable.
+// choose returns the encodings that the client wants at least as much as the file itself, the most
+// wanted one first, and whether the file itself is acceptable.
 func choose(accept acceptance, from []encoding) (wanted []encoding, plain bool) {
 	if accept.absent {
 		return nil, true

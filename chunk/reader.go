@@ -17,21 +17,21 @@ import (
 
 const defaultMaxRecord = 1 << 20 // see MaxRecord
 
-// A Reader reads a source in chunks of pooled memory, ahead of the code that works on them, and
-// cuts them where records end.
+// A Reader reads a source in chunks of pooled memory, ahead of the code that processes them, and
+// cuts the chunks where records end.
 //
 // Joined together, the chunks are the source, byte for byte. Each begins where a record begins and
-// ends where one ends, with as many whole records as fit into [Size]; a longer record is a separate
-// chunk, up to [MaxRecord]. While Next waits, it gets a chunk as soon as one whole record has
-// arrived. Only the last chunk may end within a record, if the source ended or failed there; the
-// incomplete record is then a separate chunk, and the error comes next.
+// ends where one ends, with as many whole records as fit into [Size]. A longer record, up to
+// [MaxRecord], is a separate chunk. A Next that waits returns a chunk as soon as one whole record
+// has arrived. Only the last chunk may end within a record, if the source ended or failed there.
+// The incomplete record is then a separate chunk, and the error is returned after it.
 //
-// A source that may hang is read by a goroutine. It starts with the first Next, and from then on is
-// at most [Depth] chunks ahead. Memory and regular files are read in Next itself: the kernel reads
-// a file ahead, and waking another goroutine costs more than copying from the page cache. (Put a
-// file into a struct{ io.Reader } to have it read by a goroutine.)
+// A source whose Read may wait is read by a goroutine. The goroutine starts with the first Next,
+// and from then on is at most [Depth] chunks ahead. Memory and regular files are read in Next
+// itself: the kernel reads a file ahead, and waking another goroutine costs more than copying from
+// the page cache. (To have a file read by a goroutine, wrap it in a struct{ io.Reader }.)
 //
-// The goroutine ends with the source, with Close, and when the ctx of a Next or of Chunks ends. A
+// The goroutine ends with the source, with Close, or when the ctx of a Next or of Chunks ends. A
 // Reader that has not reached the end of its source must be closed.
 //
 // Methods are for one goroutine at a time, except Close, which any goroutine may call at any time.
@@ -39,57 +39,58 @@ type Reader struct {
 	size, depth, limit int
 	cutter             Cutter
 	pool               *millrace.Pool
-	tuner              *Tuner // moves size and depth; or nil
+	tuner              *Tuner // sets size and depth; or nil
 
 	src     io.Reader
-	waker   waker // src, or nil
-	mayHang bool  // src is read by a goroutine
+	waker   waker // the waker of src, or nil
+	mayHang bool  // a goroutine reads src
 
-	wake chan struct{} // has one after something was done for a Next that waits
-	mu   sync.Mutex    // guards what follows; src.Read is called without it
+	wake chan struct{} // signalled when a Next that waits should check again
+	mu   sync.Mutex    // guards the fields below; src.Read is called without it
 	room sync.Cond     // signalled when the goroutine may have to continue or end
 
 	filling filling
 	queue   []millrace.Ref // chunks that wait for Next, in order
-	empty   int            // reads in a row that gave nothing
+	empty   int            // consecutive reads that returned nothing
 
-	pendingErr error // comes after the queue, once
-	finalErr   error // comes after the queue and pendingErr, for ever
-	fault      any   // what src.Read panicked with on the goroutine
+	pendingErr error // error to return once, after the queue is empty
+	finalErr   error // error to return forever, after the queue and pendingErr
+	fault      any   // value of a panic of src.Read on the goroutine
 	probe      [1]byte
 
-	running  bool          // the goroutine is there
-	done     chan struct{} // closed when it is not, if it ever was
-	stopping bool          // it is to end
-	leaving  bool          // it ends as it should
-	reading  bool          // src.Read is under way
-	woken    bool          // src has a deadline in the past that is the Reader's
+	running  bool          // the goroutine exists
+	done     chan struct{} // closed when the goroutine ends; nil if there was none
+	stopping bool          // the goroutine has been told to end
+	leaving  bool          // the goroutine returned normally, without a panic
+	reading  bool          // a call of src.Read is running
+	woken    bool          // the Reader has set a deadline in the past on src
 	waiting  bool          // Next waits
 	closed   bool
 }
 
-// A ReaderOption changes what [NewReader] makes. Options panic when a value is out of range.
+// A ReaderOption changes the Reader that [NewReader] returns. An option panics if its value is out
+// of range.
 type ReaderOption func(*Reader)
 
-// Size is the largest number of bytes in a chunk, unless a single record is longer: up to 1 GiB.
-// The default is 64 KiB: reading that much costs less than processing it, and it stays in the
-// processor's second-level cache meanwhile. Blocks have sizes that are powers of two: another Size
-// wastes the rest of each block.
+// Size sets the largest number of bytes in a chunk, unless a single record is longer. The maximum
+// is 1 GiB. The default is 64 KiB: reading that much costs less than processing it, and the bytes
+// stay in the processor's second-level cache meanwhile. Blocks have sizes that are powers of two:
+// another Size wastes the rest of each block.
 func Size(bytes int) ReaderOption {
 	inRange("Size", bytes, mostBytes)
 	return func(r *Reader) { r.size = bytes }
 }
 
-// Depth is how many chunks may be read ahead of those that Next has returned, including the one
-// being read. They hold up to Depth blocks of Size, and larger ones for longer records. The default
-// is 3, so that the source may be late by three chunks' work before Next waits for it, for up to
-// 192 KiB per Reader.
+// Depth sets the number of chunks that may be read ahead of those that Next has returned, including
+// the one being read. They hold up to Depth blocks of Size, and larger ones for longer records. The
+// default is 3: the source may be late by the time that three chunks of work take before Next waits
+// for it, and a Reader holds up to 192 KiB.
 func Depth(chunks int) ReaderOption {
 	inRange("Depth", chunks, mostBytes)
 	return func(r *Reader) { r.depth = chunks }
 }
 
-// At cuts the chunks where records end. Without it they are cut anywhere.
+// At cuts the chunks where records end, as c finds them. Without At the chunks are cut anywhere.
 func At(c Cutter) ReaderOption {
 	if c == nil {
 		panic("chunk: At(nil)")
@@ -97,19 +98,18 @@ func At(c Cutter) ReaderOption {
 	return func(r *Reader) { r.cutter = c }
 }
 
-// MaxRecord is how many bytes a record may have, its end included, before the Reader fails with a
-// [RecordError]: up to 1 GiB. The default is 1 MiB, the largest block that a Pool keeps, and more
-// than any record that was meant as one: a peer that sends more has forgotten the end, or attacks
-// the memory. A record that fits into a chunk is never refused, so that a limit below Size is one
-// of Size.
+// MaxRecord sets the largest number of bytes of a record, its end included. For a longer record the
+// Reader fails with a [RecordError]. The maximum is 1 GiB. The default is 1 MiB, the largest block
+// that a Pool keeps, and more than any intended record: a peer that sends more has forgotten the
+// end, or attacks the memory. A record that fits into a chunk is never refused, so a limit below
+// Size has the effect of Size.
 func MaxRecord(bytes int) ReaderOption {
 	inRange("MaxRecord", bytes, mostBytes)
 	return func(r *Reader) { r.limit = bytes }
 }
 
-// TunedBy puts a Reader under the control of t, instead of [Size] and [Depth]: each block has the
-// chunk size of t at the time when it is allocated. The bytes that the Reader returns count as work
-// done.
+// TunedBy lets t control the Reader, instead of [Size] and [Depth]: each block has the chunk size
+// of t at the time of its allocation. The bytes that the Reader returns count as work done.
 func TunedBy(t *Tuner) ReaderOption {
 	if t == nil {
 		panic("chunk: TunedBy(nil)")
@@ -150,14 +150,14 @@ func NewReader(src io.Reader, opts ...ReaderOption) *Reader {
 // Next returns the next chunk, which the caller owns and releases. It is never empty.
 //
 // Next waits at most until ctx ends, and then returns ctx's error. Nothing is lost: bytes that have
-// arrived stay, and the next call continues. An error of the source, like io.EOF, comes after all
-// bytes that arrived before it, and every later call returns it again. But an error whose Timeout
-// method reports true, such as that of a deadline, is returned once: the record that it interrupted
-// is kept, and the next Next reads on. A record that cannot be cut is a [*RecordError]. If src.Read
-// panics, Next panics with the same value. After an error there is nothing to release.
+// arrived stay, and the next call continues. An error of the source, like io.EOF, is returned after
+// all bytes that arrived before it, and every later call returns it again. But an error whose
+// Timeout method reports true, such as that of a deadline, is returned once: the incomplete record
+// is kept, and the next Next continues to read. A record that cannot be cut is a [*RecordError]. If
+// src.Read panics, Next panics with the same value. After an error there is nothing to release.
 //
-// A source that has SetReadDeadline is woken by a deadline in the past when ctx ends, and has none
-// afterwards: set yours again.
+// If the source has SetReadDeadline, a deadline in the past ends its Read when ctx ends. Afterwards
+// the source has no deadline; the caller must set its own again.
 func (r *Reader) Next(ctx context.Context) (millrace.Ref, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -184,7 +184,7 @@ func (r *Reader) Next(ctx context.Context) (millrace.Ref, error) {
 			r.pendingErr = nil
 			return millrace.Ref{}, err
 		case r.finalErr != nil:
-			r.interrupt() // copyOut may have set it while the source is being read
+			r.interrupt() // copyOut may have added a chunk while the source is being read
 			return millrace.Ref{}, r.finalErr
 		case !r.mayHang:
 			if r.reading {
@@ -201,7 +201,7 @@ func (r *Reader) Next(ctx context.Context) (millrace.Ref, error) {
 	}
 }
 
-// takeFirst takes the first chunk out of the queue, which has one. r.mu is held.
+// takeFirst removes and returns the first chunk of the queue, which must have one. r.mu is held.
 func (r *Reader) takeFirst() millrace.Ref {
 	first := r.queue[0]
 	r.queue = slices.Delete(r.queue, 0, 1)
@@ -241,14 +241,14 @@ func (r *Reader) Chunks(ctx context.Context) iter.Seq2[[]byte, error] {
 	}
 }
 
-// lend takes ownership of ref.
+// lend passes the bytes of ref to yield. It takes ownership of ref.
 func lend(ref millrace.Ref, yield func([]byte, error) bool) bool {
 	defer ref.Release()
 	return yield(ref.Bytes(), nil)
 }
 
-// wait waits until there may be something to give, or until ctx ends. r.mu is held, and let go
-// meanwhile.
+// wait waits until there may be something to return, or until ctx ends. r.mu is held, and released
+// while waiting.
 func (r *Reader) wait(ctx context.Context) {
 	if r.waiting {
 		panic("chunk: Next while another goroutine is in it")
@@ -263,8 +263,8 @@ func (r *Reader) wait(ctx context.Context) {
 	r.waiting = false
 }
 
-// notify ends the wait of Next. A notification that comes too late makes the next wait look again.
-// r.mu is held.
+// notify ends the wait of Next. A notification that comes too late makes the next wait return at
+// once, to check again. r.mu is held.
 func (r *Reader) notify() {
 	if !r.waiting {
 		return
@@ -275,10 +275,10 @@ func (r *Reader) notify() {
 	}
 }
 
-// closeGrace is how long Close waits for a source that ought to have been woken, and was not.
+// closeGrace is the longest time that Close waits for a Read that a deadline should have ended.
 const closeGrace = time.Second
 
-// readAhead starts the goroutine, or lets it continue if it was told to end. r.mu is held.
+// readAhead starts the goroutine, or cancels its end if it was told to end. r.mu is held.
 func (r *Reader) readAhead() {
 	r.stopping = false
 	if r.running || r.pendingErr != nil || r.finalErr != nil {
@@ -289,7 +289,7 @@ func (r *Reader) readAhead() {
 	go r.run()
 }
 
-// run reads until it is told to end.
+// run is the goroutine: it reads until it is told to end.
 func (r *Reader) run() {
 	r.mu.Lock()
 	defer r.ended()
@@ -309,8 +309,8 @@ func (r *Reader) run() {
 	}
 }
 
-// ended is where the goroutine ends, also if src.Read panicked or ended it. r.mu is held, and let
-// go.
+// ended records the end of the goroutine, even if src.Read panicked or ended the goroutine. r.mu is
+// held; ended unlocks it.
 func (r *Reader) ended() {
 	v := recover()
 	if !r.leaving {
@@ -325,7 +325,8 @@ func (r *Reader) ended() {
 	r.mu.Unlock()
 }
 
-// interrupt tells the goroutine to end, and wakes it if it can. r.mu is held.
+// interrupt tells the goroutine to end, and ends its Read with a deadline if the source has one.
+// r.mu is held.
 func (r *Reader) interrupt() {
 	if !r.running {
 		return
@@ -337,24 +338,24 @@ func (r *Reader) interrupt() {
 	}
 }
 
-// unwake takes back the deadline that woke the source. r.mu is held, and the source is not being
+// unwake removes the deadline that ended a Read. r.mu is held, and the source must not be being
 // read.
 func (r *Reader) unwake() {
 	if r.woken {
 		r.woken = false
-		// Fails if the source is closed, and then the next Read tells.
+		// This fails if the source is closed, which the next Read reports.
 		_ = r.waker.SetReadDeadline(noDeadline)
 	}
 }
 
 // Close ends the goroutine that reads, releases the chunks read ahead, and makes each reading
 // method return [ErrClosed], even a Next that waits in another goroutine. Chunks that Next returned
-// stay valid. Closing again does nothing. It returns nil.
+// stay valid. Closing again does nothing. Close returns nil.
 //
-// A Read that hangs is ended by a deadline in the past if the source has SetReadDeadline, as
-// connections and pipes do. Close waits for that, a second at most, and leaves the source without a
-// read deadline. Any other source is to be closed by its owner: until its Read returns, the
-// goroutine and its block stay, and Close does not wait for them.
+// If the source has SetReadDeadline, as connections and pipes do, a deadline in the past ends a
+// Read that waits. Close waits for this, at most a second, and leaves the source without a read
+// deadline. Any other source must be closed by its owner: until its Read returns, the goroutine and
+// its block stay, and Close does not wait for them.
 func (r *Reader) Close() error {
 	r.mu.Lock()
 	if r.closed {
@@ -384,7 +385,7 @@ func (r *Reader) Close() error {
 	return nil
 }
 
-// A waker is a source in which a Read that hangs can be ended from another goroutine.
+// A waker is a source whose waiting Read can be ended from another goroutine.
 type waker interface {
 	SetReadDeadline(t time.Time) error
 }
@@ -394,7 +395,7 @@ var (
 	noDeadline time.Time
 )
 
-// wakerOf returns the waker that src is, or that it reads from; or nil.
+// wakerOf returns the waker that src is, or that src reads from, or nil.
 func wakerOf(src io.Reader) waker {
 	if l, ok := src.(*io.LimitedReader); ok {
 		return wakerOf(l.R)
@@ -403,14 +404,14 @@ func wakerOf(src io.Reader) waker {
 	return w
 }
 
-// mayHang reports whether a Read of src may wait for something else than memory or a disk.
+// mayHang reports whether a Read of src may wait for something other than memory or a disk.
 func mayHang(src io.Reader) bool {
 	switch s := src.(type) {
 	case *bytes.Reader, *bytes.Buffer, *strings.Reader, *millrace.ChainReader:
 		return false
 	case *os.File:
-		// Files that the kernel makes up, of which some hang, say that they are regular and have no
-		// bytes.
+		// Files that the kernel generates, such as those in /proc, report that they are regular and
+		// empty. Reading some of them may wait.
 		info, err := s.Stat()
 		return err != nil || !info.Mode().IsRegular() || info.Size() == 0
 	case *io.LimitedReader:

@@ -8,16 +8,17 @@ import (
 )
 
 const (
-	// maxEmptyReads is how often a source may return nothing and no error before io.ErrNoProgress,
-	// as in bufio.
+	// maxEmptyReads is the number of reads without bytes and without an error after which a read
+	// fails with io.ErrNoProgress, as in bufio.
 	maxEmptyReads = 100
 
-	// earlyPart of a block is copied out of it when it must be given early, so that a source that
-	// trickles does not have the block of each chunk pinned, and the block is filled further.
+	// earlyPart determines which records are copied out of a block when they must be returned
+	// early: those that fill at most 1/earlyPart of it. Otherwise each small chunk of a slow source
+	// would keep a whole block in use. The block is filled further.
 	earlyPart = 8
 )
 
-// read reads once from the source. r.mu is held, and let go meanwhile.
+// read reads once from the source. r.mu is held, and released during the read.
 func (r *Reader) read() {
 	healthy := false
 	defer func() {
@@ -59,7 +60,7 @@ func (r *Reader) retune() {
 
 // target returns the memory for the source's next bytes: after those that have arrived, in a larger
 // block if they fill this one. If the record has reached its limit, target returns a byte outside
-// of the block, to see whether there is more: see overrun.
+// of the block, to find out whether the record continues: see overrun.
 func (r *Reader) target() []byte {
 	f := &r.filling
 	if f.start == f.end {
@@ -74,9 +75,9 @@ func (r *Reader) target() []byte {
 	return f.buf[f.end:]
 }
 
-// blockFor returns the size of the block for a record of which have bytes are there, if its length
-// is not known, or need. Doubling it bounds the copies of a record, however long it is, to two of
-// each byte on the average.
+// blockFor returns the size of the block for a record of need bytes or, if its length is not known,
+// of which have bytes have arrived. Because the size doubles, each byte of a record is copied at
+// most twice on average, however long the record is.
 func (r *Reader) blockFor(have, need int) int {
 	if need > r.size {
 		return need
@@ -121,9 +122,9 @@ func (r *Reader) arrived(p []byte, n int, err error) {
 	}
 }
 
-// overrun processes the byte in probe. The record is too long then, unless its end shows only in
-// the next byte, like that of a number in JSON. For the Cutter to see both, the record is copied,
-// once; usually only an error follows.
+// overrun processes the byte in probe. The record is too long then, unless only the next byte shows
+// its end, as with a number in JSON. The record is copied once, so that the Cutter sees it together
+// with that byte. Usually only an error follows.
 func (r *Reader) overrun() {
 	f := &r.filling
 	f.carry(r.pool, f.data(), r.limit+1)
@@ -146,7 +147,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// cut returns how many of the bytes that have arrived form a chunk, or 0.
+// cut returns the number of arrived bytes that form a chunk, or 0.
 func (r *Reader) cut() int {
 	f := &r.filling
 	have := f.end - f.start
@@ -169,8 +170,8 @@ func (r *Reader) cut() int {
 	return 0
 }
 
-// give hands over the whole records that have arrived: in a hurry all of them, and otherwise only
-// as long as they fill chunks.
+// give puts the whole records that have arrived into the queue: all of them if hurry is set, and
+// otherwise only as long as they fill chunks.
 func (r *Reader) give(hurry bool) {
 	f := &r.filling
 	if f.end-f.start <= len(f.buf)/earlyPart && r.copyOut() {
@@ -195,7 +196,8 @@ func (r *Reader) give(hurry bool) {
 	f.release()
 }
 
-// giveAll hands over all that has arrived, because the source ended with err: whole records first.
+// giveAll puts all bytes that have arrived into the queue, whole records first, because the source
+// ended with err.
 func (r *Reader) giveAll(err error) {
 	f := &r.filling
 	if f.start == f.end {
@@ -225,7 +227,7 @@ func (r *Reader) giveAll(err error) {
 	r.finalErr = err
 }
 
-// push makes the next n bytes of data, which lie in whole, a chunk.
+// push makes the next n bytes of data, which lie in whole, a chunk of the queue.
 func (r *Reader) push(whole *millrace.Ref, n int) {
 	f := &r.filling
 	r.queue = append(r.queue, whole.Slice(f.start, f.start+n))
@@ -246,7 +248,7 @@ func (r *Reader) copyOut() bool {
 	return true
 }
 
-// filling is the block that the source is being read into.
+// filling is the block into which the source is read.
 //
 // Invariants:
 //
@@ -259,11 +261,11 @@ type filling struct {
 	buf        []byte
 	start, end int
 
-	offset int64 // of buf[start] in the source
+	offset int64 // offset of buf[start] in the source
 	scan   scan  // the Cutter's state of buf[start:end]
-	// Bytes there were when the Cutter found no end, 0 if it has not been asked since the last cut.
+	// Number of bytes when the Cutter last found no end; 0 if it was not called since the last cut.
 	asked int
-	need  int // length of the first record, 0 while it is not known
+	need  int // length of the first record; 0 while it is not known
 }
 
 // data returns the bytes that have arrived and have not been returned.
@@ -272,13 +274,13 @@ func (f *filling) data() []byte { return f.buf[f.start:f.end] }
 // full reports whether the source has no room left to write to.
 func (f *filling) full() bool { return f.end == len(f.buf) }
 
-// look shows the Cutter the bytes.
+// look returns the scan with the current bytes and limit, for the Cutter.
 func (f *filling) look(limit int) *scan {
 	f.scan.data, f.scan.limit = f.data(), limit
 	return &f.scan
 }
 
-// cut lets go of the first n bytes of data.
+// cut removes the first n bytes of data.
 func (f *filling) cut(n int) {
 	f.start += n
 	f.offset += int64(n)

@@ -2,14 +2,14 @@ package chunk
 
 import "fmt"
 
-// A Report says how many bytes were moved, and which way they went.
+// A Report states how many bytes were moved, and in which way.
 //
-// Bytes of files that go to a connection or a response are counted as Copied when they pass through
-// this process's memory. Everything else is counted by the kinds of its two ends: between two
-// regular files it is CopyFileRange, and from one connection to another, to a file or to a response
-// with a Content-Length it is Splice, which are the ways of the standard library on Linux. A
-// response over TLS that is given a connection is therefore counted as Splice, though its bytes are
-// copied to be encrypted.
+// Bytes of files that are sent to a connection or a response are counted as Copied if they pass
+// through this process's memory. All other bytes are counted by the types of src and dst: between
+// two regular files they are CopyFileRange; from one connection to another, to a file or to a
+// response with a Content-Length they are Splice. These are the ways of the standard library on
+// Linux. A connection copied to a response over TLS is therefore counted as Splice, although its
+// bytes are copied to be encrypted.
 type Report struct {
 	// Bytes = Sendfile + Splice + CopyFileRange + Copied
 	Bytes         int64 // all of them
@@ -19,14 +19,15 @@ type Report struct {
 	Copied        int64 // through this process's memory
 }
 
-// sniffLen is how much of a body net/http copies before it lets the kernel send the rest.
+// sniffLen is the number of bytes of a body that net/http copies before it lets the kernel send the
+// rest.
 const sniffLen = 512
 
 // FastPath returns nil if the kernel moved the bytes of one transfer, and otherwise an error that
-// says how many were copied. It ignores the first 512 bytes, which net/http always copies.
+// states how many were copied. It ignores the first 512 bytes, which net/http always copies.
 //
-// Bytes over TLS or HTTP/2 are always copied, and so are those of a request for several ranges. A
-// test that calls FastPath fails when a middleware that hides the connection is added:
+// Bytes over TLS or HTTP/2 are always copied, and so are the bytes of a request for several ranges.
+// A test that calls FastPath fails when someone adds a middleware that hides the connection:
 //
 //	files := chunk.FileServer(root, chunk.OnServed(func(r *http.Request, sent chunk.Report, status int) {
 //		if err := sent.FastPath(); err != nil {
@@ -40,13 +41,14 @@ func (r Report) FastPath() error {
 	return fmt.Errorf("chunk: %d of %d bytes were copied through memory", r.Copied, r.Bytes)
 }
 
-// add counts n bytes that went by way, which is one of the Report's fields.
+// add counts n bytes in way, which is one of the Report's fields.
 func (r *Report) add(way *int64, n int64) {
 	*way += n
 	r.Bytes += n
 }
 
-// addFile counts n bytes of a file, of which read were read and all others sent by the kernel.
+// addFile counts n bytes of a file. Of them, read bytes were read by this process, and the kernel
+// sent the others.
 func (r *Report) addFile(n, read int64) {
 	copied := min(n, read)
 	r.add(&r.Copied, copied)

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// maxWrappers bounds how deep a response may be wrapped, because a faulty wrapper may wrap itself.
+// maxWrappers limits the number of nested wrappers of a response, because a faulty wrapper may wrap
+// itself.
 const maxWrappers = 32
 
 // bodyHead is the part of a handler's header that describes the body. A middleware that changes it
@@ -18,8 +19,8 @@ func headOf(h http.Header) bodyHead {
 }
 
 // encodes reports whether a header shows that its middleware will encode the body. A middleware
-// that compresses sets Vary before the handler runs, because caches must know of it even if this
-// body is not compressed.
+// that compresses sets Vary before the handler runs, because caches need Vary even if this body is
+// not compressed.
 func encodes(h http.Header) bool {
 	if len(h["Content-Encoding"]) > 0 {
 		return true
@@ -32,7 +33,7 @@ func encodes(h http.Header) bool {
 	return false
 }
 
-// within returns the first T among w and the responses that it wraps.
+// within returns the first response of type T: w or one of the responses that it wraps.
 func within[T any](w http.ResponseWriter) (found T, ok bool) {
 	for range maxWrappers {
 		if found, ok := w.(T); ok {
@@ -47,16 +48,16 @@ func within[T any](w http.ResponseWriter) (found T, ok bool) {
 	return found, false
 }
 
-// A bodyReader is a response that takes its body from a Reader.
+// A bodyReader is a response that reads its body from a Reader.
 type bodyReader interface {
 	http.ResponseWriter
 	io.ReaderFrom
 }
 
 // unwrapBody returns the writer for the body of a response: w, or the response that it wraps. In
-// the second case w writes the header first. It returns nil if the body must go through w.Write: if
-// no wrapped response has ReadFrom, or if w has changed the header that the handler set, which was
-// head.
+// the second case w writes the header first. It returns nil if the body must pass through w.Write:
+// if no wrapped response has ReadFrom, or if w has changed the header that the handler set, which
+// was head.
 func unwrapBody(w http.ResponseWriter, head bodyHead) io.ReaderFrom {
 	inner, ok := within[bodyReader](w)
 	if !ok || http.ResponseWriter(inner) != w && !passes(w, inner, head) {
@@ -65,15 +66,15 @@ func unwrapBody(w http.ResponseWriter, head bodyHead) io.ReaderFrom {
 	return inner
 }
 
-// passes reports whether w has passed the handler's header on to inner, as far as their header maps
-// tell.
+// passes reports whether w has passed the handler's header to inner, as far as their header maps
+// show.
 func passes(w, inner http.ResponseWriter, head bodyHead) bool {
-	_, err := w.Write(nil) // many wrappers hold the header back until the first Write
+	_, err := w.Write(nil) // many wrappers delay the header until the first Write
 	return err == nil && headOf(w.Header()) == head && headOf(inner.Header()) == head
 }
 
-// A plainResponse is a response without its ReadFrom, so that a source that copies for itself goes
-// through Write.
+// A plainResponse is a response without its ReadFrom, so that a source with its own WriteTo uses
+// Write.
 type plainResponse struct{ http.ResponseWriter }
 
 // WriteString implements io.StringWriter.

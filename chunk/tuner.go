@@ -12,41 +12,43 @@ import (
 	"time"
 )
 
-// Hundreds of chunks, and many ticks of a coarse processor clock.
+// tunerInterval is the time between two samples. It is enough for hundreds of chunks, and many
+// ticks of a coarse processor clock.
 const tunerInterval = 250 * time.Millisecond
 
-// A Tuner moves three things while work is done: how many workers do it, how large the chunks are,
-// and how many chunks are read ahead. It measures processor time, memory, waiting and the bytes
-// that were worked on, tries one step at a time, and takes back each step that did not pay.
+// A Tuner adjusts three values while work is done: the number of workers, the size of the chunks,
+// and the number of chunks that are read ahead. It measures processor time, memory, waiting and the
+// bytes that were processed, tries one step at a time, and reverts each step that did not pay.
 // docs/chunk.md has the table of its rules.
 //
-// One Tuner may serve any number of Readers and workers, which it takes for one load. All methods
+// One Tuner may serve any number of Readers and workers, which it treats as one load. All methods
 // may be called from any goroutine.
 type Tuner struct {
-	setting atomic.Pointer[Setting] // in force: rules.now, for Readers, which take it without mu
+	setting atomic.Pointer[Setting] // in force: a copy of rules.now, read by Readers without mu
 
-	// since the last sample
-	moved   atomic.Int64 // bytes that were worked on
-	starved atomic.Int64 // times that Next waited for the source
-	stuffed atomic.Int64 // times that a source waited for Next, because Depth chunks did already
+	// counters since the last sample
+	moved   atomic.Int64 // bytes that were processed
+	starved atomic.Int64 // number of times that Next waited for the source
+	stuffed atomic.Int64 // times that a source waited for Next, with Depth chunks ready
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	rules   tuning
 	moves   map[string]uint64
 	running int       // workers that have Acquired and not Released
 	waiting int64     // goroutines that wait in Acquire
-	room    sync.Cond // signalled when one of them may come in
+	room    sync.Cond // signalled when a goroutine in Acquire may continue
 
-	sampled time.Time     // when the last sample was taken
-	cpu     time.Duration // that the process had taken then
-	waited  int64         // Acquires that had to wait since then
+	sampled time.Time     // time of the last sample
+	cpu     time.Duration // processor time of the process at the last sample
+	waited  int64         // number of Acquires that had to wait since the last sample
 }
 
-// A TunerOption changes what [NewTuner] makes. Options panic when a value is out of range.
+// A TunerOption changes the Tuner that [NewTuner] returns. An option panics if its value is out of
+// range.
 type TunerOption func(*Tuner)
 
-// Between bounds the setting. The default is from 1 worker, 4 KiB and a depth of 1 to 16 workers
-// per processor, 1 MiB and a depth of 16.
+// Between limits the setting. The default limits are 1 worker, chunks of 4 KiB and a depth of 1, up
+// to 16 workers per processor, chunks of 1 MiB and a depth of 16.
 func Between(least, most Setting) TunerOption {
 	if least.within(Setting{1, 1, 1}, most) != least ||
 		most.within(least, Setting{1 << 16, mostBytes, 1 << 16}) != most {
@@ -56,7 +58,7 @@ func Between(least, most Setting) TunerOption {
 }
 
 // NewTuner returns a Tuner. It begins with two workers per processor, chunks of 64 KiB and a depth
-// of 3, as far as the bounds allow, and moves nothing until Run is called.
+// of 3, as far as the limits allow, and adjusts nothing until Run is called.
 func NewTuner(opts ...TunerOption) *Tuner {
 	processors := runtime.GOMAXPROCS(0)
 	t := &Tuner{moves: make(map[string]uint64), rules: tuning{
@@ -82,7 +84,7 @@ func (t *Tuner) apply() {
 	t.room.Broadcast()
 }
 
-// observe takes in a sample, and returns the rule that it led to a move by, if any.
+// observe processes a sample, and returns the name of the rule that moved the setting, if any.
 func (t *Tuner) observe(s sample) (why string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -93,18 +95,18 @@ func (t *Tuner) observe(s sample) (why string) {
 	return why
 }
 
-// Stats returns the setting in force, and how often each rule has led to a move, by the rule's
-// name. Steps that were taken back are counted as "not_paid".
+// Stats returns the setting in force, and how often each rule has moved the setting, by the rule's
+// name. Steps that were reverted are counted as "not_paid".
 func (t *Tuner) Stats() (now Setting, moves map[string]uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.rules.now, maps.Clone(t.moves)
 }
 
-// Acquire waits until fewer workers are at work than the setting allows, and makes the caller one
-// more. [Tuner.Release] ends its work. When ctx ends before that, Acquire returns ctx's error, and
-// there is nothing to release. When the setting falls, no worker is stopped: the next ones wait
-// until enough have released.
+// Acquire waits until fewer workers are at work than the setting allows, and counts the caller as
+// one more. [Tuner.Release] ends the caller's work. If ctx ends before Acquire succeeds, Acquire
+// returns ctx's error, and there is nothing to release. When the setting falls, no worker is
+// stopped: the next ones wait until enough have released.
 func (t *Tuner) Acquire(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -123,7 +125,8 @@ func (t *Tuner) Acquire(ctx context.Context) error {
 		t.room.Wait()
 	}
 	if err := ctx.Err(); err != nil {
-		// Or one that this one has taken is lost, because ctx's own wake-up may come too late.
+		// Pass the signal on: this goroutine may have received one just when ctx ended, and it
+		// would be lost.
 		t.room.Signal()
 		return err
 	}
@@ -131,7 +134,7 @@ func (t *Tuner) Acquire(ctx context.Context) error {
 	return nil
 }
 
-// Release ends the work of a worker that called Acquire. It panics without one.
+// Release ends the work of a worker that called Acquire. It panics if no worker is at work.
 func (t *Tuner) Release() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -143,12 +146,13 @@ func (t *Tuner) Release() {
 }
 
 // Run samples the process every 250 ms and adjusts the setting, until ctx ends. The number of
-// processors is GOMAXPROCS, which follows the limit of a cgroup. Memory is what the Go runtime has
-// and has not returned, as GOMEMLIMIT counts it. One goroutine at a time may be in Run.
+// processors is GOMAXPROCS, which follows the limit of a cgroup. Memory is the memory that the Go
+// runtime has obtained and not returned, as GOMEMLIMIT counts it. One goroutine at a time may be in
+// Run.
 func (t *Tuner) Run(ctx context.Context) {
 	tick := time.NewTicker(tunerInterval)
 	defer tick.Stop()
-	for t.sample(); ; { // the first one is of the time before
+	for t.sample(); ; { // the first sample covers the time before Run, and is dropped
 		select {
 		case <-ctx.Done():
 			return
@@ -175,6 +179,6 @@ func (t *Tuner) sample() sample {
 		stuffed: t.stuffed.Swap(0),
 	}
 	t.sampled, t.cpu = now, cpu
-	t.waited = t.waiting // they wait in the next interval as well
+	t.waited = t.waiting // these goroutines wait in the next interval as well
 	return s
 }

@@ -4,6 +4,6 @@ package chunk
 
 import "time"
 
-// processorTime knows nothing here: workers then grow while work waits and it pays, and never fall
-// because processors are busy.
+// processorTime returns 0, because this system does not report the time. The number of workers then
+// grows while work waits and growing pays, and never falls because processors are busy.
 func processorTime() time.Duration { return 0 }

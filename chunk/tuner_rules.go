@@ -5,20 +5,21 @@ import (
 	"time"
 )
 
-// A sample is the work of a process between two calls of sample.
+// A sample is a measurement of the process between two calls of Tuner.sample.
 type sample struct {
 	elapsed    time.Duration // above 0
-	processors float64       // that the process may use
-	cpu        time.Duration // processor time that it took, of all processors together
+	processors float64       // number of processors that the process may use
+	cpu        time.Duration // processor time used, of all processors together
 	memory     int64         // memory at the end, in bytes
-	moved      int64         // bytes that were worked on
-	waited     int64         // times that Acquire had to wait
-	starved    int64         // times that a Reader's Next waited for its source
-	// Times that a source waited for Next, because Depth chunks did already.
+	moved      int64         // bytes that were processed
+	waited     int64         // number of times that Acquire had to wait
+	starved    int64         // number of times that a Reader's Next waited for its source
+	// Number of times that a source waited for Next, because Depth chunks were waiting already.
 	stuffed int64
 }
 
-// A rule is one reason to try another setting. when, then and kept are its row in docs/chunk.md.
+// A rule is one reason to try another setting. when, then and kept correspond to its row in
+// docs/chunk.md.
 type rule struct {
 	name, when, then, kept string
 
@@ -27,12 +28,12 @@ type rule struct {
 	pays func(now, before *measure, best float64) bool
 }
 
-// tunerRules are tried in this order. The first one is no trial: its step is taken after a single
-// sample, and always kept.
+// tunerRules are tried in this order. The first rule is not a trial: its step is taken after a
+// single sample, and always kept.
 var tunerRules = []rule{
 	{"memory_full", "memory above 90 % of GOMEMLIMIT",
 		"depth × 1/2 down to 2, then chunks, then workers", "always",
-		nil, nil, nil}, // see shrink
+		nil, nil, nil}, // shrink implements this rule
 	{"memory_grows", "memory grows by more than 10 MB/s", "chunks × 1/2",
 		"it grows by a quarter less",
 		growing, halfChunks, growsLess},
@@ -55,33 +56,33 @@ var tunerRules = []rule{
 }
 
 const (
-	notPaid = "not_paid" // a step is taken back
+	notPaid = "not_paid" // name for a step that is reverted
 
-	freeShare, busyShare = 0.70, 0.85 // of the processors; between them workers are left alone
-	roomShare, fullShare = 0.75, 0.90 // of the memory limit; nothing grows above the first
-	// Bytes a second; a process that leaks so fast fills a gigabyte in two minutes.
+	freeShare, busyShare = 0.70, 0.85 // of the processors in use; in between, workers do not change
+	roomShare, fullShare = 0.75, 0.90 // of the memory limit; above the first, nothing grows
+	// Bytes a second; a process that leaks this fast fills a gigabyte in two minutes.
 	mostGrowth = 10e6
-	tolerance  = 0.05 // how much less is the same, and how much more pays
-	certainty  = 2    // standard errors that two speeds must lie apart
-	otherSpeed = 0.30 // how much the speed changes when the load is another one
-	otherShare = 0.15 // the same of the processors
+	tolerance  = 0.05 // share by which a speed may fall to be kept, and must rise to pay
+	certainty  = 2    // standard errors by which two speeds must differ
+	otherSpeed = 0.30 // share by which the speed changes if the load is a different one
+	otherShare = 0.15 // the same for the share of the processors in use
 
-	settling      = 2 // samples after a move that still belong to the setting before
-	leastWindow   = 4 // samples; a noisy load is looked at for longer
+	settling      = 2 // samples after a move that still belong to the previous setting
+	leastWindow   = 4 // in samples; a noisy load is measured for longer
 	mostWindow    = 20
-	sureEnough    = 0.025 // standard error of the speed, in parts of it
-	leastPatience = 16    // windows of rest after a round; twice as many after each further one
+	sureEnough    = 0.025 // largest standard error of the speed, relative to the speed
+	leastPatience = 16    // windows of rest after a round; doubled after each further round
 	mostPatience  = 1 << 12
-	// The part of the next rest that is left of this one if the load has changed.
+	// The rest is shortened to this fraction (1/changePatience) if the load has changed.
 	changePatience = 32
-	leastBusyDepth = 2 // keeps a source and a worker both busy
+	leastBusyDepth = 2 // enough to keep a source and a worker both busy
 )
 
-// measure is how a setting did in a window of samples.
+// measure is the result of a setting in a window of samples.
 type measure struct {
-	speed, spread float64 // bytes a second, and their standard error
-	share         float64 // of the processors
-	growth        float64 // of memory, bytes a second
+	speed, spread float64 // speed in bytes a second, and its standard error
+	share         float64 // share of the processors in use
+	growth        float64 // growth of memory, in bytes a second
 	memory        int64
 	waited        bool // work waits for workers
 	starved       bool // workers wait for the source
@@ -98,8 +99,8 @@ func halfChunks(s *Setting)   { s.ChunkSize /= 2 }
 func halfDepth(s *Setting)    { s.Depth = max(s.Depth/2, min(s.Depth, leastBusyDepth)) }
 func fewerWorkers(s *Setting) { s.Workers -= max(s.Workers/4, 1) }
 
-// lessMemory are the steps of memory_full. The first that the bounds allow is taken: it costs the
-// least speed.
+// lessMemory are the steps of the rule memory_full. The first step that the limits allow is taken:
+// it costs the least speed.
 var lessMemory = []func(s *Setting){halfDepth, halfChunks, fewerWorkers}
 
 func faster(now, before *measure, _ float64) bool {
@@ -107,7 +108,8 @@ func faster(now, before *measure, _ float64) bool {
 	return now.speed > before.speed+max(tolerance*before.speed, chance)
 }
 
-// holds compares with the best speed of all, so that steps that each cost a little do not add up.
+// holds reports whether the speed is kept. It compares with the best speed of all, so that steps
+// that each cost a little do not add up.
 func holds(now, before *measure, best float64) bool {
 	return now.speed >= (1-tolerance)*max(best, before.speed)
 }
@@ -116,29 +118,29 @@ func growsLess(now, before *measure, _ float64) bool {
 	return now.growth <= max(mostGrowth, 0.75*before.growth)
 }
 
-// isOther reports whether m is of another load than before, with the same setting.
+// isOther reports whether m is the measure of a different load than before, with the same setting.
 func (m *measure) isOther(before *measure) bool {
 	chance := 2 * certainty * math.Hypot(m.spread, before.spread)
 	return math.Abs(m.speed-before.speed) > max(otherSpeed*before.speed, chance) ||
 		math.Abs(m.share-before.share) > otherShare || m.waited != before.waited
 }
 
-// tuning decides. It has no clock and no goroutine:
+// tuning decides about the setting. It has no clock and no goroutine:
 //
 //	settle ──▶ look (a window of samples) ──▶ try a step ──▶ settle ──▶ look ──▶ keep it, or take it back
 //
-// A round tries each rule that asks, and bars a rule that did not pay. When no rule is left, tuning
-// rests.
+// A round tries each rule whose condition holds, and bars a rule that did not pay. When no rule is
+// left, tuning rests.
 type tuning struct {
 	least, most Setting
-	limit       int64 // bytes of memory; math.MaxInt64 for none
+	limit       int64 // memory limit in bytes; math.MaxInt64 for none
 
-	home   Setting // least ≤ home ≤ most
+	home   Setting // the setting that was kept last; least ≤ home ≤ most
 	now    Setting // home, or a step from it that is on trial
 	trial  int     // index of the rule on trial
-	before measure // of home
-	usual  measure // of home, since the load changed; speed 0 if it is not known
-	best   float64 // speed since the load changed
+	before measure // measure of home before the trial
+	usual  measure // measure of home since the load changed; speed 0 if it is not known
+	best   float64 // best speed since the load changed
 
 	window []sample
 	settle int // samples to skip
@@ -149,12 +151,12 @@ type tuning struct {
 	patience int      // windows that the next rest takes: 1 ≤ patience ≤ mostPatience
 }
 
-// observe takes in a sample. It returns the name of the rule that moved the setting, notPaid, or ""
-// for no move.
+// observe processes a sample. It returns the name of the rule that moved the setting, notPaid, or
+// "" for no move.
 func (t *tuning) observe(s sample) (why string) {
 	from := t.now
 	if s.elapsed <= 0 {
-		return "" // of a coarse clock
+		return "" // possible with a coarse clock
 	}
 	if why = t.decide(s); t.now == from {
 		return ""
@@ -187,7 +189,7 @@ func (t *tuning) decide(s sample) (why string) {
 	return t.look(&m)
 }
 
-// shrink makes a setting smaller because memory is short: the one on trial, if that is larger than
+// shrink reduces a setting because memory is short: the setting on trial, if that is larger than
 // home, and otherwise home.
 func (t *tuning) shrink() {
 	if t.now.memory() <= t.home.memory() {
@@ -199,7 +201,7 @@ func (t *tuning) shrink() {
 	t.now, t.usual = t.home, measure{}
 }
 
-// moved returns the setting that a step leads to from home.
+// moved returns the setting that step makes of home.
 func (t *tuning) moved(step func(s *Setting)) Setting {
 	next := t.home
 	step(&next)
@@ -208,7 +210,7 @@ func (t *tuning) moved(step func(s *Setting)) Setting {
 
 // judge keeps the setting on trial, or reverts it.
 func (t *tuning) judge(m *measure) (paid bool) {
-	// Smaller chunks would be tried next, and so on.
+	// Otherwise smaller chunks would be tried next, and so on.
 	tooMuch := m.growth > mostGrowth && t.now.memory() > t.home.memory()
 	if tooMuch || !tunerRules[t.trial].pays(m, &t.before, t.best) {
 		t.barred[t.trial] = true
@@ -221,13 +223,13 @@ func (t *tuning) judge(m *measure) (paid bool) {
 	return true
 }
 
-// look looks at how home does, and begins a trial if a rule asks for one.
+// look evaluates the measure of home, and begins a trial if the condition of a rule holds.
 func (t *tuning) look(m *measure) (why string) {
 	if t.usual.speed == 0 || m.isOther(&t.usual) {
 		t.usual, t.best = *m, m.speed
 		t.rest = min(t.rest, t.patience/changePatience)
 	}
-	if t.try(1, m) { // memory that grows does not wait
+	if t.try(1, m) { // growing memory is handled at once, even during a rest
 		return tunerRules[1].name
 	}
 	if t.rest > 0 {
@@ -246,7 +248,7 @@ func (t *tuning) look(m *measure) (why string) {
 	return ""
 }
 
-// try puts a rule's step on trial if the rule asks for it and memory has room.
+// try puts a rule's step on trial if the rule's condition holds and there is enough memory.
 func (t *tuning) try(k int, m *measure) bool {
 	if t.barred[k] || !tunerRules[k].asks(m) {
 		return false

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// A partDeadline limits how long each part of a frame may take. It sets no deadline for buffered
-// bytes, because a deadline costs a look at the clock and a timer.
+// A partDeadline limits the time that each part of a frame may take. It sets no deadline for
+// buffered bytes, because a deadline costs a reading of the clock and a timer.
 type partDeadline struct {
 	conn   interface{ SetReadDeadline(time.Time) error } // nil if there are no limits
 	limits [parts]time.Duration                          // 0: no limit
-	part   Part                                          // the part that is waited for
-	// When part must be complete; zero unless it is waited for.
+	part   Part                                          // the part that the Decoder waits for
+	// The time at which part must be complete; zero unless the Decoder waits for part.
 	due   time.Time
-	armed bool // conn's read deadline is due
+	armed bool // conn's read deadline is set to due
 }
 
-// arm is called before the Decoder waits for part.
+// arm sets the deadline for part. The Decoder calls it before it waits for part.
 func (p *partDeadline) arm(part Part) error {
 	if p.limits[part] == 0 {
 		return nil
@@ -41,14 +41,14 @@ func (p *partDeadline) disarm() {
 	}
 }
 
-// complete is called when the part is complete.
+// complete ends the time limit of the part. The Decoder calls it when the part is complete.
 func (p *partDeadline) complete() {
 	p.disarm()
 	p.due = time.Time{}
 }
 
-// expired reports whether err came because the time for the part is over, not because of a deadline
-// that the caller has set meanwhile.
+// expired reports whether err came because the time for the part is over, and not because of a
+// deadline that the caller has set meanwhile.
 func (p *partDeadline) expired(err error) bool {
 	return p.armed && errors.Is(err, os.ErrDeadlineExceeded) && !time.Now().Before(p.due)
 }

@@ -9,26 +9,28 @@ import (
 	"github.com/millrace-io/millrace/arena"
 )
 
-// defaultMaxPayload is the largest payload that a Decoder accepts unless MaxPayload or MaxKind says
-// otherwise: 1 MiB. A thousand peers that each send the largest payload at the same time fill 1
-// GiB.
+// defaultMaxPayload is the largest payload, in bytes, that a Decoder accepts unless MaxPayload or
+// MaxKind sets another limit: 1 MiB. A thousand peers that each send the largest payload at the
+// same time fill 1 GiB.
 const defaultMaxPayload = 1 << 20
 
 const (
-	// maxLimit is the largest limit: 1 GiB, so that the size of a payload and its header fits into
-	// an int on every machine. Read longer payloads from the Reader, as a stream.
+	// maxLimit is the largest limit that an Option accepts: 1 GiB, so that the size of a payload
+	// and its header fits into an int on every machine. Longer payloads can be read from the
+	// Reader, as a stream.
 	maxLimit = 1 << 30
 
-	// firstGrant is how much memory a payload gets before any of it has arrived: most frames fit,
-	// and a peer that sends only headers ties up no more. From then on a frame gets as much again
-	// as has arrived.
+	// firstGrant is the memory, in bytes, that a payload gets before any of it has arrived. Most
+	// frames fit, and a peer that sends only headers ties up no more. From then on a frame gets as
+	// much memory again as bytes have arrived.
 	firstGrant = 4 << 10
 
-	// maxEmptyReads is how often in a row the source may return nothing and no error before
-	// io.ErrNoProgress, as in bufio.
+	// maxEmptyReads is the number of consecutive reads without bytes and without an error after
+	// which a read fails with io.ErrNoProgress, as in bufio.
 	maxEmptyReads = 100
 
-	// maxKept is how much memory a Decoder keeps from one frame to the next, enough for a header.
+	// maxKept is the memory, in bytes, that a Decoder keeps from one frame to the next. It is
+	// enough for a header.
 	maxKept = 256
 )
 
@@ -61,8 +63,8 @@ func checkLimit(option string, n int) {
 }
 
 // Deadlines ends the stream with a *TimeoutError if a header that has begun, or a payload, is not
-// complete within the given time. 0 sets no limit. The time runs on when the source returns an
-// error in between.
+// complete within the given time. 0 sets no limit. The time continues to run when the source
+// returns an error in between.
 //
 // conn is the connection that the Reader reads from. The Decoder sets its read deadline while it
 // waits for the rest of a header or of a payload, and clears it afterwards. Between frames the
@@ -81,16 +83,16 @@ func Deadlines(conn interface{ SetReadDeadline(time.Time) error }, header,
 	}
 }
 
-// A Decoder cuts a stream into frames. It belongs to one goroutine at a time. Next and NextInto may
-// be mixed.
+// A Decoder splits a stream into frames. It belongs to one goroutine at a time. Next and NextInto
+// may be mixed.
 //
-// A fault in the stream is final: a *LimitError, a *TimeoutError, or an error of the Format. An
-// error of the source, such as a deadline of the caller's, and arena.ErrFull lose nothing, even
-// inside a frame: call again.
+// A fault in the stream is final: a *LimitError, a *TimeoutError, or an error of the Format. After
+// an error of the source, such as a deadline that the caller has set, or after arena.ErrFull,
+// nothing is lost, even inside a frame: call Next or NextInto again.
 type Decoder struct {
 	r          *millrace.Reader
 	f          Format
-	sealed     Sealed // f, if it is a Sealed
+	sealed     Sealed // f, if f is a Sealed
 	size       int    // f.HeaderSize()
 	maxPayload int
 	maxKind    map[uint32]int
@@ -99,8 +101,8 @@ type Decoder struct {
 	begun  bool // the header has been parsed
 	header Header
 	kept   []byte // the part of the frame that earlier calls have read
-	open   int    // how many bytes of kept are plain
-	err    error  // a fault in the stream
+	open   int    // number of decrypted bytes in kept
+	err    error  // the fault that ended the stream
 
 	// Invariants:
 	//
@@ -126,11 +128,11 @@ func NewDecoder(r *millrace.Reader, f Format, opts ...Option) *Decoder {
 }
 
 // Next appends the next frame, header and payload, to dst, which owns it from then on. Nothing is
-// copied, and frames that arrived in one block come as one piece.
+// copied, and frames that arrived in one block are appended as one piece.
 //
-// The error is io.EOF if the stream ends between two frames, io.ErrUnexpectedEOF if it ends inside
-// one. On any error dst is unchanged. Next panics if the Format is a Sealed: its frames must be
-// decrypted with NextInto.
+// The error is io.EOF if the stream ends between two frames, and io.ErrUnexpectedEOF if it ends
+// inside one. On any error dst is unchanged. Next panics if the Format is a Sealed, whose frames
+// must be decrypted with NextInto.
 func (d *Decoder) Next(dst *millrace.Chain) (Header, error) {
 	if d.sealed != nil {
 		panic("frame: Next of a sealed format; it has NextInto")
@@ -149,7 +151,7 @@ func (d *Decoder) Next(dst *millrace.Chain) (Header, error) {
 	return d.finish(), nil
 }
 
-// readChain appends the frame, of which n bytes are still to be read, to dst.
+// readChain appends the frame, of which n bytes have not been read yet, to dst.
 func (d *Decoder) readChain(dst *millrace.Chain, n int) error {
 	if len(d.kept) == 0 {
 		return d.r.ReadChain(dst, n)
@@ -165,14 +167,14 @@ func (d *Decoder) readChain(dst *millrace.Chain, n int) error {
 
 // NextInto reads the next frame, header and payload, into buf and takes it out as a Slice, which
 // the caller owns and releases. The frame is contiguous, and decrypted if the Format is a Sealed.
-// Bytes already in buf come before it.
+// Bytes already in buf come before the frame.
 //
 // Errors are as for [Decoder.Next], and arena.ErrFull if buf has no room. On any error buf is
 // unchanged: the Decoder keeps the part of the frame that has arrived, and the next call continues
 // with it, in this Buffer or another. A frame that is larger than the memory of a Pool with NoHeap
 // never fits: set MaxPayload below that.
 //
-// Large payloads are read from the source into buf's memory, without a copy in between.
+// Large payloads are read from the source directly into buf's memory.
 func (d *Decoder) NextInto(buf arena.Buffer) (arena.Slice, Header, error) {
 	if err := d.begin(); err != nil {
 		return arena.Slice{}, Header{}, err
@@ -216,8 +218,8 @@ func (d *Decoder) assemble(buf arena.Buffer, base int) error {
 	return nil
 }
 
-// gather reads until n bytes of the frame are in buf from base on. It asks buf for memory in steps:
-// first firstGrant, then as much again as has arrived.
+// gather reads until n bytes of the frame are in buf from base on. It requests memory from buf in
+// steps: first firstGrant, then as much again as has arrived.
 func (d *Decoder) gather(buf arena.Buffer, base, n int) error {
 	for have := buf.Len() - base; have < n; {
 		if err := d.await(n - have); err != nil {
@@ -225,7 +227,7 @@ func (d *Decoder) gather(buf arena.Buffer, base, n int) error {
 		}
 		p := buf.Writable(min(n-have, max(firstGrant, have, d.r.Buffered())))
 		if p == nil {
-			d.deadline.complete() // the wait for room is not the peer's
+			d.deadline.complete() // the time of waiting for room is not the peer's
 			return arena.ErrFull
 		}
 		m, err := d.readFull(p)
@@ -238,8 +240,8 @@ func (d *Decoder) gather(buf arena.Buffer, base, n int) error {
 	return nil
 }
 
-// readFull fills p, as io.ReadFull does, but not from a source that returns nothing and no error
-// for ever. The error is the source's.
+// readFull fills p, as io.ReadFull does, but fails with io.ErrNoProgress if the source keeps
+// returning nothing and no error. Any other error is the source's.
 func (d *Decoder) readFull(p []byte) (n int, err error) {
 	for empty := 0; n < len(p) && err == nil; {
 		var m int
@@ -260,11 +262,11 @@ func (d *Decoder) readFull(p []byte) (n int, err error) {
 func undo(buf arena.Buffer, base int) {
 	buf.Truncate(base)
 	if base == 0 {
-		_ = buf.Take() // empty: this gives its place back
+		_ = buf.Take() // buf is empty: Take releases the frame's place
 	}
 }
 
-// begin reads the header of the next frame, unless an earlier call has.
+// begin reads the header of the next frame, unless an earlier call has read it.
 func (d *Decoder) begin() error {
 	if d.begun || d.err != nil {
 		return d.err
@@ -319,7 +321,8 @@ func (d *Decoder) peekHeader() ([]byte, error) {
 	return nil, d.interrupted(err)
 }
 
-// await is called before n bytes of the payload are read.
+// await arms the deadline for the payload, if fewer than n bytes are buffered. It is called before
+// n bytes of the payload are read.
 func (d *Decoder) await(n int) error {
 	if d.deadline.limits[InPayload] > 0 && !d.deadline.armed && d.r.Buffered() < n {
 		return d.deadline.arm(InPayload)
@@ -327,7 +330,7 @@ func (d *Decoder) await(n int) error {
 	return nil
 }
 
-// finish is called when the frame has been handed over.
+// finish ends the frame and returns its Header. It is called when the frame has been handed over.
 func (d *Decoder) finish() Header {
 	d.deadline.complete()
 	d.begun = false

@@ -1,5 +1,5 @@
-// Package frame reads and builds length-prefixed frames, for any protocol with a header of fixed
-// size that states the length of the payload.
+// Package frame reads and builds length-prefixed frames, for any protocol whose header has a fixed
+// size and states the length of the payload.
 //
 //	├── header ──┼────────────────── payload ──────────────────┤
 //	│ HeaderSize │ as many bytes as Format.Parse says          │
@@ -9,16 +9,16 @@
 // returns each frame in one of two forms:
 //
 //   - [Decoder.Next] appends it to a [millrace.Chain], by reference, to pass it on or share it.
-//   - [Decoder.NextInto] puts it into an [arena.Buffer] and returns an [arena.Slice]: contiguous,
-//     owned, to be parsed or changed, on any goroutine.
+//   - [Decoder.NextInto] puts it into an [arena.Buffer] and returns an [arena.Slice]: contiguous
+//     and owned by the caller, who may parse or change it on any goroutine.
 //
-// A Decoder does not trust the peer: payloads have limits, for each kind of frame if need be;
-// memory is granted as bytes arrive; and [Deadlines] ends a stream that stalls inside a frame. An
+// A Decoder does not trust the peer: payloads have limits, for each kind of frame if necessary,
+// memory is allocated as bytes arrive, and [Deadlines] ends a stream that stalls inside a frame. An
 // [Encoder] builds frames.
 //
 // A format with encrypted frames is a [Sealed]: its chunks are decrypted in place, and NextInto
 // returns one plain frame. frame/sv2 has both kinds, for Stratum V2.
 //
-// The tests are larger than the code: they hold every way to read, from any source, against a
-// reference parser, for a plain and for a sealed format.
+// The tests are larger than the code: for a plain and for a sealed format, they compare every way
+// to read, from any source, with a reference parser.
 package frame

@@ -17,8 +17,8 @@ type Encoder struct {
 func NewEncoder(f Encoding) *Encoder { return &Encoder{f: f} }
 
 // Append appends a frame to dst: the header, with the payload's length filled in, and the payload
-// by reference. It takes ownership of payload, which is left empty, even if it returns an error.
-// The error is the Encoding's; dst is as it was then.
+// by reference. It takes ownership of payload, which is left empty, even if it returns an error. It
+// returns the Encoding's error and then leaves dst unchanged.
 func (e *Encoder) Append(dst *millrace.Chain, h Header, payload *millrace.Chain) error {
 	h.Payload = payload.Len()
 	if err := e.build(h); err != nil {
@@ -35,8 +35,8 @@ func (e *Encoder) Append(dst *millrace.Chain, h Header, payload *millrace.Chain)
 // out as a Slice, which the caller owns and releases. write borrows buf and must not call Take.
 // Bytes already in buf come before the frame.
 //
-// The error is write's, the Encoding's, or arena.ErrFull if there is no room for the header. buf is
-// as it was then.
+// The error is write's, the Encoding's, or arena.ErrFull if there is no room for the header. On any
+// error buf is unchanged.
 func (e *Encoder) Assemble(buf arena.Buffer, h Header,
 	write func(buf arena.Buffer) error) (arena.Slice, error) {
 	base, size := buf.Len(), e.f.HeaderSize()

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// LimitError says that a header announces a payload above the limit for its kind. A Decoder returns
-// it before the payload arrives.
+// LimitError reports a header that announces a payload above the limit for its kind. A Decoder
+// returns it before the payload arrives.
 type LimitError struct {
 	Kind  uint32
 	Have  int // bytes announced
@@ -26,7 +26,7 @@ const (
 	InHeader Part = iota
 	InPayload
 
-	parts // how many there are
+	parts // number of parts
 )
 
 var partNames = [parts]string{"header", "payload"}
@@ -39,9 +39,9 @@ func (p Part) String() string {
 	return fmt.Sprintf("Part(%d)", uint8(p))
 }
 
-// TimeoutError says that a header that had begun, or a payload, was not complete in time (see
-// [Deadlines]). It is final, and no os.ErrDeadlineExceeded, which comes from a deadline of the
-// caller's and after which Next may be called again.
+// TimeoutError reports that a header that had begun, or a payload, was not complete in time (see
+// [Deadlines]). It is final. It does not match os.ErrDeadlineExceeded, which reports a deadline of
+// the caller's and after which Next may be called again.
 type TimeoutError struct {
 	Part  Part
 	After time.Duration // the limit

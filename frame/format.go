@@ -1,13 +1,13 @@
 package frame
 
-// Header is the part of a frame's header that a Decoder needs, and that an Encoder writes.
+// Header is the information in a frame's header that a Decoder needs and an Encoder writes.
 type Header struct {
-	Payload int    // bytes behind the header; an Encoder fills it in
-	Kind    uint32 // the protocol's message type; MaxKind limits are looked up by it
+	Payload int    // bytes after the header; an Encoder fills it in
+	Kind    uint32 // the protocol's message type, which selects a MaxKind limit
 	Info    uint64 // other information from the header, for the Format's user
 }
 
-// A Format describes how the frames of a protocol begin. A Format with state belongs to one Decoder
+// A Format describes the headers of a protocol's frames. A Format with state belongs to one Decoder
 // or Encoder.
 type Format interface {
 	// HeaderSize returns the size of every header in bytes: at least 1, at most the Size of the
@@ -18,7 +18,7 @@ type Format interface {
 	Parse(header []byte) (Header, error)
 }
 
-// An Encoding is a Format that can be written as well.
+// An Encoding is a Format whose headers can also be written.
 type Encoding interface {
 	Format
 	// AppendHeader appends the HeaderSize bytes of h to dst and returns the longer slice. It
@@ -27,20 +27,20 @@ type Encoding interface {
 }
 
 // A Sealed is a Format with encrypted frames: first the header, then the payload in chunks.
-// HeaderSize is the size of the encrypted header. Parse, which is called once for each frame,
-// decrypts it; Payload counts bytes of plain text.
+// HeaderSize is the size of the encrypted header. Parse decrypts the header and is called once for
+// each frame; Payload counts bytes of plain text.
 //
 // A Sealed belongs to one Decoder, because its state follows the stream.
 type Sealed interface {
 	Format
-	// PlainHeader returns the header that Parse decrypted last, valid until the next Parse. It goes
-	// in front of the payload.
+	// PlainHeader returns the header that Parse decrypted last, valid until the next Parse. It is
+	// placed before the payload.
 	PlainHeader() []byte
-	// ChunkSize returns the size of the next encrypted chunk in bytes. rest, at least 1, is how
-	// many bytes of plain text the payload still lacks.
+	// ChunkSize returns the size of the next encrypted chunk in bytes. rest, at least 1, is the
+	// number of bytes of plain text that are still missing from the payload.
 	ChunkSize(rest int) int
-	// Open decrypts chunk in place and returns the plain text, which begins where chunk begins: at
-	// least 1 byte, and at most the rest of the payload. It borrows chunk. An error ends the stream
-	// and is returned unchanged.
+	// Open decrypts chunk in place and returns the plain text, which begins where chunk begins. The
+	// plain text has at least 1 byte, and at most the rest of the payload. Open borrows chunk. An
+	// error ends the stream and is returned unchanged.
 	Open(chunk []byte) ([]byte, error)
 }

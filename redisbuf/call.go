@@ -10,19 +10,19 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// do executes cmd, with as many tries as are allowed.
+// do executes cmd, with as many tries as the options allow.
 func (c *Client) do(ctx context.Context, cmd command) error {
 	k := call{client: c, ctx: ctx, cmd: cmd.info()}
 	return k.run(cmd)
 }
 
-// freeWeight is how many bytes a call may have in flight without being counted. So much for each
-// connection is little.
+// freeWeight is the number of bytes that a call may have in flight without being counted. It is
+// little memory, even once for each connection.
 const freeWeight = 16 << 10
 
 // admit waits until weight bytes may be in flight. It returns how many of them are counted; the
-// caller gives these back to c.inFlight. A call of a Conn does not wait, because the calls before
-// it may wait for its connection.
+// caller returns that number to c.inFlight. A call of a Conn does not wait, because the calls
+// before it may be waiting for its connection.
 func (c *Client) admit(ctx context.Context, weight int64) (counted int64, err error) {
 	if weight <= freeWeight || c.sticky != nil {
 		return 0, nil
@@ -31,8 +31,8 @@ func (c *Client) admit(ctx context.Context, weight int64) (counted int64, err er
 	return counted, c.inFlight.acquire(ctx, counted, 0)
 }
 
-// acquire returns a connection to n, which the caller gives back by release. It returns the error
-// of a context that has ended, also while the call waited in admit.
+// acquire returns a connection to n. The caller returns it with release. If the context has ended,
+// acquire returns its error, even if it ended while the call waited in admit.
 func (c *Client) acquire(ctx context.Context, n *node) (*conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -43,8 +43,8 @@ func (c *Client) acquire(ctx context.Context, n *node) (*conn, error) {
 	return n.acquire(ctx)
 }
 
-// release gives a connection to n back. After a panic of the caller's reader or writer the
-// connection is in the middle of a command.
+// release returns a connection to n. After a panic of the caller's reader or writer, the connection
+// is in the middle of a command.
 func (c *Client) release(ctx context.Context, n *node, conn *conn) {
 	if conn.calling {
 		conn.broken = true
@@ -63,10 +63,10 @@ type call struct {
 	ctx    context.Context
 	cmd    *commandInfo
 
-	node   *node // of the last try; nil if none was found
-	target *node // of the next try; nil if the router decides
-	asking bool  // the next try is preceded by ASKING
-	tries  int   // after the first one
+	node   *node // server of the last try; nil if none was found
+	target *node // server for the next try; nil if the router chooses it
+	asking bool  // the next try must be preceded by ASKING
+	tries  int   // number of tries after the first one
 }
 
 // run executes cmd.
@@ -102,7 +102,7 @@ func (k *call) try(cmd command) error {
 	return err
 }
 
-// connect returns a connection to the server for the next try. The caller gives it back by release.
+// connect returns a connection to the server for the next try. The caller returns it with release.
 func (k *call) connect() (*conn, error) {
 	k.node, k.target = k.target, nil
 	if k.node == nil {
@@ -115,8 +115,8 @@ func (k *call) connect() (*conn, error) {
 	return k.client.acquire(k.ctx, k.node)
 }
 
-// prepare makes the call ready for another try after err, with the pause before it. If the call
-// must not be retried, it returns the call's error.
+// prepare prepares the call for another try after err, and pauses before it if necessary. If the
+// call must not be retried, it returns the call's error.
 func (k *call) prepare(err error) error {
 	k.reload(err)
 	again, pause := k.retryable(err)
@@ -132,8 +132,8 @@ func (k *call) prepare(err error) error {
 	return nil
 }
 
-// reload starts a reload of the topology if err may mean that it has changed. It does so even if
-// the call is not retried: the next call uses the right server.
+// reload starts a reload of the topology if err may mean that the topology has changed. It does so
+// even if the call is not retried, so that the next call uses the right server.
 func (k *call) reload(err error) {
 	_, _, redirected := redirection(err)
 	if isServerError(err) && !redirected && !isTransient(err) || !isServerError(err) &&
@@ -144,11 +144,11 @@ func (k *call) reload(err error) {
 		reload(k.ctx)
 	}
 	if redis.IsReadOnlyError(err) && k.node != nil {
-		k.node.reset() // a former master, or behind an address that leads to another server now
+		k.node.reset() // a former master, or an address that now leads to another server
 	}
 }
 
-// retryable reports whether the call may be tried again after err, and whether to pause before.
+// retryable reports whether the call may be tried again after err, and whether to pause first.
 func (k *call) retryable(err error) (yes, pause bool) {
 	if k.tries >= k.client.router.retries || k.cmd.used || k.client.sticky != nil {
 		return false, false
@@ -164,8 +164,8 @@ func (k *call) retryable(err error) (yes, pause bool) {
 	return yes, yes
 }
 
-// follow sends the next try to the server that err, which is retryable, redirects to. It returns
-// the context's error if that has ended.
+// follow directs the next try to the server to which err, which must be retryable, redirects. It
+// returns the context's error if the context has ended.
 func (k *call) follow(err error) error {
 	if ctxErr := k.ctx.Err(); ctxErr != nil {
 		return ctxErr
@@ -182,7 +182,7 @@ func (k *call) follow(err error) error {
 	return nil
 }
 
-// nodeAt returns the node at an address that the last try's server has named, and nil if that is
+// nodeAt returns the node for an address that the last try's server has named, or nil if addr is
 // not an address.
 func (k *call) nodeAt(addr string) *node {
 	opt := *k.node.opt
@@ -191,13 +191,13 @@ func (k *call) nodeAt(addr string) *node {
 		return nil
 	}
 	host, port := addr[:colon], addr[colon+1:]
-	if host == "" { // the host of the server that says so
+	if host == "" { // the host of the server that sent the redirection
 		var err error
 		if host, _, err = net.SplitHostPort(opt.Addr); err != nil {
 			return nil
 		}
 	}
-	opt.Addr = net.JoinHostPort(strings.Trim(host, "[]"), port) // a server writes ::1:7000
+	opt.Addr = net.JoinHostPort(strings.Trim(host, "[]"), port) // servers write ::1:7000
 	n, err := k.client.node(&opt)
 	if err != nil {
 		return nil
@@ -205,7 +205,8 @@ func (k *call) nodeAt(addr string) *node {
 	return n
 }
 
-// pause waits between two tries. It returns an error if the context or the Client ends meanwhile.
+// pause waits between two tries. It returns an error if the context ends or the Client is closed
+// meanwhile.
 func (k *call) pause() error {
 	minPause, maxPause := k.client.router.minPause, k.client.router.maxPause
 	if minPause <= 0 || maxPause <= 0 {
@@ -218,8 +219,8 @@ func (k *call) pause() error {
 	return k.client.sleep(k.ctx, d/2+rand.N(d/2+1))
 }
 
-// redirection returns the address that a MOVED or ASK names, and whether the command needs an
-// ASKING there.
+// redirection returns the address in a MOVED or ASK error, and whether the command must be preceded
+// by ASKING there.
 func redirection(err error) (addr string, asking, redirected bool) {
 	if !isServerError(err) {
 		return "", false, false
@@ -231,8 +232,8 @@ func redirection(err error) (addr string, asking, redirected bool) {
 	return addr, false, redirected
 }
 
-// isLoss reports whether err, which is not a reply, says that a connection was lost or could not be
-// made.
+// isLoss reports whether err, which is not a reply, means that a connection was lost or could not
+// be made.
 func isLoss(err error) bool {
 	switch err.(type) {
 	case nil, *ProtocolError, *BufferTooSmallError, *ValueTooLargeError, *ValueChangedError,
@@ -244,13 +245,13 @@ func isLoss(err error) bool {
 		errors.Is(err, ErrOtherServer), errors.Is(err, ErrConnBusy):
 		return false
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return isDialError(err) // the dial's own deadline
+		return isDialError(err) // the deadline of the dial itself
 	}
 	return true
 }
 
-// isTransient reports whether a reply says that the command was not executed, for a reason that
-// passes.
+// isTransient reports whether a reply means that the command was not executed, for a temporary
+// reason.
 func isTransient(err error) bool {
 	return redis.IsLoadingError(err) || redis.IsTryAgainError(err) ||
 		redis.IsClusterDownError(err) ||

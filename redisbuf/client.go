@@ -14,9 +14,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Client moves large values between Redis and the caller's memory, over separate connections.
-// Everything else stays with the go-redis client that it was made from, whose addresses,
-// credentials and topology it uses.
+// A Client moves large values between Redis and the caller's memory, over separate connections. It
+// uses the addresses, credentials and topology of the go-redis client that it was made from. That
+// client continues to do everything else.
 //
 // All methods may be called from any goroutine.
 type Client struct {
@@ -35,9 +35,9 @@ type Client struct {
 // chooses its database in an OnConnect: use database 0 with it.) The deadline of a context ends a
 // call even without ContextTimeoutEnabled. Only a cluster's calls follow MOVED and ASK.
 //
-// While there are connections to a Sentinel's master, the Client makes another one each second by
-// rdb's Dialer, which asks the Sentinel. If it leads to a new master, no call starts on the old
-// connections any more. If it cannot be made, nothing changes.
+// While there are connections to a Sentinel's master, the Client makes another connection each
+// second with rdb's Dialer, which queries the Sentinel. If it leads to a new master, no call starts
+// on the old connections any more. If it cannot be made, nothing changes.
 func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	s := settings{conns: defaultConns, inFlight: defaultInFlight}
 	for _, opt := range opts {
@@ -56,9 +56,9 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	return &Client{servers: all}, nil
 }
 
-// Close closes the connections. Calls that are under way end with an error; calls that wait for
-// others, or begin later, end with ErrClosed. It waits until no Dialer or credentials provider runs
-// in the background.
+// Close closes the connections. Running calls end with an error. Calls that wait for others, or
+// begin later, end with ErrClosed. Close waits until no Dialer or credentials provider runs in the
+// background.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -69,38 +69,39 @@ func (c *Client) Close() error {
 	c.mu.Unlock()
 	c.stop()
 	c.background.Wait()
-	for _, n := range c.nodes { // closed keeps it from changing
+	for _, n := range c.nodes { // after closed is set, c.nodes does not change
 		n.close()
 	}
 	return nil
 }
 
-// servers are the servers of a Client, and the state that all calls share.
+// servers is the set of servers of a Client, and the state that all calls share.
 type servers struct {
 	settings settings
 	router   router
-	inFlight *limiter     // bytes
-	lastLen  atomic.Int64 // length of the last value of unknown length
+	inFlight *limiter     // limiter of bytes in flight
+	lastLen  atomic.Int64 // length of the last value whose length was not known in advance
 	counters counters
 
 	mu sync.RWMutex
-	// All servers that were ever asked, len ≤ maxServers; one that has left has no connections.
+	// All servers that were ever used, len ≤ maxServers. A server that has left the topology has no
+	// connections.
 	nodes  map[serverKey]*node
 	closed bool
 
-	closing    context.Context // ends when Close begins
+	closing    context.Context // a context that ends when Close begins
 	stop       context.CancelFunc
-	background sync.WaitGroup // goroutines that end with closing
+	background sync.WaitGroup // goroutines that end when closing ends
 }
 
-// maxServers bounds the servers that redirections name in the life of a Client. A cluster has no
-// more masters than slots.
+// maxServers limits the number of servers that redirections name in the life of a Client. A cluster
+// has no more masters than slots.
 const maxServers = 16384
 
 // A serverKey identifies a server: by its address in a cluster, and otherwise by its Options.
-// Shards of a Ring may have one address and differ in anything else, such as the Dialer.
+// Shards of a Ring may have the same address and differ in any other option, such as the Dialer.
 //
-// One of the fields is set.
+// Exactly one of the fields is set.
 type serverKey struct {
 	addr string
 	opt  *redis.Options
@@ -113,7 +114,7 @@ func (s *servers) keyOf(opt *redis.Options) serverKey {
 	return serverKey{opt: opt}
 }
 
-// nodeOf returns the node of the server that has key.
+// nodeOf returns the node of the server that holds key.
 func (s *servers) nodeOf(ctx context.Context, key string) (*node, error) {
 	opt, err := s.router.route(ctx, key)
 	if err != nil {
@@ -157,7 +158,8 @@ func (s *servers) node(opt *redis.Options) (*node, error) {
 // expiryInterval is how often idle connections are checked for their age.
 const expiryInterval = 30 * time.Second
 
-// closeExpired closes connections that were idle for too long or are too old, until closing ends.
+// closeExpired closes connections that have been idle for too long or are too old, until closing
+// ends.
 func (s *servers) closeExpired() {
 	t := time.NewTicker(expiryInterval)
 	defer t.Stop()
@@ -176,8 +178,8 @@ func (s *servers) closeExpired() {
 	}
 }
 
-// sleep waits for d. It returns the context's error if that ends meanwhile, and ErrClosed if the
-// Client is closed.
+// sleep waits for d. It returns the context's error if the context ends meanwhile, and ErrClosed if
+// the Client is closed.
 func (s *servers) sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -191,21 +193,21 @@ func (s *servers) sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// A router knows which server has a key. It leaves that to a go-redis client.
+// A router finds the server for a key, with the help of a go-redis client.
 type router struct {
-	one *redis.Options // of the only server; nil if there may be several
+	one *redis.Options // options of the only server; nil if there may be several servers
 
-	// route returns the options of the server that has key. The caller does not change them.
+	// route returns the options of the server that holds key. The caller must not change them.
 	route func(ctx context.Context, key string) (*redis.Options, error)
 
-	// reload is called when a server said that it does not have a key, or was lost. It is nil if
-	// that changes nothing.
+	// reload reloads the topology. It is called when a server has reported that it does not hold a
+	// key, or was lost. It is nil if there is nothing to reload.
 	reload func(ctx context.Context)
 
-	// A server may send a call to another one, which gets the credentials.
+	// A server may redirect a call to another one, which is sent the credentials.
 	redirects          bool
-	retries            int           // how often a call may be tried again
-	minPause, maxPause time.Duration // bounds of the pause before that
+	retries            int           // maximum number of further tries of a call
+	minPause, maxPause time.Duration // limits of the pause before a further try
 }
 
 func routerOf(rdb redis.UniversalClient) (router, error) {
@@ -239,8 +241,8 @@ func routerOfOne(opt *redis.Options) router {
 	}
 }
 
-// keyOfSlot0 is a key in slot 0, as the empty key is. go-redis takes an empty key for no key, which
-// any server may get.
+// keyOfSlot0 is a key in slot 0, which is also the slot of the empty key. go-redis treats an empty
+// key as no key, for which it may choose any server.
 const keyOfSlot0 = "06S"
 
 func routerOfCluster(rdb *redis.ClusterClient) router {

@@ -9,42 +9,42 @@ type command interface {
 	// compose queues the request on c.
 	compose(c *conn) error
 
-	// read reads the reply from c.
+	// read reads the reply from c into the caller's memory.
 	read(c *conn) error
 
-	// weight returns how many bytes of values the command has in flight. A command that cannot know
-	// how long its value is returns unknown.
+	// weight returns the number of bytes of values that the command has in flight. A command that
+	// does not know the length of its value returns unknown.
 	weight(unknown int64) int64
 
-	// info returns the common part of the command.
+	// info returns the common part of all commands.
 	info() *commandInfo
 }
 
-// A commandInfo is a part of each command.
+// A commandInfo is embedded in each command.
 type commandInfo struct {
 	key    string
-	writes bool  // executing it twice could undo another client's change in between
-	used   bool  // its reader has been read from, or its writer written to: there is no second try
-	n      int64 // bytes of the value that was read
+	writes bool  // a second execution could undo another client's change in between
+	used   bool  // the reader was read from, or the writer written to: no second try
+	n      int64 // length of the value that was read, in bytes
 }
 
 func (i *commandInfo) info() *commandInfo { return i }
 
-// leastUnknown is the least weight of a value of unknown length: few values are longer, and a
-// longer one is received into blocks of this size.
+// leastUnknown is the minimum weight, in bytes, of a value of unknown length. Few values are
+// longer, and a longer one is received into blocks of this size.
 const leastUnknown = 1 << 20
 
-// weightOf returns how many bytes cmd has in flight. A value of unknown length counts as the last
-// one.
+// weightOf returns the number of bytes that cmd has in flight. A value of unknown length is counted
+// with the length of the last such value.
 func (c *Client) weightOf(cmd command) int64 {
 	w := cmd.weight(max(c.lastLen.Load(), leastUnknown))
 	return int64(len(cmd.info().key)) + max(min(w, c.settings.inFlight), 0)
 }
 
-// A freeList keeps commands of one type, so that a call allocates none.
+// A freeList keeps commands of one type for reuse, so that a call does not allocate one.
 type freeList[T any] struct{ pool sync.Pool }
 
-// get returns a command, which the caller gives back by put.
+// get returns a command. The caller returns it with put.
 func (l *freeList[T]) get() *T {
 	if cmd, ok := l.pool.Get().(*T); ok {
 		return cmd

@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A conn is a connection to one server. One call uses it at a time. Between calls it holds neither
+// A conn is a connection to one server. One call at a time uses it. Between calls it holds neither
 // a block nor any memory of the caller.
 type conn struct {
 	net     net.Conn
@@ -27,26 +27,27 @@ type conn struct {
 
 	queue   [][]byte    // data to send
 	sending net.Buffers // the unsent end of queue, during flush
-	// Of a TCP or Unix socket, which takes the queue in one writev; otherwise nil.
+	// raw is set for a TCP or Unix socket, which takes the queue in one writev; otherwise it is
+	// nil.
 	raw      syscall.RawConn
-	buffered *bufio.Writer // of any other connection, such as TLS
+	buffered *bufio.Writer // set for any other connection, such as TLS
 
-	// Of the current call. Bytes that only the kernel moves are not counted.
+	// State of the current call. Bytes that only the kernel moves are not counted.
 	calling         bool
-	queued, written int64 // bytes
-	sent            bool  // the request has left completely, so that the server may execute it
-	pipelined       bool  // the replies to more than one command are on their way
+	queued, written int64 // in bytes
+	sent            bool  // the request has been sent completely, so that the server may execute it
+	pipelined       bool  // replies to more than one command are expected
 
-	keep   bool           // a Conn has it, and wants to keep it even if that costs time
-	broken bool           // it cannot be used any more
-	lost   bool           // broken, because the server has closed the connection or is silent
-	chain  millrace.Chain // of a value that is being read
+	keep   bool           // a Conn uses it, and wants to keep it even if that costs time
+	broken bool           // the connection cannot be used any more
+	lost   bool           // broken, because the server has closed the connection or does not answer
+	chain  millrace.Chain // received part of a value that is being read
 
-	// For the node's pool.
+	// The remaining fields are for the node's pool.
 	born      time.Time
-	idleSince time.Time   // when the last call gave it back
-	epoch     int         // of the node when the connection was made
-	replaced  atomic.Bool // a Sentinel has named another master
+	idleSince time.Time   // time when the last call returned the connection
+	epoch     int         // the node's epoch when the connection was made
+	replaced  atomic.Bool // the Sentinel has named another master
 }
 
 func newConn(netConn net.Conn, readTimeout, writeTimeout time.Duration) *conn {
@@ -64,8 +65,8 @@ func newConn(netConn net.Conn, readTimeout, writeTimeout time.Duration) *conn {
 	return c
 }
 
-// rawSocket returns the descriptor of a TCP or Unix stream socket, or nil for any other type. A
-// type that embeds one of these may encrypt or count data.
+// rawSocket returns access to the descriptor of a TCP or Unix stream socket, or nil for any other
+// type. A type that embeds a socket may encrypt or count data.
 func rawSocket(netConn net.Conn) syscall.RawConn {
 	var raw syscall.RawConn
 	var err error
@@ -79,13 +80,13 @@ func rawSocket(netConn net.Conn) syscall.RawConn {
 		raw, err = s.SyscallConn()
 	}
 	if err != nil {
-		return nil // its Write returns the error
+		return nil // the connection's Write will return the error
 	}
 	return raw
 }
 
-// close closes a connection that no call uses. It does not wait, as the Close of a TLS connection
-// may for its peer.
+// close closes a connection that no call uses. It does not wait, although the Close of a TLS
+// connection may wait for its peer.
 func (c *conn) close() {
 	c.watcher.stop()
 	go c.net.Close()
@@ -103,7 +104,7 @@ func (c *conn) run(ctx context.Context, cmd command) error {
 	return c.finish(ctx, err)
 }
 
-// begin is called before the first command of a call.
+// begin prepares the connection for a call. It is called before the first command of the call.
 func (c *conn) begin(ctx context.Context) error {
 	c.calling, c.sent, c.queued, c.written = true, false, 0, 0
 	if err := c.watcher.begin(ctx); err != nil {
@@ -125,8 +126,8 @@ func (c *conn) send(cmd command) error {
 	return nil
 }
 
-// finish is called after the last reply of a call was read, with the error of that. It returns the
-// error for the caller.
+// finish ends a call. It is called after the last reply of the call was read, with the error of
+// that read. It returns the error for the caller.
 func (c *conn) finish(ctx context.Context, err error) error {
 	c.request.reset()
 	c.unqueue()
@@ -150,8 +151,8 @@ func (c *conn) finish(ctx context.Context, err error) error {
 	return err
 }
 
-// aligned reports whether the next byte from the server is the first one of a reply after err: the
-// reply was an error, or was read to its end.
+// aligned reports whether, after err, the next byte from the server is the first of a reply: the
+// last reply was an error, or was read to its end.
 func (c *conn) aligned(err error) bool {
 	switch err.(type) {
 	case *BufferTooSmallError, *ValueTooLargeError, *ValueChangedError, *WriterError:
@@ -160,7 +161,7 @@ func (c *conn) aligned(err error) bool {
 	return isServerError(err)
 }
 
-// isRejection reports whether err is the reply of a server that has accepted a connection and is
+// isRejection reports whether err is the reply of a server that has accepted the connection and is
 // about to close it.
 func isRejection(err error) bool {
 	if err == nil || err == redis.Nil || !isServerError(err) {
@@ -169,9 +170,9 @@ func isRejection(err error) bool {
 	return redis.HasErrorPrefix(err, "max number of clients") || redis.HasErrorPrefix(err, "DENIED")
 }
 
-// pendingError is called when the request could not be sent because of err. If the server has
-// closed the connection after an error reply to the part that it received, it returns that reply,
-// and otherwise err.
+// pendingError returns the error to report if the request could not be sent because of err. If the
+// server has sent an error reply to the part that it received and closed the connection, that is
+// the reply, and otherwise err.
 func (c *conn) pendingError(err error) error {
 	if !closedByServer(err) {
 		return err
@@ -184,13 +185,13 @@ func (c *conn) pendingError(err error) error {
 }
 
 // closedByServer reports whether a write has failed with err because the server has closed the
-// connection. Reading the rest does not block then.
+// connection. Reading the rest does not block in that case.
 func closedByServer(err error) bool {
 	return (errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)) &&
 		!isA[*ReaderError](err)
 }
 
-// pushRequest queues the text of the request that is not queued yet.
+// pushRequest queues the part of the request's text that is not queued yet.
 func (c *conn) pushRequest() {
 	p := c.request.part()
 	c.queue = append(c.queue, p)
@@ -206,7 +207,7 @@ func (c *conn) command(args ...string) {
 	c.pushRequest()
 }
 
-// maxQueue is how many pieces of memory are queued at most.
+// maxQueue is the maximum number of pieces of memory in the queue.
 const maxQueue = 256
 
 // push queues p. It borrows p until flush.
@@ -223,7 +224,7 @@ func (c *conn) push(p []byte) error {
 	return nil
 }
 
-// flush sends the queue. Each step has the whole timeout.
+// flush sends the queue. Each step of it may take the whole timeout.
 func (c *conn) flush() error {
 	defer c.unqueue()
 	if c.buffered != nil {
@@ -249,7 +250,7 @@ func (c *conn) unqueue() {
 	c.queue, c.sending = c.queue[:0], nil
 }
 
-// flushBuffered sends the queue with the connection's Write. Short pieces are joined, because each
+// flushBuffered sends the queue with the connection's Write. It joins short pieces, because each
 // Write makes a TLS record.
 func (c *conn) flushBuffered() error {
 	for _, p := range c.queue {
@@ -260,12 +261,12 @@ func (c *conn) flushBuffered() error {
 	return c.buffered.Flush()
 }
 
-// writeStep limits one Write of the connection: a TLS connection cannot be used after a deadline
-// has ended its Write, so the deadline must cover little data. It is also the length of a TLS
-// record.
+// writeStep limits, in bytes, one Write of the connection. A TLS connection cannot be used after a
+// deadline has ended its Write, so the deadline must cover little data. writeStep is also the size
+// of a TLS record.
 const writeStep = 16 << 10
 
-// A stepWriter writes to a connection in steps that have the whole timeout each.
+// A stepWriter writes to a connection in steps. Each step may take the whole timeout.
 type stepWriter struct{ c *conn }
 
 func (w stepWriter) Write(p []byte) (n int, err error) {
@@ -284,7 +285,7 @@ func (w stepWriter) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// A stepReader reads from a connection, in steps that have the whole timeout each.
+// A stepReader reads from a connection in steps. Each step may take the whole timeout.
 type stepReader struct{ c *conn }
 
 func (r stepReader) Read(p []byte) (int, error) {
@@ -300,7 +301,7 @@ func (r stepReader) Read(p []byte) (int, error) {
 }
 
 // ioError returns the caller's error for a read or write that has failed with err: the context's
-// error if that has ended.
+// error if the context has ended, and otherwise err.
 func (c *conn) ioError(err error) error {
 	if ctxErr := c.watcher.err(); ctxErr != nil {
 		return ctxErr

@@ -8,16 +8,16 @@ import (
 )
 
 // An ioDeadline gives each read, or each write, of a connection at least the timeout. Setting a
-// deadline costs nearly as much as a short read, so a deadline has a quarter of the timeout to
-// spare, and stays as long as it has more than the timeout left.
+// deadline costs nearly as much as a short read. A deadline is therefore set to a quarter more than
+// the timeout, and kept as long as more than the timeout is left.
 type ioDeadline struct {
-	set     func(time.Time) error // of the connection
-	watcher *watcher              // sets a deadline, too
-	timeout time.Duration         // not above 0 for none
+	set     func(time.Time) error // sets the deadline of the connection
+	watcher *watcher              // the watcher, which sets a deadline, too
+	timeout time.Duration         // 0 or less for no timeout
 	until   time.Time             // zero if no deadline is set
 }
 
-// renew is called before a read or write.
+// renew makes sure that at least the timeout is left. It is called before a read or write.
 func (d *ioDeadline) renew() error {
 	if d.timeout > 0 {
 		if now := time.Now(); d.until.Sub(now) < d.timeout {
@@ -30,7 +30,7 @@ func (d *ioDeadline) renew() error {
 	return d.watcher.err()
 }
 
-// clear lets a read or write wait for as long as the context allows.
+// clear removes the timeout, so that a read or write may wait for as long as the context allows.
 func (d *ioDeadline) clear() error {
 	if d.timeout > 0 {
 		d.until = time.Time{}
@@ -44,23 +44,23 @@ func (d *ioDeadline) clear() error {
 // longAgo is a deadline that ends reads and writes at once.
 var longAgo = time.Unix(1, 0)
 
-// A watcher ends the reads and writes of a connection when the context of the call under way ends.
-// A context that comes twice in a row stays registered between calls, so that the next call with it
-// allocates nothing.
+// A watcher ends the reads and writes of a connection when the context of the current call ends. A
+// context that is used by two calls in a row stays registered between calls, so that the next call
+// with it allocates nothing.
 type watcher struct {
 	conn       net.Conn
-	ctx        context.Context // of the call under way, if it can be cancelled; otherwise nil
+	ctx        context.Context // context of the current call, if it can be cancelled; otherwise nil
 	last       <-chan struct{} // the Done channel of the last such context
-	repeated   bool            // last has come twice in a row
-	unregister func() bool     // from the context of last; nil if it is not registered
+	repeated   bool            // the context of last was used twice in a row
+	unregister func() bool     // unregisters from the context of last; nil if it is not registered
 
 	mu      sync.Mutex
 	calling <-chan struct{} // ctx.Done() during a call, and nil between calls
-	fired   bool            // the connection's reads and writes were ended
+	fired   bool            // the watcher has ended the connection's reads and writes
 }
 
-// begin is called before a call, and returns the error of a context that has ended. The caller
-// calls end in any case.
+// begin starts to watch the context of a call, and returns the error of a context that has already
+// ended. The caller must call end in any case.
 func (w *watcher) begin(ctx context.Context) error {
 	done := ctx.Done()
 	if done == nil {
@@ -77,10 +77,11 @@ func (w *watcher) begin(ctx context.Context) error {
 	if w.unregister == nil {
 		w.unregister = context.AfterFunc(ctx, func() { w.fire(done) })
 	}
-	return ctx.Err() // it may have ended before calling was set
+	return ctx.Err() // ctx may have ended before calling was set
 }
 
-// end is called after a call. It reports whether the connection's reads and writes were ended.
+// end ends the watching after a call. It reports whether the connection's reads and writes were
+// ended.
 func (w *watcher) end() (fired bool) {
 	if w.ctx == nil {
 		return false
@@ -95,8 +96,8 @@ func (w *watcher) end() (fired bool) {
 	return w.fired
 }
 
-// err returns the context's error, if it has ended. Call it after setting a deadline, which may
-// have replaced the watcher's.
+// err returns the context's error, if the context has ended. Call it after setting a deadline,
+// which may have replaced the watcher's.
 func (w *watcher) err() error {
 	if w.ctx == nil {
 		return nil
@@ -104,7 +105,7 @@ func (w *watcher) err() error {
 	return w.ctx.Err()
 }
 
-// stop forgets the context that is registered.
+// stop unregisters the registered context.
 func (w *watcher) stop() {
 	if w.unregister != nil {
 		w.unregister()
@@ -112,7 +113,7 @@ func (w *watcher) stop() {
 	}
 }
 
-// fire ends the connection's reads and writes if the call under way has the context that has ended.
+// fire ends the connection's reads and writes if done belongs to the context of the current call.
 func (w *watcher) fire(done <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 )
 
 // dial returns a new connection. Like go-redis, it retries for a while if the server cannot be
-// reached. As long as the server stays unreachable, later calls do not wait: they fail at once, and
-// have their own retries.
+// reached. As long as the server stays unreachable, later dials do not retry: they fail at once,
+// and their calls have their own retries.
 func (n *node) dial(ctx context.Context) (*conn, error) {
 	for failures := 0; ; {
 		c, reached, err := n.dialOnce(ctx)
@@ -37,7 +37,7 @@ func (n *node) dial(ctx context.Context) (*conn, error) {
 	}
 }
 
-// dialOnce connects and logs in. reached reports whether the server could be connected to.
+// dialOnce connects and logs in. reached reports whether a connection to the server could be made.
 func (n *node) dialOnce(ctx context.Context) (_ *conn, reached bool, err error) {
 	var c *conn
 	usable := false
@@ -68,7 +68,7 @@ func (n *node) dialOnce(ctx context.Context) (_ *conn, reached bool, err error) 
 	return c, true, nil
 }
 
-// connect returns a connection on which nothing was said yet.
+// connect returns a connection on which nothing has been sent yet.
 func (n *node) connect(ctx context.Context) (*conn, error) {
 	netConn, err := n.opt.Dialer(ctx, n.opt.Network, n.opt.Addr)
 	if err != nil {
@@ -80,7 +80,7 @@ func (n *node) connect(ctx context.Context) (*conn, error) {
 	return newConn(netConn, n.opt.ReadTimeout, n.opt.WriteTimeout), nil
 }
 
-// dialContext returns a context for a dial and its handshake, which have the DialTimeout.
+// dialContext returns a context for a dial and its handshake, which share the DialTimeout.
 func (n *node) dialContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	if n.opt.DialTimeout > 0 {
 		return context.WithTimeout(ctx, n.opt.DialTimeout)
@@ -88,8 +88,8 @@ func (n *node) dialContext(ctx context.Context) (context.Context, context.Cancel
 	return ctx, func() {}
 }
 
-// dialError returns the context's error if that has ended, and otherwise err as the error of a
-// dial.
+// dialError returns the context's error if the context has ended, and otherwise err as the error of
+// a dial.
 func (n *node) dialError(ctx context.Context, err error, to net.Addr) error {
 	if ctxErr := ctx.Err(); ctxErr != nil {
 		return ctxErr
@@ -114,9 +114,9 @@ func (c *conn) handshake(ctx context.Context, opt *redis.Options) error {
 			redis.IsLoadingError(err):
 			return err
 		case c.broken, c.hungUp():
-			return err // the server does not want the connection
+			return err // the server rejects the connection
 		}
-		// A server that does not know HELLO speaks RESP2.
+		// A server without HELLO speaks RESP2.
 	}
 	if password != "" {
 		login := []string{"AUTH", password}
@@ -138,7 +138,7 @@ func (c *conn) handshake(ctx context.Context, opt *redis.Options) error {
 	return nil
 }
 
-// hello asks for RESP3, and logs in.
+// hello requests RESP3, and logs in.
 func (c *conn) hello(ctx context.Context, user, password string) error {
 	hello := []string{"HELLO", "3"}
 	if password != "" {
@@ -160,7 +160,7 @@ func credentials(ctx context.Context, opt *redis.Options) (user, password string
 		}
 		user, password = now.BasicAuth()
 		if unsubscribe != nil {
-			_ = unsubscribe() // the credentials are valid in any case
+			_ = unsubscribe() // the credentials are valid even if this fails
 		}
 		return user, password, nil
 	case opt.CredentialsProviderContext != nil:
@@ -172,7 +172,7 @@ func credentials(ctx context.Context, opt *redis.Options) (user, password string
 	return opt.Username, opt.Password, nil
 }
 
-// noopListener ignores credential updates. A later connection subscribes anew.
+// noopListener ignores updates of credentials. Each new connection subscribes again.
 type noopListener struct{}
 
 func (noopListener) OnNext(auth.Credentials) {}
@@ -195,8 +195,8 @@ func (t *textCmd) read(c *conn) error { return c.skipReply() }
 
 func (t *textCmd) weight(int64) int64 { return 0 }
 
-// A roleCmd is a HELLO that reads which role the server has. A server that does not know HELLO has
-// none.
+// A roleCmd is a HELLO that reads the role of the server. The role is empty for a server without
+// HELLO.
 type roleCmd struct {
 	textCmd
 	role string
@@ -240,10 +240,10 @@ func (r *roleCmd) read(c *conn) error {
 	return nil
 }
 
-// isReplica reports whether the server follows another one.
+// isReplica reports whether the server is a replica of another one.
 func (r *roleCmd) isReplica() bool { return r.role == "replica" || r.role == "slave" }
 
-// maxWord is the longest word in a greeting.
+// maxWord is the length in bytes of the longest word in the reply to a HELLO.
 const maxWord = 64
 
 // readWord reads a short text.

@@ -1,10 +1,10 @@
-// Package redisbuf moves large Redis values straight between the socket and the caller's memory.
+// Package redisbuf moves large Redis values directly between the socket and the caller's memory.
 //
-// A [Client] is made from the go-redis client that a program already has: small values stay there,
-// and values of some kilobytes and more use the Client's connections. The package is large because
-// go-redis does not lend its connections: besides a type for each command it has a pool, a
-// handshake, retries and a pipeline, all of which must know what a server may have executed when a
-// connection ends.
+// A [Client] is made from the go-redis client that a program already has. Small values stay with
+// that client, and values of some kilobytes and more use the Client's connections. The package is
+// large because go-redis does not lend its connections: besides a type for each command it has a
+// pool, a handshake, retries and a pipeline. When a connection ends, all of these must know which
+// commands a server may have executed.
 //
 //	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 //	c, err := redisbuf.New(rdb)
@@ -17,13 +17,13 @@
 //
 // # Ownership
 //
-// A call borrows its arguments until it returns; a [Pipeline], until Exec returns. The blocks that
-// GetChain adds to a chain belong to the chain, whose owner releases them.
+// A call borrows its arguments until it returns; a [Pipeline] borrows them until Exec returns. The
+// blocks that GetChain adds to a chain belong to the chain, whose owner releases them.
 //
 // # Errors
 //
-// A call that returns no error has read exactly a value that the key had, or has set it. Replies
-// that are errors can be tested with go-redis' functions. Calls that are safe to retry are retried
-// as often as go-redis would, except on a [Conn], or once a reader was read from or a writer
-// written to. After a [SentError] it is unknown whether the value was set.
+// A call that returns no error has read exactly a value that the key had, or has set the key.
+// Replies that are errors can be tested with go-redis' functions. Calls that are safe to retry are
+// retried as often as go-redis would retry them, except on a [Conn], or once a reader was read from
+// or a writer written to. After a [SentError] it is unknown whether the value was set.
 package redisbuf

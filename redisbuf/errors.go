@@ -13,7 +13,7 @@ var ErrClosed = redis.ErrClosed
 
 var (
 	// ErrConnLost is returned by the calls of a Conn that lost its connection in an earlier call,
-	// or leads to a server that is no longer the Sentinel's master.
+	// or whose server is no longer the Sentinel's master.
 	ErrConnLost = errors.New("redisbuf: the connection was lost in an earlier call")
 
 	// ErrConnBusy is returned by the calls and the Close of a Conn while another call of the Conn
@@ -25,10 +25,10 @@ var (
 		"redisbuf: the key belongs to another server than the Conn's first one")
 )
 
-// A BufferTooSmallError says that a value is longer than the buffer that it was to be read into.
-// The content of the buffer is undefined. The Client skips a value of at most 1 MiB, and any value
-// on the connection of a Conn or a Pipeline; for a longer one, it closes the connection, and makes
-// another one for the next call.
+// A BufferTooSmallError reports that a value is longer than the buffer for it. The content of the
+// buffer is undefined. The Client skips a value of at most 1 MiB, and any value on the connection
+// of a Conn or a Pipeline. For a longer value, it closes the connection, and makes another one for
+// the next call.
 type BufferTooSmallError struct {
 	Need int64 // length of the value
 	Have int64 // length of the buffer
@@ -49,8 +49,8 @@ func (e *ValueTooLargeError) Error() string {
 		e.Limit)
 }
 
-// A ProtocolError says that the server sent something that is not a valid reply to the request. Its
-// connection is closed.
+// A ProtocolError reports that the server sent something that is not a valid reply to the request.
+// The connection is closed.
 type ProtocolError struct {
 	Reason string
 }
@@ -66,17 +66,18 @@ var (
 	errNotExecuted = errors.New("redisbuf: the pipeline was not executed yet")
 )
 
-// A SentError says that a SET was sent completely, and that the connection ended before the reply
-// came. The server may have executed it, may still do so, or may never have received it.
+// A SentError reports that a SET was sent completely, and that the connection ended before the
+// reply arrived. The server may have executed the SET, may still execute it, or may never have
+// received it.
 type SentError struct {
-	Err error // why the connection ended
+	Err error // the reason why the connection ended
 }
 
 func (e *SentError) Error() string {
 	return "redisbuf: no reply, and the command may have been executed: " + e.Err.Error()
 }
 
-// Unwrap returns why the connection ended.
+// Unwrap returns the reason why the connection ended.
 func (e *SentError) Unwrap() error { return e.Err }
 
 // A serverError is a server's error reply. redis.HasErrorPrefix, redis.IsReadOnlyError and similar
@@ -85,11 +86,11 @@ type serverError string
 
 func (e serverError) Error() string { return string(e) }
 
-// RedisError makes it a redis.Error.
+// RedisError marks serverError as a redis.Error.
 func (serverError) RedisError() {}
 
 // isServerError reports whether err is a reply of the server. An error of the caller's reader or
-// writer is not, even if that has it from another server.
+// writer is not, even if it wraps the reply of another server.
 func isServerError(err error) bool {
 	switch err.(type) {
 	case *ReaderError, *WriterError:

@@ -6,17 +6,19 @@ import (
 )
 
 const (
-	// failoverAddr is go-redis' address for the master of a Sentinel; the Dialer asks the Sentinel.
+	// failoverAddr is the address that go-redis uses for the master of a Sentinel. The Dialer
+	// queries the Sentinel for the real address.
 	failoverAddr = "FailoverClient"
 
-	// followInterval is how often the Sentinel is asked while there are connections. A master that
-	// was cut off does not know that it was replaced: it accepts writes, and loses them when it
-	// rejoins.
+	// followInterval is the interval of the queries to the Sentinel while there are connections. A
+	// master that was cut off does not know that it was replaced: it accepts writes, and loses them
+	// when it rejoins.
 	followInterval = time.Second
 )
 
-// followMaster leaves masters that the Sentinel has replaced, until ctx ends. Without it,
-// connections that are always in use would stay there: only the Sentinel knows.
+// followMaster closes the connections to masters that the Sentinel has replaced, until ctx ends.
+// Without it, connections that are always in use would stay with an old master, because only the
+// Sentinel knows that it was replaced.
 func (n *node) followMaster(ctx context.Context) {
 	t := time.NewTicker(followInterval)
 	defer t.Stop()
@@ -27,9 +29,10 @@ func (n *node) followMaster(ctx context.Context) {
 		case <-t.C:
 		}
 		checked := make(chan struct{})
-		go func() { // another goroutine, because the user's Dialer may end it
+		go func() { // another goroutine, because the user's Dialer may end the goroutine
 			defer close(checked)
-			// A call that makes a connection panics as well, and tells the user.
+			// A call that makes a connection panics as well, and thereby reports the panic to the
+			// user.
 			defer func() { _ = recover() }()
 			n.checkMaster(ctx)
 		}()
@@ -37,9 +40,9 @@ func (n *node) followMaster(ctx context.Context) {
 	}
 }
 
-// checkMaster makes a connection. If that leads to another master, it marks the connections that do
-// not: each is closed when no call uses it. A replica is ignored: go-redis chooses among replicas
-// by chance if it was made for them (ReplicaOnly).
+// checkMaster makes a connection. If it leads to a new master, checkMaster marks the connections to
+// other servers: each is closed when no call uses it. A new connection to a replica is ignored: a
+// go-redis client for replicas (ReplicaOnly) chooses among them at random.
 func (n *node) checkMaster(ctx context.Context) {
 	n.mu.Lock()
 	live := len(n.live)
@@ -71,7 +74,7 @@ func (n *node) checkMaster(ctx context.Context) {
 	n.closeExpired()
 }
 
-// staleConns returns the connections that do not lead to master.
+// staleConns returns the connections to servers other than master.
 func (n *node) staleConns(master string) (stale []*conn) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

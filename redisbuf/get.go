@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// GetToBuffer reads the value of key straight from the socket into buf, and returns its length. It
+// GetToBuffer reads the value of key directly from the socket into buf, and returns its length. It
 // borrows buf, and may overwrite all of it.
 //
 // The error is redis.Nil if there is no such key, and a *BufferTooSmallError if the value is longer
@@ -19,14 +19,15 @@ func (c *Client) GetToBuffer(ctx context.Context, key string, buf []byte) (n int
 }
 
 // GetRangeToBuffer reads bytes of the value of key into buf, from offset off on, until buf is full
-// or the value ends, and returns how many. A key that does not exist has no bytes. It borrows buf.
+// or the value ends, and returns their number. A key that does not exist is treated as an empty
+// value. GetRangeToBuffer borrows buf.
 func (c *Client) GetRangeToBuffer(ctx context.Context, key string, off int64, buf []byte) (n int,
 	err error) {
 	if off < 0 {
 		return 0, errOffset
 	}
 	if len(buf) == 0 {
-		return 0, nil // Redis has no range of no bytes
+		return 0, nil // Redis has no empty range
 	}
 	cmd := getCmds.get()
 	defer getCmds.put(cmd)
@@ -35,15 +36,15 @@ func (c *Client) GetRangeToBuffer(ctx context.Context, key string, off int64, bu
 	return int(cmd.n), err
 }
 
-// A getHeader is a part of each command that reads a value, or a range of it.
+// A getHeader is embedded in each command that reads a value, or a range of it.
 type getHeader struct {
 	commandInfo
-	off, size int64 // of the range; size is 0 for the whole value
+	off, size int64 // offset and size of the range; size is 0 for the whole value
 }
 
 func wholeOf(key string) getHeader { return getHeader{commandInfo: commandInfo{key: key}} }
 
-// rangeOf is about size bytes, which are not 0.
+// rangeOf returns the getHeader for size bytes of a value from offset off on. size must not be 0.
 func rangeOf(key string, off, size int64) getHeader {
 	return getHeader{commandInfo: commandInfo{key: key}, off: off, size: size}
 }
@@ -92,21 +93,21 @@ func (c *conn) readInto(buf []byte) (int64, error) {
 	return size, c.readEnd()
 }
 
-// A Slot says where in a buffer a value is: buf[Start:End].
+// A Slot is the place of a value in a buffer: buf[Start:End].
 type Slot struct {
 	Start, End int
-	// redis.Nil if there is no such key, a *BufferTooSmallError if the rest of the buffer was too
-	// small.
+	// redis.Nil if there is no such key, and a *BufferTooSmallError if the rest of the buffer was
+	// too small.
 	Err error
 }
 
-// MGet reads the values of keys into buf, one after the other, and says in slots where each of them
-// is. It panics unless there are as many slots as keys. Keys of one server take one round trip. A
-// value that does not fit into the rest of buf is skipped. MGet borrows keys, buf and slots, and
-// may overwrite all of buf.
+// MGet reads the values of keys into buf, one after the other, and stores the place of each in
+// slots. It panics unless there are as many slots as keys. All keys of one server take one round
+// trip. A value that does not fit into the rest of buf is skipped. MGet borrows keys, buf and
+// slots, and may overwrite all of buf.
 //
-// It returns how many bytes of buf the values take up, and the first error of a slot that is not
-// redis.Nil.
+// It returns the number of bytes that the values take up in buf, and the first error of a slot that
+// is not redis.Nil.
 func (c *Client) MGet(ctx context.Context, keys []string, buf []byte, slots []Slot) (n int,
 	err error) {
 	p := c.Pipeline()
@@ -118,8 +119,8 @@ func (c *Client) MGet(ctx context.Context, keys []string, buf []byte, slots []Sl
 	return n, err
 }
 
-// MGet collects what Client.MGet does. Exec fills slots, and asks the servers one after the other.
-// A missing key is reported only in its slot.
+// MGet adds a Client.MGet to the Pipeline. Exec fills slots, and queries the servers one after the
+// other. A missing key is reported only in its slot.
 func (p *Pipeline) MGet(keys []string, buf []byte, slots []Slot) {
 	if len(slots) != len(keys) {
 		panic("redisbuf: MGet with another number of slots than of keys")
@@ -132,11 +133,11 @@ func (p *Pipeline) MGet(keys []string, buf []byte, slots []Slot) {
 	}
 }
 
-// A sharedBuffer is a buffer that values are put into one after the other.
+// A sharedBuffer is a buffer into which several values are read, one after the other.
 type sharedBuffer struct {
 	buf  []byte
-	used int // buf[:used] has values
-	keys int // how many values it is for
+	used int // buf[:used] holds values
+	keys int // number of values for which the buffer is used
 }
 
 // An mgetCmd reads a value into the unused rest of a shared buffer.
@@ -156,7 +157,7 @@ func (m *mgetCmd) read(c *conn) (err error) {
 	return nil
 }
 
-// weight returns the average share of a key in the buffer, rounded up.
+// weight returns the size of the buffer divided by the number of keys, rounded up.
 func (m *mgetCmd) weight(int64) int64 {
 	return int64((len(m.shared.buf) + m.shared.keys - 1) / m.shared.keys)
 }

@@ -7,17 +7,18 @@ import (
 )
 
 const (
-	// firstBlock is the size of the first block of a value that is longer than maxBlock: such a
-	// value may never come.
+	// firstBlock is the size of the first block of a value that is longer than maxBlock. It is
+	// small because the announced value may never arrive.
 	firstBlock = 64 << 10
 
-	// maxBlock is the largest block that is taken at a time. A millrace.Pool keeps no larger ones.
+	// maxBlock is the largest block that is taken at a time. A millrace.Pool keeps no larger
+	// blocks.
 	maxBlock = 1 << 20
 )
 
 // GetChain reads the value of key into pooled blocks, and adds them to dst, whose owner releases
-// them with dst. A value of more than limit bytes is refused with a *ValueTooLargeError before its
-// blocks are taken. On an error dst is unchanged.
+// them with dst. For a value of more than limit bytes it takes no blocks and returns a
+// *ValueTooLargeError. On an error dst is unchanged.
 //
 // Blocks are taken as the value arrives, of at most 1 MiB each.
 //
@@ -32,7 +33,8 @@ func (c *Client) GetChain(ctx context.Context, key string, dst *millrace.Chain, 
 	return err
 }
 
-// learn stores the length of a value that was not known before, as a guess for the next one.
+// learn stores the length of a value that was not known in advance, as an estimate for the next
+// value.
 func (c *Client) learn(n int64, err error) {
 	if err == nil && n != c.lastLen.Load() {
 		c.lastLen.Store(n)
@@ -59,7 +61,7 @@ func (g *getChainCmd) read(c *conn) error {
 		return c.refuse(size, &ValueTooLargeError{Size: size, Limit: g.limit})
 	}
 	whole := &c.chain
-	defer whole.Release() // the rest after an error
+	defer whole.Release() // after an error, the bytes received so far
 	for left := size; left > 0; {
 		if err := c.readBlock(whole, &left); err != nil {
 			return err
@@ -73,7 +75,8 @@ func (g *getChainCmd) read(c *conn) error {
 	return nil
 }
 
-// readBlock reads the next block of a value of which left bytes are missing, and adds it to whole.
+// readBlock reads the next block of a value and adds it to whole. left is the number of bytes of
+// the value that are still missing.
 func (c *conn) readBlock(whole *millrace.Chain, left *int64) error {
 	n := int(min(*left, maxBlock))
 	if *left > maxBlock {

@@ -10,26 +10,26 @@ import (
 )
 
 const (
-	// relayBlock is the size of the block that values pass through where the kernel cannot move
-	// them.
+	// relayBlock is the size of the block that values pass through if the kernel cannot move them.
 	relayBlock = 64 << 10
 
-	// minSplice is the shortest rest of a value for which a splice pays.
+	// minSplice is the minimum number of remaining bytes of a value for which a splice pays.
 	minSplice = 64 << 10
 )
 
-// GetTo writes the value of key to w, and returns how many bytes w took. Between two TCP
-// connections, or from a Unix socket to a TCP connection, the kernel moves the bytes (splice), also
+// GetTo writes the value of key to w, and returns the number of bytes that w took. Between two TCP
+// connections, or from a Unix socket to a TCP connection, the kernel moves the bytes (splice), even
 // if w is an http.ResponseWriter with a Content-Length. Otherwise they pass through one pooled
-// block. The value is one that the key had, even if it is replaced meanwhile.
+// block. The bytes are those of one value that the key had, even if the value is replaced
+// meanwhile.
 //
-// The length is not known in advance. If you need it first, as for a Content-Length, use a
+// The length is not known in advance. If you need the length first, as for a Content-Length, use a
 // [ReaderAt], which reads ranges.
 //
 // The error is redis.Nil if there is no such key. The call is not retried once w was written to. If
-// there is an error after that, w has a part of the value: an HTTP handler then panics with
+// there is an error after that, w has a part of the value. An HTTP handler should then panic with
 // http.ErrAbortHandler, so that its client sees that the response is incomplete. While w blocks,
-// the connection to the server waits, and the server keeps the rest in its memory.
+// the connection to the server waits, and the server keeps the rest of the value in its memory.
 func (c *Client) GetTo(ctx context.Context, key string, w io.Writer) (n int64, err error) {
 	cmd := &getToCmd{getHeader: wholeOf(key), w: w}
 	err = c.do(ctx, cmd)
@@ -38,8 +38,8 @@ func (c *Client) GetTo(ctx context.Context, key string, w io.Writer) (n int64, e
 }
 
 // GetRangeTo writes n bytes of the value of key to w, from offset off on, or fewer if the value
-// ends earlier. It returns how many bytes w accepted. A key that does not exist has no bytes.
-// Otherwise it behaves like GetTo.
+// ends earlier. It returns the number of bytes that w took. A key that does not exist is treated as
+// an empty value. Otherwise it behaves like GetTo.
 //
 // For a long value that does not change, ranges of 256 KiB to 1 MiB are faster than the whole
 // value, and delay the server's other clients for less time: a server copies the requested bytes
@@ -92,8 +92,8 @@ func (g *getToCmd) weight(unknown int64) int64 {
 	return cmp.Or(g.size, unknown)
 }
 
-// copy moves the received part of a value's last left bytes through buf, and returns how many bytes
-// it took from the connection.
+// copy moves the bytes that have been received, of a value whose last left bytes remain, through
+// buf. It returns how many bytes it took from the connection.
 func (g *getToCmd) copy(c *conn, buf []byte, left int64) (int64, error) {
 	got, err := c.in.Read(buf[:min(left, int64(len(buf)))])
 	if err != nil {
@@ -111,8 +111,9 @@ func (g *getToCmd) copy(c *conn, buf []byte, left int64) (int64, error) {
 	return int64(got), nil
 }
 
-// splice makes w read the received part of a value's last left bytes. Only w can block, because the
-// bytes are there: the server's timeout does not run meanwhile.
+// splice makes w read the bytes that have been received, of a value whose last left bytes remain.
+// Only w can block, because the bytes have arrived already. The server's timeout is therefore
+// suspended.
 func (g *getToCmd) splice(c *conn, w io.ReaderFrom, left int64) (int64, error) {
 	there, err := c.awaitBytes()
 	if err != nil {
@@ -129,7 +130,7 @@ func (g *getToCmd) splice(c *conn, w io.ReaderFrom, left int64) (int64, error) {
 		err = io.ErrShortWrite
 	}
 	if err != nil {
-		c.broken = true // how many bytes were taken from the connection is unknown
+		c.broken = true // the number of bytes that were taken from the connection is unknown
 		if ctxErr := c.watcher.err(); ctxErr != nil {
 			return n, ctxErr
 		}

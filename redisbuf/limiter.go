@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// A limiter is a semaphore that knows how much is taken, and how many callers wait.
+// A limiter is a semaphore that also reports how much is taken, and how many callers wait.
 type limiter struct {
 	sem     *semaphore.Weighted
-	closing context.Context // callers do not wait any longer when it ends
+	closing context.Context // when closing ends, callers stop waiting
 	taken   atomic.Int64
 	waiting atomic.Int64
 }
@@ -21,7 +21,7 @@ func newLimiter(size int64, closing context.Context) *limiter {
 	return &limiter{sem: semaphore.NewWeighted(size), closing: closing}
 }
 
-// acquire takes n, which the caller gives back by release. It gives up when ctx or closing ends,
+// acquire takes n units. The caller returns them with release. It fails when ctx or closing ends,
 // and after timeout unless that is 0.
 func (l *limiter) acquire(ctx context.Context, n int64, timeout time.Duration) error {
 	if !l.sem.TryAcquire(n) {
@@ -51,7 +51,7 @@ func (l *limiter) wait(ctx context.Context, n int64, timeout time.Duration) erro
 	return context.Cause(inner)
 }
 
-// release gives n back, which may be 0.
+// release returns n units; n may be 0.
 func (l *limiter) release(n int64) {
 	if n > 0 {
 		l.taken.Add(-n)

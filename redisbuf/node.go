@@ -14,13 +14,12 @@ import (
 )
 
 const (
-	// checkIdleAfter is how long a connection may have been idle when it is used again without a
-	// check. The server or something in between may have closed it. The check takes two system
-	// calls.
+	// checkIdleAfter is the idle time after which a connection is checked before it is used again.
+	// The server or a device in between may have closed it. The check takes two system calls.
 	checkIdleAfter = time.Second
 
-	// maxIdleTime is how long a connection may be idle before it is closed, if go-redis'
-	// ConnMaxIdleTime is not shorter.
+	// maxIdleTime is the idle time after which a connection is closed, unless go-redis'
+	// ConnMaxIdleTime is shorter.
 	maxIdleTime = 5 * time.Minute
 )
 
@@ -28,15 +27,15 @@ const (
 type node struct {
 	opt     *redis.Options
 	servers *servers
-	turns   *limiter // one for each connection that may be in use
+	turns   *limiter // one turn for each connection that may be in use
 
-	unreachable atomic.Bool // the last dial has failed, with all its retries
+	unreachable atomic.Bool // the last dial has failed, including its retries
 
 	mu     sync.Mutex
 	live   map[*conn]struct{} // all connections
-	idle   []*conn            // unused connections; the most recently used one is last
+	idle   []*conn            // unused connections; the last one was used most recently
 	epoch  int                // a connection of an older epoch is closed instead of becoming idle
-	lostAt time.Time          // when a connection was found to be lost: the others may be lost, too
+	lostAt time.Time          // when a connection was found to be lost: others may be lost, too
 	closed bool
 }
 
@@ -45,7 +44,7 @@ func newNode(opt *redis.Options, s *servers) *node {
 	return &node{opt: opt, servers: s, turns: turns, live: make(map[*conn]struct{})}
 }
 
-// acquire returns a connection, which the caller gives back by release.
+// acquire returns a connection. The caller returns it with release.
 func (n *node) acquire(ctx context.Context) (c *conn, err error) {
 	if err := n.turns.acquire(ctx, 1, n.opt.PoolTimeout); err != nil {
 		return nil, err
@@ -61,7 +60,7 @@ func (n *node) acquire(ctx context.Context) (c *conn, err error) {
 	return n.dial(ctx)
 }
 
-// release gives a connection back.
+// release takes a connection back from a caller of acquire.
 func (n *node) release(c *conn) {
 	if c.broken {
 		n.servers.counters.dropped.Add(1)
@@ -107,8 +106,8 @@ func (n *node) takeIdle() (*conn, error) {
 	}
 }
 
-// popIdle takes the idle connection that was used last. suspect says that another connection was
-// lost since then.
+// popIdle removes and returns the idle connection that was used last. suspect reports that another
+// connection was lost since that use.
 func (n *node) popIdle() (c *conn, suspect bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -124,7 +123,7 @@ func (n *node) popIdle() (c *conn, suspect bool, err error) {
 	return c, !c.idleSince.After(n.lostAt), nil
 }
 
-// add makes a new connection one of the node's.
+// add adds a new connection to the node's.
 func (n *node) add(c *conn) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -136,8 +135,8 @@ func (n *node) add(c *conn) error {
 	return nil
 }
 
-// discard closes a connection that is not among the idle ones, and that no call uses. The idle ones
-// need no mark: they have been idle for longer, and are checked as well.
+// discard closes a connection that is not idle and that no call uses. The idle connections need no
+// mark: they have been idle for longer, and are checked as well.
 func (n *node) discard(c *conn) {
 	n.mu.Lock()
 	delete(n.live, c)
@@ -145,7 +144,7 @@ func (n *node) discard(c *conn) {
 	c.close()
 }
 
-// expired reports whether a connection is not to be used any more.
+// expired reports whether a connection must not be used any more.
 func (n *node) expired(c *conn, now time.Time) bool {
 	idle := time.Duration(maxIdleTime)
 	if n.opt.ConnMaxIdleTime > 0 {
@@ -161,7 +160,7 @@ func (n *node) closeExpired() {
 	n.closeIdle(func(c *conn) bool { return n.expired(c, now) })
 }
 
-// reset closes all connections, each when no call uses it any more.
+// reset closes all connections, each as soon as no call uses it.
 func (n *node) reset() {
 	n.mu.Lock()
 	n.epoch++
@@ -169,15 +168,15 @@ func (n *node) reset() {
 	n.closeIdle(func(*conn) bool { return true })
 }
 
-// closeIdle closes the idle connections for which yes returns true. Closing one may take a while,
-// over TLS for instance: n.mu is not held then.
+// closeIdle closes the idle connections for which yes returns true. It does not hold n.mu while it
+// closes them, because closing may take a while, for instance over TLS.
 func (n *node) closeIdle(yes func(*conn) bool) {
 	for _, c := range n.removeIdle(yes) {
 		c.close()
 	}
 }
 
-// removeIdle removes the idle connections for which yes returns true.
+// removeIdle removes and returns the idle connections for which yes returns true.
 func (n *node) removeIdle(yes func(*conn) bool) (taken []*conn) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -202,12 +201,13 @@ func (n *node) close() {
 	live := slices.Collect(maps.Keys(n.live))
 	n.mu.Unlock()
 	for _, c := range live {
-		_ = c.net.Close() // a call that uses it does the rest
+		_ = c.net.Close() // the call that uses the connection does the rest
 	}
 	n.closeIdle(func(*conn) bool { return true })
 }
 
-// closedError returns ErrClosed instead of the error of a connection that close has closed.
+// closedError returns ErrClosed if err is the error of a connection that n.close has closed, and
+// otherwise err.
 func (n *node) closedError(err error) error {
 	if !errors.Is(err, net.ErrClosed) {
 		return err

@@ -11,7 +11,7 @@ const (
 	defaultInFlight = 64 << 20
 )
 
-// An Option configures New. Options panic if a value is out of range.
+// An Option configures New. An option panics if its value is out of range.
 type Option func(*settings)
 
 type settings struct {
@@ -19,8 +19,9 @@ type settings struct {
 	inFlight int64
 }
 
-// Conns is the largest number of connections to a server. Calls beyond that wait for each other.
-// The default is 16: large values are limited by bytes a second, which few connections use up.
+// Conns sets the largest number of connections to a server. Further calls wait for a connection.
+// The default is 16: the bandwidth limits the transfer of large values, and few connections use it
+// up.
 func Conns(n int) Option {
 	if n < 1 || n > 1<<16 {
 		panic(fmt.Sprintf("redisbuf: Conns(%d) is out of range", n))
@@ -28,12 +29,12 @@ func Conns(n int) Option {
 	return func(s *settings) { s.conns = n }
 }
 
-// InFlight is how many bytes of values may be on their way at a time, to and from all servers
-// together. Calls beyond that wait, in order. A value that is larger goes alone. GetChain and GetTo
-// count as much as the last value that one of them has read, and 1 MiB at least, because they do
-// not know the length; MGet counts its buffer. Calls of up to 16 KiB and calls of a Conn do not
-// wait, and are not counted. The default is 64 MiB: more is not faster, and holds up small
-// commands.
+// InFlight limits the bytes of values that are in flight at a time, to and from all servers
+// together. Further calls wait, in order. A value that is larger than the limit is transferred
+// alone. GetChain and GetTo do not know the length in advance. They are counted with the length of
+// the last value that one of them has read, but at least 1 MiB. MGet is counted with the size of
+// its buffer. Calls of up to 16 KiB and calls of a Conn do not wait, and are not counted. The
+// default is 64 MiB: more is not faster, and delays small commands.
 func InFlight(bytes int64) Option {
 	if bytes < 1 {
 		panic(fmt.Sprintf("redisbuf: InFlight(%d) is below 1", bytes))
@@ -41,12 +42,12 @@ func InFlight(bytes int64) Option {
 	return func(s *settings) { s.inFlight = bytes }
 }
 
-// A SetOption configures a SET. Making one allocates nothing.
+// A SetOption configures a SET. Creating one allocates nothing.
 type SetOption struct {
 	expiry string // PX or KEEPTTL; or empty
 	ms     int64  // the argument of PX
 	when   string // NX or XX; or empty
-	args   int    // how many arguments appendTo adds
+	args   int    // number of arguments that appendTo adds
 }
 
 var (
@@ -55,7 +56,7 @@ var (
 	errExpiry        = errors.New("redisbuf: an expiry of less than a millisecond")
 )
 
-// Expire has the value expire after d, rounded down to whole milliseconds (PX). A call with less
+// Expire makes the value expire after d, rounded down to whole milliseconds (PX). A call with less
 // than a millisecond fails.
 func Expire(d time.Duration) SetOption {
 	return SetOption{expiry: "PX", ms: d.Milliseconds(), args: 2}
@@ -70,7 +71,7 @@ func IfAbsent() SetOption { return SetOption{when: "NX", args: 1} }
 // IfPresent sets the key only if it exists (XX).
 func IfPresent() SetOption { return SetOption{when: "XX", args: 1} }
 
-// combine returns one option with the effects of opts, of which at most one is an expiry, and one a
+// combine returns one option with the effects of opts. It allows at most one expiry and one
 // condition.
 func combine(opts []SetOption) (s SetOption, err error) {
 	for _, opt := range opts {

@@ -9,36 +9,36 @@ import (
 )
 
 // A Pipeline collects calls that read into memory or set from memory. Exec sends them together
-// before it reads the replies: one round trip for all calls to one server. It borrows the calls'
-// arguments until Exec returns, and keeps none of them alive after that. This is not a transaction:
-// other clients' commands may run in between. Each call has its own error.
+// before it reads the replies: one round trip for all calls to one server. The Pipeline borrows the
+// calls' arguments until Exec returns, and keeps none of them alive after that. A Pipeline is not a
+// transaction: other clients' commands may run in between. Each call has its own error.
 //
-// InFlight limits the bytes that are sent before the first reply is read: calls with more bytes in
-// flight take more than one round trip. Several servers are asked at the same time, each in a
-// separate goroutine.
+// InFlight limits the bytes that are sent before the first reply is read. Calls that have more
+// bytes in flight take more than one round trip. Several servers are used at the same time, each in
+// a separate goroutine.
 //
 // A Pipeline can be used again after Exec. It is for one goroutine at a time.
 type Pipeline struct {
 	c        *Client
 	results  []*Result
-	oneByOne bool // the servers are asked one after the other
+	oneByOne bool // the servers are used one after the other
 }
 
 // A Result is the result of one call of a Pipeline.
 type Result struct {
-	cmd  command // nil when it is not to be executed any more
+	cmd  command // nil if the call must not be executed any more
 	n    int64
 	err  error
-	done bool // it was executed, or refused
+	done bool // the call was executed, or refused
 
-	end int64 // where the request ends in the bytes that were queued with it
+	end int64 // end of the request in the bytes that were queued on the connection
 }
 
 // Len returns the length of the value that was read.
 func (r *Result) Len() int64 { return r.n }
 
 // Err returns the error that the Client's method of the same name would have returned. Before Exec
-// it returns an error, too.
+// it returns the error that the call was not executed.
 func (r *Result) Err() error {
 	if !r.done {
 		return errNotExecuted
@@ -49,7 +49,7 @@ func (r *Result) Err() error {
 // Pipeline returns an empty Pipeline.
 func (c *Client) Pipeline() *Pipeline { return &Pipeline{c: c} }
 
-// reset forgets the calls.
+// reset removes the calls.
 func (p *Pipeline) reset() {
 	for _, r := range p.results {
 		r.cmd = nil
@@ -58,26 +58,26 @@ func (p *Pipeline) reset() {
 	p.results, p.oneByOne = p.results[:0], false
 }
 
-// add collects a command.
+// add adds a command to the Pipeline.
 func (p *Pipeline) add(cmd command) *Result {
 	r := &Result{cmd: cmd}
 	p.results = append(p.results, r)
 	return r
 }
 
-// refuse collects a call that is not sent, because of err or because it does nothing.
+// refuse adds a call that is not sent, because of err or because it does nothing.
 func (p *Pipeline) refuse(err error) *Result {
 	r := &Result{err: err}
 	p.results = append(p.results, r)
 	return r
 }
 
-// GetToBuffer collects what Client.GetToBuffer does.
+// GetToBuffer adds a Client.GetToBuffer to the Pipeline.
 func (p *Pipeline) GetToBuffer(key string, buf []byte) *Result {
 	return p.add(&getCmd{getHeader: wholeOf(key), buf: buf})
 }
 
-// GetRangeToBuffer collects what Client.GetRangeToBuffer does.
+// GetRangeToBuffer adds a Client.GetRangeToBuffer to the Pipeline.
 func (p *Pipeline) GetRangeToBuffer(key string, off int64, buf []byte) *Result {
 	switch {
 	case off < 0:
@@ -88,13 +88,13 @@ func (p *Pipeline) GetRangeToBuffer(key string, off int64, buf []byte) *Result {
 	return p.add(&getCmd{getHeader: rangeOf(key, off, int64(len(buf))), buf: buf})
 }
 
-// GetChain collects what Client.GetChain does.
+// GetChain adds a Client.GetChain to the Pipeline.
 func (p *Pipeline) GetChain(key string, dst *millrace.Chain, limit int) *Result {
 	_ = dst.Len() // as in Client.GetChain
 	return p.add(&getChainCmd{getHeader: wholeOf(key), dst: dst, limit: int64(limit)})
 }
 
-// SetFromBuffer collects what Client.SetFromBuffer does.
+// SetFromBuffer adds a Client.SetFromBuffer to the Pipeline.
 func (p *Pipeline) SetFromBuffer(key string, buf []byte, opts ...SetOption) *Result {
 	set, err := newSetHeader(key, int64(len(buf)), opts)
 	if err != nil {
@@ -103,7 +103,7 @@ func (p *Pipeline) SetFromBuffer(key string, buf []byte, opts ...SetOption) *Res
 	return p.add(&setCmd{setHeader: set, buf: buf})
 }
 
-// SetChain collects what Client.SetChain does.
+// SetChain adds a Client.SetChain to the Pipeline.
 func (p *Pipeline) SetChain(key string, src *millrace.Chain, opts ...SetOption) *Result {
 	set, err := newSetHeader(key, int64(src.Len()), opts)
 	if err != nil {
@@ -112,14 +112,14 @@ func (p *Pipeline) SetChain(key string, src *millrace.Chain, opts ...SetOption) 
 	return p.add(&setChainCmd{setHeader: set, src: src})
 }
 
-// Exec executes the calls that were collected, in their order on each server, and returns the first
-// error of a call, or nil.
+// Exec executes the collected calls, in their order on each server, and returns the first error of
+// a call, or nil.
 //
-// Calls that failed and are safe to retry are retried one by one, which may put them behind calls
-// of other keys. Calls of one key stay in their order: a call that the server has refused, or that
-// was lost, keeps its error if a later one of the same key was executed, or may have been, unless
-// both of them read. (Only if go-redis learns in the middle of Exec that a key's slot has moved can
-// two calls of the key be on two servers at once.)
+// Calls that failed and are safe to retry are retried one by one, so that they may be executed
+// after calls of other keys. Calls of one key stay in their order. A call that the server has
+// refused, or that was lost, keeps its error if a later call of the same key was executed, or may
+// have been, unless both of them read. (Two calls of one key can be on two servers at the same time
+// only if go-redis learns in the middle of Exec that the key's slot has moved.)
 func (p *Pipeline) Exec(ctx context.Context) error {
 	defer p.reset() // also after a panic in one of the calls
 	p.run(ctx, p.groups(ctx))
@@ -138,13 +138,13 @@ func (p *Pipeline) Exec(ctx context.Context) error {
 	return first
 }
 
-// groups returns the calls by their servers. A call that has no server gets an error.
+// groups returns the calls, grouped by server. A call that has no server gets an error.
 func (p *Pipeline) groups(ctx context.Context) (groups []*group) {
 	for _, r := range p.results {
 		if r.cmd == nil {
 			continue
 		}
-		r.err = errNotExecuted // in case the user's Dialer ends the goroutine of its group
+		r.err = errNotExecuted // if the user's Dialer ends the goroutine of the group
 		n, err := p.c.nodeOf(ctx, r.cmd.info().key)
 		if err != nil {
 			r.err = err
@@ -162,7 +162,7 @@ func (p *Pipeline) groups(ctx context.Context) (groups []*group) {
 	return groups
 }
 
-// run executes groups, at the same time unless they share a connection or a buffer.
+// run executes groups, concurrently unless they share a connection or a buffer.
 func (p *Pipeline) run(ctx context.Context, groups []*group) {
 	if len(groups) > 1 && p.c.sticky == nil && !p.oneByOne {
 		runAll(ctx, groups)
@@ -173,8 +173,8 @@ func (p *Pipeline) run(ctx context.Context, groups []*group) {
 	}
 }
 
-// runAll executes groups at the same time. If the user's Dialer or credentials provider has
-// panicked, it panics with that value.
+// runAll executes groups concurrently. If the user's Dialer or credentials provider has panicked,
+// runAll panics with the same value.
 func runAll(ctx context.Context, groups []*group) {
 	var all sync.WaitGroup
 	for _, g := range groups {

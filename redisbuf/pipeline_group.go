@@ -8,17 +8,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A group is the calls of a Pipeline that go to one server.
+// A group is the set of a Pipeline's calls to one server.
 type group struct {
 	client   *Client
 	node     *node
 	calls    []*Result
-	panicked any // panic of the user's Dialer or credentials provider
+	panicked any // value of a panic of the user's Dialer or credentials provider
 }
 
-// run executes the calls, as many at a time as InFlight allows. A batch's failed calls are retried
-// before the next batch, so that they stay ahead of its calls. There is no other batch after the
-// server was lost.
+// run executes the calls in batches, each as large as InFlight allows. The failed calls of a batch
+// are retried before the next batch, so that they are executed before its calls. If the server was
+// lost, there is no further batch.
 func (g *group) run(ctx context.Context) {
 	for rest := g.calls; len(rest) > 0; {
 		n, weight := g.batch(rest)
@@ -42,8 +42,8 @@ func (g *group) run(ctx context.Context) {
 	}
 }
 
-// batch returns how many of the calls may be sent before the first reply is read, which is at least
-// one, and how many bytes they have in flight.
+// batch returns how many of the calls, at least one, may be sent before the first reply is read,
+// and how many bytes they have in flight.
 func (g *group) batch(calls []*Result) (n int, weight int64) {
 	limit := g.client.settings.inFlight
 	for i, r := range calls {
@@ -56,7 +56,8 @@ func (g *group) batch(calls []*Result) (n int, weight int64) {
 	return len(calls), weight
 }
 
-// execute executes calls on one connection. Without a connection, all calls get the error of that.
+// execute executes calls on one connection. If there is no connection, all calls get the error of
+// the attempt to get one.
 func (g *group) execute(ctx context.Context, calls []*Result, weight int64) {
 	if err := g.runAll(ctx, calls, weight); err != nil {
 		for _, r := range calls {
@@ -89,7 +90,7 @@ func (g *group) runAll(ctx context.Context, calls []*Result, weight int64) error
 	return nil
 }
 
-// errNotSent is the error of calls that were not sent because of a call before them.
+// errNotSent is the error of calls that were not sent because an earlier call failed.
 var errNotSent = errors.New(
 	"redisbuf: not sent, because a call before it in the pipeline has failed")
 
@@ -108,7 +109,7 @@ func (c *conn) runAll(ctx context.Context, calls []*Result) {
 		fail(calls[read:], err, true)
 	} else {
 		sent := c.sentOf(calls[:composed])
-		if closedByServer(err) { // an earlier reply may say why
+		if closedByServer(err) { // an earlier reply may give the reason
 			read, _ = c.readAll(calls[:sent])
 		}
 		fail(calls[read:sent], err, true)
@@ -120,8 +121,8 @@ func (c *conn) runAll(ctx context.Context, calls []*Result) {
 	_ = c.finish(ctx, err)
 }
 
-// sendAll sends calls. If it returns an error, it has composed the first of them, and some of these
-// may have left.
+// sendAll sends calls. If it returns an error, it has composed only the first composed calls, and
+// may have sent some of them.
 func (c *conn) sendAll(calls []*Result) (composed int, err error) {
 	for i, r := range calls {
 		if err := r.cmd.compose(c); err != nil {
@@ -132,7 +133,7 @@ func (c *conn) sendAll(calls []*Result) (composed int, err error) {
 	return len(calls), c.flush()
 }
 
-// sentOf returns how many of calls, which were composed, have left completely.
+// sentOf returns how many of calls, all of which were composed, have been sent completely.
 func (c *conn) sentOf(calls []*Result) int {
 	n := len(calls)
 	for n > 0 && calls[n-1].end > c.written {
@@ -141,8 +142,8 @@ func (c *conn) sentOf(calls []*Result) int {
 	return n
 }
 
-// readAll reads the replies to calls. It returns how many calls have one, and why the next one has
-// none.
+// readAll reads the replies to calls. It returns the number of calls that have a reply, and the
+// error because of which the next call has none.
 func (c *conn) readAll(calls []*Result) (read int, err error) {
 	for i, r := range calls {
 		if r.err = r.cmd.read(c); r.err != nil && (c.broken || !c.aligned(r.err)) {
@@ -152,7 +153,7 @@ func (c *conn) readAll(calls []*Result) (read int, err error) {
 	return len(calls), nil
 }
 
-// fail gives err to calls that have no reply. It is about the first of them.
+// fail sets the error of calls that have no reply. err is the error of the first of them.
 func fail(calls []*Result, err error, sent bool) {
 	for i, r := range calls {
 		r.err = err
@@ -164,12 +165,12 @@ func fail(calls []*Result, err error, sent bool) {
 		}
 		switch err.(type) {
 		case *ProtocolError, *BufferTooSmallError, *ValueTooLargeError:
-			err = ErrConnLost // all that it means for the others
+			err = ErrConnLost // for the other calls err only means a lost connection
 		}
 	}
 }
 
-// retry executes failed calls again, one by one, if that may help. It stops when a call finds no
+// retry executes failed calls again, one by one, if that may succeed. It stops when a call finds no
 // server.
 func (g *group) retry(ctx context.Context, calls []*Result) {
 	if !slices.ContainsFunc(calls, func(r *Result) bool { return r.err != nil }) {
@@ -194,15 +195,16 @@ func (g *group) retry(ctx context.Context, calls []*Result) {
 	}
 }
 
-// A failedCall is a call that is to be executed again.
+// A failedCall is a call to be executed again.
 type failedCall struct {
 	result *Result
 	call   call
 }
 
-// retryable returns the failed calls that may be executed again, after all of calls, and whether to
-// pause before. A SET would undo a later one, or contradict a later read that has seen the value
-// before it, and a read would see the value of a later SET.
+// retryable returns the failed calls that may be executed again after all of calls, and whether to
+// pause first. A call is not executed again after a later call of the same key: a SET would undo a
+// later SET, or contradict a later read that has seen the earlier value, and a read would see the
+// value of a later SET.
 func (g *group) retryable(ctx context.Context, calls []*Result) (failed []failedCall, pause bool) {
 	// Keys of later calls that may have been executed.
 	later := make(map[string]struct{ read, written bool })
@@ -234,7 +236,7 @@ func (g *group) retryable(ctx context.Context, calls []*Result) (failed []failed
 }
 
 // mayHaveRun reports whether a call with this error may have been executed. A read without a reply
-// counts as not executed.
+// is treated as not executed.
 func mayHaveRun(err error) bool {
 	switch {
 	case err == nil, isA[*SentError](err):
@@ -246,8 +248,8 @@ func mayHaveRun(err error) bool {
 	return !isLoss(err)
 }
 
-// isUnreachable reports whether err, of a call with all its tries, means that another call would
-// have no server either, or no time.
+// isUnreachable reports whether err, which is the error of a call after all its tries, means that
+// another call would find no server either, or would have no time.
 func isUnreachable(err error) bool {
 	if err == nil || isServerError(err) {
 		return false
@@ -259,8 +261,8 @@ func isUnreachable(err error) bool {
 		}
 	}
 	if isA[*SentError](err) || errors.Is(err, ErrConnLost) {
-		// One connection was lost, at the first try. Only after a timeout would another call wait
-		// as long.
+		// One connection was lost, at the first try. Another call would wait as long only after a
+		// timeout.
 		return isTimeout(err)
 	}
 	return isLoss(err)

@@ -9,26 +9,26 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// readAheadLen is how much of a value a ReaderAt's Read asks for at a time, so that the round trip
-// does not matter.
+// readAheadLen is the number of bytes of a value that Read of a ReaderAt requests at a time, so
+// that the time of the round trip does not matter.
 const readAheadLen = 1 << 20
 
 // A ReaderAt reads ranges of a value. It is an io.ReaderAt, for any number of goroutines, and an
-// io.ReadSeeker, for one: fit for http.ServeContent and io.NewSectionReader.
+// io.ReadSeeker, for one goroutine. It can be used with http.ServeContent and io.NewSectionReader.
 //
-// Each range is read by one GETRANGE, so it is of one version of the value. The length is requested
-// before and after it: if it differs from the length at the creation of the ReaderAt, the error is
-// a *ValueChangedError, with length 0 if the key is gone. The replacement of a value by one of the
-// same length is not noticed. If you need all ranges from one version, give each version its own
-// key, or read the whole value with GetTo or GetChain.
+// Each range is read by one GETRANGE, so all its bytes are of one version of the value. The length
+// is requested before and after the range. If it differs from the length at the creation of the
+// ReaderAt, the error is a *ValueChangedError, with length 0 if the key was deleted. The
+// replacement of a value by one of the same length is not detected. If you need all ranges from one
+// version, give each version its own key, or read the whole value with GetTo or GetChain.
 type ReaderAt struct {
 	c     *Client
 	ctx   context.Context
 	key   string
 	size  int64
-	off   int64          // of Read and Seek, at least 0
-	block millrace.Draft // the bytes read ahead, unless it is empty
-	ahead []byte         // the end of block, which is the bytes at off
+	off   int64          // offset of Read and Seek, at least 0
+	block millrace.Draft // holds the bytes read ahead, unless it is empty
+	ahead []byte         // the unread end of block: the bytes from off on
 }
 
 // A ValueChangedError says that a value has become longer or shorter since its ReaderAt was made.
@@ -47,7 +47,7 @@ func (c *Client) ReaderAt(ctx context.Context, key string) (*ReaderAt, error) {
 	err := c.do(ctx, cmd)
 	size := cmd.n
 	if err == nil && size == 0 {
-		// The value is empty or missing. A GET tells one from the other atomically.
+		// The value is empty or missing. A GET distinguishes the two atomically.
 		get := &getCmd{getHeader: wholeOf(key)}
 		err = c.do(ctx, get)
 		if small, ok := errors.AsType[*BufferTooSmallError](err); ok {
@@ -60,7 +60,7 @@ func (c *Client) ReaderAt(ctx context.Context, key string) (*ReaderAt, error) {
 	return &ReaderAt{c: c, ctx: ctx, key: key, size: size}, nil
 }
 
-// Size returns the length of the value when the ReaderAt was made.
+// Size returns the length of the value at the creation of the ReaderAt.
 func (r *ReaderAt) Size() int64 { return r.size }
 
 // ReadAt implements io.ReaderAt. It borrows p.
@@ -108,7 +108,7 @@ func (r *ReaderAt) Read(p []byte) (int, error) {
 // readAhead reads the n bytes at off into a block.
 func (r *ReaderAt) readAhead(n int) error {
 	block := millrace.DefaultPool().Get(n)
-	defer block.Release() // after an error; otherwise r has it
+	defer block.Release() // after an error; otherwise r owns the block
 	p := block.Bytes()[:n]
 	if _, err := r.ReadAt(p, r.off); err != nil {
 		return err
@@ -117,7 +117,7 @@ func (r *ReaderAt) readAhead(n int) error {
 	return nil
 }
 
-// skipAhead forgets the first n bytes that were read ahead.
+// skipAhead drops the first n bytes that were read ahead.
 func (r *ReaderAt) skipAhead(n int) {
 	if r.ahead = r.ahead[n:]; len(r.ahead) == 0 {
 		r.ahead = nil
@@ -154,7 +154,7 @@ func (r *ReaderAt) Close() error {
 	return nil
 }
 
-// A strlenCmd asks for the length of a value: 0 if there is no such key.
+// A strlenCmd requests the length of a value, which is 0 if there is no such key.
 type strlenCmd struct{ commandInfo }
 
 func (s *strlenCmd) compose(c *conn) error {
@@ -169,8 +169,8 @@ func (s *strlenCmd) read(c *conn) (err error) {
 
 func (s *strlenCmd) weight(int64) int64 { return 0 }
 
-// A rangeCmd reads a range of a value that has length bytes into buf, and notices if the value has
-// another length. It asks for the length, the range, and the length again.
+// A rangeCmd reads a range of a value of length bytes into buf, and detects a change of the value's
+// length. It requests the length, the range, and the length again.
 type rangeCmd struct {
 	getCmd
 	length int64
@@ -188,7 +188,7 @@ func (r *rangeCmd) compose(c *conn) error {
 	return err
 }
 
-// read reads all three replies. The first error counts, unless a later one makes the connection
+// read reads all three replies. It returns the first error, unless a later one makes the connection
 // unusable.
 func (r *rangeCmd) read(c *conn) error {
 	var first error
@@ -203,7 +203,7 @@ func (r *rangeCmd) read(c *conn) error {
 		}
 	}
 	if first == nil && r.n != int64(len(r.buf)) {
-		// The value has had its length before and after, and less in between.
+		// The value had the expected length before and after, but was shorter in between.
 		first = &ValueChangedError{Was: r.length, Is: r.off + r.n}
 	}
 	return first

@@ -8,8 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The kinds of replies, by the first byte: all of RESP2, and the ones of RESP3 that are possible
-// here.
+// The kinds of replies, by the first byte: all of RESP2, and those of RESP3 that are possible here.
 const (
 	kindStatus    = '+'
 	kindError     = '-'
@@ -33,25 +32,25 @@ const (
 	// (proto-max-bulk-len).
 	maxValue = 512 << 20
 
-	// maxSkip is how much of an unwanted value is read to keep the connection. Reading more costs
-	// more than a new connection.
+	// maxSkip is the number of bytes of an unwanted value that are read to keep the connection.
+	// Reading more costs more than a new connection.
 	maxSkip = 1 << 20
 
-	// maxNesting bounds how deep an unwanted reply may be.
+	// maxNesting limits the depth of an unwanted reply.
 	maxNesting = 8
 
-	// maxElements bounds the elements of an unwanted reply.
+	// maxElements limits the number of elements of an unwanted reply.
 	maxElements = 1 << 16
 )
 
 // A header is the first line of a reply.
 type header struct {
 	kind byte
-	n    int64  // an integer's value, or the length of a bulk, array and the like; -1 for null
-	text []byte // of a status or an error: valid until more bytes are received
+	n    int64  // value of an integer, or length of a bulk string, array etc.; -1 for null
+	text []byte // text of a status or an error, valid until more bytes are received
 }
 
-// parseHeader returns the header in line, which does not include the line end.
+// parseHeader parses line, which does not include the line end.
 func parseHeader(line []byte) (h header, err error) {
 	if len(line) == 0 {
 		return h, badReply("an empty line")
@@ -77,15 +76,15 @@ func parseHeader(line []byte) (h header, err error) {
 	return h, badReply("a reply that begins with %q", h.kind)
 }
 
-// parseInt returns the number in p, which is decimal and without a plus.
+// parseInt returns the decimal number in p, which must not have a plus sign.
 func parseInt(p []byte) (n int64, ok bool) {
 	n, err := strconv.ParseInt(string(p), 10, 64)
 	return n, err == nil && p[0] != '+'
 }
 
-// lineLen is the longest line of a reply. It is also how many bytes a connection receives at a time
-// when it waits for a line: a short value, or the beginning of a long one, comes with it. A long
-// value is received past that buffer.
+// lineLen is the length of the longest line of a reply. It is also the number of bytes that a
+// connection receives at a time when it waits for a line: a short value, or the beginning of a long
+// one, arrives with the line. The rest of a long value is received directly, without that buffer.
 const lineLen = 4 << 10
 
 // readLine returns the next line, without its end. The line is valid until more bytes are read.
@@ -108,7 +107,7 @@ func (c *conn) readPart(p []byte) error {
 	return err
 }
 
-// nextHeader returns the next header, which may be of a push or an attribute.
+// nextHeader returns the next header, which may be that of a push or an attribute.
 func (c *conn) nextHeader() (header, error) {
 	line, err := c.readLine()
 	if err != nil {
@@ -118,11 +117,11 @@ func (c *conn) nextHeader() (header, error) {
 }
 
 // readReply returns the header of the reply to a command. It skips pushes and attributes. If the
-// reply is an error, it returns that, and redis.Nil for null.
+// reply is an error, readReply returns that error, and for null redis.Nil.
 func (c *conn) readReply() (header, error) {
 	if c.asking {
-		// The reply to the ASKING before the command. If it is an error, the command's reply has
-		// the consequence.
+		// This is the reply to the ASKING before the command. If it is an error, the command's
+		// reply shows the consequence.
 		if err := c.skipReply(); err != nil && !isServerError(err) {
 			return header{}, err
 		}
@@ -149,7 +148,7 @@ func (c *conn) readHeader() (header, error) {
 	}
 }
 
-// replyError returns the error that a reply is, if it is one.
+// replyError returns the error in a reply, or nil if the reply is not an error.
 func (c *conn) replyError(h header) error {
 	switch {
 	case h.kind == kindError:
@@ -172,7 +171,8 @@ func (c *conn) replyError(h header) error {
 	return nil
 }
 
-// readKind returns the number in the header of a reply that is to be of a kind, which want names.
+// readKind returns the number in the header of a reply, which must be of the given kind. want is
+// the name of the kind, for the error.
 func (c *conn) readKind(kind byte, want string) (int64, error) {
 	h, err := c.readReply()
 	if err == nil && h.kind != kind {
@@ -184,11 +184,11 @@ func (c *conn) readKind(kind byte, want string) (int64, error) {
 	return h.n, nil
 }
 
-// readValueHeader returns the length of the value that a reply is. The value follows, and is read
-// by readPart and readEnd.
+// readValueHeader returns the length of the value in a reply. The caller then reads the value with
+// readPart and readEnd.
 func (c *conn) readValueHeader() (int64, error) { return c.readKind(kindBulk, "a value") }
 
-// readOK reads the reply to a command that returns nothing.
+// readOK reads the reply to a command that returns no value.
 func (c *conn) readOK() error {
 	_, err := c.readKind(kindStatus, "a status")
 	return err
@@ -203,7 +203,7 @@ func (c *conn) readLen() (int64, error) {
 	return n, err
 }
 
-// readEnd reads the line end behind a value.
+// readEnd reads the line end after a value.
 func (c *conn) readEnd() error {
 	p, err := c.in.Peek(len("\r\n"))
 	if err != nil {
@@ -216,8 +216,8 @@ func (c *conn) readEnd() error {
 	return err
 }
 
-// refuse skips the last rest bytes of a value, and returns why. A connection that has too much to
-// skip is given up.
+// refuse skips the last rest bytes of a value, and returns why. If there are too many bytes to
+// skip, it marks the connection as broken.
 func (c *conn) refuse(rest int64, why error) error {
 	if rest > maxSkip && !c.keep && !c.pipelined {
 		c.broken = true
@@ -227,7 +227,7 @@ func (c *conn) refuse(rest int64, why error) error {
 	return why
 }
 
-// skipReply reads a reply and forgets it, unless it is an error.
+// skipReply reads and drops a reply, and returns it if it is an error.
 func (c *conn) skipReply() error {
 	h, err := c.readHeader()
 	if err != nil {
@@ -251,7 +251,7 @@ func (c *conn) skipRest(h header, nesting int) error {
 	return nil
 }
 
-// skipElements reads n replies and forgets them.
+// skipElements reads and drops n replies.
 func (c *conn) skipElements(n int64, nesting int) error {
 	if nesting == 0 || n > maxElements {
 		return badReply("an unexpected reply of %d elements", n)
@@ -264,7 +264,7 @@ func (c *conn) skipElements(n int64, nesting int) error {
 	return nil
 }
 
-// skipElement reads a reply and the attributes before it, and forgets them.
+// skipElement reads and drops a reply and the attributes before it.
 func (c *conn) skipElement(nesting int) error {
 	for {
 		h, err := c.nextHeader()
@@ -285,8 +285,8 @@ func (c *conn) skipValue(n int64) error {
 	return c.readEnd()
 }
 
-// skipPushes reads the pushes that have come behind the last reply. Anything else there is a
-// protocol error.
+// skipPushes reads and drops the pushes that have arrived after the last reply. Any other bytes
+// there are a protocol error.
 func (c *conn) skipPushes() error {
 	for c.in.Buffered() > 0 {
 		if !c.behindReply() {
@@ -305,7 +305,7 @@ func (c *conn) unread() []byte {
 	return p
 }
 
-// behindReply reports whether the unread bytes may follow the last reply of a call.
+// behindReply reports whether the unread bytes are valid after the last reply of a call.
 func (c *conn) behindReply() bool {
 	p := c.unread()
 	return len(p) == 0 || p[0] == kindPush

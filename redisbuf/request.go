@@ -2,17 +2,17 @@ package redisbuf
 
 import "strconv"
 
-// maxKept is the largest buffer that a connection keeps for its next request.
+// maxKept is the size in bytes of the largest buffer that a connection keeps for its next request.
 const maxKept = 4 << 10
 
-// A request is the text of the commands that are composed, without long values.
+// A request is the text of the composed commands, without long values.
 type request struct {
 	buf    []byte
-	begun  int  // buf[:begun] is queued
-	asking bool // each command is preceded by ASKING: its slot is moving to this server
+	begun  int  // buf[:begun] has been queued
+	asking bool // each command follows an ASKING: its slot is being moved to this server
 }
 
-// reset forgets all text.
+// reset removes all text.
 func (q *request) reset() {
 	if cap(q.buf) > maxKept {
 		q.buf = nil
@@ -20,14 +20,15 @@ func (q *request) reset() {
 	q.buf, q.begun, q.asking = q.buf[:0], 0, false
 }
 
-// part returns the text that was added since the last call of part. More text does not change it.
+// part returns the text that was added since the last call of part. Text added later does not
+// change it.
 func (q *request) part() []byte {
 	p := q.buf[q.begun:len(q.buf):len(q.buf)]
 	q.begun = len(q.buf)
 	return p
 }
 
-// array begins a command of n arguments.
+// array adds the start of a command of n arguments.
 func (q *request) array(n int) {
 	if q.asking {
 		q.buf = append(q.buf, "*1\r\n$6\r\nASKING\r\n"...)
@@ -51,7 +52,7 @@ func (q *request) intArg(n int64) {
 	q.lineEnd()
 }
 
-// bulkLen begins an argument of n bytes. The caller adds them, and a lineEnd.
+// bulkLen adds the start of an argument of n bytes. The caller then adds the n bytes and a lineEnd.
 func (q *request) bulkLen(n int64) { q.line('$', n) }
 
 func (q *request) line(kind byte, n int64) {

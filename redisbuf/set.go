@@ -6,8 +6,8 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// SetFromBuffer sets key to buf. The command and buf go to the socket in one writev; from 1 MiB on,
-// in two. It borrows buf.
+// SetFromBuffer sets key to buf. The command and buf are sent to the socket in one writev; for 1
+// MiB and more, in two. SetFromBuffer borrows buf.
 //
 // The error is redis.Nil if a condition ([IfAbsent], [IfPresent]) did not hold. After a *SentError
 // it is unknown whether the key was set.
@@ -37,10 +37,10 @@ func (c *Client) SetChain(ctx context.Context, key string, src *millrace.Chain,
 	return c.do(ctx, cmd)
 }
 
-// A setHeader is a part of each command that sets a key: all but the value.
+// A setHeader is embedded in each command that sets a key: everything except the value.
 type setHeader struct {
 	commandInfo
-	size int64 // of the value
+	size int64 // length of the value in bytes
 	opt  SetOption
 }
 
@@ -49,7 +49,7 @@ func newSetHeader(key string, size int64, opts []SetOption) (setHeader, error) {
 	return setHeader{commandInfo: commandInfo{key: key, writes: true}, size: size, opt: opt}, err
 }
 
-// begin queues the request up to the value.
+// begin queues the part of the request before the value.
 func (s *setHeader) begin(c *conn) {
 	c.array(3 + s.opt.args)
 	c.arg("SET")
@@ -58,7 +58,7 @@ func (s *setHeader) begin(c *conn) {
 	c.pushRequest()
 }
 
-// end queues the end of the request after the value.
+// end queues the part of the request after the value.
 func (s *setHeader) end(c *conn) {
 	c.lineEnd()
 	s.opt.appendTo(&c.request)
@@ -108,16 +108,17 @@ func (s *setChainCmd) compose(c *conn) error {
 }
 
 const (
-	// headStartLen is how much of a long value is sent ahead of the rest. Redis takes a long
-	// argument over as it was received, instead of copying it, if it has seen the command before
-	// all of the argument is there.
+	// headStartLen is the number of bytes of a long value that are sent before the rest. If Redis
+	// has parsed the command before the whole argument has arrived, it keeps the memory into which
+	// it received the argument, and does not copy it.
 	headStartLen = 64 << 10
 
-	// minHeadStart is the shortest value for which that pays.
+	// minHeadStart is the length of the shortest value for which the head start pays.
 	minHeadStart = 1 << 20
 )
 
-// pushValue queues p as a part of a value. With headStart, it sends the beginning of p at once.
+// pushValue queues p as a part of a value. If headStart is set, it sends the beginning of p at
+// once.
 func (c *conn) pushValue(p []byte, headStart bool) error {
 	if headStart {
 		n := min(len(p), headStartLen)

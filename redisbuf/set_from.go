@@ -10,18 +10,18 @@ import (
 )
 
 // SetFrom sets key to the next n bytes of r. From a TCP or Unix connection the kernel moves them to
-// a server's TCP connection (splice); otherwise they pass through one pooled block. It borrows r,
-// and does not read more than n bytes.
+// a server's TCP connection (splice); otherwise they pass through one pooled block. SetFrom borrows
+// r, and reads no more than n bytes.
 //
 // The errors are as for SetFromBuffer, and a *ReaderError if r fails: with io.ErrUnexpectedEOF if r
 // ends early, and with io.ErrNoProgress after a hundred reads without bytes or an error. The key is
 // then unchanged. The end of ctx does not end a Read of r that blocks. The call keeps its
-// connection meanwhile: an r that reads values needs another Client.
+// connection during that Read, so an r that reads values from Redis must use another Client.
 //
 // The call is not retried once r was read from. While a cluster moves slots, it may therefore
-// return an error that says MOVED or ASK (redis.IsMovedError, redis.IsAskError). After a MOVED,
-// another call finds the new server as soon as go-redis knows it; an ASK lasts as long as the slot
-// moves. SetFromBuffer, SetChain and SetFile follow the redirection themselves.
+// return a MOVED or ASK error (redis.IsMovedError, redis.IsAskError). After a MOVED, another call
+// finds the new server as soon as go-redis knows it. An ASK is returned until the slot has been
+// moved. SetFromBuffer, SetChain and SetFile follow the redirection themselves.
 func (c *Client) SetFrom(ctx context.Context, key string, r io.Reader, n int64,
 	opts ...SetOption) error {
 	cmd, err := newSetFrom(key, r, n, opts)
@@ -58,15 +58,15 @@ func (s *setFromCmd) compose(c *conn) error {
 	return s.copyFrom(c, s.r, left)
 }
 
-// copyFrom sends the last n bytes of the value from r, through a block, and the rest of the
-// command.
+// copyFrom sends the last n bytes of the value, which it reads from r through a block, and the rest
+// of the command.
 func (s *setHeader) copyFrom(c *conn, r io.Reader, n int64) error {
 	if n == 0 {
 		s.end(c)
 		return nil
 	}
 	block := millrace.DefaultPool().Get(int(min(n, relayBlock)))
-	defer block.Release() // flush has sent it
+	defer block.Release() // flush has sent the block's bytes
 	for n > 0 {
 		p := block.Bytes()
 		p = p[:min(n, int64(len(p)))]
@@ -87,10 +87,11 @@ func (s *setHeader) copyFrom(c *conn, r io.Reader, n int64) error {
 	return nil
 }
 
-// maxEmptyReads is how often in a row a reader may return neither bytes nor an error, as in bufio.
+// maxEmptyReads is the number of consecutive reads without bytes and without an error that are
+// allowed, as in bufio.
 const maxEmptyReads = 100
 
-// readFrom reads at least one byte from r, or returns a ReaderError or the context's error.
+// readFrom reads at least one byte from r, or returns a *ReaderError or the context's error.
 func (c *conn) readFrom(r io.Reader, p []byte) (int, error) {
 	for range maxEmptyReads {
 		n, err := r.Read(p)
@@ -109,8 +110,8 @@ func (c *conn) readFrom(r io.Reader, p []byte) (int, error) {
 	return 0, &ReaderError{Err: io.ErrNoProgress}
 }
 
-// A ReaderError says that the reader of SetFrom, or the file of SetFile, failed. The key is as it
-// was.
+// A ReaderError reports that the reader of SetFrom, or the file of SetFile, failed. The key is
+// unchanged.
 type ReaderError struct{ Err error }
 
 func (e *ReaderError) Error() string {
@@ -121,14 +122,14 @@ func (e *ReaderError) Error() string {
 // Unwrap returns the reader's error.
 func (e *ReaderError) Unwrap() error { return e.Err }
 
-// minSendfile is the shortest file for which sendfile pays. A shorter one is read into a block, and
-// leaves together with the command.
+// minSendfile is the size of the shortest file for which sendfile pays. A shorter file is read into
+// a block, and sent together with the command.
 const minSendfile = 64 << 10
 
 // SetFile sets key to the content of f, from its beginning to its end. On a TCP or Unix connection
-// the kernel moves the bytes of a file of 64 KiB and more (sendfile). It borrows f, and neither
-// uses nor moves its position. It refuses files that are not regular, and files with size 0 and
-// content, as in /proc.
+// the kernel moves the bytes of a file of 64 KiB and more (sendfile). SetFile borrows f, and
+// neither uses nor moves its position. It refuses files that are not regular, and files that report
+// size 0 but have content, as in /proc.
 //
 // The errors are as for SetFromBuffer, and a *ReaderError if f cannot be read: with
 // io.ErrUnexpectedEOF if f has become shorter meanwhile. The key is then unchanged.
@@ -155,7 +156,7 @@ func newSetFile(key string, f *os.File, opts []SetOption) (*setFileCmd, error) {
 	return &setFileCmd{setHeader: set, f: f}, err
 }
 
-// fileSize returns the size of a regular file.
+// fileSize returns the size of f, which must be a regular file.
 func fileSize(f *os.File) (int64, error) {
 	info, err := f.Stat()
 	if err != nil {

@@ -10,14 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxStep is how many bytes the kernel is asked to move at a time. Each step has the whole timeout.
+// maxStep is the number of bytes that the kernel moves in one step. Each step may take the whole
+// timeout.
 const maxStep = 256 << 10
 
 // canSplice reports whether the kernel may move bytes from the connection.
 func (c *conn) canSplice() bool { return c.raw != nil && c.in.Buffered() == 0 }
 
-// awaitBytes waits until the server has sent something, and returns how many bytes can be read
-// without waiting.
+// awaitBytes waits until the server has sent bytes, and returns how many can be read without
+// waiting.
 func (c *conn) awaitBytes() (int, error) {
 	if err := c.readDeadline.renew(); err != nil {
 		return 0, err
@@ -29,8 +30,8 @@ func (c *conn) awaitBytes() (int, error) {
 	return n, err
 }
 
-// readable waits until a socket has bytes, and returns how many. At the end of the stream it
-// returns io.EOF.
+// readable waits until a socket has bytes to read, and returns their number. At the end of the
+// stream it returns io.EOF.
 func readable(raw syscall.RawConn) (n int, err error) {
 	waitErr := raw.Read(func(fd uintptr) bool {
 		got, peekErr := peek(int(fd))
@@ -66,8 +67,8 @@ func (c *conn) canSpliceFrom(r io.Reader) bool {
 	return false
 }
 
-// spliceFrom sends the received bytes of a socket, at most left, and returns how many bytes it took
-// from r. Only the server can make the splice wait, because the bytes are there.
+// spliceFrom sends the bytes that a socket has received, at most left, and returns how many bytes
+// it took from r. Only the server can make the splice wait, because r's bytes have arrived already.
 func (c *conn) spliceFrom(r io.Reader, left int64) (int64, error) {
 	if err := c.flush(); err != nil {
 		return 0, err
@@ -99,8 +100,8 @@ func (c *conn) spliceFrom(r io.Reader, left int64) (int64, error) {
 	return n, err
 }
 
-// sendFile sends the first size bytes of f by sendfile, and returns how many have left. Without an
-// error, these may be fewer than size: the kernel cannot send from each file.
+// sendFile sends the first size bytes of f with sendfile, and returns how many have been sent. Even
+// without an error, these may be fewer than size, because the kernel cannot send from every file.
 func (c *conn) sendFile(f *os.File, size int64) (off int64, err error) {
 	if c.raw == nil {
 		return 0, nil
@@ -146,11 +147,12 @@ func (c *conn) sendFile(f *os.File, size int64) (off int64, err error) {
 }
 
 // checkIdle reports whether a connection that was idle can be used: the server has neither closed
-// it nor sent anything but pushes. known is false if it could not find out.
+// it nor sent anything but pushes. known is false if checkIdle could not determine this.
 func (c *conn) checkIdle() (usable, known bool) {
 	c.control(func(fd int) {
 		known, usable = true, !hungUp(fd)
-		// The bytes of another kind of connection are encrypted, and may be about the encryption.
+		// The bytes of other kinds of connections are encrypted, and may belong to the encryption
+		// protocol.
 		if usable && c.raw != nil {
 			first, err := peek(fd)
 			usable = err != nil || len(first) > 0 && first[0] == kindPush
@@ -159,7 +161,7 @@ func (c *conn) checkIdle() (usable, known bool) {
 	return usable || !known, known
 }
 
-// hungUp reports whether the server has closed the connection, as far as that is known.
+// hungUp reports whether the server is known to have closed the connection.
 func (c *conn) hungUp() (yes bool) {
 	c.control(func(fd int) { yes = hungUp(fd) })
 	return yes
@@ -178,16 +180,16 @@ func (c *conn) control(f func(fd int)) {
 	}
 }
 
-// hungUp reports whether the peer of a socket has closed it. Reading would not tell while there are
-// bytes, such as the last ones of a TLS connection.
+// hungUp reports whether the peer of a socket has closed it. A read would not show that while there
+// are unread bytes, such as the last ones of a TLS connection.
 func hungUp(fd int) bool {
 	p := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
 	n, err := unix.Poll(p[:], 0)
 	return err == nil && n > 0
 }
 
-// peek returns the first byte that has arrived at a socket, without taking it. It returns no byte
-// at the end of the stream, and EAGAIN if nothing has arrived.
+// peek returns the first byte that has arrived at a socket, without consuming it. It returns no
+// byte at the end of the stream, and EAGAIN if nothing has arrived.
 func peek(fd int) ([]byte, error) {
 	var p [1]byte
 	for {

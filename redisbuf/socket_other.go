@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// On other systems than Linux, values pass through a block, and idle connections are used without a
-// look at them.
+// On systems other than Linux, values pass through a block, and idle connections are used without a
+// check.
 
 func (c *conn) canSplice() bool { return false }
 

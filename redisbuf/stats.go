@@ -2,32 +2,32 @@ package redisbuf
 
 import "sync/atomic"
 
-// Stats describes a Client, on all servers together, and counts its work since New.
+// Stats describes a Client, for all servers together, and counts its work since New.
 type Stats struct {
 	Conns   int // open connections: InUse and Idle
-	InUse   int // connections that a call or a Conn has
+	InUse   int // connections that a call or a Conn uses
 	Idle    int // connections that no call uses
-	Waiting int // calls that wait for a connection: there are as many as the option Conns allows
+	Waiting int // calls that wait because all connections of the option Conns are in use
 
-	InFlight        int64 // bytes of values on their way, as the option InFlight counts them
+	InFlight        int64 // bytes of values in flight, as the option InFlight counts them
 	InFlightLimit   int64 // the limit of the option InFlight
-	InFlightWaiting int   // calls that wait until fewer bytes are on their way
+	InFlightWaiting int   // calls that wait until fewer bytes are in flight
 
-	Dials int64 // tries to make a connection, without the checks of a Sentinel's master
-	// Dials without success, because the server could not be reached or has refused the login.
+	Dials int64 // attempts to make a connection, except the checks of a Sentinel's master
+	// Dials that failed, because the server could not be reached or has refused the login.
 	DialsFailed int64
-	Dropped     int64 // connections that were lost, or were closed because of how a call ended
+	Dropped     int64 // connections that were lost, or closed because of a call's result
 	Retries     int64 // tries of calls after the first one
 	Redirects   int64 // Retries because of a MOVED or ASK
 }
 
-// counters are the part of Stats that only grows.
+// counters is the part of Stats that only grows.
 type counters struct {
 	dials, dialsFailed, dropped, retries, redirects atomic.Int64
 }
 
-// Stats returns the Client's statistics, also after Close. It allocates nothing, and locks each
-// server's pool for a moment. The figures may be of slightly different moments.
+// Stats returns the Client's statistics, even after Close. It allocates nothing, and locks each
+// server's pool for a moment. The figures may belong to slightly different moments.
 func (c *Client) Stats() Stats {
 	s := Stats{ // a part is read before the whole, so that it is never larger
 		InFlight: c.inFlight.taken.Load(), InFlightLimit: c.settings.inFlight,

@@ -5,31 +5,31 @@ import (
 	"sync/atomic"
 )
 
-// A Conn is a Client with one connection for all calls, so they execute in order. The connection
-// leads to the server of the first call's key; keys of other servers give [ErrOtherServer]. Calls
-// are not retried, and once the connection is lost all of them give [ErrConnLost]. A Conn is for
-// one goroutine and one call at a time: a call from within the reader or writer of another one
-// gives [ErrConnBusy].
+// A Conn is a Client with one connection for all calls, so that they execute in order. The
+// connection leads to the server of the first call's key. Calls for keys of other servers return
+// [ErrOtherServer]. Calls are not retried, and once the connection is lost all calls return
+// [ErrConnLost]. A Conn is for one goroutine and one call at a time: a call from within the reader
+// or writer of another call returns [ErrConnBusy].
 //
-// In a cluster, a slot that moves gives an error that says MOVED or ASK. A new Conn finds the slot
-// once it has moved.
+// In a cluster, a call for a slot that is being moved returns a MOVED or ASK error. A new Conn
+// finds the slot once it has been moved.
 //
-// Close gives the connection back.
+// Close returns the connection to the Client.
 type Conn struct {
 	Client
 	own stickyConn
 }
 
-// A stickyConn is the connection of a Conn, which takes it when it is first used.
+// A stickyConn is the connection of a Conn. It is taken at the first use.
 type stickyConn struct {
-	busy   atomic.Bool // a call is under way; the call may access the other fields
+	busy   atomic.Bool // a call is running, and only that call may access the other fields
 	node   *node
 	conn   *conn // nil before the first use and after Close
 	closed bool
 }
 
-// Conn returns a Conn. If the Client has one server, the Conn takes its connection now, and ctx
-// bounds the wait for that. Otherwise the Conn takes its connection when it is first used.
+// Conn returns a Conn. If the Client has only one server, the Conn takes its connection now, and
+// ctx limits the wait for it. Otherwise the Conn takes its connection at the first use.
 func (c *Client) Conn(ctx context.Context) (*Conn, error) {
 	conn := &Conn{}
 	conn.Client = Client{servers: c.servers, sticky: &conn.own}
@@ -49,8 +49,8 @@ func (c *Client) Conn(ctx context.Context) (*Conn, error) {
 	}
 }
 
-// Close gives the connection back. Later calls give ErrClosed. While a call is under way, Close
-// gives ErrConnBusy and does nothing.
+// Close returns the connection to the Client. Later calls return ErrClosed. While a call is
+// running, Close returns ErrConnBusy and does nothing.
 func (c *Conn) Close() error {
 	if !c.own.busy.CompareAndSwap(false, true) {
 		return ErrConnBusy
@@ -68,7 +68,8 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// use returns the connection, which leads to n. The caller gives it back by leave.
+// use returns the connection, which leads to n. The caller calls leave when it no longer uses the
+// connection.
 func (s *stickyConn) use(ctx context.Context, n *node) (c *conn, err error) {
 	if !s.busy.CompareAndSwap(false, true) {
 		return nil, ErrConnBusy
@@ -95,10 +96,10 @@ func (s *stickyConn) use(ctx context.Context, n *node) (c *conn, err error) {
 	return s.conn, nil
 }
 
-// leave is called when a call has ended.
+// leave ends the use of the connection by a call.
 func (s *stickyConn) leave() { s.busy.Store(false) }
 
-// take makes c, a connection to n, the Conn's own.
+// take makes c, a connection to n, the connection of the Conn.
 func (s *stickyConn) take(n *node, c *conn) {
 	s.node, s.conn = n, c
 	c.keep = true

@@ -3,35 +3,35 @@ package stackbuf
 import "bytes"
 
 const (
-	// inlineSize is how many bytes need no heap. Together with the other fields they make 112
-	// bytes, which is a size class of the allocator: a Buffer that does live on the heap wastes
-	// nothing.
+	// inlineSize is the number of bytes that need no heap. Together with the other fields they make
+	// a Buffer of 112 bytes, which is a size class of the allocator: a Buffer that is allocated on
+	// the heap wastes nothing.
 	inlineSize = 64
 
-	// MinRead is the least room that ReadFrom passes to a source's Read.
+	// MinRead is the minimum room that ReadFrom passes to a source's Read.
 	MinRead = bytes.MinRead
 )
 
 const maxInt = int(^uint(0) >> 1)
 
-// ErrTooLarge is the value with which methods panic when the contents do not fit into memory. It is
+// ErrTooLarge is the value that methods panic with if the contents do not fit into memory. It is
 // [bytes.ErrTooLarge].
 var ErrTooLarge = bytes.ErrTooLarge
 
 // A Buffer is a variable-sized buffer of bytes. It has all of [bytes.Buffer]'s methods with the
-// same meaning, results, errors and panics; only Cap and Available differ, because there is room
-// for 64 bytes before anything is allocated, and slices of an empty Buffer are not nil. The zero
-// value is an empty buffer ready to use, and those first 64 bytes live in it.
+// same meaning, results, errors and panics. Only Cap and Available differ, because the first 64
+// bytes lie in the Buffer itself and need no allocation, and slices of an empty Buffer are not nil.
+// The zero value is an empty buffer ready to use.
 //
-// Copying a Buffer copies its contents, if they are in the value: such a copy and its original
-// never see each other's writes. A Buffer that has held more than 64 bytes keeps its contents on
-// the heap until Shrink is called with at most 64 bytes left. Until then copies share its memory,
-// like copies of a bytes.Buffer, and only one of them may be changed; the contents of the others
-// are undefined after that.
+// Copying a Buffer copies its contents if they lie in the value: such a copy and its original never
+// see each other's writes. A Buffer that has held more than 64 bytes keeps its contents on the heap
+// until Shrink is called with at most 64 bytes left. Until then copies share its memory, like
+// copies of a bytes.Buffer. Only one of them may then be changed; the contents of the others are
+// undefined after the change.
 //
 // A Buffer is for one goroutine at a time. Slices that it returns are the Buffer's memory, lent to
-// the caller until the next call that changes the Buffer; a caller that keeps one for longer copies
-// it.
+// the caller until the next call that changes the Buffer. A caller that needs a slice for longer
+// copies it.
 type Buffer struct {
 	// Invariants:
 	//
@@ -45,8 +45,9 @@ type Buffer struct {
 	inline   [inlineSize]byte
 }
 
-// lastRead says what Unread* may take back: 0 nothing, lastByte a byte, 1 to 4 the length of a
-// rune, or a byte.
+// lastRead is what the last read left for UnreadByte and UnreadRune to take back: 0 for nothing,
+// lastByte for a byte, and 1 to 4 for a rune of that length, which UnreadByte takes back as one
+// byte.
 type lastRead int8
 
 const (
@@ -54,8 +55,8 @@ const (
 	lastByte lastRead = -1
 )
 
-// NewBuffer returns a Buffer with the contents buf, to read them or to append to them within its
-// capacity. It takes ownership of buf.
+// NewBuffer returns a Buffer with the contents buf, either to read them or to append to them within
+// buf's capacity. It takes ownership of buf.
 func NewBuffer(buf []byte) *Buffer { return &Buffer{spill: buf[:cap(buf)], w: len(buf)} }
 
 // NewBufferString returns a Buffer with the contents s. Up to 64 bytes are copied into the value,
@@ -70,8 +71,8 @@ func NewBufferString(s string) *Buffer {
 	return b
 }
 
-// Bytes returns the contents. The slice is valid until the next call that changes b; it reaches no
-// further than the contents and their Available room, and to change its bytes changes b's.
+// Bytes returns the contents. The slice is valid until the next call that changes b. Its capacity
+// covers only the contents and their Available room, and changing its bytes changes b's.
 func (b *Buffer) Bytes() []byte {
 	if b.spill == nil {
 		return b.inline[b.r:b.w]
@@ -79,8 +80,8 @@ func (b *Buffer) Bytes() []byte {
 	return b.spill[b.r:b.w]
 }
 
-// AvailableBuffer returns an empty slice with room for Available bytes. It is there to be appended
-// to and given to the next Write, which then copies nothing, and is valid until then.
+// AvailableBuffer returns an empty slice with room for Available bytes. The caller may append to it
+// and pass it to the next Write, which then copies nothing. It is valid until that Write.
 func (b *Buffer) AvailableBuffer() []byte {
 	if b.spill == nil {
 		return b.inline[b.w:b.w]
@@ -88,13 +89,13 @@ func (b *Buffer) AvailableBuffer() []byte {
 	return b.spill[b.w:b.w]
 }
 
-// String returns a copy of the contents. That of a nil *Buffer is "<nil>".
+// String returns a copy of the contents. For a nil *Buffer it returns "<nil>".
 func (b *Buffer) String() string {
 	if b == nil {
 		return "<nil>"
 	}
 	if b.r == b.w {
-		return "" // at the price of a comparison, where a conversion is a call
+		return "" // a comparison is cheaper than a conversion, which is a call
 	}
 	if b.spill == nil {
 		return string(b.inline[b.r:b.w])
@@ -114,18 +115,18 @@ func (b *Buffer) Cap() int {
 	return len(b.spill)
 }
 
-// Available returns how many bytes can be written before anything is moved or allocated.
+// Available returns the number of bytes that can be written before anything is moved or allocated.
 func (b *Buffer) Available() int { return b.Cap() - b.w }
 
-// Reset empties b and keeps its memory for the next use, as bytes.Buffer does. [Buffer.Shrink] lets
-// it go.
+// Reset empties b and keeps its memory for the next use, as bytes.Buffer does. [Buffer.Shrink]
+// frees that memory.
 func (b *Buffer) Reset() {
 	b.r, b.w = 0, 0
 	b.lastRead = nothing
 }
 
-// Truncate drops all but the first n bytes of the contents and keeps the memory. It panics when n
-// is negative or more than Len.
+// Truncate drops all but the first n bytes of the contents and keeps the memory. It panics if n is
+// negative or more than Len.
 func (b *Buffer) Truncate(n int) {
 	if n == 0 {
 		b.Reset()
@@ -138,12 +139,12 @@ func (b *Buffer) Truncate(n int) {
 	b.w = b.r + n
 }
 
-// Shrink frees memory that the contents do not need: up to 64 bytes move from the heap into the
-// value, and more move to memory of their size if that is at least an eighth smaller. Slices that b
-// returned earlier keep their contents and no longer belong to b.
+// Shrink frees memory that the contents do not need. Contents of up to 64 bytes are moved from the
+// heap into the value. Longer contents are moved to memory of their size, if that is at least an
+// eighth smaller. Slices that b returned earlier keep their contents and no longer belong to b.
 //
-// It is for a Buffer that is used again after something large has passed through it. It copies the
-// contents, so call it when there are none.
+// Shrink is for a Buffer that is used again after it held something large. It copies the contents,
+// so call it when b is empty.
 func (b *Buffer) Shrink() {
 	old := b.Bytes()
 	switch {
@@ -153,13 +154,13 @@ func (b *Buffer) Shrink() {
 		b.spill, b.r = nil, 0
 		b.lastRead = nothing
 	case len(b.spill)-len(old) >= max(inlineSize, len(b.spill)/8):
-		// Size classes lie no farther apart.
+		// Size classes are at most an eighth apart.
 		b.become(append([]byte(nil), old...))
 	}
 }
 
 // Grow makes room for n more bytes, so that they can be written without allocating. It panics with
-// ErrTooLarge when there cannot be so many, and when n is negative.
+// ErrTooLarge if there is not enough memory, and also panics if n is negative.
 func (b *Buffer) Grow(n int) {
 	if n < 0 {
 		panic("stackbuf.Buffer.Grow: negative count")
@@ -167,13 +168,13 @@ func (b *Buffer) Grow(n int) {
 	b.makeRoom(n)
 }
 
-// become makes mem the memory of b, with all its capacity, and its bytes the contents.
+// become makes mem, with all its capacity, the memory of b, and mem's bytes the contents.
 func (b *Buffer) become(mem []byte) {
 	b.spill, b.r, b.w = mem[:cap(mem)], 0, len(mem)
 	b.lastRead = nothing
 }
 
-// makeRoom sees to it that n bytes fit behind the contents.
+// makeRoom makes room for n bytes after the contents.
 func (b *Buffer) makeRoom(n int) {
 	if b.r == b.w && b.r != 0 {
 		b.Reset()
@@ -182,8 +183,8 @@ func (b *Buffer) makeRoom(n int) {
 	switch {
 	case n <= size-b.w:
 	case n <= inlineSize-held && size <= inlineSize:
-		// The array is as good as the memory: move down, or in from a little slice that NewBuffer
-		// was given.
+		// The array has enough room: move the contents down, or into the array from a short slice
+		// that NewBuffer was given.
 		b.w = copy(b.inline[:], b.Bytes())
 		b.r, b.spill = 0, nil
 	case b.canMoveDown(n):
@@ -194,11 +195,13 @@ func (b *Buffer) makeRoom(n int) {
 	}
 }
 
-// canMoveDown says whether to make room for n more bytes on the heap by moving the contents down:
-// if half of the memory is free or has been read. Moving for less would mean moving all the time.
+// canMoveDown reports whether to make room for n more bytes on the heap by moving the contents
+// down. It does if half of the memory is free or has been read. With a lower threshold the contents
+// would be moved all the time.
 func (b *Buffer) canMoveDown(n int) bool { return b.spill != nil && n <= b.Cap()/2-b.Len() }
 
-// enlarge moves the contents to twice the memory, or to memory for them and n more bytes.
+// enlarge moves the contents to memory of twice the size, or, if that is too small, to memory for
+// the contents and n more bytes.
 func (b *Buffer) enlarge(n int) {
 	if n > maxInt-b.Len() {
 		panic(ErrTooLarge)
@@ -210,7 +213,7 @@ func (b *Buffer) enlarge(n int) {
 func (b *Buffer) twice() int {
 	size := b.Cap()
 	if b.spill == nil && b.w == 0 {
-		return 0 // nothing has been written: one large write need not pay for the array's size
+		return 0 // nothing has been written: a large write need not include the array's size
 	}
 	if size > maxInt/2 {
 		panic(ErrTooLarge)

@@ -11,19 +11,20 @@ import (
 
 var errNegativeRead = errors.New("stackbuf.Buffer: reader returned negative count from Read")
 
-// maxClaim limits how much a source's stated length is trusted if it may come from a peer: the
-// limit of an io.LimitedReader, or the Len of a type that this package does not know. More memory
-// is allocated as the bytes arrive.
+// maxClaim is the maximum stated length of a source, in bytes, that is trusted if the statement may
+// come from a peer: the limit of an io.LimitedReader, or the Len of a type that this package does
+// not know. More memory is allocated as the bytes arrive.
 const maxClaim = 64 << 10
 
-// ReadFrom appends the bytes of src until io.EOF, and returns their number. It borrows src. The
-// error is src's, unless that is io.EOF; the bytes before it are in b. ReadFrom panics with
-// ErrTooLarge when there is not enough memory, and panics when src returns a negative count.
+// ReadFrom appends the bytes of src until io.EOF, and returns their number. It borrows src. It
+// returns src's error, unless that is io.EOF; the bytes before the error are in b. ReadFrom panics
+// with ErrTooLarge if there is not enough memory, and panics if src returns a negative count.
 //
 // If src states its length, memory is allocated once, to fit, unless b is a queue that has been
-// read from. An *os.File and the in-memory readers of the standard library state it. A method Len()
-// int of any other type, and the limit of an io.LimitedReader with a source that states no length,
-// are trusted up to 64 KiB. Otherwise the memory doubles. It never grows only to see io.EOF.
+// read from. An *os.File and the in-memory readers of the standard library state their length. A
+// method Len() int of any other type, and the limit of an io.LimitedReader with a source that
+// states no length, are trusted up to 64 KiB. Without a stated length, the memory doubles when it
+// is full. It never grows only to see io.EOF.
 func (b *Buffer) ReadFrom(src io.Reader) (n int64, err error) {
 	b.lastRead = nothing
 	if b.r == b.w {
@@ -38,7 +39,7 @@ func (b *Buffer) ReadFrom(src io.Reader) (n int64, err error) {
 		if direct {
 			p = b.spill[b.w:]
 		} else {
-			used = len(p) // a source may write to more than it says
+			used = len(p) // a source may write more bytes than the count it returns
 		}
 		m, err := src.Read(p)
 		if m < 0 {
@@ -59,8 +60,9 @@ func (b *Buffer) ReadFrom(src io.Reader) (n int64, err error) {
 	}
 }
 
-// expect makes room for n bytes that a source says it has. The memory fits them, unless many small
-// sources come together or b is a queue: the contents of both would be moved each time.
+// expect makes room for n bytes that a source has announced. The memory fits them exactly, unless
+// many small sources are read one after the other or b is a queue: their contents would be moved
+// each time.
 func (b *Buffer) expect(n int64) {
 	held := b.Len()
 	switch {
@@ -75,11 +77,11 @@ func (b *Buffer) expect(n int64) {
 	}
 }
 
-// unknown is the size of a source that does not tell.
+// unknown is the size of a source that does not state it.
 const unknown = -1
 
-// sizeOf returns how many bytes r has, as far as it says and can be believed; unknown if it does
-// not say.
+// sizeOf returns the number of bytes of r, as far as r states it and the statement can be trusted,
+// or unknown if r does not state it.
 func sizeOf(r io.Reader) int64 {
 	switch r := r.(type) {
 	case *bytes.Reader:
@@ -105,7 +107,7 @@ func sizeOf(r io.Reader) int64 {
 }
 
 // fileSize returns the number of bytes of f from its offset on. It is unknown for a pipe, a device,
-// or a file that the kernel generates while it is read and reports as empty.
+// or a file that the kernel generates on reading and reports as empty.
 func fileSize(f *os.File) int64 {
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
@@ -118,7 +120,7 @@ func fileSize(f *os.File) int64 {
 	return max(info.Size()-at, 0)
 }
 
-// add is Write of bytes that were read into a scratch.
+// add is Write for bytes that were read into a scratch.
 func (b *Buffer) add(p []byte) {
 	b.makeRoom(len(p))
 	b.w += copy(b.room(), p)
@@ -147,7 +149,7 @@ func (b *Buffer) WriteTo(dst io.Writer) (n int64, err error) {
 	return n, nil
 }
 
-// send is one Write of the contents.
+// send passes the contents to dst in one Write.
 func (b *Buffer) send(dst io.Writer) (int, error) {
 	if b.spill != nil {
 		return dst.Write(b.spill[b.r:b.w])
@@ -169,7 +171,7 @@ func (b *Buffer) send(dst io.Writer) (int, error) {
 	return sendCopy(dst, held)
 }
 
-// sendCopy is a Write of p to a target that may keep it, for all that the compiler knows.
+// sendCopy writes p to a dst that may keep its argument, as far as the compiler knows.
 func sendCopy(dst io.Writer, p []byte) (int, error) {
 	s := lendScratch()
 	defer s.release(inlineSize)

@@ -14,8 +14,8 @@ var (
 		"stackbuf.Buffer: UnreadRune: previous operation was not a successful ReadRune")
 )
 
-// Peek returns the next n bytes and leaves them where they are. If there are fewer, it returns
-// those and io.EOF. The slice is valid until the next call that changes b.
+// Peek returns the next n bytes without consuming them. If there are fewer, it returns those and
+// io.EOF. The slice is valid until the next call that changes b.
 func (b *Buffer) Peek(n int) ([]byte, error) {
 	p := b.Bytes()
 	if len(p) < n {
@@ -24,8 +24,8 @@ func (b *Buffer) Peek(n int) ([]byte, error) {
 	return p[:n], nil
 }
 
-// Read moves up to len(p) bytes of the contents to p. It returns how many; io.EOF if there are
-// none, unless p is empty.
+// Read moves up to len(p) bytes of the contents to p and returns their number. It returns io.EOF if
+// there are no contents, unless p is empty.
 func (b *Buffer) Read(p []byte) (n int, err error) {
 	b.lastRead = nothing
 	if b.r == b.w {
@@ -43,8 +43,8 @@ func (b *Buffer) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// Next returns the next n bytes, or all if there are fewer, and moves past them. The slice is valid
-// until the next call that changes b.
+// Next returns and consumes the next n bytes, or all if there are fewer. The slice is valid until
+// the next call that changes b.
 func (b *Buffer) Next(n int) []byte {
 	b.lastRead = nothing
 	p := b.Bytes()
@@ -73,8 +73,8 @@ func (b *Buffer) ReadByte() (byte, error) {
 	return b.spill[r], nil
 }
 
-// ReadRune returns the next UTF-8 encoded rune and its length, or io.EOF. Bytes that are not UTF-8
-// are U+FFFD, one at a time.
+// ReadRune returns the next UTF-8 encoded rune and its length, or io.EOF. Each byte that is not
+// UTF-8 is returned as U+FFFD with length 1.
 func (b *Buffer) ReadRune() (r rune, size int, err error) {
 	if b.r == b.w {
 		b.Reset()
@@ -92,8 +92,8 @@ func (b *Buffer) ReadRune() (r rune, size int, err error) {
 	return r, size, nil
 }
 
-// UnreadRune takes back the rune that ReadRune returned. It is an error if the last call that read
-// or wrote was not a successful ReadRune.
+// UnreadRune makes the rune that ReadRune returned the next one to be read again. It returns an
+// error if the last call that read or wrote was not a successful ReadRune.
 func (b *Buffer) UnreadRune() error {
 	if b.lastRead <= nothing {
 		return errUnreadRune
@@ -105,9 +105,9 @@ func (b *Buffer) UnreadRune() error {
 	return nil
 }
 
-// UnreadByte takes back the last byte that was read. It is an error if the last call that read or
-// wrote did not read at least one byte. After a Grow that moved the contents there is nothing to
-// take back, and no error either, as in bytes.Buffer.
+// UnreadByte makes the last byte that was read the next one to be read again. It returns an error
+// if the last call that read or wrote did not read at least one byte. After a Grow that moved the
+// contents it does nothing and returns no error, as in bytes.Buffer.
 func (b *Buffer) UnreadByte() error {
 	if b.lastRead == nothing {
 		return errUnreadByte
@@ -126,7 +126,7 @@ func (b *Buffer) ReadBytes(delim byte) (line []byte, err error) {
 	return append(line, p...), err
 }
 
-// ReadString is [Buffer.ReadBytes] with a string for the result.
+// ReadString is [Buffer.ReadBytes] with a string as the result.
 func (b *Buffer) ReadString(delim byte) (line string, err error) {
 	p, err := b.readTo(delim)
 	return string(p), err

@@ -2,15 +2,15 @@ package stackbuf
 
 import "unicode/utf8"
 
-// The methods that write have two branches, for the array and for the heap: choosing the slice
-// first costs twice as much for a byte. Rare work is in functions that are called last, so that the
-// methods need not save registers for them.
+// The methods that write have two branches, one for the array and one for the heap: choosing the
+// slice first would double the cost of writing a byte. Rare work is in functions that are called
+// last, so that the methods need not save registers for them.
 
-// Write adds p to the contents. It borrows p. It returns len(p) and nil, and panics with
-// ErrTooLarge when there is no memory for so many bytes.
+// Write appends p to the contents. It borrows p. It returns len(p) and nil, and panics with
+// ErrTooLarge if there is not enough memory.
 func (b *Buffer) Write(p []byte) (n int, err error) {
 	b.lastRead = nothing
-	if len(p) == 0 { // memmove of nothing would be half of the cost
+	if len(p) == 0 { // a memmove of zero bytes would be half of the cost
 		return 0, nil
 	}
 	w := b.w
@@ -26,10 +26,10 @@ func (b *Buffer) Write(p []byte) (n int, err error) {
 	return b.growWrite(p)
 }
 
-// growWrite is Write where there is no room.
+// growWrite is Write for the case that there is no room.
 func (b *Buffer) growWrite(p []byte) (n int, err error) {
 	if b.spill == nil && b.r == b.w && len(p) > inlineSize {
-		b.become(append([]byte(nil), p...)) // the copy in one step: nothing has to be cleared first
+		b.become(append([]byte(nil), p...)) // in one step: the memory need not be cleared
 		return len(p), nil
 	}
 	var moved [inlineSize]byte
@@ -62,7 +62,7 @@ func (b *Buffer) WriteString(s string) (n int, err error) {
 	return b.growWriteString(s)
 }
 
-// growWriteString is WriteString where there is no room.
+// growWriteString is WriteString for the case that there is no room.
 func (b *Buffer) growWriteString(s string) (n int, err error) {
 	if b.spill == nil && b.r == b.w && len(s) > inlineSize {
 		b.become(append([]byte(nil), s...))
@@ -74,12 +74,13 @@ func (b *Buffer) growWriteString(s string) (n int, err error) {
 	return n, nil
 }
 
-// WriteByte adds c to the contents. It returns nil, and panics with ErrTooLarge when there is no
-// memory for it.
+// WriteByte appends c to the contents. It returns nil, and panics with ErrTooLarge if there is not
+// enough memory.
 func (b *Buffer) WriteByte(c byte) error {
 	b.lastRead = nothing
 	w := b.w
-	// The byte first and then its count: the other way round, the slice is loaded once more.
+	// Store the byte before the new length: in the other order, the compiler loads the slice once
+	// more.
 	if spill := b.spill; uint(w) < uint(len(spill)) {
 		spill[w] = c
 		b.w = w + 1
@@ -93,7 +94,7 @@ func (b *Buffer) WriteByte(c byte) error {
 	return b.growByte(c)
 }
 
-// growByte is WriteByte where there is no room.
+// growByte is WriteByte for the case that there is no room.
 func (b *Buffer) growByte(c byte) error {
 	b.makeRoom(1)
 	b.room()[0] = c
@@ -101,10 +102,10 @@ func (b *Buffer) growByte(c byte) error {
 	return nil
 }
 
-// WriteRune adds the UTF-8 encoding of r to the contents, and returns its length and nil. An
-// invalid r is written as U+FFFD. It panics with ErrTooLarge when there is no memory for it.
+// WriteRune appends the UTF-8 encoding of r to the contents, and returns its length and nil. An
+// invalid r is written as U+FFFD. WriteRune panics with ErrTooLarge if there is not enough memory.
 func (b *Buffer) WriteRune(r rune) (n int, err error) {
-	if uint32(r) < utf8.RuneSelf { // a negative rune is a large uint32
+	if uint32(r) < utf8.RuneSelf { // a negative rune becomes a large uint32
 		return 1, b.WriteByte(byte(r))
 	}
 	b.lastRead = nothing
@@ -120,11 +121,11 @@ func (b *Buffer) WriteRune(r rune) (n int, err error) {
 		b.w = w + n
 		return n, nil
 	}
-	var p [utf8.UTFMax]byte // there may be room for it all the same
+	var p [utf8.UTFMax]byte // a rune shorter than UTFMax may still have room
 	return b.Write(p[:utf8.EncodeRune(p[:], r)])
 }
 
-// room returns the memory behind the contents.
+// room returns the free memory after the contents.
 func (b *Buffer) room() []byte {
 	if b.spill == nil {
 		return b.inline[b.w:]

@@ -2,7 +2,7 @@
 
 package stackbuf
 
-// poison overwrites memory that is no longer lent, so that a slice that was kept shows garbage.
+// poison overwrites memory after its loan, so that a slice that is used too late shows garbage.
 func poison(p []byte) {
 	for i := range p {
 		p[i] = 0xdb

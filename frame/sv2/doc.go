@@ -11,7 +11,7 @@
 //	│ bit       │      │           │ bytes             │
 //	└───────────┴──────┴───────────┴───────────────────┘
 //
-// [Format] describes that to a frame.Decoder and a frame.Encoder:
+// [Format] describes these messages to a frame.Decoder and a frame.Encoder:
 //
 //	d := frame.NewDecoder(r, sv2.Format{}, frame.MaxPayload(sv2.MaxPayload))
 //
@@ -22,7 +22,7 @@
 // brings the keys, and reads the handshake's messages, of [Act1Size] and [Act2Size] bytes, from the
 // same Reader.
 //
-// The tests are larger than the code: they have reference implementations, a slow parser, a slow
-// sealer and a slow ChaCha20-Poly1305, and compare with frames that the protocol's Rust
+// The tests are larger than the code: they have reference implementations (a slow parser, a slow
+// sealer and a slow ChaCha20-Poly1305), and compare with frames that the protocol's Rust
 // implementation has sealed.
 package sv2

@@ -22,13 +22,13 @@ const (
 
 // Header is the header of a message.
 type Header struct {
-	ExtensionType uint16 // 0 for the messages of the protocol itself; 15 bits
-	Channel       bool   // the payload begins with the id of the channel that the message is for
+	ExtensionType uint16 // the message's extension, 15 bits; 0 for the protocol itself
+	Channel       bool   // the payload begins with the id of the channel that receives the message
 	MessageType   uint8
-	Length        int // bytes of payload, the channel's id among them; at most MaxPayload
+	Length        int // bytes of payload, including the channel's id; at most MaxPayload
 }
 
-// ParseHeader reads the first HeaderSize bytes of p, which it borrows. Any six bytes are a header.
+// ParseHeader parses the first HeaderSize bytes of p, which it borrows. Any six bytes are a header.
 // The error is io.ErrUnexpectedEOF if p is shorter.
 func ParseHeader(p []byte) (Header, error) {
 	if len(p) < HeaderSize {
@@ -44,7 +44,7 @@ func ParseHeader(p []byte) (Header, error) {
 }
 
 // Append appends the header's six bytes to dst, which it borrows, and returns the longer slice. It
-// returns dst as it was and a *frame.LimitError if Length is above MaxPayload, or another error if
+// returns dst unchanged and a *frame.LimitError if Length is above MaxPayload, or another error if
 // ExtensionType has more than 15 bits.
 func (h Header) Append(dst []byte) ([]byte, error) {
 	extension := h.ExtensionType
@@ -62,8 +62,9 @@ func (h Header) Append(dst []byte) ([]byte, error) {
 	return append(dst, h.MessageType, byte(h.Length), byte(h.Length>>8), byte(h.Length>>16)), nil
 }
 
-// ChannelID returns the id of the channel that a message is for: the first four bytes of payload,
-// which it borrows. It reports false if Channel is not set, or payload is shorter than that.
+// ChannelID returns the id of the channel that receives a message: the first four bytes of payload,
+// which it borrows. It returns false if Channel is not set, or if payload has fewer than four
+// bytes.
 func (h Header) ChannelID(payload []byte) (uint32, bool) {
 	if !h.Channel || len(payload) < 4 {
 		return 0, false
@@ -108,14 +109,14 @@ var _ frame.Encoding = Format{}
 // HeaderSize returns HeaderSize.
 func (Format) HeaderSize() int { return HeaderSize }
 
-// Parse reads a header. It borrows p.
+// Parse parses a header. It borrows p.
 func (Format) Parse(p []byte) (frame.Header, error) {
 	h, err := ParseHeader(p)
 	return h.Frame(), err
 }
 
 // AppendHeader appends the header of f to dst, which it borrows, and returns the longer slice. It
-// returns dst as it was and the error of [Header.Append], or another error if f.Kind has more than
+// returns dst unchanged and the error of [Header.Append], or another error if f.Kind has more than
 // 23 bits.
 func (Format) AppendHeader(dst []byte, f frame.Header) ([]byte, error) {
 	if f.Kind > maxKind {

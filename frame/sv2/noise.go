@@ -9,20 +9,20 @@ import (
 )
 
 const (
-	// tagSize is how many bytes encryption adds to a header or chunk.
+	// tagSize is the number of bytes that encryption adds to a header or chunk.
 	tagSize = 16
 
 	// encryptedHeaderSize is the size of an encrypted header.
 	encryptedHeaderSize = HeaderSize + tagSize
 
-	// chunkSize is the size of every encrypted chunk of a payload but the last, the largest message
-	// that the Noise Protocol Framework allows. plainChunkSize is how many bytes of the payload it
-	// carries.
+	// chunkSize is the size of every encrypted chunk of a payload but the last. It is the largest
+	// message that the Noise Protocol Framework allows. plainChunkSize is the number of payload
+	// bytes in such a chunk.
 	chunkSize      = 65535
 	plainChunkSize = chunkSize - tagSize
 
-	// Act1Size is the size of the initiator's message in the handshake: its ephemeral key as
-	// ElligatorSwift encodes it.
+	// Act1Size is the size of the initiator's message in the handshake: its ephemeral key in the
+	// ElligatorSwift encoding.
 	Act1Size = keySize
 
 	// Act2Size is the size of the responder's message: its ephemeral key (64 bytes), its static key
@@ -33,14 +33,14 @@ const (
 	certificateSize = 74 // version (2), valid from (4), not valid after (4), signature (64)
 )
 
-// EncryptedLen returns the size of an encrypted payload of n bytes: n, and 16 bytes for each chunk
+// EncryptedLen returns the size of an encrypted payload of n bytes: n, plus 16 bytes for each chunk
 // of up to 65,519 bytes. An empty payload has no chunk.
 func EncryptedLen(n int) int { return n + chunks(n)*tagSize }
 
 func chunks(n int) int { return (n + plainChunkSize - 1) / plainChunkSize }
 
-// ErrNonces says that a key has been used as often as Noise allows, 2⁶⁴-1 times. It is final: a new
-// handshake is needed.
+// ErrNonces reports that a key has been used as often as Noise allows, 2⁶⁴-1 times. It is final: a
+// new handshake is needed.
 var ErrNonces = errors.New("sv2: the key has been used 2⁶⁴-1 times")
 
 // A cipherState is a key and the number of times it has been used, the CipherState of the Noise
@@ -61,10 +61,11 @@ func newCipherState(aead cipher.AEAD) cipherState {
 	return cipherState{aead: aead}
 }
 
-// left reports whether the key may be used that many more times.
+// left reports whether the key may be used calls more times.
 func (c *cipherState) left(calls int) bool { return uint64(calls) <= math.MaxUint64-c.n }
 
-// nonce returns the nonce of the next call, valid until the one after it.
+// nonce returns the nonce of the next call and counts the call. The nonce is valid until nonce is
+// called again.
 func (c *cipherState) nonce() []byte {
 	binary.LittleEndian.PutUint64(c.bytes[4:], c.n)
 	c.n++

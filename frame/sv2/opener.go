@@ -9,12 +9,12 @@ import (
 	"github.com/millrace-io/millrace/frame"
 )
 
-// TagError says that a header or a chunk was encrypted with another key, was changed, or is out of
-// order. It is final.
+// TagError reports that a header or a chunk was encrypted with another key, was changed, or is out
+// of order. It is final.
 type TagError struct {
 	Part  frame.Part
-	Nonce uint64 // how often the key had been used before
-	Err   error  // the AEAD's
+	Nonce uint64 // number of times that the key had been used before
+	Err   error  // the AEAD's error
 }
 
 func (e *TagError) Error() string {
@@ -43,11 +43,11 @@ func NewOpener(r *millrace.Reader, aead cipher.AEAD, opts ...frame.Option) *Open
 
 // NextInto reads the next frame into buf, decrypts it there, and takes it out as a Slice, which the
 // caller owns and releases: HeaderSize bytes of plain header and the payload, contiguous. Bytes
-// already in buf come before it. Memory is allocated as bytes arrive. Chunks are not moved: each is
-// read to the place of its plain text, over the tag of the previous chunk.
+// already in buf come before the frame. Memory is allocated as bytes arrive. Chunks are not moved:
+// each is read to the place of its plain text, over the tag of the previous chunk.
 //
-// The error is a *TagError, ErrNonces, or as with frame.Decoder.NextInto. With any error buf is as
-// it was.
+// The error is a *TagError, ErrNonces, or as with frame.Decoder.NextInto. On any error buf is
+// unchanged.
 func (o *Opener) NextInto(buf arena.Buffer) (arena.Slice, Header, error) {
 	s, f, err := o.d.NextInto(buf)
 	return s, HeaderOf(f), err

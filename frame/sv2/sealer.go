@@ -25,8 +25,8 @@ func NewSealer(aead cipher.AEAD) *Sealer { return &Sealer{newCipherState(aead)} 
 // A payload of up to 65,519 bytes stays where it was written; a longer payload is moved once, to
 // make room between its chunks.
 //
-// The error is write's, the one of [Header.Append], arena.ErrFull if there is no room, or
-// ErrNonces. buf is as it was then, and the key has not been used.
+// The error is write's, that of [Header.Append], arena.ErrFull if there is no room, or ErrNonces.
+// On any error buf is unchanged, and the key has not been used.
 func (s *Sealer) Seal(buf arena.Buffer, h Header, write func(buf arena.Buffer) error) (arena.Slice,
 	error) {
 	base := buf.Len()
@@ -45,7 +45,7 @@ func (s *Sealer) Seal(buf arena.Buffer, h Header, write func(buf arena.Buffer) e
 	}
 	if err != nil {
 		if buf.Truncate(base); base == 0 {
-			_ = buf.Take() // empty: this gives its place back
+			_ = buf.Take() // buf is empty: Take releases the frame's place
 		}
 		return arena.Slice{}, err
 	}
@@ -67,7 +67,7 @@ func (s *Sealer) seal(buf arena.Buffer, base int, h Header) error {
 	}
 	s.encrypt(sealed[:HeaderSize])
 	payload := sealed[encryptedHeaderSize:]
-	// From the last on, so that no chunk is overwritten before it is moved.
+	// Begin with the last chunk, so that no chunk is overwritten before it is moved.
 	for i := count - 1; i > 0; i-- {
 		copy(payload[i*chunkSize:], payload[i*plainChunkSize:min((i+1)*plainChunkSize, h.Length)])
 	}

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// Bounds of a load. They keep a typing error from becoming an attack.
+// Limits of a load. They keep a typing error from becoming an attack.
 const (
 	maxStreams  = 2_000
-	maxViewers  = 50_000 // in all
+	maxViewers  = 50_000 // of all streams together
 	maxDuration = 24 * time.Hour
 	maxBitRate  = 200_000_000
 	minBitRate  = 150_000 // audio alone is 128 kbit/s
@@ -22,48 +22,49 @@ const (
 // DialFunc opens a connection, like the DialContext method of net.Dialer.
 type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Config describes a load. The zero value of every field but URL (or Protocol) and Streams (or
-// Names) stands for a default.
+// Config describes a load. A zero value means a default, except for URL (or Protocol) and Streams
+// (or Names).
 type Config struct {
-	// URL is the server, as in http://127.0.0.1:8080. Streams live under /live/ there. A host that
-	// is not this machine is refused unless AllowRemote is set.
+	// URL is the server, as in http://127.0.0.1:8080. Streams are under /live/ there. A host other
+	// than this machine is refused unless AllowRemote is set.
 	URL         string
 	AllowRemote bool
 
-	// Ending follows a stream's name in the URL, for servers that want /live/NAME.flv.
+	// Ending follows a stream's name in the URL, for servers that expect /live/NAME.flv.
 	Ending string
 
-	// Names are the streams. When it is empty there are Streams of them, called load-0, load-1, and
-	// so on.
+	// Names are the names of the streams. If it is empty, there are Streams streams with the names
+	// load-0, load-1, and so on.
 	Names   []string
 	Streams int
 	// NoPublish leaves the publishing to another program. Lost frames and latency are then unknown,
-	// unless it uses this package too.
+	// unless that program uses this package, too.
 	NoPublish bool
-	// Token authorises the publishers, and the viewers where they need one.
+	// Token authorizes the publishers, and the viewers if they need authorization.
 	Token string
 
-	// Viewers is the number of viewers of each stream. Stalled is how many of all the viewers stop
-	// reading for StallFor (default one minute) after the response header, and then resume.
+	// Viewers is the number of viewers of each stream. Stalled is the number of viewers, of all
+	// streams together, that stop reading for StallFor (default one minute) after the response
+	// header, and then resume.
 	Viewers  int
 	Stalled  int
 	StallFor time.Duration
 
-	// BitRate of a stream in bits a second, audio and video together (default 2.15 Mbit/s).
-	// KeyInterval is the time between keyframes (default 2 s).
+	// BitRate is the rate of a stream in bits a second, audio and video together (default 2.15
+	// Mbit/s). KeyInterval is the time between keyframes (default 2 s).
 	BitRate     int
 	KeyInterval time.Duration
 
-	// Viewers come one by one during Ramp (default 1 s). After Settle (default 1 s) more the
-	// measurement begins and lasts for Duration (default 10 s).
+	// Viewers start one by one during Ramp (default 1 s). Settle (default 1 s) later the
+	// measurement begins. It lasts for Duration (default 10 s).
 	Ramp, Settle, Duration time.Duration
 
-	// ServerPIDs are the server's processes when it runs on this machine: their CPU time and memory
-	// are part of the report (Linux only).
+	// ServerPIDs are the server's processes if it runs on this machine. The report then has their
+	// CPU time and memory (Linux only).
 	ServerPIDs []int
 
-	// Protocol replaces FLV over HTTP. Dial replaces net.Dial for FLV over HTTP; a Protocol dials
-	// for itself.
+	// Protocol replaces FLV over HTTP. Dial replaces net.Dial for FLV over HTTP; a Protocol makes
+	// its own connections.
 	Protocol Protocol
 	Dial     DialFunc
 }
@@ -99,7 +100,7 @@ func (c Config) streamNames() []string {
 	return names
 }
 
-// Check refuses values that Run cannot use.
+// Check returns an error for values that Run cannot use.
 func (c Config) Check() error {
 	c = c.WithDefaults()
 	streams := c.Streams
@@ -143,8 +144,8 @@ func (c Config) Check() error {
 
 const nameBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 
-// checkName refuses a name that would change the path or the request line of a URL. The server may
-// refuse more.
+// checkName returns an error for a name that would change the path or the request line of a URL.
+// The server may refuse more names.
 func checkName(name string) error {
 	for part := range strings.SplitSeq(name, "/") {
 		if strings.Trim(part, ".") == "" || strings.Trim(part, nameBytes) != "" {

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// failure returns an error if the load was not the one that was asked for: a publisher is missing,
-// so that its viewers measured nothing or another stream, no viewer got anything, or all have
-// ended. Losses are no error.
+// failure returns an error if the load was not the requested one: a publisher is missing, so that
+// its viewers measured nothing or another stream, or no viewer received anything, or all viewers
+// have ended. Losses are not an error.
 func (rep *Report) failure() error {
 	p, v := &rep.Publishers, &rep.Viewers
 	failed := 0
@@ -47,7 +47,8 @@ func (rep *Report) failure() error {
 	return nil
 }
 
-// What refusals mean for publishers, and for viewers. The key "" is the meaning of no answer.
+// Meanings of refusals, for publishers and for viewers. The key "" is for a server that did not
+// answer.
 var (
 	meaningPublish = map[string]string{
 		"401": "the server wants --token",
@@ -62,7 +63,7 @@ var (
 	}
 )
 
-// reasons is the most frequent of the recorded ends, as an error.
+// reasons returns the most frequent of the recorded endings, as an error.
 func reasons(ended map[string]int, meaning map[string]string) error {
 	best, most := "", 0
 	for why, n := range ended {

@@ -13,19 +13,19 @@ import (
 	"syscall"
 )
 
-// A group is viewers that are counted together.
+// A group is a set of viewers that are counted together.
 type group struct {
 	wanted    int
 	connected atomic.Int64
-	watching  atomic.Int64 // now
-	bytes     atomic.Int64 // of payload
+	watching  atomic.Int64 // viewers that are watching now
+	bytes     atomic.Int64 // bytes of payload
 	tags      atomic.Int64
-	numbered  atomic.Bool // some tag had a marker
+	numbered  atomic.Bool // at least one tag had a marker
 	lost      atomic.Int64
 	jumps     atomic.Int64
 	repeated  atomic.Int64
-	gap       histogram // from one arrival to the next
-	latency   histogram // from the publisher's write to the viewer's last byte
+	gap       histogram // time from one arrival to the next
+	latency   histogram // time from the publisher's write to the viewer's last byte
 	ends      endings
 }
 
@@ -39,7 +39,7 @@ func (g *group) report() Viewers {
 	}
 }
 
-// endings counts why connections ended that we did not end.
+// endings counts the connections that the other side ended, by reason.
 type endings struct {
 	mu  sync.Mutex
 	why map[string]int
@@ -74,7 +74,8 @@ func (e *endings) snapshot() map[string]int {
 
 const refusedPrefix = "refused: "
 
-// reason puts errors that differ only in addresses into one class.
+// reason returns the text of an error without addresses, so that errors which differ only in
+// addresses count as one.
 func reason(err error) string {
 	var refused *RefusedError
 	var netErr net.Error

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A histogram counts durations in buckets that are 1/32 of a power of two wide, in microseconds: no
-// more than 3 percent off, from 1 µs to over an hour. Any goroutine may add to it.
+// A histogram counts durations in buckets that are 1/32 of a power of two wide, in microseconds.
+// The error is at most 3 percent, from 1 µs to over an hour. Any goroutine may add to it.
 type histogram struct {
 	counts [histBuckets]atomic.Int64
 	max    atomic.Int64 // nanoseconds
@@ -25,8 +25,8 @@ func (h *histogram) add(d time.Duration) {
 	h.raise(d)
 }
 
-// raise lifts the maximum to d without counting d: for an interval that is still open, of which
-// only the length so far is known.
+// raise raises the maximum to d without counting d. It is for an interval that has not ended yet,
+// so that only its length so far is known.
 func (h *histogram) raise(d time.Duration) {
 	for {
 		m := h.max.Load()
@@ -36,8 +36,8 @@ func (h *histogram) raise(d time.Duration) {
 	}
 }
 
-// histIndex: values below 2*histSub have a bucket each; above, the power of two and the histSubBits
-// bits behind the leading one.
+// histIndex returns the bucket of a duration. Values below 2*histSub have a bucket each. Above, the
+// index consists of the power of two and the histSubBits bits after the leading one.
 func histIndex(us uint64) int {
 	if us < 2*histSub {
 		return int(us)
@@ -46,7 +46,7 @@ func histIndex(us uint64) int {
 	return min(power*histSub+int(us>>power), histBuckets-1)
 }
 
-// histValue is the middle of a bucket.
+// histValue returns the middle of a bucket.
 func histValue(i int) time.Duration {
 	if i < 2*histSub {
 		return time.Duration(i) * time.Microsecond
@@ -56,7 +56,7 @@ func histValue(i int) time.Duration {
 	return time.Duration(low+uint64(1)<<power/2) * time.Microsecond
 }
 
-// spread sums the histogram up.
+// spread summarizes the histogram.
 func (h *histogram) spread() Spread {
 	var counts [histBuckets]int64
 	s := Spread{Max: time.Duration(h.max.Load())}

@@ -17,8 +17,9 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// httpFLV is FLV over HTTP/1.1: POST to /live/NAME in chunks, GET /live/NAME. It writes and reads
-// the protocol itself. net/http would cost a load generator more than the load costs the server.
+// httpFLV is FLV over HTTP/1.1: POST to /live/NAME with a chunked body, GET /live/NAME. It writes
+// and reads the protocol itself, because net/http would cost the load generator more than the load
+// costs the server.
 type httpFLV struct {
 	url    *url.URL
 	addr   string
@@ -27,7 +28,8 @@ type httpFLV struct {
 	dial   DialFunc
 }
 
-// HTTPFLV is the default protocol of a load, for a Config with another protocol on one side only.
+// HTTPFLV returns the default protocol of a load, for a Config that uses another protocol for
+// publishing or watching only.
 func HTTPFLV(cfg Config) Protocol { return newHTTPFLV(cfg.WithDefaults()) }
 
 func newHTTPFLV(cfg Config) *httpFLV {
@@ -45,8 +47,8 @@ func newHTTPFLV(cfg Config) *httpFLV {
 
 func (h *httpFLV) String() string { return h.url.String() }
 
-// open dials and sends the head of a request. When ctx ends, end is called with the connection;
-// release closes it.
+// open dials and sends the head of a request. When ctx ends, open calls end with the connection.
+// release closes the connection.
 func (h *httpFLV) open(ctx context.Context, head string, end func(net.Conn)) (
 	net.Conn, func() error, error,
 ) {
@@ -75,8 +77,8 @@ func (h *httpFLV) head(method, name, more string) string {
 		method, strings.TrimSuffix(h.url.Path, "/"), name, h.ending, h.url.Host, more)
 }
 
-// response reads the final response to a request. It calls asked for each 100 Continue before it. A
-// status of 300 and more is a *RefusedError.
+// response reads the final response to a request. It calls asked for each 100 Continue before the
+// final response. For a status of 300 and above it returns a *RefusedError.
 func response(conn io.Reader, method string, asked func()) (*http.Response, error) {
 	for r := bufio.NewReader(conn); ; {
 		res, err := http.ReadResponse(r, &http.Request{Method: method})
@@ -102,26 +104,27 @@ type flvPublication struct {
 	buf     []byte
 	head    bool // the FLV header has been sent
 
-	ready    chan struct{} // closed when the server has asked for the body
-	answered chan struct{} // closed when the server has answered or gone
+	ready    chan struct{} // closed when the server has requested the body
+	answered chan struct{} // closed when the server has answered or disconnected
 	refusal  error         // valid once answered is closed; nil for a 2xx
 }
 
 const (
-	// A server that does not know Expect says nothing. It gets the body then.
+	// The time to wait for a 100 Continue. A server that does not support Expect does not answer;
+	// the body is then sent.
 	expectTime = time.Second
-	// A publisher's time to end its body, and the server's to answer.
+	// The time for a publisher to end its body, and for the server to answer.
 	endTime = 3 * time.Second
-	// How long an answer may be behind the error that it caused.
+	// The time that an answer may arrive after the connection error that it explains.
 	answerTime = time.Second
 )
 
-// Publish implements Protocol. It asks to be let in before it sends anything, so that a refusal is
-// one and not a connection that breaks.
+// Publish implements Protocol. It sends Expect: 100-continue before the body, so that a refusal is
+// a response and not a broken connection.
 func (h *httpFLV) Publish(ctx context.Context, name string) (Publication, error) {
 	more := "Content-Type: video/x-flv\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n"
 	conn, release, err := h.open(ctx, h.head("POST", name, more), func(c net.Conn) {
-		c.SetDeadline(time.Now().Add(endTime)) // not at once: the body is to have its end
+		c.SetDeadline(time.Now().Add(endTime)) // not at once: the end of the body must be sent
 	})
 	if err != nil {
 		return nil, err
@@ -137,7 +140,7 @@ func (h *httpFLV) Publish(ctx context.Context, name string) (Publication, error)
 	return p, nil
 }
 
-// admitted waits until the server asks for the body, for expectTime at most.
+// admitted waits until the server requests the body, for expectTime at most.
 func (p *flvPublication) admitted(ctx context.Context) error {
 	late := time.NewTimer(expectTime)
 	defer late.Stop()
@@ -152,8 +155,8 @@ func (p *flvPublication) admitted(ctx context.Context) error {
 	return nil
 }
 
-// listen waits for the answer, which comes early when it is a refusal. Then the connection is
-// closed, so that a writer learns of it.
+// listen waits for the answer, which arrives early if it is a refusal. Then it closes the
+// connection, so that a writer fails.
 func (p *flvPublication) listen() {
 	defer close(p.answered)
 	_, p.refusal = response(p.conn, http.MethodPost, sync.OnceFunc(func() { close(p.ready) }))
@@ -195,7 +198,7 @@ func (p *flvPublication) WriteTag(t Tag) error {
 	return nil
 }
 
-// explain prefers the server's response to the connection's error.
+// explain returns the server's response if there is one, and otherwise the connection's error.
 func (p *flvPublication) explain(err error) error {
 	said := p.answer(answerTime)
 	if _, refused := errors.AsType[*RefusedError](said); refused || errors.Is(err, net.ErrClosed) &&
@@ -240,7 +243,7 @@ func (h *httpFLV) Watch(ctx context.Context, name string) (Subscription, error) 
 }
 
 const (
-	flvHeader    = 9 + 4 // and the size of the tag before the first
+	flvHeader    = 9 + 4 // includes the size of the tag before the first
 	flvTagHeader = 11
 	flvTagFooter = 4
 )
@@ -293,7 +296,7 @@ func (s *flvSubscription) readHeader() error {
 	return s.body.Skip(flvHeader)
 }
 
-// inside is the end of a stream in the middle of a tag.
+// inside returns the error for a stream that ended inside a tag.
 func inside(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

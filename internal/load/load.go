@@ -1,13 +1,13 @@
-// Package load drives a live server like its users: publishers that send a stream in real time,
-// viewers that read it, and viewers that stop reading. It counts tags that arrived, when they
-// arrived, and tags that are missing.
+// Package load loads a live server as its users do: publishers send a stream in real time, viewers
+// read it, and some viewers stop reading. It counts the tags that arrive, records when they arrive,
+// and counts the missing tags.
 //
-// Every tag that a publisher sends carries its number and the time of sending, so that a viewer
+// Every tag that a publisher sends contains its number and the time of sending. From them a viewer
 // knows which tags it missed and how old a tag is. A Protocol transfers the bytes: FLV over HTTP is
 // built in.
 //
-// A third of the package is that protocol and the synthetic stream, which have to cost less than
-// the server that they measure: they are written by hand, and allocate nothing for a tag.
+// A third of the package is that protocol and the synthetic stream. Both must cost less than the
+// server that they measure, so they are written by hand and allocate nothing for a tag.
 package load
 
 import (
@@ -20,19 +20,19 @@ import (
 	"github.com/millrace-io/millrace/internal/sleep"
 )
 
-// run is one load in progress. The publishers and viewers write to their own counters and to the
-// shared histograms; only the goroutine in Run reads them all.
+// run is one running load. The publishers and viewers write to their own counters and to the shared
+// histograms; only the goroutine in Run reads them all.
 type run struct {
 	cfg   Config
 	proto Protocol
-	began int64 // wall clock, nanoseconds
+	began int64 // wall clock time of the start, in nanoseconds
 
-	// measuring is set between the end of the ramp and the end of the load. Outside of it nothing
-	// enters a histogram.
+	// measuring is set from the end of the ramp and settling to the end of the load. Nothing is
+	// added to a histogram at other times.
 	measuring atomic.Bool
 
 	publishers []*publisher
-	viewers    []*viewer // in the order of coming
+	viewers    []*viewer // in the order in which they start
 	sent       sentTally
 	healthy    group
 	stalled    group
@@ -42,10 +42,10 @@ type run struct {
 var errAllEnded = errors.New("all publishers or all viewers have ended")
 
 // Run applies the load of cfg to the server and returns a report. It ends after the ramp, the
-// settling time and cfg.Duration; it ends early when ctx ends, which the report marks as
+// settling time and cfg.Duration. It ends early when ctx ends, which the report marks as
 // interrupted, or when all publishers or all viewers have ended. An error means that the load was
 // not as requested: an invalid Config, a publisher that was refused or ended early, or no viewer
-// that received anything or stayed. The report has the measurements in each case. progress may be
+// that received anything or stayed. The report has the measurements in any case. progress may be
 // nil; Run calls it on its own goroutine every progressInterval.
 func Run(ctx context.Context, cfg Config, progress func(Progress)) (Report, error) {
 	cfg = cfg.WithDefaults()
@@ -74,8 +74,8 @@ func newRun(cfg Config) *run {
 	return r
 }
 
-// spreadViewers makes every viewer, stream after stream within each row so that a ramp fills all
-// streams evenly, and deals the stalled ones out over the whole of them.
+// spreadViewers creates the viewers. Successive viewers watch different streams, so that a ramp
+// fills all streams evenly. The stalled viewers are spread evenly over all viewers.
 func (r *run) spreadViewers(names []string) {
 	total := len(names) * r.cfg.Viewers
 	for i := range total {
@@ -90,7 +90,7 @@ func (r *run) spreadViewers(names []string) {
 	}
 }
 
-// execute starts everything, waits for the load to pass, and adds it up.
+// execute starts the publishers and viewers, waits for the end of the load, and returns the totals.
 func (r *run) execute(ctx context.Context, progress func(Progress)) (Report, error) {
 	began := time.Now()
 	ctx, end := context.WithCancelCause(ctx)
@@ -118,8 +118,8 @@ func (r *run) execute(ctx context.Context, progress func(Progress)) (Report, err
 	until := r.mark()
 	cause := context.Cause(ctx)
 
-	// Viewers go first: a publisher that leaves ends their streams, and that would count as the
-	// server's doing.
+	// Stop the viewers first: a publisher that leaves ends its viewers' streams, which would be
+	// counted as endings by the server.
 	stopWatching()
 	viewers.Wait()
 	stopPublishing()
@@ -131,8 +131,8 @@ func (r *run) execute(ctx context.Context, progress func(Progress)) (Report, err
 	return rep, rep.failure()
 }
 
-// startViewers lets the viewers come one after the other over the ramp, on one timer rather than
-// one each. Each calls ended when it has ended.
+// startViewers starts the viewers one after the other over the ramp, with one timer for all of
+// them. Each viewer calls ended when it has ended.
 func (r *run) startViewers(ctx context.Context, wg *sync.WaitGroup, ended func()) {
 	wg.Go(func() {
 		began := time.Now()
@@ -149,7 +149,7 @@ func (r *run) startViewers(ctx context.Context, wg *sync.WaitGroup, ended func()
 	})
 }
 
-// countdown returns a function that calls then when it is called for the nth time.
+// countdown returns a function whose nth call calls then.
 func countdown(n int, then func()) func() {
 	var calls atomic.Int64
 	return func() {

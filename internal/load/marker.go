@@ -1,15 +1,16 @@
 package load
 
-// marker travels in the first bytes of every tag. Its digits are base 128 with the top bit set: no
-// byte of it is zero, so that it needs no escaping inside H.264, where 00 00 0x means something.
+// marker is contained in the first bytes of every tag. Its digits are base 128 with the top bit
+// set. No byte is zero, so that the marker needs no escaping inside H.264, where 00 00 0x has a
+// meaning.
 type marker struct {
 	stream int // number of the publisher
 	// Number of the tag in the stream, from 1; sequence headers and metadata have none.
 	seq  uint64
-	sent int64 // wall clock, nanoseconds: another process on this machine can read it
+	sent int64 // wall clock time in nanoseconds, which another process on this machine can compare
 }
 
-// magic is the UUID under which the marker lies in an H.264 SEI message.
+// magic is the UUID before the marker in an H.264 SEI message.
 const magic = "\x8dMillrace\xa7load\xc3\x91"
 
 const (
@@ -18,8 +19,8 @@ const (
 	sentDigits   = 10
 	markerLen    = len(magic) + streamDigits + seqDigits + sentDigits
 
-	// Where the marker begins in a payload: behind the two bytes of AAC, or behind five bytes of
-	// AVC, a length, and type and size of an SEI.
+	// Offset of the marker in a payload: after the two bytes of an AAC header, or after the five
+	// bytes of an AVC header, a length, and the type and size of an SEI.
 	audioMarkerAt = 2
 	videoMarkerAt = 5 + 4 + 3
 )
@@ -32,7 +33,7 @@ func (m marker) put(p []byte) {
 	putDigits(p[n:n+sentDigits], uint64(m.sent))
 }
 
-// findMarker looks for a marker in the first bytes of a payload.
+// findMarker finds a marker in the first bytes of a payload.
 func findMarker(kind byte, head []byte) (m marker, ok bool) {
 	at := audioMarkerAt
 	if kind == Video {
@@ -48,7 +49,7 @@ func findMarker(kind byte, head []byte) (m marker, ok bool) {
 	return m, true
 }
 
-// putDigits writes v with its lowest digit last.
+// putDigits writes the digits of v, the lowest one last. It returns their number.
 func putDigits(p []byte, v uint64) int {
 	for i := len(p) - 1; i >= 0; i-- {
 		p[i] = 0x80 | byte(v&0x7f)

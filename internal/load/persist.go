@@ -10,16 +10,16 @@ import (
 	"github.com/millrace-io/millrace/internal/sleep"
 )
 
-// How long, and how often, to try to be let in. A server that was started with the load listens a
-// moment later, and a name that a publisher has just left is free a moment later.
+// The time and the intervals of attempts to connect. A server that was started together with the
+// load listens a moment later, and a name that a publisher has just left is free a moment later.
 const (
 	persistFor   = time.Second
-	persistFirst = 50 * time.Millisecond // before the second attempt; then twice as long each time
+	persistFirst = 50 * time.Millisecond // before the second attempt; doubled for each further one
 	persistMost  = 250 * time.Millisecond
 )
 
-// persist calls open until it succeeds or fails in a way that does not pass. When ctx ends
-// meanwhile, the error is that of the last attempt.
+// persist calls open until it succeeds or fails with a permanent error. When ctx ends meanwhile,
+// persist returns the error of the last attempt.
 func persist[T any](ctx context.Context, open func() (T, error)) (T, error) {
 	began := time.Now()
 	for pause := persistFirst; ; pause = min(2*pause, persistMost) {

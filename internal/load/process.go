@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// sample is the state of some processes at one moment.
+// sample is the resource use of some processes at one moment.
 type sample struct {
 	known bool
-	cpu   time.Duration // user and system, since they began
+	cpu   time.Duration // user and system time since the processes began
 	rss   int64
 	peak  int64
 }
 
-// checkProcesses refuses processes whose resource use cannot be read.
+// checkProcesses returns an error for processes whose resource use cannot be read.
 func checkProcesses(pids []int) error {
 	for _, pid := range pids {
 		if !sampleProcesses([]int{pid}).known {
@@ -28,8 +28,8 @@ func checkProcesses(pids []int) error {
 	return nil
 }
 
-// sampleProcesses adds the processes up. A process that is gone, or a system without /proc, makes
-// the sum unknown: half a server is not a measurement.
+// sampleProcesses returns the sum over the processes. If a process has ended, or the system has no
+// /proc, the sum is unknown, because a part of the server is not a useful measurement.
 func sampleProcesses(pids []int) sample {
 	sum := sample{known: len(pids) > 0}
 	for _, pid := range pids {
@@ -62,7 +62,7 @@ const userHZ = 100
 // cpuTime returns the user and system time in /proc/PID/stat, which are its fields 14 and 15. Field
 // 2 is the name of the program in parentheses; the name may contain spaces and parentheses.
 func cpuTime(stat string) (time.Duration, error) {
-	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:]) // from field 3
+	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:]) // begins with field 3
 	if len(fields) < 13 {
 		return 0, fmt.Errorf("load: malformed /proc/PID/stat: %q", stat)
 	}

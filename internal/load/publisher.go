@@ -18,17 +18,18 @@ type publisher struct {
 
 // sentTally counts the tags of all publishers.
 type sentTally struct {
-	connected   atomic.Int64 // publishers that were let in
+	connected   atomic.Int64 // publishers that the server accepted
 	tags, bytes atomic.Int64
-	late        histogram // how long after its time a tag left: the generator's own fault
+	late        histogram // from the due time of a tag to its sending: the generator's delay
 	ends        endings
 }
 
-// run publishes until ctx or the server ends it.
+// run publishes until ctx ends or the server ends the publication.
 func (p *publisher) run(ctx context.Context) {
 	cfg := &p.load.cfg
-	// Real publishers do not start on the same tick. Spread over two video frames and over a
-	// keyframe interval, they share neither.
+	// Real publishers do not start at the same moment. Spread the starts over a keyframe interval,
+	// or over the ramp if it is shorter, so that the frames and keyframes of the streams do not
+	// coincide.
 	n := len(p.load.publishers)
 	if !sleep.For(ctx, time.Duration(p.index)*min(cfg.KeyInterval, cfg.Ramp)/time.Duration(n)) {
 		return
@@ -39,7 +40,7 @@ func (p *publisher) run(ctx context.Context) {
 	})
 	if err != nil {
 		if passing(err) {
-			ctx = context.Background() // also if the load was over before our patience was
+			ctx = context.Background() // record err even if the load ended before
 		}
 		p.load.sent.ends.add(ctx, err)
 		return
@@ -49,7 +50,7 @@ func (p *publisher) run(ctx context.Context) {
 	if cerr := pub.Close(); err == nil {
 		err = cerr
 		if refused := (*RefusedError)(nil); errors.As(err, &refused) {
-			// The stream has ended as it should, and the server did not like it.
+			// The stream ended as planned, but the server reported an error, which is recorded.
 			ctx = context.Background()
 		}
 	}

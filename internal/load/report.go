@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// Report is the result of a load. Bytes are bytes of tag payload throughout; times in JSON are
+// Report is the result of a load. Bytes are always bytes of tag payload. Times in JSON are in
 // nanoseconds.
 type Report struct {
 	Target      string    `json:"target"`
 	Started     time.Time `json:"started"`
 	Interrupted bool      `json:"interrupted,omitempty"`
-	// All publishers or all viewers ended before the load did.
+	// All publishers or all viewers ended before the end of the load.
 	EndedEarly bool `json:"ended_early,omitempty"`
 
-	// Measured is the length of the measurement, Bytes the bytes that all viewers received in it.
-	// Gaps, latencies and CPU time belong to it; lost frames, jumps and disconnects are counted
-	// over the whole run.
+	// Measured is the length of the measurement, and Bytes the number of bytes that all viewers
+	// received in it. Gaps, latencies and CPU time are those of the measurement. Lost frames, jumps
+	// and disconnects are counted over the whole run.
 	Measured time.Duration `json:"measured_ns"`
 	Bytes    int64         `json:"bytes"`
 
@@ -24,7 +24,7 @@ type Report struct {
 	Viewers    Viewers    `json:"viewers"`
 	Stalled    Viewers    `json:"stalled"`
 
-	Server    *Usage `json:"server,omitempty"` // nil when unknown
+	Server    *Usage `json:"server,omitempty"` // nil if unknown
 	Generator *Usage `json:"generator,omitempty"`
 }
 
@@ -34,28 +34,29 @@ type Publishers struct {
 	Connected int   `json:"connected"`
 	Tags      int64 `json:"tags"`
 	Bytes     int64 `json:"bytes"`
-	// Late is how long after its time a tag was handed to the connection. When it grows, the
-	// generator is short of CPU and the rest of the report measures that.
+	// Late is the time from the due time of a tag to its being passed to the connection. When it
+	// grows, the generator is short of CPU, and the rest of the report measures that shortage.
 	Late  Spread         `json:"late"`
-	Ended map[string]int `json:"ended,omitempty"` // why publishing ended early
+	Ended map[string]int `json:"ended,omitempty"` // reasons why publishing ended early
 }
 
 // Viewers counts the tags that a group of viewers received. Lost, Jumps, Repeated and Latency are
-// known only for tags that carry this package's numbers: unless Numbered they are null in JSON.
+// known only for tags that contain this package's numbers. Unless Numbered is set, they are null in
+// JSON.
 type Viewers struct {
 	Wanted    int   `json:"wanted"`
 	Connected int   `json:"connected"`
 	Bytes     int64 `json:"bytes"`
 	Tags      int64 `json:"tags"`
-	Numbered  bool  `json:"numbered"` // some tags were
-	Lost      int64 `json:"lost"`     // tags that were sent and skipped
-	Jumps     int64 `json:"jumps"`    // occasions on which some were skipped
-	Repeated  int64 `json:"repeated"` // tags that came twice or out of order
-	// Gap is the time from one arrival to the next, when a viewer had to wait. Latency is the time
+	Numbered  bool  `json:"numbered"` // at least one tag had a number
+	Lost      int64 `json:"lost"`     // tags that were sent but not received
+	Jumps     int64 `json:"jumps"`    // number of times that tags were skipped
+	Repeated  int64 `json:"repeated"` // tags that arrived twice or out of order
+	// Gap is the time from one arrival to the next, if a viewer had to wait. Latency is the time
 	// from the publisher's write to the arrival of the last byte.
 	Gap     Spread         `json:"gap"`
 	Latency Spread         `json:"latency"`
-	Ended   map[string]int `json:"ended,omitempty"` // why watching ended early
+	Ended   map[string]int `json:"ended,omitempty"` // reasons why watching ended early
 }
 
 // MarshalJSON implements json.Marshaler.
@@ -73,7 +74,7 @@ func (v Viewers) MarshalJSON() ([]byte, error) {
 	}{plain: plain(v)})
 }
 
-// Spread is a distribution of times.
+// Spread summarizes a distribution of times.
 type Spread struct {
 	Count int64         `json:"count"`
 	P50   time.Duration `json:"p50_ns"`
@@ -84,19 +85,19 @@ type Spread struct {
 // Usage is the resource use of processes during the measurement.
 type Usage struct {
 	CPU time.Duration `json:"cpu_ns"`
-	// CPU seconds per 10^9 bytes delivered; 0 when none were.
+	// CPU seconds per 10^9 bytes delivered; 0 if no bytes were delivered.
 	CPUPerGB float64 `json:"cpu_s_per_gb"`
-	RSS      int64   `json:"rss_bytes"` // at the end
+	RSS      int64   `json:"rss_bytes"` // at the end of the measurement
 	PeakRSS  int64   `json:"peak_rss_bytes"`
 }
 
-// Progress is a load on its way.
+// Progress is the state of a running load.
 type Progress struct {
 	Elapsed    time.Duration
 	Total      time.Duration
 	Measuring  bool
 	Publishers int // connected
-	Viewers    int // watching now, the stalled ones too
+	Viewers    int // viewers that are watching now, including the stalled ones
 	Bytes      int64
 	Tags       int64
 	Lost       int64
@@ -113,12 +114,12 @@ func (r *run) progress(elapsed time.Duration) Progress {
 		Viewers:    int(h.watching.Load() + s.watching.Load()),
 		Bytes:      h.bytes.Load() + s.bytes.Load(),
 		Tags:       h.tags.Load() + s.tags.Load(),
-		Lost:       h.lost.Load(), // stalled viewers are meant to lose some
+		Lost:       h.lost.Load(), // stalled viewers are expected to lose tags
 		Ended:      h.ends.total() + s.ends.total() + r.sent.ends.total(),
 	}
 }
 
-// mark is the state at one end of the measurement.
+// mark is the state at the start or the end of the measurement.
 type mark struct {
 	at     time.Time
 	bytes  int64
@@ -154,7 +155,7 @@ func (r *run) report(began time.Time, from, until mark) Report {
 	return rep
 }
 
-// usage is the resource use between two samples, or nil if either is unknown.
+// usage returns the resource use between two samples, or nil if one of them is unknown.
 func usage(from, until sample, bytes int64) *Usage {
 	if !from.known || !until.known {
 		return nil

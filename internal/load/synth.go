@@ -9,34 +9,35 @@ import (
 	"time"
 )
 
-// The shape of a synthetic stream: 30 video frames and 43.07 audio frames a second, like a camera
+// Properties of a synthetic stream: 30 video frames and 43.07 audio frames a second, like a camera
 // with 44.1 kHz audio.
 const (
 	pictureRate  = 30
 	soundRate    = 44100
-	soundSamples = 1024 // in one AAC frame
-	soundBytes   = 372  // payload of one AAC frame at 128 kbit/s
-	keyWeight    = 8    // a keyframe is this many times as large as an ordinary one
+	soundSamples = 1024 // samples in one AAC frame
+	soundBytes   = 372  // bytes of payload of one AAC frame at 128 kbit/s
+	keyWeight    = 8    // size of a keyframe relative to another frame
 )
 
-// Synth makes the tags of one stream. Every byte that a relay looks at is valid FLV; the data for
+// Synth generates the tags of one stream. Every byte that a relay reads is valid FLV; the data for
 // decoders is noise.
 type Synth struct {
 	stream  int
 	gop     int // video frames from keyframe to keyframe
 	picture int // average size of a video frame other than a keyframe
 
-	pictures int64 // made so far
+	pictures int64 // number of video frames made so far
 	sounds   int64
 	seq      uint64
 
-	noise   []byte // no byte is zero; a tag has a part of it that begins at seq % noiseShift
-	payload []byte // of the tag made last
+	noise   []byte // no byte is zero; the data of a tag begins at offset seq % noiseShift
+	payload []byte // payload of the last tag
 }
 
 const noiseShift = 1021
 
-// NewSynth makes the source of stream number stream. Two of the same arguments make the same bytes.
+// NewSynth returns the generator of stream number stream. Two generators with the same arguments
+// make the same bytes.
 func NewSynth(stream, bitRate int, keyInterval time.Duration) *Synth {
 	gop := max(1, int(keyInterval*pictureRate/time.Second))
 	soundShare := soundBytes * float64(soundRate) / soundSamples
@@ -54,7 +55,7 @@ func NewSynth(stream, bitRate int, keyInterval time.Duration) *Synth {
 	return s
 }
 
-// Headers are the first tags: metadata and decoder configurations. They carry no marker.
+// Headers returns the first tags: metadata and decoder configurations. They contain no marker.
 func (s *Synth) Headers(bitRate int) []Tag {
 	return []Tag{
 		{Kind: Script, Payload: metadata(bitRate)},
@@ -63,7 +64,7 @@ func (s *Synth) Headers(bitRate int) []Tag {
 	}
 }
 
-// Due is when the next tag leaves, counted from the beginning of the stream.
+// Due returns the time at which the next tag must be sent, from the start of the stream.
 func (s *Synth) Due() time.Duration { return min(s.pictureDue(), s.soundDue()) }
 
 func (s *Synth) pictureDue() time.Duration {
@@ -74,7 +75,8 @@ func (s *Synth) soundDue() time.Duration {
 	return time.Duration(s.sounds*soundSamples) * time.Second / soundRate
 }
 
-// Next makes the next tag and marks it as sent now. Its payload is valid until the next call.
+// Next makes the next tag, whose marker has now as the time of sending. The payload is valid until
+// the next call.
 func (s *Synth) Next(now time.Time) Tag {
 	s.seq++
 	m := marker{stream: s.stream, seq: s.seq, sent: now.UnixNano()}
@@ -92,8 +94,8 @@ func (s *Synth) Next(now time.Time) Tag {
 	return t
 }
 
-// Verify returns the number of a tag that a Synth of the same arguments made, and when it was sent.
-// It returns an error if any byte of payload is another one. Headers have the number 0.
+// Verify returns the number and the time of sending of a tag that a Synth with the same arguments
+// made. It returns an error if any byte of payload is different. Headers have the number 0.
 func (s *Synth) Verify(kind byte, payload []byte) (seq uint64, sent time.Time, err error) {
 	m, ok := findMarker(kind, payload)
 	if !ok {
@@ -150,8 +152,8 @@ func (s *Synth) appendPayload(p []byte, kind byte, m marker, key bool) []byte {
 	return append(p, noise[:slice-len(nal)]...)
 }
 
-// How a slice begins: type of the NAL unit, first macroblock, kind of slice, parameter set. Players
-// that probe a stream read that far.
+// The start of a slice: type of the NAL unit, first macroblock, kind of slice, parameter set.
+// Players that probe a stream read these fields.
 const (
 	keySlice   = "\x65\x88\x84"
 	interSlice = "\x41\x9a\x21"

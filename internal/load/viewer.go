@@ -7,21 +7,21 @@ import (
 	"github.com/millrace-io/millrace/internal/sleep"
 )
 
-// viewer reads one stream and keeps a record of it.
+// viewer reads one stream and records its measurements.
 type viewer struct {
 	load   *run
 	group  *group
 	stream string
-	stalls bool // reads nothing for a while once it has been let in
+	stalls bool // reads nothing for a while after the server has accepted it
 
-	joined  time.Time // when the server let us in
-	lastSeq uint64    // of the newest marked tag; 0 before the first
-	lastAt  time.Time // of the newest arrival
-	gapFrom time.Time // lastAt, or zero when the next gap does not count
+	joined  time.Time // when the server accepted this viewer
+	lastSeq uint64    // number of the newest marked tag; 0 before the first
+	lastAt  time.Time // time of the newest arrival
+	gapFrom time.Time // lastAt, or zero if the next gap is not counted
 }
 
-// run watches until ctx or the server ends it. A viewer that is thrown out does not come back: that
-// would hide that it was thrown out.
+// run watches until ctx ends or the server ends the stream. A viewer that the server disconnects
+// does not return, because that would hide the disconnect.
 func (v *viewer) run(ctx context.Context) {
 	sub, err := persist(ctx, func() (Subscription,
 		error) {
@@ -63,7 +63,7 @@ func (v *viewer) watch(sub Subscription) error {
 	}
 }
 
-// arrive counts the time in which nothing came. Tags that came together are one arrival.
+// arrive counts the time in which no tag arrived. Tags that arrived together are one arrival.
 func (v *viewer) arrive(at time.Time) {
 	v.lastAt = at
 	if !v.load.measuring.Load() {
@@ -75,18 +75,18 @@ func (v *viewer) arrive(at time.Time) {
 	v.gapFrom = at
 }
 
-// closeGap accounts for the silence in which watching ended: it may be the longest of all, and no
-// arrival ends it.
+// closeGap records the gap before the end of watching: it may be the longest of all, and no arrival
+// ends it.
 func (v *viewer) closeGap() {
 	if !v.gapFrom.IsZero() {
 		v.group.gap.raise(time.Since(v.gapFrom))
 	}
 }
 
-// number checks that tags arrive in order and once, and measures their age. It starts with the
-// first keyframe: a server may hold back video until then, and pass audio. Tags sent before the
-// viewer joined are history that the server replays: their age says nothing. A server may continue
-// the stream of an earlier load, with unrelated numbers.
+// number checks that tags arrive once and in order, and measures their age. It starts with the
+// first keyframe, because a server may hold back video until then, while it sends audio. Tags that
+// were sent before the viewer joined are history that the server replays, so their age is not
+// measured. A server may continue the stream of an earlier load, with unrelated numbers.
 func (v *viewer) number(m marker, a *Arrival) {
 	if m.sent < v.load.began && !v.load.cfg.NoPublish {
 		return

@@ -5,12 +5,13 @@ import (
 	"strconv"
 )
 
-// Codec says how a tag's payload is coded. It is the codec's FourCC in enhanced RTMP, even if the
-// tag gave the classic number. A codec without a FourCC is its classic number with a mark that no
-// FourCC has.
+// Codec is the coding of a tag's payload. Its value is the codec's FourCC in enhanced RTMP, even if
+// the tag has the classic number. For a codec without a FourCC it is the classic number with a mark
+// that no FourCC has.
 type Codec uint32
 
-// Codecs by FourCC that Millrace's packages ask for. A Decoder returns any other one as well.
+// Codecs, by FourCC, that Millrace's packages handle. A Decoder returns tags with any other codec
+// as well.
 const (
 	AVC  Codec = 'a'<<24 | 'v'<<16 | 'c'<<8 | '1' // H.264
 	HEVC Codec = 'h'<<24 | 'v'<<16 | 'c'<<8 | '1' // H.265, also by the unofficial classic number 12
@@ -23,13 +24,15 @@ const (
 	vp9 Codec = 'v'<<24 | 'p'<<16 | '0'<<8 | '9'
 )
 
-// Marks of classic numbers. A FourCC is printable, so its top byte is never 1 or 2.
+// Marks of classic numbers. A FourCC consists of printable characters, so its top byte is never 1
+// or 2.
 const (
 	classicVideo Codec = 1 << 24
 	classicAudio Codec = 2 << 24
 )
 
-// videoCodec maps a classic video codec number (low four bits of a video tag's first byte).
+// videoCodec returns the Codec of a classic video codec number (low four bits of a video tag's
+// first byte).
 func videoCodec(n byte) Codec {
 	switch n {
 	case 7:
@@ -40,7 +43,8 @@ func videoCodec(n byte) Codec {
 	return classicVideo | Codec(n)
 }
 
-// audioCodec maps a classic audio format (high four bits of an audio tag's first byte).
+// audioCodec returns the Codec of a classic audio format (high four bits of an audio tag's first
+// byte).
 func audioCodec(n byte) Codec {
 	switch n {
 	case 2, 14: // 14 is MP3 at 8 kHz

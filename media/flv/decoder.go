@@ -8,15 +8,16 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// defaultMaxTag is the largest tag data that a Decoder accepts by default: half of the maximum of
-// the size field. A keyframe of 8 MiB would be two seconds of a 32 Mbit/s stream.
+// defaultMaxTag is the largest tag data, in bytes, that a Decoder accepts by default: half of the
+// maximum of the size field. A keyframe of 8 MiB would be two seconds of a 32 Mbit/s stream.
 const defaultMaxTag = 8 << 20
 
 // Option changes how a Decoder reads. Options panic if a value is out of range.
 type Option func(*Decoder)
 
-// MaxTag sets the largest tag data that is accepted, in bytes, from 1 to MaxData. A tag that
-// announces more ends the stream with a *LimitError before its data arrives. The default is 8 MiB.
+// MaxTag sets the largest tag data that is accepted, in bytes, from 1 to MaxData. For a tag that
+// announces more, Next returns a *LimitError before the data arrives, and the stream ends. The
+// default is 8 MiB.
 func MaxTag(n int) Option {
 	if n < 1 || n > MaxData {
 		panic(fmt.Sprintf("flv: MaxTag(%d): a limit is from 1 to %d bytes", n, MaxData))
@@ -24,7 +25,7 @@ func MaxTag(n int) Option {
 	return func(d *Decoder) { d.maxTag = n }
 }
 
-// Decoder cuts an FLV stream into tags. It belongs to one goroutine at a time.
+// Decoder splits an FLV stream into tags. It belongs to one goroutine at a time.
 //
 // It does not use frame.Decoder, because FLV is more than frames with a header: the stream has a
 // header, too, and each tag repeats its size at its end.
@@ -34,7 +35,7 @@ type Decoder struct {
 
 	header Header
 	began  bool           // the header has been read
-	err    error          // a fault in the stream
+	err    error          // the fault that ended the stream
 	tag    millrace.Chain // the tag being read; empty between calls
 	head   [tagHeaderSize + peekSize]byte
 }
@@ -51,14 +52,16 @@ func NewDecoder(r *millrace.Reader, opts ...Option) *Decoder {
 }
 
 // Next appends the next tag, from its header to the previous-tag-size at its end, to dst, which
-// owns it from then on. Nothing is copied, and tags that arrived in one block come as one piece.
+// owns it from then on. Nothing is copied, and tags that arrived in one block are appended as one
+// piece.
 //
 // The error is io.EOF if the stream ends between two tags, io.ErrUnexpectedEOF if it ends inside
 // one, a *LimitError for a tag above the limit, and a *PrevTagSizeError for a wrong
-// previous-tag-size (0 is wrong, too: players take it for damage). With any error dst is as it was.
+// previous-tag-size (0 is wrong, too, because players treat it as damage). On any error dst is
+// unchanged.
 //
-// A fault in the stream is final. An error of the source, such as a deadline, loses nothing, even
-// inside a tag: call Next again.
+// A fault in the stream is final. After an error of the source, such as a deadline, nothing is
+// lost, even inside a tag: call Next again.
 func (d *Decoder) Next(dst *millrace.Chain) (Tag, error) {
 	if d.err != nil {
 		return Tag{}, d.err
@@ -91,8 +94,8 @@ func (d *Decoder) Next(dst *millrace.Chain) (Tag, error) {
 	return t, nil
 }
 
-// inspect fills t from the beginning of the data in d.tag, and checks the previous-tag-size at its
-// end.
+// inspect fills t from the start of the data in d.tag, and checks the previous-tag-size at the
+// tag's end.
 func (d *Decoder) inspect(t *Tag) error {
 	n := d.tag.CopyTo(d.head[:min(len(d.head), t.Len()-trailerSize)])
 	t.parseData(d.head[tagHeaderSize:n])

@@ -2,7 +2,8 @@
 //
 // A [Decoder] reads from a [millrace.Reader]. Each call of [Decoder.Next] appends one whole tag to
 // a chain, unchanged and by reference, and returns a small [Tag] with the facts that a relay needs:
-// whether a viewer can start there, whether it is a header that later tags need, and its time.
+// whether a viewer can start at the tag, whether the tag is a header that later tags need, and its
+// time.
 //
 //	0        1          4          7     8          11                11+Size     11+Size+4
 //	├─ type ─┼── size ──┼─── ts ───┼ ts+ ┼─ stream ─┼───── data ──────┼─ previous ─┤
@@ -11,13 +12,14 @@
 //	└────────┴──────────┴──────────┴─────┴──────────┴─────────────────┴────────────┘
 //	├─────────────── 11-byte header ────────────────┤  ↑ Tag.Payload: where the codec's bytes begin
 //
-// Other containers of the same streams use [Type], [Packet] and [Tag] in tag.go, [Codec] in
-// codec.go, and the headers of enhanced RTMP in enhanced.go. A tag's time is its decoding time in
-// milliseconds, which wraps. media/mp4/codec.go parses the AVC, HEVC and AAC sequence headers.
+// Packages for other containers of the same streams use [Type], [Packet] and [Tag] in tag.go,
+// [Codec] in codec.go, and the headers of enhanced RTMP in enhanced.go. A tag's time is its
+// decoding time in milliseconds, which wraps. media/mp4/codec.go parses the AVC, HEVC and AAC
+// sequence headers.
 //
-// The Decoder reads headers and the first few bytes of the data; the rest is only referenced.
+// The Decoder reads headers and the first few bytes of the data. The rest is only referenced.
 //
-// A Decoder has no timeout. To limit how long a tag may take, including the pause before it, set
-// the connection's read deadline before each call of Next. After the connection's error nothing is
+// A Decoder has no timeout. To limit the time of a tag, including the pause before it, set the
+// connection's read deadline before each call of Next. After an error of the connection nothing is
 // lost: the caller ends the stream, or calls Next again.
 package flv

@@ -7,21 +7,21 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// headerBlock is the size of the block for headers: room for 68 tags.
+// headerBlock is the size, in bytes, of the block for headers: room for 68 tags.
 const headerBlock = 1 << 10
 
 // An Encoder builds tags: a new header, the body by reference, and the previous-tag-size. Headers
-// share blocks, so that a kept tag keeps little more than its own bytes. The zero Encoder is ready.
-// It belongs to one goroutine at a time, and Release returns its block.
+// share blocks, so that a tag that is kept holds little more memory than its own bytes. The zero
+// Encoder is ready to use. It belongs to one goroutine at a time, and Release returns its block.
 type Encoder struct{ room millrace.Draft }
 
 // Release returns the Encoder's block. Appended tags stay valid.
 func (e *Encoder) Release() { e.room.Release() }
 
-// Append appends a tag to dst, which owns it from then on, and describes it as [Decoder.Next] does.
-// The body of an audio or video tag begins with the codec's header. Append takes ownership of body,
-// which is left empty, even if it returns an error: a *LimitError for a body above MaxData. dst is
-// then unchanged.
+// Append appends a tag to dst, which owns it from then on, and returns its description, as
+// [Decoder.Next] does. The body of an audio or video tag begins with the codec's header. Append
+// takes ownership of body, which is left empty, even if it returns an error. The error is a
+// *LimitError for a body above MaxData; dst is then unchanged.
 func (e *Encoder) Append(dst *millrace.Chain, t Type, timestamp uint32, body *millrace.Chain) (Tag,
 	error) {
 	n := body.Len()
@@ -43,9 +43,9 @@ func (e *Encoder) Append(dst *millrace.Chain, t Type, timestamp uint32, body *mi
 	return tag, nil
 }
 
-// Retime appends the tag in src, as Next appended it, to dst with another timestamp: 11 bytes are
-// copied, the rest is shared. It borrows src and changes no byte that others may share. It panics
-// if src is not one whole tag.
+// Retime appends the tag in src, which must be one whole tag as appended by Next, to dst with
+// another timestamp: 11 bytes are copied, the rest is shared. It borrows src and changes no byte
+// that others may share. It panics if src is not one whole tag.
 func (e *Encoder) Retime(dst, src *millrace.Chain, timestamp uint32) {
 	var head [tagHeaderSize]byte
 	if src.CopyTo(head[:]) < len(head) {
@@ -59,7 +59,7 @@ func (e *Encoder) Retime(dst, src *millrace.Chain, timestamp uint32) {
 	src.Slice(dst, tagHeaderSize, src.Len())
 }
 
-// put appends bytes that are built.
+// put appends a copy of p.
 func (e *Encoder) put(dst *millrace.Chain, p []byte) {
 	if len(e.room.Bytes()) < len(p) {
 		e.room.Release()

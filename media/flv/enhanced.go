@@ -2,8 +2,8 @@ package flv
 
 import "encoding/binary"
 
-// The enhanced RTMP additions: codecs by FourCC, extensions in front of the packet, and several
-// tracks in one tag. https://veovera.org/docs/enhanced/enhanced-rtmp-v2
+// The enhanced RTMP additions: codecs by FourCC, extensions before the packet, and several tracks
+// in one tag. https://veovera.org/docs/enhanced/enhanced-rtmp-v2
 
 // exAudio is the audio format that announces an enhanced audio header.
 const exAudio = 9
@@ -13,7 +13,7 @@ const (
 	exSequenceStart = 0
 	exCodedFrames   = 1
 	exSequenceEnd   = 2
-	exCodedFramesX  = 3 // video: no composition time is sent, it is 0
+	exCodedFramesX  = 3 // video: no composition time is sent, because it is 0
 	exMetadata      = 4 // video
 	exChannels      = 4 // audio: multichannel configuration
 	exMpeg2TSStart  = 5 // video
@@ -25,7 +25,7 @@ const (
 // Multitrack types.
 const (
 	oneTrack         = 0
-	manyTracksCodecs = 2 // each track brings its own FourCC
+	manyTracksCodecs = 2 // each track has its own FourCC
 )
 
 // exHeader parses the common part of audio and video: ModEx extensions, multitrack and FourCC. p
@@ -34,8 +34,8 @@ const (
 func (t *Tag) exHeader(p []byte, kind, tracks byte) (packet byte, codec Codec, at int, ok bool) {
 	at = 1
 	for kind == exModEx {
-		// size-1 in one byte, or 255 and then in two; that many bytes; then extension type and the
-		// next packet type.
+		// size-1 in one byte, or 255 and then size-1 in two bytes; that many bytes of data; then
+		// extension type and the next packet type.
 		if len(p) < 1 {
 			return 0, 0, 0, false
 		}
@@ -67,7 +67,7 @@ func (t *Tag) exHeader(p []byte, kind, tracks byte) (packet byte, codec Codec, a
 	if len(p) < 4 {
 		return 0, 0, 0, false
 	}
-	if t.Multitrack { // each track's number is behind the FourCC, its own or that of all
+	if t.Multitrack { // each track's number is after the FourCC of that track or of all tracks
 		if len(p) < 5 {
 			return 0, 0, 0, false
 		}
@@ -80,15 +80,15 @@ func (t *Tag) exHeader(p []byte, kind, tracks byte) (packet byte, codec Codec, a
 }
 
 // AppendTracks appends the numbers of the tracks in the tag, in order, to dst: one number, 0,
-// unless Multitrack is set. A list that is damaged ends with the last whole track. It borrows tag,
-// which is the whole tag.
+// unless Multitrack is set. A damaged list ends with the last whole track. AppendTracks borrows
+// tag, which must be the whole tag.
 func (t Tag) AppendTracks(dst []byte, tag []byte) []byte {
 	if !t.Multitrack || t.Payload == 0 {
 		return append(dst, 0)
 	}
 	form, list := tag[t.Payload-5]>>4, tag[t.Payload:len(tag)-trailerSize]
 	fourCC := 0
-	if t.Codec == 0 { // each track brings its own
+	if t.Codec == 0 { // each track has its own FourCC
 		form, fourCC = tag[t.Payload-1]>>4, 4
 	}
 	if form == oneTrack {
@@ -145,7 +145,7 @@ func (t *Tag) parseExVideo(p []byte) {
 }
 
 // beginsKey reports whether p, which may be truncated, begins like the data of a keyframe. It
-// recognizes a keyframe whose sender leaves out the frame type, as gortmplib does.
+// recognizes the keyframes of senders that omit the frame type, as gortmplib does.
 func beginsKey(c Codec, p []byte) bool {
 	switch c {
 	case AVC, HEVC:
@@ -169,8 +169,8 @@ func beginsKey(c Codec, p []byte) bool {
 		}
 		return len(p) > 0 && p[0]>>3&0xf == 1 // a sequence header
 	case vp9:
-		// After the marker and the profile: show_existing_frame, and then the frame type, of which
-		// 0 is a keyframe. Profile 3 has a bit more.
+		// After the marker and the profile: show_existing_frame, and then the frame type, which is
+		// 0 for a keyframe. Profile 3 has one bit more.
 		if len(p) > 0 && p[0]>>6 == 2 {
 			bits := p[0] << 4
 			if p[0]>>4&3 == 3 {
@@ -183,7 +183,7 @@ func beginsKey(c Codec, p []byte) bool {
 }
 
 // hasCompositionTime reports whether coded frames of c begin with a composition time. Players show
-// the frames of other codecs in the order of decoding.
+// the frames of other codecs in decoding order.
 func hasCompositionTime(c Codec) bool { return c == AVC || c == HEVC || c == vvc }
 
 func (t *Tag) parseExAudio(p []byte) {

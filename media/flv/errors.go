@@ -5,11 +5,11 @@ import (
 	"fmt"
 )
 
-// ErrNotFLV says that a stream does not begin with an FLV header. It may be wrapped with the
+// ErrNotFLV reports that a stream does not begin with an FLV header. It may be wrapped with the
 // reason.
 var ErrNotFLV = errors.New("flv: not an FLV stream")
 
-// LimitError says that a header announces a size above a limit. A Decoder returns it before the
+// LimitError reports that a header announces a size above a limit. A Decoder returns it before the
 // bytes arrive.
 type LimitError struct {
 	What  string // the limited value, with the name of the option
@@ -21,7 +21,7 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("flv: %s: %d bytes announced, limit %d", e.What, e.Have, e.Limit)
 }
 
-// PrevTagSizeError says that the four bytes after a tag do not repeat its size: the stream is
+// PrevTagSizeError reports that the four bytes after a tag do not repeat its size: the stream is
 // damaged.
 type PrevTagSizeError struct {
 	Have uint32 // the value in the stream

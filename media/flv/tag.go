@@ -34,9 +34,9 @@ func (t Type) String() string {
 type Packet uint8
 
 const (
-	// PacketNone: not an audio or video tag, or a codec's header that is truncated or unknown.
+	// PacketNone: not an audio or video tag, or a tag whose codec header is truncated or unknown.
 	PacketNone Packet = iota
-	// PacketSequenceHeader: the decoder's configuration, needed before the first frame.
+	// PacketSequenceHeader: the decoder's configuration, required before the first frame.
 	PacketSequenceHeader
 	// PacketFrame: a coded video or audio frame.
 	PacketFrame
@@ -48,7 +48,7 @@ const (
 	PacketCommand
 )
 
-// Tag has the facts about a tag that a relay needs. It holds no reference to the tag's bytes.
+// Tag holds the facts about a tag that a relay needs. It holds no reference to the tag's bytes.
 type Tag struct {
 	Type   Type
 	Packet Packet
@@ -56,16 +56,16 @@ type Tag struct {
 	Key            bool
 	SequenceHeader bool // Packet is PacketSequenceHeader
 	Metadata       bool // script data named onMetaData
-	// enhanced: the payload is a list of tracks; Codec is 0 unless all have the same.
+	// enhanced: the payload is a list of tracks; Codec is 0 unless all tracks have the same.
 	Multitrack bool
 	// enhanced: number of the first track in the list; 0, the default track, for all other tags.
 	Track           byte
 	Encrypted       bool   // the filter bit is set
 	Codec           Codec  // 0 when Packet is PacketNone
-	Size            int    // of the data; the tag as a whole is 15 bytes longer
+	Size            int    // length of the data; the whole tag is 15 bytes longer
 	Timestamp       uint32 // decoding time in ms; wraps after 49.7 days
 	StreamID        uint32 // 24 bits, 0 in a file
-	CompositionTime int32  // ms from decoding to showing, if the codec has such a time
+	CompositionTime int32  // ms from decoding to display, if the codec has such a time
 	// Offset in the tag of the codec's bytes, which end 4 bytes before the tag does; 0 if not
 	// known.
 	Payload int
@@ -74,7 +74,7 @@ type Tag struct {
 // Len returns the length of the whole tag: header, data and previous-tag-size.
 func (t Tag) Len() int { return tagHeaderSize + t.Size + trailerSize }
 
-// parseTagHeader reads the 11 bytes in front of the data. It borrows p.
+// parseTagHeader parses the 11 bytes before the data. It borrows p.
 func parseTagHeader(p []byte) Tag {
 	_ = p[tagHeaderSize-1]
 	return Tag{
@@ -86,15 +86,16 @@ func parseTagHeader(p []byte) Tag {
 	}
 }
 
-// peekSize is how many bytes of a tag's data parseData reads: enough for every codec's header, with
-// one extension of the enhanced format, and for the name onMetaData.
+// peekSize is the number of bytes of a tag's data that parseData reads: enough for every codec's
+// header, with one extension of the enhanced format, and for the name onMetaData.
 const peekSize = 24
 
-// parseData fills t from p, the first peekSize bytes of the data, or all of it. It borrows p.
+// parseData fills t from p, the first peekSize bytes of the data, or all of the data if it is
+// shorter. It borrows p.
 func (t *Tag) parseData(p []byte) {
 	switch t.Type {
 	case TypeScript:
-		// An AMF0 string: marker 2, length, name. AMF3 data has one byte in front of the same.
+		// An AMF0 string: marker 2, length, name. AMF3 data has one more byte before the marker.
 		if len(p) > 0 && p[0] == 0 {
 			p = p[1:]
 		}

@@ -1,8 +1,8 @@
 // Package hls keeps the newest part of a live stream as HLS: parts, segments and the playlists that
-// list them. It copies no media. It is written after draft-pantos-hls-rfc8216bis.
+// list them. It copies no media. It implements draft-pantos-hls-rfc8216bis.
 //
-// A [Window] takes the fragments of MP4 that package mp4 makes. Some fragments are a part, the
-// parts up to a keyframe are a segment, and the newest segments are the window.
+// A [Window] takes the MP4 fragments that package mp4 makes. Several fragments form a part, the
+// parts up to a keyframe form a segment, and the newest segments form the window.
 //
 //	Init        EXT-X-MAP    1z-i0.mp4
 //	Add ─┐
@@ -13,9 +13,9 @@
 //	Add         EXT-X-PRELOAD-HINT   1z-71.0.m4s   not complete yet
 //
 // A segment is one [millrace.Chain] of the fragments' own blocks, and a part is a range of it. An
-// [Object] is the name of an init segment, a segment or a part: the epoch (the number of the
-// publication, in base 36), the media sequence number and the index of the part. The bytes of an
-// object never change.
+// [Object] names an init segment, a segment or a part: by the epoch (the number of the publication,
+// in base 36), the media sequence number and the index of the part. The bytes of an object never
+// change.
 //
 // A Window has no clock and never blocks. Its methods report when the playlist has changed, and
 // [Window.Status] reports whether a request can be answered.

@@ -19,11 +19,12 @@ const (
 type Object struct {
 	Kind  Kind
 	Epoch uint64
-	MSN   uint64 // media sequence number; of an init segment, how many there were before
-	Part  int    // index in the segment; 0 if it is not a part
+	MSN   uint64 // media sequence number; of an init segment, the number of earlier ones
+	Part  int    // index in the segment; 0 for an object that is not a part
 }
 
-// String returns the object's name, the last word of its address. It is empty if o is of no kind.
+// String returns the object's name, the last element of the path of its URL. It is empty if o has
+// no valid kind.
 func (o Object) String() string {
 	if o.Kind < KindInit || o.Kind > KindPart {
 		return ""
@@ -48,8 +49,8 @@ func (o Object) appendName(dst []byte) []byte {
 	return append(dst, ".m4s"...)
 }
 
-// ParseObject returns the object with a name. ok is false unless String returns name for it: an
-// object has one name.
+// ParseObject returns the object with the given name. ok is false unless String returns name for
+// the object, so that each object has only one name.
 func ParseObject(name string) (o Object, ok bool) {
 	var epoch, msn, index string
 	epoch, msn, ok = strings.Cut(name, "-")

@@ -3,8 +3,8 @@ package hls
 import "strconv"
 
 // AppendPlaylist appends the media playlist to dst. If skip is set and there are segments further
-// from the end than six times Target, it appends a delta: an EXT-X-SKIP in place of those segments.
-// Before the first Init, the playlist promises no part.
+// from the end than six times Target, it appends a delta update: an EXT-X-SKIP in place of those
+// segments. Before the first Init, the playlist promises no part.
 func (w *Window) AppendPlaylist(dst []byte, skip bool) []byte {
 	listed := w.segs[w.listed:]
 	first := w.open
@@ -25,7 +25,7 @@ func (w *Window) AppendPlaylist(dst []byte, skip bool) []byte {
 	dst = strconv.AppendUint(dst, w.firstDiscontinuity(first), 10)
 	dst = append(dst, '\n')
 
-	after := w.listedFor() // from the end of the segment to the end of the last one, in ms
+	after := w.listedFor() // from the end of the segment to the end of the last segment, in ms
 	skipped := 0
 	for i, s := range listed {
 		after -= s.extinf()
@@ -78,7 +78,7 @@ func (w *Window) firstDiscontinuity(first *segment) uint64 {
 	return first.number
 }
 
-// sharesInit reports whether s needs the same init segment as the segment before.
+// sharesInit reports whether s needs the same init segment as the segment before it.
 func (s *segment) sharesInit(before *segment) bool {
 	return s.epoch == before.epoch && s.init == before.init
 }
@@ -124,8 +124,8 @@ func appendSeconds(dst []byte, ms int64) []byte {
 	return append(dst, '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10))
 }
 
-// Variant describes a media playlist for a multivariant playlist. Fields that are zero are left
-// out, other than Bandwidth, which a playlist must have.
+// Variant describes a media playlist for a multivariant playlist. Fields that are zero are omitted,
+// except Bandwidth, which a playlist must have.
 type Variant struct {
 	URI string // of the media playlist, without line breaks
 	// As in RFC 6381, separated by commas, without quotes: see mp4.

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// Reload is the query of a request for a playlist, which asks for a segment or part, or for a
-// delta.
+// Reload is the query of a request for a playlist. It requests a playlist with a certain segment or
+// part, or a delta update.
 type Reload struct {
 	MSN  uint64 // _HLS_msn
 	Part int    // _HLS_part; -1 for the whole segment
-	Skip bool   // _HLS_skip: a delta will do
+	Skip bool   // _HLS_skip: a delta update is acceptable
 }
 
 var (
@@ -21,9 +21,9 @@ var (
 	errPartial = errors.New("hls: _HLS_part without _HLS_msn")
 )
 
-// ParseReload parses a query. blocking reports whether it names a segment or part that the request
-// may have to wait for; see [Window.Status]. Values of _HLS_skip other than YES and v2 are ignored.
-// Answer an error with 400 Bad Request.
+// ParseReload parses a query. blocking reports whether the query names a segment or part that the
+// request may have to wait for; see [Window.Status]. Values of _HLS_skip other than YES and v2 are
+// ignored. A request with an error should be answered with 400 Bad Request.
 func ParseReload(q url.Values) (r Reload, blocking bool, err error) {
 	r.Part = -1
 	skip := q.Get("_HLS_skip")
@@ -46,8 +46,8 @@ func ParseReload(q url.Values) (r Reload, blocking bool, err error) {
 	return r, blocking, nil
 }
 
-// number returns the value of a key that is a decimal integer. A value above limit is limit, which
-// is too far ahead.
+// number returns the value of a key, which must be a decimal integer. For a value above limit it
+// returns limit, which is too far ahead.
 func number(q url.Values, key string, limit uint64) (n uint64, ok bool, err error) {
 	values := q[key]
 	if len(values) == 0 {
@@ -60,17 +60,17 @@ func number(q url.Values, key string, limit uint64) (n uint64, ok bool, err erro
 	return min(n, limit), true, nil
 }
 
-// Status tells how to answer a request that names a segment or part.
+// Status is the way to answer a request that names a segment or part.
 type Status uint8
 
 // The answers to such a request.
 const (
 	Ready  Status = iota // the playlist has the requested media, or newer media
-	Wait                 // it will have it; ask again when there are news
-	TooFar               // it is too far ahead to be waited for: 400 Bad Request
+	Wait                 // the playlist will have it; call Status when the playlist has changed
+	TooFar               // it is too far ahead to wait for: 400 Bad Request
 )
 
-// Status returns the status of r. A part beyond the last one of a segment means the first part of
+// Status returns the status of r. A part after the last one of a segment means the first part of
 // the next segment. Every request is Ready when the stream has ended.
 func (w *Window) Status(r Reload) Status {
 	msn, next := w.Next()
@@ -78,8 +78,8 @@ func (w *Window) Status(r Reload) Status {
 	case w.ended:
 		return Ready
 	case r.MSN < msn:
-		// The first part of the segment that is being made may be meant: there must be one, or be
-		// nothing to wait for.
+		// r.Part is after the last part of its segment, so r means the first part of the open
+		// segment, which is not complete yet.
 		last := w.find(r.MSN)
 		if msn-r.MSN == 1 && next == 0 && last != nil && len(last.parts) > 0 &&
 			r.Part >= len(last.parts) {
@@ -92,7 +92,7 @@ func (w *Window) Status(r Reload) Status {
 	if r.MSN == msn && r.Part >= 0 && r.Part < next {
 		return Ready
 	}
-	// How far r.Part is ahead of the last part, at least.
+	// The distance of r.Part from the last part, at least.
 	ahead := r.Part + 1
 	if r.MSN == msn {
 		ahead -= next
@@ -103,7 +103,8 @@ func (w *Window) Status(r Reload) Status {
 	return Wait
 }
 
-// partLimit returns the Advance Part Limit: the parts of three seconds, at least three.
+// partLimit returns the Advance Part Limit, a number of parts: those of three seconds, at least
+// three.
 func (w *Window) partLimit() int {
 	return max(3, int((3*time.Second+w.config.Part-1)/w.config.Part))
 }

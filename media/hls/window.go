@@ -13,63 +13,64 @@ const (
 	minPart     = 10 * time.Millisecond
 	maxSegments = 10_000
 	minMaxBytes = 64 << 10
-	maxNumber   = 1 << 52 // players of JavaScript keep numbers as float64
+	maxNumber   = 1 << 52 // players in JavaScript keep numbers as float64
 )
 
-// Estimates of the memory of a segment and a part in addition to their media, and the minimum size
-// that a fragment counts, because it may keep a whole block in use. They count for MaxBytes, so
-// that it also limits the number of tiny segments and fragments.
+// Estimates of the memory of a segment and of a part in addition to their media, and the minimum
+// size that a fragment is counted with, because it may keep a whole block in use. They count
+// towards MaxBytes, which thereby also limits the number of tiny segments and fragments.
 const (
 	segmentCost  = 512
 	partCost     = 32
 	fragmentCost = 4 << 10
 )
 
-// Config says how a stream is cut. It holds for the life of a Window, because players rely on it.
+// Config determines how a stream is cut into segments and parts. It does not change during the life
+// of a Window, because players rely on it.
 type Config struct {
-	Epoch uint64 // the publication; the first word of every name
+	Epoch uint64 // the publication; the first element of every object's name
 
 	// FirstMSN is the media sequence number of the first segment, and FirstDiscontinuity its
-	// discontinuity sequence number. A Window that follows another one under the same address takes
-	// both from Next and Discontinuity of that one, and has Break called first.
+	// discontinuity sequence number. For a Window that replaces an earlier one at the same address,
+	// set them to the earlier Window's Next and Discontinuity, and call Break first.
 	FirstMSN, FirstDiscontinuity uint64
 
-	// Past is the list of an earlier Window under the same address, up to the segment before
-	// FirstMSN. The playlist begins with these segments, stored elsewhere, and continues with a
-	// DISCONTINUITY. Target and Part should be the same as in that Window. FirstDiscontinuity is
-	// not used.
+	// Past lists the segments of an earlier Window at the same address, up to the segment before
+	// FirstMSN. The playlist begins with these segments, which are stored elsewhere, and continues
+	// with a DISCONTINUITY. Target and Part should be the same as in that Window.
+	// FirstDiscontinuity is not used if Past is set.
 	Past []Listed
 
-	// Target is TARGETDURATION, in whole seconds. Segments are at most half a second longer.
+	// Target is TARGETDURATION, in whole seconds. A segment is at most half a second longer.
 	Target time.Duration
 
-	// Part is PART-TARGET, the longest duration of a part, in whole milliseconds. The rules ask for
-	// 85 % of it at least, other than in parts with a keyframe and at the end of a segment. Parts
-	// keep this rule if Part is a multiple of the fragments' duration, or a millisecond more if
-	// their times are rounded. If durations vary, the longest one should be 15 % of Part.
+	// Part is PART-TARGET, the longest duration of a part, in whole milliseconds. The HLS rules
+	// require at least 85 % of it, except for parts with a keyframe and at the end of a segment.
+	// Parts comply if Part is a multiple of the fragments' duration, or a millisecond more if their
+	// times are rounded. If durations vary, the longest one should be 15 % of Part.
 	Part time.Duration
 
-	Segment time.Duration // a segment ends at the first keyframe from here on
-	// How many are in the playlist; more if they last less than three times Target.
+	Segment time.Duration // a segment ends at the first keyframe after this duration
+	// Number of segments in the playlist; it has more if they last less than three times Target.
 	Segments int
 
-	// MaxBytes limits the memory of the Window. Above it the oldest segments are dropped, even
-	// those in the playlist. The open segment ends when it is half as large.
+	// MaxBytes limits the memory of the Window. Above it the oldest segments are dropped, even if
+	// they are in the playlist. The open segment ends when it reaches half of MaxBytes.
 	MaxBytes int64
 }
 
 // Listed is a complete segment of a playlist.
 type Listed struct {
-	Epoch, MSN    uint64 // its name
-	Init          uint64 // the init segment that it needs, which has the same epoch
+	Epoch, MSN    uint64 // the segment's name
+	Init          uint64 // number of the init segment that it needs, which has the same epoch
 	Duration      time.Duration
 	Time          time.Time
-	Discontinuity bool   // it begins with one
-	Number        uint64 // its discontinuity sequence number
-	Gap           bool   // it is missing, and has an EXT-X-GAP
+	Discontinuity bool   // the segment begins with a DISCONTINUITY
+	Number        uint64 // the segment's discontinuity sequence number
+	Gap           bool   // the segment is missing, and is listed with an EXT-X-GAP
 }
 
-// ConfigError says which field of a Config is out of range.
+// ConfigError names the field of a Config that is out of range.
 type ConfigError struct {
 	Field string
 	Value any
@@ -117,17 +118,17 @@ func (c *Config) check() error {
 // limit returns the longest EXTINF that Target allows, in ms.
 func (c *Config) limit() int64 { return c.Target.Milliseconds() + 499 }
 
-// Fragment describes a fragment of MP4.
+// Fragment describes a fragmented-MP4 fragment.
 type Fragment struct {
 	Duration time.Duration
-	Key      bool // a viewer can begin here
+	Key      bool // a viewer can begin at this fragment
 
-	// KeyNext says that the next fragment will have Key set. A caller who knows lets the segment
-	// end with this fragment. Otherwise it ends when the next one is added, and the playlist has
-	// promised a part that there will not be.
+	// KeyNext announces that the next fragment will have Key set, so that the segment can end with
+	// this fragment. Without KeyNext the segment ends when the next fragment is added, and the
+	// playlist has then promised a part that will not exist.
 	KeyNext bool
 
-	Time time.Time // wall clock of the first sample; the zero Time if it is not known
+	Time time.Time // wall clock time of the first sample; the zero Time if it is not known
 }
 
 // A Window holds the newest segments of a stream. It belongs to one goroutine at a time. Release
@@ -141,26 +142,26 @@ type Window struct {
 	//	bytes = sum of the init segments' lengths and the segments' costs
 
 	config  Config
-	part    int64         // Part in ms
+	part    int64         // Config.Part in ms
 	limit   int64         // the longest EXTINF, in ms
-	longest time.Duration // the same
+	longest time.Duration // limit as a time.Duration
 
 	inits []initSegment
-	// Complete segments: first the ones that have left the playlist, then the ones in it.
+	// Complete segments: first those that have left the playlist, then those in it.
 	segs   []*segment
-	listed int      // how many have left the playlist
-	past   int      // how many are of an earlier Window
-	open   *segment // the one that is being made
-	free   *segment // one that was dropped, for its memory; or nil
+	listed int      // number of segments that have left the playlist
+	past   int      // number of segments that belong to an earlier Window
+	open   *segment // the segment that is currently filled
+	free   *segment // a dropped segment, kept for the reuse of its memory; or nil
 
-	// How long the latest segment that begins with a keyframe is, in ms: the next one may be as
-	// long.
+	// Duration of the latest segment that begins with a keyframe, in ms, as an estimate for the
+	// next one.
 	expected int64
 
-	discontinuity        uint64 // the number of the newest segment
+	discontinuity        uint64 // discontinuity sequence number of the newest segment
 	pendingDiscontinuity bool   // the next fragment begins a segment with a DISCONTINUITY
 
-	clock time.Duration // sum of all durations
+	clock time.Duration // sum of the durations of all fragments
 	bytes int64
 	ended bool
 }
@@ -174,7 +175,7 @@ type initSegment struct {
 // segment is a segment and its parts.
 type segment struct {
 	epoch, msn    uint64
-	init          uint64 // the init segment that it needs
+	init          uint64 // number of the init segment that it needs
 	time          time.Time
 	key           bool // a viewer can begin at its first fragment
 	discontinuity bool
@@ -183,21 +184,21 @@ type segment struct {
 	gap           bool
 
 	body  millrace.Chain
-	parts []part // the complete ones
+	parts []part // the complete parts
 	cost  int64
 
 	duration    time.Duration
-	partStart   int64         // where the part that is being made begins, in ms
-	independent bool          // that part has a keyframe
-	lastKey     time.Duration // where the last keyframe is
+	partStart   int64         // start of the open part in the segment, in ms
+	independent bool          // the open part has a keyframe
+	lastKey     time.Duration // start of the last keyframe
 
-	completed time.Duration // when it was listed, by the Window's clock
-	playlist  time.Duration // the longest playlist that it was in
+	completed time.Duration // the Window's clock when the segment was listed
+	playlist  time.Duration // duration of the longest playlist that listed the segment
 }
 
-// part is a part of a segment: the fragments between the end of the previous part and its own.
+// part is a part of a segment: the fragments from the end of the previous part to its own end.
 type part struct {
-	end         int   // in bytes of the segment
+	end         int   // end, in bytes from the start of the segment
 	duration    int64 // in ms
 	independent bool
 }
@@ -215,7 +216,7 @@ func NewWindow(c Config) (*Window, error) {
 	return w, nil
 }
 
-// remember begins the playlist with the segments of an earlier Window, as many of the last ones as
+// remember puts the newest segments of an earlier Window at the start of the playlist, as many as
 // half of MaxBytes allows.
 func (w *Window) remember(past []Listed) {
 	w.config.Past = nil
@@ -230,7 +231,8 @@ func (w *Window) remember(past []Listed) {
 	w.unlist()
 }
 
-// Listed returns the complete segments of the playlist, for the Past of a Window that continues it.
+// Listed returns the complete segments of the playlist, for the Past of a Window that continues
+// this playlist.
 func (w *Window) Listed() []Listed {
 	var list []Listed
 	for _, s := range w.segs[w.listed:] {
@@ -241,8 +243,8 @@ func (w *Window) Listed() []Listed {
 	return list
 }
 
-// Opening describes the open segment, or the next one, with the duration of its listed parts. If a
-// later Window continues without it, it is a Gap there.
+// Opening describes the open segment, or the next one, with the duration of its listed parts. A
+// later Window that continues without this segment lists it as a Gap.
 func (w *Window) Opening() Listed {
 	s := w.open
 	if !s.empty() {
@@ -259,12 +261,12 @@ func (w *Window) Opening() Listed {
 }
 
 // round returns d in milliseconds. Durations in playlists are differences of rounded times, so that
-// their sums agree.
+// their sums have no rounding error.
 func round(d time.Duration) int64 { return d.Round(time.Millisecond).Milliseconds() }
 
 // Init sets the init segment of the fragments that follow. It takes ownership of body. If there are
-// fragments already, it ends the segment, and the next one begins with a DISCONTINUITY and a new
-// MAP. Init reports whether the playlist has changed.
+// fragments already, it ends the segment, and the next segment begins with a DISCONTINUITY and a
+// new MAP. Init reports whether the playlist has changed.
 func (w *Window) Init(body *millrace.Chain) (news bool) {
 	defer body.Release()
 	if w.ended {
@@ -278,7 +280,7 @@ func (w *Window) Init(body *millrace.Chain) (news bool) {
 	if n := len(w.inits); n > 0 {
 		next.number = w.inits[n-1].number + 1
 	} else {
-		news = true // a part is promised
+		news = true // the playlist now promises a part
 	}
 	w.bytes += int64(body.Len())
 	next.body.Merge(body)
@@ -286,16 +288,16 @@ func (w *Window) Init(body *millrace.Chain) (news bool) {
 	return w.trim() || news
 }
 
-// Break says that the next fragment does not continue the one before: the segment ends, and the
-// next one begins with a DISCONTINUITY. It reports whether the playlist has changed.
+// Break announces that the next fragment does not continue the previous one: the segment ends, and
+// the next one begins with a DISCONTINUITY. It reports whether the playlist has changed.
 func (w *Window) Break() (news bool) {
 	news = w.Flush()
 	w.pendingDiscontinuity = w.pendingDiscontinuity || !w.ended
 	return news
 }
 
-// Flush completes the part and the segment that are being made. It reports whether the playlist has
-// changed. Call it when no fragment comes for a while.
+// Flush completes the open part and the open segment. It reports whether the playlist has changed.
+// Call it when no fragment arrives for a while.
 func (w *Window) Flush() (news bool) {
 	if w.ended || w.open.empty() {
 		return false
@@ -319,16 +321,16 @@ func (w *Window) End() (news bool) {
 
 // Add adds a fragment. It takes ownership of body. It reports whether the playlist has changed:
 // there is a new part or segment, or a segment was dropped because of MaxBytes. A fragment before
-// the first Init is ignored.
+// the first Init is ignored and released.
 //
-// A part ends when another fragment like this one would make it longer than Part, or before that,
-// so that a segment like the one before ends with a part of a similar length. If the part has less
-// than 85 % of Part and no keyframe, it waits for a shorter fragment.
+// A part ends when another fragment of the same duration would make it longer than Part. It may end
+// earlier, so that all parts of a segment of the previous segment's duration have similar lengths.
+// A part with less than 85 % of Part and no keyframe continues, in case a shorter fragment follows.
 //
-// A segment ends at the first keyframe after Segment, or at an earlier one if another GOP like the
-// last would exceed Target. If no keyframe comes in time, it ends without one, and the segment
-// after it ends at the first keyframe. A fragment longer than Part is a segment without parts. A
-// fragment longer than Target is listed with the longest duration that Target allows.
+// A segment ends at the first keyframe after Segment, or at an earlier keyframe if another GOP like
+// the last would exceed Target. If no keyframe arrives in time, it ends without one, and the
+// segment after it ends at the first keyframe. A fragment longer than Part is a segment without
+// parts. A fragment longer than Target is listed with the longest duration that Target allows.
 func (w *Window) Add(f Fragment, body *millrace.Chain) (news bool) {
 	defer body.Release()
 	if w.ended || len(w.inits) == 0 || body.Len() == 0 {
@@ -368,9 +370,9 @@ func (w *Window) Add(f Fragment, body *millrace.Chain) (news bool) {
 	return w.trim() || news
 }
 
-// even reports whether a part of have ms ends, and not at next ms, so that the parts up to the
-// expected end of the segment have about the same length. Otherwise the last one may be so short
-// that hls.js takes it for a hole.
+// even reports whether a part ends at its present duration of have ms, and not at next ms, so that
+// the parts up to the expected end of the segment have about the same duration. Otherwise the last
+// part may be so short that hls.js takes it for a hole.
 func (w *Window) even(have, next int64) bool {
 	rest := w.expected - w.open.partStart
 	if rest <= have || 100*have < 85*w.part {
@@ -380,14 +382,14 @@ func (w *Window) even(have, next int64) bool {
 	return 2*rest <= parts*(have+next)
 }
 
-// endsAtKey reports whether the segment that is being made ends if a keyframe follows.
+// endsAtKey reports whether the open segment ends if a keyframe follows.
 func (w *Window) endsAtKey() bool {
 	s := w.open
 	group := s.duration - s.lastKey
 	return s.duration >= w.config.Segment || !s.key || round(s.duration+group) > w.limit
 }
 
-// begin begins the segment that is being made.
+// begin starts a new open segment.
 func (w *Window) begin(f Fragment) {
 	s := w.open
 	s.epoch = w.config.Epoch
@@ -400,7 +402,7 @@ func (w *Window) begin(f Fragment) {
 	w.charge(segmentCost)
 }
 
-// charge adds to the cost of the segment that is being made.
+// charge adds n bytes to the cost of the open segment.
 func (w *Window) charge(n int64) {
 	w.open.cost += n
 	w.bytes += n
@@ -408,7 +410,7 @@ func (w *Window) charge(n int64) {
 
 func (s *segment) empty() bool { return s.body.Len() == 0 }
 
-// closePart completes the part that is being made, if it has a fragment.
+// closePart completes the open part, if it has a fragment. It reports whether it did.
 func (w *Window) closePart() bool {
 	s := w.open
 	if s.whole || s.body.Len() == s.partOffset(len(s.parts)) {
@@ -421,7 +423,7 @@ func (w *Window) closePart() bool {
 	return true
 }
 
-// partOffset returns where part i begins, in bytes.
+// partOffset returns the offset of part i in the segment, in bytes.
 func (s *segment) partOffset(i int) int {
 	if i == 0 {
 		return 0
@@ -429,7 +431,7 @@ func (s *segment) partOffset(i int) int {
 	return s.parts[i-1].end
 }
 
-// closeSegment completes the segment that is being made, which is not empty.
+// closeSegment completes the open segment, which must not be empty.
 func (w *Window) closeSegment() {
 	w.closePart()
 	s := w.open
@@ -445,8 +447,8 @@ func (w *Window) closeSegment() {
 	w.unlist()
 }
 
-// unlist removes the oldest segments from the playlist: as many as Segments allows, and no more
-// than leave it with three times Target.
+// unlist removes the oldest segments from the playlist until Segments remain, but keeps at least
+// three times Target.
 func (w *Window) unlist() {
 	total := w.listedFor()
 	for len(w.segs)-w.listed > w.config.Segments &&
@@ -459,10 +461,10 @@ func (w *Window) unlist() {
 	}
 }
 
-// Shorten has the playlist list no more segments from now on than it takes for three times Target,
-// however many Segments asks for, and lowers MaxBytes to maxBytes if it is larger. A segment that
-// leaves the playlist stays for as long as players may ask for it. Shorten reports whether the
-// playlist has changed.
+// Shorten limits the playlist, from now on, to the segments of three times Target, however large
+// Segments is. It also lowers MaxBytes to maxBytes if MaxBytes is larger. A segment that leaves the
+// playlist is kept for as long as players may request it. Shorten reports whether the playlist has
+// changed.
 func (w *Window) Shorten(maxBytes int64) (news bool) {
 	before := w.listed
 	w.config.Segments, w.config.MaxBytes = 1, min(w.config.MaxBytes, max(maxBytes, minMaxBytes))
@@ -487,8 +489,8 @@ func (w *Window) target() int64 { return w.config.Target.Milliseconds() }
 // extinf returns the segment's duration in ms.
 func (s *segment) extinf() int64 { return round(s.duration) }
 
-// trim drops expired segments, the oldest ones if there are too many bytes, and the init segments
-// that no segment needs. It reports whether it has dropped a segment of the playlist.
+// trim drops expired segments, the oldest segments if there are too many bytes, and the init
+// segments that no segment needs. It reports whether it has dropped a segment of the playlist.
 func (w *Window) trim() (news bool) {
 	for len(w.segs) > 0 && (w.bytes > w.config.MaxBytes || w.listed > 0 && w.expired(w.segs[0])) {
 		news = news || w.listed == 0
@@ -508,10 +510,10 @@ func (w *Window) trim() (news bool) {
 	return news
 }
 
-// expired reports whether players no longer need a segment that has left the playlist. A segment
-// stays for its own duration and that of the longest playlist that it was in, from when it was
-// listed. Its parts stay for three times Target after they have left the playlist: that is when
-// three times Target follow, or up to one fragment later.
+// expired reports whether players no longer need a segment that has left the playlist. A segment is
+// kept, from the time when it was listed, for its own duration plus that of the longest playlist
+// that listed it. Its parts are kept for three times Target after they have left the playlist. They
+// leave it when three times Target follow, or up to one fragment later.
 func (w *Window) expired(s *segment) bool {
 	return w.clock-s.completed >= max(s.duration+s.playlist, 6*w.config.Target+w.longest)
 }
@@ -529,11 +531,11 @@ func (w *Window) drop() {
 	w.free = s
 }
 
-// Next returns the number of the segment that is being made and the index of the part: what
-// PRELOAD-HINT names.
+// Next returns the number of the open segment and the index of its next part, which PRELOAD-HINT
+// names.
 func (w *Window) Next() (msn uint64, part int) { return w.open.msn, len(w.open.parts) }
 
-// Discontinuity returns the discontinuity sequence number of the segment that is being made.
+// Discontinuity returns the discontinuity sequence number of the open segment.
 func (w *Window) Discontinuity() uint64 {
 	if w.pendingDiscontinuity {
 		return w.discontinuity + 1
@@ -541,12 +543,13 @@ func (w *Window) Discontinuity() uint64 {
 	return w.discontinuity
 }
 
-// Bytes returns the size of all that the Window holds: at least 4 KiB for each fragment, and half a
-// KiB for each segment.
+// Bytes returns the size of the Window's memory: at least 4 KiB for each fragment, and half a KiB
+// for each segment.
 func (w *Window) Bytes() int64 { return w.bytes }
 
-// Bandwidth returns bits per second of the segments in the playlist, without Past: the peak over
-// any segments of about Target, and the average. Both are 0 without segments.
+// Bandwidth returns the bits per second of the segments in the playlist, without Past: the peak
+// over any consecutive segments of about Target, and the average. Both are 0 if there are no
+// segments.
 func (w *Window) Bandwidth() (peak, average int64) {
 	listed := w.segs[max(w.listed, w.past):]
 	var bytes int64
@@ -579,8 +582,8 @@ func rate(bytes int64, d time.Duration) int64 {
 }
 
 // Append adds shares of an object's bytes at the end of dst, which owns them. It reports whether
-// the Window holds the object: an init segment, a segment that is complete, or a part that is
-// complete. If it does not, dst is as it was.
+// the Window holds the object: an init segment, a complete segment, or a complete part. If it does
+// not, dst is unchanged.
 func (w *Window) Append(dst *millrace.Chain, o Object) bool {
 	if o.Epoch != w.config.Epoch {
 		return false
@@ -607,7 +610,7 @@ func (w *Window) Append(dst *millrace.Chain, o Object) bool {
 	return false
 }
 
-// find returns the segment with a number, complete or not, or nil.
+// find returns the segment with the number msn, complete or not, or nil.
 func (w *Window) find(msn uint64) *segment {
 	if msn == w.open.msn {
 		return w.open
@@ -618,7 +621,7 @@ func (w *Window) find(msn uint64) *segment {
 	return nil
 }
 
-// Release gives back all bytes. The stream has ended, and the Window has no objects any more.
+// Release releases all bytes. The stream ends, and the Window holds no objects any more.
 func (w *Window) Release() {
 	w.ended = true
 	for len(w.segs) > 0 {

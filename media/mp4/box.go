@@ -5,7 +5,7 @@ import "encoding/binary"
 // boxes builds nested boxes in memory: a size of 4 bytes, a type of 4 letters, and the content.
 type boxes struct{ b []byte }
 
-// begin opens a box and returns where, for end.
+// begin opens a box and returns its offset, for end.
 func (w *boxes) begin(kind string) (at int) {
 	at = len(w.b)
 	w.u32(0)
@@ -20,10 +20,10 @@ func (w *boxes) full(kind string, version uint8, flags uint32) (at int) {
 	return at
 }
 
-// end closes the box that was opened at at.
+// end closes the box that was opened at offset at.
 func (w *boxes) end(at int) { w.patch(at, uint32(len(w.b)-at)) }
 
-// patch overwrites the 32-bit number at at.
+// patch overwrites the 32-bit number at offset at.
 func (w *boxes) patch(at int, v uint32) { binary.BigEndian.PutUint32(w.b[at:], v) }
 
 func (w *boxes) u8(v uint8)     { w.b = append(w.b, v) }
@@ -40,7 +40,7 @@ func (w *boxes) zeros(n int) {
 	}
 }
 
-// matrix adds the identity transformation of a video frame.
+// matrix adds the identity transformation matrix of a video frame.
 func (w *boxes) matrix() {
 	for _, v := range [9]uint32{1 << 16, 0, 0, 0, 1 << 16, 0, 0, 0, 1 << 30} {
 		w.u32(v)

@@ -1,85 +1,87 @@
 package mp4
 
 const (
-	// maxBack is how far behind the newest frame of its track a frame of the same round may be.
-	// Decoding times do not go back, but encoders round them, and some correct their clock by a few
-	// frames.
+	// maxBack is the longest time by which a frame may be behind the newest frame of its track and
+	// still belong to the same round. Decoding times do not go back, but encoders round them, and
+	// some correct their clock by a few frames.
 	maxBack = 500 // ms
 
-	// maxLeap is how far ahead of its due time a frame may be without being held until other frames
-	// confirm its time.
+	// maxLeap is the longest time by which a frame may be ahead of its due time without being held
+	// until other frames confirm its time.
 	maxLeap = 300 // ms
 
-	// maxPause is how far ahead of its due time a frame of the same round may be if it is not known
-	// when frames come.
+	// maxPause is the longest time by which a frame may be ahead of its due time and still belong
+	// to the same round, if the time of its arrival is not known.
 	maxPause = 60_000 // ms
 
-	// leapLasts is for how long successive frames must continue from a leap until it counts. Runs
-	// of stray frames are shorter.
+	// leapLasts is the time for which successive frames must continue from a leap before the leap
+	// counts. Runs of stray frames are shorter.
 	leapLasts = 1000 // ms
 
-	// confirming is how many frames in a row make a leap at least.
+	// confirming is the minimum number of successive frames that confirm a leap.
 	confirming = 3
 
-	// maxHeld bounds the frames of a track that are held: more than leapLasts of 60 frames a
-	// second. The newest row of them counts then.
+	// maxHeld limits the held frames of a track. It is more than leapLasts at 60 frames a second.
+	// When it is reached, the newest row of successive frames counts.
 	maxHeld = 64
 
-	// maxStep is how far ahead of the frame before it a frame of the same row may be.
+	// maxStep is the longest time by which a frame may be ahead of the previous frame and still
+	// belong to the same row.
 	maxStep = 10_000 // ms
 
-	// maxAlone is how far audio may be ahead of the video that it is sent with.
+	// maxAlone is the longest time by which audio may be ahead of the video in the same fragment.
 	maxAlone = 65 // ms
 
-	// slowStep is the step of video above which audio is not sent with it: less than 23 frames a
-	// second. One such step counts for slowFrames.
+	// slowStep is the time between video frames above which audio is not sent with them: less than
+	// 23 frames a second. After one such step the track counts as slow for slowFrames frames.
 	slowStep   = 45 // ms
 	slowFrames = 128
 )
 
-// A clock turns FLV's 32 bits of milliseconds into a time of the stream that does not wrap, go back
-// or leap.
+// A clock turns FLV's 32-bit milliseconds into the stream's time, which does not wrap, go back or
+// leap.
 //
-// A frame with a leap in time is held until the next frames explain it. If they continue from the
-// frames before it, the held frames were strays, and get times between their neighbours. If they
-// continue from the leap for leapLasts, the clock leaps, too. A leap ahead counts earlier if that
-// much time has passed when it comes, by the wall clock, or by the frames of the other track.
-// Holding delays the frame before the leap: its duration is not known earlier.
+// A frame with a leap in time is held until the next frames explain the leap. If they continue from
+// the frames before it, the held frames were strays, and get times between their neighbours. If
+// they continue from the leap for leapLasts, the clock leaps, too. A leap ahead counts earlier if
+// that much time has passed when the frame arrives, by the wall clock or by the frames of the other
+// track. Holding a frame also delays the frame before the leap, because its duration is not known
+// earlier.
 //
-// A publisher that starts over, or leaps further than time has passed, begins a new round, which
-// follows the previous round without a pause. Each track detects that from its own frames, because
-// audio and video may be any distance apart, so one track may enter a round before the other. A
-// round has one offset for both, so that audio and video keep their distance.
+// When a publisher starts over, or leaps further than time has passed, a new round begins. It
+// follows the previous round without a pause. Each track detects the new round from its own frames,
+// because audio and video may be any distance apart, so one track may enter a round before the
+// other. A round has one offset for both tracks, so that audio and video keep their distance.
 type clock struct {
-	first        int64 // the stream's time at the first frame
-	early        int64 // from when a frame came to its time in the stream, at most
+	first        int64 // the stream's time of the first frame
+	early        int64 // largest difference of a frame's time in the stream and its arrival
 	video, audio pace
 }
 
 // pace is the progress of one track.
 type pace struct {
-	round int    // counts from 1; 0 before the first frame
+	round int    // number of the round, from 1; 0 before the first frame
 	last  uint32 // FLV's time of the latest frame of the round
 	now   int64  // the stream's time of the same frame
-	wall  int64  // when the newest frame that has a time came, in ms
-	step  int64  // from the frame before to it
-	slow  int    // for so many frames the track counts as slow
-	gone  int64  // how far the track has gone since its first frame
-	met   int64  // reach of the other track, when the newest frame of this one came
+	wall  int64  // arrival time of the newest frame that has a time, in ms
+	step  int64  // time from the frame before it to the newest frame, in ms
+	slow  int    // number of frames for which the track still counts as slow
+	gone  int64  // time that the track has covered since its first frame
+	met   int64  // reach of the other track when the newest frame of this one arrived
 
-	fresh bool      // since a sequence header has changed: the publisher may have started over
-	sole  bool      // the first frame is the only one, and is in held, too: it may be the stray
-	held  []arrival // the frames that have no time of the stream yet, oldest first
+	fresh bool      // a sequence header has changed since: the publisher may have started over
+	sole  bool      // only one frame has arrived; it is also in held, as a possible stray
+	held  []arrival // frames that have no time in the stream yet, oldest first
 }
 
-// An arrival is a frame that has come: its time in FLV, and when it came, in ms and by the other
-// track's reach.
+// An arrival is a frame that has arrived: its FLV time, and its time of arrival, both in ms by the
+// wall clock and as the reach of the other track.
 type arrival struct {
 	ts        uint32
 	wall, met int64
 }
 
-// passed returns how much of the stream has passed.
+// passed returns the time that the stream has covered, in ms.
 func (c *clock) passed() int64 { return max(c.video.now, c.audio.now) - c.first }
 
 // other returns the other track.
@@ -90,22 +92,22 @@ func (c *clock) other(p *pace) *pace {
 	return &c.audio
 }
 
-// reach returns how far the track has gone with the frames that are held.
+// reach returns the time that the track has covered, including the held frames.
 func (p *pace) reach() int64 { return p.gone + int64(len(p.held))*min(p.step, maxBack) }
 
-// before returns the stream's time of the track's newest frame when a came.
+// before returns the stream's time of the track's newest frame at the arrival of a.
 func (p *pace) before(a arrival) int64 { return p.now + a.met - p.reach() }
 
-// waited returns how far the other track has gone since the newest frame of p.
+// waited returns the time that the other track has covered since the newest frame of p.
 func (c *clock) waited(p *pace) int64 { return max(c.other(p).reach()-p.met, 0) }
 
-// restart says that the publisher may have started over: a leap of the next frames counts as soon
-// as confirming of them agree.
+// restart notes that the publisher may have started over: a leap of the next frames counts as soon
+// as they are confirming frames in a row.
 func (c *clock) restart() { c.video.fresh, c.audio.fresh = true, true }
 
-// add takes the newest frame of track p: its time ts, how long the frame before lasts, and when it
-// came, in ms. wall is 0 if that is not known. add appends the stream's times of the frames that
-// have one now to times, oldest first.
+// add processes the newest frame of track p. ts is its time, length the duration of the frame
+// before it, and wall its time of arrival, all in ms. wall is 0 if it is not known. add appends the
+// stream's times of the frames whose time is now known to times, oldest first.
 func (c *clock) add(times []int64, p *pace, ts uint32, length, wall int64) []int64 {
 	p.held = append(p.held, arrival{ts, wall, c.other(p).reach()})
 	n := len(p.held)
@@ -124,8 +126,8 @@ func (c *clock) add(times []int64, p *pace, ts uint32, length, wall int64) []int
 	return c.settle(times, p, n-row, length)
 }
 
-// flush appends the times of the frames that track p holds. Frames that do not continue the stream
-// are strays, unless full says that there is no room to hold more.
+// flush appends the times of the held frames of track p. Frames that do not continue the stream are
+// strays, unless full is set, which means that no more frames can be held.
 func (c *clock) flush(times []int64, p *pace, length int64, full bool) []int64 {
 	switch n, row := len(p.held), p.row(); {
 	case n == 0:
@@ -140,8 +142,8 @@ func (c *clock) flush(times []int64, p *pace, length int64, full bool) []int64 {
 	}
 }
 
-// fitting returns the index of the first of the newest held frames that continue the stream, by
-// present knowledge.
+// fitting returns the index of the oldest of the newest held frames that all continue the stream,
+// as far as is known now.
 func (c *clock) fitting(p *pace, length int64) int {
 	head := len(p.held)
 	for head > 0 && !(p.sole && head == 1) && c.fits(p, head-1, length) {
@@ -150,14 +152,13 @@ func (c *clock) fitting(p *pace, length int64) int {
 	return head
 }
 
-// due returns the time that a frame of p is expected at if n frames between it and the newest one
-// have no time yet.
+// due returns the expected time of a frame of p if n frames between it and the newest one have no
+// time yet.
 func (p *pace) due(a arrival, n int, length int64) int64 {
 	return p.now + max(a.met-p.met, int64(n)*length)
 }
 
-// since returns how much time has passed from the newest frame of p to a, by the wall clock or by
-// the other track.
+// since returns the time from the newest frame of p to a, by the wall clock or by the other track.
 func (p *pace) since(a arrival) int64 {
 	since := max(a.met-p.met, 0)
 	if a.wall != 0 && p.wall != 0 {
@@ -166,8 +167,8 @@ func (p *pace) since(a arrival) int64 {
 	return since
 }
 
-// earliest returns how early a frame of the round of p may be that comes after n frames without a
-// time.
+// earliest returns the earliest time of a frame that belongs to the round of p and follows n frames
+// without a time.
 func (p *pace) earliest(a arrival, n int, length int64) int64 {
 	late := int64(n) * length
 	if a.wall != 0 && p.wall != 0 {
@@ -176,7 +177,8 @@ func (p *pace) earliest(a arrival, n int, length int64) int64 {
 	return p.now + late - maxBack
 }
 
-// latest returns how late such a frame may be by the time that has passed, as far as that is known.
+// latest returns the latest time of such a frame, according to the time that has passed, as far as
+// it is known.
 func (c *clock) latest(p *pace, a arrival, n int, length int64) int64 {
 	latest := p.now + max(p.step+int64(n)*length, p.since(a))
 	if other := c.other(p); other.round == p.round {
@@ -186,8 +188,8 @@ func (c *clock) latest(p *pace, a arrival, n int, length int64) int64 {
 }
 
 // fits reports whether the held frame i continues from the newest frame of its track, or from that
-// of the other one if that is in a later round. Audio may come in bursts, so only video is trusted
-// at once by the time that has passed.
+// of the other track if that is in a later round. Audio may arrive in bursts, so the time that has
+// passed is sufficient evidence only for video.
 func (c *clock) fits(p *pace, i int, length int64) bool {
 	a := p.held[i]
 	own, late := p.continued(a.ts), p.step+int64(i)*length
@@ -215,7 +217,7 @@ func (c *clock) confirmed(p *pace, row int, length int64) bool {
 	return int64(int32(last.ts-first.ts)) >= leapLasts
 }
 
-// row returns how many of the newest held frames follow one another.
+// row returns the number of the newest held frames that follow one another.
 func (p *pace) row() int {
 	n := len(p.held)
 	row := min(n, 1)
@@ -228,8 +230,8 @@ func (p *pace) row() int {
 	return row
 }
 
-// settle appends the times of all held frames. Those from held[head] on continue the stream, and
-// the earlier ones are strays.
+// settle appends the times of all held frames. The frames from held[head] on continue the stream,
+// and the earlier ones are strays.
 func (c *clock) settle(times []int64, p *pace, head int, length int64) []int64 {
 	held := p.held
 	strays := held[:head]
@@ -273,15 +275,15 @@ func (c *clock) settle(times []int64, p *pace, head int, length int64) []int64 {
 	return times
 }
 
-// firstIsStray reports whether the first frame of a track is odd, and not the two that follow one
-// another after it.
+// firstIsStray reports whether the first frame of a track is the stray, because the two frames
+// after it follow one another.
 func firstIsStray(first, second, third uint32) bool {
 	step, next := int32(second-first), int32(third-second)
 	return step < 0 || int64(step) > 2*int64(next)
 }
 
-// at returns the stream's time of a frame of track p, which may be up to maxBack before p.now. n
-// strays come before the frame.
+// at returns the stream's time of a frame of track p. The time may be up to maxBack before p.now. n
+// strays precede the frame.
 //
 // While the tracks are in different rounds, a tag may fit into both: a late tag of the old round,
 // or a tag of a track that was silent when the new round began. It belongs to the round that puts
@@ -319,23 +321,24 @@ func (c *clock) at(p *pace, a arrival, n int, length int64) int64 {
 	case joins:
 		at = theirs
 		if overlap := p.now + length - at; !begins && overlap > 0 {
-			// The other track ended earlier in the old round: the new round begins that much later
-			// for both.
+			// The other track ended earlier in the old round: the new round begins later by that
+			// difference for both.
 			at += overlap
 			other.now += overlap
 		}
 		p.round = other.round
 	case begun && distance(own, other.before(a)) <= maxLeap && p.gone < leapLasts:
-		// The first frames of the track were odd, as the other track shows: both continue from the
-		// position of this one.
+		// The first frames of the track were strays, as the other track shows: both tracks continue
+		// from the position of this frame.
 		at = p.now + int64(n+1)*length
 		other.now += at - own
 	default:
-		// Right behind the last tag, or near the other track if that has gone on alone for longer
-		// than interleaving explains.
+		// Directly after the last tag, or near the other track if that has continued alone for
+		// longer than interleaving explains.
 		at = max(p.now+int64(n+1)*length, due-maxBack)
 		if len(other.held) > 0 && !other.sole {
-			// The other track has leapt, too: the round begins where the later one ends.
+			// The other track has leapt, too: the round begins at the end of the track that ends
+			// later.
 			overlap := other.now + other.step + 1 - (at + int64(int32(other.held[0].ts-a.ts)))
 			at += max(0, min(overlap, leapLasts))
 		}
@@ -352,7 +355,7 @@ func (c *clock) at(p *pace, a arrival, n int, length int64) int64 {
 // continued returns the stream's time of ts in the round of p.
 func (p *pace) continued(ts uint32) int64 { return p.now + int64(int32(ts-p.last)) }
 
-// noteStep takes the time from one frame to the next.
+// noteStep records the time from one frame to the next.
 func (p *pace) noteStep(step int64) {
 	p.step = max(step, 0)
 	if p.slow = max(p.slow-1, 0); step > slowStep {

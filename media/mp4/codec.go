@@ -14,15 +14,15 @@ type config struct {
 	codec  flv.Codec
 	record []byte // the sequence header
 
-	entry      string // of the sample description
+	entry      string // type of the sample entry
 	box        []byte // content of the codec's box
-	lengthSize int    // of a NAL unit, in bytes
+	lengthSize int    // size of the length of a NAL unit, in bytes
 
-	scale uint32 // units of time in a second
-	step  uint32 // how long a sample lasts if the next one's time is not known, in those units
+	scale uint32 // units of time per second
+	step  uint32 // duration, in those units, of a sample whose successor is not known
 
 	width, height uint16
-	shape         [2]uint16 // width and height of one sample; 0 when square
+	shape         [2]uint16 // pixel aspect ratio: width and height of one pixel; 0 if square
 
 	channels uint16
 }
@@ -30,7 +30,7 @@ type config struct {
 const (
 	// videoScale is the time scale of FLV: whole milliseconds.
 	videoScale = 1000
-	// videoStep is the duration of a video frame without neighbours: 25 a second.
+	// videoStep is the duration, in ms, of a video frame without neighbours: 25 frames a second.
 	videoStep = 40
 )
 
@@ -63,7 +63,7 @@ func (c *config) equal(d *config) bool {
 	return c == d || d != nil && c.same(d.codec, d.record)
 }
 
-// carried reports whether the file can have a track of this type and codec.
+// carried reports whether MP4 can have a track of this type and codec.
 func carried(t flv.Type, c flv.Codec) bool {
 	if t == flv.TypeVideo {
 		return c == flv.AVC || c == flv.HEVC
@@ -71,8 +71,8 @@ func carried(t flv.Type, c flv.Codec) bool {
 	return c == flv.AAC
 }
 
-// parseAVC parses an AVCDecoderConfigurationRecord into c. The record is copied into the avcC box.
-// parseAVC returns the fault of the record, or "".
+// parseAVC parses an AVCDecoderConfigurationRecord into c. It copies the record into the avcC box.
+// It returns a description of the fault of the record, or "".
 func parseAVC(c *config) string {
 	p := c.record
 	if len(p) < 8 {
@@ -93,8 +93,8 @@ func parseAVC(c *config) string {
 	return parseAVCSPS(c, unescape(p[:n]))
 }
 
-// avcHighProfile reports whether a profile's parameter sets have chroma format, depth and scaling
-// matrices.
+// avcHighProfile reports whether the parameter sets of a profile contain chroma format, bit depth
+// and scaling matrices.
 func avcHighProfile(profile uint32) bool {
 	switch profile {
 	case 100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135:
@@ -103,7 +103,7 @@ func avcHighProfile(profile uint32) bool {
 	return false
 }
 
-// parseAVCSPS follows ITU-T H.264, 7.3.2.1.1.
+// parseAVCSPS parses a sequence parameter set, as in ITU-T H.264, 7.3.2.1.1.
 func parseAVCSPS(c *config, rbsp []byte) string {
 	b := &bitReader{p: rbsp}
 	b.skip(8) // NAL header
@@ -117,7 +117,7 @@ func parseAVCSPS(c *config, rbsp []byte) string {
 		}
 		b.ue()    // depth of luma
 		b.ue()    // depth of chroma
-		b.skip(1) // bypass
+		b.skip(1) // bypass flag
 		if b.flag() {
 			skipScalingLists(b, chroma)
 		}
@@ -135,14 +135,14 @@ func parseAVCSPS(c *config, rbsp []byte) string {
 		}
 	}
 	b.ue()    // reference frames
-	b.skip(1) // gaps
+	b.skip(1) // flag for gaps in frame numbers
 	width, height := uint64(b.ue())+1, uint64(b.ue())+1
 	fields := uint64(1) // a frame is two fields unless frames are never interlaced
 	if !b.flag() {
 		fields = 2
 		b.skip(1)
 	}
-	b.skip(1) // direct inference
+	b.skip(1) // direct inference flag
 	crop := readCrop(b)
 	unitX, unitY := cropUnits(chroma, planes)
 	width, height = 16*width, 16*height*fields
@@ -155,7 +155,7 @@ func parseAVCSPS(c *config, rbsp []byte) string {
 	return ""
 }
 
-// skipScalingLists passes over H.264's scaling matrices.
+// skipScalingLists skips H.264's scaling matrices.
 func skipScalingLists(b *bitReader, chroma uint32) {
 	lists := 8
 	if chroma == 3 {
@@ -191,7 +191,8 @@ func readCrop(b *bitReader) (crop [4]uint64) {
 	return crop
 }
 
-// cropUnits says how many luma samples one unit of the margins is: as many as one of chroma.
+// cropUnits returns the number of luma samples in one unit of the margins, which is the number of
+// luma samples per chroma sample.
 func cropUnits(chroma uint32, planes bool) (x, y uint64) {
 	switch {
 	case planes || chroma == 0 || chroma == 3:
@@ -216,15 +217,15 @@ func (c *config) setSize(b *bitReader, width, height uint64, crop [4]uint64, uni
 	return ""
 }
 
-// Shapes of a sample by number: ITU-T H.264, table E-1.
+// Pixel aspect ratios by number: ITU-T H.264, table E-1.
 var sampleShapes = [...][2]uint16{
 	{0, 0}, {1, 1}, {12, 11}, {10, 11}, {16, 11}, {40, 33}, {24, 11}, {20, 11}, {32, 11}, {80, 33},
 	{18, 11}, {15, 11},
 	{64, 33}, {160, 99}, {4, 3}, {3, 2}, {2, 1},
 }
 
-// readAspect reads the shape of a sample, the first field of the usability information. An unknown
-// shape is square.
+// readAspect reads the pixel aspect ratio, the first field of the usability information. An unknown
+// ratio is treated as square.
 func (c *config) readAspect(b *bitReader) {
 	if !b.flag() {
 		return
@@ -249,13 +250,13 @@ const (
 	hevcSuffixSEI = 40
 )
 
-// parseHEVC parses an HEVCDecoderConfigurationRecord into c. It returns the fault of the record, or
-// "".
+// parseHEVC parses an HEVCDecoderConfigurationRecord into c. It returns a description of the fault
+// of the record, or "".
 //
-// In the sample entry hvc1 all parameter sets are in the record, in complete arrays in the order of
-// their types (ISO/IEC 14496-15, 8.3.3.1.2 and 8.4.1). Encoders often set the flag of completeness
-// to 0, or have another order, so the record is written anew. If a kind of parameter sets is not in
-// the record, they are in the frames, and the entry is hev1.
+// For the sample entry hvc1, all parameter sets are in the record, in complete arrays in the order
+// of their types (ISO/IEC 14496-15, 8.3.3.1.2 and 8.4.1). Encoders often set the completeness flag
+// to 0, or use another order, so the record is written anew. If a type of parameter sets is not in
+// the record, these sets are in the frames, and the sample entry is hev1.
 func parseHEVC(c *config) string {
 	const head = 22 // bytes before the number of arrays
 	p := c.record
@@ -266,7 +267,7 @@ func parseHEVC(c *config) string {
 		return "record is not of version 1"
 	}
 	c.lengthSize = int(p[head-1]&3) + 1
-	var units [hevcSuffixSEI + 1][][]byte // by type
+	var units [hevcSuffixSEI + 1][][]byte // NAL units by type
 	arrays := int(p[head])
 	p = p[head+1:]
 	for range arrays {
@@ -312,7 +313,8 @@ func parseHEVC(c *config) string {
 	return parseHEVCSPS(c, unescape(units[hevcSPS][0]))
 }
 
-// parseHEVCSPS follows ITU-T H.265, 7.3.2.2.1, up to the conformance window.
+// parseHEVCSPS parses a sequence parameter set, as in ITU-T H.265, 7.3.2.2.1, up to the conformance
+// window.
 func parseHEVCSPS(c *config, rbsp []byte) string {
 	b := &bitReader{p: rbsp}
 	b.skip(16 + 4) // NAL header, video parameter set
@@ -343,18 +345,20 @@ func parseHEVCSPS(c *config, rbsp []byte) string {
 var aacRates = [...]uint32{96000, 88200, 64000, 48000, 44100, 32000, 24000, 22050, 16000, 12000,
 	11025, 8000, 7350}
 
-// Audio object types that change how the rest is read.
+// Audio object types that change the layout of the rest.
 const (
-	// Spectral band replication: the rate that follows is the core's, half of the output rate.
+	// Spectral band replication: the sampling rate that follows is the core's, half of the output
+	// rate.
 	aacSBR = 5
 	aacLD  = 23 // low delay: 512 samples per frame
 	aacPS  = 29 // parametric stereo on top of SBR
 	aacELD = 39
 )
 
-// parseAAC parses rate, channels and frame length from an AudioSpecificConfig into c. The record is
-// copied into the esds box. parseAAC returns the fault of the record, or "". It refuses channel
-// configurations that browsers do not know, because one such track makes the whole file unreadable.
+// parseAAC parses rate, channels and frame length from an AudioSpecificConfig into c. It copies the
+// record into the esds box. It returns a description of the fault of the record, or "". It refuses
+// channel configurations that browsers do not know, because one such track makes the whole file
+// unreadable.
 func parseAAC(c *config) string {
 	b := &bitReader{p: c.record}
 	kind := aacKind(b)
@@ -408,15 +412,15 @@ func aacRate(b *bitReader) uint32 {
 	return 0
 }
 
-// bitReader reads numbers of any number of bits, highest first. Reading past the end gives zeros
-// and sets short.
+// bitReader reads numbers of any number of bits, most significant first. Reading past the end
+// returns zeros and sets short.
 type bitReader struct {
 	p     []byte
-	at    int // in bits
+	at    int // position in bits
 	short bool
 }
 
-// u reads n bits, n ≤ 32.
+// u reads an unsigned number of n bits, n ≤ 32.
 func (b *bitReader) u(n int) uint32 {
 	var v uint32
 	for range n {
@@ -433,7 +437,7 @@ func (b *bitReader) u(n int) uint32 {
 
 func (b *bitReader) flag() bool { return b.u(1) == 1 }
 
-// skip passes over n bits.
+// skip skips n bits.
 func (b *bitReader) skip(n int) {
 	b.at += n
 	if b.at > 8*len(b.p) {

@@ -10,10 +10,10 @@ import (
 // ErrNoInit is the error of AppendInit before the first fragment.
 var ErrNoInit = errors.New("mp4: no init segment before the first fragment")
 
-// errNotWhole is the error of WriteTag for a chain that is not the tag.
+// errNotWhole is the error of WriteTag if the chain is not the one whole tag that t describes.
 var errNotWhole = errors.New("mp4: the chain is not the tag")
 
-// CodecError says that a tag is left out because of its codec. Other tags of the stream are not
+// CodecError reports a tag that is omitted because of its codec. Other tags of the stream are not
 // affected.
 type CodecError struct {
 	Type  flv.Type
@@ -28,9 +28,9 @@ func (e *CodecError) Error() string {
 	return fmt.Sprintf("mp4: %s is not carried: video is AVC or HEVC, audio is AAC", e.Codec)
 }
 
-// ConfigError reports a sequence header that is left out because it is invalid, or browsers could
-// not read it. The Muxer keeps the previous sequence header, or continues without the track if
-// there is none.
+// ConfigError reports a sequence header that is ignored because it is invalid, or because browsers
+// could not read it. The Muxer keeps the previous sequence header, or continues without the track
+// if there is none.
 type ConfigError struct {
 	Codec flv.Codec
 	Why   string
@@ -40,8 +40,8 @@ func (e *ConfigError) Error() string {
 	return fmt.Sprintf("mp4: sequence header of %s: %s", e.Codec, e.Why)
 }
 
-// LimitError reports a tag that is left out because it is too large. After a video frame, all video
-// up to the next keyframe is left out, too.
+// LimitError reports a tag that is omitted because it is too large. After an omitted video frame,
+// all video up to the next keyframe is omitted, too.
 type LimitError struct {
 	What  string // the limited value, with the name of the option
 	Have  int

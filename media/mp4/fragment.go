@@ -15,22 +15,23 @@ const (
 	runAudio   = 0x001 | 0x03<<8 // trun: offset; duration and size
 )
 
-// A FragmentInfo describes a fragment by its head, the moof box.
+// A FragmentInfo describes a fragment, as far as its head (the moof box) does.
 type FragmentInfo struct {
-	// Bytes of the head, with the 8 that begin the mdat, and of the whole fragment.
+	// Size in bytes of the head, including the 8 that begin the mdat, and of the whole fragment.
 	Head, Size int
-	// Decoding time of the video, or of the audio if the fragment has no video.
+	// Decoding times of the video, or of the audio if the fragment has no video.
 	Start, End time.Duration
 	First      time.Duration // decoding time of the first sample of either track
-	Lead       time.Duration // how far its audio goes beyond its video; 0 if it has not both
-	Pictures   int           // in it
-	Sounds     int           // audio frames in it
+	Lead       time.Duration // time by which its audio ends after its video; 0 unless it has both
+	Pictures   int           // number of video frames
+	Sounds     int           // number of audio frames
 	Sequence   uint32        // see Fragment
-	Key        bool          // it begins with a keyframe, or is audio of a movie without video
+	Key        bool          // it begins with a keyframe, or has the audio of a movie without video
 }
 
-// newFragmentInfo describes a fragment of a run of each track, without its sizes and its number. A
-// run may be without samples, but not both. hasVideo says whether the movie has video.
+// newFragmentInfo describes a fragment with a run of each track. It does not set the sizes and the
+// number of the fragment. One of the runs may have no samples. hasVideo reports whether the movie
+// has video.
 func newFragmentInfo(video, sound run, hasVideo bool) (f FragmentInfo) {
 	f.Pictures, f.Sounds = video.samples, sound.samples
 	switch {
@@ -47,8 +48,9 @@ func newFragmentInfo(video, sound run, hasVideo bool) (f FragmentInfo) {
 	return f
 }
 
-// lastKey returns the index of the last keyframe among the complete samples, if a fragment ends
-// before it, or 0. Of two keyframes neither waits for the other.
+// lastKey returns the index of the last keyframe among the complete samples, if a fragment must end
+// before that keyframe, or 0. If there are just two samples and both are keyframes, it returns 0,
+// because neither waits for the other.
 func (m *Muxer) lastKey() int {
 	done := m.video.done
 	for i := len(done) - 1; i > 0; i-- {
@@ -62,9 +64,9 @@ func (m *Muxer) lastKey() int {
 	return 0
 }
 
-// emit appends a fragment of complete samples to dst, if there are any. It is of all of them if all
-// is set. Otherwise it ends before the last keyframe, and audio without video that is in step comes
-// in few frames, because HLS cuts parts of a steady length from it.
+// emit appends a fragment of complete samples to dst, if there are any. If all is set, the fragment
+// has all of them. Otherwise it ends before the last keyframe. Audio without video that arrives
+// steadily is then split into short fragments, because HLS cuts parts of a steady length from them.
 func (m *Muxer) emit(dst *millrace.Chain, all bool) Fragment {
 	videos, sounds := len(m.video.done), len(m.audio.done)
 	if !all {
@@ -103,7 +105,8 @@ func (m *Muxer) emit(dst *millrace.Chain, all bool) Fragment {
 	return f
 }
 
-// describe describes the head that buildHead has built for this many samples.
+// describe returns the FragmentInfo for the head that buildHead has built for this many video and
+// audio samples.
 func (m *Muxer) describe(videos, sounds int) FragmentInfo {
 	f := newFragmentInfo(m.video.run(videos), m.audio.run(sounds), m.sent[0] != nil)
 	f.Head, f.Sequence = len(m.head.b), m.sequence
@@ -122,8 +125,9 @@ func (t *track) run(n int) run {
 		end: toTime(last.at+int64(last.duration), scale)}
 }
 
-// piece returns how many of so many complete samples make a fragment: a video frame and its audio,
-// because HLS cuts parts of a steady length from fragments, also if many frames have waited.
+// piece returns the number of complete video and audio samples, of the given numbers, that make a
+// fragment. Even if many frames have waited, a fragment is one video frame and its audio, because
+// HLS cuts parts of a steady length from fragments.
 func (m *Muxer) piece(videos, sounds int) (v, s int) {
 	switch {
 	case videos == 0 && m.videoConfig() == nil:
@@ -151,7 +155,7 @@ func (t *track) send(dst *millrace.Chain, n int) {
 	t.done = t.done[:copy(t.done, t.done[n:])]
 }
 
-// bytesOf adds up the sizes of samples.
+// bytesOf returns the total size of samples.
 func bytesOf(samples []sample) (n int) {
 	for i := range samples {
 		n += int(samples[i].size)
@@ -159,7 +163,7 @@ func bytesOf(samples []sample) (n int) {
 	return n
 }
 
-// start returns the earliest decoding time among the complete samples, cut to milliseconds.
+// start returns the earliest decoding time among the complete samples, truncated to milliseconds.
 func (m *Muxer) start() time.Duration {
 	first := int64(-1)
 	for _, tr := range []*track{&m.video, &m.audio} {
@@ -173,7 +177,8 @@ func (m *Muxer) start() time.Duration {
 	return time.Duration(first) * time.Millisecond
 }
 
-// buildHead builds moof and the header of mdat in m.head, for so many samples.
+// buildHead builds the moof and the header of the mdat in m.head, for the given numbers of video
+// and audio samples.
 func (m *Muxer) buildHead(videos, sounds int) {
 	w := &m.head
 	w.b = w.b[:0]
@@ -190,7 +195,8 @@ func (m *Muxer) buildHead(videos, sounds int) {
 		audio = w.run(&m.audio, sounds, runAudio)
 	}
 	w.end(moof)
-	// The data begins after moof and the 8 bytes of mdat's header: video, then audio.
+	// The data, first video and then audio, begins after the moof and the 8 bytes of the mdat's
+	// header.
 	data := len(w.b) + 8
 	videoBytes, soundBytes := bytesOf(m.video.done[:videos]), bytesOf(m.audio.done[:sounds])
 	if video > 0 {
@@ -203,8 +209,8 @@ func (m *Muxer) buildHead(videos, sounds int) {
 	w.text("mdat")
 }
 
-// run adds the traf box of a track's first n complete samples. It returns where the caller has to
-// write the offset of their data.
+// run adds the traf box of a track's first n complete samples. It returns the position at which the
+// caller must write the offset of their data.
 func (w *boxes) run(tr *track, n int, flags uint32) (offset int) {
 	traf := w.begin("traf")
 	tfhd := w.full("tfhd", 0, baseIsMoof)

@@ -6,12 +6,13 @@ import (
 )
 
 // AppendInit appends the init segment (ftyp and moov) of the last fragment to dst, which owns it
-// from then on. It returns ErrNoInit before the first fragment, and dst is as it was then.
+// from then on. Before the first fragment it returns ErrNoInit and leaves dst unchanged.
 //
 // The segment is the same for every viewer, wherever the viewer starts: fragments carry the
 // stream's time, and a player starts at the time of its first fragment. There is no edit list to
-// make that 0: Chromium and ffmpeg treat the part of an AAC track before an edit list as encoder
-// delay, and decode and discard it, so a viewer who comes an hour late would wait for an hour.
+// make that time 0, because Chromium and ffmpeg treat the part of an AAC track before an edit list
+// as encoder delay, and decode and discard it. A viewer who joins an hour after the start would
+// have to wait for an hour.
 func (m *Muxer) AppendInit(dst *millrace.Chain) error {
 	if m.sent == [2]*config{} {
 		return ErrNoInit
@@ -46,7 +47,7 @@ func (w *boxes) movieHeader() {
 	at := w.full("mvhd", 0, 0)
 	w.zeros(8)       // created, modified
 	w.u32(1000)      // scale
-	w.u32(0)         // duration: in the fragments
+	w.u32(0)         // duration: given by the fragments
 	w.u32(1 << 16)   // rate
 	w.u16(1 << 8)    // volume
 	w.zeros(2 + 8)   // reserved
@@ -63,7 +64,7 @@ func (w *boxes) track(id uint32, c *config) {
 	mdhd := w.full("mdhd", 0, 0)
 	w.zeros(8) // created, modified
 	w.u32(c.scale)
-	w.u32(0)      // duration: in the fragments
+	w.u32(0)      // duration: given by the fragments
 	w.u16(0x55c4) // language: und
 	w.u16(0)
 	w.end(mdhd)
@@ -86,7 +87,7 @@ func (w *boxes) track(id uint32, c *config) {
 }
 
 func (w *boxes) trackHeader(id uint32, c *config) {
-	at := w.full("tkhd", 0, 3) // enabled, in the movie
+	at := w.full("tkhd", 0, 3) // flags: enabled, in the movie
 	w.zeros(8)                 // created, modified
 	w.u32(id)
 	w.zeros(4 + 4 + 8) // reserved, duration, reserved
@@ -104,7 +105,7 @@ func (w *boxes) trackHeader(id uint32, c *config) {
 	w.end(at)
 }
 
-// shownWidth returns the displayed width of the video, in 65536ths. It is 0 for audio.
+// shownWidth returns the display width of the video, in 65536ths of a pixel. It is 0 for audio.
 func (c *config) shownWidth() uint32 {
 	width := uint64(c.width) << 16
 	if c.shape[1] > 0 {
@@ -125,7 +126,7 @@ func (w *boxes) handler(c *config) {
 	w.end(at)
 }
 
-// dataInformation says that the samples are in this file.
+// dataInformation adds boxes which state that the samples are in this file.
 func (w *boxes) dataInformation() {
 	dinf := w.begin("dinf")
 	dref := w.full("dref", 0, 0)
@@ -168,7 +169,7 @@ func (w *boxes) visual(record string, c *config) {
 	w.zeros(16)
 	w.u16(c.width)
 	w.u16(c.height)
-	w.u32(72 << 16) // pixels an inch
+	w.u32(72 << 16) // pixels per inch
 	w.u32(72 << 16)
 	w.u32(0)
 	w.u16(1)      // video frames per sample
@@ -196,7 +197,7 @@ func (w *boxes) sound(c *config) {
 	w.u16(16) // bits per sample
 	w.u32(0)
 	if c.scale > 0xffff {
-		w.u32(0) // does not fit; the record says it
+		w.u32(0) // the rate does not fit; the record has it
 	} else {
 		w.u32(c.scale << 16)
 	}
@@ -209,20 +210,21 @@ func (w *boxes) sound(c *config) {
 // elementaryStream adds the descriptors of ISO/IEC 14496-1 around an AudioSpecificConfig.
 func (w *boxes) elementaryStream(record []byte) {
 	n := len(record)
-	w.descriptor(3, 3+(5+13)+(5+n)+(5+1)) // ES: its own 3 bytes and three descriptors
+	w.descriptor(3, 3+(5+13)+(5+n)+(5+1)) // ES descriptor: its own 3 bytes and three descriptors
 	w.u16(0)                              // id
 	w.u8(0)                               // flags
 	w.descriptor(4, 13+5+n)               // decoder
 	w.u8(0x40)                            // AAC
 	w.u8(5<<2 | 1)                        // audio
 	w.zeros(3 + 4 + 4)                    // buffer, bit rates: not known
-	w.descriptor(5, n)                    // decoder's own
+	w.descriptor(5, n)                    // decoder-specific info
 	w.bytes(record)
 	w.descriptor(6, 1) // synchronisation: as in MP4
 	w.u8(2)
 }
 
-// descriptor begins a descriptor of n bytes, its size in the long form of four times seven bits.
+// descriptor begins a descriptor with n bytes of content. Its size is written in the long form,
+// four bytes of seven bits each.
 func (w *boxes) descriptor(tag uint8, n int) {
 	w.u8(tag)
 	w.u8(uint8(n>>21) | 0x80)
@@ -231,7 +233,7 @@ func (w *boxes) descriptor(tag uint8, n int) {
 	w.u8(uint8(n) & 0x7f)
 }
 
-// trackDefaults adds trex: defaults for the samples of fragments.
+// trackDefaults adds the trex box: defaults for the samples of fragments.
 func (w *boxes) trackDefaults(id uint32, c *config) {
 	at := w.full("trex", 0, 0)
 	w.u32(id)

@@ -8,12 +8,12 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// DefaultMaxWaitBytes is the default of MaxWaitBytes, above the size of any tag.
+// DefaultMaxWaitBytes is the default of MaxWaitBytes. It is above the size of any tag.
 const DefaultMaxWaitBytes = 16 << 20
 
 const (
-	// maxWaitSamples limits the samples that wait for a fragment: more than a second of a stream
-	// with 60 video and 47 audio frames a second.
+	// maxWaitSamples limits the samples that wait for a fragment. It is more than a second of a
+	// stream with 60 video and 47 audio frames a second.
 	maxWaitSamples = 128
 
 	// audioFrames is the number of audio frames in a fragment of a stream without video, or while
@@ -21,33 +21,34 @@ const (
 	audioFrames = 5
 )
 
-// lateFrames limits the audio frames of a fragment when video is late, so that parts can still be
+// lateFrames limits the audio frames of a fragment while video is late, so that parts can still be
 // cut every 280 ms, as with video.
 const lateFrames = 2
 
-// maxLate bounds the audio frames that leave by and by once video is late. More than these have
-// waited for something else.
+// maxLate is the largest number of waiting audio frames that are sent a few at a time when video is
+// late. More frames than these have waited for another reason.
 const maxLate = 8
 
-// maxRecord bounds a sequence header. Parameter sets are some dozens of bytes, and every init
-// segment repeats them.
+// maxRecord limits the size of a sequence header, in bytes. Parameter sets have some dozens of
+// bytes, and every init segment repeats them.
 const maxRecord = 64 << 10
 
-// trackWait is how long, in ms of the stream, the first fragment waits for an announced sequence
-// header, or for the first video frame after one. Publishers send both at once, and often announce
-// tracks that they do not have.
+// trackWait is the time, in ms of the stream, that the first fragment waits for an announced
+// sequence header, or for the first video frame after one. Publishers send the sequence headers of
+// both tracks together, and often announce tracks that they do not have.
 const trackWait = 1000
 
-// damagedWait is how long, in ms of the stream, video may be damaged before the init segment is
-// without it. A keyframe that is damaged costs all frames up to the next one, some seconds later.
+// damagedWait is the time, in ms of the stream, for which video may be damaged before the init
+// segment omits it. A damaged keyframe costs all frames up to the next keyframe, some seconds
+// later.
 const damagedWait = 10_000
 
 // Option changes how a Muxer works. Options panic if a value is out of range.
 type Option func(*Muxer)
 
-// MaxWaitBytes bounds the samples that wait for a fragment, in bytes. A larger sample is a
-// *LimitError. If one more sample would exceed the bound, the complete ones leave early. The newest
-// sample of each track stays, so two tracks hold at most twice n.
+// MaxWaitBytes limits the samples that wait for a fragment, in bytes. A larger sample is a
+// *LimitError. If one more sample would exceed the limit, the complete samples are sent early. The
+// newest sample of each track stays, so two tracks hold at most twice n.
 func MaxWaitBytes(n int) Option {
 	if n < 1 || n > 1<<30 {
 		panic(fmt.Sprintf("mp4: MaxWaitBytes(%d): from 1 byte to 1 GiB", n))
@@ -55,16 +56,18 @@ func MaxWaitBytes(n int) Option {
 	return func(m *Muxer) { m.maxBytes = n }
 }
 
-// Tracks announces the tracks of the stream, as in its FLV header. The first fragment then waits
+// Tracks announces the tracks of the stream, as its FLV header does. The first fragment then waits
 // for the sequence header of each track, so that the init segment need not be replaced when the
-// second sequence header comes a moment later. The wait ends after one second of the stream, when
-// 128 samples or MaxWaitBytes wait, and for a track whose codec or sequence header is refused.
+// second sequence header arrives a moment later. The wait ends after one second of the stream, or
+// when 128 samples or MaxWaitBytes wait. For a track whose codec or sequence header is refused, it
+// ends at once.
 func Tracks(video, audio bool) Option {
 	return func(m *Muxer) { m.video.expected, m.audio.expected = video, audio }
 }
 
-// Fragment describes the fragment that WriteTag or Flush has appended, or several if several video
-// frames were complete, each with its audio: see Muxer.Parts. Samples is 0 if nothing was appended.
+// Fragment describes the fragment that WriteTag or Flush has appended. If several video frames were
+// complete, it describes several fragments, each of a video frame with its audio: see Muxer.Parts.
+// Samples is 0 if nothing was appended.
 //
 // Key is set if the fragment begins with a keyframe. In a fragment with audio alone it is set if
 // the stream has no video, or no video has been sent yet, or the next video frame will be a
@@ -72,26 +75,27 @@ func Tracks(video, audio bool) Option {
 // next frame may refer to earlier frames.
 type Fragment struct {
 	Samples int  // video and audio frames
-	Key     bool // a viewer can begin here, with the init segment in front; see above
-	// The tag that has completed the fragment is a keyframe: the next fragment begins with it.
+	Key     bool // a viewer that has the init segment can begin at this fragment; see above
+	// The tag that completed the fragment is a keyframe: the next fragment begins with that
+	// keyframe.
 	KeyNext bool
-	// The init segment differs from the one of the fragment before, or this is the first.
+	// The init segment differs from that of the previous fragment, or this is the first fragment.
 	NewInit bool
 	// Earliest decoding time, in the stream's own time and in whole milliseconds.
 	Start    time.Duration
-	Duration time.Duration // of the video; of the audio if there is no video
+	Duration time.Duration // duration of the video, or of the audio if there is no video
 	Sequence uint32        // number of the last fragment, from 1 on
 }
 
-// Clock has the Muxer ask now when a tag comes, for streams that are live. A leap of the timestamps
-// ahead then counts at once if as much time has passed, and is no pause if less has. Without Clock,
-// and for other leaps, it counts once the frames after it confirm it.
+// Clock makes the Muxer call now when a tag arrives. It is for live streams. A leap ahead of the
+// timestamps then counts at once if as much time has passed, and is not treated as a pause if less
+// has passed. Without Clock, and for other leaps, a leap counts once later frames confirm it.
 func Clock(now func() time.Time) Option {
 	return func(m *Muxer) { m.wall = now }
 }
 
-// Muxer turns FLV tags into fragmented MP4. It belongs to one goroutine at a time. Release gives
-// back the samples that wait.
+// Muxer turns FLV tags into fragmented MP4. It belongs to one goroutine at a time. Release releases
+// the samples that wait.
 type Muxer struct {
 	maxBytes     int
 	wall         func() time.Time // nil if the stream is not live
@@ -99,10 +103,10 @@ type Muxer struct {
 	times        []int64 // memory for clock.add
 	video, audio track
 	needKey      bool // drop video up to the next keyframe
-	videoBegun   bool // video was sent that viewers can start with
-	noVideo      bool // the video is damaged: the init segment is without it until a frame is good
+	videoBegun   bool // video was sent at which viewers can start
+	noVideo      bool // the video is damaged: the init segment omits it until a good frame arrives
 
-	sent     [2]*config // of video and audio, for the last fragment
+	sent     [2]*config // configs of video and audio in the last fragment
 	sequence uint32
 	head     boxes          // memory for the headers of a fragment
 	parts    []FragmentInfo // see Parts
@@ -121,16 +125,16 @@ func NewMuxer(opts ...Option) *Muxer {
 	return m
 }
 
-// WriteTag adds the tag that flv.Decoder.Next described as t and appended to src. src is that one
-// tag, whole; WriteTag takes ownership of it, even if it returns an error. If the tag completes a
-// fragment, WriteTag appends the fragment to dst, which owns it.
+// WriteTag adds the tag that flv.Decoder.Next has described as t and appended to src. src must hold
+// exactly that tag. WriteTag takes ownership of src, even if it returns an error. If the tag
+// completes a fragment, WriteTag appends the fragment to dst, which owns it.
 //
 // WriteTag drops NAL units of length 0 from video frames, and ignores frames that decoders cannot
 // decode: see LeftOut. It ignores tags other than video, audio and their sequence headers, video
 // before the first keyframe, and samples before their sequence header. A new sequence header
-// completes a fragment of all waiting samples; the next fragment has NewInit set, unless the old
-// sequence header has come back by then. A *CodecError, *ConfigError or *LimitError concerns only
-// this tag: nothing is appended, and the next tag may be written.
+// completes a fragment of all waiting samples. The next fragment then has NewInit set, unless the
+// old sequence header has returned by then. A *CodecError, *ConfigError or *LimitError concerns
+// only this tag: nothing is appended, and the next tag may be written.
 func (m *Muxer) WriteTag(dst *millrace.Chain, t flv.Tag, src *millrace.Chain) (Fragment, error) {
 	defer src.Release()
 	m.parts = m.parts[:0]
@@ -166,14 +170,14 @@ func (m *Muxer) WriteTag(dst *millrace.Chain, t flv.Tag, src *millrace.Chain) (F
 	return m.writeAudio(dst, t, &data)
 }
 
-// LeftOut counts the NAL units of length 0 that WriteTag has dropped (encoders send them, and
-// decoders fail at them), and the video frames that are not a sequence of NAL units, or contain no
-// slice. While there is no other video, or has not been for 10 seconds of the stream, the init
-// segment has no video, as if there were no sequence header.
+// LeftOut returns the number of NAL units of length 0 that WriteTag has dropped (encoders send
+// them, and decoders fail at them), plus the number of video frames that are not a sequence of NAL
+// units, or contain no slice. If no good frame has arrived yet, or none for 10 seconds of the
+// stream, the init segment has no video, as if there were no sequence header.
 func (m *Muxer) LeftOut() int64 { return m.leftOut }
 
 // Flush appends a fragment of all waiting samples to dst, which owns it from then on. If none wait,
-// dst is unchanged. The newest sample of each track lasts as long as the sample before it. Call
+// dst is unchanged. The newest sample of each track gets the duration of the sample before it. Call
 // Flush at the end of the stream; the Muxer then has nothing left to release.
 func (m *Muxer) Flush(dst *millrace.Chain) Fragment {
 	m.parts = m.parts[:0]
@@ -184,11 +188,11 @@ func (m *Muxer) Flush(dst *millrace.Chain) Fragment {
 	return m.emit(dst, true)
 }
 
-// Parts describes each fragment of MP4 that the last call of WriteTag or Flush has appended, in
-// order, as ReadFragment would. The slice is the Muxer's: the next such call overwrites it.
+// Parts describes each MP4 fragment that the last call of WriteTag or Flush has appended, in order,
+// as ReadFragment would. The slice belongs to the Muxer: the next such call overwrites it.
 func (m *Muxer) Parts() []FragmentInfo { return m.parts }
 
-// settle places the samples that are held. full says that there is no room for more.
+// settle gives the held samples their times. full reports that no more samples can be held.
 func (m *Muxer) settle(full bool) {
 	if m.video.conf != nil {
 		m.place(&m.video, m.clock.flush(m.times[:0], &m.clock.video, m.video.length(), full))
@@ -208,7 +212,7 @@ func (m *Muxer) Release() {
 }
 
 // videoConfig returns the sequence header of the video, or nil if the init segment of the next
-// fragment is without it.
+// fragment omits the video.
 func (m *Muxer) videoConfig() *config {
 	if m.noVideo {
 		return nil
@@ -216,7 +220,7 @@ func (m *Muxer) videoConfig() *config {
 	return m.video.conf
 }
 
-// track returns the track of audio or video tags.
+// track returns the track for tags of type t, audio or video.
 func (m *Muxer) track(t flv.Type) *track {
 	if t == flv.TypeAudio {
 		return &m.audio
@@ -224,7 +228,7 @@ func (m *Muxer) track(t flv.Type) *track {
 	return &m.video
 }
 
-// configure takes a sequence header. It borrows record.
+// configure processes a sequence header. It borrows record.
 func (m *Muxer) configure(dst *millrace.Chain, tr *track, t flv.Tag,
 	record *millrace.Chain) (Fragment, error) {
 	if n := record.Len(); n > maxRecord {
@@ -273,13 +277,14 @@ func (m *Muxer) writeVideo(dst *millrace.Chain, t flv.Tag, data *millrace.Chain)
 		m.closeAudio()
 		f = m.emit(dst, false)
 	}
-	// While audio leaves alone, it does so before the next video frame.
+	// While audio is sent alone, it is sent before the next video frame.
 	f.KeyNext = t.Key && f.Samples > 0 && !slow && len(tr.held)+len(tr.done) == 0
 	return f, nil
 }
 
-// leaveOut notes that the frame t is damaged. If there has been no other one for long, it appends a
-// fragment of all samples that wait to dst, which owns it: the next init segment has no video.
+// leaveOut notes that the frame t is damaged. If there has been no good frame for damagedWait, it
+// appends a fragment of all waiting samples to dst, which owns it: the next init segment has no
+// video.
 func (m *Muxer) leaveOut(dst *millrace.Chain, t flv.Tag) (f Fragment) {
 	m.needKey = m.needKey || t.Key
 	switch v := &m.clock.video; {
@@ -315,8 +320,7 @@ func (m *Muxer) writeAudio(dst *millrace.Chain, t flv.Tag, data *millrace.Chain)
 	return f, nil
 }
 
-// hold adds a sample, and gives all samples with a known time their place. It takes ownership of
-// data.
+// hold adds a sample, and places all samples whose time is now known. It takes ownership of data.
 func (m *Muxer) hold(tr *track, p *pace, t flv.Tag, data *millrace.Chain) {
 	var wall int64
 	if m.wall != nil {
@@ -328,7 +332,7 @@ func (m *Muxer) hold(tr *track, p *pace, t flv.Tag, data *millrace.Chain) {
 	m.place(tr, m.clock.add(m.times[:0], p, t.Timestamp, tr.length(), wall))
 }
 
-// place gives the oldest samples that tr holds their times.
+// place gives times to the oldest samples that tr holds.
 func (m *Muxer) place(tr *track, times []int64) {
 	m.times = times
 	for i, ms := range times {
@@ -342,8 +346,8 @@ func (m *Muxer) place(tr *track, times []int64) {
 	tr.held = tr.held[:copy(tr.held, tr.held[len(times):])]
 }
 
-// audioIsAlone reports whether audio does not wait for the next video frame: there are none, they
-// are far apart, or this one is late.
+// audioIsAlone reports whether audio does not wait for the next video frame: there is no video, its
+// frames are far apart, or the next one is late.
 func (m *Muxer) audioIsAlone() bool {
 	switch v := &m.clock.video; {
 	case m.video.conf == nil || v.slow > 0:
@@ -362,7 +366,7 @@ func (m *Muxer) checkSize(data *millrace.Chain) error {
 	return nil
 }
 
-// ready reports whether each track that was announced has its sequence header, or is no longer
+// ready reports whether the sequence header of each announced track has arrived or is no longer
 // waited for.
 func (m *Muxer) ready() bool {
 	if m.clock.passed() >= trackWait {
@@ -371,8 +375,8 @@ func (m *Muxer) ready() bool {
 	return (m.video.conf != nil || !m.video.expected) && (m.audio.conf != nil || !m.audio.expected)
 }
 
-// makeRoom appends a fragment of the samples that wait if they have to leave before a sample of n
-// bytes is added. Then no track is waited for any longer, and no time is confirmed.
+// makeRoom appends a fragment of the waiting samples if they must be sent before a sample of n
+// bytes is added. The Muxer then stops waiting for tracks, and for frames that confirm a time.
 func (m *Muxer) makeRoom(dst *millrace.Chain, n int) Fragment {
 	videos, videoBytes := m.video.waiting()
 	sounds, soundBytes := m.audio.waiting()
@@ -385,8 +389,8 @@ func (m *Muxer) makeRoom(dst *millrace.Chain, n int) Fragment {
 	return m.emit(dst, true)
 }
 
-// closeAudio ends the newest audio frame if audio has stopped, instead of waiting for the time of
-// the next one.
+// closeAudio ends the newest audio frame if audio has stopped, and does not wait for the time of
+// the next audio frame.
 func (m *Muxer) closeAudio() {
 	if a := &m.clock.audio; a.round > 0 && m.clock.waited(a) > maxBack {
 		m.audio.close(m.audio.next)

@@ -5,26 +5,27 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// A video frame of AVC and HEVC is a sequence of NAL units, each after its length. Some encoders
-// send units of length 0, which decoders fail at, or frames in the format of Annex B, which have
-// start codes for lengths.
+// A video frame of AVC or HEVC is a sequence of NAL units, each preceded by its length. Some
+// encoders send units of length 0, at which decoders fail, or frames in the Annex B format, which
+// has start codes in the place of lengths.
 
 // A unitScanner reads the lengths of the NAL units of a frame.
 type unitScanner struct {
 	codec flv.Codec
-	size  int // of a length, in bytes
+	size  int // size of a length, in bytes
 
-	empty   [][2]int // where units of length 0 are, from and to
+	empty   [][2]int // ranges of the units of length 0: from and to
 	picture bool     // the frame contains a slice
 }
 
-// scan looks at a frame, which it borrows. It reports whether units fill the frame, other than for
+// scan scans a frame, which it borrows. It reports whether NAL units fill the frame, except for
 // zeros at its end.
 func (s *unitScanner) scan(data *millrace.Chain) bool {
 	at, total := 0, data.Len()
-	// Of the current unit: its length, how much of that is known, and its rest.
+	// For the current unit: its length, the number of bytes of the length that are known, and the
+	// number of bytes that follow.
 	length, have, rest := 0, 0, 0
-	first := false // the next byte is a unit's first
+	first := false // the next byte is the first of a unit
 	for p := range data.All() {
 		for len(p) > 0 {
 			if rest > 0 {
@@ -58,7 +59,7 @@ func (s *unitScanner) scan(data *millrace.Chain) bool {
 	return have == 0
 }
 
-// addEmpty notes bytes that are to be left out.
+// addEmpty notes a range of bytes to drop.
 func (s *unitScanner) addEmpty(from, to int) {
 	if n := len(s.empty); n > 0 && s.empty[n-1][1] == from {
 		s.empty[n-1][1] = to
@@ -67,7 +68,7 @@ func (s *unitScanner) addEmpty(from, to int) {
 	s.empty = append(s.empty, [2]int{from, to})
 }
 
-// isPicture reports whether a unit with this first byte is a slice, which each frame must have.
+// isPicture reports whether a unit with this first byte is a slice. Every frame must have a slice.
 func (s *unitScanner) isPicture(first byte) bool {
 	if s.codec == flv.HEVC {
 		return first>>1&0x3f < 32 // ITU-T H.265, table 7-1
@@ -76,7 +77,7 @@ func (s *unitScanner) isPicture(first byte) bool {
 	return 1 <= kind && kind <= 5
 }
 
-// cleanUnits drops the NAL units of length 0 from a frame. It reports false if the frame is not a
+// cleanUnits drops the NAL units of length 0 from a frame. It returns false if the frame is not a
 // sequence of units, or contains no slice.
 func (m *Muxer) cleanUnits(c *config, data *millrace.Chain) bool {
 	s := unitScanner{codec: c.codec, size: c.lengthSize, empty: m.empty[:0]}

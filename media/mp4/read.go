@@ -12,14 +12,14 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// ErrNotMP4 is the error of ReadMovie and ReadFragment for bytes that a Muxer would not write.
+// ErrNotMP4 is the error of ReadMovie and ReadFragment for bytes that a Muxer does not write.
 var ErrNotMP4 = errors.New("mp4: not an init segment, or not a fragment, of a Muxer")
 
 // A Movie describes an init segment and its fragments.
 type Movie struct {
 	Codecs        string // as in RFC 6381, such as "avc1.64001f,mp4a.40.2"
 	Width, Height int    // displayed size of the video; 0 without video
-	Video, Audio  bool   // which tracks there are
+	Video, Audio  bool   // whether there is a track of video and of audio
 
 	tracks []movieTrack
 }
@@ -109,7 +109,7 @@ func (m *Muxer) Movie() (movie Movie) {
 	return movie
 }
 
-// name returns the codec as RFC 6381 writes it.
+// name returns the codec in the notation of RFC 6381.
 func (c *config) name() string {
 	switch c.codec {
 	case flv.AVC:
@@ -120,9 +120,9 @@ func (c *config) name() string {
 	return aacCodec(c.record)
 }
 
-// ReadFragment parses the head of the fragment at the start of b. If b is too short, it returns how
-// many bytes it needs: 8 for the size of the moof, then the moof and the next 8 bytes. It borrows
-// b, and allocates nothing.
+// ReadFragment parses the head of the fragment at the start of b. If b is too short, it returns in
+// need the number of bytes that it needs: 8 for the size of the moof, then the moof and the next 8
+// bytes. It borrows b, and allocates nothing.
 func (m *Movie) ReadFragment(b []byte) (f FragmentInfo, need int, err error) {
 	if len(b) < 8 {
 		return f, 8, nil
@@ -172,20 +172,21 @@ func (m *Movie) ReadFragment(b []byte) (f FragmentInfo, need int, err error) {
 	return f, 0, nil
 }
 
-// maxApart is how far behind the stream a fragment may end. One that ends further back begins a
-// Timeline anew.
+// maxApart is the longest time by which a fragment may end before the end of the stream. A fragment
+// that ends earlier restarts a Timeline.
 const maxApart = time.Minute
 
-// A Timeline measures how far the fragments of a stream have come, in any order of audio and video.
-// Video counts. Audio alone counts where it goes beyond the video by more than it did in the latest
-// fragment of both. The zero Timeline is at the start.
+// A Timeline measures the time that the fragments of a stream have covered, in any order of audio
+// and video. It follows the video. Audio alone advances it only by the time that the audio is
+// further ahead of the video than in the latest fragment with both. The zero Timeline is at the
+// start.
 type Timeline struct {
 	begun     bool
 	end, lead time.Duration
 }
 
-// Add takes the next fragment, and returns the part of the stream that it adds: nothing, if start
-// is end.
+// Add processes the next fragment, and returns the part of the stream that the fragment adds:
+// nothing, if start equals end.
 func (t *Timeline) Add(f FragmentInfo) (start, end time.Duration) {
 	if !t.begun || f.End < t.end-maxApart {
 		t.begun, t.end, t.lead = true, f.Start, 0
@@ -200,10 +201,10 @@ func (t *Timeline) Add(f FragmentInfo) (start, end time.Duration) {
 	return start, t.end
 }
 
-// AppendEarlier appends the fragment at the start of src to dst, with all times earlier by a
-// duration. f is the result of ReadFragment for the fragment. It copies the head and shares the
-// samples. dst owns the appended fragment, and src keeps the bytes after the fragment. A track
-// whose samples would be before 0 is hidden, unless it is the only one.
+// AppendEarlier appends the fragment at the start of src to dst, with all times moved earlier by a
+// duration. f is the result of ReadFragment for the fragment. AppendEarlier copies the head and
+// shares the samples. dst owns the appended fragment, and src keeps the bytes after the fragment. A
+// track whose samples would be before time 0 is hidden, unless it is the only one.
 func (m *Movie) AppendEarlier(dst, src *millrace.Chain, f FragmentInfo, by time.Duration) {
 	if by != 0 {
 		head := make([]byte, 0, 512)
@@ -220,10 +221,10 @@ func (m *Movie) AppendEarlier(dst, src *millrace.Chain, f FragmentInfo, by time.
 	src.Cut(dst, f.Size)
 }
 
-// shiftHead makes the times in the head of a fragment earlier.
+// shiftHead moves the times in the head of a fragment earlier.
 func (m *Movie) shiftHead(head []byte, by time.Duration) {
 	size := int(binary.BigEndian.Uint32(head))
-	var early []byte // the type of the traf box that is hidden
+	var early []byte // the type field of the traf box to hide
 	shown := 0
 	for in := head[8:size]; len(in) > 0; {
 		kind, traf, rest := cutBox(in)
@@ -245,8 +246,8 @@ func (m *Movie) shiftHead(head []byte, by time.Duration) {
 	}
 }
 
-// shiftTrack makes the time in a traf box earlier. It returns false if that would be before 0, and
-// sets 0 then.
+// shiftTrack moves the time in a traf box earlier. If the time would be before 0, it sets the time
+// to 0 and returns false.
 func (m *Movie) shiftTrack(traf []byte, by time.Duration) bool {
 	var scale time.Duration
 	for len(traf) > 0 {
@@ -270,26 +271,26 @@ func (m *Movie) shiftTrack(traf []byte, by time.Duration) bool {
 	return true
 }
 
-// units returns d in units of a scale, the nearest number.
+// units returns d in units of scale, rounded to the nearest number.
 func units(d, scale time.Duration) int64 {
 	return int64(d/time.Second*scale + (d%time.Second*scale+time.Second/2)/time.Second)
 }
 
-// End returns how far the fragments have come.
+// End returns the time that the fragments have reached.
 func (t *Timeline) End() time.Duration { return t.end }
 
-// maxHead bounds the head of a fragment. A Muxer's has 16 bytes for each of maxWaitSamples, and 200
-// more.
+// maxHead limits the size of a fragment's head. The head that a Muxer writes has 16 bytes for each
+// of maxWaitSamples, and 200 more.
 const maxHead = 64 << 10
 
-// A run is a track's part of a fragment.
+// A run is the part of a fragment that belongs to one track.
 type run struct {
 	video, key bool
 	samples    int
 	start, end time.Duration
 }
 
-// readRun reads a traf box as boxes.run writes it.
+// readRun parses a traf box that boxes.run has written.
 func (m *Movie) readRun(traf []byte) (r run, err error) {
 	var t *movieTrack
 	var at, length int64
@@ -335,7 +336,7 @@ func (m *Movie) readRun(traf []byte) (r run, err error) {
 }
 
 // cutBox returns the type and the content of the box at the start of b, and the bytes after it.
-// kind is nil without a box.
+// kind is nil if b has no whole box.
 func cutBox(b []byte) (kind, in, rest []byte) {
 	if len(b) < 8 {
 		return nil, nil, nil
@@ -347,7 +348,7 @@ func cutBox(b []byte) (kind, in, rest []byte) {
 	return b[4:8], b[8:n], b[n:]
 }
 
-// walkBoxes calls f with the type and the inside of each box in b.
+// walkBoxes calls f with the type and the content of each box in b.
 func walkBoxes(b []byte, f func(kind string, in []byte) error) error {
 	for len(b) > 0 {
 		kind, in, rest := cutBox(b)
@@ -362,10 +363,10 @@ func walkBoxes(b []byte, f func(kind string, in []byte) error) error {
 	return nil
 }
 
-// sampleEntry returns the codec of an entry of a sample description, as RFC 6381 writes it. codec
-// is "" if a Muxer never writes it.
+// sampleEntry returns the codec of an entry of a sample description, in the notation of RFC 6381.
+// codec is "" if a Muxer never writes such an entry.
 func sampleEntry(kind string, in []byte) (codec string, video bool) {
-	const visual, sound = 78, 28 // bytes in front of the boxes
+	const visual, sound = 78, 28 // number of bytes before the boxes
 	switch {
 	case kind == "mp4a" && len(in) > sound:
 		_ = walkBoxes(in[sound:], func(kind string, in []byte) error {
@@ -389,9 +390,9 @@ func sampleEntry(kind string, in []byte) (codec string, video bool) {
 	return codec, video
 }
 
-// esdsRecord is where an AudioSpecificConfig begins in an esds box that elementaryStream has
-// written: behind version and flags, the heads of three descriptors, 3 bytes of the first one and
-// 13 of the second one.
+// esdsRecord is the offset of the AudioSpecificConfig in an esds box that elementaryStream has
+// written: after version and flags, the heads of three descriptors, 3 bytes of the first descriptor
+// and 13 of the second.
 const esdsRecord = 4 + 5 + 3 + 5 + 13 + 5
 
 // avcCodec returns the codec of an avcC box in a sample entry (ISO/IEC 14496-15, 5.3.3.1).

@@ -11,45 +11,45 @@ import (
 // sample is one video or audio frame.
 type sample struct {
 	at       int64  // decoding time in the track's units
-	duration uint32 // to the next sample
+	duration uint32 // until the next sample
 	size     uint32
-	shift    int32 // from decoding to showing
+	shift    int32 // time from decoding to display
 	key      bool
 }
 
-// track collects samples. A sample is held until the clock places it. Then it is open: its duration
-// is known when the next one is placed.
+// track collects samples. A sample is held until the clock gives it a time. Then it is open: its
+// duration is known when the next sample gets its time.
 type track struct {
 	id       uint32
 	conf     *config // nil before the first sequence header
 	expected bool    // the first fragment waits for the first sequence header
 
-	held     []sample       // without their times
+	held     []sample       // samples without a time
 	heldData millrace.Chain // the bytes of held, in order
 
 	done     []sample
 	doneData millrace.Chain // the bytes of done, in order
-	open     sample         // the newest sample, also after it was closed
+	open     sample         // the newest sample, even after it was closed
 	openData millrace.Chain // the bytes of open
 	isOpen   bool
 
-	floor int64 // every later sample begins here or later
-	usual int64 // from one video frame to the next, by the clock; 0 before the second one
-	last  int64 // where the clock has put the newest video frame
+	floor int64 // no later sample begins before this time
+	usual int64 // usual time between two video frames, by the clock; 0 before the second
+	last  int64 // time that the clock has given to the newest video frame
 
 	// Audio only: see audioTime.
 	timed bool  // next is known
-	next  int64 // where the frame after the newest one is expected
-	// The least distance from there of the latest frames, all of which were too far ahead, or all
-	// behind.
+	next  int64 // expected start of the frame after the newest one
+	// The smallest distance from next among the latest frames, all of which were too far ahead, or
+	// all too far behind.
 	drift int64
-	far   int   // how many these are
+	far   int   // number of those frames
 	debt  int64 // to be subtracted from later frames
 
 	// Invariant: each sample of done ends where the next one begins.
 }
 
-// waiting counts the samples and bytes that the track holds.
+// waiting returns the number of samples and bytes that the track holds.
 func (t *track) waiting() (samples, bytes int) {
 	samples = len(t.held) + len(t.done)
 	if t.isOpen {
@@ -59,7 +59,7 @@ func (t *track) waiting() (samples, bytes int) {
 }
 
 // close ends the open sample at the given time. The next sample may begin later, in another
-// fragment: players show the video frame until then (ISO/IEC 14496-12, 8.8.12.1).
+// fragment: until then, players show the last video frame (ISO/IEC 14496-12, 8.8.12.1).
 func (t *track) close(at int64) {
 	if !t.isOpen {
 		return
@@ -71,8 +71,8 @@ func (t *track) close(at int64) {
 	t.floor = at
 }
 
-// finish ends the open sample without a successor: a video frame lasts as long as the previous one,
-// and audio as long as its frame.
+// finish ends the open sample when it has no successor. A video frame gets the duration of the
+// previous one, and an audio sample the duration of an audio frame.
 func (t *track) finish() {
 	if !t.isOpen {
 		return
@@ -80,7 +80,7 @@ func (t *track) finish() {
 	t.close(t.open.at + t.step())
 }
 
-// step returns how long the newest sample is assumed to last, in the track's units.
+// step returns the assumed duration of the newest sample, in the track's units.
 func (t *track) step() int64 {
 	if t.conf.width > 0 && t.usual > 0 {
 		return t.usual
@@ -88,20 +88,20 @@ func (t *track) step() int64 {
 	return int64(t.conf.step)
 }
 
-// length returns step in milliseconds, rounded up, and at most maxBack: after a pause, step says
-// nothing about the newest video frame.
+// length returns step in milliseconds, rounded up, and at most maxBack: after a pause, step is no
+// estimate for the duration of the newest video frame.
 func (t *track) length() int64 {
 	scale := int64(t.conf.scale)
 	return min((t.step()*1000+scale-1)/scale, maxBack)
 }
 
-// duration returns how long the first n complete samples last, n > 0.
+// duration returns the total duration of the first complete samples; their number is above 0.
 func (t *track) duration(samples int) time.Duration {
 	last := &t.done[samples-1]
 	return toTime(last.at+int64(last.duration)-t.done[0].at, t.conf.scale)
 }
 
-// toTime returns n units, of which scale are a second.
+// toTime returns the duration of n units, of which there are scale per second.
 func toTime(n int64, scale uint32) time.Duration {
 	s := int64(scale)
 	return time.Duration(n/s)*time.Second + time.Duration(n%s)*time.Second/time.Duration(s)
@@ -114,8 +114,8 @@ func (t *track) start(s sample, data *millrace.Chain) {
 	t.floor = s.at + 1
 }
 
-// rescale changes the units of time. Samples must not overlap across the change, because the old
-// sequence header may come back and viewers of earlier fragments then continue.
+// rescale changes the track's units of time. Samples must not overlap across the change, because
+// the old sequence header may return, and viewers of earlier fragments then continue.
 func (t *track) rescale(from, to uint32) {
 	t.usual, t.open = 0, sample{}
 	if from != to {
@@ -124,7 +124,7 @@ func (t *track) rescale(from, to uint32) {
 	}
 }
 
-// release gives back the samples that wait.
+// release releases the samples that wait.
 func (t *track) release() {
 	t.heldData.Release()
 	t.doneData.Release()
@@ -132,18 +132,18 @@ func (t *track) release() {
 	t.held, t.done, t.isOpen = t.held[:0], t.done[:0], false
 }
 
-// An audio frame lasts as long as its samples, not as its timestamp says: encoders set the time
-// when a frame is done, or the same time for several frames. The times of frames are corrected if
-// the timestamps of driftAhead frames in a row are more than maxDrift ahead, or the timestamps of
-// driftBehind frames that far behind. Frames that share a timestamp are behind, except the first
-// one, so timestamps that are ahead are better evidence.
+// The duration of an audio frame is that of its samples, and does not depend on its timestamp:
+// encoders set the timestamp when a frame is complete, or give several frames the same timestamp.
+// The times of frames are corrected if the timestamps of driftAhead frames in a row are more than
+// maxDrift ahead, or the timestamps of driftBehind frames that far behind. Frames that share a
+// timestamp are behind, except the first one, so timestamps that are ahead are better evidence.
 const (
-	maxDrift    = 2 // frames
+	maxDrift    = 2 // in frames
 	driftAhead  = 4
 	driftBehind = 64
 )
 
-// time places a sample at ms.
+// time returns the decoding time, in the track's units, for a sample with the stream's time ms.
 func (t *track) time(ms int64) int64 {
 	if t.conf.width > 0 {
 		return t.videoTime(ms)
@@ -151,9 +151,10 @@ func (t *track) time(ms int64) int64 {
 	return t.audioTime(ms)
 }
 
-// videoTime places a video frame at ms. If the clock has stepped back by less than a leap, the
-// frame before lasts half as long as usual instead, until the clock has caught up: no two frames
-// have the same decoding time, and frames of a millisecond would be shown as a jump.
+// videoTime returns the decoding time for a video frame with the stream's time ms. If the clock has
+// stepped back by less than a leap, the previous frame lasts half as long as usual, until the clock
+// has caught up: no two frames have the same decoding time, and frames of a millisecond would look
+// like a jump.
 func (t *track) videoTime(ms int64) int64 {
 	if step := ms - t.last; t.open.size > 0 && step > 0 && (t.last == t.open.at || step < t.usual) {
 		t.usual = step
@@ -162,14 +163,14 @@ func (t *track) videoTime(ms int64) int64 {
 	return max(ms, t.floor, min(t.open.at+t.usual/2, ms+2*maxBack))
 }
 
-// audioTime places an audio frame at ms, or where the frame before it ends, so that audio has
-// neither gaps nor overlaps.
+// audioTime returns the decoding time for an audio frame: that for the stream's time ms, or the end
+// of the previous frame, so that audio has neither gaps nor overlaps.
 func (t *track) audioTime(ms int64) int64 {
 	rate, step := int64(t.conf.scale), int64(t.conf.step)
 	at := (ms*rate + 500) / 1000
 	limit := maxDrift * step
 	drift := at - t.next
-	if !t.timed || drift > max(maxLeap*rate/1000, limit) { // audio is missing
+	if !t.timed || drift > max(maxLeap*rate/1000, limit) { // there is a gap in the audio
 		t.timed, t.next, t.debt, drift = true, at, 0, 0
 	}
 	switch {
@@ -184,7 +185,7 @@ func (t *track) audioTime(ms int64) int64 {
 	}
 	switch {
 	case t.drift > 0 && t.far >= driftAhead && t.isOpen:
-		// The frame before then lasts until this one.
+		// The previous frame then lasts until this one.
 		t.next += t.drift
 		t.drift, t.far = 0, 0
 	case t.drift < 0 && t.far == driftBehind:

@@ -8,7 +8,7 @@ import (
 )
 
 // Values of AMF0 are nil, bool, float64, string, [Object], and []any for strict arrays. ParseAMF
-// reads ECMA arrays and typed objects as Objects, dates as float64, XML as string, and undefined,
+// returns ECMA arrays and typed objects as Objects, dates as float64, XML as string, and undefined,
 // references and unsupported values as nil.
 
 // An Object is a list of named values, in order.
@@ -20,7 +20,7 @@ type Property struct {
 	Value any
 }
 
-// Get returns the first value of that name, or nil.
+// Get returns the first value with that name, or nil.
 func (o Object) Get(name string) any {
 	for _, p := range o {
 		if p.Name == name {
@@ -30,7 +30,7 @@ func (o Object) Get(name string) any {
 	return nil
 }
 
-// text returns the string of that name, or "".
+// text returns the string with that name, or "".
 func (o Object) text(name string) string {
 	s, _ := o.Get(name).(string)
 	return s
@@ -46,7 +46,7 @@ const (
 	amfUndefined   = 6
 	amfReference   = 7
 	amfECMAArray   = 8
-	amfEnd         = 9 // of an object, behind an empty name
+	amfEnd         = 9 // end of an object, after an empty name
 	amfStrictArray = 10
 	amfDate        = 11
 	amfLongString  = 12
@@ -56,10 +56,11 @@ const (
 )
 
 const (
-	// maxAMFDepth bounds objects within objects: a command has one level, metadata rarely three.
+	// maxAMFDepth limits the depth of nested objects. A command has one level, and metadata rarely
+	// has three.
 	maxAMFDepth = 16
-	// maxAMFValues bounds the values of one message: connect has a dozen, metadata of many tracks a
-	// hundred.
+	// maxAMFValues limits the number of values of one message. A connect has a dozen, and the
+	// metadata of many tracks a hundred.
 	maxAMFValues = 1 << 10
 )
 
@@ -112,8 +113,8 @@ func appendName(b []byte, name string) []byte {
 }
 
 // ParseAMF returns the values in p, which it borrows. With an error it also returns the values
-// before the fault: some clients send commands with damaged last arguments. The error is a
-// *LimitError for objects more than 16 deep and for more than 1024 values.
+// before the fault, because some clients send commands whose last arguments are damaged. The error
+// is a *LimitError for objects more than 16 deep and for more than 1024 values.
 func ParseAMF(p []byte) ([]any, error) {
 	var list []any
 	parser := amfParser{rest: p}
@@ -127,13 +128,13 @@ func ParseAMF(p []byte) ([]any, error) {
 	return list, nil
 }
 
-// An amfParser takes values from the front of rest.
+// An amfParser parses values from the start of rest.
 type amfParser struct {
 	rest  []byte
-	count int // values so far
+	count int // number of values parsed
 }
 
-// take returns the next n bytes, or nil if there are not so many.
+// take returns the next n bytes, or nil if there are fewer.
 func (a *amfParser) take(n int) []byte {
 	if n < 0 || n > len(a.rest) {
 		return nil
@@ -143,7 +144,7 @@ func (a *amfParser) take(n int) []byte {
 	return p
 }
 
-// number takes a number of n bytes.
+// number parses a number of n bytes.
 func (a *amfParser) number(n int) (v uint64, ok bool) {
 	p := a.take(n)
 	for _, b := range p {
@@ -161,7 +162,7 @@ func (a *amfParser) text(n int) (string, error) {
 	return string(a.take(int(size))), nil
 }
 
-// value takes a value that is depth objects deep.
+// value parses a value inside depth objects.
 func (a *amfParser) value(depth int) (any, error) {
 	if a.count++; a.count > maxAMFValues {
 		return nil, &LimitError{What: "AMF values of one message", Have: int64(a.count),
@@ -191,7 +192,7 @@ func (a *amfParser) value(depth int) (any, error) {
 	case amfReference:
 		_, ok := a.number(2)
 		return nil, errUnless(ok)
-	case amfDate: // and a time zone of two bytes
+	case amfDate: // followed by a time zone of two bytes
 		v, _ := a.number(8)
 		_, ok := a.number(2)
 		return math.Float64frombits(v), errUnless(ok)
@@ -200,7 +201,7 @@ func (a *amfParser) value(depth int) (any, error) {
 			return nil, err
 		}
 		return a.object(depth)
-	case amfECMAArray: // how many there are is not to be relied on
+	case amfECMAArray: // the stated number of elements is not reliable
 		if _, ok := a.number(4); !ok {
 			return nil, errAMF
 		}
@@ -220,10 +221,10 @@ func errUnless(ok bool) error {
 	return errAMF
 }
 
-// object takes properties up to the end of an object.
+// object parses properties up to the end of an object.
 func (a *amfParser) object(depth int) (any, error) {
 	var o Object
-	for len(a.rest) > 0 { // some senders let an object end with the message
+	for len(a.rest) > 0 { // some senders omit the end of the last object in a message
 		if len(a.rest) >= 3 && a.rest[0] == 0 && a.rest[1] == 0 && a.rest[2] == amfEnd {
 			a.take(3)
 			return o, nil
@@ -241,8 +242,8 @@ func (a *amfParser) object(depth int) (any, error) {
 	return o, nil
 }
 
-// array parses the elements of a strict array. It allocates for the elements that are there, not
-// for their stated number.
+// array parses the elements of a strict array. It allocates only for elements that are present,
+// because their stated number is not reliable.
 func (a *amfParser) array(depth int) (any, error) {
 	n, ok := a.number(4)
 	if !ok {

@@ -2,16 +2,17 @@ package rtmp
 
 import "io"
 
-// A client calls the server by name: command(name, transaction, object or nil, arguments...). The
-// answer is a command _result with the same transaction. onStatus reports the state of a stream.
+// A client calls the server with commands: command(name, transaction, object or nil, arguments...).
+// The answer is a command _result with the same transaction. onStatus reports the state of a
+// stream.
 
-// obey executes the command in body, which came on a message stream. It returns io.EOF when the
+// obey executes the command in body, which arrived on a message stream. It returns io.EOF when the
 // client has ended its stream.
 func (c *ServerConn) obey(stream uint32) error {
 	if c.body.Len() == 0 {
 		return nil
 	}
-	values, _ := ParseAMF(c.body.Bytes()) // with a fault there are the values in front of it
+	values, _ := ParseAMF(c.body.Bytes()) // with an error, values has the values before the fault
 	c.body.Release()
 	name, _ := at(values, 0).(string)
 	transaction, _ := at(values, 1).(float64)
@@ -51,7 +52,8 @@ func (c *ServerConn) obey(stream uint32) error {
 		}
 		return c.endStream(name, transaction)
 	default:
-		// releaseStream, _checkbw, and others: a client that gives a number waits for an answer.
+		// releaseStream, _checkbw, and others: a client that sends a transaction number waits for
+		// an answer.
 		if transaction != 0 && name != "_result" && name != "_error" && name != "" {
 			c.result(transaction, nil, nil)
 		}
@@ -67,9 +69,9 @@ func at(values []any, i int) any {
 	return nil
 }
 
-// answerConnect tells the client the parameters of this side.
+// answerConnect sends the parameters of this side to the client.
 func (c *ServerConn) answerConnect(transaction float64) {
-	const dynamic = 2 // kind of a bandwidth limit
+	const dynamic = 2 // type of a bandwidth limit
 	c.enc.appendNumber(&c.out, TypeWindowSize, windowSize)
 	c.enc.appendControl(&c.out, TypeSetPeerBandwidth,
 		[]byte{windowSize >> 24, windowSize >> 16 & 0xff, windowSize >> 8 & 0xff, windowSize & 0xff,
@@ -79,7 +81,7 @@ func (c *ServerConn) answerConnect(transaction float64) {
 	info := status("status", "NetConnection.Connect.Success", "connected")
 	info = append(info, Property{"objectEncoding", 0})
 	if c.connect.Get("fourCcList") != nil || c.connect.Get("capsEx") != nil {
-		const multitrack, modEx = 2, 4 // and capsReconnect
+		const multitrack, modEx = 2, 4 // bits of capsEx in addition to capsReconnect
 		const forward = 4              // frames of all codecs are passed on
 		anything := Object{{"*", forward}}
 		server = append(server, Property{"capsEx", capsReconnect | multitrack | modEx},
@@ -98,8 +100,9 @@ func (c *ServerConn) setPaused(paused bool) {
 	c.status("NetStream.Unpause.Notify", "continuing with the newest video")
 }
 
-// isOther reports whether a command ends another stream than that of the request: FCUnpublish has
-// the stream's name, deleteStream the number of its message stream, and closeStream comes on that.
+// isOther reports whether a command ends a stream other than that of the request. FCUnpublish has
+// the stream's name, deleteStream has the number of its message stream, and closeStream arrives on
+// its message stream.
 func (c *ServerConn) isOther(command string, stream uint32, which any) bool {
 	switch which := which.(type) {
 	case string:
@@ -125,11 +128,11 @@ func (c *ServerConn) endStream(name string, transaction float64) error {
 		}
 		c.status("NetStream.Unpublish.Success", c.request.Path+" is not published any more")
 	}
-	_ = c.flush() // a client that goes away need not hear it
+	_ = c.flush() // a client that disconnects need not receive it
 	return io.EOF
 }
 
-// status returns the object of an onStatus.
+// status returns the object argument of an onStatus.
 func status(level, code, description string) Object {
 	return Object{{"level", level}, {"code", code}, {"description", description}}
 }
@@ -139,7 +142,7 @@ func (c *ServerConn) status(code, description string) {
 	c.call(Stream, "onStatus", 0, nil, status("status", code, description))
 }
 
-// result answers a command.
+// result writes the answer to a command.
 func (c *ServerConn) result(transaction float64, values ...any) {
 	c.call(0, "_result", transaction, values...)
 }

@@ -9,25 +9,26 @@ import (
 )
 
 const (
-	// defaultChunkSize is a peer's chunk size until it sets another one.
+	// defaultChunkSize is a peer's chunk size, in bytes, until it sets another one.
 	defaultChunkSize = 128
 
-	// copyBelow is the chunk size below which payloads of several chunks are copied together: a
-	// share of so few bytes costs more than copying them, and would keep a whole block.
+	// copyBelow is the chunk size, in bytes, below which payloads of several chunks are copied
+	// together. A share of so few bytes costs more than copying them, and would keep a whole block
+	// in use.
 	copyBelow = 1 << 10
 
-	// maxChunkStreams bounds the chunk streams of a connection. Encoders and players use fewer than
-	// ten.
+	// maxChunkStreams limits the number of chunk streams of a connection. Encoders and players use
+	// fewer than ten.
 	maxChunkStreams = 128
 
-	// maxCommandStreams is the same for a client that does not publish.
+	// maxCommandStreams is the same limit for a client that does not publish.
 	maxCommandStreams = 16
 
-	// leastCopy and mostCopy bound the memory that is taken for copies at a time: as much as has
-	// been copied already.
+	// leastCopy and mostCopy limit the memory, in bytes, that is allocated for copies at a time.
+	// Within these limits it is as much as has been copied already.
 	leastCopy, mostCopy = 512, 8 << 10
 
-	// maxHeader is the longest header of a chunk: number, fields, and extended timestamp.
+	// maxHeader is the size of the longest chunk header: number, fields, and extended timestamp.
 	maxHeader = 3 + 11 + 4
 )
 
@@ -42,7 +43,7 @@ type Decoder struct {
 	//	current == nil, or the header of its next chunk has been read, and left bytes of the payload have not
 
 	r             *millrace.Reader
-	pool          *millrace.Pool // for copies
+	pool          *millrace.Pool // pool of the blocks for copies
 	maxMessage    int
 	maxUnfinished int
 	maxStreams    int
@@ -53,7 +54,7 @@ type Decoder struct {
 	left          int
 	unfinished    int
 	received      uint64
-	progress      func() error // unless nil, called when a part of a payload has been read
+	progress      func() error // called when a part of a payload has been read; may be nil
 	clock         *messageClock
 
 	aggregate struct { // the rest of an aggregate message
@@ -64,26 +65,27 @@ type Decoder struct {
 	}
 }
 
-// A chunkStream is the last header of a chunk stream, and the message that is under way.
+// A chunkStream is the last header of a chunk stream, and the message that is currently received on
+// it.
 type chunkStream struct {
 	header
-	unfinished bool // a chunk of the message has come, and others are to come
+	unfinished bool // at least one chunk of the message has arrived, and more must follow
 	begun      time.Time
 	body       millrace.Chain
-	room       millrace.Draft // behind the body, for more copies
+	room       millrace.Draft // memory after the body, for more copies
 }
 
-// A header has the fields of a chunk header, including inherited ones.
+// A header holds the fields of a chunk header, including inherited ones.
 type header struct {
 	message  Message
-	delta    uint32 // added by form 3 for a new message
+	delta    uint32 // added to the timestamp when a chunk of form 3 begins a message
 	field    uint32 // the last timestamp field: a time or a difference
-	extended bool   // it was in the extended field of four bytes
+	extended bool   // field came from the extended field of four bytes
 }
 
 // NewDecoder returns a Decoder that reads from r, which it borrows while in use. The Size of r must
-// be at least 18; that of [millrace.NewReader] is 4096. A message above maxMessage bytes is refused
-// with a *LimitError. [Decoder.Release] releases unfinished messages.
+// be at least 18; that of [millrace.NewReader] is 4096. A message of more than maxMessage bytes is
+// refused with a *LimitError. [Decoder.Release] releases unfinished messages.
 func NewDecoder(r *millrace.Reader, maxMessage int) *Decoder {
 	d := &Decoder{r: r, pool: millrace.DefaultPool(), maxStreams: maxChunkStreams,
 		chunk: defaultChunkSize, copyBelow: copyBelow, streams: make(map[int]*chunkStream)}
@@ -91,7 +93,7 @@ func NewDecoder(r *millrace.Reader, maxMessage int) *Decoder {
 	return d
 }
 
-// SetMaxMessage changes the limit of messages that begin from now on.
+// SetMaxMessage changes the size limit for messages that begin from now on.
 func (d *Decoder) SetMaxMessage(n int) {
 	d.maxMessage = min(n, maxBody)
 	d.maxUnfinished = 2 * d.maxMessage
@@ -103,13 +105,15 @@ func (d *Decoder) setPool(p *millrace.Pool) {
 	d.pool = p
 }
 
-// limit bounds all that a client without a stream can make the Decoder hold.
+// limit limits the messages, the unfinished bytes and the chunk streams that the Decoder accepts,
+// for a client without a stream. It returns an error if the unfinished messages already exceed the
+// limit.
 func (d *Decoder) limit(bytes int) error {
 	d.maxMessage, d.maxUnfinished, d.maxStreams = bytes, bytes, maxCommandStreams
 	return d.fits(d.unfinished)
 }
 
-// fits returns an error if n bytes of unfinished messages are too many.
+// fits returns an error if n bytes of unfinished messages exceed the limit.
 func (d *Decoder) fits(n int) error {
 	if n > d.maxUnfinished {
 		return &LimitError{"bytes of unfinished messages", int64(n), int64(d.maxUnfinished)}
@@ -117,7 +121,7 @@ func (d *Decoder) fits(n int) error {
 	return nil
 }
 
-// Received returns how many bytes have been read, for acknowledgements.
+// Received returns the number of bytes that have been read, for acknowledgements.
 func (d *Decoder) Received() uint64 { return d.received }
 
 // Release releases unfinished messages.
@@ -130,13 +134,13 @@ func (d *Decoder) Release() {
 	d.streams, d.current, d.unfinished = nil, nil, 0
 }
 
-// Next appends the body of the next message to dst, which owns it from then on. Set Chunk Size and
-// Abort are obeyed, and an aggregate message is split into copies of its parts: Next returns
-// neither.
+// Next appends the body of the next message to dst, which owns it from then on. It executes Set
+// Chunk Size and Abort, and splits an aggregate message into copies of its parts. It returns none
+// of these three.
 //
 // The error is io.EOF if the connection ends between two messages, io.ErrUnexpectedEOF if it ends
 // inside one, a *LimitError, or an error that describes an invalid header. On any error dst is
-// unchanged. An error of the source, such as a deadline, loses nothing: call Next again.
+// unchanged. After an error of the source, such as a deadline, nothing is lost: call Next again.
 func (d *Decoder) Next(dst *millrace.Chain) (Message, error) {
 	for {
 		if d.aggregate.body.Len() > 0 {
@@ -176,14 +180,14 @@ func (s *chunkStream) release() {
 	s.releaseRoom()
 }
 
-// releaseRoom gives back the memory behind the body.
+// releaseRoom releases the memory after the body.
 func (s *chunkStream) releaseRoom() {
 	s.room.Release()
 	s.room = millrace.Draft{}
 }
 
-// appendCopy appends a copy of p to dst, in room or in blocks of pool, of which room keeps the
-// rest.
+// appendCopy appends a copy of p to dst. It uses the memory in room and then blocks of pool, and
+// leaves the rest of the last block in room.
 func appendCopy(dst *millrace.Chain, room *millrace.Draft, pool *millrace.Pool, p []byte) {
 	for len(p) > 0 {
 		if len(room.Bytes()) == 0 {
@@ -196,7 +200,7 @@ func appendCopy(dst *millrace.Chain, room *millrace.Draft, pool *millrace.Pool, 
 	}
 }
 
-// nextChunk moves the next chunk to the body of its stream.
+// nextChunk reads the next chunk and appends its payload to the body of its chunk stream.
 func (d *Decoder) nextChunk() (*chunkStream, error) {
 	if d.current == nil {
 		s, err := d.nextHeader()
@@ -224,8 +228,8 @@ func (d *Decoder) nextChunk() (*chunkStream, error) {
 }
 
 // readPart moves the bytes of a payload that have arrived to body, and waits if there are none. A
-// payload that arrives in small parts, with deadlines in between, thus stays in the blocks that it
-// fills.
+// payload that arrives in small parts, with deadlines in between, therefore stays in the blocks
+// that it fills.
 func (d *Decoder) readPart(s *chunkStream, copied bool) error {
 	if _, err := d.peek(1); err != nil {
 		return err
@@ -251,7 +255,7 @@ func (d *Decoder) readPart(s *chunkStream, copied bool) error {
 	return d.progress()
 }
 
-// nextHeader reads the header of a chunk: all that stands before its payload.
+// nextHeader reads the header of a chunk: all bytes before its payload.
 func (d *Decoder) nextHeader() (*chunkStream, error) {
 	first, err := d.r.Peek(1)
 	if err != nil {
@@ -262,7 +266,7 @@ func (d *Decoder) nextHeader() (*chunkStream, error) {
 	}
 	form, id, at := first[0]>>6, int(first[0]&0x3f), 1
 	if id < firstChunkStream {
-		at += 1 + id // one more byte, or two
+		at += 1 + id // the number has one more byte, or two
 	}
 	fields := [4]int{11, 7, 3, 0}[form]
 	h, err := d.peek(at + fields)
@@ -280,13 +284,13 @@ func (d *Decoder) nextHeader() (*chunkStream, error) {
 		if len(d.streams) >= d.maxStreams {
 			return nil, &LimitError{"chunk streams", int64(len(d.streams)) + 1, int64(d.maxStreams)}
 		}
-		// It may begin with any form of header. Missing fields are 0.
+		// A new chunk stream may begin with any form of header. Missing fields are 0.
 		s = &chunkStream{header: header{message: Message{ChunkStream: id}}}
 	}
 	if s.unfinished && form != 3 {
 		return nil, errNestedHeader
 	}
-	next := s.header // s is changed when all of the header has come
+	next := s.header // s is changed only when the whole header has arrived
 	if h = h[at:]; form < 3 {
 		next.field = uint32(h[0])<<16 | uint32(h[1])<<8 | uint32(h[2])
 		next.extended = next.field == extended
@@ -324,9 +328,9 @@ func (d *Decoder) nextHeader() (*chunkStream, error) {
 	return s, nil
 }
 
-// peekExtended looks at the four bytes behind at, which hold the timestamp field of a header. It
-// returns how many of them belong to the header: in front of a chunk with form 3 some senders
-// repeat them, and others do not.
+// peekExtended peeks at the four bytes from offset at on, which may hold the extended timestamp of
+// a header. It returns how many of them belong to the header: 4, or 0 for a chunk of form 3 whose
+// sender does not repeat the timestamp.
 func (d *Decoder) peekExtended(next *header, form byte, at int) (n int, err error) {
 	if form < 3 {
 		p, err := d.peek(at + 4)
@@ -336,9 +340,9 @@ func (d *Decoder) peekExtended(next *header, form byte, at int) (n int, err erro
 		next.field = binary.BigEndian.Uint32(p[at:])
 		return 4, nil
 	}
-	// A sender repeats the field, or gives the time of the message. Anything else is payload. To
-	// look no further than it takes matters at the end of a message: nothing may follow it for a
-	// long time.
+	// A sender may repeat the field, or send the time of the message. Other bytes are payload. The
+	// loop peeks no further than necessary, because at the end of a message no more bytes may
+	// follow for a long time.
 	var field, time [4]byte
 	binary.BigEndian.PutUint32(field[:], next.field)
 	binary.BigEndian.PutUint32(time[:], next.message.Timestamp)
@@ -354,10 +358,11 @@ func (d *Decoder) peekExtended(next *header, form byte, at int) (n int, err erro
 	return 4, nil
 }
 
-// begin moves the clock to a message that begins.
+// begin updates the timestamp for a message that begins.
 func (h *header) begin(form byte) {
 	if form < 3 {
-		// For a message that follows with form 3: after form 0 it is the time itself, as specified.
+		// The difference for a message that follows with form 3. After form 0 it is the timestamp
+		// itself, as specified.
 		h.delta = h.field
 	}
 	if form == 0 {
@@ -366,16 +371,17 @@ func (h *header) begin(form byte) {
 	h.message.Timestamp += h.delta
 }
 
-// peek is Peek inside a chunk.
+// peek is Peek, used inside a chunk.
 func (d *Decoder) peek(n int) ([]byte, error) {
-	if d.clock != nil && d.r.Buffered() < n { // it waits inside a message
+	if d.clock != nil && d.r.Buffered() < n { // the wait is inside a message
 		d.clock.start(time.Now())
 	}
 	p, err := d.r.Peek(n)
 	return p, noEOF(err)
 }
 
-// noEOF turns io.EOF, which stands for an end between two messages, into io.ErrUnexpectedEOF.
+// noEOF turns io.EOF, which means that the connection ended between two messages, into
+// io.ErrUnexpectedEOF.
 func noEOF(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF
@@ -383,14 +389,14 @@ func noEOF(err error) error {
 	return err
 }
 
-// setChunkSize obeys the message of that name.
+// setChunkSize executes a Set Chunk Size message.
 func (d *Decoder) setChunkSize(body *millrace.Chain) error {
 	defer body.Release()
 	v, ok := uint32Of(body)
 	if !ok || v < 1 || v > 1<<31-1 {
 		return errChunkSize
 	}
-	d.chunk = int(min(v, maxBody)) // a longer one is no different
+	d.chunk = int(min(v, maxBody)) // a larger size has the same effect
 	return nil
 }
 
@@ -406,7 +412,7 @@ func (d *Decoder) abort(body *millrace.Chain) {
 	}
 }
 
-// uint32Of returns the number that body begins with.
+// uint32Of returns the number at the start of body.
 func uint32Of(body *millrace.Chain) (v uint32, ok bool) {
 	var b [4]byte
 	if body.Len() < len(b) {
@@ -416,8 +422,8 @@ func uint32Of(body *millrace.Chain) (v uint32, ok bool) {
 	return binary.BigEndian.Uint32(b[:]), true
 }
 
-// nextPart returns the next part of an aggregate message: an FLV tag; at the end the last four
-// bytes may be missing.
+// nextPart returns the next part of an aggregate message. A part is an FLV tag. The last four bytes
+// of the last tag may be missing.
 func (d *Decoder) nextPart(dst *millrace.Chain) (Message, error) {
 	const head, tail = 11, 4
 	a := &d.aggregate
@@ -434,7 +440,7 @@ func (d *Decoder) nextPart(dst *millrace.Chain) (Message, error) {
 	}
 	m := a.message
 	switch Type(h[0]) {
-	case TypeSetChunkSize, TypeAbort, TypeAggregate: // which Next does not return
+	case TypeSetChunkSize, TypeAbort, TypeAggregate: // Next does not return these types
 		a.body.Release()
 		return Message{}, errPart
 	}
@@ -444,7 +450,7 @@ func (d *Decoder) nextPart(dst *millrace.Chain) (Message, error) {
 	a.body.Cut(&part, size)
 	var room millrace.Draft
 	for p := range part.All() {
-		// A share would keep the parts that the caller does not want.
+		// A share would keep in memory the parts that the caller does not want.
 		appendCopy(dst, &room, d.pool, p)
 	}
 	room.Release()

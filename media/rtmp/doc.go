@@ -1,21 +1,21 @@
 // Package rtmp implements the server's side of RTMP without copying the messages' bodies.
 //
-// A [ServerConn] shakes hands, answers commands until the client wants to publish or to play, and
-// then gives its messages. It is made of parts that may be used alone: a [Decoder] turns chunks
-// into messages, an [Encoder] turns messages into chunks, [AppendAMF] and [ParseAMF] write and read
-// the values of commands.
+// A [ServerConn] performs the handshake, answers commands until the client wants to publish or to
+// play, and then returns the client's messages. It consists of parts that can be used alone: a
+// [Decoder] turns chunks into messages, an [Encoder] turns messages into chunks, and [AppendAMF]
+// and [ParseAMF] write and read the values of commands.
 //
 //	        chunk                    chunk                  chunk
 //	├─ header ┬─ payload ─┼─ header ┬─ payload ─┼─ header ┬─ payload ─┤     on the wire; streams may interleave
 //	          └─────┬─────┘         └─────┬─────┘         └─────┬─────┘
 //	                └─────────────────────┴─────────────────────┘           a message: one Chain, cut where it arrived
 //
-// The body of a message is a [millrace.Chain] of the blocks that it arrived in. The Decoder cuts
-// out the headers between the chunks. A client that adopts the server's chunk size, like ffmpeg,
-// sends each message in one chunk: the body is one piece, or one for each block. Bodies of audio,
-// video and metadata are the same as in FLV tags: see package flv.
+// The body of a message is a [millrace.Chain] of the blocks that it arrived in. The Decoder removes
+// the headers between the chunks. A client that adopts the server's chunk size, as ffmpeg does,
+// sends each message in one chunk: the body is one piece, or one for each block. The bodies of
+// audio, video and metadata messages are the same as in FLV tags: see package flv.
 //
-// Memory follows the bytes that have arrived, never a declared length. A message, the unfinished
-// messages of a connection together, the chunk streams, and the depth and number of AMF values have
-// limits; a [*LimitError] names the one that was exceeded.
+// Memory use follows the bytes that have arrived, never a declared length. There are limits for a
+// message, for the unfinished messages of a connection together, for the chunk streams, and for the
+// depth and number of AMF values. A [*LimitError] names the limit that was exceeded.
 package rtmp

@@ -7,22 +7,22 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// headerBlock is the block that headers are built in: room for 85 of 12 bytes.
+// headerBlock is the size, in bytes, of the block for headers: room for 85 headers of 12 bytes.
 const headerBlock = 1 << 10
 
 // An Encoder splits messages into chunks: it builds headers and appends bodies by reference.
 // Headers are complete, with the absolute time, so that the chunks of one Encoder can be sent to
-// any number of peers, each of which may begin with any message. The headers share blocks.
+// any number of peers, and each peer may begin with any message. The headers share blocks.
 //
-// The zero Encoder is ready and makes chunks of 128 bytes, which peers expect by default. Release
-// returns its block.
+// The zero Encoder is ready to use and makes chunks of 128 bytes, the default that peers expect.
+// Release returns its block.
 type Encoder struct {
-	chunk int // 0: defaultChunkSize
+	chunk int // chunk size in bytes; 0: defaultChunkSize
 	room  millrace.Draft
 }
 
-// SetChunkSize appends the message that announces chunks of n bytes, 1 to 16777215, and makes such
-// chunks from then on.
+// SetChunkSize appends the message that announces chunks of n bytes, 1 to 16777215, to dst, and
+// makes chunks of that size from then on.
 func (e *Encoder) SetChunkSize(dst *millrace.Chain, n int) {
 	if n < 1 || n > maxBody {
 		panic(fmt.Sprintf("rtmp: SetChunkSize(%d): from 1 to %d bytes", n, maxBody))
@@ -32,8 +32,8 @@ func (e *Encoder) SetChunkSize(dst *millrace.Chain, n int) {
 }
 
 // Append appends a message to dst, which owns it from then on. It takes ownership of body, which is
-// left empty, even if it returns an error: a *LimitError for a body above 16777215 bytes. The
-// length of the body counts, and not m.Size.
+// left empty, even if it returns an error. The error is a *LimitError for a body above 16777215
+// bytes. Append uses the length of the body and ignores m.Size.
 func (e *Encoder) Append(dst *millrace.Chain, m Message, body *millrace.Chain) error {
 	if m.ChunkStream < firstChunkStream || m.ChunkStream > maxChunkStream {
 		body.Release()
@@ -76,7 +76,7 @@ func (e *Encoder) Append(dst *millrace.Chain, m Message, body *millrace.Chain) e
 // Release returns the Encoder's block. Appended chunks stay valid.
 func (e *Encoder) Release() { e.room.Release() }
 
-// put appends a header.
+// put appends a copy of a header.
 func (e *Encoder) put(dst *millrace.Chain, h []byte) {
 	if len(e.room.Bytes()) < len(h) {
 		e.room.Release()
@@ -97,7 +97,7 @@ func appendNumber(b []byte, form byte, id int) []byte {
 	return append(b, form<<6|1, byte(id-64), byte((id-64)>>8))
 }
 
-// appendNumber appends a protocol control message of one number.
+// appendNumber appends a protocol control message that consists of one number.
 func (e *Encoder) appendNumber(dst *millrace.Chain, t Type, v uint32) {
 	e.appendControl(dst, t, binary.BigEndian.AppendUint32(nil, v))
 }
@@ -112,12 +112,12 @@ func (e *Encoder) appendBytes(dst *millrace.Chain, m Message, p []byte) {
 	var body millrace.Chain
 	body.AppendCopy(p)
 	if err := e.Append(dst, m, &body); err != nil {
-		panic(err) // the caller's messages are short, and use other chunk streams
+		panic(err) // p is short, and these messages use other chunk streams than the caller's
 	}
 }
 
-// Chunk streams of this side. Each kind of message has its own, so that one does not wait for
-// another.
+// Chunk streams of this side. Each kind of message has its own, so that messages of one kind need
+// not wait for those of another.
 const (
 	controlChunks = 2
 	commandChunks = 3

@@ -11,17 +11,18 @@ import (
 	"slices"
 )
 
-// A handshake is three messages in each direction: C0 and S0, a version of one byte; C1 and S1,
-// 1536 bytes of which most are random; C2 and S2, which repeat the peer's message. A client that
-// acts as Flash puts a digest into C1 and expects digests in S1 and S2.
+// A handshake has three messages in each direction: C0 and S0, a version of one byte; C1 and S1,
+// 1536 bytes, most of them random; C2 and S2, which repeat the peer's message. A client that acts
+// as Flash puts a digest into C1 and expects digests in S1 and S2.
 const (
 	handshakeSize = 1536
 	digestSize    = sha256.Size
 	rtmpVersion   = 3
-	rtmpeVersions = "\x06\x08" // encrypted
+	rtmpeVersions = "\x06\x08" // versions of encrypted RTMP
 )
 
-// The secrets of Flash, which are public: the first 30 or 36 bytes, and all of them.
+// The secrets of Flash, which are public. Some digests use only the first 30 or 36 bytes, others
+// all bytes.
 var (
 	secretTail = []byte("\xf0\xee\xc2\x4a\x80\x68\xbe\xe8\x2e\x00\xd0\xd1\x02\x9e\x7e\x57" +
 		"\x6e\xec\x5d\x2d\x29\x80\x6f\xab\x93\xb8\xe6\x36\xcf\xeb\x31\xae")
@@ -29,8 +30,8 @@ var (
 	serverSecret = []byte("Genuine Adobe Flash Media Server 001")
 )
 
-// answerHandshake reads C0 and C1 and returns S0, S1 and S2. C2 is not checked; it is read when the
-// client's first message is.
+// answerHandshake reads C0 and C1 and returns S0, S1 and S2. C2 is not checked; it is read together
+// with the client's first message.
 func answerHandshake(r io.Reader) ([]byte, error) {
 	c := make([]byte, 1+handshakeSize)
 	if _, err := io.ReadFull(r, c[:1]); err != nil {
@@ -46,13 +47,13 @@ func answerHandshake(r io.Reader) ([]byte, error) {
 	s := make([]byte, 1+2*handshakeSize)
 	s[0] = rtmpVersion
 	s1, s2 := s[1:1+handshakeSize], s[1+handshakeSize:]
-	_, _ = rand.Read(s1[8:]) // it never fails
+	_, _ = rand.Read(s1[8:]) // rand.Read never fails
 	at, ok := findDigest(c1)
 	if !ok {
 		copy(s2, c1)
 		return s, nil
 	}
-	copy(s1[4:], "\x04\x05\x00\x01") // a version that has digests
+	copy(s1[4:], "\x04\x05\x00\x01") // a Flash version that has digests
 	putDigest(s1, digestAt(s1, at.base))
 	key := hmacOf(slices.Concat(serverSecret, secretTail), c1[at.digest:at.digest+digestSize])
 	last := handshakeSize - digestSize
@@ -61,8 +62,8 @@ func answerHandshake(r io.Reader) ([]byte, error) {
 	return s, nil
 }
 
-// checkVersion returns an error for a first byte that is not an RTMP version, and names the other
-// protocol.
+// checkVersion returns an error for a first byte that is not an RTMP version. The error names the
+// other protocol, if the byte shows it.
 func checkVersion(v byte) error {
 	switch {
 	case v == rtmpVersion:
@@ -79,19 +80,19 @@ func checkVersion(v byte) error {
 	return fmt.Errorf("rtmp: version %d, want %d", v, rtmpVersion)
 }
 
-// A digestPlace locates the digest of C1 or S1. There are two schemes; base is the position of four
-// bytes; their sum is the offset.
+// A digestPlace is the place of the digest in C1 or S1. There are two schemes. base is the position
+// of four bytes whose sum gives the offset of the digest.
 type digestPlace struct{ base, digest int }
 
 func digestAt(p []byte, base int) digestPlace {
 	sum := int(p[base]) + int(p[base+1]) + int(p[base+2]) + int(p[base+3])
-	const room = 728 // for a digest behind the four bytes
+	const room = 728 // for a digest after the four bytes
 	return digestPlace{base, base + 4 + sum%room}
 }
 
-// findDigest looks for the digest in C1.
+// findDigest returns the place of the digest in C1. It returns false if there is none.
 func findDigest(c1 []byte) (digestPlace, bool) {
-	if bytes.Equal(c1[4:8], make([]byte, 4)) { // no version of Flash, hence no digest
+	if bytes.Equal(c1[4:8], make([]byte, 4)) { // no version of Flash, and therefore no digest
 		return digestPlace{}, false
 	}
 	for _, base := range []int{8, 772} {
@@ -103,10 +104,10 @@ func findDigest(c1 []byte) (digestPlace, bool) {
 	return digestPlace{}, false
 }
 
-// putDigest puts the digest into S1.
+// putDigest computes the digest of S1 and puts it there.
 func putDigest(s1 []byte, at digestPlace) { copy(s1[at.digest:], digestOf(s1, at, serverSecret)) }
 
-// digestOf returns the digest of all of p but the place of the digest.
+// digestOf returns the digest of all bytes of p except the place of the digest.
 func digestOf(p []byte, at digestPlace, key []byte) []byte {
 	return hmacOf(key, p[:at.digest], p[at.digest+digestSize:])
 }

@@ -5,21 +5,21 @@ import "strconv"
 // Type is the type of a message.
 type Type uint8
 
-// The types that a Decoder or a ServerConn knows. Others pass.
+// The types that a Decoder or a ServerConn handles. Messages of other types are passed on.
 const (
 	TypeSetChunkSize     Type = 1
 	TypeAbort            Type = 2
 	TypeAcknowledgement  Type = 3
 	TypeUserControl      Type = 4
-	TypeWindowSize       Type = 5 // of acknowledgements
+	TypeWindowSize       Type = 5 // window of acknowledgements
 	TypeSetPeerBandwidth Type = 6
 	TypeAudio            Type = 8
 	TypeVideo            Type = 9
-	TypeDataAMF3         Type = 15 // a zero byte, and then as TypeData
-	TypeCommandAMF3      Type = 17 // a zero byte, and then as TypeCommand
+	TypeDataAMF3         Type = 15 // a zero byte, and then the same as TypeData
+	TypeCommandAMF3      Type = 17 // a zero byte, and then the same as TypeCommand
 	TypeData             Type = 18 // AMF0 values, such as "onMetaData" and an object
 	TypeCommand          Type = 20 // AMF0 values
-	TypeAggregate        Type = 22 // several messages, which a Decoder takes apart
+	TypeAggregate        Type = 22 // several messages, which a Decoder splits
 )
 
 var typeNames = map[Type]string{
@@ -42,22 +42,23 @@ func (t Type) String() string {
 type Message struct {
 	Type        Type
 	ChunkStream int    // 2 to 65599
-	Stream      uint32 // the message stream, little-endian on the wire; 0 is the connection itself
+	Stream      uint32 // message stream id, little-endian on the wire; 0: the connection
 	Timestamp   uint32 // ms; wraps after 49.7 days
-	Size        int    // of the body, in bytes
+	Size        int    // length of the body, in bytes
 }
 
-// Stream is the message stream of everything that is published or played: a connection has one.
+// Stream is the id of the message stream for everything that is published or played: a connection
+// has only one.
 const Stream = 1
 
 const (
 	// maxBody is the largest size of a body in bytes: the size field has 24 bits.
 	maxBody = 1<<24 - 1
 
-	firstChunkStream = 2     // 0 and 1 announce longer numbers
+	firstChunkStream = 2     // 0 and 1 mean that a longer number follows
 	maxChunkStream   = 65599 // 64 + 65535
 
 	// extended, in the 24 bits of a timestamp or a difference, means that the value follows in four
-	// bytes.
+	// more bytes.
 	extended = 1<<24 - 1
 )

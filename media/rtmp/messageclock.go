@@ -2,16 +2,16 @@ package rtmp
 
 import "time"
 
-// A messageClock bounds how long messages may take to arrive.
+// A messageClock limits the time that a message may take to arrive.
 type messageClock struct {
 	limit   time.Duration
 	expired func()
-	timer   *time.Timer // nil before the first message that had to be waited for
+	timer   *time.Timer // nil before the first message that the Decoder had to wait for
 	runs    bool
 }
 
-// start begins to count for a message of which something came at a time, unless it counts for an
-// older one. A nil clock does nothing, here and below.
+// start starts the time limit for a message whose first bytes arrived at the given time, unless the
+// limit of an older message is running. For a nil clock, start and stop do nothing.
 func (c *messageClock) start(at time.Time) {
 	if c == nil || c.runs {
 		return
@@ -24,7 +24,7 @@ func (c *messageClock) start(at time.Time) {
 	}
 }
 
-// stop ends the count.
+// stop ends the running time limit.
 func (c *messageClock) stop() {
 	if c != nil && c.runs {
 		c.runs = false
@@ -32,7 +32,8 @@ func (c *messageClock) stop() {
 	}
 }
 
-// settle makes the clock count for another message: one has just ended.
+// settle is called when a message has ended. It restarts the clock for the oldest unfinished
+// message.
 func (d *Decoder) settle() {
 	if d.clock != nil && d.clock.runs {
 		d.clock.stop()
@@ -40,7 +41,7 @@ func (d *Decoder) settle() {
 	}
 }
 
-// countOldest starts the clock for the oldest message that is unfinished, if there is one.
+// countOldest starts the clock for the oldest unfinished message, if there is one.
 func (d *Decoder) countOldest() {
 	var oldest *chunkStream
 	for _, s := range d.streams {

@@ -7,22 +7,24 @@ import (
 
 // A Request is a client's request to publish or play.
 type Request struct {
-	Publish bool // to publish; otherwise to play
-	// Application and stream name, as in "live/camera", without slashes around it and without a
-	// query.
+	Publish bool // the client wants to publish; otherwise to play
+	// Application and stream name, as in "live/camera", without leading and trailing slashes and
+	// without a query.
 	Path string
-	// Query has the parameters of the stream name, the application and the address. The stream name
-	// wins: OBS sends the user's stream key there. People type keys literally: "+" and ";" stand
-	// for themselves, and an invalid escape is left unchanged.
+	// Query has the parameters of the stream name, the application and the address. If they have
+	// the same parameter, the stream name's value is used: OBS sends the user's stream key there.
+	// People type keys literally: "+" and ";" are not decoded, and an invalid escape is left
+	// unchanged.
 	Query url.Values
-	// RawQuery is the same as the client sent it, with "&" between them.
+	// RawQuery has the same parameters as the client sent them, with "&" between them.
 	RawQuery string
-	Client   string // the program, as it calls itself
+	Client   string // name of the client program, as it sends it
 }
 
-// newRequest combines the arguments of connect and of publish or play. Some programs split an
-// address with several levels after the first level, others before the last: both give the same
-// Path. They also split it at a slash inside the query; name then has the rest of the query.
+// newRequest combines the arguments of connect and of publish or play. If an address has several
+// levels, some programs split it after the first level, others before the last: both give the same
+// Path. Some programs also split an address at a slash inside the query; name then has the rest of
+// the query.
 func newRequest(publish bool, connect Object, name string) *Request {
 	r := &Request{Publish: publish, Query: make(url.Values), Client: connect.text("flashVer")}
 	name, query, hasQuery := strings.Cut(name, "?")
@@ -33,7 +35,7 @@ func newRequest(publish bool, connect Object, name string) *Request {
 	}
 	app = strings.Trim(app, "/")
 	if divided && !hasQuery && name != "" && strings.Contains(app, "/") {
-		appQuery, name = appQuery+"/"+name, "" // app names the stream already
+		appQuery, name = appQuery+"/"+name, "" // app already contains the stream name
 	}
 	for _, q := range []string{query, appQuery, address} {
 		r.addQuery(q)
@@ -42,13 +44,14 @@ func newRequest(publish bool, connect Object, name string) *Request {
 	return r
 }
 
-// streamName returns the name in a stream key, without the parameters and the slashes around it.
+// streamName returns the name in a stream key, without parameters and without leading and trailing
+// slashes.
 func streamName(key string) string {
 	name, _, _ := strings.Cut(key, "?")
 	return strings.Trim(name, "/")
 }
 
-// addQuery adds parameters that are not known yet.
+// addQuery adds the parameters of query that r does not have yet.
 func (r *Request) addQuery(query string) {
 	if query == "" {
 		return
@@ -71,7 +74,7 @@ func (r *Request) addQuery(query string) {
 	}
 }
 
-// unescape returns text without its escapes, or text if an escape is invalid.
+// unescape returns text with its escapes decoded, or text unchanged if an escape is invalid.
 func unescape(text string) string {
 	if plain, err := url.PathUnescape(text); err == nil {
 		return plain

@@ -11,58 +11,60 @@ import (
 )
 
 const (
-	// maxCommand limits a client's unfinished messages before its request. The longest message is
-	// connect, with some hundred bytes, and addresses with tokens several times.
+	// maxCommand limits, in bytes, a client's unfinished messages before its request. The longest
+	// message is connect, with some hundred bytes, and with several addresses that contain tokens.
 	maxCommand = 16 << 10
 
-	// maxPlayer is the same of a client that plays: it pauses and pings.
+	// maxPlayer is the same limit for a client that plays. Such a client only pauses and pings.
 	maxPlayer = 4 << 10
 
-	// windowSize is the acknowledgement window of this side, and that of the client until the
-	// client sets it.
+	// windowSize is the acknowledgement window of this side, in bytes, and that of the client until
+	// the client sets it.
 	windowSize = 2_500_000
-	// leastWindow keeps a client from asking for an acknowledgement with every byte.
+	// leastWindow is the smallest acknowledgement window, so that a client cannot request an
+	// acknowledgement for every byte.
 	leastWindow = 1 << 10
 )
 
-// MaxAnnounced is the largest chunk size that a ServerConn announces. Some clients refuse a larger
-// one: gortmplib, which MediaMTX uses, accepts 10 MiB.
+// MaxAnnounced is the largest chunk size, in bytes, that a ServerConn announces. Some clients
+// refuse a larger one: gortmplib, which MediaMTX uses, accepts 10 MiB.
 const MaxAnnounced = 8 << 20
 
-// A ServerConn is the server's side of a connection: Accept, then Start or Refuse, and then Next
-// until it fails. When a publisher has ended its stream, NextRequest may follow. A ServerConn
+// A ServerConn is the server's side of a connection. Call Accept, then Start or Refuse, and then
+// Next until it fails. When a publisher has ended its stream, NextRequest may follow. A ServerConn
 // belongs to one goroutine at a time.
 //
-// A ServerConn has no timeout but that of [ServerConn.SetMessageTimeout]. To bound the time up to
-// the request, and each silence, set deadlines on the connection.
+// A ServerConn has no timeout but that of [ServerConn.SetMessageTimeout]. To limit the time up to
+// the request, and the time of each silence, set deadlines on the connection.
 type ServerConn struct {
 	r          *millrace.Reader
 	w          io.Writer
 	dec        *Decoder
 	enc        Encoder
 	maxMessage int
-	out        millrace.Chain // output under construction; empty between calls
-	body       millrace.Chain // of the message that is looked at; empty between calls
+	out        millrace.Chain // pending output; empty between calls
+	body       millrace.Chain // body of the message that is being processed; empty between calls
 
-	window, acknowledged uint64 // Received is acknowledged twice in each window
+	window, acknowledged uint64 // window in bytes; Received is acknowledged twice in each window
 	connect              Object // the client's command object
 	request              *Request
-	streamName           string // of the request, as the client has called it
-	stream               uint32 // the message stream on which the request came
-	fcPublish            bool   // the client has called FCPublish, and waits for onFCPublish
+	streamName           string // stream name of the request, as the client sent it
+	stream               uint32 // the message stream on which the request arrived
+	fcPublish            bool   // the client has sent FCPublish, and waits for onFCPublish
 	paused               bool
 }
 
 // NewServerConn returns a ServerConn that reads from r and writes to w, both of which it borrows. A
-// message above maxMessage bytes, at most 16777215, is refused. The ServerConn announces chunks of
-// that size, or of MaxAnnounced; a client that adopts this size sends each message in one chunk.
-// [ServerConn.Release] ends its life.
+// message of more than maxMessage bytes, at most 16777215, is refused. The ServerConn announces
+// chunks of that size, or of MaxAnnounced if that is smaller. A client that adopts the announced
+// size sends each message in one chunk. [ServerConn.Release] releases its memory.
 func NewServerConn(r *millrace.Reader, w io.Writer, maxMessage int) *ServerConn {
 	c := &ServerConn{r: r, w: w, dec: NewDecoder(r, maxCommand),
 		maxMessage: min(maxMessage, maxBody), window: windowSize}
-	_ = c.dec.limit(maxCommand) // nothing has come
+	_ = c.dec.limit(maxCommand) // cannot fail: no bytes have arrived
 	c.dec.progress = c.acknowledge
-	// Until Start: no client without a stream can keep blocks with parts of unfinished messages.
+	// Copy all payloads until Start, so that a client without a stream cannot keep blocks in use
+	// with parts of unfinished messages.
 	c.dec.copyBelow = maxBody + 1
 	return c
 }
@@ -71,7 +73,7 @@ func NewServerConn(r *millrace.Reader, w io.Writer, maxMessage int) *ServerConn 
 func (c *ServerConn) SetPool(p *millrace.Pool) { c.dec.setPool(p) }
 
 // SetMessageTimeout limits the time of a message from its first byte to its last one, even if the
-// client sends other messages meanwhile. When the time is up, expired is called in another
+// client sends other messages meanwhile. When the time is over, expired is called in another
 // goroutine, perhaps more than once, and must end the connection. Release stops the timer.
 func (c *ServerConn) SetMessageTimeout(limit time.Duration, expired func()) {
 	c.dec.clock.stop()
@@ -87,9 +89,9 @@ func (c *ServerConn) Release() {
 	c.body.Release()
 }
 
-// Accept shakes hands and answers commands until the client wants to publish or to play. The caller
-// looks at the request, and calls Start or Refuse. The error is io.EOF if the client went away
-// before the first byte.
+// Accept performs the handshake and answers commands until the client wants to publish or to play.
+// The caller checks the request, and calls Start or Refuse. The error is io.EOF if the client
+// disconnected before the first byte.
 func (c *ServerConn) Accept() (*Request, error) {
 	answer, err := answerHandshake(c.r)
 	if err != nil {
@@ -105,7 +107,7 @@ func (c *ServerConn) Accept() (*Request, error) {
 }
 
 // NextRequest answers commands after Next has returned io.EOF, until the client wants to publish or
-// to play again. The caller looks at the request, and calls Start or Refuse, as after Accept.
+// to play again. The caller checks the request, and calls Start or Refuse, as after Accept.
 func (c *ServerConn) NextRequest() (*Request, error) {
 	c.request, c.fcPublish, c.paused = nil, false, false
 	c.dec.copyBelow = maxBody + 1 // as in NewServerConn
@@ -121,10 +123,10 @@ func (c *ServerConn) awaitRequest() (*Request, error) {
 		if err != nil {
 			return nil, noEOF(err)
 		}
-		c.body.Release() // nothing else has a meaning yet
+		c.body.Release() // other messages have no meaning before the request
 	}
 	want := c.request
-	if !want.Publish { // the fields that are needed stay as long as the client plays
+	if !want.Publish { // keep only the fields that are needed while the client plays
 		c.connect, c.request = nil, &Request{Path: strings.Clone(want.Path)}
 		if err := c.dec.limit(maxPlayer); err != nil {
 			return want, err
@@ -133,7 +135,7 @@ func (c *ServerConn) awaitRequest() (*Request, error) {
 	return want, nil
 }
 
-// Start tells the client that its request is granted.
+// Start informs the client that its request is granted.
 func (c *ServerConn) Start() error {
 	c.event(eventStreamBegin, Stream)
 	if c.request.Publish {
@@ -152,25 +154,25 @@ func (c *ServerConn) Start() error {
 	return c.flush()
 }
 
-// Refuse tells the client why its request is not granted, or why it ends. The code is one that
-// clients know, such as NetStream.Publish.BadName or NetStream.Play.StreamNotFound. Encoders show
-// both. The caller then ends the connection.
+// Refuse informs the client why its request is not granted, or why its stream ends. The code is one
+// that clients know, such as NetStream.Publish.BadName or NetStream.Play.StreamNotFound. Encoders
+// show the code and the reason. The caller then ends the connection.
 func (c *ServerConn) Refuse(code, reason string) error {
 	c.call(Stream, "onStatus", 0, nil, status("error", code, reason))
 	return c.flush()
 }
 
-// capsReconnect is the bit of capsEx with which a client says that it can be asked to connect
-// again.
+// capsReconnect is the bit of capsEx with which a client declares that it supports a reconnect
+// request.
 const capsReconnect = 1
 
-// CanReconnect reports whether the client has said that it obeys RequestReconnect.
+// CanReconnect reports whether the client has declared that it obeys RequestReconnect.
 func (c *ServerConn) CanReconnect() bool {
 	caps, _ := c.connect.Get("capsEx").(float64)
 	return caps >= 0 && caps <= math.MaxUint32 && uint32(caps)&capsReconnect != 0
 }
 
-// RequestReconnect asks the client to reconnect to the same address, where another server may
+// RequestReconnect requests that the client reconnect to the same address, where another server may
 // answer. The client continues up to its next keyframe, reconnects, and ends this connection.
 func (c *ServerConn) RequestReconnect(reason string) error {
 	c.call(0, "onStatus", 0, nil, status("status", "NetConnection.Connect.ReconnectRequest",
@@ -178,8 +180,8 @@ func (c *ServerConn) RequestReconnect(reason string) error {
 	return c.flush()
 }
 
-// AppendEnd appends the messages that tell a playing client that the stream has ended, to dst,
-// which owns them.
+// AppendEnd appends to dst the messages that inform a playing client of the end of the stream. dst
+// owns them.
 func (c *ServerConn) AppendEnd(dst *millrace.Chain) {
 	c.event(eventStreamEOF, Stream)
 	c.status("NetStream.Play.UnpublishNotify", c.request.Path+" has ended")
@@ -187,19 +189,19 @@ func (c *ServerConn) AppendEnd(dst *millrace.Chain) {
 	dst.Merge(&c.out)
 }
 
-// ChunkSize returns the size of the chunks that the client has been told to expect.
+// ChunkSize returns the size of the chunks that was announced to the client.
 func (c *ServerConn) ChunkSize() int { return min(c.maxMessage, MaxAnnounced) }
 
-// Received returns how many bytes have been read behind the handshake.
+// Received returns the number of bytes that have been read after the handshake.
 func (c *ServerConn) Received() uint64 { return c.dec.Received() }
 
-// Paused reports whether a client that plays has asked for a pause.
+// Paused reports whether a client that plays has requested a pause.
 func (c *ServerConn) Paused() bool { return c.paused }
 
-// Next appends the body of the next message to dst, which owns it from then on: audio, video or
-// data, or a message of TypeCommand without a body when Paused has changed. All other messages are
-// answered. The error is io.EOF when the client has ended the stream, io.ErrUnexpectedEOF when its
-// connection has ended without that, or an error of [Decoder.Next].
+// Next appends the body of the next message to dst, which owns it from then on. The message is
+// audio, video or data, or has TypeCommand and no body, which means that Paused has changed. All
+// other messages are answered. The error is io.EOF when the client has ended the stream,
+// io.ErrUnexpectedEOF when its connection has ended before that, or an error of [Decoder.Next].
 func (c *ServerConn) Next(dst *millrace.Chain) (Message, error) {
 	for {
 		m, err := c.read()
@@ -224,7 +226,7 @@ func (c *ServerConn) Next(dst *millrace.Chain) (Message, error) {
 	}
 }
 
-// read reads a message into body, which is empty, and executes it.
+// read reads a message into body, which must be empty, and executes it.
 func (c *ServerConn) read() (Message, error) {
 	m, err := c.dec.Next(&c.body)
 	if err != nil {
@@ -237,7 +239,7 @@ func (c *ServerConn) read() (Message, error) {
 		}
 	case TypeUserControl:
 		c.answerPing()
-	case TypeDataAMF3, TypeCommandAMF3: // AMF0 values follow a byte
+	case TypeDataAMF3, TypeCommandAMF3: // AMF0 values after one byte
 		m.Type += TypeData - TypeDataAMF3
 		c.body.Discard(min(1, c.body.Len()))
 		m.Size = c.body.Len()
@@ -251,9 +253,9 @@ func (c *ServerConn) read() (Message, error) {
 	return m, err
 }
 
-// acknowledge tells the client, twice in a window, how many bytes have come. The Decoder calls it
-// in the middle of messages, too: the client may wait for it there if a message is larger than the
-// window.
+// acknowledge reports to the client, twice in a window, how many bytes have arrived. The Decoder
+// also calls it in the middle of messages: if a message is larger than the window, the client may
+// wait there for the acknowledgement.
 func (c *ServerConn) acknowledge() error {
 	n := c.dec.Received()
 	if n-c.acknowledged < c.window/2 {

@@ -6,14 +6,14 @@ import (
 	"testing"
 )
 
-// tries is how often Count counts. The count is of the whole process, and now and then the runtime
-// allocates for its own goroutines. The function's allocations are in each try.
+// tries is the number of times that Count counts. The count covers the whole process, in which the
+// runtime sometimes allocates for its own goroutines. The function's allocations are in every try.
 const tries = 3
 
-// Count returns how many allocations one call of f makes, after one call that is not counted. A
-// count that is not want is taken again. There is no garbage collection meanwhile, which would
-// empty each sync.Pool. f is called up to six times, and the caller has it do a hundred operations
-// or more, so that one allocation in a hundred is seen.
+// Count returns the number of allocations of one call of f, after one call that is not counted. If
+// a count differs from want, Count counts again. It disables garbage collection meanwhile, which
+// would empty each sync.Pool. f is called up to six times. It should do at least a hundred
+// operations, so that one allocation in a hundred operations is detected.
 func Count(want float64, f func()) float64 {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	var n float64

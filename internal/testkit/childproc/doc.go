@@ -1,3 +1,3 @@
-// Package childproc starts processes that die with this one, even if it is killed: the servers of
-// tests and of the soak.
+// Package childproc starts processes that die with this process, even if it is killed. It is for
+// the servers of tests and of the soak test.
 package childproc

@@ -5,17 +5,17 @@ import (
 	"syscall"
 )
 
-// A Guard makes a process die with this one, even if this one is killed. On Linux the kernel does
-// it.
+// A Guard makes a process die with this process, even if this process is killed. On Linux the
+// kernel does that.
 type Guard struct{}
 
 // Start starts cmd in a new process group. Pdeathsig refers to the thread that forks. Go ends a
-// thread only with a goroutine that has locked itself to it and returns without unlocking it, which
-// does not happen here.
+// thread only together with a goroutine that has locked itself to the thread and returns without
+// unlocking it, which does not happen here.
 func (*Guard) Start(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	return cmd.Start()
 }
 
-// Release is to be called when the process has ended.
+// Release must be called when the process has ended.
 func (*Guard) Release() {}

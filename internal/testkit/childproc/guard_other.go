@@ -8,15 +8,15 @@ import (
 	"strconv"
 )
 
-// A Guard makes a process die with this one, even if this one is killed. Without the kernel's help
-// that takes a shell for each: it waits for the end of a pipe of which only this process has the
-// other end.
+// A Guard makes a process die with this process, even if this process is killed. Without the
+// kernel's help, each process needs a shell: the shell waits for the end of a pipe of which only
+// this process has the other end.
 type Guard struct {
 	shell *exec.Cmd
 	pipe  io.Closer
 }
 
-// Start starts cmd. Release is to be called when the process has ended.
+// Start starts cmd. Release must be called when the process has ended.
 func (g *Guard) Start(cmd *exec.Cmd) error {
 	if err := cmd.Start(); err != nil {
 		return err
@@ -35,8 +35,8 @@ func (g *Guard) Start(cmd *exec.Cmd) error {
 	return err
 }
 
-// Release ends the shell, which must not outlive the process: it would kill the next one of that
-// number.
+// Release ends the shell. The shell must not outlive the process, because it would kill the next
+// process with the same number.
 func (g *Guard) Release() {
 	_ = g.shell.Process.Kill()
 	_ = g.shell.Wait()

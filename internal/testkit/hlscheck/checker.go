@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// A Checker checks the playlists of one stream in the order in which they were made. It is not safe
-// for concurrent use.
+// A Checker checks the playlists of one stream in the order in which they were created. It is not
+// safe for concurrent use.
 type Checker struct {
-	media *Media // the last one
+	media *Media // the last playlist
 }
 
-// New returns a Checker that has seen nothing.
+// New returns a Checker that has not checked any playlist.
 func New() *Checker { return &Checker{} }
 
-// Playlist returns the version that was checked last.
+// Playlist returns the version of the media playlist that was checked last.
 func (c *Checker) Playlist() *Media { return c.media }
 
 // Media checks the next version of the media playlist.
@@ -54,8 +54,8 @@ func (m *Media) checkSkip(r *report) {
 	}
 }
 
-// fill puts the segments that a delta update skipped before its own. It returns false if prev does
-// not have them.
+// fill inserts the segments that a delta update skipped before the segments of m. It returns false
+// if prev does not have the skipped segments.
 func (m *Media) fill(prev *Media) bool {
 	if prev == nil || m.Sequence < prev.first() || m.Sequence+uint64(m.Skipped) > prev.Open.MSN {
 		return false
@@ -102,7 +102,7 @@ func compareSegments(prev, m *Media, r *report) {
 			}
 		}
 		// Before an open segment has parts, tags that apply to it may still be missing. A
-		// discontinuity may go with the segment before it.
+		// discontinuity may belong to the segment before it.
 		if p.URI != "" || len(p.Parts) > 0 {
 			dated := !s.Date.IsZero() && !p.Date.IsZero() && !s.Date.Equal(p.Date)
 			if dated || s.Map != p.Map || s.Break != p.Break && msn != m.first() {
@@ -115,12 +115,13 @@ func compareSegments(prev, m *Media, r *report) {
 	}
 }
 
-// compareParts compares the parts of a segment that was p and is s.
+// compareParts compares the parts of a segment in two successive playlists: p is the earlier
+// version, and s the later one.
 func compareParts(prevMaker string, m *Media, p, s *Segment, r *report) {
-	if prevMaker != m.maker() { // it has none of the parts
+	if prevMaker != m.maker() { // the new server has none of the parts
 		return
 	}
-	removed := len(p.Parts) // from the front
+	removed := len(p.Parts) // parts removed from the start
 	if len(s.Parts) > 0 {
 		removed = max(0, slices.IndexFunc(p.Parts,
 			func(q Part) bool { return q.URI == s.Parts[0].URI }))
@@ -149,7 +150,7 @@ func compareParts(prevMaker string, m *Media, p, s *Segment, r *report) {
 	}
 }
 
-// compareHint checks that the part which prev hinted is the next one, unless a discontinuity has
+// compareHint checks that the part that prev hinted at is the next one, unless a discontinuity has
 // changed the plan.
 func compareHint(prev, m *Media, r *report) {
 	if prev.Hint == "" || prev.Ended || m.Ended || prev.maker() != m.maker() {
@@ -157,7 +158,7 @@ func compareHint(prev, m *Media, r *report) {
 	}
 	msn, part := prev.Next()
 	s, rule := m.Segment(msn), "hint-broken"
-	if s != nil && s.URI != "" && len(s.Parts) <= part { // it got no further part
+	if s != nil && s.URI != "" && len(s.Parts) <= part { // the segment ended without a further part
 		if part > 0 {
 			rule = "hint-cut"
 		}
@@ -177,17 +178,17 @@ func compareHint(prev, m *Media, r *report) {
 	}
 }
 
-// variant is the row of a multivariant playlist.
+// variant holds the attributes of the variant in a multivariant playlist.
 type variant struct {
 	uri       string
 	bandwidth uint64
 }
 
-// codecs matches the codecs of a stream.
+// codecs matches the CODECS of a stream.
 var codecs = regexp.MustCompile(
 	`^(avc1|hvc1|mp4a)\.[0-9A-Za-z.]+(,(avc1|hvc1|mp4a)\.[0-9A-Za-z.]+)?$`)
 
-// parseMultivariant reads and checks a multivariant playlist of one variant.
+// parseMultivariant parses and checks a multivariant playlist with one variant.
 func parseMultivariant(text string, r *report) (v variant) {
 	lines := parseLines(text, multivariantTags, r)
 	if n := len(lines); n < 2 || lines[n-2].tag != "EXT-X-STREAM-INF" || lines[n-1].tag != "" {

@@ -14,26 +14,26 @@ import (
 	"time"
 )
 
-// A Client follows one stream and checks all that it gets. Its fields are set before Run.
+// A Client follows one stream and checks all that it receives. Its fields must be set before Run.
 type Client struct {
-	URL  string       // of the multivariant playlist
+	URL  string       // URL of the multivariant playlist
 	HTTP *http.Client // http.DefaultClient if nil
 
-	Delta bool // ask for delta updates
-	Hints bool // fetch the hinted part while the reload waits
-	// Begin with the oldest segment, and not as near to the end as the playlist allows.
+	Delta bool // request delta updates
+	Hints bool // request the hinted part while the playlist reload waits
+	// Begin with the oldest segment, and not as close to the end as the playlist allows.
 	FromStart bool
-	Timing    bool // check when parts come
+	Timing    bool // check the arrival times of parts
 
-	// Verify n: each n-th object is fetched again later, and each n-th segment is compared with its
-	// parts. Without a positive number nothing is verified.
+	// If Verify is n > 0, each n-th object is fetched again later, and each n-th segment is
+	// compared with its parts. If it is 0 or less, nothing is verified.
 	Verify int
 
-	// Output gets initialization sections and media in order. An error of it ends Run.
+	// Output receives initialization sections and media in order. Its first error ends Run.
 	Output io.Writer
-	// Object is called with each object that Output gets.
+	// Object is called with each object that is written to Output.
 	Object func(Object)
-	// Playlist is called with each media playlist, the first of which is number 1.
+	// Playlist is called with the number of each media playlist, from 1 on.
 	Playlist func(number int)
 }
 
@@ -58,8 +58,8 @@ type Object struct {
 }
 
 // Run follows the stream until its playlist or ctx ends, and then returns nil. It returns an error
-// if the stream cannot be followed: no connection, no playlist, a reload that does not wait, an
-// error of Output. Stats has the server's other mistakes.
+// if it cannot follow the stream: no connection, no playlist, a reload that does not wait, an error
+// of Output. The server's other mistakes are in Stats.
 func (c *Client) Run(ctx context.Context) (Stats, error) {
 	f := newFollower(c)
 	err := f.run(ctx)
@@ -70,26 +70,26 @@ func (c *Client) Run(ctx context.Context) (Stats, error) {
 	return f.stats, err
 }
 
-// A follower is one Run of a Client.
+// A follower is the state of one Run of a Client.
 type follower struct {
 	Client
 	checker *Checker
 	stats   Stats
-	base    *url.URL // of the last playlist
+	base    *url.URL // URL of the last playlist
 	variant variant
 
-	msn   uint64 // the segment that comes next
-	part  int    // the part of it that comes next
-	got   []byte // parts of it
-	whole bool   // got begins with the first part
-	init  string // URI of the initialization section that Output has
+	msn   uint64 // media sequence number of the next segment
+	part  int    // index of the next part of that segment
+	got   []byte // parts of that segment that were received
+	whole bool   // got begins with the segment's first part
+	init  string // URI of the last initialization section written to Output
 	times timeline
 
 	fetched int
 	again   struct { // an object to fetch again
 		uri   string
 		sum   [sha256.Size]byte
-		after int // playlists
+		after int // number of playlists to wait
 	}
 	hint *hintRequest
 }
@@ -163,7 +163,7 @@ func (f *follower) media(text string) *Media {
 	return m
 }
 
-// playlist gets a playlist from f.base with a query, after that which f.base has, such as a token.
+// playlist gets a playlist from f.base with query appended to the query of f.base, such as a token.
 func (f *follower) playlist(ctx context.Context, query string) (string, error) {
 	u := *f.base
 	u.RawQuery = strings.Trim(u.RawQuery+"&"+query, "&")
@@ -174,7 +174,7 @@ func (f *follower) playlist(ctx context.Context, query string) (string, error) {
 	if resp.StatusCode != http.StatusOK {
 		return "", fmt.Errorf("%s: status %d", &u, resp.StatusCode)
 	}
-	// Else each answer is another one.
+	// Otherwise each response would be a different one.
 	if resp.Header.Get("Content-Encoding") != "gzip" && f.base.RawQuery == "" {
 		f.problem("gzip", "%s", u.Path)
 	}
@@ -201,7 +201,7 @@ func (f *follower) reload(ctx context.Context, m *Media) (*Media, error) {
 	}
 	next := f.media(text)
 	if now, n := next.Next(); !next.Ended && (now < msn || now == msn && n <= part) {
-		// The publisher is silent, and a server does not have players wait for ever.
+		// The publisher is silent, and a server does not let players wait forever.
 		if time.Since(begin) >= m.Target {
 			return next, nil
 		}
@@ -218,8 +218,8 @@ func (f *follower) reload(ctx context.Context, m *Media) (*Media, error) {
 	return next, nil
 }
 
-// start sets where to begin: with the oldest segment, or with the last independent part that is
-// PART-HOLD-BACK from the end, or with the first independent part if none is.
+// start sets the position to begin at: the oldest segment; or the last independent part that is at
+// least PART-HOLD-BACK from the end, or the first independent part if there is none.
 func (f *follower) start(m *Media) {
 	f.msn = m.first()
 	var toEnd time.Duration
@@ -279,7 +279,7 @@ func (f *follower) nextSegment(msn uint64) {
 	f.msn, f.part, f.got, f.whole = msn, 0, f.got[:0], true
 }
 
-// useInit fetches the initialization section of s if it is another one than the last.
+// useInit fetches the initialization section of s if it differs from the last one.
 func (f *follower) useInit(ctx context.Context, s *Segment) error {
 	if s.Map == f.init || s.Map == "" || s.URI == "" && len(s.Parts) == 0 {
 		return nil
@@ -297,7 +297,7 @@ func (f *follower) useInit(ctx context.Context, s *Segment) error {
 	return f.deliver(Object{Kind: InitObject, URI: s.Map, MSN: s.MSN, Data: data})
 }
 
-// consumeParts fetches the parts of s that are new.
+// consumeParts fetches the new parts of s.
 func (f *follower) consumeParts(ctx context.Context, s *Segment) error {
 	for ; f.part < len(s.Parts); f.part++ {
 		p := s.Parts[f.part]
@@ -324,14 +324,14 @@ func (f *follower) consumeParts(ctx context.Context, s *Segment) error {
 	return nil
 }
 
-// arrived notes when media came that ends offset after the beginning of s.
+// arrived records the arrival of media whose end is offset after the start of s.
 func (f *follower) arrived(s *Segment, offset time.Duration) {
 	if !s.Date.IsZero() {
 		f.stats.Latency.add(time.Since(s.Date.Add(offset)))
 	}
 }
 
-// finishSegment fetches a complete segment: to deliver the part of it that its parts lack, or to
+// finishSegment fetches a complete segment, either to deliver the rest after its parts, or to
 // compare it with its parts.
 func (f *follower) finishSegment(ctx context.Context, s *Segment, parts bool) error {
 	if s.Gap {
@@ -364,11 +364,11 @@ func (f *follower) finishSegment(ctx context.Context, s *Segment, parts bool) er
 	if !missing {
 		return nil
 	}
-	if parts && !f.whole { // where the rest begins is not known
+	if parts && !f.whole { // the start of the rest is not known
 		f.stats.Missed++
 		return nil
 	}
-	if len(rest) == 0 { // the parts were all, and are no longer listed
+	if len(rest) == 0 { // the parts were complete, and are no longer listed
 		return nil
 	}
 	f.stats.Segments++
@@ -408,8 +408,7 @@ func (f *follower) deliver(o Object) error {
 	return nil
 }
 
-// fetch gets an object that is listed. It returns nil without an error if the server does not send
-// it.
+// fetch gets a listed object. It returns nil without an error if the server does not send it.
 func (f *follower) fetch(ctx context.Context, uri string) ([]byte, error) {
 	data, resp, err := f.get(ctx, uri)
 	if err != nil {
@@ -423,7 +422,7 @@ func (f *follower) fetch(ctx context.Context, uri string) ([]byte, error) {
 	return data, nil
 }
 
-// remember notes each n-th object, to fetch it again.
+// remember stores each n-th object, to fetch it again later.
 func (f *follower) remember(uri string, data []byte) {
 	f.fetched++
 	if f.Verify > 0 && f.fetched%f.Verify == 0 && f.again.uri == "" {
@@ -431,7 +430,7 @@ func (f *follower) remember(uri string, data []byte) {
 	}
 }
 
-// fetchAgain gets an object for the second time, some playlists after the first.
+// fetchAgain gets an object for the second time, some playlists after the first time.
 func (f *follower) fetchAgain(ctx context.Context) error {
 	if f.again.after--; f.again.uri == "" || f.again.after > 0 {
 		return nil
@@ -451,7 +450,8 @@ func (f *follower) fetchAgain(ctx context.Context) error {
 	return nil
 }
 
-// get returns the body of a response, without its Content-Encoding, and the response's head.
+// get returns the body of a response, without its Content-Encoding, and the response itself, for
+// its header.
 func (f *follower) get(ctx context.Context, uri string) ([]byte, *http.Response, error) {
 	u, err := f.base.Parse(uri)
 	if err != nil {
@@ -480,7 +480,7 @@ func (f *follower) get(ctx context.Context, uri string) ([]byte, *http.Response,
 	return data, resp, nil
 }
 
-// A hintRequest is a request for a part that is not there yet.
+// A hintRequest is a request for a part that does not exist yet.
 type hintRequest struct {
 	uri    string
 	cancel context.CancelFunc
@@ -500,7 +500,7 @@ func (f *follower) startHint(ctx context.Context, uri string) {
 	}()
 }
 
-// takeHint returns the part if it was hinted and has come.
+// takeHint returns the part if it was hinted at and has arrived.
 func (f *follower) takeHint(uri string) ([]byte, error) {
 	h := f.hint
 	if h == nil || h.uri != uri {
@@ -520,7 +520,7 @@ func (f *follower) takeHint(uri string) ([]byte, error) {
 	return h.data, nil
 }
 
-// dropHint ends a request for a hint.
+// dropHint ends the request for a hinted part.
 func (f *follower) dropHint() {
 	if f.hint != nil {
 		f.hint.cancel()

@@ -1,7 +1,7 @@
-// Package hlscheck checks live HLS against draft-pantos-hls-rfc8216bis, with the rules for low
+// Package hlscheck checks live HLS against draft-pantos-hls-rfc8216bis, including the rules for low
 // latency, and follows a stream as a player does.
 //
-// A [Checker] reads the playlists of one stream, one after the other, and reports the rule and the
+// A [Checker] checks the playlists of one stream, one after the other, and reports the rule and the
 // line of each mistake. It remembers the last playlist, to detect forbidden changes, and it applies
 // delta updates. A [Client] loads a stream over HTTP, passes each playlist to a Checker, and
 // compares the bytes that the server sends:
@@ -12,8 +12,8 @@
 //		t.Fatalf("%v\n%v", err, stats)
 //	}
 //
-// The package shares no code with the playlists' makers. It knows the tags and attributes that
-// Millrace writes. The other ones of the draft are mistakes.
+// The package shares no code with the packages that make playlists. It knows the tags and
+// attributes that Millrace writes, and reports other tags of the draft as mistakes.
 package hlscheck
 
 import (
@@ -21,16 +21,16 @@ import (
 	"slices"
 )
 
-// A Problem is a rule that a server did not keep.
+// A Problem is a violation of a rule by a server.
 type Problem struct {
 	Rule    string // a key of Rules
-	Section string // of draft-pantos-hls-rfc8216bis
+	Section string // section of draft-pantos-hls-rfc8216bis
 	Should  bool   // the rule is a recommendation
-	Line    int    // of the playlist, from 1; 0 if no line is at fault
+	Line    int    // line of the playlist, from 1; 0 if no single line is at fault
 	Text    string
 }
 
-// String returns the problem in a line.
+// String returns the problem as one line.
 func (p Problem) String() string {
 	s := p.Rule + " (" + p.Section + ")"
 	if p.Should {
@@ -42,12 +42,12 @@ func (p Problem) String() string {
 	return s + ": " + p.Text
 }
 
-// Must returns the problems that are no recommendations.
+// Must returns the problems of rules that are not recommendations.
 func Must(ps []Problem) []Problem {
 	return slices.DeleteFunc(slices.Clone(ps), func(p Problem) bool { return p.Should })
 }
 
-// Without returns the problems of all rules but these.
+// Without returns the problems of all rules except the given ones.
 func Without(ps []Problem, rules ...string) []Problem {
 	return slices.DeleteFunc(slices.Clone(ps),
 		func(p Problem) bool { return slices.Contains(rules, p.Rule) })
@@ -55,20 +55,20 @@ func Without(ps []Problem, rules ...string) []Problem {
 
 // A Rule is a requirement that a Checker or a Client checks.
 type Rule struct {
-	Section string // of draft-pantos-hls-rfc8216bis
+	Section string // section of draft-pantos-hls-rfc8216bis
 	Should  bool
 	Text    string
 }
 
-// Rules are all rules by name.
+// Rules are all rules, by name.
 var Rules = map[string]Rule{
-	// The text of a playlist.
+	// Rules for the text of a playlist.
 	"extm3u":        {"4.4.1.1", false, "the first line is #EXTM3U"},
 	"tag-unknown":   {"4.4", false, "a tag is one that Millrace writes in this kind of playlist"},
 	"tag-duplicate": {"4.4", false, "a tag for the whole playlist stands there once"},
 	"tag-value":     {"4.2", false, "a tag has a value of its form, and the attributes that it must have"},
 
-	// A media playlist's head.
+	// Rules for the head of a media playlist.
 	"version-low":      {"8", false, "EXT-X-VERSION is at least 9, as EXT-X-SKIP needs"},
 	"target-missing":   {"4.4.3.1", false, "EXT-X-TARGETDURATION is there, and at least 1"},
 	"part-inf-missing": {"4.4.3.7", false, "a playlist with parts has EXT-X-PART-INF"},
@@ -77,7 +77,7 @@ var Rules = map[string]Rule{
 		"PART-HOLD-BACK is at least three times PART-TARGET"},
 	"block-reload-missing": {"B.1", false, "a playlist with parts can be reloaded by waiting"},
 
-	// Segments and parts.
+	// Rules for segments and parts.
 	"extinf-missing":     {"4.4.4.1", false, "each segment has EXTINF, and each EXTINF a segment"},
 	"segment-long":       {"4.4.3.1", false, "a segment's rounded duration is at most the target duration"},
 	"map-missing":        {"3.1.2", false, "EXT-X-MAP stands before segments and parts of fMP4"},
@@ -94,14 +94,14 @@ var Rules = map[string]Rule{
 	"gap-parts":          {"4.4.4.7", false, "a gap has no parts that can be had"},
 	"independent-none":   {"4.4.4.9", true, "some part says INDEPENDENT"},
 
-	// Hints and delta updates.
+	// Rules for hints and delta updates.
 	"hint-missing": {"B.1", false, "a live playlist with parts hints the next one"},
 	"hint-ended":   {"4.4.5.3", false, "a playlist that has ended has no hint"},
 	"skip-many":    {"6.2.5.1", false, "segments within CAN-SKIP-UNTIL from the end are not skipped, and none if the stream has ended"},
 	"skip-few":     {"6.2.5.1", true, "all segments beyond CAN-SKIP-UNTIL are skipped"},
 	"skip-unknown": {"6.3.7", false, "the playlist before has the segments that are skipped"},
 
-	// From playlist to playlist.
+	// Rules for changes from playlist to playlist.
 	"head-changed": {"6.2.1", false,
 		"version, target durations and server control do not change"},
 	"sequence-back": {"6.2.2", false,
@@ -126,14 +126,14 @@ var Rules = map[string]Rule{
 		"what was hinted is the next part even if a segment ends before it"},
 	"ended-changed": {"4.4.3.4", false, "EXT-X-ENDLIST stays, and adds no more segments"},
 
-	// A multivariant playlist.
+	// Rules for a multivariant playlist.
 	"variant-none": {"4.4.6.2", false, "EXT-X-STREAM-INF and a URI make a variant"},
 	"bandwidth":    {"4.4.6.2", false, "BANDWIDTH is above 0 and not below AVERAGE-BANDWIDTH"},
 	"codecs":       {"4.4.6.2", false, "CODECS lists formats of RFC 6381"},
 	"resolution":   {"4.4.6.2", true, "a variant with video has RESOLUTION"},
 	"frame-rate":   {"4.4.6.2", true, "a variant with video has FRAME-RATE, with three decimals at most"},
 
-	// For a Client.
+	// Rules that a Client checks.
 	"gzip":             {"6.2.1", true, "playlists are sent with gzip to clients that take it"},
 	"reload-early":     {"6.2.5.2", false, "a reload waits for what it asks for"},
 	"part-late":        {"6.2.1", false, "a part comes within PART-TARGET (checked: twice)"},
@@ -153,7 +153,7 @@ type report struct {
 	problems []Problem
 }
 
-// add notes a problem.
+// add adds a problem to the report.
 func (r *report) add(rule string, line int, format string, args ...any) {
 	d, ok := Rules[rule]
 	if !ok {

@@ -10,16 +10,16 @@ type Media struct {
 	head
 	Sequence        uint64    // media sequence number of Segments[0]
 	Discontinuities uint64    // EXT-X-DISCONTINUITY-SEQUENCE
-	Skipped         int       // segments that EXT-X-SKIP replaced; a Checker has filled them in
-	Segments        []Segment // complete ones
-	Open            Segment   // the segment that comes next: no URI, and perhaps parts
-	Hint            string    // URI of the part that comes next
+	Skipped         int       // number of segments that EXT-X-SKIP replaced; a Checker adds them
+	Segments        []Segment // the complete segments
+	Open            Segment   // the next segment: it has no URI, and perhaps parts
+	Hint            string    // URI of the next part
 	Ended           bool
 
 	hintLine, skipLine int
 }
 
-// head has the fields that must not change.
+// head holds the fields that must not change.
 type head struct {
 	Version                 int
 	Target, PartTarget      time.Duration
@@ -35,10 +35,10 @@ type Segment struct {
 	Parts         []Part
 	Map           string // URI of its initialization section
 	Date          time.Time
-	Break         bool   // EXT-X-DISCONTINUITY stands before it
-	Gap           bool   // EXT-X-GAP stands before it: it cannot be had
+	Break         bool   // EXT-X-DISCONTINUITY precedes it
+	Gap           bool   // EXT-X-GAP precedes it: it cannot be fetched
 	Discontinuity uint64 // its discontinuity sequence number
-	Line          int    // of the URI, or of the first part
+	Line          int    // line of the URI, or of the first part
 }
 
 // A Part is a partial segment.
@@ -49,7 +49,7 @@ type Part struct {
 	Line        int
 }
 
-// Next returns the media sequence number and the index of the part that comes after the last.
+// Next returns the media sequence number and the index of the next part.
 func (m *Media) Next() (msn uint64, part int) { return m.Open.MSN, len(m.Open.Parts) }
 
 // first returns the media sequence number of the first segment that is listed or filled in.
@@ -66,8 +66,8 @@ func (m *Media) Segment(msn uint64) *Segment {
 	return nil
 }
 
-// maker returns the common prefix of the names from one start of a server to the next. It is empty
-// if no further name is promised: then the next server continues.
+// maker returns the common prefix of the names that one run of a server gives. It is empty if the
+// playlist promises no further name, because the next run of the server may continue it.
 func (m *Media) maker() string {
 	name := m.Hint
 	if m.Ended && len(m.Segments) > 0 {
@@ -81,7 +81,7 @@ func makerOf(name string) string {
 	return maker
 }
 
-// maker is that of s, which is not empty.
+// maker returns the common prefix of the names of s, which must not be empty.
 func (s *Segment) maker() string {
 	if s.URI == "" {
 		return makerOf(s.Parts[0].URI)
@@ -92,7 +92,7 @@ func (s *Segment) maker() string {
 // Duration returns the sum of the durations of complete segments.
 func (m *Media) Duration() time.Duration { return segmentsDuration(m.Segments) }
 
-// toEnd returns how far the beginning of a listed segment is from the end of the last part.
+// toEnd returns the time from the start of a listed segment to the end of the last part.
 func (m *Media) toEnd(msn uint64) time.Duration {
 	return segmentsDuration(m.Segments[msn-m.first():]) + partsDuration(m.Open.Parts)
 }
@@ -111,16 +111,16 @@ func partsDuration(parts []Part) (d time.Duration) {
 	return d
 }
 
-// partsTolerance is by how much the durations of n parts and of their segment may differ: each is
-// rounded to a millisecond.
+// partsTolerance is the maximum difference between the total duration of n parts and the duration
+// of their segment. Each duration is rounded to a millisecond.
 func partsTolerance(n int) time.Duration { return time.Duration(n+1) * time.Millisecond }
 
-// hasAllParts reports whether the parts that are listed are as long as the segment.
+// hasAllParts reports whether the listed parts are as long as the segment.
 func (s *Segment) hasAllParts() bool {
 	return s.Duration-partsDuration(s.Parts) <= partsTolerance(len(s.Parts))
 }
 
-// number sets the numbers of segments, and the map of segments that inherit it.
+// number sets the numbers of the segments, and the Map of segments that inherit it.
 func (m *Media) number() {
 	s := Segment{MSN: m.Sequence - 1, Discontinuity: m.Discontinuities}
 	next := func(n *Segment) {
@@ -139,11 +139,11 @@ func (m *Media) number() {
 	next(&m.Open)
 }
 
-// parseMedia reads a media playlist and checks all that can be said line by line.
+// parseMedia parses a media playlist and makes all checks that concern a single line.
 func parseMedia(text string, r *report) *Media {
 	m := &Media{}
 	var cur Segment // tags for the next segment
-	extinf := 0     // its line
+	extinf := 0     // line of the EXTINF
 	for _, l := range parseLines(text, mediaTags, r) {
 		switch l.tag {
 		case "": // a URI
@@ -204,7 +204,7 @@ func parseMedia(text string, r *report) *Media {
 	return m
 }
 
-// check checks a playlist without the earlier ones. Skipped segments are filled in.
+// check makes the checks that need no earlier playlist. Skipped segments must be filled in.
 func (m *Media) check(r *report) {
 	all := m.Segments
 	if len(m.Open.Parts) > 0 {
@@ -245,7 +245,7 @@ func (m *Media) check(r *report) {
 		uris[uri] = true
 	}
 	toEnd := m.Duration() // from the end of a segment to the end of the last complete one
-	var date time.Time    // when the segment begins, by the one before
+	var date time.Time    // start of the segment, according to the segment before it
 	for i := range all {
 		s := &all[i]
 		toEnd -= s.Duration
@@ -284,8 +284,8 @@ func (m *Media) check(r *report) {
 	}
 }
 
-// checkParts checks the parts of a segment that ends toEnd before the last complete one. If the
-// segment before it has no parts, the first ones of it may have been removed.
+// checkParts checks the parts of a segment that ends toEnd before the last complete one. trimmed is
+// set if the segment before it has no parts, in which case its first parts may have been removed.
 func (m *Media) checkParts(s *Segment, toEnd time.Duration, trimmed bool, r *report) {
 	if len(s.Parts) == 0 {
 		return

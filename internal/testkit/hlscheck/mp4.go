@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// A box is one of an MP4 file.
+// A box is a box of an MP4 file.
 type box struct {
 	typ  string
 	body []byte
 }
 
-// boxes splits data, which is whole boxes.
+// boxes splits data, which must consist of whole boxes.
 func boxes(data []byte) ([]box, error) {
 	var bs []box
 	for len(data) > 0 {
@@ -33,7 +33,7 @@ func boxes(data []byte) ([]box, error) {
 	return bs, nil
 }
 
-// find returns the bodies of the boxes at a path like moof/traf/tfdt.
+// find returns the bodies of the boxes at a path such as moof/traf/tfdt.
 func find(data []byte, path string) (found [][]byte) {
 	typ, rest, deeper := strings.Cut(path, "/")
 	bs, _ := boxes(data)
@@ -65,10 +65,10 @@ func checkInit(data []byte) error {
 	return nil
 }
 
-// A timeline has the last decode time of each track.
+// A timeline maps each track to its last decode time.
 type timeline map[uint32]uint64
 
-// check checks the boxes of a segment or part, and that decode times go forward.
+// check checks the boxes of a segment or part, and that the decode times increase.
 func (t timeline) check(data []byte) (rule string, err error) {
 	bs, err := boxes(data)
 	if err != nil {

@@ -8,25 +8,25 @@ import (
 	"time"
 )
 
-// maxProblems bounds the problems that Stats keeps.
+// maxProblems limits the problems that Stats keeps.
 const maxProblems = 100
 
 // Stats counts a Client's requests and the mistakes that it found.
 type Stats struct {
 	Playlists, Deltas      int // media playlists, and those with skipped segments
-	Inits, Parts, Segments int // given to Output
-	Hinted                 int // parts that came from a request for a hint
-	Compared, Again        int // segments compared with their parts, objects fetched twice
-	Missed                 int // segments and parts that were listed and could not be had
+	Inits, Parts, Segments int // written to Output
+	Hinted                 int // parts that were received by a request for a hinted part
+	Compared, Again        int // segments compared with their parts, and objects fetched twice
+	Missed                 int // segments and parts that were listed but could not be fetched
 	Bytes                  int64
 
 	Latency Durations // from the date of the last sample of a segment or part to its last byte
 
-	Problems []Problem      // the first ones of each rule and text
-	Counts   map[string]int // problems by rule, all of them
+	Problems []Problem      // the first problem of each rule and text
+	Counts   map[string]int // number of all problems, by rule
 }
 
-// Durations sums up some durations.
+// Durations summarizes a number of durations.
 type Durations struct {
 	N             int
 	Min, Max, Sum time.Duration

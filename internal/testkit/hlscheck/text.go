@@ -9,8 +9,8 @@ import (
 )
 
 // The tags of media playlists and of multivariant playlists that Millrace writes. Words in capitals
-// are a tag's attributes, with ! if they are required; another word is the form of its value. A tag
-// with once is for the playlist.
+// are a tag's attributes, with ! if they are required. Any other word is the form of the tag's
+// value. A tag with once may occur once in a playlist.
 var (
 	mediaTags = map[string]string{
 		"EXTM3U":                       "once",
@@ -37,7 +37,7 @@ var (
 	}
 )
 
-// forms has the syntax of values and attributes.
+// forms defines the syntax of values and attributes.
 var forms = func() map[string]*regexp.Regexp {
 	const (
 		integer = `\d{1,16}`
@@ -60,14 +60,14 @@ var forms = func() map[string]*regexp.Regexp {
 	return m
 }()
 
-// attribute is the first one of a list.
+// attribute matches the first attribute of a list.
 var attribute = regexp.MustCompile(`^([A-Z-]+)=("[^"]*"|[^",]*)(,|$)`)
 
 // A line is a tag or a URI of a playlist.
 type line struct {
 	n     int
-	tag   string            // without #; empty for a URI
-	value string            // the text after the colon, or the URI
+	tag   string            // the tag without #; empty for a URI
+	value string            // the text after the tag's colon, or the URI
 	attrs map[string]string // quoted strings without the quotes
 }
 
@@ -75,7 +75,7 @@ func (l *line) has(name string) bool              { return l.attrs[name] != "" }
 func (l *line) seconds(name string) time.Duration { return seconds(l.attrs[name]) }
 func (l *line) integer(name string) uint64        { return integer(l.attrs[name]) }
 
-// seconds and integer return 0 if s has another form.
+// seconds and integer parse s. They return 0 if s has another form.
 func seconds(s string) time.Duration { d, _ := time.ParseDuration(s + "s"); return d }
 func integer(s string) uint64        { n, _ := strconv.ParseUint(s, 10, 64); return min(n, 1<<53) }
 
@@ -112,7 +112,7 @@ func parseLines(text string, tags map[string]string, r *report) (lines []line) {
 	return lines
 }
 
-// parse reads the value of a tag. It reports whether the value has the form.
+// parse parses the value of a tag. It reports whether the value has the given form.
 func (l *line) parse(form []string) bool {
 	if len(form) == 0 {
 		return l.value == ""

@@ -9,12 +9,12 @@ import (
 )
 
 // listVar names the file in which package need lists the skipped tests. It is the only variable of
-// ours that tests inherit.
+// Millrace that tests inherit.
 const listVar = "MILLRACE_NEEDS"
 
 // isolate makes the tests independent of the caller's environment. It unsets the variables of
-// millrace, of a service manager and of the runtime's memory limit, and keeps proxies away from
-// this machine's addresses. TMPDIR becomes a new directory, which isolate returns, and HOME a
+// Millrace, of a service manager and of the runtime's memory limit, and disables proxies for this
+// machine's addresses. TMPDIR becomes a new directory, which isolate returns. HOME becomes a
 // directory in it if HOME is not set.
 func isolate() (dir string, err error) {
 	for _, entry := range os.Environ() {
@@ -34,7 +34,7 @@ func isolate() (dir string, err error) {
 	if err = os.Chmod(dir, 0o711); err != nil { // for servers that change their user
 		return "", err
 	}
-	// Which GStreamer complains about.
+	// GStreamer complains about a missing HOME.
 	if home, err := os.Stat(os.Getenv("HOME")); err != nil || !home.IsDir() {
 		if err := os.Setenv("HOME", filepath.Join(dir, homeName)); err != nil {
 			return "", err
@@ -49,7 +49,7 @@ func isolate() (dir string, err error) {
 // homeName is the directory in TMPDIR that becomes HOME if HOME is not set.
 const homeName = "home"
 
-// files lists the temporary files that are left in dir. It lists none after fuzzing, which kills
+// files lists the temporary files that are left in dir. It lists nothing after fuzzing, which kills
 // its workers in the middle of an input.
 func files(dir string) string {
 	if f := flag.Lookup("test.fuzz"); f != nil && f.Value.String() != "" {

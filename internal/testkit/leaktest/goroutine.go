@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// goroutines returns the stacks of the goroutines that the tests have left running. The caller's,
-// the runtime's and the test framework's are left out.
+// goroutines returns the stacks of the goroutines that the tests have left running, without those
+// of the caller, the runtime and the test framework.
 func goroutines() []string {
 	buf := make([]byte, 64<<10)
 	for {
@@ -19,7 +19,7 @@ func goroutines() []string {
 	}
 	all := strings.Split(strings.TrimSpace(string(buf)), "\n\n")
 	var left []string
-	for _, stack := range all[1:] { // the first is the caller's
+	for _, stack := range all[1:] { // the first stack is the caller's
 		if !foreign(stack) {
 			left = append(left, stack)
 		}
@@ -27,9 +27,9 @@ func goroutines() []string {
 	return left
 }
 
-// foreign reports whether a stack is of the runtime or of the test framework. The function that
-// started the goroutine tells, or, for the goroutine that feeds signals to os/signal, the function
-// that runs.
+// foreign reports whether a stack belongs to the runtime or the test framework. It checks the
+// function that started the goroutine or, for the goroutine that passes signals to os/signal, the
+// function that runs.
 func foreign(stack string) bool {
 	if strings.Contains(stack, "\nos/signal.loop(") {
 		return true

@@ -1,8 +1,7 @@
-// Package leaktest fails a package's tests when they leave a goroutine, a pooled block or a
-// temporary file. It also makes them independent of the caller's environment.
+// Package leaktest fails a package's tests if they leave a goroutine, a pooled block or a temporary
+// file behind. It also makes them independent of the caller's environment.
 //
-// A package that touches pooled memory, starts goroutines or writes files ends every test binary
-// with it:
+// In a package that uses pooled memory, starts goroutines or writes files, TestMain calls it:
 //
 //	func TestMain(m *testing.M) { leaktest.Main(m) }
 //
@@ -21,16 +20,16 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// grace is how long a goroutine that has been told to end, or the block it holds, may take. Only a
-// leak waits for it.
+// grace is the time that a goroutine may take to end after it was told to, and to release its
+// blocks. Only a leak makes a test wait for all of it.
 var grace = 10 * time.Second
 
-// Main runs the tests and exits: with their code if they fail, with 1 if they pass and leak, with 0
-// otherwise. It does not look for leaks after a failure, since a test that stops in the middle
-// leaves things behind that say nothing.
+// Main runs the tests and exits: with their code if they fail, with 1 if they pass but leak, with 0
+// otherwise. It does not check for leaks after a failure, because a test that stops in the middle
+// leaves things behind that are not leaks.
 //
-// The tests and their child processes see no variables of millrace that the caller has exported,
-// and TMPDIR is a directory that Main removes.
+// The tests and their child processes do not inherit variables of Millrace that the caller has
+// exported, and TMPDIR is a directory that Main removes.
 func Main(m *testing.M) {
 	dir, err := isolate()
 	if err != nil {
@@ -44,7 +43,7 @@ func Main(m *testing.M) {
 
 var atExit []func()
 
-// AtExit lets Main call f when all tests have ended, before it looks for leaks. f releases the
+// AtExit makes Main call f when all tests have ended, before it checks for leaks. f releases the
 // resources that the tests of a package share.
 func AtExit(f func()) { atExit = append(atExit, f) }
 
@@ -73,9 +72,9 @@ func run(tests func() int, dir string, w io.Writer) int {
 	return 1
 }
 
-// Check fails t if, when it ends, more or fewer bytes of p are in use than at this call. Parallel
-// tests need a Pool each. Cleanups run last in, first out: cleanups registered after Check have run
-// by then.
+// Check fails t if, when t ends, the bytes of p in use differ from those at this call. Each
+// parallel test needs its own Pool. Cleanups run last in, first out: cleanups registered after
+// Check have run by then.
 func Check(t testing.TB, p *millrace.Pool) {
 	t.Helper()
 	before := p.Stats().InUse
@@ -87,8 +86,7 @@ func Check(t testing.TB, p *millrace.Pool) {
 	})
 }
 
-// settled calls find until it finds nothing or the grace period is over, and returns its last
-// result.
+// settled calls find until it returns "" or the grace period is over, and returns its last result.
 func settled(find func() string) string {
 	deadline := time.Now().Add(grace)
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
@@ -100,7 +98,8 @@ func settled(find func() string) string {
 	}
 }
 
-// outstanding describes how p's bytes in use differ from want; empty if they don't.
+// outstanding describes the difference between p's bytes in use and want. It returns "" if they are
+// equal.
 func outstanding(p *millrace.Pool, want int64) string {
 	s := p.Stats()
 	if s.InUse == want {

@@ -1,6 +1,6 @@
-// Package need lets a test say that it needs a program or a feature of the kernel that this machine
-// may lack. If CI is "true" the test fails; elsewhere it is skipped, and make test lists at its end
-// what to install.
+// Package need lets a test declare that it needs a program or a feature of the kernel that this
+// machine may lack. If CI is "true", a test without it fails. Otherwise the test is skipped, and
+// make test lists at its end what to install.
 package need
 
 import (
@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// packages are Debian's packages of the programs that are not named after their package.
+// packages maps programs to their Debian packages, if the names differ.
 var packages = map[string]string{
 	"Xvfb":            "xvfb",
 	"ffprobe":         "ffmpeg",
@@ -24,15 +24,15 @@ var packages = map[string]string{
 	"valkey-server":           "valkey",
 }
 
-// Program returns the path of a program, or of the first installed one of the other names. If none
-// is installed, the test is skipped, or fails on CI.
+// Program returns the path of the program name or, if that is not installed, of the first of others
+// that is. If none is installed, the test is skipped, or fails on CI.
 func Program(t testing.TB, name string, others ...string) string {
 	t.Helper()
 	for _, n := range append([]string{name}, others...) {
 		if path, err := exec.LookPath(n); err == nil {
 			return path
 		}
-		// Debian's nginx; only root has this in the path.
+		// Debian installs nginx here, which is only in root's PATH.
 		if path, err := exec.LookPath("/usr/sbin/" + n); err == nil {
 			return path
 		}
@@ -46,8 +46,8 @@ func Program(t testing.TB, name string, others ...string) string {
 }
 
 // NginxModule returns the line of nginx.conf that loads the module "stream" or "rtmp" into the
-// nginx at path, or "" if the module is compiled in. If nginx accepts neither, the test is skipped,
-// or fails on CI.
+// nginx at path, or "" if the module is compiled in. If nginx has the module in neither form, the
+// test is skipped, or fails on CI.
 func NginxModule(t testing.TB, path, module string) (line string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -75,18 +75,18 @@ func Missing(t testing.TB, what string) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {
 		t.Fatal("needs " + what)
-		return // for the Fatal of a fake TB returns
+		return // reached because the Fatal of a fake TB returns
 	}
 	record(t.Name() + ": needs " + what + "\n")
 	t.Skip("needs " + what)
 }
 
-// listEnv names the file that scripts/needs lists at the end of a run. Without one the tests are
-// listed nowhere.
+// listEnv names the file that scripts/needs lists at the end of a run. If it is not set, the tests
+// are not listed.
 const listEnv = "MILLRACE_NEEDS"
 
-// record appends a line to that file. A line that cannot be written is missing in the list, and
-// fails no test.
+// record appends a line to the file that listEnv names. If the line cannot be written, it is
+// missing from the list, but no test fails.
 func record(line string) {
 	name := os.Getenv(listEnv)
 	if name == "" {

@@ -16,11 +16,11 @@ type BlockingLog struct {
 // A logState is the state that all handlers of one log share.
 type logState struct {
 	mu      sync.Mutex
-	blocked chan struct{} // nil, or closed when the log continues
-	stuck   []string      // what waits
+	blocked chan struct{} // closed when the log continues; nil if it does not block
+	stuck   []string      // the lines that wait
 }
 
-// NewBlockingLog returns a BlockingLog that logs to another handler.
+// NewBlockingLog returns a BlockingLog that passes records to another handler.
 func NewBlockingLog(to slog.Handler) *BlockingLog {
 	return &BlockingLog{Handler: to, logState: new(logState)}
 }
@@ -46,7 +46,7 @@ func (b *BlockingLog) WithGroup(name string) slog.Handler {
 	return &BlockingLog{b.Handler.WithGroup(name), b.logState}
 }
 
-// Block makes the log block until the function that it returns is called.
+// Block makes the log block until the returned function is called.
 func (b *BlockingLog) Block() (goOn func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -60,7 +60,7 @@ func (b *BlockingLog) Block() (goOn func()) {
 	})
 }
 
-// Holds reports whether a line with text waits.
+// Holds reports whether a line that contains text waits.
 func (b *BlockingLog) Holds(text string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

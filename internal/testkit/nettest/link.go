@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A Link is a network in front of a server. It forwards each connection to the server, and can be
+// A Link is a network connection to a server. It forwards each connection to the server, and can be
 // cut.
 type Link struct {
 	ln net.Listener
@@ -17,10 +17,10 @@ type Link struct {
 	mu    sync.Mutex
 	conns map[net.Conn]bool
 	down  bool
-	limit int64 // of the answer on a connection, in bytes
+	limit int64 // limit of the response on a connection, in bytes
 }
 
-// NewLink returns a link to an address. It ends with the test.
+// NewLink returns a Link to an address. It is closed when the test ends.
 func NewLink(t testing.TB, to string) *Link {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -49,14 +49,14 @@ func NewLink(t testing.TB, to string) *Link {
 // Address returns the address of the link.
 func (l *Link) Address() string { return l.ln.Addr().String() }
 
-// Limit makes each later connection end after n bytes of its answer.
+// Limit makes each later connection end after n bytes of its response.
 func (l *Link) Limit(n int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.limit = n
 }
 
-// Cut breaks all connections. While the link is down, there are no new ones.
+// Cut breaks all connections. If down is set, the Link accepts no new ones.
 func (l *Link) Cut(down bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -4,5 +4,5 @@ package nettest
 
 import "errors"
 
-// narrow does nothing here: these systems have no way to do it.
+// narrow returns an error: these systems do not support it.
 func narrow(uintptr, int) error { return errors.ErrUnsupported }

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// narrow sets a socket's receive buffer, and has its segments be small.
+// narrow sets the size of a socket's receive buffer, and makes its segments small.
 func narrow(fd uintptr, rcvbuf int) error {
 	return errors.Join(
 		unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, 536),

@@ -15,16 +15,17 @@ import (
 	"time"
 )
 
-// Timeout is how long Eventually waits. Only a failing test waits for so long.
+// Timeout is the longest time that Eventually waits. Only a failing test waits that long.
 const Timeout = time.Minute
 
-// plainPath matches paths that need no quotes in any configuration and leave room for Unix sockets:
-// their addresses are limited to 104 bytes on macOS and 108 on Linux. Chromium adds 46 bytes.
+// plainPath matches paths that need no quotes in any configuration and leave room for the addresses
+// of Unix sockets, which are limited to 104 bytes on macOS and 108 on Linux. Chromium adds 46
+// bytes.
 var plainPath = regexp.MustCompile(`^[-+./0-9A-Z_a-z]{1,40}$`)
 
-// MkdirPlain makes a directory for Unix sockets and for the configuration of other programs. Unlike
-// that of [testing.T.TempDir], its path is short and needs no quotes. The directory is in /tmp if
-// the path of TMPDIR is long or needs quotes. The caller removes it.
+// MkdirPlain creates a directory for Unix sockets and for the configuration of other programs.
+// Unlike that of [testing.T.TempDir], its path is short and needs no quotes. The directory is in
+// /tmp if the path of TMPDIR is long or needs quotes. The caller removes it.
 func MkdirPlain() (string, error) {
 	parent := os.TempDir()
 	if runtime.GOOS != "windows" && !plainPath.MatchString(parent) {
@@ -33,21 +34,21 @@ func MkdirPlain() (string, error) {
 	return os.MkdirTemp(parent, "millrace")
 }
 
-// PlainDir returns a directory as MkdirPlain makes them, which is removed when the test ends.
+// PlainDir returns a directory created by MkdirPlain, which is removed when the test ends.
 func PlainDir(t testing.TB) string {
 	t.Helper()
 	dir, err := MkdirPlain()
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The children of a program that was ended may still write a file.
+	// The children of a program that has been ended may still write a file.
 	t.Cleanup(func() {
 		Eventually(t, "removing "+dir, func() bool { return os.RemoveAll(dir) == nil })
 	})
 	return dir
 }
 
-// A LogBook keeps the log.
+// A LogBook is an io.Writer that keeps a log in memory.
 type LogBook struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -67,7 +68,7 @@ func (l *LogBook) String() string {
 	return l.b.String()
 }
 
-// Eventually fails the test if ok does not become true.
+// Eventually fails the test if ok does not return true within Timeout.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(Timeout); !ok(); time.Sleep(time.Millisecond) {
@@ -77,7 +78,8 @@ func Eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// TCPPair returns the two ends of a connection, with kernel buffers as small as they get if small.
+// TCPPair returns the two ends of a connection. If small is set, the kernel buffers are as small as
+// possible.
 func TCPPair(t testing.TB, small bool) (sender, receiver *net.TCPConn) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -102,8 +104,9 @@ func TCPPair(t testing.TB, small bool) (sender, receiver *net.TCPConn) {
 	return sender, receiver
 }
 
-// Dial opens a connection. Unless rcvbuf is 0 its receive buffer is so small, and its segments too:
-// the kernel would wait for whole ones to have room, a fifth of a second each time.
+// Dial opens a connection. If rcvbuf is not 0, its receive buffer has that size in bytes, and its
+// segments are small as well: the kernel would otherwise wait until a whole segment fits, a fifth
+// of a second each time.
 func Dial(t testing.TB, addr string, rcvbuf int) *net.TCPConn {
 	t.Helper()
 	d := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) (err error) {
@@ -121,7 +124,7 @@ func Dial(t testing.TB, addr string, rcvbuf int) *net.TCPConn {
 	return conn.(*net.TCPConn)
 }
 
-// Same compares long byte slices without printing them.
+// Same fails the test if two long byte slices differ. It does not print them.
 func Same(t testing.TB, what string, got, want []byte) {
 	t.Helper()
 	if bytes.Equal(got, want) {

@@ -7,33 +7,33 @@ import (
 	"testing"
 )
 
-// The ports to choose from lie below the ports of outgoing connections, which start at 32768 on
-// Linux and at 49152 on macOS, so that a server that a test kills finds its own port free when it
-// starts again.
+// The ports are chosen below those of outgoing connections, which start at 32768 on Linux and at
+// 49152 on macOS. A server that a test kills therefore finds its port free when it starts again.
 const (
 	firstPort = 12000
 	lastPort  = 31999
 )
 
-// portTries is more than enough: if half of the ports are taken, it fails once in 2^100 times.
+// portTries is more than enough: if half of the ports are in use, all tries fail once in 2^100
+// times.
 const portTries = 100
 
-// FreePort returns a port of 127.0.0.1 that a server can be started on until the test ends.
+// FreePort returns a port of 127.0.0.1 on which a server can be started until the test ends.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	return FreePorts(t, 1)
 }
 
-// FreeAddr returns 127.0.0.1 and a FreePort.
+// FreeAddr returns the address of a FreePort on 127.0.0.1.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	return loopback(FreePort(t))
 }
 
-// FreePorts returns the first of n consecutive ports that are free as [FreePort] says.
+// FreePorts returns the first of n consecutive ports that are free in the sense of [FreePort].
 //
 // On Linux the ports are reserved until the test ends: no other test of this or another process
-// gets one of them. Elsewhere another process may take them before the server listens.
+// gets one of them. On other systems another process may take them before the server listens.
 func FreePorts(t testing.TB, n int) int {
 	t.Helper()
 	for range portTries {

@@ -20,12 +20,13 @@ import (
 // Cluster is a running Redis Cluster. Its methods are for one goroutine; clients may use it
 // meanwhile.
 type Cluster struct {
-	nodes []*Server // running nodes: first the initial masters
+	nodes []*Server // the running nodes, initial masters first
 }
 
-// StartCluster starts a cluster that ends with the test: masters that share the slots evenly, and
-// replicas, which are dealt to them in turn. It takes about two seconds, because a master waits
-// that long before it serves at all. A test that changes nothing can use [SharedCluster].
+// StartCluster starts a cluster that is stopped when the test ends. The masters share the slots
+// evenly, and the replicas are assigned to the masters in turn. It takes about two seconds, because
+// a master waits that long before it serves requests. A test that changes nothing can use
+// [SharedCluster].
 func StartCluster(t testing.TB, masters, replicas int) *Cluster {
 	t.Helper()
 	c := new(Cluster)
@@ -37,8 +38,8 @@ func StartCluster(t testing.TB, masters, replicas int) *Cluster {
 }
 
 // SharedCluster returns the cluster that all tests of a package share, with three masters and three
-// replicas. The first call starts it, and it dies with the test binary, as [Shared] does. Tests use
-// different keys and leave the nodes and their slots alone.
+// replicas. The first call starts the cluster, and it dies with the test binary, as the server of
+// [Shared] does. Tests must use different keys and must not change the nodes and their slots.
 func SharedCluster(t testing.TB) *Cluster {
 	t.Helper()
 	shared.Lock()
@@ -51,11 +52,11 @@ func SharedCluster(t testing.TB) *Cluster {
 		c := new(Cluster)
 		leaktest.AtExit(func() {
 			for _, s := range c.nodes {
-				s.Kill() // it would write to its directory
+				s.Kill() // a graceful stop would write to its directory
 			}
 			_ = os.RemoveAll(dir)
 		})
-		if err := removeAtExit(dir); err != nil { // in case the test binary is killed
+		if err := removeAtExit(dir); err != nil { // for the case that the test binary is killed
 			t.Fatal(err)
 		}
 		for i := range 6 {
@@ -74,18 +75,18 @@ func SharedCluster(t testing.TB) *Cluster {
 	return shared.cluster
 }
 
-// form introduces the nodes to each other, deals the slots and the replicas, and waits until all is
-// well.
+// form connects the nodes, assigns the slots and the replicas, and waits until the cluster is
+// complete.
 func (c *Cluster) form(t testing.TB, masters int) {
 	t.Helper()
 	for i, s := range c.nodes {
 		s.id = fmt.Sprint(s.Do(t, "CLUSTER", "MYID"))
-		// Else they have to sort out who of them is right.
+		// Without different epochs, the nodes must first resolve the conflict.
 		s.Do(t, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
 		if i < masters {
 			s.Do(t, "CLUSTER", "ADDSLOTSRANGE", i*slots/masters, (i+1)*slots/masters-1)
 		}
-		for _, other := range c.nodes[:i] { // all of them, since gossip takes its time
+		for _, other := range c.nodes[:i] { // connect to all earlier nodes, because gossip is slow
 			s.Do(t, "CLUSTER", "MEET", host, other.port, other.bus)
 		}
 	}
@@ -109,18 +110,18 @@ func (c *Cluster) form(t testing.TB, masters int) {
 	}
 }
 
-// A view is a node's knowledge of the owners of the slots, in order.
+// A view is a node's list of the owners of the slots, in order.
 type view []owned
 
-// owned is a range of slots, both ends included, with the ids of its master and of the replicas
-// that live.
+// owned is a range of slots, both ends included, with the ids of its master and of its live
+// replicas.
 type owned struct {
 	first, last int
 	master      string
 	replicas    []string
 }
 
-// owner returns the id of the slot's master; empty without one.
+// owner returns the id of the slot's master, or "" if there is none.
 func (v view) owner(slot int) string {
 	for _, r := range v {
 		if r.first <= slot && slot <= r.last {
@@ -130,7 +131,7 @@ func (v view) owner(slot int) string {
 	return ""
 }
 
-// view returns that of a node which serves all slots.
+// view returns the view of a node. The node must serve all slots.
 func (s *Server) view(ctx context.Context) (v view, err error) {
 	info, err := s.fields(ctx, "CLUSTER", "INFO")
 	if err != nil {
@@ -169,7 +170,7 @@ func list(reply any) []any {
 	return elements
 }
 
-// dict returns a reply in which each value follows its name.
+// dict returns a reply that consists of names, each followed by its value.
 func dict(reply any) map[string]any {
 	m := make(map[string]any)
 	for pair := range slices.Chunk(list(reply), 2) {
@@ -178,7 +179,7 @@ func dict(reply any) map[string]any {
 	return m
 }
 
-// awaitView waits until all running nodes serve, and have the same view, which asItIsToBe accepts.
+// awaitView waits until all running nodes serve and have the same view, and asItIsToBe accepts it.
 func (c *Cluster) awaitView(t testing.TB, what string, asItIsToBe func(view) bool) (v view) {
 	t.Helper()
 	await(t, "the cluster "+what, func(ctx context.Context) error {
@@ -204,7 +205,7 @@ func (c *Cluster) view(t testing.TB) view {
 	return c.awaitView(t, "to be well", func(view) bool { return true })
 }
 
-// Addrs returns the addresses of all nodes, first those of the initial masters.
+// Addrs returns the addresses of all nodes, initial masters first.
 func (c *Cluster) Addrs() []string {
 	var addrs []string
 	for _, s := range c.nodes {
@@ -240,8 +241,8 @@ func (c *Cluster) replicated(t testing.TB, master *Server) owned {
 	return owned{}
 }
 
-// Kill ends a master as a power cut would, and waits until a replica has taken its place and all
-// nodes know it. That takes about two seconds.
+// Kill ends a master as a power cut would, and waits until a replica has replaced it and all nodes
+// know that. It takes about two seconds.
 func (c *Cluster) Kill(t testing.TB, master *Server) {
 	t.Helper()
 	slot := c.replicated(t, master).first
@@ -251,12 +252,12 @@ func (c *Cluster) Kill(t testing.TB, master *Server) {
 		t, "to have another master", func(v view) bool { return v.owner(slot) != master.id })
 }
 
-// manualFailover is how long a replica tries to fulfil CLUSTER FAILOVER; then it must be asked
-// again.
+// manualFailover is the time for which a replica tries to execute CLUSTER FAILOVER. After that the
+// command must be sent again.
 const manualFailover = 5 * time.Second
 
-// Failover swaps a master and its replica, which both live on, and waits until all nodes know it
-// and the old master is in step.
+// Failover swaps the roles of a master and its replica, which both continue to run. It waits until
+// all nodes know the new roles and the old master is in sync.
 func (c *Cluster) Failover(t testing.TB, master *Server) {
 	t.Helper()
 	r := c.replicated(t, master)
@@ -281,16 +282,17 @@ func (c *Cluster) Failover(t testing.TB, master *Server) {
 // migrateTimeout, in milliseconds, limits MIGRATE for one key.
 const migrateTimeout = 20000
 
-// Migration is a slot on its way from one master to another. A client gets ASK from the old owner
-// for the keys that are not there, be they moved or new, and MOVED from all other nodes, until
-// Finish.
+// Migration is a slot that is being moved from one master to another. Until Finish, a client gets
+// ASK from the old owner for keys that are not there, whether they are moved or new, and MOVED from
+// all other nodes.
 type Migration struct {
 	c        *Cluster
 	slot     int
 	from, to *Server
 }
 
-// BeginMigration opens the slot at both ends: at its owner, and at another master. It moves no key.
+// BeginMigration marks the slot as migrating at its owner, and as importing at another master. It
+// moves no key.
 func (c *Cluster) BeginMigration(t testing.TB, slot int) *Migration {
 	t.Helper()
 	v := c.view(t)
@@ -317,13 +319,14 @@ func (m *Migration) Move(t testing.TB, key string) {
 	}
 }
 
-// Finish moves the keys that are left, and then the slot. When it returns all nodes know.
+// Finish moves the remaining keys, and then the slot. When it returns, all nodes know the new
+// owner.
 func (m *Migration) Finish(t testing.TB) {
 	t.Helper()
 	for _, key := range list(m.from.Do(t, "CLUSTER", "GETKEYSINSLOT", m.slot, 1000)) {
 		m.Move(t, fmt.Sprint(key))
 	}
-	// The new owner first: else the slot would have no owner in between.
+	// The new owner first: otherwise the slot would have no owner in between.
 	m.to.Do(t, "CLUSTER", "SETSLOT", m.slot, "NODE", m.to.id)
 	m.from.Do(t, "CLUSTER", "SETSLOT", m.slot, "NODE", m.to.id)
 	m.c.awaitView(t, "to know the slot's new owner",
@@ -360,7 +363,8 @@ func crc16(s string) uint16 {
 	return crc
 }
 
-// KeyIn returns a key of that slot that ends in name: the same one for the same arguments.
+// KeyIn returns a key in the given slot that ends in name. It returns the same key for the same
+// arguments.
 func KeyIn(slot int, name string) string {
 	for i := 0; ; i++ {
 		if key := fmt.Sprintf("{%d}%s", i, name); Slot(key) == slot {

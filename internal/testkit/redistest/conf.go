@@ -11,43 +11,43 @@ import (
 	"sync"
 )
 
-// memory is all that the values of one test may take in one server. Beyond it a server answers OOM
-// instead of taking the machine down.
+// memory limits the memory for values in one server. Above it a server answers OOM and does not
+// exhaust the machine.
 const memory = "1gb"
 
 // dataLines is the configuration of a server that holds data.
 var dataLines = []string{
 	`save ""`,
 	"maxmemory " + memory,
-	"maxclients 500", // the default makes room for 10000
-	// The server's periodic work, such as detecting a replica, happens at once.
+	"maxclients 500", // the default reserves memory for 10000
+	// The server's periodic work, such as detecting a replica, is done without delay.
 	"hz 100",
 	"enable-debug-command local", // DEBUG SLEEP, DEBUG JMAP and the like are for tests
-	"repl-diskless-sync-delay 0", // a second replica need not be waited for
+	"repl-diskless-sync-delay 0", // do not wait for a second replica
 	"repl-ping-replica-period 1",
 }
 
-// nodeTimeout is the number of milliseconds of silence after which a node is suspected: as little
-// as a busy machine bears without taking a live one for dead.
+// nodeTimeout is the time, in milliseconds, after which a silent node is suspected to be down. It
+// is the shortest time with which a busy machine does not suspect a live node.
 const nodeTimeout = 1000
 
 // clusterLines is the configuration of a node.
 var clusterLines = []string{
 	"cluster-enabled yes",
 	fmt.Sprint("cluster-node-timeout ", nodeTimeout),
-	// A replica that was out of touch for long stands for election, too.
+	// A replica is a candidate even if it was disconnected for long.
 	"cluster-replica-validity-factor 0",
-	// A replica stays with its master, and a master without slots a master.
+	// A replica stays with its master, and a master without slots remains a master.
 	"cluster-allow-replica-migration no",
 }
 
-// An Option changes what [Start] starts.
+// An Option configures the server that [Start] starts.
 type Option func(*config)
 
 // config is the result of the options.
 type config struct {
 	password string
-	lines    []string // of redis.conf, behind our own: the last one counts
+	lines    []string // lines for redis.conf, after those of this package; the last line applies
 	tls      bool
 	unix     bool
 	cluster  bool
@@ -61,27 +61,28 @@ func configure(opts []Option) (c config) {
 	return c
 }
 
-// Password sets requirepass. [Server.Endpoint] holds it.
+// Password sets requirepass. [Server.Endpoint] returns it.
 func Password(password string) Option {
 	return func(c *config) { c.password = password }
 }
 
-// TLS has the server speak nothing else on its port. [Server.Endpoint] trusts its certificate.
+// TLS makes the server accept only TLS on its port. [Server.Endpoint] trusts its certificate.
 func TLS() Option {
 	return func(c *config) { c.tls = true }
 }
 
-// UnixSocket has the server listen on a Unix socket instead of a port.
+// UnixSocket makes the server listen on a Unix socket and not on a port.
 func UnixSocket() Option {
 	return func(c *config) { c.unix = true }
 }
 
-// Config adds lines to redis.conf. They come last and win over ours.
+// Config adds lines to redis.conf. They come last and override those of this package.
 func Config(lines ...string) Option {
 	return func(c *config) { c.lines = append(c.lines, lines...) }
 }
 
-// certificate returns that of net/http/httptest, for 127.0.0.1, which nothing else trusts.
+// certificate returns the certificate of net/http/httptest, for 127.0.0.1. No other client trusts
+// it.
 var certificate = sync.OnceValue(func() tls.Certificate {
 	srv := httptest.NewTLSServer(nil)
 	defer srv.Close()
@@ -89,7 +90,7 @@ var certificate = sync.OnceValue(func() tls.Certificate {
 })
 
 // writeCertificate writes a server's certificate to dir and returns the lines of redis.conf that
-// name it.
+// refer to it.
 func writeCertificate(dir string) (lines []string, err error) {
 	key, err := x509.MarshalPKCS8PrivateKey(certificate().PrivateKey)
 	if err != nil {

@@ -12,15 +12,16 @@ import (
 	"time"
 )
 
-// Endpoint says how a client connects to a server.
+// Endpoint describes how a client connects to a server.
 type Endpoint struct {
 	Network  string      // "tcp" or "unix"
 	Addr     string      // host:port, or the path of a Unix socket
-	Password string      // of the default user; may be empty
-	TLS      *tls.Config // nil if the server does not speak TLS
+	Password string      // password of the default user; may be empty
+	TLS      *tls.Config // nil if the server does not use TLS
 }
 
-// The limits of one attempt. A paused server must not hold a poll for long.
+// The limits of one attempt. They are short, because a paused server must not delay a poll for
+// long.
 const (
 	dialTimeout  = time.Second
 	replyTimeout = 5 * time.Second
@@ -34,7 +35,7 @@ func (e Endpoint) dial(ctx context.Context) (*conn, error) {
 		return nil, err
 	}
 	if e.TLS != nil {
-		nc = tls.Client(nc, e.TLS) // the first command begins with the handshake
+		nc = tls.Client(nc, e.TLS) // the first command starts the handshake
 	}
 	c := &conn{Conn: nc, r: bufio.NewReader(nc)}
 	if e.Password != "" {
@@ -46,20 +47,20 @@ func (e Endpoint) dial(ctx context.Context) (*conn, error) {
 	return c, nil
 }
 
-// conn is a client's connection. It speaks RESP2 and is for one goroutine.
+// conn is a client's connection. It uses RESP2 and is for one goroutine.
 type conn struct {
 	net.Conn
 	r *bufio.Reader
 }
 
-// replyError is an error that the server answers with.
+// replyError is an error reply of the server.
 type replyError string
 
 func (e replyError) Error() string { return string(e) }
 
 // do sends a command and returns the reply: a string, an int64, nil, or a []any of these and of
-// errors. It waits until the deadline of ctx, but no longer than replyTimeout. An error that the
-// server answers with is a [replyError].
+// errors. It waits until the deadline of ctx, but no longer than replyTimeout. For an error reply,
+// the error is a [replyError].
 func (c *conn) do(ctx context.Context, args ...any) (any, error) {
 	deadline := time.Now().Add(replyTimeout)
 	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
@@ -91,7 +92,7 @@ func request(args ...any) []byte {
 	return b
 }
 
-// readReply reads one reply. An error that the server answers with is its value.
+// readReply reads one reply. It returns an error reply as the value.
 func (c *conn) readReply() (any, error) {
 	line, err := c.r.ReadString('\n')
 	if err == io.EOF && line != "" {
@@ -127,7 +128,7 @@ func (c *conn) readReply() (any, error) {
 	return nil, fmt.Errorf("redistest: malformed reply: %q", line)
 }
 
-// readBulk reads a string of n bytes and its end.
+// readBulk reads a string of n bytes and the line end after it.
 func (c *conn) readBulk(n int64) (any, error) {
 	p := make([]byte, n+2)
 	if _, err := io.ReadFull(c.r, p); err == io.EOF {

@@ -11,13 +11,14 @@ import (
 	"testing"
 )
 
-// Answer is what a [Hostile] does on a request.
+// Answer is the reaction of a [Hostile] to a request.
 type Answer struct {
 	bytes string
 	close bool
 }
 
-// Say answers with these bytes, valid or not. Say("") leaves the client waiting.
+// Say answers with the bytes of b, which need not be a valid reply. Say("") leaves the client
+// waiting.
 func Say(b string) Answer { return Answer{bytes: b} }
 
 // ThenClose ends the connection after the bytes.
@@ -27,11 +28,11 @@ func (a Answer) ThenClose() Answer {
 }
 
 // Hostile is a server that sends the answers of its script to any request of any client: one answer
-// per request, in the order in which the requests arrive. After the script's end it closes the
+// per request, in the order in which the requests arrive. After the end of the script it closes the
 // connection on each request.
 //
-// A client's greeting takes nothing from the script: HELLO, AUTH, SELECT, CLIENT, READONLY,
-// READWRITE and ASKING are answered as Redis does.
+// The commands of a client's greeting use up no answer of the script: HELLO, AUTH, SELECT, CLIENT,
+// READONLY, READWRITE and ASKING are answered as Redis does.
 type Hostile struct {
 	service
 
@@ -41,7 +42,7 @@ type Hostile struct {
 	requests []string
 }
 
-// StartHostile starts one that ends with the test, and so do its connections.
+// StartHostile starts a Hostile. It and its connections are closed when the test ends.
 func StartHostile(t testing.TB, script ...Answer) *Hostile {
 	t.Helper()
 	h := &Hostile{script: slices.Clone(script)}
@@ -49,7 +50,7 @@ func StartHostile(t testing.TB, script ...Answer) *Hostile {
 	return h
 }
 
-// Endpoint returns how to connect to it.
+// Endpoint returns the Endpoint of h.
 func (h *Hostile) Endpoint() Endpoint { return Endpoint{Network: "tcp", Addr: h.Addr()} }
 
 // Script replaces the rest of the script.
@@ -66,15 +67,15 @@ func (h *Hostile) Always(a Answer) {
 	h.script, h.always = nil, &a
 }
 
-// Requests returns the requests so far, greetings not included: their words, cut to 64 bytes each,
-// with blanks between.
+// Requests returns the requests received so far, without greetings: their words, each truncated to
+// 64 bytes, separated by spaces.
 func (h *Hostile) Requests() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.requests)
 }
 
-// talk takes ownership of conn.
+// talk serves a connection. It takes ownership of conn.
 func (h *Hostile) talk(conn net.Conn) {
 	h.add(conn)
 	defer h.remove(conn)
@@ -94,14 +95,14 @@ func (h *Hostile) talk(conn net.Conn) {
 		}
 		if answer.close {
 			closeWrite(conn)
-			// A socket that is closed with bytes unread resets its connection.
+			// Read all bytes: closing a socket with unread bytes resets its connection.
 			_, _ = io.Copy(io.Discard, r)
 			return
 		}
 	}
 }
 
-// next takes an answer from the script.
+// next removes and returns the next answer of the script.
 func (h *Hostile) next(words []string) Answer {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -131,11 +132,11 @@ func greeting(words []string) (a Answer, ok bool) {
 	return Answer{}, false
 }
 
-// keptBytes is what a [Hostile] keeps of a word: enough to tell which it was.
+// keptBytes is the number of bytes of a word that a [Hostile] keeps: enough to identify the word.
 const keptBytes = 64
 
-// readRequest reads a request, an array of bulk strings, and returns the beginnings of its words.
-// The words are read to their ends, but not into memory.
+// readRequest reads a request, which is an array of bulk strings, and returns the beginnings of its
+// words. The rest of each word is read and dropped.
 func readRequest(r *bufio.Reader) (words []string, err error) {
 	n, err := readSize(r, '*')
 	for ; n > 0 && err == nil; n-- {
@@ -148,12 +149,12 @@ func readRequest(r *bufio.Reader) (words []string, err error) {
 			break
 		}
 		words = append(words, string(word))
-		_, err = io.CopyN(io.Discard, r, size-int64(len(word))+2) // and CRLF
+		_, err = io.CopyN(io.Discard, r, size-int64(len(word))+2) // includes the CRLF
 	}
 	return words, err
 }
 
-// readSize reads a line that has a kind and a number.
+// readSize reads a line that consists of a kind and a number.
 func readSize(r *bufio.Reader, kind byte) (int64, error) {
 	line, err := r.ReadString('\n')
 	if err != nil {

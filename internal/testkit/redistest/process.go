@@ -14,18 +14,18 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/childproc"
 )
 
-// shownLog is how much of the end of a server's log a failed test shows.
+// shownLog is the number of bytes at the end of a server's log that a failed test shows.
 const shownLog = 32 << 10
 
-// stopGrace is how long a server may take to end before it is killed.
+// stopGrace is the time that a server may take to end before it is killed.
 const stopGrace = 5 * time.Second
 
-// process is a program that writes to a file, and can be run again when it has ended. It needs no
-// goroutine, so that it may outlast the tests of a package without being a leak; it dies with the
-// test binary (see childproc).
+// process is a program that writes to a file, and can be started again when it has ended. It needs
+// no goroutine, so that it may outlast the tests of a package without being a leak. It dies with
+// the test binary (see childproc).
 type process struct {
-	out   *os.File // opened for reading, too; may have no name any more
-	begun int64    // the size of out when the program was last run
+	out   *os.File // opened for reading, too; the file may have been removed
+	begun int64    // the size of out when the program was last started
 
 	mu    sync.Mutex
 	cmd   *exec.Cmd
@@ -33,7 +33,7 @@ type process struct {
 	guard childproc.Guard
 }
 
-// open makes a file in dir for the output.
+// open creates a file in dir for the output.
 func (p *process) open(dir string) (err error) {
 	p.out, err = os.OpenFile(filepath.Join(dir, "output"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 	return err
@@ -73,7 +73,7 @@ func (p *process) written() int64 {
 	return info.Size()
 }
 
-// signal sends sig; to a process that has ended it does nothing.
+// signal sends sig. If the process has ended, it does nothing.
 func (p *process) signal(sig os.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,13 +83,14 @@ func (p *process) signal(sig os.Signal) error {
 	return p.cmd.Process.Signal(sig)
 }
 
-// Kill ends the server as a power cut would: no good-bye, but the kernel closes its connections.
+// Kill ends the server as a power cut would: the server says no goodbye, but the kernel closes its
+// connections.
 func (p *process) Kill() { p.end(syscall.SIGKILL) }
 
-// stop has the server shut down, and returns when it has.
+// stop shuts the server down, and returns when it has ended.
 func (p *process) stop() { p.end(syscall.SIGTERM) }
 
-// end sends sig, waits until the process has ended, and kills it when it does not.
+// end sends sig, waits until the process has ended, and kills it if it does not end in time.
 func (p *process) end(sig syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,7 +99,7 @@ func (p *process) end(sig syscall.Signal) {
 	}
 	p.ended = true
 	p.guard.Release()
-	_ = p.cmd.Process.Signal(resumeSignal) // one that was paused cannot hear SIGTERM
+	_ = p.cmd.Process.Signal(resumeSignal) // a paused process cannot receive SIGTERM
 	_ = p.cmd.Process.Signal(sig)
 	late := time.AfterFunc(stopGrace, func() { _ = p.cmd.Process.Kill() })
 	err := p.cmd.Wait()
@@ -110,12 +111,12 @@ func (p *process) end(sig syscall.Signal) {
 }
 
 // removeAtExit removes dir when this process has ended. A shell, which lives longer, does that: it
-// waits for the end of a pipe whose other end only this process has. The second attempt is for a
-// server that was just writing.
+// waits for the end of a pipe whose other end only this process has. It tries twice, for a server
+// that was just writing.
 func removeAtExit(dir string) error {
 	shell := exec.Command(
 		"/bin/sh", "-c", `trap "" INT TERM HUP; cat >/dev/null; rm -rf "$1" || { sleep 1; rm -rf "$1"; }`, "sh", dir)
-	// Stays open as long as shell refers to it, or this process lives.
+	// The pipe stays open as long as shell refers to it and this process lives.
 	if _, err := shell.StdinPipe(); err != nil {
 		return err
 	}
@@ -123,5 +124,5 @@ func removeAtExit(dir string) error {
 	return shell.Start()
 }
 
-// atExit keeps the pipes from being closed by the garbage collector.
+// atExit keeps the garbage collector from closing the pipes.
 var atExit []*exec.Cmd

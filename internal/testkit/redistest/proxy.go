@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// direction is where bytes go.
+// direction is the direction in which bytes are sent.
 type direction int
 
 const (
@@ -14,12 +14,12 @@ const (
 	toClient                  // from the server to the client
 )
 
-// Rule is something that a [Proxy] does to a connection when a number of bytes has passed in one
-// direction: at 0 before the first byte passes, at n as soon as the nth has. It does it once on
-// each connection.
+// Rule is an action of a [Proxy] on a connection after a number of bytes has passed in one
+// direction: at 0 before the first byte passes, at n as soon as the nth byte has passed. The action
+// is done once on each connection.
 //
-// The bytes are counted from [Proxy.Set], or from the beginning of a connection that is younger;
-// with On from later.
+// The bytes are counted from [Proxy.Set] on, or from the start of a connection that was opened
+// later. With On, counting starts later.
 type Rule struct {
 	dir   direction
 	at    int64
@@ -34,8 +34,8 @@ func CutRequest(n int64) Rule {
 	return Rule{dir: toServer, at: n, act: func(l *link, r *proxyRule) { l.cut(r.reset) }}
 }
 
-// CutReply ends the connection when n bytes of replies have reached the client, which gets them
-// all, and then io.EOF.
+// CutReply ends the connection when n bytes of replies have reached the client. The client receives
+// all n bytes, and then io.EOF.
 func CutReply(n int64) Rule {
 	return Rule{dir: toClient, at: n, act: func(l *link, r *proxyRule) { l.cut(r.reset) }}
 }
@@ -56,32 +56,32 @@ func SwallowReply(n int64) Rule {
 	return Rule{dir: toClient, at: n, act: func(l *link, r *proxyRule) { l.silence(r.dir) }}
 }
 
-// On returns the rule with the count beginning where these bytes end in the connection's requests:
-// for replies, with the next byte of a reply. So On("GET") leaves a client's greeting alone, which
-// is of no fixed size. Replies are not matched with requests: it fits clients that wait for a reply
-// before they send the next request.
+// On returns the rule with a count that starts where marker ends in the connection's requests. For
+// replies, it starts with the next byte of a reply. So On("GET") does not count a client's
+// greeting, whose size is not fixed. Replies are not matched with requests, so On suits clients
+// that wait for a reply before they send the next request.
 func (r Rule) On(marker string) Rule {
 	r.on = []byte(marker)
 	return r
 }
 
 // Once returns a cut for only the first connection that reaches it, so that another try succeeds.
-// It does not suit a call that the client has given up: bytes of such a call may still be passing,
-// and count.
+// It does not suit a call that the client has abandoned: bytes of such a call may still pass, and
+// are counted.
 func (r Rule) Once() Rule {
 	r.once = true
 	return r
 }
 
 // Reset returns a cut that resets the connection (RST) instead of ending it (FIN). The client may
-// lose bytes that had reached its machine.
+// lose bytes that its machine has received.
 func (r Rule) Reset() Rule {
 	r.reset = true
 	return r
 }
 
-// Proxy forwards bytes between clients and a server, unless a [Rule] says otherwise. Its methods
-// may be called from several goroutines.
+// Proxy forwards bytes between clients and a server, unless a [Rule] applies. Its methods may be
+// called from several goroutines.
 type Proxy struct {
 	service
 	server Endpoint
@@ -92,22 +92,23 @@ type Proxy struct {
 	requests int64
 }
 
-// A proxyRule is a rule that a proxy has until the next Set.
+// A proxyRule is a rule of a proxy until the next Set.
 type proxyRule struct {
 	Rule
 	released chan struct{}
 	fired    bool
 }
 
-// Endpoint returns how to connect to the server through the proxy; see [Server.Endpoint].
+// Endpoint returns the Endpoint of the server, with the address of the proxy; see
+// [Server.Endpoint].
 func (p *Proxy) Endpoint() Endpoint {
 	e := p.server
 	e.Network, e.Addr, e.TLS = "tcp", p.Addr(), e.TLS.Clone()
 	return e
 }
 
-// Set replaces all rules, and counts from zero on the open connections. The effects of the old
-// rules stay, but bytes that they hold are released.
+// Set replaces all rules, and restarts the counts on the open connections at zero. The effects of
+// the old rules remain, but bytes that they hold are released.
 func (p *Proxy) Set(rules ...Rule) {
 	p.Release()
 	p.mu.Lock()
@@ -121,7 +122,8 @@ func (p *Proxy) Set(rules ...Rule) {
 	}
 }
 
-// Release releases the bytes that HoldRequest and HoldReply hold, now and from now on, until Set.
+// Release releases the bytes that HoldRequest and HoldReply hold. Until the next Set, these rules
+// hold no more bytes.
 func (p *Proxy) Release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -133,24 +135,24 @@ func (p *Proxy) Release() {
 }
 
 // Push writes b to all clients now. In the middle of a reply it breaks the protocol; InjectReply
-// says where exactly.
+// inserts bytes at an exact position.
 func (p *Proxy) Push(b string) {
 	for _, l := range p.links() {
 		l.reply([]byte(b))
 	}
 }
 
-// Cut resets all connections. New ones are welcome.
+// Cut resets all connections. New connections are accepted.
 func (p *Proxy) Cut() {
 	for _, l := range p.links() {
 		l.cut(true)
 	}
 }
 
-// Open returns how many connections there are.
+// Open returns the number of open connections.
 func (p *Proxy) Open() int { return len(p.links()) }
 
-// Requests returns how many bytes have been sent to the server.
+// Requests returns the number of bytes that have been sent to the server.
 func (p *Proxy) Requests() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -166,11 +168,11 @@ func (p *Proxy) links() (links []*link) {
 	return links
 }
 
-// connect takes ownership of client.
+// connect connects a client to the server. It takes ownership of client.
 func (p *Proxy) connect(client net.Conn) {
 	server, err := net.Dial(p.server.Network, p.server.Addr)
 	if err != nil {
-		reset(client) // as if no server were there
+		reset(client) // as if there were no server
 		return
 	}
 	l := &link{p: p, client: client, server: server, ended: make(chan struct{})}
@@ -182,23 +184,23 @@ func (p *Proxy) connect(client net.Conn) {
 	p.remove(l)
 }
 
-// pieceSize is how much a proxy reads at once.
+// pieceSize is the number of bytes that a proxy reads at once.
 const pieceSize = 32 << 10
 
 // link is a connection through a proxy: two goroutines, one per direction.
 type link struct {
 	p              *Proxy
 	client, server net.Conn
-	ended          chan struct{} // closed when it is over: holds end
+	ended          chan struct{} // closed when the link ends, which ends holds
 	end            sync.Once
-	writing        sync.Mutex // to the client: replies, and the data of Push
+	writing        sync.Mutex // locked for writing to the client: replies, and the data of Push
 
 	// Guarded by p.mu.
 	marks []*mark // one for each of the proxy's rules, in their order
 	mute  [2]bool // drop data in that direction
 }
 
-// begin counts from here for the proxy's rules. The caller holds p.mu.
+// begin restarts the counts for the proxy's rules. The caller holds p.mu.
 func (l *link) begin() {
 	l.marks = nil
 	for _, r := range l.p.rules {
@@ -206,12 +208,12 @@ func (l *link) begin() {
 	}
 }
 
-// run passes on until both directions are over.
+// run forwards bytes until both directions have ended.
 func (l *link) run() {
 	var both sync.WaitGroup
 	both.Go(func() {
 		l.copyLoop(toServer, l.client)
-		l.endHolds() // a client that has gone reads no reply either
+		l.endHolds() // a client that has disconnected reads no reply either
 		l.server.Close()
 	})
 	both.Go(func() {
@@ -231,9 +233,9 @@ func (l *link) Close() error {
 
 func (l *link) endHolds() { l.end.Do(func() { close(l.ended) }) }
 
-// cut ends the connection as a rule says. Without a reset the client gets all that has been sent to
-// it, since its requests are still read: a socket that is closed with bytes unread resets its
-// connection.
+// cut ends the connection; hard means with a reset. Without a reset the client receives all bytes
+// that have been sent to it, because its requests are still read: closing a socket with unread
+// bytes resets its connection.
 func (l *link) cut(hard bool) {
 	l.silence(toServer)
 	l.silence(toClient)
@@ -258,8 +260,8 @@ func (l *link) hold(r *proxyRule) {
 	}
 }
 
-// copyLoop passes on one direction until its source ends, and applies the rules on the way. A
-// destination that is gone is the other direction's to notice.
+// copyLoop forwards one direction until its source ends, and applies the rules. It ignores errors
+// of the destination, because the loop of the other direction detects them.
 func (l *link) copyLoop(dir direction, from net.Conn) {
 	piece := make([]byte, pieceSize)
 	for {
@@ -288,8 +290,8 @@ func (l *link) copyLoop(dir direction, from net.Conn) {
 	}
 }
 
-// arm begins the count of rules that wait for a marker in p, which is about to pass: before the
-// server can answer it.
+// arm starts the counts of the rules whose marker ends in p, before p is forwarded and the server
+// can answer it.
 func (l *link) arm(p []byte) {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()
@@ -298,8 +300,8 @@ func (l *link) arm(p []byte) {
 	}
 }
 
-// next returns the rule that comes first within the next size bytes, and how many of them pass
-// before it; all and no rule if none does. It counts these bytes.
+// next returns the first rule that applies within the next size bytes, and the number of bytes
+// before it. If there is none, it returns no rule and size. It counts the returned number of bytes.
 func (l *link) next(dir direction, size int) (rule *proxyRule, n int) {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()
@@ -344,17 +346,17 @@ func (l *link) reply(p []byte) {
 	_, _ = l.client.Write(p)
 }
 
-// A mark is how far a connection has come with a rule.
+// A mark is the progress of a connection with a rule.
 type mark struct {
 	rule   *proxyRule
-	armed  bool  // its bytes count
-	done   bool  // passed ≤ at until then
-	passed int64 // negative while bytes up to the marker's end are still to pass
-	// The end of the requests so far, in which a marker may have begun: len(tail) < len(on)
+	armed  bool  // the bytes of the connection are counted
+	done   bool  // the action is done; until then passed ≤ at
+	passed int64 // negative until the bytes up to the end of the marker have passed
+	// The end of the requests so far, which may contain the start of a marker: len(tail) < len(on)
 	tail []byte
 }
 
-// arm searches the requests for the marker. p is about to pass.
+// arm searches the requests for the marker. p will be forwarded next.
 func (m *mark) arm(p []byte) {
 	if m.armed {
 		return

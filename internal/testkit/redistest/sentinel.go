@@ -9,28 +9,28 @@ import (
 	"testing"
 )
 
-// MasterName is the sentinel's name of its master.
+// MasterName is the name by which the sentinel knows its master.
 const MasterName = "mymaster"
 
-// sentinelTimings replace the sentinel's sense of time, in milliseconds: it is made for networks of
-// machines. While a master is down, a replica is good for its place if its INFO is no older than
-// five ping periods. It is asked for INFO each second, with any info-period: hence a ping period of
-// more than a fifth of that. The last two keep the sentinel from doing nothing for half a minute
-// ("tilt") because a busy machine has let it wait for two seconds.
+// sentinelTimings replace the sentinel's timings, in milliseconds, which are made for networks of
+// machines. While a master is down, a replica can replace it only if its INFO is no older than five
+// ping periods. The sentinel requests INFO each second, whatever the info-period is, so the ping
+// period must be more than a fifth of a second. The last two timings prevent "tilt", in which the
+// sentinel does nothing for half a minute because it was delayed for two seconds on a busy machine.
 var sentinelTimings = []any{
 	"SENTINEL", "DEBUG",
 	"info-period", 100, "ping-period", 500, "publish-period", 100, "ask-period", 100,
 	"min-link-reconnect-period", 100, "tilt-trigger", 60000, "tilt-period", 1000,
 }
 
-// Sentinel is a sentinel with its own master and replica; it alone is a quorum.
+// Sentinel is a sentinel with its own master and replica. It is a quorum by itself.
 type Sentinel struct {
 	server          *Server
 	master, replica *Server
 }
 
-// StartSentinel starts a master, a replica in step with it, and a sentinel that knows both. They
-// end with the test.
+// StartSentinel starts a master, a replica in sync with it, and a sentinel that knows both. They
+// are stopped when the test ends.
 func StartSentinel(t testing.TB) *Sentinel {
 	t.Helper()
 	s := &Sentinel{master: Start(t)}
@@ -39,7 +39,7 @@ func StartSentinel(t testing.TB) *Sentinel {
 	s.server = start(t, config{sentinel: true, lines: []string{
 		fmt.Sprintf("sentinel monitor %s %s %d 1", MasterName, host, s.master.port),
 		fmt.Sprintf("sentinel down-after-milliseconds %s %d", MasterName, nodeTimeout),
-		// For twice this time after a failover the sentinel starts none.
+		// For twice this time after a failover the sentinel starts no other one.
 		fmt.Sprintf("sentinel failover-timeout %s %d", MasterName, 2*nodeTimeout),
 	}})
 	s.server.Do(t, sentinelTimings...)
@@ -53,14 +53,15 @@ func StartSentinel(t testing.TB) *Sentinel {
 	return s
 }
 
-// Addr returns the sentinel's address, host:port. It calls its master [MasterName].
+// Addr returns the sentinel's address, host:port. The name of its master is [MasterName].
 func (s *Sentinel) Addr() string { return s.server.Addr() }
 
-// Master returns the server that was last made the master.
+// Master returns the server that became the master last.
 func (s *Sentinel) Master() *Server { return s.master }
 
-// Promote has the sentinel make the replica the master, which both live on, and waits until the
-// sentinel calls it so. The old master may be one that cannot be told.
+// Promote makes the sentinel promote the replica to master, and waits until the sentinel reports it
+// as the master. Both servers continue to run. The old master may be one that the sentinel cannot
+// reach.
 func (s *Sentinel) Promote(t testing.TB) {
 	t.Helper()
 	await(t, "the sentinel to call the replica the master", func(ctx context.Context) error {
@@ -71,8 +72,9 @@ func (s *Sentinel) Promote(t testing.TB) {
 		if addr := list(reply); len(addr) == 2 && addr[1] == strconv.Itoa(s.replica.port) {
 			return nil
 		}
-		// INPROG while it is at it; NOGOODSLAVE as long as it knows too little of the replica. It
-		// may also begin, find that out, and give up: then it is to be told again.
+		// The error is INPROG during a failover, and NOGOODSLAVE as long as the sentinel knows too
+		// little about the replica. The sentinel may also begin a failover, find that out, and give
+		// up: then the command must be sent again.
 		if _, err = s.server.do(ctx, "SENTINEL", "FAILOVER", MasterName); err == nil {
 			err = errors.New("it has begun")
 		}
@@ -81,8 +83,8 @@ func (s *Sentinel) Promote(t testing.TB) {
 	s.master, s.replica = s.replica, s.master
 }
 
-// Failover has the sentinel swap master and replica, and waits until that is over and the old
-// master is in step.
+// Failover makes the sentinel swap master and replica, and waits until the swap is complete and the
+// old master is in sync.
 func (s *Sentinel) Failover(t testing.TB) {
 	t.Helper()
 	s.Promote(t)

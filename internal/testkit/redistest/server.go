@@ -1,17 +1,18 @@
 // Package redistest starts real Redis servers for tests, and injects faults between them and a
 // client.
 //
-//   - [Start]: one server, with a password, TLS, a Unix socket or lines of redis.conf. [Shared]:
-//     one for all tests of a package.
-//   - [StartCluster]: masters and replicas; slots that move, masters that die. [SharedCluster]: one
-//     to leave whole.
-//   - [StartSentinel]: a master, a replica and a sentinel that swaps them.
-//   - [Server.Proxy]: connections that are cut, held or added to at a given byte.
-//   - [StartHostile]: no server at all, but scripted bytes.
+//   - [Start] starts one server, with a password, TLS, a Unix socket or lines of redis.conf.
+//     [Shared] returns one server for all tests of a package.
+//   - [StartCluster] starts masters and replicas. Its slots can be moved, and its masters can be
+//     killed. [SharedCluster] returns a cluster that tests must not change.
+//   - [StartSentinel] starts a master, a replica and a sentinel that swaps them.
+//   - [Server.Proxy] returns a proxy for connections that are cut, held or extended at a given
+//     byte.
+//   - [StartHostile] starts a fake server that sends scripted bytes.
 //
-// Everything listens on the loopback interface only, keeps nothing on disk, and ends with its test;
-// the processes also when the test binary is killed. Where there is no redis-server (nor
-// valkey-server) the test is skipped, or fails on CI.
+// All servers listen on the loopback interface only, keep nothing on disk, and are stopped when
+// their test ends. The processes end even if the test binary is killed. If there is no redis-server
+// (nor valkey-server), the test is skipped, or fails on CI.
 package redistest
 
 import (
@@ -37,16 +38,16 @@ import (
 // Restart, which start and end it.
 type Server struct {
 	process
-	path string // of the program
-	dir  string // ours; gone when the server is a shared one
+	path string // path of the program
+	dir  string // the server's directory; removed if the server is a shared one
 	conf config
-	port int    // 0 with a Unix socket
-	bus  int    // the port that the nodes of a cluster talk on
-	id   string // in a cluster
+	port int    // 0 if the server uses a Unix socket
+	bus  int    // the port for connections between the nodes of a cluster
+	id   string // the node's id in a cluster
 }
 
-// Start starts a server that ends with the test. If the test has failed by then, the end of the
-// server's log is shown.
+// Start starts a server that is stopped when the test ends. If the test has failed by then, the end
+// of the server's log is shown.
 func Start(t testing.TB, opts ...Option) *Server {
 	t.Helper()
 	return start(t, configure(opts))
@@ -61,7 +62,7 @@ func start(t testing.TB, c config) *Server {
 	return s
 }
 
-// newServer returns a server that answers.
+// newServer starts a server, and returns it when it answers.
 func newServer(t testing.TB, dir string, c config) *Server {
 	t.Helper()
 	s := &Server{path: need.Program(t, "redis-server", "valkey-server"), dir: dir, conf: c}
@@ -83,16 +84,17 @@ func newServer(t testing.TB, dir string, c config) *Server {
 	return s
 }
 
-// startTries is how many ports are tried when others are faster, one after the other.
+// startTries is the number of ports that are tried, one after the other, if other programs take
+// them first.
 const startTries = 5
 
-// errGaveUp is of a server that is not going to answer, which may be because its port was taken in
-// the meantime.
+// errGaveUp reports that a server will not answer, perhaps because its port was taken in the
+// meantime.
 var errGaveUp = errors.New("it gave up")
 
 func (s *Server) confPath() string { return filepath.Join(s.dir, "redis.conf") }
 
-// configure writes redis.conf, which a sentinel rewrites as it goes.
+// configure writes redis.conf, which a sentinel rewrites while it runs.
 func (s *Server) configure() error {
 	lines := []string{"bind " + host, "dir " + s.dir}
 	switch {
@@ -136,7 +138,7 @@ func (s *Server) launch() error {
 	err := poll(ctx, s.answers)
 	if err != nil {
 		if errors.Is(err, errGaveUp) {
-			s.end(0) // it may be about to say why
+			s.end(0) // the server may be about to log the reason
 		} else {
 			s.Kill()
 		}
@@ -145,8 +147,8 @@ func (s *Server) launch() error {
 	return err
 }
 
-// answers asks who answers at the server's address: another program may have been faster to take
-// the port.
+// answers checks that this server answers at its address: another program may have taken the port
+// first.
 func (s *Server) answers(ctx context.Context) error {
 	log := s.output(s.begun)
 	for _, words := range []string{"Address already in use", "FATAL CONFIG FILE ERROR", "Failed "} {
@@ -164,7 +166,7 @@ func (s *Server) answers(ctx context.Context) error {
 	return nil
 }
 
-// Restart starts a server again that Kill has ended, empty and at the same address.
+// Restart starts a server again that Kill has ended. It is empty and has the same address.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	s.stop()
@@ -204,8 +206,8 @@ func (s *Server) Addr() string {
 	return net.JoinHostPort(host, strconv.Itoa(s.port))
 }
 
-// Proxy starts a proxy before the server, on another port. It ends with the test, and so do its
-// connections.
+// Proxy starts a proxy for the server, on another port. The proxy and its connections are closed
+// when the test ends.
 func (s *Server) Proxy(t testing.TB) *Proxy {
 	t.Helper()
 	p := &Proxy{server: s.Endpoint(), released: make(chan struct{})}
@@ -213,15 +215,15 @@ func (s *Server) Proxy(t testing.TB) *Proxy {
 	return p
 }
 
-// Endpoint returns how to connect to this server, with a TLS configuration that the caller may
+// Endpoint returns the Endpoint of this server, with a TLS configuration that the caller may
 // change.
 func (s *Server) Endpoint() Endpoint {
 	return Endpoint{Network: s.network(), Addr: s.Addr(), Password: s.conf.password,
 		TLS: s.tlsConfig()}
 }
 
-// Do sends a command on a connection of its own and returns the reply: a string, an int64, nil, or
-// a []any of these. An error fails the test.
+// Do sends a command on a new connection and returns the reply: a string, an int64, nil, or a []any
+// of these. An error fails the test.
 func (s *Server) Do(t testing.TB, args ...any) any {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
@@ -242,7 +244,7 @@ func (s *Server) do(ctx context.Context, args ...any) (any, error) {
 	return c.do(ctx, args...)
 }
 
-// fields returns the "name:value" lines of INFO and CLUSTER INFO.
+// fields returns the "name:value" lines of the reply to INFO or CLUSTER INFO.
 func (s *Server) fields(ctx context.Context, args ...any) (map[string]string, error) {
 	reply, err := s.do(ctx, args...)
 	if err != nil {
@@ -257,7 +259,7 @@ func (s *Server) fields(ctx context.Context, args ...any) (map[string]string, er
 	return m, nil
 }
 
-// awaitSync waits until a replica has all that its master has.
+// awaitSync waits until a replica has all data of its master.
 func (s *Server) awaitSync(t testing.TB) {
 	t.Helper()
 	await(t, fmt.Sprintf("%s to be in step with its master", s), func(ctx context.Context) error {
@@ -281,19 +283,19 @@ func (s *Server) show(t testing.TB) {
 	})
 }
 
-// shared is started by the first test that asks for it.
+// shared is started by the first test that calls Shared.
 var shared struct {
 	sync.Mutex
 	server  *Server
 	cluster *Cluster
 }
 
-// Shared returns the server that all tests of a package share: the first call starts it, and it
-// dies with the test binary. It needs no goroutine and no file, so that [leaktest.Main] finds none,
-// and no test has to end it.
+// Shared returns the server that all tests of a package share. The first call starts it, and it
+// dies with the test binary. It needs no goroutine and no file, so that [leaktest.Main] finds no
+// leak, and no test needs to stop it.
 //
-// Tests use keys of their own and leave its configuration alone. If t fails, it shows what the
-// server wrote meanwhile.
+// Tests must use different keys and must not change the server's configuration. If t fails, it
+// shows what the server has logged meanwhile.
 //
 // [leaktest.Main]: github.com/millrace-io/millrace/internal/testkit/leaktest.Main
 func Shared(t testing.TB) *Server {
@@ -305,18 +307,18 @@ func Shared(t testing.TB) *Server {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer os.RemoveAll(dir) // the server has read its configuration, and will not write
+		defer os.RemoveAll(dir) // the server has read its configuration, and writes no files
 		shared.server = newServer(t, dir, config{})
 	}
 	shared.server.show(t)
 	return shared.server
 }
 
-// timeout is how long anything may take on a machine that is busy with other tests; only a failure
-// waits for it.
+// timeout is the time limit for every operation, on a machine that is busy with other tests. Only a
+// failure waits that long.
 const timeout = 30 * time.Second
 
-// poll calls f until it returns nil or errGaveUp, or ctx ends. It returns what f returned last.
+// poll calls f until it returns nil or errGaveUp, or ctx ends. It returns the last result of f.
 func poll(ctx context.Context, f func(ctx context.Context) error) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		err := f(ctx)
@@ -331,7 +333,7 @@ func poll(ctx context.Context, f func(ctx context.Context) error) error {
 	}
 }
 
-// await polls f; the test fails when it does not come to nil.
+// await polls f. It fails the test if f does not return nil in time.
 func await(t testing.TB, what string, f func(ctx context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
@@ -341,15 +343,16 @@ func await(t testing.TB, what string, f func(ctx context.Context) error) {
 	}
 }
 
-// tlsConfig returns a new configuration for a client that trusts the server; nil if the server does
-// not speak TLS. The server's name is set, so that it fits a [Proxy]'s address as well.
+// tlsConfig returns a new configuration for a client that trusts the server, or nil if the server
+// does not use TLS. The server's name is set, so that the configuration is valid for the address of
+// a [Proxy] as well.
 func (s *Server) tlsConfig() *tls.Config {
 	if !s.conf.tls {
 		return nil
 	}
 	leaf, err := x509.ParseCertificate(certificate().Certificate[0])
 	if err != nil {
-		panic(err) // net/http/httptest has made it
+		panic(err) // the certificate is that of net/http/httptest
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(leaf)

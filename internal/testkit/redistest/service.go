@@ -33,7 +33,7 @@ func (s *service) start(t testing.TB, serve func(net.Conn)) {
 		for {
 			conn, err := ln.Accept()
 			if err != nil {
-				return // closed
+				return // the listener is closed
 			}
 			s.mu.Lock()
 			s.accepted++
@@ -53,7 +53,7 @@ func (s *service) start(t testing.TB, serve func(net.Conn)) {
 	})
 }
 
-// add has c closed when the test ends, or at once if it has ended.
+// add arranges that c is closed when the test ends, or closes it at once if the test has ended.
 func (s *service) add(c io.Closer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,7 +63,7 @@ func (s *service) add(c io.Closer) {
 	}
 }
 
-// remove removes a closed connection.
+// remove removes a closed connection from open.
 func (s *service) remove(c io.Closer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +73,7 @@ func (s *service) remove(c io.Closer) {
 // Addr returns the address to dial, host:port.
 func (s *service) Addr() string { return s.ln.Addr().String() }
 
-// Accepted returns how many connections there have been.
+// Accepted returns the number of connections accepted so far.
 func (s *service) Accepted() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -4,7 +4,7 @@ package redistest
 
 import "syscall"
 
-// The system has no such signals: sending them is an error.
+// This system has no such signals: sending them returns an error.
 const (
 	pauseSignal  = syscall.Signal(0)
 	resumeSignal = syscall.Signal(0)

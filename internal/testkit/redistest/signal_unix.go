@@ -4,7 +4,7 @@ package redistest
 
 import "syscall"
 
-// These suspend and resume a process.
+// The signals that suspend and resume a process.
 const (
 	pauseSignal  = syscall.SIGSTOP
 	resumeSignal = syscall.SIGCONT

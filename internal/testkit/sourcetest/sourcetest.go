@@ -1,5 +1,5 @@
-// Package sourcetest has sources for tests of decoders: one that is as unsteady as a connection may
-// be, one without an end.
+// Package sourcetest has sources for tests of decoders: one that is as irregular as a connection
+// may be, and one without an end.
 package sourcetest
 
 import (
@@ -8,11 +8,11 @@ import (
 	"math/rand/v2"
 )
 
-// ErrUnsteady comes in between from an Unsteady. Nothing is lost with it.
+// ErrUnsteady is returned by an Unsteady between its bytes. No bytes are lost with it.
 var ErrUnsteady = errors.New("sourcetest: nothing for now")
 
-// Unsteady gives Rest in portions of any size, with empty reads and errors in between. io.EOF comes
-// with the last bytes.
+// Unsteady returns the bytes of Rest in portions of any size, with empty reads and errors in
+// between. It returns io.EOF together with the last bytes.
 type Unsteady struct {
 	Rest string
 	Rand *rand.Rand
@@ -37,7 +37,7 @@ func (u *Unsteady) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Loop gives the same bytes again and again.
+// Loop returns the same bytes again and again.
 type Loop struct {
 	Bytes string
 	at    int
