@@ -72,7 +72,8 @@ With --inspect it explains a token, and whether a server with the file accepts i
 	f.StringVar(&stream, "stream", "", "name of the stream, or TENANT/* or *")
 	f.StringVar(&right, "right", string(token.Read), "read, or publish, which is both")
 	f.DurationVar(&lasts, "for", time.Hour, "how long it is valid")
-	f.StringVar(&until, "until", "", "until when it is valid, such as 2030-01-31T20:00:00Z, instead of --for")
+	f.StringVar(&until, "until", "",
+		"until when it is valid, such as 2030-01-31T20:00:00Z, instead of --for")
 	f.StringVar(&inspected, "inspect", "", "explain this token instead of signing one")
 	f.BoolVar(&newKey, "new-key", false, "print a new HS256 key as a line for the key file, and no token")
 	return cmd

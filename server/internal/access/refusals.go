@@ -166,7 +166,8 @@ func (f *Refusals) Counts() map[Refused]int64 {
 // connection if a request body may still be arriving.
 func (f *Refusals) Refuse(client Kind, w http.ResponseWriter, r *http.Request, why error) {
 	if client == Viewer {
-		f.origins.Allow(w.Header(), r) // without this header a player on another site cannot see the status
+		// Without this header a player on another site cannot see the status.
+		f.origins.Allow(w.Header(), r)
 	}
 	f.NoteRequest(client, r, why)
 	refuse.WriteAndClose(w, r, refuse.SetHeader(w.Header(), why), why.Error())
@@ -239,7 +240,9 @@ func (f *Refusals) WithoutName(why error, asked string) error {
 		hidden.Reason = "bad stream name" // the reason usually quotes a part of it
 	}
 	// Names follow these words of the errors of package token.
-	for _, words := range []string{"the token is for another stream", "the claim stream is invalid"} {
+	for _, words := range []string{
+		"the token is for another stream", "the claim stream is invalid",
+	} {
 		if before, _, found := strings.Cut(hidden.Reason, words); found {
 			hidden.Reason = before + words
 		}

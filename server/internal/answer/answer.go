@@ -71,8 +71,9 @@ func (b *Budget) AddSteps() {
 type Loan struct {
 	budget   *Budget
 	requests *memory.Loans
-	loan     *memory.Loan // in Budget.Requests or Operator; nil while another limit applies to the request
-	end      func()
+	// In Budget.Requests or Operator; nil while another limit applies to the request.
+	loan *memory.Loan
+	end  func()
 }
 
 type loanKey struct{}
@@ -130,7 +131,8 @@ func (a *Loan) Resume(more int) error {
 	var err error
 	limit := a.budget.Share()
 	if limit > 0 {
-		more = int(min(int64(more), limit/2)) // a long response is allowed while there are few others
+		// A long response is allowed while there are few others.
+		more = int(min(int64(more), limit/2))
 	}
 	switch {
 	case a.loan == nil:

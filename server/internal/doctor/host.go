@@ -171,7 +171,8 @@ func parseCPU(s string) (int64, bool) {
 func (h *host) groupLimit(controller, name string, parse func(string) (int64, bool)) (least int64,
 	set bool) {
 	least = math.MaxInt64
-	own, looking := "", *h // a copy, because an error here does not count: without groups there are no limits
+	// A copy, because an error here does not count: without groups there are no limits.
+	own, looking := "", *h
 	groups, _ := looking.self().Cgroups()
 	for _, g := range groups {
 		if controller == "" && g.HierarchyID == 0 || slices.Contains(g.Controllers, controller) {

@@ -71,7 +71,8 @@ func (q *endQueue) add(e Request) {
 func (q *endQueue) drop(e *Request, why error) {
 	q.dropped++
 	q.counts.count(e.Event, "dropped")
-	if q.dropped&(q.dropped-1) == 0 { // log the 1st, 2nd, 4th, 8th, ..., so that an outage of the hook does not fill the log
+	// Log the 1st, 2nd, 4th, 8th, ..., so that an outage of the hook does not fill the log.
+	if q.dropped&(q.dropped-1) == 0 {
 		// In another goroutine, because the log may block, and the caller holds mutexes.
 		go q.log.Warn("an end could not be sent to the hook", "event", string(e.Event), "id", e.ID,
 			"reason", why, "dropped", q.dropped)

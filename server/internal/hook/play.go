@@ -39,7 +39,8 @@ type Play struct {
 	served atomic.Int64 // bytes
 
 	// Guarded by t.mu.
-	ready   chan struct{} // closed when the answer has arrived; replaced when the hook is asked again
+	// Closed when the answer has arrived; replaced when the hook is asked again.
+	ready   chan struct{}
 	asking  bool
 	answer  Answer
 	err     error

@@ -46,15 +46,16 @@ type Request struct {
 	Version int   `json:"version"`
 	Event   Event `json:"event"`
 	// ID is the same in the event that starts something and the one that ends it.
-	ID       string    `json:"id"`
-	Time     time.Time `json:"time"`           // when the event happened
-	Node     string    `json:"node,omitempty"` // the address of this node in its cluster
-	Stream   string    `json:"stream"`         // the name that the client asked for
-	Name     string    `json:"name,omitempty"` // the public name; set in end events, and for recordings
-	Protocol string    `json:"protocol,omitempty"`
-	Address  string    `json:"address,omitempty"`    // the client's IP address
-	Agent    string    `json:"user_agent,omitempty"` // the client's User-Agent
-	Query    string    `json:"query,omitempty"`      // as the client sent it
+	ID     string    `json:"id"`
+	Time   time.Time `json:"time"`           // when the event happened
+	Node   string    `json:"node,omitempty"` // the address of this node in its cluster
+	Stream string    `json:"stream"`         // the name that the client asked for
+	// The public name; set in end events, and for recordings.
+	Name     string `json:"name,omitempty"`
+	Protocol string `json:"protocol,omitempty"`
+	Address  string `json:"address,omitempty"`    // the client's IP address
+	Agent    string `json:"user_agent,omitempty"` // the client's User-Agent
+	Query    string `json:"query,omitempty"`      // as the client sent it
 	// Token is the token that the client sent in a header or in the query.
 	Token string `json:"token,omitempty"`
 
@@ -109,7 +110,8 @@ func (q *Request) key() playKey {
 
 // An Answer is what the hook has allowed.
 type Answer struct {
-	Name       string        // the public name of the stream; "" means the name that the client asked for
+	// The public name of the stream; "" means the name that the client asked for.
+	Name       string
 	MaxViewers int           // for a published stream; 0 means no limit
 	MaxTime    time.Duration // for publishing or playing; 0 means no limit
 	Keep       time.Duration // how long the answer is valid for other players with the same playKey

@@ -66,7 +66,8 @@ func (t Token) check() error {
 			t.Stream)
 	case strings.Contains(beginning, "*"), isPattern && beginning != "" &&
 		!strings.HasSuffix(beginning, "/"):
-		return fmt.Errorf("the claim stream is invalid: %.80q, * may only stand alone or at the end after /",
+		return fmt.Errorf(
+			"the claim stream is invalid: %.80q, * may only stand alone or at the end after /",
 			t.Stream)
 	case t.Expires.Unix() < 1 || t.Expires.Unix() > maxTime:
 		return errors.New("the token has to expire between 1970 and the year 9999")

@@ -87,7 +87,8 @@ type Account struct {
 	viewers int64         // when the new viewers will be within the rate
 	waiting int           // requests between StartRequest and EndRequest
 
-	sessions map[uint64]int64 // known HLS players, and until when they are known; at most maxSessions
+	// Known HLS players, and until when they are known; at most maxSessions.
+	sessions map[uint64]int64
 }
 
 const (
@@ -154,7 +155,8 @@ func (a *Account) Release() {
 	if a.held--; a.held > 0 {
 		return
 	}
-	if at := t.now(); a.viewers <= at && a.bytes.Load() <= at { // the account has nothing to remember
+	// The account has nothing to remember.
+	if at := t.now(); a.viewers <= at && a.bytes.Load() <= at {
 		delete(t.accounts, a.key)
 		return
 	}

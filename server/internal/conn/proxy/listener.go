@@ -21,7 +21,8 @@ type Config struct {
 	Trusted   *atomic.Pointer[Trusted]
 	Timeout   time.Duration // how long to wait for the header
 	Addresses *address.Table
-	Ends      context.Context // when it ends, connections stop waiting for a header; nil means never
+	// When it ends, connections stop waiting for a header; nil means never.
+	Ends context.Context
 
 	// Refused is called for a connection that is closed because of its header. It may be nil.
 	Refused func(peer net.Addr, why error)
@@ -51,7 +52,8 @@ func newConn(tcp *net.TCPConn, cfg *Config) *Conn {
 	peer := AddrOf(c.remote)
 	if c.trusted = cfg.Trusted.Load().Has(peer); !c.trusted {
 		c.direct = true
-		c.open(peer) // now rather than at the first Read, so that a client that sends nothing is counted too
+		// Now rather than at the first Read, so that a client that sends nothing is counted too.
+		c.open(peer)
 	}
 	return c
 }
