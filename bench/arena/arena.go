@@ -1,13 +1,13 @@
-// Package arena measures the cost of assembling a frame, passing it on and getting its memory back:
-// arena.Pool compared with plain Go programs, and with the Rust crate buffer_sv2, which runs as a
+// Package arena measures the cost of assembling a frame, passing it on and releasing its memory. It
+// compares arena.Pool with plain Go programs, and with the Rust crate buffer_sv2, which runs in a
 // child process.
 //
-// Every contender has the same work by a generic function. Only the loops that run some hundred
-// times a frame, or that measure single nanoseconds, are written once for each type, because a
-// generic function calls methods indirectly.
+// A generic function makes all contenders do the same work. Only the loops that run some hundred
+// times per frame, or that measure single nanoseconds, are written for each type, because a generic
+// function calls methods indirectly.
 //
-// The Rust program's work is written down here a second time, with the same random numbers, so that
-// its frames can be compared byte by byte.
+// The package also has the work of the Rust program in Go, with the same random numbers, so that
+// the frames of the Rust program can be compared byte by byte.
 package arena
 
 import (
@@ -19,8 +19,7 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// Program measures the tables. Turns are short, and there are many, so that most are not
-// interrupted.
+// Program measures the tables. Turns are short and many, so that most of them are not interrupted.
 var Program = &measure.Program{
 	Name: "arena", What: "frames assembled, handed over and released", Rounds: 15,
 	Turn:  10 * time.Millisecond,
@@ -30,42 +29,44 @@ var Program = &measure.Program{
 }
 
 const (
-	piece    = 10               // bytes of each write of a frame that arrives bit by bit
-	maxFrame = 1 << 14          // bytes of the longest message
-	spread   = 12_000           // how much shorter the shortest is
-	messages = 2_000            // until the lengths begin again; two in a row are alike
-	slotSize = 32               // bytes of a frame where the structure alone is measured
-	hold     = time.Millisecond // how long a frame is kept that was handed over
-	holders  = 256              // goroutines that keep one at a time
-	longer   = 8                // how many times as long a turn is in which frames are kept
+	piece    = 10               // bytes per write of a frame that is written in pieces
+	maxFrame = 1 << 14          // length limit of messages, in bytes
+	spread   = 12_000           // the shortest message is less than this many bytes shorter
+	messages = 2_000            // after these the lengths repeat; 2i and 2i+1 have the same
+	slotSize = 32               // bytes of a frame where only the cost of the slots is measured
+	hold     = time.Millisecond // time that a goroutine keeps a frame that was handed over
+	holders  = 256              // number of goroutines, each of which keeps one frame
+	longer   = 8                // factor for the length of turns in which frames are kept
 )
 
-// A shape is the memory of a contender, if it has a fixed one.
+// A shape is the size of a contender's memory, if that is fixed, and the way in which frames are
+// held.
 type shape struct {
-	capacity int // bytes
-	slots    int // of a Pool
-	live     int // frames held at a time
+	capacity int // in bytes
+	slots    int // number of slots of a Pool
+	live     int // number of frames held at a time
 	order    order
 }
 
-// An order is that in which frames are released.
+// An order is the order in which frames are released.
 type order string
 
 const (
-	newest    order = "newest" // the last one that was taken
+	newest    order = "newest" // the frame that was taken last
 	oldest    order = "oldest"
 	anyOrder  order = "random"
-	maxOrders       = 4096 // releases until the random order begins again
+	maxOrders       = 4096 // releases after which the random order repeats
 )
 
-// original is the shape of buffer_sv2's own benchmark; in ample no contender runs out of anything.
+// original is the shape of buffer_sv2's own benchmark. ample is so large that no contender runs out
+// of memory or slots.
 var (
 	original = shape{capacity: 5 << 16, slots: 8}
 	ample    = shape{capacity: 8 << 20, slots: 512}
 )
 
 // random is a SplitMix64 generator: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number
-// Generators", OOPSLA 2014. The Rust program has it too.
+// Generators", OOPSLA 2014. The Rust program uses the same generator.
 type random uint64
 
 func (r *random) next() uint64 {
@@ -76,8 +77,8 @@ func (r *random) next() uint64 {
 	return z ^ z>>31
 }
 
-// The input of every contender. It is not on the heap, because a larger heap would make the
-// collector run less often for contenders that make garbage.
+// The input of every contender. It is not on the heap: a larger heap makes the collector run less
+// often, which favours contenders that make garbage.
 var (
 	lengths    [messages / 2]int
 	data       [maxFrame + messages/2]byte
@@ -97,15 +98,15 @@ func init() {
 	}
 }
 
-// message returns the length of message i and its source: byte k of piece j is src[j+k], and byte k
-// of a whole message is src[k].
+// message returns the length and the source of message i. If the message is written in pieces, byte
+// k of piece j is src[j+k]. If it is written at once, byte k is src[k].
 func message(i int) (n int, src []byte) {
 	i = i / 2 % len(lengths)
 	return lengths[i], data[i:]
 }
 
-// slotOrder returns which of the frames that are held is released next, for each of maxOrders
-// operations.
+// slotOrder returns, for each of maxOrders operations, the index of the held frame that is released
+// next.
 func slotOrder(s shape) *[maxOrders]uint8 {
 	var next [maxOrders]uint8
 	for i := range next {
@@ -162,7 +163,7 @@ func run(ctx context.Context, p *measure.Params) (err error) {
 	return nil
 }
 
-// compare measures one kind of work of all contenders, and of the crate if there is one.
+// compare measures one kind of work with all contenders, and with the crate if it is not nil.
 func compare(ctx context.Context, p *measure.Params, kind, title string, crate *crate,
 	turn time.Duration) error {
 	p.Logf("arena: %s", kind)
@@ -194,7 +195,7 @@ func compare(ctx context.Context, p *measure.Params, kind, title string, crate *
 	for i, c := range costs {
 		bytes, allocs := c.Bytes.Whole(), fmt.Sprintf("%.2f", c.Allocs.Median())
 		if i >= len(all)-2 && crate != nil {
-			bytes, allocs = "-", "-" // the crate does not say
+			bytes, allocs = "-", "-" // the crate does not report them
 		}
 		t.Row(all[i].Name, c.Nanos, c.Nanos.Over(costs[ours].Nanos), c.CPU.Median(),
 			c.CPU.Over(costs[ours].CPU).Median(), bytes,
@@ -211,8 +212,8 @@ func percent(c measure.Cost) string {
 	return fmt.Sprintf("%.3g%%", 100*s.Median())
 }
 
-// slots measures the structure alone. In the last rows a Pool has just as many slots as frames are
-// held.
+// slots measures only the cost of taking and releasing frames. In the last rows a Pool has as many
+// slots as frames are held.
 func slots(ctx context.Context, p *measure.Params, title string, crate *crate) error {
 	var shapes []shape
 	for _, held := range [][2]int{{1, 8}, {4, 8}, {8, 64}, {32, 64}, {8, 8}, {64, 64}} {
@@ -237,7 +238,7 @@ func slots(ctx context.Context, p *measure.Params, title string, crate *crate) e
 		if err != nil {
 			return err
 		}
-		costs = append(costs, measure.Cost{}) // in place of the missing crate
+		costs = append(costs, measure.Cost{}) // stands in for the crate if it is missing
 		ours, rust := costs[0], costs[3]
 		t.Row(fmt.Sprintf("%d, %d, %s", s.live, s.slots, s.order), ours.Nanos, ours.Bytes.Whole(),
 			percent(ours),

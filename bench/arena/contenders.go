@@ -14,24 +14,25 @@ import (
 
 const poolName = "arena.Pool"
 
-// contenders are all that are written in Go.
+// contenders are all contenders that are written in Go.
 var contenders = []contender{
 	newContender(poolName, openPool),
 	newContender("make of the length", openMade),
 	newContender("sync.Pool", openPooled),
 }
 
-// A buffer is a contender at work: it assembles frames, each an F.
+// A buffer has the operations of a contender that assembles frames. F is the contender's type of a
+// frame.
 type buffer[F any] struct {
 	ten     func(i int) // writes message i, ten bytes at a time
 	whole   func(i int) // writes message i at once
 	take    func() F
 	bytes   func(*F) []byte
 	release func(*F)
-	outside func() uint64 // the number of frames outside of its memory; nil without such memory
+	outside func() uint64 // counts the frames outside of its own memory; nil if it has none
 }
 
-// A contender does each kind of work.
+// A contender can do each kind of work.
 type contender struct {
 	name    string
 	open    func(s shape, kind string) (do func(n int), outside func() uint64)
@@ -59,7 +60,7 @@ func newContender[F any](name string, open func(shape) buffer[F]) contender {
 
 // each writes, takes and releases n frames.
 func (b buffer[F]) each(n int, write func(int)) {
-	var frame F // one for all, because its address escapes
+	var frame F // one variable for all frames, because its address escapes
 	for i := range n {
 		write(i)
 		frame = b.take()
@@ -67,7 +68,7 @@ func (b buffer[F]) each(n int, write func(int)) {
 	}
 }
 
-// handOff gives each frame to a goroutine that keeps it for a while.
+// handOff passes each of n frames to a goroutine that keeps it for the time hold.
 func (b buffer[F]) handOff(n int) {
 	free := make(chan struct{}, holders)
 	var out sync.WaitGroup
@@ -86,10 +87,12 @@ func (b buffer[F]) handOff(n int) {
 	out.Wait()
 }
 
-// looked is the sum of the bytes that the goroutines read.
+// looked is the sum of the bytes that the goroutines read, so that the reads are not optimized
+// away.
 var looked atomic.Uint64
 
-// deliver makes messages, every other one at once, and shows each frame just before it is released.
+// deliver writes n messages, every other one at once and the rest in pieces, while live frames are
+// held. It calls show with each frame just before the frame is released.
 func (b buffer[F]) deliver(live, n int, show func(i int, frame []byte)) {
 	held := make([]F, live)
 	for i := range n + live {
@@ -110,7 +113,7 @@ func (b buffer[F]) deliver(live, n int, show func(i int, frame []byte)) {
 	}
 }
 
-// frame returns the expected bytes of message i in deliver.
+// frame returns the bytes of message i as deliver writes it.
 func frame(i int) (p []byte) {
 	n, src := message(i)
 	if i%2 == 1 {
@@ -122,7 +125,7 @@ func frame(i int) (p []byte) {
 	return p
 }
 
-// check fails unless each frame stays as it was written until it is released.
+// check returns an error unless each frame has the written bytes until it is released.
 func (c contender) check() (err error) {
 	const frames = 100
 	for _, s := range []shape{original, ample} {
@@ -141,15 +144,15 @@ func (c contender) check() (err error) {
 	return err
 }
 
-// A part of a turn is done before the clock starts: an eighth, but not less than the first and not
-// more than the second.
+// Limits of the number of operations that a turn does before the clock starts, which otherwise is
+// an eighth of the turn's operations.
 const (
 	minWarmUp = 64
 	maxWarmUp = 1024
 )
 
-// turns has the contender do work, in a new buffer each turn, so that its memory does not make the
-// collector run less often for others.
+// turns returns a measure.Contender that does one kind of work. Each turn uses a new buffer, so
+// that the memory of the buffer does not make the collector run less often for other contenders.
 func (c contender) turns(name, kind string, s shape) measure.Contender {
 	return inTurns(name, func() (func(int), func() uint64) { return c.open(s, kind) })
 }
@@ -175,8 +178,8 @@ func onHeap(p *arena.Pool) func() uint64 {
 	return func() uint64 { return p.Stats().Modes[arena.Alloc].Frames }
 }
 
-// A copy of constant length is a load and a store or two when it is written as the assignment of an
-// array.
+// The contenders copy pieces of constant length by assigning arrays, because the compiler turns the
+// assignment into one or two loads and stores.
 
 func openPool(s shape) buffer[arena.Slice] {
 	p := newPool(s)
@@ -196,7 +199,8 @@ func openPool(s shape) buffer[arena.Slice] {
 	}
 }
 
-// openMade allocates each frame with the length that is known before it comes.
+// openMade returns a buffer that allocates each frame with its exact length, which is known before
+// the frame is written.
 func openMade(shape) buffer[[]byte] {
 	var p []byte
 	return buffer[[]byte]{
@@ -222,14 +226,15 @@ func openMade(shape) buffer[[]byte] {
 	}
 }
 
-// openPooled takes slices that hold any frame from a sync.Pool.
+// openPooled returns a buffer that takes slices from a sync.Pool. Each slice has room for any
+// frame.
 func openPooled(shape) buffer[*[]byte] {
 	pool := sync.Pool{New: func() any {
 		b := make([]byte, 0, maxFrame)
 		return &b
 	}}
 	var buf *[]byte
-	var p []byte // grows from piece to piece, as a frame does that arrives bit by bit
+	var p []byte // grows from piece to piece, as for a frame of unknown length
 	return buffer[*[]byte]{
 		ten: func(i int) {
 			n, src := message(i)
@@ -253,7 +258,7 @@ func openPooled(shape) buffer[*[]byte] {
 	}
 }
 
-// poolSlots holds frames of arena.Pool and takes and releases one more.
+// poolSlots holds frames of an arena.Pool, and measures taking and releasing one more.
 func poolSlots(s shape) measure.Contender {
 	return inTurns(poolName, func() (func(int), func() uint64) {
 		p := newPool(s)
@@ -284,7 +289,7 @@ func poolSlots(s shape) measure.Contender {
 	})
 }
 
-// madeSlots is the same with a new slice each.
+// madeSlots does the same as poolSlots with a new slice for each frame.
 func madeSlots(s shape) measure.Contender {
 	return inTurns("make", func() (func(int), func() uint64) {
 		held, next := make([][]byte, s.live), slotOrder(s)
@@ -298,7 +303,7 @@ func madeSlots(s shape) measure.Contender {
 	})
 }
 
-// pooledSlots is the same with a sync.Pool.
+// pooledSlots does the same as poolSlots with slices from a sync.Pool.
 func pooledSlots(s shape) measure.Contender {
 	return inTurns("sync.Pool", func() (func(int), func() uint64) {
 		pool := sync.Pool{New: func() any {

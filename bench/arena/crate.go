@@ -12,21 +12,22 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// crateDir is where the source of the Rust program is, seen from the directory of the module.
+// crateDir is the directory of the Rust program's source, relative to the directory of this module,
+// where bench is run.
 const crateDir = "buffersv2"
 
-// errNoCrate means that the Rust program cannot be built: cargo is missing or old, or its downloads
-// fail.
+// errNoCrate is the error if the Rust program cannot be built: cargo is missing or too old, or a
+// download fails.
 var errNoCrate = fmt.Errorf("cargo %w (https://rustup.rs)", measure.ErrMissing)
 
-// A crate is the program that does the same work in Rust, a child process that is asked turn by
-// turn, so that its start is not measured. It belongs to one goroutine.
+// A crate is the Rust program that does the same work. It is a child process that gets a request
+// for each turn, so that its start is not measured. Only one goroutine may use it.
 type crate struct {
 	*measure.Child
-	version string // of the compiler
+	version string // version of the Rust compiler
 }
 
-// startCrate builds the program, whose source is in dir, and starts it. The caller calls Close.
+// startCrate builds the program, whose source is in dir, and starts it. The caller must call Close.
 func startCrate(ctx context.Context, dir string) (*crate, error) {
 	if _, err := exec.LookPath("cargo"); err != nil {
 		return nil, errNoCrate
@@ -49,7 +50,7 @@ func startCrate(ctx context.Context, dir string) (*crate, error) {
 	return &crate{child, strings.TrimSpace(string(out))}, err
 }
 
-// ask sends a line and reads the values of the one that comes back.
+// ask sends a line to the program and parses the values of its answer.
 func (c *crate) ask(line string, values ...any) error {
 	reply, err := c.Ask(line)
 	if err != nil {
@@ -61,18 +62,18 @@ func (c *crate) ask(line string, values ...any) error {
 	return nil
 }
 
-// sum does n operations of a case and returns the FNV-1a hash (64 bits) of the bytes of all frames
-// in order.
+// sum makes the program do n operations of a case. It returns the 64-bit FNV-1a hash of the bytes
+// of all frames in order.
 func (c *crate) sum(name string, n int) (sum uint64, err error) {
 	err = c.ask(fmt.Sprint("sum ", name, " ", n), &sum)
 	return sum, err
 }
 
-// turns has the crate do a case: the kind of work and the contender, and for the structure alone
-// the frames that are held and the order.
+// turns returns a measure.Contender that makes the program do the case what. A case consists of the
+// kind of work and the contender; for slots, also of the number of held frames and the order.
 func (c *crate) turns(name, what string) measure.Contender {
 	return measure.Contender{Name: name, Turn: func(n int) (measure.Turn, error) {
-		var nanos, cpu, heap float64 // of an operation
+		var nanos, cpu, heap float64 // per operation
 		err := c.ask(fmt.Sprint("run ", what, " ", n), &nanos, &cpu, &heap)
 		all := func(each float64) time.Duration { return time.Duration(each * float64(n)) }
 		return measure.Turn{Ops: n, Time: all(nanos), CPU: all(cpu),

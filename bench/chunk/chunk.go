@@ -1,13 +1,12 @@
 // Package chunk compares ways to read a source to its end and process it, 64 KiB at a time:
 // chunk.Reader, a plain loop, and klauspost's readahead. It also compares chunk.Copy with io.Copy
-// between pairs of files, connections and HTTP responses.
+// between files, connections and HTTP responses.
 //
-// The sources are a file that is in the page cache and one that waits before each read, as a disk
-// does. Every contender is used as its own documentation says, and every run checks that all bytes
-// were there.
+// The sources are a file in the page cache, and a source that waits before each read, like a disk.
+// Every contender is used as its documentation says, and every run checks that all bytes arrived.
 //
-// Half of the package is the ten pairs of a source and a target that chunk.Copy decides between,
-// each with a far end that reads and checks what arrives.
+// Half of the package is the ten pairs of a source and a target that chunk.Copy treats differently.
+// For each pair, another goroutine reads and checks the bytes that arrive.
 package chunk
 
 import (
@@ -25,7 +24,7 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// Program measures a table for each case, and one of copies.
+// Program measures a table for each case, and one table of copies.
 var Program = &measure.Program{
 	Name: "chunk", What: "a source read in chunks; chunk.Copy beside io.Copy", Rounds: 9,
 	Turn:  60 * time.Millisecond,
@@ -72,7 +71,7 @@ func (s *site) runCase(ctx context.Context, p *measure.Params, c testCase) error
 	return p.Add(t)
 }
 
-// rate is megabytes a second.
+// rate returns the megabytes per second for size bytes in the given times.
 func rate(size int, nanos measure.Series) measure.Series {
 	v := make(measure.Series, len(nanos))
 	for i := range v {
@@ -85,20 +84,20 @@ const (
 	kib = 1 << 10
 	mib = 1 << 20
 
-	fileSize  = 32 * mib               // of the file that cases read
-	blockSize = 64 * kib               // of every contender's buffer, but for readahead's defaults
-	readWait  = 500 * time.Microsecond // before each read of a source that waits
+	fileSize  = 32 * mib               // size of the file that cases read
+	blockSize = 64 * kib               // size of each contender's buffer
+	readWait  = 500 * time.Microsecond // time before each read of a source that waits
 )
 
-// A testCase is a source, and the processing of its bytes.
+// A testCase is a source, and a way to process its bytes.
 type testCase struct {
-	key  string // of the command line
+	key  string // name on the command line
 	what string
-	size int // bytes of the source
+	size int // of the source, in bytes
 
-	waits      bool        // the source does
-	deflate    bool        // the work takes long
-	contenders []contender // ratios are to the first
+	waits      bool        // whether the source waits before each read
+	deflate    bool        // whether the bytes are compressed, which takes long
+	contenders []contender // ratios are relative to the first
 }
 
 var cases = []testCase{
@@ -118,17 +117,17 @@ func caseKeys() (keys []string) {
 	return keys
 }
 
-// errOtherBytes says that bytes were lost, or came in another order.
+// errOtherBytes is the error if bytes were lost, changed or reordered.
 var errOtherBytes = errors.New("other bytes than those of the source")
 
 // A contender is a way to read a source to its end.
 type contender struct {
 	name string
-	run  func(src io.Reader, work func([]byte)) error // work borrows
+	run  func(src io.Reader, work func([]byte)) error // work borrows its argument
 }
 
-// text is the content of all sources: lines of 20 to 200 bytes, repeated. It is not on the heap,
-// because with so large a heap the collector would hardly run.
+// text is the content of all sources: lines of 20 to 200 bytes. Sources repeat it. It is not on the
+// heap, because with such a large heap the collector would hardly run.
 var text = func() (b [256 * kib]byte) {
 	x := uint64(88172645463325252)
 	for at := 0; at < len(b); {
@@ -140,7 +139,8 @@ var text = func() (b [256 * kib]byte) {
 	return b
 }()
 
-// writeLine writes a line to p, which is as long as the rest, and returns its length.
+// writeLine writes a line to the beginning of p, which is the unwritten rest of the text. It
+// returns the length of the line.
 func writeLine(p []byte, x uint64) int {
 	const least, spread = 20, 181
 	n := least + int((x>>32)*spread>>32)
@@ -160,14 +160,14 @@ type site struct {
 	compress *flate.Writer
 }
 
-// newSite makes a file of so many bytes, which is then in the page cache.
+// newSite makes a file of size bytes, which is then in the page cache.
 func newSite(size int) (*site, error) {
 	f, err := os.CreateTemp("", "bench-chunk-")
 	if err != nil {
 		return nil, err
 	}
 	s := &site{file: f}
-	err = os.Remove(f.Name()) // the kernel frees it when this process ends, however that is
+	err = os.Remove(f.Name()) // so that the kernel frees it in any case when this process ends
 	if err == nil {
 		s.compress, err = flate.NewWriter(io.Discard, flate.BestSpeed)
 	}
@@ -186,11 +186,11 @@ func newSite(size int) (*site, error) {
 	return s, nil
 }
 
-// close closes the file, which has no name any more.
+// close closes the file, which no longer has a name.
 func (s *site) close() { s.file.Close() }
 
-// source returns the case's source at its start. The file is passed without a wrapper, because
-// contenders look at its type.
+// source returns the case's source, positioned at its start. The file is passed without a wrapper,
+// because contenders check its type.
 func (s *site) source(c testCase) (io.Reader, error) {
 	if c.waits {
 		return &waiting{left: c.size}, nil
@@ -199,7 +199,7 @@ func (s *site) source(c testCase) (io.Reader, error) {
 	return s.file, err
 }
 
-// waiting is a source that waits before each read, and gives 64 KiB at most.
+// A waiting is a source that waits before each read, and returns at most 64 KiB per Read.
 type waiting struct{ at, left int }
 
 func (w *waiting) Read(p []byte) (n int, err error) {
@@ -216,20 +216,20 @@ func (w *waiting) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// work is the processing of a source's bytes.
+// A work processes the bytes of a source.
 type work struct {
 	crc      uint32
-	compress *flate.Writer // nil if crc is all
+	compress *flate.Writer // nil if only the checksum is computed
 }
 
 func (w *work) do(p []byte) {
 	w.crc = crc32.Update(w.crc, crc32.IEEETable, p)
 	if w.compress != nil {
-		w.compress.Write(p) // to nowhere, which takes all
+		w.compress.Write(p) // its output is io.Discard, which cannot fail
 	}
 }
 
-// checksum is that of all that the work of c must get.
+// checksum returns the checksum of all bytes that the work of case c must receive.
 func (c testCase) checksum() uint32 {
 	w := new(work)
 	for range c.size / len(text) {
@@ -238,8 +238,8 @@ func (c testCase) checksum() uint32 {
 	return w.crc
 }
 
-// run lets a contender read the case's source once, and returns the checksum of the bytes that it
-// got.
+// run makes a contender read the case's source once, and returns the checksum of the bytes that the
+// contender read.
 func (s *site) run(c testCase, by contender) (crc uint32, err error) {
 	src, err := s.source(c)
 	if err != nil {
@@ -254,7 +254,8 @@ func (s *site) run(c testCase, by contender) (crc uint32, err error) {
 	return w.crc, err
 }
 
-// contenders returns the contenders of a case. Lost bytes, or bytes in another order, are an error.
+// contenders returns the contenders of a case. A turn fails with errOtherBytes if a contender loses
+// or reorders bytes.
 func (s *site) contenders(c testCase) (all []measure.Contender) {
 	want := c.checksum()
 	for _, by := range c.contenders {
@@ -271,8 +272,8 @@ func (s *site) contenders(c testCase) (all []measure.Contender) {
 	return all
 }
 
-// repeat runs a function once before the clock starts, because the collector may have emptied a
-// pool, and then n times.
+// repeat calls once n times and returns the cost. It calls once a first time before the clock
+// starts, to refill pools that the collector has emptied.
 func repeat(n int, once func() error) (t measure.Turn, err error) {
 	if err := once(); err != nil {
 		return t, err

@@ -8,7 +8,7 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// byChunk are contenders that give pieces of any length.
+// byChunk has the contenders that return pieces of any length.
 var byChunk = []contender{
 	{"plain loop of Read, 64 KiB", plainLoop},
 	{"readahead, 4 of 64 KiB", readaheadChunks},
@@ -29,7 +29,7 @@ func plainLoop(src io.Reader, work func([]byte)) error {
 	}
 }
 
-// A worker is a Writer that is lent pieces by WriteTo.
+// A worker is an io.Writer that passes the pieces of WriteTo to a function, which borrows them.
 type worker func([]byte)
 
 func (w worker) Write(p []byte) (int, error) {
@@ -37,7 +37,7 @@ func (w worker) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// readaheadChunks is lent pieces by WriteTo, which saves the copy that Read would make.
+// readaheadChunks uses WriteTo, which lends the pieces and so saves the copy that Read would make.
 func readaheadChunks(src io.Reader, work func([]byte)) error {
 	r, err := readahead.NewReaderSize(src, readahead.DefaultBuffers, blockSize)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 // A copyFunc is io.Copy or chunk.Copy.
 type copyFunc func(dst io.Writer, src io.Reader) error
 
-// copiers are both; ratios are to the first.
+// copiers are both functions. Ratios are relative to the first.
 var copiers = []struct {
 	name string
 	copy copyFunc
@@ -35,7 +35,7 @@ var copiers = []struct {
 	}},
 }
 
-// copySizes are how many bytes one copy has.
+// copySizes are the numbers of bytes per copy.
 var copySizes = []int{4 * kib, 64 * kib, 16 * mib}
 
 // A pair is a source and a target.
@@ -46,7 +46,7 @@ type pair struct {
 	open func(c *closers, size int) (func(copyFunc) error, error)
 }
 
-// closers are closed in the end, the last one first.
+// closers are closed at the end, in reverse order.
 type closers []io.Closer
 
 func (c *closers) add(closer io.Closer) { *c = append(*c, closer) }
@@ -133,7 +133,7 @@ func (p pair) measure(ctx context.Context, size, rounds int, d time.Duration) ([
 	return measure.Compare(ctx, contenders, rounds, d)
 }
 
-// content gives the bytes of text without end.
+// A content is an io.Reader of the bytes of text, which it repeats without end.
 type content struct{ at int }
 
 func (c *content) Read(p []byte) (int, error) {
@@ -148,7 +148,8 @@ func contentSum(size int) uint32 {
 	return h.Sum32()
 }
 
-// contentFile makes a file without a name that has size bytes.
+// contentFile makes a file with size bytes of content. The file is already removed from its
+// directory.
 func contentFile(c *closers, size int) (*os.File, error) {
 	f, err := os.CreateTemp("", "bench-copy-")
 	if err != nil {
@@ -184,11 +185,13 @@ func connect(c *closers) (near, far *net.TCPConn, err error) {
 	return n.(*net.TCPConn), f.(*net.TCPConn), nil
 }
 
-// checkedCopies is how many copies of a pair are checked by checksum: more than warm-up and
-// calibration make at least. To check all of them would cost more than many of the copies.
+// checkedCopies is the number of copies of a pair and size that are compared by checksum. They are
+// the first ones, during warm-up and calibration. Checking all copies would cost more than many of
+// the copies themselves.
 const checkedCopies = 4
 
-// arriving surrounds a copy with a reader at the far end, which reads size bytes for each copy.
+// arriving returns a function that makes a copy with send and waits until a goroutine has read its
+// size bytes from far.
 func arriving(c *closers, far io.Reader, size int, send func(copyFunc) error) func(copyFunc) error {
 	want, checks := contentSum(size), checkedCopies
 	expect, done := make(chan bool), make(chan error, 1)
@@ -269,7 +272,7 @@ func fileToFile(c *closers, size int) (func(copyFunc) error, error) {
 	}, nil
 }
 
-// tcpToTCP has a third goroutine write the source's bytes.
+// tcpToTCP copies from a connection to which another goroutine writes the source's bytes.
 func tcpToTCP(c *closers, size int) (func(copyFunc) error, error) {
 	feeder, src, err := connect(c)
 	if err != nil {
@@ -309,16 +312,16 @@ func fileToTLS(c *closers, size int) (func(copyFunc) error, error) {
 	if err != nil {
 		return nil, err
 	}
-	srv := httptest.NewUnstartedServer(nil) // has a certificate
+	srv := httptest.NewUnstartedServer(nil) // only for its certificate
 	srv.StartTLS()
 	c.add(closeFunc(srv.Close))
 	server := tls.Server(near, &tls.Config{Certificates: srv.TLS.Certificates})
-	// The other end is this process.
+	// No verification is necessary, because the other end is in this process.
 	client := tls.Client(far, &tls.Config{InsecureSkipVerify: true})
 	return arriving(c, client, size, func(do copyFunc) error { return do(server, rewind(f)) }), nil
 }
 
-// fileToResponse has a handler copy a file to its response, for a client that asks again and again
+// fileToResponse copies a file to the response of an HTTP handler. The client repeats its request
 // on one connection.
 func fileToResponse(c *closers, size int, length, logged bool) (func(copyFunc) error, error) {
 	f, err := contentFile(c, size)
@@ -364,8 +367,8 @@ func fileToResponse(c *closers, size int, length, logged bool) (func(copyFunc) e
 	}, nil
 }
 
-// A loggedResponse is a response as most middlewares wrap it: it counts the bytes, and has no
-// ReadFrom.
+// A loggedResponse wraps a response as most middlewares do: it counts the bytes, and has no
+// ReadFrom method.
 type loggedResponse struct {
 	http.ResponseWriter
 	bytes int64
@@ -377,5 +380,5 @@ func (w *loggedResponse) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap implements the interface that http.ResponseController uses.
 func (w *loggedResponse) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -1,10 +1,10 @@
-// Package cluster measures the cost of a cluster of millrace serve compared with one server, how it
-// continues when a node or Redis dies, and computes from that the cost of many viewers. The nodes
-// are separate processes on loopback, with a redis-server. Costs are the CPU time of these
-// processes, because they share the machine's processors. Costs that are compared are measured at
-// the same time and not in turns, so that the machine is in the same state for all.
+// Package cluster measures the cost of a cluster of millrace serve compared with one server,
+// measures how streams continue when a node or Redis dies, and computes from that the cost of many
+// viewers. The nodes are separate processes on loopback, with a redis-server. Costs are the CPU
+// time of these processes, because they share the machine's processors. Costs that are compared are
+// measured at the same time instead of in turns, so that the machine is in the same state for all.
 //
-// A quarter of the package is a model: a table of arithmetic, with its assumptions in a note.
+// A quarter of the package is a model: a table of computed values, with its assumptions in a note.
 package cluster
 
 import (
@@ -19,7 +19,8 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// Program has one table for each part, and one for each case of the parts cost and capacity.
+// Program measures a table for each part, and for the parts cost and capacity a table for each
+// case.
 var Program = &measure.Program{
 	Name: "cluster", What: "nodes that share streams: costs, failures, and a model of many viewers",
 	Rounds: 3,
@@ -47,10 +48,10 @@ var options struct {
 	model           model
 }
 
-// bound is the default of --latency.
+// bound is the default of the flag --latency of millrace serve.
 const bound = 50 * time.Millisecond
 
-// bitRate is that of each stream, in bits a second.
+// bitRate is the bit rate of each stream, in bits per second.
 const bitRate = 2_150_000
 
 func run(ctx context.Context, p *measure.Params) error {
@@ -84,12 +85,12 @@ func run(ctx context.Context, p *measure.Params) error {
 // A bench is one run of the program.
 type bench struct {
 	*measure.Params
-	dir   string // of the servers
-	bin   string // millrace
-	costs costs  // of the model: the values of flags until they are measured
+	dir   string // directory for the executables and the files of Redis
+	bin   string // the millrace executable
+	costs costs  // inputs of the model: the values of flags until they are measured
 }
 
-// Add hides that of Params to say how busy the machine was.
+// Add adds a table, with a note on how busy the machine was. It hides Params.Add.
 func (b *bench) Add(t *measure.Table) error {
 	if fs, err := procfs.NewDefaultFS(); err == nil {
 		if load, err := fs.LoadAvg(); err == nil {

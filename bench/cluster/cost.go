@@ -10,11 +10,12 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// A placing is where the publishers and the viewers of a load are.
+// A placing is where the publishers and the viewers of a load are connected. The publishers are at
+// node 0.
 type placing struct {
 	name    string
-	nodes   int // of a cluster; 0: a server alone
-	viewers int // the node where they are; -1: there are none
+	nodes   int // number of nodes of the cluster; 0: a single server
+	viewers int // index of the viewers' node; -1: no viewers
 }
 
 var placings = []placing{
@@ -24,15 +25,15 @@ var placings = []placing{
 	{"nowhere", 2, -1},
 }
 
-// The probes of a turn.
+// The indexes of a turn's probes.
 const (
 	atOwner = iota
 	atEdge
 	atRedis
 )
 
-// take applies the load of a case to new servers for each placing, to all of them at the same time,
-// so that the rest of the machine is the same for all. The results are in the order of the
+// take starts new servers for each placing and applies the load of case c to all of them at the
+// same time, so that the rest of the machine is the same for all. The results are in the order of
 // placings.
 func (b *bench) take(ctx context.Context, c testCase) ([]*result, error) {
 	var loads []func() (*result, error)
@@ -65,7 +66,7 @@ func (b *bench) take(ctx context.Context, c testCase) ([]*result, error) {
 	return together(loads)
 }
 
-// together runs loads at the same time.
+// together runs all loads at the same time and waits for them.
 func together(loads []func() (*result, error)) ([]*result, error) {
 	results, errs := make([]*result, len(loads)), make([]error, len(loads))
 	var running sync.WaitGroup
@@ -76,7 +77,7 @@ func together(loads []func() (*result, error)) ([]*result, error) {
 	return results, errors.Join(errs...)
 }
 
-// rounds calls take once a round. It returns the results of each load.
+// rounds calls take once in each round. It returns, for each load, its results of all rounds.
 func (b *bench) rounds(ctx context.Context, c testCase,
 	take func(context.Context, testCase) ([]*result, error)) (
 	[][]*result, error,
@@ -121,7 +122,7 @@ func (b *bench) cost(ctx context.Context) error {
 	return nil
 }
 
-// each is the CPU time that a probe has grown by for a stream and a second, in ms.
+// each returns the growth of a CPU probe per stream and second, in ms.
 func each(c testCase, results []*result, probe int) measure.Series {
 	return series(
 		results, func(
@@ -171,10 +172,10 @@ func costTable(c testCase, results [][]*result) *measure.Table {
 	return t
 }
 
-// mostNodes is how many nodes the part capacity compares.
+// mostNodes is the largest number of nodes that the part capacity compares.
 const mostNodes = 3
 
-// capacity compares clusters of one node and more under the same load, at the same time.
+// capacity compares clusters of one to mostNodes nodes under the same load, at the same time.
 func (b *bench) capacity(ctx context.Context) error {
 	cases, err := parseCases(options.capacity)
 	if err != nil {
@@ -251,7 +252,7 @@ func capacityTable(c testCase, results [][]*result) *measure.Table {
 	return t
 }
 
-// copies counts the bytes between nodes.
+// copies measures how often the bytes of a stream are sent between nodes.
 func (b *bench) copies(ctx context.Context) error {
 	t := measure.NewTable(
 		"cluster-copies", fmt.Sprintf("Bytes between nodes, a stream of %.2f Mbit/s", bitRate/1e6),
@@ -266,7 +267,8 @@ func (b *bench) copies(ctx context.Context) error {
 				if err != nil {
 					return err
 				}
-				// All edges' viewers together get edges*viewers copies.
+				// r.bytes is the sum over all viewers, which are edges*viewers, and so contains
+				// each stream's bytes that often.
 				ratio = append(ratio, r.grown[0]*float64(viewers)/r.bytes)
 			}
 			b.Logf("cluster: %d edges with %d viewers: %v copies", edges, viewers, ratio)

@@ -9,17 +9,17 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// A counter forwards connections to a server, and counts the bytes of the responses.
+// A counter is a proxy that forwards connections to a server and counts the bytes of the responses.
 type counter struct {
 	l     net.Listener
 	bytes atomic.Int64
 
 	mu      sync.Mutex
-	open    map[net.Conn]bool // nil once it is closed
+	open    map[net.Conn]bool // nil after close
 	running sync.WaitGroup
 }
 
-// countBytes listens on a free port for the server at to.
+// countBytes starts a counter for the server at the address to. It listens on a free port.
 func countBytes(to string) (*counter, error) {
 	addr, err := measure.FreeAddr()
 	if err != nil {
@@ -65,7 +65,7 @@ func (c *counter) pass(from net.Conn, to string) {
 	delete(c.open, server)
 }
 
-// keep has the connections closed by close. It reports whether that is still to come.
+// keep registers connections that close closes. It returns false if close has already been called.
 func (c *counter) keep(conns ...net.Conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,18 +13,19 @@ import (
 // keyInterval is the time between the keyframes of encoders.
 const keyInterval = 2 * time.Second
 
-// An encoder publishes one stream until it is stopped, to one server. Each begins with a keyframe.
+// An encoder publishes one stream to one server until it is stopped. Its stream begins with a
+// keyframe.
 type encoder struct {
-	began time.Time          // its first try to connect
-	live  chan struct{}      // closed when it is let in, at admitted
-	cut   context.CancelFunc // the connection breaks
-	hang  chan struct{}      // closed: it sends nothing more
-	done  chan error         // has why it ended, once
+	began time.Time          // time of the first attempt to connect
+	live  chan struct{}      // closed at the time admitted, when the server accepts the encoder
+	cut   context.CancelFunc // breaks the connection
+	hang  chan struct{}      // once closed, the encoder sends nothing more
+	done  chan error         // receives one value, the reason for the end
 
 	admitted time.Time
 }
 
-// encode starts an encoder, which tries to connect until it is let in.
+// encode starts an encoder, which tries to connect until the server accepts it.
 func encode(ctx context.Context, to *node, stream string) *encoder {
 	e := &encoder{began: time.Now(), live: make(chan struct{}), hang: make(chan struct{}),
 		done: make(chan error, 1)}
@@ -33,7 +34,7 @@ func encode(ctx context.Context, to *node, stream string) *encoder {
 	return e
 }
 
-// tryAgain is how long an encoder waits after a refusal.
+// tryAgain is the time that an encoder waits after a refusal.
 const tryAgain = 100 * time.Millisecond
 
 func (e *encoder) run(ctx context.Context, to *node, stream string) error {
@@ -69,27 +70,29 @@ func (e *encoder) run(ctx context.Context, to *node, stream string) error {
 	}
 }
 
-// stop cuts the connection, and waits until that is done.
+// stop breaks the connection and waits until the encoder has ended.
 func (e *encoder) stop() {
 	e.cut()
 	e.done <- <-e.done
 }
 
-// A frame is a frame as a viewer received it.
+// A frame describes a frame that a viewer received.
 type frame struct {
-	seq      uint64 // its number at its encoder
+	seq      uint64 // tag number, which its encoder counts
 	sent, at time.Time
 	picture  bool
 }
 
-// A watcher watches a stream until it is closed, and compares every byte with the encoders' bytes.
+// A watcher watches a stream until close is called, and compares every byte with the bytes of the
+// encoders.
 type watcher struct {
-	frames chan frame // closed at the end
-	err    error      // why; set before frames is closed
+	frames chan frame // closed when watching ends
+	err    error      // why watching ended; set before frames is closed
 	stop   context.CancelFunc
 }
 
-// maxFrames is how many frames a watcher keeps that are not asked for: of some minutes.
+// maxFrames is the number of frames that a watcher buffers until next is called, those of some
+// minutes.
 const maxFrames = 1 << 15
 
 func watch(ctx context.Context, from *node, stream string) *watcher {
@@ -118,7 +121,7 @@ func (w *watcher) run(ctx context.Context, from *node, stream string) error {
 		if err != nil {
 			return err
 		}
-		if seq == 0 { // a header
+		if seq == 0 { // a sequence header or metadata
 			continue
 		}
 		select {
@@ -138,7 +141,7 @@ func (w *watcher) next() (frame, error) {
 	return f, nil
 }
 
-// pictureSince waits for the first video frame that was sent at a time or later.
+// pictureSince waits for the first video frame that was sent at time t or later.
 func (w *watcher) pictureSince(t time.Time) (frame, error) {
 	for {
 		f, err := w.next()
@@ -148,22 +151,22 @@ func (w *watcher) pictureSince(t time.Time) (frame, error) {
 	}
 }
 
-// close ends it.
+// close stops watching and waits for the end.
 func (w *watcher) close() {
 	w.stop()
 	for range w.frames {
 	}
 }
 
-// checked is how many frames a viewer must get, one after the other and as they were published,
-// before a load begins.
+// checked is the number of frames that a viewer must receive before a load begins, in sequence and
+// with the published bytes.
 const checked = 40
 
-// trialTime bounds a check and a trial.
+// trialTime limits the time of a check or a trial.
 const trialTime = time.Minute
 
-// checkDelivery fails unless a stream that is published at a node arrives at a viewer of another
-// one.
+// checkDelivery returns an error unless a stream that is published at one node arrives at a viewer
+// of another node.
 func checkDelivery(ctx context.Context, publishedAt, watchedAt *node) error {
 	ctx, cancel := context.WithTimeout(ctx, trialTime)
 	defer cancel()

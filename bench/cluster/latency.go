@@ -9,7 +9,8 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// ages are times of frames in ms, one value for each start of the nodes.
+// ages are quantiles of times in ms, such as the age of frames, with one value for each start of
+// the nodes.
 type ages struct {
 	name          string
 	p50, p99, max measure.Series
@@ -22,7 +23,7 @@ func (a *ages) add(of []time.Duration) {
 	a.max = append(a.max, milliseconds(of[len(of)-1]))
 }
 
-// latency compares the moments when the same frames come to viewers of two nodes.
+// latency compares the times at which the same frames arrive at viewers of two nodes.
 func (b *bench) latency(ctx context.Context) error {
 	rows := []*ages{{name: "the owner"}, {name: "an edge"},
 		{name: "an edge, minus the same frame at the owner"}}
@@ -34,8 +35,8 @@ func (b *bench) latency(ctx context.Context) error {
 	return b.Add(latencyTable(rows))
 }
 
-// ages starts two nodes, and adds to each row: of a viewer at the owner, of one at the edge, and
-// the difference.
+// ages starts two nodes and adds a value to each row: the age of frames at a viewer of the owner,
+// the age at a viewer of the edge, and the difference.
 func (b *bench) ages(ctx context.Context, rows []*ages) error {
 	s, err := b.nodes(ctx, 2, false)
 	if err != nil {
@@ -49,7 +50,8 @@ func (b *bench) ages(ctx context.Context, rows []*ages) error {
 	owner, edge := watch(ctx, s.nodes[0], "ages"), watch(ctx, s.nodes[1], "ages")
 	defer owner.close()
 	defer edge.close()
-	// Frames from before they joined may have any age.
+	// Frames that were sent before the viewers joined may have any age, so the first second is
+	// omitted.
 	from := time.Now().Add(time.Second)
 	until := from.Add(time.Duration(options.seconds) * time.Second)
 	at := make(map[uint64]time.Time)

@@ -10,15 +10,17 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// costs are the inputs of the model.
+// costs are the measured inputs of the model.
 type costs struct {
-	stream float64 // CPU ms a second that a node needs for a stream that it receives
-	sent   float64 // CPU s for 10⁹ bytes that it sends
-	// CPU µs of Redis, for each; heard is for each node that hears an event.
+	stream float64 // CPU ms per second of a node for each stream that it receives
+	sent   float64 // CPU s of a node for each 10⁹ bytes that it sends
+	// CPU µs of Redis for each operation. heard is the cost of one event for each node that
+	// receives it.
 	claim, renew, lookup, heard float64
 }
 
-// A measured is the use of an edge under a case, in medians per second.
+// A measured has the load and the CPU time of an edge in a case: the number of streams, and per
+// second the medians of 10⁹ bytes sent and of CPU seconds.
 type measured struct {
 	streams, gb, cpu float64
 }
@@ -33,8 +35,9 @@ func newMeasured(c testCase, edge []*result) measured {
 	}
 }
 
-// learn solves cpu = streams*stream + gb*sent for the first and the last case. Two cases of one
-// shape say nothing.
+// learn computes c.stream and c.sent. It solves cpu = streams*stream + gb*sent for the first and
+// the last case. It leaves c unchanged if the two cases do not determine both costs, for example
+// because they have the same shape.
 func (c *costs) learn(m []measured) {
 	a, b := m[0], m[len(m)-1]
 	det := a.streams*b.gb - b.streams*a.gb
@@ -44,7 +47,7 @@ func (c *costs) learn(m []measured) {
 	}
 }
 
-// A model is a cluster on paper.
+// A model is a computed cluster, with the parameters that flags set.
 type model struct {
 	viewers, streams, spread int
 	mbit, cores, use, extra  float64
@@ -62,7 +65,7 @@ func (m *model) flags(f *flag.FlagSet) {
 	f.Float64Var(&m.use, "use", 0.7, "share of processors and network that is used")
 	f.Float64Var(
 		&m.extra, "extra", 2, "times the CPU that was measured: loopback has no network card")
-	// From the last run on an idle machine: bench/results.
+	// The default values are from the last run on an idle machine: bench/results.
 	f.Float64Var(&m.costs.stream, "cost-stream", 0.5,
 		"CPU ms a second for a stream that a node receives, unless it is measured")
 	f.Float64Var(&m.costs.sent, "cost-sent", 0.6, "CPU s/GB sent, unless it is measured")
@@ -76,25 +79,27 @@ func (m *model) flags(f *flag.FlagSet) {
 		"CPU µs of Redis for a heartbeat that a node hears, unless it is measured")
 }
 
-// A plan is the result for one number of nodes.
+// A plan is what the model computes for a given number of nodes.
 type plan struct {
 	nodes    int
-	pulls    float64 // of all nodes
-	in, out  float64 // Gbit/s of a node
-	cpu      float64 // processors of a node
-	between  float64 // Gbit/s between all nodes
-	renewals float64 // a second
-	heard    float64 // heartbeats a second that Redis delivers
-	// A second, if all streams are watched by HLS at these nodes: each node asks once a lease.
+	pulls    float64 // streams that nodes pull from other nodes, summed over all nodes
+	in, out  float64 // Gbit/s of one node
+	cpu      float64 // processors of one node
+	between  float64 // Gbit/s between nodes, in all
+	renewals float64 // renewals of leases per second
+	heard    float64 // heartbeats per second that Redis delivers
+	// Lookups per second if all streams are watched over HLS at these nodes. Each node looks up a
+	// stream once per lease.
 	lookups    float64
-	redis      float64 // processors, without the lookups
-	ofOneOwner float64 // Gbit/s that the owner of one stream sends to other nodes
+	redis      float64 // processors of Redis, without those for the lookups
+	ofOneOwner float64 // Gbit/s that the owner of a stream sends to other nodes for that stream
 }
 
-// renewals is how often a lease is renewed while it lasts.
+// renewals is the number of times that a lease is renewed during its duration.
 const renewals = 3
 
-// with computes a plan. Viewers come to nodes at random.
+// with returns the plan for the given number of nodes. The model assumes that viewers are spread
+// over the nodes at random.
 func (m *model) with(nodes int) plan {
 	n, streams, viewers, gbit := float64(nodes), float64(m.streams), float64(m.viewers), m.mbit/1000
 	p := plan{nodes: nodes}
@@ -102,9 +107,10 @@ func (m *model) with(nodes int) plan {
 	if m.spread > 0 {
 		within = min(n, float64(m.spread))
 	}
-	// Nodes with viewers of a stream.
+	// The expected number of nodes that have viewers of a stream.
 	watching := within * (1 - math.Pow(1-1/within, viewers/streams))
-	// The owner is one of them as often as any node is.
+	// The owner is among these nodes with the same probability as any other node, and does not
+	// pull.
 	pulled := watching * (1 - 1/n)
 	p.pulls = streams * pulled
 	p.between = p.pulls * gbit
@@ -120,10 +126,12 @@ func (m *model) with(nodes int) plan {
 	return p
 }
 
-// mostModelled bounds the search: nodes remember no more of each other.
+// mostModelled limits the number of nodes of a plan: a node remembers at most this number of other
+// nodes.
 const mostModelled = 4096
 
-// plan returns the plan with the fewest nodes, and their limit.
+// plan returns the plan with the fewest nodes that suffice, and the resource that limits them. nic
+// is the network speed of a node in Gbit/s.
 func (m *model) plan(nic float64) (p plan, limit string, err error) {
 	for n := 1; n <= mostModelled; n++ {
 		p = m.with(n)
@@ -145,14 +153,14 @@ func (m *model) plan(nic float64) (p plan, limit string, err error) {
 		mostModelled, m.viewers, nic)
 }
 
-// nodesOfRedis is the number of nodes that one processor of Redis can serve with announcements, in
-// addition to the renewals.
+// nodesOfRedis returns the number of nodes whose heartbeats one processor of Redis can deliver, in
+// addition to the renewals of leases.
 func (m *model) nodesOfRedis() float64 {
 	renew := m.with(1).renewals * m.costs.renew / 1e6
 	return math.Sqrt(max(0, m.use-renew) * 1e6 / m.costs.heard * benchLease.Seconds() / renewals)
 }
 
-// model prints the meaning of the costs for many viewers.
+// model adds a table of what the costs mean for many viewers.
 func (b *bench) model(context.Context) error {
 	m := options.model
 	m.costs = b.costs

@@ -12,13 +12,14 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// The load of an outage: each node has publishers, and viewers of all streams.
+// outageCase is the load of an outage: each node has publishers, and viewers of all streams.
 var outageCase = testCase{streams: 6, viewers: 9}
 
-// outageBitRate is the bit rate of each stream. Frames are counted, so their size does not matter.
+// outageBitRate is the bit rate of each stream, in bits per second. Frames are only counted, so
+// that their size does not matter.
 const outageBitRate = 500_000
 
-// outage takes Redis away from running streams, in each of the ways.
+// outage measures how running streams continue without Redis, for each kind of outage.
 func (b *bench) outage(ctx context.Context) error {
 	t := measure.NewTable(
 		"cluster-outage", fmt.Sprintf(
@@ -46,7 +47,8 @@ func (b *bench) outage(ctx context.Context) error {
 	return b.Add(t)
 }
 
-// An outage has Redis gone, and back with or without its data.
+// An outage is a way in which Redis becomes unavailable (go_) and available again (end), with or
+// without its data.
 type outage struct {
 	name     string
 	go_, end func(ctx context.Context, s *site) error
@@ -65,7 +67,8 @@ var outages = []outage{
 		func(ctx context.Context, s *site) error { return s.startRedis(ctx) }},
 }
 
-// without runs streams through an outage. known is how long it took until Redis knew all owners.
+// without runs streams through an outage. known is the time from the return of Redis until Redis
+// knew the owners of all streams.
 func (b *bench) without(ctx context.Context, o outage) (r load.Report, known time.Duration,
 	err error) {
 	s, err := b.nodes(ctx, 3, false)
@@ -76,7 +79,7 @@ func (b *bench) without(ctx context.Context, o outage) (r load.Report, known tim
 	cfg := load.Config{
 		Names: outageCase.names(), Viewers: outageCase.viewers, BitRate: outageBitRate,
 		Protocol: newSpread(outageCase.names(), s.nodes, s.nodes),
-		// at most
+		// Duration is a maximum.
 		Ramp: time.Second, Settle: 3 * time.Second, Duration: 2*options.outage + trialTime,
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -115,7 +118,8 @@ func (b *bench) without(ctx context.Context, o outage) (r load.Report, known tim
 // errPassed ends the load of an outage.
 var errPassed = errors.New("the outage has passed")
 
-// suffer has Redis gone and back, and returns how long it took until it knew all owners.
+// suffer makes Redis unavailable for the time options.outage. It returns the time from the return
+// of Redis until Redis knew the owners of all streams.
 func (s *site) suffer(ctx context.Context, o outage) (time.Duration, error) {
 	d, err := s.directory(ctx)
 	if err != nil {
@@ -138,10 +142,10 @@ func (s *site) suffer(ctx context.Context, o outage) (time.Duration, error) {
 		}
 	}
 	known := time.Since(began)
-	return known, pause(ctx, options.outage/6) // its effects come soon
+	return known, pause(ctx, options.outage/6) // late effects of the outage come soon
 }
 
-// pause waits, or until ctx ends.
+// pause waits for the time d. If ctx ends before, it returns the cause.
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):

@@ -13,17 +13,17 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// benchLease is the default of millrace serve.
+// benchLease is the default duration of a lease in millrace serve.
 const benchLease = 5 * time.Second
 
-// A directory is a program that sends Redis the requests of nodes.
+// A directory is a child process that sends the same requests to Redis as nodes do.
 type directory struct {
 	cmd    *exec.Cmd
 	tasks  io.WriteCloser
 	answer *bufio.Scanner
 }
 
-// directory starts a directory. The caller calls close.
+// directory starts a directory for the Redis of s. The caller must call close.
 func (s *site) directory(ctx context.Context) (*directory, error) {
 	bin, err := measure.Build(ctx, s.b.dir, "server/internal/bench/directory")
 	if err != nil {
@@ -42,7 +42,7 @@ func (s *site) directory(ctx context.Context) (*directory, error) {
 	return d, d.cmd.Start()
 }
 
-// do has the directory do a task, and returns when it is done.
+// do makes the directory do a task, and returns when the task is done.
 func (d *directory) do(task string) error {
 	if _, err := fmt.Fprintln(d.tasks, task); err != nil {
 		return err
@@ -62,14 +62,14 @@ func (d *directory) close() {
 	_ = d.cmd.Wait()
 }
 
-// A directoryTask is one thing that nodes ask of Redis.
+// A directoryTask is a kind of request that nodes send to Redis.
 type directoryTask struct {
 	name string
-	task string // of the program
+	task string // name of the task in the directory program
 	cost func(*costs) *float64
 }
 
-// calls is how often each task is done in a round.
+// calls is the number of times that each task is done in a round.
 const calls = 20_000
 
 var directoryTasks = []directoryTask{
@@ -81,7 +81,7 @@ var directoryTasks = []directoryTask{
 		func(c *costs) *float64 { return &c.heard }},
 }
 
-// redis measures Redis' own CPU time for the requests of nodes.
+// redis measures the CPU time of Redis itself for the requests of nodes.
 func (b *bench) redis(ctx context.Context) error {
 	s := &site{b: b}
 	defer s.close()
@@ -100,7 +100,7 @@ func (b *bench) redis(ctx context.Context) error {
 	cpu := cpuOf(s.redis)
 	err = measure.Rounds(ctx, len(directoryTasks), b.Rounds, func(round, i int) error {
 		task := directoryTasks[i].task
-		if round == 0 { // the scripts are there, and the streams
+		if round == 0 { // load the scripts and create the streams
 			if err := d.do("claim 500"); err != nil {
 				return err
 			}

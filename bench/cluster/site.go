@@ -15,39 +15,39 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// A site is a Redis and the nodes that share it, or a server alone.
+// A site is a Redis with the nodes that share it, or a single server.
 type site struct {
 	b     *bench
-	flags []string // of the nodes
+	flags []string // additional flags of the nodes
 	dir   string
-	addr  string          // of Redis
-	redis *measure.Server // nil: a server alone, or Redis is away
+	addr  string          // address of Redis; empty for a single server
+	redis *measure.Server // nil for a single server, or while Redis is down
 	nodes []*node
 }
 
-// A node is millrace serve.
+// A node is one process of millrace serve.
 type node struct {
 	*measure.Server
-	*counter // between it and the other nodes; nil: nothing
+	*counter // proxy between the other nodes and this one; nil: no proxy
 	addr     string
 }
 
 func (n *node) url() string { return "http://" + n.addr }
 
-// whole is how those reach a node who look at whole payloads.
+// whole returns the protocol for clients that need whole payloads.
 func (n *node) whole() load.Protocol { return httpflv.Server{URL: n.url()} }
 
-// flv is how a load does.
+// flv returns the protocol for the clients of a load.
 func (n *node) flv() load.Protocol { return load.HTTPFLV(load.Config{URL: n.url()}) }
 
-// alone starts a server that shares its streams with no other one. The caller calls close.
+// alone starts a single server, which is in no cluster. The caller must call close.
 func (b *bench) alone(ctx context.Context) (*site, error) {
 	s := &site{b: b}
 	return s.started(s.add(ctx, false))
 }
 
-// nodes starts a cluster. If counted is set, the bytes between nodes are counted. The caller calls
-// close.
+// nodes starts a cluster of n nodes. If counted is set, the bytes between nodes are counted. The
+// caller must call close.
 func (b *bench) nodes(ctx context.Context, n int, counted bool, flags ...string) (*site, error) {
 	s := &site{b: b, flags: flags}
 	err := s.startRedis(ctx)
@@ -67,7 +67,8 @@ func (s *site) started(err error) (*site, error) {
 	return s, nil
 }
 
-// startRedis starts a Redis without data, at the address of the one before if there was one.
+// startRedis starts a Redis without data. It reuses the address of the previous Redis of s if there
+// was one.
 func (s *site) startRedis(ctx context.Context) (err error) {
 	if s.addr == "" {
 		if s.addr, err = measure.FreeAddr(); err != nil {
@@ -81,7 +82,7 @@ func (s *site) startRedis(ctx context.Context) (err error) {
 	return err
 }
 
-// add starts one more node.
+// add starts one more node, with a counter if counted is set.
 func (s *site) add(ctx context.Context, counted bool) error {
 	n := new(node)
 	var err error
@@ -97,7 +98,7 @@ func (s *site) add(ctx context.Context, counted bool) error {
 	return s.start(ctx, n)
 }
 
-// start starts n, again if it has ended.
+// start starts n, or starts it again if its process has ended.
 func (s *site) start(ctx context.Context, n *node) (err error) {
 	args := []string{"serve", "--listen", n.addr, "--rtmp", "", "--log-level", "error"}
 	if s.addr != "" {
@@ -108,13 +109,14 @@ func (s *site) start(ctx context.Context, n *node) (err error) {
 		args = append(args, "--cluster", "redis://"+s.addr, "--cluster-token", "bench",
 			"--advertise", advertised)
 	}
-	time.Sleep(rand.N(bound)) // nodes flush at beats since they have begun
+	time.Sleep(rand.N(bound)) // varies the phase of the nodes' flushes
 	n.Server, err = measure.StartServer(ctx, n.addr,
 		exec.Command(s.b.bin, append(args, s.flags...)...))
 	return err
 }
 
-// kill ends a server without a chance to say so. It may be started again.
+// kill kills a server with SIGKILL, so that it cannot announce its end. The server may be started
+// again.
 func kill(s *measure.Server) error {
 	err := signal(s, syscall.SIGKILL)
 	s.Stop()
@@ -138,20 +140,22 @@ func (s *site) close() {
 	}
 }
 
-// A spread deals streams out over some nodes and their viewers over some. It implements
-// load.Protocol.
+// A spread distributes the publishers of streams over the nodes in, and the viewers of each stream
+// over the nodes out. It implements load.Protocol.
 type spread struct {
 	in, out []load.Protocol
 	streams map[string]*turns
 }
 
-// turns are the pending turns of one stream.
+// turns has, for one stream, the index of the publisher's node, and a counter that selects the node
+// of the next viewer.
 type turns struct {
 	in  int
 	out atomic.Int64
 }
 
-// newSpread has the streams published at the nodes in, and watched at the nodes out.
+// newSpread returns a spread whose streams are published at the nodes in and watched at the nodes
+// out.
 func newSpread(names []string, in, out []*node) *spread {
 	s := &spread{streams: make(map[string]*turns)}
 	for _, n := range in {

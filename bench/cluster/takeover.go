@@ -8,13 +8,13 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// A move is a way in which an encoder comes to another node.
+// A move is a way in which an encoder moves to another node.
 type move struct {
 	name string
-	do   func(e *encoder, from *node) error // away from a node
-	dies bool                               // that node ends, and has to be started again
+	do   func(e *encoder, from *node) error // ends or disconnects the encoder at the node from
+	dies bool                               // do ends the node, which must be started again
 
-	flags []string // of the nodes
+	flags []string // additional flags of the nodes
 }
 
 var moves = []move{
@@ -32,15 +32,15 @@ var moves = []move{
 
 func killed(e *encoder, from *node) error {
 	err := kill(from.Server)
-	e.done <- <-e.done // it sees that the connection is gone
+	e.done <- <-e.done // wait until the encoder notices that the connection is gone
 	return err
 }
 
 // times are the results of the trials of a move, in ms.
 type times struct{ admitted, picture, lost measure.Series }
 
-// takeover measures how soon a viewer at a third node sees an encoder that has moved from one node
-// to another.
+// takeover measures the time until a viewer at a third node sees an encoder that has moved from one
+// node to another.
 func (b *bench) takeover(ctx context.Context) error {
 	t := measure.NewTable("cluster-takeover", fmt.Sprintf(
 		"An encoder moves to another node, %d times each, default lease of 5 s", options.trials),
@@ -55,7 +55,7 @@ func (b *bench) takeover(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", m.name, err)
 		}
-		t.Row(m.name, of.admitted, of.picture, of.lost, 0) // else it has failed
+		t.Row(m.name, of.admitted, of.picture, of.lost, 0) // disconnected: 0, or trials had failed
 	}
 	return b.Add(t)
 }
@@ -76,7 +76,7 @@ func (b *bench) trials(ctx context.Context, m move) (*times, error) {
 	of := new(times)
 	for i := range options.trials {
 		from, to := s.nodes[i%2], s.nodes[(i+1)%2]
-		last, err := edge.pictureSince(time.Now().Add(2 * time.Second)) // the stream runs
+		last, err := edge.pictureSince(time.Now().Add(2 * time.Second)) // until the stream runs
 		if err != nil {
 			return nil, err
 		}
@@ -86,7 +86,7 @@ func (b *bench) trials(ctx context.Context, m move) (*times, error) {
 		}
 		e = encode(ctx, to, stream)
 		f := last
-		for f.sent.Before(e.began) { // frames that were in flight
+		for f.sent.Before(e.began) { // skip frames that were in flight
 			if f.picture {
 				last = f
 			}
@@ -99,7 +99,7 @@ func (b *bench) trials(ctx context.Context, m move) (*times, error) {
 				return nil, err
 			}
 		}
-		<-e.live // the first frame has been sent
+		<-e.live // does not block, because a frame has arrived; e.admitted is set
 		of.picture = append(of.picture, milliseconds(f.at.Sub(e.began)))
 		of.admitted = append(of.admitted, milliseconds(e.admitted.Sub(e.began)))
 		of.lost = append(of.lost, milliseconds(f.at.Sub(last.at)))

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// A testCase is how many viewers watch each of how many streams.
+// A testCase is a number of streams, and a number of viewers of each stream.
 type testCase struct{ streams, viewers int }
 
 func (c testCase) String() string { return fmt.Sprintf("%dx%d", c.streams, c.viewers) }
@@ -24,7 +24,7 @@ func (c testCase) names() (names []string) {
 	return names
 }
 
-// parseCases reads "1x200,50x4".
+// parseCases parses a list of cases such as "1x200,50x4".
 func parseCases(list string) (all []testCase, err error) {
 	for _, s := range strings.Split(list, ",") {
 		var c testCase
@@ -40,10 +40,10 @@ func parseCases(list string) (all []testCase, err error) {
 	return all, nil
 }
 
-// A probe returns a value that grows.
+// A probe returns the current value of a counter that only grows.
 type probe func() (float64, error)
 
-// cpuOf returns the CPU seconds of a server, also of none.
+// cpuOf returns a probe of a server's CPU seconds. If s is nil, the probe returns 0.
 func cpuOf(s *measure.Server) probe {
 	return func() (float64, error) {
 		if s == nil {
@@ -54,18 +54,19 @@ func cpuOf(s *measure.Server) probe {
 	}
 }
 
-// A result is the report of a load, and the growth of each probe in some seconds of it.
+// A result is the report of a load, and the growth of each probe between the first and the last
+// reading, which are seconds apart.
 type result struct {
 	load.Report
 	seconds float64
-	bytes   float64 // that all viewers got in these seconds
+	bytes   float64 // received by all viewers in that time
 	grown   []float64
 }
 
-// lost is how many tags viewers have missed.
+// lost returns the number of tags that viewers have missed.
 func (r *result) lost() float64 { return float64(r.Viewers.Lost) }
 
-// ended is how many viewers were disconnected.
+// ended returns the number of viewers that were disconnected.
 func (r *result) ended() (n float64) {
 	for _, c := range r.Viewers.Ended {
 		n += float64(c)
@@ -73,10 +74,11 @@ func (r *result) ended() (n float64) {
 	return n
 }
 
-// perGB is a probe's growth per 10⁹ bytes delivered to viewers.
+// perGB returns the growth of a probe per 10⁹ bytes delivered to viewers.
 func (r *result) perGB(probe int) float64 { return r.grown[probe] / (r.bytes / 1e9) }
 
-// turn puts a load on a site for some seconds, and reads the probes once a second.
+// turn applies the load of case c to a site for the given seconds, and reads the probes once per
+// second.
 func turn(ctx context.Context, c testCase, at *spread, seconds int, probes ...probe) (*result,
 	error) {
 	cfg := load.Config{
@@ -108,7 +110,7 @@ func turn(ctx context.Context, c testCase, at *spread, seconds int, probes ...pr
 		}
 		last = s
 	})
-	for _, err := range []error{err, ctx.Err(), failed} { // an interrupted turn is no measurement
+	for _, err := range []error{err, ctx.Err(), failed} { // an interrupted turn has no result
 		if err != nil {
 			return nil, err
 		}
@@ -121,7 +123,7 @@ func turn(ctx context.Context, c testCase, at *spread, seconds int, probes ...pr
 	return r, nil
 }
 
-// series is a value of each of some results.
+// series returns f(r) for each result r.
 func series(results []*result, f func(*result) float64) (s measure.Series) {
 	for _, r := range results {
 		s = append(s, f(r))

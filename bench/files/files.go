@@ -1,7 +1,7 @@
 // Package files applies the same load of wrk to file servers, in turns, and compares their costs.
-// Before a case is measured every contender must deliver the file's bytes.
+// Before a case is measured every contender must deliver the bytes of the file.
 //
-// Ten servers are started in two ways, as handlers in a child process and as nginx, and a script
+// Ten servers are started in two ways: as a handler in a child process, and as nginx. A script
 // makes wrk report exact numbers.
 package files
 
@@ -15,16 +15,16 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// A testCase says which file how many connections ask for, again and again.
+// A testCase is the size of a file, and a number of connections that request the file repeatedly.
 type testCase struct {
-	size  int // of the file
+	size  int // of the file, in bytes
 	conns int
 }
 
-// String returns the case in the form that parseCase parses.
+// String returns the case in the format of parseCase.
 func (c testCase) String() string { return fmt.Sprintf("%sx%d", measure.SizeName(c.size), c.conns) }
 
-// parseCase reads "64KiBx100".
+// parseCase parses a case such as "64KiBx100".
 func parseCase(s string) (c testCase, err error) {
 	size, conns, ok := strings.Cut(s, "x")
 	c.size, err = measure.ParseSize(size)
@@ -37,17 +37,17 @@ func parseCase(s string) (c testCase, err error) {
 	return c, nil
 }
 
-// A contender can be started any number of times, one at a time.
+// A contender is a server that can be started any number of times, but runs only once at a time.
 type contender struct {
 	key, name string // key is its name on the command line
-	// check returns a measure.ErrMissing if the contender cannot be started here.
+	// check returns a measure.ErrMissing if the contender cannot be started on this machine.
 	check func() error
-	// start starts a server of the files in root in separate processes; files that it needs go to
-	// dir.
+	// start starts a server of the files in root, in separate processes. It writes the files that
+	// the server needs to dir.
 	start func(ctx context.Context, dir, root string) (*measure.Server, error)
 }
 
-// contenders are all that there are.
+// contenders returns all contenders.
 func contenders() (all []contender) {
 	for _, h := range handlers {
 		all = append(all, contender{h.key, h.name, func() error { return nil }, h.start})
@@ -59,7 +59,7 @@ func contenders() (all []contender) {
 	return all
 }
 
-// keys returns the contenders' names on a command line.
+// keys returns the names of all contenders on the command line.
 func keys() (all []string) {
 	for _, c := range contenders() {
 		all = append(all, c.key)
@@ -67,7 +67,7 @@ func keys() (all []string) {
 	return all
 }
 
-// parseContenders reads a list of keys, as in "millrace,fileserver,nginx".
+// parseContenders parses a list of keys such as "millrace,fileserver,nginx".
 func parseContenders(list string) (chosen []contender, err error) {
 	all := contenders()
 	for _, key := range strings.Split(list, ",") {

@@ -41,7 +41,7 @@ func newMillrace(dir string) (http.Handler, error) {
 
 func newFileServer(dir string) (http.Handler, error) { return http.FileServer(http.Dir(dir)), nil }
 
-// each is a handler that opens the file and has send do the rest.
+// each returns a handler that opens the requested file and calls send to write the response.
 func each(send func(w http.ResponseWriter, r *http.Request, f *os.File)) func(string) (http.Handler,
 	error) {
 	return func(dir string) (http.Handler, error) {
@@ -69,14 +69,15 @@ func copyWithLength(w http.ResponseWriter, _ *http.Request, f *os.File) {
 	io.CopyBuffer(w, f, nil)
 }
 
-// wrapped puts a handler behind a middleware that logs, to nowhere.
+// wrapped wraps a handler in a middleware that writes a log and discards its output.
 func wrapped(inner func(string) (http.Handler, error)) func(string) (http.Handler, error) {
 	return func(dir string) (http.Handler, error) {
 		h, err := inner(dir)
 		if err != nil {
 			return nil, err
 		}
-		// Not io.Discard itself, for which a Logger does no work at all.
+		// A type other than that of io.Discard, because a Logger skips all work if its output is
+		// io.Discard.
 		l := log.New(struct{ io.Writer }{io.Discard}, "", log.LstdFlags)
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			began := time.Now()
@@ -88,8 +89,8 @@ func wrapped(inner func(string) (http.Handler, error)) func(string) (http.Handle
 	}
 }
 
-// A loggedResponse is a response as most middlewares wrap it: it records the status and counts the
-// bytes, and has no ReadFrom.
+// A loggedResponse wraps a response as most middlewares do: it records the status and counts the
+// bytes, and has no ReadFrom method.
 type loggedResponse struct {
 	http.ResponseWriter
 	status int
@@ -107,11 +108,11 @@ func (w *loggedResponse) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap implements the interface that http.ResponseController uses.
 func (w *loggedResponse) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// start serves the handler with net/http in a child process, so that CPU time and memory are only
-// the server's.
+// start serves the handler with net/http in a child process, so that CPU time and memory are those
+// of the server alone.
 func (h handler) start(ctx context.Context, _, root string) (*measure.Server, error) {
 	addr, err := measure.FreeAddr()
 	if err != nil {
@@ -133,7 +134,7 @@ var serverChild = measure.RegisterChild("files-server", func(args []string) erro
 	if err != nil {
 		return err
 	}
-	// Clients leave at the end of a turn.
+	// The log is discarded, because clients disconnect at the end of a turn.
 	srv := &http.Server{Addr: args[1], Handler: files, ErrorLog: log.New(io.Discard, "", 0)}
 	return srv.ListenAndServe()
 })

@@ -8,13 +8,13 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// An nginx serves files with one worker, as its documentation says, with sendfile and tcp_nopush.
-// Everything that nginxConf does not name is at its default, but for the limit of requests on one
-// connection.
+// An nginx serves files with one worker, configured as its documentation says, with sendfile and
+// tcp_nopush. Settings that nginxConf does not have are at their defaults. The exception is the
+// limit of requests per connection.
 type nginx struct {
 	key, name string
-	nopush    string // off: the last segment of a file does not wait for a delayed acknowledgement
-	more      string // of the configuration
+	nopush    string // off: a file's last segment does not wait for an acknowledgement
+	more      string // further lines of the configuration
 }
 
 var nginxes = []nginx{
@@ -53,8 +53,7 @@ const nginxCache = `    open_file_cache max=1000 inactive=60s;
 func findNginx() (string, error) { return measure.Find("nginx", "nginx") }
 
 func (n nginx) start(ctx context.Context, dir, root string) (*measure.Server, error) {
-	// The workers of an nginx that root starts are another user's processes, and must be able to
-	// read the files.
+	// If root starts nginx, the workers run as another user, who must be able to read the files.
 	for _, d := range []string{dir, root} {
 		if err := os.Chmod(d, 0o755); err != nil {
 			return nil, err

@@ -39,7 +39,8 @@ var options struct {
 	seconds, longSeconds int
 }
 
-// longFrom is the size from which a turn must be long for every connection to get through one file.
+// longFrom is the file size in bytes from which turns are long, so that every connection transfers
+// at least one file.
 const longFrom = 64 << 20
 
 func run(ctx context.Context, p *measure.Params) error {
@@ -94,16 +95,17 @@ func run(ctx context.Context, p *measure.Params) error {
 	return nil
 }
 
-// A turn is one contender in one round of a case.
+// A turn is the result of one contender in one round of a case.
 type turn struct {
 	loaded
 	serverCPU time.Duration
-	peak      int64 // bytes of resident memory of the server
+	peak      int64 // peak resident memory of the server, in bytes
 }
 
 func (t turn) cpuPerGB() float64 { return t.serverCPU.Seconds() / (float64(t.Bytes) / 1e9) }
 
-// takeTurn starts the contender, compares its response with the file, and applies the load.
+// takeTurn starts the contender, compares its response with the file, and applies the load of case
+// c.
 func takeTurn(ctx context.Context, who contender, c testCase, root string) (t turn, err error) {
 	dir, err := os.MkdirTemp("", "bench-files-")
 	if err != nil {
@@ -135,8 +137,9 @@ func takeTurn(ctx context.Context, who contender, c testCase, root string) (t tu
 	return t, err
 }
 
-// table compares with the first contender, and with chunk.FileServer: behind a middleware for
-// contenders that are.
+// table returns the table of the results. It compares CPU time with that of the first contender and
+// of chunk.FileServer. A contender behind a middleware is compared with chunk.FileServer behind the
+// same middleware.
 func table(c testCase, all []contender, turns [][]turn, rounds int) *measure.Table {
 	get := func(i int, f func(turn) float64) (s measure.Series) {
 		for _, t := range turns[i] {
@@ -186,17 +189,17 @@ func table(c testCase, all []contender, turns [][]turn, rounds int) *measure.Tab
 	return t
 }
 
-// fileName is the name of the file of a size.
+// fileName returns the name of the file of the given size.
 func fileName(size int) string { return fmt.Sprintf("%d.bin", size) }
 
-// makeFile makes the file of a size in a directory under dir, unless it is there already, and
-// returns that directory.
+// makeFile makes the file of the given size in a directory under dir, unless the file already
+// exists, and returns that directory.
 func makeFile(dir string, size int) (root string, err error) {
 	root = filepath.Join(dir, "root")
 	if err := os.MkdirAll(root, 0o755); err != nil {
 		return "", err
 	}
-	if err := os.Chmod(dir, 0o755); err != nil { // for nginx's workers
+	if err := os.Chmod(dir, 0o755); err != nil { // so that nginx's workers can read it
 		return "", err
 	}
 	name := filepath.Join(root, fileName(size))
@@ -211,13 +214,13 @@ func makeFile(dir string, size int) (root string, err error) {
 	if _, err := io.CopyN(f, content(), int64(size)); err != nil {
 		return "", err
 	}
-	return root, f.Sync() // so that the disk is idle while servers are measured
+	return root, f.Sync() // Sync, so that the disk is idle while servers are measured
 }
 
-// content gives random bytes, the same ones each time.
+// content returns a reader of random bytes, which are the same at each call.
 func content() io.Reader { return rand.NewChaCha8([32]byte{}) }
 
-// warmUp gets the file a few times, and fails unless each answer is the file.
+// warmUp requests the file for a short time, and returns an error unless each response is the file.
 func warmUp(ctx context.Context, url string, size int) error {
 	want := crc32.NewIEEE()
 	io.CopyN(want, content(), int64(size))

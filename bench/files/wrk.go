@@ -15,8 +15,8 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// wrkDone is a script that makes wrk print exact numbers instead of rounded ones. It takes no part
-// in any request.
+// wrkDone is a script that makes wrk print exact instead of rounded numbers. It runs after the last
+// request.
 const wrkDone = `done = function(summary, latency, requests)
   io.write(string.format(
     '\nMEASURED {"requests":%d,"bytes":%d,"micros":%d,"connect":%d,"read":%d,"write":%d,"status":%d,"timeout":%d,"p99":%d}\n',
@@ -25,31 +25,32 @@ const wrkDone = `done = function(summary, latency, requests)
 end
 `
 
-// wrkTimeout is after how long wrk counts a request as late. A hundred connections that share a
-// slow server each need most of a minute for 256 MiB.
+// wrkTimeout is the time after which wrk counts a request as timed out. If a hundred connections
+// share a slow server, each needs most of a minute for 256 MiB.
 const wrkTimeout = 2 * time.Minute
 
-// A loaded is a report of wrk.
+// A loaded is the result that wrk reports.
 type loaded struct {
-	Requests int64 // that were completed
-	Bytes    int64 // that arrived, of all requests
+	Requests int64 // completed requests
+	Bytes    int64 // received bytes of all requests
 	Micros   int64
-	P99      int64 // microseconds a request; 0 if none was completed
+	P99      int64 // p99 of a request in microseconds; 0 if none was completed
 
-	Connect, Read, Write, Status, Timeout int64 // errors
+	Connect, Read, Write, Status, Timeout int64 // numbers of errors
 
-	cpu time.Duration // wrk's own
+	cpu time.Duration // CPU time of wrk itself
 }
 
 func (l loaded) errors() int64 { return l.Connect + l.Read + l.Write + l.Status + l.Timeout }
 
-// checkWrk reports programs that are missing for the load.
+// checkWrk returns a measure.ErrMissing if wrk is not installed.
 func checkWrk() error {
 	_, err := measure.Find("wrk", "wrk")
 	return err
 }
 
-// runWrk has so many connections ask for url for that long. The script goes to dir.
+// runWrk runs wrk, which requests url on conns connections for the given seconds. It writes the
+// script to dir.
 func runWrk(ctx context.Context, dir, url string, conns, seconds int) (loaded, error) {
 	script := filepath.Join(dir, "done.lua")
 	if err := os.WriteFile(script, []byte(wrkDone), 0o644); err != nil {
@@ -68,7 +69,7 @@ func runWrk(ctx context.Context, dir, url string, conns, seconds int) (loaded, e
 	return l, err
 }
 
-// parseWrk finds the script's line.
+// parseWrk parses the line that the script has printed.
 func parseWrk(out []byte) (l loaded, err error) {
 	_, line, ok := bytes.Cut(out, []byte("MEASURED "))
 	if !ok {

@@ -12,24 +12,25 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// A Bare writes the tags of one keyframe interval again and again, each when it is due, to every
-// viewer that connects, by a goroutine for each. It receives nothing.
+// A Bare writes the tags of one keyframe interval repeatedly to every viewer that connects, each
+// tag when it is due. It uses a goroutine for each viewer, and receives no stream.
 type Bare struct {
 	wait    time.Duration // tags due within this time are sent together
-	keyTime time.Duration // of all tags
+	keyTime time.Duration // duration of all tags
 	batches []batch
 
 	mu      sync.Mutex
 	streams map[string]*bareStream
 }
 
-// A batch is FLV tags that are ready to be sent, and leave together.
+// A batch is a group of encoded FLV tags that are sent together.
 type batch struct {
-	due  time.Duration // of the first
+	due  time.Duration // due time of the first tag
 	tags [][]byte
 }
 
-// NewBare makes the tags, of a stream of so many bits a second.
+// NewBare returns a Bare with the tags of a stream of bitRate bits per second. Tags that are due
+// within wait are sent together.
 func NewBare(bitRate int, keyInterval, wait time.Duration) *Bare {
 	b := &Bare{wait: wait, keyTime: keyInterval, streams: make(map[string]*bareStream)}
 	synth := load.NewSynth(0, bitRate, keyInterval)
@@ -45,7 +46,8 @@ func NewBare(bitRate int, keyInterval, wait time.Duration) *Bare {
 	return b
 }
 
-// Tags returns the tags in order, without their timestamps. The payloads are the Bare's own.
+// Tags returns the tags in order, without their timestamps. The payloads belong to the Bare and
+// must not be changed.
 func (b *Bare) Tags() (all []load.Tag) {
 	for _, batch := range b.batches {
 		for _, t := range batch.tags {
@@ -55,8 +57,8 @@ func (b *Bare) Tags() (all []load.Tag) {
 	return all
 }
 
-// flvTag leaves out the timestamp and overwrites the number and the time that the load's tags
-// carry: these tags go out again and again.
+// flvTag encodes a tag without its timestamp, and overwrites the number and the time in its
+// payload: the tag is sent repeatedly, so these values would be wrong.
 func flvTag(t load.Tag) []byte {
 	b := httpflv.AppendTag(nil, load.Tag{Kind: t.Kind, Payload: t.Payload})
 	from := tagHeader + 12
@@ -80,7 +82,7 @@ func (b *Bare) Serve(l net.Listener) error {
 	}
 }
 
-// serve is a viewer's own goroutine.
+// serve serves one viewer, in a goroutine of its own.
 func (b *Bare) serve(c net.Conn) {
 	defer c.Close()
 	req, err := http.ReadRequest(bufio.NewReader(c))
@@ -99,7 +101,7 @@ func (b *Bare) serve(c net.Conn) {
 		if len(tags) == 1 {
 			_, err = c.Write(tags[0])
 		} else {
-			pieces = append(pieces[:0], tags...) // WriteTo consumes the slice
+			pieces = append(pieces[:0], tags...) // WriteTo modifies the slice
 			bufs := net.Buffers(pieces)
 			_, err = bufs.WriteTo(c)
 		}
@@ -109,7 +111,7 @@ func (b *Bare) serve(c net.Conn) {
 	}
 }
 
-// stream finds or begins the stream of that name.
+// stream returns the stream of that name, and starts it if it does not exist.
 func (b *Bare) stream(name string) *bareStream {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -122,7 +124,7 @@ func (b *Bare) stream(name string) *bareStream {
 	return st
 }
 
-// run is the clock of a stream.
+// run sends each batch of a stream to its viewers when the batch is due. It never returns.
 func (b *Bare) run(st *bareStream) {
 	began := time.Now()
 	for turn := time.Duration(0); ; turn += b.keyTime {
@@ -156,7 +158,7 @@ func (st *bareStream) send(tags [][]byte) {
 	for due := range st.viewers {
 		select {
 		case due <- tags:
-		default: // the viewer has stalled, and misses tags
+		default: // the viewer has stalled and misses these tags
 		}
 	}
 }

@@ -1,8 +1,9 @@
-// Package gorelay has relays of live FLV streams over HTTP written with the standard library alone,
-// for comparison with millrace serve. In a Relay either each viewer gets its own copy of each tag,
-// with Write and Flush of a response; or all viewers share the tags that were read, and the tags
-// that wait for a viewer leave its hijacked connection in one writev. A Bare relays nothing: it
-// writes tags that it had from the start, to show the cost of the kernel and the wake-ups alone.
+// Package gorelay has relays of live FLV streams over HTTP that use only the standard library, for
+// comparison with millrace serve. A Relay works in one of two ways. Either each viewer gets its own
+// copy of each tag, with Write and Flush of a response. Or all viewers share the tags that were
+// read, and the tags that wait for a viewer are written to its hijacked connection with one writev.
+// A Bare relays nothing: it writes prepared tags, to show the cost of the kernel and the wake-ups
+// alone.
 package gorelay
 
 import (
@@ -20,21 +21,24 @@ import (
 )
 
 const (
-	maxTag = 8 << 20 // bytes; a keyframe of a high bit rate has some 2 MB
-	// Tags, some seven seconds of a stream; a viewer that is further behind misses tags.
+	maxTag = 8 << 20 // bytes; a keyframe of a high bit rate has about 2 MB
+	// Number of tags that may wait for a viewer, some seven seconds of a stream. A viewer that is
+	// further behind misses tags.
 	maxWait = 512
-	// maxGroup is how many tags of a GOP are kept, so that a new viewer has room for later tags.
+	// maxGroup is the largest number of tags of a GOP that are kept. It is less than maxWait, so
+	// that a new viewer's queue has room for later tags.
 	maxGroup = maxWait / 2
 
 	tagHeader = 11
 	tagFooter = 4
 )
 
-// A Relay takes streams by POST /live/NAME and gives them by GET /live/NAME, to any number of
-// viewers. It asks for no token and bounds neither streams nor viewers: it is for loads of this
-// machine.
+// A Relay receives streams at POST /live/NAME and serves them at GET /live/NAME to any number of
+// viewers. It requires no token and limits neither streams nor viewers, because it only serves
+// benchmarks on this machine.
 type Relay struct {
-	// Share makes all viewers of a stream share the bytes that were read.
+	// Share makes all viewers of a stream share the bytes that were read, instead of a copy for
+	// each viewer.
 	Share bool
 
 	mu      sync.Mutex
@@ -79,20 +83,20 @@ type stream struct {
 
 	mu    sync.Mutex
 	live  bool
-	heads [3][]byte // metadata and the codecs' headers, for viewers that join later
-	// The tags from the last keyframe on, for the same viewers; nil if there are more than
-	// maxGroup.
+	heads [3][]byte // metadata and sequence headers, for viewers that join later
+	// The tags from the last keyframe on, for viewers that join later. It is nil if there are more
+	// than maxGroup.
 	group   [][]byte
 	viewers map[*viewer]bool
 }
 
-// A viewer is sent nothing before the first keyframe.
+// A viewer receives tags of a stream, beginning with a keyframe.
 type viewer struct {
 	tags    chan []byte // closed when the stream ends
-	started bool        // under the stream's mu
+	started bool        // guarded by the stream's mu
 }
 
-// publish reads tags until the body ends.
+// publish reads the tags of a stream until body ends.
 func (s *stream) publish(body io.Reader) error {
 	s.mu.Lock()
 	taken := s.live
@@ -126,7 +130,7 @@ func (s *stream) publish(body io.Reader) error {
 	}
 }
 
-// send gives a tag to all viewers that have room for it.
+// send sends a tag to all viewers whose queue has room for it.
 func (s *stream) send(tag []byte) {
 	at, key := classify(tag)
 	s.mu.Lock()
@@ -151,7 +155,7 @@ func (s *stream) send(tag []byte) {
 	}
 }
 
-// start gives a viewer the headers and the GOP. The caller holds mu.
+// start sends the headers and the GOP to a viewer. The caller holds mu.
 func (s *stream) start(v *viewer) {
 	v.started = true
 	for _, h := range s.heads {
@@ -170,11 +174,11 @@ func (v *viewer) give(tag []byte, share bool) {
 	}
 	select {
 	case v.tags <- tag:
-	default: // a slow viewer does not hold up the others
+	default: // the tag is dropped, so that a slow viewer does not delay the others
 	}
 }
 
-// classify returns which of the heads a tag is, or -1, and whether it is a keyframe.
+// classify returns the index of a tag in heads, or -1, and whether the tag is a keyframe.
 func classify(tag []byte) (head int, key bool) {
 	payload := tag[tagHeader : len(tag)-tagFooter]
 	if tag[0] == 18 {

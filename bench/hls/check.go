@@ -12,8 +12,8 @@ import (
 // A checker compares the samples in segments and parts with the tags that were published.
 type checker struct {
 	synth  *load.Synth
-	kinds  map[uint32]byte // of MP4 tracks: load.Video or load.Audio
-	last   map[byte]uint64 // number of the last tag of a kind
+	kinds  map[uint32]byte // kind of each MP4 track: load.Video or load.Audio
+	last   map[byte]uint64 // number of the last tag of each kind
 	seen   map[uint64]bool
 	lowest uint64
 }
@@ -23,16 +23,18 @@ func newChecker(s *load.Synth) *checker {
 		seen: make(map[uint64]bool)}
 }
 
-// contents are the numbers of tags in a part or segment.
+// contents has tag numbers of a part or segment.
 type contents struct {
-	newest  uint64 // of all
-	picture uint64 // the last one
+	newest  uint64 // highest number of all tags
+	picture uint64 // number of the last video tag
 }
 
-// edge is how many tags at either end of the watched period may be in parts outside of it.
+// edge is the number of tags at each end of the watched period that may be missing, because they
+// may be in parts outside of the period.
 const edge = 100
 
-// missing returns how many tags between the first and the last one have not come.
+// missing returns the number of tags that did not arrive between the first and the last tag, except
+// for edge tags at each end.
 func (c *checker) missing() (n int) {
 	highest := max(c.last[load.Video], c.last[load.Audio])
 	for seq := c.lowest + edge; seq+edge < highest; seq++ {
@@ -43,7 +45,7 @@ func (c *checker) missing() (n int) {
 	return n
 }
 
-// sample compares a sample with its tag.
+// sample compares a sample with its tag, and records the number of the tag in in.
 func (c *checker) sample(in *contents, kind byte, payload []byte) error {
 	seq, _, err := c.synth.Verify(kind, payload)
 	if err != nil {
@@ -64,7 +66,7 @@ func (c *checker) sample(in *contents, kind byte, payload []byte) error {
 	return nil
 }
 
-// check reads a part or segment of either format.
+// check checks all samples of a part or segment, in fragmented MP4 or MPEG-TS.
 func (c *checker) check(b []byte) (in contents, err error) {
 	if len(b) > 0 && b[0] == tsSync {
 		err = c.transportStream(&in, b)
@@ -79,8 +81,8 @@ func (c *checker) check(b []byte) (in contents, err error) {
 
 var errBoxes = errors.New("the boxes do not fit one another")
 
-// boxes calls f for each box in b with its kind and content. For a box that only contains boxes it
-// calls f for those.
+// boxes calls f with the kind and the content of each box in b. Of a box that only contains other
+// boxes, it calls f for the inner boxes instead.
 func boxes(b []byte, f func(kind string, in []byte) error) error {
 	for len(b) > 0 {
 		if len(b) < 8 {
@@ -105,7 +107,7 @@ func boxes(b []byte, f func(kind string, in []byte) error) error {
 	return nil
 }
 
-// header reads an initialization segment: which track has what.
+// header reads the kind of each track from an initialization segment.
 func (c *checker) header(b []byte) error {
 	var id uint32
 	err := boxes(b, func(kind string, in []byte) error {
@@ -123,8 +125,8 @@ func (c *checker) header(b []byte) error {
 	return err
 }
 
-// fragments parses pairs of moof and mdat as media/mp4 makes them: a traf lists durations and sizes
-// and, for video, flags and delays.
+// fragments parses pairs of moof and mdat in the form that media/mp4 writes: each traf lists
+// durations and sizes and, for video, flags and delays.
 func (c *checker) fragments(in *contents, b []byte) error {
 	for len(b) > 0 {
 		size := uint32(0)
@@ -157,7 +159,8 @@ func (c *checker) fragments(in *contents, b []byte) error {
 	return nil
 }
 
-// run compares the samples that a trun box describes. fragment begins where the offsets count from.
+// run checks the samples that a trun box describes. The box's data offset is relative to the start
+// of fragment.
 func (c *checker) run(in *contents, kind byte, box, fragment []byte) error {
 	count, offset, rows := int(binary.BigEndian.Uint32(box[4:])),
 		int(binary.BigEndian.Uint32(box[8:])), box[12:]
@@ -174,7 +177,7 @@ func (c *checker) run(in *contents, kind byte, box, fragment []byte) error {
 		payload := []byte{0xaf, 1}
 		if kind == load.Video {
 			payload = []byte{0x27, 1, 0, 0, 0}
-			if binary.BigEndian.Uint32(rows[8:]) == 2<<24 { // depends on no other sample
+			if binary.BigEndian.Uint32(rows[8:]) == 2<<24 { // the sample depends on no other sample
 				payload[0] = 0x17
 			}
 		}
@@ -186,7 +189,7 @@ func (c *checker) run(in *contents, kind byte, box, fragment []byte) error {
 	return nil
 }
 
-// MPEG transport stream.
+// Constants of the MPEG transport stream.
 const (
 	tsSync   = 0x47
 	tsPacket = 188
@@ -196,16 +199,17 @@ const (
 
 var errTS = errors.New("not the transport stream that is expected")
 
-// transportStream parses a segment of H.264 and AAC, with each video access unit in its own packet.
+// transportStream parses an MPEG-TS segment with H.264 and AAC, in which each video access unit has
+// a PES packet of its own.
 func (c *checker) transportStream(in *contents, b []byte) error {
-	pending := make(map[uint16][]byte) // elementary stream packets by PID
+	pending := make(map[uint16][]byte) // incomplete PES packets by PID
 	var pids []uint16
 	for ; len(b) > 0; b = b[tsPacket:] {
 		if len(b) < tsPacket || b[0] != tsSync {
 			return errTS
 		}
 		pid, p := binary.BigEndian.Uint16(b[1:])&0x1fff, b[4:tsPacket]
-		if b[3]&0x20 != 0 { // an adaptation field
+		if b[3]&0x20 != 0 { // skip the adaptation field
 			if int(p[0]) >= len(p) {
 				return errTS
 			}
@@ -233,7 +237,8 @@ func (c *checker) transportStream(in *contents, b []byte) error {
 	return nil
 }
 
-// packet reads a packet of an elementary stream. Tables are none, and pass.
+// packet parses a PES packet and checks its samples. It ignores the tables of the transport stream,
+// which are not PES packets.
 func (c *checker) packet(in *contents, p []byte) error {
 	if !bytes.HasPrefix(p, []byte{0, 0, 1}) {
 		return nil
@@ -250,7 +255,7 @@ func (c *checker) packet(in *contents, p []byte) error {
 			if len(data) < 7 {
 				return errTS
 			}
-			n := int(binary.BigEndian.Uint32(data[3:])>>13) & 0x1fff // length of an ADTS frame
+			n := int(binary.BigEndian.Uint32(data[3:])>>13) & 0x1fff // length of the ADTS frame
 			if n < 7 || n > len(data) {
 				return errTS
 			}
@@ -263,7 +268,8 @@ func (c *checker) packet(in *contents, p []byte) error {
 	return nil
 }
 
-// picture undoes Annex B. The stream has no zero bytes inside NAL units.
+// picture converts a video frame from Annex B to the form of its tag and checks it. It relies on
+// the published stream, which has no zero bytes inside NAL units.
 func (c *checker) picture(in *contents, data []byte) error {
 	payload := []byte{0x27, 1, 0, 0, 0}
 	for nal := range bytes.SplitSeq(data, []byte{0, 0, 1}) {
@@ -272,7 +278,7 @@ func (c *checker) picture(in *contents, data []byte) error {
 			continue
 		}
 		switch nal[0] & 31 {
-		case 7, 8, 9: // parameter sets and delimiters
+		case 7, 8, 9: // parameter sets and access unit delimiters
 			continue
 		case 5:
 			payload[0] = 0x17

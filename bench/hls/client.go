@@ -14,24 +14,24 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// A client asks a server over one connection, one request after the other, as HTTP/1.1 with
-// keep-alive. It is used by one goroutine. It allocates nothing for a request, and holds no buffer
-// while it waits.
+// A client sends HTTP/1.1 requests to a server over one keep-alive connection, one after the other.
+// Only one goroutine may use it. It allocates nothing per request, and holds no buffer while it
+// waits.
 type client struct {
 	net  net.Conn
-	stop func() bool // keeps ctx from closing the connection
+	stop func() bool // stops ctx from closing the connection
 	r    *millrace.Reader
 	addr string
 
 	request []byte
-	kept    []byte       // of a body
+	kept    []byte       // body that text returns
 	keep    func([]byte) // appends to kept
 }
 
-// responseTime limits a viewer's wait for a response: longer than any target duration.
+// responseTime limits a viewer's wait for a response. It is longer than any target duration.
 const responseTime = 20 * time.Second
 
-// connect returns a client whose connection ends with ctx.
+// connect returns a client whose connection is closed when ctx ends.
 func connect(ctx context.Context, addr string) (*client, error) {
 	conn, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -49,7 +49,7 @@ func (c *client) close() {
 	c.r.Release()
 }
 
-// A statusError is an answer other than 200.
+// A statusError is a response with a status other than 200.
 type statusError struct {
 	status int
 	path   string
@@ -59,8 +59,8 @@ func (e *statusError) Error() string { return fmt.Sprintf("status %d", e.status)
 
 var errHTTP = errors.New("not HTTP/1.1")
 
-// get asks for a path, and calls yield with the bytes of the body in order. They are valid until
-// yield returns.
+// get requests a path with a query, and calls yield with the bytes of the response's body in order.
+// The bytes are valid until yield returns.
 func (c *client) get(path, query string, yield func([]byte)) (gzipped bool, err error) {
 	b := append(c.request[:0], "GET "...)
 	b = append(b, path...)
@@ -131,7 +131,7 @@ func (c *client) head() (h responseHead, err error) {
 	}
 }
 
-// is compares with a word in small letters.
+// is reports whether b is the given word, which is in lower case. It ignores the case of b.
 func is(b []byte, word string) bool {
 	if len(b) != len(word) {
 		return false
@@ -144,7 +144,7 @@ func is(b []byte, word string) bool {
 	return true
 }
 
-// line returns the next line without its end. It is valid until the next read.
+// line returns the next line without its line ending. The line is valid until the next read.
 func (c *client) line() ([]byte, error) {
 	line, err := c.r.ReadSlice('\n')
 	if err == io.EOF && len(line) > 0 {
@@ -181,14 +181,15 @@ func (c *client) body(h responseHead, yield func([]byte)) error {
 	}
 }
 
-// text requests a playlist. The result is valid until the next request.
+// text returns a whole body, such as a playlist, which may be compressed with gzip. The body is
+// valid until the next request.
 func (c *client) text(path, query string) (text []byte, gzipped bool, err error) {
 	c.kept = c.kept[:0]
 	gzipped, err = c.get(path, query, c.keep)
 	return c.kept, gzipped, err
 }
 
-// plainText undoes gzip.
+// plainText returns text, decompressed if gzipped is set.
 func plainText(text []byte, gzipped bool) ([]byte, error) {
 	if !gzipped {
 		return text, nil

@@ -15,39 +15,41 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// A contender is a server of HLS that can be started any number of times, one at a time.
+// A contender is an HLS server that can be started any number of times, but runs only once at a
+// time.
 type contender struct {
 	spec, name string
-	in         string // the protocol of publishers
-	parts      bool   // it has low-latency HLS
+	in         string // protocol of the publishers
+	parts      bool   // whether it has low-latency HLS
 
-	// prepare builds or finds the program of start. The error is a measure.ErrMissing if something
-	// is not installed.
+	// prepare builds or finds the program that start runs. The error is a measure.ErrMissing if
+	// something is not installed.
 	prepare func(ctx context.Context) error
-	// start runs the server; files that it needs go to dir.
+	// start runs the server. It writes the files that the server needs to dir.
 	start func(ctx context.Context, dir string) (*running, error)
 
 	counters counters
 }
 
-// counters are the names of metrics that a server has at /metrics; empty if missing.
+// counters has the names of the server's metrics at /metrics. A name is empty if the server does
+// not have the metric.
 type counters struct{ rendered, allocs string }
 
-// A running server is published to by one protocol and watched at an address and a path.
+// A running server has a protocol for publishing, and an address and a path for watching.
 type running struct {
 	*measure.Server
 	publish load.Protocol
 	addr    string
-	path    string // of the playlist of the stream
+	path    string // path of the stream's playlist
 }
 
 // stream is the name of the only stream.
 const stream = "bench"
 
-// specs are the contenders that a list may name.
+// specs names the contenders that a list may contain.
 const specs = "plain, nginx, millrace"
 
-// parseContenders reads a list such as plain,nginx,millrace. Programs go to dir.
+// parseContenders parses a list such as plain,nginx,millrace. Programs are built in dir.
 func parseContenders(list, dir string) (all []contender, err error) {
 	for _, spec := range strings.Split(list, ",") {
 		var c contender
@@ -115,10 +117,10 @@ func millraceServe(dir string) contender {
 	}
 }
 
-// nginxConf is HLS as in the rtmp module's documentation, in memory, and nginx as a server of
-// static files. Other settings have their defaults, except for the limit of requests on one
-// connection. Playlists are replaced every two seconds, so that only segments are in the cache of
-// open files.
+// nginxConf configures HLS as in the documentation of the rtmp module, with the files in memory,
+// and an nginx that serves static files. All other settings have their defaults, except for the
+// limit of requests per connection. Playlists are replaced every two seconds, so only segments are
+// in the cache of open files.
 const nginxConf = `worker_rlimit_nofile 16384;
 load_module %[1]s;
 events {
@@ -166,8 +168,8 @@ http {
 }
 `
 
-// nginx is nginx with the rtmp module, which writes segments of MPEG-TS to files, and serves the
-// files.
+// nginx returns the contender nginx with the rtmp module, which writes MPEG-TS segments to files
+// and serves the files.
 func nginx() contender {
 	return contender{
 		name: "nginx-rtmp, and nginx with sendfile", in: "RTMP",
@@ -184,7 +186,7 @@ func nginx() contender {
 			if err := os.Mkdir(files, 0); err != nil {
 				return nil, err
 			}
-			// The workers of an nginx that root starts are another user's processes.
+			// If root starts nginx, the workers run as another user, who needs access to the files.
 			for name, mode := range map[string]os.FileMode{dir: 0o755, files: 0o777} {
 				if err := os.Chmod(name, mode); err != nil {
 					return nil, err
@@ -205,7 +207,7 @@ func nginx() contender {
 	}
 }
 
-// tempDir makes a directory in memory if the system has one for that.
+// tempDir makes a temporary directory, in memory if the system has /dev/shm.
 func tempDir() (string, error) {
 	if dir, err := os.MkdirTemp("/dev/shm", "bench-hls-"); err == nil {
 		return dir, nil

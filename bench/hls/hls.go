@@ -1,10 +1,10 @@
-// Package hls puts HLS viewers on servers that make HLS from a live stream, in turns, and compares
-// their costs. Low-latency viewers wait for each part with a blocking reload of the playlist, and
-// then fetch the part; others fetch whole segments.
+// Package hls compares the costs of servers that make HLS from a live stream. The servers have the
+// same HLS viewers, in turns. Low-latency viewers wait for each part with a blocking reload of the
+// playlist, and then fetch the part; other viewers fetch whole segments.
 //
-// A third of the package checks the responses: one viewer of each turn, the observer, compares
-// every video and audio frame with the published one. It also determines the last tag of each part,
-// for the age of the part at the other viewers.
+// A third of the package checks the responses. One viewer of each turn, the observer, compares
+// every video and audio frame with the published frame. The observer also finds the last tag of
+// each part, from which the age of the part at the other viewers is computed.
 package hls
 
 import (
@@ -22,7 +22,7 @@ import (
 
 // Program measures a table for each number of viewers.
 var Program = &measure.Program{
-	// Some five minutes in all.
+	// Takes some five minutes in all.
 	Name: "hls", What: "a live stream to viewers of low-latency HLS and of HLS", Rounds: 3,
 	Brief: []string{"-rounds", "1"},
 	Parts: []string{"parts", "segments"},
@@ -44,7 +44,7 @@ var options struct {
 
 var nan = math.NaN()
 
-// parseNumbers reads "200,1000".
+// parseNumbers parses a list such as "200,1000".
 func parseNumbers(list string) (all []int, err error) {
 	for _, s := range strings.Split(list, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(s))
@@ -56,13 +56,13 @@ func parseNumbers(list string) (all []int, err error) {
 	return all, nil
 }
 
-// cases are what -only, -parts and -segments name.
+// cases returns the cases that the flags -only, -parts and -segments select.
 func cases(p *measure.Params) (all []testCase, err error) {
 	for _, parts := range []bool{true, false} {
 		c := testCase{parts: parts, bitRate: options.bitRate,
 			measure: time.Duration(options.seconds) * time.Second}
 		list := options.segments
-		c.ramp, c.settle = keyInterval, time.Second // the viewers ask for a new segment at any time
+		c.ramp, c.settle = keyInterval, time.Second // spreads the requests over the interval
 		if parts {
 			list, c.ramp = options.parts, time.Second
 		}
@@ -139,7 +139,7 @@ func (c testCase) run(ctx context.Context, p *measure.Params, all []contender) e
 	return p.Add(c.table(able, results, p.Rounds))
 }
 
-// what describes the viewers' requests.
+// what returns what the viewers fetch: "parts" or "segments".
 func (c testCase) what() string {
 	if c.parts {
 		return "parts"
@@ -149,7 +149,7 @@ func (c testCase) what() string {
 
 func (c testCase) String() string { return fmt.Sprintf("%s to %d viewers", c.what(), c.viewers) }
 
-// A column of a table is a value of each turn.
+// A column of a table is a value that each turn has.
 type column struct {
 	name  string
 	value func(*result) float64
@@ -201,7 +201,8 @@ func (c testCase) columns() []column {
 	}, common...)
 }
 
-// table compares the first column with the first contender's and with ours.
+// table returns the table of the results. It compares the first column with that of the first
+// contender and with that of millrace serve.
 func (c testCase) table(all []contender, results [][]*result, rounds int) *measure.Table {
 	columns := c.columns()
 	get := func(i int, col column) (s measure.Series) {

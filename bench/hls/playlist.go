@@ -9,35 +9,35 @@ import (
 	"time"
 )
 
-// A media is as much of a media playlist as a viewer needs. Addresses are absolute paths.
+// A media has the data of a media playlist that a viewer needs. Addresses are absolute paths.
 type media struct {
-	target   time.Duration // TARGETDURATION
+	target   time.Duration // value of EXT-X-TARGETDURATION
 	canBlock bool
 	canSkip  bool
-	init     string // of EXT-X-MAP; may be empty
+	init     string // address in EXT-X-MAP; may be empty
 	segments []object
-	parts    []object // of complete segments and of the open one, as listed
-	next     object   // the part after the last one, without a name
+	parts    []object // the listed parts of complete segments and of the open one
+	next     object   // position of the part after the last listed one; without an address
 	ended    bool
 }
 
 // An object is a segment or a part.
 type object struct {
 	msn  uint64
-	part int // of a part, from 0
+	part int // number of the part in its segment, from 0
 	uri  string
 	*arrival
 }
 
-// before reports whether o is in front of p in the stream.
+// before reports whether o is earlier in the stream than p.
 func (o object) before(p object) bool { return o.msn < p.msn || o.msn == p.msn && o.part < p.part }
 
 var errPlaylist = errors.New("not a playlist")
 
 const playlistHead = "#EXTM3U"
 
-// variant returns the address of the first media playlist that a multivariant playlist lists, or
-// that of the playlist itself if it is a media playlist.
+// variant returns the address of the first media playlist that a multivariant playlist lists. If
+// text is itself a media playlist, it returns path.
 func variant(path string, text []byte) (string, error) {
 	if !bytes.HasPrefix(text, []byte(playlistHead)) {
 		return "", fmt.Errorf("%s is %w", path, errPlaylist)
@@ -57,8 +57,8 @@ func variant(path string, text []byte) (string, error) {
 	return "", fmt.Errorf("%s: no variant: %w", path, errPlaylist)
 }
 
-// parseMedia reads the media playlist at path. arrivals gives each part or segment its place in the
-// measurement.
+// parseMedia parses the media playlist at path. It sets the arrival of each part and segment from
+// arrivals.
 func parseMedia(path string, text []byte, arrivals *arrivals) (*media, error) {
 	if !bytes.HasPrefix(text, []byte(playlistHead)) {
 		return nil, fmt.Errorf("%s is %w", path, errPlaylist)
@@ -107,7 +107,8 @@ func parseMedia(path string, text []byte, arrivals *arrivals) (*media, error) {
 	return m, nil
 }
 
-// attribute returns an attribute of a tag, without quotes; empty if it is not there.
+// attribute returns the value of an attribute in a tag's attribute list, without quotes, or "" if
+// the attribute is missing.
 func attribute(list, name string) string {
 	for list != "" {
 		key, rest, ok := strings.Cut(list, "=")
@@ -129,7 +130,8 @@ func attribute(list, name string) string {
 	return ""
 }
 
-// resolve returns the path of an address in the playlist at path. All is on one server.
+// resolve returns the absolute path of an address in the playlist at path. It ignores the host: all
+// files are on one server.
 func resolve(path, uri string) string {
 	if _, rest, ok := strings.Cut(uri, "://"); ok {
 		_, p, _ := strings.Cut(rest, "/")

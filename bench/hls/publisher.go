@@ -9,23 +9,23 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// sentTags are the tags that were published.
+// sentTags records the tags that were published.
 type sentTags struct {
 	bitRate int
 
 	mu       sync.Mutex
-	at       []time.Time     // by number - 1
-	pictures []uint64        // their numbers
-	late     []time.Duration // behind the clock
+	at       []time.Time     // time of sending, by tag number - 1
+	pictures []uint64        // tag numbers of the video frames
+	late     []time.Duration // delays behind the schedule
 }
 
-// keyInterval is that of the streams, and the length of their segments.
+// keyInterval is the time between keyframes of the stream, and the length of the segments.
 const keyInterval = 2 * time.Second
 
-// synth returns the source of the stream. Two of them make the same bytes.
+// synth returns a new source of the stream. All sources return the same bytes.
 func (s *sentTags) synth() *load.Synth { return load.NewSynth(0, s.bitRate, keyInterval) }
 
-// publish publishes in real time until ctx ends.
+// publish sends the stream to a server in real time until ctx ends.
 func (s *sentTags) publish(ctx context.Context, to load.Protocol, stream string) error {
 	p, err := to.Publish(ctx, stream)
 	if err != nil {
@@ -57,19 +57,19 @@ func (s *sentTags) publish(ctx context.Context, to load.Protocol, stream string)
 	return ctx.Err()
 }
 
-// count returns how many tags were sent.
+// count returns the number of tags that were sent.
 func (s *sentTags) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.at)
 }
 
-// newest returns when the newest tag of a part was sent.
+// newest returns the time at which the newest tag of a part was sent.
 func (s *sentTags) newest(c contents) time.Time { return s.at[c.newest-1] }
 
-// completing returns when the tag that completes a part was sent: the next video frame, which
-// determines the last frame's duration, or the newest tag of the part if that came later. ok is
-// false if the stream ended before.
+// completing returns the time at which the tag that completes a part was sent. That tag is the next
+// video frame, which determines the duration of the part's last frame, or the newest tag of the
+// part if it was sent later. ok is false if the stream ended before that tag.
 func (s *sentTags) completing(c contents) (at time.Time, ok bool) {
 	i, found := slices.BinarySearch(s.pictures, c.picture)
 	if !found || i+1 == len(s.pictures) {

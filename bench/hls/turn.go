@@ -15,12 +15,12 @@ import (
 	"github.com/millrace-io/millrace/internal/sleep"
 )
 
-// A testCase is so many viewers of one stream, who want parts or whole segments.
+// A testCase is a number of viewers of one stream, which fetch parts or whole segments.
 type testCase struct {
 	parts   bool
 	viewers int
 	bitRate int
-	ramp    time.Duration // in which they come
+	ramp    time.Duration // time in which the viewers connect
 	settle  time.Duration
 	measure time.Duration
 }
@@ -28,27 +28,27 @@ type testCase struct {
 // A result is the result of a turn.
 type result struct {
 	seconds   float64
-	server    time.Duration // CPU
-	generator time.Duration // CPU
-	rss       int64         // of the server at most
-	bytes     int64         // of media to viewers
+	server    time.Duration // CPU time
+	generator time.Duration // CPU time
+	rss       int64         // peak memory of the server, in bytes
+	bytes     int64         // bytes of media that viewers received
 	requests  int64
-	fetched   int64 // parts or segments
-	missing   int   // tags that the observer did not get
+	fetched   int64 // fetched parts or segments
+	missing   int   // number of tags that the observer did not receive
 	ended     map[string]int
 
-	perPart    float64 // playlists rendered for each part; NaN if the server does not say
-	perRequest float64 // allocations; NaN if the server does not say
+	perPart    float64 // playlists rendered per part; NaN if the server does not report them
+	perRequest float64 // allocations per request; NaN if the server does not report them
 
-	newest     []time.Duration // from a part's newest tag to its last byte, sorted
-	completing []time.Duration // from the tag that completes the part
-	late       []time.Duration // of publishing, sorted
+	newest     []time.Duration // from a part's newest tag sent to its last byte received, sorted
+	completing []time.Duration // the same from the tag that completes the part, sorted
+	late       []time.Duration // delays of the publisher, sorted
 }
 
-// startTime limits the wait for a playlist: several segments.
+// startTime limits the wait for the first playlist. It is the time of several segments.
 const startTime = 30 * time.Second
 
-// take starts a contender and puts the load on it.
+// take starts a contender, applies the load of case c to it and returns the result.
 func (c testCase) take(ctx context.Context, who contender) (*result, error) {
 	dir, err := tempDir()
 	if err != nil {
@@ -87,7 +87,7 @@ func (c testCase) take(ctx context.Context, who contender) (*result, error) {
 	return res, nil
 }
 
-// await returns when a playlist lists parts or segments.
+// await waits until the playlist lists parts or segments that the viewers can fetch.
 func (a *audience) await(ctx context.Context, published chan error) error {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
@@ -126,14 +126,14 @@ func (a *audience) look(ctx context.Context) (err error) {
 	return err
 }
 
-// watch has the viewers come, and measures. It returns when they have ended.
+// watch connects the viewers, measures, and returns when all viewers have ended.
 func (c testCase) watch(ctx context.Context, who contender, server *running, a *audience,
 	observer *viewer, viewers []*viewer,
 	res *result) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var mu sync.Mutex
-	var seen error // of the observer
+	var seen error // error of the observer
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer cancel()
@@ -196,7 +196,7 @@ type state struct {
 	generator       time.Duration
 	bytes, requests int64
 	fetched         int64
-	made            int64 // parts or segments, as the observer got them
+	made            int64 // parts or segments that the observer fetched
 	counters        map[string]float64
 }
 
@@ -220,7 +220,7 @@ func readState(ctx context.Context, who contender, server *running, observer *vi
 	return s, nil
 }
 
-// scrape reads the server's counters that have no labels.
+// scrape reads the server's metrics. It leaves out those with labels.
 func scrape(ctx context.Context, addr string) (map[string]float64, error) {
 	c, err := connect(ctx, addr)
 	if err != nil {
@@ -261,12 +261,12 @@ func (r *result) between(a, b state, names counters) {
 	r.perRequest = count(names.allocs) / float64(r.requests)
 }
 
-// spread computes the age of the viewers' data.
+// spread computes the ages of the data that the viewers received.
 func (r *result) spread(viewers []*viewer, sent *sentTags) {
 	for _, v := range viewers {
 		for _, s := range v.got {
 			if s.contents == (contents{}) {
-				continue // the observer ended before it had got it
+				continue // the observer ended before it fetched this one
 			}
 			if at, ok := sent.completing(s.contents); ok {
 				r.newest = append(r.newest, s.at.Sub(sent.newest(s.contents)))
@@ -280,7 +280,7 @@ func (r *result) spread(viewers []*viewer, sent *sentTags) {
 	}
 }
 
-// quantile returns a quantile of a sorted list, in milliseconds; NaN for an empty list.
+// quantile returns the q quantile of a sorted list, in milliseconds, or NaN for an empty list.
 func quantile(sorted []time.Duration, q float64) float64 {
 	if len(sorted) == 0 {
 		return nan

@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// arrivals are the parts and segments of a stream.
+// arrivals has the parts and segments of a stream.
 type arrivals struct {
 	mu  sync.Mutex
-	all map[string]*arrival // by address
+	all map[string]*arrival // by address in the playlist
 }
 
-// An arrival is a part or segment that viewers get.
+// An arrival has the contents of a part or segment that viewers fetch.
 type arrival struct {
-	contents // set by the observer, and read when all viewers have ended
+	contents // set by the observer; read after all viewers have ended
 }
 
 func (a *arrivals) of(uri string) *arrival {
@@ -36,25 +36,26 @@ func (a *arrivals) of(uri string) *arrival {
 	return p
 }
 
-// An audience is the viewers of one stream.
+// An audience is all viewers of one stream.
 type audience struct {
 	addr  string
-	path  string // of the multivariant playlist, or of the only media playlist
-	parts bool   // the viewers want parts, or else whole segments
+	path  string // path of the multivariant playlist, or of the only media playlist
+	parts bool   // whether the viewers fetch parts instead of whole segments
 
 	arrivals  arrivals
 	latest    atomic.Pointer[parsed]
 	measuring atomic.Bool
 }
 
-// A parsed playlist is shared by all viewers that get the same bytes, so that a viewer costs
-// little.
+// A parsed is a parsed playlist. All viewers that receive the same bytes share it, so that a viewer
+// costs little.
 type parsed struct {
 	raw   []byte
 	media *media
 }
 
-// parse returns the parsed text, which other viewers may use, too.
+// parse returns the parsed playlist. It parses raw only if no viewer has parsed the same bytes just
+// before. Viewers share the result.
 func (a *audience) parse(path string, raw []byte, gzipped bool) (*media, error) {
 	if p := a.latest.Load(); p != nil && bytes.Equal(p.raw, raw) {
 		return p.media, nil
@@ -71,22 +72,22 @@ func (a *audience) parse(path string, raw []byte, gzipped bool) (*media, error) 
 	return m, nil
 }
 
-// A viewer follows a stream. The counters may be read at any time.
+// A viewer follows a stream. Its counters may be read concurrently.
 type viewer struct {
 	*audience
-	checker *checker // of the observer; nil for others
+	checker *checker // the observer's checker; nil for other viewers
 
 	c        *client
-	bytes    atomic.Int64 // of media
+	bytes    atomic.Int64 // bytes of media
 	requests atomic.Int64
-	fetched  atomic.Int64 // parts or segments
-	got      []sample     // while the audience is measured
+	fetched  atomic.Int64 // number of parts or segments
+	got      []sample     // arrivals while the audience is measured
 	discard  func([]byte)
 }
 
 type sample struct {
 	*arrival
-	at time.Time // of its last byte
+	at time.Time // time of the last byte
 }
 
 func newViewer(a *audience, c *checker) *viewer {
@@ -95,7 +96,7 @@ func newViewer(a *audience, c *checker) *viewer {
 	return v
 }
 
-// watch follows the stream until ctx or the stream ends.
+// watch follows the stream until ctx ends or the stream ends.
 func (v *viewer) watch(ctx context.Context) (err error) {
 	if v.c, err = connect(ctx, v.addr); err != nil {
 		return err
@@ -120,7 +121,7 @@ func (v *viewer) watch(ctx context.Context) (err error) {
 	return v.watchSegments(ctx, path, m)
 }
 
-// media returns the address of the media playlist.
+// media returns the path of the media playlist.
 func (v *viewer) media() (string, error) {
 	text, gzipped, err := v.c.text(v.path, "")
 	if err == nil {
@@ -149,7 +150,7 @@ func (v *viewer) fetchInit(uri string) error {
 	return err
 }
 
-// fetch gets a part or segment.
+// fetch requests a part or segment.
 func (v *viewer) fetch(o object) error {
 	v.requests.Add(1)
 	v.fetched.Add(1)
@@ -170,7 +171,7 @@ func (v *viewer) fetch(o object) error {
 	return nil
 }
 
-// fetchNew gets the objects of a list from o on.
+// fetchNew fetches the objects of a list that are not before from. It returns their number.
 func (v *viewer) fetchNew(list []object, from object) (n int, err error) {
 	for _, o := range list {
 		if o.before(from) {
@@ -189,8 +190,8 @@ var (
 	errNothingNew = errors.New("a blocking reload brought nothing new")
 )
 
-// watchParts gets each part from the next one on: a blocking reload of the playlist, and then the
-// part.
+// watchParts fetches each new part, beginning with the part after m's last one: it waits for the
+// part with a blocking reload of the playlist and then fetches the part.
 func (v *viewer) watchParts(path string, m *media) error {
 	if !m.canBlock {
 		return errNoBlocking
@@ -211,7 +212,7 @@ func (v *viewer) watchParts(path string, m *media) error {
 		if err != nil {
 			return err
 		}
-		// The end of a segment may be all that is new.
+		// A reload may bring no new part but only the end of a segment.
 		if n == 0 && !next.before(m.next) && !m.ended {
 			return errNothingNew
 		}
@@ -219,8 +220,8 @@ func (v *viewer) watchParts(path string, m *media) error {
 	return nil
 }
 
-// watchSegments gets whole segments from the last one on. It asks for the playlist again as a
-// player does: after the target duration, or after half of it if there was nothing new.
+// watchSegments fetches whole segments, beginning with the last one. Like a player it reloads the
+// playlist after the target duration, or after half of that time if there was no new segment.
 func (v *viewer) watchSegments(ctx context.Context, path string, m *media) error {
 	next := object{msn: max(m.next.msn, 1) - 1}
 	asked := time.Now()

@@ -1,6 +1,6 @@
-// Package httpflv publishes and watches FLV over HTTP for checks that compare received with sent
-// data: a viewer gets whole payloads, and a publisher the server's answer. The client of package
-// load provides neither, because a load must be cheap.
+// Package httpflv publishes and watches FLV over HTTP, for checks that compare received with sent
+// data. A viewer gets whole payloads, and a publisher gets the server's answer. The client of
+// package load provides neither, because a load must be cheap.
 package httpflv
 
 import (
@@ -17,7 +17,8 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// Header is the start of a stream, including the size of the tag before the first.
+// Header is the beginning of an FLV stream: the file header, and the size of the tag before the
+// first one, which is 0.
 const Header = "FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00"
 
 const (
@@ -25,22 +26,23 @@ const (
 	maxAnswer = 64 << 10
 )
 
-// ErrFormat says that a stream is not FLV.
+// ErrFormat is the error for a stream that is not FLV.
 var ErrFormat = errors.New("not FLV")
 
-// A Publication sends tags in the body of a request. It is used by one goroutine.
+// A Publication sends tags in the body of a request. Only one goroutine may use it.
 type Publication struct {
-	// Answer is the body of the server's answer, once Close has returned nil.
+	// Answer is the body of the server's response. It is set once Close has returned nil.
 	Answer []byte
 
 	body   *io.PipeWriter
-	done   chan error // one value: the result of the request
-	buf    []byte     // the last tag
-	header bool       // has been sent
+	done   chan error // receives one value, the result of the request
+	buf    []byte     // the last tag in its wire format
+	header bool       // whether Header has been sent
 }
 
-// Publish returns when the server asks for the body, which every server here does. The request ends
-// with ctx. A status other than 200 is a *load.RefusedError.
+// Publish begins a request that publishes a stream. It returns when the server requests the body
+// with 100 Continue, which every server of this module does. The request ends with ctx. The error
+// is a *load.RefusedError if the status is not 200.
 func Publish(ctx context.Context, client *http.Client, url string) (*Publication, error) {
 	r, w := io.Pipe()
 	admitted := make(chan struct{})
@@ -79,7 +81,7 @@ func (p *Publication) send(client *http.Client, req *http.Request) error {
 	return err
 }
 
-// AppendTag appends a tag in its wire format, with its size at its end.
+// AppendTag appends a tag in its wire format, including the size that follows the tag.
 func AppendTag(b []byte, t load.Tag) []byte {
 	n := len(t.Payload)
 	b = append(b, t.Kind, byte(n>>16), byte(n>>8), byte(n),
@@ -101,21 +103,21 @@ func (p *Publication) WriteTag(t load.Tag) error {
 	return err
 }
 
-// Close ends the stream, and waits for the server's answer.
+// Close ends the stream and waits for the server's response.
 func (p *Publication) Close() error {
 	p.body.Close()
 	return <-p.done
 }
 
-// BreakOff sends half a tag and gives up. It returns the result of the request, or why if the
-// server has not answered.
+// BreakOff sends half a tag and aborts the request with the error why. It returns the result of the
+// request, which is why if the server has not responded.
 func (p *Publication) BreakOff(why error) error {
 	p.body.Write(p.buf[:len(p.buf)/2])
 	p.body.CloseWithError(why)
 	return <-p.done
 }
 
-// A Subscription reads tags. It is used by one goroutine.
+// A Subscription reads tags. Only one goroutine may use it.
 type Subscription struct {
 	body  io.Closer
 	in    *bufio.Reader
@@ -123,8 +125,8 @@ type Subscription struct {
 	buf   []byte
 }
 
-// Watch returns when the server has agreed to send the stream. The request ends with ctx. A status
-// other than 200 is a *load.RefusedError.
+// Watch requests a stream. It returns when the server has accepted the request. The request ends
+// with ctx. The error is a *load.RefusedError if the status is not 200.
 func Watch(ctx context.Context, client *http.Client, url string) (*Subscription, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -141,8 +143,8 @@ func Watch(ctx context.Context, client *http.Client, url string) (*Subscription,
 	return &Subscription{body: res.Body, in: bufio.NewReaderSize(res.Body, 64<<10)}, nil
 }
 
-// Next implements load.Subscription. a.Head is the whole payload. The end of the body between two
-// tags is io.EOF.
+// Next implements load.Subscription. a.Head is the whole payload, which is valid until the next
+// call. The error is io.EOF if the body ends between two tags.
 func (s *Subscription) Next(a *load.Arrival) error {
 	if !s.begun {
 		head, err := s.Read(len(Header))
@@ -174,8 +176,8 @@ func (s *Subscription) Next(a *load.Arrival) error {
 	return nil
 }
 
-// Peek returns the next n bytes, at most 64 KiB, without consuming them, for viewers of another
-// format.
+// Peek returns the next n bytes without consuming them. n is at most 64 KiB. Viewers of other
+// formats use it.
 func (s *Subscription) Peek(n int) ([]byte, error) {
 	p, err := s.in.Peek(n)
 	if err == io.EOF && len(p) > 0 {
@@ -184,7 +186,7 @@ func (s *Subscription) Peek(n int) ([]byte, error) {
 	return p, err
 }
 
-// Read reads n bytes, which are valid until the next call.
+// Read reads n bytes. They are valid until the next call of Read or Next.
 func (s *Subscription) Read(n int) ([]byte, error) {
 	if cap(s.buf) < n {
 		s.buf = make([]byte, 2*n)
@@ -196,7 +198,7 @@ func (s *Subscription) Read(n int) ([]byte, error) {
 // Close implements load.Subscription.
 func (s *Subscription) Close() error { return s.body.Close() }
 
-// A Server is a server with streams under URL/live/ and Ending after their names. It implements
+// A Server is an HTTP server whose streams are at URL/live/NAME, followed by Ending. It implements
 // load.Protocol.
 type Server struct{ URL, Ending string }
 

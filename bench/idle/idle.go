@@ -1,8 +1,8 @@
-// Package idle measures how much heap a connection costs that nothing arrives on: loopback TCP, and
-// on each connection a goroutine that waits for one byte.
+// Package idle measures the heap memory of an idle connection: a loopback TCP connection on which
+// nothing arrives, with a goroutine that waits for one byte.
 //
-// The far ends are held by a second process, so that neither the limit of descriptors nor the heap
-// is shared with them.
+// A second process holds the other ends, so that they share neither the limit of file descriptors
+// nor the heap.
 package idle
 
 import (
@@ -35,7 +35,7 @@ var conns int
 
 func run(ctx context.Context, p *measure.Params) error {
 	n := fit(conns)
-	if _, err := hold(waiters[0], n); err != nil { // the first measurement also pays for the poller
+	if _, err := hold(waiters[0], n); err != nil { // else the first turn includes the poller
 		return err
 	}
 	heap := make([]measure.Series, len(waiters))
@@ -62,13 +62,14 @@ func run(ctx context.Context, p *measure.Params) error {
 	return p.Add(t)
 }
 
-// waiter is a way to wait for a byte.
+// A waiter is a way to wait for a byte.
 type waiter struct {
 	name string
 	wait func(net.Conn) error
 }
 
-// waiters are all waiters; the first one uses only the memory of the connection and its goroutine.
+// waiters are all contenders. The first one uses no memory but that of the connection and its
+// goroutine.
 var waiters = []waiter{
 	{"conn.Read of one byte", func(c net.Conn) error {
 		_, err := c.Read(make([]byte, 1))
@@ -88,11 +89,12 @@ var waiters = []waiter{
 
 // A usage is memory, in bytes.
 type usage struct {
-	heap  int64 // live objects
-	stack int64 // of goroutines
+	heap  int64 // in live objects
+	stack int64 // in goroutine stacks
 }
 
-// hold holds n connections that all wait in w, and returns the memory that they use.
+// hold opens n connections, lets a goroutine wait in w on each, and returns the memory that they
+// use.
 func hold(w waiter, n int) (usage, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -111,7 +113,7 @@ func hold(w waiter, n int) (usage, error) {
 	before := memory()
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	defer far.Close() // which ends every wait
+	defer far.Close() // Close ends every wait
 	for range n {
 		c, err := l.Accept()
 		if err != nil {
@@ -127,7 +129,7 @@ func hold(w waiter, n int) (usage, error) {
 	return usage{after.heap - before.heap, after.stack - before.stack}, nil
 }
 
-// settle waits until n goroutines wait.
+// settle waits until n goroutines are blocked.
 func settle(n int) {
 	waiting := []metrics.Sample{{Name: "/sched/goroutines/waiting:goroutines"}}
 	for {
@@ -139,7 +141,8 @@ func settle(n int) {
 	}
 }
 
-// memory returns the memory in use after garbage collection. Two cycles empty pools.
+// memory returns the memory in use after garbage collection. It collects more than once, because a
+// sync.Pool is empty only after two cycles.
 func memory() usage {
 	var m runtime.MemStats
 	for range 3 {
@@ -149,7 +152,8 @@ func memory() usage {
 	return usage{int64(m.HeapAlloc), int64(m.StackInuse)}
 }
 
-// fit is the number of connections that the limit of descriptors allows, at most n.
+// fit raises the limit of file descriptors to the allowed maximum. It returns n, or the number of
+// connections that the limit allows if that is smaller.
 func fit(n int) int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -157,11 +161,12 @@ func fit(n int) int {
 	}
 	limit.Cur = limit.Max
 	syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)
-	const spare = 100 // for everything else
+	const spare = 100 // file descriptors for everything else
 	return min(n, int(limit.Cur)-spare)
 }
 
-// holder dials args[1] connections to args[0] and holds them until its input ends.
+// holder is a child process that dials args[1] connections to args[0] and holds them until its
+// input ends.
 var holder = measure.RegisterChild("idle-holder", func(args []string) error {
 	n, err := strconv.Atoi(args[1])
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/millrace-io/millrace/bench/reader"
 )
 
-// contenders are all of them. Each that shares packets one by one is compared with the first, and
-// each that shares batches also with the second.
+// contenders are all contenders. The table compares each of them with the first, which allocates a
+// slice per packet, and with the second, which allocates a slab per batch.
 var contenders = []contender{
 	newContender("allocate a packet, share the slice", allocated),
 	newContender("batches of 64: allocate one slab, share the slice", slabs),
@@ -20,11 +20,11 @@ var contenders = []contender{
 
 func itself(p *[]byte, yield func([]byte)) { yield(*p) }
 
-// allocated leaves it to the garbage collector to find out when the last subscriber has dropped a
-// packet.
+// allocated makes a slice for each packet. The garbage collector has to find out when the last
+// subscriber has dropped the packet.
 func allocated() sharing[[]byte] { return garbage(1, 0) }
 
-// slabs does the same for a batch: one allocation and one read for 64 packets.
+// slabs does the same as allocated for batches: one allocation and one read for 64 packets.
 func slabs() sharing[[]byte] { return garbage(batchPackets, 64<<10) }
 
 func garbage(packets, buffer int) sharing[[]byte] {
@@ -44,7 +44,7 @@ func garbage(packets, buffer int) sharing[[]byte] {
 	}
 }
 
-// refs has a block for each packet.
+// refs reads each packet into a block of its own.
 func refs() sharing[millrace.Ref] {
 	src, pool := bufio.NewReader(reader.NewSource(1)), millrace.NewPool()
 	return sharing[millrace.Ref]{
@@ -62,7 +62,7 @@ func refs() sharing[millrace.Ref] {
 	}
 }
 
-// chains takes packets out of the reader's own blocks.
+// chains reads packets as chains, which share the blocks of the reader.
 func chains() sharing[millrace.Chain] {
 	r := millrace.NewReader(reader.NewSource(1))
 	return sharing[millrace.Chain]{
@@ -79,7 +79,7 @@ func chains() sharing[millrace.Chain] {
 	}
 }
 
-// batches works like a relay: packets are read one by one, merged, and shared together.
+// batches works like a relay: it reads packets one by one, merges them, and shares them together.
 func batches() sharing[millrace.Chain] {
 	r := millrace.NewReader(reader.NewSource(1))
 	var packet millrace.Chain
@@ -118,7 +118,7 @@ func lookChain(c *millrace.Chain) (sum uint64) {
 	return sum
 }
 
-// strideSum reads one byte of each packet in p.
+// strideSum reads one byte of each packet in p and returns their sum.
 func strideSum(p []byte) (sum uint64) {
 	for i := 0; i < len(p); i += reader.PacketSize {
 		sum += uint64(p[i])
@@ -126,7 +126,7 @@ func strideSum(p []byte) (sum uint64) {
 	return sum
 }
 
-// must is for reads from a source that never fails.
+// must panics if err is not nil. It is for reads from a source that never fails.
 func must(_ int, err error) {
 	if err != nil {
 		panic(err)

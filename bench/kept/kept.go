@@ -1,10 +1,10 @@
-// Package kept measures the cost of passing packets of 1 KiB to ten goroutines that keep them for a
-// while and then drop them.
+// Package kept measures the cost of passing packets of 1 KiB to ten goroutines, which keep each
+// packet for a while and then drop it.
 //
-// The packets come from a generator, are shared one by one or in batches, go over ten channels, 64
-// at a time, and wait in a ring in each goroutine. The cost of the channels alone is measured with
-// values of the same size that need no release, and is subtracted. Before the measurement every
-// contender must deliver the same bytes to all ten.
+// The packets come from a generator and are shared one by one or in batches. They are sent over ten
+// channels, 64 at a time, and each goroutine keeps them in a ring. The cost of the channels alone
+// is measured with values of the same size that need no release, and is subtracted. Before the
+// measurement every contender must deliver the same bytes to all ten goroutines.
 package kept
 
 import (
@@ -21,11 +21,11 @@ import (
 )
 
 const (
-	subscribers  = 10 // goroutines that get each packet
-	batchPackets = 64 // that are shared at once where they are
+	subscribers  = 10 // goroutines, each of which receives every packet
+	batchPackets = 64 // number of packets in a batch
 
-	// The bytes that wait in a channel and the bytes that a subscriber keeps are equal for all, so
-	// that the caches hold as much for each contender.
+	// The number of packets that wait in a channel, and the number that a subscriber keeps. They
+	// are equal for all contenders, so that the caches hold the same amount of data.
 	queuePackets = 1024
 	keepPackets  = 256
 
@@ -69,26 +69,27 @@ func run(ctx context.Context, p *measure.Params) error {
 	return p.Add(t)
 }
 
-// A contender is a way to share. Its functions hand out batches of packets.
+// A contender is a way to share packets. Its functions pass the given number of batches to the
+// subscribers.
 type contender struct {
 	name    string
 	run     func(batches int, audit func(subscriber int, p []byte))
-	handOff func(batches int) // the same, without packets
+	handOff func(batches int) // the same without packets, to measure the channels
 }
 
-// A sharing is a contender's way of sharing a T, which is one packet or one batch. The producer and
-// the subscribers run in separate goroutines.
+// A sharing has the operations of a contender that shares values of type T. A T is one packet or
+// one batch. The producer and the subscribers run in separate goroutines.
 type sharing[T any] struct {
-	packets int // in a T
+	packets int // number of packets in a T
 	next    func() T
-	share   func(*T) T             // another share, for one subscriber
-	bytes   func(*T, func([]byte)) // all bytes, for a check
-	look    func(*T) uint64        // reads a byte of each packet
-	drop    func(*T)               // one share
+	share   func(*T) T             // returns another share, for one subscriber
+	bytes   func(*T, func([]byte)) // passes all bytes to a function, for a check
+	look    func(*T) uint64        // reads one byte of each packet
+	drop    func(*T)               // releases one share
 	close   func()
 }
 
-// newContender makes one of s, which is called anew for each turn.
+// newContender returns a contender that shares with s. It calls s anew for each turn.
 func newContender[T any](name string, s func() sharing[T]) contender {
 	return contender{
 		name: name,
@@ -110,9 +111,9 @@ func newContender[T any](name string, s func() sharing[T]) contender {
 	}
 }
 
-// run passes packets on until all subscribers have dropped them. However they are shared,
-// batchPackets of them cross a channel at once: a channel operation per packet and subscriber costs
-// several times the measured work.
+// run passes batches of packets to the subscribers, and returns when they have dropped all packets.
+// Even if packets are shared one by one, batchPackets of them are sent over a channel at once: one
+// channel operation per packet and subscriber would cost several times the measured work.
 func (s sharing[T]) run(batches int, audit func(int, []byte)) {
 	var wg sync.WaitGroup
 	subs := make([]subscriber[T], subscribers)
@@ -127,7 +128,7 @@ func (s sharing[T]) run(batches int, audit func(int, []byte)) {
 		}
 		wg.Go(func() { s.subscribe(&subs[i], look) })
 	}
-	var v T // one for all, because its address escapes
+	var v T // one variable for all values, because its address escapes
 	for range batches {
 		for i := range subs {
 			subs[i].filling = <-subs[i].empty
@@ -150,8 +151,8 @@ func (s sharing[T]) run(batches int, audit func(int, []byte)) {
 	s.close()
 }
 
-// A subscriber is where a goroutine's packets wait. Slices go back and forth, so that no slice is
-// allocated for them.
+// A subscriber has the channels to one goroutine. Full slices are sent to the goroutine on full and
+// come back on empty, so that none is allocated.
 type subscriber[T any] struct {
 	full, empty chan []T
 	filling     []T
@@ -167,7 +168,8 @@ func newSubscriber[T any](shares int) subscriber[T] {
 	return s
 }
 
-// subscribe keeps the last keepPackets packets.
+// subscribe receives packets and keeps the last keepPackets of them. It drops all of them before it
+// returns.
 func (s sharing[T]) subscribe(sub *subscriber[T], look func(*T) uint64) {
 	ring := make([]T, keepPackets/s.packets)
 	at, held := 0, 0
@@ -192,7 +194,7 @@ func (s sharing[T]) subscribe(sub *subscriber[T], look func(*T) uint64) {
 	}
 }
 
-// check fails unless all subscribers get the generator's bytes.
+// check returns an error unless every subscriber receives the generator's bytes.
 func (c contender) check(batches int) error {
 	want := crc32.NewIEEE()
 	size := int64(batches * batchPackets * reader.PacketSize)
@@ -214,8 +216,8 @@ func (c contender) check(batches int) error {
 	return nil
 }
 
-// turn passes n batches. It makes new channels and goroutines; a short run measures their
-// allocations, which are subtracted.
+// turn passes n batches. Each turn makes new channels and goroutines; their allocations are
+// measured in a short run and subtracted.
 func (c contender) turn(n int) measure.Turn {
 	all := func(batches int) func() { return func() { c.run(batches, nil) } }
 	all(warmUp)()

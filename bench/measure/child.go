@@ -15,7 +15,7 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/childproc"
 )
 
-// children are the functions that this program runs in child processes, by name.
+// children maps the name of each child process to the function that this program runs in it.
 var children = make(map[string]func(args []string) error)
 
 // RegisterChild registers a function that Self starts in a child process. Call it from variables
@@ -25,11 +25,12 @@ func RegisterChild(name string, f func(args []string) error) string {
 	return name
 }
 
-// childVar tells the program which function to run: a JSON list of the name and the arguments.
+// childVar is the environment variable that tells the program which function to run. Its value is a
+// JSON list of the function's name and its arguments.
 const childVar = "MILLRACE_BENCH_CHILD"
 
-// RunChild must be called first by main and TestMain. In a process that Self started it runs the
-// function and exits.
+// RunChild runs the function and exits if the process was started by Self. main and TestMain must
+// call it first.
 func RunChild() {
 	order := os.Getenv(childVar)
 	if order == "" {
@@ -62,7 +63,7 @@ func Self(name string, args ...string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// A Process is a process that dies with this one, even if this one is killed.
+// A Process is a child process that dies with this process, even if this process is killed.
 type Process struct {
 	Cmd   *exec.Cmd
 	Ended chan struct{} // closed when the process has ended; its Cmd.ProcessState is set then
@@ -71,8 +72,8 @@ type Process struct {
 	guard childproc.Guard
 }
 
-// Start starts a command. Its standard error goes to that of this process, unless the command says
-// otherwise.
+// Start starts a command. Unless cmd.Stderr is set, the command shares the standard error of this
+// process.
 func Start(cmd *exec.Cmd) (*Process, error) {
 	if cmd.Stderr == nil {
 		cmd.Stderr = os.Stderr
@@ -95,8 +96,8 @@ func (p *Process) Wait() error {
 	return p.err
 }
 
-// Stop ends the process with SIGTERM, and by force after the time within. The error is nil if its
-// status is 0.
+// Stop sends SIGTERM to the process, and kills it if it has not ended after within. The error is
+// nil if the exit status of the process is 0.
 func (p *Process) Stop(within time.Duration) error {
 	p.Cmd.Process.Signal(syscall.SIGTERM)
 	select {
@@ -108,19 +109,19 @@ func (p *Process) Stop(within time.Duration) error {
 	}
 }
 
-// Kill ends the process by force, and returns when it has ended. It may be called more than once.
+// Kill kills the process and waits until it has ended. It may be called more than once.
 func (p *Process) Kill() {
 	p.Cmd.Process.Kill()
 	<-p.Ended
 }
 
-// A Child is a process that is asked and answers by lines, on its standard input and output. It
-// ends when its input does. One goroutine asks and reads.
+// A Child is a process that reads requests from its standard input and writes answers to its
+// standard output, one line each. It ends when its input ends. Only one goroutine may use a Child.
 type Child struct {
 	*Process
 	in   io.WriteCloser
 	pipe *os.File
-	out  *bufio.Reader // of pipe
+	out  *bufio.Reader // reads from pipe
 }
 
 // StartChild starts a command. The caller ends it with Close.
@@ -129,7 +130,7 @@ func StartChild(cmd *exec.Cmd) (*Child, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, w, err := os.Pipe() // not StdoutPipe, of which Wait would lose the rest
+	r, w, err := os.Pipe() // not StdoutPipe: Wait would discard the unread rest of its output
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +144,7 @@ func StartChild(cmd *exec.Cmd) (*Child, error) {
 	return &Child{Process: p, in: in, pipe: r, out: bufio.NewReader(r)}, nil
 }
 
-// Ask writes a line and returns the one that comes back.
+// Ask writes a line to the child and returns the child's next line.
 func (c *Child) Ask(line string) (string, error) {
 	if _, err := fmt.Fprintln(c.in, line); err != nil {
 		return "", err
@@ -151,7 +152,7 @@ func (c *Child) Ask(line string) (string, error) {
 	return c.Line()
 }
 
-// Line returns the next line of the child's output, with its end.
+// Line returns the next line of the child's output, including the newline.
 func (c *Child) Line() (string, error) { return c.out.ReadString('\n') }
 
 // Close ends the child's input and waits for the child. It may be called more than once.

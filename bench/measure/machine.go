@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A Machine says where, when and of which commit a table was measured.
+// A Machine records where, when and at which commit a table was measured.
 type Machine struct {
 	CPU    string `json:"cpu"`
 	CPUs   int    `json:"cpus"`
@@ -20,7 +20,7 @@ type Machine struct {
 	Commit string `json:"commit"`
 }
 
-// ThisMachine describes the machine, today.
+// ThisMachine describes this machine, with today's date.
 func ThisMachine() Machine {
 	return Machine{
 		CPU: cpuModel(), CPUs: runtime.NumCPU(), Kernel: kernel(), Go: runtime.Version(),
@@ -56,8 +56,8 @@ func kernel() string {
 	return "Linux " + strings.TrimSpace(string(release))
 }
 
-// commit asks git, because `go run` stamps no revision. The mark + says that Go files differ from
-// the commit.
+// commit returns the commit that git reports, because `go run` stamps no revision. A + after the
+// commit means that Go files differ from it.
 func commit() string {
 	out, err := exec.Command("git", "rev-parse", "--short=7", "HEAD").Output()
 	if err != nil {

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// nginxHead is the start of every nginx configuration.
+// nginxHead is the beginning of every nginx configuration.
 const nginxHead = `worker_processes 1;
 error_log /dev/null crit;
 pid nginx.pid;
 `
 
-// NginxRTMP returns where the distribution has put nginx's rtmp module, or an [ErrMissing] if that
-// or nginx is not there.
+// NginxRTMP returns the path of nginx's rtmp module in this distribution, or an [ErrMissing] if
+// nginx or the module is not installed.
 func NginxRTMP() (string, error) {
 	const packages = "nginx libnginx-mod-rtmp"
 	if _, err := Find("nginx", packages); err != nil {
@@ -33,8 +33,8 @@ func NginxRTMP() (string, error) {
 	return "", Missing("nginx's rtmp module", packages)
 }
 
-// StartNginx starts an nginx with one worker. Its configuration goes to dir; conf adds the part
-// that depends on the address.
+// StartNginx starts an nginx with one worker. It writes the configuration to dir; conf returns the
+// part of the configuration that depends on the address.
 func StartNginx(ctx context.Context, dir string, conf func(addr string) string) (*Server, error) {
 	path, err := Find("nginx", "nginx")
 	if err != nil {
@@ -60,8 +60,9 @@ func StartNginx(ctx context.Context, dir string, conf func(addr string) string) 
 	return srv, nil
 }
 
-// worker waits for nginx's worker process: the master does nothing, and shares its memory with the
-// worker. With the HLS of the rtmp module another process removes old files.
+// worker waits for the worker process of nginx and returns its PID. The master is not measured: it
+// does no work, and shares its memory with the worker. Nor is the process that removes old files if
+// the rtmp module serves HLS.
 func worker(master int) ([]int, error) {
 	for range 250 {
 		pids := slices.DeleteFunc(childrenOf(master),

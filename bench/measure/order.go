@@ -5,18 +5,20 @@ import (
 	"slices"
 )
 
-// Order returns the order of the contenders' turns in a round, numbered from 0. No contender always
-// follows the same neighbour, and pays for that neighbour's garbage or gains from its warm caches:
-// in as many rounds as there are contenders, or twice as many if that is odd, each has followed
-// each other equally often, and each has been first equally often.
+// Order returns the order of the contenders' turns in a round. Rounds and contenders are numbered
+// from 0. The order changes from round to round, so that no contender always follows the same
+// neighbour, and pays for that neighbour's garbage or gains from its warm caches. After as many
+// rounds as there are contenders, or twice as many if their number is odd, each contender has
+// followed each other contender equally often, and each has been first equally often.
 //
-// The order is a row of a balanced square: E. J. Williams, Experimental designs balanced for the
-// estimation of residual effects of treatments, Australian Journal of Scientific Research A 2
+// The order is a row of a balanced Latin square: E. J. Williams, Experimental designs balanced for
+// the estimation of residual effects of treatments, Australian Journal of Scientific Research A 2
 // (1949).
 func Order(contenders, round int) []int {
 	order := make([]int, contenders)
 	for k := range order {
-		// 0, 1, -1, 2, -2 and so on: each difference to the one before occurs once.
+		// The offsets are 0, 1, -1, 2, -2 and so on: each difference between neighbours occurs
+		// once.
 		step := (k + 1) / 2
 		if k%2 == 0 {
 			step = -step
@@ -29,8 +31,8 @@ func Order(contenders, round int) []int {
 	return order
 }
 
-// Rounds calls turn once a round for each contender, in the rounds' orders, until ctx ends or a
-// turn fails.
+// Rounds calls turn once for each contender in each round, in the sequence that Order returns,
+// until ctx ends or a turn fails.
 func Rounds(ctx context.Context, contenders, rounds int,
 	turn func(round, contender int) error) error {
 	for round := range rounds {

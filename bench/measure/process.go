@@ -12,16 +12,16 @@ import (
 	"time"
 )
 
-// A Server is a server in separate processes.
+// A Server is a server that runs in one or more separate processes.
 type Server struct {
 	Addr string
-	PIDs []int // processes to measure
+	PIDs []int // the processes to measure
 
 	proc *Process
 }
 
-// StartServer starts a command and waits until it accepts connections at addr, which may be the
-// path of a Unix socket. The caller ends it with Stop.
+// StartServer starts a command and waits until it accepts connections at addr, a TCP address or the
+// path of a Unix socket. The caller ends the server with Stop.
 func StartServer(ctx context.Context, addr string, cmd *exec.Cmd) (*Server, error) {
 	proc, err := Start(cmd)
 	if err != nil {
@@ -51,12 +51,12 @@ func StartServer(ctx context.Context, addr string, cmd *exec.Cmd) (*Server, erro
 	return nil, fmt.Errorf("measure: %s does not listen on %s", filepath.Base(cmd.Path), addr)
 }
 
-// Stop ends the server: with SIGTERM, and by force after ten seconds.
+// Stop sends SIGTERM to the server, and kills it if it has not ended after ten seconds.
 func (s *Server) Stop() { s.proc.Stop(10 * time.Second) }
 
-// FreeAddr returns an address of 127.0.0.1 at which no server listens. Its port is below the ports
-// that Linux gives to outgoing connections, so that none of them takes it before the server
-// listens.
+// FreeAddr returns an address of 127.0.0.1 at which no server listens. Its port is below the range
+// from which Linux takes the ports of outgoing connections, so that no such connection takes the
+// port before the server listens.
 func FreeAddr() (string, error) {
 	var err error
 	for range 100 {
@@ -69,13 +69,14 @@ func FreeAddr() (string, error) {
 	return "", err
 }
 
-// Millrace is the path of the millrace command, for [Build].
+// Millrace is the path of the millrace command's package, for [Build].
 const Millrace = "server/cmd/millrace"
 
-// Build builds a command of this repository in dir, without a C library, and returns the name of
-// the file. If the file is there, it is not built again. The path is that of the package below the
-// root of the repository. The server is built in the workspace, with the versions that its users
-// get, and bench outside of it.
+// Build builds a command of this repository in dir, without cgo, and returns the name of the
+// executable file. A file that is already there is not built again. path is the directory of the
+// package, relative to the root of the repository. Packages of the server are built in the
+// workspace, with the versions that the server's users get. Packages of bench are built outside of
+// the workspace.
 func Build(ctx context.Context, dir, path string) (string, error) {
 	out := filepath.Join(dir, filepath.Base(path))
 	if _, err := os.Stat(out); err == nil {
@@ -103,11 +104,12 @@ func Build(ctx context.Context, dir, path string) (string, error) {
 
 // A Usage is the resource use of processes since their start.
 type Usage struct {
-	CPU  time.Duration // user and system
-	Peak int64         // bytes of resident memory at most
+	CPU  time.Duration // user and system time
+	Peak int64         // peak resident memory, in bytes
 }
 
-// UsageOf adds processes up. It fails if one of them cannot be read.
+// UsageOf returns the sum of the processes' usage. It fails if the usage of one of them cannot be
+// read.
 func UsageOf(pids []int) (Usage, error) {
 	var sum Usage
 	for _, pid := range pids {

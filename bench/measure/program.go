@@ -15,14 +15,14 @@ import (
 // A Program measures one subject and makes its tables.
 type Program struct {
 	Name   string
-	What   string // one line for the list of programs
-	Rounds int    // unless -rounds says another number
-	// The length of a turn, unless -turn says another one; 0 if turns have no such length.
+	What   string // a description of one line, for the list of programs
+	Rounds int    // the default of -rounds
+	// The default of -turn, the length of a turn; 0 if turns have no fixed length.
 	Turn  time.Duration
 	Parts []string // the tables that -only chooses from; nil if there is nothing to choose
-	Brief []string // the arguments that make the program short, for "bench all"
+	Brief []string // the arguments that "bench all" adds to make the run short
 
-	// Flags defines flags of the program's own; nil if there are none.
+	// Flags defines the program's own flags. It is nil if the program has none.
 	Flags func(*flag.FlagSet)
 	Run   func(context.Context, *Params) error
 }
@@ -31,7 +31,7 @@ type Program struct {
 type Params struct {
 	Rounds int
 	Turn   time.Duration
-	Only   []string // of Program.Parts
+	Only   []string // the names from Program.Parts that -only selects
 
 	report  Report
 	machine Machine
@@ -40,7 +40,7 @@ type Params struct {
 	log     io.Writer
 }
 
-// Main runs a program with arguments as on its command line. Tables are printed to out, and
+// Main runs a program with args, the arguments of its command line. It prints tables to out and
 // progress to log.
 func (p *Program) Main(ctx context.Context, args []string, out, log io.Writer) error {
 	params := Params{out: out, log: log}
@@ -78,8 +78,8 @@ func (p *Program) Main(ctx context.Context, args []string, out, log io.Writer) e
 	return p.Run(ctx, &params)
 }
 
-// command is the line that repeats the run. The directory of the tables is left out: it changes no
-// figure.
+// command returns the command line that repeats the run. It omits the directory of the tables,
+// which has no effect on the figures.
 func command(name string, args []string) string {
 	line := []string{"go run ./cmd/bench", name}
 	for i := 0; i < len(args); i++ {
@@ -92,7 +92,7 @@ func command(name string, args []string) string {
 	return strings.Join(line, " ")
 }
 
-// Wants reports whether -only names the part.
+// Wants reports whether -only includes part.
 func (p *Params) Wants(part string) bool { return slices.Contains(p.Only, part) }
 
 // Logf writes a line of progress.
@@ -100,7 +100,8 @@ func (p *Params) Logf(format string, args ...any) {
 	fmt.Fprintf(p.log, time.Now().Format("15:04:05 ")+format+"\n", args...)
 }
 
-// Add prints a finished table, and writes its files if the program has a directory for them.
+// Add prints a finished table. If the program has a directory for tables, Add also writes the
+// table's files there.
 func (p *Params) Add(t *Table) error {
 	t.Machine, t.Command = p.machine, p.command
 	if _, err := fmt.Fprintln(p.out, t.Markdown()); err != nil {
@@ -112,11 +113,12 @@ func (p *Params) Add(t *Table) error {
 	return p.report.Write(t)
 }
 
-// Dir returns the directory for files next to the tables, or "".
+// Dir returns the directory of the tables, where a program may put further files, or "" if there is
+// no such directory.
 func (p *Params) Dir() string { return p.report.Dir }
 
-// All runs each program with its brief arguments and those in args. A program that fails does not
-// keep the others from running. A program for which something is not installed is left out.
+// All runs each program with its brief arguments and args. If a program fails, the others still
+// run. A program that needs something that is not installed is left out.
 func All(ctx context.Context, programs []*Program, args []string) error {
 	var failed error
 	for _, p := range programs {

@@ -6,8 +6,8 @@ import (
 	"os/exec"
 )
 
-// StartRedis starts a redis-server at an address of loopback. It keeps nothing on disk; dir is
-// where it runs.
+// StartRedis starts a redis-server at addr, a loopback address, with the working directory dir. The
+// server saves nothing to disk.
 func StartRedis(ctx context.Context, dir, addr string) (*Server, error) {
 	path, err := Find("redis-server", "redis-server")
 	if err != nil {

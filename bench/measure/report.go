@@ -9,11 +9,12 @@ import (
 	"strings"
 )
 
-// A Report is a directory of tables: NAME.md and NAME.json of each, and index.html, which shows all
-// of them.
+// A Report is a directory of tables. It has NAME.md and NAME.json for each table, and index.html,
+// which shows all of them.
 type Report struct{ Dir string }
 
-// Write writes a table in place of the one with its name, and index.html anew.
+// Write writes the files of a table, replaces those of an earlier table of the same name, and
+// writes index.html anew.
 func (r Report) Write(t *Table) error {
 	if err := os.MkdirAll(r.Dir, 0o755); err != nil {
 		return err
@@ -33,7 +34,7 @@ func (r Report) Write(t *Table) error {
 	return r.WriteHTML()
 }
 
-// WriteHTML writes index.html from the JSON of all tables in the directory.
+// WriteHTML writes index.html from the JSON files of all tables in the directory.
 func (r Report) WriteHTML() error {
 	names, err := filepath.Glob(filepath.Join(r.Dir, "*.json")) // in alphabetical order
 	if err != nil {
@@ -58,7 +59,7 @@ func (r Report) WriteHTML() error {
 	return os.WriteFile(filepath.Join(r.Dir, "index.html"), []byte(page.String()), 0o644)
 }
 
-// barWidth returns the width of a row's bar, of at most 200.
+// barWidth returns the width of a row's bar, at most 200.
 func (t *Table) barWidth(row []Cell) float64 {
 	longest := 0.0
 	for _, r := range t.Rows {

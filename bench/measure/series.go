@@ -1,10 +1,10 @@
-// Package measure is the one way in which this module measures: contenders have short turns in
-// rounds, each in a balanced order; a table has medians with their spread, and ratios that are
-// taken within each round, because a machine is not the same from one minute to the next; and a
-// table is printed, and written as Markdown, as JSON and into one HTML page.
+// Package measure has the method and the helpers that all programs of this module share. Contenders
+// have short turns in rounds, in a balanced order. A table has medians with their spread. Ratios
+// are computed within each round, because the speed of a machine changes from one minute to the
+// next. A table is printed, and written as Markdown, as JSON and into one HTML page.
 //
-// Fourteen programs and the soak share it, including child processes and servers, so that a program
-// is only its contenders, its check of their bytes and its columns.
+// Fourteen programs and the soak use the package, including its child processes and servers, so
+// that a program contains only its contenders, its check of their bytes and its columns.
 package measure
 
 import (
@@ -17,7 +17,7 @@ import (
 // Series holds one value for each round, in order.
 type Series []float64
 
-// Median is the middle value, or NaN for an empty series.
+// Median returns the middle value, or NaN for an empty series.
 func (s Series) Median() float64 {
 	if len(s) == 0 {
 		return math.NaN()
@@ -29,10 +29,10 @@ func (s Series) Median() float64 {
 	return v[len(v)/2]
 }
 
-// Min is the smallest value, or NaN for an empty series.
+// Min returns the smallest value, or NaN for an empty series.
 func (s Series) Min() float64 { return s.pick(slices.MinFunc[Series]) }
 
-// Max is the largest value, or NaN for an empty series.
+// Max returns the largest value, or NaN for an empty series.
 func (s Series) Max() float64 { return s.pick(slices.MaxFunc[Series]) }
 
 func (s Series) pick(f func(Series, func(a, b float64) int) float64) float64 {
@@ -42,7 +42,7 @@ func (s Series) pick(f func(Series, func(a, b float64) int) float64) float64 {
 	return f(s, cmp.Compare[float64])
 }
 
-// Over divides s by base, round by round.
+// Over returns s divided by base, round by round.
 func (s Series) Over(base Series) Series {
 	q := make(Series, min(len(s), len(base)))
 	for i := range q {
@@ -51,7 +51,7 @@ func (s Series) Over(base Series) Series {
 	return q
 }
 
-// Minus subtracts base from s, round by round.
+// Minus returns s minus base, round by round.
 func (s Series) Minus(base Series) Series {
 	d := make(Series, min(len(s), len(base)))
 	for i := range d {
@@ -60,8 +60,8 @@ func (s Series) Minus(base Series) Series {
 	return d
 }
 
-// Whole is the median in whole bytes or allocations, as the testing package counts: one-time
-// allocations disappear among many operations.
+// Whole returns the median as a whole number of bytes or allocations. Like the testing package, it
+// omits the fraction, so that one-time allocations disappear among many operations.
 func (s Series) Whole() string {
 	if len(s) == 0 {
 		return "-"
@@ -69,7 +69,7 @@ func (s Series) Whole() string {
 	return fmt.Sprintf("%d", int(s.Median()+0.1))
 }
 
-// Times is s, f times as much.
+// Times returns s with each value multiplied by f.
 func (s Series) Times(f float64) Series {
 	v := make(Series, len(s))
 	for i := range s {
@@ -78,7 +78,7 @@ func (s Series) Times(f float64) Series {
 	return v
 }
 
-// String is the median with the smallest and the largest value.
+// String returns the median, with the smallest and the largest value.
 func (s Series) String() string {
 	if len(s) == 0 {
 		return "-"
@@ -89,7 +89,7 @@ func (s Series) String() string {
 	return fmt.Sprintf("%s (%s to %s)", number(s.Median()), number(s.Min()), number(s.Max()))
 }
 
-// number prints three significant digits, without an exponent.
+// number formats v with three significant digits, without an exponent.
 func number(v float64) string {
 	switch a := math.Abs(v); {
 	case math.IsNaN(v) || math.IsInf(v, 0):

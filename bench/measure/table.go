@@ -6,20 +6,21 @@ import (
 	"strings"
 )
 
-// A Table is the result of a program. Programs print it as Markdown and write it as Markdown and
-// JSON.
+// A Table is the result of a program. Programs print it as Markdown and write it to files as
+// Markdown and JSON.
 type Table struct {
-	Name    string   `json:"name"` // of its files
+	Name    string   `json:"name"` // the base name of its files
 	Title   string   `json:"title"`
-	Note    string   `json:"note,omitempty"` // explains columns if their names are not enough
+	Note    string   `json:"note,omitempty"` // explains the columns if their names are not enough
 	Machine Machine  `json:"machine"`
 	Command string   `json:"command"`
 	Columns []string `json:"columns"`
-	Bar     int      `json:"bar,omitempty"` // the column that the report draws as bars; 0 for none
+	Bar     int      `json:"bar,omitempty"` // the column that the report shows as bars; 0 for none
 	Rows    [][]Cell `json:"rows"`
 }
 
-// A Cell is a text, and the value and the spread behind the text if it is a number.
+// A Cell is the text of one cell of a Table. If the text is a number, the Cell also has the value
+// and its spread.
 type Cell struct {
 	Text  string   `json:"text"`
 	Value *float64 `json:"value,omitempty"` // the median
@@ -32,8 +33,8 @@ func NewTable(name, title string, columns ...string) *Table {
 	return &Table{Name: name, Title: title, Columns: columns}
 }
 
-// Row adds a row. A Series becomes its median with the spread, a float64 three digits, and anything
-// else its text.
+// Row adds a row. A Series is shown as its median with the spread, a float64 with three digits, and
+// any other value as its text.
 func (t *Table) Row(cells ...any) {
 	row := make([]Cell, len(t.Columns))
 	for i := range min(len(row), len(cells)) {

@@ -10,18 +10,18 @@ import (
 
 // A Turn is the total cost of a contender's turn.
 type Turn struct {
-	Ops           int // operations done
+	Ops           int // number of operations
 	Time          time.Duration
-	CPU           time.Duration // of all threads of the process, the collector's included
-	Bytes, Allocs uint64        // on the heap
-	GCs           uint32        // cycles of the collector
+	CPU           time.Duration // all threads of the process, including the garbage collector's
+	Bytes, Allocs uint64        // allocated on the heap
+	GCs           uint32        // garbage collection cycles
 
-	// More are further values of the turn, by name. They are not divided by Ops.
+	// More has further values of the turn, by name. They are not divided by Ops.
 	More map[string]float64
 }
 
-// Take runs f, which does ops operations, and returns the cost. The process does nothing else
-// meanwhile.
+// Take runs f, which does ops operations, and returns the cost. Nothing else may run in the process
+// meanwhile: the cost is that of the whole process.
 func Take(ops int, f func()) Turn {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -45,13 +45,13 @@ func CPU() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// A Cost is the cost of an operation, one value per round.
+// A Cost is the cost of one operation, with one value for each round.
 type Cost struct {
-	Nanos  Series // of time that passes
-	CPU    Series // nanoseconds of all threads, the collector's included
-	Bytes  Series // allocated
+	Nanos  Series // wall-clock time, in nanoseconds
+	CPU    Series // nanoseconds in all threads, including the garbage collector's
+	Bytes  Series // allocated on the heap
 	Allocs Series
-	GCs    Series // cycles of the collector a million operations
+	GCs    Series // garbage collection cycles per million operations
 	More   map[string]Series
 }
 
@@ -74,12 +74,12 @@ func (c *Cost) Add(t Turn) {
 // A Contender is one way to do the work of a comparison.
 type Contender struct {
 	Name string
-	// Turn does the work n times, after a preparation that does not count, and returns the cost.
+	// Turn does the work n times and returns the cost. Its preparation is not part of the cost.
 	Turn func(n int) (Turn, error)
 }
 
-// Compare gives every contender a turn of about d in every round. The result has one Cost a
-// contender, in their order.
+// Compare gives every contender a turn of about d in every round. The result has one Cost for each
+// contender, in the order of contenders.
 func Compare(ctx context.Context, contenders []Contender, rounds int, d time.Duration) ([]Cost,
 	error) {
 	costs := make([]Cost, len(contenders))
@@ -91,7 +91,7 @@ func Compare(ctx context.Context, contenders []Contender, rounds int, d time.Dur
 		}
 	}
 	err := Rounds(ctx, len(contenders), rounds, func(_, i int) error {
-		runtime.GC() // a contender does not pay for the garbage of the one before
+		runtime.GC() // so that a contender does not pay for the previous one's garbage
 		t, err := contenders[i].Turn(times[i])
 		if err != nil {
 			return fmt.Errorf("%s: %w", contenders[i].Name, err)
@@ -102,7 +102,7 @@ func Compare(ctx context.Context, contenders []Contender, rounds int, d time.Dur
 	return costs, err
 }
 
-// calibrate returns how often the work is done in d.
+// calibrate returns the number of times that the contender does the work in d.
 func (c Contender) calibrate(ctx context.Context, d time.Duration) (int, error) {
 	for n := 1; ; n *= 2 {
 		if err := ctx.Err(); err != nil {

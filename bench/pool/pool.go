@@ -1,9 +1,9 @@
 // Package pool measures the cost of using a buffer for a moment: getting it, writing to it and
 // returning it, on one goroutine and on every processor at once.
 //
-// Every contender is used as its own documentation says and has its own copy of the loop, so that
-// no contender is called through an interface. Pools are made anew for each turn, but for pools
-// that a program has one of.
+// Every contender is used as its documentation says. Each has its own copy of the loop, so that no
+// contender is called through an interface. Each turn has a new pool, except for contenders that
+// have only one pool per program.
 package pool
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// Program measures a table for each mode. Turns are short, and there are many, so that most are not
+// Program measures a table for each mode. Turns are short and many, so that most of them are not
 // interrupted.
 var Program = &measure.Program{
 	Name: "pool", What: "a buffer from a pool and back", Rounds: 11, Turn: 20 * time.Millisecond,
@@ -27,7 +27,7 @@ var Program = &measure.Program{
 	Run:   run,
 }
 
-// A mode says how many goroutines take buffers and give them back.
+// A mode is a number of goroutines that get and return buffers.
 type mode struct {
 	key, what string
 	procs     func() int
@@ -39,7 +39,7 @@ var modes = []mode{
 		func() int { return runtime.GOMAXPROCS(0) }},
 }
 
-// sizes are the lengths of the buffers.
+// sizes are the lengths of the buffers, in bytes.
 var sizes = []int{1 << 10, 16 << 10, 64 << 10}
 
 func run(ctx context.Context, p *measure.Params) error {
@@ -76,7 +76,7 @@ func run(ctx context.Context, p *measure.Params) error {
 	return nil
 }
 
-// contenders has each contender do the mode's work with buffers of one size.
+// contenders returns the contenders of a turn in mode m with buffers of the given size.
 func (m mode) contenders(size int) (all []measure.Contender) {
 	const warmUp = 256 // operations that fill the pools before the clock starts
 	for _, c := range contenders {
@@ -89,7 +89,7 @@ func (m mode) contenders(size int) (all []measure.Contender) {
 	return all
 }
 
-// do does n operations on each processor that takes part.
+// do does n operations on each of the mode's goroutines.
 func (m mode) do(lend func(int) uint64, n int) {
 	var all sync.WaitGroup
 	for range m.procs() - 1 {
@@ -99,15 +99,15 @@ func (m mode) do(lend func(int) uint64, n int) {
 	all.Wait()
 }
 
-// A contender is a way to have buffers.
+// A contender is a way to get and return buffers.
 type contender struct {
 	name string
-	// open returns a function that gets, touches and gives back n buffers. It returns the sum of
-	// their first bytes. Any number of goroutines may call it at a time.
+	// open returns a function that gets, touches and returns n buffers, one after the other. The
+	// function returns the sum of the buffers' first bytes. It may be called concurrently.
 	open func(size int) (lend func(n int) uint64)
 }
 
-// contenders are all of them. Ratios are to the first.
+// contenders are all contenders. Ratios are relative to the first one.
 var contenders = []contender{
 	{"sync.Pool of *[]byte", lendSyncPool},
 	{"millrace.Pool, Get and Release", func(size int) func(int) uint64 {
@@ -117,8 +117,8 @@ var contenders = []contender{
 	{"make", lendMade},
 }
 
-// touch writes v to each cache line of p. So it shows which pool gives out memory that is still in
-// the processor's cache, and not much else is measured.
+// touch writes v to each cache line of p. The time shows which pool returns memory that is still in
+// the processor's cache, and contains little else.
 func touch(p []byte, v byte) {
 	const cacheLine = 64
 	for i := 0; i < len(p); i += cacheLine {
@@ -126,7 +126,7 @@ func touch(p []byte, v byte) {
 	}
 }
 
-// lendSyncPool keeps pointers, as sync.Pool's documentation advises: to put a slice into it
+// lendSyncPool stores pointers in the pool, as sync.Pool's documentation advises: storing a slice
 // allocates.
 func lendSyncPool(size int) func(int) uint64 {
 	pool := sync.Pool{New: func() any {

@@ -12,8 +12,8 @@ import (
 // A contender is a way to read packets of 1 KiB.
 type contender struct {
 	name string
-	// open starts to read streams. packets reads n packets, from one stream after the other, and
-	// shows each to the audience. Each contender has its own loop, so that none is called through
+	// open starts to read streams. packets reads n packets, one from each stream in turn, and
+	// passes each to the audience. Each contender has its own loop, so that none is called through
 	// an interface.
 	open func(streams []io.Reader, a *audience) (packets func(n int), release func())
 }
@@ -26,7 +26,8 @@ var (
 	readChain = contender{"millrace ReadChain, released", openChain}
 )
 
-// onGenerator and onTCP are the contenders of both tables. Ratios are to the first two.
+// onGenerator and onTCP are the contenders of the two kinds of tables. Ratios are relative to the
+// first two contenders.
 var (
 	onGenerator = []contender{
 		naive, peek, readRange, readChain,
@@ -36,7 +37,7 @@ var (
 	onTCP = []contender{peek, peekLarge, naive, readRange, readChain}
 )
 
-// each opens a reader on each stream.
+// each opens a reader on each stream and returns the readers.
 func each[T any](streams []io.Reader, open func(io.Reader) T) []T {
 	all := make([]T, len(streams))
 	for i, s := range streams {
@@ -47,14 +48,15 @@ func each[T any](streams []io.Reader, open func(io.Reader) T) []T {
 
 func nothing() {}
 
-// must is for reads that do not fail: from a Source, or while the sender runs.
+// must panics if err is not nil. It is for reads that cannot fail: from a Source, or while the
+// sender runs.
 func must(err error) {
 	if err != nil {
 		panic(err)
 	}
 }
 
-// openRange borrows each packet where it lies.
+// openRange borrows each packet in place, in the reader's block.
 func openRange(streams []io.Reader, a *audience) (packets func(int), release func()) {
 	rs := each(streams, func(s io.Reader) *millrace.Reader { return millrace.NewReader(s) })
 	look := func(p []byte) { a.see(p) }
@@ -65,7 +67,7 @@ func openRange(streams []io.Reader, a *audience) (packets func(int), release fun
 	}, func() { releaseAll(rs) }
 }
 
-// openChain owns each packet, and could keep it.
+// openChain takes ownership of each packet, which could thus be kept.
 func openChain(streams []io.Reader, a *audience) (packets func(int), release func()) {
 	rs := each(streams, func(s io.Reader) *millrace.Reader { return millrace.NewReader(s) })
 	return func(n int) {
@@ -86,7 +88,7 @@ func releaseAll(rs []*millrace.Reader) {
 	}
 }
 
-// openNaive makes a slice for each packet, and one more for each subscriber.
+// openNaive allocates a slice for each packet, and another one for each subscriber.
 func openNaive(streams []io.Reader, a *audience) (packets func(int), release func()) {
 	rs := each(streams, bufio.NewReader)
 	return func(n int) {
@@ -104,7 +106,7 @@ func openNaive(streams []io.Reader, a *audience) (packets func(int), release fun
 	}, nothing
 }
 
-// openPeek is bufio without copies: Peek, look, Discard. Nothing can be kept.
+// openPeek uses bufio without copies: Peek, use, Discard. A packet cannot be kept.
 func openPeek(size int) func([]io.Reader, *audience) (packets func(int), release func()) {
 	return func(streams []io.Reader, a *audience) (packets func(int), release func()) {
 		rs := each(streams, func(s io.Reader) *bufio.Reader { return bufio.NewReaderSize(s, size) })
@@ -121,13 +123,13 @@ func openPeek(size int) func([]io.Reader, *audience) (packets func(int), release
 	}
 }
 
-// openBufiox uses Next, which borrows, and Release, once every 16 packets of a stream: bufiox keeps
-// the bytes between two Releases.
+// openBufiox uses Next, which borrows, and calls Release once for every 16 packets of a stream:
+// bufiox keeps the bytes between two calls of Release.
 func openBufiox(streams []io.Reader, a *audience) (packets func(int), release func()) {
 	const between = 16
 	type stream struct {
 		r     *bufiox.DefaultReader
-		since int // packets since Release
+		since int // packets since the last Release
 	}
 	rs := each(streams, func(s io.Reader) *stream { return &stream{r: bufiox.NewDefaultReader(s)} })
 	return func(n int) {
@@ -148,8 +150,8 @@ func openBufiox(streams []io.Reader, a *audience) (packets func(int), release fu
 		}
 }
 
-// A handStream is the least code that reads packets: a block, two offsets, and the rest moved to
-// the front when there is no room.
+// A handStream is the least code that reads packets: a block and two offsets. When the block has no
+// room for a packet, the unread bytes are moved to its beginning.
 type handStream struct {
 	src  io.Reader
 	buf  []byte

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// Program measures both tables.
+// Program measures the tables of TCP connections and of the generator.
 var Program = &measure.Program{
 	Name: "reader", What: "packets of 1 KiB read from TCP connections, and from a generator",
 	Rounds: 9, Turn: 300 * time.Millisecond, Parts: []string{"tcp", "generator"},
@@ -31,10 +31,10 @@ func run(ctx context.Context, p *measure.Params) error {
 	return nil
 }
 
-// A workload is the number of streams and subscribers of the generator.
+// A workload is a number of streams and subscribers for the generator.
 type workload struct {
 	name, title string
-	parallel    bool // one stream on each processor
+	parallel    bool // one stream per processor, each read by a goroutine
 	streams     int
 	subs        int
 }
@@ -82,11 +82,11 @@ func runGenerator(ctx context.Context, p *measure.Params) error {
 	return nil
 }
 
-// warmUp is how many packets are read before the clock starts: enough to size every buffer and fill
-// every pool.
+// warmUp is the number of packets that are read before the clock starts. It is enough to size every
+// buffer and fill every pool.
 const warmUp = 20_000
 
-// turn reads n packets on every processor that takes part.
+// turn reads n packets on one processor, or on each processor if the workload is parallel.
 func (w workload) turn(c contender, n int) measure.Turn {
 	procs := 1
 	if w.parallel {
@@ -98,8 +98,8 @@ func (w workload) turn(c contender, n int) measure.Turn {
 	start := make(chan struct{})
 	for range procs {
 		done.Go(func() {
-			// All goroutines are on their processors before the first allocates, so that two runs
-			// do not get neighbours on one cache line.
+			// Wait until all goroutines have a processor before the first one allocates. Otherwise
+			// the memory of two goroutines may share a cache line.
 			opened.Add(1)
 			for opened.Load() < int32(procs) {
 				runtime.Gosched()

@@ -1,14 +1,15 @@
 // Package reader compares ways to read packets of 1 KiB.
 //
-// On TCP connections a child process sends: a flood, small writes, or a paced stream. This is the
-// load of a server, and system calls are most of the cost. With a generator, which provides 64 to
-// 2048 bytes per Read and never waits, the table shows the cost of the readers alone: one stream,
-// one stream on each processor, and a hundred streams with ten subscribers each.
+// With TCP connections, a child process sends a flood, small writes, or a paced stream. This is the
+// load of a server, and system calls are most of the cost. With a generator, which returns 64 to
+// 2048 bytes per Read and never waits, the tables show the cost of the readers alone. They are for
+// one stream, for one stream on each processor, and for a hundred streams with ten subscribers
+// each.
 //
-// Every contender is used as its own documentation says, and before it is measured it must deliver
-// the bytes that were sent.
+// Every contender is used as its documentation says. Before it is measured it must deliver the
+// bytes that were sent.
 //
-// Most of the package is a loop for each contender, and a source for each of both tables.
+// Most of the package is a loop for each contender, and a source for each kind of table.
 package reader
 
 import (
@@ -17,26 +18,27 @@ import (
 	"io"
 )
 
-// PacketSize is the number of bytes that are read at a time.
+// PacketSize is the size of a packet, in bytes.
 const PacketSize = 1024
 
-// A Source provides 64 to 2048 bytes per Read, or as many as there is room for. The bytes are one
-// endless sequence, the same for every Source; the seed decides where its reads end.
+// A Source is an io.Reader that returns 64 to 2048 bytes per Read, or fewer if p is shorter. The
+// bytes are one endless sequence, which is the same for every Source. The seed determines only
+// where the reads end.
 type Source struct {
 	random uint64
 	at     int
-	_      [128]byte // keeps the source of another processor at a distance
+	_      [128]byte // separates sources of different processors in memory
 }
 
-// NewSource makes a source.
+// NewSource returns a new source.
 func NewSource(seed uint64) *Source { return &Source{random: seed*2 + 1} }
 
 const (
 	minRead, maxRead = 64, 2048
-	period           = 4093 // of the bytes; prime, so that packets differ
+	period           = 4093 // bytes after which the sequence repeats; prime, so that packets differ
 )
 
-// slab holds the sequence once, and as much again as a Read may take.
+// slab holds one period of the sequence, followed by the first maxRead bytes of the next period.
 var slab = func() (b [period + maxRead]byte) {
 	x := uint64(88172645463325252)
 	for i := range b[:period] {
@@ -64,14 +66,15 @@ func (s *Source) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// A subscriber is given packets, in one piece or more. It reads the ends of each.
+// A subscriber receives packets, each in one or more pieces. It reads the first and the last byte
+// of each piece.
 type subscriber struct {
 	bytes int
 	sum   uint64
-	audit func([]byte) // of a check; nil while time is measured
+	audit func([]byte) // set by a check; nil while time is measured
 }
 
-// Take borrows p.
+// Take receives a packet or a piece of one. It borrows p.
 //
 //go:noinline
 func (s *subscriber) Take(p []byte) {
@@ -82,15 +85,15 @@ func (s *subscriber) Take(p []byte) {
 	}
 }
 
-// An audience is given each packet at once, and knows which stream's turn it is. Without
-// subscribers the first byte of each packet is read, and the packet is dropped.
+// An audience passes each packet to all subscribers at once. It also counts which stream is next.
+// Without subscribers only the first byte of each packet is read, and the packet is dropped.
 type audience struct {
 	subs []*subscriber
 	sum  uint64
 	at   int
 }
 
-// see borrows a packet, or a piece of one.
+// see receives a packet or a piece of one, and passes it to the subscribers. It borrows p.
 func (a *audience) see(p []byte) {
 	a.sum += uint64(p[0])
 	for _, s := range a.subs {
@@ -98,7 +101,7 @@ func (a *audience) see(p []byte) {
 	}
 }
 
-// next moves on to the next of n streams.
+// next returns the index of the next of n streams.
 func (a *audience) next(n int) int {
 	if a.at++; a.at >= n {
 		a.at = 0
@@ -106,8 +109,8 @@ func (a *audience) next(n int) int {
 	return a.at
 }
 
-// check has a contender read packets from streams that all carry the sequence, and fails if two
-// subscribers do not get every byte of it in order.
+// check makes a contender read packets from streams that all carry the sequence. It returns an
+// error unless both of two subscribers get all bytes, in order.
 func (c contender) check(streams []io.Reader, packets int) error {
 	var got bytes.Buffer
 	first, second := &subscriber{audit: func(p []byte) { got.Write(p) }}, new(subscriber)
@@ -119,7 +122,7 @@ func (c contender) check(streams []io.Reader, packets int) error {
 			second.bytes, packets*PacketSize)
 	}
 	want := make([]byte, PacketSize)
-	for i := range packets { // each stream gives its first packet, then each its second
+	for i := range packets { // first the first packet of each stream, then the second
 		at := i / len(streams) * PacketSize
 		for j := range want {
 			want[j] = slab[(at+j)%period]

@@ -13,10 +13,10 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// A sending is how the sender writes to a TCP connection.
+// A sending is a way in which the sender writes to a TCP connection.
 type sending struct {
 	name, title string
-	warmUp      int // packets before the clock starts
+	warmUp      int // packets that are read before the clock starts
 	write       func(c net.Conn) error
 }
 
@@ -28,7 +28,7 @@ const (
 
 var sendings = []sending{
 	{"flood", "a flood of writes of 64 KiB", 20_000, func(c net.Conn) error {
-		b := make([]byte, period+floodWrite) // its writes begin anywhere in the sequence
+		b := make([]byte, period+floodWrite) // a write may begin at any place of the sequence
 		fill(b, 0)
 		for at := 0; ; at = (at + floodWrite) % period {
 			if _, err := c.Write(b[at : at+floodWrite]); err != nil {
@@ -59,7 +59,7 @@ var sendings = []sending{
 	}},
 }
 
-// fill copies the sequence from at on.
+// fill fills b with the bytes of the sequence that begin at offset at.
 func fill(b []byte, at int) {
 	for len(b) > 0 {
 		n := copy(b, slab[at:period])
@@ -67,8 +67,9 @@ func fill(b []byte, at int) {
 	}
 }
 
-// sender is a process that sends to each connection as its first line says. So the CPU time of this
-// process is the reader's alone.
+// sender is a child process that accepts connections. The first line that it reads from a
+// connection names the sending. The sender is a separate process, so that the CPU time of this
+// process is only that of the reader.
 var sender = measure.RegisterChild("reader-sender", func([]string) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -96,12 +97,12 @@ func send(c net.Conn) {
 	}
 	for _, s := range sendings {
 		if s.name == strings.TrimSpace(name) {
-			s.write(c) // until the reader closes
+			s.write(c) // returns when the reader closes c
 		}
 	}
 }
 
-// startSender returns the sender. Its first line is its address.
+// startSender starts the sender and returns its address, which is the first line of its output.
 func startSender() (addr string, child *measure.Child, err error) {
 	cmd, err := measure.Self(sender)
 	if err != nil {
@@ -118,7 +119,7 @@ func startSender() (addr string, child *measure.Child, err error) {
 	return strings.TrimSpace(addr), child, nil
 }
 
-// dial opens a connection to the sender. The sender's first bytes come after this call.
+// dial connects to the sender and requests the sending. The sender writes only after that request.
 func (s sending) dial(addr string) (net.Conn, error) {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -131,7 +132,7 @@ func (s sending) dial(addr string) (net.Conn, error) {
 	return c, nil
 }
 
-// check fails if a contender reads other bytes from a connection than were sent.
+// check returns an error if a contender reads other bytes from a connection than were sent.
 func (s sending) check(addr string, by contender) error {
 	c, err := s.dial(addr)
 	if err != nil {

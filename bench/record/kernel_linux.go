@@ -20,18 +20,18 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// A kernel reads the kernel's events: at the end of each interval with system calls, and as they
-// happen with bpftrace.
+// A kernel observes events of the Linux kernel. It makes system calls at the end of each interval.
+// With bpftrace it also receives events as they happen.
 type kernel struct {
 	source, note string
 	conns        func() []syscall.Conn
 
 	faults unix.Rusage
-	resent map[uint64]uint32 // by a socket's cookie: retransmissions at the last reading
-	delay  uint64            // nanoseconds that threads had waited for a processor
-	runs   uint64            // how often they had run
+	resent map[uint64]uint32 // by socket cookie: retransmissions at the last reading
+	delay  uint64            // ns that threads had waited for a processor at the last reading
+	runs   uint64            // number of times that threads had run at the last reading
 
-	tracer *tracer // nil without bpftrace
+	tracer *tracer // nil if bpftrace is not used
 }
 
 func openKernel(o Options) *kernel {
@@ -48,7 +48,7 @@ func openKernel(o Options) *kernel {
 	return k
 }
 
-// read sets s to the events since the last call.
+// read sets the fields of s from the events since the last call.
 func (k *kernel) read(s *Kernel) {
 	var u unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &u) == nil {
@@ -68,8 +68,8 @@ func (k *kernel) read(s *Kernel) {
 	k.delay, k.runs = delay, runs
 }
 
-// readConns asks every connection for TCP_INFO. It returns how many segments were sent again since
-// the last reading.
+// readConns reads TCP_INFO of every connection. It sets s.RTT, and returns the number of segments
+// retransmitted since the last reading.
 func (k *kernel) readConns(s *Kernel) (retransmits int64) {
 	resent := make(map[uint64]uint32)
 	var rtts []time.Duration
@@ -96,8 +96,8 @@ func (k *kernel) readConns(s *Kernel) (retransmits int64) {
 	return retransmits
 }
 
-// schedstat adds up how long the threads of this process have waited for a processor, and how often
-// they have run.
+// schedstat returns the time in ns that the threads of this process have waited for a processor,
+// and the number of times that they have run.
 func schedstat() (delay, runs uint64) {
 	names, _ := filepath.Glob("/proc/self/task/*/schedstat")
 	for _, name := range names {
@@ -121,9 +121,9 @@ func (k *kernel) close() {
 	}
 }
 
-// script counts retransmissions of the machine, and measures how long the threads of one program
-// wait for a processor: from the moment when they are woken, or are preempted, until they run. It
-// prints both five times an interval, so that a sample is at most a fifth of an interval late.
+// script counts the retransmissions of the machine, and measures how long the threads of one
+// program wait for a processor: from the moment when a thread is woken or preempted until it runs.
+// It prints both five times per interval, so that a sample is at most a fifth of an interval late.
 const script = `
 tracepoint:tcp:tcp_retransmit_skb { @retransmits = count(); }
 tracepoint:sched:sched_wakeup, tracepoint:sched:sched_wakeup_new / args->comm == "COMM" / { @since[args->pid] = nsecs; }
@@ -135,7 +135,7 @@ interval:ms:INTERVAL { printf("attached"); print(@retransmits); print(@wait); cl
 END { clear(@since); }
 `
 
-// A tracer is a running bpftrace, and its output since the last take.
+// A tracer is a running bpftrace with the sums of its output since the last take.
 type tracer struct {
 	child  *measure.Child
 	errors bytes.Buffer
@@ -143,7 +143,7 @@ type tracer struct {
 
 	mu          sync.Mutex
 	retransmits int64
-	// How often a thread has waited, by the upper end of a bucket in nanoseconds.
+	// Number of waits by the upper limit of their bucket, in nanoseconds.
 	waits map[int64]int64
 }
 
@@ -167,8 +167,8 @@ func startTracer(interval time.Duration) (*tracer, error) {
 		every).Replace(script)
 	command := []string{path, "-f", "json", "-e", code}
 	if _, err := os.Stat("/sys/kernel/tracing/events/tcp"); err != nil {
-		// tracefs is not mounted. It is mounted for bpftrace alone, in a mount namespace that ends
-		// with it.
+		// tracefs is not mounted. Mount it for bpftrace only, in a mount namespace that ends with
+		// bpftrace.
 		mount := `mount -t tracefs nodev /sys/kernel/tracing && exec "$@"`
 		command = append([]string{"unshare", "--mount", "sh", "-c", mount, "sh"}, command...)
 	}
@@ -192,12 +192,12 @@ func startTracer(interval time.Duration) (*tracer, error) {
 	return nil, fmt.Errorf("bpftrace cannot attach: %s", strings.TrimSpace(t.errors.String()))
 }
 
-// readLines reads the output of bpftrace, and reports once on attached whether the probes are
-// attached.
+// readLines reads the output of bpftrace until it ends. It sends one value on attached: whether the
+// probes are attached.
 func (t *tracer) readLines(attached chan<- bool) {
 	for told := false; ; {
 		line, err := t.child.Line()
-		// The script's last probe is attached.
+		// The script prints only after its last probe is attached.
 		if !told && (err != nil || strings.Contains(line, `"printf"`)) {
 			attached <- err == nil
 			told = true
@@ -209,7 +209,8 @@ func (t *tracer) readLines(attached chan<- bool) {
 	}
 }
 
-// add adds a line of bpftrace's output. Other lines have data other than maps, or are not JSON.
+// add adds the values in a line of bpftrace's output. It ignores lines that are not JSON or have no
+// values of the two maps.
 func (t *tracer) add(line string) {
 	var said struct {
 		Data struct {
@@ -231,7 +232,7 @@ func (t *tracer) add(line string) {
 	}
 }
 
-// take moves the sums to s, with the p99 of the waits.
+// take moves the retransmissions and the p99 of the waits to s, and resets both.
 func (t *tracer) take(s *Kernel) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

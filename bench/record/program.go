@@ -20,7 +20,7 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// Program records one load: clients that get a URL again and again.
+// Program records one load: clients that request a URL repeatedly.
 var Program = &measure.Program{
 	Name: "record", What: "a load, the Go runtime and the kernel on one clock", Rounds: 1,
 	Brief: []string{"-seconds", "5"},
@@ -70,7 +70,7 @@ func run(ctx context.Context, p *measure.Params) error {
 		Bpftrace: options.bpftrace,
 		Logf:     p.Logf,
 	}, func() error {
-		// From when bpftrace is attached.
+		// The time begins here, when bpftrace is already attached.
 		ctx, stop := context.WithTimeout(ctx, time.Duration(options.seconds)*time.Second)
 		defer stop()
 		return c.run(ctx, options.clients)
@@ -109,18 +109,19 @@ func run(ctx context.Context, p *measure.Params) error {
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// clients are the load.
+// clients are the HTTP clients of the load, with their results since the last take.
 type clients struct {
 	url string
 
 	mu   sync.Mutex
-	took []time.Duration // of each operation since take
+	took []time.Duration // durations of the operations since take
 	load Load
-	// The server's ends, or the clients' if the server is not in this process.
+	// The connections to observe: the server's ends, or the clients' ends if the server is not in
+	// this process.
 	open map[net.Conn]bool
 }
 
-// serve makes a file in dir and serves it.
+// serve makes a file of size bytes in dir and serves it.
 func (c *clients) serve(dir string, size int) (stop func(), err error) {
 	if err := os.WriteFile(filepath.Join(dir, "file.bin"), make([]byte, size), 0o644); err != nil {
 		return nil, err
@@ -177,7 +178,7 @@ func (c *clients) take() Load {
 	return l
 }
 
-// run lets n clients get the URL until ctx ends. It fails if none of their requests succeeds.
+// run lets n clients request the URL until ctx ends. It fails if none of their requests succeeds.
 func (c *clients) run(ctx context.Context, n int) error {
 	transport := &http.Transport{MaxIdleConnsPerHost: n, DisableCompression: true}
 	if options.url != "" {
@@ -200,7 +201,7 @@ func (c *clients) run(ctx context.Context, n int) error {
 				began := time.Now()
 				bytes, err := get(ctx, transport, c.url, buf)
 				if ctx.Err() != nil {
-					return // an operation that was cut short is no operation
+					return // an interrupted operation does not count
 				}
 				c.mu.Lock()
 				if err != nil {

@@ -1,11 +1,11 @@
 // Package record observes a load, the Go runtime and the kernel on one clock: operations and their
-// latencies, collections, heap and scheduling of this process, and the kernel's events. A bpftrace
-// script counts retransmissions and measures how long threads wait for a processor, if bpftrace is
-// installed and may attach; otherwise TCP_INFO and /proc/self/task/*/schedstat provide part of
-// that. A CPU and a heap profile are stored next to the table.
+// latencies; collections, heap and scheduling of this process; and events of the kernel. If
+// bpftrace is installed and may attach, a script counts retransmissions and measures how long
+// threads wait for a processor. Otherwise TCP_INFO and /proc/self/task/*/schedstat provide part of
+// these values. A CPU and a heap profile are stored next to the table.
 //
-// A third of the package reads the kernel, in two ways because few machines allow the better one;
-// the rest is the load, the runtime's metrics, and the table.
+// A third of the package reads the values of the kernel, in two ways because few machines allow
+// bpftrace. The rest is the load, the runtime's metrics, and the table.
 package record
 
 import (
@@ -20,9 +20,9 @@ import (
 	"time"
 )
 
-// A Sample is one interval.
+// A Sample has the values of one interval.
 type Sample struct {
-	At      time.Duration // when the interval ended, since the record began
+	At      time.Duration // end of the interval, from the beginning of the record
 	Length  time.Duration
 	Load    Load
 	Runtime Runtime
@@ -32,25 +32,27 @@ type Sample struct {
 // A Load has the operations of a load in an interval.
 type Load struct {
 	Operations, Bytes, Errors int64
-	P50, P99                  time.Duration // of the operations' latencies
+	P50, P99                  time.Duration // latencies of the operations
 }
 
-// Runtime is what Go's runtime did in an interval, and the state of its memory at the end.
+// A Runtime has the activity of Go's runtime in an interval, and the state of its memory at the
+// end.
 type Runtime struct {
 	GCs        uint64
-	PauseMax   time.Duration // the longest pause of a collection, at most this
-	SchedP99   time.Duration // that a goroutine waited to run
+	PauseMax   time.Duration // upper limit of the longest pause of a collection
+	SchedP99   time.Duration // time that a goroutine waited to run
 	AllocBytes uint64
 	HeapBytes  uint64
 	Goroutines uint64
 }
 
-// Kernel has the kernel's events in an interval.
+// A Kernel has the kernel's events in an interval.
 type Kernel struct {
 	Retransmits int64
-	// That a thread waited for a processor: the p99 by bpftrace, the mean by schedstat.
+	// The time that a thread waited for a processor: the p99 with bpftrace, the mean with
+	// schedstat.
 	RunQueue    time.Duration
-	RTT         time.Duration // of the connections, the median of TCP_INFO's
+	RTT         time.Duration // median of the connections, from TCP_INFO
 	MinorFaults int64
 	MajorFaults int64
 }
@@ -58,22 +60,22 @@ type Kernel struct {
 // A Timeline is a finished record.
 type Timeline struct {
 	Samples []Sample
-	Kernel  string // where the kernel's retransmissions and run queue come from
-	Note    string // why bpftrace was not used; "" if it was
+	Kernel  string // source of Retransmits and RunQueue
+	Note    string // why bpftrace was not used; "" if it was used or not wanted
 	Cost    time.Duration
 }
 
 // Options configure a recording.
 type Options struct {
 	Interval time.Duration
-	Load     func() Load           // the events since the last call
-	Conns    func() []syscall.Conn // connections of this process, for TCP_INFO
-	Profiles string                // directory for CPU and heap profiles; none if empty
-	Bpftrace bool                  // try bpftrace
-	Logf     func(string, ...any)  // told which source the kernel has
+	Load     func() Load           // returns the operations since the last call
+	Conns    func() []syscall.Conn // returns the connections of this process, for TCP_INFO
+	Profiles string                // directory for CPU and heap profiles; empty: no profiles
+	Bpftrace bool                  // whether to try bpftrace
+	Logf     func(string, ...any)  // logs the source of the kernel's values
 }
 
-// Record samples while work runs. The error is that of work, or of the profiles.
+// Record takes samples while work runs. The error is that of work or of the profiles.
 func Record(o Options, work func() error) (*Timeline, error) {
 	writeProfiles, err := startProfiles(o.Profiles)
 	if err != nil {
@@ -85,7 +87,7 @@ func Record(o Options, work func() error) (*Timeline, error) {
 	o.Logf("record: the kernel is watched by %s%s", line.Kernel, line.Note)
 	var r goRuntime
 	r.open()
-	o.Load() // earlier events do not count
+	o.Load() // discard earlier operations
 	k.read(new(Kernel))
 	began, last := time.Now(), time.Duration(0)
 	sample := func() {
@@ -111,8 +113,8 @@ func Record(o Options, work func() error) (*Timeline, error) {
 	}
 }
 
-// startProfiles begins a CPU profile in dir. The function that it returns ends it, and adds a heap
-// profile.
+// startProfiles begins a CPU profile in dir. The returned function ends it and writes a heap
+// profile. If dir is empty, no profiles are written.
 func startProfiles(dir string) (write func() error, err error) {
 	if dir == "" {
 		return func() error { return nil }, nil
@@ -134,7 +136,7 @@ func startProfiles(dir string) (write func() error, err error) {
 	}, err
 }
 
-// Names of runtime metrics, and their places in goRuntime.samples.
+// Indexes of the metrics in metricNames and goRuntime.samples.
 const (
 	cycles = iota
 	pauses
@@ -152,11 +154,11 @@ var metricNames = [metricCount]string{
 	goroutines: "/sched/goroutines:goroutines",
 }
 
-// A goRuntime reads runtime/metrics, and keeps the last values of counters.
+// A goRuntime reads runtime/metrics. It keeps the last values of counters.
 type goRuntime struct {
 	samples            [metricCount]metrics.Sample
 	cycles, allocBytes uint64
-	pauses, scheduling []uint64 // counts of the histograms
+	pauses, scheduling []uint64 // last counts of the histograms' buckets
 }
 
 func (r *goRuntime) open() {
@@ -183,8 +185,8 @@ func (r *goRuntime) read(s *Runtime) {
 	}
 }
 
-// quantile returns the upper end of the bucket with the quantile of the events since last, or 0
-// without events.
+// quantile returns the upper limit of the bucket that contains the q quantile of the events since
+// *last, or 0 if there were none. It sets *last to the current counts.
 func quantile(h *metrics.Float64Histogram, last *[]uint64, q float64) time.Duration {
 	now := slices.Clone(h.Counts)
 	news, sum := slices.Clone(now), uint64(0)

@@ -15,26 +15,29 @@ import (
 )
 
 const (
-	// smallSize is a value of those commands that a program has most of.
+	// smallSize is the size in bytes of the values that most commands of a program have.
 	smallSize = 100
 
-	// smallCallers get small values at a time, each smallEvery after the answer to the one before.
+	// smallCallers is the number of goroutines that get small values. Each sends its next request
+	// smallEvery after the last answer.
 	smallCallers = 4
 	smallEvery   = 500 * time.Microsecond
 
-	// largeSize is the size of the large values: one is read, and one is set, every largeEvery.
+	// largeSize is the size of the large values in bytes. Every largeEvery one large value is read
+	// and one is set.
 	largeSize  = 10_000_000
 	largeEvery = 50 * time.Millisecond
 )
 
-// A beside is the latency of small GETs on a program's go-redis client while large values move.
+// A beside measures the latency of small GETs on a program's go-redis client while large values are
+// transferred in one way.
 type beside struct {
 	name string
-	move func(*site) (get, set call) // nil for none
+	move func(*site) (get, set call) // calls for large values; nil: no large values
 
-	p50, p99 measure.Series // nanoseconds of a small GET
-	moved    measure.Series // bytes of large values a second
-	cpu      measure.Series // seconds of this process, in user and system mode, a second
+	p50, p99 measure.Series // latencies of small GETs, in nanoseconds
+	moved    measure.Series // bytes of large values per second
+	cpu      measure.Series // CPU seconds of this process per second, in user and system mode
 }
 
 func besides() []*beside {
@@ -72,7 +75,7 @@ func besides() []*beside {
 	}
 }
 
-// smallKey is the key of the small GETs.
+// smallKey is the key that small GETs read.
 const smallKey = "bench:small"
 
 func runBeside(ctx context.Context, p *measure.Params, srv *server) error {
@@ -107,7 +110,7 @@ func runBeside(ctx context.Context, p *measure.Params, srv *server) error {
 	return p.Add(t)
 }
 
-// turn has large values move for as long as small ones are got.
+// turn gets small values and transfers large values at the same time, for the time d.
 func (b *beside) turn(ctx context.Context, s *site, d time.Duration) error {
 	cpu, began := measure.CPU(), time.Now()
 	ctx, stop := context.WithTimeout(ctx, d)
@@ -150,8 +153,8 @@ func (b *beside) turn(ctx context.Context, s *site, d time.Duration) error {
 	return nil
 }
 
-// smallGets gets small values until ctx ends, and returns how long each took. The one that ctx
-// interrupts does not count.
+// smallGets gets small values until ctx ends, and returns the latency of each request. The request
+// that ctx interrupts is left out.
 func smallGets(ctx context.Context, rdb *goredis.Client) (took []time.Duration, err error) {
 	for {
 		began := time.Now()
@@ -165,7 +168,8 @@ func smallGets(ctx context.Context, rdb *goredis.Client) (took []time.Duration, 
 	}
 }
 
-// pace calls f every d until ctx ends, or as fast as it can if that is slower, and counts.
+// pace calls f at intervals of d until ctx ends, or without a pause if f takes longer than d. It
+// adds the number of calls to count.
 func pace(ctx context.Context, d time.Duration, f call, count *atomic.Int64) error {
 	t := time.NewTicker(d)
 	defer t.Stop()

@@ -17,8 +17,8 @@ func goRedisGet(s *site) (call, error) {
 	}, nil
 }
 
-// bufferFor returns the buffer for a value. go-redis asks for two more bytes, for the end of the
-// reply, which saves a read.
+// bufferFor returns a buffer for a value of the given size. It has two more bytes, for the end of
+// the reply: go-redis recommends them, because they save a read.
 func bufferFor(size int) []byte { return make([]byte, size+2) }
 
 func goRedisGetToBuffer(s *site) (call, error) {
@@ -60,7 +60,7 @@ func rueidisSet(s *site) (call, error) {
 	}, nil
 }
 
-// An auditor is a Writer that passes the received bytes to a check.
+// An auditor is an io.Writer that passes the received bytes to the site's audit.
 type auditor struct{ s *site }
 
 func (a auditor) Write(p []byte) (int, error) {
@@ -96,7 +96,7 @@ func redisbufGetToBuffer(s *site) (call, error) {
 	}, nil
 }
 
-// redisbufGetChain reads with a limit far above the value.
+// redisbufGetChain reads into a chain, with a limit far above the size of the value.
 func redisbufGetChain(s *site) (call, error) {
 	const most = 512 << 20
 	chain := new(millrace.Chain)
@@ -118,7 +118,7 @@ func redisbufSetFromBuffer(s *site) (call, error) {
 		nil
 }
 
-// redisbufSetChain sets a chain with blocks as a Reader makes them under a flood.
+// redisbufSetChain sets a chain whose blocks have the size that a Reader gives them under a flood.
 func redisbufSetChain(s *site) (call, error) {
 	const block = 64 << 10
 	chain, pool := new(millrace.Chain), millrace.NewPool()

@@ -2,10 +2,10 @@ package redis
 
 import "context"
 
-// A crew is some goroutines. They wait between turns, so that a turn starts no goroutine.
+// A crew is a group of goroutines. They wait between turns, so that a turn starts no goroutine.
 type crew struct {
-	orders []chan int // how many calls each is to make
-	done   chan error // of each
+	orders []chan int // number of calls to make, with one channel for each goroutine
+	done   chan error // one result from each goroutine
 }
 
 func assemble(ctx context.Context, c contender, s *site, goroutines int) (*crew, error) {
@@ -43,7 +43,7 @@ func (w *crew) dismiss() {
 	}
 }
 
-// calls has each goroutine make n calls.
+// calls makes each goroutine do n calls, and waits for them.
 func (w *crew) calls(n int) (err error) {
 	for _, calls := range w.orders {
 		calls <- n

@@ -12,8 +12,8 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// Program measures a table for each task and number of goroutines, and one of small values next to
-// large ones.
+// Program measures a table for each task and number of goroutines, and a table of small values next
+// to large ones.
 var Program = &measure.Program{
 	Name: "redis", What: "large values in and out of Redis", Rounds: 15,
 	Turn:  40 * time.Millisecond,
@@ -71,7 +71,7 @@ func run(ctx context.Context, p *measure.Params) error {
 	return nil
 }
 
-// run makes the task's table for a number of goroutines.
+// run adds the task's table for the given number of goroutines.
 func (t task) run(ctx context.Context, p *measure.Params, srv *server, sizes []int,
 	goroutines int) error {
 	columns := []string{"contender"}
@@ -132,7 +132,7 @@ func (t task) measure(ctx context.Context, p *measure.Params, s *site,
 		defer w.dismiss()
 		all = append(all, measure.Contender{Name: c.name,
 			Turn: func(n int) (turn measure.Turn, err error) {
-				// Connections that were closed, and pools that are empty, are filled again.
+				// Reopen closed connections and refill empty pools.
 				if err := w.calls(1); err != nil {
 					return turn, err
 				}
@@ -143,7 +143,7 @@ func (t task) measure(ctx context.Context, p *measure.Params, s *site,
 	return measure.Compare(ctx, all, p.Rounds, p.Turn)
 }
 
-// check has a contender make two calls, and fails unless each moves the value.
+// check makes a contender do two calls, and returns an error unless each call transfers the value.
 func (c contender) check(ctx context.Context, srv *server, t task, size int) error {
 	const calls = 2
 	site, err := srv.site(ctx, size)
@@ -180,11 +180,11 @@ func (c contender) check(ctx context.Context, srv *server, t task, size int) err
 	return nil
 }
 
-// parseSizes reads sizes such as 4KiB and 10MiB, with commas between them.
+// parseSizes parses a list of sizes such as 4KiB,10MiB.
 func parseSizes(list string) (sizes []int, err error) {
 	for _, name := range strings.Split(list, ",") {
 		n, err := measure.ParseSize(strings.TrimSpace(name))
-		if err != nil || n > 512<<20 { // Redis' limit
+		if err != nil || n > 512<<20 { // Redis' limit for a value
 			return nil, fmt.Errorf("-sizes %q: want 1 to 512MiB, such as 4KiB", name)
 		}
 		sizes = append(sizes, n)

@@ -7,9 +7,9 @@ import (
 	"net"
 )
 
-// The raw socket has a connection for each goroutine, and no code except for moving exactly these
-// bytes: it knows the length of each reply, and waits for it without a deadline. It is not a
-// client, but the minimum cost of one.
+// The raw socket has one connection per goroutine, and only the code that transfers exactly these
+// bytes. It knows the length of each reply, and waits for it without a deadline. It is not a
+// client, but shows the minimum cost of a client.
 
 func (s *site) dial() (net.Conn, error) {
 	conn, err := net.Dial("tcp", s.addr)
@@ -24,7 +24,7 @@ func rawGet(s *site) (call, error) {
 	if err != nil {
 		return nil, err
 	}
-	header := len(fmt.Sprintf("$%d\r\n", s.size)) // sent before the value
+	header := len(fmt.Sprintf("$%d\r\n", s.size)) // length of the reply before the value
 	request := fmt.Appendf(nil, "*2\r\n$3\r\nGET\r\n$%d\r\n%s\r\n", len(key), key)
 	reply := make([]byte, header+s.size+len("\r\n"))
 	return func(context.Context) error {
@@ -52,7 +52,7 @@ func rawSet(s *site) (call, error) {
 	var rest net.Buffers
 	return func(context.Context) error {
 		pieces = [3][]byte{header, value, end}
-		rest = pieces[:] // WriteTo consumes the slice
+		rest = pieces[:] // WriteTo modifies the slice
 		if _, err := rest.WriteTo(conn); err != nil {
 			return err
 		}

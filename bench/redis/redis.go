@@ -1,12 +1,12 @@
-// Package redis compares ways to move large values to and from Redis: a raw socket that knows the
-// replies, go-redis, rueidis and redisbuf. The server is a separate process, so that this process's
-// CPU time is the client's.
+// Package redis compares ways to transfer large values to and from Redis: a raw socket that knows
+// the replies, go-redis, rueidis and redisbuf. The server is a separate process, so that the CPU
+// time of this process is that of the client.
 //
-// Every contender is used as its own documentation says, with one client for all goroutines. Before
-// a case is measured, every contender must move the very bytes of the value.
+// Every contender is used as its documentation says, with one client for all goroutines. Before a
+// case is measured, every contender must transfer the exact bytes of the value.
 //
-// Four clients do two tasks in thirteen ways, and a second table, of small values next to large
-// ones, has a different load.
+// Four clients do two tasks in thirteen ways. A second table, of small values next to large ones,
+// has a load of its own.
 package redis
 
 import (
@@ -20,11 +20,11 @@ import (
 	"github.com/millrace-io/millrace/redisbuf"
 )
 
-// A task is the work of a call.
+// A task is what a call does, GET or SET.
 type task struct {
-	key        string // of the command line
+	key        string // name on the command line
 	what       string
-	contenders []contender // ratios are to the first, the raw socket
+	contenders []contender // ratios are relative to the first, the raw socket
 }
 
 var tasks = []task{
@@ -50,28 +50,29 @@ var tasks = []task{
 // A contender is a way to do a task.
 type contender struct {
 	name string
-	// worker returns the function that one goroutine calls repeatedly.
+	// worker returns the function that one goroutine calls repeatedly. It is called once for each
+	// goroutine.
 	worker func(*site) (call, error)
 }
 
-// A call moves a value once. It passes a value that it has read to the site's audit, if there is
-// one, and drops it otherwise.
+// A call transfers a value once. It passes a value that it has read to the site's audit, if that is
+// set, and then drops the value.
 type call func(context.Context) error
 
-// A site is the environment of all contenders.
+// A site is the environment of all contenders for values of one size.
 type site struct {
-	addr string // of the server
-	size int    // of every value
+	addr string // address of the server
+	size int    // size of every value, in bytes
 
 	goredis  *goredis.Client
 	redisbuf *redisbuf.Client
 	rueidis  rueidis.Client
-	closers  []io.Closer // the clients, and the resources of workers
+	closers  []io.Closer // the clients and the resources of workers
 
-	audit func(piece []byte) // of a check: each value that was read, piece by piece
+	audit func(piece []byte) // set by a check; called with each value that was read, in pieces
 }
 
-// open makes the clients, each as its README does.
+// open makes the clients, each as its README describes.
 func (s *site) open() (err error) {
 	s.goredis = goredis.NewClient(&goredis.Options{Addr: s.addr})
 	s.add(s.goredis)
@@ -90,7 +91,7 @@ func (s *site) open() (err error) {
 
 func (s *site) add(c io.Closer) { s.closers = append(s.closers, c) }
 
-// close closes all of it, the last one first.
+// close closes all closers in reverse order.
 func (s *site) close() {
 	for i := range s.closers {
 		s.closers[len(s.closers)-1-i].Close()
@@ -102,18 +103,18 @@ type closeFunc func()
 func (f closeFunc) Close() error { f(); return nil }
 
 const (
-	key    = "bench:value" // the key that all contenders read
-	setKey = "bench:set"   // the key that they set
+	key    = "bench:value" // the key that contenders read
+	setKey = "bench:set"   // the key that contenders set
 )
 
-// value is the value that is read and set: random bytes, the same ones each time.
+// value returns the value that is read and set. It has random bytes, the same at each call.
 func (s *site) value() []byte {
 	p := make([]byte, s.size)
 	rand.NewChaCha8([32]byte{}).Read(p)
 	return p
 }
 
-// saw passes received bytes to a check.
+// saw passes received bytes to audit if it is set.
 func (s *site) saw(piece []byte) {
 	if s.audit != nil {
 		s.audit(piece)

@@ -9,14 +9,14 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// A server is a redis-server for the benchmark, in a new directory, on loopback.
+// A server is a redis-server for the benchmark, on loopback and in a new directory.
 type server struct {
 	*measure.Server
-	dir     string // removed in the end
+	dir     string // removed by stop
 	version string
 }
 
-// startServer starts a server on a free port. It keeps nothing on disk.
+// startServer starts a server on a free port. The server saves nothing to disk.
 func startServer(ctx context.Context) (*server, error) {
 	path, err := measure.Find("redis-server", "redis-server")
 	if err != nil {
@@ -44,9 +44,9 @@ func (s *server) stop() {
 	os.RemoveAll(s.dir)
 }
 
-// version returns a server's name and version, in two words.
+// version returns the name and the version of a server, such as "redis-server 7.0.15".
 func version(path string) string {
-	out, _ := exec.Command(path, "--version").Output() // "Redis server v=7.0.15 sha=..."
+	out, _ := exec.Command(path, "--version").Output() // prints "Redis server v=7.0.15 sha=..."
 	for _, word := range strings.Fields(string(out)) {
 		if v, ok := strings.CutPrefix(word, "v="); ok {
 			return "redis-server " + v
@@ -55,7 +55,8 @@ func version(path string) string {
 	return "redis-server"
 }
 
-// site prepares the server for values of a size: one that can be read. The caller closes it.
+// site stores a value of the given size on the server and returns a site for it. The caller must
+// call close.
 func (s *server) site(ctx context.Context, size int) (*site, error) {
 	site := &site{addr: s.Addr, size: size}
 	err := site.open()

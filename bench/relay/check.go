@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	checkedTags   = 100 // that a viewer must get
+	checkedTags   = 100 // number of tags that a viewer must receive
 	checkBitRate  = 800_000
 	checkDeadline = 30 * time.Second
 )
 
-// check starts a contender, publishes a stream through it, and fails unless a viewer gets tags with
-// the payloads that were published, in their order and without a hole.
+// check starts a contender and publishes a stream through it. It returns an error unless a viewer
+// receives tags with the published payloads, in their order and without a gap.
 func (c contender) check(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "bench-relay-")
 	if err != nil {
@@ -62,7 +62,7 @@ func (c contender) checkRunning(ctx context.Context, r *running) error {
 			500*time.Millisecond, &sent)
 	}()
 	got, err := watch(ctx, r)
-	// Relays refuse viewers of a stream that they do not know yet.
+	// Retry, because relays refuse viewers of a stream that they do not know yet.
 	for err != nil && ctx.Err() == nil {
 		select {
 		case err := <-done:
@@ -81,11 +81,11 @@ func (c contender) checkRunning(ctx context.Context, r *running) error {
 	return sent.contain(got, false)
 }
 
-// sums are the checksums of payloads in order, for audio and video separately: RTMP does not
-// promise an order between the two.
+// sums has checksums of payloads in order. Audio and video are separate, because RTMP does not
+// promise an order between them.
 type sums struct {
 	mu  sync.Mutex
-	all map[byte][]uint32 // by the tag's kind
+	all map[byte][]uint32 // by tag kind
 }
 
 func (s *sums) add(kind byte, payload []byte) {
@@ -97,8 +97,8 @@ func (s *sums) add(kind byte, payload []byte) {
 	s.all[kind] = append(s.all[kind], crc32.ChecksumIEEE(payload))
 }
 
-// contain fails unless got is a part of the sums without a hole. Where the stream repeats, the part
-// may go over its end.
+// contain returns an error unless got is a contiguous part of s for each kind of tag. If the stream
+// repeats, the part may continue from the end of s at its beginning.
 func (s *sums) contain(got *sums, repeats bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +124,7 @@ func contains(all, part []uint32, repeats bool) bool {
 	return false
 }
 
-// protocol is the protocol of a relay for checks of whole payloads.
+// protocol returns the protocol of the relay for clients that need whole payloads.
 func (r *running) protocol() load.Protocol {
 	whole := httpflv.Server{URL: r.config.URL}
 	switch p := r.config.Protocol.(type) {
@@ -137,7 +137,7 @@ func (r *running) protocol() load.Protocol {
 	}
 }
 
-// publish publishes in real time until ctx ends.
+// publish sends a stream to a server in real time until ctx ends, and adds the payloads to sent.
 func publish(ctx context.Context, to load.Protocol, stream string, bitRate int,
 	keyInterval time.Duration, sent *sums) error {
 	p, err := to.Publish(ctx, stream)
@@ -162,7 +162,7 @@ func publish(ctx context.Context, to load.Protocol, stream string, bitRate int,
 	return ctx.Err()
 }
 
-// watch returns the checksums of the payloads that a viewer gets.
+// watch returns the checksums of the payloads that a viewer receives, without headers and metadata.
 func watch(ctx context.Context, r *running) (*sums, error) {
 	p := r.protocol()
 	if server, ok := p.(*rtmp.Server); ok {

@@ -14,47 +14,48 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// A contender is a relay that can be started any number of times, one at a time.
+// A contender is a relay that can be started any number of times, but runs only once at a time.
 type contender struct {
 	spec, name string
-	in, out    string // the protocols of publishers and of viewers
+	in, out    string // names of the protocols of publishers and of viewers
 
-	// prepare builds or finds the program of start. The error is a measure.ErrMissing if something
-	// is not installed.
+	// prepare builds or finds the program that start runs. The error is a measure.ErrMissing if
+	// something is not installed.
 	prepare func(ctx context.Context) error
-	// start runs the server; files that it needs go to dir.
+	// start runs the server. It writes the files that the server needs to dir.
 	start func(ctx context.Context, dir string, c load.Config) (*running, error)
-	// sends returns the tags that a contender repeats if it makes its own stream; nil for others.
+	// sends returns the tags that a contender repeats if it makes the stream itself. It is nil for
+	// contenders that relay a stream.
 	sends func(bitRate int) []load.Tag
 }
 
-// A running relay has a configuration of the load that reaches it.
+// A running is a relay that runs, with the configuration of a load that connects to it.
 type running struct {
 	*measure.Server
 	config load.Config
 }
 
-// defaultLatency is the bound that millrace serve has by default.
+// defaultLatency is the default of the flag --latency of millrace serve.
 const defaultLatency = 50 * time.Millisecond
 
-// The protocols.
+// The names of the protocols.
 const (
 	rtmpName = "RTMP"
 	flvName  = "HTTP-FLV"
 )
 
-// specs are the contenders that a list may name. Millrace is fed over HTTP-FLV or over RTMP, and
-// watched over the same or the other one.
+// specs names the contenders that a list may contain. The streams of millrace are published over
+// HTTP-FLV or RTMP, and watched over the same or the other protocol.
 const specs = "nginx[@CHUNK], node, xiu, copy, share, millrace[@BOUND], millrace-rtmp[@BOUND], millrace-rtmp-flv[@BOUND], bare[@BOUND]"
 
-// lists are names of whole lists.
+// lists maps the names of predefined lists to the lists.
 var lists = map[string]string{
 	"http": "nginx,nginx@65536,copy,share,bare,bare@50ms,millrace@0,millrace",
 	"rtmp": "nginx,nginx@65536,node,xiu,millrace-rtmp@0,millrace-rtmp,millrace-rtmp-flv@0,millrace-rtmp-flv,millrace@0,millrace",
 }
 
-// parseContenders reads the name of a list, or a list such as
-// nginx,nginx@65536,copy,share,bare@50ms,millrace@0,millrace. Programs go to dir.
+// parseContenders parses the name of a predefined list, or a list such as
+// nginx,nginx@65536,copy,share,bare@50ms,millrace@0,millrace. Programs are built in dir.
 func parseContenders(list string, dir string) (all []contender, err error) {
 	if l, ok := lists[list]; ok {
 		list = l
@@ -110,9 +111,9 @@ func parseContender(spec string, dir string) (contender, error) {
 	return contender{}, fmt.Errorf("unknown")
 }
 
-// built is a contender that is a Go program, compiled to dir. args returns its arguments for the
-// address that it listens on, the last one if there are several. args may also change the
-// configuration of the load, to reach it in another way than HTTP-FLV.
+// built returns a contender that is a Go program, which is built in dir. args returns the program's
+// arguments. addr is the address that the program must listen on; if it listens on several, the
+// last one. args may change the configuration of the load, for a protocol other than HTTP-FLV.
 func built(dir string, name, pkg string, args func(addr string, c *load.Config) ([]string,
 	error)) contender {
 	return contender{
@@ -141,8 +142,8 @@ func built(dir string, name, pkg string, args func(addr string, c *load.Config) 
 	}
 }
 
-// millrace is millrace serve with a latency bound. It is fed over HTTP-FLV, or over RTMP and
-// watched over either.
+// millrace returns the contender millrace serve with a limit for latency. Publishers use HTTP-FLV
+// or RTMP. Viewers of streams published over RTMP use either protocol.
 func millrace(dir string, in, out string, latency time.Duration) contender {
 	by := ""
 	switch {
@@ -153,7 +154,7 @@ func millrace(dir string, in, out string, latency time.Duration) contender {
 	}
 	name := fmt.Sprintf("millrace serve, %s%v", by, latency)
 	c := built(dir, name, measure.Millrace, func(addr string, c *load.Config) ([]string, error) {
-		main, err := measure.FreeAddr() // the server listens there first
+		main, err := measure.FreeAddr() // the server listens here before it listens on addr
 		if err != nil {
 			return nil, err
 		}
@@ -171,7 +172,7 @@ func millrace(dir string, in, out string, latency time.Duration) contender {
 	return c
 }
 
-// crossed publishes by one protocol and watches by another.
+// A crossed publishes with one protocol and watches with another.
 type crossed struct {
 	load.Protocol
 	out load.Protocol
@@ -184,7 +185,7 @@ func (c crossed) Watch(ctx context.Context, name string) (load.Subscription, err
 
 const goRelayPackage = "bench/cmd/gorelay"
 
-// goRelay is a typical relay with net/http.
+// goRelay returns a contender that is a typical relay with net/http.
 func goRelay(dir string, kind string) contender {
 	name := "Go: a copy a viewer, Write and Flush"
 	if kind == "share" {
@@ -195,7 +196,8 @@ func goRelay(dir string, kind string) contender {
 	})
 }
 
-// bare has every byte ready before the first viewer comes, receives nothing, and only writes.
+// bare returns a contender that receives nothing. It has every byte ready before the first viewer
+// connects, and only writes.
 func bare(dir string, batch time.Duration) contender {
 	name := "bare writes, a goroutine a viewer"
 	if batch > 0 {
@@ -233,9 +235,9 @@ rtmp {
 }
 `
 
-// nginx is nginx with the rtmp module, as in its documentation for live streams. Other settings
-// than those in nginxConf have their defaults, so that Nagle's algorithm is on and the send queue
-// has 256 places.
+// nginx returns the contender nginx with the rtmp module, configured as in the module's
+// documentation for live streams. Settings that nginxConf does not have are at their defaults. So
+// Nagle's algorithm is on and the send queue holds 256 messages.
 func nginx(chunk int) contender {
 	return contender{
 		name: fmt.Sprintf("nginx-rtmp, chunk_size %d", chunk), in: rtmpName, out: rtmpName,

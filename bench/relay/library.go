@@ -11,8 +11,8 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// A library watches an RTMP server by gortmplib, so that a check does not see a stream as the
-// load's own client sees it.
+// A library watches an RTMP server with gortmplib, so that a check does not depend on the load's
+// own client.
 type library struct{ *rtmp.Server }
 
 // Watch implements load.Protocol.
@@ -21,7 +21,7 @@ func (l library) Watch(ctx context.Context, name string) (load.Subscription, err
 	if err != nil {
 		return nil, err
 	}
-	u.Fragment = name // which gortmplib takes for the stream key
+	u.Fragment = name // gortmplib uses the fragment as the stream key
 	c := &gortmplib.Client{URL: u}
 	if err := c.Initialize(ctx); err != nil {
 		return nil, err
@@ -29,8 +29,8 @@ func (l library) Watch(ctx context.Context, name string) (load.Subscription, err
 	return &libraryViewer{c, context.AfterFunc(ctx, c.Close)}, nil
 }
 
-// A libraryViewer makes payloads from the messages that gortmplib has parsed. Sequence headers and
-// metadata are left out.
+// A libraryViewer rebuilds payloads from the messages that gortmplib has parsed. It skips sequence
+// headers and metadata.
 type libraryViewer struct {
 	c    *gortmplib.Client
 	stop func() bool

@@ -2,8 +2,8 @@
 // turns, and compares their costs. Before the measurement every relay must deliver the published
 // stream.
 //
-// A quarter of the package checks that a relay delivers, by payloads that it compares itself; a
-// relay that loses tags is cheap.
+// A quarter of the package checks that a relay delivers the published payloads, because a relay
+// that loses tags is cheap.
 package relay
 
 import (
@@ -22,7 +22,7 @@ import (
 
 // Program measures a table for each case.
 var Program = &measure.Program{
-	// Some five minutes in all.
+	// Takes some five minutes in all.
 	Name: "relay", What: "live streams from publishers to viewers", Rounds: 2,
 	Brief: []string{"-contenders", "nginx,nginx@65536,share,copy,bare@50ms,millrace@0,millrace,millrace-rtmp@0,millrace-rtmp," +
 		"millrace-rtmp-flv"},
@@ -43,12 +43,12 @@ var options struct {
 	seconds, bitRate, stalled int
 }
 
-// A testCase is how many viewers watch each of how many streams.
+// A testCase is a number of streams, and a number of viewers of each stream.
 type testCase struct{ streams, viewers int }
 
 func (c testCase) String() string { return fmt.Sprintf("%dx%d", c.streams, c.viewers) }
 
-// parseCase reads "50x4".
+// parseCase parses a case such as "50x4".
 func parseCase(s string) (c testCase, err error) {
 	streams, viewers, ok := strings.Cut(s, "x")
 	c.streams, err = strconv.Atoi(streams)
@@ -103,8 +103,8 @@ func run(ctx context.Context, p *measure.Params) error {
 	return nil
 }
 
-// ready returns the installed contenders of a list, each of which delivers the published stream.
-// Programs go to dir.
+// ready returns the contenders of a list that are installed. It fails if one of them does not
+// deliver the published stream. Programs are built in dir.
 func ready(ctx context.Context, p *measure.Params, list, dir string) ([]contender, error) {
 	all, err := parseContenders(list, dir)
 	if err != nil {
@@ -124,7 +124,7 @@ func ready(ctx context.Context, p *measure.Params, list, dir string) ([]contende
 	return all, nil
 }
 
-// takeTurn starts a contender and puts the load on it.
+// takeTurn starts a contender, applies the load of case c to it and returns the report.
 func takeTurn(ctx context.Context, who contender, c testCase) (load.Report, error) {
 	dir, err := os.MkdirTemp("", "bench-relay-")
 	if err != nil {
@@ -147,12 +147,12 @@ func takeTurn(ctx context.Context, who contender, c testCase) (load.Report, erro
 	s.config.ServerPIDs = s.PIDs
 	r, err := load.Run(ctx, s.config, nil)
 	if err == nil {
-		err = ctx.Err() // an interrupted turn is no measurement
+		err = ctx.Err() // an interrupted turn has no result
 	}
 	return r, err
 }
 
-// usage is the server's resource use; zero if the system does not report it.
+// usage returns the server's resource use. It is zero if the system does not report it.
 func usage(r load.Report) load.Usage {
 	if r.Server == nil {
 		return load.Usage{}
@@ -169,8 +169,8 @@ func total(m map[string]int) (n int) {
 	return n
 }
 
-// tableName keeps the list of RTMP apart from the others, so that either can be measured anew
-// alone.
+// tableName returns the name of the table of a case. The table of the list rtmp has a name of its
+// own, so that it can be measured anew without replacing the tables of other lists.
 func tableName(c testCase) string {
 	if options.contenders == "rtmp" {
 		return "relay-rtmp-" + c.String()
@@ -178,8 +178,8 @@ func tableName(c testCase) string {
 	return "relay-" + c.String()
 }
 
-// table compares CPU time with the first contender's, with that of nginx-rtmp with large chunks,
-// and with ours.
+// table returns the table of the results. It compares CPU time with that of the first contender, of
+// nginx-rtmp with large chunks, and of millrace serve.
 func table(c testCase, all []contender, reports [][]load.Report, rounds int) *measure.Table {
 	get := func(i int, f func(load.Report) float64) (s measure.Series) {
 		for _, r := range reports[i] {
@@ -248,7 +248,8 @@ func table(c testCase, all []contender, reports [][]load.Report, rounds int) *me
 	return t
 }
 
-// stalledTable describes viewers that read nothing for a minute, and the others.
+// stalledTable returns a table of the viewers that read nothing for a minute, and of the other
+// viewers.
 func stalledTable(c testCase, all []contender, reports [][]load.Report) *measure.Table {
 	t := measure.NewTable("relay-stalled-"+c.String(),
 		fmt.Sprintf("Relay %s while one viewer in %d reads nothing for a minute", c,

@@ -15,17 +15,17 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// Relays that come from other languages' registries. They are installed once, into the user's cache
-// directory.
+// Versions of the relays that come from registries of other languages. They are installed once,
+// into the user's cache directory.
 const (
 	nodeVersion = "4.4.3"
 	xiuVersion  = "0.14.0"
 )
 
-// installTime bounds an installation. Cargo builds some 400 crates for xiu.
+// installTime limits the time of an installation. Cargo builds some 400 crates for xiu.
 const installTime = 30 * time.Minute
 
-// cached returns the path of a file of a package in the cache directory.
+// cached returns the path of a package's file in the cache directory.
 func cached(pkg, file string) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -34,8 +34,9 @@ func cached(pkg, file string) (string, error) {
 	return filepath.Join(cache, "millrace-bench", pkg, file), nil
 }
 
-// install runs a command that fills a directory for a package, which is then at cached, unless the
-// file exists already. A failure is a measure.ErrMissing: a registry may be out of reach.
+// install installs a package in the cache directory, unless the given file of the package already
+// exists there. command returns the command that installs the package into dir. A failure is a
+// measure.ErrMissing, because a registry may be unreachable.
 func install(ctx context.Context, pkg, file string, command func(dir string) []string) error {
 	path, err := cached(pkg, file)
 	if err != nil {
@@ -69,7 +70,7 @@ func install(ctx context.Context, pkg, file string, command func(dir string) []s
 	return os.Rename(part, dir)
 }
 
-// ports returns n ports of loopback at which no server listens.
+// ports returns n free ports of the loopback address.
 func ports(n int) (all []json.Number, err error) {
 	for range n {
 		addr, err := measure.FreeAddr()
@@ -85,8 +86,8 @@ func ports(n int) (all []json.Number, err error) {
 	return all, nil
 }
 
-// node is Node-Media-Server with its defaults, but for the console, the passwords, recordings and
-// protocols other than RTMP.
+// node returns the contender Node-Media-Server with its defaults, except that the console,
+// passwords, recordings and all protocols other than RTMP are off.
 func node() contender {
 	const (
 		pkg = "node-media-server-" + nodeVersion
@@ -135,7 +136,8 @@ func node() contender {
 	}
 }
 
-// xiuConf is the example config_rtmp.toml, without a log. The API cannot be switched off.
+// xiuConf is xiu's example config_rtmp.toml with the log switched off. The HTTP API cannot be
+// switched off.
 const xiuConf = `[rtmp]
 enabled = true
 port = %s
@@ -151,7 +153,7 @@ password = ""
 level = "off"
 `
 
-// xiu is the server of that name, in Rust.
+// xiu returns the contender xiu, a server written in Rust.
 func xiu() contender {
 	const (
 		pkg = "xiu-" + xiuVersion
@@ -187,11 +189,11 @@ func xiu() contender {
 	}
 }
 
-// patient is a server that agrees to send a stream which is not there yet, and hangs up then. Its
-// viewers come again until something has come.
+// A patient is the protocol of a server that accepts viewers of a stream which does not exist yet,
+// and then disconnects them. The viewers reconnect until they receive something.
 type patient struct{ load.Protocol }
 
-// patience is the time between two attempts.
+// patience is the time between two attempts to connect.
 const patience = 100 * time.Millisecond
 
 // Watch implements load.Protocol.
@@ -213,11 +215,11 @@ func (p patient) Watch(ctx context.Context, name string) (load.Subscription, err
 	}
 }
 
-// A begunSubscription has its first arrival.
+// A begunSubscription is a subscription whose first arrival has already been read.
 type begunSubscription struct {
 	load.Subscription
 	first load.Arrival
-	waits bool // first, for Next
+	waits bool // whether the next call of Next returns first
 }
 
 // Next implements load.Subscription.

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// Start measures how soon viewers see a publisher that they wait for.
+// Start measures the time until viewers who wait for a publisher see its first video frame.
 var Start = &measure.Program{
 	Name: "start", What: "from a publisher's first byte to the first picture at a viewer that waits", Rounds: 31,
 	Brief: []string{"-rounds", "21"},
@@ -27,13 +27,14 @@ var Start = &measure.Program{
 
 var startContenders string
 
-// A trial is one publisher of a new stream, and one viewer.
+// A trial measures one publisher of a new stream with one viewer.
 type trial struct {
 	column string
 	take   func(ctx context.Context, p load.Protocol, stream string) (time.Duration, error)
 }
 
-// trials are the trials of each contender in each round. A stream's name is used once.
+// trials are the trials of each contender in each round. Each trial uses a stream name that was not
+// used before.
 var trials = []trial{{"first picture ms", firstPicture}, {"longer pause ms", pauseOfReturn}}
 
 const (
@@ -52,7 +53,7 @@ func runStart(ctx context.Context, p *measure.Params) error {
 	if err != nil {
 		return err
 	}
-	servers := make([]*running, len(all)) // servers without a turn are idle
+	servers := make([]*running, len(all)) // all servers run; those without a turn are idle
 	for i, c := range all {
 		home, err := os.MkdirTemp(dir, "")
 		if err != nil {
@@ -64,7 +65,7 @@ func runStart(ctx context.Context, p *measure.Params) error {
 		defer servers[i].Stop()
 	}
 	columns := []string{"contender", "publishers' protocol", "viewers' protocol"}
-	took := make([][]measure.Series, len(trials)) // by trial and contender, milliseconds
+	took := make([][]measure.Series, len(trials)) // by trial and contender, in milliseconds
 	for k, t := range trials {
 		columns = append(columns, t.column, "x "+all[0].name)
 		took[k] = make([]measure.Series, len(all))
@@ -100,7 +101,7 @@ func runStart(ctx context.Context, p *measure.Params) error {
 	return p.Add(t)
 }
 
-// A watcher is a viewer that reports video frames.
+// A watcher is a viewer that reports the arrival times of video frames.
 type watcher struct {
 	pictures chan time.Time
 	err      error // set before pictures is closed
@@ -116,7 +117,7 @@ func watchPictures(ctx context.Context, p load.Protocol, stream string) *watcher
 			return
 		}
 		defer s.Close()
-		const frames = 1 // the second byte of video frames; sequence headers have 0
+		const frames = 1 // the second byte of video frames; it is 0 in sequence headers
 		for {
 			var a load.Arrival
 			if w.err = s.Next(&a); w.err != nil {
@@ -138,14 +139,15 @@ func (w *watcher) next() (time.Time, error) {
 	return time.Time{}, w.err
 }
 
-// A sender publishes a stream until it is cut.
+// A sender publishes a stream until cut is called.
 type sender struct {
 	began time.Time
 	stop  context.CancelFunc
 	done  chan error
 }
 
-// send publishes a stream. When that ends, the watcher's ctx does, too, if it was not cut.
+// send starts a sender. If publishing ends before cut is called, send calls failed, which ends the
+// watcher's ctx.
 func send(ctx context.Context, p load.Protocol, stream string, failed context.CancelFunc) *sender {
 	ctx, stop := context.WithCancel(ctx)
 	s := &sender{began: time.Now(), stop: stop, done: make(chan error, 1)}
@@ -159,7 +161,7 @@ func send(ctx context.Context, p load.Protocol, stream string, failed context.Ca
 	return s
 }
 
-// cut ends the connection.
+// cut closes the connection. Its error is that of publishing before the cut.
 func (s *sender) cut() error {
 	s.stop()
 	if err := <-s.done; !errors.Is(err, context.Canceled) {
@@ -168,23 +170,24 @@ func (s *sender) cut() error {
 	return nil
 }
 
-// irregularly waits about d: servers may do things at a beat.
+// irregularly waits for a random time from d to 2d, so that the measurement is not in step with
+// anything that a server does at intervals.
 func irregularly(d time.Duration) { time.Sleep(d + rand.N(d)) }
 
-// firstPicture is the time from a publisher's connect to the first video frame at a viewer that
-// waits for the stream.
+// firstPicture returns the time from the start of a publisher's connection to the first video frame
+// at a viewer that waits for the stream.
 func firstPicture(ctx context.Context, p load.Protocol, stream string) (time.Duration, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	viewer := watchPictures(ctx, p, stream)
-	irregularly(100 * time.Millisecond) // no server says that a viewer waits
+	irregularly(100 * time.Millisecond) // until the viewer waits, which no server reports
 	publisher := send(ctx, p, stream, cancel)
 	first, err := viewer.next()
 	return first.Sub(publisher.began), errors.Join(err, publisher.cut())
 }
 
-// pauseOfReturn is by how much a viewer's pause in video is longer than the stream's pause without
-// a publisher, whose connection is cut and who comes back.
+// pauseOfReturn cuts a publisher's connection and publishes again. It returns the time by which the
+// viewer's pause in video is longer than the time without a publisher.
 func pauseOfReturn(ctx context.Context, p load.Protocol, stream string) (time.Duration, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -203,7 +206,7 @@ func pauseOfReturn(ctx context.Context, p load.Protocol, stream string) (time.Du
 	}
 	cut := time.Now()
 	irregularly(300 * time.Millisecond)
-	for len(viewer.pictures) > 0 { // frames that were in flight
+	for len(viewer.pictures) > 0 { // skip frames that were in flight
 		last, err = viewer.next()
 		if err != nil {
 			return 0, err

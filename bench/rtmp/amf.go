@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// An object is an AMF0 object, in order.
+// An object is an AMF0 object, with its fields in order.
 type object []field
 
 type field struct {
@@ -23,8 +23,8 @@ const (
 	amfObjectEnd = 9
 )
 
-// appendAMF encodes float64, string, object and nil. Replies are not decoded: their first values
-// are compared with encoded ones.
+// appendAMF appends values of type float64, string or object, and nil, in AMF0. There is no
+// decoder: the first values of a reply are compared with encoded ones.
 func appendAMF(p []byte, values ...any) []byte {
 	for _, v := range values {
 		switch v := v.(type) {

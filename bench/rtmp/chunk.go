@@ -14,20 +14,20 @@ import (
 
 var errProtocol = errors.New("rtmp: broken chunk")
 
-// A reader puts chunks together to messages, answers pings and acknowledges what arrives.
+// A reader assembles chunks into messages, answers pings and acknowledges the received bytes.
 type reader struct {
 	r       *millrace.Reader
 	out     *writer
 	chunk   int
-	streams map[int]*message // by the number of their chunk stream
+	streams map[int]*message // by chunk stream number
 
-	window, received, acked int64 // bytes
-	waited                  bool  // for some byte of the chunk that is being read
+	window, received, acked int64 // in bytes
+	waited                  bool  // whether reading the current chunk had to wait
 	head                    [11]byte
 }
 
-// A message is the last message of a chunk stream, whole or in part. The next one inherits fields
-// that its header leaves out.
+// A message is the latest message of a chunk stream, complete or in part. The next message inherits
+// the fields that its own header omits.
 type message struct {
 	timestamp, delta uint32
 	extended         bool
@@ -42,8 +42,8 @@ func newReader(r *millrace.Reader, out *writer) *reader {
 		streams: make(map[int]*message)}
 }
 
-// nextCommand waits for a command and returns its AMF0 values, valid until the next call. It passes
-// over other messages.
+// nextCommand waits for a command and returns its AMF0 values, which are valid until the next call.
+// It skips other messages.
 func (r *reader) nextCommand() ([]byte, error) {
 	for {
 		m, err := r.next()
@@ -75,7 +75,7 @@ func (r *reader) nextMedia(a *load.Arrival) error {
 	}
 }
 
-// next reads chunks until a message is whole. The message is valid until the next call.
+// next reads chunks until a message is complete. The message is valid until the next call.
 func (r *reader) next() (*message, error) {
 	for {
 		m, err := r.nextChunk()
@@ -85,7 +85,7 @@ func (r *reader) next() (*message, error) {
 		if m.whole = len(m.body) == m.size; !m.whole {
 			continue
 		}
-		if r.received-r.acked >= r.window/2 { // the server hears of it at least once a window
+		if r.received-r.acked >= r.window/2 { // acknowledge at least once per window
 			r.acked = r.received
 			if err := r.out.control(typeAck, uint32(r.received)); err != nil {
 				return nil, err
@@ -95,7 +95,7 @@ func (r *reader) next() (*message, error) {
 	}
 }
 
-// obey executes a control message.
+// obey acts on a control message.
 func (r *reader) obey(m *message) error {
 	if m.kind > typePeerBandwidth || m.kind == 0 {
 		return nil
@@ -120,7 +120,7 @@ func (r *reader) obey(m *message) error {
 	return nil
 }
 
-// nextChunk reads a chunk and returns its message.
+// nextChunk reads a chunk and returns the message that the chunk belongs to.
 func (r *reader) nextChunk() (*message, error) {
 	r.waited = false
 	first, err := r.number(1)
@@ -129,13 +129,13 @@ func (r *reader) nextChunk() (*message, error) {
 	}
 	m, err := r.restOfChunk(byte(first>>6), int(first&63))
 	if err == io.EOF {
-		err = io.ErrUnexpectedEOF // inside a chunk
+		err = io.ErrUnexpectedEOF // the input ended inside a chunk
 	}
 	return m, err
 }
 
 func (r *reader) restOfChunk(format byte, id int) (*message, error) {
-	if id < 2 { // numbers that do not fit have one or two bytes more, the lower one first
+	if id < 2 { // numbers above 63 follow in one or two more bytes, the lower byte first
 		low, err := r.number(1)
 		high := uint64(0)
 		if err == nil && id == 1 {
@@ -164,8 +164,8 @@ func (r *reader) restOfChunk(format byte, id int) (*message, error) {
 	return m, err
 }
 
-// header reads the message header after the chunk stream number, and begins a message unless one is
-// unfinished.
+// header reads the message header that follows the chunk stream number. It begins a new message,
+// unless the previous one of the chunk stream is incomplete.
 func (r *reader) header(m *message, format byte) error {
 	if !m.whole && format != 3 {
 		return errProtocol
@@ -201,7 +201,7 @@ func (r *reader) header(m *message, format byte) error {
 	return nil
 }
 
-// number reads a number of n bytes.
+// number reads a big-endian number of n bytes.
 func (r *reader) number(n int) (v uint64, err error) {
 	err = r.read(r.head[:n])
 	for _, b := range r.head[:n] {
@@ -210,7 +210,7 @@ func (r *reader) number(n int) (v uint64, err error) {
 	return v, err
 }
 
-// read fills p, and notes whether that meant waiting.
+// read fills p, and records whether it had to wait for data.
 func (r *reader) read(p []byte) error {
 	r.waited = r.waited || r.r.Buffered() < len(p)
 	n, err := io.ReadFull(r.r, p)
@@ -218,7 +218,7 @@ func (r *reader) read(p []byte) error {
 	return err
 }
 
-// Chunk streams of this client: each kind of message has its own.
+// Chunk stream numbers of this client, one for each kind of message.
 const (
 	csControl = 2
 	csCommand = 3
@@ -227,21 +227,22 @@ const (
 	csData    = 8
 )
 
-// extended marks a timestamp of 24 bits as standing in four bytes more.
+// extended is the value of the timestamp field of 24 bits which says that the timestamp follows in
+// four more bytes.
 const extended = 0xffffff
 
-// writer cuts messages into chunks. Each message leaves in one write.
+// writer splits messages into chunks. It sends each message with one Write call.
 type writer struct {
 	mu     sync.Mutex
 	w      io.Writer
 	buf    []byte
 	chunk  int
-	stream uint32 // that messages of media belong to
+	stream uint32 // ID of the message stream of media messages
 }
 
 func newWriter(w io.Writer) *writer { return &writer{w: w, chunk: 128} }
 
-// message writes one message on chunk stream cs.
+// message writes a message on chunk stream cs.
 func (w *writer) message(cs int, kind byte, stream, timestamp uint32, parts ...[]byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -268,7 +269,8 @@ func (w *writer) message(cs int, kind byte, stream, timestamp uint32, parts ...[
 	return err
 }
 
-// header appends a full header. ext is the extended timestamp, which the chunks that follow repeat.
+// header appends a full chunk header. ext is the extended timestamp, which the following chunks of
+// the message repeat.
 func header(b []byte, cs int, kind byte, stream, timestamp uint32, size int) (_, ext []byte) {
 	short := min(timestamp, extended)
 	b = append(b, byte(cs), byte(short>>16), byte(short>>8), byte(short), byte(size>>16),
@@ -280,7 +282,7 @@ func header(b []byte, cs int, kind byte, stream, timestamp uint32, size int) (_,
 	return append(b, ext...), ext
 }
 
-// setChunkSize announces the size and keeps to it.
+// setChunkSize tells the server the chunk size n and uses it for the messages that follow.
 func (w *writer) setChunkSize(n int) error {
 	if err := w.control(typeSetChunkSize, uint32(n)); err != nil {
 		return err
@@ -291,7 +293,7 @@ func (w *writer) setChunkSize(n int) error {
 	return nil
 }
 
-// control writes a protocol control message of one number.
+// control writes a protocol control message whose content is the number v.
 func (w *writer) control(kind byte, v uint32) error {
 	return w.message(csControl, kind, 0, 0, binary.BigEndian.AppendUint32(nil, v))
 }

@@ -1,10 +1,11 @@
-// Package rtmp is as much of an RTMP client as a load on an RTMP server needs: it publishes the
-// tags of package load, and plays a stream to count them.
+// Package rtmp is an RTMP client with only the features that load on an RTMP server needs. It
+// publishes the tags of package load, and plays a stream to count its tags.
 //
-// It is written by hand because a load must cost less than the server that it measures. With
-// viewers of gortmplib v1.0.1, bench relay -contenders millrace-rtmp@50ms -case 1x200 reports a
-// generator CPU of 2.36 s/GB, with only gortmplib's parser of chunks 1.55, and with this client
-// 0.99 (medians of seven rounds of 12 s). Package relay checks a server's output with gortmplib.
+// It is written by hand because a load generator must use less CPU than the server that it
+// measures. With viewers of gortmplib v1.0.1, bench relay -contenders millrace-rtmp@50ms -case
+// 1x200 reports a generator CPU of 2.36 s/GB; with only gortmplib's chunk parser 1.55 s/GB, and
+// with this client 0.99 s/GB (medians of seven rounds of 12 s). Package relay checks a server's
+// output with gortmplib.
 package rtmp
 
 import (
@@ -33,21 +34,23 @@ const (
 	typeCommand       = 20
 )
 
-// Events of a user control message.
+// Event types of user control messages.
 const (
 	eventSetBufferLength = 3
 	eventPingRequest     = 6
 	eventPingResponse    = 7
 )
 
-// ChunkSize is the size of the chunks that this client sends. The server chooses its own.
+// ChunkSize is the size in bytes of the chunks that this client sends. The server chooses the size
+// of the chunks that it sends.
 const ChunkSize = 4096
 
-// defaultWindow is how much may arrive before an acknowledgement until the server has said.
+// defaultWindow is the number of bytes that may arrive before an acknowledgement, until the server
+// has announced a window of its own.
 const defaultWindow = 2_500_000
 
-// Server is an RTMP server. It implements load.Protocol. To viewers, Arrival.Head is the whole
-// payload.
+// Server is an RTMP server as the target of a load. It implements load.Protocol. For viewers,
+// Arrival.Head is the whole payload.
 type Server struct {
 	Addr string // host:port
 }
@@ -56,19 +59,19 @@ var _ load.Protocol = (*Server)(nil)
 
 func (s *Server) String() string { return "rtmp://" + s.Addr + "/" + app }
 
-// app is the application that streams are published to.
+// app is the RTMP application to which streams are published.
 const app = "live"
 
-// conn is a connection past the handshake. Reading belongs to one goroutine, writing is locked
-// inside writer.
+// conn is a connection after the handshake. Only one goroutine may read. Writing is safe for
+// concurrent use: writer has a lock.
 type conn struct {
 	net  net.Conn
-	stop func() bool // keeps ctx from closing the connection
+	stop func() bool // stops ctx from closing the connection
 	in   *reader
 	out  *writer
 }
 
-// connect dials, shakes hands, and enters the application.
+// connect dials the server, does the handshake, and sends the connect command for the application.
 func (s *Server) connect(ctx context.Context) (*conn, error) {
 	nc, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(ctx, "tcp", s.Addr)
 	if err != nil {
@@ -108,12 +111,12 @@ func (c *conn) enter(s *Server) error {
 	if len(reply) < 8 {
 		return errProtocol
 	}
-	// A number is the last value.
+	// The last value is a number, the message stream.
 	c.out.stream = uint32(math.Float64frombits(binary.BigEndian.Uint64(reply[len(reply)-8:])))
 	return nil
 }
 
-// call sends a command and waits for its result.
+// call sends a command and waits for its result, of which it returns the AMF0 values.
 func (c *conn) call(name string, transaction float64, args ...any) ([]byte, error) {
 	if err := c.out.command(0, append([]any{name, transaction}, args...)...); err != nil {
 		return nil, err
@@ -157,7 +160,7 @@ func (c *conn) close() error {
 	return err
 }
 
-// handshake is the plain one: a zero version in C1 asks for no digests.
+// handshake does the plain handshake: a zero version in C1 means that no digests are used.
 func handshake(w io.Writer, r io.Reader) error {
 	const size = 1536
 	c := make([]byte, 1+size)
@@ -173,7 +176,7 @@ func handshake(w io.Writer, r io.Reader) error {
 	if s[0] != 3 {
 		return fmt.Errorf("version %d, want 3", s[0])
 	}
-	if _, err := w.Write(s[1 : 1+size]); err != nil { // C2 is S1
+	if _, err := w.Write(s[1 : 1+size]); err != nil { // C2 is a copy of S1
 		return err
 	}
 	if _, err := io.ReadFull(r, s[1+size:]); err != nil {
@@ -185,12 +188,12 @@ func handshake(w io.Writer, r io.Reader) error {
 	return nil
 }
 
-// publication is a stream on its way to the server. Another goroutine reads the server's messages,
-// because pings need an answer.
+// A publication is a stream that is sent to the server. A goroutine of its own reads the server's
+// messages, because pings must be answered.
 type publication struct {
 	c    *conn
-	done chan struct{} // closed when that goroutine has ended
-	err  error         // why it ended; valid once done is closed
+	done chan struct{} // closed when the reading goroutine has ended
+	err  error         // why the reading goroutine ended; valid once done is closed
 }
 
 // Publish implements load.Protocol.
@@ -220,7 +223,7 @@ func (p *publication) listen() {
 	}
 }
 
-// setDataFrame is the command in front of metadata that a server is to keep.
+// setDataFrame is the command name that precedes metadata which the server is to keep.
 var setDataFrame = appendAMF(nil, "@setDataFrame")
 
 func (p *publication) WriteTag(t load.Tag) error {
@@ -243,13 +246,13 @@ func (p *publication) Close() error {
 	return err
 }
 
-// subscription is a stream on its way from the server.
+// A subscription is a stream that is received from the server.
 type subscription struct{ c *conn }
 
-// bufferLength is the player's stated buffer, in milliseconds.
+// bufferLength is the length of the player's buffer that the client announces, in milliseconds.
 const bufferLength = 1000
 
-// liveOnly asks for a live stream, never for a recording.
+// liveOnly requests a live stream, never a recording.
 const liveOnly = -1000.0
 
 // Watch implements load.Protocol.

@@ -1,8 +1,8 @@
-// Package small measures the cost of a buffer with small contents, and checks that large contents
-// cost no more: stackbuf.Buffer, bytes.Buffer and strings.Builder.
+// Package small compares the cost of stackbuf.Buffer, bytes.Buffer and strings.Builder with small
+// contents, and checks that large contents cost no more.
 //
-// Each case is the same text once for each type: a generic function or an interface would call the
-// methods indirectly, and nothing could be inlined or stay on the stack.
+// The code of each case is repeated for each type. With a generic function or an interface the
+// methods would be called indirectly, and nothing could be inlined or stay on the stack.
 package small
 
 import (
@@ -59,10 +59,11 @@ func run(ctx context.Context, p *measure.Params) error {
 	return p.Add(t)
 }
 
-// work does something n times.
+// A work function does one operation n times.
 type work func(n int)
 
-// A testCase is one thing to do, once for each type that can; nil where a type cannot.
+// A testCase is one operation, with a function for each of the three types. The function is nil for
+// a type that does not support the operation.
 type testCase struct {
 	name                     string
 	bytes, stackbuf, builder work
@@ -70,20 +71,21 @@ type testCase struct {
 
 const kib = 1 << 10
 
-// The data that is written and read. It is not on the heap, because a larger heap would make the
-// collector run less often, to the advantage of the type that makes the most garbage.
+// The data that is written and read. It is not on the heap: a larger heap makes the collector run
+// less often, which favours the type that makes the most garbage.
 var (
 	text = strings.Repeat("0123456789abcdef", 64*kib/16)
 	data [64 * kib]byte
 )
 
-// The results of the works, so that none of them is optimized away.
+// The results of the work functions, which are stored so that the compiler does not remove the
+// work.
 var (
 	lastString string
 	lastLen    int
 )
 
-// cases are all of them, in the order of the table.
+// cases returns all cases, in the order of the table.
 func cases() (all []testCase) {
 	for _, n := range []int{0, 5, 64, 128, kib} {
 		all = append(all, newString(n))
@@ -142,7 +144,8 @@ func newOnly(size int) testCase {
 		}}
 }
 
-// readFrom reads a source that tells its size. A strings.Builder has no ReadFrom.
+// readFrom returns a case that reads from a source that reports its size. A strings.Builder has no
+// ReadFrom.
 func readFrom(size int) testCase {
 	return testCase{name: fmt.Sprintf("new, ReadFrom %d KiB, size known", size/kib),
 		bytes: func(n int) {

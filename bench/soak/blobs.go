@@ -16,26 +16,28 @@ import (
 )
 
 const (
-	// blobKeys is the number of keys of a server: few, so that they are replaced while they are
-	// read.
+	// blobKeys is the number of blob keys on each server. It is small, so that blobs are replaced
+	// while they are read.
 	blobKeys = 12
-	// blobHead is the start of a blob: its key's number, the number of the write, its length.
+	// blobHead is the size of a blob's head, in bytes: the number of the key, the number of the
+	// write and the length of the blob.
 	blobHead = 24
-	blobRest = 25 * time.Millisecond // after each request
-	// expirySlack is by how much a store may be late: a file system's clock has steps.
+	blobRest = 25 * time.Millisecond // pause after each request
+	// expirySlack is the time by which a store may expire a blob early or late: the clock of a file
+	// system has coarse steps.
 	expirySlack = 50 * time.Millisecond
 )
 
-// A blob knows which values may be read under its key. Its writes are numbered from 1. Floor and
-// deleted are at most begun.
+// A blob records which values a read of its key may return. The writes of a blob, including its
+// deletions, are numbered from 1. floor and deleted are at most begun.
 type blob struct {
 	key     string
 	writing sync.Mutex // held while a write is in progress
 
 	mu      sync.Mutex
-	begun   uint64 // the last write that was begun
-	floor   uint64 // a read that begins now finds this write, or a later one
-	deleted uint64 // the last write that deletes
+	begun   uint64 // number of the last write that was begun
+	floor   uint64 // a read that begins now must find this write or a later one
+	deleted uint64 // number of the last write that is a deletion
 }
 
 func newBlobs(name string) (list []*blob) {
@@ -45,7 +47,7 @@ func newBlobs(name string) (list []*blob) {
 	return list
 }
 
-// begin numbers a write.
+// begin starts a write and returns its number.
 func (b *blob) begin(deletes bool) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -56,22 +58,23 @@ func (b *blob) begin(deletes bool) uint64 {
 	return b.begun
 }
 
-// confirm notes that the server has said that a write is done. Of a write without confirmation it
-// is unknown whether it was.
+// confirm records that the server has confirmed a write. Without a confirmation it is unknown
+// whether the write took place.
 func (b *blob) confirm(write uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.floor = max(b.floor, write)
 }
 
-// oldest returns the write that a read which begins now may find at least.
+// oldest returns the number of the oldest write that a read which begins now may find.
 func (b *blob) oldest() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.floor
 }
 
-// found checks a read that has found a write. From then on no read may find an older one.
+// found checks a read that has found a write. oldest is the result of [blob.oldest] when the read
+// began. No later read may find an older write.
 func (b *blob) found(oldest, write uint64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -83,7 +86,8 @@ func (b *blob) found(oldest, write uint64) error {
 	return nil
 }
 
-// absent checks a read that has found nothing.
+// absent checks a read that has found no blob. oldest is the result of [blob.oldest] when the read
+// began.
 func (b *blob) absent(oldest uint64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -95,7 +99,7 @@ func (b *blob) absent(oldest uint64) error {
 	return nil
 }
 
-// blob reads, replaces or deletes a blob.
+// blob reads, replaces or deletes a random blob.
 func (c *cycle) blob(url string, _ context.Context, r *rand.Rand) error {
 	b := c.blobs[r.IntN(len(c.blobs))]
 	url += "/blobs/" + b.key
@@ -128,7 +132,8 @@ func (c *cycle) blob(url string, _ context.Context, r *rand.Rand) error {
 	return err
 }
 
-// blobSize is mostly little, and now and then more than goes through memory at a time.
+// blobSize returns a random size. Most sizes are small; a few are larger than the part of a blob
+// that the server holds in memory at a time.
 func blobSize(r *rand.Rand) int64 {
 	switch n := r.IntN(50); {
 	case n == 0:
@@ -139,16 +144,16 @@ func blobSize(r *rand.Rand) int64 {
 	return blobHead + 1 + r.Int64N(16<<10)
 }
 
-// blobBody returns the number that the bytes behind the head of a blob follow from, and the head.
+// blobBody returns the head of a blob, and the id of the content after the head.
 func blobBody(key string, write uint64, size int64) (id uint64, head []byte) {
 	head = binary.BigEndian.AppendUint64(nil, contentOf(key))
 	head = binary.BigEndian.AppendUint64(head, write)
 	return contentOf(key) ^ mix(write), binary.BigEndian.AppendUint64(head, uint64(size))
 }
 
-// put sends the first stop bytes of a value of the given size, and breaks off if that is not all.
-// Before it breaks off it pauses, so that a server that accepts the part as a whole has time to
-// answer.
+// put sends the first stop bytes of a value of the given size, and breaks off if stop is less than
+// size. It pauses before it breaks off, so that a server that wrongly accepts the part as the whole
+// value has time to answer.
 func (c *cycle) put(key string, write uint64, size, stop int64, url string,
 	header ...string) error {
 	id, head := blobBody(key, write, size)
@@ -163,7 +168,7 @@ func (c *cycle) put(key string, write uint64, size, stop int64, url string,
 	}
 	length := size
 	if write%2 == 0 {
-		length = -1 // chunked
+		length = -1 // send the body chunked
 	}
 	res, err := c.send(http.MethodPut, url, body, length,
 		[]int{http.StatusCreated, http.StatusNoContent}, header...)
@@ -173,19 +178,19 @@ func (c *cycle) put(key string, write uint64, size, stop int64, url string,
 	return res.Body.Close()
 }
 
-// A readerFunc is a Reader that has no bytes, only an error.
+// A readerFunc is an io.Reader that returns no bytes, only the error of the function.
 type readerFunc func() error
 
 func (f readerFunc) Read([]byte) (int, error) { return 0, f() }
 
-// missing reports whether a request failed because no such blob.
+// missing reports whether err is the server's answer that the blob does not exist.
 func missing(err error) bool {
 	var status *statusError
 	return errors.As(err, &status) && status.status == http.StatusNotFound
 }
 
 func (c *cycle) remove(b *blob, url string) error {
-	absent := b.absent(b.oldest()) // if the server reports it missing
+	absent := b.absent(b.oldest()) // the error if the server reports it missing
 	write := b.begin(true)
 	res, err := c.do(http.MethodDelete, url, http.StatusNoContent)
 	if missing(err) {
@@ -199,7 +204,7 @@ func (c *cycle) remove(b *blob, url string) error {
 	return err
 }
 
-// get reads a blob, which must be one that may be there, and whole.
+// get reads a blob. The value must be complete, and one that a read may find at this time.
 func (c *cycle) get(b *blob, url string) error {
 	oldest := b.oldest()
 	write, err := c.read(b.key, url)
@@ -212,7 +217,7 @@ func (c *cycle) get(b *blob, url string) error {
 	return b.found(oldest, write)
 }
 
-// read reads a blob to its end, and returns the number of its write if every byte is right.
+// read reads a blob to its end. It returns the number of the blob's write if every byte is right.
 func (c *cycle) read(key, url string) (write uint64, err error) {
 	res, err := c.do(http.MethodGet, url, http.StatusOK)
 	if err != nil {
@@ -238,7 +243,7 @@ func (c *cycle) read(key, url string) (write uint64, err error) {
 	return write, err
 }
 
-// inspect reads all blobs: confirmed writes must be there.
+// inspect reads all blobs, and checks that none has lost a confirmed write.
 func (c *cycle) inspect() error {
 	url, _, err := c.await(c.hard)
 	if err != nil {
@@ -252,7 +257,8 @@ func (c *cycle) inspect() error {
 	return nil
 }
 
-// expire puts a blob that must be there for a moment, and not afterwards.
+// expire puts a blob with a short lifetime. The blob must exist until the lifetime is over, and not
+// afterwards.
 func (c *cycle) expire(url string, _ context.Context, r *rand.Rand) error {
 	key := "soak/" + c.name + "/expires"
 	url += "/blobs/" + key

@@ -7,14 +7,14 @@ import (
 	"io"
 )
 
-// contentOf returns the number that the content of a file or a blob of that name follows from.
+// contentOf returns the content id of the file or the blob of that name.
 func contentOf(name string) uint64 {
 	h := fnv.New64a()
 	_, _ = io.WriteString(h, name)
 	return h.Sum64()
 }
 
-// mix returns a number that looks unrelated to x (the finish of SplitMix64).
+// mix returns a number that looks unrelated to x. It is the final step of SplitMix64.
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -22,7 +22,7 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// fill writes the bytes of content id from offset off on to p.
+// fill sets p to the bytes of content id that begin at offset off.
 func fill(p []byte, id uint64, off int64) {
 	var word [8]byte
 	for at := uint64(off / 8); len(p) > 0; at++ {
@@ -32,13 +32,13 @@ func fill(p []byte, id uint64, off int64) {
 	}
 }
 
-// A content is a Reader of the bytes of a content, and a Writer that compares written bytes with
-// them.
+// A content is the sequence of bytes that follows from an id. As an io.Reader it returns the bytes.
+// As an io.Writer it compares the written bytes with them.
 type content struct {
 	what string
 	id   uint64
-	off  int64 // of the next byte
-	end  int64 // for reading
+	off  int64 // offset of the next byte
+	end  int64 // end offset for Read
 }
 
 // Read implements io.Reader.

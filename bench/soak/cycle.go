@@ -12,22 +12,22 @@ import (
 	"github.com/millrace-io/millrace/internal/sleep"
 )
 
-// A cycle is some seconds of work with one server. A client begins nothing new when working has
-// ended, and gives up when hard has.
+// A cycle is a few seconds of work with one server. When the context working ends, a client begins
+// nothing new. When hard ends, it gives up.
 type cycle struct {
 	*target
 	number  int
 	working context.Context
 	hard    context.Context
 
-	lost atomic.Int64 // tags that viewers were moved past
+	lost atomic.Int64 // tags that the server skipped for viewers that were behind
 	cut  atomic.Int64 // viewers that were disconnected
 }
 
 func newCycle(t *target, number int) *cycle { return &cycle{target: t, number: number} }
 
 // run lets all clients work, with a restart in the middle unless restart is 0. It returns when all
-// of them have disconnected. The error describes a fault of the server as a whole.
+// clients have disconnected. The error describes a fault of the server as a whole.
 func (c *cycle) run(ctx context.Context, restart syscall.Signal) error {
 	var stop, giveUp context.CancelFunc
 	c.working, stop = context.WithCancel(ctx)
@@ -99,11 +99,11 @@ func (c *cycle) work(what string, r *rand.Rand,
 	}
 }
 
-// account compares the viewers' losses in this cycle with the losses that the server reports, from
-// the quiet point before the cycle to the one after it. The server may report more: a viewer that
-// was moved forward learns of it when it reads on, and may have left before.
+// account compares the viewers' losses in this cycle with the losses that the server reports
+// between the quiet points before and after it. The server may report more: a viewer notices
+// skipped tags only when it reads on, and may have left before.
 func (c *cycle) account() error {
-	var before point // of a process that was started for this cycle
+	var before point // zero if the process was started in this cycle
 	if n := len(c.points); n > 1 {
 		before = c.points[n-2]
 	}

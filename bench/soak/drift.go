@@ -17,45 +17,46 @@ import (
 )
 
 const (
-	// warmUp is how many quiet points of a process are not judged: caches fill, and pools grow to
-	// the size that the work needs.
+	// warmUp is the number of quiet points at the start of a process that are not judged: caches
+	// still fill, and pools grow to the size that the work needs.
 	warmUp = 2
-	// pointsWanted is how many quiet points a process needs for its drift to be judged: six after
-	// the warm-up, so that two are compared with two.
+	// pointsWanted is the number of quiet points that a process needs for its drift to be judged:
+	// six after the warm-up, so that the first third and the last have two points each.
 	pointsWanted = warmUp + 6
-	// redisConns is how many connections to Redis may be idle at one quiet point and not yet open
-	// at an earlier one: 32 that carry values, and some of go-redis.
+	// redisConns is the number of connections to Redis that may be idle at one quiet point and not
+	// yet open at an earlier one: 32 connections that carry values, and some of go-redis.
 	redisConns = 48
-	// redisBuffers is the buffer memory of each connection.
+	// redisBuffers is the memory of the buffers of a connection to Redis, in bytes.
 	redisBuffers = 80 << 10
 )
 
-// A point is the memory of a server at one moment.
+// A point is the resource use of a server at one moment.
 type point struct {
 	At          time.Duration `json:"at_ns"` // since the beginning of the run
 	Goroutines  int64         `json:"goroutines"`
 	Descriptors int64         `json:"descriptors"`
 	Threads     int64         `json:"threads"`
 	RSS         int64         `json:"rss_bytes"`
-	// Alive after a collection, without idle blocks of the pool.
+	// Bytes in use after a garbage collection, without the idle blocks of the pool.
 	Heap      int64 `json:"heap_bytes"`
 	PoolInUse int64 `json:"pool_in_use_bytes"`
 	PoolIdle  int64 `json:"pool_idle_bytes"`
 
 	busy    int64 // streams, viewers, downloads and uploads in progress
-	lost    int64 // tags that viewers were moved past, ever
-	dropped int64 // viewers that were disconnected, ever
+	lost    int64 // tags skipped for viewers, since the start of the process
+	dropped int64 // viewers disconnected, since the start of the process
 }
 
 // Kinds of rules.
 const (
-	capped = iota // no point may be above slack
-	steady        // no point after the warm-up may be above an earlier one by more than slack
-	// The last third may not be above the first by more than slack and by more than ratio.
+	capped = iota // no point may exceed slack
+	steady        // no point after the warm-up may exceed an earlier one by more than slack
+	// The median of the last third may not exceed that of the first third by more than slack and by
+	// more than the factor ratio.
 	trend
 )
 
-// A rule says how one quantity may change from quiet point to quiet point of a process.
+// A rule limits how one quantity may change from quiet point to quiet point of a process.
 type rule struct {
 	name  string
 	of    func(*point) int64
@@ -64,9 +65,9 @@ type rule struct {
 	ratio float64
 }
 
-// rules returns the rules for a server with so many connections to Redis. A trend has two bounds
-// because either alone is noise: a heap of 3 MB that becomes 4 has a large ratio, and one of 1 GB
-// that wavers has a large difference.
+// rules returns the rules for a server with the given number of connections to Redis. A trend has
+// two limits because either limit alone is exceeded by noise: a heap that grows from 3 MB to 4 MB
+// has a large ratio, and a heap of 1 GB that fluctuates has a large difference.
 func rules(redisConns int64) []rule {
 	return []rule{
 		{"goroutines", func(p *point) int64 { return p.Goroutines }, steady, 0, 0},
@@ -80,7 +81,8 @@ func rules(redisConns int64) []rule {
 	}
 }
 
-// judge returns a fault in the quiet points of one process, or nil.
+// judge checks the quiet points of one process. It returns an error that describes the first fault,
+// or nil.
 func (r rule) judge(points []point) error {
 	if r.kind == capped {
 		for i := range points {
@@ -121,7 +123,8 @@ func median(v []int64) int64 {
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }
 
-// judge adds the faults that the rules of a kind find in the process's quiet points.
+// judge checks the quiet points of the process against the rules of the given kinds, and adds the
+// faults that it finds.
 func (t *target) judge(kinds ...int) {
 	for _, r := range t.rules {
 		if err := r.judge(t.points); err != nil && slices.Contains(kinds, r.kind) {
@@ -130,7 +133,7 @@ func (t *target) judge(kinds ...int) {
 	}
 }
 
-// quiet waits until the server is idle, and adds its memory to the points.
+// quiet waits until the server is idle, and adds its resource use to the points.
 func (t *target) quiet(ctx context.Context) error {
 	p, err := t.settle(ctx)
 	if err == nil {
@@ -149,7 +152,7 @@ func (t *target) quiet(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// These values are from before the collection, which may start goroutines.
+	// These values were measured before the collection, which may start goroutines.
 	after.At, after.Goroutines, after.Descriptors, after.PoolInUse = time.Since(t.began),
 		p.Goroutines, p.Descriptors, p.PoolInUse
 	t.points = append(t.points, after)
@@ -157,15 +160,16 @@ func (t *target) quiet(ctx context.Context) error {
 	return nil
 }
 
-// settle samples until nothing is in progress and no rule but a trend is broken, and returns the
-// last sample after t.cfg.Settle at the latest: a connection that was closed a moment ago keeps its
-// goroutine a little longer, and only a leak keeps it for ever. While there is nothing to compare
-// with, it takes the least of ten samples.
+// settle samples until nothing is in progress and no rule except a trend is broken, or until
+// t.cfg.Settle has passed, and returns the last sample. It waits because a connection that was
+// closed a moment ago keeps its goroutine a little longer; only a leak keeps it forever. During the
+// warm-up, when no earlier point can be compared, settle takes ten samples, and returns the
+// smallest number of goroutines and of descriptors among them.
 func (t *target) settle(ctx context.Context) (point, error) {
 	deadline := time.Now().Add(t.cfg.Settle)
 	var least point
 	for looks := 1; ; looks++ {
-		// again: a request over HTTP/2 that was given up holds its connection for a moment.
+		// Repeated, because an abandoned request over HTTP/2 keeps its connection for a moment.
 		t.hangUp()
 		p, err := t.sample(ctx)
 		if err != nil {
@@ -194,11 +198,11 @@ func (t *target) settle(ctx context.Context) (point, error) {
 	}
 }
 
-// adminClient's connections end with each response, so that they are not counted.
+// adminClient closes its connection after each response, so that no connection is counted.
 var adminClient = &http.Client{Timeout: timeout,
 	Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}}
 
-// ask gives the server's answer about itself to f.
+// ask requests path from the server's admin address and passes the body of the response to f.
 func (t *target) ask(ctx context.Context, path string, f func(io.Reader) error) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.admin+path, nil)
 	if err != nil {
@@ -215,7 +219,7 @@ func (t *target) ask(ctx context.Context, path string, f func(io.Reader) error) 
 	return f(res.Body)
 }
 
-// collect has the server collect its garbage.
+// collect makes the server run a garbage collection.
 func (t *target) collect(ctx context.Context) error {
 	return t.ask(ctx, "/debug/pprof/heap?gc=1", func(r io.Reader) error {
 		_, err := io.Copy(io.Discard, r)
@@ -223,7 +227,7 @@ func (t *target) collect(ctx context.Context) error {
 	})
 }
 
-// sample asks the server about itself, and Linux about the process.
+// sample reads the metrics of the server, and the resource use of the process from Linux.
 func (t *target) sample(ctx context.Context) (point, error) {
 	m := make(map[string]int64)
 	err := t.ask(ctx, "/metrics", func(r io.Reader) error { return readMetrics(r, m) })
@@ -232,7 +236,7 @@ func (t *target) sample(ctx context.Context) (point, error) {
 	}
 	of := func(name string) int64 {
 		n, ok := m[name]
-		if !ok && err == nil { // a quantity that is not read would never be seen to grow
+		if !ok && err == nil { // else its growth would stay unnoticed
 			err = fmt.Errorf("the metrics have no %s", name)
 		}
 		return n
@@ -250,7 +254,8 @@ func (t *target) sample(ctx context.Context) (point, error) {
 	if err != nil {
 		return p, err
 	}
-	// The number of goroutines in the metrics has those in it that collect the metrics.
+	// The metric of the goroutines cannot be used: it includes the goroutines that collect the
+	// metrics.
 	if err := t.ask(ctx, "/debug/pprof/goroutine?debug=1", func(r io.Reader) error {
 		_, err := fmt.Fscanf(r, "goroutine profile: total %d", &p.Goroutines)
 		return err
@@ -260,8 +265,8 @@ func (t *target) sample(ctx context.Context) (point, error) {
 	return p, p.look(t.proc.Cmd.Process.Pid)
 }
 
-// look asks Linux, which is better than to ask the process: that has one more descriptor while it
-// answers. On other systems it does nothing.
+// look reads the resident memory and the number of descriptors from Linux. The process itself would
+// report one descriptor more, that of its answer. On other systems look does nothing.
 func (p *point) look(pid int) error {
 	fs, err := procfs.NewDefaultFS()
 	if err != nil {
@@ -277,7 +282,8 @@ func (p *point) look(pid int) error {
 	return errors.Join(err, err2)
 }
 
-// readMetrics reads Prometheus' text format, and sums each metric up over its labels.
+// readMetrics reads metrics in Prometheus' text format into m. The value of a metric is the sum
+// over all its labels.
 func readMetrics(r io.Reader, m map[string]int64) error {
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
@@ -285,7 +291,7 @@ func readMetrics(r io.Reader, m map[string]int64) error {
 		if name == "#" {
 			continue
 		}
-		name, _, _ = strings.Cut(name, "{") // no label here has a space in it
+		name, _, _ = strings.Cut(name, "{") // no label value here contains a space
 		v, err := strconv.ParseFloat(value, 64)
 		if err != nil {
 			return fmt.Errorf("metrics: %q: %w", lines.Text(), err)

@@ -14,8 +14,8 @@ import (
 	"github.com/millrace-io/millrace/internal/sleep"
 )
 
-// fileSizes are the sizes of the files that are served: empty, small enough to be copied rather
-// than sent by the kernel, odd, and too large for a connection's buffers.
+// fileSizes has the sizes of the files that are served: empty, so small that the server copies the
+// file instead of using sendfile, odd, and larger than the buffers of a connection.
 var fileSizes = map[string]int64{"empty": 0, "one": 1, "small.txt": 3000, "page.html": 70_001,
 	"odd.bin": 1<<20 + 7, "large.bin": 6 << 20}
 
@@ -33,13 +33,13 @@ func makeFiles(dir string) error {
 	return nil
 }
 
-// file asks for a file in one of several ways.
+// file requests a file in one of several ways.
 func (c *cycle) file(url string, _ context.Context, r *rand.Rand) error {
 	name := fileNames[r.IntN(len(fileNames))]
 	size := fileSizes[name]
 	url += "/files/" + name
 	c.done.add(fileRequests, 1)
-	defer sleep.For(c.working, 10*time.Millisecond) // leaves the processors to others
+	defer sleep.For(c.working, 10*time.Millisecond) // leaves CPU time to others
 	switch way := r.IntN(8); {
 	case way < 3 && size > 0:
 		from := r.Int64N(size)
@@ -58,7 +58,7 @@ func (c *cycle) file(url string, _ context.Context, r *rand.Rand) error {
 		return res.Body.Close()
 	case way == 5:
 		return c.fileAgain(url, size)
-	case way == 6 && size > 1<<20: // hangs up in the middle
+	case way == 6 && size > 1<<20: // disconnect in the middle
 		res, err := c.do(http.MethodGet, url, http.StatusOK)
 		if err != nil {
 			return err
@@ -71,13 +71,14 @@ func (c *cycle) file(url string, _ context.Context, r *rand.Rand) error {
 	return c.download(name, url, "", 0, size-1)
 }
 
-// do sends a request without a body, and returns the answer if it has the status that is wanted.
-// The caller closes its body.
+// do sends a request without a body. It returns the response if its status is status. The caller
+// closes the response's body.
 func (c *cycle) do(method, url string, status int, header ...string) (*http.Response, error) {
 	return c.send(method, url, nil, 0, []int{status}, header...)
 }
 
-// send is do for a request with a body of a length, which is -1 if the body is to come in chunks.
+// send is like do, for a request with a body and for several accepted statuses. A length of -1
+// means that the body is sent in chunks.
 func (c *cycle) send(
 	method, url string, body io.Reader, length int64, status []int, header ...string,
 ) (*http.Response, error) {
@@ -100,7 +101,7 @@ func (c *cycle) send(
 	return res, nil
 }
 
-// A statusError is an answer with another status than the one that is wanted.
+// A statusError is a response with an unexpected status.
 type statusError struct {
 	what   string
 	status int
@@ -116,8 +117,8 @@ func statusOf(what string, res *http.Response) error {
 	return &statusError{what, res.StatusCode, string(text)}
 }
 
-// download requests the part of a file that a Range header names, or the whole if part is empty.
-// The response must be the bytes from one offset to another, both included.
+// download requests the part of a file that a Range header names, or the whole file if part is
+// empty. The response must be the bytes from offset from to offset to, inclusive.
 func (c *cycle) download(name, url, part string, from, to int64) error {
 	status, header := http.StatusOK, []string(nil)
 	if part != "" {
@@ -142,7 +143,7 @@ func (c *cycle) download(name, url, part string, from, to int64) error {
 	return err
 }
 
-// fileAgain asks for a file that the client has.
+// fileAgain requests a file that the client already has.
 func (c *cycle) fileAgain(url string, size int64) error {
 	head, err := c.do(http.MethodHead, url, http.StatusOK)
 	if err != nil {

@@ -9,35 +9,36 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// An mp4View watches fragmented MP4. It compares every sample with the payload of its tag, and
-// counts lost tags itself, because samples of one track arrive without those of the other between
-// them.
+// An mp4View watches a stream as fragmented MP4. It compares every sample with the payload of its
+// tag. It counts lost tags itself, because the fragments of the tracks alternate, and so the
+// samples do not arrive in the order of their tags.
 type mp4View struct {
 	view
-	tracks  map[uint32]*mp4Track // by number; nil before the file's header
-	first   uint64               // the lowest number of a tag so far
+	tracks  map[uint32]*mp4Track // by track number; nil until the file's header was read
+	first   uint64               // lowest tag number so far
 	samples uint64
 }
 
 type mp4Track struct {
 	kind byte   // load.Video or load.Audio
-	last uint64 // number of the tag of the last sample
-	end  int64  // when the last sample is over
+	last uint64 // tag number of the last sample
+	end  int64  // end time of the last sample
 }
 
-// heldBack is how many tags a healthy viewer may lack: a fragment's worth of one track is sent
-// before the other's.
+// heldBack is the number of tags that a healthy viewer may lack at the end: a fragment of one track
+// is sent before the samples of the other track.
 const heldBack = 100
 
-// maxBox is the size of the largest box that is no mistake.
+// maxBox is the size in bytes above which a box is considered a mistake.
 const maxBox = 4 << 20
 
 var errBoxes = errors.New("the boxes do not fit one another")
 
-// errBehind ends an MP4 viewer that the server has disconnected because it was behind.
+// errBehind is the error of an MP4 viewer that the server has disconnected because the viewer was
+// behind.
 var errBehind = errors.New("disconnected by the server")
 
-// Next implements load.Subscription. It reads a fragment, or a box of the header.
+// Next implements load.Subscription. It reads a fragment, or a box of the file's header.
 func (v *mp4View) Next(a *load.Arrival) error {
 	kind, box, err := v.box()
 	if err == nil {
@@ -59,7 +60,8 @@ func (v *mp4View) Next(a *load.Arrival) error {
 	return err
 }
 
-// Close implements load.Subscription. It adds the tags that are missing to the lost ones.
+// Close implements load.Subscription. It adds the number of missing tags to the session's lost
+// tags.
 func (v *mp4View) Close() error {
 	if missing := v.last - v.first + 1 - v.samples; v.samples > 0 && missing > heldBack {
 		v.session.lost.Add(int64(missing))
@@ -67,7 +69,8 @@ func (v *mp4View) Close() error {
 	return v.Subscription.Close()
 }
 
-// box reads a box. Its bytes, which begin with its size and kind, are valid until the next call.
+// box reads a box. The returned bytes, which include the box's size and kind, are valid until the
+// next call.
 func (v *mp4View) box() (kind string, box []byte, err error) {
 	head, err := v.Peek(8)
 	if err != nil {
@@ -81,8 +84,8 @@ func (v *mp4View) box() (kind string, box []byte, err error) {
 	return kind, box, err
 }
 
-// boxes calls f for each box in b with its kind and content. For a box that only contains boxes it
-// calls f for those.
+// boxes calls f with the kind and the content of each box in b. Of a box that only contains other
+// boxes, it calls f for the inner boxes instead.
 func boxes(b []byte, f func(kind string, in []byte) error) error {
 	for len(b) > 0 {
 		if len(b) < 8 {
@@ -107,7 +110,7 @@ func boxes(b []byte, f func(kind string, in []byte) error) error {
 	return nil
 }
 
-// header reads which track has what.
+// header reads the tracks from the moov box.
 func (v *mp4View) header(moov []byte) error {
 	v.tracks = make(map[uint32]*mp4Track)
 	var id uint32
@@ -133,7 +136,7 @@ func (v *mp4View) header(moov []byte) error {
 	return nil
 }
 
-// fragment reads the box after moof, and compares the samples in it that moof describes.
+// fragment reads the box that follows moof, and compares its samples, which moof describes.
 func (v *mp4View) fragment(moof []byte) error {
 	kind, mdat, err := v.box()
 	if err != nil {
@@ -146,7 +149,7 @@ func (v *mp4View) fragment(moof []byte) error {
 	v.session.done.add(checked, int64(size))
 	rest := mdat[8:]
 	var track *mp4Track
-	var at int64 // when the next sample of track begins
+	var at int64 // start time of the track's next sample
 	err = boxes(moof[8:], func(kind string, in []byte) error {
 		switch {
 		case kind == "tfhd" && len(in) >= 8:
@@ -158,7 +161,7 @@ func (v *mp4View) fragment(moof []byte) error {
 		case kind == "trun" && len(in) >= 12 && track != nil:
 			count, offset, rows := int(binary.BigEndian.Uint32(in[4:])),
 				int(binary.BigEndian.Uint32(in[8:])), in[12:]
-			width := 8 // of a row: duration and size and, for video, flags and delay
+			width := 8 // bytes of a row: duration and size and, for video, flags and delay
 			if track.kind == load.Video {
 				width = 16
 			}
@@ -170,7 +173,7 @@ func (v *mp4View) fragment(moof []byte) error {
 				if n > len(rest) {
 					return errBoxes
 				}
-				// Depends on no other sample.
+				// These flags mean that the sample depends on no other sample.
 				key := width == 16 && binary.BigEndian.Uint32(rows[8:]) == 2<<24
 				if err := v.sample(track, key, rest[:n], at); err != nil {
 					return err
@@ -190,7 +193,7 @@ func (v *mp4View) fragment(moof []byte) error {
 	return err
 }
 
-// sample compares a sample, which begins at the time at.
+// sample compares a sample with its tag. The sample begins at the time at.
 func (v *mp4View) sample(t *mp4Track, key bool, got []byte, at int64) error {
 	payload := append([]byte{0xaf, 1}, got...)
 	if t.kind == load.Video {

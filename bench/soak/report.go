@@ -7,9 +7,9 @@ import (
 
 // The verdicts of a run.
 const (
-	Passed   = "passed"   // everything was judged, and nothing was wrong
-	Failed   = "failed"   // Report.Faults say why
-	Unjudged = "unjudged" // nothing was wrong, but Report.Unjudged was not seen
+	Passed   = "passed"   // everything was judged and no fault was found
+	Failed   = "failed"   // Report.Faults has the reasons
+	Unjudged = "unjudged" // no fault was found, but Report.Unjudged names what was not judged
 )
 
 // A Report is the result of a soak. Times in JSON are nanoseconds.
@@ -18,13 +18,13 @@ type Report struct {
 	Took     time.Duration    `json:"took_ns"`
 	Seed     uint64           `json:"seed"`
 	Cycles   int              `json:"cycles"`
-	Done     map[string]int64 `json:"done"` // the clients' operations, by name
+	Done     map[string]int64 `json:"done"` // the number of the clients' operations, by name
 	Servers  []Server         `json:"servers"`
 	Faults   []string         `json:"faults,omitempty"`
 	Unjudged []string         `json:"unjudged,omitempty"`
 }
 
-// A Server describes the last process of a server.
+// A Server describes the last process of a server of the run.
 type Server struct {
 	Name   string  `json:"name"`
 	Points []point `json:"quiet_points"`

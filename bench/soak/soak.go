@@ -1,16 +1,17 @@
-// Package soak runs millrace servers for a long time under streams, files and blobs at once, and
-// looks for wrong bytes and for what grows.
+// Package soak runs millrace servers for a long time under a load of streams, files and blobs at
+// once. It looks for wrong bytes and for growing resource use.
 //
-// The servers are child processes, so that their memory, goroutines and descriptors are separate.
-// Every byte that a client sends follows from a few numbers that it carries, so that the receiver
-// can check it.
+// The servers are child processes, so that their memory, goroutines and descriptors are separate
+// from the clients'. Every byte that a client sends follows from a few numbers that the data
+// carries, so that the receiver can check the byte.
 //
-// Work comes in cycles. At the end of a cycle all clients disconnect. When the server reports that
-// nothing is in progress, its memory is compared with that after earlier cycles of the same
-// process: the quiet point.
+// Work is done in cycles. At the end of a cycle all clients disconnect. The moment when the server
+// reports that nothing is in progress is called the quiet point. The server's memory at the quiet
+// point is compared with that at earlier quiet points of the same process.
 //
-// Most of the package computes the expected bytes: of FLV and MP4, of files and their ranges, of
-// blobs that are replaced, lost or expire. Publishers and viewers are those of internal/load.
+// Most of the package computes the expected bytes: of FLV and MP4, of files and their ranges, and
+// of blobs that are replaced, lost or expired. The publishers and viewers are those of
+// internal/load.
 package soak
 
 import (
@@ -29,20 +30,20 @@ import (
 
 // Config configures a run.
 type Config struct {
-	Program string   // the server's program; empty: it is built from the main module's source
-	Env     []string // added to its environment, as in NAME=value
+	Program string   // the server's executable; empty: built from the main module's source
+	Env     []string // added to the servers' environment, in the form NAME=value
 
 	For     time.Duration
-	Seed    uint64 // of the random choices
-	Streams int    // FLV streams to each server; one stream of plain bytes comes on top
-	Viewers int    // of each stream; a quarter of them stalls
-	Rate    int    // of a stream, in bits a second
-	Keep    string // a directory for the servers' logs if the run fails; empty: they are lost
+	Seed    uint64 // seed of the random choices
+	Streams int    // FLV streams to each server
+	Viewers int    // viewers of each stream; a quarter of them stalls
+	Rate    int    // bit rate of a stream, in bits per second
+	Keep    string // directory for the logs of a run that failed; empty: logs are discarded
 
-	Cycle      time.Duration // 0: a thirtieth of For, between 2 s and 15 s
-	Cycles     int           // the run ends after so many; 0: when For is over
-	Settle     time.Duration // how long a quiet point may take to come
-	NoRedis    bool          // no second server with blobs in Redis
+	Cycle      time.Duration // length of a cycle; 0: a thirtieth of For, but between 2 s and 15 s
+	Cycles     int           // the run ends after this many cycles; 0: when For is over
+	Settle     time.Duration // limit for the time until a quiet point
+	NoRedis    bool          // no second server, which has its blobs in Redis
 	NoRestarts bool
 }
 
@@ -72,8 +73,8 @@ func (c *Config) check() error {
 	return nil
 }
 
-// restartPart is the part of a run that has restarts. In the rest each server keeps its process, so
-// that drift shows.
+// restartPart is the fraction of a run, from its beginning, in which servers are restarted. In the
+// rest each server keeps its process, so that drift shows.
 const restartPart = 1.0 / 3
 
 // A run is one soak.
@@ -108,7 +109,7 @@ func (t *tally) get(what string) int64 {
 	return t.n[what]
 }
 
-// The names of the counters.
+// The names of the counters of operations.
 const (
 	checked      = "bytes checked"
 	published    = "streams"
@@ -126,9 +127,9 @@ const (
 	bySIGKILL    = "restarts by SIGKILL"
 )
 
-// Run soaks until the time is over, until a fault is found, or until ctx ends. The report has the
-// results until then. An error means that there could be no soak. After each cycle Run calls told,
-// which may be nil, with a line about it.
+// Run soaks until the time is over, a fault is found, or ctx ends. The report has the results until
+// then. An error means that no soak was possible. After each cycle Run calls told, which may be
+// nil, with one line that describes the cycle.
 func Run(ctx context.Context, cfg Config, told func(string)) (*Report, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -194,8 +195,8 @@ func (r *run) open(ctx context.Context, dir string) (err error) {
 	return add("redis", rules(redisConns), "--redis", "unix://"+socket)
 }
 
-// over reports whether the run has had its time. On a machine that is too busy for drift to be
-// judged in that time, the run continues until it can be.
+// over reports whether the time of the run is over. On a machine that is so busy that drift cannot
+// be judged in that time, the run continues until there are enough quiet points.
 func (r *run) over() bool {
 	if r.passed() < 1 {
 		return false
@@ -211,7 +212,7 @@ func (r *run) over() bool {
 	return true
 }
 
-// passed is the part of the run that is over, from 0 to 1.
+// passed returns the fraction of the run's time that has passed, from 0 to 1.
 func (r *run) passed() float64 {
 	if r.cfg.Cycles > 0 {
 		return float64(r.cycles) / float64(r.cfg.Cycles)
@@ -219,7 +220,7 @@ func (r *run) passed() float64 {
 	return float64(time.Since(r.began)) / float64(r.cfg.For)
 }
 
-// cycle lets all clients of all servers work for a cycle, and compares the servers' memory
+// cycle lets the clients of all servers work for a cycle, and compares the servers' memory
 // afterwards.
 func (r *run) cycle(ctx context.Context) {
 	r.cycles++
@@ -246,7 +247,7 @@ func (r *run) cycle(ctx context.Context) {
 	all.Wait()
 }
 
-// line describes the last cycle.
+// line returns a line that describes the last cycle.
 func (r *run) line() string {
 	s := fmt.Sprintf("%6v  cycle %d: %.1f MB checked, %d viewers, %d requests",
 		time.Since(r.began).Round(time.Second), r.cycles,
@@ -262,8 +263,8 @@ func (r *run) line() string {
 	return s
 }
 
-// finish judges drift, keeps the logs of a run that failed, and ends the servers as an operator
-// does.
+// finish judges drift, keeps the logs of a run that failed, and stops the servers with SIGTERM, as
+// an operator does.
 func (r *run) finish() {
 	for _, t := range r.targets {
 		t.judge(trend)
@@ -281,15 +282,15 @@ func (r *run) finish() {
 	}
 }
 
-// A wrongError says that a server sent something that it should not: a byte, a tag, an answer.
-// Nothing excuses it. All other errors of clients are excused when the server was being restarted.
+// A wrongError says that a server sent a wrong byte, tag or answer. Such an error is always a
+// fault. All other errors of clients are excused when the server was being restarted.
 type wrongError struct{ text string }
 
 func (e *wrongError) Error() string { return e.text }
 
 func wrong(format string, args ...any) error { return &wrongError{fmt.Sprintf(format, args...)} }
 
-// maxFaults limits the reported faults. Further ones are usually the same.
+// maxFaults limits the number of reported faults. Later faults are usually the same.
 const maxFaults = 20
 
 // faults collects the faults. Any goroutine may add to it.

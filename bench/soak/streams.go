@@ -23,7 +23,8 @@ const (
 	keyInterval = 500 * time.Millisecond
 )
 
-// stream runs one session: a load with a publisher for each stream, from its coming to its end.
+// stream runs one session: a load with a publisher for each stream, from the beginning to the end
+// of the streams.
 func (c *cycle) stream(url string, up context.Context, r *rand.Rand) error {
 	publishing, over := context.WithCancel(c.hard)
 	defer over()
@@ -47,7 +48,7 @@ func (c *cycle) stream(url string, up context.Context, r *rand.Rand) error {
 
 	var followers sync.WaitGroup
 	for _, name := range cfg.Names {
-		for range 4 { // one of each kind
+		for range 4 { // one of each kind of viewer
 			followers.Go(func() { s.follow(name) })
 		}
 	}
@@ -55,8 +56,8 @@ func (c *cycle) stream(url string, up context.Context, r *rand.Rand) error {
 	over()
 	if rep.Viewers.Tags == 0 && len(rep.Publishers.Ended) == 0 &&
 		rep.Publishers.Connected == len(cfg.Names) {
-		// On a busy machine a load may be over before a viewer comes; a run in which none ever
-		// comes is not judged.
+		// On a busy machine a load may be over before a viewer connects, which is no fault. A run
+		// in which no viewer ever connects is not judged.
 		err = nil
 	}
 	late := time.AfterFunc(c.cfg.Settle, s.giveUp)
@@ -73,25 +74,25 @@ func (c *cycle) stream(url string, up context.Context, r *rand.Rand) error {
 	return errors.Join(err, s.err)
 }
 
-// A session is a load.Protocol that compares every byte that viewers get.
+// A session is a load.Protocol that checks every byte that viewers receive.
 type session struct {
 	*cycle
 	url       string
-	up        context.Context // ends with the server
+	up        context.Context // ends when the server is being stopped
 	published context.Context // ends with the publishers
-	following context.Context // ends some time after that
+	following context.Context // ends some time after published
 	giveUp    context.CancelFunc
 	began     time.Time
-	breaks    bool         // the publishers break off in the middle of a tag
+	breaks    bool         // whether publishers break off in the middle of a tag
 	watches   atomic.Int64 // number of viewers so far
 
 	mu   sync.Mutex
-	ends map[string]uint64 // number of the last tag of each stream that has ended properly
-	err  error             // the first fault
+	ends map[string]uint64 // by stream that has ended properly: the number of its last tag
+	err  error             // the first fault, or the first wrongError
 }
 
-// fault records an error of a viewer. Wrong bytes are a fault even if the server is being
-// restarted.
+// fault records an error of a viewer. A wrongError replaces an earlier error of another type,
+// because it is a fault even if the server is being restarted.
 func (s *session) fault(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,12 +115,13 @@ type publication struct {
 	session *session
 	name    string
 	tags    int64
-	seq     uint64 // of the last tag
+	seq     uint64 // number of the last tag
 }
 
 var errBreakOff = errors.New("the publisher breaks off")
 
-// Publish implements load.Protocol. The request outlives ctx, so that the stream can have its end.
+// Publish implements load.Protocol. The request is not bound to ctx, so that the stream can be
+// ended properly after ctx has ended.
 func (s *session) Publish(_ context.Context, name string) (load.Publication, error) {
 	p, err := httpflv.Publish(s.hard, s.requests, s.url+"/live/"+name)
 	if err != nil {
@@ -137,10 +139,10 @@ func (p *publication) WriteTag(t load.Tag) error {
 	return p.Publication.WriteTag(t)
 }
 
-// headers is the number of tags that load.Synth's Headers returns.
+// headers is the number of tags that the Headers method of load.Synth returns.
 const headers = 3
 
-// Close implements load.Publication. It ends the stream, or breaks it off inside a tag.
+// Close implements load.Publication. It ends the stream, or breaks it off in the middle of a tag.
 func (p *publication) Close() error {
 	s := p.session
 	if s.breaks {
@@ -171,10 +173,11 @@ func (p *publication) Close() error {
 // A watcher is a load.Subscription that compares the data that it reads.
 type watcher interface {
 	load.Subscription
-	lastTag() uint64 // the highest number of a tag so far
+	lastTag() uint64 // returns the highest tag number so far
 }
 
-// Watch implements load.Protocol. Of four viewers in a row, each comes in another way.
+// Watch implements load.Protocol. Four viewers in a row watch in four different ways: FLV or MP4,
+// over HTTP/1.1 or HTTP/2.
 func (s *session) Watch(ctx context.Context, name string) (load.Subscription, error) {
 	return s.watch(ctx, name)
 }
@@ -206,11 +209,12 @@ func (s *session) watch(ctx context.Context, name string) (watcher, error) {
 	return &flvView{view: v}, nil
 }
 
-// follow watches a stream to its end, which must come, and must be where the publisher ended.
+// follow watches a stream to its end. It is a fault if the end does not come or is not at the
+// publisher's last tag.
 func (s *session) follow(name string) {
 	ctx, cancel := context.WithCancel(s.following)
 	defer cancel()
-	late := context.AfterFunc(s.published, cancel) // no viewer waits for a stream that has ended
+	late := context.AfterFunc(s.published, cancel) // no viewer may wait for a stream that has ended
 	v, err := s.watch(ctx, name)
 	if !late() {
 		if err == nil {
@@ -253,22 +257,23 @@ func isCut(err error) bool {
 type view struct {
 	*httpflv.Subscription
 	session *session
-	ctx     context.Context // ends when the viewer leaves
+	ctx     context.Context // ends when the viewer disconnects
 	name    string
 	synth   *load.Synth
-	last    uint64 // the highest number of a tag so far
+	last    uint64 // highest tag number so far
 }
 
 func (v *view) lastTag() uint64 { return v.last }
 
-// wrong notes a fault, and returns it.
+// wrong records a fault and returns it.
 func (v *view) wrong(format string, args ...any) error {
 	err := wrong("%s: %s", v.name, fmt.Sprintf(format, args...))
 	v.session.fault(err)
 	return err
 }
 
-// verify compares the payload of a tag, which must be of this session.
+// verify compares the payload of a tag, which must belong to this session, and returns the number
+// of the tag.
 func (v *view) verify(kind byte, payload []byte) (seq uint64, err error) {
 	seq, sent, err := v.synth.Verify(kind, payload)
 	switch {
@@ -280,7 +285,7 @@ func (v *view) verify(kind byte, payload []byte) (seq uint64, err error) {
 	return seq, nil
 }
 
-// An flvView watches FLV. Its load counts lost tags by the numbers in them.
+// An flvView watches a stream as FLV. Its load counts lost tags by the tag numbers.
 type flvView struct {
 	view
 	at uint32 // timestamp of the last tag

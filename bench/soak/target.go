@@ -22,35 +22,36 @@ import (
 )
 
 const (
-	// timeout limits every step of a process or a client that is immediate on an idle machine.
+	// timeout limits every step of a process or a client that takes no time on an idle machine.
 	timeout = time.Minute
-	// pollEvery is how often to look whether something has come about.
+	// pollEvery is the interval at which a condition is polled.
 	pollEvery = 20 * time.Millisecond
-	// smallWindow is the receive buffer of viewers, so that a server soon sees that one of them
-	// stalls.
+	// smallWindow is the size of the viewers' receive buffers, and of the server's --unsent, in
+	// bytes. It is small, so that a server soon notices that a viewer stalls.
 	smallWindow = 32 << 10
 )
 
-// A target is a server that is restarted now and then, and the clients' way to it.
+// A target is a server that is restarted now and then, together with the HTTP clients that connect
+// to it.
 type target struct {
 	*run
 	name  string
-	dir   string // of its log
+	dir   string // directory of its log
 	flags []string
 	blobs []*blob
 
-	http1, http2 *http.Client // of viewers
-	requests     *http.Client // of everything else
+	http1, http2 *http.Client // for viewers
+	requests     *http.Client // for all other requests
 
-	// Only the goroutine of the cycle uses these.
+	// Only the goroutine of the cycle uses these fields.
 	proc   *process
 	rules  []rule
-	points []point // of proc
+	points []point // quiet points of proc
 
 	mu    sync.Mutex
 	url   string
 	admin string
-	up    context.Context // ends when proc is being ended
+	up    context.Context // ends when proc is being stopped
 	down  context.CancelFunc
 }
 
@@ -62,7 +63,8 @@ func newTarget(r *run, name, dir string, rules []rule, flags []string) *target {
 	}
 }
 
-// newClient returns a client with receive windows of that size, or with the usual ones if it is 0.
+// newClient returns a client with receive buffers of window bytes, or of the default size if window
+// is 0.
 func newClient(window int, http2 bool) *http.Client {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(!http2)
@@ -89,8 +91,9 @@ func (t *target) hangUp() {
 	}
 }
 
-// start starts a process and returns when it listens. No timeout of the server may depend on how
-// busy the machine is; the lag limit is short, so that viewers that stall are moved forward.
+// start starts a process and returns when it listens. The server's timeouts are so long that a busy
+// machine does not exceed them. The lag limit is short, so that the server skips tags for viewers
+// that stall.
 func (t *target) start(ctx context.Context) error {
 	args := []string{t.cfg.Program, "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0",
 		"--log-format", "json",
@@ -130,8 +133,8 @@ func (t *target) start(ctx context.Context) error {
 	return nil
 }
 
-// await returns the server's address when it runs, and a context that ends when the process is
-// being ended.
+// await waits until the server runs. It returns the server's address and a context that ends when
+// the process is being stopped.
 func (t *target) await(ctx context.Context) (url string, up context.Context, err error) {
 	for {
 		t.mu.Lock()
@@ -146,7 +149,7 @@ func (t *target) await(ctx context.Context) (url string, up context.Context, err
 	}
 }
 
-// restart ends the process by SIGTERM or SIGKILL and starts another one.
+// restart stops the process with SIGTERM or SIGKILL and starts another one.
 func (t *target) restart(ctx context.Context, by syscall.Signal) error {
 	t.down()
 	var err error
@@ -165,7 +168,7 @@ func (t *target) restart(ctx context.Context, by syscall.Signal) error {
 	return errors.Join(err, t.start(ctx))
 }
 
-// stop ends the process at once.
+// stop kills the process.
 func (t *target) stop() {
 	if t.proc != nil {
 		t.down()
@@ -185,11 +188,11 @@ func (t *target) keepLog(dir string) error {
 	return os.WriteFile(filepath.Join(dir, t.name+".log"), text, 0o600)
 }
 
-// A process is a server's. Its output is appended to a file.
+// A process is the process of a server. Its output is appended to the file log.
 type process struct {
 	*measure.Process
 	log  *os.File
-	read int64 // how much of log was read
+	read int64 // number of bytes of log that were read
 }
 
 func startProcess(logName string, env []string, args ...string) (*process, error) {
@@ -210,7 +213,7 @@ func startProcess(logName string, env []string, args ...string) (*process, error
 	return p, nil
 }
 
-// alive returns nil while the process has not ended.
+// alive returns nil if the process still runs, and otherwise an error.
 func (p *process) alive() error {
 	select {
 	case <-p.Ended:
@@ -220,7 +223,7 @@ func (p *process) alive() error {
 	}
 }
 
-// terminate sends SIGTERM, after which the process must end with status 0.
+// terminate sends SIGTERM. The process must then end with exit status 0.
 func (p *process) terminate() error {
 	err := p.alive()
 	if err == nil {
@@ -231,7 +234,7 @@ func (p *process) terminate() error {
 	return err
 }
 
-// kill ends the process at once, and returns when it is gone. It may be called more than once.
+// kill kills the process and waits until it has ended. It may be called more than once.
 func (p *process) kill() {
 	p.Kill()
 	_ = p.log.Close()
@@ -244,22 +247,23 @@ type logLine struct {
 	Address string `json:"address"`
 }
 
-// eachLine calls f with each whole line of the log since the last call.
+// eachLine calls f with each complete line that was added to the log since the last call.
 func (p *process) eachLine(f func(l logLine, text []byte)) {
 	r := bufio.NewReader(io.NewSectionReader(p.log, p.read, 1<<62-p.read))
 	for {
 		text, err := r.ReadBytes('\n')
 		if err != nil {
-			return // the rest of a line is for the next call
+			return // the next call reads the incomplete line
 		}
 		p.read += int64(len(text))
 		var l logLine
-		_ = json.Unmarshal(text, &l) // a panic is no JSON
+		_ = json.Unmarshal(text, &l) // the text of a panic is not JSON
 		f(l, text)
 	}
 }
 
-// complaint returns the first line since the last call in which the server reports its own mistake.
+// complaint returns an error with the first line since the last call in which the server reports a
+// mistake of its own.
 func (p *process) complaint() (err error) {
 	p.eachLine(func(l logLine, text []byte) {
 		if err == nil && (l.Level == "ERROR" || bytes.HasPrefix(text, []byte("panic:")) ||

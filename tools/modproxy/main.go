@@ -1,10 +1,11 @@
-// Command modproxy writes modules of this repository into a directory as a module proxy serves
-// them, for GOPROXY=file://DIR:
+// Command modproxy writes modules of this repository into a directory in the layout of a module
+// proxy, for GOPROXY=file://DIR:
 //
 //	modproxy DIR VERSION REVISION MODULE...
 //
-// A MODULE is a directory of the repository, which is the current directory; "." is the library.
-// The output is a proxy's view of REVISION, byte for byte.
+// MODULE is the directory of a module, relative to the current directory, which is the root of the
+// repository; "." is the library. The output has the same bytes that a proxy would serve for
+// REVISION.
 package main
 
 import (

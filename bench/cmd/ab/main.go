@@ -1,5 +1,5 @@
-// Command ab compares this tree with another one: it runs a program of bench in both in turns, one
-// round at a time, and prints the ratio of each figure. See "make ab".
+// Command ab compares this tree with another one. It runs a program of bench in both trees in
+// turns, one round at a time, and prints the ratio of each figure. See "make ab".
 //
 //	GOWORK=off go run ./cmd/ab -base ../../base/bench -rounds 9 -- relay -contenders millrace@50ms -case 1x200
 package main
@@ -58,7 +58,7 @@ func run(ctx context.Context, args []string) error {
 	var c comparison
 	for round := range *rounds {
 		for turn := range 2 {
-			side := (round + turn) % 2 // each is the first one in every other round
+			side := (round + turn) % 2 // the sides alternate in being first
 			out := filepath.Join(dir, fmt.Sprint(round, "-", side))
 			line := append(slices.Clone(flags.Args()), "-rounds", "1", "-out", out)
 			if err := command(ctx, trees[side], bins[side], line...).Run(); err != nil {
@@ -80,8 +80,8 @@ func run(ctx context.Context, args []string) error {
 	return err
 }
 
-// command returns a command that runs in dir without its standard output. When ctx ends, it gets
-// SIGTERM and time to clean up.
+// command returns a command that runs in dir with its standard output discarded. When ctx ends, the
+// command gets SIGTERM and time to clean up.
 func command(ctx context.Context, dir, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir, cmd.Stderr = dir, os.Stderr
@@ -90,8 +90,8 @@ func command(ctx context.Context, dir, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// A figure names one number of a table: by row and column, and by their positions among rows and
-// columns of the same name.
+// A figure identifies one number of a table: by the names of its row and column, and by their
+// positions among rows and columns of the same name.
 type figure struct {
 	table, row string
 	rowNumber  int
@@ -99,13 +99,13 @@ type figure struct {
 	columnNo   int
 }
 
-// A comparison has the figures of both sides: 0 is the other tree, 1 is this one.
+// A comparison has the figures of both sides. Side 0 is the other tree and side 1 is this tree.
 type comparison struct {
 	order  []figure
 	values map[figure]*[2]measure.Series
 }
 
-// read adds the tables in a directory, which a side has written in a round.
+// read adds the tables in dir, which side has written in a round.
 func (c *comparison) read(dir string, side, round int) error {
 	names, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil {
@@ -152,14 +152,14 @@ func (c *comparison) add(t *measure.Table, side, round int) {
 				c.values[f] = v
 				c.order = append(c.order, f)
 			}
-			if len(v[side]) == round { // it was there in all rounds before
+			if len(v[side]) == round { // the figure was there in all earlier rounds
 				v[side] = append(v[side], value)
 			}
 		}
 	}
 }
 
-// label returns the texts that a row begins with.
+// label returns the texts at the beginning of a row.
 func label(row []measure.Cell) (texts []string) {
 	for i, cell := range row {
 		if _, ok := number(cell); ok && i > 0 || cell.Value != nil {
@@ -170,7 +170,7 @@ func label(row []measure.Cell) (texts []string) {
 	return texts
 }
 
-// number returns the number in a cell, some of which have it as text alone.
+// number returns the number in a cell. Some cells have the number as text only.
 func number(c measure.Cell) (float64, bool) {
 	if c.Value != nil {
 		return *c.Value, true
@@ -179,8 +179,8 @@ func number(c measure.Cell) (float64, bool) {
 	return v, err == nil
 }
 
-// table returns the figures with the ratio of each round's pair. A figure that one side lacks in
-// some round has none.
+// table returns all figures, each with the ratio of this tree to the other in each round. A figure
+// that one side lacks in some round has no ratio.
 func (c *comparison) table(title string) *measure.Table {
 	t := measure.NewTable("ab", title, "table", "row", "figure", "other", "this", "this : other")
 	for _, f := range c.order {
@@ -190,7 +190,7 @@ func (c *comparison) table(title string) *measure.Table {
 			switch {
 			case v[0][i] != 0:
 				ratio = append(ratio, v[1][i]/v[0][i])
-			case v[1][i] == 0: // no allocations, and none
+			case v[1][i] == 0: // 0 on both sides, such as no allocations
 				ratio = append(ratio, 1)
 			}
 		}

@@ -1,4 +1,4 @@
-// Command bench compares Millrace with its rivals, in interleaved rounds.
+// Command bench compares Millrace with its rivals, in rounds in which their turns alternate.
 //
 //	export GOWORK=off                               # a module that go.work does not list
 //	go run ./cmd/bench                              # lists the programs
@@ -28,7 +28,7 @@ import (
 	"github.com/millrace-io/millrace/bench/small"
 )
 
-// programs are all of them; "all" runs them in this order.
+// programs are all programs of bench; "all" runs them in this order.
 var programs = []*measure.Program{
 	reader.Program, kept.Program, pool.Program, idle.Program, small.Program, arena.Program,
 	chunk.Program, files.Program,

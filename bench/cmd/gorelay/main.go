@@ -1,4 +1,4 @@
-// Command gorelay serves one of the relays of package gorelay, for bench relay to start.
+// Command gorelay serves one of the relays of package gorelay. Program relay of bench starts it.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command soak builds the millrace server, runs it for a long time under streams, files and blobs
-// at once, and looks for wrong bytes and for what grows. See docs/soak.md.
+// Command soak builds the millrace server, runs it for a long time under a load of streams, files
+// and blobs at once, and looks for wrong bytes and for growing resource use. See docs/soak.md.
 package main
 
 import (
@@ -16,10 +16,10 @@ import (
 	"github.com/millrace-io/millrace/bench/soak"
 )
 
-// The exit status is the result of the run.
+// The exit status, which is the result of the run.
 const (
 	failed   = 1
-	unjudged = 2 // also if there could be no soak
+	unjudged = 2 // also if no soak was possible
 )
 
 func main() {

@@ -6,7 +6,8 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// Child is the name of the server for measure.Self. Its argument is the address.
+// Child is the name with which measure.Self starts the server as a child process. The child's
+// argument is the address.
 var Child = measure.RegisterChild("hls-plain", func(args []string) error {
 	return http.ListenAndServe(args[0], new(Server))
 })

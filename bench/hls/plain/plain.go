@@ -1,14 +1,14 @@
-// Package plain is a server of low-latency HLS as such servers are written in Go today, to compare
-// millrace serve with. It follows gohlslib, which is the HLS of MediaMTX: each part is one buffer
-// that the samples are copied into, a segment is the concatenation of its parts, a request for a
-// playlist waits on a condition that every new part broadcasts, and each waiting request then
-// renders the playlist for itself, under the stream's mutex.
+// Package plain is a server of low-latency HLS as such servers are written in Go today, for
+// comparison with millrace serve. It follows gohlslib, the HLS library of MediaMTX. Each part is
+// one buffer, into which the samples are copied. A segment is the concatenation of its parts. A
+// request for a playlist waits on a condition variable that every new part broadcasts. Each waiting
+// request then renders the playlist for itself, under the stream's mutex.
 //
-// Where the design of gohlslib does not matter, the server is cheaper. Fragments come from
+// Where the design of gohlslib does not matter, this server is cheaper. Fragments come from
 // media/mp4, so that viewers get the same bytes from both servers. Playlists are appended to one
-// buffer with strconv. A segment is concatenated once, and not for each request. Every body has a
+// buffer with strconv. A segment is concatenated once instead of for each request. Every body has a
 // Content-Length, so that net/http sends it in one piece. PART-TARGET and TARGETDURATION do not
-// change. There is no gzip, as in gohlslib.
+// change. Like gohlslib, the server does not compress with gzip.
 package plain
 
 import (
@@ -30,14 +30,14 @@ import (
 
 const (
 	partTarget    = 200 * time.Millisecond
-	segmentTarget = 2 * time.Second // a segment ends at the first keyframe from here on
-	window        = 7               // segments, gohlslib's default
-	partSegments  = 2               // complete segments with listed parts, as in gohlslib
+	segmentTarget = 2 * time.Second // a segment ends at the first keyframe at or after this time
+	window        = 7               // number of listed segments, gohlslib's default
+	partSegments  = 2               // complete segments whose parts are listed, as in gohlslib
 )
 
 // A Server accepts FLV streams with video at POST /live/NAME and serves them at GET
-// /live/NAME/index.m3u8. It needs no token and limits neither streams nor viewers: it is for loads
-// of this machine.
+// /live/NAME/index.m3u8. It requires no token and limits neither streams nor viewers, because it
+// only serves benchmarks on this machine.
 type Server struct {
 	mu      sync.Mutex
 	streams map[string]*stream
@@ -78,7 +78,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// The stream of package load: 1280x720, H.264 Main Profile.
+// Describes the stream of package load: 1280x720, H.264 Main Profile.
 const multivariant = "#EXTM3U\n#EXT-X-VERSION:9\n#EXT-X-INDEPENDENT-SEGMENTS\n" +
 	"#EXT-X-STREAM-INF:BANDWIDTH=3000000,CODECS=\"avc1.4d401f,mp4a.40.2\",RESOLUTION=1280x720,FRAME-RATE=30.000\nmedia.m3u8\n"
 
@@ -96,7 +96,7 @@ func send(w http.ResponseWriter, kind, cache string, body []byte) {
 	w.Write(body)
 }
 
-// metrics writes counters in the text format of Prometheus.
+// metrics writes the counters in Prometheus' text format.
 func (s *Server) metrics(w http.ResponseWriter) {
 	allocs := []metrics.Sample{{Name: "/gc/heap/allocs:objects"},
 		{Name: "/gc/heap/tiny/allocs:objects"}}
@@ -105,7 +105,7 @@ func (s *Server) metrics(w http.ResponseWriter) {
 		s.rendered.Load(), allocs[0].Value.Uint64()+allocs[1].Value.Uint64())
 }
 
-// publish reads tags until the body ends.
+// publish reads the tags of a stream until body ends.
 func (s *Server) publish(name string, body io.Reader) error {
 	st := &stream{server: s, files: make(map[string][]byte)}
 	st.cond.L = &st.mu
@@ -164,7 +164,7 @@ func (s *Server) publish(name string, body io.Reader) error {
 	}
 }
 
-// copied releases the chain.
+// copied returns a copy of the chain's bytes, and releases the chain.
 func copied(c *millrace.Chain) []byte {
 	b := make([]byte, c.Len())
 	c.CopyTo(b)

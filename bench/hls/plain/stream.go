@@ -14,28 +14,28 @@ import (
 
 const (
 	initFile       = "init.mp4"
-	targetDuration = 2 // seconds
+	targetDuration = 2 // in seconds
 	skipUntil      = 6 * targetDuration * time.Second
-	maxAhead       = 1 // segments that a request may be ahead of the open one, as in gohlslib
+	maxAhead       = 1 // segments that a request may be ahead of the open segment, as in gohlslib
 )
 
 type stream struct {
 	server *Server
 
 	mu       sync.Mutex
-	cond     sync.Cond // of mu: a part is there, or the stream is closed
+	cond     sync.Cond // uses mu; signals a new part or the end of the stream
 	closed   bool
-	files    map[string][]byte // by name: the init segment, complete segments and parts
-	segments []*segment        // complete
-	msn      uint64            // of the open segment
+	files    map[string][]byte // by name: the init segment, the complete segments and the parts
+	segments []*segment        // the complete ones
+	msn      uint64            // number of the open segment
 	open     *segment          // nil before the first fragment
-	made     uint64            // parts
+	made     uint64            // number of parts so far
 
-	// For the publisher's goroutine alone.
-	part  part   // that is being made; its samples are copied to buf
-	buf   []byte // of part
-	ended uint32 // when the last fragment was over, in ms of the stream
-	begun bool   // ended is known
+	// The following fields are for the publisher's goroutine only.
+	part  part   // the part that is being made, whose samples are copied to buf
+	buf   []byte // samples of part
+	ended uint32 // end of the last fragment, in ms of the stream's time
+	begun bool   // whether ended is set
 }
 
 type segment struct {
@@ -65,8 +65,8 @@ func (st *stream) setInit(init []byte) {
 	st.files[initFile] = init
 }
 
-// add copies a fragment, if there is one, to the open part. at is the time of the video frame that
-// completed the fragment, which is the fragment's end. add releases the fragment.
+// add copies a fragment, if f has samples, to the part that is being made. at is the time of the
+// video frame that completed the fragment, which is the end of the fragment. add releases body.
 func (st *stream) add(f mp4.Fragment, body *millrace.Chain, at uint32) {
 	defer body.Release()
 	duration := time.Duration(at-st.ended) * time.Millisecond
@@ -120,7 +120,7 @@ func (st *stream) endPart() {
 	st.part, st.buf = part{}, nil
 }
 
-// endSegment publishes the open segmentafter its parts have ended, and drops the oldest one.
+// endSegment publishes the open segment, whose parts have ended, and drops the oldest segment.
 func (st *stream) endSegment() {
 	var whole []byte
 	st.mu.Lock()
@@ -146,7 +146,7 @@ func (st *stream) endSegment() {
 func (st *stream) serveFile(w http.ResponseWriter, r *http.Request, name string) {
 	st.mu.Lock()
 	body, ok := st.files[name]
-	for !ok && !st.closed && name == st.hinted() { // EXT-X-PRELOAD-HINT
+	for !ok && !st.closed && name == st.hinted() { // the EXT-X-PRELOAD-HINT
 		st.cond.Wait()
 		body, ok = st.files[name]
 	}
@@ -176,7 +176,7 @@ func (st *stream) servePlaylist(w http.ResponseWriter, r *http.Request) {
 	send(w, playlistType, "no-cache", body)
 }
 
-// position parses the position that a blocking request waits for.
+// position parses the position of a blocking request: the part that the request waits for.
 func position(q url.Values) (msn, part uint64, blocking bool, err error) {
 	if !q.Has("_HLS_msn") {
 		return 0, 0, false, nil
@@ -187,7 +187,8 @@ func position(q url.Values) (msn, part uint64, blocking bool, err error) {
 	return msn, part, true, err
 }
 
-// awaitPlaylist waits for the part, or for the first segment, and renders the playlist.
+// awaitPlaylist waits until there is a complete segment and, if blocking is set, the requested
+// part. Then it renders the playlist. If it cannot, body is nil and status is the reason.
 func (st *stream) awaitPlaylist(msn, part uint64, blocking, delta bool) (body []byte, status int) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -205,8 +206,8 @@ func (st *stream) awaitPlaylist(msn, part uint64, blocking, delta bool) (body []
 	}
 }
 
-// has reports whether a part is there. A part beyond the last of a complete segment stands for the
-// first of the next one.
+// has reports whether a part is available. A part number beyond the last part of a complete segment
+// means the first part of the next segment. The caller holds mu.
 func (st *stream) has(msn, part uint64) bool {
 	for _, seg := range st.segments {
 		if msn == seg.msn && part >= uint64(len(seg.parts)) {
@@ -216,7 +217,7 @@ func (st *stream) has(msn, part uint64) bool {
 	return msn < st.msn || msn == st.msn && st.open != nil && part < uint64(len(st.open.parts))
 }
 
-// render makes the playlist. The caller holds mu.
+// render returns the playlist, as a delta update if delta is set. The caller holds mu.
 func (st *stream) render(delta bool) []byte {
 	st.server.rendered.Add(1)
 	b := make([]byte, 0, 8<<10)
@@ -264,7 +265,8 @@ func (st *stream) render(delta bool) []byte {
 	return append(b, "\"\n"...)
 }
 
-// skippable returns how many of the segments are further than skipUntil from the end.
+// skippable returns the number of segments that are further than skipUntil from the end of the
+// playlist. The caller holds mu.
 func (st *stream) skippable() int {
 	var behind time.Duration
 	if st.open != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/need"
 )
 
-// Main runs a package's tests. In a child process of a test it runs the child.
+// Main runs the tests of a package. In a child process that a test started with measure.Self, it
+// runs the child's function instead.
 func Main(m *testing.M) {
 	measure.RunChild()
 	leaktest.Main(m)

@@ -8,8 +8,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/hook"
 )
 
-// A Gate admits the clients of a listener by its current Policy, and then by the hook, if there is
-// one. The Policy may be replaced at any time.
+// A Gate admits the clients of a listener: first by its current Policy, and then by the hook, if
+// there is one. The Policy may be replaced at any time.
 type Gate struct {
 	policy   atomic.Pointer[Policy]
 	hook     *hook.Client // may be nil
@@ -23,11 +23,13 @@ func NewGate(h *hook.Client, refusals *Refusals) *Gate { return &Gate{hook: h, r
 // Policy returns the current policy, or nil before SetPolicy.
 func (g *Gate) Policy() *Policy { return g.policy.Load() }
 
-// SetPolicy replaces the policy. It shares p with its readers: p must not be changed any more.
+// SetPolicy replaces the policy. The gate shares p with other goroutines, so p must not be changed
+// afterwards.
 func (g *Gate) SetPolicy(p *Policy) { g.policy.Store(p) }
 
-// Protect returns next for clients that may read. The handlers of writing requests check those
-// themselves. OPTIONS is open to everyone, because browsers cannot show a token with it.
+// Protect returns a handler that calls next for clients that may read, and refuses others. Handlers
+// of requests that write check permissions themselves. OPTIONS is open to everyone, because
+// browsers cannot send a token with it.
 func (g *Gate) Protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -40,7 +42,7 @@ func (g *Gate) Protect(next http.Handler) http.Handler {
 			return
 		}
 		if p.Read != "" {
-			// Shared caches must not keep the response. A handler may add no-cache.
+			// Shared caches must not keep the response. A handler may add no-cache to this value.
 			w.Header().Set("Cache-Control", "private")
 			p.giveCookie(w, r)
 		}
@@ -49,7 +51,8 @@ func (g *Gate) Protect(next http.Handler) http.Handler {
 }
 
 // giveCookie sets the cookie in the response to a browser that opens a page with the plain token. A
-// signed token gets no cookie, because the cookie opens everything, and the token one stream.
+// signed token gets no cookie: the cookie gives access to everything, and a signed token only to
+// one stream.
 func (p *Policy) giveCookie(w http.ResponseWriter, r *http.Request) {
 	shown := p.QueryToken(r.URL.RawQuery)
 	if shown == "" || !strings.Contains(r.Header.Get("Accept"), "text/html") || !p.isPlain(shown) {
@@ -61,7 +64,8 @@ func (p *Policy) giveCookie(w http.ResponseWriter, r *http.Request) {
 		Secure: overTLS(r), SameSite: http.SameSiteStrictMode})
 }
 
-// ProtectDecision returns next for clients that may use the operator's actions.
+// ProtectDecision returns a handler that calls next for clients that may use the operator's
+// actions, and refuses others.
 func (g *Gate) ProtectDecision(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := g.Policy().checkDecision(r); err != nil {

@@ -14,15 +14,16 @@ import (
 // HasHook reports whether there is a hook.
 func (g *Gate) HasHook() bool { return g.hook != nil }
 
-// Question builds the hook's request about a publisher's or viewer's request for a stream.
+// Question returns the request that asks the hook about a publisher's or viewer's request for a
+// stream.
 func (g *Gate) Question(event hook.Event, r *http.Request, name, protocol string) *hook.Request {
 	return &hook.Request{Event: event, Stream: name, Protocol: protocol, Address: r.RemoteAddr,
 		Agent: r.UserAgent(), Query: r.URL.RawQuery, Token: g.Policy().shownToken(r)}
 }
 
-// Ask asks the hook about a publisher, or about a viewer with a connection; its address may have a
-// port. It returns the public name of the stream and the client's terms. Without a hook these are
-// the requested name and no terms. The error is a [refuse.Refusal] or that of ctx.
+// Ask asks the hook about a publisher, or about a viewer with a connection. The address in q may
+// have a port. Ask returns the public name of the stream and the client's terms. Without a hook
+// these are the requested name and no terms. The error is a [refuse.Refusal] or that of ctx.
 func (g *Gate) Ask(ctx context.Context, q *hook.Request) (name string, terms live.Terms,
 	err error) {
 	q.Address = withoutPort(q.Address)
@@ -67,7 +68,8 @@ func (g *Gate) askPlay(ctx context.Context, q *hook.Request) (string, live.Terms
 	return name, live.Terms{MaxTime: a.MaxTime, Ended: p.End}, nil
 }
 
-// publicName returns the hook's name for the stream. It refuses an invalid name.
+// publicName returns the stream's name in the hook's answer, or the requested name if the answer
+// has none. It refuses an invalid name.
 func publicName(asked string, a *hook.Answer) (string, error) {
 	if a.Name == "" {
 		return asked, nil
@@ -82,7 +84,7 @@ func publicName(asked string, a *hook.Answer) (string, error) {
 }
 
 // AskRecording asks the hook whether to record a stream. The gate must have a hook. end is nil if
-// the stream is not to be recorded; otherwise the caller calls it when the recording ends.
+// the stream is not to be recorded; otherwise the caller must call end when the recording ends.
 func (g *Gate) AskRecording(name string) (end func(reason string, bytes int64), err error) {
 	q := &hook.Request{Event: hook.Record, Stream: name, Name: name}
 	_, err = g.hook.Ask(context.Background(), q)

@@ -9,11 +9,11 @@ import (
 	"sync/atomic"
 )
 
-// Origins are the other sites that may play streams; "*" means all sites. The zero value allows
-// none.
+// Origins holds the list of other sites that may play streams; "*" means all sites. The zero value
+// allows none.
 type Origins struct{ list atomic.Pointer[[]string] }
 
-// ParseOrigins parses a list of origins separated by commas.
+// ParseOrigins parses a comma-separated list of origins.
 func ParseOrigins(list string) ([]string, error) {
 	var origins []string
 	for origin := range strings.SplitSeq(list, ",") {
@@ -32,7 +32,7 @@ func ParseOrigins(list string) ([]string, error) {
 	return origins, nil
 }
 
-// Set replaces all origins by list. It takes ownership of list.
+// Set replaces the list of origins. It takes ownership of list.
 func (o *Origins) Set(list []string) { o.list.Store(&list) }
 
 // Allow sets the headers with which a browser lets a page of another site read the response, and

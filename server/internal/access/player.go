@@ -13,12 +13,12 @@ import (
 // A player is an HLS player that the hook has allowed.
 type player struct {
 	*hook.Play
-	query string // the client's query
+	query string // query of the client's request
 }
 
 type playerKey struct{}
 
-// playerOf returns the player of a request, or nil if the hook was not asked about it.
+// playerOf returns the player of a request, or nil if the hook was not asked about the request.
 func playerOf(r *http.Request) *player {
 	p, _ := r.Context().Value(playerKey{}).(*player)
 	return p
@@ -46,15 +46,15 @@ func (g *Gate) AskPlayer(r *http.Request, name string) (*http.Request, string, e
 	return r.WithContext(context.WithValue(r.Context(), playerKey{}, p)), name, nil
 }
 
-// NoteServed counts the HLS bytes sent to a player, if the hook was asked about it.
+// NoteServed counts n HLS bytes as sent to the player of r, if the hook was asked about r.
 func NoteServed(r *http.Request, n int) {
 	if p := playerOf(r); p != nil {
 		p.Served(n)
 	}
 }
 
-// Shown returns the credentials by which an HLS player differs from others at its address: the
-// token or, with a hook, its whole query, because the hook is asked about each query.
+// Shown returns the credentials that distinguish an HLS player from others at its address. They are
+// the token or, with a hook, the player's whole query, because the hook is asked about each query.
 func (g *Gate) Shown(r *http.Request) string {
 	shown := g.Policy().shownToken(r)
 	if g.hook != nil {
@@ -63,13 +63,13 @@ func (g *Gate) Shown(r *http.Request) string {
 	return shown
 }
 
-// maxAddedToken limits the token in a playlist's addresses, in bytes, because there are hundreds of
-// addresses. Signed tokens are never longer.
+// maxAddedToken limits the length in bytes of the token that is added to the addresses in a
+// playlist, because a playlist has hundreds of addresses. Signed tokens are never longer.
 const maxAddedToken = 1 << 10
 
-// AddedQuery returns the query to add to each address in a playlist, without "?": the token if
-// reading needs one, or the whole query that the hook has seen. Players would not repeat it
-// otherwise.
+// AddedQuery returns the query, without "?", that is added to each address in a playlist, because
+// players do not repeat their query otherwise. It is the token if reading needs a token, or the
+// whole query that the hook has seen.
 func (g *Gate) AddedQuery(r *http.Request) string {
 	if p := playerOf(r); p != nil {
 		return p.query
@@ -84,8 +84,8 @@ func (g *Gate) AddedQuery(r *http.Request) string {
 	return ""
 }
 
-// IsPublic reports whether a shared cache may keep the response to a request: everyone may read,
-// and the request shows no token.
+// IsPublic reports whether a shared cache may keep the response to a request. This is so if
+// everyone may read and the request contains no token.
 func (g *Gate) IsPublic(r *http.Request) bool {
 	p := g.Policy()
 	return p.Read == "" && p.shownToken(r) == "" && g.hook == nil

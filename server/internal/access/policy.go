@@ -14,8 +14,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/token"
 )
 
-// A Policy decides what clients of a listener may do. It is immutable: a change gives the [Gate]
-// another one.
+// A Policy decides what clients of a listener may do. It is immutable: to change the policy, give
+// the [Gate] another one.
 //
 // To publish, and to write blobs:
 //
@@ -26,15 +26,15 @@ import (
 //     because a web page can make its own host name resolve to 127.0.0.1, and would then count as
 //     same-origin (DNS rebinding).
 //   - With a hook and no publish token: clients of other listeners may publish, too. The hook is
-//     asked later.
+//     asked after the policy.
 //   - Pages of other sites may never write.
 //
 // To read streams, files, blobs, the page, the API and the metrics:
 //
 //   - With a read token: a client that shows it, or the publish token, or a signed token for the
 //     requested stream.
-//   - Without one: every client; on a loopback listener, only a client whose Host names this
-//     machine or that shows a token as above.
+//   - Without a read token: every client; on a loopback listener, only a client whose Host names
+//     this machine or that shows a token as above.
 //
 // A browser that opens a page with ?token=TOKEN gets a cookie, so that the page's requests, players
 // and links need no token. The cookie gives no right to write.
@@ -45,10 +45,10 @@ type Policy struct {
 	Publish, Read string // may be empty
 	Keys          token.Keys
 	Hook          bool // a hook decides about publishers after this policy
-	Loopback      bool // only this machine can reach the listener
+	Loopback      bool // whether only this machine can reach the listener
 }
 
-// crossOrigin refuses requests of pages of other sites, except GET, HEAD and OPTIONS.
+// crossOrigin refuses requests from pages of other sites, except for GET, HEAD and OPTIONS.
 var crossOrigin = http.NewCrossOriginProtection()
 
 // needsToken reports whether a client must show a token to publish the named stream, or to write a
@@ -74,7 +74,7 @@ func (p *Policy) CheckPublish(r *http.Request, name string) error {
 }
 
 // MayPublish is CheckPublish for protocols that web pages cannot use. shown is the client's token
-// or "". how explains in the refusal how to show a token.
+// or "". how is the part of the refusal that explains how to send a token.
 func (p *Policy) MayPublish(shown, name, how string) error {
 	switch {
 	case p.needsToken(name) && shown == "":
@@ -89,7 +89,7 @@ func (p *Policy) MayPublish(shown, name, how string) error {
 }
 
 // checkRead returns nil if the request may read, or a [refuse.Refusal]. The cookie counts only if
-// the request shows no token, because the cookie may be of an older token.
+// the request contains no token, because the cookie may be from an older token.
 func (p *Policy) checkRead(r *http.Request) error {
 	shown, name := p.shownToken(r), streamname.InPath(r.URL.Path)
 	if p.Read == "" && p.readNeedsToken(r) && p.checkToken(shown, token.Read, name) != nil {
@@ -112,7 +112,7 @@ func (p *Policy) readNeedsToken(r *http.Request) bool {
 }
 
 // MayRead is checkRead for protocols that web pages cannot use. shown is the client's token or "".
-// how explains in the refusal how to show a token.
+// how is the part of the refusal that explains how to send a token.
 func (p *Policy) MayRead(shown, name, how string) error {
 	switch {
 	case p.Read == "":
@@ -161,7 +161,8 @@ func (p *Policy) checkToken(shown string, right token.Right, name string) error 
 	return nil
 }
 
-// On returns p for a listener that only this machine can reach (loopback), or others too.
+// On returns a copy of p for a listener. loopback says that only this machine can reach the
+// listener.
 func (p *Policy) On(loopback bool) *Policy {
 	on := *p
 	on.Loopback = loopback
@@ -190,7 +191,7 @@ func (p *Policy) Reading() string {
 	return "open"
 }
 
-// isPlain reports whether shown is a token that opens everything for reading.
+// isPlain reports whether shown is a plain token that gives the right to read everything.
 func (p *Policy) isPlain(shown string) bool {
 	return p.Publish != "" && sameToken(shown, p.Publish) || p.Read != "" &&
 		sameToken(shown, p.Read)
@@ -215,8 +216,8 @@ func (p *Policy) shownToken(r *http.Request) string {
 }
 
 // QueryToken returns the token in a query, or "". People type a token literally, and programs
-// escape it in different ways. It returns the first reading that is a token of p, or else the first
-// reading.
+// escape it in different ways. Of the possible decodings, QueryToken returns the first that is a
+// token of p, or else the first.
 func (p *Policy) QueryToken(query string) string {
 	for len(query) > 0 && !strings.HasPrefix(query, "token=") {
 		_, query, _ = strings.Cut(query, "&")
@@ -235,7 +236,7 @@ func (p *Policy) QueryToken(query string) string {
 	return plain
 }
 
-// unescape returns the result of by, or text if by fails.
+// unescape returns by(text), or text if by fails.
 func unescape(by func(string) (string, error), text string) string {
 	if plain, err := by(text); err == nil {
 		return plain

@@ -14,7 +14,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
-// A Kind is what a refused client wanted to do.
+// A Kind is what a refused client tried to do.
 type Kind string
 
 // The kinds of clients.
@@ -56,8 +56,9 @@ type Refused struct {
 	Cause  refuse.Cause
 }
 
-// isNoise reports whether a refusal is routine: of port scanners and probes, or of nodes that retry
-// and log lasting problems. Routine refusals are logged at debug level only.
+// isNoise reports whether a refusal is routine: a refusal of port scanners and probes, or of other
+// nodes, which retry and log lasting problems themselves. Routine refusals are logged at debug
+// level only.
 func (k Refused) isNoise() bool {
 	switch k.Client {
 	case Reader:
@@ -71,12 +72,12 @@ func (k Refused) isNoise() bool {
 }
 
 // Refusals answers, counts and logs refused clients. A client that retries does not fill the log:
-// above refusalLines in refusalPeriod for each kind of client, refusals are logged at debug level
-// only.
+// for each kind of client, only refusalLines refusals per refusalPeriod are logged as warnings, and
+// further ones at debug level.
 type Refusals struct {
 	log         *slog.Logger
-	origins     *Origins // sites with players that may read the reason
-	secretNames bool     // with a hook, the stream name in a request may be a secret key
+	origins     *Origins // the sites whose players may read the reason
+	secretNames bool     // whether stream names may be secret keys, as with a hook
 
 	mu     lock.Mutex
 	counts map[Refused]int64 // has all possible keys
@@ -88,14 +89,15 @@ const (
 	refusalPeriod = time.Minute
 )
 
-// A lineLimit counts the log lines of a period.
+// A lineLimit counts the log lines in a period.
 type lineLimit struct {
 	since        time.Time // start of the period
-	lines, muted int       // muted counts since the last line
+	lines, muted int       // muted is the number of muted refusals since the last line
 }
 
-// NewRefusals returns Refusals that log to log. It borrows origins, the sites with players that may
-// read the reason. secretNames keeps the names that clients ask for out of the log.
+// NewRefusals returns Refusals that log to log. It borrows origins, the sites whose players may
+// read the reason. If secretNames is set, the stream names that clients request are kept out of the
+// log.
 func NewRefusals(log *slog.Logger, origins *Origins, secretNames bool) *Refusals {
 	r := &Refusals{
 		log: log, origins: origins, secretNames: secretNames,
@@ -110,7 +112,7 @@ func NewRefusals(log *slog.Logger, origins *Origins, secretNames bool) *Refusals
 	return r
 }
 
-// Note counts a refusal, and logs it with attrs, the reason and the status, if there is one. The
+// Note counts a refusal and logs it with attrs, the reason and, if why has one, the status. The
 // caller answers the client.
 func (f *Refusals) Note(client Kind, why error, attrs ...any) {
 	key := Refused{client, refuse.CauseOf(why)}
@@ -227,8 +229,8 @@ func (f *Refusals) loggedPath(client Kind, path string) string {
 	return path
 }
 
-// WithoutName returns a refusal for the log without the requested stream name, if that may be a
-// secret.
+// WithoutName returns a refusal for the log. If stream names may be secret, the refusal does not
+// contain the requested name.
 func (f *Refusals) WithoutName(why error, asked string) error {
 	refused := refuse.Of(why)
 	if refused == nil || !f.secretNames || asked == "" {
@@ -239,7 +241,7 @@ func (f *Refusals) WithoutName(why error, asked string) error {
 		"…"); hidden.Cause == refuse.BadName {
 		hidden.Reason = "bad stream name" // the reason usually quotes a part of it
 	}
-	// Names follow these words of the errors of package token.
+	// In the errors of package token, stream names follow these words.
 	for _, words := range []string{
 		"the token is for another stream", "the claim stream is invalid",
 	} {

@@ -14,8 +14,8 @@ func overTLS(r *http.Request) bool {
 
 type nodeKey struct{}
 
-// WithNode returns ctx for a request of another cluster node that has proved itself. node is the
-// address that it states.
+// WithNode returns a context for a request of another cluster node that has proved itself. node is
+// the address that the request states.
 func WithNode(ctx context.Context, node string) context.Context {
 	return context.WithValue(ctx, nodeKey{}, node)
 }

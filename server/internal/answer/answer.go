@@ -1,5 +1,5 @@
 // Package answer limits how much memory requests and transfers hold for responses that their
-// clients have not read, and for how long they hold it.
+// clients have not read, and how long they hold it.
 package answer
 
 import (
@@ -13,42 +13,45 @@ import (
 )
 
 const (
-	// RequestBytes is the memory of a request with an unread response: its goroutine, the state of
-	// net/http, a buffer, and a short body.
+	// RequestBytes is the memory of a request with an unread response, in bytes: its goroutine, the
+	// state of net/http, a buffer, and a short body.
 	RequestBytes = 32 << 10
 
-	// requestsShare is the divisor of the memory budget for requests with unread responses.
+	// requestsShare is the divisor that determines the share of requests with unread responses in
+	// the memory budget.
 	requestsShare = 8
 
-	// requestAfter is how long a request may make no progress before it may be ended for a new one.
+	// requestAfter is the time without progress after which a request may be ended in favour of a
+	// new one.
 	requestAfter = time.Second
 )
 
-// answerAfter is how long a response with an HLS segment may make no progress before it is cut when
-// memory is short. A player that keeps up receives a segment in less time than the segment lasts.
+// answerAfter is the time without progress after which a request, a download or a response with an
+// HLS segment is ended if memory is short. If memory is even shorter, a fifth of this time is
+// enough. A player that keeps up receives a segment in less time than the segment lasts.
 const answerAfter = 5 * time.Second
 
 // A Budget limits and counts the memory of requests and transfers. It refuses requests above the
 // limits.
 type Budget struct {
 	Memory    *memory.Budget // budget of the whole server; nil without a limit
-	Requests  memory.Loans   // with responses being made or sent
+	Requests  memory.Loans   // requests whose responses are being made or sent
 	Operator  memory.Loans   // the same for the admin listener
-	HLS       memory.Loans   // memory of HLS responses, in addition
+	HLS       memory.Loans   // additional memory of HLS responses
 	Downloads memory.Loans   // downloads of files and blobs
 
 	refusals *access.Refusals
-	stall    time.Duration // how long a client may accept nothing
+	stall    time.Duration // time that a client may accept nothing
 }
 
-// New returns a Budget. Clients must accept some of a response within stall. m is nil without a
-// limit.
+// New returns a Budget. Clients must accept a part of a response within each period of stall. m is
+// nil if there is no limit.
 func New(m *memory.Budget, stall time.Duration, refusals *access.Refusals) *Budget {
 	return &Budget{Memory: m, stall: stall, refusals: refusals}
 }
 
-// AddSteps adds steps to the memory budget that end requests and responses without progress when
-// memory is short.
+// AddSteps adds steps to the memory budget. The steps end requests and responses without progress
+// when memory is short.
 func (b *Budget) AddSteps() {
 	for _, a := range []struct {
 		above int
@@ -78,11 +81,11 @@ type Loan struct {
 
 type loanKey struct{}
 
-// Limit returns next for requests that each hold a part of the memory for responses, counted in
-// requests. A request that makes no progress is ended when a new one needs the memory, or when
-// memory is short. Otherwise clients of HTTP/2 could make the server hold thousands of unread
-// responses. Each listener has separate loans: viewers cannot keep the operator from using the
-// admin listener.
+// Limit returns a handler that calls next while the request holds a part of the memory for
+// responses, which is counted in requests. A request that makes no progress is ended when a new
+// request needs the memory, or when memory is short. Without this limit, clients of HTTP/2 could
+// make the server hold thousands of unread responses. Each listener has separate loans, so that
+// viewers cannot keep the operator from using the admin listener.
 func (b *Budget) Limit(requests *memory.Loans, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
@@ -94,7 +97,7 @@ func (b *Budget) Limit(requests *memory.Loans, next http.Handler) http.Handler {
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), loanKey{}, a)))
-		if r.ProtoMajor == 2 { // otherwise net/http would wait for the client after this handler
+		if r.ProtoMajor == 2 { // without this net/http would wait for the client after this handler
 			if a.Resume(0) != nil {
 				panic(http.ErrAbortHandler)
 			}
@@ -103,13 +106,14 @@ func (b *Budget) Limit(requests *memory.Loans, next http.Handler) http.Handler {
 	})
 }
 
-// Of returns the Loan of a request, or nil in tests of single handlers. A nil Loan has no limit.
+// Of returns the Loan of a request. It returns nil in tests of single handlers. A nil Loan has no
+// limit.
 func Of(r *http.Request) *Loan {
 	a, _ := r.Context().Value(loanKey{}).(*Loan)
 	return a
 }
 
-// GiveBack returns the memory, because another limit applies to the request from now on: that of
+// GiveBack returns the memory, because from now on another limit applies to the request: that of
 // live.Admission, of Hub.Open, or of Budget.Downloads.
 func (a *Loan) GiveBack() {
 	if a != nil {
@@ -122,8 +126,8 @@ func (a *Loan) GiveBack() {
 // request was ended.
 func (a *Loan) Renew() bool { return a == nil || a.loan.Renew() }
 
-// Resume takes the memory again, for a response that needs more bytes than RequestBytes. The error
-// is a [refuse.Refusal].
+// Resume takes the memory again. The response needs more bytes in addition to RequestBytes. The
+// error is a [refuse.Refusal].
 func (a *Loan) Resume(more int) error {
 	if a == nil {
 		return nil
@@ -143,8 +147,8 @@ func (a *Loan) Resume(more int) error {
 	return err
 }
 
-// Lend takes memory for a response that will need more bytes than RequestBytes. Without memory it
-// refuses the request and returns false.
+// Lend takes memory for a response that will need bytes in addition to RequestBytes. If there is
+// not enough memory, it refuses the request and returns false.
 func (b *Budget) Lend(w http.ResponseWriter, r *http.Request, bytes int) bool {
 	err := Of(r).Resume(bytes)
 	if err != nil {
@@ -153,7 +157,7 @@ func (b *Budget) Lend(w http.ResponseWriter, r *http.Request, bytes int) bool {
 	return err == nil
 }
 
-// Share returns how many bytes requests may hold; 0 means no limit.
+// Share returns the number of bytes that requests may hold; 0 means no limit.
 func (b *Budget) Share() int64 {
 	if b.Memory == nil {
 		return 0
@@ -174,12 +178,12 @@ func (b *Budget) RefuseFull(w http.ResponseWriter, r *http.Request, why error) {
 	refuse.WriteAndClose(w, r, status, why.Error())
 }
 
-// LimitWrite sets the deadline for the next write.
+// LimitWrite sets the deadline of the next write.
 func (b *Budget) LimitWrite(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(b.stall))
 }
 
-// RefuseViewer answers a request with an error of package live.
+// RefuseViewer answers a request with err, an error of package live.
 func (b *Budget) RefuseViewer(w http.ResponseWriter, r *http.Request, err error) {
 	b.LimitWrite(w)
 	if full := Of(r).Resume(0); full != nil {

@@ -16,13 +16,13 @@ import (
 // A check examines one setting of the machine.
 type check struct {
 	group, name string
-	// look returns a Finding without its Group and Name, which the caller adds. The caller discards
-	// it if reading the host failed.
+	// look examines the setting. It returns a Finding without Group and Name, which the caller
+	// adds. If reading the host failed, the caller discards the Finding.
 	look func(*host, Plan) Finding
 	why  string // appended to the Why of the Finding
 }
 
-// checks lists all checks, in the order that findings of equal State are reported.
+// checks lists all checks. Findings of equal State are reported in this order.
 var checks = [...]check{
 	{"process", "open files", openFiles,
 		"At the limit, new connections wait, and file requests fail with 500. Go raises the soft " +
@@ -66,24 +66,25 @@ var checks = [...]check{
 }
 
 const (
-	// spareFiles is the number of descriptors for everything but streams and files: listeners, the
-	// poller, visitors of the web page.
+	// spareFiles is the number of descriptors for everything except streams and files: listeners,
+	// the poller, and visitors of the web page.
 	spareFiles = 64
 	// uploadFiles is the number of descriptors per upload: its connection, its file, and both ends
 	// of the pipe between them.
 	uploadFiles = 4
-	// viewerBytes is the server's own memory per viewer, not counting the kernel's.
+	// viewerBytes is the server's own memory per viewer, without that of the kernel.
 	viewerBytes = 4 << 10
-	// spareThreads is the number of threads of the Go runtime beyond those that run goroutines.
+	// spareThreads is the number of threads of the Go runtime in addition to those that run
+	// goroutines.
 	spareThreads = 32
 )
 
-// sockets returns the kernel memory that is needed if every viewer is slow, not counting data in
-// flight.
+// sockets returns the kernel memory in bytes that is needed if every viewer is slow, without data
+// in flight.
 func (p Plan) sockets() int64 { return int64(p.Viewers) * p.Unsent }
 
 func openFiles(h *host, p Plan) Finding {
-	have := h.openFiles() // at startup Go raised the soft limit to the hard one
+	have := h.openFiles() // at startup Go raised the soft limit to the hard limit
 	need := int64(p.Viewers) + int64(p.MaxStreams) + spareFiles
 	sum := fmt.Sprintf("%d viewers and downloads, %d publishers, %d others", p.Viewers,
 		p.MaxStreams, spareFiles)
@@ -152,7 +153,7 @@ func processors(h *host, _ Plan) Finding {
 	case cpus < 1:
 		f.advise(Warn, "allow one processor at least (docker: --cpus 1)",
 			"systemctl set-property UNIT CPUQuota=100%")
-	case h.procs > max(whole, 2): // the limit is of an enclosing group, which Go does not check
+	case h.procs > max(whole, 2): // Go does not check the limits of enclosing groups
 		f.advise(Warn, fmt.Sprintf("set GOMAXPROCS to %d", whole),
 			fmt.Sprintf("GOMAXPROCS=%d millrace serve ...", whole))
 	}
@@ -234,7 +235,7 @@ func conntrack(h *host, p Plan) Finding {
 	most, used := h.sysctl(name+"max", 1), h.sysctl(name+"count", 1)
 	f := Finding{Value: fmt.Sprintf("%s (in use: %s)", count(most[0]), count(used[0]))}
 	need := used[0] + int64(p.Viewers) + int64(p.MaxStreams)
-	if most[0] < 2*need { // which counts closed connections too
+	if most[0] < 2*need { // conntrack also counts closed connections
 		s := Warn
 		if most[0] < need {
 			s = Bad
@@ -254,8 +255,8 @@ func tcpBuffer(name, advised string) func(*host, Plan) Finding {
 }
 
 func tcpRange(n []int64, command string) Finding {
-	// About half of a buffer is payload, and no more than that can be in flight: 1 MiB allows 5
-	// MB/s to a client with a round-trip time of 100 ms.
+	// About half of a buffer is payload, and only that much can be in flight: 1 MiB allows 5 MB/s
+	// to a client with a round-trip time of 100 ms.
 	const least = 1 << 20
 	f := Finding{
 		Value: fmt.Sprintf("%d %d %d", n[0], n[1], n[2]),
@@ -293,8 +294,8 @@ func tcpMemory(h *host, p Plan) Finding {
 	return f
 }
 
-// directory checks the directory that a flag names. It returns the mount that the directory is on,
-// or nil if f already says everything.
+// directory checks the directory that a flag names. It returns the mount that contains the
+// directory. m is nil if f is already the complete finding.
 func (h *host) directory(flag, name string) (m *procfs.MountInfo, f Finding) {
 	if name == "" {
 		return nil, Finding{Value: "none", Why: "No --" + flag + " was given."}

@@ -1,10 +1,10 @@
-// Package doctor checks whether a Linux machine is set up for a streaming server, and says what to
-// change.
+// Package doctor checks whether a Linux machine is set up for a streaming server, and advises what
+// to change.
 //
-// The variable checks is the list of checks. Each check is a function of a host and a Plan alone:
-// it runs no command, writes nothing and opens no connection. If it cannot read what it needs, its
+// The variable checks is the list of checks. Each check depends only on a host and a Plan: it runs
+// no command, writes nothing and opens no connection. If a check cannot read what it needs, its
 // State is Unknown, which does not count as a failure. Much of the package is text for users: for
-// each of fifteen checks, what to change, why, and with which command.
+// each of fifteen checks it says what to change, why, and with which command.
 package doctor
 
 import (
@@ -41,7 +41,7 @@ const (
 	OK      State = "ok"      // nothing to change
 )
 
-// States lists all of them, the worst first.
+// States lists all States, the worst first.
 var States = [...]State{Bad, Warn, Info, Unknown, OK}
 
 // A Finding is the result of one check. Each of its texts is one line of printable characters.
@@ -52,11 +52,11 @@ type Finding struct {
 	Value   string `json:"value"`   // the current value
 	Advice  string `json:"advice"`  // empty if there is nothing to do
 	Why     string `json:"why"`     // how it affects the server
-	Command string `json:"command"` // follows the advice; empty if no command can
+	Command string `json:"command"` // a command that follows the advice; empty if there is none
 }
 
-// advise sets f's State, its advice, and the command that follows the advice, or "" if there is
-// none.
+// advise sets the State and the advice of f, and the command that follows the advice. command is ""
+// if there is none.
 func (f *Finding) advise(s State, advice, command string) {
 	f.State, f.Advice, f.Command = s, advice, command
 }
@@ -90,7 +90,7 @@ func examine(h *host, p Plan) Report {
 	machine := *h
 	r.Memory = machine.memory()
 	for _, s := range States {
-		r.Counts[s] = 0 // so that scripts find every State
+		r.Counts[s] = 0 // so that scripts find a count of every State
 	}
 	for _, c := range checks {
 		at := *h // so that each check has its own err
@@ -113,8 +113,8 @@ func examine(h *host, p Plan) Report {
 	return r
 }
 
-// line returns s as one line of printable characters: the content of a file or a path may contain
-// escape sequences.
+// line returns s as one line of printable characters. s may be the content of a file or a path,
+// which may contain escape sequences.
 func line(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -135,7 +135,7 @@ func size(n int64) string {
 		" " + []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}[i]
 }
 
-// count formats a number, which may be one that the kernel uses for "no limit".
+// count formats a number. The number may be one with which the kernel means "no limit".
 func count(n int64) string {
 	if n >= unlimited {
 		return "unlimited"

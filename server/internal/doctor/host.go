@@ -16,13 +16,13 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// unlimited is the least number that is taken to mean "no limit". In bytes, it is more memory than
-// any machine has, and it can be multiplied by the page size without overflow.
+// unlimited is the smallest number that is considered to mean "no limit". As a number of bytes it
+// is more memory than any machine has. It can be multiplied by the page size without overflow.
 const unlimited = 1 << 50
 
 // A host gives access to the state of a machine and of this process on it.
 type host struct {
-	dir         string // the root directory, whose /proc and /sys are read
+	dir         string // the root directory, which contains /proc and /sys
 	cpus        int    // runtime.NumCPU()
 	procs       int    // runtime.GOMAXPROCS(0)
 	pageSize    int64
@@ -31,7 +31,7 @@ type host struct {
 	err error // the first error of a read
 }
 
-// thisHost returns the host that this process runs on. Its files are read when a check asks for
+// thisHost returns the host on which this process runs. Its files are read only when a check needs
 // them.
 func thisHost() *host {
 	return &host{
@@ -61,8 +61,8 @@ func (h *host) read(name string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// sysctl returns the numbers in the value of the sysctl(8) setting called name, of which there must
-// be want.
+// sysctl returns the numbers in the value of the sysctl(8) setting name. It is an error if there
+// are not exactly want numbers.
 func (h *host) sysctl(name string, want int) []int64 {
 	s := h.read("proc/sys/" + strings.ReplaceAll(name, ".", "/"))
 	all := make([]int64, want)
@@ -99,7 +99,7 @@ func (h *host) self() procfs.Proc {
 	return self
 }
 
-// openFiles returns this process's limit on open files.
+// openFiles returns the limit on open files of this process.
 func (h *host) openFiles() int64 {
 	limits, err := h.self().Limits()
 	if err != nil {
@@ -108,7 +108,7 @@ func (h *host) openFiles() int64 {
 	return int64(min(limits.OpenFiles, unlimited))
 }
 
-// memory returns the size of the machine's memory.
+// memory returns the size of the machine's memory in bytes.
 func (h *host) memory() int64 {
 	info, err := h.proc().Meminfo()
 	switch {
@@ -122,8 +122,8 @@ func (h *host) memory() int64 {
 	return 0
 }
 
-// MemoryCap returns the most memory that this process may use, which is limited by its control
-// group or by the machine, or 0 if the limit is unknown.
+// MemoryCap returns the largest number of bytes that this process may use, or 0 if the limit is
+// unknown. The limit is that of the process's control group or of the machine.
 func MemoryCap() int64 {
 	h := thisHost()
 	most, _ := h.memoryCap()
@@ -133,8 +133,8 @@ func MemoryCap() int64 {
 	return most
 }
 
-// memoryCap returns the most memory that this process may use, and whether the limit is that of a
-// control group rather than of the machine.
+// memoryCap returns the largest number of bytes that this process may use. group reports whether
+// the limit is that of a control group instead of the machine.
 func (h *host) memoryCap() (most int64, group bool) {
 	limit, set := h.groupLimit("", "memory.max", parseLimit)
 	if old, oldSet := h.groupLimit("memory", "memory.limit_in_bytes", parseLimit); oldSet {
@@ -142,14 +142,14 @@ func (h *host) memoryCap() (most int64, group bool) {
 	}
 	most = h.memory()
 	if set && (h.err != nil || limit < most) {
-		h.err = nil // the group's limit is enough
+		h.err = nil // the limit of the group suffices
 		return limit, true
 	}
 	return most, false
 }
 
-// parseLimit parses a control group's limit: a number, or max. In version 1 a very large number
-// means max.
+// parseLimit parses a control group's limit: a number, or "max". In version 1 a very large number
+// means "max".
 func parseLimit(s string) (int64, bool) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	return n, err == nil && n < unlimited
@@ -166,13 +166,12 @@ func parseCPU(s string) (int64, bool) {
 }
 
 // groupLimit returns the lowest limit that parse finds in the files called name of this process's
-// control group and its ancestors. In version 1 each controller has a hierarchy of groups of its
-// own; for version 2, controller is "".
+// control group and its ancestors. In version 1 of control groups each controller has a hierarchy
+// of groups of its own; for version 2, controller is "".
 func (h *host) groupLimit(controller, name string, parse func(string) (int64, bool)) (least int64,
 	set bool) {
 	least = math.MaxInt64
-	// A copy, because an error here does not count: without groups there are no limits.
-	own, looking := "", *h
+	own, looking := "", *h // a copy, whose errors do not count: without groups there is no limit
 	groups, _ := looking.self().Cgroups()
 	for _, g := range groups {
 		if controller == "" && g.HierarchyID == 0 || slices.Contains(g.Controllers, controller) {

@@ -19,12 +19,13 @@ const (
 	// maxRequests limits concurrent requests to the hook, and so the connections to it. A hook that
 	// answers within 10 ms can answer 1600 requests a second.
 	maxRequests = 16
-	// maxWaiting limits how many callers wait for their turn; each holds a client's connection. A
-	// hook that answers within 10 ms answers all of them within a second.
+	// maxWaiting limits the number of callers that wait for their turn; each holds a client's
+	// connection. A hook that answers within 10 ms answers all of them within a second.
 	maxWaiting = 1024
 
-	// reservedRequests is the share of maxRequests that requests about players leave to those about
-	// publishers and recordings, which are few; and of maxWaiting as well.
+	// reservedRequests is the part of maxRequests that requests about players leave free for
+	// requests about publishers and recordings, which are few. reservedWaiting is the corresponding
+	// part of maxWaiting.
 	reservedRequests = 4
 	reservedWaiting  = 128
 )
@@ -35,7 +36,7 @@ var (
 	errBusy = refuse.New(http.StatusServiceUnavailable,
 		"too many clients wait for the hook of this server, or play by its leave").For(
 		refuse.Limit).After(time.Second)
-	// errFails refuses a client because the hook has failed. The log has the details.
+	// errFails refuses a client because the hook has failed. The log has the reason.
 	errFails = refuse.New(http.StatusServiceUnavailable,
 		"the hook that this server asks does not answer").For(refuse.HookFailed).After(time.Second)
 )
@@ -46,18 +47,18 @@ type asker struct {
 	poster  *poster
 	counts  *counter
 	log     *slog.Logger
-	timeout time.Duration   // for an answer, including retries and the time in the queue
+	timeout time.Duration   // time limit for an answer, including retries and the time in the queue
 	open    bool            // only for the log; see Config.Open
 	closing context.Context // ends when Client.Close gives up
 
 	slots     chan struct{}
-	playSlots chan struct{} // needed in addition, for a request about a player
+	playSlots chan struct{} // a request about a player needs a slot here, too
 	outage    outage.Outage
 	waiting   atomic.Int64
 }
 
-// ask asks the hook about a prepared request, ignoring Config.Open. It gives up if wanted ends
-// before the request is sent.
+// ask sends a prepared request to the hook and returns the answer. It ignores Config.Open. It gives
+// up if wanted ends before the request is sent.
 func (k *asker) ask(ctx, wanted context.Context, q *Request) (Answer, error) {
 	a, err := k.askInTime(ctx, wanted, q)
 	switch failed, ok := errors.AsType[*failure](err); {
@@ -80,8 +81,8 @@ func (k *asker) ask(ctx, wanted context.Context, q *Request) (Answer, error) {
 // isRefusal reports whether err is a refusal by the hook itself.
 func isRefusal(err error) bool { return refuse.CauseOf(err) == refuse.Hook }
 
-// noteFailure logs a failure of the hook if its reason is new, and the first success after
-// failures.
+// noteFailure logs a failure of the hook if its reason is new. If err is nil, it logs the first
+// success after failures.
 func (k *asker) noteFailure(err *failure) {
 	if err == nil {
 		if k.outage.Note(nil) {

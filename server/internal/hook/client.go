@@ -13,14 +13,14 @@ import (
 // A Config configures a Client.
 type Config struct {
 	URL     string        // see CheckURL
-	Timeout time.Duration // for an answer, including retries and the time in the queue
-	Open    bool          // if the hook fails, allow every request
+	Timeout time.Duration // time limit for an answer, including retries and the time in the queue
+	Open    bool          // whether to allow every request if the hook fails
 	Node    string        // the address of this node; "" without a cluster
 	Log     *slog.Logger  // nil discards messages
 }
 
-// CheckURL reports whether address can be used as the hook's URL. The error does not contain the
-// URL, which may contain secrets.
+// CheckURL returns an error if address cannot be used as the hook's URL. The error does not contain
+// the URL, which may contain secrets.
 func CheckURL(address string) error {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" ||
@@ -41,7 +41,7 @@ type Client struct {
 	stop   context.CancelFunc // cancels requests in progress
 }
 
-// New returns a client of the hook, which need not be running yet. The caller ends it with Close.
+// New returns a client of the hook, which need not be running yet. The caller must call Close.
 func New(cfg Config) (*Client, error) {
 	if err := CheckURL(cfg.URL); err != nil {
 		return nil, err
@@ -86,9 +86,9 @@ func (c *Client) Ask(ctx context.Context, q *Request) (Answer, error) {
 	return a, err
 }
 
-// Play asks the hook whether the client of q may play, unless there is a valid answer or a request
-// in progress for it. If the player has a connection, the caller calls End on the result when the
-// player leaves. The errors are those of Ask.
+// Play asks the hook whether the client of q may play. It does not ask if there is a valid answer,
+// or a request in progress, for the same playKey. If the player has a connection, the caller must
+// call End on the result when the player leaves. The errors are those of Ask.
 func (c *Client) Play(ctx context.Context, q *Request) (*Play, error) {
 	if err := c.prepare(q); err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func (c *Client) Play(ctx context.Context, q *Request) (*Play, error) {
 	return c.plays.play(ctx, q)
 }
 
-// prepare completes q. If it cannot, it counts the refusal.
+// prepare sets the remaining fields of q. If q is refused, it counts the refusal.
 func (c *Client) prepare(q *Request) error {
 	err := q.prepare(c.cfg.Node)
 	if err != nil {
@@ -105,12 +105,12 @@ func (c *Client) prepare(q *Request) error {
 	return err
 }
 
-// End queues a report to the hook that q has ended. It never blocks.
+// End queues an event that reports the end of q to the hook. It never blocks.
 func (c *Client) End(q *Request, reason string, bytes int64) { c.ends.add(q.ended(reason, bytes)) }
 
 // Close ends the remaining plays, and delivers the queued end events. It gives up a little after
-// ctx has ended, or when the hook fails and accepts nothing for a while. Ask and Play must not be
-// called any more.
+// ctx has ended, or when the hook fails and accepts no event for a while. Ask and Play must not be
+// called afterwards.
 func (c *Client) Close(ctx context.Context) {
 	if c == nil || !c.plays.close() {
 		return

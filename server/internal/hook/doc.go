@@ -1,27 +1,27 @@
-// Package hook asks a program of the operator's who may publish, play and record, and reports to it
-// when each of them ends.
+// Package hook asks a program of the operator, the hook, who may publish, play and record. It
+// reports to the hook when a publisher, a player or a recording ends.
 //
 //	publisher, player ──▶ Ask, Play ──▶ 16 connections at most ──▶ POST URL ──▶ Answer
 //	their ends        ──▶ End       ──▶ queue ──▶ 2 goroutines ──▶ POST URL
 //
 // A question is a POST of a [Request] as JSON. The caller waits for the answer, at most for
 // Config.Timeout. Within that time, the question is sent again if the connection fails or the
-// status is 5xx. Any other answer is final; see parseAnswer.
+// status is 5xx. Any other response is final; see parseAnswer.
 //
 // A [Play] is one answer for all players that the hook could not tell apart. While a request is in
 // progress, or the answer is still valid, further such players do not cause a request. HLS players
-// have no connection, so a Play of theirs ends when they have sent no requests for a while.
+// have no connection, so their Play ends when they have sent no requests for a while.
 //
-// client.go holds the parts together: play.go keeps answers, ask.go asks questions, ends.go
-// delivers end events, post.go sends the requests of both, and request.go defines the formats.
+// client.go connects the parts: play.go keeps answers, ask.go asks questions, ends.go delivers end
+// events, post.go sends the requests of both, and request.go defines the formats.
 //
 // # Limits
 //
-// There are limits for the callers that wait for an answer (maxWaiting), the answers that are kept
-// (maxPlays), the end events that wait for delivery (maxEnds), and the size of an answer
-// (maxAnswer). A caller beyond the first two is refused. An end event beyond the third is dropped,
-// counted and logged.
+// There are limits for the number of callers that wait for an answer (maxWaiting), of answers that
+// are kept (maxPlays), and of end events that wait for delivery (maxEnds), and for the size of an
+// answer (maxAnswer). A caller above the first two limits is refused. An end event above the third
+// is dropped, counted and logged.
 //
-// Requests contain clients' credentials. They are never logged, and not kept for the end event. Of
-// the hook's URL, only the host is logged.
+// Requests contain clients' credentials. The credentials are never logged, and not kept for the end
+// event. Of the hook's URL, only the host is logged.
 package hook

@@ -13,18 +13,19 @@ import (
 )
 
 const (
-	// maxEnds limits the end events that wait for delivery: all viewers of a server may leave at
-	// once. Each takes about 500 bytes.
+	// maxEnds limits the number of end events that wait for delivery: all viewers of a server may
+	// leave at once. Each event takes about 500 bytes.
 	maxEnds = 8192
-	// endWorkers is how many end events are delivered concurrently. Each ID ends once, so their
-	// order does not matter.
+	// endWorkers is the number of end events that are delivered concurrently. Each ID ends once, so
+	// the order of the events does not matter.
 	endWorkers = 2
-	// endPatience is how long delivery of an end event is retried: long enough for the hook to
-	// restart.
+	// endPatience is the time for which the delivery of an end event is retried. It is long enough
+	// for the hook to restart.
 	endPatience = 30 * time.Second
-	// endGrace is how long end events are still delivered after the context of Close has ended.
+	// endGrace is the time for which end events are still delivered after the context of Close has
+	// ended.
 	endGrace = time.Second
-	// endCheck is how long Close waits for a failing hook to accept another end event.
+	// endCheck is the time that Close waits for a failing hook to accept another end event.
 	endCheck = time.Second
 )
 
@@ -33,13 +34,13 @@ type endQueue struct {
 	poster  *poster
 	counts  *counter
 	log     *slog.Logger
-	timeout time.Duration   // for one attempt
+	timeout time.Duration   // time limit for one attempt
 	closing context.Context // ends when Client.Close gives up
 
 	queue   chan Request
 	workers sync.WaitGroup
 
-	delivered, undelivered atomic.Int64 // events, not attempts
+	delivered, undelivered atomic.Int64 // numbers of events, not of attempts
 
 	mu      lock.Mutex
 	closed  bool
@@ -67,13 +68,15 @@ func (q *endQueue) add(e Request) {
 	q.drop(&e, fmt.Errorf("%d ends wait", len(q.queue)))
 }
 
-// drop counts an end event that cannot be delivered, and logs some of them. The caller holds q.mu.
+// drop counts an end event that cannot be delivered. It logs some of these events. The caller holds
+// q.mu.
 func (q *endQueue) drop(e *Request, why error) {
 	q.dropped++
 	q.counts.count(e.Event, "dropped")
 	// Log the 1st, 2nd, 4th, 8th, ..., so that an outage of the hook does not fill the log.
 	if q.dropped&(q.dropped-1) == 0 {
-		// In another goroutine, because the log may block, and the caller holds mutexes.
+		// The log is written in another goroutine, because it may block, and the caller holds
+		// mutexes.
 		go q.log.Warn("an end could not be sent to the hook", "event", string(e.Event), "id", e.ID,
 			"reason", why, "dropped", q.dropped)
 	}
@@ -120,7 +123,7 @@ func (q *endQueue) deliver(e *Request) error {
 }
 
 // close delivers the queued end events until a little after ctx has ended, or until the hook fails
-// and accepts none for a while. Then it calls giveUp, which cancels the requests in progress.
+// and accepts no event for a while. Then it calls giveUp, which cancels the requests in progress.
 func (q *endQueue) close(ctx context.Context, giveUp context.CancelFunc) {
 	q.mu.Lock()
 	q.closed = true
@@ -168,7 +171,7 @@ func (q *endQueue) await(ctx context.Context, delivered <-chan struct{}) {
 	}
 }
 
-// waiting returns the number of queued end events, and how many were dropped.
+// waiting returns the number of queued end events and the number of dropped ones.
 func (q *endQueue) waiting() (ends int, dropped int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

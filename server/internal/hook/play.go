@@ -11,32 +11,34 @@ import (
 )
 
 const (
-	// maxPlays limits the table of plays. Each takes about 700 bytes, which makes 22 MiB.
+	// maxPlays limits the number of plays in the table. Each play takes about 700 bytes, which
+	// makes 22 MiB.
 	maxPlays = 32 << 10
-	// maxRefused is the number of plays above which refusals are not kept: clients that invent
+	// maxRefused is the number of plays from which refusals are not kept: clients that invent
 	// tokens must not fill the table.
 	maxRefused = maxPlays / 4
-	// hlsIdle is how long an HLS player may send no requests before its play ends. It is longer
+	// hlsIdle is the time without requests after which the play of an HLS player ends. It is longer
 	// than the longest segment.
 	hlsIdle = 20 * time.Second
-	// failedKeep is how long a failed request counts for further players with the same playKey, and
-	// how much longer an expired answer is used after a failure.
+	// failedKeep is the time for which a failed request counts for further players with the same
+	// playKey. It is also the time by which a failure to renew an expired answer extends the
+	// answer.
 	failedKeep = time.Second
-	// sweepEvery is how often the table is searched for plays that have ended.
+	// sweepEvery is the interval at which the table is searched for plays that have ended.
 	sweepEvery = time.Second
 )
 
 // A Play is an answer of the hook for all players with the same playKey.
 //
-// For players with connections it lasts until the last of them has left; players that come after
-// the answer has expired get another Play. HLS players keep the same Play and ID for as long as
-// they send requests: when the answer expires, the next request asks the hook again.
+// For players with connections the Play lasts until the last of them has left; players that come
+// after the answer has expired get another Play. HLS players keep the same Play and ID as long as
+// they send requests: when the answer has expired, the next request asks the hook again.
 type Play struct {
 	t   *playTable
 	key playKey
 	q   Request // the first player's request, without the credentials
 
-	served atomic.Int64 // bytes
+	served atomic.Int64 // bytes sent to players
 
 	// Guarded by t.mu.
 	// Closed when the answer has arrived; replaced when the hook is asked again.
@@ -45,17 +47,17 @@ type Play struct {
 	answer  Answer
 	err     error
 	allowed bool
-	// stale is set if the hook has failed to renew the answer, which stays in use: no request waits
-	// for the next attempt.
+	// stale is set if the hook has failed to renew the answer, and the answer stays in use.
+	// Requests then do not wait for the next attempt.
 	stale   bool
-	until   time.Time // when the answer expires
-	over    time.Time // when the time that the hook allows is over; zero means no limit
+	until   time.Time // time at which the answer expires
+	over    time.Time // time at which the hook's time limit is reached; zero means no limit
 	players int       // players with connections, including those that wait for the answer
 	// waiters is the number of callers that wait for the first answer. When the last one leaves,
 	// forget cancels the question.
 	waiters int
 	forget  context.CancelFunc
-	asked   time.Time // the latest request of an HLS player
+	asked   time.Time // time of the latest request of an HLS player
 	ended   bool
 }
 
@@ -72,7 +74,7 @@ type playTable struct {
 	swept    chan struct{} // closed when the sweeper has returned
 	hits     atomic.Int64
 
-	mu     lock.Mutex // taken before that of ends
+	mu     lock.Mutex // locked before the mutex of ends
 	closed bool
 	plays  map[playKey]*Play
 }
@@ -84,11 +86,11 @@ func (p *Play) Answer() Answer {
 	return p.answer
 }
 
-// Served counts bytes sent to a player.
+// Served counts n bytes as sent to a player.
 func (p *Play) Served(n int) { p.served.Add(int64(n)) }
 
-// End ends a player that has a connection and was sent bytes more than Served has counted. The hook
-// is told when the last player of p has left.
+// End ends a player that has a connection. bytes is the number of bytes that the player was sent
+// and Served has not counted. The hook gets an end event when the last player of p has left.
 func (p *Play) End(reason string, bytes int64) {
 	p.served.Add(bytes)
 	p.t.mu.Lock()
@@ -96,7 +98,7 @@ func (p *Play) End(reason string, bytes int64) {
 	p.t.leave(p, reason)
 }
 
-// leave is End; the caller holds t.mu.
+// leave is End for callers that hold t.mu.
 func (t *playTable) leave(p *Play, reason string) {
 	if p.players--; p.players == 0 && !p.asking && p.allowed {
 		t.endPlay(p, reason)
@@ -115,8 +117,8 @@ func (t *playTable) endPlay(p *Play, reason string) {
 	}
 }
 
-// play asks the hook whether the client of q may play, unless there is a valid answer or a question
-// in progress. q is prepared.
+// play asks the hook whether the client of q may play. It does not ask if there is a valid answer
+// or a question in progress. prepare has been called for q.
 func (t *playTable) play(ctx context.Context, q *Request) (*Play, error) {
 	key := q.key()
 	hls := q.Protocol == HLS
@@ -186,8 +188,8 @@ func (t *playTable) play(ctx context.Context, q *Request) (*Play, error) {
 	return p, nil
 }
 
-// decide asks the hook and sets the answer of p, for all who wait for it. It gives up if wanted
-// ends before the question is sent.
+// decide asks the hook and sets the answer of p for all callers that wait for it. It gives up if
+// wanted ends before the question is sent.
 func (t *playTable) decide(wanted context.Context, p *Play, q Request) {
 	defer t.deciding.Done()
 	defer p.forget()
@@ -211,7 +213,7 @@ func (t *playTable) decide(wanted context.Context, p *Play, q Request) {
 			p.over = now.Add(a.MaxTime)
 		}
 		p.allowed, p.until = true, now.Add(a.Keep)
-		// Nobody waits for the answer any more.
+		// No caller waits for the answer any more.
 		if gone := t.plays[p.key] != p; gone && p.waiters == 0 || p.q.Protocol != HLS &&
 			p.players == 0 {
 			t.endPlay(p, "the client has gone")
@@ -284,7 +286,7 @@ func (t *playTable) wait() {
 	<-t.swept
 }
 
-// size returns the number of answers kept.
+// size returns the number of plays in the table.
 func (t *playTable) size() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -15,15 +15,16 @@ import (
 )
 
 const (
-	// firstPause is the pause before the second attempt. Each further pause is twice as long.
+	// firstPause is the pause before the second attempt. Each further pause is twice as long as the
+	// one before, up to mostPause.
 	firstPause = 50 * time.Millisecond
 	mostPause  = time.Second
 )
 
-// A failure is the error of a hook that has given no usable answer.
+// A failure is the error if the hook has given no usable answer.
 type failure struct {
 	Err   error
-	again bool // worth another attempt
+	again bool // whether another attempt may succeed
 }
 
 func (e *failure) Error() string { return "the hook fails: " + e.Err.Error() }
@@ -32,10 +33,10 @@ func (e *failure) Unwrap() error { return e.Err }
 // A poster sends requests to the hook. Its methods may be called from any goroutine.
 type poster struct {
 	url     string
-	timeout time.Duration // only for error messages
+	timeout time.Duration // used only in error messages
 	http    *http.Client
 
-	attempts, spent atomic.Int64 // attempts, and the time they took in ns
+	attempts, spent atomic.Int64 // number of attempts, and the time that they took in ns
 }
 
 // newPoster returns a poster with at most the given number of connections.
@@ -53,8 +54,8 @@ func newPoster(url string, timeout time.Duration, connections int) *poster {
 	}}
 }
 
-// try calls attempt until it succeeds, fails permanently, or ctx ends. In the last case it returns
-// the last temporary failure.
+// try calls attempt until it succeeds, fails permanently, or ctx ends. If ctx ends, it returns the
+// last temporary failure.
 func try(ctx context.Context, attempt func() error) (err error) {
 	for pause := firstPause; ; pause = min(2*pause, mostPause) {
 		now := attempt()
@@ -63,7 +64,7 @@ func try(ctx context.Context, attempt func() error) (err error) {
 			return now
 		}
 		if err == nil || ctx.Err() == nil {
-			err = now // unless it is the end of ctx, and there was another failure before
+			err = now // unless now is only the end of ctx, after another failure
 		}
 		if !sleep.For(ctx, pause) {
 			return err
@@ -71,8 +72,8 @@ func try(ctx context.Context, attempt func() error) (err error) {
 	}
 }
 
-// post sends a request and returns the answer's status and body. A body over maxAnswer is cut off
-// one byte after the limit. The error is a failure.
+// post sends a request and returns the status and the body of the response. A body longer than
+// maxAnswer is cut off one byte after the limit. The error is a failure.
 func (p *poster) post(ctx context.Context, body []byte) (status int, text []byte, err error) {
 	began := time.Now()
 	defer func() {
@@ -97,8 +98,8 @@ func (p *poster) post(ctx context.Context, body []byte) (status int, text []byte
 	return res.StatusCode, text, err
 }
 
-// plain returns err without the URL, which may contain secrets, and says which time limit was
-// exceeded.
+// plain returns err without the URL, which may contain secrets. If a time limit was exceeded, the
+// result says which.
 func (p *poster) plain(ctx context.Context, err error) error {
 	if ctx.Err() == context.DeadlineExceeded {
 		return fmt.Errorf("no answer within %v (--hook-timeout)", p.timeout)

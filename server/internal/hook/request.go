@@ -35,21 +35,21 @@ const (
 // events lists all events.
 var events = []Event{Publish, PlayBegin, Record, PublishEnd, PlayEnd, RecordEnd}
 
-// end returns the event that ends e.
+// end returns the event that reports the end of e.
 func (e Event) end() Event { return e + "_end" }
 
 // HLS is the protocol of players without a connection of their own.
 const HLS = "hls"
 
-// A Request is what the hook receives, as JSON.
+// A Request is the JSON that the hook receives.
 type Request struct {
 	Version int   `json:"version"`
 	Event   Event `json:"event"`
-	// ID is the same in the event that starts something and the one that ends it.
+	// ID is the same in the event that begins something and in the event that ends it.
 	ID     string    `json:"id"`
-	Time   time.Time `json:"time"`           // when the event happened
+	Time   time.Time `json:"time"`           // time of the event
 	Node   string    `json:"node,omitempty"` // the address of this node in its cluster
-	Stream string    `json:"stream"`         // the name that the client asked for
+	Stream string    `json:"stream"`         // the name that the client requested
 	// The public name; set in end events, and for recordings.
 	Name     string `json:"name,omitempty"`
 	Protocol string `json:"protocol,omitempty"`
@@ -65,11 +65,12 @@ type Request struct {
 	Seconds float64 `json:"seconds,omitempty"`
 }
 
-// maxShown limits a client's query, token and user agent, in bytes each. Signed tokens have up to a
-// thousand.
+// maxShown limits the sum of the lengths of a client's query, token and user agent, in bytes.
+// Signed tokens have up to a thousand bytes.
 const maxShown = 4 << 10
 
-// prepare sets the fields that every request has, for an event that starts something.
+// prepare sets the fields that every request has, for an event that begins something. It refuses a
+// request that exceeds maxShown.
 func (q *Request) prepare(node string) error {
 	if n := len(q.Query) + len(q.Token) + len(q.Agent); n > maxShown {
 		return refuse.New(http.StatusRequestURITooLong,
@@ -97,7 +98,7 @@ func (q *Request) Forget() {
 	q.Stream, q.Address = strings.Clone(q.Stream), strings.Clone(q.Address)
 }
 
-// A playKey is a hash of everything that the hook could tell two players apart by.
+// A playKey is a hash of all values by which the hook could tell two players apart.
 type playKey [sha256.Size]byte
 
 func (q *Request) key() playKey {
@@ -110,24 +111,23 @@ func (q *Request) key() playKey {
 
 // An Answer is what the hook has allowed.
 type Answer struct {
-	// The public name of the stream; "" means the name that the client asked for.
-	Name       string
-	MaxViewers int           // for a published stream; 0 means no limit
-	MaxTime    time.Duration // for publishing or playing; 0 means no limit
-	Keep       time.Duration // how long the answer is valid for other players with the same playKey
+	Name       string        // public name of the stream; "" means the requested name
+	MaxViewers int           // limit for a published stream; 0 means no limit
+	MaxTime    time.Duration // limit for publishing or playing; 0 means no limit
+	Keep       time.Duration // validity of the answer for other players with the same playKey
 }
 
 const (
 	// maxAnswer limits the body of an answer, in bytes. Useful answers have a few hundred.
 	maxAnswer = 16 << 10
-	// maxReason limits the part of the reason that the client is sent, in bytes.
+	// maxReason limits the part of the reason that is sent to the client, in bytes.
 	maxReason = 200
 
-	// keepDefault is short enough to remove a player soon, and long enough that only about one in
-	// five of an HLS player's requests asks the hook.
+	// keepDefault is so short that a player can be removed soon, and so long that only about one in
+	// five requests of an HLS player causes a request to the hook.
 	keepDefault = 10 * time.Second
 	maxKeep     = time.Hour
-	// maxSeconds is one year.
+	// maxSeconds is one year, the limit for times in answers.
 	maxSeconds = 366 * 24 * 3600
 )
 
@@ -141,8 +141,8 @@ type answerBody struct {
 	Cache      *float64 `json:"cache_seconds"`
 }
 
-// parseAnswer parses the hook's answer to an event. The error is a [refuse.Refusal], or says why
-// the answer is invalid.
+// parseAnswer parses the hook's answer to an event. The error is a [refuse.Refusal] if the hook
+// refuses, and otherwise describes why the answer is invalid.
 func parseAnswer(event Event, status int, body []byte) (Answer, error) {
 	ok := status >= 200 && status < 300
 	a := Answer{Keep: keepDefault}
@@ -192,7 +192,7 @@ func decodeAnswer(body []byte) (got answerBody, err error) {
 	return got, nil
 }
 
-// limited returns a with the limits of got, as far as they apply to the event.
+// limited returns a with those limits of got that apply to the event.
 func (a Answer) limited(event Event, got answerBody) (Answer, error) {
 	for _, f := range []struct {
 		name  string
@@ -231,7 +231,7 @@ func (a Answer) limited(event Event, got answerBody) (Answer, error) {
 
 func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
-// refusalReason returns the hook's reason as one line for the client.
+// refusalReason returns the hook's reason as one line, which is sent to the client.
 func refusalReason(reason string) string {
 	line := strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

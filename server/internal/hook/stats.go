@@ -11,10 +11,10 @@ import (
 // An Outcome is the key of the request counters.
 type Outcome struct {
 	Event  Event
-	Result string // allowed, refused, failed or busy; of ends sent or dropped
+	Result string // allowed, refused, failed or busy; for end events sent or dropped
 }
 
-// A counter counts requests by their outcome. Its methods are for any goroutine.
+// A counter counts requests by outcome. Its methods may be called from any goroutine.
 type counter struct {
 	mu lock.Mutex
 	by map[Outcome]int64
@@ -53,9 +53,9 @@ type Stats struct {
 	Requests map[Outcome]int64
 	Attempts int64 // POSTs
 	Spent    time.Duration
-	Hits     int64 // players that an answer for another one was for, too
-	Dropped  int64 // ends
-	Plays    int   // answers that are kept
-	Waiting  int   // callers and requests
-	Queued   int   // ends
+	Hits     int64 // players that shared the answer to another player
+	Dropped  int64 // dropped end events
+	Plays    int   // plays in the table, including refusals
+	Waiting  int   // callers in the queue, and requests in progress
+	Queued   int   // end events in the queue
 }

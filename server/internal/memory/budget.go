@@ -1,21 +1,21 @@
-// Package memory keeps the memory of a process within a budget.
+// Package memory limits the memory of a process to a budget.
 //
-// A [Budget] measures the memory in use, which garbage collection cannot free: the blocks that the
-// Pool has handed out, which is known exactly at any time, and the rest of the heap as of the last
-// collection, including stacks. Idle blocks and garbage do not count as in use. They may fill the
-// rest of the budget, because the command sets Go's memory limit to the budget.
+// A [Budget] measures the memory in use, which garbage collection cannot free. It is the sum of the
+// blocks that the Pool has handed out, which is known exactly at any time, and of the rest of the
+// heap as of the last collection, including stacks. Idle blocks and garbage do not count as in use.
+// They may fill the rest of the budget, because the command sets Go's memory limit to the budget.
 //
 // A [Step] frees memory when usage exceeds the step's threshold, a number of sixteenths of the
 // budget. The least harmful steps come first: memory that no client uses, then frames kept for late
 // viewers, then late viewers, and last the client that holds the most. A step frees only the excess
-// above its threshold. Between the last two steps, Admit begins to refuse new clients. So a client
-// that keeps up, and holds less than others, is never affected by one that does not. Publishers
-// call Check as they receive data: the publisher that needs memory runs the steps itself and waits
-// for them.
+// above its threshold. Between the thresholds of the last two steps, Admit begins to refuse new
+// clients. So a client that keeps up, and holds less than others, is never affected by a client
+// that does not. Publishers call Check as they receive data: the publisher that needs memory runs
+// the steps itself and waits for them.
 //
-// watch.go measures how much of the heap is in use, and returns unused memory to the system.
-// loans.go tracks the responses that clients have not finished reading; one of the steps ends the
-// oldest of them.
+// The file watch.go measures how much of the heap is in use, and returns unused memory to the
+// system. The file loans.go tracks the responses that clients have not finished reading; one of the
+// steps ends the oldest of them.
 package memory
 
 import (
@@ -34,13 +34,14 @@ import (
 const (
 	// sixteenths is the unit of the thresholds.
 	sixteenths = 16
-	// trimAbove is the threshold for the memory in use plus idle blocks. Above it, idle blocks are
-	// freed.
+	// trimAbove is the threshold, in sixteenths of the budget, for the sum of memory in use and
+	// idle blocks. Above it, idle blocks are freed.
 	trimAbove = 12
-	// admitBelow is the threshold of Admit. It is higher than those of all steps but the last.
+	// admitBelow is the threshold of Admit, in sixteenths of the budget. It is higher than the
+	// thresholds of all steps but the last.
 	admitBelow = 13
-	// slowdown is how long each Check delays a publisher while memory cannot be freed as fast as it
-	// arrives.
+	// slowdown is the time by which each Check delays a publisher while memory cannot be freed as
+	// fast as data arrives.
 	slowdown = 10 * time.Millisecond
 )
 
@@ -48,10 +49,10 @@ const (
 type Step struct {
 	Name  string // for metrics and the log
 	Above int
-	Heap  bool // frees heap memory, which lowers Used only after the next collection
-	// Free releases about excess bytes, or fewer if it cannot find that many, and returns how many.
-	// The release may complete after Free has returned; calls in the meantime count the same bytes
-	// again.
+	Heap  bool // whether Free frees heap memory, which lowers Used only after the next collection
+	// Free releases about excess bytes, or fewer if it cannot find that many. It returns the number
+	// of bytes. The release may complete after Free has returned; calls in the meantime count the
+	// same bytes again.
 	Free func(excess int64) int64
 }
 
@@ -71,7 +72,7 @@ type Budget struct {
 	high     atomic.Int64 // the maximum of Used so far
 
 	refused atomic.Int64
-	taken   []atomic.Int64 // by step: how often it freed something
+	taken   []atomic.Int64 // by step: number of times that it freed something
 
 	freeing chan struct{} // holds one element: the right to run the steps
 
@@ -102,17 +103,17 @@ func (b *Budget) Add(steps ...Step) {
 	b.taken = make([]atomic.Int64, len(b.steps))
 }
 
-// Limit returns the budget.
+// Limit returns the budget in bytes.
 func (b *Budget) Limit() int64 { return b.limit }
 
-// mark returns the threshold of n sixteenths, in bytes.
+// mark returns n sixteenths of the budget, in bytes.
 func (b *Budget) mark(n int) int64 { return b.limit / sixteenths * int64(n) }
 
 // Used returns the number of bytes in use.
 func (b *Budget) Used() int64 { return b.pool.Stats().InUse + b.heap.Load() }
 
-// retryAfter is when a refused client should try again. By then, clients that held too much have
-// been disconnected.
+// retryAfter is the time after which a refused client should try again. By then, clients that held
+// too much have been disconnected.
 const retryAfter = 5 * time.Second
 
 // Short returns a refusal for lack of memory, with a reason for the client.
@@ -134,7 +135,7 @@ func (b *Budget) Admit() error {
 	return nil
 }
 
-// Check frees memory if too much is in use. Goroutines call it before they allocate.
+// Check frees memory if too much is in use. Goroutines call it before they allocate. It may block.
 func (b *Budget) Check() {
 	if b == nil {
 		return
@@ -168,7 +169,7 @@ func (b *Budget) free() {
 	if st := b.pool.Stats(); b.heap.Load()+st.InUse+st.Idle > b.mark(trimAbove) && st.Idle > 0 {
 		b.pool.Trim()
 	}
-	// The collection that was running when memory was freed may still have counted it.
+	// A collection that was running when memory was freed may still have counted that memory.
 	if b.cycles.Load() > b.promisedIn+1 {
 		b.promised.Store(0)
 	}
@@ -188,8 +189,8 @@ func (b *Budget) free() {
 		}
 		if n > 0 && time.Since(b.lastCare) > time.Second {
 			b.lastCare = time.Now()
-			// In another goroutine, because the log may block, and publishers are waiting for this
-			// one.
+			// The log is written in another goroutine, because it may block, and publishers wait
+			// for this goroutine.
 			go b.log.Warn("memory is short", "step", s.Name, "freed", n, "used", used, "budget",
 				b.limit)
 		}
@@ -204,7 +205,7 @@ type Stats struct {
 	Heap    int64            // the part of Used outside the pool
 	Mapped  int64            // memory obtained from the system, including idle blocks and garbage
 	Refused int64            // clients refused by Admit
-	Taken   map[string]int64 // by step: how often it freed something
+	Taken   map[string]int64 // by step: number of times that it freed something
 }
 
 // Stats returns a snapshot.

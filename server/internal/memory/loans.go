@@ -11,7 +11,7 @@ import (
 type Loans struct {
 	mu    lock.Mutex
 	list  list.List // of *Loan, least recently renewed first
-	bytes int64     // the sum over the list
+	bytes int64     // sum of the loans in list
 	going int64     // bytes of ended loans that are not yet done
 }
 
@@ -25,20 +25,20 @@ type Loan struct {
 	ended chan struct{} // nil, or a channel that is closed when end has returned
 }
 
-// ErrFull refuses a response because other responses hold all the memory for responses, and all of
-// them make progress.
+// ErrFull is the refusal of a response because other responses hold all the memory for responses,
+// and all of them make progress.
 var ErrFull = Short(
 	"answers that clients have not taken yet hold as much memory as they may").After(time.Second)
 
-// Add records a response that holds bytes. The function end must make the response end soon,
-// without waiting for it. The response calls Done when it has ended.
+// Add records a response that holds the given number of bytes. The function end must make the
+// response end soon, without waiting for the end. The response must call Done when it has ended.
 func (l *Loans) Add(bytes int64, end func()) *Loan {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.add(bytes, end)
 }
 
-// add is Add with l.mu held.
+// add is Add for callers that hold l.mu.
 func (l *Loans) add(bytes int64, end func()) *Loan {
 	loan := &Loan{of: l, since: time.Now(), bytes: bytes, end: end}
 	loan.place = l.list.PushBack(loan)
@@ -66,7 +66,8 @@ func (l *Loans) AddWithin(limit int64, after time.Duration, bytes int64, end fun
 	return loan, nil
 }
 
-// Grow adds bytes to a Loan, on the terms of AddWithin.
+// Grow adds bytes to a Loan. It makes room like AddWithin, and returns ErrFull if there is not
+// enough room or the Loan has been ended.
 func (loan *Loan) Grow(limit int64, after time.Duration, bytes int64) error {
 	if loan == nil {
 		return nil
@@ -87,13 +88,13 @@ func (loan *Loan) Grow(limit int64, after time.Duration, bytes int64) error {
 	return nil
 }
 
-// fits reports whether there is room for bytes more. The caller holds l.mu.
+// fits reports whether there is room for the given number of further bytes. The caller holds l.mu.
 func (l *Loans) fits(limit, bytes int64) bool {
 	return limit == 0 || l.bytes-l.going+bytes <= limit && l.bytes+bytes <= 2*limit
 }
 
-// makeRoom picks Loans to end so that bytes more fit. The caller holds l.mu, and passes the result
-// to endAll after unlocking.
+// makeRoom selects Loans to end so that the given number of further bytes fit. The caller holds
+// l.mu, and passes the result to endAll after unlocking.
 func (l *Loans) makeRoom(limit int64, after time.Duration, bytes int64) []*Loan {
 	excess := l.bytes - l.going + bytes - limit
 	if limit == 0 || excess <= 0 {
@@ -103,7 +104,7 @@ func (l *Loans) makeRoom(limit int64, after time.Duration, bytes int64) []*Loan 
 	return ending
 }
 
-// expire picks Loans that have not been renewed for longer than after, oldest first, until they
+// expire selects Loans that have not been renewed for longer than after, oldest first, until they
 // hold excess bytes. If again is set, Loans that have already been ended count towards excess. The
 // caller holds l.mu, and passes the result to endAll after unlocking.
 func (l *Loans) expire(excess int64, after time.Duration, again bool) (ending []*Loan,
@@ -125,7 +126,7 @@ func (l *Loans) expire(excess int64, after time.Duration, again bool) (ending []
 	return ending, freed
 }
 
-// endAll ends the Loans.
+// endAll calls the end functions of the Loans.
 func endAll(ending []*Loan) {
 	for _, loan := range ending {
 		loan.end()

@@ -2,7 +2,7 @@ package memory
 
 import "runtime/metrics"
 
-// runtimeStats are figures of the Go runtime.
+// runtimeStats has values of the Go runtime's metrics.
 type runtimeStats struct {
 	samples [10]metrics.Sample
 
@@ -11,7 +11,7 @@ type runtimeStats struct {
 	objects   int64  // heap memory including garbage
 	overhead  int64  // stacks, and the runtime's own memory
 	mapped    int64  // all memory obtained from the system
-	allocated int64  // cumulative
+	allocated int64  // bytes allocated since the start
 }
 
 func newRuntimeStats() (r runtimeStats) {

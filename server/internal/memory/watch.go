@@ -15,15 +15,15 @@ const (
 	// collectAfter limits the age of the heap measurement when more than half of the budget is in
 	// use. After that, Run forces a collection; the runtime might not collect for two minutes.
 	collectAfter = time.Second
-	// giveEvery is the least interval between returns of unused memory to the system. Two intervals
-	// are less than a minute.
+	// giveEvery is the smallest interval between returns of unused memory to the system. Two
+	// intervals are less than a minute.
 	giveEvery = 20 * time.Second
-	// giveBytes is the least amount that is returned. Returning less is not worth the cost of
-	// obtaining it again.
+	// giveBytes is the smallest amount in bytes that is returned. Returning less is not worth the
+	// cost of obtaining it again.
 	giveBytes = 32 << 20
 )
 
-// Run watches memory until ctx ends.
+// Run measures and frees memory until ctx ends.
 func (b *Budget) Run(ctx context.Context) {
 	if b == nil {
 		return
@@ -34,7 +34,7 @@ func (b *Budget) Run(ctx context.Context) {
 	r := newRuntimeStats()
 	var collected, given time.Time
 	var cycle uint64
-	var allocated int64 // when memory was last returned, or found not worth returning
+	var allocated int64 // r.allocated when memory was last returned, or found not worth it
 	for {
 		select {
 		case <-ctx.Done():
@@ -93,8 +93,8 @@ func (b *Budget) afterGC() (stop func()) {
 	return func() { stopped.Store(true) }
 }
 
-// bound corrects the measurement: the memory in use cannot exceed that of all objects, including
-// garbage.
+// bound corrects the measurement of the heap: the memory in use cannot exceed the size of all
+// objects, including garbage.
 func (b *Budget) bound(r *runtimeStats) {
 	st := b.pool.Stats()
 	if most := max(0, r.objects-st.InUse-st.Idle) + r.overhead; b.heap.Load() > most {

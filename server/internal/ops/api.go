@@ -8,7 +8,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/access"
 )
 
-// ServeStreams serves GET /api/streams. Publishers' addresses are meant for the operator: they are
+// ServeStreams serves GET /api/streams. Publishers' addresses are for the operator only: they are
 // included only if other machines cannot reach the server, and never for a request through a proxy.
 // A request from another node gets only this node's own streams.
 func (o *Observer) ServeStreams(w http.ResponseWriter, r *http.Request) {

@@ -1,4 +1,4 @@
-// Package ops reports what a server does, and carries out its operator's commands. It serves the
+// Package ops reports the state of a server, and executes its operator's commands. It serves the
 // metrics, /api/streams with the reports of the other cluster nodes, and the operator's requests
 // about single streams and viewers.
 //

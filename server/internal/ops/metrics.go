@@ -15,7 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// metricsBytes is the memory of a response to /metrics, in addition to what any request needs.
+// metricsBytes is the memory in bytes of a response to /metrics, in addition to the memory that
+// every request needs.
 const metricsBytes = 128 << 10
 
 // Metrics returns the handler of /metrics.
@@ -35,8 +36,8 @@ func (o *Observer) Metrics() http.HandlerFunc {
 }
 
 // A collector exports the server's counters to Prometheus. Stream names are not used as labels,
-// because publishers choose them, and the number of time series would be unlimited. For single
-// streams there is /api/streams.
+// because publishers choose them, and the number of time series would be unlimited. Values of
+// single streams are in /api/streams.
 type collector struct{ of *Observer }
 
 // Describe sends nothing, which makes this an unchecked collector.
@@ -131,7 +132,7 @@ func (c scrape) addStreams(st live.Stats) {
 	c.gauge("kept_bytes", "Bytes of streams that are kept for viewers.", st.KeptBytes)
 }
 
-// memoryOwners returns the bytes in use or idle, by owner.
+// memoryOwners returns the bytes that are in use or idle, by owner.
 func (o *Observer) memoryOwners(streams live.Stats, heap int64) map[string]int64 {
 	pool, downloads, blobs := millrace.DefaultPool().Stats(), o.Files.BlockBytes(),
 		o.Blobs.BlockBytes()
@@ -248,7 +249,7 @@ func (c scrape) refusals(r *access.Refusals) {
 	}
 }
 
-// addHook reports the requests to the hook. h may be nil.
+// addHook reports the requests to the hook. h may be nil. Then it reports nothing.
 func (c scrape) addHook(h *hook.Client) {
 	if h == nil {
 		return

@@ -17,15 +17,16 @@ import (
 )
 
 const (
-	// reportFresh is how long the reports of other nodes are reused. Pages ask once a second.
+	// reportFresh is the time for which the reports of other nodes are reused. Pages request them
+	// once a second.
 	reportFresh = time.Second
-	// reportTimeout is how long a node may take to answer. A slower node is reported as not
+	// reportTimeout is the time that a node may take to answer. A slower node is reported as not
 	// answering, so that it does not delay the page.
 	reportTimeout = 2 * time.Second
-	// reportBytes limits the size of an answer: enough for some 5,000 streams.
+	// reportBytes limits the size of an answer in bytes. It is enough for some 5,000 streams.
 	reportBytes = 4 << 20
-	// reportAsked limits concurrent requests to nodes and, together with reportBytes, the memory of
-	// their answers.
+	// reportAsked limits the number of concurrent requests to nodes. Together with reportBytes it
+	// limits the memory of the answers.
 	reportAsked = 8
 	// reportStreams limits the number of streams over all nodes. Nodes beyond the limit are listed
 	// without their streams.
@@ -36,20 +37,20 @@ var errTooManyStreams = errors.New("too many streams in total to be listed here"
 
 // nodes fetches the reports of the other nodes. Callers within reportFresh share the result.
 type nodes struct {
-	peers func() []string // returns the other nodes' addresses, sorted
+	peers func() []string // returns the addresses of the other nodes, sorted
 	from  func(node, path string) cluster.Fetch
 
-	proven func(node string) bool // whether the node has proved that it is one
+	proven func(node string) bool // reports whether a node has proved that it is one
 
-	mu   lock.Mutex // held during requests to nodes, which reportTimeout limits
-	at   time.Time  // when last was fetched
+	mu   lock.Mutex // held during requests to nodes, for which reportTimeout is the limit
+	at   time.Time  // time at which last was fetched
 	last []NodeReport
-	// Keyed by node. A node that is not proven is not asked again for failedPause.
+	// Failures by node. A node that has not proved itself gets no further request for failedPause.
 	failed map[string]failedReport
 }
 
-// failedPause is how long an unproven node is not asked again after a failure. Anyone who may use
-// PUBLISH in Redis can invent nodes.
+// failedPause is the time after a failure for which a node that has not proved itself gets no
+// request. Anyone who may use PUBLISH in Redis can invent nodes.
 const failedPause = 5 * time.Second
 
 type failedReport struct {
@@ -58,7 +59,7 @@ type failedReport struct {
 }
 
 // get returns a report for each of the other nodes, sorted by address. The caller must not modify
-// it. A node that has not answered when ctx ends has an error in place of its report.
+// the result. For a node that has not answered when ctx ends, the report has only an error.
 func (n *nodes) get(ctx context.Context) []NodeReport {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -99,7 +100,7 @@ func (n *nodes) get(ctx context.Context) []NodeReport {
 	return list
 }
 
-// noteFailed records when nodes started to fail. The caller holds mu.
+// noteFailed records the time at which nodes started to fail. The caller holds mu.
 func (n *nodes) noteFailed(list []NodeReport) {
 	failed := make(map[string]failedReport)
 	for _, r := range list {
@@ -115,7 +116,7 @@ func (n *nodes) noteFailed(list []NodeReport) {
 	n.failed = failed
 }
 
-// ask fetches and fills in the report of one node.
+// ask requests the report of one node and fills in report.
 func (n *nodes) ask(ctx context.Context, report *NodeReport) error {
 	out, err := n.from(report.Node, "/api/streams")(ctx, func(size int64) error {
 		if size > reportBytes {
@@ -136,8 +137,8 @@ func (n *nodes) ask(ctx context.Context, report *NodeReport) error {
 	return nil
 }
 
-// read decodes a node's answer one stream at a time, up to reportStreams: an answer of a few
-// megabytes could list a million of them.
+// read decodes the streams in a node's answer one at a time, up to reportStreams: an answer of a
+// few megabytes could list a million of them.
 func (r *NodeReport) read(answer io.Reader) error {
 	dec := json.NewDecoder(answer)
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
@@ -166,7 +167,7 @@ func (r *NodeReport) read(answer io.Reader) error {
 
 func (r *NodeReport) readStreams(dec *json.Decoder) error {
 	if t, err := dec.Token(); err != nil || t != json.Delim('[') {
-		return err // err, or nil for a JSON null
+		return err // err is nil for a JSON null
 	}
 	for dec.More() {
 		if len(r.Streams) == reportStreams {

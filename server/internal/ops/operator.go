@@ -60,11 +60,11 @@ func (o *Operator) Stream(w http.ResponseWriter, r *http.Request) {
 }
 
 const (
-	// refuseEnded is how long the publishers of an ended stream are refused by default. It is long
-	// enough for the encoder's user to notice.
+	// refuseEnded is the default time for which the publishers of an ended stream are refused. It
+	// is long enough for the encoder's user to notice.
 	refuseEnded = time.Minute
-	// maxRefuseEnded limits how long publishers may be refused, so that every refusal expires some
-	// day.
+	// maxRefuseEnded limits the time for which publishers may be refused, so that every refusal
+	// expires.
 	maxRefuseEnded = 30 * 24 * time.Hour
 )
 
@@ -82,8 +82,8 @@ func (o *Operator) EndStream(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	// The name may be a typo. A name may be refused in advance, but only if the request says for
-	// how long.
+	// The name may be a typo. A name may be refused in advance, but only if the request states the
+	// time.
 	if _, here := o.streams.Stream(name); !here && text == "" {
 		o.refusals.Refuse(access.Reader, w, r,
 			refuse.New(http.StatusNotFound, "no stream %.200q", name))
@@ -101,8 +101,8 @@ func (o *Operator) EndStream(w http.ResponseWriter, r *http.Request) {
 	o.log.Info(what, "stream", name, "was", ended, "refused for", lasts, "client", r.RemoteAddr)
 	writeJSON(w, struct {
 		Stream  string  `json:"stream"`
-		Ended   bool    `json:"ended"`           // the stream existed
-		Refused float64 `json:"refused_seconds"` // how long its publishers are refused
+		Ended   bool    `json:"ended"`           // whether the stream existed
+		Refused float64 `json:"refused_seconds"` // time for which its publishers are refused
 	}{name, ended, lasts.Seconds()})
 }
 

@@ -17,33 +17,35 @@ import (
 	"github.com/millrace-io/millrace/server/internal/store"
 )
 
-// An Observer reports the state of a server. It only reads the parts that its fields refer to.
+// An Observer reports the state of a server. It only reads the parts of the server to which its
+// fields refer.
 type Observer struct {
 	Version string
-	Self    string // this server's address for the other nodes of its cluster; "" without a cluster
+	Self    string // this server's address for other cluster nodes; "" without a cluster
 	Started time.Time
 	Log     *slog.Logger
 
 	Hub         *live.Hub
 	Acceptor    *rtmp.Acceptor
-	Gate        *access.Gate // of the main listener
+	Gate        *access.Gate // gate of the main listener
 	Refusals    *access.Refusals
 	Budget      *answer.Budget
 	Connections *Connections
 	Addresses   *address.Table // accounts of the limits per address
 	RTMP, RTMPS Port
 	Files       *store.Files    // nil if no files are served
-	Blobs       *store.Blobs    // nil if there are no blobs
+	Blobs       *store.Blobs    // nil if there is no blob store
 	Records     *record.Archive // nil if nothing is recorded
 	Hook        *hook.Client    // nil if there is no hook
 	Cluster     *Cluster        // nil without a cluster
-	Draining    context.Context // when it ends, requests to other nodes are cancelled
+	Draining    context.Context // requests to other nodes are cancelled when it ends
 }
 
-// A Port describes an RTMP listener for the page. The zero value means that there is no listener.
+// A Port describes an RTMP listener for the web page. The zero value means that there is no such
+// listener.
 type Port struct {
 	Number   int
-	Loopback bool // reachable from this machine only
+	Loopback bool // whether only this machine can reach it
 }
 
 // Connections counts the connections of the main listener, except HTTP/1 viewers.

@@ -21,7 +21,7 @@ type Report struct {
 type ServerReport struct {
 	MemoryOwners map[string]int64 `json:"memory_by_owner"` // the metric memory_owner_bytes
 
-	// Operator is set if the client is an operator: it is on this machine, or uses the admin
+	// Operator is set if the client is an operator: it connects from this machine or uses the admin
 	// listener.
 	Operator bool `json:"operator"`
 
@@ -32,10 +32,10 @@ type ServerReport struct {
 	Streams  int     `json:"streams"`
 	Viewers  int     `json:"viewers"`
 	BytesOut int64   `json:"bytes_out"`
-	Memory   int64   `json:"memory_bytes"`      // in use
+	Memory   int64   `json:"memory_bytes"`      // bytes in use
 	MemoryOf int64   `json:"memory_budget"`     // 0 if there is no budget
 	MemoryHi int64   `json:"memory_high_water"` // the maximum of Memory so far
-	Files    string  `json:"files"`             // off, named (files but no listings) or listed
+	Files    string  `json:"files"`             // off, named (files without listings) or listed
 	Blobs    bool    `json:"blobs"`             // whether /blobs/ is enabled
 	Publish  string  `json:"publish"`           // who may publish: open, token, hook or off
 	Read     string  `json:"read"`              // who may watch: open or token
@@ -48,7 +48,7 @@ type ServerReport struct {
 	RTMPSLoopback bool `json:"rtmps_loopback"` // the same for the RTMPS listener
 }
 
-// A NodeReport is the report of another node, or the error that takes its place.
+// A NodeReport is the report of another node, or the error if there is no report.
 type NodeReport struct {
 	Node    string            `json:"node"`
 	Error   string            `json:"error,omitempty"`
@@ -56,7 +56,8 @@ type NodeReport struct {
 	Streams []live.StreamInfo `json:"streams"`
 }
 
-// streamBytes is the memory of one stream's or viewer's entry, both as a value and as JSON.
+// streamBytes is the memory in bytes of the entry of one stream or viewer, both as a value and as
+// JSON.
 const streamBytes = 2 << 10
 
 // nodeStreams returns the number of streams in the reports of other nodes.
@@ -67,8 +68,8 @@ func (r *Report) nodeStreams() (n int) {
 	return n
 }
 
-// hideAddresses removes the publishers' addresses. It copies what it changes, because other reports
-// share the slices.
+// hideAddresses removes the publishers' addresses. It copies the slices that it changes, because
+// other reports share them.
 func (r *Report) hideAddresses() {
 	hideAddresses(r.Streams)
 	r.Nodes = slices.Clone(r.Nodes)
@@ -94,7 +95,7 @@ func writeJSON(w http.ResponseWriter, v any) {
 	}
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
-	// The length lets another node see whether it has received everything.
+	// The length lets another node detect an incomplete response.
 	h.Set("Content-Length", strconv.Itoa(len(text)+1))
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// A scrape sends metrics to a Prometheus registry. Their names are given without the prefix
+// A scrape sends metrics to a Prometheus registry. Its methods take names without the prefix
 // millrace_.
 type scrape struct{ to chan<- prometheus.Metric }
 

@@ -16,22 +16,22 @@ import (
 )
 
 const (
-	// burst is how many seconds' worth of its rate an address may use at once. A web page, or an
-	// HLS segment, arrives in one piece, and all viewers in an office open a stream in the same
-	// minute.
+	// burst is the time whose traffic at the limited rate an address may use at once. A web page or
+	// an HLS segment arrives in one piece, and all viewers in an office may open a stream in the
+	// same minute.
 	burst = 5 * time.Second
 
-	// refuseAfter is how far an address may be above its rate before its requests are refused.
-	// Downloads slow down at burst already, so that one download does not block other requests of
-	// its address. Viewers are not slowed down.
+	// refuseAfter is the excess over its rate, as a time at that rate, above which requests of an
+	// address are refused. Downloads already slow down at burst, so that one download does not
+	// block other requests of its address. Viewers are not slowed down.
 	refuseAfter = 2 * burst
 
-	// mostAhead limits how long an address is refused after its traffic has stopped.
+	// mostAhead limits the time for which an address is refused after its traffic has stopped.
 	mostAhead = 3 * burst
 
-	// maxIdle limits the remembered addresses without a connection, at some 200 bytes each. The
-	// longest idle ones are dropped: a limit per address does not stop a client that changes its
-	// address that often.
+	// maxIdle limits the number of remembered addresses without a connection. Each takes some 200
+	// bytes. Above the limit, the addresses that have been idle longest are forgotten: a limit per
+	// address does not stop a client that changes its address that often.
 	maxIdle = 64 << 10
 )
 
@@ -42,8 +42,8 @@ type Limits struct {
 	Bytes       int64 // bytes per second
 }
 
-// refused returns the refusal of a client for a limit of its address. The client may retry after
-// the given time.
+// refused returns the refusal of a client because of a limit of its address. The client may retry
+// after the given time.
 func refused(after time.Duration, format string, args ...any) *refuse.Refusal {
 	return refuse.New(http.StatusTooManyRequests, format, args...).For(refuse.Address).After(after)
 }
@@ -55,7 +55,7 @@ type Table struct {
 
 	mu       lock.Mutex
 	accounts map[netip.Addr]*Account
-	idle     list.List // of *Account without holders; the most recently held one is last
+	idle     list.List // of *Account: those without holders; the most recently held one is last
 }
 
 // New returns an empty Table.
@@ -78,21 +78,20 @@ type Account struct {
 
 	table *Table
 	key   netip.Addr
-	bytes atomic.Int64  // when the sent bytes will be within the rate; see Table.now
+	bytes atomic.Int64  // time at which the sent bytes will be within the rate; see Table.now
 	turn  chan struct{} // held by the download that waits for its next bytes
 
 	// Guarded by table.mu.
 	held    int
-	place   *list.Element // in table.idle, or nil
-	viewers int64         // when the new viewers will be within the rate
+	place   *list.Element // element in table.idle, or nil
+	viewers int64         // time at which the new viewers will be within the rate
 	waiting int           // requests between StartRequest and EndRequest
 
-	// Known HLS players, and until when they are known; at most maxSessions.
-	sessions map[uint64]int64
+	sessions map[uint64]int64 // known HLS players, with their expiry times; at most maxSessions
 }
 
 const (
-	// sessionTime is how long an HLS player without requests stays known.
+	// sessionTime is the time that an HLS player without requests stays known.
 	sessionTime = time.Minute
 	// maxSessions limits the known HLS players of an address. Each request of any further player
 	// counts as a new viewer.
@@ -103,8 +102,8 @@ const (
 // clients of other addresses.
 const FairShare = 8
 
-// Key returns the address that a client is counted under: an IPv4 address unchanged, and the /64
-// network of an IPv6 address, because one client may have all of it.
+// Key returns the address under which a client is counted. An IPv4 address is unchanged. For an
+// IPv6 address it is the /64 network, because one client may have all of that network.
 func Key(a netip.Addr) netip.Addr {
 	if a = a.Unmap().WithZone(""); a.Is4() {
 		return a
@@ -117,8 +116,8 @@ func Key(a netip.Addr) netip.Addr {
 }
 
 // Acquire returns the account of an address for a new connection, or a [refuse.Refusal]. The caller
-// ends it with Release. The account is nil if there are no limits, and for programs on this
-// machine.
+// must call Release on the account. The account is nil if there are no limits, and for programs on
+// this machine.
 func (t *Table) Acquire(a netip.Addr) (*Account, error) {
 	l := *t.limits.Load()
 	if l == (Limits{}) || !a.IsValid() || a.Unmap().IsLoopback() {
@@ -144,7 +143,7 @@ func (t *Table) Acquire(a netip.Addr) (*Account, error) {
 	return acct, nil
 }
 
-// Release undoes Acquire.
+// Release ends what Acquire began.
 func (a *Account) Release() {
 	if a == nil {
 		return
@@ -188,7 +187,7 @@ func (a *Account) Viewer() error {
 	return a.addViewer(rate)
 }
 
-// addViewer is Viewer with table.mu held.
+// addViewer is Viewer for callers that hold table.mu.
 func (a *Account) addViewer(rate int) error {
 	at := a.table.now()
 	after := max(a.viewers, at) + cost(1, int64(rate))
@@ -227,9 +226,9 @@ func (a *Account) Player(id uint64, begins bool) error {
 	return nil
 }
 
-// StartRequest counts a request that may wait for long, until EndRequest, or returns a
-// [refuse.Refusal]. The limit is that of connections, because one HTTP/2 connection carries many
-// requests.
+// StartRequest counts a request that may wait for a long time, or returns a [refuse.Refusal]. The
+// request counts until EndRequest. The limit is that of connections, because one HTTP/2 connection
+// carries many requests.
 func (a *Account) StartRequest() error {
 	if a == nil {
 		return nil
@@ -246,7 +245,7 @@ func (a *Account) StartRequest() error {
 	return nil
 }
 
-// EndRequest undoes StartRequest.
+// EndRequest ends what StartRequest began.
 func (a *Account) EndRequest() {
 	if a == nil {
 		return
@@ -308,7 +307,7 @@ func (a *Account) Pace(ctx context.Context, n int64) {
 	}
 }
 
-// wait returns how long the address must wait before it may receive more bytes.
+// wait returns the time for which the address must wait before it may receive more bytes.
 func (a *Account) wait() time.Duration {
 	if a.table.limits.Load().Bytes == 0 {
 		return 0
@@ -328,7 +327,7 @@ type Stats struct {
 	Idle int // remembered addresses without a connection
 }
 
-// Stats describes t.
+// Stats returns the numbers of addresses in t.
 func (t *Table) Stats() Stats {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -337,7 +336,7 @@ func (t *Table) Stats() Stats {
 
 type contextKey struct{}
 
-// A Holder has an account, or gets one when it is asked.
+// A Holder returns its account. It may create the account when Account is called.
 type Holder interface{ Account() *Account }
 
 // Account implements [Holder].

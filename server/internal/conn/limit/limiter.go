@@ -10,7 +10,7 @@ import (
 
 // A Limiter admits a limited number of holders at a time, and refuses others with an error.
 type Limiter struct {
-	// Invariants, while mu is not held:
+	// Invariants while mu is not held:
 	//
 	//	0 ≤ held
 	//	empty is closed if, and only if, closed and held == 0
@@ -26,23 +26,24 @@ type Limiter struct {
 	empty   chan struct{}
 }
 
-// New returns a Limiter for at most limit holders. Acquire returns full above the limit, and ending
-// after Close.
+// New returns a Limiter for at most limit holders. Acquire returns the error full at the limit, and
+// the error ending after Close.
 func New(limit int, full, ending error) *Limiter {
 	return &Limiter{limit: limit, full: full, ending: ending, empty: make(chan struct{})}
 }
 
-// SetLimit replaces the arguments of New. Holders above a lower limit stay.
+// SetLimit replaces the arguments limit and full of New. If the limit becomes lower, the present
+// holders stay.
 func (l *Limiter) SetLimit(limit int, full error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.limit, l.full = limit, full
 }
 
-// Acquire admits a holder, which calls Release later, or returns the error that refuses it.
+// Acquire admits a holder, which must call Release later, or returns the error of the refusal.
 func (l *Limiter) Acquire() error { return l.acquire(false) }
 
-// Force is Acquire without the limit, for a few privileged holders.
+// Force is Acquire without the limit. It is for a few privileged holders.
 func (l *Limiter) Force() error { return l.acquire(true) }
 
 func (l *Limiter) acquire(above bool) error {
@@ -59,7 +60,7 @@ func (l *Limiter) acquire(above bool) error {
 	return nil
 }
 
-// Release undoes Acquire or Force.
+// Release ends what Acquire or Force began.
 func (l *Limiter) Release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,7 +77,7 @@ func (l *Limiter) Held() int {
 	return l.held
 }
 
-// Refused returns how many holders were refused at the limit so far.
+// Refused returns the number of holders that were refused at the limit so far.
 func (l *Limiter) Refused() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -96,8 +97,8 @@ func (l *Limiter) Close() <-chan struct{} {
 	return l.empty
 }
 
-// Grace is how long goroutines may take to end when nothing holds them up. A publisher's goroutine
-// reads its connection once per latency bound, which is at most a second.
+// Grace is the time that goroutines may take to end when nothing delays them. A publisher's
+// goroutine reads its connection once per latency bound, which is at most a second.
 const Grace = 3 * time.Second
 
 // Await waits until done is closed, but at most for Grace: a bug must not keep the process from

@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	maxV1 = 107 // the longest version 1 header, according to the protocol
-	minV2 = 16  // the bytes of a version 2 header that give its length
+	maxV1 = 107 // the longest version 1 header in bytes, according to the protocol
+	minV2 = 16  // the bytes of a version 2 header up to its length field, inclusive
 
-	// maxV2 limits a header of version 2: addresses have at most 216 bytes, and other fields some
-	// hundred.
+	// maxV2 limits the length of a version 2 header in bytes: addresses have at most 216 bytes, and
+	// other fields some hundred.
 	maxV2 = 4 << 10
 )
 
@@ -25,7 +25,7 @@ func init() {
 }
 
 // headerLen returns the length of the header at the start of p, or 0 if p does not start with a
-// header. It sets more if it needs more bytes to tell.
+// header. If p is too short to decide, it sets more.
 func headerLen(p []byte) (n int, more bool, err error) {
 	v1, v2 := []byte("PROXY "), proxyproto.SIGV2
 	switch {

@@ -19,7 +19,7 @@ import (
 // Config configures the connections of a Listener.
 type Config struct {
 	Trusted   *atomic.Pointer[Trusted]
-	Timeout   time.Duration // how long to wait for the header
+	Timeout   time.Duration // time limit for the arrival of the header
 	Addresses *address.Table
 	// When it ends, connections stop waiting for a header; nil means never.
 	Ends context.Context
@@ -52,25 +52,24 @@ func newConn(tcp *net.TCPConn, cfg *Config) *Conn {
 	peer := AddrOf(c.remote)
 	if c.trusted = cfg.Trusted.Load().Has(peer); !c.trusted {
 		c.direct = true
-		// Now rather than at the first Read, so that a client that sends nothing is counted too.
-		c.open(peer)
+		c.open(peer) // here, so that a client that sends nothing is counted too
 	}
 	return c
 }
 
-// A Conn is a TCP connection that reports the client address forwarded by a proxy. The first call
-// of RemoteAddr or Read waits until the header has arrived, or it is certain that there is none. If
-// the peer is a trusted proxy, the other methods wait too. Conn reads no bytes beyond the header,
-// so the TCPConn may be used in place of c afterwards, except for Close.
+// A Conn is a TCP connection whose RemoteAddr is the client address that a proxy has forwarded. The
+// first call of RemoteAddr or Read waits until the header has arrived, or until it is certain that
+// there is none. If the peer is a trusted proxy, the other methods wait too. Conn reads no bytes
+// beyond the header, so the TCPConn may be used in place of c afterwards, except for Close.
 type Conn struct {
 	*net.TCPConn
 	cfg    *Config
-	direct bool // the peer is the client
+	direct bool // whether the peer is the client
 
 	once    sync.Once // guards the fields below, unless the peer is the client
 	remote  net.Addr
 	trusted bool
-	above   error // the limit of its address that the connection exceeds
+	above   error // error if the connection exceeds a limit of its address
 
 	err error // why the connection is closed; set under once
 
@@ -79,9 +78,9 @@ type Conn struct {
 	account *address.Account // nil if it has no limits
 	kept    *address.Account // the account of the request that has taken over the connection
 
-	// Flags for the HTTP server.
+	// State for the HTTP server.
 	Hijacked  atomic.Bool
-	IdleSince atomic.Int64 // in ns, when it began to wait for a request; 0 while it serves one
+	IdleSince atomic.Int64 // start of the wait for a request, in ns; 0 while it serves one
 }
 
 // badHeader returns the refusal of a connection whose PROXY header is invalid.
@@ -106,7 +105,7 @@ func (c *Conn) await() error {
 			c.remote = client
 			c.trusted = c.cfg.Trusted.Load().Has(AddrOf(client))
 		}
-		if c.direct || c.trusted { // it is already counted, or it carries many clients
+		if c.direct || c.trusted { // the connection is already counted, or it carries many clients
 			return
 		}
 		c.open(AddrOf(c.remote))
@@ -132,7 +131,7 @@ func (c *Conn) open(a netip.Addr) {
 	c.account = account
 }
 
-// readHeader returns the address in the header, or nil if there is no header.
+// readHeader returns the client's address from the header, or nil if there is no header.
 func (c *Conn) readHeader() (client net.Addr, err error) {
 	_ = c.SetReadDeadline(time.Now().Add(c.cfg.Timeout))
 	cut := func() bool { return true }
@@ -176,8 +175,8 @@ func (c *Conn) RemoteAddr() net.Addr {
 	return c.remote
 }
 
-// Above returns the error to refuse requests with if the client's address has too many connections,
-// and nil otherwise.
+// Above returns an error if the client's address has too many connections, and nil otherwise.
+// Requests must be refused with that error.
 func (c *Conn) Above() error {
 	c.identify()
 	return c.above
@@ -197,7 +196,7 @@ func (c *Conn) Account() *address.Account {
 	return c.account
 }
 
-// Err returns why the connection was closed instead of being served, or nil.
+// Err returns the reason why the connection was closed instead of being served, or nil.
 func (c *Conn) Err() error { return c.await() }
 
 // Read implements net.Conn.
@@ -208,7 +207,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return c.TCPConn.Read(p)
 }
 
-// Keep makes Close release a, the account of a request that has taken over the connection.
+// Keep makes Close also release a, the account of a request that has taken over the connection.
 func (c *Conn) Keep(a *address.Account) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -232,10 +231,10 @@ func (c *Conn) Close() error {
 	return err
 }
 
-// NetConn returns the underlying connection, whose RemoteAddr is that of the proxy.
+// NetConn returns the underlying connection, whose RemoteAddr is the address of the proxy.
 func (c *Conn) NetConn() net.Conn { return c.TCPConn }
 
-// Of returns the Conn that c is, or that c's TLS runs over, or nil if there is none.
+// Of returns the Conn that c is or on which c's TLS runs. It returns nil if there is none.
 func Of(c net.Conn) *Conn {
 	for {
 		switch over := c.(type) {

@@ -35,7 +35,7 @@ func peekHeader(c *net.TCPConn) (n int, err error) {
 			}
 			var more bool
 			n, more, err = headerLen(p[:got])
-			return !more // false waits for the next bytes to arrive
+			return !more // on false, RawConn.Read waits for more bytes and repeats
 		}
 	})
 	if read != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/conn/address"
 )
 
-// Trusted lists the addresses of proxies whose headers are believed. The zero value is empty.
+// Trusted lists the addresses of proxies whose headers are trusted. The zero value is empty.
 type Trusted []netip.Prefix
 
 // ParseTrusted parses a comma-separated list of addresses and networks.
@@ -49,9 +49,9 @@ func (t Trusted) Has(a netip.Addr) bool {
 }
 
 // Client returns the client of a request that a trusted proxy forwards: the last address in
-// X-Forwarded-For that is not trusted. A client can forge the addresses before it. The result is
-// invalid if the header has no address. If an entry is not an address, Client returns the proxy
-// that added it.
+// X-Forwarded-For that is not trusted. A client can forge the addresses before that one. The result
+// is invalid if the header has no address. If an entry is not an address, Client returns the proxy
+// that added the entry.
 func (t Trusted) Client(h http.Header) (client netip.AddrPort) {
 	lines := h["X-Forwarded-For"]
 	for i := len(lines) - 1; i >= 0; i-- {
@@ -84,10 +84,10 @@ func parseAddr(text string) (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port()), err == nil
 }
 
-// KeyOf returns the key that connections from a are counted under; see [address.Key].
+// KeyOf returns the key under which connections from a are counted; see [address.Key].
 func KeyOf(a net.Addr) netip.Addr { return address.Key(AddrOf(a)) }
 
-// AddrOf returns the IP address of a, or the zero value.
+// AddrOf returns the IP address of a, or the zero value if a has none.
 func AddrOf(a net.Addr) netip.Addr {
 	if tcp, ok := a.(*net.TCPAddr); ok {
 		return tcp.AddrPort().Addr().Unmap()

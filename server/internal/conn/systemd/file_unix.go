@@ -12,8 +12,8 @@ import (
 )
 
 // file returns a duplicate of a listener's descriptor. It does not use the listener's File method,
-// which would put the shared socket into blocking mode: accept would then block in this process as
-// well as in the one that inherits the file.
+// because that would put the shared socket into blocking mode: accept would then block in this
+// process and in the process that inherits the file.
 func file(ln net.Listener) (*os.File, error) {
 	conn, ok := ln.(syscall.Conn)
 	if !ok {

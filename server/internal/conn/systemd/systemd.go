@@ -26,14 +26,14 @@ const (
 )
 
 const (
-	firstFD = 3 // the first inherited descriptor
+	firstFD = 3 // number of the first inherited descriptor
 	// The last descriptor is a pipe on which a successor reports that it is ready.
 	readyName = "successor"
 )
 
-// Inherited holds the listeners and the pipe that this process inherited.
+// Inherited has the listeners and the pipe that this process inherited.
 type Inherited struct {
-	// Listeners is keyed by the names in systemd's units. The caller owns the listeners.
+	// Listeners has the listeners by their names in systemd's units. The caller owns the listeners.
 	Listeners map[string]net.Listener
 
 	ready *os.File // nil if this process replaces no other
@@ -42,7 +42,7 @@ type Inherited struct {
 // Inherit returns the inherited listeners, of which there may be none. It must be called only once.
 func Inherit() (*Inherited, error) {
 	in := &Inherited{Listeners: make(map[string]net.Listener)}
-	// Only systemd sets the variable: a predecessor does not know the process ID of its successor
+	// Only systemd sets this variable: a predecessor does not know the process ID of its successor
 	// in advance.
 	if pid := os.Getenv(listenPID); pid != "" && pid != strconv.Itoa(os.Getpid()) ||
 		os.Getenv(listenFDs) == "" {
@@ -60,7 +60,7 @@ func Inherit() (*Inherited, error) {
 			in.ready = f
 			break
 		}
-		// FileListener duplicates the descriptor, and the duplicate is not passed on to child
+		// FileListener duplicates the descriptor. The duplicate is not inherited by child
 		// processes.
 		ln, err := net.FileListener(f)
 		_ = f.Close()
@@ -87,8 +87,8 @@ func (in *Inherited) Ready() error {
 	return errors.Join(err, in.ready.Close())
 }
 
-// Notify reports a state to systemd, in the format of sd_notify(3). It does nothing if systemd has
-// not asked for notifications.
+// Notify sends a state to systemd, in the format of sd_notify(3). It does nothing if systemd has
+// not requested notifications.
 func Notify(state string) error {
 	name := os.Getenv(notifySocket)
 	if name == "" {
@@ -102,9 +102,9 @@ func Notify(state string) error {
 	return errors.Join(err, conn.Close())
 }
 
-// Succeed starts cmd as the successor of this process, passes it the listeners, and waits until it
-// is ready. If cmd exits first, or ctx ends, Succeed kills cmd, and this process keeps its
-// listeners. A successor that is ready no longer depends on this process.
+// Succeed starts cmd as the successor of this process, passes it the listeners, and waits until the
+// successor is ready. If cmd exits before it is ready, or ctx ends, Succeed kills cmd, and this
+// process keeps its listeners. A successor that is ready no longer depends on this process.
 func Succeed(ctx context.Context, cmd *exec.Cmd, listeners map[string]net.Listener) error {
 	ready, itsReady, err := os.Pipe()
 	if err != nil {
@@ -136,7 +136,7 @@ func Succeed(ctx context.Context, cmd *exec.Cmd, listeners map[string]net.Listen
 	_ = itsReady.Close()
 	defer context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })()
 	if _, err := io.ReadFull(ready, make([]byte, len("ready"))); err == nil {
-		return nil // no Wait: this process exits first
+		return nil // without Wait, because this process exits first
 	}
 	_ = cmd.Process.Kill()
 	if err := cmd.Wait(); err != nil {

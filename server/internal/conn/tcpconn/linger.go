@@ -9,7 +9,7 @@ import (
 // LingerTime is the time limit for sending a final answer and for Linger after it.
 const LingerTime = 500 * time.Millisecond
 
-// lingerBytes is the most that Linger reads.
+// lingerBytes is the largest number of bytes that Linger reads.
 const lingerBytes = 1 << 20
 
 // Linger reads from conn for a short time after the last answer, until the client closes it. If the

@@ -9,8 +9,8 @@ import (
 )
 
 // Of returns the TCP connection underneath c, which may be c itself, or nil if there is none. It
-// looks through TLS and through [proxy.Conn]. Use the result to get and set TCP options, but not to
-// read or write.
+// unwraps TLS and [proxy.Conn]. Use the result to get and set TCP options, but not to read or
+// write.
 func Of(c net.Conn) *net.TCPConn {
 	for {
 		over, ok := c.(interface{ NetConn() net.Conn })
@@ -23,9 +23,9 @@ func Of(c net.Conn) *net.TCPConn {
 	return tcp
 }
 
-// Plain returns the TCP connection that c is, looking through [proxy.Conn], or nil if c is anything
-// else, such as a TLS connection. The result may be read from and written to, but the caller must
-// close c, not the result.
+// Plain returns the TCP connection that c is or that a [proxy.Conn] wraps. It returns nil if c is
+// anything else, such as a TLS connection. The result may be read from and written to, but the
+// caller must close c, not the result.
 func Plain(c net.Conn) *net.TCPConn {
 	switch c := c.(type) {
 	case *net.TCPConn:
@@ -47,7 +47,7 @@ func NewContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// FromContext returns the connection that a request arrived on, or nil.
+// FromContext returns the connection on which a request arrived, or nil.
 func FromContext(ctx context.Context) net.Conn {
 	c, _ := ctx.Value(connKey{}).(net.Conn)
 	return c

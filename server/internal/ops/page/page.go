@@ -1,5 +1,6 @@
-// Package page serves the web page at /, which lists the live streams and plays one of them. It is
-// plain HTML, CSS and JavaScript, embedded in the binary, and loads nothing from other servers.
+// Package page serves the web page at /, which lists the live streams and plays one of them. The
+// page is plain HTML, CSS and JavaScript, is embedded in the binary, and loads nothing from other
+// servers.
 //
 // The page polls api/streams, a JSON document from package ops, once a second.
 package page
@@ -19,8 +20,8 @@ import (
 //go:embed assets
 var files embed.FS
 
-// policy allows the page to load only from this server, and to run no inline scripts: publishers
-// choose the stream names that it shows. It may not be framed by other pages.
+// policy allows the page to load resources only from this server, and to run no inline scripts: the
+// page shows stream names, which publishers choose. Other pages may not frame the page.
 const policy = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
 
 type asset struct {
@@ -33,11 +34,11 @@ type asset struct {
 // 404 for every other path.
 func Handler() http.Handler { return handler("index.html", "admin.html") }
 
-// Admin is Handler for the operator's page, which lists clients, and ends streams, viewers and the
-// server.
+// Admin is like Handler, for the operator's page, which lists clients, and ends streams, viewers
+// and the server.
 func Admin() http.Handler { return handler("admin.html", "index.html") }
 
-// handler serves the page index at /, and no asset of the page other.
+// handler serves the page index at /. It does not serve the page other.
 func handler(index, other string) http.Handler {
 	assets := load(index, other)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -58,14 +59,15 @@ func handler(index, other string) http.Handler {
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
 		// The browser must revalidate its copy each time, because a new binary has a new page at
-		// the same URLs. If the caller has set "private", it stays.
+		// the same URLs. Add keeps the value "private" if the caller has set it.
 		h.Add("Cache-Control", "no-cache")
 		h.Set("ETag", a.etag)
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(a.body))
 	})
 }
 
-// types lists the content types of the assets. Those of package mime depend on the machine.
+// types lists the content types of the assets. It is used because the types of package mime depend
+// on the machine.
 var types = map[string]string{
 	".html": "text/html",
 	".css":  "text/css",
@@ -73,7 +75,7 @@ var types = map[string]string{
 	".svg":  "image/svg+xml",
 }
 
-// load returns the assets of the page index by URL path. It leaves out the page other.
+// load returns the assets of the page index by URL path, without the page other.
 func load(index, other string) map[string]asset {
 	entries, err := files.ReadDir("assets")
 	if err != nil {
