@@ -98,7 +98,7 @@ func runCopy(ctx context.Context, p *measure.Params) error {
 		"io.Copy MB/s", "chunk.Copy MB/s",
 		"speed, x io.Copy", "CPU, x io.Copy")
 	t.Bar = 4
-	t.Note = "Both ends are in this process, and CPU time is that of both. The first copies of each pair are compared with the source " +
+	t.Note = "Both ends are in this process, and CPU time is that of both. The first copies of each pair, by both, are compared with the source " +
 		"by checksum."
 	for _, pair := range pairs {
 		for _, size := range copySizes {
@@ -122,6 +122,13 @@ func (p pair) measure(ctx context.Context, size, rounds int, d time.Duration) ([
 	once, err := p.open(&c, size)
 	if err != nil {
 		return nil, err
+	}
+	for range checkedCopies / len(copiers) {
+		for _, by := range copiers {
+			if err := once(by.copy); err != nil {
+				return nil, fmt.Errorf("%s: %w", by.name, err)
+			}
+		}
 	}
 	var contenders []measure.Contender
 	for _, by := range copiers {
@@ -185,9 +192,9 @@ func connect(c *closers) (near, far *net.TCPConn, err error) {
 	return n.(*net.TCPConn), f.(*net.TCPConn), nil
 }
 
-// checkedCopies is the number of copies of a pair and size that are compared by checksum. They are
-// the first ones, during warm-up and calibration. Checking all copies would cost more than many of
-// the copies themselves.
+// checkedCopies is the number of copies of a pair and size that are compared by checksum: the first
+// ones, an equal number by each copier. Checking all copies would cost more than many of the copies
+// themselves.
 const checkedCopies = 4
 
 // arriving returns a function that makes a copy with send and waits until a goroutine has read its
