@@ -12,18 +12,19 @@ import "sync/atomic"
 // buf[:used] may be visible through shares and never changes. buf[used:] belongs to the writer, or,
 // once no writer is left, to the holder of every share there is (see Chain.AppendCopy).
 //
-// state packs two numbers into one word, so that a handle can be checked and a count changed
-// together:
+// state packs two numbers into one word. One atomic operation can then check a handle and change
+// the count:
 //
 //	bits 63..32  generation: how often this memory has gone back to its Pool
 //	bits 31..0   count: shares that are out; an idle block has the stock that its next owner will find
 //
-// Only a holder of shares subtracts, and the subtraction that leaves 0 makes the subtracter the
-// sole owner, who advances the generation before the Pool can lend the block again. Go's atomics
-// are sequentially consistent, so all that other holders did with the bytes happened before that.
+// Only a holder of shares subtracts. The holder whose subtraction leaves 0 is then the block's only
+// owner, and advances the generation before the Pool can lend the block again. Go's atomics are
+// sequentially consistent. Everything that other holders did with the bytes therefore happened
+// before that.
 //
-// Shares are counted by weight. A Ref holds one or more counted shares: Clone usually splits the
-// Ref's own shares and touches no shared word, and Release returns all of them with one
+// Shares are counted by weight: a Ref holds one or more counted shares. Clone usually splits the
+// Ref's own shares and touches no shared word. Release returns all of the Ref's shares with one
 // subtraction. (Weighted reference counting: D. I. Bevan, "Distributed garbage collection using
 // reference counting", PARLE 1987.)
 type block struct {
@@ -47,9 +48,9 @@ const (
 	// give away.
 	stock = 256
 
-	// countLimit limits the shares of one block to far less than the 32 bits of the count allow, so
-	// that an overrun is detected before it could reach the generation. It leaves room for eight
-	// million holders that each bought a stock.
+	// countLimit is the limit for the shares of one block. It is far below what the 32 bits of the
+	// count can hold, so an overrun is detected before it reaches the generation. It leaves room
+	// for eight million holders that each bought a stock.
 	countLimit = 1 << 31
 )
 
@@ -74,8 +75,8 @@ func newBlock(p *Pool, class int8, size int) *block {
 	return b
 }
 
-// advice ends the texts of panics that may hit an owner who made no mistake: the count alone does
-// not show who made it.
+// advice ends the texts of panics that may hit an owner who made no mistake. It is needed because
+// the count alone does not show which owner made the mistake.
 const advice = "; build with -tags invariants to see where it was taken and released"
 
 // check panics if the block was returned to its Pool since the loan of generation gen.
@@ -109,9 +110,10 @@ func (b *block) rejoin(gen, n uint32) bool {
 // setUsed sets used for a writer while others hold shares of the block as well.
 func (b *block) setUsed(n int) { atomic.StoreUint32(&b.used, uint32(n)) }
 
-// endsAt reports whether no byte from end on is visible. If so, a caller who holds every share may
-// write there. A Reader that gave up its shares to wait may rejoin the block meanwhile, but it has
-// marked the whole block as used.
+// endsAt reports whether the visible bytes end at end. If they do, a caller who holds every share
+// may write from end on. A Reader that gave up its shares to wait for a socket may rejoin the block
+// later. It has marked the whole block as used, so that nobody else writes into the block
+// meanwhile.
 func (b *block) endsAt(end uint32) bool { return atomic.LoadUint32(&b.used) == end }
 
 // sole reports whether the caller's n shares are all the shares of the block.

@@ -3,17 +3,17 @@ package millrace
 import "fmt"
 
 // fewPieces is how many pieces a Chain holds without allocating. A packet that was read whole is
-// one piece, or two where it crossed from one block into the next; a built header and a trailer
-// make it three or four.
+// one piece, or two pieces if it continues in a second block. A header and a trailer that were
+// added make it three or four.
 const fewPieces = 4
 
 // keepPieces limits the room for pieces that Release leaves in an empty Chain for its next use. The
-// limit is 6 KiB: enough for a send queue that is sent with a few writevs, too little to matter in
-// a pool of Chains.
+// limit is 6 KiB. This is enough for a send queue that is sent with a few writevs, and too little
+// to matter in a pool of Chains.
 const keepPieces = 256
 
-// appendBlock is the smallest block, in bytes, that AppendCopy takes, so that a header built from
-// many small pieces stays in one block.
+// appendBlock is the size, in bytes, of the smallest block that AppendCopy takes. A header that is
+// built from many small pieces therefore stays in one block.
 const appendBlock = 1 << 10
 
 // A Chain is a queue of Refs that reads as one sequence of bytes. Neighbouring pieces of one block
@@ -21,13 +21,14 @@ const appendBlock = 1 << 10
 // a few pieces, and is shared, sent and released as such.
 //
 // The zero Chain is empty and ready to use. A Chain has one owner and is a plain value: copying it
-// moves it, and only the copy may be used from then on. Its methods are for one goroutine at a
-// time; shares of the same bytes in other Chains are independent of it.
+// moves it, and only the copy may be used from then on. Only one goroutine at a time may call its
+// methods. Other Chains may hold shares of the same bytes, and other goroutines may use those
+// Chains at the same time.
 //
-// The owner ends the life of the bytes with Release, Discard or WriteTo, or hands them on with
-// Merge, Cut or [Chain.Append] on another Chain. A released Chain is empty and may be filled again;
-// with -tags invariants, reading or sending from it before that panics. Offsets and lengths out of
-// range panic, as they do with slices.
+// The owner ends its hold on the bytes with Release, Discard or WriteTo, or hands them on with
+// Merge, Cut or [Chain.Append] on another Chain. A released Chain is empty and may be filled again.
+// With -tags invariants, reading or sending from it before it is filled again panics. Offsets and
+// lengths out of range panic, as they do with slices.
 type Chain struct {
 	// Invariants:
 	//
@@ -73,8 +74,8 @@ func (c *Chain) Append(r *Ref) {
 }
 
 // push is Append for a Ref that is known to be valid and not empty. It takes the Ref by value, in
-// registers: when a Ref is written field by field and then copied as a whole, the processor waits
-// for its own stores.
+// registers, because that is faster: if a Ref is written to memory field by field and then copied
+// as a whole, the processor waits for its own stores.
 func (c *Chain) push(r Ref) {
 	c.released.clear()
 	c.size += int(r.n)
@@ -97,8 +98,8 @@ func (c *Chain) push(r Ref) {
 	c.many = append(c.many, r)
 }
 
-// makeRoom makes room for one more piece when the pieces in the array reach its end. It moves them
-// to the start of the array, or from the array to a slice.
+// makeRoom makes room for one more piece when the pieces reach the end of their array. It moves
+// them to the start of the array, or from the array to a slice.
 func (c *Chain) makeRoom() {
 	if c.head > 0 {
 		n := copy(c.few[:], c.few[c.head:])
@@ -135,8 +136,9 @@ func (c *Chain) rewind() {
 	}
 }
 
-// AppendCopy adds a copy of p at the end. It borrows p. It uses the room after the last piece if c
-// has every share of that block, and takes a block of [DefaultPool] otherwise.
+// AppendCopy adds a copy of p at the end. It borrows p. If c has every share of the last piece's
+// block, the copy goes into the room after that piece. Otherwise AppendCopy takes a block of
+// [DefaultPool].
 func (c *Chain) AppendCopy(p []byte) {
 	if len(p) == 0 {
 		return
@@ -152,8 +154,8 @@ func (c *Chain) AppendCopy(p []byte) {
 	c.push(d.Freeze(copy(d.Bytes(), p)))
 }
 
-// room returns the last piece and the free memory after it if c has every share of that block and
-// no Reader uses the block, and nil otherwise.
+// If c has every share of the last piece's block and no Reader uses that block, room returns the
+// last piece and the free memory after it. Otherwise it returns nil.
 func (c *Chain) room() (last *Ref, room []byte) {
 	pieces := c.pieces()
 	if len(pieces) == 0 {
@@ -283,8 +285,9 @@ func (c *Chain) Release() {
 }
 
 // find returns the index of the piece that holds the byte at offset at, 0 ≤ at < c.size, and the
-// byte's offset in that piece. It searches from the nearer end, because a log is read near the end
-// where it is written, and a queue near the end where it is drained.
+// byte's offset in that piece. It searches from the end of c that is nearer. This is fast because
+// the users of a Chain work near one end: a log is mostly read where it grows, and a queue where it
+// is drained.
 func (c *Chain) find(at int) (piece, off int) {
 	pieces := c.pieces()
 	if at < c.size/2 {

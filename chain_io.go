@@ -19,9 +19,9 @@ const (
 )
 
 // WriteTo joins short pieces for a writer that is not a socket, because each Write may cost a
-// system call, a TLS record or an HTTP/2 frame. joinMost, the most bytes of joined pieces in one
-// Write, is the size of a TLS record (RFC 8446, section 5.1). A piece shorter than joinBelow costs
-// less to copy than to write separately.
+// system call, a TLS record or an HTTP/2 frame. joinMost is how many bytes of joined pieces one
+// Write has at most. It is the size of a TLS record (RFC 8446, section 5.1). A piece shorter than
+// joinBelow costs less to copy than to write separately.
 const (
 	joinBelow = 8 << 10
 	joinMost  = 16 << 10
@@ -142,9 +142,9 @@ func fillBlock(src io.Reader, p []byte) (n int, err error) {
 // sends nothing twice.
 //
 // On a *net.TCPConn or *net.UnixConn the pieces are sent together in one writev (up to 1024 of
-// them, the kernel's limit). For any other writer, a piece shorter than 8 KiB is copied together
-// with the next ones, up to 16 KiB for each Write, unless w has a WriteByte, as *bytes.Buffer and
-// *bufio.Writer do: such a writer takes short writes at little cost.
+// them, the kernel's limit). If w has a WriteByte, as *bytes.Buffer and *bufio.Writer do, each
+// piece is one Write, because short writes cost such a writer little. For any other writer, a piece
+// shorter than 8 KiB is copied together with the next ones, up to 16 KiB for each Write.
 func (c *Chain) WriteTo(w io.Writer) (int64, error) {
 	c.released.check()
 	switch w.(type) {
@@ -187,8 +187,8 @@ func (c *Chain) writePieces(w io.Writer, shortest int) (total int64, err error) 
 	return total, err
 }
 
-// vector is the list of slices for net.Buffers, kept between calls. net.Buffers advances its own
-// slice header as it writes, so all keeps the whole slice.
+// vector is the list of slices for net.Buffers, kept between calls. net.Buffers shortens rest as it
+// writes. The field all keeps the whole slice for the next call.
 type vector struct {
 	all  [][]byte
 	rest net.Buffers
@@ -211,8 +211,8 @@ func (c *Chain) writeVector(conn io.Writer) (total int64, err error) {
 		c.Discard(int(n))
 		total += n
 	}
-	// Not deferred: a panic over a stale share leaves slices in v, and the next user of v would
-	// send them.
+	// Put is not deferred because a panic over a stale share leaves slices in v. The next user of v
+	// would send them.
 	vectors.Put(v)
 	return total, err
 }

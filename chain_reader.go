@@ -13,8 +13,8 @@ type ChainReader struct {
 	// Invariants: 0 ≤ at, and 0 ≤ start ≤ at unless piece is unknown.
 	c  *Chain
 	at int64
-	// The index of the piece that holds at, or of an earlier piece, so that a read need not search
-	// from the start; or unknown.
+	// The index of the piece that holds at, or of an earlier piece, or unknown. A read starts its
+	// search at this piece instead of the first.
 	piece int
 	start int64 // offset of the piece's first byte
 }

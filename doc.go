@@ -34,8 +34,8 @@
 // # When the rule is broken
 //
 // A Ref carries the generation of its block. Using or releasing a copy of a Ref or Chain after its
-// block returned to the Pool panics in every build, even when the block has been lent again
-// meanwhile (up to 2³² times). These mistakes are detected late, or not at all:
+// block returned to the Pool panics in every build. It does so even if the block has been lent
+// again meanwhile (up to 2³² times). These mistakes are detected late, or not at all:
 //
 //   - Use of the released variable itself. It is empty after Release, so its methods find no bytes:
 //     Draft.Bytes and Ref.Bytes return nil, and Chain.WriteTo sends nothing.

@@ -5,8 +5,8 @@ package millrace
 // invariants tells the compiler whether to keep the checks that only tests can afford.
 const invariants = false
 
-// token follows one Draft or Ref from the call that took it to its release. Without -tags
-// invariants it has no size and does nothing.
+// token identifies one Draft or Ref from its creation until its release. Without -tags invariants
+// it has no size and does nothing.
 type token struct{}
 
 func (*token) open(*block, int) {}

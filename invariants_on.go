@@ -13,7 +13,7 @@ import (
 // invariants tells the compiler whether to keep the checks that only tests can afford.
 const invariants = true
 
-// token follows one Draft or Ref from the call that took it to its release.
+// token identifies one Draft or Ref from its creation until its release.
 type token struct{ id uint64 }
 
 // A record is the history of a token.
@@ -35,14 +35,15 @@ var records = struct {
 }{open: map[uint64]*record{}, closed: map[uint64]*record{}}
 
 const (
-	// 2 MB of stacks, so little that a soak test of a few seconds does not take the growth for a
+	// This is 2 MB of stacks. A soak test of a few seconds does not mistake so little growth for a
 	// leak.
 	closedKept = 1 << 12
 	stackDepth = 24
 	poisonByte = 0xDB
 )
 
-// open starts to follow a new token for b. skip is the number of callers to leave out of the stack.
+// open gives the token a new id and records that b was taken. skip is the number of callers to
+// leave out of the stack.
 func (t *token) open(b *block, skip int) {
 	pcs := make([]uintptr, stackDepth)
 	pcs = pcs[:runtime.Callers(skip+3, pcs)]
@@ -73,8 +74,8 @@ func (t *token) close() {
 	}
 }
 
-// check panics if the token has been closed. The zero token was never open and belongs to an empty
-// variable.
+// check panics if the token has been closed. The zero token belongs to an empty variable: it was
+// never opened, so check accepts it.
 func (t *token) check() {
 	if t.id == 0 {
 		return
@@ -126,8 +127,8 @@ func stack(pcs []uintptr) string {
 	}
 }
 
-// poison overwrites memory that has no reader any more, so that a slice that is used too late shows
-// garbage at once.
+// poison overwrites memory that has no reader any more. If a slice is used too late, its garbage
+// then shows the mistake at once.
 func poison(p []byte) {
 	for i := range p {
 		p[i] = poisonByte

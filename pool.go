@@ -20,14 +20,14 @@ const (
 	maxClassBits = 20
 	numClasses   = maxClassBits - minClassBits + 1
 
-	// defaultIdleLimit, in bytes, is enough for the 64 KiB blocks of a thousand connections, and
-	// little compared with the memory of a machine that has that many.
+	// defaultIdleLimit, in bytes, is enough for the 64 KiB blocks of a thousand connections. It is
+	// little compared with the memory of a machine that has that many connections.
 	defaultIdleLimit = 64 << 20
 
 	// trimEvery is the minimum time between two garbage collections that trim. A program that makes
-	// garbage may collect it a hundred times a second, and much traffic comes in bursts that are
-	// seconds apart (a segment of a stream, a poll). So only a block that has been idle for longer
-	// than trimEvery shows that the traffic needs fewer blocks.
+	// garbage may collect it a hundred times a second. Traffic, however, often comes in bursts that
+	// are seconds apart (a segment of a stream, a poll). So only a block that has been idle for
+	// longer than trimEvery shows that the traffic needs fewer blocks.
 	trimEvery = 10 * time.Second
 
 	// minTrimBytes is the minimum number of refused bytes before a trim. Looking through the
@@ -47,9 +47,10 @@ func DefaultPool() *Pool { return defaultPool }
 //
 // A Pool's idle blocks are limited by [IdleLimit], and their number follows the traffic. A block
 // that stayed idle from one garbage collection to the next is left to the collector (at most every
-// ten seconds; the runtime collects at least every two minutes). When the Pool has refused, because
-// of the limit, released blocks of a quarter of the limit in total, it drops the blocks that have
-// been idle since the last trim. This makes room for the sizes that are in use now.
+// ten seconds; the runtime collects at least every two minutes). The Pool also counts the bytes of
+// released blocks that it refused to keep because of the limit. When they add up to a quarter of
+// the limit, the Pool drops the blocks that have been idle since the last trim. This makes room for
+// the sizes that are in use now.
 //
 // All methods may be called from any goroutine, and a block may be taken on one and released on
 // another.
@@ -79,7 +80,7 @@ type heapBlocks struct {
 	taken       uint64
 }
 
-// class holds the idle blocks of one size, last in, first out, because the block that was used last
+// class holds the idle blocks of one size. The block that came back last is lent first, because it
 // is still in the processor's cache.
 //
 // Invariants, under mu:
@@ -101,9 +102,9 @@ type class struct {
 // range.
 type PoolOption func(*Pool)
 
-// IdleLimit limits the bytes that the Pool keeps idle. A released block that would exceed the limit
-// is left to the garbage collector. A program whose released blocks exceed the limit at once
-// therefore allocates the excess anew. 0 keeps nothing. The default is 64 MiB.
+// IdleLimit limits the bytes that the Pool keeps idle. If a released block would exceed the limit,
+// the Pool leaves it to the garbage collector and later allocates a new one. This happens in a
+// program that releases more bytes than the limit at once. 0 keeps nothing. The default is 64 MiB.
 func IdleLimit(bytes int64) PoolOption {
 	if bytes < 0 {
 		panic(fmt.Sprintf("millrace: IdleLimit(%d): the limit is 0 or more bytes", bytes))
@@ -121,9 +122,9 @@ func NewPool(opts ...PoolOption) *Pool {
 	return p
 }
 
-// Account returns a Pool that counts a part of p's blocks. Its blocks come from p and return to p,
-// and both Pools count a block as long as a share of it is held. An account costs two additions a
-// block, keeps no block idle, and cannot have accounts itself.
+// Account returns a Pool that counts a part of p's blocks. Its blocks come from p and return to p.
+// Both Pools count a block as long as a share of it is held. An account adds two additions to the
+// cost of each block. It keeps no block idle and cannot have accounts itself.
 func (p *Pool) Account() *Pool {
 	if p.parent != nil {
 		panic("millrace: an account of an account")
@@ -134,7 +135,7 @@ func (p *Pool) Account() *Pool {
 // Get lends a block with room for at least n bytes. The caller owns the Draft and ends the loan
 // with [Draft.Freeze] (and the Ref's Release) or [Draft.Release]. The memory is not cleared.
 //
-// Get panics if n is negative or at least 4 GiB: a block is smaller than that.
+// Get panics if n is negative or at least 4 GiB, because a block is smaller than that.
 func (p *Pool) Get(n int) Draft {
 	b := p.take(n)
 	d := Draft{blk: b, loan: loan{b.lend(), stock}}
@@ -195,9 +196,10 @@ func (p *Pool) put(b *block) {
 }
 
 // refuse counts a block that is not kept because of the limit, and trims when such blocks add up to
-// a quarter of the limit. A size that was just needed is dropped only after two trims, so at a
-// quarter of the limit a change of traffic costs new blocks of half the limit. With a smaller
-// threshold, a size that is needed now and then would be dropped as well.
+// a quarter of the limit. A block that was needed since the last trim survives the next one. After
+// a change of traffic, it therefore takes two trims to drop the blocks of the old sizes. Until
+// then, blocks of half the limit are refused and allocated anew. With a smaller threshold, a size
+// that is needed now and then would be dropped as well.
 func (p *Pool) refuse(size int64) {
 	most := max(p.idleLimit/4, minTrimBytes)
 	if p.refused.Add(size) < most || !p.trimming.TryLock() {
@@ -230,8 +232,8 @@ func (c *class) take() *block {
 	last := len(c.free) - 1
 	if last < 0 {
 		c.fresh++
-		// The caller is about to allocate a block. Grow the list for that block now as well, so
-		// that returning it allocates nothing.
+		// The caller is about to allocate a block. Grow the list for that block now, so that put
+		// need not allocate when the block returns.
 		c.free = slices.Grow(c.free, c.out)
 		return nil
 	}
@@ -304,10 +306,9 @@ func (p *Pool) dropUnneeded(now time.Time) {
 	}
 }
 
-// trimAfterGC calls p.trimUnneeded after each garbage collection for as long as p is reachable.
-// Dropped blocks are freed by a collection and by nothing else, so a timer could not return memory
-// any earlier; and unlike a timer this costs an idle program nothing and belongs to no synctest
-// bubble.
+// trimAfterGC calls p.trimUnneeded after each garbage collection for as long as p is reachable. A
+// timer could not return memory any earlier, because only a collection frees dropped blocks. Unlike
+// a timer, this costs an idle program nothing and belongs to no synctest bubble.
 func trimAfterGC(p *Pool) {
 	type sentinel struct{ pool weak.Pointer[Pool] }
 	var rearm func(s *sentinel)

@@ -7,37 +7,37 @@ import (
 )
 
 const (
-	// defaultSize is the buffer size of bufio.NewReader, so that Peek and ReadSlice reach just as
-	// far.
+	// defaultSize is the buffer size of bufio.NewReader. Peek and ReadSlice therefore have the same
+	// limit as there.
 	defaultSize = 4096
 
 	// minSize is the minimum buffer size of bufio.NewReaderSize.
 	minSize = 16
 
-	// Blocks start at firstBlock bytes, because most connections receive little, and grow to
+	// Blocks start at firstBlock bytes, because most connections receive little. They grow to
 	// mostBlock with the traffic. Larger blocks would save too few system calls to be worth their
-	// memory: a socket seldom has more than mostBlock bytes available at once.
+	// memory, because a socket seldom has more than mostBlock bytes available at once.
 	firstBlock = 4 << 10
 	mostBlock  = 64 << 10
 
-	// blockReads is the number of reads of the source that a block holds, and keptReads the number
-	// if packets are kept, because each block is then one more piece to share and to send. Larger
-	// numbers would pin more memory for a slow stream.
+	// blockReads is the number of reads of the source that a block holds. keptReads is that number
+	// if packets are kept. It is larger because each block is then one more piece to share and to
+	// send. Still larger numbers would hold too much memory for a slow stream.
 	blockReads = 8
 	keptReads  = 16
 
-	// minTail is the minimum room, in bytes, after kept bytes that is worth another read into the
-	// same block.
+	// minTail is the minimum room, in bytes, after kept bytes. With less room, the Reader does not
+	// read into the same block again.
 	minTail = 512
 
-	// handOut is the number of shares that ReadChain gives with a piece, so that a caller who sends
-	// the piece to a few receivers need not buy more. readerStock is the number that the Reader
-	// buys at a time.
+	// handOut is the number of shares that ReadChain gives with a piece. With them, a caller who
+	// sends the piece to a few receivers need not buy more. readerStock is the number that the
+	// Reader buys at a time.
 	handOut     = 32
 	readerStock = 1 << 16
 
-	// maxEmptyReads is the number of reads without bytes and without an error after which a read
-	// fails with io.ErrNoProgress, as in bufio.
+	// maxEmptyReads is how many reads may return neither bytes nor an error. After that many, a
+	// read fails with io.ErrNoProgress, as in bufio.
 	maxEmptyReads = 100
 )
 
@@ -51,7 +51,7 @@ var (
 // replace bufio.NewReader without another change. It has these methods in addition:
 //
 //   - [Reader.ReadRange] lends the next n bytes to a function, wherever they lie. It copies
-//     nothing, and touches no counter and no pool except to wait for a socket.
+//     nothing. It touches a counter or a pool only to wait for a socket.
 //   - [Reader.ReadChain] moves the next n bytes to a [Chain] that may be kept, shared and sent.
 //   - [Reader.Skip], and integers of any width in either byte order.
 //
@@ -59,10 +59,10 @@ var (
 // it waits until the socket is readable and takes a block only then. Deadlines keep working.
 //
 // Blocks come from a [Pool]. A block has room for about eight reads of the source, or sixteen if
-// packets are kept, and is 4 KiB to 64 KiB large; a larger or smaller size that the caller
-// requested widens these limits. A Reader is for one goroutine at a time. [Reader.Release] returns
-// its blocks. A Reader that is dropped without Release is collected as garbage together with its
-// block, which the Pool then counts as in use forever.
+// packets are kept. Its size is 4 KiB to 64 KiB, unless the caller requested a Reader of a smaller
+// or larger size. A Reader is for one goroutine at a time. [Reader.Release] returns its blocks. If
+// a Reader is dropped without Release, the garbage collector frees it and its block, but the Pool
+// counts the block as in use forever.
 type Reader struct {
 	// Invariants:
 	//
@@ -80,19 +80,19 @@ type Reader struct {
 
 	blk    *block
 	gen    uint32 // the loan of blk
-	stock  uint32 // shares of blk that can be given away, not counting the Reader's last one
+	stock  uint32 // the Reader's shares of blk; all but one can be given away
 	base   uint32
 	lent   bool // shares of blk have been given away
 	window bool // buf is part of a Ref that came from elsewhere: buf[w:] must not be written
-	// The Reader waits for the socket without a share of blk. blk may return to its Pool; if it did
-	// not, the Reader rejoins it.
+	// The Reader waits for the socket without a share of blk. blk may return to its Pool meanwhile.
+	// If it did not, the Reader rejoins it after the wait.
 	parked bool
 	token  token
 
 	size    int // number of bytes that Peek and ReadSlice can reach, as in bufio
 	want    int // size of the next block
-	arrived int // bytes that the source has given since want was set,
-	reads   int // and the number of reads that gave them
+	arrived int // bytes that src has given since want was last reviewed
+	reads   int // number of reads that gave arrived
 
 	src  io.Reader
 	sock *socket // src, if the Reader can wait for its readiness
@@ -100,19 +100,19 @@ type Reader struct {
 	pool *Pool
 }
 
-// supply is the source of a Reader's bytes before, or instead of, src.
+// supply is a source of bytes that a Reader uses before src or instead of it.
 type supply struct {
-	ahead Chain              // bytes that have arrived and were not read
+	ahead Chain              // bytes that have arrived but have not been read
 	next  func(*Chain) error // adds more bytes; nil for a Reader over an io.Reader
 }
 
-// NewReader returns a Reader of src whose Peek and ReadSlice reach 4096 bytes. It borrows src until
-// the Reader is released or reset; the caller closes src.
+// NewReader returns a Reader of src whose Peek and ReadSlice can return up to 4096 bytes. It
+// borrows src until the Reader is released or reset; the caller closes src.
 func NewReader(src io.Reader) *Reader { return NewReaderSize(src, defaultSize) }
 
-// NewReaderSize returns a Reader of src whose Peek, ReadSlice and ReadLine reach size bytes, at
-// least 16. The memory of the Reader depends on the traffic; size only sets its limits. If src is a
-// Reader with at least that size, NewReaderSize returns src.
+// NewReaderSize returns a Reader of src whose Peek, ReadSlice and ReadLine can return up to size
+// bytes. The minimum size is 16. The memory of the Reader depends on the traffic; size only sets
+// its limits. If src is a Reader with at least that size, NewReaderSize returns src.
 func NewReaderSize(src io.Reader, size int) *Reader { return defaultPool.NewReader(src, size) }
 
 // NewReader is [NewReaderSize] with blocks from p. If src is returned, it keeps its own Pool.
@@ -125,15 +125,16 @@ func (p *Pool) NewReader(src io.Reader, size int) *Reader {
 	return b
 }
 
-// SetPool makes b take its next blocks from p. It suits an account (see [Pool.Account]) that is
+// SetPool makes b take its next blocks from p. Use it for an account (see [Pool.Account]) that is
 // known only after the Reader was made.
 func (b *Reader) SetPool(p *Pool) { b.pool = p }
 
-// NewReaderFrom returns a Reader of blocks that come from elsewhere: a channel, another Reader, a
-// decoder. next adds at least one byte to dst, or returns an error. dst is empty when next is
-// called, and the Reader owns it. The Reader returns the error after the bytes that next has added.
-// The bytes are lent and passed on without copying; only Peek, ReadSlice and integers that straddle
-// two pieces copy.
+// NewReaderFrom returns a Reader whose bytes come from next instead of an io.Reader: from a
+// channel, another Reader or a decoder. next adds at least one byte to dst, or returns an error.
+// dst is empty when the Reader calls next, and the Reader owns it. If next returns an error, the
+// Reader first returns the bytes that next has added, and then the error. The Reader lends the
+// bytes and passes them on without copying. Only Peek, ReadSlice and integers copy, and only bytes
+// that straddle two pieces.
 func NewReaderFrom(next func(dst *Chain) error) *Reader {
 	b := &Reader{pool: defaultPool, size: defaultSize, more: &supply{next: next}}
 	b.start(nil)
@@ -151,7 +152,7 @@ func (b *Reader) start(src io.Reader) {
 func (b *Reader) Size() int { return b.size }
 
 // Buffered returns the number of bytes that can be read without waiting. Peek(Buffered()) always
-// succeeds while that number does not exceed Size, or while the bytes lie in one block.
+// succeeds if that number does not exceed Size, or if the bytes lie in one block.
 func (b *Reader) Buffered() int {
 	n := b.w - b.r
 	if b.more != nil {
@@ -211,9 +212,9 @@ func (b *Reader) readErr() error {
 // more. Over any other source, it first reads the whole range if that fits into the block, which
 // makes fewer, larger slices.
 //
-// When the source ends early, ReadRange returns io.EOF if there were no bytes and
-// io.ErrUnexpectedEOF if there were some. Those bytes, and the ones before any other error, have
-// been lent and are gone. n < 0 is bufio.ErrNegativeCount.
+// If the source ends early, ReadRange returns io.EOF if there were no bytes and io.ErrUnexpectedEOF
+// if there were some. Bytes that came before an error have been lent and are consumed. n < 0 is
+// bufio.ErrNegativeCount.
 func (b *Reader) ReadRange(n int, yield func([]byte)) error {
 	if n < 0 {
 		return bufio.ErrNegativeCount
@@ -235,15 +236,16 @@ func (b *Reader) ReadRange(n int, yield func([]byte)) error {
 	return nil
 }
 
-// spoil overwrites bytes after their loan, unless they may belong to a piece that others see.
+// spoil overwrites bytes after their loan (with -tags invariants). It leaves bytes alone that may
+// belong to a piece that others see.
 func (b *Reader) spoil(p []byte) {
 	if !b.window && !b.lent {
 		poison(p)
 	}
 }
 
-// ReadChain moves the next n bytes to the end of dst, which owns them, without copying: they stay
-// where the source put them. Bytes of one block become one piece.
+// ReadChain moves the next n bytes to the end of dst, which owns them. It does not copy: the bytes
+// stay where the source put them. Bytes of one block become one piece.
 //
 // On an error nothing is added to dst and nothing is lost: all bytes that have arrived stay
 // buffered for a later call. If the source ends early the error is io.EOF if nothing was left and
@@ -276,7 +278,7 @@ func (b *Reader) ReadChain(dst *Chain, n int) error {
 func (b *Reader) give(dst *Chain, n int) {
 	off := b.base + uint32(b.r)
 	if b.window && b.r+n == b.w {
-		// This is the rest of a piece that came from elsewhere: pass it on with all its shares.
+		// This is the rest of a piece that came from elsewhere. Pass it on with all its shares.
 		r := Ref{blk: b.blk, loan: loan{b.gen, b.stock}, span: span{off, uint32(n)}}
 		b.token.close()
 		b.forget()
@@ -308,8 +310,8 @@ func (b *Reader) putBack(c *Chain) {
 	b.more.ahead.Merge(c)
 }
 
-// behind reports whether bytes that have arrived are not in buf yet. They are read before b.err is
-// returned.
+// behind reports whether bytes have arrived that are not in buf yet. The Reader reads them before
+// it returns b.err.
 func (b *Reader) behind() bool { return b.more != nil && b.more.ahead.Len() > 0 }
 
 // drainTo moves everything up to io.EOF to dst.
@@ -368,7 +370,8 @@ func (b *Reader) retire() {
 	}
 }
 
-// forget leaves b without a block. The caller has given away the block's shares or is about to.
+// forget leaves b without a block. The caller handles the block's shares: it has passed them on or
+// releases them.
 func (b *Reader) forget() {
 	b.blk, b.buf, b.r, b.w = nil, nil, 0, 0
 	b.base, b.stock = 0, 0
@@ -384,8 +387,9 @@ func (b *Reader) take(n int) {
 }
 
 // measure counts a read of n bytes. When a block's worth of bytes has arrived, it chooses the size
-// of the next block: room for several such reads, but at most twice the present size. The size
-// shrinks only if the reads need far less.
+// of the next block. The next block has room for several reads of the average size, but is at most
+// twice as large as the present one. It is smaller only if less than half the present size would
+// do.
 func (b *Reader) measure(n int) {
 	b.arrived += n
 	b.reads++

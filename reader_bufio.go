@@ -58,8 +58,8 @@ func (b *Reader) Discard(n int) (discarded int, err error) {
 }
 
 // Read copies buffered bytes into p, which it borrows. If nothing is buffered, it reads from the
-// source once, directly into p if p has at least [Reader.Size] bytes. At the end of the source it
-// returns 0, io.EOF.
+// source once. If p has at least [Reader.Size] bytes, that read goes directly into p. At the end of
+// the source Read returns 0, io.EOF.
 func (b *Reader) Read(p []byte) (n int, err error) {
 	if len(p) == 0 {
 		if b.Buffered() > 0 {
@@ -134,8 +134,8 @@ func (b *Reader) UnreadByte() error {
 	return nil
 }
 
-// prepend puts c before the buffered bytes if c is no longer in the buffer: it was read directly
-// into the caller's memory, or its block was returned.
+// prepend puts c before the buffered bytes. It is needed if c is no longer in the buffer, because c
+// was read directly into the caller's memory or because c's block was returned.
 func (b *Reader) prepend(c byte) {
 	d := b.pool.Get(1 + b.w - b.r)
 	p := d.Bytes()
@@ -206,14 +206,14 @@ func (b *Reader) ReadSlice(delim byte) (line []byte, err error) {
 	return line, err
 }
 
-// sliceStep is the number of bytes of the next piece that ReadSlice copies at a time if a line
-// straddles two pieces from elsewhere. Most lines end within sliceStep bytes, so few bytes after
-// the line are copied.
+// sliceStep is how many bytes of the next piece ReadSlice copies at a time when a line straddles
+// two pieces that came from elsewhere. Most lines end within sliceStep bytes. ReadSlice therefore
+// copies few bytes that come after the line.
 const sliceStep = 64
 
 // ReadLine returns the next line without its end ("\n" or "\r\n"), valid until the next read, Reset
-// or Release. A line longer than [Reader.Size] comes in parts, isPrefix true for all but the last.
-// ReadBytes and ReadString are simpler.
+// or Release. A line longer than [Reader.Size] comes in parts; isPrefix is true for all parts but
+// the last. ReadBytes and ReadString are simpler.
 func (b *Reader) ReadLine() (line []byte, isPrefix bool, err error) {
 	line, err = b.ReadSlice('\n')
 	if err == bufio.ErrBufferFull {
@@ -268,9 +268,9 @@ func (b *Reader) ReadString(delim byte) (string, error) {
 	}
 }
 
-// WriteTo writes the buffered bytes, and then the rest of the source, to w. It uses the source's
-// WriteTo or w's ReadFrom if there is one, so that the kernel can move the rest. w borrows the
-// bytes.
+// WriteTo writes the buffered bytes, and then the rest of the source, to w. If the source has a
+// WriteTo or w has a ReadFrom, WriteTo uses it for the rest, so that the kernel can move the bytes.
+// w borrows the bytes.
 func (b *Reader) WriteTo(w io.Writer) (n int64, err error) {
 	b.lastByte, b.lastRuneSize = -1, -1
 	for {

@@ -2,8 +2,9 @@ package millrace
 
 import "io"
 
-// fill makes at least one byte available if nothing is buffered, or returns the error. The bytes
-// that were read from the block may be overwritten or released, unless others have shares of it.
+// If nothing is buffered, fill makes at least one byte available or returns the error. The bytes
+// that were already read from the block may be overwritten or released, unless others have shares
+// of it.
 func (b *Reader) fill() error {
 	for range maxEmptyReads {
 		if b.err != nil && !b.behind() {
@@ -20,9 +21,9 @@ func (b *Reader) fill() error {
 	return io.ErrNoProgress
 }
 
-// fillRange makes at least one byte available, or returns the error. Unless src is a socket, it
-// then continues to read until n bytes are buffered, as long as they fit into the block and src
-// gives some. The caller has fewer than n buffered.
+// fillRange makes at least one byte available, or returns the error. If src is a socket or b.more
+// is set, it then returns. Otherwise it reads on until n bytes are buffered, if n bytes fit into
+// the block. It stops when src gives nothing. The caller has fewer than n buffered.
 func (b *Reader) fillRange(n int) error {
 	if b.r == b.w {
 		if err := b.fill(); err != nil {
@@ -100,9 +101,9 @@ func (b *Reader) received(n, room int, err error) {
 	}
 }
 
-// makeRoom returns memory after w to read into. The caller has nothing buffered. While others have
-// no share of the block, makeRoom reuses it from its start, which touches neither the pool nor a
-// counter.
+// makeRoom returns memory after w to read into. The caller has nothing buffered. If others have no
+// share of the block, makeRoom usually reuses the block from its start, because that touches
+// neither the pool nor a counter.
 func (b *Reader) makeRoom() []byte {
 	if b.parked {
 		b.rejoin()
@@ -126,8 +127,8 @@ func (b *Reader) makeRoom() []byte {
 }
 
 // park gives up every share of the block before the Reader waits for the socket. If others have
-// shares, the block is remembered: if they still hold it after the wait, the room after their bytes
-// is used instead of another block.
+// shares, the Reader remembers the block. If they still hold it after the wait, the Reader uses the
+// room after their bytes instead of another block.
 func (b *Reader) park() {
 	if b.blk == nil || b.parked {
 		return
@@ -136,7 +137,7 @@ func (b *Reader) park() {
 		b.retire()
 		return
 	}
-	b.blk.setUsed(len(b.buf)) // holders of the block's packets must not append to them meanwhile
+	b.blk.setUsed(len(b.buf)) // holders of shares must not append to their bytes meanwhile
 	b.parked = true
 	b.token.close()
 	b.blk.release(b.gen, b.stock)
@@ -153,8 +154,9 @@ func (b *Reader) rejoin() {
 	b.token.open(b.blk, 1)
 }
 
-// extend makes at least one more byte available, contiguous with the buffered bytes and with room
-// for n in total, or sets b.err. The caller has fewer than n bytes buffered and no error pending.
+// extend makes at least one more byte available, or sets b.err. The bytes are contiguous with the
+// buffered bytes, in memory with room for n in total. The caller has fewer than n bytes buffered
+// and no error pending.
 func (b *Reader) extend(n int) {
 	for range maxEmptyReads {
 		before := b.w - b.r
@@ -198,8 +200,8 @@ func (b *Reader) need(n int) error {
 	return nil
 }
 
-// gather copies bytes from ahead to the end of the buffer until it holds n bytes, or all that have
-// arrived.
+// gather copies bytes from ahead to the end of the buffer. It stops when the buffer holds n bytes
+// or ahead is empty.
 func (b *Reader) gather(n int) {
 	m := min(n-(b.w-b.r), b.more.ahead.Len())
 	b.contiguous(n)
@@ -220,11 +222,12 @@ func (b *Reader) contiguous(n int) {
 		b.r = 0
 		return
 	}
-	// No size class rounds n up, so a line that grows by sliceStep would be moved for each step.
+	// Above the largest size class, nothing rounds n up. Ask for more than n, because a line that
+	// grows by sliceStep would otherwise be moved at each step.
 	if n > 1<<maxClassBits {
 		n = max(n, min(2*len(left), b.size))
 	}
-	old := *b // old holds the old block until its bytes are moved
+	old := *b // old keeps the old block until the buffered bytes have been moved
 	b.token = token{}
 	b.take(max(n, b.want))
 	b.w = copy(b.buf, left)

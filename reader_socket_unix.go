@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// socket lets a Reader wait for its connection without holding memory: the runtime's poller reports
-// when there is something to read, and only then is a block taken.
+// socket lets a Reader wait for its connection without holding memory. The runtime's poller reports
+// when there is something to read, and the Reader takes a block only then.
 type socket struct {
 	b    *Reader
 	conn net.Conn
@@ -21,9 +21,9 @@ type socket struct {
 	err     error
 }
 
-// newSocket returns a socket for src, or nil when src is not known to be a stream socket. Only the
-// net package's own types count: a type that embeds one may have buffered bytes, or a Read that
-// must not be bypassed.
+// newSocket returns a socket for src, or nil if src is not known to be a stream socket. It accepts
+// only the net package's own types, because a type that embeds one of them may have buffered bytes,
+// or a Read that must not be bypassed.
 func newSocket(b *Reader, src io.Reader) *socket {
 	var raw syscall.RawConn
 	var err error
@@ -53,13 +53,13 @@ func (s *socket) receive() {
 	if err == nil {
 		err = s.err
 	} else if e, ok := err.(*net.OpError); ok {
-		e.Op = "read" // a deadline or a close: return the text of conn.Read's error, too
+		e.Op = "read" // deadline or close: use the text of conn.Read's error
 	}
 	s.b.received(s.n, s.room, err)
 }
 
-// tryRead reads from the descriptor; the runtime calls it. If it returns false, the runtime waits
-// until the descriptor is readable and calls it again.
+// tryRead reads from the descriptor. The runtime calls it. If tryRead returns false, the runtime
+// waits until the descriptor is readable and calls it again.
 func (s *socket) tryRead(fd uintptr) bool {
 	p := s.b.makeRoom()
 	for {

@@ -2,11 +2,11 @@ package millrace
 
 import "fmt"
 
-// A Draft is a block with one owner, who may write to it. Cut turns its first bytes into a Ref and
-// keeps the rest; Freeze ends the writing and turns all of it into a Ref; Release returns the
-// block. The zero Draft is empty. A Draft is a value; copying it moves it.
+// A Draft is a block with one owner, who may write to it. Cut turns its first bytes into a Ref, and
+// the rest stays in the Draft. Freeze ends the writing and turns all of it into a Ref. Release
+// returns the block. The zero Draft is empty. A Draft is a value; copying it moves it.
 type Draft struct {
-	// Invariants, unless blk == nil, when it is empty:
+	// Invariants of a Draft that is not empty (a Draft is empty if blk == nil):
 	//
 	//	1 ≤ shares ≤ count(blk.state)
 	//	off ≤ len(blk.buf), and blk.used == off: what is before belongs to the Refs that Cut has given
@@ -29,9 +29,10 @@ func (d *Draft) Bytes() []byte {
 	return d.blk.buf[d.off:]
 }
 
-// Cut returns the first n bytes as a Ref that the caller owns and releases. They become read-only,
-// and Bytes starts after them: many small pieces, such as headers, share one block. Refs cut one
-// after the other become one piece in a Chain. Cut panics if n is out of range or d is empty.
+// Cut returns the first n bytes as a Ref that the caller owns and releases. These bytes become
+// read-only, and Bytes starts after them from then on. In this way many small pieces, such as
+// headers, share one block. Refs that were cut one after the other become one piece in a Chain. Cut
+// panics if n is out of range or d is empty.
 func (d *Draft) Cut(n int) Ref {
 	d.inRange("Cut", n)
 	if d.shares == 1 {
@@ -87,8 +88,8 @@ func (d *Draft) Release() {
 // A Ref is one read-only share of part of a block. It has one owner, who calls Release once or
 // hands it on. The zero Ref is empty, and releasing it does nothing.
 //
-// A Ref is a value of 24 bytes; copying it moves it. Its methods may be called by its owner only,
-// on one goroutine at a time; other shares of the same block are independent of it, on any
+// A Ref is a value of 24 bytes; copying it moves it. Only its owner may call its methods, on one
+// goroutine at a time. Other shares of the same block are independent of it and may be used on any
 // goroutine.
 type Ref struct {
 	// Invariants, unless it is empty:
@@ -103,12 +104,12 @@ type Ref struct {
 }
 
 // loan and span are separate types because the compiler keeps a struct in registers only if it has
-// at most four fields at each level. A Ref that went through memory on its way into a Chain would
-// cost ten times as much.
+// at most four fields at each level. If a Ref went through memory on its way into a Chain, that
+// would cost ten times as much.
 type (
 	loan struct {
-		gen    uint32 // the loan of the block that this is a share of
-		shares uint32 // number of the block's counted shares that it holds
+		gen    uint32 // the loan of the block that this Ref is a share of
+		shares uint32 // number of the block's counted shares that this Ref holds
 	}
 	span struct {
 		off, n uint32 // blk.buf[off : off+n]
@@ -203,9 +204,9 @@ func (r *Ref) Release() {
 	blk.release(gen, shares)
 }
 
-// join extends r by next, and takes next's shares, if next follows r directly in the same block. It
-// reports whether it did. It costs no atomic operation: the shares of both are released together
-// later.
+// If next follows r directly in the same block, join appends next to r, moves next's shares to r
+// and returns true. Otherwise it returns false. It costs no atomic operation, because the shares of
+// both are released together later.
 func (r *Ref) join(next Ref) bool {
 	if r.blk != next.blk || r.off+r.n != next.off || r.gen != next.gen {
 		return false

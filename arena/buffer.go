@@ -7,14 +7,14 @@ import (
 	"io"
 )
 
-// ErrFull is the error of a write to a [Pool] with [NoHeap] that has no room for the frame.
+// ErrFull is the error of a write if a [Pool] with [NoHeap] has no room for the frame.
 var ErrFull = errors.New("arena: no room for the frame, and the Pool has NoHeap")
 
 // A Buffer assembles one frame at a time and hands it over as a Slice. A frame is contiguous, even
 // if it is written in several steps. *[Pool] and *[Heap] are Buffers. A Buffer belongs to one
-// goroutine at a time; the Slices that it returns do not.
+// goroutine at a time. The Slices that it returns may be used on any goroutine.
 //
-// Slices of bytes that Writable and Data return are the frame's memory. They are valid until the
+// The byte slices that Writable and Data return are the frame's memory. They are valid until the
 // next call of Writable, Write, Seal, Truncate or Take, because a frame that outgrows its place is
 // moved.
 type Buffer interface {
@@ -36,9 +36,9 @@ type Buffer interface {
 	// i.
 	SetStart(i int)
 	// Seal encrypts the frame from its start on, in place, and appends the AEAD's tag. It borrows
-	// nonce and additionalData, which may be bytes of the frame before its start. It returns
-	// ErrFull and leaves the frame unchanged if there is no room for the tag, or for 16 bytes if
-	// the tag is shorter.
+	// nonce and additionalData, which may be bytes of the frame before its start. Seal needs room
+	// for the tag, and for 16 bytes if the tag is shorter. If there is no such room, it returns
+	// ErrFull and leaves the frame unchanged.
 	Seal(aead cipher.AEAD, nonce, additionalData []byte) error
 	// Open decrypts the frame from its start on, in place, and removes the AEAD's tag. It borrows
 	// nonce and additionalData as Seal does. If it returns the AEAD's error, the frame ends at its
@@ -110,17 +110,18 @@ func (f *frame) Open(aead cipher.AEAD, nonce, additionalData []byte) error {
 	return err
 }
 
-// seal encrypts the body, whose last sealRoom(aead) bytes are room for the tag. The AEAD may use
-// fewer. If it panics because the nonce is too short, that room is removed from the frame.
+// seal encrypts the body. The last sealRoom(aead) bytes of the body are room for the tag, and the
+// AEAD may use fewer of them. If the AEAD panics because the nonce is too short, seal removes that
+// room from the frame.
 func (f *frame) seal(aead cipher.AEAD, nonce, additionalData []byte) {
 	f.end -= sealRoom(aead)
 	plain := f.body()
 	f.end = f.begin + f.start + len(aead.Seal(plain[:0], nonce, plain, additionalData))
 }
 
-// minTagRoom is the minimum room, in bytes, after a sealed frame. With a tag of less than 16 bytes,
-// AES-GCM writes past the tag when it seals (golang/go#80288): in a Pool, it would write into
-// another owner's frame.
+// minTagRoom is the minimum room, in bytes, after a sealed frame. It is needed because AES-GCM
+// writes past a tag of less than 16 bytes when it seals (golang/go#80288). In a Pool, it would
+// write into another owner's frame.
 const minTagRoom = 16
 
 // sealRoom returns the number of bytes that Seal needs after the frame.

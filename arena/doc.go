@@ -11,10 +11,10 @@
 //		handle(frame.Bytes())
 //	}()
 //
-// A [Pool] places frames one after the other (back mode). At the end of its memory it starts again
-// before, or between, frames that are still held (front mode). A frame for which there is no room
-// is allocated on the heap (alloc mode), with two allocations. The Pool returns to its memory with
-// the first frame that fits there.
+// A [Pool] places frames one after the other (back mode). When it reaches the end of its memory, it
+// starts again before, or between, frames that are still held (front mode). If there is no room for
+// a frame, the Pool allocates it on the heap (alloc mode), with two allocations. The first later
+// frame that fits is in the Pool's memory again.
 //
 // A [Heap] has the same methods and allocates each frame. [Buffer] is the interface of both.
 package arena

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Heap is a Buffer that allocates each frame, which the garbage collector frees. The zero value is
-// ready to use.
+// Heap is a Buffer that allocates each frame on the heap. The garbage collector frees the frames.
+// The zero value is ready to use.
 type Heap struct {
 	frame
 }
@@ -56,5 +56,5 @@ func (h *Heap) Take() Slice {
 	return s
 }
 
-// Droppable returns true: a Heap has no memory of its own that a Slice could hold.
+// Droppable returns true, because a Heap has no memory of its own that a Slice could hold.
 func (h *Heap) Droppable() bool { return true }

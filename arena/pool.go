@@ -15,11 +15,11 @@ const defaultSlots = 8
 // at a time; the Slices that it returns belong to their owners, on any goroutine. Frames never
 // overlap, and each is contiguous.
 //
-// The Pool places a frame when its first byte is requested: in the first gap that is large enough.
-// It searches from the last frame on to the end of memory, and then from the beginning of memory
-// on. A frame after all frames that are held is in back mode, any other in front mode. If there is
-// no such gap, or no slot is free, the frame is allocated on the heap (alloc mode), unless the Pool
-// has [NoHeap]. The next frame is placed in the same way, so the Pool returns to its memory with
+// The Pool places a frame when its first byte is requested. It uses the first gap that is large
+// enough. It searches from the last frame to the end of memory, and then from the beginning of
+// memory. A frame after all frames that are held is in back mode, any other in front mode. If there
+// is no such gap, or no slot is free, the Pool allocates the frame on the heap (alloc mode), unless
+// it has [NoHeap]. The next frame is placed in the same way. So the Pool returns to its memory with
 // the first frame that fits, in whatever order the Slices are released. A frame that outgrows its
 // gap is moved to another.
 //
@@ -28,7 +28,8 @@ type Pool struct {
 	frame
 	memory []byte
 	slots  []slot
-	// edge closes the ring of slots: it is before the first and after the last, and never released.
+	// edge closes the ring of slots. It is before the first slot and after the last, and is never
+	// released.
 	edge slot
 	// The frame is placed after this slot. Between frames, prev is the slot that was taken last.
 	prev *slot
@@ -54,9 +55,9 @@ type Pool struct {
 // Option changes how a Pool works. Options panic if a value is out of range.
 type Option func(*Pool)
 
-// Slots sets the maximum number of Slices of the Pool's memory that can be held at a time: at least
-// 1, 8 by default. A slot takes 64 bytes. If all slots are held, the Pool checks each of them to
-// place a frame, so n should exceed the usual number of held Slices.
+// Slots sets how many Slices of the Pool's memory can be held at a time: at least 1, 8 by default.
+// A slot takes 64 bytes. If all slots are held, the Pool checks each of them whenever it places a
+// frame. n should therefore exceed the usual number of held Slices.
 func Slots(n int) Option {
 	if n < 1 {
 		panic(fmt.Sprintf("arena: Slots(%d): at least 1", n))
@@ -64,12 +65,13 @@ func Slots(n int) Option {
 	return func(p *Pool) { p.slots = make([]slot, n) }
 }
 
-// NoHeap keeps the Pool from allocating frames on the heap: instead Writable returns nil, and Write
-// and Seal return ErrFull. It limits the Pool's memory to its capacity.
+// NoHeap keeps the Pool from allocating frames on the heap. If the Pool's memory has no room,
+// Writable returns nil, and Write and Seal return ErrFull. The memory of the Pool is then never
+// more than its capacity.
 func NoHeap() Option { return func(p *Pool) { p.noHeap = true } }
 
-// PromoteAfter sets the time that a frame must be held before [Slice.Promote] moves it to the heap.
-// The default is 0: at once.
+// PromoteAfter sets how long a frame must be held before [Slice.Promote] moves it to the heap. By
+// default, d is 0, and Promote moves a frame at once.
 func PromoteAfter(d time.Duration) Option {
 	if d < 0 {
 		panic(fmt.Sprintf("arena: PromoteAfter(%v): at least 0", d))
@@ -121,8 +123,8 @@ func (p *Pool) Writable(n int) []byte {
 	return p.mem[from:p.end:p.end]
 }
 
-// place finds room for the frame and n more bytes: in the Pool's memory, where it moves the frame
-// if necessary, or on the heap. It reports whether there is room.
+// place finds room for the frame and n more bytes, in the Pool's memory or on the heap. It moves
+// the frame if necessary. It reports whether there is room.
 func (p *Pool) place(n int) bool {
 	if n < 0 {
 		panic(fmt.Sprintf("arena: Writable(%d)", n))
@@ -136,7 +138,7 @@ func (p *Pool) place(n int) bool {
 			p.unlink(p.prev)
 		}
 	}
-	for p.edge.prev.released() { // so that back mode means that no slot is after the frame
+	for p.edge.prev.released() { // else released slots would make a frame at the end Front
 		p.unlink(p.edge.prev)
 	}
 	if n <= len(p.memory) && p.findGap(p.Len()+n) {
@@ -162,11 +164,11 @@ func (p *Pool) place(n int) bool {
 	return true
 }
 
-// findGap makes prev a slot with a gap of at least n bytes after it, and reports whether there is
-// one. It checks the gaps in the order of memory, beginning after prev, once around the ring
-// (Knuth's "next fit", The Art of Computer Programming, 2.5), and unlinks the released slots that
-// it meets. If prev is one of them, its predecessor takes its place, and the search visits more
-// slots.
+// findGap looks for a gap of at least n bytes and reports whether there is one. If so, prev is then
+// the slot before the gap. findGap checks the gaps in the order of memory, beginning after prev,
+// once around the ring (Knuth's "next fit", The Art of Computer Programming, 2.5). It unlinks the
+// released slots that it meets. If prev is one of them, its predecessor takes its place, and the
+// search visits more slots.
 func (p *Pool) findGap(n int) bool {
 	full := p.free == nil
 	for s := p.prev; ; {
@@ -180,7 +182,7 @@ func (p *Pool) findGap(n int) bool {
 		if !full || p.free == nil {
 			return false
 		}
-		full = false // a slot was released during this search: check the gaps before it again
+		full = false // a slot was released during this search: check earlier gaps again
 	}
 }
 
@@ -280,8 +282,8 @@ func (p *Pool) Seal(aead cipher.AEAD, nonce, additionalData []byte) error {
 	return nil
 }
 
-// aside returns b, or a copy of b if Writable(n) may move the frame. b may be bytes of the frame,
-// and the moved frame may overwrite them.
+// aside returns b. If Writable(n) may move the frame, it returns a copy of b instead. It does so
+// because b may be bytes of the frame, and the moved frame may overwrite them.
 func (p *Pool) aside(b []byte, n int) []byte {
 	if p.placed() && p.mode != Alloc && n > p.limit-p.end {
 		return bytes.Clone(b)
@@ -289,8 +291,8 @@ func (p *Pool) aside(b []byte, n int) []byte {
 	return b
 }
 
-// Truncate shortens the frame to n bytes. It panics if the frame is shorter. Truncate(0) drops a
-// frame on the heap: the next byte begins a frame in the Pool's memory if there is room.
+// Truncate shortens the frame to n bytes. It panics if the frame is shorter. Truncate(0) also drops
+// a frame on the heap. The next byte then begins a frame in the Pool's memory, if there is room.
 func (p *Pool) Truncate(n int) {
 	p.frame.Truncate(n)
 	if n == 0 && p.allocated() {

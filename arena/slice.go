@@ -11,8 +11,8 @@ import (
 // owner calls Release once, on any goroutine, or passes the Slice on. The zero Slice is empty, and
 // releasing it does nothing.
 //
-// A Slice is a value of 16 bytes; copying it moves it. Using or releasing a copy after another copy
-// was released panics in every build, whether the frame is in a Pool's memory or on the heap. (The
+// A Slice is a value of 16 bytes; copying it moves it. If one copy was released, using or releasing
+// another copy panics in every build, whether the frame is in a Pool's memory or on the heap. (The
 // check fails only after 2³² frames in the same slot of a Pool.)
 type Slice struct {
 	slot *slot
@@ -24,11 +24,11 @@ type Slice struct {
 	//	len(slot.data) > 0
 }
 
-// A slot holds one frame that was taken. Slots in use are linked in the order of their memory, in a
-// ring that the Pool's edge closes. A released slot stays in the ring until the Pool needs the slot
-// or the memory around it.
+// A slot holds one frame that was taken. The slots in use are linked in the order of their memory.
+// They form a ring that the Pool's edge closes. A released slot stays in the ring until the Pool
+// needs the slot or the memory around it.
 //
-// A slot fills a cache line, so that goroutines which release neighbouring slots do not wait for
+// A slot fills a cache line. Otherwise goroutines that release neighbouring slots would wait for
 // each other.
 type slot struct {
 	state atomic.Uint32 // gen while the frame is held, gen+1 after its release
@@ -40,7 +40,7 @@ type slot struct {
 	taken      uint32 // number of frames that the Pool had handed out before
 	prev, next *slot  // prev is not valid in the list of free slots
 
-	// Invariants of a slot in the ring, unless it is the edge or next is:
+	// Invariants of a slot in the ring, unless the slot is the edge or next is the edge:
 	//
 	//	end() ≤ next.from
 }
@@ -94,7 +94,7 @@ func (s *Slice) Release() {
 // Promote moves a frame that is due from its Pool's memory to the heap, with one copy, and reports
 // whether it did. A frame that is held for long then no longer keeps the Pool from using the memory
 // around it. A frame is due at once, or after the time that [PromoteAfter] sets. A frame on the
-// heap is never due. The caller still owns s. Earlier results of Bytes become invalid.
+// heap is never due. The caller still owns s. Slices that Bytes returned earlier become invalid.
 func (s *Slice) Promote() bool {
 	data := s.Bytes()
 	if len(data) == 0 || s.slot.due > 0 && time.Now().UnixNano() < s.slot.due {

@@ -11,22 +11,23 @@ import (
 
 // A Cursor is one reader's place in a Ring.
 //
-// Next and Take belong to one goroutine at a time, the reader's. Lag and Close may be called from
-// any goroutine. Next waits; a reader that also waits for other events uses Take and a [Watcher].
+// Only the reader's goroutine may call Next and Take (one goroutine at a time). Any goroutine may
+// call Lag and Close. Next waits for frames. A reader that also waits for other events uses Take
+// and a [Watcher] instead.
 //
 // # When a cursor is behind
 //
-// A cursor beyond its allowance (MaxLagBytes, MaxLagFrames, MaxLagTime) moves forward to the newest
-// keyframe. It is never moved within the newest GOP: there is no newer place to start from, and the
-// ring keeps that GOP for late joiners anyway. A reader that has begun the GOP sees more if it
-// continues than if it waits for the next one. So a slow reader that takes frames again is at most
-// its allowance and one GOP behind the head, and a late joiner is not moved because of its first
-// GOP.
+// A cursor that exceeds its allowance (MaxLagBytes, MaxLagFrames, MaxLagTime) moves forward to the
+// newest keyframe. It is never moved within the newest GOP, because there is no newer place to
+// start from and the ring keeps that GOP for late joiners anyway. A reader that has begun the GOP
+// sees more if it continues than if it waits for the next one. So a slow reader that takes frames
+// again is behind the head by at most its allowance and one GOP. And a late joiner is not moved
+// because of its first GOP.
 //
-// A cursor whose next frame was evicted, or that reaches a frame that Publish refused, moves to the
-// newest keyframe after that frame. If there is none, it waits for the next keyframe, however long
-// that takes: until then Take adds nothing, and the batch that ends the wait reports the loss. In a
-// stream with keyframes only at its start the wait ends with Close.
+// If a cursor's next frame was evicted or refused by Publish, the cursor moves to the newest
+// keyframe after that frame. If there is no such keyframe, it waits for the next one, however long
+// that takes. Until then Take adds nothing. The batch that ends the wait reports the loss. In a
+// stream with keyframes only at its start, only Close ends the wait.
 type Cursor struct {
 	ring *Ring
 	opts cursorOptions
@@ -40,13 +41,13 @@ type Cursor struct {
 
 	news *Watcher // the same as wait, for use by Close
 
-	next int64 // the next frame to give, or, while it cannot be read, the first lost one
+	next int64 // next frame to give; if it cannot be read, the first lost frame
 	off  int64 // log offset of the first byte of frame next
 
 	joining  bool // the cursor waits for its first keyframe
-	starting bool // the next frame is a start: its preamble is given first
-	// With FromHead, until the first batch: the preamble to give first, on which the cursor holds a
-	// ref.
+	starting bool // the next frame is the cursor's start: its preamble is given first
+	// With FromHead, until the first batch: the preamble to give with that batch. The cursor holds
+	// a ref on it.
 	headPreamble *preamble
 	given        uint64 // id of the last preamble that was given
 
@@ -62,10 +63,10 @@ type Batch struct {
 	Frames int // number of whole frames; 0: nothing new
 	Bytes  int // number of bytes added to the chain
 
-	// Preamble is the length of the preamble, in bytes, at the start of the batch's Bytes.
+	// Preamble is the length, in bytes, of the preamble with which the batch's bytes begin.
 	Preamble int
 
-	// Info is the Info of the last frame, which with [BatchFrames](1) is the only one.
+	// Info is the Info of the last frame. With [BatchFrames](1) that is the only frame.
 	Info any
 
 	// More reports whether the next Take has something to give at once: frames that did not fit
@@ -77,9 +78,10 @@ type Batch struct {
 	Missed Missed
 }
 
-// Cursor returns a new cursor. Its owner ends it with Close. It starts at the newest keyframe whose
-// whole GOP is kept, after that keyframe's preamble; if there is none, it starts at the next
-// keyframe to be published, never in the middle of a GOP. On a closed ring it starts at the end.
+// Cursor returns a new cursor. Its owner ends it with Close. If the ring keeps a keyframe and all
+// frames after it, the cursor starts at the newest keyframe, after that keyframe's preamble.
+// Otherwise it starts at the next keyframe to be published, never in the middle of a GOP. On a
+// closed ring it starts at the end.
 func (r *Ring) Cursor(opts ...CursorOption) *Cursor {
 	c := &Cursor{
 		ring: r,
@@ -196,9 +198,9 @@ func (c *Cursor) lose(next, off int64, why Reason) {
 	c.moveTo(next, off)
 }
 
-// note stores the reason why the frame at c.next is lost, and when it was published, if this is the
-// first loss that c has not reported. The frame's record is still there: evict and trim call note
-// before they remove it. r.mu is held.
+// note stores why the frame at c.next is lost and when it was published, if this is the first loss
+// that c has not reported. The frame's record must still exist. evict and trim therefore call note
+// before they remove the record. r.mu is held.
 func (c *Cursor) note(why Reason) {
 	if c.missed.Why == NotMissed {
 		c.missed.Why = why
@@ -213,10 +215,10 @@ func (c *Cursor) moveTo(next, off int64) {
 	c.ring.lowest = min(c.ring.lowest, next)
 }
 
-// Take adds shares of the frames between c and the head to dst: whole frames only, as many as the
-// batch limits allow, and at least one if there is any. The caller keeps the ownership of dst and
-// of all bytes in it, and releases the shares by releasing or sending dst. Take never waits: if
-// there is nothing new it returns the zero Batch.
+// Take adds shares of the frames between c and the head to dst. It adds whole frames only, as many
+// as the batch limits allow, and at least one if there is any. The caller keeps the ownership of
+// dst and of all bytes in it, and releases the shares by releasing or sending dst. Take never
+// waits: if there is nothing new, it returns the zero Batch.
 //
 // After the ring was closed and c has taken the remaining frames, Take returns io.EOF. After c was
 // closed, it returns ErrClosed. With an error, nothing is added to dst.
@@ -254,10 +256,10 @@ func (c *Cursor) Take(dst *millrace.Chain) (b Batch, err error) {
 }
 
 // Next is Take for a reader that waits for no other events. If there are no new frames, it waits
-// until there are some, or until ctx ends, and then returns ctx.Err(). It does not wait on its
-// first call, nor if the last Batch had More set. After any other batch it waits for an
-// announcement, so that frames that arrive within [Latency] of each other form one batch. A batch
-// without frames reports a loss at the end of the stream.
+// until there are some. If ctx ends first, it returns ctx.Err(). It does not wait on its first
+// call, nor if the last Batch had More set. After any other batch it waits for an announcement, so
+// that frames that arrive within [Latency] of each other form one batch. A batch without frames
+// reports a loss at the end of the stream.
 func (c *Cursor) Next(ctx context.Context, dst *millrace.Chain) (Batch, error) {
 	if c.wait == nil {
 		c.wait = c.watch()
@@ -342,7 +344,7 @@ func (c *Cursor) fit(room int) int64 {
 type Lag struct {
 	Bytes  int64
 	Frames int
-	Time   time.Duration // since the first frame not taken, which may be lost, was published
+	Time   time.Duration // time since the first frame not taken, which may be lost, was published
 }
 
 // Lag returns the distance of c from the head. Lost frames count until a Take reports them. The Lag
@@ -367,8 +369,8 @@ func (c *Cursor) Lag() Lag {
 	return lag
 }
 
-// Close ends the cursor: Next and Take fail from here on, and so does a Next that waits. Shares
-// that were taken stay valid. Close may be called from any goroutine, and more than once.
+// Close ends the cursor. Next and Take fail from then on, and a Next that is waiting fails at once.
+// Shares that were taken stay valid. Close may be called from any goroutine, and more than once.
 func (c *Cursor) Close() {
 	if news := c.end(); news != nil {
 		news.Stop()

@@ -11,15 +11,15 @@
 //	                                  starts here
 //
 // A [Ring] keeps the newest frames of a stream as one log of bytes, shared by reference. Its
-// publisher appends to the log with [Ring.Publish]; each reader is a [Cursor], a position in the
-// log, that takes the frames between itself and the head in batches. A reader may start at a
+// publisher appends to the log with [Ring.Publish]. Each reader is a [Cursor], a position in the
+// log. A Cursor takes the frames between itself and the head in batches. A reader may start at a
 // keyframe (K). The data that it needs before that (metadata, sequence headers) is the stream's
 // preamble, set with [Ring.SetPreamble]. If the frames of a stream are independent of each other,
 // the publisher marks every frame as a keyframe.
 //
-// A reader that falls behind by more than its allowance moves forward to the newest keyframe and
-// learns how much it missed and why (see [Missed]). Its frames are always a keyframe and the frames
-// after it, never a GOP without its keyframe.
+// A reader that falls behind by more than its allowance moves forward to the newest keyframe. It
+// learns how much it missed and why (see [Missed]). After a move, it always gets a keyframe first,
+// and never a GOP without its keyframe.
 //
 // Ownership: Publish and SetPreamble take ownership of their chains, even when they return an
 // error. [Cursor.Take] adds shares to a chain that the caller owns. The shares live until the

@@ -6,9 +6,9 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// segmentPieces limits the pieces of a segment. It is the number that a Chain holds without
-// allocating an array. A segment therefore needs no further allocation, and finding or dropping a
-// byte in it visits at most four pieces.
+// segmentPieces limits the pieces of a segment. It is the number of pieces that a Chain holds
+// without allocating an array. A segment therefore needs no further allocation, and a search in it
+// visits at most four pieces.
 const segmentPieces = 4
 
 // A segment is a run of pieces of the log.
@@ -18,8 +18,8 @@ type segment struct {
 }
 
 // A byteLog keeps the bytes of the frames at absolute offsets that only grow. It is a queue of
-// small chains, not one chain, so that the cost of sharing a range depends on the range and not on
-// how much the ring keeps. Segments that have become empty are kept for reuse.
+// small chains instead of one chain, because the cost of sharing a range should not depend on how
+// much the ring keeps. Segments that have become empty are kept for reuse.
 type byteLog struct {
 	// Invariants:
 	//
@@ -49,16 +49,16 @@ func (l *byteLog) at(i int) **segment {
 	return &l.queue[i]
 }
 
-// append takes ownership of p's bytes and returns the range of pieces that they lie in. Bytes that
-// follow the log's last byte in the same block extend its piece, unless it is the last piece of a
-// full segment. The caller has made room for them.
+// append takes ownership of p's bytes and returns the range of pieces that they lie in. If p's
+// bytes follow the log's last byte in the same block, they extend the log's last piece, unless that
+// piece ends a full segment. The caller has made room for p.
 func (l *byteLog) append(p *millrace.Chain) (firstPiece, lastPiece uint32) {
 	if p.Len() == 0 {
 		return l.here()
 	}
 	if p.Pieces() > segmentPieces {
-		// The frame will be split over several segments. If its owner has released the chain, panic
-		// before the first part is added.
+		// The frame will be split over several segments. bytesOf panics if the frame's owner has
+		// released the chain. Call it before the first part is added.
 		bytesOf(p, p.Pieces())
 	}
 	first := l.pieces
@@ -83,8 +83,9 @@ func (l *byteLog) append(p *millrace.Chain) (firstPiece, lastPiece uint32) {
 	return first, l.pieces
 }
 
-// here returns the range of pieces of a frame without bytes. The range includes the piece before
-// the frame, because the next frame may extend that piece, so that no sum of pieces is too low.
+// here returns the range of pieces of a frame without bytes. The next frame may extend the piece
+// before this frame. The range therefore includes that piece, so that no count of pieces is too
+// low.
 func (l *byteLog) here() (firstPiece, lastPiece uint32) { return l.pieces - 1, l.pieces }
 
 // bytesOf returns the total length of p's first pieces; pieces is their number.
@@ -148,8 +149,8 @@ func (l *byteLog) share(dst *millrace.Chain, from, to int64) {
 	}
 }
 
-// drop releases the bytes below offset. If the publisher also released a chain that it had
-// published, drop panics; the segment is lost then, and the log continues without it.
+// drop releases the bytes below offset. It panics if the publisher has released a chain after
+// publishing it. That segment is then lost, and the log continues without it.
 func (l *byteLog) drop(offset int64) {
 	for l.count > 0 {
 		s := l.queue[l.first]

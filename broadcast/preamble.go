@@ -2,10 +2,10 @@ package broadcast
 
 import "github.com/millrace-io/millrace"
 
-// A preamble is the data that a reader needs before it can start at a keyframe. Its refs are held
-// by the ring (while it is the current preamble), by the records of the keyframes published under
-// it, and by the cursors that start at the head and have not taken anything yet: one ref each.
-// Ring.mu guards all of it.
+// A preamble is the data that a reader needs before it can start at a keyframe. Three kinds of
+// holders have one ref each: the ring, while the preamble is current; the record of each keyframe
+// that was published under it; and each cursor that starts at the head and has not taken anything
+// yet. Ring.mu guards all of it.
 type preamble struct {
 	chain millrace.Chain
 	id    uint64 // counts from 1; 0 means none

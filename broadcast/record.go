@@ -5,12 +5,12 @@ import "math/bits"
 // A record describes one frame of the log.
 type record struct {
 	end int64     // log offset after the frame's last byte
-	at  int64     // when it was published, in nanoseconds since the ring's epoch
+	at  int64     // when it was published, in ns since the ring's epoch
 	pre *preamble // the preamble of a keyframe, on which the record holds a ref
 
-	// The frame's bytes lie in the pieces [firstPiece, lastPiece) of the log, counted from the
-	// ring's start modulo 2^32; only differences are used. A frame may share its first piece with
-	// the frame before it.
+	// The frame's bytes lie in the pieces [firstPiece, lastPiece) of the log. Pieces are counted
+	// from the ring's start modulo 2^32, because only differences are used. A frame may share its
+	// first piece with the frame before it.
 	firstPiece, lastPiece uint32
 
 	kind kind
@@ -107,7 +107,7 @@ func (l *records) setInfo(n int64, info any) {
 func (l *records) pop() record {
 	slot := l.at(l.tail)
 	r := *slot
-	slot.pre = nil // so that the arrays do not keep a released preamble or an Info alive
+	slot.pre = nil // else the arrays keep a released preamble or an Info alive
 	l.setInfo(l.tail, nil)
 	l.tail++
 	l.start = r.end

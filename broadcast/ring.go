@@ -24,16 +24,16 @@ type Frame struct {
 // All methods may be called from any goroutine. Publish and SetPreamble add their frames and
 // preambles in the order of the calls, so one goroutine at a time should call them.
 //
-// Publish does not wait for readers, except while a batch is being shared at that moment.
+// Publish does not wait for readers, except for a Take that is sharing a batch at that moment.
 //
-// The ring keeps the frames that a late joiner needs, from the newest keyframe on, and the frames
+// The ring keeps the frames from the newest keyframe on for late joiners. It also keeps the frames
 // that a cursor within its allowance has not taken yet. MaxBytes and MaxFrames limit the kept
 // frames in any case.
 type Ring struct {
 	// mu guards all fields but opts, epoch and watchers. Publish holds it while it adds one frame
-	// to the log and drops others, and while it checks each cursor, if the frame is a keyframe or
-	// evicts a frame that a cursor may be at. Take holds it while one batch of pieces is shared. No
-	// goroutine holds it while it waits, sends or wakes others.
+	// to the log and drops others. If the frame is a keyframe, or evicts a frame that a cursor may
+	// be at, Publish also holds it while it checks each cursor. Take holds it while one batch of
+	// pieces is shared. No goroutine holds it while it waits, sends or wakes others.
 	mu sync.Mutex
 
 	opts  options
@@ -53,7 +53,7 @@ type Ring struct {
 	closed   bool
 	closedAt int64
 
-	due   int64 // when the frames that were not announced yet will be announced; 0: there are none
+	due   int64 // when the unannounced frames will be announced; 0: there are none
 	stats Stats // the counters of Stats
 }
 
@@ -91,12 +91,12 @@ func (r *Ring) now() int64 {
 }
 
 // Publish adds a frame at the head. It takes ownership of p, which is left empty, even when it
-// returns an error. It waits for no reader. It allocates when the ring keeps more frames than ever
-// before: see [MaxFrames].
+// returns an error. It waits for no reader. It allocates only when the ring keeps more frames than
+// ever before (see [MaxFrames]).
 //
 // The error is ErrClosed, or *FrameTooLargeError for a frame that does not fit even into an empty
-// ring. Such a frame makes the rest of its GOP unusable: readers continue up to the frame before
-// it, then at the next keyframe, and Missed reports Refused. The ring stays usable.
+// ring. A frame that is too large makes the rest of its GOP unusable. Readers get the frames before
+// it, then continue at the next keyframe, and Missed reports Refused. The ring stays usable.
 func (r *Ring) Publish(p *millrace.Chain, f Frame) error {
 	defer p.Release()
 	announce, err := r.publish(p, f)
@@ -179,10 +179,10 @@ func (r *Ring) makeRoom(size int64, pieces int) {
 	}
 }
 
-// evict drops the oldest frame. For each cursor at that frame it notes the loss now, while the time
-// of publication is known; the cursor moves at its next Take. Thanks to lowest, the cursors are not
-// checked for frames that all of them have taken. r.mu is held, and the caller drops the log's
-// bytes.
+// evict drops the oldest frame. If a cursor is at that frame, evict notes the cursor's loss now,
+// while the time of publication is known. The cursor itself moves at its next Take. If the frame is
+// before lowest, evict does not check the cursors, because no cursor is at it. r.mu is held, and
+// the caller drops the log's bytes.
 func (r *Ring) evict() {
 	if n := r.frames.tail; n >= r.lowest {
 		r.lowest = r.frames.head
@@ -200,7 +200,7 @@ func (r *Ring) evict() {
 	r.stats.Evicted++
 }
 
-// Evict drops the frames that are older than age, as if the ring were full: frames before the
+// Evict drops frames that are older than age, as if the ring were full. It drops frames before the
 // newest GOP and, if all is set, also frames of that GOP. It returns the number of bytes dropped.
 // Cursors that have not taken these frames lose them.
 func (r *Ring) Evict(age time.Duration, all bool) (bytes int64) {
@@ -237,8 +237,8 @@ func (r *Ring) forget() {
 	rec.pre.drop()
 }
 
-// trim moves the cursors beyond their allowance, then drops frames that neither a cursor nor a late
-// joiner needs. r.mu is held.
+// trim moves the cursors that exceed their allowance. Then it drops the frames that neither a
+// cursor nor a late joiner needs. r.mu is held.
 func (r *Ring) trim(now int64) {
 	need := r.frames.head
 	if r.keyOK && !r.closed {
@@ -263,8 +263,8 @@ func (r *Ring) trim(now int64) {
 // ownership of p, which is left empty. An empty p means that no preamble is needed. Earlier frames
 // keep their preamble.
 //
-// A preamble is given only to readers that start or are moved. If other readers must see the change
-// as well, publish it as a frame, too.
+// Only readers that start or are moved get a preamble. If other readers must see the change as
+// well, publish it as a frame, too.
 //
 // On a closed ring, SetPreamble only releases p.
 func (r *Ring) SetPreamble(p *millrace.Chain) {
@@ -287,10 +287,10 @@ func (r *Ring) SetPreamble(p *millrace.Chain) {
 	r.preamble = pre
 }
 
-// Close ends the stream: Publish fails from now on, every Watcher is signalled, and cursors get the
-// remaining frames, then io.EOF. The ring's memory is released when every cursor has drained the
-// ring or was closed. Shares that were taken stay valid. Closing a closed ring does nothing. Close
-// returns nil.
+// Close ends the stream. From then on Publish fails, every Watcher is signalled, and cursors get
+// the remaining frames, then io.EOF. The ring's memory is released when every cursor has drained
+// the ring or was closed. Shares that were taken stay valid. Closing a closed ring does nothing.
+// Close returns nil.
 func (r *Ring) Close() error {
 	if r.end() {
 		r.watchers.signal()

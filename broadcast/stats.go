@@ -6,8 +6,8 @@ type Stats struct {
 	Frames int
 	Bytes  int64
 
-	// Start reports whether a new cursor starts at once: the newest keyframe and all frames after
-	// it are kept.
+	// Start reports whether a new cursor starts at once. It does if the newest keyframe and all
+	// frames after it are kept.
 	Start bool
 
 	// Info is the Info of the newest frame, or nil if none is kept.
@@ -21,13 +21,14 @@ type Stats struct {
 	Refused uint64 // frames that Publish refused as too large
 	Evicted uint64 // frames that were dropped to make room
 
-	// GroupsCut counts how often the newest GOP lost its start (it outgrew MaxBytes or MaxFrames)
-	// or got a gap (a refused frame). New readers must then wait for the next keyframe.
+	// GroupsCut counts how often the newest GOP became unusable for new readers. Either it lost its
+	// start because it outgrew MaxBytes or MaxFrames, or it got a gap because a frame was refused.
+	// New readers must then wait for the next keyframe.
 	GroupsCut uint64
 
-	// Lost counts the losses of all cursors, by Reason. A move is counted when it happens: in Take,
-	// or, for a cursor that takes nothing, when a keyframe is published while the cursor is beyond
-	// its allowance. Missed reports the loss to the reader in its next batch.
+	// Lost counts the losses of all cursors, by Reason. A move is counted when it happens. A cursor
+	// moves in Take. If it takes nothing, it moves when a keyframe is published while the cursor
+	// exceeds its allowance. Missed reports the loss to the reader in its next batch.
 	Lost [reasons]struct{ Moves, Frames, Bytes uint64 }
 }
 

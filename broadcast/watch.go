@@ -6,8 +6,8 @@ import "sync"
 // more cursors and may wait for other events as well.
 type Watcher struct {
 	// C receives a signal at each announcement (see [Latency]) and when the ring is closed. It has
-	// room for one signal: announcements made before the last signal was received are merged into
-	// that signal. C is never closed.
+	// room for one signal. If an announcement is made before the last signal was received, no
+	// second signal is sent. C is never closed.
 	C <-chan struct{}
 
 	c     chan struct{}
@@ -18,8 +18,8 @@ type Watcher struct {
 // stopped is the index of a Watcher that is not on a list.
 const stopped = -1
 
-// watchers are the Watchers of a ring. They have their own mutex, because a goroutine that is woken
-// will want the ring's.
+// watchers are the Watchers of a ring. They have their own mutex, because each goroutine that is
+// woken will lock the ring's mutex.
 type watchers struct {
 	mu   sync.Mutex
 	list []*Watcher // each Watcher at its index
@@ -42,8 +42,8 @@ func (w *Watcher) signal() {
 }
 
 // Watch returns a new Watcher. Its owner ends it with Stop. Check the cursors once before the first
-// wait: frames that were announced before are not announced again. If the ring is closed, C has a
-// signal at once.
+// wait, because frames that were announced earlier are not announced again. If the ring is closed,
+// C has a signal at once.
 func (r *Ring) Watch() *Watcher {
 	ch := make(chan struct{}, 1)
 	w := &Watcher{C: ch, c: ch, ring: r}
@@ -52,14 +52,14 @@ func (r *Ring) Watch() *Watcher {
 	w.index = len(s.list)
 	s.list = append(s.list, w)
 	s.mu.Unlock()
-	if r.isClosed() { // after the Watcher is on the list, so that it does not miss Close
+	if r.isClosed() { // only now that the Watcher is on the list, so that it does not miss Close
 		w.signal()
 	}
 	return w
 }
 
-// Stop ends the signals; one that was sent before may still be in C. Stop may be called from any
-// goroutine, and more than once.
+// Stop ends the signals. A signal that was sent before may still be in C. Stop may be called from
+// any goroutine, and more than once.
 func (w *Watcher) Stop() {
 	s := &w.ring.watchers
 	s.mu.Lock()
@@ -99,8 +99,8 @@ func (r *Ring) announce() bool {
 	return true
 }
 
-// Flush announces, at once, the frames whose announcement [Latency] delays. The publisher calls it
-// when it will publish nothing for a while.
+// Flush announces at once the frames whose announcement is delayed by [Latency]. The publisher
+// calls it when it will publish nothing for a while.
 func (r *Ring) Flush() {
 	r.mu.Lock()
 	waiting := r.announce()
@@ -113,8 +113,8 @@ func (r *Ring) Flush() {
 // expire runs when the timer fires, and announces the frames that are due.
 func (r *Ring) expire() {
 	r.mu.Lock()
-	// The timer may be early: the ring was flushed or closed since it fired, and the timer perhaps
-	// set again.
+	// The frames may not be due. Since the timer fired, the ring may have been flushed or closed,
+	// and the timer may have been set again.
 	late := r.due != 0 && r.now() >= r.due && r.announce()
 	r.mu.Unlock()
 	if late {

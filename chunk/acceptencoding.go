@@ -83,8 +83,9 @@ func (h acceptance) weight(name string) float64 {
 }
 
 // AcceptsEncoding reports whether a client accepts a response in an encoding at least as readily as
-// without one. values are the values of its Accept-Encoding headers, and name is br, zstd or gzip.
-// A client without such a header has not requested an encoding.
+// a response without one. values are the values of its Accept-Encoding headers, and name is br,
+// zstd or gzip. If the client sent no such header, the result is false, because the client has not
+// requested an encoding.
 func AcceptsEncoding(values []string, name string) bool { return parseAccept(values).takes(name) }
 
 // takes is AcceptsEncoding for the headers that h was parsed from.

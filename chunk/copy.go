@@ -20,13 +20,14 @@ import (
 )
 
 const (
-	// copyBlock is the size of reads and writes when the kernel cannot move the bytes: large enough
-	// that a system call costs less than its bytes, and small enough to stay in the processor's
-	// caches between read and write.
+	// copyBlock is the size of reads and writes when the kernel cannot move the bytes. It is large
+	// enough that a system call costs less than moving its bytes. It is small enough that the bytes
+	// stay in the processor's caches between read and write.
 	copyBlock = 32 << 10
 
 	// fileStep is the number of bytes that are copied from file to file before Copy checks its
-	// context. A file system that does not share blocks takes some ten milliseconds for them.
+	// context. A file system that does not share blocks needs some ten milliseconds for that many
+	// bytes.
 	fileStep = 16 << 20
 
 	// kernelSplices reports whether the standard library splices connections and uses
@@ -42,31 +43,31 @@ var errBadCount = errors.New("chunk: the writer returned an invalid count")
 //
 // The kernel moves the bytes wherever io.Copy lets it: from a file or a connection to a TCP
 // connection, from a TCP connection to a Unix socket, from a file or a connection to a file. Copy
-// also does this for wrapped responses: if dst is an http.ResponseWriter without ReadFrom, Copy
-// looks for ReadFrom in the result of Unwrap() http.ResponseWriter, lets dst write the header, and
-// sends the body through the inner response. The wrapper then does not see the body. Copy does not
-// bypass a wrapper whose header shows that it encodes the body: a Content-Encoding, a Vary:
-// Accept-Encoding, a Content-Length that it has changed. A wrapper that must see the body has
+// also does this for wrapped responses. If dst is an http.ResponseWriter without ReadFrom, Copy
+// looks for ReadFrom in the result of Unwrap() http.ResponseWriter. It lets dst write the header
+// and sends the body through the inner response, so the wrapper does not see the body. Copy does
+// not bypass a wrapper whose header shows that it encodes the body: a Content-Encoding, a Vary:
+// Accept-Encoding, or a Content-Length that it has changed. A wrapper that must see the body has
 // ReadFrom, or no Unwrap.
 //
 // If src is a regular file or memory and the response has no Content-Length, Copy sets it to the
-// length of src, because net/http copies a body without one. To write more after src, write the
-// header first. If src has more than the response's Content-Length, Copy sends no more than that
-// and returns http.ErrContentLength; it does not know of bytes that were written to the response
-// before. If a file has less, the error is io.ErrUnexpectedEOF.
+// length of src. It does so because net/http copies a body without one. To write more after src,
+// write the header first. If src has more than the response's Content-Length, Copy sends no more
+// than that and returns http.ErrContentLength. It does not know of bytes that were written to the
+// response before. If a file has less, the error is io.ErrUnexpectedEOF.
 //
 // In all other cases the bytes pass through a pooled block, or the copy is left to the WriteTo of
 // src or the ReadFrom of dst.
 //
-// When ctx ends, Copy returns ctx's error. To end a Read or a Write that waits, it sets a deadline
-// in the past, with the methods SetReadDeadline of src and SetWriteDeadline of dst, or those of the
-// http.ResponseController. Afterwards it removes the deadline; the caller must set its own again.
-// An incomplete response keeps the deadline, so that its connection is not used again. If there are
-// no such methods, Copy returns after the current Read or Write. Copy sets no deadlines before ctx
-// ends.
+// When ctx ends, Copy returns ctx's error. To end a blocked Read or Write, it sets a deadline in
+// the past, with the methods SetReadDeadline of src and SetWriteDeadline of dst, or those of the
+// http.ResponseController. Afterwards it removes the deadline, so the caller must set its own
+// again. An incomplete response keeps the deadline, so that its connection is not used again. If
+// src or dst has no such method, Copy returns after the current Read or Write. Copy sets no
+// deadlines before ctx ends.
 //
-// After an error, the position of a file is directly after the bytes that dst took. From any other
-// src, more bytes than dst took may have been read.
+// After an error, a src that is a file is positioned directly after the bytes that dst took. From
+// any other src, Copy may have read more bytes than dst took.
 func Copy(ctx context.Context, dst io.Writer, src io.Reader) (Report, error) {
 	if err := ctx.Err(); err != nil {
 		return Report{}, err
@@ -131,8 +132,8 @@ func (c *copying) to(dst io.Writer, src io.Reader) error {
 }
 
 // wayBetween returns the field of the Report for the bytes that io.Copy lets the kernel move from
-// src to dst, or nil if io.Copy would copy the bytes itself. It does not handle regular files that
-// are copied to TCP or to a file.
+// src to dst. If io.Copy would copy the bytes itself, it returns nil. It does not handle regular
+// files that are copied to TCP or to a file.
 func (c *copying) wayBetween(dst io.Writer, src io.Reader) *int64 {
 	inner, limit := unlimited(src)
 	_, toUnix := dst.(*net.UnixConn)
@@ -174,8 +175,8 @@ func isStream(conn any) bool {
 	return addr != nil && addr.Network() == "unix"
 }
 
-// kernelOnly reports whether x is of a type whose WriteTo and ReadFrom are only worth their buffers
-// if the kernel copies.
+// kernelOnly reports whether x is of a type whose WriteTo and ReadFrom should be used only if the
+// kernel copies. Otherwise they are not worth their buffers.
 func kernelOnly(x any) bool {
 	switch x.(type) {
 	case *net.TCPConn, *net.UnixConn, *os.File:
@@ -201,8 +202,8 @@ func unlimited(src io.Reader) (io.Reader, int64) {
 	return src, math.MaxInt64
 }
 
-// A countedFile is a file that counts the bytes that Read returns. Sendfile uses its SyscallConn,
-// and is not counted.
+// A countedFile is a file that counts the bytes that Read returns. Bytes sent by sendfile are not
+// counted, because sendfile uses SyscallConn.
 type countedFile struct {
 	file *os.File
 	read int64
@@ -336,10 +337,10 @@ func (c *copying) toResponse(w http.ResponseWriter, src io.Reader) error {
 		rf = unwrapBody(w, head)
 	}
 	if rf == nil {
-		err := c.to(plainResponse{w}, src) // w's Write knows how much room there is
+		err := c.to(plainResponse{w}, src) // w's Write checks the Content-Length itself
 		if c.report.Bytes == room && c.ctx.Err() != nil {
-			// A client that has received the whole response may close the connection, which ends
-			// the context of the request.
+			// If a client has received the whole response, it may close the connection. This ends
+			// the context of the request, but the copy has succeeded.
 			return nil
 		}
 		return err
@@ -367,8 +368,8 @@ func (c *copying) toResponse(w http.ResponseWriter, src io.Reader) error {
 	return nil
 }
 
-// tooLong returns http.ErrContentLength if src has another byte. It ignores an error of src: the
-// response is complete.
+// tooLong returns http.ErrContentLength if src has another byte. It ignores an error of src,
+// because the response is complete.
 func (c *copying) tooLong(src io.Reader) error {
 	var p [1]byte
 	if n, _ := src.Read(p[:]); n > 0 {
@@ -414,7 +415,7 @@ type writeWaker interface {
 	SetWriteDeadline(t time.Time) error
 }
 
-// An interruption ends the waiting Read or Write of a Copy when the Copy's context ends.
+// An interruption ends a blocked Read or Write of a Copy when the Copy's context ends.
 type interruption struct {
 	src        waker      // or nil
 	dst        writeWaker // or nil
@@ -461,8 +462,8 @@ func (i *interruption) setDeadlines(read, write time.Time) {
 	}
 }
 
-// stop removes the deadlines if ctx has ended. An incomplete response keeps a deadline in the past:
-// net/http could otherwise end the body as if it were complete.
+// stop removes the deadlines if ctx has ended. An incomplete response keeps a deadline in the past,
+// because net/http could otherwise end the body as if it were complete.
 func (i *interruption) stop(complete bool) {
 	if i.unhook == nil || i.unhook() {
 		return

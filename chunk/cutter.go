@@ -8,20 +8,21 @@ import "bytes"
 // The scan holds a Cutter's state for a stream, so one Cutter may serve any number of Readers at a
 // time.
 type Cutter interface {
-	// cut returns the length of the longest part of w.data, from its start and at most w.limit
-	// bytes, that ends where a record ends. If the first record does not end within that many bytes
-	// of w.data, cut returns the record's length: more than len(w.data) if the length is known
-	// before the whole record has arrived, and 0 if it is not known yet. A negative result means
-	// that no record can begin like w.data, which is not empty.
+	// cut finds the whole records at the start of w.data. It returns the length of the longest part
+	// of w.data that starts at its start, ends where a record ends, and has at most w.limit bytes.
+	// If the first record does not end within that many bytes of w.data, cut returns the record's
+	// length. This is more than len(w.data) if the length is known before the whole record has
+	// arrived, and 0 if it is not known yet. A negative result means that no record can begin like
+	// w.data. w.data is not empty.
 	//
-	// It sets w.seen to the number of bytes that it need not see again, and w.state to the state
-	// for its next call. If it returns a length up to len(w.data), that part is removed before cut
-	// is called again. It borrows w.
+	// cut sets w.seen to the number of bytes that it need not see again, and w.state to the state
+	// for its next call. If it returns a length up to len(w.data), the Reader removes that part
+	// before it calls cut again. cut borrows w.
 	cut(w *scan) int
 
 	// whole reports whether the bytes after the last end in w.data are a record although they have
-	// no end. It is called at the end of the source, after cut has seen all of w.data. It borrows
-	// w.
+	// no end. The Reader calls it at the end of the source, after cut has seen all of w.data. whole
+	// borrows w.
 	whole(w *scan) bool
 }
 
@@ -34,16 +35,17 @@ type scan struct {
 	// changed.
 	data []byte
 	seen int // bytes that the last cut need not see again
-	// Set and used by the Cutter: 0 at the start of the stream, then the value that the last cut
-	// set.
+	// The Cutter sets and uses state. It is 0 at the start of the stream, and afterwards the value
+	// that the last cut set.
 	state int
 	limit int // the length in bytes that a chunk should not exceed
 }
 
 // CutFunc makes a Cutter from a function that returns the length in bytes of the first record in
-// data, which is not empty. It returns 0 while the length is not known, more than len(data) if the
-// length is known from the record's start, and less than 0 if no record can begin like data.
-// Examples are records that end with a zero byte, and records that begin with their length:
+// data. data is not empty. If the length is not known yet, the function returns 0. If the length is
+// known from the record's start, the result may be more than len(data). If no record can begin like
+// data, the result is less than 0. Examples are records that end with a zero byte, and records that
+// begin with their length:
 //
 //	chunk.CutFunc(func(data []byte) int { return bytes.IndexByte(data, 0) + 1 })
 //	chunk.CutFunc(func(data []byte) int {
@@ -53,10 +55,10 @@ type scan struct {
 //		return 4 + int(binary.BigEndian.Uint32(data))
 //	})
 //
-// The Reader calls the function once for each record. It calls it again for the last record, from
-// the record's start, when more bytes have arrived. A source that ends within a record is an error.
-// The calls are made on one goroutine at a time, not always the same one. The function borrows data
-// and must not call the Reader.
+// The Reader calls the function once for each record. For the last record it calls the function
+// again, from the record's start, when more bytes have arrived. A source that ends within a record
+// is an error. The calls are made on one goroutine at a time, but not always the same one. The
+// function borrows data and must not call the Reader.
 type CutFunc func(data []byte) int
 
 func (f CutFunc) cut(w *scan) (end int) {
@@ -67,7 +69,7 @@ func (f CutFunc) cut(w *scan) (end int) {
 			return n
 		}
 		if n <= 0 || n > len(w.data)-end || end > 0 && n > w.limit-end {
-			break // the rest is reported when it is the first record
+			break // it is reported when it is the first record
 		}
 		end += n
 	}

@@ -4,25 +4,26 @@
 // files. It uses sendfile even if middleware wraps the response, as long as the middleware has
 // Unwrap.
 //
-// [Copy] is io.Copy with a context and a [Report] of the way in which the bytes were moved. It uses
+// [Copy] is io.Copy with a context. It returns a [Report] of how the bytes were moved. It uses
 // sendfile and splice for wrapped http.ResponseWriters as well.
 //
-// A [Reader] reads a source ahead of the code that processes it, by a limited number of chunks. It
-// cuts chunks at the ends of records, so that each can be given to another worker:
+// A [Reader] reads a source ahead of the code that processes it, up to a limited number of chunks.
+// It cuts chunks at the ends of records, so that each chunk can be given to another worker:
 //
 //	source ──▶ ┌───────────────┐ ┌───────────────┐ ┌─────────╌╌╌╌╌╌┐
 //	           │ record│record │ │ record│record │ │ reco…          │
 //	           └───────────────┘ └───────────────┘ └─────────╌╌╌╌╌╌┘
 //	           wait for Next: at most Depth        being read
 //
-// Records are [Lines], [JSON] values, or whatever a [CutFunc] of your own finds. A record that does
-// not fit into the rest of a chunk's block is copied to the next block, and that is the only copy.
+// Records are [Lines], [JSON] values, or the records that your own [CutFunc] finds. If a record
+// does not fit into the rest of a chunk's block, the Reader copies it to the next block. It copies
+// nothing else.
 //
 // A [Tuner] adjusts the number of workers, the size of the chunks and the number of chunks that are
 // read ahead.
 //
-// The package is larger than its neighbours because these four share the Report, the fast paths and
-// the Reader's chunks, and because each behaves like the standard library in special cases:
+// The package is larger than its neighbours for two reasons. These four share the Report, the fast
+// paths and the Reader's chunks. And each behaves like the standard library in special cases:
 // conditions, deadlines, truncated files.
 //
 // # Ownership

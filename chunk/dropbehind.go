@@ -10,13 +10,13 @@ const (
 	dropStep = 8 << 20
 
 	// dropLag is the distance between the last byte sent and the part of the page cache that is
-	// dropped: a socket holds up to 4 MiB of pages by default (net.ipv4.tcp_wmem), and these cannot
-	// be dropped.
+	// dropped. It is needed because a socket holds up to 4 MiB of pages by default
+	// (net.ipv4.tcp_wmem), and these cannot be dropped.
 	dropLag = 8 << 20
 )
 
-// A dropper removes sent files from the page cache. A file is not removed while another response
-// with DropBehind sends it.
+// A dropper removes sent files from the page cache. It keeps a file while another response with
+// DropBehind is sending it.
 type dropper struct {
 	mu      sync.Mutex
 	sending map[fileVersion]int // number of responses with DropBehind, by file

@@ -20,11 +20,11 @@ var (
 )
 
 // A RecordError means that the Reader cannot continue because of the record that begins at Offset.
-// Err, which errors.Is finds, is the reason: [ErrTooLong], [ErrNoRecord], or [io.ErrUnexpectedEOF]
-// if the source ended within the record.
+// Err is the reason: [ErrTooLong], [ErrNoRecord], or [io.ErrUnexpectedEOF] if the source ended
+// within the record. errors.Is finds Err.
 //
-// All chunks before the record have been returned. The record's bytes have not been returned,
-// unless the source ended: then the last chunk was the part of the record that arrived.
+// All chunks before the record have been returned. The record's bytes have not been returned, with
+// one exception: if the source ended, the last chunk was the part of the record that arrived.
 type RecordError struct {
 	Offset int64 // start of the record, in bytes from the start of reading the source
 	Limit  int   // longest record allowed, in bytes

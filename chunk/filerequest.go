@@ -12,9 +12,9 @@ import (
 	"syscall"
 )
 
-// A fileRequest is one request to a FileHandler, and the ResponseWriter that net/http uses to
-// answer it. net/http passes the body of a file to its ReadFrom, and all else to Write. The calls
-// for a file are:
+// A fileRequest is one request to a FileHandler. It is also the ResponseWriter that net/http uses
+// to answer the request. net/http passes the body of a file to its ReadFrom, and everything else to
+// its Write. The calls for a file are:
 //
 //	ServeHTTP → serve → http.ServeContent → ReadFrom → give → the ReadFrom of net/http's response → sendfile
 type fileRequest struct {
@@ -33,15 +33,15 @@ type fileRequest struct {
 	broken bool // the body ended before its Content-Length
 }
 
-// A servedFile is a file that http.ServeContent seeks to its end and back to its start without a
-// system call.
+// A servedFile is a file whose Seek to the end and back to the start costs no system call.
+// http.ServeContent does both.
 //
 // Invariant: if !moved, the file's position is 0.
 type servedFile struct {
 	countedFile
 	size  int64
 	moved bool // the file was read, sent or sought, so its position may not be 0
-	atEnd bool // Seek returned the end as the position, but the file's position is a different one
+	atEnd bool // Seek returned the end, but the file's position is a different one
 }
 
 func newServedFile(f *os.File, info os.FileInfo) *servedFile {
@@ -127,8 +127,8 @@ func (x *fileRequest) serveContent(name string) {
 	}
 }
 
-// clientSeesLength reports whether the client knows the body's Content-Length, from which it sees
-// that bytes are missing.
+// clientSeesLength reports whether the client knows the body's Content-Length. If it does, it sees
+// when bytes are missing.
 func (x *fileRequest) clientSeesLength() bool {
 	return x.r.ProtoMajor == 1 && x.head.length != "" && headOf(x.Header()) == x.head
 }
@@ -137,7 +137,8 @@ func (x *fileRequest) clientSeesLength() bool {
 func (x *fileRequest) WriteHeader(status int) {
 	if x.status == 0 {
 		x.status = status
-		// net/http leaves Content-Length out, because it does not know who encodes.
+		// net/http leaves Content-Length out of an encoded response, because it does not know
+		// whether the handler or a middleware encodes it.
 		if status == http.StatusOK && x.form.name != "" {
 			x.Header().Set("Content-Length", strconv.FormatInt(x.info.Size(), 10))
 		}

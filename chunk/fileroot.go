@@ -19,8 +19,8 @@ type fileRoot struct{ *os.Root }
 
 // open opens a regular file. The caller closes it. For a directory the error is errDirectory.
 func (d fileRoot) open(name string) (*os.File, os.FileInfo, error) {
-	// Opening a pipe wakes the process that waits to write to it, and opening a device may do
-	// anything.
+	// Opening a pipe wakes the process that waits to write to it, and opening a device may have any
+	// effect.
 	info, err := d.Root.Stat(name)
 	if err == nil {
 		err = checkRegular(info)

@@ -16,18 +16,19 @@ import (
 // It answers like http.FileServer, and uses its conditions, ranges, redirects and lists. In
 // addition:
 //
-//   - No symbolic link leads out of the root; see os.Root. A request for such a link is answered
-//     with 404, and so is a name that no file can have.
+//   - No symbolic link leads out of the root; see os.Root. A request for a link that would is
+//     answered with 404, and so is a request for a name that no file can have.
 //   - A pipe, a socket or a device is not opened; the answer is 403.
 //   - Each file has a strong ETag, made of its size, times of change, device and inode. Two
 //     versions of a file have the same tag only if one overwrote the other within the same tick of
-//     the file system's clock (4 ms on older kernels), without a change of size. Copies on two
-//     machines have different tags. An ETag that is set already is kept, and a nil value in the
+//     the file system's clock (4 ms on older kernels) and has the same size. Copies on two machines
+//     have different tags. The handler keeps an ETag that is set already. A nil value in the
 //     header's map prevents the ETag.
-//   - The file is sent with the kernel's sendfile even if middleware wraps the response, as long as
-//     the middleware has only Unwrap, as [Copy] describes. Such a middleware does not see the body.
-//   - If a body ends too soon, because the file was truncated, the connection or the stream is
-//     aborted.
+//   - The handler sends the file with the kernel's sendfile even if middleware wraps the response,
+//     as long as the middleware has Unwrap and no ReadFrom; see [Copy]. Such a middleware does not
+//     see the body.
+//   - If a body ends too soon because the file was truncated, the handler aborts the connection or
+//     the stream.
 //
 // To replace a file, rename a new one over it. If a file is written or truncated while it is being
 // sent, clients may get a mixture.
@@ -38,7 +39,7 @@ type FileHandler struct {
 	standard      http.Handler // redirects and lists of directories
 	listing       bool
 	precompressed bool
-	// bytes; 0: DropBehind is off
+	// In bytes. 0 means that DropBehind is off.
 	dropFrom int64
 	served   func(r *http.Request, sent Report, status int) // or nil
 
@@ -59,20 +60,20 @@ func Listing(on bool) FileOption {
 }
 
 // Precompressed serves a file name.br, name.zst or name.gz instead of name to a client that accepts
-// the encoding, with the Content-Type of name. The client's preference decides; among equals the
-// order is br, zstd, gzip. The encoded file must not be older than name, in whole seconds. If
-// neither name nor an encoded file is acceptable to the client (identity;q=0), the answer is 406.
+// the encoding, with the Content-Type of name. The client's preference decides. If it prefers none,
+// the order is br, zstd, gzip. The encoded file must not be older than name, in whole seconds. If
+// the client accepts neither name (identity;q=0) nor an encoded file, the answer is 406.
 //
-// It is off by default, because name.gz could be a different file. An ETag set by a middleware is
-// the same for all encodings of a name, so that clients cannot tell them apart.
+// It is off by default, because name.gz could be a different file. If a middleware sets an ETag,
+// that ETag is the same for all encodings of a name, so clients cannot tell the encodings apart.
 func Precompressed() FileOption {
 	return func(h *FileHandler) { h.precompressed = true }
 }
 
 // DropBehind keeps responses of at least this many bytes from filling the page cache. The handler
-// drops the part of a file that was sent (posix_fadvise), in steps of 8 MiB, unless another such
-// response sends the same file. Some of the last bytes, which the socket still holds, stay in the
-// cache. DropBehind works on Linux only. It is off by default.
+// drops the part of a file that was sent (posix_fadvise), in steps of 8 MiB. It does not drop it
+// while another such response sends the same file. Some of the last bytes stay in the cache,
+// because the socket still holds them. DropBehind works on Linux only. It is off by default.
 func DropBehind(bytes int64) FileOption {
 	if bytes < 1 {
 		panic(fmt.Sprintf("chunk: DropBehind(%d) is below 1", bytes))
@@ -80,10 +81,10 @@ func DropBehind(bytes int64) FileOption {
 	return func(h *FileHandler) { h.dropFrom = bytes }
 }
 
-// OnServed makes the handler call f after each request, with the status, the number of bytes of
-// files that were passed to the connection, and the way in which they were moved. f is called on
-// the request's goroutine, even after a panic that aborted the response. Headers and lists of
-// directories are not counted. A body with several ranges is counted with its separators.
+// OnServed makes the handler call f after each request. sent is the number of bytes of files that
+// were passed to the connection, and how they were moved. The handler calls f on the request's
+// goroutine, even after a panic that aborted the response. Headers and lists of directories are not
+// counted. A body with several ranges is counted with its separators.
 func OnServed(f func(r *http.Request, sent Report, status int)) FileOption {
 	if f == nil {
 		panic("chunk: OnServed(nil)")
@@ -112,15 +113,15 @@ func (h *FileHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	isDir := r.URL.Path == "" || strings.HasSuffix(r.URL.Path, "/")
 	switch {
 	case strings.HasSuffix(r.URL.Path, "/index.html"):
-		h.standard.ServeHTTP(x, r) // redirects to the directory's name with a slash
+		h.standard.ServeHTTP(x, r) // a redirect to the directory's name with a slash
 	case !isDir:
 		switch err := x.serve(name); err {
 		case nil:
 		case errDirectory:
 			h.standard.ServeHTTP(x, r) // redirects
 		default:
-			// net/http would open the name again, and send a file that was created since without a
-			// tag.
+			// Do not leave this to net/http. It would open the name again. If a file was created in
+			// the meantime, net/http would send it without a tag.
 			x.fail(err)
 		}
 	default:

@@ -1,13 +1,13 @@
 package chunk
 
-// JSON cuts between consecutive JSON values, which may be one per line, or separated by any JSON
-// white space or none. A string is never cut, and neither is a value in brackets, at any depth.
-// White space belongs to the value before it if it arrived in the same chunk, and to the next value
-// otherwise.
+// JSON cuts between consecutive JSON values. They may be one per line, or separated by any JSON
+// white space or none. It never cuts a string or a value in brackets, at any depth. White space
+// that arrived in the same chunk as the value before it belongs to that value. Other white space
+// belongs to the next value.
 //
-// It only finds the ends of values: invalid JSON is passed on, for a parser to report. Adjacent
-// numbers or words without a space between them stay together. Only the next byte shows the end of
-// a number or word, and that byte does not count for [MaxRecord].
+// JSON only finds the ends of values. It passes on invalid JSON, for a parser to report. Adjacent
+// numbers or words without a space between them stay together. JSON must see the next byte to find
+// the end of a number or word. That byte does not count for [MaxRecord].
 func JSON() Cutter { return jsonValues{} }
 
 // jsonValues is the Cutter of JSON. It keeps in scan.state the number of open brackets, above
@@ -26,9 +26,9 @@ const (
 	jsonModes    = jsonBracket - 1
 )
 
-// Tables of the meaning of a byte outside of brackets, within brackets, and in a string. A table
-// lookup for each byte is fastest when relevant bytes are a few bytes apart, as in JSON. Searching
-// eight bytes at a time, or in masks of 64, takes longer, because the match must then be
+// These tables give the meaning of a byte outside of brackets, within brackets, and in a string. A
+// table lookup for each byte is fastest when relevant bytes are a few bytes apart, as in JSON.
+// Searching eight bytes at a time, or in masks of 64, takes longer, because each match must then be
 // identified.
 var (
 	jsonTop = [256]uint8{' ': isSpace, '\t': isSpace, '\r': isSpace, '\n': isSpace, '"': isQuote,
@@ -46,8 +46,8 @@ const (
 	isEscape
 )
 
-// cut records each position where no value is open before it looks at the next byte. If that byte
-// is beyond the limit, the next call records the position again.
+// If no value is open at a position, cut records the position before it looks at the next byte. If
+// that byte is beyond the limit, the next call records the position again.
 func (jsonValues) cut(w *scan) (end int) {
 	p, i, state := w.data, w.seen, w.state
 	for {
@@ -94,7 +94,7 @@ func beginValue(p []byte, i int) (next, state int) {
 	return i, jsonScalar
 }
 
-// endValue continues at p[i], within brackets or in a string, and returns the position after the
+// endValue continues at p[i], within brackets or in a string. It returns the position after the
 // value's end, or the end of p. It does not check that brackets match.
 func endValue(p []byte, i, state int) (next, after int) {
 	open, inString := state&^jsonModes, state&jsonModes != jsonPlain

@@ -24,8 +24,8 @@ type encodedFile struct {
 }
 
 // openEncoded opens the encoded file that the client prefers to the file itself, if there is one.
-// The caller closes it. plain reports whether the file itself is acceptable. An encoded file that
-// is older than the file is skipped, because it was made of another version.
+// The caller closes it. plain reports whether the file itself is acceptable. openEncoded skips an
+// encoded file that is older than the file, because it was made of another version.
 func (d fileRoot) openEncoded(name string, of os.FileInfo, accept []string) (found encodedFile,
 	plain bool) {
 	wanted, plain := choose(parseAccept(accept), encodings)
@@ -49,7 +49,7 @@ func olderBySeconds(a, b os.FileInfo) bool {
 }
 
 // choose returns the encodings that the client wants at least as much as the file itself, the most
-// wanted one first, and whether the file itself is acceptable.
+// wanted one first. plain reports whether the file itself is acceptable.
 func choose(accept acceptance, from []encoding) (wanted []encoding, plain bool) {
 	if accept.absent {
 		return nil, true

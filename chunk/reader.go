@@ -20,19 +20,20 @@ const defaultMaxRecord = 1 << 20 // see MaxRecord
 // A Reader reads a source in chunks of pooled memory, ahead of the code that processes them, and
 // cuts the chunks where records end.
 //
-// Joined together, the chunks are the source, byte for byte. Each begins where a record begins and
-// ends where one ends, with as many whole records as fit into [Size]. A longer record, up to
-// [MaxRecord], is a separate chunk. A Next that waits returns a chunk as soon as one whole record
-// has arrived. Only the last chunk may end within a record, if the source ended or failed there.
-// The incomplete record is then a separate chunk, and the error is returned after it.
+// Joined together, the chunks are the source, byte for byte. Each chunk begins where a record
+// begins and ends where a record ends. It has as many whole records as fit into [Size]. A longer
+// record, up to [MaxRecord], is a separate chunk. A Next that waits returns a chunk as soon as one
+// whole record has arrived. If the source ends or fails within a record, the incomplete record is
+// the last chunk, and the error is returned after it.
 //
-// A source whose Read may wait is read by a goroutine. The goroutine starts with the first Next,
-// and from then on is at most [Depth] chunks ahead. Memory and regular files are read in Next
-// itself: the kernel reads a file ahead, and waking another goroutine costs more than copying from
-// the page cache. (To have a file read by a goroutine, wrap it in a struct{ io.Reader }.)
+// If the source's Read may wait, a goroutine reads the source. The goroutine starts with the first
+// Next, and from then on is at most [Depth] chunks ahead. Memory and regular files are read in Next
+// itself, because the kernel reads a file ahead, and waking another goroutine costs more than
+// copying from the page cache. (To have a file read by a goroutine, wrap it in a struct{ io.Reader
+// }.)
 //
-// The goroutine ends with the source, with Close, or when the ctx of a Next or of Chunks ends. A
-// Reader that has not reached the end of its source must be closed.
+// The goroutine ends when the source ends, when Close is called, or when the ctx of a Next or of
+// Chunks ends. A Reader that has not reached the end of its source must be closed.
 //
 // Methods are for one goroutine at a time, except Close, which any goroutine may call at any time.
 type Reader struct {
@@ -73,24 +74,24 @@ type Reader struct {
 type ReaderOption func(*Reader)
 
 // Size sets the largest number of bytes in a chunk, unless a single record is longer. The maximum
-// is 1 GiB. The default is 64 KiB: reading that much costs less than processing it, and the bytes
-// stay in the processor's second-level cache meanwhile. Blocks have sizes that are powers of two:
-// another Size wastes the rest of each block.
+// is 1 GiB. The default is 64 KiB. Reading that much costs less than processing it, and the bytes
+// stay in the processor's second-level cache meanwhile. Choose a power of two: blocks have such
+// sizes, so any other Size wastes the rest of each block.
 func Size(bytes int) ReaderOption {
 	inRange("Size", bytes, mostBytes)
 	return func(r *Reader) { r.size = bytes }
 }
 
-// Depth sets the number of chunks that may be read ahead of those that Next has returned, including
-// the one being read. They hold up to Depth blocks of Size, and larger ones for longer records. The
-// default is 3: the source may be late by the time that three chunks of work take before Next waits
-// for it, and a Reader holds up to 192 KiB.
+// Depth sets how many chunks may be read ahead of those that Next has returned. The chunk that is
+// being read counts, too. The chunks hold up to Depth blocks of Size, and larger ones for longer
+// records. The default is 3. Next then waits for the source only if the source is late by more time
+// than the work on three chunks takes. With the default sizes, a Reader holds up to 192 KiB.
 func Depth(chunks int) ReaderOption {
 	inRange("Depth", chunks, mostBytes)
 	return func(r *Reader) { r.depth = chunks }
 }
 
-// At cuts the chunks where records end, as c finds them. Without At the chunks are cut anywhere.
+// At cuts the chunks where records end. c finds the ends. Without At the chunks are cut anywhere.
 func At(c Cutter) ReaderOption {
 	if c == nil {
 		panic("chunk: At(nil)")
@@ -100,16 +101,16 @@ func At(c Cutter) ReaderOption {
 
 // MaxRecord sets the largest number of bytes of a record, its end included. For a longer record the
 // Reader fails with a [RecordError]. The maximum is 1 GiB. The default is 1 MiB, the largest block
-// that a Pool keeps, and more than any intended record: a peer that sends more has forgotten the
-// end, or attacks the memory. A record that fits into a chunk is never refused, so a limit below
-// Size has the effect of Size.
+// that a Pool keeps. No intended record is that long. A peer that sends more has forgotten the end,
+// or wants to exhaust the memory. A record that fits into a chunk is never refused, so a limit
+// below Size has the effect of Size.
 func MaxRecord(bytes int) ReaderOption {
 	inRange("MaxRecord", bytes, mostBytes)
 	return func(r *Reader) { r.limit = bytes }
 }
 
-// TunedBy lets t control the Reader, instead of [Size] and [Depth]: each block has the chunk size
-// of t at the time of its allocation. The bytes that the Reader returns count as work done.
+// TunedBy lets t control the Reader, instead of [Size] and [Depth]. Each block has the chunk size
+// that t has set when the block is allocated. The bytes that the Reader returns count as work done.
 func TunedBy(t *Tuner) ReaderOption {
 	if t == nil {
 		panic("chunk: TunedBy(nil)")
@@ -151,13 +152,15 @@ func NewReader(src io.Reader, opts ...ReaderOption) *Reader {
 //
 // Next waits at most until ctx ends, and then returns ctx's error. Nothing is lost: bytes that have
 // arrived stay, and the next call continues. An error of the source, like io.EOF, is returned after
-// all bytes that arrived before it, and every later call returns it again. But an error whose
-// Timeout method reports true, such as that of a deadline, is returned once: the incomplete record
-// is kept, and the next Next continues to read. A record that cannot be cut is a [*RecordError]. If
-// src.Read panics, Next panics with the same value. After an error there is nothing to release.
+// all bytes that arrived before it. Every later call returns it again. An error whose Timeout
+// method reports true, such as that of a deadline, is an exception: it is returned once. The Reader
+// then keeps the incomplete record, and the next Next continues to read. A record that cannot be
+// cut is a [*RecordError]. If src.Read panics, Next panics with the same value. After an error
+// there is nothing to release.
 //
-// If the source has SetReadDeadline, a deadline in the past ends its Read when ctx ends. Afterwards
-// the source has no deadline; the caller must set its own again.
+// If ctx ends while the source's Read is blocked, the Reader ends that Read with a deadline in the
+// past, if the source has SetReadDeadline. Afterwards it removes the deadline, so the caller must
+// set its own again.
 func (r *Reader) Next(ctx context.Context) (millrace.Ref, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -184,7 +187,7 @@ func (r *Reader) Next(ctx context.Context) (millrace.Ref, error) {
 			r.pendingErr = nil
 			return millrace.Ref{}, err
 		case r.finalErr != nil:
-			r.interrupt() // copyOut may have added a chunk while the source is being read
+			r.interrupt() // copyOut may set finalErr while the source is being read
 			return millrace.Ref{}, r.finalErr
 		case !r.mayHang:
 			if r.reading {
@@ -212,10 +215,10 @@ func (r *Reader) takeFirst() millrace.Ref {
 	return first
 }
 
-// Chunks lends the chunks one after the other: each is valid until the loop's body ends. The
-// sequence ends with the source or, after any other error, with a nil chunk and that error. Errors
-// are as for [Reader.Next]. When ctx ends, the goroutine that reads ahead ends at once, even while
-// the loop's body runs. After an early exit from the loop, another loop or Next continues after the
+// Chunks lends the chunks one after the other. Each is valid until the loop's body ends. At the end
+// of the source, the sequence ends. After any other error, it ends with a nil chunk and that error.
+// Errors are as for [Reader.Next]. When ctx ends, the goroutine that reads ahead ends at once, even
+// while the loop's body runs. If the loop is left early, another loop or Next continues after the
 // last chunk.
 func (r *Reader) Chunks(ctx context.Context) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
@@ -263,8 +266,8 @@ func (r *Reader) wait(ctx context.Context) {
 	r.waiting = false
 }
 
-// notify ends the wait of Next. A notification that comes too late makes the next wait return at
-// once, to check again. r.mu is held.
+// notify ends the wait of Next. If the notification comes too late for that, the next wait returns
+// at once, and Next checks again. r.mu is held.
 func (r *Reader) notify() {
 	if !r.waiting {
 		return
@@ -278,7 +281,8 @@ func (r *Reader) notify() {
 // closeGrace is the longest time that Close waits for a Read that a deadline should have ended.
 const closeGrace = time.Second
 
-// readAhead starts the goroutine, or cancels its end if it was told to end. r.mu is held.
+// readAhead starts the goroutine. If the goroutine was told to end but has not ended yet, readAhead
+// cancels that. r.mu is held.
 func (r *Reader) readAhead() {
 	r.stopping = false
 	if r.running || r.pendingErr != nil || r.finalErr != nil {
@@ -309,8 +313,8 @@ func (r *Reader) run() {
 	}
 }
 
-// ended records the end of the goroutine, even if src.Read panicked or ended the goroutine. r.mu is
-// held; ended unlocks it.
+// ended records the end of the goroutine. It also runs if src.Read panicked or ended the goroutine.
+// r.mu is held; ended unlocks it.
 func (r *Reader) ended() {
 	v := recover()
 	if !r.leaving {
@@ -348,14 +352,14 @@ func (r *Reader) unwake() {
 	}
 }
 
-// Close ends the goroutine that reads, releases the chunks read ahead, and makes each reading
-// method return [ErrClosed], even a Next that waits in another goroutine. Chunks that Next returned
-// stay valid. Closing again does nothing. Close returns nil.
+// Close ends the goroutine that reads and releases the chunks that were read ahead. From then on
+// each reading method returns [ErrClosed], even a Next that is waiting in another goroutine. Chunks
+// that Next returned stay valid. Closing again does nothing. Close returns nil.
 //
-// If the source has SetReadDeadline, as connections and pipes do, a deadline in the past ends a
-// Read that waits. Close waits for this, at most a second, and leaves the source without a read
-// deadline. Any other source must be closed by its owner: until its Read returns, the goroutine and
-// its block stay, and Close does not wait for them.
+// If the source has SetReadDeadline, as connections and pipes do, Close ends a blocked Read with a
+// deadline in the past. It waits at most a second for the Read to end, and leaves the source
+// without a read deadline. Any other source must be closed by its owner. Close does not wait for
+// its Read: until the Read returns, the goroutine and its block stay.
 func (r *Reader) Close() error {
 	r.mu.Lock()
 	if r.closed {

@@ -8,13 +8,14 @@ import (
 )
 
 const (
-	// maxEmptyReads is the number of reads without bytes and without an error after which a read
-	// fails with io.ErrNoProgress, as in bufio.
+	// maxEmptyReads is how many reads may return neither bytes nor an error. After that many, a
+	// read fails with io.ErrNoProgress, as in bufio.
 	maxEmptyReads = 100
 
-	// earlyPart determines which records are copied out of a block when they must be returned
-	// early: those that fill at most 1/earlyPart of it. Otherwise each small chunk of a slow source
-	// would keep a whole block in use. The block is filled further.
+	// earlyPart decides which records are copied out of a block when they must be returned early.
+	// Records are copied if they fill at most 1/earlyPart of the block. The Reader then continues
+	// to fill the block. Without the copy, each small chunk of a slow source would keep a whole
+	// block in use.
 	earlyPart = 8
 )
 
@@ -58,9 +59,10 @@ func (r *Reader) retune() {
 	}
 }
 
-// target returns the memory for the source's next bytes: after those that have arrived, in a larger
-// block if they fill this one. If the record has reached its limit, target returns a byte outside
-// of the block, to find out whether the record continues: see overrun.
+// target returns the memory for the source's next bytes, after those that have arrived. If those
+// fill the block, target takes a larger block. If the record has reached its limit, target returns
+// a byte outside of the block instead. overrun uses that byte to find out whether the record
+// continues.
 func (r *Reader) target() []byte {
 	f := &r.filling
 	if f.start == f.end {
@@ -75,8 +77,9 @@ func (r *Reader) target() []byte {
 	return f.buf[f.end:]
 }
 
-// blockFor returns the size of the block for a record of need bytes or, if its length is not known,
-// of which have bytes have arrived. Because the size doubles, each byte of a record is copied at
+// blockFor returns the size of the block for a record. need is the record's length, if that is
+// known. have is the number of its bytes that have arrived. If the length is not known, the size
+// doubles until it is more than have. Because of the doubling, each byte of a record is copied at
 // most twice on average, however long the record is.
 func (r *Reader) blockFor(have, need int) int {
 	if need > r.size {
@@ -122,9 +125,10 @@ func (r *Reader) arrived(p []byte, n int, err error) {
 	}
 }
 
-// overrun processes the byte in probe. The record is too long then, unless only the next byte shows
-// its end, as with a number in JSON. The record is copied once, so that the Cutter sees it together
-// with that byte. Usually only an error follows.
+// overrun processes the byte in probe, the first byte beyond the limit. The record is then too
+// long, with one exception: some Cutters need the next byte to see a record's end, as with a number
+// in JSON. overrun therefore copies the record once, so that the Cutter sees it together with that
+// byte. Usually the result is only an error.
 func (r *Reader) overrun() {
 	f := &r.filling
 	f.carry(r.pool, f.data(), r.limit+1)
@@ -170,8 +174,8 @@ func (r *Reader) cut() int {
 	return 0
 }
 
-// give puts the whole records that have arrived into the queue: all of them if hurry is set, and
-// otherwise only as long as they fill chunks.
+// give puts whole records that have arrived into the queue. If hurry is set, it puts all of them
+// there. Otherwise it stops when the rest no longer fills a chunk.
 func (r *Reader) give(hurry bool) {
 	f := &r.filling
 	if f.end-f.start <= len(f.buf)/earlyPart && r.copyOut() {
@@ -196,8 +200,8 @@ func (r *Reader) give(hurry bool) {
 	f.release()
 }
 
-// giveAll puts all bytes that have arrived into the queue, whole records first, because the source
-// ended with err.
+// giveAll puts all bytes that have arrived into the queue, whole records first. It is called when
+// the source ended with err.
 func (r *Reader) giveAll(err error) {
 	f := &r.filling
 	if f.start == f.end {
@@ -235,7 +239,8 @@ func (r *Reader) push(whole *millrace.Ref, n int) {
 }
 
 // copyOut copies the whole records that have arrived to a new chunk, without waiting for the block
-// to be filled. The source may be writing after them meanwhile. It reports whether there were any.
+// to be filled. Meanwhile the source may be writing to the block after these records. copyOut
+// reports whether there were any.
 func (r *Reader) copyOut() bool {
 	f := &r.filling
 	end := r.cut()
@@ -263,7 +268,8 @@ type filling struct {
 
 	offset int64 // offset of buf[start] in the source
 	scan   scan  // the Cutter's state of buf[start:end]
-	// Number of bytes when the Cutter last found no end; 0 if it was not called since the last cut.
+	// The number of bytes that had arrived when the Cutter last found no end. It is 0 if the Cutter
+	// was not called since the last cut.
 	asked int
 	need  int // length of the first record; 0 while it is not known
 }

@@ -4,12 +4,12 @@ import "fmt"
 
 // A Report states how many bytes were moved, and in which way.
 //
-// Bytes of files that are sent to a connection or a response are counted as Copied if they pass
-// through this process's memory. All other bytes are counted by the types of src and dst: between
-// two regular files they are CopyFileRange; from one connection to another, to a file or to a
-// response with a Content-Length they are Splice. These are the ways of the standard library on
-// Linux. A connection copied to a response over TLS is therefore counted as Splice, although its
-// bytes are copied to be encrypted.
+// If the bytes of a file are sent to a connection or a response, the Report counts them as Copied
+// if they pass through this process's memory. It counts all other bytes by the types of src and
+// dst. Between two regular files they are CopyFileRange. From one connection to another, to a file
+// or to a response with a Content-Length they are Splice. These are the ways of the standard
+// library on Linux. A connection that is copied to a response over TLS is therefore counted as
+// Splice, although its bytes are copied to be encrypted.
 type Report struct {
 	// Bytes = Sendfile + Splice + CopyFileRange + Copied
 	Bytes         int64 // all of them
@@ -47,7 +47,7 @@ func (r *Report) add(way *int64, n int64) {
 	r.Bytes += n
 }
 
-// addFile counts n bytes of a file. Of them, read bytes were read by this process, and the kernel
+// addFile counts n bytes of a file. This process read the first read bytes of them, and the kernel
 // sent the others.
 func (r *Report) addFile(n, read int64) {
 	copied := min(n, read)

@@ -18,9 +18,9 @@ func headOf(h http.Header) bodyHead {
 	return bodyHead{h.Get("Content-Length"), h.Get("Content-Encoding")}
 }
 
-// encodes reports whether a header shows that its middleware will encode the body. A middleware
-// that compresses sets Vary before the handler runs, because caches need Vary even if this body is
-// not compressed.
+// encodes reports whether a header shows that its middleware will encode the body. It looks at Vary
+// as well, because a middleware that compresses sets Vary before the handler runs. It sets Vary
+// even for a body that it will not compress, because caches need it.
 func encodes(h http.Header) bool {
 	if len(h["Content-Encoding"]) > 0 {
 		return true
@@ -54,10 +54,10 @@ type bodyReader interface {
 	io.ReaderFrom
 }
 
-// unwrapBody returns the writer for the body of a response: w, or the response that it wraps. In
-// the second case w writes the header first. It returns nil if the body must pass through w.Write:
-// if no wrapped response has ReadFrom, or if w has changed the header that the handler set, which
-// was head.
+// unwrapBody returns the writer for the body of a response: w, or a response that w wraps. If it is
+// a wrapped response, w writes the header first. If the body must pass through w.Write, unwrapBody
+// returns nil. This is so if no response has ReadFrom, or if w has changed the header that the
+// handler set, which was head.
 func unwrapBody(w http.ResponseWriter, head bodyHead) io.ReaderFrom {
 	inner, ok := within[bodyReader](w)
 	if !ok || http.ResponseWriter(inner) != w && !passes(w, inner, head) {

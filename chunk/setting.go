@@ -9,8 +9,8 @@ const (
 
 	// The limits of a Tuner.
 	startWorkers = 2 // per processor: the first works while the second waits
-	// Per processor: if more workers than this wait for a disk or a peer, the disk or the peer is
-	// the bottleneck.
+	// Per processor. If more workers than this wait for a disk or a peer, then more workers would
+	// not help, because the disk or the peer is the bottleneck.
 	mostWorkers = 16
 	leastChunk  = 4 << 10
 	mostChunk   = 1 << 20 // the largest block that a Pool keeps

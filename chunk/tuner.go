@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// tunerInterval is the time between two samples. It is enough for hundreds of chunks, and many
-// ticks of a coarse processor clock.
+// tunerInterval is the time between two samples. It is long enough for hundreds of chunks, and for
+// many ticks of a coarse processor clock.
 const tunerInterval = 250 * time.Millisecond
 
 // A Tuner adjusts three values while work is done: the number of workers, the size of the chunks,
 // and the number of chunks that are read ahead. It measures processor time, memory, waiting and the
-// bytes that were processed, tries one step at a time, and reverts each step that did not pay.
+// bytes that were processed. It tries one step at a time, and reverts each step that did not pay.
 // docs/chunk.md has the table of its rules.
 //
 // One Tuner may serve any number of Readers and workers, which it treats as one load. All methods
@@ -47,8 +47,8 @@ type Tuner struct {
 // range.
 type TunerOption func(*Tuner)
 
-// Between limits the setting. The default limits are 1 worker, chunks of 4 KiB and a depth of 1, up
-// to 16 workers per processor, chunks of 1 MiB and a depth of 16.
+// Between limits the setting. By default, the least setting is 1 worker, chunks of 4 KiB and a
+// depth of 1. The most is 16 workers per processor, chunks of 1 MiB and a depth of 16.
 func Between(least, most Setting) TunerOption {
 	if least.within(Setting{1, 1, 1}, most) != least ||
 		most.within(least, Setting{1 << 16, mostBytes, 1 << 16}) != most {
@@ -106,7 +106,7 @@ func (t *Tuner) Stats() (now Setting, moves map[string]uint64) {
 // Acquire waits until fewer workers are at work than the setting allows, and counts the caller as
 // one more. [Tuner.Release] ends the caller's work. If ctx ends before Acquire succeeds, Acquire
 // returns ctx's error, and there is nothing to release. When the setting falls, no worker is
-// stopped: the next ones wait until enough have released.
+// stopped. New workers wait in Acquire until enough others have released.
 func (t *Tuner) Acquire(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -125,8 +125,8 @@ func (t *Tuner) Acquire(ctx context.Context) error {
 		t.room.Wait()
 	}
 	if err := ctx.Err(); err != nil {
-		// Pass the signal on: this goroutine may have received one just when ctx ended, and it
-		// would be lost.
+		// Pass the signal on. This goroutine may have received it just when ctx ended, and the
+		// signal would be lost.
 		t.room.Signal()
 		return err
 	}

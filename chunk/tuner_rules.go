@@ -28,8 +28,8 @@ type rule struct {
 	pays func(now, before *measure, best float64) bool
 }
 
-// tunerRules are tried in this order. The first rule is not a trial: its step is taken after a
-// single sample, and always kept.
+// tunerRules are tried in this order. The first rule is different: its step is taken after a single
+// sample and always kept.
 var tunerRules = []rule{
 	{"memory_full", "memory above 90 % of GOMEMLIMIT",
 		"depth × 1/2 down to 2, then chunks, then workers", "always",
@@ -58,13 +58,13 @@ var tunerRules = []rule{
 const (
 	notPaid = "not_paid" // name for a step that is reverted
 
-	freeShare, busyShare = 0.70, 0.85 // of the processors in use; in between, workers do not change
-	roomShare, fullShare = 0.75, 0.90 // of the memory limit; above the first, nothing grows
+	freeShare, busyShare = 0.70, 0.85 // of the processors; between the two, workers do not change
+	roomShare, fullShare = 0.75, 0.90 // of the memory limit; above roomShare, nothing grows
 	// Bytes a second; a process that leaks this fast fills a gigabyte in two minutes.
 	mostGrowth = 10e6
-	tolerance  = 0.05 // share by which a speed may fall to be kept, and must rise to pay
+	tolerance  = 0.05 // a speed may fall by this share and be kept; it must rise by it to pay
 	certainty  = 2    // standard errors by which two speeds must differ
-	otherSpeed = 0.30 // share by which the speed changes if the load is a different one
+	otherSpeed = 0.30 // if the speed changes by this share, the load is a different one
 	otherShare = 0.15 // the same for the share of the processors in use
 
 	settling      = 2 // samples after a move that still belong to the previous setting
@@ -73,7 +73,7 @@ const (
 	sureEnough    = 0.025 // largest standard error of the speed, relative to the speed
 	leastPatience = 16    // windows of rest after a round; doubled after each further round
 	mostPatience  = 1 << 12
-	// The rest is shortened to this fraction (1/changePatience) if the load has changed.
+	// If the load has changed, the rest is shortened to patience/changePatience windows.
 	changePatience = 32
 	leastBusyDepth = 2 // enough to keep a source and a worker both busy
 )
@@ -99,8 +99,8 @@ func halfChunks(s *Setting)   { s.ChunkSize /= 2 }
 func halfDepth(s *Setting)    { s.Depth = max(s.Depth/2, min(s.Depth, leastBusyDepth)) }
 func fewerWorkers(s *Setting) { s.Workers -= max(s.Workers/4, 1) }
 
-// lessMemory are the steps of the rule memory_full. The first step that the limits allow is taken:
-// it costs the least speed.
+// lessMemory are the steps of the rule memory_full, the step that costs the least speed first. The
+// rule takes the first step that the limits allow.
 var lessMemory = []func(s *Setting){halfDepth, halfChunks, fewerWorkers}
 
 func faster(now, before *measure, _ float64) bool {
@@ -108,8 +108,8 @@ func faster(now, before *measure, _ float64) bool {
 	return now.speed > before.speed+max(tolerance*before.speed, chance)
 }
 
-// holds reports whether the speed is kept. It compares with the best speed of all, so that steps
-// that each cost a little do not add up.
+// holds reports whether the speed is kept. It compares with the best speed of all. If it compared
+// only with the speed before the step, steps that each cost a little would add up.
 func holds(now, before *measure, best float64) bool {
 	return now.speed >= (1-tolerance)*max(best, before.speed)
 }
@@ -118,19 +118,21 @@ func growsLess(now, before *measure, _ float64) bool {
 	return now.growth <= max(mostGrowth, 0.75*before.growth)
 }
 
-// isOther reports whether m is the measure of a different load than before, with the same setting.
+// isOther reports whether the load has changed between before and m, which measure the same
+// setting.
 func (m *measure) isOther(before *measure) bool {
 	chance := 2 * certainty * math.Hypot(m.spread, before.spread)
 	return math.Abs(m.speed-before.speed) > max(otherSpeed*before.speed, chance) ||
 		math.Abs(m.share-before.share) > otherShare || m.waited != before.waited
 }
 
-// tuning decides about the setting. It has no clock and no goroutine:
+// tuning decides about the setting. The setting that was kept last is called home. A step from home
+// is on trial until it is kept or reverted. tuning has no clock and no goroutine:
 //
 //	settle ──▶ look (a window of samples) ──▶ try a step ──▶ settle ──▶ look ──▶ keep it, or take it back
 //
-// A round tries each rule whose condition holds, and bars a rule that did not pay. When no rule is
-// left, tuning rests.
+// In a round, tuning tries each rule whose condition holds. It bars a rule that did not pay until
+// the next round. When no rule is left, tuning rests.
 type tuning struct {
 	least, most Setting
 	limit       int64 // memory limit in bytes; math.MaxInt64 for none
@@ -138,7 +140,7 @@ type tuning struct {
 	home   Setting // the setting that was kept last; least ≤ home ≤ most
 	now    Setting // home, or a step from it that is on trial
 	trial  int     // index of the rule on trial
-	before measure // measure of home before the trial
+	before measure // measure of home, taken before the trial
 	usual  measure // measure of home since the load changed; speed 0 if it is not known
 	best   float64 // best speed since the load changed
 
@@ -189,8 +191,8 @@ func (t *tuning) decide(s sample) (why string) {
 	return t.look(&m)
 }
 
-// shrink reduces a setting because memory is short: the setting on trial, if that is larger than
-// home, and otherwise home.
+// shrink reduces the setting because memory is short. If the setting on trial needs more memory
+// than home, shrink returns to home. Otherwise it takes a step of lessMemory.
 func (t *tuning) shrink() {
 	if t.now.memory() <= t.home.memory() {
 		t.home = t.now
@@ -210,7 +212,8 @@ func (t *tuning) moved(step func(s *Setting)) Setting {
 
 // judge keeps the setting on trial, or reverts it.
 func (t *tuning) judge(m *measure) (paid bool) {
-	// Otherwise smaller chunks would be tried next, and so on.
+	// A step that needs more memory must not be kept while memory grows. If it were kept, the rule
+	// against growth would try smaller chunks next, and so on.
 	tooMuch := m.growth > mostGrowth && t.now.memory() > t.home.memory()
 	if tooMuch || !tunerRules[t.trial].pays(m, &t.before, t.best) {
 		t.barred[t.trial] = true

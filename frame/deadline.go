@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A partDeadline limits the time that each part of a frame may take. It sets no deadline for
-// buffered bytes, because a deadline costs a reading of the clock and a timer.
+// A partDeadline limits the time that each part of a frame may take. For buffered bytes it sets no
+// deadline, because that would cost a reading of the clock and a timer.
 type partDeadline struct {
 	conn   interface{ SetReadDeadline(time.Time) error } // nil if there are no limits
 	limits [parts]time.Duration                          // 0: no limit
@@ -47,8 +47,8 @@ func (p *partDeadline) complete() {
 	p.due = time.Time{}
 }
 
-// expired reports whether err came because the time for the part is over, and not because of a
-// deadline that the caller has set meanwhile.
+// expired reports whether err came because the time for the part is over. It returns false if err
+// came because of an earlier deadline that the caller has set meanwhile.
 func (p *partDeadline) expired(err error) bool {
 	return p.armed && errors.Is(err, os.ErrDeadlineExceeded) && !time.Now().Before(p.due)
 }

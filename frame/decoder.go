@@ -15,18 +15,18 @@ import (
 const defaultMaxPayload = 1 << 20
 
 const (
-	// maxLimit is the largest limit that an Option accepts: 1 GiB, so that the size of a payload
+	// maxLimit is the largest limit that an Option accepts: 1 GiB. With it, the size of a payload
 	// and its header fits into an int on every machine. Longer payloads can be read from the
 	// Reader, as a stream.
 	maxLimit = 1 << 30
 
 	// firstGrant is the memory, in bytes, that a payload gets before any of it has arrived. Most
-	// frames fit, and a peer that sends only headers ties up no more. From then on a frame gets as
-	// much memory again as bytes have arrived.
+	// frames fit into it, and a peer that sends only headers ties up no more. Whenever the memory
+	// is full, the frame gets as much again as has arrived.
 	firstGrant = 4 << 10
 
-	// maxEmptyReads is the number of consecutive reads without bytes and without an error after
-	// which a read fails with io.ErrNoProgress, as in bufio.
+	// maxEmptyReads is how many consecutive reads may return neither bytes nor an error. After that
+	// many, a read fails with io.ErrNoProgress, as in bufio.
 	maxEmptyReads = 100
 
 	// maxKept is the memory, in bytes, that a Decoder keeps from one frame to the next. It is
@@ -62,13 +62,13 @@ func checkLimit(option string, n int) {
 	}
 }
 
-// Deadlines ends the stream with a *TimeoutError if a header that has begun, or a payload, is not
-// complete within the given time. 0 sets no limit. The time continues to run when the source
-// returns an error in between.
+// Deadlines ends the stream with a *TimeoutError if a header or a payload is not complete within
+// the given time. The time for a header starts with its first byte. 0 sets no limit. If the source
+// returns an error in between, the time continues to run.
 //
-// conn is the connection that the Reader reads from. The Decoder sets its read deadline while it
-// waits for the rest of a header or of a payload, and clears it afterwards. Between frames the
-// deadline is the caller's: to end an idle connection, set it before each call of Next.
+// conn is the connection that the Reader reads from. While the Decoder waits for the rest of a
+// header or of a payload, it sets conn's read deadline. It clears the deadline afterwards. Between
+// frames the deadline is the caller's. To end an idle connection, set it before each call of Next.
 func Deadlines(conn interface{ SetReadDeadline(time.Time) error }, header,
 	payload time.Duration) Option {
 	if conn == nil {
@@ -86,9 +86,10 @@ func Deadlines(conn interface{ SetReadDeadline(time.Time) error }, header,
 // A Decoder splits a stream into frames. It belongs to one goroutine at a time. Next and NextInto
 // may be mixed.
 //
-// A fault in the stream is final: a *LimitError, a *TimeoutError, or an error of the Format. After
-// an error of the source, such as a deadline that the caller has set, or after arena.ErrFull,
-// nothing is lost, even inside a frame: call Next or NextInto again.
+// A fault in the stream is final: a *LimitError, a *TimeoutError, or an error of the Format. Other
+// errors are not: an error of the source, such as a deadline that the caller has set, and
+// arena.ErrFull. After them nothing is lost, even inside a frame, and Next or NextInto may be
+// called again.
 type Decoder struct {
 	r          *millrace.Reader
 	f          Format
@@ -165,14 +166,14 @@ func (d *Decoder) readChain(dst *millrace.Chain, n int) error {
 	return nil
 }
 
-// NextInto reads the next frame, header and payload, into buf and takes it out as a Slice, which
-// the caller owns and releases. The frame is contiguous, and decrypted if the Format is a Sealed.
-// Bytes already in buf come before the frame.
+// NextInto reads the next frame, header and payload, into buf. It takes the frame out of buf as a
+// Slice, which the caller owns and releases. The frame is contiguous. If the Format is a Sealed,
+// the frame is decrypted. Bytes that were in buf already come before the frame in the Slice.
 //
 // Errors are as for [Decoder.Next], and arena.ErrFull if buf has no room. On any error buf is
-// unchanged: the Decoder keeps the part of the frame that has arrived, and the next call continues
+// unchanged. The Decoder keeps the part of the frame that has arrived, and the next call continues
 // with it, in this Buffer or another. A frame that is larger than the memory of a Pool with NoHeap
-// never fits: set MaxPayload below that.
+// never fits. With such a Pool, set MaxPayload to less.
 //
 // Large payloads are read from the source directly into buf's memory.
 func (d *Decoder) NextInto(buf arena.Buffer) (arena.Slice, Header, error) {
@@ -219,7 +220,7 @@ func (d *Decoder) assemble(buf arena.Buffer, base int) error {
 }
 
 // gather reads until n bytes of the frame are in buf from base on. It requests memory from buf in
-// steps: first firstGrant, then as much again as has arrived.
+// steps. The first step is firstGrant. Each further step is as much again as has arrived.
 func (d *Decoder) gather(buf arena.Buffer, base, n int) error {
 	for have := buf.Len() - base; have < n; {
 		if err := d.await(n - have); err != nil {
@@ -227,7 +228,7 @@ func (d *Decoder) gather(buf arena.Buffer, base, n int) error {
 		}
 		p := buf.Writable(min(n-have, max(firstGrant, have, d.r.Buffered())))
 		if p == nil {
-			d.deadline.complete() // the time of waiting for room is not the peer's
+			d.deadline.complete() // waiting for room must not use up the peer's time
 			return arena.ErrFull
 		}
 		m, err := d.readFull(p)
@@ -240,8 +241,8 @@ func (d *Decoder) gather(buf arena.Buffer, base, n int) error {
 	return nil
 }
 
-// readFull fills p, as io.ReadFull does, but fails with io.ErrNoProgress if the source keeps
-// returning nothing and no error. Any other error is the source's.
+// readFull fills p, as io.ReadFull does. If the source keeps returning neither bytes nor an error,
+// it fails with io.ErrNoProgress. Any other error is the source's.
 func (d *Decoder) readFull(p []byte) (n int, err error) {
 	for empty := 0; n < len(p) && err == nil; {
 		var m int
@@ -321,8 +322,8 @@ func (d *Decoder) peekHeader() ([]byte, error) {
 	return nil, d.interrupted(err)
 }
 
-// await arms the deadline for the payload, if fewer than n bytes are buffered. It is called before
-// n bytes of the payload are read.
+// await is called before n bytes of the payload are read. If fewer than n bytes are buffered, it
+// arms the deadline for the payload.
 func (d *Decoder) await(n int) error {
 	if d.deadline.limits[InPayload] > 0 && !d.deadline.armed && d.r.Buffered() < n {
 		return d.deadline.arm(InPayload)

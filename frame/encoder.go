@@ -17,8 +17,8 @@ type Encoder struct {
 func NewEncoder(f Encoding) *Encoder { return &Encoder{f: f} }
 
 // Append appends a frame to dst: the header, with the payload's length filled in, and the payload
-// by reference. It takes ownership of payload, which is left empty, even if it returns an error. It
-// returns the Encoding's error and then leaves dst unchanged.
+// by reference. It takes ownership of payload, which is left empty, even if Append returns an
+// error. If the Encoding returns an error, Append returns that error and leaves dst unchanged.
 func (e *Encoder) Append(dst *millrace.Chain, h Header, payload *millrace.Chain) error {
 	h.Payload = payload.Len()
 	if err := e.build(h); err != nil {
@@ -31,9 +31,9 @@ func (e *Encoder) Append(dst *millrace.Chain, h Header, payload *millrace.Chain)
 }
 
 // Assemble builds a frame in place. It reserves room for the header in buf and calls write, which
-// adds the payload to buf with Write or Writable. Then it fills in the header, and takes the frame
-// out as a Slice, which the caller owns and releases. write borrows buf and must not call Take.
-// Bytes already in buf come before the frame.
+// adds the payload to buf with Write or Writable. Then it fills in the header and takes the frame
+// out of buf as a Slice, which the caller owns and releases. write borrows buf and must not call
+// Take. Bytes that were in buf already come before the frame in the Slice.
 //
 // The error is write's, the Encoding's, or arena.ErrFull if there is no room for the header. On any
 // error buf is unchanged.

@@ -40,8 +40,8 @@ func (p Part) String() string {
 }
 
 // TimeoutError reports that a header that had begun, or a payload, was not complete in time (see
-// [Deadlines]). It is final. It does not match os.ErrDeadlineExceeded, which reports a deadline of
-// the caller's and after which Next may be called again.
+// [Deadlines]). It is final. It does not match os.ErrDeadlineExceeded. That error reports a
+// deadline that the caller has set, and after it Next may be called again.
 type TimeoutError struct {
 	Part  Part
 	After time.Duration // the limit

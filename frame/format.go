@@ -26,18 +26,18 @@ type Encoding interface {
 	AppendHeader(dst []byte, h Header) ([]byte, error)
 }
 
-// A Sealed is a Format with encrypted frames: first the header, then the payload in chunks.
-// HeaderSize is the size of the encrypted header. Parse decrypts the header and is called once for
-// each frame; Payload counts bytes of plain text.
+// A Sealed is a Format with encrypted frames. The header comes first, and the payload follows in
+// chunks. HeaderSize is the size of the encrypted header. Parse decrypts the header and is called
+// once for each frame. The Payload that it returns counts bytes of plain text.
 //
 // A Sealed belongs to one Decoder, because its state follows the stream.
 type Sealed interface {
 	Format
-	// PlainHeader returns the header that Parse decrypted last, valid until the next Parse. It is
-	// placed before the payload.
+	// PlainHeader returns the header that Parse decrypted last. It is valid until the next Parse.
+	// The Decoder puts it before the payload.
 	PlainHeader() []byte
-	// ChunkSize returns the size of the next encrypted chunk in bytes. rest, at least 1, is the
-	// number of bytes of plain text that are still missing from the payload.
+	// ChunkSize returns the size of the next encrypted chunk in bytes. rest is the number of bytes
+	// of plain text that are still missing from the payload, at least 1.
 	ChunkSize(rest int) int
 	// Open decrypts chunk in place and returns the plain text, which begins where chunk begins. The
 	// plain text has at least 1 byte, and at most the rest of the payload. Open borrows chunk. An

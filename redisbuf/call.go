@@ -16,13 +16,13 @@ func (c *Client) do(ctx context.Context, cmd command) error {
 	return k.run(cmd)
 }
 
-// freeWeight is the number of bytes that a call may have in flight without being counted. It is
-// little memory, even once for each connection.
+// freeWeight is the number of bytes that a call may have in flight without being counted. It is so
+// little memory that it does not matter, even once for each connection.
 const freeWeight = 16 << 10
 
 // admit waits until weight bytes may be in flight. It returns how many of them are counted; the
-// caller returns that number to c.inFlight. A call of a Conn does not wait, because the calls
-// before it may be waiting for its connection.
+// caller returns that number to c.inFlight. A call of a Conn does not wait. If it did, the calls
+// that were admitted before it could wait for its connection forever.
 func (c *Client) admit(ctx context.Context, weight int64) (counted int64, err error) {
 	if weight <= freeWeight || c.sticky != nil {
 		return 0, nil
@@ -43,8 +43,8 @@ func (c *Client) acquire(ctx context.Context, n *node) (*conn, error) {
 	return n.acquire(ctx)
 }
 
-// release returns a connection to n. After a panic of the caller's reader or writer, the connection
-// is in the middle of a command.
+// release returns a connection to n. If the caller's reader or writer has panicked, the connection
+// is in the middle of a command, and release marks it as broken.
 func (c *Client) release(ctx context.Context, n *node, conn *conn) {
 	if conn.calling {
 		conn.broken = true
@@ -57,7 +57,8 @@ func (c *Client) release(ctx context.Context, n *node, conn *conn) {
 	}
 }
 
-// A call is a command with all of its tries: it finds the server, and decides whether to try again.
+// A call is a command with all of its tries. It finds the server for each try, and decides whether
+// to try again.
 type call struct {
 	client *Client
 	ctx    context.Context
@@ -115,8 +116,8 @@ func (k *call) connect() (*conn, error) {
 	return k.client.acquire(k.ctx, k.node)
 }
 
-// prepare prepares the call for another try after err, and pauses before it if necessary. If the
-// call must not be retried, it returns the call's error.
+// prepare prepares the call for another try after err. It pauses before that try if necessary. If
+// the call must not be retried, it returns the call's error.
 func (k *call) prepare(err error) error {
 	k.reload(err)
 	again, pause := k.retryable(err)
@@ -144,7 +145,7 @@ func (k *call) reload(err error) {
 		reload(k.ctx)
 	}
 	if redis.IsReadOnlyError(err) && k.node != nil {
-		k.node.reset() // a former master, or an address that now leads to another server
+		k.node.reset() // a former master, or an address that leads to another server now
 	}
 }
 
@@ -164,8 +165,8 @@ func (k *call) retryable(err error) (yes, pause bool) {
 	return yes, yes
 }
 
-// follow directs the next try to the server to which err, which must be retryable, redirects. It
-// returns the context's error if the context has ended.
+// follow directs the next try to the server that err names, if err is a redirection. err must be
+// retryable. follow returns the context's error if the context has ended.
 func (k *call) follow(err error) error {
 	if ctxErr := k.ctx.Err(); ctxErr != nil {
 		return ctxErr
@@ -191,7 +192,7 @@ func (k *call) nodeAt(addr string) *node {
 		return nil
 	}
 	host, port := addr[:colon], addr[colon+1:]
-	if host == "" { // the host of the server that sent the redirection
+	if host == "" { // an empty host means the server that sent the redirection
 		var err error
 		if host, _, err = net.SplitHostPort(opt.Addr); err != nil {
 			return nil

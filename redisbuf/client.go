@@ -30,14 +30,16 @@ type Client struct {
 // connections.
 //
 // Network, address, Dialer, TLS, credentials (read for each new connection), database, protocol,
-// client name, timeouts, the lifetime of connections and retries come from rdb's options. Hooks,
-// OnConnect and Limiter are not called, and replicas are not read. (A NewFailoverClusterClient
-// chooses its database in an OnConnect: use database 0 with it.) The deadline of a context ends a
-// call even without ContextTimeoutEnabled. Only a cluster's calls follow MOVED and ASK.
+// client name, timeouts, the lifetime of connections and retries come from rdb's options. The
+// Client does not call Hooks, OnConnect and Limiter, and does not read from replicas. (A
+// NewFailoverClusterClient chooses its database in an OnConnect: use database 0 with it.) The
+// deadline of a context ends a call even without ContextTimeoutEnabled. Only a cluster's calls
+// follow MOVED and ASK.
 //
-// While there are connections to a Sentinel's master, the Client makes another connection each
-// second with rdb's Dialer, which queries the Sentinel. If it leads to a new master, no call starts
-// on the old connections any more. If it cannot be made, nothing changes.
+// While there are connections to a Sentinel's master, the Client makes a further connection each
+// second with rdb's Dialer. The Dialer queries the Sentinel. If the further connection leads to a
+// new master, no call starts on the old connections any more. If it cannot be made, nothing
+// changes.
 func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	s := settings{conns: defaultConns, inFlight: defaultInFlight}
 	for _, opt := range opts {
@@ -56,9 +58,9 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	return &Client{servers: all}, nil
 }
 
-// Close closes the connections. Running calls end with an error. Calls that wait for others, or
-// begin later, end with ErrClosed. Close waits until no Dialer or credentials provider runs in the
-// background.
+// Close closes the connections. Running calls end with an error. Calls that are waiting for others,
+// and calls that begin later, end with ErrClosed. Close waits until no Dialer or credentials
+// provider runs in the background.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -84,8 +86,8 @@ type servers struct {
 	counters counters
 
 	mu sync.RWMutex
-	// All servers that were ever used, len ≤ maxServers. A server that has left the topology has no
-	// connections.
+	// All servers that were ever used, at most maxServers. A server that has left the topology has
+	// no connections.
 	nodes  map[serverKey]*node
 	closed bool
 
@@ -94,12 +96,13 @@ type servers struct {
 	background sync.WaitGroup // goroutines that end when closing ends
 }
 
-// maxServers limits the number of servers that redirections name in the life of a Client. A cluster
-// has no more masters than slots.
+// maxServers limits how many servers redirections can add in the life of a Client. A cluster has no
+// more masters than slots.
 const maxServers = 16384
 
-// A serverKey identifies a server: by its address in a cluster, and otherwise by its Options.
-// Shards of a Ring may have the same address and differ in any other option, such as the Dialer.
+// A serverKey identifies a server. In a cluster, that is the server's address. Elsewhere it is the
+// server's Options, because shards of a Ring may have the same address and differ in any other
+// option, such as the Dialer.
 //
 // Exactly one of the fields is set.
 type serverKey struct {
@@ -158,8 +161,8 @@ func (s *servers) node(opt *redis.Options) (*node, error) {
 // expiryInterval is how often idle connections are checked for their age.
 const expiryInterval = 30 * time.Second
 
-// closeExpired closes connections that have been idle for too long or are too old, until closing
-// ends.
+// closeExpired closes connections that have been idle for too long or are too old. It runs until
+// closing ends.
 func (s *servers) closeExpired() {
 	t := time.NewTicker(expiryInterval)
 	defer t.Stop()
@@ -200,11 +203,12 @@ type router struct {
 	// route returns the options of the server that holds key. The caller must not change them.
 	route func(ctx context.Context, key string) (*redis.Options, error)
 
-	// reload reloads the topology. It is called when a server has reported that it does not hold a
-	// key, or was lost. It is nil if there is nothing to reload.
+	// reload reloads the topology. It is called when a server was lost, or has reported that it
+	// does not hold a key. It is nil if there is nothing to reload.
 	reload func(ctx context.Context)
 
-	// A server may redirect a call to another one, which is sent the credentials.
+	// Whether a server may redirect a call to another server. The credentials are then sent to that
+	// server.
 	redirects          bool
 	retries            int           // maximum number of further tries of a call
 	minPause, maxPause time.Duration // limits of the pause before a further try
@@ -241,8 +245,8 @@ func routerOfOne(opt *redis.Options) router {
 	}
 }
 
-// keyOfSlot0 is a key in slot 0, which is also the slot of the empty key. go-redis treats an empty
-// key as no key, for which it may choose any server.
+// keyOfSlot0 is a key in slot 0, which is also the slot of the empty key. It stands for the empty
+// key, because go-redis treats an empty key as no key and may then choose any server.
 const keyOfSlot0 = "06S"
 
 func routerOfCluster(rdb *redis.ClusterClient) router {

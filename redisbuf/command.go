@@ -23,7 +23,7 @@ type command interface {
 // A commandInfo is embedded in each command.
 type commandInfo struct {
 	key    string
-	writes bool  // a second execution could undo another client's change in between
+	writes bool  // a second try could undo another client's change
 	used   bool  // the reader was read from, or the writer written to: no second try
 	n      int64 // length of the value that was read, in bytes
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A conn is a connection to one server. One call at a time uses it. Between calls it holds neither
-// a block nor any memory of the caller.
+// A conn is a connection to one server. One call at a time uses it. Between calls it holds no block
+// and no memory of the caller.
 type conn struct {
 	net     net.Conn
 	watcher watcher
@@ -32,13 +32,14 @@ type conn struct {
 	raw      syscall.RawConn
 	buffered *bufio.Writer // set for any other connection, such as TLS
 
-	// State of the current call. Bytes that only the kernel moves are not counted.
+	// State of the current call. Bytes that only the kernel moves do not count in queued and
+	// written.
 	calling         bool
 	queued, written int64 // in bytes
-	sent            bool  // the request has been sent completely, so that the server may execute it
+	sent            bool  // the whole request was sent, so the server may execute it
 	pipelined       bool  // replies to more than one command are expected
 
-	keep   bool           // a Conn uses it, and wants to keep it even if that costs time
+	keep   bool           // a Conn uses it and wants to keep it, even if that costs time
 	broken bool           // the connection cannot be used any more
 	lost   bool           // broken, because the server has closed the connection or does not answer
 	chain  millrace.Chain // received part of a value that is being read
@@ -65,8 +66,8 @@ func newConn(netConn net.Conn, readTimeout, writeTimeout time.Duration) *conn {
 	return c
 }
 
-// rawSocket returns access to the descriptor of a TCP or Unix stream socket, or nil for any other
-// type. A type that embeds a socket may encrypt or count data.
+// rawSocket returns access to the descriptor of a TCP or Unix stream socket. For any other type it
+// returns nil, because a type that embeds a socket may encrypt or count data.
 func rawSocket(netConn net.Conn) syscall.RawConn {
 	var raw syscall.RawConn
 	var err error
@@ -126,8 +127,8 @@ func (c *conn) send(cmd command) error {
 	return nil
 }
 
-// finish ends a call. It is called after the last reply of the call was read, with the error of
-// that read. It returns the error for the caller.
+// finish ends a call. It is called after the last reply of the call was read, or after reading a
+// reply has failed with err. It returns the error for the caller.
 func (c *conn) finish(ctx context.Context, err error) error {
 	c.request.reset()
 	c.unqueue()
@@ -151,8 +152,8 @@ func (c *conn) finish(ctx context.Context, err error) error {
 	return err
 }
 
-// aligned reports whether, after err, the next byte from the server is the first of a reply: the
-// last reply was an error, or was read to its end.
+// aligned reports whether, after err, the next byte from the server is the first byte of a reply.
+// This is so if the last reply was an error, or was read to its end.
 func (c *conn) aligned(err error) bool {
 	switch err.(type) {
 	case *BufferTooSmallError, *ValueTooLargeError, *ValueChangedError, *WriterError:
@@ -170,9 +171,9 @@ func isRejection(err error) bool {
 	return redis.HasErrorPrefix(err, "max number of clients") || redis.HasErrorPrefix(err, "DENIED")
 }
 
-// pendingError returns the error to report if the request could not be sent because of err. If the
-// server has sent an error reply to the part that it received and closed the connection, that is
-// the reply, and otherwise err.
+// pendingError returns the error to report if the request could not be sent because of err. The
+// server may have closed the connection after it had sent an error reply to the part of the request
+// that it received. If so, pendingError returns that reply. Otherwise it returns err.
 func (c *conn) pendingError(err error) error {
 	if !closedByServer(err) {
 		return err
@@ -185,7 +186,7 @@ func (c *conn) pendingError(err error) error {
 }
 
 // closedByServer reports whether a write has failed with err because the server has closed the
-// connection. Reading the rest does not block in that case.
+// connection. If it has, reading the rest does not block.
 func closedByServer(err error) bool {
 	return (errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)) &&
 		!isA[*ReaderError](err)
@@ -224,7 +225,7 @@ func (c *conn) push(p []byte) error {
 	return nil
 }
 
-// flush sends the queue. Each step of it may take the whole timeout.
+// flush sends the queue, in steps. Each step may take the whole timeout.
 func (c *conn) flush() error {
 	defer c.unqueue()
 	if c.buffered != nil {
@@ -261,9 +262,9 @@ func (c *conn) flushBuffered() error {
 	return c.buffered.Flush()
 }
 
-// writeStep limits, in bytes, one Write of the connection. A TLS connection cannot be used after a
-// deadline has ended its Write, so the deadline must cover little data. writeStep is also the size
-// of a TLS record.
+// writeStep limits, in bytes, one Write of the connection. If a deadline ends the Write of a TLS
+// connection, the connection cannot be used any more. The deadline must therefore cover little
+// data. writeStep is also the size of a TLS record.
 const writeStep = 16 << 10
 
 // A stepWriter writes to a connection in steps. Each step may take the whole timeout.

@@ -8,8 +8,8 @@ import (
 )
 
 // An ioDeadline gives each read, or each write, of a connection at least the timeout. Setting a
-// deadline costs nearly as much as a short read. A deadline is therefore set to a quarter more than
-// the timeout, and kept as long as more than the timeout is left.
+// deadline costs nearly as much as a short read. The ioDeadline therefore sets a deadline to a
+// quarter more than the timeout, and keeps it as long as at least the timeout is left.
 type ioDeadline struct {
 	set     func(time.Time) error // sets the deadline of the connection
 	watcher *watcher              // the watcher, which sets a deadline, too
@@ -44,14 +44,14 @@ func (d *ioDeadline) clear() error {
 // longAgo is a deadline that ends reads and writes at once.
 var longAgo = time.Unix(1, 0)
 
-// A watcher ends the reads and writes of a connection when the context of the current call ends. A
-// context that is used by two calls in a row stays registered between calls, so that the next call
-// with it allocates nothing.
+// A watcher ends the reads and writes of a connection when the context of the current call ends. If
+// two calls in a row use the same context, the context stays registered between calls. The next
+// call with it then allocates nothing.
 type watcher struct {
 	conn       net.Conn
 	ctx        context.Context // context of the current call, if it can be cancelled; otherwise nil
 	last       <-chan struct{} // the Done channel of the last such context
-	repeated   bool            // the context of last was used twice in a row
+	repeated   bool            // two calls in a row used the context of last
 	unregister func() bool     // unregisters from the context of last; nil if it is not registered
 
 	mu      sync.Mutex
@@ -59,8 +59,8 @@ type watcher struct {
 	fired   bool            // the watcher has ended the connection's reads and writes
 }
 
-// begin starts to watch the context of a call, and returns the error of a context that has already
-// ended. The caller must call end in any case.
+// begin starts to watch the context of a call. If the context has already ended, it returns the
+// context's error. The caller must call end in any case.
 func (w *watcher) begin(ctx context.Context) error {
 	done := ctx.Done()
 	if done == nil {
@@ -97,7 +97,7 @@ func (w *watcher) end() (fired bool) {
 }
 
 // err returns the context's error, if the context has ended. Call it after setting a deadline,
-// which may have replaced the watcher's.
+// because that deadline may have replaced the deadline that the watcher has set.
 func (w *watcher) err() error {
 	if w.ctx == nil {
 		return nil

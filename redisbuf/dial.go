@@ -12,8 +12,8 @@ import (
 )
 
 // dial returns a new connection. Like go-redis, it retries for a while if the server cannot be
-// reached. As long as the server stays unreachable, later dials do not retry: they fail at once,
-// and their calls have their own retries.
+// reached. If these retries fail, later dials do not retry until the server is reached again. They
+// fail at once, and their calls have their own retries.
 func (n *node) dial(ctx context.Context) (*conn, error) {
 	for failures := 0; ; {
 		c, reached, err := n.dialOnce(ctx)
@@ -172,7 +172,8 @@ func credentials(ctx context.Context, opt *redis.Options) (user, password string
 	return opt.Username, opt.Password, nil
 }
 
-// noopListener ignores updates of credentials. Each new connection subscribes again.
+// noopListener ignores updates of credentials. It can do so because each new connection asks for
+// the current credentials.
 type noopListener struct{}
 
 func (noopListener) OnNext(auth.Credentials) {}

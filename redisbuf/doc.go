@@ -2,9 +2,9 @@
 //
 // A [Client] is made from the go-redis client that a program already has. Small values stay with
 // that client, and values of some kilobytes and more use the Client's connections. The package is
-// large because go-redis does not lend its connections: besides a type for each command it has a
-// pool, a handshake, retries and a pipeline. When a connection ends, all of these must know which
-// commands a server may have executed.
+// large because go-redis does not lend its connections. In addition to a type for each command, the
+// package has a pool, a handshake, retries and a pipeline. When a connection ends, all of these
+// must know which commands a server may have executed.
 //
 //	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 //	c, err := redisbuf.New(rdb)
@@ -23,7 +23,8 @@
 // # Errors
 //
 // A call that returns no error has read exactly a value that the key had, or has set the key.
-// Replies that are errors can be tested with go-redis' functions. Calls that are safe to retry are
-// retried as often as go-redis would retry them, except on a [Conn], or once a reader was read from
-// or a writer written to. After a [SentError] it is unknown whether the value was set.
+// go-redis' functions can test replies that are errors. Calls that are safe to retry are retried as
+// often as go-redis would retry them. There are two exceptions: calls on a [Conn], and calls whose
+// reader was read from or whose writer was written to. After a [SentError] it is unknown whether
+// the value was set.
 package redisbuf

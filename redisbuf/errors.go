@@ -12,23 +12,23 @@ import (
 var ErrClosed = redis.ErrClosed
 
 var (
-	// ErrConnLost is returned by the calls of a Conn that lost its connection in an earlier call,
-	// or whose server is no longer the Sentinel's master.
+	// ErrConnLost is returned by the calls of a Conn if the Conn lost its connection in an earlier
+	// call, or if its server is no longer the Sentinel's master.
 	ErrConnLost = errors.New("redisbuf: the connection was lost in an earlier call")
 
 	// ErrConnBusy is returned by the calls and the Close of a Conn while another call of the Conn
 	// is running. That call continues.
 	ErrConnBusy = errors.New("redisbuf: another call of the Conn is under way")
 
-	// ErrOtherServer is returned by the calls of a Conn for a key that is not on the Conn's server.
+	// ErrOtherServer is returned by a call of a Conn if the call's key is not on the Conn's server.
 	ErrOtherServer = errors.New(
 		"redisbuf: the key belongs to another server than the Conn's first one")
 )
 
 // A BufferTooSmallError reports that a value is longer than the buffer for it. The content of the
-// buffer is undefined. The Client skips a value of at most 1 MiB, and any value on the connection
-// of a Conn or a Pipeline. For a longer value, it closes the connection, and makes another one for
-// the next call.
+// buffer is undefined. The Client reads and drops a value of at most 1 MiB, and any value on the
+// connection of a Conn or a Pipeline. For any other value, it closes the connection, and makes
+// another one for the next call.
 type BufferTooSmallError struct {
 	Need int64 // length of the value
 	Have int64 // length of the buffer

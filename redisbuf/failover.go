@@ -10,9 +10,9 @@ const (
 	// queries the Sentinel for the real address.
 	failoverAddr = "FailoverClient"
 
-	// followInterval is the interval of the queries to the Sentinel while there are connections. A
-	// master that was cut off does not know that it was replaced: it accepts writes, and loses them
-	// when it rejoins.
+	// followInterval is the interval of the queries to the Sentinel while there are connections.
+	// The queries are needed because a master that was cut off does not know that it was replaced.
+	// It accepts writes, and loses them when it rejoins.
 	followInterval = time.Second
 )
 
@@ -29,10 +29,10 @@ func (n *node) followMaster(ctx context.Context) {
 		case <-t.C:
 		}
 		checked := make(chan struct{})
-		go func() { // another goroutine, because the user's Dialer may end the goroutine
+		go func() { // in another goroutine, because the user's Dialer may end it
 			defer close(checked)
-			// A call that makes a connection panics as well, and thereby reports the panic to the
-			// user.
+			// The panic is not lost: a call that makes a connection panics as well, and so reports
+			// the panic to the user.
 			defer func() { _ = recover() }()
 			n.checkMaster(ctx)
 		}()
@@ -40,9 +40,10 @@ func (n *node) followMaster(ctx context.Context) {
 	}
 }
 
-// checkMaster makes a connection. If it leads to a new master, checkMaster marks the connections to
-// other servers: each is closed when no call uses it. A new connection to a replica is ignored: a
-// go-redis client for replicas (ReplicaOnly) chooses among them at random.
+// checkMaster makes a connection. If the connection leads to a new master, checkMaster marks the
+// connections to other servers, and each is closed when no call uses it. If it leads to a replica,
+// checkMaster does nothing, because a go-redis client for replicas (ReplicaOnly) chooses among them
+// at random.
 func (n *node) checkMaster(ctx context.Context) {
 	n.mu.Lock()
 	live := len(n.live)

@@ -18,9 +18,9 @@ func (c *Client) GetToBuffer(ctx context.Context, key string, buf []byte) (n int
 	return int(cmd.n), err
 }
 
-// GetRangeToBuffer reads bytes of the value of key into buf, from offset off on, until buf is full
-// or the value ends, and returns their number. A key that does not exist is treated as an empty
-// value. GetRangeToBuffer borrows buf.
+// GetRangeToBuffer reads bytes of the value of key into buf, from offset off on, and returns their
+// number. It reads until buf is full or the value ends. A key that does not exist is treated as an
+// empty value. GetRangeToBuffer borrows buf.
 func (c *Client) GetRangeToBuffer(ctx context.Context, key string, off int64, buf []byte) (n int,
 	err error) {
 	if off < 0 {
@@ -96,8 +96,8 @@ func (c *conn) readInto(buf []byte) (int64, error) {
 // A Slot is the place of a value in a buffer: buf[Start:End].
 type Slot struct {
 	Start, End int
-	// redis.Nil if there is no such key, and a *BufferTooSmallError if the rest of the buffer was
-	// too small.
+	// redis.Nil if there is no such key. A *BufferTooSmallError if the rest of the buffer was too
+	// small.
 	Err error
 }
 
@@ -106,8 +106,8 @@ type Slot struct {
 // trip. A value that does not fit into the rest of buf is skipped. MGet borrows keys, buf and
 // slots, and may overwrite all of buf.
 //
-// It returns the number of bytes that the values take up in buf, and the first error of a slot that
-// is not redis.Nil.
+// MGet returns the number of bytes that the values take up in buf, and the first error of a slot
+// that is not redis.Nil.
 func (c *Client) MGet(ctx context.Context, keys []string, buf []byte, slots []Slot) (n int,
 	err error) {
 	p := c.Pipeline()

@@ -16,9 +16,9 @@ const (
 	maxBlock = 1 << 20
 )
 
-// GetChain reads the value of key into pooled blocks, and adds them to dst, whose owner releases
-// them with dst. For a value of more than limit bytes it takes no blocks and returns a
-// *ValueTooLargeError. On an error dst is unchanged.
+// GetChain reads the value of key into pooled blocks and adds them to dst. The owner of dst
+// releases them with dst. If the value has more than limit bytes, GetChain takes no blocks and
+// returns a *ValueTooLargeError. On an error dst is unchanged.
 //
 // Blocks are taken as the value arrives, of at most 1 MiB each.
 //

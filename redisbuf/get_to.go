@@ -19,17 +19,16 @@ const (
 
 // GetTo writes the value of key to w, and returns the number of bytes that w took. Between two TCP
 // connections, or from a Unix socket to a TCP connection, the kernel moves the bytes (splice), even
-// if w is an http.ResponseWriter with a Content-Length. Otherwise they pass through one pooled
-// block. The bytes are those of one value that the key had, even if the value is replaced
-// meanwhile.
+// if w is an http.ResponseWriter with a Content-Length. Otherwise the bytes pass through one pooled
+// block. Even if the value is replaced meanwhile, all bytes are of one value that the key had.
 //
-// The length is not known in advance. If you need the length first, as for a Content-Length, use a
-// [ReaderAt], which reads ranges.
+// GetTo does not know the length in advance. If you need the length first, as for a Content-Length,
+// use a [ReaderAt], which reads ranges.
 //
 // The error is redis.Nil if there is no such key. The call is not retried once w was written to. If
 // there is an error after that, w has a part of the value. An HTTP handler should then panic with
 // http.ErrAbortHandler, so that its client sees that the response is incomplete. While w blocks,
-// the connection to the server waits, and the server keeps the rest of the value in its memory.
+// GetTo reads nothing from the server, and the server keeps the rest of the value in its memory.
 func (c *Client) GetTo(ctx context.Context, key string, w io.Writer) (n int64, err error) {
 	cmd := &getToCmd{getHeader: wholeOf(key), w: w}
 	err = c.do(ctx, cmd)
@@ -42,8 +41,8 @@ func (c *Client) GetTo(ctx context.Context, key string, w io.Writer) (n int64, e
 // an empty value. Otherwise it behaves like GetTo.
 //
 // For a long value that does not change, ranges of 256 KiB to 1 MiB are faster than the whole
-// value, and delay the server's other clients for less time: a server copies the requested bytes
-// before it sends them.
+// value. They also delay the server's other clients for less time, because a server copies the
+// requested bytes before it sends them.
 func (c *Client) GetRangeTo(ctx context.Context, key string, off, n int64, w io.Writer) (int64,
 	error) {
 	if off < 0 || n < 0 {
@@ -92,8 +91,8 @@ func (g *getToCmd) weight(unknown int64) int64 {
 	return cmp.Or(g.size, unknown)
 }
 
-// copy moves the bytes that have been received, of a value whose last left bytes remain, through
-// buf. It returns how many bytes it took from the connection.
+// copy moves received bytes of a value through buf to w. left is the number of bytes of the value
+// that have not been moved yet. copy returns how many bytes it took from the connection.
 func (g *getToCmd) copy(c *conn, buf []byte, left int64) (int64, error) {
 	got, err := c.in.Read(buf[:min(left, int64(len(buf)))])
 	if err != nil {
@@ -111,9 +110,9 @@ func (g *getToCmd) copy(c *conn, buf []byte, left int64) (int64, error) {
 	return int64(got), nil
 }
 
-// splice makes w read the bytes that have been received, of a value whose last left bytes remain.
-// Only w can block, because the bytes have arrived already. The server's timeout is therefore
-// suspended.
+// splice makes w read the bytes of a value that have been received. left is the number of bytes of
+// the value that have not been moved yet. Only w can block, because the bytes have arrived already.
+// splice therefore suspends the server's timeout.
 func (g *getToCmd) splice(c *conn, w io.ReaderFrom, left int64) (int64, error) {
 	there, err := c.awaitBytes()
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 
 const (
 	// checkIdleAfter is the idle time after which a connection is checked before it is used again.
-	// The server or a device in between may have closed it. The check takes two system calls.
+	// The check is needed because the server or a device in between may have closed the connection.
+	// It takes two system calls.
 	checkIdleAfter = time.Second
 
 	// maxIdleTime is the idle time after which a connection is closed, unless go-redis'
@@ -106,8 +107,8 @@ func (n *node) takeIdle() (*conn, error) {
 	}
 }
 
-// popIdle removes and returns the idle connection that was used last. suspect reports that another
-// connection was lost since that use.
+// popIdle removes and returns the idle connection that was used last. suspect reports whether
+// another connection was lost since that connection was used.
 func (n *node) popIdle() (c *conn, suspect bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -135,8 +136,8 @@ func (n *node) add(c *conn) error {
 	return nil
 }
 
-// discard closes a connection that is not idle and that no call uses. The idle connections need no
-// mark: they have been idle for longer, and are checked as well.
+// discard closes a connection that is not idle and that no call uses. It does not mark the idle
+// connections. They have been idle for longer than c, so they are checked before use as well.
 func (n *node) discard(c *conn) {
 	n.mu.Lock()
 	delete(n.live, c)
@@ -160,7 +161,7 @@ func (n *node) closeExpired() {
 	n.closeIdle(func(c *conn) bool { return n.expired(c, now) })
 }
 
-// reset closes all connections, each as soon as no call uses it.
+// reset closes all connections. A connection that a call uses is closed when the call ends.
 func (n *node) reset() {
 	n.mu.Lock()
 	n.epoch++

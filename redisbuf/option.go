@@ -20,8 +20,8 @@ type settings struct {
 }
 
 // Conns sets the largest number of connections to a server. Further calls wait for a connection.
-// The default is 16: the bandwidth limits the transfer of large values, and few connections use it
-// up.
+// The default is 16. More connections would not help, because the bandwidth limits the transfer of
+// large values, and few connections use it up.
 func Conns(n int) Option {
 	if n < 1 || n > 1<<16 {
 		panic(fmt.Sprintf("redisbuf: Conns(%d) is out of range", n))
@@ -31,10 +31,10 @@ func Conns(n int) Option {
 
 // InFlight limits the bytes of values that are in flight at a time, to and from all servers
 // together. Further calls wait, in order. A value that is larger than the limit is transferred
-// alone. GetChain and GetTo do not know the length in advance. They are counted with the length of
-// the last value that one of them has read, but at least 1 MiB. MGet is counted with the size of
-// its buffer. Calls of up to 16 KiB and calls of a Conn do not wait, and are not counted. The
-// default is 64 MiB: more is not faster, and delays small commands.
+// alone. GetChain and GetTo do not know the length in advance. Each counts as the length of the
+// last value that one of them has read, but at least as 1 MiB. MGet counts as the size of its
+// buffer. Calls of up to 16 KiB and calls of a Conn do not wait, and do not count. The default is
+// 64 MiB. A higher limit is not faster, and delays small commands.
 func InFlight(bytes int64) Option {
 	if bytes < 1 {
 		panic(fmt.Sprintf("redisbuf: InFlight(%d) is below 1", bytes))

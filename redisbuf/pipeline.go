@@ -9,13 +9,14 @@ import (
 )
 
 // A Pipeline collects calls that read into memory or set from memory. Exec sends them together
-// before it reads the replies: one round trip for all calls to one server. The Pipeline borrows the
-// calls' arguments until Exec returns, and keeps none of them alive after that. A Pipeline is not a
-// transaction: other clients' commands may run in between. Each call has its own error.
+// before it reads the replies, so that all calls to one server take one round trip. The Pipeline
+// borrows the calls' arguments until Exec returns, and keeps none of them alive after that. A
+// Pipeline is not a transaction: other clients' commands may run in between. Each call has its own
+// error.
 //
-// InFlight limits the bytes that are sent before the first reply is read. Calls that have more
-// bytes in flight take more than one round trip. Several servers are used at the same time, each in
-// a separate goroutine.
+// InFlight limits the bytes that Exec sends before it reads the first reply. If the calls have more
+// bytes in flight than that, they take more than one round trip. Exec uses several servers at the
+// same time, each in a separate goroutine.
 //
 // A Pipeline can be used again after Exec. It is for one goroutine at a time.
 type Pipeline struct {
@@ -38,7 +39,7 @@ type Result struct {
 func (r *Result) Len() int64 { return r.n }
 
 // Err returns the error that the Client's method of the same name would have returned. Before Exec
-// it returns the error that the call was not executed.
+// it returns an error that says that the call was not executed.
 func (r *Result) Err() error {
 	if !r.done {
 		return errNotExecuted
@@ -115,11 +116,12 @@ func (p *Pipeline) SetChain(key string, src *millrace.Chain, opts ...SetOption) 
 // Exec executes the collected calls, in their order on each server, and returns the first error of
 // a call, or nil.
 //
-// Calls that failed and are safe to retry are retried one by one, so that they may be executed
-// after calls of other keys. Calls of one key stay in their order. A call that the server has
-// refused, or that was lost, keeps its error if a later call of the same key was executed, or may
-// have been, unless both of them read. (Two calls of one key can be on two servers at the same time
-// only if go-redis learns in the middle of Exec that the key's slot has moved.)
+// Calls that failed and are safe to retry are retried one by one. They may therefore be executed
+// after calls of other keys. Calls of one key stay in their order. A call that was lost or that the
+// server has refused is not retried if a later call of the same key was executed, or may have been.
+// It then keeps its error. If both calls only read, it is retried all the same. (Two calls of one
+// key can be on two servers at the same time only if go-redis learns in the middle of Exec that the
+// key's slot has moved.)
 func (p *Pipeline) Exec(ctx context.Context) error {
 	defer p.reset() // also after a panic in one of the calls
 	p.run(ctx, p.groups(ctx))
@@ -144,7 +146,7 @@ func (p *Pipeline) groups(ctx context.Context) (groups []*group) {
 		if r.cmd == nil {
 			continue
 		}
-		r.err = errNotExecuted // if the user's Dialer ends the goroutine of the group
+		r.err = errNotExecuted // stays if the user's Dialer ends the group's goroutine
 		n, err := p.c.nodeOf(ctx, r.cmd.info().key)
 		if err != nil {
 			r.err = err

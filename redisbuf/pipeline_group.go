@@ -16,9 +16,8 @@ type group struct {
 	panicked any // value of a panic of the user's Dialer or credentials provider
 }
 
-// run executes the calls in batches, each as large as InFlight allows. The failed calls of a batch
-// are retried before the next batch, so that they are executed before its calls. If the server was
-// lost, there is no further batch.
+// run executes the calls in batches, each as large as InFlight allows. It retries the failed calls
+// of a batch before it executes the next batch. If the server was lost, there is no further batch.
 func (g *group) run(ctx context.Context) {
 	for rest := g.calls; len(rest) > 0; {
 		n, weight := g.batch(rest)
@@ -142,8 +141,8 @@ func (c *conn) sentOf(calls []*Result) int {
 	return n
 }
 
-// readAll reads the replies to calls. It returns the number of calls that have a reply, and the
-// error because of which the next call has none.
+// readAll reads the replies to calls. It returns the number of calls that have a reply. If a call
+// has none, err is the reason.
 func (c *conn) readAll(calls []*Result) (read int, err error) {
 	for i, r := range calls {
 		if r.err = r.cmd.read(c); r.err != nil && (c.broken || !c.aligned(r.err)) {
@@ -165,7 +164,7 @@ func fail(calls []*Result, err error, sent bool) {
 		}
 		switch err.(type) {
 		case *ProtocolError, *BufferTooSmallError, *ValueTooLargeError:
-			err = ErrConnLost // for the other calls err only means a lost connection
+			err = ErrConnLost // for the other calls, err means only that the connection was lost
 		}
 	}
 }
@@ -202,9 +201,9 @@ type failedCall struct {
 }
 
 // retryable returns the failed calls that may be executed again after all of calls, and whether to
-// pause first. A call is not executed again after a later call of the same key: a SET would undo a
-// later SET, or contradict a later read that has seen the earlier value, and a read would see the
-// value of a later SET.
+// pause first. It leaves out a call if a later call of the same key may have been executed and one
+// of the two is a SET. A SET that is repeated would undo a later SET, or contradict a later read
+// that has seen the earlier value. A read that is repeated would see the value of a later SET.
 func (g *group) retryable(ctx context.Context, calls []*Result) (failed []failedCall, pause bool) {
 	// Keys of later calls that may have been executed.
 	later := make(map[string]struct{ read, written bool })
@@ -248,8 +247,8 @@ func mayHaveRun(err error) bool {
 	return !isLoss(err)
 }
 
-// isUnreachable reports whether err, which is the error of a call after all its tries, means that
-// another call would find no server either, or would have no time.
+// isUnreachable reports whether another call would find no server either, or would have no time.
+// err is the error of a call after all its tries.
 func isUnreachable(err error) bool {
 	if err == nil || isServerError(err) {
 		return false
@@ -261,8 +260,8 @@ func isUnreachable(err error) bool {
 		}
 	}
 	if isA[*SentError](err) || errors.Is(err, ErrConnLost) {
-		// One connection was lost, at the first try. Another call would wait as long only after a
-		// timeout.
+		// Only one connection was lost, at the first try. Another call may well succeed. After a
+		// timeout, however, another call would wait as long.
 		return isTimeout(err)
 	}
 	return isLoss(err)

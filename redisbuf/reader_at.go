@@ -9,18 +9,19 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// readAheadLen is the number of bytes of a value that Read of a ReaderAt requests at a time, so
-// that the time of the round trip does not matter.
+// readAheadLen is the number of bytes of a value that Read of a ReaderAt requests at a time. With
+// so many bytes, the time of the round trip does not matter.
 const readAheadLen = 1 << 20
 
 // A ReaderAt reads ranges of a value. It is an io.ReaderAt, for any number of goroutines, and an
 // io.ReadSeeker, for one goroutine. It can be used with http.ServeContent and io.NewSectionReader.
 //
-// Each range is read by one GETRANGE, so all its bytes are of one version of the value. The length
-// is requested before and after the range. If it differs from the length at the creation of the
-// ReaderAt, the error is a *ValueChangedError, with length 0 if the key was deleted. The
-// replacement of a value by one of the same length is not detected. If you need all ranges from one
-// version, give each version its own key, or read the whole value with GetTo or GetChain.
+// Each range is read by one GETRANGE, so all its bytes are of one version of the value. The
+// ReaderAt requests the length before and after the range. If that differs from the length at the
+// creation of the ReaderAt, the error is a *ValueChangedError, with length 0 if the key was
+// deleted. If a value is replaced by one of the same length, the ReaderAt does not notice. If you
+// need all ranges from one version, give each version its own key, or read the whole value with
+// GetTo or GetChain.
 type ReaderAt struct {
 	c     *Client
 	ctx   context.Context
@@ -47,7 +48,7 @@ func (c *Client) ReaderAt(ctx context.Context, key string) (*ReaderAt, error) {
 	err := c.do(ctx, cmd)
 	size := cmd.n
 	if err == nil && size == 0 {
-		// The value is empty or missing. A GET distinguishes the two atomically.
+		// The value is empty or missing. A GET shows which, in one step.
 		get := &getCmd{getHeader: wholeOf(key)}
 		err = c.do(ctx, get)
 		if small, ok := errors.AsType[*BufferTooSmallError](err); ok {
@@ -188,8 +189,8 @@ func (r *rangeCmd) compose(c *conn) error {
 	return err
 }
 
-// read reads all three replies. It returns the first error, unless a later one makes the connection
-// unusable.
+// read reads all three replies. It returns the first error. If a later error makes the connection
+// unusable, it returns that error instead.
 func (r *rangeCmd) read(c *conn) error {
 	var first error
 	for _, read := range []func(*conn) error{r.readLength, r.getCmd.read, r.readLength} {

@@ -83,7 +83,7 @@ func parseInt(p []byte) (n int64, ok bool) {
 }
 
 // lineLen is the length of the longest line of a reply. It is also the number of bytes that a
-// connection receives at a time when it waits for a line: a short value, or the beginning of a long
+// connection receives at a time when it waits for a line. A short value, or the beginning of a long
 // one, arrives with the line. The rest of a long value is received directly, without that buffer.
 const lineLen = 4 << 10
 
@@ -120,8 +120,8 @@ func (c *conn) nextHeader() (header, error) {
 // reply is an error, readReply returns that error, and for null redis.Nil.
 func (c *conn) readReply() (header, error) {
 	if c.asking {
-		// This is the reply to the ASKING before the command. If it is an error, the command's
-		// reply shows the consequence.
+		// This is the reply to the ASKING before the command. If it is an error, ignore it, because
+		// the command's reply shows the consequence.
 		if err := c.skipReply(); err != nil && !isServerError(err) {
 			return header{}, err
 		}
@@ -217,7 +217,7 @@ func (c *conn) readEnd() error {
 }
 
 // refuse skips the last rest bytes of a value, and returns why. If there are too many bytes to
-// skip, it marks the connection as broken.
+// skip, it marks the connection as broken instead.
 func (c *conn) refuse(rest int64, why error) error {
 	if rest > maxSkip && !c.keep && !c.pipelined {
 		c.broken = true
@@ -305,7 +305,8 @@ func (c *conn) unread() []byte {
 	return p
 }
 
-// behindReply reports whether the unread bytes are valid after the last reply of a call.
+// behindReply reports whether the unread bytes are valid after the last reply of a call. Only a
+// push is valid there.
 func (c *conn) behindReply() bool {
 	p := c.unread()
 	return len(p) == 0 || p[0] == kindPush

@@ -9,7 +9,7 @@ const maxKept = 4 << 10
 type request struct {
 	buf    []byte
 	begun  int  // buf[:begun] has been queued
-	asking bool // each command follows an ASKING: its slot is being moved to this server
+	asking bool // an ASKING precedes each command: its slot moves to this server
 }
 
 // reset removes all text.

@@ -6,8 +6,8 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// SetFromBuffer sets key to buf. The command and buf are sent to the socket in one writev; for 1
-// MiB and more, in two. SetFromBuffer borrows buf.
+// SetFromBuffer sets key to buf. It sends the command and buf to the socket in one writev, or in
+// two if buf has 1 MiB or more. SetFromBuffer borrows buf.
 //
 // The error is redis.Nil if a condition ([IfAbsent], [IfPresent]) did not hold. After a *SentError
 // it is unknown whether the key was set.
@@ -108,9 +108,9 @@ func (s *setChainCmd) compose(c *conn) error {
 }
 
 const (
-	// headStartLen is the number of bytes of a long value that are sent before the rest. If Redis
-	// has parsed the command before the whole argument has arrived, it keeps the memory into which
-	// it received the argument, and does not copy it.
+	// headStartLen is the number of bytes of a long value that are sent before the rest. The head
+	// start lets Redis parse the command before the whole argument has arrived. Redis then keeps
+	// the memory into which it receives the argument, and does not copy it.
 	headStartLen = 64 << 10
 
 	// minHeadStart is the length of the shortest value for which the head start pays.

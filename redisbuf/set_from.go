@@ -9,19 +9,20 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// SetFrom sets key to the next n bytes of r. From a TCP or Unix connection the kernel moves them to
-// a server's TCP connection (splice); otherwise they pass through one pooled block. SetFrom borrows
-// r, and reads no more than n bytes.
+// SetFrom sets key to the next n bytes of r. If r is a TCP or Unix connection and the server's
+// connection is TCP, the kernel moves the bytes (splice). Otherwise they pass through one pooled
+// block. SetFrom borrows r, and reads no more than n bytes.
 //
-// The errors are as for SetFromBuffer, and a *ReaderError if r fails: with io.ErrUnexpectedEOF if r
-// ends early, and with io.ErrNoProgress after a hundred reads without bytes or an error. The key is
-// then unchanged. The end of ctx does not end a Read of r that blocks. The call keeps its
-// connection during that Read, so an r that reads values from Redis must use another Client.
+// The errors are as for SetFromBuffer, and a *ReaderError if r fails. The ReaderError has
+// io.ErrUnexpectedEOF if r ends early, and io.ErrNoProgress after a hundred reads without bytes or
+// an error. The key is then unchanged. If a Read of r blocks, the end of ctx does not end it. The
+// call keeps its connection during that Read. An r that reads values from Redis must therefore use
+// another Client.
 //
 // The call is not retried once r was read from. While a cluster moves slots, it may therefore
 // return a MOVED or ASK error (redis.IsMovedError, redis.IsAskError). After a MOVED, another call
-// finds the new server as soon as go-redis knows it. An ASK is returned until the slot has been
-// moved. SetFromBuffer, SetChain and SetFile follow the redirection themselves.
+// finds the new server as soon as go-redis knows it. After an ASK, calls get an ASK again until the
+// slot has been moved. SetFromBuffer, SetChain and SetFile follow the redirection themselves.
 func (c *Client) SetFrom(ctx context.Context, key string, r io.Reader, n int64,
 	opts ...SetOption) error {
 	cmd, err := newSetFrom(key, r, n, opts)
@@ -31,7 +32,7 @@ func (c *Client) SetFrom(ctx context.Context, key string, r io.Reader, n int64,
 	return c.do(ctx, cmd)
 }
 
-// A setFromCmd sets a key to the next size bytes of r.
+// A setFromCmd sets a key to the bytes of r. The number of bytes is size.
 type setFromCmd struct {
 	setHeader
 	r io.Reader
@@ -87,8 +88,7 @@ func (s *setHeader) copyFrom(c *conn, r io.Reader, n int64) error {
 	return nil
 }
 
-// maxEmptyReads is the number of consecutive reads without bytes and without an error that are
-// allowed, as in bufio.
+// maxEmptyReads is how many consecutive reads may return neither bytes nor an error, as in bufio.
 const maxEmptyReads = 100
 
 // readFrom reads at least one byte from r, or returns a *ReaderError or the context's error.
@@ -131,8 +131,8 @@ const minSendfile = 64 << 10
 // neither uses nor moves its position. It refuses files that are not regular, and files that report
 // size 0 but have content, as in /proc.
 //
-// The errors are as for SetFromBuffer, and a *ReaderError if f cannot be read: with
-// io.ErrUnexpectedEOF if f has become shorter meanwhile. The key is then unchanged.
+// The errors are as for SetFromBuffer, and a *ReaderError if f cannot be read. If f has become
+// shorter meanwhile, the ReaderError has io.ErrUnexpectedEOF. The key is then unchanged.
 func (c *Client) SetFile(ctx context.Context, key string, f *os.File, opts ...SetOption) error {
 	cmd, err := newSetFile(key, f, opts)
 	if err != nil {

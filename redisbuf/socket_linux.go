@@ -67,8 +67,8 @@ func (c *conn) canSpliceFrom(r io.Reader) bool {
 	return false
 }
 
-// spliceFrom sends the bytes that a socket has received, at most left, and returns how many bytes
-// it took from r. Only the server can make the splice wait, because r's bytes have arrived already.
+// spliceFrom sends bytes that a socket has received, at most left, and returns how many bytes it
+// took from r. r's bytes have arrived already, so only the server can make the splice wait.
 func (c *conn) spliceFrom(r io.Reader, left int64) (int64, error) {
 	if err := c.flush(); err != nil {
 		return 0, err
@@ -146,8 +146,9 @@ func (c *conn) sendFile(f *os.File, size int64) (off int64, err error) {
 	return off, nil
 }
 
-// checkIdle reports whether a connection that was idle can be used: the server has neither closed
-// it nor sent anything but pushes. known is false if checkIdle could not determine this.
+// checkIdle reports whether a connection that was idle can be used. It can if the server has
+// neither closed it nor sent anything but pushes. known is false if checkIdle could not determine
+// this.
 func (c *conn) checkIdle() (usable, known bool) {
 	c.control(func(fd int) {
 		known, usable = true, !hungUp(fd)
@@ -181,7 +182,7 @@ func (c *conn) control(f func(fd int)) {
 }
 
 // hungUp reports whether the peer of a socket has closed it. A read would not show that while there
-// are unread bytes, such as the last ones of a TLS connection.
+// are unread bytes, such as the last bytes of a TLS connection.
 func hungUp(fd int) bool {
 	p := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
 	n, err := unix.Poll(p[:], 0)

@@ -14,7 +14,7 @@ type Stats struct {
 	InFlightWaiting int   // calls that wait until fewer bytes are in flight
 
 	Dials int64 // attempts to make a connection, except the checks of a Sentinel's master
-	// Dials that failed, because the server could not be reached or has refused the login.
+	// Dials that failed because the server could not be reached or has refused the login.
 	DialsFailed int64
 	Dropped     int64 // connections that were lost, or closed because of a call's result
 	Retries     int64 // tries of calls after the first one
@@ -29,7 +29,7 @@ type counters struct {
 // Stats returns the Client's statistics, even after Close. It allocates nothing, and locks each
 // server's pool for a moment. The figures may belong to slightly different moments.
 func (c *Client) Stats() Stats {
-	s := Stats{ // a part is read before the whole, so that it is never larger
+	s := Stats{ // a part is read before the whole, so a part is never larger
 		InFlight: c.inFlight.taken.Load(), InFlightLimit: c.settings.inFlight,
 		InFlightWaiting: int(c.inFlight.waiting.Load()),
 		DialsFailed:     c.counters.dialsFailed.Load(), Dials: c.counters.dials.Load(),

@@ -6,13 +6,13 @@ import (
 )
 
 // A Conn is a Client with one connection for all calls, so that they execute in order. The
-// connection leads to the server of the first call's key. Calls for keys of other servers return
-// [ErrOtherServer]. Calls are not retried, and once the connection is lost all calls return
-// [ErrConnLost]. A Conn is for one goroutine and one call at a time: a call from within the reader
+// connection leads to the server of the first call's key. A call for a key of another server
+// returns [ErrOtherServer]. Calls are not retried. Once the connection is lost, all calls return
+// [ErrConnLost]. A Conn is for one goroutine and one call at a time. A call from within the reader
 // or writer of another call returns [ErrConnBusy].
 //
-// In a cluster, a call for a slot that is being moved returns a MOVED or ASK error. A new Conn
-// finds the slot once it has been moved.
+// In a cluster, a call for a slot that is being moved returns a MOVED or ASK error. After the move,
+// a new Conn finds the slot.
 //
 // Close returns the connection to the Client.
 type Conn struct {

@@ -4,8 +4,8 @@ import "bytes"
 
 const (
 	// inlineSize is the number of bytes that need no heap. Together with the other fields they make
-	// a Buffer of 112 bytes, which is a size class of the allocator: a Buffer that is allocated on
-	// the heap wastes nothing.
+	// a Buffer of 112 bytes. This is a size class of the allocator, so a Buffer that is allocated
+	// on the heap wastes nothing.
 	inlineSize = 64
 
 	// MinRead is the minimum room that ReadFrom passes to a source's Read.
@@ -19,15 +19,15 @@ const maxInt = int(^uint(0) >> 1)
 var ErrTooLarge = bytes.ErrTooLarge
 
 // A Buffer is a variable-sized buffer of bytes. It has all of [bytes.Buffer]'s methods with the
-// same meaning, results, errors and panics. Only Cap and Available differ, because the first 64
-// bytes lie in the Buffer itself and need no allocation, and slices of an empty Buffer are not nil.
-// The zero value is an empty buffer ready to use.
+// same meaning, results, errors and panics. Two things differ. Cap and Available return other
+// numbers, because the first 64 bytes lie in the Buffer itself and need no allocation. And slices
+// of an empty Buffer are not nil. The zero value is an empty buffer ready to use.
 //
-// Copying a Buffer copies its contents if they lie in the value: such a copy and its original never
-// see each other's writes. A Buffer that has held more than 64 bytes keeps its contents on the heap
-// until Shrink is called with at most 64 bytes left. Until then copies share its memory, like
-// copies of a bytes.Buffer. Only one of them may then be changed; the contents of the others are
-// undefined after the change.
+// If the contents lie in the value, copying a Buffer copies the contents. Such a copy and its
+// original never see each other's writes. A Buffer that has held more than 64 bytes keeps its
+// contents on the heap until Shrink is called with at most 64 bytes left. Until then copies share
+// its memory, like copies of a bytes.Buffer. Only one of them may then be changed; the contents of
+// the others are undefined after the change.
 //
 // A Buffer is for one goroutine at a time. Slices that it returns are the Buffer's memory, lent to
 // the caller until the next call that changes the Buffer. A caller that needs a slice for longer
@@ -45,9 +45,9 @@ type Buffer struct {
 	inline   [inlineSize]byte
 }
 
-// lastRead is what the last read left for UnreadByte and UnreadRune to take back: 0 for nothing,
-// lastByte for a byte, and 1 to 4 for a rune of that length, which UnreadByte takes back as one
-// byte.
+// lastRead is what the last read left for UnreadByte and UnreadRune to take back. 0 means nothing,
+// and lastByte means a byte. 1 to 4 mean a rune of that length. UnreadByte takes back only one byte
+// of such a rune.
 type lastRead int8
 
 const (
@@ -72,7 +72,8 @@ func NewBufferString(s string) *Buffer {
 }
 
 // Bytes returns the contents. The slice is valid until the next call that changes b. Its capacity
-// covers only the contents and their Available room, and changing its bytes changes b's.
+// covers only the contents and their Available room. If the caller changes the slice's bytes, b's
+// contents change as well.
 func (b *Buffer) Bytes() []byte {
 	if b.spill == nil {
 		return b.inline[b.r:b.w]
@@ -106,8 +107,8 @@ func (b *Buffer) String() string {
 // Len returns the number of bytes that can be read.
 func (b *Buffer) Len() int { return b.w - b.r }
 
-// Cap returns the size in bytes of the memory that holds the contents: 64, or more if more was
-// needed.
+// Cap returns the size in bytes of the memory that holds the contents. It is 64, or more if the
+// contents needed more.
 func (b *Buffer) Cap() int {
 	if b.spill == nil {
 		return inlineSize
@@ -139,12 +140,12 @@ func (b *Buffer) Truncate(n int) {
 	b.w = b.r + n
 }
 
-// Shrink frees memory that the contents do not need. Contents of up to 64 bytes are moved from the
-// heap into the value. Longer contents are moved to memory of their size, if that is at least an
+// Shrink frees memory that the contents do not need. It moves contents of up to 64 bytes from the
+// heap into the value. It moves longer contents to memory of their size, if that is at least an
 // eighth smaller. Slices that b returned earlier keep their contents and no longer belong to b.
 //
-// Shrink is for a Buffer that is used again after it held something large. It copies the contents,
-// so call it when b is empty.
+// Shrink is for a Buffer that is used again after it held something large. Call it when b is empty,
+// because it copies the contents.
 func (b *Buffer) Shrink() {
 	old := b.Bytes()
 	switch {
@@ -154,7 +155,7 @@ func (b *Buffer) Shrink() {
 		b.spill, b.r = nil, 0
 		b.lastRead = nothing
 	case len(b.spill)-len(old) >= max(inlineSize, len(b.spill)/8):
-		// Size classes are at most an eighth apart.
+		// A smaller change would not pay, because size classes are up to an eighth apart.
 		b.become(append([]byte(nil), old...))
 	}
 }
@@ -183,8 +184,8 @@ func (b *Buffer) makeRoom(n int) {
 	switch {
 	case n <= size-b.w:
 	case n <= inlineSize-held && size <= inlineSize:
-		// The array has enough room: move the contents down, or into the array from a short slice
-		// that NewBuffer was given.
+		// The array has enough room. Move the contents to its start, or from a short slice that
+		// NewBuffer was given into the array.
 		b.w = copy(b.inline[:], b.Bytes())
 		b.r, b.spill = 0, nil
 	case b.canMoveDown(n):
@@ -195,13 +196,13 @@ func (b *Buffer) makeRoom(n int) {
 	}
 }
 
-// canMoveDown reports whether to make room for n more bytes on the heap by moving the contents
-// down. It does if half of the memory is free or has been read. With a lower threshold the contents
-// would be moved all the time.
+// canMoveDown reports whether to make room for n more bytes on the heap by moving the contents to
+// the start of the memory. It does if half of the memory is free or has been read. With a lower
+// threshold the contents would be moved all the time.
 func (b *Buffer) canMoveDown(n int) bool { return b.spill != nil && n <= b.Cap()/2-b.Len() }
 
-// enlarge moves the contents to memory of twice the size, or, if that is too small, to memory for
-// the contents and n more bytes.
+// enlarge moves the contents to memory of twice the size. If that is too small, it moves them to
+// memory for the contents and n more bytes.
 func (b *Buffer) enlarge(n int) {
 	if n > maxInt-b.Len() {
 		panic(ErrTooLarge)
@@ -213,7 +214,7 @@ func (b *Buffer) enlarge(n int) {
 func (b *Buffer) twice() int {
 	size := b.Cap()
 	if b.spill == nil && b.w == 0 {
-		return 0 // nothing has been written: a large write need not include the array's size
+		return 0 // nothing was written: the size of a large write is enough
 	}
 	if size > maxInt/2 {
 		panic(ErrTooLarge)
@@ -228,7 +229,7 @@ func (b *Buffer) move(size int) {
 	b.spill, b.r = mem, 0
 }
 
-// allocate returns at least n bytes: all of the size class that n falls into.
+// allocate returns at least n bytes. It returns the whole size class that n falls into.
 func allocate(n int) []byte {
 	defer func() {
 		if recover() != nil {

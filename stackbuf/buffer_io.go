@@ -11,20 +11,20 @@ import (
 
 var errNegativeRead = errors.New("stackbuf.Buffer: reader returned negative count from Read")
 
-// maxClaim is the maximum stated length of a source, in bytes, that is trusted if the statement may
-// come from a peer: the limit of an io.LimitedReader, or the Len of a type that this package does
-// not know. More memory is allocated as the bytes arrive.
+// maxClaim limits, in bytes, the stated length of a source that is trusted. It applies if the
+// statement may come from a peer: the limit of an io.LimitedReader, or the Len of a type that this
+// package does not know. More memory is allocated as the bytes arrive.
 const maxClaim = 64 << 10
 
-// ReadFrom appends the bytes of src until io.EOF, and returns their number. It borrows src. It
-// returns src's error, unless that is io.EOF; the bytes before the error are in b. ReadFrom panics
+// ReadFrom appends the bytes of src until io.EOF, and returns their number. It borrows src. If src
+// returns another error, ReadFrom returns it; the bytes before the error are in b. ReadFrom panics
 // with ErrTooLarge if there is not enough memory, and panics if src returns a negative count.
 //
 // If src states its length, memory is allocated once, to fit, unless b is a queue that has been
-// read from. An *os.File and the in-memory readers of the standard library state their length. A
-// method Len() int of any other type, and the limit of an io.LimitedReader with a source that
-// states no length, are trusted up to 64 KiB. Without a stated length, the memory doubles when it
-// is full. It never grows only to see io.EOF.
+// read from. An *os.File and the in-memory readers of the standard library state their length. Two
+// other statements are trusted up to 64 KiB: a method Len() int of any other type, and the limit of
+// an io.LimitedReader whose source states no length. Without a stated length, the memory doubles
+// when it is full. It never grows only to see io.EOF.
 func (b *Buffer) ReadFrom(src io.Reader) (n int64, err error) {
 	b.lastRead = nothing
 	if b.r == b.w {
@@ -60,9 +60,10 @@ func (b *Buffer) ReadFrom(src io.Reader) (n int64, err error) {
 	}
 }
 
-// expect makes room for n bytes that a source has announced. The memory fits them exactly, unless
-// many small sources are read one after the other or b is a queue: their contents would be moved
-// each time.
+// expect makes room for n bytes that a source has announced. Usually the new memory fits exactly.
+// There are two exceptions: b has been read from, or n is less than b already holds. The memory
+// then grows as in Write, because many such sources, read one after the other, would otherwise move
+// the contents each time.
 func (b *Buffer) expect(n int64) {
 	held := b.Len()
 	switch {
@@ -80,8 +81,8 @@ func (b *Buffer) expect(n int64) {
 // unknown is the size of a source that does not state it.
 const unknown = -1
 
-// sizeOf returns the number of bytes of r, as far as r states it and the statement can be trusted,
-// or unknown if r does not state it.
+// sizeOf returns the number of bytes of r, as r states it. If the statement cannot be trusted, the
+// result is limited. If r makes no statement, the result is unknown.
 func sizeOf(r io.Reader) int64 {
 	switch r := r.(type) {
 	case *bytes.Reader:
@@ -106,8 +107,9 @@ func sizeOf(r io.Reader) int64 {
 	return unknown
 }
 
-// fileSize returns the number of bytes of f from its offset on. It is unknown for a pipe, a device,
-// or a file that the kernel generates on reading and reports as empty.
+// fileSize returns the number of bytes of f from its offset on. It returns unknown for a pipe, for
+// a device, and for a file that the kernel generates when it is read and that reports its size as
+// 0.
 func fileSize(f *os.File) int64 {
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
@@ -126,9 +128,10 @@ func (b *Buffer) add(p []byte) {
 	b.w += copy(b.room(), p)
 }
 
-// WriteTo reads all of the contents and writes them to dst in one call of its Write, unless there
-// are none. It borrows dst and returns how many bytes were written; the rest stays in b. The error
-// is dst's, or io.ErrShortWrite. WriteTo panics when dst returns an invalid count.
+// WriteTo reads all of the contents and writes them to dst in one call of its Write. If there are
+// no contents, it does not call Write. It borrows dst and returns how many bytes were written; the
+// rest stays in b. The error is dst's, or io.ErrShortWrite. WriteTo panics when dst returns an
+// invalid count.
 func (b *Buffer) WriteTo(dst io.Writer) (n int64, err error) {
 	b.lastRead = nothing
 	if held := b.Len(); held > 0 {
@@ -157,7 +160,8 @@ func (b *Buffer) send(dst io.Writer) (int, error) {
 	held := b.inline[b.r:b.w]
 	switch dst := dst.(type) { // the compiler must assume that other types keep their argument
 	case *bufio.Writer:
-		// Put where Write would copy it to: Write may also hand it on.
+		// Append the bytes where Write would copy them to. Do not pass held itself, because Write
+		// may also hand its argument on.
 		if len(held) <= dst.Available() {
 			return dst.Write(append(dst.AvailableBuffer(), held...))
 		}
@@ -171,7 +175,7 @@ func (b *Buffer) send(dst io.Writer) (int, error) {
 	return sendCopy(dst, held)
 }
 
-// sendCopy writes p to a dst that may keep its argument, as far as the compiler knows.
+// sendCopy writes p to dst through a scratch. The compiler must assume that dst keeps its argument.
 func sendCopy(dst io.Writer, p []byte) (int, error) {
 	s := lendScratch()
 	defer s.release(inlineSize)

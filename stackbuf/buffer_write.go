@@ -2,9 +2,9 @@ package stackbuf
 
 import "unicode/utf8"
 
-// The methods that write have two branches, one for the array and one for the heap: choosing the
-// slice first would double the cost of writing a byte. Rare work is in functions that are called
-// last, so that the methods need not save registers for them.
+// The methods that write have two branches, one for the array and one for the heap. If they chose
+// the slice first, writing a byte would cost twice as much. Rare work is in functions that are
+// called last, so that the methods need not save registers for them.
 
 // Write appends p to the contents. It borrows p. It returns len(p) and nil, and panics with
 // ErrTooLarge if there is not enough memory.
@@ -29,12 +29,12 @@ func (b *Buffer) Write(p []byte) (n int, err error) {
 // growWrite is Write for the case that there is no room.
 func (b *Buffer) growWrite(p []byte) (n int, err error) {
 	if b.spill == nil && b.r == b.w && len(p) > inlineSize {
-		b.become(append([]byte(nil), p...)) // in one step: the memory need not be cleared
+		b.become(append([]byte(nil), p...)) // in one step, so that the memory need not be cleared
 		return len(p), nil
 	}
 	var moved [inlineSize]byte
 	if b.spill == nil && len(p) <= inlineSize-b.Len() {
-		// Which may be bytes of the array that are about to be written over.
+		// p may be bytes of the array, which makeRoom would overwrite.
 		p = moved[:copy(moved[:], p)]
 	}
 	b.makeRoom(len(p))
@@ -79,7 +79,7 @@ func (b *Buffer) growWriteString(s string) (n int, err error) {
 func (b *Buffer) WriteByte(c byte) error {
 	b.lastRead = nothing
 	w := b.w
-	// Store the byte before the new length: in the other order, the compiler loads the slice once
+	// Store the byte before the new length. In the other order, the compiler loads the slice once
 	// more.
 	if spill := b.spill; uint(w) < uint(len(spill)) {
 		spill[w] = c

@@ -7,9 +7,9 @@
 //
 // A [bytes.Buffer] once had such an array inside. It never stayed on the stack: the Buffer kept a
 // slice of the array, and a value that holds a pointer to itself escapes (golang.org/issue/7921).
-// The array was removed. A stackbuf.Buffer never keeps a pointer into itself: while the contents
+// The array was removed. A stackbuf.Buffer never keeps a pointer into itself. While the contents
 // are small, every method makes the slice of the array anew. So the compiler sees that a Buffer's
-// address does not escape, except where a method returns a slice of the contents, which the
-// compiler ties to the Buffer. If a result of Bytes is returned, stored or sent, the Buffer is
-// moved to the heap, so that no slice can dangle. There is no unsafe code.
+// address does not escape. The exception is a method that returns a slice of the contents, because
+// the compiler ties that slice to the Buffer. If such a slice is returned, stored or sent, the
+// compiler moves the Buffer to the heap, so that no slice can dangle. There is no unsafe code.
 package stackbuf

@@ -2,7 +2,8 @@
 
 package stackbuf
 
-// poison overwrites memory after its loan, so that a slice that is used too late shows garbage.
+// poison overwrites memory after its loan. If a slice is used too late, its garbage then shows the
+// mistake.
 func poison(p []byte) {
 	for i := range p {
 		p[i] = 0xdb

@@ -16,13 +16,13 @@
 //	d := frame.NewDecoder(r, sv2.Format{}, frame.MaxPayload(sv2.MaxPayload))
 //
 // After a handshake, header and payload are encrypted separately, the payload in chunks (see
-// [EncryptedLen]). A [Sealer] builds such frames in an arena.Buffer, and an [Opener] reads them;
-// both work in place, with any cipher.AEAD. Stratum V2 uses ChaCha20-Poly1305, as in
-// golang.org/x/crypto/chacha20poly1305. The handshake is not part of this package: the caller
-// brings the keys, and reads the handshake's messages, of [Act1Size] and [Act2Size] bytes, from the
-// same Reader.
+// [EncryptedLen]). A [Sealer] builds such frames in an arena.Buffer, and an [Opener] reads them.
+// Both work in place, with any cipher.AEAD. Stratum V2 uses ChaCha20-Poly1305, as in
+// golang.org/x/crypto/chacha20poly1305. The handshake is not part of this package. The caller
+// supplies the keys, and reads the handshake's messages, of [Act1Size] and [Act2Size] bytes, from
+// the same Reader.
 //
-// The tests are larger than the code: they have reference implementations (a slow parser, a slow
-// sealer and a slow ChaCha20-Poly1305), and compare with frames that the protocol's Rust
+// The tests are larger than the code. They have reference implementations: a slow parser, a slow
+// sealer and a slow ChaCha20-Poly1305. They also compare with frames that the protocol's Rust
 // implementation has sealed.
 package sv2

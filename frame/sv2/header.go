@@ -28,8 +28,8 @@ type Header struct {
 	Length        int // bytes of payload, including the channel's id; at most MaxPayload
 }
 
-// ParseHeader parses the first HeaderSize bytes of p, which it borrows. Any six bytes are a header.
-// The error is io.ErrUnexpectedEOF if p is shorter.
+// ParseHeader parses the first HeaderSize bytes of p, which it borrows. Any six bytes are a valid
+// header. If p is shorter, the error is io.ErrUnexpectedEOF.
 func ParseHeader(p []byte) (Header, error) {
 	if len(p) < HeaderSize {
 		return Header{}, io.ErrUnexpectedEOF
@@ -43,9 +43,9 @@ func ParseHeader(p []byte) (Header, error) {
 	}, nil
 }
 
-// Append appends the header's six bytes to dst, which it borrows, and returns the longer slice. It
-// returns dst unchanged and a *frame.LimitError if Length is above MaxPayload, or another error if
-// ExtensionType has more than 15 bits.
+// Append appends the header's six bytes to dst, which it borrows, and returns the longer slice. If
+// Length is above MaxPayload, it returns dst unchanged and a *frame.LimitError. If ExtensionType
+// has more than 15 bits, it returns dst unchanged and another error.
 func (h Header) Append(dst []byte) ([]byte, error) {
 	extension := h.ExtensionType
 	if extension >= channelBit {
@@ -115,9 +115,9 @@ func (Format) Parse(p []byte) (frame.Header, error) {
 	return h.Frame(), err
 }
 
-// AppendHeader appends the header of f to dst, which it borrows, and returns the longer slice. It
-// returns dst unchanged and the error of [Header.Append], or another error if f.Kind has more than
-// 23 bits.
+// AppendHeader appends the header of f to dst, which it borrows, and returns the longer slice. On
+// an error it returns dst unchanged. The error is that of [Header.Append], or another error if
+// f.Kind has more than 23 bits.
 func (Format) AppendHeader(dst []byte, f frame.Header) ([]byte, error) {
 	if f.Kind > maxKind {
 		return dst, fmt.Errorf(

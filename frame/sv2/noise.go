@@ -15,9 +15,9 @@ const (
 	// encryptedHeaderSize is the size of an encrypted header.
 	encryptedHeaderSize = HeaderSize + tagSize
 
-	// chunkSize is the size of every encrypted chunk of a payload but the last. It is the largest
-	// message that the Noise Protocol Framework allows. plainChunkSize is the number of payload
-	// bytes in such a chunk.
+	// chunkSize is the size of each encrypted chunk of a payload, except the last. It is the
+	// largest message that the Noise Protocol Framework allows. plainChunkSize is the number of
+	// payload bytes in such a chunk.
 	chunkSize      = 65535
 	plainChunkSize = chunkSize - tagSize
 
@@ -43,9 +43,10 @@ func chunks(n int) int { return (n + plainChunkSize - 1) / plainChunkSize }
 // new handshake is needed.
 var ErrNonces = errors.New("sv2: the key has been used 2⁶⁴-1 times")
 
-// A cipherState is a key and the number of times it has been used, the CipherState of the Noise
-// Protocol Framework (section 5.1) without associated data. The nonce is that number: four bytes 0
-// and eight bytes little-endian (section 12, for ChaChaPoly).
+// A cipherState is a key and the number of times that the key has been used. It is the CipherState
+// of the Noise Protocol Framework (section 5.1), without associated data. The nonce is made from
+// the number of uses: four bytes 0 and the number as eight bytes little-endian (section 12, for
+// ChaChaPoly).
 type cipherState struct {
 	aead  cipher.AEAD
 	n     uint64 // calls so far; MaxUint64 is reserved

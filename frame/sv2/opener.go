@@ -31,8 +31,8 @@ type Opener struct {
 	d *frame.Decoder
 }
 
-// NewOpener returns an Opener of the frames in r, with a key that has not been used. The options
-// are the options of a frame.Decoder, with kinds from [Header.Kind]; limits count plain text. The
+// NewOpener returns an Opener of the frames in r. aead's key must not have been used before. The
+// options are those of a frame.Decoder, with kinds from [Header.Kind]; limits count plain text. The
 // Opener borrows r while in use; there is nothing to close. NewOpener panics unless aead has nonces
 // of 12 bytes and an overhead of 16.
 func NewOpener(r *millrace.Reader, aead cipher.AEAD, opts ...frame.Option) *Opener {
@@ -41,10 +41,11 @@ func NewOpener(r *millrace.Reader, aead cipher.AEAD, opts ...frame.Option) *Open
 	return o
 }
 
-// NextInto reads the next frame into buf, decrypts it there, and takes it out as a Slice, which the
-// caller owns and releases: HeaderSize bytes of plain header and the payload, contiguous. Bytes
-// already in buf come before the frame. Memory is allocated as bytes arrive. Chunks are not moved:
-// each is read to the place of its plain text, over the tag of the previous chunk.
+// NextInto reads the next frame into buf and decrypts it there. It takes the frame out of buf as a
+// Slice, which the caller owns and releases. The Slice is contiguous: HeaderSize bytes of plain
+// header, then the payload. Bytes that were in buf already come before the frame. Memory is
+// allocated as bytes arrive. NextInto does not move chunks, because it reads each chunk to the
+// place where its plain text belongs.
 //
 // The error is a *TagError, ErrNonces, or as with frame.Decoder.NextInto. On any error buf is
 // unchanged.

@@ -13,20 +13,21 @@ type Sealer struct {
 	state cipherState
 }
 
-// NewSealer returns a Sealer with a key that has not been used. It panics unless aead has nonces of
-// 12 bytes and an overhead of 16.
+// NewSealer returns a Sealer. aead's key must not have been used before. NewSealer panics unless
+// aead has nonces of 12 bytes and an overhead of 16.
 func NewSealer(aead cipher.AEAD) *Sealer { return &Sealer{newCipherState(aead)} }
 
 // Seal builds an encrypted frame in place. It reserves room for the header in buf and calls write,
-// which adds the payload to buf with Write or Writable. Then it fills in h.Length, encrypts header
-// and payload, and takes the frame out as a Slice, which the caller owns and releases. write
-// borrows buf and must not call Take. Bytes already in buf come before the frame, unchanged.
+// which adds the payload to buf with Write or Writable. Then it fills in h.Length and encrypts
+// header and payload. It takes the frame out of buf as a Slice, which the caller owns and releases.
+// write borrows buf and must not call Take. Bytes that were in buf already come before the frame,
+// unchanged.
 //
-// A payload of up to 65,519 bytes stays where it was written; a longer payload is moved once, to
+// A payload of up to 65,519 bytes stays where it was written. Seal moves a longer payload once, to
 // make room between its chunks.
 //
-// The error is write's, that of [Header.Append], arena.ErrFull if there is no room, or ErrNonces.
-// On any error buf is unchanged, and the key has not been used.
+// The error is that of write, that of [Header.Append], arena.ErrFull if there is no room, or
+// ErrNonces. On any error buf is unchanged, and the key has not been used.
 func (s *Sealer) Seal(buf arena.Buffer, h Header, write func(buf arena.Buffer) error) (arena.Slice,
 	error) {
 	base := buf.Len()
@@ -67,7 +68,8 @@ func (s *Sealer) seal(buf arena.Buffer, base int, h Header) error {
 	}
 	s.encrypt(sealed[:HeaderSize])
 	payload := sealed[encryptedHeaderSize:]
-	// Begin with the last chunk, so that no chunk is overwritten before it is moved.
+	// Begin with the last chunk. In the other order, a chunk would be overwritten before it is
+	// moved.
 	for i := count - 1; i > 0; i-- {
 		copy(payload[i*chunkSize:], payload[i*plainChunkSize:min((i+1)*plainChunkSize, h.Length)])
 	}

@@ -25,8 +25,8 @@ type DialFunc func(ctx context.Context, network, address string) (net.Conn, erro
 // Config describes a load. A zero value means a default, except for URL (or Protocol) and Streams
 // (or Names).
 type Config struct {
-	// URL is the server, as in http://127.0.0.1:8080. Streams are under /live/ there. A host other
-	// than this machine is refused unless AllowRemote is set.
+	// URL is the server, as in http://127.0.0.1:8080. Streams are under /live/ there. If the host
+	// is not this machine, Check returns an error unless AllowRemote is set.
 	URL         string
 	AllowRemote bool
 
@@ -44,8 +44,8 @@ type Config struct {
 	Token string
 
 	// Viewers is the number of viewers of each stream. Stalled is the number of viewers, of all
-	// streams together, that stop reading for StallFor (default one minute) after the response
-	// header, and then resume.
+	// streams together, that stop reading after the response header. They resume after StallFor
+	// (default one minute).
 	Viewers  int
 	Stalled  int
 	StallFor time.Duration
@@ -63,8 +63,8 @@ type Config struct {
 	// CPU time and memory (Linux only).
 	ServerPIDs []int
 
-	// Protocol replaces FLV over HTTP. Dial replaces net.Dial for FLV over HTTP; a Protocol makes
-	// its own connections.
+	// Protocol replaces FLV over HTTP. Dial replaces net.Dial for FLV over HTTP. A Protocol makes
+	// its own connections and does not use Dial.
 	Protocol Protocol
 	Dial     DialFunc
 }

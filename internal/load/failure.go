@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// failure returns an error if the load was not the requested one: a publisher is missing, so that
-// its viewers measured nothing or another stream, or no viewer received anything, or all viewers
-// have ended. Losses are not an error.
+// failure returns an error if the load was not the requested one. There are three such cases: a
+// publisher is missing, so that its viewers measured nothing or another stream; no viewer received
+// anything; or all viewers have ended. Losses are not an error.
 func (rep *Report) failure() error {
 	p, v := &rep.Publishers, &rep.Viewers
 	failed := 0

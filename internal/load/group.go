@@ -74,8 +74,8 @@ func (e *endings) snapshot() map[string]int {
 
 const refusedPrefix = "refused: "
 
-// reason returns the text of an error without addresses, so that errors which differ only in
-// addresses count as one.
+// reason returns the text of an error without addresses. Errors that differ only in addresses then
+// count as one.
 func reason(err error) string {
 	var refused *RefusedError
 	var netErr net.Error

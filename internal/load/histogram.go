@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A histogram counts durations in buckets that are 1/32 of a power of two wide, in microseconds.
-// The error is at most 3 percent, from 1 µs to over an hour. Any goroutine may add to it.
+// A histogram counts durations, in microseconds, in buckets. Each power of two is divided into 32
+// buckets. The error is at most 3 percent, from 1 µs to over an hour. Any goroutine may add to it.
 type histogram struct {
 	counts [histBuckets]atomic.Int64
 	max    atomic.Int64 // nanoseconds
@@ -26,7 +26,7 @@ func (h *histogram) add(d time.Duration) {
 }
 
 // raise raises the maximum to d without counting d. It is for an interval that has not ended yet,
-// so that only its length so far is known.
+// whose final length is not known.
 func (h *histogram) raise(d time.Duration) {
 	for {
 		m := h.max.Load()
@@ -36,8 +36,9 @@ func (h *histogram) raise(d time.Duration) {
 	}
 }
 
-// histIndex returns the bucket of a duration. Values below 2*histSub have a bucket each. Above, the
-// index consists of the power of two and the histSubBits bits after the leading one.
+// histIndex returns the bucket of a duration. Each value below 2*histSub has its own bucket. For a
+// higher value, the index consists of the power of two and the histSubBits bits after the leading
+// one.
 func histIndex(us uint64) int {
 	if us < 2*histSub {
 		return int(us)

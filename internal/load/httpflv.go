@@ -17,9 +17,9 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// httpFLV is FLV over HTTP/1.1: POST to /live/NAME with a chunked body, GET /live/NAME. It writes
-// and reads the protocol itself, because net/http would cost the load generator more than the load
-// costs the server.
+// httpFLV is FLV over HTTP/1.1. A publisher sends POST /live/NAME with a chunked body, and a viewer
+// sends GET /live/NAME. httpFLV writes and reads the protocol itself, because net/http would cost
+// the load generator more than the load costs the server.
 type httpFLV struct {
 	url    *url.URL
 	addr   string
@@ -47,8 +47,8 @@ func newHTTPFLV(cfg Config) *httpFLV {
 
 func (h *httpFLV) String() string { return h.url.String() }
 
-// open dials and sends the head of a request. When ctx ends, open calls end with the connection.
-// release closes the connection.
+// open dials and sends the head of a request. When ctx ends, end is called with the connection. The
+// caller calls release to close the connection.
 func (h *httpFLV) open(ctx context.Context, head string, end func(net.Conn)) (
 	net.Conn, func() error, error,
 ) {
@@ -110,21 +110,22 @@ type flvPublication struct {
 }
 
 const (
-	// The time to wait for a 100 Continue. A server that does not support Expect does not answer;
-	// the body is then sent.
+	// expectTime is how long to wait for a 100 Continue. A server that does not support Expect
+	// sends none; the body is then sent after this time.
 	expectTime = time.Second
-	// The time for a publisher to end its body, and for the server to answer.
+	// endTime is how long a publisher may take to end its body and the server to answer.
 	endTime = 3 * time.Second
-	// The time that an answer may arrive after the connection error that it explains.
+	// answerTime is how long to wait, after a connection error, for the server's answer that
+	// explains the error.
 	answerTime = time.Second
 )
 
-// Publish implements Protocol. It sends Expect: 100-continue before the body, so that a refusal is
-// a response and not a broken connection.
+// Publish implements Protocol. It sends Expect: 100-continue before the body. If the server
+// refuses, it can then send a response instead of breaking the connection.
 func (h *httpFLV) Publish(ctx context.Context, name string) (Publication, error) {
 	more := "Content-Type: video/x-flv\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n"
 	conn, release, err := h.open(ctx, h.head("POST", name, more), func(c net.Conn) {
-		c.SetDeadline(time.Now().Add(endTime)) // not at once: the end of the body must be sent
+		c.SetDeadline(time.Now().Add(endTime)) // later, so that the end of the body can be sent
 	})
 	if err != nil {
 		return nil, err
@@ -155,8 +156,8 @@ func (p *flvPublication) admitted(ctx context.Context) error {
 	return nil
 }
 
-// listen waits for the answer, which arrives early if it is a refusal. Then it closes the
-// connection, so that a writer fails.
+// listen waits for the server's answer. If the server refuses, the answer arrives early. listen
+// then closes the connection, so that a writer fails.
 func (p *flvPublication) listen() {
 	defer close(p.answered)
 	_, p.refusal = response(p.conn, http.MethodPost, sync.OnceFunc(func() { close(p.ready) }))
@@ -165,7 +166,8 @@ func (p *flvPublication) listen() {
 	}
 }
 
-// answer waits for the server's response to the publication. It returns nil after wait.
+// answer waits for the server's response to the publication. If there is none after the time wait,
+// it returns nil.
 func (p *flvPublication) answer(wait time.Duration) error {
 	select {
 	case <-p.answered:
@@ -198,7 +200,8 @@ func (p *flvPublication) WriteTag(t Tag) error {
 	return nil
 }
 
-// explain returns the server's response if there is one, and otherwise the connection's error.
+// explain returns the server's response if the server has refused, or if this side has closed the
+// connection because of it. Otherwise it returns the connection's error.
 func (p *flvPublication) explain(err error) error {
 	said := p.answer(answerTime)
 	if _, refused := errors.AsType[*RefusedError](said); refused || errors.Is(err, net.ErrClosed) &&
@@ -208,8 +211,8 @@ func (p *flvPublication) explain(err error) error {
 	return err
 }
 
-// Close ends the body and waits a moment for the server's confirmation. A server frees the stream's
-// name before it confirms.
+// Close ends the body and waits a moment for the server's confirmation. When the confirmation
+// arrives, the stream's name is free again.
 func (p *flvPublication) Close() error {
 	defer p.release()
 	p.conn.SetWriteDeadline(time.Now().Add(answerTime))

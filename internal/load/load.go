@@ -7,7 +7,7 @@
 // built in.
 //
 // A third of the package is that protocol and the synthetic stream. Both must cost less than the
-// server that they measure, so they are written by hand and allocate nothing for a tag.
+// server that they measure. They are therefore written by hand and allocate nothing for a tag.
 package load
 
 import (
@@ -21,14 +21,14 @@ import (
 )
 
 // run is one running load. The publishers and viewers write to their own counters and to the shared
-// histograms; only the goroutine in Run reads them all.
+// histograms. Only the goroutine in Run reads all of them.
 type run struct {
 	cfg   Config
 	proto Protocol
 	began int64 // wall clock time of the start, in nanoseconds
 
-	// measuring is set from the end of the ramp and settling to the end of the load. Nothing is
-	// added to a histogram at other times.
+	// measuring is set when the ramp and the settling time are over, until the end of the load.
+	// Only while it is set are values added to a histogram.
 	measuring atomic.Bool
 
 	publishers []*publisher
@@ -44,9 +44,9 @@ var errAllEnded = errors.New("all publishers or all viewers have ended")
 // Run applies the load of cfg to the server and returns a report. It ends after the ramp, the
 // settling time and cfg.Duration. It ends early when ctx ends, which the report marks as
 // interrupted, or when all publishers or all viewers have ended. An error means that the load was
-// not as requested: an invalid Config, a publisher that was refused or ended early, or no viewer
-// that received anything or stayed. The report has the measurements in any case. progress may be
-// nil; Run calls it on its own goroutine every progressInterval.
+// not as requested. Causes are an invalid Config, a publisher that was refused or ended early, or
+// that no viewer received anything or stayed. The report has the measurements in any case. progress
+// may be nil; Run calls it on its own goroutine every progressInterval.
 func Run(ctx context.Context, cfg Config, progress func(Progress)) (Report, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Check(); err != nil {
@@ -118,8 +118,8 @@ func (r *run) execute(ctx context.Context, progress func(Progress)) (Report, err
 	until := r.mark()
 	cause := context.Cause(ctx)
 
-	// Stop the viewers first: a publisher that leaves ends its viewers' streams, which would be
-	// counted as endings by the server.
+	// Stop the viewers first. If a publisher leaves earlier, its viewers' streams end. This would
+	// be counted as endings by the server.
 	stopWatching()
 	viewers.Wait()
 	stopPublishing()
@@ -149,7 +149,7 @@ func (r *run) startViewers(ctx context.Context, wg *sync.WaitGroup, ended func()
 	})
 }
 
-// countdown returns a function whose nth call calls then.
+// countdown returns a function. When that function is called for the nth time, it calls then.
 func countdown(n int, then func()) func() {
 	var calls atomic.Int64
 	return func() {

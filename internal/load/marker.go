@@ -1,13 +1,12 @@
 package load
 
-// marker is contained in the first bytes of every tag. Its digits are base 128 with the top bit
-// set. No byte is zero, so that the marker needs no escaping inside H.264, where 00 00 0x has a
-// meaning.
+// A marker is in the first bytes of every tag. Its digits are base 128 with the top bit set. No
+// byte is zero, because H.264 would require an escape for 00 00 0x.
 type marker struct {
 	stream int // number of the publisher
-	// Number of the tag in the stream, from 1; sequence headers and metadata have none.
+	// The number of the tag in the stream, from 1. Sequence headers and metadata have no number.
 	seq  uint64
-	sent int64 // wall clock time in nanoseconds, which another process on this machine can compare
+	sent int64 // wall clock time in ns; another process on this machine can compare it
 }
 
 // magic is the UUID before the marker in an H.264 SEI message.
@@ -19,8 +18,9 @@ const (
 	sentDigits   = 10
 	markerLen    = len(magic) + streamDigits + seqDigits + sentDigits
 
-	// Offset of the marker in a payload: after the two bytes of an AAC header, or after the five
-	// bytes of an AVC header, a length, and the type and size of an SEI.
+	// The offset of the marker in a payload. In audio, it comes after the two bytes of an AAC
+	// header. In video, it comes after the five bytes of an AVC header, a length, and the type and
+	// size of an SEI.
 	audioMarkerAt = 2
 	videoMarkerAt = 5 + 4 + 3
 )

@@ -10,15 +10,16 @@ import (
 	"github.com/millrace-io/millrace/internal/sleep"
 )
 
-// The time and the intervals of attempts to connect. A server that was started together with the
-// load listens a moment later, and a name that a publisher has just left is free a moment later.
+// How long and how often persist tries to connect. It must try repeatedly for two reasons. A server
+// that was started together with the load listens only a moment later. And a name that a publisher
+// has just left is free only a moment later.
 const (
 	persistFor   = time.Second
 	persistFirst = 50 * time.Millisecond // before the second attempt; doubled for each further one
 	persistMost  = 250 * time.Millisecond
 )
 
-// persist calls open until it succeeds or fails with a permanent error. When ctx ends meanwhile,
+// persist calls open until open succeeds or fails with a permanent error. If ctx ends before that,
 // persist returns the error of the last attempt.
 func persist[T any](ctx context.Context, open func() (T, error)) (T, error) {
 	began := time.Now()

@@ -29,7 +29,7 @@ func checkProcesses(pids []int) error {
 }
 
 // sampleProcesses returns the sum over the processes. If a process has ended, or the system has no
-// /proc, the sum is unknown, because a part of the server is not a useful measurement.
+// /proc, the sum is marked as unknown, because a part of the server is not a useful measurement.
 func sampleProcesses(pids []int) sample {
 	sum := sample{known: len(pids) > 0}
 	for _, pid := range pids {
@@ -56,11 +56,11 @@ func sampleProcesses(pids []int) sample {
 func sampleSelf() sample { return sampleProcesses([]int{os.Getpid()}) }
 
 // userHZ is the number of clock ticks in a second of CPU time. It is 100 on every architecture that
-// Linux and Go share.
+// both Linux and Go support.
 const userHZ = 100
 
-// cpuTime returns the user and system time in /proc/PID/stat, which are its fields 14 and 15. Field
-// 2 is the name of the program in parentheses; the name may contain spaces and parentheses.
+// cpuTime returns the user and system time in /proc/PID/stat. These are fields 14 and 15. Field 2
+// is the name of the program in parentheses. The name itself may contain spaces and parentheses.
 func cpuTime(stat string) (time.Duration, error) {
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:]) // begins with field 3
 	if len(fields) < 13 {

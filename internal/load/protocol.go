@@ -14,14 +14,14 @@ const (
 )
 
 // Tag is one message of a stream. Payload is the data after the header of an FLV tag or of an RTMP
-// message; it is the same in both.
+// message. The data is the same in both.
 type Tag struct {
 	Kind      byte
 	Timestamp uint32 // milliseconds
 	Payload   []byte
 }
 
-// HeadLen is the number of bytes of a payload that a viewer reads for its checks.
+// HeadLen is how many bytes at the start of a payload a viewer keeps for its checks.
 const HeadLen = 64
 
 // Arrival describes one tag that a viewer received.
@@ -36,11 +36,11 @@ type Arrival struct {
 }
 
 // Protocol transfers streams to a server and back. Its methods are called from many goroutines at
-// once. A connection that it opens is closed when ctx ends; a connection for publishing is closed a
-// moment later, so that the end of the stream can be sent.
+// once. When ctx ends, it closes the connections that it has opened. It closes a connection for
+// publishing a moment later, so that the end of the stream can be sent.
 type Protocol interface {
-	// Publish returns when the server is ready for the first tag, or, if the protocol has no such
-	// answer, when the request has been sent.
+	// Publish returns when the server is ready for the first tag. If the protocol has no such
+	// answer, it returns when the request has been sent.
 	Publish(ctx context.Context, name string) (Publication, error)
 	// Watch returns when the server has agreed to send the stream.
 	Watch(ctx context.Context, name string) (Subscription, error)

@@ -20,7 +20,7 @@ type publisher struct {
 type sentTally struct {
 	connected   atomic.Int64 // publishers that the server accepted
 	tags, bytes atomic.Int64
-	late        histogram // from the due time of a tag to its sending: the generator's delay
+	late        histogram // from a tag's due time to its sending: the generator's delay
 	ends        endings
 }
 
@@ -28,7 +28,7 @@ type sentTally struct {
 func (p *publisher) run(ctx context.Context) {
 	cfg := &p.load.cfg
 	// Real publishers do not start at the same moment. Spread the starts over a keyframe interval,
-	// or over the ramp if it is shorter, so that the frames and keyframes of the streams do not
+	// or over the ramp if it is shorter. Otherwise the frames and keyframes of all streams would
 	// coincide.
 	n := len(p.load.publishers)
 	if !sleep.For(ctx, time.Duration(p.index)*min(cfg.KeyInterval, cfg.Ramp)/time.Duration(n)) {
@@ -50,7 +50,8 @@ func (p *publisher) run(ctx context.Context) {
 	if cerr := pub.Close(); err == nil {
 		err = cerr
 		if refused := (*RefusedError)(nil); errors.As(err, &refused) {
-			// The stream ended as planned, but the server reported an error, which is recorded.
+			// The stream ended as planned, but the server reported an error. Record it although ctx
+			// has ended.
 			ctx = context.Background()
 		}
 	}

@@ -14,9 +14,9 @@ type Report struct {
 	// All publishers or all viewers ended before the end of the load.
 	EndedEarly bool `json:"ended_early,omitempty"`
 
-	// Measured is the length of the measurement, and Bytes the number of bytes that all viewers
-	// received in it. Gaps, latencies and CPU time are those of the measurement. Lost frames, jumps
-	// and disconnects are counted over the whole run.
+	// Measured is the length of the measurement. Bytes is the number of bytes that all viewers
+	// received during the measurement. Gaps, latencies and CPU time are also those of the
+	// measurement. Lost frames, jumps and disconnects are counted over the whole run.
 	Measured time.Duration `json:"measured_ns"`
 	Bytes    int64         `json:"bytes"`
 
@@ -34,14 +34,14 @@ type Publishers struct {
 	Connected int   `json:"connected"`
 	Tags      int64 `json:"tags"`
 	Bytes     int64 `json:"bytes"`
-	// Late is the time from the due time of a tag to its being passed to the connection. When it
-	// grows, the generator is short of CPU, and the rest of the report measures that shortage.
+	// Late is how long after its due time a tag is passed to the connection. If it grows, the
+	// generator is short of CPU, and the rest of the report measures that shortage.
 	Late  Spread         `json:"late"`
 	Ended map[string]int `json:"ended,omitempty"` // reasons why publishing ended early
 }
 
 // Viewers counts the tags that a group of viewers received. Lost, Jumps, Repeated and Latency are
-// known only for tags that contain this package's numbers. Unless Numbered is set, they are null in
+// known only if the tags contain this package's numbers. Unless Numbered is set, they are null in
 // JSON.
 type Viewers struct {
 	Wanted    int   `json:"wanted"`
@@ -52,8 +52,8 @@ type Viewers struct {
 	Lost      int64 `json:"lost"`     // tags that were sent but not received
 	Jumps     int64 `json:"jumps"`    // number of times that tags were skipped
 	Repeated  int64 `json:"repeated"` // tags that arrived twice or out of order
-	// Gap is the time from one arrival to the next, if a viewer had to wait. Latency is the time
-	// from the publisher's write to the arrival of the last byte.
+	// Gap is the time from one arrival to the next, if the viewer had to wait for the next one.
+	// Latency is the time from the publisher's write to the arrival of the last byte.
 	Gap     Spread         `json:"gap"`
 	Latency Spread         `json:"latency"`
 	Ended   map[string]int `json:"ended,omitempty"` // reasons why watching ended early

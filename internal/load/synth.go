@@ -19,8 +19,8 @@ const (
 	keyWeight    = 8    // size of a keyframe relative to another frame
 )
 
-// Synth generates the tags of one stream. Every byte that a relay reads is valid FLV; the data for
-// decoders is noise.
+// Synth generates the tags of one stream. Every byte that a relay reads is valid FLV. The bytes
+// that only a decoder reads are noise.
 type Synth struct {
 	stream  int
 	gop     int // video frames from keyframe to keyframe
@@ -30,7 +30,7 @@ type Synth struct {
 	sounds   int64
 	seq      uint64
 
-	noise   []byte // no byte is zero; the data of a tag begins at offset seq % noiseShift
+	noise   []byte // no byte is zero; a tag's data begins at offset seq % noiseShift
 	payload []byte // payload of the last tag
 }
 
@@ -75,8 +75,8 @@ func (s *Synth) soundDue() time.Duration {
 	return time.Duration(s.sounds*soundSamples) * time.Second / soundRate
 }
 
-// Next makes the next tag, whose marker has now as the time of sending. The payload is valid until
-// the next call.
+// Next makes the next tag. The tag's marker has now as the time of sending. The payload is valid
+// until the next call.
 func (s *Synth) Next(now time.Time) Tag {
 	s.seq++
 	m := marker{stream: s.stream, seq: s.seq, sent: now.UnixNano()}
@@ -94,8 +94,9 @@ func (s *Synth) Next(now time.Time) Tag {
 	return t
 }
 
-// Verify returns the number and the time of sending of a tag that a Synth with the same arguments
-// made. It returns an error if any byte of payload is different. Headers have the number 0.
+// Verify takes a tag that a Synth with the same arguments made, and returns its number and its time
+// of sending. It returns an error if any byte of the payload is different. Headers have the number
+// 0.
 func (s *Synth) Verify(kind byte, payload []byte) (seq uint64, sent time.Time, err error) {
 	m, ok := findMarker(kind, payload)
 	if !ok {
@@ -133,7 +134,8 @@ func (s *Synth) appendPayload(p []byte, kind byte, m marker, key bool) []byte {
 		m.put(p[audioMarkerAt:])
 		return p
 	}
-	// An access unit of two NAL units: an SEI with the marker, and a slice of the frame's size.
+	// The payload is an access unit of two NAL units: an SEI with the marker, and a slice that
+	// fills the rest of the frame.
 	size, first, nal := s.picture*3/4+int(m.seq*2654435761%uint64(s.picture/2)), byte(interPicture),
 		interSlice
 	if key {

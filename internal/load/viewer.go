@@ -21,7 +21,7 @@ type viewer struct {
 }
 
 // run watches until ctx ends or the server ends the stream. A viewer that the server disconnects
-// does not return, because that would hide the disconnect.
+// does not connect again, because that would hide the disconnect.
 func (v *viewer) run(ctx context.Context) {
 	sub, err := persist(ctx, func() (Subscription,
 		error) {
@@ -75,8 +75,8 @@ func (v *viewer) arrive(at time.Time) {
 	v.gapFrom = at
 }
 
-// closeGap records the gap before the end of watching: it may be the longest of all, and no arrival
-// ends it.
+// closeGap records the gap before the end of watching. No arrival ends that gap, but it may be the
+// longest of all.
 func (v *viewer) closeGap() {
 	if !v.gapFrom.IsZero() {
 		v.group.gap.raise(time.Since(v.gapFrom))
@@ -84,9 +84,11 @@ func (v *viewer) closeGap() {
 }
 
 // number checks that tags arrive once and in order, and measures their age. It starts with the
-// first keyframe, because a server may hold back video until then, while it sends audio. Tags that
-// were sent before the viewer joined are history that the server replays, so their age is not
-// measured. A server may continue the stream of an earlier load, with unrelated numbers.
+// first keyframe, because a server may hold back video until then, while it sends audio. It does
+// not measure the age of tags that were sent before the viewer joined, because they are history
+// that the server replays. It ignores tags that were sent before the load began, unless another
+// program publishes. A server may still send the stream of an earlier load, whose numbers are
+// unrelated.
 func (v *viewer) number(m marker, a *Arrival) {
 	if m.sent < v.load.began && !v.load.cfg.NoPublish {
 		return

@@ -9,9 +9,9 @@ import (
 // kernel does that.
 type Guard struct{}
 
-// Start starts cmd in a new process group. Pdeathsig refers to the thread that forks. Go ends a
-// thread only together with a goroutine that has locked itself to the thread and returns without
-// unlocking it, which does not happen here.
+// Start starts cmd in a new process group. With Pdeathsig, the kernel kills cmd when the thread
+// that forked it ends. Go ends a thread only if a goroutine that has locked itself to the thread
+// returns without unlocking it. This does not happen here.
 func (*Guard) Start(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	return cmd.Start()

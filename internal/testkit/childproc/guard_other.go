@@ -8,9 +8,10 @@ import (
 	"strconv"
 )
 
-// A Guard makes a process die with this process, even if this process is killed. Without the
-// kernel's help, each process needs a shell: the shell waits for the end of a pipe of which only
-// this process has the other end.
+// A Guard makes a process die with this process, even if this process is killed. Because this
+// system's kernel does not do that, the Guard starts a shell for each process. The shell waits
+// until a pipe ends, and then kills the process. Only this process has the other end of the pipe,
+// so the pipe ends with it.
 type Guard struct {
 	shell *exec.Cmd
 	pipe  io.Closer
@@ -35,8 +36,8 @@ func (g *Guard) Start(cmd *exec.Cmd) error {
 	return err
 }
 
-// Release ends the shell. The shell must not outlive the process, because it would kill the next
-// process with the same number.
+// Release ends the shell. If the shell outlived the process, it would kill the next process with
+// the same number.
 func (g *Guard) Release() {
 	_ = g.shell.Process.Kill()
 	_ = g.shell.Wait()

@@ -54,8 +54,8 @@ func (m *Media) checkSkip(r *report) {
 	}
 }
 
-// fill inserts the segments that a delta update skipped before the segments of m. It returns false
-// if prev does not have the skipped segments.
+// fill inserts before the segments of m the segments that a delta update skipped. It takes them
+// from prev. It returns false if prev does not have them.
 func (m *Media) fill(prev *Media) bool {
 	if prev == nil || m.Sequence < prev.first() || m.Sequence+uint64(m.Skipped) > prev.Open.MSN {
 		return false
@@ -115,8 +115,8 @@ func compareSegments(prev, m *Media, r *report) {
 	}
 }
 
-// compareParts compares the parts of a segment in two successive playlists: p is the earlier
-// version, and s the later one.
+// compareParts compares the parts of a segment in two successive playlists. p is the segment in the
+// earlier playlist, and s the same segment in the later one.
 func compareParts(prevMaker string, m *Media, p, s *Segment, r *report) {
 	if prevMaker != m.maker() { // the new server has none of the parts
 		return
@@ -150,8 +150,8 @@ func compareParts(prevMaker string, m *Media, p, s *Segment, r *report) {
 	}
 }
 
-// compareHint checks that the part that prev hinted at is the next one, unless a discontinuity has
-// changed the plan.
+// compareHint checks that the part that prev hinted at is the next one. It does not check this if a
+// discontinuity comes before the next part.
 func compareHint(prev, m *Media, r *report) {
 	if prev.Hint == "" || prev.Ended || m.Ended || prev.maker() != m.maker() {
 		return

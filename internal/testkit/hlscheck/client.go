@@ -20,16 +20,18 @@ type Client struct {
 	HTTP *http.Client // http.DefaultClient if nil
 
 	Delta bool // request delta updates
-	Hints bool // request the hinted part while the playlist reload waits
-	// Begin with the oldest segment, and not as close to the end as the playlist allows.
+	Hints bool // request the hinted part while waiting for the next playlist
+	// Begin with the oldest segment. Otherwise the Client begins as close to the end as the
+	// playlist allows.
 	FromStart bool
 	Timing    bool // check the arrival times of parts
 
-	// If Verify is n > 0, each n-th object is fetched again later, and each n-th segment is
-	// compared with its parts. If it is 0 or less, nothing is verified.
+	// If Verify is n > 0, the Client fetches each n-th object again later, and compares each n-th
+	// segment with its parts. If it is 0 or less, the Client verifies nothing.
 	Verify int
 
-	// Output receives initialization sections and media in order. Its first error ends Run.
+	// Output receives initialization sections and media in order. If a Write fails, Run ends with
+	// its error.
 	Output io.Writer
 	// Object is called with each object that is written to Output.
 	Object func(Object)
@@ -58,8 +60,8 @@ type Object struct {
 }
 
 // Run follows the stream until its playlist or ctx ends, and then returns nil. It returns an error
-// if it cannot follow the stream: no connection, no playlist, a reload that does not wait, an error
-// of Output. The server's other mistakes are in Stats.
+// if it cannot follow the stream: if there is no connection or no playlist, if a reload does not
+// wait, or if Output fails. The server's other mistakes are in Stats.
 func (c *Client) Run(ctx context.Context) (Stats, error) {
 	f := newFollower(c)
 	err := f.run(ctx)
@@ -174,7 +176,8 @@ func (f *follower) playlist(ctx context.Context, query string) (string, error) {
 	if resp.StatusCode != http.StatusOK {
 		return "", fmt.Errorf("%s: status %d", &u, resp.StatusCode)
 	}
-	// Otherwise each response would be a different one.
+	// If the URL has a query, such as a token, each response is different, and the server need not
+	// compress it.
 	if resp.Header.Get("Content-Encoding") != "gzip" && f.base.RawQuery == "" {
 		f.problem("gzip", "%s", u.Path)
 	}
@@ -201,7 +204,8 @@ func (f *follower) reload(ctx context.Context, m *Media) (*Media, error) {
 	}
 	next := f.media(text)
 	if now, n := next.Next(); !next.Ended && (now < msn || now == msn && n <= part) {
-		// The publisher is silent, and a server does not let players wait forever.
+		// The publisher is silent. The server may then answer, because it does not let players wait
+		// forever.
 		if time.Since(begin) >= m.Target {
 			return next, nil
 		}
@@ -218,8 +222,9 @@ func (f *follower) reload(ctx context.Context, m *Media) (*Media, error) {
 	return next, nil
 }
 
-// start sets the position to begin at: the oldest segment; or the last independent part that is at
-// least PART-HOLD-BACK from the end, or the first independent part if there is none.
+// start sets the position to begin at. With FromStart, it is the oldest segment. Otherwise it is
+// the last independent part that is at least PART-HOLD-BACK from the end. If there is no such part,
+// it is the first independent part.
 func (f *follower) start(m *Media) {
 	f.msn = m.first()
 	var toEnd time.Duration
@@ -331,8 +336,8 @@ func (f *follower) arrived(s *Segment, offset time.Duration) {
 	}
 }
 
-// finishSegment fetches a complete segment, either to deliver the rest after its parts, or to
-// compare it with its parts.
+// finishSegment fetches a complete segment, either to deliver the rest of the segment after its
+// parts, or to compare the segment with its parts.
 func (f *follower) finishSegment(ctx context.Context, s *Segment, parts bool) error {
 	if s.Gap {
 		return nil
@@ -500,7 +505,8 @@ func (f *follower) startHint(ctx context.Context, uri string) {
 	}()
 }
 
-// takeHint returns the part if it was hinted at and has arrived.
+// takeHint waits for the part at uri and returns it, if there is a request for it because of a
+// hint.
 func (f *follower) takeHint(uri string) ([]byte, error) {
 	h := f.hint
 	if h == nil || h.uri != uri {

@@ -10,9 +10,9 @@ type Media struct {
 	head
 	Sequence        uint64    // media sequence number of Segments[0]
 	Discontinuities uint64    // EXT-X-DISCONTINUITY-SEQUENCE
-	Skipped         int       // number of segments that EXT-X-SKIP replaced; a Checker adds them
+	Skipped         int       // segments that EXT-X-SKIP replaced; a Checker adds them
 	Segments        []Segment // the complete segments
-	Open            Segment   // the next segment: it has no URI, and perhaps parts
+	Open            Segment   // the next segment: it has no URI, but may have parts
 	Hint            string    // URI of the next part
 	Ended           bool
 
@@ -67,7 +67,8 @@ func (m *Media) Segment(msn uint64) *Segment {
 }
 
 // maker returns the common prefix of the names that one run of a server gives. It is empty if the
-// playlist promises no further name, because the next run of the server may continue it.
+// playlist has no hint and has not ended, because the next run of the server may continue such a
+// playlist.
 func (m *Media) maker() string {
 	name := m.Hint
 	if m.Ended && len(m.Segments) > 0 {
@@ -112,7 +113,7 @@ func partsDuration(parts []Part) (d time.Duration) {
 }
 
 // partsTolerance is the maximum difference between the total duration of n parts and the duration
-// of their segment. Each duration is rounded to a millisecond.
+// of their segment. There is a difference because each duration is rounded to a millisecond.
 func partsTolerance(n int) time.Duration { return time.Duration(n+1) * time.Millisecond }
 
 // hasAllParts reports whether the listed parts are as long as the segment.
@@ -204,7 +205,7 @@ func parseMedia(text string, r *report) *Media {
 	return m
 }
 
-// check makes the checks that need no earlier playlist. Skipped segments must be filled in.
+// check makes the checks that need no earlier playlist. The caller has filled in skipped segments.
 func (m *Media) check(r *report) {
 	all := m.Segments
 	if len(m.Open.Parts) > 0 {
@@ -284,8 +285,9 @@ func (m *Media) check(r *report) {
 	}
 }
 
-// checkParts checks the parts of a segment that ends toEnd before the last complete one. trimmed is
-// set if the segment before it has no parts, in which case its first parts may have been removed.
+// checkParts checks the parts of a segment that ends toEnd before the end of the last complete
+// segment. trimmed is set if the segment before it has no parts. The first parts of this segment
+// may then have been removed.
 func (m *Media) checkParts(s *Segment, toEnd time.Duration, trimmed bool, r *report) {
 	if len(s.Parts) == 0 {
 		return

@@ -20,7 +20,7 @@ type Stats struct {
 	Missed                 int // segments and parts that were listed but could not be fetched
 	Bytes                  int64
 
-	Latency Durations // from the date of the last sample of a segment or part to its last byte
+	Latency Durations // from the date of an object's last sample to its last byte
 
 	Problems []Problem      // the first problem of each rule and text
 	Counts   map[string]int // number of all problems, by rule

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// The tags of media playlists and of multivariant playlists that Millrace writes. Words in capitals
-// are a tag's attributes, with ! if they are required. Any other word is the form of the tag's
-// value. A tag with once may occur once in a playlist.
+// The tags of media playlists and of multivariant playlists that Millrace writes. A word in
+// capitals is an attribute of the tag; an attribute with ! is required. The word once means that
+// the tag may occur once in a playlist. Any other word is the form of the tag's value.
 var (
 	mediaTags = map[string]string{
 		"EXTM3U":                       "once",

@@ -13,9 +13,9 @@ import (
 const listVar = "MILLRACE_NEEDS"
 
 // isolate makes the tests independent of the caller's environment. It unsets the variables of
-// Millrace, of a service manager and of the runtime's memory limit, and disables proxies for this
-// machine's addresses. TMPDIR becomes a new directory, which isolate returns. HOME becomes a
-// directory in it if HOME is not set.
+// Millrace, of a service manager and of the runtime's memory limit. It disables proxies for this
+// machine's addresses. TMPDIR becomes a new directory, which isolate returns. If HOME is not a
+// directory, a new directory in TMPDIR becomes HOME.
 func isolate() (dir string, err error) {
 	for _, entry := range os.Environ() {
 		name, _, _ := strings.Cut(entry, "=")
@@ -46,11 +46,11 @@ func isolate() (dir string, err error) {
 	return dir, os.Setenv("TMPDIR", dir)
 }
 
-// homeName is the directory in TMPDIR that becomes HOME if HOME is not set.
+// homeName is the directory in TMPDIR that becomes HOME if HOME is not a directory.
 const homeName = "home"
 
-// files lists the temporary files that are left in dir. It lists nothing after fuzzing, which kills
-// its workers in the middle of an input.
+// files lists the temporary files that are left in dir. After fuzzing it lists nothing, because
+// fuzzing kills its workers in the middle of an input.
 func files(dir string) string {
 	if f := flag.Lookup("test.fuzz"); f != nil && f.Value.String() != "" {
 		return ""

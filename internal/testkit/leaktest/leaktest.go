@@ -21,15 +21,15 @@ import (
 )
 
 // grace is the time that a goroutine may take to end after it was told to, and to release its
-// blocks. Only a leak makes a test wait for all of it.
+// blocks. A test waits for all of it only if there is a leak.
 var grace = 10 * time.Second
 
-// Main runs the tests and exits: with their code if they fail, with 1 if they pass but leak, with 0
-// otherwise. It does not check for leaks after a failure, because a test that stops in the middle
-// leaves things behind that are not leaks.
+// Main runs the tests and exits. If the tests fail, it exits with their code. If they pass but
+// leak, it exits with 1, and otherwise with 0. It does not check for leaks after a failure, because
+// a test that stops in the middle leaves things behind that are not leaks.
 //
 // The tests and their child processes do not inherit variables of Millrace that the caller has
-// exported, and TMPDIR is a directory that Main removes.
+// exported. TMPDIR is a directory that Main removes.
 func Main(m *testing.M) {
 	dir, err := isolate()
 	if err != nil {
@@ -72,9 +72,8 @@ func run(tests func() int, dir string, w io.Writer) int {
 	return 1
 }
 
-// Check fails t if, when t ends, the bytes of p in use differ from those at this call. Each
-// parallel test needs its own Pool. Cleanups run last in, first out: cleanups registered after
-// Check have run by then.
+// Check fails t if p has more or fewer bytes in use when t ends than at this call. Each parallel
+// test needs its own Pool. Cleanups that were registered after Check run before the check.
 func Check(t testing.TB, p *millrace.Pool) {
 	t.Helper()
 	before := p.Stats().InUse

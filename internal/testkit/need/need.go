@@ -24,15 +24,15 @@ var packages = map[string]string{
 	"valkey-server":           "valkey",
 }
 
-// Program returns the path of the program name or, if that is not installed, of the first of others
-// that is. If none is installed, the test is skipped, or fails on CI.
+// Program returns the path of the program name. If that is not installed, it returns the path of
+// the first of others that is. If none is installed, the test is skipped, or fails on CI.
 func Program(t testing.TB, name string, others ...string) string {
 	t.Helper()
 	for _, n := range append([]string{name}, others...) {
 		if path, err := exec.LookPath(n); err == nil {
 			return path
 		}
-		// Debian installs nginx here, which is only in root's PATH.
+		// Debian installs nginx in this directory, which is only in root's PATH.
 		if path, err := exec.LookPath("/usr/sbin/" + n); err == nil {
 			return path
 		}
@@ -46,8 +46,8 @@ func Program(t testing.TB, name string, others ...string) string {
 }
 
 // NginxModule returns the line of nginx.conf that loads the module "stream" or "rtmp" into the
-// nginx at path, or "" if the module is compiled in. If nginx has the module in neither form, the
-// test is skipped, or fails on CI.
+// nginx at path. If the module is compiled in, the line is "". If nginx has the module in neither
+// form, the test is skipped, or fails on CI.
 func NginxModule(t testing.TB, path, module string) (line string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -75,7 +75,7 @@ func Missing(t testing.TB, what string) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {
 		t.Fatal("needs " + what)
-		return // reached because the Fatal of a fake TB returns
+		return // reached only with a fake TB, whose Fatal returns
 	}
 	record(t.Name() + ": needs " + what + "\n")
 	t.Skip("needs " + what)

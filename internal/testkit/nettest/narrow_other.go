@@ -4,5 +4,5 @@ package nettest
 
 import "errors"
 
-// narrow returns an error: these systems do not support it.
+// narrow returns an error, because these systems do not support it.
 func narrow(uintptr, int) error { return errors.ErrUnsupported }

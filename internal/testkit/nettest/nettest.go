@@ -18,14 +18,14 @@ import (
 // Timeout is the longest time that Eventually waits. Only a failing test waits that long.
 const Timeout = time.Minute
 
-// plainPath matches paths that need no quotes in any configuration and leave room for the addresses
-// of Unix sockets, which are limited to 104 bytes on macOS and 108 on Linux. Chromium adds 46
-// bytes.
+// plainPath matches paths that need no quotes in any configuration and are short enough for Unix
+// sockets. The address of a Unix socket has at most 104 bytes on macOS and 108 on Linux. Chromium
+// adds 46 bytes to the path.
 var plainPath = regexp.MustCompile(`^[-+./0-9A-Z_a-z]{1,40}$`)
 
 // MkdirPlain creates a directory for Unix sockets and for the configuration of other programs.
-// Unlike that of [testing.T.TempDir], its path is short and needs no quotes. The directory is in
-// /tmp if the path of TMPDIR is long or needs quotes. The caller removes it.
+// Unlike the path of [testing.T.TempDir], its path is short and needs no quotes. If the path of
+// TMPDIR is long or needs quotes, the directory is in /tmp. The caller removes it.
 func MkdirPlain() (string, error) {
 	parent := os.TempDir()
 	if runtime.GOOS != "windows" && !plainPath.MatchString(parent) {
@@ -41,7 +41,8 @@ func PlainDir(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The children of a program that has been ended may still write a file.
+	// The removal may fail at first. When a program has been ended, its children may still write a
+	// file.
 	t.Cleanup(func() {
 		Eventually(t, "removing "+dir, func() bool { return os.RemoveAll(dir) == nil })
 	})
@@ -104,9 +105,9 @@ func TCPPair(t testing.TB, small bool) (sender, receiver *net.TCPConn) {
 	return sender, receiver
 }
 
-// Dial opens a connection. If rcvbuf is not 0, its receive buffer has that size in bytes, and its
-// segments are small as well: the kernel would otherwise wait until a whole segment fits, a fifth
-// of a second each time.
+// Dial opens a connection. If rcvbuf is not 0, the connection's receive buffer has that size in
+// bytes. Its segments are then small as well, because the kernel would otherwise wait until a whole
+// segment fits, a fifth of a second each time.
 func Dial(t testing.TB, addr string, rcvbuf int) *net.TCPConn {
 	t.Helper()
 	d := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) (err error) {

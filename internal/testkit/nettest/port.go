@@ -7,14 +7,15 @@ import (
 	"testing"
 )
 
-// The ports are chosen below those of outgoing connections, which start at 32768 on Linux and at
-// 49152 on macOS. A server that a test kills therefore finds its port free when it starts again.
+// The ports are chosen below the ports of outgoing connections, which start at 32768 on Linux and
+// at 49152 on macOS. If a test kills a server, the server therefore finds its port free when it
+// starts again.
 const (
 	firstPort = 12000
 	lastPort  = 31999
 )
 
-// portTries is more than enough: if half of the ports are in use, all tries fail once in 2^100
+// portTries is more than enough. If half of the ports are in use, all tries fail once in 2^100
 // times.
 const portTries = 100
 
@@ -30,9 +31,9 @@ func FreeAddr(t testing.TB) string {
 	return loopback(FreePort(t))
 }
 
-// FreePorts returns the first of n consecutive ports that are free in the sense of [FreePort].
+// FreePorts returns the first of n consecutive ports. Each of them is free as [FreePort] describes.
 //
-// On Linux the ports are reserved until the test ends: no other test of this or another process
+// On Linux the ports are reserved until the test ends, so no other test of this or another process
 // gets one of them. On other systems another process may take them before the server listens.
 func FreePorts(t testing.TB, n int) int {
 	t.Helper()

@@ -24,8 +24,8 @@ type Cluster struct {
 }
 
 // StartCluster starts a cluster that is stopped when the test ends. The masters share the slots
-// evenly, and the replicas are assigned to the masters in turn. It takes about two seconds, because
-// a master waits that long before it serves requests. A test that changes nothing can use
+// evenly, and the replicas are assigned to the masters in turn. The start takes about two seconds,
+// because a master waits that long before it serves requests. A test that changes nothing can use
 // [SharedCluster].
 func StartCluster(t testing.TB, masters, replicas int) *Cluster {
 	t.Helper()
@@ -38,8 +38,8 @@ func StartCluster(t testing.TB, masters, replicas int) *Cluster {
 }
 
 // SharedCluster returns the cluster that all tests of a package share, with three masters and three
-// replicas. The first call starts the cluster, and it dies with the test binary, as the server of
-// [Shared] does. Tests must use different keys and must not change the nodes and their slots.
+// replicas. The first call starts the cluster. The cluster dies with the test binary, as the server
+// of [Shared] does. Tests must use different keys and must not change the nodes and their slots.
 func SharedCluster(t testing.TB) *Cluster {
 	t.Helper()
 	shared.Lock()
@@ -52,11 +52,11 @@ func SharedCluster(t testing.TB) *Cluster {
 		c := new(Cluster)
 		leaktest.AtExit(func() {
 			for _, s := range c.nodes {
-				s.Kill() // a graceful stop would write to its directory
+				s.Kill() // a graceful stop would write to the server's directory
 			}
 			_ = os.RemoveAll(dir)
 		})
-		if err := removeAtExit(dir); err != nil { // for the case that the test binary is killed
+		if err := removeAtExit(dir); err != nil { // in case the test binary is killed
 			t.Fatal(err)
 		}
 		for i := range 6 {
@@ -81,7 +81,7 @@ func (c *Cluster) form(t testing.TB, masters int) {
 	t.Helper()
 	for i, s := range c.nodes {
 		s.id = fmt.Sprint(s.Do(t, "CLUSTER", "MYID"))
-		// Without different epochs, the nodes must first resolve the conflict.
+		// Give the nodes different epochs. With equal epochs, they must first resolve the conflict.
 		s.Do(t, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
 		if i < masters {
 			s.Do(t, "CLUSTER", "ADDSLOTSRANGE", i*slots/masters, (i+1)*slots/masters-1)
@@ -179,7 +179,8 @@ func dict(reply any) map[string]any {
 	return m
 }
 
-// awaitView waits until all running nodes serve and have the same view, and asItIsToBe accepts it.
+// awaitView waits until all running nodes serve and have the same view, and until asItIsToBe
+// returns true for that view.
 func (c *Cluster) awaitView(t testing.TB, what string, asItIsToBe func(view) bool) (v view) {
 	t.Helper()
 	await(t, "the cluster "+what, func(ctx context.Context) error {
@@ -241,8 +242,8 @@ func (c *Cluster) replicated(t testing.TB, master *Server) owned {
 	return owned{}
 }
 
-// Kill ends a master as a power cut would, and waits until a replica has replaced it and all nodes
-// know that. It takes about two seconds.
+// Kill ends a master as a power cut would. It waits until a replica has replaced the master and all
+// nodes know that. This takes about two seconds.
 func (c *Cluster) Kill(t testing.TB, master *Server) {
 	t.Helper()
 	slot := c.replicated(t, master).first
@@ -252,7 +253,7 @@ func (c *Cluster) Kill(t testing.TB, master *Server) {
 		t, "to have another master", func(v view) bool { return v.owner(slot) != master.id })
 }
 
-// manualFailover is the time for which a replica tries to execute CLUSTER FAILOVER. After that the
+// manualFailover is how long a replica tries to execute CLUSTER FAILOVER. After that time the
 // command must be sent again.
 const manualFailover = 5 * time.Second
 
@@ -282,9 +283,9 @@ func (c *Cluster) Failover(t testing.TB, master *Server) {
 // migrateTimeout, in milliseconds, limits MIGRATE for one key.
 const migrateTimeout = 20000
 
-// Migration is a slot that is being moved from one master to another. Until Finish, a client gets
-// ASK from the old owner for keys that are not there, whether they are moved or new, and MOVED from
-// all other nodes.
+// Migration is a slot that is being moved from one master to another. Until Finish, the old owner
+// answers ASK for keys that it does not have, whether they have been moved or are new. All other
+// nodes answer MOVED.
 type Migration struct {
 	c        *Cluster
 	slot     int
@@ -326,7 +327,7 @@ func (m *Migration) Finish(t testing.TB) {
 	for _, key := range list(m.from.Do(t, "CLUSTER", "GETKEYSINSLOT", m.slot, 1000)) {
 		m.Move(t, fmt.Sprint(key))
 	}
-	// The new owner first: otherwise the slot would have no owner in between.
+	// Tell the new owner first. In the other order, the slot would have no owner in between.
 	m.to.Do(t, "CLUSTER", "SETSLOT", m.slot, "NODE", m.to.id)
 	m.from.Do(t, "CLUSTER", "SETSLOT", m.slot, "NODE", m.to.id)
 	m.c.awaitView(t, "to know the slot's new owner",
@@ -336,8 +337,8 @@ func (m *Migration) Finish(t testing.TB) {
 // slots is the number of hash slots of a cluster.
 const slots = 16384
 
-// Slot returns the hash slot of a key: of the text in its first pair of braces, if that is not
-// empty.
+// Slot returns the hash slot of a key. If the text in the key's first pair of braces is not empty,
+// only that text counts.
 func Slot(key string) int {
 	if _, rest, ok := strings.Cut(key, "{"); ok {
 		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {

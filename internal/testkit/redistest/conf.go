@@ -11,8 +11,8 @@ import (
 	"sync"
 )
 
-// memory limits the memory for values in one server. Above it a server answers OOM and does not
-// exhaust the machine.
+// memory limits the memory for values in one server. Above this limit the server answers OOM
+// instead of exhausting the machine.
 const memory = "1gb"
 
 // dataLines is the configuration of a server that holds data.
@@ -22,20 +22,20 @@ var dataLines = []string{
 	"maxclients 500", // the default reserves memory for 10000
 	// The server's periodic work, such as detecting a replica, is done without delay.
 	"hz 100",
-	"enable-debug-command local", // DEBUG SLEEP, DEBUG JMAP and the like are for tests
+	"enable-debug-command local", // for tests that use DEBUG SLEEP, DEBUG JMAP and the like
 	"repl-diskless-sync-delay 0", // do not wait for a second replica
 	"repl-ping-replica-period 1",
 }
 
-// nodeTimeout is the time, in milliseconds, after which a silent node is suspected to be down. It
-// is the shortest time with which a busy machine does not suspect a live node.
+// nodeTimeout is the time, in milliseconds, after which a silent node is suspected to be down. With
+// a shorter time, a busy machine would suspect live nodes.
 const nodeTimeout = 1000
 
 // clusterLines is the configuration of a node.
 var clusterLines = []string{
 	"cluster-enabled yes",
 	fmt.Sprint("cluster-node-timeout ", nodeTimeout),
-	// A replica is a candidate even if it was disconnected for long.
+	// A replica is a candidate even if it was disconnected for a long time.
 	"cluster-replica-validity-factor 0",
 	// A replica stays with its master, and a master without slots remains a master.
 	"cluster-allow-replica-migration no",

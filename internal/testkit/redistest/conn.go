@@ -20,8 +20,7 @@ type Endpoint struct {
 	TLS      *tls.Config // nil if the server does not use TLS
 }
 
-// The limits of one attempt. They are short, because a paused server must not delay a poll for
-// long.
+// The limits of one attempt. They are short, because a poll must not wait long for a paused server.
 const (
 	dialTimeout  = time.Second
 	replyTimeout = 5 * time.Second
@@ -59,8 +58,8 @@ type replyError string
 func (e replyError) Error() string { return string(e) }
 
 // do sends a command and returns the reply: a string, an int64, nil, or a []any of these and of
-// errors. It waits until the deadline of ctx, but no longer than replyTimeout. For an error reply,
-// the error is a [replyError].
+// errors. It waits until the deadline of ctx, but no longer than replyTimeout. If the reply is an
+// error, do returns it as a [replyError].
 func (c *conn) do(ctx context.Context, args ...any) (any, error) {
 	deadline := time.Now().Add(replyTimeout)
 	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// Answer is the reaction of a [Hostile] to a request.
+// Answer is what a [Hostile] does when it gets a request.
 type Answer struct {
 	bytes string
 	close bool
@@ -27,12 +27,12 @@ func (a Answer) ThenClose() Answer {
 	return a
 }
 
-// Hostile is a server that sends the answers of its script to any request of any client: one answer
-// per request, in the order in which the requests arrive. After the end of the script it closes the
-// connection on each request.
+// Hostile is a server that sends the answers of its script to any request of any client. It sends
+// one answer per request, in the order in which the requests arrive. After the end of the script,
+// it closes a connection when a request arrives.
 //
-// The commands of a client's greeting use up no answer of the script: HELLO, AUTH, SELECT, CLIENT,
-// READONLY, READWRITE and ASKING are answered as Redis does.
+// The commands of a client's greeting use up no answer of the script. Hostile answers HELLO, AUTH,
+// SELECT, CLIENT, READONLY, READWRITE and ASKING as Redis does.
 type Hostile struct {
 	service
 
@@ -67,8 +67,8 @@ func (h *Hostile) Always(a Answer) {
 	h.script, h.always = nil, &a
 }
 
-// Requests returns the requests received so far, without greetings: their words, each truncated to
-// 64 bytes, separated by spaces.
+// Requests returns the requests received so far, without greetings. The words of a request are each
+// truncated to 64 bytes and separated by spaces.
 func (h *Hostile) Requests() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -95,7 +95,7 @@ func (h *Hostile) talk(conn net.Conn) {
 		}
 		if answer.close {
 			closeWrite(conn)
-			// Read all bytes: closing a socket with unread bytes resets its connection.
+			// Read all bytes, because closing a socket with unread bytes resets its connection.
 			_, _ = io.Copy(io.Discard, r)
 			return
 		}
@@ -132,7 +132,7 @@ func greeting(words []string) (a Answer, ok bool) {
 	return Answer{}, false
 }
 
-// keptBytes is the number of bytes of a word that a [Hostile] keeps: enough to identify the word.
+// keptBytes is how many bytes of a word a [Hostile] keeps. They are enough to identify the word.
 const keptBytes = 64
 
 // readRequest reads a request, which is an array of bulk strings, and returns the beginnings of its

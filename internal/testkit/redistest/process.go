@@ -20,11 +20,11 @@ const shownLog = 32 << 10
 // stopGrace is the time that a server may take to end before it is killed.
 const stopGrace = 5 * time.Second
 
-// process is a program that writes to a file, and can be started again when it has ended. It needs
-// no goroutine, so that it may outlast the tests of a package without being a leak. It dies with
-// the test binary (see childproc).
+// process is a program that writes to a file. It can be started again when it has ended. It needs
+// no goroutine. It may therefore outlast the tests of a package without being reported as a leak.
+// It dies with the test binary (see childproc).
 type process struct {
-	out   *os.File // opened for reading, too; the file may have been removed
+	out   *os.File // opened for reading, too, because the file may have been removed
 	begun int64    // the size of out when the program was last started
 
 	mu    sync.Mutex
@@ -83,14 +83,15 @@ func (p *process) signal(sig os.Signal) error {
 	return p.cmd.Process.Signal(sig)
 }
 
-// Kill ends the server as a power cut would: the server says no goodbye, but the kernel closes its
-// connections.
+// Kill ends the server as a power cut would. The server sends nothing more, but the kernel closes
+// its connections.
 func (p *process) Kill() { p.end(syscall.SIGKILL) }
 
 // stop shuts the server down, and returns when it has ended.
 func (p *process) stop() { p.end(syscall.SIGTERM) }
 
-// end sends sig, waits until the process has ended, and kills it if it does not end in time.
+// end sends sig and waits until the process has ended. If the process does not end in time, end
+// kills it.
 func (p *process) end(sig syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,9 +111,10 @@ func (p *process) end(sig syscall.Signal) {
 	}
 }
 
-// removeAtExit removes dir when this process has ended. A shell, which lives longer, does that: it
-// waits for the end of a pipe whose other end only this process has. It tries twice, for a server
-// that was just writing.
+// removeAtExit removes dir when this process has ended. It starts a shell that lives longer than
+// this process. The shell waits until a pipe ends, and then removes dir. Only this process has the
+// other end of the pipe, so the pipe ends with it. The shell tries twice, because a server may just
+// have been writing.
 func removeAtExit(dir string) error {
 	shell := exec.Command(
 		"/bin/sh", "-c", `trap "" INT TERM HUP; cat >/dev/null; rm -rf "$1" || { sleep 1; rm -rf "$1"; }`, "sh", dir)

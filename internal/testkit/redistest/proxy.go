@@ -14,12 +14,12 @@ const (
 	toClient                  // from the server to the client
 )
 
-// Rule is an action of a [Proxy] on a connection after a number of bytes has passed in one
-// direction: at 0 before the first byte passes, at n as soon as the nth byte has passed. The action
-// is done once on each connection.
+// Rule is an action of a [Proxy] on a connection. The Proxy does it after a number of bytes has
+// passed in one direction: at 0 before the first byte passes, at n as soon as the nth byte has
+// passed. It does it once on each connection.
 //
-// The bytes are counted from [Proxy.Set] on, or from the start of a connection that was opened
-// later. With On, counting starts later.
+// On a connection that is open when [Proxy.Set] is called, the count starts at that call. On a
+// later connection, it starts with the connection. On makes the count start later.
 type Rule struct {
 	dir   direction
 	at    int64
@@ -56,18 +56,19 @@ func SwallowReply(n int64) Rule {
 	return Rule{dir: toClient, at: n, act: func(l *link, r *proxyRule) { l.silence(r.dir) }}
 }
 
-// On returns the rule with a count that starts where marker ends in the connection's requests. For
-// replies, it starts with the next byte of a reply. So On("GET") does not count a client's
-// greeting, whose size is not fixed. Replies are not matched with requests, so On suits clients
-// that wait for a reply before they send the next request.
+// On returns the rule with a later start of its count. For requests, the count starts where marker
+// ends in the connection's requests. For replies, it starts with the next byte of a reply after
+// that. So On("GET") does not count a client's greeting, whose size is not fixed. The Proxy does
+// not know which reply belongs to which request. Use On only for clients that wait for a reply
+// before they send the next request.
 func (r Rule) On(marker string) Rule {
 	r.on = []byte(marker)
 	return r
 }
 
-// Once returns a cut for only the first connection that reaches it, so that another try succeeds.
-// It does not suit a call that the client has abandoned: bytes of such a call may still pass, and
-// are counted.
+// Once returns a cut that ends only the first connection that reaches it. Another try then
+// succeeds. Do not use Once with a call that the client has abandoned, because bytes of such a call
+// may still pass and are counted.
 func (r Rule) Once() Rule {
 	r.once = true
 	return r
@@ -134,8 +135,8 @@ func (p *Proxy) Release() {
 	}
 }
 
-// Push writes b to all clients now. In the middle of a reply it breaks the protocol; InjectReply
-// inserts bytes at an exact position.
+// Push writes b to all clients now. If a client is receiving a reply at that moment, this breaks
+// the protocol. To insert bytes at an exact position, use InjectReply.
 func (p *Proxy) Push(b string) {
 	for _, l := range p.links() {
 		l.reply([]byte(b))
@@ -193,7 +194,7 @@ type link struct {
 	client, server net.Conn
 	ended          chan struct{} // closed when the link ends, which ends holds
 	end            sync.Once
-	writing        sync.Mutex // locked for writing to the client: replies, and the data of Push
+	writing        sync.Mutex // locked for writing to the client: for replies and for Push
 
 	// Guarded by p.mu.
 	marks []*mark // one for each of the proxy's rules, in their order
@@ -233,15 +234,15 @@ func (l *link) Close() error {
 
 func (l *link) endHolds() { l.end.Do(func() { close(l.ended) }) }
 
-// cut ends the connection; hard means with a reset. Without a reset the client receives all bytes
-// that have been sent to it, because its requests are still read: closing a socket with unread
-// bytes resets its connection.
+// cut ends the connection. If hard is set, it does so with a reset. Otherwise the client receives
+// all bytes that have been sent to it. For this, the proxy continues to read the client's requests,
+// because closing a socket with unread bytes resets its connection.
 func (l *link) cut(hard bool) {
 	l.silence(toServer)
 	l.silence(toClient)
 	l.endHolds()
 	if hard {
-		reset(l.client) // first: after the end of server, copyLoop would send FIN
+		reset(l.client) // first, because copyLoop sends FIN when the server's side has ended
 	}
 	l.server.Close()
 	closeWrite(l.client)
@@ -261,7 +262,7 @@ func (l *link) hold(r *proxyRule) {
 }
 
 // copyLoop forwards one direction until its source ends, and applies the rules. It ignores errors
-// of the destination, because the loop of the other direction detects them.
+// of the destination, because the copyLoop of the other direction detects them.
 func (l *link) copyLoop(dir direction, from net.Conn) {
 	piece := make([]byte, pieceSize)
 	for {
@@ -290,8 +291,8 @@ func (l *link) copyLoop(dir direction, from net.Conn) {
 	}
 }
 
-// arm starts the counts of the rules whose marker ends in p, before p is forwarded and the server
-// can answer it.
+// arm starts the count of each rule whose marker ends in p. It is called before p is forwarded,
+// because the server may then answer p at once.
 func (l *link) arm(p []byte) {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()
@@ -300,8 +301,10 @@ func (l *link) arm(p []byte) {
 	}
 }
 
-// next returns the first rule that applies within the next size bytes, and the number of bytes
-// before it. If there is none, it returns no rule and size. It counts the returned number of bytes.
+// next looks for a rule that applies within the next bytes; size is their number. It returns the
+// first such rule and the number of bytes before it applies. If there is no such rule, it returns
+// nil and size. It adds the returned number of bytes to the bytes counted so far. If the direction
+// is mute, it returns nil and 0.
 func (l *link) next(dir direction, size int) (rule *proxyRule, n int) {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()
@@ -346,17 +349,18 @@ func (l *link) reply(p []byte) {
 	_, _ = l.client.Write(p)
 }
 
-// A mark is the progress of a connection with a rule.
+// A mark is the progress of one connection toward one rule.
 type mark struct {
 	rule   *proxyRule
 	armed  bool  // the bytes of the connection are counted
-	done   bool  // the action is done; until then passed ≤ at
-	passed int64 // negative until the bytes up to the end of the marker have passed
-	// The end of the requests so far, which may contain the start of a marker: len(tail) < len(on)
+	done   bool  // the action is done; while it is not, passed ≤ at
+	passed int64 // bytes counted; negative before the end of the marker
+	// tail is the end of the requests so far. It may contain the start of a marker. len(tail) <
+	// len(on).
 	tail []byte
 }
 
-// arm searches the requests for the marker. p will be forwarded next.
+// arm searches the requests for the marker. The caller forwards p next.
 func (m *mark) arm(p []byte) {
 	if m.armed {
 		return

@@ -13,10 +13,11 @@ import (
 const MasterName = "mymaster"
 
 // sentinelTimings replace the sentinel's timings, in milliseconds, which are made for networks of
-// machines. While a master is down, a replica can replace it only if its INFO is no older than five
-// ping periods. The sentinel requests INFO each second, whatever the info-period is, so the ping
-// period must be more than a fifth of a second. The last two timings prevent "tilt", in which the
-// sentinel does nothing for half a minute because it was delayed for two seconds on a busy machine.
+// machines. While a master is down, a replica can replace it only if the replica's INFO is no older
+// than five ping periods. The sentinel requests INFO each second, whatever the info-period is. The
+// ping period must therefore be more than a fifth of a second. The last two timings prevent "tilt".
+// In tilt, the sentinel does nothing for half a minute, because it was delayed for two seconds on a
+// busy machine.
 var sentinelTimings = []any{
 	"SENTINEL", "DEBUG",
 	"info-period", 100, "ping-period", 500, "publish-period", 100, "ask-period", 100,
@@ -39,7 +40,7 @@ func StartSentinel(t testing.TB) *Sentinel {
 	s.server = start(t, config{sentinel: true, lines: []string{
 		fmt.Sprintf("sentinel monitor %s %s %d 1", MasterName, host, s.master.port),
 		fmt.Sprintf("sentinel down-after-milliseconds %s %d", MasterName, nodeTimeout),
-		// For twice this time after a failover the sentinel starts no other one.
+		// After a failover, the sentinel starts no other one for twice this time.
 		fmt.Sprintf("sentinel failover-timeout %s %d", MasterName, 2*nodeTimeout),
 	}})
 	s.server.Do(t, sentinelTimings...)
@@ -60,8 +61,8 @@ func (s *Sentinel) Addr() string { return s.server.Addr() }
 func (s *Sentinel) Master() *Server { return s.master }
 
 // Promote makes the sentinel promote the replica to master, and waits until the sentinel reports it
-// as the master. Both servers continue to run. The old master may be one that the sentinel cannot
-// reach.
+// as the master. Both servers continue to run. Promote works even if the sentinel cannot reach the
+// old master.
 func (s *Sentinel) Promote(t testing.TB) {
 	t.Helper()
 	await(t, "the sentinel to call the replica the master", func(ctx context.Context) error {
@@ -73,8 +74,8 @@ func (s *Sentinel) Promote(t testing.TB) {
 			return nil
 		}
 		// The error is INPROG during a failover, and NOGOODSLAVE as long as the sentinel knows too
-		// little about the replica. The sentinel may also begin a failover, find that out, and give
-		// up: then the command must be sent again.
+		// little about the replica. If the sentinel notices this only after it has begun a
+		// failover, it gives up. The command must then be sent again.
 		if _, err = s.server.do(ctx, "SENTINEL", "FAILOVER", MasterName); err == nil {
 			err = errors.New("it has begun")
 		}

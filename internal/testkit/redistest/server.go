@@ -6,8 +6,8 @@
 //   - [StartCluster] starts masters and replicas. Its slots can be moved, and its masters can be
 //     killed. [SharedCluster] returns a cluster that tests must not change.
 //   - [StartSentinel] starts a master, a replica and a sentinel that swaps them.
-//   - [Server.Proxy] returns a proxy for connections that are cut, held or extended at a given
-//     byte.
+//   - [Server.Proxy] returns a proxy that can cut or hold a connection, or insert bytes into it, at
+//     a given byte.
 //   - [StartHostile] starts a fake server that sends scripted bytes.
 //
 // All servers listen on the loopback interface only, keep nothing on disk, and are stopped when
@@ -39,15 +39,15 @@ import (
 type Server struct {
 	process
 	path string // path of the program
-	dir  string // the server's directory; removed if the server is a shared one
+	dir  string // the server's directory; a shared server's is removed
 	conf config
 	port int    // 0 if the server uses a Unix socket
 	bus  int    // the port for connections between the nodes of a cluster
 	id   string // the node's id in a cluster
 }
 
-// Start starts a server that is stopped when the test ends. If the test has failed by then, the end
-// of the server's log is shown.
+// Start starts a server that is stopped when the test ends. If the test has failed by then, it
+// shows the end of the server's log.
 func Start(t testing.TB, opts ...Option) *Server {
 	t.Helper()
 	return start(t, configure(opts))
@@ -84,8 +84,7 @@ func newServer(t testing.TB, dir string, c config) *Server {
 	return s
 }
 
-// startTries is the number of ports that are tried, one after the other, if other programs take
-// them first.
+// startTries is how many ports are tried, one after the other, if other programs take them first.
 const startTries = 5
 
 // errGaveUp reports that a server will not answer, perhaps because its port was taken in the
@@ -138,7 +137,7 @@ func (s *Server) launch() error {
 	err := poll(ctx, s.answers)
 	if err != nil {
 		if errors.Is(err, errGaveUp) {
-			s.end(0) // the server may be about to log the reason
+			s.end(0) // signal 0, because the server may be about to log the reason
 		} else {
 			s.Kill()
 		}
@@ -147,8 +146,8 @@ func (s *Server) launch() error {
 	return err
 }
 
-// answers checks that this server answers at its address: another program may have taken the port
-// first.
+// answers checks that this server answers at its address. It must check which server answers,
+// because another program may have taken the port first.
 func (s *Server) answers(ctx context.Context) error {
 	log := s.output(s.begun)
 	for _, words := range []string{"Address already in use", "FATAL CONFIG FILE ERROR", "Failed "} {
@@ -175,7 +174,7 @@ func (s *Server) Restart(t testing.TB) {
 	}
 }
 
-// Pause suspends the server: its connections stay open and nothing answers until Resume.
+// Pause suspends the server. Until Resume, its connections stay open and nothing answers.
 func (s *Server) Pause(t testing.TB) {
 	t.Helper()
 	if err := s.signal(pauseSignal); err != nil {
@@ -273,7 +272,7 @@ func (s *Server) awaitSync(t testing.TB) {
 
 func (s *Server) String() string { return filepath.Base(s.path) + " at " + s.Addr() }
 
-// show logs what the server writes from now on if t fails.
+// show logs what the server writes from now on, if t fails.
 func (s *Server) show(t testing.TB) {
 	from := s.written()
 	t.Cleanup(func() {
@@ -290,12 +289,12 @@ var shared struct {
 	cluster *Cluster
 }
 
-// Shared returns the server that all tests of a package share. The first call starts it, and it
-// dies with the test binary. It needs no goroutine and no file, so that [leaktest.Main] finds no
-// leak, and no test needs to stop it.
+// Shared returns the server that all tests of a package share. The first call starts the server,
+// and the server dies with the test binary. It needs no goroutine and no file. [leaktest.Main]
+// therefore finds no leak, and no test needs to stop it.
 //
 // Tests must use different keys and must not change the server's configuration. If t fails, it
-// shows what the server has logged meanwhile.
+// shows what the server has logged since the call of Shared.
 //
 // [leaktest.Main]: github.com/millrace-io/millrace/internal/testkit/leaktest.Main
 func Shared(t testing.TB) *Server {
@@ -307,18 +306,19 @@ func Shared(t testing.TB) *Server {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer os.RemoveAll(dir) // the server has read its configuration, and writes no files
+		defer os.RemoveAll(dir) // the server has read its configuration and writes no files
 		shared.server = newServer(t, dir, config{})
 	}
 	shared.server.show(t)
 	return shared.server
 }
 
-// timeout is the time limit for every operation, on a machine that is busy with other tests. Only a
-// failure waits that long.
+// timeout is the time limit for every operation, on a machine that is busy with other tests. An
+// operation takes that long only if it fails.
 const timeout = 30 * time.Second
 
-// poll calls f until it returns nil or errGaveUp, or ctx ends. It returns the last result of f.
+// poll calls f until f returns nil or errGaveUp, or until ctx ends. It returns the last result of
+// f.
 func poll(ctx context.Context, f func(ctx context.Context) error) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		err := f(ctx)
@@ -344,8 +344,8 @@ func await(t testing.TB, what string, f func(ctx context.Context) error) {
 }
 
 // tlsConfig returns a new configuration for a client that trusts the server, or nil if the server
-// does not use TLS. The server's name is set, so that the configuration is valid for the address of
-// a [Proxy] as well.
+// does not use TLS. It sets the server's name. Without that, the configuration would not be valid
+// for the address of a [Proxy].
 func (s *Server) tlsConfig() *tls.Config {
 	if !s.conf.tls {
 		return nil

@@ -20,8 +20,8 @@ type service struct {
 	ended    bool
 }
 
-// start calls serve with each connection, which serve owns, in a new goroutine. When the test ends,
-// everything in open is closed, and no goroutine is left.
+// start calls serve with each connection, in a new goroutine. serve owns the connection. When the
+// test ends, everything in open is closed, and no goroutine is left.
 func (s *service) start(t testing.TB, serve func(net.Conn)) {
 	t.Helper()
 	ln, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
@@ -53,7 +53,7 @@ func (s *service) start(t testing.TB, serve func(net.Conn)) {
 	})
 }
 
-// add arranges that c is closed when the test ends, or closes it at once if the test has ended.
+// add arranges that c is closed when the test ends. If the test has ended, add closes c at once.
 func (s *service) add(c io.Closer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
