@@ -56,5 +56,5 @@ func (h *Heap) Take() Slice {
 	return s
 }
 
-// Droppable returns true, because a Heap has no memory of its own that a Slice could hold.
+// Droppable returns true, because a Heap keeps no memory that a Slice could hold.
 func (h *Heap) Droppable() bool { return true }

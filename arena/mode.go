@@ -30,8 +30,8 @@ type Stats struct {
 	// they outgrew it.
 	Spills uint64
 
-	// SlotsInUse is the number of slots whose Slice is held; Slots is the number of slots. Each
-	// held Slice of the Pool's memory uses one.
+	// SlotsInUse is the number of slots with a held Slice; Slots is the number of slots. Each held
+	// Slice of the Pool's memory uses one.
 	SlotsInUse, Slots int
 
 	// LongestHeld is the number of frames taken since the frame that is held longest, modulo 2³².

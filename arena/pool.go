@@ -20,8 +20,8 @@ const defaultSlots = 8
 // memory. A frame after all frames that are held is in back mode, any other in front mode. If there
 // is no such gap, or no slot is free, the Pool allocates the frame on the heap (alloc mode), unless
 // it has [NoHeap]. The next frame is placed in the same way. So the Pool returns to its memory with
-// the first frame that fits, in whatever order the Slices are released. A frame that outgrows its
-// gap is moved to another.
+// the first frame that fits, in any order of release of the Slices. A frame that outgrows its gap
+// is moved to another.
 //
 // Slices keep a Pool's memory alive. A Pool needs no Close.
 type Pool struct {

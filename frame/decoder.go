@@ -132,8 +132,8 @@ func NewDecoder(r *millrace.Reader, f Format, opts ...Option) *Decoder {
 // copied, and frames that arrived in one block are appended as one piece.
 //
 // The error is io.EOF if the stream ends between two frames, and io.ErrUnexpectedEOF if it ends
-// inside one. On any error dst is unchanged. Next panics if the Format is a Sealed, whose frames
-// must be decrypted with NextInto.
+// inside one. On any error dst is unchanged. Next panics if the Format is a Sealed. Its frames must
+// be decrypted with NextInto.
 func (d *Decoder) Next(dst *millrace.Chain) (Header, error) {
 	if d.sealed != nil {
 		panic("frame: Next of a sealed format; it has NextInto")

@@ -18,7 +18,7 @@ type Format interface {
 	Parse(header []byte) (Header, error)
 }
 
-// An Encoding is a Format whose headers can also be written.
+// An Encoding is a Format that can also write headers.
 type Encoding interface {
 	Format
 	// AppendHeader appends the HeaderSize bytes of h to dst and returns the longer slice. It

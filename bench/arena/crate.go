@@ -27,7 +27,7 @@ type crate struct {
 	version string // version of the Rust compiler
 }
 
-// startCrate builds the program, whose source is in dir, and starts it. The caller must call Close.
+// startCrate builds the program from the source in dir, and starts it. The caller must call Close.
 func startCrate(ctx context.Context, dir string) (*crate, error) {
 	if _, err := exec.LookPath("cargo"); err != nil {
 		return nil, errNoCrate

@@ -82,7 +82,7 @@ func (b *Bare) Serve(l net.Listener) error {
 	}
 }
 
-// serve serves one viewer, in a goroutine of its own.
+// serve serves one viewer, in a new goroutine.
 func (b *Bare) serve(c net.Conn) {
 	defer c.Close()
 	req, err := http.ReadRequest(bufio.NewReader(c))

@@ -130,7 +130,7 @@ func (s *stream) publish(body io.Reader) error {
 	}
 }
 
-// send sends a tag to all viewers whose queue has room for it.
+// send sends a tag to all viewers that have room for it in their queue.
 func (s *stream) send(tag []byte) {
 	at, key := classify(tag)
 	s.mu.Lock()

@@ -198,7 +198,7 @@ func (s *Subscription) Read(n int) ([]byte, error) {
 // Close implements load.Subscription.
 func (s *Subscription) Close() error { return s.body.Close() }
 
-// A Server is an HTTP server whose streams are at URL/live/NAME, followed by Ending. It implements
+// A Server is an HTTP server with streams at URL/live/NAME, followed by Ending. It implements
 // load.Protocol.
 type Server struct{ URL, Ending string }
 

@@ -44,7 +44,7 @@ func garbage(packets, buffer int) sharing[[]byte] {
 	}
 }
 
-// refs reads each packet into a block of its own.
+// refs reads each packet into a separate block.
 func refs() sharing[millrace.Ref] {
 	src, pool := bufio.NewReader(reader.NewSource(1)), millrace.NewPool()
 	return sharing[millrace.Ref]{

@@ -118,7 +118,7 @@ func redisbufSetFromBuffer(s *site) (call, error) {
 		nil
 }
 
-// redisbufSetChain sets a chain whose blocks have the size that a Reader gives them under a flood.
+// redisbufSetChain sets a chain of blocks with the size that a Reader gives them under a flood.
 func redisbufSetChain(s *site) (call, error) {
 	const block = 64 << 10
 	chain, pool := new(millrace.Chain), millrace.NewPool()

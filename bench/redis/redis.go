@@ -6,7 +6,7 @@
 // case is measured, every contender must transfer the exact bytes of the value.
 //
 // Four clients do two tasks in thirteen ways. A second table, of small values next to large ones,
-// has a load of its own.
+// has its own load.
 package redis
 
 import (

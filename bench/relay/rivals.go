@@ -215,7 +215,7 @@ func (p patient) Watch(ctx context.Context, name string) (load.Subscription, err
 	}
 }
 
-// A begunSubscription is a subscription whose first arrival has already been read.
+// A begunSubscription is a subscription after its first arrival has been read.
 type begunSubscription struct {
 	load.Subscription
 	first load.Arrival

@@ -293,7 +293,7 @@ func (w *writer) setChunkSize(n int) error {
 	return nil
 }
 
-// control writes a protocol control message whose content is the number v.
+// control writes a protocol control message with the number v as its content.
 func (w *writer) control(kind byte, v uint32) error {
 	return w.message(csControl, kind, 0, 0, binary.BigEndian.AppendUint32(nil, v))
 }

@@ -46,7 +46,7 @@ const (
 const ChunkSize = 4096
 
 // defaultWindow is the number of bytes that may arrive before an acknowledgement, until the server
-// has announced a window of its own.
+// has announced its own window.
 const defaultWindow = 2_500_000
 
 // Server is an RTMP server as the target of a load. It implements load.Protocol. For viewers,
@@ -188,7 +188,7 @@ func handshake(w io.Writer, r io.Reader) error {
 	return nil
 }
 
-// A publication is a stream that is sent to the server. A goroutine of its own reads the server's
+// A publication is a stream that is sent to the server. Another goroutine reads the server's
 // messages, because pings must be answered.
 type publication struct {
 	c    *conn

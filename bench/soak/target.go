@@ -262,8 +262,8 @@ func (p *process) eachLine(f func(l logLine, text []byte)) {
 	}
 }
 
-// complaint returns an error with the first line since the last call in which the server reports a
-// mistake of its own.
+// complaint returns an error with the first line since the last call in which the server reports
+// its own mistake.
 func (p *process) complaint() (err error) {
 	p.eachLine(func(l logLine, text []byte) {
 		if err == nil && (l.Level == "ERROR" || bytes.HasPrefix(text, []byte("panic:")) ||

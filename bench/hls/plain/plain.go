@@ -32,7 +32,7 @@ const (
 	partTarget    = 200 * time.Millisecond
 	segmentTarget = 2 * time.Second // a segment ends at the first keyframe at or after this time
 	window        = 7               // number of listed segments, gohlslib's default
-	partSegments  = 2               // complete segments whose parts are listed, as in gohlslib
+	partSegments  = 2               // complete segments listed with their parts, as in gohlslib
 )
 
 // A Server accepts FLV streams with video at POST /live/NAME and serves them at GET

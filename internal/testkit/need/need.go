@@ -75,7 +75,7 @@ func Missing(t testing.TB, what string) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {
 		t.Fatal("needs " + what)
-		return // reached only with a fake TB, whose Fatal returns
+		return // reached only if tb is a fake: its Fatal returns
 	}
 	record(t.Name() + ": needs " + what + "\n")
 	t.Skip("needs " + what)

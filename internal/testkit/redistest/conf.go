@@ -47,7 +47,7 @@ type Option func(*config)
 // config is the result of the options.
 type config struct {
 	password string
-	lines    []string // lines for redis.conf, after those of this package; the last line applies
+	lines    []string // lines for redis.conf, after this package's lines; the last line applies
 	tls      bool
 	unix     bool
 	cluster  bool
@@ -76,7 +76,7 @@ func UnixSocket() Option {
 	return func(c *config) { c.unix = true }
 }
 
-// Config adds lines to redis.conf. They come last and override those of this package.
+// Config adds lines to redis.conf. They come last, so they override this package's lines.
 func Config(lines ...string) Option {
 	return func(c *config) { c.lines = append(c.lines, lines...) }
 }

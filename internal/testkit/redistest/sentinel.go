@@ -14,17 +14,17 @@ const MasterName = "mymaster"
 
 // sentinelTimings replace the sentinel's timings, in milliseconds, which are made for networks of
 // machines. While a master is down, a replica can replace it only if the replica's INFO is no older
-// than five ping periods. The sentinel requests INFO each second, whatever the info-period is. The
-// ping period must therefore be more than a fifth of a second. The last two timings prevent "tilt".
-// In tilt, the sentinel does nothing for half a minute, because it was delayed for two seconds on a
-// busy machine.
+// than five ping periods. The sentinel requests INFO each second, regardless of the info-period.
+// The ping period must therefore be more than a fifth of a second. The last two timings prevent
+// "tilt". In tilt, the sentinel does nothing for half a minute, because it was delayed for two
+// seconds on a busy machine.
 var sentinelTimings = []any{
 	"SENTINEL", "DEBUG",
 	"info-period", 100, "ping-period", 500, "publish-period", 100, "ask-period", 100,
 	"min-link-reconnect-period", 100, "tilt-trigger", 60000, "tilt-period", 1000,
 }
 
-// Sentinel is a sentinel with its own master and replica. It is a quorum by itself.
+// Sentinel is a sentinel with its own master and replica. It alone is a quorum.
 type Sentinel struct {
 	server          *Server
 	master, replica *Server
