@@ -6,12 +6,12 @@ import (
 )
 
 // Codec is the coding of a tag's payload. Its value is the codec's FourCC in enhanced RTMP, even if
-// the tag has the classic number. For a codec without a FourCC it is the classic number with a mark
-// that no FourCC has.
+// the tag has the codec's classic number. If the codec has no FourCC, the value is the classic
+// number with a mark that no FourCC has.
 type Codec uint32
 
-// Codecs, by FourCC, that Millrace's packages handle. A Decoder returns tags with any other codec
-// as well.
+// The codecs that Millrace's packages handle, by FourCC. A Decoder also returns tags with other
+// codecs.
 const (
 	AVC  Codec = 'a'<<24 | 'v'<<16 | 'c'<<8 | '1' // H.264
 	HEVC Codec = 'h'<<24 | 'v'<<16 | 'c'<<8 | '1' // H.265, also by the unofficial classic number 12
@@ -70,7 +70,8 @@ var codecNames = map[Codec]string{
 	classicAudio | 7: "G.711 A-law", classicAudio | 8: "G.711 mu-law", classicAudio | 11: "Speex",
 }
 
-// String returns the codec's usual name, or else its FourCC in quotes or its classic number.
+// String returns the codec's usual name. If it has none, String returns its FourCC in quotes, or
+// its classic number.
 func (c Codec) String() string {
 	if name, ok := codecNames[c]; ok {
 		return name

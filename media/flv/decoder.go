@@ -8,14 +8,14 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// defaultMaxTag is the largest tag data, in bytes, that a Decoder accepts by default: half of the
-// maximum of the size field. A keyframe of 8 MiB would be two seconds of a 32 Mbit/s stream.
+// defaultMaxTag is the largest tag data, in bytes, that a Decoder accepts by default. It is half of
+// the maximum of the size field. A keyframe of 8 MiB would be two seconds of a 32 Mbit/s stream.
 const defaultMaxTag = 8 << 20
 
 // Option changes how a Decoder reads. Options panic if a value is out of range.
 type Option func(*Decoder)
 
-// MaxTag sets the largest tag data that is accepted, in bytes, from 1 to MaxData. For a tag that
+// MaxTag sets the largest tag data that is accepted, in bytes, from 1 to MaxData. If a tag
 // announces more, Next returns a *LimitError before the data arrives, and the stream ends. The
 // default is 8 MiB.
 func MaxTag(n int) Option {
@@ -27,7 +27,7 @@ func MaxTag(n int) Option {
 
 // Decoder splits an FLV stream into tags. It belongs to one goroutine at a time.
 //
-// It does not use frame.Decoder, because FLV is more than frames with a header: the stream has a
+// It does not use frame.Decoder, because FLV has more than frames with a header. The stream has a
 // header, too, and each tag repeats its size at its end.
 type Decoder struct {
 	r      *millrace.Reader
@@ -40,9 +40,9 @@ type Decoder struct {
 	head   [tagHeaderSize + peekSize]byte
 }
 
-// NewDecoder returns a Decoder that reads from r. It borrows r while in use. It holds nothing
-// between calls, so there is nothing to close, and r is positioned after the last tag that Next
-// returned.
+// NewDecoder returns a Decoder that reads from r. It borrows r while in use. The Decoder holds
+// nothing between calls and need not be closed. After each call of Next, the position of r is after
+// the returned tag.
 func NewDecoder(r *millrace.Reader, opts ...Option) *Decoder {
 	d := &Decoder{r: r, maxTag: defaultMaxTag}
 	for _, opt := range opts {
@@ -51,17 +51,17 @@ func NewDecoder(r *millrace.Reader, opts ...Option) *Decoder {
 	return d
 }
 
-// Next appends the next tag, from its header to the previous-tag-size at its end, to dst, which
-// owns it from then on. Nothing is copied, and tags that arrived in one block are appended as one
-// piece.
+// Next appends the next tag to dst, which then owns it. The tag includes its header, and the
+// previous-tag-size at its end. Nothing is copied. If a tag has arrived in one block, it is
+// appended as one piece.
 //
-// The error is io.EOF if the stream ends between two tags, io.ErrUnexpectedEOF if it ends inside
-// one, a *LimitError for a tag above the limit, and a *PrevTagSizeError for a wrong
-// previous-tag-size (0 is wrong, too, because players treat it as damage). On any error dst is
-// unchanged.
+// If the stream ends between two tags, the error is io.EOF. If it ends inside a tag, the error is
+// io.ErrUnexpectedEOF. For a tag above the limit, it is a *LimitError. For a wrong
+// previous-tag-size, it is a *PrevTagSizeError. A previous-tag-size of 0 is wrong, too, because
+// players treat it as damage. On any error dst is unchanged.
 //
-// A fault in the stream is final. After an error of the source, such as a deadline, nothing is
-// lost, even inside a tag: call Next again.
+// A fault in the stream is final. An error of the source, such as a deadline, is not. Nothing is
+// lost then, even inside a tag, and the caller may call Next again.
 func (d *Decoder) Next(dst *millrace.Chain) (Tag, error) {
 	if d.err != nil {
 		return Tag{}, d.err

@@ -1,7 +1,7 @@
 // Package flv splits a Flash Video stream into tags, and builds tags, without copying their bodies.
 //
 // A [Decoder] reads from a [millrace.Reader]. Each call of [Decoder.Next] appends one whole tag to
-// a chain, unchanged and by reference, and returns a small [Tag] with the facts that a relay needs:
+// a chain, unchanged and by reference. It returns a small [Tag] with the facts that a relay needs:
 // whether a viewer can start at the tag, whether the tag is a header that later tags need, and its
 // time.
 //
@@ -12,14 +12,15 @@
 //	└────────┴──────────┴──────────┴─────┴──────────┴─────────────────┴────────────┘
 //	├─────────────── 11-byte header ────────────────┤  ↑ Tag.Payload: where the codec's bytes begin
 //
-// Packages for other containers of the same streams use [Type], [Packet] and [Tag] in tag.go,
-// [Codec] in codec.go, and the headers of enhanced RTMP in enhanced.go. A tag's time is its
+// Packages for other containers also use parts of this package: [Type], [Packet] and [Tag] in
+// tag.go, [Codec] in codec.go, and the headers of enhanced RTMP in enhanced.go. A tag's time is its
 // decoding time in milliseconds, which wraps. media/mp4/codec.go parses the AVC, HEVC and AAC
 // sequence headers.
 //
-// The Decoder reads headers and the first few bytes of the data. The rest is only referenced.
+// The Decoder reads headers and the first few bytes of the data. It does not read the rest, but
+// only appends references to it.
 //
 // A Decoder has no timeout. To limit the time of a tag, including the pause before it, set the
 // connection's read deadline before each call of Next. After an error of the connection nothing is
-// lost: the caller ends the stream, or calls Next again.
+// lost. The caller ends the stream, or calls Next again.
 package flv

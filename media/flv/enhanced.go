@@ -8,7 +8,7 @@ import "encoding/binary"
 // exAudio is the audio format that announces an enhanced audio header.
 const exAudio = 9
 
-// Packet types of both enhanced headers; a few numbers differ between audio and video.
+// Packet types of both enhanced headers. A few numbers mean different types for audio and video.
 const (
 	exSequenceStart = 0
 	exCodedFrames   = 1
@@ -28,14 +28,16 @@ const (
 	manyTracksCodecs = 2 // each track has its own FourCC
 )
 
-// exHeader parses the common part of audio and video: ModEx extensions, multitrack and FourCC. p
-// begins after the first byte, kind is the packet type of the first byte. It returns the packet
-// type, the codec, and the offset of the codec's bytes. ok is false if p is too short.
+// exHeader parses the part that is common to audio and video: ModEx extensions, multitrack and
+// FourCC. p begins after the first byte. kind is the packet type in the first byte. exHeader
+// returns the packet type, the codec, and the offset of the codec's bytes. ok is false if p is too
+// short.
 func (t *Tag) exHeader(p []byte, kind, tracks byte) (packet byte, codec Codec, at int, ok bool) {
 	at = 1
 	for kind == exModEx {
-		// size-1 in one byte, or 255 and then size-1 in two bytes; that many bytes of data; then
-		// extension type and the next packet type.
+		// An extension begins with size-1 in one byte, or with 255 and then size-1 in two bytes.
+		// Then follow size bytes of data. The last byte has the extension type and the next packet
+		// type.
 		if len(p) < 1 {
 			return 0, 0, 0, false
 		}
@@ -79,9 +81,9 @@ func (t *Tag) exHeader(p []byte, kind, tracks byte) (packet byte, codec Codec, a
 	return kind, Codec(binary.BigEndian.Uint32(p)), at + 4, true
 }
 
-// AppendTracks appends the numbers of the tracks in the tag, in order, to dst: one number, 0,
-// unless Multitrack is set. A damaged list ends with the last whole track. AppendTracks borrows
-// tag, which must be the whole tag.
+// AppendTracks appends the numbers of the tracks in the tag to dst, in order. Unless Multitrack is
+// set, that is one number, 0. If the list of tracks is damaged, AppendTracks stops after the last
+// whole track. It borrows tag, which must be the whole tag.
 func (t Tag) AppendTracks(dst []byte, tag []byte) []byte {
 	if !t.Multitrack || t.Payload == 0 {
 		return append(dst, 0)
@@ -110,7 +112,7 @@ func (t Tag) AppendTracks(dst []byte, tag []byte) []byte {
 
 func (t *Tag) parseExVideo(p []byte) {
 	frame, kind := p[0]>>4&7, p[0]&0x0f
-	// A command is one byte and has no FourCC.
+	// A command has one byte of data and no FourCC.
 	if frame == frameCommand && kind != exMetadata {
 		t.setPacket(PacketCommand, 0, 1)
 		return
@@ -144,8 +146,8 @@ func (t *Tag) parseExVideo(p []byte) {
 		beginsKey(codec, p[at:]))
 }
 
-// beginsKey reports whether p, which may be truncated, begins like the data of a keyframe. It
-// recognizes the keyframes of senders that omit the frame type, as gortmplib does.
+// beginsKey reports whether p begins like the data of a keyframe. p may be truncated. Some senders
+// omit the frame type, as gortmplib does, and beginsKey recognizes their keyframes.
 func beginsKey(c Codec, p []byte) bool {
 	switch c {
 	case AVC, HEVC:
@@ -169,8 +171,8 @@ func beginsKey(c Codec, p []byte) bool {
 		}
 		return len(p) > 0 && p[0]>>3&0xf == 1 // a sequence header
 	case vp9:
-		// After the marker and the profile: show_existing_frame, and then the frame type, which is
-		// 0 for a keyframe. Profile 3 has one bit more.
+		// After the marker and the profile come show_existing_frame and the frame type, which is 0
+		// for a keyframe. Profile 3 has one bit more.
 		if len(p) > 0 && p[0]>>6 == 2 {
 			bits := p[0] << 4
 			if p[0]>>4&3 == 3 {

@@ -28,8 +28,8 @@ type Header struct {
 	HasVideo bool
 }
 
-// Sniff reports whether p begins like an FLV stream. p must have at least 4 bytes; Sniff checks 9
-// if p has them. It borrows p.
+// Sniff reports whether p begins like an FLV stream. p must have at least 4 bytes. If it has 9,
+// Sniff checks all 9. It borrows p.
 func Sniff(p []byte) bool {
 	if len(p) < 4 || string(p[:3]) != "FLV" || p[3] != 1 {
 		return false
@@ -41,8 +41,8 @@ func Sniff(p []byte) bool {
 	return off >= headerSize && off <= maxHeader
 }
 
-// AppendHeader appends 13 bytes to dst, which owns them from then on: an FLV header and the
-// previous-tag-size of 0 that follows it.
+// AppendHeader appends an FLV header and the previous-tag-size of 0 that follows it, 13 bytes in
+// total, to dst. dst then owns them.
 func AppendHeader(dst *millrace.Chain, h Header) {
 	b := [headerSize + trailerSize]byte{'F', 'L', 'V', 1, 0, 0, 0, 0, headerSize}
 	if h.HasAudio {
@@ -54,9 +54,9 @@ func AppendHeader(dst *millrace.Chain, h Header) {
 	dst.AppendCopy(b[:])
 }
 
-// Header reads the stream's header and the previous-tag-size after it. Later calls return the same
-// header again. Next calls Header first. The error is io.EOF for an empty stream, [ErrNotFLV], or
-// as for Next.
+// Header reads the stream's header and the previous-tag-size after it. Next calls it first. Later
+// calls return the same header again. If the stream is empty, the error is io.EOF. If it is not
+// FLV, the error is [ErrNotFLV]. Other errors are as for Next.
 func (d *Decoder) Header() (Header, error) {
 	if d.began || d.err != nil {
 		return d.header, d.err
@@ -79,8 +79,8 @@ func (d *Decoder) Header() (Header, error) {
 		return Header{}, d.fail(&LimitError{What: "header", Have: int64(off), Limit: maxHeader})
 	}
 	h := Header{HasAudio: p[4]&flagAudio != 0, HasVideo: p[4]&flagVideo != 0}
-	// The first previous-tag-size should be 0. Some writers use another value, and players ignore
-	// it.
+	// The first previous-tag-size should be 0. Some writers use another value. It is accepted,
+	// because players ignore it.
 	if err := d.r.ReadChain(&d.tag, int(off)+trailerSize); err != nil {
 		return Header{}, noEOF(err)
 	}
@@ -100,7 +100,8 @@ func headerError(p []byte, err error) error {
 	return io.ErrUnexpectedEOF
 }
 
-// noEOF turns io.EOF, which means that the stream ended between two tags, into io.ErrUnexpectedEOF.
+// noEOF turns io.EOF into io.ErrUnexpectedEOF, because io.EOF would mean that the stream ended
+// between two tags.
 func noEOF(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

@@ -5,7 +5,7 @@ import "strconv"
 // tagHeaderSize is the size of the header before a tag's data.
 const tagHeaderSize = 11
 
-// MaxData is the largest size of a tag's data in bytes: the size field has 24 bits.
+// MaxData is the largest size of a tag's data in bytes. The size field has 24 bits.
 const MaxData = 1<<24 - 1
 
 // Type is the type of a tag.
@@ -52,13 +52,15 @@ const (
 type Tag struct {
 	Type   Type
 	Packet Packet
-	// A keyframe: decoding can start here. Never set for a sequence header or a command.
+	// The tag is a keyframe, so decoding can start here. Key is never set for a sequence header or
+	// a command.
 	Key            bool
 	SequenceHeader bool // Packet is PacketSequenceHeader
 	Metadata       bool // script data named onMetaData
-	// enhanced: the payload is a list of tracks; Codec is 0 unless all tracks have the same.
+	// Enhanced: the payload is a list of tracks. Codec is then 0, unless all tracks have the same
+	// codec.
 	Multitrack bool
-	// enhanced: number of the first track in the list; 0, the default track, for all other tags.
+	// Enhanced: number of the first track in the list. All other tags have 0, the default track.
 	Track           byte
 	Encrypted       bool   // the filter bit is set
 	Codec           Codec  // 0 when Packet is PacketNone
@@ -66,8 +68,8 @@ type Tag struct {
 	Timestamp       uint32 // decoding time in ms; wraps after 49.7 days
 	StreamID        uint32 // 24 bits, 0 in a file
 	CompositionTime int32  // ms from decoding to display, if the codec has such a time
-	// Offset in the tag of the codec's bytes, which end 4 bytes before the tag does; 0 if not
-	// known.
+	// Offset of the codec's bytes in the tag; 0 if it is not known. These bytes end 4 bytes before
+	// the tag does.
 	Payload int
 }
 
@@ -86,8 +88,8 @@ func parseTagHeader(p []byte) Tag {
 	}
 }
 
-// peekSize is the number of bytes of a tag's data that parseData reads: enough for every codec's
-// header, with one extension of the enhanced format, and for the name onMetaData.
+// peekSize is how many bytes of a tag's data parseData reads. That is enough for every codec's
+// header with one extension of the enhanced format, and for the name onMetaData.
 const peekSize = 24
 
 // parseData fills t from p, the first peekSize bytes of the data, or all of the data if it is

@@ -1,8 +1,8 @@
 // Package hls keeps the newest part of a live stream as HLS: parts, segments and the playlists that
 // list them. It copies no media. It implements draft-pantos-hls-rfc8216bis.
 //
-// A [Window] takes the MP4 fragments that package mp4 makes. Several fragments form a part, the
-// parts up to a keyframe form a segment, and the newest segments form the window.
+// A [Window] takes the MP4 fragments that package mp4 makes. A part consists of several fragments.
+// A segment consists of the parts up to a keyframe. The window consists of the newest segments.
 //
 //	Init        EXT-X-MAP    1z-i0.mp4
 //	Add ─┐
@@ -12,10 +12,10 @@
 //	Add ─┴───── EXT-X-PART   1z-70.1.m4s ─┘
 //	Add         EXT-X-PRELOAD-HINT   1z-71.0.m4s   not complete yet
 //
-// A segment is one [millrace.Chain] of the fragments' own blocks, and a part is a range of it. An
-// [Object] names an init segment, a segment or a part: by the epoch (the number of the publication,
-// in base 36), the media sequence number and the index of the part. The bytes of an object never
-// change.
+// A segment is one [millrace.Chain] of the fragments' own blocks, and a part is a range of that
+// Chain. An [Object] names an init segment, a segment or a part. The name has the epoch (the number
+// of the publication, in base 36), the media sequence number, and for a part its index. The bytes
+// of an object never change.
 //
 // A Window has no clock and never blocks. Its methods report when the playlist has changed, and
 // [Window.Status] reports whether a request can be answered.

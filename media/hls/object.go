@@ -23,8 +23,8 @@ type Object struct {
 	Part  int    // index in the segment; 0 for an object that is not a part
 }
 
-// String returns the object's name, the last element of the path of its URL. It is empty if o has
-// no valid kind.
+// String returns the object's name, which is the last element of the path of its URL. If o has no
+// valid kind, String returns "".
 func (o Object) String() string {
 	if o.Kind < KindInit || o.Kind > KindPart {
 		return ""
@@ -49,8 +49,8 @@ func (o Object) appendName(dst []byte) []byte {
 	return append(dst, ".m4s"...)
 }
 
-// ParseObject returns the object with the given name. ok is false unless String returns name for
-// the object, so that each object has only one name.
+// ParseObject returns the object with the given name. ok is false if String returns another name
+// for that object. Each object therefore has only one name.
 func ParseObject(name string) (o Object, ok bool) {
 	var epoch, msn, index string
 	epoch, msn, ok = strings.Cut(name, "-")

@@ -2,9 +2,9 @@ package hls
 
 import "strconv"
 
-// AppendPlaylist appends the media playlist to dst. If skip is set and there are segments further
-// from the end than six times Target, it appends a delta update: an EXT-X-SKIP in place of those
-// segments. Before the first Init, the playlist promises no part.
+// AppendPlaylist appends the media playlist to dst. If skip is set, and some segments are further
+// from the end than six times Target, it appends a delta update, which has an EXT-X-SKIP in place
+// of those segments. Before the first Init, the playlist promises no part.
 func (w *Window) AppendPlaylist(dst []byte, skip bool) []byte {
 	listed := w.segs[w.listed:]
 	first := w.open
@@ -66,8 +66,8 @@ func (w *Window) AppendPlaylist(dst []byte, skip bool) []byte {
 	return append(dst, "\"\n"...)
 }
 
-// firstDiscontinuity returns the discontinuity sequence number before the first segment. The
-// DISCONTINUITY of the first segment comes after it.
+// firstDiscontinuity returns the discontinuity sequence number before the first segment. If the
+// first segment has a DISCONTINUITY, that one is not counted.
 func (w *Window) firstDiscontinuity(first *segment) uint64 {
 	switch {
 	case first == w.open && first.empty():
@@ -124,8 +124,8 @@ func appendSeconds(dst []byte, ms int64) []byte {
 	return append(dst, '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10))
 }
 
-// Variant describes a media playlist for a multivariant playlist. Fields that are zero are omitted,
-// except Bandwidth, which a playlist must have.
+// Variant describes a media playlist for a multivariant playlist. Fields that are zero are omitted.
+// The exception is Bandwidth, which a playlist must have.
 type Variant struct {
 	URI string // of the media playlist, without line breaks
 	// As in RFC 6381, separated by commas, without quotes: see mp4.

@@ -21,9 +21,10 @@ var (
 	errPartial = errors.New("hls: _HLS_part without _HLS_msn")
 )
 
-// ParseReload parses a query. blocking reports whether the query names a segment or part that the
-// request may have to wait for; see [Window.Status]. Values of _HLS_skip other than YES and v2 are
-// ignored. A request with an error should be answered with 400 Bad Request.
+// ParseReload parses a query. blocking is true if the query names a segment or part, so that the
+// request may have to wait for it; see [Window.Status]. Values of _HLS_skip other than YES and v2
+// are ignored. If ParseReload returns an error, the request should be answered with 400 Bad
+// Request.
 func ParseReload(q url.Values) (r Reload, blocking bool, err error) {
 	r.Part = -1
 	skip := q.Get("_HLS_skip")
@@ -46,8 +47,8 @@ func ParseReload(q url.Values) (r Reload, blocking bool, err error) {
 	return r, blocking, nil
 }
 
-// number returns the value of a key, which must be a decimal integer. For a value above limit it
-// returns limit, which is too far ahead.
+// number returns the value of a key, which must be a decimal integer. If the value is above limit,
+// number returns limit, which is too far ahead in any case.
 func number(q url.Values, key string, limit uint64) (n uint64, ok bool, err error) {
 	values := q[key]
 	if len(values) == 0 {
@@ -60,7 +61,7 @@ func number(q url.Values, key string, limit uint64) (n uint64, ok bool, err erro
 	return min(n, limit), true, nil
 }
 
-// Status is the way to answer a request that names a segment or part.
+// Status says how to answer a request that names a segment or part.
 type Status uint8
 
 // The answers to such a request.
@@ -70,8 +71,8 @@ const (
 	TooFar               // it is too far ahead to wait for: 400 Bad Request
 )
 
-// Status returns the status of r. A part after the last one of a segment means the first part of
-// the next segment. Every request is Ready when the stream has ended.
+// Status returns the status of r. If r names a part after the last one of its segment, it means the
+// first part of the next segment. When the stream has ended, every request is Ready.
 func (w *Window) Status(r Reload) Status {
 	msn, next := w.Next()
 	switch {
@@ -92,7 +93,7 @@ func (w *Window) Status(r Reload) Status {
 	if r.MSN == msn && r.Part >= 0 && r.Part < next {
 		return Ready
 	}
-	// The distance of r.Part from the last part, at least.
+	// How far r.Part is after the last part, at least.
 	ahead := r.Part + 1
 	if r.MSN == msn {
 		ahead -= next
@@ -103,8 +104,8 @@ func (w *Window) Status(r Reload) Status {
 	return Wait
 }
 
-// partLimit returns the Advance Part Limit, a number of parts: those of three seconds, at least
-// three.
+// partLimit returns the Advance Part Limit, as a number of parts. The limit is three seconds of
+// parts, but at least three parts.
 func (w *Window) partLimit() int {
 	return max(3, int((3*time.Second+w.config.Part-1)/w.config.Part))
 }

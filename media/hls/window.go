@@ -16,46 +16,49 @@ const (
 	maxNumber   = 1 << 52 // players in JavaScript keep numbers as float64
 )
 
-// Estimates of the memory of a segment and of a part in addition to their media, and the minimum
-// size that a fragment is counted with, because it may keep a whole block in use. They count
-// towards MaxBytes, which thereby also limits the number of tiny segments and fragments.
+// segmentCost and partCost estimate the memory of a segment and of a part in addition to their
+// media. fragmentCost is the minimum size that a fragment is counted with, because a fragment may
+// keep a whole block in use. All three count towards MaxBytes. MaxBytes therefore also limits the
+// number of tiny segments and fragments.
 const (
 	segmentCost  = 512
 	partCost     = 32
 	fragmentCost = 4 << 10
 )
 
-// Config determines how a stream is cut into segments and parts. It does not change during the life
+// Config determines how a stream is cut into segments and parts. It must not change during the life
 // of a Window, because players rely on it.
 type Config struct {
 	Epoch uint64 // the publication; the first element of every object's name
 
-	// FirstMSN is the media sequence number of the first segment, and FirstDiscontinuity its
-	// discontinuity sequence number. For a Window that replaces an earlier one at the same address,
-	// set them to the earlier Window's Next and Discontinuity, and call Break first.
+	// FirstMSN is the media sequence number of the first segment, and FirstDiscontinuity is its
+	// discontinuity sequence number. If a Window replaces an earlier one at the same address, set
+	// them to the results of the earlier Window's Next and Discontinuity, and call Break first.
 	FirstMSN, FirstDiscontinuity uint64
 
 	// Past lists the segments of an earlier Window at the same address, up to the segment before
-	// FirstMSN. The playlist begins with these segments, which are stored elsewhere, and continues
-	// with a DISCONTINUITY. Target and Part should be the same as in that Window.
-	// FirstDiscontinuity is not used if Past is set.
+	// FirstMSN. These segments are stored elsewhere. The playlist begins with them, and continues
+	// with a DISCONTINUITY. Target and Part should be the same as in the earlier Window. If Past is
+	// set, FirstDiscontinuity is not used.
 	Past []Listed
 
 	// Target is TARGETDURATION, in whole seconds. A segment is at most half a second longer.
 	Target time.Duration
 
 	// Part is PART-TARGET, the longest duration of a part, in whole milliseconds. The HLS rules
-	// require at least 85 % of it, except for parts with a keyframe and at the end of a segment.
-	// Parts comply if Part is a multiple of the fragments' duration, or a millisecond more if their
-	// times are rounded. If durations vary, the longest one should be 15 % of Part.
+	// require that a part lasts at least 85 % of it, except for parts with a keyframe and at the
+	// end of a segment. Parts comply if Part is a multiple of the fragments' duration. If the
+	// fragments' times are rounded, Part should be a millisecond more. If their durations vary, the
+	// longest one should be 15 % of Part.
 	Part time.Duration
 
 	Segment time.Duration // a segment ends at the first keyframe after this duration
-	// Number of segments in the playlist; it has more if they last less than three times Target.
+	// Number of segments in the playlist. If these last less than three times Target, the playlist
+	// has more.
 	Segments int
 
-	// MaxBytes limits the memory of the Window. Above it the oldest segments are dropped, even if
-	// they are in the playlist. The open segment ends when it reaches half of MaxBytes.
+	// MaxBytes limits the memory of the Window. If it is exceeded, the oldest segments are dropped,
+	// even if they are in the playlist. The open segment ends when it reaches half of MaxBytes.
 	MaxBytes int64
 }
 
@@ -124,8 +127,8 @@ type Fragment struct {
 	Key      bool // a viewer can begin at this fragment
 
 	// KeyNext announces that the next fragment will have Key set, so that the segment can end with
-	// this fragment. Without KeyNext the segment ends when the next fragment is added, and the
-	// playlist has then promised a part that will not exist.
+	// this fragment. Without KeyNext, the segment ends only when the next fragment is added. By
+	// then the playlist has promised a part that will not exist.
 	KeyNext bool
 
 	Time time.Time // wall clock time of the first sample; the zero Time if it is not known
@@ -147,15 +150,16 @@ type Window struct {
 	longest time.Duration // limit as a time.Duration
 
 	inits []initSegment
-	// Complete segments: first those that have left the playlist, then those in it.
+	// Complete segments. Those that have left the playlist come first, followed by those in the
+	// playlist.
 	segs   []*segment
 	listed int      // number of segments that have left the playlist
 	past   int      // number of segments that belong to an earlier Window
 	open   *segment // the segment that is currently filled
 	free   *segment // a dropped segment, kept for the reuse of its memory; or nil
 
-	// Duration of the latest segment that begins with a keyframe, in ms, as an estimate for the
-	// next one.
+	// Duration of the latest segment that begins with a keyframe, in ms. It is an estimate for the
+	// next segment.
 	expected int64
 
 	discontinuity        uint64 // discontinuity sequence number of the newest segment
@@ -196,7 +200,8 @@ type segment struct {
 	playlist  time.Duration // duration of the longest playlist that listed the segment
 }
 
-// part is a part of a segment: the fragments from the end of the previous part to its own end.
+// part is a part of a segment. It has the fragments from the end of the previous part to its own
+// end.
 type part struct {
 	end         int   // end, in bytes from the start of the segment
 	duration    int64 // in ms
@@ -216,8 +221,8 @@ func NewWindow(c Config) (*Window, error) {
 	return w, nil
 }
 
-// remember puts the newest segments of an earlier Window at the start of the playlist, as many as
-// half of MaxBytes allows.
+// remember puts the newest segments of an earlier Window at the start of the playlist. Their number
+// is limited by half of MaxBytes.
 func (w *Window) remember(past []Listed) {
 	w.config.Past = nil
 	for _, s := range past[max(0, len(past)-int(w.config.MaxBytes/2/segmentCost)):] {
@@ -231,8 +236,8 @@ func (w *Window) remember(past []Listed) {
 	w.unlist()
 }
 
-// Listed returns the complete segments of the playlist, for the Past of a Window that continues
-// this playlist.
+// Listed returns the complete segments of the playlist. A Window that continues this playlist gets
+// them as Past.
 func (w *Window) Listed() []Listed {
 	var list []Listed
 	for _, s := range w.segs[w.listed:] {
@@ -243,8 +248,9 @@ func (w *Window) Listed() []Listed {
 	return list
 }
 
-// Opening describes the open segment, or the next one, with the duration of its listed parts. A
-// later Window that continues without this segment lists it as a Gap.
+// Opening describes the open segment, or the next one if none is open, with the duration of its
+// listed parts. A later Window may continue without this segment. It then lists the segment as a
+// Gap.
 func (w *Window) Opening() Listed {
 	s := w.open
 	if !s.empty() {
@@ -260,12 +266,12 @@ func (w *Window) Opening() Listed {
 	return l
 }
 
-// round returns d in milliseconds. Durations in playlists are differences of rounded times, so that
-// their sums have no rounding error.
+// round returns d in milliseconds. The durations in playlists are differences of rounded times.
+// Their sums therefore have no rounding error.
 func round(d time.Duration) int64 { return d.Round(time.Millisecond).Milliseconds() }
 
 // Init sets the init segment of the fragments that follow. It takes ownership of body. If there are
-// fragments already, it ends the segment, and the next segment begins with a DISCONTINUITY and a
+// fragments already, Init ends the segment, and the next segment begins with a DISCONTINUITY and a
 // new MAP. Init reports whether the playlist has changed.
 func (w *Window) Init(body *millrace.Chain) (news bool) {
 	defer body.Release()
@@ -288,16 +294,16 @@ func (w *Window) Init(body *millrace.Chain) (news bool) {
 	return w.trim() || news
 }
 
-// Break announces that the next fragment does not continue the previous one: the segment ends, and
-// the next one begins with a DISCONTINUITY. It reports whether the playlist has changed.
+// Break announces that the next fragment does not continue the previous one. The segment ends, and
+// the next one begins with a DISCONTINUITY. Break reports whether the playlist has changed.
 func (w *Window) Break() (news bool) {
 	news = w.Flush()
 	w.pendingDiscontinuity = w.pendingDiscontinuity || !w.ended
 	return news
 }
 
-// Flush completes the open part and the open segment. It reports whether the playlist has changed.
-// Call it when no fragment arrives for a while.
+// Flush completes the open part and the open segment. The caller uses it when no fragment arrives
+// for a while. Flush reports whether the playlist has changed.
 func (w *Window) Flush() (news bool) {
 	if w.ended || w.open.empty() {
 		return false
@@ -307,9 +313,9 @@ func (w *Window) Flush() (news bool) {
 	return true
 }
 
-// End ends the stream: it does the work of Flush, and adds ENDLIST to the playlist. It reports
+// End ends the stream. It does what Flush does, and adds ENDLIST to the playlist. It reports
 // whether the playlist has changed, which is true only the first time. From then on the Window
-// releases and ignores fragments.
+// ignores fragments and releases them.
 func (w *Window) End() (news bool) {
 	if w.ended {
 		return false
@@ -319,18 +325,20 @@ func (w *Window) End() (news bool) {
 	return true
 }
 
-// Add adds a fragment. It takes ownership of body. It reports whether the playlist has changed:
-// there is a new part or segment, or a segment was dropped because of MaxBytes. A fragment before
-// the first Init is ignored and released.
+// Add adds a fragment. It takes ownership of body. It returns true if the playlist has changed,
+// because there is a new part or segment, or because a segment was dropped to keep MaxBytes. A
+// fragment before the first Init is ignored and released.
 //
 // A part ends when another fragment of the same duration would make it longer than Part. It may end
-// earlier, so that all parts of a segment of the previous segment's duration have similar lengths.
-// A part with less than 85 % of Part and no keyframe continues, in case a shorter fragment follows.
+// earlier, so that the parts of a segment have similar lengths if the segment lasts as long as the
+// previous one. If a part has less than 85 % of Part and no keyframe, it does not end yet, because
+// a shorter fragment may follow.
 //
-// A segment ends at the first keyframe after Segment, or at an earlier keyframe if another GOP like
-// the last would exceed Target. If no keyframe arrives in time, it ends without one, and the
-// segment after it ends at the first keyframe. A fragment longer than Part is a segment without
-// parts. A fragment longer than Target is listed with the longest duration that Target allows.
+// A segment ends at the first keyframe after Segment. It ends at an earlier keyframe if another GOP
+// like the last one would exceed Target. If no keyframe arrives in time, it ends without one, and
+// the segment after it ends at the first keyframe. If a fragment is longer than Part, it becomes a
+// segment without parts. If it is longer than Target, it is listed with the longest duration that
+// Target allows.
 func (w *Window) Add(f Fragment, body *millrace.Chain) (news bool) {
 	defer body.Release()
 	if w.ended || len(w.inits) == 0 || body.Len() == 0 {
@@ -370,9 +378,10 @@ func (w *Window) Add(f Fragment, body *millrace.Chain) (news bool) {
 	return w.trim() || news
 }
 
-// even reports whether a part ends at its present duration of have ms, and not at next ms, so that
-// the parts up to the expected end of the segment have about the same duration. Otherwise the last
-// part may be so short that hls.js takes it for a hole.
+// even reports whether a part should end now, when it lasts have ms, and not after another
+// fragment, when it would last next ms. The aim is that all parts up to the expected end of the
+// segment last about equally long. Otherwise the last part may be so short that hls.js mistakes it
+// for a hole.
 func (w *Window) even(have, next int64) bool {
 	rest := w.expected - w.open.partStart
 	if rest <= have || 100*have < 85*w.part {
@@ -382,7 +391,7 @@ func (w *Window) even(have, next int64) bool {
 	return 2*rest <= parts*(have+next)
 }
 
-// endsAtKey reports whether the open segment ends if a keyframe follows.
+// endsAtKey reports whether the open segment would end if a keyframe followed.
 func (w *Window) endsAtKey() bool {
 	s := w.open
 	group := s.duration - s.lastKey
@@ -410,7 +419,8 @@ func (w *Window) charge(n int64) {
 
 func (s *segment) empty() bool { return s.body.Len() == 0 }
 
-// closePart completes the open part, if it has a fragment. It reports whether it did.
+// closePart completes the open part and returns true. If the open part has no fragment, closePart
+// returns false.
 func (w *Window) closePart() bool {
 	s := w.open
 	if s.whole || s.body.Len() == s.partOffset(len(s.parts)) {
@@ -447,8 +457,8 @@ func (w *Window) closeSegment() {
 	w.unlist()
 }
 
-// unlist removes the oldest segments from the playlist until Segments remain, but keeps at least
-// three times Target.
+// unlist removes the oldest segments from the playlist until Segments remain. It stops earlier if
+// the rest would last less than three times Target.
 func (w *Window) unlist() {
 	total := w.listedFor()
 	for len(w.segs)-w.listed > w.config.Segments &&
@@ -461,10 +471,10 @@ func (w *Window) unlist() {
 	}
 }
 
-// Shorten limits the playlist, from now on, to the segments of three times Target, however large
-// Segments is. It also lowers MaxBytes to maxBytes if MaxBytes is larger. A segment that leaves the
-// playlist is kept for as long as players may request it. Shorten reports whether the playlist has
-// changed.
+// Shorten limits the playlist, from now on, to the newest segments that last three times Target
+// together, even if Segments is larger. If MaxBytes is larger than maxBytes, Shorten also lowers it
+// to maxBytes. A segment that leaves the playlist is kept as long as players may request it.
+// Shorten reports whether the playlist has changed.
 func (w *Window) Shorten(maxBytes int64) (news bool) {
 	before := w.listed
 	w.config.Segments, w.config.MaxBytes = 1, min(w.config.MaxBytes, max(maxBytes, minMaxBytes))
@@ -489,8 +499,9 @@ func (w *Window) target() int64 { return w.config.Target.Milliseconds() }
 // extinf returns the segment's duration in ms.
 func (s *segment) extinf() int64 { return round(s.duration) }
 
-// trim drops expired segments, the oldest segments if there are too many bytes, and the init
-// segments that no segment needs. It reports whether it has dropped a segment of the playlist.
+// trim drops segments that have expired. If there are too many bytes, it also drops the oldest
+// segments. Then it drops the init segments that no segment needs. It returns true if it has
+// dropped a segment of the playlist.
 func (w *Window) trim() (news bool) {
 	for len(w.segs) > 0 && (w.bytes > w.config.MaxBytes || w.listed > 0 && w.expired(w.segs[0])) {
 		news = news || w.listed == 0
@@ -510,10 +521,11 @@ func (w *Window) trim() (news bool) {
 	return news
 }
 
-// expired reports whether players no longer need a segment that has left the playlist. A segment is
-// kept, from the time when it was listed, for its own duration plus that of the longest playlist
-// that listed it. Its parts are kept for three times Target after they have left the playlist. They
-// leave it when three times Target follow, or up to one fragment later.
+// expired reports whether players no longer need a segment that has left the playlist. Two rules
+// apply, and the longer time counts. From the time when it was listed, a segment is kept for its
+// own duration plus that of the longest playlist that listed it. Its parts are kept for three times
+// Target after they have left the playlist. They leave it when three times Target follow, or up to
+// one fragment later.
 func (w *Window) expired(s *segment) bool {
 	return w.clock-s.completed >= max(s.duration+s.playlist, 6*w.config.Target+w.longest)
 }
@@ -531,8 +543,8 @@ func (w *Window) drop() {
 	w.free = s
 }
 
-// Next returns the number of the open segment and the index of its next part, which PRELOAD-HINT
-// names.
+// Next returns the number of the open segment, and the index of its next part. PRELOAD-HINT names
+// that part.
 func (w *Window) Next() (msn uint64, part int) { return w.open.msn, len(w.open.parts) }
 
 // Discontinuity returns the discontinuity sequence number of the open segment.
@@ -543,13 +555,13 @@ func (w *Window) Discontinuity() uint64 {
 	return w.discontinuity
 }
 
-// Bytes returns the size of the Window's memory: at least 4 KiB for each fragment, and half a KiB
-// for each segment.
+// Bytes returns the size of the Window's memory. It counts at least 4 KiB for each fragment, and
+// half a KiB for each segment.
 func (w *Window) Bytes() int64 { return w.bytes }
 
-// Bandwidth returns the bits per second of the segments in the playlist, without Past: the peak
-// over any consecutive segments of about Target, and the average. Both are 0 if there are no
-// segments.
+// Bandwidth returns the bits per second of the segments in the playlist, without Past. peak is the
+// highest value for consecutive segments that last about Target together, and average is the value
+// for all. Both are 0 if there are no segments.
 func (w *Window) Bandwidth() (peak, average int64) {
 	listed := w.segs[max(w.listed, w.past):]
 	var bytes int64
@@ -581,9 +593,9 @@ func rate(bytes int64, d time.Duration) int64 {
 	return int64(float64(8*bytes) / d.Seconds())
 }
 
-// Append adds shares of an object's bytes at the end of dst, which owns them. It reports whether
-// the Window holds the object: an init segment, a complete segment, or a complete part. If it does
-// not, dst is unchanged.
+// Append adds shares of an object's bytes at the end of dst, which then owns them. It returns true
+// if the Window holds the object, which may be an init segment, a complete segment, or a complete
+// part. Otherwise dst is unchanged.
 func (w *Window) Append(dst *millrace.Chain, o Object) bool {
 	if o.Epoch != w.config.Epoch {
 		return false

@@ -2,7 +2,8 @@ package mp4
 
 import "encoding/binary"
 
-// boxes builds nested boxes in memory: a size of 4 bytes, a type of 4 letters, and the content.
+// boxes builds nested boxes in memory. A box has a size of 4 bytes, a type of 4 letters, and the
+// content.
 type boxes struct{ b []byte }
 
 // begin opens a box and returns its offset, for end.

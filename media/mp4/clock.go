@@ -1,57 +1,60 @@
 package mp4
 
 const (
-	// maxBack is the longest time by which a frame may be behind the newest frame of its track and
-	// still belong to the same round. Decoding times do not go back, but encoders round them, and
-	// some correct their clock by a few frames.
+	// maxBack is how far a frame may be behind the newest frame of its track and still belong to
+	// the same round; see clock. Decoding times should not go back at all. But encoders round them,
+	// and some encoders correct their clock by a few frames.
 	maxBack = 500 // ms
 
-	// maxLeap is the longest time by which a frame may be ahead of its due time without being held
+	// maxLeap is how far a frame may be ahead of its due time. If it is further ahead, it is held
 	// until other frames confirm its time.
 	maxLeap = 300 // ms
 
-	// maxPause is the longest time by which a frame may be ahead of its due time and still belong
-	// to the same round, if the time of its arrival is not known.
+	// maxPause is how far a frame may be ahead of its due time and still belong to the same round.
+	// It applies if the time of the frame's arrival is not known.
 	maxPause = 60_000 // ms
 
-	// leapLasts is the time for which successive frames must continue from a leap before the leap
-	// counts. Runs of stray frames are shorter.
+	// leapLasts is how long successive frames must continue from a leap before the clock accepts
+	// the leap. Runs of stray frames are shorter.
 	leapLasts = 1000 // ms
 
-	// confirming is the minimum number of successive frames that confirm a leap.
+	// confirming is how many successive frames are needed to confirm a leap.
 	confirming = 3
 
 	// maxHeld limits the held frames of a track. It is more than leapLasts at 60 frames a second.
-	// When it is reached, the newest row of successive frames counts.
+	// When the limit is reached, the newest frames that follow one another are accepted.
 	maxHeld = 64
 
-	// maxStep is the longest time by which a frame may be ahead of the previous frame and still
-	// belong to the same row.
+	// maxStep is how far a frame may be ahead of the previous frame and still count as following
+	// it.
 	maxStep = 10_000 // ms
 
-	// maxAlone is the longest time by which audio may be ahead of the video in the same fragment.
+	// maxAlone is how far audio may be ahead of the video in the same fragment.
 	maxAlone = 65 // ms
 
-	// slowStep is the time between video frames above which audio is not sent with them: less than
-	// 23 frames a second. After one such step the track counts as slow for slowFrames frames.
+	// slowStep is the time between two video frames above which audio is not sent together with the
+	// video. Video with less than 23 frames a second is above it. After one such step, the track
+	// counts as slow for slowFrames frames.
 	slowStep   = 45 // ms
 	slowFrames = 128
 )
 
 // A clock turns FLV's 32-bit milliseconds into the stream's time, which does not wrap, go back or
-// leap.
+// leap. A leap is a timestamp that is too far from the time at which the frame is due: more than
+// maxLeap after it, or more than maxBack before it.
 //
-// A frame with a leap in time is held until the next frames explain the leap. If they continue from
-// the frames before it, the held frames were strays, and get times between their neighbours. If
-// they continue from the leap for leapLasts, the clock leaps, too. A leap ahead counts earlier if
-// that much time has passed when the frame arrives, by the wall clock or by the frames of the other
-// track. Holding a frame also delays the frame before the leap, because its duration is not known
-// earlier.
+// A frame with a leap is held until the next frames explain the leap. If they continue from the
+// frames before it, the held frames were strays, and get times between their neighbours. If they
+// continue from the leap for leapLasts, the clock leaps, too. A leap ahead is accepted earlier if
+// that much time has really passed when the frame arrives, by the wall clock or by the frames of
+// the other track. While a frame is held, the frame before the leap has to wait, too, because its
+// duration is not known yet.
 //
-// When a publisher starts over, or leaps further than time has passed, a new round begins. It
+// A new round begins when a publisher starts over, or leaps further than time has passed. It
 // follows the previous round without a pause. Each track detects the new round from its own frames,
-// because audio and video may be any distance apart, so one track may enter a round before the
-// other. A round has one offset for both tracks, so that audio and video keep their distance.
+// because the timestamps of audio and video may be any distance apart. One track may therefore
+// enter a round before the other. Both tracks have the same offset in a round, so that audio and
+// video keep their distance.
 type clock struct {
 	first        int64 // the stream's time of the first frame
 	early        int64 // largest difference of a frame's time in the stream and its arrival
@@ -74,8 +77,8 @@ type pace struct {
 	held  []arrival // frames that have no time in the stream yet, oldest first
 }
 
-// An arrival is a frame that has arrived: its FLV time, and its time of arrival, both in ms by the
-// wall clock and as the reach of the other track.
+// An arrival is a frame that has arrived. It has the frame's FLV time in ms, and two measures of
+// the time of arrival in ms: the wall clock, and the reach of the other track.
 type arrival struct {
 	ts        uint32
 	wall, met int64
@@ -92,22 +95,22 @@ func (c *clock) other(p *pace) *pace {
 	return &c.audio
 }
 
-// reach returns the time that the track has covered, including the held frames.
+// reach returns the time that the track has covered. It includes the held frames.
 func (p *pace) reach() int64 { return p.gone + int64(len(p.held))*min(p.step, maxBack) }
 
-// before returns the stream's time of the track's newest frame at the arrival of a.
+// before returns the stream's time that the track's newest frame had when a arrived.
 func (p *pace) before(a arrival) int64 { return p.now + a.met - p.reach() }
 
 // waited returns the time that the other track has covered since the newest frame of p.
 func (c *clock) waited(p *pace) int64 { return max(c.other(p).reach()-p.met, 0) }
 
-// restart notes that the publisher may have started over: a leap of the next frames counts as soon
-// as they are confirming frames in a row.
+// restart records that the publisher may have started over. If the next frames have a leap, it is
+// then accepted as soon as confirming frames follow one another.
 func (c *clock) restart() { c.video.fresh, c.audio.fresh = true, true }
 
-// add processes the newest frame of track p. ts is its time, length the duration of the frame
-// before it, and wall its time of arrival, all in ms. wall is 0 if it is not known. add appends the
-// stream's times of the frames whose time is now known to times, oldest first.
+// add processes the newest frame of track p. ts is its time, length is the duration of the frame
+// before it, and wall is its time of arrival, all in ms. wall is 0 if it is not known. add appends
+// to times the stream's times of all frames whose time is now known, oldest first.
 func (c *clock) add(times []int64, p *pace, ts uint32, length, wall int64) []int64 {
 	p.held = append(p.held, arrival{ts, wall, c.other(p).reach()})
 	n := len(p.held)
@@ -126,8 +129,8 @@ func (c *clock) add(times []int64, p *pace, ts uint32, length, wall int64) []int
 	return c.settle(times, p, n-row, length)
 }
 
-// flush appends the times of the held frames of track p. Frames that do not continue the stream are
-// strays, unless full is set, which means that no more frames can be held.
+// flush appends the times of the held frames of track p. full means that no more frames can be
+// held. Unless full is set, frames that do not continue the stream are treated as strays.
 func (c *clock) flush(times []int64, p *pace, length int64, full bool) []int64 {
 	switch n, row := len(p.held), p.row(); {
 	case n == 0:
@@ -142,8 +145,8 @@ func (c *clock) flush(times []int64, p *pace, length int64, full bool) []int64 {
 	}
 }
 
-// fitting returns the index of the oldest of the newest held frames that all continue the stream,
-// as far as is known now.
+// fitting looks for the newest held frames that all continue the stream, as far as is known now. It
+// returns the index of the oldest of these.
 func (c *clock) fitting(p *pace, length int64) int {
 	head := len(p.held)
 	for head > 0 && !(p.sole && head == 1) && c.fits(p, head-1, length) {
@@ -152,13 +155,14 @@ func (c *clock) fitting(p *pace, length int64) int {
 	return head
 }
 
-// due returns the expected time of a frame of p if n frames between it and the newest one have no
-// time yet.
+// due returns the time at which a frame of p is expected. Between it and the newest frame that has
+// a time, there are n frames without one.
 func (p *pace) due(a arrival, n int, length int64) int64 {
 	return p.now + max(a.met-p.met, int64(n)*length)
 }
 
-// since returns the time from the newest frame of p to a, by the wall clock or by the other track.
+// since returns the time from the newest frame of p to a. It is measured by the wall clock or by
+// the other track.
 func (p *pace) since(a arrival) int64 {
 	since := max(a.met-p.met, 0)
 	if a.wall != 0 && p.wall != 0 {
@@ -167,8 +171,8 @@ func (p *pace) since(a arrival) int64 {
 	return since
 }
 
-// earliest returns the earliest time of a frame that belongs to the round of p and follows n frames
-// without a time.
+// earliest returns the earliest time that a frame may have if it belongs to the round of p. The
+// frame follows n frames without a time.
 func (p *pace) earliest(a arrival, n int, length int64) int64 {
 	late := int64(n) * length
 	if a.wall != 0 && p.wall != 0 {
@@ -177,8 +181,8 @@ func (p *pace) earliest(a arrival, n int, length int64) int64 {
 	return p.now + late - maxBack
 }
 
-// latest returns the latest time of such a frame, according to the time that has passed, as far as
-// it is known.
+// latest returns the latest time that such a frame may have. The limit is the time that has passed,
+// as far as it is known.
 func (c *clock) latest(p *pace, a arrival, n int, length int64) int64 {
 	latest := p.now + max(p.step+int64(n)*length, p.since(a))
 	if other := c.other(p); other.round == p.round {
@@ -187,9 +191,9 @@ func (c *clock) latest(p *pace, a arrival, n int, length int64) int64 {
 	return latest + maxLeap
 }
 
-// fits reports whether the held frame i continues from the newest frame of its track, or from that
-// of the other track if that is in a later round. Audio may arrive in bursts, so the time that has
-// passed is sufficient evidence only for video.
+// fits reports whether the held frame i continues from the newest frame of its track. If the other
+// track is in a later round, the frame may also continue from the newest frame of that track. For
+// audio, it is not enough that the time has passed, because audio may arrive in bursts.
 func (c *clock) fits(p *pace, i int, length int64) bool {
 	a := p.held[i]
 	own, late := p.continued(a.ts), p.step+int64(i)*length
@@ -203,8 +207,8 @@ func (c *clock) fits(p *pace, i int, length int64) bool {
 	return p.round < other.round && distance(other.continued(a.ts), p.due(a, i, length)) <= maxLeap
 }
 
-// confirmed reports whether the newest held frames, row of them in a row, show that the clock has
-// leapt.
+// confirmed reports whether the newest held frames show that the clock has leapt. row is how many
+// of them follow one another.
 func (c *clock) confirmed(p *pace, row int, length int64) bool {
 	n := len(p.held)
 	first, last := p.held[n-row], p.held[n-1]
@@ -217,7 +221,7 @@ func (c *clock) confirmed(p *pace, row int, length int64) bool {
 	return int64(int32(last.ts-first.ts)) >= leapLasts
 }
 
-// row returns the number of the newest held frames that follow one another.
+// row returns how many of the newest held frames follow one another.
 func (p *pace) row() int {
 	n := len(p.held)
 	row := min(n, 1)
@@ -230,8 +234,8 @@ func (p *pace) row() int {
 	return row
 }
 
-// settle appends the times of all held frames. The frames from held[head] on continue the stream,
-// and the earlier ones are strays.
+// settle appends the times of all held frames. The frames from held[head] on continue the stream.
+// The earlier held frames are strays.
 func (c *clock) settle(times []int64, p *pace, head int, length int64) []int64 {
 	held := p.held
 	strays := held[:head]
@@ -275,19 +279,19 @@ func (c *clock) settle(times []int64, p *pace, head int, length int64) []int64 {
 	return times
 }
 
-// firstIsStray reports whether the first frame of a track is the stray, because the two frames
-// after it follow one another.
+// firstIsStray reports whether the first frame of a track is a stray. It is one if only the two
+// frames after it follow one another.
 func firstIsStray(first, second, third uint32) bool {
 	step, next := int32(second-first), int32(third-second)
 	return step < 0 || int64(step) > 2*int64(next)
 }
 
-// at returns the stream's time of a frame of track p. The time may be up to maxBack before p.now. n
-// strays precede the frame.
+// at returns the stream's time of a frame of track p. The time may be before p.now by up to
+// maxBack. n is the number of strays before the frame.
 //
-// While the tracks are in different rounds, a tag may fit into both: a late tag of the old round,
-// or a tag of a track that was silent when the new round began. It belongs to the round that puts
-// it nearer to its track's due time.
+// While the tracks are in different rounds, a tag may fit into both rounds. It may be a late tag of
+// the old round, or a tag of a track that was silent when the new round began. It belongs to the
+// round that places it nearer to the due time of its track.
 func (c *clock) at(p *pace, a arrival, n int, length int64) int64 {
 	other := c.other(p)
 	begins := p.round == 0
@@ -321,24 +325,24 @@ func (c *clock) at(p *pace, a arrival, n int, length int64) int64 {
 	case joins:
 		at = theirs
 		if overlap := p.now + length - at; !begins && overlap > 0 {
-			// The other track ended earlier in the old round: the new round begins later by that
-			// difference for both.
+			// The other track ended earlier in the old round. For both tracks, the new round
+			// therefore begins later by the difference.
 			at += overlap
 			other.now += overlap
 		}
 		p.round = other.round
 	case begun && distance(own, other.before(a)) <= maxLeap && p.gone < leapLasts:
-		// The first frames of the track were strays, as the other track shows: both tracks continue
-		// from the position of this frame.
+		// The other track shows that the first frames of this track were strays. Both tracks
+		// continue from the position of this frame.
 		at = p.now + int64(n+1)*length
 		other.now += at - own
 	default:
-		// Directly after the last tag, or near the other track if that has continued alone for
-		// longer than interleaving explains.
+		// The round begins directly after the last tag. If the other track has continued alone for
+		// longer than interleaving explains, it begins near the other track instead.
 		at = max(p.now+int64(n+1)*length, due-maxBack)
 		if len(other.held) > 0 && !other.sole {
-			// The other track has leapt, too: the round begins at the end of the track that ends
-			// later.
+			// The other track has leapt, too. The round therefore begins at the end of the track
+			// that ends later.
 			overlap := other.now + other.step + 1 - (at + int64(int32(other.held[0].ts-a.ts)))
 			at += max(0, min(overlap, leapLasts))
 		}

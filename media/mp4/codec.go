@@ -30,7 +30,8 @@ type config struct {
 const (
 	// videoScale is the time scale of FLV: whole milliseconds.
 	videoScale = 1000
-	// videoStep is the duration, in ms, of a video frame without neighbours: 25 frames a second.
+	// videoStep is the duration, in ms, of a video frame whose neighbours are not known. It assumes
+	// 25 frames a second.
 	videoStep = 40
 )
 
@@ -72,7 +73,7 @@ func carried(t flv.Type, c flv.Codec) bool {
 }
 
 // parseAVC parses an AVCDecoderConfigurationRecord into c. It copies the record into the avcC box.
-// It returns a description of the fault of the record, or "".
+// If the record has a fault, it returns a description of the fault, and otherwise "".
 func parseAVC(c *config) string {
 	p := c.record
 	if len(p) < 8 {
@@ -191,8 +192,8 @@ func readCrop(b *bitReader) (crop [4]uint64) {
 	return crop
 }
 
-// cropUnits returns the number of luma samples in one unit of the margins, which is the number of
-// luma samples per chroma sample.
+// cropUnits returns how many luma samples one unit of the margins has. This is the number of luma
+// samples per chroma sample.
 func cropUnits(chroma uint32, planes bool) (x, y uint64) {
 	switch {
 	case planes || chroma == 0 || chroma == 3:
@@ -224,8 +225,8 @@ var sampleShapes = [...][2]uint16{
 	{64, 33}, {160, 99}, {4, 3}, {3, 2}, {2, 1},
 }
 
-// readAspect reads the pixel aspect ratio, the first field of the usability information. An unknown
-// ratio is treated as square.
+// readAspect reads the pixel aspect ratio, which is the first field of the usability information.
+// If the ratio is unknown, it counts as square.
 func (c *config) readAspect(b *bitReader) {
 	if !b.flag() {
 		return
@@ -250,13 +251,13 @@ const (
 	hevcSuffixSEI = 40
 )
 
-// parseHEVC parses an HEVCDecoderConfigurationRecord into c. It returns a description of the fault
-// of the record, or "".
+// parseHEVC parses an HEVCDecoderConfigurationRecord into c. If the record has a fault, it returns
+// a description of the fault, and otherwise "".
 //
-// For the sample entry hvc1, all parameter sets are in the record, in complete arrays in the order
-// of their types (ISO/IEC 14496-15, 8.3.3.1.2 and 8.4.1). Encoders often set the completeness flag
-// to 0, or use another order, so the record is written anew. If a type of parameter sets is not in
-// the record, these sets are in the frames, and the sample entry is hev1.
+// The sample entry hvc1 requires that all parameter sets are in the record, in complete arrays in
+// the order of their types (ISO/IEC 14496-15, 8.3.3.1.2 and 8.4.1). Encoders often set the
+// completeness flag to 0, or use another order. The record is therefore written anew. If the record
+// lacks a type of parameter sets, these sets are in the frames, and the sample entry is hev1.
 func parseHEVC(c *config) string {
 	const head = 22 // bytes before the number of arrays
 	p := c.record
@@ -347,8 +348,8 @@ var aacRates = [...]uint32{96000, 88200, 64000, 48000, 44100, 32000, 24000, 2205
 
 // Audio object types that change the layout of the rest.
 const (
-	// Spectral band replication: the sampling rate that follows is the core's, half of the output
-	// rate.
+	// Spectral band replication. The sampling rate that follows is that of the core, which is half
+	// of the output rate.
 	aacSBR = 5
 	aacLD  = 23 // low delay: 512 samples per frame
 	aacPS  = 29 // parametric stereo on top of SBR
@@ -356,9 +357,9 @@ const (
 )
 
 // parseAAC parses rate, channels and frame length from an AudioSpecificConfig into c. It copies the
-// record into the esds box. It returns a description of the fault of the record, or "". It refuses
-// channel configurations that browsers do not know, because one such track makes the whole file
-// unreadable.
+// record into the esds box. If the record has a fault, it returns a description of the fault, and
+// otherwise "". It also refuses channel configurations that browsers do not know, because one such
+// track makes the whole file unreadable.
 func parseAAC(c *config) string {
 	b := &bitReader{p: c.record}
 	kind := aacKind(b)
@@ -400,7 +401,7 @@ func aacKind(b *bitReader) uint32 {
 	return 32 + b.u(6)
 }
 
-// aacRate reads a sampling rate. It returns 0 for a number without a rate.
+// aacRate reads a sampling rate. If the number that it reads stands for no rate, it returns 0.
 func aacRate(b *bitReader) uint32 {
 	n := b.u(4)
 	if n == 15 {
@@ -412,8 +413,8 @@ func aacRate(b *bitReader) uint32 {
 	return 0
 }
 
-// bitReader reads numbers of any number of bits, most significant first. Reading past the end
-// returns zeros and sets short.
+// bitReader reads numbers of any number of bits, most significant first. If it reads past the end,
+// it returns zeros and sets short.
 type bitReader struct {
 	p     []byte
 	at    int // position in bits
@@ -445,7 +446,7 @@ func (b *bitReader) skip(n int) {
 	}
 }
 
-// ue reads an unsigned Exp-Golomb number: n zeros, a one, n bits.
+// ue reads an unsigned Exp-Golomb number, which consists of n zeros, a one, and n bits.
 func (b *bitReader) ue() uint32 {
 	zeros := 0
 	for !b.flag() {
@@ -466,8 +467,8 @@ func (b *bitReader) se() int32 {
 	return -int32(v >> 1)
 }
 
-// unescape removes the emulation prevention bytes of a NAL unit: in 00 00 03 the 03 is not data. It
-// borrows nal.
+// unescape removes the emulation prevention bytes of a NAL unit. In the bytes 00 00 03, the 03 is
+// such a byte, and not data. unescape borrows nal.
 func unescape(nal []byte) []byte {
 	out := make([]byte, 0, len(nal))
 	zeros := 0

@@ -28,9 +28,9 @@ func (e *CodecError) Error() string {
 	return fmt.Sprintf("mp4: %s is not carried: video is AVC or HEVC, audio is AAC", e.Codec)
 }
 
-// ConfigError reports a sequence header that is ignored because it is invalid, or because browsers
-// could not read it. The Muxer keeps the previous sequence header, or continues without the track
-// if there is none.
+// ConfigError reports a sequence header that is ignored, because it is invalid or browsers could
+// not read it. The Muxer keeps the previous sequence header. If there is none, it continues without
+// the track.
 type ConfigError struct {
 	Codec flv.Codec
 	Why   string

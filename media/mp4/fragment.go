@@ -15,9 +15,10 @@ const (
 	runAudio   = 0x001 | 0x03<<8 // trun: offset; duration and size
 )
 
-// A FragmentInfo describes a fragment, as far as its head (the moof box) does.
+// A FragmentInfo describes a fragment. It has what the fragment's head (the moof box) says.
 type FragmentInfo struct {
-	// Size in bytes of the head, including the 8 that begin the mdat, and of the whole fragment.
+	// Size in bytes of the head, and of the whole fragment. The head includes the 8 bytes that
+	// begin the mdat.
 	Head, Size int
 	// Decoding times of the video, or of the audio if the fragment has no video.
 	Start, End time.Duration
@@ -29,9 +30,9 @@ type FragmentInfo struct {
 	Key        bool          // it begins with a keyframe, or has the audio of a movie without video
 }
 
-// newFragmentInfo describes a fragment with a run of each track. It does not set the sizes and the
-// number of the fragment. One of the runs may have no samples. hasVideo reports whether the movie
-// has video.
+// newFragmentInfo describes a fragment that has a run of each track. One of the runs may have no
+// samples. hasVideo reports whether the movie has video. The caller sets the sizes and the number
+// of the fragment.
 func newFragmentInfo(video, sound run, hasVideo bool) (f FragmentInfo) {
 	f.Pictures, f.Sounds = video.samples, sound.samples
 	switch {
@@ -48,9 +49,9 @@ func newFragmentInfo(video, sound run, hasVideo bool) (f FragmentInfo) {
 	return f
 }
 
-// lastKey returns the index of the last keyframe among the complete samples, if a fragment must end
-// before that keyframe, or 0. If there are just two samples and both are keyframes, it returns 0,
-// because neither waits for the other.
+// lastKey returns the index of the last keyframe among the complete samples if a fragment must end
+// before that keyframe. Otherwise it returns 0. It also returns 0 if there are just two samples and
+// both are keyframes, because neither waits for the other.
 func (m *Muxer) lastKey() int {
 	done := m.video.done
 	for i := len(done) - 1; i > 0; i-- {
@@ -65,8 +66,9 @@ func (m *Muxer) lastKey() int {
 }
 
 // emit appends a fragment of complete samples to dst, if there are any. If all is set, the fragment
-// has all of them. Otherwise it ends before the last keyframe. Audio without video that arrives
-// steadily is then split into short fragments, because HLS cuts parts of a steady length from them.
+// has all of them. Otherwise it ends before the last keyframe. If audio arrives steadily without
+// video, it is then split into short fragments, because HLS cuts parts of a steady length from
+// them.
 func (m *Muxer) emit(dst *millrace.Chain, all bool) Fragment {
 	videos, sounds := len(m.video.done), len(m.audio.done)
 	if !all {
@@ -105,8 +107,8 @@ func (m *Muxer) emit(dst *millrace.Chain, all bool) Fragment {
 	return f
 }
 
-// describe returns the FragmentInfo for the head that buildHead has built for this many video and
-// audio samples.
+// describe returns the FragmentInfo for a head that buildHead has built for these numbers of video
+// and audio samples.
 func (m *Muxer) describe(videos, sounds int) FragmentInfo {
 	f := newFragmentInfo(m.video.run(videos), m.audio.run(sounds), m.sent[0] != nil)
 	f.Head, f.Sequence = len(m.head.b), m.sequence
@@ -125,9 +127,9 @@ func (t *track) run(n int) run {
 		end: toTime(last.at+int64(last.duration), scale)}
 }
 
-// piece returns the number of complete video and audio samples, of the given numbers, that make a
-// fragment. Even if many frames have waited, a fragment is one video frame and its audio, because
-// HLS cuts parts of a steady length from fragments.
+// piece returns how many samples the next fragment has. videos and sounds are the numbers of
+// complete video and audio samples. Even if many frames have waited, a fragment is one video frame
+// and its audio, because HLS cuts parts of a steady length from fragments.
 func (m *Muxer) piece(videos, sounds int) (v, s int) {
 	switch {
 	case videos == 0 && m.videoConfig() == nil:
@@ -195,8 +197,8 @@ func (m *Muxer) buildHead(videos, sounds int) {
 		audio = w.run(&m.audio, sounds, runAudio)
 	}
 	w.end(moof)
-	// The data, first video and then audio, begins after the moof and the 8 bytes of the mdat's
-	// header.
+	// The data begins after the moof and the 8 bytes of the mdat's header. Video comes before
+	// audio.
 	data := len(w.b) + 8
 	videoBytes, soundBytes := bytesOf(m.video.done[:videos]), bytesOf(m.audio.done[:sounds])
 	if video > 0 {

@@ -5,14 +5,14 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// AppendInit appends the init segment (ftyp and moov) of the last fragment to dst, which owns it
-// from then on. Before the first fragment it returns ErrNoInit and leaves dst unchanged.
+// AppendInit appends the init segment (ftyp and moov) of the last fragment to dst, which then owns
+// it. Before the first fragment, it returns ErrNoInit and leaves dst unchanged.
 //
-// The segment is the same for every viewer, wherever the viewer starts: fragments carry the
+// The segment is the same for every viewer, wherever the viewer starts, because fragments carry the
 // stream's time, and a player starts at the time of its first fragment. There is no edit list to
-// make that time 0, because Chromium and ffmpeg treat the part of an AAC track before an edit list
-// as encoder delay, and decode and discard it. A viewer who joins an hour after the start would
-// have to wait for an hour.
+// make that time 0. Chromium and ffmpeg treat the part of an AAC track before an edit list as
+// encoder delay, and decode and discard it. A viewer who joins an hour after the start would
+// therefore have to wait for an hour.
 func (m *Muxer) AppendInit(dst *millrace.Chain) error {
 	if m.sent == [2]*config{} {
 		return ErrNoInit
@@ -137,7 +137,7 @@ func (w *boxes) dataInformation() {
 	w.end(dinf)
 }
 
-// sampleTable describes the codec; the samples themselves are in the fragments.
+// sampleTable describes the codec. The samples themselves are in the fragments.
 func (w *boxes) sampleTable(c *config) {
 	stbl := w.begin("stbl")
 	stsd := w.full("stsd", 0, 0)
@@ -223,8 +223,8 @@ func (w *boxes) elementaryStream(record []byte) {
 	w.u8(2)
 }
 
-// descriptor begins a descriptor with n bytes of content. Its size is written in the long form,
-// four bytes of seven bits each.
+// descriptor begins a descriptor with n bytes of content. It writes the size in the long form,
+// which has four bytes of seven bits each.
 func (w *boxes) descriptor(tag uint8, n int) {
 	w.u8(tag)
 	w.u8(uint8(n>>21) | 0x80)
@@ -233,7 +233,7 @@ func (w *boxes) descriptor(tag uint8, n int) {
 	w.u8(uint8(n) & 0x7f)
 }
 
-// trackDefaults adds the trex box: defaults for the samples of fragments.
+// trackDefaults adds the trex box, which has defaults for the samples of fragments.
 func (w *boxes) trackDefaults(id uint32, c *config) {
 	at := w.full("trex", 0, 0)
 	w.u32(id)

@@ -12,43 +12,42 @@ import (
 const DefaultMaxWaitBytes = 16 << 20
 
 const (
-	// maxWaitSamples limits the samples that wait for a fragment. It is more than a second of a
-	// stream with 60 video and 47 audio frames a second.
+	// maxWaitSamples limits the samples that wait for a fragment. If a stream has 60 video and 47
+	// audio frames a second, it is more than a second of the stream.
 	maxWaitSamples = 128
 
-	// audioFrames is the number of audio frames in a fragment of a stream without video, or while
-	// video has stopped: about a tenth of a second at the usual rates.
+	// audioFrames is how many audio frames a fragment has if the stream has no video, or video has
+	// stopped. They last about a tenth of a second at the usual rates.
 	audioFrames = 5
 )
 
-// lateFrames limits the audio frames of a fragment while video is late, so that parts can still be
-// cut every 280 ms, as with video.
+// lateFrames limits the audio frames of a fragment while video is late. It is so small that HLS can
+// still cut parts every 280 ms, as it does with video.
 const lateFrames = 2
 
 // maxLate is the largest number of waiting audio frames that are sent a few at a time when video is
-// late. More frames than these have waited for another reason.
+// late. If more frames wait, the reason is not that video is late.
 const maxLate = 8
 
-// maxRecord limits the size of a sequence header, in bytes. Parameter sets have some dozens of
-// bytes, and every init segment repeats them.
+// maxRecord limits the size of a sequence header, in bytes. The limit is needed because every init
+// segment repeats the sequence headers. Parameter sets have some dozens of bytes.
 const maxRecord = 64 << 10
 
-// trackWait is the time, in ms of the stream, that the first fragment waits for an announced
-// sequence header, or for the first video frame after one. Publishers send the sequence headers of
-// both tracks together, and often announce tracks that they do not have.
+// trackWait is how long, in ms of the stream, the first fragment waits for an announced sequence
+// header, or for the first video frame after one. Publishers send the sequence headers of both
+// tracks together. They often announce tracks that they do not have.
 const trackWait = 1000
 
-// damagedWait is the time, in ms of the stream, for which video may be damaged before the init
-// segment omits it. A damaged keyframe costs all frames up to the next keyframe, some seconds
-// later.
+// damagedWait is how long, in ms of the stream, video may be damaged before the init segment omits
+// it. If a keyframe is damaged, all frames are lost up to the next keyframe, some seconds later.
 const damagedWait = 10_000
 
 // Option changes how a Muxer works. Options panic if a value is out of range.
 type Option func(*Muxer)
 
-// MaxWaitBytes limits the samples that wait for a fragment, in bytes. A larger sample is a
-// *LimitError. If one more sample would exceed the limit, the complete samples are sent early. The
-// newest sample of each track stays, so two tracks hold at most twice n.
+// MaxWaitBytes limits the samples that wait for a fragment, in bytes. If a single sample is larger,
+// WriteTag returns a *LimitError. If one more sample would exceed the limit, the complete samples
+// are sent early. The newest sample of each track stays, so two tracks hold at most twice n.
 func MaxWaitBytes(n int) Option {
 	if n < 1 || n > 1<<30 {
 		panic(fmt.Sprintf("mp4: MaxWaitBytes(%d): from 1 byte to 1 GiB", n))
@@ -57,39 +56,41 @@ func MaxWaitBytes(n int) Option {
 }
 
 // Tracks announces the tracks of the stream, as its FLV header does. The first fragment then waits
-// for the sequence header of each track, so that the init segment need not be replaced when the
-// second sequence header arrives a moment later. The wait ends after one second of the stream, or
-// when 128 samples or MaxWaitBytes wait. For a track whose codec or sequence header is refused, it
-// ends at once.
+// for the sequence header of each track. Without this wait, the init segment would have to be
+// replaced when the second sequence header arrives a moment later. The wait ends after one second
+// of the stream, or when 128 samples or MaxWaitBytes wait. If the codec or the sequence header of a
+// track is refused, the wait for that track ends at once.
 func Tracks(video, audio bool) Option {
 	return func(m *Muxer) { m.video.expected, m.audio.expected = video, audio }
 }
 
 // Fragment describes the fragment that WriteTag or Flush has appended. If several video frames were
-// complete, it describes several fragments, each of a video frame with its audio: see Muxer.Parts.
-// Samples is 0 if nothing was appended.
+// complete, it describes several fragments together, each with one video frame and its audio; see
+// Muxer.Parts. If nothing was appended, Samples is 0.
 //
-// Key is set if the fragment begins with a keyframe. In a fragment with audio alone it is set if
-// the stream has no video, or no video has been sent yet, or the next video frame will be a
-// keyframe because the previous one was lost. It is not set while video has stopped, because the
+// Key is set if the fragment begins with a keyframe. If the fragment has only audio, Key is set in
+// three cases: the stream has no video, no video has been sent yet, or the next video frame will be
+// a keyframe because the previous one was lost. Key is not set while video has stopped, because the
 // next frame may refer to earlier frames.
 type Fragment struct {
 	Samples int  // video and audio frames
 	Key     bool // a viewer that has the init segment can begin at this fragment; see above
-	// The tag that completed the fragment is a keyframe: the next fragment begins with that
+	// The tag that completed the fragment is a keyframe. The next fragment begins with that
 	// keyframe.
 	KeyNext bool
-	// The init segment differs from that of the previous fragment, or this is the first fragment.
+	// The init segment differs from that of the previous fragment, or there is no previous
+	// fragment.
 	NewInit bool
-	// Earliest decoding time, in the stream's own time and in whole milliseconds.
+	// Earliest decoding time, in whole milliseconds of the stream's own time.
 	Start    time.Duration
 	Duration time.Duration // duration of the video, or of the audio if there is no video
 	Sequence uint32        // number of the last fragment, from 1 on
 }
 
-// Clock makes the Muxer call now when a tag arrives. It is for live streams. A leap ahead of the
-// timestamps then counts at once if as much time has passed, and is not treated as a pause if less
-// has passed. Without Clock, and for other leaps, a leap counts once later frames confirm it.
+// Clock makes the Muxer call now when a tag arrives. It is for live streams. If the timestamps leap
+// ahead, the leap is then accepted at once if as much time has passed. If less time has passed, the
+// leap is not treated as a pause. Without Clock, and for other leaps, a leap is accepted only after
+// later frames confirm it.
 func Clock(now func() time.Time) Option {
 	return func(m *Muxer) { m.wall = now }
 }
@@ -125,16 +126,16 @@ func NewMuxer(opts ...Option) *Muxer {
 	return m
 }
 
-// WriteTag adds the tag that flv.Decoder.Next has described as t and appended to src. src must hold
-// exactly that tag. WriteTag takes ownership of src, even if it returns an error. If the tag
-// completes a fragment, WriteTag appends the fragment to dst, which owns it.
+// WriteTag adds a tag. flv.Decoder.Next must have described it as t and appended it to src, and src
+// must hold nothing else. WriteTag takes ownership of src, even if it returns an error. If the tag
+// completes a fragment, WriteTag appends the fragment to dst, which then owns it.
 //
 // WriteTag drops NAL units of length 0 from video frames, and ignores frames that decoders cannot
-// decode: see LeftOut. It ignores tags other than video, audio and their sequence headers, video
-// before the first keyframe, and samples before their sequence header. A new sequence header
+// decode; see LeftOut. It also ignores tags other than video, audio and their sequence headers,
+// video before the first keyframe, and samples before their sequence header. A new sequence header
 // completes a fragment of all waiting samples. The next fragment then has NewInit set, unless the
 // old sequence header has returned by then. A *CodecError, *ConfigError or *LimitError concerns
-// only this tag: nothing is appended, and the next tag may be written.
+// only this tag. Nothing is appended then, and the next tag may be written.
 func (m *Muxer) WriteTag(dst *millrace.Chain, t flv.Tag, src *millrace.Chain) (Fragment, error) {
 	defer src.Release()
 	m.parts = m.parts[:0]
@@ -170,15 +171,16 @@ func (m *Muxer) WriteTag(dst *millrace.Chain, t flv.Tag, src *millrace.Chain) (F
 	return m.writeAudio(dst, t, &data)
 }
 
-// LeftOut returns the number of NAL units of length 0 that WriteTag has dropped (encoders send
-// them, and decoders fail at them), plus the number of video frames that are not a sequence of NAL
-// units, or contain no slice. If no good frame has arrived yet, or none for 10 seconds of the
-// stream, the init segment has no video, as if there were no sequence header.
+// LeftOut returns how many NAL units of length 0 WriteTag has dropped, plus how many video frames
+// it has ignored. Some encoders send units of length 0, and decoders fail at them. A frame is
+// ignored if it is not a sequence of NAL units, or contains no slice. If no good frame has arrived
+// yet, or none for 10 seconds of the stream, the init segment has no video, as if there were no
+// sequence header.
 func (m *Muxer) LeftOut() int64 { return m.leftOut }
 
-// Flush appends a fragment of all waiting samples to dst, which owns it from then on. If none wait,
+// Flush appends a fragment of all waiting samples to dst, which then owns it. If no samples wait,
 // dst is unchanged. The newest sample of each track gets the duration of the sample before it. Call
-// Flush at the end of the stream; the Muxer then has nothing left to release.
+// Flush at the end of the stream. The Muxer then has nothing left to release.
 func (m *Muxer) Flush(dst *millrace.Chain) Fragment {
 	m.parts = m.parts[:0]
 	m.video.expected, m.audio.expected = false, false
@@ -188,11 +190,12 @@ func (m *Muxer) Flush(dst *millrace.Chain) Fragment {
 	return m.emit(dst, true)
 }
 
-// Parts describes each MP4 fragment that the last call of WriteTag or Flush has appended, in order,
-// as ReadFragment would. The slice belongs to the Muxer: the next such call overwrites it.
+// Parts describes each MP4 fragment that the last call of WriteTag or Flush has appended, in order.
+// The descriptions are the same as those of ReadFragment. The slice belongs to the Muxer, and the
+// next call of WriteTag or Flush overwrites it.
 func (m *Muxer) Parts() []FragmentInfo { return m.parts }
 
-// settle gives the held samples their times. full reports that no more samples can be held.
+// settle gives times to the held samples. full means that no more samples can be held.
 func (m *Muxer) settle(full bool) {
 	if m.video.conf != nil {
 		m.place(&m.video, m.clock.flush(m.times[:0], &m.clock.video, m.video.length(), full))
@@ -202,8 +205,8 @@ func (m *Muxer) settle(full bool) {
 	}
 }
 
-// Release releases the waiting samples. The Muxer may still be used; it drops video up to the next
-// keyframe.
+// Release releases the waiting samples. The Muxer may still be used. It then drops video up to the
+// next keyframe.
 func (m *Muxer) Release() {
 	m.settle(false)
 	m.video.release()
@@ -211,8 +214,8 @@ func (m *Muxer) Release() {
 	m.needKey, m.videoBegun = true, false
 }
 
-// videoConfig returns the sequence header of the video, or nil if the init segment of the next
-// fragment omits the video.
+// videoConfig returns the sequence header of the video. If the init segment of the next fragment
+// omits the video, it returns nil.
 func (m *Muxer) videoConfig() *config {
 	if m.noVideo {
 		return nil
@@ -277,14 +280,14 @@ func (m *Muxer) writeVideo(dst *millrace.Chain, t flv.Tag, data *millrace.Chain)
 		m.closeAudio()
 		f = m.emit(dst, false)
 	}
-	// While audio is sent alone, it is sent before the next video frame.
+	// While audio is sent alone, that audio is sent before the next video frame.
 	f.KeyNext = t.Key && f.Samples > 0 && !slow && len(tr.held)+len(tr.done) == 0
 	return f, nil
 }
 
-// leaveOut notes that the frame t is damaged. If there has been no good frame for damagedWait, it
-// appends a fragment of all waiting samples to dst, which owns it: the next init segment has no
-// video.
+// leaveOut records that the frame t is damaged. If there has been no good frame for damagedWait,
+// leaveOut appends a fragment of all waiting samples to dst, which then owns it. The next init
+// segment has no video.
 func (m *Muxer) leaveOut(dst *millrace.Chain, t flv.Tag) (f Fragment) {
 	m.needKey = m.needKey || t.Key
 	switch v := &m.clock.video; {
@@ -346,8 +349,8 @@ func (m *Muxer) place(tr *track, times []int64) {
 	tr.held = tr.held[:copy(tr.held, tr.held[len(times):])]
 }
 
-// audioIsAlone reports whether audio does not wait for the next video frame: there is no video, its
-// frames are far apart, or the next one is late.
+// audioIsAlone reports whether audio is sent without waiting for the next video frame. That is the
+// case if there is no video, its frames are far apart, or the next frame is late.
 func (m *Muxer) audioIsAlone() bool {
 	switch v := &m.clock.video; {
 	case m.video.conf == nil || v.slow > 0:
@@ -366,8 +369,8 @@ func (m *Muxer) checkSize(data *millrace.Chain) error {
 	return nil
 }
 
-// ready reports whether the sequence header of each announced track has arrived or is no longer
-// waited for.
+// ready reports whether the first fragment need not wait for the sequence header of any announced
+// track.
 func (m *Muxer) ready() bool {
 	if m.clock.passed() >= trackWait {
 		m.video.expected, m.audio.expected = false, false
@@ -375,8 +378,9 @@ func (m *Muxer) ready() bool {
 	return (m.video.conf != nil || !m.video.expected) && (m.audio.conf != nil || !m.audio.expected)
 }
 
-// makeRoom appends a fragment of the waiting samples if they must be sent before a sample of n
-// bytes is added. The Muxer then stops waiting for tracks, and for frames that confirm a time.
+// makeRoom is called before a sample of n bytes is added. If the waiting samples must be sent
+// first, it appends a fragment of them. The Muxer then stops waiting for tracks, and for frames
+// that confirm a time.
 func (m *Muxer) makeRoom(dst *millrace.Chain, n int) Fragment {
 	videos, videoBytes := m.video.waiting()
 	sounds, soundBytes := m.audio.waiting()
@@ -389,8 +393,8 @@ func (m *Muxer) makeRoom(dst *millrace.Chain, n int) Fragment {
 	return m.emit(dst, true)
 }
 
-// closeAudio ends the newest audio frame if audio has stopped, and does not wait for the time of
-// the next audio frame.
+// closeAudio ends the newest audio frame if audio has stopped. It does not wait for the time of the
+// next audio frame.
 func (m *Muxer) closeAudio() {
 	if a := &m.clock.audio; a.round > 0 && m.clock.waited(a) > maxBack {
 		m.audio.close(m.audio.next)

@@ -6,8 +6,8 @@ import (
 )
 
 // A video frame of AVC or HEVC is a sequence of NAL units, each preceded by its length. Some
-// encoders send units of length 0, at which decoders fail, or frames in the Annex B format, which
-// has start codes in the place of lengths.
+// encoders send units of length 0, at which decoders fail. Others send frames in the Annex B
+// format, which has start codes instead of lengths.
 
 // A unitScanner reads the lengths of the NAL units of a frame.
 type unitScanner struct {
@@ -18,12 +18,12 @@ type unitScanner struct {
 	picture bool     // the frame contains a slice
 }
 
-// scan scans a frame, which it borrows. It reports whether NAL units fill the frame, except for
-// zeros at its end.
+// scan scans a frame, which it borrows. It reports whether the frame consists of NAL units. Zeros
+// at the end of the frame are allowed.
 func (s *unitScanner) scan(data *millrace.Chain) bool {
 	at, total := 0, data.Len()
-	// For the current unit: its length, the number of bytes of the length that are known, and the
-	// number of bytes that follow.
+	// State of the current unit: its length, how many bytes of the length are known, and how many
+	// bytes follow.
 	length, have, rest := 0, 0, 0
 	first := false // the next byte is the first of a unit
 	for p := range data.All() {
@@ -77,8 +77,8 @@ func (s *unitScanner) isPicture(first byte) bool {
 	return 1 <= kind && kind <= 5
 }
 
-// cleanUnits drops the NAL units of length 0 from a frame. It returns false if the frame is not a
-// sequence of units, or contains no slice.
+// cleanUnits drops the NAL units of length 0 from a frame. If the frame is not a sequence of units,
+// or contains no slice, it returns false.
 func (m *Muxer) cleanUnits(c *config, data *millrace.Chain) bool {
 	s := unitScanner{codec: c.codec, size: c.lengthSize, empty: m.empty[:0]}
 	ok := s.scan(data) && s.picture

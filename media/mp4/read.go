@@ -88,8 +88,8 @@ func ReadMovie(init []byte) (Movie, error) {
 	return m, nil
 }
 
-// Movie describes the init segment of the last fragment, as ReadMovie would. Before the first
-// fragment it is empty.
+// Movie describes the init segment of the last fragment, as ReadMovie does. Before the first
+// fragment, movie is empty.
 func (m *Muxer) Movie() (movie Movie) {
 	var codecs []string
 	ids := [2]uint32{m.video.id, m.audio.id}
@@ -120,9 +120,9 @@ func (c *config) name() string {
 	return aacCodec(c.record)
 }
 
-// ReadFragment parses the head of the fragment at the start of b. If b is too short, it returns in
-// need the number of bytes that it needs: 8 for the size of the moof, then the moof and the next 8
-// bytes. It borrows b, and allocates nothing.
+// ReadFragment parses the head of the fragment at the start of b. If b is too short, need is the
+// number of bytes that ReadFragment needs. It first needs 8 bytes for the size of the moof, and
+// then the moof and the next 8 bytes. It borrows b, and allocates nothing.
 func (m *Movie) ReadFragment(b []byte) (f FragmentInfo, need int, err error) {
 	if len(b) < 8 {
 		return f, 8, nil
@@ -172,21 +172,20 @@ func (m *Movie) ReadFragment(b []byte) (f FragmentInfo, need int, err error) {
 	return f, 0, nil
 }
 
-// maxApart is the longest time by which a fragment may end before the end of the stream. A fragment
-// that ends earlier restarts a Timeline.
+// maxApart is how far before the end of the stream a fragment may end. If it ends earlier, the
+// Timeline restarts.
 const maxApart = time.Minute
 
-// A Timeline measures the time that the fragments of a stream have covered, in any order of audio
-// and video. It follows the video. Audio alone advances it only by the time that the audio is
-// further ahead of the video than in the latest fragment with both. The zero Timeline is at the
-// start.
+// A Timeline measures how much of a stream its fragments have covered, in any order of audio and
+// video. It follows the video. Fragments with audio alone advance it only if their audio is further
+// ahead of the video than in the latest fragment with both. The zero Timeline is at the start.
 type Timeline struct {
 	begun     bool
 	end, lead time.Duration
 }
 
-// Add processes the next fragment, and returns the part of the stream that the fragment adds:
-// nothing, if start equals end.
+// Add processes the next fragment. It returns the start and the end of the part of the stream that
+// the fragment adds. If it adds nothing, start equals end.
 func (t *Timeline) Add(f FragmentInfo) (start, end time.Duration) {
 	if !t.begun || f.End < t.end-maxApart {
 		t.begun, t.end, t.lead = true, f.Start, 0
@@ -201,10 +200,11 @@ func (t *Timeline) Add(f FragmentInfo) (start, end time.Duration) {
 	return start, t.end
 }
 
-// AppendEarlier appends the fragment at the start of src to dst, with all times moved earlier by a
-// duration. f is the result of ReadFragment for the fragment. AppendEarlier copies the head and
-// shares the samples. dst owns the appended fragment, and src keeps the bytes after the fragment. A
-// track whose samples would be before time 0 is hidden, unless it is the only one.
+// AppendEarlier appends the fragment at the start of src to dst. All times in it are moved earlier
+// by the duration by. f is the result of ReadFragment for the fragment. AppendEarlier copies the
+// head and shares the samples. dst owns the appended fragment, and src keeps the bytes after the
+// fragment. If a track's samples would be before time 0, the track is hidden, unless it is the only
+// one.
 func (m *Movie) AppendEarlier(dst, src *millrace.Chain, f FragmentInfo, by time.Duration) {
 	if by != 0 {
 		head := make([]byte, 0, 512)
@@ -279,8 +279,8 @@ func units(d, scale time.Duration) int64 {
 // End returns the time that the fragments have reached.
 func (t *Timeline) End() time.Duration { return t.end }
 
-// maxHead limits the size of a fragment's head. The head that a Muxer writes has 16 bytes for each
-// of maxWaitSamples, and 200 more.
+// maxHead limits the size of a fragment's head. A Muxer writes 16 bytes for each of maxWaitSamples,
+// and 200 more.
 const maxHead = 64 << 10
 
 // A run is the part of a fragment that belongs to one track.
@@ -335,8 +335,8 @@ func (m *Movie) readRun(traf []byte) (r run, err error) {
 	return r, nil
 }
 
-// cutBox returns the type and the content of the box at the start of b, and the bytes after it.
-// kind is nil if b has no whole box.
+// cutBox returns the type and the content of the box at the start of b, and the bytes after the
+// box. If b does not begin with a whole box, kind is nil.
 func cutBox(b []byte) (kind, in, rest []byte) {
 	if len(b) < 8 {
 		return nil, nil, nil
@@ -391,8 +391,8 @@ func sampleEntry(kind string, in []byte) (codec string, video bool) {
 }
 
 // esdsRecord is the offset of the AudioSpecificConfig in an esds box that elementaryStream has
-// written: after version and flags, the heads of three descriptors, 3 bytes of the first descriptor
-// and 13 of the second.
+// written. Before it are version and flags, the heads of three descriptors, 3 bytes of the first
+// descriptor, and 13 of the second.
 const esdsRecord = 4 + 5 + 3 + 5 + 13 + 5
 
 // avcCodec returns the codec of an avcC box in a sample entry (ISO/IEC 14496-15, 5.3.3.1).

@@ -17,8 +17,8 @@ type sample struct {
 	key      bool
 }
 
-// track collects samples. A sample is held until the clock gives it a time. Then it is open: its
-// duration is known when the next sample gets its time.
+// track collects samples. A sample is held until the clock gives it a time. Then it is open, until
+// the next sample gets its time. Only then is its duration known.
 type track struct {
 	id       uint32
 	conf     *config // nil before the first sequence header
@@ -40,8 +40,8 @@ type track struct {
 	// Audio only: see audioTime.
 	timed bool  // next is known
 	next  int64 // expected start of the frame after the newest one
-	// The smallest distance from next among the latest frames, all of which were too far ahead, or
-	// all too far behind.
+	// The latest frames were all too far ahead of next, or all too far behind it. drift is the
+	// smallest of their distances.
 	drift int64
 	far   int   // number of those frames
 	debt  int64 // to be subtracted from later frames
@@ -58,8 +58,8 @@ func (t *track) waiting() (samples, bytes int) {
 	return samples, t.heldData.Len() + t.doneData.Len() + t.openData.Len()
 }
 
-// close ends the open sample at the given time. The next sample may begin later, in another
-// fragment: until then, players show the last video frame (ISO/IEC 14496-12, 8.8.12.1).
+// close ends the open sample at time at. The next sample may begin later, in another fragment.
+// Until then, players show the last video frame (ISO/IEC 14496-12, 8.8.12.1).
 func (t *track) close(at int64) {
 	if !t.isOpen {
 		return
@@ -71,8 +71,8 @@ func (t *track) close(at int64) {
 	t.floor = at
 }
 
-// finish ends the open sample when it has no successor. A video frame gets the duration of the
-// previous one, and an audio sample the duration of an audio frame.
+// finish ends the open sample if it has no successor. A video frame gets the duration of the
+// previous one. An audio sample gets the duration of an audio frame.
 func (t *track) finish() {
 	if !t.isOpen {
 		return
@@ -88,14 +88,15 @@ func (t *track) step() int64 {
 	return int64(t.conf.step)
 }
 
-// length returns step in milliseconds, rounded up, and at most maxBack: after a pause, step is no
-// estimate for the duration of the newest video frame.
+// length returns step in milliseconds, rounded up. It returns at most maxBack, because after a
+// pause step is no estimate for the duration of the newest video frame.
 func (t *track) length() int64 {
 	scale := int64(t.conf.scale)
 	return min((t.step()*1000+scale-1)/scale, maxBack)
 }
 
-// duration returns the total duration of the first complete samples; their number is above 0.
+// duration returns the total duration of the first complete samples. Their number, samples, must be
+// above 0.
 func (t *track) duration(samples int) time.Duration {
 	last := &t.done[samples-1]
 	return toTime(last.at+int64(last.duration)-t.done[0].at, t.conf.scale)
@@ -114,8 +115,9 @@ func (t *track) start(s sample, data *millrace.Chain) {
 	t.floor = s.at + 1
 }
 
-// rescale changes the track's units of time. Samples must not overlap across the change, because
-// the old sequence header may return, and viewers of earlier fragments then continue.
+// rescale changes the track's units of time. It makes sure that samples do not overlap across the
+// change, because the old sequence header may return, and then viewers of earlier fragments
+// continue.
 func (t *track) rescale(from, to uint32) {
 	t.usual, t.open = 0, sample{}
 	if from != to {
@@ -132,18 +134,20 @@ func (t *track) release() {
 	t.held, t.done, t.isOpen = t.held[:0], t.done[:0], false
 }
 
-// The duration of an audio frame is that of its samples, and does not depend on its timestamp:
+// The duration of an audio frame is that of its samples. It does not depend on timestamps, because
 // encoders set the timestamp when a frame is complete, or give several frames the same timestamp.
-// The times of frames are corrected if the timestamps of driftAhead frames in a row are more than
-// maxDrift ahead, or the timestamps of driftBehind frames that far behind. Frames that share a
-// timestamp are behind, except the first one, so timestamps that are ahead are better evidence.
+// The times of frames are corrected in two cases: the timestamps of driftAhead frames in a row are
+// more than maxDrift ahead, or those of driftBehind frames are that far behind. Timestamps that are
+// ahead are better evidence. Of several frames with the same timestamp, all but the first are
+// behind.
 const (
 	maxDrift    = 2 // in frames
 	driftAhead  = 4
 	driftBehind = 64
 )
 
-// time returns the decoding time, in the track's units, for a sample with the stream's time ms.
+// time returns the decoding time, in the track's units, for a sample whose time in the stream is
+// ms.
 func (t *track) time(ms int64) int64 {
 	if t.conf.width > 0 {
 		return t.videoTime(ms)
@@ -151,9 +155,9 @@ func (t *track) time(ms int64) int64 {
 	return t.audioTime(ms)
 }
 
-// videoTime returns the decoding time for a video frame with the stream's time ms. If the clock has
-// stepped back by less than a leap, the previous frame lasts half as long as usual, until the clock
-// has caught up: no two frames have the same decoding time, and frames of a millisecond would look
+// videoTime returns the decoding time for a video frame whose time in the stream is ms. The clock
+// may step back a little; see maxBack. Until it has caught up, each frame then lasts half as long
+// as usual. The frames must not have the same decoding time, and frames of a millisecond would look
 // like a jump.
 func (t *track) videoTime(ms int64) int64 {
 	if step := ms - t.last; t.open.size > 0 && step > 0 && (t.last == t.open.at || step < t.usual) {
@@ -163,8 +167,8 @@ func (t *track) videoTime(ms int64) int64 {
 	return max(ms, t.floor, min(t.open.at+t.usual/2, ms+2*maxBack))
 }
 
-// audioTime returns the decoding time for an audio frame: that for the stream's time ms, or the end
-// of the previous frame, so that audio has neither gaps nor overlaps.
+// audioTime returns the decoding time for an audio frame. This is either the time of ms in the
+// stream, or the end of the previous frame, so that audio has neither gaps nor overlaps.
 func (t *track) audioTime(ms int64) int64 {
 	rate, step := int64(t.conf.scale), int64(t.conf.step)
 	at := (ms*rate + 500) / 1000

@@ -8,8 +8,8 @@ import (
 )
 
 // Values of AMF0 are nil, bool, float64, string, [Object], and []any for strict arrays. ParseAMF
-// returns ECMA arrays and typed objects as Objects, dates as float64, XML as string, and undefined,
-// references and unsupported values as nil.
+// returns other kinds of AMF0 values as one of these: ECMA arrays and typed objects as Object,
+// dates as float64, XML as string, and undefined, references and unsupported values as nil.
 
 // An Object is a list of named values, in order.
 type Object []Property
@@ -59,8 +59,8 @@ const (
 	// maxAMFDepth limits the depth of nested objects. A command has one level, and metadata rarely
 	// has three.
 	maxAMFDepth = 16
-	// maxAMFValues limits the number of values of one message. A connect has a dozen, and the
-	// metadata of many tracks a hundred.
+	// maxAMFValues limits the number of values of one message. A connect message has a dozen
+	// values, and the metadata of many tracks have a hundred.
 	maxAMFValues = 1 << 10
 )
 
@@ -112,9 +112,9 @@ func appendName(b []byte, name string) []byte {
 	return append(binary.BigEndian.AppendUint16(b, uint16(len(name))), name...)
 }
 
-// ParseAMF returns the values in p, which it borrows. With an error it also returns the values
-// before the fault, because some clients send commands whose last arguments are damaged. The error
-// is a *LimitError for objects more than 16 deep and for more than 1024 values.
+// ParseAMF returns the values in p, which it borrows. If it returns an error, it also returns the
+// values before the fault, because some clients send commands whose last arguments are damaged. If
+// objects are more than 16 deep, or there are more than 1024 values, the error is a *LimitError.
 func ParseAMF(p []byte) ([]any, error) {
 	var list []any
 	parser := amfParser{rest: p}
@@ -242,8 +242,8 @@ func (a *amfParser) object(depth int) (any, error) {
 	return o, nil
 }
 
-// array parses the elements of a strict array. It allocates only for elements that are present,
-// because their stated number is not reliable.
+// array parses the elements of a strict array. The stated number of elements is not reliable, so
+// array allocates memory only for elements that are present.
 func (a *amfParser) array(depth int) (any, error) {
 	n, ok := a.number(4)
 	if !ok {

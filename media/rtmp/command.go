@@ -2,9 +2,9 @@ package rtmp
 
 import "io"
 
-// A client calls the server with commands: command(name, transaction, object or nil, arguments...).
-// The answer is a command _result with the same transaction. onStatus reports the state of a
-// stream.
+// A client calls the server with commands. A command has a name, a transaction, an object or nil,
+// and arguments. The answer is a command _result with the same transaction. onStatus reports the
+// state of a stream.
 
 // obey executes the command in body, which arrived on a message stream. It returns io.EOF when the
 // client has ended its stream.
@@ -52,8 +52,8 @@ func (c *ServerConn) obey(stream uint32) error {
 		}
 		return c.endStream(name, transaction)
 	default:
-		// releaseStream, _checkbw, and others: a client that sends a transaction number waits for
-		// an answer.
+		// The command is releaseStream, _checkbw, or another one. If the client has sent a
+		// transaction number, it waits for an answer.
 		if transaction != 0 && name != "_result" && name != "_error" && name != "" {
 			c.result(transaction, nil, nil)
 		}
@@ -100,9 +100,9 @@ func (c *ServerConn) setPaused(paused bool) {
 	c.status("NetStream.Unpause.Notify", "continuing with the newest video")
 }
 
-// isOther reports whether a command ends a stream other than that of the request. FCUnpublish has
-// the stream's name, deleteStream has the number of its message stream, and closeStream arrives on
-// its message stream.
+// isOther reports whether a command ends another stream than that of the request. FCUnpublish names
+// the stream, deleteStream has the number of its message stream, and closeStream arrives on its
+// message stream.
 func (c *ServerConn) isOther(command string, stream uint32, which any) bool {
 	switch which := which.(type) {
 	case string:

@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// defaultChunkSize is a peer's chunk size, in bytes, until it sets another one.
+	// defaultChunkSize is the chunk size, in bytes, that a peer uses until it sets another one.
 	defaultChunkSize = 128
 
 	// copyBelow is the chunk size, in bytes, below which payloads of several chunks are copied
-	// together. A share of so few bytes costs more than copying them, and would keep a whole block
+	// together. A share of so few bytes would cost more than a copy, and would keep a whole block
 	// in use.
 	copyBelow = 1 << 10
 
@@ -24,8 +24,8 @@ const (
 	// maxCommandStreams is the same limit for a client that does not publish.
 	maxCommandStreams = 16
 
-	// leastCopy and mostCopy limit the memory, in bytes, that is allocated for copies at a time.
-	// Within these limits it is as much as has been copied already.
+	// leastCopy and mostCopy limit how much memory, in bytes, is allocated for copies at a time.
+	// Between these limits, the amount is equal to what has been copied already.
 	leastCopy, mostCopy = 512, 8 << 10
 
 	// maxHeader is the size of the longest chunk header: number, fields, and extended timestamp.
@@ -84,8 +84,8 @@ type header struct {
 }
 
 // NewDecoder returns a Decoder that reads from r, which it borrows while in use. The Size of r must
-// be at least 18; that of [millrace.NewReader] is 4096. A message of more than maxMessage bytes is
-// refused with a *LimitError. [Decoder.Release] releases unfinished messages.
+// be at least 18; that of [millrace.NewReader] is 4096. If a message has more than maxMessage
+// bytes, it is refused with a *LimitError. [Decoder.Release] releases unfinished messages.
 func NewDecoder(r *millrace.Reader, maxMessage int) *Decoder {
 	d := &Decoder{r: r, pool: millrace.DefaultPool(), maxStreams: maxChunkStreams,
 		chunk: defaultChunkSize, copyBelow: copyBelow, streams: make(map[int]*chunkStream)}
@@ -105,9 +105,9 @@ func (d *Decoder) setPool(p *millrace.Pool) {
 	d.pool = p
 }
 
-// limit limits the messages, the unfinished bytes and the chunk streams that the Decoder accepts,
-// for a client without a stream. It returns an error if the unfinished messages already exceed the
-// limit.
+// limit is for a client without a stream. It limits the messages, the unfinished bytes and the
+// chunk streams that the Decoder accepts. If the unfinished messages already exceed the limit, it
+// returns an error.
 func (d *Decoder) limit(bytes int) error {
 	d.maxMessage, d.maxUnfinished, d.maxStreams = bytes, bytes, maxCommandStreams
 	return d.fits(d.unfinished)
@@ -134,13 +134,14 @@ func (d *Decoder) Release() {
 	d.streams, d.current, d.unfinished = nil, nil, 0
 }
 
-// Next appends the body of the next message to dst, which owns it from then on. It executes Set
-// Chunk Size and Abort, and splits an aggregate message into copies of its parts. It returns none
-// of these three.
+// Next appends the body of the next message to dst, which then owns it. It executes Set Chunk Size
+// and Abort. It splits an aggregate message into copies of its parts, which it returns one by one.
+// It returns none of these three kinds of messages.
 //
-// The error is io.EOF if the connection ends between two messages, io.ErrUnexpectedEOF if it ends
-// inside one, a *LimitError, or an error that describes an invalid header. On any error dst is
-// unchanged. After an error of the source, such as a deadline, nothing is lost: call Next again.
+// If the connection ends between two messages, the error is io.EOF. If it ends inside a message,
+// the error is io.ErrUnexpectedEOF. Otherwise the error is a *LimitError, describes an invalid
+// header, or comes from the source. On any error dst is unchanged. After an error of the source,
+// such as a deadline, nothing is lost, and the caller may call Next again.
 func (d *Decoder) Next(dst *millrace.Chain) (Message, error) {
 	for {
 		if d.aggregate.body.Len() > 0 {
@@ -186,8 +187,8 @@ func (s *chunkStream) releaseRoom() {
 	s.room = millrace.Draft{}
 }
 
-// appendCopy appends a copy of p to dst. It uses the memory in room and then blocks of pool, and
-// leaves the rest of the last block in room.
+// appendCopy appends a copy of p to dst. It first uses the memory in room, and then blocks of pool.
+// It leaves the rest of the last block in room.
 func appendCopy(dst *millrace.Chain, room *millrace.Draft, pool *millrace.Pool, p []byte) {
 	for len(p) > 0 {
 		if len(room.Bytes()) == 0 {
@@ -227,9 +228,9 @@ func (d *Decoder) nextChunk() (*chunkStream, error) {
 	return s, nil
 }
 
-// readPart moves the bytes of a payload that have arrived to body, and waits if there are none. A
-// payload that arrives in small parts, with deadlines in between, therefore stays in the blocks
-// that it fills.
+// readPart moves the bytes of a payload that have arrived to body. If there are none, it waits for
+// some. A payload may arrive in small parts, with deadlines in between. Its bytes then stay in the
+// blocks that they fill.
 func (d *Decoder) readPart(s *chunkStream, copied bool) error {
 	if _, err := d.peek(1); err != nil {
 		return err
@@ -328,9 +329,9 @@ func (d *Decoder) nextHeader() (*chunkStream, error) {
 	return s, nil
 }
 
-// peekExtended peeks at the four bytes from offset at on, which may hold the extended timestamp of
-// a header. It returns how many of them belong to the header: 4, or 0 for a chunk of form 3 whose
-// sender does not repeat the timestamp.
+// peekExtended peeks at the four bytes at offset at, which may be the extended timestamp of a
+// header. It returns how many of them belong to the header. That is 4, or 0 for a chunk of form 3
+// whose sender does not repeat the timestamp.
 func (d *Decoder) peekExtended(next *header, form byte, at int) (n int, err error) {
 	if form < 3 {
 		p, err := d.peek(at + 4)
@@ -340,9 +341,9 @@ func (d *Decoder) peekExtended(next *header, form byte, at int) (n int, err erro
 		next.field = binary.BigEndian.Uint32(p[at:])
 		return 4, nil
 	}
-	// A sender may repeat the field, or send the time of the message. Other bytes are payload. The
-	// loop peeks no further than necessary, because at the end of a message no more bytes may
-	// follow for a long time.
+	// A sender may repeat the field, or send the time of the message. If the bytes are neither,
+	// they are payload. The loop peeks at no more bytes than necessary, because at the end of a
+	// message no more may follow for a long time.
 	var field, time [4]byte
 	binary.BigEndian.PutUint32(field[:], next.field)
 	binary.BigEndian.PutUint32(time[:], next.message.Timestamp)
@@ -361,8 +362,8 @@ func (d *Decoder) peekExtended(next *header, form byte, at int) (n int, err erro
 // begin updates the timestamp for a message that begins.
 func (h *header) begin(form byte) {
 	if form < 3 {
-		// The difference for a message that follows with form 3. After form 0 it is the timestamp
-		// itself, as specified.
+		// This is the difference for a next message that begins with form 3. After form 0, the
+		// difference is the timestamp itself, as specified.
 		h.delta = h.field
 	}
 	if form == 0 {
@@ -371,7 +372,7 @@ func (h *header) begin(form byte) {
 	h.message.Timestamp += h.delta
 }
 
-// peek is Peek, used inside a chunk.
+// peek calls Peek inside a chunk.
 func (d *Decoder) peek(n int) ([]byte, error) {
 	if d.clock != nil && d.r.Buffered() < n { // the wait is inside a message
 		d.clock.start(time.Now())
@@ -380,8 +381,8 @@ func (d *Decoder) peek(n int) ([]byte, error) {
 	return p, noEOF(err)
 }
 
-// noEOF turns io.EOF, which means that the connection ended between two messages, into
-// io.ErrUnexpectedEOF.
+// noEOF turns io.EOF into io.ErrUnexpectedEOF, because io.EOF would mean that the connection ended
+// between two messages.
 func noEOF(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF
@@ -400,7 +401,7 @@ func (d *Decoder) setChunkSize(body *millrace.Chain) error {
 	return nil
 }
 
-// abort executes Abort: it drops an unfinished message.
+// abort executes Abort, which drops an unfinished message.
 func (d *Decoder) abort(body *millrace.Chain) {
 	defer body.Release()
 	id, ok := uint32Of(body)
@@ -450,7 +451,8 @@ func (d *Decoder) nextPart(dst *millrace.Chain) (Message, error) {
 	a.body.Cut(&part, size)
 	var room millrace.Draft
 	for p := range part.All() {
-		// A share would keep in memory the parts that the caller does not want.
+		// Do not append a share, because it would also keep in memory the parts that the caller
+		// does not want.
 		appendCopy(dst, &room, d.pool, p)
 	}
 	room.Release()

@@ -7,11 +7,12 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// headerBlock is the size, in bytes, of the block for headers: room for 85 headers of 12 bytes.
+// headerBlock is the size, in bytes, of the block for headers. It has room for 85 headers of 12
+// bytes.
 const headerBlock = 1 << 10
 
-// An Encoder splits messages into chunks: it builds headers and appends bodies by reference.
-// Headers are complete, with the absolute time, so that the chunks of one Encoder can be sent to
+// An Encoder splits messages into chunks. It builds headers, and appends bodies by reference. The
+// headers are complete, with the absolute time. The chunks of one Encoder can therefore be sent to
 // any number of peers, and each peer may begin with any message. The headers share blocks.
 //
 // The zero Encoder is ready to use and makes chunks of 128 bytes, the default that peers expect.
@@ -21,8 +22,8 @@ type Encoder struct {
 	room  millrace.Draft
 }
 
-// SetChunkSize appends the message that announces chunks of n bytes, 1 to 16777215, to dst, and
-// makes chunks of that size from then on.
+// SetChunkSize appends to dst the message that announces chunks of n bytes, 1 to 16777215. From
+// then on, the Encoder makes chunks of that size.
 func (e *Encoder) SetChunkSize(dst *millrace.Chain, n int) {
 	if n < 1 || n > maxBody {
 		panic(fmt.Sprintf("rtmp: SetChunkSize(%d): from 1 to %d bytes", n, maxBody))
@@ -31,9 +32,9 @@ func (e *Encoder) SetChunkSize(dst *millrace.Chain, n int) {
 	e.chunk = n
 }
 
-// Append appends a message to dst, which owns it from then on. It takes ownership of body, which is
-// left empty, even if it returns an error. The error is a *LimitError for a body above 16777215
-// bytes. Append uses the length of the body and ignores m.Size.
+// Append appends a message to dst, which then owns it. It takes ownership of body, which is left
+// empty, even if Append returns an error. If body is longer than 16777215 bytes, the error is a
+// *LimitError. Append uses the length of body and ignores m.Size.
 func (e *Encoder) Append(dst *millrace.Chain, m Message, body *millrace.Chain) error {
 	if m.ChunkStream < firstChunkStream || m.ChunkStream > maxChunkStream {
 		body.Release()

@@ -11,9 +11,9 @@ import (
 	"slices"
 )
 
-// A handshake has three messages in each direction: C0 and S0, a version of one byte; C1 and S1,
-// 1536 bytes, most of them random; C2 and S2, which repeat the peer's message. A client that acts
-// as Flash puts a digest into C1 and expects digests in S1 and S2.
+// A handshake has three messages in each direction. C0 and S0 are a version of one byte. C1 and S1
+// are 1536 bytes, most of them random. C2 and S2 repeat the peer's message. A client that acts as
+// Flash puts a digest into C1, and expects digests in S1 and S2.
 const (
 	handshakeSize = 1536
 	digestSize    = sha256.Size
@@ -30,8 +30,8 @@ var (
 	serverSecret = []byte("Genuine Adobe Flash Media Server 001")
 )
 
-// answerHandshake reads C0 and C1 and returns S0, S1 and S2. C2 is not checked; it is read together
-// with the client's first message.
+// answerHandshake reads C0 and C1, and returns S0, S1 and S2. C2 is not checked. It is read
+// together with the client's first message.
 func answerHandshake(r io.Reader) ([]byte, error) {
 	c := make([]byte, 1+handshakeSize)
 	if _, err := io.ReadFull(r, c[:1]); err != nil {
@@ -62,8 +62,8 @@ func answerHandshake(r io.Reader) ([]byte, error) {
 	return s, nil
 }
 
-// checkVersion returns an error for a first byte that is not an RTMP version. The error names the
-// other protocol, if the byte shows it.
+// checkVersion returns an error if the first byte is not an RTMP version. If the byte shows which
+// other protocol the client uses, the error names that protocol.
 func checkVersion(v byte) error {
 	switch {
 	case v == rtmpVersion:
@@ -80,7 +80,7 @@ func checkVersion(v byte) error {
 	return fmt.Errorf("rtmp: version %d, want %d", v, rtmpVersion)
 }
 
-// A digestPlace is the place of the digest in C1 or S1. There are two schemes. base is the position
+// A digestPlace says where the digest is in C1 or S1. There are two schemes. base is the position
 // of four bytes whose sum gives the offset of the digest.
 type digestPlace struct{ base, digest int }
 
@@ -90,7 +90,7 @@ func digestAt(p []byte, base int) digestPlace {
 	return digestPlace{base, base + 4 + sum%room}
 }
 
-// findDigest returns the place of the digest in C1. It returns false if there is none.
+// findDigest returns the place of the digest in C1. If there is no digest, it returns false.
 func findDigest(c1 []byte) (digestPlace, bool) {
 	if bytes.Equal(c1[4:8], make([]byte, 4)) { // no version of Flash, and therefore no digest
 		return digestPlace{}, false
@@ -107,7 +107,7 @@ func findDigest(c1 []byte) (digestPlace, bool) {
 // putDigest computes the digest of S1 and puts it there.
 func putDigest(s1 []byte, at digestPlace) { copy(s1[at.digest:], digestOf(s1, at, serverSecret)) }
 
-// digestOf returns the digest of all bytes of p except the place of the digest.
+// digestOf returns the digest of all bytes of p except those at the place of the digest.
 func digestOf(p []byte, at digestPlace, key []byte) []byte {
 	return hmacOf(key, p[:at.digest], p[at.digest+digestSize:])
 }

@@ -47,18 +47,18 @@ type Message struct {
 	Size        int    // length of the body, in bytes
 }
 
-// Stream is the id of the message stream for everything that is published or played: a connection
+// Stream is the id of the message stream on which everything is published or played. A connection
 // has only one.
 const Stream = 1
 
 const (
-	// maxBody is the largest size of a body in bytes: the size field has 24 bits.
+	// maxBody is the largest size of a body in bytes. The size field has 24 bits.
 	maxBody = 1<<24 - 1
 
 	firstChunkStream = 2     // 0 and 1 mean that a longer number follows
 	maxChunkStream   = 65599 // 64 + 65535
 
-	// extended, in the 24 bits of a timestamp or a difference, means that the value follows in four
-	// more bytes.
+	// extended is a value of the 24 bits of a timestamp or a difference. It means that the real
+	// value follows in four more bytes.
 	extended = 1<<24 - 1
 )

@@ -10,8 +10,9 @@ type messageClock struct {
 	runs    bool
 }
 
-// start starts the time limit for a message whose first bytes arrived at the given time, unless the
-// limit of an older message is running. For a nil clock, start and stop do nothing.
+// start starts the time limit for a message whose first bytes arrived at the given time. If the
+// limit of an older message is running, start does nothing. If the clock is nil, start and stop do
+// nothing.
 func (c *messageClock) start(at time.Time) {
 	if c == nil || c.runs {
 		return

@@ -11,20 +11,20 @@ type Request struct {
 	// Application and stream name, as in "live/camera", without leading and trailing slashes and
 	// without a query.
 	Path string
-	// Query has the parameters of the stream name, the application and the address. If they have
-	// the same parameter, the stream name's value is used: OBS sends the user's stream key there.
-	// People type keys literally: "+" and ";" are not decoded, and an invalid escape is left
-	// unchanged.
+	// Query has the parameters of the stream name, the application and the address. If a parameter
+	// occurs several times, the value in the stream name is used, because OBS sends the user's
+	// stream key there. People type keys literally. Therefore "+" and ";" are not decoded, and an
+	// invalid escape is left unchanged.
 	Query url.Values
-	// RawQuery has the same parameters as the client sent them, with "&" between them.
+	// RawQuery has the same parameters. They are as the client sent them, with "&" between them.
 	RawQuery string
 	Client   string // name of the client program, as it sends it
 }
 
 // newRequest combines the arguments of connect and of publish or play. If an address has several
-// levels, some programs split it after the first level, others before the last: both give the same
-// Path. Some programs also split an address at a slash inside the query; name then has the rest of
-// the query.
+// levels, some programs split it after the first level, and others before the last level.
+// newRequest returns the same Path for both. Some programs also split an address at a slash inside
+// the query. In that case, name has the rest of the query.
 func newRequest(publish bool, connect Object, name string) *Request {
 	r := &Request{Publish: publish, Query: make(url.Values), Client: connect.text("flashVer")}
 	name, query, hasQuery := strings.Cut(name, "?")

@@ -12,30 +12,31 @@ import (
 
 const (
 	// maxCommand limits, in bytes, a client's unfinished messages before its request. The longest
-	// message is connect, with some hundred bytes, and with several addresses that contain tokens.
+	// message is connect. It has a few hundred bytes, and more if it has several addresses that
+	// contain tokens.
 	maxCommand = 16 << 10
 
 	// maxPlayer is the same limit for a client that plays. Such a client only pauses and pings.
 	maxPlayer = 4 << 10
 
-	// windowSize is the acknowledgement window of this side, in bytes, and that of the client until
-	// the client sets it.
+	// windowSize is the acknowledgement window of this side, in bytes. It is also the client's
+	// window until the client sets another one.
 	windowSize = 2_500_000
-	// leastWindow is the smallest acknowledgement window, so that a client cannot request an
+	// leastWindow is the smallest acknowledgement window. Without it, a client could request an
 	// acknowledgement for every byte.
 	leastWindow = 1 << 10
 )
 
 // MaxAnnounced is the largest chunk size, in bytes, that a ServerConn announces. Some clients
-// refuse a larger one: gortmplib, which MediaMTX uses, accepts 10 MiB.
+// refuse larger sizes. For example, gortmplib, which MediaMTX uses, accepts up to 10 MiB.
 const MaxAnnounced = 8 << 20
 
 // A ServerConn is the server's side of a connection. Call Accept, then Start or Refuse, and then
-// Next until it fails. When a publisher has ended its stream, NextRequest may follow. A ServerConn
-// belongs to one goroutine at a time.
+// Next until it fails. When a publisher has ended its stream, NextRequest may be called after that.
+// A ServerConn belongs to one goroutine at a time.
 //
-// A ServerConn has no timeout but that of [ServerConn.SetMessageTimeout]. To limit the time up to
-// the request, and the time of each silence, set deadlines on the connection.
+// A ServerConn has only the timeout that [ServerConn.SetMessageTimeout] sets. To limit the time up
+// to the request, or the time of each silence, set deadlines on the connection.
 type ServerConn struct {
 	r          *millrace.Reader
 	w          io.Writer
@@ -54,16 +55,17 @@ type ServerConn struct {
 	paused               bool
 }
 
-// NewServerConn returns a ServerConn that reads from r and writes to w, both of which it borrows. A
-// message of more than maxMessage bytes, at most 16777215, is refused. The ServerConn announces
-// chunks of that size, or of MaxAnnounced if that is smaller. A client that adopts the announced
-// size sends each message in one chunk. [ServerConn.Release] releases its memory.
+// NewServerConn returns a ServerConn that reads from r and writes to w. It borrows both. If a
+// message has more than maxMessage bytes, it is refused; maxMessage is at most 16777215. The
+// ServerConn announces chunks of maxMessage bytes, or of MaxAnnounced if that is smaller. A client
+// that adopts the announced size sends each message in one chunk. [ServerConn.Release] releases the
+// ServerConn's memory.
 func NewServerConn(r *millrace.Reader, w io.Writer, maxMessage int) *ServerConn {
 	c := &ServerConn{r: r, w: w, dec: NewDecoder(r, maxCommand),
 		maxMessage: min(maxMessage, maxBody), window: windowSize}
 	_ = c.dec.limit(maxCommand) // cannot fail: no bytes have arrived
 	c.dec.progress = c.acknowledge
-	// Copy all payloads until Start, so that a client without a stream cannot keep blocks in use
+	// Copy all payloads until Start. Otherwise a client without a stream could keep blocks in use
 	// with parts of unfinished messages.
 	c.dec.copyBelow = maxBody + 1
 	return c
@@ -73,8 +75,8 @@ func NewServerConn(r *millrace.Reader, w io.Writer, maxMessage int) *ServerConn 
 func (c *ServerConn) SetPool(p *millrace.Pool) { c.dec.setPool(p) }
 
 // SetMessageTimeout limits the time of a message from its first byte to its last one, even if the
-// client sends other messages meanwhile. When the time is over, expired is called in another
-// goroutine, perhaps more than once, and must end the connection. Release stops the timer.
+// client sends other messages meanwhile. When the time is over, another goroutine calls expired,
+// perhaps more than once. expired must end the connection. Release stops the timer.
 func (c *ServerConn) SetMessageTimeout(limit time.Duration, expired func()) {
 	c.dec.clock.stop()
 	c.dec.clock = &messageClock{limit: limit, expired: expired}
@@ -89,9 +91,9 @@ func (c *ServerConn) Release() {
 	c.body.Release()
 }
 
-// Accept performs the handshake and answers commands until the client wants to publish or to play.
-// The caller checks the request, and calls Start or Refuse. The error is io.EOF if the client
-// disconnected before the first byte.
+// Accept performs the handshake, and answers commands until the client wants to publish or to play.
+// The caller checks the request, and calls Start or Refuse. If the client disconnected before the
+// first byte, the error is io.EOF.
 func (c *ServerConn) Accept() (*Request, error) {
 	answer, err := answerHandshake(c.r)
 	if err != nil {
@@ -106,8 +108,9 @@ func (c *ServerConn) Accept() (*Request, error) {
 	return c.awaitRequest()
 }
 
-// NextRequest answers commands after Next has returned io.EOF, until the client wants to publish or
-// to play again. The caller checks the request, and calls Start or Refuse, as after Accept.
+// NextRequest is called after Next has returned io.EOF. It answers commands until the client wants
+// to publish or to play again. The caller checks the request, and calls Start or Refuse, as after
+// Accept.
 func (c *ServerConn) NextRequest() (*Request, error) {
 	c.request, c.fcPublish, c.paused = nil, false, false
 	c.dec.copyBelow = maxBody + 1 // as in NewServerConn
@@ -162,7 +165,7 @@ func (c *ServerConn) Refuse(code, reason string) error {
 	return c.flush()
 }
 
-// capsReconnect is the bit of capsEx with which a client declares that it supports a reconnect
+// capsReconnect is a bit of capsEx. A client sets it to declare that it supports a reconnect
 // request.
 const capsReconnect = 1
 
@@ -172,7 +175,7 @@ func (c *ServerConn) CanReconnect() bool {
 	return caps >= 0 && caps <= math.MaxUint32 && uint32(caps)&capsReconnect != 0
 }
 
-// RequestReconnect requests that the client reconnect to the same address, where another server may
+// RequestReconnect asks the client to reconnect to the same address, where another server may
 // answer. The client continues up to its next keyframe, reconnects, and ends this connection.
 func (c *ServerConn) RequestReconnect(reason string) error {
 	c.call(0, "onStatus", 0, nil, status("status", "NetConnection.Connect.ReconnectRequest",
@@ -198,10 +201,11 @@ func (c *ServerConn) Received() uint64 { return c.dec.Received() }
 // Paused reports whether a client that plays has requested a pause.
 func (c *ServerConn) Paused() bool { return c.paused }
 
-// Next appends the body of the next message to dst, which owns it from then on. The message is
-// audio, video or data, or has TypeCommand and no body, which means that Paused has changed. All
-// other messages are answered. The error is io.EOF when the client has ended the stream,
-// io.ErrUnexpectedEOF when its connection has ended before that, or an error of [Decoder.Next].
+// Next appends the body of the next message to dst, which then owns it. The message is audio, video
+// or data. It may also have TypeCommand and no body, which means that Paused has changed. Next
+// answers all other messages itself. When the client has ended the stream, the error is io.EOF. If
+// its connection has ended before that, the error is io.ErrUnexpectedEOF. Other errors are those of
+// [Decoder.Next].
 func (c *ServerConn) Next(dst *millrace.Chain) (Message, error) {
 	for {
 		m, err := c.read()
@@ -254,7 +258,7 @@ func (c *ServerConn) read() (Message, error) {
 }
 
 // acknowledge reports to the client, twice in a window, how many bytes have arrived. The Decoder
-// also calls it in the middle of messages: if a message is larger than the window, the client may
+// also calls it in the middle of messages. If a message is larger than the window, the client may
 // wait there for the acknowledgement.
 func (c *ServerConn) acknowledge() error {
 	n := c.dec.Received()

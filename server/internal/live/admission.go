@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// An Admission admits viewers to the streams of a Hub.
+// An Admission admits viewers to the streams of a Hub, within the limits on viewers.
 type Admission struct{ hub *Hub }
 
 // NewAdmission returns an Admission to the streams of h.
@@ -51,8 +51,8 @@ func (a Admission) Admit(ctx context.Context, want WatchRequest) (*Viewer, error
 	return v, nil
 }
 
-// awaitStream waits until ctx ends for the stream with that name, and then calls enter with it,
-// with Hub.mu held. It returns the result of enter.
+// awaitStream waits for the stream with that name, until ctx ends. When the stream is there,
+// awaitStream calls enter with it while Hub.mu is held, and returns the result of enter.
 func (a Admission) awaitStream(ctx context.Context, name string,
 	enter func(s *stream) error) error {
 	h := a.hub
@@ -134,7 +134,8 @@ func (a Admission) newViewer(s *stream, want WatchRequest) (*Viewer, error) {
 	return v, nil
 }
 
-// Decline releases the place of a viewer that will not be served and has no transport.
+// Decline releases the place of a viewer that will not be served. The viewer must not have a
+// transport.
 func (v *Viewer) Decline() {
 	v.start.Cursor.Close()
 	v.exit()
@@ -155,8 +156,9 @@ func (v *Viewer) awaitReady(ctx context.Context) error {
 	return nil
 }
 
-// awaitTracks waits until the tracks of the stream are known, so that v can be told. It does not
-// wait for another node: that node determines the tracks for its own viewers.
+// awaitTracks waits until the tracks of the stream are known, because the head of v's response
+// announces them. If v is another node, awaitTracks does not wait, because that node determines the
+// tracks for its own viewers.
 func (v *Viewer) awaitTracks(ctx context.Context) error {
 	if v.node != "" {
 		return nil
@@ -169,7 +171,8 @@ func (v *Viewer) awaitTracks(ctx context.Context) error {
 	return err
 }
 
-// Format returns the format that the request results in. It does not wait for the stream.
+// Format returns the format in which a viewer with this request would get the stream. It does not
+// wait for the stream.
 func (a Admission) Format(want WatchRequest) (rendition.Format, error) {
 	a.hub.mu.Lock()
 	s := a.hub.find(want.Name)
@@ -180,15 +183,15 @@ func (a Admission) Format(want WatchRequest) (rendition.Format, error) {
 	return s.format(want)
 }
 
-// Start serves v, which has a transport, and returns at once. It calls read, which reads from the
-// client until the client hangs up.
+// Start serves v, which must have a transport, and returns at once. It calls read, which must read
+// from the client until the client hangs up.
 func (a Admission) Start(v *Viewer, read func()) {
 	a.enter(v)
 	v.rendition.Fanout().Start(v.transport, read)
 }
 
-// Serve serves v, which has a transport, until v has ended. It reports whether v received all of
-// the stream, including its end.
+// Serve serves v, which must have a transport, and returns when v has ended. It reports whether v
+// received all of the stream, including its end.
 func (a Admission) Serve(v *Viewer) (complete bool) {
 	a.enter(v)
 	v.rendition.Fanout().Serve(v.transport)

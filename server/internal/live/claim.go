@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// A claim is a stream's record of one publisher: who sends, since when, and how to end it. A claim
-// waits until it is granted. The publisher then has the stream until registrar.handOver.
+// A claim is a stream's record of one publisher: who sends, since when, and how to end it. A new
+// claim waits until it is granted. From then on the publisher has the stream, until
+// registrar.handOver.
 type claim struct {
 	address string
 	ctx     context.Context
@@ -34,8 +35,8 @@ func newClaim(ends context.Context, address string) *claim {
 // isPull reports whether the frames come from another node instead of a client of this node.
 func (c *claim) isPull() bool { return c.epoch != 0 }
 
-// replace ends c as soon as c has had its stream for LeastStay. c must have a stream. Hub.mu is
-// held.
+// replace ends c as soon as c has had its stream for LeastStay. It may only be called after c has
+// got a stream. Hub.mu is held.
 func (c *claim) replace() {
 	end := func() { c.cancel(errTakenOver) }
 	if left := LeastStay - time.Duration(now()-c.since); left > 0 {

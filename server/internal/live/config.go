@@ -46,11 +46,13 @@ type Config struct {
 	MaxStreamViewers int // limits the viewers per stream; a further viewer gets 503
 
 	PublishTimeout time.Duration // a publisher that sends nothing for this long gets 408
-	// How long a stream waits for its publisher to return; 0: the stream ends with its publisher.
+	// How long a stream waits for its publisher to return. If it is 0, the stream ends with its
+	// publisher.
 	PublisherReturn time.Duration
 	Takeover        Takeover // applies when a second publisher comes; "" means TakeoverAlways
 
-	// How long a viewer waits for a publisher before it gets 404; 0: without a cluster, not at all.
+	// How long a viewer waits for a publisher before it gets 404. If it is 0, the viewer does not
+	// wait, unless there is a cluster.
 	ViewerWait time.Duration
 	// A viewer that accepts no data for this long is disconnected, even with LagPolicy Skip.
 	StallTimeout time.Duration
@@ -59,23 +61,25 @@ type Config struct {
 	KeepFrames  int   // limits the frames that a stream keeps
 	MaxTagBytes int   // limits the data of an FLV tag
 
-	// How long a frame may wait to be sent together with others; 0: it does not wait.
+	// How long a frame may wait so that it can be sent together with others. If it is 0, the frame
+	// does not wait.
 	Latency time.Duration
 
 	HLS hlslive.Config
 
-	// Memory limits the memory of all streams together; nil: there is no common limit.
+	// Memory limits the memory of all streams together. If it is nil, there is no common limit.
 	Memory *memory.Budget
 
-	// HLSStore keeps HLS segments where other nodes find them; nil: segments are kept only here.
+	// HLSStore keeps HLS segments where other nodes find them. If it is nil, segments are kept only
+	// by this server.
 	HLSStore hlslive.SegmentStore
 
-	// Cluster shares streams with other servers; nil: this server is alone.
+	// Cluster shares streams with other servers. If it is nil, this server is alone.
 	Cluster Cluster
 
 	// Record returns a new recorder for a stream, or nil to record nothing. It is called once for
-	// each stream. In a cluster it is called again each time that this node becomes the stream's
-	// owner, after the stream's previous Recorder was closed. It must not block.
+	// each stream. In a cluster it is also called each time that this node becomes the stream's
+	// owner again. The stream's previous Recorder is closed before that. Record must not block.
 	Record func(name string) Recorder
 
 	// The number of bytes that a viewer may be behind; 0: as many as the stream keeps.
@@ -83,7 +87,8 @@ type Config struct {
 	LagFrames int           // the same in frames; 0: as many as the stream keeps
 	LagTime   time.Duration // the same as a time; 0: no limit
 	LagPolicy Policy        // applies to a viewer beyond these limits
-	// The number of unsent bytes that the kernel may hold for a viewer; 0: the system's default.
+	// The number of unsent bytes that the kernel may hold for a viewer. If it is 0, the system's
+	// default applies.
 	Unsent int
 
 	Log *slog.Logger
@@ -135,8 +140,8 @@ const (
 	// second, and neither would send a video frame.
 	LeastStay = time.Second
 	// cleanEndWait limits how long a stream waits for a publisher after a clean end. The wait is
-	// needed, because a restarted encoder also ends cleanly, and so does a pulled stream when its
-	// encoder has moved to another node.
+	// needed because a clean end may not be the end of the stream. An encoder that restarts ends
+	// cleanly, too. So does a pulled stream when its encoder has moved to another node.
 	cleanEndWait = 2 * time.Second
 )
 
@@ -156,8 +161,9 @@ const (
 // method calls a method of a Hub before it returns.
 type Cluster interface {
 	// Claim makes this node the owner of a stream that has just got a publisher. If this node
-	// already owns the stream, Claim returns the same Lease. An error is a [refuse.Refusal], or the
-	// cause of ctx's end. The Lease has Epoch 0 while the owner cannot be determined.
+	// already owns the stream, Claim returns the same Lease. If the owner cannot be determined at
+	// present, the returned Lease has Epoch 0 until it can. An error is a [refuse.Refusal], or the
+	// cause of ctx's end.
 	Claim(ctx context.Context, name string) (Lease, error)
 
 	// Want tells the cluster that viewers here want a stream that this node does not own. See
@@ -170,21 +176,21 @@ type Cluster interface {
 
 // A Lease is a node's ownership of a stream. Leases can be compared.
 type Lease interface {
-	// Epoch is the number of this ownership. It is greater than the number of every earlier
-	// ownership. It is 0 until the number is known.
+	// Epoch is the number of this ownership. It is greater than the numbers of all earlier
+	// ownerships of the stream. Epoch is 0 until the number is known.
 	Epoch() uint64
 
-	// Current reports whether this node was the owner a moment ago, as far as that can be known. It
-	// was not if this process was stopped for longer than a lease lasts; then other nodes get
-	// nothing until Current is true again.
+	// Current reports whether this node was the owner a moment ago, as far as that can be known.
+	// For example, it returns false after this process was stopped for longer than a lease lasts.
+	// While it returns false, other nodes get nothing.
 	Current() bool
 
-	// Held reports whether the ownership is neither lost nor released. A lease is no longer held
-	// when [Peers.Lost] is called.
+	// Held reports whether the ownership is neither lost nor released. By the time that
+	// [Peers.Lost] is called, Held returns false.
 	Held() bool
 
-	// Tell announces that the result of Peers.Silent has changed: the publisher has left or has
-	// returned.
+	// Tell announces that the publisher has left or has returned, which changes the result of
+	// Peers.Silent.
 	Tell()
 
 	// Release gives up the stream. It does nothing if the ownership is not held.

@@ -6,8 +6,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/rendition"
 )
 
-// counters counts events in a Hub. They are plain atomic numbers, because some change with each
-// batch, and a metrics library would cost too much there.
+// counters counts events in a Hub. The counters are plain atomic numbers, because some of them
+// change with each batch. A metrics library would cost too much there.
 type counters struct {
 	published atomic.Int64 // streams that were published
 

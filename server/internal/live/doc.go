@@ -5,33 +5,34 @@
 //	Peers.Pull ──┘                                           └▶ rendition.FragmentReader ─▶ Recorder
 //
 // A [Hub] knows the streams by name. A [Publisher] feeds one stream with FLV tags or with bytes. A
-// stream of FLV may have one publisher after another: a registrar (handover.go) decides which
-// publisher has the stream, and the stream knows each publisher as a claim. Package feed makes
-// frames of the tags, package rendition keeps the frames in each format, and package fanout writes
-// them to viewers. A [Viewer] knows who watches; its transport, a [fanout.Viewer], knows the
+// stream of FLV may have one publisher after another. A registrar (handover.go) decides which
+// publisher has the stream. The stream has a record of each publisher, called a claim. Package feed
+// turns the tags into frames, package rendition keeps the frames in each format, and package fanout
+// writes them to viewers. A [Viewer] knows who watches. Its transport, a [fanout.Viewer], knows the
 // client's position in the stream.
 //
-// HLS has no viewers here, only requests. Package hlslive makes it; hls.go decides which streams
-// have HLS, and for how long.
+// For HLS, this package has no viewers but only requests. Package hlslive makes the HLS. The file
+// hls.go decides which streams have HLS, and for how long.
 //
 // In a cluster (ownership.go, peers.go) the node with a stream's publisher owns the stream and has
-// a [Lease]. Only the owner records the stream, makes its HLS, and sends it to other nodes. It
-// sends them nothing while the lease is not current. A node that only has viewers feeds the stream
-// with [Peers.Pull], over one connection to the owner (pull.go). When a node loses the ownership
-// ([Peers.Lost]), its stream and viewers stay and wait for the pull. Package cluster determines the
-// owner of a stream; this package follows it ([Cluster]).
+// a [Lease]. Only the owner records the stream, makes its HLS, and sends it to other nodes. While
+// its lease is not current, it sends nothing to other nodes. A node that has only viewers of the
+// stream gets it from the owner with [Peers.Pull], over one connection (pull.go). When a node loses
+// the ownership ([Peers.Lost]), its stream and viewers stay and wait for the pull. Package cluster
+// determines the owner of a stream, and this package asks it through the interface [Cluster].
 //
 // Each protocol has its own package: web for HTTP, rtmp for RTMP. To publish, such a package calls
-// [Hub.Open], [Publisher.Run] and Answered. Run gets a function that calls WriteTag or ReadBody
-// until [Publisher.Lifetime] ends. Package ingest reads the connections. To watch, the package
-// calls [Admission.Admit], which reserves a place within the limits on viewers and waits for the
-// stream. It then calls [Viewer.Connect], appends the head of its response to the transport, and
-// calls [Admission.Start] with a function that reads from the client. Or it releases the place with
-// [Viewer.Decline].
+// [Hub.Open], [Publisher.Run] and Answered. It passes Run a function that calls WriteTag or
+// ReadBody until [Publisher.Lifetime] ends. Package ingest reads the connections. To watch, the
+// package calls [Admission.Admit], which reserves a place within the limits on viewers and waits
+// for the stream. It then calls [Viewer.Connect], appends the head of its response to the
+// transport, and calls [Admission.Start] with a function that reads from the client. If it will not
+// serve the viewer, it releases the place with [Viewer.Decline] instead.
 //
-// Calls among the types only go down this list: first [HLS], [Peers], [Operator], [MemorySteps] and
-// [Admission], which other packages call; then Publisher and registrar; then Hub; last stream,
-// claim and Viewer. A stream and a claim do not know the types above them.
+// The types form four levels, and call only types of lower levels. [HLS], [Peers], [Operator],
+// [MemorySteps] and [Admission], which other packages call, are the highest level. Then follow
+// Publisher and registrar, then Hub, and last stream, claim and Viewer. A stream and a claim do not
+// know the types above them.
 //
 // The package knows nothing about routes (package server) or about permissions to publish or watch
 // (package access).

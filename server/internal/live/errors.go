@@ -88,5 +88,5 @@ func errNotOwner(name string) error {
 	return refuse.New(http.StatusMisdirectedRequest, "this node does not own the stream %q", name)
 }
 
-// errTimeUp ends a publisher at the end of its allowed time.
+// errTimeUp ends a publisher whose allowed time is over.
 var errTimeUp = refuse.New(http.StatusForbidden, "the time is up that this publisher was allowed")

@@ -182,9 +182,9 @@ func (h registrar) endPause(s *stream) {
 	s.pause = nil
 }
 
-// handOver decides what follows after the publisher c of s has ended with err. c has sent a number
-// of frames. handOver gives s to the next publisher, makes s wait for one, or ends s. It returns
-// how long s waits.
+// handOver decides what follows after the publisher c of s has ended with err. It gives s to the
+// next publisher, makes s wait for one, or ends s. It returns how long s waits. frames is the
+// number of frames that c has sent.
 func (h registrar) handOver(s *stream, c *claim, frames int64, err error) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -220,8 +220,8 @@ func (h registrar) handOver(s *stream, c *claim, frames int64, err error) time.D
 	return 0
 }
 
-// left returns how long s may wait for a publisher after its publisher has ended with err. A
-// publisher that sent no frame does not prolong the pause in which it came. mu is held.
+// left returns how long s may wait for a publisher after its publisher has ended with err. If that
+// publisher came during a pause and sent no frame, it does not prolong that pause. mu is held.
 func (h registrar) left(s *stream, frames int64, err error) time.Duration {
 	if err == errUnwatched && h.unwatched(s) > 0 {
 		return 0
@@ -236,7 +236,7 @@ func (h registrar) left(s *stream, frames int64, err error) time.Duration {
 	return time.Duration(s.until - now())
 }
 
-// expire ends s if w is still the pause of s.
+// expire ends s, unless the pause w of s is already over.
 func (h registrar) expire(s *stream, w *pause) {
 	h.mu.Lock()
 	over := s.pause == w

@@ -19,12 +19,12 @@ type HLS struct{ hub *Hub }
 // NewHLS returns the HLS server for the streams of h.
 func NewHLS(h *Hub) HLS { return HLS{h} }
 
-// idleLengths is the time without a request after which HLS is no longer made, in lengths of a
+// idleLengths is how long a stream's HLS is still made when there are no requests, in lengths of a
 // playlist.
 const idleLengths = 3
 
 // Master returns the multivariant playlist of a stream. It waits for the stream as viewers do, and
-// then until the tracks of the stream are known. Errors are as for [Admission.Admit].
+// then until the tracks of the stream are known. It returns the same errors as [Admission.Admit].
 func (l HLS) Master(ctx context.Context, name string) (*hlslive.Playlist, error) {
 	w, err := l.find(ctx, name)
 	if err != nil {
@@ -34,7 +34,7 @@ func (l HLS) Master(ctx context.Context, name string) (*hlslive.Playlist, error)
 }
 
 // Media returns a media playlist of a stream. object is the playlist's name; see [hlslive.IsMedia].
-// If blocks is set, Media waits until the playlist has the media that want requests.
+// If blocks is set, Media waits until the playlist has the media that want asks for.
 func (l HLS) Media(
 	ctx context.Context, name, object string, want hls.Reload, blocks bool,
 ) (list *hlslive.Playlist, err error) {
@@ -69,7 +69,7 @@ func (l HLS) Object(ctx context.Context, name string, o hls.Object, dst *millrac
 	return w.Object(ctx, o, dst)
 }
 
-// ended calls hlsSet.ended with the stream of that name.
+// ended calls hlsSet.ended for the stream with that name.
 func (l HLS) ended(name, object string) *liveHLS {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()

@@ -9,14 +9,16 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/hlslive"
 )
 
-// A liveHLS is the HLS of a stream. It is made from the first request until there has been no
-// request for a while. After the stream's end it stays until players have had time to get that end.
+// A liveHLS is the HLS of a stream. It begins with the first request, and ends when there has been
+// no request for a while. After the stream's end it stays for a time, so that players can still get
+// that end.
 type liveHLS struct {
 	*hlslive.Window
 	stream *stream
 	stop   context.CancelFunc // ends Window.Run
 	idle   *time.Timer        // calls HLS.checkIdle
-	// The ended HLS of the same stream with its earlier tracks, or nil. Guarded by Hub.mu.
+	// If the tracks of the stream have changed, the ended HLS with the earlier tracks; otherwise
+	// nil. Guarded by Hub.mu.
 	before *liveHLS
 }
 
@@ -41,8 +43,8 @@ func (set *hlsSet) of(s *stream) *liveHLS {
 	return nil
 }
 
-// ended returns the HLS that has ended because the tracks of s changed, if the players of the
-// playlist object must still see that end. Otherwise it returns nil.
+// ended returns the HLS that has ended because the tracks of s changed. It returns nil if there is
+// none, or if the players of the playlist object need not see that end any more.
 func (set *hlsSet) ended(s *stream, object string) *liveHLS {
 	w := set.of(s)
 	if w == nil {
@@ -60,7 +62,8 @@ func (set *hlsSet) ended(s *stream, object string) *liveHLS {
 	return nil
 }
 
-// add adds a window for s. The caller runs it. Any earlier HLS with the same name has ended.
+// add adds a window for s. The caller must run the window. Any earlier HLS with the same name has
+// ended.
 func (set *hlsSet) add(s *stream) *liveHLS {
 	first := s.hls.After(set.numbers[s.name])
 	delete(set.numbers, s.name)
@@ -98,9 +101,9 @@ func (set *hlsSet) end(w *liveHLS) {
 // maxHLSNumbers limits the names whose sequence numbers are kept.
 const maxHLSNumbers = 1 << 10
 
-// keep stores the sequence numbers for the next window of a name while they are ahead of the wall
-// clock. Numbers get ahead if a stream is sent faster than real time. The stream of that name may
-// have ended.
+// keep stores the sequence numbers for the next window of a name, even if the stream of that name
+// has ended. The numbers are stored only while they are ahead of the wall clock, as they are after
+// a stream was sent faster than real time.
 func (set *hlsSet) keep(name string, n hlslive.SequenceStart) {
 	first := set.shared.Config.FirstMSN(time.Now())
 	maps.DeleteFunc(set.numbers, func(_ string,

@@ -18,9 +18,9 @@ import (
 //
 // Locks are taken in this order: Hub.mu, stream.mu, rendition.Set.mu, and then the lock of an
 // hlslive.Window, a broadcast.Ring or a limit.Limiter. A goroutine that holds one of the first
-// three does not log. Such a goroutine may take only one lock of package fanout: that of a Conn, by
-// Viewer.End. The reason is that a loop of package fanout holds its own lock while it calls methods
-// of a viewer, which take stream.mu and Set.mu.
+// three does not log. Such a goroutine may take only one lock of package fanout: the lock of a
+// Conn, which Viewer.End takes. It may not take the lock of a fanout loop, because a loop holds its
+// lock while it calls methods of a viewer, which take stream.mu and Set.mu.
 type Hub struct {
 	cfg  Config // MaxStreams and MaxStreamViewers are guarded by mu; the rest does not change
 	log  *slog.Logger
@@ -86,8 +86,8 @@ func (h *Hub) Config() *Config { return &h.cfg }
 // Closing returns a context that ends when h refuses new publishers and viewers.
 func (h *Hub) Closing() context.Context { return h.ends }
 
-// SetLimits replaces the limits of Config. If a limit becomes lower, the streams and viewers in
-// excess stay.
+// SetLimits replaces the limits of Config. If the number of streams or viewers exceeds a new limit,
+// they all stay.
 func (h *Hub) SetLimits(streams, viewers, streamViewers int) {
 	h.admitted.SetLimit(viewers, tooManyViewers(viewers))
 	h.mu.Lock()
@@ -106,8 +106,8 @@ func (h *Hub) newStream(name string) *stream {
 	return s
 }
 
-// announce makes s visible to viewers, and passes s to the viewers that wait for it. These enter
-// before the first frame of s.
+// announce makes s visible to viewers, and passes s to the viewers that wait for it. These viewers
+// therefore enter before the first frame of s.
 func (h *Hub) announce(s *stream, forms *rendition.Set) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -127,7 +127,7 @@ func (h *Hub) find(name string) *stream {
 	return nil
 }
 
-// unwatched returns for how long s has had no viewers. mu is held.
+// unwatched returns how long s has had no viewers. mu is held.
 func (h *Hub) unwatched(s *stream) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,15 +11,16 @@ import (
 )
 
 const (
-	// lateAfter is the lag above which a viewer counts as late. A healthy viewer lags less: a frame
-	// waits only for the latency limit and for the round of writes. Apart from the newest GOP,
-	// frames older than lateAfter are kept only for late viewers.
+	// lateAfter is the lag above which a viewer counts as late. A healthy viewer lags less, because
+	// a frame waits only for the latency limit and for the round of writes. Frames that are older
+	// than lateAfter, and not in the newest GOP, are kept only for late viewers.
 	lateAfter = time.Second
 	// evictAfter is how long a viewer may hold a batch without progress before it may be
-	// disconnected. A new viewer with a slow connection takes about this long for its first frames.
+	// disconnected. A new viewer with a slow connection takes about this long to receive its first
+	// frames.
 	evictAfter = 2 * time.Second
-	// blockedAfter replaces evictAfter for the viewers of the largest streams, when the other steps
-	// have not helped.
+	// blockedAfter replaces evictAfter when the other steps have not freed enough memory. It
+	// applies only to the viewers of the largest streams.
 	blockedAfter = 250 * time.Millisecond
 )
 
@@ -27,7 +28,7 @@ const (
 type shedder struct{ hub *Hub }
 
 // MemorySteps returns the steps with which h frees memory, in order. Each step except "idle" starts
-// with the largest streams. A step stops when it has freed enough, so that smaller streams are
+// with the largest streams, and stops when it has freed enough. Smaller streams are therefore
 // spared.
 func MemorySteps(h *Hub) []memory.Step {
 	s := shedder{h}
@@ -42,7 +43,7 @@ func MemorySteps(h *Hub) []memory.Step {
 	}
 }
 
-// endIdle ends the HLS of streams for which no player has sent a request during one length of the
+// endIdle ends the HLS of each stream that no player has requested during one length of the
 // playlist.
 func (l HLS) endIdle(excess int64) (freed int64) {
 	l.hub.mu.Lock()
@@ -76,9 +77,10 @@ func (d shedder) evictGroups(excess int64) (freed int64) {
 	return freed
 }
 
-// dropLaggards disconnects viewers that have made no progress for the time after. It considers the
-// viewers of the stream of, or of all streams if of is nil. It starts with the largest streams, and
-// there with the viewers that have made no progress for the longest time.
+// dropLaggards disconnects viewers that have made no progress for the duration after. If of is nil,
+// it considers the viewers of all streams, and otherwise only those of the stream of. It starts
+// with the largest streams, and within a stream with the viewers that have made no progress for the
+// longest time.
 func (d shedder) dropLaggards(excess int64, of *stream, after time.Duration) (freed int64) {
 	type slowViewer struct {
 		*Viewer
@@ -115,10 +117,11 @@ func (d shedder) dropLaggards(excess int64, of *stream, after time.Duration) (fr
 // errLargest ends the publisher of a stream that holds too much.
 var errLargest = memory.Short("memory is short, and this stream holds the most")
 
-// cutLargest frees memory of the largest streams. It disconnects their blocked viewers, then drops
-// the frames that they keep, except for some HLS, and finally ends their publishers and their HLS.
-// A stream that holds less than a quarter of an equal share of the budget is not the cause, and is
-// spared.
+// cutLargest frees memory of the largest streams, one after the other, until enough is free. For
+// each stream it first disconnects the blocked viewers. It then drops the frames that the stream
+// keeps, except for some HLS. If that is not enough, it ends the stream's publisher and its HLS. A
+// stream that holds less than a quarter of an equal share of the budget is spared, because it is
+// not the cause.
 func (d shedder) cutLargest(excess int64) (freed int64) {
 	list := d.hub.holders()
 	for _, s := range list {

@@ -22,10 +22,10 @@ type Operator struct{ hub *Hub }
 // NewOperator returns an Operator of h.
 func NewOperator(h *Hub) Operator { return Operator{h} }
 
-// EndStream ends a stream, and refuses publishers of its name for the time refused; if refused is
-// 0, the name is free at once. The stream's viewers receive their queued frames and the end.
-// EndStream reports whether the stream existed. An error is a [refuse.Refusal], and nothing has
-// changed. The reason is that another node owns the stream, or that too many names are refused.
+// EndStream ends a stream, and refuses publishers of its name for the duration refused. If refused
+// is 0, the name is free at once. The stream's viewers receive their queued frames and the end.
+// EndStream reports whether the stream existed. It returns a [refuse.Refusal], and changes nothing,
+// if another node owns the stream, or if too many names are refused.
 func (o Operator) EndStream(name string, refused time.Duration) (was bool, err error) {
 	if err := streamname.Check(name); err != nil {
 		return false, err
@@ -70,7 +70,8 @@ type ViewerInfo struct {
 	ID      uint64 `json:"id"`
 	Stream  string `json:"stream"`
 	Address string `json:"address"`
-	// The address of another node of the cluster, which reads for its viewers; "" for a viewer.
+	// If another node of the cluster reads the stream for its own viewers, the address of that
+	// node; "" for a viewer.
 	Node  string  `json:"node,omitempty"`
 	Form  string  `json:"form"`         // flv, mp4, rtmp or raw
 	Path  string  `json:"path"`         // the kind of connection; see the metrics
@@ -82,7 +83,7 @@ type ViewerInfo struct {
 }
 
 // Viewers returns up to limit viewers of a stream, in the order of their arrival. It returns only
-// viewers with numbers greater than after. It returns false if the stream does not exist.
+// viewers whose numbers are greater than after. ok is false if the stream does not exist.
 func (o Operator) Viewers(name string, after uint64, limit int) (list []ViewerInfo, ok bool) {
 	o.hub.mu.Lock()
 	s := o.hub.find(name)

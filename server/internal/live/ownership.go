@@ -32,7 +32,8 @@ func (h *Hub) wanted(name string) bool {
 	return s.lease == nil && h.unwatched(s) < h.pullIdle
 }
 
-// want tells the cluster that a stream is wanted, if the stream has viewers but no publisher here.
+// want tells the cluster that a stream is wanted. It does nothing unless the stream has viewers but
+// no publisher here.
 func (h *Hub) want(name string) {
 	if h.cfg.Cluster != nil && h.wanted(name) {
 		h.cfg.Cluster.Want(name)
@@ -61,8 +62,8 @@ func (h *Hub) revoke(s *stream) {
 	}
 }
 
-// giveUp releases the lease of s, which has ended. If the lease was current, other nodes and
-// players still get the remaining frames of s. mu is held.
+// giveUp releases the lease of s, which has ended. If the lease was current, giveUp makes sure that
+// other nodes and players still get the remaining frames of s. mu is held.
 func (h *Hub) giveUp(s *stream) {
 	if s.lease == nil {
 		return

@@ -29,9 +29,9 @@ func (e Peers) Silent(name string) (silent time.Duration, away bool) {
 // Wanted reports whether a stream that this node does not own has viewers here, or had some lately.
 func (e Peers) Wanted(name string) bool { return e.hub.wanted(name) }
 
-// Lost ends this node's ownership of a stream, with that epoch, because another node owns the
-// stream. The stream's publisher and its copies to other nodes end at once. Its viewers stay, and
-// wait for the pull.
+// Lost ends this node's ownership of a stream with that epoch, because another node owns the stream
+// now. The stream's publisher and its copies to other nodes end at once. The viewers stay, and wait
+// until this node pulls the stream.
 func (e Peers) Lost(name string, epoch uint64) {
 	e.hub.mu.Lock()
 	s := e.hub.streams[name]
@@ -49,16 +49,16 @@ func (e Peers) Lost(name string, epoch uint64) {
 // CheckOwned returns a [refuse.Refusal] unless this node owns the stream with that name and knows
 // the epoch of the ownership.
 func (e Peers) CheckOwned(name string) error {
-	// Otherwise it waits until the format is known.
+	// If this node owns the stream, the request then waits until the format is known.
 	if epoch, ok := e.hub.owns(name); !ok || epoch == 0 {
 		return errNotOwner(name)
 	}
 	return nil
 }
 
-// AdmitRequest counts a request for another node's stream as a viewer while the request waits.
-// release ends that; the caller calls it once. The returned context ends with ctx, and when h
-// closes.
+// AdmitRequest admits a request for another node's stream. While the request waits, it counts as a
+// viewer. The caller must call release once, when the wait is over. The returned context ends with
+// ctx, and when h closes.
 func (e Peers) AdmitRequest(ctx context.Context) (admitted context.Context, release func(),
 	err error) {
 	if err := e.hub.admitted.Acquire(); err != nil {

@@ -19,12 +19,13 @@ import (
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
-// rawChunk limits the bytes of a stream of unknown format that are relayed at a time.
+// rawChunk is how many bytes of a stream of unknown format are relayed at a time, at most.
 const rawChunk = 64 << 10
 
-// A Publisher feeds one stream, from [Hub.Open] to Close, with FLV tags (Begin, then WriteTag) or
-// with an HTTP body (ReadBody). It represents one of the connections that feed the stream one after
-// another. Only one goroutine at a time may use it.
+// A Publisher feeds one stream, from [Hub.Open] to Close. Each Publisher belongs to one connection;
+// other connections may have fed the stream before it, or may feed it later. The caller publishes
+// either FLV tags (Begin, then WriteTag) or an HTTP body (ReadBody). Only one goroutine at a time
+// may use a Publisher.
 type Publisher struct {
 	*claim
 	hub     *Hub
@@ -47,9 +48,10 @@ type received struct {
 }
 
 // Open starts a stream, continues a stream that waits for its publisher, or takes over from another
-// publisher. address identifies the publisher in logs and in the API. terms can end the publisher.
-// An error is a [refuse.Refusal]. Viewers find a new stream when its format is known. The caller
-// ends the publisher with Run or Close, and then calls Answered.
+// publisher. address identifies the publisher in logs and in the API. terms are the publisher's own
+// limits, which can end it. An error is a [refuse.Refusal]. Viewers find a new stream when its
+// format is known. The caller must end the publisher with Run or Close, and must then call
+// Answered.
 func (h *Hub) Open(name, address string, terms Terms) (*Publisher, error) {
 	if err := streamname.Check(name); err != nil {
 		return nil, err
@@ -76,9 +78,9 @@ func (h *Hub) newPublisher(address string) *Publisher {
 // shuts down. The caller must call Close soon. Close also ends the context.
 func (p *Publisher) Lifetime() context.Context { return p.ctx }
 
-// Run calls send, which publishes, and then Close. It returns the error that it passed to Close:
-// the error of send, the cause of the end of Lifetime, or an error for a panic. A panic is logged,
-// and ends only this stream.
+// Run calls send, which must publish the stream, and then calls Close. It returns the error that it
+// passed to Close. That is the error of send, the cause of the end of Lifetime, or an error for a
+// panic. A panic is logged, and ends only this stream.
 func (p *Publisher) Run(send func() error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -93,9 +95,10 @@ func (p *Publisher) Run(send func() error) (err error) {
 	return send()
 }
 
-// Close ends the publisher. err is logged; nil means a clean end. The stream then belongs to the
-// publisher that takes over, waits for the next publisher ([Config].PublisherReturn), or ends. If
-// the stream ends, its viewers receive their queued frames, and the name becomes free.
+// Close ends the publisher. err is logged; nil means a clean end. If another publisher takes over,
+// the stream belongs to that publisher from now on. Otherwise the stream waits for the next
+// publisher ([Config].PublisherReturn), or ends. If the stream ends, its viewers receive their
+// queued frames, and the name becomes free.
 func (p *Publisher) Close(err error) {
 	if p.s.forms != nil {
 		p.s.forms.Pause()
@@ -145,7 +148,8 @@ func (p *Publisher) Summary() Summary {
 		Seconds: time.Since(p.started).Seconds()}
 }
 
-// Answered tells the Hub that the publisher's client has got its answer. Drain waits for that.
+// Answered tells the Hub that the publisher's client has got its answer. Drain waits until this has
+// been called for every publisher.
 func (p *Publisher) Answered() { p.hub.publishers.Done() }
 
 // Begin announces FLV tags, and makes the stream visible to viewers.
@@ -218,7 +222,7 @@ func (p *Publisher) ReadBody(body io.Reader) error {
 // flvHeader is the number of bytes that identify a stream as FLV.
 const flvHeader = 9
 
-// sniff reports whether the body is FLV. It waits for no more bytes than it needs.
+// sniff reports whether the body is FLV. It reads only as many bytes as it needs for that.
 func (p *Publisher) sniff() (isFLV bool, err error) {
 	const signature = "FLV\x01"
 	for n := 1; ; n++ {
@@ -290,8 +294,9 @@ func (p *Publisher) readFLV() error {
 	for err == nil {
 		err = p.next(dec)
 	}
-	// A second FLV header in place of a tag looks like a tag of 5,002,753 bytes ("LV\x01"), which
-	// is refused. The bytes of a refused tag stay in the buffer.
+	// If a second FLV header comes in place of a tag, the decoder reads it as the header of a tag
+	// of 5,002,753 bytes ("LV\x01"), and refuses that tag. The bytes of a refused tag stay in the
+	// buffer.
 	var limit *flv.LimitError
 	if errors.As(err, &limit) {
 		if b, _ := p.r.Peek(min(p.r.Buffered(), flvHeader)); flv.Sniff(b) {
@@ -315,8 +320,7 @@ func (p *Publisher) WriteTag(t flv.Tag, c *millrace.Chain) error {
 	return p.s.feed.Write(t, c, p.count(t.Len()))
 }
 
-// checkEvery is the number of bytes that a publisher receives between two checks of the memory in
-// use.
+// checkEvery is how many bytes a publisher may receive before the memory in use is checked again.
 const checkEvery = 256 << 10
 
 // Ingest returns an ingest.Conn that reads conn for p. It takes ownership of conn until Release.
@@ -338,7 +342,7 @@ func (p *Publisher) Received(n int) {
 	}
 }
 
-// count records n bytes of a frame that were received, and returns the current time; see now.
+// count records n received bytes of a frame. It returns the current time; see now.
 func (p *Publisher) count(n int) int64 {
 	at := now()
 	p.lastInput.Store(at)
@@ -355,7 +359,7 @@ func (p *Publisher) count(n int) int64 {
 	return at
 }
 
-// keepTo applies t, which can end the publisher.
+// keepTo makes p keep to the limits in t. A limit can end p.
 func (p *Publisher) keepTo(t Terms) {
 	p.terms = t
 	p.s.mu.Lock()

@@ -32,8 +32,8 @@ type Owner struct {
 // node.
 type Proof interface {
 	Sign(req *http.Request, epoch uint64)
-	// Check returns an error if the answer proves nothing. again reports whether the request must
-	// be signed and sent once more.
+	// Check returns an error if the answer does not prove that the other node belongs to the
+	// cluster. again reports whether the request must be signed and sent once more.
 	Check(res *http.Response) (again bool, err error)
 }
 
@@ -42,7 +42,7 @@ const (
 	// other.
 	DialTimeout = 3 * time.Second
 	// bodyBuffer is how many bytes of the owner's answer are read at a time. An encoder at 5 Mbit/s
-	// sends as much in 50 ms.
+	// sends this many bytes in 50 ms.
 	bodyBuffer = 32 << 10
 	// maxAnswer limits the head of the owner's answer, in bytes. A usual head has a few hundred
 	// bytes.
@@ -56,10 +56,11 @@ var (
 	errStale = errors.New("the stream has a later owner than this one")
 )
 
-// Pull feeds a stream from its owner until the stream ends, ctx ends, a publisher connects here, or
-// the stream has had no viewer for a while. In these cases the stream ends, and Pull returns nil.
-// After any other end the stream waits, as it does after the end of a publisher. The error is a
-// *[refuse.Refusal] with the owner's status if that status is not 200.
+// Pull feeds a stream from its owner until the stream ends, ctx ends, a publisher connects here,
+// the connection fails, or the stream has had no viewer for a while. In the last case the stream
+// ends, and Pull returns nil. In all other cases Pull returns an error, and the stream waits, as it
+// does after the end of a publisher. If the owner answered with a status other than 200, the error
+// is a *[refuse.Refusal] with that status.
 func (e Peers) Pull(ctx context.Context, name string, from Owner) error {
 	if err := cmp.Or(streamname.Check(name), registrar{e.hub}.checkRoom(name)); err != nil {
 		return err
@@ -95,8 +96,8 @@ func (e Peers) Pull(ctx context.Context, name string, from Owner) error {
 	return err
 }
 
-// unreached records, for the waiters of that name, whether a pull that ended with err failed to
-// reach the owner. A node that gave up the stream still answers.
+// unreached records for the waiters of that name whether a pull, which ended with err, failed to
+// reach the owner. A node that gave up the stream still answers, and so counts as reached.
 func (e Peers) unreached(name string, err error) {
 	var refused *refuse.Refusal
 	ok := errors.As(err, &refused) && refused.Status == http.StatusMisdirectedRequest
@@ -107,8 +108,8 @@ func (e Peers) unreached(name string, err error) {
 	}
 }
 
-// ask requests the stream from its owner for p, and sets the epoch of p. It returns the connection,
-// and the first bytes of the body.
+// ask requests the stream from its owner on behalf of p, and sets the epoch of p. It returns the
+// connection, and the first bytes of the body.
 func (e Peers) ask(p *Publisher, name string, from Owner) (conn net.Conn, early []byte, err error) {
 	if conn, early, err = e.askOnce(p, name, from); err == errAskAgain {
 		conn, early, err = e.askOnce(p, name, from)
@@ -152,8 +153,8 @@ func (e Peers) askOnce(p *Publisher, name string, from Owner) (net.Conn, []byte,
 	return conn, early, nil
 }
 
-// readAnswer sends a request and reads the head of the response. It returns the bytes that arrived
-// after the head.
+// readAnswer sends a request and reads the head of the response. It also returns the bytes that
+// arrived together with the head but belong to the body.
 func (p *Publisher) readAnswer(conn net.Conn, req *http.Request, from Owner) (early []byte,
 	err error) {
 	if err := req.Write(conn); err != nil {

@@ -30,7 +30,8 @@ type Stats struct {
 	Takeovers     int64         // publishers that took over from another one
 	PublisherWait time.Duration // total time that streams have waited for publishers
 
-	// The longest time since the last frame, over all streams that have a publisher.
+	// The longest silence of a publisher: the time since the last frame, over all streams that have
+	// a publisher.
 	SilentMax time.Duration
 
 	HLS hlslive.Stats
@@ -97,7 +98,7 @@ func (h *Hub) Stats() Stats {
 }
 
 // pending returns the number of bytes that were taken from streams for viewers and are not yet
-// written to their connections. Bytes that viewers share count for each viewer.
+// written to the viewers' connections. If viewers share bytes, these count once for each viewer.
 func (h *Hub) pending() (sum int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -125,8 +126,8 @@ type StreamInfo struct {
 	Audio string `json:"audio"`
 	// The tracks that MP4 and HLS omit: "video", "audio" or "all"; "" if they omit none.
 	LeftOut string `json:"left_out,omitempty"`
-	// The address of the publisher, or "demo"; that of the last publisher if there is none at
-	// present.
+	// The address of the publisher, or "demo". If there is no publisher at present, the address of
+	// the last one.
 	Publisher string `json:"publisher,omitempty"`
 	// Time without a publisher; 0 while there is one.
 	Waiting     float64 `json:"waiting_seconds"`
@@ -144,12 +145,12 @@ type StreamInfo struct {
 	LagMax float64 `json:"lag_seconds_max"`
 	// The largest value of all viewers; see fanout.LagReport.
 	BehindLive float64 `json:"behind_live_seconds_max"`
-	// Time of the newest frame in MP4, by the clock of the MP4; 0 if no MP4 is made.
+	// Timestamp of the newest frame in the stream's MP4; 0 if no MP4 is made.
 	MP4Time     float64 `json:"mp4_time_seconds"`
 	KeyInterval float64 `json:"key_interval_seconds"` // the longest recent GOP
 	KeptBytes   int64   `json:"kept_bytes"`
-	// Size of the blocks that hold the publishers' bytes, including blocks that others hold in
-	// part.
+	// Size of the blocks that hold the publishers' bytes. It includes blocks of which other holders
+	// use a part.
 	Memory     int64 `json:"memory_bytes"`
 	MemoryHigh int64 `json:"memory_high_water"` // the highest value of Memory
 	// Tracks beyond the first video track and the first audio track. Viewers of FLV and RTMP get
@@ -184,8 +185,8 @@ func (h *Hub) Streams() []StreamInfo {
 	return list
 }
 
-// rateFresh is how long a measured rate stays valid when nothing arrives. Encoders send several
-// times a second.
+// rateFresh is how long a measured rate remains valid if nothing arrives after the measurement.
+// Encoders send several times a second.
 const rateFresh = 2 * time.Second
 
 // info describes s, which must be visible to viewers.
@@ -243,7 +244,7 @@ func (h *Hub) info(s *stream) StreamInfo {
 	return i
 }
 
-// A holder is a stream with the amount of memory that holds its publishers' bytes.
+// A holder is a stream together with the amount of memory that holds its publishers' bytes.
 type holder struct {
 	*stream
 	bytes   int64

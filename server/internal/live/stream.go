@@ -20,21 +20,22 @@ import (
 // A stream is the sequence of frames from all publishers of a name, one after another. Its viewers
 // stay when the publisher changes.
 //
-// From Hub.newStream to registrar.end a stream is in Hub.streams. In that time it either has a
-// publisher, from registrar.grant to registrar.handOver, or waits for one. A publisher writes to
-// the stream only from grant to handOver. The first publisher determines the format. Only a stream
-// of FLV can outlive its first publisher. In a cluster the publisher is a pull if another node owns
-// the stream.
+// A stream is in Hub.streams from Hub.newStream to registrar.end. In that time it either has a
+// publisher or waits for one. A publisher has the stream, and writes to it, only from
+// registrar.grant to registrar.handOver. The first publisher determines the format. Only a stream
+// of FLV can outlive its first publisher. In a cluster, if another node owns the stream, the
+// publisher is a pull.
 type stream struct {
 	name    string
 	log     *slog.Logger
 	started time.Time
 	memory  *millrace.Pool // the account of the blocks that hold its publishers' bytes
 
-	// The frames in all formats. Set under Hub.mu; from then on viewers can find the stream.
+	// The frames in all formats. It is set while Hub.mu is held. From then on viewers can find the
+	// stream.
 	forms *rendition.Set
-	// Makes the frames from the publisher's tags. Nil before forms is set, and always nil if the
-	// format is not FLV.
+	// Makes the frames from the publisher's tags. It is nil before forms is set. If the format is
+	// not FLV, it is always nil.
 	feed *feed.Feed
 
 	succession                       // guarded by Hub.mu
@@ -49,7 +50,7 @@ type stream struct {
 	viewerCount // guarded by mu
 }
 
-// A succession is the order of publishers of a stream.
+// A succession records which publisher a stream has, and which one comes next.
 type succession struct {
 	publisher *claim // the current publisher, or the last one while the stream waits
 	successor *claim // takes over from publisher; nil while the stream waits

@@ -4,15 +4,15 @@ import (
 	"time"
 )
 
-// Terms are limits of one publisher or viewer, in addition to those of Config. The zero value sets
-// no limits.
+// Terms are limits that apply to one publisher or viewer, in addition to the limits in Config. The
+// zero value sets no limits.
 type Terms struct {
 	MaxViewers int           // of a publisher's stream; 0: no limit of its own
 	MaxTime    time.Duration // for publishing or watching; 0: no limit
 
-	// Ended is called once, when the publisher or viewer has ended. It gets the reason, and the
-	// bytes of the stream that were sent or received. It must not block. It is not called for a
-	// client that is refused. It may be nil.
+	// Ended is called once, when the publisher or viewer has ended. Its arguments are the reason,
+	// and the number of bytes of the stream that were sent or received. It must not block. It is
+	// not called for a client that is refused. It may be nil.
 	Ended func(reason string, bytes int64)
 }
 

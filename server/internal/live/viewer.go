@@ -11,7 +11,7 @@ import (
 )
 
 // A Viewer is a client that watches a rendition. It knows who watches, and where the client begins.
-// Its transport sends the frames, and calls the viewer as its [fanout.Session].
+// Its transport sends the frames, and calls the methods that the Viewer has as a [fanout.Session].
 type Viewer struct {
 	hub       *Hub
 	stream    *stream
@@ -21,15 +21,16 @@ type Viewer struct {
 	since     int64            // time of the viewer's arrival; see now
 	id        uint64           // number among all viewers; set by Admission.noteServed
 
-	// For another node, its address and the lease without which it gets nothing. Otherwise both are
-	// empty.
+	// If the viewer is another node: its address, and the lease. Without a current lease, the node
+	// gets nothing. Otherwise both are empty.
 	node  string
 	lease Lease
 
 	terms  Terms
 	timeUp *time.Timer // nil without a time limit
 
-	// Where the viewer begins. It has no cursor before that is known, and none after Connect.
+	// Where the viewer begins. Until that is known, start has no cursor. After Connect it has none,
+	// either.
 	start     fanout.Start
 	transport *fanout.Viewer // writes to the client; nil until Connect
 }
@@ -77,7 +78,8 @@ func (v *Viewer) attrs() []any {
 	return append(attrs, "form", v.rendition.Format().String())
 }
 
-// Owned reports whether this node still owns the stream that v, another node, reads.
+// Owned reports whether this node still owns the stream. It may only be called if v is another
+// node.
 func (v *Viewer) Owned() bool { return v.lease.Current() }
 
 // Complete returns false if v is another node and the server shuts down, because the stream then
@@ -101,7 +103,8 @@ func (v *Viewer) Missed(m broadcast.Missed) time.Duration {
 // Restart makes v begin again, at the newest keyframe.
 func (v *Viewer) Restart() fanout.Start { return v.stream.forms.Restart(v.rendition) }
 
-// Sent counts n bytes for the address of v, or for the other node that v is.
+// Sent counts n bytes that were sent to v. They count for the address of v or, if v is another
+// node, for that node.
 func (v *Viewer) Sent(n int) {
 	v.account.Add(int64(n))
 	if v.lease != nil {

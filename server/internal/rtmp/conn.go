@@ -1,7 +1,8 @@
 // Package rtmp serves live streams over RTMP: publishers and viewers.
 //
-// A [Service] serves the connections of a listener, and asks the gate for permission. An [Acceptor]
-// makes a [Conn] of each connection. A Conn publishes or watches.
+// A [Service] serves the connections of a listener. It asks the gate, which decides whether a
+// client may publish or watch. An [Acceptor] makes a [Conn] of each connection. A Conn publishes or
+// watches.
 package rtmp
 
 import (
@@ -23,7 +24,8 @@ import (
 )
 
 // A Conn is a connection of an RTMP client. Acceptor.Accept returns it. The caller then calls
-// Publish, Watch or Refuse. After Publish, Next may return another request.
+// Publish, Watch or Refuse. If the client has ended its own stream, the caller may then call Next
+// for another request.
 type Conn struct {
 	acceptor *Acceptor
 	conn     net.Conn
@@ -36,7 +38,7 @@ type Conn struct {
 	Terms live.Terms
 }
 
-// A writer is the current destination of the protocol's replies.
+// A writer is where the protocol writes its replies at present.
 type writer struct{ io.Writer }
 
 // An Acceptor accepts RTMP clients for the streams of a Hub.
@@ -54,9 +56,9 @@ func New(h *live.Hub) *Acceptor {
 // ClientBytes returns the size of the blocks with input from clients that do not publish.
 func (d *Acceptor) ClientBytes() int64 { return d.clients.Stats().InUse }
 
-// Accept performs the handshake with a client, and returns the client's request. It must get both
-// before the deadline. It takes ownership of conn. Publish, Watch or Refuse ends the connection;
-// after an error, Accept has closed it.
+// Accept performs the handshake with a client, and returns the client's request. It fails if it
+// does not get both before the deadline. It takes ownership of conn. The caller ends the connection
+// with Publish, Watch or Refuse. If Accept returns an error, it has closed the connection.
 func (d *Acceptor) Accept(conn net.Conn, deadline time.Time) (*Conn, *rtmp.Request, error) {
 	c := &Conn{acceptor: d, conn: conn, out: &writer{conn}, r: millrace.NewReader(plain(conn))}
 	c.proto = rtmp.NewServerConn(c.r, c.out, d.cfg.MaxTag())
@@ -68,16 +70,16 @@ func (d *Acceptor) Accept(conn net.Conn, deadline time.Time) (*Conn, *rtmp.Reque
 	return c, want, nil
 }
 
-// countInput makes the input of a client that does not publish count for the Acceptor's account,
-// and limits the time of each message.
+// countInput is for clients that do not publish. It makes their input count for the Acceptor's
+// account, and limits the time of each message.
 func (c *Conn) countInput() {
 	c.proto.SetPool(c.acceptor.clients)
 	conn := c.conn
 	c.proto.SetMessageTimeout(c.acceptor.cfg.StallTimeout, func() { _ = conn.Close() })
 }
 
-// Next returns the next request of a client that has ended its published stream. It returns nil if
-// the connection has ended.
+// Next returns the next request of a client that has ended its stream. If the connection has ended,
+// Next returns nil.
 func (c *Conn) Next(deadline time.Time) *rtmp.Request {
 	if c.ended {
 		return nil
@@ -86,8 +88,8 @@ func (c *Conn) Next(deadline time.Time) *rtmp.Request {
 	return want
 }
 
-// awaitRequest returns the result of next, which must return before the deadline. After an error,
-// the connection has ended.
+// awaitRequest calls next and returns its result. It makes sure that next returns before the
+// deadline. After an error, the connection has ended.
 func (c *Conn) awaitRequest(deadline time.Time, next func() (*rtmp.Request, error)) (*rtmp.Request,
 	error) {
 	_ = c.conn.SetDeadline(deadline)
@@ -130,8 +132,8 @@ func (c *Conn) RemoteAddr() string { return c.conn.RemoteAddr().String() }
 // log returns the log of the server.
 func (c *Conn) log() *slog.Logger { return c.acceptor.cfg.Log }
 
-// plain returns the TCP connection behind conn, or conn if there is none without TLS. A Reader of a
-// TCP connection holds no memory while it waits.
+// plain returns the TCP connection behind conn. If conn uses TLS, it returns conn itself. The TCP
+// connection is better, because its Reader holds no memory while it waits.
 func plain(conn net.Conn) io.ReadWriter {
 	if tcp := tcpconn.Plain(conn); tcp != nil {
 		return tcp
@@ -152,7 +154,7 @@ func (c *Conn) release() {
 	c.r.Release()
 }
 
-// Refuse tells the client the reason why, and ends the connection.
+// Refuse tells the client the reason, which is why, and ends the connection.
 func (c *Conn) Refuse(want *rtmp.Request, why error) {
 	_ = c.conn.SetDeadline(time.Now().Add(tcpconn.LingerTime))
 	if c.proto.Refuse(errorCode(want, live.PublishStatus(why)), live.Explain(why)) == nil {
@@ -161,8 +163,8 @@ func (c *Conn) Refuse(want *rtmp.Request, why error) {
 	c.close()
 }
 
-// errorCode returns RTMP's code for a refusal. Encoders show the code to their users, but some only
-// if they know it.
+// errorCode returns RTMP's code for a refusal. Encoders show the code to their users, but some
+// encoders show only codes that they know.
 func errorCode(want *rtmp.Request, status int) string {
 	switch {
 	case want.Publish && status == http.StatusConflict:
@@ -175,9 +177,9 @@ func errorCode(want *rtmp.Request, status int) string {
 	return "NetStream.Play.Failed"
 }
 
-// Publish relays the client's stream as name until the stream ends. It then ends the connection,
-// unless the client itself has ended its stream. In that case, Next may be called. An error is a
-// [refuse.Refusal], which the caller answers with Refuse.
+// Publish relays the client's stream as name until the stream ends. If the client itself has ended
+// its stream, the caller may then call Next. Otherwise Publish ends the connection. If it returns
+// an error, it is a [refuse.Refusal], which the caller answers with Refuse.
 func (c *Conn) Publish(name string) error {
 	p, err := c.acceptor.hub.Open(name, c.conn.RemoteAddr().String(), c.Terms)
 	if err != nil {
@@ -207,8 +209,8 @@ func (c *Conn) Publish(name string) error {
 func (c *Conn) endPublish(why error) {
 	switch {
 	case why == nil:
-		// The client may publish again. It is sent no message, because GStreamer takes an end
-		// before its own deleteStream as a failure.
+		// The client may publish again. No message is sent to it, because GStreamer treats an end
+		// as a failure if the end arrives before GStreamer's own deleteStream.
 		c.read(plain(c.conn))
 		c.countInput()
 		return
@@ -246,7 +248,7 @@ func (c *Conn) receive(p *live.Publisher) error {
 	}
 }
 
-// listenTo makes the connection be read as that of a publisher, until takeBack.
+// listenTo makes package ingest read the connection as that of a publisher, until takeBack.
 func (c *Conn) listenTo(p *live.Publisher) ingest.Conn {
 	in := p.Ingest(c.conn)
 	c.out.Writer = in
@@ -257,7 +259,7 @@ func (c *Conn) listenTo(p *live.Publisher) ingest.Conn {
 	return in
 }
 
-// takeBack ends listenTo. It returns false if the connection has ended.
+// takeBack ends what listenTo began. It returns false if the connection has ended.
 func (c *Conn) takeBack(in ingest.Conn) bool {
 	conn, err := in.Release()
 	if err != nil {
@@ -267,7 +269,8 @@ func (c *Conn) takeBack(in ingest.Conn) bool {
 	return true
 }
 
-// read makes c read from rest, after the bytes that were already read from the connection.
+// read makes c read from rest. Before that, c uses the bytes that were already read from the
+// connection.
 func (c *Conn) read(rest io.Reader) {
 	early, _ := c.r.Peek(c.r.Buffered())
 	if len(early) > 0 {

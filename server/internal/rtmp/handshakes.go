@@ -11,9 +11,10 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// MaxHandshakes limits the RTMP connections that have sent nothing yet. It separately limits the
-// connections that have sent something but no complete request. One of the latter needs at most 32
-// KiB, for at most --header-timeout. Publishers and viewers have other limits.
+// MaxHandshakes limits the RTMP connections that have sent nothing yet. It is also the limit,
+// counted separately, for connections that have sent something but no complete request. Such a
+// connection needs at most 32 KiB, for at most --header-timeout. Publishers and viewers have other
+// limits.
 const MaxHandshakes = 512
 
 // Handshakes holds the RTMP connections that have sent no complete request yet. Clients send the
@@ -25,9 +26,9 @@ type Handshakes struct {
 	silent, begun crowd
 }
 
-// A crowd holds up to MaxHandshakes connections. If there is one more, the oldest connection of the
-// address with the most connections is closed. Thus one address cannot displace the clients of
-// others.
+// A crowd holds up to MaxHandshakes connections. If one more arrives, the crowd finds the address
+// with the most connections, and closes the oldest of these. One address therefore cannot displace
+// the clients of others.
 type crowd struct {
 	list []handshake        // oldest first
 	from map[netip.Addr]int // number of connections by address
@@ -43,7 +44,7 @@ type handshake struct {
 var errEvicted = errors.New("closed while silent to make room for new connections")
 
 // peerOf returns the address of the other end of a connection, which may be a proxy. It does not
-// wait for the proxy.
+// wait until the proxy has named the client.
 func peerOf(conn net.Conn) netip.Addr {
 	if p := proxy.Of(conn); p != nil {
 		return proxy.KeyOf(p.TCPConn.RemoteAddr())
@@ -83,8 +84,8 @@ func (h *Handshakes) remove(conn net.Conn) bool {
 	return h.silent.remove(conn) || h.begun.remove(conn)
 }
 
-// add adds a connection. If there are too many, it removes one, which may be the new one, and
-// returns it. Otherwise it returns nil.
+// add adds a connection. If there are too many, add removes and returns one of them, which may be
+// the new one. Otherwise it returns nil.
 func (c *crowd) add(a handshake) (victim net.Conn) {
 	if c.from == nil {
 		c.from = make(map[netip.Addr]int)

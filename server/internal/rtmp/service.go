@@ -57,8 +57,8 @@ func (v *Service) Serve(ln net.Listener) {
 			time.Sleep(acceptPause)
 		default:
 			if p := proxy.Of(conn); p != nil && p.Direct() && p.Above() != nil {
-				// Refuse before the handshake, so that the connection does not take a place from
-				// others.
+				// Refuse the connection before the handshake, so that it does not take the place of
+				// another one.
 				go v.refuse(conn, p.Above())
 				continue
 			}
@@ -75,9 +75,9 @@ func (v *Service) refuse(conn net.Conn, why error) {
 	v.Refusals.Note(access.Unknown, unaccepted(why), "client", client)
 }
 
-// serveConn serves a connection, which must be in v.Handshakes. It returns at the end of the
-// connection's last publisher, or when its viewer is being served. A panic is logged, and ends only
-// this connection.
+// serveConn serves a connection, which must be in v.Handshakes. It returns when the connection's
+// last publisher has ended, or when its viewer is being served by other goroutines. A panic is
+// logged, and ends only this connection.
 func (v *Service) serveConn(conn net.Conn) {
 	client := conn.RemoteAddr().String()
 	defer func() {
@@ -103,8 +103,9 @@ func (v *Service) serveConn(conn net.Conn) {
 	}
 }
 
-// serveRequest serves a client's request. It returns at the end of the publisher, or when the
-// viewer is being served. It returns false if it has refused the request and ended the connection.
+// serveRequest serves a client's request. It returns when the publisher has ended, or when the
+// viewer is being served by other goroutines. It returns false if it has refused the request and
+// ended the connection.
 func (v *Service) serveRequest(conn net.Conn, c *Conn, want *rtmp.Request) bool {
 	client := conn.RemoteAddr().String()
 	name, err := v.Check(want)
@@ -139,8 +140,8 @@ func clientContext(conn net.Conn) context.Context {
 	return context.Background()
 }
 
-// checkAddress returns an error if the client's address has reached its limits. It counts a viewer
-// for the address.
+// checkAddress returns an error if the client's address has reached its limits. If the client is a
+// viewer, checkAddress counts it for the address.
 func checkAddress(conn net.Conn, publish bool) error {
 	c := proxy.Of(conn)
 	if c == nil {
@@ -153,7 +154,7 @@ func checkAddress(conn net.Conn, publish bool) error {
 	return err
 }
 
-// unaccepted returns the refusal for a client that has not sent its request.
+// unaccepted returns the refusal for a client that has not sent its request; err is the reason.
 func unaccepted(err error) error {
 	if refuse.Of(err) != nil {
 		return err
@@ -199,7 +200,8 @@ func (v *Service) accept(conn net.Conn) (c *Conn, want *rtmp.Request, err error)
 func clip(text string) string { return fmt.Sprintf("%.100s", text) }
 
 // Check returns the name of the stream that a client requests. If the request is not allowed, the
-// error is a [refuse.Refusal]. If there is no such name, Check returns the path as the name.
+// error is a [refuse.Refusal]. If the requested path is not a valid name, Check returns the path
+// instead.
 func (v *Service) Check(want *rtmp.Request) (name string, err error) {
 	name, ok := strings.CutPrefix(want.Path, app+"/")
 	if !ok {

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/flvstream"
 )
 
-// A tagMaker makes FLV tags of a publisher's messages. It adds a header and a trailer to the body
-// of a message, without copying the body.
+// A tagMaker makes FLV tags of a publisher's messages. It adds a header before, and a trailer
+// after, the body of a message. It does not copy the body.
 type tagMaker struct {
 	enc       flv.Encoder
 	body, tag millrace.Chain // both empty between messages
@@ -24,10 +24,10 @@ func (r *tagMaker) release() {
 	r.tag.Release()
 }
 
-// setDataFrame precedes metadata that the server is to keep.
+// setDataFrame is the name that comes before metadata which the server should keep.
 var setDataFrame = rtmp.AppendAMF(nil, "@setDataFrame")
 
-// publish publishes the message in body, unless it is of no use to viewers.
+// publish publishes the message in body. If viewers have no use for the message, publish drops it.
 func (r *tagMaker) publish(p *live.Publisher, m rtmp.Message) error {
 	if r.body.Len() == 0 {
 		return nil

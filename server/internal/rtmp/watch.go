@@ -15,9 +15,9 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/rendition"
 )
 
-// Watch sends the stream name until the stream or the client ends. It waits for the stream, and
-// then returns at once. From then on, the viewer owns the connection. An error is a
-// [refuse.Refusal], which the caller answers with Refuse.
+// Watch sends a stream until the stream or the client ends. name is the stream's name. Watch waits
+// for the stream, and then returns. From then on, the viewer owns the connection. If Watch returns
+// an error, it is a [refuse.Refusal], which the caller answers with Refuse.
 func (c *Conn) Watch(ctx context.Context, name string) error {
 	want := live.WatchRequest{Name: name, Format: rendition.RTMP,
 		Remote: c.conn.RemoteAddr().String(), Terms: c.Terms}
@@ -38,8 +38,8 @@ func (c *Conn) Watch(ctx context.Context, name string) error {
 		return nil
 	}
 	if err == nil {
-		// Start fails if there is no room for its messages after the replies to what the client
-		// sent while it waited.
+		// Start fails if its messages have no room. Before them come the replies to the messages
+		// that the client sent while it waited.
 		if err = c.proto.Start(); err != nil {
 			v.Decline()
 		}
@@ -60,9 +60,9 @@ func (c *Conn) Watch(ctx context.Context, name string) error {
 	return nil
 }
 
-// readWaiting reads the input of a viewer that waits for its stream. It ends the returned context
-// when the viewer hangs up. stop ends the reading. It returns the reason if the viewer has left, or
-// nil.
+// readWaiting reads the input of a viewer that waits for its stream. The returned context ends when
+// the viewer hangs up. stop ends the reading. If the viewer has left, stop returns the reason, and
+// otherwise nil.
 func (c *Conn) readWaiting(ctx context.Context) (waiting context.Context, stop func() error) {
 	waiting, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
@@ -129,8 +129,8 @@ func (c *Conn) readLoop(pause func()) (err error) {
 
 var errReplies = fmt.Errorf("a viewer asks and takes no answers: %d bytes wait", fanout.MaxReplies)
 
-// replies writes the protocol's replies to a viewer to which another goroutine may be writing the
-// stream. Replies are sent between batches.
+// replies writes the protocol's replies to a viewer. Another goroutine may be writing the stream to
+// the viewer at the same time. The replies are therefore sent between batches.
 type replies struct{ to *fanout.Viewer }
 
 func (r replies) Write(p []byte) (int, error) {

@@ -29,7 +29,8 @@ type connBody struct {
 }
 
 // newConnBody takes over the connection of r. It returns nil and does nothing if that is not
-// possible, as with TLS and HTTP/2, or not wanted, as with a small latency limit.
+// possible, as with TLS and HTTP/2. It does the same if the connection should not be taken over, as
+// with a small latency limit.
 func (d Handler) newConnBody(w http.ResponseWriter, r *http.Request, p *live.Publisher) *connBody {
 	if r.ProtoMajor != 1 || r.TLS != nil || !ingest.ByClock(d.cfg.Latency) {
 		return nil
@@ -55,7 +56,7 @@ func (d Handler) newConnBody(w http.ResponseWriter, r *http.Request, p *live.Pub
 }
 
 // bodyBuffer is how many bytes of a chunked body are read at a time. An encoder at 5 Mbit/s sends
-// as much in 50 ms.
+// this many bytes in 50 ms.
 const bodyBuffer = 32 << 10
 
 func (b *connBody) answer(status int, contentType string, text []byte) {

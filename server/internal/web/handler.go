@@ -1,8 +1,9 @@
-// Package web serves live streams over HTTP at /live/. Its clients are publishers that send a body,
-// viewers of FLV, MP4 or bytes, and players of HLS.
+// Package web serves live streams over HTTP at /live/. It has three kinds of clients: publishers,
+// which send a body; viewers of FLV, MP4 or bytes; and players of HLS.
 //
-// A [Service] asks the gate for permission, and answers requests. A [Handler] publishes and
-// watches. HLS players get the HLS of this node, of another node, or of a store.
+// A [Service] answers requests. Before that it asks the gate, which decides whether the client may
+// publish or watch. A [Handler] publishes and watches. HLS players get the HLS of this node, of
+// another node, or of a store.
 package web
 
 import (
@@ -21,8 +22,8 @@ type Handler struct {
 // New returns a Handler for the streams of h.
 func New(h *live.Hub) Handler { return Handler{h, h.Config()} }
 
-// noWriteLimit removes the time limit of the whole answer, because a stream may last forever.
-// Publishing and watching limit each silence instead.
+// noWriteLimit removes the time limit of the whole answer, because a stream may last forever. While
+// a client publishes or watches, each silence is limited instead.
 func noWriteLimit(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 }

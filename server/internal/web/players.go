@@ -57,13 +57,13 @@ func (s *players) serve(w http.ResponseWriter, r *http.Request, name, object str
 	}
 }
 
-// playerSeed is the seed of the hash of credentials that distinguishes players with the same
+// playerSeed is the seed of a hash of credentials. The hash distinguishes players with the same
 // address.
 var playerSeed = maphash.MakeSeed()
 
-// admitPlayer counts a player of HLS at its first request for a playlist. Players with the same
-// address are distinguished by the stream and the token. If there is a hook, which is asked about
-// each player, all credentials that a player shows count.
+// admitPlayer counts a player of HLS at its first request for a playlist. If several players have
+// the same address, they are distinguished by the stream and the token. If there is a hook, it is
+// asked about each player, and all credentials that a player shows distinguish it.
 func (s *players) admitPlayer(account *address.Account, r *http.Request, name,
 	object string) error {
 	begins := object == hlslive.MasterName
@@ -104,8 +104,8 @@ func (s *players) serveMedia(w http.ResponseWriter, r *http.Request, name, objec
 	if err != nil {
 		return err
 	}
-	// The answer to a request for a certain part is the same for everyone who requests that part,
-	// so it may be cached for longer.
+	// Everyone who requests a certain part gets the same answer, so the answer may be cached for
+	// longer.
 	fresh := time.Second
 	switch {
 	case list.Late:
@@ -119,7 +119,7 @@ func (s *players) serveMedia(w http.ResponseWriter, r *http.Request, name, objec
 // playlistType is the media type of HLS playlists.
 const playlistType = "application/vnd.apple.mpegurl"
 
-// servePlaylist answers with a playlist that a cache may keep for the time fresh.
+// servePlaylist answers with a playlist that a cache may keep for the duration fresh.
 func (s *players) servePlaylist(w http.ResponseWriter, r *http.Request, list *hlslive.Playlist,
 	fresh time.Duration) error {
 	if s.wantsGzip(r) {
@@ -128,15 +128,16 @@ func (s *players) servePlaylist(w http.ResponseWriter, r *http.Request, list *hl
 	return s.writePlaylist(w, r, list.Text, false, fresh)
 }
 
-// wantsGzip reports whether a playlist is sent with gzip. That requires that no query is added to
-// the addresses in the playlist.
+// wantsGzip reports whether a playlist is sent with gzip. It returns false if a query must be added
+// to the addresses in the playlist.
 func (s *players) wantsGzip(r *http.Request) bool {
 	return chunk.AcceptsEncoding(r.Header["Accept-Encoding"], "gzip") &&
 		s.cfg.Gate.AddedQuery(r) == ""
 }
 
-// writePlaylist answers with body, which is the text of a playlist or, if zip is set, that text
-// compressed with gzip. An error is a [refuse.Refusal], and nothing was written.
+// writePlaylist answers with body, which is the text of a playlist. If zip is set, body is that
+// text compressed with gzip. If writePlaylist returns an error, it is a [refuse.Refusal], and
+// nothing was written.
 func (s *players) writePlaylist(w http.ResponseWriter, r *http.Request, body []byte, zip bool,
 	fresh time.Duration) error {
 	query := s.cfg.Gate.AddedQuery(r)
@@ -168,9 +169,9 @@ func (s *players) writePlaylist(w http.ResponseWriter, r *http.Request, body []b
 	return nil
 }
 
-// setFresh sets Cache-Control, so that a cache may keep the answer for the time fresh. The cache
-// may be a shared one if everyone may read and the request has no token. more is appended to the
-// header.
+// setFresh sets Cache-Control, so that a cache may keep the answer for the duration fresh. If
+// everyone may read and the request has no token, the cache may be a shared one. setFresh appends
+// the values in more to the header.
 func (s *players) setFresh(w http.ResponseWriter, r *http.Request, fresh time.Duration,
 	more string) {
 	who := "public"
@@ -222,8 +223,8 @@ func (s *players) serveObject(w http.ResponseWriter, r *http.Request, name, obje
 	return s.writeObject(w, r, object, &body)
 }
 
-// writeObject answers with the bytes of an object. It borrows body, which it shortens or empties.
-// An error is a [refuse.Refusal], and nothing was written.
+// writeObject answers with the bytes of an object. It borrows body, and may shorten or empty it. If
+// writeObject returns an error, it is a [refuse.Refusal], and nothing was written.
 func (s *players) writeObject(w http.ResponseWriter, r *http.Request, object string,
 	body *millrace.Chain) error {
 	if err := answer.Of(r).Resume(0); err != nil {
@@ -248,7 +249,7 @@ func (s *players) writeObject(w http.ResponseWriter, r *http.Request, object str
 	return nil
 }
 
-// chainStep is the number of bytes of a Chain that a client must accept within the stall timeout.
+// chainStep is how many bytes of a Chain a client must accept within each stall timeout.
 const chainStep = 256 << 10
 
 // sendChain sends c. If the client has hung up or accepts nothing, it panics with
@@ -281,14 +282,14 @@ func (s *players) sendChain(w http.ResponseWriter, r *http.Request, c *millrace.
 }
 
 // A chainBody is the body of an answer. Over HTTP/1 without TLS, net/http passes it to the TCP
-// connection, which calls WriteTo. The pieces are then sent in one writev.
+// connection, which calls WriteTo. WriteTo then sends the pieces in one writev.
 type chainBody struct {
 	*millrace.Chain
 	tcp *net.TCPConn // nil if the answer is not written to a plain TCP connection
 }
 
-// Read copies bytes to p. It is used for the bytes that are sent with the response header, because
-// net/http sniffs the first 512 bytes of the body.
+// Read copies bytes to p. net/http reads the first 512 bytes of the body in this way, because it
+// sniffs them. They are sent with the response header.
 func (b chainBody) Read(p []byte) (int, error) {
 	n := b.CopyTo(p)
 	b.Discard(n)
@@ -300,7 +301,7 @@ func (b chainBody) Read(p []byte) (int, error) {
 
 // WriteTo writes all of b to w.
 func (b chainBody) WriteTo(w io.Writer) (int64, error) {
-	// w is tcp, which package net has wrapped in another type.
+	// If w has SetNoDelay, it is tcp in another type of package net.
 	if _, ok := w.(interface{ SetNoDelay(bool) error }); ok && b.tcp != nil {
 		w = b.tcp
 	}

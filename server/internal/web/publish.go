@@ -7,10 +7,11 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live"
 )
 
-// Publish relays the body of a POST or PUT as the stream name, and answers at the end. An error is
-// a [refuse.Refusal]; then the body was not read, and the caller answers. If the connection is
-// plain HTTP/1 and can be read by the clock, it is taken over, and Publish returns at once. The
-// buffers and the stack of net/http then do not live as long as the stream.
+// Publish relays the body of a POST or PUT. The stream's name is name. Publish answers at the end.
+// If it returns an error, it is a [refuse.Refusal]. The body was then not read, and the caller
+// answers. If the connection is plain HTTP/1 and can be read by the clock, Publish takes over the
+// connection and returns at once. The buffers and the stack of net/http then need not live as long
+// as the stream.
 func (d Handler) Publish(w http.ResponseWriter, r *http.Request, name string,
 	terms live.Terms) error {
 	p, err := d.hub.Open(name, r.RemoteAddr, terms)

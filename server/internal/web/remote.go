@@ -16,7 +16,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// newRequest returns a player's request in the form in which it is sent to another node.
+// newRequest returns a player's request as it is sent to another node.
 func (s *players) newRequest(r *http.Request, name, object string) (q cluster.HLSRequest,
 	err error) {
 	_, isObject := hls.ParseObject(object)
@@ -39,8 +39,8 @@ func (s *players) newRequest(r *http.Request, name, object string) (q cluster.HL
 	return q, nil
 }
 
-// serveElsewhere serves HLS from another node or the store, after serveHere has failed with err. If
-// it cannot, it returns the reason.
+// serveElsewhere serves HLS from another node or the store. It is called after serveHere has failed
+// with err. If serveElsewhere fails, too, it returns the reason.
 func (s *players) serveElsewhere(w http.ResponseWriter, r *http.Request, name, object string,
 	err error) error {
 	elsewhere := errors.Is(err, hlslive.ErrElsewhere)
@@ -87,8 +87,8 @@ func (s *players) serveElsewhere(w http.ResponseWriter, r *http.Request, name, o
 	return s.writeAnswer(w, r, object, &out)
 }
 
-// writeAnswer writes another node's response. It borrows out, whose body it shortens or empties. An
-// error is a [refuse.Refusal], and nothing was written.
+// writeAnswer writes another node's response. It borrows out, and may shorten or empty the body of
+// out. If writeAnswer returns an error, it is a [refuse.Refusal], and nothing was written.
 func (s *players) writeAnswer(w http.ResponseWriter, r *http.Request, object string,
 	out *cluster.Object) error {
 	if err := answer.Of(r).Resume(0); err != nil {

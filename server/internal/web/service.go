@@ -60,8 +60,8 @@ func (s *Service) Serve(w http.ResponseWriter, r *http.Request, at string) {
 	}
 }
 
-// allowPlayers answers OPTIONS requests. A browser sends one before a player on another site may
-// send custom headers. The answer allows the player only to watch.
+// allowPlayers answers OPTIONS requests. A browser sends such a request before a player on another
+// site may send custom headers. The answer allows the player to watch, and nothing else.
 func (s *Service) allowPlayers(w http.ResponseWriter, r *http.Request, allow string) {
 	h := w.Header()
 	h.Set("Allow", allow)

@@ -13,10 +13,10 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/rendition"
 )
 
-// Watch answers a GET or HEAD request for the stream name, name.flv or name.mp4. An error is a
-// [refuse.Refusal], which the caller answers, or the error of the request's context. Over HTTP/1,
-// Watch takes over the connection and returns at once. Otherwise it returns when the viewer has
-// ended.
+// Watch answers a GET or HEAD request for a stream. name is the stream's name, to which .flv or
+// .mp4 may be added. An error is a [refuse.Refusal], which the caller answers, or the error of the
+// request's context. Over HTTP/1, Watch takes over the connection and returns at once. Otherwise it
+// returns when the viewer has ended.
 func (d Handler) Watch(w http.ResponseWriter, r *http.Request, name string,
 	terms live.Terms) error {
 	want, err := parseWatchRequest(r, name)
@@ -27,9 +27,9 @@ func (d Handler) Watch(w http.ResponseWriter, r *http.Request, name string,
 	return d.watch(w, r, want)
 }
 
-// WatchNode is like Watch for another node, whose address is node. That node gets only streams that
-// this node owns. The response header has the epoch of the ownership. When this node loses the
-// stream or shuts down, the response is cut off, as if the connection had failed.
+// WatchNode is like Watch, but the client is another node with the address node. That node gets
+// only streams that this node owns. The response header has the epoch of the ownership. When this
+// node loses the stream or shuts down, it cuts off the response, as if the connection had failed.
 func (d Handler) WatchNode(w http.ResponseWriter, r *http.Request, name, node string) error {
 	want, err := parseWatchRequest(r, name)
 	if err == nil {
@@ -55,8 +55,8 @@ func (d Handler) watch(w http.ResponseWriter, r *http.Request, want live.WatchRe
 	if err != nil {
 		return err
 	}
-	// After Hijack, the handler's stack and the buffers of net/http do not live as long as the
-	// viewer. Data that the client has sent after its request is ignored.
+	// After Hijack, the handler's stack and the buffers of net/http need not live as long as the
+	// viewer. Data that the client has sent after its request are ignored.
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		serveWriter(viewers, v, w, r)
@@ -75,7 +75,7 @@ func setFormat(h http.Header, f rendition.Format) {
 	h.Set("X-Content-Type-Options", "nosniff")
 }
 
-// setHeader calls setFormat. For another node it also sets the epoch of the ownership.
+// setHeader calls setFormat. If v is another node, it also sets the epoch of the ownership.
 func setHeader(h http.Header, v *live.Viewer) {
 	setFormat(h, v.Format())
 	if epoch := v.Epoch(); epoch != 0 {
@@ -83,8 +83,8 @@ func setHeader(h http.Header, v *live.Viewer) {
 	}
 }
 
-// appendHead appends the response header and the head of the stream to the bytes for a viewer whose
-// connection was taken over.
+// appendHead appends the response header and the head of the stream to the bytes that a viewer gets
+// first. The viewer's connection must have been taken over.
 func appendHead(to *fanout.Viewer, v *live.Viewer, h http.Header, chunked bool) {
 	h.Set("Connection", "close")
 	setHeader(h, v)
@@ -128,7 +128,7 @@ func serveWriter(viewers live.Admission, v *live.Viewer, w http.ResponseWriter, 
 	to.Append(v.Head())
 	defer context.AfterFunc(r.Context(), func() { to.End(fanout.HungUp) })()
 	if !viewers.Serve(v) {
-		// Without the panic, the viewer would see a proper end of the stream.
+		// Panic, because the viewer would otherwise see a proper end of the stream.
 		panic(http.ErrAbortHandler)
 	}
 }

@@ -10,17 +10,18 @@ import (
 	"github.com/millrace-io/millrace/server/internal/outage"
 )
 
-// attempts is the number of times that the renewal of a lease is begun within the time of a lease.
+// attempts is how many times the renewal of a lease is begun while the lease lasts.
 const attempts = 3
 
-// attemptTime returns the limit for a call of the directory. In the worst case one attempt is made
-// just before the directory stops answering, and two more attempts fail, one of which was made
-// between two rounds of renewal. The second of them has failed after 10/12 of a lease.
+// attemptTime returns the limit for a call of the directory. The worst case is as follows. One
+// attempt is made just before the directory stops answering, and two more attempts fail. One of
+// these two is made between two rounds of renewal. The second of them has failed after 10/12 of a
+// lease.
 func attemptTime(leaseTime time.Duration) time.Duration { return leaseTime / 4 }
 
-// maxAsking limits the concurrent claims and lookups. The limit is lower than the number of
-// connections to Redis. Renewals therefore need not wait for a connection, and the time of a call
-// is spent in the directory.
+// maxAsking limits the concurrent claims and lookups. It is lower than the number of connections to
+// Redis. Renewals therefore need not wait for a connection, and the time limit of a call is not
+// used up by such a wait.
 const maxAsking = 8
 
 // errBusy means that the directory was not called, because too many calls were in progress.
@@ -54,8 +55,8 @@ func (c *directoryClient) call(ctx context.Context) (context.Context, context.Ca
 	return context.WithTimeout(ctx, attemptTime(c.leaseTime))
 }
 
-// ask makes a call of the directory, with a limit on concurrent calls. The error errBusy says
-// nothing about the directory's health.
+// ask calls the directory, and limits the number of concurrent calls. If it returns errBusy, the
+// directory was not called, so nothing is known about its health.
 func (c *directoryClient) ask(call func(ctx context.Context) error) error {
 	wait, cancel := c.call(c.ctx)
 	defer cancel()
@@ -70,8 +71,8 @@ func (c *directoryClient) ask(call func(ctx context.Context) error) error {
 	return call(ctx)
 }
 
-// answered records whether the directory has answered a call that returned err. It reports whether
-// it has.
+// answered records whether the directory has answered. err is the result of the call. answered
+// returns true if the directory has answered.
 func (c *directoryClient) answered(err error) bool {
 	_, taken := errors.AsType[*TakenError](err)
 	ok := err == nil || taken || errors.Is(err, ErrNoOwner) || errors.Is(err, ErrLost)

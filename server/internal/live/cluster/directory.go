@@ -10,29 +10,29 @@ import (
 )
 
 // A Directory records which node owns which stream. Its methods may be called from any goroutine.
-// An error other than the errors below means that the directory cannot be reached. A further engine
-// must implement this interface.
+// An error other than the errors below means that the directory cannot be reached. Every kind of
+// directory implements this interface.
 type Directory interface {
-	// Claim makes c.Node the owner of a stream for the time of a lease, and returns the epoch of
-	// the ownership. The epoch is greater than every earlier epoch, even if c.Node already owns the
-	// stream. The error is a *TakenError if the stream has another owner, which c.Takeover does not
-	// replace.
+	// Claim makes c.Node the owner of a stream for the duration of a lease, and returns the epoch
+	// of the ownership. The epoch is greater than every earlier epoch, even if c.Node already owns
+	// the stream. If the stream has another owner, which c.Takeover does not replace, the error is
+	// a *TakenError.
 	Claim(ctx context.Context, c Claim) (epoch uint64, err error)
 
 	// Renew renews the lease of each ownership, and announces that node is alive. errs has one
-	// error for each ownership: nil, ErrLost if another node owns the stream or has owned it since,
-	// or the reason why the directory cannot be reached. err is the error of the announcement. If
-	// the directory has lost its data, Renew restores the ownership. An ownership with GiveUp set
-	// ends, so that other nodes can claim the stream at once. Renew never changes the records of
-	// other nodes.
+	// error for each ownership. The error is nil; ErrLost if another node owns the stream or has
+	// owned it since; or the reason why the directory cannot be reached. err is the error of the
+	// announcement. If the directory has lost its data, Renew restores the ownership. If GiveUp is
+	// set, Renew ends the ownership instead, so that other nodes can claim the stream at once.
+	// Renew never changes the records of other nodes.
 	Renew(ctx context.Context, node string, owned ...Ownership) (errs []error, err error)
 
 	// Lookup returns the owner of a stream, or ErrNoOwner.
 	Lookup(ctx context.Context, stream string) (Owner, error)
 
-	// Watch calls f for each change, until ctx ends. It reconnects if the connection fails, or is
-	// silent for the time of a lease. After each connect it calls f with Event{}, because earlier
-	// changes may have been missed. f must not block.
+	// Watch calls f for each change, until ctx ends. If the connection fails, or is silent for the
+	// duration of a lease, Watch reconnects. After each connect it calls f with Event{}, because
+	// earlier changes may have been missed. f must not block.
 	Watch(ctx context.Context, f func(Event))
 }
 
@@ -43,7 +43,7 @@ type Claim struct {
 	Seen   uint64 // the greatest epoch of the stream that the node knows
 
 	// Takeover says whether the claim replaces another node that owns the stream. If the owner's
-	// publisher is away, the claim always does.
+	// publisher is away, the claim replaces the owner in any case.
 	Takeover live.Takeover
 }
 

@@ -9,15 +9,16 @@
 //	live.Hub  ── Save, LoadState ─────▶ Segments ──▶ Redis
 //
 // The node with a stream's publisher owns the stream. A [Directory] records the owner and numbers
-// the ownerships. The number is called epoch, and is greater than all earlier epochs of the stream.
-// directory.go has the contract of every engine, and event.go has the messages between nodes.
-// redis.go is the only engine so far.
+// the ownerships of a stream. The number is called the epoch. It is greater than all earlier epochs
+// of the stream. directory.go has the contract of every kind of directory, and event.go has the
+// messages between nodes. redis.go is the only kind so far.
 //
-// A [Node] is this server. It consists of the following parts, each of which uses only later ones.
-// pull.go pulls the streams that viewers want here. finder.go finds the owner of a stream. lease.go
-// keeps this node's leases. owner.go remembers the owners of other nodes' streams. peers.go records
-// which nodes are alive. client.go calls the directory and records whether it answers. A Node holds
-// no lock when it calls its hub. The hub holds its own lock when it calls the Node.
+// A [Node] is this server as a member of the cluster. It consists of the following parts, each of
+// which uses only parts that are named after it. pull.go pulls the streams that viewers want here.
+// finder.go finds the owner of a stream. lease.go keeps this node's leases. owner.go remembers the
+// owners of other nodes' streams. peers.go records which nodes are alive. client.go calls the
+// directory and records whether it answers. The hub holds its own lock when it calls the Node. A
+// Node therefore holds no lock when it calls its hub.
 //
 // HLS is not pulled. Instead a [RemoteHLS] (remotehls.go) sends a player's request to the owner.
 // [Objects] (objects.go) fetches each object once for all waiting requests. [Segments]
@@ -25,6 +26,6 @@
 // Objects and Segments do not depend on Node.
 //
 // The package knows nothing about routes or media; see packages server and live. It is large
-// because it combines four things that fail in different ways: Redis, this node's leases, answers
-// of other nodes, and the store that outlives a node.
+// because it combines four things that fail in different ways: Redis, this node's leases, the
+// answers of other nodes, and the store of segments, which outlives a node.
 package cluster

@@ -8,8 +8,9 @@ import (
 )
 
 const (
-	// maxEpoch is the largest epoch that a float64 holds exactly. Numbers of Lua and JavaScript are
-	// float64. As an epoch in microseconds, it is reached in the year 2255.
+	// maxEpoch is the largest epoch that a float64 holds exactly. The limit is needed because
+	// numbers of Lua and JavaScript are float64. Epochs are times in microseconds, so this one is
+	// reached in the year 2255.
 	maxEpoch = 1<<53 - 1
 	// maxAddress limits the length of a node's address. It is longer than any host name with its
 	// scheme and port.
@@ -25,8 +26,8 @@ func (e Event) String() string {
 	return e.Owner.Node + " " + strconv.FormatUint(e.Owner.Epoch, 10) + " " + e.Stream
 }
 
-// parseEvent parses a result of String. It reports whether text is an event. Words after the stream
-// come from a later version, and are ignored.
+// parseEvent parses a result of String. It returns false if text is not an event. It ignores words
+// after the stream, because later versions may add some.
 func parseEvent(text string) (e Event, ok bool) {
 	node, rest, ofStream := strings.Cut(text, " ")
 	if !isAddress(node) {

@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// absentFor is how long the result that a stream has no owner is remembered. An event about the
-// stream replaces it earlier.
+// absentFor is how long the node remembers that a stream has no owner. An event about the stream
+// ends that time earlier.
 const absentFor = 250 * time.Millisecond
 
-// An ownerFinder finds the owner of a stream: among this node's leases, in the table of other
-// owners, or in the directory. Concurrent callers share one call of the directory. Its methods may
-// be called from any goroutine.
+// An ownerFinder finds the owner of a stream. It looks among this node's leases, then in the table
+// of other owners, and then in the directory. Concurrent callers share one call of the directory.
+// Its methods may be called from any goroutine.
 type ownerFinder struct {
 	leases  *leaseTable
 	owners  *ownerTable
@@ -25,8 +25,8 @@ type ownerFinder struct {
 	asked   atomic.Int64 // number of lookups in the directory
 }
 
-// cached returns the owner of a stream if it is known without a lookup in the directory. An Owner
-// with an empty Node means that there is no owner.
+// cached returns the owner of a stream if it is known without a lookup in the directory. If the
+// stream is known to have no owner, cached returns an Owner with an empty Node.
 func (f *ownerFinder) cached(name string) (o Owner, ok bool) {
 	if o, ok := f.leases.held(name); ok {
 		return o, true
@@ -95,7 +95,7 @@ func (f *ownerFinder) awaitOwner(ctx context.Context, name string) (Owner, error
 		if last == nil || ctx.Err() == nil {
 			last = err
 		}
-		// The wait is limited, because an event may have been missed.
+		// The wait is limited, because the event that would end it may have been missed.
 		pause, cancel := context.WithTimeout(ctx,
 			f.client.leaseTime/attempts/2+rand.N(f.client.leaseTime/attempts))
 		select {
@@ -116,10 +116,10 @@ func (f *ownerFinder) formerOwner(name string) (o Owner,
 	return f.owners.formerOwner(name)
 }
 
-// forget makes the next call of Owner look up the owner again, because the known owner has proved
-// wrong.
+// forget is called when the known owner has proved wrong. The next call of Owner then looks up the
+// owner again.
 func (f *ownerFinder) forget(name string, epoch uint64) { f.owners.forget(name, epoch) }
 
-// forgetFormer makes formerOwner no longer return the node, because it has nothing left of the
-// stream, or does not answer.
+// forgetFormer is called when the former owner has nothing left of the stream, or does not answer.
+// formerOwner then no longer returns that node.
 func (f *ownerFinder) forgetFormer(name string, epoch uint64) { f.owners.forgetFormer(name, epoch) }

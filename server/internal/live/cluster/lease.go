@@ -56,11 +56,12 @@ type leaseTable struct {
 
 	claims, refused, lost, failures atomic.Int64
 
-	// mu is locked before the mutex of owners. It is held only for a moment.
+	// mu is locked before the mutex of owners. It is never held for long.
 	mu       lock.Mutex
 	draining bool
 	leases   map[string]*lease // leases that are held or being claimed
-	// Released leases with the time of release, until the directory has recorded the release.
+	// Released leases with the time of release. A lease stays here until the directory has recorded
+	// the release.
 	leaving map[*lease]time.Time
 }
 
@@ -101,9 +102,9 @@ func (t *leaseTable) claim(ctx context.Context, name string) (live.Lease, error)
 	}
 }
 
-// takeoverDelay returns how long a stream must be left to the node that has just claimed it, and a
-// channel that is closed when its owner changes. There is no delay unless the rule is
-// TakeoverAlways, because with other rules the directory itself protects the owner for longer.
+// takeoverDelay returns how long a stream must be left to the node that has just claimed it. It
+// also returns a channel that is closed when the stream's owner changes. If the rule is not
+// TakeoverAlways, there is no delay, because the directory itself protects the owner for longer.
 func (t *leaseTable) takeoverDelay(name string) (left time.Duration, changed <-chan struct{}) {
 	if t.takeover != live.TakeoverAlways {
 		return 0, nil
@@ -131,8 +132,8 @@ func (t *leaseTable) claimFirst(l *lease) (live.Lease, error) {
 	return l, nil
 }
 
-// request claims l, which must have no epoch. It reports whether another node keeps the stream.
-// After any other error, that is unknown.
+// request claims l, which must have no epoch. It reports whether another node keeps the stream. If
+// taken is false and err is not nil, that is unknown.
 func (t *leaseTable) request(ctx context.Context, l *lease) (taken bool, err error) {
 	begun := time.Now()
 	epoch, err := t.client.directory.Claim(ctx, Claim{
@@ -193,8 +194,8 @@ func (t *leaseTable) held(name string) (o Owner, ok bool) {
 // Epoch implements [live.Lease].
 func (l *lease) Epoch() uint64 { return l.epoch.Load() }
 
-// Current implements [live.Lease]. An attempt without an answer counts, too, because no other node
-// can become the owner while the directory cannot be reached.
+// Current implements [live.Lease]. An attempt to renew the lease counts even if it got no answer,
+// because no other node can become the owner while the directory cannot be reached.
 func (l *lease) Current() bool {
 	return l.Held() && l.epoch.Load() != 0 &&
 		clock(time.Now())-l.attempted.Load() <= int64(l.t.client.leaseTime)
@@ -223,7 +224,7 @@ func (t *leaseTable) leave(l *lease) {
 	}
 }
 
-// remove removes l from the renewed leases, and reports whether it was held. t.mu is held.
+// remove removes l from the leases that are renewed. It reports whether l was held. t.mu is held.
 func (t *leaseTable) remove(l *lease) bool {
 	held := !l.ended.Swap(true)
 	if held {
@@ -273,8 +274,8 @@ func (t *leaseTable) renew() {
 	}
 }
 
-// attempt ends the released leases. It also renews all other leases if all is set, and only the
-// changed ones otherwise.
+// attempt tells the directory about released leases, and renews leases. If all is set, it renews
+// all leases, and otherwise only the changed ones.
 func (t *leaseTable) attempt(ctx context.Context, all bool) {
 	begun := time.Now()
 	var tried []*lease
@@ -316,7 +317,7 @@ func (t *leaseTable) attempt(ctx context.Context, all bool) {
 		switch {
 		case owned[i].GiveUp:
 			t.mu.Lock()
-			// Without an answer, the lease has expired after its time.
+			// If the directory does not answer, the lease ends by itself after leaseTime.
 			if errs[i] == nil || lost || time.Since(t.leaving[l]) > t.client.leaseTime {
 				delete(t.leaving, l)
 			}
@@ -332,8 +333,8 @@ func (t *leaseTable) attempt(ctx context.Context, all bool) {
 	}
 }
 
-// claimLate claims the leases that publishers got while the directory could not be reached. It
-// stops at the deadline.
+// claimLate claims leases that have no epoch yet, because the directory could not be reached when
+// their publishers came. It stops at the deadline.
 func (t *leaseTable) claimLate(deadline time.Time) {
 	t.mu.Lock()
 	var late []*lease

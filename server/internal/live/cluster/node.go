@@ -74,8 +74,8 @@ func (n *Node) Start(hub Hub) {
 	n.running.Go(func() { n.cfg.Directory.Watch(n.ctx, n.handleEvent) })
 }
 
-// Drain refuses publishers from now on. It lets other nodes take the streams that this node owns,
-// even with live.TakeoverNever.
+// Drain makes the node refuse publishers from now on. Other nodes may take the streams that this
+// node owns, even with live.TakeoverNever.
 func (n *Node) Drain() {
 	n.leases.drain()
 	if n.Reachable() {

@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// silence limits a pause within an answer that a node has begun. It does not limit the time
-	// before the answer.
+	// silence limits a pause after a node has begun its answer. It does not limit the time before
+	// the answer begins.
 	silence = 10 * time.Second
 	// idleConns limits the idle connections to a node. That is enough for the concurrent requests
 	// of the players of a hundred streams.
@@ -34,7 +34,7 @@ const (
 	maxText = 4 << 10
 	// maxFresh limits the time that an answer is kept.
 	maxFresh = time.Hour
-	// entryCost is the memory of a cache entry in addition to its body, in bytes.
+	// entryCost is how much memory a cache entry needs in addition to its body, in bytes.
 	entryCost = 1 << 10
 )
 
@@ -81,12 +81,12 @@ type Object struct {
 	Body       millrace.Chain
 }
 
-// A Fetch fetches an object. It calls reserve once, with the length of the body, and fails if
-// reserve returns an error. After an error the body is empty.
+// A Fetch fetches an object. It must call reserve once, with the length of the body, and must fail
+// if reserve returns an error. After an error the body is empty.
 type Fetch func(ctx context.Context, reserve func(n int64) error) (Object, error)
 
-// An objectEntry is an object that is being fetched, is cached, or still has calls that have not
-// taken their copy. All fields are guarded by Objects.mu.
+// An objectEntry is an object that is being fetched or is cached. It also exists while some calls
+// have not taken their copy yet. All fields are guarded by Objects.mu.
 type objectEntry struct {
 	key      string
 	done     chan struct{} // closed when object and err are set
@@ -108,11 +108,11 @@ var (
 )
 
 // NewObjects returns an Objects that caches up to maxBytes, and accepts no object longer than
-// maxObject. Its requests prove that this node knows secret. Other nodes are verified with trust;
-// nil means the system's authorities. The caller calls Close.
+// maxObject. With its requests, this node proves that it knows secret. Other nodes are verified
+// with trust; nil means the system's authorities. The caller calls Close.
 func NewObjects(maxBytes, maxObject int64, secret *Secret, trust *tls.Config) *Objects {
 	dialer := &net.Dialer{Timeout: live.DialTimeout, KeepAliveConfig: net.KeepAliveConfig{
-		// Keep-alive is needed, because a request may wait for a long time.
+		// Keep-alive detects a node that has died while a request waits for a long time.
 		Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -154,8 +154,8 @@ func (o *Objects) Stats() ObjectStats {
 }
 
 // Get returns the object with that key. If the object is neither cached nor being fetched, Get
-// fetches it. A fetch is cancelled when no call waits for it any more. The caller owns the body and
-// releases it.
+// calls fetch. A fetch is cancelled when the last call that waits for it has ended. The caller owns
+// the body and releases it.
 func (o *Objects) Get(ctx context.Context, key string, fetch Fetch) (Object, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -290,8 +290,8 @@ func (o *Objects) drop(e *objectEntry) {
 	o.leave(e)
 }
 
-// leave ends e if no call waits for it any more. It cancels the fetch if that is in progress, and
-// releases a body that is not cached. mu is held.
+// leave ends e if no call waits for it any more. If the fetch is in progress, leave cancels it. If
+// the body is not cached, leave releases it. mu is held.
 func (o *Objects) leave(e *objectEntry) {
 	switch {
 	case e.waiting > 0 || e.place != nil:
@@ -305,8 +305,8 @@ func (o *Objects) leave(e *objectEntry) {
 	}
 }
 
-// request sends a request for path to a node. epoch is the epoch of the ownership for which the
-// node is chosen, or 0. The caller closes the body of the answer.
+// request sends a request for path to a node. epoch is the epoch of the ownership because of which
+// the node was chosen, or 0. The caller closes the body of the answer.
 func (o *Objects) request(ctx context.Context, node, path string, epoch uint64,
 	gzip bool) (*http.Response, error) {
 	for again := false; ; again = true {
@@ -334,9 +334,9 @@ func (o *Objects) request(ctx context.Context, node, path string, epoch uint64,
 	}
 }
 
-// From returns a Fetch of path, which may include a query, from a node. epoch is the epoch of the
-// ownership for which the node is chosen, or 0. The Fetch returns an error if the answer has a
-// status that players must not get.
+// From returns a Fetch that gets path, which may include a query, from a node. epoch is the epoch
+// of the ownership because of which the node was chosen, or 0. If the answer has a status that
+// players must not get, the Fetch returns an error.
 func (o *Objects) From(node, path string, epoch uint64, gzip bool) Fetch {
 	return func(ctx context.Context, reserve func(n int64) error) (out Object, err error) {
 		ctx, cancel := context.WithCancelCause(ctx)
@@ -391,7 +391,7 @@ func maxAge(control string) time.Duration {
 	return 0
 }
 
-// A bodyReader reads the body of an answer, and calls heard each time that something was read.
+// A bodyReader reads the body of an answer. It calls heard each time that it has read something.
 // net/http makes sure that the body has the length that the head states.
 type bodyReader struct {
 	io.Reader

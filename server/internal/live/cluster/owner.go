@@ -7,19 +7,20 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// maxOwners limits the remembered streams, to about 4 MB, because viewers may request any name.
+// maxOwners limits the remembered streams, to about 4 MB. The limit is needed because viewers may
+// request any name.
 const maxOwners = 16384
 
 // An ownerRecord is what this node knows about the owner of a stream.
 type ownerRecord struct {
 	owner Owner // the last known owner; Node is empty if there is no owner
-	// The owner before owner. If there is no owner now, former may still have the end of the
-	// stream's HLS.
+	// The owner before owner. If the stream has no owner now, this node may still have the end of
+	// the stream's HLS.
 	former  Owner
 	came    time.Time // when an event announced owner; zero if no event did
 	seen    uint64    // the greatest epoch so far
 	checked time.Time // when the owner was last looked up or announced; zero: it must be looked up
-	// Closed and replaced when owner changes, and when events may have been missed.
+	// Closed and replaced when owner changes. The same happens when events may have been missed.
 	changed chan struct{}
 }
 
@@ -44,9 +45,9 @@ func (t *ownerTable) record(name string) *ownerRecord {
 	return r
 }
 
-// forgetOne removes a record to make room for another. Among some records it chooses one of a
-// stream without an owner. Requests of viewers for arbitrary names therefore do not displace the
-// other records, which are needed while the directory is away. t.mu is held.
+// forgetOne removes a record to make room for another. It looks at some records, and prefers a
+// stream without an owner. This way, viewers who request arbitrary names do not displace the other
+// records, which are needed while the directory cannot be reached. t.mu is held.
 func (t *ownerTable) forgetOne() {
 	var victim string
 	tries := 0
@@ -66,9 +67,9 @@ func (r *ownerRecord) change() {
 	r.changed = make(chan struct{})
 }
 
-// setOwner records the owner of a stream. o is the directory's answer to a lookup that began at
-// asked, or comes from an event if asked is zero. Owner{} means that there is no owner. setOwner
-// returns false if the table has more recent information.
+// setOwner records o as the owner of a stream; Owner{} means that there is no owner. If asked is
+// zero, o comes from an event. Otherwise o is the directory's answer to a lookup that began at
+// asked. setOwner returns false if the table has more recent information.
 func (t *ownerTable) setOwner(name string, o Owner, asked time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -88,8 +89,8 @@ func (t *ownerTable) setOwner(name string, o Owner, asked time.Time) bool {
 	return true
 }
 
-// last returns the last known owner of a stream, and when it was learned. The owner is Owner{} if
-// there is none, or if it is this node. ok is false if nothing is known.
+// last returns the last known owner of a stream, and when this node learned it. If the stream has
+// no owner, or this node is the owner, last returns Owner{}. ok is false if nothing is known.
 func (t *ownerTable) last(name string) (o Owner, checked time.Time, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -103,8 +104,8 @@ func (t *ownerTable) last(name string) (o Owner, checked time.Time, ok bool) {
 	return r.owner, r.checked, true
 }
 
-// takeoverDelay returns how long a stream must be left to the node that has just claimed it, and a
-// channel that is closed when its owner changes.
+// takeoverDelay returns how long a stream must be left to the node that has just claimed it. It
+// also returns a channel that is closed when the stream's owner changes.
 func (t *ownerTable) takeoverDelay(name string) (left time.Duration, changed <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -142,7 +143,8 @@ func (t *ownerTable) ownerReleased(name, node string) {
 	}
 }
 
-// missed makes the owners of all streams be looked up again, because events may have been missed.
+// missed is called when events may have been missed. It makes the owners of all streams be looked
+// up again.
 func (t *ownerTable) missed() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -171,7 +173,7 @@ func (t *ownerTable) formerOwner(name string) (o Owner, ok bool) {
 	return r.former, true
 }
 
-// forget makes the owner be looked up again, because the known owner has proved wrong.
+// forget is called when the known owner has proved wrong. The owner is then looked up again.
 func (t *ownerTable) forget(name string, epoch uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -180,8 +182,8 @@ func (t *ownerTable) forget(name string, epoch uint64) {
 	}
 }
 
-// forgetFormer makes formerOwner no longer return the node, because it has nothing left of the
-// stream, or does not answer.
+// forgetFormer is called when the former owner has nothing left of the stream, or does not answer.
+// formerOwner then no longer returns that node.
 func (t *ownerTable) forgetFormer(name string, epoch uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -7,15 +7,16 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// peerRounds is the number of rounds, three leases, for which a silent node still counts as alive.
+// peerRounds is how many rounds of renewal a node may be silent before it counts as dead. It is the
+// number of rounds in three leases.
 const peerRounds = 3 * attempts
 
 const (
-	// maxPeers limits the list of nodes. A page sends a request to each of them. A Secret remembers
-	// twice as many nodes.
+	// maxPeers limits the list of nodes, because a page sends a request to each of them. A Secret
+	// remembers twice as many nodes.
 	maxPeers = maxKnown / 2
-	// maxUnproven limits the nodes that have not proved to know the secret, because everyone who
-	// can publish in Redis can invent nodes.
+	// maxUnproven limits the nodes that have not proved to know the secret. The limit is needed
+	// because everyone who can publish in Redis can invent nodes.
 	maxUnproven = 32
 )
 
@@ -24,14 +25,14 @@ type peerTable struct {
 	secret *Secret
 
 	mu lock.Mutex
-	// Counts the rounds of renewal in which the directory was reachable. In other rounds peers do
-	// not age.
+	// Counts the rounds of renewal in which the directory was reachable. Other rounds do not count,
+	// because no node can be heard in them.
 	round int64
 	nodes map[string]int64 // for each node, the round in which it was last heard; at most maxPeers
 }
 
-// markAlive records an announcement that node is alive. If there are too many nodes without a
-// proof, a new node replaces one of them.
+// markAlive records an announcement that node is alive. If there are too many nodes that have not
+// proved to know the secret, a new node replaces one of these.
 func (p *peerTable) markAlive(node string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

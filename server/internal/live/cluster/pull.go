@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// askAgain is how often the hub is asked whether a stream without an owner is still wanted.
+	// askAgain is how often the puller asks the hub whether a stream without an owner is still
+	// wanted.
 	askAgain = time.Second
 	// pullPause is the pause before the second attempt to pull a stream. The first attempt may come
 	// too early, because an owner is known before its publisher has sent something.
@@ -68,8 +69,8 @@ func (p *puller) want(name string) {
 	}
 }
 
-// wanted reports whether the pull of a stream should continue. It removes the stream from p.pulls,
-// and adds it again if the pull should continue.
+// wanted reports whether the pull of a stream should continue. It removes the stream from p.pulls.
+// If the pull should continue, it then adds the stream again.
 func (p *puller) wanted(name string) bool {
 	p.mu.Lock()
 	delete(p.pulls, name) // from now on want may begin another pull of the stream
@@ -128,7 +129,8 @@ func (p *puller) pull(name string) {
 	}
 }
 
-// pullFrom pulls from an owner until there is an owner with a greater epoch, or the pull ends.
+// pullFrom pulls from an owner. It returns when the pull ends, or when there is an owner with a
+// greater epoch.
 func (p *puller) pullFrom(name string, from Owner) error {
 	ctx, cancel := context.WithCancel(p.ctx)
 	defer cancel()

@@ -18,9 +18,9 @@ import (
 )
 
 // epochKept is how long the last epoch of a stream without an owner is remembered. It is longer
-// than any command takes, and longer than a process is usually suspended. With a shorter time, a
-// suspended process could restore an ownership that was given up, or an epoch that another node has
-// used since.
+// than any command takes, and longer than a process is usually suspended. If the time were shorter,
+// a process that was suspended could restore an ownership that was given up. It could also restore
+// an epoch that another node has used since.
 const epochKept = time.Hour
 
 // A Redis is a Directory in a server of Redis or Valkey, or in a cluster of such servers. It has
@@ -28,11 +28,11 @@ const epochKept = time.Hour
 //
 //	PREFIX{STREAM}owner    a hash: epoch, node, until, heard, away
 //
-// where until is the end of the lease, and heard is the last time that the publisher was heard.
-// Both are in milliseconds of the server's clock. A stream that was given up has no node. The key
-// outlives the lease by epochKept, so that a replaced owner is not taken for one whose data were
-// lost. Each script has only one key, because a script with several keys cannot run while their
-// slot moves.
+// In this key, until is the end of the lease, and heard is the last time that the publisher was
+// heard. Both are in milliseconds of the server's clock. If the stream was given up, there is no
+// node. The key outlives the lease by epochKept. A missing key would look as if Redis had lost its
+// data, and then an owner that was replaced could restore its ownership. Each script has only one
+// key, because a script with several keys cannot run while their slot moves.
 //
 // Events are published in the channel named PREFIXevents.
 type Redis struct {
@@ -43,8 +43,8 @@ type Redis struct {
 	sharded atomic.Bool // see errSharded
 }
 
-// errSharded ends all calls of a directory that was opened as a single server but has turned out to
-// be a node of a Redis Cluster. Such a node would answer for some streams and not for others.
+// errSharded ends all calls of a directory that was opened as a single server but is a node of a
+// Redis Cluster. Such a node would answer for some streams and not for others.
 var errSharded = errors.New(
 	"the server is a node of a Redis Cluster: its address must begin with redis+cluster:// or rediss+cluster://")
 
@@ -79,7 +79,7 @@ func (d *Redis) Close() error { return d.rdb.Close() }
 func (d *Redis) key(stream string) string { return d.prefix + "{" + stream + "}owner" }
 
 // scriptTime is the beginning of all scripts. It sets t to the server's time in seconds and
-// microseconds, and now to the same time in milliseconds.
+// microseconds, and sets now to the same time in milliseconds.
 const scriptTime = `
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)`
@@ -87,10 +87,10 @@ local now = t[1] * 1000 + math.floor(t[2] / 1000)`
 var (
 	// claimScript makes ARGV[1] the owner of KEYS[1], and returns its epoch. If there is another
 	// owner, which the takeover ARGV[3] does not replace, the script returns that owner instead.
-	// ARGV[2] is the greatest known epoch. ARGV[4] is the time after which a publisher counts as
-	// stalled, ARGV[5] is the lease, and ARGV[6] is how long the key outlives the lease, all in
-	// milliseconds. ARGV[7] is the channel, and ARGV[8] is the stream. Lua's numbers can hold an
-	// epoch, but are printed with only 14 digits.
+	// ARGV[2] is the greatest known epoch. The next arguments are times in milliseconds. ARGV[4] is
+	// the time after which a publisher counts as stalled, ARGV[5] is the lease, and ARGV[6] is how
+	// long the key outlives the lease. ARGV[7] is the channel, and ARGV[8] is the stream. Lua's
+	// numbers can hold an epoch, but are printed with only 14 digits.
 	claimScript = redis.NewScript(scriptTime + `
 local o = redis.call('HMGET', KEYS[1], 'epoch', 'node', 'until', 'heard', 'away')
 if o[2] and o[2] ~= ARGV[1] and tonumber(o[3]) > now and o[5] ~= '1' and
@@ -103,10 +103,10 @@ redis.call('PEXPIRE', KEYS[1], ARGV[5] + ARGV[6])
 redis.call('PUBLISH', ARGV[7], ARGV[1] .. ' ' .. epoch .. ' ' .. ARGV[8])
 return {epoch}`)
 
-	// renewScript renews or restores the lease of ARGV[1], which owns KEYS[1] with the epoch
-	// ARGV[2], and returns 1. It returns 0 if there was a later owner, or if the ownership was
-	// given up. ARGV[3] is the publisher's silence in milliseconds. ARGV[4] is 1 if the publisher
-	// is away. ARGV[5] to ARGV[8] are as in claimScript. If ARGV[9] is 1, the stream is given up.
+	// renewScript renews or restores the ownership of KEYS[1] by ARGV[1] with the epoch ARGV[2],
+	// and returns 1. If there was a later owner, or the ownership was given up, it returns 0.
+	// ARGV[3] is the publisher's silence in milliseconds. ARGV[4] is 1 if the publisher is away.
+	// ARGV[5] to ARGV[8] are as in claimScript. If ARGV[9] is 1, the stream is given up.
 	renewScript = redis.NewScript(scriptTime + `
 local o = redis.call('HMGET', KEYS[1], 'epoch', 'node')
 local stored, mine = tonumber(o[1] or 0), tonumber(ARGV[2])
@@ -132,9 +132,9 @@ if o[2] and tonumber(o[3]) > now then return {o[1], o[2]} end
 return {}`)
 )
 
-// failed returns err, or errSharded if that is the cause. If the error may mean that a slot has
-// moved to another master, it makes go-redis reload the slots, which otherwise happens once a
-// minute.
+// failed returns err, or errSharded if that is the cause. If err may mean that a slot has moved to
+// another master, failed also makes go-redis reload the slots at once. Otherwise go-redis reloads
+// them once a minute.
 func (d *Redis) failed(ctx context.Context, err error) error {
 	var reply redis.Error
 	switch c, ok := d.rdb.(*redis.ClusterClient); {
@@ -219,9 +219,9 @@ func (d *Redis) Renew(ctx context.Context, node string, owned ...Ownership) ([]e
 	return errs, d.failed(ctx, alive.Err())
 }
 
-// exec sends the commands of pipe, and makes sure that each command has an error if there was no
-// connection. go-redis does not set these errors, for example after a wrong password, or if the
-// sentinels do not know the master.
+// exec sends the commands of pipe. If there was no connection, it makes sure that each command has
+// an error. go-redis does not always set these errors, for example after a wrong password, or if
+// the sentinels do not know the master.
 func exec(ctx context.Context, pipe redis.Pipeliner) {
 	cmds, err := pipe.Exec(ctx)
 	if err == nil || slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Err() != nil }) {
@@ -256,9 +256,9 @@ func (d *Redis) Watch(ctx context.Context, f func(Event)) {
 	}
 }
 
-// watchOnce watches over one connection. It returns when the connection has failed or has been
-// silent for the time of a lease. A working connection is not silent for so long, because this node
-// announces itself three times in that time.
+// watchOnce watches over one connection. It returns when the connection has failed, or has been
+// silent for the duration of a lease. A working connection is never silent for that long, because
+// this node announces itself three times during a lease.
 func (d *Redis) watchOnce(ctx context.Context, f func(Event)) {
 	sub := d.rdb.Subscribe(ctx, d.channel)
 	defer sub.Close()

@@ -16,18 +16,18 @@ import (
 )
 
 const (
-	// followEvery is how often RemoteHLS checks whether the node to which a request was sent still
-	// owns the stream. If it does not, it may never answer.
+	// followEvery is how often RemoteHLS checks whether the node to which it sent a request still
+	// owns the stream. A node that has lost the stream may never answer.
 	followEvery = 500 * time.Millisecond
 	// ownerWait is the minimum time that players wait for an owner. An owner that restarts needs
 	// about as long.
 	ownerWait = 2 * time.Second
-	// The pause between two attempts to get something from an owner starts with firstPause, and
-	// doubles each time up to mostPause.
+	// firstPause is the pause after the first failed attempt to get something from an owner. The
+	// pause doubles each time, up to mostPause.
 	firstPause = 50 * time.Millisecond
 	mostPause  = time.Second
-	// storedFresh is how long a playlist from the store is kept, which is as long as a playlist
-	// from an owner.
+	// storedFresh is how long a playlist from the store is kept. A playlist from an owner is kept
+	// for the same time.
 	storedFresh = time.Second
 )
 
@@ -47,8 +47,8 @@ type ownerSource interface {
 	forgetFormer(name string, epoch uint64)
 }
 
-// A RemoteHLS gets the HLS of streams that this node does not own. It gets it from the owner or, if
-// there is no owner, from the store.
+// A RemoteHLS gets the HLS of streams that this node does not own. It gets the HLS from the owner
+// or, if there is no owner, from the store.
 type RemoteHLS struct {
 	owners  ownerSource
 	self    string // the address of this node
@@ -81,8 +81,8 @@ func (q *HLSRequest) isPlaylist() bool {
 	return q.Object == hlslive.MasterName || hlslive.IsMedia(q.Object)
 }
 
-// mayGoBack reports whether a cached answer could show the player an older playlist than it has.
-// That can happen if its last playlist came from another node.
+// mayGoBack reports whether a cached answer could show the player an older playlist than the player
+// already has. That can happen if the player's last playlist came from another node.
 func (q *HLSRequest) mayGoBack() bool { return q.isPlaylist() && !q.Blocks }
 
 // InStore reports whether a store keeps the requested object. It keeps all objects except parts.
@@ -91,10 +91,11 @@ func (q *HLSRequest) InStore() bool {
 	return ok && o.Kind != hls.KindPart
 }
 
-// Get returns the response of the stream's owner, of the former owner, which keeps the end of a
-// stream for a while, or of the store. It waits for an owner as viewers do. The error is ErrHere,
-// ErrNoOwner if no node has had the stream recently, a *[refuse.Refusal], or the cause of ctx's
-// end. The caller owns the body.
+// Get returns the response to q. It comes from the stream's owner, from the former owner, which
+// keeps the end of a stream for a while, or from the store. Get waits for an owner as viewers do.
+// If this node is the owner, the error is ErrHere. If no node has had the stream recently, it is
+// ErrNoOwner. Otherwise it is a *[refuse.Refusal] or the cause of ctx's end. The caller owns the
+// body.
 func (h *RemoteHLS) Get(ctx context.Context, q *HLSRequest) (out Object, err error) {
 	var deadline time.Time // set at the first failure
 	for wait := firstPause; ; wait = min(2*wait, mostPause) {
@@ -174,8 +175,8 @@ func (h *RemoteHLS) absent(ctx context.Context, q *HLSRequest, err error) error 
 	return ErrNoOwner
 }
 
-// fetchFrom sends the request to the owner, once for all players with the same request. It cancels
-// the request when the node no longer owns the stream.
+// fetchFrom sends the request to the owner. If several players send the same request, it is sent
+// only once. fetchFrom cancels the request when the node no longer owns the stream.
 func (h *RemoteHLS) fetchFrom(ctx context.Context, owner Owner, q *HLSRequest) (Object, error) {
 	path := q.target()
 	key := path
@@ -196,8 +197,8 @@ func (h *RemoteHLS) fetchFrom(ctx context.Context, owner Owner, q *HLSRequest) (
 	})
 }
 
-// follow cancels a request to owner when another node owns the stream. It also cancels the request
-// if the stream has no owner and owner is not the former owner. It ends with ctx.
+// follow cancels a request to owner when another node owns the stream. If the stream has no owner,
+// and owner is not its former owner, follow also cancels the request. It ends with ctx.
 func (h *RemoteHLS) follow(ctx context.Context, name string, owner Owner,
 	cancel context.CancelCauseFunc) {
 	ticker := time.NewTicker(followEvery)
@@ -220,9 +221,10 @@ func (h *RemoteHLS) follow(ctx context.Context, name string, owner Owner,
 	}
 }
 
-// Load returns the stored response, and reports whether there is one that answers q. The store
-// answers requests for objects. It answers requests for playlists if the player does not wait, or
-// need not wait because the stream has ended. The caller owns the body.
+// Load returns the response from the store, and reports whether the store can answer q. It can
+// answer requests for stored objects. It can also answer a request for a playlist, unless the
+// player waits for media that may still come. If the stream has ended, no such media will come. The
+// caller owns the body.
 func (h *RemoteHLS) Load(ctx context.Context, q *HLSRequest) (out Object, ok bool) {
 	if h.store == nil || !q.isPlaylist() && !q.InStore() {
 		return Object{}, false

@@ -17,14 +17,15 @@ import (
 )
 
 const (
-	// HeaderProof carries the proof of a node, in a request or a response, or a challenge.
+	// HeaderProof carries a node's proof, in a request or a response. In a response it may carry a
+	// challenge instead.
 	HeaderProof = "Millrace-Cluster"
 	// HeaderNode carries the address of the node that sends a request.
 	HeaderNode = "Millrace-Node"
 )
 
 const (
-	// challengeTime is how long a challenge is valid. After that, nodes get another challenge.
+	// challengeTime is how long a challenge is valid. After that time, nodes get another one.
 	challengeTime = 10 * time.Minute
 	// maxKnown limits the nodes whose challenges are stored.
 	maxKnown = 512
@@ -39,12 +40,12 @@ var (
 // know it. The token is never sent.
 //
 // A request has "CHALLENGE NONCE EPOCH MAC" in HeaderProof. The challenge comes from the node that
-// receives the request, and the nonce from the node that sends it. Without a valid challenge, the
+// receives the request. The nonce comes from the node that sends it. Without a valid challenge, the
 // answer is 401 with a new challenge. Any other answer has "MAC" in HeaderProof. A MAC is an HMAC,
-// keyed with the token, of the sender's role, the challenge, the nonce, the address that was
+// keyed with the token. It covers the sender's role, the challenge, the nonce, the address that was
 // dialled, the epoch, the method, the address of the resource, and the address of the node that
-// sends the request. A third party that relays messages to a real node therefore proves nothing,
-// because the real node has another address.
+// sends the request. A third party cannot prove anything by relaying messages to a real node,
+// because the real node's address is not the one that was dialled.
 type Secret struct {
 	token []byte
 	self  string
@@ -69,7 +70,7 @@ func NewSecret(token, self string) *Secret {
 }
 
 // Sign adds the proof and the address of this node to a request. epoch is the epoch of the
-// ownership for which the receiver is chosen, or 0.
+// ownership because of which the receiver was chosen, or 0.
 func (s *Secret) Sign(req *http.Request, epoch uint64) {
 	var nonce [16]byte
 	_, _ = rand.Read(nonce[:])
@@ -87,8 +88,8 @@ func (s *Secret) Sign(req *http.Request, epoch uint64) {
 }
 
 // Check returns an error if the node that answered a signed request does not prove that it knows
-// the token. again reports that the node has sent a challenge, and that the request must be signed
-// and sent once more.
+// the token. again is true if the node has sent a challenge. The caller must then sign and send the
+// request once more.
 func (s *Secret) Check(res *http.Response) (again bool, err error) {
 	req := res.Request
 	p, _, ok := parseProof(req.Header.Get(HeaderProof))
@@ -107,7 +108,7 @@ func (s *Secret) Check(res *http.Response) (again bool, err error) {
 	return false, nil
 }
 
-// note calls change with the entry of a node, which it adds if necessary.
+// note calls change with the entry of a node. If there is no entry, it first adds one.
 func (s *Secret) note(node string, change func(n *knownNode)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,8 +190,8 @@ func (s *Secret) mac(role, address string, p proof, req *http.Request, uri strin
 	return hex.EncodeToString(m.Sum(nil))
 }
 
-// challengeSize is the length of a challenge in hexadecimal digits. 8 bytes say when the challenge
-// was made, and 16 bytes are a MAC by which a node recognizes its own challenges.
+// challengeSize is the length of a challenge in hexadecimal digits. The first 8 bytes say when the
+// challenge was made. The other 16 bytes are a MAC by which a node recognizes its own challenges.
 const challengeSize = 2 * (8 + 16)
 
 func (s *Secret) newChallenge() string { return s.challengeOf(time.Since(s.start)) }

@@ -21,15 +21,15 @@ const (
 	// saverQueue limits the queue of each saver, in objects. A node with 200 streams saves 200
 	// objects in two seconds.
 	saverQueue = 256
-	// saverBytes limits all queues together, in bytes. That is enough for some seconds of 200
-	// streams of 2 Mbit/s.
+	// saverBytes limits the bytes of all queues together. It is enough for a few seconds of 200
+	// streams at 2 Mbit/s.
 	saverBytes = 128 << 20
 	// saveWait limits the time to save or load one object.
 	saveWait = 3 * time.Second
 )
 
-// A store is the storage of Segments. Its methods may be called from any goroutine. Values expire
-// after a time that the store determines.
+// A store is where Segments keeps its data. Its methods may be called from any goroutine. The store
+// determines after which time a value expires.
 type store interface {
 	// set stores an object. It borrows body.
 	set(ctx context.Context, stream, object string, body *millrace.Chain) error
@@ -43,8 +43,8 @@ type store interface {
 	close() error
 }
 
-// Segments keeps the newest segments of HLS where they outlive their node. It implements
-// [hlslive.SegmentStore].
+// Segments keeps the newest segments of HLS in a store, so that they outlive their node. It
+// implements [hlslive.SegmentStore].
 type Segments struct {
 	store  store
 	log    *slog.Logger
@@ -59,7 +59,7 @@ type Segments struct {
 	mu     lock.Mutex
 	closed bool // Close was called, and the queues are closed
 	queues [savers]chan saveJob
-	// For each stream in the queues, its newest state. Older states need not be saved.
+	// The newest state of each stream in the queues. Older states need not be saved.
 	newest map[string]*savedState
 }
 
@@ -86,8 +86,8 @@ type SegmentStats struct {
 	Waiting int64 // bytes that wait to be saved
 }
 
-// OpenRedisSegments returns Segments in a Redis, with an address and password as for [OpenRedis].
-// It stores segments for the time keep. The caller calls Close.
+// OpenRedisSegments returns Segments in a Redis. The address and password are as for [OpenRedis].
+// Segments are stored for the duration keep. The caller calls Close.
 func OpenRedisSegments(address, password, prefix string, lease, keep time.Duration,
 	log *slog.Logger) (*Segments, error) {
 	s, err := openRedisStore(address, password, prefix, lease, keep)
@@ -176,7 +176,7 @@ func (k *Segments) put(job saveJob) {
 	job.body.Release()
 }
 
-// isNewest reports whether job, which has left its queue, has the newest state of its stream.
+// isNewest reports whether job has the newest state of its stream. job must have left its queue.
 func (k *Segments) isNewest(job *saveJob) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -53,8 +53,8 @@ const (
 	stateField = "facts"
 )
 
-// stateScript stores the state ARGV[2] of the epoch ARGV[1] in the field ARGV[4] for ARGV[3]
-// milliseconds, unless the stored state has a later epoch.
+// stateScript stores the state ARGV[2] of the epoch ARGV[1] in the field ARGV[4], for ARGV[3]
+// milliseconds. If the stored state has a later epoch, the script does nothing.
 var stateScript = redis.NewScript(`
 local epoch = redis.call('HGET', KEYS[1], 'epoch')
 if epoch and tonumber(epoch) > tonumber(ARGV[1]) then return 0 end

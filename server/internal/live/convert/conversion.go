@@ -1,8 +1,8 @@
 // Package convert converts a live stream of FLV to other forms: fragmented MP4, and RTMP messages.
 //
 // A [Conversion] reads the stream's ring and passes each tag to a maker, which publishes to the
-// ring of the new form. A further form needs a maker (mp4.go and rtmp.go have the existing two) and
-// a constructor such as [MP4].
+// ring of the new form. Each form has a maker and a constructor, such as [MP4]. mp4.go and rtmp.go
+// have the two existing makers.
 package convert
 
 import (
@@ -24,13 +24,13 @@ type Reporter interface {
 	LeftOut(n int64)
 	// Refused reports a tag of type t that cannot be in the new form, and why.
 	Refused(t flv.Type, why error)
-	// Missed reports frames that had left the ring before the conversion read them. The processor
-	// was busy, or the stream arrived faster than it can be converted.
+	// Missed reports frames that left the ring before the conversion could read them. The reason is
+	// that the processor was busy, or that the stream arrived faster than it can be converted.
 	Missed(m broadcast.Missed)
 }
 
-// A Source is the stream that is converted. The caller holds the lock under which tracks are
-// published until it has made the Conversion, so that the tracks cannot change in between.
+// A Source is the stream that is converted. Tracks are published under a lock. The caller holds
+// that lock until it has made the Conversion, so that the tracks cannot change in between.
 type Source struct {
 	Facts  *flvstream.Facts
 	Head   []byte            // the FLV header
@@ -43,8 +43,8 @@ type Source struct {
 // A maker makes one form of a stream.
 type maker interface {
 	// write processes the next tag t of the stream, and takes ownership of its bytes. afterLoss
-	// means that frames before this one are missing. The error ErrNewInit ends the form as if the
-	// stream had ended there.
+	// means that frames before this tag are missing. If write returns ErrNewInit, the form ends as
+	// if the stream had ended there.
 	write(t flv.Tag, tag *millrace.Chain, afterLoss bool) error
 	// finish publishes the frames that still wait. It is called at the end of the stream.
 	finish() error
@@ -52,8 +52,8 @@ type maker interface {
 	release()
 }
 
-// A Conversion makes one form of a stream. It is one goroutine with a cursor in the ring of the
-// stream; it publishes to another ring.
+// A Conversion makes one form of a stream. It runs in one goroutine, which reads the stream's ring
+// with a cursor and publishes to another ring.
 type Conversion struct {
 	source Source
 	report Reporter
@@ -74,12 +74,13 @@ func newConversion(source Source, report Reporter, out *broadcast.Ring) *Convers
 	return c
 }
 
-// Ready returns a channel that is closed when everything that was in the stream's ring at the start
-// has been converted, or when Run has returned.
+// Ready returns a channel that is closed when the conversion has caught up, which means that
+// everything in the stream's ring at the start has been converted. The channel is also closed when
+// Run has returned.
 func (c *Conversion) Ready() <-chan struct{} { return c.ready }
 
-// Run converts until the stream ends, and then returns nil, or until ctx ends. It returns
-// ErrNewInit if the form cannot represent a change of the stream.
+// Run converts the stream. It returns nil at the end of the stream, and an error when ctx ends. If
+// the form cannot represent a change of the stream, it returns ErrNewInit.
 func (c *Conversion) Run(ctx context.Context) error {
 	defer c.source.Cursor.Close()
 	defer c.setReady()
@@ -115,7 +116,8 @@ func (c *Conversion) convert(ctx context.Context) error {
 	}
 }
 
-// read returns the function through which a Reader reads the stream, beginning with its header.
+// read returns a function for a Reader. The function returns the bytes of the stream, beginning
+// with its header.
 func (c *Conversion) read(ctx context.Context) func(dst *millrace.Chain) error {
 	begun, due := false, 0 // due: frames that were there at the start, and are not read yet
 	more := true
@@ -136,7 +138,7 @@ func (c *Conversion) read(ctx context.Context) func(dst *millrace.Chain) error {
 			more = b.More
 			due -= b.Frames + b.Missed.Frames
 			if b.Missed.Why != broadcast.NotMissed {
-				// A batch begins where viewers may begin. The new form continues there.
+				// A batch begins where viewers may begin, so the new form can continue there.
 				c.skipped = true
 				c.report.Missed(b.Missed)
 			}
@@ -148,8 +150,8 @@ func (c *Conversion) read(ctx context.Context) func(dst *millrace.Chain) error {
 	}
 }
 
-// flushBytes limits the bytes that are made before viewers are served, if the stream arrives
-// without pauses. The stream of an encoder never reaches it.
+// flushBytes limits how many bytes are made before viewers are served. The limit matters only if
+// the stream arrives without pauses. The stream of an encoder never reaches it.
 const flushBytes = 64 << 10
 
 // publish adds a frame to the ring. It takes ownership of frame.

@@ -18,14 +18,14 @@ type mp4Maker struct {
 	*Conversion
 	muxer    *mp4.Muxer
 	fragment millrace.Chain
-	// Bytes of the tags since the last fragment. The tag that completed that fragment counts, too.
+	// Bytes of the tags since the last fragment. They include the tag that completed that fragment.
 	read    int
 	movie   *mp4.Movie             // of the init segment that viewers have; nil before it
 	heads   map[flv.Type]flv.Codec // codecs of the sequence headers that the muxer has accepted
 	fits    bool                   // a frame has come whose codec is in heads
 	hope    flvstream.TrackTimer
 	refused error // error of the first tag that could not be in the file
-	// The codecs have changed: the file ends at the next tag that a new file can start with.
+	// The codecs have changed. The file ends at the next tag with which a new file can start.
 	changed bool
 	fresh   bool  // a tag that viewers can start at has come since the latest sequence header
 	tracks  int32 // Facts.TrackSet when the file began
@@ -52,13 +52,13 @@ var errNoMP4 = errors.New("the stream has nothing that MP4 is made of: H.264, H.
 // errNoTrack ends an MP4 file that has nothing to play.
 var errNoTrack = errors.New("no frame of H.264, H.265 or AAC has come after its sequence header")
 
-// fragmentRoom is how many bytes a fragment may be larger than the samples that a muxer's
-// MaxWaitBytes counts. It covers headers of 14 KiB, and an audio frame that was open when the
-// previous fragment ended.
+// fragmentRoom is how much larger, in bytes, a fragment may be than the samples that a muxer's
+// MaxWaitBytes counts. It covers headers of 14 KiB, and an audio frame that was not complete when
+// the previous fragment ended.
 const fragmentRoom = 20 << 10
 
-// leastPause is the length, in ms, above which a pause without frames is removed from the file.
-// Such a pause occurs when the stream waits for its publisher.
+// leastPause is the shortest pause without frames, in ms, that is removed from the file. Such a
+// pause occurs when the stream waits for its publisher.
 const leastPause = 100
 
 // MP4 returns the conversion of a stream to fragmented MP4. It publishes to out, which keeps up to
@@ -77,7 +77,7 @@ func MP4(source Source, report Reporter, out *broadcast.Ring, keepBytes int64) *
 	return m.Conversion
 }
 
-// tracks reports which tracks the stream has. For a stream that has only begun, it reports the
+// tracks reports which tracks the stream has. If no frame has been published yet, it reports the
 // tracks that are expected.
 func (s *Source) tracks() (video, audio bool) {
 	if s.Begun {
@@ -125,8 +125,8 @@ func (m *mp4Maker) write(t flv.Tag, tag *millrace.Chain, afterLoss bool) error {
 	return m.publishFragment(f)
 }
 
-// checkTracks returns an error if there will be nothing in the file. The file may have viewers
-// already, who came before that was known.
+// checkTracks returns an error if the file will have no tracks. Viewers may have come before that
+// was known.
 func (m *mp4Maker) checkTracks(t *flv.Tag) error {
 	if t.Packet != flv.PacketFrame {
 		return nil
@@ -140,7 +140,7 @@ func (m *mp4Maker) checkTracks(t *flv.Tag) error {
 		return nil
 	}
 	m.fits = m.fits || fits
-	// Facts may know of later tags, but the reason is the same.
+	// Facts may already reflect later tags than t, but that does not change the reason.
 	if m.source.Facts.NoMP4() {
 		return errNoMP4
 	}
@@ -151,7 +151,7 @@ func (m *mp4Maker) checkTracks(t *flv.Tag) error {
 }
 
 // starts reports whether viewers of the stream can start at t. If the publisher is ahead of the
-// conversion, starts may return false for such a tag.
+// conversion, starts may return false although they can.
 func (m *mp4Maker) starts(t *flv.Tag) bool {
 	f := m.source.Facts
 	return t.Key || t.Type == flv.TypeAudio && t.Packet == flv.PacketFrame &&
@@ -159,8 +159,8 @@ func (m *mp4Maker) starts(t *flv.Tag) bool {
 }
 
 // place sets the time of t in the file. If frames are missing, or the stream waited for its
-// publisher, the file continues without a gap. With a gap in the file, browsers would resume audio
-// at once, and video would stay late by the length of the gap.
+// publisher, place closes the gap in the timestamps. If it did not, browsers would resume audio at
+// once, and video would stay late by the length of the gap.
 func (m *mp4Maker) place(t *flv.Tag, afterLoss bool) error {
 	if t.Packet != flv.PacketFrame {
 		return nil
@@ -214,7 +214,7 @@ type Fragment struct {
 }
 
 // publishFragment adds the fragment that f describes to the ring. Before the first fragment it sets
-// the preamble of the ring, which every viewer starts with.
+// the preamble of the ring, which is what every viewer gets first.
 func (m *mp4Maker) publishFragment(f mp4.Fragment) error {
 	m.changed = m.changed || f.NewInit && m.movie != nil
 	switch {

@@ -2,8 +2,8 @@ package fanout
 
 import "strconv"
 
-// A chunkWriter divides a response into HTTP/1.1 chunks, one for each batch. Without chunks, a
-// response ends only with its connection, and ffmpeg reports that as a broken connection.
+// A chunkWriter divides a response into HTTP/1.1 chunks, one for each batch. Without chunks, the
+// response would end only when its connection ends, which ffmpeg reports as a broken connection.
 //
 // The size line of a chunk is sent in the same system call as the chunk.
 type chunkWriter struct {

@@ -25,7 +25,7 @@ type source struct {
 	end  atomic.Int32 // the Reason for viewers that get everything; set before the ring is closed
 }
 
-// reason returns the reason for which the ring was closed, or Connected.
+// reason returns why the ring was closed. It returns Connected if the ring is open.
 func (s *source) reason() Reason { return Reason(s.end.Load()) }
 
 // ViewerConfig configures a viewer for [Fanout.NewViewer].
@@ -40,17 +40,18 @@ type ViewerConfig struct {
 // A Start is the position in the ring where a viewer begins.
 type Start struct {
 	Cursor *broadcast.Cursor
-	// The lag of Cursor at the start. Config.Allowance does not count it until the viewer has
-	// caught up.
+	// The lag of Cursor at the start. Until the viewer has caught up, Config.Allowance does not
+	// count this lag.
 	Lag broadcast.Lag
 	Age time.Duration // age of the first frame that the player shows
 }
 
 // A Session knows who the client of a viewer is. It decides which frames the viewer gets.
 //
-// The methods are called by the goroutine that serves the viewer. During all methods except Ended,
-// that goroutine may hold the mutex of a loop whose other viewers wait. Those methods must
-// therefore not block, log, or call SetPaused, Reply or a method of Fanout.
+// The goroutine that serves the viewer calls the methods. It may hold the mutex of a loop while it
+// calls them, so that the other viewers of the loop have to wait. The methods must therefore not
+// block, log, or call SetPaused, Reply or a method of Fanout. This does not apply to Ended, which
+// is called without the mutex.
 type Session interface {
 	// Owned reports whether a peer may get frames now. It is called for peers only.
 	Owned() bool
@@ -59,12 +60,12 @@ type Session interface {
 	// called for peers only.
 	Complete() bool
 
-	// Begin may change the first batch, and each batch that begins with the ring's preamble. From
-	// the offset from on, the batch consists of whole frames. Begin borrows the batch.
+	// Begin may change the first batch, and later batches that begin with the ring's preamble. The
+	// bytes of the batch from the offset from on are whole frames. Begin borrows the batch.
 	Begin(batch *millrace.Chain, from int)
 
-	// Missed is called when the ring has moved the viewer forward. It is not called if Config.Drop
-	// ends the viewer instead. It returns the age of the next frame.
+	// Missed is called when the ring has moved the viewer forward, unless Config.Drop ends the
+	// viewer. It returns the age of the next frame.
 	Missed(m broadcast.Missed) time.Duration
 
 	// Restart returns the new start of a viewer that was paused. The viewer takes ownership of the
@@ -74,7 +75,7 @@ type Session interface {
 	// Sent is called when the connection has accepted n bytes of the response.
 	Sent(n int)
 
-	// Ended is called once, after the viewer has released everything. sent is the number of bytes
-	// of the response that the connection has accepted.
+	// Ended is called once, after the viewer has released everything. sent is how many bytes of the
+	// response the connection has accepted.
 	Ended(why Reason, sent int64, missed broadcast.Missed)
 }

@@ -26,28 +26,28 @@ const (
 func (p path) String() string { return [paths]string{"writev", "write", "responsewriter"}[p] }
 
 // A Conn is the connection of a viewer. [NewConn] and [NewResponseConn] return one. One goroutine
-// at a time writes to it. Any goroutine may end it; then a blocked write fails.
+// at a time writes to it. Any goroutine may end it. A blocked write then fails.
 type Conn interface {
 	path() path
-	// tryWrite writes line and then c without waiting, and removes the bytes that the connection
-	// has accepted from both. full reports that the connection accepts no more at present. Only a
-	// Conn with pathWritev supports tryWrite.
+	// tryWrite writes line and then c without waiting. It removes the bytes that the connection has
+	// accepted from both. full is true if the connection accepts no more at present. Only a Conn
+	// with pathWritev supports tryWrite.
 	tryWrite(line *[]byte, c *millrace.Chain, out *vector) (full bool, err error)
-	// write writes all of line and then c, and waits if necessary. With pathWritev it stores the
+	// write writes all of line and then c. If necessary, it waits. With pathWritev, it stores the
 	// current time in progress each time that the connection has accepted some bytes.
 	write(line *[]byte, c *millrace.Chain, out *tally, progress *atomic.Int64) error
 	// finish ends the connection after the last byte was written.
 	finish()
 	// abort ends the connection at once. If reset is set, the kernel drops the unsent bytes.
-	// Otherwise the kernel tries to deliver them, possibly for minutes.
+	// Otherwise the kernel tries to deliver them, which may take minutes.
 	abort(reset bool)
 }
 
-// NewConn returns a Conn that writes to conn, and closes conn when the viewer has ended. The caller
-// may read from conn. interactive means that the client keeps sending while it watches. After the
-// end, such a connection stays open for closeGrace, so that the client's data does not make the
-// kernel reset it. unsent limits the unsent bytes that the kernel holds, so that a client that
-// reads nothing is detected; 0 means the system's default.
+// NewConn returns a Conn that writes to conn. It closes conn when the viewer has ended. The caller
+// may read from conn. interactive means that the client keeps sending while it watches. Such a
+// connection stays open for closeGrace after the end, because the kernel would reset a closed
+// connection when more data arrives from the client. unsent limits the unsent bytes that the kernel
+// holds; 0 means the system's default. With a limit, a client that reads nothing is detected.
 func NewConn(conn net.Conn, interactive bool, unsent int) Conn {
 	tcpconn.BoundUnsent(tcpconn.Of(conn), unsent)
 	base := streamConn{conn: conn, interactive: interactive}
@@ -67,13 +67,13 @@ type streamConn struct {
 	interactive bool
 }
 
-// closeGrace limits the time in which an interactive client may read the end of its stream and
-// close the connection.
+// closeGrace is how long an interactive client may take to read the end of its stream and close the
+// connection.
 const closeGrace = 5 * time.Second
 
 // finish leaves the connection of an interactive client open for its reader. If the server closed
-// it at once, the client's next bytes would make the kernel reset it, and the client would lose the
-// bytes that it has not read yet.
+// it at once, the kernel would reset it as soon as the client sends more bytes. The client would
+// then lose the bytes that it has not read yet.
 func (c *streamConn) finish() {
 	if c.interactive {
 		_ = c.conn.SetReadDeadline(time.Now().Add(closeGrace))

@@ -4,8 +4,8 @@ import "sync/atomic"
 
 // Counters count viewers and writes. The zero value is ready to use.
 //
-// They are plain atomic numbers, because a metrics library is too slow to be called for every
-// batch.
+// They are plain atomic numbers, because they change with every batch, and a metrics library is too
+// slow for that.
 type Counters struct {
 	writeCalls atomic.Int64
 	written    [paths]atomic.Int64 // bytes that were written
@@ -72,15 +72,15 @@ type tally struct {
 	bytes int64
 }
 
-// take adds other to t, and resets other.
+// take adds the counts of other to t, and resets other.
 func (t *tally) take(other *tally) {
 	t.calls += other.calls
 	t.bytes += other.bytes
 	*other = tally{}
 }
 
-// flush adds t to c, and resets t. It is called once per round, so that one atomic addition counts
-// all viewers.
+// flush adds t to c, and resets t. It is called once per round instead of once per viewer, so that
+// one atomic addition is enough for all viewers.
 func (t *tally) flush(c *Counters, p path) {
 	if t.bytes == 0 && t.calls == 0 {
 		return

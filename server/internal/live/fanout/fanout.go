@@ -2,15 +2,15 @@
 //
 //	broadcast.Ring ─▶ Fanout ─▶ loop ─▶ Viewer ─▶ Conn
 //
-// A [Fanout] writes the frames of one ring. Each of its loops is one goroutine that serves many
-// viewers (loop.go). A viewer is healthy if it has a plain TCP connection that accepts every frame
-// at once. A healthy viewer costs one writev call per round, which does not block
-// (socket_linux.go). A goroutine for it, which must be woken, would cost a quarter more. Every
-// other viewer has its own goroutine: over TCP until it has caught up, and over TLS and HTTP/2
-// until its end.
+// A [Fanout] writes the frames of one ring. It has several loops; each is one goroutine that serves
+// many viewers (loop.go). A viewer is healthy if it has a plain TCP connection that accepts every
+// frame at once. A healthy viewer costs one writev call per round, which does not block
+// (socket_linux.go). If each healthy viewer had its own goroutine, which must be woken, it would
+// cost a quarter more. Every other viewer does have its own goroutine: over TCP until it has caught
+// up, and over TLS and HTTP/2 until its end.
 //
-// All writes start in write.go. chunked.go frames writes for HTTP/1.1. lag.go measures a viewer's
-// lag, and [Config] limits it.
+// All writes start in write.go. chunked.go divides them into chunks for HTTP/1.1. lag.go measures a
+// viewer's lag, and [Config] limits it.
 //
 // The package does not know who a viewer is. It calls the viewer's [Session] instead.
 package fanout
@@ -22,8 +22,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// loopViewers is the number of viewers of a loop at which a further loop is started. Writing to 512
-// viewers takes about 4 ms.
+// loopViewers is how many viewers a loop should serve. If every loop has this many, a further loop
+// is started. Writing to 512 viewers takes about 4 ms.
 const loopViewers = 512
 
 // A Fanout writes the frames of a ring to its viewers.
@@ -44,7 +44,7 @@ func New(ring *broadcast.Ring, cfg Config) *Fanout {
 	return &Fanout{src: source{Config: cfg, ring: ring}}
 }
 
-// Close closes the ring. The viewers get the remaining frames, and end for the reason why.
+// Close closes the ring. The viewers get the remaining frames, and then end. Their reason is why.
 func (f *Fanout) Close(why Reason) {
 	f.src.end.Store(int32(why))
 	_ = f.src.ring.Close()
@@ -53,12 +53,13 @@ func (f *Fanout) Close(why Reason) {
 // Reason returns the reason that was passed to Close, or Connected.
 func (f *Fanout) Reason() Reason { return f.src.reason() }
 
-// NewViewer returns a viewer, which the caller passes to Start or Serve. It takes ownership of the
-// cursor and the Conn.
+// NewViewer returns a viewer, which the caller must pass to Start or Serve. It takes ownership of
+// the cursor and the Conn.
 func (f *Fanout) NewViewer(cfg ViewerConfig) *Viewer { return newViewer(&f.src, cfg) }
 
-// Start serves v, and returns at once. It calls read in a goroutine. read reads from the connection
-// until the client hangs up; while there are no frames to write, only a read can detect that.
+// Start serves v, and returns at once. It calls read in a goroutine. read must read from the
+// connection until the client hangs up, because only a read can detect that while there are no
+// frames to write.
 func (f *Fanout) Start(v *Viewer, read func()) {
 	f.add(v)
 	go v.loop.readInput(v, read)
@@ -71,16 +72,16 @@ func (f *Fanout) Serve(v *Viewer) {
 	v.loop.serve(v)
 }
 
-// add assigns v to a loop. The caller starts serve.
+// add assigns v to a loop. The caller must then start serve.
 func (f *Fanout) add(v *Viewer) {
 	v.loop = f.pick()
 	f.src.Counters.enter(v.conn.path())
 	v.loop.add(v)
 }
 
-// pick returns the loop for a new viewer, and counts the viewer there. It returns the loop with the
-// fewest viewers. If every loop has loopViewers, and there are fewer loops than processors, it
-// returns a new loop.
+// pick returns the loop for a new viewer, and counts the viewer there. Usually this is the loop
+// with the fewest viewers. If every loop has loopViewers, and there are fewer loops than
+// processors, pick returns a new loop.
 func (f *Fanout) pick() *loop {
 	f.mu.Lock()
 	defer f.mu.Unlock()

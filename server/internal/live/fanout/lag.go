@@ -10,7 +10,7 @@ import (
 // A LagReport summarizes the lag of viewers.
 type LagReport struct {
 	Blocked int // viewers with a write that waits
-	// Viewers that have exceeded their allowance and have not caught up since.
+	// Viewers that have exceeded their allowance, and have not caught up since then.
 	Behind int
 	Most   time.Duration // the largest lag
 	Live   time.Duration // the largest time that a player is behind its publisher
@@ -24,8 +24,8 @@ func (l *LagReport) Add(other LagReport) {
 	l.Live = max(l.Live, other.Live)
 }
 
-// A lagMeter measures how far a viewer is behind. The goroutine that serves the viewer writes it.
-// Any goroutine may read it, except for start and warned.
+// A lagMeter measures how far a viewer is behind. Only the goroutine that serves the viewer changes
+// it. Any goroutine may read its fields, except for start and warned.
 type lagMeter struct {
 	// State of the batch that is being written.
 	writing  atomic.Bool  // a write that may wait is in progress
@@ -39,9 +39,9 @@ type lagMeter struct {
 	behind  atomic.Bool   // the viewer exceeded its allowance and has not caught up since
 	warned  bool          // behind was logged; guarded by loop.mu
 
-	// live is the age, in ns since it left the publisher, of the frame that the player shows. It
-	// assumes that the player has played everything at normal speed. A player that skips frames is
-	// less far behind.
+	// live is how old the frame is that the player shows, in ns since the frame left the publisher.
+	// The value assumes that the player has played everything at normal speed. If the player skips
+	// frames, it is less far behind.
 	live atomic.Int64
 }
 
@@ -65,19 +65,19 @@ func (l *lagMeter) catchUp() {
 	l.keepUp()
 }
 
-// keepUp records that the viewer has again got all frames. It must have caught up before.
+// keepUp records that a viewer that had caught up has got all frames again.
 func (l *lagMeter) keepUp() {
 	if l.behind.Load() {
 		l.behind.Store(false)
 	}
 }
 
-// fallBehind records that the viewer exceeds its allowance. It returns false if that was recorded
+// fallBehind records that the viewer exceeds its allowance. It returns false if that is recorded
 // already.
 func (l *lagMeter) fallBehind() bool { return l.behind.CompareAndSwap(false, true) }
 
-// add returns the viewer's total lag: rest, its lag in the ring, plus the batch that is being
-// written. at is the current time; see now.
+// add returns the viewer's total lag. This is the batch that is being written, and rest, the
+// viewer's lag in the ring. at is the current time; see now.
 func (l *lagMeter) add(rest broadcast.Lag, at int64) broadcast.Lag {
 	rest.Frames += int(l.frames.Load())
 	rest.Bytes += l.bytes.Load()
@@ -88,8 +88,8 @@ func (l *lagMeter) add(rest broadcast.Lag, at int64) broadcast.Lag {
 	return rest
 }
 
-// exceeds returns which allowance lag exceeds, or Connected. Until the viewer has caught up, the
-// lag at its start does not count. Viewer.mu is held.
+// exceeds returns which allowance lag exceeds, or Connected if it exceeds none. Until the viewer
+// has caught up, the lag at its start does not count. Viewer.mu is held.
 func (l *lagMeter) exceeds(allowed, lag broadcast.Lag) Reason {
 	if !l.arrived.Load() {
 		lag.Bytes -= l.start.Bytes
@@ -107,8 +107,7 @@ func (l *lagMeter) exceeds(allowed, lag broadcast.Lag) Reason {
 	return Connected
 }
 
-// stalledFor returns for how long the connection has accepted nothing. at is the current time; see
-// now.
+// stalledFor returns how long the connection has accepted nothing. at is the current time; see now.
 func (l *lagMeter) stalledFor(
 	at int64) time.Duration {
 	return time.Duration(at - l.progress.Load())

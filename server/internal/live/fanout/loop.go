@@ -11,17 +11,17 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// inspectEvery is the time between two inspections of the detached viewers. Their time limits are
-// in seconds.
+// inspectEvery is the time between two inspections of the detached viewers. It can be this long
+// because the viewers' time limits are in seconds.
 const inspectEvery = 250 * time.Millisecond
 
 // A loop is a goroutine that serves viewers. It runs while the loop has viewers.
 //
 // A viewer is healthy if it has got every frame and its socket accepts more. The loop writes to
-// healthy viewers. Every other viewer is detached: it has its own goroutine (serve), which writes
-// to it. On a plain socket, that goroutine ends when the viewer has caught up. A new viewer is
-// detached at first. The loop inspects the detached viewers every inspectEvery, because their
-// goroutines may be blocked in a write.
+// healthy viewers. Every other viewer is detached, which means that its own goroutine (serve)
+// writes to it. On a plain socket, that goroutine ends when the viewer has caught up. A new viewer
+// is detached at first. The loop inspects the detached viewers every inspectEvery, because their
+// goroutines may be blocked in a write and cannot do it themselves.
 type loop struct {
 	src     *source
 	viewers atomic.Int32  // number of viewers that belong to this loop
@@ -38,7 +38,7 @@ type loop struct {
 
 func newLoop(src *source) *loop { return &loop{src: src, wake: make(chan struct{}, 1)} }
 
-// add adds v as a detached viewer. The caller starts serve.
+// add adds v as a detached viewer. The caller must then start serve.
 func (l *loop) add(v *Viewer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -86,8 +86,8 @@ func (l *loop) run(news *broadcast.Watcher) {
 	}
 }
 
-// rest reports whether there are detached viewers. If there are no viewers at all, it records that
-// the goroutine ends, and returns ended.
+// rest reports whether the loop has detached viewers. If the loop has no viewers at all, rest
+// records that the goroutine ends, and returns ended.
 func (l *loop) rest() (detached, ended bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,8 +118,8 @@ func (l *loop) round() {
 	l.out.flush(l.src.Counters, pathWritev)
 }
 
-// nudge wakes the goroutine that serves v, because v has a reply to send, or has paused or resumed.
-// A healthy v becomes detached.
+// nudge wakes the goroutine that serves v. It is called when v has a reply to send, or has paused
+// or resumed. If v is healthy, v becomes detached.
 func (l *loop) nudge(v *Viewer) {
 	v.signal()
 	l.mu.Lock()
@@ -156,7 +156,8 @@ func (l *loop) adopt(v *Viewer) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer l.out.flush(l.src.Counters, pathWritev)
-	// The loop does not write to v frames that were announced before v is in healthy.
+	// If frames are announced before v is in healthy, the loop does not write them to v. Write them
+	// here.
 	if v.writeNow(&l.out) != upToDate {
 		return false
 	}
@@ -175,7 +176,8 @@ func (l *loop) leave(v *Viewer) {
 	l.detached = without(l.detached, v)
 }
 
-// remove finishes v, which has ended, if v is healthy. Otherwise the goroutine of v finishes it.
+// remove finishes v, which has ended. If v is not healthy, remove does nothing, because the
+// goroutine of v finishes it.
 func (l *loop) remove(v *Viewer) {
 	l.mu.Lock()
 	found := slices.Contains(l.healthy, v)
@@ -188,8 +190,8 @@ func (l *loop) remove(v *Viewer) {
 	}
 }
 
-// readInput calls read, which returns when the client of v has hung up. Its goroutine costs only a
-// stack.
+// readInput calls read, which returns when the client of v has hung up. The goroutine that runs it
+// costs only a stack.
 func (l *loop) readInput(v *Viewer, read func()) {
 	read()
 	v.End(HungUp)
@@ -215,8 +217,8 @@ func (l *loop) inspect() {
 	}
 }
 
-// report returns the lag of the viewers; see Fanout.Lag. Peers have no player, so Live does not
-// include them.
+// report returns the lag of the viewers; see Fanout.Lag. Live does not include peers, because they
+// have no player.
 func (l *loop) report() LagReport {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -237,7 +239,7 @@ func (l *loop) report() LagReport {
 }
 
 // contain recovers from a panic of the loop's goroutine, so that other streams continue. It
-// disconnects the viewers of l. The next viewer starts the goroutine again.
+// disconnects the viewers of l. The loop's goroutine starts again with the next viewer.
 func (l *loop) contain() {
 	cause := recover()
 	if cause == nil {

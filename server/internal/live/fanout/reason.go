@@ -2,8 +2,8 @@ package fanout
 
 import "github.com/millrace-io/millrace/broadcast"
 
-// A Reason is the reason why a viewer is no longer served. If there are several, the first one
-// counts.
+// A Reason is the reason why a viewer is no longer served. If there are several reasons, a viewer
+// has the first one.
 type Reason int32
 
 const (
@@ -15,7 +15,8 @@ const (
 	LagFrames                   // dropped by policy: the lag exceeds the allowance in frames
 	LagTime                     // dropped by policy: the lag exceeds the allowance in time
 	Evicted                     // dropped by policy: the ring no longer has the next frame
-	// dropped: the viewer accepted no data for longer than the stall timeout, or no replies.
+	// dropped: the viewer has accepted no data for longer than the stall timeout, or accepts no
+	// replies.
 	Stalled
 	Drained          // dropped: the time to drain is over
 	Crowded          // dropped: memory was short, and the viewer was behind
@@ -28,8 +29,8 @@ const (
 	reasons // the number of reasons
 )
 
-// reasonNames has the text of each reason for the log. If the server disconnects viewers for a
-// reason, it also has the label for metrics.
+// reasonNames has the text of each reason for the log. Reasons for which the server disconnects
+// viewers also have a label for metrics.
 var reasonNames = [reasons]struct{ text, label string }{
 	Connected:        {"connected", ""},
 	HungUp:           {"viewer left", ""},
@@ -51,8 +52,8 @@ var reasonNames = [reasons]struct{ text, label string }{
 
 func (r Reason) String() string { return reasonNames[r].text }
 
-// Complete reports whether the viewer's response has a proper end. If it returns false, the client
-// must be able to detect that.
+// Complete reports whether the viewer's response has a proper end. If it has not, the client must
+// be able to detect that.
 func (r Reason) Complete() bool { return r == StreamEnded || r == CodecsChanged }
 
 // label returns the label of r in metrics, or "" if the server does not disconnect viewers for r.

@@ -4,11 +4,12 @@ import "github.com/millrace-io/millrace"
 
 // A response holds the next bytes of a viewer's response, and its last bytes.
 type response struct {
-	// Bytes to be written. They are references, which are kept until the connection has accepted
-	// the bytes.
+	// Bytes that are to be written. They are references, and are kept until the connection has
+	// accepted the bytes.
 	pending millrace.Chain
 	chunks  chunkWriter // chunks.line is written before pending
-	// Sent at the end of the stream, in addition to the last chunk, to tell the client of the end.
+	// Bytes that tell the client of the end of the stream. They are sent at that end, in addition
+	// to the last chunk.
 	ending millrace.Chain
 	begun  bool // the first write has begun
 }

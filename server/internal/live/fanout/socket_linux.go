@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// vectorLen limits the pieces of one system call. A batch has at most 64 pieces, and the response's
-// head needs some more. The kernel accepts up to 1024.
+// vectorLen limits the pieces of memory that one system call writes. A batch has at most 64 pieces,
+// and the response's head needs a few more. The kernel accepts up to 1024.
 const vectorLen = 64 + 8
 
 // A vector is the scratch memory of a goroutine that writes to viewers. It also counts the writes.
@@ -21,7 +21,7 @@ type vector struct {
 }
 
 // A socketConn writes to the file descriptor of a connection, with one system call per batch. If
-// the kernel's buffer is full, tryWrite returns and write waits.
+// the kernel's buffer is full, tryWrite returns, whereas write waits.
 type socketConn struct {
 	streamConn
 	raw syscall.RawConn
@@ -69,8 +69,8 @@ func (s *socketConn) write(line *[]byte, c *millrace.Chain, out *tally,
 	return err
 }
 
-// writeAll writes all of line and then c. If progress is nil, it does not wait; full then reports
-// that the kernel accepts no more at present.
+// writeAll writes all of line and then c. If progress is nil, it does not wait. In that case full
+// is true if the kernel accepts no more at present.
 func (s *socketConn) writeAll(line *[]byte, c *millrace.Chain, vec *vector,
 	progress *atomic.Int64) (full bool, err error) {
 	s.line, s.chain, s.vec, s.progress, s.full, s.err = line, c, vec, progress, false, nil
@@ -82,7 +82,7 @@ func (s *socketConn) writeAll(line *[]byte, c *millrace.Chain, vec *vector,
 	return s.full, err
 }
 
-// writeFD writes to fd. It returns false if it must be called again when the socket has become
+// writeFD writes to fd. If it returns false, it must be called again when the socket has become
 // writable.
 func (s *socketConn) writeFD(fd uintptr) bool {
 	for len(*s.line)+s.chain.Len() > 0 {
@@ -109,9 +109,9 @@ func (s *socketConn) writeFD(fd uintptr) bool {
 	return true
 }
 
-// writev writes line and then the first pieces of c to the socket in one system call, without
-// copying, waiting or allocating. It borrows both, which together must not be empty. It returns how
-// many bytes it offered to the kernel, and how many of them the kernel accepted.
+// writev writes line and then the first pieces of c to the socket. It does so in one system call,
+// without copying, waiting or allocating. It borrows line and c, which must not both be empty. It
+// returns how many bytes it offered to the kernel, and how many of them the kernel accepted.
 func (vec *vector) writev(fd uintptr, line []byte, c *millrace.Chain) (took, offered int,
 	errno unix.Errno) {
 	n := 0
@@ -129,9 +129,9 @@ func (vec *vector) writev(fd uintptr, line []byte, c *millrace.Chain) (took, off
 		offered += len(piece)
 		n++
 	}
-	// unix.Writev would allocate the list on the heap for each call. RawSyscall suffices, because
-	// the call does not wait. Syscall would tell the scheduler, which would then look for other
-	// work to run meanwhile.
+	// unix.Writev is not used, because it would allocate the list on the heap for each call.
+	// RawSyscall suffices, because the call does not wait. Syscall would tell the scheduler that it
+	// may wait, and the scheduler would then look for other work to run meanwhile.
 	r, _, errno := unix.RawSyscall(unix.SYS_WRITEV, fd, uintptr(unsafe.Pointer(&vec.list[0])),
 		uintptr(n))
 	clear(vec.list[:n]) // so that vec keeps no block alive

@@ -10,18 +10,19 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// MaxReplies limits the bytes that wait to be sent to a viewer in addition to the stream. They
-// suffice for a hundred replies.
+// MaxReplies limits the bytes that wait to be sent to a viewer in addition to the stream. It is
+// enough for a hundred replies.
 const MaxReplies = 16 << 10
 
 // A Viewer is one response that a Fanout writes. [Fanout.NewViewer] returns it.
 //
-// Append, SetChunked and SetEnd may be called only before the viewer is served, and Reply only
-// after that. Any goroutine may call the other methods at any time, except SetPaused during Start.
+// Append, SetChunked and SetEnd may be called only before the viewer is served. Reply may be called
+// only after serving has begun. Any goroutine may call the other methods at any time. The exception
+// is SetPaused, which must not be called during Start.
 //
-// At any moment one goroutine serves the viewer: that of the loop while the viewer is healthy, and
-// otherwise the viewer's own. Only this goroutine uses out, writes to the connection, and takes
-// frames from the cursor.
+// At any moment one goroutine serves the viewer. While the viewer is healthy, this is the goroutine
+// of the loop. Otherwise it is the viewer's own goroutine. Only the goroutine that serves the
+// viewer uses out, writes to the connection, and takes frames from the cursor.
 type Viewer struct {
 	src     *source
 	loop    *loop // nil until the viewer is served
@@ -48,7 +49,8 @@ type Viewer struct {
 	paused atomic.Bool  // the client wants no frames at present
 	held   bool         // take has returned nothing because of paused
 
-	// Guards replies, changes of cursor and lag.start, and reads of these two by other goroutines.
+	// Guards replies, changes of cursor and lag.start, and reads of cursor and lag.start by other
+	// goroutines.
 	mu      lock.Mutex
 	replies millrace.Chain // to be sent before the next batch
 }
@@ -82,15 +84,15 @@ func (v *Viewer) Append(p []byte) {
 	out.chunks.line = nil
 }
 
-// SetChunked makes v send everything from now on in HTTP/1.1 chunks: the bytes of later calls of
-// Append, and the stream.
+// SetChunked makes v send everything from now on in HTTP/1.1 chunks. That includes the bytes of
+// later calls of Append.
 func (v *Viewer) SetChunked() { v.out.chunks.on = true }
 
-// SetEnd makes v send c after a proper end of the stream. It takes ownership of c.
+// SetEnd makes v send c if the stream ends properly. It takes ownership of c.
 func (v *Viewer) SetEnd(c *millrace.Chain) { v.out.ending.Merge(c) }
 
-// SetPaused(true) makes v take no more frames. SetPaused(false) makes it take frames again, from
-// Session.Restart on.
+// SetPaused(true) makes v take no more frames. SetPaused(false) makes it take frames again,
+// beginning at the start that Session.Restart returns.
 func (v *Viewer) SetPaused(paused bool) {
 	v.paused.Store(paused)
 	if v.loop != nil {
@@ -98,9 +100,9 @@ func (v *Viewer) SetPaused(paused bool) {
 	}
 }
 
-// Reply sends p before the next batch of the stream. If v were chunked, p would be in the same
-// chunk; therefore Reply is only for viewers without SetChunked. It borrows p. It returns false,
-// and sends nothing, if more than MaxReplies bytes would wait.
+// Reply sends p before the next batch of the stream. It must not be called after SetChunked,
+// because p would then be in the same chunk as the batch. It borrows p. If more than MaxReplies
+// bytes would wait, it sends nothing and returns false.
 func (v *Viewer) Reply(p []byte) bool {
 	v.mu.Lock()
 	room := v.replies.Len()+len(p) <= MaxReplies
@@ -126,8 +128,8 @@ func (v *Viewer) Reason() Reason { return Reason(v.reason.Load()) }
 
 func (v *Viewer) hasEnded() bool { return v.Reason() != Connected }
 
-// End disconnects v, unless v has ended before. It does not wait. The next write to the connection
-// fails, and the goroutine that serves v then calls finish.
+// End disconnects v, unless v has already ended. It does not wait. The next write to the connection
+// then fails, and the goroutine that serves v calls finish.
 func (v *Viewer) End(why Reason) {
 	if !v.reason.CompareAndSwap(int32(Connected), int32(why)) {
 		return
@@ -168,11 +170,12 @@ func (v *Viewer) finish() {
 	v.session.Ended(why, v.sent.Load(), v.missed)
 }
 
-// abandon replaces finish after a panic. It leaves pending to the garbage collector, because the
-// state of pending is unknown.
+// abandon is called instead of finish after a panic. It leaves pending to the garbage collector,
+// because pending may be in an inconsistent state.
 func (v *Viewer) abandon() {
 	defer func() {
-		// Recover, so that the other viewers of a failed loop are abandoned as well.
+		// Recover from a further panic, so that the other viewers of a failed loop are abandoned,
+		// too.
 		if cause := recover(); cause != nil {
 			v.src.Log.Error("abandoning a viewer failed", "viewer", v.remote, "cause",
 				fmt.Sprint(cause))
@@ -182,7 +185,7 @@ func (v *Viewer) abandon() {
 	v.finish()
 }
 
-// fallBehind records that v exceeds its allowance, for the reason why. It returns false if that was
+// fallBehind records that v exceeds the allowance that why names. It returns false if that is
 // recorded already.
 func (v *Viewer) fallBehind(why Reason) bool {
 	if !v.lag.fallBehind() {
@@ -192,8 +195,9 @@ func (v *Viewer) fallBehind(why Reason) bool {
 	return true
 }
 
-// inspect ends v if v has stalled, or if Config.Drop is set and v exceeds its allowance. v must be
-// served by another goroutine. at is the current time; see now. loop.mu is held.
+// inspect ends v if v has stalled. If Config.Drop is set, it also ends v if v exceeds its
+// allowance. It may be called only if another goroutine serves v. at is the current time; see now.
+// loop.mu is held.
 func (v *Viewer) inspect(at int64) LagReport {
 	if !v.lag.writing.Load() {
 		return LagReport{} // v waits for frames
@@ -237,8 +241,8 @@ func (v *Viewer) Sent() int64 { return v.sent.Load() }
 // Batch returns the size of the last batch that v took from the ring, in bytes.
 func (v *Viewer) Batch() int64 { return v.lag.bytes.Load() }
 
-// WritingFor returns the duration of the current write, if that write may wait. Otherwise it
-// returns false.
+// WritingFor returns how long the current write has taken so far. It returns false if there is no
+// write, or if the write does not wait.
 func (v *Viewer) WritingFor() (time.Duration, bool) {
 	if !v.lag.writing.Load() {
 		return 0, false
@@ -246,7 +250,7 @@ func (v *Viewer) WritingFor() (time.Duration, bool) {
 	return time.Duration(now() - v.lag.takenAt.Load()), true
 }
 
-// Lag returns the age of the batch that is being written, if the write may wait. Otherwise it
+// Lag returns the age of the batch that is being written. If there is no write that may wait, it
 // returns 0.
 func (v *Viewer) Lag() time.Duration {
 	if !v.lag.writing.Load() {

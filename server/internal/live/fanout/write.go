@@ -64,9 +64,9 @@ func (v *Viewer) catchUp() bool {
 	return false
 }
 
-// writePending writes all of pending. The first call writes even if pending is empty, because a
-// ResponseWriter then sends its header, and the client of a stream without frames does not have to
-// wait for the header.
+// writePending writes all of pending. The first call writes even if pending is empty. A
+// ResponseWriter then sends its header, so that the client of a stream without frames does not have
+// to wait for it.
 func (v *Viewer) writePending() error {
 	if v.out.empty() && v.out.begun {
 		return nil
@@ -87,8 +87,8 @@ func (v *Viewer) noteSent(n int) {
 }
 
 // take moves the replies and the next batch of the ring to pending, which must be empty. At the end
-// of the ring, take appends the end of the response, if there is one, and the next call returns
-// io.EOF.
+// of the ring, it appends the end of the response, if the response has one. The next call then
+// returns io.EOF.
 func (v *Viewer) take() error {
 	v.takeReplies()
 	if v.holds() || v.peer && !v.session.Owned() && v.src.reason() == Connected {
@@ -122,7 +122,7 @@ func (v *Viewer) endsProperly() bool {
 	return v.src.reason().Complete() && (!v.peer || v.session.Complete())
 }
 
-// holds reports whether v is paused. After the end of a pause, it moves v to the start that
+// holds reports whether v is paused. When a pause has ended, it moves v to the start that
 // Session.Restart returns.
 func (v *Viewer) holds() bool {
 	// Even a paused viewer gets the end of the stream.
@@ -152,7 +152,7 @@ func (v *Viewer) miss(m broadcast.Missed) {
 	v.fallBehind(lagReason(m.Why))
 	if v.missed.Why == broadcast.NotMissed {
 		v.missed.Why = m.Why
-		// Logged in another goroutine, because the log may block, and loop.mu may be held.
+		// Another goroutine logs this, because the log may block, and loop.mu may be held.
 		go v.src.Log.Warn("viewer skips to the newest keyframe", "viewer", v.remote,
 			"frames", m.Frames, "bytes", m.Bytes, "reason", m.Why.String())
 	}

@@ -1,9 +1,9 @@
 // Package feed makes the frames of a live stream from the FLV tags of its publishers.
 //
-// A [Feed] belongs to one stream and continues when the publisher changes. It adjusts the
-// timestamps of a publisher to those of earlier publishers, drops tags that the stream already has,
-// and finds the tags at which viewers can start. It uses package flvstream, and publishes to a
-// [rendition.Set].
+// A [Feed] belongs to one stream, and continues when the publisher changes. It adjusts the
+// timestamps of a publisher so that they follow those of earlier publishers. It drops tags that the
+// stream already has, and finds the tags at which viewers can start. It uses package flvstream, and
+// publishes to a [rendition.Set].
 package feed
 
 import (
@@ -28,7 +28,8 @@ type Feed struct {
 	facts  *flvstream.Facts // the facts of out
 
 	address string // of the publisher
-	// Fits the publisher's tags to those of earlier publishers; nil if there were none.
+	// Adjusts the publisher's tags so that they follow those of earlier publishers. It is nil if
+	// there were none.
 	continues *flvstream.Continuation
 	overlap   *overlap // nil for a publisher of this node
 
@@ -61,8 +62,8 @@ type lastFrame struct {
 	at    int64  // when it arrived: monotonic, in ns
 }
 
-// New returns a Feed that publishes to out. It borrows memory, the account of the stream's bytes.
-// The caller calls Release.
+// New returns a Feed that publishes to out. memory is the account of the stream's bytes, which the
+// Feed borrows. The caller calls Release.
 func New(out *rendition.Set, log *slog.Logger, memory *millrace.Pool) *Feed {
 	return &Feed{out: out, facts: out.Facts(), log: log, memory: memory}
 }
@@ -76,7 +77,8 @@ func (f *Feed) Release() {
 // A Publisher describes the source of the tags of a Feed.
 type Publisher struct {
 	Address string
-	// The epoch of the node that the stream is pulled from; 0 for a publisher of this node.
+	// If the stream is pulled, the epoch of the node that it is pulled from; 0 for a publisher of
+	// this node.
 	Epoch   uint64
 	Skipped int // bytes that came before the first tag
 }
@@ -89,7 +91,7 @@ func (f *Feed) Begin(p Publisher) {
 }
 
 // Resume replaces Begin for each publisher after the first. at is the current monotonic time in ns.
-// Resume returns the time since the last frame, or 0 if there was none.
+// pause is the time since the last frame, or 0 if there was none.
 func (f *Feed) Resume(p Publisher, at int64) (pause time.Duration) {
 	f.keys.Pause()
 	f.farLogged = false // the time between two publishers does not count as a GOP
@@ -104,8 +106,8 @@ func (f *Feed) Resume(p Publisher, at int64) (pause time.Duration) {
 	return pause
 }
 
-// follow prepares for the tags of a new publisher. If the publisher is a pull from the same owner
-// as before, the stream continues after the frames that it already has.
+// follow prepares for the tags of a new publisher. If the stream is again pulled from the same
+// owner, follow makes sure that the frames which the stream already has are not published again.
 func (f *Feed) follow(epoch uint64) {
 	switch o := f.overlap; {
 	case epoch == 0:
@@ -113,7 +115,8 @@ func (f *Feed) follow(epoch uint64) {
 	case o == nil || o.epoch != epoch:
 		f.overlap = &overlap{epoch: epoch, continues: f.continues}
 	default:
-		// A Continuation also drops headers that are known already.
+		// Even without an earlier publisher, a Continuation is needed, because it drops headers
+		// that are known already.
 		o.continues = cmp.Or(o.continues, &flvstream.Continuation{})
 		f.continues = o.continues
 		o.joins, o.again = true, 0
@@ -128,7 +131,7 @@ func (f *Feed) newContinuation() *flvstream.Continuation {
 // Skip counts n bytes of the publisher that are not part of a frame.
 func (f *Feed) Skip(n int) { f.unkept += n }
 
-// Write publishes a tag that arrived at the time at, unless the stream already has it. It takes
+// Write publishes a tag, unless the stream already has it. at is when the tag arrived. Write takes
 // ownership of c, which holds the whole tag.
 func (f *Feed) Write(t flv.Tag, c *millrace.Chain, at int64) error {
 	f.starts.Note(t)
@@ -171,7 +174,7 @@ func (f *Feed) leave(c *millrace.Chain) {
 	c.Release()
 }
 
-// warnOfCodecs logs once which codecs are missing in browsers, MP4 and HLS.
+// warnOfCodecs logs once which of the stream's codecs browsers, MP4 and HLS do not support.
 func (f *Feed) warnOfCodecs() {
 	if f.warned || !f.facts.Settled.Load() || f.overlap != nil {
 		return
@@ -224,7 +227,7 @@ func (f *Feed) write(t flv.Tag, c *millrace.Chain, at int64) error {
 	return f.out.Publish(c, start)
 }
 
-// noteTrack records that the track of t exists. Viewers need not wait for it any longer.
+// noteTrack records that the track of t exists. Viewers therefore need not wait for it any longer.
 func (f *Feed) noteTrack(t flv.Tag) {
 	flag := flvstream.TrackFlag(t.Type)
 	if t.Packet != flv.PacketFrame && !t.SequenceHeader || f.facts.Tracks.Load()&flag != 0 {
@@ -236,10 +239,10 @@ func (f *Feed) noteTrack(t flv.Tag) {
 	}
 }
 
-// tracksChange updates the tracks that later viewers get, and reports whether they changed. Absent
-// audio is left out from the next frame at which viewers can start; start means that this frame is
-// the next one. Absent video is left out at once, and then viewers can start at every audio frame.
-// A track that has returned is added at once.
+// tracksChange updates the tracks that later viewers get, and reports whether these tracks changed.
+// If audio is absent, it is left out from the next frame at which viewers can start. start means
+// that this frame is the next one. If video is absent, it is left out at once. Viewers can then
+// start at every audio frame. A track that has returned is added at once.
 func (f *Feed) tracksChange(start bool) bool {
 	was := f.preamble.Without
 	f.leaveOut(flv.TypeVideo, &f.preamble.Without.Video, &f.facts.Video, start)
@@ -270,8 +273,8 @@ func (f *Feed) publishTracks(c *millrace.Chain, start bool) error {
 	return f.out.ChangeTracks(c, &preamble, start)
 }
 
-// repeatHeaders publishes the sequence headers of the track of t. That track has returned, and some
-// viewers came without it.
+// repeatHeaders publishes the sequence headers of the track of t. It is called when that track has
+// returned, because some viewers came while it was absent.
 func (f *Feed) repeatHeaders(t flv.Tag) error {
 	var headers millrace.Chain
 	f.preamble.RetimeHeaders(&headers, &f.enc, t)
@@ -303,8 +306,8 @@ func (f *Feed) noteTracks(t flv.Tag, c *millrace.Chain) {
 	f.facts.Further.Store(int32(further))
 }
 
-// farKeys is the distance of keyframes above which a warning is logged. Encoders for live streams
-// send a keyframe every two seconds.
+// farKeys is the distance between keyframes above which a warning is logged. Encoders for live
+// streams send a keyframe every two seconds.
 const farKeys = 4 * time.Second
 
 // noteKeys records the timestamp of a video frame. It warns once per publisher if keyframes are far
@@ -314,8 +317,8 @@ func (f *Feed) noteKeys(at uint32, key bool) {
 	// One odd timestamp is not enough for a warning.
 	if far := farKeys.Milliseconds(); group > far && f.facts.GOP.Load() > far && !f.farLogged {
 		f.farLogged = true
-		// Logged by another goroutine, as is the message in isStart: the log may block, and the
-		// stream must not wait.
+		// Another goroutine logs this, because the log may block and the stream must not wait. The
+		// same holds for the message in isStart.
 		go f.log.Warn(
 			"keyframes are far apart: viewers start at the last one, and stay that far behind live "+
 				"(set the encoder's keyframe interval to 2 s)", "publisher", f.address, "more than",
@@ -351,13 +354,13 @@ func (f *Feed) isStart(t flv.Tag) bool {
 	return start
 }
 
-// configure publishes a tag that later viewers need, too.
+// configure publishes a tag that the current viewers need, and stores it for later viewers.
 func (f *Feed) configure(t flv.Tag, c, part *millrace.Chain) error {
 	flvstream.Keep(f.memory, part, c)
 	if t.Metadata {
 		f.size = flvstream.PictureSize(part.Bytes())
 		f.resized = true
-		// Otherwise the tracks are not known yet, and viewers wait.
+		// If neither holds, the tracks are not known yet, and viewers wait.
 		if f.facts.Settled.Load() || f.facts.AllPromised() {
 			flvstream.StateTracks(f.memory, c, f.facts.Tracks.Load())
 		}

@@ -8,9 +8,9 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/flvstream"
 )
 
-// An overlap finds repeated frames when a stream is pulled from its owner again. The connection may
-// be cut anywhere. The next connection begins with the owner's newest GOP, and the stream may have
-// part of that GOP already.
+// An overlap finds repeated frames when a stream is pulled again from the same owner. That happens
+// after the connection was cut, which may be at any frame. The next connection begins with the
+// owner's newest GOP. The stream may already have a part of that GOP.
 type overlap struct {
 	epoch     uint64
 	continues *flvstream.Continuation // adjusts to earlier publishers; nil if there were none
@@ -50,8 +50,8 @@ const (
 	afterGap          // fresh, and frames before it were lost
 )
 
-// take decides about t, a pulled tag in c. It borrows c. startIsKept reports whether a frame at
-// which viewers can start is still kept.
+// take decides what to do with t, a pulled tag in c. It borrows c. startIsKept reports whether the
+// stream still keeps a frame at which viewers can start.
 func (o *overlap) take(t flv.Tag, c *millrace.Chain, startIsKept func() bool) (v verdict) {
 	frame := t.Packet == flv.PacketFrame
 	o.starts.Note(t)

@@ -7,33 +7,34 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// A Continuation adjusts the tags of a publisher so that they continue those of earlier publishers.
-// The stream's clock advances by the time that has passed. Viewers get no video frame without the
-// frames that it refers to.
+// A Continuation adjusts the tags of a publisher so that they continue the tags of earlier
+// publishers. The timestamps of the stream advance by the time that has passed since the last
+// frame. The Continuation drops each video frame that refers to frames which the viewers do not
+// have.
 //
-// The zero value only drops headers that are known already.
+// The zero value adjusts nothing. It only drops headers that are known already.
 type Continuation struct {
 	timed  bool   // the stream has a clock, because it has had a frame
 	last   uint32 // the stream's time at its last frame before; no tag gets an earlier time
 	lastAt int64  // when that frame was published: monotonic, in ns
 	begun  bool   // the first frame has come, so shift is known
 	shift  uint32 // added to the publisher's timestamps
-	// A frame has a time so long after last that no later tag can be before last. From then on last
-	// is not used, because times wrap around.
+	// A frame has come that is so long after last that no later tag can be before last. From then
+	// on last must not be used, because timestamps wrap around.
 	past     bool
 	needsKey bool // video is dropped up to the next keyframe
 }
 
 // Continue returns a Continuation for the next publisher of a stream. timed means that the stream
-// has had a frame. The last frame had the time last, and was published at lastAt, in ns of a
-// monotonic clock.
+// has had a frame. last is the timestamp of the last frame. lastAt is when that frame was
+// published, in ns of a monotonic clock.
 func Continue(timed bool, last uint32, lastAt int64) *Continuation {
 	return &Continuation{timed: timed, last: last, lastAt: lastAt, needsKey: true}
 }
 
-// Begin processes the next tag, which arrived at the time at of the same clock. It reports whether
-// t is the publisher's first frame in a stream that had frames before. The times of those frames
-// end at Last.
+// Begin processes the next tag. at is when the tag arrived, by the same clock. Begin reports
+// whether t is the publisher's first frame in a stream that had frames before. Last returns the
+// time at which those earlier frames end.
 func (n *Continuation) Begin(t flv.Tag, at int64) bool {
 	if t.Packet != flv.PacketFrame || !n.timed || n.begun {
 		return false
@@ -42,12 +43,12 @@ func (n *Continuation) Begin(t flv.Tag, at int64) bool {
 	return true
 }
 
-// Last returns the stream's time at the last frame before the continuation.
+// Last returns the stream's time at the last frame before this publisher.
 func (n *Continuation) Last() uint32 { return n.last }
 
-// Fit adjusts t, the next tag of the stream, and c, which holds the whole tag. starts and preamble
-// belong to the stream. enc writes the header of a tag whose time changes. Fit returns false if t
-// must be dropped. The caller must have passed t to Begin.
+// Fit adjusts t, which is the next tag of the stream, and c, which holds the whole tag. starts and
+// preamble belong to the stream. enc writes a new header if the time of the tag changes. Fit
+// returns false if t must be dropped. The caller must have passed t to Begin.
 func (n *Continuation) Fit(
 	t *flv.Tag, c *millrace.Chain, at int64, starts *StartFinder, preamble *Preamble,
 	enc *flv.Encoder,
@@ -76,8 +77,8 @@ func (n *Continuation) Fit(
 func (n *Continuation) due(at int64) uint32 { return n.last + uint32((at-n.lastAt)/1e6) }
 
 // time returns the time of t in the stream. Encoders give the time 0 to tags before the first
-// frame, so those times say nothing about the encoder's clock. If the encoder's clock steps back by
-// more than Interleave early in the stream, the stream's time continues from the present.
+// frame, so these times say nothing about the encoder's clock. If the encoder's clock steps back
+// early in the stream by more than Interleave, the stream's time continues from the present.
 func (n *Continuation) time(t *flv.Tag, at int64) uint32 {
 	ts, frame := t.Timestamp+n.shift, t.Packet == flv.PacketFrame
 	ahead := int32(ts - n.last)

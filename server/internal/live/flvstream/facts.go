@@ -15,10 +15,10 @@ type Facts struct {
 	// change.
 	Promised uint32
 	Tracks   atomic.Uint32 // the tracks that exist, as flags of an FLV header
-	// Grows when a track disappears or returns. It changes only under the lock under which
-	// conversions begin.
+	// Grows when a track disappears or returns. Conversions begin under a lock, and TrackSet
+	// changes only under the same lock.
 	TrackSet atomic.Int32
-	// TrackWait has passed, and Video and Audio are taken to be all tracks.
+	// TrackWait has passed, so Video and Audio are taken to be all tracks.
 	Settled atomic.Bool
 	NoVideo atomic.Bool  // see VideoGap: audio frames are keyframes
 	Further atomic.Int32 // number of tracks in addition to the default ones
@@ -38,7 +38,7 @@ type Facts struct {
 // NewFacts returns the Facts of a stream without frames.
 func NewFacts() *Facts { return &Facts{known: make(chan struct{})} }
 
-// SetKnown declares Tracks complete, as far as that can be known.
+// SetKnown declares that Tracks is complete, as far as that can be known.
 func (f *Facts) SetKnown() { f.knownOnce.Do(func() { close(f.known) }) }
 
 // Known returns a channel that SetKnown closes.
@@ -74,7 +74,7 @@ func (f *Facts) Describe(t flv.Tag, size string) {
 	}
 }
 
-// codecName returns the name of a codec that is common among people and in browsers' consoles.
+// codecName returns the name of a codec that people and the consoles of browsers use.
 func codecName(c flv.Codec) string {
 	switch c {
 	case flv.AVC:
@@ -103,5 +103,5 @@ func (f *Facts) LeftOut() string {
 	return ""
 }
 
-// NoMP4 reports whether MP4 cannot carry any track of the stream, now and later.
+// NoMP4 reports whether the stream has no track that MP4 can carry, and will have none later.
 func (f *Facts) NoMP4() bool { return f.Settled.Load() && f.LeftOut() == "all" }

@@ -24,8 +24,8 @@ func (k *KeyMeter) Note(at uint32) {
 // Longest returns the longer of the last two distances, in ms.
 func (k *KeyMeter) Longest() int64 { return max(k.ms[0], k.ms[1]) }
 
-// Usual returns the second longest of the latest distances, in ms, or the only distance. Distances
-// may vary, and a single odd timestamp or pause must not count.
+// Usual returns the second longest of the latest distances, in ms. If there is only one distance,
+// it returns that. The longest is ignored, because a single odd timestamp or pause must not count.
 func (k *KeyMeter) Usual() int64 {
 	sorted := k.ms
 	slices.Sort(sorted[:])
@@ -33,7 +33,8 @@ func (k *KeyMeter) Usual() int64 {
 	return cmp.Or(sorted[n-2], sorted[n-1])
 }
 
-// Group returns the time from the latest keyframe to a video frame at the time at, in ms.
+// Group returns how long after the latest keyframe a video frame is, in ms. at is the time of the
+// frame.
 func (k *KeyMeter) Group(at uint32) int64 {
 	if !k.began {
 		return 0

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// trackNames are the booleans of onMetaData that announce the tracks of a stream. Browsers' players
-// wait for an announced track.
+// trackNames are the booleans of onMetaData that announce the tracks of a stream. They must be
+// right, because browsers' players wait for an announced track.
 var trackNames = [...]struct {
 	name string // as in AMF0: the length, the name, and the type code of a boolean
 	flag uint32
@@ -20,12 +20,13 @@ var trackNames = [...]struct {
 	{"\x00\x08hasAudio\x01", AudioFlag},
 }
 
-// maxMetadata limits the bytes of metadata that are corrected, because that is done for each
-// viewer. Usual metadata have hundreds of bytes.
+// maxMetadata limits the bytes of metadata that are corrected. The limit is needed because the
+// correction is made for each viewer. Usual metadata have hundreds of bytes.
 const maxMetadata = 16 << 10
 
-// StateTracks corrects hasVideo and hasAudio in an onMetaData tag if they contradict tracks, which
-// are the flags of an FLV header. It then replaces tag by a copy in a block of p.
+// StateTracks corrects hasVideo and hasAudio in an onMetaData tag if they contradict tracks. tracks
+// are the flags of an FLV header. If there is something to correct, StateTracks replaces tag by a
+// copy in a block of p.
 func StateTracks(p *millrace.Pool, tag *millrace.Chain, tracks uint32) {
 	if tag.Len() > maxMetadata {
 		return
@@ -49,12 +50,12 @@ func StateTracks(p *millrace.Pool, tag *millrace.Chain, tracks uint32) {
 	}
 }
 
-// maxFirstTags limits the tags among which the metadata for a new viewer are searched. Publishers
-// send metadata first, or together with the sequence headers.
+// maxFirstTags limits how many tags are searched for the metadata for a new viewer. Publishers send
+// metadata first, or together with the sequence headers.
 const maxFirstTags = 16
 
-// StateAll corrects the metadata among the first tags for a viewer. From the offset from on, batch
-// consists of whole tags.
+// StateAll corrects the metadata among the first tags that a viewer gets. The bytes of batch from
+// the offset from on are whole tags.
 func StateAll(p *millrace.Pool, batch *millrace.Chain, from int, tracks uint32) {
 	var done millrace.Chain
 	batch.Cut(&done, from)

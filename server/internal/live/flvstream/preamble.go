@@ -7,9 +7,9 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// A Preamble holds the tags that a viewer needs before it can start at a keyframe, in the order in
-// which the viewer gets them. The tags are copies, because a reference to so small a tag would keep
-// the whole block in which it arrived. The owner calls Release at the end.
+// A Preamble holds the tags that a viewer needs before it can start at a keyframe. They are in the
+// order in which the viewer gets them. The tags are copies. A reference would keep the whole block
+// in which the tag arrived, although the tag is small. The owner calls Release at the end.
 type Preamble struct {
 	// Without marks the tracks that have no frames at present. Clone omits their parts.
 	Without struct{ Video, Audio bool }
@@ -24,21 +24,21 @@ type part struct {
 }
 
 const (
-	// MaxPart limits a tag that is kept for later viewers, in bytes. Sequence headers and metadata
-	// have hundreds of bytes. The limit is needed because a stream keeps these tags in addition to
-	// its ring.
+	// MaxPart limits a tag that is kept for later viewers, in bytes. The limit is needed because a
+	// stream keeps these tags in addition to its ring. Sequence headers and metadata have hundreds
+	// of bytes.
 	MaxPart = 256 << 10
-	// maxTrackParts limits the number of sequence headers and metadata that are kept for tracks
-	// other than the default ones. Together they may have MaxPart bytes. Encoders send fewer than
-	// ten such tracks.
+	// maxTrackParts limits how many sequence headers and metadata are kept for tracks other than
+	// the default ones. All of these together may have at most MaxPart bytes. Encoders send fewer
+	// than ten such tracks.
 	maxTrackParts = 32
 	// trackPlace is the first place that belongs to a track other than the default ones.
 	trackPlace = 5
 )
 
-// placeOf returns the place of a tag in a preamble. The metadata of the stream come first; then,
-// for each track, the video sequence header, the video metadata, and the same two for audio. It
-// returns -1 for a tag that is not kept.
+// placeOf returns the place of a tag in a preamble. The metadata of the stream come first. Then
+// follow, for each track, the video sequence header and the video metadata, and the same two for
+// audio. If the tag is not kept, placeOf returns -1.
 func placeOf(t flv.Tag) int {
 	place := 1 + 4*int(t.Track)
 	if t.Type == flv.TypeAudio {
@@ -85,7 +85,7 @@ func (p *Preamble) Part(t flv.Tag) *millrace.Chain {
 	return &p.parts[i].tag
 }
 
-// Clone appends references to the parts that viewers get to dst, which owns them.
+// Clone appends references to the parts that viewers get to dst, which then owns them.
 func (p *Preamble) Clone(dst *millrace.Chain) {
 	for i := range p.parts {
 		kind := p.parts[i].kind()
@@ -107,8 +107,8 @@ func (p *part) kind() flv.Type {
 	return flv.TypeVideo
 }
 
-// RetimeHeaders appends the parts that have the track type of t to dst, which owns them. They get
-// the timestamp of t.
+// RetimeHeaders appends the parts whose track has the type of t to dst, which then owns them. They
+// get the timestamp of t.
 func (p *Preamble) RetimeHeaders(dst *millrace.Chain, enc *flv.Encoder, t flv.Tag) {
 	for i := range p.parts {
 		if p.parts[i].kind() == t.Type {
@@ -124,10 +124,10 @@ func (p *Preamble) Release() {
 	}
 }
 
-// MaxUnkept limits the useless bytes before a frame, in addition to a multiple of the frame's own
-// size. Such bytes may share a block with the frame. If there are more, the frame is copied.
-// Otherwise the bytes would stay in memory with the frame, and a stream would keep a multiple of
-// KeepBytes.
+// MaxUnkept limits how many useless bytes may come before a frame, in addition to a multiple of the
+// frame's own size. Useless bytes may share a block with the frame, and then stay in memory as long
+// as the frame. If there are more than MaxUnkept, the frame is therefore copied. Without the limit,
+// a stream could keep a multiple of KeepBytes.
 const MaxUnkept = 1 << 10
 
 // Keep replaces part by a copy of c in a block of p. It borrows c.

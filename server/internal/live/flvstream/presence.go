@@ -4,8 +4,9 @@ import "github.com/millrace-io/millrace/media/flv"
 
 const (
 	// audioAbsentAfter and videoAbsentAfter are how long, in ms, a stream may continue without a
-	// frame of a track before that track counts as absent. Audio frames arrive many times a second.
-	// Encoders of slides and still images may pause the video.
+	// frame of a track. After that, the track counts as absent. Audio frames arrive many times a
+	// second. The limit for video is longer, because encoders of slides and still images may pause
+	// it.
 	audioAbsentAfter = 5_000
 	videoAbsentAfter = 30_000
 	// headerAbsentAfter is the same limit for a track that has sent only its sequence header.
@@ -15,11 +16,13 @@ const (
 	longestStep = 500
 )
 
-// A Presence finds out which tracks a publisher really sends. Browsers wait for an announced track
-// even if it has no frames. An absent track must therefore be removed from the headers of a stream.
+// A Presence finds out which tracks a publisher really sends. If a track is absent, it must be
+// removed from the headers of a stream, because browsers wait for an announced track even if it has
+// no frames.
 type Presence struct{ video, audio trackPresence }
 
-// A trackPresence measures how long the other track has continued without this track.
+// A trackPresence measures how long the other track of the stream has continued without a frame of
+// this track.
 type trackPresence struct {
 	sent    bool   // the publisher has sent a frame or the sequence header
 	timed   bool   // last is known
@@ -51,7 +54,7 @@ func (p *Presence) Note(t flv.Tag) {
 	}
 }
 
-// step returns by how much, in ms, a frame at the time at advances the track.
+// step returns how much, in ms, a frame with the timestamp at advances the track.
 func (p *trackPresence) step(at uint32) uint32 {
 	ahead := int32(at - p.last)
 	if !p.timed || ahead < 0 {

@@ -4,8 +4,9 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// A StartFinder finds the tags of a stream at which viewers can start. These are keyframes, of the
-// default track if the stream has one. Without video, viewers can start at each audio frame.
+// A StartFinder finds the tags of a stream at which viewers can start. These are the keyframes. If
+// the stream has a default video track, only its keyframes count. Without video, viewers can start
+// at each audio frame.
 type StartFinder struct {
 	Video bool // the stream has video frames, or is to have some
 	Gap   VideoGap
@@ -37,8 +38,8 @@ func (f *StartFinder) Secondary(t flv.Tag) bool { return f.first.secondary(t) }
 func (f *StartFinder) ForgetTracks() { f.first = defaultTracks{} }
 
 // defaultTracks records whether a stream has a default video track and a default audio track. Only
-// enhanced FLV with several tracks may lack them. A player uses the default track unless it is
-// configured otherwise.
+// a stream of enhanced FLV with several tracks may lack them. A player uses the default track
+// unless it is configured otherwise.
 type defaultTracks struct{ video, audio bool }
 
 func (d *defaultTracks) note(t flv.Tag) {

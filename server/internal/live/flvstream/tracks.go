@@ -19,12 +19,12 @@ func TrackFlag(t flv.Type) uint32 {
 	return 0
 }
 
-// Interleave is by how many ms a frame may precede the latest frame, because the tracks are not in
-// step. If a frame is further back, the publisher's clock has restarted.
+// Interleave is how far, in ms, a frame may be before the latest frame because the tracks are not
+// in step. If a frame is further back, the publisher's clock has restarted.
 const Interleave = 5000
 
-// TrackWait is the length of the stream's beginning, in ms, in which further tracks are expected.
-// Publishers send their sequence headers at once, but audio may precede the video header.
+// TrackWait is how long, in ms, further tracks are expected after the stream's beginning.
+// Publishers send their sequence headers at once, but audio may come before the video header.
 const TrackWait = 1000
 
 // A TrackTimer determines from the timestamps of frames when TrackWait has passed.

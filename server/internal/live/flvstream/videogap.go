@@ -4,16 +4,16 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// VideoGapAfter is the length of the stream, in ms, that may pass without a video frame before new
-// viewers stop waiting for the next one. A video that has frames also has keyframes. Encoders of
-// slides send one every few seconds.
+// VideoGapAfter is how long, in ms, a stream may continue without a video frame before new viewers
+// stop waiting for the next one. If a video has frames, it also has keyframes. Encoders of slides
+// send one every few seconds.
 const VideoGapAfter = 10_000
 
-// A VideoGap detects that video has stopped while audio continues. The camera is off, or the video
-// sequence header announced video that never came. New viewers would wait forever, so they start
-// with audio. There is no gap while a GOP at which a viewer can start is kept. The reason is x264:
-// it holds back forty frames of a still image, perhaps for forty seconds, and the frames that it
-// then sends cannot be decoded without their keyframe.
+// A VideoGap detects that video has stopped while audio continues. Either the camera is off, or the
+// video sequence header announced video that never came. New viewers start with audio then, because
+// they would otherwise wait forever. While a GOP at which a viewer can start is kept, there is no
+// gap. This exception is needed for x264. It holds back forty frames of a still image, perhaps for
+// forty seconds. The frames that it then sends cannot be decoded without their keyframe.
 type VideoGap struct {
 	Open bool // there is a gap
 

@@ -7,8 +7,8 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// A mediaClock assigns dates and durations to the fragments of a stream. The dates follow from the
-// durations. They never go back by more than clockStep.
+// A mediaClock assigns dates and durations to the fragments of a stream. It finds the dates by
+// adding up the durations. The dates never go back by more than clockStep.
 type mediaClock struct {
 	line mp4.Timeline
 	date time.Time // date of the next fragment
@@ -22,13 +22,14 @@ type mediaClock struct {
 }
 
 const (
-	// clockSlack is the delay above which the clock may be wrong. If all fragments in a time of
-	// clockSlack are later than this, the publisher has paused, and the clock is set. But if they
-	// arrive at more than twice their pace, the network has paused, and the clock is right. After a
-	// pause of clockSlack without fragments, the comparison restarts.
+	// clockSlack is the delay above which the clock may be wrong. There are two cases in which all
+	// fragments arrive later than this for a time of clockSlack. If they arrive at up to twice
+	// their pace, the publisher has paused, and the clock is set. If they arrive faster, the
+	// network has paused, and the clock is right. After a pause of clockSlack without fragments,
+	// the comparison restarts.
 	clockSlack = time.Second
-	// clockStep limits the correction of the clock in each clockTime, if the clock is fast, or slow
-	// by less than clockSlack.
+	// clockStep limits how much the clock is corrected in each clockTime. It applies if the clock
+	// is fast, or if it is slow by less than clockSlack.
 	clockTime = 2 * time.Second
 	clockStep = 5 * time.Millisecond
 )
@@ -39,12 +40,12 @@ func (c *mediaClock) begin(at time.Time) {
 	c.compare()
 }
 
-// compare restarts the comparison of the date with the wall clock.
+// compare restarts the comparison between the date and the wall clock.
 func (c *mediaClock) compare() { c.seen, c.least = 0, math.MaxInt64 }
 
 // add returns the duration of f, limited to most, and the date of f. begins means that f does not
-// continue the previous fragment. came is when f arrived. After a fragment that is longer than
-// most, the date of the next fragment is came.
+// continue the previous fragment. came is when f arrived. If f is longer than most, the date of the
+// next fragment is not before came.
 func (c *mediaClock) add(f Fragment, begins bool, most time.Duration,
 	came time.Time) (lasts time.Duration, at time.Time) {
 	if begins {

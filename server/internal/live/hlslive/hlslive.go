@@ -1,11 +1,11 @@
 // Package hlslive makes the HLS of a live stream: playlists, segments and parts. A request may wait
 // for the next part.
 //
-// A [Window] adds the fragments of a [Source] to an hls.Window as long as players send requests. It
-// chooses the durations of segments and parts from the first fragments (probe.go), and assigns
-// dates to the fragments (clock.go). It saves complete segments to a [SegmentStore], where other
-// nodes find them (store.go). In a cluster, only the node that owns the stream has a Window of it
-// ([Owner]).
+// A [Window] adds the fragments of a [Source] to an hls.Window. It does so as long as players send
+// requests. It chooses the durations of segments and parts from the first fragments (probe.go), and
+// assigns dates to the fragments (clock.go). It saves complete segments to a [SegmentStore], where
+// other nodes find them (store.go). In a cluster, only the node that owns the stream has a Window
+// of it ([Owner]).
 package hlslive
 
 import (
@@ -45,8 +45,8 @@ type Counters struct {
 }
 
 // The names of the playlists, which follow the stream's name in a path. The tracks of a playlist
-// never change, because players cannot handle that. Instead the playlist ends, and the multivariant
-// playlist names another one.
+// never change, because players cannot handle that. If the tracks of the stream change, the
+// playlist ends, and the multivariant playlist names another one.
 const (
 	MasterName = "index.m3u8"
 	MediaName  = "media.m3u8" // video and audio; may also be requested if there is one track
@@ -70,9 +70,9 @@ func mediaName(m mp4.Movie) string {
 	return MediaName
 }
 
-// A Source is the stream of a Window. Its methods are called by the window's goroutine. All methods
-// except Next and Release may be called with the window's lock held. They must not block, and must
-// not call the window.
+// A Source is the stream of a Window. Its methods are called by the window's goroutine. The
+// window's lock may be held while they are called, except for Next and Release. These methods must
+// not block, and must not call the window.
 type Source interface {
 	// Next appends the next fragment to dst, which owns it. It returns io.EOF at the end of the
 	// stream.
@@ -105,14 +105,14 @@ type Owner interface {
 }
 
 // A SegmentStore keeps recent HLS segments, so that they outlive this node. Its methods may be
-// called from any goroutine. The Save methods do not block. Saves take effect in order, or are
-// lost.
+// called from any goroutine. The Save methods do not block. The objects are saved in the order of
+// the calls, but some may be lost.
 type SegmentStore interface {
 	// Save stores an init segment or a segment of a stream for a while. It takes ownership of body.
 	Save(stream string, o hls.Object, body *millrace.Chain)
 
-	// SaveState stores the state of a stream's playlist. It replaces the stored state if that has
-	// the same or an earlier epoch of HLS.
+	// SaveState stores the state of a stream's playlist. It replaces the stored state, unless that
+	// has a later epoch of HLS.
 	SaveState(stream string, epoch uint64, state []byte)
 
 	// LoadState returns the state that was saved last, or nil.
@@ -129,15 +129,15 @@ var errTracksChanged = errors.New("the tracks of the stream changed")
 // have used smaller numbers.
 type SequenceStart struct{ Epoch, MSN, Discontinuity uint64 }
 
-// After returns numbers that are not smaller than those of n and m.
+// After returns numbers that are at least as large as those of n and of m.
 func (n SequenceStart) After(m SequenceStart) SequenceStart {
 	return SequenceStart{max(n.Epoch, m.Epoch), max(n.MSN, m.MSN),
 		max(n.Discontinuity, m.Discontinuity)}
 }
 
-// FirstMSN returns the number of the first segment for a window that begins at the time at. The
-// number grows by one for each Segment of wall time. Segments last about as long or longer, so the
-// number usually exceeds all numbers of earlier windows of the same name.
+// FirstMSN returns the number of the first segment for a window. at is when the window begins. The
+// number grows by one for each Config.Segment of wall time. Segments usually last at least that
+// long. The number therefore usually exceeds all numbers of earlier windows of the same name.
 func (c *Config) FirstMSN(at time.Time) uint64 {
 	return uint64(at.Unix() / int64(max(1, c.Segment/time.Second)))
 }

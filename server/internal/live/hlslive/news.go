@@ -2,8 +2,8 @@ package hlslive
 
 import "time"
 
-// silentTargets is the number of target durations for which requests wait for something new. See
-// RFC 8216bis, 6.2.5.2.
+// silentTargets is how long requests wait for something new, in target durations. See RFC 8216bis,
+// 6.2.5.2.
 const silentTargets = 3
 
 // news wakes the requests of a Window that wait for something new. It is guarded by Window.mu.
@@ -27,9 +27,9 @@ func (n *news) wake() {
 	n.changed = make(chan struct{})
 }
 
-// timedOut reports whether a request that arrived at the time asked, in ns, has waited long enough.
-// It has if it has waited for one target duration, and nothing new has come for silentTargets
-// target durations.
+// timedOut reports whether a request has waited long enough. asked is when the request arrived, in
+// ns. The request must have waited for at least one target duration, and nothing new must have come
+// for silentTargets target durations.
 func (n *news) timedOut(asked int64, target time.Duration) bool {
 	return n.silent && time.Duration(now()-asked) >= target
 }

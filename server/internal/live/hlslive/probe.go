@@ -8,8 +8,8 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// A probe holds the first fragments of a window. From them it chooses the durations that must not
-// change later.
+// A probe holds the first fragments of a window. From these it chooses the durations of segments
+// and parts, which must not change later.
 type probe struct {
 	cfg    *Config
 	source Source
@@ -68,11 +68,11 @@ func (p *probe) length() time.Duration {
 func (p *probe) movie() mp4.Movie { return *p.list[len(p.list)-1].Movie }
 
 const (
-	// minFragments is how many fragments suffice to determine their usual duration. Fewer suffice
-	// if fragments are long.
+	// minFragments is how many fragments are needed to determine their usual duration. If fragments
+	// are long, fewer are enough.
 	minFragments = 6
-	// minParts is the minimum length of the first segment, in parts. Players that use parts stay as
-	// far from the end of the playlist.
+	// minParts is the minimum length of the first segment, in parts. Players that use parts stay
+	// this far from the end of the playlist.
 	minParts = 3
 	// maxFragments limits the fragments that wait for a window. Two segments have hundreds of
 	// fragments.
@@ -80,20 +80,21 @@ const (
 	// maxTarget is the longest target duration. Longer GOPs are divided.
 	maxTarget = 16 * time.Second
 	// videoPart is the longest part of video. At every rate from 23.9 to 60 frames per second, some
-	// number of frames lasts from 85% to 100% of videoPart, with some milliseconds to spare for
-	// rounded timestamps. At 25 frames per second, 6 frames and 7 frames do, so that a segment of
+	// number of frames lasts from 85% to 100% of videoPart, and leaves a few milliseconds for
+	// rounded timestamps. At 25 frames per second, both 6 and 7 frames do. This way, a segment of
 	// whole seconds does not end with a short part.
 	videoPart = 282 * time.Millisecond
-	// jitter is how much longer than its frames a part may seem, because timestamps are rounded.
+	// jitter is how much longer than its frames a part may seem to be because timestamps are
+	// rounded.
 	jitter = 2 * time.Millisecond
-	// minRest is the shortest time from the end of the first segment to the next expected keyframe.
+	// minRest is how long the first segment must end before the next expected keyframe.
 	minRest = 500 * time.Millisecond
-	// early is how much shorter than Config.Segment a segment may be. Keyframes that are meant to
-	// be one segment apart may come a little earlier. A segment of twice that length would double
-	// the delay of players.
+	// early is how much shorter than Config.Segment a segment may be. A keyframe that is meant to
+	// be one segment after another may come a little earlier. Without this tolerance, the segment
+	// would be twice as long, which would double the delay of players.
 	early = 50 * time.Millisecond
-	// even is the largest difference between the durations of frames that count as equal.
-	// Timestamps are in whole milliseconds, and clocks are corrected.
+	// even is how much the durations of frames may differ and still count as equal. They differ
+	// because timestamps are in whole milliseconds, and clocks are corrected.
 	even = 5 * time.Millisecond
 )
 
@@ -105,9 +106,9 @@ func (p *probe) interval() time.Duration {
 	return p.source.KeyInterval()
 }
 
-// enough reports whether the durations can be chosen and the fragments suffice for a first segment.
-// That requires that the distance of keyframes is known, or is longer than a segment may be, or
-// that there are no keyframes.
+// enough reports whether the durations can be chosen, and the fragments suffice for a first
+// segment. One of three conditions must hold: the distance of keyframes is known, or it is longer
+// than a segment may be, or there are no keyframes.
 func (p *probe) enough() bool {
 	if len(p.list) == 0 {
 		return false
@@ -116,18 +117,19 @@ func (p *probe) enough() bool {
 		return true
 	}
 	wait := maxTarget
-	// After a keyframe another one will come. Slides are sent only when the next slide exists.
+	// If there was a keyframe, another one will come. Slides are an exception, because a slide is
+	// sent only when the next one exists.
 	if p.keys == 0 && !p.source.ExpectsKey() {
 		wait = 2 * p.cfg.Segment
 	}
 	known := !p.movie().Video || p.interval() > 0 || p.length() >= wait
-	// Fragments that are long, such as slides, may be few.
+	// Long fragments, such as slides, may be few.
 	few := len(p.list) < minFragments && p.length() < 2*p.cfg.Segment
 	return known && !few && p.length() >= minParts*p.cfg.Part
 }
 
-// firstEnd returns the latest end of the first segment. The second segment ends at the next
-// keyframe, which must not follow at once.
+// firstEnd returns the latest time at which the first segment may end. The second segment ends at
+// the next keyframe, and must not be very short.
 func (p *probe) firstEnd() time.Duration {
 	interval := p.interval()
 	if end := p.keyAt + interval; p.keys > 0 && p.length() < end {
@@ -136,8 +138,8 @@ func (p *probe) firstEnd() time.Duration {
 	return p.length()
 }
 
-// config returns the configuration of the window. The target duration fits a whole number of GOPs.
-// If the length of GOPs is unknown, it fits a long GOP.
+// config returns the configuration of the window. The target duration is long enough for a whole
+// number of GOPs. If the length of GOPs is unknown, it is long enough for a long GOP.
 func (p *probe) config() hls.Config {
 	segment := p.cfg.Segment
 	switch group := p.interval(); {
@@ -158,12 +160,13 @@ func (p *probe) config() hls.Config {
 	}
 }
 
-// part returns the longest duration of a part, in whole milliseconds. It is about Config.Part, and
-// chosen so that each part lasts at least 85% of it.
+// part returns the longest duration of a part, in whole milliseconds. It is about Config.Part. It
+// is chosen so that each part lasts at least 85% of it.
 //
-// Frames of at most 15% of a part always fit. Frames of equal length fit if a whole number of them
-// makes a part. That holds for video of at least 23.9 frames per second, even if its rate changes
-// later. Slower or uneven video is divided into parts by its audio.
+// If no frame is longer than 15% of a part, that is always possible. If all frames are equally
+// long, it is possible if a whole number of frames makes a part. That holds for video of at least
+// 23.9 frames per second, even if the rate changes later. Slower or uneven video is divided into
+// parts by its audio.
 func (p *probe) part() time.Duration {
 	video := p.movie().Video
 	least, most := time.Hour, time.Duration(0) // durations of the fragments that parts consist of

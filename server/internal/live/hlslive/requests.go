@@ -23,7 +23,7 @@ func (w *Window) Master(ctx context.Context) (list *Playlist, err error) {
 }
 
 // Playlist returns the media playlist with the name object. If blocks is set, it waits until the
-// playlist has the media that want requests. An error is a [refuse.Refusal], ErrElsewhere, or the
+// playlist has the media that want asks for. An error is a [refuse.Refusal], ErrElsewhere, or the
 // error of ctx.
 func (w *Window) Playlist(ctx context.Context, object string, want hls.Reload,
 	blocks bool) (list *Playlist, err error) {
@@ -99,8 +99,9 @@ func (w *Window) isNext(o hls.Object) bool {
 		(o.MSN == msn && o.Part == part || o.MSN == msn+1 && o.Part == 0)
 }
 
-// await calls done with w.mu held, first at once, and then each time that something new was added,
-// until done returns true or an error. A call that waits acquires Shared.Waiting.
+// await waits until done returns true or an error. It calls done with w.mu held: once at the
+// beginning, and then each time that something new was added. While it waits, it holds one unit of
+// Shared.Waiting.
 func (w *Window) await(ctx context.Context, done func() (bool, error)) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -139,7 +140,7 @@ func (w *Window) await(ctx context.Context, done func() (bool, error)) error {
 	}
 }
 
-// render returns the media playlist. It makes the playlist on the first request. w.mu is held.
+// render returns the media playlist. If no request has made it yet, render makes it. w.mu is held.
 func (w *Window) render(skip bool) *Playlist {
 	list := &w.full
 	if skip {

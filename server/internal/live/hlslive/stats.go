@@ -23,15 +23,16 @@ func (r *rates) bandwidth() int64 {
 		1e-3))
 }
 
-// A playerEstimate estimates the number of players of a playlist from their requests, because HLS
-// players do not identify themselves. Each player sends its next request after the duration of the
-// media that it got.
+// A playerEstimate estimates how many players a playlist has, from their requests. That is needed
+// because HLS players do not identify themselves. Each player sends its next request after the
+// duration of the media that it got.
 type playerEstimate struct {
 	since    int64         // when the current period began; see now
 	sum, was time.Duration // total duration sent in this period, and in the previous one
 }
 
-// add counts a request, at the time at of now, that returns media of the duration lasts.
+// add counts a request that returns media. at is the time of the request, as returned by now. lasts
+// is the duration of the media.
 func (e *playerEstimate) add(at int64, period, lasts time.Duration) {
 	e.turn(at, period)
 	e.sum += lasts
@@ -66,7 +67,7 @@ type Stats struct {
 	BytesOut  int64 // bytes of these objects
 }
 
-// Stats returns the values of c as Stats in which the fields of windows are 0.
+// Stats returns the values of c. The fields about windows are 0.
 func (c *Counters) Stats() Stats {
 	return Stats{Rendered: c.Rendered.Load(), Playlists: c.Playlists.Load(),
 		Objects: c.Objects.Load(), BytesOut: c.Bytes.Load()}

@@ -14,15 +14,15 @@ import (
 const (
 	// loadTimeout limits the wait for the store. During that wait, players wait, too.
 	loadTimeout = time.Second
-	// lastStateWait limits the wait for the last state of the previous owner, which saves it when
-	// it learns that it is no longer the owner.
+	// lastStateWait is how long to wait for the last state of the previous owner. The previous
+	// owner saves that state when it learns that it is no longer the owner.
 	lastStateWait = 500 * time.Millisecond
 	// lastStateEvery is the time between two reads of the store during that wait.
 	lastStateEvery = 100 * time.Millisecond
 )
 
-// playlistState is the stored state of a playlist, from which the next owner's window continues. It
-// is stored as JSON, and may be read by a node of another version.
+// playlistState is the stored state of a playlist. The next owner's window continues from it. It is
+// stored as JSON, and a node of another version may read it.
 type playlistState struct {
 	Target, Part time.Duration
 	Segments     []hls.Listed
@@ -33,8 +33,8 @@ type playlistState struct {
 	Media        string // name of the media playlist, by its tracks; "" from an older node
 }
 
-// maxStateSegments limits the segments of a state, to some minutes, because the whole state is
-// saved with each part.
+// maxStateSegments limits the segments in a state, to some minutes of media. The limit is needed
+// because the whole state is saved with each part.
 const maxStateSegments = 100
 
 // A saver saves the state and the segments of one window to a SegmentStore.
@@ -105,10 +105,11 @@ func parseState(text []byte) (*playlistState, error) {
 	return s, json.Unmarshal(text, s)
 }
 
-// precede changes cfg so that its window continues where s ended. It does not if s is older than a
-// playlist is long, because then no player follows the old playlist, and new players would start
-// with old media. least is the smallest segment number that the window may use. first is when the
-// window's first fragment was live. precede returns the date of that fragment in the playlist.
+// precede changes cfg so that the new window continues where s ended. If s is older than a playlist
+// is long, precede does not do so. In that case no player follows the old playlist any more, and
+// new players would start with old media. least is the smallest segment number that the window may
+// use. first is when the window's first fragment was live. precede returns the date of that
+// fragment in the playlist.
 func (s *playlistState) precede(cfg *hls.Config, least uint64, first time.Time) (shown time.Time) {
 	cfg.Epoch = max(cfg.Epoch, s.Next.Epoch+1)
 	length := 3 * s.Target
@@ -141,8 +142,8 @@ func (s *playlistState) precede(cfg *hls.Config, least uint64, first time.Time) 
 	return first
 }
 
-// Stored returns the playlists for a state that a SegmentStore has kept, of a stream that has no
-// owner. The playlists list only whole segments.
+// Stored returns the playlists for a stream that has no owner. state is the state that a
+// SegmentStore has kept. The playlists list only whole segments.
 func Stored(state []byte) (master, media *Playlist, err error) {
 	s, err := parseState(state)
 	if err != nil {

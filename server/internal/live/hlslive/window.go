@@ -22,7 +22,7 @@ const (
 	firstIdle = 30 * time.Second
 )
 
-// A Window is the HLS of one stream. Run adds fragments; only one goroutine at a time may call it.
+// A Window is the HLS of one stream. Run adds fragments. Only one goroutine at a time may call Run.
 // The other methods may be called from any goroutine. Requests wait for the parts that Run adds.
 type Window struct {
 	shared *Shared
@@ -33,7 +33,7 @@ type Window struct {
 	asked  atomic.Int64 // when the latest request arrived; see now
 
 	mu lock.Mutex
-	// Nil without a cluster. It is set to nil when the stream has ended while its owner was
+	// Nil without a cluster. It also becomes nil when the stream has ended while its owner was
 	// current.
 	owner  Owner
 	window *hls.Window // nil before the first playlist can be made
@@ -49,8 +49,8 @@ type Window struct {
 	players     playerEstimate
 }
 
-// New returns a Window of the stream. Its sequence numbers start at first or later. The caller
-// calls Run. The window takes ownership of source. It keeps owner, which is nil without a cluster.
+// New returns a Window of the stream. Its sequence numbers start at first or later. The caller must
+// call Run. The window takes ownership of source. It keeps owner, which is nil without a cluster.
 func New(shared *Shared, name string, log *slog.Logger, source Source, owner Owner,
 	first SequenceStart) *Window {
 	w := &Window{shared: shared, source: source, name: name, log: log, owner: owner, first: first}
@@ -64,9 +64,9 @@ func New(shared *Shared, name string, log *slog.Logger, source Source, owner Own
 // Touch records a request. A window without requests becomes idle after a while; see IdleIn.
 func (w *Window) Touch() { w.asked.Store(now()) }
 
-// Run adds fragments until the stream or ctx ends. It then keeps the window until players have had
-// time to fetch the rest, or ctx ends. It returns nil if a playlist was ended properly. After Run,
-// the caller calls Close.
+// Run adds fragments until the stream ends. It then keeps the window until players have had time to
+// fetch the rest. If ctx ends, it returns at once. It returns nil if a playlist was ended properly.
+// After Run, the caller calls Close.
 func (w *Window) Run(ctx context.Context) error {
 	err := w.fill(ctx)
 	w.source.Release()
@@ -102,17 +102,17 @@ func (w *Window) Close(err error) {
 // Fail makes all requests return err from now on.
 func (w *Window) Fail(err error) { w.update(func() { w.err = err }) }
 
-// Disown makes w independent of its owner. It is called when the stream has ended properly, because
-// HLS reaches that end a moment later.
+// Disown makes w independent of its owner. It is called when the stream has ended properly. w gets
+// that end a moment later, and by then this node may no longer be the owner.
 func (w *Window) Disown() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.owner = nil
 }
 
-// fenced reports whether this node may have lost the stream, because the process was suspended.
-// Until that is known, players get nothing that could contradict another node, and must try again.
-// w.mu is held.
+// fenced reports whether this node may have lost the stream because the process was suspended.
+// Until the node knows, players must try again later, because an answer could contradict another
+// node. w.mu is held.
 func (w *Window) fenced() bool {
 	return w.owner != nil && w.owner.Epoch() != 0 && !w.owner.Current() && !w.ended
 }
@@ -153,8 +153,8 @@ func (w *Window) NextStart() SequenceStart {
 	return SequenceStart{w.cfg.Epoch + 1, msn + 1, w.window.Discontinuity() + 1}
 }
 
-// IdleIn returns the time until w is idle. w becomes idle after a time without a request: that
-// number of playlist lengths or, if there is no playlist, firstIdle.
+// IdleIn returns the time until w is idle. w becomes idle when it has got no request for as long as
+// lengths playlists last. If there is no playlist yet, firstIdle applies instead.
 func (w *Window) IdleIn(lengths int) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -184,8 +184,8 @@ func (w *Window) Stats() Stats {
 	return st
 }
 
-// Shorten reduces the playlist to the minimum length that the standard requires, and its memory to
-// maxBytes. It returns how many bytes that frees at once.
+// Shorten reduces the playlist to the minimum length that the standard requires, and reduces its
+// memory to maxBytes. It returns how many bytes that frees at once.
 func (w *Window) Shorten(maxBytes int64) (freed int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -253,8 +253,8 @@ func (w *Window) open(ctx context.Context, p *probe, clock *mediaClock) error {
 			}
 			w.put(clock, b.Fragment, &b.body, first.Add(b.end))
 		}
-		// Some players believe a playlist without a whole segment to be broken, and give up after a
-		// few attempts.
+		// If a playlist has no whole segment, some players believe that it is broken, and give up
+		// after a few attempts.
 		if msn, _ := window.Next(); msn == cfg.FirstMSN && len(cfg.Past) == 0 {
 			window.Flush()
 		}
@@ -266,15 +266,15 @@ func (w *Window) open(ctx context.Context, p *probe, clock *mediaClock) error {
 }
 
 // resume returns a window for the media playlist with the name media. If there is a stored state of
-// that playlist, the window continues it; otherwise it is a window of cfg. first is when the first
-// fragment was live. shown is the date of that fragment in the playlist.
+// that playlist, the window continues from it. Otherwise the window begins as cfg says. first is
+// when the first fragment was live. shown is the date of that fragment in the playlist.
 func (w *Window) resume(ctx context.Context, cfg hls.Config, media string, first time.Time) (
 	window *hls.Window, _ hls.Config, shown time.Time, err error,
 ) {
 	state, err := w.saver.load(ctx)
 	if err == nil && state != nil {
 		next := cfg
-		// Players of other tracks cannot continue with this playlist.
+		// If the stored playlist has other tracks, its players cannot continue with this playlist.
 		state.Ended = state.Ended || state.Media != "" && state.Media != media
 		shown = state.precede(&next, w.first.MSN, first)
 		if window, err = hls.NewWindow(next); err == nil {
@@ -312,8 +312,8 @@ func (w *Window) add(clock *mediaClock, f Fragment, body *millrace.Chain) {
 	}
 }
 
-// put adds a fragment that arrived at the time came. It reports whether the fragment added
-// something that requests may wait for. w.mu is held.
+// put adds a fragment; came is when it arrived. It reports whether requests may have waited for
+// what was added. w.mu is held.
 func (w *Window) put(clock *mediaClock, f Fragment, body *millrace.Chain,
 	came time.Time) (news bool) {
 	switch {
@@ -331,7 +331,7 @@ func (w *Window) put(clock *mediaClock, f Fragment, body *millrace.Chain,
 		body) || news
 }
 
-// update calls f, which changes w, with w.mu held, and wakes the waiting requests.
+// update calls f with w.mu held, and wakes the waiting requests. f changes w.
 func (w *Window) update(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

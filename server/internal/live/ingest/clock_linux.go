@@ -14,26 +14,27 @@ import (
 )
 
 const (
-	// leastBeat is the minimum beat at which connections are read by the clock.
+	// leastBeat is the minimum beat for reading by the clock. If the beat is shorter, connections
+	// are read as bytes arrive.
 	leastBeat = 5 * time.Millisecond
-	// gatherBytes limits the bytes that one read should find. More bytes would fill the kernel's
-	// receive buffer and slow the publisher down.
+	// gatherBytes limits the bytes that one read should find. If more arrived between two reads,
+	// they would fill the kernel's receive buffer and slow the publisher down.
 	gatherBytes = 48 << 10
 	// floodPause replaces the wait for the next beat if more than gatherBytes have been read.
 	floodPause = time.Millisecond
-	// flushBytes limits the bytes that are read before Flush is called. The stream of an encoder
-	// never reaches it.
+	// flushBytes is how many bytes may be read before Flush is called. The stream of an encoder
+	// never reaches this limit.
 	flushBytes = 64 << 10
 )
 
-// ByClock reports whether plain TCP and Unix connections are read by the clock if the beat has that
-// length.
+// ByClock reports whether connections are read by the clock with this beat. Only plain TCP and Unix
+// connections ever are.
 func ByClock(beat time.Duration) bool { return beat >= leastBeat }
 
-// A clockConn reads a connection once per beat instead of when packets arrive, because waking the
-// process for a packet costs more than reading the packet. All connections have the same beats, so
-// that one wake-up serves all. The connection is not in the runtime's poller, because there each
-// packet would still wake the process.
+// A clockConn reads a connection once per beat instead of when packets arrive, because it costs
+// more to wake the process for a packet than to read the packet. All connections have the same
+// beats, so that one wake-up serves all of them. The connection is not in the runtime's poller,
+// because the poller would still wake the process for each packet.
 type clockConn struct {
 	session Session
 	fd      int
@@ -88,8 +89,8 @@ func (c *clockConn) Read(p []byte) (int, error) {
 		if c.session.Lifetime().Err() != nil {
 			return 0, os.ErrDeadlineExceeded
 		}
-		// RawSyscall suffices, because the call does not block. Syscall would tell the scheduler,
-		// and so wake the runtime's monitor at each beat.
+		// RawSyscall suffices, because the call does not block. Syscall would inform the scheduler,
+		// which would then wake the runtime's monitor at each beat.
 		r, _, errno := unix.RawSyscall(unix.SYS_READ,
 			uintptr(c.fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
 		switch n := int(r); {
@@ -112,7 +113,8 @@ func (c *clockConn) Read(p []byte) (int, error) {
 	}
 }
 
-// Write does not wait. A publisher whose receive buffer is full no longer reads its answers.
+// Write does not wait. If the receive buffer of a publisher is full, the publisher no longer reads
+// its answers, so there is no use in waiting.
 func (c *clockConn) Write(p []byte) (int, error) {
 	n, err := unix.Write(c.fd, p)
 	if err == nil && n < len(p) {

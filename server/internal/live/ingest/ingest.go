@@ -1,5 +1,5 @@
-// Package ingest reads the connections of publishers. Where the system allows that, it reads once
-// per beat, and otherwise as bytes arrive.
+// Package ingest reads the connections of publishers. If the system allows it, a connection is read
+// once per beat. Otherwise it is read as bytes arrive.
 package ingest
 
 import (
@@ -15,8 +15,8 @@ func NewConn(conn net.Conn, s Session, cfg Config) Conn {
 	return &idleConn{Reader: NewReader(conn, conn.SetDeadline, s, cfg.Silence), conn: conn}
 }
 
-// An idleConn reads a connection as bytes arrive. Its deadline also applies to the write of an
-// answer that the publisher does not read.
+// An idleConn reads a connection as bytes arrive. It sets a deadline for reads. The deadline also
+// ends the write of an answer that the publisher does not read.
 type idleConn struct {
 	*Reader
 	conn net.Conn

@@ -10,8 +10,9 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// A Reader reads a publisher's data as it arrives, over TLS and HTTP/2. A read that has waited too
-// long is ended by a deadline in the past. So are all reads when the session's context ends.
+// A Reader reads a publisher's data as it arrives, over TLS and HTTP/2. To end a blocked read, it
+// sets a read deadline in the past. It does so when a read has waited too long, and when the
+// session's context ends.
 type Reader struct {
 	session Session
 	r       io.Reader
@@ -24,8 +25,8 @@ type Reader struct {
 	stopped bool
 }
 
-// NewReader returns a Reader of r. A read fails after the time silence without a byte. Until Stop,
-// the Reader borrows r, and calls set with the read deadline of r.
+// NewReader returns a Reader of r. If no byte arrives for the duration silence, a read fails. Until
+// Stop, the Reader borrows r. It calls set to set the read deadline of r.
 func NewReader(r io.Reader, set func(time.Time) error, s Session, silence time.Duration) *Reader {
 	b := &Reader{session: s, r: r, set: set, silence: silence}
 	_ = set(time.Time{})
@@ -55,7 +56,7 @@ func (b *Reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Stop ends the use of b, and removes the deadline of its source.
+// Stop ends the use of b, and removes the read deadline of its source.
 func (b *Reader) Stop() {
 	b.timer.Stop()
 	b.unwatch()

@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// retryAfter is the time to wait after an error of Config.Admit or of the disk.
+// retryAfter is how long to wait before another attempt after an error of Config.Admit or of the
+// disk.
 const retryAfter = 5 * time.Second
 
-// An admission is the decision of Config.Admit about a stream, since the recording began. It is
-// used only by the writer goroutine.
+// An admission is the decision of Config.Admit about a stream. It is made anew when a recording
+// begins. It is used only by the writer goroutine.
 type admission struct {
 	asked bool // Admit was called and returned no error
 	askAt time.Time
@@ -17,8 +18,8 @@ type admission struct {
 	bytes int64                            // bytes that were written
 }
 
-// admitted reports whether the stream is recorded. It calls cfg.Admit at the beginning and, after
-// an error, again each retryAfter.
+// admitted reports whether the stream is recorded. It calls cfg.Admit at the beginning. After an
+// error, it calls cfg.Admit again each retryAfter.
 func (a *admission) admitted(cfg *Config, stream string, log *slog.Logger) bool {
 	if !a.asked && !cfg.now().Before(a.askAt) {
 		var err error

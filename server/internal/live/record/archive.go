@@ -12,16 +12,16 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// lockName is the name of a file in the directory. The process that records to the directory has
-// the file locked. No stream can have this name.
+// lockName is the name of a file in the directory. The process that records to the directory holds
+// a lock on this file. No stream can have this name.
 const lockName = "millrace-recordings#lock"
 
 const (
-	// lockEvery is the time between two attempts to lock the directory, while the process that is
-	// replaced still has it.
+	// lockEvery is the time between two attempts to lock the directory while the process that is
+	// being replaced still holds the lock.
 	lockEvery = 20 * time.Millisecond
-	// lockLate is the wait for the directory after which an error is logged. By default a process
-	// drains for eight seconds, and has ended its recordings long before.
+	// lockLate is how long to wait for the directory before an error is logged. By default, a
+	// process drains for eight seconds, and its recordings end long before this limit.
 	lockLate = 20 * time.Second
 )
 
@@ -52,13 +52,13 @@ type Archive struct {
 	store   store
 }
 
-// Open opens a directory that no other process may have open. It repairs files that a crash left
-// unfinished. It does not touch files with names that an archive would not choose. The caller calls
+// Open opens a directory. No other process may have it open. Open repairs files that a crash left
+// unfinished. It does not touch files whose names an archive would not choose. The caller calls
 // Close.
 //
-// If Config.Successor is set and another process has the directory, Open does not fail. The Archive
-// then opens the directory when the other process has closed its own Archive. Until then recordings
-// wait in their queues.
+// If Config.Successor is set and another process has the directory, Open succeeds without it. The
+// Archive then opens the directory when the other process has closed its own Archive. Until then,
+// recordings wait in their queues.
 func Open(c Config) (*Archive, error) {
 	if err := c.setDefaults(); err != nil {
 		return nil, err
@@ -91,8 +91,8 @@ func Open(c Config) (*Archive, error) {
 	return a, nil
 }
 
-// await opens the directory when the process that is replaced has left it. It stops waiting when
-// Close is called.
+// await opens the directory when the process that is being replaced has left it. It stops waiting
+// when Close is called.
 func (a *Archive) await() {
 	defer close(a.ready)
 	a.log.Info("recordings wait until the process that is replaced has ended its own", "in",
@@ -141,8 +141,8 @@ func (a *Archive) Await(ctx context.Context) error {
 	}
 }
 
-// Free drops about excess bytes from the queues of recordings whose disk is slow, because the
-// process is short of memory. It returns the number of bytes dropped.
+// Free drops about excess bytes from queues, because the process is short of memory. It considers
+// only recordings whose disk is slow. It returns the number of bytes dropped.
 func (a *Archive) Free(excess int64) (freed int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -156,8 +156,8 @@ func (a *Archive) Free(excess int64) (freed int64) {
 }
 
 // Stream begins to record a stream. It does not access the disk. The caller calls Close on the
-// Recording. Until then, Stream returns ErrInUse for this name. If a Recording was closed but its
-// fragments still wait for the disk, Stream may return it again.
+// Recording. Until then, Stream returns ErrInUse for this name. After Close, fragments of the
+// Recording may still wait for the disk. In that case, Stream may return the same Recording again.
 func (a *Archive) Stream(name string) (*Recording, error) {
 	r, err := a.openRecording(name)
 	if err != nil {
@@ -215,8 +215,8 @@ func (a *Archive) leave(r *Recording) bool {
 }
 
 // Close ends all recordings, and waits until they are on the disk. If ctx ends before that, Close
-// drops the queues and returns the error of ctx; the next Open repairs the files. A second call
-// does nothing.
+// drops the queues and returns the error of ctx. The next Open then repairs the files. A second
+// call does nothing.
 func (a *Archive) Close(ctx context.Context) error {
 	defer a.stopWait()
 	a.mu.Lock()

@@ -18,11 +18,12 @@ const (
 // A Config configures an Archive.
 type Config struct {
 	Dir string // the directory of all recordings, which must exist
-	// Limit of all recordings together. Beyond it, the oldest files are deleted. 0 means no limit.
+	// Limit of all recordings together, in bytes. If they exceed it, the oldest files are deleted.
+	// 0 means no limit.
 	MaxBytes   int64
 	QueueBytes int64         // limits the queue of one stream, in bytes; 0 means DefaultQueueBytes
 	Every      time.Duration // a file ends at whole multiples of it, in UTC; 0 means DefaultEvery
-	// This process replaces another process, which may still have the directory for a while.
+	// This process replaces another process, which may still use the directory for a while.
 	Successor bool
 	Log       *slog.Logger // nil: nothing is logged
 

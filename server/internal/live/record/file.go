@@ -14,17 +14,17 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// errRemoved ends a file that was removed from its directory. Data written to it later would not be
-// reachable by a name.
+// errRemoved ends a file that was removed from its directory. Data that were written to it later
+// could not be found by any name.
 var errRemoved = errors.New("the file was removed or replaced")
 
-// pageSize is the smallest unit in which readers see a write to a file.
+// pageSize is the unit of a write. A reader may see some pages of a write before the others.
 const pageSize = 4096
 
 // A file is a recording that grows. It is used only by the writer goroutine of its Recording.
 type file struct {
-	// The archive's directory, opened by this file. If the directory is replaced, the next file
-	// uses the new one.
+	// The archive's directory, opened by this file alone. If the directory is replaced, the next
+	// file therefore uses the new one.
 	root   *os.Root
 	name   string // path below root, without an extension
 	period time.Time
@@ -47,8 +47,8 @@ type file struct {
 // size returns the number of bytes that were written, including the playlist.
 func (f *file) size() int64 { return f.next - int64(f.pending.Len()) + f.listSize }
 
-// createFile begins a file of a stream. at is when the first fragment arrived, and base is the
-// stream's time at which that fragment begins. createFile borrows init.
+// createFile begins a file of a stream. at is when the first fragment arrived. base is the time of
+// that fragment in the stream. createFile borrows init.
 func createFile(cfg *Config, stream string, at time.Time, base time.Duration,
 	init *millrace.Chain) (*file, error) {
 	movie, err := mp4.ReadMovie(init.Bytes())
@@ -87,8 +87,8 @@ func createFile(cfg *Config, stream string, at time.Time, base time.Duration,
 	return f, nil
 }
 
-// create creates the media file. Its name sorts after all others of the stream, even if the clock
-// was set back.
+// create creates the media file. It chooses a name that sorts after all other names of the stream,
+// even if the clock was set back.
 func (f *file) create(stream string, at time.Time) error {
 	if err := f.root.MkdirAll(stream, dirMode); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -108,7 +108,7 @@ func (f *file) create(stream string, at time.Time) error {
 	return err
 }
 
-// add takes the fragment e, with which c begins, from c, and adds it to the next write.
+// add removes the fragment e from the beginning of c, and adds it to the next write.
 func (f *file) add(e mp4.FragmentInfo, at time.Time, c *millrace.Chain) {
 	f.movie.AppendEarlier(&f.pending, c, e, f.base)
 	e.Start, e.End = e.Start-f.base, e.End-f.base
@@ -165,8 +165,8 @@ func (f *file) writeEntries() (err error) {
 	for _, g := range f.done {
 		before := len(f.text)
 		f.text = g.appendEntry(f.text, media)
-		// A reader may see only some pages of a write of several pages. Blank lines keep each entry
-		// within one page.
+		// A reader may see only some pages of a write of several pages. Add blank lines, so that
+		// each entry is within one page.
 		if n := len(f.text) - before; before > 0 || f.listSize > 0 {
 			at := int(f.listSize+int64(before)) % pageSize
 			if at+n > pageSize {
@@ -181,7 +181,7 @@ func (f *file) writeEntries() (err error) {
 	return err
 }
 
-// close closes the file. It does not finish it.
+// close closes the file, but does not call finish for it.
 func (f *file) close() {
 	f.pending.Release()
 	_ = f.media.Close()

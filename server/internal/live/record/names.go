@@ -8,8 +8,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
-// The name of a file consists of the time of its beginning (stampFormat) and one of these
-// extensions.
+// The name of a file is the time when it begins (stampFormat), followed by one of these extensions.
 const (
 	mediaExt    = ".mp4"
 	listExt     = ".m3u8"
@@ -17,8 +16,8 @@ const (
 	stampFormat = "2006-01-02T15-04-05.000Z"
 )
 
-// extensions has the extensions of a recording's files, in the order of their deletion. The
-// playlist is deleted before its media file.
+// extensions has the extensions of a recording's files, in the order in which the files are
+// deleted. A playlist is deleted before its media file.
 var extensions = []string{newListExt, listExt, mediaExt}
 
 const (
@@ -39,8 +38,8 @@ func stampTime(stamp string) time.Time {
 var ErrName = errors.New(
 	"record: no name of a stream, or a part but the first begins like a file of a recording")
 
-// checkName returns ErrName for a name that a stream cannot have, and for a name with a directory
-// that could be confused with another stream's file.
+// checkName returns ErrName if no stream can have the name. It also returns ErrName if a directory
+// in the name could be confused with another stream's file.
 func checkName(name string) error {
 	if streamname.Check(name) != nil {
 		return ErrName

@@ -13,19 +13,19 @@ const (
 	// leastSegment is the minimum duration of a segment that ends at a keyframe.
 	leastSegment = 2 * time.Second
 
-	// leastTarget is the minimum target duration. A segment in which no keyframe comes in time ends
+	// leastTarget is the minimum target duration. If no keyframe comes in time, a segment ends
 	// without one. If the first segment of a file is longer than leastTarget, its duration becomes
 	// the target duration of that file, up to mostTarget.
 	leastTarget = 10 * time.Second
 	mostTarget  = 30 * time.Second
 
-	// timeSlack limits the gap between a fragment and the end of the previous fragment. A larger
-	// one counts as a loss.
+	// timeSlack limits the gap between a fragment and the end of the previous fragment. If the gap
+	// is larger, fragments count as lost.
 	timeSlack = time.Second
 
 	// dateSlack limits the difference between the arrival of a segment and its date. Dates are
-	// counted from the date of the first segment, so that a publisher that is late for a moment
-	// does not change them.
+	// found by adding durations to the date of the first segment. A publisher that is late for a
+	// moment therefore does not change them.
 	dateSlack = 5 * time.Second
 )
 
@@ -38,8 +38,8 @@ type segment struct {
 	missing      time.Duration // duration of the missing fragments
 }
 
-// A segmenter groups fragments into segments. Except for the dates, the result depends only on the
-// fragments. Therefore finish finds the same segments in the media file.
+// A segmenter groups fragments into segments. Except for the dates, its result depends only on the
+// fragments. The function finish can therefore find the same segments in the media file.
 type segmenter struct {
 	target time.Duration // target duration of the playlist; 0 before the first segment has ended
 	open   segment       // the current segment; its size is 0 if there is none
@@ -50,8 +50,8 @@ type segmenter struct {
 	zero     time.Time // the wall-clock time at the stream's time 0
 }
 
-// add adds the fragment f, which is at offset and arrived at the time at; a zero at means an
-// unknown time. If a segment has ended before f, add returns it.
+// add adds the fragment f. offset is the position of f in the file. at is when f arrived, or the
+// zero time if that is unknown. If f begins a new segment, add returns the one before it.
 func (s *segmenter) add(f mp4.FragmentInfo, at time.Time, offset int64) (done segment, ended bool) {
 	gap := s.placed && (f.Sequence != s.sequence+1 || f.Start-s.line.End() > timeSlack)
 	last := s.line.End()
@@ -78,7 +78,8 @@ func (s *segmenter) add(f mp4.FragmentInfo, at time.Time, offset int64) (done se
 	return done, ended
 }
 
-// full reports whether the open segment must end before a fragment with this start and end.
+// full reports whether the open segment must end before a fragment. start and end are the
+// fragment's times, and key means that it begins with a keyframe.
 func (s *segmenter) full(key bool, start, end time.Duration) bool {
 	limit := s.target
 	if limit == 0 {
@@ -114,8 +115,8 @@ const endLine = "#EXT-X-ENDLIST\n"
 
 const dateFormat = "2006-01-02T15:04:05.000Z"
 
-// listHeader returns the first lines of a playlist. The first init bytes of the media file are its
-// init segment.
+// listHeader returns the first lines of a playlist. The init segment is the first init bytes of the
+// media file.
 func listHeader(kind, media string, init int64, target time.Duration) []byte {
 	return fmt.Appendf(
 		nil, "#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-TARGETDURATION:%d\n#EXT-X-PLAYLIST-TYPE:%s\n"+
@@ -123,8 +124,9 @@ func listHeader(kind, media string, init int64, target time.Duration) []byte {
 }
 
 // appendEntry appends the lines of a segment to b. The name of the media file comes last, because
-// players ignore the other lines without it. After a gap the entry has EXT-X-DISCONTINUITY, after
-// which players continue. EXT-X-GAP is not suitable, because some players request such a segment.
+// players ignore the other lines if that line is missing. After a gap, the entry has
+// EXT-X-DISCONTINUITY, so that players continue after the gap. EXT-X-GAP is not suitable, because
+// some players request a segment that has it.
 func (g *segment) appendEntry(b []byte, media string) []byte {
 	date := g.date.UTC()
 	if g.afterGap {
@@ -137,7 +139,7 @@ func (g *segment) appendEntry(b []byte, media string) []byte {
 		date.Format(dateFormat), (g.end - g.start).Seconds(), g.size, g.offset, media)
 }
 
-// A list is the part of a playlist that could be parsed.
+// A list is that part of a playlist which could be parsed.
 type list struct {
 	target  time.Duration // target duration; 0 if unknown
 	entries []listEntry
@@ -151,8 +153,8 @@ type listEntry struct {
 	textEnd     int // end of the entry in list.text
 }
 
-// headForm and entryForm match the results of listHeader and appendEntry. Blank lines may precede
-// an entry.
+// headForm matches the results of listHeader, and entryForm those of appendEntry. Blank lines may
+// precede an entry.
 var (
 	headForm = regexp.MustCompile(
 		`^#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-TARGETDURATION:([1-9]\d{0,5})\n#EXT-X-PLAYLIST-TYPE:.*\n` +
@@ -162,9 +164,10 @@ var (
 			`#EXTINF:.*\n#EXT-X-BYTERANGE:(\d+)@(\d+)\n(.*)\n`)
 )
 
-// parseList parses the playlist of a media file of size bytes, the first init of which are the init
-// segment. It stops at text that this package does not write, and before the first segment that the
-// media file does not contain completely. It borrows text; list.text is a part of it.
+// parseList parses the playlist of a media file of size bytes. The init segment is the first init
+// bytes of that file. parseList stops at text that this package does not write. It also stops
+// before the first segment that the media file does not contain completely. It borrows text;
+// list.text is a part of it.
 func parseList(text []byte, media string, init, size int64) (l list) {
 	head := headForm.FindSubmatch(text)
 	if head == nil {

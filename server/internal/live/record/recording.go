@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// gatherTime and gatherBytes determine when the queue is written: after this time, or at this
-	// size. Fragments arrive one by one, at least 25 per second. Without gathering, each would wake
-	// the writer.
+	// gatherTime and gatherBytes determine when the queue is written: after gatherTime, or when it
+	// has gatherBytes. Fragments arrive one by one, at least 25 per second. Without the two limits,
+	// each fragment would wake the writer.
 	gatherTime  = 500 * time.Millisecond
 	gatherBytes = 256 << 10
 )
@@ -47,8 +47,8 @@ func newRecording(cfg *Config, files *store, log *slog.Logger, name string) *Rec
 	}
 }
 
-// reopen begins a new recording in r, while the writer goroutine still writes the previous one. It
-// returns false if r is not closed. Archive.mu is held.
+// reopen begins a new recording in r while the writer goroutine still writes the previous one. If r
+// is not closed, it does nothing and returns false. Archive.mu is held.
 func (r *Recording) reopen() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -73,9 +73,9 @@ func (r *Recording) Init(body *millrace.Chain) {
 	r.hasInit, r.needKey = true, true
 }
 
-// Add records the fragment body; f is the result of ReadFragment. It takes ownership of body. A
-// fragment is lost if it comes before the first Init, or while the queue is full. After a loss, all
-// fragments up to the next keyframe are lost.
+// Add records a fragment. f is the result of ReadFragment for body. Add takes ownership of body. If
+// the fragment comes before the first Init, or while the queue is full, it is lost. After a loss,
+// all fragments up to the next keyframe are lost, too.
 func (r *Recording) Add(f mp4.FragmentInfo, body *millrace.Chain) {
 	f.Size = body.Len()
 	r.mu.Lock()
@@ -104,7 +104,7 @@ func (r *Recording) Add(f mp4.FragmentInfo, body *millrace.Chain) {
 	}
 }
 
-// Close ends the recording. The file ends when the queue has been written. A second call does
+// Close ends the recording. The file ends after the queue has been written. A second call does
 // nothing.
 func (r *Recording) Close() {
 	r.mu.Lock()
@@ -133,8 +133,8 @@ func (r *Recording) abandon() {
 	r.entries = append(r.entries[:0], entry{ends: true})
 }
 
-// shed drops the queued fragments, and returns the number of bytes dropped. It drops nothing if the
-// queue is as short as with a disk that keeps up.
+// shed drops the queued fragments, and returns the number of bytes dropped. If the queue is no
+// longer than usual with a disk that keeps up, shed drops nothing.
 func (r *Recording) shed() (freed int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -166,7 +166,7 @@ func (r *Recording) queued() int64 {
 	return r.held
 }
 
-// notify wakes the goroutine that waits for c, now or later.
+// notify wakes a goroutine that waits for c. If none waits yet, it wakes the next one that does.
 func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -174,8 +174,8 @@ func notify(c chan struct{}) {
 	}
 }
 
-// writeQueued waits until the queue is not empty. It then waits up to gatherTime for more, and
-// writes the queue.
+// writeQueued waits until the queue is not empty. It then waits for more fragments, at most for
+// gatherTime, and writes the queue.
 func (r *Recording) writeQueued() {
 	<-r.some
 	select {

@@ -15,12 +15,12 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// maxInit limits the init segment of a file, in bytes. A Muxer's init segment has at most two
-// sequence headers of 64 KiB.
+// maxInit limits the init segment of a file, in bytes. The init segment of a Muxer has at most two
+// sequence headers of 64 KiB each.
 const maxInit = 256 << 10
 
-// headGuess is how many bytes of a fragment are read at first. The heads of most fragments are
-// shorter.
+// headGuess is how many bytes of a fragment are read at first. The heads of most fragments fit in
+// them.
 const headGuess = 512
 
 // hasEnded reports whether the playlist with that name has its last line.
@@ -40,11 +40,11 @@ func hasEnded(root *os.Root, name string) (bool, error) {
 	return string(b[:]) == endLine, err
 }
 
-// finish completes a recording that is no longer written to. It truncates the media file after its
-// last whole fragment. It replaces the playlist by one that has all segments and the last line. It
-// returns the size of both files together. If the media file ends before its first whole fragment,
-// finish deletes it and its playlist, and returns 0. If this package did not write the file, finish
-// leaves it unchanged, and returns an error. name is the path without an extension.
+// finish completes a recording that is no longer written to. name is the path without an extension.
+// finish truncates the media file after its last whole fragment. It replaces the playlist by one
+// that has all segments and the last line. It returns the size of both files together. If the media
+// file ends before its first whole fragment, finish deletes it and its playlist, and returns 0. If
+// this package did not write the file, finish leaves it unchanged, and returns an error.
 func finish(root *os.Root, name string) (int64, error) {
 	media, err := root.OpenFile(name+mediaExt, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -180,8 +180,8 @@ func (r *reader) fragment(offset int64) (f mp4.FragmentInfo, ok bool, err error)
 }
 
 // readSegments returns the end of the last complete fragment, and the entries of all segments as
-// text: the known segments, and the segments after them. It reads the last known segment again, and
-// omits it if its fragments are not complete.
+// text. These are the known segments, and the segments that follow them. readSegments reads the
+// last known segment again, and omits it if its fragments are not complete.
 func (r *reader) readSegments(known list, init int64, media string, date time.Time) (end int64,
 	target time.Duration, text []byte, err error) {
 	s := segmenter{target: known.target, zero: date}

@@ -15,8 +15,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// A store keeps a list of the files in the directory of an Archive, counts them, and deletes the
-// oldest ones. Its methods may be called from any goroutine.
+// A store keeps a list of the ended files in the directory of an Archive. It also counts the files,
+// and deletes the oldest ones. Its methods may be called from any goroutine.
 type store struct {
 	dir      string
 	maxBytes int64 // limits all files together; 0 means no limit
@@ -70,8 +70,9 @@ func (s *store) readSub(root *os.Root, stream string, d fs.DirEntry) error {
 	return s.readStream(root, stream)
 }
 
-// readStream finds the recordings of a stream, and of the streams whose names begin with its name
-// and a slash. It leaves a recording that cannot be repaired unchanged.
+// readStream finds the recordings of a stream. It also finds those of streams whose names consist
+// of its name, a slash, and more. If it cannot repair a recording, it leaves the recording
+// unchanged.
 func (s *store) readStream(root *os.Root, stream string) error {
 	entries, err := fs.ReadDir(root.FS(), stream)
 	if err != nil {
@@ -99,8 +100,8 @@ func (s *store) readStream(root *os.Root, stream string) error {
 	return nil
 }
 
-// readFile adds k to the list of files. If k is unfinished, readFile finishes it first. A file that
-// cannot be finished may be deleted later, unless it is not an archive's.
+// readFile adds k to the list of files. If k is unfinished, readFile first tries to finish it. If
+// that fails, k may still be deleted later, unless it is not a file of an archive.
 func (s *store) readFile(root *os.Root, k kept) error {
 	name := k.name()
 	ended, err := hasEnded(root, name)
@@ -177,7 +178,7 @@ func (s *store) grow(n int64) {
 	s.mu.Unlock()
 }
 
-// keep adds an ended file. counted is the part of its bytes that is counted already.
+// keep adds an ended file. counted is how many of its bytes are counted already.
 func (s *store) keep(k kept, counted int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,8 +190,8 @@ func (s *store) keep(k kept, counted int64) {
 }
 
 // enough reports whether a growing file of n bytes must end at the next keyframe because of its
-// size. The limit is chosen so that maxBytes can hold several files of each stream, and the oldest
-// file is a small part of it.
+// size. The limit is low enough that maxBytes has room for several files of each stream. The oldest
+// file, which is deleted first, is then a small part of all recordings.
 func (s *store) enough(n int64) bool {
 	const files = 4
 	if s.maxBytes == 0 {
@@ -201,8 +202,8 @@ func (s *store) enough(n int64) bool {
 	return n > s.maxBytes/files/s.recordings.Load()
 }
 
-// makeRoom deletes the oldest files while all files together exceed maxBytes. It reports whether
-// the growing files alone exceed maxBytes.
+// makeRoom deletes the oldest files until all files together no longer exceed maxBytes. It returns
+// true if the growing files alone exceed maxBytes.
 func (s *store) makeRoom() (over bool) {
 	for {
 		s.mu.Lock()

@@ -37,8 +37,8 @@ type entry struct {
 	ends bool // the entry is the end of a file
 }
 
-// write writes the entries to files. It borrows c, which holds their bytes, and may take bytes from
-// c.
+// write writes the entries to files. It borrows c, which holds the bytes of the entries, and may
+// remove bytes from c.
 func (w *writer) write(c *millrace.Chain, entries []entry) {
 	for i := range entries {
 		e := &entries[i]
@@ -75,10 +75,10 @@ func (w *writer) write(c *millrace.Chain, entries []entry) {
 	}
 }
 
-// fileEnds reports whether the keyframe e must begin a new file. It must at the whole hour, where
-// the stream's time restarts, and where the current file is large.
+// fileEnds reports whether the keyframe e must begin a new file. That is the case at the whole
+// hour, when the stream's time restarts, and when the current file is large.
 func (w *writer) fileEnds(e *entry) bool {
-	// A clock that is set back by a moment does not begin a new file.
+	// If the clock is set back by a moment, e does not begin a new file.
 	period := e.at.Truncate(w.cfg.Every)
 	if period.After(w.file.period) || period.Before(w.file.period.Add(-w.cfg.Every)) {
 		return true
@@ -137,8 +137,8 @@ func (w *writer) end() {
 	w.finish()
 }
 
-// finish finishes the file with the name broken. It returns false if that fails; then begin tries
-// again, or the next Open does.
+// finish finishes the file whose name is in broken. If that fails, it returns false. The next call
+// of begin tries again, or else the next Open.
 func (w *writer) finish() bool {
 	k := kept{stream: w.stream, stamp: path.Base(w.broken)}
 	root, err := os.OpenRoot(w.cfg.Dir)
@@ -169,8 +169,8 @@ func (w *writer) fail(err error) {
 	}
 }
 
-// leave releases the memory that the writer holds. It counts a file that could not be finished as
-// ended.
+// leave releases the memory that the writer holds. If a file could not be finished, leave counts it
+// as ended.
 func (w *writer) leave() {
 	w.movie.Release()
 	if w.broken != "" {

@@ -24,7 +24,8 @@ type base struct {
 	begun bool // a frame was published that viewers who join later miss
 }
 
-// A publisher identifies the source of the frames, and records which warnings were logged about it.
+// A publisher has the name of the source of the frames, and records which warnings about that
+// source were logged.
 type publisher struct {
 	address  string
 	oddVideo atomic.Bool   // odd video was logged; see report.LeftOut

@@ -14,10 +14,12 @@ type Config struct {
 	KeepFrames int   // frames that each rendition keeps
 	MaxTag     int   // limits the data of an FLV tag, in bytes
 
-	// How long a frame may wait to be sent together with others; 0: it does not wait.
+	// How long a frame may wait so that it can be sent together with others. If it is 0, the frame
+	// does not wait.
 	Latency time.Duration
 
-	// How far behind a viewer may be. A field with the value zero: as far as frames are kept.
+	// How far behind a viewer may be. If a field is 0, a viewer may be behind as far as frames are
+	// kept.
 	Lag broadcast.Lag
 	// A viewer that is further behind is disconnected instead of moved to the newest keyframe.
 	Drop  bool

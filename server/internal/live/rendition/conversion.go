@@ -38,8 +38,8 @@ func newConversion(r, live *Rendition) conversion {
 	return c
 }
 
-// run converts until the stream or ctx ends. It returns the reason that the viewers' transports
-// get.
+// run converts until the stream ends or ctx ends. It returns the reason for which the viewers'
+// transports then end.
 func (c conversion) run(ctx context.Context) (why fanout.Reason) {
 	log, form := c.to.log, c.to.format.String()
 	defer func() {
@@ -74,7 +74,8 @@ type report struct {
 	warned    bool // missed frames were logged
 }
 
-// LeftOut counts n frames, and warns once for each publisher that sends such video.
+// LeftOut counts n frames that were left out. It warns once for each publisher that sends such
+// video.
 func (c *report) LeftOut(n int64) {
 	s := c.rendition
 	s.cfg.Counters.Damaged.Add(n)
@@ -85,7 +86,7 @@ func (c *report) LeftOut(n int64) {
 	}
 }
 
-// Refused warns once for each publisher and type of tag.
+// Refused logs a refused tag, but only once for each publisher and type of tag.
 func (c *report) Refused(t flv.Type, why error) {
 	s, flag := c.rendition, flvstream.TrackFlag(t)
 	if p := s.publisher.Load(); p.refused.Or(flag)&flag == 0 {
@@ -94,7 +95,7 @@ func (c *report) Refused(t flv.Type, why error) {
 	}
 }
 
-// Missed counts the lost frames for each viewer of the rendition.
+// Missed counts the lost frames once for each viewer of the rendition.
 func (c *report) Missed(lost broadcast.Missed) {
 	s := c.rendition
 	s.mu.Lock()

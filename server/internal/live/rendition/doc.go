@@ -6,12 +6,12 @@
 //	                                        └▶ FragmentReader       HLS and recordings
 //
 // A [Set] belongs to one stream. The stream's publisher writes the live rendition, which has the
-// publisher's format. The Set makes any other [Rendition] while that has viewers or readers. All
-// viewers of a format share its rendition.
+// publisher's format. The Set makes a [Rendition] of another format while that Rendition has
+// viewers or readers. All viewers of a format share its rendition.
 //
-// A further format needs a constant (format.go), a conversion (package convert), and a case in
-// newConversion. In addition, Rendition.drops decides whether its viewers may lose frames, and
-// Rendition.newCursor decides where a viewer begins.
+// To add a format, add a constant (format.go), a conversion (package convert), and a case in
+// newConversion. In addition, decide in Rendition.drops whether its viewers may lose frames, and in
+// Rendition.newCursor where a viewer begins.
 //
 // The package does not know publishers or viewers.
 package rendition

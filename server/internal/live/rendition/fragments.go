@@ -18,8 +18,8 @@ import (
 var ErrNotMade = errors.New("the stream has nothing, or nothing any more, that MP4 is made of")
 
 // A FragmentReader reads the MP4 fragments that viewers get. When the codecs change, it continues
-// with the next rendition. It is the [hlslive.Source] of HLS, and recordings read from it, too. One
-// goroutine at a time may use it. The caller calls Release at the end.
+// with the next rendition. HLS reads from it as its [hlslive.Source], and recordings read from it,
+// too. One goroutine at a time may use it. The caller calls Release at the end.
 type FragmentReader struct {
 	set    *Set
 	from   *Rendition // nil before the first rendition, and between two renditions

@@ -13,11 +13,11 @@ import (
 
 const (
 	// batchBytes limits the bytes that a viewer takes from the ring at a time. A stalled viewer
-	// keeps one batch in memory, in addition to the frames that the ring keeps. The kernel accepts
-	// less than 256 KiB at once for a connection with a limit of unsent bytes.
+	// keeps one batch in memory, in addition to the frames that the ring keeps. If a connection has
+	// a limit of unsent bytes, the kernel accepts less than 256 KiB at once.
 	batchBytes = 256 << 10
-	// minMP4Frames is the least room for fragments, whatever Config.KeepFrames is. It holds 90
-	// seconds of audio.
+	// minMP4Frames is the minimum room for fragments, even if Config.KeepFrames is less. It holds
+	// 90 seconds of audio.
 	minMP4Frames = 1 << 12
 )
 
@@ -37,7 +37,7 @@ type Rendition struct {
 	readers int // number of FragmentReaders; guarded by mu
 }
 
-// newRendition returns a rendition without frames. Each viewer is sent head first.
+// newRendition returns a rendition without frames. Each viewer gets head first.
 func newRendition(b *base, f Format, head []byte) *Rendition {
 	frames := b.cfg.KeepFrames
 	if f == MP4 {
@@ -67,8 +67,8 @@ func (r *Rendition) Stats() broadcast.Stats { return r.ring.Stats() }
 // all is set. It returns the number of bytes dropped.
 func (r *Rendition) Evict(age time.Duration, all bool) int64 { return r.ring.Evict(age, all) }
 
-// Head returns the bytes that a new viewer gets before any frame. An FLV header announces only the
-// tracks that exist.
+// Head returns the bytes that a new viewer gets before any frame. If they are an FLV header, it
+// announces only the tracks that exist.
 func (r *Rendition) Head() []byte {
 	tracks := r.facts.Tracks.Load()
 	if r.format != FLV || tracks == 0 {
@@ -79,8 +79,8 @@ func (r *Rendition) Head() []byte {
 	return head
 }
 
-// StateTracks corrects the FLV metadata in batch, from the offset from on, to announce only the
-// tracks that exist, as Head does.
+// StateTracks corrects the FLV metadata in batch, beginning at the offset from, so that they
+// announce only the tracks that exist. Head does the same for the FLV header.
 func (r *Rendition) StateTracks(batch *millrace.Chain, from int) {
 	if tracks := r.facts.Tracks.Load(); r.format == FLV && tracks != 0 {
 		flvstream.StateAll(r.memory, batch, from, tracks)
@@ -88,8 +88,8 @@ func (r *Rendition) StateTracks(batch *millrace.Chain, from int) {
 }
 
 // AwaitReady returns the start of a viewer for which Set.Join could not determine it yet. Such a
-// viewer begins at the next keyframe. It waits until the conversion has caught up, because before
-// that the next keyframe may be an old one. After an error, the caller calls Set.Leave.
+// viewer begins at the next keyframe. AwaitReady waits until the conversion has caught up, because
+// until then the next keyframe may be an old one. After an error, the caller calls Set.Leave.
 func (r *Rendition) AwaitReady(ctx context.Context) (fanout.Start, error) {
 	select {
 	case <-r.ready:
@@ -101,8 +101,9 @@ func (r *Rendition) AwaitReady(ctx context.Context) (fanout.Start, error) {
 	return r.startAtNextKey(), nil
 }
 
-// AwaitTracks waits until Head can announce the tracks of the stream, because browsers wait for an
-// announced track even if it never comes. It waits for at most flvstream.TrackWait.
+// AwaitTracks waits until the tracks of the stream are known, so that Head announces only those.
+// That is needed because browsers wait for an announced track even if it never comes. It waits for
+// at most flvstream.TrackWait.
 func (r *Rendition) AwaitTracks(ctx context.Context) error {
 	if r.format != FLV {
 		return nil
@@ -126,18 +127,18 @@ func (r *Rendition) startAtNextKey() fanout.Start {
 
 func startAt(c *broadcast.Cursor) fanout.Start { return fanout.Start{Cursor: c, Lag: c.Lag()} }
 
-// keyAge returns the age of the newest keyframe at which viewers can start. It returns 0 if viewers
-// begin without a keyframe. mu is held.
+// keyAge returns the age of the newest keyframe at which viewers can start. If viewers begin
+// without a keyframe, it returns 0. mu is held.
 func (r *Rendition) keyAge() time.Duration {
 	c := r.source()
 	defer c.Close()
 	return c.Lag().Time
 }
 
-// cursor returns a new viewer's position in the ring: the newest keyframe, unless opts say
-// otherwise. A viewer of Raw begins at the head of the ring. So does a viewer of FLV or RTMP until
-// the first frame that late viewers would miss is published, so that the first viewers miss
-// nothing. mu is held.
+// cursor returns a new viewer's position in the ring. Unless opts say otherwise, this is the newest
+// keyframe. A viewer of Raw begins at the head of the ring. The first viewers of FLV and RTMP also
+// begin at the head, so that they miss nothing. This ends when a frame is published that later
+// viewers would miss. mu is held.
 func (r *Rendition) cursor(opts ...broadcast.CursorOption) *broadcast.Cursor {
 	lag, batch := r.cfg.Lag, batchBytes
 	if lag.Bytes > 0 {
@@ -150,8 +151,8 @@ func (r *Rendition) cursor(opts ...broadcast.CursorOption) *broadcast.Cursor {
 	return r.newCursor(lag, append(opts, broadcast.BatchBytes(batch))...)
 }
 
-// source returns a cursor for a conversion or a FragmentReader. The cursor may be behind as far as
-// frames are kept. mu is held.
+// source returns a cursor for a conversion or a FragmentReader. The cursor may be behind by as much
+// as the ring keeps. mu is held.
 func (r *Rendition) source(opts ...broadcast.CursorOption) *broadcast.Cursor {
 	return r.newCursor(broadcast.Lag{}, opts...)
 }
@@ -167,9 +168,11 @@ func (r *Rendition) newCursor(limits broadcast.Lag,
 	return r.ring.Cursor(opts...)
 }
 
-// drops reports whether a viewer that is too far behind is disconnected instead of moved. Frames
-// can be left out of FLV and RTMP. Bytes of an unknown format have no place at which to continue.
-// After a gap, an MP4 player would continue with the audio at once, but wait with the video.
+// drops reports whether a viewer that is too far behind is disconnected instead of moved to the
+// newest keyframe. Viewers of FLV and RTMP are moved, because frames can be left out. Viewers of an
+// unknown format are disconnected, because its bytes have no place at which to continue. So are
+// viewers of MP4, because after a gap their players would continue with the audio at once, but wait
+// with the video.
 func (r *Rendition) drops() bool { return r.format == Raw || r.format == MP4 || r.cfg.Drop }
 
 // startIsKept reports whether the ring still has a keyframe at which viewers can start.

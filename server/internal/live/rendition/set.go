@@ -13,9 +13,9 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/flvstream"
 )
 
-// A Set holds the renditions of one stream. Only one goroutine at a time may publish, that is, call
-// SetPublisher, Publish, Configure, ChangeTracks, Count, Pause or Flush. Any goroutine may call the
-// other methods.
+// A Set holds the renditions of one stream. Only one goroutine at a time may publish, which means
+// to call SetPublisher, Publish, Configure, ChangeTracks, Count, Pause or Flush. Any goroutine may
+// call the other methods.
 //
 // Lock order: Set.mu, then the lock of a broadcast.Ring. The Set logs nothing while it holds mu.
 type Set struct {
@@ -31,9 +31,10 @@ type Set struct {
 	cuts  int64 // number of GOPs that noteCuts has counted
 }
 
-// New returns the renditions of a stream in the format f. Each viewer is sent head before any
-// frame; for FLV, head is the FLV header. New borrows memory, the account of the stream's bytes.
-// The caller calls SetPublisher before it publishes, and Close at the end of the stream.
+// New returns the renditions of a stream in the format f. Each viewer gets head before any frame.
+// If f is FLV, head is the FLV header. memory is the account of the stream's bytes, which New
+// borrows. The caller must call SetPublisher before it publishes, and Close at the end of the
+// stream.
 func New(cfg *Config, log *slog.Logger, memory *millrace.Pool, f Format, head []byte) *Set {
 	b := &base{cfg: cfg, log: log, memory: memory, facts: flvstream.NewFacts()}
 	if f == FLV {
@@ -51,7 +52,7 @@ func (s *Set) Close() {
 // Format returns the format that the publisher sends.
 func (s *Set) Format() Format { return s.live.format }
 
-// Publish adds a frame. It takes ownership of c. Viewers can start at the frame if start is set.
+// Publish adds a frame. It takes ownership of c. start means that viewers can start at the frame.
 func (s *Set) Publish(c *millrace.Chain, start bool) error {
 	if !s.begun { // only this goroutine writes begun
 		s.mu.Lock()
@@ -61,8 +62,9 @@ func (s *Set) Publish(c *millrace.Chain, start bool) error {
 	return s.live.ring.Publish(c, broadcast.Frame{Key: start})
 }
 
-// Configure adds a frame that later viewers need, too. From now on they get preamble before the
-// keyframe at which they start. Configure takes ownership of c and preamble.
+// Configure adds a frame that current viewers need now, and later viewers need, too. From now on,
+// later viewers get preamble before the keyframe at which they start. Configure takes ownership of
+// c and preamble.
 func (s *Set) Configure(c, preamble *millrace.Chain) error {
 	s.mu.Lock() // so that a viewer that joins now gets the frame once
 	defer s.mu.Unlock()
@@ -83,8 +85,8 @@ func (s *Set) ChangeTracks(c, preamble *millrace.Chain, start bool) error {
 // Flush serves the viewers at once, because nothing will be published for a while.
 func (s *Set) Flush() { s.live.ring.Flush() }
 
-// Count adds n bytes that the publisher sent at a monotonic time in ns. It updates Rate once a
-// second.
+// Count adds n bytes that the publisher has sent. at is a monotonic time in ns. Once a second,
+// Count updates Rate.
 func (s *Set) Count(n int, at int64) {
 	if s.meter.add(n, at) {
 		s.rate.Store(s.meter.rate)
@@ -92,7 +94,8 @@ func (s *Set) Count(n int, at int64) {
 	}
 }
 
-// Pause records that the publisher has left. Rate is 0 until the next publisher comes.
+// Pause records that the publisher has left. From now on Rate returns 0, until the next publisher
+// comes.
 func (s *Set) Pause() {
 	s.meter = meter{}
 	s.rate.Store(0)
@@ -128,16 +131,16 @@ func (s *Set) NoteStart() {
 // HasStart reports whether NoteStart was called since the Set was made, or since ForgetStart.
 func (s *Set) HasStart() bool { return s.hasStart.Load() }
 
-// ForgetStart makes HasStart return false, because the stream's frames so far are from another
-// owner.
+// ForgetStart makes HasStart return false. It is called when the stream's frames so far are from
+// another owner.
 func (s *Set) ForgetStart() { s.hasStart.Store(false) }
 
 // StartIsKept reports whether the live rendition still has a keyframe at which viewers can start.
 func (s *Set) StartIsKept() bool { return s.live.startIsKept() }
 
-// Join adds a viewer of format f; Leave removes it. The viewer begins at the newest keyframe, or at
-// the next keyframe if next is set. If that position is not known yet, start has no cursor, and the
-// caller gets the start from Rendition.AwaitReady.
+// Join adds a viewer of format f, which Leave removes. If next is set, the viewer begins at the
+// next keyframe, and otherwise at the newest one. If that position is not known yet, start has no
+// cursor. The caller then gets the start from Rendition.AwaitReady.
 func (s *Set) Join(f Format, next bool) (r *Rendition, start fanout.Start) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -250,8 +253,7 @@ func (s *Set) Viewers(f Format) int {
 	return 0
 }
 
-// MP4Time returns the time of the newest MP4 fragment, by the clock of the MP4. It returns 0 if no
-// MP4 is made.
+// MP4Time returns the timestamp of the newest MP4 fragment. If no MP4 is made, it returns 0.
 func (s *Set) MP4Time() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -266,8 +268,8 @@ func (s *Set) MP4Time() time.Duration {
 // Stats describes the frames that the live rendition keeps.
 func (s *Set) Stats() broadcast.Stats { return s.live.Stats() }
 
-// KeyAge returns the age of the newest keyframe at which viewers can start. It returns 0 if viewers
-// begin without a keyframe.
+// KeyAge returns the age of the newest keyframe at which viewers can start. If viewers begin
+// without a keyframe, it returns 0.
 func (s *Set) KeyAge() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
