@@ -331,7 +331,7 @@ func (d *Decoder) nextHeader() (*chunkStream, error) {
 
 // peekExtended peeks at the four bytes at offset at, which may be the extended timestamp of a
 // header. It returns how many of them belong to the header. That is 4, or 0 for a chunk of form 3
-// whose sender does not repeat the timestamp.
+// if the sender does not repeat the timestamp.
 func (d *Decoder) peekExtended(next *header, form byte, at int) (n int, err error) {
 	if form < 3 {
 		p, err := d.peek(at + 4)

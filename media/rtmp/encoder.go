@@ -118,7 +118,7 @@ func (e *Encoder) appendBytes(dst *millrace.Chain, m Message, p []byte) {
 }
 
 // Chunk streams of this side. Each kind of message has its own, so that messages of one kind need
-// not wait for those of another.
+// not wait for another kind.
 const (
 	controlChunks = 2
 	commandChunks = 3

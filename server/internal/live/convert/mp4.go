@@ -22,7 +22,7 @@ type mp4Maker struct {
 	read    int
 	movie   *mp4.Movie             // of the init segment that viewers have; nil before it
 	heads   map[flv.Type]flv.Codec // codecs of the sequence headers that the muxer has accepted
-	fits    bool                   // a frame has come whose codec is in heads
+	fits    bool                   // a frame with a codec in heads has come
 	hope    flvstream.TrackTimer
 	refused error // error of the first tag that could not be in the file
 	// The codecs have changed. The file ends at the next tag with which a new file can start.
@@ -33,7 +33,7 @@ type mp4Maker struct {
 
 	gap     flvstream.VideoGap
 	placed  bool    // a frame has been placed
-	resumed *uint32 // the newest value of Facts.Resumed whose time was reached
+	resumed *uint32 // the newest value of Facts.Resumed that frames have reached
 	shift   uint32  // total length of the gaps, in ms, which is subtracted from all later times
 	last    uint32  // time of the last frame in the file
 }

@@ -1,9 +1,9 @@
 // Package feed makes the frames of a live stream from the FLV tags of its publishers.
 //
 // A [Feed] belongs to one stream, and continues when the publisher changes. It adjusts the
-// timestamps of a publisher so that they follow those of earlier publishers. It drops tags that the
-// stream already has, and finds the tags at which viewers can start. It uses package flvstream, and
-// publishes to a [rendition.Set].
+// timestamps of a publisher so that they follow the earlier publishers' timestamps. It drops tags
+// that the stream already has, and finds the tags at which viewers can start. It uses package
+// flvstream, and publishes to a [rendition.Set].
 package feed
 
 import (
@@ -28,8 +28,8 @@ type Feed struct {
 	facts  *flvstream.Facts // the facts of out
 
 	address string // of the publisher
-	// Adjusts the publisher's tags so that they follow those of earlier publishers. It is nil if
-	// there were none.
+	// continues adjusts the publisher's tags so that they follow the earlier publishers' tags. It
+	// is nil if there was no earlier publisher.
 	continues *flvstream.Continuation
 	overlap   *overlap // nil for a publisher of this node
 
@@ -48,7 +48,7 @@ type Feed struct {
 	resized   bool // new metadata have arrived, so the video may have another size
 	keys      flvstream.KeyMeter
 
-	enc      flv.Encoder // writes tags again whose timestamps change
+	enc      flv.Encoder // rewrites tags with changed timestamps
 	preamble flvstream.Preamble
 	size     string // size of the video, as in 640x360; "" if not known
 

@@ -107,8 +107,8 @@ func (p *part) kind() flv.Type {
 	return flv.TypeVideo
 }
 
-// RetimeHeaders appends the parts whose track has the type of t to dst, which then owns them. They
-// get the timestamp of t.
+// RetimeHeaders appends the parts of the tracks with the type of t to dst, which then owns them.
+// The parts get the timestamp of t.
 func (p *Preamble) RetimeHeaders(dst *millrace.Chain, enc *flv.Encoder, t flv.Tag) {
 	for i := range p.parts {
 		if p.parts[i].kind() == t.Type {

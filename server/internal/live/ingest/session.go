@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A Session receives what one connection publishes. Its methods are called by the goroutine that
-// reads the connection.
+// A Session receives the stream that one connection publishes. The goroutine that reads the
+// connection calls its methods.
 type Session interface {
 	// Lifetime returns a context. When it ends, nothing more is to be read.
 	Lifetime() context.Context
