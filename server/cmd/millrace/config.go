@@ -102,7 +102,7 @@ func bind(f *pflag.FlagSet, flag server.Flag) {
 	}
 }
 
-// addTo adds the flags to cmd, and a help text that lists them in groups. The flags of own form the
+// addTo adds the flags to cmd, and a help text that lists them in groups. The flags in own form the
 // last group.
 func (c *serveConfig) addTo(cmd *cobra.Command, own *pflag.FlagSet) {
 	cmd.Flags().SortFlags = false
@@ -137,8 +137,8 @@ func (c *serveConfig) addTo(cmd *cobra.Command, own *pflag.FlagSet) {
 // helpWidth is the maximum length of a line of --help.
 const helpWidth = 110
 
-// again returns a new configuration from the same command line, and from the environment and the
-// file as they are now.
+// again returns a new configuration. It uses the same command line, and reads the environment and
+// the file again.
 func (c *serveConfig) again() (*serveConfig, error) {
 	next := newServeConfig()
 	next.file, next.fromVar, next.Log = c.file, c.fromVar, c.Log
@@ -201,8 +201,8 @@ func (c *serveConfig) unknownVariables(env []string) (names []string) {
 	return names
 }
 
-// set sets a flag to value and records from, the place where it was set. Errors about the value
-// call the flag name.
+// set sets a flag to value and records from, the place where it was set. name is how errors about
+// the value call the flag.
 func (c *serveConfig) set(flag, value, from, name string) error {
 	c.from[flag] = from
 	err := c.flags.Set(flag, value)
@@ -276,8 +276,8 @@ func (c *serveConfig) readFile() error {
 // flagName matches the flags that an error mentions.
 var flagName = regexp.MustCompile(`--[a-z-]+`)
 
-// located adds to err where the flags that it mentions were set, if that was not on the command
-// line.
+// located adds to err where the flags that it mentions were set. It adds nothing about flags that
+// were set on the command line.
 func (c *serveConfig) located(err error) error {
 	if err == nil {
 		return nil

@@ -73,8 +73,8 @@ It sees what a server started in its place would see, so run it as the server's 
 	return cmd
 }
 
-// verdict returns an error with exit status 1 if the report has a bad finding or, if strict, a
-// warning. Otherwise it returns nil.
+// verdict returns an error with exit status 1 if the report has a bad finding, or if strict is set
+// and the report has a warning. Otherwise it returns nil.
 func verdict(r doctor.Report, strict bool) error {
 	bad, warn := r.Counts[doctor.Bad], r.Counts[doctor.Warn]
 	if bad == 0 && (!strict || warn == 0) {

@@ -21,8 +21,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// successorTime limits the time of a replacement: for waiting until this process has the directory
-// of recordings, and then until the successor serves.
+// successorTime limits the total time of a replacement: first this process waits until it has the
+// directory of recordings, and then it waits until the successor serves.
 const successorTime = time.Minute
 
 // A running is a running server that handles signals.
@@ -77,9 +77,9 @@ func serve(ctx context.Context, cfg *serveConfig) error {
 	return r.Run(ctx, inherited.Listeners)
 }
 
-// memoryBudget returns the memory budget of a process in bytes. It is given, or if that is 0, half
-// of most, but at least server.MinMemory. most is the memory that the process may have; if most is
-// 0, it is unknown, and memoryBudget returns given.
+// memoryBudget returns the memory budget of a process in bytes. If given is not 0, the result is
+// given. Otherwise it is half of most, the memory that the process may have, but at least
+// server.MinMemory. If most is 0, that memory is unknown, and the result is given.
 func memoryBudget(given, most int64) int64 {
 	if given > 0 || most == 0 {
 		return given
@@ -139,8 +139,8 @@ func (r *running) reload() {
 }
 
 // replace starts the same command in a new process, and ends this process when the new one serves.
-// First it waits until this process has the directory of recordings. Otherwise, of three processes,
-// the third could get the directory before the second.
+// First it waits until this process has the directory of recordings. If it did not wait, and the
+// new process were replaced too, the third process could get the directory before the second.
 func (r *running) replace(ctx context.Context) {
 	ctx, cancel := context.WithTimeoutCause(ctx, successorTime, errors.New("it takes too long"))
 	defer cancel()

@@ -16,8 +16,8 @@ type Gate struct {
 	refusals *Refusals
 }
 
-// NewGate returns a gate. Its policy must be set before its first use. It borrows h, which is nil
-// without a hook.
+// NewGate returns a gate. The caller must call SetPolicy before the first use. The gate borrows h.
+// If there is no hook, h is nil.
 func NewGate(h *hook.Client, refusals *Refusals) *Gate { return &Gate{hook: h, refusals: refusals} }
 
 // Policy returns the current policy, or nil before SetPolicy.
@@ -27,9 +27,9 @@ func (g *Gate) Policy() *Policy { return g.policy.Load() }
 // afterwards.
 func (g *Gate) SetPolicy(p *Policy) { g.policy.Store(p) }
 
-// Protect returns a handler that calls next for clients that may read, and refuses others. Handlers
-// of requests that write check permissions themselves. OPTIONS is open to everyone, because
-// browsers cannot send a token with it.
+// Protect returns a handler that calls next for clients that may read, and refuses others. A
+// handler of requests that write must check the permission to write itself. OPTIONS is open to
+// everyone, because browsers cannot send a token with it.
 func (g *Gate) Protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -51,8 +51,8 @@ func (g *Gate) Protect(next http.Handler) http.Handler {
 }
 
 // giveCookie sets the cookie in the response to a browser that opens a page with the plain token. A
-// signed token gets no cookie: the cookie gives access to everything, and a signed token only to
-// one stream.
+// browser with a signed token gets no cookie, because the cookie gives access to everything, and a
+// signed token only to one stream.
 func (p *Policy) giveCookie(w http.ResponseWriter, r *http.Request) {
 	shown := p.QueryToken(r.URL.RawQuery)
 	if shown == "" || !strings.Contains(r.Header.Get("Accept"), "text/html") || !p.isPlain(shown) {

@@ -21,9 +21,10 @@ func (g *Gate) Question(event hook.Event, r *http.Request, name, protocol string
 		Agent: r.UserAgent(), Query: r.URL.RawQuery, Token: g.Policy().shownToken(r)}
 }
 
-// Ask asks the hook about a publisher, or about a viewer with a connection. The address in q may
-// have a port. Ask returns the public name of the stream and the client's terms. Without a hook
-// these are the requested name and no terms. The error is a [refuse.Refusal] or that of ctx.
+// Ask asks the hook about a publisher, or about a viewer with a connection. It removes the port
+// from q.Address, if there is one. Ask returns the public name of the stream and the client's
+// terms. If there is no hook, it returns the requested name and no terms. The error is a
+// [refuse.Refusal] or that of ctx.
 func (g *Gate) Ask(ctx context.Context, q *hook.Request) (name string, terms live.Terms,
 	err error) {
 	q.Address = withoutPort(q.Address)
@@ -83,8 +84,8 @@ func publicName(asked string, a *hook.Answer) (string, error) {
 	return a.Name, nil
 }
 
-// AskRecording asks the hook whether to record a stream. The gate must have a hook. end is nil if
-// the stream is not to be recorded; otherwise the caller must call end when the recording ends.
+// AskRecording asks the hook whether to record a stream. The gate must have a hook. If the stream
+// is not to be recorded, end is nil. Otherwise the caller must call end when the recording ends.
 func (g *Gate) AskRecording(name string) (end func(reason string, bytes int64), err error) {
 	q := &hook.Request{Event: hook.Record, Stream: name, Name: name}
 	_, err = g.hook.Ask(context.Background(), q)

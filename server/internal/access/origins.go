@@ -35,7 +35,7 @@ func ParseOrigins(list string) ([]string, error) {
 // Set replaces the list of origins. It takes ownership of list.
 func (o *Origins) Set(list []string) { o.list.Store(&list) }
 
-// Allow sets the headers with which a browser lets a page of another site read the response, and
+// Allow sets the headers that make a browser let a page of another site read the response. It
 // reports whether it set them. It never refuses a request.
 func (o *Origins) Allow(h http.Header, r *http.Request) bool {
 	var list []string

@@ -25,8 +25,8 @@ func playerOf(r *http.Request) *player {
 }
 
 // AskPlayer asks the hook about an HLS player, unless an earlier answer is still valid. It returns
-// the request to serve, and the public name of the stream. Without a hook, and for another node,
-// these are r and name.
+// the request to serve, and the public name of the stream. If there is no hook, or the request is
+// from another node, it returns r and name.
 func (g *Gate) AskPlayer(r *http.Request, name string) (*http.Request, string, error) {
 	if _, ok := NodeOf(r); ok || g.hook == nil {
 		return r, name, nil
@@ -54,7 +54,8 @@ func NoteServed(r *http.Request, n int) {
 }
 
 // Shown returns the credentials that distinguish an HLS player from others at its address. They are
-// the token or, with a hook, the player's whole query, because the hook is asked about each query.
+// the token and, if there is a hook, also the player's whole query, because the hook is asked about
+// each query.
 func (g *Gate) Shown(r *http.Request) string {
 	shown := g.Policy().shownToken(r)
 	if g.hook != nil {
@@ -67,9 +68,9 @@ func (g *Gate) Shown(r *http.Request) string {
 // playlist, because a playlist has hundreds of addresses. Signed tokens are never longer.
 const maxAddedToken = 1 << 10
 
-// AddedQuery returns the query, without "?", that is added to each address in a playlist, because
-// players do not repeat their query otherwise. It is the token if reading needs a token, or the
-// whole query that the hook has seen.
+// AddedQuery returns the query, without "?", that is added to each address in a playlist. It must
+// be added because players do not repeat their own query. If the hook was asked about r, it is the
+// whole query that the hook has seen. Otherwise it is the token, if reading needs a token.
 func (g *Gate) AddedQuery(r *http.Request) string {
 	if p := playerOf(r); p != nil {
 		return p.query
@@ -84,15 +85,16 @@ func (g *Gate) AddedQuery(r *http.Request) string {
 	return ""
 }
 
-// IsPublic reports whether a shared cache may keep the response to a request. This is so if
-// everyone may read and the request contains no token.
+// IsPublic reports whether a shared cache may keep the response to a request. It may if everyone
+// may read, there is no hook, and the request contains no token.
 func (g *Gate) IsPublic(r *http.Request) bool {
 	p := g.Policy()
 	return p.Read == "" && p.shownToken(r) == "" && g.hook == nil
 }
 
-// ownQuery returns a client's query without the parameters that HLS players add. The parameters are
-// sorted, so that all requests of a player have the same query, and escaped for a playlist.
+// ownQuery returns a client's query without the parameters that HLS players add. It sorts the
+// parameters, so that all requests of a player have the same query. It escapes the result for a
+// playlist.
 func ownQuery(query string) string {
 	own := strings.Split(query, "&")
 	own = slices.DeleteFunc(own, func(parameter string) bool {

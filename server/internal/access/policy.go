@@ -14,33 +14,34 @@ import (
 	"github.com/millrace-io/millrace/server/internal/token"
 )
 
-// A Policy decides what clients of a listener may do. It is immutable: to change the policy, give
+// A Policy decides what clients of a listener may do. It is immutable. To change the policy, give
 // the [Gate] another one.
 //
-// To publish, and to write blobs:
+// These clients may publish streams and write blobs:
 //
-//   - With a publish token: a client that shows the token.
-//   - With keys: a client that shows a token signed with one of them, for the stream that it
-//     publishes.
-//   - Without both: a client of a loopback listener whose Host names this machine. Host matters
-//     because a web page can make its own host name resolve to 127.0.0.1, and would then count as
-//     same-origin (DNS rebinding).
-//   - With a hook and no publish token: clients of other listeners may publish, too. The hook is
-//     asked after the policy.
-//   - Pages of other sites may never write.
+//   - If there is a publish token: a client that shows the token.
+//   - If there are keys: a client that shows a token signed with one of the keys, for the stream
+//     that it publishes. Keys do not matter for blobs.
+//   - If a token is not needed: a client of a loopback listener, if the Host of its request names
+//     this machine. Host matters because a web page can make its own host name resolve to
+//     127.0.0.1, and would then count as same-origin (DNS rebinding).
+//   - If a token is not needed and there is a hook: clients of other listeners may publish streams,
+//     too. The hook is asked after the policy.
+//   - A page of another site may never write.
 //
-// To read streams, files, blobs, the page, the API and the metrics:
+// These clients may read streams, files, blobs, the page, the API and the metrics:
 //
-//   - With a read token: a client that shows it, or the publish token, or a signed token for the
+//   - If there is a read token: a client that shows the read token, the publish token, or a signed
+//     token for the requested stream.
+//   - If there is no read token: every client. But on a loopback listener, the Host of the request
+//     must name this machine, or the client must show the publish token or a signed token for the
 //     requested stream.
-//   - Without a read token: every client; on a loopback listener, only a client whose Host names
-//     this machine or that shows a token as above.
 //
 // A browser that opens a page with ?token=TOKEN gets a cookie, so that the page's requests, players
 // and links need no token. The cookie gives no right to write.
 //
-// To use the operator's actions, on the admin listener: a client that may read there, and that
-// shows the token or connects over loopback; never a page of another site.
+// A client may use the operator's actions, on the admin listener, if it may read there, and shows
+// the token or connects over loopback. A page of another site may never use them.
 type Policy struct {
 	Publish, Read string // may be empty
 	Keys          token.Keys
@@ -57,8 +58,8 @@ func (p *Policy) needsToken(name string) bool {
 	return p.Publish != "" || name != "" && len(p.Keys) > 0
 }
 
-// CheckPublish returns nil if the request may publish the named stream, or write a blob if name is
-// empty; otherwise it returns a [refuse.Refusal].
+// CheckPublish returns nil if the request may publish the named stream. If name is empty, it
+// returns nil if the request may write a blob. Otherwise it returns a [refuse.Refusal].
 func (p *Policy) CheckPublish(r *http.Request, name string) error {
 	if crossOrigin.Check(r) != nil {
 		return refuse.New(http.StatusForbidden,
@@ -74,7 +75,7 @@ func (p *Policy) CheckPublish(r *http.Request, name string) error {
 }
 
 // MayPublish is CheckPublish for protocols that web pages cannot use. shown is the client's token
-// or "". how is the part of the refusal that explains how to send a token.
+// or "". how says how to send a token; it becomes part of a refusal.
 func (p *Policy) MayPublish(shown, name, how string) error {
 	switch {
 	case p.needsToken(name) && shown == "":
@@ -88,8 +89,8 @@ func (p *Policy) MayPublish(shown, name, how string) error {
 	return nil
 }
 
-// checkRead returns nil if the request may read, or a [refuse.Refusal]. The cookie counts only if
-// the request contains no token, because the cookie may be from an older token.
+// checkRead returns nil if the request may read, and otherwise a [refuse.Refusal]. The cookie
+// counts only if the request contains no token, because the cookie may be from an older token.
 func (p *Policy) checkRead(r *http.Request) error {
 	shown, name := p.shownToken(r), streamname.InPath(r.URL.Path)
 	if p.Read == "" && p.readNeedsToken(r) && p.checkToken(shown, token.Read, name) != nil {
@@ -112,7 +113,7 @@ func (p *Policy) readNeedsToken(r *http.Request) bool {
 }
 
 // MayRead is checkRead for protocols that web pages cannot use. shown is the client's token or "".
-// how is the part of the refusal that explains how to send a token.
+// how says how to send a token; it becomes part of a refusal.
 func (p *Policy) MayRead(shown, name, how string) error {
 	switch {
 	case p.Read == "":
@@ -135,8 +136,8 @@ func (p *Policy) checkDecision(r *http.Request) error {
 	return p.checkRead(r)
 }
 
-// checkToken returns nil if a token gives a right to the named stream, or to everything but streams
-// if name is empty.
+// checkToken returns nil if the token shown gives the right to the named stream. If name is empty,
+// it returns nil if the token gives the right to everything that is not a stream.
 func (p *Policy) checkToken(shown string, right token.Right, name string) error {
 	wrong := "wrong token"
 	if right == token.Publish {
@@ -161,7 +162,7 @@ func (p *Policy) checkToken(shown string, right token.Right, name string) error 
 	return nil
 }
 
-// On returns a copy of p for a listener. loopback says that only this machine can reach the
+// On returns a copy of p for a listener. loopback says whether only this machine can reach the
 // listener.
 func (p *Policy) On(loopback bool) *Policy {
 	on := *p
@@ -198,8 +199,8 @@ func (p *Policy) isPlain(shown string) bool {
 }
 
 // cookie returns the cookie of a browser that has shown the token. Browsers send a cookie to all
-// ports of a host, so its value does not reveal the token, and its name depends on the token:
-// several servers on one host keep separate cookies.
+// ports of a host. Therefore the cookie's value does not reveal the token. The cookie's name
+// depends on the token, so that several servers on one host have separate cookies.
 func (p *Policy) cookie() (name, value string) {
 	sum := sha256.Sum256([]byte("millrace-read\x00" + p.Read))
 	text := hex.EncodeToString(sum[:])
@@ -216,8 +217,8 @@ func (p *Policy) shownToken(r *http.Request) string {
 }
 
 // QueryToken returns the token in a query, or "". People type a token literally, and programs
-// escape it in different ways. Of the possible decodings, QueryToken returns the first that is a
-// token of p, or else the first.
+// escape it in different ways. QueryToken tries several ways to decode it. It returns the first
+// result that is a plain token of p or, if none is, the first result.
 func (p *Policy) QueryToken(query string) string {
 	for len(query) > 0 && !strings.HasPrefix(query, "token=") {
 		_, query, _ = strings.Cut(query, "&")

@@ -56,9 +56,9 @@ type Refused struct {
 	Cause  refuse.Cause
 }
 
-// isNoise reports whether a refusal is routine: a refusal of port scanners and probes, or of other
-// nodes, which retry and log lasting problems themselves. Routine refusals are logged at debug
-// level only.
+// isNoise reports whether a refusal is routine. Routine refusals are logged at debug level only.
+// They are those of port scanners and probes, and some of those of other nodes, which retry and log
+// lasting problems themselves.
 func (k Refused) isNoise() bool {
 	switch k.Client {
 	case Reader:
@@ -71,9 +71,9 @@ func (k Refused) isNoise() bool {
 	return false
 }
 
-// Refusals answers, counts and logs refused clients. A client that retries does not fill the log:
-// for each kind of client, only refusalLines refusals per refusalPeriod are logged as warnings, and
-// further ones at debug level.
+// Refusals answers, counts and logs refused clients. To keep clients that retry from filling the
+// log, it logs at most refusalLines refusals per refusalPeriod as warnings, for each kind of
+// client. It logs further ones at debug level.
 type Refusals struct {
 	log         *slog.Logger
 	origins     *Origins // the sites whose players may read the reason
@@ -92,7 +92,7 @@ const (
 // A lineLimit counts the log lines in a period.
 type lineLimit struct {
 	since        time.Time // start of the period
-	lines, muted int       // muted is the number of muted refusals since the last line
+	lines, muted int       // muted is the number of refusals above the limit since the last warning
 }
 
 // NewRefusals returns Refusals that log to log. It borrows origins, the sites whose players may
@@ -112,8 +112,8 @@ func NewRefusals(log *slog.Logger, origins *Origins, secretNames bool) *Refusals
 	return r
 }
 
-// Note counts a refusal and logs it with attrs, the reason and, if why has one, the status. The
-// caller answers the client.
+// Note counts a refusal. It logs the refusal with attrs, the reason, and the status if why has one.
+// The caller answers the client.
 func (f *Refusals) Note(client Kind, why error, attrs ...any) {
 	key := Refused{client, refuse.CauseOf(why)}
 	if !slices.Contains(causes[client], key.Cause) {
@@ -134,8 +134,8 @@ func (f *Refusals) Note(client Kind, why error, attrs ...any) {
 	f.log.Log(context.Background(), level, message, attrs...)
 }
 
-// count counts a refusal. It returns the log level, and the number of refusals that were muted
-// before it.
+// count counts a refusal. It returns the level at which to log it. If that is the level of a
+// warning, muted is the number of refusals since the previous warning that were above the limit.
 func (f *Refusals) count(key Refused, at time.Time) (level slog.Level, muted int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -216,8 +216,9 @@ func (f *Refusals) RefuseMethod(w http.ResponseWriter, r *http.Request, allowed 
 			allowed))
 }
 
-// loggedPath returns the path of a request for the log. If names may be secret, it hides all of a
-// publisher's path, because the publisher may have mistyped the part before the name.
+// loggedPath returns the path of a request for the log. If stream names may be secret, it hides the
+// name. It hides all of a publisher's path, because the publisher may have mistyped the part before
+// the name.
 func (f *Refusals) loggedPath(client Kind, path string) string {
 	switch {
 	case !f.secretNames:

@@ -17,18 +17,18 @@ const (
 	// state of net/http, a buffer, and a short body.
 	RequestBytes = 32 << 10
 
-	// requestsShare is the divisor that determines the share of requests with unread responses in
-	// the memory budget.
+	// requestsShare determines how much memory requests with unread responses may hold: the memory
+	// budget divided by requestsShare.
 	requestsShare = 8
 
-	// requestAfter is the time without progress after which a request may be ended in favour of a
+	// requestAfter is how long a request may make no progress before it may be ended in favour of a
 	// new one.
 	requestAfter = time.Second
 )
 
-// answerAfter is the time without progress after which a request, a download or a response with an
-// HLS segment is ended if memory is short. If memory is even shorter, a fifth of this time is
-// enough. A player that keeps up receives a segment in less time than the segment lasts.
+// answerAfter is how long a request, a download or a response with an HLS segment may make no
+// progress before it is ended because memory is short. If memory is even shorter, a fifth of this
+// time applies. A player that keeps up receives a segment in less time than the segment lasts.
 const answerAfter = 5 * time.Second
 
 // A Budget limits and counts the memory of requests and transfers. It refuses requests above the
@@ -44,8 +44,8 @@ type Budget struct {
 	stall    time.Duration // time that a client may accept nothing
 }
 
-// New returns a Budget. Clients must accept a part of a response within each period of stall. m is
-// nil if there is no limit.
+// New returns a Budget. stall is how long a client may accept no part of a response. m is nil if
+// there is no limit.
 func New(m *memory.Budget, stall time.Duration, refusals *access.Refusals) *Budget {
 	return &Budget{Memory: m, stall: stall, refusals: refusals}
 }
@@ -81,8 +81,8 @@ type Loan struct {
 
 type loanKey struct{}
 
-// Limit returns a handler that calls next while the request holds a part of the memory for
-// responses, which is counted in requests. A request that makes no progress is ended when a new
+// Limit returns a handler that calls next. While next serves a request, requests counts the memory
+// that the request holds for its response. A request that makes no progress is ended when a new
 // request needs the memory, or when memory is short. Without this limit, clients of HTTP/2 could
 // make the server hold thousands of unread responses. Each listener has separate loans, so that
 // viewers cannot keep the operator from using the admin listener.
@@ -113,8 +113,8 @@ func Of(r *http.Request) *Loan {
 	return a
 }
 
-// GiveBack returns the memory, because from now on another limit applies to the request: that of
-// live.Admission, of Hub.Open, or of Budget.Downloads.
+// GiveBack returns the memory. A handler calls it when another limit begins to apply to the
+// request: that of live.Admission, of Hub.Open, or of Budget.Downloads.
 func (a *Loan) GiveBack() {
 	if a != nil {
 		a.loan.Done()
@@ -126,8 +126,8 @@ func (a *Loan) GiveBack() {
 // request was ended.
 func (a *Loan) Renew() bool { return a == nil || a.loan.Renew() }
 
-// Resume takes the memory again. The response needs more bytes in addition to RequestBytes. The
-// error is a [refuse.Refusal].
+// Resume takes the memory again if it was given back. more is the number of bytes that the response
+// needs in addition to RequestBytes. The error is a [refuse.Refusal].
 func (a *Loan) Resume(more int) error {
 	if a == nil {
 		return nil
@@ -135,7 +135,7 @@ func (a *Loan) Resume(more int) error {
 	var err error
 	limit := a.budget.Share()
 	if limit > 0 {
-		// A long response is allowed while there are few others.
+		// The number is bounded, so that a long response is allowed while there are few others.
 		more = int(min(int64(more), limit/2))
 	}
 	switch {
@@ -147,8 +147,9 @@ func (a *Loan) Resume(more int) error {
 	return err
 }
 
-// Lend takes memory for a response that will need bytes in addition to RequestBytes. If there is
-// not enough memory, it refuses the request and returns false.
+// Lend takes memory for a response. bytes is the number of bytes that the response will need in
+// addition to RequestBytes. If there is not enough memory, Lend refuses the request and returns
+// false.
 func (b *Budget) Lend(w http.ResponseWriter, r *http.Request, bytes int) bool {
 	err := Of(r).Resume(bytes)
 	if err != nil {
@@ -166,7 +167,7 @@ func (b *Budget) Share() int64 {
 }
 
 // RefuseFull refuses a request because there is no memory for its response. Over HTTP/2 the refusal
-// has no body, which the client could leave unread.
+// has no body, because the client could leave a body unread.
 func (b *Budget) RefuseFull(w http.ResponseWriter, r *http.Request, why error) {
 	b.refusals.NoteRequest(access.KindOf(r), r, why)
 	status := refuse.SetHeader(w.Header(), why)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A Condition reports whether a key may be written while its value has the entity tag tag. The tag
+// A Condition reports whether a key may be written if its value has the given entity tag. The tag
 // is "" if the key has no value. A nil Condition allows every write.
 type Condition func(tag string) bool
 
@@ -19,8 +19,8 @@ func ConditionOf(h http.Header) Condition {
 		return nil
 	}
 	return func(tag string) bool {
-		// If-Match uses the strong comparison: a client may change a value only if it had received
-		// exactly its bytes.
+		// If-Match uses the strong comparison, because a client may change a value only if it has
+		// received exactly the bytes of that value.
 		if len(match) > 0 && !matches(strings.Join(match, ","), tag, false) {
 			return false
 		}
@@ -32,7 +32,7 @@ func ConditionOf(h http.Header) Condition {
 func (c Condition) allows(tag string) bool { return c == nil || c(tag) }
 
 // matches reports whether list, a list of entity tags, contains the strong tag. The list "*"
-// contains every tag but "", the tag of a missing value. With weakly, a weak tag in the list
+// contains every tag but "", the tag of a missing value. If weakly is set, a weak tag in the list
 // matches too.
 func matches(list, tag string, weakly bool) bool {
 	if tag == "" {

@@ -25,10 +25,10 @@ const (
 	// so that a finished file can be renamed into a shard.
 	incoming = "incoming"
 
-	// lockName is the file that marks a directory of blobs. A process that uses the directory holds
-	// a shared lock on the file, and so does its successor. A process that starts, and is no
-	// successor, first takes the exclusive lock, which proves that no other process uses the
-	// directory.
+	// lockName is the file that marks a directory of blobs. Every process that uses the directory
+	// holds a shared lock on the file. When a process starts, it first takes the exclusive lock,
+	// which proves that no other process uses the directory. A successor does not take it, because
+	// it shares the directory with the process that it replaces.
 	lockName = "millrace-blobs.lock"
 
 	// namesLockName is the file that a process locks while it renames a file into a shard or
@@ -93,9 +93,9 @@ type directory struct {
 // either empty or a directory of blobs. Transfers take their memory from blocks. The caller must
 // call Close on the store.
 //
-// A successor shares the directory with the process that it replaces, which may still have
-// transfers. Any other process needs exclusive access, and deletes the unfinished files that killed
-// processes left.
+// A successor shares the directory with the process that it replaces, because that process may
+// still have transfers. Any other process needs exclusive access. It deletes the unfinished files
+// that killed processes left.
 func OpenDirectory(name string, successor bool, blocks *millrace.Pool) (Store, error) {
 	d, err := newDirectory(name, successor, blocks)
 	if err != nil {
@@ -241,7 +241,7 @@ func (d *directory) closeFiles() error {
 	return err
 }
 
-// lockNames locks all file names: until unlock is called, no other goroutine and no other process
+// lockNames locks all file names. Until unlock is called, no other goroutine and no other process
 // that shares the directory changes a name.
 func (d *directory) lockNames() (unlock func(), err error) {
 	d.names.Lock()
@@ -263,8 +263,9 @@ type file struct {
 
 // fileOf returns the location of key's file. Two keys never have the same file, even if the file
 // system does not distinguish upper and lower case. The file name is the key, with every byte other
-// than a-z, 0-9, "-", "_" and "." escaped, as in %2f; a "." at the start is escaped too. A name
-// that would be too long is "%h" and a hash instead, which is never the escaped form of a key.
+// than a-z, 0-9, "-", "_" and "." escaped, as in %2f. A "." at the start is escaped too. If that
+// name would be too long, the file name is "%h" and a hash instead. Such a name is never the
+// escaped form of a key.
 func fileOf(key string) file {
 	const digits = "0123456789abcdef"
 	sum := sha256.Sum256([]byte(key))
@@ -288,7 +289,8 @@ func fileOf(key string) file {
 // shardName returns the name of a shard's directory.
 func shardName(i int) string { return hex.EncodeToString([]byte{byte(i)}) }
 
-// expires reports whether the file's value expires, at the file's modification time.
+// expires reports whether the file's value expires. If it does, it expires at the file's
+// modification time.
 func expires(info fs.FileInfo) bool { return info.Mode().Perm() == expiring }
 
 // hasExpired reports whether a file's value has expired.
@@ -393,9 +395,9 @@ func (d *directory) write(ctx context.Context, pending string, body io.Reader, s
 	return fileTag(info), errors.Join(f.Sync(), f.Close())
 }
 
-// stamp returns the permissions and the modification time of a new file. The time differs from that
-// of every other file, because the entity tag is made of it; for this the time is changed by less
-// than two milliseconds. A value may expire that much early, but never late.
+// stamp returns the permissions and the modification time of a new file. The time is changed by
+// less than two milliseconds, so that it differs from that of every other file. It must differ
+// because the entity tag is made of it. A value may expire that much early, but never late.
 func (d *directory) stamp(ttl time.Duration) (mode fs.FileMode, at time.Time) {
 	at, mode = d.clock(), lasting
 	if ttl > 0 {
@@ -405,8 +407,8 @@ func (d *directory) stamp(ttl time.Duration) (mode fs.FileMode, at time.Time) {
 		time.Millisecond).Add(time.Duration(d.serial.Add(1) % int64(time.Millisecond)))
 }
 
-// rename renames the file pending to its key's name if only allows the write. It returns the entity
-// tag of the value that the key had before, or "".
+// rename renames the file pending to its key's name if the Condition allows the write. It returns
+// the entity tag of the value that the key had before, or "".
 func (d *directory) rename(pending string, to file, only Condition) (before string, err error) {
 	unlock, err := d.lockNames()
 	if err != nil {
@@ -419,8 +421,8 @@ func (d *directory) rename(pending string, to file, only Condition) (before stri
 	return before, d.root.Rename(pending, to.path)
 }
 
-// allowed returns the present entity tag of the file to, or ErrCondition if only does not allow a
-// write.
+// allowed returns the present entity tag of the file at the location to. If the Condition does not
+// allow a write, it returns ErrCondition.
 func (d *directory) allowed(to file, only Condition) (tag string, err error) {
 	if tag, err = d.tagAt(to.path); err == nil && !only.allows(tag) {
 		err = ErrCondition
@@ -458,8 +460,8 @@ func (d *directory) remove(at file, only Condition) error {
 	return d.root.Remove(at.path)
 }
 
-// roomError returns ErrFull if err says that the file system is full or a quota is used up, and err
-// otherwise.
+// roomError returns ErrFull if err says that the file system is full or a quota is used up.
+// Otherwise it returns err.
 func roomError(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return ErrFull

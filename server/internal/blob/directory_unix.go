@@ -12,7 +12,7 @@ const (
 	shared    = syscall.LOCK_SH
 	exclusive = syscall.LOCK_EX
 	unlocked  = syscall.LOCK_UN
-	// noWait is combined with shared or exclusive: flock fails if another process holds the lock.
+	// noWait is added to shared or exclusive to make flock fail if another process holds the lock.
 	noWait = syscall.LOCK_NB
 )
 

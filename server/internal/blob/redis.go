@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// MaxRedisValue is the maximum length of a value in Redis, in bytes, unless its
+	// MaxRedisValue is the maximum length of a value in Redis, in bytes, unless the server's
 	// proto-max-bulk-len is changed.
 	MaxRedisValue = 512 << 20
 
@@ -29,16 +29,16 @@ const (
 	// written to a file.
 	spoolMemory = 1 << 20
 
-	// replacedFor is the time for which a replaced or deleted value is kept for the downloads that
-	// read it. Each such download extends the time.
+	// replacedFor is how long a replaced or deleted value is kept for the downloads that read it.
+	// Each such download extends the time.
 	replacedFor = time.Minute
 
-	// pendingFor is the time for which a received value is kept without a key. It expires then if
-	// the server was killed before it assigned the value to its key.
+	// pendingFor is how long a received value is kept without a key. If the server is killed before
+	// it assigns the value to its key, the value expires after this time.
 	pendingFor = time.Minute
 
-	// rememberedFor is the time for which Redis remembers the outcome of a script, in case the
-	// answer gets lost. It is longer than all tries of the script take together.
+	// rememberedFor is how long Redis remembers the outcome of a script, in case the answer gets
+	// lost. It is longer than all tries of the script take together.
 	rememberedFor = time.Minute
 )
 
@@ -48,12 +48,12 @@ const (
 //	PREFIX{/KEY}:VERSION    the value, as it is
 //
 // and two more keys that expire: PREFIX{/KEY}:VERSION:new, while a value is received, and
-// PREFIX{/KEY}:VERSION:done, see outcomeKey. A version never changes, so its name serves as an
-// entity tag, and it can be read in parts. A new value is a new version, to which the hash is
-// switched in one step; the old version is kept for replacedFor.
+// PREFIX{/KEY}:VERSION:done, see outcomeKey. A version never changes. So its name serves as an
+// entity tag, and it can be read in parts. A new value is a new version. The hash is switched to
+// the new version in one step, and the old version is kept for replacedFor.
 //
-// Connections to Redis never wait for a client: a body is received completely before it is sent to
-// Redis, and a download requests the next part only when the client has received the last one.
+// Connections to Redis never wait for a client. A body is received completely before it is sent to
+// Redis. A download requests the next part only when the client has received the last one.
 type Redis struct {
 	rdb    redis.UniversalClient
 	values *redisbuf.Client
@@ -115,7 +115,8 @@ type version struct {
 	left time.Duration // time until it expires; 0 if it does not expire
 }
 
-// lookup returns the present version of the key whose hash is name, or ErrNotFound.
+// lookup returns the present version of a key, or ErrNotFound. name is the Redis key of the key's
+// hash.
 func (s *Redis) lookup(ctx context.Context, name string) (version, error) {
 	reply, err := lookupScript.Run(ctx, s.rdb, []string{name}).Slice()
 	switch {
@@ -163,8 +164,8 @@ func (s *Redis) content(ctx context.Context, v version) content {
 	return content{io.NewSectionReader(r, 0, v.size), r}
 }
 
-// A versionReader reads a version. If the version was replaced or deleted, the reader keeps it from
-// expiring meanwhile.
+// A versionReader reads a version. If the version is replaced or deleted while it is read, the
+// reader keeps it from expiring.
 type versionReader struct {
 	store  *Redis
 	key    string
@@ -198,8 +199,8 @@ func (v *versionReader) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer. It waits until a running read has ended: for a response of several
-// ranges, net/http reads in a goroutine that may outlive the response.
+// Close implements io.Closer. It waits until a running read has ended, because for a response of
+// several ranges, net/http reads in a goroutine that may outlive the response.
 func (v *versionReader) Close() error {
 	v.cancel()
 	v.mu.Lock()
@@ -207,8 +208,8 @@ func (v *versionReader) Close() error {
 	return nil
 }
 
-// current returns the Redis key of the present version, or "" if there is none. It returns
-// ErrCondition if only does not allow a write.
+// current returns the Redis key of the present version, or "" if there is none. If the Condition
+// does not allow a write, it returns ErrCondition.
 func (s *Redis) current(ctx context.Context, name string, only Condition) (string, error) {
 	v, err := s.lookup(ctx, name)
 	if err != nil && err != ErrNotFound {

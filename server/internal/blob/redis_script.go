@@ -23,8 +23,8 @@ const (
 	scriptPause = 10 * time.Millisecond
 )
 
-// The scripts use the version that the hash names, although its key is not among KEYS. That key is
-// in the same slot as the hash, and so on the same server.
+// The scripts use the key of the version that the hash names, although that key is not among KEYS.
+// They can, because that key is in the same slot as the hash, and so on the same server.
 var (
 	// lookupScript returns the version that KEYS[1] names, its length, and the milliseconds until
 	// it expires (-1: never). It returns nil if there is no version, or if Redis has evicted it.
@@ -33,10 +33,11 @@ local v = redis.call('HMGET', KEYS[1], 'value', 'length')
 if not v[1] or redis.call('EXISTS', v[1]) == 0 then return false end
 return {v[1], tonumber(v[2]), redis.call('PTTL', KEYS[1])}`)
 
-	// commitScript makes KEYS[1] name the version KEYS[3], and moves the value from KEYS[2] to it,
-	// if KEYS[1] still names ARGV[1] or ARGV[1] is anyVersion. ARGV[2] is the length in bytes,
-	// ARGV[3] the time to live (0: unlimited) and ARGV[4] the time for which the old version is
-	// kept, both in milliseconds. KEYS[4] remembers the outcome for ARGV[5] milliseconds.
+	// commitScript assigns a received value to its key. If KEYS[1] still names ARGV[1], or ARGV[1]
+	// is anyVersion, it moves the value from KEYS[2] to the version KEYS[3], and makes KEYS[1] name
+	// that version. ARGV[2] is the length in bytes. ARGV[3] is the time to live (0: unlimited), and
+	// ARGV[4] is how long the old version is kept, both in milliseconds. KEYS[4] remembers the
+	// outcome for ARGV[5] milliseconds.
 	commitScript = redis.NewScript(`
 local said = redis.call('GET', KEYS[4])
 if said then return said end
@@ -58,8 +59,8 @@ local outcome = now and 'replaced' or 'created'
 redis.call('SET', KEYS[4], outcome, 'PX', ARGV[5])
 return outcome`)
 
-	// deleteScript deletes KEYS[1] if it names ARGV[1] or ARGV[1] is anyVersion, and lets the
-	// version expire after ARGV[2] milliseconds. KEYS[2] remembers the outcome for ARGV[3]
+	// deleteScript deletes KEYS[1] if it names ARGV[1], or if ARGV[1] is anyVersion. It then lets
+	// the version expire after ARGV[2] milliseconds. KEYS[2] remembers the outcome for ARGV[3]
 	// milliseconds.
 	deleteScript = redis.NewScript(`
 local said = redis.call('GET', KEYS[2])
@@ -79,9 +80,9 @@ return 'deleted'`)
 func outcomeKey(version string) string { return version + ":done" }
 
 // runScript runs a script that remembers its outcome, and returns the answer. If the answer gets
-// lost, runScript runs the script again; it returns ErrUnsure if no answer comes. It does not leave
-// the retries to go-redis, which does not report that an answer was lost: if the last try was
-// refused (LOADING, no connection), it would look as if nothing had been done.
+// lost, runScript runs the script again. If then no answer comes either, it returns ErrUnsure. It
+// does not leave the retries to go-redis, because go-redis does not report that an answer was lost.
+// If its last try was refused (LOADING, no connection), it would look as if nothing had been done.
 func runScript(ctx context.Context, rdb redis.UniversalClient, script *redis.Script, keys []string,
 	args ...any) (string, error) {
 	lost, pause := false, scriptPause
@@ -103,9 +104,9 @@ func runScript(ctx context.Context, rdb redis.UniversalClient, script *redis.Scr
 	}
 }
 
-// isTransient reports whether a later try may succeed. Tries fail, for example, while a slot moves
-// to another server: this process does not know the new server yet, or only some of a value's keys
-// have moved.
+// isTransient reports whether a later try may succeed. For example, tries fail while a slot moves
+// to another server, because this process does not know the new server yet, or because only some of
+// a value's keys have moved.
 func isTransient(err redis.Error) bool {
 	text := err.Error()
 	return strings.HasPrefix(text, "MOVED ") || strings.HasPrefix(text, "ASK ") ||

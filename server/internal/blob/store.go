@@ -17,16 +17,17 @@ type Store interface {
 	// Open returns the value of key, or ErrNotFound. The caller must close the value.
 	Open(ctx context.Context, key string) (*Value, error)
 
-	// Put sets the value of key to the bytes of body. It returns the entity tag of the value, and
-	// whether key is new. It borrows body and reads size bytes of it, or all of it if size is
-	// unknownSize. After an error other than ErrUnsure, key is unchanged.
+	// Put sets the value of key to the bytes of body, which it borrows. size is the number of bytes
+	// to read; if it is unknownSize, Put reads all of body. Put returns the entity tag of the
+	// value, and whether key is new. After an error other than ErrUnsure, key is unchanged.
 	Put(ctx context.Context, key string, body io.Reader, size int64, put Put) (tag string,
 		created bool, err error)
 
-	// Check returns nil if only allows a write to key at present, and ErrCondition otherwise.
+	// Check returns nil if the Condition allows a write to key at present, and ErrCondition
+	// otherwise.
 	Check(ctx context.Context, key string, only Condition) error
 
-	// Delete deletes key if only allows that. An open Value stays complete.
+	// Delete deletes key if the Condition allows that. An open Value stays complete.
 	Delete(ctx context.Context, key string, only Condition) error
 
 	// Close stops the store's goroutines and closes its files and connections.
@@ -66,7 +67,7 @@ var (
 	// ErrFull says that the store is full.
 	ErrFull = errors.New("the store is full")
 
-	// ErrUnsure says that the store has not answered: the change may have been made or not.
+	// ErrUnsure says that the store has not answered. The change may have been made or not.
 	ErrUnsure = errors.New("the store has not answered: it may have been done, or not")
 
 	// ErrUnavailable says that the store cannot be reached at present. Nothing was changed.
@@ -90,8 +91,8 @@ const HeaderTTL = "Millrace-TTL"
 // maxTTL is the maximum TTL. It keeps times from overflowing.
 const maxTTL = 100 * 365 * 24 * time.Hour
 
-// ParseTTL parses the value of HeaderTTL. It is in seconds, as in 90 or, in a response, 89.999, or
-// in Go's form, as in 1m30s. The TTL of "" is 0.
+// ParseTTL parses the value of HeaderTTL. The value is a number of seconds, such as 90 or, in a
+// response, 89.999. It may also have Go's form, such as 1m30s. The TTL of "" is 0.
 func ParseTTL(s string) (time.Duration, error) {
 	if s == "" {
 		return 0, nil
@@ -108,8 +109,8 @@ func ParseTTL(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// A source reads the body of a value. It returns at most limit bytes and then a TooLargeError,
-// reads no more than the size of the body, and remembers its error.
+// A source reads the body of a value. After limit bytes it returns a TooLargeError if there are
+// more. It reads no more than the size of the body. It remembers its error.
 type source struct {
 	body  io.Reader
 	limit int64
@@ -132,7 +133,7 @@ func (s *source) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	n, err := s.body.Read(p[:min(int64(len(p)), s.left+1)]) // one more shows excess
+	n, err := s.body.Read(p[:min(int64(len(p)), s.left+1)]) // the extra byte shows excess
 	if int64(n) > s.left {
 		n, err = int(s.left), &TooLargeError{s.limit}
 	}

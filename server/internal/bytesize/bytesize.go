@@ -43,7 +43,8 @@ func (s *Int) Set(text string) error {
 // Type returns the name of the type in the help text.
 func (*Int) Type() string { return "bytes" }
 
-// units are the units that Parse accepts. A unit precedes the units that are its suffixes.
+// units are the units that Parse accepts. If a unit ends with the name of another unit, it comes
+// before that unit, because Parse takes the first that fits.
 var units = []struct {
 	name string
 	size int64
@@ -63,8 +64,8 @@ func Format(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// Parse parses a number with an optional unit in upper or lower case: KiB to TiB and K to T are
-// powers of 1024; KB to TB are powers of 1000.
+// Parse parses a number with an optional unit in upper or lower case. KiB to TiB and K to T are
+// powers of 1024. KB to TB are powers of 1000.
 func Parse(s string) (int64, error) {
 	digits, size := strings.ToUpper(s), int64(1)
 	for _, u := range units {

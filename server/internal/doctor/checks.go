@@ -255,8 +255,8 @@ func tcpBuffer(name, advised string) func(*host, Plan) Finding {
 }
 
 func tcpRange(n []int64, command string) Finding {
-	// About half of a buffer is payload, and only that much can be in flight: 1 MiB allows 5 MB/s
-	// to a client with a round-trip time of 100 ms.
+	// About half of a buffer is payload, and only that much can be in flight. So 1 MiB allows 5
+	// MB/s to a client with a round-trip time of 100 ms.
 	const least = 1 << 20
 	f := Finding{
 		Value: fmt.Sprintf("%d %d %d", n[0], n[1], n[2]),
@@ -295,7 +295,7 @@ func tcpMemory(h *host, p Plan) Finding {
 }
 
 // directory checks the directory that a flag names. It returns the mount that contains the
-// directory. m is nil if f is already the complete finding.
+// directory. If f is already the complete finding, m is nil.
 func (h *host) directory(flag, name string) (m *procfs.MountInfo, f Finding) {
 	if name == "" {
 		return nil, Finding{Value: "none", Why: "No --" + flag + " was given."}

@@ -166,8 +166,8 @@ func parseCPU(s string) (int64, bool) {
 }
 
 // groupLimit returns the lowest limit that parse finds in the files called name of this process's
-// control group and its ancestors. In version 1 of control groups each controller has a hierarchy
-// of groups of its own; for version 2, controller is "".
+// control group and its ancestors. In version 1 of control groups, each controller has its own
+// hierarchy of groups. For version 2, controller is "".
 func (h *host) groupLimit(controller, name string, parse func(string) (int64, bool)) (least int64,
 	set bool) {
 	least = math.MaxInt64

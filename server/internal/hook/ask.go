@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// maxRequests limits concurrent requests to the hook, and so the connections to it. A hook that
-	// answers within 10 ms can answer 1600 requests a second.
+	// maxRequests limits concurrent requests to the hook, and thereby the number of connections to
+	// it. A hook that answers within 10 ms can answer 1600 requests a second.
 	maxRequests = 16
-	// maxWaiting limits the number of callers that wait for their turn; each holds a client's
-	// connection. A hook that answers within 10 ms answers all of them within a second.
+	// maxWaiting limits the number of callers that wait for their turn, because each of them holds
+	// a client's connection. A hook that answers within 10 ms answers all of them within a second.
 	maxWaiting = 1024
 
-	// reservedRequests is the part of maxRequests that requests about players leave free for
-	// requests about publishers and recordings, which are few. reservedWaiting is the corresponding
-	// part of maxWaiting.
+	// reservedRequests is how many of the maxRequests are reserved for requests about publishers
+	// and recordings, which are few. Requests about players cannot use them. reservedWaiting is the
+	// same for maxWaiting.
 	reservedRequests = 4
 	reservedWaiting  = 128
 )
@@ -41,8 +41,8 @@ var (
 		"the hook that this server asks does not answer").For(refuse.HookFailed).After(time.Second)
 )
 
-// An asker sends questions to the hook, a limited number at a time. Its methods may be called from
-// any goroutine.
+// An asker sends questions to the hook. It limits how many are in progress at a time. Its methods
+// may be called from any goroutine.
 type asker struct {
 	poster  *poster
 	counts  *counter

@@ -86,9 +86,9 @@ func (c *Client) Ask(ctx context.Context, q *Request) (Answer, error) {
 	return a, err
 }
 
-// Play asks the hook whether the client of q may play. It does not ask if there is a valid answer,
-// or a request in progress, for the same playKey. If the player has a connection, the caller must
-// call End on the result when the player leaves. The errors are those of Ask.
+// Play asks the hook whether the client of q may play. If there already is a valid answer for the
+// same playKey, or a request in progress, it does not ask again. If the player has a connection,
+// the caller must call End on the result when the player leaves. The errors are those of Ask.
 func (c *Client) Play(ctx context.Context, q *Request) (*Play, error) {
 	if err := c.prepare(q); err != nil {
 		return nil, err

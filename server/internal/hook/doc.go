@@ -8,19 +8,19 @@
 // Config.Timeout. Within that time, the question is sent again if the connection fails or the
 // status is 5xx. Any other response is final; see parseAnswer.
 //
-// A [Play] is one answer for all players that the hook could not tell apart. While a request is in
-// progress, or the answer is still valid, further such players do not cause a request. HLS players
-// have no connection, so their Play ends when they have sent no requests for a while.
+// A [Play] is one answer for all players that look the same to the hook. If another such player
+// comes while the request is in progress or the answer is valid, the hook is not asked again. HLS
+// players have no connection, so their Play ends when they have sent no requests for a while.
 //
 // client.go connects the parts: play.go keeps answers, ask.go asks questions, ends.go delivers end
 // events, post.go sends the requests of both, and request.go defines the formats.
 //
 // # Limits
 //
-// There are limits for the number of callers that wait for an answer (maxWaiting), of answers that
-// are kept (maxPlays), and of end events that wait for delivery (maxEnds), and for the size of an
-// answer (maxAnswer). A caller above the first two limits is refused. An end event above the third
-// is dropped, counted and logged.
+// There are limits for the number of callers that wait for an answer (maxWaiting), the number of
+// answers that are kept (maxPlays), the number of end events that wait for delivery (maxEnds), and
+// the size of an answer (maxAnswer). If one of the first two limits is reached, a new caller is
+// refused. If the third is reached, a new end event is dropped, counted and logged.
 //
 // Requests contain clients' credentials. The credentials are never logged, and not kept for the end
 // event. Of the hook's URL, only the host is logged.

@@ -13,19 +13,18 @@ import (
 )
 
 const (
-	// maxEnds limits the number of end events that wait for delivery: all viewers of a server may
-	// leave at once. Each event takes about 500 bytes.
+	// maxEnds limits the number of end events that wait for delivery. It is large because all
+	// viewers of a server may leave at once. Each event takes about 500 bytes.
 	maxEnds = 8192
 	// endWorkers is the number of end events that are delivered concurrently. Each ID ends once, so
 	// the order of the events does not matter.
 	endWorkers = 2
-	// endPatience is the time for which the delivery of an end event is retried. It is long enough
-	// for the hook to restart.
+	// endPatience is how long the delivery of an end event is retried. It is long enough for the
+	// hook to restart.
 	endPatience = 30 * time.Second
-	// endGrace is the time for which end events are still delivered after the context of Close has
-	// ended.
+	// endGrace is how long end events are still delivered after the context of Close has ended.
 	endGrace = time.Second
-	// endCheck is the time that Close waits for a failing hook to accept another end event.
+	// endCheck is how long Close waits for a failing hook to accept another end event.
 	endCheck = time.Second
 )
 
@@ -147,8 +146,8 @@ func (q *endQueue) close(ctx context.Context, giveUp context.CancelFunc) {
 	<-delivered
 }
 
-// await returns when all end events are delivered, when ctx has ended, or when an attempt has
-// failed and the hook has accepted no event within endCheck.
+// await returns when all end events are delivered or ctx has ended. It also returns if an attempt
+// has failed and the hook has accepted no event within endCheck.
 func (q *endQueue) await(ctx context.Context, delivered <-chan struct{}) {
 	check := time.NewTicker(endCheck)
 	defer check.Stop()

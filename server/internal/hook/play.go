@@ -11,18 +11,18 @@ import (
 )
 
 const (
-	// maxPlays limits the number of plays in the table. Each play takes about 700 bytes, which
-	// makes 22 MiB.
+	// maxPlays limits the number of plays in the table. Each play takes about 700 bytes, so a full
+	// table takes 22 MiB.
 	maxPlays = 32 << 10
-	// maxRefused is the number of plays from which refusals are not kept: clients that invent
-	// tokens must not fill the table.
+	// If the table holds maxRefused plays or more, refusals are not kept, because clients that
+	// invent tokens must not fill the table.
 	maxRefused = maxPlays / 4
-	// hlsIdle is the time without requests after which the play of an HLS player ends. It is longer
+	// hlsIdle is how long an HLS player may send no requests before its play ends. It is longer
 	// than the longest segment.
 	hlsIdle = 20 * time.Second
-	// failedKeep is the time for which a failed request counts for further players with the same
-	// playKey. It is also the time by which a failure to renew an expired answer extends the
-	// answer.
+	// failedKeep is how long the failure of a request also counts for further players with the same
+	// playKey. If an expired answer cannot be renewed, failedKeep is how much longer the answer is
+	// used.
 	failedKeep = time.Second
 	// sweepEvery is the interval at which the table is searched for plays that have ended.
 	sweepEvery = time.Second
@@ -30,9 +30,10 @@ const (
 
 // A Play is an answer of the hook for all players with the same playKey.
 //
-// For players with connections the Play lasts until the last of them has left; players that come
-// after the answer has expired get another Play. HLS players keep the same Play and ID as long as
-// they send requests: when the answer has expired, the next request asks the hook again.
+// For players with connections: the Play lasts until the last of them has left. A player that comes
+// after the answer has expired gets another Play. For HLS players: they keep the same Play and ID
+// as long as they send requests. If the answer has expired, the next request makes the Play ask the
+// hook again.
 type Play struct {
 	t   *playTable
 	key playKey
@@ -40,15 +41,15 @@ type Play struct {
 
 	served atomic.Int64 // bytes sent to players
 
-	// Guarded by t.mu.
-	// Closed when the answer has arrived; replaced when the hook is asked again.
+	// The fields from here on are guarded by t.mu. ready is closed when the answer has arrived, and
+	// replaced when the hook is asked again.
 	ready   chan struct{}
 	asking  bool
 	answer  Answer
 	err     error
 	allowed bool
-	// stale is set if the hook has failed to renew the answer, and the answer stays in use.
-	// Requests then do not wait for the next attempt.
+	// stale is set if the hook has failed to renew the answer. The answer then stays in use, and
+	// requests do not wait for the next attempt.
 	stale   bool
 	until   time.Time // time at which the answer expires
 	over    time.Time // time at which the hook's time limit is reached; zero means no limit
@@ -89,8 +90,9 @@ func (p *Play) Answer() Answer {
 // Served counts n bytes as sent to a player.
 func (p *Play) Served(n int) { p.served.Add(int64(n)) }
 
-// End ends a player that has a connection. bytes is the number of bytes that the player was sent
-// and Served has not counted. The hook gets an end event when the last player of p has left.
+// End records that a player with a connection has left. bytes is how many bytes were sent to the
+// player in addition to those counted by Served. The hook gets an end event when the last player of
+// p has left.
 func (p *Play) End(reason string, bytes int64) {
 	p.served.Add(bytes)
 	p.t.mu.Lock()
@@ -117,8 +119,8 @@ func (t *playTable) endPlay(p *Play, reason string) {
 	}
 }
 
-// play asks the hook whether the client of q may play. It does not ask if there is a valid answer
-// or a question in progress. prepare has been called for q.
+// play asks the hook whether the client of q may play. If there already is a valid answer or a
+// question in progress, it does not ask again. The caller has prepared q.
 func (t *playTable) play(ctx context.Context, q *Request) (*Play, error) {
 	key := q.key()
 	hls := q.Protocol == HLS
@@ -280,7 +282,7 @@ func (t *playTable) close() bool {
 	return true
 }
 
-// wait waits for the goroutines of t, which return when closing has ended.
+// wait waits for the goroutines of t. They return when t.closing has ended.
 func (t *playTable) wait() {
 	t.deciding.Wait()
 	<-t.swept

@@ -21,7 +21,7 @@ const (
 	mostPause  = time.Second
 )
 
-// A failure is the error if the hook has given no usable answer.
+// A failure means that the hook has given no usable answer.
 type failure struct {
 	Err   error
 	again bool // whether another attempt may succeed
@@ -46,7 +46,7 @@ func newPoster(url string, timeout time.Duration, connections int) *poster {
 			MaxConnsPerHost: connections, MaxIdleConnsPerHost: connections,
 			IdleConnTimeout: 30 * time.Second, MaxResponseHeaderBytes: maxAnswer,
 		},
-		// Do not follow redirects: requests contain secrets meant for this URL only.
+		// Do not follow redirects, because requests contain secrets meant for this URL only.
 		CheckRedirect: func(
 			*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse
@@ -64,7 +64,7 @@ func try(ctx context.Context, attempt func() error) (err error) {
 			return now
 		}
 		if err == nil || ctx.Err() == nil {
-			err = now // unless now is only the end of ctx, after another failure
+			err = now // keep an earlier failure if now is only the end of ctx
 		}
 		if !sleep.For(ctx, pause) {
 			return err

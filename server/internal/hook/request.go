@@ -69,8 +69,8 @@ type Request struct {
 // Signed tokens have up to a thousand bytes.
 const maxShown = 4 << 10
 
-// prepare sets the fields that every request has, for an event that begins something. It refuses a
-// request that exceeds maxShown.
+// prepare sets the fields that every request has. The event of q must be one that begins something.
+// prepare refuses a request that exceeds maxShown.
 func (q *Request) prepare(node string) error {
 	if n := len(q.Query) + len(q.Token) + len(q.Agent); n > maxShown {
 		return refuse.New(http.StatusRequestURITooLong,
@@ -104,7 +104,7 @@ type playKey [sha256.Size]byte
 func (q *Request) key() playKey {
 	text, err := json.Marshal([]string{q.Stream, q.Protocol, q.Address, q.Agent, q.Query, q.Token})
 	if err != nil {
-		panic(err) // it has only strings
+		panic(err) // impossible, because strings can always be encoded
 	}
 	return sha256.Sum256(text)
 }
@@ -114,7 +114,7 @@ type Answer struct {
 	Name       string        // public name of the stream; "" means the requested name
 	MaxViewers int           // limit for a published stream; 0 means no limit
 	MaxTime    time.Duration // limit for publishing or playing; 0 means no limit
-	Keep       time.Duration // validity of the answer for other players with the same playKey
+	Keep       time.Duration // how long other players with the same playKey get the answer
 }
 
 const (
@@ -123,8 +123,9 @@ const (
 	// maxReason limits the part of the reason that is sent to the client, in bytes.
 	maxReason = 200
 
-	// keepDefault is so short that a player can be removed soon, and so long that only about one in
-	// five requests of an HLS player causes a request to the hook.
+	// keepDefault is how long an answer is kept if the answer does not say. It is short, so that a
+	// player can be removed soon. But it is long enough that only about one in five requests of an
+	// HLS player causes a request to the hook.
 	keepDefault = 10 * time.Second
 	maxKeep     = time.Hour
 	// maxSeconds is one year, the limit for times in answers.
@@ -178,7 +179,8 @@ func parseAnswer(event Event, status int, body []byte) (Answer, error) {
 	return a.limited(event, got)
 }
 
-// decodeAnswer rejects unknown fields: a misspelled limit would mean no limit.
+// decodeAnswer parses the JSON of an answer. It rejects unknown fields, because a misspelled limit
+// would otherwise mean no limit.
 func decodeAnswer(body []byte) (got answerBody, err error) {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()
@@ -192,7 +194,8 @@ func decodeAnswer(body []byte) (got answerBody, err error) {
 	return got, nil
 }
 
-// limited returns a with those limits of got that apply to the event.
+// limited returns a copy of a with the limits in got. It returns an error if a value in got is
+// invalid or does not apply to the event.
 func (a Answer) limited(event Event, got answerBody) (Answer, error) {
 	for _, f := range []struct {
 		name  string

@@ -53,7 +53,7 @@ type Stats struct {
 	Requests map[Outcome]int64
 	Attempts int64 // POSTs
 	Spent    time.Duration
-	Hits     int64 // players that shared the answer to another player
+	Hits     int64 // calls of Play that caused no request to the hook
 	Dropped  int64 // dropped end events
 	Plays    int   // plays in the table, including refusals
 	Waiting  int   // callers in the queue, and requests in progress

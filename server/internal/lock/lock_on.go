@@ -28,7 +28,8 @@ func add(id uint64, n int) {
 	}
 }
 
-// goroutine returns the ID of the calling goroutine, which only its stack trace contains.
+// goroutine returns the ID of the calling goroutine. It reads the ID from the stack trace, because
+// nothing else contains it.
 func goroutine() uint64 {
 	var b [64]byte
 	text := b[:runtime.Stack(b[:], false)] // "goroutine 7 [running]: ..."

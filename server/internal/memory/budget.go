@@ -1,21 +1,21 @@
 // Package memory limits the memory of a process to a budget.
 //
-// A [Budget] measures the memory in use, which garbage collection cannot free. It is the sum of the
-// blocks that the Pool has handed out, which is known exactly at any time, and of the rest of the
-// heap as of the last collection, including stacks. Idle blocks and garbage do not count as in use.
+// A [Budget] measures the memory in use, which garbage collection cannot free. It has two parts.
+// The blocks that the Pool has handed out are known exactly at any time. The rest of the heap, with
+// the stacks, is known as of the last collection. Idle blocks and garbage do not count as in use.
 // They may fill the rest of the budget, because the command sets Go's memory limit to the budget.
 //
-// A [Step] frees memory when usage exceeds the step's threshold, a number of sixteenths of the
-// budget. The least harmful steps come first: memory that no client uses, then frames kept for late
-// viewers, then late viewers, and last the client that holds the most. A step frees only the excess
-// above its threshold. Between the thresholds of the last two steps, Admit begins to refuse new
-// clients. So a client that keeps up, and holds less than others, is never affected by a client
-// that does not. Publishers call Check as they receive data: the publisher that needs memory runs
-// the steps itself and waits for them.
+// A [Step] frees memory when usage exceeds the step's threshold. A threshold is a number of
+// sixteenths of the budget. The step frees only the excess above its threshold. The least harmful
+// steps come first: memory that no client uses, then frames kept for late viewers, then late
+// viewers, and last the client that holds the most. Between the thresholds of the last two steps,
+// Admit begins to refuse new clients. So a client that keeps up, and holds less than others, is
+// never affected by a client that does not. Publishers call Check as they receive data. The
+// publisher that needs memory runs the steps itself, and waits until they are done.
 //
 // The file watch.go measures how much of the heap is in use, and returns unused memory to the
-// system. The file loans.go tracks the responses that clients have not finished reading; one of the
-// steps ends the oldest of them.
+// system. The file loans.go tracks the responses that clients have not finished reading. One of the
+// steps ends the oldest of these responses.
 package memory
 
 import (
@@ -34,14 +34,14 @@ import (
 const (
 	// sixteenths is the unit of the thresholds.
 	sixteenths = 16
-	// trimAbove is the threshold, in sixteenths of the budget, for the sum of memory in use and
-	// idle blocks. Above it, idle blocks are freed.
+	// trimAbove is a threshold in sixteenths of the budget. If the memory in use and the idle
+	// blocks together exceed it, the idle blocks are freed.
 	trimAbove = 12
 	// admitBelow is the threshold of Admit, in sixteenths of the budget. It is higher than the
 	// thresholds of all steps but the last.
 	admitBelow = 13
-	// slowdown is the time by which each Check delays a publisher while memory cannot be freed as
-	// fast as data arrives.
+	// slowdown is how long each Check delays a publisher while memory cannot be freed as fast as
+	// data arrives.
 	slowdown = 10 * time.Millisecond
 )
 
@@ -51,8 +51,8 @@ type Step struct {
 	Above int
 	Heap  bool // whether Free frees heap memory, which lowers Used only after the next collection
 	// Free releases about excess bytes, or fewer if it cannot find that many. It returns the number
-	// of bytes. The release may complete after Free has returned; calls in the meantime count the
-	// same bytes again.
+	// of bytes. The memory may become free only after Free has returned. If Free is called again
+	// before that, it counts the same bytes again.
 	Free func(excess int64) int64
 }
 
@@ -74,7 +74,7 @@ type Budget struct {
 	refused atomic.Int64
 	taken   []atomic.Int64 // by step: number of times that it freed something
 
-	freeing chan struct{} // holds one element: the right to run the steps
+	freeing chan struct{} // holds an element while a goroutine runs the steps
 
 	// Owned by the goroutine that runs the steps.
 	lastCare   time.Time // when a step was last logged
@@ -164,12 +164,13 @@ func (b *Budget) Check() {
 	}
 }
 
-// free runs the steps. Only the goroutine that holds the right in freeing may call it.
+// free runs the steps. The caller has put the element into freeing, so no other goroutine runs it.
 func (b *Budget) free() {
 	if st := b.pool.Stats(); b.heap.Load()+st.InUse+st.Idle > b.mark(trimAbove) && st.Idle > 0 {
 		b.pool.Trim()
 	}
-	// A collection that was running when memory was freed may still have counted that memory.
+	// promised is kept until two collections have ended, because the first one may have been
+	// running when the memory was freed, and may still have counted that memory.
 	if b.cycles.Load() > b.promisedIn+1 {
 		b.promised.Store(0)
 	}

@@ -30,8 +30,9 @@ type Loan struct {
 var ErrFull = Short(
 	"answers that clients have not taken yet hold as much memory as they may").After(time.Second)
 
-// Add records a response that holds the given number of bytes. The function end must make the
-// response end soon, without waiting for the end. The response must call Done when it has ended.
+// Add records a response that holds the given number of bytes. The function end must cause the
+// response to end soon, but must not wait until it has ended. The response must call Done when it
+// has ended.
 func (l *Loans) Add(bytes int64, end func()) *Loan {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -47,9 +48,9 @@ func (l *Loans) add(bytes int64, end func()) *Loan {
 }
 
 // AddWithin is Add with a limit, in bytes, on the sum of all Loans; 0 means no limit. To make room
-// it ends Loans that have not been renewed for longer than after, oldest first. If that does not
-// make enough room, it returns ErrFull. Loans that have been ended but are not yet done do not
-// count towards the limit, and may hold as much again.
+// it ends Loans, oldest first, that have not been renewed for at least the duration after. If that
+// does not make enough room, it returns ErrFull. Loans that have been ended but are not yet done do
+// not count towards the limit. But all Loans together with them hold at most twice the limit.
 func (l *Loans) AddWithin(limit int64, after time.Duration, bytes int64, end func()) (*Loan,
 	error) {
 	l.mu.Lock()
@@ -104,9 +105,9 @@ func (l *Loans) makeRoom(limit int64, after time.Duration, bytes int64) []*Loan 
 	return ending
 }
 
-// expire selects Loans that have not been renewed for longer than after, oldest first, until they
-// hold excess bytes. If again is set, Loans that have already been ended count towards excess. The
-// caller holds l.mu, and passes the result to endAll after unlocking.
+// expire selects Loans that have not been renewed for at least the duration after, oldest first,
+// until they hold excess bytes. If again is set, Loans that have already been ended count towards
+// excess. The caller holds l.mu, and passes the result to endAll after unlocking.
 func (l *Loans) expire(excess int64, after time.Duration, again bool) (ending []*Loan,
 	freed int64) {
 	for e := l.list.Front(); e != nil && freed < excess; e = e.Next() {
@@ -134,8 +135,8 @@ func endAll(ending []*Loan) {
 	}
 }
 
-// Renew records that the client has received something, which makes the Loan the newest. It returns
-// false if the Loan has been ended.
+// Renew records that the client has received something. The Loan then counts as the newest. Renew
+// returns false if the Loan has been ended.
 func (loan *Loan) Renew() bool {
 	if loan == nil {
 		return true
@@ -176,7 +177,7 @@ func (loan *Loan) Done() {
 	}
 }
 
-// Ended reports whether end has been called.
+// Ended reports whether the Loan has been ended. Its end function may still be running.
 func (loan *Loan) Ended() bool {
 	loan.of.mu.Lock()
 	defer loan.of.mu.Unlock()
@@ -190,8 +191,8 @@ func (l *Loans) Bytes() int64 {
 	return l.bytes
 }
 
-// Free ends responses that have not been renewed for longer than after, oldest first. It implements
-// the Free of a [Step].
+// Free ends responses that have not been renewed for at least the duration after, oldest first. It
+// implements the Free of a [Step].
 func (l *Loans) Free(excess int64, after time.Duration) (freed int64) {
 	l.mu.Lock()
 	ending, freed := l.expire(excess, after, true)

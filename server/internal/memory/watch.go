@@ -12,14 +12,15 @@ import (
 const (
 	// watchEvery is the interval at which Run checks the budget.
 	watchEvery = 100 * time.Millisecond
-	// collectAfter limits the age of the heap measurement when more than half of the budget is in
-	// use. After that, Run forces a collection; the runtime might not collect for two minutes.
+	// collectAfter is the maximum age of the heap measurement when more than half of the budget is
+	// in use. Run forces a collection when the measurement is older, because the runtime might not
+	// collect for two minutes.
 	collectAfter = time.Second
-	// giveEvery is the smallest interval between returns of unused memory to the system. Two
-	// intervals are less than a minute.
+	// giveEvery is the smallest interval between returns of unused memory to the system. It may
+	// take two intervals until unused memory is returned, which is still less than a minute.
 	giveEvery = 20 * time.Second
-	// giveBytes is the smallest amount in bytes that is returned. Returning less is not worth the
-	// cost of obtaining it again.
+	// giveBytes is the smallest amount of unused memory that is returned, in bytes. Less is not
+	// worth the cost of obtaining it again.
 	giveBytes = 32 << 20
 )
 
@@ -34,7 +35,7 @@ func (b *Budget) Run(ctx context.Context) {
 	r := newRuntimeStats()
 	var collected, given time.Time
 	var cycle uint64
-	var allocated int64 // r.allocated when memory was last returned, or found not worth it
+	var allocated int64 // r.allocated when the last decision about returning memory was made
 	for {
 		select {
 		case <-ctx.Done():
@@ -56,8 +57,8 @@ func (b *Budget) Run(ctx context.Context) {
 			if at.Sub(given) < giveEvery {
 				continue
 			}
-			// A process that has allocated this much since the last check will need the memory
-			// again.
+			// If the process has allocated as much as is idle since the last check, it will need
+			// the memory again.
 			if grown := r.allocated - allocated; idle > giveBytes && grown < idle {
 				b.pool.Trim()
 				debug.FreeOSMemory()
@@ -93,8 +94,8 @@ func (b *Budget) afterGC() (stop func()) {
 	return func() { stopped.Store(true) }
 }
 
-// bound corrects the measurement of the heap: the memory in use cannot exceed the size of all
-// objects, including garbage.
+// bound lowers the measurement of the heap if it is too high. The memory in use cannot exceed the
+// size of all objects, including garbage.
 func (b *Budget) bound(r *runtimeStats) {
 	st := b.pool.Stats()
 	if most := max(0, r.objects-st.InUse-st.Idle) + r.overhead; b.heap.Load() > most {

@@ -8,9 +8,9 @@ import (
 	"github.com/millrace-io/millrace/server/internal/access"
 )
 
-// ServeStreams serves GET /api/streams. Publishers' addresses are for the operator only: they are
-// included only if other machines cannot reach the server, and never for a request through a proxy.
-// A request from another node gets only this node's own streams.
+// ServeStreams serves GET /api/streams. Publishers' addresses are for the operator only. They are
+// included only if other machines cannot reach the server, and the request comes from this machine.
+// A request from another node gets only this node's own streams, with the addresses.
 func (o *Observer) ServeStreams(w http.ResponseWriter, r *http.Request) {
 	if !o.Budget.Lend(w, r, o.Hub.Count()*streamBytes) {
 		return

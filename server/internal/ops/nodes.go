@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// reportFresh is the time for which the reports of other nodes are reused. Pages request them
-	// once a second.
+	// reportFresh is how long the reports of other nodes are reused. Pages request them once a
+	// second.
 	reportFresh = time.Second
-	// reportTimeout is the time that a node may take to answer. A slower node is reported as not
+	// reportTimeout is how long a node may take to answer. A slower node is reported as not
 	// answering, so that it does not delay the page.
 	reportTimeout = 2 * time.Second
 	// reportBytes limits the size of an answer in bytes. It is enough for some 5,000 streams.
@@ -49,8 +49,8 @@ type nodes struct {
 	failed map[string]failedReport
 }
 
-// failedPause is the time after a failure for which a node that has not proved itself gets no
-// request. Anyone who may use PUBLISH in Redis can invent nodes.
+// failedPause is how long a node that has not proved itself gets no request after a failure. The
+// pause is needed because anyone who may use PUBLISH in Redis can invent nodes.
 const failedPause = 5 * time.Second
 
 type failedReport struct {
@@ -59,7 +59,7 @@ type failedReport struct {
 }
 
 // get returns a report for each of the other nodes, sorted by address. The caller must not modify
-// the result. For a node that has not answered when ctx ends, the report has only an error.
+// the result. If a node has not answered when ctx ends, its report has only an error.
 func (n *nodes) get(ctx context.Context) []NodeReport {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -137,8 +137,8 @@ func (n *nodes) ask(ctx context.Context, report *NodeReport) error {
 	return nil
 }
 
-// read decodes the streams in a node's answer one at a time, up to reportStreams: an answer of a
-// few megabytes could list a million of them.
+// read decodes the streams in a node's answer one at a time, up to reportStreams, because an answer
+// of a few megabytes could list a million of them.
 func (r *NodeReport) read(answer io.Reader) error {
 	dec := json.NewDecoder(answer)
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {

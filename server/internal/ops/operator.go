@@ -60,11 +60,10 @@ func (o *Operator) Stream(w http.ResponseWriter, r *http.Request) {
 }
 
 const (
-	// refuseEnded is the default time for which the publishers of an ended stream are refused. It
-	// is long enough for the encoder's user to notice.
+	// refuseEnded is how long the publishers of an ended stream are refused by default. It is long
+	// enough for the encoder's user to notice.
 	refuseEnded = time.Minute
-	// maxRefuseEnded limits the time for which publishers may be refused, so that every refusal
-	// expires.
+	// maxRefuseEnded limits how long publishers may be refused, so that every refusal expires.
 	maxRefuseEnded = 30 * 24 * time.Hour
 )
 
@@ -82,8 +81,8 @@ func (o *Operator) EndStream(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	// The name may be a typo. A name may be refused in advance, but only if the request states the
-	// time.
+	// If there is no such stream, the name may be a typo. But a request that states the time may
+	// refuse a name in advance.
 	if _, here := o.streams.Stream(name); !here && text == "" {
 		o.refusals.Refuse(access.Reader, w, r,
 			refuse.New(http.StatusNotFound, "no stream %.200q", name))
@@ -102,7 +101,7 @@ func (o *Operator) EndStream(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, struct {
 		Stream  string  `json:"stream"`
 		Ended   bool    `json:"ended"`           // whether the stream existed
-		Refused float64 `json:"refused_seconds"` // time for which its publishers are refused
+		Refused float64 `json:"refused_seconds"` // how long its publishers are refused
 	}{name, ended, lasts.Seconds()})
 }
 

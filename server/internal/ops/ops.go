@@ -17,8 +17,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/store"
 )
 
-// An Observer reports the state of a server. It only reads the parts of the server to which its
-// fields refer.
+// An Observer reports the state of a server. It reads the parts of the server to which its fields
+// refer, and changes nothing.
 type Observer struct {
 	Version string
 	Self    string // this server's address for other cluster nodes; "" without a cluster

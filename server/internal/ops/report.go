@@ -21,8 +21,8 @@ type Report struct {
 type ServerReport struct {
 	MemoryOwners map[string]int64 `json:"memory_by_owner"` // the metric memory_owner_bytes
 
-	// Operator is set if the client is an operator: it connects from this machine or uses the admin
-	// listener.
+	// Operator is set if the client is an operator, because it connects from this machine or uses
+	// the admin listener.
 	Operator bool `json:"operator"`
 
 	Version string `json:"version"`

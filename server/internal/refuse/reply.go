@@ -9,19 +9,19 @@ import (
 )
 
 const (
-	// bodyWait is the time for which the body of a refused request is still received. In that time
-	// the response can reach a client on the other side of the world, and the client can stop
-	// sending.
+	// bodyWait is how long the body of a refused request is still received. In that time the
+	// response can reach a client on the other side of the world, and the client can stop sending.
 	bodyWait = 2 * time.Second
 
-	// bodyBytes is the maximum number of bytes received in that time: a quarter of what a
+	// bodyBytes is the maximum number of bytes received in that time. It is a quarter of what a
 	// connection of one gigabit per second transfers.
 	bodyBytes = 64 << 20
 )
 
 // WriteAndClose answers a request whose body may still be arriving, and closes the connection.
 // After the response it receives some of the body. If it closed the connection while bytes arrive,
-// the kernel would reset the connection, and the client might lose the response.
+// the kernel would reset the connection, and the client might lose the response. Over HTTP/2 it
+// only sends the response.
 func WriteAndClose(w http.ResponseWriter, r *http.Request, status int, reason string) {
 	if r.ProtoMajor != 1 {
 		Write(w, status, reason)

@@ -52,9 +52,9 @@ func (s *Server) adminRoutes(observer *ops.Observer, main net.Addr) http.Handler
 	return openHealth(mux, s.operator.Protect(cleanPaths(mux)))
 }
 
-// mainPage redirects a browser to the page of the main listener at the address main. If main is
-// unspecified, as 0.0.0.0, the redirect uses the host of the request, under which the browser has
-// found this machine.
+// mainPage redirects a browser to the page of the main listener at the address main. If main is an
+// unspecified address such as 0.0.0.0, the redirect uses the host of the request, because the
+// browser has reached this machine under that host.
 func (s *adminService) mainPage(main net.Addr) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		tcp, ok := main.(*net.TCPAddr)
@@ -75,7 +75,7 @@ func (s *adminService) mainPage(main net.Addr) http.HandlerFunc {
 	}
 }
 
-// beginDrain serves POST /api/drain: it starts the shutdown of the server.
+// beginDrain serves POST /api/drain, which starts the shutdown of the server.
 func (s *adminService) beginDrain(w http.ResponseWriter, r *http.Request) {
 	s.log.Info("the operator ends the server", "client", r.RemoteAddr)
 	w.WriteHeader(http.StatusAccepted)

@@ -12,8 +12,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// certificateLook is the minimum time between two looks at the certificate's files. It may be long,
-// because certificates are renewed days before they expire.
+// certificateLook is the minimum time between two checks whether the certificate's files have
+// changed. It may be long, because certificates are renewed days before they expire.
 const certificateLook = time.Minute
 
 // A certificate is the server's TLS certificate. It reads its files again when they have changed,
@@ -87,8 +87,9 @@ func (c *certificate) reload() {
 	}
 }
 
-// look reads the files if they have changed. It returns a function that logs the result, or that
-// the certificate is not valid now; or nil if there is nothing to log. c.mu is held.
+// look reads the files if they have changed. It returns a function that logs the result and, if the
+// certificate is not valid now, also that. If there is nothing to log, look returns nil. c.mu is
+// held.
 func (c *certificate) look(now time.Time) (report func()) {
 	files, err := c.changed()
 	if err == nil && files == c.files {
@@ -116,8 +117,8 @@ func (c *certificate) look(now time.Time) (report func()) {
 }
 
 // outOfDate returns a function that logs that the certificate is not valid now. It returns nil if
-// the certificate is valid, or if outOfDate has returned a function for it before. c.mu is held,
-// unless no other goroutine has c.
+// the certificate is valid, or if outOfDate has returned a function for it before. c.mu is held, or
+// no other goroutine has c yet.
 func (c *certificate) outOfDate(now time.Time) (report func()) {
 	leaf := c.shown.Leaf
 	if c.warned || !now.Before(leaf.NotBefore) && !now.After(leaf.NotAfter) {

@@ -76,9 +76,9 @@ func openSegments(cfg *Config) (*cluster.Segments, error) {
 		cfg.ClusterLease, cfg.SegmentsKeep, cfg.Log)
 }
 
-// nodeTLS returns the TLS configuration with which this node verifies others. It trusts the
+// nodeTLS returns the TLS configuration with which this node verifies other nodes. It trusts the
 // system's authorities and those of --cluster-ca. Without that flag nodeTLS returns nil, which
-// means only the system's.
+// means that only the system's authorities are trusted.
 func (c *Config) nodeTLS() (*tls.Config, error) {
 	if c.ClusterCA == "" {
 		return nil, nil
@@ -177,9 +177,9 @@ func (c *Config) self() string {
 	return strings.TrimRight(c.Advertise, "/")
 }
 
-// admit passes requests of other nodes to next, with the node's address in their context, and all
-// other requests to others. A node proves that it knows the cluster's token, and needs no other
-// token. A request with a wrong proof is refused.
+// admit passes a request of another node to next, with the address of that node in the context. It
+// passes all other requests to others. A node proves that it knows the cluster's token, and needs
+// no other token. A request with a wrong proof is refused.
 //
 // n is nil if the server is not a node of a cluster.
 func (n *clusterNode) admit(refusals *access.Refusals, next, others http.Handler) http.Handler {

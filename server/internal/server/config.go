@@ -36,7 +36,7 @@ type Config struct {
 	// /metrics and /api/streams. Empty means none.
 	Admin string
 
-	RTMPOptional bool // whether the server starts without RTMP if it cannot listen at RTMP
+	RTMPOptional bool // whether the server starts without RTMP if it cannot open the RTMP listener
 
 	TLSCert, TLSKey string // PEM files with the certificate and its key; empty: no TLS
 
@@ -62,12 +62,12 @@ type Config struct {
 	Version string // shown in the API and in the metrics
 
 	// TrustedProxies is a comma-separated list of the addresses and networks of proxies. Their
-	// connections may begin with a PROXY header, and the client's address is taken from it or from
-	// X-Forwarded-For. Empty means that no proxy is trusted.
+	// connections may begin with a PROXY header. The server takes the client's address from the
+	// PROXY header or from X-Forwarded-For. Empty means that no proxy is trusted.
 	TrustedProxies string
 
 	// MaxConnections limits the concurrent connections of the main listener, not counting HTTP/1
-	// viewers. At the limit, an idle connection is closed for a new one.
+	// viewers. At the limit, the server closes an idle connection to accept a new one.
 	MaxConnections        int
 	MaxAddressConnections int   // concurrent connections of one address; 0: no limit
 	MaxAddressViewers     int   // new viewers per second of one address; 0: no limit
@@ -86,13 +86,13 @@ type Config struct {
 	// FilesPrecompressed says that name.br, name.zst or name.gz is sent in place of name to clients
 	// that accept it.
 	FilesPrecompressed bool
-	// FilesDropBehind is the minimum length in bytes of the responses that leave the page cache as
-	// it was. 0 means that no response does.
+	// FilesDropBehind is a length in bytes. Responses of at least this length leave the page cache
+	// as it was. 0 means that no response does.
 	FilesDropBehind int64
 	MaxDownloads    int // concurrent downloads of files, and also of blobs; others get 503
 
 	Blobs         string // directory of the blobs at /blobs/
-	Redis         string // or the address of a Redis for them, as package redisurl reads it
+	Redis         string // or the address of a Redis for the blobs, in the form of package redisurl
 	RedisPassword string // used if the address in Redis has no password
 	RedisPrefix   string // prefix of the blobs' keys in Redis
 	MaxBlobBytes  int64  // maximum length of a blob; a longer one gets status 413
@@ -100,7 +100,7 @@ type Config struct {
 
 	Record        string        // directory for recordings of streams; empty: no recordings
 	RecordStreams string        // path.Match pattern of the streams; * and ? also match a slash
-	RecordBytes   int64         // total size, above which the oldest are deleted; 0: no limit
+	RecordBytes   int64         // maximum total size; above it, the oldest are deleted; 0: no limit
 	RecordQueue   int64         // bytes of a stream that may wait to be written to disk
 	RecordEvery   time.Duration // a new file starts at every multiple of this time, in UTC
 
@@ -110,14 +110,14 @@ type Config struct {
 	ClusterPassword string // used if the URL in Cluster has no password
 	Advertise       string // URL at which the other nodes reach the main listener
 	ClusterToken    string // the secret; nodes prove to each other that they know it
-	// ClusterCA is a PEM file with authorities that nodes trust for each other, in addition to the
-	// system's. Empty means none.
+	// ClusterCA is a PEM file with certificate authorities. For connections between nodes, they are
+	// trusted in addition to the system's authorities. Empty means none.
 	ClusterCA     string
 	ClusterLease  time.Duration // a node that is silent for this time loses its streams
 	ClusterPrefix string        // prefix of the cluster's keys in Redis
 	ClusterCache  int64         // memory for cached HLS of other nodes, in bytes
 	Segments      string        // "redis": segments outlive their node in Redis; empty: they do not
-	SegmentsKeep  time.Duration // time for which they are stored
+	SegmentsKeep  time.Duration // how long segments are stored in Redis
 
 	// MemoryBytes limits the memory of all streams, clients and transfers together. 0 means that
 	// only the other limits apply.
@@ -125,39 +125,40 @@ type Config struct {
 
 	HeaderTimeout time.Duration // limit for receiving the head of a request
 	IdleTimeout   time.Duration // limit for waiting for the next request on a kept-alive connection
-	// DrainTimeout limits the shutdown: the time after SIGTERM in which viewers receive queued
-	// frames and downloads may end.
+	// DrainTimeout limits the duration of the shutdown. In this time after SIGTERM, viewers receive
+	// queued frames and downloads may end.
 	DrainTimeout time.Duration
 }
 
 // Defaults returns the configuration of a server that was started without options.
 func Defaults() Config {
 	return Config{
-		// All sites may play streams: streams are made for players on other sites, and a page of
-		// another site cannot read what needs a token.
+		// All sites may play streams, because streams are made for players on other sites. A page
+		// of another site cannot read what needs a token.
 		CORS: "*",
-		// Only this machine reaches the server: trying the command must not open the machine to
-		// strangers.
+		// Only this machine can reach the server, because trying the command must not open the
+		// machine to strangers.
 		Listen: "127.0.0.1:8080",
 		RTMP:   "127.0.0.1:1935",
 		// The usual port of RTMP may be taken by another program. A user who did not ask for RTMP
 		// should not notice.
 		RTMPOptional: true,
 
-		// Twice as many as the HTTP/2 viewers and the downloads that the other limits allow. The
-		// other half is for HLS players, whose connections wait for requests. Each connection takes
-		// about 10 KiB.
+		// Half of them suffice for the HTTP/2 viewers and the downloads that the other limits
+		// allow. The other half is for HLS players, whose connections wait for requests. Each
+		// connection takes about 10 KiB.
 		MaxConnections: 16384,
-		// An address has no limits. Thousands of viewers in a mobile network, in a school or behind
-		// a proxy share one address. The server cannot tell them from one client with many
-		// connections, but the operator can.
+		// There are no limits for an address, because thousands of viewers in a mobile network, in
+		// a school or behind a proxy share one address. The server cannot tell them from one client
+		// with many connections, but the operator can.
 
-		// Directories are not listed: a user who puts a file there for a friend does not expect
-		// strangers to see its name. Precompressed files are not sent: name.gz may be a different
-		// file. No response is dropped from the page cache: the kernel first evicts files that were
-		// read only once, and a file that many clients load in turn should stay. As many downloads
-		// as viewers are allowed. A download holds a goroutine, two buffers of 4 KiB in net/http,
-		// and the kernel's send buffer of up to 4 MiB if the client is slow.
+		// Directories are not listed, because a user who puts a file there for a friend does not
+		// expect strangers to see its name. Precompressed files are not sent, because name.gz may
+		// be a different file. No response is dropped from the page cache, because the kernel first
+		// evicts files that were read only once, and a file that many clients load in turn should
+		// stay. As many downloads as viewers are allowed. A download holds a goroutine and two
+		// buffers of 4 KiB in net/http. If the client is slow, it also holds the kernel's send
+		// buffer of up to 4 MiB.
 		MaxDownloads: 4096,
 
 		// The prefix keeps /blobs/ from reaching the keys of other programs.
@@ -165,8 +166,8 @@ func Defaults() Config {
 		// The limit of Redis, so that every blob also fits there. A directory may have a larger
 		// limit.
 		MaxBlobBytes: blob.MaxRedisValue,
-		// An upload holds 64 KiB with a directory, or up to 1 MiB with Redis, and a file
-		// descriptor. Fewer uploads than this keep a disk busy.
+		// An upload holds a file descriptor, and 64 KiB of memory with a directory or up to 1 MiB
+		// with Redis. A smaller number of uploads already keeps a disk busy.
 		MaxUploads: 64,
 
 		// A client waits for the hook's answer. A hook that queries a database answers within
@@ -176,17 +177,18 @@ func Defaults() Config {
 		RecordStreams: "*",
 		// Eight seconds at 16 Mbit/s, about as long as a disk may be busy with other work.
 		RecordQueue: record.DefaultQueueBytes,
-		// The name of a file says when it begins, and people look for an hour.
+		// The name of a file says when it begins, and people look for a certain hour.
 		RecordEvery: record.DefaultEvery,
 
-		// The time of three renewals: one may be lost, and one late. Viewers of a node that died
-		// wait this long.
+		// The time of three renewals, so that one renewal may be lost and another one late. If a
+		// node dies, its viewers wait this long.
 		ClusterLease:  5 * time.Second,
 		ClusterPrefix: "millrace:",
 		// The windows of ten streams at 5 Mbit/s. Players request only the newest segments of a
 		// window.
 		ClusterCache: 128 << 20,
-		// Long enough for a player that is behind, and for an encoder to return.
+		// Long enough for a player that is behind to get the segments, and for an encoder to
+		// return.
 		SegmentsKeep: time.Minute,
 
 		// The head of a request fits into one packet. Ten seconds suffice on the worst mobile
@@ -199,9 +201,9 @@ func Defaults() Config {
 		DrainTimeout: 8 * time.Second,
 
 		Config: live.Config{
-			// 128 streams that keep 16 MiB each take 2 GiB, which a small server has. They take at
-			// most twice as much, if each stream is also watched as MP4 and the MP4 shares no
-			// memory with it.
+			// 128 streams that keep 16 MiB each take 2 GiB, which a small server has. If each
+			// stream is also watched as MP4, and the MP4 shares no memory with the stream, they
+			// take twice as much at most.
 			MaxStreams: 128,
 			// A viewer costs about 4 KiB in this process. A slow viewer also holds up to Unsent
 			// bytes in the kernel: 512 MiB if all 4096 are slow.
@@ -225,16 +227,17 @@ func Defaults() Config {
 
 			// Room for a GOP of ten seconds (x264's default at 25 frames per second) at 12 Mbit/s.
 			KeepBytes: 16 << 20,
-			// Enough for all real streams: a still image with audio, with one video frame per
-			// second and a keyframe every 250 frames, has GOPs of 12,000 frames and 4 MB.
+			// Enough for all real streams. The longest GOPs are those of a still image with audio.
+			// With one video frame per second and a keyframe every 250 frames, they have 12,000
+			// frames and 4 MB.
 			KeepFrames: 16384,
 			// A keyframe of 4K video has one to two MB. The FLV format allows 16 MiB.
 			MaxTagBytes: 4 << 20,
 
 			HLS: hlslive.Config{
-				// Six frames at 30 per second. A player is three parts behind. Shorter parts would
-				// reduce its latency of a second only little, and cost one request per part and
-				// viewer.
+				// Six frames at 30 per second. A player is three parts behind, and has a latency of
+				// a second. Shorter parts would reduce that only a little, and cost one request per
+				// part and viewer.
 				Part: 200 * time.Millisecond,
 				// The usual setting of encoders: one keyframe every two seconds.
 				Segment: 2 * time.Second,
@@ -251,8 +254,8 @@ func Defaults() Config {
 			// A player buffers one to three seconds. A viewer that is five seconds behind is no
 			// longer live.
 			LagTime: 5 * time.Second,
-			// The five seconds of LagTime at 12 Mbit/s. The other half of the kept bytes is a
-			// margin.
+			// The five seconds of LagTime at 12 Mbit/s. This is half of KeepBytes; the other half
+			// is a margin.
 			LagBytes:  8 << 20,
 			LagPolicy: live.Skip,
 			// Without a limit the kernel accepts about 4 MB before a stall is noticed. 128 KiB are
@@ -263,8 +266,8 @@ func Defaults() Config {
 }
 
 const (
-	// maxLatency is the maximum of --latency. The end of a publisher and the shutdown of the server
-	// wait for the latency.
+	// maxLatency is the maximum of --latency. It is short because the end of a publisher and the
+	// shutdown of the server wait for the latency.
 	maxLatency = time.Second
 
 	// maxHookTimeout is the maximum of --hook-timeout. Encoders and players give up if an answer
@@ -275,13 +278,13 @@ const (
 	// more in requests than they save in latency.
 	minHLSPart = 50 * time.Millisecond
 	// maxHLSSegment and maxHLSSegments limit the length and the number of segments, so that
-	// playlists have sizes that players expect. A segment may be twice as long as its minimum, and
-	// a player reads the playlist once per part.
+	// playlists have sizes that players expect. The size matters because a player reads the
+	// playlist once per part. A segment may be twice as long as its minimum.
 	maxHLSSegment  = 8 * time.Second
 	maxHLSSegments = 1000
 
-	// maxLease is the maximum of --cluster-lease. For the lease, the viewers of a node that died
-	// wait for their stream.
+	// maxLease is the maximum of --cluster-lease. If a node dies, its viewers wait for their stream
+	// as long as the lease lasts.
 	maxLease = time.Minute
 	// maxSegmentsKeep is the maximum of --segments-keep. It limits a stream's memory in Redis.
 	maxSegmentsKeep = time.Hour

@@ -17,7 +17,7 @@ import (
 )
 
 // connections holds the connections of the main listener that net/http serves. HTTP/1 viewers are
-// not among them. At the limit, an idle connection is closed for a new one.
+// not among them. At the limit, it closes an idle connection to make room for a new one.
 type connections struct {
 	clients *clients
 	tls     bool
@@ -30,12 +30,13 @@ type connections struct {
 }
 
 const (
-	// evictAmong is the number of connections among which the one to close is chosen. The iteration
-	// of a map begins at a random entry, so the longest idle of them has usually been idle for
-	// long. With a flood of new connections, each of them looks only at this number of others.
+	// evictAmong is how many connections are compared to choose the one to close. The iteration of
+	// a map begins at a random entry, so the longest idle of the compared connections has usually
+	// been idle for long. The number is limited because, in a flood of new connections, each of
+	// them causes such a search.
 	evictAmong = 256
-	// shedAfter is the time for which a connection must have waited for a request before it may be
-	// closed because memory is short.
+	// shedAfter is how long a connection must have waited for a request before it may be closed
+	// because memory is short.
 	shedAfter = time.Second
 	// plainBytes and tlsBytes are the memory of an idle connection in bytes, without and with TLS:
 	// its goroutine and its buffers.
@@ -67,8 +68,8 @@ func (c *connections) note(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// add adds p. At the limit it closes an idle connection in exchange, or p itself if no other one is
-// idle.
+// add adds p. At the limit it closes an idle connection to make room. If no connection is idle, it
+// closes p.
 func (c *connections) add(p *proxy.Conn) {
 	c.mu.Lock()
 	var closing *proxy.Conn
@@ -179,7 +180,7 @@ func (c *connections) free(excess int64) (freed int64) {
 	return int64(len(list)) * each
 }
 
-// setLimit sets the limit. If it is lowered, the connections above it stay open.
+// setLimit sets the limit. If the limit is lowered, connections that are open stay open.
 func (c *connections) setLimit(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// demoPause is the time after which a node checks again whether another node publishes the demo.
+// demoPause is the interval at which a node checks whether another node publishes the demo.
 const demoPause = time.Second
 
 // A demoService publishes the built-in sample as a stream.
@@ -29,8 +29,8 @@ type demoService struct {
 }
 
 // run publishes the sample in a loop, until ctx ends or another publisher takes over. A node of a
-// cluster starts to publish whenever no node has the stream. So nodes take the stream neither from
-// each other nor from another publisher.
+// cluster checks again and again, and starts to publish if no node has the stream. So it never
+// takes the stream from another node or from another publisher.
 func (s *demoService) run(ctx context.Context) {
 	if s.node == nil {
 		if err := s.publish(); err != nil {
@@ -121,9 +121,9 @@ func (d *demoPlayer) release() {
 // isConfig reports whether viewers need t before they can start.
 func (t *demoTag) isConfig() bool { return t.Metadata || t.SequenceHeader }
 
-// play publishes the sample repeatedly, until ctx ends. The time at which a tag is due counts from
-// the start, so that delays do not add up. It is also the timestamp of the tag. Apart from the
-// timestamp, frames share the sample's memory.
+// play publishes the sample repeatedly, until ctx ends. The time at which a tag is due is measured
+// from the start of play, so that delays do not add up. That time is also the timestamp of the tag.
+// Apart from the timestamp, frames share the sample's memory.
 func (d *demoPlayer) play(ctx context.Context) error {
 	begin := time.Now()
 	timer := time.NewTimer(0)
@@ -152,7 +152,7 @@ func (d *demoPlayer) play(ctx context.Context) error {
 	}
 }
 
-// due returns the time at which tag is sent in round, from the start of play.
+// due returns the time, measured from the start of play, at which tag is sent in the given round.
 func (d *demoPlayer) due(tag *demoTag, round int) time.Duration {
 	return time.Duration(round)*demo.Length + time.Duration(tag.Timestamp)*time.Millisecond
 }

@@ -13,13 +13,13 @@
 //
 // A [Server] creates the services and connects them: web.Service, store.Files, store.Blobs,
 // adminService, ops.Observer, ops.Operator, rtmp.Service and demoService. None of them knows the
-// Server. Each gets what it needs of the gate (permissions), the clients (addresses), the budget
-// (memory of requests and transfers) and the refusals.
+// Server. Each gets only those of the following parts that it needs: the gate (permissions), the
+// clients (addresses), the budget (memory of requests and transfers) and the refusals.
 //
 // An access.Gate knows the tokens and calls the hook. A client's address is that of its connection,
 // or the one that a trusted proxy reports (proxies.go). access.Refusals counts and logs all
 // refusals.
 //
-// A request of another node of a cluster proves instead that the node knows the cluster's token.
-// Such a request bypasses withAddressLimits and Protect (cluster.go).
+// Another node of a cluster needs no token of the gate. Its requests prove that it knows the
+// cluster's token. Such a request bypasses withAddressLimits and Protect (cluster.go).
 package server

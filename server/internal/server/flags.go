@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live"
 )
 
-// A Flag describes how an operator sets a field of a [Config]. --help, the configuration file, the
-// checks of the value and the page of the manual are made from it.
+// A Flag describes how an operator sets a field of a [Config]. It is the source of --help, the
+// configuration file, the checks of the value and the page of the manual.
 type Flag struct {
 	Name string
 	// Value is a pointer to the field. It is a *string, *bool, *int or *time.Duration, or it
@@ -24,11 +24,11 @@ type Flag struct {
 	OrZero   bool  // whether 0 is also valid
 
 	Needs []string // the flag has no effect if none of these is set; may be nil
-	// Secret says that the value is never printed. Set by its environment variable, the value does
-	// not show in the list of processes.
+	// Secret says that the value is never printed. If the value is set by its environment variable,
+	// it does not show in the list of processes either.
 	Secret bool
-	// NoCommand says that the option has an environment variable and a line in the file, but no
-	// flag. On the command line, the URL of another flag contains the value.
+	// NoCommand says that the option has an environment variable and a line in the configuration
+	// file, but no flag. On the command line, the value is part of the URL in another flag.
 	NoCommand bool
 }
 

@@ -16,7 +16,7 @@ import (
 const maxHeaderBytes = 16 << 10
 
 // Without these limits, a client without any token could make net/http hold much memory for each
-// connection: with a frame of 1 MiB, or with a body that no handler reads.
+// connection. It could send a frame of 1 MiB, or a body that no handler reads.
 const (
 	// http2Frame is the maximum size of a frame that a client may send, in bytes. It is the
 	// smallest maximum that HTTP/2 allows, and suffices for any body.
@@ -26,12 +26,12 @@ const (
 	// handler reads them. It lets a publisher with a round trip of 100 ms send up to 20 Mbit/s.
 	http2Body = 256 << 10
 
-	// http2Streams is the maximum number of concurrent requests of a connection. Each holds memory,
-	// so this is the minimum that HTTP/2 recommends. Browsers open fewer.
+	// http2Streams is the maximum number of concurrent requests of a connection. Each request holds
+	// memory, so this is the smallest maximum that HTTP/2 recommends. Browsers open fewer.
 	http2Streams = 100
 )
 
-// httpServer returns an HTTP server with the handler h. The memory of its requests is counted in
+// httpServer returns an HTTP server with the handler h. requests counts the memory of the server's
 // requests.
 func (s *Server) httpServer(h http.Handler, requests *memory.Loans) *http.Server {
 	protocols := new(http.Protocols)
@@ -42,9 +42,9 @@ func (s *Server) httpServer(h http.Handler, requests *memory.Loans) *http.Server
 		Protocols:         protocols,
 		ReadHeaderTimeout: s.cfg.HeaderTimeout,
 		IdleTimeout:       s.cfg.IdleTimeout,
-		// WriteTimeout limits the whole of a short response, and what net/http sends after a
-		// handler has returned. Streams and files limit the time without progress instead, and
-		// profiles take longer.
+		// WriteTimeout limits the time for a whole short response, and for the data that net/http
+		// sends after a handler has returned. Streams and files limit the time without progress
+		// instead. Profiles may take longer than WriteTimeout.
 		WriteTimeout:   s.cfg.StallTimeout,
 		MaxHeaderBytes: maxHeaderBytes,
 		ErrorLog:       log.New(errorLog{s.log}, "", 0),
@@ -54,13 +54,13 @@ func (s *Server) httpServer(h http.Handler, requests *memory.Loans) *http.Server
 			MaxReceiveBufferPerConnection: http2Body,
 			MaxReceiveBufferPerStream:     http2Body,
 			MaxConcurrentStreams:          http2Streams,
-			// An HTTP/2 connection whose client accepts no data blocks all of its viewers and
-			// downloads. It is closed a little later than they are, so that the log contains the
-			// reason of each.
+			// If the client of an HTTP/2 connection accepts no data, all viewers and downloads of
+			// the connection are blocked. The connection is closed a little later than they are, so
+			// that the log contains the reason of each.
 			WriteByteTimeout: s.cfg.StallTimeout + time.Second/2,
 		},
-		// ReadTimeout is not set, because the body of a published stream has no end. Its handler
-		// limits the time without data.
+		// ReadTimeout is not set, because the body of a published stream has no end. The handler of
+		// such a body limits the time without data.
 	}
 }
 

@@ -147,7 +147,7 @@ func listenError(flag, address string, err error) error {
 }
 
 // rtmpPort returns the port of an RTMP listener, for display on the page. It returns the zero Port
-// if ln is nil or no TCP listener.
+// if ln is nil or not a TCP listener.
 func rtmpPort(ln net.Listener) ops.Port {
 	if ln != nil {
 		if a, ok := ln.Addr().(*net.TCPAddr); ok {

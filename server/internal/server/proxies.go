@@ -63,7 +63,7 @@ func (s *clients) behindProxies(ln net.Listener, main bool) net.Listener {
 }
 
 // withClientAddr sets the RemoteAddr of requests through a trusted proxy to the address of the
-// client. It removes headers from other requests that only a trusted proxy may set.
+// client. From all other requests, it removes the headers that only a trusted proxy may set.
 func (s *clients) withClientAddr(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c := requestConn(r); c == nil || !c.Trusted() {
@@ -113,8 +113,8 @@ func (s *clients) withAddressLimits(next http.Handler) http.Handler {
 	})
 }
 
-// proxied returns the account of the client of a trusted proxy. The caller must release it. The
-// account is nil if the request has no such client.
+// proxied returns the account of the client for which a trusted proxy sends the request. The caller
+// must release it. If there is no such client, the account is nil.
 func (s *clients) proxied(r *http.Request) (*address.Account, error) {
 	client, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil || s.trusted.Load().Has(client.Addr()) { // the request is the proxy's own

@@ -39,7 +39,7 @@ func (s *Server) routes(observer *ops.Observer) http.Handler {
 }
 
 // besideNames serves requests for streams and blobs, and passes all others to next. A ServeMux
-// cannot serve them, because it would redirect a name such as a//b.
+// cannot serve streams and blobs, because it would redirect a name such as a//b.
 func (s *Server) besideNames(live *web.Service, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if key, ok := strings.CutPrefix(r.URL.Path, store.BlobsPath); ok {

@@ -18,8 +18,8 @@ import (
 )
 
 // Run opens the listeners of the configuration and serves until ctx ends, see Serve. given contains
-// listeners by the names main, admin, rtmp and rtmps, which Run uses instead of opening its own.
-// Run takes ownership of them.
+// listeners by their names: main, admin, rtmp and rtmps. Run uses these listeners instead of
+// opening its own, and takes ownership of them.
 func (s *Server) Run(ctx context.Context, given map[string]net.Listener) error {
 	l, err := openListeners(&s.cfg, given)
 	if err != nil {
@@ -33,14 +33,13 @@ func (s *Server) Run(ctx context.Context, given map[string]net.Listener) error {
 // listeners.
 var ErrReplaced = errors.New("another process has taken the listeners over")
 
-// acceptedPause is the time for which, after another process has taken over the listeners, this
-// process still serves requests of connections that it has already accepted. In this time clients
-// send their first request.
+// acceptedPause is how long this process still serves requests of connections that it has accepted
+// before another process took over the listeners. In this time clients send their first request.
 const acceptedPause = time.Second
 
 // Serve takes ownership of the listeners and serves until ctx ends. Then it stops accepting
-// connections, ends the publishers, lets viewers receive their queued frames, and returns nil, all
-// within the drain timeout. It returns an error if a listener fails.
+// connections, ends the publishers, and lets viewers receive their queued frames. It returns nil
+// within the drain timeout. If a listener fails, it returns an error.
 func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	ctx, s.stopServing = context.WithCancel(ctx)
 	defer s.stopServing()

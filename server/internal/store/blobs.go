@@ -27,8 +27,8 @@ const (
 
 	blobMethods = "GET, HEAD, PUT, DELETE"
 
-	// pingTimeout is the time for which the start of the server waits for Redis. If Redis does not
-	// answer in that time, the server starts anyway, because streams and files do not need Redis.
+	// pingTimeout is how long the start of the server waits for Redis. If Redis does not answer in
+	// that time, the server starts anyway, because streams and files do not need Redis.
 	pingTimeout = 2 * time.Second
 )
 
@@ -170,7 +170,7 @@ func (b *Blobs) write(w *statusWriter, r *http.Request, key string) {
 }
 
 // change answers PUT and DELETE requests of clients that may write. If it returns an error, the
-// caller sends the response, after change has released its place among the uploads.
+// caller must send the response. By then, change has released its place among the uploads.
 func (b *Blobs) change(w http.ResponseWriter, r *http.Request, key string) error {
 	if err := b.downloads.admit(b.uploads); err != nil {
 		return err
@@ -234,8 +234,8 @@ func (b *Blobs) put(w http.ResponseWriter, r *http.Request, key string) error {
 	return nil
 }
 
-// An upload is the body of a PUT request. A Read fails if no byte arrives for the time idle. The
-// total duration of the upload is not limited.
+// An upload is the body of a PUT request. A Read fails if no byte arrives for the duration idle.
+// The total duration of the upload is not limited.
 type upload struct {
 	io.Reader
 	control  *http.ResponseController

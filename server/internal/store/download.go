@@ -20,18 +20,18 @@ import (
 
 const (
 	// writeStep and readFromStep are the number of bytes that a client must accept within the stall
-	// timeout, in addition to the kernel's buffers. writeStep is for Write, and readFromStep for
-	// sendfile and splice, where each step costs a system call.
+	// timeout, in addition to the kernel's buffers. writeStep is for Write. readFromStep is for
+	// sendfile and splice, and is larger because each step costs a system call.
 	writeStep    = 16 << 10
 	readFromStep = 256 << 10
 
 	copyStep = 32 << 10 // bytes read at a time when Write must send them
 
-	// downloadsShare is the divisor of the memory budget that gives the share of downloads: they
-	// may hold a quarter of the budget.
+	// downloadsShare determines how much memory downloads may hold: the memory budget divided by
+	// downloadsShare.
 	downloadsShare = 4
-	// downloadAfter is the time that one step of a download may take. A download whose step takes
-	// longer may be ended to make room for a new one.
+	// downloadAfter is how long one step of a download may take. If a step takes longer, the
+	// download may be ended to make room for a new one.
 	downloadAfter = 10 * time.Second
 )
 
@@ -67,12 +67,12 @@ func newDownloads(things string, cfg DownloadConfig, budget *answer.Budget) *dow
 
 func (d *downloads) setLimit(n int) { d.SetLimit(n, tooMany(d.things, "sent", n, "downloads")) }
 
-// acquire admits a download, which must call Release at its end, or returns the reason for refusing
-// it.
+// acquire admits a download, or returns the reason for refusing it. An admitted download must call
+// Release at its end.
 func (d *downloads) acquire() error { return d.admit(d.Limiter) }
 
-// admit admits a transfer, which must call l.Release at its end, or returns the reason for refusing
-// it.
+// admit admits a transfer, or returns the reason for refusing it. An admitted transfer must call
+// l.Release at its end.
 func (d *downloads) admit(l *limit.Limiter) error {
 	if err := d.budget.Memory.Admit(); err != nil {
 		return err
@@ -90,7 +90,7 @@ type progressResponse struct {
 	loan    *memory.Loan     // memory that the download holds
 	limit   time.Duration
 	due     time.Time // the write deadline; zero before the first step
-	stalled bool      // a step did not end in time
+	stalled bool      // whether a step did not end in time
 }
 
 // Unwrap returns the wrapped response, for http.ResponseController.
@@ -128,8 +128,8 @@ func (p *progressResponse) Write(b []byte) (n int, err error) {
 	}
 }
 
-// ReadFrom copies src to the response in steps. Each step reads from an io.LimitedReader of its
-// own, which sendfile and splice require.
+// ReadFrom copies src to the response in steps. Each step has its own io.LimitedReader, because
+// sendfile and splice require one.
 func (p *progressResponse) ReadFrom(src io.Reader) (total int64, err error) {
 	rf, ok := p.ResponseWriter.(io.ReaderFrom)
 	if !ok {
@@ -157,11 +157,11 @@ func (p *progressResponse) ReadFrom(src io.Reader) (total int64, err error) {
 	return total, nil
 }
 
-// begin returns the response that the download is written to. It limits the bytes that the kernel
-// holds unsent: a socket with a buffer of megabytes accepts more only when a third of the buffer is
-// free, which a slow client may not reach within the stall timeout. Copies use memory of blocks. If
-// other downloads hold all the memory of downloads, begin returns a [refuse.Refusal]. Otherwise the
-// caller must call end.
+// begin returns the response that the download is written to. If other downloads hold all the
+// memory of downloads, begin returns a [refuse.Refusal]. Otherwise the caller must call end. begin
+// limits the bytes that the kernel holds unsent. Without that limit, the socket would have a buffer
+// of megabytes. It would accept more bytes only when a third of the buffer is free, which a slow
+// client may not reach within the stall timeout. Copies use memory of d.blocks.
 func (d *downloads) begin(w http.ResponseWriter, r *http.Request) (*progressResponse, error) {
 	holds, limit := int64(answer.RequestBytes), int64(0)
 	if !kernelSends(r) {
@@ -199,8 +199,8 @@ func (d *downloads) end(p *progressResponse, r *http.Request) {
 	}
 }
 
-// downloadConn returns the TCP connection that carries only the response to r, or nil if other
-// requests share the connection or it is not TCP.
+// downloadConn returns the TCP connection on which r arrived. It returns nil if other requests
+// share the connection, or if it is not TCP.
 func downloadConn(r *http.Request) *net.TCPConn {
 	c := tcpconn.FromContext(r.Context())
 	if c == nil || r.ProtoMajor != 1 {

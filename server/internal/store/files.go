@@ -23,7 +23,7 @@ type FilesConfig struct {
 	Root          string // the directory of the files
 	Listing       bool   // directories without an index.html are listed
 	Precompressed bool   // name.br, name.zst or name.gz is sent for name to clients that accept it
-	// DropBehind is the minimum length in bytes of the responses that leave the page cache as it
+	// DropBehind is a length in bytes. Responses of at least this length leave the page cache as it
 	// was. 0 means that no response does.
 	DropBehind int64
 	Downloads  DownloadConfig

@@ -31,8 +31,9 @@ const (
 	MP4 = ".mp4"
 )
 
-// Check returns an error if name is malformed, or if the stream could not be watched because the
-// end of its name has another meaning in a path. The error is a [refuse.Refusal].
+// Check returns an error if name is malformed. It also returns an error if the stream could not be
+// watched, because the end of its name has another meaning in a path. The error is a
+// [refuse.Refusal].
 func Check(name string) error {
 	bad := func(format string, args ...any) error {
 		return refuse.New(http.StatusBadRequest, "bad stream name "+format,

@@ -155,7 +155,7 @@ func (k Keys) Sign(t Token) (string, error) {
 }
 
 // Verify returns the token in text if a key of k has signed it and it is valid at the time now,
-// give or take Leeway.
+// with a tolerance of Leeway.
 func (k Keys) Verify(text string, now time.Time) (Token, error) {
 	switch {
 	case len(text) > maxToken:
@@ -182,8 +182,8 @@ func (k Keys) Verify(text string, now time.Time) (Token, error) {
 	return read(claims, now)
 }
 
-// find returns the key that the kid of header names. Without kid it returns the only key. It
-// refuses a header whose alg is not the key's, or that has crit.
+// find returns the key with the kid in header. If header has no kid, and k has only one key, find
+// returns that key. It refuses a header whose alg is not that of the key, or that has crit.
 func (k Keys) find(header map[string]any) (key, error) {
 	kid, named := header["kid"]
 	i := slices.IndexFunc(k, func(key key) bool { return key.id == kid })

@@ -37,8 +37,9 @@ const (
 	// be refused (RFC 7519, 4.1.3).
 	audience = "millrace"
 
-	// maxTime is the end of the year 9999, in seconds since 1970. A larger exp is in milliseconds,
-	// as JavaScript's Date.now() returns them; the token would practically never expire.
+	// maxTime is the end of the year 9999, in seconds since 1970. A larger exp is refused, because
+	// it is in milliseconds, as from JavaScript's Date.now(), and the token would practically never
+	// expire.
 	maxTime = 253402300799
 )
 

@@ -16,22 +16,25 @@ import (
 )
 
 const (
-	// burst is the time whose traffic at the limited rate an address may use at once. A web page or
-	// an HLS segment arrives in one piece, and all viewers in an office may open a stream in the
-	// same minute.
+	// burst determines how much an address may use at once: as much as its rate allows in this
+	// time. It is needed because a web page or an HLS segment arrives in one piece, and all viewers
+	// in an office may open a stream in the same minute.
 	burst = 5 * time.Second
 
-	// refuseAfter is the excess over its rate, as a time at that rate, above which requests of an
-	// address are refused. Downloads already slow down at burst, so that one download does not
-	// block other requests of its address. Viewers are not slowed down.
+	// refuseAfter determines how much an address may use above its rate before its requests are
+	// refused: as much as the rate allows in this time. Downloads already slow down at burst, so
+	// that one download does not block other requests of its address. Viewers are not slowed down.
 	refuseAfter = 2 * burst
 
-	// mostAhead limits the time for which an address is refused after its traffic has stopped.
+	// mostAhead limits how much is counted above the rate of an address: as much as the rate allows
+	// in this time. So it limits how long an address is still refused after its traffic has
+	// stopped.
 	mostAhead = 3 * burst
 
 	// maxIdle limits the number of remembered addresses without a connection. Each takes some 200
-	// bytes. Above the limit, the addresses that have been idle longest are forgotten: a limit per
-	// address does not stop a client that changes its address that often.
+	// bytes. Above the limit, the addresses that have been idle longest are forgotten. This does
+	// little harm, because a limit per address does not stop a client that changes its address that
+	// often.
 	maxIdle = 64 << 10
 )
 
@@ -65,8 +68,8 @@ func New(l Limits) *Table {
 	return t
 }
 
-// SetLimits replaces the limits. Connections above a lower limit stay, and connections without an
-// account get none.
+// SetLimits replaces the limits. If a limit becomes lower, connections above it stay. Connections
+// without an account do not get one.
 func (t *Table) SetLimits(l Limits) { t.limits.Store(&l) }
 
 // An Account counts the use of one address. A nil Account has no limits.
@@ -91,14 +94,14 @@ type Account struct {
 }
 
 const (
-	// sessionTime is the time that an HLS player without requests stays known.
+	// sessionTime is how long an HLS player without requests stays known.
 	sessionTime = time.Minute
 	// maxSessions limits the known HLS players of an address. Each request of any further player
 	// counts as a new viewer.
 	maxSessions = 1024
 )
 
-// FairShare is the number of connections above which an address must give up connections for new
+// FairShare is how many connections an address may have before it must give up connections for new
 // clients of other addresses.
 const FairShare = 8
 
@@ -154,7 +157,7 @@ func (a *Account) Release() {
 	if a.held--; a.held > 0 {
 		return
 	}
-	// The account has nothing to remember.
+	// If the account has nothing to remember, it is removed.
 	if at := t.now(); a.viewers <= at && a.bytes.Load() <= at {
 		delete(t.accounts, a.key)
 		return
@@ -199,8 +202,9 @@ func (a *Account) addViewer(rate int) error {
 	return nil
 }
 
-// Player is Viewer for a request of an HLS player. All requests with the same id count once, unless
-// the player sends none for a minute. begins says that this is the player's first request.
+// Player is Viewer for a request of an HLS player. All requests with the same id count as one
+// viewer. If the player sends no request for a minute, the next one counts again. begins says that
+// this is the player's first request.
 func (a *Account) Player(id uint64, begins bool) error {
 	rate, err := a.viewerRate()
 	if err != nil || rate == 0 {
@@ -287,7 +291,7 @@ func (a *Account) Add(n int64) {
 	}
 }
 
-// Pace counts the next n bytes, and waits until the address may send them, or ctx ends. Waiting
+// Pace waits until the address may receive more bytes, or ctx ends. Then it counts n bytes. Waiting
 // calls continue one after the other.
 func (a *Account) Pace(ctx context.Context, n int64) {
 	if a == nil {
@@ -307,7 +311,7 @@ func (a *Account) Pace(ctx context.Context, n int64) {
 	}
 }
 
-// wait returns the time for which the address must wait before it may receive more bytes.
+// wait returns how long the address must wait before it may receive more bytes.
 func (a *Account) wait() time.Duration {
 	if a.table.limits.Load().Bytes == 0 {
 		return 0

@@ -97,12 +97,12 @@ func (l *Limiter) Close() <-chan struct{} {
 	return l.empty
 }
 
-// Grace is the time that goroutines may take to end when nothing delays them. A publisher's
-// goroutine reads its connection once per latency bound, which is at most a second.
+// Grace is how long goroutines may take to end when nothing delays them. A publisher's goroutine
+// reads its connection once per latency bound, which is at most a second.
 const Grace = 3 * time.Second
 
-// Await waits until done is closed, but at most for Grace: a bug must not keep the process from
-// ending.
+// Await waits until done is closed, but at most for Grace, because a bug must not keep the process
+// from ending.
 func Await(log *slog.Logger, who string, done <-chan struct{}) {
 	grace := time.NewTimer(Grace)
 	defer grace.Stop()

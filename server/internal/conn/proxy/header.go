@@ -14,8 +14,8 @@ const (
 	maxV1 = 107 // the longest version 1 header in bytes, according to the protocol
 	minV2 = 16  // the bytes of a version 2 header up to its length field, inclusive
 
-	// maxV2 limits the length of a version 2 header in bytes: addresses have at most 216 bytes, and
-	// other fields some hundred.
+	// maxV2 limits the length of a version 2 header in bytes. The addresses in a header have at
+	// most 216 bytes, and the other fields some hundred.
 	maxV2 = 4 << 10
 )
 
@@ -25,7 +25,7 @@ func init() {
 }
 
 // headerLen returns the length of the header at the start of p, or 0 if p does not start with a
-// header. If p is too short to decide, it sets more.
+// header. If p is too short to decide, more is true.
 func headerLen(p []byte) (n int, more bool, err error) {
 	v1, v2 := []byte("PROXY "), proxyproto.SIGV2
 	switch {
@@ -51,8 +51,8 @@ func headerLen(p []byte) (n int, more bool, err error) {
 	return 0, false, nil
 }
 
-// parseHeader returns the client's address from a complete header, or nil if the proxy sent the
-// header for a connection of its own, such as a health check.
+// parseHeader returns the client's address from a complete header. If the proxy sent the header for
+// a connection of its own, such as a health check, it returns nil.
 func parseHeader(p []byte) (net.Addr, error) {
 	h, err := proxyproto.Read(bufio.NewReaderSize(bytes.NewReader(p), len(p)))
 	if err != nil {

@@ -21,7 +21,7 @@ type Config struct {
 	Trusted   *atomic.Pointer[Trusted]
 	Timeout   time.Duration // time limit for the arrival of the header
 	Addresses *address.Table
-	// When it ends, connections stop waiting for a header; nil means never.
+	// When this context ends, connections stop waiting for a header; nil means never.
 	Ends context.Context
 
 	// Refused is called for a connection that is closed because of its header. It may be nil.
@@ -58,9 +58,10 @@ func newConn(tcp *net.TCPConn, cfg *Config) *Conn {
 }
 
 // A Conn is a TCP connection whose RemoteAddr is the client address that a proxy has forwarded. The
-// first call of RemoteAddr or Read waits until the header has arrived, or until it is certain that
-// there is none. If the peer is a trusted proxy, the other methods wait too. Conn reads no bytes
-// beyond the header, so the TCPConn may be used in place of c afterwards, except for Close.
+// first call of RemoteAddr, Read or Err waits until the header has arrived, or until it is certain
+// that there is none. If the peer is a trusted proxy, Above, Trusted and Account wait too. Conn
+// reads no bytes beyond the header. So after that wait, the TCPConn may be used in place of c,
+// except for Close.
 type Conn struct {
 	*net.TCPConn
 	cfg    *Config
@@ -175,8 +176,8 @@ func (c *Conn) RemoteAddr() net.Addr {
 	return c.remote
 }
 
-// Above returns an error if the client's address has too many connections, and nil otherwise.
-// Requests must be refused with that error.
+// Above returns an error if the client's address has too many connections, and nil otherwise. The
+// caller must refuse requests with that error.
 func (c *Conn) Above() error {
 	c.identify()
 	return c.above
@@ -234,7 +235,8 @@ func (c *Conn) Close() error {
 // NetConn returns the underlying connection, whose RemoteAddr is the address of the proxy.
 func (c *Conn) NetConn() net.Conn { return c.TCPConn }
 
-// Of returns the Conn that c is or on which c's TLS runs. It returns nil if there is none.
+// Of returns c if it is a Conn. If c is a TLS connection, Of returns the Conn underneath it. If
+// there is no Conn, it returns nil.
 func Of(c net.Conn) *Conn {
 	for {
 		switch over := c.(type) {

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peekHeader waits until it is known whether the connection starts with a header, and returns the
+// peekHeader waits until it is known whether the connection starts with a header. It returns the
 // header's length, or 0 if there is none. It consumes nothing.
 func peekHeader(c *net.TCPConn) (n int, err error) {
 	raw, err := c.SyscallConn()

@@ -48,10 +48,10 @@ func (t Trusted) Has(a netip.Addr) bool {
 	return false
 }
 
-// Client returns the client of a request that a trusted proxy forwards: the last address in
-// X-Forwarded-For that is not trusted. A client can forge the addresses before that one. The result
-// is invalid if the header has no address. If an entry is not an address, Client returns the proxy
-// that added the entry.
+// Client returns the client of a request that a trusted proxy forwards. It is the last address in
+// X-Forwarded-For that is not trusted, because a client can forge the addresses before that one.
+// The result is invalid if the header has no address. If an entry is not an address, Client returns
+// the proxy that added the entry.
 func (t Trusted) Client(h http.Header) (client netip.AddrPort) {
 	lines := h["X-Forwarded-For"]
 	for i := len(lines) - 1; i >= 0; i-- {

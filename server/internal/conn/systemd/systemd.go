@@ -39,11 +39,11 @@ type Inherited struct {
 	ready *os.File // nil if this process replaces no other
 }
 
-// Inherit returns the inherited listeners, of which there may be none. It must be called only once.
+// Inherit returns the inherited listeners. There may be none. It must be called only once.
 func Inherit() (*Inherited, error) {
 	in := &Inherited{Listeners: make(map[string]net.Listener)}
-	// Only systemd sets this variable: a predecessor does not know the process ID of its successor
-	// in advance.
+	// Only systemd sets this variable, because a predecessor does not know the process ID of its
+	// successor in advance.
 	if pid := os.Getenv(listenPID); pid != "" && pid != strconv.Itoa(os.Getpid()) ||
 		os.Getenv(listenFDs) == "" {
 		return in, nil

@@ -8,8 +8,8 @@ import (
 	"net"
 )
 
-// Of returns the TCP connection underneath c, which may be c itself, or nil if there is none. It
-// unwraps TLS and [proxy.Conn]. Use the result to get and set TCP options, but not to read or
+// Of returns the TCP connection underneath c, or nil if there is none. The result may be c itself.
+// Of unwraps TLS and [proxy.Conn]. Use the result to get and set TCP options, but not to read or
 // write.
 func Of(c net.Conn) *net.TCPConn {
 	for {
@@ -23,9 +23,9 @@ func Of(c net.Conn) *net.TCPConn {
 	return tcp
 }
 
-// Plain returns the TCP connection that c is or that a [proxy.Conn] wraps. It returns nil if c is
-// anything else, such as a TLS connection. The result may be read from and written to, but the
-// caller must close c, not the result.
+// Plain returns c itself if c is a TCP connection. If c is a [proxy.Conn], Plain returns the TCP
+// connection that c wraps. If c is anything else, such as a TLS connection, Plain returns nil. The
+// result may be read from and written to, but the caller must close c, not the result.
 func Plain(c net.Conn) *net.TCPConn {
 	switch c := c.(type) {
 	case *net.TCPConn:

@@ -20,8 +20,8 @@ import (
 //go:embed assets
 var files embed.FS
 
-// policy allows the page to load resources only from this server, and to run no inline scripts: the
-// page shows stream names, which publishers choose. Other pages may not frame the page.
+// policy allows the page to load resources only from this server, and to run no inline scripts,
+// because the page shows stream names, which publishers choose. Other pages may not frame the page.
 const policy = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
 
 type asset struct {

@@ -93,8 +93,8 @@ func (c *RTMP) make(m rtmp.Message, body []byte) {
 	}
 }
 
-// Call sends a command on a message stream. The command is name, a transaction number and values:
-// null or an object, and then arguments.
+// Call sends a command on a message stream. The command consists of name, a transaction number and
+// values. The first of the values is null or an object, and the others are arguments.
 func (c *RTMP) Call(stream uint32, name string, values ...any) {
 	c.t.Helper()
 	c.calls++
@@ -215,8 +215,8 @@ func (c *RTMP) Next() (*RTMPMessage, error) {
 	return &RTMPMessage{m, p}, nil
 }
 
-// await reads messages until one is wanted, and returns it. what names it in the failure of the
-// test.
+// await reads messages until wanted returns true for one, and returns that message. what names the
+// message if the test fails.
 func (c *RTMP) await(what string, wanted func(m *RTMPMessage) bool) *RTMPMessage {
 	c.t.Helper()
 	for {
@@ -274,7 +274,7 @@ func (c *RTMP) AwaitStatus() (s Status) {
 	return s
 }
 
-// AwaitCode reads messages up to the next onStatus with that code.
+// AwaitCode reads messages up to the next onStatus with the given code.
 func (c *RTMP) AwaitCode(code string) (s Status) {
 	c.t.Helper()
 	c.await(code, func(m *RTMPMessage) (ok bool) {
@@ -333,7 +333,8 @@ func (c *RTMP) Rest() (tags [][]byte, statuses []Status) {
 	}
 }
 
-// AwaitEnd reads until the connection ends, with any error. The test fails if it does not end.
+// AwaitEnd reads until the connection ends, no matter with which error. The test fails if it does
+// not end.
 func (c *RTMP) AwaitEnd() {
 	c.t.Helper()
 	for {

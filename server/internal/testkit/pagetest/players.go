@@ -142,8 +142,8 @@ func (p *Players) Eval(expression string) string {
 	return text
 }
 
-// Play starts a player called name. config is the inside of a JavaScript object, the configuration
-// of hls.js.
+// Play starts a player called name. config is the configuration of hls.js: the properties of a
+// JavaScript object, without the braces.
 func (p *Players) Play(name, url, config string) {
 	p.t.Helper()
 	p.Eval(fmt.Sprintf("play(%q, %q, {%s})", name, url, config))

@@ -20,8 +20,8 @@ func Options(e redistest.Endpoint) *redis.Options {
 	}
 }
 
-// ClusterOptions returns new options for a client of c. Like those of [Options], they have the
-// defaults of go-redis otherwise.
+// ClusterOptions returns new options for a client of c. Timeouts and the other options have the
+// defaults of go-redis.
 func ClusterOptions(c *redistest.Cluster) *redis.ClusterOptions {
 	return &redis.ClusterOptions{Addrs: c.Addrs(), MaintNotificationsConfig: noMaintenance()}
 }
