@@ -19,7 +19,7 @@ type config struct {
 	lengthSize int    // size of the length of a NAL unit, in bytes
 
 	scale uint32 // units of time per second
-	step  uint32 // duration, in those units, of a sample whose successor is not known
+	step  uint32 // duration, in those units, of a sample with an unknown successor
 
 	width, height uint16
 	shape         [2]uint16 // pixel aspect ratio: width and height of one pixel; 0 if square
@@ -30,8 +30,8 @@ type config struct {
 const (
 	// videoScale is the time scale of FLV: whole milliseconds.
 	videoScale = 1000
-	// videoStep is the duration, in ms, of a video frame whose neighbours are not known. It assumes
-	// 25 frames a second.
+	// videoStep is the duration, in ms, of a video frame with unknown neighbours. It assumes 25
+	// frames a second.
 	videoStep = 40
 )
 

@@ -191,8 +191,8 @@ func (m *Muxer) Flush(dst *millrace.Chain) Fragment {
 }
 
 // Parts describes each MP4 fragment that the last call of WriteTag or Flush has appended, in order.
-// The descriptions are the same as those of ReadFragment. The slice belongs to the Muxer, and the
-// next call of WriteTag or Flush overwrites it.
+// The descriptions are the same as ReadFragment's. The slice belongs to the Muxer, and the next
+// call of WriteTag or Flush overwrites it.
 func (m *Muxer) Parts() []FragmentInfo { return m.parts }
 
 // settle gives times to the held samples. full means that no more samples can be held.

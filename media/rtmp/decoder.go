@@ -25,7 +25,7 @@ const (
 	maxCommandStreams = 16
 
 	// leastCopy and mostCopy limit how much memory, in bytes, is allocated for copies at a time.
-	// Between these limits, the amount is equal to what has been copied already.
+	// Between these limits, the amount is equal to the bytes copied so far.
 	leastCopy, mostCopy = 512, 8 << 10
 
 	// maxHeader is the size of the longest chunk header: number, fields, and extended timestamp.

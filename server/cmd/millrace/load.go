@@ -115,7 +115,7 @@ func (v *pidsValue) Type() string { return "ints" }
 
 func (v *pidsValue) String() string { return strings.Trim(fmt.Sprint([]int(*v)), "[]") }
 
-// Set appends the process IDs in s to those of earlier calls.
+// Set appends the process IDs in s to the ones from earlier calls.
 func (v *pidsValue) Set(s string) error {
 	numbers := strings.FieldsFunc(s, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 	if len(numbers) == 0 {

@@ -68,7 +68,7 @@ process by a new one, which inherits the listeners.`,
 				return cfg.print(cmd.OutOrStdout())
 			}
 			stderr := cmd.ErrOrStderr()
-			if file, ok := stderr.(*os.File); ok { // the file may be a pipe that nobody reads
+			if file, ok := stderr.(*os.File); ok { // the file may be a pipe without a reader
 				written := newLogWriter(file)
 				defer written.Flush()
 				stderr = written

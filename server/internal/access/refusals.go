@@ -57,8 +57,8 @@ type Refused struct {
 }
 
 // isNoise reports whether a refusal is routine. Routine refusals are logged at debug level only.
-// They are those of port scanners and probes, and some of those of other nodes, which retry and log
-// lasting problems themselves.
+// They concern port scanners, probes, and some requests of other nodes, which retry and log lasting
+// problems themselves.
 func (k Refused) isNoise() bool {
 	switch k.Client {
 	case Reader:
@@ -76,7 +76,7 @@ func (k Refused) isNoise() bool {
 // client. It logs further ones at debug level.
 type Refusals struct {
 	log         *slog.Logger
-	origins     *Origins // the sites whose players may read the reason
+	origins     *Origins // sites with players that may read the reason
 	secretNames bool     // whether stream names may be secret keys, as with a hook
 
 	mu     lock.Mutex

@@ -35,7 +35,7 @@ const answerAfter = 5 * time.Second
 // limits.
 type Budget struct {
 	Memory    *memory.Budget // budget of the whole server; nil without a limit
-	Requests  memory.Loans   // requests whose responses are being made or sent
+	Requests  memory.Loans   // requests with a response that is being made or sent
 	Operator  memory.Loans   // the same for the admin listener
 	HLS       memory.Loans   // additional memory of HLS responses
 	Downloads memory.Loans   // downloads of files and blobs

@@ -66,7 +66,7 @@ const (
 // A directory is a Store that keeps each value in a file:
 //
 //	millrace-blobs.lock, millrace-blobs.names.lock
-//	incoming/1a2b          what is being written
+//	incoming/1a2b          a value that is being written
 //	00/ … ff/film.mp4.blob see fileOf
 //
 // A file is synced to disk before it is renamed to its key's name, and is never changed afterwards.

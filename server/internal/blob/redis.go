@@ -45,7 +45,7 @@ const (
 // A Redis is a Store that has two keys for each value, in the same slot of a cluster:
 //
 //	PREFIX{/KEY}            a hash: value, the name of the key below, and length
-//	PREFIX{/KEY}:VERSION    the value, as it is
+//	PREFIX{/KEY}:VERSION    the value, unchanged
 //
 // and two more keys that expire: PREFIX{/KEY}:VERSION:new, while a value is received, and
 // PREFIX{/KEY}:VERSION:done, see outcomeKey. A version never changes. So its name serves as an
@@ -72,7 +72,7 @@ func OpenRedis(rdb redis.UniversalClient, prefix string, blocks *millrace.Pool) 
 			fmt.Errorf("the prefix of keys is %q, and braces have a meaning in keys", prefix),
 			rdb.Close())
 	}
-	// The bytes in flight need no limit of their own, because a call holds at most spoolMemory.
+	// The bytes in flight need no separate limit, because a call holds at most spoolMemory.
 	values, err := redisbuf.New(rdb, redisbuf.Conns(conns), redisbuf.InFlight(conns*MaxRedisValue))
 	if err != nil {
 		return nil, errors.Join(err, rdb.Close())
@@ -176,7 +176,7 @@ type versionReader struct {
 	prolonged time.Time
 }
 
-// errGone ends a download whose value has disappeared before its end.
+// errGone ends a download if the value disappears before the end.
 var errGone = fmt.Errorf("the value is not there any more: %w", io.ErrUnexpectedEOF)
 
 // ReadAt implements io.ReaderAt.

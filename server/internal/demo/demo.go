@@ -13,7 +13,7 @@ const Name = "demo"
 
 // Sample is a complete FLV file: header, onMetaData, the sequence headers, then 8 s of H.264
 // (640x360, 25 frames/s, a keyframe every second, no B-frames) and AAC (48 kHz, mono), starting
-// with a keyframe at timestamp 0. All players share it, and nobody may change it.
+// with a keyframe at timestamp 0. All players share it, so it must not be changed.
 //
 //go:embed sample.flv
 var Sample []byte

@@ -74,7 +74,7 @@ const (
 	uploadFiles = 4
 	// viewerBytes is the server's own memory per viewer, without that of the kernel.
 	viewerBytes = 4 << 10
-	// spareThreads is the number of threads of the Go runtime in addition to those that run
+	// spareThreads is the number of threads of the Go runtime in addition to the threads that run
 	// goroutines.
 	spareThreads = 32
 )

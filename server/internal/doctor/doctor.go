@@ -2,9 +2,9 @@
 // to change.
 //
 // The variable checks is the list of checks. Each check depends only on a host and a Plan: it runs
-// no command, writes nothing and opens no connection. If a check cannot read what it needs, its
-// State is Unknown, which does not count as a failure. Much of the package is text for users: for
-// each of fifteen checks it says what to change, why, and with which command.
+// no command, writes nothing and opens no connection. If a check cannot read a value, its State is
+// Unknown, which does not count as a failure. Much of the package is text for users: for each of
+// fifteen checks it says what to change, why, and with which command.
 package doctor
 
 import (

@@ -171,7 +171,7 @@ func parseCPU(s string) (int64, bool) {
 func (h *host) groupLimit(controller, name string, parse func(string) (int64, bool)) (least int64,
 	set bool) {
 	least = math.MaxInt64
-	own, looking := "", *h // a copy, whose errors do not count: without groups there is no limit
+	own, looking := "", *h // a copy: errors do not count, because without groups there is no limit
 	groups, _ := looking.self().Cgroups()
 	for _, g := range groups {
 		if controller == "" && g.HierarchyID == 0 || slices.Contains(g.Controllers, controller) {

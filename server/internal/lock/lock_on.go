@@ -76,7 +76,7 @@ var fail = func(report string) {
 }
 
 // Logger returns a logger like l that aborts the process if the calling goroutine holds a mutex of
-// this package, whatever the level of the message.
+// this package, regardless of the level of the message.
 func Logger(l *slog.Logger) *slog.Logger {
 	if l == nil {
 		return nil

@@ -97,7 +97,7 @@ const (
 	Other       Cause = "other"
 )
 
-// ofStatus maps a status to the cause of a refusal that has no cause of its own.
+// ofStatus maps a status to the cause of a refusal without a Cause.
 var ofStatus = map[int]Cause{
 	http.StatusBadRequest:           BadRequest,
 	http.StatusUnauthorized:         NoToken,

@@ -18,10 +18,10 @@ const (
 	bodyBytes = 64 << 20
 )
 
-// WriteAndClose answers a request whose body may still be arriving, and closes the connection.
-// After the response it receives some of the body. If it closed the connection while bytes arrive,
-// the kernel would reset the connection, and the client might lose the response. Over HTTP/2 it
-// only sends the response.
+// WriteAndClose answers a request with a body that may still be arriving, and closes the
+// connection. After the response it receives some of the body. If it closed the connection while
+// bytes arrive, the kernel would reset the connection, and the client might lose the response. Over
+// HTTP/2 it only sends the response.
 func WriteAndClose(w http.ResponseWriter, r *http.Request, status int, reason string) {
 	if r.ProtoMajor != 1 {
 		Write(w, status, reason)

@@ -46,7 +46,7 @@ type DownloadConfig struct {
 // downloads limits and counts the downloads of files or of blobs.
 type downloads struct {
 	*limit.Limiter                // limits the requests that are being answered
-	things         string         // what is sent, in messages: "files" or "blobs"
+	things         string         // the downloads' name in messages: "files" or "blobs"
 	blocks         *millrace.Pool // account of the memory blocks for copies
 	stalled        atomic.Int64   // number of downloads ended because the client accepted no data
 
@@ -80,7 +80,7 @@ func (d *downloads) admit(l *limit.Limiter) error {
 	return l.Acquire()
 }
 
-// A progressResponse is a response whose write deadline advances as the client accepts the body.
+// A progressResponse is a response with a write deadline that advances as the client accepts data.
 // Its total duration is not limited.
 type progressResponse struct {
 	http.ResponseWriter

@@ -146,7 +146,7 @@ func (f *Files) Close() error {
 	return f.root.Close()
 }
 
-// Offer returns a word for what is served at FilesPath: nothing ("off"), files without directory
+// Offer returns a word for the files served at FilesPath: nothing ("off"), files without directory
 // listings ("named"), or files with directory listings ("listed").
 func (f *Files) Offer() string {
 	switch {

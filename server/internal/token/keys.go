@@ -183,7 +183,7 @@ func (k Keys) Verify(text string, now time.Time) (Token, error) {
 }
 
 // find returns the key with the kid in header. If header has no kid, and k has only one key, find
-// returns that key. It refuses a header whose alg is not that of the key, or that has crit.
+// returns that key. It refuses a header with another alg than the key's, or with crit.
 func (k Keys) find(header map[string]any) (key, error) {
 	kid, named := header["kid"]
 	i := slices.IndexFunc(k, func(key key) bool { return key.id == kid })

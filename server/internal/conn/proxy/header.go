@@ -52,7 +52,7 @@ func headerLen(p []byte) (n int, more bool, err error) {
 }
 
 // parseHeader returns the client's address from a complete header. If the proxy sent the header for
-// a connection of its own, such as a health check, it returns nil.
+// its own connection, such as a health check, it returns nil.
 func parseHeader(p []byte) (net.Addr, error) {
 	h, err := proxyproto.Read(bufio.NewReaderSize(bytes.NewReader(p), len(p)))
 	if err != nil {

@@ -84,7 +84,7 @@ type Conn struct {
 	IdleSince atomic.Int64 // start of the wait for a request, in ns; 0 while it serves one
 }
 
-// badHeader returns the refusal of a connection whose PROXY header is invalid.
+// badHeader returns the refusal of a connection with an invalid PROXY header.
 func badHeader(why error) *refuse.Refusal {
 	return refuse.New(0, "PROXY header: %v", why).For(refuse.Proxy)
 }
@@ -232,7 +232,7 @@ func (c *Conn) Close() error {
 	return err
 }
 
-// NetConn returns the underlying connection, whose RemoteAddr is the address of the proxy.
+// NetConn returns the underlying connection. Its RemoteAddr is the address of the proxy.
 func (c *Conn) NetConn() net.Conn { return c.TCPConn }
 
 // Of returns c if it is a Conn. If c is a TLS connection, Of returns the Conn underneath it. If

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/conn/address"
 )
 
-// Trusted lists the addresses of proxies whose headers are trusted. The zero value is empty.
+// Trusted lists the addresses of proxies with trusted headers. The zero value is empty.
 type Trusted []netip.Prefix
 
 // ParseTrusted parses a comma-separated list of addresses and networks.

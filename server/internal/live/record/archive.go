@@ -142,7 +142,7 @@ func (a *Archive) Await(ctx context.Context) error {
 }
 
 // Free drops about excess bytes from queues, because the process is short of memory. It considers
-// only recordings whose disk is slow. It returns the number of bytes dropped.
+// only recordings with a slow disk. It returns the number of bytes dropped.
 func (a *Archive) Free(excess int64) (freed int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -25,7 +25,7 @@
 // alternative would be to replace it by rename every two seconds. Each time, the complete playlist
 // would be written again. In an hour, that would add up to a quarter of the bytes of a 2 Mbit/s
 // stream. At the end the playlist is replaced once, by rename. It then has the type VOD, and its
-// last line is EXT-X-ENDLIST. A file whose playlist lacks that line is unfinished. The function
+// last line is EXT-X-ENDLIST. A file is unfinished if its playlist lacks that line. The function
 // finish in repair.go completes a file. It is called at the end of each file, after an error, and
 // in Open after a crash.
 //

@@ -153,8 +153,8 @@ type listEntry struct {
 	textEnd     int // end of the entry in list.text
 }
 
-// headForm matches the results of listHeader, and entryForm those of appendEntry. Blank lines may
-// precede an entry.
+// headForm matches the results of listHeader, and entryForm matches appendEntry's results. Blank
+// lines may precede an entry.
 var (
 	headForm = regexp.MustCompile(
 		`^#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-TARGETDURATION:([1-9]\d{0,5})\n#EXT-X-PLAYLIST-TYPE:.*\n` +

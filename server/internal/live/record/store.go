@@ -32,7 +32,7 @@ type store struct {
 	written, lost, lostBytes, failures, removed atomic.Int64
 }
 
-// A kept describes a recording whose file has ended.
+// A kept describes a recording with a complete file.
 type kept struct {
 	stream, stamp string
 	bytes         int64

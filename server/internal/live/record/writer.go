@@ -137,8 +137,8 @@ func (w *writer) end() {
 	w.finish()
 }
 
-// finish finishes the file whose name is in broken. If that fails, it returns false. The next call
-// of begin tries again, or else the next Open.
+// finish finishes the file named in broken. If that fails, it returns false. The next call of begin
+// tries again, or else the next Open.
 func (w *writer) finish() bool {
 	k := kept{stream: w.stream, stamp: path.Base(w.broken)}
 	root, err := os.OpenRoot(w.cfg.Dir)

@@ -17,7 +17,7 @@ import (
 // limit is the maximum lifetime of a browser, in case a test gets stuck.
 const limit = 5 * time.Minute
 
-// Console collects the messages on the browser's console: those of the page and those of the
+// Console collects the messages on the browser's console: messages of the page and messages of the
 // browser.
 type Console struct {
 	mu    sync.Mutex

@@ -69,8 +69,8 @@ type Playback struct {
 	Target     float64 // hls.js's target latency in seconds
 }
 
-// Mistakes returns the errors, without those that occur when a busy machine leaves the browser too
-// little time.
+// Mistakes returns the errors, without the errors that occur when a busy machine leaves the browser
+// too little time.
 func (p *Playback) Mistakes() (list []string) {
 	for _, e := range slices.Concat(p.Errors, p.Fatal) {
 		if !strings.Contains(e, "bufferStalledError") &&
