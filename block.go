@@ -93,8 +93,8 @@ func (b *block) buy(n uint32) {
 	}
 }
 
-// rejoin adds n shares for a caller who holds none but held some in generation gen. It returns
-// false if the block was returned in the meantime.
+// rejoin adds n shares of the loan of generation gen, for a caller that has given up its own
+// shares. It returns false if the block has gone back to its Pool since then.
 func (b *block) rejoin(gen, n uint32) bool {
 	for {
 		s := b.state.Load()

@@ -126,9 +126,9 @@ func (b *Reader) makeRoom() []byte {
 	return b.buf[b.w:]
 }
 
-// park gives up every share of the block before the Reader waits for the socket. If others have
-// shares, the Reader remembers the block. If they still hold it after the wait, the Reader uses the
-// room after their bytes instead of another block.
+// park gives up every share of the block before the Reader waits for the socket. If other owners
+// have shares of the block, the Reader keeps a reference to it. After the wait, if they still hold
+// it, the Reader fills the room after their bytes instead of taking another block.
 func (b *Reader) park() {
 	if b.blk == nil || b.parked {
 		return
@@ -143,7 +143,8 @@ func (b *Reader) park() {
 	b.blk.release(b.gen, b.stock)
 }
 
-// rejoin takes shares of a remembered block again, or forgets the block.
+// rejoin takes shares of the block that park gave up, if other holders still keep the block in use.
+// Otherwise the block is back in its Pool, and rejoin clears b.blk.
 func (b *Reader) rejoin() {
 	if !b.blk.rejoin(b.gen, stock) {
 		b.retire()

@@ -296,7 +296,8 @@ func (c *Cursor) watch() *Watcher {
 // drained reports whether c has taken all that it will ever get from a closed ring. r.mu is held.
 func (c *Cursor) drained() bool { return c.joining || c.next == c.ring.frames.head }
 
-// give adds a batch to dst. The frame at c.next must be readable. r.mu is held.
+// give adds a batch to dst. The frame at c.next must be readable. The caller holds the mutex of
+// c.ring.
 func (c *Cursor) give(dst *millrace.Chain) (b Batch) {
 	r := c.ring
 	pre := c.headPreamble

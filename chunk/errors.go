@@ -19,12 +19,13 @@ var (
 	errBroken = errors.New("chunk: the source or the Cutter has panicked")
 )
 
-// A RecordError means that the Reader cannot continue because of the record that begins at Offset.
-// Err is the reason: [ErrTooLong], [ErrNoRecord], or [io.ErrUnexpectedEOF] if the source ended
-// within the record. errors.Is finds Err.
+// A RecordError reports that the Reader stopped at a record that it cannot return. Offset is the
+// start of the record. Err is the reason, which errors.Is finds: [ErrTooLong], [ErrNoRecord], or
+// [io.ErrUnexpectedEOF] if the source ended within the record.
 //
-// All chunks before the record have been returned. The record's bytes have not been returned, with
-// one exception: if the source ended, the last chunk was the part of the record that arrived.
+// The Reader has returned all chunks before the record. If the source ended within the record, the
+// last chunk is the part of the record that has arrived. Otherwise no bytes of the record are
+// returned.
 type RecordError struct {
 	Offset int64 // start of the record, in bytes from the start of reading the source
 	Limit  int   // longest record allowed, in bytes

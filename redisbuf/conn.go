@@ -15,8 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A conn is a connection to one server. One call at a time uses it. Between calls it holds no block
-// and no memory of the caller.
+// A conn is a connection to one server. One call at a time uses it. Between calls it holds no
+// pooled block, and no reference to the caller's memory.
 type conn struct {
 	net     net.Conn
 	watcher watcher

@@ -196,8 +196,8 @@ func (t *textCmd) read(c *conn) error { return c.skipReply() }
 
 func (t *textCmd) weight(int64) int64 { return 0 }
 
-// A roleCmd is a HELLO that reads the role of the server. The role is empty for a server without
-// HELLO.
+// A roleCmd sends HELLO and stores the role of the server from the reply. If the server does not
+// support HELLO, the role is empty.
 type roleCmd struct {
 	textCmd
 	role string

@@ -54,7 +54,7 @@ func (o *Opener) NextInto(buf arena.Buffer) (arena.Slice, Header, error) {
 	return s, HeaderOf(f), err
 }
 
-// sealedFormat is the frame.Sealed of one direction of a connection.
+// sealedFormat implements frame.Sealed for one direction of a connection.
 type sealedFormat struct {
 	state  cipherState
 	header [HeaderSize]byte

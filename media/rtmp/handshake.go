@@ -80,8 +80,8 @@ func checkVersion(v byte) error {
 	return fmt.Errorf("rtmp: version %d, want %d", v, rtmpVersion)
 }
 
-// A digestPlace says where the digest is in C1 or S1. There are two schemes. base is the position
-// of four bytes whose sum gives the offset of the digest.
+// A digestPlace is one of two ways to place the digest in the handshake messages C1 and S1. The sum
+// of the four bytes at base gives the offset of the digest.
 type digestPlace struct{ base, digest int }
 
 func digestAt(p []byte, base int) digestPlace {

@@ -42,7 +42,7 @@ func (c *Checker) Media(text string) []Problem {
 	return r.problems
 }
 
-// checkSkip checks a delta update without the segments that it skipped.
+// checkSkip checks the rules for delta updates, on a delta update before fill has completed it.
 func (m *Media) checkSkip(r *report) {
 	switch left := m.Duration(); {
 	case m.Ended || m.Skipped > 0 && left < m.SkipUntil || m.SkipUntil == 0:
@@ -54,8 +54,8 @@ func (m *Media) checkSkip(r *report) {
 	}
 }
 
-// fill inserts before the segments of m the segments that a delta update skipped. It takes them
-// from prev. It returns false if prev does not have them.
+// fill completes m, which was parsed from a delta update. It copies the skipped segments from prev,
+// and inserts them before the segments of m. It returns false if prev does not have them.
 func (m *Media) fill(prev *Media) bool {
 	if prev == nil || m.Sequence < prev.first() || m.Sequence+uint64(m.Skipped) > prev.Open.MSN {
 		return false

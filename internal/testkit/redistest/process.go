@@ -118,7 +118,8 @@ func (p *process) end(sig syscall.Signal) {
 func removeAtExit(dir string) error {
 	shell := exec.Command(
 		"/bin/sh", "-c", `trap "" INT TERM HUP; cat >/dev/null; rm -rf "$1" || { sleep 1; rm -rf "$1"; }`, "sh", dir)
-	// The pipe stays open as long as shell refers to it and this process lives.
+	// The shell reads from this pipe. The pipe stays open until this process ends, because the
+	// variable shell refers to it.
 	if _, err := shell.StdinPipe(); err != nil {
 		return err
 	}

@@ -74,9 +74,9 @@ redis.call('SET', KEYS[2], 'deleted', 'PX', ARGV[3])
 return 'deleted'`)
 )
 
-// outcomeKey returns the key under which a script remembers its outcome. The version is unique to
-// the call that runs the script. The outcome is not a field of the hash, because another writer may
-// replace the hash between two tries.
+// outcomeKey returns the Redis key under which a script stores its outcome, for a retry of the
+// script. version is unique to the call. The outcome has a separate key, because another writer may
+// replace the hash of the blob before the retry.
 func outcomeKey(version string) string { return version + ":done" }
 
 // runScript runs a script that remembers its outcome, and returns the answer. If the answer gets

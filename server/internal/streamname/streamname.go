@@ -55,7 +55,7 @@ func Check(name string) error {
 	if _, ext := CutExt(name); ext != "" {
 		return bad("%q: an ending of .flv or .mp4 asks for a format", name)
 	}
-	// With MP4 appended, the name would be the path of an init segment.
+	// Refuse the name: with the extension MP4 it would be the path of an init segment.
 	if _, object := Split(name + MP4); object != "" {
 		return bad("%q: the HLS of a stream has such names", name)
 	}

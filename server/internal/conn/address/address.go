@@ -331,7 +331,7 @@ type Stats struct {
 	Idle int // remembered addresses without a connection
 }
 
-// Stats returns the numbers of addresses in t.
+// Stats returns how many addresses t holds, with and without a connection.
 func (t *Table) Stats() Stats {
 	t.mu.Lock()
 	defer t.mu.Unlock()

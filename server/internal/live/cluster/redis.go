@@ -48,8 +48,9 @@ type Redis struct {
 var errSharded = errors.New(
 	"the server is a node of a Redis Cluster: its address must begin with redis+cluster:// or rediss+cluster://")
 
-// OpenRedis opens a directory with the given lease. It does not connect yet. The address is parsed
-// by [redisurl.Parse]; password is used if the address has no password. The caller calls Close.
+// OpenRedis returns a Directory in Redis that grants leases of the given duration. It does not
+// connect yet. [redisurl.Parse] describes the address; password is used if the address has no
+// password. The caller ends the Directory with Close.
 func OpenRedis(address, password, prefix string, lease time.Duration) (*Redis, error) {
 	if strings.ContainsAny(prefix, "{} ") {
 		return nil, fmt.Errorf("the prefix of keys is %q, and braces have a meaning in keys",

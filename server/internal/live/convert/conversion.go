@@ -74,9 +74,9 @@ func newConversion(source Source, report Reporter, out *broadcast.Ring) *Convers
 	return c
 }
 
-// Ready returns a channel that is closed when the conversion has caught up, which means that
-// everything in the stream's ring at the start has been converted. The channel is also closed when
-// Run has returned.
+// Ready returns a channel that is closed when the conversion has caught up. It has then converted
+// all frames that the stream's ring held when the conversion began. The channel is also closed when
+// Run returns.
 func (c *Conversion) Ready() <-chan struct{} { return c.ready }
 
 // Run converts the stream. It returns nil at the end of the stream, and an error when ctx ends. If

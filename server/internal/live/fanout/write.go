@@ -122,8 +122,8 @@ func (v *Viewer) endsProperly() bool {
 	return v.src.reason().Complete() && (!v.peer || v.session.Complete())
 }
 
-// holds reports whether v is paused. When a pause has ended, it moves v to the start that
-// Session.Restart returns.
+// holds reports whether v is paused. If the pause has just ended, holds also moves v to the place
+// that Session.Restart returns.
 func (v *Viewer) holds() bool {
 	// Even a paused viewer gets the end of the stream.
 	if v.paused.Load() && v.src.reason() == Connected {

@@ -100,8 +100,9 @@ func (s *store) readStream(root *os.Root, stream string) error {
 	return nil
 }
 
-// readFile adds k to the list of files. If k is unfinished, readFile first tries to finish it. If
-// that fails, k may still be deleted later, unless it is not a file of an archive.
+// readFile adds k to the list of files. If k is unfinished, readFile first tries to finish it. If k
+// is not MP4 as an archive writes it, readFile returns mp4.ErrNotMP4 and does not add k, so that k
+// is never deleted. After any other error k is added, because it may be deleted to make room.
 func (s *store) readFile(root *os.Root, k kept) error {
 	name := k.name()
 	ended, err := hasEnded(root, name)

@@ -75,8 +75,9 @@ func (w *writer) write(c *millrace.Chain, entries []entry) {
 	}
 }
 
-// fileEnds reports whether the keyframe e must begin a new file. That is the case at the whole
-// hour, when the stream's time restarts, and when the current file is large.
+// fileEnds reports whether the keyframe e must begin a new file. There are three reasons: a
+// multiple of Config.Every has passed, the stream's time has restarted, or the current file has
+// become too large.
 func (w *writer) fileEnds(e *entry) bool {
 	// If the clock is set back by a moment, e does not begin a new file.
 	period := e.at.Truncate(w.cfg.Every)
@@ -126,7 +127,7 @@ func (w *writer) flush() {
 	}
 }
 
-// end ends the file, if there is one, and finishes it.
+// end closes the current file, if there is one, and then finishes it; see finish.
 func (w *writer) end() {
 	if w.file == nil {
 		return

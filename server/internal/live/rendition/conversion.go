@@ -74,8 +74,8 @@ type report struct {
 	warned    bool // missed frames were logged
 }
 
-// LeftOut counts n frames that were left out. It warns once for each publisher that sends such
-// video.
+// LeftOut adds n to the count of frames that were left out because they are damaged. It logs a
+// warning once for each publisher.
 func (c *report) LeftOut(n int64) {
 	s := c.rendition
 	s.cfg.Counters.Damaged.Add(n)

@@ -34,8 +34,8 @@ type asset struct {
 // 404 for every other path.
 func Handler() http.Handler { return handler("index.html", "admin.html") }
 
-// Admin is like Handler, for the operator's page, which lists clients, and ends streams, viewers
-// and the server.
+// Admin returns the handler of the operator's page. The page lists clients, and can end streams,
+// viewers and the server. Otherwise the handler is like that of Handler.
 func Admin() http.Handler { return handler("admin.html", "index.html") }
 
 // handler serves the page index at /. It does not serve the page other.
