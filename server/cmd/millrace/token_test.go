@@ -83,7 +83,7 @@ func TestTokenCommand(t *testing.T) {
 		"--key DIR/keys --stream cam --for -1h":                             "would have expired",
 		"--key DIR/keys --stream cam --until soon":                          "want a time such as",
 		"--key DIR/keys --stream cam --for 1h --until 2030-01-31T20:00:00Z": "use either",
-		"--key DIR/keys --stream c*m":                                       "* stands alone",
+		"--key DIR/keys --stream c*m":                                       "* may only stand alone",
 		"--key DIR/none --stream cam":                                       "no such file",
 		"--key DIR/keys --stream cam more":                                  "takes no argument",
 	} {
