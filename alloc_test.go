@@ -59,8 +59,7 @@ func TestReaderAllocations(t *testing.T) {
 		"ReadChain, Release": func(r *millrace.Reader) { r.ReadChain(&c, 1000); c.Release() },
 		"a Chain on the stack": func(r *millrace.Reader) {
 			var c millrace.Chain
-			r.ReadChain(&c,
-				9000)
+			r.ReadChain(&c, 9000)
 			c.Release()
 		},
 		"a window of packets": func(r *millrace.Reader) {
@@ -82,14 +81,12 @@ func TestReaderAllocations(t *testing.T) {
 			}
 		},
 		"Read": func(r *millrace.Reader) { r.Read(buf) },
-		"ReadByte, UnreadByte": func(
-			r *millrace.Reader) {
+		"ReadByte, UnreadByte": func(r *millrace.Reader) {
 			r.ReadByte()
 			r.UnreadByte()
 			r.ReadByte()
 		},
-		"ReadRune, UnreadRune": func(
-			r *millrace.Reader) {
+		"ReadRune, UnreadRune": func(r *millrace.Reader) {
 			r.ReadRune()
 			r.UnreadRune()
 			r.ReadRune()
@@ -98,16 +95,14 @@ func TestReaderAllocations(t *testing.T) {
 		"Skip":          func(r *millrace.Reader) { r.Skip(20000) },
 		"ReadSlice":     func(r *millrace.Reader) { r.ReadSlice('\n') },
 		"ReadLine":      func(r *millrace.Reader) { r.ReadLine() },
-		"integers": func(
-			r *millrace.Reader) {
+		"integers": func(r *millrace.Reader) {
 			r.ReadBE(3)
 			r.ReadLE(8)
 			r.ReadUvarint()
 			r.ReadULEB128()
 		},
 		"Reset": func(r *millrace.Reader) { r.ReadByte(); r.Reset(anEndless) },
-		"Release, Reset": func(
-			r *millrace.Reader) {
+		"Release, Reset": func(r *millrace.Reader) {
 			r.ReadByte()
 			r.Release()
 			r.Reset(anEndless)

@@ -17,12 +17,10 @@ import (
 // for a socket. The last is given a writer here that no kernel stands behind, so that it can be
 // stopped at any byte.
 var writes = map[string]func(*millrace.Chain, io.Writer) (int64, error){
-	"joined": func(c *millrace.Chain, w io.Writer) (int64,
-		error) {
+	"joined": func(c *millrace.Chain, w io.Writer) (int64, error) {
 		return c.WriteTo(writerFunc(w.Write))
 	},
-	"a Write each": func(c *millrace.Chain, w io.Writer) (int64,
-		error) {
+	"a Write each": func(c *millrace.Chain, w io.Writer) (int64, error) {
 		return c.WriteTo(byteWriter{w})
 	},
 	"writeVector": millrace.WriteVector,

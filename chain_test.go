@@ -172,13 +172,11 @@ func TestAppendCopyWritesOnlyItsOwnBlock(t *testing.T) {
 			return none
 		}, true},
 		"a slice of the start": {func(c *millrace.Chain) (d millrace.Chain) {
-			c.Slice(&d, 0,
-				1)
+			c.Slice(&d, 0, 1)
 			return d
 		}, false},
 		"a cut": {func(c *millrace.Chain) (d millrace.Chain) {
-			c.Cut(&d,
-				3)
+			c.Cut(&d, 3)
 			return d
 		}, false},
 		"the other end": {cutBehind, false},

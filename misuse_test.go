@@ -68,8 +68,7 @@ var chainVerbs = []verb[millrace.Chain]{
 
 func TestDraftMisuse(t *testing.T) {
 	takeDraft := func(p *millrace.Pool) (millrace.Draft, millrace.Ref) {
-		return p.Get(100),
-			millrace.Ref{}
+		return p.Get(100), millrace.Ref{}
 	}
 	misuse(t, draftVerbs, takeDraft, (*millrace.Draft).Release)
 }
@@ -199,28 +198,23 @@ func TestUseOfAReleasedVariable(t *testing.T) {
 	for name, use := range map[string]func(r *millrace.Ref, c *millrace.Chain) int{
 		"Ref.Bytes": func(r *millrace.Ref, _ *millrace.Chain) int { return len(r.Bytes()) },
 		"Ref.Len":   func(r *millrace.Ref, _ *millrace.Chain) int { return r.Len() },
-		"Ref.Clone": func(r *millrace.Ref,
-			_ *millrace.Chain) int {
+		"Ref.Clone": func(r *millrace.Ref, _ *millrace.Chain) int {
 			s := r.Clone()
 			return s.Len()
 		},
-		"Ref.Slice": func(r *millrace.Ref,
-			_ *millrace.Chain) int {
+		"Ref.Slice": func(r *millrace.Ref, _ *millrace.Chain) int {
 			s := r.Slice(0, 0)
 			return s.Len()
 		},
-		"Append": func(r *millrace.Ref,
-			_ *millrace.Chain) int {
+		"Append": func(r *millrace.Ref, _ *millrace.Chain) int {
 			nothing.Append(r)
 			return nothing.Len()
 		},
 		"Chain.Bytes": func(_ *millrace.Ref, c *millrace.Chain) int { return len(c.Bytes()) },
-		"Chain.CopyTo": func(_ *millrace.Ref,
-			c *millrace.Chain) int {
+		"Chain.CopyTo": func(_ *millrace.Ref, c *millrace.Chain) int {
 			return c.CopyTo(make([]byte, 1))
 		},
-		"Chain.Clone": func(_ *millrace.Ref,
-			c *millrace.Chain) int {
+		"Chain.Clone": func(_ *millrace.Ref, c *millrace.Chain) int {
 			c.Clone(&nothing)
 			return nothing.Len()
 		},

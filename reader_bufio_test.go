@@ -82,8 +82,7 @@ func TestReaderUnreadAfterOwnMethods(t *testing.T) {
 		"ReadRange": {func(r *millrace.Reader) { r.ReadRange(1, func([]byte) {}) }, false},
 		"ReadChain": {func(r *millrace.Reader) {
 			var c millrace.Chain
-			r.ReadChain(&c,
-				1)
+			r.ReadChain(&c, 1)
 			c.Release()
 		}, false},
 		"Skip":        {func(r *millrace.Reader) { r.Skip(1) }, false},
@@ -213,8 +212,7 @@ func TestReaderWriteToAWriterThatMisbehaves(t *testing.T) {
 	r.Peek(1)
 	taking := func(n int) io.Writer {
 		return writerFunc(func([]byte) (int, error) {
-			return n,
-				nil
+			return n, nil
 		})
 	}
 	if n, err := r.WriteTo(taking(2)); n != 2 || err != io.ErrShortWrite {

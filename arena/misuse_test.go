@@ -54,8 +54,7 @@ var frameSources = []struct {
 }{
 	{"memory", func() arena.Buffer { return arena.NewPool(1000) }},
 	{"memory, not yet due", func() arena.Buffer {
-		return arena.NewPool(1000,
-			arena.PromoteAfter(time.Hour))
+		return arena.NewPool(1000, arena.PromoteAfter(time.Hour))
 	}},
 	{"alloc mode", func() arena.Buffer { return arena.NewPool(0) }},
 	{"Heap", func() arena.Buffer { return new(arena.Heap) }},

@@ -63,8 +63,8 @@ func TestNextEnds(t *testing.T) {
 		c := r.Cursor()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if got, want := next(
-			ctx, c), `"" 1s more=false missed=0 context deadline exceeded`; got != want {
+		want := `"" 1s more=false missed=0 context deadline exceeded`
+		if got := next(ctx, c); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 		time.AfterFunc(time.Second, c.Close)

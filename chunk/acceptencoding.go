@@ -48,8 +48,7 @@ func acceptIndex(name string) int {
 		name = "gzip" // x-gzip means gzip: RFC 9110, section 8.4.1.3
 	}
 	return slices.IndexFunc(acceptNames[:], func(s string) bool {
-		return strings.EqualFold(s,
-			name)
+		return strings.EqualFold(s, name)
 	})
 }
 

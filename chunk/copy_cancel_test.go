@@ -26,23 +26,19 @@ const soon = 20 * time.Millisecond
 var waitingEnds = map[string]func(t *testing.T) (w io.WriteCloser, r io.Reader){
 	"TCP": func(t *testing.T) (io.WriteCloser, io.Reader) {
 		w, r := tcpEnds(t)
-		return w,
-			r
+		return w, r
 	},
 	"limited TCP": func(t *testing.T) (io.WriteCloser, io.Reader) {
 		w, r := tcpEnds(t)
-		return w,
-			io.LimitReader(r, 1<<40)
+		return w, io.LimitReader(r, 1<<40)
 	},
 	"Unix socket": func(t *testing.T) (io.WriteCloser, io.Reader) {
 		w, r := unixEnds(t)
-		return w,
-			r
+		return w, r
 	},
 	"pipe": func(t *testing.T) (io.WriteCloser, io.Reader) {
 		r, w := pipeEnds(t)
-		return w,
-			r
+		return w, r
 	},
 	"net.Pipe": func(*testing.T) (io.WriteCloser, io.Reader) { w, r := net.Pipe(); return w, r },
 }

@@ -59,8 +59,7 @@ var copySources = []copySource{
 		feed(t, w, data)
 		return r
 	}},
-	{"reader", "other", func(
-		t *testing.T, data []byte) io.Reader {
+	{"reader", "other", func(t *testing.T, data []byte) io.Reader {
 		return struct{ io.Reader }{bytes.NewReader(data)}
 	}},
 	{"memory", "other", func(t *testing.T, data []byte) io.Reader { return bytes.NewReader(data) }},
@@ -75,8 +74,7 @@ type copyTarget struct {
 }
 
 var copyTargets = []copyTarget{
-	{name: "file", kind: "file", open: func(t *testing.T) (io.Writer,
-		func() []byte) {
+	{name: "file", kind: "file", open: func(t *testing.T) (io.Writer, func() []byte) {
 		return newFile(t, 0)
 	}},
 	{name: "file to append to", kind: "file", open: func(t *testing.T) (io.Writer, func() []byte) {

@@ -28,7 +28,6 @@ func dropFromCache(f *os.File, from, to int64) {
 	}
 	// The call is only advice, so errors are ignored.
 	_ = raw.Control(func(fd uintptr) {
-		_ = unix.Fadvise(int(fd), from, to-from,
-			unix.FADV_DONTNEED)
+		_ = unix.Fadvise(int(fd), from, to-from, unix.FADV_DONTNEED)
 	})
 }

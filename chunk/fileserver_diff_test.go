@@ -179,16 +179,13 @@ type transport struct {
 }
 
 var transports = []transport{
-	{"1.1", func(t *testing.T, h http.Handler) (string,
-		*http.Client) {
+	{"1.1", func(t *testing.T, h http.Handler) (string, *http.Client) {
 		return serve(t, h, false, false)
 	}},
-	{"TLS", func(t *testing.T, h http.Handler) (string,
-		*http.Client) {
+	{"TLS", func(t *testing.T, h http.Handler) (string, *http.Client) {
 		return serve(t, h, true, false)
 	}},
-	{"2", func(t *testing.T, h http.Handler) (string,
-		*http.Client) {
+	{"2", func(t *testing.T, h http.Handler) (string, *http.Client) {
 		return serve(t, h, true, true)
 	}},
 }

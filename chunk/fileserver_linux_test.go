@@ -77,8 +77,8 @@ func TestDropBehind(t *testing.T) {
 		must(t, f.Close())
 	}
 	if resident(t, name) < size/2 || resident(t, filepath.Join(dir, "control.bin")) > size/2 {
-		need.Missing(
-			t, "a file system that drops from its page cache: set TMPDIR to a directory on a disk")
+		need.Missing(t,
+			"a file system that drops from its page cache: set TMPDIR to a directory on a disk")
 	}
 	h := chunk.FileServer(root, chunk.DropBehind(size/2))
 	url, _ := serve(t, h, false, false)

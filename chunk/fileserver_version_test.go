@@ -22,8 +22,7 @@ import (
 
 // ask asks a handler without a network.
 func ask(h http.Handler, path string) *httptest.ResponseRecorder {
-	return serveTo(h,
-		get(path, ""))
+	return serveTo(h, get(path, ""))
 }
 
 // TestFileServerTagsEachVersion: each change of a file, in place or by another one, gives it

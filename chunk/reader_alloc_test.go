@@ -54,8 +54,7 @@ func TestNoAllocationPerChunk(t *testing.T) {
 		{"lines", &repeat{of: text}, chunk.Lines()},
 		{"values", &repeat{of: text}, chunk.JSON()},
 		{"function", &repeat{of: text}, chunk.CutFunc(func(p []byte) int {
-			return bytes.IndexByte(p,
-				'\n') + 1
+			return bytes.IndexByte(p, '\n') + 1
 		})},
 		{"records longer than a chunk", &repeat{of: strings.Repeat("x", 3000) + "\n"},
 			chunk.Lines()},

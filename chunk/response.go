@@ -78,7 +78,6 @@ func passes(w, inner http.ResponseWriter, head bodyHead) bool {
 type plainResponse struct{ http.ResponseWriter }
 
 // WriteString implements io.StringWriter.
-func (p plainResponse) WriteString(s string) (int,
-	error) {
+func (p plainResponse) WriteString(s string) (int, error) {
 	return io.WriteString(p.ResponseWriter, s)
 }

@@ -47,8 +47,7 @@ var wrappers = []wrapper{
 		return struct{ http.ResponseWriter }{w}, func() {}
 	}, true},
 	{"round", func(w http.ResponseWriter) (http.ResponseWriter, func()) {
-		return &round{w},
-			func() {}
+		return &round{w}, func() {}
 	}, true},
 	{"keeps the header", func(w http.ResponseWriter) (http.ResponseWriter, func()) {
 		k := &keeper{ResponseWriter: w}

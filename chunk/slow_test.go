@@ -43,8 +43,7 @@ var slowCutters = []slowCutter{
 		ends:   func(in []byte) []int { return endsWith(in, '\n', true) },
 		late:   none,
 		make: func(rnd *rand.Rand, size int) []byte {
-			return fromAlphabet(rnd, size,
-				"ab\r\nc def\n")
+			return fromAlphabet(rnd, size, "ab\r\nc def\n")
 		},
 	},
 	{
@@ -58,8 +57,7 @@ var slowCutters = []slowCutter{
 		},
 		late: none,
 		make: func(rnd *rand.Rand, size int) []byte {
-			return fromAlphabet(rnd, size,
-				"0123456789")
+			return fromAlphabet(rnd, size, "0123456789")
 		},
 	},
 	{
@@ -75,8 +73,7 @@ var slowCutters = []slowCutter{
 		ends:   func(in []byte) []int { return endsWith(in, 0, false) },
 		late:   none,
 		make: func(rnd *rand.Rand, size int) []byte {
-			return fromAlphabet(rnd, size,
-				"abcdef\x00")
+			return fromAlphabet(rnd, size, "abcdef\x00")
 		},
 	},
 	{

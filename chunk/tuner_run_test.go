@@ -149,15 +149,13 @@ func TestAcquireFollowsTheSetting(t *testing.T) {
 		synctest.Wait()
 		pressed := steady()
 		pressed.Waited = 12
-		if m := untilMove(
-			tuner, 50, func(int) chunk.Sample { return pressed }); m.To.Workers != 16 {
+		sample := func(int) chunk.Sample { return pressed }
+		if m := untilMove(tuner, 50, sample); m.To.Workers != 16 {
 			t.Fatal(m)
 		}
 		synctest.Wait()
 		wantWorkers(t, tuner, 16, 4)
-		if m := untilMove(
-			tuner, 50, func(int) chunk.Sample { return pressed }); m.Why != "not_paid" ||
-			m.To.Workers != 8 {
+		if m := untilMove(tuner, 50, sample); m.Why != "not_paid" || m.To.Workers != 8 {
 			t.Fatal(m)
 		}
 		for want := 15; want >= 8; want-- {

@@ -83,8 +83,7 @@ func TestTunerRules(t *testing.T) {
 		{"memory is short", func(s *chunk.Sample, _ int) { s.Memory = 950e6 }, chunk.Setting{},
 			"memory_full", chunk.Setting{Workers: 8, ChunkSize: 64 << 10, Depth: 2}},
 		{"no room to grow", func(s *chunk.Sample, _ int) {
-			s.Memory, s.Starved, s.Stuffed = 800e6,
-				9, 9
+			s.Memory, s.Starved, s.Stuffed = 800e6, 9, 9
 		}, chunk.Setting{},
 			"smaller_may_pay", chunk.Setting{Workers: 8, ChunkSize: 32 << 10, Depth: 3}},
 	} {

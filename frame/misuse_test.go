@@ -26,20 +26,16 @@ func TestMisuse(t *testing.T) {
 	var c millrace.Chain
 	for want, f := range map[string]func(){
 		"frame: MaxPayload(-1): a limit is from 0 to 1073741824 bytes": func() {
-			frame.MaxPayload(
-				-1)
+			frame.MaxPayload(-1)
 		},
 		"frame: MaxKind(1073741825): a limit is from 0 to 1073741824 bytes": func() {
-			frame.MaxKind(
-				1, 1<<30+1)
+			frame.MaxKind(1, 1<<30+1)
 		},
 		"frame: Deadlines without a connection": func() {
-			frame.Deadlines(
-				nil, 1, 1)
+			frame.Deadlines(nil, 1, 1)
 		},
 		"frame: Deadlines(1ns, -1ns): a time is not negative": func() {
-			frame.Deadlines(
-				closedConn{}, 1, -1)
+			frame.Deadlines(closedConn{}, 1, -1)
 		},
 		"frame: header of 0 bytes; 1 to 16 can be, by the Reader's Size":  func() { frame.NewDecoder(r, odd{}) },
 		"frame: header of 17 bytes; 1 to 16 can be, by the Reader's Size": func() { frame.NewDecoder(r, odd{size: 17}) },

@@ -66,19 +66,16 @@ func noAllocations(t *testing.T, c *Client) {
 		many := scattered(t, value, 50)
 		for name, f := range map[string]func(ctx context.Context) error{
 			"SetFromBuffer": func(ctx context.Context) error {
-				return c.SetFromBuffer(ctx, "alloc",
-					value)
+				return c.SetFromBuffer(ctx, "alloc", value)
 			},
 			"SetFromBuffer with options": func(ctx context.Context) error {
 				return c.SetFromBuffer(ctx, "alloc", value, Expire(time.Hour), IfPresent())
 			},
 			"SetChain": func(ctx context.Context) error {
-				return c.SetChain(ctx,
-					"alloc", &src)
+				return c.SetChain(ctx, "alloc", &src)
 			},
 			"SetChain of many pieces": func(ctx context.Context) error {
-				return c.SetChain(ctx,
-					"alloc", many)
+				return c.SetChain(ctx, "alloc", many)
 			},
 			"GetToBuffer": func(ctx context.Context) error {
 				_, err := c.GetToBuffer(ctx, "alloc", buf)

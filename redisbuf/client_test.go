@@ -37,8 +37,7 @@ func TestEveryWayToSetAndGet(t *testing.T) {
 		{"unix", unix, fewSizes, func(*redis.Options) {}},
 		{"RESP2", tcp, fewSizes, func(o *redis.Options) { o.Protocol = 2 }},
 		{"no timeouts", tcp, fewSizes, func(o *redis.Options) {
-			o.ReadTimeout, o.WriteTimeout = -1,
-				-1
+			o.ReadTimeout, o.WriteTimeout = -1, -1
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -210,8 +210,7 @@ func killedMaster(t *testing.T, c *Client, cluster *redistest.Cluster) {
 	must(t, c.SetFromBuffer(bounded(t), key, describe(key, 9, 9, 1000)))
 	cluster.Kill(t, old)
 	eventually(t, func() bool {
-		return c.SetFromBuffer(bounded(t), key,
-			describe(key, 9, 9, 1000)) == nil
+		return c.SetFromBuffer(bounded(t), key, describe(key, 9, 9, 1000)) == nil
 	})
 	stop()
 	must(t, c.SetFromBuffer(bounded(t), key, describe(key, 9, 9, 1000)))
@@ -224,7 +223,6 @@ func slotsWithoutAMaster(t *testing.T, c *Client, cluster *redistest.Cluster) {
 	must(t, c.SetFromBuffer(ctx, key, []byte("v")))
 	cluster.Owner(t, "killed").Kill() // the replica that took over
 	eventually(t, func() bool {
-		return redis.IsClusterDownError(c.SetFromBuffer(ctx, key,
-			[]byte("w")))
+		return redis.IsClusterDownError(c.SetFromBuffer(ctx, key, []byte("w")))
 	})
 }

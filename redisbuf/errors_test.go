@@ -93,8 +93,8 @@ func TestLoading(t *testing.T) {
 	_, shared := shared(t)
 	if has, err := shared.ConfigGet(bounded(t), "enable-debug-command").Result(); err != nil ||
 		len(has) == 0 {
-		need.Missing(
-			t, "redis-server 7.0 for enable-debug-command, by which a server loads slowly: apt-get install redis-server")
+		need.Missing(t,
+			"redis-server 7.0 for enable-debug-command, by which a server loads slowly: apt-get install redis-server")
 	}
 	s := redistest.Start(t, redistest.Config("enable-debug-command local", "key-load-delay 1000",
 		"loading-process-events-interval-bytes 1024"))

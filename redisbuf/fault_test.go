@@ -75,8 +75,7 @@ func TestCutAtEveryByteOfARead(t *testing.T) {
 			{20, redistest.CutRequest},
 			{20, func(n int64) redistest.Rule { return redistest.CutReply(n).On(key + "\r\n") }},
 			{200_000, func(n int64) redistest.Rule {
-				return redistest.CutReply(n).On(key +
-					"\r\n")
+				return redistest.CutReply(n).On(key + "\r\n")
 			}},
 		} {
 			size := test.size

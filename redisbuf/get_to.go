@@ -142,8 +142,7 @@ func (g *getToCmd) splice(c *conn, w io.ReaderFrom, left int64) (int64, error) {
 type WriterError struct{ Err error }
 
 func (e *WriterError) Error() string {
-	return fmt.Sprintf("redisbuf: writing the value: %v",
-		e.Err)
+	return fmt.Sprintf("redisbuf: writing the value: %v", e.Err)
 }
 
 // Unwrap returns the writer's error.

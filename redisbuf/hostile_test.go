@@ -66,8 +66,7 @@ func TestHostileReplies(t *testing.T) {
 		}
 		for _, s := range sets {
 			try(s.name, reply, "+OK\r\n", func() (string, error) {
-				return "ok",
-					s.call(ctx, c, "k", []byte("value"))
+				return "ok", s.call(ctx, c, "k", []byte("value"))
 			})
 		}
 	}

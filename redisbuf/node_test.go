@@ -108,8 +108,8 @@ func (s *pipeRedis) serve(conn net.Conn, name string) {
 		switch {
 		case silent:
 		case strings.HasPrefix(line, "HELLO"):
-			_, _ = fmt.Fprintf(
-				conn, "%%3\r\n$5\r\nproto\r\n:3\r\n$4\r\nrole\r\n$%d\r\n%s\r\n+modules\r\n*0\r\n",
+			_, _ = fmt.Fprintf(conn,
+				"%%3\r\n$5\r\nproto\r\n:3\r\n$4\r\nrole\r\n$%d\r\n%s\r\n+modules\r\n*0\r\n",
 				len(role), role)
 		case strings.HasPrefix(line, "GET"):
 			for _, b := range fmt.Appendf(nil, "$%d\r\n%s\r\n", len(name), name) {

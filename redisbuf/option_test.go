@@ -18,22 +18,18 @@ func TestNewTakesWhatTheClientHas(t *testing.T) {
 	for name, change := range map[string]func(*redis.Options){
 		"password": func(o *redis.Options) { o.Username, o.Password = "alice", "first" },
 		"provider": func(o *redis.Options) {
-			o.CredentialsProvider = func() (string,
-				string) {
+			o.CredentialsProvider = func() (string, string) {
 				return "alice", "first"
 			}
 		},
 		"RESP2": func(o *redis.Options) {
-			o.Username, o.Password, o.Protocol = "alice",
-				"first", 2
+			o.Username, o.Password, o.Protocol = "alice", "first", 2
 		},
 		"RESP3": func(o *redis.Options) {
-			o.Username, o.Password, o.Protocol = "alice",
-				"first", 3
+			o.Username, o.Password, o.Protocol = "alice", "first", 3
 		},
 		"with a name": func(o *redis.Options) {
-			o.Username, o.Password, o.ClientName = "alice",
-				"first", "large"
+			o.Username, o.Password, o.ClientName = "alice", "first", "large"
 		},
 		"streaming provider": func(o *redis.Options) {
 			o.StreamingCredentialsProvider = oneCredential{func() error { return nil }}
@@ -45,8 +41,7 @@ func TestNewTakesWhatTheClientHas(t *testing.T) {
 			o.StreamingCredentialsProvider = oneCredential{func() error { return errors.New("no") }}
 		},
 		"provider with a context": func(o *redis.Options) {
-			o.CredentialsProviderContext = func(context.Context) (string, string,
-				error) {
+			o.CredentialsProviderContext = func(context.Context) (string, string, error) {
 				return "alice", "first", nil
 			}
 		},

@@ -55,15 +55,13 @@ func TestPanicsGiveEverythingBack(t *testing.T) {
 		"GetTo":       func() { _, _ = c.GetTo(ctx, "panic", &panicking{}) },
 		"GetTo, late": func() { _, _ = c.GetTo(ctx, "panic", &panicking{after: size - 1}) },
 		"GetTo, splice": func() {
-			_, _ = c.GetTo(ctx, "panic",
-				panickingReaderFrom{&panicking{after: size}})
+			_, _ = c.GetTo(ctx, "panic", panickingReaderFrom{&panicking{after: size}})
 		},
 		"GetTo nil":    func() { _, _ = c.GetTo(ctx, "panic", nil) },
 		"GetChain nil": func() { _ = c.GetChain(ctx, "panic", nil, size) },
 		"SetFrom":      func() { _ = c.SetFrom(ctx, "panic", &panicking{}, size) },
 		"SetFrom, late": func() {
-			_ = c.SetFrom(ctx, "panic", &panicking{after: size - 1},
-				size)
+			_ = c.SetFrom(ctx, "panic", &panicking{after: size - 1}, size)
 		},
 		"SetFrom nil":       func() { _ = c.SetFrom(ctx, "panic", nil, size) },
 		"SetChain nil":      func() { _ = c.SetChain(ctx, "panic", nil) },

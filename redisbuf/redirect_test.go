@@ -201,8 +201,7 @@ func TestServersAreBounded(t *testing.T) {
 	must(t, err)
 	defer c.Close()
 	server := func(i int) (*node, error) {
-		return c.node(&redis.Options{Addr: fmt.Sprint("server",
-			i)})
+		return c.node(&redis.Options{Addr: fmt.Sprint("server", i)})
 	}
 	for i := range maxServers {
 		_, err := server(i)

@@ -86,8 +86,7 @@ func TestRingOfShardsOfOneAddress(t *testing.T) {
 	} {
 		var made atomic.Int64
 		rdb := ringOf(t, func(o *redis.RingOptions) {
-			o.NewClient = func(
-				*redis.Options) *redis.Client {
+			o.NewClient = func(*redis.Options) *redis.Client {
 				return redis.NewClient(shard(int(made.Add(1)-1) % 2))
 			}
 		}, servers...)

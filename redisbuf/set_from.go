@@ -115,8 +115,7 @@ func (c *conn) readFrom(r io.Reader, p []byte) (int, error) {
 type ReaderError struct{ Err error }
 
 func (e *ReaderError) Error() string {
-	return fmt.Sprintf("redisbuf: reading the value: %v",
-		e.Err)
+	return fmt.Sprintf("redisbuf: reading the value: %v", e.Err)
 }
 
 // Unwrap returns the reader's error.

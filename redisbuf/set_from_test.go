@@ -67,8 +67,7 @@ func TestContextEndsBehindAValue(t *testing.T) {
 	request := int64(len("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$65536\r\n") + len(value) + len("\r\n"))
 	for name, newCmd := range map[string]func() (command, error){
 		"SetFrom": func() (command, error) {
-			return newSetFrom("k", bytes.NewReader(value),
-				int64(len(value)), nil)
+			return newSetFrom("k", bytes.NewReader(value), int64(len(value)), nil)
 		},
 		"SetFile": func() (command, error) { return newSetFile("k", f, nil) },
 	} {

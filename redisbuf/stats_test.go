@@ -55,8 +55,7 @@ func TestStatsOfDials(t *testing.T) {
 		says(t, c, "after two failures", Stats{Conns: 1, Idle: 1, Dials: 3, DialsFailed: 2})
 	})
 	boom := func(o *redis.Options) {
-		o.CredentialsProvider = func() (string,
-			string) {
+		o.CredentialsProvider = func() (string, string) {
 			panic("boom")
 		}
 	}

@@ -113,8 +113,7 @@ func TestFilesAreSentByTheKernel(t *testing.T) {
 	must(t, err)
 	defer f.Close()
 	reads, writes := usualCalls(t, func() error {
-		return c.SetFile(context.Background(), "sendfile",
-			f)
+		return c.SetFile(context.Background(), "sendfile", f)
 	})
 	if reads > 8 || writes > 8 {
 		t.Errorf("%d reads and %d writes", reads, writes)

@@ -49,20 +49,17 @@ func TestUpTo64BytesAllocateNothing(t *testing.T) {
 			"Grow":        func() { var b stackbuf.Buffer; b.Grow(n) },
 			"AvailableBuffer": func() {
 				var b stackbuf.Buffer
-				b.Write(append(b.AvailableBuffer(),
-					s...))
+				b.Write(append(b.AvailableBuffer(), s...))
 			},
 			"NewBufferString": func() { b := stackbuf.NewBufferString(s); b.Truncate(1) },
 			"ReadFrom": func() {
 				var b stackbuf.Buffer
-				src.Seek(0,
-					io.SeekStart)
+				src.Seek(0, io.SeekStart)
 				b.ReadFrom(src)
 			},
 			"ReadFrom, unknown": func() {
 				var b stackbuf.Buffer
-				src.Seek(0,
-					io.SeekStart)
+				src.Seek(0, io.SeekStart)
 				b.ReadFrom(&unknown)
 			},
 			"WriteByte": func() {

@@ -227,8 +227,7 @@ func TestSizeOfBuffer(t *testing.T) {
 var writers = map[string]func(b *stackbuf.Buffer, s string){
 	"Write":       func(b *stackbuf.Buffer, s string) { b.Write([]byte(s)) },
 	"WriteString": func(b *stackbuf.Buffer, s string) { b.WriteString(s) },
-	"AvailableBuffer": func(b *stackbuf.Buffer,
-		s string) {
+	"AvailableBuffer": func(b *stackbuf.Buffer, s string) {
 		b.Write(append(b.AvailableBuffer(), s...))
 	},
 	"Fprint": func(b *stackbuf.Buffer, s string) { fmt.Fprint(b, s) },
@@ -340,16 +339,13 @@ func TestMemoryDoubles(t *testing.T) {
 func TestAQueueDoesNotGrow(t *testing.T) {
 	for what, add := range map[string]func(b *stackbuf.Buffer, s string){
 		"WriteString": func(b *stackbuf.Buffer, s string) { b.WriteString(s) },
-		"unknown": func(b *stackbuf.Buffer,
-			s string) {
+		"unknown": func(b *stackbuf.Buffer, s string) {
 			b.ReadFrom(only{strings.NewReader(s)})
 		},
-		"Len": func(b *stackbuf.Buffer,
-			s string) {
+		"Len": func(b *stackbuf.Buffer, s string) {
 			b.ReadFrom(withLen{strings.NewReader(s), len(s)})
 		},
-		"limit": func(b *stackbuf.Buffer,
-			s string) {
+		"limit": func(b *stackbuf.Buffer, s string) {
 			b.ReadFrom(io.LimitReader(strings.NewReader(s), int64(len(s))))
 		},
 	} {
@@ -400,8 +396,7 @@ var blunders = map[string]func(b buffer){
 	"Grow, most negative":    func(b buffer) { b.Grow(math.MinInt) },
 	"Grow, too much":         func(b buffer) { b.Grow(math.MaxInt) },
 	"Grow, overflow by 1": func(b buffer) {
-		b.Grow(math.MaxInt - max(b.Len(),
-			1) + 1)
+		b.Grow(math.MaxInt - max(b.Len(), 1) + 1)
 	},
 	"Grow, just no overflow":           func(b buffer) { b.Grow(math.MaxInt - b.Len()) },
 	"Grow, overflow with Cap":          func(b buffer) { b.Grow(math.MaxInt - b.Cap()) },
@@ -414,8 +409,7 @@ var blunders = map[string]func(b buffer){
 	"Next, negative":                   func(b buffer) { b.Next(-1) },
 	"Peek, negative":                   func(b buffer) { b.Peek(-1) },
 	"WriteTo, too many":                func(b buffer) { b.WriteTo(&taker{extra: 1}) },
-	"WriteTo, far too many": func(
-		b buffer) {
+	"WriteTo, far too many": func(b buffer) {
 		b.WriteTo(&taker{extra: math.MaxInt / 2})
 	},
 	"WriteTo, and an error": func(b buffer) { b.WriteTo(&taker{extra: 1, err: io.EOF}) },

@@ -72,8 +72,7 @@ func (s *slot) start(b stackbuf.Buffer, origin func() *bytes.Buffer) {
 }
 
 func (s *slot) empty() {
-	s.start(stackbuf.Buffer{},
-		func() *bytes.Buffer { return new(bytes.Buffer) })
+	s.start(stackbuf.Buffer{}, func() *bytes.Buffer { return new(bytes.Buffer) })
 }
 
 // offset is how much of b's memory lies in front of the contents.
@@ -399,8 +398,7 @@ var rigOps = []struct {
 	{"ReadFrom a part of Bytes", writes, func(r *rig, i int) {
 		to := r.upTo(r.slots[i].o.Len())
 		from := r.upTo(to)
-		r.do(i, func(
-			b buffer) string {
+		r.do(i, func(b buffer) string {
 			return fmt.Sprint(b.ReadFrom(bytes.NewReader(b.Bytes()[from:to])))
 		})
 	}},

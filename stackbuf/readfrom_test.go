@@ -34,8 +34,7 @@ var sources = []source{
 	}},
 	{"nothing but Read", func(s string, _ int) io.Reader { return only{strings.NewReader(s)} }},
 	{"limit", func(s string, claim int) io.Reader {
-		return io.LimitReader(strings.NewReader(s),
-			int64(claim))
+		return io.LimitReader(strings.NewReader(s), int64(claim))
 	}},
 	{"limit, unknown", func(s string, claim int) io.Reader {
 		return io.LimitReader(only{strings.NewReader(s)}, int64(claim))
@@ -47,15 +46,13 @@ var sources = []source{
 		return io.NewSectionReader(strings.NewReader(s), int64(claim/2), int64(claim))
 	}},
 	{"Len", func(s string, claim int) io.Reader { return withLen{strings.NewReader(s), claim} }},
-	{"one byte at a time", func(
-		s string, _ int) io.Reader {
+	{"one byte at a time", func(s string, _ int) io.Reader {
 		return iotest.OneByteReader(strings.NewReader(s))
 	}},
 	{"io.EOF with data", func(s string, _ int) io.Reader {
 		return iotest.DataErrReader(iotest.HalfReader(strings.NewReader(s)))
 	}},
-	{"nothing at times", func(
-		s string, _ int) io.Reader {
+	{"nothing at times", func(s string, _ int) io.Reader {
 		return &hesitant{Reader: strings.NewReader(s)}
 	}},
 	{"an error behind", func(s string, _ int) io.Reader {
@@ -72,8 +69,7 @@ var sources = []source{
 // ending is a source that claims a length and ends in this way.
 func ending(last step) func(s string, claim int) io.Reader {
 	return func(s string, claim int) io.Reader {
-		return withLen{scripted(step{len(s), nil}, last),
-			claim}
+		return withLen{scripted(step{len(s), nil}, last), claim}
 	}
 }
 
@@ -138,12 +134,10 @@ func TestReadFrom(t *testing.T) {
 					b.Next(4)
 					o.Next(4)
 					got := outcome(func() string {
-						return fmt.Sprint(b.ReadFrom(src.of(text(n),
-							claim)))
+						return fmt.Sprint(b.ReadFrom(src.of(text(n), claim)))
 					})
 					want := outcome(func() string {
-						return fmt.Sprint(o.ReadFrom(src.of(text(n),
-							claim)))
+						return fmt.Sprint(o.ReadFrom(src.of(text(n), claim)))
 					})
 					what := fmt.Sprintf("%s, %d behind %d, said to be %d", src.name, n, held, claim)
 					if got != want {

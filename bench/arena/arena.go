@@ -156,8 +156,8 @@ func run(ctx context.Context, p *measure.Params) (err error) {
 		}
 	}
 	if p.Wants("slots") {
-		return slots(
-			ctx, p, "Frames of 32 bytes, taken and released while others are held. Rust: "+rust,
+		return slots(ctx, p,
+			"Frames of 32 bytes, taken and released while others are held. Rust: "+rust,
 			crate)
 	}
 	return nil

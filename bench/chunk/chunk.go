@@ -61,8 +61,8 @@ func (s *site) runCase(ctx context.Context, p *measure.Params, c testCase) error
 		"contender", "MB/s", "x a plain loop",
 		"CPU s/GB", "B a run", "allocs a run", "time, x chunk.Reader")
 	t.Bar = 1
-	ours := slices.IndexFunc(
-		c.contenders, func(by contender) bool { return strings.HasPrefix(by.name, "chunk.") })
+	ours := slices.IndexFunc(c.contenders,
+		func(by contender) bool { return strings.HasPrefix(by.name, "chunk.") })
 	for i, cost := range costs {
 		t.Row(c.contenders[i].name, rate(c.size, cost.Nanos), costs[0].Nanos.Over(cost.Nanos),
 			cost.CPU.Times(1/float64(c.size)),

@@ -63,14 +63,12 @@ var pairs = []pair{
 	}},
 	{"section of a file to TCP", func(c *closers, size int) (func(copyFunc) error, error) {
 		return fileToWire(c, size, func(f *os.File) io.Reader {
-			return io.NewSectionReader(f, 0,
-				int64(size))
+			return io.NewSectionReader(f, 0, int64(size))
 		})
 	}},
 	{"limited file to TCP", func(c *closers, size int) (func(copyFunc) error, error) {
 		return fileToWire(c, size, func(f *os.File) io.Reader {
-			return io.LimitReader(f,
-				int64(size))
+			return io.LimitReader(f, int64(size))
 		})
 	}},
 	{"memory, hidden, to TCP", func(c *closers, size int) (func(copyFunc) error, error) {

@@ -124,9 +124,8 @@ func (b *bench) cost(ctx context.Context) error {
 
 // each returns the growth of a CPU probe per stream and second, in ms.
 func each(c testCase, results []*result, probe int) measure.Series {
-	return series(
-		results, func(
-			r *result) float64 {
+	return series(results,
+		func(r *result) float64 {
 			return r.grown[probe] * 1000 / r.seconds / float64(c.streams)
 		})
 }
@@ -159,12 +158,10 @@ func costTable(c testCase, results [][]*result) *measure.Table {
 		}
 		t.Row(p.name, server, server.Over(cpu(0, 0)), owner, cpu(i, atRedis),
 			each(c, results[i], atOwner),
-			series(results[i], func(
-				r *result) float64 {
+			series(results[i], func(r *result) float64 {
 				return milliseconds(r.Viewers.Latency.P50)
 			}),
-			series(results[i], func(
-				r *result) float64 {
+			series(results[i], func(r *result) float64 {
 				return milliseconds(r.Viewers.Latency.P99)
 			}),
 			series(results[i], (*result).lost).Max(), series(results[i], (*result).ended).Max())
@@ -254,8 +251,8 @@ func capacityTable(c testCase, results [][]*result) *measure.Table {
 
 // copies measures how often the bytes of a stream are sent between nodes.
 func (b *bench) copies(ctx context.Context) error {
-	t := measure.NewTable(
-		"cluster-copies", fmt.Sprintf("Bytes between nodes, a stream of %.2f Mbit/s", bitRate/1e6),
+	t := measure.NewTable("cluster-copies",
+		fmt.Sprintf("Bytes between nodes, a stream of %.2f Mbit/s", bitRate/1e6),
 		"edges", "viewers at each", "x the stream's bytes, an edge")
 	t.Note = "An edge is a node that has viewers and not the publisher. A proxy counts what the owner sends, the " +
 		"framing of HTTP and FLV included; the stream's bytes are what one viewer gets, payloads alone."

@@ -28,10 +28,10 @@ type measured struct {
 func newMeasured(c testCase, edge []*result) measured {
 	return measured{
 		streams: float64(c.streams),
-		gb: series(
-			edge, func(r *result) float64 { return r.bytes / 1e9 / r.seconds }).Median(),
-		cpu: series(
-			edge, func(r *result) float64 { return r.grown[atEdge] / r.seconds }).Median(),
+		gb: series(edge,
+			func(r *result) float64 { return r.bytes / 1e9 / r.seconds }).Median(),
+		cpu: series(edge,
+			func(r *result) float64 { return r.grown[atEdge] / r.seconds }).Median(),
 	}
 }
 
@@ -63,8 +63,8 @@ func (m *model) flags(f *flag.FlagSet) {
 	f.StringVar(&m.nics, "nic", "10,25", "network of a node in Gbit/s each way, more with commas")
 	f.Float64Var(&m.cores, "cores", 8, "processors of a node")
 	f.Float64Var(&m.use, "use", 0.7, "share of processors and network that is used")
-	f.Float64Var(
-		&m.extra, "extra", 2, "times the CPU that was measured: loopback has no network card")
+	f.Float64Var(&m.extra, "extra", 2,
+		"times the CPU that was measured: loopback has no network card")
 	// The default values are from the last run on an idle machine: bench/results.
 	f.Float64Var(&m.costs.stream, "cost-stream", 0.5,
 		"CPU ms a second for a stream that a node receives, unless it is measured")
@@ -191,8 +191,8 @@ func (m *model) table() (*measure.Table, error) {
 		columns = append(columns, fmt.Sprintf("%g Gbit/s a node", nic))
 		plans, limits = append(plans, p), append(limits, limit)
 	}
-	t := measure.NewTable(
-		"cluster-model", fmt.Sprintf("On paper: %d viewers of %d streams of %g Mbit/s",
+	t := measure.NewTable("cluster-model",
+		fmt.Sprintf("On paper: %d viewers of %d streams of %g Mbit/s",
 			m.viewers, m.streams, m.mbit), columns...)
 	row := func(name string, f func(plan) any) {
 		cells := []any{name}
@@ -207,8 +207,7 @@ func (m *model) table() (*measure.Table, error) {
 		limited = append(limited, l)
 	}
 	t.Row(limited...)
-	row("viewers a node", func(
-		p plan) any {
+	row("viewers a node", func(p plan) any {
 		return math.Round(float64(m.viewers) / float64(p.nodes))
 	})
 	row("streams a node receives, its own and pulled", func(p plan) any {
@@ -218,8 +217,7 @@ func (m *model) table() (*measure.Table, error) {
 	row("received by a node, Gbit/s", func(p plan) any { return p.in })
 	row("processors that a node uses", func(p plan) any { return p.cpu })
 	row("between all nodes, Gbit/s", func(p plan) any { return p.between })
-	row("the same, of all that is sent, %", func(
-		p plan) any {
+	row("the same, of all that is sent, %", func(p plan) any {
 		return 100 * p.between / (p.out * float64(p.nodes))
 	})
 	row("one owner sends one stream to nodes with, Gbit/s",

@@ -21,8 +21,8 @@ const outageBitRate = 500_000
 
 // outage measures how running streams continue without Redis, for each kind of outage.
 func (b *bench) outage(ctx context.Context) error {
-	t := measure.NewTable(
-		"cluster-outage", fmt.Sprintf(
+	t := measure.NewTable("cluster-outage",
+		fmt.Sprintf(
 			"Redis is away for %v: three nodes, %d streams with %d viewers each",
 			options.outage, outageCase.streams, outageCase.viewers),
 		"what happens to Redis", "frames at viewers", "frames lost", "frames that came twice",

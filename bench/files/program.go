@@ -181,8 +181,7 @@ func table(c testCase, all []contender, turns [][]turn, rounds int) *measure.Tab
 			p99,
 			get(i, func(t turn) float64 { return float64(t.peak) / (1 << 20) }).Median(),
 			get(i, func(t turn) float64 { return float64(t.errors()) }).Max(),
-			get(i, func(
-				t turn) float64 {
+			get(i, func(t turn) float64 {
 				return t.cpu.Seconds() / (float64(t.Bytes) / 1e9)
 			}).Median())
 	}

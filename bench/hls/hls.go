@@ -165,14 +165,12 @@ func (c testCase) columns() []column {
 	perGB := func(r *result) float64 { return r.server.Seconds() / float64(r.bytes) * 1e9 }
 	common := []column{
 		{"requests/s", func(r *result) float64 { return float64(r.requests) / r.seconds }},
-		{"CPU µs a request", func(
-			r *result) float64 {
+		{"CPU µs a request", func(r *result) float64 {
 			return float64(r.server.Microseconds()) / float64(r.requests)
 		}},
 		{"allocations a request", func(r *result) float64 { return r.perRequest }},
 		{"RSS MB", func(r *result) float64 { return float64(r.rss) / (1 << 20) }},
-		{c.what() + " a reload", func(
-			r *result) float64 {
+		{c.what() + " a reload", func(r *result) float64 {
 			return float64(r.fetched) / float64(r.requests-r.fetched)
 		}},
 		{"ended early", func(r *result) float64 {

@@ -46,8 +46,8 @@ func (s *script) watch(t *testing.T, parts bool) (*viewer, error) {
 // segment 6 there are.
 func playlist(control string, made int, end string) string {
 	var b strings.Builder
-	fmt.Fprintf(
-		&b, "#EXTM3U\n#EXT-X-TARGETDURATION:0\n#EXT-X-SERVER-CONTROL:%s\n#EXT-X-MEDIA-SEQUENCE:5\n#EXT-X-MAP:URI=\"init\"\n", control)
+	fmt.Fprintf(&b,
+		"#EXTM3U\n#EXT-X-TARGETDURATION:0\n#EXT-X-SERVER-CONTROL:%s\n#EXT-X-MEDIA-SEQUENCE:5\n#EXT-X-MAP:URI=\"init\"\n", control)
 	for i := range made {
 		fmt.Fprintf(&b, "#EXT-X-PART:DURATION=1,URI=\"%d.%d\"\n", 5+i/2, i%2)
 		if i%2 == 1 {

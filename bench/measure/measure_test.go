@@ -88,8 +88,8 @@ func TestCompare(t *testing.T) {
 	turns := 0
 	costs, err := measure.Compare(t.Context(), []measure.Contender{
 		{Name: "waits", Turn: func(n int) (measure.Turn, error) {
-			turn := measure.Take(
-				n, func() { time.Sleep(time.Duration(n) * 100 * time.Microsecond) })
+			turn := measure.Take(n,
+				func() { time.Sleep(time.Duration(n) * 100 * time.Microsecond) })
 			turn.More = map[string]float64{"held": 7}
 			return turn, nil
 		}},

@@ -2,6 +2,7 @@ package measure
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -58,15 +59,13 @@ func (s *Server) Stop() { s.proc.Stop(10 * time.Second) }
 // from which Linux takes the ports of outgoing connections, so that no such connection takes the
 // port before the server listens.
 func FreeAddr() (string, error) {
-	var err error
 	for range 100 {
-		var l net.Listener
-		if l, err = net.Listen("tcp", fmt.Sprint("127.0.0.1:",
-			12000+rand.IntN(20000))); err == nil {
-			return l.Addr().String(), l.Close()
+		addr := fmt.Sprint("127.0.0.1:", 12000+rand.IntN(20000))
+		if l, err := net.Listen("tcp", addr); err == nil {
+			return addr, l.Close()
 		}
 	}
-	return "", err
+	return "", errors.New("no free port in 100 attempts")
 }
 
 // Millrace is the path of the millrace command's package, for [Build].

@@ -177,8 +177,7 @@ func (s *handStream) packet() []byte {
 
 func openHand(streams []io.Reader, a *audience) (packets func(int), release func()) {
 	rs := each(streams, func(s io.Reader) *handStream {
-		return &handStream{src: s,
-			buf: make([]byte, 16<<10)}
+		return &handStream{src: s, buf: make([]byte, 16<<10)}
 	})
 	return func(n int) {
 		for range n {

@@ -25,8 +25,8 @@ var Program = &measure.Program{
 	Name: "record", What: "a load, the Go runtime and the kernel on one clock", Rounds: 1,
 	Brief: []string{"-seconds", "5"},
 	Flags: func(f *flag.FlagSet) {
-		f.StringVar(
-			&options.url, "url", "", "what clients get; if empty, a file that this process serves with chunk.FileServer")
+		f.StringVar(&options.url, "url", "",
+			"what clients get; if empty, a file that this process serves with chunk.FileServer")
 		f.IntVar(&options.size, "size", 1<<20, "bytes of that file")
 		f.IntVar(&options.clients, "clients", 16, "clients, each with a connection")
 		f.IntVar(&options.seconds, "seconds", 15, "length of the record")

@@ -50,26 +50,22 @@ func besides() []*beside {
 				return err
 			}
 			return get, func(ctx context.Context) error {
-				return s.redisbuf.SetFromBuffer(ctx,
-					setKey, value)
+				return s.redisbuf.SetFromBuffer(ctx, setKey, value)
 			}
 		}},
 		{name: "go-redis GetToBuffer, SetFromBuffer, the same client",
 			move: func(s *site) (get, set call) {
 				get = func(ctx context.Context) error {
-					return s.goredis.GetToBuffer(ctx, key,
-						buf).Err()
+					return s.goredis.GetToBuffer(ctx, key, buf).Err()
 				}
 				return get, func(ctx context.Context) error {
-					return s.goredis.SetFromBuffer(ctx,
-						setKey, value).Err()
+					return s.goredis.SetFromBuffer(ctx, setKey, value).Err()
 				}
 			}},
 		{name: "go-redis Get, Set, the same client", move: func(s *site) (get, set call) {
 			get = func(ctx context.Context) error { return s.goredis.Get(ctx, key).Err() }
 			return get, func(ctx context.Context) error {
-				return s.goredis.Set(ctx, setKey, value,
-					0).Err()
+				return s.goredis.Set(ctx, setKey, value, 0).Err()
 			}
 		}},
 	}
@@ -95,8 +91,8 @@ func runBeside(ctx context.Context, p *measure.Params, srv *server) error {
 	if err != nil {
 		return err
 	}
-	t := measure.NewTable(
-		"redis-beside", fmt.Sprintf(
+	t := measure.NewTable("redis-beside",
+		fmt.Sprintf(
 			"Small GETs on a go-redis client, %d at a time, while a value of 10 MB is got and "+
 				"another is set every %v; %d rounds of %v", smallCallers, largeEvery, rounds,
 			options.beside),

@@ -39,8 +39,7 @@ func goRedisSet(s *site) (call, error) {
 func goRedisSetFromBuffer(s *site) (call, error) {
 	value := s.value()
 	return func(ctx context.Context) error {
-		return s.goredis.SetFromBuffer(ctx, setKey,
-			value).Err()
+		return s.goredis.SetFromBuffer(ctx, setKey, value).Err()
 	}, nil
 }
 

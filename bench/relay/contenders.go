@@ -213,8 +213,7 @@ func bare(dir string, batch time.Duration) contender {
 		return start(ctx, dir, c)
 	}
 	c.sends = func(bitRate int) []load.Tag {
-		return gorelay.NewBare(bitRate, 2*time.Second,
-			0).Tags()
+		return gorelay.NewBare(bitRate, 2*time.Second, 0).Tags()
 	}
 	return c
 }

@@ -218,14 +218,12 @@ func table(c testCase, all []contender, reports [][]load.Report, rounds int) *me
 			if who.sends != nil {
 				return "-"
 			}
-			return get(i, func(
-				r load.Report) float64 {
+			return get(i, func(r load.Report) float64 {
 				return milliseconds(f(r.Viewers.Latency))
 			}).Median()
 		}
 		t.Row(append(row,
-			get(i, func(
-				r load.Report) float64 {
+			get(i, func(r load.Report) float64 {
 				return float64(usage(r).RSS) / (1 << 20)
 			}).Median(),
 			get(i, func(r load.Report) float64 { return milliseconds(r.Viewers.Gap.P50) }).Median(),
@@ -240,8 +238,7 @@ func table(c testCase, all []contender, reports [][]load.Report, rounds int) *me
 				}
 				return r.Generator.CPUPerGB
 			}).Median(),
-			get(i, func(
-				r load.Report) float64 {
+			get(i, func(r load.Report) float64 {
 				return milliseconds(r.Publishers.Late.P99)
 			}).Median())...)
 	}

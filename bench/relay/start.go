@@ -83,8 +83,8 @@ func runStart(ctx context.Context, p *measure.Params) error {
 			return err
 		}
 	}
-	t := measure.NewTable(
-		"relay-start", fmt.Sprintf("A viewer waits for a stream of %.2f Mbit/s, %d rounds",
+	t := measure.NewTable("relay-start",
+		fmt.Sprintf("A viewer waits for a stream of %.2f Mbit/s, %d rounds",
 			startBitRate/1e6, p.Rounds),
 		columns...)
 	t.Bar = 3

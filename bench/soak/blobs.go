@@ -161,8 +161,7 @@ func (c *cycle) put(key string, write uint64, size, stop int64, url string,
 		&content{id: id, off: blobHead, end: stop})
 	if stop < size {
 		body = io.MultiReader(body, readerFunc(func() error {
-			sleep.For(c.working,
-				75*time.Millisecond)
+			sleep.For(c.working, 75*time.Millisecond)
 			return errBreakOff
 		}))
 	}

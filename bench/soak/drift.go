@@ -188,8 +188,7 @@ func (t *target) settle(ctx context.Context) (point, error) {
 		}
 		points := append(slices.Clone(t.points), p)
 		broken := slices.ContainsFunc(t.rules, func(r rule) bool {
-			return r.kind != trend &&
-				r.judge(points) != nil
+			return r.kind != trend && r.judge(points) != nil
 		})
 		if late || p.busy == 0 && !broken && (len(t.points) > warmUp || looks >= 10) {
 			return p, nil

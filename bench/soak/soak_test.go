@@ -223,8 +223,7 @@ func double(fault string) {
 func (d *faulty) serve(ln net.Listener, to string) {
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetURL(&url.URL{Scheme: "http",
-				Host: to})
+			r.SetURL(&url.URL{Scheme: "http", Host: to})
 			r.Out.Host = to
 		},
 		Transport:      &http.Transport{DisableKeepAlives: true, DisableCompression: true},

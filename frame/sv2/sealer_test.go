@@ -131,8 +131,7 @@ func TestSealerErrors(t *testing.T) {
 			arena.ErrFull},
 		{"no room for the tag", 10, sv2.Header{}, writing(strings.Repeat("x", 53)), 0,
 			arena.ErrFull},
-		{"no payload", 10, sv2.Header{}, func(
-			buf arena.Buffer) error {
+		{"no payload", 10, sv2.Header{}, func(buf arena.Buffer) error {
 			buf.Writable(10)
 			return errWrite
 		}, 0, errWrite},

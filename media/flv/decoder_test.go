@@ -490,16 +490,13 @@ func TestMisuse(t *testing.T) {
 	for name, f := range map[string]func(){
 		"flv: MaxTag(0): a limit is from 1 to 16777215 bytes": func() { flv.MaxTag(0) },
 		"flv: MaxTag(16777216): a limit is from 1 to 16777215 bytes": func() {
-			flv.MaxTag(
-				flv.MaxData + 1)
+			flv.MaxTag(flv.MaxData + 1)
 		},
 		"flv: Retime of a chain of 3 bytes, which is no tag": func() {
-			enc.Retime(&dst,
-				&short, 1)
+			enc.Retime(&dst, &short, 1)
 		},
 		"flv: Retime of a chain of 16 bytes for a tag of 18": func() {
-			enc.Retime(&dst,
-				&half, 1)
+			enc.Retime(&dst, &half, 1)
 		},
 	} {
 		func() {

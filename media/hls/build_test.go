@@ -175,8 +175,7 @@ func (p playlist) String() string {
 		for i := 0; i < len(s.parts); {
 			n := i + 1
 			same := func(a, b part) bool {
-				return a.duration == b.duration &&
-					a.independent == b.independent
+				return a.duration == b.duration && a.independent == b.independent
 			}
 			for n < len(s.parts) && same(s.parts[n], s.parts[i]) {
 				n++

@@ -23,8 +23,7 @@ func TestRandom(t *testing.T) {
 	}
 	for seed := range uint64(runs) {
 		if !t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			testRandom(t,
-				rand.New(rand.NewPCG(seed, 1)))
+			testRandom(t, rand.New(rand.NewPCG(seed, 1)))
 		}) {
 			return
 		}

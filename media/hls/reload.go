@@ -16,8 +16,7 @@ type Reload struct {
 }
 
 var (
-	errNumber = errors.New(
-		"hls: _HLS_msn or _HLS_part is not a decimal integer, or is there twice")
+	errNumber  = errors.New("hls: _HLS_msn or _HLS_part is not a decimal integer, or is there twice")
 	errPartial = errors.New("hls: _HLS_part without _HLS_msn")
 )
 

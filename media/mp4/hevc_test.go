@@ -22,8 +22,7 @@ func TestHEVCRecords(t *testing.T) {
 	array := func(kind byte, units ...string) string {
 		return string([]byte{kind, 0, byte(len(units))}) + strings.Join(units, "")
 	}
-	record := func(
-		arrays ...string) string {
+	record := func(arrays ...string) string {
 		return head + string(rune(len(arrays))) + strings.Join(arrays, "")
 	}
 	whole := record(array(0xa0, vps), array(0xa1, sps), array(0xa2, pps))

@@ -80,8 +80,8 @@ func FuzzServerConn(f *testing.F) {
 				if err != nil {
 					break
 				}
-				if held := pool.Stats().InUse + def.Stats().InUse - before; held > 1<<20+int64(
-					2*len(in)) {
+				held := pool.Stats().InUse + def.Stats().InUse - before
+				if held > 1<<20+int64(2*len(in)) {
 					t.Errorf("%d bytes held after %d", held, len(in))
 				}
 			}

@@ -31,8 +31,7 @@ func TestWhatClientsDo(t *testing.T) {
 	const day, late = uint32(28 * 3600 * 1000), uint32(0x01000000)
 	first := func(ts uint32, size int) string { return string(rawHeader(0, 6, ts, size, 9, 1)) }
 	sizes := func(n uint32, chunk int) string {
-		return control(1, n) + rawChunks(6, 9, 40, 1, long,
-			chunk, false)
+		return control(1, n) + rawChunks(6, 9, 40, 1, long, chunk, false)
 	}
 	aac := rawChunks(4, 8, 0, 1, "\xaf\x00", 128, false)
 	hevc := []string{"\x1c\x00\x00\x00\x00 classic, codec 12", "\x90hvc1 enhanced",

@@ -374,8 +374,8 @@ func TestReconnect(t *testing.T) {
 		if can != tt.want {
 			t.Errorf("capsEx %v: %v", tt.caps, can)
 		}
-		sameLines(t, v.said[len(
-			v.said)-1:], `0: onStatus 0 null {level=status code=NetConnection.Connect.ReconnectRequest description="an update"}`)
+		sameLines(t, v.said[len(v.said)-1:],
+			`0: onStatus 0 null {level=status code=NetConnection.Connect.ReconnectRequest description="an update"}`)
 	}
 }
 

@@ -71,6 +71,6 @@ func usage() {
 	for _, p := range programs {
 		fmt.Fprintf(os.Stderr, "  %-8s %s\n", p.Name, p.What)
 	}
-	fmt.Fprintln(
-		os.Stderr, "  all      all of them briefly; flags are given to each, such as -out DIR")
+	fmt.Fprintln(os.Stderr,
+		"  all      all of them briefly; flags are given to each, such as -out DIR")
 }

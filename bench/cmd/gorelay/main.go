@@ -13,8 +13,8 @@ import (
 
 func main() {
 	listen := flag.String("listen", "127.0.0.1:8081", "address")
-	kind := flag.String(
-		"kind", "copy", "copy (each viewer has its own), share (viewers share what was read), or bare (relays nothing)")
+	kind := flag.String("kind", "copy",
+		"copy (each viewer has its own), share (viewers share what was read), or bare (relays nothing)")
 	rate := flag.Int("bitrate", 2_150_000, "of bare: bits a second of each stream")
 	key := flag.Duration("key", 2*time.Second, "of bare: keyframe interval")
 	batch := flag.Duration("batch", 0, "of bare: gather what falls due in this time")

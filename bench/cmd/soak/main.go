@@ -39,8 +39,8 @@ func run(ctx context.Context) (status int, err error) {
 	flag.IntVar(&cfg.Streams, "streams", cfg.Streams, "FLV streams to each server")
 	flag.IntVar(&cfg.Viewers, "viewers", cfg.Viewers, "viewers of each stream; a quarter stalls")
 	flag.IntVar(&cfg.Rate, "rate", cfg.Rate, "bits a second of a stream")
-	flag.StringVar(
-		&cfg.Keep, "keep", "", "if the run fails, leave the servers' logs in this directory")
+	flag.StringVar(&cfg.Keep, "keep", "",
+		"if the run fails, leave the servers' logs in this directory")
 	flag.StringVar(&cfg.Program, "program", "",
 		"the server's program; empty: build it from this source")
 	flag.Parse()

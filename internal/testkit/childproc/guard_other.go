@@ -22,8 +22,8 @@ func (g *Guard) Start(cmd *exec.Cmd) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	g.shell = exec.Command(
-		"/bin/sh", "-c", `trap "" INT TERM; cat >/dev/null; kill -9 `+strconv.Itoa(cmd.Process.Pid))
+	g.shell = exec.Command("/bin/sh", "-c",
+		`trap "" INT TERM; cat >/dev/null; kill -9 `+strconv.Itoa(cmd.Process.Pid))
 	pipe, err := g.shell.StdinPipe()
 	if err == nil {
 		g.pipe = pipe

@@ -50,8 +50,8 @@ func (d Durations) String() string {
 // String returns the numbers and the problems.
 func (s Stats) String() string {
 	var b strings.Builder
-	fmt.Fprintf(
-		&b, "playlists %d (%d deltas), inits %d, parts %d (%d hinted), segments %d, %d bytes, missed %d\n",
+	fmt.Fprintf(&b,
+		"playlists %d (%d deltas), inits %d, parts %d (%d hinted), segments %d, %d bytes, missed %d\n",
 		s.Playlists, s.Deltas, s.Inits, s.Parts, s.Hinted, s.Segments, s.Bytes, s.Missed)
 	fmt.Fprintf(&b, "compared %d, again %d\nlatency %v\n", s.Compared, s.Again, s.Latency)
 	for _, rule := range slices.Sorted(maps.Keys(s.Counts)) {

@@ -28,8 +28,7 @@ const (
 var epoch = time.Date(2026, 11, 24, 3, 0, 0, 0, time.UTC)
 
 func partName(i int) string {
-	return fmt.Sprintf("e-%d.%d.m4s", firstMSN+i/perSegment,
-		i%perSegment)
+	return fmt.Sprintf("e-%d.%d.m4s", firstMSN+i/perSegment, i%perSegment)
 }
 
 func segmentName(msn int) string { return fmt.Sprintf("e-%d.m4s", msn) }
@@ -49,8 +48,8 @@ func (s *stream) render(delta bool) string {
 	open := firstMSN + s.parts/perSegment
 	first := max(firstMSN, open-s.window)
 	fmt.Fprintf(&b, "#EXTM3U\n#EXT-X-VERSION:9\n#EXT-X-TARGETDURATION:%d\n", targetSecs)
-	fmt.Fprintf(
-		&b, "#EXT-X-SERVER-CONTROL:CAN-BLOCK-RELOAD=YES,PART-HOLD-BACK=%g,CAN-SKIP-UNTIL=%d\n",
+	fmt.Fprintf(&b,
+		"#EXT-X-SERVER-CONTROL:CAN-BLOCK-RELOAD=YES,PART-HOLD-BACK=%g,CAN-SKIP-UNTIL=%d\n",
 		3*partSecs, skipSecs)
 	fmt.Fprintf(&b, "#EXT-X-PART-INF:PART-TARGET=%g\n", partSecs)
 	fmt.Fprintf(&b, "#EXT-X-MEDIA-SEQUENCE:%d\n#EXT-X-DISCONTINUITY-SEQUENCE:%d\n", first,

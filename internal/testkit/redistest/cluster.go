@@ -249,8 +249,8 @@ func (c *Cluster) Kill(t testing.TB, master *Server) {
 	slot := c.replicated(t, master).first
 	master.Kill()
 	c.nodes = slices.DeleteFunc(slices.Clone(c.nodes), func(s *Server) bool { return s == master })
-	c.awaitView(
-		t, "to have another master", func(v view) bool { return v.owner(slot) != master.id })
+	c.awaitView(t,
+		"to have another master", func(v view) bool { return v.owner(slot) != master.id })
 }
 
 // manualFailover is how long a replica tries to execute CLUSTER FAILOVER. After that time the
@@ -276,8 +276,8 @@ func (c *Cluster) Failover(t testing.TB, master *Server) {
 		return errors.Join(err, errors.New("still a replica"))
 	})
 	master.awaitSync(t)
-	c.awaitView(
-		t, "to know the new master", func(v view) bool { return v.owner(r.first) == replica.id })
+	c.awaitView(t,
+		"to know the new master", func(v view) bool { return v.owner(r.first) == replica.id })
 }
 
 // migrateTimeout, in milliseconds, limits MIGRATE for one key.

@@ -116,8 +116,8 @@ func (p *process) end(sig syscall.Signal) {
 // other end of the pipe, so the pipe ends with it. The shell tries twice, because a server may just
 // have been writing.
 func removeAtExit(dir string) error {
-	shell := exec.Command(
-		"/bin/sh", "-c", `trap "" INT TERM HUP; cat >/dev/null; rm -rf "$1" || { sleep 1; rm -rf "$1"; }`, "sh", dir)
+	shell := exec.Command("/bin/sh", "-c",
+		`trap "" INT TERM HUP; cat >/dev/null; rm -rf "$1" || { sleep 1; rm -rf "$1"; }`, "sh", dir)
 	// The shell reads from this pipe. The pipe stays open until this process ends, because the
 	// variable shell refers to it.
 	if _, err := shell.StdinPipe(); err != nil {

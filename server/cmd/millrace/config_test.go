@@ -271,9 +271,8 @@ func TestTheDeployedConfiguration(t *testing.T) {
 		if line[0] == '#' || line[0] == '\n' {
 			continue
 		}
-		if marked := strings.Contains(
-			line, "[reload]"); marked != (slices.Contains(server.Reloadable, name) ||
-			name == "tls-cert") {
+		marked := strings.Contains(line, "[reload]")
+		if marked != (slices.Contains(server.Reloadable, name) || name == "tls-cert") {
 			t.Errorf("%s: marked as one that is read again: %t", name, marked)
 		}
 	}

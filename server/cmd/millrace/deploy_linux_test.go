@@ -66,8 +66,8 @@ func TestImage(t *testing.T) {
 	container := do("from", "millrace")
 	root := do("mount", container)
 	defer do("umount", container)
-	if got := do(
-		"inspect", "--format", "{{.Docker.Config.Healthcheck.Test}} {{.Docker.Config.User}}",
+	if got := do("inspect", "--format",
+		"{{.Docker.Config.Healthcheck.Test}} {{.Docker.Config.User}}",
 		container); got != "[CMD /millrace healthcheck] 65534:65534" {
 		t.Errorf("the image has %s", got)
 	}
@@ -104,8 +104,7 @@ func TestHealthcheck(t *testing.T) {
 		w.WriteHeader(status)
 	}))
 	check := func() error {
-		return execute(t.Context(), io.Discard, io.Discard, "healthcheck",
-			"--url", ts.URL)
+		return execute(t.Context(), io.Discard, io.Discard, "healthcheck", "--url", ts.URL)
 	}
 	for _, path := range []string{"", "/", "/healthz"} {
 		if err := execute(t.Context(), io.Discard, io.Discard, "healthcheck", "--url",
@@ -174,8 +173,7 @@ func TestSocketActivation(t *testing.T) {
 		var log output
 		activate(&log, name)
 		eventually(t, "it to say "+says, func() bool {
-			return strings.Contains(log.String(),
-				says)
+			return strings.Contains(log.String(), says)
 		})
 	}
 }

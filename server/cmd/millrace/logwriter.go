@@ -50,8 +50,8 @@ func (l *logWriter) Write(p []byte) (int, error) {
 func (l *logWriter) run() {
 	for line := range l.lines {
 		if n := l.lost.Swap(0); n > 0 {
-			_, _ = fmt.Fprintf(
-				l.w, "millrace: %d lines of the log were lost, because the log was blocked\n", n)
+			_, _ = fmt.Fprintf(l.w,
+				"millrace: %d lines of the log were lost, because the log was blocked\n", n)
 		}
 		if line.flushed != nil {
 			close(line.flushed)

@@ -209,8 +209,8 @@ func TestReportWithoutMeasurements(t *testing.T) {
 func TestProgressLine(t *testing.T) {
 	p := load.Progress{Total: 4 * time.Second, Elapsed: 5 * time.Second, Measuring: true,
 		Publishers: 2, Viewers: 6, Bytes: 12_300_000, Lost: 5, Ended: 1}
-	if got, want := progressLine(
-		p), "4s of 4s, measuring: 2 publishers, 6 viewers, 12.3 MB, 5 tags lost, 1 disconnects"; got != want {
+	want := "4s of 4s, measuring: 2 publishers, 6 viewers, 12.3 MB, 5 tags lost, 1 disconnects"
+	if got := progressLine(p); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -493,8 +493,7 @@ func TestMemoryBudget(t *testing.T) {
 			all.Wait()
 		}},
 		{"slow viewers", false, func(s *memoryServer) {
-			s.slowViewers("large", 120, 4<<20-100,
-				".flv")
+			s.slowViewers("large", 120, 4<<20-100, ".flv")
 		}},
 		{"short publishes", false, func(s *memoryServer) { s.shortPublishes(3000) }},
 		{"slow viewers of all forms", true, func(s *memoryServer) {

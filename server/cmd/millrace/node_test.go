@@ -120,8 +120,8 @@ func (n *node) run() {
 
 // listening waits until the process answers, and returns false if it ends before.
 func (n *node) listening() bool {
-	for deadline := time.Now().Add(
-		patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	deadline := time.Now().Add(patience)
+	for ; time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		select {
 		case <-n.exited:
 			n.guard.Release()
@@ -289,8 +289,8 @@ func (e *encoder) publish(ctx context.Context, addr string, picture int) int {
 		_ = conn.Close()
 	}()
 	defer func() { _ = conn.Close(); <-gone }()
-	_, err = fmt.Fprintf(
-		conn, "POST /live/%s HTTP/1.1\r\nHost: %s\r\nTransfer-Encoding: chunked\r\n\r\n", e.name,
+	_, err = fmt.Fprintf(conn,
+		"POST /live/%s HTTP/1.1\r\nHost: %s\r\nTransfer-Encoding: chunked\r\n\r\n", e.name,
 		addr)
 	var enc flv.Encoder
 	defer enc.Release()

@@ -309,25 +309,21 @@ func TestReplacementRefusesNoClient(t *testing.T) {
 		before := served.Load()
 		c.replace()
 		eventually(t, "requests to be served", func() bool {
-			return served.Load() > before+20 ||
-				t.Failed()
+			return served.Load() > before+20 || t.Failed()
 		})
 		if i%2 == 0 { // else there are three at a time
 			eventually(t, "the viewers to move", func() bool {
-				return viewersAt(c.addr) == 3 ||
-					t.Failed()
+				return viewersAt(c.addr) == 3 || t.Failed()
 			})
 		}
 	}
 	eventually(t, "the processes to end", func() bool {
-		return strings.Count(c.said(),
-			"msg=stopped") == replacements
+		return strings.Count(c.said(), "msg=stopped") == replacements
 	})
 	clients.stop.Store(true)
 	clients.Wait()
 	eventually(t, "the viewers to be back", func() bool {
-		return viewersAt(c.addr) == 3 ||
-			t.Failed()
+		return viewersAt(c.addr) == 3 || t.Failed()
 	})
 	viewers.stop.Store(true)
 	c.signal(syscall.SIGTERM)
@@ -418,8 +414,7 @@ func TestReplacementTakesOverDirectories(t *testing.T) {
 			t.Errorf("an upload that was under way: %v", err)
 		}
 		eventually(t, "blobs to be served", func() bool {
-			return served.Load() > before+20 ||
-				t.Failed()
+			return served.Load() > before+20 || t.Failed()
 		})
 	}
 	c.replace() // at once: the process before may not have its directory yet
@@ -440,8 +435,7 @@ func TestReplacementTakesOverDirectories(t *testing.T) {
 	}
 	c.signal(syscall.SIGTERM)
 	eventually(t, "the processes to end", func() bool {
-		return strings.Count(c.said(),
-			"msg=stopped") == 5
+		return strings.Count(c.said(), "msg=stopped") == 5
 	})
 	recorded := recordedPictures(t, records, "cam")
 	for i, w := range append(viewers, last) {
@@ -636,8 +630,8 @@ func TestReload(t *testing.T) {
 		t.Fatal(res, err)
 	}
 	defer res.Body.Close()
-	if got := status(
-		"http://" + c.addr + "/live/demo.flv?token=two"); got != http.StatusServiceUnavailable {
+	got := status("http://" + c.addr + "/live/demo.flv?token=two")
+	if got != http.StatusServiceUnavailable {
 		t.Errorf("a second viewer gets %d", got)
 	}
 	reload("read-token: three\nlatency: soon\n")

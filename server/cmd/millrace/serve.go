@@ -89,8 +89,8 @@ process by a new one, which inherits the listeners.`,
 	}
 	own := pflag.NewFlagSet("own", pflag.ContinueOnError)
 	own.SortFlags = false
-	own.StringVar(
-		&cfg.file, "config", "", "YAML file with the flags that are not given, without the dashes ($"+configVar+")")
+	own.StringVar(&cfg.file, "config", "",
+		"YAML file with the flags that are not given, without the dashes ($"+configVar+")")
 	own.BoolVar(&printOnly, "print-config", false,
 		"print the configuration as such a file, without secrets, and end")
 	cfg.addTo(cmd, own)

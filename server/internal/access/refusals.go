@@ -31,20 +31,16 @@ const (
 // refuse.Other.
 var causes = map[Kind][]refuse.Cause{
 	Publisher: {refuse.BadName, refuse.Path, refuse.Method, refuse.NoToken, refuse.Forbidden,
-		refuse.Conflict, refuse.Limit,
-		refuse.Memory, refuse.ByOperator, refuse.Shutdown, refuse.Unavailable, refuse.Address,
-		refuse.Hook, refuse.HookFailed,
-		refuse.Other},
+		refuse.Conflict, refuse.Limit, refuse.Memory, refuse.ByOperator, refuse.Shutdown,
+		refuse.Unavailable, refuse.Address, refuse.Hook, refuse.HookFailed, refuse.Other},
 	Viewer: {refuse.BadName, refuse.BadRequest, refuse.Path, refuse.NotFound, refuse.Method,
-		refuse.NoToken,
-		refuse.Forbidden, refuse.Format, refuse.Limit, refuse.Memory, refuse.Shutdown,
-		refuse.Unavailable, refuse.Address,
-		refuse.Hook, refuse.HookFailed, refuse.Other},
+		refuse.NoToken, refuse.Forbidden, refuse.Format, refuse.Limit, refuse.Memory,
+		refuse.Shutdown, refuse.Unavailable, refuse.Address, refuse.Hook, refuse.HookFailed,
+		refuse.Other},
 	Writer: {refuse.NoToken, refuse.Forbidden, refuse.Other},
 	Reader: {refuse.BadName, refuse.BadRequest, refuse.Path, refuse.NotFound, refuse.Method,
-		refuse.NoToken,
-		refuse.Forbidden, refuse.Conflict, refuse.Limit, refuse.Memory, refuse.Address,
-		refuse.Proxy, refuse.Other},
+		refuse.NoToken, refuse.Forbidden, refuse.Conflict, refuse.Limit, refuse.Memory,
+		refuse.Address, refuse.Proxy, refuse.Other},
 	Node: {refuse.Forbidden, refuse.NotFound, refuse.NotOwner, refuse.Shutdown, refuse.Other},
 	Unknown: {refuse.Protocol, refuse.Silent, refuse.Proxy, refuse.Address, refuse.Limit,
 		refuse.Shutdown, refuse.Other},
@@ -238,8 +234,8 @@ func (f *Refusals) WithoutName(why error, asked string) error {
 		return why
 	}
 	hidden := *refused
-	if hidden.Reason = strings.ReplaceAll(hidden.Reason, asked,
-		"…"); hidden.Cause == refuse.BadName {
+	hidden.Reason = strings.ReplaceAll(hidden.Reason, asked, "…")
+	if hidden.Cause == refuse.BadName {
 		hidden.Reason = "bad stream name" // the reason usually quotes a part of it
 	}
 	// In the errors of package token, stream names follow these words.

@@ -163,8 +163,7 @@ func processors(h *host, _ Plan) Finding {
 func memory(h *host, p Plan) Finding {
 	have, group := h.memoryCap()
 	viewers, streams := int64(p.Viewers)*viewerBytes+p.sockets(), int64(p.MaxStreams)*p.KeepBytes
-	f := Finding{Value: size(
-		have), Why: fmt.Sprintf(
+	f := Finding{Value: size(have), Why: fmt.Sprintf(
 		"%d viewers take %s here, and up to %s in the kernel if all are slow "+
 			"(--unsent %s each); %d streams keep up to %s.",
 		p.Viewers, size(int64(p.Viewers)*viewerBytes), size(p.sockets()), size(p.Unsent),

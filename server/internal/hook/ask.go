@@ -34,8 +34,8 @@ var (
 	// errBusy refuses a client because too many callers wait for the hook, or too many plays are
 	// kept.
 	errBusy = refuse.New(http.StatusServiceUnavailable,
-		"too many clients wait for the hook of this server, or play by its leave").For(
-		refuse.Limit).After(time.Second)
+		"too many clients wait for the hook of this server, or play with its permission").
+		For(refuse.Limit).After(time.Second)
 	// errFails refuses a client because the hook has failed. The log has the reason.
 	errFails = refuse.New(http.StatusServiceUnavailable,
 		"the hook that this server asks does not answer").For(refuse.HookFailed).After(time.Second)

@@ -294,8 +294,7 @@ func TestPlayersLeaveTheQueue(t *testing.T) {
 			})
 		}
 		nettest.Eventually(t, "the questions", func() bool {
-			return c.Stats().Waiting == 500 &&
-				len(f.events(PlayBegin)) == asked
+			return c.Stats().Waiting == 500 && len(f.events(PlayBegin)) == asked
 		})
 		cancel()
 		all.Wait()
@@ -345,8 +344,7 @@ func TestPlayerGoes(t *testing.T) {
 	}
 	close(wait)
 	nettest.Eventually(t, "the end", func() bool {
-		return len(f.events(PlayEnd)) == 1 &&
-			c.Stats().Plays == 0
+		return len(f.events(PlayEnd)) == 1 && c.Stats().Plays == 0
 	})
 }
 
@@ -368,8 +366,7 @@ func TestEnds(t *testing.T) {
 	nettest.Eventually(t, "two attempts", func() bool { return len(f.events(PublishEnd)) >= 2 })
 	down.Store(false)
 	nettest.Eventually(t, "delivery", func() bool {
-		return c.Stats().Requests[Outcome{PublishEnd,
-			"sent"}] == 1
+		return c.Stats().Requests[Outcome{PublishEnd, "sent"}] == 1
 	})
 	down.Store(true)
 	for range maxEnds + 10 {

@@ -47,8 +47,7 @@ func newPoster(url string, timeout time.Duration, connections int) *poster {
 			IdleConnTimeout: 30 * time.Second, MaxResponseHeaderBytes: maxAnswer,
 		},
 		// Do not follow redirects, because requests contain secrets meant for this URL only.
-		CheckRedirect: func(
-			*http.Request, []*http.Request) error {
+		CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse
 		},
 	}}

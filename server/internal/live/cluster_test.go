@@ -567,15 +567,13 @@ func TestUnreachableOwnerIsReported(t *testing.T) {
 		eventually(t, "the publisher to be away",
 			func() bool {
 				_, away := live.NewPeers(n.Hub).Silent("cam")
-				return away &&
-					l.told.Load() == 2*i+1
+				return away && l.told.Load() == 2*i+1
 			})
 		p = n.publish(sc, 0)
 		eventually(t, "the publisher to be back",
 			func() bool {
 				_, away := live.NewPeers(n.Hub).Silent("cam")
-				return !away &&
-					l.told.Load() == 2*i+2
+				return !away && l.told.Load() == 2*i+2
 			})
 	}
 	p.End()
@@ -695,9 +693,9 @@ func TestALeaseThatIsNotCurrent(t *testing.T) {
 	if err := <-edge.ended; !isReset(err) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("the pull ended with %v", err)
 	}
-	if got := edge.LookUp(
-		"cam").Forms().Stats().PublishedBytes; got != uint64(len(sc.whole())-len(sc.header)) {
-		t.Errorf("the other node has %d bytes, want %d", got, len(sc.whole())-len(sc.header))
+	got, want := edge.LookUp("cam").Forms().Stats().PublishedBytes, len(sc.whole())-len(sc.header)
+	if got != uint64(want) {
+		t.Errorf("the other node has %d bytes, want %d", got, want)
 	}
 	if res := p.Wait(); res.Status != http.StatusConflict {
 		t.Errorf("the publisher: %d %s", res.Status, res.Body)

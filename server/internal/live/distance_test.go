@@ -21,8 +21,7 @@ func TestDistanceFromLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		book := &nettest.LogBook{}
 		h := newHubTest(t, func(c *live.Config) {
-			c.Log = slog.New(slog.NewTextHandler(book,
-				nil))
+			c.Log = slog.New(slog.NewTextHandler(book, nil))
 		})
 		p := h.publish(avcHeader())
 		at := uint32(0)

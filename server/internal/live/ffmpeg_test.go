@@ -74,8 +74,7 @@ func TestFFmpeg(t *testing.T) {
 	})
 	st := f.stream("film")
 	eventually(t, "two seconds of film", func() bool {
-		return time.Since(
-			st.Started()) > 2*time.Second
+		return time.Since(st.Started()) > 2*time.Second
 	})
 	late := filepath.Join(dir, "late.flv")
 	run(t, "ffmpeg", "-v", "error", "-i", url, "-c", "copy", "-flvflags", "no_duration_filesize",

@@ -209,8 +209,7 @@ type script struct {
 
 // whole returns the stream's bytes.
 func (s *script) whole() []byte {
-	return bytes.Join([][]byte{s.start(), bytes.Join(s.tags, nil)},
-		nil)
+	return bytes.Join([][]byte{s.start(), bytes.Join(s.tags, nil)}, nil)
 }
 
 // start returns the bytes before the tags.

@@ -273,7 +273,7 @@ func (h registrar) checkRefused(name string) error {
 	if left <= 0 {
 		return nil
 	}
-	return refuse.New(
-		http.StatusForbidden, "the operator has ended this stream: it may be published again in %v",
+	return refuse.New(http.StatusForbidden,
+		"the operator has ended this stream: it may be published again in %v",
 		left.Round(time.Second)).For(refuse.ByOperator).After(left)
 }

@@ -180,14 +180,12 @@ func TestPublisherReturnTimes(t *testing.T) {
 			live.CleanEndWait},
 		{"a clean end, less is allowed", time.Second,
 			func(h *hubTest) *live.Publisher { return h.publish(sc.tags...) }, nil, time.Second},
-		{"the end at its owner", ret, func(
-			h *hubTest) *live.Publisher {
+		{"the end at its owner", ret, func(h *hubTest) *live.Publisher {
 			return h.publish(sc.tags...)
 		}, live.ErrOwnerEnded, live.CleanEndWait},
 		{"no return", 0, func(h *hubTest) *live.Publisher { return h.publish(sc.tags...) }, cutOff,
 			0},
-		{"no return, a clean end", 0, func(
-			h *hubTest) *live.Publisher {
+		{"no return, a clean end", 0, func(h *hubTest) *live.Publisher {
 			return h.publish(sc.tags...)
 		}, nil, 0},
 		{"a panic", ret, func(h *hubTest) *live.Publisher { return h.publish(sc.tags...) },
@@ -317,8 +315,7 @@ func TestClockNeverGoesBack(t *testing.T) {
 		h := newHubTest(t, nil)
 		key := func(at uint32) []byte { return picture(true, at, 10) }
 		sound := func(at uint32) []byte {
-			return flvTag(flv.TypeAudio, at,
-				[]byte("\xaf\x01sound"))
+			return flvTag(flv.TypeAudio, at, []byte("\xaf\x01sound"))
 		}
 		p := h.publish(key(1000), sound(990))
 		w := h.view()
@@ -517,8 +514,7 @@ func TestTakeoverPolicies(t *testing.T) {
 		for _, format := range []string{"flv", "raw", "none yet"} {
 			t.Run(fmt.Sprintf("%s after %v, %s", tt.policy, tt.silent, format), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					takeover(t, tt.policy, tt.silent, tt.says,
-						format)
+					takeover(t, tt.policy, tt.silent, tt.says, format)
 				})
 			})
 		}
@@ -767,8 +763,7 @@ func TestPublishersComeAndGo(t *testing.T) {
 		live.TakeoverNever} {
 		synctest.Test(t, func(t *testing.T) {
 			h := newHubTest(t, func(c *live.Config) {
-				c.Takeover, c.PublisherReturn = policy,
-					2*time.Millisecond
+				c.Takeover, c.PublisherReturn = policy, 2*time.Millisecond
 			})
 			sc := newScript(1, 3, 100)
 			var writing, all sync.WaitGroup

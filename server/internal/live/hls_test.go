@@ -246,8 +246,7 @@ func TestHLSOverAReturn(t *testing.T) {
 func TestHLSRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHubTest(t, func(c *live.Config) {
-			c.HLS, c.ViewerWait, c.MaxViewers = hlsDefaults,
-				10*time.Second, 1
+			c.HLS, c.ViewerWait, c.MaxViewers = hlsDefaults, 10*time.Second, 1
 		})
 		status := func(err error) int {
 			var refused *refuse.Refusal

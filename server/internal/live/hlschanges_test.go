@@ -245,8 +245,7 @@ func TestHLSAnswersWhileStreamPauses(t *testing.T) {
 	for _, cut := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			h := newHubTest(t, func(c *live.Config) {
-				c.HLS, c.PublisherReturn = hlsDefaults,
-					15*time.Second
+				c.HLS, c.PublisherReturn = hlsDefaults, 15*time.Second
 			})
 			defer h.Close()
 			sc := newScript(60, 50, 300)

@@ -111,8 +111,7 @@ func TestHLSKeepsTime(t *testing.T) {
 			return step
 		}
 	}
-	between := func(
-		a, b float64) func(int) float64 {
+	between := func(a, b float64) func(int) float64 {
 		return func(int) float64 { return a + rng.Float64()*(b-a) }
 	}
 	for _, tt := range []struct {
@@ -204,8 +203,7 @@ func TestHLSKeepsTime(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := newHubTest(t, func(c *live.Config) {
-					c.HLS, c.PublisherReturn = hlsDefaults,
-						0
+					c.HLS, c.PublisherReturn = hlsDefaults, 0
 				})
 				p := h.open()
 				p.Begin(flv.Header{HasAudio: tt.audio > 0, HasVideo: true})

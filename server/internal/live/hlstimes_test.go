@@ -107,63 +107,51 @@ func TestHLSTimelines(t *testing.T) {
 	}{
 		{name: "steady", line: func(l *timeline) { l.pictures(1000, 40, 50, true) }},
 		{name: "forwards by an hour", line: func(l *timeline) {
-			l.pictures(300, 40, 50,
-				true).jump(hour).pictures(500, 40, 50, true)
+			l.pictures(300, 40, 50, true).jump(hour).pictures(500, 40, 50, true)
 		}},
 		{name: "back by an hour", line: func(l *timeline) {
-			l.jump(2*hour).pictures(300, 40, 50,
-				true).jump(-hour).pictures(500, 40, 50, true)
+			l.jump(2*hour).pictures(300, 40, 50, true).jump(-hour).pictures(500, 40, 50, true)
 		}},
 		{name: "forwards by 20 s", line: func(l *timeline) {
-			l.pictures(300, 40, 50,
-				true).jump(20_000).pictures(500, 40, 50, true)
+			l.pictures(300, 40, 50, true).jump(20_000).pictures(500, 40, 50, true)
 		}},
 		{name: "forwards by 20 hours", line: func(l *timeline) {
-			l.pictures(300, 40, 50,
-				true).jump(20*hour).pictures(500, 40, 50, true)
+			l.pictures(300, 40, 50, true).jump(20*hour).pictures(500, 40, 50, true)
 		}},
 		{name: "wraps", line: func(l *timeline) { l.jump(-8000).pictures(800, 40, 50, true) }},
 		{name: "half speed", line: func(l *timeline) {
 			l.rate = 0.5
-			l.pictures(800, 40, 50,
-				true)
+			l.pictures(800, 40, 50, true)
 		}},
 		{name: "double speed", line: func(l *timeline) {
 			l.rate = 2
-			l.pictures(1500, 40, 50,
-				true)
+			l.pictures(1500, 40, 50, true)
 		}},
 		{name: "20 times as fast", line: func(l *timeline) {
 			l.rate = 20
-			l.pictures(3000, 40, 50,
-				true)
+			l.pictures(3000, 40, 50, true)
 		}},
 		{name: "30 a second, then 5", line: func(l *timeline) {
-			l.pictures(400, 33, 60,
-				true).pictures(120, 200, 10, true)
+			l.pictures(400, 33, 60, true).pictures(120, 200, 10, true)
 		},
 			// These are longer than a part, and are in segments without parts.
 			may: []string{"hint-broken"}},
 		{name: "5 a second, then 30", line: func(l *timeline) {
-			l.pictures(100, 200, 10,
-				true).pictures(600, 33, 60, true)
+			l.pictures(100, 200, 10, true).pictures(600, 33, 60, true)
 		}},
 		{name: "one a second", line: func(l *timeline) { l.pictures(60, 1000, 4, false) }},
 		{name: "one every five seconds", line: func(l *timeline) {
-			l.pictures(30, 5000, 2,
-				false)
+			l.pictures(30, 5000, 2, false)
 		}},
 		{name: "keyframes only", line: func(l *timeline) { l.pictures(800, 40, 1, true) }},
 		{name: "no keyframe for 40 s", line: func(l *timeline) {
-			l.pictures(250, 40, 50,
-				true).pictures(1000, 40, 1000, true)
+			l.pictures(250, 40, 50, true).pictures(1000, 40, 1000, true)
 		}},
 		{name: "shorter than a part", line: func(l *timeline) { l.pictures(3, 40, 50, true) }},
 		{name: "sound, and pictures later", mute: true,
 			line: func(l *timeline) { l.sounds(600).config(picture).pictures(700, 40, 50, true) }},
 		{name: "pictures that go and come", line: func(l *timeline) {
-			l.pictures(300, 40, 50,
-				true).sounds(900).pictures(500, 40, 50, true)
+			l.pictures(300, 40, 50, true).sounds(900).pictures(500, 40, 50, true)
 		},
 			may: []string{"part-short"}}, // a fragment of sound alone is more than half of a part
 		{name: "damaged pictures", line: func(l *timeline) {
@@ -180,8 +168,7 @@ func TestHLSTimelines(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := newHubTest(t, func(c *live.Config) {
-					c.HLS, c.PublisherReturn = hlsDefaults,
-						0
+					c.HLS, c.PublisherReturn = hlsDefaults, 0
 				})
 				l := &timeline{rate: 1}
 				if !tt.mute {

@@ -33,12 +33,10 @@ func TestHostilePublishers(t *testing.T) {
 		says       string
 	}{
 		{"tag above the limit", with(func(p []byte) {
-			p[second+1], p[second+2], p[second+3] = 0xff,
-				0xff, 0xff
+			p[second+1], p[second+2], p[second+3] = 0xff, 0xff, 0xff
 		}), 413, "--max-tag-bytes"},
 		{"wrong previous-tag-size", with(func(p []byte) {
-			binary.BigEndian.PutUint32(p[second-4:],
-				7)
+			binary.BigEndian.PutUint32(p[second-4:], 7)
 		}), 400, "previous-tag-size"},
 		{"size that leads astray", with(func(p []byte) { p[second+3]++ }), 400,
 			"previous-tag-size"},

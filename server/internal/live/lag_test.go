@@ -97,8 +97,7 @@ func TestStalledViewerIsDropped(t *testing.T) {
 					`"}`)
 			}
 			eventually(t, "the metric", func() bool {
-				return metric(
-					"millrace_viewers_dropped_total") == "1"
+				return metric("millrace_viewers_dropped_total") == "1"
 			})
 			if got := metric("millrace_viewers_behind_total"); got != "1" {
 				t.Errorf("seen behind: %s", got)
@@ -263,8 +262,7 @@ func TestDrainSendsQueuedFrames(t *testing.T) {
 	}
 	// Publishers are told first: theirs may know of the end before the listener is closed.
 	eventually(t, "a new viewer is refused", func() bool {
-		return f.Get(
-			"/live/cam").Status == http.StatusServiceUnavailable
+		return f.Get("/live/cam").Status == http.StatusServiceUnavailable
 	})
 	if _, err := f.Open("other", "test", live.Terms{}); err != error(refuse.ErrShutdown) {
 		t.Errorf("a new publisher: %v", err)

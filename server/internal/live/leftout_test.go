@@ -107,8 +107,7 @@ func TestWhyMP4LacksATrack(t *testing.T) {
 				_ = w.Conn.Close()
 				eventually(t, "no rendition",
 					func() bool {
-						return strings.Count(f.Log.String(),
-							"rendition ended") == int(round)+1
+						return strings.Count(f.Log.String(), "rendition ended") == int(round)+1
 					})
 			}
 			p.End()

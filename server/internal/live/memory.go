@@ -36,8 +36,7 @@ func MemorySteps(h *Hub) []memory.Step {
 		{Name: "idle", Above: 8, Free: NewHLS(h).endIdle},
 		{Name: "groups", Above: 10, Free: s.evictGroups},
 		{Name: "laggards", Above: 12, Free: func(excess int64) int64 {
-			return s.dropLaggards(excess,
-				nil, evictAfter)
+			return s.dropLaggards(excess, nil, evictAfter)
 		}},
 		{Name: "streams", Above: 14, Free: s.cutLargest},
 	}

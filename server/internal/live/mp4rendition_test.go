@@ -101,8 +101,7 @@ func TestMP4IsMadeOnlyWhileItIsWatched(t *testing.T) {
 		box(w)
 		_ = w.Conn.Close()
 		eventually(t, "the making to end", func() bool {
-			return len(st.Forms().All()) == 1 &&
-				st.Forms().Stats().Cursors == 0
+			return len(st.Forms().All()) == 1 && st.Forms().Stats().Cursors == 0
 		})
 	}
 	v, err := f.NewViewer(st, live.WatchRequest{Format: rendition.MP4})
@@ -431,8 +430,8 @@ func TestMP4ContinuesAtAKeyframe(t *testing.T) {
 			t.Run(fmt.Sprintf("%d before, %d after", early, late), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					sc := newScript(30, 10, 500) // twenty tags a group
-					l := newMill(
-						t, func(c *live.Config) { c.KeepFrames = 64; c.Latency = time.Hour }, sc)
+					l := newMill(t,
+						func(c *live.Config) { c.KeepFrames = 64; c.Latency = time.Hour }, sc)
 					l.publish(early)
 					l.begin()
 					l.publish(len(sc.tags) - early - late)

@@ -371,8 +371,7 @@ func TestDrainEndsRTMP(t *testing.T) {
 	for name, config := range carriers {
 		t.Run(name, func(t *testing.T) {
 			f := serve(t, func(c *live.Config) {
-				c.Unsent, c.LagBytes = smallBuffer,
-					0
+				c.Unsent, c.LagBytes = smallBuffer, 0
 			}).withRTMP(config(t))
 			sc := newScript(4, 5, 20_000)
 			slow := f.playRTMP("cam", smallBuffer)
@@ -522,8 +521,8 @@ func (f *rtmpFixture) inStepRTMP(p *livetest.RTMP, tags [][]byte, w *livetest.RT
 func TestSlowRTMPViewerSkips(t *testing.T) {
 	for name, config := range carriers {
 		t.Run(name, func(t *testing.T) {
-			f := serve(t, tightBy(
-				live.Skip, func(c *live.Config) { c.LagBytes = 200 << 10 })).withRTMP(config(t))
+			f := serve(t, tightBy(live.Skip,
+				func(c *live.Config) { c.LagBytes = 200 << 10 })).withRTMP(config(t))
 			sc := newScript(30, 5, 8000)
 			healthy := f.playRTMP("cam", 0)
 			slow := f.playRTMP("cam", smallBuffer)
@@ -622,8 +621,7 @@ func TestWaitingRTMPViewerMayHangUp(t *testing.T) {
 	for name, config := range carriers {
 		t.Run(name, func(t *testing.T) {
 			f := serve(t, func(c *live.Config) {
-				c.MaxViewers, c.ViewerWait = 2,
-					time.Hour
+				c.MaxViewers, c.ViewerWait = 2, time.Hour
 			}).withRTMP(config(t))
 			for _, end := range []func(c *livetest.RTMP){
 				func(c *livetest.RTMP) { _ = c.Conn.Close() },
@@ -772,8 +770,7 @@ func TestDroppedFramesAreReleased(t *testing.T) {
 				send(p, i)
 			}
 			eventually(t, "all frames", func() bool {
-				return f.LookUp(
-					"cam").Forms().Stats().PublishedFrames == was+frames
+				return f.LookUp("cam").Forms().Stats().PublishedFrames == was+frames
 			})
 			if held := millrace.DefaultPool().Stats().InUse - before; held > frames*1024+256<<10 {
 				t.Errorf("%d bytes are held for %d frames of 200 bytes", held, frames)
@@ -957,8 +954,7 @@ func TestRTMPViewerThatReadsNoAnswersIsEnded(t *testing.T) {
 func TestRTMPPublisherThatReadsNoAnswersIsEnded(t *testing.T) {
 	for name, config := range carriers {
 		t.Run(name, func(t *testing.T) {
-			f := serve(t, func(
-				c *live.Config) {
+			f := serve(t, func(c *live.Config) {
 				c.PublishTimeout = 500 * time.Millisecond
 			}).withRTMPOver(config(t), smallBuffer)
 			sc := newScript(1, 2, 100)

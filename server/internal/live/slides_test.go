@@ -56,8 +56,7 @@ func TestAudioBeforeTheFirstSlideLeaves(t *testing.T) {
 		"in 10 s":                             {every(10_000), 1, aac, nil, 0},
 		"in 10 s, every third one a keyframe": {every(10_000), 3, aac, nil, 0},
 		"a slide, and then 25 frames a second": {func(i int) float64 {
-			return []float64{5000,
-				40}[min(i, 1)]
+			return []float64{5000, 40}[min(i, 1)]
 		}, 50, aac, nil, 0},
 		"in 5 s, and the audio comes a second late": {every(5000), 1, aac, late(flv.TypeAudio), 0},
 		"in 5 s, and the video comes a second late": {every(5000), 1, aac, late(flv.TypeVideo), 0},

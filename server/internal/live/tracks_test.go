@@ -85,8 +85,7 @@ func TestHeaderStatesTheTracksThatExist(t *testing.T) {
 			pacing.Go(func() { h.pace(p, video[5:100]) })
 			return p
 		}, 1, "v", 900 * time.Millisecond},
-		{"nothing so far but the metadata", func(
-			h *hubTest) *live.Publisher {
+		{"nothing so far but the metadata", func(h *hubTest) *live.Publisher {
 			return h.publish(sc.config[0])
 		}, 5, "", time.Second},
 		{"audio alone", func(h *hubTest) *live.Publisher {
@@ -357,8 +356,7 @@ func TestDamagedVideoIsLeftOutOfMP4(t *testing.T) {
 		p.Wait()
 	}
 	eventually(t, "the metric", func() bool {
-		return f.metric(
-			"millrace_video_left_out_total") == fmt.Sprint(2*damaged)
+		return f.metric("millrace_video_left_out_total") == fmt.Sprint(2*damaged)
 	})
 	f.stop()
 	mp4.Begin()

@@ -29,8 +29,7 @@ func TestPlayersWithUnfinishedMessages(t *testing.T) {
 	t.Parallel()
 	for name, config := range carriers {
 		t.Run(name, func(t *testing.T) {
-			f := serve(t, func(
-				c *live.Config) {
+			f := serve(t, func(c *live.Config) {
 				c.StallTimeout = 300 * time.Millisecond
 			}).withRTMP(config(t))
 			waiting := f.playRTMP("none", 0)

@@ -43,8 +43,7 @@ func TestSteps(t *testing.T) {
 	b.Add(Step{Name: "second", Above: 10, Free: second.free},
 		Step{Name: "first", Above: 4, Free: first.free})
 	state := func() [3]int {
-		return [3]int{len(first.blocks), len(second.blocks),
-			len(kept.blocks)}
+		return [3]int{len(first.blocks), len(second.blocks), len(kept.blocks)}
 	}
 
 	first.add(3)
@@ -172,8 +171,8 @@ func TestHeapCounts(t *testing.T) {
 	// Above half of the budget, so that it is found out soon that it has gone.
 	const size = 160 << 20
 	wait := func(what string, ok func(heap int64) bool) {
-		for deadline := time.Now().Add(
-			time.Minute); !ok(b.Stats().Heap); time.Sleep(10 * time.Millisecond) {
+		deadline := time.Now().Add(time.Minute)
+		for ; !ok(b.Stats().Heap); time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("%s: %+v", what, b.Stats())
 			}

@@ -26,14 +26,13 @@ func TestReportsOfOtherNodes(t *testing.T) {
 			if r.URL.Path != "/api/streams" {
 				t.Errorf("asked for %s with %v", r.URL, r.Header)
 			}
-			_, _ = io.WriteString(
-				w, `{"server": {"version": "v1"}, "streams": [{"name": "cam", "publisher": "10.0.0.9:1"}]}`)
+			_, _ = io.WriteString(w,
+				`{"server": {"version": "v1"}, "streams": [{"name": "cam", "publisher": "10.0.0.9:1"}]}`)
 		},
 		"empty": func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, `{"streams": null}`)
 		},
-		"refuses": func(w http.ResponseWriter,
-			_ *http.Request) {
+		"refuses": func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusForbidden)
 		},
 		"leads": func(w http.ResponseWriter, r *http.Request) {

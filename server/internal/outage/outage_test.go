@@ -9,8 +9,7 @@ import (
 func TestNote(t *testing.T) {
 	var o Outage
 	refused := func(port int) error {
-		return fmt.Errorf("dial tcp 127.0.0.1:%d: connection refused",
-			port)
+		return fmt.Errorf("dial tcp 127.0.0.1:%d: connection refused", port)
 	}
 	for i, step := range []struct {
 		err  error

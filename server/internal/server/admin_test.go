@@ -94,8 +94,7 @@ func TestEndViewers(t *testing.T) {
 	_, _ = io.Copy(io.Discard, mp4.R) // to the end of the connection
 	rtmp.AwaitEnd()
 	eventually(t, "one viewer to be left", func() bool {
-		return len(inspect(t, admin,
-			"tenant/cam")) == 1
+		return len(inspect(t, admin, "tenant/cam")) == 1
 	})
 	f.Logged("viewer ended", "form=mp4", "ended by the operator")
 	f.Logged("the operator ends a viewer", "stream=tenant/cam")
@@ -186,8 +185,7 @@ func TestEndAWaitingStream(t *testing.T) {
 	w := f.Watcher("/live/cam.flv", 0)
 	p.Cut()
 	eventually(t, "the stream to wait", func() bool {
-		return f.metric(
-			"millrace_streams_waiting") == "1"
+		return f.metric("millrace_streams_waiting") == "1"
 	})
 	if res := admin.Request("DELETE", "/api/streams/cam?for=0s", ""); res.Status != 200 {
 		t.Errorf("%d %s", res.Status, res.Body)
@@ -364,14 +362,14 @@ func TestTheOperatorsPage(t *testing.T) {
 			`((b) => { b.click(); b.click(); return true; })(document.querySelector('`+selector+
 				`'))`)
 	}
-	pagetest.Await(
-		t, ctx, `(document.querySelector('#streams .pick')?.click(), document.querySelector('#viewers tr') !== null)`)
+	pagetest.Await(t, ctx,
+		`(document.querySelector('#streams .pick')?.click(), document.querySelector('#viewers tr') !== null)`)
 	// A refusal stays to be read, and the button can be pressed again.
 	before := f.operator.Policy()
 	f.operator.SetPolicy(&access.Policy{})
 	press(`#viewers button`)
-	pagetest.Await(
-		t, ctx, `document.querySelector('#banner:not([hidden]) p')?.textContent.includes('--admin-token')`)
+	pagetest.Await(t, ctx,
+		`document.querySelector('#banner:not([hidden]) p')?.textContent.includes('--admin-token')`)
 	if n := f.hub.Viewers(); n != 1 {
 		t.Errorf("%d viewers after a refusal", n)
 	}

@@ -116,8 +116,7 @@ func TestUnreadResponsesGiveWay(t *testing.T) {
 			p.Send(demo.Sample)
 			defer p.End()
 			eventually(t, "HLS", func() bool {
-				return f.Get(
-					"/live/cam/media.m3u8").Status == http.StatusOK
+				return f.Get("/live/cam/media.m3u8").Status == http.StatusOK
 			})
 		}
 		asked := map[string]*stalledClient{}
@@ -233,13 +232,11 @@ func TestStalledDownloadsGiveWay(t *testing.T) {
 	c.ask("/blobs/large", 3)
 	eventually(t, "downloads", func() bool { return f.budget.Downloads.Bytes() >= 3*answer.RequestBytes })
 	eventually(t, "them to end", func() bool {
-		return f.budget.Downloads.Free(1<<20,
-			time.Millisecond) > 0
+		return f.budget.Downloads.Free(1<<20, time.Millisecond) > 0
 	})
 	c.await(t, "the end", frameReset)
 	eventually(t, "nothing to be held", func() bool {
-		return f.budget.Downloads.Bytes() == 0 &&
-			f.budget.Requests.Bytes() == 0
+		return f.budget.Downloads.Bytes() == 0 && f.budget.Requests.Bytes() == 0
 	})
 }
 
@@ -265,8 +262,7 @@ func TestDownloadsHaveABudget(t *testing.T) {
 			if len(clients)%100 == 0 { // requests have a budget, too, until they are downloads
 				eventually(t, "requests to be downloads",
 					func() bool {
-						return f.budget.Downloads.Bytes() == int64(
-							len(clients))*answer.RequestBytes
+						return f.budget.Downloads.Bytes() == int64(len(clients))*answer.RequestBytes
 					})
 			}
 		}

@@ -77,8 +77,7 @@ func TestAdminListener(t *testing.T) {
 			t.Errorf("%s: %d %.200s, want %s", path, res.Status, res.Body, want)
 		}
 		if slices.ContainsFunc(os.Args, func(arg string) bool {
-			return len(arg) > 8 &&
-				strings.Contains(res.Body, arg)
+			return len(arg) > 8 && strings.Contains(res.Body, arg)
 		}) {
 			t.Errorf("%s shows the command line", path)
 		}

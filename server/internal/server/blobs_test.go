@@ -208,8 +208,7 @@ func TestBlobsThatExpire(t *testing.T) {
 			t.Errorf("it says that there are %q s left", res.Header.Get("Millrace-TTL"))
 		}
 		eventually(t, "the end of its time", func() bool {
-			return f.Get(
-				"/blobs/soon").Status == 404
+			return f.Get("/blobs/soon").Status == 404
 		})
 		if res := f.put("soon", []byte("new"), "If-None-Match: *"); res.Status != 201 {
 			t.Errorf("a new one: %d %s", res.Status, res.Body)
@@ -419,8 +418,7 @@ func TestTooManyBlobs(t *testing.T) {
 		}
 		_, _ = w.Conn.Close(), conn.Close()
 		eventually(t, "room", func() bool {
-			return f.Get("/blobs/big").Status == 200 &&
-				f.put("b", nil).Status < 300
+			return f.Get("/blobs/big").Status == 200 && f.put("b", nil).Status < 300
 		})
 	})
 }
@@ -445,8 +443,7 @@ func TestBlobsAre503WithoutRedis(t *testing.T) {
 	r.Restart(t)
 	for _, g := range []*fixture{f, later} {
 		eventually(t, "Redis to be back", func() bool {
-			return g.put("k",
-				[]byte("value")).Status < 300
+			return g.put("k", []byte("value")).Status < 300
 		})
 		g.has("k", []byte("value"))
 	}

@@ -25,8 +25,8 @@ func TestPageShowsTheDemo(t *testing.T) {
 	if err := chromedp.Do(ctx, chromedp.Navigate(f.URL("/"))); err != nil {
 		t.Fatal(err)
 	}
-	pagetest.Await(
-		t, ctx, `[...document.querySelectorAll('#rows .name')].some(e => e.textContent === 'demo')`)
+	pagetest.Await(t, ctx,
+		`[...document.querySelectorAll('#rows .name')].some(e => e.textContent === 'demo')`)
 	const video = `document.querySelector('video')`
 	pagetest.Await(t, ctx, video+`.videoWidth === 640 && `+video+`.currentTime > 0`)
 	from, err := chromedp.Run(ctx, chromedp.Evaluate[float64](video+`.currentTime`))
@@ -74,8 +74,8 @@ func TestPageBehindAToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	pagetest.Await(t, ctx, video+`.videoWidth === 640 && `+video+`.currentTime > 0`)
-	pagetest.Await(
-		t, ctx, `document.querySelector('#watch').textContent.includes('/live/demo.mp4?token=READ_TOKEN')`)
+	pagetest.Await(t, ctx,
+		`document.querySelector('#watch').textContent.includes('/live/demo.mp4?token=READ_TOKEN')`)
 	if lines := console.Lines(); len(lines) > 0 {
 		t.Errorf("the console shows:\n%s", strings.Join(lines, "\n"))
 	}
@@ -129,8 +129,7 @@ func TestPageCatchesUp(t *testing.T) {
 func TestPageContinuesAfterPublisherReturns(t *testing.T) {
 	ctx, console := pagetest.Browser(t)
 	f := serve(t, func(c *Config) {
-		c.PublisherReturn, c.Latency = testTimeout,
-			Defaults().Latency
+		c.PublisherReturn, c.Latency = testTimeout, Defaults().Latency
 	})
 	play := func() (cut func()) {
 		p, err := f.hub.Open("cam", "test", live.Terms{})
@@ -159,10 +158,10 @@ func TestPageContinuesAfterPublisherReturns(t *testing.T) {
 	const video = `document.querySelector('video')`
 	pagetest.Await(t, ctx, video+`.videoWidth === 640 && `+video+`.currentTime > 1`)
 	cut()
-	pagetest.Await(
-		t, ctx, `document.querySelector('#rows .codec').textContent.includes('waiting for its publisher')`)
-	pagetest.Await(
-		t, ctx, `document.querySelector('#stage-badge').textContent === 'Waiting for its publisher'`)
+	pagetest.Await(t, ctx,
+		`document.querySelector('#rows .codec').textContent.includes('waiting for its publisher')`)
+	pagetest.Await(t, ctx,
+		`document.querySelector('#stage-badge').textContent === 'Waiting for its publisher'`)
 	from, err := chromedp.Run(ctx, chromedp.Evaluate[float64](video+`.currentTime`))
 	if err != nil {
 		t.Fatal(err)
@@ -171,8 +170,8 @@ func TestPageContinuesAfterPublisherReturns(t *testing.T) {
 	defer cut()
 	pagetest.Await(t, ctx, video+`.currentTime > `+strconv.FormatFloat(from+3, 'f', -1, 64))
 	pagetest.Await(t, ctx, `document.querySelector('#stage-badge').textContent === 'Live'`)
-	pagetest.Await(
-		t, ctx, `document.querySelector('#facts').textContent.includes('Publisher came backonce')`)
+	pagetest.Await(t, ctx,
+		`document.querySelector('#facts').textContent.includes('Publisher came backonce')`)
 	if lines := console.Lines(); len(lines) > 0 {
 		t.Errorf("the console shows:\n%s", strings.Join(lines, "\n"))
 	}

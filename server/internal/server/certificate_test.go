@@ -266,8 +266,7 @@ func TestCertificateIsReadAgain(t *testing.T) {
 	age(3 * time.Second)
 	look("another", certificateLook, 3)
 	eventually(t, "two warnings", func() bool {
-		return strings.Count(book.String(),
-			"level=WARN") == 2
+		return strings.Count(book.String(), "level=WARN") == 2
 	})
 }
 

@@ -87,8 +87,7 @@ func where(t *testing.T, nodes []*rtmpFixture, name string) (published, pulled [
 func TestStreamIsServedAtAllNodes(t *testing.T) {
 	t.Parallel()
 	nodes := serveCluster(t, 3, func(c *Config) {
-		c.ReadToken, c.PublishToken = "reader",
-			"writer"
+		c.ReadToken, c.PublishToken = "reader", "writer"
 	})
 	p := nodes[0].client("live")
 	if s := p.Publish("cam?token=writer"); s.Level != "status" {
@@ -138,28 +137,22 @@ func TestStreamIsServedAtAllNodes(t *testing.T) {
 		})
 	}
 	for name, want := range map[string]func(owner, edge string) bool{
-		"millrace_cluster_reachable": func(owner,
-			edge string) bool {
+		"millrace_cluster_reachable": func(owner, edge string) bool {
 			return owner == "1" && edge == "1"
 		},
-		"millrace_cluster_owned": func(owner,
-			edge string) bool {
+		"millrace_cluster_owned": func(owner, edge string) bool {
 			return owner == "1" && edge == "0"
 		},
-		"millrace_cluster_pulled": func(owner,
-			edge string) bool {
+		"millrace_cluster_pulled": func(owner, edge string) bool {
 			return owner == "0" && edge == "1"
 		},
-		"millrace_cluster_claims_total": func(owner,
-			edge string) bool {
+		"millrace_cluster_claims_total": func(owner, edge string) bool {
 			return owner == "1" && edge == "0"
 		},
-		"millrace_cluster_sent_bytes_total": func(owner,
-			edge string) bool {
+		"millrace_cluster_sent_bytes_total": func(owner, edge string) bool {
 			return owner != "0" && edge == "0"
 		},
-		"millrace_cluster_pulled_bytes_total": func(owner,
-			edge string) bool {
+		"millrace_cluster_pulled_bytes_total": func(owner, edge string) bool {
 			return owner == "0" && edge != "0"
 		},
 	} {
@@ -233,8 +226,7 @@ func TestAPublisherLeavesANodeThatShutsDown(t *testing.T) {
 func testLeaving(t *testing.T, rule live.Takeover) {
 	t.Parallel()
 	nodes := serveCluster(t, 2, func(c *Config) {
-		c.PublisherReturn, c.Takeover = testTimeout,
-			rule
+		c.PublisherReturn, c.Takeover = testTimeout, rule
 	})
 	sample := sampleTags()
 	publish := func(f *rtmpFixture) *livetest.RTMP {

@@ -666,14 +666,12 @@ type libSource struct{ begin, goOn, end func() }
 // A server that takes the longest frames of all does not announce chunks that gortmplib refuses.
 func TestGortmplibWithTheLongestFrames(t *testing.T) {
 	f := serveRTMP(t, func(c *Config) {
-		c.MaxTagBytes, c.KeepBytes, c.LagBytes = 1<<24-1, 64<<20,
-			64<<20
+		c.MaxTagBytes, c.KeepBytes, c.LagBytes = 1<<24-1, 64<<20, 64<<20
 	})
 	want := libStreams(t)["late and large"]
 	// Longer than a chunk by its header, and as long as gortmplib takes.
 	i := slices.IndexFunc(want.frames, func(f libFrame) bool {
-		return f.track == "video0" &&
-			f.dts > want.frames[0].dts
+		return f.track == "video0" && f.dts > want.frames[0].dts
 	})
 	want.frames[i].units = [][]byte{bytes.Repeat([]byte{0x41}, 5<<20),
 		bytes.Repeat([]byte{0x41}, 3<<20)}
@@ -690,8 +688,7 @@ func TestGortmplibWithTheLongestFrames(t *testing.T) {
 // told so.
 func TestGortmplibTokens(t *testing.T) {
 	f := serveRTMP(t, func(c *Config) {
-		c.PublishToken, c.ReadToken = "publish-s3cret",
-			"read-s3cret"
+		c.PublishToken, c.ReadToken = "publish-s3cret", "read-s3cret"
 	})
 	sample := libStreams(t)["H.264 and AAC"]
 	for _, rest := range []string{"/live#cam?token=", "/live?token=publish-s3cret#cam?x=",

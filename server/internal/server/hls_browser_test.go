@@ -16,13 +16,11 @@ func TestHLSInABrowser(t *testing.T) {
 	tab := pagetest.NewPlayers(t)
 	open := serve(t, func(c *Config) { c.Demo, c.Latency = true, Defaults().Latency })
 	closed := serve(t, func(c *Config) {
-		c.Demo, c.Latency, c.ReadToken = true, Defaults().Latency,
-			"a secret"
+		c.Demo, c.Latency, c.ReadToken = true, Defaults().Latency, "a secret"
 	})
 	const path = "/live/demo/index.m3u8"
 	checkBeside(t, open.follow("demo", func(c *hlscheck.Client) {
-		c.FromStart, c.Verify = false,
-			10
+		c.FromStart, c.Verify = false, 10
 	}))
 	// A player that a busy machine has held up plays faster until it is as live as before.
 	const live = "lowLatencyMode: true, maxLiveSyncPlaybackRate: 1.5, liveSyncOnStallIncrease: 0"

@@ -97,8 +97,8 @@ func TestHLSAtAllNodes(t *testing.T) {
 			t.Errorf("%s: %d, want %d", path, res.Status, status)
 		}
 	}
-	if status := askAsNode(
-		t, nodes[1], "/live/film/media.m3u8"); status != http.StatusMisdirectedRequest {
+	status := askAsNode(t, nodes[1], "/live/film/media.m3u8")
+	if status != http.StatusMisdirectedRequest {
 		t.Errorf("a node that asks one that does not own the stream gets %d", status)
 	}
 	p.End()
@@ -114,8 +114,7 @@ func TestHLSAtAllNodes(t *testing.T) {
 // A player shows the token for readers at the node that it asks, and gets playlists with it.
 func TestHLSTokenAtAnotherNode(t *testing.T) {
 	nodes := serveCluster(t, 2, func(c *Config) {
-		c.ReadToken, c.PublishToken = "reader",
-			"writer"
+		c.ReadToken, c.PublishToken = "reader", "writer"
 	})
 	p := nodes[0].Publisher("cam?token=writer")
 	p.Send(demo.Sample)
@@ -217,8 +216,7 @@ func TestHLSTakeoverWithFFmpeg(t *testing.T) {
 	}
 	first := push(nodes[0])
 	eventually(t, "the stream", func() bool {
-		return nodes[0].Get(
-			"/live/film/index.m3u8").Status == 200
+		return nodes[0].Get("/live/film/index.m3u8").Status == 200
 	})
 	player := followURL(t, nodes[2].URL("/live/film/index.m3u8"),
 		func(c *hlscheck.Client) { c.Hints, c.Delta = true, true })

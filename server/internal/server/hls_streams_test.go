@@ -469,8 +469,7 @@ func (f *fixture) begin(r reel) (*livetest.Publisher, livetest.Response) {
 		}
 	}()
 	eventually(f.T, "MP4 to be made", func() bool {
-		return strings.Count(f.Log.String(),
-			sign) > before
+		return strings.Count(f.Log.String(), sign) > before
 	})
 	p.Send(bytes.Join(r[1:], nil))
 	res := <-first

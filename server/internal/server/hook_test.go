@@ -287,8 +287,7 @@ func TestHookLimits(t *testing.T) {
 	f.publisher("short")
 	f.Logged("publisher ended", "the time is up", "short")
 	eventually(t, "the ends", func() bool {
-		return len(h.events(hook.PublishEnd)) == 1 &&
-			len(h.events(hook.PlayEnd)) == 4
+		return len(h.events(hook.PublishEnd)) == 1 && len(h.events(hook.PlayEnd)) == 4
 	})
 }
 

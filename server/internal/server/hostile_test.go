@@ -83,8 +83,7 @@ func TestReplacedPublisherGetsTheReason(t *testing.T) {
 func TestRefusalDoesNotWaitForTheBody(t *testing.T) {
 	t.Parallel() // it waits
 	f := serve(t, func(c *Config) {
-		c.HeaderTimeout, c.ViewerWait = 5*time.Second,
-			50*time.Millisecond
+		c.HeaderTimeout, c.ViewerWait = 5*time.Second, 50*time.Millisecond
 	})
 	var all sync.WaitGroup
 	for _, request := range []string{

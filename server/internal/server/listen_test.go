@@ -34,8 +34,7 @@ func TestNetworkOfAnAddress(t *testing.T) {
 
 func TestListensAt(t *testing.T) {
 	at := func(ip string, port int) net.Addr {
-		return &net.TCPAddr{IP: net.ParseIP(ip),
-			Port: port}
+		return &net.TCPAddr{IP: net.ParseIP(ip), Port: port}
 	}
 	for _, tt := range []struct {
 		at      net.Addr

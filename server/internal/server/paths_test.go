@@ -21,8 +21,7 @@ func TestRedirectsEscapeOnce(t *testing.T) {
 		}
 	}
 	f, admin := serveAdmin(t, func(c *Config) { c.Root = dir })
-	last := &http.Client{CheckRedirect: func(*http.Request,
-		[]*http.Request) error {
+	last := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse
 	}}
 	for path, want := range map[string]string{

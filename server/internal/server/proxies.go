@@ -53,8 +53,7 @@ func (s *clients) behindProxies(ln net.Listener, main bool) net.Listener {
 	cfg := proxy.Config{Trusted: &s.trusted, Timeout: s.headerTimeout, Addresses: s.addresses}
 	if main { // net/http logs no faulty connections, and closes idle ones at shutdown
 		cfg.Refused = func(peer net.Addr, why error) {
-			s.refusals.Note(access.Reader, why, "client",
-				peer.String())
+			s.refusals.Note(access.Reader, why, "client", peer.String())
 		}
 	} else {
 		cfg.Ends = s.draining

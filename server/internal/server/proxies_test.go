@@ -55,8 +55,7 @@ func dialFrom(t testing.TB, addr, client string) net.Conn {
 
 // clientFrom returns an HTTP client with connections like those of a client behind a proxy.
 func clientFrom(t testing.TB, addr, client string) *http.Client {
-	tr := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn,
-		error) {
+	tr := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
 		return dialFrom(t, addr, client), nil
 	}}
 	t.Cleanup(tr.CloseIdleConnections)
@@ -124,8 +123,8 @@ func TestPROXYKeepsTheConnection(t *testing.T) {
 	})
 	conn := tls.Client(dialFrom(t, sealed.Addr, "192.0.2.3:3"),
 		&tls.Config{InsecureSkipVerify: true})
-	_, _ = io.WriteString(
-		conn, "POST /elsewhere HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n")
+	_, _ = io.WriteString(conn,
+		"POST /elsewhere HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n")
 	sealed.Logged("publisher refused", "path=/elsewhere", "client=192.0.2.3:3")
 	client := livetest.NewRTMP(t, tls.Client(dialFrom(t, sealed.rtmps, "192.0.2.4:4"),
 		&tls.Config{InsecureSkipVerify: true}))
@@ -528,10 +527,9 @@ func TestIdleConnectionsAreShed(t *testing.T) {
 		port := func(a net.Addr) int { return a.(*net.TCPAddr).Port }
 		long := time.Now().Add(-time.Hour).UnixNano()
 		for _, p := range order { // as if they had come some time ago, one after the other
-			i := slices.IndexFunc(
-				idle, func(c net.Conn) bool {
-					return port(
-						c.LocalAddr()) == port(p.TCPConn.RemoteAddr())
+			i := slices.IndexFunc(idle,
+				func(c net.Conn) bool {
+					return port(c.LocalAddr()) == port(p.TCPConn.RemoteAddr())
 				})
 			p.IdleSince.Store(long + int64(i))
 		}
@@ -746,8 +744,8 @@ func TestProxiesTellTheClient(t *testing.T) {
 			f.Logged("viewer started", "viewer=127.0.0.7:", "form=rtmp", "path=writev")
 
 			conn := dialLocal(t, "127.0.0.8", web)
-			_, _ = io.WriteString(
-				conn, "GET /live/cam.flv HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n")
+			_, _ = io.WriteString(conn,
+				"GET /live/cam.flv HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n")
 			if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil ||
 				!strings.Contains(line, "200") {
 				t.Fatalf("%q, %v", line, err)

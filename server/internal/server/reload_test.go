@@ -25,8 +25,7 @@ func TestReload(t *testing.T) {
 		c.PublishToken, c.ReadToken, c.Root, c.Blobs = "p1", "r1", dir, t.TempDir()
 	})
 	eventually(t, "the server to serve", func() bool {
-		return strings.Contains(f.Log.String(),
-			"msg=listening")
+		return strings.Contains(f.Log.String(), "msg=listening")
 	})
 	stop := make(chan struct{})
 	var clients sync.WaitGroup
@@ -100,8 +99,7 @@ func TestReloadWithoutTokens(t *testing.T) {
 		cfg.Log = slog.New(slog.NewTextHandler(book, nil))
 		f := serveOn(t, cfg, book, Listeners{Main: listen(t), Admin: admin})
 		eventually(t, "the server to serve", func() bool {
-			return strings.Contains(f.Log.String(),
-				"msg=listening")
+			return strings.Contains(f.Log.String(), "msg=listening")
 		})
 		for _, says := range []string{"reading needs no token from now on",
 			"the admin listener needs no token from now on"} {
@@ -128,8 +126,7 @@ func TestReloadOfACertificate(t *testing.T) {
 	cert, key := writeCertificate(t, dir, 1)
 	f := serve(t, func(c *Config) { c.TLSCert, c.TLSKey = cert, key })
 	eventually(t, "the server to serve", func() bool {
-		return strings.Contains(f.Log.String(),
-			"msg=listening")
+		return strings.Contains(f.Log.String(), "msg=listening")
 	})
 	now := time.Now()
 	if got := f.cert.get(now).Leaf.SerialNumber.Int64(); got != 1 {

@@ -65,8 +65,7 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	others.Go(func() { s.budget.Memory.Run(watching) })
 	if l.RTMP != nil {
 		others.Go(func() {
-			s.newRTMPService(l.RTMP.Addr(),
-				nil).Serve(s.clients.behindProxies(l.RTMP, false))
+			s.newRTMPService(l.RTMP.Addr(), nil).Serve(s.clients.behindProxies(l.RTMP, false))
 		})
 	}
 	if l.RTMPS != nil {

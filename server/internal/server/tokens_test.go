@@ -41,8 +41,7 @@ func TestSignedTokens(t *testing.T) {
 	file, old, next := filepath.Join(t.TempDir(), "keys"), token.NewKey(), token.NewKey()
 	sign := writeKeys(t, file, old)
 	f := serveRTMP(t, func(c *Config) {
-		c.TokenKey, c.ReadToken, c.Blobs = file, "mine",
-			t.TempDir()
+		c.TokenKey, c.ReadToken, c.Blobs = file, "mine", t.TempDir()
 	})
 	publish, read := sign(token.Publish, "cam", time.Hour), sign(token.Read, "cam", time.Hour)
 	unknown := writeKeys(t, file+"2", next)(token.Publish, "cam", time.Hour)

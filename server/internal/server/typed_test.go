@@ -22,8 +22,7 @@ func TestTokensAsTyped(t *testing.T) {
 	for _, token := range typedTokens {
 		t.Run(token, func(t *testing.T) {
 			f := serveRTMP(t, func(c *Config) {
-				c.PublishToken, c.ReadToken, c.ViewerWait = token,
-					"r"+token, 0
+				c.PublishToken, c.ReadToken, c.ViewerWait = token, "r"+token, 0
 			})
 			names := 0
 			cam := func() string { names++; return fmt.Sprintf("cam%d", names) }

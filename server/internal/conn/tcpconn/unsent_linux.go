@@ -14,8 +14,7 @@ func BoundUnsent(c *net.TCPConn, n int) {
 	}
 	if raw, err := c.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) {
-			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP,
-				unix.TCP_NOTSENT_LOWAT, n)
+			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, n)
 		})
 	}
 }

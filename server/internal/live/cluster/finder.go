@@ -111,8 +111,7 @@ func (f *ownerFinder) awaitOwner(ctx context.Context, name string) (Owner, error
 
 // formerOwner returns the last owner of a stream that has no owner now. That node may still have
 // the end of the stream's HLS. ok is false if there is no such node.
-func (f *ownerFinder) formerOwner(name string) (o Owner,
-	ok bool) {
+func (f *ownerFinder) formerOwner(name string) (o Owner, ok bool) {
 	return f.owners.formerOwner(name)
 }
 

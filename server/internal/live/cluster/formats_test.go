@@ -288,8 +288,7 @@ func TestObjectFormat(t *testing.T) {
 		}
 		save(k, formatName, o, "later")
 		eventually(t, "the object", func() bool {
-			return s.rdb.Get(t.Context(),
-				key).Val() == "later"
+			return s.rdb.Get(t.Context(), key).Val() == "later"
 		})
 	}
 }

@@ -25,8 +25,7 @@ func TestModel(t *testing.T) {
 	d := openServer(t, redistest.Shared(t))
 	for seed := range seeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			checkModel(t, d,
-				fmt.Sprint("s", seed), uint64(seed))
+			checkModel(t, d, fmt.Sprint("s", seed), uint64(seed))
 		})
 	}
 }

@@ -210,13 +210,11 @@ func TestReleaseWhileClaimedLate(t *testing.T) {
 // owner.
 func TestStoppedOwner(t *testing.T) {
 	for name, state := range map[string]func(context.Context) error{
-		"in the middle of an attempt": func(
-			context.Context) error {
+		"in the middle of an attempt": func(context.Context) error {
 			time.Sleep(4 * testLease)
 			return nil
 		},
-		"and the directory is away": func(
-			context.Context) error {
+		"and the directory is away": func(context.Context) error {
 			time.Sleep(4 * testLease)
 			return errDown
 		},
@@ -477,8 +475,7 @@ func TestAwaitOwner(t *testing.T) {
 		{name: "the event is lost, and its connection comes back",
 			before: func(a, b *member) { b.net.setDeaf(true) },
 			then:   func(a, b *member) { a.claim(t, "s"); b.net.setDeaf(false) }},
-		{name: "the directory is away", before: func(a,
-			b *member) {
+		{name: "the directory is away", before: func(a, b *member) {
 			b.net.setDeaf(true)
 			b.net.set(hang)
 			a.claim(t, "s")
@@ -782,8 +779,7 @@ func TestReasonsOfAnOutage(t *testing.T) {
 			Log: slog.New(slog.NewTextHandler(m.log, nil))})
 		m.Start(m.hub)
 		defer m.Close()
-		noAuth := func(
-			context.Context) error {
+		noAuth := func(context.Context) error {
 			return errors.New("NOAUTH Authentication required.")
 		}
 		for _, state := range []func(context.Context) error{nil, unreachable, noAuth, unreachable,

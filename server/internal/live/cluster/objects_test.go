@@ -61,8 +61,7 @@ func get(ctx context.Context, o *Objects, node, path string) (int, string, error
 }
 
 func keep(w http.ResponseWriter) {
-	w.Header().Set("Cache-Control",
-		"public, max-age=3600, immutable")
+	w.Header().Set("Cache-Control", "public, max-age=3600, immutable")
 }
 
 // A call gets a share of the bytes, and everything else that an object has.
@@ -162,8 +161,7 @@ func TestObjectsLeave(t *testing.T) {
 	})
 	nettest.Eventually(t, "the calls", func() bool {
 		st := o.Stats()
-		return st.Collapsed == 100 &&
-			under.Load() == 1
+		return st.Collapsed == 100 && under.Load() == 1
 	})
 	cancel(why)
 	leaving.Wait()
@@ -273,8 +271,7 @@ func TestObjectsHostile(t *testing.T) {
 		"silence in the body": {silent, "pauses"},
 		"a long head": {raw(head + "X: " + strings.Repeat("x", 1<<20) + "\r\n\r\n"),
 			"header"},
-		"another status": {func(w http.ResponseWriter,
-			_ *http.Request) {
+		"another status": {func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(421)
 		}, "answers 421"},
 		"a redirection": {http.RedirectHandler("http://127.0.0.1:1/",

@@ -98,8 +98,7 @@ func TestWrongSecrets(t *testing.T) {
 	asks := NewSecret("right", "http://asks:1")
 	for name, answer := range map[string]http.HandlerFunc{
 		"nothing": func(http.ResponseWriter, *http.Request) {},
-		"the proof itself": func(w http.ResponseWriter,
-			r *http.Request) {
+		"the proof itself": func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set(HeaderProof, r.Header.Get(HeaderProof))
 		},
 		"the client's MAC": func(w http.ResponseWriter, r *http.Request) {
@@ -161,12 +160,10 @@ func TestProofsOfOtherRequests(t *testing.T) {
 		},
 		"no proof": func(r *http.Request) { r.Header.Set(HeaderProof, "") },
 		"five words": func(r *http.Request) {
-			r.Header.Set(HeaderProof,
-				r.Header.Get(HeaderProof)+" x")
+			r.Header.Set(HeaderProof, r.Header.Get(HeaderProof)+" x")
 		},
 		"a long challenge": func(r *http.Request) {
-			r.Header.Set(HeaderProof,
-				strings.Repeat("a", 1<<12)+" b c d")
+			r.Header.Set(HeaderProof, strings.Repeat("a", 1<<12)+" b c d")
 		},
 	} {
 		served := node.served.Load()

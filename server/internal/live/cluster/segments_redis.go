@@ -38,8 +38,7 @@ func openRedisStore(address, password, prefix string, lease, keep time.Duration)
 }
 
 func (s *redisStore) key(stream, object string) string {
-	return s.prefix + "{" + stream +
-		"}" + object
+	return s.prefix + "{" + stream + "}" + object
 }
 
 func (s *redisStore) set(ctx context.Context, stream, object string, body *millrace.Chain) error {

@@ -108,8 +108,7 @@ func (l *lagMeter) exceeds(allowed, lag broadcast.Lag) Reason {
 }
 
 // stalledFor returns how long the connection has accepted nothing. at is the current time; see now.
-func (l *lagMeter) stalledFor(
-	at int64) time.Duration {
+func (l *lagMeter) stalledFor(at int64) time.Duration {
 	return time.Duration(at - l.progress.Load())
 }
 

@@ -227,8 +227,7 @@ func TestUnsentBytesAreBounded(t *testing.T) {
 // reached the end: it is not up to date with a running stream.
 func TestAViewerThatLosesTheEndHasEnded(t *testing.T) {
 	for name, write := range map[string]func(*Viewer) bool{
-		"by the loop": func(
-			v *Viewer) bool {
+		"by the loop": func(v *Viewer) bool {
 			return v.writeNow(new(vector)) != ended
 		},
 		"by a goroutine of its own": (*Viewer).catchUp,

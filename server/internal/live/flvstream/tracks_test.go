@@ -40,8 +40,7 @@ func TestPresence(t *testing.T) {
 	}
 	header := flv.Tag{Type: flv.TypeVideo, Packet: flv.PacketSequenceHeader, SequenceHeader: true}
 	video := func(at uint32) flv.Tag {
-		return flv.Tag{Type: flv.TypeVideo, Packet: flv.PacketFrame,
-			Timestamp: at}
+		return flv.Tag{Type: flv.TypeVideo, Packet: flv.PacketFrame, Timestamp: at}
 	}
 	for _, tt := range []struct {
 		name   string

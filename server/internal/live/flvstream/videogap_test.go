@@ -8,15 +8,13 @@ import (
 
 func TestVideoGap(t *testing.T) {
 	picture := func(at uint32) flv.Tag {
-		return flv.Tag{Type: flv.TypeVideo,
-			Packet: flv.PacketFrame, Timestamp: at}
+		return flv.Tag{Type: flv.TypeVideo, Packet: flv.PacketFrame, Timestamp: at}
 	}
 	other := func(at uint32) flv.Tag {
 		return flv.Tag{Type: flv.TypeVideo, Packet: flv.PacketFrame, Track: 1, Timestamp: at}
 	}
 	sound := func(at uint32) flv.Tag {
-		return flv.Tag{Type: flv.TypeAudio, Packet: flv.PacketFrame,
-			Timestamp: at}
+		return flv.Tag{Type: flv.TypeAudio, Packet: flv.PacketFrame, Timestamp: at}
 	}
 	header := flv.Tag{Type: flv.TypeVideo, Packet: flv.PacketSequenceHeader}
 	for _, tt := range []struct {

@@ -19,8 +19,7 @@ func (r *rates) frameRate() float64 { return float64(r.frames) / max(r.lasts.Sec
 
 // bandwidth returns the bits per second.
 func (r *rates) bandwidth() int64 {
-	return int64(float64(8*r.bytes) / max(r.lasts.Seconds(),
-		1e-3))
+	return int64(float64(8*r.bytes) / max(r.lasts.Seconds(), 1e-3))
 }
 
 // A playerEstimate estimates how many players a playlist has, from their requests. That is needed

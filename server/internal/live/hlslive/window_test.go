@@ -200,8 +200,7 @@ func TestIdleIn(t *testing.T) {
 		part := next(t, w.playlist())
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
-			_, _ = w.Playlist(ctx, MediaName, hls.Reload{MSN: part.MSN, Part: part.Part},
-				true)
+			_, _ = w.Playlist(ctx, MediaName, hls.Reload{MSN: part.MSN, Part: part.Part}, true)
 		}()
 		synctest.Wait()
 		w.asked.Store(now() - int64(time.Hour))

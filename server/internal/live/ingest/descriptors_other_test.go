@@ -4,7 +4,6 @@ package ingest
 
 import "testing"
 
-func takeDescriptors(
-	t *testing.T) {
+func takeDescriptors(t *testing.T) {
 	t.Skip("connections are not read by the clock on this system")
 }

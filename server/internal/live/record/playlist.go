@@ -118,8 +118,8 @@ const dateFormat = "2006-01-02T15:04:05.000Z"
 // listHeader returns the first lines of a playlist. The init segment is the first init bytes of the
 // media file.
 func listHeader(kind, media string, init int64, target time.Duration) []byte {
-	return fmt.Appendf(
-		nil, "#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-TARGETDURATION:%d\n#EXT-X-PLAYLIST-TYPE:%s\n"+
+	return fmt.Appendf(nil,
+		"#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-TARGETDURATION:%d\n#EXT-X-PLAYLIST-TYPE:%s\n"+
 			"#EXT-X-MAP:URI=%q,BYTERANGE=\"%d@0\"\n", target/time.Second, kind, media, init)
 }
 
@@ -130,12 +130,12 @@ func listHeader(kind, media string, init int64, target time.Duration) []byte {
 func (g *segment) appendEntry(b []byte, media string) []byte {
 	date := g.date.UTC()
 	if g.afterGap {
-		b = fmt.Appendf(
-			b, "#EXT-X-DISCONTINUITY\n#EXT-X-DATERANGE:ID=\"gap-%d\",CLASS=\"millrace.gap\",START-DATE=%q,DURATION=%.3f\n",
+		b = fmt.Appendf(b,
+			"#EXT-X-DISCONTINUITY\n#EXT-X-DATERANGE:ID=\"gap-%d\",CLASS=\"millrace.gap\",START-DATE=%q,DURATION=%.3f\n",
 			g.offset, date.Add(-g.missing).Format(dateFormat), g.missing.Seconds())
 	}
-	return fmt.Appendf(
-		b, "#EXT-X-PROGRAM-DATE-TIME:%s\n#EXTINF:%.6f,\n#EXT-X-BYTERANGE:%d@%d\n%s\n",
+	return fmt.Appendf(b,
+		"#EXT-X-PROGRAM-DATE-TIME:%s\n#EXTINF:%.6f,\n#EXT-X-BYTERANGE:%d@%d\n%s\n",
 		date.Format(dateFormat), (g.end - g.start).Seconds(), g.size, g.offset, media)
 }
 

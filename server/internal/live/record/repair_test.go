@@ -366,12 +366,10 @@ func TestLeftBehind(t *testing.T) {
 		damage func(t *testing.T, name string) error
 		files  int
 	}{
-		{"a new playlist", func(t *testing.T,
-			name string) error {
+		{"a new playlist", func(t *testing.T, name string) error {
 			return os.Rename(name+listExt, name+newListExt)
 		}, 1},
-		{"no media file", func(
-			t *testing.T, name string) error {
+		{"no media file", func(t *testing.T, name string) error {
 			return os.Remove(name + mediaExt)
 		}, 0},
 		{"no playlist", func(t *testing.T, name string) error { return os.Remove(name + listExt) },

@@ -29,8 +29,7 @@ func (r *rig) alone() {
 func (r *rig) successor() *rig {
 	r.t.Helper()
 	return newRig(r.t, func(c *Config) {
-		c.Dir, c.Successor, c.QueueBytes = r.dir, true,
-			r.cfg.QueueBytes
+		c.Dir, c.Successor, c.QueueBytes = r.dir, true, r.cfg.QueueBytes
 	})
 }
 

@@ -121,8 +121,7 @@ func (r *Rendition) AwaitTracks(ctx context.Context) error {
 
 // startAtNextKey returns a start at the next keyframe. mu is held.
 func (r *Rendition) startAtNextKey() fanout.Start {
-	return startAt(
-		r.cursor(broadcast.FromNextKey()))
+	return startAt(r.cursor(broadcast.FromNextKey()))
 }
 
 func startAt(c *broadcast.Cursor) fanout.Start { return fanout.Start{Cursor: c, Lag: c.Lag()} }

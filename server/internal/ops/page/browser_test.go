@@ -104,8 +104,8 @@ func TestPageInABrowser(t *testing.T) {
 	const rtmp = `[...document.querySelectorAll('#rtmp code')].map(e => e.textContent).join(' ')`
 	pagetest.Await(
 		t, ctx, commands+`.includes('-send_expect_100 1 -method POST ' + location.origin + '/live/camera')`)
-	pagetest.Await(
-		t, ctx, `document.querySelector('#publish-note').textContent.includes('on the machine that the server runs on')`)
+	pagetest.Await(t, ctx,
+		`document.querySelector('#publish-note').textContent.includes('on the machine that the server runs on')`)
 	pagetest.Await(t, ctx, "!"+visible("files")+" && !"+visible("files-named")+
 		" && !"+visible("blobs"))
 	pagetest.Await(t, ctx, rtmp+" === '' && !"+visible("rtmp-title")+
@@ -116,8 +116,8 @@ func TestPageInABrowser(t *testing.T) {
 	streams.Store(open)
 	pagetest.Await(t, ctx, rtmp+` === 'rtmp://127.0.0.1/live camera' && `+visible("rtmp-title")+
 		" && "+visible("commands-title"))
-	pagetest.Await(
-		t, ctx, `document.querySelector('#publish-note').textContent.startsWith('With OBS or ffmpeg')`)
+	pagetest.Await(t, ctx,
+		`document.querySelector('#publish-note').textContent.startsWith('With OBS or ffmpeg')`)
 	pagetest.Await(t, ctx, `document.querySelectorAll('#rtmp .copy').length === 2`)
 	streams.Store(unsafe)
 	pagetest.Await(
@@ -131,14 +131,14 @@ func TestPageInABrowser(t *testing.T) {
 	streams.Store(token)
 	pagetest.Await(
 		t, ctx, commands+`.includes('-headers "Authorization: Bearer TOKEN" -send_expect_100 1')`)
-	pagetest.Await(
-		t, ctx, `document.querySelector('#publish-note').textContent.includes('from any machine')`)
+	pagetest.Await(t, ctx,
+		`document.querySelector('#publish-note').textContent.includes('from any machine')`)
 	pagetest.Await(t, ctx, rtmp+` === 'rtmp://127.0.0.1:1936/live camera?token=TOKEN'`)
 	pagetest.Await(t, ctx, visible("files")+" && !"+visible("files-named")+" && "+visible("blobs"))
 	streams.Store(off)
 	pagetest.Await(t, ctx, "!"+visible("files")+" && "+visible("files-named"))
-	pagetest.Await(
-		t, ctx, `document.querySelector('#publish-hint').textContent.startsWith('Publishing is off') && `+commands+` === ''`)
+	pagetest.Await(t, ctx,
+		`document.querySelector('#publish-hint').textContent.startsWith('Publishing is off') && `+commands+` === ''`)
 	pagetest.Await(t, ctx, "!"+visible("name-field")+" && !"+visible("empty-how")+" && "+rtmp+
 		" === ''")
 
@@ -174,17 +174,17 @@ func TestPageInABrowser(t *testing.T) {
 	pagetest.Await(t, ctx, watch+`.includes('/live/site/cam.mp4?token=READ_TOKEN')`)
 	pagetest.Await(t, ctx, watch+`.includes('/live/site/cam/index.m3u8?token=READ_TOKEN')`)
 	pagetest.Await(t, ctx, watch+`.includes('rtmp://127.0.0.1/live/site/cam?token=READ_TOKEN')`)
-	pagetest.Await(
-		t, ctx, `document.querySelector('#facts').textContent.includes('9, 4 as MP4, 2 over RTMP, 7 more over HLS')`)
-	pagetest.Await(
-		t, ctx, `document.querySelector('#watch-hint').textContent.includes('--read-token')`)
+	pagetest.Await(t, ctx,
+		`document.querySelector('#facts').textContent.includes('9, 4 as MP4, 2 over RTMP, 7 more over HLS')`)
+	pagetest.Await(t, ctx,
+		`document.querySelector('#watch-hint').textContent.includes('--read-token')`)
 
 	// A publisher that sends nothing.
 	streams.Store(silent)
-	pagetest.Await(
-		t, ctx, `document.querySelector('#stage-badge').textContent === 'Live, silent for 7 s'`)
-	pagetest.Await(
-		t, ctx, `document.querySelector('#facts').textContent.includes('Furthest from live9.7 sKeyframesevery 10.0 s, which is long: viewers start')`)
+	pagetest.Await(t, ctx,
+		`document.querySelector('#stage-badge').textContent === 'Live, silent for 7 s'`)
+	pagetest.Await(t, ctx,
+		`document.querySelector('#facts').textContent.includes('Furthest from live9.7 sKeyframesevery 10.0 s, which is long: viewers start')`)
 	pagetest.Await(t, ctx, `[...document.querySelectorAll('#rows .codec')].map(e => e.textContent).join('; ') ===
 		'h264 · silent for 7 s; h264 · waiting for its publisher; h264'`)
 
@@ -194,13 +194,13 @@ func TestPageInABrowser(t *testing.T) {
 	const where = `[...document.querySelectorAll('#rows tr')].map(e => e.querySelector('.name').textContent + ': ' + e.querySelector('.where').textContent).join('; ')`
 	pagetest.Await(
 		t, ctx, where+` === 'cam: at 10.0.0.2:8080, pulled by 10.0.0.1:8080, 10.0.0.3:8080; far: at 10.0.0.2:8080; here: at 10.0.0.1:8080, pulled by 4 nodes'`)
-	pagetest.Await(
-		t, ctx, `[...document.querySelectorAll('#rows .viewers span')].map(e => e.textContent).join(' ') === '12 1 3'`)
+	pagetest.Await(t, ctx,
+		`[...document.querySelectorAll('#rows .viewers span')].map(e => e.textContent).join(' ') === '12 1 3'`)
 	pagetest.Await(t, ctx, `document.querySelector('#nodes').textContent === '5 of 6 nodes answer'`)
-	pagetest.Await(
-		t, ctx, `document.querySelector('[data-total=streams]').textContent === '3' && document.querySelector('[data-total=viewers]').textContent === '16'`)
-	pagetest.Await(
-		t, ctx, `document.querySelector('#facts').textContent.includes('Published at10.0.0.2:8080Pulled by10.0.0.1:8080, 10.0.0.3:8080')`)
+	pagetest.Await(t, ctx,
+		`document.querySelector('[data-total=streams]').textContent === '3' && document.querySelector('[data-total=viewers]').textContent === '16'`)
+	pagetest.Await(t, ctx,
+		`document.querySelector('#facts').textContent.includes('Published at10.0.0.2:8080Pulled by10.0.0.1:8080, 10.0.0.3:8080')`)
 	pagetest.Await(t, ctx, `document.querySelector('#facts').textContent.startsWith('Videoh264')`)
 
 	streams.Store("")
@@ -220,8 +220,8 @@ func TestPageOfAnUndecodableStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	const watch = `document.querySelector('#watch').textContent`
-	pagetest.Await(
-		t, ctx, `document.querySelector('#message').textContent.startsWith('Browsers cannot play this stream: h263 and mp3')`)
+	pagetest.Await(t, ctx,
+		`document.querySelector('#message').textContent.startsWith('Browsers cannot play this stream: h263 and mp3')`)
 	pagetest.Await(t, ctx, watch+`.includes('/live/old.flv') && !`+watch+
 		`.includes('.mp4') && !`+watch+`.includes('.m3u8')`)
 	streams.Store(
@@ -450,8 +450,8 @@ func TestPageInABrowserOfHLS(t *testing.T) {
 				}
 			}
 		}
-		pagetest.Await(
-			t, ctx, `document.getElementById('facts').textContent.includes('over HLS') === `+
+		pagetest.Await(t, ctx,
+			`document.getElementById('facts').textContent.includes('over HLS') === `+
 				strconv.FormatBool(test.form != ".mp4"))
 	}
 }
@@ -479,8 +479,8 @@ func TestPageBeginsWithAStreamThatPlays(t *testing.T) {
 	}
 	shown := func(name string, rows int) {
 		t.Helper()
-		pagetest.Await(
-			t, ctx, `document.querySelectorAll('#rows tr').length === `+strconv.Itoa(rows)+
+		pagetest.Await(t, ctx,
+			`document.querySelectorAll('#rows tr').length === `+strconv.Itoa(rows)+
 				` && document.getElementById('stage-name').textContent === '`+name+`'`)
 	}
 	shown("d", 5)
