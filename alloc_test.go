@@ -279,8 +279,8 @@ func TestPoolAllocatesNothing(t *testing.T) {
 	wantNoAllocs(t, "Stats", func() { pool.Stats() })
 }
 
-// Blocks return to lists whose memory was allocated with them: not even the first Release
-// allocates.
+// A block and the memory for its place in the idle list are allocated together. So even the first
+// Release allocates nothing.
 func TestReleaseAllocatesNothingFromTheStart(t *testing.T) {
 	const n = 1000
 	// Two for each try: AllocsPerRun calls its function once before it counts.

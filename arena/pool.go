@@ -11,9 +11,9 @@ import (
 // defaultSlots is small because most programs work on one frame at a time.
 const defaultSlots = 8
 
-// A Pool is a Buffer whose frames lie in memory that is allocated once. It belongs to one goroutine
-// at a time; the Slices that it returns belong to their owners, on any goroutine. Frames never
-// overlap, and each is contiguous.
+// A Pool is a Buffer that keeps its frames in memory that is allocated once. It belongs to one
+// goroutine at a time; the Slices that it returns belong to their owners, on any goroutine. Frames
+// never overlap, and each is contiguous.
 //
 // The Pool places a frame when its first byte is requested. It uses the first gap that is large
 // enough. It searches from the last frame to the end of memory, and then from the beginning of

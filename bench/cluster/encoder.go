@@ -91,8 +91,8 @@ type watcher struct {
 	stop   context.CancelFunc
 }
 
-// maxFrames is the number of frames that a watcher buffers until next is called, those of some
-// minutes.
+// maxFrames is the number of frames, some minutes of a stream, that a watcher buffers until next is
+// called.
 const maxFrames = 1 << 15
 
 func watch(ctx context.Context, from *node, stream string) *watcher {

@@ -153,8 +153,8 @@ func (m *model) plan(nic float64) (p plan, limit string, err error) {
 		mostModelled, m.viewers, nic)
 }
 
-// nodesOfRedis returns the number of nodes whose heartbeats one processor of Redis can deliver, in
-// addition to the renewals of leases.
+// nodesOfRedis returns how many nodes one processor of Redis can serve with heartbeats, in addition
+// to the renewals of leases.
 func (m *model) nodesOfRedis() float64 {
 	renew := m.with(1).renewals * m.costs.renew / 1e6
 	return math.Sqrt(max(0, m.use-renew) * 1e6 / m.costs.heard * benchLease.Seconds() / renewals)

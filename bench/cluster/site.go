@@ -154,8 +154,8 @@ type turns struct {
 	out atomic.Int64
 }
 
-// newSpread returns a spread whose streams are published at the nodes in and watched at the nodes
-// out.
+// newSpread returns a spread of streams that are published at the nodes in, and watched at the
+// nodes out.
 func newSpread(names []string, in, out []*node) *spread {
 	s := &spread{streams: make(map[string]*turns)}
 	for _, n := range in {

@@ -200,7 +200,7 @@ const (
 var errTS = errors.New("not the transport stream that is expected")
 
 // transportStream parses an MPEG-TS segment with H.264 and AAC, in which each video access unit has
-// a PES packet of its own.
+// its own PES packet.
 func (c *checker) transportStream(in *contents, b []byte) error {
 	pending := make(map[uint16][]byte) // incomplete PES packets by PID
 	var pids []uint16

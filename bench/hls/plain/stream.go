@@ -32,7 +32,7 @@ type stream struct {
 	made     uint64            // number of parts so far
 
 	// The following fields are for the publisher's goroutine only.
-	part  part   // the part that is being made, whose samples are copied to buf
+	part  part   // the part that is being made; buf has copies of its samples
 	buf   []byte // samples of part
 	ended uint32 // end of the last fragment, in ms of the stream's time
 	begun bool   // whether ended is set
@@ -120,7 +120,8 @@ func (st *stream) endPart() {
 	st.part, st.buf = part{}, nil
 }
 
-// endSegment publishes the open segment, whose parts have ended, and drops the oldest segment.
+// endSegment publishes the open segment, and drops the oldest one. The parts of the open segment
+// must have ended.
 func (st *stream) endSegment() {
 	var whole []byte
 	st.mu.Lock()
