@@ -264,7 +264,7 @@ func (c scrape) addHook(h *hook.Client) {
 	c.send(prometheus.CounterValue, "hook_seconds_total",
 		"Total time of these.", st.Spent.Seconds())
 	c.counter("hook_cache_hits_total",
-		"Players that shared the answer to another request.", st.Hits)
+		"Players' requests that a stored answer decided.", st.Hits)
 	c.counter("hook_ends_dropped_total", "Ends that the hook did not receive.", st.Dropped)
 	c.gauge("hook_waiting", "Requests that wait for the hook.", int64(st.Waiting))
 	c.gauge("hook_ends_queued", "Ends that wait for the hook.", int64(st.Queued))
