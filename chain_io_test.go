@@ -230,7 +230,7 @@ func TestReadFromManySmallSources(t *testing.T) {
 		p := letters(1 + i%3)
 		want = append(want, p...)
 		if n, err := c.ReadFrom(bytes.NewReader(p)); n != int64(len(p)) || err != nil {
-			t.Fatalf("ReadFrom = %d, %v", n, err)
+			t.Fatalf("ReadFrom = %d, %v, want all bytes", n, err)
 		}
 		if i == 1000 {
 			c.Clone(&shared)

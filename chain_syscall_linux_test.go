@@ -56,7 +56,7 @@ func TestWriteToIsOneSystemCall(t *testing.T) {
 				addBlocks(millrace.DefaultPool(), &c, letters(test.pieces), 1)
 				return func() {
 					if n, err := c.WriteTo(client); n != int64(test.pieces) || err != nil {
-						t.Errorf("WriteTo = %d, %v", n, err)
+						t.Errorf("WriteTo = %d, %v, want all pieces", n, err)
 					}
 				}
 			})

@@ -24,7 +24,7 @@ func sameBytes(t testing.TB, what string, c *millrace.Chain, want string) {
 		t.Errorf("%s is %q, %d bytes, want %q", what, got, c.Len(), want)
 	}
 	if err := millrace.Broken(c); err != nil {
-		t.Errorf("%s: %v", what, err)
+		t.Errorf("%s: the chain is broken: %v", what, err)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 func TestLocalsStayOnTheStack(t *testing.T) {
 	out, err := exec.Command("go", "build", "-gcflags=-m", "./testdata/escape").CombinedOutput()
 	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("the compiler failed: %v\n%s", err, out)
 	}
 	var moved []string
 	for _, match := range regexp.MustCompile(

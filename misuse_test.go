@@ -334,7 +334,7 @@ func TestWriteToAfterAPanic(t *testing.T) {
 	}
 	client.CloseWrite()
 	if got := must(io.ReadAll(server)); string(got) != "this and nothing else" {
-		t.Errorf("received %q", got)
+		t.Errorf("received %q, want what was written after the panic", got)
 	}
 }
 

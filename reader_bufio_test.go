@@ -96,10 +96,10 @@ func TestReaderUnreadAfterOwnMethods(t *testing.T) {
 		r.ReadRune()
 		test.call(r)
 		if err := r.UnreadRune(); err != bufio.ErrInvalidUnreadRune {
-			t.Errorf("%s: UnreadRune: %v", name, err)
+			t.Errorf("%s: UnreadRune: %v, want bufio.ErrInvalidUnreadRune", name, err)
 		}
 		if err := r.UnreadByte(); (err == nil) != test.byte {
-			t.Errorf("%s: UnreadByte: %v", name, err)
+			t.Errorf("%s: UnreadByte: %v, want success: %v", name, err, test.byte)
 		}
 		r.Release()
 	}
@@ -134,7 +134,7 @@ func TestUnreadByteAfterCarriageReturn(t *testing.T) {
 			t.Errorf("%T: ReadLine returned %q, %v, %v", r, line, prefix, err)
 		}
 		if err := r.UnreadByte(); err != nil {
-			t.Errorf("%T: UnreadByte: %v", r, err)
+			t.Errorf("%T: UnreadByte: %v, want nil", r, err)
 		}
 		if rest, err := io.ReadAll(r); string(rest) != "\r\rand more" || err != nil {
 			t.Errorf("%T: the rest is %q, %v", r, rest, err)

@@ -110,7 +110,7 @@ func TestIdleReadersNeedNoBuffer(t *testing.T) {
 				t.Error(err)
 			}
 			if b, err := readers[i].ReadByte(); b != 'x' || err != nil {
-				t.Errorf("ReadByte = %q, %v", b, err)
+				t.Errorf("ReadByte = %q, %v, want x", b, err)
 			}
 		})
 	}
@@ -239,7 +239,7 @@ func TestReaderAtTheEndOfASocket(t *testing.T) {
 		server.Write([]byte("last words"))
 		server.CloseWrite()
 		if b, err := io.ReadAll(r); string(b) != "last words" || err != nil {
-			t.Errorf("read %q, %v", b, err)
+			t.Errorf("read %q, %v, want the last words", b, err)
 		}
 		for name, call := range waiting {
 			want := io.EOF
@@ -350,7 +350,7 @@ func TestKeptPacketsAreAdjacentAcrossAWait(t *testing.T) {
 		server.Write([]byte("after"))
 		d := next()
 		if string(c.Bytes()) != "first and more" || string(d.Bytes()) != "after" {
-			t.Errorf("read %q, %q", c.Bytes(), d.Bytes())
+			t.Errorf("read %q, %q, want the packets whole", c.Bytes(), d.Bytes())
 		}
 		c.Release()
 		d.Release()

@@ -122,7 +122,7 @@ func TestReaderRefusesNegativeCounts(t *testing.T) {
 		"Peek":      second(r.Peek(-1)),
 	} {
 		if err != bufio.ErrNegativeCount {
-			t.Errorf("%s(-1): %v", name, err)
+			t.Errorf("%s(-1): %v, want bufio.ErrNegativeCount", name, err)
 		}
 	}
 }
@@ -279,7 +279,7 @@ func TestFedReaderCopiesNothing(t *testing.T) {
 	var c millrace.Chain
 	readChain(t, r, &c, 1500)
 	if n, err := c.ReadFrom(r); n != 7000 || err != nil {
-		t.Errorf("ReadFrom = %d, %v", n, err)
+		t.Errorf("ReadFrom = %d, %v, want 7000", n, err)
 	}
 	for p := range c.All() {
 		own(p)
@@ -512,10 +512,10 @@ func TestReadIntegersOfImpossibleWidth(t *testing.T) {
 	for _, n := range []int{-1, 0, 9} {
 		want := fmt.Sprintf("millrace: integer of %d bytes; it has 1 to 8", n)
 		if _, err := r.ReadBE(n); err == nil || err.Error() != want {
-			t.Errorf("ReadBE(%d): %v", n, err)
+			t.Errorf("ReadBE(%d): %v, want %s", n, err, want)
 		}
 		if _, err := r.ReadLE(n); err == nil || err.Error() != want {
-			t.Errorf("ReadLE(%d): %v", n, err)
+			t.Errorf("ReadLE(%d): %v, want %s", n, err, want)
 		}
 	}
 }
@@ -549,7 +549,7 @@ func TestReadVarintsLikeEncodingBinary(t *testing.T) {
 				t.Errorf("%s: %x: %v, want %v", how, p, err, wantErr)
 			}
 			if rest, _ := io.ReadAll(r); !bytes.Equal(rest, p[size:]) {
-				t.Errorf("%s: %x: left %x", how, p, rest)
+				t.Errorf("%s: %x: left %x, want %x", how, p, rest, p[size:])
 			}
 			r.Release()
 		}

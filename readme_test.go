@@ -32,12 +32,12 @@ func f(conn net.Conn, hash hash.Hash, n, packetSize int, outs []chan millrace.Ch
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, "README.md", source, 0)
 	if err != nil {
-		t.Fatalf("%v in\n%s", err, source)
+		t.Fatalf("the example is not Go: %v in\n%s", err, source)
 	}
 	t.Setenv("CC", "/no/such/compiler") // README: needs Go and nothing else
 	build.Default.CgoEnabled = false    // or the importer would translate net's C
 	conf := types.Config{Importer: importer.ForCompiler(files, "source", nil)}
 	if _, err := conf.Check("p", files, []*ast.File{file}, nil); err != nil {
-		t.Errorf("%v in\n%s", err, source)
+		t.Errorf("the example does not compile: %v in\n%s", err, source)
 	}
 }

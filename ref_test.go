@@ -114,7 +114,8 @@ func TestRefSlice(t *testing.T) {
 			}
 			s := r.Slice(from, to)
 			if !bytes.Equal(s.Bytes(), text[from:to]) || s.Len() != to-from {
-				t.Errorf("Slice(%d, %d) = %q, %d", from, to, s.Bytes(), s.Len())
+				t.Errorf("Slice(%d, %d) = %q, %d bytes, want a part of the text", from, to,
+					s.Bytes(), s.Len())
 			}
 			// A slice is as good as any Ref, also when it is empty or the last.
 			u := s.Slice(0, s.Len())
@@ -224,7 +225,7 @@ func TestCloneStorm(t *testing.T) {
 	r.Release()
 	goroutines.Wait()
 	if s := pool.Stats(); s.InUse != 0 || s.Taken != 1 {
-		t.Errorf("%+v", s)
+		t.Errorf("%+v, want one block taken and none in use", s)
 	}
 }
 

@@ -118,14 +118,14 @@ func TestEmptySlices(t *testing.T) {
 		"zero": {}, "released": released, "emptied": emptied, "no frame": pool.Take(),
 	} {
 		if s.Promote() || s.Len() != 0 || s.Bytes() != nil {
-			t.Errorf("%s: %d bytes", what, s.Len())
+			t.Errorf("%s: %d bytes after Promote of an empty slice, want none", what, s.Len())
 		}
 		s.Release()
 		s.Release()
 	}
 	if st := pool.Stats(); st.Modes[arena.Back].Frames != 1 || st.Modes[arena.Back].Bytes != 8 ||
 		st.SlotsInUse != 0 {
-		t.Errorf("%+v", st)
+		t.Errorf("%+v, want one frame of 8 bytes and no slot", st)
 	}
 }
 

@@ -282,6 +282,6 @@ func releaseInOrder(t *testing.T, pool *arena.Pool, order [8]int) {
 	s := pool.Take()
 	s.Release()
 	if err := arena.Broken(pool); err != nil {
-		t.Fatalf("order %v: %v", order, err)
+		t.Fatalf("released in the order %v: %v", order, err)
 	}
 }

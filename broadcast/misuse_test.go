@@ -53,7 +53,7 @@ func TestAfterClose(t *testing.T) {
 	}
 	for range 2 {
 		if err := r.Close(); err != nil {
-			t.Error("Close:", err)
+			t.Error("Close after Close:", err)
 		}
 	}
 	p, pre := chainOf("late"), chainOf("late")
@@ -94,7 +94,7 @@ func TestNilChainsPanicAndLeaveTheRingUsable(t *testing.T) {
 	}
 	publish(t, r, "k", true)
 	if s, _ := take(t, c); s != "k" {
-		t.Errorf("Take = %q", s)
+		t.Errorf("Take = %q, want k", s)
 	}
 	c.Close()
 	r.Close()

@@ -44,7 +44,7 @@ func TestFrameOfTooManyPieces(t *testing.T) {
 	err := r.Publish(&big, broadcast.Frame{})
 	var e *broadcast.FrameTooLargeError
 	if !errors.As(err, &e) || e.Pieces != 5 || e.MaxPieces != 4 || e.Size != 50 {
-		t.Errorf("Publish = %+v", err)
+		t.Errorf("Publish = %+v, want the pieces and the limit", err)
 	}
 	if want := "broadcast: a frame of 5 pieces is above the limit of 4"; err.Error() != want {
 		t.Errorf("error %q, want %q", err, want)

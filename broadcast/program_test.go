@@ -311,7 +311,7 @@ func TestRandomOperationsAgainstTheOracle(t *testing.T) {
 		}
 		run(t, code)
 		if t.Failed() {
-			t.Fatalf("seed %d", seed)
+			t.Fatalf("a failing seed: %d", seed)
 		}
 	}
 }

@@ -132,7 +132,7 @@ func TestPublisherAndManyReaders(t *testing.T) {
 				readers.Go(func() {
 					var rc recipient
 					if err := rc.follow(c, w, i%3 == 2, joined); err != nil {
-						t.Errorf("reader %d: %v", i, err)
+						t.Errorf("reader %d did not get the stream: %v", i, err)
 					}
 					if rc.frames == 0 { // the last letter is a keyframe
 						t.Errorf("reader %d got nothing", i)
@@ -163,7 +163,7 @@ func TestPublisherAndManyReaders(t *testing.T) {
 			ring.Close()
 			readers.Wait()
 			if s := ring.Stats(); s.Frames != 0 || s.Cursors != 0 {
-				t.Errorf("left: %+v", s)
+				t.Errorf("after Close: %+v, want nothing left", s)
 			}
 			if n := pool.Stats().InUse; n != 0 {
 				t.Errorf("%d bytes of the pool are still in use", n)

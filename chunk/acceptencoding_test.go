@@ -18,7 +18,7 @@ func TestAcceptsEncoding(t *testing.T) {
 		"deflate, gzip, br": true,
 	} {
 		if got := chunk.AcceptsEncoding([]string{value}, "gzip"); got != want {
-			t.Errorf("%s: %t", value, got)
+			t.Errorf("%s: %t, want %t", value, got, want)
 		}
 	}
 	if chunk.AcceptsEncoding(nil, "gzip") || !chunk.AcceptsEncoding([]string{"br", "gzip"},

@@ -33,7 +33,7 @@ func TestCopyEndsWhileTheSourceHangs(t *testing.T) {
 				report, err := chunk.Copy(ctx, target, r)
 				canceling.Wait()
 				if err != context.Canceled {
-					t.Errorf("%+v, %v", report, err)
+					t.Errorf("Copy = %+v, %v, want context.Canceled", report, err)
 				}
 				// The context may end after the read and before the write.
 				if b := got(); int64(len(b)) != report.Bytes ||
@@ -43,7 +43,7 @@ func TestCopyEndsWhileTheSourceHangs(t *testing.T) {
 				writing.Go(func() { _, _ = io.WriteString(w, "after it") })
 				p := make([]byte, 8)
 				if _, err := io.ReadFull(r, p); err != nil || string(p) != "after it" {
-					t.Errorf("%q, %v", p, err)
+					t.Errorf("the source's next bytes are %q, %v, want those after the end", p, err)
 				}
 				writing.Wait()
 			})

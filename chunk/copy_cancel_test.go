@@ -55,7 +55,8 @@ func TestCopyEndsWhileTheTargetHangs(t *testing.T) {
 				defer cancel()
 				report, err := chunk.Copy(ctx, w, src.open(t, data))
 				if err != context.DeadlineExceeded || report.Bytes >= int64(len(data)) {
-					t.Fatalf("%+v, %v", report, err)
+					t.Fatalf("Copy = %+v, %v, want context.DeadlineExceeded and a part", report,
+						err)
 				}
 				got := drain(t, w, r)
 				if _, err := io.WriteString(w, "after it"); err != nil {
@@ -84,7 +85,7 @@ func TestCopyWithoutDeadlinesEndsAfterTheRead(t *testing.T) {
 		_, _ = io.WriteString(w, "late")
 	})
 	if report, err := chunk.Copy(ctx, struct{ io.Writer }{&b}, r); err != context.Canceled {
-		t.Errorf("%+v, %v", report, err)
+		t.Errorf("Copy = %+v, %v, want context.Canceled", report, err)
 	}
 	_ = r.Close()
 	writing.Wait()
@@ -99,13 +100,14 @@ func TestCopyAfterTheEndOfItsContext(t *testing.T) {
 			r := src.open(t, []byte("untouched"))
 			if report, err := chunk.Copy(ctx, w, r); err != context.Canceled ||
 				report != (chunk.Report{}) {
-				t.Errorf("%s to %s: %+v, %v", src.name, dst.name, report, err)
+				t.Errorf("%s to %s: %+v, %v, want context.Canceled and no bytes", src.name,
+					dst.name, report, err)
 			}
 			if b := got(); len(b) > 0 {
-				t.Errorf("%s to %s: %q", src.name, dst.name, b)
+				t.Errorf("%s to %s: %q was written, want nothing", src.name, dst.name, b)
 			}
 			if b, err := io.ReadAll(r); err != nil || string(b) != "untouched" {
-				t.Errorf("%s: %q, %v", src.name, b, err)
+				t.Errorf("%s: %q, %v, want the source untouched", src.name, b, err)
 			}
 		}
 	}
@@ -121,7 +123,7 @@ func TestCopyRespectsDeadlines(t *testing.T) {
 		_ = w.SetWriteDeadline(time.Now().Add(soon))
 		report, err := chunk.Copy(ctx, w, src.open(t, data))
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("%s: %+v, %v", src.name, report, err)
+			t.Errorf("%s: %+v, %v, want os.ErrDeadlineExceeded", src.name, report, err)
 		}
 		if _, err := w.Write([]byte("x")); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("%s: the deadline has gone: %v", src.name, err)
@@ -132,7 +134,7 @@ func TestCopyRespectsDeadlines(t *testing.T) {
 		_ = r.SetReadDeadline(time.Now().Add(soon))
 		w, _ := dst.open(t)
 		if report, err := chunk.Copy(ctx, w, r); !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("%s: %+v, %v", dst.name, report, err)
+			t.Errorf("%s: %+v, %v, want os.ErrDeadlineExceeded", dst.name, report, err)
 		}
 	}
 }
@@ -155,7 +157,7 @@ func TestCopyForgetsItsContext(t *testing.T) {
 			func() {
 				defer func() {
 					if v := recover(); v != "on purpose" && name != "neither" {
-						t.Errorf("%s: recovered %v", name, v)
+						t.Errorf("%s: recovered %v, want the panic of the end", name, v)
 					}
 				}()
 				_, _ = chunk.Copy(ctx, dst, c.src)

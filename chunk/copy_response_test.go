@@ -82,7 +82,8 @@ func TestCopyToUnusualResponses(t *testing.T) {
 				}
 				report, err := chunk.Copy(context.Background(), w, src)
 				if err != test.want || report.Bytes != test.taken {
-					t.Errorf("%+v, %v", report, err)
+					t.Errorf("Copy = %+v, %v, want %v and %d bytes", report, err, test.want,
+						test.taken)
 				}
 				if at, err := f.Seek(0, io.SeekCurrent); err != nil || at != test.taken {
 					t.Errorf("the file is at %d, %v", at, err)
@@ -121,7 +122,8 @@ func TestCopyStreamThatIsTooLongToResponse(t *testing.T) {
 				w.Header().Set("Content-Length", "60000")
 				report, err := chunk.Copy(context.Background(), w, in)
 				if err != http.ErrContentLength || report.Bytes != 60_000 {
-					t.Errorf("%+v, %v", report, err)
+					t.Errorf("Copy = %+v, %v, want http.ErrContentLength and 60,000 bytes", report,
+						err)
 				}
 			})
 			if _, body := fetch(t, "GET", url); !bytes.Equal(body, data[:60_000]) {
@@ -148,7 +150,7 @@ func TestCopyToHijackedResponse(t *testing.T) {
 		defer conn.Close()
 		if report, err := chunk.Copy(context.Background(), w, f); err != http.ErrHijacked ||
 			report.Bytes != 0 {
-			t.Errorf("%+v, %v", report, err)
+			t.Errorf("Copy = %+v, %v, want http.ErrHijacked and no bytes", report, err)
 		}
 		if at, _ := f.Seek(0, io.SeekCurrent); at != 0 {
 			t.Errorf("the file is at %d", at)

@@ -95,7 +95,7 @@ func TestCopyOfAFileWithoutASize(t *testing.T) {
 			w, got := dst.open(t)
 			report, err := chunk.Copy(context.Background(), w, f)
 			if err != nil || report.Bytes != int64(len(want)) {
-				t.Errorf("%+v, %v", report, err)
+				t.Errorf("Copy = %+v, %v, want %d bytes", report, err, len(want))
 			}
 			if !bytes.Equal(got(), want) {
 				t.Error("other bytes arrived")
@@ -133,7 +133,8 @@ func TestCopyPassesErrorsOn(t *testing.T) {
 				iotest.ErrReader(broken))}
 			report, err := chunk.Copy(context.Background(), w, src)
 			if err != broken || report.Bytes != int64(len(data)) || !bytes.Equal(got(), data) {
-				t.Errorf("%s: %+v, %v", dst.name, report, err)
+				t.Errorf("%s: %+v, %v, want the error, and all bytes before it", dst.name, report,
+					err)
 			}
 		}
 	})
@@ -203,7 +204,7 @@ func TestCopyBetweenClosedEnds(t *testing.T) {
 					}
 					report, err := chunk.Copy(context.Background(), w, r)
 					if !errors.Is(err, want) || report.Bytes > 0 {
-						t.Errorf("%+v, %v", report, err)
+						t.Errorf("Copy = %+v, %v, want %v and no bytes", report, err, want)
 					}
 				})
 			}
@@ -236,7 +237,7 @@ func TestCopyReleasesItsBlockWhenAnEndPanics(t *testing.T) {
 		func() {
 			defer func() {
 				if v := recover(); v != "as it should" {
-					t.Errorf("%s: %v", name, v)
+					t.Errorf("%s: recovered %v, want the panic of the end", name, v)
 				}
 			}()
 			_, _ = chunk.Copy(context.Background(), struct{ io.Writer }{ends.w}, ends.r)

@@ -54,7 +54,7 @@ func FuzzFileServer(f *testing.F) {
 		got := answer(t, tagged(h, etag), r)
 		if fuzzDifferent(path) {
 			if got.status >= 500 {
-				t.Errorf("%q: status %d", path, got.status)
+				t.Errorf("%q: status %d, want no 5xx", path, got.status)
 			}
 			return
 		}

@@ -61,14 +61,14 @@ func TestServeFileOptions(t *testing.T) {
 	if w.Body.String() != "GZIP" || w.Header().Get("Content-Encoding") != "gzip" ||
 		w.Header().Get("Vary") != "Accept-Encoding" ||
 		w.Header().Get("Content-Type") != byURL.Header().Get("Content-Type") {
-		t.Errorf("%q, %v", w.Body, w.Header())
+		t.Errorf("%q, %v, want the gzip file with the type of the plain one", w.Body, w.Header())
 	}
 	r = httptest.NewRequest("HEAD", "/somewhere", nil)
 	r.Header.Set("If-None-Match", byURL.Header().Get("Etag"))
 	w = httptest.NewRecorder()
 	h.ServeFile(w, r, "dir/a.js")
 	if w.Code != http.StatusNotModified {
-		t.Errorf("%d, %v", w.Code, w.Header())
+		t.Errorf("%d, %v, want 304", w.Code, w.Header())
 	}
 	if got := strings.Join(told, ", "); got != "GET 200 5, GET 200 4, HEAD 304 0" {
 		t.Error(got)

@@ -63,6 +63,6 @@ func TestFileServerServed(t *testing.T) {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
 	if s := h.Sent(); s.Bytes != s.Copied || s.Bytes < 29+5 {
-		t.Errorf("%+v", s)
+		t.Errorf("%+v, want all bytes copied, and the file's among them", s)
 	}
 }

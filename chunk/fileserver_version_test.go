@@ -140,7 +140,7 @@ func checkVersion(t *testing.T, client *http.Client, url string, versions, tags 
 	switch {
 	case res.StatusCode == 404:
 	case err != nil || res.StatusCode != 200:
-		t.Errorf("%s: %d, %v", url, res.StatusCode, err)
+		t.Errorf("%s: %d, %v, want 200", url, res.StatusCode, err)
 	default:
 		sum := sha256.Sum256(body)
 		if _, ok := versions.Load(sum); !ok {

@@ -106,6 +106,6 @@ func TestEncodingOff(t *testing.T) {
 	w := httptest.NewRecorder()
 	chunk.FileServer(root).ServeHTTP(w, r)
 	if w.Body.String() != "plain" || w.Header().Get("Vary") != "" {
-		t.Errorf("%q, %v", w.Body, w.Header())
+		t.Errorf("%q, %v, want the plain file without Vary", w.Body, w.Header())
 	}
 }

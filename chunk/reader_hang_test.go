@@ -80,7 +80,7 @@ func TestCancelledNextLosesNothing(t *testing.T) {
 			for round := range 3 {
 				h.write("a\nb")
 				if got := next(t, r); got != []string{"a\n", "ba\n", "ba\n"}[round] {
-					t.Errorf("round %d: %q", round, got)
+					t.Errorf("round %d: %q, want the record that was interrupted", round, got)
 				}
 				ctx, cancel := context.WithCancel(t.Context())
 				failed := make(chan error)
@@ -94,13 +94,13 @@ func TestCancelledNextLosesNothing(t *testing.T) {
 				}
 				cancel()
 				if err := <-failed; err != context.Canceled {
-					t.Errorf("Next = %v", err)
+					t.Errorf("Next = %v, want context.Canceled", err)
 				}
 				if h.wakes {
 					until(t, "the goroutine has ended", func() bool { return !r.Running() })
 				}
 				if _, err := r.Next(ctx); err != context.Canceled { // and it does not start again
-					t.Errorf("Next = %v", err)
+					t.Errorf("Next = %v, want context.Canceled and no new read", err)
 				}
 			}
 		})
@@ -119,10 +119,10 @@ func TestCloseEndsAReadThatHangs(t *testing.T) {
 			}()
 			until(t, "the source is read", func() bool { return pool.Stats().InUseBlocks == 1 })
 			if err := r.Close(); err != nil {
-				t.Errorf("Close = %v", err)
+				t.Errorf("Close = %v, want nil", err)
 			}
 			if err := <-failed; err != chunk.ErrClosed {
-				t.Errorf("Next = %v", err)
+				t.Errorf("Next = %v, want chunk.ErrClosed", err)
 			}
 			if h.wakes && (r.Running() || pool.Stats().InUseBlocks != 0) {
 				t.Errorf("after Close: running %v, %d blocks", r.Running(),
@@ -224,7 +224,7 @@ func TestWholeRecordsAreGivenAtOnce(t *testing.T) {
 		w.SetDeadline(time.Now().Add(time.Hour))
 		go w.Write([]byte(`{"a":1}{"b`))
 		if got := next(t, r); got != `{"a":1}` {
-			t.Errorf("%q", got)
+			t.Errorf("%q, want the whole record before the source ends", got)
 		}
 		for _, s := range []string{`":2}`, `{}`, `[`} { // no Next waits
 			if _, err := w.Write([]byte(s)); err != nil {
@@ -233,11 +233,11 @@ func TestWholeRecordsAreGivenAtOnce(t *testing.T) {
 		}
 		synctest.Wait()
 		if got := next(t, r); got != `{"b":2}{}` {
-			t.Errorf("%q", got)
+			t.Errorf("%q, want both whole records", got)
 		}
 		go w.Write([]byte(`]`))
 		if got := next(t, r); got != `[]` {
-			t.Errorf("%q", got)
+			t.Errorf("%q, want []", got)
 		}
 	})
 }
@@ -254,7 +254,7 @@ func TestBadRecordIsToldWhileTheSourceHangs(t *testing.T) {
 		})))
 		go w.Write([]byte("a"))
 		if got := next(t, r); got != "a" {
-			t.Errorf("%q", got)
+			t.Errorf("%q, want the record before the bad one", got)
 		}
 		w.Write([]byte("b"))
 		synctest.Wait()
@@ -366,7 +366,7 @@ func TestCancelWithinChunks(t *testing.T) {
 				break
 			}
 			if string(p) != "x" || !r.Running() {
-				t.Errorf("%q, running %v", p, r.Running())
+				t.Errorf("%q, running %v, want x and a reader that reads", p, r.Running())
 			}
 			cancel()
 			synctest.Wait()
@@ -379,7 +379,7 @@ func TestCancelWithinChunks(t *testing.T) {
 		}
 		go w.Write([]byte("y"))
 		if got := next(t, r); got != "y" {
-			t.Errorf("%q", got)
+			t.Errorf("%q, want y", got)
 		}
 	})
 }
@@ -394,7 +394,7 @@ func TestCloseEndsReadingARequestBody(t *testing.T) {
 			*http.ResponseController
 		}{req.Body, http.NewResponseController(w)})
 		if got := next(t, r); got != "begun" {
-			t.Errorf("%q", got)
+			t.Errorf("%q, want begun", got)
 		}
 		r.Close()
 		served <- r.Running()

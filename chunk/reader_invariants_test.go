@@ -20,7 +20,7 @@ func TestLentChunksAreDestroyed(t *testing.T) {
 		kept = append(kept, p)
 	}
 	if len(kept) != 2 {
-		t.Errorf("%d chunks", len(kept))
+		t.Errorf("%d chunks, want 2", len(kept))
 	}
 	for _, k := range kept {
 		if want := bytes.Repeat([]byte{0xDB}, len(k)); !bytes.Equal(k, want) {

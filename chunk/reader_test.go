@@ -124,7 +124,7 @@ func TestNoRecord(t *testing.T) {
 	all, err := chunksOf(r)
 	if !slices.Equal(all, []string{"0123456789"}) || !errors.Is(err, chunk.ErrNoRecord) ||
 		err.Error() != "chunk: record at offset 10: not a record" {
-		t.Errorf("%q, %v", all, err)
+		t.Errorf("%q, %v, want the bytes before the offset, and ErrNoRecord", all, err)
 	}
 }
 
@@ -136,7 +136,7 @@ func TestKnownLengthIsRefusedAtOnce(t *testing.T) {
 	r := chunk.NewReader(src, chunk.From(pool), chunk.Size(512), chunk.At(huge))
 	defer r.Close()
 	if all, err := chunksOf(r); !errors.Is(err, chunk.ErrTooLong) || len(all) > 0 {
-		t.Errorf("%q, %v", all, err)
+		t.Errorf("%q, %v, want ErrTooLong and no chunk", all, err)
 	}
 	if s := pool.Stats(); s.HighWater > 512 {
 		t.Errorf("%d bytes were taken", s.HighWater)
@@ -151,7 +151,7 @@ func TestKnownLengthTakesOneBlock(t *testing.T) {
 		chunk.At(fixed(100<<10)))
 	defer r.Close()
 	if got := next(t, r); len(got) != 100<<10 {
-		t.Errorf("%d bytes", len(got))
+		t.Errorf("%d bytes, want one chunk of all", len(got))
 	}
 	r.Close()
 	if s := pool.Stats(); s.Taken > 4 { // two records, and the start of each
@@ -165,14 +165,14 @@ func TestMaxRecordBelowSize(t *testing.T) {
 		chunk.Size(12), chunk.MaxRecord(1))
 	defer r.Close()
 	if all, err := chunksOf(r); len(all) != 1 || err != io.EOF {
-		t.Errorf("%q, %v", all, err)
+		t.Errorf("%q, %v, want one chunk", all, err)
 	}
 	r = chunk.NewReader(strings.NewReader("a long line\n"), chunk.At(chunk.Lines()), chunk.Size(4),
 		chunk.MaxRecord(1))
 	defer r.Close()
 	var bad *chunk.RecordError
 	if all, err := chunksOf(r); !errors.As(err, &bad) || bad.Limit != 4 {
-		t.Errorf("%q, %v", all, err)
+		t.Errorf("%q, %v, want the limit of 4", all, err)
 	}
 }
 
@@ -183,16 +183,16 @@ func TestTimeoutPasses(t *testing.T) {
 	defer r.Close()
 	all, err := chunksOf(r)
 	if !slices.Equal(all, []string{"a\n"}) || err != os.ErrDeadlineExceeded {
-		t.Errorf("%q, %v", all, err)
+		t.Errorf("%q, %v, want the record before the timeout", all, err)
 	}
 	// Read again, and failed again.
 	if all, err := chunksOf(r); all != nil || err != os.ErrDeadlineExceeded {
-		t.Errorf("%q, %v", all, err)
+		t.Errorf("%q, %v, want the timeout again", all, err)
 	}
 	src.parts, src.err = []string{"c\nd"}, io.EOF
 	all, err = chunksOf(r)
 	if got := strings.Join(all, ""); got != "bc\nd" || err != io.EOF {
-		t.Errorf("%q, %v", all, err)
+		t.Errorf("%q, %v, want the rest after the timeout", all, err)
 	}
 }
 

@@ -45,11 +45,11 @@ func TestStatusBehindWrappers(t *testing.T) {
 					"gzip")
 				if span := resp.Header.Get("Content-Range"); resp.StatusCode != test.status ||
 					span != test.span {
-					t.Errorf("%s, %q", resp.Status, span)
+					t.Errorf("%s, %q, want %d and %q", resp.Status, span, test.status, test.span)
 				}
 				if kept := strings.HasPrefix(m.name,
 					"keeps"); kept != (resp.Header.Get("X-Kept") == "yes") {
-					t.Errorf("%q", resp.Header)
+					t.Errorf("the header %q kept or lost what the handler had set", resp.Header)
 				}
 				if test.name != "Copy" {
 					sent := <-served

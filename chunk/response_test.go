@@ -271,10 +271,10 @@ func TestCopyToResponse(t *testing.T) {
 						})
 						resp, body := fetch(t, "GET", url)
 						if resp.StatusCode != http.StatusOK || !bytes.Equal(body, data) {
-							t.Errorf("%s, %d bytes", resp.Status, len(body))
+							t.Errorf("%s, %d bytes, want 200 and the data", resp.Status, len(body))
 						}
 						if isFile && !zips && resp.ContentLength != size {
-							t.Errorf("Content-Length %d", resp.ContentLength)
+							t.Errorf("Content-Length %d, want %d", resp.ContentLength, size)
 						}
 						want := chunk.Report{Bytes: size, Copied: size}
 						switch fast := !m.slow && runtime.GOOS == "linux"; {
@@ -288,7 +288,8 @@ func TestCopyToResponse(t *testing.T) {
 							t.Errorf("%+v, want %+v", report, want)
 						}
 						if err := report.FastPath(); (err == nil) != (want.Copied <= 512) {
-							t.Errorf("%+v: %v", report, err)
+							t.Errorf("%+v: FastPath = %v, want an error if bytes were copied",
+								report, err)
 						}
 					})
 			}
@@ -363,7 +364,7 @@ func TestCopyToSealedResponse(t *testing.T) {
 		url, client := tr.open(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			report, err := chunk.Copy(r.Context(), w, fileOf(t, data))
 			if err != nil || report.Copied != int64(len(data)) {
-				t.Errorf("%s: %+v, %v", r.Proto, report, err)
+				t.Errorf("%s: %+v, %v, want all bytes copied", r.Proto, report, err)
 			}
 		}))
 		resp, err := client.Get(url)
@@ -411,7 +412,7 @@ func cancelledResponse(t *testing.T, data []byte, declared bool) (raw []byte, re
 		defer cancel()
 		var err error
 		if report, err = chunk.Copy(ctx, w, f); err != context.DeadlineExceeded {
-			t.Errorf("%+v, %v", report, err)
+			t.Errorf("Copy = %+v, %v, want context.DeadlineExceeded", report, err)
 		}
 	})
 	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))

@@ -214,7 +214,7 @@ func TestReaderFollowsTheTuner(t *testing.T) {
 		}
 		r.Close()
 		if e := s.checkChunks(in, chunks, failed, 300, 1<<16, false); e != nil {
-			t.Fatalf("seed %d: %v", seed, e)
+			t.Fatalf("seed %d: the chunks are wrong: %v", seed, e)
 		}
 	}
 }
@@ -238,7 +238,7 @@ func TestReaderCountsForTheTuner(t *testing.T) {
 		time.Sleep(200 * time.Millisecond)
 		s := sample()
 		if s.Moved != 5*64<<10 || s.Starved < 2 || s.Starved > 3 || s.Stuffed != 1 {
-			t.Errorf("%+v", s)
+			t.Errorf("%+v, want five chunks, two or three waits, and one full queue", s)
 		}
 	})
 }

@@ -147,11 +147,12 @@ func TestTheCallersDeadlineIsLeftAlone(t *testing.T) {
 			began := time.Now()
 			if _, err := w.next(d); !errors.Is(err, os.ErrDeadlineExceeded) ||
 				time.Since(began) != 9*time.Second {
-				t.Fatalf("%v after %v", err, time.Since(began))
+				t.Fatalf("%v after %v, want the caller's deadline after 9 s", err,
+					time.Since(began))
 			}
 			_ = conn.Conn.SetReadDeadline(time.Time{})
 			if f, err := w.next(d); err != nil || f.raw != whole {
-				t.Fatalf("%q, %v", f.raw, err)
+				t.Fatalf("%q, %v, want the frame", f.raw, err)
 			}
 			// The deadline of the frame has been taken away again.
 			began = time.Now()
@@ -161,7 +162,7 @@ func TestTheCallersDeadlineIsLeftAlone(t *testing.T) {
 			}()
 			if _, err := w.next(d); !errors.Is(err, io.ErrClosedPipe) ||
 				time.Since(began) != time.Hour {
-				t.Errorf("%v after %v", err, time.Since(began))
+				t.Errorf("%v after %v, want io.ErrClosedPipe after an hour", err, time.Since(began))
 			}
 		})
 	}
@@ -191,9 +192,10 @@ func TestInterruptedFramesGoOn(t *testing.T) {
 				var timeout *frame.TimeoutError
 				switch {
 				case !late && (err != nil || f.raw != whole):
-					t.Errorf("%q, %v", f.raw, err)
+					t.Errorf("%q, %v, want the frame", f.raw, err)
 				case late && !errors.As(err, &timeout), late && time.Since(began) != inPayload:
-					t.Errorf("%v after %v", err, time.Since(began))
+					t.Errorf("%v after %v, want a timeout within the payload", err,
+						time.Since(began))
 				}
 			})
 		}
@@ -214,7 +216,7 @@ func TestFullArenaStopsTheClock(t *testing.T) {
 		held.Release()
 		time.Sleep(time.Hour)
 		if s, _, err := d.NextInto(buf); err != nil || string(s.Bytes()) != whole {
-			t.Errorf("%d bytes, %v", s.Len(), err)
+			t.Errorf("%d bytes, %v, want the frame", s.Len(), err)
 		}
 	})
 }
@@ -231,7 +233,7 @@ func TestDeadlineOfAClosedConnection(t *testing.T) {
 			r := millrace.NewReader(conn)
 			d := frame.NewDecoder(r, record{}, frame.Deadlines(conn, inHeader, inPayload))
 			if _, err := w.next(d); !errors.Is(err, net.ErrClosed) {
-				t.Errorf("%s: %v", w.name, err)
+				t.Errorf("%s: %v, want net.ErrClosed", w.name, err)
 			}
 			r.Release()
 		}

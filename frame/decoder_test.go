@@ -67,7 +67,7 @@ func decodeAll(t testing.TB, src io.Reader, f frame.Format, w way,
 	}
 	for _, call := range calls {
 		if _, again := call.next(d); again != err {
-			t.Fatalf("%s: %v after %v", call.name, again, err)
+			t.Fatalf("%s: %v after %v, want the same error again", call.name, again, err)
 		}
 	}
 	r.Release()
@@ -180,7 +180,8 @@ func TestLimitsOfKinds(t *testing.T) {
 			if tt.want != nil {
 				sameResult(t, tt.name, got, err, nil, tt.want)
 			} else if err != io.EOF || len(got) != 1 || got[0].raw != s {
-				t.Errorf("%s, %s: %d frames, %v", tt.name, w.name, len(got), err)
+				t.Errorf("%s, %s: %d frames, %v, want one and io.EOF", tt.name, w.name, len(got),
+					err)
 			}
 		}
 	}
@@ -195,7 +196,7 @@ func TestTooLargeIsNotWaitedFor(t *testing.T) {
 		_, err := decodeAll(t, src, record{}, w, frame.MaxPayload(199))
 		var limit *frame.LimitError
 		if !errors.As(err, &limit) || limit.Have != 200 {
-			t.Errorf("%s: %v", w.name, err)
+			t.Errorf("%s: %v, want the size of 200", w.name, err)
 		}
 	}
 }

@@ -51,7 +51,7 @@ func TestEncoderIsTheInverseOfDecoder(t *testing.T) {
 		_, _ = buf.Write([]byte(before))
 		s, err := assemble(e, buf, h, payload)
 		if err != nil || string(s.Bytes()) != before+f.raw {
-			t.Fatalf("%d bytes, %v", s.Len(), err)
+			t.Fatalf("%d bytes, %v, want the frame after the bytes before it", s.Len(), err)
 		}
 		s.Release()
 	}

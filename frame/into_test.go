@@ -90,7 +90,7 @@ func TestFramesComeBehindWhatIsThere(t *testing.T) {
 		fails(iotest.ErrTimeout)
 		s, h, err := d.NextInto(buf)
 		if err != nil || h.Payload != 10_000 || string(s.Bytes()) != "mark"+whole {
-			t.Errorf("%d bytes, %+v, %v", s.Len(), h, err)
+			t.Errorf("%d bytes, %+v, %v, want the frame after the mark", s.Len(), h, err)
 		}
 		s.Release()
 		_, _ = buf.Write([]byte("mark"))
@@ -140,7 +140,7 @@ func TestNoProgress(t *testing.T) {
 		for _, w := range ways() {
 			r := millrace.NewReader(io.MultiReader(strings.NewReader(in), nothing{}))
 			if _, err := w.next(frame.NewDecoder(r, record{})); err != io.ErrNoProgress {
-				t.Errorf("%s: %v", w.name, err)
+				t.Errorf("%s: %v, want io.ErrNoProgress", w.name, err)
 			}
 			r.Release()
 		}
@@ -182,6 +182,6 @@ func TestNothingIsLeftOfAFailedFrame(t *testing.T) {
 	s.Release()
 	// Two small ones in the Pool's memory; of the large ones, one was handed over, on the heap.
 	if st := buf.Stats(); st.Modes[arena.Back].Frames != 2 || st.Modes[arena.Alloc].Frames != 1 {
-		t.Errorf("%+v", st)
+		t.Errorf("%+v, want two frames in back mode and one in alloc mode", st)
 	}
 }

@@ -119,7 +119,7 @@ func TestSealedLimitsAndDeadlines(t *testing.T) {
 			var timeout *frame.TimeoutError
 			if _, err := w.next(d); !errors.As(err, &timeout) ||
 				time.Since(began) != time.Hour+inPayload {
-				t.Errorf("%v after %v", err, time.Since(began))
+				t.Errorf("%v after %v, want a timeout within the payload", err, time.Since(began))
 			}
 		})
 	}

@@ -40,7 +40,7 @@ func TestStatsAllocatesNothing(t *testing.T) {
 	c, _ := shared(t)
 	rest(t, c, 3)
 	if got := allocations(t, func() error { _ = c.Stats(); return nil }); got > 0 {
-		t.Errorf("%v allocations", got)
+		t.Errorf("%v allocations, want 0", got)
 	}
 }
 

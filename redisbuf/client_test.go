@@ -62,7 +62,7 @@ func everyWay(t *testing.T, c *Client, rdb redis.UniversalClient, key string, si
 			}
 			must(t, rdb.Del(ctx, key).Err())
 			if err := s.call(ctx, c, key, value); err != nil {
-				t.Fatalf("%s of %d: %v", s.name, size, err)
+				t.Fatalf("%s of %d bytes: %v", s.name, size, err)
 			}
 			check(t, rdb, key, value)
 			if size > 1<<20 {
@@ -72,7 +72,7 @@ func everyWay(t *testing.T, c *Client, rdb redis.UniversalClient, key string, si
 		for _, g := range gets {
 			got, err := g.call(ctx, c, key, size)
 			if err != nil {
-				t.Fatalf("%s of %d: %v", g.name, size, err)
+				t.Fatalf("%s of %d bytes: %v", g.name, size, err)
 			}
 			if !bytes.Equal(got, value) {
 				t.Fatalf("%s of %d: another value, of %d", g.name, size, len(got))
@@ -115,7 +115,8 @@ func TestGetToBufferTooSmall(t *testing.T) {
 			var small *BufferTooSmallError
 			if n != 0 || !errors.As(err, &small) || small.Need != int64(size) ||
 				small.Have != int64(have) {
-				t.Fatalf("%d into %d: %d, %v", size, have, n, err)
+				t.Fatalf("%d bytes into %d: %d, %v, want an error with both sizes", size, have, n,
+					err)
 			}
 			intact(buf)
 			n, err = c.GetToBuffer(ctx, "small", intact(guarded(size)))
@@ -138,7 +139,7 @@ func TestGetChainLimit(t *testing.T) {
 		var large *ValueTooLargeError
 		if err := c.GetChain(ctx, "limit", &chain, limit); !errors.As(err, &large) ||
 			large.Size != 100000 || large.Limit != int64(limit) {
-			t.Fatalf("limit %d: %v", limit, err)
+			t.Fatalf("limit %d: %v, want an error with size and limit", limit, err)
 		}
 		if string(chain.Bytes()) != "before" {
 			t.Fatal("the chain has changed")
@@ -196,7 +197,7 @@ func TestGetRange(t *testing.T) {
 	}
 	for _, r := range [][2]int64{{-1, 1}, {0, -1}} {
 		if _, err := c.GetRangeTo(ctx, "range", r[0], r[1], io.Discard); err != errOffset {
-			t.Errorf("%d: %v", r, err)
+			t.Errorf("%d: %v, want errOffset", r, err)
 		}
 	}
 	var all bytes.Buffer

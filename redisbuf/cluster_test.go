@@ -120,7 +120,7 @@ func migration(t *testing.T, c *Client, cluster *redistest.Cluster, rdb *redis.C
 	for _, s := range sets {
 		if err := s.call(ctx, c, isNew, value); err != nil {
 			if _, asked := redis.IsAskError(err); !asked {
-				t.Fatalf("%s: %v", s.name, err)
+				t.Fatalf("%s: %v, want ASK", s.name, err)
 			}
 		}
 	}

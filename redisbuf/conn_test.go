@@ -81,7 +81,7 @@ func TestSlowReaderIsNotATimeout(t *testing.T) {
 		op, err := newSetFrom("k", slow, 5, nil)
 		must(t, err)
 		if err := c.run(context.Background(), op); err != nil || string(received) != request {
-			t.Errorf("%v, %q", err, received)
+			t.Errorf("%v, received %q, want the request", err, received)
 		}
 	})
 }

@@ -97,7 +97,7 @@ func booms(t *testing.T, f func()) {
 	t.Helper()
 	defer func() {
 		if v := recover(); v != "boom" {
-			t.Errorf("recovered %v", v)
+			t.Errorf("recovered %v, want boom", v)
 		}
 	}()
 	f()
@@ -168,7 +168,7 @@ func TestDialerRetries(t *testing.T) {
 				_, err = c.GetToBuffer(t.Context(), "k", make([]byte, 5))
 			}
 			if took := time.Since(begun); a.asked != tt.asked || took != tt.took {
-				t.Errorf("%d dials, %v", a.asked, took)
+				t.Errorf("%d dials, %v, want %d in %v", a.asked, took, tt.asked, tt.took)
 			}
 		})
 	}
@@ -188,7 +188,7 @@ func TestCloseWhileDialing(t *testing.T) {
 		begun := time.Now()
 		c.stop() // what Close begins with; onPipes does the rest
 		if err := <-ended; err == nil || time.Since(begun) > 0 {
-			t.Errorf("%v after %v", err, time.Since(begun))
+			t.Errorf("%v after %v, want an error at once", err, time.Since(begun))
 		}
 	})
 }

@@ -18,7 +18,7 @@ func TestGetOfNoKey(t *testing.T) {
 	for _, g := range gets {
 		got, err := g.call(bounded(t), c, "no/such/key", 10)
 		if len(got) != 0 {
-			t.Errorf("%s: %d bytes", g.name, len(got))
+			t.Errorf("%s: %d bytes, want 0", g.name, len(got))
 		}
 		if strings.HasPrefix(g.name, "GetRange") { // GETRANGE has no word for it
 			must(t, err)
@@ -56,7 +56,7 @@ func TestErrorsOfTheServer(t *testing.T) {
 	user.Do(t, "SET", "mine:k", strings.Repeat("*2\r\n:5\r\n$3\r\nabc\r\n", 10))
 	for _, g := range gets {
 		if _, err := g.call(ctx, c, "mine:k", 1000); err != nil {
-			t.Errorf("%s: %v", g.name, err)
+			t.Errorf("%s: the connection is not usable after an error: %v", g.name, err)
 		}
 		if _, err := g.call(ctx, c, "others:k", 1000); !redis.IsPermissionError(err) {
 			t.Errorf("%s of another's key: %v, want NOPERM", g.name, err)
@@ -145,7 +145,7 @@ func TestServerRefusesALargeValueInTheMiddle(t *testing.T) {
 	value := randomValue(32 << 20)
 	for _, set := range sets {
 		if err := set.call(ctx, c, "k", value); !redis.HasErrorPrefix(err, "Protocol error") {
-			t.Errorf("%s: %v", set.name, err)
+			t.Errorf("%s: %v, want a protocol error of the server", set.name, err)
 		}
 		must(t, set.call(ctx, c, "k", value[:1<<20]))
 	}

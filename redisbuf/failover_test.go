@@ -120,7 +120,7 @@ func TestFailoverAfterAFailedCheck(t *testing.T) {
 			d.tell("two", "master", nil)
 			time.Sleep(2*followInterval + time.Millisecond)
 			if at := nameOf(t, c); at != "two" {
-				t.Errorf("after %s: %s", name, at)
+				t.Errorf("after %s the master is %s, want two", name, at)
 			}
 		})
 	}
@@ -213,7 +213,7 @@ func TestReadRole(t *testing.T) {
 		role := newRoleCmd()
 		err := c.run(bounded(t), role)
 		if role.isReplica() != test.replica || (err != nil) != test.failure {
-			t.Errorf("%q: %v, %v", test.greeting, role.role, err)
+			t.Errorf("%q: %v, %v, want replica: %v", test.greeting, role.role, err, test.replica)
 		}
 	}
 }

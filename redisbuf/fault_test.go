@@ -295,7 +295,7 @@ func TestCancelInTheMiddle(t *testing.T) {
 		inner, cancel := context.WithTimeout(ctx, 15*time.Millisecond)
 		large := randomValue(16 << 20)
 		if err := s.call(inner, c, "cancel", large); !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatalf("%s: %v", s.name, err)
+			t.Fatalf("%s: %v, want context.DeadlineExceeded", s.name, err)
 		}
 		cancel()
 		p.Release()
@@ -316,7 +316,7 @@ func TestSlowValue(t *testing.T) {
 			get5(t, c)
 			s.set(func() { s.pause = timeout * 9 / 10 })
 			if got, err := g.call(t.Context(), c, "k", 5); err != nil || string(got) != "value" {
-				t.Errorf("%s: %q, %v", g.name, got, err)
+				t.Errorf("%s: %q, %v, want value", g.name, got, err)
 			}
 			s.set(func() { s.pause = 3 * timeout })
 			begun := time.Now()
@@ -353,7 +353,7 @@ func TestIdleConnections(t *testing.T) {
 		must(t, c.SetFromBuffer(ctx, "idle", []byte("w"))) // which is not tried again
 		got, err := gets[0].call(ctx, c, "idle", 1)
 		if err != nil || string(got) != "w" {
-			t.Errorf("client %d: %q, %v", i, got, err)
+			t.Errorf("client %d: %q, %v, want w", i, got, err)
 		}
 	}
 	if n := pusher.Accepted(); n != 1 {

@@ -40,13 +40,13 @@ func TestHostileReplies(t *testing.T) {
 		_, err := call()
 		runtime.ReadMemStats(&after)
 		if !isA[*ProtocolError](err) {
-			t.Errorf("%s, %.40q: %v", name, reply, err)
+			t.Errorf("%s, %.40q: %v, want a ProtocolError", name, reply, err)
 		}
 		if got := after.TotalAlloc - before.TotalAlloc; got > 4<<20 {
 			t.Errorf("%s, %.40q: %d bytes allocated", name, reply, got)
 		}
 		if got, err := call(); err != nil || got != "ok" {
-			t.Errorf("%s after %.40q: %q, %v", name, reply, got, err)
+			t.Errorf("%s after %.40q: %q, %v, want ok on a new connection", name, reply, got, err)
 		}
 	}
 	for _, reply := range hostileReplies {
@@ -103,7 +103,7 @@ func TestHostileRange(t *testing.T) {
 	var b bytes.Buffer
 	if n, err := c.GetRangeTo(ctx, "k", 0, 2, &b); n != 0 || b.Len() > 0 ||
 		!isA[*ProtocolError](err) {
-		t.Errorf("%q, %v", b.Bytes(), err)
+		t.Errorf("%q, %v, want a ProtocolError and no bytes", b.Bytes(), err)
 	}
 	if n, err := c.GetRangeTo(ctx, "k", 0, 3, &b); n != 3 || err != nil {
 		t.Error(n, err)
@@ -129,14 +129,14 @@ func TestErrorsThatPass(t *testing.T) {
 		h.Script(redistest.Say("-"+text+"\r\n"), redistest.Say("-"+text+"\r\n"),
 			redistest.Say("+OK\r\n"))
 		if err := c.SetFromBuffer(ctx, "k", []byte("v")); err != nil {
-			t.Errorf("%s: %v", text, err)
+			t.Errorf("%s: %v, want the call repeated", text, err)
 		}
 		h.Always(redistest.Say("-" + text + "\r\n"))
 		err := c.SetFromBuffer(ctx, "k", []byte("v"))
 		if err == nil || err.Error() != text ||
 			!redis.HasErrorPrefix(err, strings.Fields(text)[0]) &&
 				!redis.IsMaxClientsError(err) {
-			t.Errorf("%s: %v", text, err)
+			t.Errorf("%s: %v, want the server's error", text, err)
 		}
 	}
 	for _, text := range []string{"OOM command not allowed when used memory > 'maxmemory'.",
@@ -145,7 +145,7 @@ func TestErrorsThatPass(t *testing.T) {
 		before := len(h.Requests())
 		h.Always(redistest.Say("-" + text + "\r\n"))
 		if err := c.SetFromBuffer(ctx, "k", []byte("v")); err == nil || err.Error() != text {
-			t.Errorf("%s: %v", text, err)
+			t.Errorf("%s: %v, want the server's error", text, err)
 		}
 		if n := len(h.Requests()) - before; n != 1 {
 			t.Errorf("%s: tried %d times", text, n)

@@ -31,7 +31,7 @@ func TestConnsBoundsConnections(t *testing.T) {
 	}
 	all.Wait()
 	if n := p.Accepted(); n > 3 {
-		t.Errorf("%d connections", n)
+		t.Errorf("%d connections, want 3 at most", n)
 	}
 }
 
@@ -182,7 +182,7 @@ func TestInFlightOfMGet(t *testing.T) {
 		must(t, rdb.Set(ctx, keys[i], "value", 0).Err())
 	}
 	if !c.inFlight.sem.TryAcquire(1<<20 - 200<<10) { // another client's
-		t.Fatal("taken")
+		t.Fatal("the bytes of the other client were not taken")
 	}
 	defer c.inFlight.sem.Release(1<<20 - 200<<10)
 	short, cancel := context.WithTimeout(ctx, testTime/2)

@@ -35,13 +35,13 @@ func TestPipelineMGet(t *testing.T) {
 		intact(first)
 		intact(second)
 		if s := slots[0]; s.Err != nil || !bytes.Equal(first[s.Start:s.End], two) {
-			t.Errorf("%+v", s)
+			t.Errorf("the first slot is %+v, want two", s)
 		}
 		if s := slots[1]; s.Err != redis.Nil || s.Start != s.End {
 			t.Errorf("of no key: %+v", s)
 		}
 		if s := slots[2]; s.Err != nil || !bytes.Equal(first[s.Start:s.End], one) {
-			t.Errorf("%+v", s)
+			t.Errorf("the third slot is %+v, want one", s)
 		}
 		if s := more[1]; s.Err != nil || !bytes.Equal(second[s.Start:s.End], one) {
 			t.Errorf("after the one that does not fit: %+v", s)

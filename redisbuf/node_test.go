@@ -357,7 +357,7 @@ func TestLostConnectionsOfAnUnknownKind(t *testing.T) {
 		s.hangUp()
 		get5(t, c)
 		if dialed, _ := s.counts(); dialed != 9 {
-			t.Errorf("%d connections", dialed)
+			t.Errorf("%d connections, want 9", dialed)
 		}
 		time.Sleep(2 * checkIdleAfter)
 		get5(t, c) // without a loss they are used again

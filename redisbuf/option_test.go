@@ -89,7 +89,7 @@ func TestOptionsPanic(t *testing.T) {
 		func() {
 			defer func() {
 				if v, ok := recover().(string); !ok || !strings.HasPrefix(v, "redisbuf: "+name) {
-					t.Errorf("%s: %v", name, v)
+					t.Errorf("%s: recovered %v, want a panic that names the option", name, v)
 				}
 			}()
 			f()

@@ -38,11 +38,12 @@ func TestPipelineGoesOnAfterALostConnection(t *testing.T) {
 		}
 		if err := get.Err(); retries < 0 && err != ErrConnLost || retries > 0 &&
 			(err != nil || string(again) != "again") {
-			t.Errorf("%d retries: %v, %q", retries, err, again)
+			t.Errorf("%d retries: %v, %q, want ErrConnLost or a second try", retries, err, again)
 		}
 		if getLater.Err() != nil || string(later[:getLater.Len()]) != "later" ||
 			setLater.Err() != nil {
-			t.Errorf("%d retries: %v, %v", retries, getLater.Err(), setLater.Err())
+			t.Errorf("%d retries: %v, %v, want the rest of the pipeline", retries, getLater.Err(),
+				setLater.Err())
 		}
 	}
 }

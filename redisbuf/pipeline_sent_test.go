@@ -66,7 +66,8 @@ func TestPipelineWhoseServerStopsReading(t *testing.T) {
 	for i, r := range calls {
 		was := more
 		if more = isA[*SentError](r.err); more && !was || i == 0 && !more || !isTimeout(r.err) {
-			t.Errorf("call %d: %v", i, r.err)
+			t.Errorf("call %d: %v, want SentError for the calls that were sent, and then timeouts",
+				i, r.err)
 		}
 	}
 	if more {
@@ -91,13 +92,13 @@ func TestPipelineWithAPendingError(t *testing.T) {
 			c.runAll(context.Background(), calls)
 			if err := calls[0].err; refuses != redis.IsMaxClientsError(err) || !refuses &&
 				!errors.Is(err, syscall.EPIPE) {
-				t.Errorf("%q: %v", reply, err)
+				t.Errorf("%q: %v, want the server's error, or EPIPE", reply, err)
 			}
 			if err := calls[1].err; !errors.Is(err, syscall.EPIPE) || !c.broken {
 				t.Errorf("%q, the second call: %v", reply, err)
 			}
 			if isA[*SentError](calls[0].err) || isA[*SentError](calls[1].err) {
-				t.Errorf("%q: %v, %v", reply, calls[0].err, calls[1].err)
+				t.Errorf("%q: %v, %v, want no SentError", reply, calls[0].err, calls[1].err)
 			}
 		}
 	}

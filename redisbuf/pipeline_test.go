@@ -30,7 +30,7 @@ func TestPipelineOfMany(t *testing.T) {
 	must(t, p.Exec(ctx))
 	for i, r := range results {
 		if want := bytes.Repeat([]byte{byte(i)}, i%200); !bytes.Equal(bufs[i][:r.Len()], want) {
-			t.Fatalf("%d: %q", i, bufs[i][:r.Len()])
+			t.Fatalf("%d: %q, want its own value", i, bufs[i][:r.Len()])
 		}
 	}
 }
@@ -164,7 +164,7 @@ func TestPipelineWithoutAServer(t *testing.T) {
 			t.Error("no error")
 		}
 		if n := c.Stats().Dials; n > 20 {
-			t.Errorf("%d dials", n)
+			t.Errorf("%d dials, want 20 at most", n)
 		}
 	})
 }

@@ -26,7 +26,7 @@ func TestPushes(t *testing.T) {
 			}
 			got, err := g.call(ctx, c, "push", len(value))
 			if err != nil || !bytes.Equal(got, value) {
-				t.Fatalf("%s: %v", g.name, err)
+				t.Fatalf("%s: %v, want the value in spite of pushes", g.name, err)
 			}
 			p.Set()
 			p.Push(push[:20]) // the rest comes with the next call, perhaps

@@ -68,7 +68,7 @@ func TestRange(t *testing.T) {
 			t.Errorf("%q: %v, want %s; broken %v", test.replies, err, test.want, c.broken)
 		}
 		if err == nil && string(op.buf) != "value" {
-			t.Errorf("%q: %q", test.replies, op.buf)
+			t.Errorf("%q: %q, want value", test.replies, op.buf)
 		}
 		if n := bytes.Count(server.took, []byte("ASKING")); test.asking != (n == 3) || c.asking {
 			t.Errorf("%q: asked %d times", test.replies, n)

@@ -72,7 +72,7 @@ func TestReaderAtBesideABytesReader(t *testing.T) {
 			m, want := io.ReadFull(oracle, q[:n])
 			if want != nil || m != n || err != nil && (err != io.EOF || oracle.Len() > 0) ||
 				!bytes.Equal(intact(p)[:n], q[:n]) {
-				t.Fatalf("Read(%d): %d, %v", size, n, err)
+				t.Fatalf("Read(%d): %d, %v, want what a bytes.Reader gives", size, n, err)
 			}
 		}
 	}
@@ -116,7 +116,7 @@ func TestReaderAtOfAValueThatChanges(t *testing.T) {
 			var changed *ValueChangedError
 			if err := read(); !errors.As(err, &changed) || changed.Was != 3<<20 ||
 				changed.Is != test.is {
-				t.Errorf("%s: %v", test.name, err)
+				t.Errorf("%s: %v, want an error with both sizes", test.name, err)
 			}
 		}
 		must(t, r.Close())
@@ -289,7 +289,7 @@ func TestReaderAtOfAKeyThatIsSetMeanwhile(t *testing.T) {
 		o := <-done
 		must(t, o.err)
 		if got, err := io.ReadAll(o.r); err != nil || !bytes.Equal(got, value) {
-			t.Errorf("%d bytes: %d, %v", size, len(got), err)
+			t.Errorf("%d bytes: read %d, %v, want the value", size, len(got), err)
 		}
 		must(t, o.r.Close())
 	}

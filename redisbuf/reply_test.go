@@ -119,7 +119,7 @@ func checkReply(t *testing.T, what string, c *conn, have int, got []byte, err er
 		return false
 	case errors.As(err, &small):
 		if int(small.Have) != have || small.Need <= small.Have {
-			t.Fatalf("%s: %v", what, err)
+			t.Fatalf("%s: %v, want the sizes of the call", what, err)
 		}
 		if !c.broken && (failure != "" || len(value) != int(small.Need)) {
 			t.Fatalf("%s: %v, the oracle has %d bytes and %q", what, err, len(value), failure)

@@ -131,7 +131,7 @@ func TestSetFileOfOddFiles(t *testing.T) {
 			continue
 		}
 		if err := set(f); err == nil || isServerError(err) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v, want an error before the call", name, err)
 		}
 		must(t, f.Close())
 	}
@@ -174,7 +174,7 @@ func TestSetFileThatIsClosed(t *testing.T) {
 		must(t, err)
 		must(t, f.Close())
 		if err := c.do(ctx, cmd); !isA[*ReaderError](err) {
-			t.Errorf("%d bytes: %v", size, err)
+			t.Errorf("%d bytes: %v, want a ReaderError", size, err)
 		}
 		check(t, rdb, "closed", []byte("before"))
 	}

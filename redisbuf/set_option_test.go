@@ -29,12 +29,12 @@ func TestSetOptions(t *testing.T) {
 		ttl(80*time.Second, 90*time.Second+time.Millisecond)
 		if err := s.call(ctx, c, "o", []byte("7"), IfAbsent(),
 			Expire(time.Minute)); err != redis.Nil {
-			t.Fatalf("%s, IfAbsent: %v", s.name, err)
+			t.Fatalf("%s, IfAbsent: %v, want redis.Nil", s.name, err)
 		}
 		check(t, rdb, "o", []byte("4"))
 		must(t, rdb.Del(ctx, "o").Err())
 		if err := s.call(ctx, c, "o", []byte("8"), IfPresent()); err != redis.Nil {
-			t.Fatalf("%s, IfPresent: %v", s.name, err)
+			t.Fatalf("%s, IfPresent: %v, want redis.Nil", s.name, err)
 		}
 		must(t, s.call(ctx, c, "o", []byte("9"), IfAbsent()))
 		check(t, rdb, "o", []byte("9"))
@@ -45,7 +45,7 @@ func TestSetOptions(t *testing.T) {
 			{Expire(time.Millisecond - 1)},
 		} {
 			if err := s.call(ctx, c, "o", []byte("0"), opts...); err == nil || isServerError(err) {
-				t.Fatalf("%s with %v: %v", s.name, opts, err)
+				t.Fatalf("%s with %v: %v, want an error before the call", s.name, opts, err)
 			}
 		}
 		check(t, rdb, "o", []byte("9"))

@@ -99,7 +99,7 @@ func TestStatsOfRetries(t *testing.T) {
 	c.router.redirects = true
 	must(t, c.SetFromBuffer(bounded(t), "k", []byte("v")))
 	if s := c.Stats(); s.Retries != 2 || s.Redirects != 1 || s.Dials != 2 || s.Conns != 2 {
-		t.Errorf("%+v", s)
+		t.Errorf("%+v, want two retries, one redirect and two connections", s)
 	}
 	here.Script(redistest.Say("+OK\r\n"), redistest.Say("-LOADING Redis is loading\r\n"),
 		redistest.Say("+OK\r\n"))

@@ -68,7 +68,7 @@ func TestConnWithinItsOwnCall(t *testing.T) {
 		return got.Write(p)
 	}))
 	if err != nil || !bytes.Equal(got.Bytes(), value) {
-		t.Errorf("%d bytes, %v", got.Len(), err)
+		t.Errorf("%d bytes, %v, want the value", got.Len(), err)
 	}
 	must(t, conn.SetFrom(ctx, "within/to", readerFunc(func(p []byte) (int, error) {
 		within()

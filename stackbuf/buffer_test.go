@@ -35,7 +35,7 @@ func check(t testing.TB, what string, b *stackbuf.Buffer, want string) {
 			got)
 	}
 	if err := stackbuf.Broken(b); err != nil {
-		t.Errorf("%s: %v", what, err)
+		t.Errorf("%s: the buffer is broken: %v", what, err)
 	}
 }
 

@@ -26,7 +26,7 @@ var (
 func TestWhatStaysOnTheStack(t *testing.T) {
 	out, err := exec.Command("go", "build", "-gcflags=-m", "./testdata/escape").CombinedOutput()
 	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("the compiler failed: %v\n%s", err, out)
 	}
 	moved := make(map[int]string) // by line
 	for _, match := range toHeap.FindAllSubmatch(out, -1) {
@@ -65,7 +65,7 @@ func TestWhatStaysOnTheStack(t *testing.T) {
 func TestWhatMethodsDoToTheirBuffer(t *testing.T) {
 	out, err := exec.Command("go", "build", "-gcflags=-m", ".").CombinedOutput()
 	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("the compiler failed: %v\n%s", err, out)
 	}
 	if found := regexp.MustCompile(`.*leaking param: b\n`).FindAll(out, -1); len(found) > 0 {
 		t.Errorf("the Buffer escapes:\n%s", slices.Concat(found...))

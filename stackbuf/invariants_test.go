@@ -17,7 +17,7 @@ func TestWhatATargetKeepsIsPoisoned(t *testing.T) {
 		b := stackbuf.NewBufferString(text(n))
 		var w aside
 		if m, err := b.WriteTo(&w); m != int64(n) || err != nil {
-			t.Fatalf("WriteTo = %d, %v", m, err)
+			t.Fatalf("WriteTo = %d, %v, want %d", m, err, n)
 		}
 		if want := bytes.Repeat([]byte{0xdb}, n); !bytes.Equal(w.p, want) {
 			t.Errorf("the target that kept %d bytes finds %q", n, w.p)

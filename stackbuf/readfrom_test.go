@@ -171,7 +171,7 @@ func TestReadFromFilesThatCannotBeRead(t *testing.T) {
 	} {
 		b := stackbuf.NewBufferString("held")
 		if n, err := b.ReadFrom(f); n != 0 || err == nil {
-			t.Errorf("%s: ReadFrom = %d, %v", what, n, err)
+			t.Errorf("%s: ReadFrom = %d, %v, want an error", what, n, err)
 		}
 		check(t, what, b, "held")
 		if what == "directory" && b.Cap() != 64 {
@@ -293,7 +293,7 @@ func TestReadFromProc(t *testing.T) {
 			}
 			var b stackbuf.Buffer
 			if _, err := b.ReadFrom(src); err != nil {
-				t.Errorf("%s: %v", name, err)
+				t.Errorf("%s: ReadFrom: %v, want nil", name, err)
 			}
 			check(t, name+" "+what, &b, string(want))
 			f.Close()

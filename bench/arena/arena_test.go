@@ -59,7 +59,7 @@ func TestPoolHasSlots(t *testing.T) {
 			s := shape{capacity: 64 << 10, slots: max(live, 8), live: live, order: o}
 			got, err := poolSlots(s).Turn(10_000)
 			if err != nil || got.More["outside"] > 0 || got.Allocs > 100 {
-				t.Errorf("%+v: %+v, %v", s, got, err)
+				t.Errorf("%+v: %+v, %v, want all frames from the arena", s, got, err)
 			}
 		}
 	}

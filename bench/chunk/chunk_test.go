@@ -52,7 +52,7 @@ func TestWaitingSource(t *testing.T) {
 	began := time.Now()
 	if n, err := io.Copy(io.Discard, &waiting{left: 4 * blockSize}); n != 4*blockSize ||
 		err != nil {
-		t.Errorf("%d bytes, %v", n, err)
+		t.Errorf("io.Copy: %d bytes, %v, want all of them", n, err)
 	}
 	if took := time.Since(began); took < 4*readWait {
 		t.Errorf("four reads take %v", took)

@@ -21,11 +21,11 @@ func TestCases(t *testing.T) {
 	all, err := parseCases("1x200, 50x4")
 	if err != nil || !slices.Equal(all, []testCase{{1, 200}, {50, 4}}) ||
 		all[1].String() != "50x4" {
-		t.Errorf("%v, %v", all, err)
+		t.Errorf("parseCases: %v, %v", all, err)
 	}
 	for _, s := range []string{"", "50", "x", "1x", "x1", "0x1", "1x0", "1x1,", "1x1x1"} {
 		if all, err := parseCases(s); err == nil {
-			t.Errorf("%q is %v", s, all)
+			t.Errorf("%q is accepted as %v", s, all)
 		}
 	}
 }
@@ -59,7 +59,7 @@ func TestCostsAreLearnt(t *testing.T) {
 	for _, useless := range [][]measured{{under(1, 0.05)}, {under(1, 1), under(2, 2)},
 		{{1, 0.05, 1}, {50, 0.05, 0.1}}} {
 		if c.learn(useless); c != before {
-			t.Errorf("%v: %+v", useless, c)
+			t.Errorf("%v changed what was learnt to %+v", useless, c)
 		}
 	}
 }
@@ -144,7 +144,7 @@ func TestCounter(t *testing.T) {
 	const want = "abc is heard"
 	if got, err := io.ReadAll(conn); string(got) != want || err != nil ||
 		c.bytes.Load() != int64(len(want)) {
-		t.Errorf("%q, %v, counted %d", got, err, c.bytes.Load())
+		t.Errorf("%q, %v, counted %d, want the bytes that were sent", got, err, c.bytes.Load())
 	}
 }
 
@@ -153,7 +153,7 @@ func TestSpread(t *testing.T) {
 	nodes := []*node{{addr: "a"}, {addr: "b"}, {addr: "c"}}
 	s := newSpread([]string{"x", "y"}, nodes, nodes[1:])
 	if s.streams["x"].in != 0 || s.streams["y"].in != 1 || len(s.in) != 3 || len(s.out) != 2 {
-		t.Errorf("%+v", s)
+		t.Errorf("%+v, want x at the first node and y at the second", s)
 	}
 }
 
@@ -189,7 +189,7 @@ func TestEncodersBeginAnew(t *testing.T) {
 	}
 	tag := one.Next(time.Now())
 	if seq, _, err := other.Verify(tag.Kind, tag.Payload); seq != 4 || err != nil {
-		t.Errorf("tag %d, %v", seq, err)
+		t.Errorf("tag %d, %v, want 4", seq, err)
 	}
 	tag.Payload[len(tag.Payload)-1]++
 	if _, _, err := other.Verify(tag.Kind, tag.Payload); err == nil {

@@ -138,7 +138,7 @@ func TestKubernetes(t *testing.T) {
 		}
 		object, kind, err := decoder.Decode(text[:n], nil, nil)
 		if err != nil {
-			t.Fatalf("%v in\n%s", err, text[:n])
+			t.Fatalf("the manifest is not accepted: %v in\n%s", err, text[:n])
 		}
 		switch o := object.(type) {
 		case *corev1.Service:

@@ -71,7 +71,7 @@ func (f families) check(t *testing.T, what, expression string) {
 	t.Helper()
 	tree, err := parser.NewParser(parser.Options{}).ParseExpr(expression)
 	if err != nil {
-		t.Errorf("%s: %v in %s", what, err, expression)
+		t.Errorf("%s: %v in the expression %s", what, err, expression)
 		return
 	}
 	found := 0
@@ -89,7 +89,7 @@ func (f families) check(t *testing.T, what, expression string) {
 		for _, m := range selector.LabelMatchers {
 			if m.Name != model.MetricNameLabel && !slices.Contains(byPrometheus, m.Name) {
 				if problem := matches(family, m); problem != "" {
-					t.Errorf("%s: %s: %s", what, selector.Name, problem)
+					t.Errorf("%s: the metric %s: %s", what, selector.Name, problem)
 				}
 			}
 		}

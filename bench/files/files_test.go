@@ -18,18 +18,18 @@ func TestParseCase(t *testing.T) {
 	for s, want := range map[string]testCase{"64KiBx100": {64 << 10, 100}, "1MiBx8": {1 << 20, 8},
 		"1000001x100": {1000001, 100}} {
 		if c, err := parseCase(s); err != nil || c != want || c.String() != s {
-			t.Errorf("%q is %+v (%s), %v", s, c, c, err)
+			t.Errorf("parseCase(%q) = %+v (%s), %v", s, c, c, err)
 		}
 	}
 	for _, s := range []string{"", "64KiB", "x", "1MiBx", "x8", "0x8", "1MiBx0", "-1x1", "1MBx8",
 		"1x1x1", "KiBx1"} {
 		if c, err := parseCase(s); err == nil {
-			t.Errorf("%q is %+v", s, c)
+			t.Errorf("%q is accepted as %+v", s, c)
 		}
 	}
 	if all, err := parseContenders("millrace, nginx-push"); err != nil ||
 		all[1].name != "nginx, tcp_nopush off" {
-		t.Errorf("%v, %v", all, err)
+		t.Errorf("contenders %v, %v, want nginx without tcp_nopush second", all, err)
 	}
 	for _, s := range []string{"", "apache", "nginx3", "millrace,"} {
 		if _, err := parseContenders(s); err == nil {
@@ -45,11 +45,11 @@ func TestParseWrk(t *testing.T) {
 	if want := (loaded{Requests: 3, Bytes: 4096, Micros: 1100000, P99: 250, Connect: 1, Read: 2,
 		Write: 3, Status: 4,
 		Timeout: 5}); err != nil || l != want || l.errors() != 15 {
-		t.Errorf("%+v, %v", l, err)
+		t.Errorf("parseWrk = %+v, %v, want %+v", l, err, want)
 	}
 	for _, s := range []string{"", "Running 1s test", "MEASURED {\"requests\":"} {
 		if l, err := parseWrk([]byte(s)); err == nil {
-			t.Errorf("%q is %+v", s, l)
+			t.Errorf("%q is accepted as %+v", s, l)
 		}
 	}
 }
@@ -105,7 +105,7 @@ func TestProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := strings.Count(out.String(), "\n| "); n != 4 || strings.Contains(out.String(), "NaN") {
-		t.Errorf("%d lines:\n%s", n, &out)
+		t.Errorf("%d lines, want a head and three rows without NaN:\n%s", n, &out)
 	}
 }
 

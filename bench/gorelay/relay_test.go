@@ -48,7 +48,7 @@ func TestBadStream(t *testing.T) {
 		w := httptest.NewRecorder()
 		(&Relay{}).ServeHTTP(w, httptest.NewRequest("POST", "/live/x", strings.NewReader(body)))
 		if w.Code != http.StatusBadRequest {
-			t.Errorf("%s: status %d", name, w.Code)
+			t.Errorf("%s: status %d, want 400", name, w.Code)
 		}
 	}
 }

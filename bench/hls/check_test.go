@@ -69,7 +69,7 @@ func TestCheckerTakesWhatWasSent(t *testing.T) {
 	for i := 0; i+1 < len(all); i += 2 { // two fragments a part
 		in, err := c.check(bytes.Join(all[i:i+2], nil))
 		if err != nil {
-			t.Fatalf("part %d: %v", i, err)
+			t.Fatalf("the check refuses part %d, which was sent: %v", i, err)
 		}
 		if in.picture <= last.picture || in.newest < in.picture || in.newest <= last.newest {
 			t.Fatalf("part %d: %+v after %+v", i, in, last)
@@ -103,7 +103,7 @@ func TestCheckerFindsFaults(t *testing.T) {
 			t.Fatal(err)
 		}
 		if in, err := c.check(part); err == nil {
-			t.Errorf("%s: %+v", name, in)
+			t.Errorf("%s: accepted as %+v", name, in)
 		}
 	}
 	c := newChecker(testSynth())
@@ -192,7 +192,7 @@ func TestCheckerReadsTransportStream(t *testing.T) {
 			make([]byte, tsPacket)...),
 	} {
 		if in, err := newChecker(testSynth()).check(b); err == nil {
-			t.Errorf("%s: %+v", name, in)
+			t.Errorf("%s: accepted as %+v", name, in)
 		}
 	}
 }

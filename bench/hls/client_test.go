@@ -55,7 +55,8 @@ func TestClient(t *testing.T) {
 		} {
 			raw, gzipped, err := c.text(test.path, test.query)
 			if err != nil || gzipped != (test.path == "/gzip") {
-				t.Fatalf("%s: gzip %t, %v", test.path, gzipped, err)
+				t.Fatalf("%s: gzip %t, %v, want gzip only where the server uses it", test.path,
+					gzipped, err)
 			}
 			if got, err := plainText(raw, gzipped); string(got) != test.want || err != nil {
 				t.Errorf("%s: %d bytes, %v, want %d", test.path, len(got), err, len(test.want))
@@ -64,11 +65,11 @@ func TestClient(t *testing.T) {
 		var status *statusError
 		if _, _, err := c.text("/none", ""); !errors.As(err, &status) || status.status != 404 ||
 			len(c.kept) > 0 {
-			t.Errorf("%v, with %q", err, c.kept)
+			t.Errorf("%v, with %q, want status 404 and nothing kept", err, c.kept)
 		}
 	}
 	if n := connections.Load(); n != 1 {
-		t.Errorf("%d connections", n)
+		t.Errorf("%d connections, want 1", n)
 	}
 }
 

@@ -66,7 +66,7 @@ func TestCompleting(t *testing.T) {
 func TestQuantile(t *testing.T) {
 	list := []time.Duration{time.Millisecond, 2 * time.Millisecond, 3 * time.Millisecond}
 	if p50, p99 := quantile(list, 0.5), quantile(list, 0.99); p50 != 2 || p99 != 2 {
-		t.Errorf("%v, %v", p50, p99)
+		t.Errorf("quantiles %v and %v, want 2 and 2", p50, p99)
 	}
 	if v := quantile(nil, 0.5); v == v {
 		t.Errorf("%v of nothing", v)
@@ -98,11 +98,11 @@ func TestContendersDeliver(t *testing.T) {
 				}
 				if r.missing > 0 || len(r.ended) > 0 || r.bytes == 0 || r.fetched == 0 ||
 					r.requests <= r.fetched {
-					t.Errorf("%+v", r)
+					t.Errorf("%+v, want all parts and no client ended", r)
 				}
 				if parts && (len(r.completing) == 0 || r.completing[0] <= 0 ||
 					r.newest[0] < r.completing[0] || r.perPart <= 0) {
-					t.Errorf("%+v", r)
+					t.Errorf("%+v, want times of parts", r)
 				}
 			})
 		}
@@ -149,6 +149,6 @@ func TestProgram(t *testing.T) {
 	if n := strings.Count(out.String(), "\n| "); n != 6 ||
 		!strings.Contains(out.String(), "parts to 4 viewers") ||
 		!strings.Contains(out.String(), "segments to 2 viewers") {
-		t.Errorf("%d lines:\n%s", n, &out)
+		t.Errorf("%d lines, want two tables:\n%s", n, &out)
 	}
 }

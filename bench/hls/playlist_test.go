@@ -43,7 +43,7 @@ func TestParseMedia(t *testing.T) {
 	}
 	if m.target != 2*time.Second || !m.canBlock || !m.canSkip || m.ended ||
 		m.init != "/live/x/a-i0.mp4" {
-		t.Errorf("%+v", m)
+		t.Errorf("%+v, want a target of 2 s and all abilities", m)
 	}
 	if got, want := names(m.segments), []string{"41.0 /live/x/a-41.m4s",
 		"42.0 /c/a-42.m4s"}; !slices.Equal(got, want) {
@@ -75,7 +75,7 @@ func TestParseMediaOthers(t *testing.T) {
 	} {
 		m, err := parseMedia("/p.m3u8", []byte(test.text), new(arrivals))
 		if err != nil {
-			t.Errorf("%s: %v", test.name, err)
+			t.Errorf("%s: %v, want it parsed", test.name, err)
 			continue
 		}
 		if got := names(m.segments); !slices.Equal(got, test.segments) {
@@ -85,14 +85,14 @@ func TestParseMediaOthers(t *testing.T) {
 			t.Errorf("%s: next %s, want %s", test.name, got, test.next)
 		}
 		if m.canBlock || m.canSkip || m.init != "" {
-			t.Errorf("%s: %+v", test.name, m)
+			t.Errorf("%s: %+v, want no ability and no init segment", test.name, m)
 		}
 	}
 	for _, text := range []string{"", "<html>", "#EXTM3U\n#EXT-X-TARGETDURATION:two\n",
 		"#EXTM3U\n#EXT-X-MEDIA-SEQUENCE:-1\n",
 		"#EXTM3U\n#EXT-X-SKIP:RECENTLY-REMOVED-DATERANGES=\"x\"\n"} {
 		if _, err := parseMedia("/p", []byte(text), new(arrivals)); !errors.Is(err, errPlaylist) {
-			t.Errorf("%q: error %v", text, err)
+			t.Errorf("%q: error %v, want errPlaylist", text, err)
 		}
 	}
 }
@@ -109,7 +109,7 @@ func TestVariant(t *testing.T) {
 	for _, text := range []string{"", "not found", "#EXTM3U\n",
 		"#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\n"} {
 		if got, err := variant("/", []byte(text)); !errors.Is(err, errPlaylist) {
-			t.Errorf("%q: %s, %v", text, got, err)
+			t.Errorf("%q: %s, %v, want errPlaylist", text, got, err)
 		}
 	}
 }
@@ -123,7 +123,7 @@ func TestAttribute(t *testing.T) {
 	}
 	for _, list := range []string{"", "A", `B="`, `B="x`, ",,="} {
 		if got := attribute(list, "A"); got != "" {
-			t.Errorf("%q: %q", list, got)
+			t.Errorf("%q has no attribute A, got %q", list, got)
 		}
 	}
 }
@@ -135,7 +135,7 @@ func FuzzParseMedia(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		m, err := parseMedia("/live/x", []byte(text), new(arrivals))
 		if (m == nil) == (err == nil) {
-			t.Fatalf("%v, %v", m, err)
+			t.Fatalf("%v, %v, want a playlist or an error", m, err)
 		}
 		if m != nil {
 			for _, o := range slices.Concat(m.parts, m.segments) {

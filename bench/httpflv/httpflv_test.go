@@ -71,7 +71,7 @@ func TestPublishAndWatch(t *testing.T) {
 				}
 			}
 			if err := p.Close(); err != nil || string(p.(*Publication).Answer) != "thanks" {
-				t.Fatalf("%q, %v", p.(*Publication).Answer, err)
+				t.Fatalf("the answer is %q, %v, want thanks", p.(*Publication).Answer, err)
 			}
 			v, err := s.Watch(t.Context(), "x")
 			if err != nil {
@@ -99,10 +99,10 @@ func TestRefusalsAndBreakingOff(t *testing.T) {
 	s := echo(t, bytes.Clone)
 	refused := new(load.RefusedError)
 	if _, err := s.Publish(t.Context(), "other"); !errors.As(err, &refused) {
-		t.Errorf("publishing: %v", err)
+		t.Errorf("publishing: %v, want a refusal", err)
 	}
 	if _, err := s.Watch(t.Context(), "other"); !errors.As(err, &refused) {
-		t.Errorf("watching: %v", err)
+		t.Errorf("watching: %v, want a refusal", err)
 	}
 	p, err := s.Publish(t.Context(), "x")
 	if err != nil {

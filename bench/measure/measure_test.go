@@ -133,7 +133,7 @@ func TestProgram(t *testing.T) {
 		Flags: func(f *flag.FlagSet) { f.StringVar(&extra, "extra", "", "") },
 		Run: func(_ context.Context, p *measure.Params) error {
 			if p.Rounds != 5 || !p.Wants("two") || p.Wants("one") || extra != "x" {
-				t.Errorf("%+v, extra %q", p, extra)
+				t.Errorf("%+v, extra %q, want the flags that were given", p, extra)
 			}
 			table := measure.NewTable("example-two", "An <example>", "name", "ns")
 			table.Bar = 1
@@ -164,7 +164,7 @@ func TestProgram(t *testing.T) {
 	var table measure.Table
 	if err := json.Unmarshal(text, &table); err != nil || *table.Rows[0][1].Low != 1 ||
 		table.Machine.CPUs != runtime.NumCPU() {
-		t.Errorf("%+v, %v", table, err)
+		t.Errorf("the table that was written: %+v, %v", table, err)
 	}
 	page, err := os.ReadFile(filepath.Join(dir, "index.html"))
 	if err != nil {
@@ -201,7 +201,7 @@ func TestPresent(t *testing.T) {
 	log := func(_ string, args ...any) { said = append(said, args[0].(string)) }
 	if there, err := measure.Present([]string{"a", "absent", "b"}, name, ready, log); err != nil ||
 		!slices.Equal(there, []string{"a", "b"}) {
-		t.Errorf("%v, %v", there, err)
+		t.Errorf("present are %v, %v, want a and b", there, err)
 	}
 	if !slices.Equal(said, []string{"absent"}) {
 		t.Errorf("left out: %q", said)
@@ -243,7 +243,7 @@ func TestServer(t *testing.T) {
 	}
 	if u, err := measure.UsageOf(s.PIDs); runtime.GOOS == "linux" &&
 		(err != nil || u.Peak < 1<<20) {
-		t.Errorf("%+v, %v", u, err)
+		t.Errorf("%+v, %v, want the memory of a process", u, err)
 	}
 	s.Stop()
 	if c, err := net.Dial("tcp", addr); err == nil {
@@ -340,7 +340,7 @@ func TestNginx(t *testing.T) {
 	benchtest.Need(t, err)
 	defer s.Stop()
 	if u, err := measure.UsageOf(s.PIDs); err != nil || len(s.PIDs) != 1 || u.Peak == 0 {
-		t.Errorf("%v: %+v, %v", s.PIDs, u, err)
+		t.Errorf("processes %v: %+v, %v, want one with its memory", s.PIDs, u, err)
 	}
 }
 
@@ -361,12 +361,12 @@ func TestSizes(t *testing.T) {
 	for s, want := range map[string]int{"1": 1, "1000001": 1000001, "64KiB": 64 << 10,
 		"10MiB": 10 << 20} {
 		if n, err := measure.ParseSize(s); err != nil || n != want || measure.SizeName(n) != s {
-			t.Errorf("%q is %d (%s), %v", s, n, measure.SizeName(n), err)
+			t.Errorf("%q is %d (%s), %v, want the same text again", s, n, measure.SizeName(n), err)
 		}
 	}
 	for _, s := range []string{"", "0", "-1", "KiB", "1KB", "1GiB", "1.5MiB"} {
 		if n, err := measure.ParseSize(s); err == nil {
-			t.Errorf("%q is %d", s, n)
+			t.Errorf("%q is accepted as %d", s, n)
 		}
 	}
 }

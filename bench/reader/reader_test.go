@@ -25,7 +25,7 @@ func TestContendersDeliver(t *testing.T) {
 	for _, s := range sendings {
 		for _, c := range onTCP {
 			if err := s.check(addr, c); err != nil {
-				t.Errorf("%s: %v", s.name, err)
+				t.Errorf("%s delivers other bytes: %v", s.name, err)
 			}
 		}
 	}

@@ -40,7 +40,7 @@ func record(t *testing.T, bpftrace bool) *Timeline {
 	}
 	for _, name := range []string{"record-cpu.pprof", "record-heap.pprof"} {
 		if info, err := os.Stat(dir + "/" + name); err != nil || info.Size() == 0 {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v, want a file with content", name, err)
 		}
 	}
 	return line
@@ -114,7 +114,7 @@ func TestTracer(t *testing.T) {
 		}
 		var got Kernel
 		if tracer.take(&got); got != (Kernel{Retransmits: 7, RunQueue: 2047}) {
-			t.Errorf("%+v", got)
+			t.Errorf("%+v, want 7 retransmits and a run queue of 2047", got)
 		}
 	}
 	var none Kernel
@@ -131,7 +131,7 @@ func TestProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := strings.Count(out.String(), "\n| "); n < 6 {
-		t.Errorf("%d lines:\n%s", n, &out)
+		t.Errorf("%d lines, want 6 or more:\n%s", n, &out)
 	}
 	if err := Program.Main(t.Context(), []string{"-url", "http://127.0.0.1:1/", "-seconds", "1",
 		"-bpftrace=false"}, &out, t.Output()); err == nil {

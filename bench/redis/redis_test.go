@@ -30,7 +30,7 @@ func TestContendersDeliver(t *testing.T) {
 		for _, task := range tasks {
 			for _, c := range task.contenders {
 				if err := c.check(t.Context(), srv, task, size); err != nil {
-					t.Errorf("%s of %d: %s: %v", task.key, size, c.name, err)
+					t.Errorf("%s of %d: %s delivers another value: %v", task.key, size, c.name, err)
 				}
 			}
 		}
@@ -92,7 +92,7 @@ func TestServerIsGone(t *testing.T) {
 func TestParseSizes(t *testing.T) {
 	sizes, err := parseSizes("1KiB, 10MiB,77")
 	if err != nil || fmt.Sprint(sizes) != "[1024 10485760 77]" {
-		t.Errorf("%v, %v", sizes, err)
+		t.Errorf("parseSizes = %v, %v", sizes, err)
 	}
 	for _, n := range sizes {
 		if again, err := parseSizes(measure.SizeName(n)); err != nil || again[0] != n {
@@ -101,7 +101,7 @@ func TestParseSizes(t *testing.T) {
 	}
 	for _, s := range []string{"", "0", "-1", "1MB", "513MiB", "1KiB,", "9223372036854775807KiB"} {
 		if sizes, err := parseSizes(s); err == nil {
-			t.Errorf("%q is %v", s, sizes)
+			t.Errorf("%q is accepted as %v", s, sizes)
 		}
 	}
 }
@@ -111,10 +111,10 @@ func TestRepeatEndsWithItsContext(t *testing.T) {
 	cancel()
 	if err := repeat(ctx, func(context.Context) error { return nil }, 1); !errors.Is(err,
 		context.Canceled) {
-		t.Errorf("%v", err)
+		t.Errorf("%v, want context.Canceled", err)
 	}
 	if err := repeat(ctx, func(context.Context) error { return goredis.Nil }, 1); !errors.Is(err,
 		goredis.Nil) {
-		t.Errorf("%v", err)
+		t.Errorf("%v, want redis.Nil", err)
 	}
 }

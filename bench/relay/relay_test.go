@@ -16,11 +16,11 @@ func TestMain(m *testing.M) { benchtest.Main(m) }
 
 func TestParse(t *testing.T) {
 	if c, err := parseCase("50x4"); err != nil || c != (testCase{50, 4}) || c.String() != "50x4" {
-		t.Errorf("%+v, %v", c, err)
+		t.Errorf("parseCase = %+v, %v", c, err)
 	}
 	for _, s := range []string{"", "50", "x", "1x", "x1", "0x1", "1x0", "-1x1", "ax1", "1x1x1"} {
 		if c, err := parseCase(s); err == nil {
-			t.Errorf("%q is %+v", s, c)
+			t.Errorf("%q is accepted as %+v", s, c)
 		}
 	}
 	all, err := parseContenders(
@@ -40,7 +40,7 @@ func TestParse(t *testing.T) {
 	}
 	for list := range lists {
 		if _, err := parseContenders(list, ""); err != nil {
-			t.Errorf("%s: %v", list, err)
+			t.Errorf("%s is not accepted: %v", list, err)
 		}
 	}
 	for _, s := range []string{"", "apache", "nginx@1s", "node@1s", "xiu-x", "copy-x", "millrace-x",
@@ -85,7 +85,7 @@ func TestOtherTagsAreSeen(t *testing.T) {
 	// The second has sound and pictures in another order.
 	for _, got := range []string{"defg", "edgf"} {
 		if err := sent.contain(sums(got), false); err != nil {
-			t.Errorf("%s: %v", got, err)
+			t.Errorf("%v: %v, want the tags that were sent", got, err)
 		}
 	}
 	if err := sent.contain(sums("ijab"), true); err != nil {
@@ -111,7 +111,7 @@ func TestProgram(t *testing.T) {
 	}
 	if n := strings.Count(out.String(), "\n| "); n != 4 ||
 		!strings.Contains(out.String(), "CPU, x millrace serve, 50ms") {
-		t.Errorf("%d lines:\n%s", n, &out)
+		t.Errorf("%d lines, want a head and three rows:\n%s", n, &out)
 	}
 }
 
@@ -126,7 +126,7 @@ func TestStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := strings.Count(out.String(), "\n| "); n != 4 || strings.Contains(out.String(), "| - ") {
-		t.Errorf("%d lines:\n%s", n, &out)
+		t.Errorf("%d lines, want a head and three rows with figures:\n%s", n, &out)
 	}
 }
 
@@ -209,6 +209,6 @@ func TestHeadersAreNoPicture(t *testing.T) {
 	}
 	if at, err := watchPictures(t.Context(), &late{tags: tags}, "x").next(); err != nil ||
 		at.IsZero() {
-		t.Errorf("%v, %v", at, err)
+		t.Errorf("%v, %v, want the time of the first video frame", at, err)
 	}
 }

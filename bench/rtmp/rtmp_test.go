@@ -58,7 +58,7 @@ func TestChunksRoundTrip(t *testing.T) {
 		for i, m := range want {
 			var a load.Arrival
 			if err := r.nextMedia(&a); err != nil {
-				t.Fatalf("%s: message %d: %v", name, i, err)
+				t.Fatalf("%s: reading message %d: %v", name, i, err)
 			}
 			if got := (message{a.Kind, a.Timestamp, a.Size}); got != m {
 				t.Errorf("%s: message %d is %+v, want %+v", name, i, got, m)
@@ -97,7 +97,7 @@ func TestReaderAnswersPingsAndAcknowledges(t *testing.T) {
 	}
 	ack, err := back.next()
 	if err != nil || ack.kind != typeAck || client.acked < 5000 {
-		t.Errorf("acknowledgement: %+v, %v", ack, err)
+		t.Errorf("the acknowledgement: %+v, %v, want one for the bytes sent", ack, err)
 	}
 }
 
@@ -140,6 +140,6 @@ func TestHandshake(t *testing.T) {
 func TestConnectIsRefused(t *testing.T) {
 	if _, err := (&Server{Addr: "127.0.0.1:1"}).Watch(t.Context(), "x"); !errors.Is(err,
 		syscall.ECONNREFUSED) {
-		t.Errorf("error %v", err)
+		t.Errorf("error %v, want a refused connection", err)
 	}
 }

@@ -123,7 +123,7 @@ func exitStatusIsFound(t *testing.T, program string) {
 	cfg.Cycles = 1
 	report, err := Run(t.Context(), cfg, nil)
 	if err != nil || !strings.Contains(strings.Join(report.Faults, "\n"), "exit status 3") {
-		t.Errorf("%v, %+v", err, report)
+		t.Errorf("%v, %+v, want the exit status 3 among the faults", err, report)
 	}
 }
 
@@ -136,12 +136,12 @@ func nothingIsFound(t *testing.T, program string) {
 	report, err := Run(t.Context(), cfg, nil)
 	if err != nil || report.Verdict != Passed || report.Done[bySIGTERM] != 1 ||
 		report.Done[bySIGKILL] != 1 {
-		t.Fatalf("%v, %+v", err, report)
+		t.Fatalf("%v, %+v, want a pass with one SIGTERM and one SIGKILL", err, report)
 	}
 	for _, what := range []string{checked, published, viewers, viewersMP4, viewersHTTP2, toTheEnd,
 		fileRequests, blobRequests} {
 		if report.Done[what] == 0 {
-			t.Errorf("no %s", what)
+			t.Errorf("%s was not done", what)
 		}
 	}
 }
@@ -153,7 +153,7 @@ func interruption(t *testing.T, program string) {
 	report, err := Run(ctx, small(t, program, ""), func(string) { cancel() })
 	if err != nil || report.Verdict != Unjudged || report.Cycles != 1 ||
 		!strings.Contains(strings.Join(report.Unjudged, "\n"), "interrupted after ") {
-		t.Errorf("%v, %+v", err, report)
+		t.Errorf("%v, %+v, want one cycle, not judged", err, report)
 	}
 }
 
@@ -176,7 +176,7 @@ func TestTrends(t *testing.T) {
 		}
 		if err := heap.judge(points); (err != nil) != test.grows ||
 			heap.judge(points[:pointsWanted-1]) != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v, want a fault only if it grows", name, err)
 		}
 	}
 }

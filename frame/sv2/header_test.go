@@ -27,7 +27,7 @@ func TestHeadersThatCannotBe(t *testing.T) {
 	} {
 		got, err := sv2.Format{}.AppendHeader([]byte("before"), tt.h)
 		if string(got) != "before" || err == nil || err.Error() != tt.want {
-			t.Errorf("%+v: %q, %v", tt.h, got, err)
+			t.Errorf("%+v: %q, %v, want %s and nothing added", tt.h, got, err, tt.want)
 		}
 	}
 	if _, err := (sv2.Format{}).AppendHeader(nil, frame.Header{Kind: 1<<23 - 1}); err != nil {
@@ -36,7 +36,7 @@ func TestHeadersThatCannotBe(t *testing.T) {
 	want := "sv2: extension type 0x8001 has more than 15 bits; the channel bit is Channel"
 	got, err := sv2.Header{ExtensionType: 0x8001}.Append([]byte("before"))
 	if string(got) != "before" || err == nil || err.Error() != want {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf("%q, %v, want %s and nothing added", got, err, want)
 	}
 }
 
@@ -54,7 +54,7 @@ func TestChannelID(t *testing.T) {
 		{sv2.Header{}, "\x04\x03\x02\x01", 0, false},
 	} {
 		if id, ok := tt.h.ChannelID([]byte(tt.payload)); id != tt.id || ok != tt.ok {
-			t.Errorf("%+v, %q: %#x, %v", tt.h, tt.payload, id, ok)
+			t.Errorf("%+v, %q: %#x, %v, want %#x, %v", tt.h, tt.payload, id, ok, tt.id, tt.ok)
 		}
 	}
 }
@@ -80,7 +80,7 @@ func TestKinds(t *testing.T) {
 		var limit *frame.LimitError
 		if tt.refused != errors.As(err, &limit) || !tt.refused &&
 			(sv2.HeaderOf(f) != tt.h || s.Len() != 11) {
-			t.Errorf("%+v: %+v, %v", tt.h, f, err)
+			t.Errorf("%+v: %+v, %v, want the header, or a LimitError: %v", tt.h, f, err, tt.refused)
 		}
 		r.Release()
 	}

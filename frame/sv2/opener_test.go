@@ -105,7 +105,7 @@ func checkOpener(t *testing.T, rnd *rand.Rand, messages []slowMessage, at int, b
 		}
 		check(t, "damaged", got, nil, messages[:whole], nil)
 		if _, again := openAll(o, bufs[0]); again != err {
-			t.Fatalf("%v after %v", again, err)
+			t.Fatalf("%v after %v, want the same error again", again, err)
 		}
 	} else {
 		check(t, "unsteady", got, err, messages, io.EOF)

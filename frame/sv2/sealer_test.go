@@ -109,7 +109,7 @@ func TestOneChunkIsNotMoved(t *testing.T) {
 		})
 	if err != nil || s.Len() != encryptedHeader+plainChunk+16 ||
 		&s.Bytes()[encryptedHeader] != written {
-		t.Errorf("%d bytes, %v", s.Len(), err)
+		t.Errorf("%d bytes, %v, want the chunk encrypted in its place", s.Len(), err)
 	}
 }
 
@@ -149,7 +149,7 @@ func TestSealerErrors(t *testing.T) {
 		_, _ = buf.Write([]byte(before))
 		got, err := s.Seal(buf, tt.h, tt.write)
 		if err == nil || tt.want != nil && err != tt.want || got.Len() > 0 {
-			t.Errorf("%s: %v, %d bytes", tt.name, err, got.Len())
+			t.Errorf("%s: %v, %d bytes, want an error and no bytes", tt.name, err, got.Len())
 		}
 		if string(buf.Data(room)) != before || s.Calls() != tt.calls {
 			t.Errorf("%s: %q left, key used %d times", tt.name, buf.Data(room), s.Calls())
@@ -168,7 +168,7 @@ func TestLastNonces(t *testing.T) {
 	got, err := s.Seal(new(arena.Heap), sv2.Header{}, writing("x"))
 	want, _ := slowSeal(newAEAD(t), math.MaxUint64-2, slowMessage{sv2.Header{Length: 1}, "x"})
 	if err != nil || string(got.Bytes()) != want || s.Calls() != math.MaxUint64 {
-		t.Errorf("%x, %v, %d calls", got.Bytes(), err, s.Calls())
+		t.Errorf("%x, %v, %d calls, want the last nonce used", got.Bytes(), err, s.Calls())
 	}
 }
 

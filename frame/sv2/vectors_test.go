@@ -102,7 +102,7 @@ func TestHeadersAreThoseOfTheReference(t *testing.T) {
 		for n := range raw {
 			if h, err := sv2.ParseHeader(raw[:n]); err != io.ErrUnexpectedEOF ||
 				h != (sv2.Header{}) {
-				t.Errorf("%d bytes: %+v, %v", n, h, err)
+				t.Errorf("%d bytes: %+v, %v, want io.ErrUnexpectedEOF", n, h, err)
 			}
 		}
 		if got, err := v.header().Append([]byte("x")); err != nil ||
@@ -125,13 +125,13 @@ func TestMessageIsThatOfTheReference(t *testing.T) {
 	defer r.Release()
 	s, f, err := frame.NewDecoder(r, sv2.Format{}).NextInto(new(arena.Heap))
 	if err != nil || !bytes.Equal(s.Bytes(), raw) || sv2.HeaderOf(f) != v.header() {
-		t.Fatalf("%x, %+v, %v", s.Bytes(), f, err)
+		t.Fatalf("%x, %+v, %v, want the reference's bytes", s.Bytes(), f, err)
 	}
 	payload := string(s.Bytes()[sv2.HeaderSize:])
 	built, err := frame.NewEncoder(sv2.Format{}).Assemble(new(arena.Heap), v.header().Frame(),
 		writing(payload))
 	if err != nil || !bytes.Equal(built.Bytes(), raw) {
-		t.Errorf("built %x, %v", built.Bytes(), err)
+		t.Errorf("built %x, %v, want the reference's bytes", built.Bytes(), err)
 	}
 }
 

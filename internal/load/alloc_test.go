@@ -26,7 +26,7 @@ func TestTagsAllocateNothing(t *testing.T) {
 			v.number(found, &a)
 		}
 	}); n != 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("%v allocations, want 0", n)
 	}
 }
 

@@ -20,7 +20,7 @@ func TestHistogramIsThreePercentOff(t *testing.T) {
 func TestHistogramSpread(t *testing.T) {
 	var h histogram
 	if s := h.spread(); s != (Spread{}) {
-		t.Errorf("empty: %+v", s)
+		t.Errorf("an empty histogram has %+v, want zeros", s)
 	}
 	for i := range 1000 {
 		h.add(time.Duration(i+1) * time.Millisecond)
@@ -30,7 +30,7 @@ func TestHistogramSpread(t *testing.T) {
 	near := func(got, want time.Duration) bool { return (got - want).Abs() < want/25 }
 	if s.Count != 1000 || !near(s.P50, 500*time.Millisecond) ||
 		!near(s.P99, 990*time.Millisecond) || s.Max != 5*time.Second {
-		t.Errorf("%+v", s)
+		t.Errorf("%+v, want 1000 values and their quantiles", s)
 	}
 	h.add(-time.Second)
 	if got := h.counts[0].Load(); got != 1 {

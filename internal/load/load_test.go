@@ -30,7 +30,8 @@ func TestRunCountsWhatIsDelivered(t *testing.T) {
 
 			if rep.Publishers.Connected != 3 || rep.Viewers.Connected != 12 ||
 				rep.Viewers.Wanted != 12 {
-				t.Errorf("connected: %+v %+v", rep.Publishers, rep.Viewers)
+				t.Errorf("connected: %+v %+v, want 3 publishers and 12 viewers", rep.Publishers,
+					rep.Viewers)
 			}
 			if v := rep.Viewers; v.Lost != 0 || v.Jumps != 0 || v.Repeated != 0 ||
 				len(v.Ended) != 0 {
@@ -47,10 +48,10 @@ func TestRunCountsWhatIsDelivered(t *testing.T) {
 			// was sent, and no two further apart than sound frames are.
 			if g := rep.Viewers.Gap; g.Max > 24*time.Millisecond || g.P50 < 10*time.Millisecond ||
 				g.Count == 0 {
-				t.Errorf("gap %+v", g)
+				t.Errorf("the gap is %+v, want 10 to 24 ms", g)
 			}
 			if l := rep.Viewers.Latency; l.Max != 0 || l.Count == 0 {
-				t.Errorf("latency %+v", l)
+				t.Errorf("the latency is %+v, want 0", l)
 			}
 		})
 	}
@@ -129,7 +130,7 @@ func TestPublisherThatIsLetInLater(t *testing.T) {
 		s.refusals.Store(3)
 		if rep := loadOn(t, s, Config{Streams: 1, Viewers: 2}); rep.Publishers.Connected != 1 ||
 			rep.Viewers.Tags == 0 {
-			t.Errorf("%+v", rep)
+			t.Errorf("%+v, want one publisher, and tags for its viewers", rep)
 		}
 	})
 }
@@ -163,7 +164,7 @@ func TestUnnumberedViewersHaveNoLosses(t *testing.T) {
 			}
 		}
 		if got.Viewers["tags"] != 7.0 {
-			t.Errorf("%s", text)
+			t.Errorf("%s, want 7 tags", text)
 		}
 	}
 }
@@ -186,7 +187,7 @@ func TestInterruptedLoadReports(t *testing.T) {
 		}
 		if !last.Measuring || last.Publishers != 1 || last.Viewers != 2 || last.Tags == 0 ||
 			last.Total != time.Hour+2*time.Second {
-			t.Errorf("progress %+v", last)
+			t.Errorf("the progress is %+v, want the state after two seconds", last)
 		}
 		if _, err := json.Marshal(rep); err != nil {
 			t.Error(err)
@@ -268,7 +269,7 @@ func TestConfigRefusesWhatCannotBeMeant(t *testing.T) {
 		err := c.cfg.Check()
 		switch {
 		case c.want == "" && err != nil:
-			t.Errorf("%+v: %v", c.cfg, err)
+			t.Errorf("%+v: %v, want it accepted", c.cfg, err)
 		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
 			t.Errorf("%+v: error %v, want one with %q", c.cfg, err, c.want)
 		}

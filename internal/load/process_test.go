@@ -23,7 +23,7 @@ func TestSampleProcesses(t *testing.T) {
 	after := sampleProcesses([]int{pid})
 	if u := usage(before, after, 1e9); u == nil || u.CPU < 30*time.Millisecond ||
 		u.CPUPerGB != u.CPU.Seconds() {
-		t.Errorf("usage %+v", u)
+		t.Errorf("the usage is %+v, want 30 ms or more", u)
 	}
 	if sampleProcesses([]int{pid, 1 << 30}).known {
 		t.Error("a sum with a process that is not there")

@@ -101,7 +101,7 @@ func TestVerify(t *testing.T) {
 		tag := made.Next(at)
 		if seq, sent, err := want.Verify(tag.Kind, tag.Payload); seq != n || !sent.Equal(at) ||
 			err != nil {
-			t.Fatalf("tag %d: %d, %v, %v", n, seq, sent, err)
+			t.Fatalf("tag %d: %d, %v, %v, want its number and time", n, seq, sent, err)
 		}
 		if _, _, err := NewSynth(3, 1_000_000, time.Second).Verify(tag.Kind,
 			tag.Payload); err == nil {

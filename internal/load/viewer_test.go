@@ -53,11 +53,11 @@ func TestLatencyOfTheMeasurement(t *testing.T) {
 		}
 	}
 	if l := v.group.latency.spread(); l.Count != 2 || l.Max != time.Second {
-		t.Errorf("%+v", l)
+		t.Errorf("%+v, want two values of 1 s at most", l)
 	}
 	if got := v.group.report(); got.Tags != 4 || got.Lost != 0 || got.Repeated != 0 ||
 		!got.Numbered {
-		t.Errorf("%+v", got)
+		t.Errorf("%+v, want 4 tags, none lost and none repeated", got)
 	}
 }
 
@@ -72,7 +72,7 @@ func TestTagsOfAnEarlierLoadAreNotCounted(t *testing.T) {
 	sub.next, sub.late = 0, []time.Duration{0, 0, 0}
 	_ = v.watch(&sub)
 	if got := v.group.report(); got.Tags != 5 || got.Lost != 0 || got.Repeated != 0 {
-		t.Errorf("%+v", got)
+		t.Errorf("%+v, want 5 tags, none lost and none repeated", got)
 	}
 }
 
@@ -93,7 +93,7 @@ func TestLatencyOfTagsThatCameTogether(t *testing.T) {
 	}
 	v.number(found, &Arrival{Kind: a.Kind, Head: a.Head})
 	if l := v.group.latency.spread(); l.Count != 1 || (l.P50-time.Second).Abs() > time.Second/25 {
-		t.Errorf("%+v", l)
+		t.Errorf("%+v, want one value of 1 s", l)
 	}
 	v.closeGap()
 	if gap := v.group.gap.spread(); gap != (Spread{}) {

@@ -362,7 +362,7 @@ func TestHeader(t *testing.T) {
 	for range 2 {
 		h, err := d.Header()
 		if err != nil || h != (flv.Header{HasAudio: true}) {
-			t.Fatalf("%+v, %v", h, err)
+			t.Fatalf("%+v, %v, want audio without video", h, err)
 		}
 	}
 }

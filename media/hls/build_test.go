@@ -101,7 +101,7 @@ func parse(t testing.TB, text string) (p playlist) {
 			p.ended = true
 		default:
 			if tag[0] == '#' {
-				t.Fatalf("line %d: %s", i, line)
+				t.Fatalf("line %d is an unknown tag: %s", i, line)
 			}
 			s.uri = line
 			p.segments = append(p.segments, s)
@@ -148,7 +148,7 @@ func ms(t testing.TB, s string) int {
 	t.Helper()
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil || len(s) < 5 {
-		t.Fatalf("duration %q: %v", s, err)
+		t.Fatalf("duration %q: %v, want decimals", s, err)
 	}
 	return int(math.Round(f * 1000))
 }

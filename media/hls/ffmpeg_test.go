@@ -41,13 +41,13 @@ func TestFFmpegPlaysIt(t *testing.T) {
 	}
 	p := r.playlist()
 	if n := len(p.segments); n != 6 || !p.ended {
-		t.Errorf("%d segments: %s", n, p)
+		t.Errorf("%d segments, want 6 and the end: %s", n, p)
 	}
 	for _, s := range p.segments {
 		for _, part := range s.parts {
 			if part.duration != 200 && part != s.parts[len(s.parts)-1] ||
 				part.independent != (part == s.parts[0]) {
-				t.Errorf("%+v", part)
+				t.Errorf("%+v, want 200 ms, and only the first independent", part)
 			}
 		}
 	}
@@ -68,7 +68,7 @@ func run(t *testing.T, name string, args ...string) string {
 	cmd := exec.Command(name, append([]string{"-v", "warning"}, args...)...)
 	cmd.Stdout, cmd.Stderr = &out, &diag
 	if err := cmd.Run(); err != nil || diag.Len() > 0 {
-		t.Fatalf("%s: %v\n%s", name, err, diag.Bytes())
+		t.Fatalf("%s failed or complained: %v\n%s", name, err, diag.Bytes())
 	}
 	return out.String()
 }

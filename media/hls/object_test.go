@@ -45,7 +45,7 @@ func TestObjectNames(t *testing.T) {
 	}
 	for _, name := range others {
 		if o, ok := hls.ParseObject(name); ok || o != (hls.Object{}) {
-			t.Errorf("%q is %+v, %v", name, o, ok)
+			t.Errorf("%q is accepted as %+v, %v", name, o, ok)
 		}
 	}
 	if s := (hls.Object{}).String() + (hls.Object{Kind: 4}).String(); s != "" {
@@ -62,7 +62,7 @@ func FuzzParseObject(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, name string) {
 		if o, ok := hls.ParseObject(name); ok && o.String() != name || !ok && o != (hls.Object{}) {
-			t.Fatalf("%q is %+v, %v: %q", name, o, ok, o)
+			t.Fatalf("%q is %+v, %v, and written as %q", name, o, ok, o)
 		}
 	})
 }

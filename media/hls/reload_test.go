@@ -43,7 +43,7 @@ func TestParseReload(t *testing.T) {
 		if err != nil {
 			got = "400"
 			if r != (hls.Reload{}) || blocking {
-				t.Errorf("%s: %v, %v and %v", query, r, blocking, err)
+				t.Errorf("%s: %v, %v with the error %v, want none of them", query, r, blocking, err)
 			}
 		}
 		if got != want {
@@ -120,13 +120,13 @@ func FuzzParseReload(f *testing.F) {
 		r, blocking, err := hls.ParseReload(q)
 		if err != nil {
 			if r != (hls.Reload{}) || blocking {
-				t.Fatalf("%v, %v and %v", r, blocking, err)
+				t.Fatalf("%v, %v with the error %v, want none of them", r, blocking, err)
 			}
 			return
 		}
 		if blocking != q.Has("_HLS_msn") || r.Part >= 0 != q.Has("_HLS_part") || r.Skip &&
 			!q.Has("_HLS_skip") {
-			t.Fatalf("%s: %v, %v", query, r, blocking)
+			t.Fatalf("%s: %v, %v, want what the query says", query, r, blocking)
 		}
 		newRig(t, config).w.Status(r)
 	})

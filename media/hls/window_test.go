@@ -134,7 +134,7 @@ func TestNext(t *testing.T) {
 			t.Errorf("%s: %s, want %s", in, got, want)
 		}
 		if p := r.playlist(); p.hint != fmt.Sprintf("0-%d.%d.m4s", msn, part) {
-			t.Errorf("%s: hint %s", in, p.hint)
+			t.Errorf("%s: hint %s, want the next part", in, p.hint)
 		}
 	}
 }
@@ -152,7 +152,7 @@ func TestDiscontinuityWaitsForItsPart(t *testing.T) {
 	} {
 		text := string(newRig(t, config).play(in).w.AppendPlaylist(nil, false))
 		if n := strings.Count(text, "#EXT-X-DISCONTINUITY\n"); n != want {
-			t.Errorf("%s: %d discontinuities\n%s", in, n, text)
+			t.Errorf("%s: %d discontinuities, want %d\n%s", in, n, want, text)
 		}
 	}
 }
@@ -176,7 +176,7 @@ func TestObjects(t *testing.T) {
 		"1-i0.mp4":   "",
 	} {
 		if got, ok := r.get(name); string(got) != want || ok != (want != "") {
-			t.Errorf("%s: %q, %v", name, got, ok)
+			t.Errorf("%s: %q, %v, want %q", name, got, ok, want)
 		}
 	}
 	var c millrace.Chain
@@ -331,7 +331,7 @@ func TestShorten(t *testing.T) {
 		t.Error("news without a change")
 	}
 	if r.w.Shorten(64 << 10); r.w.Bytes() > 64<<10 {
-		t.Errorf("%d bytes", r.w.Bytes())
+		t.Errorf("%d bytes after Shorten, want 64 KiB at most", r.w.Bytes())
 	}
 }
 
@@ -356,11 +356,11 @@ func TestMaxBytes(t *testing.T) {
 		t.Error(got)
 	}
 	if p := r.playlist(); p.msn != 13 || p.dsn != 3 || p.hint != "0-13.0.m4s" {
-		t.Errorf("%+v", p)
+		t.Errorf("%+v, want the first segment 13", p)
 	}
 	r.play("P200 break P200=100000")
 	if p := r.playlist(); p.msn != 15 || p.dsn != 4 {
-		t.Errorf("%+v", p)
+		t.Errorf("%+v, want the first segment 15", p)
 	}
 	before := r.w.Bytes()
 	if r.play("K200x4"); r.w.Bytes() < before+4*32 { // parts cost memory, too
@@ -375,7 +375,7 @@ func TestMaxBytes(t *testing.T) {
 		r.play("P0 flush")
 	}
 	if n := len(r.playlist().segments); n > 200 {
-		t.Errorf("%d segments", n)
+		t.Errorf("%d segments, want 200 at most", n)
 	}
 }
 
@@ -473,7 +473,7 @@ func TestPast(t *testing.T) {
 	for name, want := range map[string]bool{"0-12.m4s": false, "1-12.m4s": false, "0-i0.mp4": false,
 		"1-13.m4s": true, "1-i0.mp4": true} {
 		if _, ok := r.get(name); ok != want {
-			t.Errorf("%s: %v", name, ok)
+			t.Errorf("%s: there: %v, want %v", name, ok, want)
 		}
 	}
 	if peak, average := r.w.Bandwidth(); peak == 0 || peak > 1000 || average == 0 {
@@ -520,10 +520,10 @@ func TestPastBytes(t *testing.T) {
 	}
 	r := newRig(t, c)
 	if n := r.w.Bytes(); n > c.MaxBytes/2 || n == 0 {
-		t.Errorf("%d bytes", n)
+		t.Errorf("%d bytes, want half of MaxBytes at most, and some", n)
 	}
 	r.play("init K200")
 	if p := r.playlist(); p.msn < 9900 || p.segments[len(p.segments)-1].msn != 10_000 {
-		t.Errorf("from %d", p.msn)
+		t.Errorf("the segments begin with %d, want 9900 or later", p.msn)
 	}
 }

@@ -319,7 +319,7 @@ func TestImpossiblePictures(t *testing.T) {
 		"too high": {16, 70_000}} {
 		nal := writeHEVC(rand.New(rand.NewPCG(1, 1)), size[0], size[1])
 		if why := parseHEVCSPS(&config{}, unescape(nal)); why == "" {
-			t.Errorf("%s: taken", name)
+			t.Errorf("%s: an impossible size was accepted", name)
 		}
 	}
 	record := binary.BigEndian.AppendUint16([]byte{1, 100, 0, 13, 0xff, 0xe1}, 9)

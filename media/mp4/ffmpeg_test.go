@@ -26,7 +26,8 @@ func run(t *testing.T, name string, args ...string) []byte {
 	cmd := exec.Command(name, append([]string{"-v", "warning"}, args...)...)
 	cmd.Stdout, cmd.Stderr = &out, &diag
 	if err := cmd.Run(); err != nil || diag.Len() > 0 {
-		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, diag.Bytes())
+		t.Fatalf("%s %s failed or complained: %v\n%s", name, strings.Join(args, " "), err,
+			diag.Bytes())
 	}
 	return out.Bytes()
 }
@@ -323,7 +324,7 @@ func TestHEVCAgainstFFmpeg(t *testing.T) {
 	samePackets(t, got["video"], want["video"])
 	decodes(t, file)
 	if v := readInit(r.init())[0]; v.width != 322 || v.height != 182 {
-		t.Errorf("track %+v", v)
+		t.Errorf("the track is %+v, want 322x182", v)
 	}
 }
 

@@ -99,11 +99,12 @@ func fuzzOne(t *testing.T, in []byte, both bool) {
 		checkParts(t, m, dst.Bytes())
 		packets := readFragments(dst.Bytes())
 		if len(packets) != frag.Samples || packets[0].key != frag.Key && packets[0].track == 1 {
-			t.Fatalf("%+v: %v", frag, packets)
+			t.Fatalf("the fragment %+v has packets %v", frag, packets)
 		}
 		for _, p := range packets {
 			if end, ok := ends[p.track]; !known[p.track] || p.duration == 0 || ok && p.dts < end {
-				t.Fatalf("%+v after %d", p, end)
+				t.Fatalf("%+v comes after the time %d, or is of no track, or has no duration", p,
+					end)
 			}
 			ends[p.track] = p.dts + int64(p.duration)
 		}

@@ -81,7 +81,7 @@ func TestKeyFramesThatAreLeftOut(t *testing.T) {
 	}
 	slices.Sort(frames)
 	if got := strings.Join(frames, " "); got != "K P a a a a a" {
-		t.Errorf("%s", got)
+		t.Errorf("the frames are %s, want K P a a a a a", got)
 	}
 }
 

@@ -30,7 +30,7 @@ func TestReadMovie(t *testing.T) {
 		if !strings.HasPrefix(m.Codecs, tt.codecs) ||
 			fmt.Sprintf("%dx%d", m.Width, m.Height) != tt.size ||
 			m.Video != (tt.size != "0x0") || m.Audio != strings.Contains(m.Codecs, "mp4a") {
-			t.Errorf("%s: %+v", tt.tags, m)
+			t.Errorf("%s: %+v, want codecs %s and size %s", tt.tags, m, tt.codecs, tt.size)
 		}
 	}
 }
@@ -91,7 +91,7 @@ func TestReadFragment(t *testing.T) {
 			all = all[info.Size:]
 		}
 		if n := testing.AllocsPerRun(100, func() { _, _, _ = m.ReadFragment(r.bytes[0]) }); n > 0 {
-			t.Errorf("%v allocations", n)
+			t.Errorf("%v allocations, want 0", n)
 		}
 	}
 }
@@ -234,7 +234,7 @@ func FuzzRead(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if movie, err := mp4.ReadMovie(b); err == nil && movie.Codecs == "" {
-			t.Errorf("%+v", movie)
+			t.Errorf("%+v has no codecs and was accepted", movie)
 		}
 		info, need, err := m.ReadFragment(b)
 		if err == nil && need == 0 && (info.Head > len(b) || info.Size < info.Head ||

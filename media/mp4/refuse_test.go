@@ -64,7 +64,7 @@ func TestSampleAboveTheLimit(t *testing.T) {
 			limit.Limit != 9 {
 			t.Errorf("error %v, want a LimitError", err)
 		} else if err.Error() != "mp4: sample (MaxWaitBytes): 10 bytes, limit 9" {
-			t.Errorf("error %q", err)
+			t.Errorf("error %q, want the size and the limit", err)
 		}
 	}
 	r.tag(video, 80, avcDelta(0, "lost")) // its reference is missing

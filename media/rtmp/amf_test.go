@@ -25,13 +25,13 @@ func TestAMFRoundTrip(t *testing.T) {
 	} {
 		got, err := rtmp.ParseAMF(rtmp.AppendAMF(nil, list...))
 		if err != nil || !reflect.DeepEqual(got, list) {
-			t.Errorf("%v became %v, %v", list, got, err)
+			t.Errorf("%v became %v, %v, want it unchanged", list, got, err)
 		}
 	}
 	if got := rtmp.AppendAMF([]byte("x"), 3, "ab", true, nil,
 		rtmp.Object{{"k", 0.0}}); string(got) !=
 		"x\x00\x40\x08\x00\x00\x00\x00\x00\x00\x02\x00\x02ab\x01\x01\x05\x03\x00\x01k\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x09" {
-		t.Errorf("%q", got)
+		t.Errorf("AppendAMF = %q", got)
 	}
 	for _, bad := range []any{int64(1), []string{}, map[string]any{}, rtmp.Object{{long, nil}}} {
 		func() {
@@ -129,7 +129,7 @@ func TestParseAMFRefuses(t *testing.T) {
 		}
 		var limit *rtmp.LimitError
 		if errors.As(err, &limit) != strings.Contains(tt.error, "limit") {
-			t.Errorf("%s: %T", tt.name, err)
+			t.Errorf("%s: %T, want a LimitError only for a limit", tt.name, err)
 		}
 	}
 }
@@ -139,13 +139,13 @@ func TestParseAMFAllocatesLittle(t *testing.T) {
 	in := append([]byte("\x0a\xff\xff\xff\xff"),
 		bytes.Repeat([]byte("\x0c\xff\xff\xff\xff"), 100)...)
 	if n := testing.AllocsPerRun(10, func() { _, _ = rtmp.ParseAMF(in) }); n > 10 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("%v allocations, want 10 at most", n)
 	}
 	nested := binary.BigEndian.AppendUint32([]byte{10}, 1<<31)
 	if n := testing.AllocsPerRun(10, func() {
 		_, _ = rtmp.ParseAMF(bytes.Repeat(nested, 16))
 	}); n > 40 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("%v allocations, want 40 at most", n)
 	}
 }
 

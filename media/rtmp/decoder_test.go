@@ -347,7 +347,7 @@ func TestBodiesAreNotCopied(t *testing.T) {
 			var c millrace.Chain
 			m, err := d.Next(&c)
 			if err != nil || m.Size != len(body) || string(bytes.Join(pieces(&c), nil)) != body {
-				t.Fatalf("%+v, %v, %d bytes", m, err, c.Len())
+				t.Fatalf("%+v, %v, %d bytes, want the body in its pieces", m, err, c.Len())
 			}
 			for _, p := range pieces(&c) {
 				if within(p) != tt.shared {

@@ -130,7 +130,7 @@ func TestEncoderSharesBodies(t *testing.T) {
 	}
 	list := pieces(&out) // headers and payloads in turn
 	if len(list) != 6 {
-		t.Fatalf("%d pieces", len(list))
+		t.Fatalf("%d pieces, want 6", len(list))
 	}
 	for i, at := range []int{0, 4096, 8192} {
 		if got := unsafe.Pointer(unsafe.SliceData(list[2*i+1])); got != unsafe.Add(from, at) {

@@ -141,7 +141,7 @@ func run(t *testing.T, name string, args ...string) string {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, &stderr)
+		t.Fatalf("%s %s failed: %v\n%s", name, strings.Join(args, " "), err, &stderr)
 	}
 	return string(out)
 }
@@ -255,7 +255,7 @@ func TestFFmpegIsRefused(t *testing.T) {
 		"testsrc2=size=64x64", "-t", "1", "-c:v", "flv",
 		"-f", "flv", "rtmp://"+ln.Addr().String()+"/live/camera").CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "the token is wrong") {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("%v, want the server's reason\n%s", err, out)
 	}
 	_ = ln.Close()
 	wg.Wait()

@@ -44,7 +44,7 @@ func FuzzParseAMF(f *testing.F) {
 		again := rtmp.AppendAMF(nil, list...)
 		same, err := rtmp.ParseAMF(again)
 		if err != nil || !bytes.Equal(rtmp.AppendAMF(nil, same...), again) {
-			t.Errorf("%v became %v, %v", list, same, err)
+			t.Errorf("%v became %v, %v, want it unchanged", list, same, err)
 		}
 	})
 }

@@ -158,7 +158,7 @@ func TestScripts(t *testing.T) {
 			}
 			if v.request.Path != "live/camera" || v.request.Client != tt.client ||
 				len(v.request.Query) > 0 {
-				t.Errorf("%+v", v.request)
+				t.Errorf("%+v, want live/camera of %s", v.request, tt.client)
 			}
 			var got []string
 			for _, m := range v.got {
@@ -306,7 +306,7 @@ func TestRequests(t *testing.T) {
 		body := amf("connect", 1) + "\x08\x00\x00\x00\x00\x00\x03app\x02\x00\x04live\x00\x00\x09"
 		v := talk(t, rawMessage(20, 0, body)+commandOn(1, "publish", 3, nil, "camera"), grant)
 		if v.accepted != nil || v.request.Path != "live/camera" {
-			t.Errorf("%+v, %v", v.request, v.accepted)
+			t.Errorf("%+v, %v, want live/camera accepted", v.request, v.accepted)
 		}
 	})
 }
@@ -323,7 +323,7 @@ func TestRawQuery(t *testing.T) {
 		in := publishTo(rtmp.Object{{"app", tt.app}, {"tcUrl", tt.address}}, tt.key)
 		v := talk(t, in, grant)
 		if v.accepted != nil || v.request.RawQuery != tt.want {
-			t.Errorf("%+v: %+v, %v", tt, v.request, v.accepted)
+			t.Errorf("%+v: %+v, %v, want the query as it was sent", tt, v.request, v.accepted)
 		}
 	}
 }
@@ -347,10 +347,11 @@ func TestEnhancedWhenAsked(t *testing.T) {
 		}
 		const enhanced = " capsEx=7 fourCcList=[*] videoFourCcInfoMap={*=4} audioFourCcInfoMap={*=4}}"
 		if got := strings.Contains(v.said[2], enhanced); got != tt.want {
-			t.Errorf("%s: %s", tt.name, v.said[2])
+			t.Errorf("%s: the answer offers enhanced RTMP or does not, against the request: %s",
+				tt.name, v.said[2])
 		}
 		if !tt.want && strings.Contains(v.said[2], "ourCc") {
-			t.Errorf("%s: %s", tt.name, v.said[2])
+			t.Errorf("%s: the answer names codecs that were not asked for: %s", tt.name, v.said[2])
 		}
 	}
 }
@@ -372,7 +373,7 @@ func TestReconnect(t *testing.T) {
 			t.Fatal(v.accepted)
 		}
 		if can != tt.want {
-			t.Errorf("capsEx %v: %v", tt.caps, can)
+			t.Errorf("capsEx %v: reconnect %v, want %v", tt.caps, can, tt.want)
 		}
 		sameLines(t, v.said[len(v.said)-1:],
 			`0: onStatus 0 null {level=status code=NetConnection.Connect.ReconnectRequest description="an update"}`)
@@ -495,7 +496,7 @@ func TestMemoryOfAPlayer(t *testing.T) {
 		c.SetPool(pool)
 		want, err := c.Accept()
 		if want == nil || want.Publish {
-			t.Fatalf("%s: %v, %v", name, want, err)
+			t.Fatalf("%s: %v, %v, want a player", name, want, err)
 		}
 		var none millrace.Chain
 		refused := err != nil
@@ -503,7 +504,7 @@ func TestMemoryOfAPlayer(t *testing.T) {
 			_, err = c.Next(&none)
 		}
 		if _, ok := errors.AsType[*rtmp.LimitError](err); !ok {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v, want a LimitError", name, err)
 		}
 		r.Release()
 		if n := pool.Stats().InUse; n > 8<<10 && !refused {
@@ -594,7 +595,7 @@ func TestMessageTimeout(t *testing.T) {
 				_ = theirs.Close()
 			}()
 			if _, err := c.Accept(); err != nil {
-				t.Fatalf("%s: %v", tt.name, err)
+				t.Fatalf("%s: Accept: %v, want nil", tt.name, err)
 			}
 			var none millrace.Chain
 			for {
@@ -730,7 +731,7 @@ func TestNextAfterAFailedWrite(t *testing.T) {
 	var body millrace.Chain
 	defer body.Release()
 	if _, err := c.Next(&body); err != errFailing || body.Len() > 0 {
-		t.Errorf("%v, %d bytes", err, body.Len())
+		t.Errorf("%v, %d bytes, want the error of the write", err, body.Len())
 	}
 	if m, err := c.Next(&body); err != nil || body.Len() != m.Size {
 		t.Errorf("%v, %d bytes of %d", err, body.Len(), m.Size)
@@ -953,7 +954,7 @@ func TestAcknowledgements(t *testing.T) {
 				}
 			}
 			if len(v.got) != 100 {
-				t.Errorf("%d messages", len(v.got))
+				t.Errorf("%d messages, want 100", len(v.got))
 			}
 			if n < tt.least || n > tt.most {
 				t.Errorf("%d acknowledgements, want %d to %d", n, tt.least, tt.most)

@@ -56,7 +56,7 @@ func TestArguments(t *testing.T) {
 	for _, args := range [][]string{{}, {"-base", "."}, {"-base", ".", "-rounds", "0", "relay"},
 		{"relay"}} {
 		if err := run(t.Context(), args); err == nil || !strings.Contains(err.Error(), "want") {
-			t.Errorf("%q: %v", args, err)
+			t.Errorf("%q: %v, want an error that says what is wanted", args, err)
 		}
 	}
 	if err := run(t.Context(), []string{"-base", os.DevNull, "relay"}); err == nil {

@@ -175,12 +175,12 @@ func TestWaiting(t *testing.T) {
 		case strings.HasPrefix(a, "#EXTM3U"):
 			playlists++
 			if n := len(partLine.FindAllString(a, -1)); n < 13 {
-				t.Errorf("%d parts:\n%s", n, a)
+				t.Errorf("%d parts, want 13 or more:\n%s", n, a)
 			}
 		case len(a) > 8 && a[4:8] == "moof":
 			parts++
 		default:
-			t.Errorf("answer %.60q", a)
+			t.Errorf("an answer that is not a part: %.60q", a)
 		}
 	}
 	if playlists != waiting || parts != waiting || f.rendered.Load() != 1+waiting {
@@ -216,7 +216,7 @@ func TestWindow(t *testing.T) {
 	segments := infLine.FindAllStringSubmatch(text, -1)
 	if len(segments) != window || segments[0][1] != "seg3.mp4" ||
 		!strings.Contains(text, "#EXT-X-MEDIA-SEQUENCE:3\n") {
-		t.Errorf("%d segments:\n%s", len(segments), text)
+		t.Errorf("%d segments, want the newest of the window:\n%s", len(segments), text)
 	}
 	f.get("seg2.mp4", 404)
 	f.get("part0.mp4", 404)
@@ -224,7 +224,7 @@ func TestWindow(t *testing.T) {
 	if !strings.Contains(delta, "#EXT-X-SKIP:SKIPPED-SEGMENTS=1\n") ||
 		len(infLine.FindAllString(delta, -1)) != window-1 ||
 		strings.Contains(delta, "EXT-X-MAP") {
-		t.Errorf("delta:\n%s", delta)
+		t.Errorf("the delta skips another number of segments:\n%s", delta)
 	}
 	f.get("media.m3u8?_HLS_msn=1", 400)
 }
@@ -240,7 +240,7 @@ func TestPublishRefused(t *testing.T) {
 		}
 		res.Body.Close()
 		if res.StatusCode != http.StatusBadRequest {
-			t.Errorf("%s: %s", name, res.Status)
+			t.Errorf("%s: %s, want 400", name, res.Status)
 		}
 	}
 	res, err := http.Get(strings.TrimSuffix(f.url, "/live/x") + "/metrics")
@@ -250,6 +250,6 @@ func TestPublishRefused(t *testing.T) {
 	defer res.Body.Close()
 	if text, _ := io.ReadAll(res.Body); !strings.Contains(string(text),
 		"plain_playlists_rendered_total 0\n") {
-		t.Errorf("metrics:\n%s", text)
+		t.Errorf("want no playlist rendered, the metrics are\n%s", text)
 	}
 }

@@ -228,11 +228,12 @@ func TestMediaRules(t *testing.T) {
 				ps = c.Media(text)
 			}
 			if got := rulesOf(ps); !slices.Equal(got, []string{tc.rule}) {
-				t.Errorf("rules %v: %v\n%s", got, ps, tc.playlists[len(tc.playlists)-1])
+				t.Errorf("rules %v, want the one that is broken: %v\n%s", got, ps,
+					tc.playlists[len(tc.playlists)-1])
 			}
 			for _, p := range ps {
 				if p.Section == "" || p.Text == "" || !strings.HasPrefix(p.String(), tc.rule) {
-					t.Errorf("%+v", p)
+					t.Errorf("%+v, want the rule, its section and a text", p)
 				}
 			}
 		})
@@ -250,7 +251,7 @@ func TestMultivariantRules(t *testing.T) {
 			var r report
 			text := edit(multivariant, tc.old, tc.new)
 			if parseMultivariant(text, &r); !slices.Equal(rulesOf(r.problems), []string{tc.rule}) {
-				t.Errorf("%v\n%s", r.problems, text)
+				t.Errorf("%v, want the one rule that is broken\n%s", r.problems, text)
 			}
 		})
 	}
@@ -266,7 +267,7 @@ func FuzzMedia(f *testing.F) {
 		c.Media(a)
 		for _, p := range slices.Concat(r.problems, c.Media(b), c.Media(a)) {
 			if _, ok := Rules[p.Rule]; !ok || p.Section == "" {
-				t.Errorf("%+v", p)
+				t.Errorf("%+v names no rule of the table", p)
 			}
 		}
 	})

@@ -216,7 +216,7 @@ func follow(t *testing.T, fault string, c Client) Stats {
 		published.Go(func() { s.publish(15 * perSegment) })
 		var err error
 		if stats, err = c.Run(ctx); (err != nil) != (fault == "reload-early") {
-			t.Errorf("%v", err)
+			t.Errorf("%v, want an error only for early reloads", err)
 		}
 		published.Wait()
 	})
@@ -257,7 +257,7 @@ func TestClient(t *testing.T) {
 			c.Output, c.Object = &out, func(o Object) { objects++ }
 			stats := follow(t, "", c)
 			if len(stats.Problems) > 0 || stats.Missed > 0 {
-				t.Errorf("%v", stats)
+				t.Errorf("the player found mistakes: %v", stats)
 			}
 			if want := media(tc.from); !bytes.Equal(out.Bytes(), want) {
 				t.Errorf("got %d bytes, want %d", out.Len(), len(want))
@@ -266,14 +266,14 @@ func TestClient(t *testing.T) {
 				stats.Hinted != tc.stats.Hinted ||
 				stats.Compared != tc.stats.Compared || stats.Bytes != int64(out.Len()) ||
 				objects != stats.Parts+stats.Segments+2 {
-				t.Errorf("%v", stats)
+				t.Errorf("%v, want the counts of the case", stats)
 			}
 			if live := !c.FromStart; stats.Latency.Min < 0 || stats.Latency.Max > 20*time.Second ||
 				live && stats.Latency.Max > 3*time.Second {
-				t.Errorf("latency %v", stats.Latency)
+				t.Errorf("the latency is %v", stats.Latency)
 			}
 			if (stats.Deltas > 0) != c.Delta || (stats.Again > 0) != (c.Verify > 0) {
-				t.Errorf("%v", stats)
+				t.Errorf("%v, want deltas and repeats as configured", stats)
 			}
 		})
 	}
@@ -292,7 +292,7 @@ func TestClientRules(t *testing.T) {
 			}
 			stats := follow(t, rule, c)
 			if got := slices.Sorted(maps.Keys(stats.Counts)); !slices.Equal(got, []string{rule}) {
-				t.Errorf("%v", stats)
+				t.Errorf("%v, want the one rule that is broken", stats)
 			}
 			if rule == "object-missing" && stats.Missed == 0 {
 				t.Error("nothing is missed")
@@ -317,7 +317,8 @@ func TestMissed(t *testing.T) {
 	// Then 29 parts are there after the second of segment 17: segment 24 is open, and four before
 	// it are listed.
 	if stats.Missed != 20-17 || len(stats.Problems) > 0 || last.MSN != 24 {
-		t.Errorf("%v, last %d.%d", stats, last.MSN, last.Part)
+		t.Errorf("%v, last %d.%d, want 3 missed and the last segment 24", stats, last.MSN,
+			last.Part)
 	}
 }
 
@@ -351,7 +352,7 @@ func TestBoxes(t *testing.T) {
 			_, err = timeline{}.check(slices.Concat(tc.parts...))
 		}
 		if (err == nil) != tc.ok {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v, want success: %v", name, err, tc.ok)
 		}
 	}
 }
@@ -374,7 +375,7 @@ func TestStats(t *testing.T) {
 	}
 	if ps := Must(s.Problems); len(ps) != 1 || ps[0].Rule != "part-long" ||
 		len(Without(ps, "part-long")) != 0 || len(s.Problems) != 2 {
-		t.Errorf("%v", s.Problems)
+		t.Errorf("%v, want part-long as the one that must not be", s.Problems)
 	}
 }
 
@@ -385,7 +386,7 @@ func TestRest(t *testing.T) {
 	stats := follow(t, "part-removed-early", Client{FromStart: true, Output: &out})
 	if got := slices.Sorted(maps.Keys(stats.Counts)); !slices.Equal(got,
 		[]string{"part-removed-early"}) || stats.Missed > 0 {
-		t.Errorf("%v", stats)
+		t.Errorf("%v, want part-removed-early and nothing missed", stats)
 	}
 	// Of each of ten segments, three parts, and the fourth from the segment.
 	if want := media(0); !bytes.Equal(out.Bytes(), want) || stats.Segments != 15 ||
@@ -426,7 +427,7 @@ func TestClientEnds(t *testing.T) {
 		}
 		c.URL, c.Output = testURL, failingWriter{}
 		if _, err := c.Run(t.Context()); !errors.Is(err, errWriter) {
-			t.Errorf("%v", err)
+			t.Errorf("%v, want the writer's error", err)
 		}
 	})
 }

@@ -38,7 +38,7 @@ func TestNginxModule(t *testing.T) {
 			r := &recorder{TB: t}
 			if got := need.NginxModule(r, nginx, "stream"); got != test.want ||
 				r.skipped != test.skips {
-				t.Errorf("%q, skipped %t", got, r.skipped)
+				t.Errorf("%q, skipped %t, want %q, %t", got, r.skipped, test.want, test.skips)
 			}
 		})
 	}

@@ -25,7 +25,7 @@ func TestPlainDir(t *testing.T) {
 		}
 		ln, err := net.Listen("unix", filepath.Join(dir, strings.Repeat("s", 45)))
 		if err != nil {
-			t.Errorf("in %s: %v", dir, err)
+			t.Errorf("in %s: %v, want a directory", dir, err)
 			continue
 		}
 		_ = ln.Close()

@@ -243,7 +243,7 @@ func TestClusterDemo(t *testing.T) {
 			t.Parallel()
 			out, rtmp, err := clusterDemo(t, nginx)
 			if err != nil {
-				t.Fatalf("%v\n%s", err, out)
+				t.Fatalf("the demo failed: %v\n%s", err, out)
 			}
 			if n := len(demoLine.FindAllString(out, -1)); n != 3 {
 				t.Errorf("the stream is at %d nodes, want 3:\n%s", n, out)

@@ -234,7 +234,7 @@ func TestHLSWhileNodesComeAndGo(t *testing.T) {
 		t.Logf("%s: %v", name, tab.Report(name))
 	}
 	if err := ffmpeg.Wait(); err != nil {
-		t.Errorf("ffmpeg: %v\n%s", err, &said)
+		t.Errorf("ffmpeg failed: %v\n%s", err, &said)
 	}
 	n := 0
 	for line := range strings.Lines(pictures.String()) {

@@ -66,7 +66,7 @@ redis-password: of the file
 		c.LagPolicy != "drop" || c.Latency != 20*time.Millisecond || !c.Demo || c.RTMP != "" ||
 		c.RTMPOptional ||
 		c.ReadToken != "seen" || c.RedisPassword != "of the file" {
-		t.Errorf("%+v", c.Config)
+		t.Errorf("%+v, want flags before variables, and variables before the file", c.Config)
 	}
 	t.Setenv("MILLRACE_CONFIG", file)
 	t.Setenv("MILLRACE_MAX_STREAMS", "")
@@ -98,7 +98,7 @@ func TestPrintedConfigIsRead(t *testing.T) {
 		again.RTMP != "" ||
 		again.Latency != 20*time.Millisecond || again.CORS != "*" || !again.Demo ||
 		again.from["segments"] == "" {
-		t.Errorf("%s\nis %+v", &printed, again.Config)
+		t.Errorf("%s\nwas read as %+v, want the printed configuration", &printed, again.Config)
 	}
 }
 
@@ -165,7 +165,7 @@ func TestFileErrorsNameTheLine(t *testing.T) {
 	if err := execute(t.Context(), io.Discard, io.Discard, "serve"); err == nil ||
 		exitStatus(err) != 2 ||
 		!strings.Contains(err.Error(), `$MILLRACE_MAX_VIEWERS is "many", want a whole number`) {
-		t.Errorf("a variable: %v", err)
+		t.Errorf("a variable: %v, want an error that names it, and status 2", err)
 	}
 }
 
@@ -277,6 +277,6 @@ func TestTheDeployedConfiguration(t *testing.T) {
 		}
 	}
 	if len(c.from) < 30 || c.RecordBytes != 100e9 || c.RTMPS != ":1936" {
-		t.Errorf("%d flags, %+v", len(c.from), c.Config)
+		t.Errorf("%d flags, %+v, want what the file says", len(c.from), c.Config)
 	}
 }

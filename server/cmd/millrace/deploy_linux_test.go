@@ -43,7 +43,7 @@ func TestImage(t *testing.T) {
 		cmd.Stderr = &problems
 		out, err := cmd.Output()
 		if err != nil {
-			t.Fatalf("%s: %v\n%s%s", cmd, err, out, &problems)
+			t.Fatalf("%s in the image failed: %v\n%s%s", cmd, err, out, &problems)
 		}
 		return strings.TrimSpace(string(out))
 	}

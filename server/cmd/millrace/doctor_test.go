@@ -52,10 +52,10 @@ func TestDoctorExitStatus(t *testing.T) {
 			switch err := verdict(r, strict); {
 			case want == "":
 				if err != nil {
-					t.Errorf("%+v, strict %t: %v", test, strict, err)
+					t.Errorf("%+v, strict %t: %v, want success", test, strict, err)
 				}
 			case err == nil || !strings.HasSuffix(err.Error(), ": "+want) || exitStatus(err) != 1:
-				t.Errorf("%+v, strict %t: %v", test, strict, err)
+				t.Errorf("%+v, strict %t: %v, want %q and status 1", test, strict, err, want)
 			}
 		}
 	}
@@ -81,7 +81,7 @@ func TestDoctor(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r.Schema != 2 || r.Viewers != 77 || r.Root != dir || r.Blobs != dir || len(r.Findings) < 10 {
-		t.Errorf("%+v", r)
+		t.Errorf("%+v, want the report of the given plan", r)
 	}
 	short, all := doctored(t, "--root", dir).String(), doctored(t, "--root", dir, "--all").String()
 	for _, f := range r.Findings {
@@ -91,7 +91,7 @@ func TestDoctor(t *testing.T) {
 	}
 	if len(all) <= len(short) || strings.Contains(all, "\x1b") ||
 		!strings.Contains(short, "\nfor 1000 viewers: ") {
-		t.Errorf("%s\n--all:\n%s", short, all)
+		t.Errorf("the short report is %s\n--all is not longer:\n%s", short, all)
 	}
 }
 
@@ -121,7 +121,7 @@ for 5 viewers: 1 bad, 1 ok
 	out.Reset()
 	if err := printFindings(&out, r, false, true); err != nil ||
 		!strings.Contains(out.String(), "It is enough.") {
-		t.Errorf("%v\n%s", err, &out)
+		t.Errorf("%v, want a report that says that it is enough\n%s", err, &out)
 	}
 }
 

@@ -62,7 +62,7 @@ func TestLogIsFlushed(t *testing.T) {
 			_, _ = l.Write([]byte("x\n"))
 		}
 		if l.Flush(); slow.lines != 10 {
-			t.Errorf("%d lines", slow.lines)
+			t.Errorf("%d lines were written at Flush, want 10", slow.lines)
 		}
 		close(l.lines)
 	})

@@ -90,10 +90,10 @@ func TestServeAndLoad(t *testing.T) {
 	}
 	var report load.Report
 	if err := json.Unmarshal(out.Bytes(), &report); err != nil {
-		t.Fatalf("%v in:\n%s", err, &out)
+		t.Fatalf("%v in the report:\n%s", err, &out)
 	}
 	if report.Viewers.Connected != 3 || report.Bytes == 0 || report.Viewers.Lost != 0 {
-		t.Errorf("%+v", report)
+		t.Errorf("%+v, want three viewers with bytes, and none lost", report)
 	}
 
 	out.Reset()
@@ -141,7 +141,7 @@ func TestServeAndLoad(t *testing.T) {
 
 	cancel()
 	if err := <-served; err != nil {
-		t.Errorf("serve: %v", err)
+		t.Errorf("serve: %v, want nil", err)
 	}
 	if !strings.Contains(log.String(), "msg=stopped") {
 		t.Errorf("the server's log:\n%s", &log)
@@ -325,7 +325,7 @@ func TestPortInUse(t *testing.T) {
 			port%math.MaxUint16+1)
 		err := execute(t.Context(), io.Discard, io.Discard, args...)
 		if err == nil || !strings.Contains(err.Error(), says) || exitStatus(err) != 1 {
-			t.Errorf("millrace %s: %v", args, err)
+			t.Errorf("millrace %s: %v, want an error that names the port, and status 1", args, err)
 		}
 	}
 }
@@ -334,7 +334,7 @@ func TestVersion(t *testing.T) {
 	var out bytes.Buffer
 	if err := execute(t.Context(), &out, io.Discard, "version"); err != nil ||
 		!strings.HasPrefix(out.String(), "millrace ") {
-		t.Errorf("%q, %v", &out, err)
+		t.Errorf("version prints %q, %v", &out, err)
 	}
 	var flag bytes.Buffer
 	if err := execute(t.Context(), &flag, io.Discard, "--version"); err != nil ||
@@ -403,7 +403,7 @@ func TestServerPIDs(t *testing.T) {
 		var got pidsValue
 		for _, s := range tt.set {
 			if err := got.Set(s); err != nil {
-				t.Errorf("%q: %v", s, err)
+				t.Errorf("%q: %v, want it accepted", s, err)
 			}
 		}
 		if !slices.Equal(got, tt.want) {

@@ -235,7 +235,7 @@ func TestBudgetOfASmallContainer(t *testing.T) {
 		{2 << 30, 1 << 30, 2 << 30}, {1 << 30, 0, 1 << 30},
 	} {
 		if got := memoryBudget(tt.given, tt.most); got != tt.want {
-			t.Errorf("%+v: %d", tt, got)
+			t.Errorf("%+v: %d, want %d", tt, got, tt.want)
 		}
 	}
 }

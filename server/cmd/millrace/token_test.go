@@ -48,7 +48,7 @@ func TestTokenCommand(t *testing.T) {
 		left := time.Until(got.Expires)
 		if err != nil || got.Right != token.Publish || got.Stream != "tenant/*" ||
 			left > 24*time.Hour || left < 23*time.Hour {
-			t.Errorf("%v: %s is %v, %v", args, out, got, err)
+			t.Errorf("%v: %s is %v, %v, want a token for a day", args, out, got, err)
 		}
 	}
 	out, err := run("--key DIR/keys --inspect " + text)
@@ -56,7 +56,7 @@ func TestTokenCommand(t *testing.T) {
 	if err != nil || len(lines) != 4 || !strings.HasPrefix(lines[0], `{"alg":"HS256","kid":"20`) ||
 		!strings.HasSuffix(lines[1], `,"right":"publish","stream":"tenant/*"}`) ||
 		!strings.HasPrefix(lines[2], "valid until 20") {
-		t.Errorf("--inspect: %s, %v", out, err)
+		t.Errorf("--inspect: %s, %v, want header, claims and time", out, err)
 	}
 	late, err := keys.Sign(token.Token{Right: token.Read, Stream: "cam",
 		Expires: time.Now().Add(-time.Second)})

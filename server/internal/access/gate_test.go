@@ -39,10 +39,10 @@ func TestGateWithoutAHook(t *testing.T) {
 	r := httptest.NewRequest("GET", "/live/cam/index.m3u8?a=b", nil)
 	name, terms, err := g.Ask(t.Context(), g.Question(hook.Publish, r, "cam", "http"))
 	if name != "cam" || terms.MaxTime != 0 || terms.Ended != nil || err != nil {
-		t.Errorf("a publisher: %q, %+v, %v", name, terms, err)
+		t.Errorf("a publisher: %q, %+v, %v, want no limit and no error", name, terms, err)
 	}
 	if same, name, err := g.AskPlayer(r, "cam"); same != r || name != "cam" || err != nil {
-		t.Errorf("a player: %q, %v", name, err)
+		t.Errorf("a player: %q, %v, want the same request and no error", name, err)
 	}
 	if q := g.AddedQuery(r); q != "" || !g.IsPublic(r) {
 		t.Errorf("added %q, public %v", q, g.IsPublic(r))

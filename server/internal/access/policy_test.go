@@ -106,11 +106,11 @@ func TestSignedTokensOpenPublishing(t *testing.T) {
 	p := &Policy{Keys: keys}
 	r, _ := http.NewRequest("POST", "http://example.org/live/a?token="+signed, nil)
 	if err := p.CheckPublish(r, "a"); err != nil || p.Publishing() != "token" {
-		t.Errorf("%s: %v", p.Publishing(), err)
+		t.Errorf("%s: %v, want a signed token accepted", p.Publishing(), err)
 	}
 	if err := p.CheckPublish(r, ""); statusOf(err) != 403 ||
 		!strings.Contains(err.Error(), "--publish-token") {
-		t.Errorf("a blob: %v", err)
+		t.Errorf("a blob: %v, want 403 that names --publish-token", err)
 	}
 }
 
@@ -120,10 +120,10 @@ func TestHookDecidesForOtherMachines(t *testing.T) {
 	p := &Policy{Hook: true}
 	r := httptest.NewRequest("POST", "http://example.org/live/cam", nil)
 	if err := p.CheckPublish(r, "cam"); err != nil || p.Publishing() != "hook" {
-		t.Errorf("%v, %s", err, p.Publishing())
+		t.Errorf("%v, %s, want the hook to decide", err, p.Publishing())
 	}
 	if err := p.CheckPublish(r, ""); statusOf(err) != 403 {
-		t.Errorf("a blob: %v", err)
+		t.Errorf("a blob: %v, want 403", err)
 	}
 	if err := p.On(true).CheckPublish(r, "cam"); statusOf(err) != 403 {
 		t.Errorf("another host on loopback: %v", err)

@@ -117,7 +117,7 @@ func TestOneProcessHasADirectory(t *testing.T) {
 	openDirectory(t, dir)
 	if _, err := OpenDirectory(dir, false, millrace.DefaultPool()); err == nil ||
 		!strings.Contains(err.Error(), dir+": another process") {
-		t.Errorf("%v", err)
+		t.Errorf("%v, want an error that names the directory and another process", err)
 	}
 	others := t.TempDir()
 	file := filepath.Join(others, "incoming", "file")
@@ -131,7 +131,7 @@ func TestOneProcessHasADirectory(t *testing.T) {
 		"/none": "no such file", others: "neither empty"} {
 		if _, err := OpenDirectory(name, false, millrace.DefaultPool()); err == nil ||
 			!strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v, want an error that says so", name, err)
 		}
 	}
 	if _, err := os.Stat(file); err != nil {
@@ -174,11 +174,11 @@ func TestExpiry(t *testing.T) {
 			w.mustHave(t, key, want)
 			if err := d.Check(t.Context(), key,
 				func(tag string) bool { return (tag == "") == (want == nil) }); err != nil {
-				t.Errorf("after %v, %s: %v", tt.after, key, err)
+				t.Errorf("after %v, Check of %s: %v", tt.after, key, err)
 			}
 			if err := d.Delete(t.Context(), key,
 				func(string) bool { return false }); err != ErrCondition {
-				t.Errorf("after %v, %s: %v", tt.after, key, err)
+				t.Errorf("after %v, Delete of %s: %v, want ErrCondition", tt.after, key, err)
 			}
 		}
 		for i := range shards {
@@ -231,11 +231,11 @@ func TestLinksLeadNowhere(t *testing.T) {
 	}
 	value, _, err := serve(t, d).get(t.Context(), "k")
 	if value != nil {
-		t.Errorf("%q, %v", value, err)
+		t.Errorf("a link was followed: %q, %v", value, err)
 	}
 	mustPut(t, d, "k", []byte("value"))
 	if got, err := os.ReadFile(secret); err != nil || string(got) != "secret" {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf("the linked file is %q, %v, want secret", got, err)
 	}
 	serve(t, d).mustHave(t, "k", []byte("value"))
 }
@@ -248,7 +248,7 @@ func TestTagOfExpiringValue(t *testing.T) {
 	tag, created, err := d.Put(t.Context(), "k", strings.NewReader("value"), 5,
 		Put{Limit: limit, TTL: time.Millisecond})
 	if err != nil || !created || len(tag) < 10 {
-		t.Errorf("%q, %v, %v", tag, created, err)
+		t.Errorf("tag %q, created %v, %v, want a new value with a tag", tag, created, err)
 	}
 	if err := d.Check(t.Context(), "k", func(tag string) bool { return tag == "" }); err != nil {
 		t.Errorf("it has not expired: %v", err)

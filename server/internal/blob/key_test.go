@@ -11,7 +11,7 @@ func TestCheckKey(t *testing.T) {
 	for _, key := range []string{"a", "a/b", "...", ".a", "a..", "ä€", " ", "%2e%2e", `\..\`, "CON",
 		strings.Repeat("a", maxKey)} {
 		if err := CheckKey(key); err != nil {
-			t.Errorf("%q: %v", key, err)
+			t.Errorf("CheckKey(%q) = %v, want nil", key, err)
 		}
 	}
 	for _, key := range []string{
@@ -41,7 +41,7 @@ func FuzzFileOf(f *testing.F) {
 			if dir != shardName(p.shard)+"/" || len(name) > 255 || strings.ToLower(name) != name ||
 				path.Clean(p.path) != p.path ||
 				strings.ContainsAny(name, `/\:*?"<>|`) || name == suffix && key != "" {
-				t.Errorf("%q: %q", key, p.path)
+				t.Errorf("the file of %q is %q, which is not a valid name", key, p.path)
 			}
 		}
 		if one != two && fileOf(one).path == fileOf(two).path {

@@ -51,7 +51,7 @@ func TestLostAnswers(t *testing.T) {
 		mustPut(t, other, "k", []byte("value"))
 		proxy.Set(redistest.CutReply(0).On(deleteScript.Hash()).Once())
 		if err := s.Delete(t.Context(), "k", only); err != nil {
-			t.Errorf("DELETE: %v", err)
+			t.Errorf("DELETE after a lost answer: %v", err)
 		}
 		w.mustHave(t, "k", nil)
 	}
@@ -148,7 +148,7 @@ func TestTries(t *testing.T) {
 				errors.Is(err, ErrUnsure) != tt.unsure ||
 				errors.Is(err, ErrUnavailable) != tt.unavailable ||
 				errors.Is(err, ErrFull) != tt.full {
-				t.Errorf("%q, %v", answer, err)
+				t.Errorf("%q, %v, want %q and the error of the case", answer, err, tt.answer)
 			}
 		})
 	}
@@ -188,13 +188,13 @@ func TestSlotsThatMove(t *testing.T) {
 			if errors.Is(err, ErrUnavailable) {
 				later++
 			} else if err != nil && err != ErrNotFound {
-				t.Errorf("%d: %v", i, err)
+				t.Errorf("%d: %v while slots move", i, err)
 			}
 		}
 		return later
 	}
 	if try() > 0 {
-		t.Fatal("before")
+		t.Fatal("slots moved before they should")
 	}
 	slot := redistest.Slot(s.name("k"))
 	m := cluster.BeginMigration(t, slot)

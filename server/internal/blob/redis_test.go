@@ -84,7 +84,7 @@ func TestReplacedValues(t *testing.T) {
 	c.Closer.(*versionReader).prolonged = time.Now().Add(-replacedFor)
 	got, err := io.ReadAll(c)
 	if err != nil || !bytes.Equal(got, old) {
-		t.Errorf("%d bytes, %v", len(got), err)
+		t.Errorf("%d bytes, %v, want the old value", len(got), err)
 	}
 	if got := left(); got <= replacedFor/2 {
 		t.Errorf("it was read, and has %v left", got)
@@ -112,7 +112,7 @@ func TestReadsDoNotMakeValuesExpire(t *testing.T) {
 	r := v.Content.(content).Closer.(*versionReader)
 	r.prolonged = time.Time{}
 	if got, err := io.ReadAll(v.Content); string(got) != "value" {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf("%q, %v, want value", got, err)
 	}
 	if left := s.rdb.PTTL(t.Context(), r.key).Val(); left != -1 {
 		t.Errorf("it has %v left", left)
@@ -166,25 +166,25 @@ func TestKeysChangedByOtherPrograms(t *testing.T) {
 	s.rdb.Del(t.Context(), s.rdb.HGet(t.Context(), s.name("k"), "value").Val())
 	w.mustHave(t, "k", nil)
 	if err := s.Delete(t.Context(), "k", nil); err != ErrNotFound {
-		t.Errorf("%v", err)
+		t.Errorf("deleting a key that is gone: %v, want ErrNotFound", err)
 	}
 	if _, created, err := put(t, s, "k", []byte("new"),
 		func(tag string) bool { return tag == "" }); err != nil || !created {
-		t.Errorf("%v, %v", created, err)
+		t.Errorf("created %v, %v, want a new value", created, err)
 	}
 	w.mustHave(t, "k", []byte("new"))
 
 	s.rdb.Set(t.Context(), s.name("string"), "of another program", 0)
 	if _, _, err := put(t, s, "string", []byte("x"), nil); err == nil ||
 		!strings.Contains(err.Error(), "WRONGTYPE") {
-		t.Errorf("%v", err)
+		t.Errorf("writing over a string: %v, want WRONGTYPE", err)
 	}
 	if got := s.rdb.Get(t.Context(), s.name("string")).Val(); got != "of another program" {
 		t.Errorf("it is %q", got)
 	}
 	if _, _, err := w.get(t.Context(), "string"); err == nil ||
 		!strings.Contains(err.Error(), "500") {
-		t.Errorf("%v", err)
+		t.Errorf("reading a string: %v, want status 500", err)
 	}
 }
 
@@ -199,14 +199,14 @@ func TestErrorsOfRedis(t *testing.T) {
 		_, _, err = put(t, s, strings.Repeat("k", i+1), described(1, 1<<20), nil)
 	}
 	if err != ErrFull {
-		t.Errorf("%v", err)
+		t.Errorf("%v, want ErrFull", err)
 	}
 	if err := s.Delete(t.Context(), "small", nil); err != nil {
 		t.Errorf("a delete, which makes room: %v", err)
 	}
 	server.Kill()
 	if _, _, err := put(t, s, "k", []byte("x"), nil); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("%v", err)
+		t.Errorf("Put: %v, want ErrUnavailable", err)
 	}
 	if err := s.Ping(t.Context()); err == nil {
 		t.Error("it answers")
@@ -217,7 +217,7 @@ func TestErrorsOfRedis(t *testing.T) {
 		_ = s.Ping(t.Context())
 	}
 	if err := s.Delete(t.Context(), "k", nil); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("%v", err)
+		t.Errorf("Delete: %v, want ErrUnavailable", err)
 	}
 	if _, err := OpenRedis(redis.NewClient(redisclient.Options(server.Endpoint())), "{x}",
 		millrace.DefaultPool()); err == nil {

@@ -48,7 +48,7 @@ func TestAgainstAMap(t *testing.T) {
 				tag, created, err := put(t, s, key, value, only)
 				if !allowed {
 					if err != ErrCondition {
-						t.Fatalf("%d: Put: %v", i, err)
+						t.Fatalf("%d: Put: %v, want ErrCondition", i, err)
 					}
 					break
 				}
@@ -129,11 +129,11 @@ func left(t *testing.T, s Store, values int) {
 	case *directory:
 		names, err := os.ReadDir(s.root.Name() + "/" + incoming)
 		if err != nil || len(names) > 0 {
-			t.Errorf("unfinished: %v, %v", names, err)
+			t.Errorf("unfinished files are left: %v, %v", names, err)
 		}
 	case *Redis:
 		if n := len(keysOf(t, s)); n != 2*values {
-			t.Errorf("keys: %q", keysOf(t, s))
+			t.Errorf("keys %q, want two for each value", keysOf(t, s))
 		}
 	}
 }
@@ -155,7 +155,7 @@ func TestLimit(t *testing.T) {
 			// Bytes after the stated size stay unread.
 			if _, _, err := s.Put(t.Context(), "fits", bytes.NewReader(value), int64(most),
 				Put{Limit: int64(most)}); err != nil {
-				t.Errorf("%d bytes: %v", most, err)
+				t.Errorf("%d bytes, which is the limit: %v", most, err)
 			}
 			w.mustHave(t, "fits", value[:most])
 		}
@@ -182,7 +182,7 @@ func TestValuesAreNeverTorn(t *testing.T) {
 					_, _, err := s.Put(t.Context(), "k", bytes.NewReader(value), size,
 						Put{Limit: limit})
 					if err != nil {
-						t.Errorf("Put: %v", err)
+						t.Errorf("Put: %v, want nil", err)
 					}
 				}
 			})
@@ -190,7 +190,7 @@ func TestValuesAreNeverTorn(t *testing.T) {
 		all.Go(func() {
 			for ctx.Err() == nil {
 				if err := s.Delete(t.Context(), "k", nil); err != nil && err != ErrNotFound {
-					t.Errorf("Delete: %v", err)
+					t.Errorf("Delete: %v, want nil or ErrNotFound", err)
 				}
 				time.Sleep(10 * time.Millisecond)
 			}
@@ -201,7 +201,7 @@ func TestValuesAreNeverTorn(t *testing.T) {
 				for ctx.Err() == nil {
 					value, _, err := w.get(t.Context(), "k")
 					if err != nil {
-						t.Errorf("GET: %v", err)
+						t.Errorf("Get: %v, want nil", err)
 					} else if value != nil && !isWhole(value) {
 						t.Errorf("a value of %d bytes is torn", len(value))
 					} else if value != nil {
@@ -234,7 +234,7 @@ func TestConditionsAreAtomic(t *testing.T) {
 				if err == nil && created {
 					first++
 				} else if err != ErrCondition {
-					t.Errorf("%v, %v", created, err)
+					t.Errorf("created %v, %v, want ErrCondition", created, err)
 				}
 			})
 		}
@@ -279,14 +279,14 @@ func TestParseTTL(t *testing.T) {
 		"0.001": time.Millisecond, "3153600000": maxTTL,
 	} {
 		if got, err := ParseTTL(in); err != nil || got != want {
-			t.Errorf("%q: %v, %v", in, got, err)
+			t.Errorf("ParseTTL(%q) = %v, %v, want %v", in, got, err, want)
 		}
 	}
 	for _, in := range []string{"0", "-1", "-1s", "1us", "soon", "0.0005", "1.5.5", ".", "1h30",
 		"1e3",
 		"3153600000.001", "18446744073709551615", "9999999999999", "4294967295", "900000h", " 1"} {
 		if got, err := ParseTTL(in); err == nil {
-			t.Errorf("%q: %v", in, got)
+			t.Errorf("ParseTTL(%q) = %v, want an error", in, got)
 		}
 	}
 	// What an answer says can be said in a request.

@@ -23,7 +23,7 @@ func TestSuccessorShares(t *testing.T) {
 		t.Helper()
 		if d, err := newDirectory(dir, false, millrace.DefaultPool()); err == nil ||
 			!strings.Contains(err.Error(), "another process") {
-			t.Errorf("%s: %v", when, err)
+			t.Errorf("%s: %v, want an error that names another process", when, err)
 			if err == nil {
 				_ = d.Close()
 			}

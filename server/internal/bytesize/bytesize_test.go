@@ -29,7 +29,7 @@ func TestParse(t *testing.T) {
 func TestInt(t *testing.T) {
 	var n Int
 	if err := n.Set("1GiB"); err != nil || n.String() != "1GiB" {
-		t.Errorf("%v, %v", n, err)
+		t.Errorf("Set: %v, the value is %v, want 1GiB", err, n)
 	}
 	if err := n.Set("2GiB"); err == nil {
 		t.Error("2GiB fit 32 bits")

@@ -134,7 +134,7 @@ func TestSampleLoops(t *testing.T) {
 	cmd.Stdin = bytes.NewReader(append(bytes.Clone(Sample), again(t)...))
 	out, err := cmd.CombinedOutput()
 	if err != nil || len(out) > 0 {
-		t.Fatalf("ffmpeg: %v\n%s", err, out)
+		t.Fatalf("ffmpeg finds faults in the loop: %v\n%s", err, out)
 	}
 }
 

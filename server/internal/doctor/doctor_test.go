@@ -265,13 +265,13 @@ func TestReport(t *testing.T) {
 		memoryLimit: math.MaxInt64}, Plan{Viewers: 1, Root: "/no\x1b[2Jwhere"})
 	if r.Counts[Bad] != 1 || r.Counts[Warn] != 0 || r.Counts[Unknown] == 0 ||
 		len(r.Counts) != len(States) || len(r.Findings) != len(checks) {
-		t.Errorf("%+v", r.Counts)
+		t.Errorf("%+v, want one bad finding, and all checks counted", r.Counts)
 	}
 	if f := r.Findings[0]; f.State != Bad || f.Name != "root" ||
 		strings.ContainsRune(f.Value+f.Command+r.Root, '\x1b') {
-		t.Errorf("%+v", f)
+		t.Errorf("%+v, want root as bad, and no control characters", f)
 	}
 	if r := Examine(Plan{Viewers: 1}); r.CPUs < 1 {
-		t.Errorf("%+v", r)
+		t.Errorf("%+v, want one processor or more", r)
 	}
 }

@@ -85,19 +85,19 @@ func TestAskAndEnd(t *testing.T) {
 	q := publish()
 	q.Query, q.Token, q.Agent = "key=k3y", "t0k3n", "OBS"
 	if a, err := c.Ask(t.Context(), q); err != nil || a.Name != "show" {
-		t.Fatalf("%+v, %v", a, err)
+		t.Fatalf("%+v, %v, want the name show", a, err)
 	}
 	c.End(q, "end of the stream", 1234)
 	c.Close(t.Context())
 	begin, end := f.events(Publish), f.events(PublishEnd)
 	if len(begin) != 1 || begin[0].Query != "key=k3y" || begin[0].Token != "t0k3n" ||
 		begin[0].Agent != "OBS" || begin[0].Version != Version {
-		t.Errorf("asked %+v", begin)
+		t.Errorf("the hook was asked %+v, want all facts of the publisher", begin)
 	}
 	if len(end) != 1 || end[0].ID != begin[0].ID || end[0].ID == "" ||
 		end[0].Reason != "end of the stream" || end[0].Bytes != 1234 ||
 		end[0].Query+end[0].Token+end[0].Agent != "" || end[0].Stream != "s3cr3t" {
-		t.Errorf("told %+v", end)
+		t.Errorf("the hook was told %+v, want reason and bytes, and no secrets", end)
 	}
 }
 
@@ -140,10 +140,10 @@ func TestInvalidAnswersAreFailures(t *testing.T) {
 		}
 		if text := fmt.Sprint(err) + book.String(); strings.Contains(text, "passw0rd") ||
 			strings.Contains(text, "k3y") {
-			t.Errorf("%s: %s", name, text)
+			t.Errorf("%s: the error or the log contains a secret: %s", name, text)
 		}
 		if _, err := c.Play(t.Context(), play("rtmp")); err != errFails {
-			t.Errorf("%s: a play: %v", name, err)
+			t.Errorf("%s: a play: %v, want errFails", name, err)
 		}
 	}
 	if n := len(elsewhere.events(Publish)); n > 0 {
@@ -163,7 +163,8 @@ func TestUnreachableHookFails(t *testing.T) {
 			})
 			_, err := c.Ask(t.Context(), publish())
 			if (err == nil) != open || !open && err != errFails {
-				t.Errorf("%s, open %v: %v", url, open, err)
+				t.Errorf("%s, open %v: %v, want an error only if the hook is not optional", url,
+					open, err)
 			}
 			if !strings.Contains(book.String(), "the hook fails") ||
 				strings.Contains(book.String(), "passw0rd") {
@@ -213,7 +214,7 @@ func TestEqualPlays(t *testing.T) {
 	nettest.Eventually(t, "the end", func() bool { return len(f.events(PlayEnd)) == 1 })
 	begin, end := f.events(PlayBegin), f.events(PlayEnd)
 	if len(begin) != 1 || end[0].ID != begin[0].ID || end[0].Bytes != 10*players {
-		t.Errorf("%+v, %+v", begin, end)
+		t.Errorf("asked %+v, told %+v, want one player with the bytes of all", begin, end)
 	}
 	if n := c.Stats().Plays; n != 0 {
 		t.Errorf("%d plays are kept", n)
@@ -380,12 +381,12 @@ func TestEnds(t *testing.T) {
 	c.Close(ctx)
 	if st := c.Stats(); st.Dropped != maxEnds+10 ||
 		st.Requests[Outcome{PublishEnd, "dropped"}] != st.Dropped {
-		t.Errorf("%+v", st)
+		t.Errorf("%+v, want the ends above the queue dropped and counted", st)
 	}
 	lines := func() int { return strings.Count(book.String(), "could not be sent to the hook") }
 	nettest.Eventually(t, "a line", func() bool { return lines() > 0 })
 	if n := lines(); n > 20 {
-		t.Errorf("%d lines", n)
+		t.Errorf("%d lines are logged, want 20 at most", n)
 	}
 }
 
@@ -416,7 +417,7 @@ func TestTheLogBlocks(t *testing.T) {
 		t.Error(err)
 	}
 	if n := c.Stats().Dropped; n < 10-endWorkers {
-		t.Errorf("%d dropped", n)
+		t.Errorf("%d ends are dropped, want those above the workers", n)
 	}
 }
 
@@ -438,13 +439,13 @@ func TestCheckURL(t *testing.T) {
 	for _, url := range []string{"http://127.0.0.1:9000/hook",
 		"https://user:secret@example.org/a?b=c", "http://[::1]:80"} {
 		if err := CheckURL(url); err != nil {
-			t.Errorf("%s: %v", url, err)
+			t.Errorf("CheckURL(%s) = %v, want nil", url, err)
 		}
 	}
 	for _, url := range []string{"", "127.0.0.1:9000", "ftp://example.org", "http://", "http:///a",
 		"http://s3cr3t:%zz@x", "http://a/#b"} {
 		if err := CheckURL(url); err == nil || strings.Contains(err.Error(), "s3cr3t") {
-			t.Errorf("%q: %v", url, err)
+			t.Errorf("CheckURL(%q) = %v, want an error without the secret", url, err)
 		}
 	}
 }

@@ -127,7 +127,7 @@ func TestHLSRefusedLater(t *testing.T) {
 		}
 		synctest.Wait()
 		if r.count(PlayEnd) != 1 {
-			t.Errorf("%d ends", r.count(PlayEnd))
+			t.Errorf("%d ends are told, want 1", r.count(PlayEnd))
 		}
 		r.set(200, "", nil)
 		time.Sleep(keepDefault)
@@ -186,7 +186,7 @@ func TestOldAnswer(t *testing.T) {
 		time.Sleep(keepDefault)
 		d, err3 := c.Play(t.Context(), play("rtmp"))
 		if err1 != nil || err2 != nil || err3 != nil || a != b || d == a {
-			t.Fatalf("%v, %v, %v", err1, err2, err3)
+			t.Fatalf("%v, %v, %v, want one answer twice, and then a new one", err1, err2, err3)
 		}
 		for _, p := range []*Play{a, b, d} {
 			p.End("viewer left", 1)
@@ -210,13 +210,13 @@ func TestEndsAreRetried(t *testing.T) {
 		time.Sleep(endPatience + time.Second)
 		synctest.Wait()
 		if c.Stats().Dropped != 1 {
-			t.Errorf("%+v", c.Stats())
+			t.Errorf("%+v, want one dropped end", c.Stats())
 		}
 		r.set(200, "", nil)
 		c.End(q, "second", 0)
 		synctest.Wait()
 		if c.Stats().Requests[Outcome{PublishEnd, "sent"}] != 1 {
-			t.Errorf("%+v", c.Stats())
+			t.Errorf("%+v, want one end sent", c.Stats())
 		}
 	})
 }
@@ -324,12 +324,12 @@ func TestAwayHookDelaysOnce(t *testing.T) {
 		time.Sleep(keepDefault)
 		r.set(0, "", io.ErrUnexpectedEOF)
 		if got := ask(); got != 3*time.Second {
-			t.Errorf("%v", got)
+			t.Errorf("the first request was delayed by %v, want 3 s", got)
 		}
 		for range 20 {
 			time.Sleep(time.Second)
 			if got := ask(); got != 0 {
-				t.Errorf("%v", got)
+				t.Errorf("the second request was delayed by %v, want 0", got)
 			}
 		}
 		r.set(403, "", nil) // is heard all the same

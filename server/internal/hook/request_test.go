@@ -83,14 +83,14 @@ func FuzzParseAnswer(f *testing.F) {
 		for _, e := range []Event{Publish, PlayBegin, Record} {
 			a, err := parseAnswer(e, status, body)
 			if a.MaxTime < 0 || a.Keep < 0 || a.Keep > maxKeep || a.MaxViewers < 0 {
-				t.Errorf("%+v", a)
+				t.Errorf("an answer out of range was accepted: %+v", a)
 			}
 			if err == nil && (status < 200 || status > 299) {
 				t.Errorf("status %d allows", status)
 			}
 			if r := refuse.Of(err); r != nil &&
 				(len(r.Reason) > 4*maxReason || strings.ContainsAny(r.Reason, "\r\n\x00")) {
-				t.Errorf("reason %q", r.Reason)
+				t.Errorf("the reason %q is too long, or has control characters", r.Reason)
 			}
 		}
 	})

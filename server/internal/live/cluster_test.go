@@ -259,7 +259,7 @@ func TestAStreamIsPulledOnce(t *testing.T) {
 				t.Errorf("the pull ended with %v", err)
 			}
 			if n := edge.times.Load(); n != 1 {
-				t.Errorf("%d pulls", n)
+				t.Errorf("%d pulls, want 1", n)
 			}
 			owner.Logged("viewer started", "node="+edge.via)
 			edge.Logged("publisher ended", "it has no viewers", "status=200")
@@ -598,7 +598,7 @@ func TestAPublisherReplacesAPull(t *testing.T) {
 			one.Wait()
 			i := edge.info("cam")
 			if epoch, ok := edge.Owns("cam"); !ok || epoch != 2 || i.Epoch != 2 || i.Owner != "" {
-				t.Errorf("epoch %d, %v; %+v", epoch, ok, i)
+				t.Errorf("epoch %d, owned %v; %+v, want epoch 2, owned here", epoch, ok, i)
 			}
 			if i.Returns != 1 || i.Takeovers != 0 {
 				t.Errorf("%d returns and %d takeovers", i.Returns, i.Takeovers)
@@ -637,7 +637,7 @@ func TestPeersOfAnotherNode(t *testing.T) {
 		live.Owner{Node: edge.via, Epoch: 0, Proof: askingAs(owner.via)})
 	var refused *refuse.Refusal
 	if !errors.As(err, &refused) || refused.Status != http.StatusMisdirectedRequest {
-		t.Errorf("a loop: %v", err)
+		t.Errorf("a loop of nodes: %v, want status 421", err)
 	}
 	d.away.Store(true)
 	q := owner.Publisher("new")
@@ -966,7 +966,8 @@ func TestOwnerThatCannotBeReached(t *testing.T) {
 		var refused *refuse.Refusal
 		if !errors.As(err, &refused) || (refused.Status == 503) != !answers ||
 			(refused.RetryAfter > 0) != !answers {
-			t.Errorf("answers %v: %#v", answers, err)
+			t.Errorf("answers %v: %#v, want 503 with a time to retry only if the owner does not "+
+				"answer", answers, err)
 		}
 		p.End()
 	}
@@ -983,7 +984,8 @@ func TestViewersOfNoStream(t *testing.T) {
 		var refused *refuse.Refusal
 		if !errors.As(err, &refused) || (refused.Status == 503) != away ||
 			(refused.RetryAfter > 0) != away {
-			t.Errorf("away %v: %#v", away, err)
+			t.Errorf("away %v: %#v, want 503 with a time to retry only if the directory is away",
+				away, err)
 		}
 	}
 }

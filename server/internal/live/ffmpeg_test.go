@@ -27,7 +27,7 @@ func run(t *testing.T, name string, args ...string) string {
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil || stderr.Len() > 0 {
-		t.Errorf("%s %s: %v\n%s", name, strings.Join(args, " "), err, &stderr)
+		t.Errorf("%s %s failed or complained: %v\n%s", name, strings.Join(args, " "), err, &stderr)
 	}
 	return stdout.String()
 }

@@ -300,7 +300,7 @@ func TestReturningPublisherContinuesTheStream(t *testing.T) {
 				late.close()
 				w.close()
 				if i := h.Streams()[0]; i.Returns != 1 || i.Takeovers != 0 || i.Waiting != 0 {
-					t.Errorf("%+v", i)
+					t.Errorf("%+v, want one return, no takeover and nothing waiting", i)
 				}
 				h.done(p, nil)
 				h.Close()
@@ -577,7 +577,7 @@ func takeover(t *testing.T, policy live.Takeover, silent time.Duration, says, fo
 		t.Errorf("%d takeovers, %d returns, %d streams", st.Takeovers, st.Returns, st.Streams)
 	}
 	if i := h.Streams()[0]; i.Takeovers != 1 || i.Publisher != "second" {
-		t.Errorf("%+v", i)
+		t.Errorf("%+v, want one takeover, by second", i)
 	}
 	h.done(second, nil)
 	h.Close()
@@ -671,7 +671,7 @@ func TestLatestPublisherTakesOver(t *testing.T) {
 			}
 			h.done(third, nil)
 			if st := h.Stats(); st.Takeovers != 1 {
-				t.Errorf("%d takeovers", st.Takeovers)
+				t.Errorf("%d takeovers, want 1", st.Takeovers)
 			}
 			h.Drain(t.Context())
 		})
@@ -706,7 +706,7 @@ func TestPublisherThatDoesNotEndIsNotReplaced(t *testing.T) {
 		began := time.Now()
 		_, err := h.Open("cam", "second", live.Terms{})
 		if live.PublishStatus(err) != http.StatusConflict || time.Since(began) != limit.Grace {
-			t.Errorf("%v after %v", err, time.Since(began))
+			t.Errorf("%v after %v, want status 409 after %v", err, time.Since(began), limit.Grace)
 		}
 		h.done(first, nil)
 		if st := h.Stats(); st.Waiting != 1 || st.Takeovers != 0 {
@@ -776,7 +776,8 @@ func TestPublishersComeAndGo(t *testing.T) {
 						if err != nil {
 							if live.PublishStatus(err) != http.StatusConflict &&
 								err != refuse.ErrShutdown {
-								t.Errorf("refused: %v", err)
+								t.Errorf("a refused publisher got %v, want status 409 or "+
+									"ErrShutdown", err)
 							}
 							time.Sleep(time.Millisecond)
 							continue

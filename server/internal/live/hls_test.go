@@ -75,12 +75,13 @@ func TestHLS(t *testing.T) {
 		master, err := live.NewHLS(h.Hub).Master(t.Context(), "cam")
 		if err != nil || !strings.Contains(string(master.Text), "avc1.") ||
 			!strings.Contains(string(master.Text), "FRAME-RATE=25") {
-			t.Fatalf("%v\n%s", err, master.Text)
+			t.Fatalf("the master playlist: %v, want the codec and the frame rate\n%s", err,
+				master.Text)
 		}
 		synctest.Wait() // until all is made that came before the first request
 		first, err := h.playlist(hls.Reload{}, false)
 		if err != nil || !strings.Contains(first, "TARGETDURATION:2") {
-			t.Fatalf("%v\n%s", err, first)
+			t.Fatalf("the media playlist: %v, want a target of 2 s\n%s", err, first)
 		}
 		next := hint(t, first)
 
@@ -102,14 +103,14 @@ func TestHLS(t *testing.T) {
 				defer c.Release()
 				if err := live.NewHLS(h.Hub).Object(t.Context(), "cam", next, &c); err != nil ||
 					c.Len() < 5*1000 {
-					t.Errorf("%d bytes, %v", c.Len(), err)
+					t.Errorf("the next part: %d bytes, %v, want 5,000 or more", c.Len(), err)
 				}
 				got <- ""
 			}()
 		}
 		synctest.Wait()
 		if st := h.Stats().HLS; st.Waiting != 200 || st.Windows != 1 || st.Bytes == 0 {
-			t.Errorf("%+v", st)
+			t.Errorf("%+v, want 200 waiting requests and one window", st)
 		}
 		h.pace(p, sc.tags[150:162])
 		lists := map[string]int{}
@@ -132,7 +133,7 @@ func TestHLS(t *testing.T) {
 			if err := live.NewHLS(h.Hub).Object(t.Context(), "cam", o,
 				new(millrace.Chain)); !errors.As(err, &refused) ||
 				refused.Status != http.StatusNotFound {
-				t.Errorf("%s: %v", o, err)
+				t.Errorf("%s, which does not exist: %v, want status 404", o, err)
 			}
 		}
 		var refused *refuse.Refusal
@@ -145,7 +146,7 @@ func TestHLS(t *testing.T) {
 		h.done(p, nil)
 		list, err := h.playlist(hls.Reload{MSN: next.MSN + 2, Part: 0}, true)
 		if err != nil || !strings.HasSuffix(list, "#EXT-X-ENDLIST\n") {
-			t.Errorf("%v\n%s", err, list)
+			t.Errorf("the last playlist: %v, want its end\n%s", err, list)
 		}
 		time.Sleep(11 * time.Second)
 		if _, err := h.playlist(hls.Reload{}, false); err != nil {
@@ -312,7 +313,7 @@ func TestHLSWithoutKeyFrames(t *testing.T) {
 		list, err := h.playlist(hls.Reload{}, false)
 		if err != nil || !strings.Contains(list, "PART-TARGET=0.282") ||
 			!strings.Contains(list, "#EXTINF:") || strings.Contains(list, "INDEPENDENT") {
-			t.Errorf("%v\n%s", err, list)
+			t.Errorf("without keyframes: %v, want segments and no INDEPENDENT\n%s", err, list)
 		}
 		for i, tag := range newScript(5, 25, 300).tags {
 			if i%2 == 0 {
@@ -325,7 +326,7 @@ func TestHLSWithoutKeyFrames(t *testing.T) {
 		synctest.Wait()
 		list, err = h.playlist(hls.Reload{}, false)
 		if err != nil || !strings.Contains(list, "INDEPENDENT=YES") {
-			t.Errorf("%v\n%s", err, list)
+			t.Errorf("after a keyframe: %v, want INDEPENDENT\n%s", err, list)
 		}
 		h.done(p, nil)
 		h.Close()

@@ -74,7 +74,7 @@ func TestHLSCodecsChangeInAGroup(t *testing.T) {
 					t.Fatal(err)
 				}
 				if n := strings.Count(list, "EXT-X-DISCONTINUITY\n"); n > 1 || n < tt.want {
-					t.Errorf("%d discontinuities\n%s", n, list)
+					t.Errorf("%d discontinuities, want 1 at most\n%s", n, list)
 				}
 				if n := strings.Count(book.String(), "rendition started"); n > 2 {
 					t.Errorf("MP4 was started %d times", n)
@@ -287,7 +287,7 @@ func TestHLSAnswersWhileStreamPauses(t *testing.T) {
 			}()
 			got := media(segment)
 			if !got.Late || strings.Contains(string(got.Text), "ENDLIST") {
-				t.Errorf("late %v\n%s", got.Late, got.Text)
+				t.Errorf("late %v, want a late playlist without an end\n%s", got.Late, got.Text)
 			}
 			if took := max(time.Since(silence), <-answered); took > 3*target {
 				t.Errorf("answered after %v, want at most %v", took, 3*target)

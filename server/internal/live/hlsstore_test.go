@@ -208,12 +208,12 @@ func TestHLSTakeoverAfterDrain(t *testing.T) {
 		after := tt.watch(b, p, sc.tags[145:200])
 		s := after.Segment(before.Open.MSN)
 		if s.Gap || s.Duration > 2*time.Second || !after.Segment(s.MSN+1).Break {
-			t.Errorf("%+v", after)
+			t.Errorf("after the takeover: %+v, want segments without a gap", after)
 		}
 		tt.watch(b, p, sc.tags[200:600])
 		// Nodes of other settings do what the first one has begun.
 		if after.Target != before.Target || after.PartTarget != before.PartTarget {
-			t.Errorf("%+v, was %+v", after, before)
+			t.Errorf("the targets are those of %+v, want those of %+v", after, before)
 		}
 		b.Close()
 		b.done(p, nil)
@@ -284,7 +284,7 @@ func TestHLSStoreFails(t *testing.T) {
 				h.pace(p, sc.tags[:200])
 				list, err := h.playlist(hls.Reload{}, false)
 				if err != nil || hint(t, list).MSN == 8 {
-					t.Errorf("%v\n%s", err, list)
+					t.Errorf("%v, want the playlist to continue without the store\n%s", err, list)
 				}
 				h.Close()
 				h.done(p, nil)

@@ -205,7 +205,7 @@ func TestOddTags(t *testing.T) {
 		}
 		if res, err := io.ReadAll(conn); err != nil ||
 			!bytes.HasPrefix(res, []byte("HTTP/1.1 200")) {
-			t.Errorf("%.100q, %v", res, err)
+			t.Errorf("%.100q, %v, want status 200", res, err)
 		}
 	})
 }
@@ -220,7 +220,7 @@ func TestSilentPublisherGets408(t *testing.T) {
 				go func() { _, _ = p.Body.Write([]byte("x")) }()
 				if res := p.Wait(); res.Status != http.StatusRequestTimeout ||
 					!strings.Contains(res.Body, "--publish-timeout") {
-					t.Errorf("%d %s", res.Status, res.Body)
+					t.Errorf("%d %s, want 408 that names --publish-timeout", res.Status, res.Body)
 				}
 			})
 	}
@@ -242,7 +242,7 @@ func TestAPanicEndsOneStream(t *testing.T) {
 	})
 	bad.Answered()
 	if live.PublishStatus(err) != 500 {
-		t.Errorf("%v: status %d", err, live.PublishStatus(err))
+		t.Errorf("%v: status %d, want 500", err, live.PublishStatus(err))
 	}
 	f.Logged("publishing failed", "a mistake")
 	if res := f.Publisher("bad").End(); res.Status != 400 {
@@ -259,7 +259,7 @@ func TestMaxTagBytesAboveTheFormat(t *testing.T) {
 	f := serve(t, func(c *live.Config) { c.KeepBytes, c.MaxTagBytes = 64<<20, 32<<20 })
 	if res := f.Request("POST", "/live/cam", string(newScript(1, 3,
 		500).whole())); res.Status != 200 {
-		t.Errorf("%d %s", res.Status, res.Body)
+		t.Errorf("%d %s, want 200", res.Status, res.Body)
 	}
 }
 
@@ -288,7 +288,7 @@ func FuzzIngest(f *testing.F) {
 		p.Close(err)
 		p.Answered()
 		if err == live.ErrPanic {
-			t.Fatal("panic")
+			t.Fatal("the publisher's goroutine panicked")
 		}
 		if h.LookUp("fuzz") != nil {
 			t.Error("the stream is still there")

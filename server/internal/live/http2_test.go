@@ -33,7 +33,7 @@ func TestHTTP2(t *testing.T) {
 	defer res.Body.Close()
 	if res.ProtoMajor != 2 || res.StatusCode != 200 ||
 		res.Header.Get("Content-Type") != "video/x-flv" {
-		t.Fatalf("%s %d %v", res.Proto, res.StatusCode, res.Header)
+		t.Fatalf("%s %d %v, want HTTP/2, 200 and FLV", res.Proto, res.StatusCode, res.Header)
 	}
 	p.Send(bytes.Join(sc.tags, nil))
 	got := make([]byte, len(sc.whole()))
@@ -49,7 +49,7 @@ func TestHTTP2(t *testing.T) {
 		t.Errorf("%d bytes more, %v", len(rest), err)
 	}
 	if res := p.Wait(); res.Status != 200 || !strings.Contains(res.Body, `"format":"flv"`) {
-		t.Errorf("%d %s", res.Status, res.Body)
+		t.Errorf("the publisher got %d %s, want 200", res.Status, res.Body)
 	}
 }
 
@@ -140,7 +140,7 @@ func TestHTTP2ViewerGetsItsHeaderAtOnce(t *testing.T) {
 	for _, path := range []string{"/live/raw", "/live/cam.mp4"} {
 		res, err := client.Get(f.URL(path))
 		if err != nil {
-			t.Errorf("%s: %v", path, err)
+			t.Errorf("%s: %v, want an answer before the first frame", path, err)
 			continue
 		}
 		_ = res.Body.Close()

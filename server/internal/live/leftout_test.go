@@ -35,7 +35,7 @@ func TestCodecsThatBrowsersDoNotGetAreReported(t *testing.T) {
 			p.End()
 			const warning = "get only H.264, H.265 and AAC"
 			if n := strings.Count(f.Log.String(), warning); (n == 1) != (tt.want != "") || n > 1 {
-				t.Errorf("%d warnings", n)
+				t.Errorf("%d warnings, want one only if a codec is left out", n)
 			}
 			if tt.want != "" {
 				f.Logged("level=WARN", warning, "left_out="+tt.want)
@@ -116,7 +116,7 @@ func TestWhyMP4LacksATrack(t *testing.T) {
 			}
 			if n := strings.Count(f.Log.String(), "level=WARN"); (n == 1) != (tt.want != "") ||
 				n > 1 {
-				t.Errorf("%d warnings", n)
+				t.Errorf("%d warnings, want one only if a track is left out", n)
 			}
 		})
 	}

@@ -31,11 +31,11 @@ func TestMemoryRefuses(t *testing.T) {
 	res := f.Get("/live/cam")
 	if res.Status != http.StatusServiceUnavailable ||
 		!strings.Contains(res.Body, "memory is in use: 1 of 1 MiB") {
-		t.Errorf("a viewer: %d %s", res.Status, res.Body)
+		t.Errorf("a viewer: %d %s, want 503 that names the memory in use", res.Status, res.Body)
 	}
 	if res := f.Request(http.MethodPost, "/live/other",
 		string(sc.whole())); res.Status != http.StatusServiceUnavailable {
-		t.Errorf("a publisher: %d %s", res.Status, res.Body)
+		t.Errorf("a publisher: %d %s, want 503", res.Status, res.Body)
 	}
 	p.Cut()
 	p.Wait()
@@ -98,7 +98,7 @@ func TestLargestPublisherGetsTheReason(t *testing.T) {
 	f.CutLargest(1 << 20)
 	if res := p.Wait(); res.Status != http.StatusServiceUnavailable ||
 		!strings.Contains(res.Body, "this stream holds the most") {
-		t.Errorf("%d %s", res.Status, res.Body)
+		t.Errorf("%d %s, want 503 that says why this stream", res.Status, res.Body)
 	}
 }
 

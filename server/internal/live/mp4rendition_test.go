@@ -41,7 +41,7 @@ func TestMP4(t *testing.T) {
 	f.published("cam", len(demo.Sample)-13)
 	late := f.Watcher("/live/cam.mp4", 0)
 	if res := p.End(); res.Status != 200 {
-		t.Fatalf("%d %s", res.Status, res.Body)
+		t.Fatalf("publishing: %d %s, want 200", res.Status, res.Body)
 	}
 	samples, media := sampleMedia(t)
 	for i, w := range watchers {
@@ -161,11 +161,11 @@ func testMP4OfNothing(t *testing.T, pause time.Duration) {
 		p.Send(flvTag(flv.TypeAudio, at, []byte("\x91Opussound")))
 	}
 	if got, err := io.ReadAll(w.Res.Body); err == nil || len(got) > 0 {
-		t.Errorf("%d bytes, %v", len(got), err)
+		t.Errorf("%d bytes, %v, want none and an error", len(got), err)
 	}
 	f.Logged("rendition ended", "H.264, H.265, AAC")
 	if res := f.Get("/live/cam.mp4"); res.Status != 406 {
-		t.Errorf("%d %s", res.Status, res.Body)
+		t.Errorf("%d %s, want 406", res.Status, res.Body)
 	}
 	p.End()
 }
@@ -211,15 +211,15 @@ func TestMP4WithoutATrackEnds(t *testing.T) {
 			send(2 * flvstream.TrackWait)
 			if got, err := io.ReadAll(waits.Res.Body); len(got) > 0 || err == nil ||
 				errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Errorf("%d bytes, %v", len(got), err)
+				t.Errorf("%d bytes, %v, want none and the end of the connection", len(got), err)
 			}
 			f.Logged("rendition ended", tt.want)
 			comes := f.Watcher("/live/cam.mp4", 0)
-			// It begins with the sound when pictures have stayed away.
+			// The file begins with audio if no video has come.
 			send(flvstream.VideoGapAfter + 2*flvstream.TrackWait)
 			if got, err := io.ReadAll(comes.Res.Body); len(got) > 0 || err == nil ||
 				errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Errorf("who comes later: %d bytes, %v", len(got), err)
+				t.Errorf("a later viewer got %d bytes, %v, want none and an end", len(got), err)
 			}
 			p.End()
 		})
@@ -479,7 +479,7 @@ func TestMP4FragmentsFit(t *testing.T) {
 			l.publish(1)
 			synctest.Wait()
 			if b, err := l.view.Take(&file); err != nil || b.Missed.Why != broadcast.NotMissed {
-				t.Fatalf("%+v, %v", b, err)
+				t.Fatalf("%+v, %v, want no missed fragment", b, err)
 			}
 		}
 		file.AppendCopy(l.end())

@@ -38,12 +38,12 @@ func TestViewersGetTheStreamByteForByte(t *testing.T) {
 	res := p.End()
 	var got live.Summary
 	if err := json.Unmarshal([]byte(res.Body), &got); err != nil || res.Status != http.StatusOK {
-		t.Fatalf("answer %d %q: %v", res.Status, res.Body, err)
+		t.Fatalf("the publisher got %d %q: %v, want 200", res.Status, res.Body, err)
 	}
 	if got.Stream != "cam" || got.Format != "flv" ||
 		got.Frames != int64(len(sc.config)+len(sc.tags)) ||
 		got.Bytes != int64(len(sc.whole())-len(sc.header)) {
-		t.Errorf("summary %+v", got)
+		t.Errorf("the summary is %+v, want what was published", got)
 	}
 	for _, w := range watchers {
 		if rest := w.Rest(); len(rest) > 0 {
@@ -94,7 +94,7 @@ func TestViewersStartAtTheNewestKeyframe(t *testing.T) {
 			more := flvTag(flv.TypeAudio, 4000, []byte("\xaf\x01live"))
 			p.Send(more)
 			if res := p.End(); res.Status != http.StatusOK {
-				t.Errorf("%d %s", res.Status, res.Body)
+				t.Errorf("publishing: %d %s, want 200", res.Status, res.Body)
 			}
 			same(t, "what came then", late.Rest(), more)
 			early.Begin()
@@ -207,10 +207,10 @@ func TestUnknownFormatIsRelayedFromJoining(t *testing.T) {
 	p.Send([]byte("and then some"))
 	p.End()
 	if got := string(early.Rest()); got != "and then some" {
-		t.Errorf("early: %q", got)
+		t.Errorf("the early viewer got %q, want all bytes after joining", got)
 	}
 	if got := string(late.Rest()); got != "and then some" {
-		t.Errorf("late: %q", got)
+		t.Errorf("the late viewer got %q, want all bytes after joining", got)
 	}
 }
 
@@ -274,7 +274,7 @@ func TestViewersWhoMissTheLastFramesGetTheEnd(t *testing.T) {
 	}
 	f.waiting("cam", viewers)
 	if res := f.Request("POST", "/live/cam", body.String()); res.Status != http.StatusOK {
-		t.Errorf("%d %s", res.Status, res.Body)
+		t.Errorf("publishing: %d %s, want 200", res.Status, res.Body)
 	}
 	all.Wait()
 	f.viewers(0)

@@ -823,7 +823,7 @@ func TestAnAnswerWaitsForTheStream(t *testing.T) {
 	close(held.gate)
 	wantTags(t, "the stream", <-done, append(sc.config, sc.tags...))
 	if len(pongs) != 2 || pongs[0] != 1 || pongs[1] != 2 {
-		t.Errorf("answers %d", pongs)
+		t.Errorf("answers to pings %d, want 1 and 2", pongs)
 	}
 	unpublish(t, p)
 	w.AwaitEnd()
@@ -981,7 +981,7 @@ func TestUnreadAnswerEndsRTMPPublisher(t *testing.T) {
 			c := livetest.NewRTMP(t, client)
 			c.Connect("live")
 			if s := c.Publish("cam"); s.Level != "status" {
-				t.Fatalf("%+v", s)
+				t.Fatalf("publishing was refused: %+v", s)
 			}
 			_ = c.Ping(1)
 			if name == "takeover" {
@@ -1005,11 +1005,11 @@ func TestAnRTMPHandshakeHasADeadline(t *testing.T) {
 		_, _ = io.WriteString(client, sent)
 		if _, _, err := rtmpserver.New(h).Accept(server,
 			time.Now().Add(50*time.Millisecond)); err == nil {
-			t.Errorf("%s: accepted", name)
+			t.Errorf("%s: the handshake was accepted, want a deadline", name)
 		}
 		if _, err := io.Copy(io.Discard, client); err != nil &&
 			!strings.Contains(err.Error(), "reset") {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v, want the end of the connection", name, err)
 		}
 	}
 }
@@ -1041,7 +1041,7 @@ func TestRTMPPublishAgain(t *testing.T) {
 					c.Call(0, "createStream", nil)
 				}
 				if s := c.Publish(name); s.Code != "NetStream.Publish.Start" {
-					t.Fatalf("%s: %+v", name, s)
+					t.Fatalf("publishing %s again: %+v, want NetStream.Publish.Start", name, s)
 				}
 				c.Call(0, "deleteStream", nil, 99)
 				c.Call(0, "FCUnpublish", nil, "other")

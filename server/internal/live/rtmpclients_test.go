@@ -339,7 +339,7 @@ func checkTracks(t *testing.T, tags [][]byte) {
 		}
 	}
 	if len(last) != 2 {
-		t.Errorf("tracks: %v", last)
+		t.Errorf("%v tracks, want audio and video", last)
 	}
 }
 
@@ -360,7 +360,7 @@ func startXvfb(t *testing.T, xvfb string) string {
 	for p := make([]byte, 16); !strings.HasSuffix(line.String(), "\n"); {
 		n, err := r.Read(p)
 		if err != nil {
-			t.Fatalf("Xvfb: %v", err)
+			t.Fatalf("Xvfb does not start: %v", err)
 		}
 		line.Write(p[:n])
 	}

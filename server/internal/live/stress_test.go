@@ -41,7 +41,7 @@ func TestViewersComeAndGo(t *testing.T) {
 				}
 			}
 			if res := p.End(); res.Status != 200 {
-				t.Errorf("%s: %d %s", name, res.Status, res.Body)
+				t.Errorf("%s: publishing: %d %s, want 200", name, res.Status, res.Body)
 			}
 		})
 	}

@@ -301,7 +301,7 @@ func TestHLSPlaylistEndsWhenTracksChange(t *testing.T) {
 					}
 					if list := media(look.playlist); strings.Contains(list, "ENDLIST") ||
 						!strings.Contains(list, "#EXTINF") {
-						t.Errorf("after %d s:\n%s", look.at, list)
+						t.Errorf("after %d s, want segments and no end:\n%s", look.at, list)
 					}
 					if before != "" {
 						h.checkEnd(media(before))

@@ -86,7 +86,7 @@ func TestMemoryOfRTMPPlayers(t *testing.T) {
 	}
 	eventually(t, "their bytes", func() bool { return f.rtmp.ClientBytes() >= players*3999 })
 	if n := f.rtmp.ClientBytes(); n > players*8<<10 {
-		t.Errorf("%d bytes", n)
+		t.Errorf("%d bytes of the players are counted, want 8 KiB each or less", n)
 	}
 	for range players {
 		c := f.playRTMP("cam", 0)
@@ -126,7 +126,7 @@ func TestPublishersWithUnfinishedMessages(t *testing.T) {
 		if res := p.Wait(); res.Status != 0 &&
 			(res.Status != http.StatusRequestTimeout ||
 				!strings.Contains(res.Body, "has not come to its end")) {
-			t.Errorf("%d %s", res.Status, res.Body)
+			t.Errorf("%d %s, want 408 or the end of the connection", res.Status, res.Body)
 		}
 	})
 }
@@ -151,7 +151,7 @@ func TestLargestUnfinishedPublisherEnds(t *testing.T) {
 		eventually(t, "a tag that does not end", holds(f))
 		f.CutLargest(1 << 20)
 		if res := p.Wait(); res.Status != http.StatusServiceUnavailable {
-			t.Errorf("%d %s", res.Status, res.Body)
+			t.Errorf("%d %s, want 503", res.Status, res.Body)
 		}
 	})
 	for _, chunk := range []int{128, 4096} {

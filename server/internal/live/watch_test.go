@@ -49,7 +49,7 @@ func TestUnavailableFormatsAre406(t *testing.T) {
 		"/live/raw.flv": 406, "/live/raw.mp4": 406, "/live/odd.mp4": 406,
 	} {
 		if res := f.Get(path); res.Status != want {
-			t.Errorf("GET %s: %d %s", path, res.Status, res.Body)
+			t.Errorf("GET %s: %d %s, want %d", path, res.Status, res.Body, want)
 		}
 	}
 	raw.End()
@@ -88,7 +88,7 @@ func TestViewersWaitForAPublisher(t *testing.T) {
 	t.Run("in vain", func(t *testing.T) {
 		f := serve(t, func(c *live.Config) { c.ViewerWait = 20 * time.Millisecond })
 		if res := f.Get("/live/cam"); res.Status != 404 {
-			t.Errorf("%d %s", res.Status, res.Body)
+			t.Errorf("%d %s, want 404", res.Status, res.Body)
 		}
 		if n := f.Names(); n != 0 {
 			t.Errorf("%d names are still waited for", n)
@@ -97,7 +97,7 @@ func TestViewersWaitForAPublisher(t *testing.T) {
 	t.Run("not at all", func(t *testing.T) {
 		f := serve(t, func(c *live.Config) { c.ViewerWait = 0 })
 		if res := f.Get("/live/cam"); res.Status != 404 {
-			t.Errorf("%d %s", res.Status, res.Body)
+			t.Errorf("%d %s, want 404", res.Status, res.Body)
 		}
 	})
 	t.Run("until the server stops", func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestViewersWaitForAPublisher(t *testing.T) {
 		f.stop()
 		res, err := http.ReadResponse(w.R, nil)
 		if err != nil || res.StatusCode != 503 {
-			t.Errorf("%v, %v", res, err)
+			t.Errorf("%v, %v, want status 503", res, err)
 		}
 	})
 	t.Run("for one who sends nothing yet", func(t *testing.T) {
@@ -186,7 +186,7 @@ func askBy(t *testing.T, client *http.Client, url string) io.Reader {
 	}
 	t.Cleanup(func() { _ = res.Body.Close() })
 	if res.StatusCode != http.StatusOK {
-		t.Fatalf("%s: status %d", url, res.StatusCode)
+		t.Fatalf("%s: status %d, want 200", url, res.StatusCode)
 	}
 	return res.Body
 }
@@ -236,7 +236,7 @@ func TestBadStart(t *testing.T) {
 			res := f.Get("/live/cam" + ext + query)
 			if res.Status != want || want == 400 &&
 				!(strings.Contains(res.Body, "last") && strings.Contains(res.Body, "next")) {
-				t.Errorf("%s%s: %d %s", ext, query, res.Status, res.Body)
+				t.Errorf("%s%s: %d %s, want %d", ext, query, res.Status, res.Body, want)
 			}
 		}
 	}

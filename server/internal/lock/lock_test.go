@@ -40,6 +40,6 @@ func TestLogger(t *testing.T) {
 	}
 	log.Warn("no mutex is held any more")
 	if len(reports) != 2 || !strings.Contains(reports[0], "TestLogger") {
-		t.Errorf("%d reports: %q", len(reports), reports)
+		t.Errorf("%d reports, want 2: %q", len(reports), reports)
 	}
 }

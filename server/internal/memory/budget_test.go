@@ -73,7 +73,7 @@ func TestSteps(t *testing.T) {
 	st := b.Stats()
 	if st.Used != 14<<20 || st.High != 24<<20 || st.Limit != 16<<20 || st.Refused != 1 ||
 		st.Taken["first"] != 2 || st.Taken["second"] != 1 {
-		t.Errorf("%+v", st)
+		t.Errorf("%+v, want the steps in their order", st)
 	}
 	kept.free(14 << 20)
 	if err := b.Admit(); err != nil {
@@ -150,7 +150,7 @@ func TestNilBudget(t *testing.T) {
 	b.Add(Step{})
 	b.Check()
 	if err := b.Admit(); err != nil || b.Stats().Limit != 0 || b.Stats().Mapped == 0 {
-		t.Errorf("%v, %+v", err, b.Stats())
+		t.Errorf("%v, %+v, want no limit and no refusal", err, b.Stats())
 	}
 	b.Run(t.Context())
 }
@@ -174,7 +174,7 @@ func TestHeapCounts(t *testing.T) {
 		deadline := time.Now().Add(time.Minute)
 		for ; !ok(b.Stats().Heap); time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(deadline) {
-				t.Fatalf("%s: %+v", what, b.Stats())
+				t.Fatalf("%s: %+v, want the heap counted", what, b.Stats())
 			}
 			garbage = make([]byte, 1<<20) // for a collection to begin
 		}
@@ -209,7 +209,7 @@ func TestLoans(t *testing.T) {
 			t.Errorf("%d bytes of %v", n, ended)
 		}
 		if n := l.Bytes(); n != 300 {
-			t.Errorf("%d bytes", n)
+			t.Errorf("%d bytes are lent, want 300", n)
 		}
 		for _, loan := range loans {
 			loan.Done()

@@ -57,7 +57,7 @@ func TestReportsOfOtherVersions(t *testing.T) {
 		for name, text := range map[string][]byte{"as it is": text, "with more fields": more} {
 			var got NodeReport
 			if err := got.read(bytes.NewReader(text)); err != nil {
-				t.Errorf("%s, %s: %v", file, name, err)
+				t.Errorf("%s, %s: %v, want the report of another version read", file, name, err)
 			}
 			if !reflect.DeepEqual(got.Server, want.Server) ||
 				!reflect.DeepEqual(got.Streams, want.Streams) {

@@ -92,12 +92,12 @@ func TestReportsOfOtherNodes(t *testing.T) {
 		}
 		if (r.Error == "") != (says == "") || !strings.Contains(r.Error, says) ||
 			r.Streams == nil || len(r.Streams) != streams {
-			t.Errorf("%s: %q, %v", name, r.Error, r.Streams)
+			t.Errorf("%s: error %q, streams %v", name, r.Error, r.Streams)
 		}
 	}
 	byNode := func(a, b NodeReport) int { return strings.Compare(a.Node, b.Node) }
 	if !slices.IsSortedFunc(lists[0], byNode) || len(lists[0]) != len(peers) {
-		t.Errorf("%v", lists[0])
+		t.Errorf("%v, want all nodes in order", lists[0])
 	}
 	if got := asked.Load(); got >= int64(len(lists)) {
 		t.Errorf("a node was asked %d times for %d", got, len(lists))

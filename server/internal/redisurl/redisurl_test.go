@@ -37,7 +37,7 @@ func TestParse(t *testing.T) {
 	} {
 		got, err := Parse(tt.address, tt.password)
 		if err != nil {
-			t.Errorf("%s: %v", tt.address, err)
+			t.Errorf("Parse(%s): %v", tt.address, err)
 			continue
 		}
 		want := tt.want
@@ -49,7 +49,7 @@ func TestParse(t *testing.T) {
 			got.SentinelPassword != want.SentinelPassword ||
 			(got.TLSConfig != nil) != tt.tls || got.ReadOnly || got.RouteByLatency ||
 			got.RouteRandomly {
-			t.Errorf("%s: %+v", tt.address, got)
+			t.Errorf("%s is parsed as %+v", tt.address, got)
 		}
 		client := redis.NewUniversalClient(got)
 		if _, isCluster := client.(*redis.ClusterClient); isCluster != want.IsClusterMode {
@@ -76,7 +76,7 @@ func TestParseRefuses(t *testing.T) {
 		"rediss://:secret@h:1?skip_verify=true",
 	} {
 		if _, err := Parse(address, ""); err == nil || strings.Contains(err.Error(), "sec") {
-			t.Errorf("%s: %v", address, err)
+			t.Errorf("Parse(%s) = %v, want an error without the password", address, err)
 		}
 	}
 }

@@ -57,7 +57,7 @@ func TestHandshakesOfAFlood(t *testing.T) {
 				t.Errorf("%s: the newest connection has gone, and not the oldest", flood)
 			}
 			if n := len(h.silent.list) + len(h.begun.list); n != MaxHandshakes-len(honest) {
-				t.Errorf("%s: %d connections", flood, n)
+				t.Errorf("%s: %d connections, want the places that honest clients leave", flood, n)
 			}
 		}
 	}

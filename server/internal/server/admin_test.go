@@ -51,7 +51,8 @@ func inspect(t *testing.T, admin livetest.Client, path string) (list []live.View
 	res := admin.Get("/api/streams/" + path)
 	if err := json.Unmarshal([]byte(res.Body), &got); err != nil || res.Status != 200 ||
 		got.Stream.Publisher == "" {
-		t.Fatalf("%d %s: %v", res.Status, res.Body, err)
+		t.Fatalf("inspecting the stream: %d %s: %v, want 200 and a publisher", res.Status, res.Body,
+			err)
 	}
 	return got.Viewers
 }
@@ -75,11 +76,11 @@ func TestEndViewers(t *testing.T) {
 	for _, v := range viewers {
 		forms[v.Form] = v
 		if v.Stream != "tenant/cam" || v.Address == "" || v.Path != "writev" || v.Time <= 0 {
-			t.Errorf("%+v", v)
+			t.Errorf("the viewer is %+v, want stream, address, the path writev and duration", v)
 		}
 	}
 	if len(forms) != 3 || forms["mp4"].ID == 0 {
-		t.Fatalf("%+v", viewers)
+		t.Fatalf("viewers %+v, want one of each of three forms", viewers)
 	}
 	if rest := inspect(t, admin, fmt.Sprintf("tenant/cam?after=%d",
 		viewers[0].ID)); len(rest) != 2 || rest[0].ID != viewers[1].ID {
@@ -88,7 +89,8 @@ func TestEndViewers(t *testing.T) {
 	for _, form := range []string{"mp4", "rtmp"} {
 		res := admin.Request("DELETE", fmt.Sprintf("/api/viewers/%d", forms[form].ID), "")
 		if res.Status != 200 || !strings.Contains(res.Body, `"form":"`+form+`"`) {
-			t.Errorf("%s: %d %s", form, res.Status, res.Body)
+			t.Errorf("ending the viewer of %s: %d %s, want 200 and its form", form, res.Status,
+				res.Body)
 		}
 	}
 	_, _ = io.Copy(io.Discard, mp4.R) // to the end of the connection
@@ -112,7 +114,7 @@ func TestEndViewers(t *testing.T) {
 		}
 	}
 	if res := admin.Get("/api/streams/none?after=x"); res.Status != 400 {
-		t.Errorf("after=x: %d", res.Status)
+		t.Errorf("after=x: %d, want 400", res.Status)
 	}
 	if res := f.Request("DELETE", "/api/viewers/1", ""); res.Status != 404 {
 		t.Errorf("on the main listener: %d", res.Status)
@@ -132,7 +134,8 @@ func TestEndStream(t *testing.T) {
 		player.got(1)
 		res := admin.Request("DELETE", "/api/streams/"+name+"?for=1h", "")
 		if res.Status != 200 || !strings.Contains(res.Body, `"ended":true,"refused_seconds":3600`) {
-			t.Errorf("%s: %d %s", name, res.Status, res.Body)
+			t.Errorf("ending %s: %d %s, want 200 and a refusal of 3600 s", name, res.Status,
+				res.Body)
 		}
 		w.Rest()
 		player.end()
@@ -148,7 +151,8 @@ func TestEndStream(t *testing.T) {
 	if res := f.Request("POST", "/live/http", string(demo.Sample)); res.Status != 403 ||
 		!strings.Contains(res.Body, "again in 1h0m0s") &&
 			!strings.Contains(res.Body, "again in 59m") {
-		t.Errorf("again: %d %s", res.Status, res.Body)
+		t.Errorf("publishing again: %d %s, want 403 with the time that is left", res.Status,
+			res.Body)
 	}
 	f.Logged("publisher refused", "status=403", "the operator has ended")
 	if n := f.metric(`millrace_refused_total{client="publisher",reason="operator"}`); n == "0" {
@@ -163,7 +167,7 @@ func TestEndStream(t *testing.T) {
 		t.Errorf("a name that is refused: %d", res.Status)
 	}
 	if res := admin.Request("DELETE", "/api/streams/later?for=0s", ""); res.Status != 200 {
-		t.Errorf("%d %s", res.Status, res.Body)
+		t.Errorf("ending a stream that is not live: %d %s, want 200", res.Status, res.Body)
 	}
 	if res := f.Request("POST", "/live/later", string(demo.Sample)); res.Status != 200 {
 		t.Errorf("a name that is free again: %d %s", res.Status, res.Body)
@@ -171,7 +175,7 @@ func TestEndStream(t *testing.T) {
 	for _, bad := range []string{"later?for=soon", "later?for=-1s", "later?for=9000h",
 		"a.flv?for=1s"} {
 		if res := admin.Request("DELETE", "/api/streams/"+bad, ""); res.Status != 400 {
-			t.Errorf("%s: %d %s", bad, res.Status, res.Body)
+			t.Errorf("DELETE of %s: %d %s, want 400", bad, res.Status, res.Body)
 		}
 	}
 }
@@ -188,7 +192,7 @@ func TestEndAWaitingStream(t *testing.T) {
 		return f.metric("millrace_streams_waiting") == "1"
 	})
 	if res := admin.Request("DELETE", "/api/streams/cam?for=0s", ""); res.Status != 200 {
-		t.Errorf("%d %s", res.Status, res.Body)
+		t.Errorf("ending a stream that waits: %d %s, want 200", res.Status, res.Body)
 	}
 	w.Rest()
 
@@ -203,7 +207,7 @@ func TestEndAWaitingStream(t *testing.T) {
 	}
 	admin.Request("DELETE", "/api/streams/cam?for=0s", "")
 	if res := f.Request("POST", "/live/cam", string(demo.Sample)); res.Status != 200 {
-		t.Errorf("afterwards: %d %s", res.Status, res.Body)
+		t.Errorf("publishing afterwards: %d %s, want 200", res.Status, res.Body)
 	}
 }
 
@@ -276,7 +280,7 @@ func TestInvalidDecisionsAreRefused(t *testing.T) {
 		"/api/streams/a.flv?for=1s": "bad_name",
 	} {
 		if res := admin.Request("DELETE", path, ""); res.Status/100 != 4 {
-			t.Errorf("%s: %d %s", path, res.Status, res.Body)
+			t.Errorf("DELETE %s: %d %s, want 4xx", path, res.Status, res.Body)
 		}
 		if n := f.metric(`millrace_refused_total{client="reader",reason="` + reason +
 			`"}`); n != "1" {
@@ -291,7 +295,7 @@ func TestDrainByTheOperator(t *testing.T) {
 	f, admin := serveAdmin(t, func(c *Config) { c.Demo = true })
 	f.Watcher("/live/demo.flv", 0)
 	if res := admin.Request("POST", "/api/drain", ""); res.Status != 202 {
-		t.Errorf("%d %s", res.Status, res.Body)
+		t.Errorf("POST /api/drain: %d %s, want 202", res.Status, res.Body)
 	}
 	f.Logged("msg=stopped")
 }
@@ -340,7 +344,7 @@ func TestDecisionsNeedTheToken(t *testing.T) {
 	}
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodGet} {
 		if res := tokened.Request(method, "/api/viewers/1?token=s3cret", ""); res.Status != 405 {
-			t.Errorf("%s: %d", method, res.Status)
+			t.Errorf("%s with the token in the address: %d, want 405", method, res.Status)
 		}
 	}
 }

@@ -82,7 +82,7 @@ func (c *stalledClient) await(t *testing.T, what string, kind byte) {
 	for {
 		f, err := readHTTP2Frame(r)
 		if err != nil {
-			t.Fatalf("%s: %v", what, err)
+			t.Fatalf("%s: %v, want an answer", what, err)
 		}
 		if f.kind == kind {
 			return
@@ -216,7 +216,7 @@ func TestAnswersOfTheAdminListener(t *testing.T) {
 		}
 		_ = res.Body.Close()
 		if res.StatusCode != http.StatusOK {
-			t.Errorf("%s: status %d", path, res.StatusCode)
+			t.Errorf("%s: status %d, want 200", path, res.StatusCode)
 		}
 	}
 }
@@ -269,7 +269,7 @@ func TestDownloadsHaveABudget(t *testing.T) {
 		eventually(t, "downloads", func() bool { return f.budget.Downloads.Bytes() == limit })
 		if res := f.Get(path); res.Status != http.StatusServiceUnavailable ||
 			!strings.Contains(res.Body, "--memory") {
-			t.Errorf("%s: status %d", path, res.Status)
+			t.Errorf("%s: status %d, want 503 that names --memory", path, res.Status)
 		}
 		p := f.Publisher("cam")
 		p.Send(demo.Sample)

@@ -44,7 +44,7 @@ func TestReadersOfALoopbackListenerNameThisMachine(t *testing.T) {
 		"/files/", "/blobs/a"} {
 		res := f.Request("GET", path, "", "Host: evil.example:8080")
 		if res.Status != 403 || !strings.Contains(res.Body, "this machine only") {
-			t.Errorf("%s: %d %s", path, res.Status, res.Body)
+			t.Errorf("%s: %d %s, want 403 that names this machine", path, res.Status, res.Body)
 		}
 	}
 }
@@ -87,7 +87,7 @@ func TestAdminListener(t *testing.T) {
 		}
 	}
 	if res := side.Request("POST", "/debug/pprof/profile?seconds=1", ""); res.Status != 405 {
-		t.Errorf("POST: %d", res.Status)
+		t.Errorf("POST: %d, want 405", res.Status)
 	}
 }
 
@@ -117,7 +117,7 @@ func serveReaders(t *testing.T) *fixture {
 	})
 	if res := f.Request("PUT", "/blobs/a", "value",
 		"Authorization: Bearer "+writeSecret); res.Status != http.StatusCreated {
-		t.Fatalf("PUT: %d %s", res.Status, res.Body)
+		t.Fatalf("PUT: %d %s, want 201", res.Status, res.Body)
 	}
 	return f
 }
@@ -171,7 +171,7 @@ func TestReadToken(t *testing.T) {
 	for _, path := range []string{"/live/a", "/live/a.flv", "/live/a.mp4"} {
 		if res := f.Get(path); res.Status != 401 ||
 			res.Header.Get("Access-Control-Allow-Origin") != "*" {
-			t.Errorf("%s: %d %v", path, res.Status, res.Header)
+			t.Errorf("%s: %d %v, want 401 with CORS headers", path, res.Status, res.Header)
 		}
 	}
 	if strings.Contains(f.Log.String(), readSecret) ||
@@ -194,13 +194,14 @@ func TestReadCookie(t *testing.T) {
 		t.Errorf("the cookie %q has the token in it", set)
 	}
 	if got := opened.Header.Get("Referrer-Policy"); got != "same-origin" {
-		t.Errorf("Referrer-Policy %q", got)
+		t.Errorf("Referrer-Policy is %q, want same-origin", got)
 	}
 	cookie := "Cookie: " + strings.Split(set, ";")[0]
 	for _, tt := range []struct{ method, path string }{{"PUT", "/blobs/b"}, {"DELETE", "/blobs/a"},
 		{"POST", "/live/a"}} {
 		if res := f.Request(tt.method, tt.path, "x", cookie); res.Status != 401 {
-			t.Errorf("%s %s: %d %s", tt.method, tt.path, res.Status, res.Body)
+			t.Errorf("%s %s with the cookie: %d %s, want 401", tt.method, tt.path, res.Status,
+				res.Body)
 		}
 		if res := f.Request(tt.method, tt.path+"?token="+readSecret, "x"); res.Status != 403 {
 			t.Errorf("%s %s with the readers' token: %d %s", tt.method, tt.path, res.Status,
@@ -209,7 +210,7 @@ func TestReadCookie(t *testing.T) {
 	}
 	res := f.Request("GET", "/files/film", "", cookie)
 	if res.Body != "a film" {
-		t.Errorf("%d %s %v", res.Status, res.Body, res.Header)
+		t.Errorf("%d %s %v, want the file", res.Status, res.Body, res.Header)
 	}
 	// What needs a token is not for shared caches, also where each use is to be checked with the
 	// server.
@@ -227,10 +228,10 @@ func TestReadCookie(t *testing.T) {
 	}
 	f.Logged("reading needs the token", "/?token=TOKEN")
 	if res := f.Get("/healthz"); res.Status != 200 {
-		t.Errorf("/healthz: %d", res.Status)
+		t.Errorf("/healthz: %d, want 200", res.Status)
 	}
 	if res := f.Request("OPTIONS", "/live/a", ""); res.Status != http.StatusNoContent {
-		t.Errorf("OPTIONS: %d %s", res.Status, res.Body)
+		t.Errorf("OPTIONS: %d %s, want 204", res.Status, res.Body)
 	}
 }
 
@@ -240,6 +241,6 @@ func TestNoReadToken(t *testing.T) {
 	res := f.Request("GET", "/?token=x", "", "Accept: text/html")
 	if res.Status != 200 || res.Header.Get("Set-Cookie") != "" ||
 		res.Header.Get("Cache-Control") == "private" {
-		t.Errorf("%d %v", res.Status, res.Header)
+		t.Errorf("%d %v, want 200 without a cookie and not private", res.Status, res.Header)
 	}
 }

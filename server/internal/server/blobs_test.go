@@ -119,7 +119,7 @@ func TestBlobs(t *testing.T) {
 			t.Errorf("%s bytes came, want %d", got, received)
 		}
 		if got := f.metric(`millrace_blobs_requests_total{status="2xx"}`); got != "54" {
-			t.Errorf("%s requests", got)
+			t.Errorf("%s requests with status 2xx, want 54", got)
 		}
 		for metric, want := range map[string]string{"millrace_blobs_downloads": "0",
 			"millrace_blobs_uploads": "0"} {
@@ -182,7 +182,7 @@ func TestBlobsBehindSentinel(t *testing.T) {
 	})
 	value := random(100_000)
 	if res := f.put("k", value); res.Status != 201 {
-		t.Fatalf("PUT: %d %s", res.Status, res.Body)
+		t.Fatalf("PUT: %d %s, want 201", res.Status, res.Body)
 	}
 	f.has("k", value)
 	sentinel.Failover(t) // which may lose the last writes: Redis replicates asynchronously
@@ -197,7 +197,7 @@ func TestBlobsThatExpire(t *testing.T) {
 	onEachStore(t, func(t *testing.T, start func(func(*Config)) *fixture) {
 		f := start(nil)
 		if res := f.put("soon", []byte("gone"), "Millrace-TTL: 300ms"); res.Status != 201 {
-			t.Fatalf("%d %s", res.Status, res.Body)
+			t.Fatalf("PUT: %d %s, want 201", res.Status, res.Body)
 		}
 		f.put("later", []byte("stays"), "Millrace-TTL: 3600")
 		f.put("never", []byte("stays"), "Millrace-TTL: 100ms")
@@ -243,7 +243,8 @@ func TestBlobsOfHalfClosedClients(t *testing.T) {
 				_ = c.Close()
 				if status, _, _ := strings.Cut(string(answer), "\r\n"); err != nil ||
 					!strings.HasPrefix(status, "HTTP/1.1 "+tt.status) {
-					t.Fatalf("%.4s %d: %s, %v", tt.request, i, status, err)
+					t.Fatalf("%.4s %d: status line %s, error %v, want status %s", tt.request, i,
+						status, err, tt.status)
 				}
 				if tt.request[0] == 'G' && !strings.HasSuffix(string(answer), string(value)) {
 					t.Fatal("another value")
@@ -272,13 +273,13 @@ func TestIncompleteUploadsKeepTheOldValue(t *testing.T) {
 		conn := f.Dial("PUT /blobs/k HTTP/1.1\nHost: localhost\nContent-Length: 10\n\n12345")
 		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if err != nil || res.StatusCode != 408 {
-			t.Errorf("silence: %v, %v", res, err)
+			t.Errorf("after silence: %v, %v, want 408", res, err)
 		}
 		f.has("k", old)
 		if f.cfg.Blobs != "" {
 			if left, err := os.ReadDir(filepath.Join(f.cfg.Blobs, "incoming")); err != nil ||
 				len(left) > 0 {
-				t.Errorf("left: %v, %v", left, err)
+				t.Errorf("incoming/ has %v after the uploads, want no file (error %v)", left, err)
 			}
 		}
 	})
@@ -307,7 +308,7 @@ func TestBlobsNeedTheToken(t *testing.T) {
 	for _, method := range []string{"GET", "PUT", "DELETE"} {
 		if res := bare.Request(method, "/blobs/k", "value"); res.Status != 404 ||
 			!strings.Contains(res.Body, "--blobs DIR") {
-			t.Errorf("%s: %d %s", method, res.Status, res.Body)
+			t.Errorf("%s: %d %s, want 404 that names --blobs", method, res.Status, res.Body)
 		}
 	}
 	if strings.Contains(bare.Get("/metrics").Body, "millrace_blobs") {
@@ -330,7 +331,7 @@ func TestAStalledBlobIsCut(t *testing.T) {
 			t.Errorf("the client got %d bytes and no error", n)
 		}
 		if n := f.metric("millrace_blobs_stalled_total"); n != "1" {
-			t.Errorf("%s stalled", n)
+			t.Errorf("%s stalled downloads are counted, want 1", n)
 		}
 		f.has("big", value)
 	})
@@ -346,7 +347,7 @@ func TestADownloadOutlivesItsBlob(t *testing.T) {
 		f.put("k", []byte("new"))
 		deleted := f.Watcher("/blobs/k", 4096)
 		if res := f.Request("DELETE", "/blobs/k", ""); res.Status != 204 {
-			t.Errorf("%d %s", res.Status, res.Body)
+			t.Errorf("DELETE: %d %s, want 204", res.Status, res.Body)
 		}
 		same(t, "the value that was replaced", replaced.Rest(), old)
 		same(t, "the value that was deleted", deleted.Rest(), []byte("new"))
@@ -386,7 +387,7 @@ func TestBlobsAreDrained(t *testing.T) {
 		_, _ = body.Write([]byte("whole"))
 		_ = body.Close()
 		if res := <-answer; res.Status != 201 {
-			t.Errorf("%d %s", res.Status, res.Body)
+			t.Errorf("PUT: %d %s, want 201", res.Status, res.Body)
 		}
 		same(t, "the blob", w.Rest(), value)
 		<-stopped
@@ -403,17 +404,18 @@ func TestTooManyBlobs(t *testing.T) {
 		w := f.Watcher("/blobs/big", 4096)
 		if res := f.Get("/blobs/big"); res.Status != 503 ||
 			!strings.Contains(res.Body, "--max-downloads") {
-			t.Errorf("%d %s", res.Status, res.Body)
+			t.Errorf("GET: %d %s, want 503 that names --max-downloads", res.Status, res.Body)
 		}
 		conn := f.Dial("PUT /blobs/k HTTP/1.1\nHost: localhost\nContent-Length: 10\n\n12345")
 		eventually(t, "the upload", func() bool { return f.blobs.Stats().Uploads == 1 })
 		if res := f.put("b", nil); res.Status != 503 ||
 			!strings.Contains(res.Body, "--max-uploads") || res.Header.Get("Retry-After") == "" {
-			t.Errorf("%d %s", res.Status, res.Body)
+			t.Errorf("PUT: %d %s, want 503 that names --max-uploads, and Retry-After", res.Status,
+				res.Body)
 		}
 		for what, want := range map[string]string{"download": "1", "upload": "1"} {
 			if n := f.metric(`millrace_blobs_refused_total{what="` + what + `"}`); n != want {
-				t.Errorf("%s: %s refused", what, n)
+				t.Errorf("%s: %s refused, want %s", what, n, want)
 			}
 		}
 		_, _ = w.Conn.Close(), conn.Close()
@@ -432,11 +434,12 @@ func TestBlobsAre503WithoutRedis(t *testing.T) {
 	for _, method := range []string{"GET", "PUT", "DELETE"} {
 		res := f.Request(method, "/blobs/k", "value", "")
 		if res.Status != 503 || strings.Contains(res.Body, r.Addr()) {
-			t.Errorf("%s: %d %s", method, res.Status, res.Body)
+			t.Errorf("%s: %d %s, want 503 without the address of Redis", method, res.Status,
+				res.Body)
 		}
 	}
 	if res := f.Get("/healthz"); res.Status != 200 {
-		t.Errorf("%d", res.Status)
+		t.Errorf("/healthz: %d, want 200", res.Status)
 	}
 	later := serve(t, func(c *Config) { c.Redis = "redis://" + r.Addr() })
 	later.Logged("Redis cannot be used")
@@ -555,7 +558,7 @@ func TestBlobStatus(t *testing.T) {
 			t.Errorf("and then: %d", res.Status)
 		}
 		if res := f.Get("/api/streams"); !strings.Contains(res.Body, `"blobs":true`) {
-			t.Errorf("%s", res.Body)
+			t.Errorf("/api/streams does not say that blobs are served: %s", res.Body)
 		}
 	})
 }
@@ -577,7 +580,7 @@ func TestRefusedBlobsAreNotSent(t *testing.T) {
 				"PUT /blobs/k HTTP/1.1\nHost: localhost\nExpect: 100-continue\n" + header + "\n\n")
 			res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 			if err != nil || res.StatusCode != want {
-				t.Errorf("%s: %v, %v", header, res, err)
+				t.Errorf("%s: %v, %v, want status %d", header, err, res, want)
 			}
 		}
 	})
@@ -651,7 +654,7 @@ func TestMemoryOwners(t *testing.T) {
 		}
 		_ = send.Close()
 		if got := <-put; !strings.HasPrefix(got, "201") {
-			t.Errorf("PUT: %s", got)
+			t.Errorf("PUT: %s, want 201", got)
 		}
 		_ = res.Body.Close()
 		owned("blobs", false)

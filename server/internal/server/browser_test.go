@@ -40,7 +40,7 @@ func TestPageShowsTheDemo(t *testing.T) {
 		t.Errorf("the console shows:\n%s", strings.Join(lines, "\n"))
 	}
 	if n := f.metric(`millrace_viewers{path="writev"}`); n != "1" {
-		t.Errorf("%s viewers", n)
+		t.Errorf("%s viewers, want 1", n)
 	}
 }
 
@@ -67,7 +67,7 @@ func TestPageBehindAToken(t *testing.T) {
 		}
 		_ = res.Body.Close()
 		if res.StatusCode != http.StatusOK {
-			t.Errorf("%s: %d", address, res.StatusCode)
+			t.Errorf("%s: %d, want 200", address, res.StatusCode)
 		}
 	}
 	if err := chromedp.Do(ctx, chromedp.Navigate(f.URL("/"))); err != nil { // a link or a bookmark

@@ -164,21 +164,21 @@ func TestTLS(t *testing.T) {
 			defer mp4.Body.Close()
 			if _, err := io.ReadFull(mp4.Body, got[:1000]); err != nil ||
 				string(got[4:8]) != "ftyp" {
-				t.Errorf("MP4: %v, %q", err, got[:12])
+				t.Errorf("MP4: %v, %q, want ftyp", err, got[:12])
 			}
 			if got := exchanged(client, "GET", at+"/files/film", nil); got != "200 "+string(file) {
 				t.Errorf("the file: %d bytes, %.40q", len(got), got)
 			}
 			if got := exchanged(client, "PUT", at+"/blobs/a",
 				bytes.NewReader(file)); !strings.HasPrefix(got, "201") {
-				t.Errorf("PUT: %s", got)
+				t.Errorf("PUT: %s, want 201", got)
 			}
 			if got := exchanged(client, "GET", at+"/blobs/a", nil); got != "200 "+string(file) {
 				t.Errorf("the blob: %d bytes, %.40q", len(got), got)
 			}
 			_ = send.Close()
 			if got := <-published; !strings.HasPrefix(got, "200 ") {
-				t.Errorf("publishing: %s", got)
+				t.Errorf("publishing: %s, want 200", got)
 			}
 			if rest, err := io.ReadAll(flv.Body); len(rest) > 0 || err != nil {
 				t.Errorf("%d bytes more, %v", len(rest), err)
@@ -301,7 +301,7 @@ func TestCertificateOutOfDate(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := strings.Count(book.String(), warning); n != before+1 {
-			t.Errorf("%s: %d warnings", name, n-before)
+			t.Errorf("%s: %d warnings, want 1", name, n-before)
 		}
 	}
 }
@@ -314,7 +314,7 @@ func TestRefusalAmidTheBodyOverTLS(t *testing.T) {
 		if got := exchanged(client, "POST", at+"/live/x",
 			bytes.NewReader(bad)); !strings.HasPrefix(got, "413 ") &&
 			!strings.HasPrefix(got, "400 ") {
-			t.Errorf("%.200s", got)
+			t.Errorf("%.200s, want 413 or 400", got)
 		}
 	}
 }
@@ -330,6 +330,6 @@ func TestFailedHandshakesAreNotWarnings(t *testing.T) {
 	f.Logged("level=DEBUG", "TLS handshake error")
 	if got := exchanged(client, "GET", at+"/healthz", nil); !strings.HasPrefix(got, "200 ") ||
 		strings.Contains(f.Log.String(), "level=WARN") {
-		t.Errorf("%s, log:\n%s", got, f.Log)
+		t.Errorf("/healthz: %s, want 200 and no warning in the log:\n%s", got, f.Log)
 	}
 }

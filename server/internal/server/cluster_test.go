@@ -57,7 +57,7 @@ func (f *fixture) told(t *testing.T) (r ops.Report) {
 	t.Helper()
 	res := f.Get("/api/streams")
 	if err := json.Unmarshal([]byte(res.Body), &r); err != nil || res.Status != 200 {
-		t.Fatalf("%d %v in %s", res.Status, err, res.Body)
+		t.Fatalf("%d, %v, want 200 and JSON, not %s", res.Status, err, res.Body)
 	}
 	return r
 }
@@ -91,7 +91,7 @@ func TestStreamIsServedAtAllNodes(t *testing.T) {
 	})
 	p := nodes[0].client("live")
 	if s := p.Publish("cam?token=writer"); s.Level != "status" {
-		t.Fatalf("%+v", s)
+		t.Fatalf("publishing was refused: %+v", s)
 	}
 	sample := sampleTags()
 	if err := p.SendTags(sample...); err != nil {
@@ -100,7 +100,7 @@ func TestStreamIsServedAtAllNodes(t *testing.T) {
 	for _, f := range nodes[1:] {
 		w := f.Watcher("/live/cam.flv?token=reader", 0)
 		if head := w.Next(3); string(head) != "FLV" {
-			t.Errorf("%s sends %q", f.self(), head)
+			t.Errorf("%s sends %q, want FLV", f.self(), head)
 		}
 	}
 	viewer := nodes[1].client("live")
@@ -110,7 +110,7 @@ func TestStreamIsServedAtAllNodes(t *testing.T) {
 	read := func(f *rtmpFixture) (r ops.Report) {
 		res := f.Get("/api/streams?token=reader")
 		if err := json.Unmarshal([]byte(res.Body), &r); err != nil {
-			t.Fatalf("%v in %s", err, res.Body)
+			t.Fatalf("%v in the report %s", err, res.Body)
 		}
 		return r
 	}
@@ -233,7 +233,7 @@ func testLeaving(t *testing.T, rule live.Takeover) {
 		c := livetest.NewRTMP(t, dial(t, f.rtmp, 0))
 		c.Connect("live", rtmp.Property{Name: "capsEx", Value: 1})
 		if s := c.Publish("cam"); s.Level != "status" {
-			t.Fatalf("%+v", s)
+			t.Fatalf("publishing was refused: %+v", s)
 		}
 		return c
 	}
@@ -271,20 +271,21 @@ func TestNodeServesWithoutRedis(t *testing.T) {
 	f := serveNode(t, "redis://127.0.0.1:1", "none:",
 		func(c *Config) { c.ViewerWait = 10 * time.Millisecond })
 	if res := f.Get("/healthz"); res.Status != 200 {
-		t.Errorf("/healthz: %d %s", res.Status, res.Body)
+		t.Errorf("/healthz: %d %s, want 200", res.Status, res.Body)
 	}
 	p := f.publisher("cam")
 	if head := f.Watcher("/live/cam.flv", 0).Next(3); string(head) != "FLV" {
 		t.Errorf("a viewer gets %q", head)
 	}
 	if res := f.Get("/live/other"); res.Status != 503 || res.Header.Get("Retry-After") != "2" {
-		t.Errorf("%d %v %s", res.Status, res.Header, res.Body)
+		t.Errorf("a stream of another node: %d %v %s, want 503 and Retry-After", res.Status,
+			res.Header, res.Body)
 	}
 	if got := f.metric("millrace_cluster_reachable"); got != "0" {
 		t.Errorf("millrace_cluster_reachable is %s", got)
 	}
 	if r := f.told(t); len(r.Streams) != 1 || r.Nodes != nil {
-		t.Errorf("%+v", r)
+		t.Errorf("the node reports %+v, want its own stream and no other nodes", r)
 	}
 	p.Call(rtmp.Stream, "deleteStream", nil, 1)
 }
@@ -339,7 +340,7 @@ func TestNodesOverTLS(t *testing.T) {
 		defer res.Body.Close()
 		got := make([]byte, 10_000)
 		if _, err := io.ReadFull(res.Body, got); err != nil || string(got[:3]) != "FLV" {
-			t.Errorf("%s sends %q, %v", n.self(), got[:3], err)
+			t.Errorf("%s sends %q, %v, want FLV", n.self(), got[:3], err)
 		}
 		list := exchanged(client, "GET", n.self()+"/live/cam/media.m3u8", nil)
 		objects := uris(strings.TrimPrefix(list, "200 "))
@@ -348,13 +349,13 @@ func TestNodesOverTLS(t *testing.T) {
 		}
 		if got := exchanged(client, "GET", n.self()+"/live/cam/"+objects[0],
 			nil); !strings.HasPrefix(got, "200") {
-			t.Errorf("%s of %s: %.100s", objects[0], n.self(), got)
+			t.Errorf("%s of %s: %.100s, want 200", objects[0], n.self(), got)
 		}
 		eventually(t, "all nodes' reports", func() bool {
 			var r ops.Report
 			text := exchanged(client, "GET", n.self()+"/api/streams", nil)
 			if err := json.Unmarshal([]byte(strings.TrimPrefix(text, "200 ")), &r); err != nil {
-				t.Fatalf("%v in %s", err, text)
+				t.Fatalf("%v in the report %s", err, text)
 			}
 			return slices.ContainsFunc(r.Nodes, func(o ops.NodeReport) bool {
 				return o.Node == f.self() && o.Error == "" && len(o.Streams) == 1
@@ -385,7 +386,7 @@ func TestClusterCA(t *testing.T) {
 		cfg.ClusterCA = name
 		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "--cluster-ca") ||
 			!strings.Contains(err.Error(), name) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v, want an error that names --cluster-ca and the file", name, err)
 		}
 	}
 }

@@ -75,7 +75,7 @@ func TestTheDemoIsPlayedInRealTime(t *testing.T) {
 		}
 		cancel()
 		if err := <-played; !errors.Is(err, context.Canceled) {
-			t.Errorf("play = %v", err)
+			t.Errorf("play = %v, want context.Canceled", err)
 		}
 		d.release()
 		p.Close(nil)

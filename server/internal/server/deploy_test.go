@@ -90,7 +90,7 @@ func startBalancer(t *testing.T, name string, http, rtmp [3]string) *balancer {
 	}
 	if out, err := check.CombinedOutput(); err != nil ||
 		bytes.Contains(bytes.ToLower(out), []byte("warn")) {
-		t.Fatalf("deploy/%s: %v\n%s", file, err, out)
+		t.Fatalf("deploy/%s is not accepted without a warning: %v\n%s", file, err, out)
 	}
 	b := &balancer{startProxy(t, run, sockets[0]), sockets[1]}
 	eventually(t, name+" to listen for RTMP", func() bool {
@@ -128,7 +128,7 @@ func TestBalancers(t *testing.T) {
 			passesStream(t, f.fixture, b.Client)
 			p := b.client(t, "live")
 			if s := p.Publish("film?token=secret"); s.Level != "status" {
-				t.Fatalf("%+v", s)
+				t.Fatalf("publishing was refused: %+v", s)
 			}
 			if err := p.SendTags(sampleTags()...); err != nil {
 				t.Fatal(err)
@@ -141,7 +141,7 @@ func TestBalancers(t *testing.T) {
 				"http://example.org/api/streams?token=secret", nil)
 			req.Header.Set("Millrace-Cluster", "token") // which the server would refuse
 			if res := livetest.Do(b.Client, req); res.Status != 200 {
-				t.Errorf("%d %s", res.Status, res.Body)
+				t.Errorf("%d %s, want 200", res.Status, res.Body)
 			}
 		})
 	}
@@ -162,7 +162,7 @@ func TestAClusterBehindBalancers(t *testing.T) {
 			publish := func() *livetest.RTMP {
 				p := b.client(t, "live")
 				if s := p.Publish("cam"); s.Level != "status" {
-					t.Fatalf("%+v", s)
+					t.Fatalf("publishing was refused: %+v", s)
 				}
 				_ = p.SendTags(sampleTags()...)
 				return p
@@ -176,7 +176,7 @@ func TestAClusterBehindBalancers(t *testing.T) {
 				defer res.Body.Close()
 				p := make([]byte, 1000)
 				if n, err := io.ReadFull(res.Body, p); err != nil || res.StatusCode != 200 {
-					t.Errorf("%s: %d bytes, %v", res.Status, n, err)
+					t.Errorf("%s: %d bytes, %v, want the stream", res.Status, n, err)
 				}
 			}
 			publish()
@@ -224,12 +224,12 @@ func TestUnits(t *testing.T) {
 		}
 	}
 	if out, err := exec.Command(program, units...).CombinedOutput(); err != nil || len(out) > 0 {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("the units are not accepted: %v\n%s", err, out)
 	}
 	const most = "--threshold=15" // of 100; a service without protection has 96
 	out, err := exec.Command(program, "security", "--offline=true", most,
 		filepath.Join(dir, "millrace.service")).CombinedOutput()
 	if err != nil {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("the command failed: %v\n%s", err, out)
 	}
 }

@@ -83,7 +83,7 @@ func TestTheAPIIsStable(t *testing.T) {
 	}
 	if err := json.Unmarshal([]byte(f.Get("/api/streams").Body), &got); err != nil ||
 		len(got.Streams) != 1 {
-		t.Fatalf("%v, %+v", err, got)
+		t.Fatalf("%v, %+v, want one stream", err, got)
 	}
 	for what, check := range map[string]struct {
 		object                  map[string]any
@@ -165,11 +165,11 @@ func passes(t *testing.T, f *fixture, client *http.Client) {
 	value := random(3 << 20)
 	if got := exchanged(client, "PUT", "http://example.org/blobs/a?token=secret",
 		bytes.NewReader(value)); !strings.HasPrefix(got, "201") {
-		t.Errorf("PUT: %s", got)
+		t.Errorf("PUT: %s, want 201", got)
 	}
 	if got := exchanged(client, "GET", "http://example.org/blobs/a",
 		nil); got != "200 "+string(value) {
-		t.Errorf("GET: %.100q", got)
+		t.Errorf("GET: %.100q, want the value", got)
 	}
 	if got := exchanged(client, "PUT", "http://example.org/blobs/b",
 		bytes.NewReader(value)); !strings.HasPrefix(got, "401") {
@@ -276,7 +276,7 @@ func TestDocumentedTestVideo(t *testing.T) {
 	w := f.Ask("/live/test.mp4", 0)
 	cmd := exec.CommandContext(ctx, "sh", "-c", command+" -v error")
 	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
-		t.Fatalf("%s: %v\n%s", command, err, out)
+		t.Fatalf("%s: %v, want no output:\n%s", command, err, out)
 	}
 	w.Begin()
 	if got := w.Rest(); len(got) < 20_000 || string(got[4:8]) != "ftyp" {
@@ -345,13 +345,13 @@ func TestDocumentedRTMPCommands(t *testing.T) {
 		// Without an end, so that it does not matter when the viewer comes.
 		command := strings.Replace(withToken, " -i ", " -stream_loop -1 -i ", 1)
 		if out, err := run(live, command+" -v error"); live.Err() == nil {
-			t.Errorf("%s: %v\n%s", command, err, out)
+			t.Errorf("%s ended by itself: %v\n%s", command, err, out)
 		}
 	})
 	clients.Go(func() {
 		if out, err := run(ctx, strings.Replace(watching, "/live/test", "/live/film",
 			1)); err != nil {
-			t.Errorf("%s: %v\n%s", watching, err, out)
+			t.Errorf("watching with %s failed: %v\n%s", watching, err, out)
 		}
 	})
 	eventually(t, "a copy of the stream", func() bool {

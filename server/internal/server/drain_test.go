@@ -35,7 +35,7 @@ func TestPublishersAreAskedToConnectAgain(t *testing.T) {
 		c := livetest.NewRTMP(t, conn)
 		c.Connect("live", rtmp.Property{Name: "capsEx", Value: tt.caps})
 		if s := c.Publish(tt.name); s.Level != "status" {
-			t.Fatalf("%s: %+v", tt.name, s)
+			t.Fatalf("publishing %s was refused: %+v", tt.name, s)
 		}
 		told := make(chan struct{})
 		clients.Go(func() { // as an encoder does: it sends on, up to a keyframe
@@ -57,7 +57,8 @@ func TestPublishersAreAskedToConnectAgain(t *testing.T) {
 				m, err := c.Next()
 				if err != nil {
 					if asked != (tt.caps != 6) {
-						t.Errorf("%s: asked %v", tt.name, asked)
+						t.Errorf("%s: asked to connect again: %v, want %v", tt.name, asked,
+							tt.caps != 6)
 					}
 					return
 				}

@@ -69,20 +69,20 @@ func TestFilesGoBySendfile(t *testing.T) {
 		res := f.Get("/files/" + name)
 		same(t, name, []byte(res.Body), content[name])
 		if res.Header.Get("Etag") == "" || strings.HasPrefix(res.Header.Get("Etag"), "W/") {
-			t.Errorf("%s: Etag %q", name, res.Header.Get("Etag"))
+			t.Errorf("%s: Etag is %q, want a strong one", name, res.Header.Get("Etag"))
 		}
 		if res.Header.Get("X-Content-Type-Options") != "nosniff" {
-			t.Errorf("%s: %v", name, res.Header)
+			t.Errorf("%s: %v, want nosniff", name, res.Header)
 		}
 	}
 	if r := f.report("/files/big"); r.Bytes != 5<<20 {
-		t.Errorf("%+v", r)
+		t.Errorf("the report is %+v, want 5 MiB", r)
 	} else if err := r.FastPath(); err != nil && runtime.GOOS == "linux" {
 		t.Error(err)
 	}
 	part := f.Request("GET", "/files/big", "", "Range: bytes=1048576-3145727")
 	if part.Status != http.StatusPartialContent {
-		t.Errorf("a part: %d", part.Status)
+		t.Errorf("a part of the file: %d, want 206", part.Status)
 	}
 	same(t, "a part", []byte(part.Body), content["big"][1<<20:3<<20])
 	if runtime.GOOS == "linux" {
@@ -161,7 +161,7 @@ func TestFilesPrecompressed(t *testing.T) {
 		f, _ := serveFiles(t, sizes, func(c *Config) { c.FilesPrecompressed = on })
 		if res := f.Request("GET", "/files/a.txt", "",
 			"Accept-Encoding: gzip"); res.Header.Get("Content-Encoding") != want {
-			t.Errorf("precompressed %v: %v", on, res.Header)
+			t.Errorf("precompressed %v: Content-Encoding of %v, want %q", on, res.Header, want)
 		}
 	}
 }
@@ -175,7 +175,7 @@ func TestAStalledDownloadIsCut(t *testing.T) {
 		f.Logged("download ended", "path=/files/big", "stall-timeout")
 		eventually(t, "no downloads", func() bool { return f.files.Held() == 0 })
 		if n := f.metric("millrace_files_stalled_total"); n != "1" {
-			t.Errorf("%s stalled", n)
+			t.Errorf("%s stalled downloads are counted, want 1", n)
 		}
 	}
 	t.Run("HTTP/1", func(t *testing.T) {
@@ -239,7 +239,7 @@ func TestStreamsHaveNoWriteTimeout(t *testing.T) {
 	time.Sleep(limit * 5 / 4) // a slow machine makes it longer, which does no harm
 	p.Send(piece)
 	if res := p.End(); res.Status != 200 {
-		t.Errorf("%d %s", res.Status, res.Body)
+		t.Errorf("publishing: %d %s, want 200", res.Status, res.Body)
 	}
 	same(t, "the rest", w.Rest(), piece)
 }
@@ -262,10 +262,11 @@ func TestTooManyDownloads(t *testing.T) {
 	res := f.Get("/files/small")
 	if res.Status != 503 || !strings.Contains(res.Body, "--max-downloads") ||
 		res.Header.Get("Retry-After") == "" {
-		t.Errorf("%d %s %v", res.Status, res.Body, res.Header)
+		t.Errorf("%d %s %v, want 503 that names --max-downloads, and Retry-After", res.Status,
+			res.Body, res.Header)
 	}
 	if n := f.metric("millrace_files_refused_total"); n != "1" {
-		t.Errorf("%s refused", n)
+		t.Errorf("%s downloads refused, want 1", n)
 	}
 	_ = w.Conn.Close()
 	eventually(t, "room", func() bool { return f.Get("/files/small").Status == 200 })

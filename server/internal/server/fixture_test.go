@@ -68,7 +68,7 @@ func serveOn(t testing.TB, cfg Config, book *logBook, l Listeners) *fixture {
 	stop := sync.OnceFunc(func() {
 		cancel()
 		if err := <-served; err != nil {
-			t.Errorf("Serve: %v", err)
+			t.Errorf("Serve: %v, want nil", err)
 		}
 	})
 	t.Cleanup(func() {

@@ -602,7 +602,7 @@ func TestGortmplib(t *testing.T) {
 				p, n := f.client("live"), tagsUpToVideo(tags)
 				p.ChunkSize(4096)
 				if s := p.Publish("cam"); s.Level != "status" {
-					t.Fatalf("%+v", s)
+					t.Fatalf("publishing was refused: %+v", s)
 				}
 				send := func(tags [][]byte) {
 					if err := p.SendTags(tags...); err != nil {

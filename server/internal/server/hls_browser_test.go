@@ -58,7 +58,7 @@ func TestHLSInABrowser(t *testing.T) {
 			}
 			least = min(least, steady[name])
 			if len(r.Fatal) > 0 {
-				t.Errorf("%s: %q", name, r.Fatal)
+				t.Errorf("%s: fatal errors %q, want none", name, r.Fatal)
 			}
 			if r.Width != 640 {
 				t.Errorf("%s: the picture is %d wide", name, r.Width)
@@ -126,7 +126,7 @@ func TestHLSChangesInABrowser(t *testing.T) {
 		r := tab.Report(name)
 		t.Logf("%s: %v", name, r)
 		if m := r.Mistakes(); len(m) > 0 || r.Time < 15 {
-			t.Errorf("%s: played %v s, %q", name, r.Time, m)
+			t.Errorf("%s: played %v s, want 15 s; mistakes %q", name, r.Time, m)
 		}
 	}
 }

@@ -60,7 +60,7 @@ func TestHLSAtAllNodes(t *testing.T) {
 	get := func(f *rtmpFixture, name string) string {
 		res := f.Get("/live/film/" + name)
 		if res.Status != 200 {
-			t.Fatalf("%s at %s: %d %s", name, f.self(), res.Status, res.Body)
+			t.Fatalf("%s at %s: %d %s, want 200", name, f.self(), res.Status, res.Body)
 		}
 		return res.Body + fmt.Sprint(res.Header["Etag"], res.Header["Cache-Control"],
 			res.Header["Content-Type"])
@@ -87,7 +87,7 @@ func TestHLSAtAllNodes(t *testing.T) {
 	}
 	for _, query := range []string{"?_HLS_part=1", "?_HLS_msn=x"} {
 		if res := nodes[1].Get("/live/film/media.m3u8" + query); res.Status != 400 {
-			t.Errorf("%s: %d", query, res.Status)
+			t.Errorf("%s: %d, want 400", query, res.Status)
 		}
 	}
 	for path, status := range map[string]int{
@@ -106,7 +106,7 @@ func TestHLSAtAllNodes(t *testing.T) {
 		stats := player.stop()
 		if len(hlscheck.Must(hlscheck.Without(stats.Problems, "hint-broken", "part-short",
 			"hint-unavailable"))) > 0 || stats.Missed > 0 {
-			t.Errorf("%v", stats)
+			t.Errorf("the player found mistakes: %v", stats)
 		}
 	}
 }
@@ -125,7 +125,8 @@ func TestHLSTokenAtAnotherNode(t *testing.T) {
 		if res.Status != status || status == 200 &&
 			(!strings.Contains(res.Body, ".m4s?token=reader\n") ||
 				res.Header.Get("Cache-Control") != "private, max-age=1") {
-			t.Errorf("%s: %d %v %s", path, res.Status, res.Header, res.Body)
+			t.Errorf("%s: %d %v %s, want %d; playlists keep the token and are private", path,
+				res.Status, res.Header, res.Body, status)
 		}
 	}
 	p.End()
@@ -158,14 +159,14 @@ func TestHLSContinuesAtAnotherNode(t *testing.T) {
 		return list.Status == 200 && !strings.Contains(list.Body, "PRELOAD-HINT")
 	})
 	if list := nodes[2].Get("/live/film/index.m3u8"); !strings.Contains(list.Body, "CODECS=") {
-		t.Errorf("%d %s", list.Status, list.Body)
+		t.Errorf("%d %s, want the codecs", list.Status, list.Body)
 	}
 	names := uris(nodes[2].Get("/live/film/media.m3u8").Body)
 	var media int
 	for _, name := range names {
 		res := nodes[2].Get("/live/film/" + name)
 		if res.Status != 200 {
-			t.Errorf("%s: %d", name, res.Status)
+			t.Errorf("%s: %d, want 200", name, res.Status)
 		}
 		media += len(res.Body)
 	}
@@ -241,7 +242,7 @@ func TestHLSTakeoverWithFFmpeg(t *testing.T) {
 	stats := player.end()
 	if player.breaks() != 1 || len(hlscheck.Must(hlscheck.Without(stats.Problems, "part-late",
 		"hint-broken", "part-short"))) > 0 {
-		t.Errorf("%v", stats)
+		t.Errorf("the player found mistakes, or not one break: %v", stats)
 	}
 }
 
@@ -252,7 +253,7 @@ func TestHLSOfUnknownStreamAtAllNodes(t *testing.T) {
 	for _, path := range []string{"/live/nothing/index.m3u8", "/live/nothing/media.m3u8",
 		"/live/film/nonsense"} {
 		if res := nodes[1].Get(path); res.Status != 404 {
-			t.Errorf("%s: %d %s", path, res.Status, res.Body)
+			t.Errorf("%s: %d %s, want 404", path, res.Status, res.Body)
 		}
 	}
 }
@@ -271,7 +272,7 @@ func TestHLSElsewhereAtShutdown(t *testing.T) {
 	})
 	nodes[1].stop()
 	if got := []int{<-answers, <-answers}; !slices.Equal(got, []int{503, 503}) {
-		t.Errorf("%v", got)
+		t.Errorf("answers %v, want two of 503", got)
 	}
 	p.End()
 }
@@ -296,7 +297,7 @@ func TestHLSEndAtAllNodes(t *testing.T) {
 	next, _, _ := strings.Cut(hint, "\"")
 	o, ok := hls.ParseObject(next)
 	if !ok {
-		t.Fatalf("hint %q", next)
+		t.Fatalf("no hint follows %q", next)
 	}
 	p.End()
 	for _, f := range nodes[1:] {
@@ -326,7 +327,7 @@ func TestHLSEndAtAllNodes(t *testing.T) {
 		for _, name := range uris(end) {
 			if res, want := f.Get("/live/film/"+name),
 				nodes[0].Get("/live/film/"+name); res.Status != 200 || res.Body != want.Body {
-				t.Errorf("%s at %s: %d", name, f.self(), res.Status)
+				t.Errorf("%s at %s: %d, want 200 and the owner's bytes", name, f.self(), res.Status)
 			}
 		}
 		if res := f.Get(fmt.Sprintf("/live/film/%s",

@@ -120,7 +120,7 @@ func TestHLSRequests(t *testing.T) {
 	for _, name := range []string{"..", "cam.mp4", "a b", strings.Repeat("x", 129)} {
 		if res := f.Get("/live/" + url.PathEscape(name) + "/media.m3u8"); res.Status != 400 &&
 			res.Status != 404 {
-			t.Errorf("stream %q: %d", name, res.Status)
+			t.Errorf("stream %q: %d, want 400 or 404", name, res.Status)
 		}
 	}
 	p.End()
@@ -169,7 +169,8 @@ func TestHLSToken(t *testing.T) {
 				res := f.Request("GET", u.RequestURI(), "", "Host: "+tt.host)
 				if cache := res.Header.Get("Cache-Control"); res.Status != 200 ||
 					!strings.Contains(cache, "private") {
-					t.Fatalf("%s: %d %s %.200s", u, res.Status, cache, res.Body)
+					t.Fatalf("%s: %d %s %.200s, want 200 and private", u, res.Status, cache,
+						res.Body)
 				}
 				if strings.HasSuffix(u.Path, ".m3u8") {
 					todo = append(todo, uris(res.Body)...)
@@ -186,7 +187,7 @@ func TestHLSToken(t *testing.T) {
 				}
 			}
 			if len(paths) < 5 {
-				t.Errorf("%d addresses", len(paths))
+				t.Errorf("%d addresses, want 5 or more", len(paths))
 			}
 		})
 	}
@@ -287,7 +288,7 @@ func TestHLSKeepAliveAfterAWait(t *testing.T) {
 		}
 		_, err = io.Copy(io.Discard, res.Body)
 		if res.StatusCode != status || err != nil {
-			t.Fatalf("%s: %d, %v", path, res.StatusCode, err)
+			t.Fatalf("%s: %d, %v, want %d", path, res.StatusCode, err, status)
 		}
 	}
 	ask(next, 0)
@@ -360,7 +361,8 @@ func TestHLSRepeatsOnlyNeededTokens(t *testing.T) {
 				res := f.Get("/live/cam/" + list + ".m3u8?other=y&token=" + token)
 				if has := strings.Contains(res.Body, "?token=xx"); res.Status != 200 ||
 					has != tt.want || strings.Contains(res.Body, "other") {
-					t.Errorf("%s: %d %.200q", list, res.Status, res.Body)
+					t.Errorf("%s: %d %.200q, want the needed token only", list, res.Status,
+						res.Body)
 				}
 			}
 			p.End()

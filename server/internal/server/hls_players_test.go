@@ -26,7 +26,7 @@ func runProgram(t *testing.T, name string, args ...string) string {
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		t.Errorf("%s %s: %v\n%s", name, strings.Join(args, " "), err, &stderr)
+		t.Errorf("%s %s failed with %v\n%s", name, strings.Join(args, " "), err, &stderr)
 	}
 	return stdout.String()
 }

@@ -385,7 +385,7 @@ func TestHLSStreams(t *testing.T) {
 				p.Send(bytes.Join(test.reel[wait:], nil))
 			}
 			if res := p.End(); res.Status != http.StatusOK {
-				t.Fatalf("publishing: %d %s", res.Status, res.Body)
+				t.Fatalf("publishing: %d %s, want 200", res.Status, res.Body)
 			}
 			stats := player.end()
 			if got := fmt.Sprintf("%d breaks, %d inits", player.breaks(),

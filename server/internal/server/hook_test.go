@@ -116,7 +116,7 @@ func TestHookRenames(t *testing.T) {
 	for _, path := range []string{"/live/show.flv", "/live/inv1te.mp4", "/live/show?pay=v1sa"} {
 		w := f.Watcher(path, 0)
 		if len(w.Next(10_000)) != 10_000 {
-			t.Errorf("%s ended", path)
+			t.Errorf("the viewer of %s ended", path)
 		}
 		_ = w.Conn.Close()
 	}
@@ -125,13 +125,13 @@ func TestHookRenames(t *testing.T) {
 	player.NextTag()
 	if res := f.Get("/live/inv1te/index.m3u8?pay=v1sa"); res.Status != 200 ||
 		!strings.Contains(res.Body, "media.m3u8?pay=v1sa") {
-		t.Errorf("%d %s", res.Status, res.Body)
+		t.Errorf("%d %s, want the viewer's query in the addresses", res.Status, res.Body)
 	}
 	media := f.Get("/live/inv1te/media.m3u8?pay=v1sa&_HLS_msn=1")
 	if objects := uris(media.Body); media.Status != 200 ||
 		!strings.HasSuffix(objects[0], "?pay=v1sa") ||
 		f.Get("/live/inv1te/"+objects[0]).Status != 200 {
-		t.Errorf("%d %s", media.Status, media.Body)
+		t.Errorf("%d %s, want the viewer's query in every address", media.Status, media.Body)
 	}
 	if n := len(h.events(hook.PlayBegin)); n != 5 {
 		t.Errorf("asked about %d players, want 5: %+v", n, h.events(hook.PlayBegin))
@@ -150,15 +150,16 @@ func TestHookRenames(t *testing.T) {
 	} {
 		if res := f.Request(refused.method, refused.path, "x"); res.Status != refused.status ||
 			!strings.Contains(res.Body, refused.reason) {
-			t.Errorf("%s %s: %d %s", refused.method, refused.path, res.Status, res.Body)
+			t.Errorf("%s %s: %d %s, want %d with the hook's reason", refused.method, refused.path,
+				res.Status, res.Body, refused.status)
 		}
 	}
 	if s := f.client("live").Publish("wr0ng?a=b"); s.Level != "error" ||
 		!strings.Contains(s.Description, "unknown stream key") {
-		t.Errorf("%+v", s)
+		t.Errorf("%+v, want an error with the hook's reason", s)
 	}
 	if s := f.client("elsewhere").Publish("wr0ng"); s.Level != "error" {
-		t.Errorf("%+v", s)
+		t.Errorf("%+v, want an error", s)
 	}
 	eventually(t, "an allowed name without a stream",
 		func() bool { return f.Request("HEAD", "/live/guess3d.flv", "").Status == 404 })
@@ -168,13 +169,14 @@ func TestHookRenames(t *testing.T) {
 	}
 	begin := h.events(hook.Publish)[0]
 	if begin.Protocol != "rtmp" || begin.Address != "127.0.0.1" || begin.Query != "user=ann4" {
-		t.Errorf("%+v", begin)
+		t.Errorf("the hook was sent %+v, want RTMP from 127.0.0.1 with the query", begin)
 	}
 	f.stop()
 	ends := h.events(hook.PublishEnd)
 	if len(ends) != 1 || ends[0].ID != begin.ID || ends[0].Name != "show" ||
 		ends[0].Bytes < 10_000 || !strings.Contains(ends[0].Reason, "shut") {
-		t.Errorf("%+v", ends)
+		t.Errorf("the hook was sent %+v, want one end of the same viewer with bytes and reason",
+			ends)
 	}
 	if n := len(h.events(hook.PlayEnd)); n != 6 {
 		t.Errorf("told of the ends of %d players, want 6: %+v", n, h.events(hook.PlayEnd))
@@ -228,7 +230,7 @@ func TestStreamsContinueWithoutTheHook(t *testing.T) {
 		w := f.Watcher("/live/show.flv", 0)
 		w.Next(1000)
 		if res := f.Get("/live/show/index.m3u8"); res.Status != 200 {
-			t.Errorf("%d %s", res.Status, res.Body)
+			t.Errorf("the master playlist: %d %s, want 200", res.Status, res.Body)
 		}
 		h.CloseClientConnections()
 		h.Close()
@@ -237,7 +239,7 @@ func TestStreamsContinueWithoutTheHook(t *testing.T) {
 		}
 		w.Next(20_000)
 		if res := f.Get("/live/show/media.m3u8"); res.Status != 200 {
-			t.Errorf("%d %s", res.Status, res.Body)
+			t.Errorf("the media playlist: %d %s, want 200", res.Status, res.Body)
 		}
 		status := f.Request("HEAD", "/live/show.mp4", "").Status
 		if open && status != 200 || !open && status != 503 {
@@ -274,7 +276,7 @@ func TestHookLimits(t *testing.T) {
 	w := f.Watcher("/live/cam.flv", 0)
 	if res := f.Get("/live/cam.flv"); res.Status != 503 ||
 		!strings.Contains(res.Body, "as many as its publisher is allowed") {
-		t.Errorf("%d %s", res.Status, res.Body)
+		t.Errorf("%d %s, want 503 that names the publisher's limit", res.Status, res.Body)
 	}
 	_ = w.Conn.Close()
 	eventually(t, "room for a viewer", func() bool { return f.hub.Stats().Viewers == 0 })
@@ -282,7 +284,7 @@ func TestHookLimits(t *testing.T) {
 	f.Logged("viewer ended", "time is up")
 	if res := f.Get("/live/bad"); res.Status != 503 ||
 		!strings.Contains(res.Body, "gives the stream a") {
-		t.Errorf("%d %s", res.Status, res.Body)
+		t.Errorf("%d %s, want 503 for an invalid answer of the hook", res.Status, res.Body)
 	}
 	f.publisher("short")
 	f.Logged("publisher ended", "the time is up", "short")
@@ -332,7 +334,7 @@ func TestHookOfRecordings(t *testing.T) {
 	}
 	if end := h.events(hook.RecordEnd)[0]; end.Stream != "cam" || end.Bytes == 0 ||
 		len(h.events(hook.Record)) != 2 {
-		t.Errorf("%+v", end)
+		t.Errorf("the hook was sent %+v, want cam with its bytes, after two requests", end)
 	}
 }
 
@@ -345,13 +347,13 @@ func TestHookInACluster(t *testing.T) {
 	w := nodes[1].Watcher("/live/inv1te.flv", 0)
 	w.Next(1000)
 	if res := nodes[1].Get("/live/inv1te/index.m3u8"); res.Status != 200 {
-		t.Errorf("%d %s", res.Status, res.Body)
+		t.Errorf("%d %s, want 200", res.Status, res.Body)
 	}
 	if n, m := len(h.events(hook.Publish)), len(h.events(hook.PlayBegin)); n != 1 || m != 2 {
 		t.Errorf("asked about %d publishers and %d players", n, m)
 	}
 	if q := h.events(hook.PlayBegin)[0]; q.Node != nodes[1].self() {
-		t.Errorf("%+v", q)
+		t.Errorf("the hook was sent %+v, want the node that serves the viewer", q)
 	}
 	for _, f := range nodes {
 		f.keepsSecrets("s3cr3t", "inv1te")
@@ -386,7 +388,7 @@ func TestTheDocumentedHook(t *testing.T) {
 	f.Watcher("/live/show.flv", 0).Next(1000)
 	if res := f.Request("POST", "/live/show", "x"); res.Status != 403 ||
 		!strings.Contains(res.Body, "unknown stream key") {
-		t.Errorf("%d %s\n%s", res.Status, res.Body, &said)
+		t.Errorf("%d %s, want 403 with the hook's reason\n%s", res.Status, res.Body, &said)
 	}
 }
 
@@ -404,13 +406,13 @@ func TestHookAndTakeover(t *testing.T) {
 	f.publisher("k3y-a")
 	second := f.client("live")
 	if s := second.Publish("k3y-b"); s.Level != "status" {
-		t.Fatalf("%+v", s)
+		t.Fatalf("publishing was refused: %+v", s)
 	}
 	eventually(t, "the first one's end", func() bool { return len(h.events(hook.PublishEnd)) == 1 })
 	if end := h.events(hook.PublishEnd)[0]; end.Stream != "k3y-a" ||
 		end.ID != h.events(hook.Publish)[0].ID ||
 		!strings.Contains(end.Reason, "took over") {
-		t.Errorf("%+v", end)
+		t.Errorf("the hook was sent %+v, want the end of k3y-a by a takeover", end)
 	}
 	f.keepsSecrets("k3y-a", "k3y-b")
 }

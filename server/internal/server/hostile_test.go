@@ -36,7 +36,7 @@ func TestSilentRefusedClientIsDisconnected(t *testing.T) {
 			conn := f.Dial(head + "Transfer-Encoding: chunked\n\n")
 			res, err := io.ReadAll(conn)
 			if err != nil || !bytes.HasPrefix(res, []byte("HTTP/1.1 "+status)) {
-				t.Errorf("%q: %.100q, %v", head, res, err)
+				t.Errorf("%q: %.100q, %v, want status %s", head, res, err, status)
 			}
 		})
 	}
@@ -64,7 +64,8 @@ func TestReplacedPublisherGetsTheReason(t *testing.T) {
 			second.Send(demo.Sample)
 			if res := first.Wait(); res.Status != http.StatusConflict ||
 				!strings.Contains(res.Body, "another publisher took over this stream") {
-				t.Errorf("%s, latency %v: %d %s", name, latency, res.Status, res.Body)
+				t.Errorf("%s, latency %v: %d %s, want 409 that names the takeover", name, latency,
+					res.Status, res.Body)
 			}
 			f.Logged("publisher ended", "status=409", "took over")
 			if res := second.End(); res.Status != http.StatusOK {
@@ -72,7 +73,7 @@ func TestReplacedPublisherGetsTheReason(t *testing.T) {
 					res.Body)
 			}
 			if w.Rest(); f.metric("millrace_publisher_takeovers_total") != "1" {
-				t.Errorf("takeovers: %s", f.metric("millrace_publisher_takeovers_total"))
+				t.Errorf("takeovers: %s, want 1", f.metric("millrace_publisher_takeovers_total"))
 			}
 		}
 	}
@@ -98,7 +99,8 @@ func TestRefusalDoesNotWaitForTheBody(t *testing.T) {
 				conn := f.Dial(words[0] + " " + words[1] + " HTTP/1.1\nHost: localhost\n" + body)
 				res, err := io.ReadAll(conn)
 				if err != nil || !bytes.HasPrefix(res, []byte("HTTP/1.1 "+words[2])) {
-					t.Errorf("%s, %q: %.100q, %v", request, body, res, err)
+					t.Errorf("%s, %q: %.100q, %v, want status %s", request, body, res, err,
+						words[2])
 				}
 			})
 		}
@@ -134,7 +136,7 @@ func TestConnectionsWithoutARequestAreClosed(t *testing.T) {
 			_, _ = io.WriteString(conn, tt.sent)
 			got, err := io.ReadAll(conn)
 			if !bytes.HasPrefix(got, []byte(tt.want)) || errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Errorf("%.100q, %v", got, err)
+				t.Errorf("%.100q, %v, want %q and an end", got, err, tt.want)
 			}
 		})
 	}

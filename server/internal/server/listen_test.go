@@ -51,7 +51,7 @@ func TestListensAt(t *testing.T) {
 		{at("::", 8080), "[::]:8080", true}, {at("10.0.0.1", 8080), "example.org:8080", true},
 	} {
 		if got := listensAt(tt.at, tt.address); got != tt.want {
-			t.Errorf("%v for %q: %t", tt.at, tt.address, got)
+			t.Errorf("listensAt(%v, %q) = %t, want %t", tt.at, tt.address, got, tt.want)
 		}
 	}
 }

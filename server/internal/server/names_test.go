@@ -41,7 +41,7 @@ func TestNamesWithParts(t *testing.T) {
 		}
 		p := make([]byte, 1000)
 		if _, err := io.ReadFull(res.Body, p); err != nil || res.StatusCode != http.StatusOK {
-			t.Errorf("%s: %s, %v", path, res.Status, err)
+			t.Errorf("%s: %s, %v, want 200 and the stream", path, res.Status, err)
 		}
 		_ = res.Body.Close()
 		begins[path] = p
@@ -53,7 +53,7 @@ func TestNamesWithParts(t *testing.T) {
 		out, err := exec.CommandContext(t.Context(), "ffprobe", "-v", "error", "-show_entries",
 			"stream=codec_name", "-of", "compact", "rtmp://"+f.rtmp+address).CombinedOutput()
 		if err != nil || bytes.Count(out, []byte("codec_name=")) != 2 {
-			t.Errorf("ffprobe %s: %v: %s", address, err, out)
+			t.Errorf("ffprobe %s: %v, want two codecs: %s", address, err, out)
 		}
 	}
 	// Like clients that take the application as part of the server's address.
@@ -68,7 +68,7 @@ func TestNamesWithParts(t *testing.T) {
 	stats := player.end()
 	if p := hlscheck.Without(hlscheck.Must(stats.Problems), "bandwidth-low"); len(p) > 0 ||
 		stats.Playlists < 3 {
-		t.Errorf("%v", stats)
+		t.Errorf("the player found mistakes, or fewer than 3 playlists: %v", stats)
 	}
 	outer.End()
 	f.stop()
@@ -90,7 +90,7 @@ func TestRecordedNames(t *testing.T) {
 		{"*/cam-?", "x/cam-1", true},
 	} {
 		if got := recorded(tt.pattern, tt.name); got != tt.want {
-			t.Errorf("%s and %s: %v", tt.pattern, tt.name, got)
+			t.Errorf("recorded(%q, %q) = %v, want %v", tt.pattern, tt.name, got, tt.want)
 		}
 	}
 }

@@ -48,12 +48,12 @@ func TestRedirectsEscapeOnce(t *testing.T) {
 		}
 		if res := f.Get(path); !strings.HasPrefix(path, "/api/") &&
 			(res.Status != 200 || res.Body != "text") {
-			t.Errorf("%s: %d %s", path, res.Status, res.Body)
+			t.Errorf("%s: %d %s, want the file", path, res.Status, res.Body)
 		}
 	}
 	for _, path := range []string{"/files/dir/d%20q", "/files/dir/p%20q/"} {
 		if res := f.Get(path); res.Status != 200 || res.Body != "text" {
-			t.Errorf("%s: %d %s", path, res.Status, res.Body)
+			t.Errorf("%s: %d %s, want the file", path, res.Status, res.Body)
 		}
 	}
 	for _, path := range []string{"/live/a//b", "/live//a", "/live/./a", "/live/a/../b",
@@ -63,7 +63,7 @@ func TestRedirectsEscapeOnce(t *testing.T) {
 				continue
 			}
 			if res := f.Request(method, path, ""); res.Status != 400 {
-				t.Errorf("%s %s: %d %s", method, path, res.Status, res.Body)
+				t.Errorf("%s %s: %d %s, want 400", method, path, res.Status, res.Body)
 			}
 		}
 	}

@@ -79,7 +79,7 @@ func TestPROXYKeepsTheConnection(t *testing.T) {
 	publisher := livetest.NewRTMP(t, dialFrom(t, f.rtmp, "192.0.2.9:9"))
 	publisher.Connect("live")
 	if s := publisher.Publish("cam"); s.Level != "status" {
-		t.Fatalf("%+v", s)
+		t.Fatalf("publishing was refused: %+v", s)
 	}
 	if err := publisher.SendTags(sampleTags()...); err != nil {
 		t.Fatal(err)
@@ -110,10 +110,10 @@ func TestPROXYKeepsTheConnection(t *testing.T) {
 	got, err := io.ReadAll(res.Body)
 	_ = res.Body.Close()
 	if err != nil || len(got) != 1<<20 {
-		t.Errorf("%d bytes, %v", len(got), err)
+		t.Errorf("%d bytes, %v, want 1 MiB", len(got), err)
 	}
 	if sent := f.report("/files/file"); sent.Copied > 4096 || sent.Sendfile < 1<<20-4096 {
-		t.Errorf("%+v", sent)
+		t.Errorf("%+v, want sendfile for all but the head", sent)
 	}
 	f.Logged("file served", "client=192.0.2.2:2")
 
@@ -131,7 +131,7 @@ func TestPROXYKeepsTheConnection(t *testing.T) {
 	client.Connect("other")
 	client.Play("cam")
 	if s := client.AwaitStatus(); s.Level != "error" {
-		t.Errorf("%+v", s)
+		t.Errorf("%+v, want an error", s)
 	}
 	sealed.Logged("viewer refused", "client=192.0.2.4:4")
 }
@@ -172,7 +172,7 @@ func TestMissingPROXYHeaderTimesOut(t *testing.T) {
 		}
 		if timeout == testTimeout { // which the others have as well
 			if res := f.Get("/healthz"); res.Status != 200 {
-				t.Errorf("%d", res.Status)
+				t.Errorf("/healthz: %d, want 200", res.Status)
 			}
 		}
 		for _, conn := range silent {
@@ -180,7 +180,7 @@ func TestMissingPROXYHeaderTimesOut(t *testing.T) {
 				_ = conn.SetLinger(0)
 				_ = conn.Close()
 			} else if n, err := conn.Read(make([]byte, 1)); n > 0 || err == nil {
-				t.Errorf("%s answers", conn.RemoteAddr())
+				t.Errorf("%s sends an answer, want the end of the connection", conn.RemoteAddr())
 			}
 		}
 	}
@@ -235,7 +235,7 @@ func TestConnectionsOfAnAddress(t *testing.T) {
 	refusedFor(t, request(clientFrom(t, f.Addr, "192.0.2.1:2"), "/"), flag)
 	refusedFor(t, f.Request("GET", "/", "", "X-Forwarded-For: 192.0.2.1"), flag)
 	if res := f.Request("GET", "/healthz", "", "X-Forwarded-For: 192.0.2.1"); res.Status != 200 {
-		t.Errorf("/healthz: %d", res.Status)
+		t.Errorf("/healthz: %d, want 200", res.Status)
 	}
 	if res := request(clientFrom(t, f.Addr, "192.0.2.2:2"), "/"); res.Status != 200 {
 		t.Errorf("another address: %d %s", res.Status, res.Body)
@@ -581,7 +581,7 @@ func TestTheLogBlocks(t *testing.T) {
 	for range 3 {
 		if n, err := dial(t, f.Addr, 0).Read(make([]byte, 1)); n > 0 || err != io.EOF &&
 			!errors.Is(err, syscall.ECONNRESET) {
-			t.Fatalf("%d bytes, %v", n, err)
+			t.Fatalf("%d bytes, %v, want the end of the connection", n, err)
 		}
 	}
 	eventually(t, "a line that waits", func() bool { return log.Holds("reader refused") })
@@ -689,7 +689,7 @@ func TestConnectionsAreForgotten(t *testing.T) {
 			_, _ = io.Copy(io.Discard, res.Body)
 			_ = res.Body.Close()
 			if res.ProtoMajor != 2-i {
-				t.Errorf("HTTP/%d", res.ProtoMajor)
+				t.Errorf("HTTP/%d, want HTTP/%d", res.ProtoMajor, 2-i)
 			}
 			count(i + 1)
 		}
@@ -748,7 +748,7 @@ func TestProxiesTellTheClient(t *testing.T) {
 				"GET /live/cam.flv HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n")
 			if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil ||
 				!strings.Contains(line, "200") {
-				t.Fatalf("%q, %v", line, err)
+				t.Fatalf("%q, %v, want 200", line, err)
 			}
 			f.Logged("viewer started", "viewer=127.0.0.8:", "form=flv", "path=writev")
 		})

@@ -43,10 +43,10 @@ func TestRecordings(t *testing.T) {
 	res := f.Get(playlist)
 	if kind := res.Header.Get("Content-Type"); kind != "application/vnd.apple.mpegurl" ||
 		!strings.Contains(res.Body, "EXT-X-PLAYLIST-TYPE:EVENT") {
-		t.Errorf("%s\n%s", kind, res.Body)
+		t.Errorf("content type %s, want a playlist that grows:\n%s", kind, res.Body)
 	}
 	if n := f.metric("millrace_recordings"); n != "1" {
-		t.Errorf("%s recordings", n)
+		t.Errorf("%s recordings, want 1", n)
 	}
 	p.End()
 	other.End()
@@ -62,7 +62,7 @@ func TestRecordings(t *testing.T) {
 			"stream=codec_name,nb_read_packets",
 			"-of", "compact", input).CombinedOutput()
 		if err != nil {
-			t.Fatalf("%v: %s", err, out)
+			t.Fatalf("the recording is not played: %v: %s", err, out)
 		}
 		return string(out)
 	}
@@ -89,7 +89,7 @@ func TestRecordingsEndWithTheServer(t *testing.T) {
 	}
 	if text, err := os.ReadFile(lists[0]); err != nil ||
 		!strings.Contains(string(text), "#EXT-X-ENDLIST") {
-		t.Errorf("%v\n%s", err, text)
+		t.Errorf("the playlist is not ended: %v\n%s", err, text)
 	}
 	p.Wait()
 }
@@ -124,7 +124,7 @@ func TestRecordingsEndBeforeDownloads(t *testing.T) {
 	default:
 	}
 	if st := next.Stats(); st.Files != 1 || st.Repaired != 0 {
-		t.Errorf("%+v", st)
+		t.Errorf("%+v, want one file and no repair", st)
 	}
 	_ = next.Close(t.Context())
 	_ = w.Res.Body.Close()
@@ -157,7 +157,7 @@ func TestEachStreamIsRecorded(t *testing.T) {
 		for _, list := range lists {
 			if text, err := os.ReadFile(list); err != nil ||
 				!strings.Contains(string(text), "#EXT-X-ENDLIST") {
-				t.Errorf("%s: %v\n%s", list, err, text)
+				t.Errorf("%s is not ended: %v\n%s", list, err, text)
 			} else {
 				files += 1 + strings.Count(string(text), "#EXT-X-MAP") - 1
 			}
@@ -167,6 +167,6 @@ func TestEachStreamIsRecorded(t *testing.T) {
 		}
 	}
 	if st := f.Server.records.Stats(); st.Refused != 0 || st.Lost != 0 || st.Failures != 0 {
-		t.Errorf("%+v", st)
+		t.Errorf("%+v, want no loss", st)
 	}
 }

@@ -28,7 +28,7 @@ func TestRefusalsAreCountedAndLogged(t *testing.T) {
 	publish := func(app, key string) func() {
 		return func() {
 			if s := f.client(app).Publish(key); s.Level != "error" {
-				t.Errorf("%s/%s: %+v", app, key, s)
+				t.Errorf("%s/%s: %+v, want an error", app, key, s)
 			}
 		}
 	}
@@ -37,7 +37,7 @@ func TestRefusalsAreCountedAndLogged(t *testing.T) {
 			c := f.client(app)
 			c.Play(key)
 			if s := c.AwaitStatus(); s.Level != "error" {
-				t.Errorf("%s/%s: %+v", app, key, s)
+				t.Errorf("%s/%s: %+v, want an error", app, key, s)
 			}
 		}
 	}

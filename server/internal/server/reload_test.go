@@ -52,7 +52,7 @@ func TestReload(t *testing.T) {
 			}
 		}
 		if res := f.Request("PUT", "/blobs/a?token="+cfg.PublishToken, "x"); res.Status/100 != 2 {
-			t.Errorf("round %d: %d %s", i, res.Status, res.Body)
+			t.Errorf("round %d: %d %s, want 2xx", i, res.Status, res.Body)
 		}
 	}
 	close(stop)
@@ -75,7 +75,7 @@ func TestReload(t *testing.T) {
 	cfg.MaxStreams, cfg.ReadToken = 2, ""
 	f.Reload(&cfg)
 	if s := f.client("live").Publish("cam2?token=p19"); s.Level != "status" {
-		t.Errorf("%+v", s)
+		t.Errorf("publishing was refused: %+v", s)
 	}
 	if res := f.Get("/files/file"); res.Status != http.StatusOK {
 		t.Errorf("without a token: %d", res.Status)
@@ -114,7 +114,7 @@ func TestReloadWithoutTokens(t *testing.T) {
 			f.Reload(&cfg)
 			f.Reload(&cfg)
 			if n := strings.Count(f.Log.String(), says); n != 1 {
-				t.Errorf("%q: %d warnings", says, n)
+				t.Errorf("%q: %d warnings, want 1", says, n)
 			}
 		}
 	}
@@ -130,11 +130,11 @@ func TestReloadOfACertificate(t *testing.T) {
 	})
 	now := time.Now()
 	if got := f.cert.get(now).Leaf.SerialNumber.Int64(); got != 1 {
-		t.Fatalf("certificate %d", got)
+		t.Fatalf("certificate %d, want 1", got)
 	}
 	writeCertificate(t, dir, 2)
 	f.Reload(&f.cfg)
 	if got := f.cert.get(now).Leaf.SerialNumber.Int64(); got != 2 {
-		t.Errorf("certificate %d", got)
+		t.Errorf("certificate %d, want 2", got)
 	}
 }

@@ -125,7 +125,7 @@ func TestAnAddressOfRTMPIsInUse(t *testing.T) {
 	book, err := run(func(c *Config) { c.RTMP = used })
 	if log := book.String(); err != nil || !strings.Contains(log, "RTMP is off") ||
 		!strings.Contains(log, "msg=listening") {
-		t.Errorf("%v, %s", err, log)
+		t.Errorf("%v, want a server without RTMP; log:\n%s", err, log)
 	}
 	for want, change := range map[string]func(*Config){
 		"--rtmp: ":   func(c *Config) { c.RTMP, c.RTMPOptional = used, false },
@@ -207,11 +207,11 @@ func TestPublishingThroughAPublicRTMPListener(t *testing.T) {
 	public := f.newRTMPService(publicListener{}.Addr(), nil)
 	if _, err := public.Check(want); err == nil ||
 		!strings.Contains(err.Error(), "publishing is off") {
-		t.Errorf("%v", err)
+		t.Errorf("%v, want an error that says that publishing is off", err)
 	}
 	want.Publish = false
 	if name, err := public.Check(want); err != nil || name != "cam" {
-		t.Errorf("%q, %v", name, err)
+		t.Errorf("%q, %v, want cam", name, err)
 	}
 	main := listen(t)
 	defer main.Close()
@@ -249,7 +249,7 @@ func TestRTMPS(t *testing.T) {
 	}
 	p := client()
 	if s := p.Publish("cam"); s.Level != "status" {
-		t.Fatalf("%+v", s)
+		t.Fatalf("publishing was refused: %+v", s)
 	}
 	// A viewer that comes later than the second keyframe does not get the frames before it.
 	tags := sampleTags()
@@ -278,7 +278,7 @@ func TestRTMPS(t *testing.T) {
 	f.Logged("RTMP listening", "tls=true")
 	f.stop()
 	if _, statuses := w.Rest(); statuses[len(statuses)-1].Code != "NetStream.Play.Stop" {
-		t.Errorf("%+v", statuses)
+		t.Errorf("%+v, want NetStream.Play.Stop at last", statuses)
 	}
 }
 
@@ -325,7 +325,7 @@ func TestHostileRTMPClients(t *testing.T) {
 	t.Run("a declared length", func(t *testing.T) {
 		c := f.client("live")
 		if s := c.Publish("bad"); s.Level != "status" {
-			t.Fatalf("%+v", s)
+			t.Fatalf("publishing was refused: %+v", s)
 		}
 		before := millrace.DefaultPool().Stats().InUse
 		_, _ = io.WriteString(c.Conn, "\x06\x00\x00\x00\x40\x00\x00\x09\x01\x00\x00\x00")
@@ -342,7 +342,7 @@ func TestHostileRTMPClients(t *testing.T) {
 		_, _ = io.WriteString(c.Conn, "\x06\x00\x00\x00\xff\xff\xff\x09\x01\x00\x00\x00")
 		if s := c.AwaitStatus(); s.Level != "error" ||
 			!strings.Contains(s.Description, "16777215, limit 4194304 (--max-tag-bytes)") {
-			t.Errorf("%+v", s)
+			t.Errorf("%+v, want an error that names the size and --max-tag-bytes", s)
 		}
 	})
 	tags := sampleTags()

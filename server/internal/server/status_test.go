@@ -180,7 +180,7 @@ func TestConfigIsChecked(t *testing.T) {
 		tt.change(&cfg)
 		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), tt.says) ||
 			strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: %v", tt.says, err)
+			t.Errorf("%s: %v, want an error that says so without the secret", tt.says, err)
 		}
 	}
 	if _, err := New(Defaults()); err != nil {

@@ -177,7 +177,7 @@ func TestSignedTokenOfAPlayer(t *testing.T) {
 	}
 	stats, err := c.Run(ctx)
 	if m := hlscheck.Must(stats.Problems); err != nil || len(m) > 0 || parts < 20 {
-		t.Errorf("%d parts, %v\n%v", parts, err, m)
+		t.Errorf("%d parts, want 20 or more; %v\n%v", parts, err, m)
 	}
 }
 

@@ -40,7 +40,7 @@ func TestTokensAsTyped(t *testing.T) {
 						continue
 					}
 					if s := f.client(path[:i]).Publish(path[i+1:]); s.Level != "status" {
-						t.Errorf("%s, divided: %+v", path, s)
+						t.Errorf("publishing %s, divided, was refused: %+v", path, s)
 					}
 				}
 				if res := f.Request("POST", "/live/http?a=1&token="+shown,
@@ -102,7 +102,7 @@ func TestHookParametersAsTyped(t *testing.T) {
 			}
 		}
 		if s := f.client("live").Publish(fmt.Sprint("cam", i, "?", tt.query)); s.Level != "status" {
-			t.Errorf("%s: %+v", tt.query, s)
+			t.Errorf("publishing with %s was refused: %+v", tt.query, s)
 		}
 		got(hook.Publish, "rtmp")
 		f.Request("HEAD", "/live/none.flv?"+tt.query, "")

@@ -84,7 +84,7 @@ func TestProgressResponse(t *testing.T) {
 						_, err = p.Write(body)
 					}
 					if tt.stalled != (err != nil) || p.stalled != tt.stalled {
-						t.Errorf("stalled: %v, %v", p.stalled, err)
+						t.Errorf("stalled: %v, %v, want %v", p.stalled, err, tt.stalled)
 					}
 					if !tt.stalled && !bytes.Equal(c.Body.Bytes(), body) {
 						t.Errorf("%d bytes of %d", c.Body.Len(), len(body))

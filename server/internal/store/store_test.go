@@ -20,7 +20,7 @@ func TestNoFilesAndNoBlobs(t *testing.T) {
 			says = "--blobs DIR"
 		}
 		if w.Code != 404 || !strings.Contains(w.Body.String(), says) {
-			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+			t.Errorf("%s: %d %s, want 404 that says why", path, w.Code, w.Body)
 		}
 	}
 	f.SetLimit(1)

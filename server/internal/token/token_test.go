@@ -117,7 +117,7 @@ func TestSign(t *testing.T) {
 		}
 		got, err := parsed(t, "other HS256 "+secret, verifies).Verify(text, now)
 		if err != nil || got != want || !Is(text) {
-			t.Errorf("%s: %v, %v", text, got, err)
+			t.Errorf("%s: %v, %v, want %v", text, got, err, want)
 		}
 	}
 	keys := parsed(t, "a HS256 "+secret)
@@ -242,7 +242,7 @@ func TestHeaders(t *testing.T) {
 		got, err := tt.keys.Verify(text, now)
 		if tt.says == "" {
 			if want := (Token{Publish, "cam", now.UTC()}); err != nil || got != want {
-				t.Errorf("%s: %s: %v, %v", tt.what, tt.header, got, err)
+				t.Errorf("%s: %s: %v, %v, want %v", tt.what, tt.header, got, err, want)
 			}
 		} else if err == nil || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s: %s: %v, want %q", tt.what, tt.header, err, tt.says)
@@ -319,7 +319,7 @@ func TestClaims(t *testing.T) {
 		`{"stream":"cam","right":"read","exp":1900000000}{}`} {
 		text := issue(t, jwt.SigningMethodHS256, []byte(secret), `{"alg":"HS256"}`, list)
 		if got, err := keys.Verify(text, now); err == nil {
-			t.Errorf("%s: %v", list, got)
+			t.Errorf("%s is accepted as %v", list, got)
 		}
 	}
 }
@@ -341,7 +341,7 @@ func TestVerifyRefuses(t *testing.T) {
 				text[:i] + text[i+1:],
 			} {
 				if got, err := keys.Verify(other, now); err == nil {
-					t.Errorf("%q means %v", other, got)
+					t.Errorf("%q is accepted as %v", other, got)
 				}
 			}
 		}
@@ -349,7 +349,7 @@ func TestVerifyRefuses(t *testing.T) {
 	for _, c := range []byte(streamBytes) { // some differ only in bits that base64 leaves unused
 		if other := text[:len(text)-1] + string([]byte{c}); other != text {
 			if got, err := keys.Verify(other, now); err == nil {
-				t.Errorf("%q means %v", other, got)
+				t.Errorf("%q is accepted as %v", other, got)
 			}
 		}
 	}
@@ -357,7 +357,7 @@ func TestVerifyRefuses(t *testing.T) {
 		text + ".", " " + text,
 		strings.Repeat(text, 9)} {
 		if got, err := keys.Verify(other, now); err == nil {
-			t.Errorf("%q means %v", other, got)
+			t.Errorf("%q is accepted as %v", other, got)
 		}
 	}
 }
@@ -414,7 +414,7 @@ func TestKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	if keys, err := ReadKeys(file); err != nil || len(keys) != 1 {
-		t.Errorf("%d keys, %v", len(keys), err)
+		t.Errorf("%d keys, %v, want 1", len(keys), err)
 	}
 	if runtime.GOOS == "windows" {
 		return
@@ -427,7 +427,7 @@ func TestKeys(t *testing.T) {
 		_, err := ReadKeys(file)
 		if (err == nil) != ok || err != nil &&
 			!strings.Contains(err.Error(), "all users may write it") {
-			t.Errorf("mode %#o: %v", mode, err)
+			t.Errorf("mode %#o: %v, want a refusal only if all users may write", mode, err)
 		}
 	}
 }
@@ -452,7 +452,7 @@ func TestOtherPrograms(t *testing.T) {
 		cmd.Dir = dir
 		out, err := cmd.CombinedOutput()
 		if err != nil {
-			t.Fatalf("%v: %s", err, out)
+			t.Fatalf("the other program failed: %v: %s", err, out)
 		}
 		return strings.TrimSpace(string(out))
 	}
@@ -460,7 +460,7 @@ func TestOtherPrograms(t *testing.T) {
 		"\necho 'a HS256 "+secret+"' >> keys")
 	keys, err := ReadKeys(file)
 	if err != nil || len(keys) != 2 {
-		t.Fatalf("%d keys, %v", len(keys), err)
+		t.Fatalf("%d keys, %v, want 2", len(keys), err)
 	}
 	signing, err := ReadKeys(filepath.Join(dir, "signing-keys"))
 	if err != nil {

@@ -39,7 +39,7 @@ func TestNoLimits(t *testing.T) {
 		for range 3 {
 			a, err := table.Acquire(netip.MustParseAddr(of))
 			if a != nil || err != nil {
-				t.Fatalf("%s: %v, %v", of, a, err)
+				t.Fatalf("%s: %v, %v, want no account and no error", of, a, err)
 			}
 			a.Add(1 << 40)
 			a.Pace(t.Context(), 1<<40)
@@ -51,7 +51,7 @@ func TestNoLimits(t *testing.T) {
 			t.Errorf("no address: %v, %v", a, err)
 		}
 		if st := table.Stats(); st != (Stats{}) {
-			t.Errorf("%+v", st)
+			t.Errorf("%+v, want nothing counted", st)
 		}
 	}
 }
@@ -223,7 +223,7 @@ func TestIdleAddressesAreBounded(t *testing.T) {
 		a.Release()
 	}
 	if st := table.Stats(); st.Idle > maxIdle || st.Held != 1 {
-		t.Errorf("%+v", st)
+		t.Errorf("%+v, want one held address and the idle ones limited", st)
 	}
 	if a, _ := table.Acquire(at(0)); a != held {
 		t.Error("an address that has a connection is forgotten")
@@ -337,7 +337,7 @@ func TestConcurrentUse(t *testing.T) {
 	}
 	all.Wait()
 	if st := table.Stats(); st.Held != 0 || st.Idle > 3 {
-		t.Errorf("%+v", st)
+		t.Errorf("%+v, want none held and three idle at most", st)
 	}
 }
 
@@ -361,7 +361,7 @@ func TestPlayers(t *testing.T) {
 		}
 		for id := range uint64(10) { // five seconds' worth
 			if err := a.Player(id, false); err != nil {
-				t.Fatalf("player %d: %v", id, err)
+				t.Fatalf("player %d is refused: %v", id, err)
 			}
 		}
 		for range 100 {

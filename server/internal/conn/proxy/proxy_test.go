@@ -25,7 +25,7 @@ func TestParseTrusted(t *testing.T) {
 	} {
 		trusted, err := ParseTrusted(list)
 		if err != nil {
-			t.Errorf("%q: %v", list, err)
+			t.Errorf("ParseTrusted(%q): %v", list, err)
 		}
 		for a := range strings.FieldsSeq(has) {
 			if !trusted.Has(netip.MustParseAddr(a)) {
@@ -34,7 +34,7 @@ func TestParseTrusted(t *testing.T) {
 		}
 		for _, a := range []string{"11.0.0.1", "192.0.2.2", "2001:db9::1", "::2", "0.0.0.0"} {
 			if trusted.Has(netip.MustParseAddr(a)) {
-				t.Errorf("%q has %s", list, a)
+				t.Errorf("%q includes %s", list, a)
 			}
 		}
 	}
@@ -152,7 +152,8 @@ func TestHeaders(t *testing.T) {
 					case why := <-refused:
 						if untrusted := errors.Is(why, errUntrusted); untrusted != (trusts == "") &&
 							name != "too long" && name != "endless" {
-							t.Errorf("%s, trusted %q: %v", name, trusts, why)
+							t.Errorf("%s, trusted %q: %v, want errUntrusted only without trust",
+								name, trusts, why)
 						}
 					case <-time.After(nettest.Timeout):
 						t.Errorf("%s, trusted %q: it is not refused", name, trusts)
@@ -205,7 +206,7 @@ func TestOtherProtocols(t *testing.T) {
 		p := make([]byte, len(text))
 		if _, err := io.ReadFull(server, p); err != nil || string(p) != text ||
 			server.RemoteAddr().String() != client.LocalAddr().String() {
-			t.Errorf("%q: %q, %v", text, p, err)
+			t.Errorf("%q: read %q, %v, want the bytes and the address unchanged", text, p, err)
 		}
 	}
 }
@@ -242,7 +243,7 @@ func TestAccountsAreReleased(t *testing.T) {
 	_, _ = client.Write(append(header(t, 2, "192.0.2.1:1000", "192.0.2.2:80"), 'x'))
 	table := server.cfg.Addresses
 	if server.Account() == nil || server.Above() != nil || table.Stats().Held != 1 {
-		t.Fatalf("%+v", table.Stats())
+		t.Fatalf("%+v, want one held account", table.Stats())
 	}
 	if _, err := table.Acquire(netip.MustParseAddr("192.0.2.1")); err == nil {
 		t.Error("its address has no connection")
@@ -251,12 +252,12 @@ func TestAccountsAreReleased(t *testing.T) {
 	server.Keep(other)
 	_, _ = server.Close(), server.Close()
 	if st := table.Stats(); st.Held != 0 {
-		t.Errorf("%+v", st)
+		t.Errorf("%+v, want no held account", st)
 	}
 	late, _ := table.Acquire(netip.MustParseAddr("192.0.2.3"))
 	server.Keep(late)
 	if st := table.Stats(); st.Held != 0 {
-		t.Errorf("%+v", st)
+		t.Errorf("%+v, want no held account", st)
 	}
 }
 
@@ -270,7 +271,7 @@ func FuzzHeader(f *testing.F) {
 	f.Fuzz(func(t *testing.T, p []byte) {
 		n, more, err := headerLen(p)
 		if n > maxV2 || more && (n > 0 || err != nil) || err != nil && n > 0 {
-			t.Fatalf("%d, %v, %v", n, more, err)
+			t.Fatalf("n %d, more %v, error %v, want one of the three", n, more, err)
 		}
 		for i := range min(len(p), maxV1) {
 			m, before, wrong := headerLen(p[:i])
@@ -284,7 +285,7 @@ func FuzzHeader(f *testing.F) {
 		}
 		if n > 0 && n <= len(p) {
 			if a, err := parseHeader(p[:n]); err == nil && a != nil && !AddrOf(a).IsValid() {
-				t.Fatalf("%v", a)
+				t.Fatalf("the header's address %v is invalid", a)
 			}
 		}
 	})
@@ -298,7 +299,7 @@ func FuzzClient(f *testing.F) {
 		last := line[strings.LastIndexByte(line, ',')+1:]
 		if a, ok := parseAddr(strings.TrimSpace(last)); ok != got.IsValid() || ok &&
 			!trusted.Has(a.Addr()) && got != a {
-			t.Fatalf("%q: %v", line, got)
+			t.Fatalf("%q: the client is %v, want the last address that is not trusted", line, got)
 		}
 	})
 }
@@ -333,7 +334,7 @@ func TestSilentClientsCount(t *testing.T) {
 	}
 	_ = conns[0].Close()
 	if st := table.Stats(); st.Held != 0 {
-		t.Errorf("%+v", st)
+		t.Errorf("%+v, want no held account", st)
 	}
 }
 

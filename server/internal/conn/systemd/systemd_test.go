@@ -129,14 +129,14 @@ func TestSucceed(t *testing.T) {
 		t.Errorf("its number is %d", cmd.Process.Pid)
 	}
 	if got := answer(t, a.Addr().String()); got != "main of successor" {
-		t.Errorf("%q", got)
+		t.Errorf("an answer of %q, want main of successor", got)
 	}
 	if got := <-waits; got != "rtmp of successor" {
-		t.Errorf("%q", got)
+		t.Errorf("an answer of %q, want rtmp of successor", got)
 	}
 	_ = c.Close() // it does not wait for a connection
 	if err := <-accepting; !errors.Is(err, net.ErrClosed) {
-		t.Errorf("%v", err)
+		t.Errorf("accepting ended with %v, want net.ErrClosed", err)
 	}
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
@@ -148,17 +148,17 @@ func TestNoSuccessor(t *testing.T) {
 	given := map[string]net.Listener{"main": ln}
 	if err := Succeed(t.Context(), process("fails"), given); err == nil ||
 		!strings.Contains(err.Error(), "exit status 3") {
-		t.Errorf("%v", err)
+		t.Errorf("%v, want the exit status 3", err)
 	}
 	if err := Succeed(t.Context(), process("ends"), given); err == nil ||
 		!strings.Contains(err.Error(), "with status 0") {
-		t.Errorf("%v", err)
+		t.Errorf("%v, want an end with status 0", err)
 	}
 	slow := errors.New("slow")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	time.AfterFunc(100*time.Millisecond, func() { cancel(slow) })
 	if err := Succeed(ctx, process("hangs"), given); !errors.Is(err, slow) {
-		t.Errorf("%v", err)
+		t.Errorf("%v, want the context's cause", err)
 	}
 	if err := Succeed(t.Context(), exec.Command("/no/such/program"), given); err == nil {
 		t.Error("it was started")
@@ -171,7 +171,7 @@ func TestNoSuccessor(t *testing.T) {
 		}
 	}()
 	if got := answer(t, ln.Addr().String()); got != "here" {
-		t.Errorf("%q", got)
+		t.Errorf("an answer of %q, want this process", got)
 	}
 }
 
@@ -195,7 +195,7 @@ func TestInherit(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		_ = f.Close()
 		if err != nil || !strings.HasPrefix(string(out), tt.says) {
-			t.Errorf("%+v: %q, %v", tt, out, err)
+			t.Errorf("%+v: printed %q, %v, want %q", tt, out, err, tt.says)
 		}
 	}
 }
@@ -233,7 +233,7 @@ func TestSocketActivation(t *testing.T) {
 		}
 	}
 	if line, _ := bufio.NewReader(out).ReadString('\n'); line != "inherits 2\n" {
-		t.Errorf("%q", line)
+		t.Errorf("the server printed %q, want inherits 2", line)
 	}
 }
 
@@ -255,7 +255,7 @@ func TestNotify(t *testing.T) {
 	}
 	p := make([]byte, 100)
 	if n, err := conn.Read(p); string(p[:n]) != "READY=1" {
-		t.Errorf("%q, %v", p[:n], err)
+		t.Errorf("systemd got %q, %v, want READY=1", p[:n], err)
 	}
 	t.Setenv(notifySocket, name+"-not")
 	if err := Notify("READY=1"); err == nil {

@@ -67,7 +67,7 @@ func FuzzParseEvent(f *testing.F) {
 		}
 		if e.Owner.Epoch > maxEpoch || len(e.Owner.Node) > maxAddress || e.Stream != "" &&
 			streamname.Check(e.Stream) != nil {
-			t.Errorf("%q is %v", text, e)
+			t.Errorf("%q is parsed as %v, which is above the limits or no stream's name", text, e)
 		}
 	})
 }

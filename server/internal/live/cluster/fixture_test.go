@@ -124,7 +124,7 @@ func (m *member) claim(t *testing.T, name string) live.Lease {
 	t.Helper()
 	l, err := m.Claim(t.Context(), name)
 	if err != nil {
-		t.Fatalf("%s: %v", m.cfg.Self, err)
+		t.Fatalf("claiming at %s: %v", m.cfg.Self, err)
 	}
 	return l
 }

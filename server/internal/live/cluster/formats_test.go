@@ -73,12 +73,13 @@ func TestOwnerFormat(t *testing.T) {
 			var taken *TakenError
 			if _, err := d.Claim(t.Context(), claim); !errors.As(err, &taken) ||
 				taken.Owner != formatOwner {
-				t.Errorf("%v: claimed: %v", fields, err)
+				t.Errorf("%v: claiming a stream of another node: %v, want ErrTaken with its owner",
+					fields, err)
 			}
 			owned := Ownership{Stream: formatName, Epoch: formatOwner.Epoch, Away: true}
 			if errs, err := d.Renew(t.Context(), formatOwner.Node, owned); err != nil ||
 				errs[0] != nil {
-				t.Errorf("%v: renewed: %v, %v", fields, errs, err)
+				t.Errorf("%v: renewing: %v, %v, want success", fields, errs, err)
 			}
 			if epoch, err := d.Claim(t.Context(), claim); err != nil || epoch <= formatOwner.Epoch {
 				t.Errorf("%v: claimed while the publisher is away: %d, %v", fields, epoch, err)
@@ -143,7 +144,7 @@ func TestEventFormat(t *testing.T) {
 	for _, text := range goldenFiles(t, "events-*.txt") {
 		newest = strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 		if len(newest) != len(want) {
-			t.Fatalf("%d messages: %q", len(newest), newest)
+			t.Fatalf("%d messages, want as many as formats: %q", len(newest), newest)
 		}
 		for i, line := range newest {
 			if e, ok := parseEvent(line); !ok || e != want[i] {
@@ -186,7 +187,7 @@ func TestEventFormat(t *testing.T) {
 			about = newest[2]
 		}
 		if !slices.Contains(got, newest[0]) || !slices.Contains(got, about) {
-			t.Errorf("published: %q", got)
+			t.Errorf("published %q, want the newest format of both events", got)
 		}
 	}
 }

@@ -130,7 +130,7 @@ func TestNodesModel(t *testing.T) {
 	for seed := range seeds {
 		synctest.Test(t, func(t *testing.T) { checkNodes(t, uint64(seed)) })
 		if t.Failed() {
-			t.Fatalf("seed %d", seed)
+			t.Fatalf("a failing seed: %d", seed)
 		}
 	}
 }
@@ -148,7 +148,7 @@ func checkNodes(t *testing.T, seed uint64) {
 		case e.Stream == "" || e.Owner.Epoch == 0:
 		case e.Owner.Epoch < before.Epoch && !wiped, e.Owner.Epoch == before.Epoch &&
 			e.Owner != before:
-			t.Errorf("%v after %v", e, before)
+			t.Errorf("%v was seen after %v: epochs go back, or two owners have one", e, before)
 		case e.Owner.Epoch > before.Epoch:
 			last[e.Stream] = e.Owner
 		}

@@ -50,7 +50,7 @@ func TestLeaseIsRenewedAndReleased(t *testing.T) {
 		var refused *refuse.Refusal
 		if _, err := b.Claim(t.Context(), "s"); !errors.As(err, &refused) ||
 			refused.Status != http.StatusConflict {
-			t.Errorf("%v", err)
+			t.Errorf("claiming a stream of another node: %v, want status 409", err)
 		}
 		l.Release()
 		l.Release()
@@ -62,10 +62,10 @@ func TestLeaseIsRenewedAndReleased(t *testing.T) {
 			t.Errorf("epoch %d after %d", next.Epoch(), l.Epoch())
 		}
 		if got := b.Stats(); got.Claims != 1 || got.Refused != 1 || got.Owned != 1 {
-			t.Errorf("%+v", got)
+			t.Errorf("%+v, want one claim, one refusal and one owned stream", got)
 		}
 		if got := a.Stats(); got.Owned != 0 || got.Lost != 0 || len(a.hub.losses()) != 0 {
-			t.Errorf("%+v, lost %v", got, a.hub.losses())
+			t.Errorf("%+v, lost %v, want nothing owned and nothing lost", got, a.hub.losses())
 		}
 	})
 }
@@ -87,7 +87,8 @@ func TestClaimsAtOneNode(t *testing.T) {
 		all.Wait()
 		for i := range leases {
 			if leases[i] == nil || leases[i] != leases[0] || errs[i] == nil {
-				t.Errorf("%v, %v", leases[i], errs[i])
+				t.Errorf("two claims at one node: lease %v, error %v, want one lease and one "+
+					"error", leases[i], errs[i])
 			}
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -96,12 +97,12 @@ func TestClaimsAtOneNode(t *testing.T) {
 		all.Go(func() { _, _ = a.Claim(t.Context(), "t") })
 		synctest.Wait()
 		if _, err := a.Claim(ctx, "t"); err != context.Canceled {
-			t.Errorf("%v", err)
+			t.Errorf("waiting for a claim whose context ended: %v, want context.Canceled", err)
 		}
 		all.Wait()
 		a.Drain()
 		if _, err := a.Claim(t.Context(), "u"); err != refuse.ErrShutdown {
-			t.Errorf("%v", err)
+			t.Errorf("claiming while the node shuts down: %v, want ErrShutdown", err)
 		}
 	})
 }
@@ -119,27 +120,31 @@ func TestDirectoryAway(t *testing.T) {
 				gone := a.claim(t, "gone")
 				owner := Owner{nodeA, l.Epoch()}
 				if o, err := b.Owner(t.Context(), "s"); err != nil || o != owner {
-					t.Fatalf("%v, %v", o, err)
+					t.Fatalf("the owner while the directory is away: %v, %v, want as before", o,
+						err)
 				}
 				a.net.set(state)
 				b.net.set(state)
 				passes(t, 20*testLease, "the owner is current", l.Current)
 				if a.Reachable() || b.Reachable() || len(b.Peers()) != 1 {
-					t.Errorf("%v, %v, peers %v", a.Reachable(), b.Reachable(), b.Peers())
+					t.Errorf("reachable %v and %v, peers %v, want no directory and one peer",
+						a.Reachable(), b.Reachable(), b.Peers())
 				}
 				if o, err := b.Owner(t.Context(), "s"); err != nil || o != owner {
-					t.Errorf("%v, %v", o, err)
+					t.Errorf("the owner, asked of its peer: %v, %v, want as before", o, err)
 				}
 				if o, err := b.Owner(t.Context(), "other"); err == nil ||
 					errors.Is(err, ErrNoOwner) {
-					t.Errorf("%v, %v", o, err)
+					t.Errorf("the owner of a stream that the peer does not have: %v, %v, want "+
+						"an error that is not ErrNoOwner", o, err)
 				}
 				late := b.claim(t, "late")
 				if late.Epoch() != 0 || late.Current() || !late.Held() {
-					t.Errorf("epoch %d, %v", late.Epoch(), late.Current())
+					t.Errorf("a claim without the directory: epoch %d, current %v, want 0, "+
+						"false, and a held lease", late.Epoch(), late.Current())
 				}
 				if o, err := b.Owner(t.Context(), "late"); err != nil || o != (Owner{nodeB, 0}) {
-					t.Errorf("%v, %v", o, err)
+					t.Errorf("the owner of that claim: %v, %v, want epoch 0", o, err)
 				}
 				gone.Release()
 				never := b.claim(t, "never")
@@ -150,7 +155,8 @@ func TestDirectoryAway(t *testing.T) {
 				time.Sleep(testLease)
 				synctest.Wait()
 				if !a.Reachable() || !b.Reachable() || !late.Current() || late.Epoch() == 0 {
-					t.Errorf("%v, %v, epoch %d", a.Reachable(), b.Reachable(), late.Epoch())
+					t.Errorf("reachable %v and %v, epoch %d, want the claim in the directory",
+						a.Reachable(), b.Reachable(), late.Epoch())
 				}
 				for name, want := range map[string]Owner{"s": owner, "late": {nodeB, late.Epoch()},
 					"gone": {}, "never": {}} {
@@ -160,7 +166,7 @@ func TestDirectoryAway(t *testing.T) {
 				}
 				if a.Stats().Lost+b.Stats().Lost != 0 || a.Stats().Failures == 0 ||
 					a.sizes().leaving+b.sizes().leaving != 0 {
-					t.Errorf("%+v, %+v", a.Stats(), b.Stats())
+					t.Errorf("%+v, %+v, want failures and no lost stream", a.Stats(), b.Stats())
 				}
 			})
 		})
@@ -201,7 +207,7 @@ func TestReleaseWhileClaimedLate(t *testing.T) {
 		}
 		time.Sleep(testLease / 2)
 		if _, err := d.Lookup(t.Context(), "s"); err != ErrNoOwner || l.Held() {
-			t.Errorf("%v, held %v", err, l.Held())
+			t.Errorf("after Release: %v, held %v, want ErrNoOwner", err, l.Held())
 		}
 	})
 }
@@ -276,7 +282,7 @@ func TestReplacedOwner(t *testing.T) {
 			time.Sleep(testLease)
 			if o, err := d.Lookup(t.Context(), "s"); err != nil ||
 				o != (Owner{nodeA, next.Epoch()}) || !next.Current() {
-				t.Errorf("%v, %v", o, err)
+				t.Errorf("after the replacement: %v, %v, want the next epoch", o, err)
 			}
 		})
 	}
@@ -313,7 +319,7 @@ func TestPublisherAway(t *testing.T) {
 		l.Tell() // which is not held any more
 		synctest.Wait()
 		if o, err := d.Lookup(t.Context(), "s"); err != nil || o.Node != nodeB {
-			t.Errorf("%v, %v", o, err)
+			t.Errorf("the owner is %v, %v, want the other node", o, err)
 		}
 	})
 }
@@ -325,7 +331,7 @@ func TestPeers(t *testing.T) {
 		time.Sleep(testLease / attempts)
 		synctest.Wait()
 		if got := a.Peers(); !slices.Equal(got, []string{nodeB, nodeC}) || a.Stats().Nodes != 3 {
-			t.Errorf("%v", got)
+			t.Errorf("peers %v, want both other nodes", got)
 		}
 		// One that does not reach the directory is gone after a while.
 		c.net.set(unreachable)
@@ -334,7 +340,7 @@ func TestPeers(t *testing.T) {
 		time.Sleep(testLease)
 		synctest.Wait()
 		if got := a.Peers(); !slices.Equal(got, []string{nodeB}) {
-			t.Errorf("%v", got)
+			t.Errorf("peers %v, want only the node that is left", got)
 		}
 		// While all are in the same case, none of them is.
 		c.net.set(nil)
@@ -419,7 +425,7 @@ func TestOwner(t *testing.T) {
 		synctest.Wait()
 		lookups(c, 0, "s", Owner{}, ErrNoOwner)
 		if s := a.Stats(); s.Lost != 1 {
-			t.Errorf("%+v", s)
+			t.Errorf("%+v, want one lost stream", s)
 		}
 		for i := range maxOwners + 10 {
 			_, _ = c.Owner(t.Context(), fmt.Sprint(i))
@@ -444,10 +450,10 @@ func TestLookupsCollapse(t *testing.T) {
 			all.Go(func() {
 				if i == 0 {
 					if _, err := b.Owner(ctx, "s"); err != context.Canceled {
-						t.Errorf("%v", err)
+						t.Errorf("a lookup whose context ended: %v, want context.Canceled", err)
 					}
 				} else if o, err := b.Owner(t.Context(), "s"); err != nil || o.Node != nodeA {
-					t.Errorf("%v, %v", o, err)
+					t.Errorf("the shared lookup: %v, %v, want the owner", o, err)
 				}
 			})
 		}
@@ -455,7 +461,7 @@ func TestLookupsCollapse(t *testing.T) {
 		cancel()
 		all.Wait()
 		if got := b.Stats().Lookups; got != 1 {
-			t.Errorf("%d lookups", got)
+			t.Errorf("%d lookups, want 1", got)
 		}
 	})
 }
@@ -513,7 +519,7 @@ func TestAwaitOwner(t *testing.T) {
 					tt.then(a, b)
 				}
 				if o := <-found; o.Node != want.cfg.Self {
-					t.Errorf("%v", o)
+					t.Errorf("the awaited owner is %v, want %v", o, want.cfg.Self)
 				}
 				if took := time.Since(begun); took > tt.within {
 					t.Errorf("it took %v", took)
@@ -564,7 +570,7 @@ func TestPull(t *testing.T) {
 			t.Helper()
 			if p.name != "s" || p.from.Node != node || p.from.Epoch != l.Epoch() ||
 				p.from.Proof != live.Proof(edge.cfg.Secret) {
-				t.Errorf("%s from %+v", p.name, p.from)
+				t.Errorf("pulled %s from %+v, want s from its owner, with a proof", p.name, p.from)
 			}
 		}
 		edge.Want("unwanted")
@@ -577,7 +583,7 @@ func TestPull(t *testing.T) {
 		check(p, nodeA, l)
 		synctest.Wait()
 		if got := edge.Stats().Pulled; got != 1 || edge.sizes().pulls != 1 {
-			t.Errorf("%d pulls", got)
+			t.Errorf("%d pulls, want 1", got)
 		}
 		// The owner does not know it yet: again and again, but not without a pause.
 		begun := time.Now()
@@ -624,7 +630,7 @@ func TestPull(t *testing.T) {
 		edge.hub.want("s", false)
 		time.Sleep(testLease)
 		if edge.sizes().pulls != 0 || !own.Current() {
-			t.Errorf("%+v", edge.sizes())
+			t.Errorf("%+v, want no pull and a current claim", edge.sizes())
 		}
 		own.Release()
 		synctest.Wait()
@@ -638,7 +644,7 @@ func TestPull(t *testing.T) {
 		p.end <- nil
 		time.Sleep(testLease)
 		if got := edge.sizes().pulls; got != 0 {
-			t.Errorf("%d pulls", got)
+			t.Errorf("%d pulls are left, want 0", got)
 		}
 		edge.hub.want("s", true)
 		edge.Want("s")
@@ -655,7 +661,7 @@ func TestFormerOwner(t *testing.T) {
 			t.Helper()
 			switch o, ok := b.finder.formerOwner("s"); {
 			case want == nil && ok:
-				t.Errorf("%v", o)
+				t.Errorf("the former owner is %v, want none", o)
 			case want != nil && (o.Node != nodeA || o.Epoch != want.Epoch()):
 				t.Errorf("%v, want epoch %d", o, want.Epoch())
 			}
@@ -805,7 +811,7 @@ func TestClose(t *testing.T) {
 		time.Sleep(testLease)
 		a.Close()
 		if _, err := d.Lookup(t.Context(), "s"); err != ErrNoOwner || l.Held() {
-			t.Errorf("%v, held %v", err, l.Held())
+			t.Errorf("after Close: %v, held %v, want ErrNoOwner", err, l.Held())
 		}
 		a.Want("t")
 	})
@@ -881,7 +887,7 @@ func TestManyLookups(t *testing.T) {
 				l.Current(), answered.Load(), most.Load())
 		}
 		if o, err := a.Owner(t.Context(), "there"); err != nil || o.Node != nodeB {
-			t.Errorf("%v, %v", o, err)
+			t.Errorf("the owner after many lookups: %v, %v, want the other node", o, err)
 		}
 	})
 }
@@ -903,11 +909,11 @@ func TestInventedNamesAreBounded(t *testing.T) {
 		time.Sleep(testLease)
 		for i := range streams {
 			if o, err := a.Owner(t.Context(), fmt.Sprint("s", i)); err != nil || o.Node != nodeB {
-				t.Fatalf("s%d: %v, %v", i, o, err)
+				t.Fatalf("s%d: %v, %v, want the other node", i, o, err)
 			}
 		}
 		if got := a.sizes().owners; got != maxOwners {
-			t.Errorf("%d owners", got)
+			t.Errorf("%d owners are kept, want %d", got, maxOwners)
 		}
 	})
 }

@@ -71,7 +71,8 @@ func TestShare(t *testing.T) {
 	e.object.Body.AppendCopy([]byte("body"))
 	out, err := e.share()
 	if err != nil || string(out.Body.Bytes()) != "body" || string(e.object.Body.Bytes()) != "body" {
-		t.Errorf("%v, %q of %q", err, out.Body.Bytes(), e.object.Body.Bytes())
+		t.Errorf("%v, shared %q of %q, want both to hold the body", err, out.Body.Bytes(),
+			e.object.Body.Bytes())
 	}
 	was, is := reflect.ValueOf(e.object), reflect.ValueOf(out)
 	for i := range was.NumField() {
@@ -92,7 +93,7 @@ func TestObjectsCollapse(t *testing.T) {
 	node := owner(t, func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
 		if r.URL.RawQuery != "_HLS_msn=7" {
-			t.Errorf("%v, %q", r.Header, r.URL.RawQuery)
+			t.Errorf("%v, query %q, want the query of the request", r.Header, r.URL.RawQuery)
 		}
 		keep(w)
 		w.Header().Set("Retry-After", "7")
@@ -109,7 +110,8 @@ func TestObjectsCollapse(t *testing.T) {
 			defer out.Body.Release()
 			if err != nil || !bytes.Equal(out.Body.Bytes(), body) || out.RetryAfter != "7" ||
 				out.Gzip || out.Fresh != time.Hour {
-				t.Errorf("%v: %d bytes, %v, %v", err, out.Body.Len(), out.RetryAfter, out.Fresh)
+				t.Errorf("%v: %d bytes, retry after %v, fresh for %v, want the body and the "+
+					"owner's headers", err, out.Body.Len(), out.RetryAfter, out.Fresh)
 			}
 		})
 	}
@@ -200,7 +202,7 @@ func TestObjectsEvict(t *testing.T) {
 		}
 		held = append(held, out)
 		if st := o.Stats(); st.Bytes > most {
-			t.Fatalf("%+v", st)
+			t.Fatalf("%+v, above the limit", st)
 		}
 		if _, _, err := get(t.Context(), o, node, "/live/cam/00"); err != nil { // it is used
 			t.Fatal(err)
@@ -214,7 +216,7 @@ func TestObjectsEvict(t *testing.T) {
 		held[i].Body.Release()
 	}
 	if st := o.Stats(); st.Objects >= 10 || st.Objects < 3 || st.Fetched != 40 {
-		t.Errorf("%+v", st)
+		t.Errorf("%+v, want 3 to 9 objects of 40", st)
 	}
 	for range 2 {
 		if _, _, err := get(t.Context(), o, node, "/live/cam/media.m3u8"); err != nil {
@@ -222,7 +224,7 @@ func TestObjectsEvict(t *testing.T) {
 		}
 	}
 	if st := o.Stats(); st.Fetched != 41 {
-		t.Errorf("%+v", st)
+		t.Errorf("%+v, want one more fetch", st)
 	}
 	nettest.Eventually(t, "another fetch", func() bool {
 		_, _, err := get(t.Context(), o, node, "/live/cam/media.m3u8")
@@ -293,7 +295,7 @@ func TestObjectsHostile(t *testing.T) {
 			}
 			if st := o.Stats(); st.Fetched != 2 || st.Failed != 2 || st.Bytes != 0 ||
 				st.Objects != 0 {
-				t.Errorf("%+v", st)
+				t.Errorf("%+v, want two fetches, both failed, and nothing kept", st)
 			}
 		})
 	}
@@ -315,7 +317,7 @@ func TestObjectsStatus(t *testing.T) {
 	for range 3 {
 		if status, body, err := get(t.Context(), o, node, "/x"); status != 404 ||
 			body != "not there\n" || err != nil {
-			t.Errorf("%d %q %v", status, body, err)
+			t.Errorf("%d %q %v, want the owner's 404", status, body, err)
 		}
 	}
 	if asked.Load() != 3 {
@@ -352,7 +354,7 @@ func TestObjectsFull(t *testing.T) {
 	}
 	nettest.Eventually(t, "ten answers", func() bool { return under.Load()+full.Load() >= 10 })
 	if st := o.Stats(); st.Bytes > 3<<20 {
-		t.Errorf("%+v", st)
+		t.Errorf("%+v, above the limit", st)
 	}
 	nettest.Eventually(t, "refusals", func() bool { return full.Load() > 0 })
 	close(release)
@@ -407,7 +409,7 @@ func TestObjectsRace(t *testing.T) {
 				_, body, err := get(ctx, o, node, path)
 				if err == nil && body != strings.Repeat(path, 1000) || err != nil &&
 					ctx.Err() == nil {
-					t.Errorf("%s: %v, %d bytes", path, err, len(body))
+					t.Errorf("%s: %v, %d bytes, want the object", path, err, len(body))
 				}
 				cancel()
 			}

@@ -46,11 +46,11 @@ func (p *pair) check(t *testing.T) {
 			return err == nil && o == Owner{nodeA, p.epochs[name]} && l.Current() && l.Held()
 		})
 		if o, err := p.other.Owner(t.Context(), name); err != nil || o.Node != nodeA {
-			t.Errorf("%s: %v, %v", name, o, err)
+			t.Errorf("the owner of %s: %v, %v, want the same as before the outage", name, o, err)
 		}
 	}
 	if lost := p.owner.hub.losses(); len(lost) != 0 {
-		t.Errorf("lost %v", lost)
+		t.Errorf("%v were lost in the outage, want none", lost)
 	}
 	eventually(t, "the nodes to know each other", func() bool {
 		return p.owner.Reachable() && p.other.Reachable() && len(p.owner.Peers()) == 1 &&
@@ -65,7 +65,8 @@ func (p *pair) away(t *testing.T) {
 	for name, l := range p.leases {
 		if o, err := p.other.Owner(t.Context(), name); err != nil ||
 			o != (Owner{nodeA, p.epochs[name]}) {
-			t.Errorf("%s: %v, %v", name, o, err)
+			t.Errorf("the owner of %s while Redis is away: %v, %v, want the same as before", name,
+				o, err)
 		}
 		eventually(t, "the owner to go on", l.Current)
 	}
@@ -81,7 +82,7 @@ func TestRedisUnreachable(t *testing.T) {
 	p.away(t)
 	late := p.other.claim(t, "late")
 	if late.Epoch() != 0 {
-		t.Errorf("epoch %d", late.Epoch())
+		t.Errorf("a claim while Redis is away has epoch %d, want 0", late.Epoch())
 	}
 	time.Sleep(outageLease) // so that the leases end before it resumes
 	s.Resume(t)
@@ -105,7 +106,7 @@ func TestRedisUnreachable(t *testing.T) {
 	}()
 	l := p.owner.claim(t, "new")
 	if o := <-found; o != (Owner{nodeA, l.Epoch()}) {
-		t.Errorf("%v", o)
+		t.Errorf("the owner is %v, want the claim with its epoch", o)
 	}
 }
 

@@ -206,10 +206,11 @@ func TestScripts(t *testing.T) {
 				var taken *TakenError
 				if refused := errors.As(err, &taken); refused != tt.refuse || !refused &&
 					err != nil {
-					t.Fatalf("%v, %v", epoch, err)
+					t.Fatalf("a claim over epoch %v: %v", epoch, err)
 				}
 				if tt.refuse && taken.Owner != (Owner{tt.owner, tt.epoch}) {
-					t.Errorf("%v", taken.Owner)
+					t.Errorf("the claim was refused for %v, want the owner that is there",
+						taken.Owner)
 				}
 				if !tt.refuse && tt.epoch == 0 && epoch < before {
 					t.Errorf("epoch %d, and the clock was %d", epoch, before)
@@ -219,7 +220,8 @@ func TestScripts(t *testing.T) {
 				errs, err := d.Renew(t.Context(), nodeA, *tt.renew)
 				if err != nil || len(errs) != 1 || (errs[0] == ErrLost) != tt.refuse ||
 					!tt.refuse && errs[0] != nil {
-					t.Fatalf("%v, %v", errs, err)
+					t.Fatalf("renewing: %v, %v, want ErrLost only for another owner's stream", errs,
+						err)
 				}
 			}
 			o, err := d.Lookup(t.Context(), stream)
@@ -314,7 +316,8 @@ func TestClaimsAtOnce(t *testing.T) {
 		var taken *TakenError
 		owner := Owner{[]string{nodeA, nodeB}[winner], won[winner]}
 		if errs[winner] != nil || !errors.As(errs[1-winner], &taken) || taken.Owner != owner {
-			t.Fatalf("round %d: %v %v", i, won, errs)
+			t.Fatalf("round %d: %v %v, want one winner, and its name in the other's error", i, won,
+				errs)
 		}
 		if got, err := a.Lookup(t.Context(), stream); err != nil || got != owner {
 			t.Fatalf("round %d: %v, %v; want %v", i, got, err, owner)
@@ -335,11 +338,11 @@ func TestInvalidAnswers(t *testing.T) {
 		var taken *TakenError
 		if _, err := d.Claim(t.Context(), Claim{Stream: "s", Node: nodeA}); err == nil ||
 			errors.As(err, &taken) {
-			t.Errorf("%q: claim: %v", answer, err)
+			t.Errorf("%q: claim: %v, want an error about the answer", answer, err)
 		}
 		if o, err := d.Lookup(t.Context(), "s"); err == nil || err == ErrNoOwner &&
 			answer != "*0\r\n" {
-			t.Errorf("%q: lookup: %v, %v", answer, o, err)
+			t.Errorf("%q: lookup: %v, %v, want an error about the answer", answer, o, err)
 		}
 	}
 	d := openServer(t, redistest.Shared(t))

@@ -101,7 +101,7 @@ func (h *RemoteHLS) ask(t *testing.T, path string) (int, string) {
 	case errors.As(err, &refused):
 		return refused.Status, refused.Reason
 	case err != nil:
-		t.Errorf("%s: %v", path, err)
+		t.Errorf("requesting %s failed: %v", path, err)
 	}
 	return out.Status, string(out.Body.Bytes())
 }
@@ -167,7 +167,7 @@ func TestHLSOwnersThatFail(t *testing.T) {
 			}
 			o.set(bad, 3, nil)
 			if status, text := h.ask(t, "media.m3u8"); status != 503 {
-				t.Errorf("%d %s", status, text)
+				t.Errorf("owners that fail: %d %s, want 503", status, text)
 			}
 		})
 	}
@@ -191,7 +191,7 @@ func TestHLSOfTheFormerOwner(t *testing.T) {
 		o.set("", 0, ErrNoOwner)
 		h := newTestRemote(t, o, nil)
 		if status, text := h.ask(t, path); status != 200 || text != "the end" {
-			t.Errorf("%s: %d %s", path, status, text)
+			t.Errorf("%s: %d %s, want the former owner's object", path, status, text)
 		}
 		for _, bad := range []string{former(421, ""), "http://127.0.0.1:1"} {
 			asked.Store(0)
@@ -201,7 +201,7 @@ func TestHLSOfTheFormerOwner(t *testing.T) {
 			h.Wait = 200 * time.Millisecond
 			for range 2 {
 				if status, text := h.ask(t, path); status != 404 {
-					t.Errorf("%s: %d %s", path, status, text)
+					t.Errorf("%s: %d %s, want 404", path, status, text)
 				}
 			}
 			if n := asked.Load(); n > 1 {
@@ -231,7 +231,7 @@ func TestHLSOfTheFormerOwner(t *testing.T) {
 		eventually(t, "the request", func() bool { return len(hanging) == 1 })
 		hangUp()
 		if err := <-left; !errors.Is(err, context.Canceled) {
-			t.Errorf("%s: %v", path, err)
+			t.Errorf("%s: %v, want context.Canceled", path, err)
 		}
 		failed := h.objects.Stats().Failed
 		h.objects.fill(h.objects.max + h.objects.maxObject)
@@ -244,14 +244,14 @@ func TestHLSOfTheFormerOwner(t *testing.T) {
 			func() bool { return h.objects.Stats().Failed > failed })
 		h.objects.fill(-h.objects.max - h.objects.maxObject)
 		if got := <-answer; got != "200 the end" {
-			t.Errorf("%s: %s", path, got)
+			t.Errorf("%s: %s, want the former owner's object", path, got)
 		}
 		// It has not the part; the next owner comes while it hangs.
 		o = &fakeOwners{former: Owner{Node: former(404, "not in the window"), Epoch: 7}}
 		o.set("", 0, ErrNoOwner)
 		if status, text := newTestRemote(t, o, nil).ask(t, path); status != 404 ||
 			text != "not in the window" {
-			t.Errorf("%s: %d %s", path, status, text)
+			t.Errorf("%s: %d %s, want 404", path, status, text)
 		}
 		hangs := make(chan struct{})
 		o = &fakeOwners{former: Owner{Epoch: 7,
@@ -267,7 +267,7 @@ func TestHLSOfTheFormerOwner(t *testing.T) {
 		<-hangs
 		o.set(owner(t, say(200, "good")), 8, nil)
 		if got := <-answer; got != "200 good" {
-			t.Errorf("%s: %s", path, got)
+			t.Errorf("%s: %s, want the owner's object", path, got)
 		}
 	}
 }
@@ -281,7 +281,7 @@ func TestHLSWithoutOwner(t *testing.T) {
 	for path, want := range map[string]int{"index.m3u8": 404, object.String(): 404,
 		"7-5.0.m4s": 404} {
 		if status, text := h.ask(t, path); status != want {
-			t.Errorf("%s: %d %s", path, status, text)
+			t.Errorf("%s: %d %s, want %d", path, status, text, want)
 		}
 	}
 	var c millrace.Chain
@@ -297,7 +297,7 @@ func TestHLSWithoutOwner(t *testing.T) {
 		"media.m3u8?_HLS_msn=5": "503 ",
 	} {
 		if status, text := h.ask(t, path); !strings.HasPrefix(fmt.Sprint(status, " ", text), want) {
-			t.Errorf("%s: %d %s", path, status, text)
+			t.Errorf("%s: %d %s, want %s", path, status, text, want)
 		}
 	}
 	h.store.SaveState("cam", 7, []byte(strings.Replace(facts, `"Ended":false`, `"Ended":true`, 1)))
@@ -308,10 +308,10 @@ func TestHLSWithoutOwner(t *testing.T) {
 	// The owner of today has not the segments of yesterday's.
 	o.set(owner(t, say(404, "not in the window")), 8, nil)
 	if status, text := h.ask(t, object.String()); status != 200 || text != "segment 4" {
-		t.Errorf("%d %s", status, text)
+		t.Errorf("%d %s, want the segment from the store", status, text)
 	}
 	if status, text := h.ask(t, "7-9.m4s"); status != 404 || text != "not in the window" {
-		t.Errorf("%d %s", status, text)
+		t.Errorf("%d %s, want 404", status, text)
 	}
 	o.set("http://self:1", 9, nil)
 	q := HLSRequest{Stream: "cam", Object: "media.m3u8"}
@@ -320,6 +320,6 @@ func TestHLSWithoutOwner(t *testing.T) {
 	}
 	o.set("", 0, context.DeadlineExceeded) // the directory cannot be reached
 	if status, text := h.ask(t, "7-9.m4s"); status != 503 {
-		t.Errorf("%d %s", status, text)
+		t.Errorf("%d %s, want 503", status, text)
 	}
 }

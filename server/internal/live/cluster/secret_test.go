@@ -82,7 +82,7 @@ func TestNodesProveTheirSecret(t *testing.T) {
 	for h := range node.seen {
 		if text := fmt.Sprint(h); strings.Contains(text, token) ||
 			h.Get(HeaderNode) != "http://asks:1" {
-			t.Errorf("sent %s", text)
+			t.Errorf("the secret, or no name of the node, was sent: %s", text)
 		}
 	}
 }
@@ -93,7 +93,8 @@ func TestWrongSecrets(t *testing.T) {
 	node := newProvingNode(t, "right")
 	if _, err := ask(t, NewSecret("wrong", "http://asks:1"), node.URL+"/x"); err == nil ||
 		node.served.Load() > 0 {
-		t.Errorf("%v, served %d", err, node.served.Load())
+		t.Errorf("a wrong secret: %v, served %d, want an error and nothing served", err,
+			node.served.Load())
 	}
 	asks := NewSecret("right", "http://asks:1")
 	for name, answer := range map[string]http.HandlerFunc{
@@ -115,7 +116,7 @@ func TestWrongSecrets(t *testing.T) {
 	} {
 		s := httptest.NewServer(answer)
 		if _, err := ask(t, asks, s.URL); err == nil || asks.Proven(s.URL) {
-			t.Errorf("%s: believed", name)
+			t.Errorf("%s: an answer without a proof was accepted", name)
 		}
 		s.Close()
 	}
@@ -138,7 +139,8 @@ func TestRelayedProofs(t *testing.T) {
 		}))
 		if _, err := ask(t, asks, between.URL+"/live/cam"); err == nil || node.served.Load() > 0 ||
 			asks.Proven(between.URL) {
-			t.Errorf("%s: %v, served %d", name, err, node.served.Load())
+			t.Errorf("%s: %v, served %d, want an error and nothing served", name, err,
+				node.served.Load())
 		}
 		between.Close()
 	}
@@ -176,7 +178,7 @@ func TestProofsOfOtherRequests(t *testing.T) {
 		}
 		_ = res.Body.Close()
 		if res.StatusCode != http.StatusForbidden || node.served.Load() != served {
-			t.Errorf("%s: %d", name, res.StatusCode)
+			t.Errorf("%s: %d, want 403 and nothing served", name, res.StatusCode)
 		}
 	}
 }

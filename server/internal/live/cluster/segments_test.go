@@ -29,7 +29,7 @@ func openSegments(t *testing.T, k *Segments, err error) *Segments {
 			t.Error(err)
 		}
 		if st := k.Stats(); st.Waiting != 0 {
-			t.Errorf("%+v", st)
+			t.Errorf("%+v, want nothing to wait for", st)
 		}
 	})
 	return k
@@ -89,7 +89,7 @@ func TestSegments(t *testing.T) {
 	redis := redistest.Shared(t)
 	a, b := redisSegments(t, redis, time.Minute), redisSegments(t, redis, time.Minute)
 	if got := state(t, b); got != "" {
-		t.Errorf("state %q", got)
+		t.Errorf("the state is %q, want none", got)
 	}
 	for i := range uint64(20) {
 		o, body := testSegment(i)
@@ -102,15 +102,15 @@ func TestSegments(t *testing.T) {
 	b.SaveState("tenant/cam", 1<<52-1, []byte("of the owner before"))
 	eventually(t, "nothing to be saved", func() bool { return b.Stats().Waiting == 0 })
 	if got := state(t, b); got != "new state\nof two lines" {
-		t.Errorf("state %q", got)
+		t.Errorf("the state is %q, want the newest", got)
 	}
 	for i := range uint64(20) {
 		if o, body := testSegment(i); load(t, b, "tenant/cam", o) != body {
-			t.Errorf("segment %d", i)
+			t.Errorf("segment %d has other bytes than were saved", i)
 		}
 	}
 	if got := load(t, b, "tenant/cam", init); got != "init" {
-		t.Errorf("%q", got)
+		t.Errorf("the init segment is %q, want init", got)
 	}
 	o, _ := testSegment(20)
 	if load(t, b, "tenant/cam", o) != "" || load(t, b, "tenant", init) != "" {
@@ -125,7 +125,7 @@ func TestSegments(t *testing.T) {
 	a.SaveState("tenant/cam", 1<<52, []byte("newer state"))
 	eventually(t, "newer state", func() bool { return state(t, b) == "newer state" })
 	if st := a.Stats(); st.Saved != 21 || st.Lost != 0 || b.Stats().Loaded != 21 {
-		t.Errorf("%+v, %+v", st, b.Stats())
+		t.Errorf("%+v, %+v, want 21 saved, 21 loaded and none lost", st, b.Stats())
 	}
 }
 
@@ -174,12 +174,12 @@ func TestSegmentsWithoutRedis(t *testing.T) {
 		save(k, fmt.Sprint("tenant/cam", i%10), o, body[:1000])
 	}
 	if st := k.Stats(); st.Waiting > 1000*(saverQueue+1)*savers || st.Lost < many/2 {
-		t.Errorf("%+v", st)
+		t.Errorf("%+v, want a short queue and the rest lost", st)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if state, err := k.LoadState(ctx, "tenant/cam"); err == nil {
-		t.Errorf("%q", state)
+		t.Errorf("without Redis the state is %q, want an error", state)
 	}
 	s.Resume(t)
 	nettest.Eventually(t, "all that waited", func() bool { return k.Stats().Waiting == 0 })
@@ -209,7 +209,7 @@ func TestSegmentsClose(t *testing.T) {
 	}
 	<-done
 	if st := k.Stats(); st.Waiting != 0 || st.Saved+st.Lost != 1000 {
-		t.Errorf("%+v", st)
+		t.Errorf("%+v, want 1000 segments saved or lost, and none waiting", st)
 	}
 }
 
@@ -258,6 +258,6 @@ func TestNewestState(t *testing.T) {
 		t.Errorf("%q, want %q", s.done, want)
 	}
 	if st := k.Stats(); st.Waiting != 0 || st.Lost != 0 || len(k.newest) != 0 {
-		t.Errorf("%+v, %d state", st, len(k.newest))
+		t.Errorf("%+v, %d states waiting, want none lost and none waiting", st, len(k.newest))
 	}
 }

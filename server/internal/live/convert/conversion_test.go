@@ -134,7 +134,7 @@ func TestConversions(t *testing.T) {
 			_ = out.Close()
 			frames, infos := takeAll(t, view)
 			if frames < 50 || *report != (testReport{}) {
-				t.Errorf("%d frames, %+v", frames, report)
+				t.Errorf("%d frames, %+v, want 50 or more and nothing left out", frames, report)
 			}
 			keys, pictures := 0, 0
 			for _, info := range infos {

@@ -52,7 +52,7 @@ func TestAViewerIsFoundBehindOnce(t *testing.T) {
 	v.lag.writing.Store(true)
 	for range 3 {
 		if got := v.inspect(int64(10 * time.Second)); got.Behind != 1 {
-			t.Errorf("%+v", got)
+			t.Errorf("%+v, want to be behind once", got)
 		}
 	}
 	if n := f.counters.Stats().FoundBehind["lag_time"]; n != 1 {
@@ -78,7 +78,7 @@ func TestAStallIsDistance(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		if got := f.Lag(); got.Blocked != 0 || got.Live < 3*time.Second ||
 			got.Live > 3100*time.Millisecond {
-			t.Errorf("3 s later: %+v", got)
+			t.Errorf("3 s later: %+v, want a lag of 3 s and nothing blocked", got)
 		}
 		f.Close(StreamEnded)
 		time.Sleep(inspectEvery) // the loop ends

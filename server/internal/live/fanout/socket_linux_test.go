@@ -171,7 +171,7 @@ func TestABatchIsOneSystemCall(t *testing.T) {
 	vec := new(vector)
 	c := chainOf(make([]byte, 64*600), 600)
 	if c.Pieces() != 64 {
-		t.Fatalf("%d pieces", c.Pieces())
+		t.Fatalf("%d pieces, want 64", c.Pieces())
 	}
 	if full, err := s.tryWrite(new([]byte), &c, vec); full || err != nil || c.Len() > 0 {
 		t.Fatalf("full %v, %v, %d left", full, err, c.Len())

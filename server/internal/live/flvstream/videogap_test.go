@@ -44,7 +44,7 @@ func TestVideoGap(t *testing.T) {
 			got = g.Note(tag, func() bool { return tt.kept })
 		}
 		if got != tt.want {
-			t.Errorf("%s: %v", tt.name, got)
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
 	}
 }

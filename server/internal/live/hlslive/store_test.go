@@ -34,7 +34,8 @@ func TestPrecedeWithAnotherClock(t *testing.T) {
 		shown := s.precede(&cfg, 0, at.Add(tt.comes))
 		if shown.Sub(at) != tt.shown || len(cfg.Past) != tt.past || cfg.Epoch != 10 ||
 			cfg.FirstMSN != 9 {
-			t.Errorf("%v: %v, %+v", tt.comes, shown.Sub(at), cfg)
+			t.Errorf("%v: shown %v later, %+v, want the earlier segments and their epoch", tt.comes,
+				shown.Sub(at), cfg)
 		}
 		if tt.past == 0 {
 			cfg.Segment = time.Second

@@ -160,7 +160,7 @@ func TestWindow(t *testing.T) {
 		go func() { got <- w.Object(t.Context(), part, &body) }()
 		synctest.Wait()
 		if st := w.Stats(); st.Waiting != 1 || st.Windows != 1 || st.Bytes == 0 {
-			t.Errorf("%+v", st)
+			t.Errorf("%+v, want one waiting request and one window", st)
 		}
 		w.send(video)
 		if err := <-got; err != nil || body.Len()%1000 != 0 || body.Len() == 0 {
@@ -214,7 +214,7 @@ func TestIdleIn(t *testing.T) {
 		}
 		time.Sleep(36 * time.Second)
 		if left := w.IdleIn(3); left != 0 {
-			t.Errorf("later: %v", left)
+			t.Errorf("IdleIn(3) = %v later, want 0", left)
 		}
 	})
 }
@@ -237,7 +237,7 @@ func TestFencedOwner(t *testing.T) {
 			}
 			owner.stopped = true
 			if _, err := w.Playlist(t.Context(), MediaName, hls.Reload{}, false); err != want {
-				t.Errorf("ends %v: %v", ends, err)
+				t.Errorf("ends %v: %v, want %v", ends, err, want)
 			}
 			w.Fail(errClosed)
 			if err := w.Object(t.Context(), hls.Object{}, new(millrace.Chain)); err != errClosed {
@@ -259,7 +259,7 @@ func TestTracksChange(t *testing.T) {
 			NewInit: true})
 		synctest.Wait()
 		if name, ended := w.Media(); name != VideoName || !ended {
-			t.Errorf("%s, ended: %v", name, ended)
+			t.Errorf("the playlist is %s, ended: %v, want the video's, ended", name, ended)
 		}
 		var refused *refuse.Refusal
 		if _, err := w.Playlist(t.Context(), AudioName, hls.Reload{}, false); !errors.As(err,

@@ -98,7 +98,7 @@ func TestReadingEndsWithTheSession(t *testing.T) {
 			time.AfterFunc(10*time.Millisecond, cancel)
 			if n, err := in.Read(make([]byte, 10)); n != 0 ||
 				!errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Errorf("%d bytes, %v", n, err)
+				t.Errorf("after the session's end: %d bytes, %v, want a deadline", n, err)
 			}
 			conn, err := in.Release()
 			if err != nil {
@@ -108,7 +108,7 @@ func TestReadingEndsWithTheSession(t *testing.T) {
 			go func() { _, _ = publisher.Write([]byte("x")) }()
 			// It has no deadline any more.
 			if n, err := conn.Read(make([]byte, 10)); n != 1 || err != nil {
-				t.Errorf("%d bytes, %v", n, err)
+				t.Errorf("the connection itself: %d bytes, %v, want the next byte", n, err)
 			}
 		})
 	}
@@ -155,11 +155,11 @@ func TestNoDescriptors(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n, err := in.Read(make([]byte, 10)); n != 1 || err != nil {
-		t.Errorf("%d bytes, %v", n, err)
+		t.Errorf("%d bytes, %v, want the byte", n, err)
 	}
 	_ = publisher.CloseWrite()
 	if n, err := in.Read(make([]byte, 10)); n != 0 || err != io.ErrUnexpectedEOF {
-		t.Errorf("%d bytes, %v", n, err)
+		t.Errorf("%d bytes, %v, want io.ErrUnexpectedEOF", n, err)
 	}
 	conn, err := in.Release()
 	if err != nil {

@@ -14,7 +14,7 @@ func TestAdmission(t *testing.T) {
 	var err error
 	end := func(_ string, bytes int64) {
 		if ends++; bytes != 7 {
-			t.Errorf("%d bytes", bytes)
+			t.Errorf("%d bytes are admitted, want 7", bytes)
 		}
 	}
 	var a admission

@@ -132,7 +132,7 @@ func TestFileSizeLimit(t *testing.T) {
 	var files, lost, failures int
 	if _, scanErr := fmt.Sscan(out.String(), &files, &lost, &failures); err != nil ||
 		scanErr != nil {
-		t.Fatalf("%v, %s", err, &out)
+		t.Fatalf("recording above the file size limit: %v, %s", err, &out)
 	}
 	n := 0
 	for _, name := range filesOf(t, filepath.Join(dir, "cam")) {

@@ -120,7 +120,7 @@ func TestRecording(t *testing.T) {
 		t.Errorf("%d segments, target duration %d", len(p.entries), p.target)
 	}
 	if !p.entries[0].date.Equal(clock.now()) {
-		t.Errorf("date %v", p.entries[0].date)
+		t.Errorf("the date is %v, want the clock's", p.entries[0].date)
 	}
 	for i, e := range p.entries {
 		if e.discontinuity {
@@ -129,7 +129,8 @@ func TestRecording(t *testing.T) {
 	}
 	if st := r.Stats(); st.Files != 1 || st.Lost != 0 || st.Failures != 0 ||
 		st.Bytes != sizes(t, r.dir) {
-		t.Errorf("%+v, %d bytes", st, sizes(t, r.dir))
+		t.Errorf("%+v, %d bytes, want one file, no loss, and the bytes counted", st,
+			sizes(t, r.dir))
 	}
 	decodes(t, files[0]+mediaExt, pictures(want))
 	decodes(t, files[0]+listExt, pictures(want))
@@ -145,7 +146,7 @@ func TestAgainstFFmpeg(t *testing.T) {
 		out, err := exec.Command("ffmpeg", append([]string{"-v", "warning"},
 			args...)...).CombinedOutput()
 		if err != nil {
-			t.Fatalf("%v\n%s", err, out)
+			t.Fatalf("ffmpeg failed: %v\n%s", err, out)
 		}
 		return string(out)
 	}
@@ -214,7 +215,7 @@ func TestBeginsAtZeroAgainstFFmpeg(t *testing.T) {
 		if _, scanErr := fmt.Sscanf(string(out), "%f,%f", &start, &duration); err != nil ||
 			scanErr != nil ||
 			start < 0 || start > 0.1 || duration < 9 || duration > 16 {
-			t.Errorf("%s: %v, %s", ext, err, out)
+			t.Errorf("%s: %v, want a start of 0 and 9 to 16 s: %s", ext, err, out)
 		}
 	}
 }
@@ -300,11 +301,11 @@ func TestAudioOnly(t *testing.T) {
 	got, p := check(t, name, true)
 	sameFragments(t, got, want)
 	if len(p.entries) != 5 {
-		t.Errorf("%d segments", len(p.entries))
+		t.Errorf("%d segments, want 5", len(p.entries))
 	}
 	for _, ext := range []string{mediaExt, listExt} {
 		if n, complaints := probe(t, name+ext, "a"); n < 440 || complaints != "" {
-			t.Errorf("%s: %d frames\n%s", ext, n, complaints)
+			t.Errorf("%s: %d frames, want 440 or more and no complaint\n%s", ext, n, complaints)
 		}
 	}
 }
@@ -400,7 +401,7 @@ func TestMaxBytes(t *testing.T) {
 		}
 	}
 	if st := r.Stats(); st.Lost > 0 {
-		t.Errorf("%+v", st)
+		t.Errorf("%+v, want no loss", st)
 	}
 	for _, rec := range streams {
 		rec.Close()
@@ -409,7 +410,8 @@ func TestMaxBytes(t *testing.T) {
 	st := r.Stats()
 	if have := sizes(t, r.dir); st.Bytes != have || have < limit/2 || have > limit ||
 		st.Removed < 4 {
-		t.Errorf("%d bytes, %+v", have, st)
+		t.Errorf("%d bytes, %+v, want half of the limit to the limit, and old files removed", have,
+			st)
 	}
 	for name := range streams {
 		got := r.checkAll(name)
@@ -498,7 +500,7 @@ func TestFree(t *testing.T) {
 	rec.Close()
 	r.ended()
 	if st := r.Stats(); st.Queued != 0 || st.Failures != 0 {
-		t.Errorf("%+v", st)
+		t.Errorf("%+v, want nothing queued and no failure", st)
 	}
 	all, _ := check(t, r.files("cam")[len(r.files("cam"))-1], true)
 	if last := more[len(more)-1]; all[len(all)-1].Sequence != last.Sequence {
@@ -520,7 +522,7 @@ func TestSlowDisk(t *testing.T) {
 	want := r.feed.to(rec, 310) // ends amid a group of pictures
 	st := r.Stats()
 	if st.Queued > queue || st.Queued < queue/2 || st.Lost == 0 {
-		t.Errorf("%+v", st)
+		t.Errorf("%+v, want a full queue and a loss", st)
 	}
 	lost := int(st.Lost)
 	want = want[:len(want)-lost]
@@ -556,7 +558,7 @@ func TestSlowDisk(t *testing.T) {
 		date = date.Add(time.Duration(e.seconds * float64(time.Second)))
 	}
 	if gaps != 1 {
-		t.Errorf("%d gaps", gaps)
+		t.Errorf("%d gaps, want 1", gaps)
 	}
 	decodes(t, name+mediaExt, pictures(got))
 	decodes(t, name+listExt, pictures(got))
@@ -720,7 +722,8 @@ func TestDirectoryRemoved(t *testing.T) {
 			r.ended()
 			if st := r.Stats(); st.Failures == 0 || st.Lost == 0 ||
 				st.Bytes != sizes(t, filepath.Join(r.dir, "cam")) {
-				t.Errorf("%+v, %d bytes", st, sizes(t, r.dir))
+				t.Errorf("%+v, %d bytes, want failures, a loss, and the bytes counted", st,
+					sizes(t, r.dir))
 			}
 			got := r.checkAll("cam")
 			if len(got) < 70 {
@@ -779,7 +782,7 @@ func TestFailingDisk(t *testing.T) {
 	if log := r.log.String(); strings.Count(log, "recording fails") != 1 ||
 		strings.Count(log, "continues\"") != 1 ||
 		!strings.Contains(log, errDisk.Error()) || st.Failures < 2 || st.Failures > 3 {
-		t.Errorf("%+v\n%s", st, log)
+		t.Errorf("%+v, want two or three failures and one line for each change\n%s", st, log)
 	}
 	got := r.checkAll("cam")
 	if len(r.files("cam")) != 2 || len(got)+int(st.Lost) < len(want) ||
@@ -799,7 +802,7 @@ func TestNames(t *testing.T) {
 		"a/b/2026-11-24T15-04-05.000Z.m3u8.new",
 	} {
 		if _, err := r.Stream(name); !errors.Is(err, ErrName) {
-			t.Errorf("%q: %v", name, err)
+			t.Errorf("%q: %v, want ErrName", name, err)
 		}
 	}
 	for _, name := range []string{"a", "A-Z_0.9", ".hidden", "2026-11-24T15-04-05.000Z/a",
@@ -914,7 +917,7 @@ func TestGaps(t *testing.T) {
 		if ended != tt.gap || s.open.afterGap != tt.gap || s.open.missing != tt.missing ||
 			s.open.start != tt.start ||
 			ended && (done.afterGap || done.end != time.Second) {
-			t.Errorf("%s: %v, %+v, then %+v", tt.name, ended, done, s.open)
+			t.Errorf("%s: ended %v, %+v, then %+v", tt.name, ended, done, s.open)
 		}
 	}
 }
@@ -988,7 +991,7 @@ func FuzzParseList(f *testing.F) {
 		at, end := init, 0
 		for _, e := range l.entries {
 			if e.offset != at || e.end <= at || e.end > size || e.textEnd <= end {
-				t.Fatalf("%+v", l)
+				t.Fatalf("the entries are not in order, or longer than the file: %+v", l)
 			}
 			at, end = e.end, e.textEnd
 		}
@@ -998,7 +1001,7 @@ func FuzzParseList(f *testing.F) {
 		again := parseList(append(listHeader(finished, "m.mp4", init, max(l.target, time.Second)),
 			l.text...), "m.mp4", init, size)
 		if !slices.Equal(again.entries, l.entries) || !bytes.Equal(again.text, l.text) {
-			t.Fatalf("%+v, then %+v", l, again)
+			t.Fatalf("%+v became %+v when it was parsed again", l, again)
 		}
 	})
 }

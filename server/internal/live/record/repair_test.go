@@ -75,7 +75,7 @@ func TestKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "open\n" {
-			t.Fatalf("%q, %v", line, err)
+			t.Fatalf("the process printed %q, %v, want open", line, err)
 		}
 		time.Sleep(time.Duration(rand.IntN(400)) * time.Millisecond)
 		_ = cmd.Process.Kill()
@@ -104,7 +104,7 @@ func TestKilled(t *testing.T) {
 			}
 			lists, _ := filepath.Glob(filepath.Join(dir, stream, "*"))
 			if len(lists) != 2*len(files) {
-				t.Errorf("%q", lists)
+				t.Errorf("%q, want two files for each recording", lists)
 			}
 		}
 	}
@@ -207,7 +207,7 @@ func TestCut(t *testing.T) {
 		}
 		size, err := finish(root, base)
 		if err != nil {
-			t.Fatalf("%d bytes: %v", n, err)
+			t.Fatalf("a media file cut to %d bytes: %v", n, err)
 		}
 		if have := sizes(t, dir); size != have {
 			t.Fatalf("%d bytes: finish says %d, there are %d", n, size, have)
@@ -360,7 +360,7 @@ func TestForeignFiles(t *testing.T) {
 			name = filepath.Join(dir, name)
 		}
 		if got, err := os.ReadFile(name); err != nil || string(got) != text {
-			t.Errorf("%s: %q, %v", name, got, err)
+			t.Errorf("%s was changed: %q, %v", name, got, err)
 		}
 	}
 }
@@ -416,17 +416,18 @@ func TestLeftBehind(t *testing.T) {
 			if tt.files < 0 { // it cannot be repaired, but it is counted
 				if st := a.Stats(); st.Files != 1 || st.Repaired != 0 ||
 					st.Bytes < sizes(t, r.dir) {
-					t.Errorf("%+v, %d bytes", st, sizes(t, r.dir))
+					t.Errorf("%+v, %d bytes, want one file, counted, without a repair", st,
+						sizes(t, r.dir))
 				}
 				return
 			}
 			if st := a.Stats(); st.Files != tt.files || st.Repaired != 1 ||
 				st.Bytes != sizes(t, r.dir) {
-				t.Errorf("%+v", st)
+				t.Errorf("%+v, want one repaired file, and the bytes counted", st)
 			}
 			left, _ := filepath.Glob(filepath.Join(r.dir, "*", "*"))
 			if len(left) != 2*tt.files {
-				t.Errorf("%q", left)
+				t.Errorf("%q, want two files for each recording", left)
 			}
 			if tt.files > 0 {
 				sameFragments(t, r.checkAll("cam"), want)

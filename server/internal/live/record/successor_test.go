@@ -63,7 +63,7 @@ func TestSuccessor(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := next.Await(ctx); !errors.Is(err, errLocked) {
-		t.Errorf("Await: %v", err)
+		t.Errorf("Await = %v, want errLocked", err)
 	}
 	old.close()
 	if err := next.Await(t.Context()); err != nil {
@@ -83,7 +83,8 @@ func TestSuccessor(t *testing.T) {
 	}
 	if st := next.Stats(); st.Files != 2 || st.Bytes != sizes(t, next.dir) ||
 		st.Lost+st.Failures != 0 || st.Repaired != 0 {
-		t.Errorf("%+v, %d bytes", st, sizes(t, next.dir))
+		t.Errorf("%+v, %d bytes, want two files, counted, without a loss or a repair", st,
+			sizes(t, next.dir))
 	}
 }
 
@@ -132,11 +133,11 @@ func TestSuccessorEndsFirst(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := next.Archive.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Close: %v", err)
+		t.Errorf("Close = %v, want context.DeadlineExceeded", err)
 	}
 	next.ended()
 	if st := next.Stats(); st.Lost != 100 || st.Written != 0 || st.Queued != 0 {
-		t.Errorf("%+v", st)
+		t.Errorf("%+v, want the queue of 100 lost and nothing written", st)
 	}
 	old.close()
 	next.close()

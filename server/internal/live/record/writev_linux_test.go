@@ -34,7 +34,7 @@ func TestWriteTo(t *testing.T) {
 		want = append(want, source[at:at+20]...)
 	}
 	if c.Pieces() < 2*maxVector {
-		t.Fatalf("%d pieces", c.Pieces())
+		t.Fatalf("%d pieces, want more than two system calls take", c.Pieces())
 	}
 	if err := writeTo(&c, f); err != nil || c.Len() != 0 {
 		t.Errorf("%v, %d bytes are left", err, c.Len())

@@ -241,7 +241,7 @@ func TestPageOfAnUndecodableStream(t *testing.T) {
 			return `+message+`;
 		})()`))
 		if err != nil || !strings.HasPrefix(got, "This browser cannot") {
-			t.Errorf("after %s: %q, %v", event, got, err)
+			t.Errorf("after %s: %q, %v, want the reason of the browser", event, got, err)
 		}
 	}
 }

@@ -46,7 +46,7 @@ func TestPartsHaveTheirTypes(t *testing.T) {
 	} {
 		r := answer("GET", path, nil)
 		if r.StatusCode != http.StatusOK {
-			t.Errorf("%s: status %d", path, r.StatusCode)
+			t.Errorf("%s: status %d, want 200", path, r.StatusCode)
 		}
 		if got := r.Header.Get("Content-Type"); got != want {
 			t.Errorf("%s: Content-Type %q, want %q", path, got, want)
@@ -64,7 +64,7 @@ func TestPagePolicyForbidsOtherSites(t *testing.T) {
 		h := answer("GET", path, nil).Header
 		if csp := h.Get("Content-Security-Policy"); !strings.HasPrefix(csp,
 			"default-src 'self';") || strings.Contains(csp, "unsafe") {
-			t.Errorf("%s: Content-Security-Policy %q", path, csp)
+			t.Errorf("%s: Content-Security-Policy %q allows other sites or unsafe", path, csp)
 		}
 		if got := h.Get("X-Content-Type-Options"); got != "nosniff" {
 			t.Errorf("%s: X-Content-Type-Options %q, want nosniff", path, got)
@@ -79,7 +79,7 @@ func TestPageFetchesNothingFromOtherSites(t *testing.T) {
 	elsewhere := regexp.MustCompile(`(?i)(https?|wss?|ftp|data|blob):[^\s]|["'(=]\s*//|@import`)
 	for path, body := range text(t) {
 		for _, hit := range elsewhere.FindAllString(strings.ReplaceAll(body, namespace, ""), -1) {
-			t.Errorf("%s holds %q", path, hit)
+			t.Errorf("%s holds %q, an address of another site", path, hit)
 		}
 	}
 }
@@ -92,10 +92,10 @@ func TestNoInlineScriptsAndNoTextAsHTML(t *testing.T) {
 		`innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function`)
 	for path, body := range text(t) {
 		if hit := inline.FindString(body); hit != "" && !strings.HasSuffix(path, ".js") {
-			t.Errorf("%s holds %q", path, hit)
+			t.Errorf("%s holds %q, an inline script", path, hit)
 		}
 		if hit := asHTML.FindString(body); hit != "" {
-			t.Errorf("%s holds %q", path, hit)
+			t.Errorf("%s holds %q, text as HTML", path, hit)
 		}
 	}
 }
