@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
-// wantNoAllocs checks that a hundred calls of f allocate nothing at all once everything is warm.
+// wantNoAllocs checks that a hundred calls of f allocate nothing after a warm-up.
 func wantNoAllocs(t *testing.T, what string, f func()) {
 	t.Helper()
 	for range 200 {
@@ -27,7 +27,7 @@ func wantNoAllocs(t *testing.T, what string, f func()) {
 	}
 }
 
-// endless gives lines of 50 bytes, as many as there is room for, for ever.
+// endless is an infinite source of lines of 50 bytes.
 type endless struct{ line []byte }
 
 func (e *endless) Read(p []byte) (int, error) { return copy(p, e.line), nil }
@@ -44,8 +44,8 @@ func newEndless() *endless {
 
 var anEndless = newEndless()
 
-// In steady state nothing that a Reader does makes garbage, but for the copies that ReadBytes and
-// ReadString give.
+// In steady state, a Reader allocates nothing except the copies that ReadBytes and ReadString
+// return.
 func TestReaderAllocations(t *testing.T) {
 	buf := make([]byte, 300)
 	var c millrace.Chain
@@ -118,7 +118,7 @@ func TestReaderAllocations(t *testing.T) {
 	}
 }
 
-// Nor does waiting for a socket.
+// Waiting for a socket allocates nothing either.
 func TestReaderAllocationsOnASocket(t *testing.T) {
 	onSockets(t, func(t *testing.T, client, server streamConn) {
 		r := millrace.NewReader(client)
@@ -283,7 +283,7 @@ func TestPoolAllocatesNothing(t *testing.T) {
 // Release allocates nothing.
 func TestReleaseAllocatesNothingFromTheStart(t *testing.T) {
 	const n = 1000
-	// Two for each try: AllocsPerRun calls its function once before it counts.
+	// Two sets for each attempt: AllocsPerRun calls its function once before it counts.
 	var sets [6][]millrace.Ref
 	for i := range sets {
 		pool := millrace.NewPool()

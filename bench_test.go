@@ -9,8 +9,7 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
-// A burst gives 64 to 2048 bytes a Read, as segments come from a network, and costs next to nothing
-// itself.
+// A burst returns 64 to 2048 bytes from each Read, as a network does, at almost no cost.
 type burst struct {
 	state uint64
 	data  [4096]byte
@@ -46,8 +45,8 @@ func measure(b *testing.B, size int, f func()) {
 	}
 }
 
-// BenchmarkReader reads packets of three sizes in the ways that there are to look at them. The
-// programs in bench compare them with other packages.
+// BenchmarkReader reads packets of three sizes in each way that a Reader offers. The programs in
+// bench compare the Reader with other packages.
 func BenchmarkReader(b *testing.B) {
 	for _, size := range []int{64, 1 << 10, 16 << 10} {
 		b.Run(fmt.Sprintf("N%d", size), func(b *testing.B) {
@@ -98,7 +97,8 @@ func benchmarkKept(b *testing.B, size int) {
 	}
 }
 
-// BenchmarkWriteTo sends 64 KiB over TCP on loopback in so many pieces, in one writev.
+// BenchmarkWriteTo sends 64 KiB over TCP on loopback in the given number of pieces, with one
+// writev.
 func BenchmarkWriteTo(b *testing.B) {
 	const size = 64 << 10
 	for _, pieces := range []int{1, 4, 64} {

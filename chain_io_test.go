@@ -13,9 +13,8 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 )
 
-// writes are the ways of WriteTo: for any io.Writer, for one that takes bytes one at a time, and
-// for a socket. The last is given a writer here that no kernel stands behind, so that it can be
-// stopped at any byte.
+// writes are the three ways in which WriteTo writes: to any io.Writer, to an io.ByteWriter, and to
+// a socket. For the socket, a Writer without a kernel is used, so that it can fail at any byte.
 var writes = map[string]func(*millrace.Chain, io.Writer) (int64, error){
 	"joined": func(c *millrace.Chain, w io.Writer) (int64, error) {
 		return c.WriteTo(writerFunc(w.Write))
@@ -31,12 +30,12 @@ type byteWriter struct{ io.Writer }
 
 func (byteWriter) WriteByte(byte) error { panic("WriteByte") }
 
-// writerFunc is a Write.
+// writerFunc implements io.Writer.
 type writerFunc func(p []byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// failingAt takes bytes until there have been at, and then returns err, or errFull.
+// failingAt accepts at bytes in total, and then returns err, or errFull if err is nil.
 type failingAt struct {
 	bytes.Buffer
 	at  int
@@ -87,7 +86,7 @@ func TestWriteToAWriterThatMisbehaves(t *testing.T) {
 	}
 }
 
-// Bytes that were written go back to their pool while the rest is still to be written.
+// WriteTo returns written blocks to their pool while it still writes the rest.
 func TestWriteToReleasesAsItGoes(t *testing.T) {
 	pool := millrace.NewPool()
 	var c millrace.Chain
@@ -169,8 +168,8 @@ func TestWriteToAWriterThatPanics(t *testing.T) {
 	c.Release()
 }
 
-// All that a source gives up to an error is there, in blocks of all sizes, and nothing else is
-// held.
+// After an error, a Chain has all bytes that the source returned, in blocks of any size, and holds
+// nothing else.
 func TestReadFrom(t *testing.T) {
 	fault := errors.New("a fault")
 	whole := func(r io.Reader) io.Reader { return r }
@@ -208,7 +207,7 @@ func TestReadFrom(t *testing.T) {
 	}
 }
 
-// hesitant gives nothing and no error every other time.
+// hesitant returns 0 bytes and no error from every second Read.
 type hesitant struct {
 	io.Reader
 	again bool
@@ -259,7 +258,7 @@ func TestReadFromPanicsOnAnImpossibleCount(t *testing.T) {
 	}
 }
 
-// The blocks of a Reader are taken over, starting with the buffered bytes.
+// ReadFrom takes over the blocks of a Reader, starting with the buffered bytes.
 func TestReadFromAReader(t *testing.T) {
 	p := letters(100_000)
 	r := newPool(t).NewReader(bytes.NewReader(p), 4096)

@@ -12,17 +12,17 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// A herd is a few Chains that share blocks with each other, and their expected contents. A program
-// chooses the operations. After each step all Chains are compared, because a call on one must not
-// change another.
+// A herd consists of a few Chains that share blocks with each other, and of their expected
+// contents. A program chooses the operations. After each step all Chains are compared, because a
+// call on one must not change another.
 type herd struct {
 	t       testing.TB
 	pool    *millrace.Pool
 	chains  [4]millrace.Chain
 	want    [4][]byte
-	refs    []millrace.Ref // shares outside of the Chains
+	refs    []millrace.Ref // shares outside the Chains
 	refWant [][]byte
-	reader  *millrace.Reader // gives packets that are neighbours
+	reader  *millrace.Reader // returns adjacent packets
 	read    int              // bytes
 	program
 	calls []string
@@ -95,7 +95,7 @@ func (h *herd) upTo(n int) int {
 	return n
 }
 
-// bytes chooses some, most often few, now and then more than one block of AppendCopy's holds.
+// bytes chooses a slice, usually short, sometimes longer than a block of AppendCopy.
 func (h *herd) bytes() []byte {
 	n := h.upTo(40)
 	if n == 40 {
@@ -109,10 +109,11 @@ func (h *herd) note(args ...int) {
 	h.calls[len(h.calls)-1] += " " + strings.Trim(fmt.Sprint(args), "[]")
 }
 
-// most bounds a Chain's bytes, so that a program does not take for ever.
+// most limits the bytes of a Chain, so that a program ends soon.
 const most = 1 << 15
 
-// herdOps is what can be done. Fuzz inputs refer to the entries by index: add new ones at the end.
+// herdOps are the possible operations. Fuzz inputs refer to the entries by index: add new ones at
+// the end.
 var herdOps = []struct {
 	name string
 	do   func(h *herd)
@@ -161,7 +162,7 @@ var herdOps = []struct {
 	{"Release", func(h *herd) {
 		i := h.chain()
 		h.chains[i].Release()
-		// With -tags invariants, a released Chain is not to be looked at.
+		// With -tags invariants, a released Chain must not be used.
 		h.chains[i] = millrace.Chain{}
 		h.want[i] = nil
 	}},
@@ -286,7 +287,7 @@ func herdWriteTo(h *herd) {
 	h.want[i] = h.want[i][n:]
 }
 
-// runHerd runs a program to its end, or to the first mistake.
+// runHerd runs a program to its end, or to the first difference.
 func runHerd(t testing.TB, program []byte) {
 	t.Helper()
 	outside := millrace.DefaultPool().Stats().InUse
@@ -330,7 +331,7 @@ func TestChainsAgainstBytes(t *testing.T) {
 	}
 }
 
-// FuzzChain lets the fuzzer write the program. It starts from every call behind every other.
+// FuzzChain lets the fuzzer write the program. The seeds contain each call after each other call.
 func FuzzChain(f *testing.F) {
 	rng := rand.New(rand.NewPCG(12, 12))
 	for first := range herdOps {

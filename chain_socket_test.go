@@ -15,8 +15,8 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// tighten makes the kernel take little before a write has to wait. (A smaller receive buffer than
-// this one makes TCP wait for its own timers.)
+// tighten makes a write wait soon, by small kernel buffers. With a smaller receive buffer than
+// this, TCP waits for its own timers.
 func tighten(t testing.TB, conns ...streamConn) {
 	t.Helper()
 	for _, c := range conns {
@@ -30,7 +30,7 @@ func tighten(t testing.TB, conns ...streamConn) {
 	}
 }
 
-// patternChain returns the n bytes of the pattern from at on, in pieces of up to most bytes.
+// patternChain returns n bytes of the pattern, starting at at, in pieces of up to most bytes.
 func patternChain(pool *millrace.Pool, rng *rand.Rand, at, n, most int) (c millrace.Chain) {
 	for end := at + n; at < end; {
 		d := pool.Get(min(1+rng.IntN(most), end-at))
@@ -45,9 +45,8 @@ func patternChain(pool *millrace.Pool, rng *rand.Rand, at, n, most int) (c millr
 	return c
 }
 
-// receive reads the pattern from its start to the end of the stream, in reads of all sizes with
-// pauses in between, and returns how many bytes that was. Any other byte, or one that comes twice,
-// is an error.
+// receive reads the pattern from its start to the end of the stream, with pauses and reads of all
+// sizes. It returns the number of bytes. A wrong or repeated byte is an error.
 func receive(t testing.TB, r io.Reader) (at int) {
 	rng := rand.New(rand.NewPCG(8, 8))
 	p := make([]byte, 10_000)
@@ -72,7 +71,7 @@ func receive(t testing.TB, r io.Reader) (at int) {
 	}
 }
 
-// checkRest checks that c holds the pattern's bytes from at to end, and nothing else.
+// checkRest checks that c holds exactly the bytes from at to end of the pattern.
 func checkRest(t testing.TB, c *millrace.Chain, at, end int) {
 	t.Helper()
 	if err := millrace.Broken(c); err != nil {
@@ -81,8 +80,8 @@ func checkRest(t testing.TB, c *millrace.Chain, at, end int) {
 	checkPattern(t, c, at, end-at)
 }
 
-// Deadlines in the middle, many times over, with more added behind and some written elsewhere by
-// hand: nothing is lost and nothing is sent twice.
+// Writes are interrupted by deadlines many times, while more bytes are appended and some are
+// written by hand. No byte is lost or sent twice.
 func TestWriteToDeadlinesInTheMiddle(t *testing.T) {
 	onSockets(t, func(t *testing.T, client, server streamConn) {
 		tighten(t, client, server)
@@ -107,7 +106,7 @@ func TestWriteToDeadlinesInTheMiddle(t *testing.T) {
 			client.SetWriteDeadline(deadline)
 			n, err := c.WriteTo(client)
 			sent += int(n)
-			// A machine that is too slow gets on all the same.
+			// On a slow machine, allow more time.
 			if most = min(2*most, time.Second); n > 0 {
 				most = 200 * time.Microsecond
 			}
@@ -130,7 +129,7 @@ func TestWriteToDeadlinesInTheMiddle(t *testing.T) {
 }
 
 // blocked starts to write c, waits until the kernel accepts no more, and lets the other end read n
-// bytes. It returns the function that ends the write, and its result.
+// bytes. It returns a function that ends the write and returns its result.
 func blocked(
 	t *testing.T, c *millrace.Chain, client, server streamConn, n int,
 ) (got []byte, result func() (int64, error)) {
@@ -154,7 +153,8 @@ func blocked(
 	}
 }
 
-// The receiver closes after any number of bytes: what the kernel took is gone, the rest is there.
+// The receiver closes after any number of bytes. The Chain has lost the bytes that the kernel
+// accepted, and keeps the rest.
 func TestWriteToAReceiverThatLeaves(t *testing.T) {
 	for name, pair := range sockets {
 		t.Run(name, func(t *testing.T) {
@@ -202,8 +202,8 @@ func TestWriteToAClosedConnection(t *testing.T) {
 	})
 }
 
-// More than one writev takes, to a reader that is slower than the writer. The blocks of a write
-// that waits are held until the kernel has taken them, even when all other shares are released.
+// A Chain that needs several calls of writev is written to a slow reader. The write holds the
+// blocks until the kernel has accepted them, even when all other shares are released.
 func TestWriteToHoldsItsShares(t *testing.T) {
 	for _, most := range []int{1, 3000} {
 		onSockets(t, func(t *testing.T, client, server streamConn) {
@@ -215,7 +215,7 @@ func TestWriteToHoldsItsShares(t *testing.T) {
 			whole.Clone(&c)
 			_, result := blocked(t, &c, client, server, 0)
 			whole.Release()
-			for range 100 { // if blocks had gone back, this would write over them
+			for range 100 { // would overwrite returned blocks
 				d := pool.Get(most)
 				clear(d.Bytes())
 				d.Release()

@@ -12,9 +12,9 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/need"
 )
 
-// writeCalls counts the system calls that write, made on the thread that it is called on by what
-// make returns. It is the least of a few times: the runtime writes too now and then, to wake the
-// poller.
+// writeCalls returns the number of writing system calls that the function makes which make returns.
+// It is the minimum of several attempts, because the runtime sometimes writes, too, in order to
+// wake the poller.
 func writeCalls(t testing.TB, make func() (send func())) int {
 	t.Helper()
 	runtime.LockOSThread()
@@ -43,7 +43,7 @@ func threadWrites(t testing.TB) int {
 	return writes
 }
 
-// Pieces leave together: 1024 of them, the kernel's limit, in each system call.
+// One system call writes 1024 pieces, the kernel's limit.
 func TestWriteToIsOneSystemCall(t *testing.T) {
 	onSockets(t, func(t *testing.T, client, server streamConn) {
 		go io.Copy(io.Discard, server)

@@ -49,7 +49,7 @@ func TestChainPanics(t *testing.T) {
 	c.Release()
 }
 
-// A ChainReader reads as a bytes.Reader does, wherever it goes.
+// A ChainReader reads and seeks as a bytes.Reader does.
 func TestChainReaderAgainstBytesReader(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 0))
@@ -58,7 +58,7 @@ func TestChainReaderAgainstBytesReader(t *testing.T) {
 		addBlocks(millrace.DefaultPool(), &c, p, 1+rng.IntN(20))
 		got, want := c.Reader(), bytes.NewReader(p)
 		for range 60 {
-			var a, b []any // what both return
+			var a, b []any // results of both
 			switch rng.IntN(6) {
 			case 0, 1, 2:
 				x, y := make([]byte, 1+rng.IntN(50)), make([]byte, 50)
@@ -79,7 +79,7 @@ func TestChainReaderAgainstBytesReader(t *testing.T) {
 				a, b = []any{x, err == nil}, []any{y, wantErr == nil}
 			case 5:
 				if rng.IntN(10) == 0 {
-					c.Bytes() // joins the pieces that it has passed
+					c.Bytes() // joins the pieces before this one
 				}
 			}
 			if !slices.Equal(a, b) || got.Len() != want.Len() {
@@ -87,7 +87,7 @@ func TestChainReaderAgainstBytesReader(t *testing.T) {
 					want.Len())
 			}
 		}
-		// Where bytes.Reader has io.EOF at the end.
+		// In this case bytes.Reader returns io.EOF.
 		if n, err := got.Read(nil); n != 0 || err != nil {
 			t.Errorf("Read of nothing = %d, %v", n, err)
 		}
@@ -95,8 +95,8 @@ func TestChainReaderAgainstBytesReader(t *testing.T) {
 	}
 }
 
-// ReadAt of one view may be called from several goroutines at once, as io.ReaderAt says, while
-// others release theirs.
+// ReadAt may be called from several goroutines at once, as io.ReaderAt requires, while other
+// goroutines release their views.
 func TestChainReaderReadAtIsForManyGoroutines(t *testing.T) {
 	p := letters(3000)
 	var c millrace.Chain
@@ -154,7 +154,7 @@ func TestAppendCopyFillsItsOwnBlock(t *testing.T) {
 	c.Release()
 }
 
-// AppendCopy must not write after bytes that another share can reach.
+// AppendCopy must not write into memory that another share can reach.
 func TestAppendCopyWritesOnlyItsOwnBlock(t *testing.T) {
 	more := []byte("more")
 	for name, test := range map[string]struct {
@@ -216,7 +216,7 @@ func TestAppendCopyWritesOnlyItsOwnBlock(t *testing.T) {
 	}
 }
 
-// cutBehind leaves c the first four bytes and returns the others.
+// cutBehind cuts c after four bytes, and returns the rest.
 func cutBehind(c *millrace.Chain) millrace.Chain {
 	var front millrace.Chain
 	c.Cut(&front, 4)
@@ -225,8 +225,8 @@ func cutBehind(c *millrace.Chain) millrace.Chain {
 	return rest
 }
 
-// The block of a packet belongs to the Reader as long as it may continue in it, and to all holders
-// of its packets.
+// The Reader may continue to write into the block of its last packet. All holders of its packets
+// keep the block.
 func TestAppendCopyBehindAPacket(t *testing.T) {
 	r := newPool(t).NewReader(bytes.NewReader(letters(30)), 4096)
 	var c, d millrace.Chain
@@ -252,7 +252,7 @@ func TestAppendCopyBehindAPacket(t *testing.T) {
 	c.Release()
 }
 
-// Bytes copies where there are several pieces, once.
+// Bytes copies the contents once if they are in several pieces.
 func TestBytesIsCopiedOnce(t *testing.T) {
 	pool := millrace.NewPool()
 	var c millrace.Chain

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Chains, Refs, Drafts and views that are local to a function stay on its stack, in all their
-// methods, and so do the functions that All and ReadRange are given. The compiler says so itself.
+// Chains, Refs, Drafts and views that are local to a function stay on its stack, whichever methods
+// are called. So do the function arguments of All and ReadRange. The compiler's report is checked.
 func TestLocalsStayOnTheStack(t *testing.T) {
 	out, err := exec.Command("go", "build", "-gcflags=-m", "./testdata/escape").CombinedOutput()
 	if err != nil {

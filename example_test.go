@@ -11,8 +11,7 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// A message is cut out of a stream, gets a header, is shared with two, and is sent to both, without
-// being copied.
+// A message is cut out of a stream, gets a header, and is sent to two receivers without a copy.
 func Example() {
 	r := millrace.NewReader(strings.NewReader("hello, world; the next message"))
 	defer r.Release()
@@ -28,10 +27,10 @@ func Example() {
 	message.Clone(&share)
 	for i, c := range []*millrace.Chain{&message, &share} {
 		fmt.Printf("to %d: ", i)
-		c.WriteTo(os.Stdout) // to a TCP connection it would be one writev
+		c.WriteTo(os.Stdout) // over TCP this would be one writev
 		fmt.Println()
 	}
-	// What WriteTo has written has been released. To be sure in any case:
+	// WriteTo has released all bytes that it wrote. Release the rest, if there was an error:
 	message.Release()
 	share.Release()
 	// Output:
@@ -71,7 +70,7 @@ func ExampleRef() {
 	}(key)
 	<-done
 	fmt.Printf("%s\n", value.Bytes())
-	value.Release() // with the last share the block goes back
+	value.Release() // the last share returns the block
 	// Output: key has value
 }
 
@@ -99,7 +98,7 @@ func ExampleChain() {
 	// header
 }
 
-// Bytes that lie one behind the other are one piece, however they come together.
+// Adjacent bytes form one piece, whichever way they are joined.
 func ExampleChain_Merge() {
 	r := millrace.NewReader(strings.NewReader("one two three "))
 	defer r.Release()
@@ -120,7 +119,7 @@ func ExampleChain_Reader() {
 	var c millrace.Chain
 	defer c.Release()
 	c.AppendCopy([]byte(strings.Repeat("a line\n", 3)))
-	view := c.Reader() // looks and consumes nothing
+	view := c.Reader() // reads without consuming
 	lines := bufio.NewScanner(view)
 	for lines.Scan() {
 		fmt.Println(lines.Text())
@@ -133,7 +132,7 @@ func ExampleChain_Reader() {
 	// 21 bytes are still there
 }
 
-// Bytes that are looked at once need not be copied anywhere.
+// Bytes that are used once need not be copied.
 func ExampleReader_ReadRange() {
 	r := millrace.NewReader(strings.NewReader("\x00\x0chello, worldand more"))
 	defer r.Release()
@@ -149,7 +148,7 @@ func ExampleReader_ReadRange() {
 	// Output: hello, world<nil>
 }
 
-// One packet, three subscribers: each gets a share, and releases it when it has done with it.
+// One packet for three subscribers: each gets a share, and releases it after use.
 func ExampleReader_ReadChain() {
 	r := millrace.NewReader(strings.NewReader("packet"))
 	defer r.Release()
@@ -160,7 +159,7 @@ func ExampleReader_ReadChain() {
 
 	var packet millrace.Chain
 	if err := r.ReadChain(&packet, 6); err != nil {
-		fmt.Println(err) // packet is as it was
+		fmt.Println(err) // packet is unchanged
 		return
 	}
 	for _, s := range subscribers {
@@ -181,8 +180,9 @@ func ExampleReader_ReadChain() {
 	// 2 got packet
 }
 
-// A message that begins with its length is passed on with it: Peek looks at the length and leaves
-// it there. What a peer announces is checked first, and memory is taken as bytes arrive.
+// A message with a length prefix is passed on together with the prefix: Peek reads the length
+// without consuming it. The announced length is checked first. Memory is taken only as bytes
+// arrive.
 func ExampleReader_ReadChain_prefixed() {
 	const prefix, most = 4, 1 << 20
 	r := millrace.NewReader(strings.NewReader("\x00\x00\x00\x05first\x00\x00\x00\x06second"))
@@ -215,7 +215,7 @@ func ExampleReader_ReadChain_prefixed() {
 	// "\x00\x00\x00\x06second"
 }
 
-// Blocks that come over a channel are read like a stream.
+// Blocks that arrive over a channel are read like a stream.
 func ExampleNewReaderFrom() {
 	blocks := make(chan millrace.Chain, 3)
 	for _, text := range []string{"first li", "ne\nsecond ", "line\n"} {
@@ -246,8 +246,8 @@ func ExampleNewReaderFrom() {
 	// second line
 }
 
-// A Reader fed by another Reader: the bytes that one has received, in pieces of at most 16 bytes,
-// without a copy.
+// A Reader is fed by another Reader: with the bytes that the other has received, in pieces of at
+// most 16 bytes, without a copy.
 func ExampleNewReaderFrom_anotherReader() {
 	first := millrace.NewReader(strings.NewReader("a header\nand what stands behind it"))
 	defer first.Release()
@@ -256,7 +256,7 @@ func ExampleNewReaderFrom_anotherReader() {
 	}
 
 	second := millrace.NewReaderFrom(func(dst *millrace.Chain) error {
-		if _, err := first.Peek(1); err != nil { // waits until there is something
+		if _, err := first.Peek(1); err != nil { // waits until a byte has arrived
 			return err
 		}
 		return first.ReadChain(dst, min(first.Buffered(), 16))

@@ -7,49 +7,49 @@ import (
 	"time"
 )
 
-// The private parts that tests in package millrace_test look at or set up.
+// Access to private parts for tests in package millrace_test.
 
 const Invariants = invariants
 
-// Sole returns a function that reports, on any goroutine, whether the shares that c now holds of
-// its last piece's block are all that there are.
+// Sole returns a function that reports whether c holds all shares of its last piece's block. The
+// function may be called on any goroutine.
 func Sole(c *Chain) func() bool {
 	pieces := c.pieces()
 	last := pieces[len(pieces)-1]
 	return func() bool { return last.blk.sole(last.shares) }
 }
 
-// BlockState returns the generation and the count of r's block.
+// BlockState returns the generation and the share count of r's block.
 func BlockState(r *Reader) uint64 { return r.blk.state.Load() }
 
-// TrimUnneeded is what each garbage collection does, at a time of the test's choice.
+// TrimUnneeded trims p as a garbage collection at now does.
 func TrimUnneeded(p *Pool, now time.Time) { p.trimUnneeded(now) }
 
-// ForgetTrim makes the next garbage collection trim, whenever the last one did.
+// ForgetTrim lets the next garbage collection trim, even directly after another.
 func ForgetTrim(p *Pool) {
 	p.trimming.Lock()
 	defer p.trimming.Unlock()
 	p.lastTrim = time.Time{}
 }
 
-// KeptBytes counts the memory that p keeps idle.
+// KeptBytes returns the bytes that p keeps idle.
 func KeptBytes(p *Pool) (n int64) {
 	for i := range p.classes {
 		c := &p.classes[i]
 		c.mu.Lock()
-		defer c.mu.Unlock() // all at once, so that it is the state of one moment
+		defer c.mu.Unlock() // locks all classes, for a consistent sum
 		n += int64(len(c.free)) * int64(classSize(i))
 	}
 	return n
 }
 
-// AddShares adds n to the count of r's block, as that many holders would.
+// AddShares adds n to the share count of r's block.
 func AddShares(r *Ref, n int64) int64 {
 	r.blk.state.Add(uint64(n))
 	return n
 }
 
-// Broken says which of Chain's invariants c breaks.
+// Broken returns an error that names the invariant of Chain that c violates.
 func Broken(c *Chain) error {
 	pieces := c.pieces()
 	size := 0
@@ -75,7 +75,7 @@ func Broken(c *Chain) error {
 	return stray(c)
 }
 
-// stray finds Refs outside of the pieces, which would keep the memory of blocks alive.
+// stray returns an error if there are Refs outside the pieces, which would keep blocks alive.
 func stray(c *Chain) error {
 	idle := slices.Concat(c.few[:], c.many[:cap(c.many)])
 	if c.many == nil {

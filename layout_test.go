@@ -66,13 +66,13 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// Who imports the library gets no other module's version chosen for them, but for golang.org/x/sys.
+// The library does not choose versions of other modules for its importers, except golang.org/x/sys.
 func TestConsumerGetsNoOtherModule(t *testing.T) {
 	root, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
 	}
-	sums, err := os.ReadFile("go.sum") // so that nothing has to be fetched
+	sums, err := os.ReadFile("go.sum") // so that nothing is downloaded
 	if err != nil {
 		t.Fatal(err)
 	}

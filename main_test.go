@@ -22,7 +22,7 @@ func newPool(t testing.TB) *millrace.Pool {
 	return pool
 }
 
-// streamConn is what *net.TCPConn and *net.UnixConn have in common.
+// streamConn has the common methods of *net.TCPConn and *net.UnixConn.
 type streamConn interface {
 	net.Conn
 	CloseWrite() error
@@ -35,12 +35,12 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// rounds returns how many rounds of a test to run, fewer where each one costs more.
+// rounds returns the number of rounds of a test. It is smaller if each round costs more.
 func rounds(n int) int {
 	if testing.Short() || raceEnabled {
 		n = n/4 + 1
 	}
-	if millrace.Invariants { // each share leaves two stacks
+	if millrace.Invariants { // two stacks are recorded for each share
 		n = n/4 + 1
 	}
 	return n
@@ -48,7 +48,7 @@ func rounds(n int) int {
 
 func second[T any](_ T, err error) error { return err }
 
-// letters returns n bytes in which no two that are near are alike.
+// letters returns n bytes without repetitions nearby.
 func letters(n int) []byte {
 	p := make([]byte, n)
 	for i := range p {
@@ -63,7 +63,7 @@ func freeze(pool *millrace.Pool, p []byte) millrace.Ref {
 	return d.Freeze(copy(d.Bytes(), p))
 }
 
-// addBlocks adds p to c in blocks of n bytes each, which are not neighbours.
+// addBlocks appends p to c in blocks of n bytes each, which are not adjacent.
 func addBlocks(pool *millrace.Pool, c *millrace.Chain, p []byte, n int) {
 	for len(p) > 0 {
 		r := freeze(pool, p[:min(n, len(p))])
@@ -79,7 +79,7 @@ func content(c *millrace.Chain) []byte {
 	return p
 }
 
-// taken returns how many loans a call makes of the default pool.
+// taken returns the number of blocks that f takes from the default pool.
 func taken(f func()) int {
 	before := millrace.DefaultPool().Stats().Taken
 	f()
@@ -103,7 +103,7 @@ func wantPanic(t testing.TB, what, text string, f func()) {
 	}
 }
 
-// panicText returns what f panics with.
+// panicText returns the text of f's panic.
 func panicText(f func()) (text string) {
 	defer func() {
 		if e := recover(); e != nil {
@@ -114,8 +114,7 @@ func panicText(f func()) (text string) {
 	return ""
 }
 
-// pattern is a source of bytes that can be checked wherever they end up: byte i is i*i/255,
-// roughly.
+// pattern is a source whose bytes can be checked at any offset: byte i is about i*i/255.
 type pattern struct {
 	at, end int
 	most    int // bytes at a time
@@ -135,7 +134,7 @@ func (p *pattern) Read(b []byte) (int, error) {
 
 func patternAt(i int) byte { return byte(i ^ i>>8 ^ i>>16) }
 
-// checkPattern checks that c holds the n bytes from at on.
+// checkPattern checks that c holds n bytes of the pattern from at.
 func checkPattern(t testing.TB, c *millrace.Chain, at, n int) {
 	t.Helper()
 	if c.Len() != n {
@@ -152,11 +151,11 @@ func checkPattern(t testing.TB, c *millrace.Chain, at, n int) {
 	}
 }
 
-// A program, any string of bytes, decides what a test does; so the random tests and the fuzzers
-// share it.
+// A program decides the steps of a test. Any string of bytes is a program, so random tests and fuzz
+// tests share it.
 type program []byte
 
-// choose returns the next byte of the program, and 0 behind its end.
+// choose returns the next byte of the program, or 0 after its end.
 func (p *program) choose() byte {
 	if len(*p) == 0 {
 		return 0
@@ -166,8 +165,8 @@ func (p *program) choose() byte {
 	return b
 }
 
-// randomProgram makes a program that prefers a few calls, others each time: some bugs need one call
-// often, others need many different ones.
+// randomProgram returns a program that prefers a few operations, different ones each time. Some
+// bugs need one operation often, others need many different ones.
 func randomProgram(rng *rand.Rand) program {
 	program := make([]byte, 20+rng.IntN(600))
 	favourites := make([]byte, 1+rng.IntN(4))

@@ -10,7 +10,7 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
-// needInvariants skips a test of what only -tags invariants finds.
+// needInvariants skips a test for misuse that only -tags invariants detects.
 func needInvariants(t *testing.T) {
 	t.Helper()
 	if !millrace.Invariants {
@@ -18,7 +18,7 @@ func needInvariants(t *testing.T) {
 	}
 }
 
-// A verb is something that is done to a share that is not there any more.
+// A verb is an operation on a released share.
 type verb[T any] struct {
 	name string
 	do   func(v *T)
@@ -40,7 +40,7 @@ var refVerbs = []verb[millrace.Ref]{
 	{"Append", func(r *millrace.Ref) { new(millrace.Chain).Append(r) }},
 }
 
-// Merge moves its argument without looking at it; the next call that looks panics.
+// Merge moves its argument without looking at it. The next call that looks at it panics.
 var chainVerbs = []verb[millrace.Chain]{
 	{"All", func(c *millrace.Chain) {
 		for range c.All() {
@@ -91,9 +91,9 @@ func TestChainMisuse(t *testing.T) {
 	misuse(t, chainVerbs, takeChain, (*millrace.Chain).Release)
 }
 
-// misuse does each verb to a copy of what take gives after the original has been released, and once
-// more after the memory was lent again. With -tags invariants it is no excuse that another share
-// keeps the bytes alive.
+// misuse applies each verb to a copy of the result of take after the original was released, and
+// again after the block was lent again. With -tags invariants, the verb must panic even if another
+// share keeps the bytes alive.
 func misuse[T any](t *testing.T, verbs []verb[T], take func(*millrace.Pool) (T, millrace.Ref),
 	release func(*T)) {
 	const again, beside = "after Release and another Get", "beside another share"
@@ -126,8 +126,8 @@ func misuse[T any](t *testing.T, verbs []verb[T], take func(*millrace.Pool) (T, 
 	}
 }
 
-// wantMisuse checks that f panics over a share of a returned block, and, with -tags invariants,
-// that the panic names the functions that took and released the share.
+// wantMisuse checks that f panics because of a share of a returned block. With -tags invariants,
+// the panic must name the functions that took and released the share.
 func wantMisuse(t *testing.T, f func()) {
 	t.Helper()
 	message := panicText(f)
@@ -145,7 +145,7 @@ func wantMisuse(t *testing.T, f func()) {
 	}
 }
 
-// The functions that follow are there to be found in stacks.
+// The following functions are looked for in stacks.
 
 //go:noinline
 func takeIt(p *millrace.Pool) millrace.Ref { return freeze(p, []byte("text")) }
@@ -159,8 +159,9 @@ func releaseTheFirstTime(r *millrace.Ref) { r.Release() }
 //go:noinline
 func releaseTheSecondTime(r *millrace.Ref) { r.Release() }
 
-// While other shares keep the block alive, a second release takes away another owner's share. The
-// last rightful owner is told; with -tags invariants the culprit is, with the stacks of both calls.
+// While other shares keep the block alive, a second release takes away the share of another owner.
+// The last legitimate owner panics. With -tags invariants, the second release panics, with the
+// stacks of both calls.
 func TestDoubleReleaseBesideOtherShares(t *testing.T) {
 	pool := millrace.NewPool()
 	r := freeze(pool, []byte("shared"))
@@ -191,7 +192,7 @@ func TestDoubleReleaseBesideOtherShares(t *testing.T) {
 	}
 }
 
-// A variable that was released is empty, and stays silent, unless the program is built with -tags
+// A released variable is empty. Its use does nothing, unless the program is built with -tags
 // invariants. It may be released again, and a Chain may be filled again.
 func TestUseOfAReleasedVariable(t *testing.T) {
 	var nothing millrace.Chain
@@ -241,7 +242,7 @@ func TestUseOfAReleasedVariable(t *testing.T) {
 			for range 2 {
 				s := freeze(pool, []byte("more"))
 				c.Append(&s)
-				c.Bytes() // a Chain that is filled again is like any other
+				c.Bytes() // a Chain may be filled again
 				c.Release()
 			}
 			r.Release()
@@ -262,8 +263,8 @@ func TestUseOfAReleasedVariable(t *testing.T) {
 	}
 }
 
-// A Draft that was released is empty: Freeze panics in every build, Bytes with -tags invariants,
-// and neither a second Release nor the zero Draft ever does.
+// A released Draft is empty. Freeze panics in every build, and Bytes panics with -tags invariants.
+// A second Release and the zero Draft never panic.
 func TestUseOfAReleasedDraft(t *testing.T) {
 	var zero, d millrace.Draft
 	for range 2 {
@@ -285,7 +286,7 @@ func TestUseOfAReleasedDraft(t *testing.T) {
 	wantMisuse(t, func() { d.Freeze(0) })
 }
 
-// Freeze, Append, Merge and joining empty their arguments.
+// Freeze, Append, Merge and Join leave their arguments empty.
 func TestUseAfterHandingOn(t *testing.T) {
 	needInvariants(t)
 	pool := millrace.NewPool()
@@ -306,12 +307,12 @@ func TestUseAfterHandingOn(t *testing.T) {
 	r.Release()
 }
 
-// A panic over a stale piece in the middle of a write leaves nothing behind that the next write
-// would send.
+// If a stale piece panics in the middle of a write, the next write does not send anything of that
+// write.
 func TestWriteToAfterAPanic(t *testing.T) {
 	client, server := nettest.TCPPair(t, false)
 	pool := millrace.NewPool()
-	for range 4 { // later owners may find the bytes of this one
+	for range 4 { // later owners may get the same block
 		var c millrace.Chain
 		for _, p := range []string{"secret", "stale"} {
 			r := freeze(pool, []byte(p))
@@ -354,7 +355,7 @@ func TestReleasedMemoryIsPoisoned(t *testing.T) {
 	}
 }
 
-// Bytes lent by ReadRange or Peek are overwritten after their loan.
+// Bytes lent by ReadRange or Peek are overwritten after the loan.
 func TestLentMemoryIsPoisoned(t *testing.T) {
 	needInvariants(t)
 	r := millrace.NewReader(strings.NewReader("some text that is longer than that"))

@@ -35,7 +35,7 @@ func TestPoolSizes(t *testing.T) {
 	}
 }
 
-// Every figure of Stats through a life of a Pool.
+// Stats is checked after each step in the life of a Pool.
 func TestPoolStats(t *testing.T) {
 	p := millrace.NewPool()
 	expect := func(what string, want millrace.PoolStats) {
@@ -50,7 +50,7 @@ func TestPoolStats(t *testing.T) {
 	expect("two out", millrace.PoolStats{InUse: 1024 + 8192, InUseBlocks: 2, HighWater: 9216,
 		Taken: 2})
 	r := a.Freeze(10)
-	a.Release() // empty by now
+	a.Release() // has no effect: a is empty
 	s, u := r.Clone(), r.Slice(3, 5)
 	r.Release()
 	u.Release()
@@ -76,8 +76,8 @@ func TestPoolStats(t *testing.T) {
 	expect("trimmed", millrace.PoolStats{HighWater: 9216 + 2<<20, Taken: 4, Reused: 1, Oversize: 1})
 }
 
-// A block is handed out again as it was: clearing it would cost as much as filling it. (With -tags
-// invariants it was poisoned.)
+// A block is lent again without being cleared, because clearing costs as much as filling. With
+// -tags invariants it is poisoned.
 func TestPoolLendsTheBlockThatCameBackLast(t *testing.T) {
 	p := millrace.NewPool()
 	a, b := p.Get(1000), p.Get(1000)
@@ -128,7 +128,7 @@ func TestPoolIdleLimit(t *testing.T) {
 	}
 }
 
-// The limit holds at every moment, with many goroutines releasing.
+// Many goroutines release at once, and the idle limit always holds.
 func TestPoolIdleLimitUnderConcurrentUse(t *testing.T) {
 	const limit = 100 << 10
 	p := millrace.NewPool(millrace.IdleLimit(limit))
@@ -164,11 +164,11 @@ func TestPoolIdleLimitUnderConcurrentUse(t *testing.T) {
 	}
 }
 
-// Blocks idle from one trim to the next are freed; used ones stay.
+// Blocks that stay idle from one trim to the next are freed. Blocks that are used stay.
 func TestPoolTrimsWhatWasNotNeeded(t *testing.T) {
 	p := millrace.NewPool()
 	now := time.Now().Add(time.Hour)
-	millrace.TrimUnneeded(p, now) // a garbage collection that comes now is too early
+	millrace.TrimUnneeded(p, now) // too early to trim
 	trim := func(after time.Duration, want int64) {
 		t.Helper()
 		now = now.Add(after)
@@ -187,9 +187,9 @@ func TestPoolTrimsWhatWasNotNeeded(t *testing.T) {
 		}
 	}
 	use(10)
-	trim(time.Minute, 10) // they were all needed since the beginning
+	trim(time.Minute, 10) // all blocks were needed
 	use(4)
-	trim(9*time.Second, 10) // too soon after the last time to tell
+	trim(9*time.Second, 10) // too early to decide
 	trim(time.Second, 4)
 	use(4)
 	trim(time.Minute, 4)
@@ -203,12 +203,12 @@ func TestPoolTrimsWhatWasNotNeeded(t *testing.T) {
 	trim(time.Minute, 0)
 }
 
-// A size that is not needed any more makes way for one that is, without a garbage collection; one
-// that is needed now and then stays.
+// A new size takes the place of a size that is no longer used, without a garbage collection. A size
+// that is used occasionally stays.
 func TestPoolFollowsTheSizesThatAreNeeded(t *testing.T) {
 	const limit = 16 << 20
 	p := millrace.NewPool(millrace.IdleLimit(limit))
-	// A garbage collection that comes now is too early.
+	// Too early for a trim.
 	millrace.TrimUnneeded(p, time.Now().Add(time.Hour))
 	use := func(size, total int) (fresh uint64) {
 		before := p.Stats()
@@ -230,12 +230,12 @@ func TestPoolFollowsTheSizesThatAreNeeded(t *testing.T) {
 	if n := use(64<<10, limit); n != 0 {
 		t.Fatalf("%d blocks were allocated though all were idle", n)
 	}
-	use(512<<10, limit/2) // no room, twice as much as it takes to look
-	use(512<<10, limit/2) // the blocks of 64 KiB have been idle since
+	use(512<<10, limit/2) // no room, for twice the number of checks
+	use(512<<10, limit/2) // the blocks of 64 KiB stay idle
 	if n := use(512<<10, limit/2); n != 0 {
 		t.Errorf("%d blocks of the size that is needed were allocated", n)
 	}
-	for range 10 { // together they are as much as there is room for
+	for range 10 { // together they fill the limit
 		use(512<<10, limit/2)
 		use(64<<10, limit/2)
 	}
@@ -244,23 +244,23 @@ func TestPoolFollowsTheSizesThatAreNeeded(t *testing.T) {
 	}
 }
 
-// Each garbage collection trims: the program need not.
+// Each garbage collection trims without a call from the program.
 func TestPoolTrimsAfterGarbageCollections(t *testing.T) {
 	p := millrace.NewPool()
 	d := p.Get(1 << 20)
 	d.Release()
 	nettest.Eventually(t, "the idle block is gone", func() bool {
-		millrace.ForgetTrim(p) // or a collection would be too early
+		millrace.ForgetTrim(p) // otherwise a collection would be too early
 		runtime.GC()
 		return p.Stats().Idle == 0
 	})
 }
 
-// A Pool without users is garbage, although its finalizer waits for collections.
+// A Pool that is no longer used is collected, although its finalizer waits for collections.
 func TestPoolIsCollected(t *testing.T) {
 	p := millrace.NewPool()
 	gone := weak.Make(p)
-	if !millrace.Invariants { // which keeps the stacks of the last allocations
+	if !millrace.Invariants { // invariants keep the stacks of the last allocations
 		d := p.Get(1 << 20)
 		d.Release()
 	}
@@ -299,7 +299,7 @@ func TestAccount(t *testing.T) {
 			t.Errorf("%d bytes in use at the end", n)
 		}
 	}
-	again := two.Get(1000) // the block that one had
+	again := two.Get(1000) // the block of the other account
 	defer again.Release()
 	if st := p.Stats(); st.Reused != 1 || one.Stats().InUse != 0 || two.Stats().InUse != 1024 {
 		t.Errorf("%d blocks reused; one has %d bytes, two has %d", st.Reused, one.Stats().InUse,
@@ -307,7 +307,7 @@ func TestAccount(t *testing.T) {
 	}
 }
 
-// A Reader that was given to an account takes its blocks from there.
+// A Reader with an account takes its blocks from the account.
 func TestReaderSetPool(t *testing.T) {
 	p := millrace.NewPool()
 	account := p.Account()

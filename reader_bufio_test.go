@@ -12,7 +12,8 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// Every method of bufio.Reader, also of a later Go, is one of Reader with the same signature.
+// Reader has every method of bufio.Reader, including those of later Go versions, with the same
+// signature.
 func TestReaderHasEveryMethodOfBufio(t *testing.T) {
 	ours := reflect.TypeFor[*millrace.Reader]()
 	for want := range reflect.TypeFor[*bufio.Reader]().Methods() {
@@ -21,7 +22,7 @@ func TestReaderHasEveryMethodOfBufio(t *testing.T) {
 			t.Errorf("Reader has no %s", want.Name)
 			continue
 		}
-		// Behind the receiver they look the same.
+		// The parts after the receiver must be equal.
 		_, a, _ := strings.Cut(got.Type.String(), "Reader")
 		if _, b, _ := strings.Cut(want.Type.String(), "Reader"); a != b {
 			t.Errorf("%s is func(*Reader%s, want func(*Reader%s", want.Name, a, b)
@@ -29,13 +30,14 @@ func TestReaderHasEveryMethodOfBufio(t *testing.T) {
 	}
 }
 
-// emptyReader gives nothing and no error, for ever.
+// emptyReader always returns 0 bytes and no error.
 type emptyReader struct{}
 
 func (emptyReader) Read([]byte) (int, error) { return 0, nil }
 
-// Each call that waits gives the error of its source, and gives up when nothing comes for too long.
-// Two differ: Read asks once, and WriteTo leaves the source to a writer that has a ReadFrom.
+// Each waiting call returns the error of its source, and gives up if the source returns nothing too
+// often. There are two exceptions: Read asks once, and WriteTo leaves the source to a writer with a
+// ReadFrom method.
 func TestReaderReportsTheErrorOfItsSource(t *testing.T) {
 	errBroken := errors.New("broken")
 	for how, read := range waiting {
@@ -72,8 +74,8 @@ func TestReaderDoesNotReadMoreThanOnce(t *testing.T) {
 	}
 }
 
-// What millrace adds counts as follows: an integer can be unread by its last byte, bytes that were
-// lent or moved not.
+// After the methods that bufio lacks: the last byte of an integer can be unread. Bytes that were
+// lent or moved cannot.
 func TestReaderUnreadAfterOwnMethods(t *testing.T) {
 	for name, test := range map[string]struct {
 		call func(r *millrace.Reader)
@@ -105,7 +107,8 @@ func TestReaderUnreadAfterOwnMethods(t *testing.T) {
 	}
 }
 
-// A source's own ErrBufferFull is not taken for a line that is too long and ends in "\r".
+// If the source returns ErrBufferFull itself, ReadLine does not take it for a long line that ends
+// in "\r".
 func TestReaderReadLineOfASourceThatIsFull(t *testing.T) {
 	for _, text := range []string{"", "abc"} {
 		r := millrace.NewReaderSize(&script{{text, bufio.ErrBufferFull}}, 16)
@@ -116,8 +119,8 @@ func TestReaderReadLineOfASourceThatIsFull(t *testing.T) {
 	}
 }
 
-// ReadLine gives a '\r' back that may belong to a "\r\n" across the limit, and UnreadByte then puts
-// it in place of the byte before it, as in bufio.
+// ReadLine returns a '\r' to the buffer if it may belong to a "\r\n" across the limit. UnreadByte
+// then replaces the byte before it, as in bufio.
 func TestUnreadByteAfterCarriageReturn(t *testing.T) {
 	const text = "fifteen letters\rand more"
 	type reader interface {
@@ -162,7 +165,7 @@ func TestReaderReset(t *testing.T) {
 	r.ReadByte()
 	r.Reset(strings.NewReader("itself"))
 	r.ReadByte()
-	r.Reset(&r) // does nothing: it would read from itself for ever
+	r.Reset(&r) // must do nothing, because r would read from itself
 	all(&r, "tself")
 }
 
@@ -182,7 +185,7 @@ func TestReaderSize(t *testing.T) {
 	}
 }
 
-// badReaders return counts that no Read may return.
+// badReaders return counts that Read must not return.
 var badReaders = []readerFunc{
 	func([]byte) (int, error) { return -1, nil },
 	func(p []byte) (int, error) { return len(p) + 1, nil },
@@ -221,11 +224,12 @@ func TestReaderWriteToAWriterThatMisbehaves(t *testing.T) {
 	wantPanic(t, "WriteTo", "impossible count", func() { r.WriteTo(taking(-1)) })
 }
 
-// A source that gives nothing is asked a hundred times, as bufio does.
+// A source that returns nothing is asked a hundred times, as in bufio.
 func TestReaderGivesUpWhenBufioDoes(t *testing.T) {
 	for empty := 97; empty <= 103; empty++ {
 		source := func() io.Reader {
-			// 4096 bytes at a time, then nothing for some reads, then a few bytes again.
+			// Read returns 4096 bytes at a time, then nothing several times, and then a few bytes
+			// again.
 			reads := 0
 			return readerFunc(func(p []byte) (int, error) {
 				switch reads++; {

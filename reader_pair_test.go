@@ -37,7 +37,7 @@ func TestReaderAgainstBufio(t *testing.T) {
 	}
 }
 
-// TestFedReaderAgainstBufio is the same for a Reader that is fed with pieces.
+// TestFedReaderAgainstBufio does the same with a Reader that is fed with pieces.
 func TestFedReaderAgainstBufio(t *testing.T) {
 	for i, k := range kinds {
 		if k.wrap != nil {
@@ -91,22 +91,23 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// A pair runs a millrace.Reader and a bufio.Reader over the same tape side by side and compares all
-// results. A program chooses the calls.
+// A pair runs a millrace.Reader and a bufio.Reader over the same tape and compares all results. A
+// program chooses the calls.
 //
-// Two readers that buffer different amounts may differ in how much one Read gives, and in nothing
-// else, but for what docs/reader.md lists. The oracle is brought back into step where that happens.
+// The two readers may buffer different amounts. Therefore one Read may return different amounts,
+// and docs/reader.md lists the other allowed differences. After such a difference, the oracle is
+// brought to the same position.
 type pair struct {
 	t    testing.TB
 	size int
 
 	got  *millrace.Reader
 	want *bufio.Reader
-	gotP *player // what got reads
-	// The last call read nothing: whether UnreadRune works still depends on how much is buffered.
+	gotP *player // source of got
+	// The last call read nothing. Whether UnreadRune works depends on the amount that is buffered.
 	loose bool
-	was   bool // loose, before the call under way
-	over  bool // the two cannot be brought back into step
+	was   bool // loose, before the current call
+	over  bool // the two readers can no longer be brought to the same position
 
 	program
 	calls []string
@@ -115,11 +116,11 @@ type pair struct {
 
 func (p *pair) delim() byte { return "\n\rae\x00\xe6"[int(p.choose())%6] }
 
-// discard is bufio's Discard with one difference: with nothing buffered bufio reads past a pending
-// error, and returns the bytes after the error first.
+// discard is bufio's Discard with one difference: if its buffer is empty, bufio reads past a
+// pending error, and returns the bytes after the error first.
 func (p *pair) discard(n int) (int, error) {
 	if n == 0 {
-		p.pass() // both keep what could be unread
+		p.pass() // both keep their unread state
 	}
 	if n > 0 && p.want.Buffered() == 0 {
 		if _, err := p.want.Read(nil); err != nil {
@@ -141,10 +142,10 @@ func (p *pair) step() {
 	}
 }
 
-// pass skips a call: loose bytes stay loose.
+// pass ends a call that does not change loose.
 func (p *pair) pass() { p.loose = p.was }
 
-// number chooses a length that is likely to be on some edge.
+// number chooses a length that is likely to be at a boundary.
 func (p *pair) number() int {
 	edges := [...]int{
 		0, 1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 31, 64, 65, 100, 500, 511, 512, 513, 1000, 1024, 1500,
@@ -162,7 +163,7 @@ func (p *pair) failf(format string, args ...any) {
 		fmt.Sprintf(format, args...))
 }
 
-// same compares what both returned, printed if they are not bytes.
+// same compares the results of both. Results other than bytes are compared as text.
 func (p *pair) same(got []any, want []any) {
 	p.t.Helper()
 	for i := range got {
@@ -172,7 +173,7 @@ func (p *pair) same(got []any, want []any) {
 	}
 }
 
-// next reads the n bytes from the oracle that got said come next.
+// next reads the next n bytes from the oracle, after got has reported them.
 func (p *pair) next(n int) []byte {
 	b, err := p.readFull(n)
 	if err != nil {
@@ -181,8 +182,8 @@ func (p *pair) next(n int) []byte {
 	return b
 }
 
-// readFull is io.ReadFull on the oracle, in reads that are too small to go past its buffer:
-// io.ReadFull drops an error that a direct read gives together with the last of the bytes.
+// readFull is io.ReadFull on the oracle, in reads that fit into its buffer. io.ReadFull drops an
+// error that a direct read returns together with the last bytes.
 func (p *pair) readFull(n int) ([]byte, error) {
 	b := make([]byte, n)
 	for at := 0; at < n; {
@@ -194,7 +195,7 @@ func (p *pair) readFull(n int) ([]byte, error) {
 	return b, nil
 }
 
-// nextError reads the error from the oracle that got said comes next.
+// nextError reads the next error from the oracle, after got has reported it.
 func (p *pair) nextError() error {
 	for {
 		var b [1]byte
@@ -206,14 +207,14 @@ func (p *pair) nextError() error {
 	}
 }
 
-// level makes both forget what could be unread.
+// level clears the unread state of both.
 func (p *pair) level() {
 	p.got.Peek(0)
 	p.want.Peek(0)
 }
 
-// stayed tells the oracle that got returned an error, which it checks, and kept the n bytes before
-// it.
+// stayed is called when got returned an error but kept the n bytes before it. It checks the error,
+// and puts the oracle into the same state.
 func (p *pair) stayed(n int, err error) {
 	if p.gotP.kind.ahead {
 		p.over = true
@@ -229,7 +230,7 @@ func (p *pair) stayed(n int, err error) {
 	p.level()
 }
 
-// keep remembers a chain and sometimes lets an older one go.
+// keep stores a chain and sometimes releases an older one.
 func (p *pair) keep(c *millrace.Chain) {
 	k := kept{chain: *c, copy: make([]byte, c.Len())}
 	if n := k.chain.CopyTo(k.copy); n != k.chain.Len() {
@@ -245,7 +246,7 @@ func (p *pair) keep(c *millrace.Chain) {
 	}
 }
 
-// letGo checks that the bytes have not changed since they were read.
+// letGo checks that the bytes have not changed since they were read, and releases them.
 func (p *pair) letGo(k *kept) {
 	at := 0
 	for piece := range k.chain.All() {
@@ -261,16 +262,16 @@ func (p *pair) letGo(k *kept) {
 	k.chain.Release()
 }
 
-// kept is a Chain that was read and is looked at again much later.
+// kept is a Chain that is checked again much later.
 type kept struct {
 	chain millrace.Chain
 	copy  []byte
 }
 
-// A setup is how a pair begins.
+// A setup describes the two readers and their tape.
 type setup struct {
 	size int
-	feed bool // by NewReaderFrom
+	feed bool // use NewReaderFrom
 	kind kind
 	tape tape
 }
@@ -336,7 +337,7 @@ func show(v any) string {
 	return fmt.Sprintf("%d bytes %q", len(b), b)
 }
 
-// midway is what the end of the source is called after n bytes of something longer.
+// midway returns the error for a source that ended after n bytes of a longer value.
 func midway(err error, n int) error {
 	if err == io.EOF && n > 0 {
 		return io.ErrUnexpectedEOF
@@ -344,8 +345,8 @@ func midway(err error, n int) error {
 	return err
 }
 
-// pairOps is all that a Reader can do. Fuzz inputs refer to the entries by index: add new ones at
-// the end.
+// pairOps are the possible calls. Fuzz inputs refer to the entries by index: add new ones at the
+// end.
 var pairOps = []struct {
 	name string
 	run  func(*pair)
@@ -407,7 +408,7 @@ var pairOps = []struct {
 	{"Reset", pairReset},
 	{"Chain.ReadFrom", func(p *pair) {
 		if p.choose()%4 != 0 {
-			p.pass() // it goes to the end: not too often
+			p.pass() // reads to the end, so do it rarely
 			return
 		}
 		var c millrace.Chain
@@ -451,7 +452,7 @@ func pairPeek(p *pair) {
 	a, err := p.got.Peek(n)
 	b, wantErr := p.want.Peek(n)
 	if n > p.size && err == nil {
-		// Allowed: more than size bytes were here already. They must be the next ones.
+		// Allowed: more than size bytes were buffered already. They must be the next bytes.
 		if len(a) != n || !bytes.HasPrefix(a, b) || wantErr != bufio.ErrBufferFull {
 			p.failf("Peek returned %s, want %s... and %v", show(a), show(b), wantErr)
 		}
@@ -490,8 +491,8 @@ func pairUnreadRune(p *pair) {
 	p.level()
 }
 
-// readToError is what WriteTo should write: all up to an error, of which io.EOF is none. (bufio's
-// own WriteTo reads on past an error that came together with bytes.)
+// readToError returns the bytes that WriteTo should write: all bytes before an error other than
+// io.EOF. (bufio's own WriteTo reads past an error that came together with bytes.)
 func readToError(r *bufio.Reader) ([]byte, error) {
 	all, err := io.ReadAll(r)
 	return all, err
@@ -499,7 +500,7 @@ func readToError(r *bufio.Reader) ([]byte, error) {
 
 var errFull = errors.New("writer is full")
 
-// A cup is a writer that takes so much and no more.
+// A cup is a writer that accepts a limited number of bytes.
 type cup struct {
 	bytes.Buffer
 	room int
@@ -514,7 +515,7 @@ func (c *cup) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// plainWriter hides all but Write.
+// plainWriter hides all methods except Write.
 type plainWriter struct{ io.Writer }
 
 func pairWriteTo(p *pair) {
@@ -612,7 +613,7 @@ func pairVarint(p *pair) {
 			want, size = binary.Uvarint(b)
 		}
 		if size == 0 && len(b) == binary.MaxVarintLen64 {
-			size = -1 // Uvarint wants to see one byte more before it says so; ReadUvarint does not
+			size = -1 // Uvarint needs one more byte to detect this; ReadUvarint does not
 		}
 	}
 	var v uint64
@@ -627,7 +628,7 @@ func pairVarint(p *pair) {
 	case wantErr != nil:
 		p.same([]any{v, err}, []any{uint64(0), midway(wantErr, len(b))})
 		p.level()
-	case size < 0: // an overflow stays unread
+	case size < 0: // an overflow is not consumed
 		if err == nil || v != 0 {
 			p.failf("%d, %v for an overflow", v, err)
 		}
@@ -638,7 +639,7 @@ func pairVarint(p *pair) {
 	}
 }
 
-// pairBuffered takes Buffered at its word.
+// pairBuffered checks that Buffered bytes can be read without the source.
 func pairBuffered(p *pair) {
 	n, calls := p.got.Buffered(), p.gotP.calls
 	if n = min(n, p.size); p.choose()%2 == 0 {
@@ -671,12 +672,12 @@ func pairReset(p *pair) {
 	}
 }
 
-// A tape is what a source gives: bytes, and errors that lie between them. Where an error lies
-// depends on the bytes before it and on nothing else, so that two readers that ask for different
-// amounts still meet the same stream. Behind everything lies io.EOF, again and again.
+// A tape is the contents of a source: bytes, and errors between them. The place of an error depends
+// only on the bytes before it. Two readers that ask for different amounts therefore see the same
+// stream. After the end the tape returns io.EOF repeatedly.
 type tape struct {
 	data   []byte
-	faults []fault // in order of at
+	faults []fault // sorted by at
 }
 
 type fault struct {
@@ -687,24 +688,24 @@ type fault struct {
 var faultErrors = []error{
 	errors.New("first fault"),
 	errors.New("second fault"),
-	io.EOF, // a file that grows: the reader may come back after its end
+	io.EOF, // as in a growing file: the reader may continue after io.EOF
 	iotest.ErrTimeout,
 }
 
-// A player gives a tape as one of several kinds of source would.
+// A player returns the contents of a tape as one of several kinds of source.
 type player struct {
 	tape
 	kind  kind
 	rng   *rand.Rand
-	at    int // bytes given
-	next  int // faults given
+	at    int // bytes returned
+	next  int // faults returned
 	calls int
-	bare  int   // at this byte an error comes alone, attach or not
-	last  error // the last error given
-	zero  bool  // the last call gave nothing
+	bare  int   // the error at this byte is returned alone, even with attach
+	last  error // the last error returned
+	zero  bool  // the last call returned nothing
 }
 
-// source returns what the readers under test are given.
+// source returns the source for the reader under test.
 func (p *player) source() io.Reader {
 	if p.kind.wrap != nil {
 		return p.kind.wrap(p)
@@ -712,15 +713,14 @@ func (p *player) source() io.Reader {
 	return p
 }
 
-// rewound returns a player that gives the last n bytes again, but not the error that came behind
-// them.
+// rewound returns a player that returns the last n bytes again, but not the error after them.
 func (p *player) rewound(n int) *player {
 	q := newPlayer(p.tape, p.kind, uint64(p.at))
 	q.at, q.next, q.bare = p.at-n, p.next, p.at
 	return q
 }
 
-// end returns where the bytes up to the next error end.
+// end returns the position of the next error.
 func (p *player) end() int {
 	if p.next < len(p.faults) {
 		return p.faults[p.next].at
@@ -737,7 +737,7 @@ func (p *player) fault() error {
 	return p.last
 }
 
-// size chooses how much of room bytes to give.
+// size chooses how many bytes to return, at most room.
 func (p *player) size(room int) int {
 	n := min(room, p.end()-p.at)
 	if p.kind.most > 0 && n > 0 {
@@ -762,8 +762,8 @@ func (p *player) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// feed is a player as NewReaderFrom wants it: it gives a few pieces at a time, made in different
-// ways.
+// feed is the player as a function for NewReaderFrom: it adds a few pieces at a time, made in
+// different ways.
 func (p *player) feed(dst *millrace.Chain) error {
 	if p.calls++; dst.Len() > 0 {
 		return errors.New("fed before what there was has been read")
@@ -788,14 +788,14 @@ func (p *player) feed(dst *millrace.Chain) error {
 	return nil
 }
 
-// A kind says how a player cuts its tape.
+// A kind determines how a player divides its tape.
 type kind struct {
 	name   string
-	most   int  // bytes at a time; 0 means as many as are asked for
-	zeros  bool // now and then nothing and no error
-	attach bool // an error comes together with the bytes before it
+	most   int  // bytes at a time; 0 means as many as requested
+	zeros  bool // sometimes 0 bytes and no error
+	attach bool // an error is returned together with the bytes before it
 	wrap   func(io.Reader) io.Reader
-	ahead  bool // wrap reads ahead, so the player does not know how much was consumed
+	ahead  bool // wrap reads ahead, so the player does not know how many bytes were consumed
 }
 
 var kinds = []kind{
@@ -823,7 +823,7 @@ func addPiece(c *millrace.Chain, b []byte, how int) {
 		d := millrace.DefaultPool().Get(len(b))
 		r := d.Freeze(copy(d.Bytes(), b))
 		c.Append(&r)
-	default: // a view of a larger block that had another owner
+	default: // a part of a larger block that had another owner
 		d := millrace.DefaultPool().Get(len(b) + 7)
 		copy(d.Bytes(), "before!")
 		r := d.Freeze(7 + copy(d.Bytes()[7:], b))
@@ -833,8 +833,8 @@ func addPiece(c *millrace.Chain, b []byte, how int) {
 	}
 }
 
-// stuff makes n bytes of everything that the methods of a Reader look for: lines of either ending
-// and of all lengths, characters of all sizes, broken characters, varints.
+// stuff returns n bytes that contain everything that the methods of a Reader look for: lines of any
+// length with either ending, characters of all sizes, invalid characters, and varints.
 func stuff(rng *rand.Rand, n int) []byte {
 	b := make([]byte, 0, n+64)
 	for len(b) < n {

@@ -23,8 +23,8 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
-// sockets makes a connected pair of each kind of socket that a Reader waits for. Both are closed
-// when the test ends.
+// sockets returns a connected pair of each kind of socket that a Reader waits for without a block.
+// Both are closed when the test ends.
 var sockets = map[string]func(t testing.TB) (client, server streamConn){
 	"tcp": func(t testing.TB) (client, server streamConn) { return nettest.TCPPair(t, false) },
 	"unix": func(t testing.TB) (client, server streamConn) {
@@ -45,8 +45,8 @@ func onSockets(t *testing.T, test func(t *testing.T, client, server streamConn))
 	}
 }
 
-// Each waiting call holds no block meanwhile. If a deadline or a close ends the wait, the error is
-// the connection's, and reading continues after a deadline.
+// A waiting call holds no block. If a deadline or a close ends the wait, the call returns the
+// connection's error. After a deadline, reading continues.
 func TestReaderHoldsNoBlockWhileItWaits(t *testing.T) {
 	for network, pair := range sockets {
 		for name, call := range waiting {
@@ -88,8 +88,8 @@ func TestReaderHoldsNoBlockWhileItWaits(t *testing.T) {
 	}
 }
 
-// A Reader that waits on an idle connection costs less than 400 bytes in total: itself and its
-// state for waiting, and no block. (bufio's buffer alone has 4096.)
+// A Reader that waits on an idle connection costs less than 400 bytes in total, including its state
+// for waiting, and holds no block. (bufio's buffer alone has 4096 bytes.)
 func TestIdleReadersNeedNoBuffer(t *testing.T) {
 	if raceEnabled || millrace.Invariants {
 		t.Skip("measures the heap of an ordinary build")
@@ -101,8 +101,8 @@ func TestIdleReadersNeedNoBuffer(t *testing.T) {
 	}
 	pool := millrace.NewPool()
 	var waiting sync.WaitGroup
-	// The goroutines are there before and after, and wait for their connections both times: the
-	// Readers alone make the difference.
+	// The goroutines exist and wait for their connections in both measurements, so only the Readers
+	// differ.
 	var first [idleConnections]byte
 	for i := range conns {
 		waiting.Go(func() {
@@ -137,11 +137,11 @@ func TestIdleReadersNeedNoBuffer(t *testing.T) {
 	}
 }
 
-// idleConnections is how many are opened; 10,000 need more descriptors than most systems allow a
-// test, and show the same.
+// idleConnections is the number of open connections. 10,000 would need more descriptors than most
+// systems allow a test, and would show the same.
 const idleConnections = 1000
 
-// heapInUse returns the bytes that live objects occupy.
+// heapInUse returns the bytes of live objects.
 func heapInUse() int64 {
 	var m runtime.MemStats
 	for range 5 { // memory with finalizers or in a sync.Pool is freed later
@@ -162,7 +162,7 @@ func TestReadRangeLendsBeforeItWaits(t *testing.T) {
 		go func() { done <- r.ReadRange(1000, func(p []byte) { lent <- len(p) }) }()
 		for range 10 {
 			server.Write(make([]byte, 100))
-			if n := <-lent; n != 100 { // nothing else comes before it
+			if n := <-lent; n != 100 { // not preceded by anything else
 				t.Errorf("%d bytes lent, want 100", n)
 			}
 		}
@@ -172,8 +172,8 @@ func TestReadRangeLendsBeforeItWaits(t *testing.T) {
 	})
 }
 
-// socketError returns what the connection's own Read gives, or, for WriteTo, its own WriteTo, as
-// with a bufio.Reader.
+// socketError returns the error of the connection's own Read, or for WriteTo the error of its own
+// WriteTo, as with a bufio.Reader.
 func socketError(call string, conn net.Conn) error {
 	if strings.HasPrefix(call, "WriteTo") {
 		_, err := bufio.NewReader(conn).WriteTo(io.Discard)
@@ -183,7 +183,7 @@ func socketError(call string, conn net.Conn) error {
 	return err
 }
 
-// sameError compares two errors in type, text and content.
+// sameError compares the type, text and content of two errors.
 func sameError(t testing.TB, what string, got, want error) {
 	t.Helper()
 	if want == nil || !reflect.DeepEqual(got, want) || got.Error() != want.Error() {
@@ -191,8 +191,8 @@ func sameError(t testing.TB, what string, got, want error) {
 	}
 }
 
-// A deadline in the middle of everything, many times over, with packets kept and released at
-// random: nothing is lost, nothing changes that is held.
+// Deadlines interrupt reads many times, while packets are kept and released at random. No byte is
+// lost, and no kept packet changes.
 func TestReaderDeadlinesInTheMiddle(t *testing.T) {
 	onSockets(t, func(t *testing.T, client, server streamConn) {
 		const total = 1 << 20
@@ -214,7 +214,7 @@ func TestReaderDeadlinesInTheMiddle(t *testing.T) {
 				p.chain.Len() > 0 {
 				t.Fatalf("%v, %d buffered, %d before", err, r.Buffered(), before)
 			} else {
-				most = min(2*most, time.Second) // a machine that is too slow gets on all the same
+				most = min(2*most, time.Second) // on a slow machine, allow more time
 			}
 			for len(held) > 0 && rng.IntN(5) < 2 {
 				i := rng.IntN(len(held))
@@ -270,14 +270,14 @@ func TestReaderOfAResetConnection(t *testing.T) {
 		_, err := r.ReadByte()
 		return err
 	})
-	// The two connections differ in their ports.
+	// The two connections have different ports.
 	op := *want.(*net.OpError)
 	op.Source, op.Addr = client.LocalAddr(), client.RemoteAddr()
 	sameError(t, "reset", got, &op)
 }
 
-// The last rune cannot be unread into a block that the Reader returned in order to wait, and that
-// may have another owner by now. (A bug with UnreadRune.)
+// While the Reader waits it has no block. The last rune cannot be unread into the returned block,
+// which may have another owner by now.
 func TestReaderUnreadRuneAfterWaiting(t *testing.T) {
 	pool := newPool(t)
 	client, server := nettest.TCPPair(t, false)
@@ -289,11 +289,11 @@ func TestReaderUnreadRuneAfterWaiting(t *testing.T) {
 	}
 	r.ReadRune()
 	client.SetReadDeadline(time.Unix(1, 0))
-	r.Read(make([]byte, 1)) // as with bufio, a Read that fails takes the rune away
+	r.Read(make([]byte, 1)) // as in bufio, a failed Read discards the rune
 	client.SetReadDeadline(time.Now().Add(time.Millisecond))
 	r.Read(make([]byte, 1))
 	c.Release()
-	others := pool.Get(4096) // very likely that block
+	others := pool.Get(4096) // very likely the same block
 	for i := range others.Bytes() {
 		others.Bytes()[i] = 0xa9 // the last byte of é
 	}
@@ -315,8 +315,8 @@ func TestReaderUnreadRuneAfterWaiting(t *testing.T) {
 	r.Release()
 }
 
-// readAndWait reads n bytes into a Chain, has the Reader wait for n more on another goroutine, and
-// returns when it has given up its shares.
+// readAndWait reads n bytes into a Chain, and lets the Reader wait for n more on another goroutine.
+// It returns when the Reader has given up its shares.
 func readAndWait(t *testing.T, r *millrace.Reader, n int) (c *millrace.Chain,
 	next func() *millrace.Chain) {
 	t.Helper()
@@ -335,8 +335,7 @@ func readAndWait(t *testing.T, r *millrace.Reader, n int) (c *millrace.Chain,
 	return c, func() *millrace.Chain { return <-done }
 }
 
-// Packets with a wait between them lie one behind the other in one block, if the first is still
-// held.
+// Packets with a wait between them are adjacent in one block, if the first is still held.
 func TestKeptPacketsAreAdjacentAcrossAWait(t *testing.T) {
 	onSockets(t, func(t *testing.T, client, server streamConn) {
 		pool := newPool(t)
@@ -346,7 +345,7 @@ func TestKeptPacketsAreAdjacentAcrossAWait(t *testing.T) {
 		if s := pool.Stats(); s.InUse != 4096 {
 			t.Errorf("%d bytes in use for a packet that is held", s.InUse)
 		}
-		c.AppendCopy([]byte(" and more")) // must not be written where the Reader continues
+		c.AppendCopy([]byte(" and more")) // must not write where the Reader continues
 		server.Write([]byte("after"))
 		d := next()
 		if string(c.Bytes()) != "first and more" || string(d.Bytes()) != "after" {
@@ -369,7 +368,8 @@ func TestKeptPacketsAreAdjacentAcrossAWait(t *testing.T) {
 	})
 }
 
-// If the packet is released meanwhile, its block goes back at once, and the Reader takes another.
+// If the packet is released during the wait, its block is returned at once, and the Reader takes
+// another.
 func TestPacketReleasedWhileTheReaderWaits(t *testing.T) {
 	onSockets(t, func(t *testing.T, client, server streamConn) {
 		pool := newPool(t)

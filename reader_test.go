@@ -18,7 +18,7 @@ type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// A script is a source that gives these results and then panics.
+// A script is a source that returns these results and then panics.
 type script []struct {
 	data string
 	err  error
@@ -67,8 +67,8 @@ func TestReadRangeOfAnyLengthNeedsOneBlock(t *testing.T) {
 	r.Release()
 }
 
-// Over a source that is no socket, a range that fits into the block is lent as one slice, however
-// little each read gives. A longer range is lent as it arrives.
+// If the source is not a socket, a range that fits into the block is lent as one slice, however
+// short the reads are. A longer range is lent as it arrives.
 func TestReadRangeOfSmallReads(t *testing.T) {
 	r := millrace.NewReader(&pattern{end: 1 << 20, most: 100})
 	defer r.Release()
@@ -99,7 +99,7 @@ func TestLendingIsFree(t *testing.T) {
 			t.Fatalf("lent %d bytes, want %d", sum, 100*n)
 		}
 	}
-	lend(100_000) // the size of the block settles
+	lend(100_000) // until the block has its final size
 	stats, state := pool.Stats(), millrace.BlockState(r)
 	lend(rounds(1_000_000))
 	if now := pool.Stats(); now != stats {
@@ -188,7 +188,7 @@ func TestReaderAfterRelease(t *testing.T) {
 	r.Release()
 }
 
-// Reset keeps a block without other shares, and leaves a shared one.
+// Reset keeps a block without other shares, and gives up a shared one.
 func TestReaderResetAndItsBlock(t *testing.T) {
 	pool := newPool(t)
 	r := pool.NewReader(strings.NewReader("first"), 4096)
@@ -208,7 +208,7 @@ func TestReaderResetAndItsBlock(t *testing.T) {
 	r.Release()
 }
 
-// Bytes read before the source panicked are still there, in order.
+// Bytes that were read before the source panicked can still be read, in order.
 func TestReaderLosesNothingWhenItsSourcePanics(t *testing.T) {
 	src := &pattern{end: 1000, most: 10}
 	reads := 0
@@ -233,7 +233,7 @@ func TestReaderLosesNothingWhenItsSourcePanics(t *testing.T) {
 	}
 }
 
-// feedApart feeds p in pieces of n bytes, all at once, each in a separate block.
+// feedApart returns a Reader that is fed with p in pieces of n bytes, each in a separate block.
 func feedApart(p []byte, n int) *millrace.Reader {
 	return millrace.NewReaderFrom(func(dst *millrace.Chain) error {
 		for i := 0; i < len(p); i += n {
@@ -302,7 +302,7 @@ func TestFedReaderGivesUp(t *testing.T) {
 	}
 }
 
-// A feeder that passes a released chain to a Reader.
+// The feeder adds a released chain.
 func TestFedReaderMisuse(t *testing.T) {
 	r := freeze(millrace.NewPool(), []byte("text"))
 	var c millrace.Chain
@@ -320,8 +320,7 @@ func TestFedReaderMisuse(t *testing.T) {
 	wantPanic(t, "ReadByte", text, func() { fed.ReadByte() })
 }
 
-// The byte that is put back comes before all that has arrived, also when that lies in several
-// pieces.
+// The unread byte comes before all other bytes, even if they are in several pieces.
 func TestFedReaderUnreadByte(t *testing.T) {
 	first := bytes.Repeat([]byte{'x'}, 4095)
 	r := feedApart(append(first, "\rnext"...), 2048)
@@ -337,7 +336,7 @@ func TestFedReaderUnreadByte(t *testing.T) {
 	}
 }
 
-// A sizedSource gives size bytes at a time, or as many as there is room for if size is 0.
+// A sizedSource returns size bytes at a time, or as many as requested if size is 0.
 type sizedSource struct{ size int }
 
 func (s *sizedSource) Read(p []byte) (int, error) {
@@ -348,8 +347,7 @@ func (s *sizedSource) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// consume reads count packets without keeping any and returns the largest and the last size of the
-// block.
+// consume reads count packets without keeping any. It returns the largest and the last block size.
 func consume(t *testing.T, pool *millrace.Pool, r *millrace.Reader, packet, count int) (largest,
 	last int64) {
 	t.Helper()
@@ -384,13 +382,13 @@ func TestBlockSizeFollowsTheTraffic(t *testing.T) {
 	expect("a trickle again", 100, 5000, 4096)
 	r.Release()
 
-	// The first block is no larger than the Reader that was asked for.
+	// The first block is no larger than the requested Reader.
 	r = pool.NewReader(&sizedSource{size: 10}, 16)
 	expect("a trickle into a small Reader", 10, 1000, 512)
 	r.Release()
 }
 
-// A Reader may be larger than any block that grows automatically.
+// A Reader may be larger than the largest block that is chosen automatically.
 func TestBlockOfALargeReader(t *testing.T) {
 	pool := newPool(t)
 	r := pool.NewReader(&sizedSource{size: 100}, 1<<20)
@@ -404,11 +402,12 @@ func TestBlockOfALargeReader(t *testing.T) {
 	r.Release()
 }
 
-// A stream with kept packets pins little more than it sends: its blocks hold a few reads.
+// If all packets are kept, the blocks hold only a few reads each. A kept packet thus holds little
+// memory in addition to its bytes.
 func TestBlockSizeOfAStreamThatIsKept(t *testing.T) {
 	for _, test := range []struct {
-		read  int   // bytes a read
-		block int64 // size in the end
+		read  int   // bytes per read
+		block int64 // final size
 	}{
 		{50, 4 << 10},
 		{500, 8 << 10},
@@ -440,8 +439,8 @@ func TestBlockSizeOfAStreamThatIsKept(t *testing.T) {
 	}
 }
 
-// If all packets of a block were released in time, the block is reused from its start, as if
-// nothing had been kept.
+// If all packets of a block are released early enough, the Reader uses the block again from its
+// start.
 func TestReleasedPacketsLeaveTheBlock(t *testing.T) {
 	pool := millrace.NewPool()
 	r := pool.NewReader(&sizedSource{size: 100}, 4096)
@@ -456,7 +455,7 @@ func TestReleasedPacketsLeaveTheBlock(t *testing.T) {
 	}
 }
 
-// A window of kept packets, as a relay has, is served from blocks that come back.
+// A relay keeps a window of packets. The Reader fills returned blocks for it.
 func TestBlocksOfAWindowComeBack(t *testing.T) {
 	pool := newPool(t)
 	r := pool.NewReader(&pattern{end: rounds(48 << 20), most: 2000}, 4096)
@@ -483,8 +482,8 @@ func TestBlocksOfAWindowComeBack(t *testing.T) {
 	r.Release()
 }
 
-// A line that is longer than the largest size class is moved to a larger block a few times, however
-// it arrives.
+// A line longer than the largest size class is moved to a larger block only a few times, however it
+// arrives.
 func TestLongLinesAreMovedRarely(t *testing.T) {
 	line := append(letters(5<<20), '\n')
 	for _, read := range []int{1460, 64 << 10} {
@@ -501,7 +500,7 @@ func TestLongLinesAreMovedRarely(t *testing.T) {
 	}
 }
 
-// atMost is src, of which a Read gives n bytes at most.
+// atMost limits each Read of src to n bytes.
 func atMost(src io.Reader, n int) io.Reader {
 	return readerFunc(func(p []byte) (int, error) { return src.Read(p[:min(n, len(p))]) })
 }
@@ -520,12 +519,12 @@ func TestReadIntegersOfImpossibleWidth(t *testing.T) {
 	}
 }
 
-// The results equal those of encoding/binary for every valid and invalid encoding; invalid ones
-// stay unread.
+// The results equal those of encoding/binary for every valid and invalid encoding. Invalid
+// encodings are not consumed.
 func TestReadVarintsLikeEncodingBinary(t *testing.T) {
 	nines := bytes.Repeat([]byte{0xff}, 9)
 	for _, p := range [][]byte{
-		{0}, {0x80, 0}, {0x80, 0x80, 0}, {0xff, 0x7f}, // longer than need be is not wrong
+		{0}, {0x80, 0}, {0x80, 0x80, 0}, {0xff, 0x7f}, // longer encodings than needed are valid
 		append(bytes.Clone(nines), 0), append(bytes.Clone(nines), 1), append(bytes.Clone(nines), 2),
 		append(bytes.Clone(nines), 0x7f), append(bytes.Clone(nines), 0x80),
 		append(bytes.Clone(nines), 0x81, 0),

@@ -34,8 +34,8 @@ func f(conn net.Conn, hash hash.Hash, n, packetSize int, outs []chan millrace.Ch
 	if err != nil {
 		t.Fatalf("the example is not Go: %v in\n%s", err, source)
 	}
-	t.Setenv("CC", "/no/such/compiler") // README: needs Go and nothing else
-	build.Default.CgoEnabled = false    // or the importer would translate net's C
+	t.Setenv("CC", "/no/such/compiler") // the README requires only Go
+	build.Default.CgoEnabled = false    // otherwise the importer would run cgo for net
 	conf := types.Config{Importer: importer.ForCompiler(files, "source", nil)}
 	if _, err := conf.Check("p", files, []*ast.File{file}, nil); err != nil {
 		t.Errorf("the example does not compile: %v in\n%s", err, source)

@@ -45,14 +45,14 @@ func TestDraftFreeze(t *testing.T) {
 	wantPanic(t, "Freeze of nothing", "millrace: Freeze of an empty Draft", func() { d.Freeze(0) })
 }
 
-// Refs cut from one Draft never change, become one piece when joined, and give no one the right to
-// append.
+// Refs cut from one Draft never change. They form one piece when joined, and none of them allows
+// appending.
 func TestDraftCut(t *testing.T) {
 	pool := newPool(t)
 	d := pool.Get(4096)
 	size := len(d.Bytes())
 	var all, odd millrace.Chain
-	for i := range 1000 { // more shares than are in stock
+	for i := range 1000 { // more shares than are preallocated
 		p := []byte{byte(i), byte(i >> 8)}
 		r := d.Cut(copy(d.Bytes(), p))
 		if i%100 == 99 {
@@ -117,7 +117,7 @@ func TestRefSlice(t *testing.T) {
 				t.Errorf("Slice(%d, %d) = %q, %d bytes, want a part of the text", from, to,
 					s.Bytes(), s.Len())
 			}
-			// A slice is as good as any Ref, also when it is empty or the last.
+			// A slice can be sliced again, even if it is empty or the last one.
 			u := s.Slice(0, s.Len())
 			s.Release()
 			if !bytes.Equal(u.Bytes(), text[from:to]) {
@@ -161,7 +161,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// The block goes back with the last share, in any order.
+// The block is returned when the last share is released, in any order.
 func TestBlockGoesBackWithTheLastShare(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	pool := millrace.NewPool()
@@ -194,7 +194,7 @@ func TestBlockGoesBackWithTheLastShare(t *testing.T) {
 	}
 }
 
-// Many goroutines, each with its own share, clone and release as fast as they can.
+// Many goroutines clone and release their own shares at once.
 func TestCloneStorm(t *testing.T) {
 	pool := millrace.NewPool()
 	r := freeze(pool, []byte("0123456789"))
@@ -229,7 +229,7 @@ func TestCloneStorm(t *testing.T) {
 	}
 }
 
-// The count of a block cannot run over into its generation.
+// The share count of a block cannot overflow into its generation.
 func TestTooManyShares(t *testing.T) {
 	pool := millrace.NewPool()
 	r := freeze(pool, []byte("x"))

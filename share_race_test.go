@@ -13,15 +13,16 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
-// A packet on its way between goroutines.
+// A packet is passed between goroutines.
 type packet struct {
 	chain millrace.Chain
 	at, n int
 }
 
-// TestPacketsChangeHands runs a Reader on one goroutine, while other goroutines keep its packets,
-// append to them in place when possible, share, cut and release them, and the Reader continues in
-// the same blocks. Over a socket it gives up its shares whenever it waits, and takes them again.
+// TestPacketsChangeHands runs a Reader on one goroutine. Other goroutines keep its packets, append
+// to them in place when possible, and share, cut and release them, while the Reader continues in
+// the same blocks. Over a socket, the Reader gives up its shares whenever it waits, and takes them
+// again.
 func TestPacketsChangeHands(t *testing.T) {
 	for name, source := range map[string]func(total int) io.Reader{
 		"memory": func(total int) io.Reader { return &pattern{end: total, most: 3000} },
@@ -40,8 +41,8 @@ func TestPacketsChangeHands(t *testing.T) {
 	}
 }
 
-// writePattern writes n bytes of the pattern in steps of all sizes, and now and then lets others go
-// first.
+// writePattern writes n bytes of the pattern in steps of all sizes, and sometimes yields to other
+// goroutines.
 func writePattern(t testing.TB, w streamConn, n int) {
 	rng := rand.New(rand.NewPCG(6, 6))
 	src := &pattern{end: n}
@@ -80,7 +81,7 @@ func relayPackets(t *testing.T, r *millrace.Reader, total int) {
 	workers.Wait()
 }
 
-// handlePackets does something else with each packet.
+// handlePackets does something different with each packet.
 func handlePackets(t *testing.T, queue <-chan *packet, rng *rand.Rand) {
 	trailer := []byte("a trailer that a holder adds")
 	var held []*packet
@@ -117,14 +118,14 @@ func handlePackets(t *testing.T, queue <-chan *packet, rng *rand.Rand) {
 	}
 }
 
-// A Reader that waits has no share of the block behind its packets. Was a bug: the holder of the
-// last packet, asking whether it may write behind it, looked at what the Reader wrote when it came
-// back.
+// A waiting Reader has no share of the block after its packets. In an earlier version, the holder
+// of the last packet checked whether it may append, and read the state that the Reader wrote when
+// it continued.
 func TestAppendCopyWhileTheReaderWaits(t *testing.T) {
 	client, server := nettest.TCPPair(t, false)
 	r := millrace.NewPool().NewReader(client, 4096)
 	const rounds = 300
-	// Sending never waits, which would order things, too.
+	// Sending never blocks, because blocking would order accesses, too.
 	chains := make(chan *millrace.Chain, rounds)
 	go func() {
 		defer close(chains)
@@ -147,8 +148,8 @@ func TestAppendCopyWhileTheReaderWaits(t *testing.T) {
 			c.Release()
 			break
 		}
-		// The appender shares no lock and no channel with the Reader: only the block orders their
-		// accesses.
+		// The appender shares no lock and no channel with the Reader, so only the block orders
+		// their accesses.
 		sole := millrace.Sole(c)
 		var stop atomic.Bool
 		var appender sync.WaitGroup

@@ -22,12 +22,12 @@ func must[T any](v T, err error) T {
 
 var block = must(aes.NewCipher([]byte("sixteen byte key")))
 
-// aeads have every way in which a frame can become longer: by a tag, by a nonce in front and a tag
-// behind, not at all, and by less than they say.
+// aeads include every way in which Seal changes the length: by a tag, by a nonce before and a tag
+// after, not at all, and by less than Overhead.
 var aeads = []struct {
 	name string
 	aead cipher.AEAD
-	tag  int // its length, or more
+	tag  int // length of the tag, or more
 }{
 	{"AES-GCM", must(cipher.NewGCM(block)), 16},
 	{"AES-GCM with a random nonce", must(cipher.NewGCMWithRandomNonce(block)), 28},
@@ -38,8 +38,8 @@ var aeads = []struct {
 	{"toy, 4 of 9 bytes", toy{overhead: 9, unused: 5}, 4},
 }
 
-// An empty frame can be sealed, and one that is not there cannot be opened. A frame that an AEAD
-// does not take, because the nonce is too short, is as long as it was. The next frame starts at 0.
+// An empty frame can be sealed. Opening without a frame fails. If an AEAD refuses a frame because
+// the nonce is too short, the frame keeps its length. The next frame starts at 0.
 func TestSealOfNothing(t *testing.T) {
 	gcm := aeads[0].aead
 	nonce := make([]byte, gcm.NonceSize())
@@ -69,11 +69,11 @@ func TestSealOfNothing(t *testing.T) {
 	}
 }
 
-// shortTag returns an AES-GCM with a tag of so many bytes, less than 16.
+// shortTag returns an AES-GCM with a tag of size bytes, less than 16.
 func shortTag(size int) cipher.AEAD { return roomyGCM{must(cipher.NewGCMWithTagSize(block, size))} }
 
 // roomyGCM is an AES-GCM that writes as if its tag had 16 bytes, as that of Go 1.26 does
-// (golang.org/issue/80288). Where that would be another owner's memory, it panics instead.
+// (golang.org/issue/80288). If those bytes belonged to another owner, it panics.
 type roomyGCM struct{ cipher.AEAD }
 
 func (a roomyGCM) Seal(dst, nonce, plaintext, additionalData []byte) []byte {
@@ -88,8 +88,8 @@ func (a roomyGCM) Seal(dst, nonce, plaintext, additionalData []byte) []byte {
 	return a.AEAD.Seal(dst, nonce, plaintext, additionalData)
 }
 
-// Seal has room for 16 bytes behind the frame, even if the allocator gives no more than the frame
-// and a tag of 12 need.
+// Seal has room for 16 bytes after the frame, even if the allocator returns exactly the frame and a
+// tag of 12 bytes.
 func TestSealWithAShortTagHasRoom(t *testing.T) {
 	for size := 12; size < 16; size++ {
 		aead := shortTag(size)
@@ -115,7 +115,7 @@ func TestSealWithAShortTagHasRoom(t *testing.T) {
 
 var errForged = errors.New("forged")
 
-// A toy is an AEAD without secrecy: with a checksum of the given size, of which it may use less.
+// A toy is an AEAD without secrecy. Its checksum has the given size, and it may use less.
 type toy struct {
 	overhead int
 	unused   int

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/alloctest"
 )
 
-// wantAllocs checks how often a hundred calls of f allocate, once everything is warm.
+// wantAllocs checks how often a hundred calls of f allocate after a warm-up.
 func wantAllocs(t *testing.T, what string, want float64, f func()) {
 	t.Helper()
 	for range 1200 {
@@ -78,7 +78,7 @@ func TestTheRestOfPoolAllocatesNothing(t *testing.T) {
 		pool.Writable(300)
 		b := pool.Take()
 		a.Release()
-		pool.Writable(550) // behind b
+		pool.Writable(550) // after b
 		pool.Writable(20)
 		b.Release()
 		pool.Writable(80)
@@ -122,7 +122,7 @@ func TestSealAndOpenAllocateNothing(t *testing.T) {
 	}
 }
 
-// sealedOnce returns a Heap with room in its frame.
+// sealedOnce returns a Heap that already has room in its frame.
 func sealedOnce(aead cipher.AEAD, nonce []byte) *arena.Heap {
 	var h arena.Heap
 	h.Writable(500)
@@ -149,7 +149,7 @@ func TestHandingOverAllocatesNothing(t *testing.T) {
 	<-back
 }
 
-// On the heap it is the memory of the frame, and what its Slice points to.
+// A frame on the heap needs two allocations: its memory, and the value that its Slice points to.
 func TestWhatAFrameOnTheHeapAllocates(t *testing.T) {
 	var h arena.Heap
 	for _, b := range []arena.Buffer{arena.NewPool(0), &h} {

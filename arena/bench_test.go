@@ -10,8 +10,8 @@ import (
 
 var shuffled = rand.New(rand.NewPCG(51, 51)).Perm(1 << 12)
 
-// BenchmarkFrame measures the cost of a frame in addition to its bytes: Writable(32), Take and
-// Release, while a number of frames is held, and released in an order.
+// BenchmarkFrame measures the cost of a frame without its bytes: Writable(32), Take and Release. A
+// number of frames is held, and they are released in a given order.
 func BenchmarkFrame(b *testing.B) {
 	orders := []struct {
 		name string

@@ -11,14 +11,14 @@ import (
 	"github.com/millrace-io/millrace/arena"
 )
 
-// A parcel is a Slice on its way to another goroutine, with its expected contents.
+// A parcel is a Slice that is passed to another goroutine, with its expected contents.
 type parcel struct {
 	slice  arena.Slice
 	number int
 	length int
 }
 
-// fill writes what the frame with that number has from at on.
+// fill writes the contents of the frame with this number, starting at offset at.
 func fill(p []byte, number, at int) {
 	for i := range p {
 		p[i] = byte(number + (at+i)*(2*number+1))
@@ -40,14 +40,14 @@ func (p *parcel) check() error {
 	return nil
 }
 
-// A depot is a Pool with Slices that go to goroutines, which verify them, hold them for a while,
-// and release them.
+// A depot is a Pool whose Slices are passed to goroutines. The goroutines check them, hold them for
+// a while, and release them.
 type depot struct {
 	t       testing.TB
 	pool    *arena.Pool
 	cap     int
 	parcels chan parcel
-	out     atomic.Int64 // how many have been sent and not been released
+	out     atomic.Int64 // parcels sent and not released
 	workers sync.WaitGroup
 }
 
@@ -63,7 +63,7 @@ func newDepot(t testing.TB, capacity, slots int, fallback bool, workers int) *de
 	return d
 }
 
-// work takes parcels and holds a few of them, in no order; without new ones it releases all.
+// work receives parcels and holds some of them, in no order. If none arrives, work releases all.
 func (d *depot) work(rng *rand.Rand) {
 	var held []parcel
 	for {
@@ -94,7 +94,7 @@ func (d *depot) work(rng *rand.Rand) {
 	}
 }
 
-// handle does with a parcel what its owner may do.
+// handle does one of the things that the owner of a parcel may do.
 func (d *depot) handle(rng *rand.Rand, p *parcel) {
 	if err := p.check(); err != nil {
 		d.t.Error(err)
@@ -102,10 +102,10 @@ func (d *depot) handle(rng *rand.Rand, p *parcel) {
 	switch rng.IntN(8) {
 	case 0:
 		p.slice.Promote()
-	case 1: // writes other bytes to it
+	case 1: // overwrites it
 		p.number += 1000
 		fill(p.slice.Bytes(), p.number, 0)
-	case 2: // hands it on
+	case 2: // passes it on
 		done := make(chan bool)
 		go func(moved parcel) {
 			*p = moved
@@ -118,7 +118,7 @@ func (d *depot) handle(rng *rand.Rand, p *parcel) {
 	}
 }
 
-// letGo releases one of them.
+// letGo releases one of the parcels.
 func (d *depot) letGo(rng *rand.Rand, held []parcel) []parcel {
 	i := rng.IntN(len(held))
 	if err := held[i].check(); err != nil {
@@ -129,8 +129,8 @@ func (d *depot) letGo(rng *rand.Rand, held []parcel) []parcel {
 	return append(held[:i], held[i+1:]...)
 }
 
-// writable adds n bytes to the frame. Without room it waits: the workers release all Slices when no
-// new ones arrive.
+// writable adds n bytes to the frame. If there is no room, writable waits: the workers release all
+// Slices when no new ones arrive.
 func (d *depot) writable(n int) []byte {
 	for {
 		out := d.out.Load()
@@ -145,7 +145,7 @@ func (d *depot) writable(n int) []byte {
 	}
 }
 
-// send writes a frame in as many steps as there are lengths, and gives it to a worker.
+// send writes a frame in one step per length, and passes it to a worker.
 func (d *depot) send(number int, lengths ...int) {
 	for _, n := range lengths {
 		at := d.pool.Len()
@@ -163,8 +163,8 @@ func (d *depot) send(number int, lengths ...int) {
 	d.parcels <- p
 }
 
-// close ends the workers. Then everything has been released, and the next frame is in memory, from
-// its beginning on.
+// close ends the workers. After that all Slices are released, and the next frame starts at the
+// beginning of the memory.
 func (d *depot) close() {
 	close(d.parcels)
 	d.workers.Wait()
@@ -188,7 +188,8 @@ func (d *depot) close() {
 	}
 }
 
-// Slices go to many goroutines, which release them in any order, some long after others.
+// Slices are passed to many goroutines, which release them in any order, some much later than
+// others.
 func TestSlicesOnManyGoroutines(t *testing.T) {
 	for _, slots := range []int{8, 64, 512} {
 		for _, capacity := range []int{100, 2000, 60_000} {
@@ -211,11 +212,11 @@ func TestSlicesOnManyGoroutines(t *testing.T) {
 	}
 }
 
-// All slots are taken, and the producer looks for one while another goroutine releases them, oldest
-// first, so that nearly every release comes while the producer searches.
+// All slots are taken. The producer searches for one while another goroutine releases them, oldest
+// first. Nearly every release happens during a search.
 func TestReleaseWhileTheProducerSearches(t *testing.T) {
 	for _, slots := range []int{8, 64, 512} {
-		// Of frames in places for 2 bytes: the slots are short, or the memory is.
+		// The frames have places of 2 bytes. First the slots run out, then the memory.
 		for _, size := range []int{1, 3} {
 			d := newDepot(t, 2*slots, slots, false, 0)
 			d.parcels = make(chan parcel, slots)
@@ -238,7 +239,7 @@ func TestReleaseWhileTheProducerSearches(t *testing.T) {
 	}
 }
 
-// Of several goroutines that release copies of one Slice, one does and the others panic.
+// If several goroutines release copies of one Slice, one succeeds and the others panic.
 func TestDoubleReleaseOnManyGoroutines(t *testing.T) {
 	if arena.Invariants {
 		t.Skip("two copies overwrite the released memory at once, which is a race")

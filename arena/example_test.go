@@ -10,14 +10,15 @@ import (
 	"github.com/millrace-io/millrace/arena"
 )
 
-// A frame is written in the steps in which it arrives, and goes to a goroutine, which releases it.
+// A frame is written in the steps in which it arrives, and passed to a goroutine, which releases
+// it.
 func Example() {
 	pool := arena.NewPool(1 << 10)
 
 	pool.Write([]byte("header,"))
-	// As a reader would: io.ReadFull(conn, pool.Writable(n))
+	// A reader would call io.ReadFull(conn, pool.Writable(n)).
 	copy(pool.Writable(len("payload")), "payload")
-	frame := pool.Take() // contiguous, and the receiver's from now on
+	frame := pool.Take() // contiguous, and owned by the receiver
 
 	var work sync.WaitGroup
 	work.Go(func() {
@@ -31,8 +32,8 @@ func Example() {
 	// all released: true
 }
 
-// When all slots are taken, or the memory is, frames are on the heap. With the first one that is
-// released there is room again.
+// When the slots or the memory are used up, frames are allocated on the heap. After the first
+// release there is room again.
 func Example_exhaustion() {
 	pool := arena.NewPool(8 * 100)
 
@@ -61,8 +62,8 @@ func Example_exhaustion() {
 	// all were released: back
 }
 
-// Messages may have any length: each takes as much memory as it has bytes. A message that outgrows
-// the free memory after it is moved.
+// Messages may have any length. Each takes as much memory as it has bytes. A message that outgrows
+// the free memory is moved.
 func Example_variableSizes() {
 	pool := arena.NewPool(1000)
 
@@ -93,7 +94,7 @@ func Example_variableSizes() {
 	// moved to the heap: 1
 }
 
-// A Pool with NoHeap refuses frames without room. It never holds more than its capacity.
+// A Pool with NoHeap refuses frames that do not fit. It never holds more than its capacity.
 func ExampleNoHeap() {
 	pool := arena.NewPool(100, arena.NoHeap())
 	pool.Writable(80)
@@ -111,8 +112,8 @@ func ExampleNoHeap() {
 	// 30
 }
 
-// A frame is encrypted where it was written, behind a header in plain text, and decrypted where it
-// arrived.
+// A frame is encrypted in place, after a header in plain text, and decrypted in place by the
+// receiver.
 func ExamplePool_Seal() {
 	block, err := aes.NewCipher([]byte("sixteen byte key"))
 	if err != nil {
@@ -124,7 +125,7 @@ func ExamplePool_Seal() {
 		fmt.Println(err)
 		return
 	}
-	nonce := make([]byte, aead.NonceSize()) // another one for each frame
+	nonce := make([]byte, aead.NonceSize()) // use a new one for each frame
 	pool := arena.NewPool(1 << 10)
 
 	header := pool.Writable(2)
@@ -153,7 +154,7 @@ func ExamplePool_Seal() {
 	// opened: "\x00\ba secret"
 }
 
-// An owner that keeps a frame for long moves it out of the way.
+// An owner that keeps a frame for long moves it out of the Pool's memory.
 func ExampleSlice_Promote() {
 	pool := arena.NewPool(1 << 10)
 	pool.Write([]byte("kept for an hour"))

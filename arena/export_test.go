@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// What tests in package arena_test need to see.
+// Access to private parts for tests in package arena_test.
 
 const (
 	Invariants = invariants
@@ -13,7 +13,7 @@ const (
 	SlotSize   = unsafe.Sizeof(slot{})
 )
 
-// PlaceOfSlice returns where s begins in p's memory, or -1 if it is not there.
+// PlaceOfSlice returns the offset of s in p's memory, or -1 if s is not in it.
 func PlaceOfSlice(p *Pool, s Slice) int {
 	for i := range p.slots {
 		if s.slot == &p.slots[i] {
@@ -23,8 +23,8 @@ func PlaceOfSlice(p *Pool, s Slice) int {
 	return -1
 }
 
-// PlaceOf reports whether the frame that is being written has a place, and where that begins in p's
-// memory: -1 on the heap.
+// PlaceOf reports whether the current frame has a place, and its offset in p's memory: -1 on the
+// heap.
 func PlaceOf(p *Pool) (at int, placed bool) {
 	if p.placed() && p.mode != Alloc {
 		return p.begin, true
@@ -32,7 +32,8 @@ func PlaceOf(p *Pool) (at int, placed bool) {
 	return -1, p.placed()
 }
 
-// Broken returns which of Pool's invariants p breaks. Slices may be released meanwhile.
+// Broken returns an error that names the invariant of Pool that p violates. Slices may be released
+// at the same time.
 func Broken(p *Pool) error {
 	if err := p.frame.broken(); err != nil {
 		return err
@@ -92,5 +93,5 @@ func (f *frame) broken() error {
 	return nil
 }
 
-// BrokenHeap returns which of frame's invariants h breaks.
+// BrokenHeap returns an error that names the invariant that h's frame violates.
 func BrokenHeap(h *Heap) error { return h.frame.broken() }

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// FuzzPoolSmall lets the fuzzer write a program for a Pool of a few bytes, where something is full
-// or moved at nearly each step, and compares with the model after each. It starts from every call
-// behind every other.
+// FuzzPoolSmall lets the fuzzer write a program for a Pool of a few bytes, which is full or moves a
+// frame at nearly each step. It compares with the model after each step. The seeds contain each
+// call after each other call.
 func FuzzPoolSmall(f *testing.F) {
 	rng := rand.New(rand.NewPCG(31, 31))
 	for first := range modelOps {
@@ -28,8 +28,8 @@ func FuzzPoolSmall(f *testing.F) {
 	})
 }
 
-// FuzzPoolLarge chooses any capacity up to 16 MiB and any frames, which go to other goroutines:
-// their contents must not change while they are held.
+// FuzzPoolLarge chooses any capacity up to 16 MiB and any frames. The frames are passed to other
+// goroutines, and their contents must not change while they are held.
 func FuzzPoolLarge(f *testing.F) {
 	rng := rand.New(rand.NewPCG(32, 32))
 	for _, capacity := range []uint32{0, 1, 100, 5000, 1 << 16, 1 << 20, 1 << 24} {
@@ -46,7 +46,7 @@ func FuzzPoolLarge(f *testing.F) {
 		p := program(input)
 		d := newDepot(t, size, number, fallback, 4)
 		for i := 0; len(p) > 0 && !t.Failed(); i++ {
-			most := size // what the Pool has to find room for
+			most := size // bytes that the Pool must have room for
 			if fallback {
 				most = min(2*size+100, 1<<17)
 			}

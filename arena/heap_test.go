@@ -8,7 +8,7 @@ import (
 	"github.com/millrace-io/millrace/arena"
 )
 
-// A Heap against a slice of bytes.
+// A Heap is compared with a slice of bytes.
 func TestHeapAgainstBytes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 9))
 	for range rounds(500) {

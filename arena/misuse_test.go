@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-io/millrace/arena"
 )
 
-// panicText returns what f panics with, and "" if it does not.
+// panicText returns the text of f's panic, or "" if f does not panic.
 func panicText(f func()) (text string) {
 	defer func() {
 		if e := recover(); e != nil {
@@ -47,7 +47,7 @@ var sliceVerbs = []struct {
 	{"Release", func(s *arena.Slice) { s.Release() }, releasedTwice},
 }
 
-// frameSources are the places that a Slice can be in.
+// frameSources are the places where a Slice can be.
 var frameSources = []struct {
 	name string
 	make func() arena.Buffer
@@ -65,8 +65,8 @@ func takeText(b arena.Buffer, text string) arena.Slice {
 	return b.Take()
 }
 
-// Each verb, on a copy of a Slice that was released, before and after its memory has gone to the
-// next frame, or moved.
+// Each verb is applied to a copy of a released Slice, before and after its memory has been used by
+// the next frame, or moved.
 func TestSliceMisuse(t *testing.T) {
 	for _, source := range frameSources {
 		for _, v := range sliceVerbs {
@@ -106,7 +106,7 @@ func TestSliceMisuse(t *testing.T) {
 	}
 }
 
-// The zero Slice, one that was released, and one of an empty frame.
+// The zero Slice, a released Slice, and the Slice of an empty frame are all empty.
 func TestEmptySlices(t *testing.T) {
 	pool := arena.NewPool(100)
 	released := takeText(pool, "released")
@@ -244,7 +244,7 @@ func TestPromoteAfter(t *testing.T) {
 		}
 		s.Release()
 
-		// The same slot again: its time begins anew.
+		// The same slot is used again, so its time starts again.
 		s = takeText(pool, "another")
 		if s.Promote() {
 			t.Error("the next frame is due at once")
@@ -253,7 +253,7 @@ func TestPromoteAfter(t *testing.T) {
 	})
 }
 
-// What comments and documentation say about sizes.
+// The sizes are those that comments and documentation state.
 func TestSizes(t *testing.T) {
 	if math.MaxInt < math.MaxInt64 {
 		t.Skip("the sizes are those of 64-bit machines")

@@ -14,26 +14,26 @@ import (
 type lent struct {
 	slice  arena.Slice
 	want   []byte
-	at     int    // where it is in the Pool's memory, or -1
-	number uint64 // of the frame
+	at     int    // offset in the Pool's memory, or -1
+	number uint64 // number of the frame
 }
 
-// A model is a Pool and its expected behaviour. It holds copies of all held frames, and computes
-// from them whether a frame has room in memory, and in which mode; the place in memory is the
-// Pool's choice. It compares after each step, because no call may change another owner's frame.
+// A model is a Pool and its expected behaviour. It has copies of all held frames, and computes from
+// them whether a frame has room in memory, and its mode. The place in memory is the Pool's choice.
+// The model compares after each step, because no call may change another owner's frame.
 type model struct {
 	t        testing.TB
 	pool     *arena.Pool
 	capacity int
 	slots    int
 	fallback bool
-	held     []lent // in the order in which they were taken
+	held     []lent // in the order of Take
 	calls    []string
-	written  byte // the last byte that was
+	written  byte // the last byte written
 
 	frame  []byte
 	start  int
-	at     int // where the frame is in memory, or -1
+	at     int // offset of the frame in memory, or -1
 	onHeap bool
 	mode   arena.Mode
 	looks  int
@@ -71,7 +71,7 @@ func (m *model) errorf(format string, args ...any) {
 	}
 }
 
-// inMemory returns the held frames in the Pool's memory, in the order of memory.
+// inMemory returns the held frames in the Pool's memory, sorted by offset.
 func (m *model) inMemory() []lent {
 	var in []lent
 	for _, l := range m.held {
@@ -83,7 +83,7 @@ func (m *model) inMemory() []lent {
 	return in
 }
 
-// gaps returns the beginnings and ends of the memory that is not held.
+// gaps returns the offsets of the beginnings and ends of free memory.
 func (m *model) gaps() (gaps [][2]int) {
 	from := 0
 	for _, l := range m.inMemory() {
@@ -105,7 +105,8 @@ func (m *model) hasRoom(n int) bool {
 	return n == 0 || m.onHeap || m.fallback || m.fits(len(m.frame)+n)
 }
 
-// grown takes over where the Pool has placed the frame for n bytes more, and checks that it might.
+// grown reads where the Pool has placed the frame for n more bytes, and checks that the place is
+// allowed.
 func (m *model) grown(n int) {
 	if n == 0 || m.onHeap {
 		return
@@ -128,7 +129,7 @@ func (m *model) grown(n int) {
 			mode = arena.Back
 		}
 		if at == m.at && m.pool.Mode() == m.mode {
-			mode = m.mode // the frame was placed when more was held
+			mode = m.mode // the frame was placed when more frames were held
 		}
 	} else if len(m.frame) > 0 {
 		m.stats.Spills++
@@ -160,7 +161,7 @@ func (m *model) writable(n int) {
 	m.look()
 }
 
-// write adds n bytes with Write: new ones, or some of the frame itself.
+// write adds n bytes with Write: new bytes, or some of the frame itself.
 func (m *model) write(n int, own bool) {
 	m.note("Write(%d), own %t", n, own)
 	p := make([]byte, n)
@@ -205,14 +206,14 @@ func (m *model) setStart(i int) {
 	m.look()
 }
 
-// seal encrypts the frame with one of aeads. Then it is opened, or forged and opened, or neither.
-// The header goes where the frame goes.
+// seal encrypts the frame with one of aeads. The frame is then opened, or forged and opened, or
+// neither. The header stays with the frame.
 func (m *model) seal(which, then int) {
 	a := aeads[which%len(aeads)]
 	m.note("Seal with %s", a.name)
 	nonce, room := make([]byte, a.aead.NonceSize()), 0
 	if a.aead.Overhead() > 0 {
-		room = max(a.aead.Overhead(), 16) // Seal asks for no less
+		room = max(a.aead.Overhead(), 16) // Seal requires at least this
 	}
 	ok := m.hasRoom(room)
 	if err := m.pool.Seal(a.aead, nonce, m.pool.Data(m.start)); (err == nil) != ok || err != nil &&
@@ -242,7 +243,7 @@ func (m *model) seal(which, then int) {
 		m.frame = append(header, plain...)
 	case 2:
 		if a.tag == 0 {
-			return // each byte string is the cipher text of another
+			return // each byte string is the ciphertext of another
 		}
 		m.note("Open of a forged one")
 		m.pool.Data(m.pool.Len())[m.start+then%len(sealed)] ^= 1
@@ -275,14 +276,14 @@ func (m *model) take() {
 	m.look()
 }
 
-// release ends the life of the i-th Slice that is held.
+// release releases the i-th held Slice.
 func (m *model) release(i int) {
 	m.note("Release %d of %d", i, len(m.held))
 	m.held[i].slice.Release()
 	if n := m.held[i].slice.Len(); n != 0 {
 		m.errorf("Release left %d bytes", n)
 	}
-	m.held[i].slice.Release() // does nothing
+	m.held[i].slice.Release() // has no effect
 	m.held = slices.Delete(m.held, i, i+1)
 	m.look()
 }
@@ -306,7 +307,7 @@ func (m *model) promote(i int) {
 	m.look()
 }
 
-// scribble writes to a Slice, which is its owner's.
+// scribble writes to a Slice, as its owner may.
 func (m *model) scribble(i int) {
 	m.note("scribble on %d of %d", i, len(m.held))
 	l := &m.held[i]
@@ -357,14 +358,15 @@ func (m *model) lookAtStats() {
 		m.errorf("Droppable is %t with %d slots in use", got, want.SlotsInUse)
 	}
 	if m.looks++; m.looks%9 > 0 {
-		return // a Pool that is looked at all the time might be right only for that
+		return // constant checks could hide faults of a Pool that is not checked
 	}
 	if got := m.pool.Stats(); got != want {
 		m.errorf("Stats are %+v, want %+v", got, want)
 	}
 }
 
-// finish releases everything; then the next frame that fits is in memory, from its beginning on.
+// finish releases everything. The next frame that fits must then start at the beginning of the
+// memory.
 func (m *model) finish() {
 	m.truncate(0)
 	m.take()
@@ -372,7 +374,7 @@ func (m *model) finish() {
 	if m.capacity == 0 || m.t.Failed() {
 		return
 	}
-	for _, n := range []int{1, m.capacity - 1} { // in one step, and then in two
+	for _, n := range []int{1, m.capacity - 1} { // in one step, then in two
 		m.writable(n)
 		m.writable(m.capacity - n)
 		if at, _ := arena.PlaceOf(m.pool); at != 0 || m.pool.Mode() != arena.Back {

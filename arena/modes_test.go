@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	unit  = 10 // the length of frames in these tests
-	cells = 8  // how many of them fit into memory
+	unit  = 10 // length of a frame in these tests
+	cells = 8  // number of frames that fit into memory
 )
 
-// A picture holds frames by a letter each, and shows where they are in the Pool's memory.
+// A picture names each held frame by a letter, and shows the places in the Pool's memory.
 type picture struct {
 	pool *arena.Pool
 	held map[byte]*arena.Slice
 }
 
-// do takes a frame for each letter, or releases the letters behind a minus sign.
+// do takes a frame for each letter, or releases the letters after a minus sign.
 func (p *picture) do(what string) {
 	letters, release := strings.CutPrefix(what, "-")
 	for _, c := range []byte(letters) {
@@ -34,7 +34,8 @@ func (p *picture) do(what string) {
 	}
 }
 
-// String shows each unit of memory, '-' if it is free, and the mode of the last frame.
+// String shows a letter or '-', if it is free, for each unit of memory, and the mode of the last
+// frame.
 func (p *picture) String() string {
 	memory := []byte(strings.Repeat("-", cells))
 	for c, s := range p.held {
@@ -45,8 +46,8 @@ func (p *picture) String() string {
 	return fmt.Sprintf("%s %v", memory, p.pool.Mode())
 }
 
-// The three classic mode diagrams. Steps are pairs: an operation, and memory and mode afterwards.
-// All other cases are the model's.
+// The three classic mode diagrams. Steps are pairs: an operation, and the memory and mode
+// afterwards. The model tests cover all other cases.
 var diagrams = []struct {
 	name  string
 	steps []string

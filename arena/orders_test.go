@@ -7,7 +7,7 @@ import (
 	"github.com/millrace-io/millrace/arena"
 )
 
-// rounds is n, or fewer where each takes long.
+// rounds returns n, or fewer if each round takes long.
 func rounds(n int) int {
 	if testing.Short() {
 		return max(n/10, 1)
@@ -15,7 +15,7 @@ func rounds(n int) int {
 	return n
 }
 
-// stride is 1, or more where each of the steps takes long and there are many.
+// stride returns 1, or more if there are many steps and each takes long.
 func stride(slots int) int {
 	if slots > 8 && (testing.Short()) {
 		return 7
@@ -23,10 +23,11 @@ func stride(slots int) int {
 	return 1
 }
 
-// A program, any string of bytes, chooses the operations; the random test and the fuzzers share it.
+// A program chooses the operations. Any string of bytes is a program, so the random test and the
+// fuzz tests share it.
 type program []byte
 
-// choose returns the next byte of the program, and 0 behind its end.
+// choose returns the next byte of the program, or 0 after its end.
 func (p *program) choose() byte {
 	if len(*p) == 0 {
 		return 0
@@ -36,7 +37,7 @@ func (p *program) choose() byte {
 	return b
 }
 
-// number chooses one from 0 to n.
+// number chooses a number from 0 to n.
 func (p *program) number(n int) int {
 	return (int(p.choose())<<16 | int(p.choose())<<8 | int(p.choose())) % (n + 1)
 }
@@ -62,13 +63,14 @@ func randomProgram(rng *rand.Rand, n int) program {
 	return bytes
 }
 
-// A modelRun is a model that a program is done to.
+// A modelRun is a model with the program that is run on it.
 type modelRun struct {
 	*model
 	program
 }
 
-// modelOps is what can be done. Fuzz inputs refer to the entries by index: add new ones at the end.
+// modelOps are the possible operations. Fuzz inputs refer to the entries by index: add new ones at
+// the end.
 var modelOps = []func(p *modelRun){
 	func(p *modelRun) { p.writable(p.size()); p.take() },
 	func(p *modelRun) { p.writable(p.size()) },
@@ -81,24 +83,24 @@ var modelOps = []func(p *modelRun){
 	func(p *modelRun) { p.some((*model).promote) },
 	func(p *modelRun) { p.some((*model).scribble) },
 	func(p *modelRun) { p.releaseAll() },
-	func(p *modelRun) { // a full house at once
+	func(p *modelRun) { // fills all slots
 		n := 1 + int(p.choose())%4
 		for range min(p.slots, 70) - len(p.held) {
 			p.writable(n)
 			p.take()
 		}
 	},
-	func(p *modelRun) { // most of them go, and a few stay
+	func(p *modelRun) { // releases most, keeps a few
 		for i := len(p.held) - 1; i >= 0; i-- {
 			if p.choose()%4 != 0 {
 				p.release(i)
 			}
 		}
 	},
-	// The same again, so that it happens more often.
+	// Repeated, so that it is chosen more often.
 	func(p *modelRun) { p.writable(p.size()); p.take() },
 	func(p *modelRun) { p.some((*model).release) },
-	func(p *modelRun) { // a frame that fills its gap, and is moved down over where it was
+	func(p *modelRun) { // a frame that fills its gap and is moved down over its old place
 		p.take()
 		p.writable(1 + int(p.choose())%20)
 		p.take()
@@ -117,7 +119,7 @@ var modelOps = []func(p *modelRun){
 	},
 }
 
-// runModel makes a Pool and runs a program to its end, or to the first mistake.
+// runModel makes a Pool and runs a program to its end, or to the first difference.
 func runModel(t testing.TB, todo program, most int) {
 	t.Helper()
 	p := &modelRun{program: todo}
@@ -137,8 +139,8 @@ func runModel(t testing.TB, todo program, most int) {
 	}
 }
 
-// size chooses how many bytes are written: few, what a slot can have if all have the same, all that
-// is free in one place, one more than that, more than there is.
+// size chooses the number of bytes to write: few, an equal share for each slot, all bytes of one
+// gap, one byte more than that, or more than the memory.
 func (p *modelRun) size() int {
 	switch b := p.choose(); {
 	case b < 96:
@@ -159,8 +161,7 @@ func (p *modelRun) size() int {
 	return p.number(p.capacity) / (1 + int(p.choose())%8)
 }
 
-// some does something to one of the Slices that are held, if there is one: the oldest, the newest
-// or any.
+// some applies do to one of the held Slices, if there is one: the oldest, the newest or any.
 func (p *modelRun) some(do func(m *model, i int)) {
 	if len(p.held) > 0 {
 		do(p.model, p.upTo(len(p.held)-1))
@@ -177,7 +178,7 @@ func TestPoolAgainstModel(t *testing.T) {
 	}
 }
 
-// releaseOrders say which of the Slices that are held is released next.
+// releaseOrders choose which held Slice is released next.
 var releaseOrders = []struct {
 	name string
 	next func(rng *rand.Rand, held int) int
@@ -189,9 +190,10 @@ var releaseOrders = []struct {
 	{"all but the oldest", func(_ *rand.Rand, held int) int { return min(1, held-1) }},
 }
 
-// Every order of release, with every number of Slices held, up to one more than there are slots;
-// depth 1 is one frame after the other. The model says where each frame has to be: frames of one
-// size never leave a memory that has a place for each of them, in any order.
+// Every order of release is tried with every number of held Slices, up to one more than there are
+// slots. Depth 1 takes one frame after the other. The model checks the place of each frame: if all
+// frames have one size and the memory has a place for each, they never leave the memory, in any
+// order.
 func TestReleaseOrders(t *testing.T) {
 	for _, order := range releaseOrders {
 		t.Run(order.name, func(t *testing.T) {
@@ -199,7 +201,7 @@ func TestReleaseOrders(t *testing.T) {
 				rng := rand.New(rand.NewPCG(7, uint64(slots)))
 				for depth := 1; depth <= slots+1; depth += (1 + depth/9*slots/64) * stride(slots) {
 					for _, size := range []int{1, 7} {
-						capacity := depth // of frames of one byte: as many as are held
+						capacity := depth // frames of one byte each
 						if size > 1 {
 							capacity = slots * size * (1 + rng.IntN(3))
 						}
@@ -216,7 +218,7 @@ func TestReleaseOrders(t *testing.T) {
 	}
 }
 
-// hold takes frames of at most a size, and releases one before each so that at most depth are held.
+// hold takes frames of at most size bytes. Before each it releases one if depth frames are held.
 func (m *model) hold(rng *rand.Rand, depth, frames, size int, next func(*rand.Rand, int) int) {
 	for range frames {
 		if len(m.held) >= depth {
@@ -233,13 +235,13 @@ func (m *model) hold(rng *rand.Rand, depth, frames, size int, next func(*rand.Ra
 	}
 }
 
-// 8 Slices released in each of the 40,320 orders that there are, or in a quarter of them where it
-// takes long, and a frame taken after each release.
+// 8 Slices are released in each of the 40,320 orders, or in a quarter of them if each takes long. A
+// frame is taken after each release.
 func TestEveryOrderOfEight(t *testing.T) {
 	pool := arena.NewPool(8 * unit)
 	quarter := 1
 	if testing.Short() {
-		quarter = 4 // of which two are left
+		quarter = 4 // two are left
 	}
 	var order [8]int
 	var try func(n int, used int)

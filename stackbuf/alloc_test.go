@@ -15,8 +15,7 @@ import (
 	"github.com/millrace-io/millrace/stackbuf"
 )
 
-// wantAllocs checks how often a hundred calls of f allocate once everything is warm: want times a
-// call.
+// wantAllocs checks that each call of f allocates want times after a warm-up.
 func wantAllocs(t *testing.T, what string, want float64, f func()) {
 	t.Helper()
 	for range 10 {
@@ -130,7 +129,7 @@ func TestReadingAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Nothing is copied to the heap because a Buffer is.
+// A Buffer on the stack does not force anything else to the heap.
 func TestCopiesAllocateNothing(t *testing.T) {
 	wantAllocs(t, "copies", 0, func() {
 		var b stackbuf.Buffer
@@ -167,7 +166,7 @@ func TestWriteToAllocatesNothing(t *testing.T) {
 	}
 }
 
-// More than 64 bytes in one go cost one allocation, and it fits.
+// Contents of more than 64 bytes cost one allocation of a fitting size.
 func TestASpillAllocatesOnce(t *testing.T) {
 	for _, n := range []int{65, 100, 1000} {
 		wantAllocs(t, "Write", 1, func() {
@@ -192,7 +191,7 @@ func TestASpillAllocatesOnce(t *testing.T) {
 	}
 }
 
-// Reset and Truncate keep the memory, and a queue of constant length needs no more.
+// Reset and Truncate keep the memory. A queue of constant length does not grow.
 func TestMemoryIsUsedAgain(t *testing.T) {
 	var b stackbuf.Buffer
 	wantAllocs(t, "Reset", 0, func() {
@@ -212,7 +211,7 @@ func TestMemoryIsUsedAgain(t *testing.T) {
 			what := "a queue of " + strconv.Itoa(held) + " written by " + strconv.Itoa(n)
 			var b stackbuf.Buffer
 			b.WriteString(long[:held])
-			for range 50 { // until it has its size
+			for range 50 { // until it has its final size
 				b.WriteString(long[:n])
 				b.Next(n)
 			}
@@ -230,19 +229,19 @@ func TestMemoryIsUsedAgain(t *testing.T) {
 	}
 }
 
-// Deep in the stack, Buffers are there, too.
+// Buffers on a deep stack allocate nothing either.
 func TestDeepAllocatesNothing(t *testing.T) {
 	wantAllocs(t, "deep", 0, func() { deep(10, 1, [200]byte{}) })
 }
 
-// An again is a source that can be read once more.
+// An again is a source that can be read repeatedly.
 type again struct {
 	name  string
 	src   io.Reader
 	start func()
 }
 
-// knownAgain tell their size, n.
+// knownAgain returns sources that report their size, n.
 func knownAgain(n int) []again {
 	s := text(n)
 	asBytes, asString, inner := bytes.NewReader([]byte(s)), strings.NewReader(s),
@@ -259,7 +258,7 @@ func knownAgain(n int) []again {
 	return all
 }
 
-// If the source tells, memory is taken once.
+// If the source reports its size, memory is allocated once.
 func TestReadFromAllocatesOnce(t *testing.T) {
 	for _, n := range []int{65, 100, 512, 4096, 5000, 60_000} {
 		for _, held := range []int{0, 10, 64} {
@@ -275,7 +274,7 @@ func TestReadFromAllocatesOnce(t *testing.T) {
 	}
 }
 
-// Memory that is there is used again.
+// ReadFrom uses the memory that the Buffer already has.
 func TestReadFromIntoTheSameMemoryAllocatesNothing(t *testing.T) {
 	for _, n := range []int{1, 65, 5000} {
 		for _, src := range append(knownAgain(n), unknownAgain(n)) {

@@ -15,7 +15,7 @@ import (
 	"github.com/millrace-io/millrace/stackbuf"
 )
 
-// check has everything that shows the contents agree.
+// check checks that all methods that return the contents agree.
 func check(t testing.TB, what string, b *stackbuf.Buffer, want string) {
 	t.Helper()
 	if got := string(b.Bytes()); got != want {
@@ -39,11 +39,11 @@ func check(t testing.TB, what string, b *stackbuf.Buffer, want string) {
 	}
 }
 
-// sizes lie around what fits into the array, and around what a large memory is.
+// sizes are around the size of the array, and around the limit of a large memory.
 var sizes = []int{0, 1, 2, 31, 32, 33, 63, 64, 65, 100, 127, 128, 129, 511, 512, 513, 4095, 4096,
 	4097, 70_000}
 
-// filled returns Buffers with the same contents, which came there in different ways.
+// filled returns Buffers with the same contents, written in different ways.
 func filled(s string) map[string]*stackbuf.Buffer {
 	var written, bytewise, grown, behind, received stackbuf.Buffer
 	copied := *stackbuf.NewBufferString(s)
@@ -57,7 +57,7 @@ func filled(s string) map[string]*stackbuf.Buffer {
 	behind.Next(39)
 	behind.WriteString(s)
 	behind.ReadByte()
-	behind.Write(nil) // the last call was no read
+	behind.Write(nil) // the last call was not a read
 	received.ReadFrom(only{strings.NewReader(s)})
 	return map[string]*stackbuf.Buffer{
 		"NewBuffer":        stackbuf.NewBuffer([]byte(s)),
@@ -120,7 +120,8 @@ func TestNewBufferTakesTheSlice(t *testing.T) {
 	}
 }
 
-// Neither nil nor a slice without room makes a Buffer that has less than the zero value has.
+// NewBuffer with nil or with a slice without capacity returns a Buffer with at least the room of
+// the zero value.
 func TestNewBufferOfNothing(t *testing.T) {
 	for what, b := range map[string]*stackbuf.Buffer{
 		"nil":    stackbuf.NewBuffer(nil),
@@ -136,8 +137,8 @@ func TestNewBufferOfNothing(t *testing.T) {
 	}
 }
 
-// An empty Buffer gives no nil slice, which bytes.Buffer's zero value does. Where that shows, it
-// does in this way.
+// An empty Buffer returns slices that are not nil, unlike bytes.Buffer's zero value. This test
+// lists the visible differences.
 func TestBytesOfAnEmptyBufferAreNotNil(t *testing.T) {
 	var ours stackbuf.Buffer
 	var theirs bytes.Buffer
@@ -166,8 +167,8 @@ func signatures(t reflect.Type) map[string]string {
 	return of
 }
 
-// Every method of bytes.Buffer, also of a later Go, is one of Buffer with the same signature.
-// Shrink is the only other.
+// Buffer has every method of bytes.Buffer, including those of later Go versions, with the same
+// signature. Shrink is the only additional method.
 func TestBufferHasEveryMethod(t *testing.T) {
 	want := signatures(reflect.TypeFor[*bytes.Buffer]())
 	got := signatures(reflect.TypeFor[*stackbuf.Buffer]())
@@ -185,7 +186,7 @@ func TestBufferHasEveryMethod(t *testing.T) {
 	}
 }
 
-// So a value has no method that works on a copy without being asked.
+// Therefore no method works on an accidental copy.
 func TestAllMethodsHavePointerReceivers(t *testing.T) {
 	if n := reflect.TypeFor[stackbuf.Buffer]().NumMethod(); n != 0 {
 		t.Errorf("a Buffer value has %d methods, want none", n)
@@ -212,7 +213,7 @@ func TestFunctionsAndConstants(t *testing.T) {
 	}
 }
 
-// 112 is a size class: on the heap a Buffer wastes nothing.
+// 112 bytes are a size class, so a Buffer on the heap wastes nothing.
 func TestSizeOfBuffer(t *testing.T) {
 	want := uintptr(112)
 	if strconv.IntSize == 32 {
@@ -264,7 +265,7 @@ func TestWritingInPieces(t *testing.T) {
 	}
 }
 
-// Reading makes room: while at most 64 bytes are held at once, the array is enough.
+// Reading makes room: while at most 64 bytes are held at once, the array suffices.
 func TestTheArrayIsUsedAgain(t *testing.T) {
 	for what, write := range writers {
 		var b stackbuf.Buffer
@@ -285,7 +286,7 @@ func TestTheArrayIsUsedAgain(t *testing.T) {
 	}
 }
 
-// A rune needs the room that it takes, not the room that the longest takes.
+// A rune needs only the room of its own encoding, not that of the longest.
 func TestRunesFillTheRoomThatThereIs(t *testing.T) {
 	for _, r := range []rune{'a', 'é', '€', '𝄞'} {
 		size := utf8.RuneLen(r)
@@ -309,7 +310,7 @@ func TestRunesFillTheRoomThatThereIs(t *testing.T) {
 	}
 }
 
-// The memory doubles at least, so that writing n bytes copies no more than a few times n, and many
+// The memory at least doubles. Writing n bytes therefore copies only a few times n bytes, and many
 // small sources cost no more than as many writes.
 func TestMemoryDoubles(t *testing.T) {
 	for what, add := range map[string]func(b *stackbuf.Buffer, s string){
@@ -335,7 +336,7 @@ func TestMemoryDoubles(t *testing.T) {
 	}
 }
 
-// A queue of constant length needs no more memory than at the start, with any kind of writes.
+// A queue of constant length needs no more memory than at the start, whichever methods write to it.
 func TestAQueueDoesNotGrow(t *testing.T) {
 	for what, add := range map[string]func(b *stackbuf.Buffer, s string){
 		"WriteString": func(b *stackbuf.Buffer, s string) { b.WriteString(s) },
@@ -366,7 +367,7 @@ func TestAQueueDoesNotGrow(t *testing.T) {
 	}
 }
 
-// A first write of more than 64 bytes gets the memory that it needs, and not the double.
+// A first write of more than 64 bytes allocates the memory that it needs, and not twice as much.
 func TestAFirstLargeWriteFits(t *testing.T) {
 	for _, n := range []int{65, 100, 1000, 4097, 100_000} {
 		for what, write := range map[string]func(b *stackbuf.Buffer){
@@ -383,7 +384,7 @@ func TestAFirstLargeWriteFits(t *testing.T) {
 	}
 }
 
-// fitting is how much memory an allocator's size class may have for n bytes.
+// fitting returns the size that the allocator chooses for n bytes.
 func fitting(n int) int { return cap(append([]byte(nil), make([]byte, n)...)) }
 
 // blunders are calls that panic.
@@ -417,8 +418,8 @@ var blunders = map[string]func(b buffer){
 	"WriteTo nil":           func(b buffer) { b.WriteTo(nil) },
 }
 
-// Both panic in the same cases with the same messages, have the same contents afterwards, and keep
-// working.
+// Both panic in the same cases with the same messages, have the same contents afterwards, and
+// remain usable.
 func TestPanics(t *testing.T) {
 	for _, n := range []int{1, 10, 64, 65, 1000} {
 		for what, call := range blunders {
@@ -443,7 +444,7 @@ func TestPanics(t *testing.T) {
 	}
 }
 
-// bytes.Buffer accepts a negative count from a Writer and is broken from then on. Buffer panics.
+// bytes.Buffer accepts a negative count from a Writer and is broken afterwards. Buffer panics.
 func TestWriteToANegativeCountPanics(t *testing.T) {
 	for _, n := range []int{1, 64, 65, 1000} {
 		for what, b := range filled(text(n)) {

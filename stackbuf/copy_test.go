@@ -35,7 +35,7 @@ func TestShrink(t *testing.T) {
 	}
 }
 
-// Tight memory is not moved.
+// Shrink does not move contents that fit.
 func TestShrinkOfWhatFits(t *testing.T) {
 	for _, n := range []int{1, 64, 70, 100, 600, 1100, 8192} {
 		b := stackbuf.NewBufferString(text(n))
@@ -66,7 +66,7 @@ func TestShrinkLeavesSlicesAlone(t *testing.T) {
 	}
 }
 
-// The memory that Shrink lets go is free as soon as no slice of it is left.
+// The memory that Shrink gives up is free as soon as no slice refers to it.
 func TestShrinkFreesMemory(t *testing.T) {
 	var b stackbuf.Buffer
 	freed := make(chan bool)

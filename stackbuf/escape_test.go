@@ -22,13 +22,14 @@ var (
 	toStack = regexp.MustCompile(`escape\.go:(\d+):\d+: ` + made + ` does not escape`)
 )
 
-// The compiler reports where it puts a Buffer; the program in testdata states where that should be.
+// The compiler reports where it allocates a Buffer. The program in testdata states what is
+// expected.
 func TestWhatStaysOnTheStack(t *testing.T) {
 	out, err := exec.Command("go", "build", "-gcflags=-m", "./testdata/escape").CombinedOutput()
 	if err != nil {
 		t.Fatalf("the compiler failed: %v\n%s", err, out)
 	}
-	moved := make(map[int]string) // by line
+	moved := make(map[int]string) // line number to the compiler's message
 	for _, match := range toHeap.FindAllSubmatch(out, -1) {
 		line, _ := strconv.Atoi(string(match[1]))
 		moved[line] = string(match[2])
@@ -59,9 +60,9 @@ func TestWhatStaysOnTheStack(t *testing.T) {
 	}
 }
 
-// The effect of every method on its Buffer: none makes it escape, methods that lend its bytes tie
-// them to it, and methods that pass its bytes to an interface pass the memory of spill, not the
-// Buffer.
+// The compiler reports the effect of every method on its Buffer. None makes the Buffer escape.
+// Methods that lend its bytes tie them to it. Methods that pass its bytes to an interface pass the
+// memory of spill, not the Buffer.
 func TestWhatMethodsDoToTheirBuffer(t *testing.T) {
 	out, err := exec.Command("go", "build", "-gcflags=-m", ".").CombinedOutput()
 	if err != nil {

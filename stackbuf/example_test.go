@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-io/millrace/stackbuf"
 )
 
-// The Buffer is in key's stack frame. The string is the only allocation.
+// The Buffer is in the stack frame of key. The string is the only allocation.
 func Example() {
 	key := func(user, part string) string {
 		var b stackbuf.Buffer
@@ -26,7 +26,7 @@ func Example() {
 	// Output: user:42:settings
 }
 
-// A Buffer is written to and read from, as a bytes.Buffer is.
+// A Buffer is written to and read from like a bytes.Buffer.
 func ExampleBuffer() {
 	var b stackbuf.Buffer // the zero value is ready
 	b.WriteString("GET /index.html")
@@ -39,8 +39,9 @@ func ExampleBuffer() {
 	// /index.html
 }
 
-// A function that appends to a slice can append to the room in a Buffer: Write then finds the bytes
-// where they belong. Passed as an io.Writer, as to fmt.Fprintf, b would have to be on the heap.
+// A function that appends to a slice can append to the free room of a Buffer. Write then finds the
+// bytes in their place. If b were passed as an io.Writer, for example to fmt.Fprintf, b would be on
+// the heap.
 func ExampleBuffer_AvailableBuffer() {
 	var b stackbuf.Buffer
 	for i := range int64(4) {
@@ -55,7 +56,7 @@ func ExampleBuffer_AvailableBuffer() {
 	// Output: 0 1 4 9 "a\tb" 1970-01-01 0.33
 }
 
-// A copy of a small Buffer goes its own way: a common beginning is written once.
+// A copy of a small Buffer is independent: a common prefix is written once.
 func ExampleBuffer_copy() {
 	var prefix stackbuf.Buffer
 	prefix.WriteString("metric.requests.")
@@ -69,21 +70,21 @@ func ExampleBuffer_copy() {
 	// metric.requests.failed
 }
 
-// Once its contents are on the heap, a copy shares them. Shrink makes the two independent again.
+// If the contents are on the heap, a copy shares them. Shrink makes the two independent again.
 func ExampleBuffer_copyOfTheLarge() {
 	var b stackbuf.Buffer
 	b.WriteString(strings.Repeat("x", 100)) // more than 64 bytes: they are on the heap
 	b.Truncate(10)
 
 	shared, own := b, b
-	own.Shrink() // takes the ten into the value
+	own.Shrink() // copies the ten bytes into the value
 	b.WriteString("1")
-	fmt.Println(shared.Len(), own.Len()) // both have their ten still
+	fmt.Println(shared.Len(), own.Len()) // both still have their ten bytes
 
 	own.WriteString("2")
 	fmt.Println(b.String(), own.String())
 
-	shared.WriteString("3") // writes over what b has written
+	shared.WriteString("3") // overwrites the byte that b has written
 	fmt.Println(b.String())
 	// Output:
 	// 10 10
@@ -91,8 +92,8 @@ func ExampleBuffer_copyOfTheLarge() {
 	// xxxxxxxxxx3
 }
 
-// Buffers in a sync.Pool keep their memory, unless something unusually large has passed through
-// them. This keeps up to 4 KiB in each.
+// Buffers in a sync.Pool keep their memory, unless they have held unusually large contents. This
+// example keeps up to 4 KiB in each.
 func ExampleBuffer_Shrink() {
 	pool := sync.Pool{New: func() any { return new(stackbuf.Buffer) }}
 	give := func(b *stackbuf.Buffer) {
@@ -115,7 +116,7 @@ func ExampleBuffer_Shrink() {
 	// goes back with room for 64
 }
 
-// The source tells that it has 5 bytes, so b needs no more memory than they do.
+// The source reports that it has 5 bytes, so b allocates nothing.
 func ExampleBuffer_ReadFrom() {
 	var b stackbuf.Buffer
 	n, err := b.ReadFrom(io.LimitReader(strings.NewReader("hello, world"), 5))

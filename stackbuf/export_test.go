@@ -2,14 +2,14 @@ package stackbuf
 
 import "fmt"
 
-// The private parts that tests in package stackbuf_test look at.
+// Access to private parts for tests in package stackbuf_test.
 
 const MaxClaim = maxClaim
 
-// Spilled reports whether b's contents are outside of the value.
+// Spilled reports whether b's contents are outside the value.
 func Spilled(b *Buffer) bool { return b.spill != nil }
 
-// Broken says which of Buffer's invariants b breaks.
+// Broken returns an error that names the invariant of Buffer that b violates.
 func Broken(b *Buffer) error {
 	size := inlineSize
 	if b.spill != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-io/millrace/stackbuf"
 )
 
-// A target that keeps its slice finds other bytes in it.
+// A target that keeps its slice finds other bytes in it later.
 func TestWhatATargetKeepsIsPoisoned(t *testing.T) {
 	for n := 1; n <= 64; n++ {
 		b := stackbuf.NewBufferString(text(n))
@@ -25,7 +25,7 @@ func TestWhatATargetKeepsIsPoisoned(t *testing.T) {
 	}
 }
 
-// So does one that panics.
+// So does a target that panics.
 func TestWhatAPanickingTargetKeepsIsPoisoned(t *testing.T) {
 	b := stackbuf.NewBufferString("contents")
 	var kept []byte
@@ -42,7 +42,7 @@ func TestWhatAPanickingTargetKeepsIsPoisoned(t *testing.T) {
 	check(t, "after the panic", b, "contents")
 }
 
-// keeper is a source that keeps the slices that it was given.
+// keeper is a source that keeps the slices that Read is called with.
 type keeper struct {
 	io.Reader
 	kept [][]byte

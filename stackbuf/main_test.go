@@ -12,11 +12,11 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// narrow says that memory of almost math.MaxInt bytes is not out of the question, and to ask for it
-// ends the process.
+// narrow is set if an allocation of almost math.MaxInt bytes could be attempted, which would end
+// the process.
 const narrow = strconv.IntSize == 32
 
-// rounds is n, or a tenth of it when the tests are to be short.
+// rounds returns n, or n/10 with -short.
 func rounds(n int) int {
 	if testing.Short() {
 		return n / 10
@@ -46,7 +46,7 @@ var (
 
 // Sources and targets with rare behaviour.
 
-// A step is one Read of a script: it returns that many bytes, and err.
+// A step is one Read of a script: it returns n bytes and err.
 type step struct {
 	n   int
 	err error
@@ -57,8 +57,8 @@ const (
 	panics = math.MaxInt
 )
 
-// A script is a source that performs its steps one after the other, and then returns io.EOF. Its
-// bytes are those of text.
+// A script is a source that performs its steps in order, and then returns io.EOF. Its bytes are
+// those of text.
 type script struct {
 	steps []step
 	given int // bytes
@@ -91,7 +91,7 @@ func (s *script) Read(p []byte) (int, error) {
 	return n, now.err
 }
 
-// withLen is a source that says how much it has, true or not.
+// withLen is a source with a Len method, whose result may be wrong.
 type withLen struct {
 	io.Reader
 	n int
@@ -99,11 +99,11 @@ type withLen struct {
 
 func (w withLen) Len() int { return w.n }
 
-// only has nothing but Read.
+// only hides all methods except Read.
 type only struct{ io.Reader }
 
-// A taker is a target that takes at most so many bytes of each Write and then returns err. It
-// claims to have taken extra more than it did, or panics.
+// A taker is a target that accepts at most so many bytes of each Write and then returns err. It may
+// report extra bytes more than it accepted, or panic.
 type taker struct {
 	most   int
 	err    error

@@ -15,7 +15,7 @@ import (
 	"github.com/millrace-io/millrace/stackbuf"
 )
 
-// buffer is what bytes.Buffer has.
+// buffer has the methods of bytes.Buffer.
 type buffer interface {
 	io.ReadWriter
 	io.ByteScanner
@@ -41,8 +41,8 @@ type buffer interface {
 }
 
 // A rig has a few Buffers, which are copied to each other, and for each a bytes.Buffer that gets
-// the same calls. A program, any string of bytes, chooses the calls; the random test and the fuzzer
-// share it. After each call all of them are compared, because a call on one must not change
+// the same calls. A program, any string of bytes, chooses the calls. The random test and the fuzz
+// test share it. After each call all Buffers are compared, because a call on one must not change
 // another.
 type rig struct {
 	t       testing.TB
@@ -57,13 +57,13 @@ type slot struct {
 	b stackbuf.Buffer
 	o *bytes.Buffer
 
-	// The history of o. Copies of a bytes.Buffer share memory; those of a small Buffer do not. So
-	// the oracle of a copy is a new bytes.Buffer with the same history.
+	// origin repeats the history of o. Copies of a bytes.Buffer share memory, but those of a small
+	// Buffer do not. Therefore the oracle of a copy is a new bytes.Buffer with the same history.
 	origin func() *bytes.Buffer
 	calls  []func(b buffer)
 
 	group int // not 0: the Buffers of a group share memory, and only one of them may be written to
-	// Since the last read: Unread* may find that there is nothing left to take back, or not.
+	// Since the last read, Unread* may have nothing left to take back, depending on the capacity.
 	moved bool
 }
 
@@ -75,7 +75,7 @@ func (s *slot) empty() {
 	s.start(stackbuf.Buffer{}, func() *bytes.Buffer { return new(bytes.Buffer) })
 }
 
-// offset is how much of b's memory lies in front of the contents.
+// offset returns the length of b's memory before the contents.
 func offset(b buffer) int { return b.Cap() - b.Available() - b.Len() }
 
 // outcome calls f and returns its result or panic, in words that are the same for both types.
@@ -84,7 +84,7 @@ func outcome(f func() string) (result string) {
 		if e := recover(); e != nil {
 			result = "panic: " + fmt.Sprint(e)
 			if _, ok := e.(runtime.Error); ok {
-				result = "panic: a runtime error" // how far something is out of range may differ
+				result = "panic: a runtime error" // the values in the message may differ
 			}
 		}
 		result = strings.ReplaceAll(result, "stackbuf.Buffer", "bytes.Buffer")
@@ -122,7 +122,7 @@ func (r *rig) copy(i, j int) {
 	to.calls, to.group, to.moved = calls, from.group, from.moved
 }
 
-// claim makes slot i the one of its group that is written to.
+// claim chooses slot i as the one of its group that may be written to.
 func (r *rig) claim(i int) {
 	for j := range r.slots {
 		if j != i && r.slots[i].group != 0 && r.slots[j].group == r.slots[i].group {
@@ -132,8 +132,8 @@ func (r *rig) claim(i int) {
 	r.slots[i].group = 0
 }
 
-// shrink has no counterpart in bytes.Buffer: the oracle starts again with its contents if the
-// memory is another.
+// shrink has no counterpart in bytes.Buffer. If the memory has changed, the oracle starts again
+// with the contents.
 func (r *rig) shrink(i int) {
 	s := &r.slots[i]
 	spilled, p := stackbuf.Spilled(&s.b), s.b.Bytes()
@@ -145,8 +145,8 @@ func (r *rig) shrink(i int) {
 	s.start(s.b, func() *bytes.Buffer { return bytes.NewBuffer(bytes.Clone(contents)) })
 }
 
-// unread is UnreadByte or UnreadRune. When the contents have moved, the bytes before them are gone;
-// whether they have moved depends on the capacity, in which the two differ. Then they are made
+// unread is UnreadByte or UnreadRune. If the contents have moved, the bytes before them are lost.
+// Whether they have moved depends on the capacity, which may differ. In that case both are made
 // equal again.
 func (r *rig) unread(i int, call func(b buffer) error) {
 	s := &r.slots[i]
@@ -189,10 +189,10 @@ func (r *rig) look() {
 	}
 }
 
-// most bounds the contents, so that a program does not take for ever.
+// most limits the contents, so that a program ends soon.
 const most = 1 << 13
 
-// runRig runs a program to its end, or to the first mistake.
+// runRig runs a program to its end, or to the first difference.
 func runRig(t testing.TB, program []byte) {
 	t.Helper()
 	r := &rig{t: t, program: program}
@@ -221,7 +221,7 @@ func runRig(t testing.TB, program []byte) {
 	}
 }
 
-// choose returns the next byte of the program, and 0 behind its end.
+// choose returns the next byte of the program, or 0 after its end.
 func (r *rig) choose() byte {
 	if len(r.program) == 0 {
 		return 0
@@ -246,7 +246,7 @@ func (r *rig) upTo(n int) int {
 	return n
 }
 
-// bytes chooses some, most often so few that they may fit into the array.
+// bytes chooses a slice, usually so short that it may fit into the array.
 func (r *rig) bytes() []byte {
 	n := r.upTo(40)
 	if n == 40 {
@@ -277,17 +277,17 @@ func TestBufferAgainstBytesBuffer(t *testing.T) {
 	}
 }
 
-// An effect is what an operation does, beyond what bytes.Buffer shows.
+// An effect describes an operation beyond its results in bytes.Buffer.
 type effect int
 
 const (
-	writes effect = 1 << iota // changes memory that copies may share
-	moves                     // may move the contents away from what Unread* takes back
-	keeps                     // does not change what Unread* can undo
+	writes effect = 1 << iota // writes to memory that copies may share
+	moves                     // may move the contents away from the bytes that Unread* takes back
+	keeps                     // does not change what Unread* takes back
 )
 
-// rigOps is what can be done to slot i. Fuzz inputs refer to the entries by index: add new ones at
-// the end.
+// rigOps are the possible operations on slot i. Fuzz inputs refer to the entries by index: add new
+// ones at the end.
 var rigOps = []struct {
 	name   string
 	effect effect
@@ -382,7 +382,7 @@ var rigOps = []struct {
 			for j := range p {
 				p[j] ^= c
 			}
-			_ = append(p, c) // behind the contents
+			_ = append(p, c) // after the contents
 			return ""
 		})
 	}},
@@ -424,7 +424,7 @@ var rigOps = []struct {
 	}},
 }
 
-// rigRunes have encodings of every length, and none.
+// rigRunes have encodings of every length, or are invalid.
 var rigRunes = []rune{
 	0, 'a', 0x7f, 0x80, 'é', 0x7ff, 0x800, '€', 0xd7ff, 0xd800, 0xffff, '𝄞', 0x10ffff, 0x110000, -1,
 	math.MinInt32,
@@ -457,7 +457,7 @@ func rigWriteTo(r *rig, i int) {
 
 var errBroken = errors.New("broken")
 
-// FuzzBuffer lets the fuzzer write the program. It starts from every call behind every other.
+// FuzzBuffer lets the fuzzer write the program. The seeds contain each call after each other call.
 func FuzzBuffer(f *testing.F) {
 	rng := rand.New(rand.NewPCG(12, 12))
 	for first := range rigOps {

@@ -16,13 +16,14 @@ import (
 	"github.com/millrace-io/millrace/stackbuf"
 )
 
-// A source returns s in one of several ways. Its stated length need not be true.
+// A source returns s in one of several ways. Its reported length may be wrong.
 type source struct {
 	name string
 	of   func(s string, claim int) io.Reader
 }
 
-// sources are of every kind. Fuzz inputs refer to the entries by index: add new ones at the end.
+// sources are all kinds of source. Fuzz inputs refer to the entries by index: add new ones at the
+// end.
 var sources = []source{
 	{"bytes.Reader", func(s string, _ int) io.Reader { return bytes.NewReader([]byte(s)) }},
 	{"strings.Reader", func(s string, _ int) io.Reader { return strings.NewReader(s) }},
@@ -66,7 +67,7 @@ var sources = []source{
 	{"a panic", ending(step{panics, nil})},
 }
 
-// ending is a source that claims a length and ends in this way.
+// ending returns a source that reports a length and ends with the step last.
 func ending(last step) func(s string, claim int) io.Reader {
 	return func(s string, claim int) io.Reader {
 		return withLen{scripted(step{len(s), nil}, last), claim}
@@ -88,7 +89,7 @@ func file(t testing.TB, s string) *os.File {
 	return f
 }
 
-// pipe is the end of a pipe that s comes out of.
+// pipe returns the reading end of a pipe that contains s.
 func pipe(t testing.TB, s string) *os.File {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -103,7 +104,7 @@ func pipe(t testing.TB, s string) *os.File {
 	return r
 }
 
-// hesitant gives nothing and no error at every second Read.
+// hesitant returns 0 bytes and no error from every second Read.
 type hesitant struct {
 	io.Reader
 	calls int
@@ -116,8 +117,8 @@ func (h *hesitant) Read(p []byte) (int, error) {
 	return h.Reader.Read(p[:min(len(p), 1000)])
 }
 
-// Each source, with each length that it may claim, after contents of each size: as into a
-// bytes.Buffer, and not onto the heap before it has to be.
+// Each source is read with each length that it may report, after contents of each size. The result
+// equals bytes.Buffer's, and is not on the heap earlier than necessary.
 func TestReadFrom(t *testing.T) {
 	all := append(slices.Clone(sources),
 		source{"file", func(s string, _ int) io.Reader { return file(t, s) }},
@@ -188,7 +189,8 @@ type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// A source that writes to more than it says, or panics, leaves nothing for another Buffer to see.
+// A source that writes beyond its reported count, or panics, leaves nothing that another Buffer can
+// see.
 func TestReadFromShowsNoOtherBuffersBytes(t *testing.T) {
 	fill := func(p []byte) {
 		for i := range p {
@@ -199,7 +201,7 @@ func TestReadFromShowsNoOtherBuffersBytes(t *testing.T) {
 		"says one byte": func(p []byte) (int, error) { fill(p); return 1, io.EOF },
 		"panics":        func(p []byte) (int, error) { fill(p); panic("the source panics") },
 	} {
-		for range 10 { // the next may get another scratch
+		for range 10 { // the next one may get another scratch buffer
 			var a, b stackbuf.Buffer
 			func() {
 				defer func() { _ = recover() }()
@@ -213,7 +215,7 @@ func TestReadFromShowsNoOtherBuffersBytes(t *testing.T) {
 	}
 }
 
-// Sources of certain length, at any size: the memory has their size class.
+// If the source's length is certain, the memory has the size class of that length.
 func TestReadFromOfCertainSize(t *testing.T) {
 	for _, n := range []int{65, 512, 1000, 4096, 100_000, 1 << 20, 3 << 20} {
 		s := text(n)
@@ -245,8 +247,8 @@ func TestReadFromOfCertainSize(t *testing.T) {
 	}
 }
 
-// A source that does not tell makes the memory double, as Write does, and io.EOF costs none: it is
-// the same whether it comes with the last bytes or after them.
+// If the source does not report a length, the memory doubles, as with Write. io.EOF costs no
+// memory, whether it comes with the last bytes or after them.
 func TestReadFromUnknownDoesNotGrowForEOF(t *testing.T) {
 	for _, n := range append([]int{256, 1024, 2048, 8192, 16384, 1 << 20}, sizes...) {
 		for _, piece := range []int{1, 64, 500, 512, 1000, 4096, 5000, 1 << 20} {
@@ -275,7 +277,7 @@ func TestReadFromUnknownDoesNotGrowForEOF(t *testing.T) {
 	}
 }
 
-// The files that the kernel makes up say that they have nothing, and have something.
+// Files in /proc report a size of 0, but have contents.
 func TestReadFromProc(t *testing.T) {
 	for _, name := range []string{"/proc/filesystems", "/proc/version", "/proc/self/limits"} {
 		want, err := os.ReadFile(name)
@@ -301,9 +303,9 @@ func TestReadFromProc(t *testing.T) {
 	}
 }
 
-// The limit of an io.LimitedReader and the Len of a foreign type may be a peer's word: up to 64 KiB
-// the memory is taken once, to fit, and more only as bytes arrive. A claim of too little or too
-// much costs memory and no byte.
+// The limit of an io.LimitedReader and the Len of an unknown type may come from a peer. Up to 64
+// KiB, the memory is allocated once; beyond that, only as bytes arrive. A wrong length costs
+// memory, but no byte.
 func TestClaims(t *testing.T) {
 	for what, claim := range map[string]func(r io.Reader, n int) io.Reader{
 		"Len":   func(r io.Reader, n int) io.Reader { return withLen{r, n} },

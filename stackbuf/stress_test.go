@@ -13,16 +13,17 @@ import (
 	"github.com/millrace-io/millrace/stackbuf"
 )
 
-// deep recurses with a Buffer in every frame, so that the stack, with the arrays in it, moves again
-// and again, and checks on the way back that each still has its bytes. It returns the first fault.
-// It allocates nothing, or else its Buffers might be on the heap; there is a test for that.
+// deep recurses with a Buffer in every frame, so that the stack, with the arrays in it, moves
+// repeatedly. On the way back it checks that each Buffer still has its bytes, and returns the first
+// fault. It allocates nothing, because otherwise its Buffers might be on the heap; another test
+// checks that.
 //
 //go:noinline
 func deep(depth, id int, padding [200]byte) (wrong string) {
 	var b stackbuf.Buffer
 	b.Write(strconv.AppendInt(b.AvailableBuffer(), int64(id), 10))
 	b.WriteString(long[depth%100:][:40])
-	before := b.Bytes() // it has to follow when the stack moves
+	before := b.Bytes() // must follow when the stack moves
 	copied := b
 	padding[depth%len(padding)] = byte(depth)
 	if depth > 0 {
@@ -46,7 +47,7 @@ func deep(depth, id int, padding [200]byte) (wrong string) {
 	return ""
 }
 
-// holds reports whether p is what deep writes, with n bytes of long.
+// holds reports whether p is what deep wrote, including n bytes of long.
 func holds(p []byte, id, depth, n int) bool {
 	var number [20]byte
 	rest, found := bytes.CutPrefix(p, strconv.AppendInt(number[:0], int64(id), 10))
@@ -84,8 +85,8 @@ func TestStacksGrowDuringReadFromAndWriteTo(t *testing.T) {
 	wg.Wait()
 }
 
-// relay passes text through a Buffer on the stack of a new goroutine, with a source and a target
-// that need a deep stack.
+// relay passes text through a Buffer on the stack of a new goroutine. The source and the target
+// need a deep stack.
 func relay(id, n int) error {
 	result := make(chan error, 1)
 	go func() {

@@ -37,7 +37,7 @@ func (spoiler) Write(p []byte) (int, error) {
 	return 0, errBroken
 }
 
-// Contents in the value are out of the target's reach.
+// A target cannot change contents in the value.
 func TestSmallContentsAreWrittenFromElsewhere(t *testing.T) {
 	for n := range 65 {
 		var b stackbuf.Buffer
@@ -60,7 +60,7 @@ func TestLargeContentsAreWrittenFromWhereTheyAre(t *testing.T) {
 	}
 }
 
-// aside keeps the slice that it was given, which it must not.
+// aside keeps the slice that Write was called with, which is forbidden.
 type aside struct{ p []byte }
 
 func (a *aside) Write(p []byte) (int, error) {
@@ -68,7 +68,7 @@ func (a *aside) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A bufio.Writer gets all bytes in one Write, with any room left, and its errors are reported.
+// A bufio.Writer gets all bytes in one Write, with any free room, and its errors are returned.
 func TestWriteToBufioWriter(t *testing.T) {
 	for _, n := range sizes {
 		for room := range 70 {
