@@ -28,7 +28,7 @@ func checkNoAllocation(t *testing.T, what string, f func()) {
 	}
 }
 
-// Mixed sizes: frames that are buffered, that straddle blocks, and that are read in place.
+// Frames of several sizes: buffered ones, ones that span blocks, and ones that are read in place.
 var allocFrames = rawFrame(1, strings.Repeat("x", 100)) + rawFrame(2, strings.Repeat("x", 3000)) +
 	rawFrame(3, strings.Repeat("x", 60_000))
 
@@ -51,7 +51,7 @@ func TestNoAllocationPerFrame(t *testing.T) {
 		}
 		s.Release()
 	})
-	// The mask counts in a byte, so 256 calls lead back to where it began.
+	// The mask counts in one byte, so after 256 calls it starts again.
 	sealed := new(masked).seal(slices.Repeat([]string{rawFrame(1, strings.Repeat("x", 24))}, 64)...)
 	sr := millrace.NewReader(&sourcetest.Loop{Bytes: sealed})
 	defer sr.Release()

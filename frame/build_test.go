@@ -52,13 +52,13 @@ func rawFrame(kind byte, payload string) string {
 	return string([]byte{kind, byte(n >> 16), byte(n >> 8), byte(n)}) + payload
 }
 
-// slowFrame is a frame as the reference sees it.
+// slowFrame is the reference's form of a frame.
 type slowFrame struct {
 	frame.Header
 	raw string
 }
 
-// limits are what a Decoder was told, for the reference.
+// limits are the limits of a Decoder, for the reference.
 type limits struct {
 	most int
 	kind map[uint32]int
@@ -72,8 +72,8 @@ func (l limits) options() []frame.Option {
 	return opts
 }
 
-// slowParse is the reference: it has the whole stream and slices it. It returns the frames before
-// the first error.
+// slowParse is the reference: it slices the complete stream. It returns the frames before the first
+// error.
 func slowParse(b string, l limits) (frames []slowFrame, err error) {
 	for len(b) > 0 {
 		if len(b) < 4 {
@@ -100,7 +100,7 @@ func slowParse(b string, l limits) (frames []slowFrame, err error) {
 	return frames, io.EOF
 }
 
-// randomBytes returns n of them.
+// randomBytes returns n random bytes.
 func randomBytes(rnd *rand.Rand, n int) string {
 	p := make([]byte, n)
 	for i := range p {
@@ -109,8 +109,8 @@ func randomBytes(rnd *rand.Rand, n int) string {
 	return string(p)
 }
 
-// randomStream builds a well-formed stream of n frames, of lengths on both sides of the steps in
-// which memory is granted.
+// randomStream builds a well-formed stream of n frames. Their lengths are just below and just above
+// the steps in which memory is granted.
 func randomStream(rnd *rand.Rand, n int) string {
 	s := ""
 	for range n {
@@ -131,9 +131,9 @@ func randomStream(rnd *rand.Rand, n int) string {
 	return s
 }
 
-// masked is a format with sealed frames for tests: each byte is combined with a number that counts
-// headers and chunks, and each of these is followed by a sum that depends on the number. It has
-// records inside.
+// masked is a sealed format for tests. Each byte is combined with a number that counts headers and
+// chunks. Each header and chunk is followed by a sum that depends on the number. The sealed frames
+// are records.
 type masked struct {
 	calls byte
 	plain [recordSize]byte
@@ -171,14 +171,14 @@ func (m *masked) open(p []byte, sum byte) ([]byte, error) {
 	return p, nil
 }
 
-// mask changes p, there or back.
+// mask masks or unmasks p.
 func (m *masked) mask(p []byte) {
 	for i := range p {
 		p[i] ^= m.calls
 	}
 }
 
-// sum returns the checksum of p, which every change of one byte changes.
+// sum returns a checksum of p. Any change of one byte changes it.
 func (m *masked) sum(p []byte) byte {
 	sum := m.calls
 	for _, b := range p {
@@ -187,7 +187,7 @@ func (m *masked) sum(p []byte) byte {
 	return sum
 }
 
-// seal returns what frames, records one after the other, look like on the way.
+// seal returns the sealed form of frames, which are consecutive records.
 func (m *masked) seal(frames ...string) string {
 	var wire []byte
 	seal := func(s string) {

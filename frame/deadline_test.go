@@ -21,7 +21,7 @@ const (
 	inPayload = 5 * time.Second
 )
 
-// script is what a peer does: it waits and sends, in turn.
+// script is the behaviour of a peer: it waits and sends in turn.
 type script []struct {
 	wait time.Duration
 	send string
@@ -36,7 +36,8 @@ func (s script) run(conn net.Conn) {
 	}
 }
 
-// counted counts how often the Decoder gives it a deadline. The caller sets the deadline of Conn.
+// counted counts how often the Decoder sets its deadline. The caller sets the deadline of Conn
+// directly.
 type counted struct {
 	net.Conn
 	set int
@@ -48,7 +49,7 @@ func (c *counted) SetReadDeadline(t time.Time) error {
 }
 
 // conversation runs test with a Decoder and a peer that follows s, in virtual time. The connection
-// ends with the script when the test has returned.
+// is closed when the script has ended and test has returned.
 func conversation(t *testing.T, s script, f frame.Format,
 	test func(*testing.T, *frame.Decoder, *counted)) {
 	t.Helper()
@@ -132,8 +133,8 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
-// Between frames the connection's deadline is the caller's: the Decoder does not change it, its
-// error is the connection's, and the Decoder continues after it.
+// Between frames, the connection's deadline belongs to the caller. The Decoder does not change it,
+// returns the connection's error, and continues after it.
 func TestTheCallersDeadlineIsLeftAlone(t *testing.T) {
 	whole := rawFrame(1, "payload")
 	for _, w := range ways() {
@@ -154,7 +155,7 @@ func TestTheCallersDeadlineIsLeftAlone(t *testing.T) {
 			if f, err := w.next(d); err != nil || f.raw != whole {
 				t.Fatalf("%q, %v, want the frame", f.raw, err)
 			}
-			// The deadline of the frame has been taken away again.
+			// The deadline of the frame has been removed.
 			began = time.Now()
 			go func() {
 				time.Sleep(time.Hour)
@@ -168,8 +169,8 @@ func TestTheCallersDeadlineIsLeftAlone(t *testing.T) {
 	}
 }
 
-// A deadline that the caller sets in the middle of a frame, to interrupt the Decoder, is not the
-// peer's fault; the peer's time runs on.
+// A deadline that the caller sets within a frame, in order to interrupt the Decoder, is not the
+// peer's fault. The peer's time continues to run.
 func TestInterruptedFramesGoOn(t *testing.T) {
 	whole := rawFrame(1, "payload")
 	for _, late := range []bool{false, true} {
@@ -202,7 +203,7 @@ func TestInterruptedFramesGoOn(t *testing.T) {
 	}
 }
 
-// Who waits for room in an arena does not let the peer pay for it.
+// The time during which the caller waits for room in an arena does not count as the peer's.
 func TestFullArenaStopsTheClock(t *testing.T) {
 	whole := rawFrame(1, strings.Repeat("x", 6000))
 	s := script{{0, whole[:4]}, {time.Second, whole[4:5000]}, {inPayload - 1, whole[5000:]}}
@@ -221,7 +222,7 @@ func TestFullArenaStopsTheClock(t *testing.T) {
 	})
 }
 
-// closedConn cannot be given a deadline.
+// closedConn refuses deadlines.
 type closedConn struct{ io.Reader }
 
 func (closedConn) SetReadDeadline(time.Time) error { return net.ErrClosed }
@@ -240,7 +241,8 @@ func TestDeadlineOfAClosedConnection(t *testing.T) {
 	}
 }
 
-// Bytes that have arrived need no deadline; each later part needs one, however it arrives.
+// Bytes that have arrived need no deadline. Each part that arrives later needs one, however it
+// arrives.
 func TestDeadlinesThatAreSet(t *testing.T) {
 	slow := rawFrame(1, strings.Repeat("x", 50_000))
 	for _, tt := range []struct {
@@ -251,7 +253,7 @@ func TestDeadlinesThatAreSet(t *testing.T) {
 		{"together", script{{0, strings.Repeat(rawFrame(1, "payload"), 50)}}, 50, 0},
 		{"slowly", script{{0, slow[:2]}, {1, slow[2:4]}, {1, slow[4:100]}, {1, slow[100:20_000]},
 			{1, slow[20_000:]}}, 1,
-			4}, // each of two is set and taken away
+			4}, // each of two deadlines is set and removed
 	} {
 		for _, w := range ways() {
 			conversation(t, tt.s, record{}, func(t *testing.T, d *frame.Decoder, conn *counted) {

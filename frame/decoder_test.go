@@ -15,7 +15,7 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 )
 
-// way is a way to get the next frame out of a Decoder.
+// way is a way to get the next frame from a Decoder.
 type way struct {
 	name string
 	next func(*frame.Decoder) (slowFrame, error)
@@ -52,8 +52,8 @@ func ways() []way {
 	}
 }
 
-// decodeAll reads all frames from src with a new pool. It checks that none is left out, and that
-// the final error is permanent for all calls.
+// decodeAll reads all frames from src with a new pool. It checks that no block is left, and that
+// all calls return the final error again.
 func decodeAll(t testing.TB, src io.Reader, f frame.Format, w way,
 	opts ...frame.Option) ([]slowFrame, error) {
 	t.Helper()
@@ -87,7 +87,7 @@ func drain(d *frame.Decoder, w way) (frames []slowFrame, err error) {
 	}
 }
 
-// sameResult compares what a Decoder gave with what the reference gave.
+// sameResult compares the result of a Decoder with the reference's.
 func sameResult(t testing.TB, name string, got []slowFrame, gotErr error, want []slowFrame,
 	wantErr error) {
 	t.Helper()
@@ -105,7 +105,7 @@ func sameResult(t testing.TB, name string, got []slowFrame, gotErr error, want [
 	}
 }
 
-// seedStreams are small streams of every kind of event.
+// seedStreams are short streams with every kind of event.
 var seedStreams = []string{
 	"",
 	rawFrame(1, ""),
@@ -123,7 +123,7 @@ var seedStreams = []string{
 // seedLimits accept some of seedStreams.
 var seedLimits = limits{most: 100, kind: map[uint32]int{5: 300, 6: 0}}
 
-// The frames are the same for every way in which the bytes come in and the frames go out.
+// The frames are the same, however the bytes arrive and whichever calls return the frames.
 func TestEverySplit(t *testing.T) {
 	check := func(name, wire string, f func() frame.Format, w way, in string, l limits) {
 		want, wantErr := slowParse(in, l)
@@ -187,7 +187,7 @@ func TestLimitsOfKinds(t *testing.T) {
 	}
 }
 
-// The header of a frame that is too large is all that is read.
+// Of a frame that is too large, only the header is read.
 func TestTooLargeIsNotWaitedFor(t *testing.T) {
 	head := rawFrame(1, strings.Repeat("x", 200))[:recordSize]
 	for _, w := range ways() {
@@ -201,7 +201,7 @@ func TestTooLargeIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// Frames that arrive together stay together: one piece, so nothing has been copied.
+// Frames that arrive together are one piece, so nothing has been copied.
 func TestFramesOfOneBlockAreOnePiece(t *testing.T) {
 	s := strings.Repeat(rawFrame(1, "payload"), 10)
 	pool := millrace.NewPool()

@@ -83,7 +83,7 @@ func TestAppendSharesThePayload(t *testing.T) {
 
 var errWrite = errors.New("no payload")
 
-// With any error everything is as it was.
+// After any error, everything is unchanged.
 func TestEncoderErrors(t *testing.T) {
 	leaktest.Check(t, millrace.DefaultPool())
 	e := frame.NewEncoder(record{})

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-io/millrace/frame"
 )
 
-// A note has three bytes in front: what kind it is, and its length.
+// A note begins with three bytes: its kind and its length.
 type note struct{}
 
 func (note) HeaderSize() int { return 3 }
@@ -29,7 +29,7 @@ func (note) AppendHeader(dst []byte, h frame.Header) ([]byte, error) {
 	return binary.BigEndian.AppendUint16(append(dst, byte(h.Kind)), uint16(h.Payload)), nil
 }
 
-// A relay passes frames on as they came, and never copies them.
+// A relay passes frames on unchanged, without copying them.
 func ExampleDecoder_Next() {
 	r := millrace.NewReader(strings.NewReader("a\x00\x05hellob\x00\x03you"))
 	defer r.Release()
@@ -52,7 +52,7 @@ func ExampleDecoder_Next() {
 	// kind b, 3 bytes of payload, frame "b\x00\x03you"
 }
 
-// Frames go to workers, who own them, from memory that is used again.
+// Frames are passed to workers, which own them. Their memory is used again.
 func ExampleDecoder_NextInto() {
 	r := millrace.NewReader(strings.NewReader("a\x00\x05helloa\x00\x03youa\xff\xff..."))
 	defer r.Release()
@@ -73,7 +73,7 @@ func ExampleDecoder_NextInto() {
 			fmt.Printf("frame %d: %s\n", i, payload)
 		}
 		workers.Go(work)
-		workers.Wait() // so that this example prints the same every time
+		workers.Wait() // for the same output every time
 	}
 	// Output:
 	// frame 0: hello
@@ -81,7 +81,7 @@ func ExampleDecoder_NextInto() {
 	// frame: payload of 65535 bytes announced in a frame of kind 0x61, limit 1000
 }
 
-// A frame is built where it is sent from, or around a payload that is shared.
+// A frame is built in the memory from which it is sent, or around a shared payload.
 func ExampleEncoder() {
 	e := frame.NewEncoder(note{})
 

@@ -1,4 +1,4 @@
 package frame
 
-// Kept returns how much memory d holds for a frame that it has not handed over.
+// Kept returns the bytes of memory that d holds for an unfinished frame.
 func (d *Decoder) Kept() int { return cap(d.kept) }

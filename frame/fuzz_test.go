@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// FuzzDecoder compares with the reference, in random portions, with errors in between, by all calls
-// mixed.
+// FuzzDecoder compares with the reference, with random portions, errors in between, and all calls
+// in random order.
 func FuzzDecoder(f *testing.F) {
 	for i, s := range seedStreams {
 		f.Add([]byte(s), uint64(i), uint32(100))

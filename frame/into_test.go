@@ -12,13 +12,13 @@ import (
 	"github.com/millrace-io/millrace/frame"
 )
 
-// sparing is a Buffer that fails the test when it is asked for much more than has arrived.
+// sparing is a Buffer that fails the test if the caller requests much more than has arrived.
 type sparing struct {
 	arena.Buffer
 	t testing.TB
 	r *millrace.Reader
 
-	// The longest that the frame has been, and how much of that had been filled then.
+	// The greatest length of the frame, and the bytes that had been filled by then.
 	most, arrived int
 }
 
@@ -32,7 +32,7 @@ func (b *sparing) Writable(n int) []byte {
 	return b.Buffer.Writable(n)
 }
 
-// Memory is allocated as bytes arrive, not as they are announced.
+// Memory is allocated as bytes arrive, not as lengths are announced.
 func TestMemoryIsGrantedAsBytesArrive(t *testing.T) {
 	long := rawFrame(1, strings.Repeat("x", recordMost))
 	plain := func() frame.Format { return record{} }
@@ -41,7 +41,7 @@ func TestMemoryIsGrantedAsBytesArrive(t *testing.T) {
 		format func() frame.Format
 		wire   string
 		chain  bool
-		blocks int // bytes of blocks, and more for each byte that has arrived
+		blocks int // bytes of blocks, in addition to a few for each byte that has arrived
 		each   int
 	}{
 		{"a chain", plain, long, true, 64 << 10, 2},
@@ -73,7 +73,7 @@ func TestMemoryIsGrantedAsBytesArrive(t *testing.T) {
 	}
 }
 
-// What a Buffer held before is in front of the frame, and stays there when the call fails.
+// The frame is added after the existing bytes of a Buffer, which remain if the call fails.
 func TestFramesComeBehindWhatIsThere(t *testing.T) {
 	whole, cut := rawFrame(1, strings.Repeat("x", 10_000)), rawFrame(2, "cut")[:5]
 	for _, buf := range []arena.Buffer{new(arena.Heap), arena.NewPool(1 << 20), arena.NewPool(64)} {
@@ -99,10 +99,10 @@ func TestFramesComeBehindWhatIsThere(t *testing.T) {
 	}
 }
 
-// counting says how the bytes that it gives were asked for.
+// counting is a source that records the sizes of reads.
 type counting struct {
 	src   io.Reader
-	reads [][2]int // room and count
+	reads [][2]int // requested and returned bytes
 }
 
 func (c *counting) Read(p []byte) (int, error) {
@@ -111,8 +111,8 @@ func (c *counting) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A large payload is read to where it stays: the reads are as large as the grants, which no block
-// of the Reader is.
+// A large payload is read directly into the Buffer. The reads are as large as the grants, and
+// larger than any block of the Reader.
 func TestLargePayloadsAreReadInPlace(t *testing.T) {
 	src := &counting{src: strings.NewReader(rawFrame(1, strings.Repeat("x", 1<<20)))}
 	r := millrace.NewReader(src)
@@ -133,7 +133,7 @@ func TestLargePayloadsAreReadInPlace(t *testing.T) {
 	}
 }
 
-// A source that gives nothing and no error does not keep the Decoder busy for ever.
+// If a source repeatedly returns nothing and no error, the Decoder gives up.
 func TestNoProgress(t *testing.T) {
 	for _, in := range []string{"", "\x01\x00", rawFrame(1, "cut")[:6],
 		rawFrame(1, strings.Repeat("x", 10_000))[:6]} {
@@ -151,7 +151,7 @@ type nothing struct{}
 
 func (nothing) Read([]byte) (int, error) { return 0, nil }
 
-// A frame that went wrong leaves nothing behind: no memory in the Decoder, no place in the Buffer.
+// A failed frame leaves no memory in the Decoder, and no bytes in the Buffer.
 func TestNothingIsLeftOfAFailedFrame(t *testing.T) {
 	large := rawFrame(1, strings.Repeat("x", 10_000))
 	buf := arena.NewPool(100)
@@ -180,7 +180,8 @@ func TestNothingIsLeftOfAFailedFrame(t *testing.T) {
 	_, _ = buf.Write([]byte("small"))
 	s := buf.Take()
 	s.Release()
-	// Two small ones in the Pool's memory; of the large ones, one was handed over, on the heap.
+	// The two small frames are in the Pool's memory. One of the large ones was returned, on the
+	// heap.
 	if st := buf.Stats(); st.Modes[arena.Back].Frames != 2 || st.Modes[arena.Alloc].Frames != 1 {
 		t.Errorf("%+v, want two frames in back mode and one in alloc mode", st)
 	}

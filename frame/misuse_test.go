@@ -9,7 +9,7 @@ import (
 	"github.com/millrace-io/millrace/frame"
 )
 
-// odd is a format that does not keep its word.
+// odd is a format that violates its contract.
 type odd struct {
 	size, payload, appended int
 }

@@ -11,14 +11,14 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/sourcetest"
 )
 
-// held is a frame that has not been released, and the bytes that it must keep.
+// held is a frame that has not been released, with its expected bytes.
 type held struct {
 	slice arena.Slice
 	want  string
 }
 
-// Any call in any order, from an unsteady source, with frames released in any order, gives the
-// frames of the reference, and leaves the frames that are held as they were.
+// Any calls in any order, from an unsteady source, with frames released in any order, return the
+// frames of the reference, and do not change the frames that are held.
 func TestRandomOperations(t *testing.T) {
 	for seed := range uint64(150) {
 		rnd := rand.New(rand.NewPCG(seed, 3))
@@ -37,7 +37,7 @@ func TestRandomOperations(t *testing.T) {
 	}
 }
 
-// checkRandomly compares what random calls give with the reference.
+// checkRandomly compares the results of random calls with the reference.
 func checkRandomly(t *testing.T, in string, rnd *rand.Rand, l limits) {
 	t.Helper()
 	want, wantErr := slowParse(in, l)

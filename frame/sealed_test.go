@@ -16,10 +16,10 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/sourcetest"
 )
 
-// sealedWays are the ways of a sealed format.
+// sealedWays are the ways that work for a sealed format.
 func sealedWays() []way { return ways()[1:] }
 
-// sealedRecords are frames with payloads that end on both sides of a chunk's end.
+// sealedRecords have payloads that end just before and just after the end of a chunk.
 func sealedRecords() (records []string) {
 	for i, n := range []int{0, 1, 7, 8, 9, 15, 16, 17, 0, 40, 3} {
 		records = append(records, rawFrame(byte(i), strings.Repeat(string(rune('a'+i)), n)))
@@ -42,8 +42,8 @@ func TestSealedStreamsThatEnd(t *testing.T) {
 	}
 }
 
-// Errors of the source and full arenas lose nothing, between and inside chunks, in any Buffer with
-// which the call is repeated.
+// Errors of the source and full arenas lose nothing, between and within chunks. The call may be
+// repeated with any Buffer.
 func TestSealedFramesGoOn(t *testing.T) {
 	for seed := range uint64(100) {
 		checkSealed(t, seed, 0, 0)
@@ -86,7 +86,7 @@ func checkSealed(t *testing.T, seed uint64, at uint16, by byte) {
 	}
 }
 
-// What cannot be opened ends the stream, and nothing of it is left in the Buffer.
+// Data that cannot be opened end the stream, and leave nothing in the Buffer.
 func TestSealedFaults(t *testing.T) {
 	wire := new(masked).seal(sealedRecords()...)
 	for i := range len(wire) {

@@ -11,8 +11,8 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
-// Over a real connection, in portions of any size, with deadlines that are set and taken away all
-// the time.
+// Over a real connection, in portions of any size, while deadlines are set and removed all the
+// time.
 func TestOverTCP(t *testing.T) {
 	in := randomStream(rand.New(rand.NewPCG(1, 7)), 300)
 	want, wantErr := slowParse(in, limits{most: 1 << 20})

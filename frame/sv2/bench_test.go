@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/sourcetest"
 )
 
-// sameNonce uses one nonce for everything, so that the same bytes can be opened again and again.
+// sameNonce always uses the same nonce, so that the same bytes can be opened repeatedly.
 type sameNonce struct{ cipher.AEAD }
 
 var zeroNonce [12]byte
@@ -25,7 +25,7 @@ func (a sameNonce) Open(dst, _, sealed, additional []byte) ([]byte, error) {
 	return a.AEAD.Open(dst, zeroNonce[:], sealed, additional)
 }
 
-// inPlace returns functions that seal and open a message of so many bytes in the memory of a Pool.
+// inPlace returns functions that seal and open a message of size bytes in the memory of a Pool.
 func inPlace(tb testing.TB, size int) map[string]func() {
 	aead, pool := sameNonce{newAEAD(tb)}, arena.NewPool(1<<20)
 	payload := strings.Repeat("x", size)

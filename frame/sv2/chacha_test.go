@@ -10,8 +10,8 @@ import (
 	"slices"
 )
 
-// chacha is ChaCha20-Poly1305 as RFC 8439 describes it: slow and readable, for vectors, which show
-// that it is right. It is no cipher to use: its time depends on the key.
+// chacha is ChaCha20-Poly1305 as RFC 8439 describes it: slow and readable. The vectors show that it
+// is correct. It must not be used as a cipher, because its time depends on the key.
 type chacha struct {
 	key [8]uint32
 }
@@ -77,7 +77,7 @@ func (c chacha) block(nonce []byte, counter uint32) []byte {
 	return out
 }
 
-// xor encrypts or decrypts, section 2.4, from block 1 on.
+// xor encrypts or decrypts, section 2.4, starting with block 1.
 func (c chacha) xor(nonce, p []byte) []byte {
 	out := make([]byte, len(p))
 	for i := 0; i < len(p); i += 64 {
@@ -86,7 +86,7 @@ func (c chacha) xor(nonce, p []byte) []byte {
 	return out
 }
 
-// tag is Poly1305, section 2.5, of what section 2.8 puts together, with the key of section 2.6.
+// tag is the Poly1305 tag, section 2.5, of the data of section 2.8, with the key of section 2.6.
 func (c chacha) tag(nonce, text, additional []byte) []byte {
 	var data []byte
 	for _, part := range [][]byte{additional, text} {

@@ -15,7 +15,7 @@ import (
 	"github.com/millrace-io/millrace/frame/sv2"
 )
 
-// A proxy that passes messages on, without encryption, looks at their headers and copies nothing.
+// A proxy that passes unencrypted messages on reads their headers and copies nothing.
 func ExampleFormat() {
 	stream := "\x00\x00\x01\x06\x00\x00\x02\x00\x00\x00\x00\x00" + // SetupConnection.Success
 		"\x00\x80\x1f\x08\x00\x00\x07\x00\x00\x00\x2a\x00\x00\x00" // a message for channel 7
@@ -42,9 +42,9 @@ func ExampleFormat() {
 	// type 0x1f, 8 bytes, channel true 7
 }
 
-// Messages are encrypted where they are written, and decrypted where they arrive. Stratum V2 takes
-// chacha20poly1305.New(key), of golang.org/x/crypto, for the AEAD, with the keys from the
-// handshake; AES-GCM stands for it here because the standard library has it.
+// Messages are encrypted where they are written, and decrypted where they arrive. Stratum V2 uses
+// chacha20poly1305.New(key), of golang.org/x/crypto, with the keys from the handshake. This example
+// uses AES-GCM, because the standard library has it.
 func ExampleSealer() {
 	block, _ := aes.NewCipher([]byte("a key of 16 byte"))
 	aead, _ := cipher.NewGCM(block)

@@ -10,7 +10,7 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/sourcetest"
 )
 
-// FuzzHeader parses any bytes as a stream of plain messages and compares with the reference; parsed
+// FuzzHeader parses any bytes as a stream of plain messages and compares with the reference. Parsed
 // messages are built again.
 func FuzzHeader(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x00\x00\x00"), uint64(1))

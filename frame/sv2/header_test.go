@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-io/millrace/frame/sv2"
 )
 
-// What a header cannot say is refused, not dropped.
+// Values that do not fit into a header are refused, not truncated.
 func TestHeadersThatCannotBe(t *testing.T) {
 	for _, tt := range []struct {
 		h    frame.Header
@@ -59,8 +59,7 @@ func TestChannelID(t *testing.T) {
 	}
 }
 
-// A limit for a kind of message is for those with and without a channel, and for no other
-// extension.
+// A limit for a kind of message applies with and without a channel, and to no other extension.
 func TestKinds(t *testing.T) {
 	message := sv2.Header{MessageType: 0x15}
 	for _, tt := range []struct {
@@ -86,13 +85,13 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// slowMessage is a message as the reference sees it.
+// slowMessage is the reference's form of a message.
 type slowMessage struct {
 	sv2.Header
 	payload string
 }
 
-// slowParse is the reference: it has the whole stream in front of it.
+// slowParse is the reference: it has the complete stream.
 func slowParse(b string) (messages []slowMessage, err error) {
 	for len(b) > 0 {
 		if len(b) < 6 {
@@ -113,7 +112,7 @@ func slowParse(b string) (messages []slowMessage, err error) {
 	return messages, io.EOF
 }
 
-// buildAll is the way back.
+// buildAll is the inverse of slowParse.
 func buildAll(messages []slowMessage) string {
 	var b []byte
 	for _, m := range messages {

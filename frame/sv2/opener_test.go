@@ -17,7 +17,7 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/sourcetest"
 )
 
-// openAll opens messages until an error comes.
+// openAll opens messages until an error occurs.
 func openAll(o *sv2.Opener, buf arena.Buffer) (messages []slowMessage, err error) {
 	for {
 		s, h, err := o.NextInto(buf)
@@ -54,8 +54,8 @@ func check(t testing.TB, name string, got []slowMessage, gotErr error, want []sl
 	}
 }
 
-// callAt returns what the byte of a sealed stream belongs to: the call with which it is opened, the
-// part of a message, and the messages that are whole before.
+// callAt describes the byte at at of a sealed stream: the call that opens it, the part of a message
+// that it belongs to, and the complete messages before it.
 func callAt(messages []slowMessage, at int) (call uint64, part frame.Part, whole int) {
 	for i, m := range messages {
 		if at -= 22; at < 0 {
@@ -72,9 +72,9 @@ func callAt(messages []slowMessage, at int) (call uint64, part frame.Part, whole
 	panic("behind the stream")
 }
 
-// checkOpener opens messages from an unsteady source, into any Buffer, with the byte at at changed
-// by by. Errors of the source and full arenas lose nothing. The message that was changed does not
-// come out, and the error, which is repeated, says which call failed.
+// checkOpener opens messages from an unsteady source into any Buffer, after the byte at at was
+// changed by by. Errors of the source and full arenas lose nothing. The changed message is not
+// returned. The error, which is permanent, says which call failed.
 func checkOpener(t *testing.T, rnd *rand.Rand, messages []slowMessage, at int, by byte) {
 	t.Helper()
 	aead := newAEAD(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/millrace-io/millrace/frame/sv2"
 )
 
-// newAEAD returns an AEAD that is fast here; nothing in the framing depends on which it is.
+// newAEAD returns a fast AEAD. The framing does not depend on the cipher.
 func newAEAD(t testing.TB) cipher.AEAD {
 	t.Helper()
 	block, err := aes.NewCipher(make([]byte, 16))
@@ -28,7 +28,7 @@ func newAEAD(t testing.TB) cipher.AEAD {
 	return aead
 }
 
-// slowSeal is the reference: it seals part after part, each to separate memory, and returns the
+// slowSeal is the reference: it seals each part separately, to separate memory, and returns the
 // number of the next nonce.
 func slowSeal(aead cipher.AEAD, n uint64, messages ...slowMessage) (wire string, next uint64) {
 	seal := func(part string) {
@@ -59,7 +59,8 @@ func writing(s string) func(arena.Buffer) error {
 	}
 }
 
-// longMessages have payloads that end on both sides of a chunk's end, and a small one behind each.
+// longMessages have payloads that end just before and just after the end of a chunk. A small
+// message follows each.
 func longMessages() (messages []slowMessage) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for _, n := range []int{0, 1, 65518, 65519, 65520, 131037, 131038, 131039, 262_076, 262_077,
@@ -71,7 +72,7 @@ func longMessages() (messages []slowMessage) {
 	return messages
 }
 
-// A Sealer seals what the reference seals, in every Buffer, at every length, behind any bytes.
+// A Sealer seals like the reference, in every Buffer, at every length, after any bytes.
 func TestSealer(t *testing.T) {
 	aead := newAEAD(t)
 	for _, buf := range []arena.Buffer{
@@ -115,7 +116,7 @@ func TestOneChunkIsNotMoved(t *testing.T) {
 
 var errWrite = errors.New("no payload")
 
-// With any error the Buffer is as it was, and the key has not been used.
+// After any error the Buffer is unchanged, and the key has not been used.
 func TestSealerErrors(t *testing.T) {
 	const room = 100
 	for _, tt := range []struct {
@@ -161,7 +162,7 @@ func TestSealerErrors(t *testing.T) {
 	}
 }
 
-// The last nonces that there are can be used.
+// The last possible nonces can be used.
 func TestLastNonces(t *testing.T) {
 	s := sv2.NewSealer(newAEAD(t))
 	s.SetCalls(math.MaxUint64 - 2)

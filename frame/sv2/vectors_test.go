@@ -18,7 +18,7 @@ import (
 	"github.com/millrace-io/millrace/frame/sv2"
 )
 
-// vectors is what the reference implementation has made, by the program in testdata/vectors.
+// vectors are the output of the reference implementation, made by the program in testdata/vectors.
 type vectors struct {
 	Acts            [2]int
 	Headers         []vector
@@ -29,7 +29,7 @@ type vectors struct {
 	}
 }
 
-// vector is a header or a frame. Bytes are in hexadecimal; of long frames there is the sum alone.
+// vector is a header or a frame. Bytes are in hexadecimal. Of long frames there is only a checksum.
 type vector struct {
 	Extension uint16
 	Channel   bool

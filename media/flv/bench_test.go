@@ -9,7 +9,7 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// loop is a stream that never ends: a header, then the same tag again and again.
+// loop is an infinite stream: a header, and then one tag repeatedly.
 type loop struct {
 	head, tag string
 	at        int

@@ -7,7 +7,7 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// fileHeader is a whole FLV header with the previous-tag-size behind it.
+// fileHeader is a complete FLV header with the previous-tag-size after it.
 const fileHeader = "FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00"
 
 // rawTag builds a tag by hand.
@@ -24,7 +24,7 @@ const (
 	audio  = byte(flv.TypeAudio)
 )
 
-// dataSeeds are beginnings of tag data of every kind that the parser tells apart.
+// dataSeeds are beginnings of tag data of every kind that the parser distinguishes.
 var dataSeeds = []struct {
 	kind byte
 	data string

@@ -17,8 +17,8 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// decodeAll reads all tags from src with a new pool, each into a new chain, and checks that none is
-// left out.
+// decodeAll reads all tags from src with a new pool, each into a new chain. It checks that no block
+// is left.
 func decodeAll(t testing.TB, src io.Reader, size int, opts ...flv.Option) ([]slowTag, error) {
 	t.Helper()
 	pool := millrace.NewPool()
@@ -46,7 +46,7 @@ func drain(d *flv.Decoder) (tags []slowTag, err error) {
 	}
 }
 
-// sameResult compares what a Decoder gave with what the reference gave.
+// sameResult compares the result of a Decoder with the reference's.
 func sameResult(t testing.TB, got []slowTag, gotErr error, want []slowTag, wantErr error) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -65,7 +65,7 @@ func sameResult(t testing.TB, got []slowTag, gotErr error, want []slowTag, wantE
 // fourCC returns the codec of a FourCC.
 func fourCC(s string) flv.Codec { return flv.Codec(binary.BigEndian.Uint32([]byte(s))) }
 
-// T keeps the table below readable.
+// T is short, to keep the table below readable.
 type T = flv.Tag
 
 const (
@@ -187,7 +187,7 @@ func TestTagSaysWhatItIs(t *testing.T) {
 	}
 }
 
-// The numbers of the tracks of a tag, which may be damaged anywhere.
+// The numbers of the tracks of a tag, which may be damaged at any byte.
 func TestAppendTracks(t *testing.T) {
 	for _, tt := range []struct {
 		name, data string
@@ -297,7 +297,7 @@ func TestErrorsNameTheLimit(t *testing.T) {
 	}
 }
 
-// A fault in the stream is the last word, and is repeated.
+// A fault in the stream is permanent: all later calls return it.
 func TestFaultsAreFinal(t *testing.T) {
 	frame := rawTag(video, 0, "\x17\x01\x00\x00\x00abc")
 	r := millrace.NewReader(strings.NewReader(fileHeader + frame + frame))
@@ -315,7 +315,7 @@ func TestFaultsAreFinal(t *testing.T) {
 	}
 }
 
-// stutter gives one byte or an error in turn, as a connection with a short deadline does.
+// stutter returns one byte or an error in turn, like a connection with a short deadline.
 type stutter struct {
 	p   []byte
 	err bool
@@ -335,7 +335,7 @@ func (s *stutter) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// An error of the source loses nothing, wherever it comes.
+// An error of the source loses nothing, wherever it occurs.
 func TestSourceErrorsCanBeOvercome(t *testing.T) {
 	in := fileHeader + rawTag(script, 0, "\x02\x00\x0aonMetaData") + rawTag(video, 0,
 		"\x17\x01\x00\x00\x00abc")
@@ -367,7 +367,7 @@ func TestHeader(t *testing.T) {
 	}
 }
 
-// The tags are the same for every way in which the bytes come in.
+// The tags are the same, however the bytes arrive.
 func TestEverySplit(t *testing.T) {
 	s := fileHeader
 	for i, seed := range dataSeeds {
@@ -391,7 +391,7 @@ func TestEverySplit(t *testing.T) {
 	}
 }
 
-// randomReader gives between 0 and 5000 bytes at a time.
+// randomReader returns between 0 and 5000 bytes at a time.
 type randomReader struct {
 	p   []byte
 	rnd *rand.Rand
@@ -424,7 +424,7 @@ func TestAgainstReference(t *testing.T) {
 	}
 }
 
-// Tags that arrive together stay together: one piece, so nothing has been copied.
+// Tags that arrive together are one piece, so nothing has been copied.
 func TestTagsOfOneBlockAreOnePiece(t *testing.T) {
 	s := fileHeader
 	for i := range 10 {
@@ -450,7 +450,7 @@ func TestTagsOfOneBlockAreOnePiece(t *testing.T) {
 	}
 }
 
-// Memory is allocated as bytes arrive, not as they are announced.
+// Memory is allocated as bytes arrive, not as lengths are announced.
 func TestAnnouncedBytesTakeNoMemory(t *testing.T) {
 	pool := millrace.NewPool()
 	r := pool.NewReader(strings.NewReader(fileHeader+

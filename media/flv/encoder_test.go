@@ -46,7 +46,7 @@ func TestAppendIsTheInverseOfNext(t *testing.T) {
 	}
 }
 
-// Headers of kept tags share blocks: a small tag does not hold a block alone.
+// Headers of kept tags share blocks, so that a small tag does not hold a whole block.
 func TestHeadersShareBlocks(t *testing.T) {
 	leaktest.Check(t, millrace.DefaultPool())
 	var enc flv.Encoder
@@ -80,7 +80,7 @@ func TestAppendHeader(t *testing.T) {
 	}
 }
 
-// A body that the format cannot say is released all the same.
+// A body that is too large for the format is released.
 func TestAppendTagTooLarge(t *testing.T) {
 	leaktest.Check(t, millrace.DefaultPool())
 	var c, dst millrace.Chain
@@ -98,7 +98,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// Retime changes the time and nothing else, and leaves src as it was.
+// Retime changes only the time, and does not change src.
 func TestRetime(t *testing.T) {
 	leaktest.Check(t, millrace.DefaultPool())
 	data := "\x17\x01\x00\x00\x00" + strings.Repeat("picture", 2000)

@@ -9,7 +9,7 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// A relay keeps what a viewer who comes later needs, and knows where one can start.
+// A relay keeps the tags that a later viewer needs, and knows where a viewer can start.
 func ExampleDecoder() {
 	stream := fileHeader +
 		rawTag(18, 0, "\x02\x00\x0aonMetaData\x08\x00\x00\x00\x00\x00\x00\x09") +
@@ -38,7 +38,7 @@ func ExampleDecoder() {
 		case tag.Metadata || tag.SequenceHeader:
 			c.Clone(&preamble)
 		case tag.Key:
-			group.Release() // the group of pictures before
+			group.Release() // the previous GOP
 			c.Clone(&group)
 		default:
 			c.Clone(&group)
@@ -56,7 +56,7 @@ func ExampleDecoder() {
 	// 76 bytes of preamble, 60 bytes from the last keyframe
 }
 
-// A recording is played again with later timestamps; its bytes are shared, not copied and not
+// A recording is played again with later timestamps. Its bytes are shared, and neither copied nor
 // changed.
 func ExampleEncoder() {
 	var enc flv.Encoder

@@ -8,14 +8,14 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// slowTag is a tag as the reference sees it.
+// slowTag is the reference's form of a tag.
 type slowTag struct {
 	flv.Tag
 	raw string
 }
 
-// slowParse is the reference: it has the whole stream, slices it, and follows the format's
-// description. It returns the tags before the first error.
+// slowParse is the reference: it slices the complete stream, following the description of the
+// format. It returns the tags before the first error.
 func slowParse(b []byte, maxTag int) (tags []slowTag, err error) {
 	switch {
 	case len(b) == 0:
@@ -71,7 +71,7 @@ func slowDescribe(b []byte) flv.Tag {
 	}
 	data := b[11:]
 	if len(data) > 24 {
-		data = data[:24] // what a decoder may look at
+		data = data[:24] // the part that a Decoder may inspect
 	}
 	switch t.Type {
 	case flv.TypeScript:
@@ -138,7 +138,7 @@ func slowVideo(t *flv.Tag, data []byte) {
 	t.Key = frame == 1 && t.Packet == flv.PacketFrame
 }
 
-// slowKey looks for a keyframe in what can be seen of a frame.
+// slowKey looks for a keyframe in the visible part of a frame.
 func slowKey(codec string, p []byte) bool {
 	kinds := map[string]string{"AVC": "\x05\x07\x08",
 		"HEVC": "\x10\x11\x12\x13\x14\x15\x16\x17\x20\x21\x22"}[codec]
@@ -196,7 +196,7 @@ func slowAudio(t *flv.Tag, data []byte) {
 	}
 }
 
-// slowEnhanced walks an enhanced header; it panics inside, and reports false, when the bytes end.
+// slowEnhanced parses an enhanced header. If the bytes end, it panics internally and reports false.
 func slowEnhanced(t *flv.Tag, data []byte, tracks byte) (kind byte, codec flv.Codec, at int,
 	ok bool) {
 	defer func() {

@@ -39,8 +39,8 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
-// feed gives a Window a stream of 25 pictures a second, two pieces each, and a keyframe every two
-// seconds.
+// feed adds a stream of 25 video frames per second to a Window, each in two pieces, with a keyframe
+// every two seconds.
 type feed struct {
 	w    *hls.Window
 	data millrace.Chain

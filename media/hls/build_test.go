@@ -14,19 +14,19 @@ import (
 	"github.com/millrace-io/millrace/media/hls"
 )
 
-// config is the Config of most tests: parts of 200 ms, segments from 1 s on.
+// config is the Config of most tests: parts of 200 ms, segments of at least 1 s.
 var config = hls.Config{
 	FirstMSN: 10, FirstDiscontinuity: 3,
 	Target: 2 * time.Second, Part: 200 * time.Millisecond, Segment: time.Second, Segments: 3,
 	MaxBytes: 1 << 20,
 }
 
-// playlist is what a media playlist says.
+// playlist is a parsed media playlist.
 type playlist struct {
-	constant           string // the lines that may not change
+	constant           string // the lines that must not change
 	target, partTarget int    // in ms
 	msn, dsn, skipped  int
-	segments           []segment // of a delta: the listed ones
+	segments           []segment // in a delta, only the listed ones
 	hint               string
 	ended              bool
 }
@@ -36,7 +36,7 @@ type segment struct {
 	msn, dsn      int
 	discontinuity bool
 	gap           bool
-	init          string // the MAP that holds for it
+	init          string // the EXT-X-MAP that applies
 	date          string
 	parts         []part
 	duration      int // in ms
@@ -49,8 +49,7 @@ type part struct {
 	independent bool
 }
 
-// parse reads a playlist, one line after the other. Of a segment's init it knows only what this
-// text says.
+// parse reads a playlist line by line. It only knows the init segments that this text names.
 func parse(t testing.TB, text string) (p playlist) {
 	t.Helper()
 	lines := strings.Split(text, "\n")
@@ -153,9 +152,9 @@ func ms(t testing.TB, s string) int {
 	return int(math.Round(f * 1000))
 }
 
-// String prints the segments: "D i1 10: 200i 200 = 400" is segment 10 of 400 ms with a
-// DISCONTINUITY and two parts, the first of them independent, with init segment 1, which is not
-// that of the segment before. 200x3 are three parts.
+// String prints the segments. "D i1 10: 200i 200 = 400" is segment 10 of 400 ms with a
+// DISCONTINUITY and two parts. The first part is independent. i1 means that the segment has another
+// init segment than the one before, namely 1. 200x3 means three parts.
 func (p playlist) String() string {
 	var out []string
 	init := ""
@@ -230,9 +229,10 @@ func chain(p []byte) (c millrace.Chain) {
 
 var word = regexp.MustCompile(`^([KP])(-?[0-9.]+)(?:=(\d+))?(?:x(\d+))?(!?)$`)
 
-// play does what in says: K40 adds a keyframe of 40 ms, P40x3 three other pictures. P40=9000 has
-// 9000 bytes. A keyframe is known to follow on P40! and on the last one of P40x3!. The other words
-// are the Window's methods. r.news has a letter for each call: n for news.
+// play performs the words of in. K40 adds a keyframe of 40 ms, P40x3 adds three other video frames,
+// and P40=9000 has 9000 bytes. P40! announces that a keyframe follows; in P40x3! it follows the
+// last frame. The other words are the Window's methods. play records a letter for each call in
+// r.news: n for news.
 func (r *rig) play(in string) *rig {
 	r.t.Helper()
 	for _, w := range strings.Fields(in) {
@@ -268,7 +268,7 @@ func (r *rig) play(in string) *rig {
 	return r
 }
 
-// add adds a fragment of that many bytes, or some more.
+// add adds a fragment of at least size bytes.
 func (r *rig) add(f hls.Fragment, size int) bool {
 	r.t.Helper()
 	name := []byte(fmt.Sprintf("(%d)", r.added))

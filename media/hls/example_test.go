@@ -10,7 +10,7 @@ import (
 	"github.com/millrace-io/millrace/media/hls"
 )
 
-// newWindow returns a window with the fragments of a short stream: five pictures a second, a
+// newWindow returns a window with the fragments of a short stream: five video frames per second, a
 // keyframe each second.
 func newWindow() *hls.Window {
 	w, err := hls.NewWindow(hls.Config{
@@ -48,7 +48,7 @@ func (w writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Two groups of pictures: a segment of two parts, and one that is being made.
+// Two GOPs: a segment of two parts, and an unfinished segment.
 func ExampleWindow() {
 	w := newWindow()
 	defer w.Release()
@@ -80,7 +80,7 @@ func ExampleWindow() {
 	// true (fragment 3)(fragment 4)
 }
 
-// A player asks for a playlist that has the part which it was promised.
+// A player requests a playlist with the part that was announced to it.
 func ExampleWindow_Status() {
 	w := newWindow()
 	defer w.Release()

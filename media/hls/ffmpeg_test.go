@@ -61,7 +61,7 @@ func TestFFmpegPlaysIt(t *testing.T) {
 	}
 }
 
-// run returns what a program prints. It has to be silent on stderr.
+// run returns the output of a program, which must print nothing to stderr.
 func run(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	var out, diag bytes.Buffer
@@ -73,7 +73,7 @@ func run(t *testing.T, name string, args ...string) string {
 	return out.String()
 }
 
-// packets returns a line for each packet of a file, of the pictures and then of the sound.
+// packets returns a line for each packet of a file, first of the video, then of the audio.
 func packets(t *testing.T, file string) (all string) {
 	t.Helper()
 	for _, stream := range []string{"v", "a"} {
@@ -120,7 +120,7 @@ func window(t *testing.T, w *hls.Window, file string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if f.Samples > 0 { // the tag is the first one of the next fragment
+		if f.Samples > 0 { // the tag begins the next fragment
 			add(f, &fragment, info.Type == flv.TypeVideo && info.Key)
 		}
 	}

@@ -22,7 +22,7 @@ var names = map[string]hls.Object{
 	"3w5e11264sgsf-9.1000000000.m4s": {Kind: hls.KindPart, Epoch: 1<<64 - 1, MSN: 9, Part: 1e9},
 }
 
-// others look like names.
+// others look like names, but are not.
 var others = []string{
 	"", "-", ".", "-.m4s", "0-.m4s", "-0.m4s", "0-i.mp4", "0-0", "0-0.mp4", "0-i0.m4s",
 	"0-i0.0.mp4", "0-0..m4s", "0-0.m4s.m4s",

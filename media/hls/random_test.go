@@ -15,7 +15,7 @@ import (
 	"github.com/millrace-io/millrace/media/hls"
 )
 
-// TestRandom feeds Windows with anything and has a history check each playlist.
+// TestRandom adds random fragments to Windows. A history checks each playlist.
 func TestRandom(t *testing.T) {
 	runs := 80
 	if testing.Short() {
@@ -45,7 +45,7 @@ func testRandom(t *testing.T, rnd *rand.Rand) {
 	h := history{rig: newRig(t, c), config: c, objects: map[string][]byte{},
 		segments: map[int]*record{},
 		even:     rnd.IntN(2) == 0, unlimited: c.MaxBytes == 1<<30, checker: hlscheck.New()}
-	// A third of the streams is regular, a third has frames of any length, a third is mostly
+	// A third of the streams is regular, a third has frames of any length, and a third is mostly
 	// regular.
 	regular := pick(0, 50, 100)
 	frame := c.Part / time.Duration(pick(1, 2, 5, 8))
@@ -83,15 +83,15 @@ func testRandom(t *testing.T, rnd *rand.Rand) {
 	h.check(h.w.End(), "end")
 }
 
-// history knows all that was given to a Window, and all that its playlists have listed.
+// history has everything that was added to a Window, and everything that its playlists have listed.
 type history struct {
 	*rig
 	config    hls.Config
-	even      bool // no fragment lasts longer than 15 % of a part
+	even      bool // no fragment is longer than 15% of a part
 	unlimited bool // MaxBytes is never reached
 
-	media    []byte        // of all fragments
-	clock    time.Duration // of all fragments
+	media    []byte        // bytes of all fragments
+	clock    time.Duration // duration of all fragments
 	last     playlist
 	text     string
 	objects  map[string][]byte // by name
@@ -101,17 +101,17 @@ type history struct {
 	checker  *hlscheck.Checker
 }
 
-// record is a segment that was listed.
+// record is a segment that has been listed.
 type record struct {
 	segment
-	from     int           // where it begins in media
-	since    time.Duration // when it was listed
-	longest  int           // of the playlists it was in, in ms
-	partsEnd time.Duration // when its parts left the playlist, or the segment did; 0 before
+	from     int           // its offset in media
+	since    time.Duration // time at which it was first listed
+	longest  int           // longest playlist that listed it, in ms
+	partsEnd time.Duration // when its parts or the segment left the playlist; 0 before
 }
 
-// goOn begins another Window, which knows only what the last one has listed, after a flush or with
-// the segment that was being made as a gap.
+// goOn continues with another Window, which only knows the listed segments of the previous one.
+// Before that, the segment in progress is flushed, or becomes a gap.
 func (h *history) goOn(flush bool) {
 	if flush {
 		h.check(h.w.Flush(), "flush")
@@ -173,7 +173,7 @@ func (h *history) failf(format string, args ...any) {
 		fmt.Sprintf(format, args...))
 }
 
-// check compares the playlist after a call with all that was before.
+// check compares the playlist after a call with the history.
 func (h *history) check(news bool, call string) {
 	h.t.Helper()
 	text := string(h.w.AppendPlaylist(nil, false))
@@ -201,10 +201,10 @@ func (h *history) check(news bool, call string) {
 	h.last, h.text = p, text
 }
 
-// checkRules has the rules checked by code that knows nothing of Windows.
+// checkRules lets independent code check the rules of HLS.
 func (h *history) checkRules(text string) {
 	ps := hlscheck.Must(h.checker.Media(text))
-	if !h.even { // frames for which no good Part could be found, and fragments without parts
+	if !h.even { // frames that do not fill parts evenly, and fragments without parts
 		ps = hlscheck.Without(ps, "part-short", "hint-broken")
 	}
 	if !h.unlimited {
@@ -215,7 +215,7 @@ func (h *history) checkRules(text string) {
 	}
 }
 
-// checkHeader compares what never changes, and what only grows.
+// checkHeader checks the lines that must not change, and the numbers that may only grow.
 func (h *history) checkHeader(p playlist) {
 	if h.text != "" && p.constant != h.last.constant ||
 		p.target != int(h.config.Target/time.Millisecond) ||
@@ -247,8 +247,8 @@ func (h *history) checkHeader(p playlist) {
 	}
 }
 
-// checkOrder checks that segments leave and come one after the other, and that as many stay as have
-// to.
+// checkOrder checks that segments arrive and leave in order, and that as many stay as the rules
+// require.
 func (h *history) checkOrder(p playlist) {
 	total := 0
 	for i, s := range p.segments {
@@ -291,7 +291,7 @@ func (h *history) checkSegment(s *segment, newest bool) {
 		if before := h.segments[s.msn-1]; before != nil && before.uri != "" && !before.gap {
 			known.from = before.from + len(h.objects[before.uri])
 		} else if data := h.fetch(h.anyName(s)); data != nil {
-			known.from = bytes.Index(h.media, data) // segments before were too large to be seen
+			known.from = bytes.Index(h.media, data) // earlier segments were too large to be listed
 		}
 	}
 	if s.discontinuity != known.discontinuity || s.dsn != known.dsn || s.date != known.date ||
@@ -347,7 +347,7 @@ func (h *history) checkSegment(s *segment, newest bool) {
 	}
 }
 
-// anyName returns the name of the first bytes of a segment that are listed.
+// anyName returns the name of the first listed object of a segment.
 func (h *history) anyName(s *segment) string {
 	if len(s.parts) > 0 {
 		return s.parts[0].uri
@@ -355,7 +355,7 @@ func (h *history) anyName(s *segment) string {
 	return s.uri
 }
 
-// fetch returns the bytes of a listed object, which never change.
+// fetch returns the bytes of a listed object, which must not change.
 func (h *history) fetch(name string) []byte {
 	h.t.Helper()
 	data, ok := h.get(name)
@@ -374,7 +374,7 @@ func (h *history) fetch(name string) []byte {
 
 // checkParts checks the durations of parts, and which segments list them.
 func (h *history) checkParts(p playlist) {
-	end := 0 // from the end of the segment to the end of all
+	end := 0 // from the end of the segment to the end of the playlist
 	for i := len(p.segments) - 1; i >= 0; i-- {
 		s := p.segments[i]
 		for j, part := range s.parts {
@@ -403,7 +403,7 @@ func (h *history) checkParts(p playlist) {
 	}
 }
 
-// checkDelta puts the segments that a delta has skipped back.
+// checkDelta restores the segments that a delta has skipped.
 func (h *history) checkDelta(p playlist, text string) {
 	deltaText := string(h.w.AppendPlaylist(nil, true))
 	delta := parse(h.t, deltaText)
@@ -422,8 +422,8 @@ func (h *history) checkDelta(p playlist, text string) {
 	if after <= 6*p.target || p.ended {
 		h.failf("a delta of %d ms:\n%s", after, deltaText)
 	}
-	// A player takes earlier segments, and the MAP and discontinuities at their end, from its last
-	// playlist.
+	// A player takes earlier segments, and the MAP and the discontinuities at their end, from its
+	// previous playlist.
 	merged := delta
 	merged.segments = append([]segment(nil), p.segments[:delta.skipped]...)
 	before := p.segments[delta.skipped-1]
@@ -440,8 +440,7 @@ func (h *history) checkDelta(p playlist, text string) {
 	}
 }
 
-// checkKept checks that segments and parts stay for as long as they have to, and not for much
-// longer.
+// checkKept checks that segments and parts stay as long as the rules require, and not much longer.
 func (h *history) checkKept(p playlist) {
 	for msn, s := range h.segments {
 		if msn >= p.msn || s.uri == "" || h.lost(s.uri) {
@@ -458,7 +457,7 @@ func (h *history) checkKept(p playlist) {
 			h.failf("%s has changed", s.uri)
 		}
 		c.Release()
-		// Sums of rounded durations differ by a millisecond each.
+		// Sums of rounded durations differ by up to a millisecond per segment.
 		slack := time.Duration(len(p.segments)+s.longest/100+10) * time.Millisecond
 		least := time.Duration(s.duration+s.longest)*time.Millisecond - slack
 		if h.unlimited && !ok && kept < least {
@@ -472,15 +471,15 @@ func (h *history) checkKept(p playlist) {
 			h.failf("%s is there after %v", s.uri, kept)
 		}
 		if !ok {
-			delete(h.segments, msn-1) // the last one that is gone tells where the next one begins
+			delete(h.segments, msn-1) // the last removed segment shows where the next one begins
 		}
 	}
 }
 
-// checkStatus asks for segments and parts around the end. Each answer is found by looking through
+// checkStatus requests segments and parts around the end. It finds the expected answer by searching
 // the playlist.
 func (h *history) checkStatus(p playlist) {
-	next := p.msn // the segment that is being made
+	next := p.msn // the segment in progress
 	var open []part
 	var last *segment
 	for i, s := range p.segments {

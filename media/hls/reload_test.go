@@ -54,7 +54,7 @@ func TestParseReload(t *testing.T) {
 
 func TestStatus(t *testing.T) {
 	const middle = "init K200 P200x4 K200 P200x2" // 10 with five parts, three parts of 11
-	const start = "init K200 P200x4!"             // 10 with five parts, nothing of 11
+	const start = "init K200 P200x4!"             // 10 with five parts, 11 without parts
 	for _, test := range []struct {
 		in   string
 		msn  uint64
@@ -65,7 +65,7 @@ func TestStatus(t *testing.T) {
 		{middle, 9, 99, hls.Ready},
 		{middle, 10, -1, hls.Ready},
 		{middle, 10, 4, hls.Ready},
-		{middle, 10, 5, hls.Ready}, // the first one of 11
+		{middle, 10, 5, hls.Ready}, // the first part of 11
 		{middle, 11, -1, hls.Wait},
 		{middle, 11, 2, hls.Ready},
 		{middle, 11, 3, hls.Wait},
@@ -89,7 +89,7 @@ func TestStatus(t *testing.T) {
 		{"init", 10, 0, hls.Wait},
 		{"init", 12, 0, hls.TooFar},
 		{"init K300", 10, 0, hls.Wait},
-		{"init K300 flush", 10, 0, hls.Ready}, // it has no parts
+		{"init K300 flush", 10, 0, hls.Ready}, // the segment has no parts
 		{"init K300 flush", 11, 0, hls.Wait},
 		{middle + " end", 12, 0, hls.Ready},
 		{middle + " end", 1 << 60, 0, hls.Ready},

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-io/millrace/media/hls"
 )
 
-// TestCut has a line for each rule about where parts and segments end.
+// TestCut has a line for each rule about the ends of parts and segments.
 func TestCut(t *testing.T) {
 	for _, test := range []struct{ rule, in, want string }{
 		{"a part ends when one more fragment would be too long", "init K40 P40x3", ""},
@@ -76,7 +76,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestCutBeforeTwoSeconds is about groups of pictures that are a little shorter than Segment.
+// TestCutBeforeTwoSeconds tests GOPs that are slightly shorter than Segment.
 func TestCutBeforeTwoSeconds(t *testing.T) {
 	c := config
 	c.Segment = 2 * time.Second
@@ -97,7 +97,7 @@ func TestCutBeforeTwoSeconds(t *testing.T) {
 	}
 }
 
-// TestNews says after which calls waiting requests have to be looked at.
+// TestNews checks which calls report news, so that waiting requests are checked again.
 func TestNews(t *testing.T) {
 	for in, want := range map[string]string{
 		"init K40 P40x5":           "n....n.",
@@ -139,8 +139,8 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// A playlist never ends with a discontinuity: players take one without a part or a segment for a
-// mistake.
+// A playlist never ends with a discontinuity. Players consider a discontinuity without a following
+// part or segment a mistake.
 func TestDiscontinuityWaitsForItsPart(t *testing.T) {
 	for in, want := range map[string]int{
 		"init K40 P40x4 init":              0,
@@ -186,10 +186,10 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-// Parts and segments are the memory that the fragments came in.
+// Parts and segments share the memory in which the fragments arrived.
 func TestObjectsAreShares(t *testing.T) {
 	r := newRig(t, config).play("init")
-	at := map[*byte]bool{} // where each byte of a fragment lies
+	at := map[*byte]bool{} // addresses of a fragment's bytes
 	for i := range 10 {
 		c := chain(make([]byte, 3000))
 		for p := range c.All() {
@@ -227,7 +227,8 @@ func TestDelta(t *testing.T) {
 	}
 	full := string(r.w.AppendPlaylist(nil, false))
 	delta := string(r.w.AppendPlaylist(nil, true))
-	// Two segments of 1 s and seven of 2 s: the third begins 14 s and ends 12 s before the end.
+	// Two segments of 1 s and seven of 2 s: the third begins 14 s before the end of the playlist,
+	// and ends 12 s before it.
 	_, rest, _ := strings.Cut(full, "0-11.m4s\n")
 	head, _, _ := strings.Cut(full, "#EXT-X-MAP")
 	if want := head + "#EXT-X-SKIP:SKIPPED-SEGMENTS=2\n" + rest; delta != want {
@@ -239,7 +240,7 @@ func TestDelta(t *testing.T) {
 	}
 }
 
-// TestShortPlaylistHasNoDelta is about a playlist without segments to skip.
+// TestShortPlaylistHasNoDelta tests a playlist without segments to skip.
 func TestShortPlaylistHasNoDelta(t *testing.T) {
 	w := newRig(t, config).play("init K200 P200x40").w
 	if full, delta := w.AppendPlaylist(nil, false),
@@ -258,13 +259,13 @@ func TestDate(t *testing.T) {
 	}
 }
 
-// TestKept is about segments that have left the playlist: they last 2 s, and three are listed.
+// TestKept tests segments that have left the playlist. Segments last 2 s, and three are listed.
 func TestKept(t *testing.T) {
 	r := newRig(t, config).play("init")
 	for range 8 {
 		r.play("K200 P200x9!")
 	}
-	// A segment stays for its 2 s and the 6 s of the playlist. Its parts stay for 12 s and a
+	// A segment stays for its own 2 s and the 6 s of the playlist. Its parts stay for 12 s and one
 	// fragment.
 	if p := r.playlist(); p.msn != 15 {
 		t.Errorf("the playlist begins with %d", p.msn)
@@ -282,7 +283,7 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// longRig returns a rig with a playlist of up to 20 segments, after that many segments.
+// longRig returns a rig whose playlist may have 20 segments, after the given number of segments.
 func longRig(t *testing.T, segments int) *rig {
 	t.Helper()
 	c := config
@@ -294,7 +295,7 @@ func longRig(t *testing.T, segments int) *rig {
 	return r
 }
 
-// TestKeptLong is about a playlist that is longer than six times Target.
+// TestKeptLong tests a playlist that is longer than six times Target.
 func TestKeptLong(t *testing.T) {
 	r := longRig(t, 21)
 	if p := r.playlist(); p.msn != 11 {
@@ -311,8 +312,8 @@ func TestKeptLong(t *testing.T) {
 	}
 }
 
-// TestShorten is about a playlist that gets shorter: as long as the rules ask for, and what leaves
-// it stays for a while.
+// TestShorten shortens a playlist to the length that the rules require. Segments that leave it stay
+// available for a while.
 func TestShorten(t *testing.T) {
 	r := longRig(t, 12)
 	if p := r.playlist(); p.msn != 10 {
@@ -335,7 +336,7 @@ func TestShorten(t *testing.T) {
 	}
 }
 
-// TestMaxBytes is about limits on memory that are lower than what the rules ask for.
+// TestMaxBytes tests memory limits below the memory that the rules require.
 func TestMaxBytes(t *testing.T) {
 	c := config
 	c.MaxBytes = 100_000
@@ -367,11 +368,11 @@ func TestMaxBytes(t *testing.T) {
 		t.Errorf("%d bytes, and %d with four parts", before, r.w.Bytes())
 	}
 	before = r.w.Bytes()
-	// And the smallest fragments: each may pin a block.
+	// Even the smallest fragments count, because each may hold a block.
 	if r.play("P0x3"); r.w.Bytes() < before+3*4096 {
 		t.Errorf("%d bytes, and %d with three fragments", before, r.w.Bytes())
 	}
-	for range 1000 { // and the smallest segments
+	for range 1000 { // even the smallest segments count
 		r.play("P0 flush")
 	}
 	if n := len(r.playlist().segments); n > 200 {
@@ -394,7 +395,7 @@ func TestBandwidth(t *testing.T) {
 	check(40_000, 40_000)
 	r.play("K200=3000x10 flush K200=2000x5 flush")
 	check(120_000, 42_000*80/34)
-	r.play("K200=9000 flush") // too short to be the peak alone: together with the previous segment
+	r.play("K200=9000 flush") // too short to be the peak, except together with the previous segment
 	check(19_000*80/12, 51_000*80/36)
 }
 
@@ -454,7 +455,7 @@ func TestRelease(t *testing.T) {
 	r.w.Release()
 }
 
-// TestPast continues the list of another Window.
+// TestPast continues the playlist of another Window.
 func TestPast(t *testing.T) {
 	first := newRig(t, config).play("init K200 P200x9 K200 P200x9 break K200 P200x4 flush")
 	c := config
@@ -511,7 +512,7 @@ func TestPast(t *testing.T) {
 	}
 }
 
-// TestPastBytes has more segments in the past than MaxBytes allows.
+// TestPastBytes continues with more segments than MaxBytes allows.
 func TestPastBytes(t *testing.T) {
 	c := config
 	c.MaxBytes, c.Segments, c.FirstMSN = 64<<10, 10_000, 10_000

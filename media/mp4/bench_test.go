@@ -9,7 +9,7 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// feed is an endless stream of 2 Mbit/s: a picture of 10,000 bytes and two frames of sound of 300
+// feed is an endless stream of 2 Mbit/s: a video frame of 10,000 bytes and two audio frames of 300
 // bytes in turn.
 type feed struct {
 	t    testing.TB
@@ -38,12 +38,12 @@ func newFeed(t testing.TB) *feed {
 	return f
 }
 
-// next writes a tag and drops the fragment, if there is one.
+// next writes a tag and releases the fragment, if there is one.
 func (f *feed) next() {
 	i := f.n % len(f.tags)
 	f.n++
 	tag := f.tags[i]
-	tag.Timestamp = uint32(f.n) * 1024 / 96 // two frames of sound a picture
+	tag.Timestamp = uint32(f.n) * 1024 / 96 // two audio frames per video frame
 	var c millrace.Chain
 	f.data[i].Clone(&c)
 	if _, err := f.m.WriteTag(&f.dst, tag, &c); err != nil {

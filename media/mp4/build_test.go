@@ -26,11 +26,11 @@ func unhex(s string) string {
 	return string(b)
 }
 
-// Sequence headers as libx264, libx265 and ffmpeg's AAC encoder write them.
+// Sequence headers that libx264, libx265 and ffmpeg's AAC encoder have written.
 var (
 	avc640x360 = unhex(
 		"014d401fffe1001a674d401fa6110280bfe5c044000003000400000300c83c60c84601000668e843044b20")
-	// libx264, samples of 7:5.
+	// libx264, with a sample aspect ratio of 7:5.
 	avc322x182 = unhex(
 		"0164000dffe1001e6764000dacd941519e226ffc001c001440000003004000000c83c50a65800100" +
 			"0668ebe3cb22c0fdf8f800")
@@ -41,7 +41,7 @@ var (
 		"2000010018" + "40010c01ffff01600000030090000003000003003c959809" +
 		"210001002a" + "42010101600000030090000003000003003ca00a480b9c9596566924caf0168080000003008000000c84" +
 		"2200010007" + "4401c172b46240")
-	// The same with arrays that are marked as complete.
+	// The same, with arrays that are marked as complete.
 	hevcComplete = strings.NewReplacer("\x20\x00\x01", "\xa0\x00\x01", "\x21\x00\x01",
 		"\xa1\x00\x01",
 		"\x22\x00\x01", "\xa2\x00\x01").Replace(hevc322x182)
@@ -59,11 +59,10 @@ func avcDelta(shift int32, data string) string {
 		byte(shift)}) + unit(data)
 }
 
-// unitType is the first byte of the NAL units of tests. It says that they are a part of a picture,
-// in both codecs.
+// unitType is the first byte of the NAL units in tests. In both codecs it marks a slice of a frame.
 const unitType = "\x25"
 
-// unit returns a NAL unit that has data, after its length.
+// unit returns a NAL unit with data, after its length.
 func unit(data string) string {
 	if data == "" {
 		return ""
@@ -71,7 +70,7 @@ func unit(data string) string {
 	return string(binary.BigEndian.AppendUint32(nil, uint32(1+len(data)))) + unitType + data
 }
 
-// unitData returns the argument of unit; other data is unchanged.
+// unitData returns the argument of unit. It returns other data unchanged.
 func unitData(data string) string {
 	const head = 4 + len(unitType)
 	if len(data) > head && data[:head] == string(binary.BigEndian.AppendUint32(nil,
@@ -87,7 +86,7 @@ type rig struct {
 	m         *mp4.Muxer
 	fragments []mp4.Fragment
 	bytes     [][]byte // of each fragment
-	inits     [][]byte // when it was new
+	inits     [][]byte // each new init segment
 }
 
 func newRig(t testing.TB, opts ...mp4.Option) *rig {
@@ -96,7 +95,7 @@ func newRig(t testing.TB, opts ...mp4.Option) *rig {
 	return r
 }
 
-// tag gives the Muxer one tag and fails when it is refused.
+// tag passes one tag to the Muxer, and fails if it is refused.
 func (r *rig) tag(kind flv.Type, ts uint32, data string) {
 	r.t.Helper()
 	if err := r.try(kind, ts, data); err != nil {
@@ -104,7 +103,7 @@ func (r *rig) tag(kind flv.Type, ts uint32, data string) {
 	}
 }
 
-// try gives the Muxer one tag and returns its word.
+// try passes one tag to the Muxer and returns its error.
 func (r *rig) try(kind flv.Type, ts uint32, data string) error {
 	r.t.Helper()
 	tag, c := makeTag(r.t, kind, ts, data)
@@ -127,8 +126,8 @@ func (r *rig) flush() {
 	r.keep(r.m.Flush(&dst), &dst)
 }
 
-// checkParts compares what the Muxer says of its fragments, and of their init segment, with what
-// can be read in them.
+// checkParts compares the facts that the Muxer returns about its fragments and their init segment
+// with the parsed bytes.
 func checkParts(t testing.TB, m *mp4.Muxer, body []byte) {
 	t.Helper()
 	var init millrace.Chain
@@ -168,7 +167,7 @@ func (r *rig) keep(f mp4.Fragment, dst *millrace.Chain) {
 	dst.Release()
 }
 
-// checkDuration adds up the durations of the fragment's first track.
+// checkDuration compares the sum of the durations of the fragment's first track.
 func (r *rig) checkDuration(f mp4.Fragment, packets []packet) {
 	r.t.Helper()
 	var want time.Duration
@@ -200,16 +199,16 @@ var otherTags = map[string]struct {
 	"aac48":   {audio, aacHeader(aac48000)},
 	"aac44":   {audio, aacHeader(aac44100)},
 	"meta":    {script, "\x02\x00\x0aonMetaData\x08"},
-	"end":     {video, "\x17\x02\x00\x00\x00"}, // of the sequence
-	"empty":   {video, avcKey("")},             // no picture at all
-	"command": {video, "\x57\x00"},             // to the player
+	"end":     {video, "\x17\x02\x00\x00\x00"}, // end of the sequence
+	"empty":   {video, avcKey("")},             // no frame at all
+	"command": {video, "\x57\x00"},             // a command to the player
 }
 
 var sampleWord = regexp.MustCompile(`^([KPa])(\d+)([+-]\d+)?(?:x(\d+))?$`)
 
-// play feeds the Muxer with the tags that in names: K, P and a are a keyframe, another picture and
-// a frame of sound at that time in ms. P40+80 is shown 80 ms later, a0x60 are 60 frames of sound in
-// a row. "release" calls Release. A sample's data is its name.
+// play passes the tags that in names to the Muxer. K, P and a are a keyframe, another video frame,
+// and an audio frame, at the given time in ms. P40+80 is shown 80 ms later. a0x60 are 60
+// consecutive audio frames. "release" calls Release. The data of a sample is its name.
 func (r *rig) play(in string) {
 	r.t.Helper()
 	now := 0
@@ -244,8 +243,8 @@ func (r *rig) play(in string) {
 }
 
 // String prints the fragments: changes of the init segment, whether a viewer can start, the start,
-// and the samples with dts, pts if it differs, and duration in units of their track. Successive
-// audio samples are printed as one: 3×a0@0+1024.
+// and the samples with dts, pts if it differs, and duration in units of their track. Consecutive
+// audio samples are printed together: 3×a0@0+1024.
 func (r *rig) String() string {
 	var out []string
 	inits := r.inits
@@ -294,12 +293,12 @@ func (r *rig) init() []byte {
 	return bytes.Clone(c.Bytes())
 }
 
-// packets reads all fragments from the given one on.
+// packets reads all fragments, starting with the given one.
 func (r *rig) packets(from int) []packet {
 	return readFragments(bytes.Join(r.bytes[from:], nil))
 }
 
-// ofTrack picks the packets of one track: 1 is video, 2 is sound.
+// ofTrack selects the packets of one track: 1 is video, 2 is audio.
 func ofTrack(id uint32, all []packet) (some []packet) {
 	for _, p := range all {
 		if p.track == id {
@@ -309,7 +308,7 @@ func ofTrack(id uint32, all []packet) (some []packet) {
 	return some
 }
 
-// makeTag builds a tag and has a Decoder describe it.
+// makeTag builds a tag, and describes it with a Decoder.
 func makeTag(t testing.TB, kind flv.Type, ts uint32, data string) (flv.Tag, millrace.Chain) {
 	t.Helper()
 	var stream, body, c millrace.Chain

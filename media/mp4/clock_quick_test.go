@@ -8,15 +8,15 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// An arrival is a tag of a publisher that starts over again and again.
+// An arrival is a tag of a publisher that restarts repeatedly.
 type arrival struct {
 	mark
-	when  int64 // in ms of the wall clock
+	when  int64 // ms of the wall clock
 	round int
 }
 
-// publish makes the tags of some rounds in the order of their arrival, and tells how long each
-// round is. Pictures and sound are any distance apart in time, and up to a tenth of a second in
+// publish makes the tags of some rounds in the order of arrival, and returns the length of each
+// round. Audio and video may differ by any distance in time, and by up to a tenth of a second in
 // arrival.
 func publish(rng *rand.Rand) (tags []arrival, lengths []int64) {
 	period := []int64{17, 40, 100}[rng.IntN(3)]
@@ -48,11 +48,11 @@ func publish(rng *rand.Rand) (tags []arrival, lengths []int64) {
 	return tags, lengths
 }
 
-// A publisher's rounds, of any kind, come one behind the other. In each of them, once both tracks
-// are in it, video frames are all as far from their time in FLV, and audio frames as far as those,
-// by two of them at most.
+// A publisher's rounds, of any kind, follow each other. In each round, once both tracks have begun,
+// all video frames have the same distance from their FLV time. Audio frames have the same distance,
+// within two frames.
 func TestRoundsFollowOneAnother(t *testing.T) {
-	const settles = 9 // frames of a track at the beginning of a round
+	const settles = 9 // audio or video frames at the beginning of a round
 	for seed := range uint64(150) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		in, lengths := publish(rng)
@@ -62,7 +62,7 @@ func TestRoundsFollowOneAnother(t *testing.T) {
 		}
 		out := placed(t, marks)
 		seen := map[int]map[flv.Type]int{} // frames of a round
-		shift := map[int]int64{}           // from FLV's time of video to the stream's in a round
+		shift := map[int]int64{}           // from the FLV time of video to the stream's time, by round
 		first, last := map[flv.Type]int64{}, map[flv.Type]int64{}
 		for i, a := range in {
 			if _, ok := first[a.kind]; !ok {
@@ -101,7 +101,7 @@ func TestRoundsFollowOneAnother(t *testing.T) {
 	}
 }
 
-// Times that make no sense at all still give samples that follow one another.
+// Nonsensical times still result in consecutive samples.
 func TestWildTimes(t *testing.T) {
 	for seed := range uint64(150) {
 		rng := rand.New(rand.NewPCG(seed, 2))

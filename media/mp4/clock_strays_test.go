@@ -14,14 +14,15 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// Successive frames with odd times are strays if they return to the old clock, however often that
-// happens, in video, in audio, or in both: the stream has its real length, and each frame is near
-// its time. A clock that leaps and stays there leaves no gap either if no time has passed.
+// Consecutive frames with odd times are ignored if the times return to the old clock, however often
+// that happens, in video, in audio, or in both. The stream then has its real length, and each frame
+// is near its time. If the clock jumps and stays there, there is no gap either, if no time has
+// passed.
 func TestOddFramesInARow(t *testing.T) {
 	type odd struct {
 		name  string
 		kinds []flv.Type
-		ts    func(i int, made float64) float64 // of frame i of the track, made at a time
+		ts    func(i int, made float64) float64 // timestamp of frame i of the track, made at the given time
 	}
 	both := []flv.Type{video, audio}
 	list := []odd{
@@ -71,8 +72,8 @@ func TestOddFramesInARow(t *testing.T) {
 	const aac = 1024. / 48
 	for _, e := range []struct {
 		name         string
-		video, audio float64 // ms from one frame to the next; 0 for none
-		late         float64 // frames of that many ms arrive together at their end
+		video, audio float64 // ms between frames; 0 without the track
+		late         float64 // frames of so many ms arrive together at their end
 	}{
 		{"25 a second", 40, aac, 0},
 		{"60 a second", 1000. / 60, aac, 0},
@@ -169,14 +170,14 @@ func TestOddFramesInARow(t *testing.T) {
 	}
 }
 
-// Odd frames at the beginning of one track do not keep audio and video apart.
+// Odd frames at the beginning of one track do not separate audio and video.
 func TestFirstFramesAreOdd(t *testing.T) {
 	for _, odd := range []flv.Type{video, audio} {
 		for _, by := range []int64{5000, -5000, 50_000, 1_000_000, -90_000} {
 			for _, from := range []int{0, 1} {
 				for _, n := range []int{1, 2, 3, 5, 10} {
 					if from+n > 3 && from == 1 {
-						continue // these say that the first one is odd
+						continue // the first frame is odd by definition
 					}
 					frames := trace(t, "v100000x250 a100000x470")
 					slices.SortStableFunc(frames, func(a, b mark) int { return int(a.ms - b.ms) })
@@ -205,8 +206,8 @@ func TestFirstFramesAreOdd(t *testing.T) {
 	}
 }
 
-// A clock that steps back by less than a leap makes video frames shorter for a while, and none so
-// short that it is not seen.
+// If a clock steps back by less than a jump, video frames become shorter for a while, but not so
+// short that they are not shown.
 func TestClockStepsBack(t *testing.T) {
 	for _, by := range []int64{20, 40, 60, 100, 200, 300, 499, 500} {
 		for _, step := range []int64{17, 33, 40, 100} {
@@ -239,8 +240,8 @@ func TestClockStepsBack(t *testing.T) {
 	}
 }
 
-// Audio that is sent instead of late video is sent in short fragments, including audio that has
-// waited, so that parts as long as those with video can be cut from them.
+// If video is late, audio is sent without it, in short fragments. This includes audio that has
+// waited. Parts as long as those with video can therefore be cut.
 func TestAudioInPlaceOfVideoLeavesInShortFragments(t *testing.T) {
 	r := newRig(t, mp4.Tracks(true, true))
 	r.tag(video, 0, avcHeader(avc640x360))

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// A mark is a tag in a trace: a picture or a frame of sound, and its time in ms.
+// A mark is a tag in a trace: a video or audio frame, and its time in ms.
 type mark struct {
 	kind flv.Type
 	ms   int64
@@ -46,9 +46,9 @@ func trace(t testing.TB, s string) (marks []mark) {
 	return marks
 }
 
-// placed feeds a Muxer with pictures and sound of 48 kHz at the given times, and returns where it
-// put each, in ms, in the same order. It checks that the samples of each track last until the next
-// one, or end before it.
+// placed passes video and audio of 48 kHz at the given times to a Muxer. It returns the times that
+// the Muxer gives them, in ms, in the same order. It checks that each sample of a track ends when
+// the next one begins, or before.
 func placed(t *testing.T, in []mark) (out []mark) {
 	t.Helper()
 	r := newRig(t)

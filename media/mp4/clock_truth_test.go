@@ -14,21 +14,21 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// A shot is a frame of an encoder: when it was made, what its timestamp says, and when it comes, in
-// ms.
+// A shot is a frame of an encoder, with the times at which it was made and arrives, and its
+// timestamp, in ms.
 type shot struct {
 	kind         flv.Type
 	made, ts, at float64
 	stray        bool
 }
 
-// An encoder is what can be odd about one.
+// An encoder lists the possible oddities of an encoder.
 type encoder struct {
-	step         float64 // of video
+	step         float64 // ms between video frames
 	jitter       [2]float64
 	together     int // audio frames that share a timestamp
 	late         float64
-	strays       int // of each track
+	strays       int // odd timestamps in each track
 	pauses       int
 	audio, video bool
 	base         uint32
@@ -51,14 +51,14 @@ func randomEncoder(rng *rand.Rand) encoder {
 	return e
 }
 
-// shots returns a minute of frames in the order in which they come.
+// shots returns a minute of frames in the order of arrival.
 func (e *encoder) shots(rng *rand.Rand) (all []shot) {
 	const length = 60_000.
-	var pauses []float64 // when the publisher pauses, and for how long
+	var pauses []float64 // times and lengths of the publisher's pauses
 	for range e.pauses {
 		pauses = append(pauses, 5000+rng.Float64()*50_000, 500+rng.Float64()*20_000)
 	}
-	passed := func(ms float64) (moved float64) { // with the pauses before it
+	passed := func(ms float64) (moved float64) { // passed adds the pauses before a time.
 		for i := 0; i < len(pauses); i += 2 {
 			if ms >= pauses[i] {
 				moved += pauses[i+1]
@@ -80,12 +80,12 @@ func (e *encoder) shots(rng *rand.Rand) (all []shot) {
 			s := shot{kind: kind, made: passed(float64(i) * step)}
 			s.ts = passed(float64(i-i%together) * step)
 			if s.made-s.ts > float64(together)*step {
-				s.ts = s.made // a pause is between them
+				s.ts = s.made // with a pause between the two
 			}
 			if jitter > 0 {
 				s.ts += rng.Float64() * jitter
 			}
-			// A pause: then nothing is sure.
+			// During a pause, no exact time is expected.
 			near := passed(float64(i+4)*step)-passed(float64(i-4)*step) > 8*step+1
 			if by, ok := odd[i]; ok && !near {
 				s.ts, s.stray = s.ts+by, true
@@ -106,8 +106,8 @@ func (e *encoder) shots(rng *rand.Rand) (all []shot) {
 	return all
 }
 
-// For every oddity of an encoder, video frames are at their real times and last until the next one,
-// and audio frames are near theirs and last as long as their samples.
+// For every oddity of an encoder, video frames are at their real times and last until the next one.
+// Audio frames are near their times and last as long as their samples.
 func TestClockAgainstTheTruth(t *testing.T) {
 	const frame = 1024. / 48
 	for seed := range uint64(200) {
@@ -147,7 +147,7 @@ func TestClockAgainstTheTruth(t *testing.T) {
 		fail := func(format string, args ...any) {
 			t.Fatalf("seed %d, %+v: %s", seed, e, fmt.Sprintf(format, args...))
 		}
-		zero := float64(0) // the stream's time of made 0
+		zero := float64(0) // the stream's time at the start
 		for id, kind := range []flv.Type{video, audio} {
 			list := ofTrack(uint32(id+1), packets)
 			if len(list) != len(tracks[kind]) {

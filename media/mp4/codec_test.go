@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Parameter sets that libx264 and libx265 wrote.
+// The parameter sets are those of libx264 and libx265.
 func TestPictureSizes(t *testing.T) {
 	for _, tt := range []struct {
 		name, sps     string
@@ -53,7 +53,7 @@ func TestPictureSizes(t *testing.T) {
 	}
 }
 
-// bitWriter is the reference's: a bit a byte.
+// bitWriter is the reference's writer, with one bit in each byte.
 type bitWriter []byte
 
 func (w *bitWriter) u(n int, v uint32) {
@@ -79,7 +79,7 @@ func (w *bitWriter) se(v int32) {
 	}
 }
 
-// nal packs the bits and prevents that three bytes look like a start code.
+// nal packs the bits, and inserts emulation prevention bytes.
 func (w bitWriter) nal() (out []byte) {
 	for len(w)%8 != 0 {
 		w = append(w, 1)
@@ -102,7 +102,7 @@ func (w bitWriter) nal() (out []byte) {
 	return out
 }
 
-// writeAVC writes a random parameter set of a picture of the given size.
+// writeAVC writes a random parameter set for the given frame size.
 func writeAVC(rnd *rand.Rand, width, height uint32) []byte {
 	w := &bitWriter{}
 	profile := []uint32{66, 77, 100, 122, 244}[rnd.IntN(5)]
@@ -166,7 +166,7 @@ func writeScalingLists(w *bitWriter, rnd *rand.Rand, chroma uint32) {
 			size = 64
 		}
 		if rnd.IntN(3) == 0 {
-			w.se(-8) // the next is 0: the rest is as the last
+			w.se(-8) // the next value is 0: the remaining ones repeat the last
 			continue
 		}
 		last := int32(8)
@@ -207,7 +207,7 @@ func writeAVCSize(w *bitWriter, rnd *rand.Rand, width, height, chroma uint32, pl
 	w.u(1, 0)
 }
 
-// writeHEVC likewise.
+// writeHEVC does the same for HEVC.
 func writeHEVC(rnd *rand.Rand, width, height uint32) []byte {
 	w := &bitWriter{}
 	w.u(16, 0x4201)
@@ -253,7 +253,7 @@ func writeHEVC(rnd *rand.Rand, width, height uint32) []byte {
 	w.ue(0)
 	w.ue(0)
 	w.ue(top)
-	w.u(16, rnd.Uint32N(1<<16)) // what follows
+	w.u(16, rnd.Uint32N(1<<16)) // any following bytes
 	return w.nal()
 }
 
@@ -313,7 +313,7 @@ func TestAudioConfigs(t *testing.T) {
 	}
 }
 
-// What cannot be said in a file is refused.
+// Sizes that a file cannot contain are refused.
 func TestImpossiblePictures(t *testing.T) {
 	for name, size := range map[string][2]uint32{"too wide": {70_000, 16},
 		"too high": {16, 70_000}} {

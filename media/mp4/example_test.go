@@ -9,7 +9,8 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// exampleStream is a short FLV stream: the sequence headers, three pictures, three frames of sound.
+// exampleStream is a short FLV stream: the sequence headers, three video frames, and three audio
+// frames.
 func exampleStream() *millrace.Reader {
 	var c millrace.Chain
 	flv.AppendHeader(&c, flv.Header{HasAudio: true, HasVideo: true})
@@ -38,7 +39,7 @@ func exampleStream() *millrace.Reader {
 	return millrace.NewReaderFrom(func(dst *millrace.Chain) error { dst.Merge(&c); return io.EOF })
 }
 
-// A server publishes each fragment, and keeps the init segment for later viewers, who start at a
+// A server publishes each fragment. It keeps the init segment for later viewers, who start at a
 // keyframe.
 func ExampleMuxer() {
 	r := exampleStream()
@@ -71,7 +72,7 @@ func ExampleMuxer() {
 		}
 		f, err := m.WriteTag(&fragment, tag, &c)
 		if err != nil {
-			fmt.Println(err) // this tag is refused; the next one may do
+			fmt.Println(err) // this tag is refused; later ones may be accepted
 		}
 		if f.Samples > 0 {
 			publish(f, &fragment)

@@ -19,7 +19,7 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// run runs a tool that has to be silent on stderr, and returns its output.
+// run runs a program that must print nothing to stderr, and returns its output.
 func run(t *testing.T, name string, args ...string) []byte {
 	t.Helper()
 	var out, diag bytes.Buffer
@@ -100,7 +100,7 @@ func samePackets(t *testing.T, got, want []probed) {
 	}
 }
 
-// decodes checks that every packet of a file gives a frame, and nothing to complain about.
+// decodes checks that every packet of a file can be decoded without complaints.
 func decodes(t *testing.T, file string) {
 	t.Helper()
 	out := run(t, "ffprobe", "-count_frames", "-count_packets", "-show_entries",
@@ -114,7 +114,7 @@ func decodes(t *testing.T, file string) {
 	}
 }
 
-// eachTag calls f, which owns c, with the tags of an FLV file.
+// eachTag calls f with each tag of an FLV file. f takes ownership of c.
 func eachTag(t *testing.T, in io.Reader, f func(tag flv.Tag, c *millrace.Chain)) {
 	t.Helper()
 	r := millrace.NewReader(in)
@@ -132,8 +132,8 @@ func eachTag(t *testing.T, in io.Reader, f func(tag flv.Tag, c *millrace.Chain))
 	}
 }
 
-// mux sends an FLV file through a Muxer and writes what a viewer gets who begins at the given
-// keyframe, 0 for the first.
+// mux passes an FLV file through a Muxer, and writes the output for a viewer who begins at the
+// given keyframe, 0 for the first.
 func mux(t *testing.T, in io.Reader, out string, begin int, opts ...mp4.Option) {
 	t.Helper()
 	m := mp4.NewMuxer(opts...)
@@ -186,8 +186,8 @@ func mux(t *testing.T, in io.Reader, out string, begin int, opts ...mp4.Option) 
 	}
 }
 
-// What ffmpeg's packets were in FLV they are in MP4, for who was there from the start and for who
-// comes at the second keyframe.
+// The MP4 has the same packets as ffmpeg's FLV, for a viewer from the start and for a viewer who
+// joins at the second keyframe.
 func TestAgainstFFmpeg(t *testing.T) {
 	for i, tt := range []struct {
 		name string
@@ -223,7 +223,7 @@ func TestAgainstFFmpeg(t *testing.T) {
 			decodes(t, whole)
 			late := filepath.Join(t.TempDir(), "late.mp4")
 			mux(t, bytes.NewReader(b), late, 1)
-			if tt.name == "a picture a second" { // audio does not wait for such video
+			if tt.name == "a picture a second" { // audio does not wait for such rare video
 				return
 			}
 			sameTail(t, probe(t, late), want)
@@ -232,7 +232,7 @@ func TestAgainstFFmpeg(t *testing.T) {
 	}
 }
 
-// sameTail checks that got is what want has from some keyframe on.
+// sameTail checks that got equals want from some keyframe to the end.
 func sameTail(t *testing.T, got, want map[string][]probed) {
 	t.Helper()
 	for kind := range want {
@@ -252,12 +252,12 @@ func sameTail(t *testing.T, got, want map[string][]probed) {
 	}
 }
 
-// A clip that is sent twice on one connection, its times from the start again, is played twice.
+// A clip that is sent twice on one connection, with times that restart, is played twice.
 func TestTwiceAgainstFFmpeg(t *testing.T) {
 	leaktest.Check(t, millrace.DefaultPool())
 	_, b := generate(t, "source.flv", h264, []string{"-bf", "2"}, aac)
 	once, twice := filepath.Join(t.TempDir(), "once.mp4"), filepath.Join(t.TempDir(), "twice.mp4")
-	const header = 9 + 4 // and the previous-tag-size behind it
+	const header = 9 + 4 // with the previous-tag-size
 	mux(t, bytes.NewReader(b), once, 0)
 	mux(t, bytes.NewReader(slices.Concat(b, b[header:])), twice, 0)
 	want, got := probe(t, once), probe(t, twice)
@@ -273,8 +273,8 @@ func TestTwiceAgainstFFmpeg(t *testing.T) {
 			second[i].PTS += offset
 			second[i].DTS += offset
 		}
-		// The first video frames come before the audio, which ended later than they did and moves
-		// the rest after its end.
+		// The first video frames come before the audio. The audio of the first round ended later,
+		// and moves the rest after its end.
 		from := map[string]int{"video": 4}[kind]
 		samePackets(t, got[kind][n+from:], second[from:])
 	}
@@ -282,7 +282,7 @@ func TestTwiceAgainstFFmpeg(t *testing.T) {
 	run(t, "ffmpeg", "-i", twice, "-f", "null", "-")
 }
 
-// file writes what a viewer gets who was there from the start.
+// file writes the output for a viewer from the start.
 func (r *rig) file(name string) string {
 	r.t.Helper()
 	name = filepath.Join(r.t.TempDir(), name)
@@ -293,7 +293,7 @@ func (r *rig) file(name string) string {
 	return name
 }
 
-// HEVC, which this version of ffmpeg's FLV muxer cannot write: the frames are taken from an MP4
+// This version of ffmpeg's FLV muxer cannot write HEVC. The frames are therefore taken from an MP4
 // file of ffmpeg.
 func TestHEVCAgainstFFmpeg(t *testing.T) {
 	leaktest.Check(t, millrace.DefaultPool())
@@ -328,9 +328,9 @@ func TestHEVCAgainstFFmpeg(t *testing.T) {
 	}
 }
 
-// ffprobe reads the file, and finds every picture in it, for all channels that a sequence header of
-// AAC can announce. Was a bug: another number than 1 to 7, such as a reserved one, made the whole
-// file unreadable.
+// ffprobe reads the file and finds every video frame in it, for each channel configuration that a
+// sequence header of AAC can announce. In an earlier version, values other than 1 to 7, such as
+// reserved ones, made the whole file unreadable.
 func TestChannelConfigurationsAgainstFFmpeg(t *testing.T) {
 	source, b := generate(t, "source.flv", h264, aac)
 	pictures := len(probe(t, source)["video"])

@@ -9,7 +9,7 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// fuzzSeeds are tags' data after one another, as unpack takes them apart.
+// fuzzSeeds are the data of consecutive tags, in the form that unpack reads.
 var fuzzSeeds = [][]string{
 	{"v" + avcHeader(avc640x360), "a" + aacHeader(aac44100), "v" + avcKey("K"), "a" + aacFrame("a"),
 		"v" + avcDelta(80, "P")},
@@ -22,7 +22,7 @@ var fuzzSeeds = [][]string{
 	{"a\x2fmp3", "v\x90av01x", "s\x02\x00\x0aonMetaData", "v\x17\x02\x00\x00\x00"},
 }
 
-// pack writes kind, time and length in front of each tag's data.
+// pack writes kind, time and length before each tag's data.
 func pack(tags []string) (b []byte) {
 	for i, s := range tags {
 		b = append(b, s[0], byte(i*40), byte(len(s)-1))
@@ -31,7 +31,7 @@ func pack(tags []string) (b []byte) {
 	return b
 }
 
-// unpack makes tags of any bytes: kind, a step of time, a length, data.
+// unpack makes tags from any bytes: kind, time step, length, data.
 func unpack(b []byte, f func(kind flv.Type, step int, data string)) {
 	for len(b) >= 3 {
 		kind := map[byte]flv.Type{'v': video, 'a': audio}[b[0]]
@@ -41,9 +41,9 @@ func unpack(b []byte, f func(kind flv.Type, step int, data string)) {
 		step, n := int(int8(b[1])), min(int(b[2]), len(b)-3)
 		switch b[1] {
 		case 100:
-			step = 1 << 20 // a leap
+			step = 1 << 20 // a jump
 		case 101:
-			step = -1 << 10 // starts over
+			step = -1 << 10 // a restart
 		case 102:
 			step = 30_000 // a pause
 		}
@@ -52,8 +52,8 @@ func unpack(b []byte, f func(kind flv.Type, step int, data string)) {
 	}
 }
 
-// FuzzMuxer feeds arbitrary tags: no panic, no leak, and the output can be read, with samples that
-// do not overlap, and no init segment that was not announced.
+// FuzzMuxer writes arbitrary tags. It checks that there is no panic and no leak, that the output
+// can be read, that samples do not overlap, and that each init segment was announced.
 func FuzzMuxer(f *testing.F) {
 	for _, seed := range fuzzSeeds {
 		f.Add(pack(seed), false)

@@ -8,8 +8,8 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// The sample entry hvc1 has all parameter sets, in complete arrays in the order of their types.
-// Otherwise it is hev1.
+// The sample entry hvc1 contains all parameter sets, in complete arrays ordered by type. Otherwise
+// the entry is hev1.
 func TestHEVCRecords(t *testing.T) {
 	head := hevc322x182[:22]
 	unit := func(kind string) string {

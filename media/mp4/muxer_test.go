@@ -17,7 +17,7 @@ const (
 	script = flv.TypeScript
 )
 
-// Input and output, in the words of rig.play and rig.String.
+// Input and output are in the notation of rig.play and rig.String.
 func TestFragments(t *testing.T) {
 	both := []mp4.Option{mp4.Tracks(true, true)}
 	for _, tt := range []struct {
@@ -157,7 +157,7 @@ func TestInit(t *testing.T) {
 	}
 }
 
-// The samples' bytes are the publisher's: at the same address.
+// The samples share the publisher's bytes, at the same address.
 func TestSamplesAreByReference(t *testing.T) {
 	m := mp4.NewMuxer()
 	defer m.Release()
@@ -184,7 +184,8 @@ func TestSamplesAreByReference(t *testing.T) {
 	}
 }
 
-// Ten minutes of audio with times truncated to milliseconds stay at multiples of the frame.
+// Ten minutes of audio with times truncated to milliseconds stay at multiples of the frame
+// duration.
 func TestSoundDoesNotDrift(t *testing.T) {
 	for _, record := range []struct {
 		config string
@@ -207,8 +208,8 @@ func TestSoundDoesNotDrift(t *testing.T) {
 	}
 }
 
-// Sound that is ahead of the pictures by any time waits for them all the same, and so does sound
-// before the first picture, for a second.
+// Audio waits for video, however far it is ahead. Audio before the first video frame waits for a
+// second.
 func TestSoundWaitsForPictures(t *testing.T) {
 	r := newRig(t)
 	r.tag(video, 0, avcHeader(avc640x360))

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// Empty NAL units are left out of frames, and so are frames at which decoders fail.
+// Empty NAL units are removed from frames. Frames at which decoders fail are left out.
 func TestOddNALUnits(t *testing.T) {
 	const sps, aud, sei, slice, empty = "\x00\x00\x00\x03\x67ab", "\x00\x00\x00\x02\x09\x10",
 		"\x00\x00\x00\x02\x06x",
@@ -85,7 +85,7 @@ func TestKeyFramesThatAreLeftOut(t *testing.T) {
 	}
 }
 
-// While all video is damaged, the init segment is of the audio alone.
+// While all video is damaged, the init segment has only audio.
 func TestInitWithoutDamagedVideo(t *testing.T) {
 	const annexB, empty, beyond = "\x00\x00\x00\x01\x65abc", "", "\x00\x00\x00\x09\x65abc"
 	head := map[string]string{"avc": avcHeader(avc640x360), "hevc": "\x90hvc1" + hevc322x182}
@@ -146,7 +146,7 @@ func TestInitWithoutDamagedVideo(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					for data := r.bytes[i]; len(data) > 0; { // a flush may have several fragments
+					for data := r.bytes[i]; len(data) > 0; { // one flush may write several fragments
 						info, _, err := movie.ReadFragment(data)
 						if err != nil {
 							t.Fatal(err)
@@ -227,8 +227,8 @@ func TestNALUnitsAgainstASimpleParser(t *testing.T) {
 	}
 }
 
-// simpleUnits returns the units of a frame that are not empty, and whether decoders can do
-// something with them.
+// simpleUnits returns the NAL units of a frame without the empty ones. ok is false if decoders fail
+// at the frame.
 func simpleUnits(frame []byte, size int) (out []byte, ok bool) {
 	for len(frame) >= size {
 		n := 0

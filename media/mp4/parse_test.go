@@ -5,34 +5,34 @@ import (
 	"fmt"
 )
 
-// The reference reader of MP4: all in memory, by the book, and nothing shared with the code under
-// test.
+// The reference reader of MP4. It has the complete file in memory, follows the standard literally,
+// and shares no code with the package.
 
-// track is what an init segment says of one.
+// track is the description of a track in an init segment.
 type track struct {
 	id            uint32
 	handler       string
 	entry         string // of the sample description
 	scale         uint32
 	width, height uint16 // in the sample description
-	shown         uint32 // width in the track header, 16.16
+	shown         uint32 // width in the track header, in 16.16
 	channels      uint16
-	rate          uint32 // in the sample description, 16.16
+	rate          uint32 // in the sample description, in 16.16
 	record        string // avcC, hvcC, or the AudioSpecificConfig in esds
-	aspect        string // of a sample, "h:v"
+	aspect        string // sample aspect ratio, "h:v"
 }
 
 // packet is a sample as a player would see it.
 type packet struct {
 	track    uint32
-	dts, pts int64 // in the track's units
+	dts, pts int64 // in the track's time units
 	duration uint32
 	key      bool
-	data     string // without what unit adds
-	size     int    // with that
+	data     string // without the bytes that unit adds
+	size     int    // including those bytes
 }
 
-// String prints its data, dts, pts if it differs, and duration.
+// String prints the packet's data, dts, pts if it differs, and duration.
 func (p packet) String() string {
 	shown := ""
 	if p.pts != p.dts {
@@ -41,7 +41,7 @@ func (p packet) String() string {
 	return fmt.Sprintf("%s@%d%s+%d", p.data, p.dts, shown, p.duration)
 }
 
-// readBoxes calls f with the type and the inside of each box in b.
+// readBoxes calls f with the type and the contents of each box in b.
 func readBoxes(b []byte, f func(kind string, in []byte)) {
 	for len(b) > 0 {
 		n := binary.BigEndian.Uint32(b)
@@ -106,8 +106,7 @@ func (t *track) readEntry(kind string, in []byte) {
 	})
 }
 
-// readDescriptors finds the decoder's own description in an esds box, and checks every length on
-// the way.
+// readDescriptors finds the decoder configuration in an esds box, and checks every length.
 func readDescriptors(b []byte) (record string) {
 	for len(b) > 0 {
 		tag, n, at := b[0], 0, 1

@@ -35,7 +35,7 @@ func TestReadMovie(t *testing.T) {
 	}
 }
 
-// A parsed fragment equals the muxer's description, and that of the reference reader.
+// A parsed fragment equals the muxer's description, and the reference reader's.
 func TestReadFragment(t *testing.T) {
 	for _, tags := range []string{
 		"avc aac48 K0 a0 a21 P40+80 a43 a64 P80 K120 a120 P160",
@@ -81,7 +81,8 @@ func TestReadFragment(t *testing.T) {
 				t.Errorf("%s: fragment %d: %v to %v, want %v to %v", tags, i, info.Start, info.End,
 					start, end)
 			}
-			// With less than the head it returns how much it needs, and finishes with that.
+			// If the head is incomplete, ReadFragment returns how many bytes it needs, and those
+			// bytes are enough.
 			for n := 0; n < info.Head; n++ {
 				_, need, err := m.ReadFragment(all[:n])
 				if err != nil || need <= n || need > info.Head {
@@ -126,7 +127,7 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// A Timeline is as long as the video, or as the audio where that continues alone, in any order.
+// A Timeline is as long as the video, or as the audio if it continues alone, in any order.
 func TestTimeline(t *testing.T) {
 	for _, tt := range []struct {
 		name, tags string
@@ -173,8 +174,8 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
-// AppendEarlier moves the times of both tracks, copies the head alone, and hides a track that would
-// be before 0.
+// AppendEarlier shifts the times of both tracks, copies only the head, and hides a track that would
+// begin before 0.
 func TestAppendEarlier(t *testing.T) {
 	r := newRig(t)
 	r.play("avc aac48 K3600000 a3599990 a3600011 P3600040 a3600033 P3600080 P3600120")
@@ -218,8 +219,8 @@ func TestAppendEarlier(t *testing.T) {
 	}
 }
 
-// FuzzRead reads anything as an init segment and as a fragment of a real one: never a panic, never
-// a size that is none.
+// FuzzRead reads any bytes as an init segment, and as a fragment of a real one. It checks for
+// panics and impossible sizes.
 func FuzzRead(f *testing.F) {
 	r := newRig(f)
 	r.play("avc aac48 K0 a0 P40 P80")

@@ -11,11 +11,11 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// Sound waits for a picture, but not for ever.
+// Audio waits for video, but only up to a limit.
 func TestWaitIsBounded(t *testing.T) {
 	for name, tt := range map[string]struct {
 		opt  mp4.Option
-		most int // samples that wait
+		most int // waiting samples
 	}{
 		"samples": {mp4.MaxWaitBytes(mp4.DefaultMaxWaitBytes), 128},
 		"bytes":   {mp4.MaxWaitBytes(1000), 10},
@@ -67,7 +67,7 @@ func TestSampleAboveTheLimit(t *testing.T) {
 			t.Errorf("error %q, want the size and the limit", err)
 		}
 	}
-	r.tag(video, 80, avcDelta(0, "lost")) // its reference is missing
+	r.tag(video, 80, avcDelta(0, "lost")) // its reference frame is missing
 	r.tag(video, 120, avcKey("K"))
 	r.flush()
 	if got := r.packets(0); len(got) != 2 || got[0].duration != 120 || got[1].data != "K" {

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-io/millrace/media/rtmp"
 )
 
-// values keeps the tables below readable.
+// values is short, to keep the tables below readable.
 type values = []any
 
 func TestAMFRoundTrip(t *testing.T) {
@@ -134,7 +134,7 @@ func TestParseAMFRefuses(t *testing.T) {
 	}
 }
 
-// The allocations of ParseAMF depend on the bytes that are there, not on declared sizes.
+// The allocations of ParseAMF depend on the input's actual bytes, not on declared sizes.
 func TestParseAMFAllocatesLittle(t *testing.T) {
 	in := append([]byte("\x0a\xff\xff\xff\xff"),
 		bytes.Repeat([]byte("\x0c\xff\xff\xff\xff"), 100)...)

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-io/millrace/media/rtmp"
 )
 
-// BenchmarkNext reads messages of 16 KiB: in one chunk, like those of ffmpeg, in chunks of 4096,
-// like those of OBS, and in those of a client that announces no size.
+// BenchmarkNext reads messages of 16 KiB: in one chunk, as ffmpeg sends them, in chunks of 4096
+// bytes, as OBS does, and in chunks of the default size.
 func BenchmarkNext(b *testing.B) {
 	const size = 16 << 10
 	for _, chunk := range []int{1 << 20, 4096, 128} {
@@ -35,7 +35,7 @@ func BenchmarkNext(b *testing.B) {
 	}
 }
 
-// BenchmarkAppend makes chunks of 1 MiB around pictures of 16 KiB.
+// BenchmarkAppend divides video messages of 16 KiB into chunks of 1 MiB.
 func BenchmarkAppend(b *testing.B) {
 	var enc rtmp.Encoder
 	defer enc.Release()

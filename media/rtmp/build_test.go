@@ -33,8 +33,8 @@ func basicSizes(id int) (sizes []int) {
 	return sizes
 }
 
-// rawHeader builds the header of a message's first chunk. ts is the time for form 0, and a
-// difference for 1 and 2.
+// rawHeader builds the header of a message's first chunk. ts is the time in form 0, and a
+// difference in forms 1 and 2.
 func rawHeader(form byte, id int, ts uint32, size int, kind byte, stream uint32) []byte {
 	sizes := basicSizes(id)
 	b := basicHeader(form, id, sizes[0])
@@ -59,7 +59,7 @@ func rawMessage(kind byte, ts uint32, body string) string {
 	return string(rawHeader(0, 3, ts, len(body), kind, 1)) + body
 }
 
-// rawChunks builds a message in chunks, of which all but the first have headers of form 3.
+// rawChunks builds a message in chunks. All chunks except the first have headers of form 3.
 func rawChunks(id int, kind byte, ts uint32, stream uint32, body string, chunk int,
 	repeat bool) string {
 	out := rawHeader(0, id, ts, len(body), kind, stream)
@@ -81,18 +81,19 @@ func control(kind byte, v uint32) string {
 	return string(rawHeader(0, 2, 0, 4, kind, 0)) + string(binary.BigEndian.AppendUint32(nil, v))
 }
 
-// A rawSender makes a session. It knows what it sends, so the expected messages need no reference.
+// A rawSender makes a session. It records what it sends, so the expected messages need no
+// reference.
 type rawSender struct {
 	rnd     *rand.Rand
 	out     []byte
 	chunk   int
-	max     int // bytes of a body
+	max     int // limit of a body, in bytes
 	ids     []int
 	streams map[int]*rawStream
 	want    []slowMessage
 
-	// What a sender puts behind form 3 when the header before had an extended timestamp: nothing,
-	// the field again, or the time of the message.
+	// The bytes that a sender adds after form 3 when the previous header had an extended timestamp:
+	// nothing, the same field again, or the time of the message.
 	extension int
 }
 
@@ -102,15 +103,15 @@ const (
 	extendTime
 )
 
-// rawStream is a chunk stream as its sender sees it.
+// rawStream is the sender's state of a chunk stream.
 type rawStream struct {
 	last    rtmp.Message
 	delta   uint32
 	field   uint32
-	rest    []byte // of the message that is under way
+	rest    []byte // of the unfinished message
 	body    []byte
-	parts   []slowMessage // of an aggregate message
-	basic   int           // bytes of the first field
+	parts   []slowMessage // parts of an aggregate message
+	basic   int           // size of the first field
 	begun   bool
 	partway bool
 }
@@ -129,7 +130,7 @@ func newRawSender(rnd *rand.Rand, maxBody int) *rawSender {
 	return s
 }
 
-// randomSession returns a session of about n messages, and what arrives of it.
+// randomSession returns a session of about n messages, and the messages that arrive.
 func randomSession(rnd *rand.Rand, n, maxBody int) ([]byte, []slowMessage) {
 	s := newRawSender(rnd, maxBody)
 	for len(s.want) < n {
@@ -152,13 +153,14 @@ func randomSession(rnd *rand.Rand, n, maxBody int) ([]byte, []slowMessage) {
 			s.sendChunk(id)
 		}
 	}
-	// Behind an empty message of form 3, a receiver looks for four bytes. These are others.
+	// After an empty message of form 3, a receiver looks for the four bytes of a timestamp. These
+	// are different bytes.
 	end := rtmp.Message{Type: rtmp.TypeAudio, ChunkStream: 50}
 	s.want = append(s.want, slowMessage{Message: end})
 	return append(s.out, rawHeader(0, 50, 0, 0, 8, 0)...), s.want
 }
 
-// begin chooses a message, and the header that says the least or more about it.
+// begin chooses a message, and the header form with the fewest fields, or one with more.
 func (s *rawSender) begin(id int) {
 	kinds := []rtmp.Type{rtmp.TypeAudio, rtmp.TypeVideo, rtmp.TypeData, rtmp.TypeCommand, 99,
 		rtmp.TypeAggregate}
@@ -170,9 +172,9 @@ func (s *rawSender) begin(id int) {
 	}
 	switch s.rnd.IntN(5) {
 	case 0:
-		m.Timestamp = s.rnd.Uint32() // anywhere
+		m.Timestamp = s.rnd.Uint32() // any time
 	case 1:
-		// In addition to the value that announces four bytes.
+		// This includes the value that announces an extended timestamp.
 		m.Timestamp = 0xfffffe + s.rnd.Uint32N(3)
 	case 2:
 		m.Timestamp = st.last.Timestamp + 0xfffffe + s.rnd.Uint32N(3)
@@ -181,7 +183,7 @@ func (s *rawSender) begin(id int) {
 	}
 	own := st.last.Type == rtmp.TypeSetChunkSize || st.last.Type == rtmp.TypeAbort ||
 		st.last.Type == rtmp.TypeAggregate
-	if !own && s.rnd.IntN(2) == 0 { // one that form 2 can announce
+	if !own && s.rnd.IntN(2) == 0 { // a time that form 2 can announce
 		m.Type, m.Size, m.Stream = st.last.Type, st.last.Size, st.last.Stream
 		if s.rnd.IntN(2) == 0 { // or 3
 			m.Timestamp = st.last.Timestamp + st.delta
@@ -199,7 +201,7 @@ func (s *rawSender) begin(id int) {
 	s.header(st, m)
 }
 
-// header sends the header of m, in a form that says enough.
+// header sends the header of m, in a form that is sufficient.
 func (s *rawSender) header(st *rawStream, m rtmp.Message) {
 	forms := []byte{0}
 	delta := m.Timestamp - st.last.Timestamp
@@ -228,7 +230,7 @@ func (s *rawSender) header(st *rawStream, m rtmp.Message) {
 	st.partway = false
 }
 
-// sendChunk sends the next chunk of the message that is under way.
+// sendChunk sends the next chunk of the unfinished message.
 func (s *rawSender) sendChunk(id int) {
 	st := s.streams[id]
 	if st.partway {
@@ -291,7 +293,7 @@ func (s *rawSender) abort(id int) {
 	st.begun, st.rest, st.body = false, nil, nil
 }
 
-// setChunkSize changes the size of chunks, of messages that are under way as well.
+// setChunkSize changes the chunk size, also of unfinished messages.
 func (s *rawSender) setChunkSize() {
 	on := s.free()
 	if on == nil {
@@ -302,7 +304,7 @@ func (s *rawSender) setChunkSize() {
 	s.chunk = n
 }
 
-// free returns a chunk stream on which nothing is under way.
+// free returns a chunk stream without an unfinished message.
 func (s *rawSender) free() *rawStream {
 	ids := slices.Clone(s.ids)
 	s.rnd.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })

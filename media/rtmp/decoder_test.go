@@ -17,8 +17,8 @@ import (
 	"github.com/millrace-io/millrace/media/rtmp"
 )
 
-// decodeAll reads all messages from src with a new pool, each into a new chain, continues after
-// temporary errors, and checks that none is left out.
+// decodeAll reads all messages from src with a new pool, each into a new chain. It continues after
+// temporary errors, and checks that no block is left.
 func decodeAll(t testing.TB, src io.Reader, size, maxMessage int) (list []slowMessage, err error) {
 	t.Helper()
 	leaktest.Check(t, millrace.DefaultPool())
@@ -48,7 +48,7 @@ func decodeAll(t testing.TB, src io.Reader, size, maxMessage int) (list []slowMe
 	}
 }
 
-// sameResult compares what a Decoder gave with what the reference gave.
+// sameResult compares the result of a Decoder with the reference's.
 func sameResult(t testing.TB, got []slowMessage, gotErr error, want []slowMessage, wantErr error) {
 	t.Helper()
 	for i := range min(len(got), len(want)) {
@@ -74,7 +74,7 @@ func TestDecoderAgainstReference(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		maxBody := 1 << (4 + rnd.IntN(13))
 		session, sent := randomSession(rnd, 40, maxBody)
-		maxMessage := 4*maxBody + 200 // of aggregates too, and unfinished ones
+		maxMessage := 4*maxBody + 200 // including aggregates and unfinished messages
 		want, wantErr := slowDecode(session, maxMessage)
 		if len(want) != len(sent) || wantErr != io.EOF {
 			t.Fatalf("seed %d: the reference has %d messages and %v, %d were sent", seed, len(want),
@@ -105,7 +105,7 @@ func TestDecoderAgainstReference(t *testing.T) {
 	}
 }
 
-// stuttering gives parts with a deadline after each.
+// stuttering returns parts of the input, with a deadline error after each.
 type stuttering struct {
 	parts [][]byte
 	late  bool
@@ -127,7 +127,7 @@ func (s *stuttering) Read(p []byte) (int, error) {
 	return 0, os.ErrDeadlineExceeded
 }
 
-// recorded is a short session with everything that has state.
+// recorded is a short session with all kinds of state.
 func recorded() []byte {
 	ext := uint32(0x01020304)
 	aggregate := "\x08\x00\x00\x03\x00\x00\x10\x00\x00\x00\x00abc\x00\x00\x00\x0e" +
@@ -146,7 +146,7 @@ func recorded() []byte {
 	return []byte(s + rawMessage(20, 0, strings.Repeat("command", 150)))
 }
 
-// Wherever the source gives nothing for a while, nothing is lost, and nothing is given twice.
+// If the source is interrupted anywhere, no message is lost or returned twice.
 func TestEverySplit(t *testing.T) {
 	session := recorded()
 	const maxMessage = 1 << 16
@@ -162,7 +162,7 @@ func TestEverySplit(t *testing.T) {
 		got, err := decodeAll(t, src, 4096, maxMessage)
 		sameResult(t, got, err, want, wantErr)
 
-		// A connection that ends there has returned all complete messages.
+		// A connection that ends at k has returned all complete messages.
 		cut, cutErr := slowDecode(session[:k], maxMessage)
 		got, err = decodeAll(t, bytes.NewReader(session[:k]), 4096, maxMessage)
 		sameResult(t, got, err, cut, cutErr)
@@ -269,7 +269,7 @@ func TestSetMaxMessage(t *testing.T) {
 	}
 }
 
-// What a header declares is not held before it arrives, however slowly that is.
+// The memory for a declared length is not held before the bytes arrive, however slowly they do.
 func TestMemoryFollowsWhatArrives(t *testing.T) {
 	const size, part = 1<<24 - 1, 40_000
 	for _, tt := range []struct {
@@ -304,7 +304,7 @@ func TestMemoryFollowsWhatArrives(t *testing.T) {
 			}
 			d.Release()
 			r.Release()
-			// A quarter more than the received bytes, and a block.
+			// A quarter more than the received bytes, and one block.
 			if limit := int64(len(session))*5/4 + 16<<10; most > limit {
 				t.Errorf("%d bytes held for %d that have come", most, len(session))
 			}
@@ -315,7 +315,7 @@ func TestMemoryFollowsWhatArrives(t *testing.T) {
 	}
 }
 
-// Bodies stay where they have arrived, unless the chunks are small.
+// Bodies are not copied, unless the chunks are small.
 func TestBodiesAreNotCopied(t *testing.T) {
 	body := strings.Repeat("0123456789abcdef", 500)
 	for _, tt := range []struct {
@@ -376,11 +376,12 @@ func pieces(c *millrace.Chain) (list [][]byte) {
 	return list
 }
 
-// A message of small chunks that is kept does not keep the large block that it arrived in.
+// A kept message of small chunks does not keep the large block in which it arrived.
 func TestSmallChunksKeepNoLargeBlock(t *testing.T) {
 	const n = 64
 	pool := millrace.NewPool()
-	// Pictures of one chunk make the blocks grow; between them come 300 bytes in chunks of 128.
+	// Video frames of one chunk let the blocks grow. Between them are messages of 300 bytes in
+	// chunks of 128.
 	var session strings.Builder
 	for range n {
 		session.WriteString(control(1, 1<<16) + rawMessage(9, 0, strings.Repeat("p", 1<<16)))

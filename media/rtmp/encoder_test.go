@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-io/millrace/media/rtmp"
 )
 
-// What an Encoder makes, the reference and a Decoder read, with chunks of any size.
+// The reference and a Decoder read the output of an Encoder, with chunks of any size.
 func TestRoundTrip(t *testing.T) {
 	for seed := range uint64(100) {
 		rnd := rand.New(rand.NewPCG(seed, 2))
@@ -58,7 +58,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// The bytes of the smallest sessions, from the specification.
+// The bytes of the smallest sessions are those of the specification.
 func TestEncoderBytes(t *testing.T) {
 	encode := func(chunk int, m rtmp.Message, body string) string {
 		var enc rtmp.Encoder
@@ -128,7 +128,7 @@ func TestEncoderSharesBodies(t *testing.T) {
 	if err := enc.Append(&out, rtmp.Message{ChunkStream: 6}, &body); err != nil {
 		t.Fatal(err)
 	}
-	list := pieces(&out) // headers and payloads in turn
+	list := pieces(&out) // headers and payloads alternate
 	if len(list) != 6 {
 		t.Fatalf("%d pieces, want 6", len(list))
 	}

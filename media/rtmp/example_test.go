@@ -13,7 +13,7 @@ import (
 // A server accepts one publisher and prints its messages.
 func ExampleServerConn() {
 	client, conn := net.Pipe()
-	go publish(client) // in place of OBS or ffmpeg
+	go publish(client) // a client like OBS or ffmpeg
 
 	r := millrace.NewReader(conn)
 	defer r.Release()
@@ -58,7 +58,8 @@ func ExampleServerConn() {
 	// ended
 }
 
-// publish is a client that sends all it has to say, and reads until the server hangs up.
+// publish is a client that sends its whole session, and reads until the server closes the
+// connection.
 func publish(conn net.Conn) {
 	defer conn.Close()
 	closed := make(chan struct{})
@@ -89,12 +90,12 @@ func publish(conn net.Conn) {
 	<-closed
 }
 
-// A Decoder gives the body of a message without the headers between its chunks.
+// A Decoder returns the body of a message without the chunk headers in between.
 func ExampleDecoder() {
 	// Chunk stream 6, 40 ms, 144 bytes of video.
 	session := "\x06\x00\x00\x28\x00\x00\x90\x09\x01\x00\x00\x00" +
 		string(bytes.Repeat([]byte("x"), 128)) +
-		// Between its chunks, one of sound.
+		// A message of audio between its chunks.
 		"\x04\x00\x00\x29\x00\x00\x07\x08\x01\x00\x00\x00\xaf\x01sound" +
 		"\xc6" + string(bytes.Repeat([]byte("x"), 16))
 
@@ -119,14 +120,14 @@ func ExampleDecoder() {
 	// EOF
 }
 
-// A message is made into chunks once. All players are sent the same chain.
+// A message is divided into chunks once. All players are sent the same chain.
 func ExampleEncoder() {
 	var enc rtmp.Encoder
 	defer enc.Release()
 	var body, chunks millrace.Chain
 	defer chunks.Release()
 
-	enc.SetChunkSize(&chunks, 4096) // players are told once, when they begin
+	enc.SetChunkSize(&chunks, 4096) // sent to each player once, at the start
 	chunks.Release()
 
 	body.AppendCopy(make([]byte, 6000))

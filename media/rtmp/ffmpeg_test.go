@@ -17,18 +17,18 @@ import (
 	"github.com/millrace-io/millrace/media/rtmp"
 )
 
-// A recorder is a small server: it keeps the first client's stream, and plays it to later clients.
+// A recorder is a small server that keeps the first client's stream, and plays it to later clients.
 type recorder struct {
 	t        *testing.T
 	ln       net.Listener
 	wg       sync.WaitGroup
 	requests chan *rtmp.Request
-	ended    chan error // of the publisher
+	ended    chan error // end of the publisher's session
 
 	mu       sync.Mutex
 	messages []rtmp.Message
 	bodies   []millrace.Chain
-	chunks   int // pieces of all bodies
+	chunks   int // number of pieces of all bodies
 }
 
 func record(t *testing.T) *recorder {
@@ -67,7 +67,7 @@ func (s *recorder) serve(conn net.Conn) {
 	defer c.Release()
 	request, err := c.Accept()
 	if err != nil {
-		return // a program may try an address first
+		return // some programs connect once before they use the connection
 	}
 	s.requests <- request
 	if err := c.Start(); err != nil {
@@ -79,9 +79,9 @@ func (s *recorder) serve(conn net.Conn) {
 		return
 	}
 	if err := s.play(c, conn); err != nil {
-		return // the player has finished
+		return // the player has closed the connection
 	}
-	for err == nil { // until it hangs up
+	for err == nil { // until the player closes the connection
 		var body millrace.Chain
 		_, err = c.Next(&body)
 		body.Release()
@@ -107,7 +107,7 @@ func (s *recorder) play(c *rtmp.ServerConn, w io.Writer) error {
 	defer enc.Release()
 	var out, announce millrace.Chain
 	defer out.Release()
-	enc.SetChunkSize(&announce, c.ChunkSize()) // c has said so already
+	enc.SetChunkSize(&announce, c.ChunkSize()) // c has sent it already
 	announce.Release()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,7 +117,7 @@ func (s *recorder) play(c *rtmp.ServerConn, w io.Writer) error {
 		m.Stream = rtmp.Stream
 		m.ChunkStream = map[rtmp.Type]int{8: rtmp.AudioChunks, 9: rtmp.VideoChunks,
 			18: rtmp.DataChunks}[m.Type]
-		if m.Type == rtmp.TypeData { // players know onMetaData alone
+		if m.Type == rtmp.TypeData { // players expect onMetaData alone
 			body.Discard(min(body.Len(), len("\x02\x00\x0d@setDataFrame")))
 		}
 		if err := enc.Append(&out, m, &body); err != nil {
@@ -146,8 +146,8 @@ func run(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// packets returns a line for each packet of a file or an address: which track, and the digest of
-// its bytes.
+// packets returns a line for each packet of a file or an address: the track and the digest of the
+// bytes.
 func packets(t *testing.T, args ...string) (list []string) {
 	t.Helper()
 	args = append([]string{"-v", "error"}, args...)
@@ -161,8 +161,8 @@ func packets(t *testing.T, args ...string) (list []string) {
 	return list
 }
 
-// ffmpeg publishes, in chunks of the announced size, and plays the stream; before that it checks
-// the server's digest.
+// ffmpeg checks the server's digest, publishes in chunks of the announced size, and plays the
+// stream.
 func TestFFmpegAndRtmpdump(t *testing.T) {
 	need.Program(t, "ffmpeg")
 	source := filepath.Join(t.TempDir(), "source.flv")
@@ -222,7 +222,7 @@ func samePackets(t *testing.T, got, want []string) {
 	}
 }
 
-// ffmpeg shows why it is refused.
+// ffmpeg shows the reason of a refusal.
 func TestFFmpegIsRefused(t *testing.T) {
 	program := need.Program(t, "ffmpeg")
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -49,7 +49,7 @@ func FuzzParseAMF(f *testing.F) {
 	})
 }
 
-// FuzzServerConn gives a ServerConn any bytes behind a handshake.
+// FuzzServerConn sends arbitrary bytes to a ServerConn after a handshake.
 func FuzzServerConn(f *testing.F) {
 	const maxMessage = 1 << 14
 	connect := command("connect", 1, rtmp.Object{{"app", "live"}, {"capsEx", 4.0}})
@@ -91,14 +91,15 @@ func FuzzServerConn(f *testing.F) {
 		if n := pool.Stats().InUse + def.Stats().InUse - before; n != 0 {
 			t.Errorf("%d bytes held after Release", n)
 		}
-		// The answers to the smallest commands and to a byte's worth of window.
+		// The limit covers the answers to the smallest commands, and acknowledgements for a window
+		// of one byte.
 		if limit := 4096 + 40*len(in); sent.n > limit {
 			t.Errorf("%d bytes of answers to %d", sent.n, len(in))
 		}
 	})
 }
 
-// counter is a connection with a peer that reads everything.
+// counter is a connection whose peer reads everything.
 type counter struct{ n int }
 
 func (c *counter) Write(p []byte) (int, error) {

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-io/millrace/media/rtmp"
 )
 
-// What a client of Flash's kind knows.
+// The constants of a Flash-like client.
 const (
 	flashPlayerKey = "Genuine Adobe Flash Player 001"
 	flashServerKey = "Genuine Adobe Flash Media Server 001"
@@ -32,7 +32,7 @@ func sign(c1 string, base int, key string) (signed, digest string) {
 	return c1[:at] + digest + c1[at+32:], digest
 }
 
-// signedAt looks for a digest of all the rest anywhere in a message.
+// signedAt searches a message for a digest of all other bytes, at any offset.
 func signedAt(s1, key string) (at int, digest string) {
 	for at := range len(s1) - 31 {
 		if d := s1[at : at+32]; d == sha(key, s1[:at]+s1[at+32:]) {
@@ -42,7 +42,7 @@ func signedAt(s1, key string) (at int, digest string) {
 	return -1, ""
 }
 
-// flashC1 is a C1 with a version, and bytes that sum up to about sum in each place of an offset.
+// flashC1 is a C1 with a version. Its bytes sum up to about sum in each place of an offset.
 func flashC1(sum byte) string {
 	c1 := []byte("\x00\x00\x00\x00\x80\x00\x07\x02" + strings.Repeat("ab", 764))
 	for _, base := range []int{8, 772} {
@@ -64,7 +64,7 @@ func TestDigestHandshake(t *testing.T) {
 			if want := base + 4 + (int(v.s1[base])+int(v.s1[base+1])+int(v.s1[base+2])+int(v.s1[base+3]))%728; at != want {
 				t.Errorf("base %d, sum %d: the digest of S1 is at %d, want %d", base, sum, at, want)
 			}
-			if v.s1[4] < 3 { // ffmpeg does not look for a digest below
+			if v.s1[4] < 3 { // ffmpeg does not look for a digest below version 3
 				t.Errorf("the version of S1 is %q", v.s1[4:8])
 			}
 			key := sha(flashServerKey+flashMoreKey, digest)
@@ -75,7 +75,7 @@ func TestDigestHandshake(t *testing.T) {
 	}
 }
 
-// A client without a digest gets its bytes back, whether or not it has a version.
+// A client without a digest gets its bytes back, with and without a version.
 func TestPlainHandshake(t *testing.T) {
 	damaged, _ := sign(flashC1(100), 8, "another key")
 	unversioned, _ := sign("\x00\x00\x00\x00\x00\x00\x00\x00"+flashC1(100)[8:], 8, flashPlayerKey)
@@ -128,7 +128,7 @@ func TestHandshakeRefuses(t *testing.T) {
 	}
 }
 
-// Data other than RTMP is refused at its first byte: the client may send no more.
+// Data other than RTMP is refused at its first byte, because the client may not send more.
 func TestRefusesWithTheFirstByte(t *testing.T) {
 	for _, first := range []string{"\x06", "\x16", "G"} {
 		p, done := dial(t, func(c *rtmp.ServerConn) error {
@@ -137,7 +137,7 @@ func TestRefusesWithTheFirstByte(t *testing.T) {
 		})
 		p.send(first)
 		var b [1]byte
-		if n, err := p.conn.Read(b[:]); err == nil { // it waits for the server to hang up
+		if n, err := p.conn.Read(b[:]); err == nil { // the client waits until the server closes the connection
 			t.Errorf("the server answers %q with %d bytes", first, n)
 		}
 		if err := done(); err == nil {
@@ -146,8 +146,8 @@ func TestRefusesWithTheFirstByte(t *testing.T) {
 	}
 }
 
-// Clients differ in what they wait for before C2, and in whether they send it with their first
-// command.
+// Clients differ in what they wait for before they send C2, and in whether they send it together
+// with their first command.
 func TestC2AtAnyTime(t *testing.T) {
 	c1, c2 := plainHandshake[:1+handshakeSize], plainHandshake[1+handshakeSize:]
 	for name, parts := range map[string][]string{
@@ -181,7 +181,7 @@ func TestC2AtAnyTime(t *testing.T) {
 	}
 }
 
-// isReset reports whether err is of a connection that its peer has closed with bytes left to read.
+// isReset reports whether err says that the peer closed the connection without reading all bytes.
 func isReset(err error) bool { return err != nil && strings.Contains(err.Error(), "reset by peer") }
 
 // The signed S1 and S2 differ from one connection to the next.

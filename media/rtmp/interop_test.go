@@ -7,14 +7,14 @@ import (
 	"github.com/millrace-io/millrace/media/rtmp"
 )
 
-// published is what a client sends to publish, and what Next gives of it.
+// published is a publishing client's session, and the expected results of Next.
 type published struct {
 	name string
-	in   string // behind publish; chunks have 128 bytes until the client says otherwise
+	in   string // after publish; chunks have 128 bytes until the client changes that
 	got  []slowMessage
 }
 
-// picture is a message of video as Next gives it.
+// picture is a video message as Next returns it.
 func picture(ts uint32, body string) slowMessage {
 	return slowMessage{rtmp.Message{Type: rtmp.TypeVideo, ChunkStream: 6, Stream: 1, Timestamp: ts,
 		Size: len(body)}, body}
@@ -25,7 +25,7 @@ func on(id int, kind rtmp.Type, m slowMessage) slowMessage {
 	return m
 }
 
-// What other servers have got wrong, or clients do that no specification says.
+// Cases that other servers have handled wrongly, or that no specification describes.
 func TestWhatClientsDo(t *testing.T) {
 	long := strings.Repeat("picture ", 40) // three chunks
 	const day, late = uint32(28 * 3600 * 1000), uint32(0x01000000)
@@ -44,7 +44,7 @@ func TestWhatClientsDo(t *testing.T) {
 		hevcGot = append(hevcGot, picture(7, body))
 	}
 	for _, tt := range []published{
-		// Streams that broke after 4 hours and 39 minutes.
+		// Streams that failed after 4 hours and 39 minutes.
 		{"form 3 repeats the extended timestamp",
 			rawChunks(6, 9, late, 1, long, 128, true) + rawChunks(6, 9, late+40, 1, long, 128,
 				true),
@@ -186,7 +186,7 @@ func TestWhatClientsDo(t *testing.T) {
 	}
 }
 
-// The calls of clients before they publish. Calls that need an answer get one.
+// Calls that clients make before they publish. Calls that expect an answer get one.
 func TestWhatClientsCall(t *testing.T) {
 	for _, tt := range []struct {
 		name string

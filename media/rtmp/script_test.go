@@ -15,7 +15,7 @@ import (
 
 const handshakeSize = 1536
 
-// plainHandshake is what a client sends that knows no digests: C0, C1 and C2.
+// plainHandshake is the handshake of a client without digests: C0, C1 and C2.
 var plainHandshake = "\x03" + strings.Repeat("\x00", 8) + strings.Repeat("c",
 	handshakeSize-8) + strings.Repeat("2", handshakeSize)
 
@@ -38,20 +38,20 @@ func userControl(event uint16, p string) string {
 		event)) + p
 }
 
-// A conversation is what a client and a ServerConn said to each other.
+// A conversation is the exchange between a client and a ServerConn.
 type conversation struct {
 	request  *rtmp.Request
-	accepted error         // of Accept
-	got      []slowMessage // what Next gave
-	end      error         // of Next
-	said     []string      // what the client was told, a line for each message
+	accepted error         // result of Accept
+	got      []slowMessage // results of Next
+	end      error         // error of Next
+	said     []string      // the messages to the client, one line each
 	s1, s2   string
 }
 
-// grant is what most servers do with a request.
+// grant starts the session, as most servers do.
 func grant(c *rtmp.ServerConn) error { return c.Start() }
 
-// talk gives a ServerConn what a client sends, with a plain handshake in front.
+// talk sends a client's session to a ServerConn, after a plain handshake.
 func talk(t *testing.T, in string, decide func(*rtmp.ServerConn) error) *conversation {
 	t.Helper()
 	return talkRaw(t, plainHandshake+in, decide)
@@ -148,7 +148,7 @@ func text(v any) string {
 	return fmt.Sprint(v)
 }
 
-// sameLines compares what a client was told.
+// sameLines compares the messages to a client.
 func sameLines(t *testing.T, got []string, want ...string) {
 	t.Helper()
 	if g, w := strings.Join(got, "\n"), strings.Join(want, "\n"); g != w {
@@ -156,7 +156,7 @@ func sameLines(t *testing.T, got []string, want ...string) {
 	}
 }
 
-// What a server says to connect, to publish and to play, of live/camera.
+// The messages of a server in answer to connect, publish and play, for live/camera.
 var (
 	connected = []string{
 		"window size 2500000", "set peer bandwidth 2500000",

@@ -22,12 +22,12 @@ import (
 	"github.com/millrace-io/millrace/media/rtmp"
 )
 
-// app is what connect says at least.
+// app is the smallest argument of connect.
 func app(name string) rtmp.Object {
 	return rtmp.Object{{"app", name}, {"tcUrl", "rtmp://127.0.0.1/" + name}}
 }
 
-// The messages of programs, in order, and the answers.
+// The messages of real programs, in order, and the answers.
 func TestScripts(t *testing.T) {
 	metadata := "\x02\x00\x0d@setDataFrame\x02\x00\x0aonMetaData\x08\x00\x00\x00\x01\x00\x05width\x00\x40\x94\x00\x00\x00\x00\x00\x00\x00\x00\x09"
 	video := "\x17\x01\x00\x00\x00picture"
@@ -173,8 +173,8 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// asChunks is for sessions that command has built for chunks of 128 bytes, and that set another
-// chunk size: it makes what follows right.
+// asChunks changes a session that command has built in chunks of 128 bytes, and that sets another
+// chunk size. It rewrites the messages after that in the new size.
 func asChunks(in string) string {
 	list, err := slowMessages(in)
 	if err != nil {
@@ -190,7 +190,7 @@ func asChunks(in string) string {
 	return out
 }
 
-// slowMessages reads a session of which each message is in chunks of 128 bytes or in one.
+// slowMessages reads a session in which each message is one chunk, or in chunks of 128 bytes.
 func slowMessages(in string) (list []slowMessage, err error) {
 	for len(in) > 0 {
 		size := int(in[4])<<16 | int(in[5])<<8 | int(in[6])
@@ -214,7 +214,7 @@ func slowMessages(in string) (list []slowMessage, err error) {
 	return list, nil
 }
 
-// amf3 makes a message of AMF3 of one of AMF0.
+// amf3 converts a message of AMF0 to AMF3.
 func amf3(kind byte, message string) string {
 	list, err := slowMessages(message)
 	if err != nil {
@@ -223,7 +223,7 @@ func amf3(kind byte, message string) string {
 	return rawChunks(3, kind, 0, list[0].Stream, "\x00"+list[0].body, 128, false)
 }
 
-// publishTo is a session up to publish.
+// publishTo is a session up to the publish command.
 func publishTo(connect rtmp.Object, name string) string {
 	return command("connect", 1, connect) + command("createStream", 2, nil) + commandOn(1,
 		"publish", 3, nil, name)
@@ -311,7 +311,7 @@ func TestRequests(t *testing.T) {
 	})
 }
 
-// RawQuery has what the client sent, once.
+// RawQuery has the query as the client sent it, once.
 func TestRawQuery(t *testing.T) {
 	for _, tt := range []struct{ app, address, key, want string }{
 		{"live", "rtmp://h/live", "camera", ""},
@@ -328,8 +328,8 @@ func TestRawQuery(t *testing.T) {
 	}
 }
 
-// Enhanced RTMP is answered to clients that know it, and to no others: old ones may stumble over
-// it.
+// Only clients that announce Enhanced RTMP get an answer of Enhanced RTMP, because old clients may
+// fail at it.
 func TestEnhancedWhenAsked(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -356,7 +356,7 @@ func TestEnhancedWhenAsked(t *testing.T) {
 	}
 }
 
-// A client that says so can be asked to connect again, in the words of Enhanced RTMP.
+// A client that announces the ability can be asked to reconnect, as Enhanced RTMP describes it.
 func TestReconnect(t *testing.T) {
 	for _, tt := range []struct {
 		caps any
@@ -410,7 +410,7 @@ func TestAppendEnd(t *testing.T) {
 		`1: onStatus 0 null {level=status code=NetStream.Play.Stop description="live/camera has ended"}`)
 }
 
-// Small and large messages before a client may publish.
+// Messages of any size that arrive before a client may publish.
 func TestLimitsBeforeARequest(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -434,8 +434,8 @@ func TestLimitsBeforeARequest(t *testing.T) {
 	}
 }
 
-// A client that may not publish yet keeps no large block with each part of a message that it never
-// ends.
+// A client that may not publish yet does not hold a large block with each part of an unfinished
+// message.
 func TestMemoryBeforeARequest(t *testing.T) {
 	var in strings.Builder
 	in.WriteString(plainHandshake + control(1, 1<<10))
@@ -460,15 +460,15 @@ func TestMemoryBeforeARequest(t *testing.T) {
 	if _, err := c.Accept(); err != io.ErrUnexpectedEOF {
 		t.Error(err)
 	}
-	// Unfinished messages, and the Reader's block of 64 KiB, once when it grows and once more while
-	// it is read.
+	// Unfinished messages, and two blocks of 64 KiB: the Reader's, and a second one while the first
+	// is read.
 	if most > 192<<10 {
 		t.Errorf("%d bytes held", most)
 	}
 }
 
-// A playing client can make the server hold 4 KiB, however it splits unfinished messages, and at
-// any time.
+// A playing client can make the server hold at most 4 KiB, however it splits unfinished messages,
+// at any time.
 func TestMemoryOfAPlayer(t *testing.T) {
 	play := command("connect", 1, app("live")) + command("createStream", 2, nil) + commandOn(1,
 		"play", 3, nil, "camera")
@@ -517,8 +517,8 @@ func TestMemoryOfAPlayer(t *testing.T) {
 	}
 }
 
-// What a publisher leaves unfinished is in its pool, and what an aggregate has, too, also if it is
-// copied.
+// Unfinished messages of a publisher are in its own pool. So are those of aggregates, even if they
+// are copied.
 func TestMemoryOfAPublisher(t *testing.T) {
 	pool, def := millrace.NewPool(), millrace.DefaultPool()
 	before := def.Stats().InUse
@@ -550,7 +550,7 @@ func TestMemoryOfAPublisher(t *testing.T) {
 	}
 }
 
-// A message has a time limit, whatever else arrives.
+// A message has a time limit, whatever else arrives in the meantime.
 func TestMessageTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		play := command("connect", 1, app("live")) + command("createStream", 2, nil) + commandOn(1,
@@ -558,7 +558,7 @@ func TestMessageTimeout(t *testing.T) {
 		ping := control(6, 0)
 		for _, tt := range []struct {
 			name  string
-			parts []string // one a second
+			parts []string // one part per second
 			ends  bool
 		}{
 			{"half a message", []string{string(rawHeader(0, 10, 0, 100, 18, 1)) + "p"}, true},
@@ -616,7 +616,7 @@ func TestMessageTimeout(t *testing.T) {
 	})
 }
 
-// After Start, chunks of 4096 bytes stay where they have arrived.
+// After Start, chunks of 4096 bytes are not copied.
 func TestPublishedChunksAreNotCopied(t *testing.T) {
 	pool := millrace.NewPool()
 	body := strings.Repeat("x", 40_000)
@@ -650,7 +650,7 @@ type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// A deadline between any two bytes loses neither a message nor a pause.
+// A deadline between any two bytes loses no message and no interruption.
 func TestNextAfterDeadlines(t *testing.T) {
 	src := &stuttering{parts: [][]byte{[]byte(plainHandshake + publishTo(app("live"), "camera"))}}
 	for _, b := range []byte(userControl(6, "abcd") + rawChunks(6, 9, 40, 1,
@@ -712,7 +712,7 @@ func TestWriteFails(t *testing.T) {
 	}
 }
 
-// A message with an answer that cannot be written is not part of the next one.
+// If the answer to a message cannot be written, the message does not become a part of the next one.
 func TestNextAfterAFailedWrite(t *testing.T) {
 	r := millrace.NewReader(strings.NewReader(plainHandshake + publishTo(app("live"),
 		"camera") + userControl(6, "abcd") + rawMessage(9, 0, "x")))
@@ -744,7 +744,7 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 var errFailing = errors.New("the connection is gone")
 
-// failing fails after some writes. It is no connection that takes several pieces at once.
+// failing fails after some writes. Its connection does not accept several pieces at once.
 type failing struct{ after int }
 
 func (f *failing) Write(p []byte) (int, error) {
@@ -754,7 +754,7 @@ func (f *failing) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A peer is a client at the other end of a connection, which can wait for answers.
+// A peer is a client at the other end of a connection that can wait for answers.
 type peer struct {
 	t    *testing.T
 	conn net.Conn
@@ -800,7 +800,7 @@ func dial(t *testing.T, serve func(c *rtmp.ServerConn) error) (p *peer, done fun
 	}
 }
 
-// send writes as much as it can. It fails the test if the server is gone.
+// send writes s. It fails the test if the server has closed the connection.
 func (p *peer) send(s string) {
 	p.t.Helper()
 	if _, err := io.WriteString(p.conn, s); err != nil {
@@ -808,7 +808,7 @@ func (p *peer) send(s string) {
 	}
 }
 
-// hear returns the next thing that the server says.
+// hear returns the server's next message.
 func (p *peer) hear() string {
 	p.t.Helper()
 	var c millrace.Chain
@@ -820,14 +820,14 @@ func (p *peer) hear() string {
 	return describe(slowMessage{m, string(c.Bytes())})
 }
 
-// until skips what the server says up to a line.
+// until skips the server's messages up to a line.
 func (p *peer) until(line string) {
 	p.t.Helper()
 	for p.hear() != line {
 	}
 }
 
-// shake shakes hands one step after the other.
+// shake performs the handshake step by step.
 func (p *peer) shake() {
 	p.t.Helper()
 	p.send("\x03" + strings.Repeat("\x00", 8) + strings.Repeat("c", handshakeSize-8))
@@ -872,8 +872,7 @@ func TestClientThatWaits(t *testing.T) {
 	}
 }
 
-// A client that sends no more than a window without an acknowledgement can send a message that is
-// larger.
+// A client that sends at most one window without an acknowledgement can send a larger message.
 func TestAcknowledgesInsideAMessage(t *testing.T) {
 	const window, size = 64 << 10, 1 << 20
 	p, done := dial(t, func(c *rtmp.ServerConn) error {
@@ -903,7 +902,7 @@ func TestAcknowledgesInsideAMessage(t *testing.T) {
 		p.send(message[:n])
 		message = message[n:]
 		sent += n
-		for sent-told >= window/2 { // as many acknowledgements as there are for this
+		for sent-told >= window/2 { // wait for all acknowledgements that are due
 			told = acknowledged(t, p.hear())
 		}
 	}
@@ -926,13 +925,13 @@ func acknowledged(t *testing.T, line string) (n int) {
 	return 0
 }
 
-// How often is acknowledged follows the client's window.
+// The client's window determines how often bytes are acknowledged.
 func TestAcknowledgements(t *testing.T) {
 	for name, tt := range map[string]struct {
 		set         string
 		least, most int
 	}{
-		"no window said":    {"", 4, 4}, // 5 MB, at every 1.25 MB
+		"no window said":    {"", 4, 4}, // 5 MB in total, acknowledged every 1.25 MB
 		"10 MB":             {control(5, 10_000_000), 1, 1},
 		"100,000":           {control(5, 100_000), 50, 110},
 		"1 byte":            {control(5, 1), 100, 10_000},
@@ -962,7 +961,7 @@ func TestAcknowledgements(t *testing.T) {
 		})
 	}
 
-	// A client that asks for an answer to each byte gets one for 512.
+	// A client with a window of one byte gets one acknowledgement for 512 bytes.
 	v := talk(t, publishTo(app("live"), "camera")+control(5,
 		1)+strings.Repeat(rawMessage(9, 0, "x"), 1000), grant)
 	if n := strings.Count(strings.Join(v.said, " "), "acknowledgement"); n < 20 || n > 30 {

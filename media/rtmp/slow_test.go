@@ -9,7 +9,7 @@ import (
 	"github.com/millrace-io/millrace/media/rtmp"
 )
 
-// slowMessage is a message as the reference sees it.
+// slowMessage is the reference's form of a message.
 type slowMessage struct {
 	rtmp.Message
 	body string
@@ -28,7 +28,7 @@ const (
 	slowMaxSize    = 1<<24 - 1
 )
 
-// slowStream is what the reference keeps of a chunk stream: the fields of the last header, as the
+// slowStream is the reference's state of a chunk stream: the fields of the last header, as the
 // specification names them.
 type slowStream struct {
 	timestamp, timestampDelta uint32
@@ -42,8 +42,8 @@ type slowStream struct {
 	payload  []byte
 }
 
-// slowDecode is the reference: it has the whole connection, slices it, and follows sections 5.3 and
-// 5.4 of the specification. It returns the messages before the first error.
+// slowDecode is the reference: it slices the complete connection, and follows sections 5.3 and 5.4
+// of the specification. It returns the messages before the first error.
 func slowDecode(b []byte, maxMessage int) (list []slowMessage, err error) {
 	chunkSize := 128
 	streams := map[int]*slowStream{}
@@ -153,8 +153,8 @@ func slowHeader(b []byte, streams map[int]*slowStream) (id int, s *slowStream, r
 			s.field = binary.BigEndian.Uint32(take(4))
 		}
 	case s.extended:
-		// Four bytes that repeat the field, or are the message's time. If they are anything else
-		// they are payload.
+		// Four bytes repeat the timestamp field, or are the message's time. Other bytes are
+		// payload.
 		n, wait := slowRepeats(b, s.field)
 		m, waitToo := slowRepeats(b, s.timestamp)
 		if n+m == 0 && (wait || waitToo) {
@@ -179,7 +179,7 @@ func slowHeader(b []byte, streams map[int]*slowStream) (id int, s *slowStream, r
 	return id, s, b, nil
 }
 
-// slowRepeats returns 4 if b begins with v, or reports that it ends before that can be said.
+// slowRepeats returns 4 if b begins with v. wait is set if b ends too early to decide.
 func slowRepeats(b []byte, v uint32) (n int, wait bool) {
 	want := string(binary.BigEndian.AppendUint32(nil, v))
 	if len(b) < 4 {
@@ -191,7 +191,7 @@ func slowRepeats(b []byte, v uint32) (n int, wait bool) {
 	return 0, false
 }
 
-// slowAggregate takes an aggregate message apart.
+// slowAggregate splits an aggregate message.
 func slowAggregate(s *slowStream, id int, body []byte) (parts []slowMessage, err error) {
 	var first uint32
 	for n := 0; len(body) > 0; n++ {
@@ -215,7 +215,7 @@ func slowAggregate(s *slowStream, id int, body []byte) (parts []slowMessage, err
 	return parts, nil
 }
 
-// slowError turns an error of a Decoder into the reference's.
+// slowError converts an error of a Decoder to the reference's error.
 func slowError(err error) error {
 	var limit *rtmp.LimitError
 	switch {
