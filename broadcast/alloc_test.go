@@ -13,8 +13,8 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/alloctest"
 )
 
-// fill adds new blocks to a frame, n bytes each. It allocates nothing once the pool is warm, unless
-// the chain needs an array for its pieces.
+// fill adds new blocks to a frame, n bytes each. After a warm-up of the pool it allocates nothing,
+// unless the chain needs an array for its pieces.
 func fill(frame *millrace.Chain, pool *millrace.Pool, pieces, n int) {
 	for range pieces {
 		draft := pool.Get(n)
@@ -37,11 +37,11 @@ func wantNoAllocs(t *testing.T, name string, warm int, f func()) {
 	}
 }
 
-// A ring that has been full allocates nothing any more.
+// A ring that has been full once allocates nothing.
 func TestFullRingAllocatesNothing(t *testing.T) {
 	for _, test := range []struct {
 		name       string
-		pieces     int // a frame
+		pieces     int // per frame
 		maxPieces  int
 		wantFrames int // kept at the end
 	}{
@@ -56,7 +56,7 @@ func TestFullRingAllocatesNothing(t *testing.T) {
 		ring := broadcast.New(broadcast.MaxPieces(test.maxPieces))
 		var frame millrace.Chain
 		publish := func() {
-			for n := range test.pieces { // none ends where the next one begins
+			for n := range test.pieces { // no piece ends where the next one begins
 				block.Slice(&frame, n*20, n*20+10)
 			}
 			if err := ring.Publish(&frame, broadcast.Frame{}); err != nil {
@@ -78,7 +78,7 @@ func TestFullRingAllocatesNothing(t *testing.T) {
 func TestPublishAllocatesNothing(t *testing.T) {
 	for _, test := range []struct {
 		name    string
-		every   int // a keyframe every so many
+		every   int // distance between keyframes, in frames
 		pieces  int
 		cursors int
 		opts    []broadcast.Option
@@ -100,8 +100,7 @@ func TestPublishAllocatesNothing(t *testing.T) {
 		for range test.cursors {
 			cursors = append(cursors, ring.Cursor())
 		}
-		// The array of a frame of many pieces is the publisher's business, who uses its chain
-		// again.
+		// The publisher keeps the array of a frame of many pieces, because it uses its chain again.
 		var frame, dst millrace.Chain
 		n := 0
 		publish := func() {
@@ -131,7 +130,7 @@ func TestPublishAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Waking readers allocates nothing either, nor does waiting.
+// Waking readers and waiting allocate nothing either.
 func TestWakingAllocatesNothing(t *testing.T) {
 	pool := millrace.NewPool()
 	ring := broadcast.New()

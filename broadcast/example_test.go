@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-io/millrace/broadcast"
 )
 
-// A publisher, and a viewer that came after the second keyframe.
+// A publisher, and a viewer that joined after the second keyframe.
 func Example() {
 	ring := broadcast.New()
 
@@ -31,7 +31,7 @@ func Example() {
 	viewer := ring.Cursor()
 	defer viewer.Close()
 
-	var out millrace.Chain // the send queue: the shares in it are ours
+	var out millrace.Chain // the send queue owns its shares
 	defer out.Release()
 	batch, err := viewer.Take(&out)
 	if err != nil {
@@ -53,7 +53,7 @@ func ExampleCursor_Next() {
 	serve := func(ctx context.Context, w io.Writer, c *broadcast.Cursor) error {
 		defer c.Close()
 		var out millrace.Chain
-		defer out.Release() // what the viewer did not want
+		defer out.Release() // the data that the viewer did not read
 		for {
 			batch, err := c.Next(ctx, &out)
 			if err == io.EOF {
@@ -85,13 +85,13 @@ func ExampleCursor_Next() {
 			fmt.Println(err)
 		}
 	}
-	_ = ring.Close() // the viewer gets the rest first
+	_ = ring.Close() // the viewer first gets the remaining frames
 	done.Wait()
 	// Output:
 	// one two three
 }
 
-// What the publisher knows about a frame comes with it.
+// Facts about a frame, from its publisher, are returned with the frame.
 func ExampleFrame_info() {
 	type sample struct{ lasts time.Duration }
 	ring := broadcast.New()
@@ -118,7 +118,7 @@ func ExampleFrame_info() {
 	// two lasts 2s
 }
 
-// One goroutine that serves every viewer.
+// One goroutine serves all viewers.
 func ExampleRing_Watch() {
 	ring := broadcast.New()
 	viewers := []*broadcast.Cursor{ring.Cursor(), ring.Cursor()}
@@ -155,7 +155,7 @@ func ExampleRing_Watch() {
 	// hello
 }
 
-// A viewer that cannot keep up moves to the newest keyframe, and is told so.
+// A viewer that cannot keep up moves to the newest keyframe, and the Batch says so.
 func ExampleMissed() {
 	ring := broadcast.New()
 	viewer := ring.Cursor(broadcast.MaxLagFrames(3))

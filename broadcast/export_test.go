@@ -5,24 +5,24 @@ import (
 	"unsafe"
 )
 
-// RecordSize is the cost of a frame, in addition to its bytes, that MaxFrames documents.
+// RecordSize is the cost of a frame, in addition to its bytes, as documented at MaxFrames.
 const RecordSize = unsafe.Sizeof(record{})
 
-// Records returns in how many places r's records go round.
+// Records returns the length of r's circular array of records.
 func (r *Ring) Records() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.frames.recs)
 }
 
-// PieceSize is the cost of a piece, in addition to its bytes, that MaxFrames documents: its part of
-// a segment, and of the two lists that have room for one.
+// PieceSize is the cost of a piece, in addition to its bytes, as documented at MaxFrames: its part
+// of a segment, and of two lists with room for it.
 const PieceSize = (float64(unsafe.Sizeof(segment{})) + 2*8) / segmentPieces
 
-// MaxPieces sets the limit that New derives from MaxBytes and MaxFrames.
+// MaxPieces sets the limit that New would derive from MaxBytes and MaxFrames.
 func MaxPieces(n int) Option { return func(o *options) { o.maxPieces = n } }
 
-// BatchPieces sets how many pieces one Take adds to its chain.
+// BatchPieces sets the number of pieces that one Take adds to its chain.
 func BatchPieces(n int) CursorOption { return func(o *cursorOptions) { o.batchPieces = n } }
 
 // Check returns a violation of r's invariants.
@@ -135,5 +135,5 @@ func (r *Ring) checkLists() error {
 // TimerArmed reports whether the latency timer is running, and stops it.
 func (r *Ring) TimerArmed() bool { return r.timer != nil && r.timer.Stop() }
 
-// Expire does what the latency timer does when it fires.
+// Expire does the same as the latency timer when it fires.
 func (r *Ring) Expire() { r.expire() }

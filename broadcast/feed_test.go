@@ -7,8 +7,8 @@ import (
 	"github.com/millrace-io/millrace/broadcast"
 )
 
-// A feed cuts frames out of blocks of a pool, as a Reader does with what a socket brings:
-// neighbours lie in one block, and large ones in several.
+// A feed cuts frames out of blocks of a pool, as a Reader does: consecutive frames share a block,
+// and large ones span several.
 type feed struct {
 	pool  *millrace.Pool
 	block int
@@ -50,7 +50,7 @@ func (f *feed) publish(t testing.TB, r *broadcast.Ring, n int, key bool) string 
 	return s
 }
 
-// group publishes so many frames of n bytes, the first a keyframe, and returns a copy of them.
+// group publishes a GOP of frames, each of n bytes. It returns a copy of them.
 func (f *feed) group(t testing.TB, r *broadcast.Ring, frames, n int) string {
 	t.Helper()
 	all := f.publish(t, r, n, true)
@@ -93,7 +93,7 @@ func publish(t testing.TB, r *broadcast.Ring, s string, key bool) {
 	}
 }
 
-// take returns what c gives as text.
+// take returns the result of c.Take, with the bytes as text.
 func take(t testing.TB, c *broadcast.Cursor) (string, broadcast.Batch) {
 	t.Helper()
 	var dst millrace.Chain
@@ -109,7 +109,7 @@ func take(t testing.TB, c *broadcast.Cursor) (string, broadcast.Batch) {
 	return s, b
 }
 
-// takeAll returns what c gives until there is nothing new.
+// takeAll returns everything that c can take at the moment.
 func takeAll(t testing.TB, c *broadcast.Cursor) (all string) {
 	t.Helper()
 	for {
@@ -121,7 +121,7 @@ func takeAll(t testing.TB, c *broadcast.Cursor) (all string) {
 	}
 }
 
-// wantLate checks what a reader gets that comes now.
+// wantLate checks the bytes that a new reader gets.
 func wantLate(t testing.TB, r *broadcast.Ring, want string) {
 	t.Helper()
 	c := r.Cursor()

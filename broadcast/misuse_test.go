@@ -45,7 +45,7 @@ func TestAfterClose(t *testing.T) {
 	c, open := r.Cursor(), r.Cursor()
 	publish(t, r, "k", true)
 	c.Close()
-	c.Close() // again: nothing
+	c.Close() // a second Close has no effect
 	var dst millrace.Chain
 	if b, err := c.Take(&dst); err != broadcast.ErrClosed || b != (broadcast.Batch{}) ||
 		dst.Len() != 0 {
@@ -77,7 +77,7 @@ func TestAfterClose(t *testing.T) {
 	w := r.Watch()
 	<-w.C
 	w.Stop()
-	w.Stop() // again: nothing
+	w.Stop() // a second Stop has no effect
 	check(t, r)
 }
 

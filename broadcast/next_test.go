@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-io/millrace/broadcast"
 )
 
-// next returns what a call of Next gave, and when it returned.
+// next returns the result of a call of Next, and the time at which it returned.
 func next(ctx context.Context, c *broadcast.Cursor) string {
 	began := time.Now()
 	var dst millrace.Chain
@@ -55,7 +55,7 @@ func TestNext(t *testing.T) {
 	})
 }
 
-// A Next that waits ends with its context, and with its cursor.
+// A waiting Next ends with its context, and with its cursor.
 func TestNextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := broadcast.New()

@@ -8,16 +8,16 @@ import (
 	"github.com/millrace-io/millrace/broadcast"
 )
 
-// The oracle: a ring as slow and as plain as can be. Every frame of the stream stays in one slice,
-// nothing is counted on the way, everything is looked up.
+// The oracle is a slow and simple ring. It keeps every frame of the stream in one slice, counts
+// nothing in advance, and searches for everything.
 type oracle struct {
 	maxBytes, maxFrames int
 	latency             time.Duration
 
-	frames    []oFrame  // all of them, from the start
-	tail      int       // those below are gone
-	signalled bool      // since it was last looked at
-	due       time.Time // zero: none
+	frames    []oFrame  // all frames, from the start
+	tail      int       // older frames are evicted
+	signalled bool      // signalled since the last check
+	due       time.Time // zero if nothing is due
 	preamble  oPreamble
 	cursors   []*oCursor
 	closed    bool
@@ -47,11 +47,11 @@ type oCursor struct {
 	batchFrames         int
 	next                int
 	joining, starting   bool
-	nextKey             bool // the one that is there will not do
+	nextKey             bool // the existing keyframe is not accepted
 	first               oPreamble
 	given               int
 	missed              broadcast.Missed
-	firstLost           int // with missed.Frames > 0
+	firstLost           int // valid if missed.Frames > 0
 }
 
 func size(frames []oFrame) (n int) {
@@ -68,7 +68,7 @@ func (o *oracle) now() time.Time {
 	return time.Now()
 }
 
-// start is the newest keyframe that is kept with all that follows, or -1.
+// start returns the newest keyframe that is kept with all later frames, or -1.
 func (o *oracle) start() int {
 	for i := len(o.frames) - 1; i >= o.tail; i-- {
 		if o.frames[i].hole {
@@ -132,7 +132,7 @@ func (o *oracle) tick() {
 	}
 }
 
-// trim moves the late and drops what no reader needs.
+// trim moves the readers that are too far behind, and drops frames that no reader needs.
 func (o *oracle) trim() {
 	need := len(o.frames)
 	if s := o.start(); s >= 0 && !o.closed {
@@ -171,7 +171,7 @@ func (o *oracle) snapshot() broadcast.Stats {
 	return s
 }
 
-// stuck says why c will never read the frame at its place.
+// stuck returns the reason why c cannot read the frame at its position.
 func (c *oCursor) stuck() broadcast.Reason {
 	switch o := c.o; {
 	case c.next < o.tail:
@@ -247,7 +247,7 @@ func (c *oCursor) lose(to int, why broadcast.Reason) {
 
 func (c *oCursor) drained() bool { return c.joining || c.next == len(c.o.frames) }
 
-// most returns how many frames the limit in bytes lets through at c's place.
+// most returns how many frames the limit in bytes allows at c's position.
 func (c *oCursor) most() (n int) {
 	for _, f := range c.o.frames[c.next:] {
 		if f.hole || n == c.batchFrames || n > 0 &&
@@ -259,8 +259,9 @@ func (c *oCursor) most() (n int) {
 	return n
 }
 
-// take returns what a Take must give. frames is how many frames the ring has given when a limit in
-// pieces, which the oracle knows nothing of, may have made that less than most; otherwise 0.
+// take returns the expected result of Take. The oracle knows nothing of the limit in pieces. If
+// that limit may have made the result shorter than most, frames is the number of frames that the
+// ring returned; otherwise it is 0.
 func (c *oCursor) take(frames int) (string, broadcast.Batch, error) {
 	o := c.o
 	var b broadcast.Batch

@@ -10,12 +10,12 @@ import (
 	"github.com/millrace-io/millrace/broadcast"
 )
 
-// A ring keeps as many pieces as MaxPieces says, however they are spread over frames, and lets the
-// oldest frames go for more.
+// A ring keeps MaxPieces pieces, however they are distributed over frames. It evicts the oldest
+// frames for more.
 func TestGroupOfMaxPieces(t *testing.T) {
 	const block = 10
 	for most := 1; most <= 20; most++ {
-		for each := 1; each <= most; each++ { // pieces a frame
+		for each := 1; each <= most; each++ { // pieces per frame
 			f := newFeed(block)
 			r := broadcast.New(broadcast.MaxPieces(most))
 			fit := most / each
@@ -23,7 +23,7 @@ func TestGroupOfMaxPieces(t *testing.T) {
 				group := f.group(t, r, fit, each*block)
 				check(t, r)
 				wantLate(t, r, group)
-				// The first frame of the next GOP has no room next to this GOP.
+				// The first frame of the next GOP does not fit next to this GOP.
 				if s := r.Stats(); s.GroupsCut != uint64(round) || s.Frames != fit {
 					t.Fatalf("MaxPieces %d, frames of %d: %d groups cut, %d frames, want %d, %d",
 						most, each, s.GroupsCut, s.Frames, round, fit)
@@ -35,7 +35,7 @@ func TestGroupOfMaxPieces(t *testing.T) {
 	}
 }
 
-// A frame of more pieces than the ring keeps is refused as one of more bytes is.
+// A frame of more pieces than the ring can keep is refused, like a frame of too many bytes.
 func TestFrameOfTooManyPieces(t *testing.T) {
 	f := newFeed(10)
 	r := broadcast.New(broadcast.MaxPieces(4))
@@ -57,8 +57,8 @@ func TestFrameOfTooManyPieces(t *testing.T) {
 	f.done(t)
 }
 
-// Frames of any size from blocks of any size, of which neighbours join, under any limit: a reader
-// gets each frame whole or is told that it did not.
+// Frames of any size come from blocks of any size, with adjacent pieces joined, under any limit. A
+// reader gets each frame completely, or is told that it missed the frame.
 func TestRandomFramesWithinMaxPieces(t *testing.T) {
 	for _, most := range []int{1, 2, 4, 5, 17, 100, 2000} {
 		for _, block := range []int{8, 100, 512} {
@@ -78,7 +78,7 @@ func TestRandomFramesWithinMaxPieces(t *testing.T) {
 				var tooLarge *broadcast.FrameTooLargeError
 				if err := r.Publish(&frame, broadcast.Frame{Key: rnd.IntN(40) == 0}); errors.As(err,
 					&tooLarge) {
-					frames[i] = "" // a hole
+					frames[i] = "" // a lost frame
 				} else if err != nil {
 					t.Fatal(err)
 				}
@@ -102,11 +102,11 @@ func TestRandomFramesWithinMaxPieces(t *testing.T) {
 	}
 }
 
-// A follower checks what a cursor gives against all frames that there were.
+// A follower compares the results of a cursor with all published frames.
 type follower struct {
 	cursor *broadcast.Cursor
 	every  int
-	next   int // the first frame that it was not told of
+	next   int // the first frame that it has neither got nor missed
 }
 
 func (w *follower) follow(t *testing.T, frames []string) {
@@ -126,8 +126,8 @@ func (w *follower) follow(t *testing.T, frames []string) {
 	}
 }
 
-// A chain that its owner has published and released panics in the call that drops it. Later calls
-// continue.
+// If the owner of a chain releases it after Publish, the call that drops it panics. Later calls
+// work.
 func TestChainPublishedAndReleased(t *testing.T) {
 	f := newFeed(10)
 	r := broadcast.New(broadcast.MaxPieces(100))
@@ -139,7 +139,7 @@ func TestChainPublishedAndReleased(t *testing.T) {
 			t.Fatal(err)
 		}
 		good := f.next(40)
-		// Drops the stale one.
+		// This drops the stale chain.
 		mustPanic(t, "released twice", func() { _ = r.Publish(&good, broadcast.Frame{Key: true}) })
 	}
 	for range 1000 {
@@ -150,7 +150,7 @@ func TestChainPublishedAndReleased(t *testing.T) {
 	f.done(t)
 }
 
-// Limits that mean "none" do not ask for memory without end.
+// Very large limits, which mean "no limit", do not allocate memory in advance.
 func TestLimitsThatMeanNone(t *testing.T) {
 	r := broadcast.New(broadcast.MaxBytes(math.MaxInt64))
 	publish(t, r, "k", true)

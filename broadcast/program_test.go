@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-io/millrace/broadcast"
 )
 
-// A program is bytes that say what to do with a ring and the oracle at once.
+// A program is a string of bytes that determines the calls on a ring and on the oracle.
 type program struct {
 	t    testing.TB
 	code []byte
@@ -23,13 +23,13 @@ type program struct {
 	o    *oracle
 
 	cursors []pair
-	held    []held // by readers that still send
+	held    []held // by readers that are still sending
 	pres    int
 	infos   bool // some frames have an Info
 	trace   []string
 }
 
-// anyPieces is a BatchPieces that is never reached.
+// anyPieces is a limit for BatchPieces that is never reached.
 const anyPieces = 1 << 20
 
 type pair struct {
@@ -38,7 +38,7 @@ type pair struct {
 	pieces int
 }
 
-// held are shares that a Take gave, and the bytes that they must keep.
+// held is the result of a Take, and the bytes that it must keep.
 type held struct {
 	chain millrace.Chain
 	want  string
@@ -64,7 +64,7 @@ func (p *program) did(format string, args ...any) {
 	p.trace = append(p.trace, fmt.Sprintf(format, args...))
 }
 
-// run runs a program in a synctest bubble, where time only advances by its steps.
+// run runs a program in a synctest bubble, in which time only advances in the program's steps.
 func run(t *testing.T, code []byte) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &program{t: t, code: code}
@@ -117,7 +117,7 @@ func (p *program) step() {
 		d := time.Duration(p.pick(1, 7, 20, 100)) * time.Millisecond
 		p.did("sleep %v", d)
 		time.Sleep(d)
-		synctest.Wait() // let the timer's goroutine end
+		synctest.Wait() // wait for the timer's goroutine to end
 		p.o.tick()
 	default:
 		if p.arg()%8 == 0 {
@@ -255,7 +255,7 @@ func (p *program) closeCursor(i int) {
 }
 
 func (p *program) verify() {
-	synctest.Wait() // a timer may have fired, in a step that took no time
+	synctest.Wait() // a timer may have fired in a step that took no time
 	if got, want := len(p.news.C) > 0, p.o.signalled; got != want {
 		p.failf("signalled %v, want %v", got, want)
 	} else if got {
@@ -275,7 +275,7 @@ func (p *program) verify() {
 	}
 }
 
-// end drains every second cursor, closes the ring in between and the rest after.
+// end drains every second cursor before the ring is closed, and the others after that.
 func (p *program) end() {
 	p.ring.Close()
 	p.o.close()
@@ -293,7 +293,7 @@ func (p *program) end() {
 		p.failf("a closed ring without cursors keeps %+v", s)
 	}
 	for len(p.held) > 0 {
-		p.release() // after the ring has gone
+		p.release() // after the ring was closed
 	}
 	p.feed.done(p.t)
 }

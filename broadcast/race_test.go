@@ -14,8 +14,8 @@ import (
 	"github.com/millrace-io/millrace/broadcast"
 )
 
-// A letter is a frame that says who it is: its number, its length, whether it is a keyframe, and a
-// hash of what follows.
+// A letter is a frame that identifies itself: by its number, its length, whether it is a keyframe,
+// and a hash of the rest.
 const letterHeader = 8 + 4 + 1 + 8
 
 var letterSeed = maphash.MakeSeed()
@@ -39,8 +39,7 @@ func letter(pool *millrace.Pool, number uint64, length int, key bool) (frame mil
 	return frame
 }
 
-// A recipient checks that what a cursor gives is a stream of letters without a gap that was not
-// told of.
+// A recipient checks that a cursor returns letters without a gap, except reported ones.
 type recipient struct {
 	next    uint64 // number of the next letter; 0 before the first
 	frames  int
@@ -78,7 +77,7 @@ func (rc *recipient) read(dst *millrace.Chain, b broadcast.Batch) error {
 	return nil
 }
 
-// follow reads c until the ring is closed, or, if leave, for a while.
+// follow reads c until the ring is closed. If leave is set, it stops earlier.
 func (rc *recipient) follow(c *broadcast.Cursor, w *broadcast.Watcher, slow, leave bool) error {
 	defer c.Close()
 	defer w.Stop()
@@ -100,7 +99,7 @@ func (rc *recipient) follow(c *broadcast.Cursor, w *broadcast.Watcher, slow, lea
 			return err
 		}
 		held.Release()
-		held.Merge(&dst) // let go of it while the next batch is read
+		held.Merge(&dst) // released while the next batch is read
 		if slow {
 			time.Sleep(time.Duration(rand.IntN(2000)) * time.Microsecond)
 		}
@@ -110,8 +109,8 @@ func (rc *recipient) follow(c *broadcast.Cursor, w *broadcast.Watcher, slow, lea
 	}
 }
 
-// TestPublisherAndManyReaders is for the race detector. It depends on no timing: what the readers
-// are given and lose must add up.
+// TestPublisherAndManyReaders is for the race detector. It does not depend on timing: the numbers
+// of received and missed letters must add up.
 func TestPublisherAndManyReaders(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -172,7 +171,7 @@ func TestPublisherAndManyReaders(t *testing.T) {
 	}
 }
 
-// Close of the cursor, of the watcher and of the ring, and a frame, at the same moment: a watcher
+// The cursor, the watcher and the ring are closed, and a frame is published, all at once. A watcher
 // that is not stopped is signalled.
 func TestEverythingAtOnceEndsTheWait(t *testing.T) {
 	for range 300 {
@@ -185,7 +184,7 @@ func TestEverythingAtOnceEndsTheWait(t *testing.T) {
 		all.Go(func() { _ = ring.Close() })
 		all.Go(func() {
 			p := chainOf("k")
-			_ = ring.Publish(&p, broadcast.Frame{Key: true}) // or the ring is closed already
+			_ = ring.Publish(&p, broadcast.Frame{Key: true}) // fails if the ring is already closed
 			ring.Flush()
 		})
 		all.Wait()

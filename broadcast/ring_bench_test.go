@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	benchFrame = 4 << 10  // bytes: a usual frame of a 2 Mbit/s stream
-	benchBlock = 64 << 10 // bytes: frames are cut from blocks, as a Reader does
+	benchFrame = 4 << 10  // bytes: a typical frame of a 2 Mbit/s stream
+	benchBlock = 64 << 10 // bytes: frames are cut from blocks, as by a Reader
 	benchGroup = 60       // frames from keyframe to keyframe
 )
 
-// A source cuts frames out of blocks; BenchmarkSource measures its cost, to be subtracted.
+// A source cuts frames out of blocks. BenchmarkSource measures its cost, which is to be subtracted.
 type source struct {
 	pool  *millrace.Pool
 	chain millrace.Chain
@@ -42,7 +42,7 @@ func BenchmarkSource(b *testing.B) {
 	}
 }
 
-// BenchmarkPublish is a stream without readers.
+// BenchmarkPublish publishes a stream without readers.
 func BenchmarkPublish(b *testing.B) {
 	ring := broadcast.New()
 	defer ring.Close()
@@ -58,8 +58,8 @@ func BenchmarkPublish(b *testing.B) {
 	}
 }
 
-// BenchmarkTake is a publisher and its readers on one goroutine: what the ring costs without any
-// waking, a frame; ns/taken is that for each reader.
+// BenchmarkTake runs a publisher and its readers on one goroutine. It measures the cost of the ring
+// per frame, without waking. ns/taken is the cost per frame and reader.
 func BenchmarkTake(b *testing.B) {
 	for _, readers := range []int{1, 10, 200} {
 		for _, every := range []int{1, 16} {
@@ -102,8 +102,8 @@ func benchmarkTake(b *testing.B, readers, every int) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(max(taken, 1)), "ns/taken")
 }
 
-// BenchmarkWake is a publisher that wakes a goroutine a reader for each frame, and waits until all
-// have taken it.
+// BenchmarkWake runs a publisher that wakes a goroutine per reader for each frame, and waits until
+// all have taken the frame.
 func BenchmarkWake(b *testing.B) {
 	for _, readers := range []int{1, 10, 200} {
 		b.Run(fmt.Sprintf("cursors=%d", readers), func(b *testing.B) { benchmarkWake(b, readers) })

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-io/millrace/broadcast"
 )
 
-// Scripts say what happens to a ring, and what a single cursor then gets:
+// A script lists the events of a ring, and the results of a single cursor:
 //
 //	K:text       publish a keyframe     p:text   publish another frame
 //	big          publish a frame above MaxBytes
@@ -209,8 +209,8 @@ func (p *player) tooLarge() {
 	}
 }
 
-// Evict drops frames older than an age: old GOPs, and the newest one if requested. Readers at the
-// head notice nothing.
+// Evict drops frames older than a given age: old GOPs, and the newest GOP if requested. Readers at
+// the head are not affected.
 func TestEvict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFeed(512)
@@ -258,8 +258,8 @@ func TestEvict(t *testing.T) {
 	})
 }
 
-// A group is kept whole up to MaxFrames, and late readers get it; the array of its records grows on
-// the way, wherever the oldest one stands.
+// A GOP is kept whole up to MaxFrames, and late readers get it. The array of its records grows,
+// wherever its oldest record is.
 func TestGroupOfMaxFrames(t *testing.T) {
 	const most = 1500
 	for _, before := range []int{0, 1, 100, 255, 256, 400, 1600} {

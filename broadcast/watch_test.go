@@ -21,7 +21,7 @@ func wantSignals(t *testing.T, w *broadcast.Watcher, want int) {
 	}
 }
 
-// A timer that fires while another call announces must not announce early.
+// A timer that fires while another call announces frames must not announce too early.
 func TestLateTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := broadcast.New(broadcast.Latency(time.Second))
@@ -41,7 +41,7 @@ func TestCloseSignalsEveryWatcher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := broadcast.New(broadcast.Latency(time.Hour))
 		all := []*broadcast.Watcher{r.Watch(), r.Watch(), r.Watch(), r.Watch()}
-		all[1].Stop() // and the last one takes its place
+		all[1].Stop() // the last watcher takes its place
 		check(t, r)
 		publish(t, r, "k", true)
 		r.Close()
@@ -49,7 +49,7 @@ func TestCloseSignalsEveryWatcher(t *testing.T) {
 		if r.TimerArmed() {
 			t.Error("a closed ring has a timer running")
 		}
-		all = append(all, r.Watch()) // comes late
+		all = append(all, r.Watch()) // a late watcher
 		for i, want := range []int{1, 0, 1, 1, 1} {
 			wantSignals(t, all[i], want)
 			all[i].Stop()

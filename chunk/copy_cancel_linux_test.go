@@ -51,8 +51,8 @@ func TestCopyEndsWhileTheSourceHangs(t *testing.T) {
 	}
 }
 
-// awaitUnread waits until n bytes wait in the kernel to be read from r, or from what r limits. A
-// net.Pipe has none there: a Write to it ends when it was read.
+// awaitUnread waits until n unread bytes are in the kernel's buffer of r, or of the reader that r
+// limits. A net.Pipe has no buffer: a Write to it returns when the bytes were read.
 func awaitUnread(r io.Reader, n int) {
 	if l, ok := r.(*io.LimitedReader); ok {
 		r = l.R

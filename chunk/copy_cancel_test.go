@@ -18,11 +18,10 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 )
 
-// soon is how long a test lets something wait before it ends the wait. Nothing depends on its
-// length.
+// soon is how long a test waits before it ends a blocked call. The result does not depend on it.
 const soon = 20 * time.Millisecond
 
-// waitingEnds are both ends of a connection, of which a Read or a Write may wait.
+// waitingEnds are pairs of ends of a connection at which a Read or Write can block.
 var waitingEnds = map[string]func(t *testing.T) (w io.WriteCloser, r io.Reader){
 	"TCP": func(t *testing.T) (io.WriteCloser, io.Reader) {
 		w, r := tcpEnds(t)
@@ -43,10 +42,10 @@ var waitingEnds = map[string]func(t *testing.T) (w io.WriteCloser, r io.Reader){
 	"net.Pipe": func(*testing.T) (io.WriteCloser, io.Reader) { w, r := net.Pipe(); return w, r },
 }
 
-// A target that does not read does not keep Copy from ending, and can be used afterwards.
+// A target that does not read cannot prevent Copy from ending, and is usable afterwards.
 func TestCopyEndsWhileTheTargetHangs(t *testing.T) {
 	leaktest.Check(t, millrace.DefaultPool())
-	data := someBytes(12 << 20) // more than sockets hold
+	data := someBytes(12 << 20) // more than the sockets' buffers hold
 	for _, src := range copySources {
 		for name, open := range waitingEnds {
 			t.Run(src.name+" to "+name, func(t *testing.T) {
@@ -74,7 +73,7 @@ func TestCopyEndsWhileTheTargetHangs(t *testing.T) {
 	}
 }
 
-// Ends without deadlines are not interrupted, but no further read or write starts.
+// Reads and writes without deadlines are not interrupted, but no further read or write starts.
 func TestCopyWithoutDeadlinesEndsAfterTheRead(t *testing.T) {
 	r, w := io.Pipe()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -113,7 +112,7 @@ func TestCopyAfterTheEndOfItsContext(t *testing.T) {
 	}
 }
 
-// The caller's own deadlines hold, and are left alone.
+// The caller's own deadlines apply, and are not changed.
 func TestCopyRespectsDeadlines(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -139,7 +138,7 @@ func TestCopyRespectsDeadlines(t *testing.T) {
 	}
 }
 
-// A context that ends after Copy sets no deadlines, also after a panic in the source or the target.
+// A context that ends after Copy sets no deadlines, even if the source or the target has panicked.
 func TestCopyForgetsItsContext(t *testing.T) {
 	fail := func() { panic("on purpose") }
 	for name, c := range map[string]struct {
@@ -171,7 +170,7 @@ func TestCopyForgetsItsContext(t *testing.T) {
 	}
 }
 
-// A deadlined target knows whether it has ever got a deadline.
+// A deadlined target records whether a deadline was ever set.
 type deadlined struct {
 	write func()
 	set   bool

@@ -18,7 +18,7 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
-// someBytes returns n bytes that do not repeat.
+// someBytes returns n bytes without repetitions.
 func someBytes(n int) []byte {
 	p := make([]byte, n)
 	rnd := rand.NewChaCha8([32]byte{byte(n), byte(n >> 8)})
@@ -26,7 +26,7 @@ func someBytes(n int) []byte {
 	return p
 }
 
-// copySource is one way to have bytes to copy.
+// copySource is a kind of source.
 type copySource struct {
 	name string
 	kind string // file, stream, or other
@@ -65,7 +65,8 @@ var copySources = []copySource{
 	{"memory", "other", func(t *testing.T, data []byte) io.Reader { return bytes.NewReader(data) }},
 }
 
-// copyTarget is one way to have a place for them. got is called once, when they have been copied.
+// copyTarget is a kind of target. got is called once, after the copy, and returns the bytes that
+// have arrived.
 type copyTarget struct {
 	name string
 	kind string // file, socket, pipe, or other
@@ -87,7 +88,7 @@ var copyTargets = []copyTarget{
 	{name: "TCP with little room", kind: "tcp", slow: true,
 		open: func(t *testing.T) (io.Writer, func() []byte) {
 			w, r := tcpEnds(t)
-			_ = w.SetWriteBuffer(1) // the kernel's least, a few KiB
+			_ = w.SetWriteBuffer(1) // the kernel's minimum, a few KiB
 			return w, drain(t, w, r)
 		}},
 	{name: "Unix socket", kind: "unix", open: func(t *testing.T) (io.Writer, func() []byte) {
@@ -113,7 +114,7 @@ var copyTargets = []copyTarget{
 	}},
 }
 
-// way returns the field of a Report that says which way bytes went between these ends.
+// way returns the field of a Report that counts the bytes between these ends.
 func way(r *chunk.Report, src copySource, dst copyTarget) *int64 {
 	linux, limited := runtime.GOOS == "linux", strings.HasPrefix(src.name, "limited")
 	switch {
@@ -196,7 +197,7 @@ func pipeEnds(t testing.TB) (r, w *os.File) {
 	return r, w
 }
 
-// tlsEnds makes a connection a TLS one.
+// tlsEnds wraps a connection in TLS.
 func tlsEnds(t testing.TB, a, b net.Conn) (server, client *tls.Conn) {
 	t.Helper()
 	s := httptest.NewTLSServer(nil) // for its certificate
@@ -214,8 +215,8 @@ func tlsEnds(t testing.TB, a, b net.Conn) (server, client *tls.Conn) {
 	return server, client
 }
 
-// feed writes data to w on a goroutine and closes it. It ends with the test, which may have closed
-// the other end.
+// feed writes data to w on a goroutine, and closes w. It ends with the test, because the test may
+// have closed the other end.
 func feed(t testing.TB, w io.WriteCloser, data []byte) {
 	var done sync.WaitGroup
 	done.Go(func() {
@@ -225,7 +226,7 @@ func feed(t testing.TB, w io.WriteCloser, data []byte) {
 	t.Cleanup(func() { _ = w.Close(); done.Wait() })
 }
 
-// drain reads what arrives at r until w is closed, which calling the returned function does.
+// drain reads from r until w is closed. The returned function closes w, and returns the bytes.
 func drain(t testing.TB, w io.Closer, r io.Reader) func() []byte {
 	var done sync.WaitGroup
 	var data []byte
@@ -239,7 +240,7 @@ func drain(t testing.TB, w io.Closer, r io.Reader) func() []byte {
 	return got
 }
 
-// A file that takes nothing leaves the source where it was, and a limit as it was.
+// If a file accepts no bytes, the position of the source and the remaining limit do not change.
 func TestCopyToAFullFile(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs /dev/full")

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// The report says whether the kernel moved the bytes, also when a middleware has wrapped the
+// The report says whether the kernel moved the bytes, even if a middleware has wrapped the
 // response.
 func ExampleCopy() {
 	f, err := os.CreateTemp("", "example")

@@ -13,7 +13,7 @@ import (
 
 var errScript = errors.New("the steps say so")
 
-// The copySteps decide, byte by byte, what the ends of a copy do next.
+// The copySteps decide, byte by byte, what the two ends of a copy do next.
 type copySteps struct{ bytes []byte }
 
 func (s *copySteps) next() int {
@@ -25,7 +25,7 @@ func (s *copySteps) next() int {
 	return int(b)
 }
 
-// steppedReader gives as much as its steps say at a time.
+// steppedReader returns as many bytes at a time as its steps say.
 type steppedReader struct {
 	*copySteps
 	r io.Reader
@@ -43,7 +43,7 @@ func (s steppedReader) Read(p []byte) (int, error) {
 	return s.r.Read(p)
 }
 
-// steppedWriter takes as much.
+// steppedWriter accepts as many bytes at a time as its steps say.
 type steppedWriter struct {
 	*copySteps
 	w *bytes.Buffer
@@ -55,12 +55,12 @@ func (s steppedWriter) Write(p []byte) (int, error) {
 		return 0, errScript
 	case b > 200 && len(p) > 0:
 		n, _ := s.w.Write(p[:len(p)*(b-200)/55])
-		return n, nil // a short write, most of the time
+		return n, nil // often a short write
 	}
 	return s.w.Write(p)
 }
 
-// FuzzCopy copies between ends that follow the steps, several times, and compares with their
+// FuzzCopy copies several times between ends that follow the steps, and compares with their
 // records.
 func FuzzCopy(f *testing.F) {
 	f.Add(uint16(0), []byte{})
@@ -87,8 +87,8 @@ func FuzzCopy(f *testing.F) {
 	})
 }
 
-// fuzzFile copies parts of a file. Its position shows how much has arrived, even if the target
-// failed.
+// fuzzFile copies parts of a file. The position of the file shows how many bytes have arrived, even
+// if the target failed.
 func fuzzFile(t *testing.T, s *copySteps, file *os.File, data []byte, w steppedWriter) {
 	for range 4 {
 		before := w.w.Len()

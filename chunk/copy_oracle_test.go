@@ -15,8 +15,8 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 )
 
-// Parts of a file in any order and of any length, with reads of the caller in between, are copied
-// as by io.Copy.
+// Parts of a file in any order and of any length are copied as by io.Copy, with reads by the caller
+// in between.
 func TestCopyLikeIOCopy(t *testing.T) {
 	leaktest.Check(t, millrace.DefaultPool())
 	data := someBytes(400_000)
@@ -61,7 +61,7 @@ func TestCopyLikeIOCopy(t *testing.T) {
 	}
 }
 
-// randomPart returns a function that makes the same source of either file.
+// randomPart returns a function that makes the same source from either file.
 func randomPart(rnd *rand.Rand, size int64) func(f *os.File) io.Reader {
 	kind, from, n := rnd.IntN(4), rnd.Int64N(size+size/8), rnd.Int64N(size/4)
 	if rnd.IntN(8) == 0 {
@@ -83,9 +83,9 @@ func randomPart(rnd *rand.Rand, size int64) func(f *os.File) io.Reader {
 	}
 }
 
-// Whenever the context ends, the bytes that have arrived are those of the report and the start of
-// the source, and a file is positioned directly after them, so that a second Copy completes the
-// first.
+// Whenever the context ends, the report counts the bytes that have arrived, which are the first
+// bytes of the source. A file is positioned directly after them, so that a second Copy completes
+// the first.
 func TestCopyCancelledAtAnyMoment(t *testing.T) {
 	leaktest.Check(t, millrace.DefaultPool())
 	data := someBytes(600_000)
@@ -104,7 +104,7 @@ func TestCopyCancelledAtAnyMoment(t *testing.T) {
 	}
 }
 
-// copyInTwo copies data, with a first context that ends at some moment.
+// copyInTwo copies data with two calls. The context of the first ends at a random moment.
 func copyInTwo(t *testing.T, src copySource, dst copyTarget, data []byte, rnd *rand.Rand) error {
 	r := src.open(t, data)
 	w, got := dst.open(t)

@@ -13,8 +13,7 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// exchange sends requests on one connection, with nothing but HTTP's own syntax, and returns all
-// that comes back.
+// exchange sends raw requests on one connection, and returns all bytes of the responses.
 func exchange(t *testing.T, url, requests string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
@@ -31,7 +30,7 @@ func request(line string, header ...string) string {
 	return line + "\r\nHost: x\r\n" + strings.Join(append(header, "\r\n"), "\r\n")
 }
 
-// Responses without the usual body, and those with another length than the file's.
+// Responses without a body, and responses whose length differs from the file's.
 func TestCopyToUnusualResponses(t *testing.T) {
 	data := someBytes(100_000)
 	last := request("GET /ok HTTP/1.1", "Connection: close")
@@ -39,11 +38,11 @@ func TestCopyToUnusualResponses(t *testing.T) {
 		name   string
 		first  string
 		before func(w http.ResponseWriter)
-		limit  int64 // of the source, or 0
+		limit  int64 // limit of the source, or 0
 		want   error
-		taken  int64 // from the file
-		body   int   // what the client sees of it
-		kept   bool  // the connection
+		taken  int64 // bytes read from the file
+		body   int   // length that the client sees
+		kept   bool  // the connection stays open
 	}{
 		{"exact length", request("GET / HTTP/1.1"), nil, 0, nil, 100_000, 100_000, true},
 		{"a part", request("GET / HTTP/1.1"), nil, 70_000, nil, 70_000, 70_000, true},
@@ -106,8 +105,8 @@ func TestCopyToUnusualResponses(t *testing.T) {
 	}
 }
 
-// Of a connection no more is taken than the response may have, but for the byte that shows that
-// there is more.
+// Copy reads no more bytes from a connection than the response may have, except for one byte that
+// shows that there are more.
 func TestCopyStreamThatIsTooLongToResponse(t *testing.T) {
 	data := someBytes(100_000)
 	for _, src := range copySources {

@@ -17,7 +17,8 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 )
 
-// Every source to every target: the same bytes, counted by the way they went.
+// Every source is copied to every target: the bytes are the same, and are counted in the right
+// field.
 func TestCopyPairs(t *testing.T) {
 	leaktest.Check(t, millrace.DefaultPool())
 	for _, size := range []int{0, 1, 100_000, 1<<20 + 7} {
@@ -49,7 +50,7 @@ func TestCopyPairs(t *testing.T) {
 	}
 }
 
-// A stream continues after a limit: nothing after it was read.
+// A stream continues after a limit, because no byte after the limit was read.
 func TestCopyTakesNoMoreThanTheLimit(t *testing.T) {
 	leaktest.Check(t, millrace.DefaultPool())
 	data := someBytes(300_000)
@@ -80,7 +81,7 @@ func TestCopyTakesNoMoreThanTheLimit(t *testing.T) {
 	}
 }
 
-// Files that the kernel makes up have no size and no copy_file_range.
+// Files in /proc have no size and no copy_file_range.
 func TestCopyOfAFileWithoutASize(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("there is no /proc")
@@ -104,13 +105,13 @@ func TestCopyOfAFileWithoutASize(t *testing.T) {
 	}
 }
 
-// A pipe that blocks, as a program's standard input does, has no end that could be waited for.
+// A blocking pipe, such as the standard input of a program, cannot be waited for.
 func TestCopyFromABlockingPipe(t *testing.T) {
 	data := someBytes(200_000)
 	for _, dst := range copyTargets {
 		t.Run(dst.name, func(t *testing.T) {
 			r, w := pipeEnds(t)
-			_ = r.Fd() // makes it block
+			_ = r.Fd() // switches it to blocking mode
 			feed(t, w, data)
 			target, got := dst.open(t)
 			if _, err := chunk.Copy(context.Background(), target, r); err != nil {
@@ -151,7 +152,7 @@ func TestCopyPassesErrorsOn(t *testing.T) {
 				"counts": {writesBy(func(p []byte) (int, error) { return len(p) + 1, nil }), nil},
 			} {
 				if src.name == "memory" {
-					continue // a bytes.Reader copies without Copy's buffer
+					continue // bytes.Reader writes directly, without Copy's buffer
 				}
 				report, err := chunk.Copy(context.Background(), test.w, src.open(t, data))
 				if err == nil || test.want != nil && err != test.want {
@@ -169,7 +170,7 @@ func TestCopyPassesErrorsOn(t *testing.T) {
 			w, r := tcpEnds(t)
 			_ = r.SetLinger(0)
 			_ = r.Close()
-			_, _ = w.Read(make([]byte, 1)) // waits for the reset
+			_, _ = w.Read(make([]byte, 1)) // wait for the reset
 			report, err := chunk.Copy(context.Background(), w, src.open(t, data))
 			if err == nil {
 				t.Errorf("%s: %+v to a connection that was reset", src.name, report)
@@ -178,7 +179,7 @@ func TestCopyPassesErrorsOn(t *testing.T) {
 	})
 }
 
-// An end that is closed is said to be closed, whichever way was tried.
+// If an end is closed, the error says so, whichever way was tried.
 func TestCopyBetweenClosedEnds(t *testing.T) {
 	data := someBytes(200_000)
 	for _, src := range copySources {
@@ -212,7 +213,7 @@ func TestCopyBetweenClosedEnds(t *testing.T) {
 	}
 }
 
-// innermost returns what src reads from.
+// innermost returns the reader below all wrappers of src.
 func innermost(src io.Reader) any {
 	if l, ok := src.(*io.LimitedReader); ok {
 		return l.R

@@ -8,8 +8,8 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// With a limit of one byte a Cutter stops at every end. It does not look again at bytes that it has
-// seen: here they are gone.
+// With a limit of one byte, a Cutter stops at every end. It does not scan bytes twice: here they
+// are overwritten.
 func TestCuttersScanOnce(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 6))
 	for _, s := range slowCutters[:3] {

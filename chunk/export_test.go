@@ -9,11 +9,11 @@ import (
 // From takes the blocks from p, so that a test can count them.
 func From(p *millrace.Pool) ReaderOption { return func(r *Reader) { r.pool = p } }
 
-// ReadInNext makes Next read any source itself, so that the ends of chunks depend on the bytes
-// alone.
+// ReadInNext makes Next itself read the source, so that the ends of chunks depend only on the
+// bytes.
 func ReadInNext() ReaderOption { return func(r *Reader) { r.mayHang = false } }
 
-// Cut and Whole call a Cutter; Scan is its input.
+// Cut and Whole call a Cutter. Scan is its input.
 func Cut(c Cutter, s *Scan) int { return c.cut((*scan)(s)) }
 
 func Whole(c Cutter, s *Scan) bool { return c.whole((*scan)(s)) }
@@ -24,42 +24,42 @@ type Scan scan
 // NewScan returns a Scan with a limit.
 func NewScan(limit int) *Scan { return &Scan{limit: limit} }
 
-// Show has the Cutter look at data next.
+// Show sets the data that the Cutter scans next.
 func (s *Scan) Show(data []byte) { s.data = data }
 
-// Seen is what the Cutter need not see again.
+// Seen returns the length that the Cutter need not scan again.
 func (s *Scan) Seen() int { return s.seen }
 
-// Advance is over n bytes that were cut off.
+// Advance removes n bytes from the beginning.
 func (s *Scan) Advance(n int) { s.seen = max(s.seen-n, 0) }
 
-// Running reports whether the goroutine that reads ahead is there.
+// Running reports whether the goroutine that reads ahead is running.
 func (r *Reader) Running() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.running
 }
 
-// StartAt takes the place of the setting to begin with.
+// StartAt replaces the initial setting.
 func StartAt(s Setting) TunerOption { return func(t *Tuner) { t.rules.home = s } }
 
-// SetMemoryLimit takes the place of GOMEMLIMIT.
+// SetMemoryLimit replaces GOMEMLIMIT.
 func (t *Tuner) SetMemoryLimit(bytes int64) { t.rules.limit = bytes }
 
-// A Sample is what Observe takes in.
+// A Sample is the input of Observe.
 type Sample struct {
 	Elapsed, CPU                            time.Duration
 	Processors                              float64
 	Memory, Moved, Waited, Starved, Stuffed int64
 }
 
-// A Move is what a sample led to. From and To are the same if it led to none.
+// A Move is the result of a sample. From and To are equal if the setting did not change.
 type Move struct {
 	From, To Setting
 	Why      string
 }
 
-// Observe takes in a sample.
+// Observe evaluates a sample.
 func (t *Tuner) Observe(s Sample) Move {
 	from := t.Setting()
 	why := t.observe(sample{s.Elapsed, s.Processors, s.CPU, s.Memory, s.Moved, s.Waited, s.Starved,
@@ -67,17 +67,17 @@ func (t *Tuner) Observe(s Sample) Move {
 	return Move{from, t.Setting(), why}
 }
 
-// Setting is the setting in force.
+// Setting returns the current setting.
 func (t *Tuner) Setting() Setting { return *t.setting.Load() }
 
-// Workers returns how many workers are at work, and how many wait in Acquire.
+// Workers returns the number of running workers, and of workers that wait in Acquire.
 func (t *Tuner) Workers() (running, waiting int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.running, int(t.waiting)
 }
 
-// Sampler returns a function that takes a sample of the time since the one before.
+// Sampler returns a function that samples the time since its previous call.
 func (t *Tuner) Sampler() func() Sample {
 	t.sample()
 	return func() Sample {
@@ -87,7 +87,8 @@ func (t *Tuner) Sampler() func() Sample {
 	}
 }
 
-// TunerRules are the rows of the table of rules: name, when, then, kept if.
+// TunerRules returns the rows of the table of rules: name, condition, change, and condition to keep
+// the change.
 func TunerRules() (rows [][4]string) {
 	for _, r := range tunerRules {
 		rows = append(rows, [4]string{r.name, r.when, r.then, r.kept})

@@ -19,11 +19,11 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// modified is when all files of a tree were.
+// modified is the modification time of all files of a tree.
 var modified = time.Date(2024, 2, 29, 12, 30, 15, 123456789, time.UTC)
 
-// tree is what the differential tests serve. A name that ends with a slash is a directory, and a
-// value that begins with "->" a symbolic link.
+// tree is served by the differential tests. A name that ends with a slash is a directory. A value
+// that begins with "->" is a symbolic link.
 var tree = map[string]string{
 	"plain.txt":           "Hello, this is a plain text.\n",
 	"large.bin":           string(someBytes(256 << 10)),
@@ -70,7 +70,7 @@ var tree = map[string]string{
 func makeTree(t testing.TB, files map[string]string) (*os.Root, string) {
 	t.Helper()
 	dir := t.TempDir()
-	// The longest names first: writing into a directory changes its time.
+	// Longest names first, because writing into a directory changes its time.
 	for _, name := range slices.Backward(slices.Sorted(maps.Keys(files))) {
 		full := filepath.Join(dir, name)
 		must(t, os.MkdirAll(filepath.Dir(full), 0o755))
@@ -104,13 +104,13 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// reference is what chunk.FileServer is compared with. The standard library takes an entity tag
-// from the header.
+// reference is the handler that chunk.FileServer is compared with. The standard library takes an
+// entity tag from the response header.
 func reference(root *os.Root, etag string) http.Handler {
 	return tagged(http.FileServer(http.FS(root.FS())), etag)
 }
 
-// tagged sets an entity tag before h, or prevents one.
+// tagged sets an entity tag before it calls h, or prevents one.
 func tagged(h http.Handler, etag string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header()["Etag"] = nil
@@ -121,7 +121,7 @@ func tagged(h http.Handler, etag string) http.Handler {
 	})
 }
 
-// A reply is an answer in a form that can be compared.
+// A reply is a response in a comparable form.
 type reply struct {
 	status int
 	header http.Header
@@ -130,8 +130,8 @@ type reply struct {
 
 var boundaries = regexp.MustCompile("boundary=([0-9a-f]{60})")
 
-// newReply reads an answer. The boundary of a multipart one, which is random, becomes 60 times B,
-// and the date goes.
+// newReply reads a response. It replaces the random boundary of a multipart response by 60 times B,
+// and removes the date.
 func newReply(t testing.TB, res *http.Response) reply {
 	t.Helper()
 	body, err := io.ReadAll(res.Body)
@@ -147,8 +147,8 @@ func newReply(t testing.TB, res *http.Response) reply {
 	return r
 }
 
-// compare fails the test if two answers differ by anything but by a Content-Length that only ours
-// has and that is right.
+// compare fails the test if two responses differ. A correct Content-Length that only ours has is
+// allowed.
 func compare(t testing.TB, what string, method string, got, want reply) {
 	t.Helper()
 	if want.header.Get("Content-Length") == "" && method != http.MethodHead {
@@ -172,7 +172,7 @@ func compare(t testing.TB, what string, method string, got, want reply) {
 	}
 }
 
-// A transport is a way of asking a handler.
+// A transport is a way to send a request to a handler.
 type transport struct {
 	name string
 	open func(t *testing.T, h http.Handler) (url string, c *http.Client)
@@ -211,7 +211,7 @@ func clientOf(t testing.TB, s *httptest.Server) (string, *http.Client) {
 	return s.URL, c
 }
 
-// A question is a request, and what both are told about the file's tag.
+// A question is a request, with the entity tag that both handlers use.
 type question struct {
 	method, path, etag string
 	header             map[string]string
@@ -227,7 +227,7 @@ func (q question) request(t testing.TB, base string) *http.Request {
 	return r
 }
 
-// questions are those of the tests of net/http's file server, and more.
+// questions are the requests in the tests of net/http's file server, and more.
 func questions() (list []question) {
 	paths := []string{
 		"/", "/dir", "/dir/", "/dir/sub", "/dir/sub/", "/indexed", "/indexed/",
@@ -262,7 +262,8 @@ func questions() (list []question) {
 	return append(list, conditionQuestions()...)
 }
 
-// conditionQuestions are conditions for a file with and without a tag, and for a directory.
+// conditionQuestions are conditional requests for a file with and without a tag, and for a
+// directory.
 func conditionQuestions() (list []question) {
 	add := func(key, value string) {
 		header := map[string]string{"Range": "bytes=0-1", key: value}
@@ -309,19 +310,20 @@ var (
 	}
 )
 
-// different says which questions are answered in another way than http.FileServer does, and is all
-// that the documentation says about that.
+// different reports whether q is answered differently from http.FileServer. It has all differences
+// that the documentation names.
 func different(q question) bool {
 	path, _, _ := strings.Cut(q.path, "?")
 	switch {
 	case strings.HasPrefix(path, "/loop"), strings.HasPrefix(path, "/outside"),
 		strings.HasPrefix(path, "/absolute"):
-		return true // 404 and not 500
+		return true // 404 instead of 500
 	}
 	return false
 }
 
-// TestFileServerLikeHTTP asks both file servers the same, over all versions of the protocol.
+// TestFileServerLikeHTTP sends the same requests to both file servers, over all versions of the
+// protocol.
 func TestFileServerLikeHTTP(t *testing.T) {
 	root, _ := makeTree(t, tree)
 	all := questions()
@@ -355,20 +357,20 @@ func TestFileServerLikeHTTP(t *testing.T) {
 	}
 }
 
-// TestFileServerHeldBackDifferences pins the differences in answers.
+// TestFileServerHeldBackDifferences checks the documented differences.
 func TestFileServerHeldBackDifferences(t *testing.T) {
 	root, _ := makeTree(t, tree)
 	h := chunk.FileServer(root)
 	for _, c := range []struct {
 		path, ranges string
 		status       int
-		body         string // that it contains
+		body         string // a part of the body
 	}{
 		{"/loop", "", 404, "404 page not found"},
 		{"/outside", "", 404, "404 page not found"},
 		{"/outside/", "", 404, "404 page not found"},
 		{"/absolute", "", 404, "404 page not found"},
-		{"/plain.txt", "bytes=+1-2", 206, "el"}, // as net/http reads it
+		{"/plain.txt", "bytes=+1-2", 206, "el"}, // net/http accepts the plus sign
 		{"/%00", "", 404, "404 page not found"},
 		{"/plain.txt%00", "", 404, "404 page not found"},
 		{"/" + strings.Repeat("x", 300), "", 404, "404 page not found"},

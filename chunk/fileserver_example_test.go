@@ -44,13 +44,13 @@ func ExampleFileServer() {
 	// Output: 206 bytes 7-11/12 World
 }
 
-// Files that are under other names than clients know them by, and that only some clients may have.
+// Files are served under names that differ from their file names, and only to some clients.
 func ExampleFileHandler_ServeFile() {
 	root, remove := rootWith("2026-11.pdf", []byte("Hello, World"))
 	defer remove()
 	files := chunk.FileServer(root)
 
-	names := map[string]string{"17": "2026-11.pdf"} // or a database
+	names := map[string]string{"17": "2026-11.pdf"} // or use a database
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /invoices/{number}", func(w http.ResponseWriter, r *http.Request) {
 		if user, _, _ := r.BasicAuth(); user != "ann" {
@@ -74,7 +74,7 @@ func ExampleFileHandler_ServeFile() {
 	// 403 text/plain; charset=utf-8 20
 }
 
-// A middleware that hides the connection is seen by what OnServed is told.
+// OnServed reveals a middleware that hides the connection.
 func ExampleOnServed() {
 	root, remove := rootWith("a.bin", make([]byte, 1<<20))
 	defer remove()
@@ -83,12 +83,12 @@ func ExampleOnServed() {
 		status int) {
 		fmt.Println(r.URL.Path, status, sent.FastPath())
 	}))
-	type hidden struct{ http.ResponseWriter } // has no Unwrap
+	type hidden struct{ http.ResponseWriter } // lacks Unwrap
 	files.ServeHTTP(hidden{httptest.NewRecorder()}, httptest.NewRequest("GET", "/a.bin", nil))
 	// Output: /a.bin 200 chunk: 1048576 of 1048576 bytes were copied through memory
 }
 
-// rootWith opens a new directory that has one file, until remove is called.
+// rootWith opens a new directory that contains one file. remove deletes it.
 func rootWith(name string, content []byte) (root *os.Root, remove func()) {
 	dir, err := os.MkdirTemp("", "files")
 	if err != nil {

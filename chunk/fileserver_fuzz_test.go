@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// escaped returns the part of a URL that stands for a path.
+// escaped returns the escaped form of a path in a URL.
 func escaped(path string) string { return (&url.URL{Path: "/" + path}).EscapedPath() }
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -62,17 +62,16 @@ func FuzzFileServer(f *testing.F) {
 	})
 }
 
-// fuzzDifferent reports which requests are answered differently from http.FileServer. The reasons
-// are in TestFileServerHeldBackDifferences.
+// fuzzDifferent reports whether requests for path are answered differently from http.FileServer.
+// TestFileServerHeldBackDifferences has the reasons.
 func fuzzDifferent(path string) bool {
 	if !utf8.ValidString(path) || len(path) > 200 || strings.ContainsRune(path, 0) {
-		return true // what fs.FS does not open at all
+		return true // names that fs.FS does not open
 	}
 	if different(question{path: "/" + strings.Trim(path, "/")}) || different(question{path: path}) {
 		return true
 	}
-	// What leads to the same directories in other words, and redirects to names that have to be
-	// escaped.
+	// Other names for the same directories, and redirects to names that must be escaped.
 	for _, odd := range []string{"loop", "outside", "absolute", "parent", ".", "?", "#", ":", " ",
 		"%", "\\", "\"", "&", "ü", "<"} {
 		if strings.Contains(path, odd) && !strings.Contains(path, ".txt") &&
@@ -83,12 +82,12 @@ func fuzzDifferent(path string) bool {
 	return strings.Trim(path, "/") == ""
 }
 
-// answer returns what a handler answers to a copy of r.
+// answer returns the response of a handler to a copy of r.
 func answer(t testing.TB, h http.Handler, r *http.Request) reply {
 	t.Helper()
 	w := serveTo(h, r.Clone(t.Context()))
 	if r.Method == http.MethodHead {
-		w.Body.Reset() // net/http does not send it
+		w.Body.Reset() // net/http does not send the body
 	}
 	return newReply(t, w.Result())
 }

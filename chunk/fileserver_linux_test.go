@@ -13,12 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestFileServerSpecialFiles: a pipe, a socket or a device is refused without being opened, so that
-// no writer is woken.
+// TestFileServerSpecialFiles checks that a pipe, a socket or a device is refused without being
+// opened, so that no writer is woken.
 func TestFileServerSpecialFiles(t *testing.T) {
 	root, dir := makeTree(t, map[string]string{"link": "->pipe", "sub/index.html": "->../pipe"})
 	must(t, unix.Mkfifo(filepath.Join(dir, "pipe"), 0o644))
-	// Unlike Bind, Mknod takes a path of any length.
+	// Unlike Bind, Mknod accepts a path of any length.
 	must(t, unix.Mknod(filepath.Join(dir, "socket"), unix.S_IFSOCK|0o644, 0))
 	names := []string{"/pipe", "/pipe/", "/link", "/socket"}
 	if err := unix.Mknod(filepath.Join(dir, "null"), syscall.S_IFCHR|0o666,
@@ -49,7 +49,7 @@ func TestFileServerSpecialFiles(t *testing.T) {
 	}
 	f, err := os.OpenFile(filepath.Join(dir, "pipe"), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	must(t, err)
-	for done := false; !done; { // the writer may not have come to its open yet
+	for done := false; !done; { // the writer may not have called open yet
 		select {
 		case <-woken:
 			done = true
@@ -59,8 +59,8 @@ func TestFileServerSpecialFiles(t *testing.T) {
 	must(t, f.Close())
 }
 
-// TestDropBehind: what a long response has sent leaves the page cache, and what another one sends
-// meanwhile stays.
+// TestDropBehind checks that sent parts of a long response leave the page cache, and that parts
+// that another response sends at the same time stay.
 func TestDropBehind(t *testing.T) {
 	const size = 40 << 20
 	root, dir := makeTree(t, map[string]string{"large.bin": "", "control.bin": ""})
@@ -88,7 +88,7 @@ func TestDropBehind(t *testing.T) {
 	}
 	fetch(t, "GET", url+"/large.bin")
 	begun := time.Now()
-	// The handler drops the last bytes after the client has them.
+	// The handler drops the last bytes after the client has received them.
 	for n := resident(t, name); n > size/2; n = resident(t, name) {
 		if time.Since(begun) > time.Minute {
 			t.Fatalf("%d bytes are left in the page cache", n)

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// A name that is not that of a file is a 404 with any URL, and never a redirect.
+// If name is not that of a file, the response is 404 for any URL, and never a redirect.
 func TestServeFileNotThere(t *testing.T) {
 	root, _ := makeTree(t, tree)
 	h := chunk.FileServer(root)
@@ -45,7 +45,7 @@ func TestServeFileNotThere(t *testing.T) {
 	}
 }
 
-// The options hold for files by name, too: siblings, tags and reports.
+// The options apply to files served by name, too: siblings, tags and reports.
 func TestServeFileOptions(t *testing.T) {
 	root, _ := makeTree(t, map[string]string{"dir/a.js": "plain", "dir/a.js.gz": "GZIP"})
 	var told []string

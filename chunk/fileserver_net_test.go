@@ -10,7 +10,7 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// TestFileServerWithoutASlash: a mux may leave a path that does not begin with a slash.
+// TestFileServerWithoutASlash checks paths that a mux has left without a leading slash.
 func TestFileServerWithoutASlash(t *testing.T) {
 	root, _ := makeTree(t, tree)
 	h := chunk.FileServer(root)
@@ -24,8 +24,8 @@ func TestFileServerWithoutASlash(t *testing.T) {
 	}
 }
 
-// TestFileServerServed: OnServed is called once for every request, with the bytes sent, and Sent
-// adds them up.
+// TestFileServerServed checks that OnServed is called once for every request, with the number of
+// sent bytes, and that Sent is their sum.
 func TestFileServerServed(t *testing.T) {
 	root, _ := makeTree(t, tree)
 	var log []string

@@ -20,13 +20,13 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// ask asks a handler without a network.
+// ask sends a request to a handler without a network.
 func ask(h http.Handler, path string) *httptest.ResponseRecorder {
 	return serveTo(h, get(path, ""))
 }
 
-// TestFileServerTagsEachVersion: each change of a file, in place or by another one, gives it
-// another tag.
+// TestFileServerTagsEachVersion checks that each change of a file, in place or by replacement,
+// changes its tag.
 func TestFileServerTagsEachVersion(t *testing.T) {
 	root, dir := makeTree(t, map[string]string{"a": "one", "b": "two", "same": "0"})
 	h, name, other := chunk.FileServer(root), filepath.Join(dir, "a"), filepath.Join(dir, "b")
@@ -58,14 +58,14 @@ func TestFileServerTagsEachVersion(t *testing.T) {
 	}
 	before := ask(h, "/same").Header().Get("Etag")
 	until(t, "a change shows that keeps the size and the modification time", func() bool {
-		// The clock may be a coarse one.
+		// The clock of the file system may be coarse.
 		must(t, os.WriteFile(filepath.Join(dir, "same"), []byte("1"), 0o644))
 		must(t, os.Chtimes(filepath.Join(dir, "same"), modified, modified))
 		return ask(h, "/same").Header().Get("Etag") != before
 	})
 }
 
-// A probe calls at, once, when the first bytes of the body come.
+// A probe calls at once, when the first bytes of the body arrive.
 type probe struct {
 	*httptest.ResponseRecorder
 	at func()
@@ -79,11 +79,11 @@ func (p *probe) Write(b []byte) (int, error) {
 	return p.ResponseRecorder.Write(b)
 }
 
-// TestFileServerWhileFilesChange has many ask while names are given to other files: each answer is
-// a version that there was, whole.
+// TestFileServerWhileFilesChange sends many requests while names are given to other files. Each
+// response must be one complete version.
 func TestFileServerWhileFilesChange(t *testing.T) {
 	root, dir := makeTree(t, map[string]string{"0": "", "1": "", "2": "", "link": "->0"})
-	var versions sync.Map // SHA-256 of all that ever had a name
+	var versions sync.Map // SHA-256 of all versions of each name
 	write := func(name string, r *rand.Rand) {
 		content := bytes.Repeat([]byte(fmt.Sprintf("%s %d;", name, r.Uint64())), 1+r.IntN(8000))
 		versions.Store(sha256.Sum256(content), true)
@@ -127,8 +127,7 @@ func TestFileServerWhileFilesChange(t *testing.T) {
 	client.CloseIdleConnections()
 }
 
-// checkVersion downloads a file and looks whether its bytes and its tag belong to one version that
-// there was.
+// checkVersion downloads a file, and checks that its bytes and its tag belong to one version.
 func checkVersion(t *testing.T, client *http.Client, url string, versions, tags *sync.Map) {
 	res, err := client.Get(url)
 	if err != nil {
@@ -152,8 +151,8 @@ func checkVersion(t *testing.T, client *http.Client, url string, versions, tags 
 	}
 }
 
-// TestFileServerOfAFileThatIsCut: a file that is cut off while it is sent breaks the connection,
-// with either protocol.
+// TestFileServerOfAFileThatIsCut checks that the connection breaks if a file is truncated while it
+// is sent, in HTTP/1 and HTTP/2.
 func TestFileServerOfAFileThatIsCut(t *testing.T) {
 	const size, left = 32 << 20, 1 << 20
 	for _, tr := range transports {
@@ -185,7 +184,7 @@ func TestFileServerOfAFileThatIsCut(t *testing.T) {
 	}
 }
 
-// TestFileServerOfAClosedRoot: a closed root is our fault, not the client's.
+// TestFileServerOfAClosedRoot checks that a closed root is a server error, not a client error.
 func TestFileServerOfAClosedRoot(t *testing.T) {
 	root, _ := makeTree(t, map[string]string{"a": "x"})
 	h := chunk.FileServer(root)

@@ -16,7 +16,7 @@ var jsonSeeds = []string{
 	`{"a long key in which nothing happens": ["and a value with \\ and \" in it", {"x": {"y": []}}]}` + "\n",
 }
 
-// FuzzLines compares with the reference for any input, sizes and reads.
+// FuzzLines compares with the reference, for any input, sizes and reads.
 func FuzzLines(f *testing.F) {
 	for i, seed := range []string{"", "\n", "a", "a\nb\r\n\r\nc", "\r\r\n\n\n",
 		"no end of the line"} {
@@ -27,8 +27,8 @@ func FuzzLines(f *testing.F) {
 	})
 }
 
-// FuzzJSON compares with the reference, and with what encoding/json takes for values: decoding the
-// chunks one by one gives what decoding all of the input gives.
+// FuzzJSON compares with the reference, and with encoding/json: decoding the chunks one by one
+// returns the same values as decoding the whole input.
 func FuzzJSON(f *testing.F) {
 	for i, seed := range jsonSeeds {
 		f.Add([]byte(seed), uint16(i), uint64(i))
@@ -55,7 +55,7 @@ func FuzzJSON(f *testing.F) {
 	})
 }
 
-// decode appends the values of in, up to the first error.
+// decode appends the values of in up to the first error.
 func decode(values []json.RawMessage, in []byte) ([]json.RawMessage, error) {
 	d := json.NewDecoder(bytes.NewReader(in))
 	for {

@@ -55,7 +55,7 @@ type reads func(p []byte) (int, error)
 
 func (f reads) Read(p []byte) (int, error) { return f(p) }
 
-// A panic in the source or in the cutter, on any goroutine, comes out of Next, and nothing is
+// A panic in the source or in the cutter, on any goroutine, is passed on by Next, and nothing is
 // leaked.
 func TestPanicsComeOutOfNext(t *testing.T) {
 	pool := millrace.NewPool()

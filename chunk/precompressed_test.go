@@ -11,7 +11,8 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// TestEncodingChoice: who accepts what gets which of the siblings, with the original's type.
+// TestEncodingChoice checks which sibling is chosen for an Accept-Encoding, and that it has the
+// original's type.
 func TestEncodingChoice(t *testing.T) {
 	root, dir := makeTree(t, map[string]string{
 		"all.js": "plain", "all.js.br": "BR", "all.js.zst": "ZSTD", "all.js.gz": "GZIP",
@@ -98,7 +99,7 @@ func TestEncodingChoice(t *testing.T) {
 	}
 }
 
-// TestEncodingOff: without the option, siblings are files like others.
+// TestEncodingOff checks that without the option, siblings are ordinary files.
 func TestEncodingOff(t *testing.T) {
 	root, _ := makeTree(t, map[string]string{"a.js": "plain", "a.js.br": "BR"})
 	r := httptest.NewRequest("GET", "/a.js", nil)

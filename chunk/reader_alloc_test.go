@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/alloctest"
 )
 
-// repeat gives the same bytes again and again, as many as there is room for.
+// repeat returns the same bytes repeatedly, as many as requested.
 type repeat struct {
 	of string
 	at int
@@ -27,7 +27,7 @@ func (r *repeat) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// wantNoAllocations fails the test if f allocates, once it has been called some times.
+// wantNoAllocations fails the test if f allocates after a warm-up.
 func wantNoAllocations(t *testing.T, f func()) {
 	t.Helper()
 	for range 100 {

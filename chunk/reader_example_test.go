@@ -16,7 +16,7 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// Count the lines of a log that say something, a chunk at a time.
+// Count the non-empty lines of a log, one chunk at a time.
 func Example() {
 	log := strings.NewReader("GET /\nGET /favicon.ico\r\nPOST /form\nGET /last, without an end")
 	r := chunk.NewReader(log, chunk.At(chunk.Lines()))
@@ -28,7 +28,7 @@ func Example() {
 			fmt.Println(err)
 			return
 		}
-		for line := range bytes.Lines(lines) { // no line is cut in two
+		for line := range bytes.Lines(lines) { // each chunk has only whole lines
 			if bytes.HasPrefix(line, []byte("GET ")) {
 				n++
 			}
@@ -39,7 +39,7 @@ func Example() {
 	// 3 times GET
 }
 
-// Next returns chunks to keep: here for workers, which release them.
+// Next returns chunks to keep. Here workers own and release them.
 func ExampleReader_Next() {
 	src := strings.NewReader(strings.Repeat(`{"bytes": 10} {"bytes": 32}`+"\n", 1000))
 	r := chunk.NewReader(src, chunk.At(chunk.JSON()), chunk.Size(4096))
@@ -78,11 +78,11 @@ func ExampleReader_Next() {
 	// 42000 bytes
 }
 
-// Records that begin with their length, as a function.
+// A function that cuts records with a length prefix.
 func ExampleCutFunc() {
 	frames := chunk.CutFunc(func(data []byte) int {
 		if len(data) < 2 {
-			return 0 // not known yet
+			return 0 // length not known yet
 		}
 		return 2 + int(binary.BigEndian.Uint16(data))
 	})
@@ -97,7 +97,7 @@ func ExampleCutFunc() {
 	// "\x00\x06frames" <nil>
 }
 
-// A record without end is refused before it takes the memory.
+// A record without an end is refused before it uses much memory.
 func ExampleRecordError() {
 	r := chunk.NewReader(strings.NewReader("short\n"+strings.Repeat("endless ", 1000)),
 		chunk.At(chunk.Lines()), chunk.Size(512), chunk.MaxRecord(1024))

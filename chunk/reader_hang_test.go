@@ -20,8 +20,8 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 )
 
-// newPipe returns a Reader of one end of a net.Pipe. A Write to the other end returns when all has
-// been read.
+// newPipe returns a Reader of one end of a net.Pipe. A Write to the other end returns when all its
+// bytes have been read.
 func newPipe(t *testing.T, opts ...chunk.ReaderOption) (net.Conn, *chunk.Reader) {
 	t.Helper()
 	w, src := net.Pipe()
@@ -30,7 +30,7 @@ func newPipe(t *testing.T, opts ...chunk.ReaderOption) (net.Conn, *chunk.Reader)
 	return w, r
 }
 
-// hangers are sources that hang until write is called. wakes says that a Read that hangs can be
+// hangers are sources that block until write is called. wakes is set if a blocked Read can be
 // ended.
 func hangers(t *testing.T) map[string]struct {
 	src   io.ReadCloser
@@ -59,7 +59,7 @@ func hangers(t *testing.T) map[string]struct {
 	}
 }
 
-// until polls until done reports true. Only a failing test waits for long.
+// until polls until done returns true. It waits long only in a failing test.
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(50 * time.Microsecond) {
@@ -69,8 +69,8 @@ func until(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// A Next that is cancelled ends the goroutine at once if the source can be woken, and loses nothing
-// either way.
+// If Next is cancelled, the goroutine ends at once if its Read can be ended. In either case nothing
+// is lost.
 func TestCancelledNextLosesNothing(t *testing.T) {
 	for name, h := range hangers(t) {
 		t.Run(name, func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestCancelledNextLosesNothing(t *testing.T) {
 					ref.Release()
 					failed <- err
 				}()
-				if round > 0 { // the first time it may be cancelled before it waits
+				if round > 0 { // in the first round it may be cancelled before it waits
 					until(t, "the source is read", func() bool { return r.Running() })
 				}
 				cancel()
@@ -99,7 +99,7 @@ func TestCancelledNextLosesNothing(t *testing.T) {
 				if h.wakes {
 					until(t, "the goroutine has ended", func() bool { return !r.Running() })
 				}
-				if _, err := r.Next(ctx); err != context.Canceled { // and it does not start again
+				if _, err := r.Next(ctx); err != context.Canceled { // reading does not start again
 					t.Errorf("Next = %v, want context.Canceled and no new read", err)
 				}
 			}
@@ -134,12 +134,12 @@ func TestCloseEndsAReadThatHangs(t *testing.T) {
 			if n := pool.Stats().InUseBlocks; !h.wakes && n != 1 {
 				t.Errorf("%d blocks in use while the source may be writing to one", n)
 			}
-			h.write("xy") // a read that cannot be woken ends with its Read, and consumes its bytes
+			h.write("xy") // a Read that cannot be ended consumes its bytes
 			until(t, "the goroutine has ended", func() bool { return !r.Running() })
 			if n := pool.Stats().InUseBlocks; n != 0 {
 				t.Errorf("%d blocks in use", n)
 			}
-			if h.wakes { // the source is as it was
+			if h.wakes { // nothing was read from the source
 				p := make([]byte, 2)
 				if n, err := io.ReadFull(h.src, p); err != nil {
 					t.Errorf("reading on: %q, %v", p[:n], err)
@@ -150,7 +150,7 @@ func TestCloseEndsAReadThatHangs(t *testing.T) {
 	}
 }
 
-// A source that claims to have a deadline, and ignores it, does not hold Close up for ever.
+// If a source accepts a deadline but ignores it, Close still returns.
 func TestCloseOfASourceThatIgnoresItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -175,7 +175,7 @@ type deaf struct{ release chan struct{} }
 func (d *deaf) Read([]byte) (int, error)        { <-d.release; return 0, io.EOF }
 func (d *deaf) SetReadDeadline(time.Time) error { return nil }
 
-// Close while the goroutine waits for Next to take something.
+// Close while the goroutine waits for Next to take a chunk.
 func TestCloseWithAFullQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool := millrace.NewPool()
@@ -189,7 +189,7 @@ func TestCloseWithAFullQueue(t *testing.T) {
 	})
 }
 
-// Close from any goroutine, at any time.
+// Close is called on any goroutine at any time.
 func TestCloseRacesWithEverything(t *testing.T) {
 	pool := millrace.NewPool()
 	leaktest.Check(t, pool)
@@ -216,8 +216,7 @@ func TestCloseRacesWithEverything(t *testing.T) {
 	}
 }
 
-// Records that have arrived are returned while the source hangs: to a waiting Next, and to a later
-// one.
+// Complete records are returned although the source blocks: to a waiting Next, and to a later one.
 func TestWholeRecordsAreGivenAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, r := newPipe(t, chunk.At(chunk.JSON()))
@@ -242,8 +241,8 @@ func TestWholeRecordsAreGivenAtOnce(t *testing.T) {
 	})
 }
 
-// A record that is seen to be too long while the source hangs is told at once, and the source is
-// left.
+// If a record is already too long while the source blocks, Next returns the error at once, and
+// reading ends.
 func TestBadRecordIsToldWhileTheSourceHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, r := newPipe(t, chunk.At(chunk.CutFunc(func(p []byte) int {
@@ -268,7 +267,8 @@ func TestBadRecordIsToldWhileTheSourceHangs(t *testing.T) {
 	})
 }
 
-// Source and consumer take 10 ms a chunk each: read ahead, that is 10 ms a chunk, not 20.
+// Source and consumer need 10 ms per chunk each. With reading ahead, both together need 10 ms per
+// chunk, not 20.
 func TestReadingAndWorkingOverlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const chunks, each = 20, 10 * time.Millisecond
@@ -286,7 +286,7 @@ func TestReadingAndWorkingOverlap(t *testing.T) {
 	})
 }
 
-// A slowSource takes its time for each Read.
+// A slowSource needs a fixed time for each Read.
 type slowSource struct {
 	left int
 	each time.Duration
@@ -301,8 +301,8 @@ func (s *slowSource) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Interrupted at any moment, by the caller's deadline or the source's, the chunks are those of the
-// reference.
+// Reading is interrupted at any moment, by deadlines of the caller or the source. The chunks are
+// still those of the reference.
 func TestInterruptionsLoseNothing(t *testing.T) {
 	for seed := range uint64(100) {
 		s := &slowCutters[seed%uint64(len(slowCutters))]
@@ -353,7 +353,7 @@ func TestInterruptionsLoseNothing(t *testing.T) {
 	}
 }
 
-// When the ctx of Chunks ends, the goroutine ends, although no call of Next waits.
+// When the context of Chunks ends, the goroutine ends, even if no call of Next waits.
 func TestCancelWithinChunks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, r := newPipe(t)
@@ -384,8 +384,8 @@ func TestCancelWithinChunks(t *testing.T) {
 	})
 }
 
-// The body of a request can be read through a ResponseController, which has the deadline that the
-// body lacks.
+// The body of a request can be read with a ResponseController, which has the deadline that the body
+// lacks.
 func TestCloseEndsReadingARequestBody(t *testing.T) {
 	served := make(chan bool, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

@@ -10,7 +10,7 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// A slice that is kept for longer than it was lent is garbage.
+// A slice that is kept after its loan has been overwritten.
 func TestLentChunksAreDestroyed(t *testing.T) {
 	r := chunk.NewReader(strings.NewReader("one\ntwo\n"), chunk.Size(4), chunk.At(chunk.Lines()))
 	defer r.Close()

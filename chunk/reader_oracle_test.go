@@ -14,7 +14,7 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 )
 
-// A randomReader gives as much as it likes, at times nothing, and its last error with or after the
+// A randomReader returns any number of bytes, sometimes none, and its last error with or after the
 // last bytes.
 type randomReader struct {
 	in  []byte
@@ -22,7 +22,7 @@ type randomReader struct {
 	err error
 }
 
-// newRandomReader has its own random numbers, because another goroutine reads.
+// newRandomReader has its own random numbers, because it is read on another goroutine.
 func newRandomReader(in []byte, rnd *rand.Rand, err error) *randomReader {
 	return &randomReader{in, rand.New(rand.NewPCG(rnd.Uint64(), 0)), err}
 }
@@ -36,7 +36,7 @@ func (r *randomReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// sources are the ways in which the same bytes can come. The error at the end is io.EOF.
+// sources return the same bytes in different ways. The final error is io.EOF.
 func sources(in []byte, rnd *rand.Rand) map[string]io.Reader {
 	hide := func() io.Reader { return struct{ io.Reader }{bytes.NewReader(in)} }
 	return map[string]io.Reader{
@@ -53,7 +53,7 @@ func sources(in []byte, rnd *rand.Rand) map[string]io.Reader {
 	}
 }
 
-// collect copies what Next gives. A nil error stands for io.EOF.
+// collect copies the chunks that Next returns. A nil error means io.EOF.
 func collect(t *testing.T, r *chunk.Reader) (chunks [][]byte, err error) {
 	t.Helper()
 	for {
@@ -111,7 +111,7 @@ func TestReaderAgainstOracle(t *testing.T) {
 	}
 }
 
-// TestReaderEverySplit reads a short input in all pairs of parts, with many sizes and limits.
+// TestReaderEverySplit splits a short input into all pairs of parts, with many sizes and limits.
 func TestReaderEverySplit(t *testing.T) {
 	for i, in := range []string{
 		"ab\n\ncdef\r\ng",

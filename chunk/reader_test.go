@@ -20,7 +20,7 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 )
 
-// A script gives one of its parts each Read, and then its error.
+// A script returns one of its parts from each Read, and then its error.
 type script struct {
 	parts []string
 	err   error
@@ -100,7 +100,7 @@ func TestErrorComesAfterTheData(t *testing.T) {
 				iotest.DataErrReader(&script{parts: []string{test.in}, err: test.err}),
 			} {
 				r := chunk.NewReader(src, chunk.At(test.cutter), chunk.ReadInNext())
-				for _, want := range [][]string{test.want, nil} { // from then on the error alone
+				for _, want := range [][]string{test.want, nil} { // the second call returns only the error
 					if all, err := chunksOf(r); !slices.Equal(all, want) || err != test.err {
 						t.Errorf("%q, %v; want %q, %v", all, err, want, test.err)
 					}
@@ -111,7 +111,7 @@ func TestErrorComesAfterTheData(t *testing.T) {
 	}
 }
 
-// What the Cutter takes for no record is an error, behind the records before it.
+// If the Cutter reports an invalid record, Next returns the records before it, and then an error.
 func TestNoRecord(t *testing.T) {
 	tens := chunk.CutFunc(func(p []byte) int {
 		if p[0] == '-' {
@@ -128,7 +128,7 @@ func TestNoRecord(t *testing.T) {
 	}
 }
 
-// A length far beyond anything is refused before memory is taken for it.
+// An impossibly large length is refused before memory is allocated for it.
 func TestKnownLengthIsRefusedAtOnce(t *testing.T) {
 	pool := millrace.NewPool()
 	src := &script{parts: []string{"x", "y"}, err: io.EOF}
@@ -143,7 +143,7 @@ func TestKnownLengthIsRefusedAtOnce(t *testing.T) {
 	}
 }
 
-// A length that is known makes the block as large as it has to be, in one step.
+// If the length of a record is known, the block gets the needed size in one step.
 func TestKnownLengthTakesOneBlock(t *testing.T) {
 	pool := millrace.NewPool()
 	leaktest.Check(t, pool)
@@ -154,12 +154,12 @@ func TestKnownLengthTakesOneBlock(t *testing.T) {
 		t.Errorf("%d bytes, want one chunk of all", len(got))
 	}
 	r.Close()
-	if s := pool.Stats(); s.Taken > 4 { // two records, and the start of each
+	if s := pool.Stats(); s.Taken > 4 { // two records, and the beginning of each
 		t.Errorf("%d blocks were taken", s.Taken)
 	}
 }
 
-// What fits into a chunk is no record too long.
+// A record that fits into a chunk is not too long.
 func TestMaxRecordBelowSize(t *testing.T) {
 	r := chunk.NewReader(strings.NewReader("a long line\n"), chunk.At(chunk.Lines()),
 		chunk.Size(12), chunk.MaxRecord(1))
@@ -176,7 +176,7 @@ func TestMaxRecordBelowSize(t *testing.T) {
 	}
 }
 
-// An error that passes, such as a deadline's, neither loses nor cuts a record.
+// A temporary error, such as a deadline's, neither loses nor splits a record.
 func TestTimeoutPasses(t *testing.T) {
 	src := &script{parts: []string{"a\nb"}, err: os.ErrDeadlineExceeded}
 	r := chunk.NewReader(src, chunk.At(chunk.Lines()))
@@ -185,7 +185,7 @@ func TestTimeoutPasses(t *testing.T) {
 	if !slices.Equal(all, []string{"a\n"}) || err != os.ErrDeadlineExceeded {
 		t.Errorf("%q, %v, want the record before the timeout", all, err)
 	}
-	// Read again, and failed again.
+	// Next reads again and fails again.
 	if all, err := chunksOf(r); all != nil || err != os.ErrDeadlineExceeded {
 		t.Errorf("%q, %v, want the timeout again", all, err)
 	}
@@ -196,8 +196,8 @@ func TestTimeoutPasses(t *testing.T) {
 	}
 }
 
-// Passed deadlines do not count as reads without progress, however many there are, and do not hide
-// later ones.
+// Reads that fail with a deadline do not count as reads without progress, however many there are.
+// Later reads without progress still count.
 func TestNoProgressAfterDeadlines(t *testing.T) {
 	timeouts := 250
 	r := chunk.NewReader(reads(func([]byte) (int, error) {
@@ -218,8 +218,8 @@ func TestNoProgressAfterDeadlines(t *testing.T) {
 	}
 }
 
-// A regular file is read without a goroutine, and as whole blocks; a made-up one, which may hang,
-// is not taken for one.
+// A regular file is read without a goroutine, in whole blocks. A file in /proc, whose Read may
+// block, is not.
 func TestFile(t *testing.T) {
 	in := bytes.Repeat([]byte("a line of a file\n"), 50_000)
 	path := filepath.Join(t.TempDir(), "file")
@@ -251,7 +251,7 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// Depth limits how much is read ahead, in chunks and in memory.
+// Depth limits the chunks and the memory that are read ahead.
 func TestDepthBoundsWhatIsReadAhead(t *testing.T) {
 	for _, depth := range []int{1, 3, 7} {
 		synctest.Test(t, func(t *testing.T) {
@@ -279,7 +279,7 @@ func TestDepthBoundsWhatIsReadAhead(t *testing.T) {
 	}
 }
 
-// endless gives as much as there is room for.
+// endless returns as many bytes as requested.
 type endless struct{ given int }
 
 func (e *endless) Read(p []byte) (int, error) {
@@ -287,7 +287,7 @@ func (e *endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A chunk that is given early does not pin a block of 64 KiB.
+// A chunk that is returned early does not hold a block of 64 KiB.
 func TestTrickleTakesLittleMemory(t *testing.T) {
 	pool := millrace.NewPool()
 	leaktest.Check(t, pool)

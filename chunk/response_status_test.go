@@ -9,7 +9,7 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// The status that a handler sets is the client's, and so is what a middleware adds to the header.
+// The client gets the status that the handler sets, and the header fields that a middleware adds.
 func TestStatusBehindWrappers(t *testing.T) {
 	root, _ := makeTree(t, map[string]string{"a.bin": string(someBytes(300_000))})
 	served := make(chan chunk.Report, 1)
@@ -37,7 +37,7 @@ func TestStatusBehindWrappers(t *testing.T) {
 	} {
 		for _, m := range wrappers {
 			if m.name == "hooks" && test.status == 416 {
-				continue // it wants to see a body that is copied
+				continue // the middleware requires that the body is copied through it
 			}
 			t.Run(m.name+", "+test.name, func(t *testing.T) {
 				url := serveWith(t, m, test.handler.ServeHTTP)

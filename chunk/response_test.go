@@ -17,11 +17,11 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// A wrapper is how a middleware passes a response on. Each is used at the top of others.
+// A wrapper is a middleware that wraps a response. Each is also used around others.
 type wrapper struct {
 	name string
 	wrap func(w http.ResponseWriter) (wrapped http.ResponseWriter, done func())
-	slow bool // the body has to pass through it
+	slow bool // the body must pass through it
 }
 
 var wrappers = []wrapper{
@@ -72,7 +72,7 @@ var wrappers = []wrapper{
 	}, true},
 }
 
-// logged is the usual middleware for an access log.
+// logged is a typical middleware for an access log.
 type logged struct {
 	http.ResponseWriter
 	status int
@@ -92,7 +92,7 @@ func (l *logged) Write(p []byte) (int, error) {
 
 func (l *logged) Unwrap() http.ResponseWriter { return l.ResponseWriter }
 
-// hooked counts the bytes of each method, like generated wrappers.
+// hooked counts the bytes of each method, as generated wrappers do.
 type hooked struct {
 	http.ResponseWriter
 	bytes int64
@@ -112,7 +112,7 @@ func (h *hooked) ReadFrom(r io.Reader) (int64, error) {
 
 func (h *hooked) Unwrap() http.ResponseWriter { return h.ResponseWriter }
 
-// keeper is one that may still add to the header until the body begins.
+// keeper is a middleware that may still add to the header until the body begins.
 type keeper struct {
 	http.ResponseWriter
 	status int
@@ -130,7 +130,7 @@ func (k *keeper) Write(p []byte) (int, error) {
 	return k.ResponseWriter.Write(p)
 }
 
-// pass writes the kept bytes. It is called at the end.
+// pass writes the kept bytes at the end.
 func (k *keeper) pass() {
 	if k.passed {
 		return
@@ -144,16 +144,16 @@ func (k *keeper) pass() {
 
 func (k *keeper) Unwrap() http.ResponseWriter { return k.ResponseWriter }
 
-// round is one that unwraps to itself.
+// round is a wrapper whose Unwrap returns itself.
 type round struct{ http.ResponseWriter }
 
 func (r *round) Unwrap() http.ResponseWriter { return r }
 
-// zipper encodes the body, and could be unwrapped all the same.
+// zipper compresses the body, although it has an Unwrap method.
 type zipper struct {
 	http.ResponseWriter
 	z      *gzip.Writer
-	decide bool // when the status is written
+	decide bool // decides when the status is written
 	status int
 }
 
@@ -198,14 +198,14 @@ func (z *zipper) close() {
 
 func (z *zipper) Unwrap() http.ResponseWriter { return z.ResponseWriter }
 
-// serveWith serves handler behind a middleware over HTTP/1, and returns the server's address.
+// serveWith serves handler, wrapped by a middleware, over HTTP/1. It returns the server's address.
 func serveWith(t testing.TB, m wrapper, handler http.HandlerFunc) string {
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		wrapped, done := m.wrap(w)
 		handler(wrapped, r)
 		done()
 	}))
-	s.Config.ErrorLog = log.New(io.Discard, "", 0) // it complains of what some tests do
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // some tests cause errors
 	s.Start()
 	t.Cleanup(s.Close)
 	return s.URL
@@ -235,15 +235,13 @@ func tryFetch(t testing.TB, method, url string, header ...string) (*http.Respons
 	return resp, body, err
 }
 
-// client follows no redirects and keeps no connections, so that nothing is left when a test is
-// over.
+// client follows no redirects and keeps no connections, so that nothing is left after a test.
 var client = &http.Client{
 	Transport:     &http.Transport{DisableKeepAlives: true},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-// A file, and a connection if the handler says how much there will be, reach the kernel's fast
-// path.
+// The kernel copies a file. It also copies from a connection, if the handler declares the length.
 func TestCopyToResponse(t *testing.T) {
 	const size = 300_000
 	data := someBytes(size)
@@ -253,7 +251,7 @@ func TestCopyToResponse(t *testing.T) {
 			isFile := src.name == "file"
 			for _, declared := range []bool{false, true} {
 				if !isFile && (src.kind != "stream" && src.kind != "pipe" || zips && declared) {
-					continue // who zips would have to take the length away again
+					continue // a middleware that compresses would have to remove the length
 				}
 				t.Run(m.name+", "+src.name+", declared "+strconv.FormatBool(declared),
 					func(t *testing.T) {
@@ -297,7 +295,7 @@ func TestCopyToResponse(t *testing.T) {
 	}
 }
 
-// The length is set where it is known, and only there.
+// Content-Length is set if the length is known, and only then.
 func TestCopyDeclaresTheLength(t *testing.T) {
 	data := someBytes(100_000)
 	for _, test := range []struct {
@@ -339,8 +337,8 @@ func TestCopyDeclaresTheLength(t *testing.T) {
 				if test.before != nil {
 					test.before(w)
 				}
-				// Not the request's context: a client that has the header of a HEAD closes the
-				// connection.
+				// This is not the request's context: after the header of a HEAD response the client
+				// closes the connection.
 				if _, err := chunk.Copy(context.Background(), w, test.src()); err != nil {
 					t.Error(err)
 				}
@@ -357,7 +355,7 @@ func TestCopyDeclaresTheLength(t *testing.T) {
 	}
 }
 
-// Over TLS and HTTP/2 every byte is copied, and arrives.
+// Over TLS and HTTP/2, every byte is copied in user space, and arrives.
 func TestCopyToSealedResponse(t *testing.T) {
 	data := someBytes(300_000)
 	for _, tr := range transports[1:] {
@@ -376,15 +374,15 @@ func TestCopyToSealedResponse(t *testing.T) {
 	}
 }
 
-// A body that was cut off is never taken for a whole one, whether its length was known or not.
+// A body that was cut off never looks complete, whether its length was known or not.
 func TestCopyToResponseThatIsCancelled(t *testing.T) {
 	data := someBytes(16 << 20)
 	for _, declared := range []bool{false, true} {
 		for {
 			raw, report := cancelledResponse(t, data, declared)
 			if report.Bytes == 0 {
-				// The context had ended before the copy began, and the answer was still the
-				// handler's to give.
+				// The context ended before the copy began, so the handler could still choose the
+				// response.
 				continue
 			}
 			if !declared && bytes.HasSuffix(raw, []byte("\r\n0\r\n\r\n")) {
@@ -398,8 +396,8 @@ func TestCopyToResponseThatIsCancelled(t *testing.T) {
 	}
 }
 
-// cancelledResponse returns what a client gets that reads only after the copy of data to it was
-// cancelled.
+// cancelledResponse cancels the copy of data to a client that reads only afterwards. It returns the
+// raw response.
 func cancelledResponse(t *testing.T, data []byte, declared bool) (raw []byte, report chunk.Report) {
 	f := fileOf(t, data)
 	done := make(chan struct{})
@@ -419,7 +417,7 @@ func cancelledResponse(t *testing.T, data []byte, declared bool) (raw []byte, re
 	must(t, err)
 	defer conn.Close()
 	_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-	<-done // without having read anything
+	<-done // before it reads
 	if report.Bytes > 0 {
 		raw, _ = io.ReadAll(conn)
 	}

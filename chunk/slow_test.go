@@ -12,21 +12,22 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// A slowCutter is the reference: it has all of the input in front of it and says where records end.
+// A slowCutter is the reference: it has the complete input and returns the ends of all records.
 type slowCutter struct {
 	name   string
 	cutter chunk.Cutter
-	// ends returns where records end, in order; the end of the input is among them if the last
-	// record is whole.
+	// ends returns the ends of records in order. The end of the input is one of them if the last
+	// record is complete.
 	ends func(in []byte) []int
-	// late are ends that are seen only when the byte behind them is.
+	// late returns the ends that are only detected with the next byte.
 	late func(in []byte) []int
 	make func(rnd *rand.Rand, size int) []byte
 }
 
 func none([]byte) []int { return nil }
 
-// endsWith lists the places behind each end, and the end of in if the last record needs none.
+// endsWith returns the positions after each end byte, and the end of in if the last record needs no
+// end byte.
 func endsWith(in []byte, end byte, lastNeedsNone bool) (ends []int) {
 	for i, c := range in {
 		if c == end || lastNeedsNone && i == len(in)-1 {
@@ -100,7 +101,7 @@ var slowCutters = []slowCutter{
 				out = append(out, fromAlphabet(rnd, n, "xyz")...)
 			}
 			if rnd.IntN(2) == 0 && size > 0 {
-				return out[:size] // ends within a record
+				return out[:size] // the end is within a record
 			}
 			return out
 		},
@@ -115,7 +116,8 @@ func fromAlphabet(rnd *rand.Rand, n int, alphabet string) []byte {
 	return out
 }
 
-// slowJSON lists the places between values, a byte at a time, with a stack of open brackets.
+// slowJSON returns the positions between values. It scans byte by byte, with a stack of open
+// brackets.
 func slowJSON(in []byte) (ends, late []int) {
 	var open []byte
 	scalar := false
@@ -193,8 +195,9 @@ func writeJSON(b *bytes.Buffer, rnd *rand.Rand, depth int) {
 	}
 }
 
-// checkChunks compares a Reader's chunks with the expected ones: all of the input, cut where
-// records end, as large as possible. full says that the Reader never returned less than it could.
+// checkChunks compares a Reader's chunks with the expected ones: they are the complete input, cut
+// at ends of records, and as large as possible. full is set if the Reader never returned a smaller
+// chunk than possible.
 func (s *slowCutter) checkChunks(in []byte, chunks [][]byte, err error, size, limit int,
 	full bool) error {
 	ends, late := s.ends(in), s.late(in)
@@ -218,7 +221,8 @@ func (s *slowCutter) checkChunks(in []byte, chunks [][]byte, err error, size, li
 		case isEnd(end) && len(c) > limit:
 			return fmt.Errorf("chunk %d has %d bytes, above the limit of %d", i, len(c), limit)
 		}
-		// An end at the end of the block may be unknown: the next byte had not been read.
+		// An end at the end of the block may be undetected, because the next byte had not been
+		// read.
 		more := at + size + 1
 		if full && (more > len(in) || contains(late, at+size)) {
 			more = at + size
@@ -259,7 +263,7 @@ func contains(all []int, n int) bool {
 	return found
 }
 
-// within reports whether one of all lies between from and to, both excluded.
+// within reports whether an element of all lies strictly between from and to.
 func within(all []int, from, to int) bool {
 	i, _ := slices.BinarySearch(all, from+1)
 	return i < len(all) && all[i] < to

@@ -12,12 +12,12 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// Count the lines of a log with as many workers, and in chunks as large, as turn out to pay.
+// Count the lines of a log. The Tuner finds the best number of workers and chunk size.
 func ExampleNewTuner() {
 	ctx, stop := context.WithCancel(context.Background())
 	tuner := chunk.NewTuner()
 	var running sync.WaitGroup
-	running.Go(func() { tuner.Run(ctx) }) // takes samples of the process and moves the Setting
+	running.Go(func() { tuner.Run(ctx) }) // samples the process and changes the Setting
 	defer running.Wait()
 	defer stop()
 
@@ -27,7 +27,7 @@ func ExampleNewTuner() {
 	var workers sync.WaitGroup
 	var total atomic.Int64
 	var failed error
-	for tuner.Acquire(ctx) == nil { // waits while as many are at work as the Tuner lets
+	for tuner.Acquire(ctx) == nil { // waits while the allowed number of workers is running
 		lines, err := r.Next(ctx)
 		if err != nil {
 			tuner.Release()

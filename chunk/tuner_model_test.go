@@ -8,31 +8,31 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// A plant is a model of a machine, a source and workers that the tests of the Tuner run it against.
-// Times are in seconds, speeds in bytes a second.
+// A plant is a model of a machine, a source and workers, on which the tests run the Tuner. Times
+// are in seconds, speeds in bytes per second.
 type plant struct {
-	processors float64 // that the sample says there are
-	quota      float64 // that there really are, 0: the same
+	processors float64 // number that the samples report
+	quota      float64 // actual number; 0 means the same
 
-	cost      float64 // processor time a byte
-	perChunk  float64 // processor time a chunk
-	switching float64 // part that each worker above two per processor costs all of them
-	// Bytes of chunks at work above which a byte costs half as much again, 0: no matter.
+	cost      float64 // processor time per byte
+	perChunk  float64 // processor time per chunk
+	switching float64 // fraction of its speed that every worker loses for each worker above two per processor
+	// Bytes of chunks in use above which a byte costs half as much again; 0 means no limit.
 	cache float64
 
-	latency float64 // that a worker waits for something, each chunk
-	shared  float64 // speed that all workers share, of a disk say; 0: no matter
-	heads   int     // workers above which that speed falls, as a disk's does that seeks
+	latency float64 // waiting time of a worker for each chunk
+	shared  float64 // total speed of all workers, of a disk for example; 0 means no limit
+	heads   int     // number of workers above which that speed falls, as with a disk that seeks
 
-	sourceLatency float64 // of each read of the source, which is read ahead
-	sourceSpeed   float64 // 0: no matter
-	bursts        float64 // chunks that the source is early or late by
+	sourceLatency float64 // of each read ahead from the source
+	sourceSpeed   float64 // 0 means no limit
+	bursts        float64 // chunks by which the source is early or late
 
-	offered float64 // the work available; 0: unlimited
+	offered float64 // available work; 0 means unlimited
 
-	memory float64 // bytes that there are before it swaps, 0: no matter
-	heaps  float64 // bytes of memory for each byte of chunks
-	// Part of each chunk above leanChunk that is never given back: what makes memory grow.
+	memory float64 // bytes of memory before it swaps; 0 means no limit
+	heaps  float64 // bytes of memory per byte of chunks
+	// Fraction of each chunk above leanChunk that is never released, so that memory grows.
 	keeping float64
 }
 
@@ -41,13 +41,13 @@ const (
 	baseMemory = 50e6
 )
 
-// outcome is what a plant does with a setting.
+// outcome is the performance of a plant with a setting.
 type outcome struct {
 	speed, share, memory, growth float64
 	pressed, starved, stuffed    bool
 }
 
-// or returns v, or none where v is 0.
+// or returns v, or none if v is 0.
 func or(v, none float64) float64 {
 	if v == 0 {
 		return none
@@ -94,8 +94,8 @@ func (p *plant) run(s chunk.Setting) outcome {
 	return o
 }
 
-// mostSpeed is that of the best fixed setting, found by trying them all. limit is the memory's, of
-// which a Tuner uses nine tenths, or 0.
+// mostSpeed returns the speed of the best fixed setting, found by trying all. limit is the memory
+// limit, of which a Tuner uses nine tenths, or 0.
 func (p *plant) mostSpeed(limit int64) (most float64) {
 	memory := 0.9 * or(float64(limit), math.Inf(1))
 	for workers := 1; workers <= 16*int(p.processors); workers++ {
@@ -111,7 +111,7 @@ func (p *plant) mostSpeed(limit int64) (most float64) {
 	return most
 }
 
-// starts are the default, and the corners.
+// starts are the default setting and the extreme ones.
 func (p *plant) starts() []chunk.Setting {
 	n := int(p.processors)
 	return []chunk.Setting{
@@ -127,14 +127,14 @@ const tick = 250 * time.Millisecond
 type simulation struct {
 	tuner  *chunk.Tuner
 	plant  plant
-	noise  float64 // standard deviation of the logarithm of each sample's speed
+	noise  float64 // standard deviation of the logarithm of the sampled speed
 	rnd    *rand.Rand
 	leaked float64
 
-	moves []int        // samples at which the setting moved
-	log   []chunk.Move // what moved
-	speed []float64    // of each sample, without the noise
-	over  int          // samples above the plant's memory
+	moves []int        // samples after which the setting changed
+	log   []chunk.Move // the changes
+	speed []float64    // speed in each sample, without noise
+	over  int          // number of samples above the plant's memory
 }
 
 func (m *simulation) sample() chunk.Sample {
@@ -174,7 +174,7 @@ func (m *simulation) run(samples int) {
 	}
 }
 
-// mean is the mean speed of the samples from on.
+// mean returns the mean speed of the samples, starting with from.
 func (m *simulation) mean(from int) float64 {
 	var sum float64
 	for _, v := range m.speed[from:] {
@@ -183,7 +183,7 @@ func (m *simulation) mean(from int) float64 {
 	return sum / float64(len(m.speed)-from)
 }
 
-// movesFrom is how many moves there were from a sample on.
+// movesFrom returns the number of changes, starting with sample from.
 func (m *simulation) movesFrom(from int) (n int) {
 	for _, at := range m.moves {
 		if at > from {

@@ -15,7 +15,7 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// fixedWorkers is a Tuner with n workers that nothing moves.
+// fixedWorkers returns a Tuner with n workers that never changes.
 func fixedWorkers(n int) *chunk.Tuner {
 	one := chunk.Setting{Workers: n, ChunkSize: 64 << 10, Depth: 3}
 	return newTuner(chunk.Between(one, one))
@@ -28,9 +28,9 @@ func wantWorkers(t *testing.T, tuner *chunk.Tuner, running, waiting int) {
 	}
 }
 
-// A waiter whose context ends while another worker releases passes on the slot for which it was
-// woken. Its context has other work to end first, so that the end is visible before it wakes the
-// waiter.
+// If the context of a waiter ends while another worker releases, the waiter passes on the slot for
+// which it was woken. Its context has other work to end first, so that the end is visible before it
+// wakes the waiter.
 func TestAcquireGivesUpAsAnotherReleases(t *testing.T) {
 	for range 50 {
 		tuner := fixedWorkers(1)
@@ -66,7 +66,7 @@ func TestAcquireGivesUpAsAnotherReleases(t *testing.T) {
 	}
 }
 
-// One comes in when another one leaves, and a waiter that gives up is not waited for.
+// A waiter gets a slot when a worker releases one. A waiter that gives up does not delay others.
 func TestAcquireWaits(t *testing.T) {
 	for leaver := range 5 {
 		synctest.Test(t, func(t *testing.T) {
@@ -88,7 +88,7 @@ func TestAcquireWaits(t *testing.T) {
 						}
 						return
 					}
-					order = append(order, i) // one at a time: that is the point
+					order = append(order, i) // no lock: only one runs at a time
 					tuner.Release()
 				}()
 				synctest.Wait()
@@ -110,8 +110,8 @@ func TestAcquireWaits(t *testing.T) {
 	}
 }
 
-// Never more workers than the setting says, also when waits are cancelled, and none is left in the
-// end.
+// There are never more workers than the setting allows, even if waits are cancelled, and none is
+// left at the end.
 func TestAcquireRaces(t *testing.T) {
 	const limit = 3
 	tuner := fixedWorkers(limit)
@@ -138,7 +138,7 @@ func TestAcquireRaces(t *testing.T) {
 	wantWorkers(t, tuner, 0, 0)
 }
 
-// When the setting rises, waiting workers come in at once; when it falls, no worker is stopped.
+// When the setting rises, waiting workers start at once. When it falls, no worker is stopped.
 func TestAcquireFollowsTheSetting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tuner := newTuner()
@@ -171,7 +171,7 @@ func TestAcquireFollowsTheSetting(t *testing.T) {
 	})
 }
 
-// Run takes a sample per interval, of the work since the last one, and ends with its context.
+// Run takes a sample of the work in each interval, and ends with its context.
 func TestRunSamples(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tuner := newTuner()
@@ -181,7 +181,7 @@ func TestRunSamples(t *testing.T) {
 			s.Memory < 1<<20 {
 			t.Errorf("of the process: %+v", s)
 		}
-		tuner.SetMemoryLimit(1) // each sample that is not skipped after a move leads to a move
+		tuner.SetMemoryLimit(1) // each sample leads to a change, unless it is skipped after one
 		ctx, cancel := context.WithTimeout(t.Context(), 250*6*time.Millisecond+time.Millisecond)
 		defer cancel()
 		tuner.Run(ctx)

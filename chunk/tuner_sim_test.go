@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// converged is how many samples the Tuner has where there is little noise: at the default
-	// interval a minute and a half.
+	// converged is the number of samples that the Tuner gets if there is little noise: a minute and
+	// a half at the default interval.
 	converged = 360
 
-	// longRun is how many samples it is watched for: two hours.
+	// longRun is the number of samples of a long test: two hours.
 	longRun = 30_000
 )
 
-// MB/s, and processor time a byte at that speed.
+// Speeds in MB/s, and the processor time per byte at such a speed.
 const (
 	mb       = 1e6
 	hashing  = 1 / (1400 * mb)
@@ -29,8 +29,8 @@ const (
 var plants = []struct {
 	name string
 	plant
-	limit int64   // of memory
-	least float64 // part of the best speed that is enough, 0: the usual
+	limit int64   // of memory, in bytes
+	least float64 // required fraction of the best speed; 0 means the default
 }{
 	{name: "hash on 2", plant: plant{
 		processors: 2, cost: hashing, perChunk: 5e-6,
@@ -83,9 +83,9 @@ func newSimulation(p plant, start chunk.Setting, limit int64, noise float64,
 	return &simulation{tuner: tuner, plant: p, noise: noise, rnd: rand.New(rand.NewPCG(seed, 1))}
 }
 
-// enough is the part of the best fixed setting's speed that the Tuner must reach. Noise hides the
-// last steps: with 0.2, what brings less than an eighth can't be told from chance. From the corners
-// of all settings it may end on a lower hill.
+// enough returns the fraction of the best fixed setting's speed that the Tuner must reach. Noise
+// hides the last steps: with 0.2, an improvement of less than an eighth cannot be distinguished
+// from chance. From an extreme setting, the Tuner may stop at a local maximum.
 func enough(noise float64, corner bool) float64 {
 	least := 0.90
 	if corner {
@@ -97,8 +97,8 @@ func enough(noise float64, corner bool) float64 {
 	return least
 }
 
-// convergedAt is how many samples the Tuner has. It looks at a noisy load five times as long before
-// it judges.
+// convergedAt returns the number of samples that the Tuner gets. With a noisy load it observes five
+// times as long before it decides.
 func convergedAt(noise float64) int {
 	if noise > 0.1 {
 		return 4 * converged
@@ -106,7 +106,7 @@ func convergedAt(noise float64) int {
 	return converged
 }
 
-// It gets to the speed, and keeps to the limit of memory.
+// The Tuner reaches the speed, and respects the memory limit.
 func TestTunerConverges(t *testing.T) {
 	for _, test := range plants {
 		most := test.mostSpeed(test.limit)
@@ -120,7 +120,7 @@ func TestTunerConverges(t *testing.T) {
 					m := newSimulation(test.plant, start, test.limit, noise, seed)
 					from := convergedAt(noise)
 					m.run(from + 1000)
-					// The few samples that it takes to see it.
+					// It needs a few samples to detect the limit.
 					if m.over > 30 || i < 2 && m.over > 0 {
 						t.Errorf("%s, noise %v, from %v: %d samples above the memory", test.name,
 							noise, start, m.over)
@@ -135,7 +135,8 @@ func TestTunerConverges(t *testing.T) {
 	}
 }
 
-// Under a constant load the Tuner comes to rest: it tries less and less, and reverts most of it.
+// Under a constant load the Tuner comes to rest: it tries fewer and fewer changes, and reverts most
+// of them.
 func TestTunerNeverOscillates(t *testing.T) {
 	for _, test := range plants {
 		for _, noise := range []float64{0.02, 0.2} {
@@ -154,7 +155,7 @@ func TestTunerNeverOscillates(t *testing.T) {
 	}
 }
 
-// A load that steps up and down, and changes its nature, is followed.
+// The Tuner follows a load that steps up and down, and that changes its nature.
 func TestTunerFollowsTheLoad(t *testing.T) {
 	local := plant{processors: 4, cost: hashing, perChunk: 5e-6}
 	remote := plant{processors: 4, cost: counting, perChunk: 10e-6, latency: 5e-3}
@@ -172,8 +173,7 @@ func TestTunerFollowsTheLoad(t *testing.T) {
 	}
 }
 
-// A load that changes to and fro, with nothing to be gained from any step, is tried on less and
-// less.
+// If a load alternates, and no change improves it, the Tuner tries fewer and fewer changes.
 func TestTunerTiresOfChange(t *testing.T) {
 	on := plant{processors: 4, cost: zipping, perChunk: 5e-6}
 	off := on

@@ -17,8 +17,8 @@ import (
 
 var home = chunk.Setting{Workers: 8, ChunkSize: 64 << 10, Depth: 3}
 
-// steady is a second of a load that moves 100 MB/s on 4 processors of which half are busy, and in
-// which nothing waits.
+// steady is one second of a load that moves 100 MB/s on 4 processors, half of which are busy.
+// Nothing waits.
 func steady() chunk.Sample {
 	return chunk.Sample{Elapsed: time.Second, Processors: 4, CPU: 2 * time.Second, Memory: 50e6,
 		Moved: 100e6}
@@ -33,8 +33,8 @@ func newTuner(opts ...chunk.TunerOption) *chunk.Tuner {
 	return t
 }
 
-// untilMove observes the samples of next until something moves, and returns that; or the last
-// result after that many samples.
+// untilMove observes samples until the setting changes, and returns the change. If nothing changes,
+// it returns the last result.
 func untilMove(t *chunk.Tuner, samples int, next func(i int) chunk.Sample) (m chunk.Move) {
 	for i := range samples {
 		if m = t.Observe(next(i)); m.From != m.To {
@@ -44,7 +44,7 @@ func untilMove(t *chunk.Tuner, samples int, next func(i int) chunk.Sample) (m ch
 	return m
 }
 
-// Each rule, and that nothing moves without a reason.
+// Each rule causes its change, and nothing changes without a reason.
 func TestTunerRules(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -108,7 +108,7 @@ func TestTunerRules(t *testing.T) {
 	}
 }
 
-// The page has the table that the code has.
+// The documentation has the table of the code.
 func TestTunerRulesAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../docs/chunk.md")
 	must(t, err)
@@ -120,7 +120,7 @@ func TestTunerRulesAreDocumented(t *testing.T) {
 	}
 }
 
-// Settings too large for the memory shrink to the limits, and no further.
+// Settings that are too large for the memory shrink to the minimum, and no further.
 func TestTunerShrinksToTheLeast(t *testing.T) {
 	for _, least := range []chunk.Setting{
 		{Workers: 1, ChunkSize: 4 << 10, Depth: 2},
@@ -152,8 +152,8 @@ func TestTunerMisusePanics(t *testing.T) {
 	mustPanic(t, "chunk: TunedBy(nil)", func() { chunk.TunedBy(nil) })
 }
 
-// After any sample the setting stays within its bounds, and a move changes one part of it or takes
-// one back.
+// After any sample the setting is within its bounds. A change affects one part of it, or reverts an
+// earlier change.
 func FuzzTuner(f *testing.F) {
 	f.Add([]byte("a load that changes all the time, and more often than not"))
 	f.Fuzz(func(t *testing.T, in []byte) {
@@ -186,7 +186,7 @@ func FuzzTuner(f *testing.F) {
 	})
 }
 
-// A Reader takes the size of each chunk from the setting at the time, and loses nothing.
+// A Reader reads the size of each chunk from the current setting, and loses nothing.
 func TestReaderFollowsTheTuner(t *testing.T) {
 	for seed := range uint64(60) {
 		s := &slowCutters[seed%uint64(len(slowCutters))]
@@ -219,7 +219,7 @@ func TestReaderFollowsTheTuner(t *testing.T) {
 	}
 }
 
-// The samples contain a Reader's waits and its work.
+// The samples include a Reader's waiting times and its work.
 func TestReaderCountsForTheTuner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tuner := newTuner()

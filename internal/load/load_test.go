@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// loadOn runs a load against a relay in a bubble, where a minute takes no time and nothing is ever
-// late.
+// loadOn runs a load against a relay in a synctest bubble, where a minute takes no time and nothing
+// is late.
 func loadOn(t *testing.T, s *relayServer, cfg Config) Report {
 	t.Helper()
 	cfg.URL, cfg.Dial = "http://127.0.0.1", s.dial
@@ -44,8 +44,8 @@ func TestRunCountsWhatIsDelivered(t *testing.T) {
 			if got := float64(rep.Bytes); got < want*0.97 || got > want*1.03 {
 				t.Errorf("delivered %.0f bytes, want about %.0f", got, want)
 			}
-			// Time stands still while bytes move: each tag is its own arrival, none later than it
-			// was sent, and no two further apart than sound frames are.
+			// Time does not advance while bytes move. Each tag therefore arrives alone, at the time
+			// at which it was sent, and two tags are no further apart than audio frames.
 			if g := rep.Viewers.Gap; g.Max > 24*time.Millisecond || g.P50 < 10*time.Millisecond ||
 				g.Count == 0 {
 				t.Errorf("the gap is %+v, want 10 to 24 ms", g)
@@ -83,7 +83,7 @@ func TestLoadsThatFail(t *testing.T) {
 		prepare   func(*relayServer)
 		cfg       Config
 		says      string
-		connected int // publishers
+		connected int // number of publishers
 		most      time.Duration
 	}{
 		"the name is taken": {refuse, Config{Viewers: 2},
@@ -123,7 +123,7 @@ func TestLoadsThatFail(t *testing.T) {
 	}
 }
 
-// A name that is free a moment later is no reason to fail.
+// A name that becomes free a moment later is not an error.
 func TestPublisherThatIsLetInLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newRelay(t, 1000)
@@ -135,7 +135,7 @@ func TestPublisherThatIsLetInLater(t *testing.T) {
 	})
 }
 
-// The server sees the end of each body, and not a connection that breaks.
+// The server sees the regular end of each body, not a broken connection.
 func TestPublishersEndTheirBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newRelay(t, 1000)
@@ -147,7 +147,7 @@ func TestPublishersEndTheirBodies(t *testing.T) {
 	})
 }
 
-// Streams without numbers have unknown losses, which differ from no losses.
+// If tags have no numbers, the report says that losses are unknown, not that there are none.
 func TestUnnumberedViewersHaveNoLosses(t *testing.T) {
 	for _, v := range []Viewers{{Tags: 7}, {Tags: 7, Numbered: true}} {
 		text, err := json.Marshal(Report{Viewers: v})
@@ -195,7 +195,7 @@ func TestInterruptedLoadReports(t *testing.T) {
 	})
 }
 
-// A load with nothing left to measure ends, says so, and reports its measurements.
+// A load with nothing left to measure ends, says so, and reports what it has measured.
 func TestLoadThatHasNothingLeftEnds(t *testing.T) {
 	for name, test := range map[string]struct {
 		cfg  Config

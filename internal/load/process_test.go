@@ -18,7 +18,7 @@ func TestSampleProcesses(t *testing.T) {
 		t.Fatalf("own process: %+v", before)
 	}
 	for sampleSelf().cpu < before.cpu+30*time.Millisecond {
-		// CPU time only advances for processes that use it.
+		// Processes that do nothing use no CPU time.
 	}
 	after := sampleProcesses([]int{pid})
 	if u := usage(before, after, 1e9); u == nil || u.CPU < 30*time.Millisecond ||
@@ -33,7 +33,7 @@ func TestSampleProcesses(t *testing.T) {
 	}
 }
 
-// A program may choose a name that looks like other fields.
+// The name of a program may look like other fields.
 func TestCPUTime(t *testing.T) {
 	const rest = " S 1 42 42 0 -1 4194560 31 0 2 0 %s 9 9 20 0 1 0 8123 9 9"
 	for _, name := range []string{"(sh)", "(a b)", "(a) R 1 (b c)", "(:-)))", "()"} {

@@ -14,25 +14,25 @@ import (
 	"time"
 )
 
-// relayServer is the smallest relay that the tests can load: it keeps the headers and the newest
-// group of pictures, and gives each viewer a queue.
+// relayServer is the smallest relay that the tests can load. It keeps the headers and the newest
+// GOP, and has a queue for each viewer.
 type relayServer struct {
-	queue    int          // tags that a viewer may be behind
-	hijack   bool         // write without the chunks of net/http
-	refuse   bool         // publishers
-	taken    string       // the one name that is refused
-	refusals atomic.Int64 // of publishers, before the first is let in
-	gone     bool         // dialling times out
+	queue    int          // length of a viewer's queue, in tags
+	hijack   bool         // write without net/http's chunked encoding
+	refuse   bool         // refuse publishers
+	taken    string       // the only refused name
+	refusals atomic.Int64 // number of refusals before the first publisher is accepted
+	gone     bool         // dialing times out
 	unknown  bool         // answers 404 to viewers
 	evicts   bool         // answers 403 to publishers that have sent a header
-	whole    atomic.Int64 // bodies that were read to their end
+	whole    atomic.Int64 // number of bodies that were read to the end
 	conns    chan net.Conn
 	server   http.Server
 	mu       sync.Mutex
 	streams  map[string]*relayStream
-	over     chan struct{}  // closed when the server ends its viewers
+	over     chan struct{}  // closed when the server disconnects its viewers
 	end      func()         // closes over
-	busy     sync.WaitGroup // requests
+	busy     sync.WaitGroup // requests in progress
 }
 
 type relayStream struct {
@@ -42,7 +42,7 @@ type relayStream struct {
 	viewers map[chan []byte]bool // false while the viewer waits for a keyframe
 }
 
-// newRelay serves on connections that have no network under them.
+// newRelay serves connections without a network.
 func newRelay(t *testing.T, queue int) *relayServer {
 	s := &relayServer{queue: queue, conns: make(chan net.Conn),
 		streams: make(map[string]*relayStream), over: make(chan struct{})}
@@ -58,7 +58,7 @@ func newRelay(t *testing.T, queue int) *relayServer {
 		s.server.Close()
 		<-done
 		s.busy.Wait()
-		time.Sleep(time.Second) // net/http keeps a connection that it closes for half a second
+		time.Sleep(time.Second) // net/http keeps a closed connection for half a second
 	})
 	return s
 }

@@ -69,7 +69,7 @@ func TestSynthIsARealTimeStream(t *testing.T) {
 	}
 }
 
-// checkAccessUnit walks the NAL units of a picture.
+// checkAccessUnit checks the NAL units of a video frame.
 func checkAccessUnit(t *testing.T, p []byte) {
 	t.Helper()
 	var types []byte
@@ -93,7 +93,7 @@ func checkAccessUnit(t *testing.T, p []byte) {
 	}
 }
 
-// Every byte of a payload counts, and so does the stream it belongs to.
+// Verify detects a change of any byte of a payload, and a payload of another stream.
 func TestVerify(t *testing.T) {
 	made, want := NewSynth(2, 1_000_000, time.Second), NewSynth(2, 1_000_000, time.Second)
 	at := time.Unix(1, 2)

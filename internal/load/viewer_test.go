@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// arrivals is a subscription to tags that came as late as it says, and its end.
+// arrivals is a subscription to tags with the given latencies, and its end.
 type arrivals struct {
 	next    uint64
 	late    []time.Duration
 	payload [HeadLen]byte
 }
 
-// newWatching returns a viewer that has been let in.
+// newWatching returns a viewer that is connected.
 func newWatching() *viewer {
 	r := newRun(Config{Streams: 1, URL: "http://127.0.0.1", Viewers: 1}.WithDefaults())
 	v := r.viewers[0]
@@ -21,13 +21,13 @@ func newWatching() *viewer {
 	return v
 }
 
-// Next returns keyframes: any of them may be the first.
+// Next returns keyframes, so that a viewer can start with any of them.
 func (s *arrivals) Next(a *Arrival) error {
 	if len(s.late) == 0 {
 		return io.EOF
 	}
 	s.next++
-	sent := time.Now().Add(time.Minute) // after the viewer joined
+	sent := time.Now().Add(time.Minute) // after the viewer has joined
 	s.payload[0] = keyPicture
 	marker{seq: s.next, sent: sent.UnixNano()}.put(s.payload[videoMarkerAt:])
 	*a = Arrival{Kind: Video, Size: len(s.payload), Waited: true, At: sent.Add(s.late[0]),
@@ -38,7 +38,7 @@ func (s *arrivals) Next(a *Arrival) error {
 
 func (s *arrivals) Close() error { return nil }
 
-// Only tags that come during the measurement have a latency.
+// Only tags that arrive during the measurement have a latency.
 func TestLatencyOfTheMeasurement(t *testing.T) {
 	v := newWatching()
 	var sub arrivals
@@ -61,7 +61,7 @@ func TestLatencyOfTheMeasurement(t *testing.T) {
 	}
 }
 
-// A server may continue the stream of an earlier load; its tags do not count.
+// A server may continue the stream of an earlier load. Its tags do not count.
 func TestTagsOfAnEarlierLoadAreNotCounted(t *testing.T) {
 	v := newWatching()
 	var sub arrivals
@@ -76,8 +76,8 @@ func TestTagsOfAnEarlierLoadAreNotCounted(t *testing.T) {
 	}
 }
 
-// A tag that was there already came when the one before it did, also if that was before the
-// measurement.
+// If a tag was read together with the tag before it, it arrived at the same time, even if that was
+// before the measurement.
 func TestLatencyOfTagsThatCameTogether(t *testing.T) {
 	v := newWatching()
 	var a Arrival

@@ -21,7 +21,7 @@ func TestCount(t *testing.T) {
 	}
 	calls := 0
 	if n := alloctest.Count(0, func() {
-		if calls++; calls == 2 { // the runtime's, as it were
+		if calls++; calls == 2 { // as if by the runtime
 			sink = new(int)
 		}
 	}); n != 0 {

@@ -18,7 +18,7 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 )
 
-// as has the test's binary be one of the processes that a test looks at.
+// as makes the test binary one of the processes of a test.
 const as = "MILLRACE_TEST_GUARD"
 
 func TestMain(m *testing.M) {
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// starter starts a process, tells its number, and waits to be killed.
+// starter starts a process, prints its process id, and waits to be killed.
 func starter() {
 	var g childproc.Guard
 	cmd := process("started")
@@ -51,8 +51,8 @@ func process(role string) *exec.Cmd {
 	return cmd
 }
 
-// A process ends when its starter is killed. Both hold the other end of a pipe, which closes with
-// the last of them.
+// A process ends when its starter is killed. Both hold the other end of a pipe, which is closed
+// when the last of them ends.
 func TestAProcessDiesWithItsStarter(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// edit replaces pairs of old and new text, each of which must be there.
+// edit replaces pairs of old and new text. Each old text must be there.
 func edit(text string, pairs ...string) string {
 	for i := 0; i < len(pairs); i += 2 {
 		if !strings.Contains(text, pairs[i]) {
@@ -24,7 +24,7 @@ func edit(text string, pairs ...string) string {
 	return text
 }
 
-// live returns a playlist of six segments, 10 to 15, and of parts of the segment 16.
+// live returns a playlist of six segments, 10 to 15, and the first parts of segment 16.
 func live(parts int, pairs ...string) string {
 	s := stream{parts: 6*perSegment + parts, window: 6}
 	return edit(s.render(false), pairs...)
@@ -39,7 +39,7 @@ func long(s stream, delta bool, pairs ...string) string {
 	return edit(s.render(delta), pairs...)
 }
 
-// ended returns a playlist of six segments that is complete.
+// ended returns a complete playlist of six segments.
 func ended(pairs ...string) string {
 	s := stream{parts: 6 * perSegment, window: 6, ended: true}
 	return edit(s.render(false), pairs...)
@@ -68,7 +68,7 @@ const (
 	control = "CAN-BLOCK-RELOAD=YES,PART-HOLD-BACK=1.5,CAN-SKIP-UNTIL=12"
 )
 
-// mediaCases are rules and the playlists of which the last breaks just that rule.
+// mediaCases has a rule and playlists, the last of which breaks only that rule.
 var mediaCases = []struct {
 	rule      string
 	playlists []string
@@ -125,7 +125,7 @@ var mediaCases = []struct {
 	{"part-orphan", []string{live(2, hint2, "#EXT-X-ENDLIST\n")}},
 	{"parts-duration", []string{live(2, part(15, 3), "")}},
 	{"parts-duration", []string{live(2, part(15, 3), part(15, 3)+edit(part(15, 3), ".3.", ".4."))}},
-	// 14 ends 8 s before the end.
+	// Segment 14 ends 8 s before the end.
 	{"parts-old", []string{long(stream{}, false, date(14), date(14)+parts(14))}},
 	{"independent-none", []string{edit(stream{parts: 2, window: 6}.text(), ",INDEPENDENT=YES",
 		"")}},
@@ -190,7 +190,7 @@ var mediaCases = []struct {
 
 func (s stream) text() string { return s.render(false) }
 
-// multivariantCases are rules and edits that break just them.
+// multivariantCases has rules, and edits that break only the one rule.
 var multivariantCases = []struct {
 	rule, old, new string
 }{
@@ -210,7 +210,7 @@ var multivariantCases = []struct {
 	{"tag-unknown", "#EXT-X-STREAM-INF", "#EXT-X-TARGETDURATION:2\n#EXT-X-STREAM-INF"},
 }
 
-// rulesOf returns the names of the rules, sorted, each once.
+// rulesOf returns the sorted names of the rules without duplicates.
 func rulesOf(ps []Problem) []string {
 	names := map[string]bool{}
 	for _, p := range ps {

@@ -19,13 +19,13 @@ import (
 	"time"
 )
 
-// A server serves a stream, and breaks a rule.
+// A server serves a stream and breaks one rule.
 type server struct {
 	fault string
 
 	mu      sync.Mutex
 	s       stream
-	changed chan struct{} // closed when parts come
+	changed chan struct{} // closed when parts are added
 	fetches map[string]int
 }
 
@@ -38,7 +38,7 @@ func newServer(fault string) *server {
 	return s
 }
 
-// advance makes the next part, or ends the stream.
+// advance adds the next part, or ends the stream.
 func (s *server) advance(end bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,7 +51,7 @@ func (s *server) advance(end bool) {
 	s.changed = make(chan struct{})
 }
 
-// publish makes parts in real time until the stream has so many, and ends it.
+// publish adds parts in real time up to the given number, and ends the stream.
 func (s *server) publish(parts int) {
 	for range parts - s.s.parts {
 		time.Sleep(partSecs * 1e9)
@@ -184,7 +184,7 @@ func (s *server) object(w http.ResponseWriter, r *http.Request, name string) {
 	w.Write(data)
 }
 
-// A handlerTransport serves requests without a network, so that time may be synctest's.
+// A handlerTransport serves requests without a network, so that synctest's time can be used.
 type handlerTransport struct{ http.Handler }
 
 func (t handlerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -198,13 +198,13 @@ func (t handlerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 const testURL = "http://example.test/live/s/index.m3u8"
 
-// follow runs a client against a stream that ends after fifteen segments.
+// follow runs a client on a stream that ends after fifteen segments.
 func follow(t *testing.T, fault string, c Client) Stats {
 	t.Helper()
 	var stats Stats
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(fault)
-		// As if it had been made until now.
+		// The existing parts get dates in the past.
 		time.Sleep(time.Until(epoch.Add(time.Duration(float64(s.s.parts) * partSecs * 1e9))))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
@@ -223,7 +223,7 @@ func follow(t *testing.T, fault string, c Client) Stats {
 	return stats
 }
 
-// media is what a client gets that begins with a part.
+// media returns the bytes that a client gets, starting with a part.
 func media(from int) (b []byte) {
 	for i := from; i < 15*perSegment; i++ {
 		if i == from || i == 7*perSegment {
@@ -234,16 +234,17 @@ func media(from int) (b []byte) {
 	return b
 }
 
-// TestClient follows a good stream in each way: it receives the stream, and no rule is broken.
+// TestClient follows a correct stream in each way. The client receives the stream, and finds no
+// mistake.
 func TestClient(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		c     Client
-		from  int // part
+		from  int // first part
 		stats Stats
 	}{
-		// Parts 0 and 1 of segment 15 are listed, 0.5 s from the end each: 1.5 s of PART-HOLD-BACK
-		// begin in segment 14.
+		// Parts 0 and 1 of segment 15 are listed and last 0.5 s each. PART-HOLD-BACK of 1.5 s
+		// begins in segment 14.
 		{"parts", Client{Timing: true}, 16, Stats{Parts: 44}},
 		{"verify", Client{Verify: 1, FromStart: true, Timing: true}, 0,
 			Stats{Parts: 52, Segments: 2, Compared: 13}},
@@ -279,13 +280,13 @@ func TestClient(t *testing.T) {
 	}
 }
 
-// TestClientRules has servers that break one rule each.
+// TestClientRules uses servers that break one rule each.
 func TestClientRules(t *testing.T) {
 	for _, rule := range clientRules {
 		t.Run(rule, func(t *testing.T) {
 			c := Client{Verify: 1, Delta: true, Hints: true, Timing: true}
 			if rule == "object-missing" {
-				c.Hints = false // a hint is refused by another rule
+				c.Hints = false // hints would break another rule
 			}
 			if rule == "object-changed" {
 				c.Verify = 2
@@ -314,15 +315,15 @@ func TestMissed(t *testing.T) {
 		}
 		last = o
 	}, URL: strings.Replace(testURL, "s/", "narrow/", 1)})
-	// Then 29 parts are there after the second of segment 17: segment 24 is open, and four before
-	// it are listed.
+	// Then 29 parts follow the second part of segment 17: segment 24 is unfinished, and the four
+	// before it are listed.
 	if stats.Missed != 20-17 || len(stats.Problems) > 0 || last.MSN != 24 {
 		t.Errorf("%v, last %d.%d, want 3 missed and the last segment 24", stats, last.MSN,
 			last.Part)
 	}
 }
 
-// TestBoxes has initialization sections and parts that are none.
+// TestBoxes checks invalid initialization sections and parts.
 func TestBoxes(t *testing.T) {
 	ftyp, moov := mp4Box("ftyp", u32(0, 0)), mp4Box("moov", mp4Box("mvex"))
 	mdat, moof := mp4Box("mdat"), mp4Box("moof",
@@ -357,7 +358,7 @@ func TestBoxes(t *testing.T) {
 	}
 }
 
-// TestStats prints numbers and problems.
+// TestStats checks the printed numbers and problems.
 func TestStats(t *testing.T) {
 	s := Stats{Counts: map[string]int{}}
 	for _, d := range []time.Duration{3, 1, 2} {
@@ -379,8 +380,8 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// TestRest follows a stream that lists parts of the open segment alone: the rest of a segment comes
-// from the whole.
+// TestRest follows a stream that lists only parts of the unfinished segment. The client takes the
+// rest of a segment from the complete segment.
 func TestRest(t *testing.T) {
 	var out bytes.Buffer
 	stats := follow(t, "part-removed-early", Client{FromStart: true, Output: &out})
@@ -388,14 +389,14 @@ func TestRest(t *testing.T) {
 		[]string{"part-removed-early"}) || stats.Missed > 0 {
 		t.Errorf("%v, want part-removed-early and nothing missed", stats)
 	}
-	// Of each of ten segments, three parts, and the fourth from the segment.
+	// Of each of ten segments: three parts, and the fourth from the segment.
 	if want := media(0); !bytes.Equal(out.Bytes(), want) || stats.Segments != 15 ||
 		stats.Parts != 30 {
 		t.Errorf("got %d bytes, want %d: %v", out.Len(), len(want), stats)
 	}
 }
 
-// TestEachRule finds the rules that no test breaks.
+// TestEachRule finds rules that no test breaks.
 func TestEachRule(t *testing.T) {
 	tested := slices.Clone(clientRules)
 	for _, tc := range mediaCases {
@@ -411,7 +412,7 @@ func TestEachRule(t *testing.T) {
 	}
 }
 
-// TestClientEnds has the ways in which Run ends without the stream.
+// TestClientEnds checks how Run ends before the stream does.
 func TestClientEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer("")

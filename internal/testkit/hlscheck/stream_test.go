@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// A stream is one that keeps the rules: segments of four parts of 500 ms, from media sequence
-// number 10 on.
+// A stream follows the rules: segments of four parts of 500 ms, starting with media sequence number
+// 10.
 type stream struct {
-	parts  int          // made so far
-	window int          // segments
-	breaks map[int]bool // segments after a discontinuity, with a new initialization section
+	parts  int          // number of parts so far
+	window int          // number of segments
+	breaks map[int]bool // segments after a discontinuity that have a new initialization section
 	ended  bool         // after a complete segment
-	within int          // complete segments that list parts; 0 is three, and -1 none
+	within int          // number of complete segments that list parts; 0 means three, and -1 none
 }
 
 const (
@@ -123,13 +123,13 @@ func u32(v ...uint32) (b []byte) {
 	return b
 }
 
-// initBytes is an initialization section with one track.
+// initBytes returns an initialization section with one track.
 func initBytes(n int) []byte {
 	return append(mp4Box("ftyp", []byte("iso6"), u32(uint32(n)), []byte("iso6")),
 		mp4Box("moov", mp4Box("trak"), mp4Box("mvex", mp4Box("trex", u32(0, 1, 1, 0, 0, 0))))...)
 }
 
-// partBytes is a part: two fragments.
+// partBytes returns a part of two fragments.
 func partBytes(i int) (b []byte) {
 	for k := range 2 {
 		traf := mp4Box("traf", mp4Box("tfhd", u32(0x020000, 1)),

@@ -13,16 +13,16 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// childEnv makes this test binary a child that leaks in the way it names, so that the parent can
-// see how it fails.
+// childEnv makes this test binary a child process with the named leak, so that the parent can see
+// how it fails.
 const childEnv = "MILLRACE_LEAKTEST_CHILD"
 
-// childLeak is how this process misbehaves, if it is a child.
+// childLeak is the leak of this process if it is a child.
 var childLeak = os.Getenv(childEnv)
 
 func TestMain(m *testing.M) {
 	if childLeak != "" {
-		// The leak is there for good, and the parent need not wait for it.
+		// The leak is permanent, so the parent need not wait for it.
 		grace = 50 * time.Millisecond
 	}
 	Main(m)
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 
 var ownPool = millrace.NewPool()
 
-// leak is how a child can misbehave.
+// leak has the leaks of child processes.
 var leak = map[string]func(t *testing.T){
 	"goroutine":    leakGoroutine,
 	"default pool": func(*testing.T) { leakBlock(millrace.DefaultPool()) },
@@ -59,7 +59,7 @@ func TestChild(t *testing.T) {
 	leak[childLeak](t)
 }
 
-// child runs TestChild in a child process and returns its exit code and its output.
+// child runs TestChild in a child process, and returns its exit status and its output.
 func child(t *testing.T, how string) (code int, output string) {
 	t.Helper()
 	exe, err := os.Executable()
@@ -126,7 +126,8 @@ func TestRunKeepsTheExitCodeOfTheTests(t *testing.T) {
 	}
 }
 
-// Tests do not see what a user or a service manager has exported, and TMPDIR is theirs alone.
+// Tests do not see variables that a user or a service manager has exported, and have a TMPDIR of
+// their own.
 func TestTheEnvironmentIsTheTests(t *testing.T) {
 	for _, name := range []string{"MILLRACE_LISTEN", "GOMEMLIMIT", "NOTIFY_SOCKET", "LISTEN_FDS"} {
 		t.Setenv(name, "1")

@@ -14,11 +14,11 @@ func TestProgramIsFoundByItsSecondName(t *testing.T) {
 	}
 }
 
-// NginxModule goes by what nginx accepts, not by the arguments that it was built with.
+// NginxModule tries what nginx accepts. It does not read nginx's build arguments.
 func TestNginxModule(t *testing.T) {
 	const load = "load_module /usr/share/nginx/modules/ngx_stream_module.so;"
 	for name, test := range map[string]struct {
-		nginx string // the script that runs in its place
+		nginx string // the script that replaces it
 		want  string
 		skips bool
 	}{
@@ -44,7 +44,7 @@ func TestNginxModule(t *testing.T) {
 	}
 }
 
-// recorder keeps how a test ended, in place of ending it.
+// recorder records the end of a test instead of ending it.
 type recorder struct {
 	testing.TB
 	failed, skipped bool

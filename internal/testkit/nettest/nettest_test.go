@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// For any TMPDIR, a Unix socket fits into the directory, and its path needs no quotes.
+// For any TMPDIR, the path of a Unix socket in the directory is short enough, and needs no quotes.
 func TestPlainDir(t *testing.T) {
 	for _, name := range []string{
 		"plain", "with spaces", `of"quotes'`, "of;signs$", strings.Repeat("long", 30), "größer",
@@ -32,7 +32,7 @@ func TestPlainDir(t *testing.T) {
 	}
 }
 
-// A server can listen on a free port, and listen again; another test does not get the port.
+// A server can listen on a free port repeatedly. Other tests do not get the port.
 func TestFreePorts(t *testing.T) {
 	first := FreePorts(t, 9)
 	for port := first; port < first+9; port++ {
@@ -49,7 +49,7 @@ func TestFreePorts(t *testing.T) {
 	}
 }
 
-// If one of the ports is in use, FreePorts takes other ports, and none of these stays reserved.
+// If one of the ports is in use, FreePorts chooses other ports, and keeps none of these reserved.
 func TestFreePortsAreReservedTogether(t *testing.T) {
 	port := FreePort(t)
 	ln, err := net.Listen("tcp", loopback(port))

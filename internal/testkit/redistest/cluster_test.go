@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// get returns the value of a key, or the error that s answers with.
+// get returns the value of a key, or the server's error.
 func get(t *testing.T, s *Server, key string) string {
 	t.Helper()
 	v, err := s.do(t.Context(), "GET", key)

@@ -13,11 +13,11 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/need"
 )
 
-// childEnv makes this test binary a child that prints its servers' addresses and waits to be
-// killed.
+// childEnv makes this test binary a child process that prints its servers' addresses and waits to
+// be killed.
 const childEnv = "MILLRACE_REDISTEST_CHILD"
 
-// childDir is a directory that the child leaves.
+// childDir is a directory that the child process does not delete.
 var childDir = os.Getenv(childEnv)
 
 func TestChild(t *testing.T) {
@@ -31,7 +31,7 @@ func TestChild(t *testing.T) {
 	select {}
 }
 
-// Servers die with the test binary, even when that is killed, and so does the directory of a shared
+// Servers end with the test binary, even if it is killed. So does the directory of a shared
 // cluster.
 func TestNothingOutlivesTheTestBinary(t *testing.T) {
 	need.Program(t, "redis-server", "valkey-server")
@@ -44,7 +44,7 @@ func TestNothingOutlivesTheTestBinary(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(exe, "-test.run=^TestChild$")
-	cmd.Env = append(os.Environ(), childEnv+"="+dir, "TMPDIR="+t.TempDir()) // it cannot clear up
+	cmd.Env = append(os.Environ(), childEnv+"="+dir, "TMPDIR="+t.TempDir()) // the child cannot delete its files
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

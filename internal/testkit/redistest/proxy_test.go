@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// whole is the reply to a GET of the key that proxied returns.
+// whole is the reply to GET for the key that proxied returns.
 const whole = "$5\r\nvalue\r\n"
 
-// proxied returns a proxy before the shared server, and a key that is set there.
+// proxied returns a proxy to the shared server, and a key that is set on it.
 func proxied(t *testing.T) (p *Proxy, key string) {
 	t.Helper()
 	s := Shared(t)
@@ -21,7 +21,7 @@ func proxied(t *testing.T) (p *Proxy, key string) {
 	return s.Proxy(t), t.Name()
 }
 
-// ask sends GET on a new connection through the proxy.
+// ask sends a GET on a new connection through the proxy.
 func ask(t *testing.T, p *Proxy, key string) *conn {
 	t.Helper()
 	c := dial(t, p.Endpoint())
@@ -32,7 +32,7 @@ func ask(t *testing.T, p *Proxy, key string) *conn {
 	return c
 }
 
-// receive fails the test unless c gets these bytes next.
+// receive fails the test unless the next bytes are want.
 func (c *conn) receive(t *testing.T, want string) {
 	t.Helper()
 	got := make([]byte, len(want))
@@ -42,7 +42,7 @@ func (c *conn) receive(t *testing.T, want string) {
 	}
 }
 
-// receiveNothing fails the test if c gets a byte within a moment, or ends.
+// receiveNothing fails the test if c receives a byte within a short time, or ends.
 func (c *conn) receiveNothing(t *testing.T) {
 	t.Helper()
 	_ = c.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
@@ -51,7 +51,7 @@ func (c *conn) receiveNothing(t *testing.T) {
 	}
 }
 
-// Each rule holds after every byte of a reply.
+// Each rule applies after any byte of a reply.
 func TestReplyRules(t *testing.T) {
 	p, key := proxied(t)
 	set := func(r Rule) *conn {
@@ -93,7 +93,7 @@ func TestRequestRules(t *testing.T) {
 	if set(CutRequest(0).On(key+"\r\n").Once()) == nil {
 		t.Error("no error after the marker")
 	}
-	ask(t, p, key).receive(t, whole) // once
+	ask(t, p, key).receive(t, whole) // only once
 
 	p.Set(HoldRequest(2).On("GET"))
 	passed := p.Requests() + int64(len("*2\r\n$3\r\nGET\r\n"))

@@ -22,7 +22,7 @@ func dial(t *testing.T, e Endpoint) *conn {
 	return c
 }
 
-// timedOut reports whether an operation has run into its context's deadline.
+// timedOut reports whether an operation has failed because of its context's deadline.
 func timedOut(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
 }
@@ -32,7 +32,7 @@ func TestKillRestartPause(t *testing.T) {
 	s.Do(t, "SET", "k", "value")
 	c := dial(t, s.Endpoint())
 	s.Kill()
-	s.Kill() // does nothing
+	s.Kill() // has no effect
 	if _, err := c.do(t.Context(), "PING"); err == nil || timedOut(err) {
 		t.Errorf("a killed server: %v", err)
 	}
@@ -49,14 +49,14 @@ func TestKillRestartPause(t *testing.T) {
 	s.Resume(t)
 	s.Do(t, "PING")
 	s.Pause(t)
-	s.stop() // a paused one, too
+	s.stop() // even if it is paused
 	if _, err := s.Endpoint().dial(t.Context()); err == nil {
 		t.Error("a stopped server listens")
 	}
 }
 
-// A server that is not going to run is not waited for, and the error says why: its configuration is
-// wrong, or another process has its port.
+// If a server cannot start, its caller does not wait, and the error says why: an invalid
+// configuration, or another process uses the port.
 func TestServerThatGivesUp(t *testing.T) {
 	running := Start(t)
 	for says, s := range map[string]*Server{
