@@ -14,8 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The race detector and the invariants allocate on their own account. Each client is opened alone,
-// because the background goroutines of another one may allocate at any time.
+// The race detector and the invariants allocate memory themselves. Only one client is open at a
+// time, because the background goroutines of another may allocate at any time.
 func TestNoAllocations(t *testing.T) {
 	tcp := redistest.Shared(t)
 	unix := redistest.Start(t, redistest.UnixSocket())
@@ -50,7 +50,8 @@ func noAllocations(t *testing.T, c *Client) {
 	conn, err := c.Conn(cancellable)
 	must(t, err)
 	defer conn.Close()
-	// net.Buffers.WriteTo has a type assertion that is cached once, in one call of a thousand.
+	// net.Buffers.WriteTo has a type assertion whose result is cached in one call out of a
+	// thousand.
 	for range 10_000 {
 		must(t, c.SetFromBuffer(cancellable, "alloc", nil))
 	}
@@ -106,8 +107,8 @@ func noAllocations(t *testing.T, c *Client) {
 	}
 }
 
-// allocations returns how often a hundred calls of f allocate. No garbage collection is under way
-// meanwhile: it would empty the lists of free commands.
+// allocations returns the number of allocations in a hundred calls of f. No garbage collection runs
+// in the meantime, because it would empty the lists of free commands.
 func allocations(t *testing.T, f func() error) float64 {
 	runtime.GC()
 	return alloctest.Count(0, func() {

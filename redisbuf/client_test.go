@@ -15,13 +15,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// sizes are those where something changes: the digits of the header, the areas that a reply lands
-// in, the buffers of sockets and of go-redis, the blocks.
+// sizes are lengths at which something changes: the digits of the header, the areas that a reply is
+// read into, the buffers of sockets and of go-redis, and the blocks.
 var sizes = []int{0, 1, 9, 10, 63, 99, 100, 999, 1000, 4095, 4096, 4097, 9999, 10000, 32 << 10,
 	65535, 64 << 10, 65537,
 	99999, 100000, 1<<20 - 1, 1 << 20, 1<<20 + 1, 10 << 20}
 
-// fewSizes are the most telling of them.
+// fewSizes are the most important of sizes.
 var fewSizes = []int{0, 1, 99, 100, 4097, 64 << 10, 100000, 1<<20 + 1}
 
 func TestEveryWayToSetAndGet(t *testing.T) {
@@ -49,7 +49,8 @@ func TestEveryWayToSetAndGet(t *testing.T) {
 	}
 }
 
-// everyWay sets values in all ways, and reads them in all ways, on one connection after the other.
+// everyWay sets values with each method, and reads them with each method, over separate
+// connections.
 func everyWay(t *testing.T, c *Client, rdb redis.UniversalClient, key string, sizes []int) {
 	t.Helper()
 	ctx := bounded(t)
@@ -66,7 +67,7 @@ func everyWay(t *testing.T, c *Client, rdb redis.UniversalClient, key string, si
 			}
 			check(t, rdb, key, value)
 			if size > 1<<20 {
-				break // one way to make it is enough
+				break // one way to set it is enough
 			}
 		}
 		for _, g := range gets {
@@ -81,7 +82,7 @@ func everyWay(t *testing.T, c *Client, rdb redis.UniversalClient, key string, si
 	}
 }
 
-// idle fails the test if c has another number of connections, or one of them is used.
+// idle fails the test unless c has want connections, all of them idle.
 func idle(t testing.TB, c *Client, want int) {
 	t.Helper()
 	c.mu.RLock()
@@ -149,7 +150,7 @@ func TestGetChainLimit(t *testing.T) {
 	idle(t, c, 1)
 }
 
-// A range goes the ways that a whole value goes.
+// A range can be read in the same ways as a whole value.
 func TestGetRange(t *testing.T) {
 	c, rdb := shared(t)
 	ctx := bounded(t)

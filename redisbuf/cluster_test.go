@@ -29,8 +29,8 @@ func TestCluster(t *testing.T) {
 	t.Run("slots without a master", func(t *testing.T) { slotsWithoutAMaster(t, c, cluster) })
 }
 
-// A Pipeline and MGet go to all servers of their keys, and have the same results as one call after
-// the other.
+// A Pipeline and MGet contact all servers of their keys. Their results equal those of separate
+// calls.
 func manyServers(t *testing.T, c *Client, rdb *redis.ClusterClient) {
 	ctx := bounded(t)
 	const n = 60
@@ -71,7 +71,7 @@ func connOfACluster(t *testing.T, c *Client, cluster *redistest.Cluster) {
 	conn, err := c.Conn(ctx)
 	must(t, err)
 	defer conn.Close()
-	one, other := redistest.KeyIn(0, "conn"), redistest.KeyIn(1<<14-1, "conn") // of two masters
+	one, other := redistest.KeyIn(0, "conn"), redistest.KeyIn(1<<14-1, "conn") // on two masters
 	must(t, conn.SetFromBuffer(ctx, one, []byte("v")))
 	if err := conn.SetFromBuffer(ctx, other, []byte("v")); err != ErrOtherServer {
 		t.Error(err)
@@ -81,7 +81,7 @@ func connOfACluster(t *testing.T, c *Client, cluster *redistest.Cluster) {
 	}
 }
 
-// While a slot moves, keys of it are found where they are.
+// While a slot is migrated, its keys are found at either server.
 func migration(t *testing.T, c *Client, cluster *redistest.Cluster, rdb *redis.ClusterClient) {
 	ctx := bounded(t)
 	const slot = 1234
@@ -112,7 +112,7 @@ func migration(t *testing.T, c *Client, cluster *redistest.Cluster, rdb *redis.C
 	everywhere("in the middle", stays, moves)
 	for _, s := range sets {
 		if strings.HasPrefix(s.name, "SetFrom") && s.name != "SetFromBuffer" {
-			continue // reads its reader once, and so is not tried again
+			continue // reads its reader once, and is therefore not retried
 		}
 		must(t, s.call(ctx, c, isNew, value))
 		must(t, rdb.Do(ctx, "DEL", isNew).Err())
@@ -133,9 +133,9 @@ func migration(t *testing.T, c *Client, cluster *redistest.Cluster, rdb *redis.C
 	must(t, c.SetFromBuffer(ctx, stays, value))
 }
 
-// load sets and reads values of one key from several goroutines. stop ends that, and fails the test
-// if no call has succeeded. A value that was not set as a whole, and an error that a lost or
-// changed server does not explain, fail the test, too.
+// load sets and reads values of one key on several goroutines. stop ends that, and fails the test
+// if no call has succeeded. The test also fails if a read value was never set as a whole, or if an
+// error is not explained by a lost or changed server.
 func load(t *testing.T, c *Client, key string, size int) (stop func()) {
 	var all sync.WaitGroup
 	var done, failed atomic.Int64
@@ -186,13 +186,13 @@ func load(t *testing.T, c *Client, key string, size int) (stop func()) {
 	}
 }
 
-// A replica that takes over from a living master is found, and no call reads missing data.
+// A replica that takes over from a running master is found, and no call misses data.
 func promotion(t *testing.T, c *Client, cluster *redistest.Cluster) {
 	key := "promotion"
 	old := cluster.Owner(t, key)
 	stop := load(t, c, key, 200000)
 	cluster.Failover(t, old)
-	// Under load, and on the new master.
+	// Calls succeed under load and on the new master.
 	must(t, c.SetFromBuffer(bounded(t), key, describe(key, 9, 9, 1000)))
 	stop()
 	must(t, c.SetFromBuffer(bounded(t), key, []byte("after")))
@@ -201,12 +201,12 @@ func promotion(t *testing.T, c *Client, cluster *redistest.Cluster) {
 	}
 }
 
-// A master that dies under load causes errors, but no torn value; its replica takes over.
+// A master that dies under load causes errors, but no torn value. Its replica takes over.
 func killedMaster(t *testing.T, c *Client, cluster *redistest.Cluster) {
 	key := "killed"
 	old := cluster.Owner(t, key)
 	stop := load(t, c, key, 2<<20)
-	// Under load, before it is killed.
+	// Calls succeed under load before the master is killed.
 	must(t, c.SetFromBuffer(bounded(t), key, describe(key, 9, 9, 1000)))
 	cluster.Kill(t, old)
 	eventually(t, func() bool {
@@ -216,10 +216,10 @@ func killedMaster(t *testing.T, c *Client, cluster *redistest.Cluster) {
 	must(t, c.SetFromBuffer(bounded(t), key, describe(key, 9, 9, 1000)))
 }
 
-// When a master dies and no replica is left, the others serve nothing any more, and say so.
+// When a master dies without a replica, the other masters refuse all calls, and the error says so.
 func slotsWithoutAMaster(t *testing.T, c *Client, cluster *redistest.Cluster) {
 	ctx := bounded(t)
-	key := redistest.KeyIn(12000, "down") // of another master than "killed"
+	key := redistest.KeyIn(12000, "down") // on another master than "killed"
 	must(t, c.SetFromBuffer(ctx, key, []byte("v")))
 	cluster.Owner(t, "killed").Kill() // the replica that took over
 	eventually(t, func() bool {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// pipeConn returns a connection on a net.Pipe with such a timeout. Its server does what a test
-// wants, and hangs up then.
+// pipeConn returns a connection over a net.Pipe with the given timeout. serve is its server, whose
+// end is closed when serve returns.
 func pipeConn(t *testing.T, timeout time.Duration, serve func(server net.Conn)) *conn {
 	client, server := net.Pipe()
 	done := make(chan struct{})
@@ -64,8 +64,8 @@ func TestContextEndsAWait(t *testing.T) {
 	}
 }
 
-// A reader's time does not count as the server's, even on a connection that cannot be written to
-// after a failed Write.
+// The time that a reader needs does not count as the server's, even if the connection cannot be
+// written to after a failed Write.
 func TestSlowReaderIsNotATimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const request = "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$5\r\nvalue\r\n"
@@ -86,8 +86,7 @@ func TestSlowReaderIsNotATimeout(t *testing.T) {
 	})
 }
 
-// A call that ends in time leaves nothing behind that could end the next one, whenever its context
-// ends.
+// A call that has ended leaves nothing that could end the next call, whenever its context ends.
 func TestContextDoesNotEndTheNextCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := pipeConn(t, 3*time.Second, func(server net.Conn) {
@@ -102,7 +101,7 @@ func TestContextDoesNotEndTheNextCall(t *testing.T) {
 			op := getOf("k", make([]byte, 100))
 			must(t, c.run(ctx, op))
 			if i%2 == 0 {
-				cancel() // while the next call is under way or before it
+				cancel() // before or during the next call
 			}
 			must(t, c.run(context.Background(), op))
 			cancel()
@@ -111,7 +110,7 @@ func TestContextDoesNotEndTheNextCall(t *testing.T) {
 	})
 }
 
-// A context that several calls have had still ends the next one, and one that ends between calls
+// A context that was used by several calls still ends the next one. If it ends between calls, it
 // ends none.
 func TestContextOfSeveralCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -15,9 +15,9 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
-// What the user's code panics with while a connection is made reaches the call that wants it, and
-// code that ends the goroutine of a call, as a test's FailNow does, keeps nothing from the next
-// one.
+// If the user's code panics while a connection is made, the panic reaches the call that needs the
+// connection. If the code ends the call's goroutine, as FailNow does, the next call is not
+// affected.
 func TestDialPanics(t *testing.T) {
 	for name, set := range map[string]func(o *redis.Options, fail func()){
 		"Dialer": func(o *redis.Options, fail func()) {
@@ -68,7 +68,8 @@ func TestDialPanics(t *testing.T) {
 	}
 }
 
-// A Dialer that returns nothing at all is an error of the call, and no panic.
+// If a Dialer returns neither a connection nor an error, the call returns an error and does not
+// panic.
 func TestDialerOfNothing(t *testing.T) {
 	failing := true
 	onPipes(t, func(o *redis.Options) {
@@ -85,7 +86,7 @@ func TestDialerOfNothing(t *testing.T) {
 			t.Error(err)
 		}
 		failing = false
-		// Of virtual time: a server that cannot be reached is not asked again at once.
+		// In virtual time: a server that cannot be reached is not retried at once.
 		time.Sleep(time.Minute)
 		get5(t, c)
 		idle(t, c, 1)
@@ -103,7 +104,7 @@ func booms(t *testing.T, f func()) {
 	f()
 }
 
-// A Conn that failed to connect because of that can be used again.
+// A Conn that failed to connect because of a panic can be used again.
 func TestDialPanicsOfAConn(t *testing.T) {
 	s := redistest.Shared(t)
 	left := 1
@@ -125,7 +126,7 @@ func TestDialPanicsOfAConn(t *testing.T) {
 	must(t, conn.Close())
 }
 
-// away has a Dialer refuse connections for a while.
+// away makes a Dialer refuse connections for a while.
 type away struct {
 	dial          func(ctx context.Context, network, addr string) (net.Conn, error)
 	refuse, asked int
@@ -141,8 +142,8 @@ func (a *away) install(o *redis.Options) {
 	o.MaxRetries = -1
 }
 
-// A server that is away for a moment is waited for as go-redis does; one that stays away is asked
-// once by each further call.
+// A call waits for a server that is away for a short time, as in go-redis. If the server stays
+// away, each further call dials once.
 func TestDialerRetries(t *testing.T) {
 	for _, tt := range []struct {
 		refuse, first, asked int
@@ -186,7 +187,7 @@ func TestCloseWhileDialing(t *testing.T) {
 		}()
 		synctest.Wait()
 		begun := time.Now()
-		c.stop() // what Close begins with; onPipes does the rest
+		c.stop() // the first part of Close; onPipes does the rest
 		if err := <-ended; err == nil || time.Since(begun) > 0 {
 			t.Errorf("%v after %v, want an error at once", err, time.Since(begun))
 		}

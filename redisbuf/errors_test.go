@@ -20,7 +20,7 @@ func TestGetOfNoKey(t *testing.T) {
 		if len(got) != 0 {
 			t.Errorf("%s: %d bytes, want 0", g.name, len(got))
 		}
-		if strings.HasPrefix(g.name, "GetRange") { // GETRANGE has no word for it
+		if strings.HasPrefix(g.name, "GetRange") { // GETRANGE has no such reply
 			must(t, err)
 			continue
 		}
@@ -80,7 +80,7 @@ func TestErrorsOfTheServer(t *testing.T) {
 		if _, err := c.GetToBuffer(ctx, "k", nil); !redis.IsAuthError(err) {
 			t.Errorf("%v, want NOAUTH", err)
 		}
-		// Without the password, a server does not look at large values: it closes the connection in
+		// Without the password, a server does not read large values: it closes the connection in
 		// the middle.
 		if err := c.SetFromBuffer(ctx, "k", randomValue(8<<20)); !isServerError(err) {
 			t.Errorf("%v, want an error of the server", err)
@@ -88,7 +88,7 @@ func TestErrorsOfTheServer(t *testing.T) {
 	}
 }
 
-// A server that is loading its data says so, and calls that are tried again wait for it.
+// A server that is loading its data says so. Calls that may be retried wait for it.
 func TestLoading(t *testing.T) {
 	_, shared := shared(t)
 	if has, err := shared.ConfigGet(bounded(t), "enable-debug-command").Result(); err != nil ||
@@ -136,7 +136,7 @@ func TestLoading(t *testing.T) {
 	idle(t, once, 1)
 }
 
-// A value above the server's limit is refused when its header arrives, and the connection closed
+// A value above the server's limit is refused when its header arrives. The connection is closed
 // while the rest is sent.
 func TestServerRefusesALargeValueInTheMiddle(t *testing.T) {
 	s := redistest.Start(t, redistest.Config("proto-max-bulk-len 1mb"))
@@ -151,11 +151,11 @@ func TestServerRefusesALargeValueInTheMiddle(t *testing.T) {
 	}
 }
 
-// errForeign is an error of another server, as a reader or writer may return it that uses another
-// Redis client.
+// errForeign is an error of another server. A reader or writer that uses another Redis client may
+// return it.
 var errForeign = serverError("LOADING Redis is loading the dataset in memory")
 
-// A failing reader gives so many bytes, and a failing writer takes as many, and then that error.
+// A failing reader or writer passes so many bytes, and then returns err.
 type failing struct {
 	left int
 	err  error
@@ -180,8 +180,8 @@ type failingReaderFrom struct{ failing }
 
 func (f *failingReaderFrom) ReadFrom(io.Reader) (int64, error) { return 0, f.err }
 
-// A writer that fails is told from a server that does, even if its error is that of another server:
-// the call is not tried again, and the next one is not disturbed.
+// The error of a writer is distinguished from an error of the server, even if it is the error of
+// another Redis server. The call is not retried, and the next call is not affected.
 func TestGetToAWriterThatFails(t *testing.T) {
 	c, rdb := shared(t, Conns(1))
 	ctx := bounded(t)
@@ -206,8 +206,8 @@ func TestGetToAWriterThatFails(t *testing.T) {
 	}
 }
 
-// A reader that fails, or is at its end, leaves half a command on the connection, which no other
-// call gets.
+// If a reader fails or ends early, half a command is left on the connection, and no other call uses
+// that connection.
 func TestSetFromAReaderThatFails(t *testing.T) {
 	c, rdb := shared(t, Conns(1))
 	ctx := bounded(t)

@@ -36,7 +36,7 @@ func ExampleClient_SetFile() {
 	}
 }
 
-// The body of a request goes into Redis without being collected first. Its length must be known.
+// The body of a request is sent to Redis without being collected first. Its length must be known.
 func ExampleClient_SetFrom() {
 	var c *redisbuf.Client // from New
 	http.HandleFunc("PUT /values/{key}", func(w http.ResponseWriter, r *http.Request) {

@@ -44,7 +44,7 @@ func Example() {
 	fmt.Println(n, "bytes")
 }
 
-// A chain is filled with pooled blocks; its owner releases them.
+// A chain is filled with pooled blocks. Its owner releases them.
 func ExampleClient_GetChain() {
 	var c *redisbuf.Client // from New
 	var chain millrace.Chain
@@ -58,7 +58,8 @@ func ExampleClient_GetChain() {
 	}
 }
 
-// A noticing reader remembers why a value could not be read: http.ServeContent does not report it.
+// A noticing reader records why a value could not be read, because http.ServeContent does not
+// report it.
 type noticing struct {
 	*redisbuf.ReaderAt
 	err error
@@ -73,8 +74,8 @@ func (n *noticing) Read(p []byte) (int, error) {
 }
 
 // net/http serves a value with ranges, without holding it in memory. Its length is the
-// Content-Length. Each version has its own key, so that the ETag identifies it, and all ranges are
-// of the same version.
+// Content-Length. Each version has its own key, so the ETag identifies the version, and all ranges
+// are of the same version.
 func ExampleClient_ReaderAt() {
 	var c *redisbuf.Client // from New
 	const version = "7"
@@ -93,12 +94,13 @@ func ExampleClient_ReaderAt() {
 		w.Header().Set("ETag", strconv.Quote(version))
 		http.ServeContent(w, req, "video.mp4", time.Time{}, content)
 		if content.err != nil {
-			panic(http.ErrAbortHandler) // the client must not take the part for the whole
+			panic(http.ErrAbortHandler) // the client must not mistake a part for the whole
 		}
 	})
 }
 
-// A value is copied to a response of unknown length. A failure halfway must not look like its end.
+// A value is copied to a response of unknown length. If the copy fails halfway, the response must
+// not look complete.
 func ExampleClient_GetTo() {
 	var c *redisbuf.Client // from New
 	http.HandleFunc("/report", func(w http.ResponseWriter, req *http.Request) {

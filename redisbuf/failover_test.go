@@ -23,12 +23,12 @@ func told(t *testing.T, test func(t *testing.T, c *Client, s *pipeRedis)) {
 	})
 }
 
-// tell changes where the next connection leads to.
+// tell changes the server that the next connection leads to.
 func (s *pipeRedis) tell(master, role string, err error) {
 	s.set(func() { s.name, s.role, s.refuse = master, role, err })
 }
 
-// connections returns how many there were.
+// connections returns the number of connections so far.
 func (s *pipeRedis) connections() int {
 	dialed, _ := s.counts()
 	return dialed
@@ -42,8 +42,7 @@ func nameOf(t *testing.T, c *Client) string {
 	return string(buf[:n])
 }
 
-// A master that was replaced, and does not know it, is left in time, however busy its connections
-// are.
+// A replaced master that does not know about it is left in time, however busy its connections are.
 func TestFailoverLeavesTheOldMaster(t *testing.T) {
 	told(t, func(t *testing.T, c *Client, d *pipeRedis) {
 		conn, err := c.Conn(t.Context())
@@ -66,14 +65,14 @@ func TestFailoverLeavesTheOldMaster(t *testing.T) {
 			t.Error(err)
 		}
 		must(t, conn.Close())
-		// A probe a second, two connections to one, and one to two.
+		// One check per second, two connections to one, and one to two.
 		if n := d.connections(); n > 11+3 {
 			t.Errorf("%d connections in 11 s", n)
 		}
 	})
 }
 
-// The shards of a Ring may be masters of Sentinels, too.
+// The shards of a Ring may be masters of Sentinels.
 func TestFailoverOfAShard(t *testing.T) {
 	d := newPipeRedis()
 	rdb := redis.NewRing(&redis.RingOptions{
@@ -86,7 +85,7 @@ func TestFailoverOfAShard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := New(rdb)
 		must(t, err)
-		for range 2 { // the second time without connections at first
+		for range 2 { // the second round begins without connections
 			d.tell("one", "master", nil)
 			if name := nameOf(t, c); name != "one" {
 				t.Error(name)
@@ -102,8 +101,8 @@ func TestFailoverOfAShard(t *testing.T) {
 	})
 }
 
-// After a check in which the user's Dialer panics or ends its goroutine, there is another one a
-// second later.
+// If the user's Dialer panics or ends its goroutine during a check, there is another check a second
+// later.
 func TestFailoverAfterAFailedCheck(t *testing.T) {
 	for name, fail := range map[string]func(){"a panic": func() { panic("boom") },
 		"Goexit": runtime.Goexit} {
@@ -126,7 +125,7 @@ func TestFailoverAfterAFailedCheck(t *testing.T) {
 	}
 }
 
-// After Close no check of the master is in the user's Dialer.
+// After Close, no check of the master is running in the user's Dialer.
 func TestCloseWaitsForACheck(t *testing.T) {
 	told(t, func(t *testing.T, c *Client, d *pipeRedis) {
 		nameOf(t, c)
@@ -135,7 +134,7 @@ func TestCloseWaitsForACheck(t *testing.T) {
 			d.first = func(ctx context.Context) {
 				inside.Store(true)
 				<-ctx.Done()
-				time.Sleep(time.Second) // takes its time to notice
+				time.Sleep(time.Second) // the Dialer is slow to notice the end of its context
 				inside.Store(false)
 			}
 		})
@@ -151,7 +150,7 @@ func TestCloseWaitsForACheck(t *testing.T) {
 	})
 }
 
-// A master is not left because the Sentinel is gone, or names a replica.
+// A master is not left because the Sentinel is gone, or because it names a replica.
 func TestFailoverStays(t *testing.T) {
 	for _, test := range []struct {
 		name, role string
@@ -179,7 +178,7 @@ func TestFailoverStays(t *testing.T) {
 	}
 }
 
-// Without connections the Sentinel is left alone.
+// Without connections the Sentinel is not contacted.
 func TestFailoverAsksNoOneWithoutConnections(t *testing.T) {
 	told(t, func(t *testing.T, c *Client, d *pipeRedis) {
 		nameOf(t, c)

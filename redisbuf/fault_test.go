@@ -14,13 +14,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// oneConn keeps a client from sending its own commands in between.
+// oneConn prevents a client from sending its own commands in between.
 func oneConn(o *redis.Options) { o.Protocol = 2 }
 
-// patient has a client wait for a minute: a call that needs a timeout to notice a loss is too late.
+// patient sets timeouts of a minute. A call that needs a timeout to detect a lost connection fails
+// atOnce.
 func patient(o *redis.Options) { o.ReadTimeout, o.WriteTimeout = time.Minute, time.Minute }
 
-// atOnce fails the test if a call that began then has waited for such a timeout.
+// atOnce fails the test if a call that began at begun has waited for such a timeout.
 func atOnce(t *testing.T, begun time.Time, name string, n int64) {
 	t.Helper()
 	if d := time.Since(begun); d > 30*time.Second {
@@ -28,8 +29,8 @@ func atOnce(t *testing.T, begun time.Time, name string, n int64) {
 	}
 }
 
-// nextCut returns the next position of a cut after n: every byte of short data and of headers, and
-// samples of long data.
+// nextCut returns the next position for a cut after n: every byte of short data and of headers, and
+// some bytes of long data.
 func nextCut(n int64, size int) int64 {
 	if n < 12 || size < 1000 {
 		return n + 1
@@ -37,16 +38,16 @@ func nextCut(n int64, size int) int64 {
 	return 4 * n
 }
 
-// A cutter has a rule end one connection, or reset it.
+// A cutter makes a rule that closes one connection, or resets it.
 type cutter func(redistest.Rule) redistest.Rule
 
 // onEachCut runs f with a new key for each way to cut a connection: closed or reset (RST), and with
-// a context that can be cancelled or cannot.
+// a context that can or cannot be cancelled.
 func onEachCut(t *testing.T, f func(t *testing.T, ctx context.Context, key string, cut cutter)) {
 	for name, cut := range map[string]cutter{"end": ended, "rst": redistest.Rule.Reset} {
 		for _, background := range []bool{false, true} {
 			if name == "rst" && !background {
-				continue // cuts noticed without a watch are noticed with one
+				continue // a watch does not change how cuts are detected
 			}
 			key := fmt.Sprint(name, background)
 			t.Run(key, func(t *testing.T) {
@@ -63,8 +64,8 @@ func onEachCut(t *testing.T, f func(t *testing.T, ctx context.Context, key strin
 
 func ended(r redistest.Rule) redistest.Rule { return r }
 
-// A reply that is cut, and a request to read, gives an error at once, however far it came, and the
-// next call is not disturbed.
+// If a reply or a read request is cut at any byte, the call returns an error at once, and the next
+// call is not affected.
 func TestCutAtEveryByteOfARead(t *testing.T) {
 	onEachCut(t, func(t *testing.T, ctx context.Context, key string, cut cutter) {
 		c, p := proxied(t, oneConn, patient)
@@ -98,7 +99,7 @@ func TestCutAtEveryByteOfARead(t *testing.T) {
 						t.Fatalf("%s, cut at %d of %d: %v", g.name, n, size, err)
 					}
 					got, next := g.call(ctx, c, key, size)
-					// A connection that is cut behind the reply is only found out by using it.
+					// A connection that is cut after the reply is only detected when it is used.
 					if err != nil && next != nil || next == nil && !bytes.Equal(got, value) {
 						t.Fatalf("%s, after a cut at %d of %d: %d bytes, %v", g.name, n, size,
 							len(got), next)
@@ -109,8 +110,8 @@ func TestCutAtEveryByteOfARead(t *testing.T) {
 	})
 }
 
-// A request that is cut gives an error at once, and the key has either value as a whole. Only if
-// all of it had left is that a SentError.
+// If a request is cut, the call returns an error at once, and the key has the old or the new value
+// as a whole. The error is a SentError only if the whole request was sent.
 func TestCutAtEveryByteOfARequest(t *testing.T) {
 	_, direct := shared(t)
 	onEachCut(t, func(t *testing.T, ctx context.Context, key string, cut cutter) {
@@ -139,7 +140,7 @@ func TestCutAtEveryByteOfARequest(t *testing.T) {
 						t.Fatalf("%s, cut at %d of %d: the key has %d other bytes", s.name, n, size,
 							len(got))
 					}
-					if err == nil { // the reply may have been quicker than the cut
+					if err == nil { // the reply may have arrived before the cut
 						_ = c.SetFromBuffer(ctx, key, nil)
 					}
 				}
@@ -148,7 +149,8 @@ func TestCutAtEveryByteOfARequest(t *testing.T) {
 	})
 }
 
-// A SET with a cut reply has happened, and the call reports that it does not know.
+// If the reply to a SET is cut, the SET was executed, and the call's error says that this is
+// unknown.
 func TestCutAtEveryByteOfAReplyToASet(t *testing.T) {
 	_, direct := shared(t)
 	onEachCut(t, func(t *testing.T, ctx context.Context, key string, cut cutter) {
@@ -172,7 +174,7 @@ func TestCutAtEveryByteOfAReplyToASet(t *testing.T) {
 	})
 }
 
-// Calls that are safe to retry are retried.
+// Calls that may safely be retried are retried.
 func TestCutReplyIsTriedAgain(t *testing.T) {
 	s := redistest.Shared(t)
 	p := s.Proxy(t)
@@ -186,14 +188,14 @@ func TestCutReplyIsTriedAgain(t *testing.T) {
 			got, err := g.call(ctx, c, "again", len(value))
 			if strings.HasPrefix(g.name, "GetTo ") || g.name == "GetTo" || g.name == "GetRangeTo" {
 				if err != nil && n > 9 {
-					continue // the writer has seen some of it
+					continue // the writer has got a part of it
 				}
 			}
 			if err != nil || !bytes.Equal(got, value) {
 				t.Fatalf("%s, cut at %d: %d bytes, %v", g.name, n, len(got), err)
 			}
 		}
-		for _, set := range sets { // it was executed, and the reply is lost
+		for _, set := range sets { // it was executed, but the reply is lost
 			p.Set(redistest.CutReply(0).On("\r\nagain\r\n").Once())
 			err := set.call(ctx, c, "again", value)
 			if !isA[*SentError](err) {
@@ -203,7 +205,7 @@ func TestCutReplyIsTriedAgain(t *testing.T) {
 	}
 }
 
-// A reply that comes too late is not taken for that to the next call.
+// A late reply is not mistaken for the reply to the next call.
 func TestLateReply(t *testing.T) {
 	c, p := proxied(t, oneConn, func(o *redis.Options) { o.ReadTimeout = 20 * time.Millisecond })
 	ctx := bounded(t)
@@ -219,7 +221,7 @@ func TestLateReply(t *testing.T) {
 			}
 			p.Release()
 			got, err := g.call(ctx, c, "late/2", 1000)
-			for isTimeout(err) && ctx.Err() == nil { // a machine may be as slow as that
+			for isTimeout(err) && ctx.Err() == nil { // the machine may be that slow
 				got, err = g.call(ctx, c, "late/2", 1000)
 			}
 			if err != nil || !bytes.Equal(got, two) {
@@ -229,7 +231,8 @@ func TestLateReply(t *testing.T) {
 	}
 }
 
-// Neither is one to a SET, which may have happened: that to the next SET is another one.
+// A late reply to a SET, which may have been executed, is not mistaken for the reply to the next
+// SET.
 func TestLateReplyToASet(t *testing.T) {
 	c, p := proxied(t, oneConn, func(o *redis.Options) { o.ReadTimeout = 20 * time.Millisecond })
 	_, direct := shared(t)
@@ -242,7 +245,7 @@ func TestLateReplyToASet(t *testing.T) {
 			one := randomValue(1000)
 			p.Set(redistest.HoldReply(n).On("late/1\r\n"))
 			err := s.call(context.Background(), c, "late/1", one)
-			for isTimeout(err) && !isA[*SentError](err) { // not even sent: the machine is busy
+			for isTimeout(err) && !isA[*SentError](err) { // not sent yet: the machine is busy
 				err = s.call(context.Background(), c, "late/1", one)
 			}
 			if !isA[*SentError](err) || !isTimeout(err) {
@@ -250,13 +253,13 @@ func TestLateReplyToASet(t *testing.T) {
 			}
 			p.Release()
 			err = s.call(ctx, c, "late/2", one, IfAbsent())
-			for isTimeout(err) && ctx.Err() == nil { // a machine may be as slow as that
+			for isTimeout(err) && ctx.Err() == nil { // the machine may be that slow
 				err = s.call(ctx, c, "late/2", one, IfAbsent())
 			}
 			if err != redis.Nil {
 				t.Fatalf("%s: %v, want redis.Nil", s.name, err)
 			}
-			eventually(t, func() bool { // sent bytes may still be on their way to the server
+			eventually(t, func() bool { // sent bytes may not have reached the server yet
 				got, _ := direct.Get(ctx, "late/1").Bytes()
 				return bytes.Equal(got, one)
 			})
@@ -265,8 +268,8 @@ func TestLateReplyToASet(t *testing.T) {
 	}
 }
 
-// A context that ends in the middle of a value ends the call, with the context's error, and takes
-// the connection with it.
+// If a context ends in the middle of a value, the call ends with the context's error, and the
+// connection is closed.
 func TestCancelInTheMiddle(t *testing.T) {
 	c, p := proxied(t, patient)
 	ctx := bounded(t)
@@ -275,8 +278,8 @@ func TestCancelInTheMiddle(t *testing.T) {
 	for _, n := range []int64{0, 5, 1000, 200000} {
 		for _, g := range gets {
 			for _, wait := range []time.Duration{0, time.Millisecond, 15 * time.Millisecond} {
-				// On each connection: one that a cancelled call has closed may still be passing its
-				// request on.
+				// The rule applies to each connection, because a cancelled call's connection may
+				// still pass on its request.
 				p.Set(redistest.HoldReply(n).On("cancel\r\n"))
 				inner, cancel := context.WithCancel(ctx)
 				time.AfterFunc(wait, cancel)
@@ -290,7 +293,7 @@ func TestCancelInTheMiddle(t *testing.T) {
 			}
 		}
 	}
-	for _, s := range sets { // the server has it, or not
+	for _, s := range sets { // the server may have it or not
 		p.Set(redistest.HoldRequest(100000).On("cancel\r\n"))
 		inner, cancel := context.WithTimeout(ctx, 15*time.Millisecond)
 		large := randomValue(16 << 20)
@@ -307,7 +310,7 @@ func TestCancelInTheMiddle(t *testing.T) {
 	}
 }
 
-// That values arrive slowly is no timeout, as long as they do.
+// A value that arrives slowly does not time out, as long as bytes arrive.
 func TestSlowValue(t *testing.T) {
 	const timeout = time.Second
 	for _, g := range gets[:5] {
@@ -324,13 +327,13 @@ func TestSlowValue(t *testing.T) {
 				time.Since(begun) > timeout*5/4 {
 				t.Errorf("%s: %v after %v, want a timeout", g.name, err, time.Since(begun))
 			}
-			time.Sleep(3 * timeout) // until the server sees that the client has gone
+			time.Sleep(3 * timeout) // until the server notices that the client is gone
 		})
 	}
 }
 
-// An idle connection is checked before it is used: whether the server has closed it, and what the
-// server has sent meanwhile.
+// An idle connection is checked before it is used: whether the server has closed it, or has sent
+// data.
 func TestIdleConnections(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("idle connections are looked at on Linux only")
@@ -344,13 +347,13 @@ func TestIdleConnections(t *testing.T) {
 	}
 	cutter.Cut()
 	pusher.Push(">1\r\n+news\r\n")
-	babbler.Push("+OK\r\n") // a reply to no request
+	babbler.Push("+OK\r\n") // a reply without a request
 	for _, c := range []*Client{closed, babbled} {
 		awaitUnusable(t, c)
 	}
 	for i, c := range []*Client{closed, pushed, babbled} {
 		letIdle(c)
-		must(t, c.SetFromBuffer(ctx, "idle", []byte("w"))) // which is not tried again
+		must(t, c.SetFromBuffer(ctx, "idle", []byte("w"))) // which is not retried
 		got, err := gets[0].call(ctx, c, "idle", 1)
 		if err != nil || string(got) != "w" {
 			t.Errorf("client %d: %q, %v, want w", i, got, err)
@@ -364,7 +367,7 @@ func TestIdleConnections(t *testing.T) {
 	}
 }
 
-// letIdle has c's idle connections be idle for as long as it takes to have them checked.
+// letIdle waits until c's idle connections are due for a check.
 func letIdle(c *Client) {
 	for _, n := range c.nodes {
 		for _, conn := range n.idle {
@@ -373,7 +376,7 @@ func letIdle(c *Client) {
 	}
 }
 
-// awaitUnusable waits until the end of c's idle connection, or what the server has said on it, has
+// awaitUnusable waits until the end of c's idle connection, or the server's data on it, has
 // arrived.
 func awaitUnusable(t *testing.T, c *Client) {
 	t.Helper()
@@ -385,15 +388,14 @@ func awaitUnusable(t *testing.T, c *Client) {
 	}
 }
 
-// A server that accepts nothing more is given up after WriteTimeout, and its partial value is not
-// set.
+// A server that stops reading is given up after WriteTimeout, and the partial value is not set.
 func TestWriteTimeout(t *testing.T) {
 	s := redistest.Start(t)
 	o := optionsOf(s.Endpoint())
 	patient(o)
 	o.MaxRetries, o.WriteTimeout = -1, 100*time.Millisecond
 	c, rdb := clientOf(t, o)
-	large := make([]byte, 64<<20) // more than the sockets hold
+	large := make([]byte, 64<<20) // more than the sockets' buffers hold
 	for _, ctx := range []context.Context{context.Background(), bounded(t)} {
 		must(t, c.SetFromBuffer(ctx, "k", []byte("before")))
 		s.Pause(t)

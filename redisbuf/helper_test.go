@@ -18,7 +18,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// testTime bounds a call of a test that nothing else bounds.
+// testTime limits a call in a test that has no other limit.
 const testTime = time.Minute
 
 // newClient returns a Client that is closed when the test ends.
@@ -77,8 +77,8 @@ func closing[C io.Closer](t testing.TB, rdb C) C {
 	return rdb
 }
 
-// clientOf returns a Client with such options of go-redis, and that client; both are closed when
-// the test ends.
+// clientOf returns a Client with these options of go-redis, and the go-redis client. Both are
+// closed when the test ends.
 func clientOf(t testing.TB, o *redis.Options, opts ...Option) (*Client, *redis.Client) {
 	t.Helper()
 	rdb := redis.NewClient(o)
@@ -92,7 +92,7 @@ func shared(t testing.TB, opts ...Option) (*Client, *redis.Client) {
 	return clientOf(t, optionsOf(redistest.Shared(t).Endpoint()), opts...)
 }
 
-// proxied returns a Client that reaches the shared server through a proxy, and does not try again.
+// proxied returns a Client that reaches the shared server through a proxy, and does not retry.
 func proxied(t testing.TB, change ...func(*redis.Options)) (*Client, *redistest.Proxy) {
 	t.Helper()
 	s := redistest.Shared(t)
@@ -106,7 +106,7 @@ func proxied(t testing.TB, change ...func(*redis.Options)) (*Client, *redistest.
 	return c, p
 }
 
-// bounded returns a context for one test.
+// bounded returns a context that limits one test.
 func bounded(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testTime)
@@ -121,7 +121,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// randomValue returns n bytes that no two places of a buffer have by chance.
+// randomValue returns n random bytes, so that misplaced bytes differ.
 func randomValue(n int) []byte {
 	p := make([]byte, n)
 	var seed [32]byte
@@ -138,13 +138,13 @@ type get struct {
 	call func(ctx context.Context, c *Client, key string, size int) ([]byte, error)
 }
 
-// plainWriter hides what else a writer can do.
+// plainWriter hides all methods except Write.
 type plainWriter struct{ io.Writer }
 
-// asksTwice reports whether it takes more than one reply to read a value.
+// asksTwice reports whether reading a value takes more than one reply.
 func (g get) asksTwice() bool { return g.name == "ReaderAt" }
 
-// gets are all methods that read a value of at most a known size.
+// gets are all methods that read a value whose maximum size is known.
 var gets = []get{
 	{"GetToBuffer", func(ctx context.Context, c *Client, key string, size int) ([]byte, error) {
 		buf := guarded(size)
@@ -231,13 +231,13 @@ var gets = []get{
 	}},
 }
 
-// guard is the byte after a buffer that is read into.
+// guard is the value of each byte after a buffer that is read into.
 const guard = 0xA5
 
-// guardLen is how much of that there is.
+// guardLen is the number of guard bytes.
 const guardLen = 16
 
-// guarded returns a buffer with a guard behind it.
+// guarded returns a buffer with guard bytes after it.
 func guarded(size int) []byte {
 	p := make([]byte, size+guardLen)
 	for i := range guardLen {
@@ -246,7 +246,7 @@ func guarded(size int) []byte {
 	return p[:size]
 }
 
-// intact panics if something was written behind buf, and returns it.
+// intact returns buf. It panics if something was written after buf.
 func intact(buf []byte) []byte {
 	for _, c := range buf[len(buf) : len(buf)+guardLen] {
 		if c != guard {
@@ -256,7 +256,7 @@ func intact(buf []byte) []byte {
 	return buf
 }
 
-// throughSocket returns what get writes to a TCP connection.
+// throughSocket returns the bytes that get writes to a TCP connection.
 func throughSocket(get func(io.Writer) (int64, error)) ([]byte, error) {
 	w, r, err := socketPair()
 	if err != nil {
@@ -292,7 +292,7 @@ func socketPair() (dialed, accepted *net.TCPConn, err error) {
 	return one.(*net.TCPConn), other.(*net.TCPConn), nil
 }
 
-// tcpPair returns such ends, which are closed when the test ends.
+// tcpPair returns the two ends of a TCP connection, which are closed when the test ends.
 func tcpPair(t testing.TB) (client, server *net.TCPConn) {
 	t.Helper()
 	client, server, err := socketPair()
@@ -364,7 +364,7 @@ var sets = []set{
 // chainOf returns value as a Chain of n pieces, each in a separate block.
 func chainOf(value []byte, n int) *millrace.Chain {
 	c := new(millrace.Chain)
-	size := int64(len(value)) // times n it may be more than an int of 32 bits
+	size := int64(len(value)) // multiplied by n it may overflow an int of 32 bits
 	for i := range int64(n) {
 		p := value[i*size/int64(n) : (i+1)*size/int64(n)]
 		d := millrace.DefaultPool().Get(len(p))
@@ -396,7 +396,7 @@ func setFromSocket(ctx context.Context, c *Client, key string, value []byte,
 	return err
 }
 
-// hostile returns a client that does not try again, of a server that answers what the script says.
+// hostile returns a client without retries, and a server that answers according to the script.
 func hostile(t testing.TB, script ...redistest.Answer) (*Client, *redistest.Hostile) {
 	t.Helper()
 	h := redistest.StartHostile(t, script...)
@@ -406,7 +406,7 @@ func hostile(t testing.TB, script ...redistest.Answer) (*Client, *redistest.Host
 	return c, h
 }
 
-// eventually waits until it is so.
+// eventually waits until so returns true.
 func eventually(t testing.TB, so func() bool) {
 	t.Helper()
 	for ctx := bounded(t); !so(); time.Sleep(time.Millisecond) {
@@ -414,7 +414,7 @@ func eventually(t testing.TB, so func() bool) {
 	}
 }
 
-// check fails the test if the server has another value for key.
+// check fails the test unless the server's value of key is want.
 func check(t testing.TB, rdb redis.UniversalClient, key string, want []byte) {
 	t.Helper()
 	got, err := rdb.Get(context.Background(), key).Bytes()

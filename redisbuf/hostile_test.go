@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// hostileReplies are none that a server gives to a GET.
+// hostileReplies are invalid replies to a GET.
 var hostileReplies = []string{
 	"$4611686018427387904\r\n", "$9223372036854775807\r\n", "$9223372036854775808\r\n",
 	"$99999999999999999999999999\r\n",
@@ -29,7 +29,7 @@ var hostileReplies = []string{
 	"|4611686018427387903\r\n", "=3\r\ntxt\r\n", "#t\r\n", ",1.5\r\n", "(12\r\n", "~1\r\n+x\r\n",
 }
 
-// No method accepts such a reply, or allocates its announced length, and the next call succeeds.
+// No method accepts such a reply or allocates its announced length. The next call succeeds.
 func TestHostileReplies(t *testing.T) {
 	c, h := hostile(t)
 	ctx := bounded(t)
@@ -52,7 +52,7 @@ func TestHostileReplies(t *testing.T) {
 	for _, reply := range hostileReplies {
 		for _, g := range gets {
 			if g.asksTwice() {
-				continue // asks for a number first
+				continue // requests a number first
 			}
 			try(g.name, reply, "$2\r\nok\r\n", func() (string, error) {
 				got, err := g.call(ctx, c, "k", 100)
@@ -72,7 +72,7 @@ func TestHostileReplies(t *testing.T) {
 	}
 }
 
-// A server that announces much and sends little has us hold little.
+// If a server announces much and sends little, the client holds little.
 func TestHostileAnnouncement(t *testing.T) {
 	c, h := hostile(t)
 	ctx := bounded(t)
@@ -95,7 +95,8 @@ func TestHostileAnnouncement(t *testing.T) {
 	}
 }
 
-// A server that sends more of a value than it was asked for, or a length below 0, is not believed.
+// If a server sends more of a value than was requested, or a negative length, the call returns an
+// error.
 func TestHostileRange(t *testing.T) {
 	c, _ := hostile(t, redistest.Say("$3\r\nabc\r\n"), redistest.Say("$3\r\nabc\r\n"),
 		redistest.Say(":-5\r\n"))
@@ -113,7 +114,8 @@ func TestHostileRange(t *testing.T) {
 	}
 }
 
-// What a server says while it loads, or has lost its cluster, goes by, and the call is tried again.
+// Errors of a server that is loading, or that has lost its cluster, are temporary, and the call is
+// retried.
 func TestErrorsThatPass(t *testing.T) {
 	h := redistest.StartHostile(t)
 	o := optionsOf(h.Endpoint())
@@ -153,7 +155,7 @@ func TestErrorsThatPass(t *testing.T) {
 	}
 }
 
-// A server that is asked for its greeting may say anything as well.
+// The reply to HELLO may be anything as well.
 func TestHostileGreeting(t *testing.T) {
 	for _, greeting := range hostileReplies {
 		c, _ := tapeOf(greeting)

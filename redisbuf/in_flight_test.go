@@ -56,7 +56,7 @@ func TestWaitForAConnectionEnds(t *testing.T) {
 	}
 }
 
-// Close ends the calls that wait for a connection, or for InFlight, which others keep.
+// Close ends the calls that wait for a connection, or for InFlight, while other calls hold them.
 func TestCloseEndsWhatWaits(t *testing.T) {
 	c, _ := shared(t, Conns(1), InFlight(1<<20))
 	ctx := bounded(t)
@@ -68,7 +68,7 @@ func TestCloseEndsWhatWaits(t *testing.T) {
 		errs <- err
 	}
 	go wait(10)
-	go wait(1 << 20) // has all that may be in flight, and waits for the connection
+	go wait(1 << 20) // holds all of InFlight, and waits for the connection
 	eventually(t, func() bool { return taken(c) })
 	go wait(1 << 20)
 	eventually(t, func() bool { s := c.Stats(); return s.Waiting == 2 && s.InFlightWaiting == 1 })
@@ -81,7 +81,7 @@ func TestCloseEndsWhatWaits(t *testing.T) {
 	must(t, conn.Close())
 }
 
-// A call larger than InFlight runs alone, and later calls wait for it, in order.
+// A call larger than InFlight runs alone. Later calls wait for it, in order.
 func TestInFlight(t *testing.T) {
 	c, p := proxied(t)
 	c.settings.inFlight = defaultInFlight
@@ -112,7 +112,7 @@ func TestInFlight(t *testing.T) {
 	must(t, err)
 }
 
-// taken reports whether all that may be in flight is.
+// taken reports whether all of InFlight is in use.
 func taken(c *Client) bool {
 	if !c.inFlight.sem.TryAcquire(1) {
 		return true
@@ -121,8 +121,8 @@ func taken(c *Client) bool {
 	return false
 }
 
-// Calls that wait for InFlight and have no connection do not stop a Conn, which has the one that
-// they are going to need.
+// Calls that hold InFlight but wait for a connection do not block a Conn, which has the connection
+// that they need.
 func TestInFlightDoesNotStopAConn(t *testing.T) {
 	o := optionsOf(redistest.Shared(t).Endpoint())
 	c, _ := clientOf(t, o, Conns(1), InFlight(1<<20))
@@ -131,7 +131,7 @@ func TestInFlightDoesNotStopAConn(t *testing.T) {
 	must(t, err)
 	must(t, conn.SetFromBuffer(ctx, "weight", []byte("v")))
 	done := make(chan error, 1)
-	go func() { // weighs all, and waits for the connection
+	go func() { // holds all of InFlight, and waits for the connection
 		_, err := c.GetToBuffer(ctx, "weight", make([]byte, 2<<20))
 		done <- err
 	}()
@@ -142,7 +142,7 @@ func TestInFlightDoesNotStopAConn(t *testing.T) {
 	must(t, <-done)
 }
 
-// A value of unknown length counts as the one before it.
+// A value of unknown length counts as much as the value before it.
 func TestInFlightOfUnknownLength(t *testing.T) {
 	c, p := proxied(t)
 	ctx := bounded(t)
@@ -172,7 +172,7 @@ func TestInFlightOfUnknownLength(t *testing.T) {
 	}
 }
 
-// What MGet reads weighs as much as the buffer has, and not a megabyte for each key.
+// An MGet counts the size of its buffer, and not a megabyte for each key.
 func TestInFlightOfMGet(t *testing.T) {
 	c, rdb := shared(t, InFlight(1<<20))
 	ctx := bounded(t)
@@ -181,7 +181,7 @@ func TestInFlightOfMGet(t *testing.T) {
 		keys[i] = fmt.Sprint("weight/", i)
 		must(t, rdb.Set(ctx, keys[i], "value", 0).Err())
 	}
-	if !c.inFlight.sem.TryAcquire(1<<20 - 200<<10) { // another client's
+	if !c.inFlight.sem.TryAcquire(1<<20 - 200<<10) { // used by another client
 		t.Fatal("the bytes of the other client were not taken")
 	}
 	defer c.inFlight.sem.Release(1<<20 - 200<<10)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The package imports only these, besides the standard library and millrace.
+// The package imports only these packages in addition to the standard library and millrace.
 func TestImports(t *testing.T) {
 	may := []string{"github.com/millrace-io/millrace", "github.com/redis/go-redis/v9",
 		"github.com/redis/go-redis/v9/auth",

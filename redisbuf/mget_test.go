@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// In a pipeline, keys that share a buffer stand among other calls, twice if need be, and have slots
-// as by themselves.
+// A pipeline contains an MGet among other calls, with repeated keys. Its slots are the same as
+// without a pipeline.
 func TestPipelineMGet(t *testing.T) {
 	c, rdb := shared(t)
 	ctx := bounded(t)
@@ -17,7 +17,7 @@ func TestPipelineMGet(t *testing.T) {
 	must(t, rdb.MSet(ctx, "pm/1", one, "pm/2", two).Err())
 	must(t, rdb.Del(ctx, "pm/none", "pm/new").Err())
 	p := c.Pipeline()
-	for range 2 { // it can be used again
+	for range 2 { // the pipeline can be used again
 		first, second := guarded(len(one)+len(two)), guarded(len(one))
 		slots, more := make([]Slot, 3), make([]Slot, 2)
 		set := p.SetFromBuffer("pm/new", two)
@@ -80,7 +80,7 @@ func TestMGet(t *testing.T) {
 		if size < 2 {
 			continue
 		}
-		buf = guarded(2*size + 1) // not enough for the one in the middle
+		buf = guarded(2*size + 1) // not enough for the second value
 		n, err = c.MGet(ctx, []string{"m/1", "m/2", "m/3"}, buf, slots[:3])
 		if n != size+1 || !isA[*BufferTooSmallError](err) || slots[1].Err != err ||
 			slots[0].Err != nil || slots[2].Err != nil {

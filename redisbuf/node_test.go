@@ -18,20 +18,20 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A pipeRedis is a server behind a Dialer, on pipes instead of sockets, so that time can be a
-// test's own. It may be several, as behind the Dialer of a client of a Sentinel: their values are
-// their names.
+// A pipeRedis is a server that a Dialer reaches over pipes instead of sockets, so that tests can
+// use virtual time. It may act as several servers, as behind a Sentinel. Each server's values are
+// its name.
 type pipeRedis struct {
 	mu     sync.Mutex
 	dialed int
 	open   int
 	ends   map[net.Conn]struct{}
 
-	first  func(ctx context.Context) // or nil: called before each dial
-	refuse error                     // of each dial
-	name   string                    // where the next connection leads to
-	role   string                    // what the servers say that they are
-	silent bool                      // says nothing any more
+	first  func(ctx context.Context) // called before each dial, if not nil
+	refuse error                     // returned by each dial, if not nil
+	name   string                    // server that the next connection leads to
+	role   string                    // role that the servers report
+	silent bool                      // sends nothing
 	pause  time.Duration             // before each byte of a value
 }
 
@@ -141,7 +141,7 @@ func onPipes(t *testing.T, change func(*redis.Options), opts []Option,
 		c, err := New(rdb, opts...)
 		must(t, err)
 		test(t, c, s)
-		if err := c.Close(); err != ErrClosed { // which the test may have done
+		if err := c.Close(); err != ErrClosed { // the test may have closed it
 			must(t, err)
 		}
 		synctest.Wait()
@@ -170,8 +170,8 @@ func (c *checkedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// No mutex is held while a connection is closed, which over TLS, or in a connection of the user's,
-// may take a while.
+// No mutex is held while a connection is closed, because that may take long over TLS or with the
+// user's own connection type.
 func TestConnectionsAreClosedWithoutAMutex(t *testing.T) {
 	for name, closing := range map[string]func(c *Client){
 		"expired": func(*Client) { time.Sleep(maxIdleTime + expiryInterval) },
@@ -244,8 +244,8 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 	}
 }
 
-// A connection that is never idle for long is replaced all the same, also if it is in use whenever
-// the expired ones are closed.
+// A connection that is never idle for long is replaced nevertheless, even if it is in use whenever
+// expired connections are closed.
 func TestOldConnectionsAreReplaced(t *testing.T) {
 	change := func(o *redis.Options) { o.ConnMaxLifetime = time.Minute }
 	for name, use := range map[string]func(t *testing.T, n *node){
@@ -260,7 +260,7 @@ func TestOldConnectionsAreReplaced(t *testing.T) {
 		onPipes(t, change, nil, func(t *testing.T, c *Client, s *pipeRedis) {
 			n, err := c.node(c.router.one)
 			must(t, err)
-			// So that calls are not made when expired connections are closed.
+			// So that no call is made at the time when expired connections are closed.
 			time.Sleep(time.Second / 4)
 			for begun := time.Now(); time.Since(begun) < 5*time.Minute; {
 				get5(t, c)
@@ -273,8 +273,8 @@ func TestOldConnectionsAreReplaced(t *testing.T) {
 	}
 }
 
-// A server that accepts and says nothing costs a call no more than its timeouts, and it is the dial
-// that has failed.
+// A server that accepts connections and sends nothing costs a call no more than its timeouts. The
+// error says that the dial has failed.
 func TestSilentServer(t *testing.T) {
 	change := func(o *redis.Options) { o.MaxRetries, o.DialTimeout = -1, time.Second }
 	onPipes(t, change, nil, func(t *testing.T, c *Client, s *pipeRedis) {
@@ -295,8 +295,9 @@ func TestSilentServer(t *testing.T) {
 	})
 }
 
-// After one connection was lost the others are looked at, even if they were idle for a moment only:
-// a call does not spend its tries on connections that the server has closed all at once.
+// After one lost connection the other connections are checked, even if they were idle for a moment
+// only. A call therefore does not use up its retries when the server has closed all connections at
+// once.
 func TestLostConnectionsCostOneTry(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("connections are looked at on Linux only")
@@ -317,13 +318,13 @@ func TestLostConnectionsCostOneTry(t *testing.T) {
 			t.Fatal(get, err)
 		}
 		for range 8 {
-			must(t, c.SetFromBuffer(ctx, "lost", []byte("w"))) // would be a SentError
+			must(t, c.SetFromBuffer(ctx, "lost", []byte("w"))) // a lost connection would cause a SentError
 		}
 		if n := p.Accepted() - accepted; n != 1 {
 			t.Errorf("%d new connections for calls one after the other", n)
 		}
 	}
-	// Living ones stay.
+	// Working connections are kept.
 	rest(t, c, 8)
 	accepted := p.Accepted()
 	p.Set(redistest.CutReply(0).On("lost").Once())
@@ -335,7 +336,7 @@ func TestLostConnectionsCostOneTry(t *testing.T) {
 	}
 }
 
-// rest has c have n idle connections.
+// rest makes c have n idle connections.
 func rest(t *testing.T, c *Client, n int) {
 	t.Helper()
 	var conns []*Conn
@@ -349,7 +350,7 @@ func rest(t *testing.T, c *Client, n int) {
 	}
 }
 
-// Connections that cannot be looked at are replaced then.
+// Connections that cannot be checked are replaced in that case.
 func TestLostConnectionsOfAnUnknownKind(t *testing.T) {
 	change := func(o *redis.Options) { o.MaxRetries = 1 }
 	onPipes(t, change, nil, func(t *testing.T, c *Client, s *pipeRedis) {
@@ -367,7 +368,7 @@ func TestLostConnectionsOfAnUnknownKind(t *testing.T) {
 	})
 }
 
-// An error of a dial says once that it is one, and where to.
+// The error of a failed dial says once that it is from dialing, and the address.
 func TestDialErrors(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -399,7 +400,7 @@ func TestIdleConnectionsHoldNoBlock(t *testing.T) {
 			_, err := g.call(ctx, c, "block", size)
 			must(t, err)
 			_, err = g.call(ctx, c, "block", 1)
-			_ = err // too small, for some
+			_ = err // too small for some values
 		}
 		if s := millrace.DefaultPool().Stats(); s.InUse != 0 {
 			t.Fatalf("%d bytes in %d blocks", s.InUse, s.InUseBlocks)

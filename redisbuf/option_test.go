@@ -105,7 +105,7 @@ func (o oneCredential) Subscribe(auth.CredentialsListener) (auth.Credentials, au
 	return auth.NewBasicCredentials("alice", "first"), o.unsubscribe, nil
 }
 
-// A countedCredential counts who listens for the next one.
+// A countedCredential counts the subscribers to new credentials.
 type countedCredential struct {
 	oneCredential
 	subscribed, listening atomic.Int64
@@ -119,7 +119,7 @@ func (p *countedCredential) Subscribe(l auth.CredentialsListener) (auth.Credenti
 	return now, func() error { p.listening.Add(-1); return nil }, err
 }
 
-// A provider that keeps its subscribers does not keep one for every past connection.
+// If a provider keeps its subscribers, closed connections do not stay subscribed.
 func TestNoCredentialSubscriptionIsKept(t *testing.T) {
 	p := new(countedCredential)
 	change := func(o *redis.Options) { o.StreamingCredentialsProvider = p }

@@ -36,8 +36,8 @@ func panics(f func()) (yes bool) {
 	return false
 }
 
-// Who recovers from a panic of a reader or writer, as net/http does, has lost neither a connection,
-// nor what may be in flight, nor a block.
+// After a panic of a reader or writer that is recovered, as in net/http, no connection, no part of
+// InFlight, and no block is lost.
 func TestPanicsGiveEverythingBack(t *testing.T) {
 	const size = 300000
 	c, rdb := shared(t, Conns(2), InFlight(size))
@@ -67,8 +67,8 @@ func TestPanicsGiveEverythingBack(t *testing.T) {
 		"SetChain nil":      func() { _ = c.SetChain(ctx, "panic", nil) },
 		"Pipeline GetChain": pipeline(func(p *Pipeline) { p.GetChain("panic", nil, size) }),
 	} {
-		for range 3 { // more than there are connections
-			if !panics(f) && name != "GetTo, splice" { // which is for Linux
+		for range 3 { // more often than there are connections
+			if !panics(f) && name != "GetTo, splice" { // splice only exists on Linux
 				t.Errorf("%s does not panic", name)
 			}
 		}
@@ -86,7 +86,7 @@ func TestPanicsGiveEverythingBack(t *testing.T) {
 	check(t, rdb, "panic", value)
 }
 
-// A Conn with a connection spoiled by a panic reports that it is lost.
+// A Conn whose connection was spoiled by a panic reports that the connection is lost.
 func TestPanicOnAConn(t *testing.T) {
 	c, rdb := shared(t)
 	ctx := bounded(t)

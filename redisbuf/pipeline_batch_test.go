@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A lost connection is not a lost server: later batches are sent on another one.
+// A lost connection does not mean a lost server: later batches are sent on another connection.
 func TestPipelineGoesOnAfterALostConnection(t *testing.T) {
 	for _, retries := range []int{-1, 1} {
 		noValue := redistest.Say(":1\r\n")
@@ -48,7 +48,7 @@ func TestPipelineGoesOnAfterALostConnection(t *testing.T) {
 	}
 }
 
-// A silent server is waited for once, after reads as well as after writes.
+// A pipeline waits only once for a silent server, after reads as well as after writes.
 func TestPipelineOfASilentServer(t *testing.T) {
 	const timeout = time.Second
 	for name, collect := range map[string]func(p *Pipeline, buf []byte) *Result{
@@ -64,7 +64,7 @@ func TestPipelineOfASilentServer(t *testing.T) {
 			for range 20 {
 				results = append(results, collect(p, make([]byte, 20_000)))
 			}
-			begun := time.Now() // of a time that only waiting takes
+			begun := time.Now() // in virtual time, only waiting takes time
 			if err := p.Exec(context.Background()); !errors.Is(err, os.ErrDeadlineExceeded) ||
 				results[0].Err() != err {
 				t.Error(name, err)
@@ -107,7 +107,7 @@ func TestPipelineGoesOnAfterAServerHungUp(t *testing.T) {
 	}
 }
 
-// A limit below 0, which no value keeps, does not let others go along that are too many.
+// A negative limit, which no value meets, does not let too many other calls into the same batch.
 func TestPipelineOfANegativeLimit(t *testing.T) {
 	c, rdb := shared(t, InFlight(100_000))
 	g := &group{client: c}

@@ -15,8 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A refused call is executed again if no later one of its key was executed, or may have been, or if
-// both of them read.
+// A refused call is retried unless a later call with its key was executed, or may have been. Reads
+// do not matter to other reads.
 func TestPipelineRetriesInOrder(t *testing.T) {
 	const ok, value, none = "+OK\r\n", "$1\r\nv\r\n", "$-1\r\n"
 	for _, refusal := range []string{
@@ -27,11 +27,11 @@ func TestPipelineRetriesInOrder(t *testing.T) {
 	} {
 		no := "-" + refusal + "\r\n"
 		for _, test := range []struct {
-			calls string // r and w read and write key a, R and W key b
-			// First the replies to all of them, then those to retried ones; "" closes the
+			calls string // r and w read and write key a; R and W read and write key b
+			// First the replies to all calls, then the replies to retried calls. "" closes the
 			// connection.
 			replies []string
-			want    string // how they end: + executed, - refused, 0 redis.Nil, ? a SentError
+			want    string // results: + executed, - refused, 0 redis.Nil, ? a SentError
 			again   string // the retried calls
 		}{
 			{"ww", []string{no, ok}, "-+", ""},
@@ -80,8 +80,8 @@ func TestPipelineRetriesInOrder(t *testing.T) {
 	}
 }
 
-// numbered collects a call for each letter: r and w read and write key a, R and W key b. A request
-// has the number of its call behind the key.
+// numbered adds a call for each letter: r and w read and write key a; R and W read and write key b.
+// A request has the number of its call after the key.
 func numbered(p *Pipeline, calls string) []*Result {
 	results := make([]*Result, len(calls))
 	for i, kind := range calls {
@@ -98,7 +98,7 @@ func numbered(p *Pipeline, calls string) []*Result {
 	return results
 }
 
-// numbersOf returns the numbers of the calls that such requests are of.
+// numbersOf returns the numbers in such requests.
 func numbersOf(requests []string) (numbers string) {
 	for _, r := range requests {
 		numbers += strings.Fields(r)[2]
@@ -106,7 +106,7 @@ func numbersOf(requests []string) (numbers string) {
 	return numbers
 }
 
-// ending returns a letter for how a call ended.
+// ending returns a letter for the result of a call.
 func ending(err error) string {
 	switch _, sent := err.(*SentError); {
 	case err == nil:
@@ -119,8 +119,8 @@ func ending(err error) string {
 	return "-"
 }
 
-// Calls are refused at random. The calls of a key were executed in order, but for reads among
-// themselves, and those without an error once.
+// Calls are refused at random. The calls with one key are executed in order, except reads among
+// themselves. Calls without an error are executed once.
 func TestPipelineOrderOfAnything(t *testing.T) {
 	h := redistest.StartHostile(t)
 	o := optionsOf(h.Endpoint())
@@ -136,7 +136,7 @@ func TestPipelineOrderOfAnything(t *testing.T) {
 		refused := make([]bool, 3*len(calls))
 		replies := make([]redistest.Answer, len(refused))
 		for i := range refused {
-			replies[i] = redistest.Say("$-1\r\n") // which is a reply to a read and to a SET
+			replies[i] = redistest.Say("$-1\r\n") // a valid reply to a read and to a SET
 			if refused[i] = rnd.IntN(2) == 0; refused[i] {
 				replies[i] = redistest.Say("-LOADING Redis is loading the dataset in memory\r\n")
 			}
@@ -169,8 +169,8 @@ func TestPipelineOrderOfAnything(t *testing.T) {
 	}
 }
 
-// Where a cluster sends the calls of a key that has moved, they go in their order, and at once. One
-// that has stayed does not follow.
+// If a key has moved in a cluster, all its calls are sent to its new server at once and in order. A
+// key that has not moved stays.
 func TestPipelineRedirectsInOrder(t *testing.T) {
 	for _, word := range []string{"MOVED", "ASK"} {
 		here, there := redistest.StartHostile(t), redistest.StartHostile(t)
@@ -193,7 +193,7 @@ func TestPipelineRedirectsInOrder(t *testing.T) {
 		if n := asked.Load(); word == "ASK" && n != 3 || word == "MOVED" && n != 0 {
 			t.Error(word, "has ASKING sent", n, "times")
 		}
-		here.Script(away, away, stays) // the migration was given up in between
+		here.Script(away, away, stays) // the migration was cancelled in between
 		before := len(there.Requests())
 		results := numbered(p, "wWw")
 		err := p.Exec(bounded(t))
@@ -210,7 +210,7 @@ func TestPipelineRedirectsInOrder(t *testing.T) {
 	}
 }
 
-// An asking connection counts the ASKINGs on it.
+// An asking connection counts the ASKING commands on it.
 type asking struct {
 	net.Conn
 	n *atomic.Int64

@@ -11,10 +11,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Those SETs of a pipeline may have been executed that have left to their last byte, and no others,
-// wherever the connection ends.
+// Wherever the connection ends, SentError is the result of exactly those SETs that were sent to
+// their last byte.
 func TestPipelineSaysWhatMayHaveBeenSent(t *testing.T) {
-	// More than are pushed before something is sent.
+	// More pieces than are queued before something is sent.
 	chain := scattered(t, []byte("twelve blocks"), 12)
 	kinds := []func() command{
 		func() command { return setOf("a", []byte("value")) },
@@ -26,8 +26,8 @@ func TestPipelineSaysWhatMayHaveBeenSent(t *testing.T) {
 		},
 		func() command { return setOf("e", []byte("value")) },
 	}
-	// execute returns the results of such commands on a connection that takes so many bytes, and
-	// how many it has taken.
+	// execute runs commands on a connection that accepts a number of bytes. It returns the results
+	// and the number of accepted bytes.
 	execute := func(kinds []func() command, takes int) (calls []*Result, took int) {
 		s := &tape{takes: takes}
 		for _, kind := range kinds {
@@ -54,11 +54,11 @@ func TestPipelineSaysWhatMayHaveBeenSent(t *testing.T) {
 // The kernel may have accepted some of the bytes.
 func TestPipelineWhoseServerStopsReading(t *testing.T) {
 	client, _ := tcpPair(t)
-	// Enough for the first of them on a busy machine.
+	// Long enough for the first call on a busy machine.
 	c := newConn(client, time.Minute, time.Second/2)
 	defer c.close()
 	calls := []*Result{{cmd: setOf("first", []byte("value"))}}
-	for range 64 { // more than the sockets hold
+	for range 64 { // more than the sockets' buffers hold
 		calls = append(calls, &Result{cmd: setOf("large", make([]byte, minHeadStart-1))})
 	}
 	c.runAll(context.Background(), calls)
@@ -75,8 +75,8 @@ func TestPipelineWhoseServerStopsReading(t *testing.T) {
 	}
 }
 
-// An error that the server sent before it closed the connection is the reason, and not a reply to
-// unsent calls.
+// An error that the server sent before it closed the connection is the reported reason. It is not a
+// reply to calls that were not sent.
 func TestPipelineWithAPendingError(t *testing.T) {
 	for reply, refuses := range map[string]bool{
 		"-ERR max number of clients reached\r\n": true, "-ERR max": false, "": false,

@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Many calls go out in few writes, and come back in their order.
+// Many calls are sent in few writes, and the replies are matched in order.
 func TestPipelineOfMany(t *testing.T) {
 	c, _ := shared(t)
 	ctx := bounded(t)
@@ -76,7 +76,7 @@ func TestPipelineErrorsAreOfOneCall(t *testing.T) {
 	idle(t, c, 1)
 }
 
-// No more is asked for at a time than InFlight allows.
+// A batch never requests more than InFlight allows.
 func TestPipelineBatches(t *testing.T) {
 	c, rdb := shared(t, InFlight(4<<20))
 	ctx := bounded(t)
@@ -100,8 +100,8 @@ func TestPipelineBatches(t *testing.T) {
 	}
 }
 
-// Wherever a pipeline's connection is cut, each call gives its own value or an error, and no SET is
-// executed twice.
+// Wherever a pipeline's connection is cut, each call returns its own value or an error, and no SET
+// is executed twice.
 func TestPipelineCut(t *testing.T) {
 	s := redistest.Shared(t)
 	proxy := s.Proxy(t)
@@ -150,7 +150,7 @@ func TestPipelineCut(t *testing.T) {
 	}
 }
 
-// A server that is gone does not have every call of a pipeline wait for it.
+// If a server is gone, not every call of a pipeline waits for it.
 func TestPipelineWithoutAServer(t *testing.T) {
 	onPipes(t, func(*redis.Options) {}, nil, func(t *testing.T, c *Client, s *pipeRedis) {
 		get5(t, c)
@@ -169,7 +169,7 @@ func TestPipelineWithoutAServer(t *testing.T) {
 	})
 }
 
-// A Result says nothing before Exec, and a Pipeline keeps nothing afterwards.
+// A Result has no value before Exec, and a Pipeline keeps nothing after it.
 func TestPipelineKeepsNothing(t *testing.T) {
 	c, _ := shared(t)
 	ctx := bounded(t)
@@ -217,7 +217,7 @@ func TestPipelineCancelled(t *testing.T) {
 	inner, cancel := context.WithCancel(ctx)
 	go func() {
 		defer cancel()
-		// It is to be executed, without a reply.
+		// The call must be executed, without a reply.
 		for direct.Exists(ctx, "cancelled").Val() == 0 && ctx.Err() == nil {
 			time.Sleep(time.Millisecond)
 		}

@@ -17,8 +17,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// describe returns a value of size bytes that identifies itself: its key, its writer, its number,
-// its size, and a checksum; the rest is a pattern of these.
+// describe returns a value of size bytes that identifies itself: by its key, writer, number, size
+// and a checksum, followed by a pattern.
 func describe(key string, worker, number, size int) []byte {
 	p := make([]byte, max(size, 32))
 	for i := 32; i < len(p); i++ {
@@ -32,23 +32,23 @@ func describe(key string, worker, number, size int) []byte {
 	return p
 }
 
-// described reports whether p is such a value of key as a whole.
+// described reports whether p is a complete value of key made by describe.
 func described(key string, p []byte) bool {
 	return len(p) >= 32 &&
 		bytes.Equal(p, describe(key, int(binary.BigEndian.Uint64(p[8:])),
 			int(binary.BigEndian.Uint64(p[16:])), len(p)))
 }
 
-// outcomes counts how calls have ended.
+// outcomes counts the results of calls.
 type outcomes struct{ sets, values, misses, failures atomic.Int64 }
 
-// enough reports whether there were so many of each kind that a fault would have shown.
+// enough reports whether there were enough of each kind that a fault would have shown.
 func (o *outcomes) enough() bool {
 	return o.sets.Load() >= 100 && o.values.Load() >= 100 && o.failures.Load() >= 50
 }
 
-// anyCall makes a call of some kind, and fails the test if it reads a value that was not set as a
-// whole for that key, or after an error that no fault of a connection explains.
+// anyCall makes a random call. It fails the test if the call reads a value that was not set as a
+// whole for that key, or returns an error that no fault of a connection explains.
 func anyCall(ctx context.Context, t *testing.T, c *Client, worker, number int, o *outcomes) {
 	key := fmt.Sprint("property/", rand.N(3))
 	if rand.N(2) == 0 {
@@ -79,14 +79,14 @@ func (o *outcomes) failed(t *testing.T, err error) {
 	switch {
 	case isA[*ProtocolError](err), isServerError(err):
 		t.Error(err)
-	case isA[*ValueChangedError](err): // the test's own doing
+	case isA[*ValueChangedError](err): // the test has changed the value
 		o.misses.Add(1)
 	default:
 		o.failures.Add(1)
 	}
 }
 
-// chaos does something to the connections that p passes on.
+// chaos disturbs the connections that p forwards.
 func chaos(p *redistest.Proxy) {
 	n := int64(rand.N(1 << rand.N(20)))
 	switch rand.N(7) {
@@ -107,8 +107,8 @@ func chaos(p *redistest.Proxy) {
 	}
 }
 
-// While connections are cut, held and reset, a call returns a value that was set as a whole, or an
-// error.
+// While connections are cut, held and reset, each call returns a value that was set as a whole, or
+// an error.
 func TestPropertyNoTornValues(t *testing.T) {
 	s := redistest.Shared(t)
 	p := s.Proxy(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
-// A push may come before a reply, and behind it; neither costs the connection.
+// A push may arrive before or after a reply. In both cases the connection stays usable.
 func TestPushes(t *testing.T) {
 	c, p := proxied(t)
 	ctx := bounded(t)
@@ -29,7 +29,7 @@ func TestPushes(t *testing.T) {
 				t.Fatalf("%s: %v, want the value in spite of pushes", g.name, err)
 			}
 			p.Set()
-			p.Push(push[:20]) // the rest comes with the next call, perhaps
+			p.Push(push[:20]) // the rest may arrive during the next call
 			p.Push(push[20:])
 		}
 	}
@@ -38,7 +38,7 @@ func TestPushes(t *testing.T) {
 	}
 }
 
-// Pushes may also arrive between the replies to one call: of a pipeline, or of a ReaderAt.
+// Pushes may also arrive between the replies to one call of a pipeline or of a ReaderAt.
 func TestPushesBetweenReplies(t *testing.T) {
 	const push = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$3\r\nkey\r\n"
 	const value = "0123456789"

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A range counts only if the length before it and that after it are the expected one.
+// A range is only accepted if the length before it and the length after it are the expected one.
 func TestRange(t *testing.T) {
 	const value = "$5\r\nvalue\r\n"
 	status := func(err error) string {
@@ -29,15 +29,15 @@ func TestRange(t *testing.T) {
 	const ok = "+OK\r\n"
 	for _, test := range []struct {
 		replies, want string
-		goesOn        bool // the connection does
-		// In a slot that is moving, each of the commands is preceded by an ASKING.
+		goesOn        bool // the connection stays usable
+		// In a slot that is being migrated, each command is preceded by an ASKING.
 		asking bool
 	}{
 		{":9\r\n" + value + ":9\r\n", "value", true, false},
 		{":8\r\n" + value + ":9\r\n", "changed to 8", true, false},
 		{":9\r\n" + value + ":8\r\n", "changed to 8", true, false},
 		{":0\r\n$0\r\n\r\n:0\r\n", "changed to 0", true, false},
-		{":9\r\n$2\r\nva\r\n:9\r\n", "changed to 4", true, false}, // it begins at 2
+		{":9\r\n$2\r\nva\r\n:9\r\n", "changed to 4", true, false}, // the range begins at 2
 		{":9\r\n$0\r\n\r\n:9\r\n", "changed to 2", true, false},
 		{":9\r\n$0\r\n\r\n:0\r\n", "changed to 0", true, false},
 		{":9\r\n$2\r\nva\r\n:3\r\n", "changed to 3", true, false},
@@ -52,7 +52,7 @@ func TestRange(t *testing.T) {
 		{":8\r\n", "lost", false, false},
 		{"", "lost", false, false},
 		{ok + ":9\r\n" + ok + value + ok + ":9\r\n", "value", true, true},
-		// It was not needed.
+		// ASKING was not needed.
 		{ok + ":9\r\n-ERR x\r\n" + value + "-ERR x\r\n:9\r\n", "value", true, true},
 		{ok + ":8\r\n" + ok + value + ok + ":9\r\n", "changed to 8", true, true},
 		{ok + ":9\r\n" + ok + value + ok + ":8\r\n", "changed to 8", true, true},

@@ -30,7 +30,7 @@ func TestReaderAtIsAReader(t *testing.T) {
 		if r.Size() != int64(size) {
 			t.Fatal(r.Size())
 		}
-		if size <= 1000 { // a round trip for each of its many reads
+		if size <= 1000 { // each of its many reads is a round trip
 			must(t, iotest.TestReader(r, value))
 		}
 		must(t, r.Close())
@@ -38,7 +38,7 @@ func TestReaderAtIsAReader(t *testing.T) {
 	idle(t, c, 1)
 }
 
-// Reads, seeks and ranges in any order, compared with a bytes.Reader.
+// Reads, seeks and ranges in any order give the same results as a bytes.Reader.
 func TestReaderAtBesideABytesReader(t *testing.T) {
 	c, rdb := shared(t)
 	ctx := bounded(t)
@@ -84,8 +84,7 @@ func TestReaderAtBesideABytesReader(t *testing.T) {
 	}
 }
 
-// A value that has become longer or shorter between two ranges is not taken for the one that it
-// was.
+// If a value has become longer or shorter between two ranges, the reader reports it.
 func TestReaderAtOfAValueThatChanges(t *testing.T) {
 	c, rdb := shared(t)
 	ctx := bounded(t)
@@ -132,7 +131,7 @@ func TestReaderAtOfAValueThatChanges(t *testing.T) {
 	must(t, rdb.Del(ctx, "rc").Err())
 }
 
-// Each range is of one version, however often the value is replaced meanwhile.
+// Each range is of one version, however often the value is replaced in the meantime.
 func TestReaderAtRangesAreOfOneVersion(t *testing.T) {
 	c, _ := shared(t)
 	ctx := bounded(t)
@@ -208,7 +207,7 @@ func TestReaderAtServesContent(t *testing.T) {
 	}
 }
 
-// GetTo hands a value to an HTTP response as to any other writer, from socket to socket.
+// GetTo copies a value to an HTTP response, from socket to socket.
 func TestGetToAResponse(t *testing.T) {
 	c, rdb := shared(t)
 	for _, size := range []int{10, 100000, 5 << 20} {
@@ -242,7 +241,7 @@ func TestGetToAResponse(t *testing.T) {
 	idle(t, c, 1)
 }
 
-// A client that goes away in the middle of a response is the writer's error, not the server's.
+// If a client disconnects in the middle of a response, the error is the writer's, not the server's.
 func TestGetToAClientThatGoesAway(t *testing.T) {
 	s := redistest.Shared(t)
 	c, rdb := clientOf(t, optionsOf(s.Endpoint()))
@@ -259,8 +258,8 @@ func TestGetToAClientThatGoesAway(t *testing.T) {
 	must(t, rdb.Del(ctx, "away").Err())
 }
 
-// A key that is set when its length has been asked for, and before it is known whether it is there,
-// has never been empty.
+// If a key is set between the request for its length and the check that it exists, ReaderAt does
+// not report an empty value.
 func TestReaderAtOfAKeyThatIsSetMeanwhile(t *testing.T) {
 	s := redistest.Start(t)
 	p := s.Proxy(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A MOVED or ASK of a single server is an error, and no other server gets the password.
+// MOVED and ASK from a single server are errors, and no other server gets the password.
 func TestOnlyAClusterRedirects(t *testing.T) {
 	other := redistest.StartHostile(t)
 	h := redistest.StartHostile(t)
@@ -31,7 +31,7 @@ func TestOnlyAClusterRedirects(t *testing.T) {
 			h.Always(redistest.Say("-" + word + " 1 " + other.Addr() + "\r\n"))
 			for _, g := range gets {
 				if g.asksTwice() {
-					continue // has more than one reply
+					continue // expects more than one reply
 				}
 				calls++
 				if _, err := g.call(bounded(t), c, "k", 10); !redis.HasErrorPrefix(err, word) {
@@ -48,7 +48,8 @@ func TestOnlyAClusterRedirects(t *testing.T) {
 	}
 }
 
-// Where a server of a cluster says that a key is, however it writes that, it is asked for.
+// A redirected call is sent to the server that the cluster names, in any valid notation of its
+// address.
 func TestRedirects(t *testing.T) {
 	here, there := redistest.StartHostile(t),
 		redistest.StartHostile(t, redistest.Say("+OK\r\n"), redistest.Say("+OK\r\n"))
@@ -57,7 +58,7 @@ func TestRedirects(t *testing.T) {
 		"127.0.0.2:7000": "127.0.0.2:7000", "host:7000": "host:7000", "::1:7000": "[::1]:7000",
 		"[::1]:7000":         "[::1]:7000",
 		"2001:db8::2:1:7000": "[2001:db8::2:1]:7000", ":7000": "127.0.0.1:7000",
-		"": "", "host": "", "host:": "", "::1": "[:]:1", // which are none
+		"": "", "host": "", "host:": "", "::1": "[:]:1", // these are invalid
 	} {
 		for _, word := range []string{"MOVED", "ASK"} {
 			var mu sync.Mutex
@@ -89,7 +90,7 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// The topology is asked for again whether or not a call can be tried again itself.
+// The topology is read again even if the call itself cannot be retried.
 func TestReloadWithoutAnotherTry(t *testing.T) {
 	h := redistest.StartHostile(t)
 	o := optionsOf(h.Endpoint())
@@ -122,7 +123,7 @@ func TestReloadWithoutAnotherTry(t *testing.T) {
 	}
 }
 
-// After a READONLY, which a former master says, no call gets a connection that was made before.
+// After a READONLY, which a former master sends, no call uses an older connection.
 func TestReadOnlyLeavesTheServer(t *testing.T) {
 	c, h := hostile(t)
 	conn, err := c.Conn(bounded(t))
@@ -135,7 +136,8 @@ func TestReadOnlyLeavesTheServer(t *testing.T) {
 	idle(t, c, 0)
 }
 
-// A call whose context ends between two tries reports that, and not the first try's error.
+// If the context ends between two attempts, the call returns the context's error, and not that of
+// the first attempt.
 func TestContextEndsBetweenTries(t *testing.T) {
 	h := redistest.StartHostile(t)
 	h.Always(redistest.Say("-TRYAGAIN Multiple keys request during rehashing of slot\r\n"))
@@ -156,7 +158,7 @@ func TestContextEndsBetweenTries(t *testing.T) {
 	}
 }
 
-// Once a slot has moved, calls that cannot be tried again find it as soon as go-redis does.
+// After a slot has moved, calls that cannot be retried find it as soon as go-redis does.
 func movedReader(t *testing.T, c *Client, cluster *redistest.Cluster) {
 	const slot = 2345
 	ctx := bounded(t)
@@ -193,7 +195,7 @@ func emptyKey(t *testing.T, c *Client, rdb redis.UniversalClient) {
 	must(t, rdb.Del(ctx, "").Err())
 }
 
-// Redirections name servers, and what a Client remembers of them is bounded.
+// Redirections name servers. The number of servers that a Client remembers is limited.
 func TestServersAreBounded(t *testing.T) {
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
 	defer rdb.Close()

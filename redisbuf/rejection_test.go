@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// unwanted returns the options of a client of a server that says why it rejects a connection,
-// before it was asked anything, and has closed the connection when the Dialer returns.
+// unwanted returns options for a server that rejects each connection with words before any request,
+// and that has closed the connection when the Dialer returns.
 func unwanted(t *testing.T, words string) *redis.Options {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -41,18 +41,18 @@ func unwanted(t *testing.T, words string) *redis.Options {
 		}}
 }
 
-// What a server says to a client that it rejects is the error of the call, and the connection is
-// not used again. A server that closes the connection after its reply to HELLO is not taken for one
-// that does not know HELLO.
+// The words of a server that rejects a client are the call's error, and the connection is not used
+// again. A server that closes the connection after its reply to HELLO is not mistaken for one that
+// does not know HELLO.
 func TestUnwantedConnections(t *testing.T) {
-	// Which no server says to a connection that it rejects: only HELLO is answered with it.
+	// No server sends these words to a rejected connection. They are only a reply to HELLO.
 	const going = "ERR I am about to go"
 	for _, words := range []string{
 		"DENIED Redis is running in protected mode", "ERR max number of clients reached",
 		"ERR max number of clients + cluster connections reached", going,
 	} {
 		for protocol := 2; protocol <= 3; protocol++ {
-			// Where it is seen that a server has hung up.
+			// Where the end of the connection is detected.
 			if words == going && (protocol == 2 || runtime.GOOS != "linux") {
 				continue
 			}
@@ -73,7 +73,7 @@ func TestUnwantedConnections(t *testing.T) {
 	}
 }
 
-// A server that has no room at first is asked again.
+// If a server is full at first, the call is retried.
 func TestFullServer(t *testing.T) {
 	for protocol := 2; protocol <= 3; protocol++ {
 		o := optionsOf(redistest.Shared(t).Endpoint())
@@ -86,7 +86,7 @@ func TestFullServer(t *testing.T) {
 			return new(net.Dialer).DialContext(ctx, network, addr)
 		}
 		c, rdb := clientOf(t, o)
-		// Was not executed, so this is safe.
+		// The call was not executed, so this is safe.
 		must(t, c.SetFromBuffer(bounded(t), "full", []byte("v")))
 		check(t, rdb, "full", []byte("v"))
 	}

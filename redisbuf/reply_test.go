@@ -17,17 +17,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A tape is a connection on which a server has said all that it is going to say. Each Read gives
-// step bytes at most. It takes some bytes, and then it is closed.
+// A tape is a connection on which the server has already sent everything. Each Read returns at most
+// step bytes. It accepts some bytes, and is then closed.
 type tape struct {
-	net.Conn // nil: other methods are not called
+	net.Conn // nil, because other methods are not called
 	left     []byte
 	step     int
 	takes    int
 	took     []byte
 }
 
-// tapeOf returns a connection to a server that takes anything, and says that.
+// tapeOf returns a connection to a server that accepts anything, and has sent said.
 func tapeOf(said string) (*conn, *tape) {
 	p := &tape{left: []byte(said), step: len(said), takes: math.MaxInt}
 	return newConn(p, 0, 0), p
@@ -60,8 +60,8 @@ const (
 	unknown   = "not for this oracle"
 )
 
-// slowReply reads the next reply of s as one would without any haste. It returns what a Client says
-// about it: the value, or an error's text. rest is nil if nothing more can be read.
+// slowReply parses the next reply of s in a simple way. It returns the expected result of a Client:
+// the value, or an error's text. rest is nil if nothing more can be read.
 func slowReply(s []byte) (value []byte, failure string, rest []byte) {
 	line, rest, ok := slowLine(s)
 	if !ok {
@@ -147,7 +147,7 @@ func checkReply(t *testing.T, what string, c *conn, have int, got []byte, err er
 	return false
 }
 
-// playBoth plays two replies to a connection and to the oracle.
+// playBoth passes two replies to a connection and to the oracle.
 func playBoth(t *testing.T, stream []byte, have, step int) {
 	t.Helper()
 	what := fmt.Sprintf("%.60q into %d, %d bytes each", stream, have, step)
@@ -219,8 +219,8 @@ func answerInPieces(t *testing.T, conn net.Conn, replies <-chan [][]byte) (wait 
 	return func() { <-done }
 }
 
-// extras are what a server may say besides. The first ones may come behind a reply, too: an
-// attribute is about what follows it.
+// extras are data that a server may send in addition to replies. The first ones may also follow a
+// reply; an attribute belongs to the data after it.
 var extras = []string{"", "", ">2\r\n$10\r\ninvalidate\r\n*1\r\n$3\r\nkey\r\n", ">0\r\n",
 	">1\r\n$9000\r\n" + strings.Repeat("p", 9000) + "\r\n", "|1\r\n+key\r\n:90\r\n"}
 
@@ -244,7 +244,7 @@ func randomReply() (r [][]byte, value []byte, want error) {
 	return r, value, want
 }
 
-// Over a real socket the kernel decides how replies are split. Pushes are skipped.
+// Over a real socket the kernel splits the replies. Pushes are skipped.
 func TestRepliesOverTCP(t *testing.T) {
 	client, server := tcpPair(t)
 	replies := make(chan [][]byte)

@@ -13,8 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ringOf returns a client of a Ring of such servers, which finds out by calls alone that one is
-// down.
+// ringOf returns a client of a Ring of these servers. It only learns from failed calls that a
+// server is down.
 func ringOf(t testing.TB, change func(*redis.RingOptions),
 	servers ...*redistest.Server) *redis.Ring {
 	t.Helper()
@@ -30,7 +30,7 @@ func ringOf(t testing.TB, change func(*redis.RingOptions),
 	return rdb
 }
 
-// spread sets many keys, and returns how many servers c has for them.
+// spread sets many keys, and returns the number of servers that c uses for them.
 func spread(t *testing.T, c *Client, rdb redis.UniversalClient) int {
 	t.Helper()
 	ctx := bounded(t)
@@ -54,7 +54,7 @@ func TestRing(t *testing.T) {
 	if n := spread(t, c, rdb); n != 2 {
 		t.Errorf("the values are on %d servers", n)
 	}
-	// A shard that is down is left out, once the ring knows it.
+	// A shard that is down is left out when the ring has noticed it.
 	two.Kill()
 	eventually(t, func() bool { return rdb.Len() == 1 })
 	spread(t, c, rdb)
@@ -101,8 +101,7 @@ func TestRingOfShardsOfOneAddress(t *testing.T) {
 	}
 }
 
-// A Dialer that ends its goroutine, as a test's FailNow does, does not leave calls that look as if
-// they had been executed.
+// If a Dialer ends its goroutine, as FailNow does, no call looks as if it had been executed.
 func TestGoexitInAPipelineOfSeveralServers(t *testing.T) {
 	rdb := ringOf(t, func(o *redis.RingOptions) {
 		o.Dialer = func(context.Context, string, string) (net.Conn, error) {

@@ -19,7 +19,7 @@ func TestSentinel(t *testing.T) {
 	check(t, rdb, "sentinel", value)
 
 	stop := load(t, c, "load", 200000)
-	s.Failover(t) // both live on
+	s.Failover(t) // both servers keep running
 	value = randomValue(200000)
 	eventually(t, func() bool { return c.SetFromBuffer(ctx, "sentinel", value) == nil })
 	stop()
@@ -30,8 +30,8 @@ func TestSentinel(t *testing.T) {
 	check(t, rdbOf(t, s.Master().Endpoint()), "sentinel", value)
 }
 
-// An old master that cannot be notified keeps accepting writes. The client leaves it, although no
-// connection is lost.
+// An old master that cannot be notified continues to accept writes. The client leaves it, although
+// no connection is lost.
 func TestSentinelThatCannotTellTheOldMaster(t *testing.T) {
 	s := redistest.StartSentinel(t)
 	c := newClient(t, sentinelRdb(t, s))

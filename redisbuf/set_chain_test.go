@@ -9,7 +9,7 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
-// scattered returns value as a Chain of n pieces, which is released when the test ends.
+// scattered returns value as a Chain of n pieces. The Chain is released when the test ends.
 func scattered(t testing.TB, value []byte, n int) *millrace.Chain {
 	t.Helper()
 	c := chainOf(value, n)
@@ -17,7 +17,8 @@ func scattered(t testing.TB, value []byte, n int) *millrace.Chain {
 	return c
 }
 
-// A Chain goes out whole, however many pieces it has: fewer than a queue holds, more, and as many.
+// A Chain is sent completely, whether it has fewer pieces than a queue holds, more, or equally
+// many.
 func TestSetChainOfManyPieces(t *testing.T) {
 	unix := redistest.Start(t, redistest.UnixSocket())
 	tcp, rdb := shared(t)

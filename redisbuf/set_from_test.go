@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A reader that gives nothing does not have SetFrom wait for ever.
+// If a reader repeatedly returns nothing, SetFrom gives up.
 func TestSetFromAReaderThatGivesNothing(t *testing.T) {
 	c, rdb := shared(t)
 	ctx := bounded(t)
@@ -55,8 +55,7 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// A context that ends when all of a SET has left is no reason to say that it was not sent, whenever
-// that is noticed.
+// If a context ends after the whole SET was sent, the error never says that it was not sent.
 func TestContextEndsBehindAValue(t *testing.T) {
 	value := randomValue(minSendfile)
 	f, err := os.Create(filepath.Join(t.TempDir(), "value"))
@@ -101,7 +100,7 @@ func TestContextEndsBehindAValue(t *testing.T) {
 	}
 }
 
-// A fickleContext is cancelled when it has been asked so often whether it is.
+// A fickleContext is cancelled after a number of calls of Err.
 type fickleContext struct {
 	context.Context
 	looks int
@@ -116,7 +115,7 @@ func (c *fickleContext) Err() error {
 	return nil
 }
 
-// A file that is none, or does not say how long it is, is no value.
+// Directories and files without a length are refused.
 func TestSetFileOfOddFiles(t *testing.T) {
 	c, rdb := shared(t)
 	ctx := bounded(t)
@@ -127,7 +126,7 @@ func TestSetFileOfOddFiles(t *testing.T) {
 	for _, name := range []string{"/proc/self/status", "/dev/zero", "/dev/null", t.TempDir()} {
 		f, err := os.Open(name)
 		if err != nil {
-			t.Log(err) // not on this system
+			t.Log(err) // does not exist on this system
 			continue
 		}
 		if err := set(f); err == nil || isServerError(err) {
@@ -161,7 +160,7 @@ func TestSetFileOfOddFiles(t *testing.T) {
 	check(t, rdb, "odd", nil)
 }
 
-// If a file is closed during its SET, the file has failed, and not the connection.
+// If a file is closed during its SET, the error is the file's, and not the connection's.
 func TestSetFileThatIsClosed(t *testing.T) {
 	c, rdb := shared(t)
 	ctx := bounded(t)

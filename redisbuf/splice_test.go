@@ -15,20 +15,20 @@ import (
 )
 
 const (
-	// hastyTimeout is more than a server takes that is there, also on a machine that stalls.
+	// hastyTimeout is more time than a running server needs, even on a machine that stalls.
 	hastyTimeout = 5 * time.Second
 
-	// longPause is what a slow end of a splice takes: more than a deadline is away.
+	// longPause is the pause of a slow end of a splice. It is longer than any deadline.
 	longPause = hastyTimeout * 3 / 2
 )
 
-// onBothNetworks runs f with a Client of a server's TCP port, and with one of a Unix socket.
+// onBothNetworks runs f with a Client over TCP, and with one over a Unix socket.
 func onBothNetworks(t *testing.T, change func(*redis.Options),
 	f func(t *testing.T, c *Client, rdb *redis.Client)) {
 	for name, opts := range map[string][]redistest.Option{"TCP": nil,
 		"Unix": {redistest.UnixSocket()}} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // it waits
+			t.Parallel() // waits most of the time
 			o := optionsOf(redistest.Start(t, opts...).Endpoint())
 			change(o)
 			c, rdb := clientOf(t, o)
@@ -37,10 +37,10 @@ func onBothNetworks(t *testing.T, change func(*redis.Options),
 	}
 }
 
-// A sender that takes longer than any timeout, in the middle of a splice, loses nothing. (A
-// deadline that passes meanwhile would lose the bytes between the two sockets.)
+// A sender that pauses for longer than any timeout in the middle of a splice loses nothing. (A
+// deadline that passed in the meantime would lose the bytes between the two sockets.)
 func TestSetFromASlowConnection(t *testing.T) {
-	t.Parallel() // it waits
+	t.Parallel() // waits most of the time
 	hasty := func(o *redis.Options) { o.ReadTimeout, o.WriteTimeout = time.Minute, hastyTimeout }
 	onBothNetworks(t, hasty, func(t *testing.T, c *Client, rdb *redis.Client) {
 		value := randomValue(1 << 20)
@@ -60,8 +60,8 @@ func TestSetFromASlowConnection(t *testing.T) {
 	})
 }
 
-// While a receiver is slow no deadline is set on the connection to the server: there are bytes to
-// read, and a deadline would lose those between the two sockets.
+// While a receiver is slow, no deadline is set on the connection to the server: there are bytes to
+// read, and a deadline would lose the bytes between the two sockets.
 func TestGetToASlowConnection(t *testing.T) {
 	onBothNetworks(t, patient, func(t *testing.T, c *Client, rdb *redis.Client) {
 		value := randomValue(8 << 20)
@@ -98,13 +98,13 @@ type readerFromFunc struct {
 
 func (f readerFromFunc) ReadFrom(r io.Reader) (int64, error) { return f.readFrom(r) }
 
-// A deadline of the writer's own ends the call, even if the next ReadFrom would set a new one: how
-// many bytes it has cost is unknown.
+// A deadline of the writer ends the call, even if the next ReadFrom would set a new one, because
+// the number of lost bytes is unknown.
 func TestGetToAWriterWithADeadline(t *testing.T) {
 	onBothNetworks(t, patient, func(t *testing.T, c *Client, rdb *redis.Client) {
 		must(t, rdb.Set(bounded(t), "late", make([]byte, 16<<20), 0).Err())
 		_, server := tcpPair(t)
-		late := 0 // how often the deadline has passed
+		late := 0 // number of passed deadlines
 		w := readerFromFunc{server, func(r io.Reader) (int64, error) {
 			_ = server.SetWriteDeadline(time.Now().Add(300 * time.Millisecond))
 			n, err := server.ReadFrom(r)
@@ -123,9 +123,9 @@ func TestGetToAWriterWithADeadline(t *testing.T) {
 	})
 }
 
-// A server that falls silent in the middle of a splice is noticed, and the timeout is the error.
+// If a server falls silent in the middle of a splice, the call returns a timeout.
 func TestServerStopsAmidASplice(t *testing.T) {
-	t.Parallel() // it waits
+	t.Parallel() // waits most of the time
 	const size = 8 << 20
 	for name, f := range map[string]func(c *Client, mine, others *net.TCPConn) error{
 		"GetTo": func(c *Client, mine, others *net.TCPConn) error {

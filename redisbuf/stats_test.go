@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// says fails the test unless c's Stats are these.
+// says fails the test unless c's Stats equal want.
 func says(t *testing.T, c *Client, when string, want Stats) {
 	t.Helper()
 	synctest.Wait()
@@ -43,7 +43,7 @@ func TestStatsOfConnections(t *testing.T) {
 			s.hangUp()
 			get5(t, c)
 			says(t, c, "after a loss", Stats{Conns: 1, Idle: 1, Dials: 3, Dropped: 2, Retries: 1})
-			c.nodes[c.keyOf(c.router.one)].close() // which is what Close does
+			c.nodes[c.keyOf(c.router.one)].close() // as Close does
 			says(t, c, "closed", Stats{Dials: 3, Dropped: 2, Retries: 1})
 		})
 }

@@ -23,7 +23,7 @@ func TestConnIsOneConnection(t *testing.T) {
 	if _, err := conn.GetToBuffer(cancelled, "sticky", nil); err != context.Canceled {
 		t.Error(err)
 	}
-	_, err = conn.GetToBuffer(ctx, "none", nil) // the connection is still there
+	_, err = conn.GetToBuffer(ctx, "none", nil) // the connection still works
 	if err != redis.Nil {
 		t.Error(err)
 	}
@@ -40,7 +40,7 @@ func TestConnIsOneConnection(t *testing.T) {
 	}
 }
 
-// A Conn used from within one of its own calls would put a request into the middle of a value.
+// A Conn that is used within one of its own calls would send a request in the middle of a value.
 func TestConnWithinItsOwnCall(t *testing.T) {
 	c, rdb := shared(t, Conns(1))
 	ctx := bounded(t)
@@ -76,7 +76,7 @@ func TestConnWithinItsOwnCall(t *testing.T) {
 	}), 5))
 	check(t, rdb, "within/to", []byte("after"))
 
-	r, err := conn.ReaderAt(ctx, "within/from") // as who copies a value may try
+	r, err := conn.ReaderAt(ctx, "within/from") // as a copy between keys might do
 	must(t, err)
 	if err := conn.SetFrom(ctx, "within/to", r, r.Size()); !errors.Is(err, ErrConnBusy) {
 		t.Error(err)

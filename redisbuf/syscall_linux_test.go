@@ -15,8 +15,8 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
-// threadIO is how many bytes this thread has read and written by system calls that read and that
-// write, and how many of these there were. A splice is none of them.
+// threadIO counts the bytes that this thread has read and written, and the system calls for reading
+// and writing. A splice is not counted.
 type threadIO struct{ read, written, reads, writes int }
 
 func threadNow(t *testing.T) (io threadIO) {
@@ -31,14 +31,14 @@ func threadNow(t *testing.T) (io threadIO) {
 	return io
 }
 
-// usualCalls returns how many system calls f makes: in the middle of many times, because the kernel
-// is free to hand over a value in more pieces when it is busy.
+// usualCalls returns the number of system calls in f: the median of many runs, because a busy
+// kernel may deliver a value in more pieces.
 func usualCalls(t *testing.T, f func() error) (reads, writes int) {
 	t.Helper()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	own := -threadNow(t).reads
-	own += threadNow(t).reads // what looking costs
+	own += threadNow(t).reads // cost of reading the counters
 	var allReads, allWrites []int
 	for range 101 {
 		before := threadNow(t)
@@ -52,9 +52,9 @@ func usualCalls(t *testing.T, f func() error) (reads, writes int) {
 	return allReads[50], allWrites[50]
 }
 
-// A value goes out together with its command, in one system call. A reply is waited for by a read
-// that finds nothing, and comes by one that has its beginning, one or two for the rest of the
-// value, and one for the end.
+// A value is sent together with its command, in one system call. A reply takes one read that finds
+// nothing, one that returns its beginning, one or two for the rest of the value, and one for the
+// end.
 func TestSystemCalls(t *testing.T) {
 	unix := redistest.Start(t, redistest.UnixSocket())
 	for name, s := range map[string]*redistest.Server{"tcp": redistest.Shared(t), "unix": unix} {
@@ -76,8 +76,8 @@ func TestSystemCalls(t *testing.T) {
 	}
 }
 
-// Between two sockets the kernel moves a large value: it does not pass through this process'
-// memory.
+// The kernel moves a large value between two sockets, so that it does not pass through the memory
+// of this process.
 func TestLargeValuesAreSpliced(t *testing.T) {
 	c, rdb := shared(t)
 	ctx := bounded(t)
@@ -102,7 +102,7 @@ func TestLargeValuesAreSpliced(t *testing.T) {
 	check(t, rdb, "splice", value)
 }
 
-// The kernel reads a file into the socket: what passes through memory would take a read and a write
+// The kernel sends a file to the socket. Passing it through memory would take a read and a write
 // for every 64 KiB.
 func TestFilesAreSentByTheKernel(t *testing.T) {
 	c, rdb := shared(t)

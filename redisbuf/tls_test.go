@@ -25,8 +25,8 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// A TLS connection does not survive a Write that a deadline has ended, so none is that has not run
-// out.
+// A TLS connection is lost after a deadline has ended a Write. Therefore a Write is not ended
+// before its deadline.
 func TestTLSWriteThatHasToWait(t *testing.T) {
 	s := redistest.Start(t, redistest.TLS())
 	o := optionsOf(s.Endpoint())

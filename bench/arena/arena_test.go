@@ -18,7 +18,7 @@ func TestContendersDeliver(t *testing.T) {
 	}
 }
 
-// TestCheckSeesOtherBytes has a contender that writes all frames to the same memory.
+// TestCheckSeesOtherBytes uses a contender that writes all frames to the same memory.
 func TestCheckSeesOtherBytes(t *testing.T) {
 	careless := newContender("the same memory", func(shape) buffer[[]byte] {
 		var memory [maxFrame]byte
@@ -51,8 +51,8 @@ func TestHandOffDelivers(t *testing.T) {
 	}
 }
 
-// TestPoolHasSlots checks that there is a slot for each frame, also where as many are held as there
-// are slots.
+// TestPoolHasSlots checks that there is a slot for each frame, even if as many frames are held as
+// there are slots.
 func TestPoolHasSlots(t *testing.T) {
 	for _, live := range []int{1, 8, 64} {
 		for _, o := range []order{newest, oldest, anyOrder} {

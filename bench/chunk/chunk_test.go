@@ -59,7 +59,7 @@ func TestWaitingSource(t *testing.T) {
 	}
 }
 
-// TestLossIsSeen has contenders that leave something out.
+// TestLossIsSeen uses contenders that leave out bytes.
 func TestLossIsSeen(t *testing.T) {
 	s, err := newSite(len(text))
 	if err != nil {

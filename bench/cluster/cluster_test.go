@@ -30,7 +30,7 @@ func TestCases(t *testing.T) {
 	}
 }
 
-// defaults is the model of the command line's defaults.
+// defaults returns the model with the defaults of the command line.
 func defaults(t *testing.T, args ...string) *model {
 	t.Helper()
 	m := new(model)
@@ -44,7 +44,7 @@ func defaults(t *testing.T, args ...string) *model {
 
 func near(a, b float64) bool { return math.Abs(a-b) <= 1e-6*math.Abs(b) }
 
-// What an edge needs under two loads tells what a stream costs, and what a byte does.
+// The cost of a stream and of a byte is learned from the load of an edge with two different loads.
 func TestCostsAreLearnt(t *testing.T) {
 	want := costs{stream: 0.7, sent: 0.5}
 	under := func(streams, gb float64) measured {
@@ -72,16 +72,16 @@ func TestModel(t *testing.T) {
 		p.lookups != 0 {
 		t.Errorf("one node: %+v", p)
 	}
-	// Of so many viewers some are at every node.
+	// With so many viewers, each node has some.
 	if p := m.with(2); !near(p.pulls, 10) || !near(p.between, 0.01) || !near(p.out, (1+0.01)/2) ||
 		!near(p.ofOneOwner, 0.001) || !near(p.heard, 2.4) || !near(p.lookups, 2) {
 		t.Errorf("two nodes: %+v", p)
 	}
-	m.spread = 1 // a node, which is the owner by chance
+	m.spread = 1 // one node, which happens to be the owner
 	if p := m.with(4); !near(p.pulls, 10*3./4) {
 		t.Errorf("all viewers of a stream at one of four nodes: %+v", p)
 	}
-	m.spread, m.viewers = 0, 10 // one viewer a stream
+	m.spread, m.viewers = 0, 10 // one viewer per stream
 	if p := m.with(4); !near(p.pulls, 10*3./4) {
 		t.Errorf("one viewer at one of four nodes: %+v", p)
 	}
@@ -113,7 +113,7 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// A counter forwards data in both directions, and counts one of them.
+// A counter forwards data in both directions, and counts the bytes of one direction.
 func TestCounter(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -148,7 +148,7 @@ func TestCounter(t *testing.T) {
 	}
 }
 
-// Streams and viewers go to the nodes in turn.
+// Streams and viewers are distributed over the nodes in turn.
 func TestSpread(t *testing.T) {
 	nodes := []*node{{addr: "a"}, {addr: "b"}, {addr: "c"}}
 	s := newSpread([]string{"x", "y"}, nodes, nodes[1:])
@@ -181,7 +181,7 @@ func TestProgram(t *testing.T) {
 	}
 }
 
-// A viewer is told of a byte that was not sent, by the synthetic stream itself.
+// A viewer detects a wrong byte, because the synthetic stream can be verified.
 func TestEncodersBeginAnew(t *testing.T) {
 	one, other := load.NewSynth(0, bitRate, keyInterval), load.NewSynth(0, bitRate, keyInterval)
 	for range 3 {

@@ -27,8 +27,8 @@ func TestMain(m *testing.M) { leaktest.Main(m) }
 
 const manifests = "../../deploy/"
 
-// knownFlags fails the test for a flag of serve that docs/flags.md does not list, which is made
-// from the flags.
+// knownFlags fails the test for a flag of serve that docs/flags.md, which is generated from the
+// flags, does not list.
 func knownFlags(t *testing.T, args []string) {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/flags.md")
@@ -107,7 +107,7 @@ func TestComposeOfACluster(t *testing.T) {
 	}
 }
 
-// The manifests have no field that Kubernetes does not know, and their parts find each other.
+// The manifests have only fields that Kubernetes knows, and their references are valid.
 func TestKubernetes(t *testing.T) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -124,7 +124,7 @@ func TestKubernetes(t *testing.T) {
 	}
 	defer f.Close()
 	services := make(map[string]*corev1.Service)
-	pods := make(map[string]*corev1.PodTemplateSpec) // by the app that labels them
+	pods := make(map[string]*corev1.PodTemplateSpec) // by their label app
 	var nodes *appsv1.StatefulSet
 	var scaled []string
 	for documents := yaml.NewDocumentDecoder(f); ; {

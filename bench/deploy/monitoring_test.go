@@ -25,7 +25,7 @@ import (
 // families are the metrics of a server, by name.
 type families map[string]*dto.MetricFamily
 
-// scrapeAll returns what a server with all of its services shows at /metrics.
+// scrapeAll returns the metrics of a server with all services enabled.
 func scrapeAll(t *testing.T) families {
 	t.Helper()
 	redis := redistest.Start(t).Addr()
@@ -65,8 +65,8 @@ func scrapeAll(t *testing.T) families {
 // byPrometheus are labels that Prometheus adds itself.
 var byPrometheus = []string{"instance", "job"}
 
-// check fails the test for an expression that cannot be read, or has a metric, a label or a label's
-// value that the server does not show.
+// check fails the test if an expression cannot be parsed, or names a metric, a label or a label
+// value that the server does not have.
 func (f families) check(t *testing.T, what, expression string) {
 	t.Helper()
 	tree, err := parser.NewParser(parser.Options{}).ParseExpr(expression)
@@ -77,7 +77,7 @@ func (f families) check(t *testing.T, what, expression string) {
 	found := 0
 	parser.Inspect(tree, func(node parser.Node, _ []parser.Node) error {
 		selector, ok := node.(*parser.VectorSelector)
-		if !ok || selector.Name == "up" { // which Prometheus makes
+		if !ok || selector.Name == "up" { // a metric of Prometheus itself
 			return nil
 		}
 		found++
@@ -115,7 +115,7 @@ func matches(family *dto.MetricFamily, m *labels.Matcher) string {
 	return ""
 }
 
-// Prometheus takes the rules, and the server has the metrics that they name.
+// Prometheus accepts the rules, and the server has the metrics that they name.
 func TestAlerts(t *testing.T) {
 	all := scrapeAll(t)
 	groups, errs := rulefmt.ParseFile(manifests+"alerts.yaml", false, model.UTF8Validation,
@@ -139,7 +139,7 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// A dashboard is what this test reads of one of Grafana's.
+// A dashboard has the fields of a Grafana dashboard that this test checks.
 type dashboard struct {
 	UID, Title string
 	Templating struct {
@@ -156,7 +156,7 @@ type dashboard struct {
 	}
 }
 
-// The dashboard's panels do not lie on each other, and the server has the metrics that they show.
+// The dashboard's panels do not overlap, and the server has the metrics that they show.
 func TestDashboard(t *testing.T) {
 	all := scrapeAll(t)
 	text, err := os.ReadFile(manifests + "grafana.json")

@@ -62,7 +62,7 @@ func TestContendersDeliver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The directories above it are closed to nginx's workers.
+	// The directories above would be closed to nginx's workers.
 	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestContendersDeliver(t *testing.T) {
 	}
 }
 
-// TestOtherBytesAreSeen has a server that delivers as many bytes as the file has, but others.
+// TestOtherBytesAreSeen uses a server that sends the right number of wrong bytes.
 func TestOtherBytesAreSeen(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, strings.Repeat("x", 1000))
@@ -109,7 +109,7 @@ func TestProgram(t *testing.T) {
 	}
 }
 
-// TestWrappedHidesReadFrom pins what the contenders behind a middleware are about.
+// TestWrappedHidesReadFrom checks the property that the contenders behind a middleware rely on.
 func TestWrappedHidesReadFrom(t *testing.T) {
 	var w http.ResponseWriter = &loggedResponse{}
 	if _, ok := w.(io.ReaderFrom); ok {

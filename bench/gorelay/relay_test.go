@@ -14,7 +14,8 @@ import (
 
 func TestMain(m *testing.M) { benchtest.Main(m) }
 
-// TestRelay puts a small load on both kinds: every viewer gets every tag from a keyframe on.
+// TestRelay puts a small load on both kinds. Every viewer must get every tag, starting with a
+// keyframe.
 func TestRelay(t *testing.T) {
 	for name, share := range map[string]bool{"copies": false, "shared": true} {
 		t.Run(name, func(t *testing.T) {
@@ -37,7 +38,7 @@ func TestRelay(t *testing.T) {
 	}
 }
 
-// TestBadStream publishes bodies that are no streams of tags within the limit.
+// TestBadStream publishes bodies that are not streams of tags within the limit.
 func TestBadStream(t *testing.T) {
 	for name, body := range map[string]string{
 		"too long":       httpflv.Header + "\x09\xff\xff\xff\x00\x00\x00\x00\x00\x00\x00",

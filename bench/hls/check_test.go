@@ -18,7 +18,7 @@ const testRate = 400_000
 
 func testSynth() *load.Synth { return load.NewSynth(0, testRate, keyInterval) }
 
-// fragments returns an initialization segment, and the fragments of so many tags.
+// fragments returns an initialization segment, and the fragments of a number of tags.
 func fragments(t testing.TB, tags int) (init []byte, all [][]byte) {
 	synth := testSynth()
 	stream := []byte(httpflv.Header)
@@ -66,7 +66,7 @@ func TestCheckerTakesWhatWasSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	var last contents
-	for i := 0; i+1 < len(all); i += 2 { // two fragments a part
+	for i := 0; i+1 < len(all); i += 2 { // two fragments per part
 		in, err := c.check(bytes.Join(all[i:i+2], nil))
 		if err != nil {
 			t.Fatalf("the check refuses part %d, which was sent: %v", i, err)
@@ -145,7 +145,7 @@ func ts(pid uint16, kind byte, data []byte) (b []byte) {
 	return b
 }
 
-// segment is a transport stream of so many tags, two frames of sound in a packet.
+// segment returns a transport stream of a number of tags, with two audio frames per packet.
 func segment(tags int) (b []byte) {
 	synth := testSynth()
 	var sound []byte

@@ -73,7 +73,7 @@ func TestClient(t *testing.T) {
 	}
 }
 
-// TestClientRefuses has a server answer in ways that the client does not know.
+// TestClientRefuses uses a server with responses that the client does not accept.
 func TestClientRefuses(t *testing.T) {
 	for answer, want := range map[string]error{
 		"":                                                      io.EOF,
@@ -99,7 +99,7 @@ func TestClientRefuses(t *testing.T) {
 			defer close(done)
 			if conn, err := l.Accept(); err == nil {
 				defer conn.Close()
-				conn.Read(make([]byte, 4096)) // the request
+				conn.Read(make([]byte, 4096)) // reads the request
 				io.WriteString(conn, answer)
 			}
 		}()

@@ -35,8 +35,8 @@ func TestParseContenders(t *testing.T) {
 	}
 }
 
-// TestCompleting has pictures and sounds in turns: a part is complete with the picture after its
-// last one.
+// TestCompleting uses alternating video and audio frames. A part is complete with the video frame
+// after its last one.
 func TestCompleting(t *testing.T) {
 	start := time.Unix(1, 0)
 	sent := &sentTags{pictures: []uint64{1, 3, 5}}
@@ -73,8 +73,8 @@ func TestQuantile(t *testing.T) {
 	}
 }
 
-// TestContendersDeliver has few viewers of each server. The observer compares every picture and
-// frame of sound.
+// TestContendersDeliver uses a few viewers per server. The observer compares every video and audio
+// frame.
 func TestContendersDeliver(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs servers and streams in real time")
@@ -109,7 +109,7 @@ func TestContendersDeliver(t *testing.T) {
 	}
 }
 
-// TestNoStream uses a server that accepts the stream, and has no playlist.
+// TestNoStream uses a server that accepts the stream but has no playlist.
 func TestNoStream(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a stream")

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// A script is what a server answers in turn to requests for the same address, the last answer for
-// ever. It records the requests.
+// A script has the server's successive responses for each address. The last response repeats. It
+// records the requests.
 type script struct {
 	answers  map[string][]string
 	requests []string
@@ -31,7 +31,7 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, list[0])
 }
 
-// watch has a viewer follow the script to its end.
+// watch runs a viewer on the script to its end.
 func (s *script) watch(t *testing.T, parts bool) (*viewer, error) {
 	srv := httptest.NewServer(s)
 	defer srv.Close()
@@ -42,8 +42,8 @@ func (s *script) watch(t *testing.T, parts bool) (*viewer, error) {
 	return v, v.watch(t.Context())
 }
 
-// playlist lists from segment 5 on, which has two parts. made is how many parts of it and of
-// segment 6 there are.
+// playlist returns a playlist that starts with segment 5, which has two parts. made is the number
+// of parts in it and in segment 6.
 func playlist(control string, made int, end string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b,

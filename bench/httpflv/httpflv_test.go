@@ -64,7 +64,7 @@ func TestPublishAndWatch(t *testing.T) {
 			for range 30 {
 				tag := synth.Next(time.Now())
 				tag.Payload = bytes.Clone(tag.Payload)
-				tag.Timestamp |= 5 << 24 // FLV keeps the highest byte apart
+				tag.Timestamp |= 5 << 24 // FLV stores the highest byte separately
 				sent = append(sent, tag)
 				if err := p.WriteTag(tag); err != nil {
 					t.Fatal(err)

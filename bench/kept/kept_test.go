@@ -19,7 +19,7 @@ func TestContendersDeliver(t *testing.T) {
 	}
 }
 
-// TestCheckSeesOtherBytes has a contender that shares the first packet again and again.
+// TestCheckSeesOtherBytes uses a contender that shares the first packet repeatedly.
 func TestCheckSeesOtherBytes(t *testing.T) {
 	same := newContender("the same packet", func() sharing[[]byte] {
 		s := allocated()

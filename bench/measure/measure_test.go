@@ -25,8 +25,8 @@ import (
 
 func TestMain(m *testing.M) { benchtest.Main(m) }
 
-// In each cycle of rounds a contender is first as often as each other one, and follows each other
-// one equally often.
+// In each cycle of rounds, each contender is first equally often, and follows each other contender
+// equally often.
 func TestOrderIsBalanced(t *testing.T) {
 	for n := range 25 {
 		cycle := n * (1 + n%2)
@@ -82,7 +82,7 @@ func TestSeries(t *testing.T) {
 
 var kept []byte
 
-// TestCompare has two contenders, of which the second allocates and runs the collector.
+// TestCompare uses two contenders. The second allocates memory and runs the collector.
 func TestCompare(t *testing.T) {
 	const size = 1 << 20
 	turns := 0
@@ -260,7 +260,7 @@ var echoing = measure.RegisterChild("test-echo", func(args []string) error {
 	return errors.Join(err, errors.New(args[0]))
 })
 
-// TestChild asks a child, which ends with its input.
+// TestChild sends requests to a child process, which ends when its input is closed.
 func TestChild(t *testing.T) {
 	cmd, err := measure.Self(echoing, "as a failure")
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 
 func TestMain(m *testing.M) { benchtest.Main(m) }
 
-// TestContendersSeeTheSame checks that every contender touches and reads the same, also in buffers
-// that came back.
+// TestContendersSeeTheSame checks that all contenders touch and read the same bytes, including
+// those of returned buffers.
 func TestContendersSeeTheSame(t *testing.T) {
 	const n = 600
 	var want uint64
@@ -32,7 +32,7 @@ func TestContendersSeeTheSame(t *testing.T) {
 	}
 }
 
-// TestDraftsComeBack checks that the Pool has all of its blocks in the end.
+// TestDraftsComeBack checks that all blocks have been returned to the Pool at the end.
 func TestDraftsComeBack(t *testing.T) {
 	pool := millrace.NewPool()
 	modes[1].do(lendMillrace(pool, sizes[0]), 500)

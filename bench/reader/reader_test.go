@@ -31,7 +31,7 @@ func TestContendersDeliver(t *testing.T) {
 	}
 }
 
-// TestCheckSeesOtherBytes has a stream with one byte that was not sent, and one that lacks a byte.
+// TestCheckSeesOtherBytes uses a stream with one wrong byte, and one with a missing byte.
 func TestCheckSeesOtherBytes(t *testing.T) {
 	sent := make([]byte, 10*PacketSize)
 	fill(sent, 0)

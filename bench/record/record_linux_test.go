@@ -48,7 +48,7 @@ func record(t *testing.T, bpftrace bool) *Timeline {
 
 var garbage []byte
 
-// check looks at the sum of a record's intervals.
+// check checks the sum of a record's intervals.
 func check(t *testing.T, line *Timeline) {
 	t.Helper()
 	var ops, allocated, faults int64
@@ -99,7 +99,7 @@ func TestBpftrace(t *testing.T) {
 	check(t, line)
 }
 
-// TestTracer adds up what bpftrace prints in an interval.
+// TestTracer checks the sum of bpftrace's output in an interval.
 func TestTracer(t *testing.T) {
 	var tracer tracer
 	for range 2 {

@@ -23,7 +23,7 @@ func start(t *testing.T) *server {
 	return s
 }
 
-// TestContendersDeliver checks that reads return the value, and that sets set it.
+// TestContendersDeliver checks that reads return the value, and that sets store it.
 func TestContendersDeliver(t *testing.T) {
 	srv := start(t)
 	for _, size := range []int{1, 1000, 70_000, 3 << 20} {
@@ -37,7 +37,7 @@ func TestContendersDeliver(t *testing.T) {
 	}
 }
 
-// TestCheckSeesOtherBytes has contenders that move nothing, or too little.
+// TestCheckSeesOtherBytes uses contenders that move nothing, or too little.
 func TestCheckSeesOtherBytes(t *testing.T) {
 	srv := start(t)
 	idle := contender{"idle", func(*site) (call, error) {

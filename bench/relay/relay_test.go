@@ -82,7 +82,7 @@ func TestOtherTagsAreSeen(t *testing.T) {
 		return s
 	}
 	sent := sums("abcdefghij")
-	// The second has sound and pictures in another order.
+	// In the second, audio and video come in another order.
 	for _, got := range []string{"defg", "edgf"} {
 		if err := sent.contain(sums(got), false); err != nil {
 			t.Errorf("%v: %v, want the tags that were sent", got, err)
@@ -115,7 +115,7 @@ func TestProgram(t *testing.T) {
 	}
 }
 
-// TestStart has a viewer of each protocol wait for streams.
+// TestStart lets a viewer of each protocol wait for streams.
 func TestStart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and runs servers")
@@ -130,7 +130,7 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// A late stream hangs up on its first viewers; the next ones get its tags.
+// A late stream disconnects its first viewers. The next ones get its tags.
 type late struct {
 	absent int
 	tags   []load.Tag
@@ -176,7 +176,7 @@ func TestPatientViewersComeAgain(t *testing.T) {
 	if err := s.Next(&a); err != nil || a.Kind != load.Audio {
 		t.Errorf("%+v, %v after the first tag", a, err)
 	}
-	if err := s.Next(&a); err != io.EOF { // the end of a stream that has begun is one
+	if err := s.Next(&a); err != io.EOF { // only the end of a stream that has begun is regular
 		t.Errorf("error %v, want EOF", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -204,7 +204,7 @@ func TestHeadersAreNoPicture(t *testing.T) {
 	if _, err := watchPictures(t.Context(), &late{tags: tags}, "x").next(); err != io.EOF {
 		t.Errorf("headers and sound: error %v, want EOF", err)
 	}
-	for range 3 { // a picture is among them
+	for range 3 { // one of them is a video frame
 		tags = append(tags, synth.Next(time.Now()))
 	}
 	if at, err := watchPictures(t.Context(), &late{tags: tags}, "x").next(); err != nil ||

@@ -22,8 +22,8 @@ func TestAppendAMF(t *testing.T) {
 	}
 }
 
-// TestChunksRoundTrip sends messages of two chunk streams, interleaved, and with timestamps on both
-// sides of what 24 bits hold.
+// TestChunksRoundTrip sends interleaved messages of two chunk streams, with timestamps below and
+// above 24 bits.
 func TestChunksRoundTrip(t *testing.T) {
 	var wire bytes.Buffer
 	w := newWriter(&wire)

@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) { benchtest.Main(m) }
 
-// TestWorksComeToTheSame does each case once with each type.
+// TestWorksComeToTheSame checks that each case has the same result with each type.
 func TestWorksComeToTheSame(t *testing.T) {
 	for _, c := range cases() {
 		lastLen, lastString = -1, ""

@@ -29,7 +29,7 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 )
 
-// The environment of a double: this test's binary as a server with a fault.
+// The environment of a double: this test binary, run as a server with a fault.
 const (
 	faultVar   = "MILLRACE_SOAK_FAULT"
 	programVar = "MILLRACE_SOAK_PROGRAM"
@@ -63,7 +63,7 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// small is a run on a double that has a fault.
+// small returns the configuration of a run on a double with a fault.
 func small(t *testing.T, program, fault string) Config {
 	t.Helper()
 	self, err := os.Executable()
@@ -78,7 +78,7 @@ func small(t *testing.T, program, fault string) Config {
 	return cfg
 }
 
-// What a server does wrong is found, and called by its name.
+// Each fault of a server is found and named.
 func faultsAreFound(t *testing.T, program string) {
 	for fault, says := range map[string]string{
 		"FLV byte":      `soak-0: .*tag \d+ has \d+ bytes that are not`,
@@ -117,7 +117,7 @@ func faultsAreFound(t *testing.T, program string) {
 	}
 }
 
-// A server that does not end as it should has failed.
+// A server with a wrong exit status fails.
 func exitStatusIsFound(t *testing.T, program string) {
 	cfg := small(t, program, "exit status")
 	cfg.Cycles = 1
@@ -127,10 +127,10 @@ func exitStatusIsFound(t *testing.T, program string) {
 	}
 }
 
-// A server without a fault passes, restarts and all.
+// A server without a fault passes, including restarts.
 func nothingIsFound(t *testing.T, program string) {
 	cfg := small(t, program, "")
-	cfg.Program = program // not the double: its server dies a moment after it
+	cfg.Program = program // the server itself, because a double's server dies shortly after the double
 	// The first third of the cycles has two restarts.
 	cfg.NoRestarts, cfg.Settle, cfg.Cycles = false, time.Minute, 2+pointsWanted
 	report, err := Run(t.Context(), cfg, nil)
@@ -146,7 +146,7 @@ func nothingIsFound(t *testing.T, program string) {
 	}
 }
 
-// A run that is interrupted has neither passed nor failed.
+// An interrupted run has neither passed nor failed.
 func interruption(t *testing.T, program string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -157,7 +157,7 @@ func interruption(t *testing.T, program string) {
 	}
 }
 
-// What grows slowly is a trend; what wavers is none.
+// Slow growth is a trend. Fluctuation is not.
 func TestTrends(t *testing.T) {
 	heap := rules(0)[4]
 	for name, test := range map[string]struct {
@@ -181,14 +181,14 @@ func TestTrends(t *testing.T) {
 	}
 }
 
-// A faulty is a proxy in front of a server that makes one kind of mistake.
+// A faulty is a proxy to a server that makes one kind of mistake.
 type faulty struct {
 	fault string
-	asked atomic.Int64 // for files and blobs
+	asked atomic.Int64 // number of requests for files and blobs
 	held  []*os.File
 }
 
-// double runs the server, and a proxy for each of its two addresses.
+// double runs the server and a proxy for each of its two addresses.
 func double(fault string) {
 	cmd := exec.Command(os.Getenv(programVar), os.Args[1:]...)
 	out, err := cmd.StderrPipe()
@@ -242,8 +242,8 @@ func (d *faulty) serve(ln net.Listener, to string) {
 	})}).Serve(ln))
 }
 
-// refuse makes those mistakes that are made before the server is asked, and reports whether it has
-// answered.
+// refuse makes the mistakes that need no response of the server. It reports whether it has answered
+// the request.
 func (d *faulty) refuse(w http.ResponseWriter, r *http.Request) bool {
 	request := strings.HasPrefix(r.URL.Path, "/files/") || strings.HasPrefix(r.URL.Path, "/blobs/")
 	fifth := request && d.asked.Add(1)%5 == 0
@@ -270,7 +270,7 @@ func (d *faulty) refuse(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// spoil changes an answer.
+// spoil changes a response.
 func (d *faulty) spoil(res *http.Response) error {
 	path, get := res.Request.URL.Path, res.Request.Method == http.MethodGet && res.StatusCode < 300
 	switch {
@@ -314,7 +314,7 @@ func (d *faulty) replace(res *http.Response, pattern string, n int) error {
 	return nil
 }
 
-// A spoiled body has a wrong byte at the offset flip, or has no end while hang has none.
+// A spoiled body has a wrong byte at the offset flip. If hang is set, it never ends.
 type spoiled struct {
 	io.ReadCloser
 	flip, off int64
@@ -333,12 +333,12 @@ func (s *spoiled) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// lastTagLost is a body of FLV without its last tag.
+// lastTagLost is an FLV body without its last tag.
 type lastTagLost struct {
 	io.Closer
 	in      *bufio.Reader
 	begun   bool
-	tag     []byte // the last one that was read
+	tag     []byte // the last tag that was read
 	pending []byte
 }
 

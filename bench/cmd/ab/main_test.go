@@ -11,8 +11,8 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// Figures are compared pair by pair, including text, and columns and rows of the same name. A
-// figure that one tree lacks is shown.
+// Figures are compared in pairs, including text, by the names of columns and rows. A figure that
+// one tree lacks is shown.
 func TestComparison(t *testing.T) {
 	var c comparison
 	for round, values := range [][2]float64{{100, 110}, {200, 200}, {50, 60}} {

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { benchtest.Main(m) }
 
-// A fixture is a server with a publisher that sends as fast as the server takes it.
+// A fixture is a server with a publisher that sends as fast as the server reads.
 type fixture struct {
 	*testing.T
 	*Server
@@ -60,7 +60,7 @@ func (f *fixture) end() {
 	<-f.ended
 }
 
-// publish sends all tags before the time.
+// publish sends all tags before a time.
 func (f *fixture) publish(until time.Duration) {
 	f.Helper()
 	for f.synth.Due() < until {
@@ -99,10 +99,10 @@ var (
 	hintLine = regexp.MustCompile(`(?m)^#EXT-X-PRELOAD-HINT:TYPE=PART,URI="(part\d+\.mp4)"$`)
 )
 
-// awaitParts waits until the server has made so many parts, of six pictures each.
+// awaitParts waits until the server has made n parts of six video frames each.
 func (f *fixture) awaitParts(n int64) {
 	f.Helper()
-	for f.parts.Load() < n { // the server has no other sign of the first ones
+	for f.parts.Load() < n { // the server has no other sign of the first parts
 		select {
 		case <-f.ended:
 			f.Fatal("the publisher was refused")
@@ -141,7 +141,7 @@ func TestPlaylist(t *testing.T) {
 	}
 }
 
-// TestWaiting requests the next part, and one that never comes.
+// TestWaiting requests the next part, and a part that never becomes available.
 func TestWaiting(t *testing.T) {
 	f := newFixture(t)
 	f.publish(2200 * time.Millisecond)
